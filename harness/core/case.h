@@ -1,0 +1,30 @@
+// One resolved point of a scenario: what a run executes. Its id is the hash of its canonical JSON, so equal cases have equal
+// ids on every machine. The worker reads the same JSON.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "harness/core/scenario.h"
+
+namespace harness {
+
+struct Case {
+  Scenario scenario;                                        // every axis fixed
+  std::vector<std::pair<std::string, std::string>> point;   // axis -> value, in the order of the file
+  std::string id;                                           // 16 hex digits
+
+  [[nodiscard]] std::string label() const;                  // "ddp_onestep", "ddp_onestep[parallel.ranks=2]"
+};
+
+// Reads one file into its cases: one without `axes`, else their product. Throws: nsa::Error with file:line.
+[[nodiscard]] std::vector<Case> load_cases(const std::string& path,
+                                           const ScenarioOptions& options,
+                                           const Manifest& manifest);
+
+// Canonical JSON (sorted keys, all defaults filled in); case_from_json() reads it back to an equal case.
+[[nodiscard]] std::string case_to_json(const Case& the_case);
+[[nodiscard]] Case case_from_json(const std::string& text, const std::string& file);
+
+}  // namespace harness

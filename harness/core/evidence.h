@@ -1,0 +1,65 @@
+// Everything that was recorded of one case, typed: what checks judge. Built from events alone, live or from an old run,
+// so that `judge RUN` sees exactly what the run saw.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/core/case.h"
+#include "harness/core/event.h"
+#include "harness/core/rows.h"
+
+namespace harness {
+
+// A row and who wrote it when.
+template <typename Row>
+struct From {
+  int process = 0;
+  std::int64_t t_ms = 0;
+  Row row;
+};
+template <typename Row>
+using Rows = std::vector<From<Row>>;
+
+struct Evidence {
+  Case the_case;
+  std::string folder;   // the case's folder: Artefact::path is relative to it
+
+  Rows<Hello> hellos;
+  Rows<Phase> phases;
+  Rows<Heartbeat> heartbeats;
+  Rows<Sample> samples;
+  Rows<Gradient> gradients;
+  Rows<Bucket> buckets;
+  Rows<Collective> collectives;
+  Rows<CollectiveDone> collectives_done;
+  Rows<ParameterHash> parameters;
+  Rows<Batch> batches;
+  Rows<RouteUse> routes;
+  Rows<Exposure> exposures;
+  Rows<Artefact> artefacts;
+  Rows<WorkerError> errors;
+  Rows<FaultFired> faults_fired;
+  Rows<Fact> facts;
+  Rows<Done> done;
+  Rows<Started> started;
+  Rows<Exited> exited;
+  Rows<Observation> observations;
+  Rows<Suspect> suspects;
+  Rows<Stopped> stopped;
+  Rows<Fact> rejected;  // lines that were no evidence: kept, never judged as anything else
+
+  // Throws: nsa::Error on an unknown kind or a body of the wrong type.
+  void add(const Event& event);
+
+  [[nodiscard]] int ranks() const;                     // as the case wanted
+  [[nodiscard]] bool finished(int process) const;      // Done was seen
+  [[nodiscard]] bool twin_ran() const { return finished(kTwin); }
+  [[nodiscard]] const Exited* exit_of(int process) const;
+  [[nodiscard]] const WorkerError* error_of(int process) const;
+  // The path of an artefact's file, "" when it was never written.
+  [[nodiscard]] std::string artefact(int process, std::string_view name, std::int64_t step, int of_rank,
+                                     int layer = -1) const;
+};
+
+}  // namespace harness

@@ -1,0 +1,45 @@
+// Runs one case: starts its ranks, then its twin, takes in what they record, watches that they move, ends what must be
+// ended, and leaves no process behind. It judges nothing and reads no fault name: what it saw becomes events.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "harness/core/case.h"
+#include "harness/core/event.h"
+
+namespace harness {
+
+struct RunnerOptions {
+  std::string worker;                 // path of the worker executable
+  std::vector<std::string> environment;   // NAME=value, all that a worker gets (rank and world are added)
+  std::string folder;                 // of the case; exists
+  const std::atomic<int>* interrupted = nullptr;   // a signal number once the user wants to stop
+  // Deadlines and periods in milliseconds; a test shortens them.
+  std::int64_t still_floor_ms = 10'000;    // SPEC 5: nothing moved for max(this, still_factor x longest gap)
+  double still_factor = 20.0;
+  std::int64_t look_apart_ms = 2'000;      // between the two stack samples
+  std::int64_t peer_grace_ms = 5'000;      // for the others to record and end once one rank has ended badly
+  std::int64_t term_grace_ms = 2'000;      // between TERM and KILL
+};
+
+// Called on the runner's thread, in order. `on_event` gets every event, the controller's included; a throw from it does not
+// stop the case: the runner ends as `recording_failed`.
+struct RunnerHooks {
+  std::function<void(const Event&)> on_event;
+  std::function<void()> on_tick;      // a few times a second: progress line
+};
+
+struct RunResult {
+  double seconds = 0.0;
+  bool interrupted = false;
+  bool recording_failed = false;
+  std::string recording_error;
+};
+
+// Throws: nsa::Error when a worker cannot be started at all (missing file, no memory, no process slots).
+[[nodiscard]] RunResult run_case(const Case& the_case, const RunnerOptions& options, const RunnerHooks& hooks);
+
+}  // namespace harness

@@ -1,0 +1,67 @@
+// A scenario: one YAML file (SPEC 4), read strictly, with the profile and the --set overrides applied. A value, not a
+// process: what it says was resolved once and is never looked up again.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "harness/core/finding.h"
+#include "harness/core/manifest.h"
+#include "nsa/base/config.h"
+
+namespace harness {
+
+// A wrong implementation put into a seam on purpose. What is not given is drawn from `seed` by the fault itself.
+struct FaultRequest {
+  std::string name;
+  std::vector<int> layers;       // empty: drawn
+  std::optional<int> rank;       // absent: as the fault says (all ranks, or one drawn)
+  bool all_ranks = false;        // rank: all
+  std::int64_t step = 1;
+  double strength = 1.0;         // in (0, 1]
+  std::int64_t seed = 0;
+  std::string form;              // of faults that have several
+};
+
+struct Expectation {             // of planted faults; rules never read it
+  std::optional<Outcome> outcome;
+  std::string code;              // "A or B" accepts both
+  Site site;
+};
+
+struct Scenario {
+  std::string name;              // file name without .yaml
+  std::string path;
+  std::string text;              // the file as it was read
+  std::string about;
+  std::string kind;
+  std::string profile;           // the one applied, "" for none
+  std::int64_t seed = 0;         // of initialisation, data and every draw
+  nsa::ModelConfig model;
+  nsa::TrainingConfig training;
+  nsa::ParallelConfig parallel;
+  std::map<std::string, std::string> route;   // seam -> requested implementation, every seam of the manifest
+  int requires_gpus = 0;
+  double requires_memory_gib = 0.0;
+  double budget_seconds = 0.0;
+  std::optional<FaultRequest> fault;
+  std::vector<std::string> checks;
+  std::optional<Expectation> expect;
+};
+
+struct ScenarioOptions {
+  std::optional<std::string> profile;                       // --profile; absent: chosen by what is there
+  std::vector<std::pair<std::string, std::string>> sets;    // --set path=value, in order
+  std::vector<std::pair<std::string, std::string>> only;    // --only axis=value
+  std::optional<std::int64_t> seed;                         // --seed
+  int gpus = 0;                                             // of this machine
+  std::string configs_folder;                               // holds models/NAME.yaml
+  std::string default_text;                                 // corpus where the scenario names none
+  std::vector<std::string> known_checks;
+};
+
+}  // namespace harness

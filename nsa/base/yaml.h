@@ -1,0 +1,77 @@
+// A YAML document as a plain tree with the line of every node, and strict reading of its maps.
+// Input is untrusted: no aliases or anchors (no alias bombs), no tags, no duplicate keys, one document, at most 1 MiB and
+// 32 levels. Every refusal is an nsa::Error that begins with "file:line".
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "nsa/base/error.h"
+
+namespace nsa {
+
+struct YamlNode {
+  enum class Kind { null, scalar, sequence, map };
+
+  Kind kind = Kind::null;
+  Location where;
+  std::string scalar;        // of a scalar, as written
+  bool quoted = false;       // a quoted scalar is text, never a number or a boolean
+  std::vector<YamlNode> items;                             // of a sequence
+  std::vector<std::pair<std::string, YamlNode>> entries;   // of a map, in the order of the file
+
+  [[nodiscard]] const YamlNode* find(std::string_view key) const;
+  [[nodiscard]] YamlNode* find(std::string_view key);
+};
+
+// `file` is used in messages only. Throws: Error.
+[[nodiscard]] YamlNode parse_yaml(std::string_view text, const std::string& file);
+[[nodiscard]] YamlNode load_yaml(const std::string& path);
+
+// Maps are merged key by key, anything else in `over` replaces what is in `base`; locations come along.
+void merge_yaml(YamlNode& base, const YamlNode& over);
+
+// Sets "a.b.c" to `value`, making maps on the way. Throws: Error if a part of the path is not a map, or is empty.
+void set_yaml_path(YamlNode& root, std::string_view path, const YamlNode& value);
+
+// Typed reading; `what` names the value in messages ("model.dim"). Throws: Error "file:line: WHAT: found X, wanted Y".
+[[nodiscard]] std::int64_t read_int(const YamlNode& node, const std::string& what);
+[[nodiscard]] double read_double(const YamlNode& node, const std::string& what);
+[[nodiscard]] bool read_bool(const YamlNode& node, const std::string& what);
+[[nodiscard]] std::string read_text(const YamlNode& node, const std::string& what);
+[[nodiscard]] std::vector<std::string> read_texts(const YamlNode& node, const std::string& what);
+[[nodiscard]] std::vector<int> read_ints(const YamlNode& node, const std::string& what);
+
+// Reads a map and knows which keys were asked for. finish() refuses the rest, naming the nearest known key.
+class YamlMap {
+ public:
+  // Throws: Error if `node` is neither a map nor null (null reads as an empty map).
+  YamlMap(const YamlNode& node, std::string path);
+
+  // The value of `key`, or nullptr. Marks the key as known.
+  const YamlNode* get(const std::string& key);
+  // "path.key"
+  [[nodiscard]] std::string name(const std::string& key) const;
+
+  // Set `out` when the key is there, leave the default when it is not.
+  void read(const std::string& key, std::int64_t& out);
+  void read(const std::string& key, int& out);
+  void read(const std::string& key, double& out);
+  void read(const std::string& key, bool& out);
+  void read(const std::string& key, std::string& out);
+  void read(const std::string& key, std::vector<std::string>& out);
+  void read(const std::string& key, std::vector<int>& out);
+
+  // Throws: Error at the first key that nobody asked for.
+  void finish() const;
+
+ private:
+  const YamlNode& node_;
+  std::string path_;
+  std::vector<std::string> known_;
+};
+
+}  // namespace nsa
