@@ -1,0 +1,18 @@
+// Whether a judged case showed what its scenario expects of a planted fault. Only the judge asks; no check does.
+#pragma once
+
+#include <string>
+
+#include "harness/core/judge.h"
+
+namespace harness {
+
+// Only what `wanted` sets is compared. Layers, ranks and heads must be the same sets; rows and `detail` must be contained;
+// numbers of `detail` may differ by one part in a thousand (a measured factor).
+[[nodiscard]] bool site_matches(const Site& wanted, const Site& seen);
+
+// What was missed, for people; "" when outcome, code and site are as expected. The code and the site are those of the
+// first finding of `seen`.
+[[nodiscard]] std::string expectation_missed(const Expectation& wanted, const Judgement& seen);
+
+}  // namespace harness

@@ -1,0 +1,169 @@
+#include "harness/core/judge.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <exception>
+#include <string_view>
+#include <utility>
+
+#include "harness/core/expectation.h"
+#include "nsa/base/text.h"
+
+namespace harness {
+namespace {
+
+CheckResult run_check(const std::string& name,
+                      const Evidence& evidence,
+                      std::span<const Check> checks) {
+  CheckResult result;
+  const auto check = std::find_if(
+      checks.begin(), checks.end(), [&](const Check& candidate) { return candidate.name == name; });
+  if (check == checks.end()) {
+    result.reason = "no check of this name is known to this program";
+  } else {
+    try {
+      result = check->judge(evidence);
+    } catch (const std::exception& error) {
+      result = CheckResult{};
+      result.reason = std::string("the check itself failed: ") + error.what();
+    }
+  }
+  result.check = name;
+  return result;
+}
+
+// Roles are given over all checks together and copied back, so that a verdict and the case say the same.
+std::vector<Finding> order_findings(std::vector<CheckResult>& verdicts) {
+  std::vector<Finding> all;
+  for (const CheckResult& verdict : verdicts) {
+    all.insert(all.end(), verdict.findings.begin(), verdict.findings.end());
+  }
+  assign_roles(all);
+  std::size_t next = 0;
+  for (CheckResult& verdict : verdicts) {
+    for (Finding& finding : verdict.findings) finding.role = all[next++].role;
+  }
+  std::stable_sort(all.begin(), all.end(), [](const Finding& a, const Finding& b) {
+    return static_cast<int>(a.role) < static_cast<int>(b.role);
+  });
+  return all;
+}
+
+Outcome outcome_of_code(std::string_view code) {
+  using Entry = std::pair<std::string_view, Outcome>;
+  constexpr std::array kOutcomes = {
+      Entry{"CRASH.", Outcome::crash},
+      Entry{"HANG.", Outcome::hang},
+      Entry{"SLOW.", Outcome::slow},
+      Entry{"OOM.", Outcome::oom},
+      Entry{"INFRA.", Outcome::error},
+  };
+  for (const auto& [prefix, outcome] : kOutcomes) {
+    if (code.substr(0, prefix.size()) == prefix) return outcome;
+  }
+  return Outcome::fail;
+}
+
+std::string one_line(const Finding& finding) {
+  const std::string where = finding.site.text();
+  return finding.code + (where.empty() ? "" : " @ " + where) + " — " + finding.statement;
+}
+
+bool any(const Judgement& judged, Verdict wanted) {
+  return std::any_of(judged.verdicts.begin(),
+                     judged.verdicts.end(),
+                     [&](const CheckResult& verdict) { return verdict.verdict == wanted; });
+}
+
+std::string reasons(const Judgement& judged, Verdict wanted) {
+  std::vector<std::string> parts;
+  for (const CheckResult& verdict : judged.verdicts) {
+    if (verdict.verdict == wanted) parts.push_back(verdict.check + ": " + verdict.reason);
+  }
+  return nsa::join(parts, "; ");
+}
+
+void derive_failure(Judgement& judged) {
+  judged.outcome = Outcome::fail;
+  judged.reason = reasons(judged, Verdict::fail);
+  if (judged.findings.empty() || judged.findings.front().role == Role::teardown) return;
+  judged.outcome = outcome_of_code(judged.findings.front().code);
+  judged.reason = one_line(judged.findings.front());
+}
+
+void derive_outcome(Judgement& judged) {
+  if (judged.verdicts.empty()) {
+    judged.outcome = Outcome::inconclusive;
+    judged.reason = "nothing was judged: the scenario names no check";
+  } else if (any(judged, Verdict::fail)) {
+    derive_failure(judged);
+  } else if (any(judged, Verdict::inconclusive)) {
+    judged.outcome = Outcome::inconclusive;
+    judged.reason = reasons(judged, Verdict::inconclusive);
+  } else {
+    judged.outcome = Outcome::pass;
+    const std::size_t count = judged.verdicts.size();
+    judged.reason = std::to_string(count) + (count == 1 ? " check passed" : " checks passed");
+  }
+}
+
+bool fault_never_fired(const Evidence& evidence) {
+  if (!evidence.the_case.scenario.fault) return false;
+  return std::none_of(evidence.faults_fired.begin(),
+                      evidence.faults_fired.end(),
+                      [](const auto& fired) { return fired.process >= 0 && fired.row.times > 0; });
+}
+
+bool interrupted(const Evidence& evidence) {
+  return std::any_of(evidence.stopped.begin(), evidence.stopped.end(), [](const auto& stopped) {
+    return stopped.row.reason == "interrupted";
+  });
+}
+
+void compare_with_expectation(const Expectation& expected, Judgement& judged) {
+  const std::string missed = expectation_missed(expected, judged);
+  judged.reason =
+      missed.empty() ? "as expected: " + std::string(name_of(judged.outcome)) + ", " + judged.reason
+                     : missed;
+  judged.outcome = missed.empty() ? Outcome::pass : Outcome::fail;
+}
+
+}  // namespace
+
+Evidence blinded(Evidence evidence) {
+  Scenario& scenario = evidence.the_case.scenario;
+  scenario.fault.reset();
+  scenario.expect.reset();
+  // A scenario is often named after the fault that it plants, and its text holds both.
+  for (std::string* told : {&scenario.name, &scenario.path, &scenario.text, &scenario.about}) {
+    told->clear();
+  }
+  evidence.the_case.point.clear();
+  evidence.the_case.id.clear();
+  evidence.faults_fired.clear();
+  return evidence;
+}
+
+Judgement judge(const Evidence& evidence, std::span<const Check> checks) {
+  Judgement judged;
+  const Evidence shown = blinded(evidence);
+  for (const std::string& name : evidence.the_case.scenario.checks) {
+    judged.verdicts.push_back(run_check(name, shown, checks));
+  }
+  judged.findings = order_findings(judged.verdicts);
+  derive_outcome(judged);
+  const Scenario& scenario = evidence.the_case.scenario;
+  if (interrupted(evidence)) {
+    judged.outcome = Outcome::inconclusive;
+    judged.reason = "interrupted";
+  } else if (fault_never_fired(evidence)) {
+    judged.outcome = Outcome::error;
+    judged.reason = "fault " + scenario.fault->name + " never fired";
+  } else if (scenario.expect) {
+    compare_with_expectation(*scenario.expect, judged);
+  }
+  return judged;
+}
+
+}  // namespace harness

@@ -1,0 +1,40 @@
+// What a run showed, as text, from the store's rows only: the same rows give the same bytes. No clock, no locale, no
+// file is opened; the caller gives the range and what the program is. Text that came from workers is escaped.
+// Sections are one file each in reports/sections, in the order of sections/list.cpp.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "harness/core/store.h"
+
+namespace reports {
+
+enum class Format { engineer, summary, json };
+
+// What a report is about. `about_range` is empty for a report of one run, else the absolute range with its zone
+// ("2026-11-20 00:00 to 2026-11-21 04:19 (+01:00)", see range.h).
+struct ReportRequest {
+  std::vector<harness::RunRecord> runs;  // oldest first, at least one
+  std::string about_range;
+  Format format = Format::engineer;
+  std::vector<std::pair<std::string, std::string>>
+      check_about;  // name, what it judges, in the order of `list`
+};
+
+// The report in the format asked for; ends with a newline. Throws: nsa::Error from the store.
+[[nodiscard]] std::string render_report(const harness::Store& store, const ReportRequest& request);
+
+// The object that `run --json` prints (SPEC 11), without line breaks. `report` is the path of the report's file.
+[[nodiscard]] nlohmann::json render_json(const harness::Store& store,
+                                         const harness::RunRecord& run,
+                                         const std::string& report);
+
+// GO, CONDITIONAL GO or NO-GO: GO when every case is PASS; CONDITIONAL GO when beside at least one PASS there are only
+// SKIP, INCONCLUSIVE and XFAIL; NO-GO else, also when nothing was judged or a run is incomplete.
+[[nodiscard]] std::string decision(const std::vector<harness::RunRecord>& runs,
+                                   const std::vector<harness::CaseRecord>& cases);
+
+}  // namespace reports
