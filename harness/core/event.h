@@ -25,10 +25,11 @@ struct Event {
   }
 };
 
-// One line without the newline: {"process":0,"t_ms":12,"kind":"phase","body":{...}}. Invalid UTF-8 is replaced.
+// One line without the newline: {"body":{...},"kind":"phase","process":0,"t_ms":12}. Invalid UTF-8 is replaced.
 [[nodiscard]] std::string encode_event(const Event& event);
 
-// Throws: nsa::Error saying what is wrong with the line.
+// Throws: nsa::Error saying what is wrong with the line. The body is only known to be an object: check_row() in evidence.h
+// tells whether it is a row of its kind.
 [[nodiscard]] Event decode_event(std::string_view line);
 
 }  // namespace harness

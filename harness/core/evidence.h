@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/core/case.h"
@@ -49,7 +50,7 @@ struct Evidence {
   Rows<Stopped> stopped;
   Rows<Fact> rejected;  // lines that were no evidence: kept, never judged as anything else
 
-  // Throws: nsa::Error on an unknown kind or a body of the wrong type.
+  // Throws: nsa::Error as check_row() does; then nothing was added.
   void add(const Event& event);
 
   [[nodiscard]] int ranks() const;                     // as the case wanted
@@ -57,9 +58,19 @@ struct Evidence {
   [[nodiscard]] bool twin_ran() const { return finished(kTwin); }
   [[nodiscard]] const Exited* exit_of(int process) const;
   [[nodiscard]] const WorkerError* error_of(int process) const;
-  // The path of an artefact's file, "" when it was never written.
+  // The path of an artefact's file (the newest of that name), "" when it was never written.
   [[nodiscard]] std::string artefact(int process, std::string_view name, std::int64_t step, int of_rank,
                                      int layer = -1) const;
 };
+
+// The kind of `Evidence::rejected`: what a process wrote that was no event. Written by the controller alone.
+inline constexpr const char* kRejectedKind = "rejected";
+
+// Whether a worker may write rows of this kind (the others are the controller's).
+[[nodiscard]] bool is_worker_kind(std::string_view kind);
+
+// Throws: nsa::Error on an unknown kind, a key the row does not have, a value of another type or out of its range, an
+// artefact's path that leaves the case's folder. A missing key is not refused: it takes the row's default.
+void check_row(const Event& event);
 
 }  // namespace harness
