@@ -56,16 +56,21 @@ struct ModelConfig {
   }
   [[nodiscard]] std::int64_t parameter_count() const;
 
-  // Throws: Error at `where`, naming the value and the law it breaks.
+  // Throws: Error at `where`, naming the value and the law it breaks. The laws also bound every size, so that nothing
+  // computed from a valid configuration overflows.
   void validate(const Location& where) const;
+  bool operator==(const ModelConfig&) const = default;
 };
 
 struct DataConfig {
   enum class Source { text, uniform, long_range };
   Source source = Source::text;
-  std::vector<std::string> text;  // files or folders, absolute after reading; folders are walked in sorted order
+  std::vector<std::string> text;  // files or folders (corpus.h), absolute after reading
+  std::vector<std::string> as_written;  // the same as the scenario names them; empty: the default corpus
   std::int64_t distance = 0;      // long_range: the next token depends on the one this many positions back
   double sharpness = 0.9;         // long_range: probability of the copied token
+
+  bool operator==(const DataConfig&) const = default;
 };
 
 struct OptimizerConfig {  // AdamW
@@ -77,6 +82,8 @@ struct OptimizerConfig {  // AdamW
   double max_norm = 1.0;        // clip by global L2 norm
   std::int64_t warmup = 1;      // optimiser steps of linear warm-up
   std::int64_t total = 1000;    // optimiser steps until the cosine reaches zero
+
+  bool operator==(const OptimizerConfig&) const = default;
 };
 
 struct TrainingConfig {
@@ -89,6 +96,7 @@ struct TrainingConfig {
   OptimizerConfig optimizer;
 
   void validate(const Location& where) const;
+  bool operator==(const TrainingConfig&) const = default;
 };
 
 struct ParallelConfig {
@@ -105,9 +113,11 @@ struct ParallelConfig {
   // The backend that `auto` stands for on this device.
   [[nodiscard]] std::string effective_backend() const;
   void validate(const Location& where) const;
+  bool operator==(const ParallelConfig&) const = default;
 };
 
-// Keys as in SPEC 4, unknown ones refused. `model` may hold {use: NAME, ...overrides}: NAME.yaml of `models_folder`.
+// Keys as in SPEC 4, unknown ones refused; validated, errors at the line of the value. What is specified but not built yet is
+// refused as "not available in this version". `model` may hold {use: NAME, ...overrides}: NAME.yaml of `models_folder`.
 // Relative text paths are relative to `base_folder`. Throws: Error with file:line.
 [[nodiscard]] ModelConfig read_model(const YamlNode& node, const std::string& models_folder);
 [[nodiscard]] TrainingConfig read_training(const YamlNode& node, const std::string& base_folder);

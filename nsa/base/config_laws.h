@@ -1,0 +1,21 @@
+// The first law that a configuration breaks, with the key it is about: validate() throws it at one place, the reader at the
+// line of that very key.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "nsa/base/config.h"
+
+namespace nsa {
+
+struct Violation {
+  std::string key;   // "optimizer.lr", "" when it is about the whole
+  std::string text;  // "found 3, wanted ..."
+};
+
+[[nodiscard]] std::optional<Violation> violation_of(const ModelConfig& config);
+[[nodiscard]] std::optional<Violation> violation_of(const TrainingConfig& config);
+[[nodiscard]] std::optional<Violation> violation_of(const ParallelConfig& config);
+
+}  // namespace nsa

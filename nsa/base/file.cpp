@@ -1,0 +1,78 @@
+#include "nsa/base/file.h"
+
+#include <cerrno>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <system_error>
+#include <unistd.h>
+
+namespace nsa {
+namespace {
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  [[nodiscard]] int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+std::int64_t regular_size(const struct stat& status, const std::string& path) {
+  if (!S_ISREG(status.st_mode)) {
+    const char* found = S_ISDIR(status.st_mode) ? "a folder" : "a pipe, device or socket";
+    throw Error(Location{path}, std::string("found ") + found + ", wanted a regular file");
+  }
+  return status.st_size;
+}
+
+}  // namespace
+
+std::string system_error_text(const std::string& doing, const std::string& path) {
+  const int code = errno;
+  return "cannot " + doing + " " + path + ": " + std::generic_category().message(code);
+}
+
+std::int64_t file_size(const std::string& path) {
+  struct stat status = {};
+  if (::stat(path.c_str(), &status) != 0) throw Error(system_error_text("read", path));
+  return regular_size(status, path);
+}
+
+std::string read_file(const std::string& path, std::int64_t max_bytes) {
+  // O_NONBLOCK: opening a pipe without a writer must not wait; it means nothing for regular files.
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.get() < 0) throw Error(system_error_text("read", path));
+  struct stat status = {};
+  if (::fstat(file.get(), &status) != 0) throw Error(system_error_text("read", path));
+  const std::int64_t size = regular_size(status, path);
+  const auto too_large = [&](std::int64_t found) {
+    return Error(
+        Location{path},
+        "found " + std::to_string(found) + " bytes, wanted at most " + std::to_string(max_bytes));
+  };
+  if (size > max_bytes) throw too_large(size);
+  std::string content(static_cast<std::size_t>(size) + 1, '\0');  // + 1: growth is seen
+  std::size_t filled = 0;
+  while (true) {
+    if (filled == content.size()) {  // it grew, or is of a kind (/proc) that reports no size
+      if (static_cast<std::int64_t>(filled) > max_bytes) throw too_large(max_bytes + 1);
+      content.resize(content.size() * 2);
+    }
+    const ssize_t got = ::read(file.get(), content.data() + filled, content.size() - filled);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw Error(system_error_text("read", path));
+    if (got == 0) break;
+    filled += static_cast<std::size_t>(got);
+  }
+  if (static_cast<std::int64_t>(filled) > max_bytes) throw too_large(max_bytes + 1);
+  content.resize(filled);
+  return content;
+}
+
+}  // namespace nsa

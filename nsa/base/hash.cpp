@@ -1,0 +1,58 @@
+#include "nsa/base/hash.h"
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <memory>
+#include <vector>
+#include <xxhash.h>
+
+#include "nsa/base/error.h"
+#include "nsa/base/file.h"
+
+namespace nsa {
+namespace {
+
+std::string hex_of(const XXH128_hash_t& hash) {
+  XXH128_canonical_t canonical = {};  // big-endian: the same digits on every machine
+  XXH128_canonicalFromHash(&canonical, hash);
+  constexpr const char* kDigits = "0123456789abcdef";
+  std::string text;
+  text.reserve(2 * sizeof(canonical.digest));
+  for (const unsigned char byte : canonical.digest) {
+    text += kDigits[byte >> 4U];
+    text += kDigits[byte & 15U];
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string hash_hex(std::span<const std::byte> bytes) {
+  return hex_of(XXH3_128bits(bytes.data(), bytes.size()));
+}
+
+std::string hash_hex(std::string_view text) {
+  return hash_hex(std::as_bytes(std::span(text.data(), text.size())));
+}
+
+std::string hash_file(const std::string& path) {
+  (void)file_size(path);  // refuses what is no regular file
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rbe"),
+                                                             &std::fclose);
+  if (!file) throw Error(system_error_text("read", path));
+  const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(XXH3_createState(),
+                                                                              &XXH3_freeState);
+  if (!state) throw Error("out of memory while hashing " + path);
+  XXH3_128bits_reset(state.get());
+  std::vector<unsigned char> buffer(std::size_t{1} << 20);
+  while (true) {
+    const std::size_t got = std::fread(buffer.data(), 1, buffer.size(), file.get());
+    if (got == 0) break;
+    XXH3_128bits_update(state.get(), buffer.data(), got);
+  }
+  if (std::ferror(file.get()) != 0) throw Error(system_error_text("read", path));
+  return hex_of(XXH3_128bits_digest(state.get()));
+}
+
+}  // namespace nsa
