@@ -16,14 +16,17 @@ struct Case {
   std::string id;                                           // 16 hex digits
 
   [[nodiscard]] std::string label() const;                  // "ddp_onestep", "ddp_onestep[parallel.ranks=2]"
+  bool operator==(const Case&) const = default;
 };
 
-// Reads one file into its cases: one without `axes`, else their product. Throws: nsa::Error with file:line.
+// Reads one file into its cases: one without `axes`, else their product; those of every profile are checked as well.
+// Throws: nsa::Error with file:line.
 [[nodiscard]] std::vector<Case> load_cases(const std::string& path,
                                            const ScenarioOptions& options,
                                            const Manifest& manifest);
 
-// Canonical JSON (sorted keys, all defaults filled in); case_from_json() reads it back to an equal case.
+// Canonical JSON (sorted keys, all defaults filled in); case_from_json() reads it back to an equal case, as strictly as YAML.
+// The id is the hash of its member "scenario", which holds no path of this machine.
 [[nodiscard]] std::string case_to_json(const Case& the_case);
 [[nodiscard]] Case case_from_json(const std::string& text, const std::string& file);
 

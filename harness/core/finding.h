@@ -31,6 +31,7 @@ struct Site {
   std::string phase;
   nlohmann::json detail = nlohmann::json::object();
 
+  bool operator==(const Site&) const = default;
   [[nodiscard]] std::string text() const;  // "layer 3, branch sel, rank 1": for people; patterns derived from heads and rows
 };
 void to_json(nlohmann::json& json, const Site& site);    // unset members are left out

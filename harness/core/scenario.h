@@ -25,17 +25,21 @@ struct FaultRequest {
   double strength = 1.0;         // in (0, 1]
   std::int64_t seed = 0;
   std::string form;              // of faults that have several
+
+  bool operator==(const FaultRequest&) const = default;
 };
 
 struct Expectation {             // of planted faults; rules never read it
   std::optional<Outcome> outcome;
   std::string code;              // "A or B" accepts both
   Site site;
+
+  bool operator==(const Expectation&) const = default;
 };
 
 struct Scenario {
   std::string name;              // file name without .yaml
-  std::string path;
+  std::string path;              // absolute
   std::string text;              // the file as it was read
   std::string about;
   std::string kind;
@@ -51,10 +55,15 @@ struct Scenario {
   std::optional<FaultRequest> fault;
   std::vector<std::string> checks;
   std::optional<Expectation> expect;
+
+  bool operator==(const Scenario&) const = default;
 };
 
+inline constexpr const char* kNoProfile = "base";
+
 struct ScenarioOptions {
-  std::optional<std::string> profile;                       // --profile; absent: chosen by what is there
+  std::optional<std::string> profile;                       // --profile; absent: chosen by what is there;
+                                                            //   kNoProfile: the scenario without any
   std::vector<std::pair<std::string, std::string>> sets;    // --set path=value, in order
   std::vector<std::pair<std::string, std::string>> only;    // --only axis=value
   std::optional<std::int64_t> seed;                         // --seed

@@ -1,0 +1,167 @@
+// Names and JSON of what a check says.
+#include "harness/core/finding.h"
+
+#include <array>
+
+#include "nsa/base/error.h"
+
+namespace harness {
+namespace {
+
+constexpr std::array<const char*, 3> kVerdicts = {"pass", "inconclusive", "fail"};
+constexpr std::array<const char*, 4> kRoles = {"initiating", "cascade", "teardown", "unknown"};
+constexpr std::array<const char*, 4> kStatuses = {
+    "established", "supported", "hypothesis", "unknown"};
+constexpr std::array<const char*, 11> kOutcomes = {"PASS",
+                                                   "FAIL",
+                                                   "HANG",
+                                                   "SLOW",
+                                                   "CRASH",
+                                                   "OOM",
+                                                   "SKIP",
+                                                   "ERROR",
+                                                   "INCONCLUSIVE",
+                                                   "XFAIL",
+                                                   "XPASS"};
+
+template <typename Enum, std::size_t kCount>
+std::optional<Enum> value_named(const std::array<const char*, kCount>& names,
+                                std::string_view name) {
+  for (std::size_t i = 0; i < kCount; ++i) {
+    if (name == names[i]) return static_cast<Enum>(i);
+  }
+  return std::nullopt;
+}
+
+template <typename Enum, std::size_t kCount>
+Enum read_name(const std::array<const char*, kCount>& names,
+               const nlohmann::json& json,
+               const char* key) {
+  const auto text = json.at(key).get<std::string>();
+  const auto value = value_named<Enum>(names, text);
+  if (!value) throw nsa::Error(std::string(key) + ": found unknown name \"" + text + "\"");
+  return *value;
+}
+
+template <typename Value>
+void put(nlohmann::json& json, const char* key, const std::optional<Value>& value) {
+  if (value) json[key] = *value;
+}
+
+void put(nlohmann::json& json, const char* key, const std::string& value) {
+  if (!value.empty()) json[key] = value;
+}
+
+void put(nlohmann::json& json, const char* key, const std::vector<int>& value) {
+  if (!value.empty()) json[key] = value;
+}
+
+template <typename Value>
+void take(const nlohmann::json& json, const char* key, std::optional<Value>& value) {
+  value.reset();
+  if (json.contains(key)) value = json.at(key).get<Value>();
+}
+
+template <typename Value>
+void take(const nlohmann::json& json, const char* key, Value& value) {
+  value = json.contains(key) ? json.at(key).get<Value>() : Value();
+}
+
+}  // namespace
+
+const char* name_of(Verdict value) {
+  return kVerdicts.at(static_cast<std::size_t>(value));
+}
+const char* name_of(Role value) {
+  return kRoles.at(static_cast<std::size_t>(value));
+}
+const char* name_of(Status value) {
+  return kStatuses.at(static_cast<std::size_t>(value));
+}
+const char* name_of(Outcome value) {
+  return kOutcomes.at(static_cast<std::size_t>(value));
+}
+
+std::optional<Outcome> outcome_from(std::string_view name) {
+  return value_named<Outcome>(kOutcomes, name);
+}
+
+void to_json(nlohmann::json& json, const Site& site) {
+  json = nlohmann::json::object();
+  put(json, "layers", site.layers);
+  put(json, "branch", site.branch);
+  put(json, "param", site.param);
+  put(json, "op", site.op);
+  put(json, "heads", site.heads);
+  put(json, "rows", site.rows);
+  put(json, "ranks", site.ranks);
+  put(json, "step", site.step);
+  put(json, "bucket", site.bucket);
+  put(json, "sequence", site.sequence);
+  put(json, "phase", site.phase);
+  if (!site.detail.empty()) json["detail"] = site.detail;
+}
+
+void from_json(const nlohmann::json& json, Site& site) {
+  take(json, "layers", site.layers);
+  take(json, "branch", site.branch);
+  take(json, "param", site.param);
+  take(json, "op", site.op);
+  take(json, "heads", site.heads);
+  take(json, "rows", site.rows);
+  take(json, "ranks", site.ranks);
+  take(json, "step", site.step);
+  take(json, "bucket", site.bucket);
+  take(json, "sequence", site.sequence);
+  take(json, "phase", site.phase);
+  site.detail = json.contains("detail") ? json.at("detail") : nlohmann::json::object();
+}
+
+void to_json(nlohmann::json& json, const Finding& finding) {
+  json = {{"code", finding.code},
+          {"site", finding.site},
+          {"statement", finding.statement},
+          {"ruled_out", finding.ruled_out},
+          {"next_action", finding.next_action},
+          {"role", name_of(finding.role)},
+          {"status", name_of(finding.status)}};
+}
+
+void from_json(const nlohmann::json& json, Finding& finding) {
+  json.at("code").get_to(finding.code);
+  json.at("site").get_to(finding.site);
+  json.at("statement").get_to(finding.statement);
+  json.at("ruled_out").get_to(finding.ruled_out);
+  json.at("next_action").get_to(finding.next_action);
+  finding.role = read_name<Role>(kRoles, json, "role");
+  finding.status = read_name<Status>(kStatuses, json, "status");
+}
+
+void to_json(nlohmann::json& json, const Measured& measured) {
+  json = {{"name", measured.name}, {"value", measured.value}};
+  put(json, "limit", measured.limit);
+}
+
+void from_json(const nlohmann::json& json, Measured& measured) {
+  json.at("name").get_to(measured.name);
+  json.at("value").get_to(measured.value);
+  take(json, "limit", measured.limit);
+}
+
+void to_json(nlohmann::json& json, const CheckResult& result) {
+  json = {{"check", result.check},
+          {"verdict", name_of(result.verdict)},
+          {"reason", result.reason},
+          {"measured", result.measured},
+          {"findings", result.findings}};
+}
+
+void from_json(const nlohmann::json& json, CheckResult& result) {
+  json.at("check").get_to(result.check);
+  result.verdict = read_name<Verdict>(kVerdicts, json, "verdict");
+  json.at("reason").get_to(result.reason);
+  json.at("measured").get_to(result.measured);
+  json.at("findings").get_to(result.findings);
+}
+
+}  // namespace harness

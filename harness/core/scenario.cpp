@@ -1,0 +1,199 @@
+#include "harness/core/scenario.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "harness/core/scenario_read.h"
+#include "nsa/base/text.h"
+
+namespace harness {
+namespace {
+
+using nsa::Error;
+using nsa::YamlMap;
+using nsa::YamlNode;
+
+constexpr std::int64_t kVersion = 1;
+constexpr double kDefaultBudgetSeconds = 300.0;
+constexpr double kMaxBudgetSeconds = 86400.0;  // a day: every wait has a deadline
+constexpr double kMaxMemoryGib = 1e6;
+constexpr int kMaxGpus = 1024;
+constexpr std::int64_t kBytes = 256;  // what a token of a text can be
+
+// What later versions will do: told apart from words that mean nothing.
+const std::vector<std::string>& planned_kinds() {
+  static const std::vector<std::string> kinds = {
+      "training", "attention", "decode", "throughput", "canary", "command"};
+  return kinds;
+}
+
+const YamlNode& required(YamlMap& map, const YamlNode& root, const std::string& key) {
+  const YamlNode* node = map.get(key);
+  if (node == nullptr) throw Error(root.where, "found no " + key + ", wanted it in every scenario");
+  return *node;
+}
+
+void read_head(YamlMap& map, const YamlNode& root, Scenario& scenario) {
+  const YamlNode& version = required(map, root, "version");
+  const std::int64_t found = nsa::read_int(version, "version");
+  if (found != kVersion) {
+    throw Error(version.where, "version: found " + std::to_string(found) + ", wanted 1");
+  }
+  const YamlNode& name = required(map, root, "scenario");
+  scenario.name = nsa::read_text(name, "scenario");
+  const bool word =
+      scenario.name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos;
+  if (scenario.name.empty() || scenario.name.size() > 64 || !word) {
+    throw Error(name.where,
+                "scenario: found " + nsa::found_text(name) + ", wanted up to 64 of a-z 0-9 _");
+  }
+  map.read("about", scenario.about);
+  map.read("seed", scenario.seed);
+}
+
+void read_kind(YamlMap& map, const YamlNode& root, const Manifest* manifest, Scenario& scenario) {
+  const YamlNode& node = required(map, root, "kind");
+  scenario.kind = nsa::read_text(node, "kind");
+  if (manifest == nullptr) return;
+  const auto& known = manifest->kinds;
+  const auto has = [&](const std::vector<std::string>& names) {
+    return std::find(names.begin(), names.end(), scenario.kind) != names.end();
+  };
+  if (has(planned_kinds()) && !has(known)) {
+    throw Error(node.where,
+                "kind: found " + nsa::found_text(node) +
+                    ", which is not available in this version, wanted " + nsa::join(known));
+  }
+  (void)nsa::read_name(node, "kind", known);
+}
+
+// Every seam of the manifest, the first implementation of each where the scenario names none.
+std::map<std::string, std::string> read_route(const YamlNode* node, const Manifest* manifest) {
+  nsa::YamlKeyLog::note("route.SEAM");
+  std::map<std::string, std::string> route;
+  std::vector<std::string> seams;
+  if (manifest != nullptr) {
+    for (const auto& [seam, implementations] : manifest->seams) {
+      seams.push_back(seam);
+      route[seam] = implementations.front();
+    }
+  }
+  if (node == nullptr) return route;
+  YamlMap(*node, "route");  // refuses what is no map
+  for (const auto& [seam, value] : node->entries) {
+    const std::string what = "route." + seam;
+    if (manifest == nullptr) {
+      route[seam] = nsa::read_text(value, what);
+    } else if (!manifest->seams.contains(seam)) {
+      nsa::throw_unknown_name(value.where, "seam of route", seam, seams);
+    } else {
+      route[seam] = nsa::read_name(value, what, manifest->seams.at(seam));
+    }
+  }
+  return route;
+}
+
+void read_requirements(YamlMap& map, Scenario& scenario) {
+  if (const YamlNode* node = map.get("requires")) {
+    YamlMap part(*node, "requires");
+    part.read("gpus", scenario.requires_gpus);
+    part.read("memory_gib", scenario.requires_memory_gib);
+    part.finish();
+    if (scenario.requires_gpus < 0 || scenario.requires_gpus > kMaxGpus) {
+      throw Error(node->find("gpus")->where,
+                  "requires.gpus: found " + std::to_string(scenario.requires_gpus) +
+                      ", wanted 0.." + std::to_string(kMaxGpus));
+    }
+    const double memory = scenario.requires_memory_gib;
+    if (!(memory >= 0.0 && memory <= kMaxMemoryGib)) {
+      throw Error(node->find("memory_gib")->where,
+                  "requires.memory_gib: found " + nsa::to_text(memory) + ", wanted 0.." +
+                      nsa::to_text(kMaxMemoryGib));
+    }
+  }
+  scenario.budget_seconds = kDefaultBudgetSeconds;
+  if (const YamlNode* node = map.get("budget")) {
+    YamlMap part(*node, "budget");
+    part.read("seconds", scenario.budget_seconds);
+    part.finish();
+    const double seconds = scenario.budget_seconds;
+    if (!(seconds > 0.0 && seconds <= kMaxBudgetSeconds)) {
+      throw Error(node->find("seconds")->where,
+                  "budget.seconds: found " + nsa::to_text(seconds) + ", wanted above 0 to " +
+                      nsa::to_text(kMaxBudgetSeconds));
+    }
+  }
+}
+
+std::vector<std::string> read_checks(const YamlNode& node, const ScenarioOptions* options) {
+  std::vector<std::string> checks = nsa::read_texts(node, "checks");
+  if (checks.empty()) throw Error(node.where, "checks: found none, wanted at least one");
+  for (std::size_t i = 0; i < checks.size(); ++i) {
+    const YamlNode& item = node.items[i];
+    if (options != nullptr) (void)nsa::read_name(item, "checks", options->known_checks);
+    if (std::count(checks.begin(), checks.begin() + static_cast<std::ptrdiff_t>(i), checks[i]) >
+        0) {
+      throw Error(item.where, "checks: found " + nsa::found_text(item) + " twice, wanted it once");
+    }
+  }
+  return checks;
+}
+
+// Laws that tie the parts together; `root` gives the lines.
+void check_together(const Scenario& scenario, const YamlNode& root) {
+  const auto line_of = [&](std::string_view path, std::string_view else_path) {
+    const YamlNode* node = nsa::find_yaml_path(root, path);
+    if (node == nullptr) node = nsa::find_yaml_path(root, else_path);
+    return node != nullptr ? node->where : root.where;
+  };
+  const bool text = scenario.training.data.source == nsa::DataConfig::Source::text;
+  if (text && scenario.model.vocab_size < kBytes) {
+    throw Error(line_of("model.vocab_size", "model"),
+                "model.vocab_size: found " + std::to_string(scenario.model.vocab_size) +
+                    ", wanted at least 256: the tokens of a text are bytes");
+  }
+  if (scenario.parallel.device != nsa::Device::cuda) return;
+  const bool nccl = scenario.parallel.effective_backend() == "nccl";
+  const std::int64_t wanted = nccl ? scenario.parallel.ranks : 1;
+  if (scenario.requires_gpus < wanted) {
+    throw Error(line_of("requires.gpus", "parallel.device"),
+                "requires.gpus: found " + std::to_string(scenario.requires_gpus) +
+                    ", wanted at least " + std::to_string(wanted) +
+                    (nccl ? ": with nccl every rank needs a GPU of its own" : ": device is cuda"));
+  }
+}
+
+}  // namespace
+
+Scenario read_scenario(const YamlNode& root, const ReadContext& context) {
+  YamlMap map(root, "");
+  Scenario scenario;
+  scenario.path = context.path;
+  read_head(map, root, scenario);
+  read_kind(map, root, context.manifest, scenario);
+  const std::string models =
+      context.options != nullptr ? context.options->configs_folder + "/models" : "";
+  scenario.model = nsa::read_model(required(map, root, "model"), models);
+  const std::string folder = std::filesystem::path(context.path).parent_path().string();
+  scenario.training = nsa::read_training(required(map, root, "training"), folder);
+  nsa::DataConfig& data = scenario.training.data;
+  if (data.text.empty() && context.options != nullptr) data.text = {context.options->default_text};
+  const YamlNode* parallel = map.get("parallel");
+  scenario.parallel = nsa::read_parallel(parallel != nullptr ? *parallel : YamlNode());
+  scenario.route = read_route(map.get("route"), context.manifest);
+  read_requirements(map, scenario);
+  scenario.checks = read_checks(required(map, root, "checks"), context.options);
+  check_together(scenario, root);
+  const YamlNode* fault = map.get("fault");
+  if (fault != nullptr && fault->kind != YamlNode::Kind::null) {
+    scenario.fault = read_fault(*fault, scenario, context.manifest);
+  }
+  const YamlNode* expect = map.get("expect");
+  if (expect != nullptr && expect->kind != YamlNode::Kind::null) {
+    scenario.expect = read_expectation(*expect);
+  }
+  map.finish();
+  return scenario;
+}
+
+}  // namespace harness
