@@ -1,0 +1,185 @@
+#include "harness/worker/gradient_ledger.h"
+
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+
+#include <cmath>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "nsa/base/hash.h"
+
+namespace harness {
+namespace {
+
+std::string state_of(double absmax) {
+  if (std::isnan(absmax)) {
+    return "nan";
+  }
+  if (std::isinf(absmax)) {
+    return "inf";
+  }
+  return absmax == 0.0 ? "zero" : "ok";
+}
+
+std::string hash_of(const torch::Tensor& tensor) {
+  return nsa::hash_hex(bytes_of(tensor.detach().to(torch::kCPU).contiguous()));
+}
+
+}  // namespace
+
+// Runs after AccumulateGrad has stored the gradient and before the Reducer's own hook, which was added later.
+class GradientLedger::ReadyHook : public torch::autograd::FunctionPostHook {
+ public:
+  ReadyHook(GradientLedger& ledger, std::size_t index) : ledger_(ledger), index_(index) {}
+  torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
+                                            const torch::autograd::variable_list& /*inputs*/) override {
+    ledger_.ready(index_);
+    return outputs;
+  }
+
+ private:
+  GradientLedger& ledger_;
+  std::size_t index_;
+};
+
+GradientLedger::GradientLedger(const nsa::NamedParameters& parameters, Progress& progress) : progress_(progress) {
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const auto& [name, tensor] = parameters[i];
+    Watched watched{tensor, torch::autograd::impl::grad_accumulator(tensor), 0};
+    watched.hook = watched.accumulator->add_post_hook(std::make_unique<ReadyHook>(*this, i));
+    watched_.push_back(std::move(watched));
+    Gradient row;
+    row.param = name;
+    row.index = static_cast<int>(i);
+    rows_.push_back(std::move(row));
+  }
+}
+
+GradientLedger::~GradientLedger() {
+  for (const Watched& watched : watched_) {
+    watched.accumulator->del_post_hook(watched.hook);
+  }
+}
+
+void GradientLedger::begin(std::int64_t step, int of_rank, const torch::Tensor& loss, TensorFile* local) {
+  local_ = local;
+  next_order_ = 0;
+  nsa::NamedParameters parameters;
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
+    parameters.emplace_back(rows_[i].param, watched_[i].parameter);
+  }
+  const std::vector<bool> reachable = reachable_from(loss, parameters);
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
+    Gradient fresh;
+    fresh.step = step;
+    fresh.of_rank = of_rank;
+    fresh.param = rows_[i].param;
+    fresh.index = rows_[i].index;
+    fresh.bucket = rows_[i].bucket;
+    fresh.reachable = reachable[i];
+    fresh.hooks_expected = hooks_expected_;
+    fresh.hooks_found = hooks_on(watched_[i]);
+    fresh.state = "none";
+    rows_[i] = std::move(fresh);
+  }
+}
+
+// A parameter that was made anew has another accumulator, or none: nobody's hook runs on it.
+int GradientLedger::hooks_on(const Watched& watched) const {
+  const auto current = torch::autograd::impl::try_get_grad_accumulator(watched.parameter);
+  return current == watched.accumulator ? static_cast<int>(current->post_hooks().size()) : 0;
+}
+
+void GradientLedger::ready(std::size_t index) {
+  progress_.hook_fired();
+  Gradient& row = rows_[index];
+  ++row.ready_count;
+  row.ready_order = next_order_++;
+  const torch::Tensor gradient = watched_[index].parameter.grad();
+  if (!gradient.defined()) {
+    return;
+  }
+  const torch::NoGradGuard no_grad;
+  row.absmax = torch::linalg_vector_norm(gradient, INFINITY).item<double>();
+  row.l2 = torch::linalg_vector_norm(gradient, 2, std::nullopt, false, torch::kFloat64).item<double>();
+  row.state = state_of(row.absmax);
+  row.hash_before = local_ != nullptr ? nsa::hash_hex(local_->put(row.param, gradient)) : hash_of(gradient);
+}
+
+void GradientLedger::after_reduction(TensorFile* reduced) {
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
+    Gradient& row = rows_[i];
+    row.reduced = true;
+    const torch::Tensor gradient = watched_[i].parameter.grad();
+    if (gradient.defined()) {
+      row.hash_after = reduced != nullptr ? nsa::hash_hex(reduced->put(row.param, gradient)) : hash_of(gradient);
+    }
+    progress_.worked();
+  }
+}
+
+void GradientLedger::set_buckets(const std::vector<nsa::BucketPlan>& plans) {
+  for (const nsa::BucketPlan& plan : plans) {
+    for (const int index : plan.params) {
+      rows_[static_cast<std::size_t>(index)].bucket = plan.bucket;
+    }
+  }
+}
+
+void GradientLedger::write(Channel& channel) const {
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
+    Gradient row = rows_[i];
+    // A gradient that arrived past every hook of ours is there all the same: say so instead of "none".
+    if (row.ready_count == 0 && watched_[i].parameter.grad().defined()) {
+      row.state = state_of(torch::linalg_vector_norm(watched_[i].parameter.grad(), INFINITY).item<double>());
+    }
+    row.hooks_found = std::min(row.hooks_found, hooks_on(watched_[i]));
+    if (hooks_on(watched_[i]) > row.hooks_expected) {
+      row.hooks_found = hooks_on(watched_[i]);
+    }
+    channel.write(row);
+  }
+}
+
+std::vector<TensorFile::Plan> gradient_plan(const nsa::NamedParameters& parameters) {
+  std::vector<TensorFile::Plan> plan;
+  plan.reserve(parameters.size());
+  for (const auto& [name, tensor] : parameters) {
+    plan.push_back({name, tensor.scalar_type(), tensor.sizes().vec()});
+  }
+  return plan;
+}
+
+std::vector<bool> reachable_from(const torch::Tensor& loss, const nsa::NamedParameters& parameters) {
+  std::unordered_map<const c10::TensorImpl*, std::size_t> position;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    position[parameters[i].second.unsafeGetTensorImpl()] = i;
+  }
+  std::vector<bool> reachable(parameters.size(), false);
+  std::unordered_set<const torch::autograd::Node*> seen;
+  std::vector<std::shared_ptr<torch::autograd::Node>> open;
+  if (loss.grad_fn()) {
+    open.push_back(loss.grad_fn());
+  }
+  while (!open.empty()) {
+    const auto node = open.back();
+    open.pop_back();
+    if (!seen.insert(node.get()).second) {
+      continue;
+    }
+    if (const auto* leaf = dynamic_cast<const torch::autograd::AccumulateGrad*>(node.get())) {
+      if (const auto found = position.find(leaf->variable.unsafeGetTensorImpl()); found != position.end()) {
+        reachable[found->second] = true;
+      }
+    }
+    for (const auto& edge : node->next_edges()) {
+      if (edge.is_valid()) {
+        open.push_back(edge.function);
+      }
+    }
+  }
+  return reachable;
+}
+
+}  // namespace harness

@@ -1,0 +1,54 @@
+// Progress counters of one worker: they tell a slow rank from a stuck one. Incremented from any thread, read by the
+// heartbeat; incrementing costs a few nanoseconds and takes no lock. One per process (RecordFunction callbacks are global).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+#include "harness/core/rows.h"
+
+namespace harness {
+
+class Progress {
+ public:
+  Progress();
+
+  void operator_ran(bool backward);
+  void hook_fired();
+  void collective_enqueued();
+  // A wait on peers ends: the time since the last increment is theirs, not a gap of this rank.
+  void collective_completed();
+  void worked(std::int64_t bytes = 0);   // one tensor hashed, written, initialised
+
+  // A phase begins; its longest gap starts from zero.
+  void enter(const std::string& phase, std::int64_t step);
+  void at_layer(int layer) { layer_ = layer; }
+
+  [[nodiscard]] Heartbeat heartbeat() const;
+  [[nodiscard]] std::string phase() const;
+  [[nodiscard]] std::int64_t step() const { return step_; }
+
+  // Counts every ATen operator of this process, forward and backward.
+  void watch_operators();
+
+ private:
+  void touch(bool counts_as_gap);
+
+  std::atomic<std::int64_t> operators_forward_{0};
+  std::atomic<std::int64_t> operators_backward_{0};
+  std::atomic<std::int64_t> hooks_{0};
+  std::atomic<std::int64_t> enqueued_{0};
+  std::atomic<std::int64_t> completed_{0};
+  std::atomic<std::int64_t> work_items_{0};
+  std::atomic<std::int64_t> bytes_written_{0};
+  std::atomic<std::int64_t> last_ns_{0};
+  std::atomic<std::int64_t> longest_gap_ns_{0};
+  std::atomic<std::int64_t> step_{0};
+  std::atomic<int> layer_{-1};
+  mutable std::mutex mutex_;   // of phase_
+  std::string phase_ = "init";
+};
+
+}  // namespace harness

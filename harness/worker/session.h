@@ -1,0 +1,68 @@
+// What one worker process works with: its case, its place among the ranks, and its ways to record. Made in main, handed to
+// the kind that runs.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "harness/core/case.h"
+#include "harness/worker/channel.h"
+#include "harness/worker/heartbeat.h"
+#include "harness/worker/progress.h"
+#include "nsa/parallel/observed_backend.h"
+
+namespace harness {
+
+struct WorkerOptions {
+  std::string case_file;
+  std::string folder;            // of the case; artefacts go below it
+  int rank = 0;                  // kTwin for the twin
+  int world = 1;
+  int port = 0;
+  int listen_fd = -1;
+  std::int64_t clock_origin_ms = 0;
+};
+
+class Session {
+ public:
+  Session(WorkerOptions options, Case the_case, Channel& channel, Progress& progress, HeartbeatThread& heartbeat);
+
+  [[nodiscard]] const WorkerOptions& options() const { return options_; }
+  [[nodiscard]] const Case& the_case() const { return case_; }
+  [[nodiscard]] bool is_twin() const { return options_.rank == kTwin; }
+  [[nodiscard]] bool wants_check(const std::string& name) const;
+  Channel& channel() { return channel_; }
+  Progress& progress() { return progress_; }
+  HeartbeatThread& heartbeat() { return heartbeat_; }
+
+  // A phase begins: told to the progress counters, the channel, and whoever listens.
+  void enter(const std::string& phase, std::int64_t step);
+  void on_phase(std::function<void(const std::string& phase, std::int64_t step)> listener);
+  void sample(const std::string& metric, std::int64_t step, double value);
+
+  // This process's folder for one step, relative to the case's folder; made on first use.
+  [[nodiscard]] std::string folder_of(std::int64_t step, int of_rank) const;
+
+ private:
+  WorkerOptions options_;
+  Case case_;
+  Channel& channel_;
+  Progress& progress_;
+  HeartbeatThread& heartbeat_;
+  std::vector<std::function<void(const std::string&, std::int64_t)>> listeners_;
+};
+
+// Writes every collective before it is enqueued, and its completion.
+class CollectiveRecorder : public nsa::CollectiveObserver {
+ public:
+  CollectiveRecorder(Channel& channel, Progress& progress) : channel_(channel), progress_(progress) {}
+  void enqueued(const nsa::CollectiveInfo& info) override;
+  void completed(std::int64_t sequence, const std::string& group) override;
+
+ private:
+  Channel& channel_;
+  Progress& progress_;
+};
+
+}  // namespace harness

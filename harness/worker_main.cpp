@@ -1,0 +1,192 @@
+// The worker: one rank, or the twin, of one case. Started by the controller only (or asked for its manifest by the build).
+//   nsa-harness-worker --case FILE --rank R|--twin --world N --port P [--listen-fd F] --folder DIR --clock-origin-ms M
+//   nsa-harness-worker --manifest | --version
+// Exit: 0 did all it was asked; 1 an exception ended it (reported on fd 3); 3 wrong arguments; 74 could not record.
+#include <poll.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <stdexcept>
+#include <string>
+
+#include <c10/util/Exception.h>
+#include <torch/torch.h>
+#ifdef USE_C10D_NCCL
+#include <nccl.h>
+#endif
+
+#include "harness/core/manifest.h"
+#include "harness/faults/list.h"
+#include "harness/kinds/list.h"
+#include "harness/worker/error_report.h"
+#include "harness/worker/stacks.h"
+#include "nsa/base/error.h"
+#include "nsa/seams/seams.h"
+#include "source_hash.h"
+
+namespace {
+
+using harness::Session;
+using harness::WorkerOptions;
+
+constexpr int kExitError = 1;
+constexpr int kExitUsage = 3;
+
+harness::Manifest manifest() {
+  harness::Manifest manifest;
+  manifest.source_hash = NSA_SOURCE_HASH;
+  manifest.torch_version = TORCH_VERSION;
+#ifdef NSA_CUDA
+  manifest.cuda_version = std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10);
+#endif
+#ifdef USE_C10D_NCCL
+  manifest.nccl_version =
+      std::to_string(NCCL_MAJOR) + "." + std::to_string(NCCL_MINOR) + "." + std::to_string(NCCL_PATCH);
+#endif
+  for (const auto& kind : harness::all_kinds()) {
+    manifest.kinds.push_back(kind.name);
+  }
+  manifest.seams = nsa::seam_implementations();
+  for (const char* seam : {"grad_sync", "data", "optimizer"}) {
+    manifest.seams[seam] = {"reference"};
+  }
+  for (const auto& fault : harness::all_faults()) {
+    manifest.faults.push_back({fault.name, fault.about, fault.uses, fault.forms});
+  }
+  return manifest;
+}
+
+int to_int(const std::string& text) {
+  std::size_t used = 0;
+  const int value = std::stoi(text, &used);
+  if (used != text.size()) {
+    throw std::invalid_argument(text);
+  }
+  return value;
+}
+
+WorkerOptions parse_options(int argc, char** argv) {
+  WorkerOptions options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string name = argv[i];
+    if (name == "--twin") {
+      options.rank = harness::kTwin;
+      continue;
+    }
+    if (i + 1 == argc) {
+      throw nsa::Error("nsa-harness-worker: " + name + ": no value");
+    }
+    const std::string value = argv[++i];
+    if (name == "--case") {
+      options.case_file = value;
+    } else if (name == "--folder") {
+      options.folder = value;
+    } else if (name == "--rank") {
+      options.rank = to_int(value);
+    } else if (name == "--world") {
+      options.world = to_int(value);
+    } else if (name == "--port") {
+      options.port = to_int(value);
+    } else if (name == "--listen-fd") {
+      options.listen_fd = to_int(value);
+    } else if (name == "--clock-origin-ms") {
+      options.clock_origin_ms = std::stoll(value);
+    } else {
+      throw nsa::Error("nsa-harness-worker: unknown option " + name);
+    }
+  }
+  return options;
+}
+
+harness::Case read_case(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) {
+    throw nsa::Error(path + ": cannot read the case");
+  }
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  return harness::case_from_json(text, path);
+}
+
+void say_hello(Session& session) {
+  const auto& parallel = session.the_case().scenario.parallel;
+  harness::Hello hello;
+  hello.pid = getpid();
+  hello.source_hash = NSA_SOURCE_HASH;
+  hello.torch_version = TORCH_VERSION;
+  hello.device = nsa::name_of(parallel.device);
+  hello.backend = session.is_twin() ? "none" : parallel.effective_backend();
+  hello.threads = at::get_num_threads();
+  session.channel().write(hello);
+}
+
+const harness::Kind& kind_named(const std::string& name) {
+  for (const auto& kind : harness::all_kinds()) {
+    if (kind.name == name) {
+      return kind;
+    }
+  }
+  throw nsa::Error("kind: found '" + name + "', which this worker does not have");
+}
+
+// Never returns: a process group whose peer is gone cannot be destroyed without waiting for it.
+[[noreturn]] void run(const WorkerOptions& options) {
+  harness::Channel channel(harness::kEventFd, options.rank, options.clock_origin_ms);
+  harness::Progress progress;
+  int code = 0;
+  {
+    harness::HeartbeatThread heartbeat(channel, progress);
+    try {
+      Session session(options, read_case(options.case_file), channel, progress, heartbeat);
+      at::set_num_interop_threads(1);
+      progress.watch_operators();
+      say_hello(session);
+      kind_named(session.the_case().scenario.kind).run(session);
+      session.enter("done", progress.step());
+      channel.write(progress.heartbeat());
+    } catch (...) {
+      channel.write(harness::describe_current_exception(progress.phase(), progress.step()));
+      code = kExitError;
+    }
+    if (code != 0) {
+      _exit(code);
+    }
+  }
+  channel.write(harness::Done{});
+  std::cout.flush();
+  _exit(code);
+}
+
+// Ends with the controller, also when that died before the request was made: then nobody reads the event pipe any more.
+void die_with_parent() {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  pollfd events{harness::kEventFd, 0, 0};
+  if (poll(&events, 1, 0) > 0 && (events.revents & (POLLERR | POLLNVAL)) != 0) {
+    _exit(kExitError);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc == 2 && std::string(argv[1]) == "--manifest") {
+    std::cout << harness::manifest_text(manifest()) << "\n";
+    return 0;
+  }
+  if (argc == 2 && std::string(argv[1]) == "--version") {
+    std::cout << "nsa-harness-worker " << NSA_SOURCE_HASH << ", LibTorch " << TORCH_VERSION << "\n";
+    return 0;
+  }
+  die_with_parent();
+  harness::block_stack_request();
+  harness::prepare_stacks();
+  try {
+    run(parse_options(argc, argv));
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << "\n";
+    return kExitUsage;
+  }
+}

@@ -1,0 +1,46 @@
+// One rank's way to its peers: a loopback TCP store and a process group on Gloo or NCCL, every collective observed.
+// Made once per process, used by one thread. Every wait in it ends after `timeout`.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/torch.h>
+
+#include "nsa/base/config.h"
+#include "nsa/parallel/observed_backend.h"
+
+namespace nsa {
+
+struct CommunicatorOptions {
+  int rank = 0;
+  int world = 1;
+  std::string backend = "gloo";  // gloo, nccl
+  Device device = Device::cpu;   // CUDA: the card with the rank's number
+  int port = 0;                  // of the store on 127.0.0.1
+  int listen_fd = -1;            // rank 0: the bound and listening socket of that port; the store takes it over
+  std::chrono::milliseconds timeout{600'000};
+};
+
+class Communicator {
+ public:
+  // Joins the group; returns when every rank has. Throws: Error (backend not built in, no such card), c10::Error.
+  Communicator(const CommunicatorOptions& options, CollectiveObserver& observer);
+
+  [[nodiscard]] const c10::intrusive_ptr<c10d::ProcessGroup>& group() const { return group_; }
+  [[nodiscard]] int rank() const { return options_.rank; }
+  [[nodiscard]] int world() const { return options_.world; }
+  // CUDA operations that have completed since the last call are told to the observer. Thread-safe.
+  void poll_completed() { backend_->poll_completed(); }
+
+ private:
+  CommunicatorOptions options_;
+  c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  c10::intrusive_ptr<ObservedBackend> backend_;
+};
+
+// cpu, or the card with this number. Throws: Error when built without CUDA or there is no such card.
+[[nodiscard]] torch::Device torch_device(Device device, int index);
+
+}  // namespace nsa

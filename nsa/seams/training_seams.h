@@ -1,0 +1,19 @@
+// The seams of a training step: named places outside the model where one implementation can stand for another. They belong
+// to no layer (-1 in the routes); grad_sync, the third one, is nsa::ReduceBucket in nsa/parallel/data_parallel.h.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include <torch/torch.h>
+
+namespace nsa {
+
+struct TrainingSeams {
+  // The micro-batch of one rank: tokens [B,S] int64 on the CPU. Steps count from 1, micro-batches and ranks from 0.
+  std::function<torch::Tensor(std::int64_t step, std::int64_t micro, int rank, int world)> data;
+  // Clips the gradients, updates the parameters and returns the gradient norm before clipping.
+  std::function<double(std::int64_t step)> optimizer;
+};
+
+}  // namespace nsa
