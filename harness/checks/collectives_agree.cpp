@@ -1,0 +1,294 @@
+// Do all ranks issue the same collectives in the same order? Judged from each rank's own record, written before an operation
+// is enqueued: a back end may complete a mismatch silently, or abort the innocent rank.
+#include <algorithm>
+#include <optional>
+#include <tuple>
+
+#include "harness/checks/list.h"
+#include "harness/checks/result.h"
+
+namespace harness::checks {
+namespace {
+
+using Shape =
+    std::tuple<std::string, std::string, std::string, std::int64_t>;  // op, reduce op, dtype, count
+using Sequence = std::map<std::int64_t, Collective>;
+
+Shape shape_of(const Collective& row) {
+  return {row.op, row.reduce_op, row.dtype, row.count};
+}
+
+std::string words(const Collective& row) {
+  return row.op + (row.reduce_op.empty() ? "" : " " + row.reduce_op) + " of " +
+         std::to_string(row.count) + " " + row.dtype;
+}
+
+struct Group {
+  std::map<int, Sequence> of_rank;
+  std::map<int, std::int64_t> completed;  // highest sequence done, by rank
+};
+
+bool alive(const Evidence& evidence, int rank) {
+  const Exited* end = evidence.exit_of(rank);
+  return end == nullptr || end->by_controller;
+}
+
+class Sequences {
+ public:
+  explicit Sequences(const Evidence& evidence) : evidence_(evidence) {
+    for (const auto& row : evidence.collectives) {
+      if (row.process < 0) continue;
+      groups_[row.row.group].of_rank[row.process][row.row.sequence] = row.row;
+      seen_.insert(row.process);
+    }
+    for (const auto& row : evidence.collectives_done) {
+      if (row.process < 0) continue;
+      const auto [at, is_new] =
+          groups_[row.row.group].completed.try_emplace(row.process, row.row.sequence);
+      at->second = std::max(at->second, row.row.sequence);
+    }
+  }
+
+  CheckResult judge() {
+    if (evidence_.ranks() == 1) return judge_alone();
+    if (seen_.empty()) return inconclusive("no collective was recorded");
+    for (const int rank : all_ranks(evidence_)) {
+      if (seen_.count(rank) == 0) {
+        result_.missing("collectives of " + process_name(rank) + ended_early(evidence_, rank));
+      }
+    }
+    for (const auto& [name, group] : groups_) judge_group(name, group);
+    judge_plans();
+    return result_.finish(std::to_string(compared_) + " collectives are the same on " +
+                          ranks_text(all_ranks(evidence_)) + ", in the same order; " +
+                          std::to_string(plans_) + " bucket plans agree");
+  }
+
+ private:
+  CheckResult judge_alone() {
+    if (!evidence_.finished(0)) result_.missing("the end of rank 0" + ended_early(evidence_, 0));
+    return result_.finish("one rank: no other whose collectives could differ");
+  }
+
+  void judge_group(const std::string& name, const Group& group) {
+    if (group.of_rank.empty()) return;  // completions without a record of what was enqueued
+    std::int64_t first_missing = 0;
+    while (true) {
+      const std::map<int, Shape> shapes = shapes_at(group, first_missing);
+      if (shapes.size() < group.of_rank.size()) break;
+      if (!all_equal(shapes)) {
+        result_.found(differing(name, group, first_missing, shapes));
+        return;
+      }
+      ++compared_;
+      ++first_missing;
+    }
+    judge_shorter(name, group, first_missing);
+  }
+
+  [[nodiscard]] static std::map<int, Shape> shapes_at(const Group& group, std::int64_t sequence) {
+    std::map<int, Shape> shapes;
+    for (const auto& [rank, rows] : group.of_rank) {
+      const auto at = rows.find(sequence);
+      if (at != rows.end()) shapes[rank] = shape_of(at->second);
+    }
+    return shapes;
+  }
+
+  // From `sequence` on some rank has nothing. That is a fault only of a rank that ended well, or that is there and was
+  // overtaken; one that failed on its own account just has fewer.
+  void judge_shorter(const std::string& name, const Group& group, std::int64_t sequence) {
+    std::vector<int> absent;
+    std::vector<int> failed;
+    std::vector<int> others;
+    for (const auto& [rank, rows] : group.of_rank) {
+      if (rows.count(sequence) > 0) {
+        others.push_back(rank);
+      } else if (evidence_.finished(rank) || overtaken(group, rank, sequence)) {
+        absent.push_back(rank);
+      } else {
+        failed.push_back(rank);
+      }
+    }
+    if (others.empty()) {
+      for (const int rank : failed) name_end(rank, sequence);
+      return;
+    }
+    for (const int rank : failed) name_end(rank, sequence);
+    if (!absent.empty()) result_.found(missing_rank(name, group, sequence, absent, others));
+  }
+
+  [[nodiscard]] bool overtaken(const Group& group, int rank, std::int64_t sequence) const {
+    if (!alive(evidence_, rank)) return false;
+    return std::any_of(group.completed.begin(), group.completed.end(), [&](const auto& entry) {
+      return entry.first != rank && entry.second >= sequence;
+    });
+  }
+
+  void name_end(int rank, std::int64_t sequence) {
+    if (evidence_.finished(rank)) return;
+    result_.missing("collectives of " + process_name(rank) + " from sequence " +
+                    std::to_string(sequence) + " on" + ended_early(evidence_, rank));
+  }
+
+  [[nodiscard]] static nlohmann::json detail_of(const Group& group, std::int64_t sequence) {
+    nlohmann::json detail = nlohmann::json::object();
+    for (const auto& [rank, rows] : group.of_rank) {
+      const auto at = rows.find(sequence);
+      detail["rank " + std::to_string(rank)] =
+          at == rows.end() ? std::string("nothing") : words(at->second);
+    }
+    return detail;
+  }
+
+  // Two ranks met each other's operations: what one does here the other does next.
+  [[nodiscard]] static bool swapped(const Group& group, std::int64_t sequence) {
+    for (const auto& [a, rows_a] : group.of_rank) {
+      for (const auto& [b, rows_b] : group.of_rank) {
+        const auto here_a = rows_a.find(sequence);
+        const auto here_b = rows_b.find(sequence);
+        const auto next_a = rows_a.find(sequence + 1);
+        const auto next_b = rows_b.find(sequence + 1);
+        if (a >= b || next_a == rows_a.end() || next_b == rows_b.end()) continue;
+        if (shape_of(here_a->second) == shape_of(here_b->second)) continue;
+        if (shape_of(here_a->second) == shape_of(next_b->second) &&
+            shape_of(next_a->second) == shape_of(here_b->second)) {
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  [[nodiscard]] static const char* code_of(const Group& group, std::int64_t sequence) {
+    if (swapped(group, sequence)) return "DESYNC.ORDER";
+    std::set<std::pair<std::string, std::string>> operations;
+    for (const auto& [rank, rows] : group.of_rank) {
+      const Collective& row = rows.at(sequence);
+      operations.insert({row.op, row.reduce_op});
+    }
+    return operations.size() > 1 ? "DESYNC.OP" : "DESYNC.SIZE";
+  }
+
+  [[nodiscard]] static Finding differing(const std::string& name,
+                                         const Group& group,
+                                         std::int64_t sequence,
+                                         const std::map<int, Shape>& shapes) {
+    Finding finding;
+    finding.code = code_of(group, sequence);
+    finding.site.sequence = sequence;
+    finding.site.ranks = minority(shapes);
+    finding.site.detail = detail_of(group, sequence);
+    const Collective& row = group.of_rank.begin()->second.at(sequence);
+    if (row.step > 0) finding.site.step = row.step;
+    finding.site.phase = row.phase;
+    finding.statement = "collective " + std::to_string(sequence) + " of group " + name + ":";
+    for (const auto& [rank, rows] : group.of_rank) {
+      finding.statement += " " + process_name(rank) + " issued " + words(rows.at(sequence)) + ",";
+    }
+    finding.statement.pop_back();
+    finding.ruled_out =
+        "not the transport: the record was made before the operation was handed over; all " +
+        std::to_string(sequence) + " collectives before it agree";
+    finding.next_action =
+        finding.site.ranks.empty()
+            ? "compare the code paths of both ranks at this point: without a majority either may "
+              "be wrong"
+            : "look at what " + ranks_text(finding.site.ranks) +
+                  " does differently here: a condition on the rank, on data or on sizes";
+    return finding;
+  }
+
+  [[nodiscard]] static Finding missing_rank(const std::string& name,
+                                            const Group& group,
+                                            std::int64_t sequence,
+                                            const std::vector<int>& absent,
+                                            const std::vector<int>& others) {
+    const Collective& row = group.of_rank.at(others.front()).at(sequence);
+    Finding finding;
+    finding.code = "DESYNC.MISSING_RANK";
+    finding.site.ranks = absent;
+    finding.site.sequence = sequence;
+    finding.site.phase = row.phase;
+    if (row.step > 0) finding.site.step = row.step;
+    finding.site.detail = detail_of(group, sequence);
+    finding.statement = ranks_text(absent) + " never issued collective " +
+                        std::to_string(sequence) + " of group " + name + " (" + words(row) +
+                        "), which " + ranks_text(others) + " did";
+    finding.ruled_out = "not a crash of the missing rank: it ended well or was still there";
+    finding.next_action =
+        "look for a loop that ends earlier on this rank: fewer batches, a stop condition, an early "
+        "return";
+    return finding;
+  }
+
+  void judge_plans() {
+    std::map<std::pair<std::int64_t, int>, std::map<int, Bucket>> plans;  // step, bucket -> rank
+    std::map<std::int64_t, std::set<int>> ranks_of;
+    for (const auto& row : evidence_.buckets) {
+      if (row.process < 0) continue;
+      plans[{row.row.step, row.row.bucket}][row.process] = row.row;
+      ranks_of[row.row.step].insert(row.process);
+    }
+    for (const auto& [place, of_rank] : plans) {
+      if (!judge_bucket(place.first, place.second, of_rank, ranks_of[place.first])) return;
+      ++plans_;
+    }
+  }
+
+  bool judge_bucket(std::int64_t step,
+                    int bucket,
+                    const std::map<int, Bucket>& of_rank,
+                    const std::set<int>& ranks) {
+    using Plan = std::tuple<std::int64_t, std::string, std::vector<int>>;
+    std::map<int, Plan> plans;
+    for (const int rank : ranks) {
+      const auto at = of_rank.find(rank);
+      plans[rank] = at == of_rank.end()
+                        ? Plan{0, "absent", {}}
+                        : Plan{at->second.elements, at->second.dtype, at->second.params};
+    }
+    if (all_equal(plans)) return true;
+    std::set<std::int64_t> sizes;
+    for (const auto& [rank, plan] : plans) sizes.insert(std::get<0>(plan));
+    Finding finding;
+    finding.code = sizes.size() > 1 ? "DESYNC.SIZE" : "DESYNC.ORDER";
+    finding.site.step = step;
+    finding.site.bucket = bucket;
+    finding.site.op = "grad_sync";
+    finding.site.ranks = minority(plans);
+    finding.statement = "the plan of bucket " + std::to_string(bucket) + " in step " +
+                        std::to_string(step) + " differs between ranks:";
+    for (const auto& [rank, plan] : plans) {
+      const std::string text = std::to_string(std::get<0>(plan)) + " elements, " +
+                               std::to_string(std::get<2>(plan).size()) + " parameters";
+      finding.statement += " " + process_name(rank) + " " + text + ",";
+      finding.site.detail["rank " + std::to_string(rank)] = text;
+    }
+    finding.statement.pop_back();
+    finding.ruled_out = "not a late change: plans of the same step are compared";
+    finding.next_action =
+        "parameters must be registered in the same order with the same shapes on every rank; "
+        "compare the models";
+    result_.found(finding);
+    return false;
+  }
+
+  const Evidence& evidence_;
+  std::map<std::string, Group> groups_;
+  std::set<int> seen_;
+  ResultBuilder result_;
+  std::int64_t compared_ = 0;
+  std::int64_t plans_ = 0;
+};
+
+}  // namespace
+
+Check collectives_agree() {
+  return {"collectives_agree",
+          "all ranks issue the same collectives in the same order, over the same buckets",
+          {"DESYNC.SIZE", "DESYNC.OP", "DESYNC.ORDER", "DESYNC.MISSING_RANK"},
+          [](const Evidence& evidence) { return Sequences(evidence).judge(); }};
+}
+
+}  // namespace harness::checks

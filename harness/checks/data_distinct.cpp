@@ -1,0 +1,201 @@
+// Does every rank train on its own part of the data that was asked for? Compares batch hashes between ranks, and with the
+// twin, which draws the batches of every rank itself.
+#include <algorithm>
+#include <tuple>
+
+#include "harness/checks/list.h"
+#include "harness/checks/result.h"
+
+namespace harness::checks {
+namespace {
+
+using Slot = std::tuple<std::int64_t, std::int64_t, int>;      // step, micro-batch, sequence
+using Key = std::tuple<std::int64_t, std::int64_t, int, int>;  // ... and rank
+
+std::string slot_text(const Slot& slot) {
+  const auto& [step, micro, sequence] = slot;
+  return "step " + std::to_string(step) + ", micro-batch " + std::to_string(micro) + ", sequence " +
+         std::to_string(sequence);
+}
+
+class Batches {
+ public:
+  explicit Batches(const Evidence& evidence) : evidence_(evidence) {
+    for (const auto& row : evidence.batches) {
+      const Batch& batch = row.row;
+      const int rank = row.process == kTwin ? batch.of_rank : row.process;
+      const Key key = {batch.step, batch.micro, batch.sequence, rank};
+      if (row.process == kTwin) twin_.put(key, row);
+      if (row.process >= 0) ranks_.put(key, row);
+    }
+  }
+
+  CheckResult judge() {
+    if (ranks_.all().empty()) return inconclusive("no batch was recorded");
+    const nsa::TrainingConfig& training = evidence_.the_case.scenario.training;
+    for (std::int64_t step = 1; step <= training.steps; ++step) {
+      for (std::int64_t micro = 0; micro < training.accumulate; ++micro) {
+        for (int sequence = 0; sequence < training.batch_size; ++sequence) {
+          judge_slot({step, micro, sequence});
+        }
+      }
+    }
+    judge_sources();
+    if (evidence_.ranks() == 1 && compared_ == 0) {
+      result_.missing("the twin's batches: one rank has nobody else to be compared with");
+    }
+    for (const auto& [ranks, slots] : duplicates_) result_.found(duplicate(ranks, slots));
+    if (duplicates_.empty() && !foreign_.empty()) result_.found(foreign());
+    return result_.finish(summary());
+  }
+
+ private:
+  [[nodiscard]] const Batch* find(const Latest<Key, Batch>& rows,
+                                  const Slot& slot,
+                                  int rank) const {
+    const auto& [step, micro, sequence] = slot;
+    return rows.find({step, micro, sequence, rank});
+  }
+
+  void judge_slot(const Slot& slot) {
+    std::map<std::string, std::vector<int>> ranks_of;  // hash -> ranks
+    for (const int rank : all_ranks(evidence_)) {
+      const Batch* batch = find(ranks_, slot, rank);
+      if (batch == nullptr) {
+        result_.missing("batch of " + process_name(rank) + ", step " +
+                        std::to_string(std::get<0>(slot)) + ended_early(evidence_, rank));
+        continue;
+      }
+      ++sequences_;
+      ranks_of[batch->hash].push_back(rank);
+      compare_with_twin(slot, rank, *batch);
+    }
+    for (const auto& [hash, ranks] : ranks_of) {
+      if (ranks.size() < 2) continue;
+      if (repeated_in_twin(slot, ranks)) {
+        ++repeats_;
+      } else {
+        duplicates_[ranks].push_back(slot);
+      }
+    }
+  }
+
+  void compare_with_twin(const Slot& slot, int rank, const Batch& batch) {
+    const Batch* wanted = find(twin_, slot, rank);
+    if (wanted == nullptr) {
+      if (evidence_.twin_ran()) {
+        result_.missing("the twin's batch for " + process_name(rank) + ", " + slot_text(slot));
+      }
+    } else {
+      ++compared_;
+      if (wanted->hash != batch.hash) foreign_[slot].push_back(rank);
+    }
+  }
+
+  // The corpus repeats itself: what the ranks should have read is equal too.
+  [[nodiscard]] bool repeated_in_twin(const Slot& slot, const std::vector<int>& ranks) const {
+    const Batch* first = find(twin_, slot, ranks.front());
+    return first != nullptr && std::all_of(ranks.begin(), ranks.end(), [&](int rank) {
+             const Batch* other = find(twin_, slot, rank);
+             return other != nullptr && other->hash == first->hash;
+           });
+  }
+
+  void judge_sources() {
+    std::map<int, std::string> sources;
+    std::set<std::string> twins;
+    for (const auto& [key, row] : ranks_.all()) sources[std::get<3>(key)] = row->row.source;
+    for (const auto& [key, row] : twin_.all()) twins.insert(row->row.source);
+    std::vector<int> off;
+    if (twins.size() == 1) {
+      for (const auto& [rank, source] : sources) {
+        if (source != *twins.begin()) off.push_back(rank);
+      }
+    } else if (!all_equal(sources)) {
+      off = minority(sources);
+    }
+    const bool differs = !off.empty() || !all_equal(sources) || twins.size() > 1;
+    if (differs) result_.found(other_source(off));
+  }
+
+  [[nodiscard]] static Finding other_source(const std::vector<int>& ranks) {
+    Finding finding;
+    finding.code = "DATA.SOURCE";
+    finding.site.ranks = ranks;
+    finding.site.op = "data";
+    finding.statement = ranks.empty()
+                            ? "the ranks did not read the same source"
+                            : ranks_text(ranks) + " did not read the source that was asked for";
+    finding.ruled_out = "not another place in the same data: the source itself has another hash";
+    finding.next_action = "compare the paths and the data settings that these ranks resolved";
+    return finding;
+  }
+
+  [[nodiscard]] static Finding duplicate(const std::vector<int>& ranks,
+                                         const std::vector<Slot>& slots) {
+    Finding finding;
+    finding.code = "DATA.DUPLICATE";
+    finding.site.ranks = ranks;
+    finding.site.step = std::get<0>(slots.front());
+    finding.site.op = "data";
+    finding.statement = ranks_text(ranks) + " read the same sequence in " +
+                        std::to_string(slots.size()) + " places, first in " +
+                        slot_text(slots.front());
+    finding.ruled_out =
+        "not a corpus that repeats itself: the twin's batches for these ranks do not coincide";
+    finding.next_action =
+        "make the sampler depend on the rank (rank and world in its seed or offset)";
+    return finding;
+  }
+
+  [[nodiscard]] Finding foreign() const {
+    std::set<int> ranks;
+    for (const auto& [slot, off] : foreign_) ranks.insert(off.begin(), off.end());
+    Finding finding;
+    finding.code = "DATA.SOURCE";
+    finding.site.ranks = to_ints(ranks);
+    finding.site.step = std::get<0>(foreign_.begin()->first);
+    finding.site.op = "data";
+    finding.statement = ranks_text(finding.site.ranks) +
+                        " trained on other tokens than (seed, step, rank) gives, in " +
+                        std::to_string(foreign_.size()) + " places, first in " +
+                        slot_text(foreign_.begin()->first);
+    finding.ruled_out = "not a duplicate: no two ranks read the same";
+    finding.next_action = "check what the loader of these ranks reads, its seed and its position";
+    return finding;
+  }
+
+  [[nodiscard]] std::string summary() const {
+    std::string text = std::to_string(sequences_) + " sequences on " +
+                       ranks_text(all_ranks(evidence_)) + ", " + std::to_string(compared_) +
+                       " of them compared with the twin's";
+    if (repeats_ > 0) {
+      text += "; " + std::to_string(repeats_) +
+              " coincide between ranks because the corpus repeats itself there";
+    } else {
+      text += "; no two ranks read the same";
+    }
+    return text;
+  }
+
+  const Evidence& evidence_;
+  Latest<Key, Batch> ranks_;
+  Latest<Key, Batch> twin_;
+  ResultBuilder result_;
+  std::map<std::vector<int>, std::vector<Slot>> duplicates_;
+  std::map<Slot, std::vector<int>> foreign_;
+  int sequences_ = 0;
+  int compared_ = 0;
+  int repeats_ = 0;
+};
+
+}  // namespace
+
+Check data_distinct() {
+  return {"data_distinct",
+          "every rank trains on its own part of the data that was asked for",
+          {"DATA.DUPLICATE", "DATA.SOURCE"},
+          [](const Evidence& evidence) { return Batches(evidence).judge(); }};
+}
+
+}  // namespace harness::checks

@@ -1,0 +1,224 @@
+// Is the gradient that enters the optimiser the same on every rank, reduced once? Judged from the hashes after reduction
+// and from the ranks' own record of their all-reduces, never from the reducer's word alone.
+#include <algorithm>
+#include <tuple>
+
+#include "harness/checks/ledger.h"
+#include "harness/checks/list.h"
+#include "harness/checks/params.h"
+
+namespace harness::checks {
+namespace {
+
+struct NotReduced {                 // of one step
+  std::vector<std::string> differ;  // parameters whose hashes differ between ranks
+  std::set<int> off_ranks;          // ranks outside the majority
+  bool majority = true;
+  std::map<int, std::vector<std::string>> unfinished;  // reduced false, by rank
+  std::vector<int> silent;                             // ranks without an all-reduce
+};
+
+class Agreement {
+ public:
+  explicit Agreement(const Evidence& evidence)
+      : evidence_(evidence),
+        ledger_(evidence),
+        params_(parameter_names(evidence.the_case.scenario.model)) {}
+
+  CheckResult judge() {
+    if (evidence_.gradients.empty()) return inconclusive("no gradient row was recorded");
+    const std::int64_t steps = evidence_.the_case.scenario.training.steps;
+    for (std::int64_t step = 1; step <= steps; ++step) judge_step(step);
+    const std::string count = std::to_string(params_.size());
+    return result_.finish(
+        evidence_.ranks() == 1
+            ? "one rank: the reduced gradient of " + count + " parameters is its own"
+            : count + " gradients are the same on " + ranks_text(all_ranks(evidence_)) +
+                  " after each of " + std::to_string(steps) + " steps, reduced once");
+  }
+
+ private:
+  void judge_step(std::int64_t step) {
+    NotReduced seen;
+    for (const std::string& param : params_) compare(step, param, seen);
+    count_reductions(step, seen);
+    const bool reduced = seen.differ.empty() && seen.unfinished.empty() && seen.silent.empty();
+    if (!reduced && !told_) {
+      result_.found(not_reduced(step, seen));
+      told_ = true;
+    }
+  }
+
+  void compare(std::int64_t step, const std::string& param, NotReduced& seen) {
+    std::map<int, std::string> hashes;
+    for (const int rank : all_ranks(evidence_)) {
+      const Gradient* row = ledger_.ranks.find({step, rank, param});
+      if (row == nullptr) {
+        result_.missing("gradient rows of " + process_name(rank) + ", step " +
+                        std::to_string(step) + ended_early(evidence_, rank));
+        continue;
+      }
+      if (!row->reduced && evidence_.ranks() > 1) seen.unfinished[rank].push_back(param);
+      // One rank's mean is its own gradient.
+      if (evidence_.ranks() == 1) hashes[-1] = row->hash_before;
+      if (row->reduced || evidence_.ranks() == 1) hashes[rank] = row->hash_after;
+    }
+    if (hashes.empty() || all_equal(hashes)) return;
+    seen.differ.push_back(param);
+    const std::vector<int> off = minority(hashes);
+    if (off.empty()) seen.majority = false;
+    seen.off_ranks.insert(off.begin(), off.end());
+  }
+
+  void count_reductions(std::int64_t step, NotReduced& seen) {
+    if (evidence_.ranks() == 1) return;
+    for (const int rank : all_ranks(evidence_)) {
+      const bool any = std::any_of(evidence_.collectives.begin(),
+                                   evidence_.collectives.end(),
+                                   [&](const auto& row) { return row.process == rank; });
+      if (!any) {
+        result_.missing("collectives of " + process_name(rank) + ended_early(evidence_, rank));
+        continue;
+      }
+      const std::vector<const Collective*> sums = reductions(rank, step);
+      const bool has_rows = ledger_.ranks.find({step, rank, params_.front()}) != nullptr;
+      if (sums.empty() && has_rows) seen.silent.push_back(rank);
+      too_many(step, rank, sums);
+    }
+    if (!extra_.empty() && !extra_told_) {
+      result_.found(extra(step));
+      extra_told_ = true;
+    }
+  }
+
+  [[nodiscard]] std::vector<const Collective*> reductions(int rank, std::int64_t step) const {
+    std::vector<const Collective*> sums;
+    for (const auto& row : evidence_.collectives) {
+      if (row.process == rank && row.row.step == step && row.row.op == "allreduce" &&
+          row.row.phase == "backward") {
+        sums.push_back(&row.row);
+      }
+    }
+    return sums;
+  }
+
+  // More elements than the plan holds, by at least its smallest bucket: less is bookkeeping (the map of unused parameters).
+  void too_many(std::int64_t step, int rank, const std::vector<const Collective*>& sums) {
+    std::map<int, const Bucket*> plan;
+    for (const auto& row : evidence_.buckets) {
+      if (row.process == rank && row.row.step == step) plan[row.row.bucket] = &row.row;
+    }
+    if (plan.empty()) {
+      result_.missing("bucket plan of " + process_name(rank) + ", step " + std::to_string(step) +
+                      ended_early(evidence_, rank));
+      return;
+    }
+    std::int64_t planned = 0;
+    std::int64_t smallest = plan.begin()->second->elements;
+    for (const auto& [number, bucket] : plan) {
+      planned += bucket->elements;
+      smallest = std::min(smallest, bucket->elements);
+    }
+    std::int64_t sent = 0;
+    for (const Collective* sum : sums) sent += sum->count;
+    if (sent - planned >= std::max<std::int64_t>(1, smallest)) {
+      extra_[rank] = {
+          static_cast<double>(sent) / static_cast<double>(planned), sums.size(), plan.size()};
+    }
+  }
+
+  [[nodiscard]] Finding extra(std::int64_t step) const {
+    std::set<int> ranks;
+    for (const auto& [rank, counts] : extra_) ranks.insert(rank);
+    const auto& [times, reductions, buckets] = extra_.begin()->second;
+    Finding finding;
+    finding.code = "COMM.EXTRA";
+    finding.site.step = step;
+    finding.site.ranks = to_ints(ranks);
+    finding.site.detail["reductions_per_step"] = times;
+    finding.statement = ranks_text(finding.site.ranks) + " reduced gradients " +
+                        std::to_string(reductions) + " times in step " + std::to_string(step) +
+                        " for " + std::to_string(buckets) +
+                        " buckets: more than once a bucket and optimiser step";
+    finding.ruled_out =
+        "not another plan of buckets: more elements were reduced than the model has";
+    finding.next_action =
+        "reduce in the last micro-batch of a step only (no_sync around the others)";
+    return finding;
+  }
+
+  [[nodiscard]] static std::vector<int> blamed(const NotReduced& seen, int world) {
+    std::set<int> ranks = seen.off_ranks;
+    for (const auto& [rank, params] : seen.unfinished) ranks.insert(rank);
+    ranks.insert(seen.silent.begin(), seen.silent.end());
+    const bool nobody_known = !seen.majority && static_cast<int>(ranks.size()) < world &&
+                              seen.unfinished.empty() && seen.silent.empty();
+    return nobody_known ? std::vector<int>{} : to_ints(ranks);
+  }
+
+  [[nodiscard]] Finding not_reduced(std::int64_t step, const NotReduced& seen) const {
+    std::set<std::string> affected(seen.differ.begin(), seen.differ.end());
+    for (const auto& [rank, params] : seen.unfinished) {
+      affected.insert(params.begin(), params.end());
+    }
+    Finding finding;
+    finding.code = "GRAD.NOT_REDUCED";
+    const bool all = affected.empty() || affected.size() == params_.size();
+    if (!all) finding.site = site_of_params({affected.begin(), affected.end()});
+    if (all) finding.site.detail["param_count"] = params_.size();
+    finding.site.step = step;
+    finding.site.ranks = blamed(seen, evidence_.ranks());
+    finding.statement = statement(step, seen);
+    finding.ruled_out =
+        seen.silent.empty()
+            ? "not a rounding difference: a reduced gradient is bitwise the same everywhere"
+            : "not a wrong sum: no sum was asked for";
+    finding.next_action =
+        "check that the forward goes through the wrapper that prepares the reducer, that the step "
+        "synchronises, and with a "
+        "static graph that the delayed all-reduce is queued";
+    return finding;
+  }
+
+  [[nodiscard]] std::string statement(std::int64_t step, const NotReduced& seen) const {
+    std::string text = "in step " + std::to_string(step) + ":";
+    if (!seen.differ.empty()) {
+      text += " " + std::to_string(seen.differ.size()) + " of " + std::to_string(params_.size()) +
+              " gradients differ between ranks after reduction (" + some_of(seen.differ) + ");";
+    }
+    for (const auto& [rank, params] : seen.unfinished) {
+      text += " the reducer of " + process_name(rank) + " did not finish (" +
+              std::to_string(params.size()) + " parameters);";
+    }
+    if (!seen.silent.empty()) {
+      text += " " + ranks_text(seen.silent) + " recorded no all-reduce of gradients;";
+    }
+    text.pop_back();
+    return text;
+  }
+
+  struct Counts {
+    double times = 0.0;
+    std::size_t reductions = 0;
+    std::size_t buckets = 0;
+  };
+
+  const Evidence& evidence_;
+  Ledger ledger_;
+  std::vector<std::string> params_;
+  ResultBuilder result_;
+  std::map<int, Counts> extra_;
+  bool told_ = false;
+  bool extra_told_ = false;
+};
+
+}  // namespace
+
+Check gradients_agree() {
+  return {"gradients_agree",
+          "the reduced gradient is the same on every rank, reduced once an optimiser step",
+          {"GRAD.NOT_REDUCED", "COMM.EXTRA"},
+          [](const Evidence& evidence) { return Agreement(evidence).judge(); }};
+}
+
+}  // namespace harness::checks

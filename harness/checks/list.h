@@ -1,0 +1,29 @@
+// The checks there are, in the order in which they are listed. A new one is one .cpp file here and one line in list.cpp.
+#pragma once
+
+#include <vector>
+
+#include "harness/core/check.h"
+
+namespace harness {
+
+[[nodiscard]] const std::vector<Check>& all_checks();
+
+namespace checks {
+
+// One a file of this folder.
+[[nodiscard]] Check gradients_arrived();
+[[nodiscard]] Check gradients_agree();
+[[nodiscard]] Check matches_twin();
+[[nodiscard]] Check collectives_agree();
+[[nodiscard]] Check parameters_agree();
+[[nodiscard]] Check data_distinct();
+[[nodiscard]] Check close_to_oracle();
+[[nodiscard]] Check exercised();
+[[nodiscard]] Check finite();
+[[nodiscard]] Check ran_route();
+[[nodiscard]] Check process_clean();
+[[nodiscard]] Check progress();
+
+}  // namespace checks
+}  // namespace harness

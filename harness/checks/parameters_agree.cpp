@@ -1,0 +1,105 @@
+// Are the parameters bitwise the same on every rank after each optimiser step? (SPEC 8: with agreeing gradients they must be.)
+#include <tuple>
+
+#include "harness/checks/list.h"
+#include "harness/checks/params.h"
+#include "harness/checks/result.h"
+
+namespace harness::checks {
+namespace {
+
+using Key = std::tuple<std::int64_t, int, std::string>;  // step, rank, parameter
+
+struct Divergence {
+  std::int64_t step = 0;
+  std::vector<std::string> params;
+  std::set<int> off_ranks;
+  bool majority = true;
+};
+
+Finding diverged(const Divergence& seen, std::size_t all, bool first_step) {
+  Finding finding;
+  finding.code = "STATE.DIVERGED";
+  finding.site = site_of_params(seen.params);
+  finding.site.step = seen.step;
+  if (seen.majority) finding.site.ranks = to_ints(seen.off_ranks);
+  finding.statement = "after step " + std::to_string(seen.step) + " " +
+                      std::to_string(seen.params.size()) + " of " + std::to_string(all) +
+                      " parameters differ between ranks (" + some_of(seen.params) + ")";
+  if (seen.majority) {
+    finding.statement += "; " + ranks_text(finding.site.ranks) + " is not with the majority";
+  } else {
+    finding.statement += "; which rank is wrong cannot be told without a majority";
+  }
+  finding.ruled_out = first_step
+                          ? "not an earlier step: this is the first one"
+                          : "not an earlier step: all parameters agreed after the one before";
+  finding.next_action =
+      "see gradients_agree: with equal gradients, compare the optimiser, the clip norm and the "
+      "learning rate of the ranks; "
+      "with different ones, mend the reduction first";
+  return finding;
+}
+
+class States {
+ public:
+  explicit States(const Evidence& evidence)
+      : evidence_(evidence), params_(parameter_names(evidence.the_case.scenario.model)) {
+    for (const auto& row : evidence.parameters) {
+      if (row.process >= 0) hashes_.put({row.row.step, row.process, row.row.param}, row);
+    }
+  }
+
+  CheckResult judge() {
+    if (hashes_.all().empty()) return inconclusive("no parameter hash was recorded");
+    const std::int64_t steps = evidence_.the_case.scenario.training.steps;
+    for (std::int64_t step = 1; step <= steps; ++step) {
+      Divergence seen;
+      seen.step = step;
+      for (const std::string& param : params_) compare(param, seen);
+      if (seen.params.empty() || result_.has_findings()) continue;
+      result_.found(diverged(seen, params_.size(), step == 1));
+    }
+    const std::string count = std::to_string(params_.size());
+    const std::string after = " after each of " + std::to_string(steps) + " steps";
+    return result_.finish(evidence_.ranks() == 1
+                              ? "one rank only: " + count + " hashes recorded" + after
+                              : count + " parameters are bitwise equal on " +
+                                    ranks_text(all_ranks(evidence_)) + after);
+  }
+
+ private:
+  void compare(const std::string& param, Divergence& seen) {
+    std::map<int, std::string> of_rank;
+    for (const int rank : all_ranks(evidence_)) {
+      const ParameterHash* row = hashes_.find({seen.step, rank, param});
+      if (row == nullptr || row->hash.empty()) {
+        result_.missing("parameter hashes of " + process_name(rank) + ", step " +
+                        std::to_string(seen.step) + ended_early(evidence_, rank));
+      } else {
+        of_rank[rank] = row->hash;
+      }
+    }
+    if (of_rank.size() < 2 || all_equal(of_rank)) return;
+    seen.params.push_back(param);
+    const std::vector<int> off = minority(of_rank);
+    if (off.empty()) seen.majority = false;
+    seen.off_ranks.insert(off.begin(), off.end());
+  }
+
+  const Evidence& evidence_;
+  std::vector<std::string> params_;
+  Latest<Key, ParameterHash> hashes_;
+  ResultBuilder result_;
+};
+
+}  // namespace
+
+Check parameters_agree() {
+  return {"parameters_agree",
+          "parameters are bitwise equal on all ranks after each optimiser step",
+          {"STATE.DIVERGED"},
+          [](const Evidence& evidence) { return States(evidence).judge(); }};
+}
+
+}  // namespace harness::checks

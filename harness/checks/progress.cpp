@@ -1,0 +1,387 @@
+// Did the case move? A hang is said only when nothing moved on any rank, twice looked at from outside; a case that ran out of
+// its budget while counters moved is slow. A timeout alone is never a hang.
+#include <algorithm>
+#include <optional>
+#include <tuple>
+
+#include "harness/checks/list.h"
+#include "harness/checks/result.h"
+#include "nsa/base/text.h"
+
+namespace harness::checks {
+namespace {
+
+struct Pending {  // the oldest collective that a rank entered and did not leave
+  std::string group;
+  std::int64_t sequence = 0;
+  std::int64_t step = 0;
+  std::string op;
+};
+
+struct RankState {
+  int rank = 0;
+  std::string phase;
+  std::int64_t step = 0;
+  int layer = -1;
+  const From<Observation>* looks[2] = {nullptr, nullptr};
+  std::optional<Pending> pending;
+};
+
+bool stopped_state(const RankState& rank) {
+  return std::all_of(std::begin(rank.looks), std::end(rank.looks), [](const auto* look) {
+    return look != nullptr && (look->row.state == "T" || look->row.state == "t");
+  });
+}
+
+std::vector<std::string> main_frames(const Observation& look) {
+  return look.threads.empty() ? std::vector<std::string>{} : look.threads.front().frames;
+}
+
+// Waiting takes no time of the processor; a wait that spins stands still in its stack.
+bool stands_still(const RankState& rank) {
+  if (stopped_state(rank)) return true;
+  const auto* before = rank.looks[0];
+  const auto* after = rank.looks[1];
+  const double wall = static_cast<double>(after->t_ms - before->t_ms);
+  const double cpu = static_cast<double>(after->row.cpu_ms - before->row.cpu_ms);
+  constexpr double kIdleShare = 0.1;  // heartbeats and samplers take about a hundredth of a core
+  if (wall > 0 && cpu <= kIdleShare * wall) return true;
+  const auto frames = main_frames(after->row);
+  return !frames.empty() && frames == main_frames(before->row);
+}
+
+std::string top_frames(const RankState& rank) {
+  constexpr std::size_t kMost = 5;
+  const auto* look = rank.looks[1] != nullptr ? rank.looks[1] : rank.looks[0];
+  if (look == nullptr) return "";
+  std::vector<std::string> frames = main_frames(look->row);
+  const std::string wait = look->row.threads.empty() ? "" : look->row.threads.front().wchan;
+  if (frames.size() > kMost) frames.resize(kMost);
+  std::string text = nsa::join(frames, " < ");
+  if (text.empty() && !wait.empty()) text = "in the kernel's " + wait;
+  return text.empty() ? "" : " [" + process_name(rank.rank) + ": " + text + "]";
+}
+
+std::vector<int> numbers(const std::vector<RankState>& ranks) {
+  std::vector<int> all;
+  for (const RankState& rank : ranks) all.push_back(rank.rank);
+  return all;
+}
+
+class Motion {
+ public:
+  explicit Motion(const Evidence& evidence) : evidence_(evidence) {}
+
+  CheckResult judge() {
+    if (evidence_.stopped.empty()) return ended_by_itself();
+    stop_ = &evidence_.stopped.front();
+    for (const auto& row : evidence_.stopped) {
+      if (row.t_ms < stop_->t_ms) stop_ = &row;
+    }
+    for (const int rank : all_ranks(evidence_)) {
+      if (was_alive(rank)) live_.push_back(state_of(rank));
+    }
+    const std::string& reason = stop_->row.reason;
+    if (reason == "still") return judge_still();
+    if (reason == "budget") return judge_budget();
+    if (reason == "interrupted") return inconclusive("interrupted by the user");
+    return inconclusive("the controller ended the case (" + reason +
+                        "): whether it would have moved on is not known");
+  }
+
+ private:
+  CheckResult ended_by_itself() {
+    ResultBuilder result;
+    for (const int rank : all_ranks(evidence_)) {
+      if (evidence_.exit_of(rank) == nullptr) result.missing("the end of " + process_name(rank));
+    }
+    std::int64_t longest = 0;
+    for (const auto& row : evidence_.heartbeats) {
+      longest = std::max(longest, row.row.longest_gap_ms);
+    }
+    result.measured("longest_gap_ms", static_cast<double>(longest));
+    return result.finish("the case ended by itself; longest time without any movement of a rank " +
+                         std::to_string(longest) + " ms");
+  }
+
+  [[nodiscard]] bool was_alive(int rank) const {
+    for (const auto& row : evidence_.exited) {
+      if (row.row.process_ended == rank) return row.row.by_controller || row.t_ms > stop_->t_ms;
+    }
+    return true;
+  }
+
+  [[nodiscard]] RankState state_of(int rank) const {
+    RankState state;
+    state.rank = rank;
+    std::int64_t latest = -1;
+    const auto take = [&](std::int64_t t_ms, const std::string& phase, std::int64_t step) {
+      if (t_ms < latest) return false;
+      latest = t_ms;
+      state.phase = phase;
+      state.step = step;
+      return true;
+    };
+    for (const auto& row : evidence_.heartbeats) {
+      if (row.process == rank && take(row.t_ms, row.row.phase, row.row.step)) {
+        state.layer = row.row.layer;
+      }
+    }
+    for (const auto& row : evidence_.phases) {
+      if (row.process == rank && row.t_ms > latest) take(row.t_ms, row.row.phase, row.row.step);
+    }
+    for (const auto& row : evidence_.observations) {
+      const int look = row.row.look;
+      if (row.row.process_observed == rank && (look == 0 || look == 1)) state.looks[look] = &row;
+    }
+    state.pending = pending_of(rank);
+    return state;
+  }
+
+  [[nodiscard]] std::optional<Pending> pending_of(int rank) const {
+    std::set<std::pair<std::string, std::int64_t>> done;
+    for (const auto& row : evidence_.collectives_done) {
+      if (row.process == rank) done.insert({row.row.group, row.row.sequence});
+    }
+    const From<Collective>* oldest = nullptr;
+    for (const auto& row : evidence_.collectives) {
+      if (row.process != rank || done.count({row.row.group, row.row.sequence}) > 0) continue;
+      const auto key = std::tie(row.t_ms, row.row.group, row.row.sequence);
+      if (oldest == nullptr ||
+          key < std::tie(oldest->t_ms, oldest->row.group, oldest->row.sequence)) {
+        oldest = &row;
+      }
+    }
+    if (oldest == nullptr) return std::nullopt;
+    return Pending{oldest->row.group, oldest->row.sequence, oldest->row.step, oldest->row.op};
+  }
+
+  CheckResult judge_still() {
+    ResultBuilder result;
+    std::vector<int> busy;
+    for (const RankState& rank : live_) {
+      if (rank.looks[0] == nullptr || rank.looks[1] == nullptr) {
+        result.missing("two looks at " + process_name(rank.rank));
+      } else if (!stands_still(rank)) {
+        busy.push_back(rank.rank);
+      }
+    }
+    if (live_.empty()) result.missing("a rank that was alive when the case was ended");
+    measure(result);
+    if (result.has_missing()) return result.finish("");
+    result.found(busy.empty() ? hang() : slow_but_busy(busy));
+    return result.finish("");
+  }
+
+  void measure(ResultBuilder& result) const {
+    for (const auto& row : evidence_.suspects) {
+      result.measured("still_ms",
+                      static_cast<double>(row.row.still_ms),
+                      static_cast<double>(row.row.threshold_ms));
+    }
+  }
+
+  [[nodiscard]] Finding hang() const {
+    std::vector<RankState> stopped;
+    std::vector<RankState> starting;
+    std::vector<RankState> outside;
+    for (const RankState& rank : live_) {
+      if (stopped_state(rank)) stopped.push_back(rank);
+      if (rank.phase == "rendezvous" || rank.phase == "init" || rank.phase.empty()) {
+        starting.push_back(rank);
+      }
+      if (!rank.pending) outside.push_back(rank);
+    }
+    if (!stopped.empty()) return hang_stopped(stopped);
+    if (starting.size() == live_.size()) return hang_init();
+    if (outside.empty()) return hang_collective();
+    return hang_host(outside);
+  }
+
+  [[nodiscard]] Finding base(const std::string& code, const std::vector<RankState>& ranks) const {
+    Finding finding;
+    finding.code = code;
+    finding.site.ranks = numbers(ranks);
+    finding.site.phase = ranks.front().phase;
+    if (ranks.front().step > 0) finding.site.step = ranks.front().step;
+    finding.status = Status::supported;
+    return finding;
+  }
+
+  [[nodiscard]] std::string stacks(const std::vector<RankState>& ranks) const {
+    std::string text;
+    for (const RankState& rank : ranks) text += top_frames(rank);
+    return text;
+  }
+
+  [[nodiscard]] Finding hang_stopped(const std::vector<RankState>& ranks) const {
+    Finding finding = base("HANG.HOST", ranks);
+    finding.site.detail["state"] = "T";
+    finding.statement = ranks_text(numbers(ranks)) +
+                        " was stopped (process state T in both looks) and the others wait for it" +
+                        stacks(ranks);
+    finding.ruled_out =
+        "not slow: no counter of any rank moved, and a stopped process runs no instruction";
+    finding.next_action =
+        "find who sent SIGSTOP (a debugger, a job scheduler, a terminal); SIGCONT lets it go on";
+    return finding;
+  }
+
+  [[nodiscard]] Finding hang_init() const {
+    std::vector<RankState> late;
+    for (const RankState& rank : live_) {
+      if (rank.phase != "rendezvous") late.push_back(rank);
+    }
+    std::vector<int> gone;
+    for (const int rank : all_ranks(evidence_)) {
+      const std::vector<int> live = numbers(live_);
+      if (std::find(live.begin(), live.end(), rank) == live.end()) gone.push_back(rank);
+    }
+    Finding finding = base("HANG.INIT", late.empty() ? live_ : late);
+    if (late.empty() && !gone.empty()) finding.site.ranks = gone;
+    finding.statement = late.empty() && gone.empty()
+                            ? "all ranks wait in the rendezvous"
+                            : ranks_text(finding.site.ranks) + " never joined the rendezvous";
+    finding.statement += stacks(live_);
+    finding.ruled_out = "not a collective of the training: none had been issued yet";
+    finding.next_action =
+        "check that as many processes were started as the group expects, and that they use the "
+        "same address";
+    return finding;
+  }
+
+  [[nodiscard]] Finding hang_collective() const {
+    std::set<std::string> groups;
+    std::set<std::int64_t> sequences;
+    for (const RankState& rank : live_) {
+      groups.insert(rank.pending->group);
+      sequences.insert(rank.pending->sequence);
+    }
+    const bool cycle = groups.size() > 1;
+    Finding finding = base(cycle ? "HANG.CYCLE" : "HANG.COLLECTIVE", live_);
+    const Pending& first = *live_.front().pending;
+    if (!cycle && sequences.size() == 1) finding.site.sequence = first.sequence;
+    finding.statement = cycle ? "the ranks wait for each other in different groups:"
+                              : "every live rank waits inside a collective:";
+    for (const RankState& rank : live_) {
+      finding.statement += " " + process_name(rank.rank) + " in " + rank.pending->op + " " +
+                           std::to_string(rank.pending->sequence) + " of group " +
+                           rank.pending->group + ",";
+    }
+    finding.statement.pop_back();
+    finding.statement += stacks(live_);
+    finding.ruled_out =
+        "not slow: no counter of any rank moved, and the ranks took no processor time or stood in "
+        "the same frames";
+    finding.next_action =
+        "see collectives_agree: do all ranks issue the same operation? If they do, look at the "
+        "transport";
+    return finding;
+  }
+
+  [[nodiscard]] Finding hang_host(const std::vector<RankState>& outside) const {
+    Finding finding = base("HANG.HOST", outside);
+    const RankState& first = outside.front();
+    if (first.layer >= 0) finding.site.layers = {first.layer};
+    const bool waiting = outside.size() < live_.size();
+    finding.statement = ranks_text(numbers(outside)) +
+                        " stands still outside any collective, in phase " + first.phase +
+                        " of step " + std::to_string(first.step) +
+                        (waiting ? ", while its peers wait for it in one" : "") + stacks(outside);
+    finding.ruled_out =
+        "not slow: no counter of any rank moved between two looks; not the transport: this rank "
+        "never entered the "
+        "collective";
+    finding.next_action =
+        "read the stack: what does this rank wait for on the host (a lock, a file, a queue, a "
+        "child)?";
+    return finding;
+  }
+
+  [[nodiscard]] Finding slow(const std::vector<RankState>& ranks,
+                             const std::string& statement) const {
+    Finding finding = base("SLOW.HOST", ranks);
+    if (ranks.front().layer >= 0) finding.site.layers = {ranks.front().layer};
+    finding.statement = statement + stacks(ranks);
+    finding.ruled_out = "not a hang: the case was still working when it was ended";
+    finding.next_action =
+        "raise the budget, or look for a loop on the host (per token, per block) in this phase";
+    return finding;
+  }
+
+  [[nodiscard]] Finding slow_but_busy(const std::vector<int>& busy) const {
+    std::vector<RankState> ranks;
+    for (const RankState& rank : live_) {
+      if (std::find(busy.begin(), busy.end(), rank.rank) != busy.end()) ranks.push_back(rank);
+    }
+    return slow(ranks,
+                "no counter moved, but " + ranks_text(busy) +
+                    " took processor time and its stack changed between two looks, in phase " +
+                    ranks.front().phase);
+  }
+
+  CheckResult judge_budget() {
+    ResultBuilder result;
+    std::int64_t last_move = -1;
+    std::int64_t longest_gap = 0;
+    const RankState* mover = nullptr;
+    for (const RankState& rank : live_) {
+      const auto [moved, gap] = last_movement(rank.rank);
+      longest_gap = std::max(longest_gap, gap);
+      if (moved > last_move) {
+        last_move = moved;
+        mover = &rank;
+      }
+    }
+    const std::int64_t still = stop_->t_ms - last_move;
+    constexpr std::int64_t kFloorMs = 10'000;  // SPEC 5
+    const std::int64_t threshold = std::max(kFloorMs, 20 * longest_gap);
+    if (mover == nullptr || still > threshold) {
+      return inconclusive(
+          "the case was ended at its budget of time, and no counter is known to have moved in the "
+          "last " +
+          std::to_string(std::min(still, stop_->t_ms)) +
+          " ms: too little to tell slow from hanging");
+    }
+    result.measured(
+        "since_last_movement_ms", static_cast<double>(still), static_cast<double>(threshold));
+    result.found(slow({*mover},
+                      "the budget ended the case after " + std::to_string(stop_->row.after_ms) +
+                          " ms while counters still moved, in phase " + mover->phase + " of step " +
+                          std::to_string(mover->step)));
+    return result.finish("");
+  }
+
+  // When a counter of the rank was last seen to have grown, and its longest gap; -1 if never.
+  [[nodiscard]] std::pair<std::int64_t, std::int64_t> last_movement(int rank) const {
+    std::map<std::int64_t, std::int64_t> moved;  // by time
+    std::int64_t gap = 0;
+    for (const auto& row : evidence_.heartbeats) {
+      if (row.process != rank) continue;
+      moved[row.t_ms] = std::max(moved[row.t_ms], row.row.counters.moved());
+      gap = std::max(gap, row.row.longest_gap_ms);
+    }
+    std::int64_t last = -1;
+    std::int64_t before = 0;
+    for (const auto& [t_ms, count] : moved) {
+      if (count > before) last = t_ms;
+      before = count;
+    }
+    return {last, gap};
+  }
+
+  const Evidence& evidence_;
+  const From<Stopped>* stop_ = nullptr;
+  std::vector<RankState> live_;
+};
+
+}  // namespace
+
+Check progress() {
+  return {"progress",
+          "the case moved until it ended; a standstill is told from slowness",
+          {"HANG.INIT", "HANG.COLLECTIVE", "HANG.HOST", "HANG.CYCLE", "SLOW.HOST"},
+          [](const Evidence& evidence) { return Motion(evidence).judge(); }};
+}
+
+}  // namespace harness::checks

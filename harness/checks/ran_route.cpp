@@ -1,0 +1,181 @@
+// Did the implementation run that was asked for? Judged from counters inside the implementations, never from an echo of the
+// configuration. Absent backwards are told apart (phase backward): they follow from a graph that was cut.
+#include <array>
+#include <tuple>
+
+#include "harness/checks/list.h"
+#include "harness/checks/result.h"
+#include "nsa/base/text.h"
+
+namespace harness::checks {
+namespace {
+
+struct SeamRule {
+  const char* name;
+  bool per_layer;
+  bool backward;
+};
+
+constexpr std::array kSeams = {
+    SeamRule{"rope", true, false},
+    SeamRule{"compress", true, true},
+    SeamRule{"score", true, false},
+    SeamRule{"select", true, false},
+    SeamRule{"attend_cmp", true, true},
+    SeamRule{"attend_sel", true, true},
+    SeamRule{"attend_win", true, true},
+    SeamRule{"gate", true, true},
+    SeamRule{"grad_sync", false, false},
+    SeamRule{"data", false, false},
+    SeamRule{"optimizer", false, false},
+};
+
+struct Runs {
+  std::map<std::string, std::int64_t> forward;  // by effective name
+  std::int64_t backward = 0;
+};
+using Key = std::tuple<int, std::string, int>;  // rank, seam, layer
+
+enum class Fault { other_ran, never_ran, no_backward };
+
+struct Place {
+  std::string seam;
+  Fault fault;
+  std::string effective;
+  auto operator<=>(const Place&) const = default;
+};
+struct Where {
+  std::set<int> layers;
+  std::set<int> ranks;
+};
+
+class RouteJudge {
+ public:
+  explicit RouteJudge(const Evidence& evidence) : evidence_(evidence) {
+    for (const auto& row : evidence.routes) {
+      if (row.process < 0) continue;
+      Runs& runs = runs_[{row.process, row.row.seam, row.row.layer}];
+      if (row.row.forward > 0 || row.row.backward > 0) {
+        runs.forward[row.row.effective] += row.row.forward;
+      }
+      runs.backward += row.row.backward;
+      seen_.insert(row.process);
+    }
+  }
+
+  CheckResult judge() {
+    if (seen_.empty()) return inconclusive("no route row was recorded");
+    for (const int rank : all_ranks(evidence_)) judge_rank(rank);
+    for (const auto& [place, where] : wrong_) result_.found(finding(place, where));
+    return result_.finish("every seam ran as requested in all " + std::to_string(layers()) +
+                          " layers on " + ranks_text(all_ranks(evidence_)));
+  }
+
+ private:
+  [[nodiscard]] int layers() const {
+    return static_cast<int>(evidence_.the_case.scenario.model.n_layers);
+  }
+
+  void judge_rank(int rank) {
+    if (seen_.count(rank) == 0) {
+      result_.missing("route rows of " + process_name(rank) + ended_early(evidence_, rank));
+      return;
+    }
+    for (const SeamRule& seam : kSeams) {
+      const int first = seam.per_layer ? 0 : -1;
+      const int last = seam.per_layer ? layers() - 1 : -1;
+      for (int layer = first; layer <= last; ++layer) judge_seam(rank, seam, layer);
+    }
+  }
+
+  void judge_seam(int rank, const SeamRule& seam, int layer) {
+    const auto at = runs_.find({rank, seam.name, layer});
+    const bool ran = at != runs_.end() && total(at->second) > 0;
+    if (!ran) {
+      absent(rank, {seam.name, Fault::never_ran, ""}, layer);
+      return;
+    }
+    const auto& route = evidence_.the_case.scenario.route;
+    const auto requested = route.find(seam.name);
+    for (const auto& [effective, count] : at->second.forward) {
+      if (requested != route.end() && effective != requested->second) {
+        add({seam.name, Fault::other_ran, effective}, layer, rank);
+      }
+    }
+    if (seam.backward && at->second.backward <= 0) {
+      absent(rank, {seam.name, Fault::no_backward, ""}, layer);
+    }
+  }
+
+  [[nodiscard]] static std::int64_t total(const Runs& runs) {
+    std::int64_t sum = 0;
+    for (const auto& [name, count] : runs.forward) sum += count;
+    return sum;
+  }
+
+  // What a rank that ended early did not run, it may just not have reached.
+  void absent(int rank, const Place& place, int layer) {
+    if (evidence_.finished(rank)) {
+      add(place, layer, rank);
+    } else {
+      result_.missing("runs of " + place.seam + " on " + process_name(rank) +
+                      ended_early(evidence_, rank));
+    }
+  }
+
+  void add(const Place& place, int layer, int rank) {
+    Where& where = wrong_[place];
+    if (layer >= 0) where.layers.insert(layer);
+    where.ranks.insert(rank);
+  }
+
+  [[nodiscard]] Finding finding(const Place& place, const Where& where) const {
+    const auto& route = evidence_.the_case.scenario.route;
+    const auto requested = route.find(place.seam);
+    const std::string wanted = requested == route.end() ? "an implementation" : requested->second;
+    Finding finding;
+    finding.code = "ROUTE.MISMATCH";
+    finding.site.op = place.seam;
+    finding.site.layers = to_ints(where.layers);
+    finding.site.ranks = to_ints(where.ranks);
+    finding.site.detail["requested"] = wanted;
+    std::string what = " was asked for and never ran";
+    if (place.fault == Fault::other_ran) {
+      finding.site.detail["effective"] = place.effective;
+      what = " was asked for, " + place.effective + " ran";
+    } else if (place.fault == Fault::no_backward) {
+      finding.site.phase = "backward";
+      what = " ran forward, but no gradient ever came back through it";
+    }
+    finding.statement =
+        "seam " + place.seam + ": " + wanted + what + " on " + ranks_text(finding.site.ranks);
+    if (!where.layers.empty()) {
+      finding.statement += " in layers " + nsa::ranges_text(finding.site.layers);
+    }
+    finding.ruled_out =
+        "not a matter of configuration as read: the counters are in the implementations themselves";
+    finding.next_action = place.fault == Fault::no_backward
+                              ? "see gradients_arrived: something between this seam and the loss "
+                                "is cut out of the graph"
+                              : "follow the setting from the scenario to the seam; look for a "
+                                "default, a fallback or a swallowed exception";
+    return finding;
+  }
+
+  const Evidence& evidence_;
+  std::map<Key, Runs> runs_;
+  std::set<int> seen_;
+  std::map<Place, Where> wrong_;
+  ResultBuilder result_;
+};
+
+}  // namespace
+
+Check ran_route() {
+  return {"ran_route",
+          "what ran is what was asked for, in every layer, forward and backward",
+          {"ROUTE.MISMATCH"},
+          [](const Evidence& evidence) { return RouteJudge(evidence).judge(); }};
+}
+
+}  // namespace harness::checks

@@ -1,0 +1,64 @@
+#include "harness/checks/result.h"
+
+#include "nsa/base/text.h"
+
+namespace harness::checks {
+
+void ResultBuilder::missing(const std::string& what) {
+  if (std::find(missing_.begin(), missing_.end(), what) == missing_.end()) missing_.push_back(what);
+}
+
+CheckResult ResultBuilder::finish(const std::string& why_pass) {
+  constexpr std::size_t kMostNamed = 6;  // a reason is one line
+  std::vector<std::string> named(
+      missing_.begin(),
+      missing_.begin() + static_cast<std::ptrdiff_t>(std::min(missing_.size(), kMostNamed)));
+  std::string lacking = nsa::join(named, "; ");
+  if (missing_.size() > kMostNamed) {
+    lacking += "; and " + std::to_string(missing_.size() - kMostNamed) + " more";
+  }
+  const std::size_t count = result_.findings.size();
+  const bool failed = std::any_of(result_.findings.begin(),
+                                  result_.findings.end(),
+                                  [](const Finding& f) { return f.role != Role::teardown; });
+  if (failed) {
+    result_.verdict = Verdict::fail;
+    result_.reason = result_.findings.front().statement;
+    if (count > 1) result_.reason += " (and " + std::to_string(count - 1) + " more findings)";
+    if (!lacking.empty()) result_.reason += "; not judged: " + lacking;
+  } else if (!lacking.empty()) {
+    result_.verdict = Verdict::inconclusive;
+    result_.reason = lacking;
+  } else {
+    result_.verdict = Verdict::pass;
+    result_.reason = why_pass;
+  }
+  return result_;
+}
+
+CheckResult inconclusive(std::string reason) {
+  CheckResult result;
+  result.reason = std::move(reason);
+  return result;
+}
+
+std::vector<int> all_ranks(const Evidence& evidence) {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < evidence.ranks(); ++rank) ranks.push_back(rank);
+  return ranks;
+}
+
+std::vector<int> to_ints(const std::set<int>& values) {
+  return {values.begin(), values.end()};
+}
+
+std::string ranks_text(const std::vector<int>& ranks) {
+  if (ranks.empty()) return "no rank";
+  return (ranks.size() == 1 ? "rank " : "ranks ") + nsa::ranges_text(ranks);
+}
+
+std::string ended_early(const Evidence& evidence, int process) {
+  return evidence.finished(process) ? "" : " (" + process_name(process) + " ended early)";
+}
+
+}  // namespace harness::checks
