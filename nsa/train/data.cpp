@@ -1,0 +1,157 @@
+#include "nsa/train/data.h"
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "nsa/base/corpus.h"
+#include "nsa/base/error.h"
+#include "nsa/base/hash.h"
+#include "nsa/base/text.h"
+
+namespace nsa {
+namespace {
+
+// splitmix64 (Steele, Lea, Flood 2014) as a counter-based generator: the n-th number without the ones before it.
+std::uint64_t mix(std::uint64_t x) {
+  x += 0x9e3779b97f4a7c15U;
+  x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
+  x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
+  return x ^ (x >> 31U);
+}
+
+std::uint64_t draw(std::uint64_t key, std::uint64_t index) { return mix(mix(key) ^ mix(index + 1)); }
+
+double unit(std::uint64_t bits) { return std::ldexp(static_cast<double>(bits >> 11U), -53); }
+
+// The number of a sequence in the whole run: distinct for every (step, micro-batch, rank, row).
+std::uint64_t sequence_number(const BatchShape& shape,
+                              std::int64_t step,
+                              std::int64_t micro,
+                              int rank,
+                              int world,
+                              std::int64_t row) {
+  const std::int64_t micro_batch = (step - 1) * shape.accumulate + micro;
+  return static_cast<std::uint64_t>((micro_batch * world + rank) * shape.batch_size + row);
+}
+
+// Windows of the concatenated files, each used once before any comes again.
+class TextSource : public DataSource {
+ public:
+  TextSource(const DataConfig& config, const BatchShape& shape, std::int64_t seed, int world)
+      : shape_(shape), text_(read_corpus(find_corpus(config.text))), identity_("text " + hash_hex(text_)) {
+    windows_ = static_cast<std::uint64_t>(text_.size()) / static_cast<std::uint64_t>(shape.seq_len);
+    const auto a_step = static_cast<std::uint64_t>(shape.accumulate * world * shape.batch_size);
+    if (windows_ < a_step) {
+      throw Error("training.data.text: found " + std::to_string(text_.size()) + " bytes, wanted at least " +
+                  std::to_string(a_step * static_cast<std::uint64_t>(shape.seq_len)) + " for one step");
+    }
+    const auto key = static_cast<std::uint64_t>(seed);
+    offset_ = draw(key, 0) % windows_;
+    stride_ = draw(key, 1) % windows_;
+    while (std::gcd(stride_, windows_) != 1) {
+      ++stride_;
+    }
+  }
+
+  torch::Tensor batch(std::int64_t step, std::int64_t micro, int rank, int world) const override {
+    auto tokens_BS = torch::empty({shape_.batch_size, shape_.seq_len}, torch::kLong);
+    auto tokens = tokens_BS.accessor<std::int64_t, 2>();
+    for (std::int64_t row = 0; row < shape_.batch_size; ++row) {
+      // i -> (stride i + offset) mod windows permutes the windows, since the stride is coprime to their number.
+      const auto index = sequence_number(shape_, step, micro, rank, world, row) % windows_;
+      const auto window =
+          static_cast<std::uint64_t>((static_cast<unsigned __int128>(stride_) * index + offset_) % windows_);
+      for (std::int64_t s = 0; s < shape_.seq_len; ++s) {
+        const auto at = window * static_cast<std::uint64_t>(shape_.seq_len) + static_cast<std::uint64_t>(s);
+        tokens[row][s] = static_cast<unsigned char>(text_[at]);
+      }
+    }
+    return tokens_BS;
+  }
+  std::string identity() const override { return identity_; }
+  double floor_of(const torch::Tensor& /*tokens_BS*/) const override {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+
+ private:
+  BatchShape shape_;
+  std::string text_;
+  std::string identity_;
+  std::uint64_t windows_ = 0;
+  std::uint64_t offset_ = 0;
+  std::uint64_t stride_ = 1;
+};
+
+// Each token repeats the one `distance` back with probability `sharpness`, else is uniform over the vocabulary; a distance
+// of 0 makes every token uniform.
+class SyntheticSource : public DataSource {
+ public:
+  SyntheticSource(const DataConfig& config, const BatchShape& shape, std::int64_t seed)
+      : shape_(shape), seed_(static_cast<std::uint64_t>(seed)) {
+    if (config.source == DataConfig::Source::long_range) {
+      distance_ = config.distance;
+      sharpness_ = config.sharpness;
+    }
+  }
+
+  torch::Tensor batch(std::int64_t step, std::int64_t micro, int rank, int world) const override {
+    auto tokens_BS = torch::empty({shape_.batch_size, shape_.seq_len}, torch::kLong);
+    auto tokens = tokens_BS.accessor<std::int64_t, 2>();
+    for (std::int64_t row = 0; row < shape_.batch_size; ++row) {
+      const std::uint64_t key = draw(seed_, sequence_number(shape_, step, micro, rank, world, row));
+      for (std::int64_t s = 0; s < shape_.seq_len; ++s) {
+        const auto at = static_cast<std::uint64_t>(s);
+        const bool repeats = repeats_at(s) && unit(draw(key, 2 * at)) < sharpness_;
+        tokens[row][s] = repeats ? tokens[row][s - distance_]
+                                 : static_cast<std::int64_t>(draw(key, 2 * at + 1) %
+                                                             static_cast<std::uint64_t>(shape_.vocab_size));
+      }
+    }
+    return tokens_BS;
+  }
+
+  std::string identity() const override {
+    return distance_ == 0 ? "uniform"
+                          : "long_range " + std::to_string(distance_) + " " + to_text(sharpness_);
+  }
+
+  double floor_of(const torch::Tensor& tokens_BS) const override {
+    const auto tokens = tokens_BS.accessor<std::int64_t, 2>();
+    const auto vocabulary = static_cast<double>(shape_.vocab_size);
+    double sum = 0.0;
+    for (std::int64_t row = 0; row < tokens.size(0); ++row) {
+      for (std::int64_t s = 1; s < tokens.size(1); ++s) {
+        double p = 1.0 / vocabulary;
+        if (repeats_at(s)) {
+          p = (1.0 - sharpness_) / vocabulary + (tokens[row][s] == tokens[row][s - distance_] ? sharpness_ : 0.0);
+        }
+        sum -= std::log(p);
+      }
+    }
+    return sum / static_cast<double>(tokens.size(0) * (tokens.size(1) - 1));
+  }
+
+ private:
+  [[nodiscard]] bool repeats_at(std::int64_t s) const { return distance_ > 0 && s >= distance_; }
+
+  BatchShape shape_;
+  std::uint64_t seed_;
+  std::int64_t distance_ = 0;
+  double sharpness_ = 0.0;
+};
+
+}  // namespace
+
+std::unique_ptr<DataSource> make_data_source(const DataConfig& config,
+                                             const BatchShape& shape,
+                                             std::int64_t seed,
+                                             int world) {
+  if (config.source == DataConfig::Source::text) {
+    return std::make_unique<TextSource>(config, shape, seed, world);
+  }
+  return std::make_unique<SyntheticSource>(config, shape, seed);
+}
+
+}  // namespace nsa

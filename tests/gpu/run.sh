@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Runs the GPU profile from an installed tree on a machine with cards and the pinned LibTorch, and leaves reports and logs.
+#   tests/gpu/run.sh PREFIX OUT [GPUS]
+# NSA_TORCH names the LibTorch; without it, that of `python3 -c "import torch"`. Exit: the worst of all runs.
+set -uo pipefail
+
+prefix=$1
+out=$2
+gpus=${3:-$(nvidia-smi -L | wc -l)}
+export NSA_TORCH=${NSA_TORCH:-$(python3 -c 'import os, torch; print(os.path.dirname(torch.__file__))')}
+harness=$prefix/bin/nsa-harness
+scenarios=$prefix/share/nsa-harness/scenarios
+db=$out/runs.db
+worst=0
+
+mkdir -p "$out"
+
+# run NAME WANTED_EXIT ARGS...: one run, its log and report under its name.
+run() {
+  local name=$1 wanted=$2 code=0
+  shift 2
+  timeout 300 "$harness" run "$@" --db "$db" --out "$out/folders" --profile gpu --quiet --json \
+    > "$out/$name.json" 2> "$out/$name.log" || code=$?
+  echo "$name: exit $code (wanted $wanted)" | tee -a "$out/summary.txt"
+  [ "$code" -eq "$wanted" ] || worst=1
+  "$harness" report --db "$db" > "$out/$name.md" 2>> "$out/$name.log"
+}
+
+nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv | tee "$out/summary.txt"
+"$harness" version | tee -a "$out/summary.txt"
+"$harness" doctor | tee -a "$out/summary.txt" || worst=1
+
+if [ "$gpus" -ge 2 ]; then
+  run ddp_onestep 0 "$scenarios/ddp_onestep.yaml"
+  run ddp_onestep_gloo 0 "$scenarios/ddp_onestep.yaml" --set parallel.backend=gloo
+  for fault in kcmp_detached averaged_twice same_data rank_killed rank_stopped rank_graph first_key; do
+    run "fault_$fault" 1 "$scenarios/ddp_onestep.yaml" --set "fault=$fault" --set fault.seed=11
+  done
+else
+  echo "ddp_onestep needs 2 GPUs, found $gpus" | tee -a "$out/summary.txt"
+  worst=1
+fi
+exit "$worst"
