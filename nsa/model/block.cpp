@@ -1,0 +1,16 @@
+#include "nsa/model/block.h"
+
+namespace nsa {
+
+BlockImpl::BlockImpl(const ModelConfig& config, int layer, AttentionSeams seams, Routes& routes)
+    : norm1_(register_module("norm1", RmsNorm(config.dim))),
+      attn_(register_module("attn", Attention(config, layer, std::move(seams), routes))),
+      norm2_(register_module("norm2", RmsNorm(config.dim))),
+      mlp_(register_module("mlp", Mlp(config.dim, config.mlp_ratio * config.dim))) {}
+
+torch::Tensor BlockImpl::forward(const torch::Tensor& x_BSE) {
+  const auto h_BSE = x_BSE + attn_(norm1_(x_BSE));
+  return h_BSE + mlp_(norm2_(h_BSE));
+}
+
+}  // namespace nsa

@@ -1,0 +1,36 @@
+#include "nsa/model/nsa_lm.h"
+
+namespace nsa {
+
+NsaLmImpl::NsaLmImpl(const ModelConfig& config,
+                     const std::map<std::string, std::string>& route,
+                     Routes& routes)
+    : config_(config) {
+  embed_ = register_module("embed", torch::nn::Embedding(config.vocab_size, config.dim));
+  const auto list = register_module("blocks", torch::nn::ModuleList());
+  for (int layer = 0; layer < config.n_layers; ++layer) {
+    blocks_.emplace_back(config, layer, make_attention_seams(config, route), routes);
+    list->push_back(blocks_.back());
+  }
+  norm_f_ = register_module("norm_f", RmsNorm(config.dim));
+  const auto options = torch::nn::LinearOptions(config.dim, config.vocab_size).bias(false);
+  lm_head_ = register_module("lm_head", torch::nn::Linear(options));
+}
+
+torch::Tensor NsaLmImpl::forward(const torch::Tensor& tokens_BS) {
+  auto x_BSE = embed_(tokens_BS);
+  for (auto& block : blocks_) x_BSE = block(x_BSE);
+  return lm_head_(norm_f_(x_BSE));
+}
+
+Attention& NsaLmImpl::attention(int layer) {
+  return blocks_.at(static_cast<std::size_t>(layer))->attention();
+}
+
+torch::Tensor next_token_loss(const torch::Tensor& logits_BSV, const torch::Tensor& tokens_BS) {
+  TORCH_CHECK(tokens_BS.size(1) >= 2, "a loss needs two tokens, got ", tokens_BS.size(1));
+  return torch::nn::functional::cross_entropy(logits_BSV.slice(1, 0, -1).flatten(0, 1),
+                                              tokens_BS.slice(1, 1).flatten());
+}
+
+}  // namespace nsa

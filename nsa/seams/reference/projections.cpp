@@ -1,0 +1,106 @@
+#include <cmath>
+#include <map>
+#include <mutex>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "nsa/seams/reference/reference.h"
+
+namespace nsa::reference {
+
+// One pair of tables for each dtype, device and set of constants; a longer request replaces the shorter table.
+class RopeTable {
+ public:
+  struct Angles {
+    Tensor cos_SD;  // D = d_k / 2 pairs
+    Tensor sin_SD;
+  };
+
+  // Of positions first .. first+length-1.
+  Angles at(const ModelConfig& config,
+            std::int64_t first,
+            std::int64_t length,
+            const Tensor& like) {
+    const Key key(like.scalar_type(),
+                  like.device().str(),
+                  config.rope_base,
+                  config.rope_scale,
+                  like.size(-1));
+    const std::lock_guard<std::mutex> lock(mutex_);
+    auto& table = tables_[key];
+    if (!table.cos_SD.defined() || table.cos_SD.size(0) < first + length) {
+      table = compute(config, first + length, like);
+    }
+    return {table.cos_SD.slice(0, first, first + length),
+            table.sin_SD.slice(0, first, first + length)};
+  }
+
+ private:
+  using Key = std::tuple<torch::ScalarType, std::string, double, double, std::int64_t>;
+
+  // Angle of pair c at position t: (t / rope_scale) * rope_base^(-2c / d_k) (SPEC 2). Computed in float64: at position
+  // 65536 a float32 angle is off by 4e-3.
+  static Angles compute(const ModelConfig& config, std::int64_t length, const Tensor& like) {
+    const torch::NoGradGuard no_gradient;
+    const auto width = like.size(-1);
+    std::vector<double> frequencies;
+    for (std::int64_t c = 0; c < width / 2; ++c) {
+      const double exponent = -2.0 * static_cast<double>(c) / static_cast<double>(width);
+      frequencies.push_back(std::pow(config.rope_base, exponent));
+    }
+    const Tensor frequency_D = torch::tensor(frequencies, torch::kDouble);
+    const Tensor t_S1 = torch::arange(length, torch::kDouble).unsqueeze(1) / config.rope_scale;
+    const Tensor angle_SD = t_S1 * frequency_D;
+    return {angle_SD.cos().to(like.options()), angle_SD.sin().to(like.options())};
+  }
+
+  std::mutex mutex_;
+  std::map<Key, Angles> tables_;
+};
+
+std::shared_ptr<RopeTable> make_rope_table() {
+  return std::make_shared<RopeTable>();
+}
+
+// Rotary position embedding of interleaved pairs (SPEC 2).
+Tensor rope(const SeamContext& context,
+            RopeTable& table,
+            const Tensor& x_BHSD,
+            std::int64_t first) {
+  const auto angles = table.at(context.config, first, x_BHSD.size(2), x_BHSD);
+  const Tensor pairs = x_BHSD.unflatten(-1, {x_BHSD.size(3) / 2, 2});
+  const Tensor even = pairs.select(-1, 0);
+  const Tensor odd = pairs.select(-1, 1);
+  const Tensor rotated_BHSD = torch::stack({even * angles.cos_SD - odd * angles.sin_SD,
+                                            even * angles.sin_SD + odd * angles.cos_SD},
+                                           -1)
+                                  .flatten(-2);
+  context.routes.ran("rope", context.layer, "reference", rotated_BHSD);
+  return rotated_BHSD;
+}
+
+// phi `avg`: the mean of l raw tokens, every d (arXiv 2502.11089 Eq. 7). The same for keys and values.
+Tensor compress(const SeamContext& context, const Tensor& raw_BGSD, Pooled /*what*/) {
+  const auto& config = context.config;
+  const Tensor pooled_BGCD = raw_BGSD.size(2) < config.l
+                                 ? raw_BGSD.slice(2, 0, 0)
+                                 : raw_BGSD.unfold(2, config.l, config.d).mean(-1);
+  context.routes.ran("compress", context.layer, "reference", pooled_BGCD);
+  return pooled_BGCD;
+}
+
+// Gate `group_softmax`: one softmax over the three branches for each group (SPEC 2; the g of Eq. 5).
+Tensor gate(const SeamContext& context, const Tensor& q_BHSD, const GateWeights& weights) {
+  const auto& config = context.config;
+  const Tensor mean_BGSD =
+      q_BHSD.unflatten(1, {config.n_kv_groups, config.heads_per_group()}).mean(2);
+  const Tensor hidden_BGSE =
+      torch::silu(torch::linear(mean_BGSD, weights.fc1_weight, weights.fc1_bias));
+  const Tensor logits_BGS3 = torch::linear(hidden_BGSE, weights.fc2_weight, weights.fc2_bias);
+  const Tensor gate_BGS3 = (logits_BGS3 / config.gate_temp).softmax(-1);
+  context.routes.ran("gate", context.layer, "reference", gate_BGS3);
+  return gate_BGS3;
+}
+
+}  // namespace nsa::reference
