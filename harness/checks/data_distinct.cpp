@@ -12,6 +12,8 @@ namespace {
 using Slot = std::tuple<std::int64_t, std::int64_t, int>;      // step, micro-batch, sequence
 using Key = std::tuple<std::int64_t, std::int64_t, int, int>;  // ... and rank
 
+using Readers = std::map<std::string, std::map<int, std::vector<Slot>>>;  // hash -> rank -> where
+
 std::string slot_text(const Slot& slot) {
   const auto& [step, micro, sequence] = slot;
   return "step " + std::to_string(step) + ", micro-batch " + std::to_string(micro) + ", sequence " +
@@ -34,11 +36,13 @@ class Batches {
     if (ranks_.all().empty()) return inconclusive("no batch was recorded");
     const nsa::TrainingConfig& training = evidence_.the_case.scenario.training;
     for (std::int64_t step = 1; step <= training.steps; ++step) {
+      Readers readers;
       for (std::int64_t micro = 0; micro < training.accumulate; ++micro) {
         for (int sequence = 0; sequence < training.batch_size; ++sequence) {
-          judge_slot({step, micro, sequence});
+          judge_slot({step, micro, sequence}, readers);
         }
       }
+      judge_readers(readers);
     }
     judge_sources();
     if (evidence_.ranks() == 1 && compared_ == 0) {
@@ -57,8 +61,7 @@ class Batches {
     return rows.find({step, micro, sequence, rank});
   }
 
-  void judge_slot(const Slot& slot) {
-    std::map<std::string, std::vector<int>> ranks_of;  // hash -> ranks
+  void judge_slot(const Slot& slot, Readers& readers) {
     for (const int rank : all_ranks(evidence_)) {
       const Batch* batch = find(ranks_, slot, rank);
       if (batch == nullptr) {
@@ -67,16 +70,22 @@ class Batches {
         continue;
       }
       ++sequences_;
-      ranks_of[batch->hash].push_back(rank);
+      readers[batch->hash][rank].push_back(slot);
       compare_with_twin(slot, rank, *batch);
     }
-    for (const auto& [hash, ranks] : ranks_of) {
-      if (ranks.size() < 2) continue;
-      if (repeated_in_twin(slot, ranks)) {
+  }
+
+  // The same sequence anywhere in the step on two ranks.
+  void judge_readers(const Readers& readers) {
+    for (const auto& [hash, slots_of] : readers) {
+      if (slots_of.size() < 2) continue;
+      if (as_in_twin(hash, slots_of)) {
         ++repeats_;
-      } else {
-        duplicates_[ranks].push_back(slot);
+        continue;
       }
+      std::vector<int> ranks;
+      for (const auto& [rank, slots] : slots_of) ranks.push_back(rank);
+      duplicates_[ranks].push_back(slots_of.begin()->second.front());
     }
   }
 
@@ -92,13 +101,16 @@ class Batches {
     }
   }
 
-  // The corpus repeats itself: what the ranks should have read is equal too.
-  [[nodiscard]] bool repeated_in_twin(const Slot& slot, const std::vector<int>& ranks) const {
-    const Batch* first = find(twin_, slot, ranks.front());
-    return first != nullptr && std::all_of(ranks.begin(), ranks.end(), [&](int rank) {
-             const Batch* other = find(twin_, slot, rank);
-             return other != nullptr && other->hash == first->hash;
-           });
+  // The corpus repeats itself: every one of them read what it should have read.
+  [[nodiscard]] bool as_in_twin(const std::string& hash,
+                                const std::map<int, std::vector<Slot>>& slots_of) const {
+    for (const auto& [rank, slots] : slots_of) {
+      for (const Slot& slot : slots) {
+        const Batch* wanted = find(twin_, slot, rank);
+        if (wanted == nullptr || wanted->hash != hash) return false;
+      }
+    }
+    return true;
   }
 
   void judge_sources() {

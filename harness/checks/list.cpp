@@ -4,9 +4,10 @@ namespace harness {
 
 const std::vector<Check>& all_checks() {
   static const std::vector<Check> kChecks = {
-      checks::gradients_arrived(), checks::gradients_agree(),   checks::collectives_agree(),
-      checks::parameters_agree(),  checks::data_distinct(),     checks::exercised(),
-      checks::ran_route(),         checks::process_clean(),     checks::progress(),
+      checks::gradients_arrived(), checks::gradients_agree(), checks::matches_twin(),
+      checks::collectives_agree(), checks::parameters_agree(), checks::data_distinct(),
+      checks::exercised(),         checks::finite(),           checks::ran_route(),
+      checks::process_clean(),     checks::progress(),
   };
   return kChecks;
 }

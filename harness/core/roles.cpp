@@ -19,9 +19,15 @@ enum class Kind {
   route,
   forward,
   reachability,
-  local_gradient,
   ready,
+  early_reduction,  // of an earlier micro-batch: changes what the later ones add to
+  explained_gradient,
+  local_gradient,
+  own_standstill,  // of single ranks: explains what their peers miss from them
+  desync,
+  explained_reduction,
   reduction,
+  wrong_sum,
   update,
   state,
   standstill,
@@ -52,14 +58,15 @@ constexpr std::array kKinds = {
     KindOfCode{"NAN.", Kind::forward},
     KindOfCode{"GRAD.MISSING", Kind::reachability},
     KindOfCode{"GRAD.NOT_FINALIZED", Kind::reachability},
-    KindOfCode{"GRAD.ZERO", Kind::local_gradient},
-    KindOfCode{"NUMERIC.GRADIENT", Kind::local_gradient},
-    KindOfCode{"CKPT.", Kind::local_gradient},
     KindOfCode{"GRAD.DOUBLE_READY", Kind::ready},
     KindOfCode{"GRAD.HOOK_LOST", Kind::ready},
+    KindOfCode{"COMM.EXTRA", Kind::early_reduction},
+    KindOfCode{"GRAD.ZERO", Kind::explained_gradient},
+    KindOfCode{"CKPT.", Kind::explained_gradient},
+    KindOfCode{"NUMERIC.GRADIENT", Kind::local_gradient},
+    KindOfCode{"DESYNC.", Kind::desync},
+    KindOfCode{"GRAD.SCALE", Kind::explained_reduction},
     KindOfCode{"GRAD.", Kind::reduction},
-    KindOfCode{"COMM.", Kind::reduction},
-    KindOfCode{"DESYNC.", Kind::reduction},
     KindOfCode{"OPT.", Kind::update},
     KindOfCode{"SCHEDULE.", Kind::update},
     KindOfCode{"STATE.", Kind::state},
@@ -80,9 +87,8 @@ Kind kind_of(const Finding& finding) {
     return Kind::local_gradient;
   }
   // A wrong sum of right gradients.
-  if (finding.code == "NUMERIC.GRADIENT" && finding.site.op == "grad_sync") return Kind::reduction;
-  // A rank that stands still on its own explains what its peers miss from it.
-  if (finding.code == "HANG.HOST" || finding.code == "HANG.INIT") return Kind::ready;
+  if (finding.code == "NUMERIC.GRADIENT" && finding.site.op == "grad_sync") return Kind::wrong_sum;
+  if (finding.code == "HANG.HOST" || finding.code == "HANG.INIT") return Kind::own_standstill;
   for (const KindOfCode& entry : kKinds) {
     if (std::string_view(finding.code).substr(0, entry.prefix.size()) == entry.prefix) {
       return entry.kind;

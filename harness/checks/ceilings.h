@@ -1,0 +1,54 @@
+// The first-principles ceilings of SPEC 8, in one place: relative error of a tensor <= 64 * sqrt(n) * u, u the unit roundoff of
+// the dtype and n the number of terms of the longest sum on the way to the tensor. 64 covers the handful of chained sums,
+// the softmax and its exponentials; sqrt(n) is how independent roundings add up. No limit of a check is written elsewhere.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <initializer_list>
+
+#include "nsa/base/config.h"
+
+namespace harness::checks {
+
+inline constexpr double kCeilingFactor = 64.0;
+
+// Entries far below the largest one of their kind are judged against this share of it (SPEC 8).
+inline constexpr double kSmallestScaleShare = 1e-3;
+
+// Relative limit for a sum of n terms.
+inline double ceiling(std::int64_t terms, double unit_roundoff) {
+  return kCeilingFactor * std::sqrt(static_cast<double>(std::max<std::int64_t>(terms, 1))) *
+         unit_roundoff;
+}
+
+// A constant factor explains a tensor when what it leaves is below half of the digits: far above the rounding of the multiplied
+// values, far below any factor worth telling.
+inline double factor_limit(double unit_roundoff) {
+  return std::sqrt(unit_roundoff);
+}
+
+// Terms of the longest sum on the way from a layer's input to each tensor.
+struct LongestSums {
+  std::int64_t o_cmp = 0;
+  std::int64_t o_sel = 0;
+  std::int64_t o_win = 0;
+  std::int64_t gate = 0;
+  std::int64_t y = 0;
+  std::int64_t gradient = 0;  // of a weight or of the input
+
+  LongestSums(const nsa::ModelConfig& config, std::int64_t batch, std::int64_t seq_len) {
+    const std::int64_t heads = config.heads_per_group();
+    const std::int64_t projected = std::max(config.dim, config.d_k);  // W x, then q.k
+    o_cmp = std::max({projected, config.l, config.compressed_len(seq_len)});
+    o_sel = std::max(projected, std::min(seq_len, config.n_sel * config.l_sel));
+    o_win = std::max(projected, std::min(seq_len, config.w));
+    gate = std::max({projected, heads, config.gate_width()});
+    y = std::max({o_cmp, o_sel, o_win, gate, config.n_heads * config.d_v});
+    // A weight's gradient sums over all tokens; a key's over all queries and heads of its group.
+    gradient = std::max({y, batch * seq_len, heads * seq_len});
+  }
+};
+
+}  // namespace harness::checks

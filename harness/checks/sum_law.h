@@ -1,0 +1,32 @@
+// Is the reduced gradient the mean of the ranks' local ones? |g - mean_r g_r| <= world * u * sum_r |g_r|, elementwise (SPEC 8):
+// bounded by what was added, not by what came out, so that cancellation is no false alarm.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/checks/artefacts.h"
+
+namespace harness::checks {
+
+// One tensor of one rank against the law, with what is needed to see a constant factor.
+struct SumOfTensor {
+  std::string param;
+  int bucket = -1;
+  bool violated = false;
+  double worst = 0.0;      // largest |g - mean| / bound; the limit is 1
+  double with_mean = 0.0;  // <g, mean>
+  double mean_mean = 0.0;  // <mean, mean>
+  double unit_roundoff = 0.0;
+};
+
+// REQUIRES: `locals` are not empty. Throws: nsa::Error where dtypes or sizes do not fit.
+[[nodiscard]] SumOfTensor compare_with_mean(const nsa::TensorView& reduced,
+                                            const std::vector<nsa::TensorView>& locals);
+
+// ||g - factor * mean|| / (|factor| ||mean||), 0 where both are zero.
+[[nodiscard]] double factor_residual(const nsa::TensorView& reduced,
+                                     const std::vector<nsa::TensorView>& locals,
+                                     double factor);
+
+}  // namespace harness::checks
