@@ -224,15 +224,16 @@ struct ThreadStack {
   std::string state;           // /proc state letter
   std::string wchan;           // kernel function it sleeps in, where readable
   std::vector<std::string> frames;  // innermost first; empty when the process could not answer
+  std::vector<std::string> kernel;  // the same inside the kernel, seen from outside, where readable
 };
 
 struct Observation {  // a look at one process from outside (and its own stacks, where it answers)
   static constexpr const char* kKind = "observation";
   int process_observed = 0;
-  int look = 0;                // 0 and 1, some seconds apart
+  int look = 0;                // 0 and 1, some seconds apart; -1: a process's own, not asked for
   std::string state;           // R running, S sleeping, D disk, T stopped, t traced, Z zombie
   std::int64_t cpu_ms = 0;
-  std::vector<ThreadStack> threads;
+  std::vector<ThreadStack> threads;  // the main thread first
 };
 
 struct Suspect {  // nothing moved on any live rank for longer than the threshold
@@ -278,7 +279,7 @@ inline void from_json(const nlohmann::json&, Done&) {}
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Started, process_started, pid)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Exited, process_ended, exit_code, signal, by_controller, core_dumped,
                                                 out_of_memory, rss_peak_bytes)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ThreadStack, thread, state, wchan, frames)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ThreadStack, thread, state, wchan, frames, kernel)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Observation, process_observed, look, state, cpu_ms, threads)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Suspect, still_ms, threshold_ms, longest_gap_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Stopped, reason, detail, after_ms)

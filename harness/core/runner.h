@@ -1,5 +1,8 @@
 // Runs one case: starts its ranks, then its twin, takes in what they record, watches that they move, ends what must be
 // ended, and leaves no process behind. It judges nothing and reads no fault name: what it saw becomes events.
+//
+// In the case's folder: case.json, events.jsonl with its hash (run_folder.h), rank_N.out and rank_N.err, twin.out, twin.err.
+// The twin runs when every rank ended well (Done, exit 0) and nothing was stopped.
 #pragma once
 
 #include <atomic>
@@ -14,7 +17,7 @@ namespace harness {
 
 struct RunnerOptions {
   std::string worker;                 // path of the worker executable
-  std::vector<std::string> environment;   // NAME=value, all that a worker gets (rank and world are added)
+  std::vector<std::string> environment;   // NAME=value, all that a worker gets (rank and world come as arguments)
   std::string folder;                 // of the case; exists
   const std::atomic<int>* interrupted = nullptr;   // a signal number once the user wants to stop
   // Deadlines and periods in milliseconds; a test shortens them.
@@ -25,8 +28,8 @@ struct RunnerOptions {
   std::int64_t term_grace_ms = 2'000;      // between TERM and KILL
 };
 
-// Called on the runner's thread, in order. `on_event` gets every event, the controller's included; a throw from it does not
-// stop the case: the runner ends as `recording_failed`.
+// Called on the runner's thread, in order, after the event is in the log. `on_event` gets every event, the controller's
+// included; a throw from it does not stop the case: it is not called again, and the runner ends as `recording_failed`.
 struct RunnerHooks {
   std::function<void(const Event&)> on_event;
   std::function<void()> on_tick;      // a few times a second: progress line
@@ -34,12 +37,14 @@ struct RunnerHooks {
 
 struct RunResult {
   double seconds = 0.0;
-  bool interrupted = false;
+  bool interrupted = false;   // the case was ended for it
   bool recording_failed = false;
   std::string recording_error;
 };
 
-// Throws: nsa::Error when a worker cannot be started at all (missing file, no memory, no process slots).
+// REQUIRES: the process's main thread (workers die with the thread that started them).
+// Throws: nsa::Error when a worker cannot be started at all (missing file, no memory, no process slots), or when the folder
+// cannot be written or holds an attempt already. Then no process is left either.
 [[nodiscard]] RunResult run_case(const Case& the_case, const RunnerOptions& options, const RunnerHooks& hooks);
 
 }  // namespace harness

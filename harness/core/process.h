@@ -1,0 +1,95 @@
+// One worker process: started in a process group of its own, with a pipe for its evidence on fd 3, and nothing else of the
+// controller's. Owned by one group of workers; moves, never copied. Whatever happens, its destructor kills the group.
+//
+// Exit and reaping: exited() sees the end without reaping, so that the process number cannot be given to another process
+// while signals are still sent to the group; reap() ends what is left of the group and then collects the exit status.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace harness {
+
+// A file descriptor that is closed with its owner.
+class Fd {
+ public:
+  Fd() = default;
+  explicit Fd(int fd) : fd_(fd) {}
+  Fd(Fd&& other) noexcept : fd_(other.release()) {}
+  Fd& operator=(Fd&& other) noexcept;
+  Fd(const Fd&) = delete;
+  Fd& operator=(const Fd&) = delete;
+  ~Fd() { reset(); }
+
+  [[nodiscard]] int get() const { return fd_; }
+  [[nodiscard]] bool is_open() const { return fd_ >= 0; }
+  int release() noexcept;
+  void reset() noexcept;
+
+ private:
+  int fd_ = -1;
+};
+
+struct ProcessRequest {
+  std::vector<std::string> argv;         // argv[0] is the path of the executable
+  std::vector<std::string> environment;  // NAME=value, exactly what the process gets
+  std::string out_path;                  // stdout and stderr are appended to these files
+  std::string err_path;
+  int listen_fd = -1;                    // given to the process as fd 4 when not negative; stays the caller's
+};
+
+struct ExitStatus {
+  int exit_code = -1;                    // -1 when a signal ended it
+  int signal = 0;
+  bool core_dumped = false;
+  std::int64_t rss_peak_bytes = 0;
+};
+
+class Process {
+ public:
+  // fd 0 is /dev/null, fd 3 the writing (blocking) end of events(); every other descriptor is closed. SIGUSR1 is blocked, so
+  // that a request for stacks cannot end a process that is not ready for it; all other signals have their default action.
+  // REQUIRES: called from a thread that lives longer than the process (PR_SET_PDEATHSIG is tied to the thread).
+  // Throws: nsa::Error naming the executable: missing, not executable, no memory, no process slots.
+  static Process spawn(const ProcessRequest& request);
+
+  Process(Process&& other) noexcept;
+  Process& operator=(Process&&) = delete;
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+  ~Process();
+
+  [[nodiscard]] pid_t pid() const { return pid_; }
+  [[nodiscard]] int pidfd() const { return pidfd_.get(); }   // readable once the process has ended
+  [[nodiscard]] int events() const { return events_.get(); }  // non-blocking reading end, -1 once closed
+  void close_events() { events_.reset(); }
+
+  void signal(int number) const noexcept;        // to the process alone
+  void signal_group(int number) const noexcept;  // to the process and what it started
+  [[nodiscard]] bool exited() const;             // it is a zombie: reap() will not wait
+  // Kills what is left of the group and collects the status. REQUIRES: exited(), and not reaped before.
+  [[nodiscard]] ExitStatus reap();
+  [[nodiscard]] bool reaped() const { return reaped_; }
+
+ private:
+  Process(pid_t pid, Fd pidfd, Fd events);
+
+  pid_t pid_;
+  Fd pidfd_;
+  Fd events_;
+  bool reaped_ = false;
+};
+
+// A socket that listens on 127.0.0.1 at a port of the kernel's choice.
+struct Listener {
+  Fd fd;
+  int port = 0;
+};
+// Throws: nsa::Error.
+[[nodiscard]] Listener listen_on_loopback();
+
+}  // namespace harness

@@ -1,0 +1,138 @@
+#include "harness/core/runner.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+#include "harness/core/evidence.h"
+#include "harness/core/machine_state.h"
+#include "harness/core/worker_group.h"
+#include "nsa/base/error.h"
+
+namespace harness {
+namespace {
+
+constexpr int kListenFd = 4;
+
+std::string write_case(const Case& the_case, const std::string& folder) {
+  const std::string path = folder + "/case.json";
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << case_to_json(the_case) << "\n";
+  file.close();
+  if (!file) throw nsa::Error(path + ": cannot write: " + std::strerror(errno));
+  return path;
+}
+
+// One case on its way: what its ranks and its twin have in common.
+class CaseRun {
+ public:
+  CaseRun(const Case& the_case, const RunnerOptions& options, const RunnerHooks& hooks)
+      : case_(the_case),
+        options_(options),
+        origin_ms_(monotonic_ms()),
+        ranks_(static_cast<int>(the_case.scenario.parallel.ranks)),
+        case_file_(write_case(the_case, options.folder)),
+        listener_(listen_on_loopback()),
+        sink_(options.folder, hooks) {}
+
+  RunResult run() {
+    for (const Fact& fact : machine_facts()) record(fact);
+    std::string stop_reason = run_ranks();
+    if (well_ && interrupted() != 0) {
+      stop_reason = "interrupted";
+      record(Stopped{stop_reason, "before the twin was started", now_ms()});
+    } else if (well_) {
+      stop_reason = run_twin();
+    }
+    sink_.finish();
+    return {static_cast<double>(now_ms()) / 1000.0,
+            stop_reason == "interrupted",
+            sink_.failed(),
+            sink_.error()};
+  }
+
+ private:
+  [[nodiscard]] std::int64_t now_ms() const { return monotonic_ms() - origin_ms_; }
+  [[nodiscard]] int interrupted() const {
+    return options_.interrupted != nullptr ? options_.interrupted->load() : 0;
+  }
+
+  template <typename Row>
+  void record(const Row& row) {
+    sink_.add(Event::of(kController, now_ms(), row));
+  }
+
+  [[nodiscard]] SupervisorLimits limits(int ranks_in_turn) const {
+    SupervisorLimits limits;
+    limits.still_floor_ms = options_.still_floor_ms;
+    limits.still_factor = options_.still_factor;
+    limits.look_apart_ms = options_.look_apart_ms;
+    limits.peer_grace_ms = options_.peer_grace_ms;
+    constexpr double kLongestMs = 1e12;  // far beyond any run, and still an integer
+    const double budget_ms = case_.scenario.budget_seconds * 1000.0 * ranks_in_turn;
+    limits.budget_ms = static_cast<std::int64_t>(std::clamp(budget_ms, 0.0, kLongestMs));
+    return limits;
+  }
+
+  [[nodiscard]] ProcessRequest request(int process) const {
+    const std::string name = process == kTwin ? "twin" : "rank_" + std::to_string(process);
+    ProcessRequest request;
+    request.argv = {options_.worker, "--case", case_file_};
+    const auto option = [&](const char* key, const std::string& value) {
+      request.argv.insert(request.argv.end(), {key, value});
+    };
+    if (process == kTwin) {
+      request.argv.emplace_back("--twin");
+    } else {
+      option("--rank", std::to_string(process));
+    }
+    option("--world", std::to_string(ranks_));
+    option("--port", std::to_string(listener_.port));
+    if (process == 0) option("--listen-fd", std::to_string(kListenFd));
+    option("--folder", options_.folder);
+    option("--clock-origin-ms", std::to_string(origin_ms_));
+    request.environment = options_.environment;
+    request.out_path = options_.folder + "/" + name + ".out";
+    request.err_path = options_.folder + "/" + name + ".err";
+    if (process == 0) request.listen_fd = listener_.fd.get();
+    return request;
+  }
+
+  std::string run_ranks() {
+    WorkerGroup group(options_, limits(1), origin_ms_, sink_);
+    for (int rank = 0; rank < ranks_; ++rank) {
+      group.start(rank, request(rank));
+      // Rank 0 holds it now: were the controller's copy open, nobody would be refused after rank 0's end.
+      listener_.fd.reset();
+    }
+    group.run();
+    well_ = group.all_well() && !group.was_stopped();
+    return group.stop_reason();
+  }
+
+  // The twin does the ranks' work one after the other, so it has as much time for each.
+  std::string run_twin() {
+    WorkerGroup group(options_, limits(ranks_), origin_ms_, sink_);
+    group.start(kTwin, request(kTwin));
+    group.run();
+    return group.stop_reason();
+  }
+
+  const Case& case_;
+  const RunnerOptions& options_;
+  std::int64_t origin_ms_;
+  int ranks_;
+  std::string case_file_;
+  Listener listener_;
+  EventSink sink_;
+  bool well_ = false;
+};
+
+}  // namespace
+
+RunResult run_case(const Case& the_case, const RunnerOptions& options, const RunnerHooks& hooks) {
+  return CaseRun(the_case, options, hooks).run();
+}
+
+}  // namespace harness
