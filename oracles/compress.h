@@ -1,0 +1,26 @@
+// The compression phi (golden README, "Compression"): windows of l raw tokens, d apart, become one
+// compressed token each. Legend: B batch, G groups, S tokens, C compressed tokens, W width (d_k or
+// d_v).
+#pragma once
+
+#include <string>
+
+#include "oracles/layer.h"
+#include "oracles/tensor.h"
+
+namespace oracles {
+
+// Which weights phi uses: "phi_k" or "phi_v".
+enum class PhiOf { keys, values };
+
+// raw_BGSW (keys: rotated) -> [B,G,C,W], C = compressed_count(S).
+Tensor compress(const Layer& layer, PhiOf which, const Tensor& raw_BGSW);
+
+// The gradient with respect to raw_BGSW; those of phi's weights are put into `gradients`.
+Tensor compress_gradients(const Layer& layer,
+                          PhiOf which,
+                          const Tensor& raw_BGSW,
+                          const Tensor& dout_BGCW,
+                          Weights& gradients);
+
+}  // namespace oracles

@@ -1,0 +1,68 @@
+// The oracle at the m7c_125m shape: a layer forward, and forward with all gradients.
+#include <random>
+
+#include <benchmark/benchmark.h>
+
+#include "oracles/attention.h"
+
+namespace oracles {
+namespace {
+
+AttentionConfig m7c_config() {
+  AttentionConfig config;
+  config.dim = 768;
+  config.n_heads = 12;
+  config.n_kv_groups = 2;
+  config.d_k = 64;
+  config.d_v = 64;
+  config.l = 32;
+  config.d = 16;
+  config.l_sel = 64;
+  config.n_sel = 16;
+  config.w = 512;
+  return config;
+}
+
+Tensor random_tensor(const Shape& shape, double scale, std::mt19937_64& random) {
+  Tensor tensor = zeros(shape);
+  std::normal_distribution<double> normal(0, scale);
+  for (double& value : tensor.data) {
+    value = normal(random);
+  }
+  return tensor;
+}
+
+struct Inputs {
+  AttentionConfig config = m7c_config();
+  Weights weights;
+  Tensor x;
+  Tensor dy;
+
+  explicit Inputs(std::int64_t length) {
+    std::mt19937_64 random(1);
+    for (const auto& [name, shape] : weight_shapes(config)) {
+      weights[name] = random_tensor(shape, 0.04, random);
+    }
+    x = random_tensor({1, length, config.dim}, 1, random);
+    dy = random_tensor(x.shape, 1, random);
+  }
+};
+
+void forward(benchmark::State& state) {
+  const Inputs in(state.range(0));
+  for (auto step : state) {
+    benchmark::DoNotOptimize(attention(in.config, in.weights, in.x));
+  }
+}
+BENCHMARK(forward)->Arg(512)->Arg(2048)->Unit(benchmark::kMillisecond)->UseRealTime();
+
+void forward_backward(benchmark::State& state) {
+  const Inputs in(state.range(0));
+  for (auto step : state) {
+    benchmark::DoNotOptimize(attention_with_gradients(in.config, in.weights, in.x, in.dy));
+  }
+}
+BENCHMARK(forward_backward)->Arg(512)->Arg(2048)->Unit(benchmark::kMillisecond)->UseRealTime();
+
+}  // namespace
+}  // namespace oracles
