@@ -24,7 +24,12 @@ class TreeBuilder : public YAML::EventHandler {
  public:
   explicit TreeBuilder(std::string file) : file_(std::move(file)) {}
 
-  [[nodiscard]] YamlNode take() { return std::move(root_); }
+  // Throws: Error that had to wait for the end.
+  [[nodiscard]] YamlNode take() {
+    if (list_as_key_.line > 0)
+      throw Error(list_as_key_, "found a list or map as key, wanted a name");
+    return std::move(root_);
+  }
   [[nodiscard]] Location at(const YAML::Mark& mark) const { return {file_, mark.line + 1}; }
 
   void OnDocumentStart(const YAML::Mark& mark) override {
@@ -130,7 +135,8 @@ class TreeBuilder : public YAML::EventHandler {
     Frame frame;
     frame.node = begin(mark, tag, anchor);
     frame.node.kind = kind;
-    if (wants_key()) throw Error(at(mark), "found a list or map as key, wanted a name");
+    // Told at the end only: to yaml-cpp an unclosed "[1" begins like a key, and that it is unclosed is what matters.
+    if (wants_key() && list_as_key_.line == 0) list_as_key_ = at(mark);
     if (frames_.size() >= kMaxDepth) {
       throw Error(at(mark), "found more than " + std::to_string(kMaxDepth) + " levels");
     }
@@ -151,15 +157,18 @@ class TreeBuilder : public YAML::EventHandler {
     Frame& frame = frames_.back();
     if (frame.node.kind == YamlNode::Kind::sequence) {
       frame.node.items.push_back(std::move(node));
-    } else {
+    } else if (frame.has_key) {
       frame.node.entries.emplace_back(std::move(frame.key), std::move(node));
       frame.has_key = false;
+    } else {
+      frame.has_key = true;  // a list or map as key: refused at the end
     }
   }
 
   std::string file_;
   std::vector<Frame> frames_;
   YamlNode root_;
+  Location list_as_key_;
   std::size_t nodes_ = 0;
   int documents_ = 0;
 };
