@@ -1,0 +1,275 @@
+// The model against the oracle, which shares no code with it, on random configurations: every stage and all gradients in
+// float64, with the model's blocks replayed; the blocks themselves apart.
+
+#include <iostream>
+#include <random>
+
+#include "oracles/attention.h"
+#include "oracles/selection.h"
+#include "tests/model/support.h"
+
+namespace nsa::testing {
+namespace {
+
+using torch::Tensor;
+
+constexpr double kTolerance = 1e-12;  // SPEC 8, float64 against the oracle
+
+template <typename T>
+oracles::Array<T> to_array(const Tensor& tensor) {
+  const auto flat = tensor.detach().contiguous();
+  const auto* data = flat.template data_ptr<T>();
+  return {tensor.sizes().vec(), std::vector<T>(data, data + flat.numel())};
+}
+
+Tensor from_oracle(const oracles::Tensor& tensor) {
+  return torch::tensor(tensor.data, torch::kDouble).reshape(tensor.shape);
+}
+
+oracles::AttentionConfig oracle_config(const ModelConfig& config) {
+  oracles::AttentionConfig result;
+  result.dim = config.dim;
+  result.n_heads = config.n_heads;
+  result.n_kv_groups = config.n_kv_groups;
+  result.d_k = config.d_k;
+  result.d_v = config.d_v;
+  result.l = config.l;
+  result.d = config.d;
+  result.l_sel = config.l_sel;
+  result.n_sel = config.n_sel;
+  result.w = config.w;
+  result.init_blocks = config.init_blocks;
+  result.local_blocks = config.local_blocks;
+  result.rope_base = config.rope_base;
+  result.rope_scale = config.rope_scale;
+  result.gate_temp = config.gate_temp;
+  result.gate_hidden = config.gate_hidden;
+  return result;
+}
+
+// Numbers from the generator itself: the distributions of the library differ between libraries.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : engine_(seed) {}
+  template <typename T>
+  T one_of(std::initializer_list<T> values) {
+    return *(values.begin() + engine_() % values.size());
+  }
+  std::int64_t between(std::int64_t low, std::int64_t high) {
+    return low + static_cast<std::int64_t>(engine_() % static_cast<std::uint64_t>(high - low + 1));
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+struct RandomCase {
+  ModelConfig config;
+  std::int64_t batch = 1;
+  std::int64_t length = 1;
+  double logit_scale = 1.0;
+};
+
+RandomCase random_case(std::uint64_t seed) {
+  Random random(seed);
+  RandomCase result;
+  auto& config = result.config;
+  config.n_kv_groups = random.between(1, 3);
+  config.n_heads = config.n_kv_groups * random.between(1, 4);
+  config.dim = random.between(5, 33);
+  config.d_k = 2 * random.between(1, 12);
+  config.d_v = random.between(1, 20);
+  config.d = random.one_of<std::int64_t>({1, 2, 4});
+  config.l = config.d * random.one_of<std::int64_t>({1, 2, 3, 4});
+  config.l_sel = config.d * random.one_of<std::int64_t>({1, 2, 3, 4});
+  config.init_blocks = random.between(0, 2);
+  config.local_blocks = random.between(1, 3);
+  config.n_sel = config.init_blocks + config.local_blocks + random.between(0, 3);
+  config.w = random.between(1, 40);
+  config.rope_base = random.one_of({10000.0, 500.0, 1e6});
+  config.rope_scale = random.one_of({1.0, 2.0, 0.5});
+  config.gate_temp = random.one_of({1.0, 0.5, 3.0});
+  config.gate_hidden = random.between(0, 6);
+  result.batch = random.between(1, 2);
+  const auto l = config.l;
+  const auto block = config.l_sel;
+  const auto w = config.w;
+  result.length = std::max<std::int64_t>(1,
+                                         random.one_of<std::int64_t>({1,
+                                                                      l - 1,
+                                                                      l,
+                                                                      l + 1,
+                                                                      block - 1,
+                                                                      block,
+                                                                      block + 1,
+                                                                      w - 1,
+                                                                      w,
+                                                                      w + 1,
+                                                                      2 * w,
+                                                                      97,
+                                                                      120,
+                                                                      131,
+                                                                      150,
+                                                                      257,
+                                                                      300,
+                                                                      300,
+                                                                      300}));
+  result.logit_scale =
+      random.one_of({1.0, 1.0, 2.2});  // 2.2 of both sides: logits five times as large
+  return result;
+}
+
+struct ModelRun {
+  AttentionTrace trace;
+  Tensor dy_BSE;
+  Tensor dx_BSE;
+};
+
+// Gradients of the intermediates are kept too.
+ModelRun run_model(const RandomCase& test, Attention& layer) {
+  ModelRun run;
+  layer->set_tap([&](const AttentionTrace& trace) {
+    for (const auto& tensor : {trace.q_BHSD,
+                               trace.k_cmp_BGCD,
+                               trace.v_cmp_BGCD,
+                               trace.o_cmp_BHSD,
+                               trace.o_sel_BHSD,
+                               trace.o_win_BHSD,
+                               trace.gate_BGS3}) {
+      tensor.retain_grad();
+    }
+    run.trace = trace;
+  });
+  const auto x_BSE =
+      torch::randn({test.batch, test.length, test.config.dim}, torch::kDouble).requires_grad_();
+  run.dy_BSE = torch::randn_like(x_BSE);
+  (layer->forward(x_BSE) * run.dy_BSE).sum().backward();
+  run.dx_BSE = x_BSE.grad();
+  return run;
+}
+
+void scale_weights(Attention& layer, const RandomCase& test) {
+  const torch::NoGradGuard no_gradient;
+  for (const auto& item : layer->named_parameters()) {
+    const bool query_or_key = item.key().find("W_Q") == 0 || item.key().find("W_K") == 0;
+    const double scale = query_or_key ? test.logit_scale : 1.0;
+    item.value().normal_(0.0, scale / std::sqrt(static_cast<double>(test.config.dim)));
+  }
+}
+
+oracles::AttentionPass run_oracle(const RandomCase& test,
+                                  const Attention& layer,
+                                  const ModelRun& run) {
+  oracles::Weights weights;
+  for (const auto& item : layer->named_parameters()) {
+    weights[item.key()] = to_array<double>(item.value());
+  }
+  oracles::AttentionOptions options;
+  options.replay = to_array<std::int64_t>(run.trace.blocks_BGSn);
+  options.threads = 1;
+  return oracles::attention_with_gradients(oracle_config(test.config),
+                                           weights,
+                                           to_array<double>(run.trace.x_BSE),
+                                           to_array<double>(run.dy_BSE),
+                                           options);
+}
+
+double compare_values(const ModelRun& run,
+                      const Attention& layer,
+                      const oracles::AttentionPass& pass) {
+  const auto& trace = run.trace;
+  const auto& result = pass.result;
+  const auto& gradients = pass.gradients;
+  Comparison comparison;
+  const auto stage =
+      [&](const std::string& name, const Tensor& found, const oracles::Tensor& wanted) {
+        comparison.add("output", name, found, from_oracle(wanted));
+      };
+  stage("q", trace.q_BHSD, result.q);
+  stage("k_cmp", trace.k_cmp_BGCD, result.k_cmp);
+  stage("v_cmp", trace.v_cmp_BGCD, result.v_cmp);
+  stage("p_grp", trace.p_grp_BGSN, result.p_grp);
+  stage("o_cmp", trace.o_cmp_BHSD, result.o_cmp);
+  stage("o_sel", trace.o_sel_BHSD, result.o_sel);
+  stage("o_win", trace.o_win_BHSD, result.o_win);
+  stage("gate", trace.gate_BGS3, result.gate);
+  stage("y", trace.y_BSE, result.y);
+  const auto gradient =
+      [&](const std::string& name, const Tensor& leaf, const oracles::Tensor& wanted) {
+        comparison.add("gradient", "d " + name, gradient_of(leaf), from_oracle(wanted));
+      };
+  comparison.add("gradient", "d x", run.dx_BSE, from_oracle(gradients.x));
+  gradient("q", trace.q_BHSD, gradients.q);
+  gradient("k_cmp", trace.k_cmp_BGCD, gradients.k_cmp);
+  gradient("v_cmp", trace.v_cmp_BGCD, gradients.v_cmp);
+  gradient("o_cmp", trace.o_cmp_BHSD, gradients.o_cmp);
+  gradient("o_sel", trace.o_sel_BHSD, gradients.o_sel);
+  gradient("o_win", trace.o_win_BHSD, gradients.o_win);
+  gradient("gate", trace.gate_BGS3, gradients.gate);
+  for (const auto& item : layer->named_parameters()) {
+    gradient(item.key(), item.value(), gradients.weights.at(item.key()));
+  }
+  EXPECT_EQ(comparison.size(), 9U + 8U + 12U);
+  std::string worst;
+  const double error = comparison.worst(worst);
+  EXPECT_LE(error, kTolerance) << worst;
+  return error;
+}
+
+struct Choices {
+  std::int64_t rows = 0;
+  std::int64_t decided = 0;  // by scores
+  std::int64_t tied = 0;
+};
+
+// A row agrees when its blocks are the oracle's, or would be with scores moved by no more than the tolerance of values.
+void compare_blocks(const RandomCase& test,
+                    const ModelRun& run,
+                    const oracles::AttentionPass& pass,
+                    Choices& choices) {
+  const auto config = oracle_config(test.config);
+  const auto blocks = to_array<std::int64_t>(run.trace.blocks_BGSn);
+  const auto n_blocks = static_cast<std::size_t>(test.config.block_count(test.length));
+  const auto n = static_cast<std::size_t>(test.config.n_sel);
+  const double bound = kTolerance * static_cast<double>(test.config.heads_per_group());
+  const std::vector<double> bounds(n_blocks, bound);
+  const std::size_t rows = blocks.data.size() / n;
+  for (std::size_t row = 0; row < rows; ++row) {
+    const auto t = static_cast<std::int64_t>(row) % test.length;
+    const auto agreement = oracles::compare_selection(
+        config,
+        t,
+        std::span(pass.result.p_grp.data).subspan(row * n_blocks, n_blocks),
+        bounds,
+        std::span(blocks.data).subspan(row * n, n));
+    EXPECT_NE(agreement.agreement, oracles::Agreement::wrong)
+        << "t " << t << ", gap " << agreement.gap << ", bound " << agreement.bound;
+    ++choices.rows;
+    choices.decided += std::isfinite(pass.result.margin.data[row]) ? 1 : 0;
+    choices.tied += agreement.agreement == oracles::Agreement::tied ? 1 : 0;
+  }
+}
+
+TEST(Oracle, FiftyRandomConfigurations) {
+  torch::set_num_threads(1);
+  double largest = 0.0;
+  Choices choices;
+  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+    const RandomCase test = random_case(seed);
+    SCOPED_TRACE("seed " + std::to_string(seed) + ", S " + std::to_string(test.length));
+    Routes routes;
+    Attention layer = make_layer(test.config, routes, seed);
+    scale_weights(layer, test);
+    const ModelRun run = run_model(test, layer);
+    const auto pass = run_oracle(test, layer, run);
+    largest = std::max(largest, compare_values(run, layer, pass));
+    compare_blocks(test, run, pass, choices);
+  }
+  EXPECT_GT(choices.decided, 1000);
+  EXPECT_LT(choices.tied, choices.decided / 100);
+  std::cout << "largest relative error against the oracle: " << largest << "; rows " << choices.rows
+            << ", decided by scores " << choices.decided << ", tied " << choices.tied << "\n";
+}
+
+}  // namespace
+}  // namespace nsa::testing

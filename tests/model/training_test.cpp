@@ -1,0 +1,294 @@
+// Parameters of the model, and the parts of a training step: data, schedule, clipping.
+
+#include <algorithm>
+#include <fstream>
+#include <numbers>
+#include <set>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "nsa/base/error.h"
+#include "nsa/train/data.h"
+#include "nsa/train/optimizer.h"
+#include "nsa/train/schedule.h"
+#include "tests/model/support.h"
+
+namespace nsa::testing {
+namespace {
+
+using torch::Tensor;
+
+ModelConfig m7c_125m() {
+  ModelConfig config;
+  config.dim = 768;
+  config.n_layers = 12;
+  config.n_heads = 12;
+  config.n_kv_groups = 2;
+  config.d_k = 64;
+  config.d_v = 64;
+  config.l = 32;
+  config.d = 16;
+  config.l_sel = 64;
+  config.n_sel = 16;
+  config.w = 512;
+  return config;
+}
+
+TEST(Parameters, NamesOrderAndCount) {
+  std::vector<std::string> wanted = {"embed.weight"};
+  for (int layer = 0; layer < 12; ++layer) {
+    for (const std::string name : {"norm1.weight",
+                                   "attn.W_Q.weight",
+                                   "attn.W_K_sel.weight",
+                                   "attn.W_V_sel.weight",
+                                   "attn.W_K_win.weight",
+                                   "attn.W_V_win.weight",
+                                   "attn.W_K_cmp.weight",
+                                   "attn.W_V_cmp.weight",
+                                   "attn.out.weight",
+                                   "attn.gate.fc1.weight",
+                                   "attn.gate.fc1.bias",
+                                   "attn.gate.fc2.weight",
+                                   "attn.gate.fc2.bias",
+                                   "norm2.weight",
+                                   "mlp.fc1.weight",
+                                   "mlp.fc2.weight"}) {
+      wanted.push_back("blocks." + std::to_string(layer) + "." + name);
+    }
+  }
+  wanted.insert(wanted.end(), {"norm_f.weight", "lm_head.weight"});
+  Routes routes;
+  const ModelConfig config = m7c_125m();
+  NsaLm model(config, std::map<std::string, std::string>{}, routes);
+  EXPECT_EQ(model->named_parameters().keys(), wanted);
+  EXPECT_EQ(wanted.size(), 195U);
+  std::int64_t elements = 0;
+  for (const auto& parameter : model->parameters()) elements += parameter.numel();
+  EXPECT_EQ(elements, config.parameter_count());
+  EXPECT_NEAR(static_cast<double>(elements), 78.3e6, 0.05e6);
+}
+
+void expect_uniform(const Tensor& weight, double bound, const std::string& name) {
+  EXPECT_LE(weight.abs().max().item<double>(), bound) << name;
+  EXPECT_GT(weight.abs().max().item<double>(), 0.9 * bound) << name;
+  const double expected = bound / std::sqrt(3.0);
+  const double allowed = 5.0 * expected / std::sqrt(static_cast<double>(weight.numel()));
+  EXPECT_NEAR(weight.std().item<double>(), expected, allowed) << name;
+  EXPECT_NEAR(weight.mean().item<double>(), 0.0, allowed) << name;
+}
+
+// torch's defaults: uniform within 1/sqrt(fan in), embedding N(0,1), norms one; the gate's fc2 within
+// 0.1 sqrt(6 / (fan in + fan out)), its bias zero.
+TEST(Parameters, InitialValues) {
+  torch::manual_seed(3);
+  Routes routes;
+  ModelConfig config = m7c_125m();
+  config.n_layers = 1;
+  NsaLm model(config, std::map<std::string, std::string>{}, routes);
+  for (const auto& item : model->named_parameters()) {
+    const auto& name = item.key();
+    const auto& value = item.value();
+    const auto ends = [&](const std::string& end) {
+      return name.size() >= end.size() && name.substr(name.size() - end.size()) == end;
+    };
+    if (name == "embed.weight") {
+      EXPECT_NEAR(value.std().item<double>(), 1.0, 0.02);
+    } else if (name.find("norm") != std::string::npos) {
+      EXPECT_TRUE(value.eq(1.0).all().item<bool>()) << name;
+    } else if (ends("gate.fc2.bias")) {
+      EXPECT_TRUE(value.eq(0.0).all().item<bool>());
+    } else if (ends("gate.fc2.weight")) {
+      expect_uniform(value, 0.1 * std::sqrt(6.0 / (32 + 3)), name);
+    } else if (!ends("gate.fc1.bias")) {
+      expect_uniform(value, 1.0 / std::sqrt(static_cast<double>(value.size(1))), name);
+    }
+  }
+}
+
+TEST(Parameters, SameSeedSameValues) {
+  ModelConfig config = m7c_125m();
+  config.n_layers = 1;
+  Routes routes;
+  torch::manual_seed(11);
+  NsaLm first(config, std::map<std::string, std::string>{}, routes);
+  torch::manual_seed(11);
+  NsaLm second(config, std::map<std::string, std::string>{}, routes);
+  const auto a = first->parameters();
+  const auto b = second->parameters();
+  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(torch::equal(a[i], b[i]));
+}
+
+class Data : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "/nsa_data_XXXXXX";
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+    std::ofstream file(folder_ + "/text.txt", std::ios::binary);
+    // 16 bytes a window, the first two its number: 601 windows and a rest.
+    for (int i = 0; i < 601 * 16 + 5; ++i) {
+      file.put(static_cast<char>(i % 16 == 0   ? i / 16 % 256
+                                 : i % 16 == 1 ? i / 16 / 256
+                                               : 200 + i % 16));
+    }
+    config_.text = {folder_};
+  }
+  // Not std::filesystem::remove_all: LibTorch exports one of its own, which jumps to address 0.
+  void TearDown() override {
+    unlink((folder_ + "/text.txt").c_str());
+    rmdir(folder_.c_str());
+  }
+
+  std::string folder_;
+  DataConfig config_;
+  BatchShape shape_{.batch_size = 3, .seq_len = 16, .accumulate = 2, .vocab_size = 256};
+};
+
+TEST_F(Data, TextWindowsAreDisjointUntilAllWereUsed) {
+  const int world = 4;
+  const auto source = make_data_source(config_, shape_, 5, world);
+  std::multiset<std::int64_t> seen;
+  for (std::int64_t step = 1; step <= 25; ++step) {  // 24 windows a step, 600 of 601
+    for (std::int64_t micro = 0; micro < 2; ++micro) {
+      for (int rank = 0; rank < world; ++rank) {
+        const auto tokens = source->batch(step, micro, rank, world);
+        ASSERT_EQ(tokens.sizes(), (std::vector<std::int64_t>{3, 16}));
+        ASSERT_EQ(tokens.scalar_type(), torch::kLong);
+        for (int row = 0; row < 3; ++row) {
+          EXPECT_EQ(tokens[row][2].item<std::int64_t>(), 202);  // windows begin at multiples of S
+          seen.insert(tokens[row][0].item<std::int64_t>() +
+                      256 * tokens[row][1].item<std::int64_t>());
+        }
+      }
+    }
+  }
+  EXPECT_EQ(seen.size(), 600U);
+  EXPECT_EQ(std::set<std::int64_t>(seen.begin(), seen.end()).size(), 600U);
+  EXPECT_LT(*seen.rbegin(), 601);
+}
+
+// Across the end of the corpus, where windows begin to come again, a step's own are still different.
+TEST_F(Data, AStepNeverSeesAWindowTwice) {
+  const auto source = make_data_source(config_, shape_, 6, 1);
+  for (std::int64_t step = 1; step <= 250; ++step) {
+    std::set<std::int64_t> seen;
+    for (std::int64_t micro = 0; micro < 2; ++micro) {
+      const auto tokens = source->batch(step, micro, 0, 1);
+      for (int row = 0; row < 3; ++row) {
+        seen.insert(tokens[row][0].item<std::int64_t>() +
+                    256 * tokens[row][1].item<std::int64_t>());
+      }
+    }
+    EXPECT_EQ(seen.size(), 6U) << step;
+  }
+}
+
+TEST_F(Data, ABatchIsAPureFunction) {
+  for (const auto kind :
+       {DataConfig::Source::text, DataConfig::Source::uniform, DataConfig::Source::long_range}) {
+    config_.source = kind;
+    config_.distance = 5;
+    const auto source = make_data_source(config_, shape_, 5, 2);
+    const auto again = make_data_source(config_, shape_, 5, 2);
+    const auto other_seed = make_data_source(config_, shape_, 6, 2);
+    static_cast<void>(source->batch(9, 0, 0, 2));
+    const auto tokens = source->batch(3, 1, 1, 2);
+    EXPECT_TRUE(torch::equal(tokens, again->batch(3, 1, 1, 2)));
+    EXPECT_FALSE(torch::equal(tokens, other_seed->batch(3, 1, 1, 2)));
+    EXPECT_FALSE(torch::equal(tokens, source->batch(3, 1, 0, 2)));
+    EXPECT_FALSE(torch::equal(tokens, source->batch(3, 0, 1, 2)));
+    EXPECT_FALSE(torch::equal(tokens, source->batch(4, 1, 1, 2)));
+    EXPECT_EQ(source->identity(), again->identity());
+  }
+}
+
+// What two ranks get together is what one gets with twice the rows: the joint batch.
+TEST_F(Data, RanksShareTheJointBatch) {
+  shape_.accumulate = 1;
+  BatchShape joint = shape_;
+  joint.batch_size = 6;
+  const auto two = make_data_source(config_, shape_, 5, 2);
+  const auto one = make_data_source(config_, joint, 5, 1);
+  EXPECT_TRUE(torch::equal(torch::cat({two->batch(4, 0, 0, 2), two->batch(4, 0, 1, 2)}),
+                           one->batch(4, 0, 0, 1)));
+}
+
+TEST_F(Data, TooLittleTextIsRefused) {
+  shape_.seq_len = 1024;  // 9 windows, a step of 4 ranks wants 24
+  EXPECT_THROW(static_cast<void>(make_data_source(config_, shape_, 5, 4)), Error);
+  shape_.accumulate = 1;
+  EXPECT_NO_THROW(static_cast<void>(make_data_source(config_, shape_, 5, 3)));
+}
+
+TEST_F(Data, UniformTokensAreUniform) {
+  config_.source = DataConfig::Source::uniform;
+  shape_ = {.batch_size = 4, .seq_len = 4096, .accumulate = 1, .vocab_size = 37};
+  const auto source = make_data_source(config_, shape_, 1, 1);
+  const auto tokens = source->batch(1, 0, 0, 1);
+  const double expected = 4.0 * 4096 / 37;
+  const auto counts = tokens.flatten().bincount({}, 37).to(torch::kDouble);
+  ASSERT_EQ(counts.numel(), 37);
+  // Chi square with 36 degrees of freedom: mean 36, standard deviation 8.5.
+  EXPECT_LT(((counts - expected).square() / expected).sum().item<double>(), 36 + 5 * 8.5);
+  EXPECT_NEAR(source->floor_of(tokens), std::log(37.0), 1e-12);
+}
+
+// The floor is the mean of -log p of the very tokens; its expectation is the entropy of the source.
+TEST_F(Data, LongRangeRepeatsWithItsProbability) {
+  config_.source = DataConfig::Source::long_range;
+  config_.distance = 50;
+  config_.sharpness = 0.8;
+  shape_ = {.batch_size = 4, .seq_len = 8192, .accumulate = 1, .vocab_size = 32};
+  const auto source = make_data_source(config_, shape_, 1, 1);
+  const auto tokens = source->batch(1, 0, 0, 1);
+  const auto later = tokens.slice(1, 50);
+  const auto same = later.eq(tokens.slice(1, 0, -50)).to(torch::kDouble);
+  const double p_same = 0.8 + 0.2 / 32;
+  const double deviation = std::sqrt(p_same * (1 - p_same) / static_cast<double>(same.numel()));
+  EXPECT_NEAR(same.mean().item<double>(), p_same, 5 * deviation);
+
+  const double log_same = std::log(p_same);
+  const double log_other = std::log(0.2 / 32);
+  const double repeats = same.sum().item<double>();
+  const double sum = repeats * log_same +
+                     (static_cast<double>(same.numel()) - repeats) * log_other -
+                     4 * 49 * std::log(32.0);  // positions 1 .. 49 are uniform
+  EXPECT_NEAR(source->floor_of(tokens), -sum / (4 * 8191), 1e-12);
+}
+
+TEST(Schedule, WarmUpThenCosineToZero) {
+  OptimizerConfig config;
+  config.lr = 2.0;
+  config.warmup = 4;
+  config.total = 12;
+  EXPECT_DOUBLE_EQ(learning_rate(config, 1), 0.5);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 4), 2.0);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 5), 2.0);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 9), 1.0);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 12), 1.0 + std::cos(std::numbers::pi * 7 / 8));
+  EXPECT_EQ(learning_rate(config, 13), 0.0);
+  EXPECT_EQ(learning_rate(config, 1000), 0.0);
+}
+
+TEST(Clip, ScalesTheWholeGradient) {
+  auto a = torch::zeros({2}, torch::kDouble).requires_grad_();
+  auto b = torch::zeros({1}, torch::kDouble).requires_grad_();
+  auto unused = torch::zeros({1}, torch::kDouble).requires_grad_();
+  const auto set = [&] {
+    a.mutable_grad() = torch::tensor({3.0, 0.0}, torch::kDouble);
+    b.mutable_grad() = torch::tensor({-4.0}, torch::kDouble);
+  };
+  set();
+  EXPECT_DOUBLE_EQ(clip_gradients({a, b, unused}, 2.0), 5.0);
+  EXPECT_DOUBLE_EQ(a.grad()[0].item<double>(), 3.0 * 2.0 / (5.0 + 1e-6));
+  EXPECT_DOUBLE_EQ(b.grad()[0].item<double>(), -4.0 * 2.0 / (5.0 + 1e-6));
+  EXPECT_FALSE(unused.grad().defined());
+  set();
+  EXPECT_DOUBLE_EQ(clip_gradients({a, b}, 6.0), 5.0);
+  EXPECT_EQ(b.grad()[0].item<double>(), -4.0);
+  a.mutable_grad() = torch::tensor({std::nan(""), 0.0}, torch::kDouble);
+  EXPECT_TRUE(std::isnan(clip_gradients({a, b}, 6.0)));
+}
+
+}  // namespace
+}  // namespace nsa::testing
