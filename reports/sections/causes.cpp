@@ -1,0 +1,77 @@
+// Root cause: the initiating finding with its consequences folded under it.
+#include "reports/markdown.h"
+#include "reports/sections/list.h"
+#include "reports/sections/wording.h"
+
+namespace reports::section {
+namespace {
+
+using harness::Finding;
+using harness::Role;
+
+// A label of a Mermaid node: letters, digits and a few signs; anything else could end the label.
+std::string node_text(const Finding& finding) {
+  std::string text;
+  for (const char c : finding.code + " " + finding.site.text()) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool plain = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
+                       c == ' ' || c == '.' || c == '_' || c == ',' || c == '-';
+    if (plain && byte < 0x80) text += c;
+  }
+  constexpr std::size_t kLongest = 80;
+  return text.substr(0, kLongest);
+}
+
+std::string diagram(const std::vector<Finding>& findings) {
+  std::string text = "flowchart TD\n    f0[\"" + node_text(findings.front()) + "\"]\n";
+  for (std::size_t i = 1; i < findings.size(); ++i) {
+    if (findings[i].role != Role::cascade) continue;
+    const std::string name = "f" + std::to_string(i);
+    text += "    f0 --> " + name + "[\"" + node_text(findings[i]) + "\"]\n";
+  }
+  return code_block(text, "mermaid") + "\n";
+}
+
+std::string folded(const std::vector<Finding>& findings, Role role, const std::string& title) {
+  std::string text;
+  for (const Finding& finding : findings) {
+    if (finding.role != role) continue;
+    text += "  - " + finding_title(finding) + ": " + escape(finding.statement) + "\n";
+  }
+  return text.empty() ? "" : "- " + title + ":\n" + text;
+}
+
+std::string of_case(const ReportView& view, const CaseView& one) {
+  const std::vector<Finding>& findings = one.record.judgement->findings;
+  const Finding& first = findings.front();
+  std::string text = "### " + case_name(view, one) + "\n\n";
+  if (first.role == Role::initiating) {
+    text += "- it begins with " + finding_title(first) + ": " + escape(first.statement) + "\n";
+    if (!first.ruled_out.empty()) text += "- ruled out: " + escape(first.ruled_out) + "\n";
+  } else {
+    text += "- which finding came first, the evidence does not tell\n";
+  }
+  text += folded(findings, Role::cascade, "what follows from it");
+  text += folded(findings, Role::unknown, "whose place is not known");
+  text += folded(findings, Role::teardown, "what the controller did itself to end the case");
+  text += "\n";
+  const bool has_cascade =
+      text.find("what follows from it") != std::string::npos && first.role == Role::initiating;
+  return has_cascade ? text + diagram(findings) : text;
+}
+
+std::string body(const ReportView& view) {
+  std::string text;
+  for (const CaseView& one : view.cases) {
+    if (one.record.judgement && !one.record.judgement->findings.empty()) text += of_case(view, one);
+  }
+  return text;
+}
+
+}  // namespace
+
+Section causes() {
+  return {"Root cause", &body, false};
+}
+
+}  // namespace reports::section

@@ -1,0 +1,48 @@
+// Where the evidence lies, with hashes.
+#include <algorithm>
+
+#include "reports/markdown.h"
+#include "reports/sections/list.h"
+#include "reports/sections/wording.h"
+
+namespace reports::section {
+namespace {
+
+constexpr std::size_t kMostFiles = 60;  // a case; all of them are in the database
+
+std::string of_case(const ReportView& view, const CaseView& one) {
+  std::string text = "### " + case_name(view, one) + "\n\n";
+  if (!one.unreadable.empty())
+    return text + "The evidence cannot be read: " + escape(one.unreadable) + "\n\n";
+  text += "Folder " + escape(one.record.folder) + " of the run.\n\n";
+  Table table({"file", "bytes", "hash (XXH3-128)"});
+  std::int64_t bytes = 0;
+  for (std::size_t i = 0; i < one.files.size(); ++i) {
+    const FileRow& file = one.files[i];
+    bytes += file.bytes;
+    if (i < kMostFiles) table.row({escape(file.path), bytes_text(file.bytes), escape(file.hash)});
+  }
+  if (!table.empty()) text += table.text();
+  if (one.files.size() > kMostFiles) {
+    text += "and " + counted(static_cast<std::int64_t>(one.files.size() - kMostFiles), "file") +
+            " more. ";
+  }
+  return text + counted(static_cast<std::int64_t>(one.files.size()), "artefact") + ", " +
+         bytes_text(bytes) + " when written.\n\n";
+}
+
+std::string body(const ReportView& view) {
+  std::string text;
+  for (const CaseView& one : view.cases) {
+    if (one.record.skip_reason.empty()) text += of_case(view, one);
+  }
+  return text;
+}
+
+}  // namespace
+
+Section evidence() {
+  return {"Evidence", &body, false};
+}
+
+}  // namespace reports::section

@@ -1,0 +1,50 @@
+// CODE @ site — what happened — what was ruled out — next action, of every case that has findings.
+#include <algorithm>
+
+#include "reports/markdown.h"
+#include "reports/sections/list.h"
+#include "reports/sections/wording.h"
+
+namespace reports::section {
+namespace {
+
+std::string of_finding(const harness::Finding& finding) {
+  std::string text = "**" + finding_title(finding) + "** (" + harness::name_of(finding.role) +
+                     ", " + harness::name_of(finding.status) + ")\n\n";
+  text += "- what happened: " + escape(finding.statement) + "\n";
+  if (!finding.ruled_out.empty()) text += "- ruled out: " + escape(finding.ruled_out) + "\n";
+  if (!finding.next_action.empty()) text += "- next action: " + escape(finding.next_action) + "\n";
+  return text + "\n";
+}
+
+// What decides; consequences are folded under the root cause.
+bool is_told_here(const harness::Finding& finding) {
+  return finding.role == harness::Role::initiating || finding.role == harness::Role::unknown;
+}
+
+std::string body(const ReportView& view) {
+  std::string text;
+  for (const CaseView& one : view.cases) {
+    if (!one.record.judgement) continue;
+    std::string found;
+    for (const auto& finding : one.record.judgement->findings) {
+      if (is_told_here(finding)) found += of_finding(finding);
+    }
+    if (found.empty()) continue;
+    text += "### " + case_name(view, one) + ": " + harness::name_of(one.outcome()) + "\n\n";
+    if (!one.planted().empty()) {
+      text += "The fault " + escape(one.planted()) +
+              " was planted on purpose: this case passes when it is found.\n\n";
+    }
+    text += found;
+  }
+  return text.empty() ? "None.\n\n" : text;
+}
+
+}  // namespace
+
+Section findings() {
+  return {"Critical findings", &body, false};
+}
+
+}  // namespace reports::section

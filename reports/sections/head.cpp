@@ -1,0 +1,52 @@
+// Title and metadata.
+#include "reports/markdown.h"
+#include "reports/range.h"
+#include "reports/sections/list.h"
+#include "reports/sections/wording.h"
+
+namespace reports::section {
+namespace {
+
+std::string machine_of(const harness::RunRecord& run) {
+  std::string text;
+  for (const auto& [name, value] : run.provenance.machine) {
+    if (name != "cpu" && name != "gpu" && name != "torch" && name != "cuda") continue;
+    if (value.empty()) continue;
+    text += (text.empty() ? "" : ", ") + escape(name) + " " + escape(value);
+  }
+  return text.empty() ? "not recorded" : text;
+}
+
+std::string commit_of(const harness::RunRecord& run) {
+  const harness::Provenance& from = run.provenance;
+  if (from.commit.empty()) return "not of a checkout";
+  return escape(from.commit) + (from.dirty ? " with uncommitted changes" : "");
+}
+
+std::string body(const ReportView& view) {
+  const auto& runs = view.request.runs;
+  const harness::RunRecord& last = runs.back();
+  std::string text =
+      runs.size() == 1
+          ? "# Report of run " + escape(last.name) + "\n\n"
+          : "# Report of " + counted(static_cast<std::int64_t>(runs.size()), "run") + "\n\n";
+  Table table({"", ""});
+  table.row({"Decision", "**" + view.decision + "**"});
+  table.row({"Cases", tally(view.cases).empty() ? "none" : tally(view.cases)});
+  if (!view.request.about_range.empty()) table.row({"Range", escape(view.request.about_range)});
+  table.row({"Started", time_text(last.started_ms, 0) + " UTC"});
+  table.row({"Ended", last.ended_ms > 0 ? time_text(last.ended_ms, 0) + " UTC" : "never"});
+  table.row({"Commit", commit_of(last)});
+  table.row({"Machine", machine_of(last)});
+  table.row({"Exit code",
+             last.exit_code >= 0 ? std::to_string(last.exit_code) : "none: the run did not end"});
+  return text + table.text();
+}
+
+}  // namespace
+
+Section head() {
+  return {"", &body, true};
+}
+
+}  // namespace reports::section

@@ -1,0 +1,76 @@
+// What a stranger has to know, in a few sentences.
+#include <algorithm>
+
+#include "nsa/base/text.h"
+#include "reports/markdown.h"
+#include "reports/sections/list.h"
+#include "reports/sections/wording.h"
+
+namespace reports::section {
+namespace {
+
+using harness::Outcome;
+
+std::string why(const ReportView& view) {
+  const bool whole = std::all_of(view.request.runs.begin(),
+                                 view.request.runs.end(),
+                                 [](const harness::RunRecord& run) { return run.complete; });
+  if (!whole) return "a run is incomplete: what it did not do is not known to be good";
+  if (view.decision == "GO") return "every case passed";
+  const auto passed = [](const CaseView& one) { return one.outcome() == Outcome::pass; };
+  if (std::none_of(view.cases.begin(), view.cases.end(), passed)) return "no case passed";
+  if (view.decision == "CONDITIONAL GO") return "nothing failed, but not every case was decided";
+  return "at least one case failed or could not be run";
+}
+
+// What was shown, taken from the verdicts that passed.
+std::string shown(const CaseView& one) {
+  std::string text;
+  for (const auto& result : one.record.judgement->verdicts) {
+    if (result.verdict != harness::Verdict::pass) continue;
+    text += "  - " + escape(result.check) + ": " + escape(result.reason) + "\n";
+  }
+  return text;
+}
+
+std::string of_case(const ReportView& view, const CaseView& one) {
+  std::string text = "- " + outcome_text(one.outcome()) + " " + case_name(view, one);
+  if (!one.planted().empty()) text += " (with the planted fault " + escape(one.planted()) + ")";
+  return text + ": " + escape(one.reason()) + "\n";
+}
+
+std::string body(const ReportView& view) {
+  constexpr std::size_t kMostCases =
+      12;  // a summary fits a screen; the rest is in the table of results
+  std::string text = "**" + view.decision + "**: " + why(view) + ". Of " +
+                     counted(static_cast<std::int64_t>(view.cases.size()), "case") + ": " +
+                     tally(view.cases) + ".\n\n";
+  std::vector<const CaseView*> order;
+  for (const CaseView& one : view.cases) order.push_back(&one);
+  std::stable_sort(order.begin(), order.end(), [](const CaseView* a, const CaseView* b) {
+    return (a->outcome() == Outcome::pass) < (b->outcome() == Outcome::pass);
+  });
+  for (std::size_t i = 0; i < std::min(order.size(), kMostCases); ++i)
+    text += of_case(view, *order[i]);
+  if (order.size() > kMostCases) {
+    text += "- and " + counted(static_cast<std::int64_t>(order.size() - kMostCases), "case") +
+            " more below\n";
+  }
+  if (view.cases.size() == 1 && view.cases[0].record.judgement &&
+      view.cases[0].outcome() == Outcome::pass && view.cases[0].planted().empty()) {
+    text += shown(view.cases[0]);
+  }
+  return text +
+         "\nA case is one training run of the reference model as its scenario describes it; its "
+         "ranks only record, and "
+         "the checks judge what was recorded. INCONCLUSIVE and SKIP are never counted as "
+         "passed.\n\n";
+}
+
+}  // namespace
+
+Section summary() {
+  return {"Summary", &body, true};
+}
+
+}  // namespace reports::section

@@ -1,0 +1,298 @@
+// Synthetic evidence: a case that is healthy in every respect, and the means to spoil it in one. Files are written below a
+// temporary folder that the builder owns.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "harness/checks/list.h"
+#include "harness/checks/params.h"
+#include "harness/core/judge.h"
+#include "nsa/base/hash.h"
+#include "nsa/base/safetensors.h"
+
+namespace fixtures {
+
+using harness::Evidence;
+using harness::From;
+using harness::kController;
+using harness::kTwin;
+
+class TempFolder {
+ public:
+  TempFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "nsa_checks_XXXXXX").string();
+    path_ = mkdtemp(pattern.data());
+  }
+  ~TempFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TempFolder(const TempFolder&) = delete;
+  TempFolder& operator=(const TempFolder&) = delete;
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+inline nsa::ModelConfig toy_model() {
+  nsa::ModelConfig model;
+  model.name = "fixture";
+  model.dim = 16;
+  model.n_layers = 3;
+  model.n_heads = 4;
+  model.n_kv_groups = 2;
+  model.d_k = 4;
+  model.d_v = 4;
+  model.l = 4;
+  model.d = 2;
+  model.l_sel = 4;
+  model.n_sel = 4;
+  model.w = 6;
+  return model;
+}
+
+template <typename Row>
+void put(std::vector<From<Row>>& rows, int process, Row row, std::int64_t t_ms = 100) {
+  rows.push_back({process, t_ms, std::move(row)});
+}
+
+using Values = std::vector<float>;
+using Tensors = std::map<std::string, Values>;  // one-dimensional
+
+class Healthy {
+ public:
+  explicit Healthy(int ranks = 2, int steps = 1) : ranks_(ranks), steps_(steps) {
+    evidence.folder = folder_.path();
+    harness::Scenario& scenario = evidence.the_case.scenario;
+    scenario.name = "fixture";
+    scenario.kind = "training";
+    scenario.model = toy_model();
+    scenario.training.steps = steps;
+    scenario.training.seq_len = 32;
+    scenario.parallel.ranks = ranks;
+    for (const char* seam : {"rope", "compress", "score", "select", "attend_cmp", "attend_sel", "attend_win", "gate",
+                             "grad_sync", "data", "optimizer"}) {
+      scenario.route[seam] = "reference";
+    }
+    for (const harness::Check& check : harness::all_checks()) scenario.checks.push_back(check.name);
+    params = harness::checks::parameter_names(scenario.model);
+    for (int rank = 0; rank < ranks; ++rank) add_rank(rank);
+    add_twin();
+  }
+
+  Evidence evidence;
+  std::vector<std::string> params;
+
+  [[nodiscard]] int bucket_of(std::size_t index) const { return index < params.size() / 2 ? 1 : 0; }
+
+  // The local gradient of a rank's micro-batch.
+  [[nodiscard]] Values local(int rank, int step, std::size_t index) const {
+    std::mt19937 random(static_cast<unsigned>(1000 * rank + 100000 * step + static_cast<int>(index)));
+    std::normal_distribution<float> normal(0.0F, 1.0F);
+    Values values(kElements);
+    for (float& value : values) value = normal(random);
+    return values;
+  }
+
+  [[nodiscard]] Values mean(int step, std::size_t index) const {
+    Values sum(kElements, 0.0F);
+    for (int rank = 0; rank < ranks_; ++rank) {
+      const Values g = local(rank, step, index);
+      for (std::size_t i = 0; i < kElements; ++i) sum[i] += g[i] / static_cast<float>(ranks_);
+    }
+    return sum;
+  }
+
+  // Replaces a file of gradients and the hashes that the ledger has of it.
+  void write_gradients(int process, const std::string& name, int step, int of_rank, const Tensors& tensors) {
+    const std::string path = std::to_string(process) + "_" + name + "_" + std::to_string(step) + "_" +
+                             std::to_string(of_rank) + ".safetensors";
+    std::vector<nsa::TensorToWrite> list;
+    for (const auto& [param, values] : tensors) {
+      list.push_back({param, nsa::DType::f32, {static_cast<std::int64_t>(values.size())}, std::as_bytes(std::span(values))});
+    }
+    nsa::write_safetensors(folder_.path() + "/" + path, list);
+    std::erase_if(evidence.artefacts, [&](const auto& row) { return row.row.path == path; });
+    put(evidence.artefacts, process, harness::Artefact{step, of_rank, name, -1, path, 0, ""});
+    for (auto& row : evidence.gradients) {
+      harness::Gradient& gradient = row.row;
+      if (row.process != process || gradient.step != step || gradient.of_rank != of_rank) continue;
+      const auto at = tensors.find(gradient.param);
+      if (at == tensors.end()) continue;
+      std::string& hash = name == "local_gradients" ? gradient.hash_before : gradient.hash_after;
+      hash = nsa::hash_hex(std::as_bytes(std::span(at->second)));
+    }
+  }
+
+  [[nodiscard]] Tensors locals(int rank, int step = 1) const {
+    Tensors tensors;
+    for (std::size_t i = 0; i < params.size(); ++i) tensors[params[i]] = local(rank, step, i);
+    return tensors;
+  }
+  [[nodiscard]] Tensors means(int step = 1) const {
+    Tensors tensors;
+    for (std::size_t i = 0; i < params.size(); ++i) tensors[params[i]] = mean(step, i);
+    return tensors;
+  }
+
+  // Ends a process as the controller would see it.
+  void ends(int process, int exit_code, int signal, bool by_controller, std::int64_t t_ms = 900) {
+    std::erase_if(evidence.done, [&](const auto& row) { return row.process == process && exit_code != 0; });
+    std::erase_if(evidence.exited, [&](const auto& row) { return row.row.process_ended == process; });
+    harness::Exited exited;
+    exited.process_ended = process;
+    exited.exit_code = signal != 0 ? -1 : exit_code;
+    exited.signal = signal;
+    exited.by_controller = by_controller;
+    put(evidence.exited, kController, exited, t_ms);
+    if (signal != 0) not_done(process);
+  }
+  void not_done(int process) {
+    std::erase_if(evidence.done, [&](const auto& row) { return row.process == process; });
+  }
+  void without_twin() {
+    const auto of_twin = [](const auto& row) { return row.process == kTwin; };
+    std::erase_if(evidence.done, of_twin);
+    std::erase_if(evidence.gradients, of_twin);
+    std::erase_if(evidence.batches, of_twin);
+    std::erase_if(evidence.artefacts, of_twin);
+    std::erase_if(evidence.started, [](const auto& row) { return row.row.process_started == kTwin; });
+    std::erase_if(evidence.exited, [](const auto& row) { return row.row.process_ended == kTwin; });
+  }
+
+  [[nodiscard]] std::string folder() const { return folder_.path(); }
+  static constexpr std::size_t kElements = 24;
+
+ private:
+  void add_rank(int rank) {
+    put(evidence.started, kController, harness::Started{rank, 100 + rank}, 0);
+    put(evidence.phases, rank, harness::Phase{"rendezvous", 0}, 5);
+    std::int64_t sequence = 0;
+    collective(rank, sequence++, 0, "rendezvous", "broadcast", "", 1000);
+    for (int step = 1; step <= steps_; ++step) add_step(rank, step, sequence);
+    harness::Heartbeat beat;
+    beat.phase = "optimizer";
+    beat.step = steps_;
+    beat.counters.operators_forward = 50;
+    beat.longest_gap_ms = 40;
+    put(evidence.heartbeats, rank, beat, 800);
+    add_routes(rank);
+    put(evidence.done, rank, harness::Done{}, 850);
+    ends(rank, 0, 0, false);
+  }
+
+  void add_step(int rank, int step, std::int64_t& sequence) {
+    put(evidence.phases, rank, harness::Phase{"forward", step}, 100L * step);
+    put(evidence.batches, rank, batch(rank, step));
+    put(evidence.samples, rank, harness::Sample{"loss", step, 5.5 + rank});
+    put(evidence.samples, rank, harness::Sample{"grad_norm", step, 1.25});
+    for (int bucket = 0; bucket < 2; ++bucket) {
+      harness::Bucket plan{step, bucket, 0, "Float", {}};
+      for (std::size_t i = 0; i < params.size(); ++i) {
+        if (bucket_of(i) == bucket) plan.params.push_back(static_cast<int>(i));
+      }
+      plan.elements = static_cast<std::int64_t>(plan.params.size() * kElements);
+      put(evidence.buckets, rank, plan);
+      collective(rank, sequence++, step, "backward", "allreduce", "sum", plan.elements);
+    }
+    add_ledger(rank, rank, step);
+    write_gradients(rank, "local_gradients", step, rank, locals(rank, step));
+    write_gradients(rank, "reduced_gradients", step, rank, means(step));
+    for (const std::string& param : params) {
+      put(evidence.parameters, rank, harness::ParameterHash{step, param, nsa::hash_hex(param + std::to_string(step))});
+    }
+    for (int layer = 0; layer < toy_model().n_layers; ++layer) {
+      put(evidence.exposures, rank, harness::Exposure{step, layer, 64, 20, 40, 50});
+    }
+  }
+
+  void collective(int rank, std::int64_t sequence, int step, const std::string& phase, const std::string& op,
+                  const std::string& reduce_op, std::int64_t count) {
+    put(evidence.collectives, rank, harness::Collective{sequence, step, phase, op, reduce_op, "Float", count, "default"},
+        10 + 10 * sequence);
+    put(evidence.collectives_done, rank, harness::CollectiveDone{sequence, "default"}, 12 + 10 * sequence);
+  }
+
+  void add_ledger(int process, int of_rank, int step) {
+    for (std::size_t i = 0; i < params.size(); ++i) {
+      harness::Gradient row;
+      row.step = step;
+      row.of_rank = of_rank;
+      row.param = params[i];
+      row.index = static_cast<int>(i);
+      row.reachable = true;
+      row.ready_count = 1;
+      row.ready_order = static_cast<int>(params.size() - i);
+      row.bucket = process == kTwin ? -1 : bucket_of(i);
+      row.hooks_expected = process == kTwin ? 1 : 2;
+      row.hooks_found = row.hooks_expected;
+      row.state = "ok";
+      row.l2 = 4.0;
+      row.absmax = 2.0;
+      row.reduced = process != kTwin;
+      put(evidence.gradients, process, row);
+    }
+  }
+
+  void add_routes(int rank) {
+    for (const auto& [seam, name] : evidence.the_case.scenario.route) {
+      const bool layered = seam != "grad_sync" && seam != "data" && seam != "optimizer";
+      const bool gradient = layered && seam != "score" && seam != "select" && seam != "rope";
+      for (int layer = layered ? 0 : -1; layer < (layered ? toy_model().n_layers : 0); ++layer) {
+        put(evidence.routes, rank, harness::RouteUse{seam, layer, name, 1, gradient ? 1 : 0});
+      }
+    }
+  }
+
+  [[nodiscard]] static harness::Batch batch(int rank, int step) {
+    return {step, 0, rank, 0, nsa::hash_hex("batch " + std::to_string(rank) + " " + std::to_string(step)), "corpus"};
+  }
+
+  void add_twin() {
+    put(evidence.started, kController, harness::Started{kTwin, 99}, 900);
+    for (int step = 1; step <= steps_; ++step) {
+      for (int rank = 0; rank < ranks_; ++rank) {
+        put(evidence.batches, kTwin, batch(rank, step));
+        add_ledger(kTwin, rank, step);
+        write_gradients(kTwin, "local_gradients", step, rank, locals(rank, step));
+      }
+    }
+    put(evidence.done, kTwin, harness::Done{}, 990);
+    ends(kTwin, 0, 0, false, 1000);
+  }
+
+  TempFolder folder_;
+  int ranks_;
+  int steps_;
+};
+
+inline harness::Check check_named(const std::string& name) {
+  for (const harness::Check& check : harness::all_checks()) {
+    if (check.name == name) return check;
+  }
+  throw std::runtime_error("no check " + name);
+}
+
+inline harness::CheckResult run(const std::string& check, const Evidence& evidence) {
+  return check_named(check).judge(harness::blinded(evidence));
+}
+
+// Changes the ledger rows of a rank (-1: every rank; the twin is left alone) whose parameter contains `part`.
+inline void each_gradient(Evidence& evidence, int rank, const std::string& part,
+                          const std::function<void(harness::Gradient&)>& change) {
+  for (auto& row : evidence.gradients) {
+    if (row.process < 0 || (rank >= 0 && row.process != rank)) continue;
+    if (row.row.param.find(part) != std::string::npos) change(row.row);
+  }
+}
+
+}  // namespace fixtures
