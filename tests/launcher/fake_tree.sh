@@ -1,0 +1,157 @@
+# shellcheck shell=bash
+# A small tree around the launcher under test, with fakes of python3, pip, cmake, ctest, dpkg-query, apt-get, sudo, id.
+# Read by every test of this folder; REQUIRES $1 = the repository's root. Sets
+#   tree     the tree, its launcher is "$tree/nsa-harness"        cache   where toolchains go
+#   calls    one line for each call of a fake                     fakes   the folder in front of PATH
+# What the fakes do is asked of files in $mood: pip_fails, pip_waits, build_waits, missing (packages), user (not root),
+# sudo_works, tests (ctest's numbers). A source file with the word BROKEN in it does not compile.
+set -u
+
+work=$(mktemp -d)
+trap 'rm -rf -- "$work"' EXIT
+tree=$work/tree fakes=$work/fakes calls=$work/calls cache=$work/cache mood=$work/mood
+mkdir -p "$fakes" "$mood" "$tree"/{nsa/base,oracles,harness/core,reports,scenarios,tests,.ci}
+: >"$calls"
+export FAKE_WORK=$work NSA_HARNESS_CACHE=$cache PATH=$fakes:$PATH
+unset NSA_TORCH NSA_HARNESS_TREE
+
+cp "$1/nsa-harness" "$tree/"
+cp "$1/.ci/test_verb.sh" "$tree/.ci/"
+for name in CMakeLists.txt CMakePresets.json nsa/base/a.cpp nsa/base/a.h oracles/o.cpp harness/core/c.cpp \
+  reports/r.cpp scenarios/s.yaml tests/t.cpp; do
+  printf '%s\n' "$name" >"$tree/$name"
+done
+printf '# tools and LibTorch\ncmake==1 \\\n    --hash=sha256:11\nninja==1 \\\n    --hash=sha256:22\ntorch==2.11.0 \\\n    --hash=sha256:33\n' \
+  >"$tree/requirements.txt"
+
+# fake NAME: the program NAME from standard input. It notes its call first.
+fake() {
+  { printf '#!/usr/bin/env bash\nmood=$FAKE_WORK/mood\nprintf "%s %%s\\n" "$*" >>"$FAKE_WORK/calls"\n' "$1"; cat; } >"$fakes/$1"
+  chmod +x "$fakes/$1"
+}
+
+fake python3 <<'FAKE'
+case "$1 $2" in
+  '-c '*) echo 3.11 ;;
+  '-m venv') mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
+  '-I -m')
+    place=${0%/bin/python}
+    for last; do :; done
+    echo "Collecting"
+    cp "$last" "$FAKE_WORK/wanted"
+    mkdir -p "$place/lib/python3.11/site-packages/cmake/data/bin"
+    cp "$FAKE_WORK/fakes/cmake" "$FAKE_WORK/fakes/ctest" "$place/lib/python3.11/site-packages/cmake/data/bin/"
+    if [[ -e $mood/pip_waits ]]; then trap 'exit 1' INT TERM; : >"$mood/pip_is_waiting"; sleep 30; fi
+    [[ ! -e $mood/pip_fails ]] || exit 1
+    if grep -q torch "$last"; then
+      mkdir -p "$place/lib/python3.11/site-packages/torch/lib"
+      : >"$place/lib/python3.11/site-packages/torch/lib/libtorch.so"
+    fi
+    printf '#!%s/bin/python\n' "$place" >"$place/bin/script"
+    cp "$FAKE_WORK/fakes/cmake" "$place/bin/ninja" ;;
+esac
+FAKE
+fake cmake <<'FAKE'
+case $1 in
+  --fresh) echo "-- Configuring" && mkdir -p "$5" && : >"$5/build.ninja" ;;
+  --install) echo "installed into $4" ;;
+  --build)
+    echo "[1/2] Building"
+    if grep -rq BROKEN "$FAKE_WORK"/tree/{nsa,oracles,harness,reports}; then
+      echo "c.cpp:1:1: error: BROKEN does not name a type"
+      exit 1
+    fi
+    mkdir -p "$2/bin"
+    cp "$FAKE_WORK/binary" "$2/bin/nsa-harness"
+    if [[ -e $mood/build_waits ]]; then trap 'exit 1' INT TERM; : >"$mood/build_is_waiting"; sleep 30; exit 1; fi ;;
+esac
+exit 0
+FAKE
+fake ctest <<'FAKE'
+for argument; do printf 'ctest-argument <%s>\n' "$argument" >>"$FAKE_WORK/calls"; done
+while (($#)); do
+  case $1 in
+    -N) [[ $* == *gpu* && ! $* == *multi* ]] && printf '  Test #7: kernels\n'; exit 0 ;;
+    --output-junit) out=$2; shift ;;
+  esac
+  shift
+done
+read -r tests failures skipped <"$mood/tests"
+if ((tests)); then
+  printf '<?xml version="1.0"?>\n<testsuite name="x"\n\ttests="%s"\n\tfailures="%s"\n\tdisabled="0"\n\tskipped="%s"\n>\n' \
+    "$tests" "$failures" "$skipped" >"$out"
+fi
+((failures == 0))
+FAKE
+fake dpkg-query <<'FAKE'
+shift 2
+for name; do
+  grep -qsxF -- "$name" "$mood/missing" || printf '%s installed\n' "$name"
+done
+FAKE
+fake apt-get <<'FAKE'
+echo "Reading package lists"
+[[ " $* " != *' install '* ]] || : >"$mood/missing"
+FAKE
+fake id <<'FAKE'
+if [[ -e $mood/user ]]; then echo 1000; else echo 0; fi
+FAKE
+fake sudo <<'FAKE'
+[[ -e $mood/sudo_works ]] || exit 1
+[[ $1 != -n ]] || shift
+exec "$@"
+FAKE
+fake nvidia-smi <<'FAKE'
+exit 9
+FAKE
+
+# The built program: tells what reached it, then leaves with the code in FAKE_EXIT.
+cat >"$work/binary" <<'FAKE'
+#!/usr/bin/env bash
+printf 'ran version=1 cwd=%s tree=%s pid=%s\n' "$PWD" "${NSA_HARNESS_TREE:-}" "$$"
+printf 'argument <%s>\n' "$@"
+exit "${FAKE_EXIT:-0}"
+FAKE
+chmod +x "$work/binary"
+
+# harness ARG...: the launcher without a terminal; sets code, output (stdout) and log (stderr).
+harness() {
+  code=0
+  "$tree/nsa-harness" "$@" </dev/null >"$work/stdout" 2>"$work/stderr" || code=$?
+  output=$(<"$work/stdout") log=$(<"$work/stderr")
+}
+
+failures=0
+# expect WHAT CONDITION...: the condition is a command; on failure says what was expected and goes on.
+expect() {
+  local what=$1
+  shift
+  if "$@"; then return 0; fi
+  failures=$((failures + 1))
+  printf 'FAILED: %s\n  %s\n  exit %s\n  stdout: %s\n  stderr: %s\n' "$what" "$*" "${code:-}" "${output:-}" "${log:-}"
+}
+equal() { [[ $1 == "$2" ]]; }
+differ() { [[ $1 != "$2" ]]; }
+has() { [[ $1 == *"$2"* ]]; }
+lacks() { [[ $1 != *"$2"* ]]; }
+called() { grep -q -- "$1" "$calls"; }
+not_called() { ! called "$1"; }
+count_calls() { grep -c -- "$1" "$calls" || true; }
+forget_calls() { : >"$calls"; }
+
+# wait_for FILE: until it exists, at most 20 s.
+wait_for() {
+  local i
+  for ((i = 0; i < 400; i++)); do
+    [[ ! -e $1 ]] || return 0
+    sleep 0.05
+  done
+  printf 'FAILED: %s never came\n' "$1"
+  exit 1
+}
+
+finish() {
+  printf '%s: %d failed\n' "${0##*/}" "$failures"
+  ((failures == 0))
+  exit
+}
