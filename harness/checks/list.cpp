@@ -4,10 +4,18 @@ namespace harness {
 
 const std::vector<Check>& all_checks() {
   static const std::vector<Check> kChecks = {
-      checks::gradients_arrived(), checks::gradients_agree(), checks::matches_twin(),
-      checks::collectives_agree(), checks::parameters_agree(), checks::data_distinct(),
-      checks::exercised(),         checks::finite(),           checks::ran_route(),
-      checks::process_clean(),     checks::progress(),
+      checks::gradients_arrived(),
+      checks::gradients_agree(),
+      checks::matches_twin(),
+      checks::collectives_agree(),
+      checks::parameters_agree(),
+      checks::data_distinct(),
+      checks::close_to_oracle(),
+      checks::exercised(),
+      checks::finite(),
+      checks::ran_route(),
+      checks::process_clean(),
+      checks::progress(),
   };
   return kChecks;
 }

@@ -17,6 +17,7 @@
 #include "harness/core/judge.h"
 #include "nsa/base/hash.h"
 #include "nsa/base/safetensors.h"
+#include "tests/checks/layers.h"
 
 namespace fixtures {
 
@@ -43,23 +44,6 @@ class TempFolder {
   std::string path_;
 };
 
-inline nsa::ModelConfig toy_model() {
-  nsa::ModelConfig model;
-  model.name = "fixture";
-  model.dim = 16;
-  model.n_layers = 3;
-  model.n_heads = 4;
-  model.n_kv_groups = 2;
-  model.d_k = 4;
-  model.d_v = 4;
-  model.l = 4;
-  model.d = 2;
-  model.l_sel = 4;
-  model.n_sel = 4;
-  model.w = 6;
-  return model;
-}
-
 template <typename Row>
 void put(std::vector<From<Row>>& rows, int process, Row row, std::int64_t t_ms = 100) {
   rows.push_back({process, t_ms, std::move(row)});
@@ -79,8 +63,17 @@ class Healthy {
     scenario.training.steps = steps;
     scenario.training.seq_len = 32;
     scenario.parallel.ranks = ranks;
-    for (const char* seam : {"rope", "compress", "score", "select", "attend_cmp", "attend_sel", "attend_win", "gate",
-                             "grad_sync", "data", "optimizer"}) {
+    for (const char* seam : {"rope",
+                             "compress",
+                             "score",
+                             "select",
+                             "attend_cmp",
+                             "attend_sel",
+                             "attend_win",
+                             "gate",
+                             "grad_sync",
+                             "data",
+                             "optimizer"}) {
       scenario.route[seam] = "reference";
     }
     for (const harness::Check& check : harness::all_checks()) scenario.checks.push_back(check.name);
@@ -96,7 +89,8 @@ class Healthy {
 
   // The local gradient of a rank's micro-batch.
   [[nodiscard]] Values local(int rank, int step, std::size_t index) const {
-    std::mt19937 random(static_cast<unsigned>(1000 * rank + 100000 * step + static_cast<int>(index)));
+    std::mt19937 random(
+        static_cast<unsigned>(1000 * rank + 100000 * step + static_cast<int>(index)));
     std::normal_distribution<float> normal(0.0F, 1.0F);
     Values values(kElements);
     for (float& value : values) value = normal(random);
@@ -113,12 +107,16 @@ class Healthy {
   }
 
   // Replaces a file of gradients and the hashes that the ledger has of it.
-  void write_gradients(int process, const std::string& name, int step, int of_rank, const Tensors& tensors) {
-    const std::string path = std::to_string(process) + "_" + name + "_" + std::to_string(step) + "_" +
-                             std::to_string(of_rank) + ".safetensors";
+  void write_gradients(
+      int process, const std::string& name, int step, int of_rank, const Tensors& tensors) {
+    const std::string path = std::to_string(process) + "_" + name + "_" + std::to_string(step) +
+                             "_" + std::to_string(of_rank) + ".safetensors";
     std::vector<nsa::TensorToWrite> list;
     for (const auto& [param, values] : tensors) {
-      list.push_back({param, nsa::DType::f32, {static_cast<std::int64_t>(values.size())}, std::as_bytes(std::span(values))});
+      list.push_back({param,
+                      nsa::DType::f32,
+                      {static_cast<std::int64_t>(values.size())},
+                      std::as_bytes(std::span(values))});
     }
     nsa::write_safetensors(folder_.path() + "/" + path, list);
     std::erase_if(evidence.artefacts, [&](const auto& row) { return row.row.path == path; });
@@ -144,10 +142,23 @@ class Healthy {
     return tensors;
   }
 
+  // Replaces a recorded attention layer.
+  void write_layer(int process, int step, int of_rank, int layer, const LayerTensors& tensors) {
+    const std::string path = std::to_string(process) + "_layer_" + std::to_string(layer) + "_" +
+                             std::to_string(step) + "_" + std::to_string(of_rank) + ".safetensors";
+    save_layer(folder_.path() + "/" + path, tensors);
+    std::erase_if(evidence.artefacts, [&](const auto& row) { return row.row.path == path; });
+    put(evidence.artefacts,
+        process,
+        harness::Artefact{step, of_rank, "attention_layer", layer, path, 0, ""});
+  }
+
   // Ends a process as the controller would see it.
   void ends(int process, int exit_code, int signal, bool by_controller, std::int64_t t_ms = 900) {
-    std::erase_if(evidence.done, [&](const auto& row) { return row.process == process && exit_code != 0; });
-    std::erase_if(evidence.exited, [&](const auto& row) { return row.row.process_ended == process; });
+    std::erase_if(evidence.done,
+                  [&](const auto& row) { return row.process == process && exit_code != 0; });
+    std::erase_if(evidence.exited,
+                  [&](const auto& row) { return row.row.process_ended == process; });
     harness::Exited exited;
     exited.process_ended = process;
     exited.exit_code = signal != 0 ? -1 : exit_code;
@@ -165,7 +176,8 @@ class Healthy {
     std::erase_if(evidence.gradients, of_twin);
     std::erase_if(evidence.batches, of_twin);
     std::erase_if(evidence.artefacts, of_twin);
-    std::erase_if(evidence.started, [](const auto& row) { return row.row.process_started == kTwin; });
+    std::erase_if(evidence.started,
+                  [](const auto& row) { return row.row.process_started == kTwin; });
     std::erase_if(evidence.exited, [](const auto& row) { return row.row.process_ended == kTwin; });
   }
 
@@ -208,18 +220,37 @@ class Healthy {
     write_gradients(rank, "local_gradients", step, rank, locals(rank, step));
     write_gradients(rank, "reduced_gradients", step, rank, means(step));
     for (const std::string& param : params) {
-      put(evidence.parameters, rank, harness::ParameterHash{step, param, nsa::hash_hex(param + std::to_string(step))});
+      put(evidence.parameters,
+          rank,
+          harness::ParameterHash{step, param, nsa::hash_hex(param + std::to_string(step))});
     }
-    for (int layer = 0; layer < toy_model().n_layers; ++layer) {
+    write_layers(rank, step, rank);
+    for (int layer = 0; layer < static_cast<int>(toy_model().n_layers); ++layer) {
       put(evidence.exposures, rank, harness::Exposure{step, layer, 64, 20, 40, 50});
     }
   }
 
-  void collective(int rank, std::int64_t sequence, int step, const std::string& phase, const std::string& op,
-                  const std::string& reduce_op, std::int64_t count) {
-    put(evidence.collectives, rank, harness::Collective{sequence, step, phase, op, reduce_op, "Float", count, "default"},
+  void collective(int rank,
+                  std::int64_t sequence,
+                  int step,
+                  const std::string& phase,
+                  const std::string& op,
+                  const std::string& reduce_op,
+                  std::int64_t count) {
+    put(evidence.collectives,
+        rank,
+        harness::Collective{sequence, step, phase, op, reduce_op, "Float", count, "default"},
         10 + 10 * sequence);
-    put(evidence.collectives_done, rank, harness::CollectiveDone{sequence, "default"}, 12 + 10 * sequence);
+    put(evidence.collectives_done,
+        rank,
+        harness::CollectiveDone{sequence, "default"},
+        12 + 10 * sequence);
+  }
+
+  void write_layers(int process, int step, int of_rank) {
+    for (int layer = 0; layer < static_cast<int>(toy_model().n_layers); ++layer) {
+      write_layer(process, step, of_rank, layer, healthy_layer(of_rank, layer));
+    }
   }
 
   void add_ledger(int process, int of_rank, int step) {
@@ -254,7 +285,12 @@ class Healthy {
   }
 
   [[nodiscard]] static harness::Batch batch(int rank, int step) {
-    return {step, 0, rank, 0, nsa::hash_hex("batch " + std::to_string(rank) + " " + std::to_string(step)), "corpus"};
+    return {step,
+            0,
+            rank,
+            0,
+            nsa::hash_hex("batch " + std::to_string(rank) + " " + std::to_string(step)),
+            "corpus"};
   }
 
   void add_twin() {
@@ -264,6 +300,7 @@ class Healthy {
         put(evidence.batches, kTwin, batch(rank, step));
         add_ledger(kTwin, rank, step);
         write_gradients(kTwin, "local_gradients", step, rank, locals(rank, step));
+        write_layers(kTwin, step, rank);
       }
     }
     put(evidence.done, kTwin, harness::Done{}, 990);
@@ -287,7 +324,9 @@ inline harness::CheckResult run(const std::string& check, const Evidence& eviden
 }
 
 // Changes the ledger rows of a rank (-1: every rank; the twin is left alone) whose parameter contains `part`.
-inline void each_gradient(Evidence& evidence, int rank, const std::string& part,
+inline void each_gradient(Evidence& evidence,
+                          int rank,
+                          const std::string& part,
                           const std::function<void(harness::Gradient&)>& change) {
   for (auto& row : evidence.gradients) {
     if (row.process < 0 || (rank >= 0 && row.process != rank)) continue;

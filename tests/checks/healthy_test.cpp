@@ -18,8 +18,9 @@ TEST_P(HealthyCase, EveryCheckPasses) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds,
-                         HealthyCase,
-                         testing::Values(std::pair{2, 1}, std::pair{2, 3}, std::pair{4, 2}, std::pair{1, 1}));
+INSTANTIATE_TEST_SUITE_P(
+    Worlds,
+    HealthyCase,
+    testing::Values(std::pair{2, 1}, std::pair{2, 3}, std::pair{4, 2}, std::pair{1, 1}));
 
 }  // namespace
