@@ -4,7 +4,7 @@
 #   tree     the tree, its launcher is "$tree/nsa-harness"        cache   where toolchains go
 #   calls    one line for each call of a fake                     fakes   the folder in front of PATH
 # What the fakes do is asked of files in $mood: pip_fails, pip_waits, build_waits, missing (packages), user (not root),
-# sudo_works, tests (ctest's numbers). A source file with the word BROKEN in it does not compile.
+# sudo_works, tests (how each one ends), ctest_fails. A source file with the word BROKEN in it does not compile.
 set -u
 
 work=$(mktemp -d)
@@ -76,12 +76,16 @@ while (($#)); do
   esac
   shift
 done
-read -r tests failures skipped <"$mood/tests"
-if ((tests)); then
-  printf '<?xml version="1.0"?>\n<testsuite name="x"\n\ttests="%s"\n\tfailures="%s"\n\tdisabled="0"\n\tskipped="%s"\n>\n' \
-    "$tests" "$failures" "$skipped" >"$out"
+if [[ -s $mood/tests ]]; then
+  for status in $(<"$mood/tests"); do
+    case $status in
+      skip) printf '\t<testcase name="a" status="notrun">\n\t\t<skipped message="SKIP_RETURN_CODE=77"/>\n' ;;
+      gone) printf '\t<testcase name="a" status="notrun">\n\t\t<skipped message="Unable to find executable"/>\n' ;;
+      *) printf '\t<testcase name="a" status="%s">\n\t\t<system-out>\n<failure &lt;testcase status="fail"> of old\n' "$status" ;;
+    esac
+  done >"$out"
 fi
-((failures == 0))
+[[ ! -e $mood/ctest_fails ]] && ! grep -qE 'fail|gone' "$mood/tests"
 FAKE
 fake dpkg-query <<'FAKE'
 shift 2

@@ -27,7 +27,6 @@ keeps() {
   "$@"
   expect "does not change it: $what" equal "$(hash_now)" "$first"
 }
-# shellcheck disable=SC2317
 append() { printf 'x' >>"$tree/$1"; }
 create() { mkdir -p "$(dirname "$tree/$1")" && printf 'x' >"$tree/$1"; }
 

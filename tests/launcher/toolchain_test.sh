@@ -33,8 +33,7 @@ for signal in INT TERM HUP; do
 done
 
 start_waiting
-kill -KILL -- "-$child"
-wait "$child" 2>/dev/null
+{ kill -KILL -- "-$child" && wait "$child"; } 2>/dev/null
 expect "killed: what stays has another name" eval '[[ $(toolchains) == *.partial ]]'
 mkdir "$cache/toolchain-0123.partial"
 : >"$(toolchains | grep -v 0123)/leftover"
