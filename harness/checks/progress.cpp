@@ -34,7 +34,9 @@ bool stopped_state(const RankState& rank) {
 }
 
 std::vector<std::string> main_frames(const Observation& look) {
-  return look.threads.empty() ? std::vector<std::string>{} : look.threads.front().frames;
+  if (look.threads.empty()) return {};
+  const ThreadStack& main = look.threads.front();
+  return main.frames.empty() ? main.kernel : main.frames;
 }
 
 // Waiting takes no time of the processor; a wait that spins stands still in its stack.
@@ -132,7 +134,10 @@ class Motion {
     }
     for (const auto& row : evidence_.observations) {
       const int look = row.row.look;
-      if (row.row.process_observed == rank && (look == 0 || look == 1)) state.looks[look] = &row;
+      if (row.row.process_observed != rank || (look != 0 && look != 1)) continue;
+      // A case may be looked at again after it moved on: the last pair counts.
+      if (state.looks[look] == nullptr || state.looks[look]->t_ms <= row.t_ms)
+        state.looks[look] = &row;
     }
     state.pending = pending_of(rank);
     return state;

@@ -1,0 +1,146 @@
+// The table of planted defects against every check, and the laws that hold for all of them.
+#include "tests/checks/planted.h"
+
+#include <map>
+#include <random>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "harness/core/expectation.h"
+
+namespace {
+
+using fixtures::Planted;
+using harness::Verdict;
+
+std::string text_of(const harness::CheckResult& result) {
+  return nlohmann::json(result).dump();
+}
+
+class PlantedCase : public testing::TestWithParam<std::size_t> {
+ protected:
+  const Planted& planted() const { return fixtures::all_planted()[GetParam()]; }
+  std::unique_ptr<fixtures::Healthy> made() const {
+    auto healthy = std::make_unique<fixtures::Healthy>(planted().ranks, planted().steps);
+    planted().spoil(*healthy);
+    return healthy;
+  }
+};
+
+TEST_P(PlantedCase, GivesVerdictCodeAndSite) {
+  const auto healthy = made();
+  const harness::CheckResult result = fixtures::run(planted().check, healthy->evidence);
+  EXPECT_EQ(harness::name_of(result.verdict), std::string(harness::name_of(planted().verdict)))
+      << result.reason;
+  EXPECT_FALSE(result.reason.empty());
+  if (planted().code.empty()) {
+    EXPECT_TRUE(result.findings.empty()) << text_of(result);
+    return;
+  }
+  ASSERT_FALSE(result.findings.empty()) << result.reason;
+  const harness::Finding& first = result.findings.front();
+  EXPECT_EQ(first.code, planted().code) << first.statement;
+  const auto wanted = nlohmann::json::parse(planted().site).get<harness::Site>();
+  EXPECT_TRUE(harness::site_matches(wanted, first.site)) << first.site.text();
+  EXPECT_FALSE(first.statement.empty());
+  EXPECT_FALSE(first.ruled_out.empty());
+  EXPECT_FALSE(first.next_action.empty());
+}
+
+TEST_P(PlantedCase, TheOrderOfRowsIsOfNoMatter) {
+  const auto healthy = made();
+  const std::string before = text_of(fixtures::run(planted().check, healthy->evidence));
+  std::mt19937 random(5);
+  harness::Evidence& e = healthy->evidence;
+  const auto shuffle = [&](auto& rows) { std::shuffle(rows.begin(), rows.end(), random); };
+  for (int i = 0; i < 2; ++i) {
+    shuffle(e.gradients), shuffle(e.buckets), shuffle(e.collectives), shuffle(e.collectives_done);
+    shuffle(e.parameters), shuffle(e.batches), shuffle(e.routes), shuffle(e.exposures),
+        shuffle(e.artefacts);
+    shuffle(e.samples), shuffle(e.errors), shuffle(e.exited), shuffle(e.observations),
+        shuffle(e.heartbeats);
+    shuffle(e.phases), shuffle(e.done), shuffle(e.started);
+    EXPECT_EQ(text_of(fixtures::run(planted().check, e)), before);
+  }
+}
+
+TEST_P(PlantedCase, WhatWasPlantedIsNotRead) {
+  const auto healthy = made();
+  const std::string before = text_of(fixtures::run(planted().check, healthy->evidence));
+  harness::Scenario& scenario = healthy->evidence.the_case.scenario;
+  scenario.name = scenario.about = scenario.text = "averaged_twice";
+  scenario.fault = harness::FaultRequest{};
+  scenario.fault->name = "averaged_twice";
+  scenario.expect = harness::Expectation{harness::Outcome::pass, "GRAD.SCALE", {}};
+  fixtures::put(healthy->evidence.faults_fired, 0, harness::FaultFired{9});
+  EXPECT_EQ(text_of(fixtures::run(planted().check, healthy->evidence)), before);
+}
+
+TEST_P(PlantedCase, AnUnrelatedRowChangesNothing) {
+  const auto healthy = made();
+  const std::string before = text_of(fixtures::run(planted().check, healthy->evidence));
+  fixtures::put(healthy->evidence.facts, 0, harness::Fact{"weather", "fine"});
+  fixtures::put(healthy->evidence.rejected, 1, harness::Fact{"line", "garbage"});
+  healthy->evidence.routes.push_back(
+      {0, 100, harness::RouteUse{"checkpoint", 0, "reference", 1, 1}});
+  EXPECT_EQ(text_of(fixtures::run(planted().check, healthy->evidence)), before);
+}
+
+INSTANTIATE_TEST_SUITE_P(Table,
+                         PlantedCase,
+                         testing::Range<std::size_t>(0, fixtures::all_planted().size()),
+                         [](const testing::TestParamInfo<std::size_t>& at) {
+                           const Planted& planted = fixtures::all_planted()[at.param];
+                           std::string name = planted.check + "_" + planted.name;
+                           for (char& c : name) {
+                             if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+                           }
+                           return name;
+                         });
+
+TEST(Planted, EveryCheckHasAPassADefectAndMissingEvidence) {
+  std::map<std::string, std::set<Verdict>> seen;
+  for (const Planted& planted : fixtures::all_planted())
+    seen[planted.check].insert(planted.verdict);
+  for (const harness::Check& check : harness::all_checks()) {
+    EXPECT_TRUE(seen[check.name].count(Verdict::pass)) << check.name;
+    EXPECT_TRUE(seen[check.name].count(Verdict::inconclusive)) << check.name;
+    EXPECT_EQ(seen[check.name].count(Verdict::fail) > 0, !check.codes.empty()) << check.name;
+    seen.erase(check.name);
+  }
+  EXPECT_TRUE(seen.empty()) << "planted for a check that is not in the list: "
+                            << seen.begin()->first;
+}
+
+TEST(Planted, EveryDeclaredCodeIsGivenAndNoOther) {
+  std::map<std::string, std::set<std::string>> given;
+  for (const Planted& planted : fixtures::all_planted()) {
+    fixtures::Healthy healthy(planted.ranks, planted.steps);
+    planted.spoil(healthy);
+    for (const harness::Check& check : harness::all_checks()) {
+      if (check.name == "close_to_oracle" && planted.check != check.name)
+        continue;  // costs a second each
+      for (const auto& finding : fixtures::run(check.name, healthy.evidence).findings) {
+        given[check.name].insert(finding.code);
+      }
+    }
+  }
+  for (const harness::Check& check : harness::all_checks()) {
+    const std::set<std::string> declared(check.codes.begin(), check.codes.end());
+    EXPECT_EQ(given[check.name], declared) << check.name;
+    EXPECT_FALSE(check.about.empty());
+  }
+}
+
+TEST(Planted, NothingRecordedIsNeverAPass) {
+  harness::Evidence empty;
+  empty.the_case.scenario.model = fixtures::toy_model();
+  empty.the_case.scenario.training.seq_len = fixtures::kLength;
+  for (const harness::Check& check : harness::all_checks()) {
+    EXPECT_EQ(check.judge(empty).verdict, Verdict::inconclusive) << check.name;
+    EXPECT_FALSE(check.judge(empty).reason.empty()) << check.name;
+  }
+}
+
+}  // namespace

@@ -1,0 +1,156 @@
+// Reports against golden files, and the laws that every report keeps. NSA_WRITE_GOLDEN=1 writes the golden files anew.
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include <gtest/gtest.h>
+
+#include "tests/reports/sample.h"
+
+namespace {
+
+using fixtures::FakeStore;
+using harness::Outcome;
+
+std::string read(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+void expect_golden(const std::string& name, const std::string& text) {
+  const std::string path = std::string(NSA_TEST_ROOT) + "/tests/reports/golden/" + name;
+  if (std::getenv("NSA_WRITE_GOLDEN") != nullptr) std::ofstream(path, std::ios::binary) << text;
+  EXPECT_EQ(text, read(path)) << "differs from " << path;
+}
+
+std::string render(const FakeStore& store, reports::Format format = reports::Format::engineer) {
+  return reports::render_report(store, fixtures::request_for(store, format));
+}
+
+TEST(Report, EngineerIsTheGoldenFile) {
+  expect_golden("engineer.md", render(fixtures::sample_store()));
+}
+TEST(Report, SummaryIsTheGoldenFile) {
+  expect_golden("summary.md", render(fixtures::sample_store(), reports::Format::summary));
+}
+TEST(Report, JsonIsTheGoldenFile) {
+  expect_golden("report.json", render(fixtures::sample_store(), reports::Format::json));
+}
+TEST(Report, SeveralRunsAreTheGoldenFile) {
+  const FakeStore store = fixtures::sample_store();
+  reports::ReportRequest request = fixtures::request_for(store);
+  request.runs = store.run_rows;
+  request.about_range = "2026-11-20 00:00:00 to 2026-11-21 05:00:00 (UTC+01:00)";
+  expect_golden("since.md", reports::render_report(store, request));
+}
+
+TEST(Report, SameRowsGiveSameBytes) {
+  EXPECT_EQ(render(fixtures::sample_store()), render(fixtures::sample_store()));
+}
+
+TEST(Report, EveryVerdictShows) {
+  const std::string before = render(fixtures::sample_store());
+  for (std::size_t row = 2; row < 4; ++row) {
+    const FakeStore untouched = fixtures::sample_store();
+    for (std::size_t check = 0; check < untouched.case_rows[row].judgement->verdicts.size();
+         ++check) {
+      FakeStore store = fixtures::sample_store();
+      store.case_rows[row].judgement->verdicts[check].verdict = harness::Verdict::inconclusive;
+      EXPECT_NE(render(store), before);
+    }
+    FakeStore store = fixtures::sample_store();
+    store.case_rows[row].judgement->outcome = Outcome::slow;
+    EXPECT_NE(render(store), before);
+  }
+}
+
+TEST(Report, TextOfWorkersFormsNoMarkup) {
+  const std::string text = render(fixtures::sample_store());
+  EXPECT_EQ(text.find("<b>"), std::string::npos);
+  EXPECT_EQ(text.find("@team"), std::string::npos);
+  EXPECT_EQ(text.find("http://evil"), std::string::npos);
+  EXPECT_EQ(text.find("\n# heading"), std::string::npos);
+  EXPECT_NE(text.find("&lt;b&gt;"), std::string::npos);
+}
+
+TEST(Report, WithoutEvidenceItSaysSo) {
+  const std::string text = render(fixtures::sample_store());
+  EXPECT_NE(text.find("The evidence cannot be read: events.jsonl: no such file"),
+            std::string::npos);
+}
+
+TEST(Report, SkippedAndUndecidedAreNotPassed) {
+  FakeStore store = fixtures::sample_store();
+  store.case_rows[3].judgement.reset();
+  const std::string text = render(store, reports::Format::summary);
+  EXPECT_NE(text.find("1 PASS, 1 SKIP, 1 INCONCLUSIVE"), std::string::npos) << text;
+  EXPECT_NE(text.find("CONDITIONAL GO"), std::string::npos);
+}
+
+TEST(Report, NeedsARun) {
+  EXPECT_THROW((void)reports::render_report(fixtures::sample_store(), {}), nsa::Error);
+}
+
+// ---- GO, CONDITIONAL GO, NO-GO -------------------------------------------------------------------------------------------
+
+std::string decided(const std::vector<Outcome>& outcomes, bool complete = true) {
+  harness::RunRecord run;
+  run.complete = complete;
+  std::vector<harness::CaseRecord> cases;
+  for (const Outcome outcome : outcomes) {
+    harness::CaseRecord record;
+    if (outcome == Outcome::skip) {
+      record.skip_reason = "why";
+    } else {
+      record.judgement = harness::Judgement{};
+      record.judgement->outcome = outcome;
+    }
+    cases.push_back(record);
+  }
+  return reports::decision({run}, cases);
+}
+
+TEST(Decision, FollowsTheWrittenRules) {
+  EXPECT_EQ(decided({Outcome::pass, Outcome::pass}), "GO");
+  for (const Outcome open : {Outcome::skip, Outcome::inconclusive, Outcome::xfail}) {
+    EXPECT_EQ(decided({Outcome::pass, open}), "CONDITIONAL GO");
+    EXPECT_EQ(decided({open}), "NO-GO");
+  }
+  for (const Outcome bad : {Outcome::fail,
+                            Outcome::hang,
+                            Outcome::slow,
+                            Outcome::crash,
+                            Outcome::oom,
+                            Outcome::error,
+                            Outcome::xpass}) {
+    EXPECT_EQ(decided({Outcome::pass, bad}), "NO-GO");
+  }
+  EXPECT_EQ(decided({}), "NO-GO");
+  EXPECT_EQ(decided({Outcome::pass}, false), "NO-GO");
+}
+
+// ---- run --json ------------------------------------------------------------------------------------------------------------
+
+TEST(RunJson, HasTheMembersOfTheContract) {
+  const FakeStore store = fixtures::sample_store();
+  const nlohmann::json object = reports::render_json(store, store.run_rows.back(), "report.md");
+  EXPECT_EQ(object["run"], "20261121T041900Z-bbbb");
+  EXPECT_EQ(object["exit"], 1);
+  EXPECT_EQ(object["report"], "report.md");
+  ASSERT_EQ(object["cases"].size(), 3U);
+  const auto& first = object["cases"][0];
+  EXPECT_EQ(first["outcome"], "PASS");
+  EXPECT_EQ(first["metrics"]["loss"], 5.545);
+  EXPECT_EQ(first["verdicts"][1]["measured"][1]["value"], "NaN");
+  EXPECT_TRUE(first["verdicts"][1]["measured"][2]["limit"].is_null());
+  const auto& second = object["cases"][1];
+  EXPECT_EQ(second["findings"][0]["code"], "GRAD.MISSING");
+  EXPECT_EQ(second["findings"][0]["site"]["layers"], nlohmann::json({3}));
+  EXPECT_EQ(second["findings"][1]["role"], "cascade");
+  EXPECT_EQ(object["cases"][2]["outcome"], "SKIP");
+  EXPECT_EQ(object["cases"][2]["reason"], "requires 2 GPUs, found 0");
+}
+
+}  // namespace

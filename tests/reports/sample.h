@@ -1,0 +1,193 @@
+// Two runs of three cases: one passes, one fails with a cascade, one is skipped; the fault of the first is planted.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "reports/report.h"
+#include "tests/reports/fake_store.h"
+
+namespace fixtures {
+
+inline harness::RunRecord sample_run(std::int64_t id,
+                                     const std::string& name,
+                                     std::int64_t started_ms) {
+  harness::RunRecord run;
+  run.id = id;
+  run.name = name;
+  run.folder = "/somewhere/" + name;
+  run.started_ms = started_ms;
+  run.ended_ms = started_ms + 61'000;
+  run.exit_code = 1;
+  run.complete = true;
+  run.provenance.commit = "0123456789abcdef";
+  run.provenance.dirty = true;
+  run.provenance.diff_hash = "d1ff";
+  run.provenance.source_hash = "5001ce";
+  run.provenance.binary_hash = "b1na2y";
+  run.provenance.argv = "nsa-harness run scenarios/ddp_onestep.yaml";
+  run.provenance.machine = {{"cpu", "Some CPU"}, {"torch", "2.11.0"}};
+  run.provenance.environment = {{"OMP_NUM_THREADS", "1"}};
+  return run;
+}
+
+inline harness::CheckResult verdict(const std::string& check,
+                                    harness::Verdict value,
+                                    const std::string& reason) {
+  harness::CheckResult result;
+  result.check = check;
+  result.verdict = value;
+  result.reason = reason;
+  return result;
+}
+
+inline harness::Case sample_case(const std::string& name) {
+  harness::Case one;
+  harness::Scenario& scenario = one.scenario;
+  scenario.name = name;
+  scenario.about = "One optimiser step on every rank.";
+  scenario.kind = "training";
+  scenario.model = {};
+  scenario.model.name = "toy";
+  scenario.model.dim = 128;
+  scenario.model.n_layers = 1;
+  scenario.model.n_heads = 8;
+  scenario.model.n_kv_groups = 2;
+  scenario.model.d_k = scenario.model.d_v = 16;
+  scenario.model.l = 16;
+  scenario.model.d = 8;
+  scenario.model.l_sel = 32;
+  scenario.model.n_sel = 8;
+  scenario.model.w = 64;
+  scenario.training.seq_len = 512;
+  scenario.training.data.source = nsa::DataConfig::Source::uniform;
+  scenario.route = {{"attend_sel", "reference"}, {"grad_sync", "reference"}};
+  scenario.checks = {"gradients_arrived", "close_to_oracle"};
+  one.id = "0011223344556677";
+  return one;
+}
+
+inline harness::CaseRecord sample_record(std::int64_t id,
+                                         std::int64_t run_id,
+                                         const std::string& name) {
+  harness::CaseRecord record;
+  record.id = id;
+  record.run_id = run_id;
+  record.position = static_cast<int>(id);
+  record.scenario = record.label = name;
+  record.case_id = "0011223344556677";
+  record.case_json = harness::case_to_json(sample_case(name));
+  record.folder = "case_" + std::to_string(id);
+  record.seconds = 12.345;
+  record.judgements = 1;
+  record.metrics = {{"grad_norm", 1.25}, {"loss", 5.545}};
+  return record;
+}
+
+inline harness::Judgement passed() {
+  harness::Judgement judged;
+  judged.outcome = harness::Outcome::pass;
+  judged.reason = "2 checks passed";
+  judged.verdicts = {
+      verdict(
+          "gradients_arrived", harness::Verdict::pass, "21 of 21 parameters arrived on ranks 0-1"),
+      verdict("close_to_oracle", harness::Verdict::pass, "layer 0 is the oracle's")};
+  judged.verdicts[1].measured = {{"relative_error_o_sel", 3.2e-7, harness::Real(8.6e-5)},
+                                 {"relative_error_y", std::nan(""), harness::Real(1e-4)},
+                                 {"rows", 512.0, std::nullopt}};
+  return judged;
+}
+
+inline harness::Judgement failed() {
+  harness::Judgement judged;
+  judged.outcome = harness::Outcome::fail;
+  harness::Finding first;
+  first.code = "GRAD.MISSING";
+  first.site.layers = {3};
+  first.site.param = "W_K_cmp";
+  first.statement =
+      "1 of 21 parameters (blocks.3.attn.W_K_cmp.weight) cannot be reached from the loss";
+  first.ruled_out = "not a matter of one rank";
+  first.next_action = "look for detach()";
+  first.role = harness::Role::initiating;
+  harness::Finding second;
+  second.code = "CRASH.EXCEPTION";
+  second.site.ranks = {0, 1};
+  second.statement =
+      "ranks 0-1 raised std::runtime_error: <b>`x` | @team *now*</b> http://evil.example\n# "
+      "heading";
+  second.role = harness::Role::cascade;
+  judged.findings = {first, second};
+  judged.verdicts = {verdict("gradients_arrived", harness::Verdict::fail, first.statement)};
+  judged.verdicts[0].findings = {first};
+  judged.reason = "GRAD.MISSING @ layer 3, param W_K_cmp — " + first.statement;
+  return judged;
+}
+
+inline harness::Evidence sample_evidence(const std::string& name) {
+  harness::Evidence evidence;
+  evidence.the_case = sample_case(name);
+  harness::Hello hello;
+  hello.device = "cpu";
+  hello.backend = "gloo";
+  hello.torch_version = "2.11.0";
+  evidence.hellos = {{0, 1, hello}};
+  evidence.facts = {{0, 2, {"parameters", "1234567"}}};
+  for (int rank = 0; rank < 2; ++rank) {
+    for (const char* param : {"embed.weight", "lm_head.weight"}) {
+      harness::Gradient row;
+      row.step = 1;
+      row.param = param;
+      row.reachable = true;
+      row.ready_count = 1;
+      row.state = "ok";
+      evidence.gradients.push_back({rank, 10, row});
+    }
+    evidence.phases.push_back({rank, 100, {"forward", 1}});
+    evidence.phases.push_back({rank, 1300, {"backward", 1}});
+    evidence.done.push_back({rank, 4300, {}});
+  }
+  for (int step = 1; step <= 4; ++step) {
+    evidence.samples.push_back({0, 20L * step, {"loss", step, 6.0 - 0.5 * step}});
+  }
+  evidence.artefacts = {{0,
+                         30,
+                         {1,
+                          0,
+                          "local_gradients",
+                          -1,
+                          "rank_0/step_1/local_gradients.safetensors",
+                          313'228'800,
+                          "aa11"}}};
+  return evidence;
+}
+
+inline FakeStore sample_store() {
+  FakeStore store;
+  store.run_rows = {sample_run(1, "20261120T030000Z-aaaa", 1'795'143'600'000),
+                    sample_run(2, "20261121T041900Z-bbbb", 1'795'234'740'000)};
+  harness::CaseRecord before = sample_record(1, 1, "ddp_onestep");
+  before.judgement = failed();
+  harness::CaseRecord gone = sample_record(2, 1, "decode");
+  gone.judgement = passed();
+  harness::CaseRecord now = sample_record(3, 2, "ddp_onestep");
+  now.judgement = passed();
+  harness::CaseRecord bad = sample_record(4, 2, "kcmp_detached");
+  bad.judgement = failed();
+  harness::CaseRecord skipped = sample_record(5, 2, "gpu_only");
+  skipped.skip_reason = "requires 2 GPUs, found 0";
+  store.case_rows = {before, gone, now, bad, skipped};
+  store.evidence_of[3] = sample_evidence("ddp_onestep");
+  return store;
+}
+
+inline reports::ReportRequest request_for(const FakeStore& store,
+                                          reports::Format format = reports::Format::engineer) {
+  reports::ReportRequest request;
+  request.runs = {store.run_rows.back()};
+  request.format = format;
+  request.check_about = {{"gradients_arrived", "every parameter gets a gradient"}};
+  return request;
+}
+
+}  // namespace fixtures
