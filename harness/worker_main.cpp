@@ -19,6 +19,7 @@
 #include <nccl.h>
 #endif
 
+#include "harness/core/build_info.h"
 #include "harness/core/manifest.h"
 #include "harness/faults/list.h"
 #include "harness/kinds/list.h"
@@ -26,7 +27,6 @@
 #include "harness/worker/stacks.h"
 #include "nsa/base/error.h"
 #include "nsa/seams/seams.h"
-#include "source_hash.h"
 
 namespace {
 
@@ -38,7 +38,7 @@ constexpr int kExitUsage = 3;
 
 harness::Manifest manifest() {
   harness::Manifest manifest;
-  manifest.source_hash = NSA_SOURCE_HASH;
+  manifest.source_hash = harness::built_source_hash();
   manifest.torch_version = TORCH_VERSION;
 #ifdef NSA_CUDA
   manifest.cuda_version = std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10);
@@ -115,7 +115,7 @@ void say_hello(Session& session) {
   const auto& parallel = session.the_case().scenario.parallel;
   harness::Hello hello;
   hello.pid = getpid();
-  hello.source_hash = NSA_SOURCE_HASH;
+  hello.source_hash = harness::built_source_hash();
   hello.torch_version = TORCH_VERSION;
   hello.device = nsa::name_of(parallel.device);
   hello.backend = session.is_twin() ? "none" : parallel.effective_backend();
@@ -177,7 +177,7 @@ int main(int argc, char** argv) {
     return 0;
   }
   if (argc == 2 && std::string(argv[1]) == "--version") {
-    std::cout << "nsa-harness-worker " << NSA_SOURCE_HASH << ", LibTorch " << TORCH_VERSION << "\n";
+    std::cout << "nsa-harness-worker " << harness::built_source_hash() << ", LibTorch " << TORCH_VERSION << "\n";
     return 0;
   }
   die_with_parent();
