@@ -1,0 +1,100 @@
+#include "harness/cli/command.h"
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char** environ;
+
+namespace harness::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The process in a group of its own, stdout into `write_fd`; -1 if it could not be started.
+pid_t spawn(const std::vector<std::string>& argv, int write_fd) {
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawnattr_init(&attributes);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, write_fd, STDOUT_FILENO);
+  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  sigset_t defaults;
+  sigemptyset(&defaults);
+  sigaddset(&defaults, SIGPIPE);
+  posix_spawnattr_setsigdefault(&attributes, &defaults);
+  std::vector<char*> words;
+  for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  pid_t pid = -1;
+  const int failed = posix_spawnp(&pid, words[0], &actions, &attributes, words.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
+  return failed == 0 ? pid : -1;
+}
+
+// Until the pipe is closed by all that hold it. False when the deadline came first.
+bool read_all(int fd, Clock::time_point deadline, std::size_t max_bytes, std::string& out) {
+  std::array<char, 65536> buffer = {};
+  while (true) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    if (left <= 0) return false;
+    pollfd waiting = {fd, POLLIN, 0};
+    if (::poll(&waiting, 1, static_cast<int>(left)) <= 0) continue;
+    const ssize_t got = ::read(fd, buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return true;
+    const std::size_t room = max_bytes - out.size();
+    out.append(buffer.data(), std::min(room, static_cast<std::size_t>(got)));
+  }
+}
+
+// The exit status, waiting until the deadline at the most; the group is killed when it has not ended by then.
+int wait_for(pid_t pid, Clock::time_point deadline, bool& timed_out) {
+  constexpr useconds_t kPollUs = 2'000;  // it has closed its stdout: it is about to end
+  int status = 0;
+  while (::waitpid(pid, &status, WNOHANG) == 0) {
+    if (Clock::now() >= deadline) {
+      timed_out = true;
+      ::kill(-pid, SIGKILL);
+      ::waitpid(pid, &status, 0);
+      break;
+    }
+    ::usleep(kPollUs);
+  }
+  return status;
+}
+
+}  // namespace
+
+CommandResult run_command(const std::vector<std::string>& argv,
+                          int timeout_ms,
+                          std::size_t max_bytes) {
+  CommandResult result;
+  std::array<int, 2> ends = {-1, -1};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return result;
+  const auto deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
+  const pid_t pid = spawn(argv, ends[1]);
+  ::close(ends[1]);
+  if (pid > 0) {
+    result.started = true;
+    const bool ended = read_all(ends[0], deadline, max_bytes, result.out);
+    result.timed_out = !ended;
+    const int status = wait_for(pid, ended ? deadline : Clock::now(), result.timed_out);
+    if (WIFEXITED(status)) result.exit_code = WEXITSTATUS(status);
+  }
+  ::close(ends[0]);
+  return result;
+}
+
+}  // namespace harness::cli

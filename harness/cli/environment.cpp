@@ -1,0 +1,97 @@
+#include "harness/cli/environment.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string_view>
+
+extern char** environ;
+
+namespace harness::cli {
+namespace {
+
+constexpr std::array<std::string_view, 11> kNames = {"PATH",
+                                                     "HOME",
+                                                     "LANG",
+                                                     "LC_ALL",
+                                                     "TMPDIR",
+                                                     "TZ",
+                                                     "LD_LIBRARY_PATH",
+                                                     "MKL_NUM_THREADS",
+                                                     "NSA_TORCH",
+                                                     "CUBLAS_WORKSPACE_CONFIG",
+                                                     "GLOO_SOCKET_IFNAME"};
+// They change what LibTorch, CUDA, NCCL and OpenMP do.
+constexpr std::array<std::string_view, 4> kSteeringPrefixes = {"NCCL_", "TORCH_", "CUDA_", "OMP_"};
+
+bool has_prefix(const std::string& name) {
+  return std::any_of(kSteeringPrefixes.begin(),
+                     kSteeringPrefixes.end(),
+                     [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+// Such names under an allowed prefix are no settings.
+bool is_secret(const std::string& name) {
+  return name.find("TOKEN") != std::string::npos || name.find("SECRET") != std::string::npos ||
+         name.find("PASSWORD") != std::string::npos || name.ends_with("_KEY");
+}
+
+Variables kept(const Variables& all, bool (*keep)(const std::string& name)) {
+  Variables out;
+  std::copy_if(all.begin(), all.end(), std::back_inserter(out), [&](const auto& entry) {
+    return keep(entry.first);
+  });
+  return out;
+}
+
+}  // namespace
+
+Variables own_variables() {
+  Variables all;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::size_t equals = text.find('=');
+    if (equals == std::string_view::npos) continue;
+    all.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+Variables allowed_variables(const Variables& all) {
+  return kept(all, [](const std::string& name) {
+    const bool named = std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+    return named || (has_prefix(name) && !is_secret(name));
+  });
+}
+
+Variables steering_variables(const Variables& allowed) {
+  return kept(allowed, [](const std::string& name) {
+    return has_prefix(name) || name == "MKL_NUM_THREADS" || name == "CUBLAS_WORKSPACE_CONFIG";
+  });
+}
+
+std::vector<std::string> worker_environment(const Variables& allowed,
+                                            const Scenario& scenario,
+                                            int cores) {
+  std::map<std::string, std::string> variables(allowed.begin(), allowed.end());
+  // The twin gets the same: with other thread counts sums are formed in another order, and nothing would be bitwise equal.
+  const auto ranks = static_cast<int>(scenario.parallel.ranks);
+  const std::string threads = std::to_string(std::max(1, cores / ranks));
+  variables.try_emplace("OMP_NUM_THREADS", threads);
+  variables.try_emplace("MKL_NUM_THREADS", variables["OMP_NUM_THREADS"]);
+  // Read when the first cuBLAS handle is made; without it the same product may differ from run to run.
+  if (scenario.parallel.device == nsa::Device::cuda) {
+    variables.try_emplace("CUBLAS_WORKSPACE_CONFIG", ":4096:8");
+  }
+  const auto torch = variables.find("NSA_TORCH");
+  if (torch != variables.end() && !torch->second.empty()) {
+    std::string& libraries = variables["LD_LIBRARY_PATH"];
+    libraries = torch->second + "/lib" + (libraries.empty() ? "" : ":" + libraries);
+  }
+  std::vector<std::string> environment;
+  for (const auto& [name, value] : variables) environment.push_back(name + "=" + value);
+  return environment;
+}
+
+}  // namespace harness::cli

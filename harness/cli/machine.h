@@ -1,0 +1,37 @@
+// Facts about this machine, asked once at the start of a run or by `doctor`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace harness::cli {
+
+struct Gpu {
+  std::string name;
+  std::int64_t memory_mib = 0;
+};
+
+struct Machine {
+  std::string cpu;
+  int cores = 1;                  // that this process may use
+  std::int64_t memory_bytes = 0;  // in all, or of the control group
+  std::string kernel;
+  std::vector<Gpu> gpus;  // that CUDA_VISIBLE_DEVICES leaves
+  std::string driver;     // NVIDIA's, "" without one
+  std::string trouble;    // why the GPUs could not be asked, "" if they could or there are none
+
+  // name, value: for the database.
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> facts() const;
+};
+
+[[nodiscard]] Machine look_at_machine();
+
+// "PID NAME (MIB MiB)" of each process that uses a GPU.
+[[nodiscard]] std::vector<std::string> gpu_processes();
+
+// How many of `present` GPUs a value of CUDA_VISIBLE_DEVICES leaves: CUDA reads it up to the first that it does not know.
+[[nodiscard]] int visible_gpus(const std::string& visible, int present);
+
+}  // namespace harness::cli

@@ -1,0 +1,43 @@
+// Where everything is: what belongs to this very binary, and where the user's runs go. Nothing is guessed from the current
+// folder.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/core/manifest.h"
+#include "harness/core/scenario.h"
+
+namespace harness::cli {
+
+struct Paths {
+  std::string worker;    // beside the controller
+  std::string manifest;  // share/nsa-harness/manifest.json above the controller's folder
+  std::string
+      tree;  // holds configs and scenarios: NSA_HARNESS_TREE, else share/nsa-harness of the installed tree
+
+  [[nodiscard]] std::string configs() const { return tree + "/configs"; }
+  [[nodiscard]] std::string scenarios() const { return tree + "/scenarios"; }
+};
+
+// Throws: nsa::Error if this process cannot tell where its own binary is.
+[[nodiscard]] Paths find_paths();
+
+// `given` if not empty, else NSA_HARNESS_DB, else runs.db in the user's data folder. Absolute.
+// Throws: nsa::Error if none is known.
+[[nodiscard]] std::string database_path(const std::string& given);
+
+// Where run folders are made: `out` if not empty, else `runs` beside the database. Absolute.
+[[nodiscard]] std::string runs_folder(const std::string& database, const std::string& out);
+
+// Files as they are, folders as the .yaml files in them at any depth, sorted. Throws: nsa::Error naming what is missing or
+// holds no scenario.
+[[nodiscard]] std::vector<std::string> scenario_files(const std::vector<std::string>& given);
+
+// The manifest of the worker beside this controller. Throws: nsa::Error if there is none.
+[[nodiscard]] Manifest load_own_manifest(const Paths& paths);
+
+// What is known here of scenarios: configurations, checks, corpus, `gpus`.
+[[nodiscard]] ScenarioOptions scenario_options(const Paths& paths, int gpus);
+
+}  // namespace harness::cli

@@ -1,0 +1,79 @@
+#include "harness/cli/provenance.h"
+
+#include "harness/cli/command.h"
+#include "nsa/base/hash.h"
+#include "nsa/base/text.h"
+
+namespace harness::cli {
+namespace {
+
+std::string without_newline(std::string text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
+  return text;
+}
+
+CommandResult git(const std::string& tree, std::vector<std::string> words) {
+  words.insert(words.begin(), {"git", "-C", tree});
+  return run_command(words);
+}
+
+void add_commit(const std::string& tree, Provenance& provenance) {
+  const CommandResult head = git(tree, {"rev-parse", "HEAD"});
+  if (!head.ok()) return;  // an installed tree, or no git
+  provenance.commit = without_newline(head.out);
+  const CommandResult status = git(tree, {"status", "--porcelain"});
+  provenance.dirty = !status.ok() || !status.out.empty();
+  if (!provenance.dirty) return;
+  const CommandResult diff = git(tree, {"diff", "--no-ext-diff", "HEAD"});
+  if (diff.ok()) provenance.diff_hash = nsa::hash_hex(status.out + diff.out);
+}
+
+}  // namespace
+
+Provenance provenance_of(const Paths& paths,
+                         const Manifest& manifest,
+                         const Machine& machine,
+                         const Variables& environment,
+                         const std::vector<std::string>& argv) {
+  Provenance provenance;
+  add_commit(paths.tree, provenance);
+  provenance.source_hash = manifest.source_hash;
+  provenance.binary_hash = nsa::hash_file(paths.worker);
+  provenance.argv = shell_text(argv);
+  provenance.machine = machine.facts();
+  provenance.machine.emplace_back("torch", manifest.torch_version);
+  if (!manifest.cuda_version.empty())
+    provenance.machine.emplace_back("cuda", manifest.cuda_version);
+  if (!manifest.nccl_version.empty())
+    provenance.machine.emplace_back("nccl", manifest.nccl_version);
+  provenance.environment = environment;
+  return provenance;
+}
+
+std::optional<std::int64_t> commit_time_ms(const std::string& tree, const std::string& commit) {
+  if (commit.empty() || commit.front() == '-') return std::nullopt;  // no option of git's
+  const CommandResult shown =
+      git(tree, {"show", "--no-patch", "--format=%ct", "--end-of-options", commit + "^{commit}"});
+  const auto seconds = shown.ok() ? nsa::parse_int(without_newline(shown.out)) : std::nullopt;
+  if (!seconds) return std::nullopt;
+  return *seconds * 1000;
+}
+
+std::string shell_text(const std::vector<std::string>& argv) {
+  constexpr const char* kPlain =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./=:,+@%";
+  std::vector<std::string> words;
+  for (const std::string& word : argv) {
+    if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) {
+      words.push_back(word);
+      continue;
+    }
+    std::string quoted = "'";
+    for (const char letter : word)
+      quoted += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
+    words.push_back(quoted + "'");
+  }
+  return nsa::join(words, " ");
+}
+
+}  // namespace harness::cli

@@ -1,0 +1,27 @@
+// What a run is tied to: which sources, which binary, which machine, which environment (SPEC 9).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/cli/environment.h"
+#include "harness/cli/machine.h"
+#include "harness/cli/paths.h"
+#include "harness/core/store.h"
+
+namespace harness::cli {
+
+[[nodiscard]] Provenance provenance_of(const Paths& paths,
+                                       const Manifest& manifest,
+                                       const Machine& machine,
+                                       const Variables& environment,
+                                       const std::vector<std::string>& argv);
+
+// When a commit of the tree was made (Unix time in ms), or nothing if the tree knows none of that name.
+[[nodiscard]] std::optional<std::int64_t> commit_time_ms(const std::string& tree,
+                                                         const std::string& commit);
+
+// "run 'a b'": words as a shell would take them back.
+[[nodiscard]] std::string shell_text(const std::vector<std::string>& argv);
+
+}  // namespace harness::cli

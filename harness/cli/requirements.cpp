@@ -1,0 +1,30 @@
+#include "harness/cli/requirements.h"
+
+#include "nsa/base/text.h"
+
+namespace harness::cli {
+
+std::string missing_requirement(const Scenario& scenario,
+                                const Machine& machine,
+                                const Manifest& manifest) {
+  const auto gpus = static_cast<int>(machine.gpus.size());
+  if (scenario.requires_gpus > gpus) {
+    const std::string why = machine.trouble.empty() ? "" : " (" + machine.trouble + ")";
+    return "needs " + std::to_string(scenario.requires_gpus) + " GPUs, this machine has " +
+           std::to_string(gpus) + why;
+  }
+  const bool cuda = scenario.parallel.device == nsa::Device::cuda;
+  if (cuda && manifest.cuda_version.empty()) return "needs CUDA, this build has none";
+  if (cuda && scenario.parallel.effective_backend() == "nccl" && manifest.nccl_version.empty()) {
+    return "needs NCCL, this build has none";
+  }
+  constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
+  const double memory_gib = static_cast<double>(machine.memory_bytes) / kGib;
+  if (scenario.requires_memory_gib > memory_gib) {
+    return "needs " + nsa::to_text(scenario.requires_memory_gib, 3) +
+           " GiB of memory, this machine has " + nsa::to_text(memory_gib, 3);
+  }
+  return "";
+}
+
+}  // namespace harness::cli

@@ -1,0 +1,78 @@
+// One run of the harness: plans all cases, runs each, judges it, stores it, frees what is no longer needed, writes the report.
+// What the cases do is evidence; only what this program itself cannot do is an error.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/cli/environment.h"
+#include "harness/cli/machine.h"
+#include "harness/cli/progress.h"
+#include "harness/core/case.h"
+#include "harness/core/runner.h"
+#include "harness/core/store.h"
+
+namespace harness::cli {
+
+struct RunPlan {
+  std::vector<Case> cases;
+  std::vector<std::string> unmet;  // of each case why it cannot run here, "" if it can
+  bool unmet_is_error = false;     // --profile was given: the user meant it
+  std::string worker;
+  Variables environment;  // allowed_variables()
+  Machine machine;
+  Provenance provenance;
+  std::string database;
+  std::string runs_folder;  // the run's folder is made in it
+  bool keep = false;
+  bool quiet = false;
+  std::function<void(const std::string&)>
+      on_result;  // one line a case, as soon as it is known; may be empty
+};
+
+class RunSession {
+ public:
+  // Makes the run's folder, opens the database and plans every case in it. Throws: nsa::Error; then no folder is left.
+  explicit RunSession(RunPlan plan);
+
+  // All cases in order, until the last or until interrupted. Afterwards the run is closed in the database.
+  void run();
+
+  [[nodiscard]] int exit_code() const { return exit_code_; }
+  [[nodiscard]] const Store& store() const { return *store_; }
+  [[nodiscard]] const RunRecord& record() const { return record_; }
+  [[nodiscard]] const std::string& report_path() const { return report_path_; }
+
+  // Renders the report into the run's folder. Throws: nsa::Error.
+  void write_report();
+
+ private:
+  void plan_cases();
+  void run_planned(std::size_t index);
+  [[nodiscard]] Judgement attempt(std::size_t index, Evidence& evidence, double& seconds);
+  [[nodiscard]] RunResult run_attempt(std::size_t index, Evidence& evidence);
+  [[nodiscard]] std::string begin_attempt(std::size_t index);
+  void settle(std::size_t index, const Judgement& judgement, double seconds);
+  void show_result(Outcome outcome, std::size_t index, double seconds, const std::string& reason);
+  void finish();
+  // Does `write`; a failure is said loudly, once for each cause, and makes the run incomplete, never another verdict.
+  template <typename Write>
+  bool record_or_tell(Write write);
+  void tell(const std::string& line);
+
+  RunPlan plan_;
+  std::unique_ptr<Store> store_;
+  RunRecord record_;
+  std::vector<std::int64_t> rows_;  // of the cases in the database
+  std::vector<Outcome> outcomes_;
+  ProgressLine progress_;
+  std::string report_path_;
+  std::string told_;  // the last failure to record
+  bool incomplete_ = false;
+  int exit_code_ = -1;
+};
+
+}  // namespace harness::cli

@@ -1,0 +1,111 @@
+#include <chrono>
+#include <ctime>
+#include <iostream>
+#include <memory>
+
+#include <CLI/CLI.hpp>
+
+#include "harness/cli/find_run.h"
+#include "harness/cli/output.h"
+#include "harness/cli/paths.h"
+#include "harness/cli/provenance.h"
+#include "harness/cli/verbs.h"
+#include "harness/core/exit_code.h"
+#include "nsa/base/error.h"
+#include "reports/range.h"
+#include "reports/report.h"
+
+namespace harness::cli {
+namespace {
+
+struct ReportArguments {
+  std::string run;
+  std::string since;
+  std::string format = "engineer";
+  std::string database;
+  std::string out;
+};
+
+std::int64_t now_ms() {
+  using std::chrono::system_clock;
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             system_clock::now().time_since_epoch())
+      .count();
+}
+
+int local_offset_minutes(std::int64_t unix_ms) {
+  const std::time_t seconds = unix_ms / 1000;
+  std::tm local = {};
+  localtime_r(&seconds, &local);
+  return static_cast<int>(local.tm_gmtoff / 60);
+}
+
+reports::Format format_of(const std::string& name) {
+  if (name == "summary") return reports::Format::summary;
+  return name == "json" ? reports::Format::json : reports::Format::engineer;
+}
+
+// The runs of the range; none, and which run was the last said on stderr, when it is empty.
+std::vector<RunRecord> runs_since(const Store& store,
+                                  const std::string& words,
+                                  std::string& range_text) {
+  const std::string tree = find_paths().tree;
+  const reports::Range range =
+      reports::parse_since(words, now_ms(), local_offset_minutes, [&](const std::string& commit) {
+        return commit_time_ms(tree, commit);
+      });
+  range_text = range.text;
+  std::vector<RunRecord> runs = store.runs(range.since_ms, range.until_ms);
+  const std::optional<RunRecord> last = store.last_run();
+  if (runs.empty()) {
+    log_line("no run from " + range.text +
+             (last
+                  ? "; the last is " + last->name + " of " +
+                        reports::time_text(last->started_ms, local_offset_minutes(last->started_ms))
+                  : "; none is stored yet"));
+  }
+  return runs;
+}
+
+int report(const ReportArguments& arguments) {
+  if (!arguments.run.empty() && !arguments.since.empty()) {
+    throw nsa::Error("report: found a run and --since, wanted one of them");
+  }
+  const auto store = Store::open_read_only(database_path(arguments.database));
+  reports::ReportRequest request;
+  request.format = format_of(arguments.format);
+  request.check_about = check_about();
+  if (!arguments.since.empty()) {
+    request.runs = runs_since(*store, arguments.since, request.about_range);
+  } else if (const auto run = find_run(*store, arguments.run.empty() ? "last" : arguments.run)) {
+    request.runs = {*run};
+  }
+  if (request.runs.empty()) return kExitNothing;
+  const std::string text = reports::render_report(*store, request);
+  if (arguments.out.empty()) {
+    std::cout << text;
+  } else {
+    write_file(arguments.out, text);
+    std::cout << arguments.out << "\n";
+  }
+  return kExitPass;
+}
+
+}  // namespace
+
+Action add_report(CLI::App& command) {
+  const auto arguments = std::make_shared<ReportArguments>();
+  command.add_option("run", arguments->run, "A run's name or number (default: the last)");
+  command.add_option(
+      "--since", arguments->since, "yesterday, 7d, 36h, a date or a commit: all runs since then");
+  command.add_option("--format", arguments->format, "engineer, summary or json")
+      ->check(CLI::IsMember({"engineer", "summary", "json"}))
+      ->capture_default_str();
+  command.add_option("--db",
+                     arguments->database,
+                     "The database (default: NSA_HARNESS_DB, or in your data folder)");
+  command.add_option("--out", arguments->out, "A file to write to, instead of printing");
+  return [arguments] { return report(*arguments); };
+}
+
+}  // namespace harness::cli

@@ -1,0 +1,202 @@
+#include <iostream>
+#include <memory>
+
+#include <CLI/CLI.hpp>
+
+#include "harness/cli/output.h"
+#include "harness/cli/paths.h"
+#include "harness/cli/provenance.h"
+#include "harness/cli/requirements.h"
+#include "harness/cli/run_session.h"
+#include "harness/cli/signals.h"
+#include "harness/cli/verbs.h"
+#include "harness/core/build_info.h"
+#include "harness/core/exit_code.h"
+#include "nsa/base/error.h"
+#include "nsa/base/text.h"
+#include "reports/report.h"
+
+namespace harness::cli {
+namespace {
+
+struct RunArguments {
+  std::vector<std::string> files;
+  std::vector<std::string> sets;
+  std::vector<std::string> only;
+  std::string profile;
+  std::string seed;
+  std::string database;
+  std::string out;
+  bool keep = false;
+  bool dry_run = false;
+  bool json = false;
+  bool quiet = false;
+};
+
+std::vector<std::pair<std::string, std::string>> pairs_of(const std::vector<std::string>& texts,
+                                                          const std::string& option) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  for (const std::string& text : texts) {
+    const std::size_t equals = text.find('=');
+    if (equals == 0 || equals == std::string::npos) {
+      throw nsa::Error(option + ": found \"" + text + "\", wanted path=value");
+    }
+    pairs.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return pairs;
+}
+
+ScenarioOptions options_of(const RunArguments& arguments,
+                           const Paths& paths,
+                           const Machine& machine) {
+  ScenarioOptions options = scenario_options(paths, static_cast<int>(machine.gpus.size()));
+  if (!arguments.profile.empty()) options.profile = arguments.profile;
+  options.sets = pairs_of(arguments.sets, "--set");
+  options.only = pairs_of(arguments.only, "--only");
+  if (!arguments.seed.empty()) {
+    options.seed = nsa::parse_int(arguments.seed);
+    if (!options.seed) {
+      throw nsa::Error("--seed: found \"" + arguments.seed + "\", wanted a whole number");
+    }
+  }
+  return options;
+}
+
+RunPlan make_plan(const RunArguments& arguments, const Paths& paths, const Manifest& manifest) {
+  RunPlan plan;
+  plan.machine = look_at_machine();
+  const ScenarioOptions options = options_of(arguments, paths, plan.machine);
+  for (const std::string& file : scenario_files(arguments.files)) {
+    for (Case& the_case : load_cases(file, options, manifest))
+      plan.cases.push_back(std::move(the_case));
+  }
+  for (const Case& the_case : plan.cases) {
+    plan.unmet.push_back(missing_requirement(the_case.scenario, plan.machine, manifest));
+  }
+  plan.unmet_is_error = options.profile.has_value() && *options.profile != kNoProfile;
+  plan.worker = paths.worker;
+  plan.environment = allowed_variables(own_variables());
+  plan.keep = arguments.keep;
+  plan.quiet = arguments.quiet;
+  return plan;
+}
+
+nlohmann::json planned_json(const Case& the_case, const std::string& unmet) {
+  const Scenario& scenario = the_case.scenario;
+  nlohmann::json json = {{"scenario", scenario.name},
+                         {"case", the_case.label()},
+                         {"id", the_case.id},
+                         {"profile", scenario.profile},
+                         {"parameters", scenario.model.parameter_count()},
+                         {"ranks", scenario.parallel.ranks},
+                         {"device", nsa::name_of(scenario.parallel.device)},
+                         {"backend", scenario.parallel.effective_backend()},
+                         {"steps", scenario.training.steps},
+                         {"budget_seconds", scenario.budget_seconds},
+                         {"skip", unmet}};
+  if (scenario.fault) json["fault"] = scenario.fault->name;
+  return json;
+}
+
+int show_plan(const RunPlan& plan, bool json) {
+  auto cases = nlohmann::json::array();
+  for (std::size_t i = 0; i < plan.cases.size(); ++i) {
+    const nlohmann::json planned = planned_json(plan.cases[i], plan.unmet[i]);
+    cases.push_back(planned);
+    if (json) continue;
+    const Scenario& scenario = plan.cases[i].scenario;
+    const double millions = static_cast<double>(scenario.model.parameter_count()) / 1e6;
+    std::cout << plan.cases[i].label() << "  " << plan.cases[i].id << "  "
+              << nsa::to_text(millions, 3) << " M parameters, " << scenario.parallel.ranks
+              << " ranks on " << nsa::name_of(scenario.parallel.device) << " ("
+              << scenario.parallel.effective_backend() << ")"
+              << (scenario.profile.empty() ? "" : ", profile " + scenario.profile)
+              << (scenario.fault ? ", fault " + scenario.fault->name : "")
+              << (plan.unmet[i].empty() ? "" : ", skipped: " + plan.unmet[i]) << "\n";
+  }
+  if (json) std::cout << nlohmann::json({{"cases", cases}}).dump() << "\n";
+  return kExitPass;
+}
+
+void tell_environment(const RunPlan& plan) {
+  for (const auto& [name, value] : steering_variables(plan.environment)) {
+    log_line("inherited from the environment: " + name + "=" + value);
+  }
+}
+
+// The report's path last on stdout, or the one object of --json. Failing to write it leaves the run incomplete.
+int print_result(RunSession& session, bool json) {
+  int code = session.exit_code();
+  try {
+    session.write_report();
+    if (json) {
+      const RunRecord record = session.store().run_named(session.record().name).value();
+      std::cout << reports::render_json(session.store(), record, session.report_path()).dump()
+                << "\n";
+    } else {
+      std::cout << session.report_path() << "\n";
+    }
+  } catch (const nsa::Error& error) {
+    log_line(std::string("CANNOT REPORT: ") + error.what());
+    code = kExitIncomplete;
+  }
+  return std::cout.flush() ? code : kExitIncomplete;
+}
+
+int run(const RunArguments& arguments) {
+  const Paths paths = find_paths();
+  const Manifest manifest = load_own_manifest(paths);
+  if (manifest.source_hash != built_source_hash()) {
+    log_line("INFRA.STALE_BUILD: the worker was built from other sources (" + manifest.source_hash +
+             ") than this program (" + built_source_hash() + "): build both again");
+    return kExitError;
+  }
+  RunPlan plan = make_plan(arguments, paths, manifest);
+  if (arguments.dry_run) return show_plan(plan, arguments.json);
+  plan.database = database_path(arguments.database);
+  plan.runs_folder = runs_folder(plan.database, arguments.out);
+  plan.provenance = provenance_of(paths, manifest, plan.machine, plan.environment, command_words());
+  if (!arguments.quiet) {
+    tell_environment(plan);
+    plan.on_result = [json = arguments.json](const std::string& line) {
+      if (json) {
+        log_line(line);
+      } else {
+        std::cout << line << std::endl;
+      }
+    };
+  }
+  catch_signals();
+  RunSession session(std::move(plan));
+  session.run();
+  return print_result(session, arguments.json);
+}
+
+}  // namespace
+
+Action add_run(CLI::App& command) {
+  const auto arguments = std::make_shared<RunArguments>();
+  command.add_option("files", arguments->files, "Scenario files, or folders of them")
+      ->required()
+      ->type_name("FILE|DIR");
+  const auto one_each = [&](const char* name, std::vector<std::string>& values, const char* about) {
+    command.add_option(name, values, about)->allow_extra_args(false)->take_all();
+  };
+  one_each(
+      "--set", arguments->sets, "path=value: overrides any value of the scenarios; repeatable");
+  one_each("--only", arguments->only, "axis=value: keeps these points of the matrix; repeatable");
+  command.add_option("--profile", arguments->profile, "A profile of the scenarios; base: none");
+  command.add_option("--seed", arguments->seed, "Of initialisation, data and every draw");
+  command.add_option("--db",
+                     arguments->database,
+                     "The database (default: NSA_HARNESS_DB, or in your data folder)");
+  command.add_option(
+      "--out", arguments->out, "Folder for this run's folder (default: runs, beside the database)");
+  command.add_flag("--keep", arguments->keep, "Keep the tensors of passing cases");
+  command.add_flag("--dry-run", arguments->dry_run, "Show the cases, run nothing");
+  command.add_flag("--json", arguments->json, "Print one object instead of lines");
+  command.add_flag("--quiet", arguments->quiet, "No progress, only the result");
+  return [arguments] { return run(*arguments); };
+}
+
+}  // namespace harness::cli

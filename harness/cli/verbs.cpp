@@ -1,0 +1,109 @@
+#include "harness/cli/verbs.h"
+
+#include <exception>
+#include <iostream>
+#include <new>
+
+#include <CLI/CLI.hpp>
+
+#include "harness/cli/output.h"
+#include "harness/core/exit_code.h"
+#include "nsa/base/error.h"
+
+namespace harness::cli {
+namespace {
+
+std::vector<std::string>& words() {
+  static std::vector<std::string> words;
+  return words;
+}
+
+constexpr const char* kAbout =
+    "Runs Native Sparse Attention training cases, judges what was observed against an independent\n"
+    "oracle, stores everything and writes the report.";
+
+constexpr const char* kExitCodes =
+    "Exit codes: 0 passed, 1 failed, 2 inconclusive, 3 bad usage or scenario, 4 nothing judged,\n"
+    "5 interrupted or incomplete, 6 error of the harness or the machine, 70 internal error.";
+
+// 0 for --help, else bad usage.
+int parse_failure(const CLI::App& app, const CLI::ParseError& error) {
+  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
+    return app.exit(error) == 0 ? kExitPass : kExitInternal;
+  }
+  std::string hint = " (nsa-harness --help)";
+  for (const CLI::App* command : app.get_subcommands())
+    hint = " (nsa-harness " + command->get_name() + " --help)";
+  log_line(error.what() + hint);
+  return kExitUsage;
+}
+
+int guarded(const Action& action) {
+  try {
+    return action();
+  } catch (const nsa::Error& error) {
+    log_line(error.what());
+    return kExitUsage;
+  } catch (const std::bad_alloc&) {
+    log_line("internal error: out of memory");
+  } catch (const std::exception& error) {
+    log_line(std::string("internal error: ") + error.what());
+  }
+  return kExitInternal;
+}
+
+}  // namespace
+
+const std::vector<Verb>& verbs() {
+  static const std::vector<Verb> list = {
+      {"run",
+       "Run scenarios, judge them, store everything, write the report",
+       "nsa-harness run scenarios/ddp_onestep.yaml --set parallel.ranks=4 --set "
+       "fault=averaged_twice",
+       add_run},
+      {"list",
+       "Show scenarios, checks and faults, or every key of a scenario",
+       "nsa-harness list --schema",
+       add_list},
+      {"report",
+       "Write the report of the last run, of one run, or of a range",
+       "nsa-harness report --since yesterday",
+       add_report},
+      {"judge",
+       "Judge a stored run again; the new verdicts stand beside the old",
+       "nsa-harness judge last",
+       add_judge},
+      {"doctor", "Look at this machine and this build", "nsa-harness doctor --json", add_doctor},
+      {"version", "Say what this program was built from", "nsa-harness version", add_version},
+  };
+  return list;
+}
+
+const std::vector<std::string>& command_words() {
+  return words();
+}
+
+int run_command_line(int argc, char** argv) {
+  words().assign(argv, argv + argc);
+  if (!words().empty()) words().front() = "nsa-harness";
+  CLI::App app(kAbout, "nsa-harness");
+  app.footer(kExitCodes);
+  app.require_subcommand(1);
+  std::vector<std::pair<CLI::App*, Action>> actions;
+  for (const Verb& verb : verbs()) {
+    CLI::App* command = app.add_subcommand(verb.name, verb.about);
+    command->footer(std::string("Example: ") + verb.example);
+    actions.emplace_back(command, verb.add(*command));
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return parse_failure(app, error);
+  }
+  for (const auto& [command, action] : actions) {
+    if (command->parsed()) return guarded(action);
+  }
+  return kExitInternal;
+}
+
+}  // namespace harness::cli
