@@ -1,0 +1,245 @@
+// Local gradients against the twin's: equal bytes on a CPU, within the ceiling on a device.
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "harness/checks/ceilings.h"
+#include "harness/checks/params.h"
+#include "harness/checks/sum_law.h"
+#include "harness/checks/twin_parts.h"
+#include "nsa/base/text.h"
+
+namespace harness::checks {
+namespace {
+
+struct Place {  // what the same finding on several ranks has in common
+  std::int64_t step = 0;
+  std::string code;
+  std::vector<std::string> params;
+  std::string factor;
+  auto operator<=>(const Place&) const = default;
+};
+
+struct Told {
+  std::set<int> ranks;
+  std::size_t differing = 0;
+  double factor = 1.0;
+  double worst = 0.0;
+};
+
+// The parameters of the layer that the backward meets first, of those given: head and final norm, then the last layer.
+std::vector<std::string> first_in_backward(const std::vector<std::string>& params) {
+  const auto rank_of = [](const std::string& param) {
+    if (layer_of(param) >= 0) return layer_of(param);
+    return param == "embed.weight" ? -1 : 1 << 20;
+  };
+  int last = -1;
+  for (const std::string& param : params) last = std::max(last, rank_of(param));
+  std::vector<std::string> first;
+  std::copy_if(
+      params.begin(), params.end(), std::back_inserter(first), [&](const std::string& param) {
+        return rank_of(param) == last;
+      });
+  return first;
+}
+
+struct Relative {
+  double worst = 0.0;  // largest |a - b|
+  double scale = 0.0;  // largest |b|
+};
+
+Relative relative_error(const nsa::TensorView& a, const nsa::TensorView& b) {
+  const Reals x(a);
+  const Reals y(b);
+  Relative seen;
+  if (x.size() != y.size()) return {std::nan(""), 1.0};
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double difference = std::abs(x[i] - y[i]);
+    if (!(difference <= seen.worst)) seen.worst = difference;
+    seen.scale = std::max(seen.scale, std::abs(y[i]));
+  }
+  return seen;
+}
+
+class LocalComparison {
+ public:
+  LocalComparison(const TwinCase& the_case, ResultBuilder& result)
+      : evidence_(the_case.evidence),
+        ledger_(the_case.ledger),
+        params_(the_case.params),
+        result_(result) {}
+
+  void judge(std::int64_t step, int rank) {
+    std::vector<std::string> differ;
+    for (const std::string& param : params_) {
+      const Gradient* own = ledger_.ranks.find({step, rank, param});
+      const Gradient* twin = ledger_.twin.find({step, rank, param});
+      if (own == nullptr || twin == nullptr) {
+        result_.missing(
+            "gradient rows of " + process_name(own == nullptr ? rank : kTwin) +
+            (own == nullptr ? ", step " : " for rank " + std::to_string(rank) + ", step ") +
+            std::to_string(step));
+      } else if (own->hash_before == twin->hash_before) {
+        ++equal_;
+      } else {
+        differ.push_back(param);
+      }
+    }
+    if (!differ.empty()) explain_local(step, rank, differ);
+  }
+
+  // True when something was found.
+  bool tell() {
+    for (const auto& [place, told] : told_) result_.found(finding(place, told));
+    return !told_.empty();
+  }
+
+  [[nodiscard]] std::int64_t equal() const { return equal_; }
+
+ private:
+  [[nodiscard]] bool on_device() const {
+    return evidence_.the_case.scenario.parallel.device == nsa::Device::cuda;
+  }
+
+  void explain_local(std::int64_t step, int rank, std::vector<std::string> differ) {
+    const auto own = open_artefact(evidence_, {rank, "local_gradients", step, rank}, files_);
+    const auto twin = open_artefact(evidence_, {kTwin, "local_gradients", step, rank}, files_);
+    const bool readable = own && twin;
+    if (on_device()) {
+      if (!readable) {
+        result_.missing("the local gradients of " + process_name(rank) + " and of its twin, step " +
+                        std::to_string(step) +
+                        " (their hashes differ, as they may on this device)");
+        return;
+      }
+      keep_above_ceiling(*own, *twin, differ);
+      if (differ.empty()) return;
+    }
+    Place place{step, "NUMERIC.GRADIENT", first_in_backward(differ), ""};
+    Told told;
+    if (readable) {
+      if (const auto factor = constant_factor(*own, *twin, differ)) {
+        place = {step, "GRAD.SCALE", differ, nsa::to_text(*factor, 4)};
+        told.factor = *factor;
+      } else {
+        told.worst = worst_relative(*own, *twin, place.params);
+      }
+    }
+    Told& kept = told_.try_emplace(place, told).first->second;
+    kept.ranks.insert(rank);
+    kept.differing = std::max(kept.differing, differ.size());
+  }
+
+  void keep_above_ceiling(const nsa::SafetensorsFile& own,
+                          const nsa::SafetensorsFile& twin,
+                          std::vector<std::string>& differ) {
+    const Scenario& scenario = evidence_.the_case.scenario;
+    const LongestSums sums(scenario.model, scenario.training.batch_size, scenario.training.seq_len);
+    double largest = 0.0;
+    std::map<std::string, Relative> errors;
+    for (const std::string& param : differ) {
+      if (!own.contains(param) || !twin.contains(param)) continue;
+      errors[param] = relative_error(own.at(param), twin.at(param));
+      largest = std::max(largest, errors[param].scale);
+    }
+    const auto within = [&](const std::string& param) {
+      const auto at = errors.find(param);
+      if (at == errors.end()) return false;
+      const double scale = std::max(at->second.scale, kSmallestScaleShare * largest);
+      const double limit = ceiling(sums.gradient, Reals(own.at(param)).unit_roundoff()) * scale;
+      return at->second.worst <= limit;
+    };
+    const std::size_t before = differ.size();
+    differ.erase(std::remove_if(differ.begin(), differ.end(), within), differ.end());
+    equal_ += static_cast<std::int64_t>(before - differ.size());
+  }
+
+  [[nodiscard]] static std::optional<double> constant_factor(
+      const nsa::SafetensorsFile& own,
+      const nsa::SafetensorsFile& twin,
+      const std::vector<std::string>& params) {
+    double with = 0.0;
+    double square = 0.0;
+    double limit = 0.0;
+    for (const std::string& param : params) {
+      if (!own.contains(param) || !twin.contains(param)) return std::nullopt;
+      const SumOfTensor seen = compare_with_mean(own.at(param), {twin.at(param)});
+      with += seen.with_mean;
+      square += seen.mean_mean;
+      limit = factor_limit(seen.unit_roundoff);
+    }
+    const double factor = with / square;
+    if (!(std::abs(factor - 1.0) > limit) || !std::isfinite(factor)) return std::nullopt;
+    for (const std::string& param : params) {
+      if (!(factor_residual(own.at(param), {twin.at(param)}, factor) <= limit)) return std::nullopt;
+    }
+    return factor;
+  }
+
+  [[nodiscard]] static double worst_relative(const nsa::SafetensorsFile& own,
+                                             const nsa::SafetensorsFile& twin,
+                                             const std::vector<std::string>& params) {
+    double worst = 0.0;
+    for (const std::string& param : params) {
+      if (!own.contains(param) || !twin.contains(param)) continue;
+      const Relative seen = relative_error(own.at(param), twin.at(param));
+      const double relative = seen.worst / (seen.scale > 0.0 ? seen.scale : 1.0);
+      if (!(relative <= worst)) worst = relative;
+    }
+    return worst;
+  }
+
+  [[nodiscard]] Finding finding(const Place& place, const Told& told) const {
+    const bool scaled = place.code == "GRAD.SCALE";
+    Finding finding;
+    finding.code = place.code;
+    const bool all = scaled && place.params.size() == params_.size();
+    if (!all) finding.site = site_of_params(place.params);
+    finding.site.step = place.step;
+    finding.site.ranks = to_ints(told.ranks);
+    finding.statement = "the local gradients of " + std::to_string(told.differing) + " of " +
+                        std::to_string(params_.size()) + " parameters on " +
+                        ranks_text(finding.site.ranks) + " are not the twin's";
+    if (scaled) {
+      finding.site.detail["factor"] = told.factor;
+      finding.statement += " but " + place.factor + " times those";
+      finding.ruled_out =
+          "not rounding and not one operation: one factor explains every element of them";
+      finding.next_action =
+          "look for a loss that is scaled or averaged over another number of tokens on this rank";
+      return finding;
+    }
+    finding.statement +=
+        "; in the order of the backward the first are " + some_of(place.params) +
+        (told.worst > 0.0 ? " (largest relative error " + nsa::to_text(told.worst, 3) + ")" : "");
+    finding.ruled_out =
+        "not the reduction: the gradients differ before it; no constant factor explains them";
+    finding.next_action =
+        layer_of(place.params.front()) >= 0
+            ? "see close_to_oracle for this layer: forward or backward"
+            : "the forward itself differs, or its data: see data_distinct and close_to_oracle";
+    return finding;
+  }
+
+  const Evidence& evidence_;
+  const Ledger& ledger_;
+  const std::vector<std::string>& params_;
+  ResultBuilder& result_;
+  ResultBuilder
+      files_;  // what explain_local() could not open: an explanation less, no verdict less
+  std::map<Place, Told> told_;
+  std::int64_t equal_ = 0;
+};
+
+}  // namespace
+
+PartOfTwin compare_local(const TwinCase& the_case, std::int64_t step, ResultBuilder& result) {
+  LocalComparison comparison(the_case, result);
+  for (const int rank : all_ranks(the_case.evidence)) comparison.judge(step, rank);
+  PartOfTwin part;
+  part.found = comparison.tell();
+  part.equal = comparison.equal();
+  return part;
+}
+
+}  // namespace harness::checks

@@ -1,0 +1,34 @@
+// One defect that is planted into healthy evidence, and what a check must say of it.
+#pragma once
+
+#include <csignal>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/checks/fixtures.h"
+
+namespace fixtures {
+
+struct Planted {
+  std::string check;
+  std::string name;
+  harness::Verdict verdict;
+  std::string code;  // of the first finding; "" for none
+  std::string site;  // JSON, what the site must at least say
+  std::function<void(Healthy&)> spoil;
+  int ranks = 2;
+  int steps = 1;
+};
+
+using harness::Gradient;
+using harness::Verdict;
+
+inline const auto kLeaveAsItIs = [](Healthy&) {};
+
+template <typename Rows, typename Which>
+void remove_if(Rows& rows, Which which) {
+  std::erase_if(rows, which);
+}
+
+}  // namespace fixtures

@@ -1,0 +1,335 @@
+// Defects of gradients: their arrival, their agreement, the twin.
+#pragma once
+
+#include "tests/checks/planted_case.h"
+
+namespace fixtures {
+
+inline void unreachable(Gradient& row) {
+  row.reachable = false;
+  row.ready_count = 0;
+  row.state = "none";
+  row.hash_before.clear();
+  row.hash_after.clear();
+}
+
+inline void add_arrival(std::vector<Planted>& list) {
+  const std::string check = "gradients_arrived";
+  list.push_back({check, "healthy", Verdict::pass, "", "{}", kLeaveAsItIs});
+  list.push_back(
+      {check,
+       "unreachable on every rank",
+       Verdict::fail,
+       "GRAD.MISSING",
+       R"({"layers":[1],"param":"W_K_cmp","branch":"cmp","ranks":[0,1],"step":1})",
+       [](Healthy& h) { each_gradient(h.evidence, -1, "blocks.1.attn.W_K_cmp", unreachable); }});
+  list.push_back({check,
+                  "unreachable on one rank",
+                  Verdict::fail,
+                  "GRAD.NOT_FINALIZED",
+                  R"({"layers":[2],"branch":"sel","ranks":[1],"step":2})",
+                  [](Healthy& h) {
+                    for (const char* name : {"blocks.2.attn.W_K_sel", "blocks.2.attn.W_V_sel"}) {
+                      each_gradient(h.evidence, 1, name, [](Gradient& row) {
+                        if (row.step == 2) unreachable(row);
+                      });
+                    }
+                  },
+                  2,
+                  3});
+  list.push_back({check,
+                  "one rank without rows got further",
+                  Verdict::fail,
+                  "GRAD.NOT_FINALIZED",
+                  R"({"ranks":[1]})",
+                  [](Healthy& h) {
+                    each_gradient(h.evidence, 1, "blocks.0.attn.W_V_sel", unreachable);
+                    remove_if(h.evidence.gradients,
+                              [](const auto& row) { return row.process == 0; });
+                    remove_if(h.evidence.collectives, [](const auto& row) {
+                      return row.process == 1 && row.row.op == "allreduce" && row.row.sequence > 1;
+                    });
+                    h.ends(0, 0, SIGTERM, true);
+                  }});
+  list.push_back({check,
+                  "reached but none",
+                  Verdict::fail,
+                  "GRAD.MISSING",
+                  R"({"param":"lm_head","ranks":[0]})",
+                  [](Healthy& h) {
+                    each_gradient(h.evidence, 0, "lm_head", [](Gradient& row) {
+                      row.ready_count = 0;
+                      row.state = "none";
+                    });
+                  }});
+  list.push_back({check,
+                  "exactly zero",
+                  Verdict::fail,
+                  "GRAD.ZERO",
+                  R"({"layers":[0,1,2],"param":"W_K_win","branch":"win"})",
+                  [](Healthy& h) {
+                    each_gradient(
+                        h.evidence, -1, "W_K_win", [](Gradient& row) { row.state = "zero"; });
+                  }});
+  list.push_back({check,
+                  "ready twice",
+                  Verdict::fail,
+                  "GRAD.DOUBLE_READY",
+                  R"({"param":"mlp.fc1","layers":[2],"ranks":[1]})",
+                  [](Healthy& h) {
+                    each_gradient(h.evidence, 1, "blocks.2.mlp.fc1", [](Gradient& row) {
+                      row.ready_count = 2;
+                    });
+                  }});
+  list.push_back({check,
+                  "a hook too many",
+                  Verdict::fail,
+                  "GRAD.DOUBLE_READY",
+                  R"({"param":"norm_f"})",
+                  [](Healthy& h) {
+                    each_gradient(
+                        h.evidence, -1, "norm_f", [](Gradient& row) { ++row.hooks_found; });
+                  }});
+  list.push_back(
+      {check,
+       "the reducer says twice",
+       Verdict::fail,
+       "GRAD.DOUBLE_READY",
+       R"({"param":"gate.fc1","layers":[1],"ranks":[0]})",
+       [](Healthy& h) {
+         harness::WorkerError error;
+         error.reducer = true;
+         error.step = 1;
+         error.what =
+             "Expected to mark a variable ready only once. Parameter at index 26 with name "
+             "blocks.1.attn.gate.fc1.weight has been marked as ready twice.";
+         put(h.evidence.errors, 0, error);
+       }});
+  list.push_back({check,
+                  "a hook lost",
+                  Verdict::fail,
+                  "GRAD.HOOK_LOST",
+                  R"({"param":"embed","ranks":[0,1]})",
+                  [](Healthy& h) {
+                    each_gradient(
+                        h.evidence, -1, "embed", [](Gradient& row) { row.hooks_found = 0; });
+                  }});
+  list.push_back({check, "no row of a rank", Verdict::inconclusive, "", "{}", [](Healthy& h) {
+                    remove_if(h.evidence.gradients,
+                              [](const auto& row) { return row.process == 1; });
+                  }});
+  list.push_back({check, "one row missing", Verdict::inconclusive, "", "{}", [](Healthy& h) {
+                    remove_if(h.evidence.gradients, [&](const auto& row) {
+                      return row.process == 0 && row.row.param == h.params[7];
+                    });
+                  }});
+  list.push_back({check, "no row at all", Verdict::inconclusive, "", "{}", [](Healthy& h) {
+                    h.evidence.gradients.clear();
+                  }});
+  list.push_back({check,
+                  "one compressed token has no influence by its key",
+                  Verdict::pass,
+                  "",
+                  "{}",
+                  [](Healthy& h) {
+                    h.evidence.the_case.scenario.training.seq_len = 5;
+                    each_gradient(
+                        h.evidence, -1, "W_K_cmp", [](Gradient& row) { row.state = "zero"; });
+                  }});
+}
+
+inline void add_agreement(std::vector<Planted>& list) {
+  const std::string check = "gradients_agree";
+  const auto other_hash = [](Gradient& row) { row.hash_after = "other"; };
+  list.push_back({check, "healthy", Verdict::pass, "", "{}", kLeaveAsItIs});
+  list.push_back({check,
+                  "one rank of four differs",
+                  Verdict::fail,
+                  "GRAD.NOT_REDUCED",
+                  R"({"ranks":[2],"step":1,"param":"norm_f"})",
+                  [=](Healthy& h) { each_gradient(h.evidence, 2, "norm_f", other_hash); },
+                  4,
+                  2});
+  list.push_back({check,
+                  "two ranks differ",
+                  Verdict::fail,
+                  "GRAD.NOT_REDUCED",
+                  R"({"step":1})",
+                  [=](Healthy& h) { each_gradient(h.evidence, 1, "", other_hash); }});
+  list.push_back({check,
+                  "the reducer did not finish",
+                  Verdict::fail,
+                  "GRAD.NOT_REDUCED",
+                  R"({"step":1,"ranks":[0,1]})",
+                  [](Healthy& h) {
+                    each_gradient(h.evidence, -1, "", [](Gradient& row) {
+                      row.reduced = false;
+                      row.hash_after.clear();
+                    });
+                  }});
+  list.push_back({check,
+                  "equal, but no all-reduce",
+                  Verdict::fail,
+                  "GRAD.NOT_REDUCED",
+                  R"({"step":2,"ranks":[0,1]})",
+                  [](Healthy& h) {
+                    remove_if(h.evidence.collectives,
+                              [](const auto& row) { return row.row.step == 2; });
+                  },
+                  2,
+                  2});
+  list.push_back({check,
+                  "each bucket twice",
+                  Verdict::fail,
+                  "COMM.EXTRA",
+                  R"({"step":1,"detail":{"reductions_per_step":2.0}})",
+                  [](Healthy& h) {
+                    const auto rows = h.evidence.collectives;
+                    for (auto row : rows) {
+                      if (row.row.op != "allreduce") continue;
+                      row.row.sequence += 2;
+                      h.evidence.collectives.push_back(row);
+                    }
+                  }});
+  list.push_back(
+      {check,
+       "a map of unused parameters is no reduction",
+       Verdict::pass,
+       "",
+       "{}",
+       [](Healthy& h) {
+         for (int rank = 0; rank < 2; ++rank) {
+           put(h.evidence.collectives,
+               rank,
+               harness::Collective{3, 1, "backward", "allreduce", "sum", "Int", 21, "default"});
+         }
+       }});
+  list.push_back({check,
+                  "a single rank keeps its gradient",
+                  Verdict::pass,
+                  "",
+                  "{}",
+                  [](Healthy& h) {
+                    for (auto& row : h.evidence.gradients) row.row.hash_after = row.row.hash_before;
+                  },
+                  1,
+                  1});
+  list.push_back({check, "no ledger", Verdict::inconclusive, "", "{}", [](Healthy& h) {
+                    h.evidence.gradients.clear();
+                  }});
+  list.push_back(
+      {check, "no collectives of a rank", Verdict::inconclusive, "", "{}", [](Healthy& h) {
+         remove_if(h.evidence.collectives, [](const auto& row) { return row.process == 1; });
+       }});
+  list.push_back({check, "no plan", Verdict::inconclusive, "", "{}", [](Healthy& h) {
+                    h.evidence.buckets.clear();
+                  }});
+}
+
+inline Tensors scaled(Tensors tensors,
+                      float factor,
+                      const std::function<bool(const std::string&)>& which) {
+  for (auto& [name, values] : tensors) {
+    if (!which(name)) continue;
+    for (float& value : values) value *= factor;
+  }
+  return tensors;
+}
+
+inline void add_twin(std::vector<Planted>& list) {
+  const std::string check = "matches_twin";
+  const auto all = [](const std::string&) { return true; };
+  list.push_back({check, "healthy", Verdict::pass, "", "{}", kLeaveAsItIs});
+  list.push_back({check,
+                  "averaged twice",
+                  Verdict::fail,
+                  "GRAD.SCALE",
+                  R"({"step":1,"detail":{"factor":0.5}})",
+                  [=](Healthy& h) {
+                    for (int rank = 0; rank < 2; ++rank) {
+                      h.write_gradients(
+                          rank, "reduced_gradients", 1, rank, scaled(h.means(), 0.5F, all));
+                    }
+                  }});
+  list.push_back({check,
+                  "one bucket not averaged",
+                  Verdict::fail,
+                  "GRAD.SCALE",
+                  R"({"bucket":1,"step":1,"detail":{"factor":2.0}})",
+                  [](Healthy& h) {
+                    const auto in_bucket = [&](const std::string& name) {
+                      const auto at =
+                          std::find(h.params.begin(), h.params.end(), name) - h.params.begin();
+                      return h.bucket_of(static_cast<std::size_t>(at)) == 1;
+                    };
+                    for (int rank = 0; rank < 2; ++rank) {
+                      h.write_gradients(
+                          rank, "reduced_gradients", 1, rank, scaled(h.means(), 2.0F, in_bucket));
+                    }
+                  }});
+  list.push_back({check,
+                  "one rank scales",
+                  Verdict::fail,
+                  "GRAD.SCALE",
+                  R"({"ranks":[1],"detail":{"factor":0.5}})",
+                  [=](Healthy& h) {
+                    h.write_gradients(1, "reduced_gradients", 1, 1, scaled(h.means(), 0.5F, all));
+                  }});
+  list.push_back({check,
+                  "a local loss scaled",
+                  Verdict::fail,
+                  "GRAD.SCALE",
+                  R"({"ranks":[1],"detail":{"factor":1.5}})",
+                  [=](Healthy& h) {
+                    h.write_gradients(1, "local_gradients", 1, 1, scaled(h.locals(1), 1.5F, all));
+                  }});
+  list.push_back({check,
+                  "local gradients from layer 1 down",
+                  Verdict::fail,
+                  "NUMERIC.GRADIENT",
+                  R"({"layers":[1],"ranks":[0],"step":1})",
+                  [](Healthy& h) {
+                    Tensors tensors = h.locals(0);
+                    for (auto& [name, values] : tensors) {
+                      if (name.rfind("blocks.1.attn.W_V_win", 0) == 0 ||
+                          name.rfind("blocks.0.", 0) == 0)
+                        values[3] += 0.5F;
+                    }
+                    h.write_gradients(0, "local_gradients", 1, 0, tensors);
+                  }});
+  list.push_back({check,
+                  "one element summed wrongly",
+                  Verdict::fail,
+                  "NUMERIC.GRADIENT",
+                  R"({"op":"grad_sync","param":"W_Q","layers":[2]})",
+                  [](Healthy& h) {
+                    Tensors tensors = h.means();
+                    tensors["blocks.2.attn.W_Q.weight"][5] += 1e-5F;
+                    for (int rank = 0; rank < 2; ++rank)
+                      h.write_gradients(rank, "reduced_gradients", 1, rank, tensors);
+                  }});
+  list.push_back(
+      {check, "a NaN", Verdict::fail, "NUMERIC.GRADIENT", R"({"op":"grad_sync"})", [](Healthy& h) {
+         Tensors tensors = h.means();
+         tensors["norm_f.weight"][0] = std::nanf("");
+         for (int rank = 0; rank < 2; ++rank)
+           h.write_gradients(rank, "reduced_gradients", 1, rank, tensors);
+       }});
+  list.push_back(
+      {check, "no twin", Verdict::inconclusive, "", "{}", [](Healthy& h) { h.without_twin(); }});
+  list.push_back({check, "a file pruned", Verdict::inconclusive, "", "{}", [](Healthy& h) {
+                    for (const auto& row : h.evidence.artefacts) {
+                      if (row.row.name == "reduced_gradients")
+                        std::filesystem::remove(h.folder() + "/" + row.row.path);
+                    }
+                  }});
+  list.push_back({check, "a file cut short", Verdict::inconclusive, "", "{}", [](Healthy& h) {
+                    for (const auto& row : h.evidence.artefacts) {
+                      const std::string path = h.folder() + "/" + row.row.path;
+                      if (row.process == 1 && row.row.name == "local_gradients")
+                        std::filesystem::resize_file(path, 100);
+                    }
+                  }});
+}
+
+}  // namespace fixtures

@@ -1,0 +1,283 @@
+// Defects of numbers: the oracle, exposure, what is not finite.
+#pragma once
+
+#include "oracles/key_laws.h"
+#include "tests/checks/planted_case.h"
+
+namespace fixtures {
+
+// Puts what a law gives in place of a branch's output, on the rows that `which` says.
+inline LayerTensors under_law(
+    LayerTensors tensors,
+    const std::string& law,
+    oracles::Branch branch,
+    const std::string& name,
+    const std::function<bool(std::int64_t group, std::int64_t row)>& which,
+    int layer) {
+  const auto config = harness::checks::oracle_config(toy_model());
+  const oracles::KeyLawOutputs laws(config, random_weights(layer), tensors.reals.at("x"), {});
+  const oracles::Tensor wrong = rounded(laws.output(law, branch));
+  std::vector<double>& out = tensors.reals.at(name).data;
+  const std::int64_t heads = config.heads_per_group();
+  for (std::int64_t g = 0; g < config.n_kv_groups; ++g) {
+    for (std::int64_t i = 0; i < heads; ++i) {
+      for (std::int64_t t = 0; t < kLength; ++t) {
+        if (!which(g, t)) continue;
+        const auto begin = static_cast<std::size_t>(((g * heads + i) * kLength + t) * config.d_v);
+        std::copy_n(wrong.data.begin() + static_cast<std::ptrdiff_t>(begin),
+                    config.d_v,
+                    out.begin() + static_cast<std::ptrdiff_t>(begin));
+      }
+    }
+  }
+  tensors.reals.at("y").data[0] += 0.25;  // what follows from it is wrong too
+  return tensors;
+}
+
+inline std::function<void(Healthy&)> law_planted(
+    const std::string& law,
+    oracles::Branch branch,
+    const std::string& name,
+    int layer,
+    const std::function<bool(std::int64_t, std::int64_t)>& which) {
+  return [=](Healthy& h) {
+    for (int rank = 0; rank < 2; ++rank) {
+      h.write_layer(rank,
+                    1,
+                    rank,
+                    layer,
+                    under_law(healthy_layer(rank, layer), law, branch, name, which, layer));
+    }
+  };
+}
+
+inline std::function<void(Healthy&)> element_changed(const std::string& name,
+                                                     int rank,
+                                                     int layer,
+                                                     double by) {
+  return [=](Healthy& h) {
+    LayerTensors tensors = healthy_layer(rank, layer);
+    tensors.reals.at(name).data.at(9) += by;
+    h.write_layer(rank, 1, rank, layer, tensors);
+  };
+}
+
+inline void add_oracle(std::vector<Planted>& list) {
+  using enum oracles::Branch;
+  const std::string check = "close_to_oracle";
+  const auto everywhere = [](std::int64_t, std::int64_t) { return true; };
+  const auto few = [](std::int64_t group, std::int64_t row) { return group == 1 && row % 9 == 5; };
+  list.push_back({check, "healthy", Verdict::pass, "", "{}", kLeaveAsItIs});
+  list.push_back({check,
+                  "first key only",
+                  Verdict::fail,
+                  "MASK.ALIGNMENT",
+                  R"({"layers":[1],"branch":"sel","ranks":[0,1]})",
+                  law_planted("top_left", sel, "o_sel", 1, everywhere)});
+  list.push_back({check,
+                  "first key only, in a few rows",
+                  Verdict::fail,
+                  "MASK.ALIGNMENT",
+                  R"({"layers":[2],"branch":"win","rows":[5,14,23],"detail":{"groups":[1]}})",
+                  law_planted("top_left", win, "o_win", 2, few)});
+  list.push_back({check,
+                  "mask inverted",
+                  Verdict::fail,
+                  "MASK.POLARITY",
+                  R"({"layers":[0],"branch":"win"})",
+                  law_planted("inverted", win, "o_win", 0, everywhere)});
+  list.push_back({check,
+                  "no mask",
+                  Verdict::fail,
+                  "MASK.ABSENT",
+                  R"({"layers":[0],"branch":"cmp"})",
+                  law_planted("no_mask", cmp, "o_cmp", 0, everywhere)});
+  list.push_back({check,
+                  "a window one longer",
+                  Verdict::fail,
+                  "NUMERIC.FORWARD",
+                  R"({"layers":[2],"branch":"win","detail":{"law":"one_longer"}})",
+                  law_planted("one_longer", win, "o_win", 2, everywhere)});
+  list.push_back({check,
+                  "one element",
+                  Verdict::fail,
+                  "NUMERIC.FORWARD",
+                  R"({"layers":[1],"branch":"sel","ranks":[1],"op":"attend_sel"})",
+                  [](Healthy& h) {
+                    LayerTensors tensors = healthy_layer(1, 1);
+                    tensors.reals.at("o_sel").data.at(9) += 1e-3;
+                    tensors.reals.at("y").data.at(9) += 1e-3;
+                    h.write_layer(1, 1, 1, 1, tensors);
+                  }});
+  list.push_back({check,
+                  "the gate",
+                  Verdict::fail,
+                  "NUMERIC.FORWARD",
+                  R"({"layers":[0],"ranks":[0],"op":"gate"})",
+                  [](Healthy& h) {
+                    LayerTensors tensors = healthy_layer(0, 0);
+                    tensors.reals.at("gate").data.at(4) += 1e-2;
+                    tensors.reals.at("y").data.at(4) += 1e-2;
+                    h.write_layer(0, 1, 0, 0, tensors);
+                  }});
+  list.push_back({check,
+                  "a gradient",
+                  Verdict::fail,
+                  "NUMERIC.GRADIENT",
+                  R"({"layers":[2],"ranks":[1],"param":"W_V_cmp","branch":"cmp"})",
+                  element_changed("g.w.W_V_cmp.weight", 1, 2, 0.05)});
+  list.push_back({check,
+                  "a gradient that is not there",
+                  Verdict::fail,
+                  "NUMERIC.GRADIENT",
+                  R"({"layers":[1],"param":"W_K_cmp"})",
+                  [](Healthy& h) {
+                    LayerTensors tensors = healthy_layer(0, 1);
+                    tensors.reals.erase("g.w.W_K_cmp.weight");
+                    h.write_layer(0, 1, 0, 1, tensors);
+                  }});
+  list.push_back({check,
+                  "a NaN in the output",
+                  Verdict::fail,
+                  "NUMERIC.FORWARD",
+                  R"({"layers":[1],"ranks":[0]})",
+                  element_changed("y", 0, 1, std::nan(""))});
+  list.push_back(
+      {check,
+       "other blocks chosen",
+       Verdict::fail,
+       "SELECTION.WRONG",
+       R"({"layers":[0],"ranks":[0],"op":"select"})",
+       [](Healthy& h) {
+         LayerTensors tensors = healthy_layer(0, 0);
+         // The last row takes the block that the oracle rejects; values are what that choice gives.
+         std::int64_t* last = tensors.blocks.data.data() + (2 * kLength - 1) * toy_model().n_sel;
+         last[1] = last[1] == 2 ? 3 : 2;
+         const auto config = harness::checks::oracle_config(toy_model());
+         oracles::AttentionOptions options;
+         options.replay = tensors.blocks;
+         const auto pass = oracles::attention_with_gradients(
+             config, random_weights(0), tensors.reals.at("x"), tensors.reals.at("dy"), options);
+         const auto keep = [&](const char* name, const oracles::Tensor& tensor) {
+           tensors.reals.at(name).data = rounded(tensor).data;
+         };
+         keep("o_sel", pass.result.o_sel);
+         keep("y", pass.result.y);
+         keep("dx", pass.gradients.x);
+         for (const auto& [name, gradient] : pass.gradients.weights)
+           keep(("g.w." + name).c_str(), gradient);
+         h.write_layer(0, 1, 0, 0, tensors);
+       }});
+  list.push_back({check,
+                  "no list of blocks",
+                  Verdict::fail,
+                  "SELECTION.WRONG",
+                  R"({"layers":[1],"rows":[3]})",
+                  [](Healthy& h) {
+                    LayerTensors tensors = healthy_layer(0, 1);
+                    tensors.blocks.data.at(static_cast<std::size_t>(3 * toy_model().n_sel)) = 77;
+                    tensors.reals.at("y").data.at(4) += 1e-2;
+                    h.write_layer(0, 1, 0, 1, tensors);
+                  }});
+  list.push_back({check, "nothing recorded", Verdict::inconclusive, "", "{}", [](Healthy& h) {
+                    h.evidence.artefacts.clear();
+                  }});
+  list.push_back({check, "pruned", Verdict::inconclusive, "", "{}", [](Healthy& h) {
+                    for (const auto& row : h.evidence.artefacts) {
+                      if (row.row.name == "attention_layer")
+                        std::filesystem::remove(h.folder() + "/" + row.row.path);
+                    }
+                  }});
+  list.push_back({check, "a tensor is missing", Verdict::inconclusive, "", "{}", [](Healthy& h) {
+                    for (int layer = 0; layer < 3; ++layer) {
+                      LayerTensors tensors = healthy_layer(0, layer);
+                      tensors.reals.erase("dy");
+                      h.write_layer(0, 1, 0, layer, tensors);
+                    }
+                  }});
+}
+
+inline void add_exposure(std::vector<Planted>& list) {
+  list.push_back({"exercised", "healthy", Verdict::pass, "", "{}", kLeaveAsItIs});
+  const auto never = [](std::int64_t harness::Exposure::*what, int layer) {
+    return [=](Healthy& h) {
+      for (auto& row : h.evidence.exposures) {
+        if (row.row.layer == layer) row.row.*what = 0;
+      }
+    };
+  };
+  list.push_back({"exercised",
+                  "nothing dropped",
+                  Verdict::inconclusive,
+                  "",
+                  "{}",
+                  never(&harness::Exposure::rows_dropped, 1)});
+  list.push_back({"exercised",
+                  "nothing cut",
+                  Verdict::inconclusive,
+                  "",
+                  "{}",
+                  never(&harness::Exposure::rows_cut, 0)});
+  list.push_back({"exercised",
+                  "nothing compressed",
+                  Verdict::inconclusive,
+                  "",
+                  "{}",
+                  never(&harness::Exposure::rows_compressed, 2)});
+  list.push_back({"exercised", "no rows", Verdict::inconclusive, "", "{}", [](Healthy& h) {
+                    h.evidence.exposures.clear();
+                  }});
+  list.push_back(
+      {"exercised", "a layer without rows", Verdict::inconclusive, "", "{}", [](Healthy& h) {
+         remove_if(h.evidence.exposures, [](const auto& row) { return row.row.layer == 1; });
+       }});
+}
+
+inline void add_finite(std::vector<Planted>& list) {
+  const std::string check = "finite";
+  list.push_back({check, "healthy", Verdict::pass, "", "{}", kLeaveAsItIs});
+  list.push_back({check,
+                  "a loss",
+                  Verdict::fail,
+                  "NAN.ORIGIN",
+                  R"({"ranks":[1],"step":2,"op":"loss","phase":"forward"})",
+                  [](Healthy& h) {
+                    for (auto& row : h.evidence.samples) {
+                      if (row.process == 1 && row.row.step == 2 && row.row.metric == "loss")
+                        row.row.value = std::nan("");
+                    }
+                  },
+                  2,
+                  3});
+  list.push_back({check,
+                  "a branch output before the loss",
+                  Verdict::fail,
+                  "NAN.ORIGIN",
+                  R"({"ranks":[0],"layers":[1],"branch":"win","op":"attend_win"})",
+                  [](Healthy& h) {
+                    LayerTensors tensors = healthy_layer(0, 1);
+                    tensors.reals.at("o_win").data.at(20) = std::nan("");
+                    tensors.reals.at("y").data.at(20) = std::nan("");
+                    h.write_layer(0, 1, 0, 1, tensors);
+                    for (auto& row : h.evidence.samples) row.row.value = std::nan("");
+                    each_gradient(h.evidence, -1, "", [](Gradient& row) { row.state = "nan"; });
+                  }});
+  list.push_back({check,
+                  "an infinite gradient",
+                  Verdict::fail,
+                  "NAN.ORIGIN",
+                  R"({"param":"W_Q","layers":[2],"phase":"backward"})",
+                  [](Healthy& h) {
+                    each_gradient(h.evidence, 0, "blocks.2.attn.W_Q", [](Gradient& row) {
+                      row.l2 = INFINITY;
+                    });
+                  }});
+  list.push_back({check, "no samples", Verdict::inconclusive, "", "{}", [](Healthy& h) {
+                    h.evidence.samples.clear();
+                  }});
+  list.push_back({check, "no gradients", Verdict::inconclusive, "", "{}", [](Healthy& h) {
+                    h.evidence.gradients.clear();
+                  }});
+}
+
+}  // namespace fixtures

@@ -1,0 +1,176 @@
+// Standing still and being slow.
+#pragma once
+
+#include "tests/checks/planted_case.h"
+
+namespace fixtures {
+
+struct Look {
+  std::string state = "S";
+  std::int64_t cpu_ms = 0;
+  std::vector<std::string> frames;
+};
+
+inline void look_at(Healthy& h, int rank, const Look& first, const Look& second) {
+  int number = 0;
+  for (const Look& look : {first, second}) {
+    harness::Observation row;
+    row.process_observed = rank;
+    row.look = number;
+    row.state = look.state;
+    row.cpu_ms = look.cpu_ms;
+    harness::ThreadStack stack;
+    stack.thread = "main";
+    stack.state = look.state;
+    stack.frames = look.frames;
+    row.threads.push_back(stack);
+    put(h.evidence.observations, kController, row, 30'000 + 2'000 * number);
+    ++number;
+  }
+}
+
+// All ranks still there, in `phase`, ended by the controller.
+inline void stopped(Healthy& h, const std::string& reason, const std::string& phase) {
+  h.without_twin();
+  for (int rank = 0; rank < h.evidence.ranks(); ++rank) {
+    h.ends(rank, 0, SIGKILL, true, 40'000);
+    harness::Heartbeat beat;
+    beat.phase = phase;
+    beat.step = 1;
+    beat.layer = 1;
+    beat.counters.operators_forward = 60;
+    beat.longest_gap_ms = 40;
+    put(h.evidence.heartbeats, rank, beat, 20'000);
+  }
+  put(h.evidence.stopped, kController, harness::Stopped{reason, "", 34'000}, 34'000);
+  if (reason == "still")
+    put(h.evidence.suspects, kController, harness::Suspect{12'000, 10'000, 40}, 30'000);
+}
+
+// Ranks from `first` on wait in collective 2.
+inline void waiting(Healthy& h, int first) {
+  remove_if(h.evidence.collectives_done,
+            [=](const auto& row) { return row.process >= first && row.row.sequence == 2; });
+}
+
+inline void add_progress(std::vector<Planted>& list) {
+  const std::string check = "progress";
+  list.push_back({check, "healthy", Verdict::pass, "", "{}", kLeaveAsItIs});
+  list.push_back({check,
+                  "a stopped process",
+                  Verdict::fail,
+                  "HANG.HOST",
+                  R"({"ranks":[1],"step":1,"detail":{"state":"T"}})",
+                  [](Healthy& h) {
+                    stopped(h, "still", "forward");
+                    waiting(h, 0);
+                    look_at(h, 0, {"S", 500, {"epoll_wait"}}, {"S", 510, {"epoll_wait"}});
+                    look_at(h, 1, {"T", 400, {}}, {"T", 400, {}});
+                  }});
+  list.push_back({check,
+                  "all in the rendezvous",
+                  Verdict::fail,
+                  "HANG.INIT",
+                  R"({"phase":"rendezvous"})",
+                  [](Healthy& h) {
+                    stopped(h, "still", "rendezvous");
+                    for (int rank = 0; rank < 2; ++rank)
+                      look_at(h, rank, {"S", 5, {"accept"}}, {"S", 6, {"accept"}});
+                  }});
+  list.push_back(
+      {check, "one never joined", Verdict::fail, "HANG.INIT", R"({"ranks":[1]})", [](Healthy& h) {
+         stopped(h, "still", "rendezvous");
+         for (auto& row : h.evidence.heartbeats) {
+           if (row.process == 1) row.row.phase = "init";
+         }
+         for (int rank = 0; rank < 2; ++rank)
+           look_at(h, rank, {"S", 5, {"accept"}}, {"S", 6, {"accept"}});
+       }});
+  list.push_back({check,
+                  "all in a collective",
+                  Verdict::fail,
+                  "HANG.COLLECTIVE",
+                  R"({"ranks":[0,1],"sequence":2,"step":1})",
+                  [](Healthy& h) {
+                    stopped(h, "still", "backward");
+                    waiting(h, 0);
+                    for (int rank = 0; rank < 2; ++rank)
+                      look_at(h, rank, {"S", 5, {"wait"}}, {"S", 6, {"wait"}});
+                  }});
+  list.push_back({check,
+                  "a spinning wait",
+                  Verdict::fail,
+                  "HANG.COLLECTIVE",
+                  R"({"sequence":2})",
+                  [](Healthy& h) {
+                    stopped(h, "still", "backward");
+                    waiting(h, 0);
+                    for (int rank = 0; rank < 2; ++rank)
+                      look_at(h, rank, {"R", 0, {"spin"}}, {"R", 2000, {"spin"}});
+                  }});
+  list.push_back({check,
+                  "one in no collective",
+                  Verdict::fail,
+                  "HANG.HOST",
+                  R"({"ranks":[0],"layers":[1],"phase":"forward"})",
+                  [](Healthy& h) {
+                    stopped(h, "still", "forward");
+                    waiting(h, 1);
+                    for (int rank = 0; rank < 2; ++rank)
+                      look_at(h, rank, {"S", 5, {"lock"}}, {"S", 6, {"lock"}});
+                  }});
+  list.push_back({check,
+                  "in different groups",
+                  Verdict::fail,
+                  "HANG.CYCLE",
+                  R"({"ranks":[0,1]})",
+                  [](Healthy& h) {
+                    stopped(h, "still", "backward");
+                    put(h.evidence.collectives,
+                        0,
+                        harness::Collective{0, 1, "backward", "allreduce", "sum", "Float", 4, "a"});
+                    put(h.evidence.collectives,
+                        1,
+                        harness::Collective{0, 1, "backward", "allreduce", "sum", "Float", 4, "b"});
+                    for (int rank = 0; rank < 2; ++rank)
+                      look_at(h, rank, {"S", 5, {"wait"}}, {"S", 6, {"wait"}});
+                  }});
+  list.push_back({check,
+                  "no counter, but busy",
+                  Verdict::fail,
+                  "SLOW.HOST",
+                  R"({"ranks":[0],"phase":"forward"})",
+                  [](Healthy& h) {
+                    stopped(h, "still", "forward");
+                    look_at(h, 0, {"R", 0, {"loop", "a"}}, {"R", 1900, {"loop", "b"}});
+                    look_at(h, 1, {"S", 5, {"wait"}}, {"S", 6, {"wait"}});
+                  }});
+  list.push_back({check,
+                  "out of budget while moving",
+                  Verdict::fail,
+                  "SLOW.HOST",
+                  R"({"phase":"forward","step":1})",
+                  [](Healthy& h) {
+                    stopped(h, "budget", "forward");
+                    for (auto& row : h.evidence.heartbeats) row.t_ms += 12'000;
+                  }});
+  list.push_back(
+      {check, "out of budget, movement unknown", Verdict::inconclusive, "", "{}", [](Healthy& h) {
+         stopped(h, "budget", "forward");
+         h.evidence.heartbeats.clear();
+       }});
+  list.push_back({check, "no looks", Verdict::inconclusive, "", "{}", [](Healthy& h) {
+                    stopped(h, "still", "backward");
+                  }});
+  list.push_back({check, "interrupted", Verdict::inconclusive, "", "{}", [](Healthy& h) {
+                    stopped(h, "interrupted", "forward");
+                  }});
+  list.push_back({check, "a peer had ended", Verdict::inconclusive, "", "{}", [](Healthy& h) {
+                    stopped(h, "peer_ended", "forward");
+                  }});
+  list.push_back({check, "no end known", Verdict::inconclusive, "", "{}", [](Healthy& h) {
+                    h.evidence.exited.clear();
+                  }});
+}
+
+}  // namespace fixtures

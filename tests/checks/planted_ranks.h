@@ -1,0 +1,177 @@
+// Defects in what ranks should have in common: collectives, parameters, data.
+#pragma once
+
+#include "tests/checks/planted_case.h"
+
+namespace fixtures {
+
+inline void add_collectives(std::vector<Planted>& list) {
+  const std::string check = "collectives_agree";
+  const auto change = [](int rank, std::int64_t sequence, auto what) {
+    return [=](Healthy& h) {
+      for (auto& row : h.evidence.collectives) {
+        if (row.process == rank && row.row.sequence == sequence) what(row.row);
+      }
+    };
+  };
+  list.push_back({check, "healthy", Verdict::pass, "", "{}", kLeaveAsItIs});
+  list.push_back({check,
+                  "other size",
+                  Verdict::fail,
+                  "DESYNC.SIZE",
+                  R"({"sequence":1,"ranks":[2],"step":1})",
+                  change(2, 1, [](harness::Collective& row) { row.count += 1; }),
+                  4});
+  list.push_back({check,
+                  "other size, two ranks",
+                  Verdict::fail,
+                  "DESYNC.SIZE",
+                  R"({"sequence":2})",
+                  change(1, 2, [](harness::Collective& row) { row.count -= 1; })});
+  list.push_back({check,
+                  "other operation",
+                  Verdict::fail,
+                  "DESYNC.OP",
+                  R"({"sequence":2,"ranks":[0]})",
+                  change(0, 2, [](harness::Collective& row) { row.reduce_op = "max"; }),
+                  3});
+  list.push_back(
+      {check, "two swapped", Verdict::fail, "DESYNC.ORDER", R"({"sequence":0})", [](Healthy& h) {
+         for (auto& row : h.evidence.collectives) {
+           if (row.process == 1 && row.row.sequence < 2) row.row.sequence = 1 - row.row.sequence;
+         }
+       }});
+  list.push_back({check,
+                  "a rank that ended well did less",
+                  Verdict::fail,
+                  "DESYNC.MISSING_RANK",
+                  R"({"ranks":[1],"sequence":3,"step":2})",
+                  [](Healthy& h) {
+                    remove_if(h.evidence.collectives, [](const auto& row) {
+                      return row.process == 1 && row.row.step == 2;
+                    });
+                  },
+                  2,
+                  2});
+  list.push_back({check,
+                  "a rank that is there was overtaken",
+                  Verdict::fail,
+                  "DESYNC.MISSING_RANK",
+                  R"({"ranks":[1],"sequence":2})",
+                  [](Healthy& h) {
+                    remove_if(h.evidence.collectives, [](const auto& row) {
+                      return row.process == 1 && row.row.sequence >= 2;
+                    });
+                    h.ends(1, 0, SIGKILL, true);
+                  }});
+  list.push_back({check,
+                  "other plan",
+                  Verdict::fail,
+                  "DESYNC.SIZE",
+                  R"({"bucket":0,"step":1,"op":"grad_sync"})",
+                  [](Healthy& h) {
+                    for (auto& row : h.evidence.buckets) {
+                      if (row.process == 1 && row.row.bucket == 0) row.row.elements += 3;
+                    }
+                  }});
+  list.push_back(
+      {check, "a rank that failed did less", Verdict::inconclusive, "", "{}", [](Healthy& h) {
+         remove_if(h.evidence.collectives,
+                   [](const auto& row) { return row.process == 1 && row.row.sequence >= 2; });
+         h.ends(1, 0, SIGSEGV, false);
+       }});
+  list.push_back({check, "no record of a rank", Verdict::inconclusive, "", "{}", [](Healthy& h) {
+                    remove_if(h.evidence.collectives,
+                              [](const auto& row) { return row.process == 0; });
+                  }});
+  list.push_back({check, "no record", Verdict::inconclusive, "", "{}", [](Healthy& h) {
+                    h.evidence.collectives.clear();
+                  }});
+}
+
+inline void add_state(std::vector<Planted>& list) {
+  const auto other = [](int rank, const std::string& part, int step) {
+    return [=](Healthy& h) {
+      for (auto& row : h.evidence.parameters) {
+        if (row.process == rank && row.row.step == step &&
+            row.row.param.find(part) != std::string::npos)
+          row.row.hash = "x";
+      }
+    };
+  };
+  list.push_back({"parameters_agree", "healthy", Verdict::pass, "", "{}", kLeaveAsItIs});
+  list.push_back({"parameters_agree",
+                  "one of three",
+                  Verdict::fail,
+                  "STATE.DIVERGED",
+                  R"({"ranks":[1],"step":2,"param":"W_Q","layers":[1]})",
+                  other(1, "blocks.1.attn.W_Q", 2),
+                  3,
+                  3});
+  list.push_back({"parameters_agree",
+                  "one of two",
+                  Verdict::fail,
+                  "STATE.DIVERGED",
+                  R"({"step":1,"param":"embed"})",
+                  other(0, "embed", 1)});
+  list.push_back(
+      {"parameters_agree", "none recorded", Verdict::inconclusive, "", "{}", [](Healthy& h) {
+         h.evidence.parameters.clear();
+       }});
+  list.push_back({"parameters_agree",
+                  "one rank did not record",
+                  Verdict::inconclusive,
+                  "",
+                  "{}",
+                  [](Healthy& h) {
+                    remove_if(h.evidence.parameters,
+                              [](const auto& row) { return row.process == 1; });
+                  }});
+}
+
+inline void add_data(std::vector<Planted>& list) {
+  const std::string check = "data_distinct";
+  const auto same_as_rank_0 = [](bool twin_too) {
+    return [=](Healthy& h) {
+      const std::string first = h.evidence.batches.front().row.hash;
+      for (auto& row : h.evidence.batches) {
+        if (row.row.of_rank < 2 && row.row.step == 1 && (row.process >= 0 || twin_too))
+          row.row.hash = first;
+      }
+    };
+  };
+  list.push_back({check, "healthy", Verdict::pass, "", "{}", kLeaveAsItIs});
+  list.push_back({check,
+                  "same batch",
+                  Verdict::fail,
+                  "DATA.DUPLICATE",
+                  R"({"ranks":[0,1],"step":1})",
+                  same_as_rank_0(false),
+                  3});
+  list.push_back(
+      {check, "the corpus repeats itself", Verdict::pass, "", "{}", same_as_rank_0(true), 3});
+  list.push_back({check,
+                  "other tokens than the twin's",
+                  Verdict::fail,
+                  "DATA.SOURCE",
+                  R"({"ranks":[1],"step":1})",
+                  [](Healthy& h) {
+                    for (auto& row : h.evidence.batches) {
+                      if (row.process == 1) row.row.hash = "noise";
+                    }
+                  }});
+  list.push_back(
+      {check, "other source", Verdict::fail, "DATA.SOURCE", R"({"ranks":[0]})", [](Healthy& h) {
+         for (auto& row : h.evidence.batches) {
+           if (row.process == 0) row.row.source = "noise";
+         }
+       }});
+  list.push_back({check, "no batch", Verdict::inconclusive, "", "{}", [](Healthy& h) {
+                    h.evidence.batches.clear();
+                  }});
+  list.push_back({check, "no batch of a rank", Verdict::inconclusive, "", "{}", [](Healthy& h) {
+                    remove_if(h.evidence.batches, [](const auto& row) { return row.process == 1; });
+                  }});
+}
+
+}  // namespace fixtures
