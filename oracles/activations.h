@@ -52,6 +52,12 @@ struct Activations {
   AttentionResult result;
 };
 
+// Validates config, weights and x; returns S.
+std::int64_t validated_length(const Layer& layer, const Tensor& x);
+// The positions themselves, or all where there are none. Throws std::invalid_argument where they do
+// not ascend strictly below `length`.
+std::vector<std::int64_t> requested_rows(const std::vector<std::int64_t>& rows,
+                                         std::int64_t length);
 // Validates everything it is given.
 Projections project(const Layer& layer, const Tensor& x, const AttentionOptions& options);
 // One bank for each batch and group, in the order b * G + g. Refers to `keys`.

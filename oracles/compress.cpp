@@ -76,19 +76,6 @@ void pool_gradients(const AttentionConfig& config,
   });
 }
 
-// f[j*W + c] = raw[i*d + j, c] + pe[j,c], one row a compressed token: [B*G*C, l*W].
-Tensor windows_with_positions(const AttentionConfig& config, const Tensor& pe, const Tensor& raw) {
-  const Extent n = extent_of(config, raw);
-  const std::int64_t span = config.l * n.width;
-  Tensor f = zeros({n.sequences * n.compressed, span});
-  for_each_window(config, n, [&](std::int64_t from, std::int64_t to) {
-    for (std::int64_t k = 0; k < span; ++k) {
-      f.data[to * config.l + k] = raw.data[from + k] + pe.data[k];
-    }
-  });
-  return f;
-}
-
 // The inverse way for gradients: df is added to draw and, summed over tokens, to dpe.
 void add_window_gradients(const AttentionConfig& config,
                           const Tensor& df,
@@ -112,7 +99,7 @@ void mlp_gradients(const Layer& layer,
                    Weights& gradients) {
   const Tensor& fc1 = layer.weight(phi + ".fc1.weight");
   const Tensor& fc2 = layer.weight(phi + ".fc2.weight");
-  const Tensor f = windows_with_positions(layer.config, layer.weight(phi + ".pe"), raw);
+  const Tensor f = compression_windows(layer.config, layer.weight(phi + ".pe"), raw);
   const Tensor z = linear(f, fc1, layer.threads);
   const Tensor flat = reshaped(dout, {f.shape[0], dout.shape[3]});
   Tensor da = zeros(z.shape);
@@ -128,12 +115,24 @@ void mlp_gradients(const Layer& layer,
 
 }  // namespace
 
+Tensor compression_windows(const AttentionConfig& config, const Tensor& pe, const Tensor& raw) {
+  const Extent n = extent_of(config, raw);
+  const std::int64_t span = config.l * n.width;
+  Tensor f = zeros({n.sequences * n.compressed, span});
+  for_each_window(config, n, [&](std::int64_t from, std::int64_t to) {
+    for (std::int64_t k = 0; k < span; ++k) {
+      f.data[to * config.l + k] = raw.data[from + k] + pe.data[k];
+    }
+  });
+  return f;
+}
+
 Tensor compress(const Layer& layer, PhiOf which, const Tensor& raw_BGSW) {
   const Extent n = extent_of(layer.config, raw_BGSW);
   const Shape shape{raw_BGSW.shape[0], raw_BGSW.shape[1], n.compressed, n.width};
   const std::string phi = phi_name(which);
   if (layer.config.phi == Phi::mlp) {
-    const Tensor f = windows_with_positions(layer.config, layer.weight(phi + ".pe"), raw_BGSW);
+    const Tensor f = compression_windows(layer.config, layer.weight(phi + ".pe"), raw_BGSW);
     const Tensor z = linear(f, layer.weight(phi + ".fc1.weight"), layer.threads);
     return reshaped(linear(silu(z), layer.weight(phi + ".fc2.weight"), layer.threads), shape);
   }

@@ -13,6 +13,12 @@ namespace oracles {
 // Which weights phi uses: "phi_k" or "phi_v".
 enum class PhiOf { keys, values };
 
+// The input of the mlp: f[j*W + c] = raw[i*d + j, c] + pe[j,c], one row a compressed token:
+// [B*G*C, l*W].
+Tensor compression_windows(const AttentionConfig& config,
+                           const Tensor& pe_lW,
+                           const Tensor& raw_BGSW);
+
 // raw_BGSW (keys: rotated) -> [B,G,C,W], C = compressed_count(S).
 Tensor compress(const Layer& layer, PhiOf which, const Tensor& raw_BGSW);
 

@@ -17,20 +17,6 @@ std::vector<std::int64_t> all_positions(std::int64_t length) {
   return positions;
 }
 
-std::vector<std::int64_t> requested_rows(const AttentionOptions& options, std::int64_t length) {
-  const std::vector<std::int64_t>& rows = options.rows;
-  if (rows.empty()) {
-    return all_positions(length);
-  }
-  const bool ascend =
-      std::adjacent_find(rows.begin(), rows.end(), std::greater_equal<>()) == rows.end();
-  if (!ascend || rows.front() < 0 || rows.back() >= length) {
-    throw std::invalid_argument("rows: wanted strictly ascending positions below " +
-                                std::to_string(length));
-  }
-  return rows;
-}
-
 BranchKeys raw_keys(const Layer& layer, Branch branch, const Tensor& x) {
   const AttentionConfig& config = layer.config;
   const std::string name = branch_name(branch);
@@ -58,18 +44,37 @@ const char* branch_name(Branch branch) {
   return kNames[index_of(branch)];
 }
 
-Projections project(const Layer& layer, const Tensor& x, const AttentionOptions& options) {
-  const AttentionConfig& config = layer.config;
-  validate(config);
-  validate(layer.weights, config);
-  if (x.shape.size() != 3 || x.shape[0] < 1 || x.shape[1] < 1 || x.shape[2] != config.dim) {
+std::vector<std::int64_t> requested_rows(const std::vector<std::int64_t>& rows,
+                                         std::int64_t length) {
+  if (rows.empty()) {
+    return all_positions(length);
+  }
+  const bool ascend =
+      std::adjacent_find(rows.begin(), rows.end(), std::greater_equal<>()) == rows.end();
+  if (!ascend || rows.front() < 0 || rows.back() >= length) {
+    throw std::invalid_argument("rows: wanted strictly ascending positions below " +
+                                std::to_string(length));
+  }
+  return rows;
+}
+
+std::int64_t validated_length(const Layer& layer, const Tensor& x) {
+  validate(layer.config);
+  validate(layer.weights, layer.config);
+  if (x.shape.size() != 3 || x.shape[0] < 1 || x.shape[1] < 1 || x.shape[2] != layer.config.dim) {
     throw std::invalid_argument("x: found shape " + shape_text(x.shape) + ", wanted [B,S," +
-                                std::to_string(config.dim) + "] with B and S at least 1");
+                                std::to_string(layer.config.dim) + "] with B and S at least 1");
   }
   require_shape(x, x.shape, "x");
   require_finite(x, "x");
+  return x.shape[1];
+}
+
+Projections project(const Layer& layer, const Tensor& x, const AttentionOptions& options) {
+  const AttentionConfig& config = layer.config;
   Projections out;
-  out.rows = requested_rows(options, x.shape[1]);
+  const std::int64_t length = validated_length(layer, x);
+  out.rows = requested_rows(options.rows, length);
   out.sizes = {x.shape[0],
                x.shape[1],
                static_cast<std::int64_t>(out.rows.size()),

@@ -81,8 +81,8 @@ inline double largest_magnitude(const Tensor& tensor) {
   return largest;
 }
 
-// max|X - R| / max(max|R|, 1e-3 * the largest entry of any tensor of its kind). A NaN is infinite, a
-// difference of shape too; tensors without elements agree.
+// max|X - R| / max(max|R|, 1e-3 * the largest entry of any tensor of its kind). A NaN is infinite,
+// a difference of shape too; tensors without elements agree.
 inline double relative_error(const Tensor& x, const Tensor& r, double largest_of_kind) {
   if (x.shape != r.shape || x.data.size() != r.data.size()) {
     return std::numeric_limits<double>::infinity();

@@ -10,8 +10,8 @@
 namespace oracles::testing {
 namespace {
 
-// Two float64 implementations that sum in other orders: 64 sqrt(n) u with n = 331 terms, the longest
-// sums of the files, is 1.3e-13; the next power of ten above it.
+// Two float64 implementations that sum in other orders: 64 sqrt(n) u with n = 331 terms, the
+// longest sums of the files, is 1.3e-13; the next power of ten above it.
 constexpr double kLimit = 1e-12;
 
 struct Pair {
