@@ -1,0 +1,36 @@
+// Records as the tests of the store need them.
+#pragma once
+
+#include <string>
+
+#include "harness/core/store.h"
+
+namespace harness::test {
+
+inline RunRecord a_run(const std::string& name) {
+  RunRecord run;
+  run.name = name;
+  run.folder = "/runs/" + name;
+  run.started_ms = 1'000;
+  run.provenance.commit = "c0ffee";
+  run.provenance.dirty = true;
+  run.provenance.argv = "nsa-harness run x.yaml";
+  return run;
+}
+
+inline CaseRecord a_case(std::int64_t run_id, int position, const std::string& label) {
+  Case content;
+  content.scenario.name = "fake";
+  content.scenario.kind = "training";
+  CaseRecord record;
+  record.run_id = run_id;
+  record.position = position;
+  record.scenario = "fake";
+  record.label = label;
+  record.case_id = "0123456789abcdef";
+  record.case_json = case_to_json(content);
+  record.folder = "cases/" + std::to_string(position);
+  return record;
+}
+
+}  // namespace harness::test

@@ -1,0 +1,73 @@
+// A controller small enough to be killed at any moment.
+//   fake_controller run DB FOLDER WORKER     a run of fake ranks, recorded into the store, again and again
+//   fake_controller write DB NAME COUNT      one run with COUNT events, flushed whenever the store sees fit
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <string>
+#include <unistd.h>
+
+#include "harness/core/runner.h"
+#include "harness/core/store.h"
+#include "nsa/base/error.h"
+#include "tests/core/store_support.h"
+
+namespace {
+
+using namespace harness;  // NOLINT(google-build-using-namespace): a test program
+
+int write_events(const std::string& path, const std::string& name, int count) {
+  const auto store = Store::open(path, true);
+  const std::int64_t run = store->begin_run(test::a_run(name));
+  const std::int64_t row = store->plan_case(test::a_case(run, 0, "fake"));
+  std::cout << "begun" << std::endl;
+  for (int i = 0; i < count; ++i) {
+    store->add_event(row, Event::of(0, i, Sample{"n", i + 1, static_cast<double>(i)}));
+  }
+  store->finish_case(row, 1.0);
+  store->finish_run(run, 0, true, 2'000);
+  return 0;
+}
+
+int run_forever(const std::string& path, const std::string& folder, const std::string& worker) {
+  for (int i = 0;; ++i) {
+    const auto store = Store::open(path, true);
+    const std::int64_t run =
+        store->begin_run(test::a_run("run-" + std::to_string(getpid()) + "-" + std::to_string(i)));
+    const std::int64_t row = store->plan_case(test::a_case(run, 0, "fake"));
+    RunnerOptions options;
+    options.worker = worker;
+    options.folder = folder + "/" + std::to_string(i);
+    options.environment = {
+        "ASAN_OPTIONS=detect_leaks=0", "FAKE_MOOD=slow", "FAKE_MOOD_1=flood", "FAKE_MOOD_2=hang"};
+    std::filesystem::create_directories(options.folder);
+    Case content = case_from_json(test::a_case(run, 0, "fake").case_json, "case");
+    content.scenario.parallel.ranks = 3;
+    content.scenario.budget_seconds = 2.0;
+    RunnerHooks hooks;
+    hooks.on_event = [&](const Event& event) {
+      store->add_event(row, event);
+      if (event.kind == Started::kKind)
+        std::cout << "started " << event.body.at("pid") << std::endl;
+    };
+    hooks.on_tick = [&] { store->flush(); };
+    (void)run_case(content, options, hooks);
+    store->finish_case(row, 1.0);
+    store->finish_run(run, 0, true, 2'000);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const std::string verb = argc == 5 ? argv[1] : "";
+    if (verb == "run") return run_forever(argv[2], argv[3], argv[4]);
+    if (verb == "write") return write_events(argv[2], argv[3], std::atoi(argv[4]));
+  } catch (const nsa::Error& error) {
+    std::cerr << error.what() << "\n";
+    return 1;
+  }
+  return 3;
+}

@@ -1,0 +1,207 @@
+// A worker without LibTorch, in any mood that a real one has been seen in. The mood is FAKE_MOOD_<rank> or FAKE_MOOD_TWIN
+// or FAKE_MOOD of its environment; without one it does all it was asked.
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <ctime>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <string>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "harness/core/event.h"
+
+namespace {
+
+using harness::Event;
+using harness::Heartbeat;
+
+constexpr int kEventFd = 3;
+constexpr int kPeriodMs = 50;  // of heartbeats: short, since the tests' thresholds are
+
+struct Rank {
+  int process = 0;
+  std::int64_t origin_ms = 0;
+  std::int64_t moved = 0;
+
+  [[nodiscard]] std::int64_t now_ms() const {
+    timespec now{};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000 - origin_ms;
+  }
+
+  static void write_raw(const std::string& bytes) {
+    for (std::size_t sent = 0; sent < bytes.size();) {
+      const ssize_t n = write(kEventFd, bytes.data() + sent, bytes.size() - sent);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) _exit(74);
+      sent += static_cast<std::size_t>(n);
+    }
+  }
+
+  template <typename Row>
+  void record(const Row& row) const {
+    write_raw(encode_event(Event::of(process, now_ms(), row)) + "\n");
+  }
+
+  void beat() const {
+    Heartbeat beat;
+    beat.phase = "forward";
+    beat.step = 1;
+    beat.counters.operators_forward = moved;
+    beat.longest_gap_ms = 1;
+    record(beat);
+  }
+
+  void hello() const {
+    harness::Hello hello;
+    hello.pid = getpid();
+    hello.backend = "fake";
+    record(hello);
+    record(harness::Phase{"forward", 1});
+  }
+
+  // Beats for ever and answers requests for stacks; the counters move or stand still.
+  [[noreturn]] void live(bool moving) {
+    sigset_t set{};
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    const timespec period{0, kPeriodMs * 1'000'000};
+    while (true) {
+      const int signal = sigtimedwait(&set, nullptr, &period);
+      if (moving) ++moved;
+      beat();
+      if (signal != SIGUSR1) continue;
+      harness::Observation answer;
+      answer.process_observed = 99;  // a lie: the controller knows better
+      answer.look = 7;
+      answer.threads.push_back(
+          {"fake_rank " + std::to_string(getpid()), "", "", {"innermost", "main"}, {}});
+      record(answer);
+    }
+  }
+
+  void work() {
+    for (int i = 0; i < 3; ++i) {
+      ++moved;
+      beat();
+      record(harness::Sample{"loss", i + 1, 1.0 / (i + 1)});
+    }
+  }
+
+  void done() const { record(harness::Done{}); }
+};
+
+int end_by(int signal) {
+  std::signal(signal, SIG_DFL);
+  kill(getpid(), signal);
+  pause();
+  return 0;
+}
+
+void start_grandchild(bool ignores_term) {
+  if (fork() != 0) return;
+  if (ignores_term) std::signal(SIGTERM, SIG_IGN);
+  std::cout << "grandchild " << getpid() << std::endl;
+  while (true) pause();
+}
+
+void flood(Rank& rank) {
+  int count = 100'000;
+  if (const char* text = std::getenv("FAKE_COUNT")) count = std::atoi(text);
+  for (int i = 0; i < count; ++i)
+    rank.record(harness::Sample{"flood", i + 1, static_cast<double>(i)});
+}
+
+void lie(Rank& rank) {
+  Event other = Event::of(5, 0, harness::Sample{"liar", 1, 1.0});
+  rank.write_raw(encode_event(other) + "\n");
+  other = Event::of(rank.process, std::int64_t{1} << 50, harness::Sample{"future", 1, 1.0});
+  rank.write_raw(encode_event(other) + "\n");
+  rank.record(harness::Exited{});
+  rank.record(harness::Stopped{"still", "", 0});
+}
+
+void load_slowly(const Rank& rank) {
+  const std::int64_t until = rank.now_ms() + 2'000;
+  while (rank.now_ms() < until) {
+  }
+}
+
+using Mood = std::function<int(Rank&)>;
+
+// What the mood does after hello; the value is the exit code.
+const std::map<std::string, Mood>& moods() {
+  static const std::map<std::string, Mood> kMoods = {
+      {"ok", [](Rank& r) { return r.work(), r.done(), 0; }},
+      {"crash", [](Rank&) { return end_by(SIGSEGV); }},
+      {"killed", [](Rank&) { return end_by(SIGKILL); }},
+      {"exit7", [](Rank&) { return 7; }},
+      {"done_exit7", [](Rank& r) { return r.done(), 7; }},
+      {"error",
+       [](Rank& r) {
+         return r.record(harness::WorkerError{"E", "what", "forward", 1}), 1;
+       }},
+      {"hang", [](Rank& r) { return r.live(false), 0; }},
+      {"slow", [](Rank& r) { return r.live(true), 0; }},
+      {"stopped", [](Rank&) { return raise(SIGSTOP), 0; }},
+      {"flood", [](Rank& r) { return flood(r), r.done(), 0; }},
+      {"garbage",
+       [](Rank& r) { return r.write_raw("\xff\xfe garbage\n{}\n\n{\"a\":1}\n"), r.done(), 0; }},
+      {"endless_garbage",
+       [](Rank& r) {
+         for (int i = 0; i < 500; ++i) r.write_raw("garbage\n");
+         return r.done(), 0;
+       }},
+      {"half_line", [](Rank& r) { return r.done(), r.write_raw("{\"process\":0,"), 0; }},
+      {"early", [](Rank& r) { return r.work(), 0; }},
+      {"ignores_term", [](Rank& r) { return std::signal(SIGTERM, SIG_IGN), r.live(false), 0; }},
+      {"grandchild", [](Rank& r) { return start_grandchild(true), r.done(), 0; }},
+      {"grandchild_hang", [](Rank& r) { return start_grandchild(true), r.live(false), 0; }},
+      {"closes", [](Rank& r) { return r.work(), close(kEventFd), 0; }},
+      {"closes_hang", [](Rank&) { return close(kEventFd), pause(); }},
+      {"huge_line",
+       [](Rank& r) { return r.write_raw(std::string(10 << 20, 'x') + "\n"), r.done(), 0; }},
+      {"liar", [](Rank& r) { return lie(r), r.done(), 0; }},
+      {"spin",
+       [](Rank&) {
+         volatile std::uint64_t turns = 0;
+         while (true) turns = turns + 1;
+         return 0;
+       }},
+      {"late", [](Rank& r) { return usleep(300'000), r.work(), r.done(), 0; }},
+  };
+  return kMoods;
+}
+
+std::string mood_of(int process) {
+  const std::string name = process == harness::kTwin ? "TWIN" : std::to_string(process);
+  if (const char* own = std::getenv(("FAKE_MOOD_" + name).c_str())) return own;
+  const char* all = std::getenv("FAKE_MOOD");
+  return all != nullptr && process != harness::kTwin ? all : "ok";
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  Rank rank;
+  for (int i = 1; i < argc; ++i) {
+    const std::string name = argv[i];
+    if (name == "--twin") rank.process = harness::kTwin;
+    if (name == "--rank") rank.process = std::atoi(argv[i + 1]);
+    if (name == "--clock-origin-ms") rank.origin_ms = std::atoll(argv[i + 1]);
+    std::cout << name << "\n";
+  }
+  std::cout.flush();
+  const std::string mood = mood_of(rank.process);
+  if (mood == "mute") return 0;
+  if (mood == "mute_hang") return pause();
+  if (mood == "loads_slowly") load_slowly(rank);
+  rank.hello();
+  const auto at = moods().find(mood);
+  return at == moods().end() ? moods().at("ok")(rank) : at->second(rank);
+}
