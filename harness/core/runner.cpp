@@ -8,6 +8,7 @@
 #include "harness/core/evidence.h"
 #include "harness/core/machine_state.h"
 #include "harness/core/worker_group.h"
+#include "nsa/base/corpus.h"
 #include "nsa/base/error.h"
 
 namespace harness {
@@ -15,12 +16,31 @@ namespace {
 
 constexpr int kListenFd = 4;
 
-std::string write_case(const Case& the_case, const std::string& folder) {
-  const std::string path = folder + "/case.json";
+// Larger corpora are read where they lie: nobody edits them during a run, and a copy would cost more than it saves.
+constexpr std::int64_t kLargestFrozenCorpus = std::int64_t{64} << 20;
+
+void write_file(const std::string& path, const std::string& content) {
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << case_to_json(the_case) << "\n";
+  file << content;
   file.close();
   if (!file) throw nsa::Error(path + ": cannot write: " + std::strerror(errno));
+}
+
+// A copy of the text as it is now: files that are edited while the processes of a case start one after the other would be
+// another corpus for each of them.
+void freeze_corpus(nsa::DataConfig& data, const std::string& folder) {
+  if (data.source != nsa::DataConfig::Source::text) return;
+  const nsa::Corpus corpus = nsa::find_corpus(data.text);
+  if (corpus.bytes > kLargestFrozenCorpus) return;
+  const std::string path = folder + "/corpus.txt";
+  write_file(path, nsa::read_corpus(corpus));
+  data.text = {path};
+}
+
+std::string write_case(Case the_case, const std::string& folder) {
+  freeze_corpus(the_case.scenario.training.data, folder);
+  std::string path = folder + "/case.json";
+  write_file(path, case_to_json(the_case) + "\n");
   return path;
 }
 
