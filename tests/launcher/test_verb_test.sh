@@ -20,10 +20,10 @@ harness test
 expect "a failure: exit 1" equal "$code" 1
 expect "a failure: counted" equal "$(last_line)" '2 passed, 2 failed, 1 skipped'
 
-echo run gone >"$mood/tests"
+echo run gone gone >"$mood/tests"
 harness test
 expect "a test that cannot be started: exit 1" equal "$code" 1
-expect "a test that cannot be started has failed" equal "$(last_line)" '2 passed, 2 failed, 1 skipped'
+expect "a test that cannot be started has failed" equal "$(last_line)" '2 passed, 4 failed, 1 skipped'
 
 : >"$mood/tests"
 harness test
