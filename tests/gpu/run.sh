@@ -19,7 +19,7 @@ mkdir -p "$out"
 run() {
   local name=$1 wanted=$2 code=0
   shift 2
-  timeout 300 "$harness" run "$@" --db "$db" --out "$out/folders" --profile gpu --quiet --json \
+  timeout 150 "$harness" run "$@" --db "$db" --out "$out/folders" --profile gpu --quiet --json \
     > "$out/$name.json" 2> "$out/$name.log" || code=$?
   echo "$name: exit $code (wanted $wanted)" | tee -a "$out/summary.txt"
   [ "$code" -eq "$wanted" ] || worst=1
