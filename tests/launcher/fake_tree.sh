@@ -12,8 +12,9 @@ trap 'rm -rf -- "$work"' EXIT
 tree=$work/tree fakes=$work/fakes calls=$work/calls cache=$work/cache mood=$work/mood
 mkdir -p "$fakes" "$mood" "$tree"/{nsa/base,oracles,harness/core,reports,scenarios,tests,.ci}
 : >"$calls"
-export FAKE_WORK=$work NSA_HARNESS_CACHE=$cache PATH=$fakes:$PATH
-unset NSA_TORCH NSA_HARNESS_TREE
+# A broken launcher must not reach the home of who runs the tests.
+export FAKE_WORK=$work HOME=$work/home NSA_HARNESS_CACHE=$cache PATH=$fakes:$PATH
+unset NSA_TORCH NSA_HARNESS_TREE XDG_CACHE_HOME
 
 cp "$1/nsa-harness" "$tree/"
 cp "$1/.ci/test_verb.sh" "$tree/.ci/"
