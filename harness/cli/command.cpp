@@ -59,19 +59,18 @@ bool read_all(int fd, Clock::time_point deadline, std::size_t max_bytes, std::st
   }
 }
 
-// The exit status, waiting until the deadline at the most; the group is killed when it has not ended by then.
+// The exit status. The whole group is killed at the deadline: what it started must not outlive it either.
 int wait_for(pid_t pid, Clock::time_point deadline, bool& timed_out) {
   constexpr useconds_t kPollUs = 2'000;  // it has closed its stdout: it is about to end
   int status = 0;
-  while (::waitpid(pid, &status, WNOHANG) == 0) {
-    if (Clock::now() >= deadline) {
-      timed_out = true;
-      ::kill(-pid, SIGKILL);
-      ::waitpid(pid, &status, 0);
-      break;
-    }
+  timed_out = timed_out || Clock::now() >= deadline;
+  while (!timed_out && ::waitpid(pid, &status, WNOHANG) == 0) {
     ::usleep(kPollUs);
+    timed_out = Clock::now() >= deadline;
   }
+  if (!timed_out) return status;
+  ::kill(-pid, SIGKILL);
+  ::waitpid(pid, &status, 0);
   return status;
 }
 
@@ -88,9 +87,8 @@ CommandResult run_command(const std::vector<std::string>& argv,
   ::close(ends[1]);
   if (pid > 0) {
     result.started = true;
-    const bool ended = read_all(ends[0], deadline, max_bytes, result.out);
-    result.timed_out = !ended;
-    const int status = wait_for(pid, ended ? deadline : Clock::now(), result.timed_out);
+    result.timed_out = !read_all(ends[0], deadline, max_bytes, result.out);
+    const int status = wait_for(pid, deadline, result.timed_out);
     if (WIFEXITED(status)) result.exit_code = WEXITSTATUS(status);
   }
   ::close(ends[0]);

@@ -118,8 +118,8 @@ int show_plan(const RunPlan& plan, bool json) {
   return kExitPass;
 }
 
-void tell_environment(const RunPlan& plan) {
-  for (const auto& [name, value] : steering_variables(plan.environment)) {
+void tell_environment(const Variables& environment) {
+  for (const auto& [name, value] : steering_variables(environment)) {
     log_line("inherited from the environment: " + name + "=" + value);
   }
 }
@@ -157,7 +157,6 @@ int run(const RunArguments& arguments) {
   plan.runs_folder = runs_folder(plan.database, arguments.out);
   plan.provenance = provenance_of(paths, manifest, plan.machine, plan.environment, command_words());
   if (!arguments.quiet) {
-    tell_environment(plan);
     plan.on_result = [json = arguments.json](const std::string& line) {
       if (json) {
         log_line(line);
@@ -167,7 +166,9 @@ int run(const RunArguments& arguments) {
     };
   }
   catch_signals();
+  const Variables environment = plan.environment;
   RunSession session(std::move(plan));
+  if (!arguments.quiet) tell_environment(environment);
   session.run();
   return print_result(session, arguments.json);
 }

@@ -1,7 +1,7 @@
 #include "harness/cli/verbs.h"
 
+#include <algorithm>
 #include <exception>
-#include <iostream>
 #include <new>
 
 #include <CLI/CLI.hpp>
@@ -9,6 +9,7 @@
 #include "harness/cli/output.h"
 #include "harness/core/exit_code.h"
 #include "nsa/base/error.h"
+#include "nsa/base/yaml.h"
 
 namespace harness::cli {
 namespace {
@@ -36,6 +37,16 @@ int parse_failure(const CLI::App& app, const CLI::ParseError& error) {
     hint = " (nsa-harness " + command->get_name() + " --help)";
   log_line(error.what() + hint);
   return kExitUsage;
+}
+
+// CLI11 says only that a verb is missing when it does not know the word.
+void refuse_unknown_verb(const std::vector<std::string>& given) {
+  if (given.size() < 2 || given[1].empty() || given[1].front() == '-') return;
+  std::vector<std::string> names;
+  for (const Verb& verb : verbs()) names.emplace_back(verb.name);
+  if (std::find(names.begin(), names.end(), given[1]) == names.end()) {
+    nsa::throw_unknown_name({}, "verb", given[1], names);
+  }
 }
 
 int guarded(const Action& action) {
@@ -86,6 +97,11 @@ const std::vector<std::string>& command_words() {
 int run_command_line(int argc, char** argv) {
   words().assign(argv, argv + argc);
   if (!words().empty()) words().front() = "nsa-harness";
+  const int known = guarded([] {
+    refuse_unknown_verb(words());
+    return kExitPass;
+  });
+  if (known != kExitPass) return known;
   CLI::App app(kAbout, "nsa-harness");
   app.footer(kExitCodes);
   app.require_subcommand(1);

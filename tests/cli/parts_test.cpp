@@ -1,0 +1,213 @@
+// The pieces of the command line that can be asked alone.
+#include <chrono>
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "harness/cli/command.h"
+#include "harness/cli/environment.h"
+#include "harness/cli/machine.h"
+#include "harness/cli/output.h"
+#include "harness/cli/paths.h"
+#include "harness/cli/progress.h"
+#include "harness/cli/provenance.h"
+#include "harness/cli/prune.h"
+#include "harness/cli/requirements.h"
+#include "tests/fakes/error_of.h"
+#include "tests/fakes/temp_folder.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+namespace cli = harness::cli;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(Environment, OnlyWhatIsAllowedIsPassedOn) {
+  const cli::Variables all = {{"AWS_SECRET_ACCESS_KEY", "x"},
+                              {"CUDA_VISIBLE_DEVICES", "0"},
+                              {"GITHUB_TOKEN", "x"},
+                              {"HOME", "/h"},
+                              {"NCCL_DEBUG", "INFO"},
+                              {"OMP_NUM_THREADS", "3"},
+                              {"PATH", "/bin"},
+                              {"TORCH_HUB_TOKEN", "x"},
+                              {"XOMP_", "x"}};
+  const cli::Variables allowed = cli::allowed_variables(all);
+  EXPECT_EQ(allowed,
+            (cli::Variables{{"CUDA_VISIBLE_DEVICES", "0"},
+                            {"HOME", "/h"},
+                            {"NCCL_DEBUG", "INFO"},
+                            {"OMP_NUM_THREADS", "3"},
+                            {"PATH", "/bin"}}));
+  EXPECT_EQ(cli::steering_variables(allowed),
+            (cli::Variables{
+                {"CUDA_VISIBLE_DEVICES", "0"}, {"NCCL_DEBUG", "INFO"}, {"OMP_NUM_THREADS", "3"}}));
+}
+
+TEST(Environment, ThreadsAreSharedOutOverTheRanks) {
+  harness::Scenario scenario;
+  for (const auto& [ranks, cores, threads] : std::vector<std::tuple<int, int, const char*>>{
+           {2, 8, "4"}, {3, 8, "2"}, {8, 2, "1"}, {1, 1, "1"}}) {
+    scenario.parallel.ranks = ranks;
+    const auto environment = cli::worker_environment({}, scenario, cores);
+    EXPECT_THAT(environment, Contains(std::string("OMP_NUM_THREADS=") + threads));
+    EXPECT_THAT(environment, Contains(std::string("MKL_NUM_THREADS=") + threads));
+  }
+  EXPECT_THAT(cli::worker_environment({{"OMP_NUM_THREADS", "7"}}, scenario, 8),
+              Contains("OMP_NUM_THREADS=7"));
+  EXPECT_THAT(cli::worker_environment({{"OMP_NUM_THREADS", "7"}}, scenario, 8),
+              Contains("MKL_NUM_THREADS=7"));
+}
+
+TEST(Environment, TheChosenLibTorchIsFoundFirst) {
+  const harness::Scenario scenario;
+  EXPECT_THAT(
+      cli::worker_environment({{"LD_LIBRARY_PATH", "/a"}, {"NSA_TORCH", "/t"}}, scenario, 1),
+      Contains("LD_LIBRARY_PATH=/t/lib:/a"));
+  EXPECT_THAT(cli::worker_environment({{"NSA_TORCH", "/t"}}, scenario, 1),
+              Contains("LD_LIBRARY_PATH=/t/lib"));
+  EXPECT_THAT(cli::worker_environment({}, scenario, 1),
+              Not(Contains(HasSubstr("LD_LIBRARY_PATH"))));
+}
+
+TEST(Command, GivesOutputAndExitCode) {
+  const cli::CommandResult result =
+      cli::run_command({"sh", "-c", "echo out; echo err >&2; exit 7"});
+  EXPECT_TRUE(result.started);
+  EXPECT_EQ(result.exit_code, 7);
+  EXPECT_EQ(result.out, "out\n");
+  EXPECT_FALSE(result.ok());
+  EXPECT_FALSE(cli::run_command({"/nowhere/program"}).started);
+  EXPECT_EQ(cli::run_command({"sh", "-c", "yes | head -c 1000000"}, 10'000, 1000).out.size(),
+            1000U);
+  EXPECT_EQ(cli::run_command({"cat"}).out, "") << "stdin is empty";
+}
+
+TEST(Command, AlwaysEnds) {
+  using Clock = std::chrono::steady_clock;
+  for (const char* script :
+       {"sleep 100", "sleep 100 & wait", "exec >&-; sleep 100", "trap '' TERM; sleep 100"}) {
+    const auto begun = Clock::now();
+    EXPECT_TRUE(cli::run_command({"sh", "-c", script}, 200).timed_out) << script;
+    EXPECT_LT(Clock::now() - begun, std::chrono::seconds(60)) << script;
+  }
+}
+
+TEST(Machine, CudaVisibleDevicesAsCudaReadsIt) {
+  EXPECT_EQ(cli::visible_gpus("", 4), 0);
+  EXPECT_EQ(cli::visible_gpus("0", 4), 1);
+  EXPECT_EQ(cli::visible_gpus("3, 1", 4), 2);
+  EXPECT_EQ(cli::visible_gpus("0,9,1", 4), 1) << "ends at the first that is not there";
+  EXPECT_EQ(cli::visible_gpus("-1", 4), 0);
+  EXPECT_EQ(cli::visible_gpus("0,0", 4), 1);
+  EXPECT_EQ(cli::visible_gpus("GPU-abc,GPU-def", 4), 2);
+  EXPECT_EQ(cli::visible_gpus("GPU-abc,GPU-def", 1), 1);
+}
+
+TEST(Machine, HasCoresAndMemory) {
+  const cli::Machine machine = cli::look_at_machine();
+  EXPECT_GE(machine.cores, 1);
+  EXPECT_GT(machine.memory_bytes, 0);
+  EXPECT_THAT(machine.kernel, HasSubstr("Linux"));
+}
+
+TEST(Requirements, ToldInWords) {
+  harness::Scenario scenario;
+  cli::Machine machine;
+  machine.memory_bytes = std::int64_t{4} << 30;
+  harness::Manifest manifest;
+  EXPECT_EQ(cli::missing_requirement(scenario, machine, manifest), "");
+  scenario.requires_memory_gib = 8;
+  EXPECT_EQ(cli::missing_requirement(scenario, machine, manifest),
+            "needs 8 GiB of memory, this machine has 4");
+  scenario.requires_gpus = 2;
+  EXPECT_EQ(cli::missing_requirement(scenario, machine, manifest),
+            "needs 2 GPUs, this machine has 0");
+  machine.gpus.resize(2);
+  scenario.parallel.device = nsa::Device::cuda;
+  EXPECT_EQ(cli::missing_requirement(scenario, machine, manifest),
+            "needs CUDA, this build has none");
+  manifest.cuda_version = "13.0";
+  EXPECT_EQ(cli::missing_requirement(scenario, machine, manifest),
+            "needs NCCL, this build has none");
+  manifest.nccl_version = "2.28";
+  scenario.requires_memory_gib = 4;
+  EXPECT_EQ(cli::missing_requirement(scenario, machine, manifest), "");
+}
+
+TEST(Prune, RemovesArtefactsAndNothingElse) {
+  const fakes::TempFolder folder;
+  const std::string outside = folder.write("outside", "x");
+  const std::string events = folder.write("case/events.jsonl", "x");
+  const std::string tensor = folder.write("case/rank_0/t.safetensors", "12345");
+  fs::create_symlink(outside, folder / "case/link");
+  fs::create_directory_symlink(folder.path(), folder / "case/up");
+  harness::Evidence evidence;
+  evidence.folder = folder / "case";
+  for (const char* path :
+       {"rank_0/t.safetensors", "../outside", "link", "up/outside", "rank_0", "", "missing"}) {
+    harness::Artefact artefact;
+    artefact.path = path;
+    evidence.artefacts.push_back({0, 0, artefact});
+  }
+  evidence.artefacts.push_back({0, 0, {}});
+  evidence.artefacts.back().row.path = outside;
+  EXPECT_EQ(cli::prune_case(evidence), 5);
+  EXPECT_FALSE(fs::exists(tensor));
+  EXPECT_TRUE(fs::exists(outside));
+  EXPECT_TRUE(fs::exists(events));
+}
+
+TEST(Provenance, WordsAsAShellTakesThem) {
+  EXPECT_EQ(cli::shell_text({"run", "a b", "--set", "x=1", "it's", ""}),
+            "run 'a b' --set x=1 'it'\\''s' ''");
+  EXPECT_FALSE(cli::commit_time_ms("/", "--all").has_value());
+}
+
+TEST(Paths, FoldersBecomeTheirScenariosSorted) {
+  const fakes::TempFolder folder;
+  folder.write("b.yaml", "");
+  folder.write("a/c.yaml", "");
+  folder.write("a/notes.md", "");
+  EXPECT_EQ(cli::scenario_files({folder.path(), "x.yaml"}),
+            (std::vector<std::string>{folder / "a/c.yaml", folder / "b.yaml", "x.yaml"}));
+}
+
+TEST(Output, LinesCarryNothingThatSteersATerminal) {
+  EXPECT_EQ(cli::outcome_line("FAIL", "s", 1.25, "a\x1b[2Jb\nc"),
+            "FAIL          s  1.25 s  a [2Jb c");
+}
+
+TEST(Output, AFileIsWholeOrOld) {
+  const fakes::TempFolder folder;
+  const std::string path = folder.write("r.md", "old");
+  cli::write_file(path, "new");
+  EXPECT_EQ(fs::file_size(path), 3U);
+  EXPECT_FALSE(fs::exists(path + ".partial"));
+  EXPECT_THAT(error_of([&] { cli::write_file(folder / "none/r.md", "new"); }),
+              HasSubstr("none/r.md"));
+}
+
+TEST(Progress, TheLineShowsEveryRank) {
+  cli::ProgressLine line(cli::ProgressLine::Style::terminal);
+  testing::internal::CaptureStderr();
+  line.begin_case("s", 1, 2);
+  line.on_event(harness::Event::of(0, 1, harness::Phase{"forward", 1}));
+  harness::Heartbeat beat;
+  beat.phase = "back\x1bward";
+  beat.step = 2;
+  beat.counters.operators_forward = 7;
+  line.on_event(harness::Event::of(1, 2, beat));
+  line.on_event(harness::Event::of(harness::kTwin, 3, harness::Done{}));
+  line.on_tick();
+  line.clear();
+  const std::string shown = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(line.text(),
+            "[1/2] s 0 s | rank 0 forward step 1 | rank 1 back?ward step 2, 7 ops | twin done");
+  EXPECT_THAT(shown, HasSubstr("rank 1 back?ward"));
+}
+
+}  // namespace

@@ -1,0 +1,244 @@
+// The program as people meet it: words in, lines and an exit code out.
+#include "tests/cli/program.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "harness/cli/verbs.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using fakes::ProgramResult;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::StartsWith;
+using Words = std::vector<std::string>;
+
+std::string last_line(const std::string& text) {
+  const std::size_t end = text.find_last_not_of('\n');
+  if (end == std::string::npos) return "";
+  const std::size_t start = text.rfind('\n', end);
+  return text.substr(start == std::string::npos ? 0 : start + 1,
+                     end - (start == std::string::npos ? -1 : start));
+}
+
+std::size_t folders_in(const std::string& path) {
+  std::error_code error;
+  return static_cast<std::size_t>(
+      std::distance(fs::directory_iterator(path, error), fs::directory_iterator()));
+}
+
+class ProgramTest : public testing::Test {
+ protected:
+  // Exit 3, nothing on stdout, one line on stderr that holds `message`, and nothing left behind.
+  void expect_refused(const Words& words, const std::string& message) {
+    const ProgramResult result = program_.run(words);
+    EXPECT_EQ(result.exit_code, 3) << result.err;
+    EXPECT_EQ(result.out, "");
+    EXPECT_THAT(result.err, HasSubstr(message));
+    EXPECT_THAT(result.err, StartsWith("nsa-harness: "));
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+    EXPECT_EQ(folders_in(program_.runs()), 0U);
+  }
+  fakes::Program program_;
+};
+
+TEST_F(ProgramTest, APassingRunEndsWithTheReportsPath) {
+  const ProgramResult result = program_.run({"run", program_.scenario()});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, StartsWith("PASS          s  "));
+  const std::string report = last_line(result.out);
+  EXPECT_THAT(report, EndsWith("/report.md"));
+  EXPECT_TRUE(fs::is_regular_file(report)) << report;
+  EXPECT_TRUE(fs::is_regular_file(program_.database()));
+  const ProgramResult quiet = program_.run({"run", program_.scenario(), "--quiet"});
+  EXPECT_EQ(quiet.err, "");
+  EXPECT_EQ(std::count(quiet.out.begin(), quiet.out.end(), '\n'), 1) << quiet.out;
+}
+
+TEST_F(ProgramTest, JsonIsOneObject) {
+  const ProgramResult result = program_.run({"run", program_.scenario(), "--json"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const auto object = nlohmann::json::parse(result.out);
+  EXPECT_EQ(object.at("exit"), 0);
+  EXPECT_EQ(object.at("cases").at(0).at("outcome"), "PASS");
+  EXPECT_TRUE(fs::is_regular_file(object.at("report").get<std::string>()));
+}
+
+struct Ending {
+  const char* mood;
+  const char* lines;
+  const char* checks;
+  Words words;
+  int exit_code;
+  const char* word;
+};
+
+TEST_F(ProgramTest, ExitCodesTellWhatHappened) {
+  const std::string gpus = "requires: {gpus: 1000}\n";
+  const std::string profile = "profiles: {big: {requires: {gpus: 1000}}}\n";
+  const std::vector<Ending> table = {
+      {"crash", "", "[process_clean]", {}, 1, "CRASH"},
+      {"exit7", "", "[process_clean]", {}, 1, "CRASH"},
+      {"crash", "expect: {outcome: CRASH}\n", "[process_clean]", {}, 0, "PASS"},
+      {"ok", "expect: {outcome: CRASH}\n", "[process_clean]", {}, 1, "FAIL"},
+      {"ok", "", "[finite]", {}, 2, "INCONCLUSIVE"},
+      {"ok", gpus.c_str(), "[process_clean]", {}, 4, "SKIP"},
+      {"ok", profile.c_str(), "[process_clean]", {"--profile", "big"}, 6, "ERROR"},
+      {"ok", profile.c_str(), "[process_clean]", {"--profile", "base"}, 0, "PASS"},
+      {"ok", "", "[process_clean]", {"--set", "fault=same_data"}, 6, "ERROR"},
+  };
+  for (const Ending& row : table) {
+    program_.set_mood(row.mood);
+    Words words = {"run", program_.scenario(row.lines, row.checks)};
+    words.insert(words.end(), row.words.begin(), row.words.end());
+    const ProgramResult result = program_.run(words);
+    EXPECT_EQ(result.exit_code, row.exit_code) << row.mood << row.lines << "\n"
+                                               << result.out << result.err;
+    EXPECT_THAT(result.out, StartsWith(row.word)) << row.lines;
+    EXPECT_THAT(last_line(result.out), EndsWith("/report.md"));
+  }
+}
+
+TEST_F(ProgramTest, InterruptedIsStoredAndSaysSo) {
+  program_.set_mood("hang");
+  const ProgramResult result =
+      program_.run({"run", program_.scenario("axes: {model.w: [8, 16]}\n")}, "2");
+  EXPECT_EQ(result.exit_code, 5) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("interrupted"));
+  EXPECT_THAT(last_line(result.out), EndsWith("/report.md"));
+}
+
+TEST_F(ProgramTest, BadInputIsOneClearLine) {
+  expect_refused({"run", program_.scenario("modle: 3\n")}, "s.yaml:7: key: found \"modle\"");
+  expect_refused({"run", program_.scenario("seed: x\n")},
+                 "s.yaml:7: seed: found \"x\", wanted a whole number");
+  expect_refused({"run", program_.scenario("parallel: {ranks: 0}\n")},
+                 "s.yaml:7: parallel.ranks: found 0");
+  expect_refused({"run", program_.scenario("a: &a [x]\nb: [*a, *a]\n")},
+                 "s.yaml:7: found an anchor");
+  expect_refused({"run", program_.folder() / "none.yaml"}, "none.yaml: No such file");
+  expect_refused({"run", program_.folder() / "bin"}, "found no scenario");
+  expect_refused({"run", program_.scenario(), "--set", "model.ww=3"},
+                 "--set model.ww=3: key of model");
+  expect_refused({"run", program_.scenario(), "--set", "model"},
+                 "--set: found \"model\", wanted path=value");
+  expect_refused({"run", program_.scenario(), "--only", "a=b"}, "found no axes");
+  expect_refused({"run", program_.scenario(), "--profile", "gpu"},
+                 "--profile: found \"gpu\", wanted base");
+  expect_refused({"run", program_.scenario(), "--seed", "1.5"}, "--seed: found \"1.5\"");
+  expect_refused({"run", program_.scenario(), "--out", program_.folder() / "corpus.txt/x"},
+                 "corpus.txt/x");
+  const std::string garbage = program_.folder().write("garbage.db", std::string(5000, 'g'));
+  expect_refused({"run", program_.scenario(), "--db", garbage, "--out", program_.runs()},
+                 "garbage.db");
+  EXPECT_EQ(fs::file_size(garbage), 5000U);
+  expect_refused({"report", "--db", garbage}, "garbage.db");
+  expect_refused({"judge", "last", "--db", program_.folder() / "none.db"}, "none.db");
+  EXPECT_FALSE(fs::exists(program_.database()));
+}
+
+TEST_F(ProgramTest, BadWordsAreOneClearLine) {
+  expect_refused({}, "subcommand");
+  expect_refused({"rum"}, "verb: found \"rum\", wanted one of run, list, report");
+  expect_refused({"run"}, "files is required");
+  expect_refused({"run", program_.scenario(), "--sett", "a=b"}, "--sett");
+  expect_refused({"report", "--format", "pdf"}, "pdf");
+}
+
+TEST_F(ProgramTest, WithoutItsWorkerNothingIsRun) {
+  fs::remove(program_.share() + "/manifest.json");
+  expect_refused({"run", program_.scenario()}, "manifest.json: found no manifest");
+  EXPECT_EQ(program_.run({"list", "--schema"}).exit_code, 0);
+  EXPECT_EQ(program_.run({"version"}).exit_code, 0);
+}
+
+TEST_F(ProgramTest, AWorkerOfOtherSourcesNeverRuns) {
+  program_.set_source_hash("beef");
+  const ProgramResult result = program_.run({"run", program_.scenario()});
+  EXPECT_EQ(result.exit_code, 6);
+  EXPECT_THAT(result.err, HasSubstr("INFRA.STALE_BUILD"));
+  EXPECT_FALSE(fs::exists(program_.database()));
+}
+
+TEST_F(ProgramTest, DryRunRunsNothing) {
+  const ProgramResult result =
+      program_.run({"run", program_.scenario("axes: {model.w: [8, 16]}\n"), "--dry-run"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(
+      result.out,
+      AllOf(HasSubstr("s[model.w=8]"), HasSubstr("s[model.w=16]"), HasSubstr("2 ranks on cpu")));
+  EXPECT_FALSE(fs::exists(program_.database()));
+  const auto object =
+      nlohmann::json::parse(program_.run({"run", program_.scenario(), "--dry-run", "--json"}).out);
+  EXPECT_EQ(object.at("cases").at(0).at("parameters"), 254'499);
+}
+
+TEST_F(ProgramTest, AnOldRunIsJudgedAndReportedAgain) {
+  ASSERT_EQ(program_.run({"run", program_.scenario(), "--quiet"}).exit_code, 0);
+  const ProgramResult judged = program_.run({"judge"});
+  EXPECT_EQ(judged.exit_code, 0) << judged.err;
+  EXPECT_THAT(judged.out, StartsWith("PASS"));
+  EXPECT_EQ(nlohmann::json::parse(program_.run({"judge", "last", "--json"}).out).at("cases").size(),
+            1U);
+  EXPECT_EQ(program_.run({"judge", "nonesuch"}).exit_code, 3);
+  const ProgramResult report = program_.run({"report"});
+  EXPECT_EQ(report.exit_code, 0) << report.err;
+  EXPECT_THAT(report.out, StartsWith("# "));
+  EXPECT_EQ(program_.run({"report", "--since", "today"}).exit_code, 0);
+  EXPECT_EQ(program_.run({"report", "--since", "blue moon"}).exit_code, 3);
+  const std::string file = program_.folder() / "r.md";
+  EXPECT_EQ(program_.run({"report", "--out", file}).out, file + "\n");
+  EXPECT_TRUE(fs::is_regular_file(file));
+}
+
+TEST_F(ProgramTest, AnEmptyRangeNamesTheLastRun) {
+  ASSERT_EQ(program_.run({"run", program_.scenario(), "--quiet"}).exit_code, 0);
+  const ProgramResult result = program_.run({"report", "--since", "0h"});
+  EXPECT_EQ(result.exit_code, 4) << result.out << result.err;
+  EXPECT_THAT(result.err, HasSubstr("the last is "));
+}
+
+TEST_F(ProgramTest, TheFolderOfAllScenarios) {
+  fs::copy(std::string(NSA_TEST_ROOT) + "/scenarios",
+           program_.share() + "/scenarios",
+           fs::copy_options::recursive);
+  const ProgramResult result =
+      program_.run({"run", program_.share() + "/scenarios", "--dry-run", "--json"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_GE(nlohmann::json::parse(result.out).at("cases").size(), 8U);
+  const auto listed = nlohmann::json::parse(program_.run({"list", "--json"}).out);
+  EXPECT_GE(listed.at("scenarios").size(), 8U);
+  EXPECT_EQ(listed.at("faults").size(), 7U);
+}
+
+TEST_F(ProgramTest, HelpOfEveryVerbShowsAnExampleOfIt) {
+  for (const harness::cli::Verb& verb : harness::cli::verbs()) {
+    const ProgramResult help = program_.run({verb.name, "--help"});
+    EXPECT_EQ(help.exit_code, 0) << verb.name;
+    EXPECT_THAT(help.out, HasSubstr(std::string("nsa-harness ") + verb.name)) << verb.name;
+    EXPECT_THAT(verb.example, StartsWith(std::string("nsa-harness ") + verb.name));
+  }
+  EXPECT_THAT(program_.run({"--help"}).out, HasSubstr("Exit codes"));
+}
+
+TEST_F(ProgramTest, DoctorAnswersWithEveryFact) {
+  const ProgramResult result = program_.run({"doctor", "--json"});
+  EXPECT_TRUE(result.exit_code == 0 || result.exit_code == 6) << result.err;
+  const auto object = nlohmann::json::parse(result.out);
+  EXPECT_EQ(object.at("exit"), result.exit_code);
+  std::vector<std::string> names;
+  for (const auto& fact : object.at("facts")) names.push_back(fact.at("name"));
+  EXPECT_THAT(
+      names,
+      testing::IsSupersetOf({"cpu", "memory", "disk", "database", "gpu", "build", "worker"}));
+  program_.set_source_hash("beef");
+  EXPECT_EQ(program_.run({"doctor"}).exit_code, 6);
+}
+
+}  // namespace
