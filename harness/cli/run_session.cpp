@@ -76,6 +76,7 @@ RunSession::RunSession(RunPlan plan)
   } catch (...) {
     std::error_code ignored;  // the first error is the one to tell
     fs::remove(record_.folder, ignored);
+    fs::remove(plan_.runs_folder, ignored);  // only if it was made for this run: it goes when empty
     throw;
   }
 }
