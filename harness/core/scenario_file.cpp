@@ -24,7 +24,7 @@ bool is_below(const std::string& path, const std::string& prefix) {
 }
 
 void erase_key(YamlNode& map, const std::string& key) {
-  std::erase_if(map.entries, [&](const auto& entry) { return entry.first == key; });
+  std::erase_if(map.entries, [&](const auto& entry) { return entry.key == key; });
 }
 
 // What says which scenario this is cannot be overridden.
@@ -200,8 +200,10 @@ void keep_only(std::vector<Axis>& axes,
   for (const auto& [path, value] : only) {
     if (axes.empty())
       throw Error(Location{file}, "--only " + path + "=" + value + ": found no axes");
-    const auto axis = std::find_if(
-        axes.begin(), axes.end(), [&](const Axis& candidate) { return candidate.path == path; });
+    const auto axis =
+        std::find_if(axes.begin(), axes.end(), [&wanted = path](const Axis& candidate) {
+          return candidate.path == wanted;
+        });
     if (axis == axes.end()) nsa::throw_unknown_name({file}, "axis of --only", path, paths);
     std::vector<std::string> texts;
     for (const auto& [text, node] : axis->values) texts.push_back(text);

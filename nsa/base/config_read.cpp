@@ -69,7 +69,7 @@ YamlNode resolve_use(const YamlNode& node, const std::string& models_folder) {
   named.scalar = name;
   set_yaml_path(merged, "name", named);
   YamlNode overrides = node;
-  std::erase_if(overrides.entries, [](const auto& entry) { return entry.first == "use"; });
+  std::erase_if(overrides.entries, [](const auto& entry) { return entry.key == "use"; });
   merge_yaml(merged, overrides);
   merged.where = node.where;
   return merged;

@@ -82,7 +82,7 @@ void merge_yaml(YamlNode& base, const YamlNode& over) {
     if (YamlNode* known = base.find(key)) {
       merge_yaml(*known, value);
     } else {
-      base.entries.emplace_back(key, value);
+      base.entries.push_back({key, value});
     }
   }
 }
@@ -97,8 +97,8 @@ void set_yaml_path(YamlNode& root, std::string_view path, const YamlNode& value)
     }
     YamlNode* next = node->find(part);
     if (next == nullptr) {
-      node->entries.emplace_back(part, YamlNode());
-      next = &node->entries.back().second;
+      node->entries.push_back({part, YamlNode()});
+      next = &node->entries.back().value;
       next->where = value.where;
     }
     node = next;

@@ -8,12 +8,13 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "nsa/base/error.h"
 
 namespace nsa {
+
+struct YamlEntry;
 
 struct YamlNode {
   enum class Kind { null, scalar, sequence, map };
@@ -23,10 +24,15 @@ struct YamlNode {
   std::string scalar;        // of a scalar, as written
   bool quoted = false;       // a quoted scalar is text, never a number or a boolean
   std::vector<YamlNode> items;                             // of a sequence
-  std::vector<std::pair<std::string, YamlNode>> entries;   // of a map, in the order of the file
+  std::vector<YamlEntry> entries;    // of a map, in the order of the file
 
   [[nodiscard]] const YamlNode* find(std::string_view key) const;
   [[nodiscard]] YamlNode* find(std::string_view key);
+};
+
+struct YamlEntry {
+  std::string key;
+  YamlNode value;
 };
 
 // `file` is used in messages only. Throws: Error.

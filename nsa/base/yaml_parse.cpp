@@ -158,7 +158,7 @@ class TreeBuilder : public YAML::EventHandler {
     if (frame.node.kind == YamlNode::Kind::sequence) {
       frame.node.items.push_back(std::move(node));
     } else if (frame.has_key) {
-      frame.node.entries.emplace_back(std::move(frame.key), std::move(node));
+      frame.node.entries.push_back({std::move(frame.key), std::move(node)});
       frame.has_key = false;
     } else {
       frame.has_key = true;  // a list or map as key: refused at the end
