@@ -1,0 +1,260 @@
+// From verdicts to one outcome; roles; what is expected of planted faults.
+#include "harness/core/judge.h"
+
+#include <stdexcept>
+
+#include <gtest/gtest.h>
+
+#include "harness/core/expectation.h"
+
+namespace {
+
+using harness::CheckResult;
+using harness::Evidence;
+using harness::Finding;
+using harness::Outcome;
+using harness::Role;
+using harness::Verdict;
+
+Finding finding_of(const std::string& code,
+                   std::vector<int> layers = {},
+                   std::optional<std::int64_t> step = 1) {
+  Finding finding;
+  finding.code = code;
+  finding.site.layers = std::move(layers);
+  finding.site.step = step;
+  finding.statement = "what happened";
+  return finding;
+}
+
+CheckResult result_of(Verdict verdict, const std::string& code = "") {
+  CheckResult result;
+  result.verdict = verdict;
+  result.reason = "because";
+  if (!code.empty()) result.findings.push_back(finding_of(code));
+  return result;
+}
+
+const std::vector<harness::Check> kChecks = {
+    {"passes", "", {}, [](const Evidence&) { return result_of(Verdict::pass); }},
+    {"lacks", "", {}, [](const Evidence&) { return result_of(Verdict::inconclusive); }},
+    {"throws", "", {}, [](const Evidence&) -> CheckResult { throw std::runtime_error("oops"); }},
+    {"fails", "", {}, [](const Evidence&) { return result_of(Verdict::fail); }},
+    {"missing", "", {}, [](const Evidence&) { return result_of(Verdict::fail, "GRAD.MISSING"); }},
+    {"crash", "", {}, [](const Evidence&) { return result_of(Verdict::fail, "CRASH.EXCEPTION"); }},
+    {"hang", "", {}, [](const Evidence&) { return result_of(Verdict::fail, "HANG.COLLECTIVE"); }},
+    {"slow", "", {}, [](const Evidence&) { return result_of(Verdict::fail, "SLOW.HOST"); }},
+    {"oom", "", {}, [](const Evidence&) { return result_of(Verdict::fail, "OOM.HOST"); }},
+    {"infra", "", {}, [](const Evidence&) { return result_of(Verdict::fail, "INFRA.CLOCK"); }},
+    {"peeks", "", {}, [](const Evidence& e) {
+       const harness::Scenario& s = e.the_case.scenario;
+       const bool told =
+           s.fault || s.expect || !s.name.empty() || !s.text.empty() || !e.faults_fired.empty();
+       return result_of(told ? Verdict::fail : Verdict::pass);
+     }}};
+
+Evidence case_with(std::vector<std::string> checks) {
+  Evidence evidence;
+  evidence.the_case.scenario.checks = std::move(checks);
+  return evidence;
+}
+
+void plant(Evidence& evidence, std::int64_t fired) {
+  evidence.the_case.scenario.name = "averaged_twice";
+  evidence.the_case.scenario.text = "fault: {name: averaged_twice}";
+  evidence.the_case.scenario.fault = harness::FaultRequest{};
+  evidence.the_case.scenario.fault->name = "averaged_twice";
+  if (fired > 0) evidence.faults_fired.push_back({1, 5, {fired}});
+}
+
+Outcome outcome_of(std::vector<std::string> checks) {
+  return harness::judge(case_with(std::move(checks)), kChecks).outcome;
+}
+
+TEST(Judge, DerivesTheOutcome) {
+  EXPECT_EQ(outcome_of({"passes"}), Outcome::pass);
+  EXPECT_EQ(outcome_of({}), Outcome::inconclusive);
+  EXPECT_EQ(outcome_of({"passes", "lacks"}), Outcome::inconclusive);
+  EXPECT_EQ(outcome_of({"passes", "throws"}), Outcome::inconclusive);
+  EXPECT_EQ(outcome_of({"passes", "nobody knows it"}), Outcome::inconclusive);
+  EXPECT_EQ(outcome_of({"lacks", "fails"}), Outcome::fail);
+  EXPECT_EQ(outcome_of({"missing"}), Outcome::fail);
+  EXPECT_EQ(outcome_of({"crash"}), Outcome::crash);
+  EXPECT_EQ(outcome_of({"hang"}), Outcome::hang);
+  EXPECT_EQ(outcome_of({"slow"}), Outcome::slow);
+  EXPECT_EQ(outcome_of({"oom"}), Outcome::oom);
+  EXPECT_EQ(outcome_of({"infra"}), Outcome::error);
+  EXPECT_EQ(outcome_of({"crash", "hang", "missing"}), Outcome::fail);
+}
+
+TEST(Judge, KeepsTheOrderOfTheScenario) {
+  const auto judged =
+      harness::judge(case_with({"fails", "throws", "nobody knows it", "passes"}), kChecks);
+  ASSERT_EQ(judged.verdicts.size(), 4U);
+  EXPECT_EQ(judged.verdicts[0].check, "fails");
+  EXPECT_NE(judged.verdicts[1].reason.find("oops"), std::string::npos);
+  EXPECT_EQ(judged.verdicts[2].check, "nobody knows it");
+  EXPECT_EQ(judged.verdicts[3].verdict, Verdict::pass);
+}
+
+TEST(Judge, ShowsNoCheckWhatWasPlanted) {
+  Evidence evidence = case_with({"peeks"});
+  plant(evidence, 3);
+  evidence.the_case.scenario.expect = harness::Expectation{Outcome::pass, "", {}};
+  EXPECT_EQ(harness::judge(evidence, kChecks).outcome, Outcome::pass);
+}
+
+TEST(Judge, AFaultThatNeverFiredIsAnError) {
+  Evidence evidence = case_with({"missing"});
+  plant(evidence, 0);
+  evidence.faults_fired.push_back({0, 5, {0}});
+  evidence.faults_fired.push_back({harness::kTwin, 5, {7}});
+  evidence.the_case.scenario.expect = harness::Expectation{Outcome::fail, "GRAD.MISSING", {}};
+  const auto judged = harness::judge(evidence, kChecks);
+  EXPECT_EQ(judged.outcome, Outcome::error);
+  EXPECT_EQ(judged.reason, "fault averaged_twice never fired");
+}
+
+TEST(Judge, ComparesWithWhatIsExpected) {
+  Evidence evidence = case_with({"missing", "crash"});
+  plant(evidence, 1);
+  auto& expect = evidence.the_case.scenario.expect;
+  expect = harness::Expectation{Outcome::fail, "GRAD.ZERO or GRAD.MISSING", {}};
+  EXPECT_EQ(harness::judge(evidence, kChecks).outcome, Outcome::pass);
+  expect->code = "GRAD.ZERO";
+  const auto missed = harness::judge(evidence, kChecks);
+  EXPECT_EQ(missed.outcome, Outcome::fail);
+  EXPECT_NE(missed.reason.find("expected FAIL GRAD.ZERO"), std::string::npos) << missed.reason;
+  EXPECT_NE(missed.reason.find("saw FAIL GRAD.MISSING"), std::string::npos) << missed.reason;
+  expect = harness::Expectation{Outcome::crash, "", {}};
+  EXPECT_EQ(harness::judge(evidence, kChecks).outcome, Outcome::fail);
+  expect = harness::Expectation{std::nullopt, "", {}};
+  expect->site.step = 2;
+  EXPECT_EQ(harness::judge(evidence, kChecks).outcome, Outcome::fail);
+  expect->site.step = 1;
+  EXPECT_EQ(harness::judge(evidence, kChecks).outcome, Outcome::pass);
+}
+
+TEST(Judge, AnInterruptedCaseIsNotJudgedAsPass) {
+  Evidence evidence = case_with({"passes"});
+  evidence.stopped.push_back({harness::kController, 9, {"interrupted", "", 9}});
+  const auto judged = harness::judge(evidence, kChecks);
+  EXPECT_EQ(judged.outcome, Outcome::inconclusive);
+  EXPECT_EQ(judged.reason, "interrupted");
+}
+
+TEST(Judge, OrdersFindingsAndTellsVerdictsTheirRoles) {
+  const auto judged = harness::judge(case_with({"crash", "hang", "missing"}), kChecks);
+  ASSERT_EQ(judged.findings.size(), 3U);
+  EXPECT_EQ(judged.findings[0].code, "GRAD.MISSING");
+  EXPECT_EQ(judged.findings[0].role, Role::initiating);
+  EXPECT_EQ(judged.findings[1].role, Role::cascade);
+  EXPECT_EQ(judged.verdicts[2].findings[0].role, Role::initiating);
+  EXPECT_EQ(judged.verdicts[0].findings[0].role, Role::cascade);
+}
+
+// ---- roles -----------------------------------------------------------------------------------------------------------------
+
+std::string initiating(std::vector<Finding> findings) {
+  harness::assign_roles(findings);
+  std::string code;
+  int count = 0;
+  for (const Finding& finding : findings) {
+    if (finding.role != Role::initiating) continue;
+    code = finding.code;
+    ++count;
+  }
+  return count == 1 ? code : "none or several";
+}
+
+TEST(Roles, FollowTheOrderOfKinds) {
+  const std::vector<std::string> order = {"INFRA.CLOCK",
+                                          "CRASH.SIGNAL",
+                                          "DATA.DUPLICATE",
+                                          "ROUTE.MISMATCH",
+                                          "MASK.ALIGNMENT",
+                                          "GRAD.MISSING",
+                                          "GRAD.DOUBLE_READY",
+                                          "COMM.EXTRA",
+                                          "GRAD.ZERO",
+                                          "NUMERIC.GRADIENT",
+                                          "DESYNC.SIZE",
+                                          "GRAD.SCALE",
+                                          "GRAD.NOT_REDUCED",
+                                          "OPT.SKIPPED",
+                                          "STATE.DIVERGED",
+                                          "HANG.COLLECTIVE",
+                                          "CRASH.EXCEPTION"};
+  for (std::size_t first = 0; first < order.size(); ++first) {
+    for (std::size_t later = first + 1; later < order.size(); ++later) {
+      EXPECT_EQ(initiating({finding_of(order[later]), finding_of(order[first])}), order[first])
+          << order[later];
+      EXPECT_EQ(initiating({finding_of(order[first]), finding_of(order[later])}), order[first])
+          << order[later];
+    }
+  }
+}
+
+TEST(Roles, AnEarlierStepComesFirst) {
+  EXPECT_EQ(initiating({finding_of("GRAD.MISSING", {}, 3), finding_of("STATE.DIVERGED", {}, 2)}),
+            "STATE.DIVERGED");
+  EXPECT_EQ(
+      initiating({finding_of("CRASH.SIGNAL", {}, std::nullopt), finding_of("GRAD.MISSING", {}, 1)}),
+      "CRASH.SIGNAL");
+}
+
+TEST(Roles, AStoppedProcessIsASignalAndAnUncalledBackwardAConsequence) {
+  Finding stopped = finding_of("HANG.HOST", {}, 5);
+  stopped.site.detail["state"] = "T";
+  EXPECT_EQ(initiating({finding_of("DESYNC.MISSING_RANK"), stopped}), "HANG.HOST");
+  Finding route = finding_of("ROUTE.MISMATCH", {}, std::nullopt);
+  route.site.phase = "backward";
+  EXPECT_EQ(initiating({route, finding_of("GRAD.MISSING")}), "GRAD.MISSING");
+  Finding sum = finding_of("NUMERIC.GRADIENT");
+  sum.site.op = "grad_sync";
+  EXPECT_EQ(initiating({sum, finding_of("GRAD.NOT_REDUCED")}), "GRAD.NOT_REDUCED");
+}
+
+TEST(Roles, WhatACheckSaidStays) {
+  std::vector<Finding> findings = {finding_of("CRASH.EXCEPTION"), finding_of("CRASH.SIGNAL")};
+  findings[0].role = Role::cascade;
+  findings[1].role = Role::teardown;
+  harness::assign_roles(findings);
+  EXPECT_EQ(findings[0].role, Role::cascade);
+  EXPECT_EQ(findings[1].role, Role::teardown);
+}
+
+TEST(Roles, WhatCannotFollowIsUnknown) {
+  std::vector<Finding> findings = {finding_of("DATA.DUPLICATE", {}, 3),
+                                   finding_of("MASK.ABSENT", {1}, 3),
+                                   finding_of("MASK.POLARITY", {2}, 3)};
+  harness::assign_roles(findings);
+  EXPECT_EQ(findings[0].role, Role::initiating);
+  findings = {finding_of("MASK.ABSENT", {1}, 3), finding_of("SELECTION.WRONG", {2}, 3)};
+  harness::assign_roles(findings);
+  EXPECT_EQ(findings[1].role, Role::unknown);
+}
+
+// ---- sites -----------------------------------------------------------------------------------------------------------------
+
+harness::Site site(const char* json) {
+  return nlohmann::json::parse(json).get<harness::Site>();
+}
+
+TEST(Sites, OnlyWhatIsWantedIsCompared) {
+  const harness::Site seen = site(
+      R"({"layers":[3,1],"branch":"sel","ranks":[1],"step":1,"rows":[1,2,3],"detail":{"factor":0.50001,"law":"x"}})");
+  EXPECT_TRUE(harness::site_matches(site("{}"), seen));
+  EXPECT_TRUE(harness::site_matches(
+      site(R"({"layers":[1,3],"ranks":[1],"rows":[2],"detail":{"factor":0.5}})"), seen));
+  EXPECT_FALSE(harness::site_matches(site(R"({"layers":[1]})"), seen));
+  EXPECT_FALSE(harness::site_matches(site(R"({"ranks":[0,1]})"), seen));
+  EXPECT_FALSE(harness::site_matches(site(R"({"rows":[4]})"), seen));
+  EXPECT_FALSE(harness::site_matches(site(R"({"step":2})"), seen));
+  EXPECT_FALSE(harness::site_matches(site(R"({"sequence":0})"), seen));
+  EXPECT_FALSE(harness::site_matches(site(R"({"branch":"win"})"), seen));
+  EXPECT_FALSE(harness::site_matches(site(R"({"detail":{"factor":2.0}})"), seen));
+  EXPECT_FALSE(harness::site_matches(site(R"({"detail":{"other":1}})"), seen));
+}
+
+}  // namespace
