@@ -160,6 +160,10 @@ std::string CaseView::planted() const {
   return the_case && the_case->scenario.fault ? the_case->scenario.fault->name : "";
 }
 
+bool CaseView::expects() const {
+  return the_case && the_case->scenario.expect.has_value();
+}
+
 ReportView make_view(const harness::Store& store, const ReportRequest& request) {
   if (request.runs.empty()) throw nsa::Error("a report needs at least one run");
   ReportView view{request, {}, {}, ""};

@@ -51,6 +51,7 @@ struct CaseView {
       const;  // SKIP when skipped, INCONCLUSIVE when never judged
   [[nodiscard]] std::string reason() const;
   [[nodiscard]] std::string planted() const;  // name of the planted fault, "" for none
+  [[nodiscard]] bool expects() const;         // the scenario says what must be found
 };
 
 struct ReportView {

@@ -20,7 +20,7 @@ struct WrongRows {
   [[nodiscard]] std::vector<int> groups() const;
 };
 
-inline constexpr std::size_t kMostRows = 64;  // of a site
+inline constexpr std::size_t kMostRows = 4096;  // of a site: a finding stays a page of text
 
 // Rows of `found` [B,G,h,S,V] that differ from `wanted` by more than `limit` in some element; a NaN differs.
 [[nodiscard]] WrongRows wrong_rows(const LayerRecord& record,

@@ -222,9 +222,10 @@ class Motion {
   [[nodiscard]] Finding hang_stopped(const std::vector<RankState>& ranks) const {
     Finding finding = base("HANG.HOST", ranks);
     finding.site.detail["state"] = "T";
+    const bool somebody_waits = live_.size() > ranks.size();
     finding.statement = ranks_text(numbers(ranks)) +
-                        " was stopped (process state T in both looks) and the others wait for it" +
-                        stacks(ranks);
+                        " was stopped (process state T in both looks)" +
+                        (somebody_waits ? " and the others wait for it" : "") + stacks(ranks);
     finding.ruled_out =
         "not slow: no counter of any rank moved, and a stopped process runs no instruction";
     finding.next_action =
