@@ -78,10 +78,6 @@ class TreeBuilder : public YAML::EventHandler {
   }
   void OnMapEnd() override { close_frame(); }
 
-  void OnAnchor(const YAML::Mark& mark, const std::string& /*name*/) override {
-    refuse_anchor(mark);
-  }
-
  private:
   struct Frame {
     YamlNode node;
@@ -91,13 +87,11 @@ class TreeBuilder : public YAML::EventHandler {
     bool has_key = false;
   };
 
-  [[noreturn]] void refuse_anchor(const YAML::Mark& mark) const {
-    throw Error(at(mark), "found an anchor (&name), wanted a plain value");
-  }
-
   // Every value and key passes here.
   YamlNode begin(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) {
-    if (anchor != YAML::NullAnchor) refuse_anchor(mark);
+    if (anchor != YAML::NullAnchor) {
+      throw Error(at(mark), "found an anchor (&name), wanted a plain value");
+    }
     if (!tag.empty() && tag != "?" && tag != "!") {
       throw Error(at(mark), "found a tag (!name), wanted a plain value");
     }

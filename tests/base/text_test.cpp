@@ -104,6 +104,8 @@ TEST(Text, NearestNameIsNearAndAmongTheKnown) {
   EXPECT_EQ(nsa::nearest_name("bukcet_mb", known), "bucket_mb");
   EXPECT_EQ(nsa::nearest_name("bucketmb", known), "bucket_mb");
   EXPECT_EQ(nsa::nearest_name("temperature", known), "");
+  const std::vector<std::string> short_name = {"ranks"};
+  EXPECT_EQ(nsa::nearest_name("rnaks", short_name), "ranks") << "a swap of neighbours is one slip";
   EXPECT_EQ(nsa::nearest_name("", known), "");
   EXPECT_EQ(nsa::nearest_name(std::string(1 << 20, 'a'), known), "");
 }

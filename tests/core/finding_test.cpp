@@ -95,6 +95,10 @@ TEST(Finding, SiteInWords) {
   Site rows;
   rows.rows = {31, 15, 47, 63};
   EXPECT_EQ(rows.text(), "rows ≡ 15 mod 16 (15..63)");
+  rows.rows = {47, 63, 31};
+  EXPECT_EQ(rows.text(), "rows ≡ 15 mod 16 (31..63)");
+  rows.rows = {4, 5, 6};
+  EXPECT_EQ(rows.text(), "rows 4-6");
   rows.rows = {4, 5, 6, 9};
   EXPECT_EQ(rows.text(), "rows 4-6, 9");
   rows.rows = {1, 2};

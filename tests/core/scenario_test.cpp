@@ -70,6 +70,20 @@ TEST_F(ScenarioTest, FillsInEveryDefault) {
   EXPECT_FALSE(scenario.expect.has_value());
 }
 
+TEST_F(ScenarioTest, GlooRanksMayShareAGpu) {
+  EXPECT_EQ(
+      error(std::string(kHead) +
+            "requires: {gpus: 1}\nprofiles: {gpu: {parallel: {device: cuda, backend: gloo}}}\n"),
+      "no error");
+}
+
+TEST_F(ScenarioTest, DetailKeepsTextAndNumbersApart) {
+  const harness::Scenario scenario =
+      one(std::string(kHead) +
+          "expect: {code: A.B, site: {detail: {a: 7, b: '7', c: 0.5, d: true, e: x}}}\n");
+  EXPECT_EQ(scenario.expect->site.detail.dump(), R"({"a":7,"b":"7","c":0.5,"d":true,"e":"x"})");
+}
+
 TEST_F(ScenarioTest, EveryShippedScenarioIsRead) {
   int count = 0;
   const std::string root = std::string(NSA_TEST_ROOT) + "/scenarios";
@@ -153,6 +167,8 @@ TEST_F(ScenarioTest, MistakesAreToldAtTheirLine) {
        "s.yaml:9: found scenario, wanted a value of the scenario"},
       {"profiles:\n  gpu: {parallel: {device: cuda}}\n",
        "s.yaml:9: requires.gpus: found 0, wanted at least 2"},
+      {"profiles:\n  gpu: {parallel: {device: cuda}, requires: {gpus: 1}}\n",
+       "s.yaml:9: requires.gpus: found 1, wanted at least 2: with nccl every rank needs a GPU"},
       {"axes: [1]\n", "s.yaml:8: axes: found a list, wanted a map"},
       {"axes: {model.w: 3}\n", "s.yaml:8: axes.model.w: found \"3\", wanted a list"},
       {"axes: {model.w: []}\n", "s.yaml:8: axes.model.w: found an empty list"},

@@ -1,0 +1,52 @@
+#include "nsa/base/file.h"
+
+#include <filesystem>
+#include <sys/stat.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/fakes/error_of.h"
+#include "tests/fakes/temp_folder.h"
+
+namespace {
+
+using testing::HasSubstr;
+
+std::string refusal(const std::string& path, std::int64_t max_bytes) {
+  return error_of([&] { (void)nsa::read_file(path, max_bytes); });
+}
+
+TEST(File, IsReadWholeUpToTheLimit) {
+  const fakes::TempFolder folder;
+  const std::string content("a\0b\n", 4);
+  const std::string path = folder.write("f", content);
+  EXPECT_EQ(nsa::read_file(path, 4), content);
+  EXPECT_EQ(nsa::file_size(path), 4);
+  EXPECT_EQ(refusal(path, 3), path + ": found 4 bytes, wanted at most 3");
+  EXPECT_EQ(nsa::read_file(folder.write("empty", ""), 0), "");
+}
+
+TEST(File, SizeIsCheckedBeforeAnythingIsAllocated) {
+  const fakes::TempFolder folder;
+  const std::string path = folder.write("f", "");
+  std::filesystem::resize_file(path, std::uintmax_t{1} << 42U);  // sparse
+  EXPECT_THAT(refusal(path, 10), HasSubstr("found 4398046511104 bytes, wanted at most 10"));
+}
+
+TEST(File, OneWithoutASizeHasALimitToo) {
+  EXPECT_THAT(nsa::read_file("/proc/self/status", 1 << 20), HasSubstr("Name:"));
+  EXPECT_THAT(refusal("/proc/self/status", 10), HasSubstr("wanted at most 10"));
+}
+
+TEST(File, APipeIsRefusedAndNeverWaitedFor) {
+  const fakes::TempFolder folder;
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  EXPECT_EQ(refusal(folder / "pipe", 10),
+            (folder / "pipe") + ": found a pipe, device or socket, wanted a regular file");
+  EXPECT_THAT(refusal("/dev/zero", 10), HasSubstr("wanted a regular file"));
+  EXPECT_THAT(refusal(folder.path(), 10), HasSubstr("found a folder"));
+  EXPECT_THAT(refusal(folder / "none", 10), HasSubstr("none: No such file"));
+}
+
+}  // namespace
