@@ -144,6 +144,9 @@ const harness::Kind& kind_named(const std::string& name) {
       at::set_num_interop_threads(1);
       progress.watch_operators();
       say_hello(session);
+      if (session.the_case().scenario.fault && !session.is_twin()) {
+        session.set_fault(&harness::fault_named(session.the_case().scenario.fault->name));
+      }
       kind_named(session.the_case().scenario.kind).run(session);
       session.enter("done", progress.step());
       channel.write(progress.heartbeat());

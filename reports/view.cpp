@@ -48,12 +48,22 @@ void take_phases(const Evidence& evidence, CaseView& view) {
   for (auto& [process, list] : begins) {
     std::stable_sort(
         list.begin(), list.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-    std::map<std::string, std::int64_t> total;
+    std::vector<PhaseTime> total;  // in the order in which phases first began
     for (std::size_t i = 0; i + 1 < list.size(); ++i) {
-      if (!list[i].second.empty()) total[list[i].second] += list[i + 1].first - list[i].first;
+      const std::string& phase = list[i].second;
+      if (phase.empty()) continue;
+      auto at = std::find_if(
+          total.begin(), total.end(), [&](const PhaseTime& known) { return known.phase == phase; });
+      if (at == total.end()) at = total.insert(total.end(), {process, phase, 0});
+      at->ms += list[i + 1].first - list[i].first;
     }
-    for (const auto& [phase, ms] : total) view.phases.push_back({process, phase, ms});
+    view.phases.insert(view.phases.end(), total.begin(), total.end());
   }
+  // Ranks first, then the twin.
+  std::stable_sort(
+      view.phases.begin(), view.phases.end(), [](const PhaseTime& a, const PhaseTime& b) {
+        return (a.process < 0) < (b.process < 0);
+      });
 }
 
 void take_files(const Evidence& evidence, CaseView& view) {

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <tuple>
 
+#include "harness/checks/largest.h"
 #include "harness/checks/layer_judge.h"
 #include "harness/checks/list.h"
 #include "harness/checks/params.h"
@@ -158,8 +159,10 @@ class OracleComparison {
     }
     for (const auto& [tensor, error] : judged.errors) {
       const auto [kept, is_new] = errors_.try_emplace(tensor, error);
-      if (!(error.value / error.limit <= kept->second.value / kept->second.limit))
-        kept->second = error;
+      const double before = kept->second.value / kept->second.limit;
+      double worst = before;
+      raise_to(worst, error.value / error.limit);
+      if (!(worst <= before)) kept->second = error;
     }
     bool forward = false;
     for (const Deviation& seen : judged.deviations) {
@@ -173,7 +176,9 @@ class OracleComparison {
     const Kind kind = {at.step, seen.code, seen.branch, seen.op, seen.param, seen.law};
     const auto [place, is_new] = merged_.try_emplace(kind);
     Merged& merged = place->second;
-    if (is_new || seen.error > merged.first.error) merged.first = seen;
+    double worst = merged.first.error;
+    raise_to(worst, seen.error);
+    if (is_new || !(worst <= merged.first.error)) merged.first = seen;
     merged.layers.insert(at.layer);
     merged.ranks.insert(rank);
     merged.rows.insert(seen.rows.begin(), seen.rows.end());

@@ -60,8 +60,8 @@ class Sequences {
     for (const auto& [name, group] : groups_) judge_group(name, group);
     judge_plans();
     return result_.finish(std::to_string(compared_) + " collectives are the same on " +
-                          ranks_text(all_ranks(evidence_)) + ", in the same order; " +
-                          std::to_string(plans_) + " bucket plans agree");
+                          ranks_text(all_ranks(evidence_)) + ", in the same order; " + "and so " +
+                          (plans_ == 1 ? "is" : "are") + " " + counted(plans_, "bucket plan"));
   }
 
  private:

@@ -151,7 +151,7 @@ class Batches {
     finding.site.step = std::get<0>(slots.front());
     finding.site.op = "data";
     finding.statement = ranks_text(ranks) + " read the same sequence in " +
-                        std::to_string(slots.size()) + " places, first in " +
+                        counted(static_cast<std::int64_t>(slots.size()), "place") + ", first in " +
                         slot_text(slots.front());
     finding.ruled_out =
         "not a corpus that repeats itself: the twin's batches for these ranks do not coincide";
@@ -170,17 +170,16 @@ class Batches {
     finding.site.op = "data";
     finding.statement = ranks_text(finding.site.ranks) +
                         " trained on other tokens than (seed, step, rank) gives, in " +
-                        std::to_string(foreign_.size()) + " places, first in " +
-                        slot_text(foreign_.begin()->first);
+                        counted(static_cast<std::int64_t>(foreign_.size()), "place") +
+                        ", first in " + slot_text(foreign_.begin()->first);
     finding.ruled_out = "not a duplicate: no two ranks read the same";
     finding.next_action = "check what the loader of these ranks reads, its seed and its position";
     return finding;
   }
 
   [[nodiscard]] std::string summary() const {
-    std::string text = std::to_string(sequences_) + " sequences on " +
-                       ranks_text(all_ranks(evidence_)) + ", " + std::to_string(compared_) +
-                       " of them compared with the twin's";
+    std::string text = counted(sequences_, "sequence") + " on " + ranks_text(all_ranks(evidence_)) +
+                       ", " + std::to_string(compared_) + " of them compared with the twin's";
     if (repeats_ > 0) {
       text += "; " + std::to_string(repeats_) +
               " coincide between ranks because the corpus repeats itself there";

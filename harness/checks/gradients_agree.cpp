@@ -33,8 +33,9 @@ class Agreement {
     return result_.finish(
         evidence_.ranks() == 1
             ? "one rank: the reduced gradient of " + count + " parameters is its own"
-            : count + " gradients are the same on " + ranks_text(all_ranks(evidence_)) +
-                  " after each of " + std::to_string(steps) + " steps, reduced once");
+            : count + " gradients are the same on " + ranks_text(all_ranks(evidence_)) + " after " +
+                  (steps == 1 ? std::string("the step") : "each of " + counted(steps, "step")) +
+                  ", reduced once");
   }
 
  private:

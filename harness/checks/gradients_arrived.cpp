@@ -31,7 +31,7 @@ Words words_of(Symptom symptom) {
               "parameter and the loss, or a branch that is not called"};
     case Symptom::unreachable_here:
       return {"GRAD.NOT_FINALIZED",
-              "cannot be reached from the loss on some ranks only",
+              "cannot be reached from the loss",
               "not the model's code as such: the other ranks reach the same parameters in the same "
               "step",
               "find what makes these ranks take another path in this step (a condition on data, "
@@ -225,6 +225,9 @@ class Arrival {
     finding.statement = std::to_string(params.size()) + " of " + std::to_string(params_.size()) +
                         " parameters (" + some_of(params) + ") " + words.what + " on " +
                         ranks_text(group.ranks) + " in step " + std::to_string(step);
+    if (group.symptom == Symptom::unreachable_here) {
+      finding.statement += ", while other ranks reach them";
+    }
     if (steps_of.size() > 1) {
       finding.statement += " and " + std::to_string(steps_of.size() - 1) + " later steps";
     }
@@ -236,7 +239,7 @@ class Arrival {
   [[nodiscard]] std::string summary(std::int64_t steps) const {
     const std::string count = std::to_string(params_.size());
     return count + " of " + count + " parameters arrived on " + ranks_text(all_ranks(evidence_)) +
-           " in " + std::to_string(steps) + (steps == 1 ? " step" : " steps") + ", each ready once";
+           " in " + counted(steps, "step") + ", each ready once";
   }
 
   const Evidence& evidence_;

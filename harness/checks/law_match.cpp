@@ -5,16 +5,10 @@
 #include <cmath>
 #include <string_view>
 
+#include "harness/checks/largest.h"
+
 namespace harness::checks {
 namespace {
-
-double largest(const std::vector<double>& values) {
-  double most = 0.0;
-  for (const double value : values) {
-    if (!(std::abs(value) <= most)) most = std::abs(value);
-  }
-  return most;
-}
 
 // One (batch, group, row) of two [B,G,h,S,V] arrays, head by head.
 class RowComparison {

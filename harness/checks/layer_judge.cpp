@@ -7,30 +7,18 @@
 #include <stdexcept>
 
 #include "harness/checks/ceilings.h"
+#include "harness/checks/largest.h"
 #include "harness/checks/params.h"
 #include "oracles/selection.h"
 
-#ifdef __FAST_MATH__
-#error "A NaN must fail every comparison"
-#endif
-
 namespace harness::checks {
 namespace {
-
-double largest(const std::vector<double>& values) {
-  double most = 0.0;
-  for (const double value : values) {
-    if (!(std::abs(value) <= most)) most = std::abs(value);
-  }
-  return most;
-}
 
 double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
   if (a.size() != b.size()) return std::nan("");
   double most = 0.0;
   for (std::size_t i = 0; i < a.size(); ++i) {
-    const double difference = std::abs(a[i] - b[i]);
-    if (!(difference <= most)) most = difference;
+    raise_to(most, std::abs(a[i] - b[i]));
   }
   return most;
 }
@@ -342,8 +330,7 @@ class LayerJudge {
     std::set<std::string> branches;
     std::vector<std::string> params;
     for (const std::string& name : wrong) {
-      if (!(verdict_.errors.at(name).value <= seen.error))
-        seen.error = verdict_.errors.at(name).value;
+      raise_to(seen.error, verdict_.errors.at(name).value);
       seen.limit = verdict_.errors.at(name).limit;
       if (name == "dx" || name == "g.w.W_Q.weight") continue;
       params.push_back(name.substr(4));

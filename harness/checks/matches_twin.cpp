@@ -1,5 +1,6 @@
 // Are the gradients those of a single process? (1) every rank's local gradient is the twin's for the same micro-batch, bit by
 // bit on a CPU; (2) the reduced gradient is the mean of the ranks' local ones. A constant factor is told as such.
+#include "harness/checks/largest.h"
 #include "harness/checks/list.h"
 #include "harness/checks/params.h"
 #include "harness/checks/twin_parts.h"
@@ -21,7 +22,7 @@ CheckResult judge_twin(const Evidence& evidence) {
     if (evidence.twin_ran()) local = compare_local(the_case, step, result);
     const PartOfTwin sums = compare_sums(the_case, step, result);
     equal += local.equal;
-    if (!(sums.worst_share <= worst_share)) worst_share = sums.worst_share;
+    raise_to(worst_share, sums.worst_share);
     if (local.found || sums.found) break;  // later steps start from other parameters
   }
   const bool on_device = evidence.the_case.scenario.parallel.device == nsa::Device::cuda;

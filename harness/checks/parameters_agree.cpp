@@ -61,7 +61,8 @@ class States {
       result_.found(diverged(seen, params_.size(), step == 1));
     }
     const std::string count = std::to_string(params_.size());
-    const std::string after = " after each of " + std::to_string(steps) + " steps";
+    const std::string after =
+        " after " + (steps == 1 ? std::string("the step") : "each of " + counted(steps, "step"));
     return result_.finish(evidence_.ranks() == 1
                               ? "one rank only: " + count + " hashes recorded" + after
                               : count + " parameters are bitwise equal on " +

@@ -1,5 +1,6 @@
 // Did the implementation run that was asked for? Judged from counters inside the implementations, never from an echo of the
 // configuration. Absent backwards are told apart (phase backward): they follow from a graph that was cut.
+#include <algorithm>
 #include <array>
 #include <tuple>
 
@@ -30,6 +31,11 @@ constexpr std::array kSeams = {
     SeamRule{"optimizer", false, false},
 };
 
+bool is_required(const std::string& seam) {
+  return std::any_of(
+      kSeams.begin(), kSeams.end(), [&](const SeamRule& rule) { return seam == rule.name; });
+}
+
 struct Runs {
   std::map<std::string, std::int64_t> forward;  // by effective name
   std::int64_t backward = 0;
@@ -59,7 +65,7 @@ class RouteJudge {
         runs.forward[row.row.effective] += row.row.forward;
       }
       runs.backward += row.row.backward;
-      seen_.insert(row.process);
+      if (is_required(row.row.seam)) seen_.insert(row.process);
     }
   }
 

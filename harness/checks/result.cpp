@@ -57,6 +57,10 @@ std::string ranks_text(const std::vector<int>& ranks) {
   return (ranks.size() == 1 ? "rank " : "ranks ") + nsa::ranges_text(ranks);
 }
 
+std::string counted(std::int64_t count, const std::string& noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
 std::string ended_early(const Evidence& evidence, int process) {
   return evidence.finished(process) ? "" : " (" + process_name(process) + " ended early)";
 }

@@ -42,6 +42,9 @@ class ResultBuilder {
 // "rank 1", "ranks 0-3", "no rank"
 [[nodiscard]] std::string ranks_text(const std::vector<int>& ranks);
 
+// "1 step", "3 steps"
+[[nodiscard]] std::string counted(std::int64_t count, const std::string& noun);
+
 // " (rank 1 ended early)" where a process did not do all it was asked, else "".
 [[nodiscard]] std::string ended_early(const Evidence& evidence, int process);
 

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "harness/checks/ceilings.h"
+#include "harness/checks/largest.h"
 #include "harness/checks/params.h"
 #include "harness/checks/sum_law.h"
 #include "harness/checks/twin_parts.h"
@@ -54,8 +55,7 @@ Relative relative_error(const nsa::TensorView& a, const nsa::TensorView& b) {
   Relative seen;
   if (x.size() != y.size()) return {std::nan(""), 1.0};
   for (std::size_t i = 0; i < x.size(); ++i) {
-    const double difference = std::abs(x[i] - y[i]);
-    if (!(difference <= seen.worst)) seen.worst = difference;
+    raise_to(seen.worst, std::abs(x[i] - y[i]));
     seen.scale = std::max(seen.scale, std::abs(y[i]));
   }
   return seen;
@@ -184,7 +184,7 @@ class LocalComparison {
       if (!own.contains(param) || !twin.contains(param)) continue;
       const Relative seen = relative_error(own.at(param), twin.at(param));
       const double relative = seen.worst / (seen.scale > 0.0 ? seen.scale : 1.0);
-      if (!(relative <= worst)) worst = relative;
+      raise_to(worst, relative);
     }
     return worst;
   }

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "harness/checks/ceilings.h"
+#include "harness/checks/largest.h"
 #include "harness/checks/params.h"
 #include "harness/checks/sum_law.h"
 #include "harness/checks/twin_parts.h"
@@ -99,7 +100,7 @@ class SumComparison {
       seen.param = param;
       const Gradient* row = ledger_.ranks.find({step, rank, param});
       seen.bucket = row == nullptr ? -1 : row->bucket;
-      if (!(seen.worst <= worst_share_)) worst_share_ = seen.worst;
+      raise_to(worst_share_, seen.worst);
       buckets[seen.bucket].push_back(seen);
     }
     explain_sums(step, rank, reduced, locals, buckets);
@@ -139,7 +140,7 @@ class SumComparison {
       for (const SumOfTensor& seen : tensors) {
         if (!seen.violated) continue;
         unexplained.push_back(seen.param);
-        if (!(seen.worst <= worst)) worst = seen.worst;
+        raise_to(worst, seen.worst);
       }
     }
     for (const auto& [text, found] : scaled) {
@@ -179,7 +180,7 @@ class SumComparison {
     Told& told = told_[place];
     told.ranks.insert(rank);
     told.factor = factor;
-    told.worst = std::max(told.worst, worst);
+    raise_to(told.worst, worst);
     told.differing = place.params.size();
   }
 

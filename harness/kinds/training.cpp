@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <memory>
 
-#include "harness/faults/list.h"
 #include "harness/kinds/training_parts.h"
+#include "harness/worker/fault.h"
 #include "harness/worker/heartbeat.h"
 #include "nsa/base/safetensors.h"
 
@@ -82,8 +82,8 @@ void run_rank(Session& session) {
                        communicator,
                        parts.routes,
                        fired};
-  if (session.the_case().scenario.fault) {
-    fault_named(context.request.name).install(context);
+  if (session.fault() != nullptr) {
+    session.fault()->install(context);
   }
   nsa::DataParallel parallel(parts.parameters, communicator, parts.routes, options);
   parts.ledger.expect_hooks(2);  // the ledger's own and the Reducer's

@@ -14,6 +14,8 @@
 
 namespace harness {
 
+struct Fault;
+
 struct WorkerOptions {
   std::string case_file;
   std::string folder;            // of the case; artefacts go below it
@@ -36,6 +38,10 @@ class Session {
   Progress& progress() { return progress_; }
   HeartbeatThread& heartbeat() { return heartbeat_; }
 
+  // The fault that the case asks for, or null; named in main, since a kind knows no list of faults.
+  [[nodiscard]] const Fault* fault() const { return fault_; }
+  void set_fault(const Fault* fault) { fault_ = fault; }
+
   // A phase begins: told to the progress counters, the channel, and whoever listens.
   void enter(const std::string& phase, std::int64_t step);
   void on_phase(std::function<void(const std::string& phase, std::int64_t step)> listener);
@@ -50,6 +56,7 @@ class Session {
   Channel& channel_;
   Progress& progress_;
   HeartbeatThread& heartbeat_;
+  const Fault* fault_ = nullptr;
   std::vector<std::function<void(const std::string&, std::int64_t)>> listeners_;
 };
 

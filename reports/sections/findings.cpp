@@ -33,8 +33,7 @@ std::string body(const ReportView& view) {
     if (found.empty()) continue;
     text += "### " + case_name(view, one) + ": " + harness::name_of(one.outcome()) + "\n\n";
     if (!one.planted().empty()) {
-      text += "The fault " + escape(one.planted()) +
-              " was planted on purpose" +
+      text += "The fault " + escape(one.planted()) + " was planted on purpose" +
               (one.expects() ? ": this case passes when it is found.\n\n" : ".\n\n");
     }
     text += found;

@@ -1,6 +1,7 @@
 // Samples of rank 0, the time that each phase took, and the loss where there are enough steps to draw.
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "nsa/base/text.h"
 #include "reports/markdown.h"
@@ -18,12 +19,30 @@ std::string samples(const CaseView& one) {
   return table.text();
 }
 
+// One row a phase in the order of time, one column a process.
 std::string phases(const CaseView& one) {
-  if (one.phases.empty()) return "";
-  Table table({"process", "phase", "ms"});
+  std::vector<int> processes;
+  std::vector<std::string> names;
+  std::map<std::pair<std::string, int>, std::int64_t> ms;
   for (const PhaseTime& phase : one.phases) {
-    table.row(
-        {escape(harness::process_name(phase.process)), escape(phase.phase), grouped(phase.ms)});
+    if (std::find(processes.begin(), processes.end(), phase.process) == processes.end()) {
+      processes.push_back(phase.process);
+    }
+    if (std::find(names.begin(), names.end(), phase.phase) == names.end())
+      names.push_back(phase.phase);
+    ms[{phase.phase, phase.process}] = phase.ms;
+  }
+  if (names.empty()) return "";
+  std::vector<std::string> header = {"phase, ms"};
+  for (const int process : processes) header.push_back(escape(harness::process_name(process)));
+  Table table(header);
+  for (const std::string& name : names) {
+    std::vector<std::string> cells = {escape(name)};
+    for (const int process : processes) {
+      const auto at = ms.find({name, process});
+      cells.push_back(at == ms.end() ? "–" : grouped(at->second));
+    }
+    table.row(std::move(cells));
   }
   return table.text();
 }

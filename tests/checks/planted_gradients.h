@@ -315,6 +315,33 @@ inline void add_twin(std::vector<Planted>& list) {
          for (int rank = 0; rank < 2; ++rank)
            h.write_gradients(rank, "reduced_gradients", 1, rank, tensors);
        }});
+  const auto on_device = [](int rank, auto change) {
+    return [=](Healthy& h) {
+      h.evidence.the_case.scenario.parallel.device = nsa::Device::cuda;
+      Tensors tensors = h.locals(rank);
+      change(tensors["blocks.1.attn.W_Q.weight"]);
+      h.write_gradients(rank, "local_gradients", 1, rank, tensors);
+    };
+  };
+  list.push_back(
+      {check,
+       "rounded otherwise on a device",
+       Verdict::pass,
+       "",
+       "{}",
+       on_device(1, [](Values& values) { values[3] = std::nextafter(values[3], 9.0F); })});
+  list.push_back({check,
+                  "beyond the ceiling on a device",
+                  Verdict::fail,
+                  "NUMERIC.GRADIENT",
+                  R"({"layers":[1],"param":"W_Q","ranks":[1]})",
+                  on_device(1, [](Values& values) { values[3] += 0.01F; })});
+  list.push_back({check,
+                  "a NaN on a device",
+                  Verdict::fail,
+                  "NUMERIC.GRADIENT",
+                  R"({"layers":[1],"param":"W_Q","ranks":[0]})",
+                  on_device(0, [](Values& values) { values[0] = std::nanf(""); })});
   list.push_back(
       {check, "no twin", Verdict::inconclusive, "", "{}", [](Healthy& h) { h.without_twin(); }});
   list.push_back({check, "a file pruned", Verdict::inconclusive, "", "{}", [](Healthy& h) {
