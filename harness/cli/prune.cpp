@@ -24,8 +24,7 @@ std::int64_t prune_case(const Evidence& evidence) {
   for (const auto& row : evidence.artefacts) {
     const fs::path file = fs::path(evidence.folder) / row.row.path;
     std::error_code error;
-    if (!is_inside(file, evidence.folder) || !fs::is_regular_file(fs::symlink_status(file, error)))
-      continue;
+    if (!is_inside(file, evidence.folder) || !fs::is_regular_file(file, error)) continue;
     const auto bytes = fs::file_size(file, error);
     if (fs::remove(file, error)) freed += static_cast<std::int64_t>(bytes);
   }

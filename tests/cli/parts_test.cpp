@@ -126,6 +126,9 @@ TEST(Requirements, ToldInWords) {
   scenario.requires_gpus = 2;
   EXPECT_EQ(cli::missing_requirement(scenario, machine, manifest),
             "needs 2 GPUs, this machine has 0");
+  machine.gpus.resize(1);
+  EXPECT_EQ(cli::missing_requirement(scenario, machine, manifest),
+            "needs 2 GPUs, this machine has 1");
   machine.gpus.resize(2);
   scenario.parallel.device = nsa::Device::cuda;
   EXPECT_EQ(cli::missing_requirement(scenario, machine, manifest),
@@ -208,6 +211,8 @@ TEST(Progress, TheLineShowsEveryRank) {
   EXPECT_EQ(line.text(),
             "[1/2] s 0 s | rank 0 forward step 1 | rank 1 back?ward step 2, 7 ops | twin done");
   EXPECT_THAT(shown, HasSubstr("rank 1 back?ward"));
+  line.on_event(harness::Event::of(0, 4, harness::Phase{std::string(100'000, 'x'), 1}));
+  EXPECT_LT(line.text().size(), 200U);
 }
 
 }  // namespace

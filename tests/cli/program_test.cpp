@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/cli/verbs.h"
+#include "harness/core/store.h"
 
 namespace {
 
@@ -56,6 +57,7 @@ TEST_F(ProgramTest, APassingRunEndsWithTheReportsPath) {
   EXPECT_THAT(report, EndsWith("/report.md"));
   EXPECT_TRUE(fs::is_regular_file(report)) << report;
   EXPECT_TRUE(fs::is_regular_file(program_.database()));
+  EXPECT_THAT(result.err, HasSubstr("[1/1] s 0 s | rank ")) << "where the ranks are";
   const ProgramResult quiet = program_.run({"run", program_.scenario(), "--quiet"});
   EXPECT_EQ(quiet.err, "");
   EXPECT_EQ(std::count(quiet.out.begin(), quiet.out.end(), '\n'), 1) << quiet.out;
@@ -68,6 +70,10 @@ TEST_F(ProgramTest, JsonIsOneObject) {
   EXPECT_EQ(object.at("exit"), 0);
   EXPECT_EQ(object.at("cases").at(0).at("outcome"), "PASS");
   EXPECT_TRUE(fs::is_regular_file(object.at("report").get<std::string>()));
+  program_.set_mood("crash");
+  const ProgramResult crashed = program_.run({"run", program_.scenario(), "--json"});
+  EXPECT_EQ(crashed.exit_code, 1);
+  EXPECT_EQ(nlohmann::json::parse(crashed.out).at("exit"), 1);
 }
 
 struct Ending {
@@ -112,6 +118,7 @@ TEST_F(ProgramTest, InterruptedIsStoredAndSaysSo) {
   EXPECT_EQ(result.exit_code, 5) << result.err;
   EXPECT_THAT(result.err, HasSubstr("interrupted"));
   EXPECT_THAT(last_line(result.out), EndsWith("/report.md"));
+  EXPECT_EQ(program_.run({"run", program_.scenario()}, "2").exit_code, 5) << "in the last case";
 }
 
 TEST_F(ProgramTest, BadInputIsOneClearLine) {
@@ -186,6 +193,8 @@ TEST_F(ProgramTest, AnOldRunIsJudgedAndReportedAgain) {
   EXPECT_THAT(judged.out, StartsWith("PASS"));
   EXPECT_EQ(nlohmann::json::parse(program_.run({"judge", "last", "--json"}).out).at("cases").size(),
             1U);
+  const auto store = harness::Store::open_read_only(program_.database());
+  EXPECT_EQ(store->cases(store->last_run().value().id).at(0).judgements, 3);
   EXPECT_EQ(program_.run({"judge", "nonesuch"}).exit_code, 3);
   const ProgramResult report = program_.run({"report"});
   EXPECT_EQ(report.exit_code, 0) << report.err;
