@@ -47,6 +47,7 @@ inline harness::Case sample_case(const std::string& name) {
   scenario.name = name;
   scenario.about = "One optimiser step on every rank.";
   scenario.kind = "training";
+  scenario.budget_seconds = 120;
   scenario.model = {};
   scenario.model.name = "toy";
   scenario.model.dim = 128;
@@ -60,9 +61,14 @@ inline harness::Case sample_case(const std::string& name) {
   scenario.model.n_sel = 8;
   scenario.model.w = 64;
   scenario.training.seq_len = 512;
-  scenario.training.data.source = nsa::DataConfig::Source::uniform;
+  scenario.training.data.text = {"corpus.txt"};
   scenario.route = {{"attend_sel", "reference"}, {"grad_sync", "reference"}};
   scenario.checks = {"gradients_arrived", "close_to_oracle"};
+  if (name == "kcmp_detached") {
+    scenario.fault = harness::FaultRequest{};
+    scenario.fault->name = name;
+    scenario.fault->layers = {3};
+  }
   one.id = "0011223344556677";
   return one;
 }
