@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -17,7 +18,29 @@ namespace {
 // Another run writes a batch of events in milliseconds; longer than this means that something holds the file.
 constexpr int kBusyMs = 10'000;
 
-// SQLite would take a short or empty file for a new database: only a missing or an empty file may become one.
+// The fields of SQLite's file header (https://www.sqlite.org/fileformat2.html, 1.3) that tell whose file it is.
+constexpr std::size_t kHeaderBytes = 100;
+constexpr std::size_t kVersionAt = 60;
+constexpr std::size_t kApplicationAt = 68;
+
+using Header = std::array<unsigned char, kHeaderBytes>;
+
+std::int64_t big_endian(const Header& header, std::size_t at) {
+  std::int64_t value = 0;
+  for (std::size_t i = at; i < at + 4; ++i) value = value * 256 + header.at(i);
+  return value;
+}
+
+void check_owner(const std::string& path, std::int64_t application, std::int64_t version) {
+  if (application != kApplicationId) throw nsa::Error(path + ": a database of another application");
+  if (version <= kSchemaVersion) return;
+  throw nsa::Error(path + ": found schema " + std::to_string(version) +
+                   ", this program knows up to " + std::to_string(kSchemaVersion) +
+                   ": use a newer nsa-harness");
+}
+
+// Only a missing or an empty file may become a database. Looked at before SQLite opens it, since even that may leave files
+// beside it. The header of ours always tells: the tables are made before the file becomes a WAL database.
 void refuse_other_files(const std::string& path, bool create) {
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
@@ -28,27 +51,34 @@ void refuse_other_files(const std::string& path, bool create) {
   if (!std::filesystem::is_regular_file(status)) throw nsa::Error(path + ": not a file");
   std::ifstream file(path, std::ios::binary);
   if (!file) throw nsa::Error(path + ": cannot read: " + std::strerror(errno));
-  std::array<char, 16> head{};
-  file.read(head.data(), head.size());
+  Header header{};
+  file.read(reinterpret_cast<char*>(header.data()), header.size());  // NOLINT: bytes as bytes
+  const auto found = static_cast<std::size_t>(file.gcount());
   constexpr std::string_view kMagic{"SQLite format 3", 16};
-  const std::string_view found(head.data(), static_cast<std::size_t>(file.gcount()));
-  if (!found.empty() && found != kMagic) throw nsa::Error(path + ": not a database (not SQLite)");
+  if (found == 0) return;
+  if (found < kHeaderBytes || !std::equal(kMagic.begin(), kMagic.end(), header.begin())) {
+    throw nsa::Error(path + ": not a database (not SQLite)");
+  }
+  check_owner(path, big_endian(header, kApplicationAt), big_endian(header, kVersionAt));
 }
 
 enum class Content { empty, ours };
 
+// REQUIRES: inside a transaction, so that the three readings are of one moment.
 Content check_content(SQLite::Database& database, const std::string& path) {
   const int application = database.execAndGet("PRAGMA application_id").getInt();
   const int version = database.execAndGet("PRAGMA user_version").getInt();
   const int tables = database.execAndGet("SELECT count(*) FROM sqlite_schema").getInt();
   if (application == 0 && version == 0 && tables == 0) return Content::empty;
-  if (application != kApplicationId) throw nsa::Error(path + ": a database of another application");
-  if (version > kSchemaVersion) {
-    throw nsa::Error(path + ": found schema " + std::to_string(version) +
-                     ", this program knows up to " + std::to_string(kSchemaVersion) +
-                     ": use a newer nsa-harness");
-  }
+  check_owner(path, application, version);
   return Content::ours;
+}
+
+Content look_into(SQLite::Database& database, const std::string& path) {
+  SQLite::Transaction reading(database);
+  const Content content = check_content(database, path);
+  reading.commit();
+  return content;
 }
 
 // All or nothing; of two processes that open a new file at once, the second finds the first one's tables. The file becomes
@@ -93,7 +123,7 @@ SQLite::Database open_database(const std::string& path, bool create) {
   return guarded(path, [&] {
     const int flags = SQLite::OPEN_READWRITE | (create ? SQLite::OPEN_CREATE : 0);
     SQLite::Database database(path, flags, kBusyMs);
-    const Content content = check_content(database, path);
+    const Content content = look_into(database, path);
     if (content == Content::empty && !create) throw nsa::Error(path + ": an empty database");
     if (content == Content::empty) make_schema(database, path);
     use_wal(database);
@@ -108,8 +138,7 @@ SQLite::Database open_database_read_only(const std::string& path) {
   refuse_other_files(path, false);
   return guarded(path, [&] {
     SQLite::Database database(path, SQLite::OPEN_READONLY, kBusyMs);
-    if (check_content(database, path) == Content::empty)
-      throw nsa::Error(path + ": an empty database");
+    if (look_into(database, path) == Content::empty) throw nsa::Error(path + ": an empty database");
     return database;
   });
 }

@@ -11,17 +11,15 @@
 #include "harness/core/evidence.h"
 #include "harness/core/proc_look.h"
 #include "harness/core/runner.h"
+#include "tests/core/valid_case.h"
 #include "tests/fakes/temp_folder.h"
 
 namespace harness::test {
 
-inline Case fake_case(int ranks, double budget_seconds = 0.0) {
-  Case the_case;
-  the_case.scenario.name = "fake";
-  the_case.scenario.kind = "training";
+inline Case fake_case(int ranks, double budget_seconds = 600.0) {
+  Case the_case = valid_case();
   the_case.scenario.parallel.ranks = ranks;
   the_case.scenario.budget_seconds = budget_seconds;
-  the_case.id = "0123456789abcdef";
   return the_case;
 }
 

@@ -29,7 +29,7 @@ class RunnerTest : public ::testing::Test {
   }
 
   // With a threshold that a standstill crosses soon.
-  Ran run_briefly(int ranks, const Moods& moods, double budget_seconds = 0.0) {
+  Ran run_briefly(int ranks, const Moods& moods, double budget_seconds = 600.0) {
     RunnerOptions options = patient_options(folder_.path(), moods);
     options.still_floor_ms = 1'500;
     return run_fakes(fake_case(ranks, budget_seconds), options);

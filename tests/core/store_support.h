@@ -4,6 +4,7 @@
 #include <string>
 
 #include "harness/core/store.h"
+#include "tests/core/valid_case.h"
 
 namespace harness::test {
 
@@ -19,16 +20,13 @@ inline RunRecord a_run(const std::string& name) {
 }
 
 inline CaseRecord a_case(std::int64_t run_id, int position, const std::string& label) {
-  Case content;
-  content.scenario.name = "fake";
-  content.scenario.kind = "training";
   CaseRecord record;
   record.run_id = run_id;
   record.position = position;
   record.scenario = "fake";
   record.label = label;
   record.case_id = "0123456789abcdef";
-  record.case_json = case_to_json(content);
+  record.case_json = case_to_json(valid_case());
   record.folder = "cases/" + std::to_string(position);
   return record;
 }

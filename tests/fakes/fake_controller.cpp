@@ -42,7 +42,7 @@ int run_forever(const std::string& path, const std::string& folder, const std::s
     options.environment = {
         "ASAN_OPTIONS=detect_leaks=0", "FAKE_MOOD=slow", "FAKE_MOOD_1=flood", "FAKE_MOOD_2=hang"};
     std::filesystem::create_directories(options.folder);
-    Case content = case_from_json(test::a_case(run, 0, "fake").case_json, "case");
+    Case content = test::valid_case();
     content.scenario.parallel.ranks = 3;
     content.scenario.budget_seconds = 2.0;
     RunnerHooks hooks;

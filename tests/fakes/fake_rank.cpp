@@ -102,10 +102,13 @@ int end_by(int signal) {
   return 0;
 }
 
-void start_grandchild(bool ignores_term) {
-  if (fork() != 0) return;
-  if (ignores_term) std::signal(SIGTERM, SIG_IGN);
-  std::cout << "grandchild " << getpid() << std::endl;
+void start_grandchild() {
+  const pid_t child = fork();
+  if (child != 0) {
+    std::cout << "grandchild " << child << std::endl;
+    return;
+  }
+  std::signal(SIGTERM, SIG_IGN);
   while (true) pause();
 }
 
@@ -159,8 +162,8 @@ const std::map<std::string, Mood>& moods() {
       {"half_line", [](Rank& r) { return r.done(), r.write_raw("{\"process\":0,"), 0; }},
       {"early", [](Rank& r) { return r.work(), 0; }},
       {"ignores_term", [](Rank& r) { return std::signal(SIGTERM, SIG_IGN), r.live(false), 0; }},
-      {"grandchild", [](Rank& r) { return start_grandchild(true), r.done(), 0; }},
-      {"grandchild_hang", [](Rank& r) { return start_grandchild(true), r.live(false), 0; }},
+      {"grandchild", [](Rank& r) { return start_grandchild(), r.done(), 0; }},
+      {"grandchild_hang", [](Rank& r) { return start_grandchild(), r.live(false), 0; }},
       {"closes", [](Rank& r) { return r.work(), close(kEventFd), 0; }},
       {"closes_hang", [](Rank&) { return close(kEventFd), pause(); }},
       {"huge_line",

@@ -356,6 +356,104 @@ TEST(ScoresFrom, RefusesWhatDoesNotFit) {
   refused(in);
 }
 
+// One projection of the plainest kind: one head, no rotation at t = 0.
+AttentionConfig one_head(std::int64_t dim, std::int64_t d_k) {
+  AttentionConfig config;
+  config.dim = dim;
+  config.n_heads = config.n_kv_groups = 1;
+  config.d_k = d_k;
+  config.d_v = 1;
+  config.l = config.d = config.l_sel = 1;
+  config.n_sel = 3;
+  config.w = 1;
+  return config;
+}
+
+// 1 + 63 * 2^-25 in float32 loses every small term: half of what gamma_64 allows. A bound that
+// forgot the sum would be below it.
+TEST(Tightness, SumsThatLoseEveryTermComeCloseToTheBoundOfAProjection) {
+  const AttentionConfig config = one_head(64, 2);
+  Random random(1);
+  RandomLayer layer(random, config, 1, 1);
+  for (double& value : layer.weights["W_Q.weight"].data) {
+    value = 1;
+  }
+  std::fill(layer.x.data.begin(), layer.x.data.end(), std::ldexp(1, -25));
+  layer.x.data[0] = 1;
+  const Bounded q =
+      bounded_queries({config, layer.weights, 1}, layer.x, {0}, Arithmetic::float32());
+  float sum = 0;
+  for (const double value : layer.x.data) {
+    sum += static_cast<float>(value);
+  }
+  const double error = std::abs(sum - q.value.data[0]);
+  EXPECT_EQ(error, 63 * std::ldexp(1, -25));
+  EXPECT_LT(error, q.error.data[0]);
+  EXPECT_GT(error, 0.3 * q.error.data[0]);
+}
+
+// The same for logits: 100 and 100 (1 + 63 * 2^-25) are equal in float32, so are their
+// probabilities.
+TEST(Tightness, SumsThatLoseEveryTermComeCloseToTheBoundOfALogit) {
+  const AttentionConfig config = one_head(1, 64);
+  ScoreInputs in{filled({1, 1, 1, 1, 64}, 100 * std::ldexp(1, -25)), zeros({1, 1, 2, 64}), 2, {1}};
+  in.q.data[0] = 100;
+  std::fill(in.k_cmp.data.begin(), in.k_cmp.data.begin() + 64, 1.0);
+  in.k_cmp.data[64] = 1;
+  const BoundedScores found = scores_from(config, in, Arithmetic::float32());
+  const double error = std::abs(0.5 - found.p_grp.data[0]);
+  EXPECT_GT(error, 5e-6);
+  EXPECT_LT(error, found.bound.data[0]);
+  EXPECT_GT(error, 0.05 * found.bound.data[0]);
+}
+
+// One key far above 1023 others, each of which float32 loses beside it in the softmax's sum.
+TEST(Tightness, SumsThatLoseEveryTermComeCloseToTheBoundOfASoftmax) {
+  const AttentionConfig config = one_head(1, 2);
+  const std::int64_t length = 1024;
+  const double lost = -24.1 * std::log(2.0) * std::sqrt(2.0);
+  ScoreInputs in{{{1, 1, 1, 1, 2}, {1, 0}}, filled({1, 1, length, 2}, lost), length, {length - 1}};
+  in.k_cmp.data[0] = 0;
+  float sum = 0;
+  for (std::int64_t i = 0; i < length; ++i) {
+    sum += static_cast<float>(std::exp(in.k_cmp.data[2 * i] / std::sqrt(2.0)));
+  }
+  ASSERT_EQ(sum, 1);
+  const BoundedScores found = scores_from(config, in, Arithmetic::float32());
+  const double error = 1 - found.p_grp.data[0];
+  EXPECT_LT(error, found.bound.data[0]);
+  EXPECT_GT(error, 0.5 * found.bound.data[0]);
+}
+
+// Queries (1, 0), turned in float32 at positions up to 5000.
+TEST(Tightness, RotationInFloat32StaysWithinItsBound) {
+  AttentionConfig config = one_head(1, 16);
+  config.rope_scale = 3;
+  Random random(1);
+  RandomLayer layer(random, config, 1, 5000);
+  std::fill(layer.x.data.begin(), layer.x.data.end(), 1.0);
+  for (std::size_t i = 0; i < 16; ++i) {
+    layer.weights["W_Q.weight"].data[i] = i % 2 == 0 ? 1 : 0;
+  }
+  std::vector<std::int64_t> rows;
+  for (std::int64_t t = 0; t < 5000; ++t) {
+    rows.push_back(t);
+  }
+  const Bounded q =
+      bounded_queries({config, layer.weights, 1}, layer.x, rows, Arithmetic::float32());
+  Tensor turned = zeros(q.value.shape);
+  for (std::int64_t i = 0; i < 5000 * 16; i += 2) {
+    const float exponent = static_cast<float>(i % 16) / 16.0f;
+    const float frequency = std::exp(-std::log(10000.0f) * exponent);
+    const float angle = static_cast<float>(i / 16) / 3.0f * frequency;
+    turned.data[i] = std::cos(angle);
+    turned.data[i + 1] = std::sin(angle);
+  }
+  const double share = largest_share(turned, q.value, q.error);
+  RecordProperty("share", std::to_string(share));
+  EXPECT_GT(share, 0.1);
+}
+
 TEST(Gamma, BoundsTheRoundingsOfASum) {
   EXPECT_EQ(gamma(0, 0.1), 0);
   EXPECT_DOUBLE_EQ(gamma(2, 0.25), 1);

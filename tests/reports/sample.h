@@ -51,7 +51,7 @@ inline harness::Case sample_case(const std::string& name) {
   scenario.model = {};
   scenario.model.name = "toy";
   scenario.model.dim = 128;
-  scenario.model.n_layers = 1;
+  scenario.model.n_layers = 4;
   scenario.model.n_heads = 8;
   scenario.model.n_kv_groups = 2;
   scenario.model.d_k = scenario.model.d_v = 16;
