@@ -38,6 +38,11 @@ struct Evidence {
   Rows<Batch> batches;
   Rows<RouteUse> routes;
   Rows<Exposure> exposures;
+  Rows<NanBirth> nan_births;
+  Rows<Mutation> mutations;
+  Rows<GateUse> gates;
+  Rows<Update> updates;
+  Rows<Reads> reads;
   Rows<Artefact> artefacts;
   Rows<WorkerError> errors;
   Rows<FaultFired> faults_fired;

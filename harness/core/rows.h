@@ -163,6 +163,61 @@ struct Exposure {  // was the claimed law exercised? rows = (batch, group, query
   std::int64_t rows_compressed = 0;  // compressed: rows that see at least one compressed token
 };
 
+// The birth certificate of a number that is not finite: the first operator of this process and step whose inputs were finite
+// and whose output was not. `direction` is forward, backward or optimizer; `poisoned` when uninitialised memory starts as NaN.
+struct NanBirth {
+  static constexpr const char* kKind = "nan_birth";
+  std::int64_t step = 0;
+  int layer = -1;
+  std::string seam;              // whose implementation ran: "attend_sel"; "" outside of seams
+  std::string op;                // the operator's name: "softmax"; "" when memory was handed out that nobody wrote
+  std::string direction;
+  bool poisoned = false;
+  std::vector<std::int64_t> shape;   // of the output
+  std::int64_t elements = 0;     // of the output that are not finite
+  std::int64_t first = 0;        // index of the first of them, row-major
+  Real largest_input;            // largest |input|
+};
+
+struct Mutation {  // a seam's implementation wrote into what it was given
+  static constexpr const char* kKind = "mutation";
+  std::int64_t step = 0;
+  int layer = -1;
+  std::string seam;              // who wrote
+  std::string tensor;            // what was written to: "blocks", "q", "x"
+  std::int64_t elements = 0;     // that have another value now
+};
+
+struct GateUse {  // what a layer's gates were over all rows of one step
+  static constexpr const char* kKind = "gate_use";
+  std::int64_t step = 0;
+  int layer = 0;
+  Real mean_cmp;
+  Real mean_sel;
+  Real mean_win;
+  Real spread;                   // largest difference of one branch's gate between two rows
+  std::string hash;              // of the gates' bytes
+};
+
+struct Update {  // the update ledger: what an optimiser step wanted of a parameter, and what its stored value took up
+  static constexpr const char* kKind = "update";
+  std::int64_t step = 0;
+  std::string param;
+  std::string dtype;             // of the stored value that the next step starts from
+  std::int64_t elements = 0;
+  std::int64_t wanted = 0;       // elements whose update, computed in float64 from the same gradient, is not zero
+  std::int64_t lost = 0;         // of them: those whose stored value did not change
+  bool skipped = false;          // the step was skipped (loss scaling)
+};
+
+struct Reads {  // keys and values that one branch really read, summed over batch and groups
+  static constexpr const char* kKind = "reads";
+  std::int64_t step = 0;         // position of the query, counted from 0, in decoding
+  int layer = 0;
+  std::string branch;
+  std::int64_t tokens = 0;
+};
+
 struct Artefact {  // a file below the case's folder
   static constexpr const char* kKind = "artefact";
   std::int64_t step = 0;
@@ -269,6 +324,12 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ParameterHash, step, param, hash
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Batch, step, micro, of_rank, sequence, hash, source)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RouteUse, seam, layer, effective, forward, backward)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Exposure, step, layer, rows, rows_dropped, rows_cut, rows_compressed)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NanBirth, step, layer, seam, op, direction, poisoned, shape, elements, first,
+                                                largest_input)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Mutation, step, layer, seam, tensor, elements)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(GateUse, step, layer, mean_cmp, mean_sel, mean_win, spread, hash)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Update, step, param, dtype, elements, wanted, lost, skipped)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Reads, step, layer, branch, tokens)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Artefact, step, of_rank, name, layer, path, bytes, hash)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WorkerError, type, what, phase, step, communication, reducer,
                                                 out_of_memory)

@@ -62,7 +62,7 @@ class CaseRun {
     if (well_ && interrupted() != 0) {
       stop_reason = "interrupted";
       record(Stopped{stop_reason, "before the twin was started", now_ms()});
-    } else if (well_) {
+    } else if (well_ && case_.scenario.has_twin()) {
       stop_reason = run_twin();
     }
     sink_.finish();

@@ -93,6 +93,25 @@ std::map<std::string, std::string> read_route(const YamlNode* node, const Manife
   return route;
 }
 
+AttentionProbe read_attention(const YamlNode* node) {
+  AttentionProbe probe;
+  YamlMap map(node != nullptr ? *node : YamlNode(), "attention");
+  if (const YamlNode* inputs = map.get("inputs")) {
+    probe.inputs = nsa::read_name(*inputs, "attention.inputs", {kInputs.begin(), kInputs.end()});
+  }
+  if (const YamlNode* gate = map.get("gate")) {
+    probe.gate = nsa::read_name(*gate, "attention.gate", {kGates.begin(), kGates.end()});
+  }
+  map.read("poison", probe.poison);
+  map.read("prefix", probe.prefix);
+  map.finish();
+  if (!(probe.prefix > 0.0 && probe.prefix < 1.0)) {
+    throw Error(node->find("prefix")->where,
+                "attention.prefix: found " + nsa::to_text(probe.prefix) + ", wanted above 0, below 1");
+  }
+  return probe;
+}
+
 void read_requirements(YamlMap& map, Scenario& scenario) {
   if (const YamlNode* node = map.get("requires")) {
     YamlMap part(*node, "requires");
@@ -180,6 +199,7 @@ Scenario read_scenario(const YamlNode& root, const ReadContext& context) {
   if (data.text.empty() && context.options != nullptr) data.text = {context.options->default_text};
   const YamlNode* parallel = map.get("parallel");
   scenario.parallel = nsa::read_parallel(parallel != nullptr ? *parallel : YamlNode());
+  scenario.attention = read_attention(map.get("attention"));
   scenario.route = read_route(map.get("route"), context.manifest);
   read_requirements(map, scenario);
   scenario.checks = read_checks(required(map, root, "checks"), context.options);

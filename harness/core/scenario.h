@@ -2,6 +2,7 @@
 // process: what it says was resolved once and is never looked up again.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -29,6 +30,18 @@ struct FaultRequest {
   bool operator==(const FaultRequest&) const = default;
 };
 
+// What the kinds `attention` and `decode` feed to the layers and how they look at them.
+struct AttentionProbe {
+  std::string inputs = "normal";   // of kInputs
+  std::string gate = "learned";    // or one-hot: cmp, sel, win; or all: 1, 1, 1
+  bool poison = false;             // uninitialised memory starts as NaN
+  double prefix = 0.75;            // causality: share of the positions that a perturbation leaves alone
+
+  bool operator==(const AttentionProbe&) const = default;
+};
+inline constexpr std::array kInputs = {"normal", "large_logits", "ties", "integers", "one_hot", "equal_keys"};
+inline constexpr std::array kGates = {"learned", "cmp", "sel", "win", "all"};
+
 struct Expectation {             // of planted faults; rules never read it
   std::optional<Outcome> outcome;
   std::string code;              // "A or B" accepts both
@@ -48,6 +61,7 @@ struct Scenario {
   nsa::ModelConfig model;
   nsa::TrainingConfig training;
   nsa::ParallelConfig parallel;
+  AttentionProbe attention;
   std::map<std::string, std::string> route;   // seam -> requested implementation, every seam of the manifest
   int requires_gpus = 0;
   double requires_memory_gib = 0.0;
@@ -56,6 +70,8 @@ struct Scenario {
   std::vector<std::string> checks;
   std::optional<Expectation> expect;
 
+  // Ranks are compared with a process that does their work alone: only where they train.
+  [[nodiscard]] bool has_twin() const { return kind == "training"; }
   bool operator==(const Scenario&) const = default;
 };
 

@@ -15,7 +15,7 @@ bool holds_for(const FaultContext& context, const c10d::GradBucket& bucket) {
 FuturePtr reduce(FaultContext& context, c10d::GradBucket& bucket) {
   std::vector<torch::Tensor> buffers = {bucket.getBufferRef().div_(context.world)};
   context.routes.ran("grad_sync", -1, "reference");
-  const FuturePtr sum = context.communicator.group()->allreduce(buffers)->getFuture();
+  const FuturePtr sum = context.needed_training().communicator.group()->allreduce(buffers)->getFuture();
   if (!holds_for(context, bucket)) {
     return sum;
   }
@@ -31,7 +31,7 @@ void install(FaultContext& context) {
   if (!fault_on_rank(context.request, context.rank)) {
     return;
   }
-  context.reduce_bucket = [&context](c10d::GradBucket& bucket) { return reduce(context, bucket); };
+  context.needed_training().reduce_bucket = [&context](c10d::GradBucket& bucket) { return reduce(context, bucket); };
 }
 
 }  // namespace

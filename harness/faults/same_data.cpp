@@ -9,7 +9,8 @@ void install(FaultContext& context) {
   if (context.rank == source || context.world < 2 || !fault_on_rank(context.request, context.rank)) {
     return;
   }
-  context.seams.data = [inner = context.seams.data, source, &context](std::int64_t step, std::int64_t micro, int rank,
+  context.needed_training().seams.data = [inner = context.needed_training().seams.data, source, &context](
+      std::int64_t step, std::int64_t micro, int rank,
                                                                       int world) {
     auto tokens_BS = inner(step, micro, rank, world);
     if (!context.holds_now()) {

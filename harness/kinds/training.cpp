@@ -72,16 +72,15 @@ void run_rank(Session& session) {
 
   Fired fired(session.channel());
   nsa::DataParallelOptions options = data_parallel_options(session);
+  TrainingPoints points{parts.seams, options.reduce_bucket, communicator};
   FaultContext context{session.the_case().scenario.fault.value_or(FaultRequest{}),
                        session,
                        session.options().rank,
                        session.options().world,
                        parts.model,
-                       parts.seams,
-                       options.reduce_bucket,
-                       communicator,
                        parts.routes,
-                       fired};
+                       fired,
+                       &points};
   if (session.fault() != nullptr) {
     session.fault()->install(context);
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "nsa/base/error.h"
+
 namespace harness {
 namespace {
 
@@ -23,6 +25,14 @@ std::uint64_t key_of(std::int64_t seed, std::string_view purpose, std::int64_t i
 }
 
 }  // namespace
+
+TrainingPoints& FaultContext::needed_training() const {
+  if (training == nullptr) {
+    throw nsa::Error("fault: found '" + request.name + "' in kind " + session.the_case().scenario.kind +
+                     ", wanted kind training");
+  }
+  return *training;
+}
 
 void Fired::operator()(std::int64_t times) {
   if (times > 0 && times_.fetch_add(times) == 0) {

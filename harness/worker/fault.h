@@ -29,6 +29,13 @@ class Fired {
   std::atomic<std::int64_t> times_{0};
 };
 
+// Seams that only a training rank has.
+struct TrainingPoints {
+  nsa::TrainingSeams& seams;
+  nsa::ReduceBucket& reduce_bucket;  // empty: the Reducer's own
+  nsa::Communicator& communicator;
+};
+
 // What a fault may put itself into, on one rank, before the Reducer is built.
 struct FaultContext {
   const FaultRequest& request;
@@ -36,11 +43,12 @@ struct FaultContext {
   int rank = 0;
   int world = 1;
   nsa::NsaLm& model;
-  nsa::TrainingSeams& seams;
-  nsa::ReduceBucket& reduce_bucket;   // empty: the Reducer's own
-  nsa::Communicator& communicator;
   nsa::Routes& routes;
   Fired& fired;
+  TrainingPoints* training = nullptr;  // null in kinds that do not train
+
+  // Throws: nsa::Error in a kind that does not train.
+  [[nodiscard]] TrainingPoints& needed_training() const;
 
   // The step that runs now is one in which a lasting fault holds: request.step and all later ones.
   [[nodiscard]] bool holds_now() const { return session.progress().step() >= request.step; }
