@@ -16,12 +16,12 @@ void install(FaultContext& context) {
     }
     auto& compress = context.model->attention(layers[i])->seams().compress;
     compress = [inner = compress, &context](const nsa::SeamContext& seam, const torch::Tensor& raw_BGSD,
-                                            nsa::Pooled what) {
+                                            nsa::Pooled what, const nsa::PhiWeights& weights) {
       if (what != nsa::Pooled::key || !context.holds_now()) {
-        return inner(seam, raw_BGSD, what);
+        return inner(seam, raw_BGSD, what, weights);
       }
       context.fired();
-      return inner(seam, raw_BGSD.detach(), what);
+      return inner(seam, raw_BGSD.detach(), what, weights);
     };
   }
 }

@@ -65,7 +65,7 @@ void LayerRecorder::write(Channel& channel,
     std::vector<NamedTensor> tensors = {
         {"x", trace.x_BSE},         {"q", trace.q_BHSD},         {"k_cmp", trace.k_cmp_BGCD}, {"v_cmp", trace.v_cmp_BGCD},
         {"p_grp", trace.p_grp_BGSN}, {"blocks", trace.blocks_BGSn}, {"o_cmp", trace.o_cmp_BHSD},  {"o_sel", trace.o_sel_BHSD},
-        {"o_win", trace.o_win_BHSD}, {"gate", trace.gate_BGS3},    {"y", trace.y_BSE}};
+        {"o_win", trace.o_win_BHSD}, {"gate", trace.gate},         {"y", trace.y_BSE}};
     if (layer.dy_BSE.defined()) {
       tensors.push_back({"dy", layer.dy_BSE});
     }

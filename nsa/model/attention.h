@@ -1,6 +1,6 @@
-// One NSA attention layer: projections, then the seams in order. It owns its weights and its set of seams, so that one layer
-// of a model can run another implementation, and shows a tap what it computed.
-// Shape letters as in nsa/seams/seams.h; E width of the residual stream.
+// One NSA attention layer: it owns the weights and a set of seams, so that one layer of a model can run another
+// implementation, and shows a tap what was computed. What it computes is the seam `attention`.
+// Shape letters as in nsa/seams/seams.h.
 #pragma once
 
 #include <functional>
@@ -14,18 +14,6 @@
 
 namespace nsa {
 
-// What one attention layer computed in one forward: for recorders. All tensors as they were used, attached to the graph.
-struct AttentionTrace {
-  int layer = 0;
-  torch::Tensor x_BSE;   // input of the layer (after norm1)
-  torch::Tensor q_BHSD;  // rotated
-  torch::Tensor k_cmp_BGCD, v_cmp_BGCD;
-  torch::Tensor p_grp_BGSN;
-  torch::Tensor blocks_BGSn;
-  torch::Tensor o_cmp_BHSD, o_sel_BHSD, o_win_BHSD;
-  torch::Tensor gate_BGS3;
-  torch::Tensor y_BSE;  // output, before the residual sum
-};
 using AttentionTap = std::function<void(const AttentionTrace&)>;
 
 class AttentionImpl : public torch::nn::Module {
@@ -36,21 +24,26 @@ class AttentionImpl : public torch::nn::Module {
 
   AttentionSeams& seams() { return seams_; }  // a fault or plugin puts itself here
   void set_tap(AttentionTap tap) { tap_ = std::move(tap); }
+  // Constant gates (cmp, sel, win) instead of the learned ones, until it is set to nothing.
+  void set_gate_override(GateOverride gates) { gate_override_ = gates; }
+
+  [[nodiscard]] SeamContext context() const { return {config_, layer_, routes_, gate_override_}; }
+  [[nodiscard]] AttentionWeights weights() const;
 
  private:
   torch::nn::Linear projection(const char* name, std::int64_t outputs);
-  void compressed_branch(const SeamContext& context, AttentionTrace& trace);
-  void selected_branch(const SeamContext& context, AttentionTrace& trace);
-  void window_branch(const SeamContext& context, AttentionTrace& trace);
 
   ModelConfig config_;
   int layer_;
   AttentionSeams seams_;
   Routes& routes_;
   AttentionTap tap_;
+  GateOverride gate_override_;
   torch::nn::Linear W_Q_{nullptr}, W_K_sel_{nullptr}, W_V_sel_{nullptr}, W_K_win_{nullptr},
       W_V_win_{nullptr}, W_K_cmp_{nullptr}, W_V_cmp_{nullptr}, out_{nullptr};
-  GateMlp gate_{nullptr};
+  GateLayer gate_{nullptr};
+  PhiConv phi_k_conv_{nullptr}, phi_v_conv_{nullptr};  // phi conv
+  PhiMlp phi_k_{nullptr}, phi_v_{nullptr};             // phi mlp
 };
 TORCH_MODULE(Attention);
 

@@ -1,4 +1,4 @@
-// The small layers of the model: normalisation, MLP, and the gate's two linear maps. Plain modules; weights as in SPEC 2.
+// The small layers of the model: normalisation, MLP, and the weights of the gate and of phi. Plain modules; weights as in SPEC 2.
 // Shape letters: B batch, S position, E width of the residual stream.
 #pragma once
 
@@ -31,17 +31,42 @@ class MlpImpl : public torch::nn::Module {
 };
 TORCH_MODULE(Mlp);
 
-// Holds the weights of the gate; the seam `gate` computes with them. fc2 starts near zero, so that training begins with
-// three branches of almost equal weight.
-class GateMlpImpl : public torch::nn::Module {
+// Holds the weights of the gate; the seam `gate` computes with them. group_softmax: fc1, fc2, and fc2 starts near zero, so
+// that training begins with three branches of almost equal weight. head_sigmoid: proj.
+class GateLayerImpl : public torch::nn::Module {
  public:
-  explicit GateMlpImpl(const ModelConfig& config);
+  explicit GateLayerImpl(const ModelConfig& config);
   [[nodiscard]] GateWeights weights() const;
 
  private:
   torch::nn::Linear fc1_{nullptr};
   torch::nn::Linear fc2_{nullptr};
+  torch::nn::Linear proj_{nullptr};
 };
-TORCH_MODULE(GateMlp);
+TORCH_MODULE(GateLayer);
+
+// Holds the filters of phi `conv`, [width,1,l]; 1/l everywhere at first, which is phi `avg`.
+class PhiConvImpl : public torch::nn::Module {
+ public:
+  PhiConvImpl(const ModelConfig& config, std::int64_t width);
+  [[nodiscard]] PhiWeights weights() const;
+
+ private:
+  torch::Tensor weight_;
+};
+TORCH_MODULE(PhiConv);
+
+// Holds the weights of phi `mlp`: pe [l,width], zeros at first; fc1 [2*width, l*width]; fc2 [width, 2*width].
+class PhiMlpImpl : public torch::nn::Module {
+ public:
+  PhiMlpImpl(const ModelConfig& config, std::int64_t width);
+  [[nodiscard]] PhiWeights weights() const;
+
+ private:
+  torch::Tensor pe_;
+  torch::nn::Linear fc1_{nullptr};
+  torch::nn::Linear fc2_{nullptr};
+};
+TORCH_MODULE(PhiMlp);
 
 }  // namespace nsa

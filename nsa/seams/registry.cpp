@@ -73,6 +73,14 @@ void install_attend_win(AttentionSeams& seams) {
 // Every back end of every seam; the first of a seam is its default.
 const std::vector<Implementation>& implementations() {
   static const std::vector<Implementation> list = {
+      {"attention",
+       "reference",
+       reference::unsupported,
+       [](AttentionSeams& seams) { seams.attention = reference::attention; }},
+      {"project",
+       "reference",
+       reference::unsupported,
+       [](AttentionSeams& seams) { seams.project = reference::project; }},
       {"rope", "reference", reference::unsupported, install_rope},
       {"compress",
        "reference",
@@ -121,10 +129,7 @@ void check_names(const std::map<std::string, std::string>& route) {
 
 }  // namespace
 
-std::string reference::unsupported(const ModelConfig& config) {
-  if (config.gate != Gate::group_softmax) return std::string("gate ") + name_of(config.gate);
-  if (config.phi != Phi::avg) return std::string("phi ") + name_of(config.phi);
-  if (config.eq9 != Eq9::fractional) return std::string("eq9 ") + name_of(config.eq9);
+std::string reference::unsupported(const ModelConfig& /*config*/) {
   return "";
 }
 

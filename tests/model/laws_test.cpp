@@ -120,8 +120,8 @@ TEST_F(Laws, CompressionOfOneTokenIsDense) {
   const auto in = random_inputs(config_, 67);
   config_.l = 1;
   config_.d = 1;
-  const auto k_BGCD = reference::compress(context_, in.k_BGSD, Pooled::key);
-  const auto v_BGCD = reference::compress(context_, in.v_BGSD, Pooled::value);
+  const auto k_BGCD = reference::compress(context_, in.k_BGSD, Pooled::key, {});
+  const auto v_BGCD = reference::compress(context_, in.v_BGSD, Pooled::value, {});
   const auto o = reference::attend_cmp(context_, in.q_BHSD, k_BGCD, v_BGCD);
   EXPECT_LE(largest_difference(o, dense_attention(in.q_BHSD, in.k_BGSD, in.v_BGSD)), 1e-14);
 }
@@ -129,8 +129,8 @@ TEST_F(Laws, CompressionOfOneTokenIsDense) {
 TEST_F(Laws, OneHotGateIsTheBranch) {
   Attention layer = make_layer(config_, routes_);
   const auto x_BSE = torch::randn({2, 70, config_.dim}, torch::kDouble);
-  for (int branch = 0; branch < 3; ++branch) {
-    fix_gate(layer, branch == 0, branch == 1, branch == 2);
+  for (std::size_t branch = 0; branch < 3; ++branch) {
+    layer->set_gate_override(one_hot(branch));
     const auto trace = run_layer(layer, x_BSE);
     const auto o = branch == 0   ? trace.o_cmp_BHSD
                    : branch == 1 ? trace.o_sel_BHSD
@@ -147,8 +147,8 @@ TEST_F(Laws, ChunkLengthChangesRoundingOnly) {
   auto in = random_inputs(config_, length);
   for (auto* leaf : {&in.q_BHSD, &in.k_BGSD, &in.v_BGSD}) leaf->requires_grad_();
   const auto run = [&](std::int64_t bytes) {
-    const auto k_cmp = reference::compress(context_, in.k_BGSD, Pooled::key);
-    const auto v_cmp = reference::compress(context_, in.v_BGSD, Pooled::value);
+    const auto k_cmp = reference::compress(context_, in.k_BGSD, Pooled::key, {});
+    const auto v_cmp = reference::compress(context_, in.v_BGSD, Pooled::value, {});
     const auto scores = reference::score(context_, in.q_BHSD, k_cmp, bytes);
     const auto blocks = reference::select(context_, scores, bytes);
     const auto sum =
@@ -215,8 +215,8 @@ TEST_F(Laws, RowsWithoutKeysAreExactZeros) {
     auto v = in.v_BGSD.to(dtype).requires_grad_();
     const auto o_cmp = reference::attend_cmp(context_,
                                              q,
-                                             reference::compress(context_, k, Pooled::key),
-                                             reference::compress(context_, v, Pooled::value));
+                                             reference::compress(context_, k, Pooled::key, {}),
+                                             reference::compress(context_, v, Pooled::value, {}));
     EXPECT_EQ(o_cmp.slice(2, 0, 7).abs().max().item<double>(), 0.0);
     EXPECT_GT(o_cmp.slice(2, 7, 8).abs().min().item<double>(), 0.0);
     const auto early = torch::autograd::grad({o_cmp.slice(2, 0, 7).sum()}, {q, k, v}, {}, true);
@@ -300,7 +300,7 @@ TEST_F(Laws, EqualBlocksScoreEqualBits) {
 TEST_F(Laws, ImportanceIsConserved) {
   const auto in = random_inputs(config_, 90);
   const auto scores =
-      reference::score(context_, in.q_BHSD, reference::compress(context_, in.k_BGSD, Pooled::key));
+      reference::score(context_, in.q_BHSD, reference::compress(context_, in.k_BGSD, Pooled::key, {}));
   const auto sums = scores.sum(-1);
   EXPECT_LE(largest_difference(sums.slice(2, 7), torch::full({2, 2, 83}, 3.0, torch::kDouble)),
             1e-14);
@@ -346,7 +346,9 @@ TEST_F(Laws, RoutesCountWhatRan) {
                                                                               count.backward};
   }
   using Pair = std::pair<std::int64_t, std::int64_t>;
-  EXPECT_EQ(found.size(), 16U);
+  EXPECT_EQ(found.size(), 20U);
+  EXPECT_EQ(found["attention0reference"], Pair(2, 1));
+  EXPECT_EQ(found["project0reference"], Pair(14, 7));
   EXPECT_EQ(found["attend_win0reference"], Pair(2, 1));
   EXPECT_EQ(found["attend_win1other"], Pair(2, 1));
   EXPECT_EQ(found.count("attend_win1reference"), 0U);

@@ -135,7 +135,7 @@ ModelRun run_model(const RandomCase& test, Attention& layer) {
                                trace.o_cmp_BHSD,
                                trace.o_sel_BHSD,
                                trace.o_win_BHSD,
-                               trace.gate_BGS3}) {
+                               trace.gate}) {
       tensor.retain_grad();
     }
     run.trace = trace;
@@ -192,7 +192,7 @@ double compare_values(const ModelRun& run,
   stage("o_cmp", trace.o_cmp_BHSD, result.o_cmp);
   stage("o_sel", trace.o_sel_BHSD, result.o_sel);
   stage("o_win", trace.o_win_BHSD, result.o_win);
-  stage("gate", trace.gate_BGS3, result.gate);
+  stage("gate", trace.gate, result.gate);
   stage("y", trace.y_BSE, result.y);
   const auto gradient =
       [&](const std::string& name, const Tensor& leaf, const oracles::Tensor& wanted) {
@@ -205,7 +205,7 @@ double compare_values(const ModelRun& run,
   gradient("o_cmp", trace.o_cmp_BHSD, gradients.o_cmp);
   gradient("o_sel", trace.o_sel_BHSD, gradients.o_sel);
   gradient("o_win", trace.o_win_BHSD, gradients.o_win);
-  gradient("gate", trace.gate_BGS3, gradients.gate);
+  gradient("gate", trace.gate, gradients.gate);
   for (const auto& item : layer->named_parameters()) {
     gradient(item.key(), item.value(), gradients.weights.at(item.key()));
   }

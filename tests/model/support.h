@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -62,6 +63,13 @@ struct Golden {
         json(nlohmann::json::parse(file.metadata().at("config"))),
         config(config_of(json)) {}
   [[nodiscard]] torch::Tensor at(const std::string& name) const { return to_tensor(file.at(name)); }
+  // Tensors whose name begins with `prefix`.
+  [[nodiscard]] std::size_t count(const std::string& prefix) const {
+    return static_cast<std::size_t>(
+        std::count_if(file.tensors().begin(), file.tensors().end(), [&](const auto& entry) {
+          return entry.first.rfind(prefix, 0) == 0;
+        }));
+  }
 
   SafetensorsFile file;
   nlohmann::json json;
@@ -139,13 +147,11 @@ inline void spread_weights(torch::nn::Module& module, double scale) {
   for (auto& parameter : module.parameters()) parameter.normal_(0.0, scale);
 }
 
-// Replaces the gate by one of constant weights.
-inline void fix_gate(Attention& layer, double cmp, double sel, double win) {
-  layer->seams().gate =
-      [=](const SeamContext& context, const torch::Tensor& q_BHSD, const GateWeights&) {
-        const auto weights = torch::tensor({cmp, sel, win}, q_BHSD.options());
-        return weights.expand({q_BHSD.size(0), context.config.n_kv_groups, q_BHSD.size(2), 3});
-      };
+// The gate that lets one branch through: 0 cmp, 1 sel, 2 win.
+inline GateOverride one_hot(std::size_t branch) {
+  std::array<double, 3> gates = {0.0, 0.0, 0.0};
+  gates.at(branch) = 1.0;
+  return gates;
 }
 
 }  // namespace nsa::testing

@@ -63,11 +63,11 @@ std::int64_t visible_compressed(const ModelConfig& config, std::int64_t last) {
 }
 
 Tensor compressed_mask(const ModelConfig& config,
-                       Rows rows,
+                       Rows at,
                        std::int64_t keys,
                        torch::Device device) {
   const Tensor last_covered_K = positions(0, keys, device) * config.d + (config.l - 1);
-  const Tensor t_T1 = positions(rows.first, rows.last, device).unsqueeze(1);
+  const Tensor t_T1 = positions(at.first, at.last, device).unsqueeze(1);
   return last_covered_K.le(t_T1).unsqueeze(0);
 }
 
@@ -80,17 +80,19 @@ struct VisibleKeys {
   Tensor allowed_PTK;
 };
 
+// `visible` gets a chunk's rows and the same as positions; the first query is at position `first`.
 Tensor attend(const Tensor& q_BHSD,
               const Tensor& k_BGSD,
               const Tensor& v_BGSD,
               std::int64_t rows,
-              const std::function<VisibleKeys(Rows)>& visible) {
+              std::int64_t first,
+              const std::function<VisibleKeys(Rows, Rows)>& visible) {
   const auto groups = k_BGSD.size(1);
   const Tensor q_PhSD = group_heads(q_BHSD, groups);
   const Tensor k_PSD = k_BGSD.flatten(0, 1);
   const Tensor v_PSD = v_BGSD.flatten(0, 1);
   const Tensor o_PhSD = join_chunks(q_BHSD.size(2), rows, 2, [&](Rows chunk) {
-    const VisibleKeys keys = visible(chunk);
+    const VisibleKeys keys = visible(chunk, {chunk.first + first, chunk.last + first});
     return masked_attention(q_PhSD.slice(2, chunk.first, chunk.last),
                             k_PSD.slice(1, keys.first, keys.last),
                             v_PSD.slice(1, keys.first, keys.last),
@@ -103,18 +105,18 @@ std::int64_t score_bytes(const Tensor& q_BHSD, std::int64_t keys) {
   return q_BHSD.size(0) * q_BHSD.size(1) * keys * q_BHSD.element_size();
 }
 
-// [P,T,K]: keys 0 .. rows.last-1 that lie in a chosen block and are not in the future.
-Tensor chosen_mask(const Tensor& blocks_PTn, Rows rows, std::int64_t block_length) {
+// [P,T,K]: keys 0 .. at.last-1 that lie in a chosen block and are not in the future of the queries, at positions `at`.
+Tensor chosen_mask(const Tensor& blocks_PTn, Rows at, std::int64_t block_length) {
   const auto device = blocks_PTn.device();
-  const auto n_blocks = (rows.last + block_length - 1) / block_length;
+  const auto n_blocks = (at.last + block_length - 1) / block_length;
   // Column 0 takes the -1 of unused places, and what lies beyond the last visible block goes to a last column.
   const Tensor column_PTn = (blocks_PTn + 1).clamp_max(n_blocks + 1);
   const Tensor chosen_PTN = torch::zeros({blocks_PTn.size(0), blocks_PTn.size(1), n_blocks + 2},
                                          torch::dtype(torch::kBool).device(device))
                                 .scatter_(2, column_PTn, true);
-  const Tensor u_K = positions(0, rows.last, device);
+  const Tensor u_K = positions(0, at.last, device);
   const Tensor column_K = u_K.div(block_length, "floor") + 1;
-  const Tensor t_T1 = positions(rows.first, rows.last, device).unsqueeze(1);
+  const Tensor t_T1 = positions(at.first, at.last, device).unsqueeze(1);
   return chosen_PTN.index_select(2, column_K).logical_and_(u_K.le(t_T1));
 }
 
@@ -127,9 +129,9 @@ Tensor attend_cmp(const SeamContext& context,
                   const Tensor& v_BGCD,
                   std::int64_t chunk_bytes) {
   const auto rows = rows_per_chunk(score_bytes(q_BHSD, k_BGCD.size(2)), chunk_bytes);
-  const Tensor o_BHSD = attend(q_BHSD, k_BGCD, v_BGCD, rows, [&](Rows chunk) {
-    const auto keys = visible_compressed(context.config, chunk.last - 1);
-    return VisibleKeys{0, keys, compressed_mask(context.config, chunk, keys, q_BHSD.device())};
+  const Tensor o_BHSD = attend(q_BHSD, k_BGCD, v_BGCD, rows, context.first, [&](Rows, Rows at) {
+    const auto keys = visible_compressed(context.config, at.last - 1);
+    return VisibleKeys{0, keys, compressed_mask(context.config, at, keys, q_BHSD.device())};
   });
   context.routes.ran("attend_cmp", context.layer, "reference", o_BHSD);
   return o_BHSD;
@@ -144,9 +146,9 @@ Tensor attend_sel(const SeamContext& context,
                   std::int64_t chunk_bytes) {
   const Tensor blocks_PSn = blocks_BGSn.flatten(0, 1);
   const auto rows = rows_per_chunk(score_bytes(q_BHSD, k_BGSD.size(2)), chunk_bytes);
-  const Tensor o_BHSD = attend(q_BHSD, k_BGSD, v_BGSD, rows, [&](Rows chunk) {
+  const Tensor o_BHSD = attend(q_BHSD, k_BGSD, v_BGSD, rows, context.first, [&](Rows chunk, Rows at) {
     const Tensor blocks_PTn = blocks_PSn.slice(1, chunk.first, chunk.last);
-    return VisibleKeys{0, chunk.last, chosen_mask(blocks_PTn, chunk, context.config.l_sel)};
+    return VisibleKeys{0, at.last, chosen_mask(blocks_PTn, at, context.config.l_sel)};
   });
   context.routes.ran("attend_sel", context.layer, "reference", o_BHSD);
   return o_BHSD;
@@ -159,16 +161,16 @@ Tensor attend_win(const SeamContext& context,
                   const Tensor& v_BGSD,
                   std::int64_t chunk_bytes) {
   const auto window = context.config.w;
-  const auto most_keys = std::min(q_BHSD.size(2), window + window / 4 + 64);
+  const auto most_keys = std::min(k_BGSD.size(2), window + window / 4 + 64);
   // A chunk computes rows + w - 1 keys for each query: short chunks waste less, a quarter of w is short enough.
   const auto rows = std::min(rows_per_chunk(score_bytes(q_BHSD, most_keys), chunk_bytes),
                              std::max<std::int64_t>(window / 4, 64));
-  const Tensor o_BHSD = attend(q_BHSD, k_BGSD, v_BGSD, rows, [&](Rows chunk) {
-    const auto first = std::max<std::int64_t>(chunk.first - window + 1, 0);
-    const Tensor u_K = positions(first, chunk.last, q_BHSD.device());
-    const Tensor t_T1 = positions(chunk.first, chunk.last, q_BHSD.device()).unsqueeze(1);
+  const Tensor o_BHSD = attend(q_BHSD, k_BGSD, v_BGSD, rows, context.first, [&](Rows, Rows at) {
+    const auto first = std::max<std::int64_t>(at.first - window + 1, 0);
+    const Tensor u_K = positions(first, at.last, q_BHSD.device());
+    const Tensor t_T1 = positions(at.first, at.last, q_BHSD.device()).unsqueeze(1);
     const Tensor allowed_TK = u_K.le(t_T1).logical_and(u_K.gt(t_T1 - window));
-    return VisibleKeys{first, chunk.last, allowed_TK.unsqueeze(0)};
+    return VisibleKeys{first, at.last, allowed_TK.unsqueeze(0)};
   });
   context.routes.ran("attend_win", context.layer, "reference", o_BHSD);
   return o_BHSD;

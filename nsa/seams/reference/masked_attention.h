@@ -42,9 +42,9 @@ struct Rows {  // queries first .. last-1
 // Compressed tokens that a query at position `last` can see: those i with i*d + l - 1 <= last.
 [[nodiscard]] std::int64_t visible_compressed(const ModelConfig& config, std::int64_t last);
 
-// [1,T,K]: which of the first `keys` compressed tokens each query of `rows` can see.
+// [1,T,K]: which of the first `keys` compressed tokens each query can see; queries at positions `at`.
 [[nodiscard]] torch::Tensor compressed_mask(const ModelConfig& config,
-                                            Rows rows,
+                                            Rows at,
                                             std::int64_t keys,
                                             torch::Device device);
 

@@ -80,27 +80,13 @@ Tensor rope(const SeamContext& context,
   return rotated_BHSD;
 }
 
-// phi `avg`: the mean of l raw tokens, every d (arXiv 2502.11089 Eq. 7). The same for keys and values.
-Tensor compress(const SeamContext& context, const Tensor& raw_BGSD, Pooled /*what*/) {
-  const auto& config = context.config;
-  const Tensor pooled_BGCD = raw_BGSD.size(2) < config.l
-                                 ? raw_BGSD.slice(2, 0, 0)
-                                 : raw_BGSD.unfold(2, config.l, config.d).mean(-1);
-  context.routes.ran("compress", context.layer, "reference", pooled_BGCD);
-  return pooled_BGCD;
-}
-
-// Gate `group_softmax`: one softmax over the three branches for each group (SPEC 2; the g of Eq. 5).
-Tensor gate(const SeamContext& context, const Tensor& q_BHSD, const GateWeights& weights) {
-  const auto& config = context.config;
-  const Tensor mean_BGSD =
-      q_BHSD.unflatten(1, {config.n_kv_groups, config.heads_per_group()}).mean(2);
-  const Tensor hidden_BGSE =
-      torch::silu(torch::linear(mean_BGSD, weights.fc1_weight, weights.fc1_bias));
-  const Tensor logits_BGS3 = torch::linear(hidden_BGSE, weights.fc2_weight, weights.fc2_bias);
-  const Tensor gate_BGS3 = (logits_BGS3 / config.gate_temp).softmax(-1);
-  context.routes.ran("gate", context.layer, "reference", gate_BGS3);
-  return gate_BGS3;
+Tensor project(const SeamContext& context,
+               const Tensor& x_BSE,
+               const Tensor& weight,
+               Projection /*which*/) {
+  const Tensor y_BSE = torch::linear(x_BSE, weight);
+  context.routes.ran("project", context.layer, "reference", y_BSE);
+  return y_BSE;
 }
 
 }  // namespace nsa::reference

@@ -16,8 +16,29 @@ using torch::Tensor;
 // No temporary is much larger: small enough for a card beside the model, large enough that launches do not show.
 inline constexpr std::int64_t kChunkBytes = std::int64_t{64} << 20;
 
-// The default variant only. Returns what of `config` the reference cannot do ("gate head_sigmoid"), or "".
+// Returns what of `config` the reference cannot do: nothing, "".
 [[nodiscard]] std::string unsupported(const ModelConfig& config);
+
+// The whole layer, by the other seams in order.
+[[nodiscard]] AttentionTrace attention(const SeamContext& context,
+                                       const AttentionSeams& seams,
+                                       const AttentionWeights& weights,
+                                       const Tensor& x_BSE);
+
+// [B,S,heads*D] -> [B,heads,S,D]
+[[nodiscard]] Tensor split_heads(const Tensor& x_BSE, std::int64_t heads);
+
+// o = sum over the branches of gate * branch (arXiv 2502.11089 Eq. 5), heads concatenated: [B,S,H*d_v]. `gate` as the seam
+// gate returns it.
+[[nodiscard]] Tensor mix_branches(const Tensor& gate,
+                                  const Tensor& o_cmp_BHSD,
+                                  const Tensor& o_sel_BHSD,
+                                  const Tensor& o_win_BHSD);
+
+Tensor project(const SeamContext& context,
+               const Tensor& x_BSE,
+               const Tensor& weight,
+               Projection which);
 
 // Cosines and sines of all positions so far asked for, computed in float64. Thread-safe; owned by one layer's seams.
 class RopeTable;
@@ -25,9 +46,15 @@ class RopeTable;
 
 Tensor rope(const SeamContext& context, RopeTable& table, const Tensor& x_BHSD, std::int64_t first);
 
-Tensor compress(const SeamContext& context, const Tensor& raw_BGSD, Pooled what);
+Tensor compress(const SeamContext& context,
+                const Tensor& raw_BGSD,
+                Pooled what,
+                const PhiWeights& weights);
 
-Tensor gate(const SeamContext& context, const Tensor& q_BHSD, const GateWeights& weights);
+Tensor gate(const SeamContext& context,
+            const Tensor& x_BSE,
+            const Tensor& q_BHSD,
+            const GateWeights& weights);
 
 Tensor score(const SeamContext& context,
              const Tensor& q_BHSD,

@@ -19,7 +19,7 @@ Tensor sum_over_heads(const Tensor& p_PhTC) {
 }
 
 // Importance of each block: its compressed tokens, each weighted by the share of it that lies in the block (Eq. 9 for any
-// l, d, l'; `fractional`). Block j meets tokens j*l'/d - (l/d - 1) .. (j+1)*l'/d - 1, with the same weights for every j:
+// l, d, l'; `fractional` divides by the token's length, `overlap` by the stride). Block j meets tokens j*l'/d - (l/d - 1) .. (j+1)*l'/d - 1, with the same weights for every j:
 // they are added in this order for all blocks, so that equal blocks get bit-equal scores.
 Tensor block_importance(const ModelConfig& config, const Tensor& p_PTC, std::int64_t n_blocks) {
   const auto stride = config.l_sel / config.d;
@@ -28,11 +28,12 @@ Tensor block_importance(const ModelConfig& config, const Tensor& p_PTC, std::int
   const auto padded_length = (n_blocks - 1) * stride + touching;
   const Tensor padded_PTC =
       torch::constant_pad_nd(p_PTC, {before, padded_length - before - p_PTC.size(2)}, 0.0);
+  const auto unit = static_cast<double>(config.eq9 == Eq9::fractional ? config.l : config.d);
   Tensor sum_PTN = torch::zeros({p_PTC.size(0), p_PTC.size(1), n_blocks}, p_PTC.options());
   for (std::int64_t r = 0; r < touching; ++r) {
     const auto start = (r - before) * config.d;  // of the token, from the block's first position
     const auto shared = std::min(start + config.l, config.l_sel) - std::max<std::int64_t>(start, 0);
-    const double weight = static_cast<double>(shared) / static_cast<double>(config.l);
+    const double weight = static_cast<double>(shared) / unit;
     sum_PTN.add_(padded_PTC.slice(2, r, r + (n_blocks - 1) * stride + 1, stride), weight);
   }
   return sum_PTN;
@@ -45,11 +46,11 @@ struct BlockRules {
 };
 
 BlockRules block_rules(const ModelConfig& config,
-                       Rows rows,
+                       Rows at,
                        std::int64_t n_blocks,
                        torch::Device device) {
   const Tensor j_N = positions(0, n_blocks, device);
-  const Tensor t_T1 = positions(rows.first, rows.last, device).unsqueeze(1);
+  const Tensor t_T1 = positions(at.first, at.last, device).unsqueeze(1);
   const Tensor current_T1 = t_T1.div(config.l_sel, "floor");
   const Tensor past_TN = j_N.le(current_T1);
   const Tensor initial_TN = j_N.lt(config.init_blocks).logical_and(past_TN);
@@ -69,12 +70,12 @@ Tensor take_best(const Tensor& score_PTN, std::int64_t n) {
   return above_PTN.logical_or(equal_PTN.logical_and(equal_PTN.cumsum(2).le(room_PT1)));
 }
 
-// Blocks of one chunk, ascending, then -1.
-Tensor choose(const ModelConfig& config, const Tensor& p_grp_PTN, Rows rows) {
+// Blocks of one chunk with queries at positions `at`, ascending, then -1.
+Tensor choose(const ModelConfig& config, const Tensor& p_grp_PTN, Rows at) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const auto n_blocks = p_grp_PTN.size(2);
   const auto n = std::min(config.n_sel, n_blocks);
-  const BlockRules rules = block_rules(config, rows, n_blocks, p_grp_PTN.device());
+  const BlockRules rules = block_rules(config, at, n_blocks, p_grp_PTN.device());
   // A NaN orders below every score: it must not push out a forced block.
   const Tensor score_PTN = p_grp_PTN.nan_to_num(-1.0)
                                .masked_fill(rules.allowed_TN.logical_not(), -kInfinity)
@@ -99,14 +100,15 @@ Tensor score(const SeamContext& context,
   const auto& config = context.config;
   const auto groups = k_cmp_BGCD.size(1);
   const auto length = q_BHSD.size(2);
-  const auto n_blocks = config.block_count(length);
+  const auto n_blocks = config.block_count(context.first + length);
   const Tensor q_PhSD = group_heads(q_BHSD, groups);
   const Tensor k_PCD = k_cmp_BGCD.flatten(0, 1);
   const auto row_bytes = q_BHSD.size(0) * q_BHSD.element_size() *
                          std::max(q_BHSD.size(1) * k_cmp_BGCD.size(2), groups * n_blocks);
   const auto one_chunk = [&](Rows rows) {
-    const auto keys = visible_compressed(config, rows.last - 1);
-    const Tensor allowed_1TC = compressed_mask(config, rows, keys, q_BHSD.device());
+    const Rows at{rows.first + context.first, rows.last + context.first};
+    const auto keys = visible_compressed(config, at.last - 1);
+    const Tensor allowed_1TC = compressed_mask(config, at, keys, q_BHSD.device());
     const Tensor p_PhTC =
         probabilities(q_PhSD.slice(2, rows.first, rows.last), k_PCD.slice(1, 0, keys), allowed_1TC);
     const Tensor p_PTC = sum_over_heads(p_PhTC).masked_fill(allowed_1TC.logical_not(), 0.0);
@@ -126,7 +128,8 @@ Tensor select(const SeamContext& context, const Tensor& p_grp_BGSN, std::int64_t
       p_grp_PSN.size(0) * p_grp_PSN.size(2) * static_cast<std::int64_t>(sizeof(std::int64_t));
   const Tensor blocks_PSn =
       join_chunks(p_grp_PSN.size(1), rows_per_chunk(row_bytes, chunk_bytes), 1, [&](Rows rows) {
-        return choose(context.config, p_grp_PSN.slice(1, rows.first, rows.last), rows);
+        const Rows at{rows.first + context.first, rows.last + context.first};
+        return choose(context.config, p_grp_PSN.slice(1, rows.first, rows.last), at);
       });
   context.routes.ran("select", context.layer, "reference");
   return blocks_PSn.view(

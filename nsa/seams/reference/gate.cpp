@@ -1,0 +1,45 @@
+#include "nsa/seams/reference/reference.h"
+
+namespace nsa::reference {
+namespace {
+
+// One softmax over the three branches for each group (SPEC 2; the g of Eq. 5): [B,G,S,3].
+Tensor group_softmax(const ModelConfig& config, const Tensor& q_BHSD, const GateWeights& weights) {
+  const Tensor mean_BGSD =
+      q_BHSD.unflatten(1, {config.n_kv_groups, config.heads_per_group()}).mean(2);
+  const Tensor hidden_BGSF =
+      torch::silu(torch::linear(mean_BGSD, weights.fc1_weight, weights.fc1_bias));
+  const Tensor logits_BGS3 = torch::linear(hidden_BGSF, weights.fc2_weight, weights.fc2_bias);
+  return (logits_BGS3 / config.gate_temp).softmax(-1);
+}
+
+// The paper's form: a sigmoid for each head and branch, from the layer's input: [B,H,S,3].
+Tensor head_sigmoid(const ModelConfig& config, const Tensor& x_BSE, const GateWeights& weights) {
+  const Tensor logits_BSR = torch::linear(x_BSE, weights.proj_weight);
+  return logits_BSR.unflatten(-1, {config.n_heads, 3}).transpose(1, 2).sigmoid();
+}
+
+Tensor constant(const SeamContext& context, const Tensor& x_BSE) {
+  const auto& values = *context.gate_override;
+  const auto& config = context.config;
+  const bool per_head = config.gate == Gate::head_sigmoid;
+  const Tensor gate_3 = torch::tensor({values[0], values[1], values[2]}, x_BSE.options());
+  return gate_3.expand(
+      {x_BSE.size(0), per_head ? config.n_heads : config.n_kv_groups, x_BSE.size(1), 3});
+}
+
+}  // namespace
+
+Tensor gate(const SeamContext& context,
+            const Tensor& x_BSE,
+            const Tensor& q_BHSD,
+            const GateWeights& weights) {
+  const bool per_head = context.config.gate == Gate::head_sigmoid;
+  const Tensor gate = context.gate_override ? constant(context, x_BSE)
+                      : per_head            ? head_sigmoid(context.config, x_BSE, weights)
+                                            : group_softmax(context.config, q_BHSD, weights);
+  context.routes.ran("gate", context.layer, "reference", gate);
+  return gate;
+}
+
+}  // namespace nsa::reference
