@@ -1,8 +1,9 @@
-// Golden files of the attention level as the oracle's inputs, and the error measure for tensors.
+// Golden files as the oracle's inputs, and the error measure for tensors.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -46,20 +47,44 @@ inline AttentionConfig config_of(const std::string& text) {
   return c;
 }
 
+inline std::filesystem::path golden_folder() {
+  return std::filesystem::path(NSA_TEST_ROOT) / "tests" / "golden";
+}
+
+// NAME of every file LEVEL_NAME.safetensors there is, in order.
+inline std::vector<std::string> golden_names(const std::string& level) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(golden_folder())) {
+    const std::string stem = entry.path().stem().string();
+    if (entry.path().extension() == ".safetensors" && stem.rfind(level + "_", 0) == 0) {
+      names.push_back(stem.substr(level.size() + 1));
+    }
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 class GoldenFile {
  public:
   explicit GoldenFile(const std::string& name)
-      : file_(std::string(NSA_TEST_ROOT) + "/tests/golden/" + name + ".safetensors"),
-        config(config_of(file_.metadata().at("config"))) {
+      : file_((golden_folder() / (name + ".safetensors")).string()),
+        config(config_of(file_.metadata().at("config"))),
+        weights(tensors("w.")) {}
+
+  [[nodiscard]] Tensor tensor(const std::string& key) const { return tensor_of(file_.at(key)); }
+  [[nodiscard]] IntTensor integers(const std::string& key) const {
+    return {file_.at(key).shape, nsa::to_int64s(file_.at(key))};
+  }
+  [[nodiscard]] IntTensor blocks() const { return integers("blocks"); }
+  // Every tensor whose name begins with the prefix, by the rest of the name.
+  [[nodiscard]] Weights tensors(const std::string& prefix) const {
+    Weights found;
     for (const auto& [key, view] : file_.tensors()) {
-      if (key.rfind("w.", 0) == 0) {
-        weights[key.substr(2)] = tensor_of(view);
+      if (key.rfind(prefix, 0) == 0) {
+        found[key.substr(prefix.size())] = tensor_of(view);
       }
     }
-  }
-  [[nodiscard]] Tensor tensor(const std::string& key) const { return tensor_of(file_.at(key)); }
-  [[nodiscard]] IntTensor blocks() const {
-    return {file_.at("blocks").shape, nsa::to_int64s(file_.at("blocks"))};
+    return found;
   }
   [[nodiscard]] const std::string& metadata(const std::string& key) const {
     return file_.metadata().at(key);

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <set>
 #include <sstream>
 
 #include <gtest/gtest.h>
@@ -87,10 +88,10 @@ std::string text_of(double error) {
   return text.str();
 }
 
-class Golden : public ::testing::TestWithParam<const char*> {};
+class Golden : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Golden, OutputsBlocksAndGradients) {
-  const GoldenFile file(std::string("attention_") + GetParam());
+  const GoldenFile file("attention_" + GetParam());
   const AttentionPass pass =
       attention_with_gradients(file.config, file.weights, file.tensor("x"), file.tensor("dy"));
   EXPECT_EQ(pass.result.blocks.shape, file.blocks().shape);
@@ -102,7 +103,7 @@ TEST_P(Golden, OutputsBlocksAndGradients) {
 }
 
 TEST_P(Golden, MarginsAndTies) {
-  const GoldenFile file(std::string("attention_") + GetParam());
+  const GoldenFile file("attention_" + GetParam());
   const AttentionResult found = attention(file.config, file.weights, file.tensor("x"));
   const auto ties = std::count(found.margin.data.begin(), found.margin.data.end(), 0.0);
   EXPECT_EQ(std::to_string(ties), file.metadata("tie_rows"));
@@ -115,7 +116,7 @@ TEST_P(Golden, MarginsAndTies) {
 }
 
 TEST_P(Golden, ReplayOfTheGoldenBlocksIsTheOwnChoice) {
-  const GoldenFile file(std::string("attention_") + GetParam());
+  const GoldenFile file("attention_" + GetParam());
   AttentionOptions options;
   options.replay = file.blocks();
   const AttentionResult replayed = attention(file.config, file.weights, file.tensor("x"), options);
@@ -124,37 +125,29 @@ TEST_P(Golden, ReplayOfTheGoldenBlocksIsTheOwnChoice) {
   EXPECT_EQ(replayed.blocks.data, own.blocks.data);
 }
 
-INSTANTIATE_TEST_SUITE_P(DefaultVariant,
+INSTANTIATE_TEST_SUITE_P(EveryFile,
                          Golden,
-                         ::testing::Values("s1",
-                                           "s7",
-                                           "s8",
-                                           "s9",
-                                           "s13",
-                                           "s15",
-                                           "s16",
-                                           "s17",
-                                           "s33",
-                                           "g1h1_d32_s131",
-                                           "g2h6_s53",
-                                           "g1h4_d32_s83",
-                                           "dv24_s61",
-                                           "l32_d16_ls64_s331",
-                                           "l_eq_ls_s97",
-                                           "l_gt_ls_s85",
-                                           "init0_local1_s70",
-                                           "nothing_dropped_s96",
-                                           "w1_temp_s50",
-                                           "rope_scale2_s71",
-                                           "ties_equal_blocks_s64",
-                                           "ties_zero_keys_s91"),
-                         [](const auto& param) { return std::string(param.param); });
+                         ::testing::ValuesIn(golden_names("attention")),
+                         [](const auto& param) { return param.param; });
 
-INSTANTIATE_TEST_SUITE_P(
-    OtherVariants,
-    Golden,
-    ::testing::Values("head_sigmoid_s51", "conv_s57", "mlp_s59", "overlap_s141"),
-    [](const auto& param) { return std::string(param.param); });
+// A folder that lost files would pass with what is left: the README lists 26 of them, and every
+// variant is in one.
+TEST(GoldenFolder, HoldsEveryVariant) {
+  const std::vector<std::string> names = golden_names("attention");
+  EXPECT_GE(names.size(), 26u);
+  std::set<Phi> phis;
+  std::set<Gate> gates;
+  std::set<Eq9> maps;
+  for (const std::string& name : names) {
+    const AttentionConfig config = GoldenFile("attention_" + name).config;
+    phis.insert(config.phi);
+    gates.insert(config.gate);
+    maps.insert(config.eq9);
+  }
+  EXPECT_EQ(phis.size(), 3u);
+  EXPECT_EQ(gates.size(), 2u);
+  EXPECT_EQ(maps.size(), 2u);
+}
 
 }  // namespace
 }  // namespace oracles::testing
