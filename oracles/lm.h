@@ -1,0 +1,65 @@
+// The language model around the attention layer in float64: embedding, layers of attention and mlp
+// with their norms, head and loss (golden README, "Language model"); forward and a hand-derived
+// backward. Same inputs, same bits, whatever the number of threads.
+// Legend: B batch, S tokens, E = dim, V = vocab_size, L layers, G groups.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "oracles/attention.h"
+
+namespace oracles {
+
+struct LmConfig {
+  AttentionConfig attention;
+  std::int64_t n_layers = 0;
+  std::int64_t vocab_size = 0;
+  std::int64_t mlp_ratio = 4;
+};
+
+// Throws std::invalid_argument that names the value found and what was wanted.
+void validate(const LmConfig& config);
+
+// Every parameter by the golden files' name (without "p."). REQUIRES: a valid config.
+std::map<std::string, Shape> parameter_shapes(const LmConfig& config);
+
+struct LmOptions {
+  // Blocks [B,G,S,n_sel] of each layer, as AttentionOptions::replay; empty: the oracle's own.
+  std::vector<IntTensor> replay = {};
+  // 0: as many as the hardware has.
+  int threads = 0;
+};
+
+struct LmResult {
+  double loss = 0;
+  Tensor logits;  // [B,S,V]
+  // [B,S,E] what enters each layer's norm1, and last what enters norm_f; and each layer's norm2.
+  std::vector<Tensor> inputs;
+  std::vector<Tensor> mlp_inputs;
+  // Of each layer: the oracle's own choice of blocks [B,G,S,n_sel], and its margin [B,G,S].
+  std::vector<IntTensor> blocks;
+  std::vector<Tensor> margins;
+};
+
+struct LmPass {
+  LmResult result;
+  Weights gradients;  // of the loss, by the parameters' names; zeros without influence
+};
+
+// tokens [B,S], S >= 2. Both throw std::invalid_argument where config, parameters, tokens or
+// options do not fit each other, or a parameter holds a NaN or an infinity.
+LmResult language_model(const LmConfig& config,
+                        const Weights& parameters,
+                        const IntTensor& tokens,
+                        const LmOptions& options = {});
+
+// Keeps what LmResult holds only, and computes each layer again on the way back.
+LmPass language_model_with_gradients(const LmConfig& config,
+                                     const Weights& parameters,
+                                     const IntTensor& tokens,
+                                     const LmOptions& options = {});
+
+}  // namespace oracles
