@@ -1,0 +1,105 @@
+// Gates that do nothing. Seen: a fused path that never read the override of the gates; gates that began at zero and had no
+// gradient to leave it; gates that gave one branch everything and stayed there.
+#include <algorithm>
+
+#include "harness/faults/faults.h"
+#include "harness/faults/rows.h"
+#include "nsa/base/error.h"
+
+namespace harness {
+namespace {
+
+using torch::Tensor;
+
+// ---- fused_gate_ignores_override -----------------------------------------------------------------
+
+void install_ignored(FaultContext& context) {
+  for_fault_layers(context, [&](nsa::AttentionSeams& seams) {
+    seams.gate = [inner = seams.gate, &context](const nsa::SeamContext& seam,
+                                                const Tensor& x_BSE,
+                                                const Tensor& q_BHSD,
+                                                const nsa::GateWeights& weights) {
+      const Tensor right = inner(seam, x_BSE, q_BHSD, weights);
+      if (!seam.gate_override || !context.holds_now()) return right;
+      nsa::SeamContext fused = unseen(seam);
+      fused.gate_override.reset();
+      const Tensor learned = inner(fused, x_BSE, q_BHSD, weights);
+      const Tensor differs_BGS = differing_rows(learned, right, seam.config.n_kv_groups);
+      return replaced(strike(context, seam, differs_BGS), learned, right);
+    };
+  });
+}
+
+// ---- weights of a gate, held ---------------------------------------------------------------------
+
+using Hold = std::function<void(nsa::GateWeights)>;
+
+// Holds the gate's weights of the fault's layers from the start on, whatever the optimiser does.
+void hold_gates(FaultContext& context, const Hold& hold) {
+  const auto layers =
+      fault_layers(context.request, static_cast<int>(context.model->config().n_layers));
+  const auto hold_all = [&context, layers, hold] {
+    const torch::NoGradGuard no_grad;
+    for (const int layer : layers) hold(context.model->attention(layer)->weights().gate);
+  };
+  hold_all();
+  auto& optimizer = context.needed_training().seams.optimizer;
+  optimizer = [inner = optimizer, hold_all, count = layers.size(), &context](std::int64_t step) {
+    const double norm = inner(step);
+    hold_all();
+    context.fired(static_cast<std::int64_t>(count));
+    return norm;
+  };
+}
+
+void zero_all(const nsa::GateWeights& gate) {
+  for (Tensor tensor :
+       {gate.fc1_weight, gate.fc1_bias, gate.fc2_weight, gate.fc2_bias, gate.proj_weight}) {
+    if (tensor.defined()) tensor.zero_();
+  }
+}
+
+void install_zero(FaultContext& context) {
+  hold_gates(context, [](const nsa::GateWeights& gate) { zero_all(gate); });
+}
+
+const std::vector<std::string> kBranches = {"cmp", "sel", "win"};
+
+void install_collapsed(FaultContext& context) {
+  if (context.model->config().gate != nsa::Gate::group_softmax) {
+    throw nsa::Error("fault: '" + context.request.name + "' wants model.gate group_softmax");
+  }
+  const std::string form = fault_form(context.request, kBranches);
+  const auto branch = std::find(kBranches.begin(), kBranches.end(), form) - kBranches.begin();
+  hold_gates(context, [branch](nsa::GateWeights gate) {
+    constexpr double kAll = 30.0;  // the others get e^-30
+    gate.fc2_weight.zero_();
+    gate.fc2_bias.zero_();
+    gate.fc2_bias[branch] = kAll;
+  });
+}
+
+}  // namespace
+
+Fault fused_gate_ignores_override() {
+  return {"fused_gate_ignores_override",
+          "the gates that were set are not used; the learned ones are",
+          {"layers", "rank", "step", "strength"},
+          {},
+          install_ignored};
+}
+
+Fault gate_zero_init() {
+  return {
+      "gate_zero_init", "the gate's weights are zero and stay it", {"layers"}, {}, install_zero};
+}
+
+Fault gate_collapsed() {
+  return {"gate_collapsed",
+          "the gate gives all to one branch",
+          {"layers", "form"},
+          kBranches,
+          install_collapsed};
+}
+
+}  // namespace harness
