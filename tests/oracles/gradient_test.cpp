@@ -41,7 +41,9 @@ class Gradients : public ::testing::TestWithParam<int> {
  protected:
   // Blocks are constants of the differentiation.
   void check(const RandomLayer& layer, AttentionOptions options, const Tensor& dy) {
-    options.replay = attention(layer.config, layer.weights, layer.x, options).blocks;
+    if (!options.replay) {
+      options.replay = attention(layer.config, layer.weights, layer.x, options).blocks;
+    }
     const AttentionPass pass =
         attention_with_gradients(layer.config, layer.weights, layer.x, dy, options);
     const auto loss = [&](const Weights& weights, const Tensor& x) {
@@ -97,6 +99,23 @@ TEST_P(Gradients, OfSomeRows) {
     }
   }
   check(layer, options, gather_rows(layer.dy, options.rows));
+}
+
+TEST_P(Gradients, UnderReplayedBlocks) {
+  const RandomLayer layer = random_layer(GetParam());
+  const std::int64_t blocks = layer.config.block_count(layer.length());
+  AttentionOptions options;
+  options.replay = attention(layer.config, layer.weights, layer.x).blocks;
+  const std::int64_t n_sel = layer.config.n_sel;
+  for (auto row = options.replay->data.begin(); row != options.replay->data.end(); row += n_sel) {
+    auto to = std::fill_n(row, n_sel, -1) - n_sel;
+    for (std::int64_t block = 0; block < blocks && to != row + n_sel; ++block) {
+      if (random_.from(0, 1) == 0) {
+        *to++ = block;
+      }
+    }
+  }
+  check(layer, options, layer.dy);
 }
 
 INSTANTIATE_TEST_SUITE_P(Random, Gradients, ::testing::Range(0, 24));

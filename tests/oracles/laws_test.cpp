@@ -1,4 +1,5 @@
 // Laws that need no reference values.
+#include <cmath>
 #include <cstring>
 
 #include <gtest/gtest.h>
@@ -306,6 +307,22 @@ TEST(Laws, ProbabilitiesOfARowAddUpToOne) {
     const auto t = static_cast<std::int64_t>(i) / layer.config.d_v % layer.length();
     EXPECT_NEAR(found.o_cmp.data[i], t < layer.config.l - 1 ? 0 : 5, kRounding);
     EXPECT_NEAR(found.o_sel.data[i] + found.o_win.data[i], 10, kRounding);
+  }
+}
+
+// exp(1e6) is infinite, and so is the sum; the probabilities of such logits are not.
+TEST(Laws, LogitsMayBeVeryLarge) {
+  RandomLayer layer = dropping_layer(17);
+  for (double& value : layer.weights["W_Q.weight"].data) {
+    value *= 1e6;
+  }
+  const AttentionPass pass =
+      attention_with_gradients(layer.config, layer.weights, layer.x, layer.dy);
+  for (const double value : pass.result.y.data) {
+    ASSERT_TRUE(std::isfinite(value));
+  }
+  for (const double value : pass.gradients.x.data) {
+    ASSERT_TRUE(std::isfinite(value));
   }
 }
 

@@ -184,6 +184,23 @@ TEST(LmLaws, LaterTokensChangeNoEarlierLogit) {
   EXPECT_NE(before.loss, after.loss);
 }
 
+TEST(LmLaws, ReplayOfTheOwnBlocksChangesNoBit) {
+  const GoldenFile file("lm_3layers");
+  const LmConfig config = lm_config_of(file.metadata("config"));
+  const Weights parameters = file.tensors("p.");
+  const IntTensor tokens = file.integers("tokens");
+  const LmResult own = language_model(config, parameters, tokens);
+  EXPECT_NE(own.blocks[0].data, own.blocks[1].data);
+  LmOptions options;
+  options.replay = own.blocks;
+  const LmPass replayed = language_model_with_gradients(config, parameters, tokens, options);
+  EXPECT_EQ(replayed.result.logits.data, own.logits.data);
+  const LmPass pass = language_model_with_gradients(config, parameters, tokens);
+  for (const auto& [name, gradient] : pass.gradients) {
+    EXPECT_EQ(replayed.gradients.at(name).data, gradient.data) << name;
+  }
+}
+
 TEST(LmLaws, ThreadsChangeNoBit) {
   const RandomLm lm(3);
   LmOptions options;
