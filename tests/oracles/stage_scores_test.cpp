@@ -1,0 +1,328 @@
+// Wrong laws of the block scores and of the choice of blocks against the laws said in plain words.
+#include "tests/oracles/stage_case.h"
+
+namespace oracles::testing {
+namespace {
+
+// p_grp in the plainest way; right where nothing else is said.
+struct Plain {
+  // Does the query at t see compressed token i?
+  std::function<bool(const Case&, Index t, Index i)> sees = [](const Case& s, Index t, Index i) {
+    return i * s.c().d + s.c().l <= t + 1;
+  };
+  // What a token that it does not see adds to the sum of exponentials.
+  std::function<double(double own)> hidden_in_sum = [](double) { return 0.0; };
+  std::function<double(const Case&)> root = [](const Case& s) {
+    return std::sqrt(static_cast<double>(s.c().d_k));
+  };
+  std::function<Index(const Case&, Index g, Index i)> group = [](const Case&, Index g, Index) {
+    return g;
+  };
+  std::function<double(const Case&, Index i)> share_of_head = [](const Case&, Index) {
+    return 1.0;
+  };
+  std::function<Vector(const Case&, Index b, Index hq, Index row)> query =
+      [](const Case& s, Index b, Index hq, Index row) {
+        return row_of(s.right.q, (b * s.c().n_heads + hq) * s.rows() + row);
+      };
+  // Scores of one row from the probabilities of one head.
+  std::function<Vector(const Case&, const Vector& p_C)> scores;
+};
+
+Index shared_tokens(const Case& s, Index i, Index j) {
+  Index count = 0;
+  for (Index u = i * s.c().d; u < i * s.c().d + s.c().l; ++u) {
+    count += u / s.c().l_sel == j ? 1 : 0;
+  }
+  return j < 0 ? 0 : count;
+}
+
+double unit(const Case& s) {
+  return static_cast<double>(s.c().eq9 == Eq9::fractional ? s.c().l : s.c().d);
+}
+
+// p -> p M with M[i,j] = weight(i, j)
+using MapOf = std::function<double(const Case&, Index i, Index j)>;
+std::function<Vector(const Case&, const Vector&)> through(const MapOf& weight) {
+  return [weight](const Case& s, const Vector& p_C) {
+    Vector scores;
+    for (Index j = 0; j < s.blocks(); ++j) {
+      scores.push_back(0);
+      for (Index i = 0; i < s.tokens(); ++i) {
+        scores.back() += p_C[i] * weight(s, i, j);
+      }
+    }
+    return scores;
+  };
+}
+
+double right_map(const Case& s, Index i, Index j) {
+  return static_cast<double>(shared_tokens(s, i, j)) / unit(s);
+}
+
+// Equation 9: block j is the sum over m and n of the probability of token l_sel/d*j + a*m + b*n.
+std::function<Vector(const Case&, const Vector&)> equation_nine(Index a, Index b) {
+  return [a, b](const Case& s, const Vector& p_C) {
+    Vector scores(static_cast<std::size_t>(s.blocks()), 0.0);
+    for (Index j = 0; j < s.blocks(); ++j) {
+      for (Index m = 0; m < s.c().l_sel / s.c().d; ++m) {
+        for (Index n = 0; n < s.c().l / s.c().d; ++n) {
+          const Index i = s.c().l_sel / s.c().d * j + a * m + b * n;
+          const bool exists = i >= 0 && i < s.tokens();
+          scores[j] += exists ? p_C[i] * static_cast<double>(s.c().d) / unit(s) : 0;
+        }
+      }
+    }
+    return scores;
+  };
+}
+
+double logit(const Case& s, const Plain& plain, Index b, Index g, Index head, Index row, Index i) {
+  const Index other = plain.group(s, g, head);
+  const Vector key = row_of(s.right.k_cmp, (b * s.c().n_kv_groups + other) * s.tokens() + i);
+  return dot(plain.query(s, b, g * s.heads() + head, row), key) / plain.root(s);
+}
+
+Vector probabilities(const Case& s, const Plain& plain, Index b, Index g, Index head, Index row) {
+  double sum = 0;
+  Vector p_C;
+  for (Index i = 0; i < s.tokens(); ++i) {
+    const double own = std::exp(logit(s, plain, b, g, head, row, i));
+    const bool seen = plain.sees(s, s.right.rows[row], i);
+    sum += seen ? own : plain.hidden_in_sum(own);
+    p_C.push_back(seen ? own : 0);
+  }
+  for (double& p : p_C) {
+    p /= sum > 0 ? sum : 1;
+  }
+  return p_C;
+}
+
+Tensor p_grp(const Case& s, const Plain& plain) {
+  return built(
+      {s.batch(), s.c().n_kv_groups, s.rows(), s.blocks()}, [&](const std::vector<Index>& at) {
+        Vector sum(static_cast<std::size_t>(s.blocks()), 0.0);
+        for (Index head = 0; head < s.heads(); ++head) {
+          const Vector own = plain.scores(s, probabilities(s, plain, at[0], at[1], head, at[2]));
+          for (Index j = 0; j < s.blocks(); ++j) {
+            sum[j] += plain.share_of_head(s, head) * own[j];
+          }
+        }
+        return sum;
+      });
+}
+
+// How blocks are chosen, the README's words one by one; right where nothing else is said.
+struct Choice {
+  std::function<bool(const Case&, Index t, Index j)> forced = [](const Case& s, Index t, Index j) {
+    const Index current = t / s.c().l_sel;
+    return (j < s.c().init_blocks && j <= current) ||
+           (std::max<Index>(0, current - s.c().local_blocks + 1) <= j && j <= current);
+  };
+  std::function<bool(const Case&, Index t, Index j)> admitted =
+      [](const Case& s, Index t, Index j) { return (j + 1) * s.c().l_sel <= t + 1; };
+  // Is block a before block b?
+  std::function<bool(const Vector& scores, Index a, Index b)> before =
+      [](const Vector& scores, Index a, Index b) {
+        return scores[a] > scores[b] || (scores[a] == scores[b] && a < b);
+      };
+  std::function<Index(const Case&)> places = [](const Case& s) { return s.c().n_sel; };
+};
+
+// A block is taken where it is forced, or fewer candidates come before it than there are places.
+Vector choose(const Case& s, const Choice& how, Index t, const Vector& scores) {
+  Vector taken;
+  Index forced = 0;
+  for (Index j = 0; j < s.blocks(); ++j) {
+    forced += how.forced(s, t, j) ? 1 : 0;
+  }
+  const auto candidate = [&](Index j) { return how.admitted(s, t, j) && !how.forced(s, t, j); };
+  for (Index j = 0; j < s.blocks(); ++j) {
+    Index better = 0;
+    for (Index k = 0; k < s.blocks(); ++k) {
+      better += candidate(k) && how.before(scores, k, j) ? 1 : 0;
+    }
+    if (how.forced(s, t, j) || (candidate(j) && better < how.places(s) - forced)) {
+      taken.push_back(static_cast<double>(j));
+    }
+  }
+  taken.resize(static_cast<std::size_t>(s.c().n_sel), -1);
+  return taken;
+}
+
+Tensor choices(const Case& s, const Choice& how, const Tensor& scores) {
+  return built({s.batch(), s.c().n_kv_groups, s.rows(), s.c().n_sel},
+               [&](const std::vector<Index>& at) {
+                 const Index row = (at[0] * s.c().n_kv_groups + at[1]) * s.rows() + at[2];
+                 return choose(s, how, s.right.rows[at[2]], row_of(scores, row));
+               });
+}
+
+Restatement with(const std::function<void(Plain&)>& change) {
+  Plain plain;
+  plain.scores = through(right_map);
+  change(plain);
+  return [plain](const Case& s, Stage) { return p_grp(s, plain); };
+}
+
+Restatement with_map(const MapOf& map) {
+  return with([&](Plain& plain) { plain.scores = through(map); });
+}
+
+Restatements map_laws() {
+  return {{"map_shifted_right",
+           with_map([](auto& s, Index i, Index j) { return right_map(s, i, j - 1); })},
+          {"map_shifted_left",
+           with_map([](auto& s, Index i, Index j) { return right_map(s, i, j + 1); })},
+          {"map_negated", with_map([](auto& s, Index i, Index j) { return -right_map(s, i, j); })},
+          {"map_as_printed", with([](Plain& p) { p.scores = equation_nine(-1, -1); })},
+          {"map_plus_n", with([](Plain& p) { p.scores = equation_nine(1, 1); })},
+          {"map_of_first_token", with_map([](auto& s, Index i, Index j) {
+             return j * s.c().l_sel <= i * s.c().d && i * s.c().d < (j + 1) * s.c().l_sel ? 1 : 0;
+           })},
+          {"map_other_unit", with_map([](auto& s, Index i, Index j) {
+             return static_cast<double>(shared_tokens(s, i, j)) /
+                    (static_cast<double>(s.c().l + s.c().d) - unit(s));
+           })},
+          {"map_over_block", with_map([](auto& s, Index i, Index j) {
+             return static_cast<double>(shared_tokens(s, i, j)) / static_cast<double>(s.c().l_sel);
+           })}};
+}
+
+Vector unrotated_query(const Case& s, Index b, Index hq, Index row) {
+  return projected(s, "W_Q.weight", hq * s.c().d_k, s.c().d_k, b, s.right.rows[row]);
+}
+
+// Beside any real logit exp(-10000) is zero; with no other, all tokens are equal.
+Tensor finite_sentinel(const Case& s, Stage) {
+  return built(s.right.p_grp.shape, [&](const std::vector<Index>& at) {
+    const Index row = (at[0] * s.c().n_kv_groups + at[1]) * s.rows() + at[2];
+    Vector scores = row_of(s.right.p_grp, row);
+    for (Index j = 0; j < s.blocks() && s.right.rows[at[2]] + 1 < s.c().l; ++j) {
+      for (Index i = 0; i < s.tokens(); ++i) {
+        scores[j] +=
+            static_cast<double>(s.heads()) * right_map(s, i, j) / static_cast<double>(s.tokens());
+      }
+    }
+    return scores;
+  });
+}
+
+Restatements probability_laws() {
+  const auto own = [](double value) { return value; };
+  return {
+      {"no_mask", with([](Plain& p) { p.sees = [](auto&, Index, Index) { return true; }; })},
+      {"normalised_over_all", with([&](Plain& p) { p.hidden_in_sum = own; })},
+      {"finite_sentinel", finite_sentinel},
+      {"seen_one_late", with([](Plain& p) {
+         p.sees = [](auto& s, Index t, Index i) { return i * s.c().d + s.c().l <= t; };
+       })},
+      {"seen_when_begun",
+       with([](Plain& p) { p.sees = [](auto& s, Index t, Index i) { return i * s.c().d <= t; }; })},
+      {"scale_missing", with([](Plain& p) { p.root = [](auto&) { return 1.0; }; })},
+      {"scale_twice",
+       with([](Plain& p) { p.root = [](auto& s) { return static_cast<double>(s.c().d_k); }; })},
+      {"scale_of_values", with([](Plain& p) {
+         p.root = [](auto& s) { return std::pow(static_cast<double>(s.c().d_v), 0.5); };
+       })},
+      {"next_groups_keys", with([](Plain& p) {
+         p.group = [](auto& s, Index g, Index) { return g + 1 == s.c().n_kv_groups ? 0 : g + 1; };
+       })},
+      {"heads_interleaved", with([](Plain& p) {
+         p.group = [](auto& s, Index g, Index i) {
+           return (g * s.heads() + i) % s.c().n_kv_groups;
+         };
+       })},
+      {"heads_averaged", with([](Plain& p) {
+         p.share_of_head = [](auto& s, Index) { return 1 / static_cast<double>(s.heads()); };
+       })},
+      {"first_head_only", with([](Plain& p) {
+         p.share_of_head = [](auto&, Index head) { return head == 0 ? 1.0 : 0.0; };
+       })},
+      {"queries_unrotated", with([](Plain& p) { p.query = unrotated_query; })}};
+}
+
+Restatements score_laws() {
+  Restatements all = map_laws();
+  all.merge(probability_laws());
+  return all;
+}
+
+TEST(StageScores, EveryLawIsWhatItSays) {
+  const Restatements all = score_laws();
+  expect_all_restated({Stage::p_grp}, all);
+}
+
+TEST(StageScores, TheRestatementWithoutALawIsTheRightOne) {
+  for (const Case& s : cases()) {
+    const Tensor scores = with([](Plain&) {})(s, Stage::p_grp);
+    EXPECT_LT(largest_difference(scores, s.right.p_grp), 1e-13);
+    EXPECT_EQ(choices(s, {}, s.right.p_grp).data, s.outputs.right(Stage::blocks).data);
+  }
+}
+
+// The blocks that follow from wrong scores: from the law's own scores, so that ties are the same.
+Restatements choices_from_scores() {
+  Restatements all;
+  const std::set<std::string> no_order_changed{
+      "map_other_unit", "map_over_block", "finite_sentinel", "heads_averaged"};
+  for (const auto& [name, law] : score_laws()) {
+    if (no_order_changed.count(name) > 0) {
+      continue;
+    }
+    all[name] = [name = name](const Case& s, Stage) {
+      return choices(s, {}, s.outputs.output(name, Stage::p_grp));
+    };
+  }
+  return all;
+}
+
+Restatement choosing(const std::function<void(Choice&)>& change) {
+  Choice how;
+  change(how);
+  return [how](const Case& s, Stage) { return choices(s, how, s.right.p_grp); };
+}
+
+Restatements wrong_choices() {
+  return {{"lowest_scores", choosing([](Choice& c) {
+             c.before = [](const Vector& scores, Index a, Index b) {
+               return scores[a] < scores[b] || (scores[a] == scores[b] && a < b);
+             };
+           })},
+          {"ties_to_the_higher", choosing([](Choice& c) {
+             c.before = [](const Vector& scores, Index a, Index b) {
+               return scores[a] > scores[b] || (scores[a] == scores[b] && a > b);
+             };
+           })},
+          {"first_blocks",
+           choosing([](Choice& c) { c.before = [](auto&, Index a, Index b) { return a < b; }; })},
+          {"one_block_fewer",
+           choosing([](Choice& c) { c.places = [](auto& s) { return s.c().n_sel - 1; }; })},
+          {"nothing_forced", choosing([](Choice& c) {
+             c.forced = [](auto&, Index, Index) { return false; };
+             c.admitted = [](auto& s, Index t, Index j) { return j * s.c().l_sel <= t; };
+           })},
+          {"initial_not_forced", choosing([](Choice& c) {
+             c.forced = [](auto& s, Index t, Index j) {
+               return j * s.c().l_sel <= t && j > t / s.c().l_sel - s.c().local_blocks;
+             };
+           })},
+          {"one_local_fewer", choosing([](Choice& c) {
+             c.forced = [](auto& s, Index t, Index j) {
+               const bool past = j * s.c().l_sel <= t;
+               return past &&
+                      (j < s.c().init_blocks || j > t / s.c().l_sel - s.c().local_blocks + 1);
+             };
+           })},
+          {"future_blocks",
+           choosing([](Choice& c) { c.admitted = [](auto&, Index, Index) { return true; }; })}};
+}
+
+TEST(StageScores, EveryChoiceIsWhatItSays) {
+  Restatements all = choices_from_scores();
+  all.merge(wrong_choices());
+  expect_all_restated({Stage::blocks}, all);
+}
+
+}  // namespace
+}  // namespace oracles::testing
