@@ -41,11 +41,11 @@ mkdir -p "$work/decoy/tree"
 output=$(cd "$work" && CDPATH=$work/decoy tree/nsa-harness a)
 expect "whatever CDPATH says" has "$output" "tree=$tree "
 
-printf '#!/usr/bin/env bash\necho "$$" >"$1"\ncat >"$1.in"\nexec sleep 30\n' >"$work/binary"
+printf '#!/usr/bin/env bash\necho "$$" >"$1"\ncat >"$1.in"\n: >"$1.read"\nexec sleep 30\n' >"$work/binary"
 printf ' ' >>"$tree/nsa/base/a.cpp"
 echo word | "$tree/nsa-harness" "$work/pid" 2>/dev/null &
 child=$!
-wait_for "$work/pid.in"
+wait_for "$work/pid.read"
 expect "no shell stays in between" equal "$(<"$work/pid")" "$child"
 kill -TERM "$child"
 code=0
