@@ -1,5 +1,7 @@
 #include "nsa/model/attention.h"
 
+#include "nsa/seams/sequential/sequential.h"
+
 namespace nsa {
 
 AttentionImpl::AttentionImpl(const ModelConfig& config,
@@ -55,10 +57,27 @@ AttentionWeights AttentionImpl::weights() const {
   return weights;
 }
 
-torch::Tensor AttentionImpl::forward(const torch::Tensor& x_BSE) {
-  const AttentionTrace trace = seams_.attention(context(), seams_, weights(), x_BSE);
+torch::Tensor AttentionImpl::shown(const AttentionTrace& trace) const {
   if (tap_) tap_(trace);
   return trace.y_BSE;
+}
+
+torch::Tensor AttentionImpl::forward(const torch::Tensor& x_BSE) {
+  return shown(seams_.attention(context(), seams_, weights(), x_BSE));
+}
+
+torch::Tensor AttentionImpl::prefill(const torch::Tensor& x_BSE, LayerCache& cache) {
+  SeamContext counting = context();
+  Reads reads;
+  counting.reads = &reads;
+  const AttentionTrace trace = seams_.attention(counting, seams_, weights(), x_BSE);
+  cache = cache_of(config_, trace);
+  cache.reads = reads;
+  return shown(trace);
+}
+
+torch::Tensor AttentionImpl::step(const torch::Tensor& x_B1E, LayerCache& cache) {
+  return shown(sequential::step(context(), seams_, weights(), cache, x_B1E));
 }
 
 }  // namespace nsa

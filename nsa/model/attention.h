@@ -11,6 +11,7 @@
 #include "nsa/base/config.h"
 #include "nsa/model/layers.h"
 #include "nsa/seams/seams.h"
+#include "nsa/seams/sequential/layer_cache.h"
 
 namespace nsa {
 
@@ -21,6 +22,10 @@ class AttentionImpl : public torch::nn::Module {
   // `routes` must outlive the layer.
   AttentionImpl(const ModelConfig& config, int layer, AttentionSeams seams, Routes& routes);
   torch::Tensor forward(const torch::Tensor& x_BSE);
+  // forward(), and leaves in `cache` what decoding goes on with; its reads are this forward's.
+  torch::Tensor prefill(const torch::Tensor& x_BSE, LayerCache& cache);
+  // The token at position cache.length.
+  torch::Tensor step(const torch::Tensor& x_B1E, LayerCache& cache);
 
   AttentionSeams& seams() { return seams_; }  // a fault or plugin puts itself here
   void set_tap(AttentionTap tap) { tap_ = std::move(tap); }
@@ -32,6 +37,7 @@ class AttentionImpl : public torch::nn::Module {
 
  private:
   torch::nn::Linear projection(const char* name, std::int64_t outputs);
+  torch::Tensor shown(const AttentionTrace& trace) const;
 
   ModelConfig config_;
   int layer_;

@@ -9,7 +9,13 @@ BlockImpl::BlockImpl(const ModelConfig& config, int layer, AttentionSeams seams,
       mlp_(register_module("mlp", Mlp(config.dim, config.mlp_ratio * config.dim))) {}
 
 torch::Tensor BlockImpl::forward(const torch::Tensor& x_BSE) {
-  const auto h_BSE = x_BSE + attn_(norm1_(x_BSE));
+  return run(x_BSE, [](Attention& attention, const torch::Tensor& h_BSE) {
+    return attention->forward(h_BSE);
+  });
+}
+
+torch::Tensor BlockImpl::run(const torch::Tensor& x_BSE, const Attend& attend) {
+  const auto h_BSE = x_BSE + attend(attn_, norm1_(x_BSE));
   return h_BSE + mlp_(norm2_(h_BSE));
 }
 

@@ -1,6 +1,8 @@
 // One block of the model: x += attn(norm1(x)); x += mlp(norm2(x)) (SPEC 2).
 #pragma once
 
+#include <functional>
+
 #include <torch/torch.h>
 
 #include "nsa/model/attention.h"
@@ -8,11 +10,16 @@
 
 namespace nsa {
 
+// Computes the output of an attention layer for its input.
+using Attend = std::function<torch::Tensor(Attention&, const torch::Tensor& x_BSE)>;
+
 class BlockImpl : public torch::nn::Module {
  public:
   // `routes` must outlive the block.
   BlockImpl(const ModelConfig& config, int layer, AttentionSeams seams, Routes& routes);
   torch::Tensor forward(const torch::Tensor& x_BSE);
+  // The block with another way through its attention (decoding).
+  torch::Tensor run(const torch::Tensor& x_BSE, const Attend& attend);
 
   Attention& attention() { return attn_; }
 

@@ -23,13 +23,21 @@ torch::Tensor NsaLmImpl::forward(const torch::Tensor& tokens_BS) {
   return lm_head_(norm_f_(x_BSE));
 }
 
+torch::Tensor NsaLmImpl::run(const torch::Tensor& tokens_BS, const Attend& attend) {
+  auto x_BSE = embed_(tokens_BS);
+  for (auto& block : blocks_) x_BSE = block->run(x_BSE, attend);
+  return lm_head_(norm_f_(x_BSE));
+}
+
 Attention& NsaLmImpl::attention(int layer) {
   return blocks_.at(static_cast<std::size_t>(layer))->attention();
 }
 
 torch::Tensor next_token_loss(const torch::Tensor& logits_BSV, const torch::Tensor& tokens_BS) {
   TORCH_CHECK(tokens_BS.size(1) >= 2, "a loss needs two tokens, got ", tokens_BS.size(1));
-  return torch::nn::functional::cross_entropy(logits_BSV.slice(1, 0, -1).flatten(0, 1),
+  const auto dtype = logits_BSV.scalar_type();
+  const auto wide_BSV = dtype == torch::kDouble ? logits_BSV : logits_BSV.to(torch::kFloat);
+  return torch::nn::functional::cross_entropy(wide_BSV.slice(1, 0, -1).flatten(0, 1),
                                               tokens_BS.slice(1, 1).flatten());
 }
 

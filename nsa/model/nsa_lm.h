@@ -25,6 +25,8 @@ class NsaLmImpl : public torch::nn::Module {
             Routes& routes);
 
   torch::Tensor forward(const torch::Tensor& tokens_BS);  // int64 -> logits [B,S,V]
+  // forward() with another way through the attention of each layer, in order (decoding).
+  torch::Tensor run(const torch::Tensor& tokens_BS, const Attend& attend);
   Attention& attention(int layer);
   [[nodiscard]] const ModelConfig& config() const { return config_; }
 
@@ -37,7 +39,8 @@ class NsaLmImpl : public torch::nn::Module {
 };
 TORCH_MODULE(NsaLm);
 
-// Mean cross entropy of logits[:, :-1] against tokens[:, 1:], over B*(S-1) positions. REQUIRES: S >= 2.
+// Mean cross entropy of logits[:, :-1] against tokens[:, 1:], over B*(S-1) positions, float32 at least.
+// REQUIRES: S >= 2.
 [[nodiscard]] torch::Tensor next_token_loss(const torch::Tensor& logits_BSV,
                                             const torch::Tensor& tokens_BS);
 

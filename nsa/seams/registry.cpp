@@ -6,8 +6,10 @@
 
 #include "nsa/base/error.h"
 #include "nsa/base/text.h"
+#include "nsa/seams/historic/historic.h"
 #include "nsa/seams/reference/reference.h"
 #include "nsa/seams/seams.h"
+#include "nsa/seams/sequential/sequential.h"
 
 namespace nsa {
 
@@ -61,6 +63,18 @@ void install_attend_sel(AttentionSeams& seams) {
   };
 }
 
+// One of the historic forms.
+template <auto attend_sel>
+void install_historic(AttentionSeams& seams) {
+  seams.attend_sel = [](const SeamContext& context,
+                        const Tensor& q_BHSD,
+                        const Tensor& k_BGSD,
+                        const Tensor& v_BGSD,
+                        const Tensor& blocks_BGSn) {
+    return attend_sel(context, q_BHSD, k_BGSD, v_BGSD, blocks_BGSn, reference::kChunkBytes);
+  };
+}
+
 void install_attend_win(AttentionSeams& seams) {
   seams.attend_win = [](const SeamContext& context,
                         const Tensor& q_BHSD,
@@ -77,6 +91,10 @@ const std::vector<Implementation>& implementations() {
        "reference",
        reference::unsupported,
        [](AttentionSeams& seams) { seams.attention = reference::attention; }},
+      {"attention",
+       "sequential",
+       reference::unsupported,
+       [](AttentionSeams& seams) { seams.attention = sequential::attention; }},
       {"project",
        "reference",
        reference::unsupported,
@@ -90,6 +108,18 @@ const std::vector<Implementation>& implementations() {
       {"select", "reference", reference::unsupported, install_select},
       {"attend_cmp", "reference", reference::unsupported, install_attend_cmp},
       {"attend_sel", "reference", reference::unsupported, install_attend_sel},
+      {"attend_sel",
+       "masked",
+       reference::unsupported,
+       install_historic<historic::attend_sel_masked>},
+      {"attend_sel",
+       "packed",
+       reference::unsupported,
+       install_historic<historic::attend_sel_packed>},
+      {"attend_sel",
+       "gather",
+       reference::unsupported,
+       install_historic<historic::attend_sel_gather>},
       {"attend_win", "reference", reference::unsupported, install_attend_win},
       {"gate",
        "reference",

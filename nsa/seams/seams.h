@@ -16,6 +16,7 @@
 
 #include "nsa/base/config.h"
 #include "nsa/seams/attention_trace.h"
+#include "nsa/seams/reads.h"
 #include "nsa/seams/routes.h"
 
 namespace nsa {
@@ -31,6 +32,8 @@ struct SeamContext {
   // Position of the first query: 0 for a whole sequence, the token's own in decoding. An implementation that cannot do
   // another one than 0 refuses it.
   std::int64_t first = 0;
+  // Where score and attend_* add what they read, if anywhere.
+  Reads* reads = nullptr;
 };
 
 enum class Projection { q, k_cmp, v_cmp, k_sel, v_sel, k_win, v_win };

@@ -7,6 +7,15 @@
 
 namespace nsa::reference {
 
+Tensor wide(const Tensor& tensor) {
+  const auto dtype = tensor.scalar_type();
+  return dtype == torch::kBFloat16 || dtype == torch::kHalf ? tensor.to(torch::kFloat) : tensor;
+}
+
+std::int64_t keys_read(const Tensor& allowed_PTK, std::int64_t pairs) {
+  return allowed_PTK.sum().item<std::int64_t>() * (pairs / allowed_PTK.size(0));
+}
+
 std::int64_t rows_per_chunk(std::int64_t row_bytes, std::int64_t chunk_bytes) {
   constexpr std::int64_t kMostRows = 256;
   return std::clamp(chunk_bytes / std::max<std::int64_t>(row_bytes, 1), std::int64_t{1}, kMostRows);
@@ -28,9 +37,9 @@ Tensor probabilities(const Tensor& q_PhTD, const Tensor& k_PKD, const Tensor& al
   const auto heads = q_PhTD.size(1);
   const auto rows = q_PhTD.size(2);
   const double scale = 1.0 / std::sqrt(static_cast<double>(q_PhTD.size(3)));
-  const Tensor q_PRD = (q_PhTD * scale).reshape({pairs, heads * rows, q_PhTD.size(3)});
+  const Tensor q_PRD = (wide(q_PhTD) * scale).reshape({pairs, heads * rows, q_PhTD.size(3)});
   const Tensor scores_PhTK =
-      torch::bmm(q_PRD, k_PKD.transpose(1, 2)).view({pairs, heads, rows, k_PKD.size(1)});
+      torch::bmm(q_PRD, wide(k_PKD).transpose(1, 2)).view({pairs, heads, rows, k_PKD.size(1)});
   // The lowest number and not -inf: a row without keys must stay finite, forward and backward.
   const double lowest = scores_PhTK.scalar_type() == torch::kDouble
                             ? std::numeric_limits<double>::lowest()
@@ -43,7 +52,7 @@ Tensor masked_attention(const Tensor& q_PhTD,
                         const Tensor& v_PKD,
                         const Tensor& allowed_PTK) {
   const Tensor p_PhTK = probabilities(q_PhTD, k_PKD, allowed_PTK);
-  const Tensor o_PRD = torch::bmm(p_PhTK.flatten(1, 2), v_PKD);
+  const Tensor o_PRD = torch::bmm(p_PhTK.flatten(1, 2), wide(v_PKD)).to(v_PKD.scalar_type());
   const Tensor o_PhTD = o_PRD.view({q_PhTD.size(0), q_PhTD.size(1), q_PhTD.size(2), v_PKD.size(2)});
   const Tensor empty_PTK = allowed_PTK.any(-1, /*keepdim=*/true).logical_not();
   return o_PhTD.masked_fill(empty_PTK.unsqueeze(1), 0.0);
@@ -80,19 +89,24 @@ struct VisibleKeys {
   Tensor allowed_PTK;
 };
 
-// `visible` gets a chunk's rows and the same as positions; the first query is at position `first`.
+// `visible` gets a chunk's rows and the same as positions. What is read is counted as the reads of `branch`.
 Tensor attend(const Tensor& q_BHSD,
               const Tensor& k_BGSD,
               const Tensor& v_BGSD,
               std::int64_t rows,
-              std::int64_t first,
+              const SeamContext& context,
+              std::int64_t Reads::*branch,
               const std::function<VisibleKeys(Rows, Rows)>& visible) {
   const auto groups = k_BGSD.size(1);
   const Tensor q_PhSD = group_heads(q_BHSD, groups);
   const Tensor k_PSD = k_BGSD.flatten(0, 1);
   const Tensor v_PSD = v_BGSD.flatten(0, 1);
   const Tensor o_PhSD = join_chunks(q_BHSD.size(2), rows, 2, [&](Rows chunk) {
-    const VisibleKeys keys = visible(chunk, {chunk.first + first, chunk.last + first});
+    const Rows at{chunk.first + context.first, chunk.last + context.first};
+    const VisibleKeys keys = visible(chunk, at);
+    if (context.reads != nullptr) {
+      context.reads->*branch += keys_read(keys.allowed_PTK, k_PSD.size(0));
+    }
     return masked_attention(q_PhSD.slice(2, chunk.first, chunk.last),
                             k_PSD.slice(1, keys.first, keys.last),
                             v_PSD.slice(1, keys.first, keys.last),
@@ -102,7 +116,9 @@ Tensor attend(const Tensor& q_BHSD,
 }
 
 std::int64_t score_bytes(const Tensor& q_BHSD, std::int64_t keys) {
-  return q_BHSD.size(0) * q_BHSD.size(1) * keys * q_BHSD.element_size();
+  const auto element =
+      std::max<std::int64_t>(q_BHSD.element_size(), sizeof(float));  // as in wide()
+  return q_BHSD.size(0) * q_BHSD.size(1) * keys * element;
 }
 
 // [P,T,K]: keys 0 .. at.last-1 that lie in a chosen block and are not in the future of the queries, at positions `at`.
@@ -129,10 +145,11 @@ Tensor attend_cmp(const SeamContext& context,
                   const Tensor& v_BGCD,
                   std::int64_t chunk_bytes) {
   const auto rows = rows_per_chunk(score_bytes(q_BHSD, k_BGCD.size(2)), chunk_bytes);
-  const Tensor o_BHSD = attend(q_BHSD, k_BGCD, v_BGCD, rows, context.first, [&](Rows, Rows at) {
-    const auto keys = visible_compressed(context.config, at.last - 1);
-    return VisibleKeys{0, keys, compressed_mask(context.config, at, keys, q_BHSD.device())};
-  });
+  const Tensor o_BHSD =
+      attend(q_BHSD, k_BGCD, v_BGCD, rows, context, &Reads::cmp, [&](Rows, Rows at) {
+        const auto keys = visible_compressed(context.config, at.last - 1);
+        return VisibleKeys{0, keys, compressed_mask(context.config, at, keys, q_BHSD.device())};
+      });
   context.routes.ran("attend_cmp", context.layer, "reference", o_BHSD);
   return o_BHSD;
 }
@@ -146,10 +163,11 @@ Tensor attend_sel(const SeamContext& context,
                   std::int64_t chunk_bytes) {
   const Tensor blocks_PSn = blocks_BGSn.flatten(0, 1);
   const auto rows = rows_per_chunk(score_bytes(q_BHSD, k_BGSD.size(2)), chunk_bytes);
-  const Tensor o_BHSD = attend(q_BHSD, k_BGSD, v_BGSD, rows, context.first, [&](Rows chunk, Rows at) {
-    const Tensor blocks_PTn = blocks_PSn.slice(1, chunk.first, chunk.last);
-    return VisibleKeys{0, at.last, chosen_mask(blocks_PTn, at, context.config.l_sel)};
-  });
+  const Tensor o_BHSD =
+      attend(q_BHSD, k_BGSD, v_BGSD, rows, context, &Reads::sel, [&](Rows chunk, Rows at) {
+        const Tensor blocks_PTn = blocks_PSn.slice(1, chunk.first, chunk.last);
+        return VisibleKeys{0, at.last, chosen_mask(blocks_PTn, at, context.config.l_sel)};
+      });
   context.routes.ran("attend_sel", context.layer, "reference", o_BHSD);
   return o_BHSD;
 }
@@ -165,13 +183,14 @@ Tensor attend_win(const SeamContext& context,
   // A chunk computes rows + w - 1 keys for each query: short chunks waste less, a quarter of w is short enough.
   const auto rows = std::min(rows_per_chunk(score_bytes(q_BHSD, most_keys), chunk_bytes),
                              std::max<std::int64_t>(window / 4, 64));
-  const Tensor o_BHSD = attend(q_BHSD, k_BGSD, v_BGSD, rows, context.first, [&](Rows, Rows at) {
-    const auto first = std::max<std::int64_t>(at.first - window + 1, 0);
-    const Tensor u_K = positions(first, at.last, q_BHSD.device());
-    const Tensor t_T1 = positions(at.first, at.last, q_BHSD.device()).unsqueeze(1);
-    const Tensor allowed_TK = u_K.le(t_T1).logical_and(u_K.gt(t_T1 - window));
-    return VisibleKeys{first, at.last, allowed_TK.unsqueeze(0)};
-  });
+  const Tensor o_BHSD =
+      attend(q_BHSD, k_BGSD, v_BGSD, rows, context, &Reads::win, [&](Rows, Rows at) {
+        const auto first = std::max<std::int64_t>(at.first - window + 1, 0);
+        const Tensor u_K = positions(first, at.last, q_BHSD.device());
+        const Tensor t_T1 = positions(at.first, at.last, q_BHSD.device()).unsqueeze(1);
+        const Tensor allowed_TK = u_K.le(t_T1).logical_and(u_K.gt(t_T1 - window));
+        return VisibleKeys{first, at.last, allowed_TK.unsqueeze(0)};
+      });
   context.routes.ran("attend_win", context.layer, "reference", o_BHSD);
   return o_BHSD;
 }

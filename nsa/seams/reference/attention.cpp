@@ -54,10 +54,8 @@ class Forward {
     const auto groups = context_.config.n_kv_groups;
     trace_.k_raw_BGSD = rotated(weights_.k_cmp, Projection::k_cmp, groups);
     trace_.v_raw_BGSD = projected(weights_.v_cmp, Projection::v_cmp, groups);
-    trace_.k_cmp_BGCD =
-        seams_.compress(context_, trace_.k_raw_BGSD, Pooled::key, weights_.phi_k);
-    trace_.v_cmp_BGCD =
-        seams_.compress(context_, trace_.v_raw_BGSD, Pooled::value, weights_.phi_v);
+    trace_.k_cmp_BGCD = seams_.compress(context_, trace_.k_raw_BGSD, Pooled::key, weights_.phi_k);
+    trace_.v_cmp_BGCD = seams_.compress(context_, trace_.v_raw_BGSD, Pooled::value, weights_.phi_v);
     trace_.o_cmp_BHSD =
         seams_.attend_cmp(context_, trace_.q_BHSD, trace_.k_cmp_BGCD, trace_.v_cmp_BGCD);
   }

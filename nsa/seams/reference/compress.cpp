@@ -1,3 +1,4 @@
+#include "nsa/seams/reference/masked_attention.h"
 #include "nsa/seams/reference/reference.h"
 
 namespace nsa::reference {
@@ -12,7 +13,9 @@ Tensor windows(const ModelConfig& config, const Tensor& raw_BGSD) {
 
 // phi `conv`: one filter of length l for each channel, the same for all groups (golden README, "Compression").
 Tensor convolved(const Tensor& windows_BGCDl, const PhiWeights& weights) {
-  return (windows_BGCDl * weights.conv.squeeze(1)).sum(-1);
+  return (wide(windows_BGCDl) * wide(weights.conv).squeeze(1))
+      .sum(-1)
+      .to(windows_BGCDl.scalar_type());
 }
 
 // phi `mlp`: fc2 silu(fc1 f), f the window's tokens one after the other, each with its position encoding.
@@ -23,7 +26,7 @@ Tensor mixed(const Tensor& windows_BGCDl, const PhiWeights& weights) {
 
 Tensor pooled(const ModelConfig& config, const Tensor& windows_BGCDl, const PhiWeights& weights) {
   switch (config.phi) {
-    case Phi::avg: return windows_BGCDl.mean(-1);
+    case Phi::avg: return wide(windows_BGCDl).mean(-1).to(windows_BGCDl.scalar_type());
     case Phi::conv: return convolved(windows_BGCDl, weights);
     case Phi::mlp: return mixed(windows_BGCDl, weights);
   }

@@ -1,3 +1,4 @@
+#include "nsa/seams/reference/masked_attention.h"
 #include "nsa/seams/reference/reference.h"
 
 namespace nsa::reference {
@@ -5,18 +6,20 @@ namespace {
 
 // One softmax over the three branches for each group (SPEC 2; the g of Eq. 5): [B,G,S,3].
 Tensor group_softmax(const ModelConfig& config, const Tensor& q_BHSD, const GateWeights& weights) {
-  const Tensor mean_BGSD =
-      q_BHSD.unflatten(1, {config.n_kv_groups, config.heads_per_group()}).mean(2);
+  const Tensor mean_BGSD = wide(q_BHSD.unflatten(1, {config.n_kv_groups, config.heads_per_group()}))
+                               .mean(2)
+                               .to(q_BHSD.scalar_type());
   const Tensor hidden_BGSF =
       torch::silu(torch::linear(mean_BGSD, weights.fc1_weight, weights.fc1_bias));
   const Tensor logits_BGS3 = torch::linear(hidden_BGSF, weights.fc2_weight, weights.fc2_bias);
-  return (logits_BGS3 / config.gate_temp).softmax(-1);
+  return (wide(logits_BGS3) / config.gate_temp).softmax(-1).to(q_BHSD.scalar_type());
 }
 
 // The paper's form: a sigmoid for each head and branch, from the layer's input: [B,H,S,3].
 Tensor head_sigmoid(const ModelConfig& config, const Tensor& x_BSE, const GateWeights& weights) {
   const Tensor logits_BSR = torch::linear(x_BSE, weights.proj_weight);
-  return logits_BSR.unflatten(-1, {config.n_heads, 3}).transpose(1, 2).sigmoid();
+  const Tensor gate_BSH3 = wide(logits_BSR).sigmoid().unflatten(-1, {config.n_heads, 3});
+  return gate_BSH3.transpose(1, 2).to(x_BSE.scalar_type());
 }
 
 Tensor constant(const SeamContext& context, const Tensor& x_BSE) {

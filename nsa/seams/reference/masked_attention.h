@@ -11,6 +11,9 @@
 
 namespace nsa::reference {
 
+// float32 in place of bf16 and fp16, in which neither sums of scores nor a softmax may be taken; else the tensor itself.
+[[nodiscard]] torch::Tensor wide(const torch::Tensor& tensor);
+
 struct Rows {  // queries first .. last-1
   std::int64_t first = 0;
   std::int64_t last = 0;
@@ -27,17 +30,20 @@ struct Rows {  // queries first .. last-1
                                         std::int64_t dim,
                                         const std::function<torch::Tensor(Rows)>& one_chunk);
 
-// softmax over the allowed keys of q.k / sqrt(d_k) (arXiv 2502.11089 Eq. 2). allowed_PTK (P may be 1) is true where a
+// softmax over the allowed keys of q.k / sqrt(d_k) (arXiv 2502.11089 Eq. 2), float32 at least. allowed_PTK (P may be 1) is true where a
 // query may see a key. A row without any has no meaning here: its caller sets it to zero.
 [[nodiscard]] torch::Tensor probabilities(const torch::Tensor& q_PhTD,
                                           const torch::Tensor& k_PKD,
                                           const torch::Tensor& allowed_PTK);
 
-// probabilities * v -> [P,h,T,d_v]. Rows without keys are exact zeros and give exact zero gradients.
+// probabilities * v -> [P,h,T,d_v] in v's dtype. Rows without keys are exact zeros and give exact zero gradients.
 [[nodiscard]] torch::Tensor masked_attention(const torch::Tensor& q_PhTD,
                                              const torch::Tensor& k_PKD,
                                              const torch::Tensor& v_PKD,
                                              const torch::Tensor& allowed_PTK);
+
+// Keys that `pairs` pairs of batch and group read under a mask [P or 1,T,K].
+[[nodiscard]] std::int64_t keys_read(const torch::Tensor& allowed_PTK, std::int64_t pairs);
 
 // Compressed tokens that a query at position `last` can see: those i with i*d + l - 1 <= last.
 [[nodiscard]] std::int64_t visible_compressed(const ModelConfig& config, std::int64_t last);

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "nsa/seams/reference/masked_attention.h"
 #include "nsa/seams/reference/reference.h"
 
 namespace nsa::reference {
@@ -68,14 +69,16 @@ Tensor rope(const SeamContext& context,
             RopeTable& table,
             const Tensor& x_BHSD,
             std::int64_t first) {
-  const auto angles = table.at(context.config, first, x_BHSD.size(2), x_BHSD);
-  const Tensor pairs = x_BHSD.unflatten(-1, {x_BHSD.size(3) / 2, 2});
+  const Tensor wide_BHSD = wide(x_BHSD);  // cosines in bf16 would be off by 2e-3
+  const auto angles = table.at(context.config, first, x_BHSD.size(2), wide_BHSD);
+  const Tensor pairs = wide_BHSD.unflatten(-1, {x_BHSD.size(3) / 2, 2});
   const Tensor even = pairs.select(-1, 0);
   const Tensor odd = pairs.select(-1, 1);
   const Tensor rotated_BHSD = torch::stack({even * angles.cos_SD - odd * angles.sin_SD,
                                             even * angles.sin_SD + odd * angles.cos_SD},
                                            -1)
-                                  .flatten(-2);
+                                  .flatten(-2)
+                                  .to(x_BHSD.scalar_type());
   context.routes.ran("rope", context.layer, "reference", rotated_BHSD);
   return rotated_BHSD;
 }

@@ -103,12 +103,13 @@ Tensor score(const SeamContext& context,
   const auto n_blocks = config.block_count(context.first + length);
   const Tensor q_PhSD = group_heads(q_BHSD, groups);
   const Tensor k_PCD = k_cmp_BGCD.flatten(0, 1);
-  const auto row_bytes = q_BHSD.size(0) * q_BHSD.element_size() *
+  const auto row_bytes = q_BHSD.size(0) * static_cast<std::int64_t>(sizeof(double)) *
                          std::max(q_BHSD.size(1) * k_cmp_BGCD.size(2), groups * n_blocks);
   const auto one_chunk = [&](Rows rows) {
     const Rows at{rows.first + context.first, rows.last + context.first};
     const auto keys = visible_compressed(config, at.last - 1);
     const Tensor allowed_1TC = compressed_mask(config, at, keys, q_BHSD.device());
+    if (context.reads != nullptr) context.reads->score += keys_read(allowed_1TC, k_PCD.size(0));
     const Tensor p_PhTC =
         probabilities(q_PhSD.slice(2, rows.first, rows.last), k_PCD.slice(1, 0, keys), allowed_1TC);
     const Tensor p_PTC = sum_over_heads(p_PhTC).masked_fill(allowed_1TC.logical_not(), 0.0);
