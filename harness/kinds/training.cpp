@@ -23,7 +23,7 @@ void write_buckets(Session& session, const std::vector<nsa::BucketPlan>& plans, 
 void backward(Session& session, TrainingParts& parts, nsa::DataParallel& parallel, const torch::Tensor& loss) {
   try {
     parallel.before_backward(loss);
-    loss.backward();
+    parts.optimizer->scaled(loss).backward();
     parallel.after_backward();
   } catch (...) {
     parts.ledger.write(session.channel());
@@ -151,7 +151,7 @@ void run_micro_batch(Session& session, TrainingParts& parts, std::int64_t step, 
   session.enter("backward", step);
   auto local = parts.gradients_file(step, of_rank, "local_gradients");
   parts.ledger.begin(step, of_rank, loss, local.get());
-  loss.backward();
+  parts.optimizer->scaled(loss).backward();
   session.enter("record", step);
   parts.ledger.write(session.channel());
   parts.write_layers(step, of_rank, local.get());

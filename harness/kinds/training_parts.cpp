@@ -7,6 +7,7 @@
 
 #include "nsa/base/hash.h"
 #include "nsa/seams/seams.h"
+#include "nsa/train/precision.h"
 #include "nsa/train/schedule.h"
 
 namespace harness {
@@ -25,7 +26,7 @@ nsa::NsaLm make_model(Session& session, nsa::Routes& routes, const torch::Device
   const Scenario& scenario = session.the_case().scenario;
   torch::manual_seed(static_cast<std::uint64_t>(scenario.seed));
   nsa::NsaLm model(scenario.model, attention_route(scenario.route), routes);
-  model->to(device, scenario.training.precision == nsa::Precision::fp64 ? torch::kFloat64 : torch::kFloat32);
+  model->to(device, nsa::dtype_of(scenario.training.precision));
   return model;
 }
 
@@ -80,7 +81,9 @@ TrainingParts::TrainingParts(Session& session)
       model(make_model(session, routes, device)),
       parameters(named_parameters(model)),
       source(make_source(session.the_case().scenario)),
-      optimizer(std::make_unique<nsa::Optimizer>(tensors_of(parameters), session.the_case().scenario.training.optimizer)),
+      optimizer(std::make_unique<nsa::Optimizer>(tensors_of(parameters),
+                                                 session.the_case().scenario.training.optimizer,
+                                                 session.the_case().scenario.training.precision)),
       seams(make_seams(*source, *optimizer, routes)),
       ledger(parameters, session.progress()),
       recorder(model, session.progress(), session.wants_check("close_to_oracle")),

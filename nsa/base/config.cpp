@@ -162,15 +162,35 @@ void ParallelConfig::validate(const Location& where) const {
   validate_config(*this, "parallel", where);
 }
 
+namespace {
+
+std::int64_t gate_parameters(const ModelConfig& m) {
+  if (m.gate == Gate::head_sigmoid) return 3 * m.n_heads * m.dim;
+  const std::int64_t hidden = m.gate_width();
+  return hidden * m.d_k + hidden + 3 * hidden + 3;
+}
+
+// Of phi for keys (width d_k) or values (d_v).
+std::int64_t phi_parameters(const ModelConfig& m, std::int64_t width) {
+  switch (m.phi) {
+    case Phi::avg: return 0;
+    case Phi::conv: return width * m.l;
+    case Phi::mlp: return m.l * width + 2 * width * m.l * width + 2 * width * width;
+  }
+  return 0;
+}
+
+}  // namespace
+
 std::int64_t ModelConfig::parameter_count() const {
   const std::int64_t q = n_heads * d_k * dim;
   const std::int64_t kv = 3 * n_kv_groups * (d_k + d_v) * dim;  // one pair a branch
   const std::int64_t out = dim * n_heads * d_v;
-  const std::int64_t hidden = gate_width();
-  const std::int64_t gates = hidden * d_k + hidden + 3 * hidden + 3;
+  const std::int64_t gates = gate_parameters(*this);
+  const std::int64_t phis = phi_parameters(*this, d_k) + phi_parameters(*this, d_v);
   const std::int64_t mlp = 2 * mlp_ratio * dim * dim;
   const std::int64_t norms = 2 * dim;
-  return n_layers * (q + kv + out + gates + mlp + norms) + 2 * vocab_size * dim + dim;
+  return n_layers * (q + kv + out + gates + phis + mlp + norms) + 2 * vocab_size * dim + dim;
 }
 
 std::string ParallelConfig::effective_backend() const {
@@ -195,7 +215,15 @@ const char* name_of(Eq9 value) {
   return value == Eq9::fractional ? "fractional" : "overlap";
 }
 const char* name_of(Precision value) {
-  return value == Precision::fp64 ? "fp64" : "fp32";
+  switch (value) {
+    case Precision::fp64: return "fp64";
+    case Precision::fp32: return "fp32";
+    case Precision::bf16: return "bf16";
+    case Precision::fp16: return "fp16";
+    case Precision::bf16_pure: return "bf16_pure";
+    case Precision::fp16_pure: return "fp16_pure";
+  }
+  return "";
 }
 const char* name_of(Device value) {
   return value == Device::cpu ? "cpu" : "cuda";

@@ -13,7 +13,9 @@ namespace nsa {
 enum class Gate { group_softmax, head_sigmoid };
 enum class Phi { avg, conv, mlp };
 enum class Eq9 { fractional, overlap };
-enum class Precision { fp64, fp32 };
+// bf16, fp16: weights of the model in that type, masters and AdamW state in float32 (fp16 with loss scaling). *_pure: weights
+// and AdamW state in that type alone, as it was once done.
+enum class Precision { fp64, fp32, bf16, fp16, bf16_pure, fp16_pure };
 enum class Device { cpu, cuda };
 
 // NSA language model (SPEC 2; the letters are those of arXiv 2502.11089). Widths and lengths in numbers of elements/tokens.

@@ -32,6 +32,22 @@ void read_choice(YamlMap& map,
   out = read_name(*node, map.name(key), available);
 }
 
+// Reads `key` as the name of one of `values`.
+template <typename Enum>
+void read_enum(YamlMap& map,
+               const std::string& key,
+               const std::vector<Enum>& values,
+               const Names& planned,
+               Enum& out) {
+  Names names;
+  for (const Enum value : values) names.emplace_back(name_of(value));
+  std::string name = name_of(out);
+  read_choice(map, key, names, planned, name);
+  for (const Enum value : values) {
+    if (name == name_of(value)) out = value;
+  }
+}
+
 template <typename Config>
 void check_laws(const Config& config, const YamlNode& node, const std::string& path) {
   const auto found = violation_of(config);
@@ -167,10 +183,9 @@ ModelConfig read_model(const YamlNode& node, const std::string& models_folder) {
   YamlMap map(merged, "model");
   ModelConfig model;
   read_sizes(map, model);
-  std::string choice;
-  read_choice(map, "gate", {"group_softmax"}, {"head_sigmoid"}, choice);
-  read_choice(map, "phi", {"avg"}, {"conv", "mlp"}, choice);
-  read_choice(map, "eq9", {"fractional"}, {"overlap"}, choice);
+  read_enum(map, "gate", {Gate::group_softmax, Gate::head_sigmoid}, {}, model.gate);
+  read_enum(map, "phi", {Phi::avg, Phi::conv, Phi::mlp}, {}, model.phi);
+  read_enum(map, "eq9", {Eq9::fractional, Eq9::overlap}, {}, model.eq9);
   map.finish();
   check_laws(model, merged, "model");
   return model;
@@ -183,9 +198,16 @@ TrainingConfig read_training(const YamlNode& node, const std::string& base_folde
   map.read("batch_size", training.batch_size);
   map.read("seq_len", training.seq_len);
   map.read("accumulate", training.accumulate);
-  std::string precision = name_of(training.precision);
-  read_choice(map, "precision", {"fp64", "fp32"}, {"bf16", "fp16"}, precision);
-  training.precision = precision == "fp64" ? Precision::fp64 : Precision::fp32;
+  read_enum(map,
+            "precision",
+            {Precision::fp64,
+             Precision::fp32,
+             Precision::bf16,
+             Precision::fp16,
+             Precision::bf16_pure,
+             Precision::fp16_pure},
+            {},
+            training.precision);
   if (const YamlNode* data = map.get("data")) training.data = read_data(*data, base_folder);
   if (const YamlNode* part = map.get("optimizer")) training.optimizer = read_optimizer(*part);
   map.finish();

@@ -1,7 +1,9 @@
 #include "nsa/train/optimizer.h"
 
+#include <cmath>
 #include <utility>
 
+#include "nsa/train/precision.h"
 #include "nsa/train/schedule.h"
 
 namespace nsa {
@@ -23,7 +25,8 @@ double clip_gradients(const std::vector<torch::Tensor>& parameters, double max_n
   for (const auto& parameter : parameters) {
     if (parameter.grad().defined()) {
       gradients.push_back(parameter.grad());
-      norms.push_back(torch::linalg_vector_norm(gradients.back(), 2, std::nullopt, false, torch::kFloat64));
+      norms.push_back(
+          torch::linalg_vector_norm(gradients.back(), 2, std::nullopt, false, torch::kFloat64));
     }
   }
   if (gradients.empty()) {
@@ -39,13 +42,28 @@ double clip_gradients(const std::vector<torch::Tensor>& parameters, double max_n
   return norm;
 }
 
-Optimizer::Optimizer(std::vector<torch::Tensor> parameters, const OptimizerConfig& config)
-    : parameters_(std::move(parameters)), config_(config), adamw_(parameters_, adamw_options(config)) {}
+Optimizer::Optimizer(std::vector<torch::Tensor> parameters,
+                     const OptimizerConfig& config,
+                     Precision precision)
+    : parameters_(std::move(parameters)),
+      config_(config),
+      masters_(has_masters(precision) ? std::make_optional<MasterWeights>(parameters_)
+                                      : std::nullopt),
+      scaler_(scales_loss(precision) ? std::make_optional<LossScaler>() : std::nullopt),
+      adamw_(updated(), adamw_options(config)) {}
+
+torch::Tensor Optimizer::scaled(const torch::Tensor& loss) const {
+  return scaler_ ? loss * scaler_->scale() : loss;
+}
 
 double Optimizer::step(std::int64_t step) {
-  const double norm = clip_gradients(parameters_, config_.max_norm);
-  static_cast<torch::optim::AdamWOptions&>(adamw_.param_groups().front().options()).lr(learning_rate(config_, step));
+  if (masters_) masters_->take_gradients(loss_scale());
+  const double norm = clip_gradients(updated(), config_.max_norm);
+  if (scaler_ && !scaler_->update(std::isfinite(norm))) return norm;
+  auto& options = adamw_.param_groups().front().options();
+  static_cast<torch::optim::AdamWOptions&>(options).lr(learning_rate(config_, step));
   adamw_.step();
+  if (masters_) masters_->round_to_parameters();
   return norm;
 }
 

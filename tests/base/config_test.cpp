@@ -59,6 +59,23 @@ TEST(Config, ParametersOfM7c125m) {
   EXPECT_EQ(model("{use: m7c_125m}").parameter_count(), total);
 }
 
+// By hand for toy: dim 128, 8 heads, 2 groups, widths 16, l 16; what differs from the default variant.
+TEST(Config, ParametersOfTheVariants) {
+  const std::int64_t toy = model("{use: toy}").parameter_count();
+  const std::int64_t softmax = 8 * 16 + 8 + 3 * 8 + 3;
+  const ModelConfig sigmoid = model("{use: toy, gate: head_sigmoid}");
+  EXPECT_EQ(sigmoid.gate, nsa::Gate::head_sigmoid);
+  EXPECT_EQ(sigmoid.parameter_count(), toy - softmax + 3 * 8 * 128);
+  const ModelConfig conv = model("{use: toy, phi: conv, d_v: 24}");
+  EXPECT_EQ(conv.phi, nsa::Phi::conv);
+  EXPECT_EQ(conv.parameter_count(), model("{use: toy, d_v: 24}").parameter_count() + 16 * (16 + 24));
+  const ModelConfig mlp = model("{use: toy, phi: mlp}");
+  EXPECT_EQ(mlp.parameter_count(), toy + 2 * (16 * 16 + 32 * 256 + 16 * 32));
+  const ModelConfig overlap = model("{use: toy, eq9: overlap}");
+  EXPECT_EQ(overlap.eq9, nsa::Eq9::overlap);
+  EXPECT_EQ(overlap.parameter_count(), toy);
+}
+
 TEST(Config, TheFourModels) {
   const ModelConfig paper = model("{use: paper}");
   EXPECT_EQ(paper.name, "paper");
@@ -116,13 +133,10 @@ TEST(Config, EveryLawIsToldAtTheLineOfItsValue) {
       {"use: toy\nrope_scale: 0\n", "s.yaml:2: model.rope_scale: found 0"},
       {"use: toy\nrope_base: .nan\n", "s.yaml:2: model.rope_base: found NaN"},
       {"use: toy\ngate_temp: .inf\n", "s.yaml:2: model.gate_temp: found Infinity"},
-      {"use: toy\ngate: head_sigmoid\n",
-       "s.yaml:2: model.gate: found \"head_sigmoid\", which is not available"},
-      {"use: toy\nphi: conv\n", "s.yaml:2: model.phi: found \"conv\", which is not available"},
-      {"use: toy\nphi: mlp\n", "which is not available in this version"},
-      {"use: toy\neq9: overlap\n",
-       "s.yaml:2: model.eq9: found \"overlap\", which is not available"},
-      {"use: toy\nphi: max\n", "s.yaml:2: model.phi: found \"max\", wanted avg"},
+      {"use: toy\ngate: head_softmax\n",
+       "s.yaml:2: model.gate: found \"head_softmax\", wanted one of group_softmax, head_sigmoid"},
+      {"use: toy\neq9: share\n", "s.yaml:2: model.eq9: found \"share\""},
+      {"use: toy\nphi: max\n", "s.yaml:2: model.phi: found \"max\", wanted one of avg, conv, mlp"},
       {"use: toy\nn_layer: 2\n", "did you mean \"n_layers\"?"},
       {"use: toy\ndim: wide\n", "s.yaml:2: model.dim: found \"wide\", wanted a whole number"},
       {"[1]", "s.yaml:1: model: found a list, wanted a map"},
@@ -142,9 +156,9 @@ TEST(Config, TrainingLaws) {
       {"seq_len: 64\naccumulate: 2\n",
        "s.yaml:2: training.accumulate: found \"2\", which is not available"},
       {"seq_len: 64\naccumulate: 0\n", "s.yaml:2: training.accumulate: found 0"},
-      {"seq_len: 64\nprecision: bf16\n",
-       "s.yaml:2: training.precision: found \"bf16\", which is not available"},
-      {"seq_len: 64\nprecision: fp8\n", "wanted one of fp64, fp32"},
+      {"seq_len: 64\nprecision: fp8\n",
+       "s.yaml:2: training.precision: found \"fp8\", wanted one of fp64, fp32, bf16, fp16, bf16_pure, "
+       "fp16_pure"},
       {"seq_len: 64\ndata: {source: uniform}\n", "which is not available"},
       {"seq_len: 64\ndata: {txt: [a]}\n", "did you mean \"text\"?"},
       {"seq_len: 64\ndata: {text: a}\n",
@@ -156,6 +170,19 @@ TEST(Config, TrainingLaws) {
   };
   for (const Law& law : laws)
     EXPECT_THAT(training_error(law.yaml), HasSubstr(law.message)) << law.yaml;
+}
+
+TEST(Config, EveryPrecisionByItsName) {
+  using nsa::Precision;
+  for (const Precision precision : {Precision::fp64,
+                                    Precision::fp32,
+                                    Precision::bf16,
+                                    Precision::fp16,
+                                    Precision::bf16_pure,
+                                    Precision::fp16_pure}) {
+    const std::string yaml = std::string("{seq_len: 8, precision: ") + nsa::name_of(precision) + "}";
+    EXPECT_EQ(nsa::read_training(nsa::parse_yaml(yaml, "s"), "/").precision, precision) << yaml;
+  }
 }
 
 TEST(Config, ParallelLaws) {

@@ -1,0 +1,29 @@
+// float32 copies of weights that the model holds in a narrower dtype: the optimiser updates them, the model gets them rounded.
+// Owned by the optimiser; the parameters are the model's.
+#pragma once
+
+#include <vector>
+
+#include <torch/torch.h>
+
+namespace nsa {
+
+class MasterWeights {
+ public:
+  explicit MasterWeights(std::vector<torch::Tensor> parameters);
+
+  // In the parameters' order; their gradients are set by take_gradients().
+  [[nodiscard]] const std::vector<torch::Tensor>& tensors() const { return masters_; }
+
+  // master.grad = parameter.grad / scale in float32; undefined where the parameter's is. The first call also takes the values:
+  // what was broadcast to the model after it was made counts.
+  void take_gradients(double scale);
+  void round_to_parameters();
+
+ private:
+  std::vector<torch::Tensor> parameters_;
+  std::vector<torch::Tensor> masters_;
+  bool taken_ = false;
+};
+
+}  // namespace nsa

@@ -1,0 +1,24 @@
+// What a precision of training means (SPEC 2): the dtype of the model's weights, activations and gradients, whether float32
+// masters stand behind them, and whether the loss is scaled.
+//   fp64, fp32            the optimiser works on the weights themselves
+//   bf16, fp16            float32 masters and AdamW state (Micikevicius et al., arXiv 1710.03740); fp16 with dynamic loss scaling
+//   bf16_pure, fp16_pure  weights and AdamW state in that dtype alone: a historic fault, since updates below half a ulp are lost
+#pragma once
+
+#include <torch/torch.h>
+
+#include "nsa/base/config.h"
+
+namespace nsa {
+
+[[nodiscard]] torch::Dtype dtype_of(Precision precision);
+
+[[nodiscard]] inline bool has_masters(Precision precision) {
+  return precision == Precision::bf16 || precision == Precision::fp16;
+}
+
+[[nodiscard]] inline bool scales_loss(Precision precision) {
+  return precision == Precision::fp16;
+}
+
+}  // namespace nsa
