@@ -11,7 +11,7 @@ class LossScaler {
  public:
   static constexpr double kInitialScale = 65536.0;
   static constexpr double kSmallestScale = 1.0;
-  static constexpr double kLargestScale = 0x1p60;  // far above any use, far below infinity
+  static constexpr double kLargestScale = 0x1p60;        // far above any use, far below infinity
   static constexpr std::int64_t kGrowthInterval = 2000;  // steps without overflow
 
   [[nodiscard]] double scale() const { return scale_; }

@@ -299,8 +299,8 @@ TEST_F(Laws, EqualBlocksScoreEqualBits) {
 // p_grp sums to the number of heads of the group where any compressed token is visible: the map of Eq. 9 loses nothing.
 TEST_F(Laws, ImportanceIsConserved) {
   const auto in = random_inputs(config_, 90);
-  const auto scores =
-      reference::score(context_, in.q_BHSD, reference::compress(context_, in.k_BGSD, Pooled::key, {}));
+  const auto scores = reference::score(
+      context_, in.q_BHSD, reference::compress(context_, in.k_BGSD, Pooled::key, {}));
   const auto sums = scores.sum(-1);
   EXPECT_LE(largest_difference(sums.slice(2, 7), torch::full({2, 2, 83}, 3.0, torch::kDouble)),
             1e-14);

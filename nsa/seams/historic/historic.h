@@ -11,8 +11,8 @@
 
 namespace nsa::historic {
 
-using torch::Tensor;
 using reference::kChunkBytes;
+using torch::Tensor;
 
 // Dense over all keys of the sequence, an additive mask built row by row. Work and memory of a row grow with S.
 Tensor attend_sel_masked(const SeamContext& context,
