@@ -41,15 +41,19 @@ Tensor strike(const FaultContext& context,
   const Tensor shows = shows_BGS.to(torch::kCPU).contiguous();
   if (!shows.any().item<bool>()) return torch::zeros_like(differs_BGS);
   Tensor mask = differs.clone();
+  const std::int64_t rows = mask.size(2);
   if (context.request.strength < 1.0) {
-    mask.logical_and_(draw_rows(context.request,
-                                seam.layer,
-                                context.session.progress().step(),
-                                mask.size(0),
-                                mask.size(1),
-                                mask.size(2)));
+    const Tensor drawn_BGT = draw_rows(context.request,
+                                       seam.layer,
+                                       context.session.progress().step(),
+                                       mask.size(0),
+                                       mask.size(1),
+                                       seam.first + rows);
+    mask.logical_and_(drawn_BGT.slice(2, seam.first));
   }
-  if (!mask.logical_and(shows).any().item<bool>()) add_one_of(context.request, shows, mask);
+  // Of a whole sequence: a token alone may well be right.
+  if (rows > 1 && !mask.logical_and(shows).any().item<bool>())
+    add_one_of(context.request, shows, mask);
   context.fired(mask.logical_and(shows).sum().item<std::int64_t>());
   return mask.to(differs_BGS.device());
 }
