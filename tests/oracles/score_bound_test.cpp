@@ -454,6 +454,136 @@ TEST(Tightness, RotationInFloat32StaysWithinItsBound) {
   EXPECT_GT(share, 0.1);
 }
 
+// 1 + 63 * 2^-25 again, summed by the mean over a window of 64 keys.
+TEST(Tightness, SumsThatLoseEveryTermComeCloseToTheBoundOfAMean) {
+  AttentionConfig config = one_head(1, 2);
+  config.l = config.d = config.l_sel = 64;
+  config.rope_scale = 1e30;
+  Random random(1);
+  RandomLayer layer(random, config, 1, 64);
+  layer.weights["W_K_cmp.weight"].data = {1, 0};
+  std::fill(layer.x.data.begin(), layer.x.data.end(), std::ldexp(1, -25));
+  layer.x.data[0] = 1;
+  const Bounded k =
+      bounded_compressed_keys({config, layer.weights, 1}, layer.x, Arithmetic::float32());
+  const double error = std::abs(1.0 / 64 - k.value.data[0]);
+  EXPECT_NEAR(error, 63 * std::ldexp(1, -25) / 64, 1e-15);
+  EXPECT_LT(error, k.error.data[0]);
+  EXPECT_GT(error, 0.2 * k.error.data[0]);
+}
+
+// A raw key whose sum lost every term, alone in its window, by way of every phi: a mean of one; a
+// tap of one; the mlp with silu(key) as its first number.
+TEST(Tightness, ErrorsOfRawKeysReachTheCompressedOnes) {
+  AttentionConfig config = one_head(64, 2);
+  for (const Phi phi : {Phi::avg, Phi::conv, Phi::mlp}) {
+    config.phi = phi;
+    Random random(1);
+    RandomLayer layer(random, config, 1, 1);
+    for (auto& [name, weight] : layer.weights) {
+      const bool pe = name == "phi_k.pe";
+      std::fill(weight.data.begin(), weight.data.end(), name == "W_K_cmp.weight" ? 1.0 : 0.0);
+      weight.data[0] = pe ? 0 : 1;
+    }
+    std::fill(layer.x.data.begin(), layer.x.data.end(), std::ldexp(1, -25));
+    layer.x.data[0] = 1;
+    const Bounded k =
+        bounded_compressed_keys({config, layer.weights, 1}, layer.x, Arithmetic::float32());
+    const double found = phi == Phi::mlp ? 1 / (1 + std::exp(-1.0)) : 1;
+    const double error = std::abs(found - k.value.data[0]);
+    EXPECT_GT(error, 25 * std::ldexp(1, -24));
+    EXPECT_LT(error, k.error.data[0]);
+    EXPECT_GT(error, 0.1 * k.error.data[0]);
+  }
+}
+
+// The same sum in the second number of a pair alone: rotation brings its error into the first.
+TEST(Tightness, RotationCarriesErrorsAcrossAPair) {
+  const AttentionConfig config = one_head(64, 2);
+  Random random(1);
+  RandomLayer layer(random, config, 1, 2);
+  Tensor& weight = layer.weights["W_Q.weight"];
+  std::fill(weight.data.begin(), weight.data.begin() + 64, 0.0);
+  std::fill(weight.data.begin() + 64, weight.data.end(), 1.0);
+  std::fill(layer.x.data.begin(), layer.x.data.end(), std::ldexp(1, -25));
+  layer.x.data[0] = layer.x.data[64] = 1;
+  const Bounded q =
+      bounded_queries({config, layer.weights, 1}, layer.x, {1}, Arithmetic::float32());
+  const double error = std::abs(-std::sin(1.0) - q.value.data[0]);
+  EXPECT_GT(error, 25 * std::ldexp(1, -24));
+  EXPECT_LT(error, q.error.data[0]);
+  EXPECT_GT(error, 0.2 * q.error.data[0]);
+}
+
+// Logits 100 + 62 * 100 * 2^-25 - 100, which float32 takes for 0, and 0 without any error: the
+// second key's probability moves because the first one's does.
+TEST(Tightness, AnErrorOfOneKeyMovesTheProbabilityOfAnother) {
+  const AttentionConfig config = one_head(1, 64);
+  ScoreInputs in{filled({1, 1, 1, 1, 64}, 100 * std::ldexp(1, -25)), zeros({1, 1, 2, 64}), 2, {1}};
+  in.q.data[0] = 100;
+  in.q.data[63] = -100;
+  std::fill(in.k_cmp.data.begin(), in.k_cmp.data.begin() + 64, 1.0);
+  const BoundedScores found = scores_from(config, in, Arithmetic::float32());
+  const double error = std::abs(0.5 - found.p_grp.data[1]);
+  EXPECT_GT(error, 5e-6);
+  EXPECT_LT(error, found.bound.data[1]);
+  EXPECT_GT(error, 0.05 * found.bound.data[1]);
+}
+
+// The same where the error is large: logits 5, taken for 0, and 0. What is below a probability says
+// little about what is above it there.
+TEST(Tightness, ALargeErrorOfOneKeyMovesTheProbabilityOfAnotherFarUp) {
+  const AttentionConfig config = one_head(1, 64);
+  const double size = 5 * 8 * std::ldexp(1, 25) / 62;
+  ScoreInputs in{filled({1, 1, 1, 1, 64}, size * std::ldexp(1, -25)), zeros({1, 1, 2, 64}), 2, {1}};
+  in.q.data[0] = size;
+  in.q.data[63] = -size;
+  std::fill(in.k_cmp.data.begin(), in.k_cmp.data.begin() + 64, 1.0);
+  const BoundedScores found = scores_from(config, in, Arithmetic::float32());
+  EXPECT_NEAR(found.p_grp.data[1], 1 / (1 + std::exp(5.0)), 1e-6);
+  EXPECT_LT(0.5 - found.p_grp.data[1], found.bound.data[1]);
+  EXPECT_GT(0.5 - found.p_grp.data[1], 0.05 * found.bound.data[1]);
+}
+
+// Query and key both lose every term of their sums, 1 + 63 * 2^-24 with ties to even; neither's
+// error alone would explain what the logit loses. The other token is zero.
+TEST(Tightness, ErrorsOfQueriesAndKeysAddUp) {
+  AttentionConfig config = one_head(64, 2);
+  config.rope_scale = 1e30;
+  Random random(1);
+  RandomLayer layer(random, config, 1, 2);
+  for (const char* name : {"W_Q.weight", "W_K_cmp.weight"}) {
+    Tensor& weight = layer.weights[name];
+    std::fill(weight.data.begin(), weight.data.begin() + 64, name[2] == 'Q' ? -16.0 : 1.0);
+    std::fill(weight.data.begin() + 64, weight.data.end(), 0.0);
+  }
+  std::fill(layer.x.data.begin(), layer.x.data.begin() + 64, 0.0);
+  std::fill(layer.x.data.begin() + 64, layer.x.data.end(), std::ldexp(1, -24));
+  layer.x.data[64] = 1;
+  const double right = attention(config, layer.weights, layer.x).p_grp.data[3];
+  const double lossy = 1 / (1 + std::exp(16 / std::sqrt(2.0)));
+  const Tensor bound = score_bound(config, layer.weights, layer.x, Arithmetic::float32(), {1});
+  EXPECT_LT(std::abs(lossy - right), bound.data[1]);
+  EXPECT_GT(std::abs(lossy - right), 0.5 * bound.data[1]);
+}
+
+// A third, kept in bfloat16.
+TEST(Tightness, ProbabilitiesAreKeptInTheStoredArithmetic) {
+  const ScoreInputs in{zeros({1, 1, 1, 3, 2}), zeros({1, 1, 3, 2}), 3, {0, 1, 2}};
+  const BoundedScores found = scores_from(one_head(1, 2), in, Arithmetic::bfloat16());
+  const double error = 0.333984375 - 1.0 / 3;  // 171 / 512 is the nearest
+  EXPECT_DOUBLE_EQ(found.p_grp.data[8], 1.0 / 3);
+  EXPECT_LT(error, found.bound.data[8]);
+  EXPECT_GT(error, 0.05 * found.bound.data[8]);
+}
+
+TEST(OwnRounding, IsAddedToEveryUnit) {
+  const Arithmetic a = with_own_rounding(Arithmetic::float64());
+  EXPECT_EQ(a.stored, std::ldexp(1, -52));
+  EXPECT_EQ(a.summed, std::ldexp(1, -52));
+  EXPECT_EQ(a.angle, std::ldexp(1, -52));
+}
+
 TEST(Gamma, BoundsTheRoundingsOfASum) {
   EXPECT_EQ(gamma(0, 0.1), 0);
   EXPECT_DOUBLE_EQ(gamma(2, 0.25), 1);
