@@ -213,6 +213,21 @@ struct KeyLawOutputs::State {
     softmax_rows(work, q.rows);
     weighted_values(bank, keys, work, head_rows(out, group, row));
   }
+
+  [[nodiscard]] Tensor output(const Rule& rule, Branch branch) const {
+    const Sizes& n = projections.sizes;
+    Tensor out = zeros({n.batch, n.groups, n.heads, n.rows, config.d_v});
+    parallel_for(
+        n.batch_groups() * n.rows, kGrainRows, threads, [&](std::int64_t begin, std::int64_t end) {
+          std::vector<double> work;
+          for (std::int64_t place = begin; place < end; ++place) {
+            const std::int64_t group = place / n.rows;
+            const std::int64_t row = place % n.rows;
+            attend_row(rule, query(branch, group, row), group, row, out, work);
+          }
+        });
+    return out;
+  }
 };
 
 KeyLawOutputs::KeyLawOutputs(const AttentionConfig& config,
@@ -231,27 +246,52 @@ KeyLawOutputs::KeyLawOutputs(const AttentionConfig& config,
   state_ = std::move(state);
 }
 
+KeyLawOutputs::KeyLawOutputs(const AttentionConfig& config, AttendInputs inputs, int threads) {
+  validate(config);
+  if (inputs.q.shape.size() != 5 || inputs.k[index_of(Branch::win)].shape.size() != 4) {
+    throw std::invalid_argument("recorded inputs: wanted q [B,G,h,R,D] and keys [B,G,S,D]");
+  }
+  auto state = std::make_unique<State>();
+  state->config = config;
+  state->threads = threads;
+  Projections& in = state->projections;
+  in.sizes = {inputs.q.shape[0],
+              inputs.k[index_of(Branch::win)].shape[2],
+              inputs.q.shape[3],
+              config.n_kv_groups,
+              config.heads_per_group()};
+  const Sizes& n = in.sizes;
+  in.rows = requested_rows(inputs.rows, n.length);
+  require_shape(inputs.q, {n.batch, n.groups, n.heads, n.rows, config.d_k}, "q");
+  require_shape(inputs.blocks, {n.batch, n.groups, n.rows, config.n_sel}, "blocks");
+  if (static_cast<std::int64_t>(in.rows.size()) != n.rows) {
+    throw std::invalid_argument("recorded inputs: as many rows as queries are wanted");
+  }
+  for (const Branch branch : kBranches) {
+    const std::size_t i = index_of(branch);
+    const std::int64_t count = branch == Branch::cmp ? config.compressed_count(n.length) : n.length;
+    require_shape(inputs.k[i], {n.batch, n.groups, count, config.d_k}, branch_name(branch));
+    require_shape(inputs.v[i], {n.batch, n.groups, count, config.d_v}, branch_name(branch));
+    in.branches[i] = {std::move(inputs.k[i]), std::move(inputs.v[i])};
+  }
+  in.q_BGhRD = std::move(inputs.q);
+  state->blocks = std::move(inputs.blocks);
+  for (const Branch branch : kBranches) {
+    state->banks[index_of(branch)] = key_banks(in.branches[index_of(branch)]);
+  }
+  state_ = std::move(state);
+}
+
 KeyLawOutputs::~KeyLawOutputs() = default;
 KeyLawOutputs::KeyLawOutputs(KeyLawOutputs&&) noexcept = default;
 KeyLawOutputs& KeyLawOutputs::operator=(KeyLawOutputs&&) noexcept = default;
 
 Tensor KeyLawOutputs::output(std::string_view law, Branch branch) const {
-  const Rule& rule = rule_for(law, branch);
-  const Sizes& n = state_->projections.sizes;
-  Tensor out = zeros({n.batch, n.groups, n.heads, n.rows, state_->config.d_v});
-  parallel_for(n.batch_groups() * n.rows,
-               kGrainRows,
-               state_->threads,
-               [&](std::int64_t begin, std::int64_t end) {
-                 std::vector<double> work;
-                 for (std::int64_t place = begin; place < end; ++place) {
-                   const std::int64_t group = place / n.rows;
-                   const std::int64_t row = place % n.rows;
-                   state_->attend_row(
-                       rule, state_->query(branch, group, row), group, row, out, work);
-                 }
-               });
-  return out;
+  return state_->output(rule_for(law, branch), branch);
+}
+
+Tensor KeyLawOutputs::right_output(Branch branch) const {
+  return state_->output({{"right", {}, ""}, right_keys}, branch);
 }
 
 KeyList KeyLawOutputs::keys(

@@ -4,6 +4,7 @@
 // lists says nothing about it. Legend as in attention.h.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -23,7 +24,16 @@ struct KeyLaw {
 // All of them, in a fixed order, each name once.
 std::span<const KeyLaw> key_laws();
 
-// One layer's queries and keys, projected once, attended under any law.
+// Queries, keys and values as somebody has recorded them; by Branch where there are three.
+struct AttendInputs {
+  std::vector<std::int64_t> rows;  // query positions of R
+  Tensor q;                        // [B,G,h,R,D] rotated
+  std::array<Tensor, 3> k;         // [B,G,C,D] in the compressed branch, else [B,G,S,D]
+  std::array<Tensor, 3> v;
+  IntTensor blocks;  // [B,G,R,n_sel]
+};
+
+// One layer's queries and keys, projected once or recorded, attended under any law.
 class KeyLawOutputs {
  public:
   // As attention(): with options.replay the blocks of the selected branch are those, else the
@@ -32,6 +42,9 @@ class KeyLawOutputs {
                 const Weights& weights,
                 const Tensor& x,
                 const AttentionOptions& options = {});
+  // Throws std::invalid_argument where shapes do not fit. Values need not be finite: what is made of
+  // a NaN is a NaN.
+  KeyLawOutputs(const AttentionConfig& config, AttendInputs inputs, int threads = 0);
   ~KeyLawOutputs();
   KeyLawOutputs(KeyLawOutputs&&) noexcept;
   KeyLawOutputs& operator=(KeyLawOutputs&&) noexcept;
@@ -39,6 +52,8 @@ class KeyLawOutputs {
   // o_branch [B,G,h,R,V] under the law. Throws std::invalid_argument where there is no such law for
   // that branch.
   [[nodiscard]] Tensor output(std::string_view law, Branch branch) const;
+  // What the right law gives.
+  [[nodiscard]] Tensor right_output(Branch branch) const;
   // The keys that one query sees under the law. `row` counts the rows asked for.
   [[nodiscard]] KeyList keys(
       std::string_view law, Branch branch, std::int64_t b, std::int64_t g, std::int64_t row) const;

@@ -1,12 +1,40 @@
 #include "harness/checks/artefacts.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 
 #include "nsa/base/error.h"
 
 namespace harness::checks {
+namespace {
+
+template <typename T>
+T read_at(const std::byte* data, std::size_t i) {
+  T value{};
+  std::memcpy(&value, data + i * sizeof(T), sizeof(T));
+  return value;
+}
+
+// The upper half of a float.
+double of_bfloat16(std::uint16_t bits) {
+  return static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U));
+}
+
+// 1 sign, 5 exponent and 10 fraction bits.
+double of_float16(std::uint16_t bits) {
+  const double sign = (bits & 0x8000U) != 0U ? -1.0 : 1.0;
+  const int exponent = (bits >> 10U) & 0x1FU;
+  const int fraction = bits & 0x3FFU;
+  if (exponent == 0x1F) return fraction == 0 ? sign * INFINITY : std::nan("");
+  if (exponent == 0) return sign * std::ldexp(fraction, -24);
+  return sign * std::ldexp(1024 + fraction, exponent - 25);
+}
+
+}  // namespace
 
 std::string ArtefactKey::text() const {
   std::string text = name;
@@ -56,28 +84,33 @@ std::optional<nsa::SafetensorsFile> open_artefact(const Evidence& evidence,
   }
 }
 
-Reals::Reals(const nsa::TensorView& view) : data_(view.bytes.data()) {
-  if (view.dtype != nsa::DType::f32 && view.dtype != nsa::DType::f64) {
-    throw nsa::Error(view.where + ": found dtype " + std::string(nsa::dtype_name(view.dtype)) +
-                     ", wanted F32 or F64");
+Reals::Reals(const nsa::TensorView& view) : data_(view.bytes.data()), dtype_(view.dtype) {
+  switch (dtype_) {
+    case nsa::DType::f64:
+    case nsa::DType::f32:
+    case nsa::DType::f16:
+    case nsa::DType::bf16: break;
+    default:
+      throw nsa::Error(view.where + ": found dtype " + std::string(nsa::dtype_name(dtype_)) +
+                       ", wanted F32, F64, F16 or BF16");
   }
-  wide_ = view.dtype == nsa::DType::f64;
-  count_ = view.bytes.size() / (wide_ ? sizeof(double) : sizeof(float));
+  count_ = view.bytes.size() / static_cast<std::size_t>(nsa::dtype_bytes(dtype_));
 }
 
 double Reals::operator[](std::size_t i) const {
-  if (wide_) {
-    double value = 0.0;
-    std::memcpy(&value, data_ + i * sizeof(double), sizeof(double));
-    return value;
-  }
-  float value = 0.0F;
-  std::memcpy(&value, data_ + i * sizeof(float), sizeof(float));
-  return static_cast<double>(value);
+  if (dtype_ == nsa::DType::f64) return read_at<double>(data_, i);
+  if (dtype_ == nsa::DType::f32) return static_cast<double>(read_at<float>(data_, i));
+  const auto bits = read_at<std::uint16_t>(data_, i);
+  return dtype_ == nsa::DType::bf16 ? of_bfloat16(bits) : of_float16(bits);
 }
 
 double Reals::unit_roundoff() const {
-  return wide_ ? 0x1p-53 : 0x1p-24;
+  switch (dtype_) {
+    case nsa::DType::f64: return 0x1p-53;
+    case nsa::DType::f16: return 0x1p-11;
+    case nsa::DType::bf16: return 0x1p-8;
+    default: return 0x1p-24;
+  }
 }
 
 bool same_bytes(const nsa::TensorView& a, const nsa::TensorView& b) {

@@ -35,7 +35,7 @@ struct ArtefactKey {
 // Elements of a floating tensor at any alignment, read in place.
 class Reals {
  public:
-  // Throws: nsa::Error naming the tensor when it is neither F32 nor F64.
+  // Throws: nsa::Error naming the tensor when its dtype is no floating one.
   explicit Reals(const nsa::TensorView& view);
   [[nodiscard]] std::size_t size() const { return count_; }
   [[nodiscard]] double operator[](std::size_t i) const;
@@ -44,7 +44,7 @@ class Reals {
  private:
   const std::byte* data_ = nullptr;
   std::size_t count_ = 0;
-  bool wide_ = false;
+  nsa::DType dtype_ = nsa::DType::f32;
 };
 
 // Two tensors of the same dtype, shape and bytes.

@@ -23,6 +23,14 @@ inline double ceiling(std::int64_t terms, double unit_roundoff) {
          unit_roundoff;
 }
 
+// The same where results are kept in a narrower type than sums are taken in (bfloat16, float16 with sums in float32): a
+// result is rounded to what it is kept in once, not once a term. Never above the plain one, which at 768 terms of bfloat16
+// would be 7 and could not fail.
+inline double ceiling(std::int64_t terms, double stored, double summed) {
+  if (stored <= summed) return ceiling(terms, stored);
+  return std::min(ceiling(terms, stored), kCeilingFactor * stored + ceiling(terms, summed));
+}
+
 // A constant factor explains a tensor when what it leaves is below half of the digits: far above the rounding of the multiplied
 // values, far below any factor worth telling.
 inline double factor_limit(double unit_roundoff) {
@@ -31,6 +39,7 @@ inline double factor_limit(double unit_roundoff) {
 
 // Terms of the longest sum on the way from a layer's input to each tensor.
 struct LongestSums {
+  std::int64_t projected = 0;  // queries, keys and values
   std::int64_t o_cmp = 0;
   std::int64_t o_sel = 0;
   std::int64_t o_win = 0;
@@ -40,7 +49,7 @@ struct LongestSums {
 
   LongestSums(const nsa::ModelConfig& config, std::int64_t batch, std::int64_t seq_len) {
     const std::int64_t heads = config.heads_per_group();
-    const std::int64_t projected = std::max(config.dim, config.d_k);  // W x, then q.k
+    projected = std::max(config.dim, config.d_k);  // W x, then q.k
     o_cmp = std::max({projected, config.l, config.compressed_len(seq_len)});
     o_sel = std::max(projected, std::min(seq_len, config.n_sel * config.l_sel));
     o_win = std::max(projected, std::min(seq_len, config.w));

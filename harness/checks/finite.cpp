@@ -1,5 +1,6 @@
-// Is every number finite? If not, where is the earliest one that is not: weights before forward, layers in order, then the
-// loss, then backward through the layers, then what follows from the gradients.
+// Is every number finite? If not, where is the earliest one that is not. Where a rank wrote a birth certificate (the first
+// operator with finite inputs and an output that is not), that names it; else the recorded numbers do: weights before forward,
+// layers in order, then the loss, then backward through the layers, then what follows from the gradients.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -7,7 +8,7 @@
 #include <string_view>
 #include <tuple>
 
-#include "harness/checks/artefacts.h"
+#include "harness/checks/layer_survey.h"
 #include "harness/checks/list.h"
 #include "harness/checks/params.h"
 #include "nsa/base/text.h"
@@ -26,6 +27,12 @@ struct Stage {
 constexpr std::array kStages = {
     Stage{"x", "", "", 1},
     Stage{"q", "", "rope", 2},
+    Stage{"k_raw", "cmp", "rope", 2},
+    Stage{"v_raw", "cmp", "project", 2},
+    Stage{"k_sel", "sel", "rope", 2},
+    Stage{"v_sel", "sel", "project", 2},
+    Stage{"k_win", "win", "rope", 2},
+    Stage{"v_win", "win", "project", 2},
     Stage{"k_cmp", "cmp", "compress", -1},
     Stage{"v_cmp", "cmp", "compress", -1},
     Stage{"p_grp", "", "score", 2},
@@ -33,8 +40,19 @@ constexpr std::array kStages = {
     Stage{"o_sel", "sel", "attend_sel", 2},
     Stage{"o_win", "win", "attend_win", 2},
     Stage{"gate", "", "gate", 2},
-    Stage{"y", "", "", 1},
+    Stage{"y", "", "attention", 1},
 };
+
+// Operators that hand out memory and compute nothing.
+constexpr std::array kAllocations = {
+    "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize"};
+
+bool allocates(std::string_view op) {
+  if (const auto colon = op.rfind("::"); colon != std::string_view::npos)
+    op.remove_prefix(colon + 2);
+  while (!op.empty() && op.back() == '_') op.remove_suffix(1);
+  return std::find(kAllocations.begin(), kAllocations.end(), op) != kAllocations.end();
+}
 
 enum class Moment { weights, forward, loss, backward, gradient, after };
 
@@ -54,6 +72,23 @@ struct Sighting {
   std::int64_t elements = 0;
 };
 
+// A birth certificate without what is of one rank alone.
+struct Certificate {
+  std::int64_t step = 0;
+  int direction = 0;  // 0 forward, 1 backward, 2 optimizer
+  int layer = -1;
+  std::string seam;
+  std::string op;
+  auto operator<=>(const Certificate&) const = default;
+};
+
+constexpr std::array kDirections = {"forward", "backward", "optimizer"};
+
+int order_of(const std::string& direction) {
+  const auto* const at = std::find(kDirections.begin(), kDirections.end(), direction);
+  return static_cast<int>(at - kDirections.begin());
+}
+
 std::vector<int> rows_of(const nsa::TensorView& view,
                          int axis,
                          const std::vector<std::size_t>& elements) {
@@ -67,9 +102,8 @@ std::vector<int> rows_of(const nsa::TensorView& view,
   for (const std::size_t element : elements) {
     rows.insert(static_cast<int>(element / inner % length));
   }
-  constexpr std::size_t kMost = 64;
   std::vector<int> sorted = to_ints(rows);
-  if (sorted.size() > kMost) sorted.resize(kMost);
+  if (sorted.size() > kMostRows) sorted.resize(kMostRows);
   return sorted;
 }
 
@@ -88,13 +122,27 @@ class Finiteness {
 
   CheckResult judge() {
     judge_samples();
-    judge_gradients();
-    for (const auto& row : evidence_.artefacts) {
-      if (row.process >= 0 && row.row.name == "attention_layer") {
-        judge_layer(row.process, row.row);
-      }
+    if (runs_layers_alone(evidence_)) {
+      demand_layers();
+    } else if (evidence_.the_case.scenario.has_twin()) {
+      demand_losses();
+      judge_gradients();
     }
-    if (!births_.empty()) result_.found(origin());
+    for (const auto& row : evidence_.artefacts) {
+      if (row.process >= 0 && row.row.name == kLayer) judge_layer(row.process, row.row);
+    }
+    for (const auto& row : evidence_.nan_births) {
+      if (row.process < 0) continue;
+      const NanBirth& birth = row.row;
+      certificates_[{birth.step, order_of(birth.direction), birth.layer, birth.seam, birth.op}]
+                   [row.process] = &birth;
+    }
+    if (samples_ + gradients_ + tensors_ == 0) result_.missing("any number of any rank");
+    if (!certificates_.empty()) {
+      result_.found(certified());
+    } else if (!births_.empty()) {
+      result_.found(origin());
+    }
     return result_.finish(std::to_string(samples_) + " samples, " + std::to_string(gradients_) +
                           " gradients and " + std::to_string(tensors_) +
                           " recorded tensors are finite");
@@ -102,12 +150,10 @@ class Finiteness {
 
  private:
   void judge_samples() {
-    std::set<std::pair<int, std::int64_t>> losses;
     for (const auto& row : evidence_.samples) {
       if (row.process < 0) continue;
       ++samples_;
       const bool loss = row.row.metric == "loss";
-      if (loss) losses.insert({row.process, row.row.step});
       if (std::isfinite(row.row.value.value)) continue;
       Sighting seen;
       seen.site.op = row.row.metric;
@@ -115,6 +161,20 @@ class Finiteness {
       add({row.row.step, loss ? Moment::loss : Moment::after, 0, 0, row.row.metric},
           row.process,
           seen);
+    }
+  }
+
+  // Layers that run alone have no loss: their tensors are all there is.
+  void demand_layers() {
+    for (int layer = 0; layer < evidence_.the_case.scenario.model.n_layers; ++layer) {
+      static_cast<void>(open_artefact(evidence_, {0, kLayer, 1, 0, layer}, result_));
+    }
+  }
+
+  void demand_losses() {
+    std::set<std::pair<int, std::int64_t>> losses;
+    for (const auto& row : evidence_.samples) {
+      if (row.process >= 0 && row.row.metric == "loss") losses.insert({row.process, row.row.step});
     }
     const std::int64_t steps = evidence_.the_case.scenario.training.steps;
     for (const int rank : all_ranks(evidence_)) {
@@ -150,7 +210,7 @@ class Finiteness {
         evidence_, {rank, artefact.name, artefact.step, artefact.of_rank, artefact.layer}, result_);
     if (!file) return;
     for (const auto& [name, view] : file->tensors()) {
-      if (view.dtype == nsa::DType::i64) continue;
+      if (view.dtype == nsa::DType::i64 || view.dtype == nsa::DType::i32) continue;
       ++tensors_;
       const std::vector<std::size_t> bad = not_finite(view);
       if (!bad.empty()) add_tensor(rank, artefact, name, view, bad);
@@ -191,13 +251,122 @@ class Finiteness {
 
   void add(const Birth& birth, int rank, const Sighting& seen) { births_[birth][rank] = seen; }
 
+  // ---- birth certificates --------------------------------------------------------------------------------------------
+
+  // The earliest recorded tensor of that layer and direction that is not finite: what the seam made, where it is recorded.
+  [[nodiscard]] const std::pair<const Birth, std::map<int, Sighting>>* sighting(
+      const Certificate& certificate) const {
+    const std::pair<const Birth, std::map<int, Sighting>>* first = nullptr;
+    for (const auto& entry : births_) {
+      const Birth& birth = entry.first;
+      const Site& site = entry.second.begin()->second.site;
+      if (birth.step != certificate.step) continue;
+      if (birth.moment == Moment::forward
+              ? certificate.direction != 0
+              : birth.moment != Moment::backward || certificate.direction != 1) {
+        continue;
+      }
+      if (certificate.layer >= 0 && site.layers != std::vector<int>{certificate.layer}) continue;
+      const bool own = site.op == certificate.seam || birth.name == "dx";
+      if (!certificate.seam.empty() && own) return &entry;
+      if (first == nullptr && certificate.seam.empty()) first = &entry;
+    }
+    return first;
+  }
+
+  // Do all of `rows` belong to queries that see no key in this branch? The compressed branch alone has such.
+  [[nodiscard]] bool without_keys(const std::vector<int>& rows, const std::string& branch) const {
+    const std::int64_t first_key = evidence_.the_case.scenario.model.l - 1;
+    return branch == "cmp" && !rows.empty() && rows.back() < first_key;
+  }
+
+  [[nodiscard]] Finding certified() const {
+    const auto& [certificate, of_rank] = *certificates_.begin();
+    const NanBirth& birth = *of_rank.begin()->second;
+    std::set<int> ranks;
+    for (const auto& [rank, row] : of_rank) ranks.insert(rank);
+    const bool unwritten = certificate.op.empty() || allocates(certificate.op);
+    const auto* seen = sighting(certificate);
+    Finding finding;
+    finding.code = unwritten ? "NAN.UNINIT" : "NAN.ORIGIN";
+    Site& site = finding.site;
+    site.ranks = to_ints(ranks);
+    site.step = certificate.step;
+    site.phase = birth.direction;
+    if (certificate.layer >= 0) site.layers = {certificate.layer};
+    site.branch = branch_of_seam(certificate.seam);
+    site.op = birth.direction == "optimizer" ? "optimizer"
+              : unwritten                    ? certificate.seam
+                                             : certificate.op;
+    if (seen != nullptr) {
+      const Site& place = seen->second.begin()->second.site;
+      site.rows = place.rows;
+      if (site.layers.empty()) site.layers = place.layers;
+      if (site.branch.empty()) site.branch = place.branch;
+      if (site.op.empty()) site.op = place.op;
+      if (!place.param.empty()) site.param = place.param;
+    }
+    if (!certificate.seam.empty()) site.detail["seam"] = certificate.seam;
+    if (birth.elements > 0) site.detail["elements"] = birth.elements;
+    const bool keyless = without_keys(site.rows, site.branch);
+    if (keyless) site.detail["keys"] = 0;
+    finding.statement = words(certificate, birth, unwritten, keyless, site);
+    if (seen != nullptr) {
+      finding.statement += "; first seen in " + seen->second.begin()->second.what;
+    }
+    advise(unwritten, keyless, finding);
+    return finding;
+  }
+
+  [[nodiscard]] static std::string words(const Certificate& certificate,
+                                         const NanBirth& birth,
+                                         bool unwritten,
+                                         bool keyless,
+                                         const Site& site) {
+    std::string text;
+    if (unwritten) {
+      text = "a number that is not finite came from memory that nobody wrote";
+    } else {
+      text = "operator " + certificate.op +
+             " made the first number that is not finite out of finite "
+             "ones (largest input " +
+             nsa::to_text(birth.largest_input.value, 3) + ")";
+    }
+    if (!certificate.seam.empty()) text += " in seam " + certificate.seam;
+    if (!site.layers.empty()) text += " of layer " + nsa::ranges_text(site.layers);
+    text += ", " + birth.direction + ", on " + ranks_text(site.ranks) + " in step " +
+            std::to_string(certificate.step);
+    if (birth.elements > 0) text += ", in " + counted(birth.elements, "element");
+    if (keyless) text += ": rows with 0 keys";
+    return text;
+  }
+
+  static void advise(bool unwritten, bool keyless, Finding& finding) {
+    if (unwritten) {
+      finding.ruled_out =
+          "not arithmetic: no operator with finite inputs gave a number that is not finite";
+      finding.next_action =
+          "find the buffer that is handed out and not written in full: look at its last rows";
+      return;
+    }
+    finding.ruled_out =
+        "not an earlier operator: this one's inputs were finite, and it is the first of its kind";
+    finding.next_action =
+        keyless ? "give rows without any key zeros instead of a softmax over nothing, in the "
+                  "backward too"
+                : "look at this operator for a division by zero, a logarithm, an overflow";
+  }
+
   [[nodiscard]] Finding origin() const {
     const auto& [birth, of_rank] = *births_.begin();
     std::set<int> ranks;
     for (const auto& [rank, seen] : of_rank) ranks.insert(rank);
     const Sighting& seen = of_rank.begin()->second;
     Finding finding;
-    finding.code = "NAN.ORIGIN";
+    // Poisoned memory is NaN where nobody wrote; no operator was seen to make one.
+    const bool unwritten =
+        evidence_.the_case.scenario.attention.poison && runs_layers_alone(evidence_);
+    finding.code = unwritten ? "NAN.UNINIT" : "NAN.ORIGIN";
     finding.site = seen.site;
     finding.site.ranks = to_ints(ranks);
     finding.site.step = birth.step;
@@ -223,6 +392,7 @@ class Finiteness {
   const Evidence& evidence_;
   ResultBuilder result_;
   std::map<Birth, std::map<int, Sighting>> births_;
+  std::map<Certificate, std::map<int, const NanBirth*>> certificates_;
   std::int64_t samples_ = 0;
   std::int64_t gradients_ = 0;
   std::int64_t tensors_ = 0;
@@ -233,7 +403,7 @@ class Finiteness {
 Check finite() {
   return {"finite",
           "losses, gradients and recorded tensors are finite; else the earliest place that is not",
-          {"NAN.ORIGIN"},
+          {"NAN.ORIGIN", "NAN.UNINIT"},
           [](const Evidence& evidence) { return Finiteness(evidence).judge(); }};
 }
 

@@ -8,289 +8,250 @@
 
 #include "harness/checks/ceilings.h"
 #include "harness/checks/largest.h"
+#include "harness/checks/layer_stages.h"
 #include "harness/checks/params.h"
-#include "oracles/selection.h"
+#include "harness/checks/result.h"
+#include "harness/checks/stage_laws.h"
 
 namespace harness::checks {
 namespace {
 
-double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
-  if (a.size() != b.size()) return std::nan("");
-  double most = 0.0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    raise_to(most, std::abs(a[i] - b[i]));
-  }
-  return most;
-}
+enum class Rows { queries, tokens, compressed };
 
 struct Stage {
   const char* tensor;
   const char* branch;
   const char* op;
-  oracles::Tensor oracles::AttentionResult::*wanted;
+  const char* param;
   std::int64_t LongestSums::*terms;
+  Rows rows;
   bool output;  // shares the scale of the layer's outputs
+  oracles::Tensor oracles::AttentionResult::*
+      whole;  // the same from x alone, where the oracle tells
 };
 
-// In the order of computation. The queries and the compressed tokens sum over the layer's width, as the gate does.
+using Sums = LongestSums;
+using Result = oracles::AttentionResult;
+
+// In the order of computation.
 constexpr std::array kStages = {
-    Stage{"q", "", "rope", &oracles::AttentionResult::q, &LongestSums::gate, false},
-    Stage{"k_cmp", "cmp", "compress", &oracles::AttentionResult::k_cmp, &LongestSums::o_cmp, false},
-    Stage{"v_cmp", "cmp", "compress", &oracles::AttentionResult::v_cmp, &LongestSums::o_cmp, false},
-    Stage{
-        "o_cmp", "cmp", "attend_cmp", &oracles::AttentionResult::o_cmp, &LongestSums::o_cmp, true},
-    Stage{
-        "o_sel", "sel", "attend_sel", &oracles::AttentionResult::o_sel, &LongestSums::o_sel, true},
-    Stage{
-        "o_win", "win", "attend_win", &oracles::AttentionResult::o_win, &LongestSums::o_win, true},
-    Stage{"gate", "", "gate", &oracles::AttentionResult::gate, &LongestSums::gate, true},
-    Stage{"y", "", "", &oracles::AttentionResult::y, &LongestSums::y, true},
+    Stage{"q", "", "rope", "W_Q", &Sums::gate, Rows::queries, false, &Result::q},
+    Stage{"k_raw", "cmp", "rope", "W_K_cmp", &Sums::projected, Rows::tokens, false, nullptr},
+    Stage{"v_raw", "cmp", "project", "W_V_cmp", &Sums::projected, Rows::tokens, false, nullptr},
+    Stage{"k_sel", "sel", "rope", "W_K_sel", &Sums::projected, Rows::tokens, false, nullptr},
+    Stage{"v_sel", "sel", "project", "W_V_sel", &Sums::projected, Rows::tokens, false, nullptr},
+    Stage{"k_win", "win", "rope", "W_K_win", &Sums::projected, Rows::tokens, false, nullptr},
+    Stage{"v_win", "win", "project", "W_V_win", &Sums::projected, Rows::tokens, false, nullptr},
+    Stage{"k_cmp", "cmp", "compress", "", &Sums::o_cmp, Rows::compressed, false, &Result::k_cmp},
+    Stage{"v_cmp", "cmp", "compress", "", &Sums::o_cmp, Rows::compressed, false, &Result::v_cmp},
+    Stage{"o_cmp", "cmp", "attend_cmp", "", &Sums::o_cmp, Rows::queries, true, &Result::o_cmp},
+    Stage{"o_sel", "sel", "attend_sel", "", &Sums::o_sel, Rows::queries, true, &Result::o_sel},
+    Stage{"o_win", "win", "attend_win", "", &Sums::o_win, Rows::queries, true, &Result::o_win},
+    Stage{"gate", "", "gate", "", &Sums::gate, Rows::queries, true, &Result::gate},
+    Stage{"y", "", "attention", "", &Sums::y, Rows::queries, true, &Result::y},
 };
 
-std::optional<oracles::Branch> attended(const Stage& stage) {
-  const std::string name = stage.tensor;
-  if (name == "o_cmp") return oracles::Branch::cmp;
-  if (name == "o_sel") return oracles::Branch::sel;
-  if (name == "o_win") return oracles::Branch::win;
-  return std::nullopt;
+// Of the finite differences and of what is wrong: where `wanted` is not finite nothing is known.
+double largest_difference(const oracles::Tensor& found, const oracles::Tensor& wanted) {
+  if (found.data.size() != wanted.data.size()) return std::nan("");
+  double most = 0.0;
+  for (std::size_t i = 0; i < wanted.data.size(); ++i) {
+    if (std::isfinite(wanted.data[i])) raise_to(most, std::abs(found.data[i] - wanted.data[i]));
+  }
+  return most;
+}
+
+double finite_scale(const oracles::Tensor& tensor) {
+  double most = 0.0;
+  for (const double value : tensor.data) {
+    if (std::isfinite(value)) most = std::max(most, std::abs(value));
+  }
+  return most;
 }
 
 class LayerJudge {
  public:
   LayerJudge(const LayerRecord& record, const nsa::ModelConfig& model)
-      : record_(record), sums_(model, record.batch, record.length) {}
+      : record_(record), stages_(record), sums_(model, record.batch, record.length) {}
 
   LayerJudgement judge(bool with_gradients) {
-    oracles::AttentionOptions options;
-    options.replay = record_.blocks;
-    const bool backward = with_gradients && record_.dy.has_value();
-    oracles::AttentionPass pass;
-    if (backward) {
-      pass = oracles::attention_with_gradients(
-          record_.config, record_.weights, record_.x, *record_.dy, options);
-    } else {
-      pass.result = oracles::attention(record_.config, record_.weights, record_.x, options);
-    }
-    judge_forward(pass.result);
-    judge_selection(pass.result);
-    if (with_gradients && !backward)
-      verdict_.missing.emplace_back("the gradient of the layer's output");
-    if (backward && forward_is_right()) judge_backward(pass.gradients);
+    verdict_.rows = record_.row_count();
+    verdict_.rows_in_all = record_.length;
+    const UnusableRows unusable = unusable_rows(record_);
+    unusable_.insert(unusable.out_of_range.begin(), unusable.out_of_range.end());
+    unusable_.insert(unusable.malformed.begin(), unusable.malformed.end());
+    judge_stages();
+    judge_whole(with_gradients);
     return std::move(verdict_);
   }
 
  private:
-  [[nodiscard]] bool forward_is_right() const {
-    return std::all_of(verdict_.deviations.begin(),
-                       verdict_.deviations.end(),
-                       [](const Deviation& seen) { return seen.code == "SELECTION.WRONG"; });
+  [[nodiscard]] double limit_of(const Stage& stage) const {
+    return ceiling(sums_.*stage.terms, record_.unit_roundoff, record_.arithmetic.summed);
   }
 
-  // ---- forward -------------------------------------------------------------------------------------------------------
+  // ---- forward, stage by stage -----------------------------------------------------------------------------------------
 
-  void judge_forward(const oracles::AttentionResult& wanted) {
+  void judge_stages() {
+    std::map<std::string, oracles::Tensor> wanted;
     double outputs = 0.0;
     for (const Stage& stage : kStages) {
-      if (stage.output) outputs = std::max(outputs, largest((wanted.*stage.wanted).data));
+      if (!record_.has(stage.tensor)) continue;
+      const auto at = wanted.emplace(stage.tensor, stages_.wanted(stage.tensor)).first;
+      if (stage.output) outputs = std::max(outputs, finite_scale(at->second));
     }
-    std::vector<const Stage*> wrong;
     for (const Stage& stage : kStages) {
-      const double scale = std::max(largest((wanted.*stage.wanted).data),
-                                    stage.output ? kSmallestScaleShare * outputs : 0.0);
-      if (!compare(stage.tensor,
-                   (wanted.*stage.wanted).data,
-                   scale,
-                   ceiling(sums_.*stage.terms, record_.unit_roundoff))) {
-        wrong.push_back(&stage);
-      }
-    }
-    if (!wrong.empty()) explain_forward(wrong, wanted);
-  }
-
-  // True when within the limit. What was not recorded is named and is not wrong.
-  bool compare(const std::string& name,
-               const std::vector<double>& wanted,
-               double scale,
-               double limit) {
-    if (!record_.has(name)) {
-      verdict_.missing.push_back("tensor " + name);
-      return true;
-    }
-    const double difference = largest_difference(record_.tensors.at(name), wanted);
-    const double relative = difference == 0.0 ? 0.0 : difference / scale;
-    verdict_.errors[name] = {relative, limit};
-    return relative <= limit;
-  }
-
-  // What is wrong downstream of a wrong tensor follows from it: queries and gate reach everything, compressed tokens their
-  // branch, branches the output. Branches are independent of each other.
-  void explain_forward(const std::vector<const Stage*>& wrong,
-                       const oracles::AttentionResult& wanted) {
-    const Stage& first = *wrong.front();
-    std::vector<std::string> names;
-    for (const Stage* stage : wrong) names.emplace_back(stage->tensor);
-    bool told = false;
-    for (const Stage* stage : wrong) {
-      const auto branch = attended(*stage);
-      const bool follows = told && (!branch || std::string(first.tensor) == "q" ||
-                                    first.branch == std::string(stage->branch));
-      if (follows) continue;
-      verdict_.deviations.push_back(branch ? explain_branch(*stage, *branch, wanted)
-                                           : plain(*stage));
-      verdict_.deviations.back().tensors = names;
-      told = true;
+      const auto at = wanted.find(stage.tensor);
+      if (at == wanted.end()) continue;
+      const double scale =
+          std::max(finite_scale(at->second), stage.output ? kSmallestScaleShare * outputs : 0.0);
+      judge_stage(stage, at->second, scale);
     }
   }
 
-  [[nodiscard]] Deviation plain(const Stage& stage) const {
+  void judge_stage(const Stage& stage, const oracles::Tensor& wanted, double scale) {
+    const oracles::Tensor& found = record_.at(stage.tensor);
+    const double limit = limit_of(stage);
+    if (found.data.size() != wanted.data.size()) {
+      throw std::invalid_argument(std::string(stage.tensor) +
+                                  " has another size than the oracle's");
+    }
+    std::vector<std::size_t> wrong;
+    if (!wanted.data.empty()) wrong = wrong_vectors(found, wanted, limit * scale);
+    if (std::string(stage.tensor) == "o_sel") drop_unusable(wrong);
+    if (wrong.empty()) {
+      if (unusable_.empty()) note(stage.tensor, largest_difference(found, wanted), scale, limit);
+      return;
+    }
     Deviation seen;
     seen.code = "NUMERIC.FORWARD";
     seen.branch = stage.branch;
     seen.op = stage.op;
+    seen.param = stage.param;
+    seen.tensors = {stage.tensor};
+    note(stage.tensor, largest_difference(found, wanted), scale, limit);
     seen.error = verdict_.errors.at(stage.tensor).value;
-    seen.limit = verdict_.errors.at(stage.tensor).limit;
-    return seen;
+    seen.limit = limit;
+    put_place(stage, wanted, wrong, seen);
+    const StageLaws laws(record_, stages_);
+    if (const auto law = laws.explain(stage.tensor, wanted, wrong, limit)) seen.explain(*law);
+    if (seen.code == "GATE.OVERRIDE") seen.branch.clear();
+    verdict_.deviations.push_back(std::move(seen));
   }
 
-  [[nodiscard]] Deviation explain_branch(const Stage& stage,
-                                         oracles::Branch branch,
-                                         const oracles::AttentionResult& wanted) const {
-    Deviation seen = plain(stage);
-    const oracles::Tensor& right = wanted.*stage.wanted;
-    const std::vector<double>& found = record_.tensors.at(stage.tensor);
-    const WrongRows rows = wrong_rows(record_, found, right, seen.limit * largest(right.data));
-    seen.rows = rows.positions();
-    seen.groups = rows.groups();
-    seen.row_count = static_cast<std::int64_t>(rows.rows.size());
-    seen.rows_in_all = rows.all;
-    if (static_cast<std::int64_t>(rows.heads.size()) < record_.config.n_heads)
-      seen.heads = to_ints(rows.heads);
-    name_law(matching_laws(record_, branch, found, right, rows, seen.limit), seen);
-    return seen;
+  void note(const std::string& name, double difference, double scale, double limit) {
+    verdict_.errors[name] = {difference == 0.0 ? 0.0 : difference / scale, limit};
   }
 
-  // One law, or several that stand for the same code: rows on which they coincide cannot tell them apart.
-  static void name_law(const std::vector<LawMatch>& laws, Deviation& seen) {
-    std::set<std::string> codes;
-    for (const LawMatch& match : laws) codes.insert(code_of_law(match.law));
-    if (codes.size() != 1) return;
-    const auto best =
-        std::max_element(laws.begin(), laws.end(), [](const LawMatch& a, const LawMatch& b) {
-          return a.share < b.share;
-        });
-    seen.code = *codes.begin();
-    seen.law = best->law;
-    seen.share = best->share;
+  // What a query attends to that chose no list of blocks is not defined.
+  void drop_unusable(std::vector<std::size_t>& wrong) const {
+    if (unusable_.empty()) return;
+    std::erase_if(wrong, [&](std::size_t vector) { return unusable_.count(query_of(vector)) > 0; });
   }
 
-  // ---- selection -----------------------------------------------------------------------------------------------------
-
-  [[nodiscard]] std::span<const std::int64_t> taken_at(std::int64_t index) const {
-    const auto n = static_cast<std::size_t>(record_.config.n_sel);
-    return {record_.blocks.data.data() + static_cast<std::size_t>(index) * n, n};
+  // Of a vector of a [B,G,h,R,.] tensor.
+  [[nodiscard]] BadRow query_of(std::size_t vector) const {
+    const auto r = static_cast<std::size_t>(record_.row_count());
+    const auto h = static_cast<std::size_t>(record_.config.heads_per_group());
+    const auto g = static_cast<std::size_t>(record_.config.n_kv_groups);
+    const std::size_t list = vector / r / h;
+    return {static_cast<std::int64_t>(list / g),
+            static_cast<std::int64_t>(list % g),
+            record_.rows[vector % r]};
   }
 
-  // Rows in which the choice is not the oracle's are judged with scores made of the recorded queries and compressed keys,
-  // which were judged above: so the bound holds what the score itself may lose, and no more.
-  void judge_selection(const oracles::AttentionResult& wanted) {
-    const auto n = static_cast<std::size_t>(record_.config.n_sel);
-    std::vector<BadRow> differing;
-    std::int64_t index = 0;
-    for (std::int64_t b = 0; b < record_.batch; ++b) {
-      for (std::int64_t g = 0; g < record_.config.n_kv_groups; ++g) {
-        for (std::int64_t t = 0; t < record_.length; ++t, ++index) {
-          const auto taken = taken_at(index);
-          const std::int64_t* own = wanted.blocks.data.data() + static_cast<std::size_t>(index) * n;
-          if (!std::equal(taken.begin(), taken.end(), own)) differing.push_back({b, g, t});
-        }
+  // Which rows, heads and groups.
+  void put_place(const Stage& stage,
+                 const oracles::Tensor& wanted,
+                 const std::vector<std::size_t>& wrong,
+                 Deviation& seen) const {
+    const std::size_t vectors = wanted.data.size() / static_cast<std::size_t>(wanted.shape.back());
+    const auto count = static_cast<std::size_t>(wanted.shape[wanted.shape.size() - 2]);
+    const auto lanes = static_cast<std::int64_t>(vectors / count) / record_.batch;  // of a sequence
+    const std::int64_t heads = record_.config.n_heads;
+    const bool by_head = lanes == heads && stage.rows == Rows::queries;
+    const bool by_group = !by_head && lanes == record_.config.n_kv_groups && lanes > 1;
+    const std::int64_t heads_of_lane = by_head ? record_.config.heads_per_group() : 1;
+    std::set<std::pair<std::int64_t, std::size_t>> rows;
+    std::set<int> positions;
+    std::set<int> wrong_heads;
+    std::set<int> groups;
+    for (const std::size_t vector : wrong) {
+      const auto lane = static_cast<std::int64_t>(vector / count);
+      rows.insert({lane / heads_of_lane, vector % count});
+      const auto row = vector % count;
+      positions.insert(static_cast<int>(
+          stage.rows == Rows::queries ? record_.rows[row] : static_cast<std::int64_t>(row)));
+      if (by_head) wrong_heads.insert(static_cast<int>(lane % heads));
+      if (by_head || by_group) groups.insert(static_cast<int>(lane % lanes / heads_of_lane));
+    }
+    std::vector<int> sorted = to_ints(positions);
+    if (sorted.size() > kMostRows) sorted.resize(kMostRows);
+    (stage.rows == Rows::compressed ? seen.compressed : seen.rows) = std::move(sorted);
+    if (static_cast<std::int64_t>(wrong_heads.size()) < heads) seen.heads = to_ints(wrong_heads);
+    seen.groups = to_ints(groups);
+    seen.row_count = static_cast<std::int64_t>(rows.size());
+    seen.rows_in_all = static_cast<std::int64_t>(vectors) / heads_of_lane;
+  }
+
+  // ---- the whole layer from its input ----------------------------------------------------------------------------------
+
+  void judge_whole(bool with_gradients) {
+    if (!verdict_.deviations.empty() || !unusable_.empty()) {
+      // Nothing that follows from a wrong stage says anything of its own.
+      if (with_gradients && !unusable_.empty()) {
+        verdict_.missing.emplace_back("gradients of blocks that are no list of blocks");
       }
+      return;
     }
-    verdict_.rows = index;
-    if (!differing.empty()) explain_selection(differing);
+    oracles::AttentionOptions options;
+    if (record_.is_sample()) options.rows = record_.rows;
+    options.replay = usable_blocks(record_);
+    options.gate_override = record_.gate_override;
+    if (with_gradients && !record_.dy) {
+      verdict_.missing.emplace_back("the gradient of the layer's output");
+    }
+    if (with_gradients && record_.dy_elsewhere) {
+      verdict_.missing.emplace_back(
+          "gradients: the output's is not zero in the rows that were not judged");
+    }
+    if (!with_gradients || !record_.dy || record_.dy_elsewhere) {
+      compare_whole(oracles::attention(record_.config, record_.weights, record_.x, options));
+      return;
+    }
+    const oracles::AttentionPass pass = oracles::attention_with_gradients(
+        record_.config, record_.weights, record_.x, *record_.dy, options);
+    compare_whole(pass.result);
+    if (verdict_.deviations.empty()) judge_backward(pass.gradients);
   }
 
-  void explain_selection(const std::vector<BadRow>& differing) {
-    std::set<std::int64_t> unique;
-    for (const BadRow& at : differing) unique.insert(at.row);
-    const std::vector<std::int64_t> rows(unique.begin(), unique.end());
-    const oracles::BoundedScores scores =
-        oracles::scores_from(record_.config, score_inputs(rows), record_.arithmetic);
-    WrongRows wrong;
-    bool scores_right = true;
-    for (const BadRow& at : differing) {
-      const auto r = std::lower_bound(rows.begin(), rows.end(), at.row) - rows.begin();
-      if (judge_choice(at, static_cast<std::int64_t>(r), rows.size(), scores, scores_right))
-        continue;
-      wrong.rows.push_back(at);
+  // Stages that are right one by one may still drift apart.
+  void compare_whole(const oracles::AttentionResult& wanted) {
+    double outputs = 0.0;
+    for (const Stage& stage : kStages) {
+      if (stage.output) outputs = std::max(outputs, largest((wanted.*stage.whole).data));
     }
-    if (!wrong.rows.empty()) add_wrong_choice(wrong, scores_right);
-  }
-
-  [[nodiscard]] oracles::ScoreInputs score_inputs(const std::vector<std::int64_t>& rows) const {
-    const oracles::AttentionConfig& c = record_.config;
-    const std::int64_t heads = c.heads_per_group();
-    const auto count = static_cast<std::int64_t>(rows.size());
-    oracles::ScoreInputs inputs;
-    inputs.length = record_.length;
-    inputs.rows = rows;
-    inputs.k_cmp = {{record_.batch, c.n_kv_groups, c.compressed_count(record_.length), c.d_k},
-                    record_.tensors.at("k_cmp")};
-    inputs.q = oracles::zeros({record_.batch, c.n_kv_groups, heads, count, c.d_k});
-    const std::vector<double>& q = record_.tensors.at("q");
-    auto out = inputs.q.data.begin();
-    for (std::int64_t lane = 0; lane < record_.batch * c.n_heads; ++lane) {
-      for (const std::int64_t row : rows) {
-        const auto begin = q.begin() + (lane * record_.length + row) * c.d_k;
-        out = std::copy(begin, begin + c.d_k, out);
-      }
-    }
-    return inputs;
-  }
-
-  // False when no rounding explains the choice.
-  bool judge_choice(const BadRow& at,
-                    std::int64_t r,
-                    std::size_t row_count,
-                    const oracles::BoundedScores& scores,
-                    bool& scores_right) {
-    const oracles::AttentionConfig& c = record_.config;
-    const auto blocks = static_cast<std::size_t>(c.block_count(record_.length));
-    const std::int64_t group = at.batch * c.n_kv_groups + at.group;
-    const auto begin =
-        static_cast<std::size_t>(group * static_cast<std::int64_t>(row_count) + r) * blocks;
-    const std::span own(scores.p_grp.data.data() + begin, blocks);
-    const std::span bound(scores.bound.data.data() + begin, blocks);
-    const auto seen = oracles::compare_selection(
-        c, at.row, own, bound, taken_at(group * record_.length + at.row));
-    if (seen.agreement == oracles::Agreement::wrong) {
-      const auto recorded = static_cast<std::size_t>(group * record_.length + at.row) * blocks;
-      for (std::size_t j = 0; j < blocks; ++j) {
-        const double difference = std::abs(record_.tensors.at("p_grp")[recorded + j] - own[j]);
-        if (!(difference <= bound[j])) scores_right = false;
-      }
-      return false;
-    }
-    if (seen.agreement == oracles::Agreement::tied) {
-      ++verdict_.ties;
-      if (seen.gap >= verdict_.tie_gap) {
-        verdict_.tie_gap = seen.gap;
-        verdict_.tie_bound = seen.bound;
-      }
-    }
-    return true;
-  }
-
-  void add_wrong_choice(const WrongRows& wrong, bool scores_right) {
     Deviation seen;
-    seen.code = "SELECTION.WRONG";
-    seen.op = scores_right ? "select" : "score";
-    seen.tensors = {scores_right ? "blocks" : "p_grp"};
-    seen.rows = wrong.positions();
-    seen.groups = wrong.groups();
-    seen.row_count = static_cast<std::int64_t>(wrong.rows.size());
-    seen.rows_in_all = verdict_.rows;
-    seen.share = static_cast<double>(seen.row_count) / static_cast<double>(seen.rows_in_all);
-    verdict_.deviations.push_back(seen);
+    for (const Stage& stage : kStages) {
+      if (stage.whole == nullptr || !record_.has(stage.tensor)) continue;
+      const oracles::Tensor& right = wanted.*stage.whole;
+      const double scale =
+          std::max(largest(right.data), stage.output ? kSmallestScaleShare * outputs : 0.0);
+      const double difference = largest_difference(record_.at(stage.tensor), right);
+      const double relative = difference == 0.0 ? 0.0 : difference / scale;
+      const double limit = limit_of(stage);
+      if (std::string(stage.tensor) == "y") verdict_.errors["y_from_x"] = {relative, limit};
+      if (relative <= limit) continue;
+      if (seen.tensors.empty()) {
+        seen.code = "NUMERIC.FORWARD";
+        seen.branch = stage.branch;
+        seen.op = stage.op;
+        seen.error = relative;
+        seen.limit = limit;
+      }
+      seen.tensors.emplace_back(stage.tensor);
+    }
+    if (!seen.tensors.empty()) verdict_.deviations.push_back(std::move(seen));
   }
 
   // ---- backward ------------------------------------------------------------------------------------------------------
@@ -301,25 +262,32 @@ class LayerJudge {
       scale_of_all = std::max(scale_of_all, largest(gradient.data));
     }
     std::vector<std::string> wrong;
-    const double limit = ceiling(sums_.gradient, record_.unit_roundoff);
+    const double limit = ceiling(sums_.gradient, record_.unit_roundoff, record_.arithmetic.summed);
     const auto judge_one = [&](const std::string& name, const oracles::Tensor& gradient) {
       const double scale = std::max(largest(gradient.data), kSmallestScaleShare * scale_of_all);
-      if (!compare_gradient(name, gradient.data, scale, limit)) wrong.push_back(name);
+      if (!compare_gradient(name, gradient, scale, limit)) wrong.push_back(name);
     };
     for (const auto& [name, gradient] : wanted.weights) judge_one("g.w." + name, gradient);
     judge_one("dx", wanted.x);
     if (!wrong.empty()) verdict_.deviations.push_back(explain_backward(wrong));
   }
 
-  // A gradient that was not recorded is none at all: zeros.
+  // A weight's gradient that was not recorded is none at all: zeros, which is right where it has no influence.
   bool compare_gradient(const std::string& name,
-                        const std::vector<double>& wanted,
+                        const oracles::Tensor& wanted,
                         double scale,
                         double limit) {
-    if (record_.has(name) || name == "dx") return compare(name, wanted, scale, limit);
-    const double relative = largest(wanted) == 0.0 ? 0.0 : largest(wanted) / scale;
-    verdict_.errors[name] = {relative, limit};
-    return relative <= limit;
+    double difference = 0.0;
+    if (record_.has(name)) {
+      difference = largest_difference(record_.at(name), wanted);
+    } else if (name == "dx") {
+      verdict_.missing.push_back("tensor " + name);
+      return true;
+    } else {
+      difference = largest(wanted.data);
+    }
+    note(name, difference, scale, limit);
+    return verdict_.errors.at(name).value <= limit;
   }
 
   // A branch is named when only its own projections are wrong, beside what every branch feeds (queries and input).
@@ -343,7 +311,9 @@ class LayerJudge {
   }
 
   const LayerRecord& record_;
+  LayerStages stages_;
   LongestSums sums_;
+  std::set<BadRow> unusable_;
   LayerJudgement verdict_;
 };
 

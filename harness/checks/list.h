@@ -19,6 +19,14 @@ namespace checks {
 [[nodiscard]] Check parameters_agree();
 [[nodiscard]] Check data_distinct();
 [[nodiscard]] Check close_to_oracle();
+[[nodiscard]] Check close_to_reference();
+[[nodiscard]] Check selection_valid();
+[[nodiscard]] Check causal();
+[[nodiscard]] Check unmutated();
+[[nodiscard]] Check gate_alive();
+[[nodiscard]] Check optimizer_sound();
+[[nodiscard]] Check decode_equal();
+[[nodiscard]] Check reads_count();
 [[nodiscard]] Check exercised();
 [[nodiscard]] Check finite();
 [[nodiscard]] Check ran_route();

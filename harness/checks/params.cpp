@@ -91,6 +91,12 @@ std::string branch_of(std::string_view param) {
   return name.rfind("phi_", 0) == 0 ? "cmp" : "";
 }
 
+std::string branch_of_seam(std::string_view seam) {
+  constexpr std::string_view kAttend = "attend_";
+  if (seam == "compress") return "cmp";
+  return seam.substr(0, kAttend.size()) == kAttend ? std::string(seam.substr(kAttend.size())) : "";
+}
+
 Uninfluential uninfluential(const nsa::ModelConfig& config, std::int64_t seq_len) {
   Uninfluential none;
   const std::int64_t compressed = config.compressed_len(seq_len);

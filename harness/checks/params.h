@@ -23,6 +23,9 @@ namespace harness::checks {
 // cmp, sel or win where the parameter serves that branch alone, else "".
 [[nodiscard]] std::string branch_of(std::string_view param);
 
+// The same of a seam: cmp of "attend_cmp" and "compress".
+[[nodiscard]] std::string branch_of_seam(std::string_view seam);
+
 // Parameters whose gradient is zero by the equations at this length: a softmax over one key does not depend on it, and a
 // branch without keys depends on nothing. They need not be reached either when the branch has no key.
 struct Uninfluential {

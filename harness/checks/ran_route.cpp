@@ -88,6 +88,8 @@ class RouteJudge {
       return;
     }
     for (const SeamRule& seam : kSeams) {
+      if (!seam.per_layer && !evidence_.the_case.scenario.has_twin())
+        continue;  // nothing is trained
       const int first = seam.per_layer ? 0 : -1;
       const int last = seam.per_layer ? layers() - 1 : -1;
       for (int layer = first; layer <= last; ++layer) judge_seam(rank, seam, layer);
@@ -108,9 +110,17 @@ class RouteJudge {
         add({seam.name, Fault::other_ran, effective}, layer, rank);
       }
     }
-    if (seam.backward && at->second.backward <= 0) {
+    if (seam.backward && at->second.backward <= 0 && !is_constant(seam)) {
       absent(rank, {seam.name, Fault::no_backward, ""}, layer);
     }
+  }
+
+  // Decoding has no backward, and a constant gate no graph to come back through.
+  [[nodiscard]] bool is_constant(const SeamRule& seam) const {
+    const Scenario& scenario = evidence_.the_case.scenario;
+    if (scenario.kind == "decode") return true;
+    return scenario.kind == "attention" && scenario.attention.gate != "learned" &&
+           seam.name == std::string("gate");
   }
 
   [[nodiscard]] static std::int64_t total(const Runs& runs) {

@@ -54,14 +54,15 @@ using Tensors = std::map<std::string, Values>;  // one-dimensional
 
 class Healthy {
  public:
-  explicit Healthy(int ranks = 2, int steps = 1) : ranks_(ranks), steps_(steps) {
+  explicit Healthy(int ranks = 2, int steps = 1, const std::string& kind = "training")
+      : ranks_(ranks), steps_(steps) {
     evidence.folder = folder_.path();
     harness::Scenario& scenario = evidence.the_case.scenario;
     scenario.name = "fixture";
-    scenario.kind = "training";
+    scenario.kind = kind;
     scenario.model = toy_model();
     scenario.training.steps = steps;
-    scenario.training.seq_len = 32;
+    scenario.training.seq_len = kLength;
     scenario.parallel.ranks = ranks;
     for (const char* seam : {"rope",
                              "compress",
@@ -76,10 +77,43 @@ class Healthy {
                              "optimizer"}) {
       scenario.route[seam] = "reference";
     }
-    for (const harness::Check& check : harness::all_checks()) scenario.checks.push_back(check.name);
+    scenario.checks = checks_of(kind, steps);
     params = harness::checks::parameter_names(scenario.model);
+    if (kind == "attention" || kind == "decode") {
+      kind == "attention" ? add_layers_alone() : add_decoding();
+      return;
+    }
     for (int rank = 0; rank < ranks; ++rank) add_rank(rank);
     add_twin();
+  }
+
+  // The checks that such a case can pass.
+  static std::vector<std::string> checks_of(const std::string& kind, int steps) {
+    if (kind == "decode") {
+      return {"decode_equal", "reads_count", "unmutated", "process_clean", "progress"};
+    }
+    std::vector<std::string> names = {"close_to_oracle",
+                                      "selection_valid",
+                                      "unmutated",
+                                      "exercised",
+                                      "finite",
+                                      "ran_route",
+                                      "process_clean",
+                                      "progress"};
+    if (kind == "attention") {
+      names.insert(names.end(), {"causal", "close_to_reference"});
+      return names;
+    }
+    names.insert(names.end(),
+                 {"gradients_arrived",
+                  "gradients_agree",
+                  "matches_twin",
+                  "collectives_agree",
+                  "parameters_agree",
+                  "data_distinct",
+                  "optimizer_sound"});
+    if (steps > 1) names.emplace_back("gate_alive");  // one step shows no movement
+    return names;
   }
 
   Evidence evidence;
@@ -143,15 +177,45 @@ class Healthy {
   }
 
   // Replaces a recorded attention layer.
-  void write_layer(int process, int step, int of_rank, int layer, const LayerTensors& tensors) {
-    const std::string path = std::to_string(process) + "_layer_" + std::to_string(layer) + "_" +
-                             std::to_string(step) + "_" + std::to_string(of_rank) + ".safetensors";
+  void write_layer(int process,
+                   int step,
+                   int of_rank,
+                   int layer,
+                   const LayerTensors& tensors,
+                   const std::string& name = "attention_layer") {
+    const std::string path = std::to_string(process) + "_" + name + "_" + std::to_string(layer) +
+                             "_" + std::to_string(step) + "_" + std::to_string(of_rank) +
+                             ".safetensors";
     save_layer(folder_.path() + "/" + path, tensors);
     std::erase_if(evidence.artefacts, [&](const auto& row) { return row.row.path == path; });
-    put(evidence.artefacts,
-        process,
-        harness::Artefact{step, of_rank, "attention_layer", layer, path, 0, ""});
+    put(evidence.artefacts, process, harness::Artefact{step, of_rank, name, layer, path, 0, ""});
   }
+
+  // Layers of kind attention, both passes, as `setting` makes them.
+  void write_alone(int layer, const LayerSetting& setting) {
+    evidence.the_case.scenario.training.seq_len = setting.length;
+    evidence.the_case.scenario.training.batch_size = setting.batch;
+    evidence.the_case.scenario.model = setting.model;
+    write_layer(0, 1, 0, layer, made_layer(setting, 0, layer));
+    write_layer(0, 1, 0, layer, made_layer(perturbed(setting), 0, layer), kPerturbed);
+  }
+  // The same with another input from kPrefix on, and no gradient there.
+  static LayerSetting perturbed(LayerSetting setting) {
+    setting.inputs = [inner = setting.inputs](oracles::Tensor& x, oracles::Tensor& dy) {
+      if (inner) inner(x, dy);
+      const std::int64_t length = x.shape[1];
+      for (std::size_t i = 0; i < x.data.size(); ++i) {
+        const std::int64_t t = static_cast<std::int64_t>(i) / x.shape[2] % length;
+        if (t < kPrefix) continue;
+        x.data[i] = -0.5 * x.data[i] + 1.0;
+        dy.data[i] = 0.0;
+      }
+    };
+    return setting;
+  }
+  static constexpr std::int64_t kPrefix = 22;  // within a block, a window and a compressed token
+  static constexpr const char* kPerturbed = "attention_layer_perturbed";
+  static constexpr const char* kReference = "attention_layer_reference";
 
   // Ends a process as the controller would see it.
   void ends(int process, int exit_code, int signal, bool by_controller, std::int64_t t_ms = 900) {
@@ -198,6 +262,7 @@ class Healthy {
     beat.longest_gap_ms = 40;
     put(evidence.heartbeats, rank, beat, 800);
     add_routes(rank);
+    put(evidence.facts, rank, harness::Fact{"mutations_watched", "30"});
     put(evidence.done, rank, harness::Done{}, 850);
     ends(rank, 0, 0, false);
   }
@@ -227,7 +292,115 @@ class Healthy {
     write_layers(rank, step, rank);
     for (int layer = 0; layer < static_cast<int>(toy_model().n_layers); ++layer) {
       put(evidence.exposures, rank, harness::Exposure{step, layer, 64, 20, 40, 50});
+      put(evidence.gates,
+          rank,
+          harness::GateUse{step,
+                           layer,
+                           0.3,
+                           0.3,
+                           0.4,
+                           0.05,
+                           nsa::hash_hex("gate " + std::to_string(step + 100 * layer))});
     }
+    for (const std::string& param : params) {
+      put(evidence.updates, rank, harness::Update{step, param, "F32", 24, 24, 0, false});
+    }
+    put(evidence.samples, rank, harness::Sample{"lr", step, rate_of(step)});
+  }
+
+  // Warm-up is one step by default: the cosine begins at once.
+  [[nodiscard]] double rate_of(int step) const {
+    const nsa::OptimizerConfig& config = evidence.the_case.scenario.training.optimizer;
+    const double share = (step - 1.0 - static_cast<double>(config.warmup)) /
+                         static_cast<double>(config.total - config.warmup);
+    return step == 1 ? config.lr : config.lr * (1.0 + std::cos(std::acos(-1.0) * share)) / 2.0;
+  }
+
+  void add_layers_alone() {
+    put(evidence.started, kController, harness::Started{0, 100}, 0);
+    put(evidence.phases, 0, harness::Phase{"forward", 1}, 100);
+    put(evidence.samples, 0, harness::Sample{"perturbed_from", 1, static_cast<double>(kPrefix)});
+    put(evidence.facts, 0, harness::Fact{"mutations_watched", "30"});
+    for (int layer = 0; layer < static_cast<int>(toy_model().n_layers); ++layer) {
+      write_layer(0, 1, 0, layer, healthy_layer(0, layer));
+      write_layer(0, 1, 0, layer, perturbed_layer(layer), kPerturbed);
+      write_layer(0, 1, 0, layer, healthy_layer(0, layer), kReference);
+      put(evidence.exposures, 0, harness::Exposure{1, layer, 64, 20, 40, 50});
+    }
+    for (const auto& [seam, name] : evidence.the_case.scenario.route) {
+      if (seam == "grad_sync" || seam == "data" || seam == "optimizer") continue;
+      const bool gradient = seam != "score" && seam != "select" && seam != "rope";
+      for (int layer = 0; layer < toy_model().n_layers; ++layer) {
+        put(evidence.routes, 0, harness::RouteUse{seam, layer, name, 1, gradient ? 1 : 0});
+      }
+    }
+    ends_alone();
+  }
+
+  void ends_alone() {
+    harness::Heartbeat beat;
+    beat.phase = "backward";
+    beat.step = 1;
+    beat.counters.operators_forward = 50;
+    put(evidence.heartbeats, 0, beat, 800);
+    put(evidence.done, 0, harness::Done{}, 850);
+    ends(0, 0, 0, false);
+  }
+
+ public:
+  // Kind decode: a prompt of kPrefix tokens, then single ones, which give the whole sequence's numbers to the last bit.
+  void write_decoded(int layer, const LayerTensors& whole, const LayerTensors& steps) {
+    const auto write = [&](const std::string& name, const LayerTensors& from, std::int64_t first) {
+      LayerTensors kept;
+      kept.reals["y"] = harness::checks::at_rows(from.reals.at("y"), kLength, 16, rows_from(first));
+      kept.reals["y"].shape = {1, kLength - first, 16};
+      kept.blocks = harness::checks::at_rows(from.blocks, kLength, 4, rows_from(first));
+      kept.blocks.shape = {1, 2, kLength - first, 4};
+      write_layer(0, 1, 0, layer, kept, name);
+    };
+    write("decode_prefill", whole, 0);
+    write("decode_steps", steps, kPrefix);
+  }
+
+ private:
+  static std::vector<std::int64_t> rows_from(std::int64_t first) {
+    std::vector<std::int64_t> rows;
+    for (std::int64_t t = first; t < kLength; ++t) rows.push_back(t);
+    return rows;
+  }
+
+  void add_decoding() {
+    put(evidence.started, kController, harness::Started{0, 100}, 0);
+    put(evidence.phases, 0, harness::Phase{"forward", 1}, 100);
+    put(evidence.samples, 0, harness::Sample{"prompt_tokens", 1, static_cast<double>(kPrefix)});
+    put(evidence.facts, 0, harness::Fact{"mutations_watched", "30"});
+    for (int layer = 0; layer < static_cast<int>(toy_model().n_layers); ++layer) {
+      write_decoded(layer, healthy_layer(0, layer), healthy_layer(0, layer));
+      for (std::int64_t t = kPrefix; t < kLength; ++t) add_reads(layer, t);
+    }
+    ends_alone();
+  }
+
+  // Two groups. Compressed token i ends at 2 i + 3; four tokens a block; a window of six.
+  void add_reads(int layer, std::int64_t t) {
+    std::int64_t selected = 0;
+    for (std::int64_t group = 0; group < 2; ++group) {
+      for (std::int64_t i = 0; i < 4; ++i) {
+        const auto at = static_cast<std::size_t>((group * kLength + t) * 4 + i);
+        const std::int64_t block = healthy_layer(0, layer).blocks.data.at(at);
+        for (std::int64_t u = 4 * block; block >= 0 && u < 4 * block + 4; ++u)
+          selected += u <= t ? 1 : 0;
+      }
+    }
+    put(evidence.reads, 0, harness::Reads{t, layer, "cmp", 2 * ((t - 3) / 2 + 1)});
+    put(evidence.reads, 0, harness::Reads{t, layer, "sel", selected});
+    put(evidence.reads, 0, harness::Reads{t, layer, "win", 2 * 6});
+  }
+  static const LayerTensors& perturbed_layer(int layer) {
+    static std::map<int, LayerTensors> known;
+    const auto at = known.find(layer);
+    if (at != known.end()) return at->second;
+    return known.emplace(layer, made_layer(perturbed({}), 0, layer)).first->second;
   }
 
   void collective(int rank,

@@ -4,6 +4,7 @@
 
 #include "tests/checks/planted_ends.h"
 #include "tests/checks/planted_gradients.h"
+#include "tests/checks/planted_layers.h"
 #include "tests/checks/planted_numbers.h"
 #include "tests/checks/planted_progress.h"
 #include "tests/checks/planted_ranks.h"
@@ -13,18 +14,11 @@ namespace fixtures {
 inline const std::vector<Planted>& all_planted() {
   static const std::vector<Planted> kAll = [] {
     std::vector<Planted> list;
-    for (const auto add : {add_arrival,
-                           add_agreement,
-                           add_twin,
-                           add_collectives,
-                           add_state,
-                           add_data,
-                           add_oracle,
-                           add_exposure,
-                           add_finite,
-                           add_route,
-                           add_ends,
-                           add_progress}) {
+    for (const auto add :
+         {add_arrival, add_agreement, add_twin,      add_collectives, add_state,     add_data,
+          add_oracle,  add_stages,    add_selection, add_causal,      add_unmutated, add_reference,
+          add_decode,  add_reads,     add_births,    add_gates,       add_optimizer, add_exposure,
+    add_finite,  add_route,     add_ends,      add_progress}) {
       add(list);
     }
     return list;

@@ -19,6 +19,7 @@ struct Planted {
   std::function<void(Healthy&)> spoil;
   int ranks = 2;
   int steps = 1;
+  std::string kind = "training";
 };
 
 using harness::Gradient;

@@ -6,32 +6,32 @@
 
 namespace fixtures {
 
-// Puts what a law gives in place of a branch's output, on the rows that `which` says.
-inline LayerTensors under_law(
-    LayerTensors tensors,
+// What a law gives in place of a branch's output, on the rows that `which` says; all that follows is made of it.
+inline LayerSetting under_law(
     const std::string& law,
     oracles::Branch branch,
     const std::string& name,
     const std::function<bool(std::int64_t group, std::int64_t row)>& which,
-    int layer) {
-  const auto config = harness::checks::oracle_config(toy_model());
-  const oracles::KeyLawOutputs laws(config, random_weights(layer), tensors.reals.at("x"), {});
-  const oracles::Tensor wrong = rounded(laws.output(law, branch));
-  std::vector<double>& out = tensors.reals.at(name).data;
-  const std::int64_t heads = config.heads_per_group();
-  for (std::int64_t g = 0; g < config.n_kv_groups; ++g) {
-    for (std::int64_t i = 0; i < heads; ++i) {
-      for (std::int64_t t = 0; t < kLength; ++t) {
-        if (!which(g, t)) continue;
-        const auto begin = static_cast<std::size_t>(((g * heads + i) * kLength + t) * config.d_v);
-        std::copy_n(wrong.data.begin() + static_cast<std::ptrdiff_t>(begin),
-                    config.d_v,
-                    out.begin() + static_cast<std::ptrdiff_t>(begin));
-      }
+    int of_rank,
+    int layer,
+    LayerSetting setting = {}) {
+  LayerSetting plain = setting;
+  plain.gradients = false;
+  const LayerTensors healthy = made_layer(plain, of_rank, layer);
+  const auto config = harness::checks::oracle_config(setting.model);
+  const oracles::KeyLawOutputs laws(
+      config, random_weights(layer, setting.model), healthy.reals.at("x"), {});
+  setting.spoil = [=, wrong = laws.output(law, branch).data, length = setting.length](
+                      const std::string& made, oracles::Tensor& tensor) {
+    if (made != name) return;
+    const std::int64_t heads = config.heads_per_group();
+    for (std::size_t i = 0; i < tensor.data.size(); ++i) {
+      const std::int64_t cell = static_cast<std::int64_t>(i) / config.d_v;
+      const std::int64_t group = cell / length / heads % config.n_kv_groups;
+      if (which(group, cell % length)) tensor.data[i] = wrong[i];
     }
-  }
-  tensors.reals.at("y").data[0] += 0.25;  // what follows from it is wrong too
-  return tensors;
+  };
+  return setting;
 }
 
 inline std::function<void(Healthy&)> law_planted(
@@ -46,7 +46,7 @@ inline std::function<void(Healthy&)> law_planted(
                     1,
                     rank,
                     layer,
-                    under_law(healthy_layer(rank, layer), law, branch, name, which, layer));
+                    made_layer(under_law(law, branch, name, which, rank, layer), rank, layer));
     }
   };
 }
@@ -60,6 +60,11 @@ inline std::function<void(Healthy&)> element_changed(const std::string& name,
     tensors.reals.at(name).data.at(9) += by;
     h.write_layer(rank, 1, rank, layer, tensors);
   };
+}
+
+// The choice of blocks is then close_to_oracle's to tell.
+inline void without_selection_valid(Healthy& h) {
+  std::erase(h.evidence.the_case.scenario.checks, "selection_valid");
 }
 
 inline void add_oracle(std::vector<Planted>& list) {
@@ -104,10 +109,11 @@ inline void add_oracle(std::vector<Planted>& list) {
                   "NUMERIC.FORWARD",
                   R"({"layers":[1],"branch":"sel","ranks":[1],"op":"attend_sel"})",
                   [](Healthy& h) {
-                    LayerTensors tensors = healthy_layer(1, 1);
-                    tensors.reals.at("o_sel").data.at(9) += 1e-3;
-                    tensors.reals.at("y").data.at(9) += 1e-3;
-                    h.write_layer(1, 1, 1, 1, tensors);
+                    LayerSetting setting;
+                    setting.spoil = [](const std::string& name, oracles::Tensor& tensor) {
+                      if (name == "o_sel") tensor.data.at(9) += 1e-3;
+                    };
+                    h.write_layer(1, 1, 1, 1, made_layer(setting, 1, 1));
                   }});
   list.push_back({check,
                   "the gate",
@@ -115,10 +121,11 @@ inline void add_oracle(std::vector<Planted>& list) {
                   "NUMERIC.FORWARD",
                   R"({"layers":[0],"ranks":[0],"op":"gate"})",
                   [](Healthy& h) {
-                    LayerTensors tensors = healthy_layer(0, 0);
-                    tensors.reals.at("gate").data.at(4) += 1e-2;
-                    tensors.reals.at("y").data.at(4) += 1e-2;
-                    h.write_layer(0, 1, 0, 0, tensors);
+                    LayerSetting setting;
+                    setting.spoil = [](const std::string& name, oracles::Tensor& tensor) {
+                      if (name == "gate") tensor.data.at(4) += 1e-2;
+                    };
+                    h.write_layer(0, 1, 0, 0, made_layer(setting, 0, 0));
                   }});
   list.push_back({check,
                   "a gradient",
@@ -142,41 +149,31 @@ inline void add_oracle(std::vector<Planted>& list) {
                   "NUMERIC.FORWARD",
                   R"({"layers":[1],"ranks":[0]})",
                   element_changed("y", 0, 1, std::nan(""))});
-  list.push_back(
-      {check,
-       "other blocks chosen",
-       Verdict::fail,
-       "SELECTION.WRONG",
-       R"({"layers":[0],"ranks":[0],"op":"select"})",
-       [](Healthy& h) {
-         LayerTensors tensors = healthy_layer(0, 0);
-         // The last row takes the block that the oracle rejects; values are what that choice gives.
-         std::int64_t* last = tensors.blocks.data.data() + (2 * kLength - 1) * toy_model().n_sel;
-         last[1] = last[1] == 2 ? 3 : 2;
-         const auto config = harness::checks::oracle_config(toy_model());
-         oracles::AttentionOptions options;
-         options.replay = tensors.blocks;
-         const auto pass = oracles::attention_with_gradients(
-             config, random_weights(0), tensors.reals.at("x"), tensors.reals.at("dy"), options);
-         const auto keep = [&](const char* name, const oracles::Tensor& tensor) {
-           tensors.reals.at(name).data = rounded(tensor).data;
-         };
-         keep("o_sel", pass.result.o_sel);
-         keep("y", pass.result.y);
-         keep("dx", pass.gradients.x);
-         for (const auto& [name, gradient] : pass.gradients.weights)
-           keep(("g.w." + name).c_str(), gradient);
-         h.write_layer(0, 1, 0, 0, tensors);
-       }});
+  list.push_back({check,
+                  "other blocks chosen",
+                  Verdict::fail,
+                  "SELECTION.WRONG",
+                  R"({"layers":[0],"ranks":[0],"op":"select","rows":[31]})",
+                  [](Healthy& h) {
+                    without_selection_valid(h);
+                    LayerSetting setting;
+                    setting.spoil_blocks = [](oracles::IntTensor& blocks) {
+                      // The last row takes a block that its scores reject.
+                      std::int64_t* last =
+                          blocks.data.data() + (2 * kLength - 1) * toy_model().n_sel;
+                      last[1] = last[1] == 2 ? 3 : 2;
+                    };
+                    h.write_layer(0, 1, 0, 0, made_layer(setting, 0, 0));
+                  }});
   list.push_back({check,
                   "no list of blocks",
                   Verdict::fail,
-                  "SELECTION.WRONG",
+                  "RANGE.INVALID",
                   R"({"layers":[1],"rows":[3]})",
                   [](Healthy& h) {
+                    without_selection_valid(h);
                     LayerTensors tensors = healthy_layer(0, 1);
                     tensors.blocks.data.at(static_cast<std::size_t>(3 * toy_model().n_sel)) = 77;
-                    tensors.reals.at("y").data.at(4) += 1e-2;
                     h.write_layer(0, 1, 0, 1, tensors);
                   }});
   list.push_back({check, "nothing recorded", Verdict::inconclusive, "", "{}", [](Healthy& h) {

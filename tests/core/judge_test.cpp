@@ -224,6 +224,43 @@ TEST(Roles, WhatACheckSaidStays) {
   EXPECT_EQ(findings[1].role, Role::teardown);
 }
 
+Finding at_op(const std::string& code, const std::string& op, int layer = 1) {
+  Finding finding = finding_of(code, {layer});
+  finding.site.op = op;
+  return finding;
+}
+
+TEST(Roles, OfOneLayerWhatExplainsMostComesFirst) {
+  const std::vector<Finding> order = {at_op("ALIAS.MUTATED", "select"),
+                                      at_op("NAN.UNINIT", "attend_sel"),
+                                      at_op("MASK.ABSENT", "attend_win"),
+                                      at_op("CAUSALITY.LEAK", "score"),
+                                      at_op("SELECTION.WRONG", "score"),
+                                      at_op("CAUSALITY.LEAK", "attend_win"),
+                                      at_op("NUMERIC.FORWARD", "attend_win")};
+  for (std::size_t first = 0; first < order.size(); ++first) {
+    for (std::size_t later = first + 1; later < order.size(); ++later) {
+      for (std::vector<Finding> findings : {std::vector<Finding>{order[first], order[later]},
+                                            std::vector<Finding>{order[later], order[first]}}) {
+        const bool is_first =
+            findings[0].code == order[first].code && findings[0].site.op == order[first].site.op;
+        harness::assign_roles(findings);
+        EXPECT_EQ(findings[is_first ? 0 : 1].role, Role::initiating) << first << " " << later;
+        EXPECT_EQ(findings[is_first ? 1 : 0].role, Role::cascade) << first << " " << later;
+      }
+    }
+  }
+  EXPECT_EQ(initiating({at_op("GATE.OVERRIDE", "gate"), at_op("MASK.ABSENT", "attend_win")}),
+            "GATE.OVERRIDE");
+  EXPECT_EQ(initiating({at_op("CAUSALITY.LEAK", "attend_win"), at_op("RANGE.INVALID", "select")}),
+            "RANGE.INVALID");
+  // In another layer nothing follows from it.
+  std::vector<Finding> apart = {at_op("NUMERIC.FORWARD", "gate", 2),
+                                at_op("MASK.ABSENT", "attend_win", 1)};
+  harness::assign_roles(apart);
+  EXPECT_EQ(apart[0].role, Role::unknown);
+}
+
 TEST(Roles, WhatCannotFollowIsUnknown) {
   std::vector<Finding> findings = {finding_of("DATA.DUPLICATE", {}, 3),
                                    finding_of("MASK.ABSENT", {1}, 3),

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "oracles/activations.h"
 #include "tests/oracles/naive.h"
 #include "tests/oracles/random_layer.h"
 
@@ -214,6 +215,29 @@ TEST(KeyLaws, FollowRowsAndReplayedBlocks) {
   const KeyList keys = laws.keys("top_left", Branch::sel, 0, 1, 1);
   ASSERT_EQ(keys.size(), 1u);
   EXPECT_EQ(keys[0].begin, s.layer.config.l_sel);
+}
+
+// What was recorded of a layer gives what its weights and input give.
+TEST(KeyLaws, RecordedInputsGiveTheSame) {
+  const Setting s;
+  const Projections made = project({s.layer.config, s.layer.weights, 1}, s.layer.x, {});
+  AttendInputs inputs{made.rows, made.q_BGhRD, {}, {}, s.right.blocks};
+  for (std::size_t i = 0; i < 3; ++i) {
+    inputs.k[i] = made.branches[i].k;
+    inputs.v[i] = made.branches[i].v;
+  }
+  const KeyLawOutputs recorded(s.layer.config, inputs, 1);
+  EXPECT_EQ(recorded.right_output(Branch::cmp).data, s.right.o_cmp.data);
+  EXPECT_EQ(recorded.right_output(Branch::sel).data, s.right.o_sel.data);
+  EXPECT_EQ(recorded.right_output(Branch::win).data, s.right.o_win.data);
+  for (const KeyLaw& law : key_laws()) {
+    for (const Branch branch : law.branches) {
+      EXPECT_EQ(recorded.output(law.name, branch).data, s.laws.output(law.name, branch).data)
+          << law.name;
+    }
+  }
+  inputs.v[2].data.pop_back();
+  EXPECT_THROW(KeyLawOutputs(s.layer.config, inputs, 1), std::invalid_argument);
 }
 
 }  // namespace

@@ -1,0 +1,187 @@
+// Are a layer's gates alive? They must tell rows apart, move as training goes on, and not give one branch all. Judged from
+// what the gates were over all rows of each recorded step.
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "harness/checks/list.h"
+#include "harness/checks/result.h"
+#include "nsa/base/text.h"
+
+namespace harness::checks {
+namespace {
+
+constexpr double kAll = 0.99;   // of the gate's sum: one branch has all
+constexpr double kNone = 0.01;  // the others have nothing
+// Rows of a collapsed gate differ by no more than this: a gate that still gives single rows to another branch is alive.
+constexpr double kSmallSpread = 0.05;
+constexpr double kUlps = 4.0;  // what rounding alone tells apart between equal rows
+
+// The distance of numbers near 1 in the precision that the case computes in.
+double ulp_of(const std::string& precision) {
+  if (precision == "fp64") return 0x1p-52;
+  if (precision.find("bf16") != std::string::npos) return 0x1p-7;
+  if (precision.find("fp16") != std::string::npos) return 0x1p-10;
+  return 0x1p-23;
+}
+
+using Uses = std::map<std::int64_t, GateUse>;  // by step
+
+struct Largest {
+  std::string branch;
+  double mean = 0.0;
+  double others = 0.0;  // the larger of them
+};
+
+Largest largest_branch(const GateUse& use) {
+  std::vector<std::pair<double, std::string>> means = {
+      {use.mean_cmp, "cmp"}, {use.mean_sel, "sel"}, {use.mean_win, "win"}};
+  std::sort(means.rbegin(), means.rend());
+  return {means[0].second, means[0].first, means[1].first};
+}
+
+// Why a layer of one rank is not alive.
+struct Death {
+  std::string code;
+  std::string branch;
+  std::string why;
+  auto operator<=>(const Death&) const = default;
+};
+
+struct Where {
+  std::set<int> layers;
+  std::set<int> ranks;
+  std::int64_t step = 0;
+};
+
+class GateJudge {
+ public:
+  explicit GateJudge(const Evidence& evidence)
+      : evidence_(evidence),
+        ulp_(ulp_of(nsa::name_of(evidence.the_case.scenario.training.precision))) {
+    for (const auto& row : evidence.gates) {
+      if (row.process >= 0) latest_.put({row.process, row.row.layer, row.row.step}, row);
+    }
+    for (const auto& [key, row] : latest_.all()) {
+      uses_[{std::get<0>(key), std::get<1>(key)}][std::get<2>(key)] = row->row;
+    }
+  }
+
+  CheckResult judge() {
+    if (uses_.empty()) return inconclusive("no row of gates was recorded");
+    const int layers = static_cast<int>(evidence_.the_case.scenario.model.n_layers);
+    for (const int rank : all_ranks(evidence_)) {
+      for (int layer = 0; layer < layers; ++layer) judge_layer(rank, layer);
+    }
+    for (const auto& [death, where] : dead_) result_.found(finding(death, where));
+    result_.measured("gate_smallest_spread", smallest_spread_, kUlps * ulp_);
+    result_.measured("gate_largest_mean", largest_mean_, kAll);
+    return result_.finish("in every layer the gates tell rows apart (smallest spread " +
+                          nsa::to_text(smallest_spread_, 2) +
+                          "), move between steps, and no branch has all (largest mean " +
+                          nsa::to_text(largest_mean_, 3) + ")");
+  }
+
+ private:
+  void judge_layer(int rank, int layer) {
+    const auto at = uses_.find({rank, layer});
+    if (at == uses_.end()) {
+      result_.missing("gates of layer " + std::to_string(layer) + " on " + process_name(rank) +
+                      ended_early(evidence_, rank));
+      return;
+    }
+    const Uses& uses = at->second;
+    if (collapsed(uses, rank, layer)) return;
+    if (equal_rows(uses, rank, layer)) return;
+    if (uses.size() < 2) {
+      result_.missing("a second step: one does not show whether the gates of layer " +
+                      std::to_string(layer) + " move");
+      return;
+    }
+    const std::string& hash = uses.begin()->second.hash;
+    const bool moved = std::any_of(
+        uses.begin(), uses.end(), [&](const auto& use) { return use.second.hash != hash; });
+    if (!moved) {
+      add({"GATE.DEAD", "", "are the same, bit by bit, in all steps"}, rank, layer, uses);
+    }
+  }
+
+  // Judged by the last step: where training went.
+  bool collapsed(const Uses& uses, int rank, int layer) {
+    const GateUse& last = uses.rbegin()->second;
+    const Largest most = largest_branch(last);
+    const bool softmax = evidence_.the_case.scenario.model.gate == nsa::Gate::group_softmax;
+    if (!(most.mean <= largest_mean_)) largest_mean_ = most.mean;
+    const bool all =
+        softmax && most.mean > kAll && most.others < kNone && last.spread <= kSmallSpread;
+    if (all)
+      add({"GATE.COLLAPSED", most.branch, "give branch " + most.branch + " all"},
+          rank,
+          layer,
+          uses);
+    return all;
+  }
+
+  bool equal_rows(const Uses& uses, int rank, int layer) {
+    const nsa::TrainingConfig& training = evidence_.the_case.scenario.training;
+    if (training.seq_len * training.batch_size < 2) return false;  // one row tells nothing
+    double spread = 0.0;
+    double scale = 0.0;
+    for (const auto& [step, use] : uses) {
+      spread = std::max<double>(spread, use.spread);
+      scale = std::max(scale, largest_branch(use).mean);
+    }
+    smallest_spread_ = std::min(smallest_spread_, spread);
+    const bool equal = spread <= kUlps * ulp_ * scale;
+    if (equal) add({"GATE.DEAD", "", "are the same for all rows"}, rank, layer, uses);
+    return equal;
+  }
+
+  void add(const Death& death, int rank, int layer, const Uses& uses) {
+    Where& where = dead_[death];
+    where.layers.insert(layer);
+    where.ranks.insert(rank);
+    where.step = uses.rbegin()->first;
+  }
+
+  [[nodiscard]] static Finding finding(const Death& death, const Where& where) {
+    Finding finding;
+    finding.code = death.code;
+    finding.site.layers = to_ints(where.layers);
+    finding.site.ranks = to_ints(where.ranks);
+    finding.site.branch = death.branch;
+    finding.site.op = "gate";
+    finding.site.step = where.step;
+    finding.statement = "the gates of layer " + nsa::ranges_text(finding.site.layers) + " " +
+                        death.why + " on " + ranks_text(finding.site.ranks) + ", up to step " +
+                        std::to_string(where.step);
+    const bool dead = death.code == "GATE.DEAD";
+    finding.ruled_out = dead ? "not equal inputs: every step reads other tokens, and other rows"
+                             : "not a few rows: the gates hardly differ between rows";
+    finding.next_action =
+        dead ? "look at how the gate's last weights are initialised and whether they get a gradient"
+             : "look at the scale of the gate's logits, its temperature and its learning rate";
+    return finding;
+  }
+
+  const Evidence& evidence_;
+  double ulp_;
+  Latest<std::tuple<int, int, std::int64_t>, GateUse> latest_;  // by rank, layer and step
+  std::map<std::pair<int, int>, Uses> uses_;                    // by rank and layer
+  std::map<Death, Where> dead_;
+  double smallest_spread_ = 1.0;
+  double largest_mean_ = 0.0;
+  ResultBuilder result_;
+};
+
+}  // namespace
+
+Check gate_alive() {
+  return {"gate_alive",
+          "a layer's gates tell rows apart, move from step to step, and leave no branch without a "
+          "share",
+          {"GATE.DEAD", "GATE.COLLAPSED"},
+          [](const Evidence& evidence) { return GateJudge(evidence).judge(); }};
+}
+
+}  // namespace harness::checks

@@ -1,0 +1,87 @@
+// Did an implementation write into what it was given? What a seam gets belongs to its caller, who goes on using it.
+#include <tuple>
+
+#include "harness/checks/list.h"
+#include "harness/checks/params.h"
+#include "harness/checks/result.h"
+#include "nsa/base/text.h"
+
+namespace harness::checks {
+namespace {
+
+// step, seam
+using Key = std::pair<std::int64_t, std::string>;
+
+struct Where {
+  std::set<int> layers;
+  std::set<int> ranks;
+  std::set<std::string> tensors;
+  std::int64_t elements = 0;
+};
+
+Finding finding(const Key& key, const Where& where) {
+  const auto& [step, seam] = key;
+  const std::vector<std::string> tensors(where.tensors.begin(), where.tensors.end());
+  Finding finding;
+  finding.code = "ALIAS.MUTATED";
+  finding.site.layers = to_ints(where.layers);
+  finding.site.ranks = to_ints(where.ranks);
+  finding.site.branch = branch_of_seam(seam);
+  finding.site.op = seam;
+  finding.site.step = step;
+  finding.site.detail["tensor"] = nsa::join(tensors);
+  finding.site.detail["elements"] = where.elements;
+  finding.statement = "seam " + seam + " wrote into what it was given: " + nsa::join(tensors) +
+                      " has other values afterwards in " + counted(where.elements, "element");
+  if (!where.layers.empty()) {
+    finding.statement += ", layer " + nsa::ranges_text(finding.site.layers);
+  }
+  finding.statement += ", on " + ranks_text(finding.site.ranks);
+  finding.ruled_out =
+      "not what runs later: the values were compared right before and right after the call";
+  finding.next_action =
+      "copy before writing: look for clamp_, masked_fill_, sort into the input, or a view of it";
+  return finding;
+}
+
+CheckResult judge_mutations(const Evidence& evidence) {
+  ResultBuilder result;
+  std::int64_t watched = 0;
+  std::set<int> watching;
+  for (const auto& row : evidence.facts) {
+    if (row.process < 0 || row.row.name != "mutations_watched") continue;
+    const auto count = nsa::parse_double(row.row.value);
+    if (!count || !(*count > 0.0)) continue;
+    watched += static_cast<std::int64_t>(*count);
+    watching.insert(row.process);
+  }
+  for (const int rank : all_ranks(evidence)) {
+    if (watching.count(rank) > 0) continue;
+    result.missing("a count of watched seam calls on " + process_name(rank) +
+                   ended_early(evidence, rank));
+  }
+  std::map<Key, Where> wrong;
+  for (const auto& row : evidence.mutations) {
+    if (row.process < 0) continue;
+    Where& where = wrong[{row.row.step, row.row.seam}];
+    if (row.row.layer >= 0) where.layers.insert(row.row.layer);
+    where.ranks.insert(row.process);
+    where.tensors.insert(row.row.tensor);
+    where.elements += row.row.elements;
+  }
+  for (const auto& [key, where] : wrong) result.found(finding(key, where));
+  result.measured("seam_calls_watched", static_cast<double>(watched));
+  return result.finish("in " + counted(watched, "watched call") +
+                       " no seam wrote into what it was given");
+}
+
+}  // namespace
+
+Check unmutated() {
+  return {"unmutated",
+          "no implementation of a seam writes into the tensors that it is given",
+          {"ALIAS.MUTATED"},
+          &judge_mutations};
+}
+
+}  // namespace harness::checks
