@@ -1,5 +1,6 @@
 // The worker: one rank, or the twin, of one case. Started by the controller only (or asked for its manifest by the build).
 //   nsa-harness-worker --case FILE --rank R|--twin --world N --port P [--listen-fd F] --folder DIR --clock-origin-ms M
+//   nsa-harness-worker --golden FILE --out FILE
 //   nsa-harness-worker --manifest | --version
 // Exit: 0 did all it was asked; 1 an exception ended it (reported on fd 3); 3 wrong arguments; 74 could not record.
 #include <poll.h>
@@ -24,6 +25,7 @@
 #include "harness/faults/list.h"
 #include "harness/kinds/list.h"
 #include "harness/worker/error_report.h"
+#include "harness/worker/golden_run.h"
 #include "harness/worker/stacks.h"
 #include "nsa/base/error.h"
 #include "nsa/seams/seams.h"
@@ -163,6 +165,19 @@ const harness::Kind& kind_named(const std::string& name) {
   _exit(code);
 }
 
+// The last line of stderr is why, for whoever started it.
+int golden(const std::string& file, const std::string& out) {
+  try {
+    harness::run_golden(file, out);
+    return 0;
+  } catch (const c10::Error& error) {
+    std::cerr << error.what_without_backtrace() << "\n";
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << "\n";
+  }
+  return kExitError;
+}
+
 // Ends with the controller, also when that died before the request was made: then nobody reads the event pipe any more.
 void die_with_parent() {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -184,6 +199,9 @@ int main(int argc, char** argv) {
     return 0;
   }
   die_with_parent();
+  if (argc == 5 && std::string(argv[1]) == "--golden" && std::string(argv[3]) == "--out") {
+    return golden(argv[2], argv[4]);
+  }
   harness::block_stack_request();
   harness::prepare_stacks();
   try {

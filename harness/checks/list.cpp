@@ -15,6 +15,7 @@ const std::vector<Check>& all_checks() {
       checks::selection_valid(),
       checks::causal(),
       checks::unmutated(),
+      checks::memory_scaling(),
       checks::gate_alive(),
       checks::optimizer_sound(),
       checks::decode_equal(),

@@ -23,6 +23,7 @@ namespace checks {
 [[nodiscard]] Check selection_valid();
 [[nodiscard]] Check causal();
 [[nodiscard]] Check unmutated();
+[[nodiscard]] Check memory_scaling();
 [[nodiscard]] Check gate_alive();
 [[nodiscard]] Check optimizer_sound();
 [[nodiscard]] Check decode_equal();

@@ -80,6 +80,9 @@ std::vector<std::string> worker_environment(const Variables& allowed,
   const std::string threads = std::to_string(std::max(1, cores / ranks));
   variables.try_emplace("OMP_NUM_THREADS", threads);
   variables.try_emplace("MKL_NUM_THREADS", variables["OMP_NUM_THREADS"]);
+  // Threads that spin while they wait for each other take the cores from whatever else runs: on a busy machine a step then
+  // takes a hundred times as long and looks like a hang.
+  variables.try_emplace("OMP_WAIT_POLICY", "PASSIVE");
   // Read when the first cuBLAS handle is made; without it the same product may differ from run to run.
   if (scenario.parallel.device == nsa::Device::cuda) {
     variables.try_emplace("CUBLAS_WORKSPACE_CONFIG", ":4096:8");

@@ -15,14 +15,14 @@ namespace {
 
 constexpr std::size_t kOutcomeWidth = 12;  // INCONCLUSIVE
 
+}  // namespace
+
 std::string without_controls(std::string text) {
   for (char& letter : text) {
     if (static_cast<unsigned char>(letter) < 0x20 || letter == 0x7f) letter = ' ';
   }
   return text;
 }
-
-}  // namespace
 
 void log_line(const std::string& line) {
   std::cerr << "nsa-harness: " + without_controls(line) + "\n" << std::flush;

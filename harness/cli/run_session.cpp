@@ -12,6 +12,7 @@
 #include "harness/cli/prune.h"
 #include "harness/cli/signals.h"
 #include "harness/core/exit_code.h"
+#include "harness/core/rebuild.h"
 #include "nsa/base/error.h"
 #include "nsa/base/text.h"
 #include "reports/report.h"
@@ -75,6 +76,7 @@ RunSession::RunSession(RunPlan plan)
     plan_cases();
   } catch (...) {
     std::error_code ignored;  // the first error is the one to tell
+    fs::remove(record_.folder + "/" + kRunFile, ignored);
     fs::remove(record_.folder, ignored);
     fs::remove(plan_.runs_folder, ignored);  // only if it was made for this run: it goes when empty
     throw;
@@ -82,6 +84,7 @@ RunSession::RunSession(RunPlan plan)
 }
 
 void RunSession::plan_cases() {
+  std::vector<CaseRecord> all;
   for (std::size_t i = 0; i < plan_.cases.size(); ++i) {
     const Case& the_case = plan_.cases[i];
     CaseRecord planned;
@@ -94,7 +97,9 @@ void RunSession::plan_cases() {
     planned.folder = case_folder_name(i, the_case);
     if (!plan_.unmet_is_error) planned.skip_reason = plan_.unmet[i];
     rows_.push_back(store_->plan_case(planned));
+    all.push_back(planned);
   }
+  write_run_file(record_, all);
 }
 
 void RunSession::tell(const std::string& line) {

@@ -205,7 +205,7 @@ struct Update {  // the update ledger: what an optimiser step wanted of a parame
   std::string param;
   std::string dtype;             // of the stored value that the next step starts from
   std::int64_t elements = 0;
-  std::int64_t wanted = 0;       // elements whose update, computed in float64 from the same gradient, is not zero
+  std::int64_t wanted = 0;       // elements whose gradient is not zero: AdamW moves them
   std::int64_t lost = 0;         // of them: those whose stored value did not change
   bool skipped = false;          // the step was skipped (loss scaling)
 };

@@ -95,12 +95,15 @@ std::map<std::string, std::string> read_route(const YamlNode* node, const Manife
 
 AttentionProbe read_attention(const YamlNode* node) {
   AttentionProbe probe;
-  YamlMap map(node != nullptr ? *node : YamlNode(), "attention");
-  if (const YamlNode* inputs = map.get("inputs")) {
-    probe.inputs = nsa::read_name(*inputs, "attention.inputs", {kInputs.begin(), kInputs.end()});
+  const YamlNode none;
+  YamlMap map(node != nullptr ? *node : none, "attention");
+  const std::vector<std::string> inputs(kInputs.begin(), kInputs.end());
+  const std::vector<std::string> gates(kGates.begin(), kGates.end());
+  if (const YamlNode* found = map.get("inputs")) {
+    probe.inputs = nsa::read_name(*found, "attention.inputs", inputs);
   }
-  if (const YamlNode* gate = map.get("gate")) {
-    probe.gate = nsa::read_name(*gate, "attention.gate", {kGates.begin(), kGates.end()});
+  if (const YamlNode* found = map.get("gate")) {
+    probe.gate = nsa::read_name(*found, "attention.gate", gates);
   }
   map.read("poison", probe.poison);
   map.read("prefix", probe.prefix);
@@ -110,6 +113,36 @@ AttentionProbe read_attention(const YamlNode* node) {
                 "attention.prefix: found " + nsa::to_text(probe.prefix) + ", wanted above 0, below 1");
   }
   return probe;
+}
+
+std::vector<std::int64_t> read_sizes(YamlMap& map, const std::string& key) {
+  constexpr std::int64_t kLargest = std::int64_t{1} << 24;
+  std::vector<std::int64_t> sizes;
+  const YamlNode* node = map.get(key);
+  if (node == nullptr) return sizes;
+  if (node->kind != YamlNode::Kind::sequence) {
+    throw Error(node->where, map.name(key) + ": found " + nsa::found_text(*node) + ", wanted a list of sizes");
+  }
+  for (const YamlNode& item : node->items) {
+    sizes.push_back(nsa::read_int(item, map.name(key)));
+    const bool ascending = sizes.size() < 2 || sizes[sizes.size() - 2] < sizes.back();
+    if (sizes.back() < 1 || sizes.back() > kLargest || !ascending) {
+      throw Error(item.where, map.name(key) + ": found " + nsa::found_text(item) + ", wanted 1.." +
+                                  std::to_string(kLargest) + ", ascending");
+    }
+  }
+  return sizes;
+}
+
+SweepConfig read_sweep(const YamlNode* node) {
+  const YamlNode none;
+  YamlMap map(node != nullptr ? *node : none, "sweep");
+  SweepConfig sweep;
+  sweep.seq_len = read_sizes(map, "seq_len");
+  sweep.batch_size = read_sizes(map, "batch_size");
+  sweep.n_layers = read_sizes(map, "n_layers");
+  map.finish();
+  return sweep;
 }
 
 void read_requirements(YamlMap& map, Scenario& scenario) {
@@ -200,6 +233,7 @@ Scenario read_scenario(const YamlNode& root, const ReadContext& context) {
   const YamlNode* parallel = map.get("parallel");
   scenario.parallel = nsa::read_parallel(parallel != nullptr ? *parallel : YamlNode());
   scenario.attention = read_attention(map.get("attention"));
+  scenario.sweep = read_sweep(map.get("sweep"));
   scenario.route = read_route(map.get("route"), context.manifest);
   read_requirements(map, scenario);
   scenario.checks = read_checks(required(map, root, "checks"), context.options);

@@ -42,6 +42,15 @@ struct AttentionProbe {
 inline constexpr std::array kInputs = {"normal", "large_logits", "ties", "integers", "one_hot", "equal_keys"};
 inline constexpr std::array kGates = {"learned", "cmp", "sel", "win", "all"};
 
+// Sizes that kind `sweep` trains one step at, every combination. An empty list: the one value of model or training.
+struct SweepConfig {
+  std::vector<std::int64_t> seq_len;
+  std::vector<std::int64_t> batch_size;
+  std::vector<std::int64_t> n_layers;
+
+  bool operator==(const SweepConfig&) const = default;
+};
+
 struct Expectation {             // of planted faults; rules never read it
   std::optional<Outcome> outcome;
   std::string code;              // "A or B" accepts both
@@ -62,6 +71,7 @@ struct Scenario {
   nsa::TrainingConfig training;
   nsa::ParallelConfig parallel;
   AttentionProbe attention;
+  SweepConfig sweep;
   std::map<std::string, std::string> route;   // seam -> requested implementation, every seam of the manifest
   int requires_gpus = 0;
   double requires_memory_gib = 0.0;

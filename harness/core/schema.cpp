@@ -11,7 +11,7 @@ constexpr auto kKeys = std::to_array<SchemaKey>({
     {"version", "1", "required", "of this format"},
     {"scenario", "word", "required", "the file's name without .yaml"},
     {"about", "text", "\"\"", "what it shows, one or two sentences"},
-    {"kind", "name", "required", "what the ranks do: training or attention"},
+    {"kind", "name", "required", "what the ranks do: training, attention, decode or sweep"},
     {"seed", "integer", "0", "of initialisation, data and every draw"},
 
     {"model", "map", "required", "the NSA language model"},
@@ -78,14 +78,19 @@ constexpr auto kKeys = std::to_array<SchemaKey>({
     {"parallel.checkpoint.layers", "name", "none", "none"},
     {"parallel.checkpoint.mode", "name", "functional", "functional"},
 
-    {"attention", "map", "", "of kind attention: what its layers are fed with"},
+    {"attention", "map", "", "of kinds attention and decode: what layers are fed with"},
     {"attention.inputs",
      "name",
      "normal",
      "normal, large_logits, ties, integers, one_hot or equal_keys"},
     {"attention.gate", "name", "learned", "learned; cmp, sel, win: one branch alone; all: 1 each"},
     {"attention.poison", "true or false", "false", "uninitialised memory starts as NaN"},
-    {"attention.prefix", "number", "0.75", "share of positions before the perturbed suffix"},
+    {"attention.prefix", "number", "0.75", "share of positions before the perturbed suffix, or of a prompt"},
+
+    {"sweep", "map", "", "of kind sweep: sizes that one step is trained at, every combination"},
+    {"sweep.seq_len", "list of integers", "training.seq_len", "ascending"},
+    {"sweep.batch_size", "list of integers", "training.batch_size", "ascending"},
+    {"sweep.n_layers", "list of integers", "model.n_layers", "ascending"},
 
     {"route", "map", "", "which implementation stands in each seam"},
     {"route.SEAM", "name", "the first known", "asked for; what else ran is a failure"},

@@ -38,13 +38,15 @@ void train_step(Session& session, TrainingParts& parts, nsa::DataParallel& paral
   const auto tokens_BS = parts.batch(step, rank);
 
   session.enter("forward", step);
+  parts.watch.begin(step);
   parts.recorder.begin(step, rank);
   parallel.before_forward();
   const auto plans = parallel.buckets();
   write_buckets(session, plans, step);
   parts.ledger.set_buckets(plans);
   const auto loss = parts.loss_of(tokens_BS);
-  session.sample("loss", step, loss.item<double>());
+  const double loss_value = loss.item<double>();
+  session.sample("loss", step, loss_value);
 
   session.enter("backward", step);
   auto local = parts.gradients_file(step, rank, "local_gradients");
@@ -58,6 +60,8 @@ void train_step(Session& session, TrainingParts& parts, nsa::DataParallel& paral
   parts.write_layers(step, rank, local.get());
   parts.finish_gradients(std::move(local), step, rank, "local_gradients");
   parts.finish_gradients(std::move(reduced), step, rank, "reduced_gradients");
+
+  parts.certify_nan(step, tokens_BS, loss_value);
 
   session.enter("optimizer", step);
   parts.update(step);
@@ -84,6 +88,7 @@ void run_rank(Session& session) {
   if (session.fault() != nullptr) {
     session.fault()->install(context);
   }
+  parts.watch_seams();
   nsa::DataParallel parallel(parts.parameters, communicator, parts.routes, options);
   parts.ledger.expect_hooks(2);  // the ledger's own and the Reducer's
   try {
@@ -145,6 +150,7 @@ void run_micro_batch(Session& session, TrainingParts& parts, std::int64_t step, 
   session.enter("data", step);
   const auto tokens_BS = parts.batch(step, of_rank);
   session.enter("forward", step);
+  parts.watch.begin(step);
   parts.recorder.begin(step, of_rank);
   const auto loss = parts.loss_of(tokens_BS);
   session.sample("loss_of_rank_" + std::to_string(of_rank), step, loss.item<double>());
@@ -160,6 +166,7 @@ void run_micro_batch(Session& session, TrainingParts& parts, std::int64_t step, 
 
 void run_twin(Session& session) {
   TrainingParts parts(session);
+  parts.watch_seams();
   const std::int64_t steps = session.the_case().scenario.training.steps;
   for (std::int64_t step = 1; step <= steps; ++step) {
     std::vector<torch::Tensor> mean(parts.parameters.size());

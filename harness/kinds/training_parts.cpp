@@ -1,42 +1,15 @@
 #include "harness/kinds/training_parts.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
+#include "harness/worker/nan_watch.h"
 #include "nsa/base/hash.h"
-#include "nsa/seams/seams.h"
-#include "nsa/train/precision.h"
 #include "nsa/train/schedule.h"
 
 namespace harness {
 namespace {
-
-// The seams of the attention alone: the others are not the model's business.
-std::map<std::string, std::string> attention_route(const std::map<std::string, std::string>& route) {
-  const auto known = nsa::seam_implementations();
-  std::map<std::string, std::string> ours;
-  std::copy_if(route.begin(), route.end(), std::inserter(ours, ours.end()),
-               [&](const auto& entry) { return known.count(entry.first) > 0; });
-  return ours;
-}
-
-nsa::NsaLm make_model(Session& session, nsa::Routes& routes, const torch::Device& device) {
-  const Scenario& scenario = session.the_case().scenario;
-  torch::manual_seed(static_cast<std::uint64_t>(scenario.seed));
-  nsa::NsaLm model(scenario.model, attention_route(scenario.route), routes);
-  model->to(device, nsa::dtype_of(scenario.training.precision));
-  return model;
-}
-
-nsa::NamedParameters named_parameters(nsa::NsaLm& model) {
-  nsa::NamedParameters parameters;
-  for (const auto& item : model->named_parameters()) {
-    parameters.emplace_back(item.key(), item.value());
-  }
-  return parameters;
-}
 
 std::vector<torch::Tensor> tensors_of(const nsa::NamedParameters& parameters) {
   std::vector<torch::Tensor> tensors;
@@ -68,17 +41,11 @@ nsa::TrainingSeams make_seams(nsa::DataSource& source, nsa::Optimizer& optimizer
   return seams;
 }
 
-double peak_resident_bytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<double>(usage.ru_maxrss) * 1024.0;
-}
-
 }  // namespace
 
 TrainingParts::TrainingParts(Session& session)
-    : device(nsa::torch_device(session.the_case().scenario.parallel.device, std::max(0, session.options().rank))),
-      model(make_model(session, routes, device)),
+    : device(device_of(session)),
+      model(make_model(session, routes)),
       parameters(named_parameters(model)),
       source(make_source(session.the_case().scenario)),
       optimizer(std::make_unique<nsa::Optimizer>(tensors_of(parameters),
@@ -86,7 +53,8 @@ TrainingParts::TrainingParts(Session& session)
                                                  session.the_case().scenario.training.precision)),
       seams(make_seams(*source, *optimizer, routes)),
       ledger(parameters, session.progress()),
-      recorder(model, session.progress(), session.wants_check("close_to_oracle")),
+      watch(session.channel()),
+      recorder(model, watch, session.progress(), session.wants_check("close_to_oracle")),
       session_(session),
       keeps_tensors_(session.wants_check("matches_twin") || session.wants_check("close_to_oracle")) {
   session.channel().write(Fact{"parameters", std::to_string(session.the_case().scenario.model.parameter_count())});
@@ -159,22 +127,58 @@ void TrainingParts::write_layers(std::int64_t step, int of_rank, const TensorFil
   }
 }
 
+void TrainingParts::certify_nan(std::int64_t step, const torch::Tensor& tokens_BS, double loss) {
+  const auto& rows = ledger.rows();
+  gradients_are_nan_ = std::isnan(loss) || std::any_of(rows.begin(), rows.end(), [](const Gradient& row) {
+                         return row.state == "nan";
+                       });
+  if (!gradients_are_nan_ || !session_.wants_check("finite")) {
+    return;
+  }
+  recorder.pause(true);
+  watch.begin(step);
+  const NanWatch nan(watch, step, false);
+  // Not backward(): nothing may reach the gradients, nor a reducer that waits for them.
+  (void)torch::autograd::grad({loss_of(tokens_BS)}, tensors_of(parameters), {}, std::nullopt, false, true);
+  recorder.pause(false);
+  NanBirth unborn;
+  unborn.step = step;
+  unborn.direction = "forward";
+  session_.channel().write(nan.birth().value_or(unborn));
+}
+
 void TrainingParts::update(std::int64_t step) {
+  UpdateLedger updates(parameters, session_.wants_check("optimizer_sound"));
   const double norm = seams.optimizer(step);
+  updates.write(session_.channel(), step);
   session_.sample("grad_norm", step, norm);
   session_.sample("lr", step, nsa::learning_rate(session_.the_case().scenario.training.optimizer, step));
+  write_parameters(step);
+  session_.sample("rss_peak_bytes", step, peak_resident_bytes());
+}
+
+void TrainingParts::write_parameters(std::int64_t step) {
+  bool told = gradients_are_nan_ || !session_.wants_check("finite");
   for (const auto& [name, parameter] : parameters) {
     const auto value = parameter.detach().to(torch::kCPU).contiguous();
     session_.channel().write(ParameterHash{step, name, nsa::hash_hex(bytes_of(value))});
     session_.progress().worked();
+    if (told || !value.isnan().any().item<bool>()) {
+      continue;
+    }
+    NanBirth birth;
+    birth.step = step;
+    birth.op = birth.direction = birth.seam = "optimizer";
+    birth.shape = value.sizes().vec();
+    birth.elements = value.isnan().sum().item<std::int64_t>();
+    session_.channel().write(birth);
+    told = true;
   }
-  session_.sample("rss_peak_bytes", step, peak_resident_bytes());
 }
 
 void TrainingParts::write_routes() {
-  for (const nsa::RouteCount& count : routes.counts()) {
-    session_.channel().write(RouteUse{count.seam, count.layer, count.implementation, count.forward, count.backward});
-  }
+  harness::write_routes(session_, routes);
+  watch.write_total();
 }
 
 nsa::CommunicatorOptions communicator_options(const Session& session) {

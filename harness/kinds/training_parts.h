@@ -8,8 +8,11 @@
 
 #include <torch/torch.h>
 
+#include "harness/kinds/model_parts.h"
+#include "harness/kinds/update_ledger.h"
 #include "harness/worker/gradient_ledger.h"
 #include "harness/worker/layer_recorder.h"
+#include "harness/worker/seam_watch.h"
 #include "harness/worker/session.h"
 #include "nsa/model/nsa_lm.h"
 #include "nsa/parallel/communicator.h"
@@ -33,10 +36,14 @@ class TrainingParts {
   std::unique_ptr<nsa::Optimizer> optimizer;
   nsa::TrainingSeams seams;
   GradientLedger ledger;
+  SeamWatch watch;  // installed by watch_seams()
   LayerRecorder recorder;
 
   // Tensors are written only where a check will look at them.
   [[nodiscard]] bool keeps_tensors() const { return keeps_tensors_; }
+
+  // Once, after a fault has put itself in.
+  void watch_seams() { watch.install(model); }
 
   void drop_gradients();
   // The micro-batch of `of_rank`, recorded, on the device.
@@ -50,13 +57,19 @@ class TrainingParts {
   // The layers' files and their exposure. `local` as gradients_file() gave it.
   void write_layers(std::int64_t step, int of_rank, const TensorFile* local);
 
+  // Where a loss or gradient is NaN: runs the step's forward and backward again, watched, and writes the birth certificate.
+  void certify_nan(std::int64_t step, const torch::Tensor& tokens_BS, double loss);
+
   // Optimiser step, its samples and the parameters' hashes.
   void update(std::int64_t step);
   void write_routes();
 
  private:
+  void write_parameters(std::int64_t step);
+
   Session& session_;
   bool keeps_tensors_;
+  bool gradients_are_nan_ = false;  // of this step
 };
 
 [[nodiscard]] nsa::CommunicatorOptions communicator_options(const Session& session);

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "nsa/base/hash.h"
+
 namespace harness {
 namespace {
 
@@ -22,10 +24,44 @@ Exposure exposure_of(const nsa::AttentionTrace& trace, const nsa::ModelConfig& c
   return exposure;
 }
 
+GateUse gate_use_of(const nsa::AttentionTrace& trace) {
+  const torch::NoGradGuard no_grad;
+  const auto gate = trace.gate.detach().to(torch::kCPU).contiguous();
+  const auto rows = gate.reshape({-1, 3}).to(torch::kFloat64);
+  GateUse use;
+  use.layer = trace.layer;
+  use.hash = nsa::hash_hex(bytes_of(gate));
+  if (rows.size(0) == 0) {
+    return use;
+  }
+  const auto mean = rows.mean(0);
+  use.mean_cmp = mean[0].item<double>();
+  use.mean_sel = mean[1].item<double>();
+  use.mean_win = mean[2].item<double>();
+  use.spread = (std::get<0>(rows.max(0)) - std::get<0>(rows.min(0))).max().item<double>();
+  return use;
+}
+
+bool is_nan_anywhere(const torch::Tensor& tensor) {
+  return tensor.defined() && tensor.is_floating_point() && tensor.detach().isnan().any().item<bool>();
+}
+
+std::vector<NamedTensor> tensors_of(const nsa::AttentionTrace& trace) {
+  return {{"x", trace.x_BSE},         {"q", trace.q_BHSD},
+          {"k_raw", trace.k_raw_BGSD}, {"v_raw", trace.v_raw_BGSD},
+          {"k_sel", trace.k_sel_BGSD}, {"v_sel", trace.v_sel_BGSD},
+          {"k_win", trace.k_win_BGSD}, {"v_win", trace.v_win_BGSD},
+          {"k_cmp", trace.k_cmp_BGCD}, {"v_cmp", trace.v_cmp_BGCD},
+          {"p_grp", trace.p_grp_BGSN}, {"blocks", trace.blocks_BGSn},
+          {"o_cmp", trace.o_cmp_BHSD}, {"o_sel", trace.o_sel_BHSD},
+          {"o_win", trace.o_win_BHSD}, {"gate", trace.gate},
+          {"y", trace.y_BSE}};
+}
+
 }  // namespace
 
-LayerRecorder::LayerRecorder(nsa::NsaLm& model, Progress& progress, bool keep_tensors)
-    : model_(model), progress_(progress), keep_tensors_(keep_tensors) {
+LayerRecorder::LayerRecorder(nsa::NsaLm& model, const SeamWatch& watch, Progress& progress, bool keep_tensors)
+    : model_(model), watch_(watch), progress_(progress), keep_tensors_(keep_tensors) {
   for (int layer = 0; layer < static_cast<int>(model_->config().n_layers); ++layer) {
     model_->attention(layer)->set_tap([this](const nsa::AttentionTrace& trace) { take(trace); });
   }
@@ -36,17 +72,28 @@ void LayerRecorder::begin(std::int64_t step, int of_rank) {
   of_rank_ = of_rank;
   layers_.clear();
   exposures_.clear();
+  gates_.clear();
 }
 
 void LayerRecorder::take(const nsa::AttentionTrace& trace) {
   progress_.at_layer(trace.layer);
+  if (paused_) {
+    return;
+  }
   exposures_.push_back(exposure_of(trace, model_->config()));
   exposures_.back().step = step_;
+  gates_.push_back(gate_use_of(trace));
+  gates_.back().step = step_;
   if (!keep_tensors_) {
     return;
   }
   Layer& layer = layers_[trace.layer];
   layer.trace = trace;
+  // A whole sequence chosen token by token has no one choice.
+  if (const auto chosen = watch_.blocks(trace.layer);
+      chosen.defined() && chosen.sizes() == trace.blocks_BGSn.sizes()) {
+    layer.trace.blocks_BGSn = chosen;
+  }
   // Tensor hooks see the whole gradient of x and y; they return nothing and so change nothing.
   if (trace.x_BSE.requires_grad()) {
     trace.x_BSE.register_hook([&layer](const torch::Tensor& gradient) { layer.dx_BSE = gradient; });
@@ -59,13 +106,10 @@ void LayerRecorder::take(const nsa::AttentionTrace& trace) {
 void LayerRecorder::write(Channel& channel,
                           const std::string& root,
                           const std::string& folder,
-                          const std::map<std::string, torch::Tensor>& local) {
+                          const std::map<std::string, torch::Tensor>& local,
+                          const std::string& name) {
   for (auto& [index, layer] : layers_) {
-    const nsa::AttentionTrace& trace = layer.trace;
-    std::vector<NamedTensor> tensors = {
-        {"x", trace.x_BSE},         {"q", trace.q_BHSD},         {"k_cmp", trace.k_cmp_BGCD}, {"v_cmp", trace.v_cmp_BGCD},
-        {"p_grp", trace.p_grp_BGSN}, {"blocks", trace.blocks_BGSn}, {"o_cmp", trace.o_cmp_BHSD},  {"o_sel", trace.o_sel_BHSD},
-        {"o_win", trace.o_win_BHSD}, {"gate", trace.gate},         {"y", trace.y_BSE}};
+    std::vector<NamedTensor> tensors = tensors_of(layer.trace);
     if (layer.dy_BSE.defined()) {
       tensors.push_back({"dy", layer.dy_BSE});
     }
@@ -79,10 +123,10 @@ void LayerRecorder::write(Channel& channel,
         tensors.push_back({"g.w." + item.key(), found->second});
       }
     }
-    const std::string path = folder + "/attention_layer_" + std::to_string(index) + ".safetensors";
+    const std::string path = folder + "/" + name + "_" + std::to_string(index) + ".safetensors";
     Artefact artefact = write_tensors(root + "/" + path, tensors);
     artefact.path = path;
-    artefact.name = "attention_layer";
+    artefact.name = name;
     artefact.step = step_;
     artefact.of_rank = of_rank_;
     artefact.layer = index;
@@ -96,6 +140,28 @@ void LayerRecorder::write_exposure(Channel& channel) const {
   for (const Exposure& exposure : exposures_) {
     channel.write(exposure);
   }
+  for (const GateUse& use : gates_) {
+    channel.write(use);
+  }
+}
+
+bool LayerRecorder::has_nan() const {
+  for (const auto& [index, layer] : layers_) {
+    for (const NamedTensor& item : tensors_of(layer.trace)) {
+      if (is_nan_anywhere(item.tensor)) {
+        return true;
+      }
+    }
+    if (is_nan_anywhere(layer.dx_BSE)) {
+      return true;
+    }
+    for (const auto& parameter : model_->attention(index)->parameters()) {
+      if (is_nan_anywhere(parameter.grad())) {
+        return true;
+      }
+    }
+  }
+  return false;
 }
 
 }  // namespace harness

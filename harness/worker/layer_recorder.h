@@ -8,6 +8,7 @@
 
 #include "harness/worker/channel.h"
 #include "harness/worker/progress.h"
+#include "harness/worker/seam_watch.h"
 #include "harness/worker/tensor_file.h"
 #include "nsa/model/nsa_lm.h"
 #include "nsa/parallel/data_parallel.h"
@@ -16,18 +17,24 @@ namespace harness {
 
 class LayerRecorder {
  public:
-  // Taps every layer of `model`. With `keep_tensors` false only the exposure is recorded.
-  LayerRecorder(nsa::NsaLm& model, Progress& progress, bool keep_tensors);
+  // Taps every layer of `model`. With `keep_tensors` false only exposure and gates are recorded. Blocks are taken from
+  // `watch`, as they were chosen: what attends over them may have written into them since.
+  LayerRecorder(nsa::NsaLm& model, const SeamWatch& watch, Progress& progress, bool keep_tensors);
 
   void begin(std::int64_t step, int of_rank);
+  // While paused nothing is taken: a step that is run again to find out more must not replace what was recorded.
+  void pause(bool paused) { paused_ = paused; }
 
   // Writes the files of all layers to `folder` (below `root`, which artefact paths are relative to) and forgets the tensors.
-  // `local` holds the local gradients by full parameter name.
+  // `local` holds the local gradients by full parameter name. `name` is the artefacts'.
   void write(Channel& channel, const std::string& root, const std::string& folder,
-             const std::map<std::string, torch::Tensor>& local);
+             const std::map<std::string, torch::Tensor>& local, const std::string& name = "attention_layer");
 
-  // How far the layers' laws were exercised in the last forward.
+  // How far the layers' laws were exercised in the last forward, and what their gates were.
   void write_exposure(Channel& channel) const;
+
+  // Is there a NaN in what the last forward and backward left here?
+  [[nodiscard]] bool has_nan() const;
 
  private:
   struct Layer {
@@ -38,12 +45,15 @@ class LayerRecorder {
   void take(const nsa::AttentionTrace& trace);
 
   nsa::NsaLm& model_;
+  const SeamWatch& watch_;
   Progress& progress_;
   bool keep_tensors_;
+  bool paused_ = false;
   std::int64_t step_ = 0;
   int of_rank_ = 0;
   std::map<int, Layer> layers_;
   std::vector<Exposure> exposures_;
+  std::vector<GateUse> gates_;
 };
 
 }  // namespace harness

@@ -7,7 +7,6 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <system_error>
@@ -15,6 +14,7 @@
 #include <utility>
 
 #include "nsa/base/error.h"
+#include "nsa/base/strict_json.h"
 
 namespace nsa {
 namespace {
@@ -25,7 +25,7 @@ constexpr std::size_t kLengthBytes = 8;  // the header's length, in front of it
 constexpr std::string_view kMetadataKey = "__metadata__";
 
 std::string in_quotes(std::string_view name) {
-  return "'" + std::string(name) + "'";
+  return "'" + shortened(name) + "'";
 }
 
 std::uint64_t header_length(std::span<const std::byte> bytes, const std::string& file) {
@@ -46,44 +46,27 @@ std::uint64_t header_length(std::span<const std::byte> bytes, const std::string&
   return length;
 }
 
-// The DOM keeps the last of two equal keys silently, so keys are watched while it is built.
-Json parse_header(std::string_view text, const std::string& file) {
-  if (text.empty() || text.front() != '{') {
-    throw Error(Location{file}, "header: wanted a JSON object that starts with '{'");
-  }
-  std::vector<std::set<std::string>> open_objects;
-  const auto watch = [&](int, Json::parse_event_t event, Json& value) {
-    if (event == Json::parse_event_t::object_start) {
-      open_objects.emplace_back();
-    }
-    if (event == Json::parse_event_t::object_end) {
-      open_objects.pop_back();
-    }
-    if (event == Json::parse_event_t::key &&
-        !open_objects.back().insert(value.get<std::string>()).second) {
-      throw Error(Location{file},
-                  "header: " + in_quotes(value.get<std::string>()) + " comes twice");
-    }
-    return true;
-  };
-  try {
-    return Json::parse(text.begin(), text.end(), watch);
-  } catch (const Json::exception& error) {
-    throw Error(Location{file}, "header: wanted JSON: " + std::string(error.what()));
-  }
-}
+// A tensor's entry is an object in the header, its shape a list in that.
+constexpr int kHeaderDepth = 3;
+// Above every tensor that exists; numpy's limit too.
+constexpr std::size_t kMaxDimensions = 64;
 
 std::int64_t whole_number(const Json& value, const std::string& where) {
   if (!value.is_number_unsigned() ||
       value.get<std::uint64_t>() > std::numeric_limits<std::int64_t>::max()) {
-    throw Error(where + ": found " + value.dump() + ", wanted a whole number of at most 63 bits");
+    throw Error(where + ": found " + found_text(value) +
+                ", wanted a whole number of at most 63 bits");
   }
   return value.get<std::int64_t>();
 }
 
 std::vector<std::int64_t> whole_numbers(const Json& value, const std::string& where) {
   if (!value.is_array()) {
-    throw Error(where + ": found " + value.dump() + ", wanted a list");
+    throw Error(where + ": found " + found_text(value) + ", wanted a list");
+  }
+  if (value.size() > kMaxDimensions) {
+    throw Error(where + ": found a list of " + std::to_string(value.size()) + ", wanted at most " +
+                std::to_string(kMaxDimensions));
   }
   std::vector<std::int64_t> numbers;
   for (const Json& item : value) {
@@ -96,7 +79,7 @@ DType known_dtype(const Json& value, const std::string& where) {
   const std::optional<DType> dtype =
       value.is_string() ? dtype_named(value.get<std::string>()) : std::nullopt;
   if (!dtype) {
-    throw Error(where + ": dtype: found " + value.dump() +
+    throw Error(where + ": dtype: found " + found_text(value) +
                 ", wanted F64, F32, F16, BF16, I64, I32, U8 or BOOL");
   }
   return *dtype;
@@ -177,7 +160,9 @@ SafetensorsIndex parse_safetensors(std::span<const std::byte> bytes, const std::
   const std::uint64_t length = header_length(bytes, file);
   const std::span<const std::byte> data = bytes.subspan(kLengthBytes + length);
   const Json header =
-      parse_header({reinterpret_cast<const char*>(bytes.data()) + kLengthBytes, length}, file);
+      parse_json_object({reinterpret_cast<const char*>(bytes.data()) + kLengthBytes, length},
+                        {kMaxSafetensorsHeaderBytes, kHeaderDepth},
+                        file + ": header");
   SafetensorsIndex index;
   std::vector<Entry> entries;
   for (const auto& [name, value] : header.items()) {

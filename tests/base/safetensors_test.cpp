@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "nsa/base/error.h"
+#include "tests/fakes/mutate.h"
 
 namespace nsa {
 namespace {
@@ -184,6 +185,44 @@ TEST(Safetensors, SurvivesEveryFlippedBit) {
     flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << (bit % 8)));
     refusal(flipped);  // refused or not, never worse
   }
+}
+
+TEST(Safetensors, SurvivesTwentyThousandDamagedFiles) {
+  const std::string whole = image(
+      R"({"__metadata__":{"k":"v","l":"{}"},"a":)" + f32_entry("[2,1]", "[0,8]") + R"(,"b.c":)" +
+          f32_entry("[]", "[8,12]") + R"(,"e":)" + f32_entry("[0,7]", "[12,12]") + "}  ",
+      12);
+  fakes::Mutator damaged(1, whole.size());
+  int refused = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    const std::string message = refusal(damaged(whole));
+    refused += message == "not refused" ? 0 : 1;
+    ASSERT_LT(message.size(), 2000u) << i;
+  }
+  EXPECT_GT(refused, 10'000);
+  EXPECT_LT(refused, 20'000);
+}
+
+// Each level of nesting would be a level of recursion for whoever prints it.
+TEST(Safetensors, RefusesDeepNesting) {
+  const std::string deep(1'000'000, '[');
+  EXPECT_THAT(refused_header("{\"a\":" + f32_entry(deep + "1", "[0,4]") + "}", 4),
+              HasSubstr("nested deeper than 3"));
+  EXPECT_THAT(refused_header("{\"a\":" + deep, 0), HasSubstr("nested deeper than 3"));
+}
+
+TEST(Safetensors, SaysLittleOfLongNamesAndLists) {
+  const std::string name(1'000'000, 'n');
+  EXPECT_LT(refused_header("{\"" + name + "\":3}", 0).size(), 300u);
+  EXPECT_LT(refused_header("{\"" + name + "\":{},\"" + name + "\":{}}", 0).size(), 300u);
+  EXPECT_LT(
+      refused_header("{\"a\":{\"dtype\":\"" + name + "\",\"shape\":[],\"data_offsets\":[0,0]}}", 0)
+          .size(),
+      300u);
+  std::string ones = "[1";
+  for (int i = 0; i < 100; ++i) ones += ",1";
+  EXPECT_THAT(refused_header("{\"a\":" + f32_entry(ones + "]", "[0,4]") + "}", 4),
+              HasSubstr("found a list of 101, wanted at most 64"));
 }
 
 TEST(Safetensors, ConvertsEveryDtype) {

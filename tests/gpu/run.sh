@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs the GPU profile from an installed tree on a machine with cards and the pinned LibTorch, and leaves reports and logs.
 #   tests/gpu/run.sh PREFIX OUT [GPUS]
+# NSA_GPU_PART=single or pair runs only what needs one card, or two.
 # NSA_TORCH names the LibTorch; without it, that of `python3 -c "import torch"`. Exit: the worst of all runs.
 set -uo pipefail
 
@@ -19,16 +20,24 @@ mkdir -p "$out"
 run() {
   local name=$1 wanted=$2 code=0
   shift 2
-  timeout 150 "$harness" run "$@" --db "$db" --out "$out/folders" --profile gpu --quiet --json \
+  timeout 540 "$harness" run "$@" --db "$db" --out "$out/folders" --profile gpu --quiet --json \
     > "$out/$name.json" 2> "$out/$name.log" || code=$?
   echo "$name: exit $code (wanted $wanted)" | tee -a "$out/summary.txt"
   [ "$code" -eq "$wanted" ] || worst=1
   "$harness" report --db "$db" > "$out/$name.md" 2>> "$out/$name.log"
+  grep -E '^\*\*(GO|CONDITIONAL GO|NO-GO)' "$out/$name.md" | tee -a "$out/summary.txt"
 }
 
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv | tee "$out/summary.txt"
 "$harness" version | tee -a "$out/summary.txt"
 "$harness" doctor | tee -a "$out/summary.txt" || worst=1
+
+if [ "${NSA_GPU_PART:-all}" != pair ]; then
+  for name in causality precision sb_sweep layer_scaling selection_ties backend_parity decode branch_isolation; do
+    run "$name" 0 "$scenarios/$name.yaml"
+  done
+fi
+if [ "${NSA_GPU_PART:-all}" = single ]; then exit "$worst"; fi
 
 if [ "$gpus" -ge 2 ]; then
   run ddp_onestep 0 "$scenarios/ddp_onestep.yaml"

@@ -1,0 +1,116 @@
+#include "harness/checks/least_squares.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+namespace harness::checks {
+namespace {
+
+using Matrix = std::vector<std::vector<double>>;
+
+// Student's t, 97.5 % quantile, by degrees of freedom (Abramowitz and Stegun, table 26.10).
+double student_t(std::size_t freedom) {
+  constexpr std::array kTable = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228};
+  if (freedom == 0) return std::numeric_limits<double>::infinity();
+  return freedom <= kTable.size() ? kTable[freedom - 1] : 2.0;  // 1.96 .. 2.2 from there on: wide enough
+}
+
+std::vector<double> logs(const std::vector<double>& values) {
+  std::vector<double> result;
+  result.reserve(values.size());
+  for (const double value : values) result.push_back(std::log(value));
+  return result;
+}
+
+double mean(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+// Gauss with column pivoting; a column without a pivot gets 0.
+std::vector<double> solve(Matrix a, std::vector<double> b) {
+  const std::size_t n = b.size();
+  for (std::size_t column = 0; column < n; ++column) {
+    std::size_t pivot = column;
+    for (std::size_t row = column; row < n; ++row) {
+      if (std::abs(a[row][column]) > std::abs(a[pivot][column])) pivot = row;
+    }
+    if (!(std::abs(a[pivot][column]) > 0.0)) continue;
+    std::swap(a[pivot], a[column]);
+    std::swap(b[pivot], b[column]);
+    for (std::size_t row = column + 1; row < n; ++row) {
+      const double share = a[row][column] / a[column][column];
+      for (std::size_t i = column; i < n; ++i) a[row][i] -= share * a[column][i];
+      b[row] -= share * b[column];
+    }
+  }
+  std::vector<double> x(n, 0.0);
+  for (std::size_t row = n; row-- > 0;) {
+    double rest = b[row];
+    for (std::size_t i = row + 1; i < n; ++i) rest -= a[row][i] * x[i];
+    if (std::abs(a[row][row]) > 0.0) x[row] = rest / a[row][row];
+  }
+  return x;
+}
+
+std::vector<double> weighted_fit(const Matrix& features,
+                                 const std::vector<double>& y,
+                                 const std::vector<std::size_t>& used) {
+  Matrix normal(used.size(), std::vector<double>(used.size(), 0.0));
+  std::vector<double> right(used.size(), 0.0);
+  for (std::size_t row = 0; row < y.size(); ++row) {
+    for (std::size_t i = 0; i < used.size(); ++i) {
+      const double left = features[row][used[i]] / y[row];
+      right[i] += left;
+      for (std::size_t j = 0; j < used.size(); ++j) normal[i][j] += left * features[row][used[j]] / y[row];
+    }
+  }
+  return solve(std::move(normal), std::move(right));
+}
+
+}  // namespace
+
+PowerLaw fit_power_law(const std::vector<double>& x, const std::vector<double>& y) {
+  const std::vector<double> u = logs(x);
+  const std::vector<double> v = logs(y);
+  const double u_mean = mean(u);
+  const double v_mean = mean(v);
+  double uu = 0.0;
+  double uv = 0.0;
+  for (std::size_t i = 0; i < u.size(); ++i) {
+    uu += (u[i] - u_mean) * (u[i] - u_mean);
+    uv += (u[i] - u_mean) * (v[i] - v_mean);
+  }
+  const double slope = uv / uu;
+  double squares = 0.0;
+  for (std::size_t i = 0; i < u.size(); ++i) {
+    const double rest = v[i] - v_mean - slope * (u[i] - u_mean);
+    squares += rest * rest;
+  }
+  const std::size_t freedom = u.size() - 2;
+  const double deviation = freedom == 0 ? 1.0 : std::sqrt(squares / static_cast<double>(freedom) / uu);
+  const double reach = student_t(freedom) * deviation;
+  return {slope, slope - reach, slope + reach};
+}
+
+std::vector<double> fit_shares(const Matrix& features, const std::vector<double>& y) {
+  std::vector<std::size_t> used(features.front().size());
+  std::iota(used.begin(), used.end(), std::size_t{0});
+  while (!used.empty()) {
+    const std::vector<double> found = weighted_fit(features, y, used);
+    const auto worst = std::min_element(found.begin(), found.end());
+    if (*worst >= 0.0) {
+      std::vector<double> all(features.front().size(), 0.0);
+      for (std::size_t i = 0; i < used.size(); ++i) all[used[i]] = found[i];
+      return all;
+    }
+    used.erase(used.begin() + (worst - found.begin()));
+  }
+  return std::vector<double>(features.front().size(), 0.0);
+}
+
+}  // namespace harness::checks

@@ -1,0 +1,244 @@
+// How memory and time grow over a sweep of sizes, and whether the sizes that were not fitted took what the smaller ones
+// predict. Memory is what a step holds at its peak beyond what it holds before it; what it is made of is known: gradients,
+// and activations that grow with tokens, with tokens times layers, and with query-key pairs times layers.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "harness/checks/least_squares.h"
+#include "harness/checks/list.h"
+#include "harness/checks/result.h"
+#include "nsa/base/text.h"
+
+namespace harness::checks {
+namespace {
+
+// SPEC 8 names no tolerance for memory: 15 % is what a person planning a run can live with, and half of what one forgotten
+// copy of the scores costs.
+constexpr double kPredictionLimit = 0.15;
+// The plain implementation keeps the probabilities of every query-key pair it computed: its memory may grow with the square
+// of the length, and with nothing else faster than linearly. 0.1 is for what a fit of few points cannot tell.
+constexpr double kMostInLength = 2.1;
+constexpr double kMostElse = 1.1;
+
+struct Point {
+  double seq_len = 0.0;
+  double batch_size = 0.0;
+  double n_layers = 0.0;
+  double held = 0.0;
+  double peak = 0.0;
+  double step_ms = 0.0;
+
+  [[nodiscard]] double transient() const { return peak - held; }
+  [[nodiscard]] std::vector<double> features() const {
+    const double tokens = batch_size * seq_len;
+    return {tokens, tokens * n_layers, tokens * seq_len * n_layers, n_layers, 1.0};
+  }
+};
+
+struct Axis {
+  const char* name;
+  double Point::*size;
+  double most;
+};
+constexpr Axis kAxes[] = {{"seq_len", &Point::seq_len, kMostInLength},
+                          {"batch_size", &Point::batch_size, kMostElse},
+                          {"n_layers", &Point::n_layers, kMostElse}};
+
+struct Member {
+  const char* metric;
+  double Point::*value;
+};
+constexpr Member kMembers[] = {{"seq_len", &Point::seq_len},       {"batch_size", &Point::batch_size},
+                               {"n_layers", &Point::n_layers},     {"held_bytes", &Point::held},
+                               {"peak_bytes", &Point::peak},       {"step_ms", &Point::step_ms}};
+
+class Scaling {
+ public:
+  explicit Scaling(const Evidence& evidence) : evidence_(evidence) {}
+
+  CheckResult judge() {
+    read_points();
+    if (points_.size() < 4) {
+      return inconclusive("found " + std::to_string(points_.size()) + " sizes, wanted at least 4");
+    }
+    judge_predictions();
+    for (const Axis& axis : kAxes) judge_axis(axis);
+    return result_.finish(words_);
+  }
+
+ private:
+  void read_points() {
+    std::map<std::int64_t, std::map<std::string, double>> samples;
+    for (const auto& row : evidence_.samples) {
+      if (row.process == 0) samples[row.row.step][row.row.metric] = row.row.value;
+      if (row.process == 0 && row.row.metric == "memory_bytes") memory_ = row.row.value;
+    }
+    samples.erase(0);
+    for (const auto& [number, of_point] : samples) {
+      Point point;
+      bool whole = of_point.count("peak_bytes") > 0;
+      for (const Member& member : kMembers) {
+        const auto at = of_point.find(member.metric);
+        whole = whole && at != of_point.end() && at->second > 0.0;
+        if (whole) point.*member.value = at->second;
+      }
+      if (whole && point.transient() > 0.0) {
+        points_.push_back(point);
+      } else if (of_point.count("rss_peak_bytes") == 0) {
+        result_.missing("the memory of size " + std::to_string(number));
+      }
+    }
+    std::sort(points_.begin(), points_.end(), [](const Point& a, const Point& b) { return a.transient() < b.transient(); });
+  }
+
+  // The smaller half is fitted, the larger half predicted.
+  void judge_predictions() {
+    const std::size_t fitted = (points_.size() + 1) / 2;
+    std::vector<std::vector<double>> features;
+    std::vector<double> transient;
+    for (std::size_t i = 0; i < fitted; ++i) {
+      features.push_back(points_[i].features());
+      transient.push_back(points_[i].transient());
+    }
+    const std::vector<double> shares = fit_shares(features, transient);
+    double worst = 0.0;
+    for (std::size_t i = fitted; i < points_.size(); ++i) {
+      const double predicted = points_[i].held + predict(shares, points_[i]);
+      const double error = std::abs(predicted - points_[i].peak) / points_[i].peak;
+      result_.measured("prediction_error_S" + nsa::to_text(points_[i].seq_len) + "_B" +
+                           nsa::to_text(points_[i].batch_size) + "_L" + nsa::to_text(points_[i].n_layers),
+                       error, kPredictionLimit);
+      if (!(error <= kPredictionLimit)) add_prediction(points_[i], predicted);
+      worst = std::max(worst, error);
+    }
+    words_ = "memory of " + std::to_string(points_.size() - fitted) + " sizes is what " + std::to_string(fitted) +
+             " smaller ones predict (worst " + percent(worst) + ")";
+    add_largest(shares);
+  }
+
+  [[nodiscard]] static double predict(const std::vector<double>& shares, const Point& point) {
+    const std::vector<double> features = point.features();
+    double sum = 0.0;
+    for (std::size_t i = 0; i < shares.size(); ++i) sum += shares[i] * features[i];
+    return sum;
+  }
+
+  // The longest sequence, a multiple of 64, that the machine's memory holds with the largest batch and depth of the sweep.
+  void add_largest(const std::vector<double>& shares) {
+    if (!(memory_ > 0.0)) return;
+    Point point = points_.back();
+    for (const Point& other : points_) {
+      point.batch_size = std::max(point.batch_size, other.batch_size);
+      point.n_layers = std::max(point.n_layers, other.n_layers);
+      point.held = std::max(point.held, other.held);
+    }
+    double low = 0.0;
+    double high = 1 << 24;
+    while (high - low > 64.0) {
+      point.seq_len = std::floor((low + high) / 128.0) * 64.0;
+      (point.held + predict(shares, point) <= memory_ ? low : high) = point.seq_len;
+      if (point.seq_len <= low && high - low <= 64.0) break;
+    }
+    result_.measured("largest_seq_len_that_fits", low);
+    words_ += "; the longest sequence that fits is " + nsa::to_text(low) + " tokens at batch " +
+              nsa::to_text(point.batch_size) + " and " + nsa::to_text(point.n_layers) + " layers";
+  }
+
+  void judge_axis(const Axis& axis) {
+    std::vector<double> sizes;
+    std::vector<double> bytes;
+    std::vector<double> times;
+    for (const Point& point : line_along(axis)) {
+      sizes.push_back(point.*axis.size);
+      bytes.push_back(point.transient());
+      times.push_back(point.step_ms);
+    }
+    if (sizes.size() < 3) return;
+    const PowerLaw memory = fit_power_law(sizes, bytes);
+    const PowerLaw time = fit_power_law(sizes, times);
+    const std::string name = axis.name;
+    result_.measured("memory_exponent_" + name, memory.exponent, axis.most);
+    result_.measured("memory_exponent_" + name + "_low", memory.low);
+    result_.measured("memory_exponent_" + name + "_high", memory.high);
+    result_.measured("time_exponent_" + name, time.exponent);
+    result_.measured("time_exponent_" + name + "_low", time.low);
+    result_.measured("time_exponent_" + name + "_high", time.high);
+    words_ += "; along " + name + " memory grows with exponent " + interval(memory) + ", time with " + interval(time);
+    if (!(memory.low <= axis.most)) add_exponent(axis, memory);
+  }
+
+  // The longest run of points that differ in this size alone; of several, the one with the largest other sizes.
+  [[nodiscard]] std::vector<Point> line_along(const Axis& axis) const {
+    std::map<std::vector<double>, std::vector<Point>> lines;
+    for (const Point& point : points_) {
+      std::vector<double> others;
+      for (const Axis& other : kAxes) {
+        if (other.size != axis.size) others.push_back(point.*other.size);
+      }
+      lines[others].push_back(point);
+    }
+    std::vector<Point> longest;
+    for (const auto& [others, line] : lines) {
+      if (line.size() >= longest.size()) longest = line;
+    }
+    return longest;
+  }
+
+  void add_prediction(const Point& point, double predicted) {
+    Finding finding;
+    finding.code = "MEM.BUDGET";
+    finding.site.phase = "backward";
+    finding.site.detail["seq_len"] = point.seq_len;
+    finding.site.detail["batch_size"] = point.batch_size;
+    finding.site.detail["n_layers"] = point.n_layers;
+    finding.site.detail["predicted_bytes"] = predicted;
+    finding.site.detail["measured_bytes"] = point.peak;
+    finding.statement = "a step of " + nsa::to_text(point.seq_len) + " tokens took " + mib(point.peak) +
+                        ", where smaller sizes predict " + mib(predicted);
+    finding.ruled_out = "not weights, gradients or moments: they are in both figures";
+    finding.next_action = "look for a tensor that grows faster than tokens and query-key pairs do";
+    result_.found(finding);
+  }
+
+  void add_exponent(const Axis& axis, const PowerLaw& law) {
+    Finding finding;
+    finding.code = "MEM.EXPONENT";
+    finding.site.op = axis.name;
+    finding.site.detail["exponent"] = law.exponent;
+    finding.site.detail["low"] = law.low;
+    finding.statement = std::string("memory grows with ") + axis.name + " to the power of " + interval(law) +
+                        ", at most " + nsa::to_text(axis.most) + " was expected";
+    finding.ruled_out = "not the spread of the fit: the whole interval is above the limit";
+    finding.next_action = "look for a tensor that is kept per pair of tokens, per head or per step";
+    result_.found(finding);
+  }
+
+  static std::string rounded(double value) {
+    return nsa::to_text(std::round(value * 100.0) / 100.0);
+  }
+  static std::string percent(double share) { return nsa::to_text(std::round(share * 1000.0) / 10.0) + " %"; }
+  static std::string mib(double bytes) { return nsa::to_text(std::round(bytes / (1 << 20))) + " MiB"; }
+  static std::string interval(const PowerLaw& law) {
+    return rounded(law.exponent) + " (" + rounded(law.low) + " to " + rounded(law.high) + ")";
+  }
+
+  const Evidence& evidence_;
+  ResultBuilder result_;
+  std::vector<Point> points_;
+  double memory_ = 0.0;
+  std::string words_;
+};
+
+}  // namespace
+
+Check memory_scaling() {
+  return {"memory_scaling",
+          "memory grows as its parts do, and larger sizes take what smaller ones predict",
+          {"MEM.EXPONENT", "MEM.BUDGET"},
+          [](const Evidence& evidence) { return Scaling(evidence).judge(); }};
+}
+
+}  // namespace harness::checks

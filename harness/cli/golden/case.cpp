@@ -1,0 +1,253 @@
+#include "harness/cli/golden/case.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <tuple>
+
+#include "harness/checks/layer_record.h"
+#include "nsa/base/error.h"
+#include "nsa/base/text.h"
+
+namespace harness::cli::golden {
+namespace {
+
+using nsa::Error;
+using nsa::Location;
+using oracles::Shape;
+using Shapes = std::vector<std::pair<std::string, Shape>>;
+
+// Doubles that the results of a file, and the probabilities on the way to them, may have: 4 GiB. A small file can ask for
+// any amount of work, since scores grow with the square of the length.
+constexpr std::int64_t kMaxElements = std::int64_t{1} << 29;
+// Pairs of a query and a key that it sees: some minutes of the oracle, a thousand times those of m7c_125m at length 2048.
+constexpr std::int64_t kMaxPairs = std::int64_t{1} << 36;
+
+// The backward of a layer, from its output to its input.
+constexpr std::array<std::string_view, 12> kBackwardOrder = {"out.",
+                                                             "gate.fc2",
+                                                             "gate.",
+                                                             "W_V_win",
+                                                             "W_V_sel",
+                                                             "phi_v",
+                                                             "W_V_cmp",
+                                                             "W_K_win",
+                                                             "W_K_sel",
+                                                             "phi_k",
+                                                             "W_K_cmp",
+                                                             "W_Q"};
+
+std::int64_t place_in_layer(std::string_view name) {
+  const auto at = std::find_if(kBackwardOrder.begin(),
+                               kBackwardOrder.end(),
+                               [&](std::string_view part) { return name.starts_with(part); });
+  return at - kBackwardOrder.begin();
+}
+
+// Sorts parameters of the language model from its head to its embedding.
+std::tuple<std::int64_t, std::int64_t, std::int64_t> backward_place(const std::string& name) {
+  constexpr std::string_view kBlocks = "blocks.";
+  if (name.starts_with("lm_head")) return {0, 0, 0};
+  if (name.starts_with("norm_f")) return {1, 0, 0};
+  if (!name.starts_with(kBlocks)) return {3, 0, 0};  // embed
+  const std::size_t dot = name.find('.', kBlocks.size());
+  const std::string part = name.substr(dot + 1);
+  const std::int64_t block =
+      nsa::parse_int(name.substr(kBlocks.size(), dot - kBlocks.size())).value_or(0);
+  const auto in_block = [&]() -> std::int64_t {
+    if (part.starts_with("mlp.fc2")) return 0;
+    if (part.starts_with("mlp.fc1")) return 1;
+    if (part.starts_with("norm2")) return 2;
+    if (!part.starts_with("attn.")) return 100;  // norm1, after all of the attention
+    return 3 + place_in_layer(part.substr(std::string_view("attn.").size()));
+  };
+  return {2, -block, in_block()};
+}
+
+template <typename Place>
+void add_in_order(const std::map<std::string, Shape>& weights,
+                  const std::string& prefix,
+                  Place place,
+                  Shapes& shapes) {
+  std::vector<std::pair<std::string, Shape>> sorted(weights.begin(), weights.end());
+  std::stable_sort(sorted.begin(), sorted.end(), [&](const auto& a, const auto& b) {
+    return place(a.first) < place(b.first);
+  });
+  for (auto& [name, shape] : sorted) shapes.emplace_back(prefix + name, std::move(shape));
+}
+
+Shapes attention_results(const Case& c) {
+  const oracles::AttentionConfig& a = c.attention();
+  const std::int64_t b = c.batch;
+  const std::int64_t s = c.length;
+  const std::int64_t g = a.n_kv_groups;
+  const std::int64_t h = a.heads_per_group();
+  const std::int64_t compressed = a.compressed_count(s);
+  const Shape gate =
+      a.gate == oracles::Gate::head_sigmoid ? Shape{b, g, h, s, 3} : Shape{b, g, s, 3};
+  Shapes shapes = {{"q", {b, g, h, s, a.d_k}},
+                   {"k_cmp", {b, g, compressed, a.d_k}},
+                   {"v_cmp", {b, g, compressed, a.d_v}},
+                   {"p_grp", {b, g, s, a.block_count(s)}},
+                   {"blocks", {b, g, s, a.n_sel}}};
+  for (const char* name : {"o_cmp", "o_sel", "o_win"})
+    shapes.push_back({name, {b, g, h, s, a.d_v}});
+  shapes.push_back({"gate", gate});
+  for (const char* name : {"y", "y_cmp", "y_sel", "y_win"}) shapes.push_back({name, {b, s, a.dim}});
+  add_in_order(oracles::weight_shapes(a), "g.w.", place_in_layer, shapes);
+  shapes.push_back({"g.x", {b, s, a.dim}});
+  return shapes;
+}
+
+Shapes lm_results(const Case& c) {
+  Shapes shapes = {{"logits", {c.batch, c.length, c.lm.vocab_size}}, {"loss", {}}};
+  add_in_order(oracles::parameter_shapes(c.lm), "g.p.", backward_place, shapes);
+  return shapes;
+}
+
+Shapes train_results(const Case& c) {
+  Shapes shapes = {{"loss", {c.steps}}, {"grad_norm", {c.steps}}, {"lr", {c.steps}}};
+  add_in_order(oracles::parameter_shapes(c.lm), "p1.", backward_place, shapes);
+  return shapes;
+}
+
+// Their product, or nothing where it does not fit.
+std::optional<std::int64_t> product(const std::vector<std::int64_t>& factors) {
+  std::int64_t result = 1;
+  for (const std::int64_t factor : factors) {
+    if (__builtin_mul_overflow(result, factor, &result)) return std::nullopt;
+  }
+  return result;
+}
+
+void require_bounded(const Case& c) {
+  const oracles::AttentionConfig& a = c.attention();
+  std::vector<Shape> shapes = {
+      {c.batch, a.n_heads, c.length, std::max<std::int64_t>(1, a.compressed_count(c.length))},
+      {c.batch, a.n_kv_groups, c.length, a.block_count(c.length)},
+      {c.batch, c.length, c.lm.mlp_ratio * a.dim},
+      {c.batch, c.length, c.lm.vocab_size}};
+  for (const auto& [name, shape] : all_results(c)) shapes.push_back(shape);
+  const std::int64_t keys = std::min(c.length, std::max(a.w, a.n_sel * a.l_sel));
+  const auto pairs = product({c.steps, c.lm.n_layers, c.batch, a.n_heads, c.length, keys});
+  if (!pairs || *pairs > kMaxPairs) {
+    throw Error(Location{c.path},
+                "found a length of " + std::to_string(c.length) + " and a window or blocks of " +
+                    std::to_string(keys) + " tokens, wanted at most " + std::to_string(kMaxPairs) +
+                    " pairs of query and key in all");
+  }
+  std::int64_t sum = 0;
+  for (const Shape& shape : shapes) {
+    const auto count = product(shape);
+    if (count && *count <= kMaxElements && (sum += *count) <= kMaxElements) continue;
+    throw Error(Location{c.path},
+                "found batch " + std::to_string(c.batch) + ", length " + std::to_string(c.length) +
+                    " and a configuration whose results are more than " +
+                    std::to_string(kMaxElements) + " numbers, wanted at most that many");
+  }
+}
+
+void read_config(const GoldenFile& file, Case& c) {
+  c.path = file.path();
+  c.level = file.level();
+  c.config = file.config();
+  c.batch = file.batch();
+  c.length = file.length();
+  c.steps = file.steps();
+  const nsa::ModelConfig& model = c.config.model;
+  c.lm = {checks::oracle_config(model), model.n_layers, model.vocab_size, model.mlp_ratio};
+  if (!c.config.train) return;
+  const nsa::OptimizerConfig& t = *c.config.train;
+  c.train = {t.lr, t.beta1, t.beta2, t.eps, t.weight_decay, t.max_norm, t.warmup, t.total};
+}
+
+void read_weights(const GoldenFile& file, Case& c) {
+  const auto shapes = c.level == GoldenLevel::attention ? oracles::weight_shapes(c.attention())
+                                                        : oracles::parameter_shapes(c.lm);
+  for (const std::string& name : file.weights()) {
+    if (shapes.count(name) > 0) continue;
+    throw Error(Location{file.at(file.weight_prefix() + name).where},
+                "found a weight that this configuration does not have");
+  }
+  for (const auto& [name, shape] : shapes) {
+    const std::string full = file.weight_prefix() + name;
+    file.require_shape(full, shape);
+    c.weights[name] = {shape, file.doubles(full)};
+  }
+}
+
+void read_inputs(const GoldenFile& file, Case& c) {
+  if (c.level != GoldenLevel::attention) {
+    c.tokens = {file.at("tokens").shape, file.integers("tokens")};
+    return;
+  }
+  c.x = {file.at("x").shape, file.doubles("x")};
+  if (file.has("dy")) c.dy = oracles::Tensor{file.at("dy").shape, file.doubles("dy")};
+}
+
+struct DTypeRow {
+  nsa::DType dtype;
+  oracles::Arithmetic (*arithmetic)();
+};
+constexpr std::array kFromNarrowest = {DTypeRow{nsa::DType::bf16, oracles::Arithmetic::bfloat16},
+                                       DTypeRow{nsa::DType::f16, oracles::Arithmetic::float16},
+                                       DTypeRow{nsa::DType::f32, oracles::Arithmetic::float32},
+                                       DTypeRow{nsa::DType::f64, oracles::Arithmetic::float64}};
+
+void read_dtype(const GoldenFile& file, Case& c) {
+  for (const DTypeRow& row : kFromNarrowest) {
+    for (const std::string& name : c.results) {
+      if (file.at(name).dtype != row.dtype) continue;
+      c.dtype = row.dtype;
+      c.arithmetic = row.arithmetic();
+      return;
+    }
+  }
+}
+
+void read_results(const GoldenFile& file, Case& c) {
+  for (const auto& [name, shape] : all_results(c)) {
+    if (!file.has(name)) continue;
+    file.require_shape(name, shape);
+    c.results.push_back(name);
+    if (name == "blocks") {
+      c.blocks = oracles::IntTensor{shape, file.integers(name)};
+      c.unusable = unusable_blocks(c.config.model, c.length, c.blocks->data);
+    } else {
+      c.found[name] = {shape, file.doubles(name)};
+    }
+  }
+  c.not_judged = file.unknown();
+  for (const std::string& name : file.results()) {
+    if (std::find(c.results.begin(), c.results.end(), name) == c.results.end()) {
+      c.not_judged.push_back(name);
+    }
+  }
+  if (c.results.empty()) {
+    throw Error(Location{c.path}, "found no result that this configuration has");
+  }
+}
+
+}  // namespace
+
+Shapes all_results(const Case& c) {
+  switch (c.level) {
+    case GoldenLevel::attention: return attention_results(c);
+    case GoldenLevel::lm: return lm_results(c);
+    default: return train_results(c);
+  }
+}
+
+Case read_case(const std::string& path) {
+  const GoldenFile file(path);
+  Case c;
+  read_config(file, c);
+  require_bounded(c);
+  read_weights(file, c);
+  read_inputs(file, c);
+  read_results(file, c);
+  read_dtype(file, c);
+  return c;
+}
+
+}  // namespace harness::cli::golden

@@ -1,0 +1,52 @@
+// A golden file as the oracle wants it: configuration, inputs and weights in doubles, and the results to be judged. Letters as
+// in oracles/attention.h.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "harness/core/golden_file.h"
+#include "oracles/attention.h"
+#include "oracles/lm.h"
+#include "oracles/optimizer.h"
+#include "oracles/score_bound.h"
+
+namespace harness::cli::golden {
+
+struct Case {
+  std::string path;
+  GoldenLevel level = GoldenLevel::attention;
+  GoldenConfig config;
+  std::int64_t batch = 0;
+  std::int64_t length = 0;
+  std::int64_t steps = 1;
+  oracles::LmConfig lm;        // `attention` alone at the attention level
+  oracles::TrainConfig train;  // train level
+  oracles::Weights weights;    // without prefix
+  oracles::Tensor x;
+  std::optional<oracles::Tensor> dy;
+  oracles::IntTensor tokens;  // [B,S], or [steps,B,S]
+
+  std::vector<std::string> results;  // those of the file, in computing order
+  std::map<std::string, oracles::Tensor> found;
+  std::optional<oracles::IntTensor> blocks;
+  std::string unusable;  // why the blocks cannot be replayed, "" if they can
+  std::vector<std::string> not_judged;
+
+  nsa::DType dtype = nsa::DType::f64;  // the narrowest of the results
+  oracles::Arithmetic arithmetic = oracles::Arithmetic::float64();
+
+  [[nodiscard]] bool has(const std::string& name) const { return found.count(name) > 0; }
+  [[nodiscard]] const oracles::AttentionConfig& attention() const { return lm.attention; }
+};
+
+// Throws: nsa::Error naming the file, the tensor, what was found and what was wanted.
+[[nodiscard]] Case read_case(const std::string& path);
+
+// Every result there can be, in computing order, with its shape: forward, then backward.
+[[nodiscard]] std::vector<std::pair<std::string, oracles::Shape>> all_results(const Case& the_case);
+
+}  // namespace harness::cli::golden

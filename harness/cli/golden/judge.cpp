@@ -1,0 +1,260 @@
+#include "harness/cli/golden/judge.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <map>
+
+#include "harness/checks/ceilings.h"
+#include "harness/cli/golden/choice.h"
+#include "harness/cli/golden/reason.h"
+#include "nsa/base/text.h"
+
+namespace harness::cli::golden {
+namespace {
+
+// Two float64 implementations that sum in other orders; 64 sqrt(n) u with n = 10^3 terms is 2e-13, and gradients cancel. The
+// model sums in blocks of its libraries' choice besides.
+constexpr double kFloat64Oracle = 1e-11;
+constexpr double kFloat64Model = 1e-10;
+
+double largest_of(const oracles::Tensor& tensor) {
+  double most = 0.0;
+  for (const double value : tensor.data) most = std::max(most, std::abs(value));
+  return most;
+}
+
+// Terms of the longest sum on the way to a result.
+std::int64_t terms_of(const std::string& name, const Case& c) {
+  const checks::LongestSums sums(c.config.model, c.batch, c.length);
+  if (c.level != GoldenLevel::attention) {
+    const std::int64_t forward =
+        std::max({sums.y, c.lm.mlp_ratio * c.attention().dim, c.lm.vocab_size});
+    if (name == "logits") return forward;
+    return name == "lr" ? 1 : std::max({forward, sums.gradient, c.batch * c.length});
+  }
+  using Sums = checks::LongestSums;
+  static const std::map<std::string, std::int64_t Sums::*> kTerms = {{"q", &Sums::projected},
+                                                                     {"k_cmp", &Sums::o_cmp},
+                                                                     {"v_cmp", &Sums::o_cmp},
+                                                                     {"p_grp", &Sums::o_cmp},
+                                                                     {"o_cmp", &Sums::o_cmp},
+                                                                     {"o_sel", &Sums::o_sel},
+                                                                     {"o_win", &Sums::o_win},
+                                                                     {"gate", &Sums::gate}};
+  const auto at = kTerms.find(name);
+  if (at != kTerms.end()) return sums.*at->second;
+  return name.starts_with("g.") ? sums.gradient : sums.y;
+}
+
+double limit_of(const std::string& name, const Case& c, double of_float64) {
+  if (c.dtype == nsa::DType::f64) return of_float64;
+  return checks::ceiling(terms_of(name, c), c.arithmetic.stored, c.arithmetic.summed);
+}
+
+class Judge {
+ public:
+  Judge(const Case& c, const Wanted& oracle, const Wanted* model)
+      : c_(c), oracle_(oracle), model_(model) {
+    for (const auto& [name, tensor] : oracle_.tensors) {
+      double& largest = largest_[kind_of(name)];
+      largest = std::max(largest, largest_of(tensor));
+    }
+  }
+
+  Judgement judge() {
+    for (const std::string& name : c_.results) {
+      judgement_.stages.push_back(name == "blocks" ? choice() : values(name));
+    }
+    const auto first = first_stage();
+    if (first == judgement_.stages.end()) {
+      judgement_.sentence = "all " + std::to_string(judgement_.stages.size()) + " results agree";
+      return std::move(judgement_);
+    }
+    judgement_.first = first->name;
+    judgement_.sentence = "first stage that differs: " + first->name + step_text(first->name) +
+                          right_text(first) + one_sided_text(*first);
+    if (!first->oracle.agrees()) {
+      judgement_.reason =
+          likely_reason(c_, oracle_, first->name, limit_of(first->name, c_, kFloat64Oracle));
+    }
+    return std::move(judgement_);
+  }
+
+ private:
+  using Iterator = std::vector<Stage>::const_iterator;
+
+  [[nodiscard]] double scale_of(const std::string& name, const oracles::Tensor& wanted) const {
+    const auto kind = largest_.find(kind_of(name));
+    const double of_kind = kind == largest_.end() ? 0.0 : kind->second;
+    return std::max(largest_of(wanted), checks::kSmallestScaleShare * of_kind);
+  }
+
+  [[nodiscard]] Compared compare(const std::string& name,
+                                 const oracles::Tensor& wanted,
+                                 double limit) const {
+    const oracles::Tensor& found = c_.found.at(name);
+    double worst = 0.0;
+    for (std::size_t i = 0; i < found.data.size(); ++i) {
+      const double difference = std::abs(found.data[i] - wanted.data[i]);
+      if (!(difference <= worst)) worst = difference;
+      if (std::isnan(worst)) break;
+    }
+    return {worst == 0.0 ? 0.0 : worst / scale_of(name, wanted), limit};
+  }
+
+  Stage values(const std::string& name) {
+    Stage stage;
+    stage.name = name;
+    stage.oracle = compare(name, oracle_.at(name), limit_of(name, c_, kFloat64Oracle));
+    if (model_ != nullptr) {
+      stage.model = compare(name, model_->at(name), limit_of(name, c_, kFloat64Model));
+    }
+    if (!stage.oracle.agrees()) {
+      stage.words = place_words(name, oracle_.at(name), stage.oracle.limit);
+    } else if (!stage.agrees()) {
+      stage.words = place_words(name, model_->at(name), stage.model->limit);
+    }
+    return stage;
+  }
+
+  // "3 of 128 values differ, worst at [0,1,2]: found 0.3, wanted 0.2"
+  [[nodiscard]] std::string place_words(const std::string& name,
+                                        const oracles::Tensor& wanted,
+                                        double limit) const {
+    const oracles::Tensor& found = c_.found.at(name);
+    const double allowed = limit * scale_of(name, wanted);
+    std::size_t wrong = 0;
+    std::size_t at = 0;
+    double worst = -1.0;
+    for (std::size_t i = 0; i < found.data.size(); ++i) {
+      const double difference = std::abs(found.data[i] - wanted.data[i]);
+      if (difference <= allowed) continue;
+      ++wrong;
+      if (std::isnan(worst) || difference <= worst) continue;
+      worst = difference;
+      at = i;
+    }
+    return std::to_string(wrong) + " of " + std::to_string(found.data.size()) +
+           " values differ, worst at " + place_text(found.shape, at) + ": found " +
+           nsa::to_text(found.data[at], 6) + ", wanted " + nsa::to_text(wanted.data[at], 6);
+  }
+
+  Stage choice() const {
+    Stage stage;
+    stage.name = "blocks";
+    if (!c_.unusable.empty()) {
+      stage.oracle = {1.0, 0.0};
+      stage.words = c_.unusable + "; later stages are compared with the oracle's own blocks";
+      return stage;
+    }
+    const Choice choice = judge_choice(c_, oracle_, model_, has_exact_scores());
+    const auto share = [&](std::int64_t rows) {
+      return static_cast<double>(rows) / static_cast<double>(choice.rows);
+    };
+    stage.oracle = {share(choice.wrong), 0.0};
+    if (model_ != nullptr) stage.model = Compared{share(choice.wrong_for_model), 0.0};
+    stage.words = choice.words;
+    if (choice.wrong > 0) {
+      stage.words = std::to_string(choice.wrong) + " of " + std::to_string(choice.rows) +
+                    " rows hold other blocks than the scores demand, " + stage.words;
+    }
+    return stage;
+  }
+
+  // What the choice was made from is in the file, right, and as wide as it was computed: a bfloat16 tensor may be the rounded
+  // copy of what was used.
+  [[nodiscard]] bool has_exact_scores() const {
+    const bool wide = c_.dtype == nsa::DType::f64 || c_.dtype == nsa::DType::f32;
+    return wide && is_right("q") && is_right("k_cmp");
+  }
+
+  // It is in the file, and agrees with the oracle.
+  [[nodiscard]] bool is_right(const std::string& name) const {
+    return std::any_of(judgement_.stages.begin(), judgement_.stages.end(), [&](const Stage& stage) {
+      return stage.name == name && stage.oracle.agrees();
+    });
+  }
+
+  // The oracle's word counts first: what differs from the model alone says something about the model.
+  [[nodiscard]] Iterator first_stage() const {
+    const std::vector<Stage>& stages = judgement_.stages;
+    auto first = std::find_if(
+        stages.begin(), stages.end(), [](const Stage& stage) { return !stage.oracle.agrees(); });
+    if (first == stages.end()) {
+      first = std::find_if(
+          stages.begin(), stages.end(), [](const Stage& stage) { return !stage.agrees(); });
+    }
+    // At the train level the first step counts, whichever series it is in.
+    for (auto other = stages.begin(); other != stages.end(); ++other) {
+      if (!other->agrees() && first_step(other->name) < first_step(first->name)) first = other;
+    }
+    return first;
+  }
+
+  // Of a series over steps, the first that differs from the oracle, counted from 1.
+  [[nodiscard]] std::int64_t first_step(const std::string& name) const {
+    constexpr std::int64_t kNever = std::int64_t{1} << 62;
+    if (c_.level != GoldenLevel::train || name.starts_with("p1.")) return kNever;
+    const oracles::Tensor& wanted = oracle_.at(name);
+    const double allowed = limit_of(name, c_, kFloat64Oracle) * scale_of(name, wanted);
+    for (std::size_t i = 0; i < wanted.data.size(); ++i) {
+      const double difference = std::abs(c_.found.at(name).data[i] - wanted.data[i]);
+      if (!(difference <= allowed)) return static_cast<std::int64_t>(i) + 1;
+    }
+    return kNever;
+  }
+
+  [[nodiscard]] std::string step_text(const std::string& name) const {
+    const std::int64_t step = first_step(name);
+    return step > c_.steps ? "" : " at step " + std::to_string(step);
+  }
+
+  [[nodiscard]] std::string right_text(Iterator first) const {
+    constexpr std::ptrdiff_t kMostNamed = 9;  // the forward stages of a layer
+    std::vector<std::string> names;
+    for (auto stage = judgement_.stages.begin(); stage != first; ++stage) {
+      if (stage->agrees()) names.push_back(stage->name);
+    }
+    if (names.empty()) return "; the file has nothing that comes before it";
+    if (static_cast<std::ptrdiff_t>(names.size()) > kMostNamed) {
+      return "; the " + std::to_string(names.size()) + " results before it are right";
+    }
+    if (names.size() == 1) return "; " + names.front() + " is right";
+    const std::string last = names.back();
+    names.pop_back();
+    return "; " + nsa::join(names) + " and " + last + " are right";
+  }
+
+  static std::string one_sided_text(const Stage& first) {
+    if (first.oracle.agrees()) return " (the oracle agrees with the file, the model does not)";
+    if (first.model && first.model->agrees()) {
+      return " (the model agrees with the file, the oracle does not)";
+    }
+    return "";
+  }
+
+  const Case& c_;
+  const Wanted& oracle_;
+  const Wanted* model_;
+  std::map<std::string, double> largest_;  // by kind
+  Judgement judgement_;
+};
+
+}  // namespace
+
+std::string kind_of(const std::string& result) {
+  if (result.starts_with("g.")) return "gradients";
+  if (result.starts_with("p1.")) return "parameters";
+  for (const char* alone : {"loss", "logits", "grad_norm", "lr"}) {
+    if (result == alone) return alone;
+  }
+  return "outputs";
+}
+
+Judgement judge_golden(const Case& the_case, const Wanted& oracle, const Wanted* model) {
+  return Judge(the_case, oracle, model).judge();
+}
+
+}  // namespace harness::cli::golden

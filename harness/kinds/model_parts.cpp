@@ -1,0 +1,66 @@
+#include "harness/kinds/model_parts.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "nsa/seams/seams.h"
+#include "nsa/train/precision.h"
+
+namespace harness {
+namespace {
+
+using Route = std::map<std::string, std::string>;
+
+// The seams of the attention alone: the others are not the model's business.
+Route attention_route(const Route& route) {
+  const auto known = nsa::seam_implementations();
+  Route ours;
+  std::copy_if(route.begin(), route.end(), std::inserter(ours, ours.end()), [&](const auto& entry) {
+    return known.count(entry.first) > 0;
+  });
+  return ours;
+}
+
+nsa::NsaLm build(const Session& session, const Route& route, nsa::Routes& routes) {
+  const Scenario& scenario = session.the_case().scenario;
+  torch::manual_seed(static_cast<std::uint64_t>(scenario.seed));
+  nsa::NsaLm model(scenario.model, route, routes);
+  model->to(device_of(session), nsa::dtype_of(scenario.training.precision));
+  return model;
+}
+
+}  // namespace
+
+torch::Device device_of(const Session& session) {
+  return nsa::torch_device(session.the_case().scenario.parallel.device, std::max(0, session.options().rank));
+}
+
+nsa::NsaLm make_model(const Session& session, nsa::Routes& routes) {
+  return build(session, attention_route(session.the_case().scenario.route), routes);
+}
+
+nsa::NsaLm make_reference_model(const Session& session, nsa::Routes& routes) { return build(session, {}, routes); }
+
+nsa::NamedParameters named_parameters(nsa::NsaLm& model) {
+  nsa::NamedParameters parameters;
+  for (const auto& item : model->named_parameters()) {
+    parameters.emplace_back(item.key(), item.value());
+  }
+  return parameters;
+}
+
+void write_routes(Session& session, const nsa::Routes& routes) {
+  for (const nsa::RouteCount& count : routes.counts()) {
+    session.channel().write(RouteUse{count.seam, count.layer, count.implementation, count.forward, count.backward});
+  }
+}
+
+double peak_resident_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) * 1024.0;
+}
+
+}  // namespace harness

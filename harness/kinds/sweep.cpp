@@ -1,0 +1,156 @@
+#include "harness/kinds/sweep.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+#include <vector>
+
+#include "harness/kinds/model_parts.h"
+#include "harness/worker/memory_watch.h"
+#include "nsa/train/optimizer.h"
+#ifdef NSA_CUDA
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAFunctions.h>
+#endif
+
+namespace harness {
+namespace {
+
+// One point of the sweep. Samples of a point carry its number, counted from 1, as their step.
+struct Point {
+  std::int64_t seq_len = 0;
+  std::int64_t batch_size = 0;
+  std::int64_t n_layers = 0;
+};
+
+std::vector<std::int64_t> or_one(const std::vector<std::int64_t>& list, std::int64_t value) {
+  return list.empty() ? std::vector<std::int64_t>{value} : list;
+}
+
+std::vector<Point> points_of(const Scenario& scenario) {
+  std::vector<Point> points;
+  for (const auto layers : or_one(scenario.sweep.n_layers, scenario.model.n_layers)) {
+    for (const auto batch : or_one(scenario.sweep.batch_size, scenario.training.batch_size)) {
+      for (const auto length : or_one(scenario.sweep.seq_len, scenario.training.seq_len)) {
+        points.push_back({length, batch, layers});
+      }
+    }
+  }
+  return points;
+}
+
+void wait_for(const torch::Device& device) {
+#ifdef NSA_CUDA
+  if (device.is_cuda()) {
+    c10::cuda::device_synchronize();
+  }
+#else
+  (void)device;
+#endif
+}
+
+double now_ms() {
+  using std::chrono::steady_clock;
+  return std::chrono::duration<double, std::milli>(steady_clock::now().time_since_epoch()).count();
+}
+
+double memory_of(const torch::Device& device) {
+#ifdef NSA_CUDA
+  if (device.is_cuda()) {
+    return static_cast<double>(at::cuda::getDeviceProperties(device.index())->totalGlobalMem);
+  }
+#else
+  (void)device;
+#endif
+  return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+}
+
+class SweepCase {
+ public:
+  explicit SweepCase(Session& session) : session_(session), device_(device_of(session)), memory_(device_) {}
+
+  void run() {
+    session_.sample("memory_bytes", 0, memory_of(device_));
+    std::int64_t number = 0;
+    for (const Point& point : points_of(session_.the_case().scenario)) {
+      run_point(point, ++number);
+    }
+    session_.sample("rss_peak_bytes", number, peak_resident_bytes());
+  }
+
+ private:
+  // The first step makes the optimiser's moments; the second is the one that is measured.
+  void run_point(const Point& point, std::int64_t number) {
+    nsa::Routes routes;
+    Session at_point = session_at(point);
+    nsa::NsaLm model = make_model(at_point, routes);
+    std::vector<torch::Tensor> parameters = model->parameters();
+    nsa::Optimizer optimizer(parameters, session_.the_case().scenario.training.optimizer);
+    const auto tokens_BS = draw_tokens(point, number);
+    step(model, optimizer, tokens_BS, 1, number);
+    drop_gradients(parameters);
+    wait_for(device_);
+    const std::int64_t held = memory_.held_bytes();
+    memory_.reset_peak();
+    const double begin = now_ms();
+    const double loss = step(model, optimizer, tokens_BS, 2, number);
+    wait_for(device_);
+    write(point, number, held, now_ms() - begin, loss);
+    write_routes(session_, routes);
+  }
+
+  [[nodiscard]] Session session_at(const Point& point) const {
+    Case at_point = session_.the_case();
+    at_point.scenario.model.n_layers = point.n_layers;
+    return {session_.options(), std::move(at_point), session_.channel(), session_.progress(), session_.heartbeat()};
+  }
+
+  [[nodiscard]] torch::Tensor draw_tokens(const Point& point, std::int64_t number) const {
+    const Scenario& scenario = session_.the_case().scenario;
+    const auto random = at::detail::createCPUGenerator(static_cast<std::uint64_t>(scenario.seed + number));
+    return torch::randint(scenario.model.vocab_size, {point.batch_size, point.seq_len}, random, torch::kLong).to(device_);
+  }
+
+  double step(nsa::NsaLm& model, nsa::Optimizer& optimizer, const torch::Tensor& tokens_BS, std::int64_t which,
+              std::int64_t number) {
+    session_.enter("forward", number);
+    const auto loss = nsa::next_token_loss(model->forward(tokens_BS), tokens_BS);
+    session_.enter("backward", number);
+    loss.backward();
+    session_.enter("optimizer", number);
+    optimizer.step(which);
+    return loss.item<double>();
+  }
+
+  static void drop_gradients(std::vector<torch::Tensor>& parameters) {
+    for (auto& parameter : parameters) {
+      parameter.mutable_grad().reset();
+    }
+  }
+
+  void write(const Point& point, std::int64_t number, std::int64_t held, double step_ms, double loss) {
+    const auto sample = [&](const char* metric, double value) { session_.sample(metric, number, value); };
+    sample("seq_len", static_cast<double>(point.seq_len));
+    sample("batch_size", static_cast<double>(point.batch_size));
+    sample("n_layers", static_cast<double>(point.n_layers));
+    sample("loss", loss);
+    sample("held_bytes", static_cast<double>(held));
+    sample("peak_bytes", static_cast<double>(memory_.peak_bytes()));
+    sample("step_ms", step_ms);
+  }
+
+  Session& session_;
+  torch::Device device_;
+  MemoryWatch memory_;
+};
+
+void run(Session& session) { SweepCase(session).run(); }
+
+}  // namespace
+
+Kind sweep() {
+  return {"sweep", "one training step at every combination of sizes: memory and time", run};
+}
+
+}  // namespace harness

@@ -1,0 +1,75 @@
+#include "harness/worker/memory_watch.h"
+
+#include <c10/core/Allocator.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
+#ifdef NSA_CUDA
+#include <c10/cuda/CUDACachingAllocator.h>
+#endif
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+
+namespace harness {
+namespace {
+
+struct Count {
+  std::atomic<std::int64_t> held{0};
+  std::atomic<std::int64_t> peak{0};
+};
+Count count;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): the allocator reports to one place
+
+// Freed memory is reported by whoever frees it, with a negative size.
+class Reporter : public c10::MemoryReportingInfoBase {
+ public:
+  void reportMemoryUsage(void* /*pointer*/, std::int64_t bytes, std::size_t /*allocated*/, std::size_t /*reserved*/,
+                         c10::Device device) override {
+    if (!device.is_cpu()) {
+      return;
+    }
+    const std::int64_t now = count.held.fetch_add(bytes) + bytes;
+    std::int64_t peak = count.peak.load();
+    while (now > peak && !count.peak.compare_exchange_weak(peak, now)) {
+    }
+  }
+  [[nodiscard]] bool memoryProfilingEnabled() const override { return true; }
+};
+
+}  // namespace
+
+MemoryWatch::MemoryWatch(const torch::Device& device) : device_(device) {
+  c10::ThreadLocalDebugInfo::_push(c10::DebugInfoKind::PROFILER_STATE, std::make_shared<Reporter>());
+}
+
+MemoryWatch::~MemoryWatch() { c10::ThreadLocalDebugInfo::_pop(c10::DebugInfoKind::PROFILER_STATE); }
+
+void MemoryWatch::reset_peak() {
+  count.peak = count.held.load();
+#ifdef NSA_CUDA
+  if (device_.is_cuda()) {
+    c10::cuda::CUDACachingAllocator::resetPeakStats(device_.index());
+  }
+#endif
+}
+
+std::int64_t MemoryWatch::held_bytes() const {
+#ifdef NSA_CUDA
+  if (device_.is_cuda()) {
+    const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device_.index());
+    return stats.allocated_bytes[0].current;
+  }
+#endif
+  return count.held;
+}
+
+std::int64_t MemoryWatch::peak_bytes() const {
+#ifdef NSA_CUDA
+  if (device_.is_cuda()) {
+    const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device_.index());
+    return stats.allocated_bytes[0].peak;
+  }
+#endif
+  return count.peak;
+}
+
+}  // namespace harness

@@ -1,0 +1,28 @@
+// How many bytes of tensors this process holds, and the most it held: counted at LibTorch's allocators, so that libraries,
+// code and what the allocator keeps for later are not in it. On a GPU the caching allocator's own figures.
+#pragma once
+
+#include <cstdint>
+
+#include <torch/torch.h>
+
+namespace harness {
+
+class MemoryWatch {
+ public:
+  // Counts what is allocated on the CPU by this thread (and the autograd engine's CPU work, which runs in it) from now on.
+  explicit MemoryWatch(const torch::Device& device);
+  ~MemoryWatch();
+  MemoryWatch(const MemoryWatch&) = delete;
+  MemoryWatch& operator=(const MemoryWatch&) = delete;
+
+  // The peak starts again from what is held now.
+  void reset_peak();
+  [[nodiscard]] std::int64_t held_bytes() const;
+  [[nodiscard]] std::int64_t peak_bytes() const;
+
+ private:
+  torch::Device device_;
+};
+
+}  // namespace harness

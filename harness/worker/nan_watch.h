@@ -1,0 +1,29 @@
+// The birth certificates of NaNs: the first operator, forward or backward, that made a NaN out of inputs without one, and
+// the seam and layer it ran for. Looks at every operator's inputs and outputs while it is on, which costs about as much again
+// as the operators themselves: for small cases, or to run a step again that went wrong. One at a time in a process.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "harness/core/rows.h"
+#include "harness/worker/seam_watch.h"
+
+namespace harness {
+
+class NanWatch {
+ public:
+  // Watches until it is destroyed. `seams` tells where an operator belongs and must outlive it.
+  NanWatch(const SeamWatch& seams, std::int64_t step, bool poisoned);
+  ~NanWatch();
+  NanWatch(const NanWatch&) = delete;
+  NanWatch& operator=(const NanWatch&) = delete;
+
+  // The first birth so far. Without one, whatever is NaN came out of memory that nobody had written.
+  [[nodiscard]] std::optional<NanBirth> birth() const;
+
+ private:
+  std::uint64_t handle_ = 0;
+};
+
+}  // namespace harness

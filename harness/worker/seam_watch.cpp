@@ -1,0 +1,157 @@
+#include "harness/worker/seam_watch.h"
+
+#include <ATen/SequenceNumber.h>
+
+#include <algorithm>
+#include <array>
+#include <type_traits>
+#include <utility>
+
+namespace harness {
+namespace {
+
+using torch::Tensor;
+
+thread_local SeamPlace now_running;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): of this thread alone
+
+// Integers decide (blocks); they are small, so they are compared by value: a write that bypasses autograd counts too.
+struct Before {
+  const char* name = "";
+  Tensor tensor;
+  Tensor copy;  // of integers
+  std::int64_t version = 0;
+};
+
+Before look_at(const char* name, const Tensor& tensor) {
+  Before before{name, tensor, {}, 0};
+  if (!tensor.defined()) {
+    return before;
+  }
+  if (!tensor.is_floating_point()) {
+    before.copy = tensor.detach().clone();
+  }
+  before.version = tensor.is_inference() ? 0 : tensor._version();
+  return before;
+}
+
+// Elements that have another value now; all of them where only the version tells.
+std::int64_t written(const Before& before) {
+  if (!before.tensor.defined()) {
+    return 0;
+  }
+  if (before.copy.defined()) {
+    return before.tensor.ne(before.copy).sum().item<std::int64_t>();
+  }
+  const bool same = before.tensor.is_inference() || before.tensor._version() == before.version;
+  return same ? 0 : before.tensor.numel();
+}
+
+template <typename Argument>
+void look_at_argument(const char* name, const Argument& argument, std::vector<Before>& seen) {
+  if constexpr (std::is_same_v<Argument, Tensor>) {
+    seen.push_back(look_at(name, argument));
+  }
+}
+
+}  // namespace
+
+// One call of one seam: from its construction to finish().
+class SeamCall {
+ public:
+  SeamCall(SeamWatch& watch, int layer, const char* seam)
+      : watch_(watch), outer_(std::exchange(now_running, SeamPlace{layer, seam})), begin_(at::sequence_number::peek()) {}
+  ~SeamCall() {
+    watch_.ended({begin_, at::sequence_number::peek(), now_running});
+    now_running = outer_;
+  }
+  SeamCall(const SeamCall&) = delete;
+  SeamCall& operator=(const SeamCall&) = delete;
+
+  void check(const std::vector<Before>& arguments) const {
+    const torch::NoGradGuard no_grad;
+    ++watch_.calls_;
+    for (const Before& before : arguments) {
+      if (const std::int64_t elements = written(before); elements > 0) {
+        watch_.channel_.write(
+            Mutation{watch_.step_, now_running.layer, now_running.seam, before.name, elements});
+      }
+    }
+  }
+
+  template <typename... Arguments>
+  static void wrap(SeamWatch& watch, const char* seam, std::array<const char*, sizeof...(Arguments)> names,
+                   std::function<Tensor(const nsa::SeamContext&, Arguments...)>& function) {
+    function = [inner = std::move(function), &watch, seam, names](const nsa::SeamContext& context,
+                                                                  Arguments... arguments) {
+      const SeamCall call(watch, context.layer, seam);
+      std::vector<Before> before;
+      std::size_t i = 0;
+      (look_at_argument<std::decay_t<Arguments>>(names[i++], arguments, before), ...);
+      Tensor result = inner(context, arguments...);
+      call.check(before);
+      return result;
+    };
+  }
+
+ private:
+  SeamWatch& watch_;
+  SeamPlace outer_;
+  std::uint64_t begin_;
+};
+
+void SeamWatch::install(nsa::NsaLm& model) {
+  for (int layer = 0; layer < static_cast<int>(model->config().n_layers); ++layer) {
+    watch_layer(model->attention(layer)->seams());
+  }
+}
+
+void SeamWatch::watch_layer(nsa::AttentionSeams& seams) {
+  seams.select = [inner = std::move(seams.select), this](const nsa::SeamContext& context, const Tensor& p_grp_BGSN) {
+    Tensor blocks_BGSn = inner(context, p_grp_BGSN);
+    blocks_[context.layer] = blocks_BGSn.detach().clone();
+    return blocks_BGSn;
+  };
+  SeamCall::wrap(*this, "project", {"x", "weight", ""}, seams.project);
+  SeamCall::wrap(*this, "rope", {"x", ""}, seams.rope);
+  SeamCall::wrap(*this, "compress", {"raw", "", ""}, seams.compress);
+  SeamCall::wrap(*this, "score", {"q", "k_cmp"}, seams.score);
+  SeamCall::wrap(*this, "select", {"p_grp"}, seams.select);
+  SeamCall::wrap(*this, "attend_cmp", {"q", "k", "v"}, seams.attend_cmp);
+  SeamCall::wrap(*this, "attend_sel", {"q", "k", "v", "blocks"}, seams.attend_sel);
+  SeamCall::wrap(*this, "attend_win", {"q", "k", "v"}, seams.attend_win);
+  SeamCall::wrap(*this, "gate", {"x", "q", ""}, seams.gate);
+}
+
+void SeamWatch::begin(std::int64_t step) {
+  step_ = step;
+  blocks_.clear();
+  const std::lock_guard lock(mutex_);
+  ranges_.clear();
+}
+
+void SeamWatch::ended(const Range& range) {
+  if (range.begin == range.end) {
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  ranges_.push_back(range);
+}
+
+SeamPlace SeamWatch::running() { return now_running; }
+
+SeamPlace SeamWatch::made(std::int64_t sequence) const {
+  const std::lock_guard lock(mutex_);
+  const auto at = std::find_if(ranges_.begin(), ranges_.end(), [&](const Range& range) {
+    return sequence >= static_cast<std::int64_t>(range.begin) && sequence < static_cast<std::int64_t>(range.end);
+  });
+  return at == ranges_.end() ? SeamPlace{} : at->place;
+}
+
+torch::Tensor SeamWatch::blocks(int layer) const {
+  const auto at = blocks_.find(layer);
+  return at == blocks_.end() ? Tensor() : at->second;
+}
+
+void SeamWatch::write_total() const { channel_.write(Fact{"mutations_watched", std::to_string(calls_)}); }
+
+}  // namespace harness

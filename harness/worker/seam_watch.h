@@ -1,0 +1,64 @@
+// Stands around every seam of every attention layer and looks on: which seam runs now, which one ran when an autograd node
+// was made, and whether an implementation wrote into what it was given. Installed after a fault, so that it sees what the
+// fault does. It changes no value. Made by the kind; must outlive the model's forwards and backwards.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <torch/torch.h>
+
+#include "harness/worker/channel.h"
+#include "nsa/model/nsa_lm.h"
+
+namespace harness {
+
+struct SeamPlace {
+  int layer = -1;
+  std::string seam;  // "" outside of seams
+};
+
+class SeamWatch {
+ public:
+  explicit SeamWatch(Channel& channel) : channel_(channel) {}
+  SeamWatch(const SeamWatch&) = delete;
+  SeamWatch& operator=(const SeamWatch&) = delete;
+
+  // Puts itself around the seams as they are now; once a model.
+  void install(nsa::NsaLm& model);
+
+  void begin(std::int64_t step);
+
+  // The seam that runs on this thread.
+  [[nodiscard]] static SeamPlace running();
+  // The seam in which the forward operator with this autograd sequence number ran.
+  [[nodiscard]] SeamPlace made(std::int64_t sequence) const;
+
+  // The blocks of `layer` as `select` returned them in the last forward; undefined before one.
+  [[nodiscard]] torch::Tensor blocks(int layer) const;
+
+  // How many calls of seams were looked at: the evidence behind "nobody wrote into what he was given".
+  void write_total() const;
+
+ private:
+  friend class SeamCall;
+  struct Range {
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+    SeamPlace place;
+  };
+  void watch_layer(nsa::AttentionSeams& seams);
+  void ended(const Range& range);
+
+  Channel& channel_;
+  std::int64_t step_ = 1;
+  std::int64_t calls_ = 0;
+  mutable std::mutex mutex_;  // of ranges_: a device's backward thread asks
+  std::vector<Range> ranges_;
+  std::map<int, torch::Tensor> blocks_;
+};
+
+}  // namespace harness

@@ -1,0 +1,51 @@
+// What is planted into a healthy sweep of sizes.
+#pragma once
+
+#include "tests/checks/planted_case.h"
+
+namespace fixtures {
+
+// Sizes whose memory is exactly what its parts are: gradients, tokens, tokens a layer, query-key pairs a layer.
+inline void make_sweep(Healthy& h, double tokens_power = 1.0, double pairs_factor_of_large = 1.0) {
+  h.evidence.samples.clear();
+  int number = 0;
+  const auto put_sample = [&](const char* metric, double value) {
+    put(h.evidence.samples, 0, harness::Sample{metric, number, value});
+  };
+  put_sample("memory_bytes", 16e9);
+  for (const double batch : {1.0, 2.0, 4.0}) {
+    for (const double length : {128.0, 256.0, 512.0, 1024.0}) {
+      ++number;
+      const double tokens = batch * length;
+      const double factor = tokens > 1000.0 ? pairs_factor_of_large : 1.0;
+      const double transient = 1e5 + 4000.0 * tokens * std::pow(batch, tokens_power - 1.0) + factor * 24.0 * tokens * length;
+      put_sample("seq_len", length);
+      put_sample("batch_size", batch);
+      put_sample("n_layers", 2.0);
+      put_sample("held_bytes", 5e5);
+      put_sample("peak_bytes", 5e5 + transient);
+      put_sample("step_ms", 0.01 * tokens);
+    }
+  }
+}
+
+inline void add_sweep(std::vector<Planted>& list) {
+  const std::string check = "memory_scaling";
+  list.push_back({check, "healthy", Verdict::pass, "", "{}", [](Healthy& h) { make_sweep(h); }, 1, 1, "sweep"});
+  list.push_back({check, "large sizes keep the scores twice", Verdict::fail, "MEM.BUDGET", "{}",
+                  [](Healthy& h) { make_sweep(h, 1.0, 2.0); }, 1, 1, "sweep"});
+  list.push_back({check, "the batch counts twice", Verdict::fail, "MEM.BUDGET", "{}",
+                  [](Healthy& h) { make_sweep(h, 2.5); }, 1, 1, "sweep"});
+  list.push_back({check, "a size without its peak", Verdict::inconclusive, "", "{}",
+                  [](Healthy& h) {
+                    make_sweep(h);
+                    remove_if(h.evidence.samples, [](const auto& row) {
+                      return row.row.metric == "peak_bytes" && row.row.step == 3;
+                    });
+                  },
+                  1, 1, "sweep"});
+  list.push_back({check, "no samples", Verdict::inconclusive, "", "{}",
+                  [](Healthy& h) { h.evidence.samples.clear(); }, 1, 1, "sweep"});
+}
+
+}  // namespace fixtures

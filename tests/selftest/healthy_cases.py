@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""Healthy cases of drawn configurations: every one must pass, or it is a false alarm.
+
+    tests/selftest/healthy_cases.py NSA_HARNESS [--count 100] [--seed 1] [--keep FOLDER]
+
+Writes one scenario a configuration (shapes, variants, inputs, gates, precision, poison, back end of the selected branch,
+length), runs them all and lists each with its outcome. Exit 1 on any outcome but PASS.
+"""
+import argparse
+import json
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+
+
+def pick(numbers, *values):
+    return numbers.choice(values)
+
+
+def model(numbers):
+    d = pick(numbers, 1, 2, 4, 8)
+    l = d * pick(numbers, 1, 2, 4)
+    l_sel = d * pick(numbers, 1, 2, 4, 8)
+    groups = pick(numbers, 1, 2, 3)
+    init, local = pick(numbers, 0, 1, 2), pick(numbers, 1, 2, 3)
+    values = {
+        "dim": pick(numbers, 8, 12, 24, 32), "n_layers": pick(numbers, 1, 2), "n_heads": groups * pick(numbers, 1, 2, 3),
+        "n_kv_groups": groups, "d_k": pick(numbers, 4, 8, 16), "d_v": pick(numbers, 4, 8, 12), "l": l, "d": d, "l_sel": l_sel,
+        "n_sel": init + local + pick(numbers, 0, 1, 2, 3), "w": pick(numbers, 1, 5, 16, 31), "init_blocks": init,
+        "local_blocks": local, "rope_scale": pick(numbers, 1, 1, 2, 4), "gate": pick(numbers, "group_softmax", "group_softmax", "head_sigmoid"),
+        "phi": pick(numbers, "avg", "conv", "mlp"), "eq9": pick(numbers, "fractional", "overlap"), "vocab_size": 256,
+        "gate_temp": pick(numbers, 1, 0.5, 2)}
+    return values
+
+
+def length(numbers, m):
+    edges = [1, m["l"] - 1, m["l"], m["l"] + 1, m["l_sel"] - 1, m["l_sel"], m["l_sel"] + 1, m["w"], m["w"] + 1, 2 * m["w"], 61, 127, 160]
+    return max(1, pick(numbers, *edges))
+
+
+def scenario(name, numbers):
+    m = model(numbers)
+    route = pick(numbers, "reference", "reference", "masked", "packed", "gather")
+    checks = ["close_to_oracle", "selection_valid", "causal", "finite", "unmutated", "ran_route", "process_clean", "progress"]
+    if route != "reference":
+        checks.insert(0, "close_to_reference")
+    precision = pick(numbers, "fp32", "fp32", "fp64", "bf16", "fp16")
+    s = length(numbers, m)
+    if s == 1:
+        checks.remove("causal")  # one position has no future
+    lines = [
+        "version: 1", f"scenario: {name}", "about: A drawn configuration in which nothing is wrong.", "kind: attention",
+        "model: {" + ", ".join(f"{k}: {v}" for k, v in m.items()) + "}",
+        f"training: {{batch_size: {pick(numbers, 1, 2)}, seq_len: {s}, precision: {precision}}}",
+        f"attention: {{inputs: {pick(numbers, 'normal', 'large_logits', 'ties', 'integers', 'one_hot', 'equal_keys')}, "
+        f"gate: {pick(numbers, 'learned', 'learned', 'cmp', 'sel', 'win', 'all')}, poison: {pick(numbers, 'false', 'false', 'true')}, "
+        f"prefix: {pick(numbers, 0.1, 0.5, 0.9)}}}",
+        "parallel: {ranks: 1}", f"route: {{attend_sel: {route}}}", f"seed: {numbers.randrange(10000)}", "budget: {seconds: 60}",
+        "checks: [" + ", ".join(checks) + "]"]
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("program")
+    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--keep", default="")
+    options = parser.parse_args()
+    numbers = random.Random(options.seed)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = pathlib.Path(options.keep or scratch)
+        folder.mkdir(parents=True, exist_ok=True)
+        for i in range(options.count):
+            name = f"healthy_{i:04d}"
+            (folder / f"{name}.yaml").write_text(scenario(name, numbers))
+        done = subprocess.run([options.program, "run", str(folder), "--db", scratch + "/r.db", "--quiet", "--json"],
+                              capture_output=True, text=True)
+    if not done.stdout:
+        sys.exit(done.stderr)
+    cases = json.loads(done.stdout)["cases"]
+    alarms = [case for case in cases if case["outcome"] != "PASS"]
+    for case in cases:
+        print(case["outcome"], case["scenario"], f"{case['seconds']:.1f}s", "" if case["outcome"] == "PASS" else case["reason"][:300])
+    print(f"{len(cases)} healthy cases, {len(alarms)} alarms")
+    sys.exit(1 if alarms or len(cases) != options.count else 0)
+
+
+main()

@@ -1,0 +1,169 @@
+// What stands around the seams and looks on: who wrote into what, which operator made a NaN, how much memory is held.
+#include <cmath>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <string>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+#include "harness/core/event.h"
+#include "harness/worker/memory_watch.h"
+#include "harness/worker/nan_watch.h"
+#include "harness/worker/seam_watch.h"
+
+namespace harness {
+namespace {
+
+nsa::ModelConfig small() {
+  nsa::ModelConfig config;
+  config.name = "small";
+  config.dim = 16;
+  config.n_layers = 2;
+  config.n_heads = 4;
+  config.n_kv_groups = 2;
+  config.d_k = config.d_v = 4;
+  config.l = 4;
+  config.d = 2;
+  config.l_sel = 8;
+  config.n_sel = 3;
+  config.w = 8;
+  config.vocab_size = 32;
+  return config;
+}
+
+class WatchTest : public ::testing::Test {
+ protected:
+  WatchTest() : fd_(memfd_create("events", MFD_CLOEXEC)), channel_(fd_, 0, 0) {
+    torch::manual_seed(1);
+    model_ = nsa::NsaLm(small(), std::map<std::string, std::string>{}, routes_);
+    x_BSE_ = torch::randn({1, 40, 16}, torch::requires_grad());
+  }
+  ~WatchTest() override { close(fd_); }
+
+  nsa::AttentionSeams& seams(int layer) { return model_->attention(layer)->seams(); }
+
+  // One forward and backward of `layer` under both watches.
+  std::optional<NanBirth> birth_in(int layer) {
+    const NanWatch nan(watch_, 1, false);
+    model_->attention(layer)->forward(x_BSE_).sum().backward();
+    return nan.birth();
+  }
+
+  template <typename Row>
+  std::vector<Row> written() {
+    std::vector<Row> rows;
+    std::ifstream file("/proc/self/fd/" + std::to_string(fd_));
+    for (std::string line; std::getline(file, line);) {
+      const auto event = nlohmann::json::parse(line);
+      if (event.at("kind") == Row::kKind) rows.push_back(event.at("body").get<Row>());
+    }
+    return rows;
+  }
+
+  int fd_;
+  Channel channel_;
+  nsa::Routes routes_;
+  nsa::NsaLm model_{nullptr};
+  torch::Tensor x_BSE_;
+  SeamWatch watch_{channel_};
+};
+
+TEST_F(WatchTest, NobodyWritesIntoWhatHeIsGivenInAHealthyLayer) {
+  watch_.install(model_);
+  EXPECT_FALSE(birth_in(0).has_value());
+  watch_.write_total();
+  EXPECT_TRUE(written<Mutation>().empty());
+  ASSERT_EQ(written<Fact>().size(), 1U);
+  EXPECT_GE(std::stoi(written<Fact>().front().value), 10);
+}
+
+TEST_F(WatchTest, WritingIntoTheBlocksIsNamedAndTheyAreKeptAsChosen) {
+  seams(1).attend_sel = [inner = seams(1).attend_sel](const nsa::SeamContext& context, const torch::Tensor& q,
+                                                      const torch::Tensor& k, const torch::Tensor& v,
+                                                      const torch::Tensor& blocks) {
+    const auto out = inner(context, q, k, v, blocks);
+    blocks.data().slice(2, 0, 1).add_(1);  // past autograd's version counter
+    return out;
+  };
+  watch_.install(model_);
+  (void)birth_in(1);
+  const auto rows = written<Mutation>();
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows.front().layer, 1);
+  EXPECT_EQ(rows.front().seam, "attend_sel");
+  EXPECT_EQ(rows.front().tensor, "blocks");
+  EXPECT_EQ(rows.front().elements, 2 * 40);
+  EXPECT_EQ(watch_.blocks(1)[0][0][0][0].item<std::int64_t>(), 0);
+}
+
+TEST_F(WatchTest, WritingIntoTheQueriesIsNamed) {
+  seams(0).attend_win = [inner = seams(0).attend_win](const nsa::SeamContext& context, const torch::Tensor& q,
+                                                      const torch::Tensor& k, const torch::Tensor& v) {
+    const torch::NoGradGuard no_grad;
+    q.detach().mul_(1.0);
+    return inner(context, q, k, v);
+  };
+  watch_.install(model_);
+  const torch::NoGradGuard no_grad;
+  (void)model_->attention(0)->forward(x_BSE_);
+  const auto rows = written<Mutation>();
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows.front().seam, "attend_win");
+  EXPECT_EQ(rows.front().tensor, "q");
+}
+
+TEST_F(WatchTest, ANaNsFirstOperatorLayerAndSeamAreNamed) {
+  seams(1).attend_win = [inner = seams(1).attend_win](const nsa::SeamContext& context, const torch::Tensor& q,
+                                                      const torch::Tensor& k, const torch::Tensor& v) {
+    const auto scores = torch::full({3, 4}, -INFINITY);  // rows without any key
+    return inner(context, q, k, v) + scores.softmax(-1).sum();
+  };
+  watch_.install(model_);
+  EXPECT_FALSE(birth_in(0).has_value());
+  const auto birth = birth_in(1);
+  ASSERT_TRUE(birth.has_value());
+  EXPECT_EQ(birth->op, "softmax");
+  EXPECT_EQ(birth->layer, 1);
+  EXPECT_EQ(birth->seam, "attend_win");
+  EXPECT_EQ(birth->direction, "forward");
+  EXPECT_EQ(birth->shape, (std::vector<std::int64_t>{3, 4}));
+  EXPECT_EQ(birth->elements, 12);
+}
+
+// sqrt at 0 is finite; its gradient is infinite, and infinity times the 0 that comes back is not.
+TEST_F(WatchTest, ANaNOfTheBackwardIsNamedByTheSeamOfItsForward) {
+  seams(0).gate = [inner = seams(0).gate](const nsa::SeamContext& context, const torch::Tensor& x, const torch::Tensor& q,
+                                          const nsa::GateWeights& weights) {
+    return inner(context, x, q, weights) + ((x.sum() * 0.0).sqrt() * 0.0);
+  };
+  watch_.install(model_);
+  const auto birth = birth_in(0);
+  ASSERT_TRUE(birth.has_value());
+  EXPECT_EQ(birth->direction, "backward");
+  EXPECT_EQ(birth->layer, 0);
+  EXPECT_EQ(birth->seam, "gate");
+}
+
+TEST(MemoryWatch, CountsWhatIsHeldAndTheMostThatWas) {
+  const MemoryWatch memory(torch::kCPU);
+  constexpr std::int64_t kBytes = 4 << 20;
+  const std::int64_t before = memory.held_bytes();
+  const auto kept = torch::zeros({kBytes / 4}, torch::kFloat32);
+  EXPECT_EQ(memory.held_bytes() - before, kBytes);
+  { const auto passing = torch::zeros({kBytes / 2}, torch::kFloat32); }
+  EXPECT_EQ(memory.held_bytes() - before, kBytes);
+  EXPECT_GE(memory.peak_bytes() - before, 3 * kBytes);
+}
+
+TEST(MemoryWatch, ThePeakStartsAgain) {
+  MemoryWatch memory(torch::kCPU);
+  { const auto passing = torch::zeros({1 << 20}, torch::kFloat32); }
+  memory.reset_peak();
+  EXPECT_EQ(memory.peak_bytes(), memory.held_bytes());
+}
+
+}  // namespace
+}  // namespace harness
