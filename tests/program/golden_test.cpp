@@ -40,7 +40,7 @@ TEST(GoldenProgram, EveryShippedFileAgreesWithOracleAndModel) {
     if (entry.path().extension() == ".safetensors") files.push_back(entry.path());
   }
   const nlohmann::json all = golden(files);
-  ASSERT_TRUE(all.is_object());
+  ASSERT_TRUE(all.is_object()) << "no object printed: are program and worker of one build?";
   EXPECT_EQ(all.at("exit"), 0);
   ASSERT_EQ(all.at("files").size(), 29U);
   double oracle = 0.0;
@@ -134,7 +134,7 @@ TEST(GoldenProgram, AFileThatPyTorchWroteByTheSnippet) {
   };
   const nlohmann::json all = golden(
       {write("f64", "float64", "0"), write("f32", "float32", "0"), write("wrong", "float32", "1")});
-  ASSERT_TRUE(all.is_object());
+  ASSERT_TRUE(all.is_object()) << "no object printed: are program and worker of one build?";
   EXPECT_EQ(all.at("exit"), 1);
   const auto& files = all.at("files");
   EXPECT_EQ(files.at(0).at("dtype"), "F64");
