@@ -64,8 +64,8 @@ class Scaling {
     if (points_.size() < 4) {
       return inconclusive("found " + std::to_string(points_.size()) + " sizes, wanted at least 4");
     }
+    for (const Axis& axis : kAxes) judge_axis(axis);  // first: an exponent explains what was predicted wrongly
     judge_predictions();
-    for (const Axis& axis : kAxes) judge_axis(axis);
     return result_.finish(words_);
   }
 
@@ -115,7 +115,7 @@ class Scaling {
       worst = std::max(worst, error);
     }
     words_ = "memory of " + std::to_string(points_.size() - fitted) + " sizes is what " + std::to_string(fitted) +
-             " smaller ones predict (worst " + percent(worst) + ")";
+             " smaller ones predict (worst " + percent(worst) + ")" + words_;
     add_largest(shares);
   }
 

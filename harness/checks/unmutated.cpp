@@ -27,7 +27,9 @@ Finding finding(const Key& key, const Where& where) {
   finding.site.layers = to_ints(where.layers);
   finding.site.ranks = to_ints(where.ranks);
   finding.site.branch = branch_of_seam(seam);
-  finding.site.op = seam;
+  // Blocks are the selection's, whoever wrote into them.
+  finding.site.op = where.tensors.count("blocks") > 0 ? "select" : seam;
+  finding.site.detail["written_by"] = seam;
   finding.site.step = step;
   finding.site.detail["tensor"] = nsa::join(tensors);
   finding.site.detail["elements"] = where.elements;

@@ -204,6 +204,12 @@ void check_together(const Scenario& scenario, const YamlNode& root) {
                 "model.vocab_size: found " + std::to_string(scenario.model.vocab_size) +
                     ", wanted at least 256: the tokens of a text are bytes");
   }
+  const bool has_loss = scenario.kind == "training" || scenario.kind == "sweep";
+  if (has_loss && scenario.training.seq_len < 2) {
+    throw Error(line_of("training.seq_len", "training"),
+                "training.seq_len: found " + std::to_string(scenario.training.seq_len) +
+                    ", wanted at least 2: every token is predicted from those before it");
+  }
   if (scenario.parallel.device != nsa::Device::cuda) return;
   const bool nccl = scenario.parallel.effective_backend() == "nccl";
   const std::int64_t wanted = nccl ? scenario.parallel.ranks : 1;

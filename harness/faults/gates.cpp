@@ -1,5 +1,5 @@
 // Gates that do nothing. Seen: a fused path that never read the override of the gates; gates that began at zero and had no
-// gradient to leave it; gates that gave one branch everything and stayed there.
+// gradient to leave it; gates that gave one branch everything and never came back.
 #include <algorithm>
 
 #include "harness/faults/faults.h"
@@ -30,24 +30,25 @@ void install_ignored(FaultContext& context) {
   });
 }
 
-// ---- weights of a gate, held ---------------------------------------------------------------------
+// ---- weights of a gate ---------------------------------------------------------------------------
 
-using Hold = std::function<void(nsa::GateWeights)>;
+using Set = std::function<void(nsa::GateWeights)>;
 
-// Holds the gate's weights of the fault's layers from the start on, whatever the optimiser does.
-void hold_gates(FaultContext& context, const Hold& hold) {
+// Sets the gate's weights of the fault's layers before the first step; where `hold`, after every step again.
+void set_gates(FaultContext& context, const Set& set, bool hold) {
   const auto layers =
       fault_layers(context.request, static_cast<int>(context.model->config().n_layers));
-  const auto hold_all = [&context, layers, hold] {
+  const auto set_all = [&context, layers, set] {
     const torch::NoGradGuard no_grad;
-    for (const int layer : layers) hold(context.model->attention(layer)->weights().gate);
+    for (const int layer : layers) set(context.model->attention(layer)->weights().gate);
+    context.fired(static_cast<std::int64_t>(layers.size()));
   };
-  hold_all();
   auto& optimizer = context.needed_training().seams.optimizer;
-  optimizer = [inner = optimizer, hold_all, count = layers.size(), &context](std::int64_t step) {
+  set_all();
+  if (!hold) return;
+  optimizer = [inner = optimizer, set_all](std::int64_t step) {
     const double norm = inner(step);
-    hold_all();
-    context.fired(static_cast<std::int64_t>(count));
+    set_all();
     return norm;
   };
 }
@@ -60,7 +61,7 @@ void zero_all(const nsa::GateWeights& gate) {
 }
 
 void install_zero(FaultContext& context) {
-  hold_gates(context, [](const nsa::GateWeights& gate) { zero_all(gate); });
+  set_gates(context, zero_all, /*hold=*/true);
 }
 
 const std::vector<std::string> kBranches = {"cmp", "sel", "win"};
@@ -71,12 +72,12 @@ void install_collapsed(FaultContext& context) {
   }
   const std::string form = fault_form(context.request, kBranches);
   const auto branch = std::find(kBranches.begin(), kBranches.end(), form) - kBranches.begin();
-  hold_gates(context, [branch](nsa::GateWeights gate) {
-    constexpr double kAll = 30.0;  // the others get e^-30
-    gate.fc2_weight.zero_();
-    gate.fc2_bias.zero_();
-    gate.fc2_bias[branch] = kAll;
-  });
+  const auto raise = [branch](nsa::GateWeights gate) {
+    // The others get e^-8, and gradients that do not bring them back.
+    constexpr double kMost = 8.0;
+    gate.fc2_bias[branch] += kMost;
+  };
+  set_gates(context, raise, /*hold=*/false);
 }
 
 }  // namespace

@@ -86,7 +86,8 @@ class SweepCase {
     Session at_point = session_at(point);
     nsa::NsaLm model = make_model(at_point, routes);
     std::vector<torch::Tensor> parameters = model->parameters();
-    nsa::Optimizer optimizer(parameters, session_.the_case().scenario.training.optimizer);
+    const nsa::TrainingConfig& training = session_.the_case().scenario.training;
+    nsa::Optimizer optimizer(parameters, training.optimizer, training.precision);
     const auto tokens_BS = draw_tokens(point, number);
     step(model, optimizer, tokens_BS, 1, number);
     drop_gradients(parameters);
@@ -117,7 +118,7 @@ class SweepCase {
     session_.enter("forward", number);
     const auto loss = nsa::next_token_loss(model->forward(tokens_BS), tokens_BS);
     session_.enter("backward", number);
-    loss.backward();
+    optimizer.scaled(loss).backward();
     session_.enter("optimizer", number);
     optimizer.step(which);
     return loss.item<double>();

@@ -148,9 +148,9 @@ void TrainingParts::certify_nan(std::int64_t step, const torch::Tensor& tokens_B
 }
 
 void TrainingParts::update(std::int64_t step) {
-  UpdateLedger updates(parameters, session_.wants_check("optimizer_sound"));
+  UpdateLedger updates(parameters, optimizer->updated(), step, session_.wants_check("optimizer_sound"));
   const double norm = seams.optimizer(step);
-  updates.write(session_.channel(), step);
+  updates.write(session_.channel());
   session_.sample("grad_norm", step, norm);
   session_.sample("lr", step, nsa::learning_rate(session_.the_case().scenario.training.optimizer, step));
   write_parameters(step);

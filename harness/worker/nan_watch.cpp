@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -66,10 +67,10 @@ void look_in(const at::Tensor& tensor, Seen& seen) {
   seen.largest = std::max(seen.largest, largest);
 }
 
+// By its plain name.
 bool hands_out_memory(std::string_view name) {
-  constexpr std::array<std::string_view, 9> kNames = {"empty", "empty_like", "empty_strided", "new_empty",
-                                                      "new_empty_strided", "resize_", "resize_as_", "_efficientzerotensor",
-                                                      "set_"};
+  constexpr std::array<std::string_view, 8> kNames = {"empty",     "empty_like", "empty_strided", "new_empty",
+                                                      "new_empty_strided", "resize", "resize_as", "set"};
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
 
@@ -123,6 +124,10 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function
     return seen;
   }
   for (const c10::IValue& value : function.inputs()) {
+    // A fill with NaN makes none: so does the poison of memory that was just handed out.
+    const bool nan_number = (value.isDouble() && std::isnan(value.toDouble())) ||
+                            (value.isScalar() && std::isnan(value.toScalar().toDouble()));
+    seen->nan_in = seen->nan_in || nan_number;
     for_each_tensor(value, [&](const at::Tensor& tensor) { look_in(tensor, *seen); });
   }
   return seen;

@@ -113,7 +113,7 @@ std::optional<Violation> violation_of(const TrainingConfig& t) {
   return first_of(
       in_range("steps", t.steps, 1, kMaxSteps),
       in_range("batch_size", t.batch_size, 1, kMaxBatch),
-      in_range("seq_len", t.seq_len, 2, kMaxLength),
+      in_range("seq_len", t.seq_len, 1, kMaxLength),
       in_range("accumulate", t.accumulate, 1, kMaxBatch),
       in_range("optimizer.lr", o.lr, 0.0, kHuge, true),
       in_range("optimizer.beta1", o.beta1, 0.0, 1.0, true),

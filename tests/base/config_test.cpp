@@ -150,7 +150,7 @@ TEST(Config, EveryLawIsToldAtTheLineOfItsValue) {
 TEST(Config, TrainingLaws) {
   const std::vector<Law> laws = {
       {"seq_len: 64\nsteps: 0\n", "s.yaml:2: training.steps: found 0"},
-      {"seq_len: 1\n", "s.yaml:1: training.seq_len: found 1"},
+      {"seq_len: -1\n", "s.yaml:1: training.seq_len: found -1"},
       {"steps: 1\n", "training.seq_len: found 0"},
       {"seq_len: 64\nbatch_size: -1\n", "s.yaml:2: training.batch_size"},
       {"seq_len: 64\naccumulate: 2\n",

@@ -34,6 +34,18 @@ inline void add_sweep(std::vector<Planted>& list) {
   list.push_back({check, "healthy", Verdict::pass, "", "{}", [](Healthy& h) { make_sweep(h); }, 1, 1, "sweep"});
   list.push_back({check, "large sizes keep the scores twice", Verdict::fail, "MEM.BUDGET", "{}",
                   [](Healthy& h) { make_sweep(h, 1.0, 2.0); }, 1, 1, "sweep"});
+  list.push_back({check, "memory grows with the cube of the length", Verdict::fail, "MEM.EXPONENT", R"({"op":"seq_len"})",
+                  [](Healthy& h) {
+                    make_sweep(h);
+                    std::map<std::int64_t, double> length;
+                    for (const auto& row : h.evidence.samples) {
+                      if (row.row.metric == "seq_len") length[row.row.step] = row.row.value;
+                    }
+                    for (auto& row : h.evidence.samples) {
+                      if (row.row.metric == "peak_bytes") row.row.value = 5e5 + 0.01 * std::pow(length[row.row.step], 3.0);
+                    }
+                  },
+                  1, 1, "sweep"});
   list.push_back({check, "the batch counts twice", Verdict::fail, "MEM.BUDGET", "{}",
                   [](Healthy& h) { make_sweep(h, 2.5); }, 1, 1, "sweep"});
   list.push_back({check, "a size without its peak", Verdict::inconclusive, "", "{}",

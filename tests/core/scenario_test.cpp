@@ -204,6 +204,7 @@ TEST_F(ScenarioTest, MistakesInTheHead) {
       StartsWith("s.yaml:3: kind: found \"decode\", which is not available in this version"));
   EXPECT_THAT(error(with("use: toy", "use: tiny")),
               StartsWith("s.yaml:4: model.use: found \"tiny\""));
+  EXPECT_THAT(error(with("seq_len: 16", "seq_len: 1")), HasSubstr("training.seq_len: found 1, wanted at least 2"));
   EXPECT_THAT(error(with("{ranks: 2}", "{ranks: 0}")),
               StartsWith("s.yaml:6: parallel.ranks: found 0"));
   EXPECT_THAT(

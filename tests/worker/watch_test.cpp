@@ -85,7 +85,7 @@ TEST_F(WatchTest, WritingIntoTheBlocksIsNamedAndTheyAreKeptAsChosen) {
                                                       const torch::Tensor& k, const torch::Tensor& v,
                                                       const torch::Tensor& blocks) {
     const auto out = inner(context, q, k, v, blocks);
-    blocks.data().slice(2, 0, 1).add_(1);  // past autograd's version counter
+    blocks.data().slice(3, 0, 1).add_(1);  // past autograd's version counter
     return out;
   };
   watch_.install(model_);
