@@ -240,7 +240,13 @@ class CausalityJudge {
     const Reals dx(view);
     std::set<int> rows;
     for (std::size_t i = 0; i < dx.size(); ++i) {
-      if (along.row(i) >= first_ && !(dx[i] == 0.0)) rows.insert(static_cast<int>(along.row(i)));
+      if (along.row(i) < first_ || dx[i] == 0.0) continue;
+      if (std::isnan(dx[i])) {  // zero times a NaN: no sign of a path
+        result_.missing("a finite gradient of the perturbed input of layer " +
+                        std::to_string(layer));
+        return;
+      }
+      rows.insert(static_cast<int>(along.row(i)));
     }
     if (rows.empty() || forward) return;
     backward_.layers.insert(layer);

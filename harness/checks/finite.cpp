@@ -43,14 +43,16 @@ constexpr std::array kStages = {
     Stage{"y", "", "attention", 1},
 };
 
-// Operators that hand out memory and compute nothing.
+// Operators that hand out memory and compute nothing. Poison is written by a fill.
 constexpr std::array kAllocations = {
     "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize"};
 
-bool allocates(std::string_view op) {
-  if (const auto colon = op.rfind("::"); colon != std::string_view::npos)
+bool allocates(std::string_view op, bool poisoned) {
+  if (const auto colon = op.rfind("::"); colon != std::string_view::npos) {
     op.remove_prefix(colon + 2);
+  }
   while (!op.empty() && op.back() == '_') op.remove_suffix(1);
+  if (poisoned && op == "fill") return true;
   return std::find(kAllocations.begin(), kAllocations.end(), op) != kAllocations.end();
 }
 
@@ -253,31 +255,79 @@ class Finiteness {
 
   // ---- birth certificates --------------------------------------------------------------------------------------------
 
-  // The earliest recorded tensor of that layer and direction that is not finite: what the seam made, where it is recorded.
-  [[nodiscard]] const std::pair<const Birth, std::map<int, Sighting>>* sighting(
-      const Certificate& certificate) const {
-    const std::pair<const Birth, std::map<int, Sighting>>* first = nullptr;
-    for (const auto& entry : births_) {
-      const Birth& birth = entry.first;
-      const Site& site = entry.second.begin()->second.site;
-      if (birth.step != certificate.step) continue;
-      if (birth.moment == Moment::forward
-              ? certificate.direction != 0
-              : birth.moment != Moment::backward || certificate.direction != 1) {
-        continue;
-      }
-      if (certificate.layer >= 0 && site.layers != std::vector<int>{certificate.layer}) continue;
-      const bool own = site.op == certificate.seam || birth.name == "dx";
-      if (!certificate.seam.empty() && own) return &entry;
-      if (first == nullptr && certificate.seam.empty()) first = &entry;
+  // Where the recorded numbers of that step and layer show it.
+  struct Place {
+    Site site;
+    std::string what;
+    bool backward = false;
+  };
+
+  // What the seam itself made comes first, then the earliest tensor of the forward. A number that was masked away in the
+  // forward shows in the backward alone.
+  [[nodiscard]] std::optional<Place> place_of(const Certificate& certificate) const {
+    const Sighting* first = nullptr;
+    for (const auto& [birth, of_rank] : births_) {
+      const Sighting& seen = of_rank.begin()->second;
+      if (birth.step != certificate.step || birth.moment != Moment::forward) continue;
+      if (!in_layer(seen, certificate.layer)) continue;
+      if (seen.site.op == certificate.seam) return Place{seen.site, seen.what, false};
+      if (first == nullptr) first = &seen;
     }
-    return first;
+    const bool forward = certificate.direction == 0 && first != nullptr;
+    if (forward && (certificate.seam.empty() || allocates(certificate.op, true))) {
+      return Place{first->site, first->what, false};
+    }
+    return backward_place(certificate);
   }
 
-  // Do all of `rows` belong to queries that see no key in this branch? The compressed branch alone has such.
-  [[nodiscard]] bool without_keys(const std::vector<int>& rows, const std::string& branch) const {
-    const std::int64_t first_key = evidence_.the_case.scenario.model.l - 1;
-    return branch == "cmp" && !rows.empty() && rows.back() < first_key;
+  [[nodiscard]] static bool in_layer(const Sighting& seen, int layer) {
+    return layer < 0 || seen.site.layers == std::vector<int>{layer};
+  }
+
+  // Rows from the gradient of the layer's input, the branch from the weights whose gradients are not finite.
+  [[nodiscard]] std::optional<Place> backward_place(const Certificate& certificate) const {
+    std::optional<Place> place;
+    std::set<std::string> branches;
+    for (const auto& [birth, of_rank] : births_) {
+      const Sighting& seen = of_rank.begin()->second;
+      if (birth.step != certificate.step || birth.moment != Moment::backward) continue;
+      if (birth.name == "dy" || !in_layer(seen, certificate.layer)) continue;
+      if (!place) {
+        place = Place{Site{}, seen.what, true};
+        place->site.layers = seen.site.layers;
+      }
+      if (seen.site.layers != place->site.layers) break;
+      if (birth.name == "dx") place->site.rows = seen.site.rows;
+      if (const std::string branch = branch_of(seen.site.param); !branch.empty()) {
+        branches.insert(branch);
+      }
+    }
+    if (place && branches.size() == 1) {
+      place->site.branch = *branches.begin();
+      place->site.op = "attend_" + place->site.branch;
+    }
+    return place;
+  }
+
+  // Rows of queries that see no key: the compressed branch alone has such. Where the forward masked them away, as many rows of
+  // the operator's output as there are such queries tell them.
+  [[nodiscard]] std::vector<int> rows_without_keys(const Site& site,
+                                                   const NanBirth& birth,
+                                                   bool seen_forward) const {
+    const Scenario& scenario = evidence_.the_case.scenario;
+    const auto keyless =
+        static_cast<int>(std::min(scenario.model.l - 1, scenario.training.seq_len));
+    if (site.branch != "cmp" || site.rows.empty()) return {};
+    if (site.rows.back() < keyless) return site.rows;
+    if (seen_forward || birth.shape.empty() || birth.shape.back() < 1) return {};
+    const std::int64_t lanes = scenario.training.batch_size * scenario.model.n_heads;
+    const std::int64_t vectors = birth.elements / birth.shape.back();
+    if (birth.elements % birth.shape.back() != 0 || vectors > lanes * keyless) return {};
+    std::vector<int> rows;
+    for (const int row : site.rows) {
+      if (row < keyless) rows.push_back(row);
+    }
+    return rows;
   }
 
   [[nodiscard]] Finding certified() const {
@@ -285,35 +335,35 @@ class Finiteness {
     const NanBirth& birth = *of_rank.begin()->second;
     std::set<int> ranks;
     for (const auto& [rank, row] : of_rank) ranks.insert(rank);
-    const bool unwritten = certificate.op.empty() || allocates(certificate.op);
-    const auto* seen = sighting(certificate);
+    const bool unwritten = certificate.op.empty() || allocates(certificate.op, birth.poisoned);
+    const auto seen = place_of(certificate);
     Finding finding;
     finding.code = unwritten ? "NAN.UNINIT" : "NAN.ORIGIN";
     Site& site = finding.site;
     site.ranks = to_ints(ranks);
     site.step = certificate.step;
-    site.phase = birth.direction;
+    site.phase = unwritten && seen && seen->backward ? "backward" : birth.direction;
     if (certificate.layer >= 0) site.layers = {certificate.layer};
     site.branch = branch_of_seam(certificate.seam);
     site.op = birth.direction == "optimizer" ? "optimizer"
               : unwritten                    ? certificate.seam
                                              : certificate.op;
-    if (seen != nullptr) {
-      const Site& place = seen->second.begin()->second.site;
-      site.rows = place.rows;
-      if (site.layers.empty()) site.layers = place.layers;
-      if (site.branch.empty()) site.branch = place.branch;
-      if (site.op.empty()) site.op = place.op;
-      if (!place.param.empty()) site.param = place.param;
+    if (seen) {
+      site.rows = seen->site.rows;
+      if (site.layers.empty()) site.layers = seen->site.layers;
+      if (site.branch.empty()) site.branch = seen->site.branch;
+      if (site.op.empty()) site.op = seen->site.op;
     }
     if (!certificate.seam.empty()) site.detail["seam"] = certificate.seam;
     if (birth.elements > 0) site.detail["elements"] = birth.elements;
-    const bool keyless = without_keys(site.rows, site.branch);
-    if (keyless) site.detail["keys"] = 0;
-    finding.statement = words(certificate, birth, unwritten, keyless, site);
-    if (seen != nullptr) {
-      finding.statement += "; first seen in " + seen->second.begin()->second.what;
+    const std::vector<int> without_keys = rows_without_keys(site, birth, !seen || !seen->backward);
+    const bool keyless = !without_keys.empty();
+    if (keyless) {
+      site.rows = without_keys;
+      site.detail["keys"] = 0;
     }
+    finding.statement = words(certificate, birth, unwritten, keyless, site);
+    if (seen) finding.statement += "; first seen in " + seen->what;
     advise(unwritten, keyless, finding);
     return finding;
   }

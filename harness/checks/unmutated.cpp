@@ -9,8 +9,13 @@
 namespace harness::checks {
 namespace {
 
-// step, seam
-using Key = std::pair<std::int64_t, std::string>;
+// step, op, who wrote
+using Key = std::tuple<std::int64_t, std::string, std::string>;
+
+// The choice of blocks is what `select` said, whoever changes it afterwards; else who wrote is to blame.
+std::string op_of(const Mutation& row) {
+  return row.tensor == "blocks" ? "select" : row.seam;
+}
 
 struct Where {
   std::set<int> layers;
@@ -20,7 +25,7 @@ struct Where {
 };
 
 Finding finding(const Key& key, const Where& where) {
-  const auto& [step, seam] = key;
+  const auto& [step, op, seam] = key;
   const std::vector<std::string> tensors(where.tensors.begin(), where.tensors.end());
   Finding finding;
   finding.code = "ALIAS.MUTATED";
@@ -33,6 +38,7 @@ Finding finding(const Key& key, const Where& where) {
   finding.site.step = step;
   finding.site.detail["tensor"] = nsa::join(tensors);
   finding.site.detail["elements"] = where.elements;
+  finding.site.detail["written_by"] = seam;
   finding.statement = "seam " + seam + " wrote into what it was given: " + nsa::join(tensors) +
                       " has other values afterwards in " + counted(where.elements, "element");
   if (!where.layers.empty()) {
@@ -65,7 +71,7 @@ CheckResult judge_mutations(const Evidence& evidence) {
   std::map<Key, Where> wrong;
   for (const auto& row : evidence.mutations) {
     if (row.process < 0) continue;
-    Where& where = wrong[{row.row.step, row.row.seam}];
+    Where& where = wrong[{row.row.step, op_of(row.row), row.row.seam}];
     if (row.row.layer >= 0) where.layers.insert(row.row.layer);
     where.ranks.insert(row.process);
     where.tensors.insert(row.row.tensor);

@@ -301,16 +301,16 @@ inline void add_causal(std::vector<Planted>& list) {
 inline void add_unmutated(std::vector<Planted>& list) {
   const std::string check = "unmutated";
   list.push_back(alone(check, "healthy", Verdict::pass, "", "{}", kLeaveAsItIs));
-  list.push_back(
-      alone(check,
-            "ranges clamped in place",
-            Verdict::fail,
-            "ALIAS.MUTATED",
-            R"({"layers":[1,2],"op":"select","detail":{"tensor":"blocks"}})",
-            [](Healthy& h) {
-              put(h.evidence.mutations, 0, harness::Mutation{1, 1, "select", "blocks", 3});
-              put(h.evidence.mutations, 0, harness::Mutation{1, 2, "select", "blocks", 4});
-            }));
+  list.push_back(alone(
+      check,
+      "ranges clamped in place",
+      Verdict::fail,
+      "ALIAS.MUTATED",
+      R"({"layers":[1,2],"op":"select","detail":{"tensor":"blocks","written_by":"attend_sel"}})",
+      [](Healthy& h) {
+        put(h.evidence.mutations, 0, harness::Mutation{1, 1, "attend_sel", "blocks", 3});
+        put(h.evidence.mutations, 0, harness::Mutation{1, 2, "attend_sel", "blocks", 4});
+      }));
   list.push_back(alone(check, "nobody watched", Verdict::inconclusive, "", "{}", [](Healthy& h) {
     h.evidence.facts.clear();
   }));
@@ -506,6 +506,43 @@ inline void add_births(std::vector<Planted>& list) {
               tensors.reals.at("dx").data.at(19) = std::nan("");
               h.write_layer(0, 1, 0, 1, tensors);
               put(h.evidence.nan_births, 0, birth("attend_cmp", "mul", "backward"));
+            }));
+  list.push_back(
+      alone(check,
+            "masked in the forward, not in the backward",
+            Verdict::fail,
+            "NAN.ORIGIN",
+            R"({"layers":[1],"op":"softmax","branch":"cmp","rows":[0,1,2],"phase":"forward",
+                "detail":{"keys":0}})",
+            [=](Healthy& h) {
+              LayerTensors tensors = healthy_layer(0, 1);
+              for (std::size_t i = 0; i < 20 * 16; ++i)
+                tensors.reals.at("dx").data.at(i) = std::nan("");
+              tensors.reals.at("g.w.W_Q.weight").data.at(0) = std::nan("");
+              h.write_layer(0, 1, 0, 1, tensors);
+              harness::NanBirth row = birth("attend_cmp", "softmax", "forward");
+              row.shape = {2, 2, 32, 15};
+              row.elements = 4 * 3 * 15;  // heads, rows without keys, compressed tokens
+              put(h.evidence.nan_births, 0, row);
+            }));
+  list.push_back(
+      alone(check,
+            "memory that nobody wrote, in the backward",
+            Verdict::fail,
+            "NAN.UNINIT",
+            R"({"layers":[2],"op":"attend_sel","branch":"sel","rows":[30,31],"phase":"backward"})",
+            [=](Healthy& h) {
+              h.evidence.the_case.scenario.attention.poison = true;
+              LayerTensors tensors = healthy_layer(0, 2);
+              for (std::size_t i = 30 * 16; i < 32 * 16; ++i) {
+                tensors.reals.at("dx").data.at(i) = std::nan("");
+              }
+              tensors.reals.at("g.w.W_K_sel.weight").data.at(5) = std::nan("");
+              h.write_layer(0, 1, 0, 2, tensors);
+              harness::NanBirth row = birth("", "fill", "forward");  // the poison itself
+              row.layer = -1;
+              row.poisoned = true;
+              put(h.evidence.nan_births, 0, row);
             }));
   list.push_back(alone(check,
                        "memory that nobody wrote",

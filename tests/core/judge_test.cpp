@@ -254,6 +254,9 @@ TEST(Roles, OfOneLayerWhatExplainsMostComesFirst) {
             "GATE.OVERRIDE");
   EXPECT_EQ(initiating({at_op("CAUSALITY.LEAK", "attend_win"), at_op("RANGE.INVALID", "select")}),
             "RANGE.INVALID");
+  Finding explained = at_op("NUMERIC.FORWARD", "attend_cmp");
+  explained.site.detail["law"] = "finite_sentinel";
+  EXPECT_EQ(initiating({at_op("CAUSALITY.LEAK", "attend_cmp"), explained}), "NUMERIC.FORWARD");
   // In another layer nothing follows from it.
   std::vector<Finding> apart = {at_op("NUMERIC.FORWARD", "gate", 2),
                                 at_op("MASK.ABSENT", "attend_win", 1)};
