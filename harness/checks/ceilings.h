@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <initializer_list>
+#include <string>
 
 #include "nsa/base/config.h"
 
@@ -16,6 +17,17 @@ inline constexpr double kCeilingFactor = 64.0;
 
 // Entries far below the largest one of their kind are judged against this share of it (SPEC 8).
 inline constexpr double kSmallestScaleShare = 1e-3;
+
+// Gradients of queries and keys are differences: the softmax's backward subtracts the mean of what it passes on (dS = P (dP - sum
+// P dP)). Where keys are alike the terms cancel and only their rounding is left, which is that of terms as large as the values'
+// gradients: seen at twice the ceiling with equal keys. Still a hundredth of what any wrong factor does.
+inline constexpr double kSmallestCancellingShare = 1e-2;
+
+// By the name of a weight's gradient ("g.w.W_K_sel.weight") or of the input's.
+inline double smallest_scale_share(const std::string& gradient) {
+  const auto has = [&](const char* part) { return gradient.find(part) != std::string::npos; };
+  return has("W_Q") || has("W_K_") || has("phi_k") ? kSmallestCancellingShare : kSmallestScaleShare;
+}
 
 // Relative limit for a sum of n terms.
 inline double ceiling(std::int64_t terms, double unit_roundoff) {

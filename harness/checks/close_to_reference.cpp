@@ -215,14 +215,16 @@ class ReferenceComparison {
       const LongestSums sums(model_, x.record.batch, x.record.length);
       const double limit =
           ceiling(sums.gradient, x.record.unit_roundoff, x.record.arithmetic.summed);
+      const double floor = smallest_scale_share(name) * scale;
       Excess excess = measured(name,
                                found,
                                own,
                                by_plain,
                                plain,
                                kGradientFactor,
-                               limit * std::max(largest(own.data), kSmallestScaleShare * scale),
-                               x.record.unit_roundoff);
+                               limit * std::max(largest(own.data), floor),
+                               x.record.unit_roundoff,
+                               floor);
       if (!(excess.share <= 1.0)) wrong.push_back(excess);
     };
     for (const auto& [name, gradient] : x.pass.gradients.weights) {
@@ -260,13 +262,14 @@ class ReferenceComparison {
                   const Tensor& wanted_of_plain,
                   double factor,
                   double at_most,
-                  double u) {
+                  double u,
+                  double floor = 0.0) {
     const Errors own = errors_of(found, wanted);
     const Errors reference = errors_of(plain, wanted_of_plain);
-    const double budget = factor * reference.most + kUlps * 2.0 * u * largest(wanted.data);
+    const double budget = factor * reference.most + kUlps * 2.0 * u * std::max(largest(wanted.data), floor);
     const double limit = std::min(budget, std::max(at_most, 0.0));
     const double spread = 1.0 + 3.0 / std::sqrt(static_cast<double>(std::max<std::size_t>(1, wanted.data.size())));
-    const double mean_limit = kMeanFactor * spread * reference.mean + kUlps * u * mean_of(wanted);
+    const double mean_limit = kMeanFactor * spread * reference.mean + kUlps * u * std::max(mean_of(wanted), floor);
     const double share = own.most == 0.0 ? 0.0 : own.most / limit;
     const double mean_share = own.mean == 0.0 ? 0.0 : own.mean / mean_limit;
     Excess excess;

@@ -32,36 +32,28 @@ void install_ignored(FaultContext& context) {
 
 // ---- weights of a gate ---------------------------------------------------------------------------
 
-using Set = std::function<void(nsa::GateWeights)>;
-
-// Sets the gate's weights of the fault's layers before the first step; where `hold`, after every step again.
-void set_gates(FaultContext& context, const Set& set, bool hold) {
-  const auto layers =
-      fault_layers(context.request, static_cast<int>(context.model->config().n_layers));
-  const auto set_all = [&context, layers, set] {
-    const torch::NoGradGuard no_grad;
-    for (const int layer : layers) set(context.model->attention(layer)->weights().gate);
-    context.fired(static_cast<std::int64_t>(layers.size()));
-  };
-  auto& optimizer = context.needed_training().seams.optimizer;
-  set_all();
-  if (!hold) return;
-  optimizer = [inner = optimizer, set_all](std::int64_t step) {
-    const double norm = inner(step);
-    set_all();
-    return norm;
-  };
+// Sets the gate's weights of the fault's layers, before anything ran.
+void set_gates(FaultContext& context, const std::function<void(nsa::GateWeights)>& set) {
+  const torch::NoGradGuard no_grad;
+  const int n_layers = static_cast<int>(context.model->config().n_layers);
+  for (const int layer : fault_layers(context.request, n_layers)) {
+    set(context.model->attention(layer)->weights().gate);
+    context.fired();
+  }
 }
 
-void zero_all(const nsa::GateWeights& gate) {
+// Zero weights under zero weights have no gradient; the last bias would have one, and is told of none.
+void zero_for_good(const nsa::GateWeights& gate) {
   for (Tensor tensor :
        {gate.fc1_weight, gate.fc1_bias, gate.fc2_weight, gate.fc2_bias, gate.proj_weight}) {
-    if (tensor.defined()) tensor.zero_();
+    if (!tensor.defined()) continue;
+    tensor.zero_();
+    tensor.register_hook([](const Tensor& gradient) { return torch::zeros_like(gradient); });
   }
 }
 
 void install_zero(FaultContext& context) {
-  set_gates(context, zero_all, /*hold=*/true);
+  set_gates(context, zero_for_good);
 }
 
 const std::vector<std::string> kBranches = {"cmp", "sel", "win"};
@@ -72,12 +64,11 @@ void install_collapsed(FaultContext& context) {
   }
   const std::string form = fault_form(context.request, kBranches);
   const auto branch = std::find(kBranches.begin(), kBranches.end(), form) - kBranches.begin();
-  const auto raise = [branch](nsa::GateWeights gate) {
+  set_gates(context, [branch](nsa::GateWeights gate) {
     // The others get e^-8, and gradients that do not bring them back.
     constexpr double kMost = 8.0;
     gate.fc2_bias[branch] += kMost;
-  };
-  set_gates(context, raise, /*hold=*/false);
+  });
 }
 
 }  // namespace

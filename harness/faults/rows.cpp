@@ -2,6 +2,9 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
+#include <mutex>
+#include <tuple>
 
 namespace harness {
 
@@ -22,13 +25,53 @@ nsa::SeamContext unseen(const nsa::SeamContext& seam) {
 
 namespace {
 
-// One of the rows that are set, drawn.
-void add_one_of(const FaultRequest& request, const Tensor& rows_BGS, Tensor& mask_BGS) {
-  const Tensor places = rows_BGS.nonzero();
-  const int drawn = draw_index(request.seed, "row that shows", static_cast<int>(places.size(0)));
-  const Tensor place = places[drawn];
-  mask_BGS[place[0].item<std::int64_t>()][place[1].item<std::int64_t>()]
-          [place[2].item<std::int64_t>()] = true;
+// Decided by the first pass of a layer and step for all of its passes. A law that held in other rows once the inputs of later
+// positions are others would see the future.
+struct Decision {
+  bool holds = false;  // the law shows in some row
+  Tensor added_BGS;    // the row without which it would not show
+};
+
+Tensor drawn_rows(const FaultContext& context,
+                  const nsa::SeamContext& seam,
+                  const Tensor& like_BGS) {
+  if (context.request.strength >= 1.0) return torch::ones_like(like_BGS);
+  const Tensor drawn_BGT = draw_rows(context.request,
+                                     seam.layer,
+                                     context.session.progress().step(),
+                                     like_BGS.size(0),
+                                     like_BGS.size(1),
+                                     seam.first + like_BGS.size(2));
+  return drawn_BGT.slice(2, seam.first);
+}
+
+Decision decide(const FaultRequest& request, const Tensor& mask_BGS, const Tensor& shows_BGS) {
+  Decision decision;
+  decision.holds = shows_BGS.any().item<bool>();
+  decision.added_BGS = torch::zeros_like(mask_BGS);
+  // Of a whole sequence: a token alone may well be right.
+  const bool lacks_one = decision.holds && !mask_BGS.logical_and(shows_BGS).any().item<bool>();
+  if (lacks_one && mask_BGS.size(2) > 1) {
+    const Tensor places = shows_BGS.flatten().nonzero().flatten();
+    const int drawn = draw_index(request.seed, "row that shows", static_cast<int>(places.size(0)));
+    decision.added_BGS.view(-1)[places[drawn].item<std::int64_t>()] = true;
+  }
+  return decision;
+}
+
+Decision first_decision(const FaultContext& context,
+                        const nsa::SeamContext& seam,
+                        const Tensor& mask_BGS,
+                        const Tensor& shows_BGS) {
+  using Key = std::tuple<int, std::int64_t, std::int64_t, std::int64_t>;
+  static std::mutex mutex;  // a backward has threads of its own
+  static std::map<Key, Decision> decisions;
+  const std::int64_t step = context.session.progress().step();
+  const Key key(seam.layer, step, seam.first, mask_BGS.size(2));
+  const std::lock_guard<std::mutex> lock(mutex);
+  const auto [place, is_new] = decisions.try_emplace(key);
+  if (is_new) place->second = decide(context.request, mask_BGS, shows_BGS);
+  return place->second;
 }
 
 }  // namespace
@@ -39,21 +82,10 @@ Tensor strike(const FaultContext& context,
               const Tensor& shows_BGS) {
   const Tensor differs = differs_BGS.to(torch::kCPU).contiguous();
   const Tensor shows = shows_BGS.to(torch::kCPU).contiguous();
-  if (!shows.any().item<bool>()) return torch::zeros_like(differs_BGS);
-  Tensor mask = differs.clone();
-  const std::int64_t rows = mask.size(2);
-  if (context.request.strength < 1.0) {
-    const Tensor drawn_BGT = draw_rows(context.request,
-                                       seam.layer,
-                                       context.session.progress().step(),
-                                       mask.size(0),
-                                       mask.size(1),
-                                       seam.first + rows);
-    mask.logical_and_(drawn_BGT.slice(2, seam.first));
-  }
-  // Of a whole sequence: a token alone may well be right.
-  if (rows > 1 && !mask.logical_and(shows).any().item<bool>())
-    add_one_of(context.request, shows, mask);
+  Tensor mask = differs.logical_and(drawn_rows(context, seam, differs));
+  const Decision decision = first_decision(context, seam, mask, shows);
+  if (!decision.holds) return torch::zeros_like(differs_BGS);
+  mask.logical_or_(decision.added_BGS.logical_and(differs));
   context.fired(mask.logical_and(shows).sum().item<std::int64_t>());
   return mask.to(differs_BGS.device());
 }

@@ -63,7 +63,7 @@ TEST_F(ScenarioTest, FillsInEveryDefault) {
   EXPECT_EQ(scenario.text, kHead);
   EXPECT_EQ(scenario.seed, 0);
   EXPECT_EQ(scenario.budget_seconds, 300.0);
-  EXPECT_EQ(scenario.route.size(), 8U) << "every seam of the manifest";
+  EXPECT_EQ(scenario.route.size(), manifest_.seams.size()) << "every seam of the manifest";
   EXPECT_EQ(scenario.route.at("attend_sel"), "reference");
   EXPECT_EQ(scenario.training.data.text, std::vector<std::string>{folder_ / "corpus.txt"});
   EXPECT_FALSE(scenario.fault.has_value());
@@ -93,15 +93,16 @@ TEST_F(ScenarioTest, EveryShippedScenarioIsRead) {
     for (const int gpus : {0, 8}) {
       options_.gpus = gpus;
       const auto cases = harness::load_cases(entry.path().string(), options_, manifest_);
-      ASSERT_EQ(cases.size(), 1U) << entry.path();
-      EXPECT_EQ(cases[0].scenario.profile, gpus > 0 ? "gpu" : "");
+      ASSERT_GE(cases.size(), 1U) << entry.path();
+      const bool has_gpu = cases[0].scenario.text.find("\n  gpu:") != std::string::npos;
+      EXPECT_EQ(cases[0].scenario.profile, gpus > 0 && has_gpu ? "gpu" : "") << entry.path();
       const bool planted = entry.path().parent_path().filename() == "faults";
       EXPECT_EQ(cases[0].scenario.fault.has_value(), planted);
       EXPECT_EQ(cases[0].scenario.expect.has_value(), planted);
       if (planted) {
         EXPECT_EQ(cases[0].scenario.fault->name, cases[0].scenario.name);
       }
-      EXPECT_EQ(cases[0].scenario.checks.size(), 12U);
+      EXPECT_GE(cases[0].scenario.checks.size(), 5U);
     }
   }
   EXPECT_GE(count, 8);
@@ -121,7 +122,7 @@ TEST_F(ScenarioTest, MistakesAreToldAtTheirLine) {
       {"route: {attend_selected: reference}\n",
        "s.yaml:8: seam of route: found \"attend_selected\""},
       {"route:\n  attend_sel: maskd\n",
-       "s.yaml:9: route.attend_sel: found \"maskd\", wanted one of reference, masked; did you mean "
+       "s.yaml:9: route.attend_sel: found \"maskd\", wanted one of reference, masked, packed, gather; did you mean "
        "\"masked\"?"},
       {"route: [a]\n", "s.yaml:8: route: found a list, wanted a map"},
       {"requires: {gpus: -1}\n", "s.yaml:8: requires.gpus: found -1"},
@@ -198,10 +199,11 @@ TEST_F(ScenarioTest, MistakesInTheHead) {
   EXPECT_THAT(error(with("scenario: s", "scenario: ../s")),
               StartsWith("s.yaml:2: scenario: found \"../s\""));
   EXPECT_EQ(error(with("training\n", "trainign\n")),
-            "s.yaml:3: kind: found \"trainign\", wanted training; did you mean \"training\"?");
+            "s.yaml:3: kind: found \"trainign\", wanted one of attention, decode, sweep, training; did you mean "
+            "\"training\"?");
   EXPECT_THAT(
-      error(with("training\n", "decode\n")),
-      StartsWith("s.yaml:3: kind: found \"decode\", which is not available in this version"));
+      error(with("training\n", "canary\n")),
+      StartsWith("s.yaml:3: kind: found \"canary\", which is not available in this version"));
   EXPECT_THAT(error(with("use: toy", "use: tiny")),
               StartsWith("s.yaml:4: model.use: found \"tiny\""));
   EXPECT_THAT(error(with("seq_len: 16", "seq_len: 1")), HasSubstr("training.seq_len: found 1, wanted at least 2"));
