@@ -34,6 +34,9 @@ void install_ignored(FaultContext& context) {
 
 // Sets the gate's weights of the fault's layers, before anything ran.
 void set_gates(FaultContext& context, const std::function<void(nsa::GateWeights)>& set) {
+  if (context.model->config().gate != nsa::Gate::group_softmax) {
+    throw nsa::Error("fault: '" + context.request.name + "' wants model.gate group_softmax");
+  }
   const torch::NoGradGuard no_grad;
   const int n_layers = static_cast<int>(context.model->config().n_layers);
   for (const int layer : fault_layers(context.request, n_layers)) {
@@ -42,26 +45,18 @@ void set_gates(FaultContext& context, const std::function<void(nsa::GateWeights)
   }
 }
 
-// Zero weights under zero weights have no gradient; the last bias would have one, and is told of none.
-void zero_for_good(const nsa::GateWeights& gate) {
-  for (Tensor tensor :
-       {gate.fc1_weight, gate.fc1_bias, gate.fc2_weight, gate.fc2_bias, gate.proj_weight}) {
-    if (!tensor.defined()) continue;
-    tensor.zero_();
-    tensor.register_hook([](const Tensor& gradient) { return torch::zeros_like(gradient); });
-  }
-}
-
+// Zero weights under zero weights have no gradient: they stay zero by themselves. The last bias moves, alike for all rows.
 void install_zero(FaultContext& context) {
-  set_gates(context, zero_for_good);
+  set_gates(context, [](const nsa::GateWeights& gate) {
+    for (Tensor tensor : {gate.fc1_weight, gate.fc1_bias, gate.fc2_weight, gate.fc2_bias}) {
+      tensor.zero_();
+    }
+  });
 }
 
 const std::vector<std::string> kBranches = {"cmp", "sel", "win"};
 
 void install_collapsed(FaultContext& context) {
-  if (context.model->config().gate != nsa::Gate::group_softmax) {
-    throw nsa::Error("fault: '" + context.request.name + "' wants model.gate group_softmax");
-  }
   const std::string form = fault_form(context.request, kBranches);
   const auto branch = std::find(kBranches.begin(), kBranches.end(), form) - kBranches.begin();
   set_gates(context, [branch](nsa::GateWeights gate) {
@@ -82,8 +77,11 @@ Fault fused_gate_ignores_override() {
 }
 
 Fault gate_zero_init() {
-  return {
-      "gate_zero_init", "the gate's weights are zero and stay it", {"layers"}, {}, install_zero};
+  return {"gate_zero_init",
+          "the gate's weights begin at zero, where they have no gradient",
+          {"layers"},
+          {},
+          install_zero};
 }
 
 Fault gate_collapsed() {

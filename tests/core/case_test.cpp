@@ -129,7 +129,7 @@ TEST_F(CaseTest, TheIdIsPinned) {
   const auto cases = load(folder,
                           "version: 1\nscenario: s\nkind: training\nmodel: {use: toy}\n"
                           "training: {seq_len: 16}\nchecks: [finite]\n");
-  EXPECT_EQ(cases.at(0).id, "2db5e10503e7caab");
+  EXPECT_EQ(cases.at(0).id, "dd56305f6127812a");
 }
 
 TEST_F(CaseTest, TheIdHeedsEveryValueAndNoComment) {

@@ -100,7 +100,8 @@ TEST_F(ScenarioTest, EveryShippedScenarioIsRead) {
       EXPECT_EQ(cases[0].scenario.fault.has_value(), planted);
       EXPECT_EQ(cases[0].scenario.expect.has_value(), planted);
       if (planted) {
-        EXPECT_EQ(cases[0].scenario.fault->name, cases[0].scenario.name);
+        // One fault may have a scenario for each of its forms: uninit_buffer_backward.
+        EXPECT_TRUE(cases[0].scenario.name.starts_with(cases[0].scenario.fault->name)) << entry.path();
       }
       EXPECT_GE(cases[0].scenario.checks.size(), 5U);
     }
