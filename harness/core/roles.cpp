@@ -51,6 +51,7 @@ constexpr std::array kKinds = {
     KindOfCode{"DATA.", Kind::data},
     KindOfCode{"ROUTE.", Kind::route},
     KindOfCode{"GATE.OVERRIDE", Kind::route},
+    KindOfCode{"GATE.", Kind::forward},
     KindOfCode{"MASK.", Kind::forward},
     KindOfCode{"NUMERIC.FORWARD", Kind::forward},
     KindOfCode{"SELECTION.", Kind::forward},
@@ -109,6 +110,8 @@ Kind kind_of(const Finding& finding) {
 // What is of no step in particular: causes hold from the start, ends come last.
 std::int64_t step_of(const Finding& finding, Kind kind) {
   if (kind <= Kind::signal) return 0;
+  // Seen over several steps, true from the start.
+  if (finding.code == "GATE.DEAD" || finding.code == "GATE.COLLAPSED") return 0;
   if (finding.site.step) return *finding.site.step;
   return kind <= Kind::forward ? 0 : std::numeric_limits<std::int64_t>::max();
 }
