@@ -51,7 +51,8 @@ struct Death {
 struct Where {
   std::set<int> layers;
   std::set<int> ranks;
-  std::int64_t step = 0;
+  std::int64_t first = 0;  // the step from which on it holds
+  std::int64_t last = 0;
 };
 
 class GateJudge {
@@ -102,24 +103,29 @@ class GateJudge {
     const bool moved = std::any_of(
         uses.begin(), uses.end(), [&](const auto& use) { return use.second.hash != hash; });
     if (!moved) {
-      add({"GATE.DEAD", "", "are the same, bit by bit, in all steps"}, rank, layer, uses);
+      add({"GATE.DEAD", "", "are the same, bit by bit, in all steps"}, whole(rank, layer, uses));
     }
+  }
+
+  [[nodiscard]] bool has_collapsed(const GateUse& use) const {
+    const Largest most = largest_branch(use);
+    return evidence_.the_case.scenario.model.gate == nsa::Gate::group_softmax && most.mean > kAll &&
+           most.others < kNone && use.spread <= kSmallSpread;
   }
 
   // Judged by the last step: where training went.
   bool collapsed(const Uses& uses, int rank, int layer) {
     const GateUse& last = uses.rbegin()->second;
     const Largest most = largest_branch(last);
-    const bool softmax = evidence_.the_case.scenario.model.gate == nsa::Gate::group_softmax;
     if (!(most.mean <= largest_mean_)) largest_mean_ = most.mean;
-    const bool all =
-        softmax && most.mean > kAll && most.others < kNone && last.spread <= kSmallSpread;
-    if (all)
-      add({"GATE.COLLAPSED", most.branch, "give branch " + most.branch + " all"},
-          rank,
-          layer,
-          uses);
-    return all;
+    if (!has_collapsed(last)) return false;
+    std::int64_t first = uses.rbegin()->first;
+    for (auto use = uses.rbegin(); use != uses.rend() && has_collapsed(use->second); ++use) {
+      first = use->first;
+    }
+    const Place place{rank, layer, first, uses.rbegin()->first};
+    add({"GATE.COLLAPSED", most.branch, "give branch " + most.branch + " all"}, place);
+    return true;
   }
 
   bool equal_rows(const Uses& uses, int rank, int layer) {
@@ -133,15 +139,26 @@ class GateJudge {
     }
     smallest_spread_ = std::min(smallest_spread_, spread);
     const bool equal = spread <= kUlps * ulp_ * scale;
-    if (equal) add({"GATE.DEAD", "", "are the same for all rows"}, rank, layer, uses);
+    if (equal) add({"GATE.DEAD", "", "are the same for all rows"}, whole(rank, layer, uses));
     return equal;
   }
 
-  void add(const Death& death, int rank, int layer, const Uses& uses) {
+  struct Place {
+    int rank = 0;
+    int layer = 0;
+    std::int64_t first = 0;
+    std::int64_t last = 0;
+  };
+  static Place whole(int rank, int layer, const Uses& uses) {
+    return {rank, layer, uses.begin()->first, uses.rbegin()->first};
+  }
+
+  void add(const Death& death, const Place& at) {
     Where& where = dead_[death];
-    where.layers.insert(layer);
-    where.ranks.insert(rank);
-    where.step = uses.rbegin()->first;
+    where.first = where.layers.empty() ? at.first : std::min(where.first, at.first);
+    where.last = std::max(where.last, at.last);
+    where.layers.insert(at.layer);
+    where.ranks.insert(at.rank);
   }
 
   [[nodiscard]] static Finding finding(const Death& death, const Where& where) {
@@ -151,10 +168,10 @@ class GateJudge {
     finding.site.ranks = to_ints(where.ranks);
     finding.site.branch = death.branch;
     finding.site.op = "gate";
-    finding.site.step = where.step;
+    finding.site.step = where.first;
     finding.statement = "the gates of layer " + nsa::ranges_text(finding.site.layers) + " " +
-                        death.why + " on " + ranks_text(finding.site.ranks) + ", up to step " +
-                        std::to_string(where.step);
+                        death.why + " on " + ranks_text(finding.site.ranks) + ", from step " +
+                        std::to_string(where.first) + " to step " + std::to_string(where.last);
     const bool dead = death.code == "GATE.DEAD";
     finding.ruled_out = dead ? "not equal inputs: every step reads other tokens, and other rows"
                              : "not a few rows: the gates hardly differ between rows";

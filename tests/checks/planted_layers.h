@@ -614,12 +614,24 @@ inline void add_gates(std::vector<Planted>& list) {
   add("one branch has all",
       Verdict::fail,
       "GATE.COLLAPSED",
-      R"({"layers":[0],"branch":"win"})",
+      R"({"layers":[0],"branch":"win","step":1})",
       each(0, [](harness::GateUse& use) {
         use.mean_win = 0.998;
         use.mean_cmp = use.mean_sel = 0.001;
         use.spread = 1e-3;
       }));
+  add("one branch has all from the second step on",
+      Verdict::fail,
+      "GATE.COLLAPSED",
+      R"({"layers":[0,1,2],"branch":"cmp","step":2})",
+      [](Healthy& h) {
+        for (auto& row : h.evidence.gates) {
+          if (row.row.step < 2) continue;
+          row.row.mean_cmp = 0.999;
+          row.row.mean_sel = row.row.mean_win = 0.0005;
+          row.row.spread = 1e-3;
+        }
+      });
   add("most rows have one branch, some another",
       Verdict::pass,
       "",

@@ -257,6 +257,7 @@ TEST(Roles, OfOneLayerWhatExplainsMostComesFirst) {
   Finding explained = at_op("NUMERIC.FORWARD", "attend_cmp");
   explained.site.detail["law"] = "finite_sentinel";
   EXPECT_EQ(initiating({at_op("CAUSALITY.LEAK", "attend_cmp"), explained}), "NUMERIC.FORWARD");
+  EXPECT_EQ(initiating({at_op("GRAD.ZERO", ""), at_op("GATE.DEAD", "gate")}), "GATE.DEAD");
   // In another layer nothing follows from it.
   std::vector<Finding> apart = {at_op("NUMERIC.FORWARD", "gate", 2),
                                 at_op("MASK.ABSENT", "attend_win", 1)};
