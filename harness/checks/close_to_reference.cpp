@@ -266,10 +266,13 @@ class ReferenceComparison {
                   double floor = 0.0) {
     const Errors own = errors_of(found, wanted);
     const Errors reference = errors_of(plain, wanted_of_plain);
-    const double budget = factor * reference.most + kUlps * 2.0 * u * std::max(largest(wanted.data), floor);
+    const double budget =
+        factor * reference.most + kUlps * 2.0 * u * std::max(largest(wanted.data), floor);
     const double limit = std::min(budget, std::max(at_most, 0.0));
-    const double spread = 1.0 + 3.0 / std::sqrt(static_cast<double>(std::max<std::size_t>(1, wanted.data.size())));
-    const double mean_limit = kMeanFactor * spread * reference.mean + kUlps * u * std::max(mean_of(wanted), floor);
+    const double spread =
+        1.0 + 3.0 / std::sqrt(static_cast<double>(std::max<std::size_t>(1, wanted.data.size())));
+    const double mean_limit =
+        kMeanFactor * spread * reference.mean + kUlps * u * std::max(mean_of(wanted), floor);
     const double share = own.most == 0.0 ? 0.0 : own.most / limit;
     const double mean_share = own.mean == 0.0 ? 0.0 : own.mean / mean_limit;
     Excess excess;

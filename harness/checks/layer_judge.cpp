@@ -264,7 +264,8 @@ class LayerJudge {
     std::vector<std::string> wrong;
     const double limit = ceiling(sums_.gradient, record_.unit_roundoff, record_.arithmetic.summed);
     const auto judge_one = [&](const std::string& name, const oracles::Tensor& gradient) {
-      const double scale = std::max(largest(gradient.data), smallest_scale_share(name) * scale_of_all);
+      const double scale =
+          std::max(largest(gradient.data), smallest_scale_share(name) * scale_of_all);
       if (!compare_gradient(name, gradient, scale, limit)) wrong.push_back(name);
     };
     for (const auto& [name, gradient] : wanted.weights) judge_one("g.w." + name, gradient);

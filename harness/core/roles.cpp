@@ -73,8 +73,6 @@ constexpr std::array kKinds = {
     KindOfCode{"DESYNC.", Kind::desync},
     KindOfCode{"GRAD.SCALE", Kind::explained_reduction},
     KindOfCode{"GRAD.", Kind::reduction},
-    // Gates that do not choose, whatever ranks and twin make of them.
-    KindOfCode{"GATE.", Kind::route},
     // Weights that cannot take up their updates were so from the start: what ranks and twin make of them differs only later.
     KindOfCode{"OPT.UPDATE_LOST", Kind::route},
     KindOfCode{"OPT.", Kind::update},

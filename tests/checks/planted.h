@@ -19,7 +19,7 @@ inline const std::vector<Planted>& all_planted() {
          {add_arrival, add_agreement, add_twin,      add_collectives, add_state,     add_data,
           add_oracle,  add_stages,    add_selection, add_causal,      add_unmutated, add_reference,
           add_decode,  add_reads,     add_births,    add_gates,       add_optimizer, add_exposure,
-          add_sweep,   add_finite,  add_route,     add_ends,      add_progress}) {
+          add_sweep,   add_finite,    add_route,     add_ends,        add_progress}) {
       add(list);
     }
     return list;
