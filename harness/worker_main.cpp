@@ -3,16 +3,15 @@
 //   nsa-harness-worker --golden FILE --out FILE
 //   nsa-harness-worker --manifest | --version
 // Exit: 0 did all it was asked; 1 an exception ended it (reported on fd 3); 3 wrong arguments; 74 could not record.
-#include <poll.h>
-#include <sys/prctl.h>
-#include <unistd.h>
-
 #include <csignal>
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <poll.h>
 #include <stdexcept>
 #include <string>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 #include <c10/util/Exception.h>
 #include <torch/torch.h>
@@ -43,19 +42,17 @@ harness::Manifest manifest() {
   manifest.source_hash = harness::built_source_hash();
   manifest.torch_version = TORCH_VERSION;
 #ifdef NSA_CUDA
-  manifest.cuda_version = std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10);
+  manifest.cuda_version =
+      std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10);
 #endif
 #ifdef USE_C10D_NCCL
-  manifest.nccl_version =
-      std::to_string(NCCL_MAJOR) + "." + std::to_string(NCCL_MINOR) + "." + std::to_string(NCCL_PATCH);
+  manifest.nccl_version = std::to_string(NCCL_MAJOR) + "." + std::to_string(NCCL_MINOR) + "." +
+                          std::to_string(NCCL_PATCH);
 #endif
   for (const auto& kind : harness::all_kinds()) {
     manifest.kinds.push_back(kind.name);
   }
   manifest.seams = nsa::seam_implementations();
-  for (const char* seam : {"grad_sync", "data", "optimizer"}) {
-    manifest.seams[seam] = {"reference"};
-  }
   for (const auto& fault : harness::all_faults()) {
     manifest.faults.push_back({fault.name, fault.about, fault.uses, fault.forms});
   }
@@ -195,7 +192,8 @@ int main(int argc, char** argv) {
     return 0;
   }
   if (argc == 2 && std::string(argv[1]) == "--version") {
-    std::cout << "nsa-harness-worker " << harness::built_source_hash() << ", LibTorch " << TORCH_VERSION << "\n";
+    std::cout << "nsa-harness-worker " << harness::built_source_hash() << ", LibTorch "
+              << TORCH_VERSION << "\n";
     return 0;
   }
   die_with_parent();

@@ -193,14 +193,6 @@ oracles::AttentionConfig oracle_config(const nsa::ModelConfig& model) {
   return config;
 }
 
-std::optional<std::array<double, 3>> constant_gates(const std::string& gate) {
-  if (gate == "cmp") return std::array<double, 3>{1, 0, 0};
-  if (gate == "sel") return std::array<double, 3>{0, 1, 0};
-  if (gate == "win") return std::array<double, 3>{0, 0, 1};
-  if (gate == "all") return std::array<double, 3>{1, 1, 1};
-  return std::nullopt;
-}
-
 LayerRecord read_layer(const nsa::SafetensorsFile& file,
                        const nsa::ModelConfig& model,
                        const ReadOptions& options) {

@@ -19,9 +19,6 @@ namespace harness::checks {
 
 [[nodiscard]] oracles::AttentionConfig oracle_config(const nsa::ModelConfig& model);
 
-// The constant gates of cmp, sel, win that `gate` (of kGates) asks for; nothing for the learned ones.
-[[nodiscard]] std::optional<std::array<double, 3>> constant_gates(const std::string& gate);
-
 struct ReadOptions {
   std::optional<std::array<double, 3>> gate_override;
   std::uint64_t seed = 0;  // of the sample

@@ -1,6 +1,7 @@
 #include "harness/checks/layer_survey.h"
 
 #include "harness/checks/sample_rows.h"
+#include "harness/core/constant_gates.h"
 #include "nsa/base/error.h"
 
 namespace harness::checks {

@@ -15,9 +15,11 @@ using Matrix = std::vector<std::vector<double>>;
 
 // Student's t, 97.5 % quantile, by degrees of freedom (Abramowitz and Stegun, table 26.10).
 double student_t(std::size_t freedom) {
-  constexpr std::array kTable = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228};
+  constexpr std::array kTable = {
+      12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228};
   if (freedom == 0) return std::numeric_limits<double>::infinity();
-  return freedom <= kTable.size() ? kTable[freedom - 1] : 2.0;  // 1.96 .. 2.2 from there on: wide enough
+  return freedom <= kTable.size() ? kTable[freedom - 1]
+                                  : 2.0;  // 1.96 .. 2.2 from there on: wide enough
 }
 
 std::vector<double> logs(const std::vector<double>& values) {
@@ -66,7 +68,8 @@ std::vector<double> weighted_fit(const Matrix& features,
     for (std::size_t i = 0; i < used.size(); ++i) {
       const double left = features[row][used[i]] / y[row];
       right[i] += left;
-      for (std::size_t j = 0; j < used.size(); ++j) normal[i][j] += left * features[row][used[j]] / y[row];
+      for (std::size_t j = 0; j < used.size(); ++j)
+        normal[i][j] += left * features[row][used[j]] / y[row];
     }
   }
   return solve(std::move(normal), std::move(right));
@@ -92,7 +95,8 @@ PowerLaw fit_power_law(const std::vector<double>& x, const std::vector<double>& 
     squares += rest * rest;
   }
   const std::size_t freedom = u.size() - 2;
-  const double deviation = freedom == 0 ? 1.0 : std::sqrt(squares / static_cast<double>(freedom) / uu);
+  const double deviation =
+      freedom == 0 ? 1.0 : std::sqrt(squares / static_cast<double>(freedom) / uu);
   const double reach = student_t(freedom) * deviation;
   return {slope, slope - reach, slope + reach};
 }

@@ -51,9 +51,12 @@ struct Member {
   const char* metric;
   double Point::*value;
 };
-constexpr Member kMembers[] = {{"seq_len", &Point::seq_len},       {"batch_size", &Point::batch_size},
-                               {"n_layers", &Point::n_layers},     {"held_bytes", &Point::held},
-                               {"peak_bytes", &Point::peak},       {"step_ms", &Point::step_ms}};
+constexpr Member kMembers[] = {{"seq_len", &Point::seq_len},
+                               {"batch_size", &Point::batch_size},
+                               {"n_layers", &Point::n_layers},
+                               {"held_bytes", &Point::held},
+                               {"peak_bytes", &Point::peak},
+                               {"step_ms", &Point::step_ms}};
 
 class Scaling {
  public:
@@ -64,7 +67,8 @@ class Scaling {
     if (points_.size() < 4) {
       return inconclusive("found " + std::to_string(points_.size()) + " sizes, wanted at least 4");
     }
-    for (const Axis& axis : kAxes) judge_axis(axis);  // first: an exponent explains what was predicted wrongly
+    for (const Axis& axis : kAxes)
+      judge_axis(axis);  // first: an exponent explains what was predicted wrongly
     judge_predictions();
     return result_.finish(words_);
   }
@@ -91,7 +95,9 @@ class Scaling {
         result_.missing("the memory of size " + std::to_string(number));
       }
     }
-    std::sort(points_.begin(), points_.end(), [](const Point& a, const Point& b) { return a.transient() < b.transient(); });
+    std::sort(points_.begin(), points_.end(), [](const Point& a, const Point& b) {
+      return a.transient() < b.transient();
+    });
   }
 
   // The smaller half is fitted, the larger half predicted.
@@ -109,13 +115,16 @@ class Scaling {
       const double predicted = points_[i].held + predict(shares, points_[i]);
       const double error = std::abs(predicted - points_[i].peak) / points_[i].peak;
       result_.measured("prediction_error_S" + nsa::to_text(points_[i].seq_len) + "_B" +
-                           nsa::to_text(points_[i].batch_size) + "_L" + nsa::to_text(points_[i].n_layers),
-                       error, kPredictionLimit);
+                           nsa::to_text(points_[i].batch_size) + "_L" +
+                           nsa::to_text(points_[i].n_layers),
+                       error,
+                       kPredictionLimit);
       if (!(error <= kPredictionLimit)) add_prediction(points_[i], predicted);
       worst = std::max(worst, error);
     }
-    words_ = "memory of " + std::to_string(points_.size() - fitted) + " sizes is what " + std::to_string(fitted) +
-             " smaller ones predict (worst " + percent(worst) + ")" + words_;
+    words_ = "memory of " + std::to_string(points_.size() - fitted) + " sizes is what " +
+             std::to_string(fitted) + " smaller ones predict (worst " + percent(worst) + ")" +
+             words_;
     add_largest(shares);
   }
 
@@ -166,7 +175,8 @@ class Scaling {
     result_.measured("time_exponent_" + name, time.exponent);
     result_.measured("time_exponent_" + name + "_low", time.low);
     result_.measured("time_exponent_" + name + "_high", time.high);
-    words_ += "; along " + name + " memory grows with exponent " + interval(memory) + ", time with " + interval(time);
+    words_ += "; along " + name + " memory grows with exponent " + interval(memory) +
+              ", time with " + interval(time);
     if (!(memory.low <= axis.most)) add_exponent(axis, memory);
   }
 
@@ -196,8 +206,8 @@ class Scaling {
     finding.site.detail["n_layers"] = point.n_layers;
     finding.site.detail["predicted_bytes"] = predicted;
     finding.site.detail["measured_bytes"] = point.peak;
-    finding.statement = "a step of " + nsa::to_text(point.seq_len) + " tokens took " + mib(point.peak) +
-                        ", where smaller sizes predict " + mib(predicted);
+    finding.statement = "a step of " + nsa::to_text(point.seq_len) + " tokens took " +
+                        mib(point.peak) + ", where smaller sizes predict " + mib(predicted);
     finding.ruled_out = "not weights, gradients or moments: they are in both figures";
     finding.next_action = "look for a tensor that grows faster than tokens and query-key pairs do";
     result_.found(finding);
@@ -209,8 +219,8 @@ class Scaling {
     finding.site.op = axis.name;
     finding.site.detail["exponent"] = law.exponent;
     finding.site.detail["low"] = law.low;
-    finding.statement = std::string("memory grows with ") + axis.name + " to the power of " + interval(law) +
-                        ", at most " + nsa::to_text(axis.most) + " was expected";
+    finding.statement = std::string("memory grows with ") + axis.name + " to the power of " +
+                        interval(law) + ", at most " + nsa::to_text(axis.most) + " was expected";
     finding.ruled_out = "not the spread of the fit: the whole interval is above the limit";
     finding.next_action = "look for a tensor that is kept per pair of tokens, per head or per step";
     result_.found(finding);
@@ -219,8 +229,12 @@ class Scaling {
   static std::string rounded(double value) {
     return nsa::to_text(std::round(value * 100.0) / 100.0);
   }
-  static std::string percent(double share) { return nsa::to_text(std::round(share * 1000.0) / 10.0) + " %"; }
-  static std::string mib(double bytes) { return nsa::to_text(std::round(bytes / (1 << 20))) + " MiB"; }
+  static std::string percent(double share) {
+    return nsa::to_text(std::round(share * 1000.0) / 10.0) + " %";
+  }
+  static std::string mib(double bytes) {
+    return nsa::to_text(std::round(bytes / (1 << 20))) + " MiB";
+  }
   static std::string interval(const PowerLaw& law) {
     return rounded(law.exponent) + " (" + rounded(law.low) + " to " + rounded(law.high) + ")";
   }

@@ -4,6 +4,8 @@
 
 namespace harness {
 
-const char* built_source_hash() { return NSA_SOURCE_HASH; }
+const char* built_source_hash() {
+  return NSA_SOURCE_HASH;
+}
 
 }  // namespace harness

@@ -11,11 +11,12 @@
 namespace harness {
 
 struct Case {
-  Scenario scenario;                                        // every axis fixed
-  std::vector<std::pair<std::string, std::string>> point;   // axis -> value, in the order of the file
-  std::string id;                                           // 16 hex digits
+  Scenario scenario;  // every axis fixed
+  std::vector<std::pair<std::string, std::string>>
+      point;       // axis -> value, in the order of the file
+  std::string id;  // 16 hex digits
 
-  [[nodiscard]] std::string label() const;                  // "ddp_onestep", "ddp_onestep[parallel.ranks=2]"
+  [[nodiscard]] std::string label() const;  // "ddp_onestep", "ddp_onestep[parallel.ranks=2]"
   bool operator==(const Case&) const = default;
 };
 

@@ -13,9 +13,9 @@
 namespace harness {
 
 struct Check {
-  std::string name;                 // gradients_arrived
-  std::string about;                // one line for `list` and the report
-  std::vector<std::string> codes;   // every code it can give
+  std::string name;                // gradients_arrived
+  std::string about;               // one line for `list` and the report
+  std::vector<std::string> codes;  // every code it can give
   CheckResult (*judge)(const Evidence& evidence) = nullptr;
 };
 

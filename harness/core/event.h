@@ -11,13 +11,14 @@
 
 namespace harness {
 
-inline constexpr std::size_t kMaxEventBytes = std::size_t{4} << 20;  // a stack sample of 200 threads is about 1 MiB
+inline constexpr std::size_t kMaxEventBytes =
+    std::size_t{4} << 20;  // a stack sample of 200 threads is about 1 MiB
 
 struct Event {
   int process = 0;
-  std::int64_t t_ms = 0;   // milliseconds since the case began, by the writer's monotonic clock
+  std::int64_t t_ms = 0;  // milliseconds since the case began, by the writer's monotonic clock
   std::string kind;
-  nlohmann::json body;     // the row
+  nlohmann::json body;  // the row
 
   template <typename Row>
   [[nodiscard]] static Event of(int process, std::int64_t t_ms, const Row& row) {

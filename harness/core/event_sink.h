@@ -17,21 +17,21 @@ class EventSink {
   EventSink(const std::string& folder, const RunnerHooks& hooks);
 
   void add(Event event) { batch_.push_back(std::move(event)); }
-  void flush() noexcept;    // what was added goes out
+  void flush() noexcept;  // what was added goes out
   void tick() noexcept;
-  void finish() noexcept;   // nothing comes after
+  void finish() noexcept;  // nothing comes after
 
   [[nodiscard]] bool failed() const { return !error_.empty(); }
   [[nodiscard]] const std::string& error() const { return error_; }
 
  private:
-  bool attempt(const std::function<void()>& action) noexcept;   // false: it threw
+  bool attempt(const std::function<void()>& action) noexcept;  // false: it threw
 
   EventLog log_;
   RunnerHooks hooks_;
   std::vector<Event> batch_;
   bool log_works_ = true;
-  std::string error_;   // the first
+  std::string error_;  // the first
 };
 
 }  // namespace harness

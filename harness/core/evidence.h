@@ -24,7 +24,7 @@ using Rows = std::vector<From<Row>>;
 
 struct Evidence {
   Case the_case;
-  std::string folder;   // the case's folder: Artefact::path is relative to it
+  std::string folder;  // the case's folder: Artefact::path is relative to it
 
   Rows<Hello> hellos;
   Rows<Phase> phases;
@@ -58,14 +58,14 @@ struct Evidence {
   // Throws: nsa::Error as check_row() does; then nothing was added.
   void add(const Event& event);
 
-  [[nodiscard]] int ranks() const;                     // as the case wanted
-  [[nodiscard]] bool finished(int process) const;      // Done was seen
+  [[nodiscard]] int ranks() const;                 // as the case wanted
+  [[nodiscard]] bool finished(int process) const;  // Done was seen
   [[nodiscard]] bool twin_ran() const { return finished(kTwin); }
   [[nodiscard]] const Exited* exit_of(int process) const;
   [[nodiscard]] const WorkerError* error_of(int process) const;
   // The path of an artefact's file (the newest of that name), "" when it was never written.
-  [[nodiscard]] std::string artefact(int process, std::string_view name, std::int64_t step, int of_rank,
-                                     int layer = -1) const;
+  [[nodiscard]] std::string artefact(
+      int process, std::string_view name, std::int64_t step, int of_rank, int layer = -1) const;
 };
 
 // The kind of `Evidence::rejected`: what a process wrote that was no event. Written by the controller alone.

@@ -19,11 +19,11 @@ enum class Outcome { pass, fail, hang, slow, crash, oom, skip, error, inconclusi
 // "blocks.N.", "attn." and ".weight" ("W_K_cmp").
 struct Site {
   std::vector<int> layers;
-  std::string branch;          // cmp, sel, win
+  std::string branch;  // cmp, sel, win
   std::string param;
-  std::string op;              // a seam's name, or optimizer, softmax, ...
+  std::string op;  // a seam's name, or optimizer, softmax, ...
   std::vector<int> heads;
-  std::vector<int> rows;       // query positions
+  std::vector<int> rows;  // query positions
   std::vector<int> ranks;
   std::optional<std::int64_t> step;
   std::optional<int> bucket;
@@ -32,23 +32,24 @@ struct Site {
   nlohmann::json detail = nlohmann::json::object();
 
   bool operator==(const Site&) const = default;
-  [[nodiscard]] std::string text() const;  // "layer 3, branch sel, rank 1": for people; patterns derived from heads and rows
+  [[nodiscard]] std::string text()
+      const;  // "layer 3, branch sel, rank 1": for people; patterns derived from heads and rows
 };
-void to_json(nlohmann::json& json, const Site& site);    // unset members are left out
+void to_json(nlohmann::json& json, const Site& site);  // unset members are left out
 void from_json(const nlohmann::json& json, Site& site);
 
 struct Finding {
-  std::string code;            // of the table in SPEC 6
+  std::string code;  // of the table in SPEC 6
   Site site;
-  std::string statement;       // what happened
-  std::string ruled_out;       // what it is not, and why that is known
+  std::string statement;  // what happened
+  std::string ruled_out;  // what it is not, and why that is known
   std::string next_action;
   Role role = Role::unknown;
   Status status = Status::supported;
 };
 
 struct Measured {
-  std::string name;            // unit in the name
+  std::string name;  // unit in the name
   Real value;
   std::optional<Real> limit;
 };
@@ -68,10 +69,10 @@ void from_json(const nlohmann::json& json, Measured& measured);
 void to_json(nlohmann::json& json, const CheckResult& result);
 void from_json(const nlohmann::json& json, CheckResult& result);
 
-[[nodiscard]] const char* name_of(Verdict value);   // "pass"
-[[nodiscard]] const char* name_of(Role value);      // "initiating"
-[[nodiscard]] const char* name_of(Status value);    // "supported"
-[[nodiscard]] const char* name_of(Outcome value);   // "PASS"
+[[nodiscard]] const char* name_of(Verdict value);  // "pass"
+[[nodiscard]] const char* name_of(Role value);     // "initiating"
+[[nodiscard]] const char* name_of(Status value);   // "supported"
+[[nodiscard]] const char* name_of(Outcome value);  // "PASS"
 [[nodiscard]] std::optional<Outcome> outcome_from(std::string_view name);
 
 }  // namespace harness

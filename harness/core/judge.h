@@ -11,9 +11,10 @@ namespace harness {
 
 struct Judgement {
   Outcome outcome = Outcome::inconclusive;
-  std::string reason;                    // one line
-  std::vector<CheckResult> verdicts;     // in the order of the scenario's checks
-  std::vector<Finding> findings;         // all of them: the initiating one first, then cascades, teardown, unknown
+  std::string reason;                 // one line
+  std::vector<CheckResult> verdicts;  // in the order of the scenario's checks
+  std::vector<Finding>
+      findings;  // all of them: the initiating one first, then cascades, teardown, unknown
 };
 
 // Runs the case's checks over `evidence`, orders the findings and derives the outcome (SPEC 6, 7, 11):

@@ -10,7 +10,11 @@ namespace harness {
 
 class LineReader {
  public:
-  enum class Piece { line, too_long, unfinished };  // unfinished: the stream ended without a newline
+  enum class Piece {
+    line,
+    too_long,
+    unfinished
+  };  // unfinished: the stream ended without a newline
   // `text` is the line without its newline; of a line that is too long, its first bytes.
   using OnLine = std::function<void(Piece piece, std::string_view text)>;
 

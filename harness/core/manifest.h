@@ -11,17 +11,18 @@ namespace harness {
 struct FaultInfo {
   std::string name;
   std::string about;
-  std::vector<std::string> uses;    // which of layers, rank, step, strength, form it heeds
+  std::vector<std::string> uses;  // which of layers, rank, step, strength, form it heeds
   std::vector<std::string> forms;
 };
 
 struct Manifest {
   std::string source_hash;
   std::string torch_version;
-  std::string cuda_version;         // "" when built without
+  std::string cuda_version;  // "" when built without
   std::string nccl_version;
   std::vector<std::string> kinds;
-  std::map<std::string, std::vector<std::string>> seams;   // seam -> implementations, the default first
+  std::map<std::string, std::vector<std::string>>
+      seams;  // seam -> implementations, the default first
   std::vector<FaultInfo> faults;
 };
 

@@ -2,19 +2,18 @@
 // cannot answer. Everything may vanish while it is read: what could not be read is left empty.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <sys/types.h>
 
 #include "harness/core/rows.h"
 
 namespace harness {
 
 struct ProcessState {
-  char state = '?';          // the letter of /proc/PID/stat
-  std::int64_t cpu_ms = 0;   // user and system time of all threads
+  char state = '?';         // the letter of /proc/PID/stat
+  std::int64_t cpu_ms = 0;  // user and system time of all threads
 };
 
 // Reads the content of /proc/PID/stat. Nothing when it is not of that form.

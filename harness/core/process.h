@@ -5,11 +5,10 @@
 // while signals are still sent to the group; reap() ends what is left of the group and then collects the exit status.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <sys/types.h>
 #include <vector>
 
 namespace harness {
@@ -39,11 +38,11 @@ struct ProcessRequest {
   std::vector<std::string> environment;  // NAME=value, exactly what the process gets
   std::string out_path;                  // stdout and stderr are appended to these files
   std::string err_path;
-  int listen_fd = -1;                    // given to the process as fd 4 when not negative; stays the caller's
+  int listen_fd = -1;  // given to the process as fd 4 when not negative; stays the caller's
 };
 
 struct ExitStatus {
-  int exit_code = -1;                    // -1 when a signal ended it
+  int exit_code = -1;  // -1 when a signal ended it
   int signal = 0;
   bool core_dumped = false;
   std::int64_t rss_peak_bytes = 0;
@@ -64,8 +63,10 @@ class Process {
   ~Process();
 
   [[nodiscard]] pid_t pid() const { return pid_; }
-  [[nodiscard]] int pidfd() const { return pidfd_.get(); }   // readable once the process has ended
-  [[nodiscard]] int events() const { return events_.get(); }  // non-blocking reading end, -1 once closed
+  [[nodiscard]] int pidfd() const { return pidfd_.get(); }  // readable once the process has ended
+  [[nodiscard]] int events() const {
+    return events_.get();
+  }  // non-blocking reading end, -1 once closed
   void close_events() { events_.reset(); }
 
   void signal(int number) const noexcept;        // to the process alone

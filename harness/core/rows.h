@@ -25,8 +25,9 @@ inline constexpr int kController = -2;
 struct Real {
   double value = 0.0;
   Real() = default;
-  Real(double v) : value(v) {}                 // NOLINT(google-explicit-constructor): a double in every other respect
-  operator double() const { return value; }    // NOLINT(google-explicit-constructor)
+  Real(double v)
+      : value(v) {}  // NOLINT(google-explicit-constructor): a double in every other respect
+  operator double() const { return value; }  // NOLINT(google-explicit-constructor)
 };
 void to_json(nlohmann::json& json, const Real& real);
 void from_json(const nlohmann::json& json, Real& real);
@@ -34,10 +35,10 @@ void from_json(const nlohmann::json& json, Real& real);
 struct Hello {  // first event of a worker
   static constexpr const char* kKind = "hello";
   std::int64_t pid = 0;
-  std::string source_hash;    // compiled into the worker
+  std::string source_hash;  // compiled into the worker
   std::string torch_version;
-  std::string device;         // "cpu", or the card's name
-  std::string backend;        // gloo, nccl
+  std::string device;   // "cpu", or the card's name
+  std::string backend;  // gloo, nccl
   int threads = 0;
 };
 
@@ -45,25 +46,28 @@ struct Hello {  // first event of a worker
 struct Counters {
   std::int64_t operators_forward = 0;
   std::int64_t operators_backward = 0;
-  std::int64_t hooks = 0;                   // gradient hooks fired
+  std::int64_t hooks = 0;  // gradient hooks fired
   std::int64_t collectives_enqueued = 0;
   std::int64_t collectives_completed = 0;
-  std::int64_t work_items = 0;              // other work of the worker itself: tensors hashed, written, initialised
+  std::int64_t work_items =
+      0;  // other work of the worker itself: tensors hashed, written, initialised
   std::int64_t bytes_written = 0;
-  std::int64_t cpu_ms = 0;                  // of the process; not a sign of progress by itself
+  std::int64_t cpu_ms = 0;  // of the process; not a sign of progress by itself
 
   [[nodiscard]] std::int64_t moved() const {
-    return operators_forward + operators_backward + hooks + collectives_enqueued + collectives_completed + work_items;
+    return operators_forward + operators_backward + hooks + collectives_enqueued +
+           collectives_completed + work_items;
   }
 };
 
 struct Heartbeat {  // every 2 s, from a thread of its own
   static constexpr const char* kKind = "heartbeat";
-  std::string phase;          // init, rendezvous, data, forward, backward, optimizer, record, done
+  std::string phase;  // init, rendezvous, data, forward, backward, optimizer, record, done
   std::int64_t step = 0;
   int layer = -1;
   Counters counters;
-  std::int64_t longest_gap_ms = 0;  // longest time between two increments in this phase, waits on peers left out
+  std::int64_t longest_gap_ms =
+      0;  // longest time between two increments in this phase, waits on peers left out
   std::int64_t rss_bytes = 0;
 };
 
@@ -85,19 +89,20 @@ struct Gradient {  // the gradient ledger: one row a parameter, step and process
   std::int64_t step = 0;
   int of_rank = 0;
   std::string param;
-  int index = 0;               // position in the model's parameter list
-  bool reachable = false;      // from the loss, by next_edges()
-  int ready_count = 0;         // runs of AccumulateGrad seen by an own hook in the synchronising micro-batch
-  int ready_order = -1;        // 0 = first
-  int bucket = -1;             // of the Reducer; -1 in the twin
-  int hooks_expected = 0;      // post hooks on the grad accumulator: when they were installed,
-  int hooks_found = 0;         //   and after the backward; another accumulator node counts as 0
-  std::string state;           // ok, none, zero, nan, inf
-  Real l2;                     // of the local gradient, before reduction
+  int index = 0;           // position in the model's parameter list
+  bool reachable = false;  // from the loss, by next_edges()
+  int ready_count =
+      0;  // runs of AccumulateGrad seen by an own hook in the synchronising micro-batch
+  int ready_order = -1;    // 0 = first
+  int bucket = -1;         // of the Reducer; -1 in the twin
+  int hooks_expected = 0;  // post hooks on the grad accumulator: when they were installed,
+  int hooks_found = 0;     //   and after the backward; another accumulator node counts as 0
+  std::string state;       // ok, none, zero, nan, inf
+  Real l2;                 // of the local gradient, before reduction
   Real absmax;
-  std::string hash_before;     // local gradient, "" when there is none
-  std::string hash_after;      // after reduction; "" in the twin and where there is none
-  bool reduced = false;        // the Reducer finished this step's reduction
+  std::string hash_before;  // local gradient, "" when there is none
+  std::string hash_after;   // after reduction; "" in the twin and where there is none
+  bool reduced = false;     // the Reducer finished this step's reduction
 };
 
 struct Bucket {  // the Reducer's plan as it was used in this step
@@ -106,19 +111,19 @@ struct Bucket {  // the Reducer's plan as it was used in this step
   int bucket = 0;
   std::int64_t elements = 0;
   std::string dtype;
-  std::vector<int> params;     // indices
+  std::vector<int> params;  // indices
 };
 
 struct Collective {  // written before the operation is enqueued
   static constexpr const char* kKind = "collective";
-  std::int64_t sequence = 0;   // per process and group, from 0
-  std::int64_t step = 0;       // 0 during start-up
+  std::int64_t sequence = 0;  // per process and group, from 0
+  std::int64_t step = 0;      // 0 during start-up
   std::string phase;
-  std::string op;              // allreduce, broadcast, allgather, barrier, ...
-  std::string reduce_op;       // sum, avg, max, ...; "" where it means nothing
+  std::string op;         // allreduce, broadcast, allgather, barrier, ...
+  std::string reduce_op;  // sum, avg, max, ...; "" where it means nothing
   std::string dtype;
-  std::int64_t count = 0;      // elements over all tensors
-  std::string group;           // "default"
+  std::int64_t count = 0;  // elements over all tensors
+  std::string group;       // "default"
 };
 
 struct CollectiveDone {
@@ -137,29 +142,30 @@ struct ParameterHash {  // after an optimiser step
 struct Batch {  // one row per sequence of a micro-batch
   static constexpr const char* kKind = "batch";
   std::int64_t step = 0;
-  std::int64_t micro = 0;      // micro-batch of the step, from 0
+  std::int64_t micro = 0;  // micro-batch of the step, from 0
   int of_rank = 0;
-  int sequence = 0;            // row of the micro-batch
-  std::string hash;            // of the tokens that entered the model
-  std::string source;          // hash of the corpus the loader read, or the name of a synthetic source
+  int sequence = 0;    // row of the micro-batch
+  std::string hash;    // of the tokens that entered the model
+  std::string source;  // hash of the corpus the loader read, or the name of a synthetic source
 };
 
 struct RouteUse {  // counted inside the implementation that ran
   static constexpr const char* kKind = "route";
   std::string seam;
   int layer = -1;
-  std::string effective;       // the name the implementation has of itself
-  std::int64_t forward = 0;    // runs
+  std::string effective;     // the name the implementation has of itself
+  std::int64_t forward = 0;  // runs
   std::int64_t backward = 0;
 };
 
-struct Exposure {  // was the claimed law exercised? rows = (batch, group, query) triples of one layer and step
+struct
+    Exposure {  // was the claimed law exercised? rows = (batch, group, query) triples of one layer and step
   static constexpr const char* kKind = "exposure";
   std::int64_t step = 0;
   int layer = 0;
   std::int64_t rows = 0;
-  std::int64_t rows_dropped = 0;  // selection: rows for which a complete past block was left out
-  std::int64_t rows_cut = 0;      // window: rows that lost a past key
+  std::int64_t rows_dropped = 0;     // selection: rows for which a complete past block was left out
+  std::int64_t rows_cut = 0;         // window: rows that lost a past key
   std::int64_t rows_compressed = 0;  // compressed: rows that see at least one compressed token
 };
 
@@ -169,23 +175,24 @@ struct NanBirth {
   static constexpr const char* kKind = "nan_birth";
   std::int64_t step = 0;
   int layer = -1;
-  std::string seam;              // whose implementation ran: "attend_sel"; "" outside of seams
-  std::string op;                // the operator's name: "softmax"; "" when memory was handed out that nobody wrote
+  std::string seam;  // whose implementation ran: "attend_sel"; "" outside of seams
+  std::string
+      op;  // the operator's name: "softmax"; "" when memory was handed out that nobody wrote
   std::string direction;
   bool poisoned = false;
-  std::vector<std::int64_t> shape;   // of the output
-  std::int64_t elements = 0;     // of the output that are not finite
-  std::int64_t first = 0;        // index of the first of them, row-major
-  Real largest_input;            // largest |input|
+  std::vector<std::int64_t> shape;  // of the output
+  std::int64_t elements = 0;        // of the output that are not finite
+  std::int64_t first = 0;           // index of the first of them, row-major
+  Real largest_input;               // largest |input|
 };
 
 struct Mutation {  // a seam's implementation wrote into what it was given
   static constexpr const char* kKind = "mutation";
   std::int64_t step = 0;
   int layer = -1;
-  std::string seam;              // who wrote
-  std::string tensor;            // what was written to: "blocks", "q", "x"
-  std::int64_t elements = 0;     // that have another value now
+  std::string seam;           // who wrote
+  std::string tensor;         // what was written to: "blocks", "q", "x"
+  std::int64_t elements = 0;  // that have another value now
 };
 
 struct GateUse {  // what a layer's gates were over all rows of one step
@@ -195,24 +202,25 @@ struct GateUse {  // what a layer's gates were over all rows of one step
   Real mean_cmp;
   Real mean_sel;
   Real mean_win;
-  Real spread;                   // largest difference of one branch's gate between two rows
-  std::string hash;              // of the gates' bytes
+  Real spread;       // largest difference of one branch's gate between two rows
+  std::string hash;  // of the gates' bytes
 };
 
-struct Update {  // the update ledger: what an optimiser step wanted of a parameter, and what its stored value took up
+struct
+    Update {  // the update ledger: what an optimiser step wanted of a parameter, and what its stored value took up
   static constexpr const char* kKind = "update";
   std::int64_t step = 0;
   std::string param;
-  std::string dtype;             // of the stored value that the next step starts from
+  std::string dtype;  // of the stored value that the next step starts from
   std::int64_t elements = 0;
-  std::int64_t wanted = 0;       // elements whose gradient is not zero: AdamW moves them
-  std::int64_t lost = 0;         // of them: those whose stored value did not change
-  bool skipped = false;          // the step was skipped (loss scaling)
+  std::int64_t wanted = 0;  // elements whose gradient is not zero: AdamW moves them
+  std::int64_t lost = 0;    // of them: those whose stored value did not change
+  bool skipped = false;     // the step was skipped (loss scaling)
 };
 
 struct Reads {  // keys and values that one branch really read, summed over batch and groups
   static constexpr const char* kKind = "reads";
-  std::int64_t step = 0;         // position of the query, counted from 0, in decoding
+  std::int64_t step = 0;  // position of the query, counted from 0, in decoding
   int layer = 0;
   std::string branch;
   std::int64_t tokens = 0;
@@ -222,9 +230,9 @@ struct Artefact {  // a file below the case's folder
   static constexpr const char* kKind = "artefact";
   std::int64_t step = 0;
   int of_rank = 0;
-  std::string name;            // attention_layer, local_gradients, reduced_gradients, weights, ...
+  std::string name;  // attention_layer, local_gradients, reduced_gradients, weights, ...
   int layer = -1;
-  std::string path;            // relative to the case's folder
+  std::string path;  // relative to the case's folder
   std::int64_t bytes = 0;
   std::string hash;
 };
@@ -266,7 +274,7 @@ struct Started {
 struct Exited {
   static constexpr const char* kKind = "exited";
   int process_ended = 0;
-  int exit_code = -1;          // -1 when a signal ended it
+  int exit_code = -1;  // -1 when a signal ended it
   int signal = 0;
   bool by_controller = false;  // the controller had sent it a signal before
   bool core_dumped = false;
@@ -275,9 +283,9 @@ struct Exited {
 };
 
 struct ThreadStack {
-  std::string thread;          // name and tid
-  std::string state;           // /proc state letter
-  std::string wchan;           // kernel function it sleeps in, where readable
+  std::string thread;               // name and tid
+  std::string state;                // /proc state letter
+  std::string wchan;                // kernel function it sleeps in, where readable
   std::vector<std::string> frames;  // innermost first; empty when the process could not answer
   std::vector<std::string> kernel;  // the same inside the kernel, seen from outside, where readable
 };
@@ -285,8 +293,8 @@ struct ThreadStack {
 struct Observation {  // a look at one process from outside (and its own stacks, where it answers)
   static constexpr const char* kKind = "observation";
   int process_observed = 0;
-  int look = 0;                // 0 and 1, some seconds apart; -1: a process's own, not asked for
-  std::string state;           // R running, S sleeping, D disk, T stopped, t traced, Z zombie
+  int look = 0;       // 0 and 1, some seconds apart; -1: a process's own, not asked for
+  std::string state;  // R running, S sleeping, D disk, T stopped, t traced, Z zombie
   std::int64_t cpu_ms = 0;
   std::vector<ThreadStack> threads;  // the main thread first
 };
@@ -298,50 +306,87 @@ struct Suspect {  // nothing moved on any live rank for longer than the threshol
   std::int64_t longest_gap_ms = 0;
 };
 
-struct Stopped {  // why the controller ended the case; absent when all processes ended by themselves
+struct
+    Stopped {  // why the controller ended the case; absent when all processes ended by themselves
   static constexpr const char* kKind = "stopped";
-  std::string reason;          // still, budget, peer_ended, interrupted
+  std::string reason;  // still, budget, peer_ended, interrupted
   std::string detail;
-  std::int64_t after_ms = 0;   // since the case began
+  std::int64_t after_ms = 0;  // since the case began
 };
 
 // ---- JSON ----------------------------------------------------------------------------------------------------------
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Hello, pid, source_hash, torch_version, device, backend, threads)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Counters, operators_forward, operators_backward, hooks,
-                                                collectives_enqueued, collectives_completed, work_items,
-                                                bytes_written, cpu_ms)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Heartbeat, phase, step, layer, counters, longest_gap_ms, rss_bytes)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
+    Hello, pid, source_hash, torch_version, device, backend, threads)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Counters,
+                                                operators_forward,
+                                                operators_backward,
+                                                hooks,
+                                                collectives_enqueued,
+                                                collectives_completed,
+                                                work_items,
+                                                bytes_written,
+                                                cpu_ms)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
+    Heartbeat, phase, step, layer, counters, longest_gap_ms, rss_bytes)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Phase, phase, step)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Sample, metric, step, value)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Gradient, step, of_rank, param, index, reachable, ready_count,
-                                                ready_order, bucket, hooks_expected, hooks_found, state, l2, absmax,
-                                                hash_before, hash_after, reduced)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Gradient,
+                                                step,
+                                                of_rank,
+                                                param,
+                                                index,
+                                                reachable,
+                                                ready_count,
+                                                ready_order,
+                                                bucket,
+                                                hooks_expected,
+                                                hooks_found,
+                                                state,
+                                                l2,
+                                                absmax,
+                                                hash_before,
+                                                hash_after,
+                                                reduced)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Bucket, step, bucket, elements, dtype, params)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Collective, sequence, step, phase, op, reduce_op, dtype, count, group)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
+    Collective, sequence, step, phase, op, reduce_op, dtype, count, group)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CollectiveDone, sequence, group)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ParameterHash, step, param, hash)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Batch, step, micro, of_rank, sequence, hash, source)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RouteUse, seam, layer, effective, forward, backward)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Exposure, step, layer, rows, rows_dropped, rows_cut, rows_compressed)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NanBirth, step, layer, seam, op, direction, poisoned, shape, elements, first,
-                                                largest_input)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
+    Exposure, step, layer, rows, rows_dropped, rows_cut, rows_compressed)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
+    NanBirth, step, layer, seam, op, direction, poisoned, shape, elements, first, largest_input)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Mutation, step, layer, seam, tensor, elements)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(GateUse, step, layer, mean_cmp, mean_sel, mean_win, spread, hash)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Update, step, param, dtype, elements, wanted, lost, skipped)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
+    GateUse, step, layer, mean_cmp, mean_sel, mean_win, spread, hash)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
+    Update, step, param, dtype, elements, wanted, lost, skipped)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Reads, step, layer, branch, tokens)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Artefact, step, of_rank, name, layer, path, bytes, hash)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WorkerError, type, what, phase, step, communication, reducer,
-                                                out_of_memory)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
+    Artefact, step, of_rank, name, layer, path, bytes, hash)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
+    WorkerError, type, what, phase, step, communication, reducer, out_of_memory)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(FaultFired, times)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Fact, name, value)
-inline void to_json(nlohmann::json& json, const Done&) { json = nlohmann::json::object(); }
+inline void to_json(nlohmann::json& json, const Done&) {
+  json = nlohmann::json::object();
+}
 inline void from_json(const nlohmann::json&, Done&) {}
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Started, process_started, pid)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Exited, process_ended, exit_code, signal, by_controller, core_dumped,
-                                                out_of_memory, rss_peak_bytes)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Exited,
+                                                process_ended,
+                                                exit_code,
+                                                signal,
+                                                by_controller,
+                                                core_dumped,
+                                                out_of_memory,
+                                                rss_peak_bytes)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ThreadStack, thread, state, wchan, frames, kernel)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Observation, process_observed, look, state, cpu_ms, threads)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
+    Observation, process_observed, look, state, cpu_ms, threads)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Suspect, still_ms, threshold_ms, longest_gap_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Stopped, reason, detail, after_ms)
 

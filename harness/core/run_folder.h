@@ -39,10 +39,15 @@ class EventLog {
   std::int64_t bytes_ = 0;
 };
 
-enum class LogState { whole, unfinished, altered };  // unfinished: no hash file; altered: it names another content
+enum class LogState {
+  whole,
+  unfinished,
+  altered
+};  // unfinished: no hash file; altered: it names another content
 
 // Calls `on_event` for each whole line. Throws: nsa::Error with file:line at a line that is no event (a half line at the
 // end is none, and is left out), or if there is no such file.
-LogState read_event_log(const std::string& folder, const std::function<void(const Event&)>& on_event);
+LogState read_event_log(const std::string& folder,
+                        const std::function<void(const Event&)>& on_event);
 
 }  // namespace harness

@@ -16,28 +16,31 @@
 namespace harness {
 
 struct RunnerOptions {
-  std::string worker;                 // path of the worker executable
-  std::vector<std::string> environment;   // NAME=value, all that a worker gets (rank and world come as arguments)
-  std::string folder;                 // of the case; exists
-  const std::atomic<int>* interrupted = nullptr;   // a signal number once the user wants to stop
+  std::string worker;  // path of the worker executable
+  std::vector<std::string>
+      environment;     // NAME=value, all that a worker gets (rank and world come as arguments)
+  std::string folder;  // of the case; exists
+  const std::atomic<int>* interrupted = nullptr;  // a signal number once the user wants to stop
   // Deadlines and periods in milliseconds; a test shortens them.
-  std::int64_t still_floor_ms = 10'000;    // SPEC 5: nothing moved for max(this, still_factor x longest gap)
+  std::int64_t still_floor_ms =
+      10'000;  // SPEC 5: nothing moved for max(this, still_factor x longest gap)
   double still_factor = 20.0;
-  std::int64_t look_apart_ms = 2'000;      // between the two stack samples
-  std::int64_t peer_grace_ms = 5'000;      // for the others to record and end once one rank has ended badly
-  std::int64_t term_grace_ms = 2'000;      // between TERM and KILL
+  std::int64_t look_apart_ms = 2'000;  // between the two stack samples
+  std::int64_t peer_grace_ms =
+      5'000;  // for the others to record and end once one rank has ended badly
+  std::int64_t term_grace_ms = 2'000;  // between TERM and KILL
 };
 
 // Called on the runner's thread, in order, after the event is in the log. `on_event` gets every event, the controller's
 // included; a throw from it does not stop the case: it is not called again, and the runner ends as `recording_failed`.
 struct RunnerHooks {
   std::function<void(const Event&)> on_event;
-  std::function<void()> on_tick;      // a few times a second: progress line
+  std::function<void()> on_tick;  // a few times a second: progress line
 };
 
 struct RunResult {
   double seconds = 0.0;
-  bool interrupted = false;   // the case was ended for it
+  bool interrupted = false;  // the case was ended for it
   bool recording_failed = false;
   std::string recording_error;
 };
@@ -45,6 +48,8 @@ struct RunResult {
 // REQUIRES: the process's main thread (workers die with the thread that started them).
 // Throws: nsa::Error when a worker cannot be started at all (missing file, no memory, no process slots), or when the folder
 // cannot be written or holds an attempt already. Then no process is left either.
-[[nodiscard]] RunResult run_case(const Case& the_case, const RunnerOptions& options, const RunnerHooks& hooks);
+[[nodiscard]] RunResult run_case(const Case& the_case,
+                                 const RunnerOptions& options,
+                                 const RunnerHooks& hooks);
 
 }  // namespace harness

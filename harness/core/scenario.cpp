@@ -109,8 +109,9 @@ AttentionProbe read_attention(const YamlNode* node) {
   map.read("prefix", probe.prefix);
   map.finish();
   if (!(probe.prefix > 0.0 && probe.prefix < 1.0)) {
-    throw Error(node->find("prefix")->where,
-                "attention.prefix: found " + nsa::to_text(probe.prefix) + ", wanted above 0, below 1");
+    throw Error(
+        node->find("prefix")->where,
+        "attention.prefix: found " + nsa::to_text(probe.prefix) + ", wanted above 0, below 1");
   }
   return probe;
 }
@@ -121,14 +122,16 @@ std::vector<std::int64_t> read_sizes(YamlMap& map, const std::string& key) {
   const YamlNode* node = map.get(key);
   if (node == nullptr) return sizes;
   if (node->kind != YamlNode::Kind::sequence) {
-    throw Error(node->where, map.name(key) + ": found " + nsa::found_text(*node) + ", wanted a list of sizes");
+    throw Error(node->where,
+                map.name(key) + ": found " + nsa::found_text(*node) + ", wanted a list of sizes");
   }
   for (const YamlNode& item : node->items) {
     sizes.push_back(nsa::read_int(item, map.name(key)));
     const bool ascending = sizes.size() < 2 || sizes[sizes.size() - 2] < sizes.back();
     if (sizes.back() < 1 || sizes.back() > kLargest || !ascending) {
-      throw Error(item.where, map.name(key) + ": found " + nsa::found_text(item) + ", wanted 1.." +
-                                  std::to_string(kLargest) + ", ascending");
+      throw Error(item.where,
+                  map.name(key) + ": found " + nsa::found_text(item) + ", wanted 1.." +
+                      std::to_string(kLargest) + ", ascending");
     }
   }
   return sizes;

@@ -19,27 +19,28 @@ namespace harness {
 // A wrong implementation put into a seam on purpose. What is not given is drawn from `seed` by the fault itself.
 struct FaultRequest {
   std::string name;
-  std::vector<int> layers;       // empty: drawn
-  std::optional<int> rank;       // absent: as the fault says (all ranks, or one drawn)
-  bool all_ranks = false;        // rank: all
+  std::vector<int> layers;  // empty: drawn
+  std::optional<int> rank;  // absent: as the fault says (all ranks, or one drawn)
+  bool all_ranks = false;   // rank: all
   std::int64_t step = 1;
-  double strength = 1.0;         // in (0, 1]
+  double strength = 1.0;  // in (0, 1]
   std::int64_t seed = 0;
-  std::string form;              // of faults that have several
+  std::string form;  // of faults that have several
 
   bool operator==(const FaultRequest&) const = default;
 };
 
 // What the kinds `attention` and `decode` feed to the layers and how they look at them.
 struct AttentionProbe {
-  std::string inputs = "normal";   // of kInputs
-  std::string gate = "learned";    // or one-hot: cmp, sel, win; or all: 1, 1, 1
-  bool poison = false;             // uninitialised memory starts as NaN
-  double prefix = 0.75;            // causality: share of the positions that a perturbation leaves alone
+  std::string inputs = "normal";  // of kInputs
+  std::string gate = "learned";   // or one-hot: cmp, sel, win; or all: 1, 1, 1
+  bool poison = false;            // uninitialised memory starts as NaN
+  double prefix = 0.75;  // causality: share of the positions that a perturbation leaves alone
 
   bool operator==(const AttentionProbe&) const = default;
 };
-inline constexpr std::array kInputs = {"normal", "large_logits", "ties", "integers", "one_hot", "equal_keys"};
+inline constexpr std::array kInputs = {
+    "normal", "large_logits", "ties", "integers", "one_hot", "equal_keys"};
 inline constexpr std::array kGates = {"learned", "cmp", "sel", "win", "all"};
 
 // Sizes that kind `sweep` trains one step at, every combination. An empty list: the one value of model or training.
@@ -51,28 +52,29 @@ struct SweepConfig {
   bool operator==(const SweepConfig&) const = default;
 };
 
-struct Expectation {             // of planted faults; rules never read it
+struct Expectation {  // of planted faults; rules never read it
   std::optional<Outcome> outcome;
-  std::string code;              // "A or B" accepts both
+  std::string code;  // "A or B" accepts both
   Site site;
 
   bool operator==(const Expectation&) const = default;
 };
 
 struct Scenario {
-  std::string name;              // file name without .yaml
-  std::string path;              // absolute
-  std::string text;              // the file as it was read
+  std::string name;  // file name without .yaml
+  std::string path;  // absolute
+  std::string text;  // the file as it was read
   std::string about;
   std::string kind;
-  std::string profile;           // the one applied, "" for none
-  std::int64_t seed = 0;         // of initialisation, data and every draw
+  std::string profile;    // the one applied, "" for none
+  std::int64_t seed = 0;  // of initialisation, data and every draw
   nsa::ModelConfig model;
   nsa::TrainingConfig training;
   nsa::ParallelConfig parallel;
   AttentionProbe attention;
   SweepConfig sweep;
-  std::map<std::string, std::string> route;   // seam -> requested implementation, every seam of the manifest
+  std::map<std::string, std::string>
+      route;  // seam -> requested implementation, every seam of the manifest
   int requires_gpus = 0;
   double requires_memory_gib = 0.0;
   double budget_seconds = 0.0;
@@ -88,14 +90,14 @@ struct Scenario {
 inline constexpr const char* kNoProfile = "base";
 
 struct ScenarioOptions {
-  std::optional<std::string> profile;                       // --profile; absent: chosen by what is there;
-                                                            //   kNoProfile: the scenario without any
-  std::vector<std::pair<std::string, std::string>> sets;    // --set path=value, in order
-  std::vector<std::pair<std::string, std::string>> only;    // --only axis=value
-  std::optional<std::int64_t> seed;                         // --seed
-  int gpus = 0;                                             // of this machine
-  std::string configs_folder;                               // holds models/NAME.yaml
-  std::string default_text;                                 // corpus where the scenario names none
+  std::optional<std::string> profile;  // --profile; absent: chosen by what is there;
+                                       //   kNoProfile: the scenario without any
+  std::vector<std::pair<std::string, std::string>> sets;  // --set path=value, in order
+  std::vector<std::pair<std::string, std::string>> only;  // --only axis=value
+  std::optional<std::int64_t> seed;                       // --seed
+  int gpus = 0;                                           // of this machine
+  std::string configs_folder;                             // holds models/NAME.yaml
+  std::string default_text;                               // corpus where the scenario names none
   std::vector<std::string> known_checks;
 };
 

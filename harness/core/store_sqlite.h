@@ -3,7 +3,6 @@
 #pragma once
 
 #include <SQLiteCpp/SQLiteCpp.h>
-
 #include <chrono>
 #include <map>
 #include <string>
@@ -47,14 +46,21 @@ class SqliteStore final : public Store {
   void add_event(std::int64_t case_row, const Event& event) override;
   void flush() override;
   void finish_case(std::int64_t case_row, double seconds) override;
-  void add_judgement(std::int64_t case_row, const Judgement& judgement, std::int64_t judged_ms) override;
-  void finish_run(std::int64_t run_row, int exit_code, bool complete, std::int64_t ended_ms) override;
+  void add_judgement(std::int64_t case_row,
+                     const Judgement& judgement,
+                     std::int64_t judged_ms) override;
+  void finish_run(std::int64_t run_row,
+                  int exit_code,
+                  bool complete,
+                  std::int64_t ended_ms) override;
 
-  [[nodiscard]] std::vector<RunRecord> runs(std::int64_t since_ms, std::int64_t until_ms) const override;
+  [[nodiscard]] std::vector<RunRecord> runs(std::int64_t since_ms,
+                                            std::int64_t until_ms) const override;
   [[nodiscard]] std::optional<RunRecord> last_run() const override;
   [[nodiscard]] std::optional<RunRecord> run_named(const std::string& name_or_id) const override;
   [[nodiscard]] std::vector<CaseRecord> cases(std::int64_t run_id) const override;
-  [[nodiscard]] std::optional<CaseRecord> previous(const CaseRecord& now, std::int64_t before_run) const override;
+  [[nodiscard]] std::optional<CaseRecord> previous(const CaseRecord& now,
+                                                   std::int64_t before_run) const override;
   [[nodiscard]] Evidence evidence(const CaseRecord& record, const RunRecord& run) const override;
 
  private:
@@ -73,9 +79,9 @@ class SqliteStore final : public Store {
   [[nodiscard]] std::optional<Judgement> newest_judgement(std::int64_t case_row) const;
 
   std::string path_;
-  mutable SQLite::Database database_;   // SQLiteCpp's statements want it non-const
+  mutable SQLite::Database database_;  // SQLiteCpp's statements want it non-const
   std::vector<Pending> pending_;
-  std::map<std::int64_t, std::int64_t> next_seq_;   // case row -> the next event's
+  std::map<std::int64_t, std::int64_t> next_seq_;  // case row -> the next event's
   std::chrono::steady_clock::time_point flushed_;
 };
 

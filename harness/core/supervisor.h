@@ -19,17 +19,17 @@ struct SupervisorLimits {
   double still_factor = 20.0;
   std::int64_t look_apart_ms = 2'000;
   std::int64_t peer_grace_ms = 5'000;
-  std::int64_t budget_ms = 0;   // since the supervisor was made; 0: none
+  std::int64_t budget_ms = 0;  // since the supervisor was made; 0: none
 };
 
 struct Decision {
   enum class Kind { nothing, look, stop };
   Kind kind = Kind::nothing;
-  int look = 0;                     // of look: 0 or 1; answered by looked()
-  bool wait_for_stacks = false;     // of look: give the processes time to answer
-  std::optional<Suspect> suspect;   // with look 0, when stillness is the reason
-  std::optional<Fact> fact;         // to be recorded
-  Stopped stopped;                  // of stop
+  int look = 0;                    // of look: 0 or 1; answered by looked()
+  bool wait_for_stacks = false;    // of look: give the processes time to answer
+  std::optional<Suspect> suspect;  // with look 0, when stillness is the reason
+  std::optional<Fact> fact;        // to be recorded
+  Stopped stopped;                 // of stop
 };
 
 // All times are milliseconds since the case began and never go back.
@@ -38,11 +38,14 @@ class Supervisor {
   Supervisor(const SupervisorLimits& limits, std::int64_t now_ms);
 
   void started(int process, std::int64_t now_ms);
-  void heard(const Event& event, std::int64_t now_ms);             // a checked event of a worker
-  void seen(int process, char state, std::int64_t cpu_ms, std::int64_t now_ms);   // from outside, /proc/PID/stat
+  void heard(const Event& event, std::int64_t now_ms);  // a checked event of a worker
+  void seen(int process,
+            char state,
+            std::int64_t cpu_ms,
+            std::int64_t now_ms);  // from outside, /proc/PID/stat
   void ended(int process, bool well, const std::string& how, std::int64_t now_ms);
   void interrupt(int signal) { interrupted_by_ = signal; }
-  void looked(std::int64_t now_ms);                                // the look that was asked for has been taken
+  void looked(std::int64_t now_ms);  // the look that was asked for has been taken
 
   // Call often (several times a second), until it answers nothing. Nothing comes after stop.
   [[nodiscard]] Decision decide(std::int64_t now_ms);
@@ -57,8 +60,8 @@ class Supervisor {
   struct Worker {
     bool live = true;
     bool said_hello = false;
-    bool held = false;             // stopped by a signal or a tracer
-    std::int64_t moved = 0;        // of its newest heartbeat
+    bool held = false;       // stopped by a signal or a tracer
+    std::int64_t moved = 0;  // of its newest heartbeat
     std::int64_t cpu_ms = 0;
     std::string phase;
   };
@@ -78,7 +81,7 @@ class Supervisor {
 
   SupervisorLimits limits_;
   std::map<int, Worker> workers_;
-  std::map<std::string, std::int64_t> longest_gaps_;   // phase -> longest of any process
+  std::map<std::string, std::int64_t> longest_gaps_;  // phase -> longest of any process
   struct BadEnd {
     int process;
     std::string how;
@@ -94,8 +97,8 @@ class Supervisor {
   Reason reason_ = Reason::still;
   int look_ = 0;
   bool look_taken_ = false;
-  std::int64_t suspected_ms_ = 0;   // when look 0 was asked for
-  std::int64_t look_0_ms_ = 0;      // when it had been taken
+  std::int64_t suspected_ms_ = 0;  // when look 0 was asked for
+  std::int64_t look_0_ms_ = 0;     // when it had been taken
 };
 
 }  // namespace harness

@@ -22,7 +22,10 @@ namespace harness {
 class WorkerGroup {
  public:
   // `origin_ms`: monotonic_ms() at the case's beginning.
-  WorkerGroup(const RunnerOptions& options, const SupervisorLimits& limits, std::int64_t origin_ms, EventSink& sink);
+  WorkerGroup(const RunnerOptions& options,
+              const SupervisorLimits& limits,
+              std::int64_t origin_ms,
+              EventSink& sink);
 
   // Throws: nsa::Error as Process::spawn() does.
   void start(int process, const ProcessRequest& request);
@@ -35,15 +38,18 @@ class WorkerGroup {
  private:
   struct Member {
     Member(int number, Process started, std::int64_t oom)
-        : process_number(number), process(std::move(started)), lines(kMaxEventBytes), oom_kills_before(oom) {}
+        : process_number(number),
+          process(std::move(started)),
+          lines(kMaxEventBytes),
+          oom_kills_before(oom) {}
     int process_number;
     Process process;
     LineReader lines;
     std::int64_t oom_kills_before;
     bool said_hello = false;
-    bool finished = false;         // Done was seen
-    bool signalled = false;        // the controller sent it a signal
-    bool gone = false;             // its end is recorded, or it was left
+    bool finished = false;   // Done was seen
+    bool signalled = false;  // the controller sent it a signal
+    bool gone = false;       // its end is recorded, or it was left
     std::int64_t drain_until_ms = 0;
     ExitStatus status;
     std::int64_t rejected = 0;
@@ -91,7 +97,7 @@ class WorkerGroup {
   std::int64_t sampled_ms_ = 0;
   std::int64_t ticked_ms_ = 0;
   std::string stop_reason_;
-  std::int64_t kill_at_ms_ = 0;    // 0: not decided
+  std::int64_t kill_at_ms_ = 0;  // 0: not decided
   std::int64_t leave_at_ms_ = 0;
 };
 

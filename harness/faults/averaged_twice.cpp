@@ -8,21 +8,23 @@ using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
 
 bool holds_for(const FaultContext& context, const c10d::GradBucket& bucket) {
   const auto index = static_cast<std::int64_t>(bucket.getIndex());
-  return context.holds_now() &&
-         (index == 0 || draw_unit(context.request.seed, "bucket", index) < context.request.strength);
+  return context.holds_now() && (index == 0 || draw_unit(context.request.seed, "bucket", index) <
+                                                   context.request.strength);
 }
 
 FuturePtr reduce(FaultContext& context, c10d::GradBucket& bucket) {
   std::vector<torch::Tensor> buffers = {bucket.getBufferRef().div_(context.world)};
   context.routes.ran("grad_sync", -1, "reference");
-  const FuturePtr sum = context.needed_training().communicator.group()->allreduce(buffers)->getFuture();
+  const FuturePtr sum =
+      context.needed_training().communicator.group()->allreduce(buffers)->getFuture();
   if (!holds_for(context, bucket)) {
     return sum;
   }
   context.fired();
   return sum->then(
       [world = context.world](c10::ivalue::Future& future) {
-        return c10::IValue(std::vector<torch::Tensor>{future.value().toTensorVector().at(0).div_(world)});
+        return c10::IValue(
+            std::vector<torch::Tensor>{future.value().toTensorVector().at(0).div_(world)});
       },
       c10::ListType::ofTensors());
 }
@@ -31,13 +33,19 @@ void install(FaultContext& context) {
   if (!fault_on_rank(context.request, context.rank)) {
     return;
   }
-  context.needed_training().reduce_bucket = [&context](c10d::GradBucket& bucket) { return reduce(context, bucket); };
+  context.needed_training().reduce_bucket = [&context](c10d::GradBucket& bucket) {
+    return reduce(context, bucket);
+  };
 }
 
 }  // namespace
 
 Fault averaged_twice() {
-  return {"averaged_twice", "gradients are divided by the number of ranks twice", {"rank", "step", "strength"}, {}, install};
+  return {"averaged_twice",
+          "gradients are divided by the number of ranks twice",
+          {"rank", "step", "strength"},
+          {},
+          install};
 }
 
 }  // namespace harness

@@ -7,9 +7,15 @@ namespace {
 
 constexpr const char* kLastBlock = "last_block";
 
-torch::Tensor wrong_rows(const FaultContext& context, const nsa::SeamContext& seam, const torch::Tensor& blocks_BGSn) {
-  auto mask_BGS = draw_rows(context.request, seam.layer, context.session.progress().step(), blocks_BGSn.size(0),
-                            blocks_BGSn.size(1), blocks_BGSn.size(2));
+torch::Tensor wrong_rows(const FaultContext& context,
+                         const nsa::SeamContext& seam,
+                         const torch::Tensor& blocks_BGSn) {
+  auto mask_BGS = draw_rows(context.request,
+                            seam.layer,
+                            context.session.progress().step(),
+                            blocks_BGSn.size(0),
+                            blocks_BGSn.size(1),
+                            blocks_BGSn.size(2));
   if (context.request.form == kLastBlock) {
     const std::int64_t length = blocks_BGSn.size(2);
     const std::int64_t first = (length - 1) / seam.config.l_sel * seam.config.l_sel;
@@ -20,7 +26,9 @@ torch::Tensor wrong_rows(const FaultContext& context, const nsa::SeamContext& se
 }
 
 // [B,G,S,D]: the value of the first gathered key of every row.
-torch::Tensor first_values(const nsa::SeamContext& seam, const torch::Tensor& v_BGSD, const torch::Tensor& blocks_BGSn) {
+torch::Tensor first_values(const nsa::SeamContext& seam,
+                           const torch::Tensor& v_BGSD,
+                           const torch::Tensor& blocks_BGSn) {
   const auto first_BGS = blocks_BGSn.select(-1, 0).clamp_min(0) * seam.config.l_sel;
   const auto index_BGSD = first_BGS.unsqueeze(-1).expand({-1, -1, -1, v_BGSD.size(-1)});
   return v_BGSD.gather(2, index_BGSD);
@@ -30,10 +38,13 @@ void install(FaultContext& context) {
   if (!fault_on_rank(context.request, context.rank)) {
     return;
   }
-  for (const int layer : fault_layers(context.request, static_cast<int>(context.model->config().n_layers))) {
+  for (const int layer :
+       fault_layers(context.request, static_cast<int>(context.model->config().n_layers))) {
     auto& attend = context.model->attention(layer)->seams().attend_sel;
-    attend = [inner = attend, &context](const nsa::SeamContext& seam, const torch::Tensor& q_BHSD,
-                                        const torch::Tensor& k_BGSD, const torch::Tensor& v_BGSD,
+    attend = [inner = attend, &context](const nsa::SeamContext& seam,
+                                        const torch::Tensor& q_BHSD,
+                                        const torch::Tensor& k_BGSD,
+                                        const torch::Tensor& v_BGSD,
                                         const torch::Tensor& blocks_BGSn) {
       const auto right_BHSD = inner(seam, q_BHSD, k_BGSD, v_BGSD, blocks_BGSn);
       if (!context.holds_now()) {

@@ -8,15 +8,19 @@ void install(FaultContext& context) {
   if (!fault_on_rank(context.request, context.rank)) {
     return;
   }
-  const auto layers = fault_layers(context.request, static_cast<int>(context.model->config().n_layers));
+  const auto layers =
+      fault_layers(context.request, static_cast<int>(context.model->config().n_layers));
   for (std::size_t i = 0; i < layers.size(); ++i) {
     // Strength is the share of the layers, the first always among them.
-    if (i > 0 && draw_unit(context.request.seed, "layer share", layers[i]) >= context.request.strength) {
+    if (i > 0 &&
+        draw_unit(context.request.seed, "layer share", layers[i]) >= context.request.strength) {
       continue;
     }
     auto& compress = context.model->attention(layers[i])->seams().compress;
-    compress = [inner = compress, &context](const nsa::SeamContext& seam, const torch::Tensor& raw_BGSD,
-                                            nsa::Pooled what, const nsa::PhiWeights& weights) {
+    compress = [inner = compress, &context](const nsa::SeamContext& seam,
+                                            const torch::Tensor& raw_BGSD,
+                                            nsa::Pooled what,
+                                            const nsa::PhiWeights& weights) {
       if (what != nsa::Pooled::key || !context.holds_now()) {
         return inner(seam, raw_BGSD, what, weights);
       }
@@ -29,7 +33,11 @@ void install(FaultContext& context) {
 }  // namespace
 
 Fault kcmp_detached() {
-  return {"kcmp_detached", "the compressed keys are cut out of the graph", {"layers", "rank", "step", "strength"}, {}, install};
+  return {"kcmp_detached",
+          "the compressed keys are cut out of the graph",
+          {"layers", "rank", "step", "strength"},
+          {},
+          install};
 }
 
 }  // namespace harness

@@ -26,8 +26,12 @@ const std::vector<std::string> kPhases = {"forward", "backward", "optimizer"};
 
 }  // namespace
 
-Fault rank_killed() { return {"rank_killed", "one rank gets SIGKILL", kUses, kPhases, install<SIGKILL>}; }
+Fault rank_killed() {
+  return {"rank_killed", "one rank gets SIGKILL", kUses, kPhases, install<SIGKILL>};
+}
 
-Fault rank_stopped() { return {"rank_stopped", "one rank gets SIGSTOP", kUses, kPhases, install<SIGSTOP>}; }
+Fault rank_stopped() {
+  return {"rank_stopped", "one rank gets SIGSTOP", kUses, kPhases, install<SIGSTOP>};
+}
 
 }  // namespace harness

@@ -5,7 +5,9 @@
 namespace harness {
 namespace {
 
-torch::Tensor nothing_like(const torch::Tensor& output_BHSD) { return torch::zeros_like(output_BHSD.detach()); }
+torch::Tensor nothing_like(const torch::Tensor& output_BHSD) {
+  return torch::zeros_like(output_BHSD.detach());
+}
 
 // Calls `attend` for its numbers only and returns zeros in their place.
 template <typename Attend>
@@ -25,7 +27,8 @@ void install(FaultContext& context) {
     return;
   }
   const std::string branch = fault_form(context.request, {"cmp", "sel", "win"});
-  for (const int layer : fault_layers(context.request, static_cast<int>(context.model->config().n_layers))) {
+  for (const int layer :
+       fault_layers(context.request, static_cast<int>(context.model->config().n_layers))) {
     nsa::AttentionSeams& seams = context.model->attention(layer)->seams();
     if (branch == "cmp") {
       leave_out(seams.attend_cmp, context);

@@ -6,26 +6,28 @@ namespace {
 
 void install(FaultContext& context) {
   const int source = context.request.rank.value_or(1) == 0 ? 1 : 0;
-  if (context.rank == source || context.world < 2 || !fault_on_rank(context.request, context.rank)) {
+  if (context.rank == source || context.world < 2 ||
+      !fault_on_rank(context.request, context.rank)) {
     return;
   }
-  context.needed_training().seams.data = [inner = context.needed_training().seams.data, source, &context](
-      std::int64_t step, std::int64_t micro, int rank,
-                                                                      int world) {
-    auto tokens_BS = inner(step, micro, rank, world);
-    if (!context.holds_now()) {
-      return tokens_BS;
-    }
-    const auto other_BS = inner(step, micro, source, world);
-    tokens_BS = tokens_BS.clone();
-    for (std::int64_t row = 0; row < tokens_BS.size(0); ++row) {
-      if (row == 0 || draw_unit(context.request.seed, "sequence", row) < context.request.strength) {
-        tokens_BS[row] = other_BS[row];
-        context.fired();
-      }
-    }
-    return tokens_BS;
-  };
+  context.needed_training().seams.data =
+      [inner = context.needed_training().seams.data, source, &context](
+          std::int64_t step, std::int64_t micro, int rank, int world) {
+        auto tokens_BS = inner(step, micro, rank, world);
+        if (!context.holds_now()) {
+          return tokens_BS;
+        }
+        const auto other_BS = inner(step, micro, source, world);
+        tokens_BS = tokens_BS.clone();
+        for (std::int64_t row = 0; row < tokens_BS.size(0); ++row) {
+          if (row == 0 ||
+              draw_unit(context.request.seed, "sequence", row) < context.request.strength) {
+            tokens_BS[row] = other_BS[row];
+            context.fired();
+          }
+        }
+        return tokens_BS;
+      };
 }
 
 }  // namespace

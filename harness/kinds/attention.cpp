@@ -1,31 +1,20 @@
 #include "harness/kinds/attention.h"
 
-#include <ATen/Context.h>
-
-#include <cmath>
-#include <memory>
-#include <optional>
+#include <map>
 #include <string>
 
+#include <ATen/Context.h>
+
+#include "harness/core/constant_gates.h"
 #include "harness/kinds/attention_inputs.h"
-#include "harness/kinds/model_parts.h"
-#include "harness/worker/fault.h"
+#include "harness/kinds/lone_rank.h"
 #include "harness/worker/layer_recorder.h"
 #include "harness/worker/nan_watch.h"
-#include "harness/worker/seam_watch.h"
 
 namespace harness {
 namespace {
 
-constexpr std::int64_t kStep = 1;  // every look at the layers belongs to the one step there is
-
-nsa::GateOverride gate_override(const std::string& gate) {
-  if (gate == "cmp") return std::array{1.0, 0.0, 0.0};
-  if (gate == "sel") return std::array{0.0, 1.0, 0.0};
-  if (gate == "win") return std::array{0.0, 0.0, 1.0};
-  if (gate == "all") return std::array{1.0, 1.0, 1.0};
-  return std::nullopt;
-}
+constexpr std::int64_t kStep = LoneRank::kStep;
 
 // Memory that nobody wrote reads as NaN. The deterministic kernels come with it: an axis of its own, never the only one.
 void poison_memory() {
@@ -42,38 +31,25 @@ struct LayerInputs {
 class AttentionCase {
  public:
   explicit AttentionCase(Session& session)
-      : session_(session),
-        scenario_(session.the_case().scenario),
-        model_(make_model(session, routes_)),
-        watch_(session.channel()),
-        recorder_(model_, watch_, session.progress(), true) {}
+      : rank_(session),
+        session_(session),
+        scenario_(rank_.scenario),
+        recorder_(rank_.model, rank_.watch, session.progress(), true) {}
 
   void run() {
-    Fired fired(session_.channel());
-    FaultContext context{scenario_.fault.value_or(FaultRequest{}), session_, 0, 1, model_, routes_, fired};
-    if (session_.fault() != nullptr) {
-      session_.fault()->install(context);
-    }
-    watch_.install(model_);
-    set_gates(model_);
-    try {
-      passes();
-    } catch (...) {
-      finish(fired);
-      throw;
-    }
-    finish(fired);
+    rank_.run([this] { passes(); });
   }
 
  private:
   void passes() {
+    set_gates(rank_.model);
     recorder_.begin(kStep, 0);
-    run_layers(model_, watch_, recorder_, 0, "attention_layer");
+    run_layers(rank_.model, rank_.watch, recorder_, 0, "attention_layer");
     if (session_.wants_check("causal")) {
-      const std::int64_t first = perturbed_from();
+      const std::int64_t first = rank_.prefix_length();
       session_.sample("perturbed_from", kStep, static_cast<double>(first));
       recorder_.begin(kStep, 0);
-      run_layers(model_, watch_, recorder_, first, "attention_layer_perturbed");
+      run_layers(rank_.model, rank_.watch, recorder_, first, "attention_layer_perturbed");
     }
     if (session_.wants_check("close_to_reference")) {
       run_reference();
@@ -93,29 +69,38 @@ class AttentionCase {
   }
 
   void set_gates(nsa::NsaLm& model) const {
-    for (int layer = 0; layer < layers(); ++layer) {
-      model->attention(layer)->set_gate_override(gate_override(scenario_.attention.gate));
+    for (int layer = 0; layer < rank_.layers(); ++layer) {
+      model->attention(layer)->set_gate_override(constant_gates(scenario_.attention.gate));
     }
   }
 
   // All layers, each on inputs of its own; from position `perturbed` on with other ones, unless that is 0.
-  void run_layers(nsa::NsaLm& model, SeamWatch& watch, LayerRecorder& recorder, std::int64_t perturbed,
+  void run_layers(nsa::NsaLm& model,
+                  SeamWatch& watch,
+                  LayerRecorder& recorder,
+                  std::int64_t perturbed,
                   const std::string& name) {
     watch.begin(kStep);
-    std::optional<NanBirth> birth;
+    NanBirth birth;
     {
       const NanWatch nan(watch, kStep, scenario_.attention.poison);
-      for (int layer = 0; layer < layers(); ++layer) {
+      for (int layer = 0; layer < rank_.layers(); ++layer) {
         run_layer(model, layer, perturbed);
       }
-      birth = nan.birth();
+      birth = nan.certificate();
     }
     session_.enter("record", kStep);
     if (name == "attention_layer") {
       recorder.write_exposure(session_.channel());
-      write_birth(recorder, birth);
+      if (recorder.has_nan()) {
+        session_.channel().write(birth);
+      }
     }
-    recorder.write(session_.channel(), session_.options().folder, session_.folder_of(kStep, 0), gradients(model), name);
+    recorder.write(session_.channel(),
+                   session_.options().folder,
+                   session_.folder_of(kStep, 0),
+                   gradients(model),
+                   name);
   }
 
   void run_layer(nsa::NsaLm& model, int layer, std::int64_t perturbed) {
@@ -130,7 +115,10 @@ class AttentionCase {
   }
 
   [[nodiscard]] LayerInputs inputs_of(nsa::NsaLm& model, int layer, std::int64_t perturbed) const {
-    const InputRequest request{scenario_.attention.inputs, scenario_.seed, layer, scenario_.training.batch_size,
+    const InputRequest request{scenario_.attention.inputs,
+                               scenario_.seed,
+                               layer,
+                               scenario_.training.batch_size,
                                scenario_.training.seq_len};
     auto x_BSE = draw_inputs(request, scenario_.model);
     auto dy_BSE = draw_cotangents(request, scenario_.model);
@@ -140,18 +128,6 @@ class AttentionCase {
     }
     const auto options = model->attention(layer)->parameters().front().options();
     return {x_BSE.to(options).requires_grad_(true), dy_BSE.to(options)};
-  }
-
-  // A NaN that no operator made out of finite numbers came from memory that nobody wrote.
-  void write_birth(const LayerRecorder& recorder, const std::optional<NanBirth>& birth) {
-    if (!recorder.has_nan()) {
-      return;
-    }
-    NanBirth unborn;
-    unborn.step = kStep;
-    unborn.direction = "forward";
-    unborn.poisoned = scenario_.attention.poison;
-    session_.channel().write(birth.value_or(unborn));
   }
 
   std::map<std::string, torch::Tensor> gradients(nsa::NsaLm& model) const {
@@ -164,26 +140,9 @@ class AttentionCase {
     return found;
   }
 
-  [[nodiscard]] std::int64_t perturbed_from() const {
-    const auto length = static_cast<double>(scenario_.training.seq_len);
-    const auto first = static_cast<std::int64_t>(std::floor(scenario_.attention.prefix * length));
-    return std::clamp<std::int64_t>(first, 1, std::max<std::int64_t>(1, scenario_.training.seq_len - 1));
-  }
-
-  void finish(Fired& fired) {
-    fired.write_total();
-    write_routes(session_, routes_);
-    watch_.write_total();
-    session_.sample("rss_peak_bytes", kStep, peak_resident_bytes());
-  }
-
-  [[nodiscard]] int layers() const { return static_cast<int>(scenario_.model.n_layers); }
-
+  LoneRank rank_;
   Session& session_;
   const Scenario& scenario_;
-  nsa::Routes routes_;
-  nsa::NsaLm model_;
-  SeamWatch watch_;
   LayerRecorder recorder_;
 };
 
@@ -197,7 +156,10 @@ void run(Session& session) {
 }  // namespace
 
 Kind attention() {
-  return {"attention", "every attention layer alone: forward and backward on inputs that can fail it, judged by the oracle", run};
+  return {"attention",
+          "every attention layer alone: forward and backward on inputs that can fail it, judged by "
+          "the oracle",
+          run};
 }
 
 }  // namespace harness

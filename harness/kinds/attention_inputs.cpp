@@ -12,7 +12,8 @@ using torch::Tensor;
 
 torch::Generator generator(std::int64_t seed, int layer, int purpose) {
   constexpr std::int64_t kApart = 1000003;  // a prime: seeds, layers and purposes stay apart
-  return at::detail::createCPUGenerator(static_cast<std::uint64_t>((seed * kApart + layer) * kApart + purpose));
+  return at::detail::createCPUGenerator(
+      static_cast<std::uint64_t>((seed * kApart + layer) * kApart + purpose));
 }
 
 Tensor normal(const std::vector<std::int64_t>& shape, torch::Generator random) {
@@ -33,10 +34,16 @@ Tensor one_hot_tokens(const InputRequest& request, std::int64_t dim, torch::Gene
 }
 
 // Where laws change: both sides of every edge, then drawn positions.
-std::set<std::int64_t> sampled_positions(const InputRequest& request, const nsa::ModelConfig& config) {
+std::set<std::int64_t> sampled_positions(const InputRequest& request,
+                                         const nsa::ModelConfig& config) {
   std::set<std::int64_t> rows;
-  for (const std::int64_t edge : {std::int64_t{0}, config.l, config.l_sel, config.w, 2 * config.l_sel,
-                                  config.n_sel * config.l_sel, request.length / config.l_sel * config.l_sel,
+  for (const std::int64_t edge : {std::int64_t{0},
+                                  config.l,
+                                  config.l_sel,
+                                  config.w,
+                                  2 * config.l_sel,
+                                  config.n_sel * config.l_sel,
+                                  request.length / config.l_sel * config.l_sel,
                                   request.length}) {
     for (std::int64_t row = edge - 2; row <= edge + 1; ++row) {
       if (row >= 0 && row < request.length) {
@@ -58,28 +65,34 @@ Tensor draw_inputs(const InputRequest& request, const nsa::ModelConfig& config) 
   const std::vector<std::int64_t> shape = {request.batch, request.length, config.dim};
   if (request.inputs == "normal") return normal(shape, random);
   if (request.inputs == "large_logits") return normal(shape, random) * std::sqrt(5.0);
-  if (request.inputs == "ties") return with_equal_blocks(normal(shape, random), config.l_sel, random);
+  if (request.inputs == "ties")
+    return with_equal_blocks(normal(shape, random), config.l_sel, random);
   if (request.inputs == "integers") return torch::randint(-2, 3, shape, random, torch::kFloat64);
   if (request.inputs == "one_hot") return one_hot_tokens(request, config.dim, random);
-  if (request.inputs == "equal_keys") return normal({1, 1, config.dim}, random).expand(shape).contiguous();
-  throw nsa::Error("attention.inputs: found '" + request.inputs + "', which this worker does not have");
+  if (request.inputs == "equal_keys")
+    return normal({1, 1, config.dim}, random).expand(shape).contiguous();
+  throw nsa::Error("attention.inputs: found '" + request.inputs +
+                   "', which this worker does not have");
 }
 
 Tensor perturbed_suffix(const Tensor& x_BSE, std::int64_t first, std::int64_t seed, int layer) {
   auto changed = x_BSE.clone();
   const std::int64_t tail = x_BSE.size(1) - first;
-  changed.slice(1, first) = 3.0 * normal({x_BSE.size(0), tail, x_BSE.size(2)}, generator(seed, layer, 4));
+  changed.slice(1, first) =
+      3.0 * normal({x_BSE.size(0), tail, x_BSE.size(2)}, generator(seed, layer, 4));
   return changed;
 }
 
 Tensor draw_cotangents(const InputRequest& request, const nsa::ModelConfig& config) {
-  auto dy_BSE = normal({request.batch, request.length, config.dim}, generator(request.seed, request.layer, 2));
+  auto dy_BSE = normal({request.batch, request.length, config.dim},
+                       generator(request.seed, request.layer, 2));
   if (request.batch * request.length <= kAllRows) {
     return dy_BSE;
   }
   const auto rows = sampled_positions(request, config);
   const std::vector<std::int64_t> kept(rows.begin(), rows.end());
-  const auto keep_S = torch::zeros({request.length}, torch::kFloat64).index_fill_(0, torch::tensor(kept), 1.0);
+  const auto keep_S =
+      torch::zeros({request.length}, torch::kFloat64).index_fill_(0, torch::tensor(kept), 1.0);
   return dy_BSE * keep_S.view({1, -1, 1});
 }
 

@@ -26,15 +26,20 @@ struct InputRequest {
 //   integers      -2 .. 2
 //   one_hot       one element of each token is 1
 //   equal_keys    one token, everywhere
-[[nodiscard]] torch::Tensor draw_inputs(const InputRequest& request, const nsa::ModelConfig& config);
+[[nodiscard]] torch::Tensor draw_inputs(const InputRequest& request,
+                                        const nsa::ModelConfig& config);
 
 // x with other values from position `first` on.
-[[nodiscard]] torch::Tensor perturbed_suffix(const torch::Tensor& x_BSE, std::int64_t first, std::int64_t seed, int layer);
+[[nodiscard]] torch::Tensor perturbed_suffix(const torch::Tensor& x_BSE,
+                                             std::int64_t first,
+                                             std::int64_t seed,
+                                             int layer);
 
 // dy [B,S,E], N(0,1). Beyond kAllRows tokens only kSampledRows positions of each sequence have one, the edges of blocks and
 // window among them: the oracle is then asked for those rows alone, and its gradients are still exact.
 inline constexpr std::int64_t kAllRows = 4096;
 inline constexpr std::int64_t kSampledRows = 512;
-[[nodiscard]] torch::Tensor draw_cotangents(const InputRequest& request, const nsa::ModelConfig& config);
+[[nodiscard]] torch::Tensor draw_cotangents(const InputRequest& request,
+                                            const nsa::ModelConfig& config);
 
 }  // namespace harness

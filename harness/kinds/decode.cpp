@@ -1,14 +1,10 @@
 #include "harness/kinds/decode.h"
 
-#include <algorithm>
-#include <cmath>
 #include <map>
 #include <string>
 #include <vector>
 
-#include "harness/kinds/model_parts.h"
-#include "harness/worker/fault.h"
-#include "harness/worker/seam_watch.h"
+#include "harness/kinds/lone_rank.h"
 #include "harness/worker/tensor_file.h"
 #include "nsa/model/decode.h"
 
@@ -17,7 +13,7 @@ namespace {
 
 using torch::Tensor;
 
-constexpr std::int64_t kStep = 1;
+constexpr std::int64_t kStep = LoneRank::kStep;
 
 // What a layer put out, piece by piece: a prompt, then single tokens.
 struct LayerOutputs {
@@ -28,37 +24,23 @@ struct LayerOutputs {
 class DecodeCase {
  public:
   explicit DecodeCase(Session& session)
-      : session_(session),
-        scenario_(session.the_case().scenario),
-        model_(make_model(session, routes_)),
-        watch_(session.channel()) {
-    for (int layer = 0; layer < layers(); ++layer) {
-      model_->attention(layer)->set_tap([this](const nsa::AttentionTrace& trace) { take(trace); });
+      : rank_(session), session_(session), scenario_(rank_.scenario) {
+    for (int layer = 0; layer < rank_.layers(); ++layer) {
+      rank_.model->attention(layer)->set_tap(
+          [this](const nsa::AttentionTrace& trace) { take(trace); });
     }
   }
 
   void run() {
-    Fired fired(session_.channel());
-    FaultContext context{scenario_.fault.value_or(FaultRequest{}), session_, 0, 1, model_, routes_, fired};
-    if (session_.fault() != nullptr) {
-      session_.fault()->install(context);
-    }
-    watch_.install(model_);
-    try {
-      decode();
-    } catch (...) {
-      finish(fired);
-      throw;
-    }
-    finish(fired);
+    rank_.run([this] { decode(); });
   }
 
  private:
   void decode() {
     const torch::NoGradGuard no_grad;
     const Tensor tokens_BS = draw_tokens();
-    const std::int64_t prompt = prompt_length();
-    nsa::Decoder decoder(model_);
+    const std::int64_t prompt = rank_.prefix_length();
+    nsa::Decoder decoder(rank_.model);
     session_.enter("forward", kStep);
     (void)decoder.prefill(tokens_BS);
     write("decode_prefill");
@@ -76,16 +58,11 @@ class DecodeCase {
 
   [[nodiscard]] Tensor draw_tokens() const {
     const auto random = at::detail::createCPUGenerator(static_cast<std::uint64_t>(scenario_.seed));
-    return torch::randint(scenario_.model.vocab_size, {scenario_.training.batch_size, scenario_.training.seq_len}, random,
+    return torch::randint(scenario_.model.vocab_size,
+                          {scenario_.training.batch_size, scenario_.training.seq_len},
+                          random,
                           torch::kLong)
         .to(device_of(session_));
-  }
-
-  // The share attention.prefix of the sequence; at least one token before and after.
-  [[nodiscard]] std::int64_t prompt_length() const {
-    const std::int64_t length = scenario_.training.seq_len;
-    const auto share = static_cast<std::int64_t>(std::floor(scenario_.attention.prefix * static_cast<double>(length)));
-    return std::clamp<std::int64_t>(share, 1, std::max<std::int64_t>(length - 1, 1));
   }
 
   void take(const nsa::AttentionTrace& trace) {
@@ -99,8 +76,9 @@ class DecodeCase {
     for (const auto& [layer, outputs] : outputs_) {
       const std::string path =
           session_.folder_of(kStep, 0) + "/" + name + "_" + std::to_string(layer) + ".safetensors";
-      Artefact artefact = write_tensors(session_.options().folder + "/" + path,
-                                        {{"y", torch::cat(outputs.y_BSE, 1)}, {"blocks", torch::cat(outputs.blocks_BGSn, 2)}});
+      Artefact artefact = write_tensors(
+          session_.options().folder + "/" + path,
+          {{"y", torch::cat(outputs.y_BSE, 1)}, {"blocks", torch::cat(outputs.blocks_BGSn, 2)}});
       artefact.path = path;
       artefact.name = name;
       artefact.step = kStep;
@@ -113,14 +91,16 @@ class DecodeCase {
 
   [[nodiscard]] std::vector<nsa::Reads> reads(const nsa::Decoder& decoder) const {
     std::vector<nsa::Reads> all;
-    for (int layer = 0; layer < layers(); ++layer) {
+    for (int layer = 0; layer < rank_.layers(); ++layer) {
       all.push_back(decoder.reads(layer));
     }
     return all;
   }
 
-  void write_reads(const nsa::Decoder& decoder, const std::vector<nsa::Reads>& before, std::int64_t position) {
-    for (int layer = 0; layer < layers(); ++layer) {
+  void write_reads(const nsa::Decoder& decoder,
+                   const std::vector<nsa::Reads>& before,
+                   std::int64_t position) {
+    for (int layer = 0; layer < rank_.layers(); ++layer) {
       const nsa::Reads& now = decoder.reads(layer);
       const nsa::Reads& then = before[static_cast<std::size_t>(layer)];
       session_.channel().write(Reads{position, layer, "cmp", now.cmp - then.cmp});
@@ -129,29 +109,22 @@ class DecodeCase {
     }
   }
 
-  void finish(Fired& fired) {
-    fired.write_total();
-    write_routes(session_, routes_);
-    watch_.write_total();
-    session_.sample("rss_peak_bytes", kStep, peak_resident_bytes());
-  }
-
-  [[nodiscard]] int layers() const { return static_cast<int>(scenario_.model.n_layers); }
-
+  LoneRank rank_;
   Session& session_;
   const Scenario& scenario_;
-  nsa::Routes routes_;
-  nsa::NsaLm model_;
-  SeamWatch watch_;
   std::map<int, LayerOutputs> outputs_;
 };
 
-void run(Session& session) { DecodeCase(session).run(); }
+void run(Session& session) {
+  DecodeCase(session).run();
+}
 
 }  // namespace
 
 Kind decode() {
-  return {"decode", "a prompt, then single tokens from caches, against the whole sequence at once", run};
+  return {"decode",
+          "a prompt, then single tokens from caches, against the whole sequence at once",
+          run};
 }
 
 }  // namespace harness

@@ -1,29 +1,16 @@
 #include "harness/kinds/model_parts.h"
 
+#include <algorithm>
 #include <sys/resource.h>
 
-#include <algorithm>
-#include <iterator>
-
-#include "nsa/seams/seams.h"
 #include "nsa/train/precision.h"
 
 namespace harness {
 namespace {
 
-using Route = std::map<std::string, std::string>;
-
-// The seams of the attention alone: the others are not the model's business.
-Route attention_route(const Route& route) {
-  const auto known = nsa::seam_implementations();
-  Route ours;
-  std::copy_if(route.begin(), route.end(), std::inserter(ours, ours.end()), [&](const auto& entry) {
-    return known.count(entry.first) > 0;
-  });
-  return ours;
-}
-
-nsa::NsaLm build(const Session& session, const Route& route, nsa::Routes& routes) {
+nsa::NsaLm build(const Session& session,
+                 const std::map<std::string, std::string>& route,
+                 nsa::Routes& routes) {
   const Scenario& scenario = session.the_case().scenario;
   torch::manual_seed(static_cast<std::uint64_t>(scenario.seed));
   nsa::NsaLm model(scenario.model, route, routes);
@@ -34,14 +21,17 @@ nsa::NsaLm build(const Session& session, const Route& route, nsa::Routes& routes
 }  // namespace
 
 torch::Device device_of(const Session& session) {
-  return nsa::torch_device(session.the_case().scenario.parallel.device, std::max(0, session.options().rank));
+  return nsa::torch_device(session.the_case().scenario.parallel.device,
+                           std::max(0, session.options().rank));
 }
 
 nsa::NsaLm make_model(const Session& session, nsa::Routes& routes) {
-  return build(session, attention_route(session.the_case().scenario.route), routes);
+  return build(session, session.the_case().scenario.route, routes);
 }
 
-nsa::NsaLm make_reference_model(const Session& session, nsa::Routes& routes) { return build(session, {}, routes); }
+nsa::NsaLm make_reference_model(const Session& session, nsa::Routes& routes) {
+  return build(session, {}, routes);
+}
 
 nsa::NamedParameters named_parameters(nsa::NsaLm& model) {
   nsa::NamedParameters parameters;
@@ -53,7 +43,8 @@ nsa::NamedParameters named_parameters(nsa::NsaLm& model) {
 
 void write_routes(Session& session, const nsa::Routes& routes) {
   for (const nsa::RouteCount& count : routes.counts()) {
-    session.channel().write(RouteUse{count.seam, count.layer, count.implementation, count.forward, count.backward});
+    session.channel().write(
+        RouteUse{count.seam, count.layer, count.implementation, count.forward, count.backward});
   }
 }
 

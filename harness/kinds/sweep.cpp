@@ -1,9 +1,8 @@
 #include "harness/kinds/sweep.h"
 
-#include <unistd.h>
-
 #include <chrono>
 #include <cmath>
+#include <unistd.h>
 #include <vector>
 
 #include "harness/kinds/model_parts.h"
@@ -68,7 +67,8 @@ double memory_of(const torch::Device& device) {
 
 class SweepCase {
  public:
-  explicit SweepCase(Session& session) : session_(session), device_(device_of(session)), memory_(device_) {}
+  explicit SweepCase(Session& session)
+      : session_(session), device_(device_of(session)), memory_(device_) {}
 
   void run() {
     session_.sample("memory_bytes", 0, memory_of(device_));
@@ -104,16 +104,26 @@ class SweepCase {
   [[nodiscard]] Session session_at(const Point& point) const {
     Case at_point = session_.the_case();
     at_point.scenario.model.n_layers = point.n_layers;
-    return {session_.options(), std::move(at_point), session_.channel(), session_.progress(), session_.heartbeat()};
+    return {session_.options(),
+            std::move(at_point),
+            session_.channel(),
+            session_.progress(),
+            session_.heartbeat()};
   }
 
   [[nodiscard]] torch::Tensor draw_tokens(const Point& point, std::int64_t number) const {
     const Scenario& scenario = session_.the_case().scenario;
-    const auto random = at::detail::createCPUGenerator(static_cast<std::uint64_t>(scenario.seed + number));
-    return torch::randint(scenario.model.vocab_size, {point.batch_size, point.seq_len}, random, torch::kLong).to(device_);
+    const auto random =
+        at::detail::createCPUGenerator(static_cast<std::uint64_t>(scenario.seed + number));
+    return torch::randint(
+               scenario.model.vocab_size, {point.batch_size, point.seq_len}, random, torch::kLong)
+        .to(device_);
   }
 
-  double step(nsa::NsaLm& model, nsa::Optimizer& optimizer, const torch::Tensor& tokens_BS, std::int64_t which,
+  double step(nsa::NsaLm& model,
+              nsa::Optimizer& optimizer,
+              const torch::Tensor& tokens_BS,
+              std::int64_t which,
               std::int64_t number) {
     session_.enter("forward", number);
     const auto loss = nsa::next_token_loss(model->forward(tokens_BS), tokens_BS);
@@ -130,8 +140,11 @@ class SweepCase {
     }
   }
 
-  void write(const Point& point, std::int64_t number, std::int64_t held, double step_ms, double loss) {
-    const auto sample = [&](const char* metric, double value) { session_.sample(metric, number, value); };
+  void write(
+      const Point& point, std::int64_t number, std::int64_t held, double step_ms, double loss) {
+    const auto sample = [&](const char* metric, double value) {
+      session_.sample(metric, number, value);
+    };
     sample("seq_len", static_cast<double>(point.seq_len));
     sample("batch_size", static_cast<double>(point.batch_size));
     sample("n_layers", static_cast<double>(point.n_layers));
@@ -146,7 +159,9 @@ class SweepCase {
   MemoryWatch memory_;
 };
 
-void run(Session& session) { SweepCase(session).run(); }
+void run(Session& session) {
+  SweepCase(session).run();
+}
 
 }  // namespace
 

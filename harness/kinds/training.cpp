@@ -20,7 +20,10 @@ void write_buckets(Session& session, const std::vector<nsa::BucketPlan>& plans, 
 }
 
 // The ledger is written whatever happens: a Reducer's complaint without it names nobody.
-void backward(Session& session, TrainingParts& parts, nsa::DataParallel& parallel, const torch::Tensor& loss) {
+void backward(Session& session,
+              TrainingParts& parts,
+              nsa::DataParallel& parallel,
+              const torch::Tensor& loss) {
   try {
     parallel.before_backward(loss);
     parts.optimizer->scaled(loss).backward();
@@ -31,7 +34,10 @@ void backward(Session& session, TrainingParts& parts, nsa::DataParallel& paralle
   }
 }
 
-void train_step(Session& session, TrainingParts& parts, nsa::DataParallel& parallel, std::int64_t step) {
+void train_step(Session& session,
+                TrainingParts& parts,
+                nsa::DataParallel& parallel,
+                std::int64_t step) {
   const int rank = session.options().rank;
   parts.drop_gradients();
   session.enter("data", step);
@@ -108,7 +114,9 @@ void run_rank(Session& session) {
 // ---- the twin ------------------------------------------------------------------------------------------------------
 
 // Adds this micro-batch's share to the mean, in the Reducer's order of operations: scaled first, then summed by rank.
-void add_share(std::vector<torch::Tensor>& mean, const nsa::NamedParameters& parameters, int world) {
+void add_share(std::vector<torch::Tensor>& mean,
+               const nsa::NamedParameters& parameters,
+               int world) {
   const torch::NoGradGuard no_grad;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const auto gradient = parameters[i].second.grad();
@@ -122,16 +130,24 @@ void add_share(std::vector<torch::Tensor>& mean, const nsa::NamedParameters& par
 
 // A read-only view of `bytes` with the dtype and shape of `like`.
 torch::Tensor tensor_over(std::span<const std::byte> bytes, const torch::Tensor& like) {
-  TORCH_CHECK(bytes.size() == like.nbytes(), "twin: found ", bytes.size(), " bytes, wanted ", like.nbytes());
-  auto* memory = const_cast<std::byte*>(bytes.data());  // NOLINT: from_blob takes no const; only read from
+  TORCH_CHECK(bytes.size() == like.nbytes(),
+              "twin: found ",
+              bytes.size(),
+              " bytes, wanted ",
+              like.nbytes());
+  auto* memory =
+      const_cast<std::byte*>(bytes.data());  // NOLINT: from_blob takes no const; only read from
   return torch::from_blob(memory, like.sizes(), like.scalar_type());
 }
 
 // From the second step on, rank 0's own reduced gradient leads, where it was recorded: the order in which the ranks' sum was
 // taken is not the twin's to guess, and the sum itself is judged elsewhere.
-void set_mean_gradients(const Session& session, TrainingParts& parts, std::vector<torch::Tensor>& mean, std::int64_t step) {
-  const std::string path =
-      session.options().folder + "/rank_0/step_" + std::to_string(step) + "/reduced_gradients.safetensors";
+void set_mean_gradients(const Session& session,
+                        TrainingParts& parts,
+                        std::vector<torch::Tensor>& mean,
+                        std::int64_t step) {
+  const std::string path = session.options().folder + "/rank_0/step_" + std::to_string(step) +
+                           "/reduced_gradients.safetensors";
   std::unique_ptr<nsa::SafetensorsFile> reduced;
   if (std::filesystem::exists(path)) {
     reduced = std::make_unique<nsa::SafetensorsFile>(path);

@@ -21,14 +21,18 @@ std::vector<torch::Tensor> tensors_of(const nsa::NamedParameters& parameters) {
 }
 
 std::unique_ptr<nsa::DataSource> make_source(const Scenario& scenario) {
-  const nsa::BatchShape shape{scenario.training.batch_size, scenario.training.seq_len, scenario.training.accumulate,
+  const nsa::BatchShape shape{scenario.training.batch_size,
+                              scenario.training.seq_len,
+                              scenario.training.accumulate,
                               scenario.model.vocab_size};
-  return nsa::make_data_source(scenario.training.data, shape, scenario.seed,
-                               static_cast<int>(scenario.parallel.ranks));
+  return nsa::make_data_source(
+      scenario.training.data, shape, scenario.seed, static_cast<int>(scenario.parallel.ranks));
 }
 
 // The implementations count themselves: what a fault puts in their place and does not call is not counted.
-nsa::TrainingSeams make_seams(nsa::DataSource& source, nsa::Optimizer& optimizer, nsa::Routes& routes) {
+nsa::TrainingSeams make_seams(nsa::DataSource& source,
+                              nsa::Optimizer& optimizer,
+                              nsa::Routes& routes) {
   nsa::TrainingSeams seams;
   seams.data = [&source, &routes](std::int64_t step, std::int64_t micro, int rank, int world) {
     routes.ran("data", -1, "reference");
@@ -56,8 +60,10 @@ TrainingParts::TrainingParts(Session& session)
       watch(session.channel()),
       recorder(model, watch, session.progress(), session.wants_check("close_to_oracle")),
       session_(session),
-      keeps_tensors_(session.wants_check("matches_twin") || session.wants_check("close_to_oracle")) {
-  session.channel().write(Fact{"parameters", std::to_string(session.the_case().scenario.model.parameter_count())});
+      keeps_tensors_(session.wants_check("matches_twin") ||
+                     session.wants_check("close_to_oracle")) {
+  session.channel().write(
+      Fact{"parameters", std::to_string(session.the_case().scenario.model.parameter_count())});
   session.channel().write(Fact{"parameter_tensors", std::to_string(parameters.size())});
 }
 
@@ -88,12 +94,15 @@ torch::Tensor TrainingParts::loss_of(const torch::Tensor& tokens_BS) {
   return nsa::next_token_loss(model->forward(tokens_BS), tokens_BS);
 }
 
-std::unique_ptr<TensorFile> TrainingParts::gradients_file(std::int64_t step, int of_rank, const std::string& name) const {
+std::unique_ptr<TensorFile> TrainingParts::gradients_file(std::int64_t step,
+                                                          int of_rank,
+                                                          const std::string& name) const {
   if (!keeps_tensors_) {
     return nullptr;
   }
   const std::string folder = session_.options().folder + "/" + session_.folder_of(step, of_rank);
-  return std::make_unique<TensorFile>(folder + "/" + name + ".safetensors", gradient_plan(parameters));
+  return std::make_unique<TensorFile>(folder + "/" + name + ".safetensors",
+                                      gradient_plan(parameters));
 }
 
 void TrainingParts::finish_gradients(std::unique_ptr<TensorFile> file,
@@ -123,15 +132,18 @@ void TrainingParts::write_layers(std::int64_t step, int of_rank, const TensorFil
     }
   }
   if (keeps_tensors_) {
-    recorder.write(session_.channel(), session_.options().folder, session_.folder_of(step, of_rank), gradients);
+    recorder.write(session_.channel(),
+                   session_.options().folder,
+                   session_.folder_of(step, of_rank),
+                   gradients);
   }
 }
 
 void TrainingParts::certify_nan(std::int64_t step, const torch::Tensor& tokens_BS, double loss) {
   const auto& rows = ledger.rows();
-  gradients_are_nan_ = std::isnan(loss) || std::any_of(rows.begin(), rows.end(), [](const Gradient& row) {
-                         return row.state == "nan";
-                       });
+  gradients_are_nan_ =
+      std::isnan(loss) ||
+      std::any_of(rows.begin(), rows.end(), [](const Gradient& row) { return row.state == "nan"; });
   if (!gradients_are_nan_ || !session_.wants_check("finite")) {
     return;
   }
@@ -139,20 +151,20 @@ void TrainingParts::certify_nan(std::int64_t step, const torch::Tensor& tokens_B
   watch.begin(step);
   const NanWatch nan(watch, step, false);
   // Not backward(): nothing may reach the gradients, nor a reducer that waits for them.
-  (void)torch::autograd::grad({loss_of(tokens_BS)}, tensors_of(parameters), {}, std::nullopt, false, true);
+  (void)torch::autograd::grad(
+      {loss_of(tokens_BS)}, tensors_of(parameters), {}, std::nullopt, false, true);
   recorder.pause(false);
-  NanBirth unborn;
-  unborn.step = step;
-  unborn.direction = "forward";
-  session_.channel().write(nan.birth().value_or(unborn));
+  session_.channel().write(nan.certificate());
 }
 
 void TrainingParts::update(std::int64_t step) {
-  UpdateLedger updates(parameters, optimizer->updated(), step, session_.wants_check("optimizer_sound"));
+  UpdateLedger updates(
+      parameters, optimizer->updated(), step, session_.wants_check("optimizer_sound"));
   const double norm = seams.optimizer(step);
   updates.write(session_.channel());
   session_.sample("grad_norm", step, norm);
-  session_.sample("lr", step, nsa::learning_rate(session_.the_case().scenario.training.optimizer, step));
+  session_.sample(
+      "lr", step, nsa::learning_rate(session_.the_case().scenario.training.optimizer, step));
   write_parameters(step);
   session_.sample("rss_peak_bytes", step, peak_resident_bytes());
 }

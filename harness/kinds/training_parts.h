@@ -51,9 +51,14 @@ class TrainingParts {
   torch::Tensor loss_of(const torch::Tensor& tokens_BS);
 
   // A file for one process's gradients of a step, or null when tensors are not kept.
-  [[nodiscard]] std::unique_ptr<TensorFile> gradients_file(std::int64_t step, int of_rank, const std::string& name) const;
+  [[nodiscard]] std::unique_ptr<TensorFile> gradients_file(std::int64_t step,
+                                                           int of_rank,
+                                                           const std::string& name) const;
   // Ends a gradients file and tells of it. Does nothing for null.
-  void finish_gradients(std::unique_ptr<TensorFile> file, std::int64_t step, int of_rank, const std::string& name);
+  void finish_gradients(std::unique_ptr<TensorFile> file,
+                        std::int64_t step,
+                        int of_rank,
+                        const std::string& name);
   // The layers' files and their exposure. `local` as gradients_file() gave it.
   void write_layers(std::int64_t step, int of_rank, const TensorFile* local);
 

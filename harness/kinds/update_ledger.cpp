@@ -2,8 +2,10 @@
 
 namespace harness {
 
-UpdateLedger::UpdateLedger(const nsa::NamedParameters& parameters, const std::vector<torch::Tensor>& updated,
-                           std::int64_t step, bool enabled)
+UpdateLedger::UpdateLedger(const nsa::NamedParameters& parameters,
+                           const std::vector<torch::Tensor>& updated,
+                           std::int64_t step,
+                           bool enabled)
     : parameters_(parameters), updated_(updated), step_(step) {
   if (!enabled) {
     return;

@@ -17,7 +17,9 @@ class UpdateLedger {
   // Copies what the step starts from when `enabled`; else it does nothing at all. `updated` are the tensors that the optimiser
   // keeps between steps, the parameters or their float32 masters, in the same order; masters that were not taken yet (step 1)
   // start from the parameters.
-  UpdateLedger(const nsa::NamedParameters& parameters, const std::vector<torch::Tensor>& updated, std::int64_t step,
+  UpdateLedger(const nsa::NamedParameters& parameters,
+               const std::vector<torch::Tensor>& updated,
+               std::int64_t step,
                bool enabled);
 
   // One row a parameter. An update is wanted where the gradient is not zero: AdamW then moves the value.

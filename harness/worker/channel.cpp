@@ -21,7 +21,9 @@ std::int64_t monotonic_ms() {
 Channel::Channel(int fd, int process, std::int64_t clock_origin_ms)
     : fd_(fd), process_(process), clock_origin_ms_(clock_origin_ms) {}
 
-std::int64_t Channel::now_ms() const { return monotonic_ms() - clock_origin_ms_; }
+std::int64_t Channel::now_ms() const {
+  return monotonic_ms() - clock_origin_ms_;
+}
 
 void Channel::write_event(const Event& event) {
   const std::string line = encode_event(event) + "\n";

@@ -1,9 +1,8 @@
 #include "harness/worker/error_report.h"
 
-#include <cxxabi.h>
-
 #include <array>
 #include <cstdlib>
+#include <cxxabi.h>
 #include <new>
 #include <string_view>
 #include <typeinfo>
@@ -25,15 +24,27 @@ bool contains_any(std::string_view text, std::initializer_list<std::string_view>
 // Gloo's and the store's errors reach us as plain runtime errors: only their words tell that a peer is gone.
 bool is_communication(const std::exception& error, std::string_view what) {
   return dynamic_cast<const c10::DistError*>(&error) != nullptr ||
-         contains_any(what, {"Connection closed by peer", "Connection reset by peer", "Connection refused",
-                             "Broken pipe", "Timed out waiting", "gloo/transport", "NCCL error", "ncclRemoteError",
-                             "Read error", "Write error", "recvValue", "sendBytes failed"});
+         contains_any(what,
+                      {"Connection closed by peer",
+                       "Connection reset by peer",
+                       "Connection refused",
+                       "Broken pipe",
+                       "Timed out waiting",
+                       "gloo/transport",
+                       "NCCL error",
+                       "ncclRemoteError",
+                       "Read error",
+                       "Write error",
+                       "recvValue",
+                       "sendBytes failed"});
 }
 
 bool is_reducer(std::string_view what) {
-  return contains_any(what, {"Expected to have finished reduction in the prior iteration",
-                             "Expected to mark a variable ready only once", "marked as ready twice",
-                             "your training graph has changed in this iteration"});
+  return contains_any(what,
+                      {"Expected to have finished reduction in the prior iteration",
+                       "Expected to mark a variable ready only once",
+                       "marked as ready twice",
+                       "your training graph has changed in this iteration"});
 }
 
 std::string type_name(const std::exception& error) {
@@ -56,8 +67,9 @@ WorkerError describe_current_exception(const std::string& phase, std::int64_t st
     report.type = type_name(error);
     report.what = error.what_without_backtrace();
     report.communication = is_communication(error, report.what);
-    report.out_of_memory = dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
-                           contains_any(report.what, {"not enough memory", "can't allocate memory"});
+    report.out_of_memory =
+        dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
+        contains_any(report.what, {"not enough memory", "can't allocate memory"});
   } catch (const std::bad_alloc& error) {
     report.type = type_name(error);
     report.what = error.what();

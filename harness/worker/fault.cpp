@@ -28,8 +28,8 @@ std::uint64_t key_of(std::int64_t seed, std::string_view purpose, std::int64_t i
 
 TrainingPoints& FaultContext::needed_training() const {
   if (training == nullptr) {
-    throw nsa::Error("fault: found '" + request.name + "' in kind " + session.the_case().scenario.kind +
-                     ", wanted kind training");
+    throw nsa::Error("fault: found '" + request.name + "' in kind " +
+                     session.the_case().scenario.kind + ", wanted kind training");
   }
   return *training;
 }
@@ -55,7 +55,8 @@ int draw_index(std::int64_t seed, std::string_view purpose, int count) {
 }
 
 std::vector<int> fault_layers(const FaultRequest& request, int n_layers) {
-  return request.layers.empty() ? std::vector<int>{draw_index(request.seed, "layer", n_layers)} : request.layers;
+  return request.layers.empty() ? std::vector<int>{draw_index(request.seed, "layer", n_layers)}
+                                : request.layers;
 }
 
 std::string fault_form(const FaultRequest& request, const std::vector<std::string>& forms) {
@@ -68,7 +69,8 @@ bool fault_on_rank(const FaultRequest& request, int rank) {
 }
 
 bool fault_on_one_rank(const FaultRequest& request, int rank, int world) {
-  return request.all_ranks || rank == request.rank.value_or(draw_index(request.seed, "rank", world));
+  return request.all_ranks ||
+         rank == request.rank.value_or(draw_index(request.seed, "rank", world));
 }
 
 torch::Tensor draw_rows(const FaultRequest& request,
@@ -79,12 +81,14 @@ torch::Tensor draw_rows(const FaultRequest& request,
                         std::int64_t rows) {
   auto mask_BGS = torch::zeros({batch, groups, rows}, torch::kBool);
   auto mask = mask_BGS.accessor<bool, 3>();
-  const std::string purpose = "rows of layer " + std::to_string(layer) + " step " + std::to_string(step);
+  const std::string purpose =
+      "rows of layer " + std::to_string(layer) + " step " + std::to_string(step);
   bool any = false;
   for (std::int64_t b = 0; b < batch; ++b) {
     for (std::int64_t g = 0; g < groups; ++g) {
       for (std::int64_t t = 1; t < rows; ++t) {
-        const bool set = draw_unit(request.seed, purpose, (b * groups + g) * rows + t) < request.strength;
+        const bool set =
+            draw_unit(request.seed, purpose, (b * groups + g) * rows + t) < request.strength;
         mask[b][g][t] = set;
         any = any || set;
       }

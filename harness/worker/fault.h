@@ -58,8 +58,8 @@ struct FaultContext {
 struct Fault {
   std::string name;
   std::string about;
-  std::vector<std::string> uses;    // of layers, rank, step, strength, form
-  std::vector<std::string> forms;   // the default first
+  std::vector<std::string> uses;   // of layers, rank, step, strength, form
+  std::vector<std::string> forms;  // the default first
   void (*install)(FaultContext& context) = nullptr;
 };
 
@@ -72,14 +72,19 @@ struct Fault {
 // request.layers, or one drawn.
 [[nodiscard]] std::vector<int> fault_layers(const FaultRequest& request, int n_layers);
 // request.form, or one of `forms` drawn.
-[[nodiscard]] std::string fault_form(const FaultRequest& request, const std::vector<std::string>& forms);
+[[nodiscard]] std::string fault_form(const FaultRequest& request,
+                                     const std::vector<std::string>& forms);
 // For faults of all ranks by default: does it hold on `rank`?
 [[nodiscard]] bool fault_on_rank(const FaultRequest& request, int rank);
 // For faults of one rank by default: that rank, drawn unless given. `rank: all` makes it every rank.
 [[nodiscard]] bool fault_on_one_rank(const FaultRequest& request, int rank, int world);
 
 // A mask over (batch, group, row) with the share `strength` set, at least one; row 0, which sees one key only, never.
-[[nodiscard]] torch::Tensor draw_rows(const FaultRequest& request, int layer, std::int64_t step,
-                                      std::int64_t batch, std::int64_t groups, std::int64_t rows);
+[[nodiscard]] torch::Tensor draw_rows(const FaultRequest& request,
+                                      int layer,
+                                      std::int64_t step,
+                                      std::int64_t batch,
+                                      std::int64_t groups,
+                                      std::int64_t rows);
 
 }  // namespace harness

@@ -1,11 +1,11 @@
 #include "harness/worker/gradient_ledger.h"
 
-#include <torch/csrc/autograd/functions/accumulate_grad.h>
-
 #include <cmath>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
+
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
 
 #include "nsa/base/hash.h"
 
@@ -32,8 +32,9 @@ std::string hash_of(const torch::Tensor& tensor) {
 class GradientLedger::ReadyHook : public torch::autograd::FunctionPostHook {
  public:
   ReadyHook(GradientLedger& ledger, std::size_t index) : ledger_(ledger), index_(index) {}
-  torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
-                                            const torch::autograd::variable_list& /*inputs*/) override {
+  torch::autograd::variable_list operator()(
+      const torch::autograd::variable_list& outputs,
+      const torch::autograd::variable_list& /*inputs*/) override {
     ledger_.ready(index_);
     return outputs;
   }
@@ -43,7 +44,8 @@ class GradientLedger::ReadyHook : public torch::autograd::FunctionPostHook {
   std::size_t index_;
 };
 
-GradientLedger::GradientLedger(const nsa::NamedParameters& parameters, Progress& progress) : progress_(progress) {
+GradientLedger::GradientLedger(const nsa::NamedParameters& parameters, Progress& progress)
+    : progress_(progress) {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const auto& [name, tensor] = parameters[i];
     Watched watched{tensor, torch::autograd::impl::grad_accumulator(tensor), 0};
@@ -62,7 +64,10 @@ GradientLedger::~GradientLedger() {
   }
 }
 
-void GradientLedger::begin(std::int64_t step, int of_rank, const torch::Tensor& loss, TensorFile* local) {
+void GradientLedger::begin(std::int64_t step,
+                           int of_rank,
+                           const torch::Tensor& loss,
+                           TensorFile* local) {
   local_ = local;
   next_order_ = 0;
   nsa::NamedParameters parameters;
@@ -102,9 +107,11 @@ void GradientLedger::ready(std::size_t index) {
   }
   const torch::NoGradGuard no_grad;
   row.absmax = torch::linalg_vector_norm(gradient, INFINITY).item<double>();
-  row.l2 = torch::linalg_vector_norm(gradient, 2, std::nullopt, false, torch::kFloat64).item<double>();
+  row.l2 =
+      torch::linalg_vector_norm(gradient, 2, std::nullopt, false, torch::kFloat64).item<double>();
   row.state = state_of(row.absmax);
-  row.hash_before = local_ != nullptr ? nsa::hash_hex(local_->put(row.param, gradient)) : hash_of(gradient);
+  row.hash_before =
+      local_ != nullptr ? nsa::hash_hex(local_->put(row.param, gradient)) : hash_of(gradient);
 }
 
 void GradientLedger::after_reduction(TensorFile* reduced) {
@@ -113,7 +120,8 @@ void GradientLedger::after_reduction(TensorFile* reduced) {
     row.reduced = true;
     const torch::Tensor gradient = watched_[i].parameter.grad();
     if (gradient.defined()) {
-      row.hash_after = reduced != nullptr ? nsa::hash_hex(reduced->put(row.param, gradient)) : hash_of(gradient);
+      row.hash_after =
+          reduced != nullptr ? nsa::hash_hex(reduced->put(row.param, gradient)) : hash_of(gradient);
     }
     progress_.worked();
   }
@@ -132,7 +140,8 @@ void GradientLedger::write(Channel& channel) const {
     Gradient row = rows_[i];
     // A gradient that arrived past every hook of ours is there all the same: say so instead of "none".
     if (row.ready_count == 0 && watched_[i].parameter.grad().defined()) {
-      row.state = state_of(torch::linalg_vector_norm(watched_[i].parameter.grad(), INFINITY).item<double>());
+      row.state = state_of(
+          torch::linalg_vector_norm(watched_[i].parameter.grad(), INFINITY).item<double>());
     }
     row.hooks_found = std::min(row.hooks_found, hooks_on(watched_[i]));
     if (hooks_on(watched_[i]) > row.hooks_expected) {
@@ -151,7 +160,8 @@ std::vector<TensorFile::Plan> gradient_plan(const nsa::NamedParameters& paramete
   return plan;
 }
 
-std::vector<bool> reachable_from(const torch::Tensor& loss, const nsa::NamedParameters& parameters) {
+std::vector<bool> reachable_from(const torch::Tensor& loss,
+                                 const nsa::NamedParameters& parameters) {
   std::unordered_map<const c10::TensorImpl*, std::size_t> position;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     position[parameters[i].second.unsafeGetTensorImpl()] = i;
@@ -169,7 +179,8 @@ std::vector<bool> reachable_from(const torch::Tensor& loss, const nsa::NamedPara
       continue;
     }
     if (const auto* leaf = dynamic_cast<const torch::autograd::AccumulateGrad*>(node.get())) {
-      if (const auto found = position.find(leaf->variable.unsafeGetTensorImpl()); found != position.end()) {
+      if (const auto found = position.find(leaf->variable.unsafeGetTensorImpl());
+          found != position.end()) {
         reachable[found->second] = true;
       }
     }

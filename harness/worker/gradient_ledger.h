@@ -64,6 +64,7 @@ class GradientLedger {
 [[nodiscard]] std::vector<TensorFile::Plan> gradient_plan(const nsa::NamedParameters& parameters);
 
 // Whether the graph that ends in `loss` reaches each of `parameters`, by next_edges().
-[[nodiscard]] std::vector<bool> reachable_from(const torch::Tensor& loss, const nsa::NamedParameters& parameters);
+[[nodiscard]] std::vector<bool> reachable_from(const torch::Tensor& loss,
+                                               const nsa::NamedParameters& parameters);
 
 }  // namespace harness

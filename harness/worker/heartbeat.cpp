@@ -1,8 +1,7 @@
 #include "harness/worker/heartbeat.h"
 
-#include <pthread.h>
-
 #include <csignal>
+#include <pthread.h>
 #include <utility>
 
 #include "harness/worker/stacks.h"

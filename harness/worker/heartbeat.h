@@ -39,7 +39,9 @@ class HeartbeatThread {
 // Something to do before each beat, for as long as this lives.
 class HeartbeatTask {
  public:
-  HeartbeatTask(HeartbeatThread& thread, std::function<void()> task) : thread_(thread) { thread_.set_task(std::move(task)); }
+  HeartbeatTask(HeartbeatThread& thread, std::function<void()> task) : thread_(thread) {
+    thread_.set_task(std::move(task));
+  }
   ~HeartbeatTask() { thread_.set_task({}); }
   HeartbeatTask(const HeartbeatTask&) = delete;
   HeartbeatTask& operator=(const HeartbeatTask&) = delete;

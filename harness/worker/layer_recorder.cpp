@@ -43,24 +43,36 @@ GateUse gate_use_of(const nsa::AttentionTrace& trace) {
 }
 
 bool is_nan_anywhere(const torch::Tensor& tensor) {
-  return tensor.defined() && tensor.is_floating_point() && tensor.detach().isnan().any().item<bool>();
+  return tensor.defined() && tensor.is_floating_point() &&
+         tensor.detach().isnan().any().item<bool>();
 }
 
 std::vector<NamedTensor> tensors_of(const nsa::AttentionTrace& trace) {
-  return {{"x", trace.x_BSE},         {"q", trace.q_BHSD},
-          {"k_raw", trace.k_raw_BGSD}, {"v_raw", trace.v_raw_BGSD},
-          {"k_sel", trace.k_sel_BGSD}, {"v_sel", trace.v_sel_BGSD},
-          {"k_win", trace.k_win_BGSD}, {"v_win", trace.v_win_BGSD},
-          {"k_cmp", trace.k_cmp_BGCD}, {"v_cmp", trace.v_cmp_BGCD},
-          {"p_grp", trace.p_grp_BGSN}, {"blocks", trace.blocks_BGSn},
-          {"o_cmp", trace.o_cmp_BHSD}, {"o_sel", trace.o_sel_BHSD},
-          {"o_win", trace.o_win_BHSD}, {"gate", trace.gate},
+  return {{"x", trace.x_BSE},
+          {"q", trace.q_BHSD},
+          {"k_raw", trace.k_raw_BGSD},
+          {"v_raw", trace.v_raw_BGSD},
+          {"k_sel", trace.k_sel_BGSD},
+          {"v_sel", trace.v_sel_BGSD},
+          {"k_win", trace.k_win_BGSD},
+          {"v_win", trace.v_win_BGSD},
+          {"k_cmp", trace.k_cmp_BGCD},
+          {"v_cmp", trace.v_cmp_BGCD},
+          {"p_grp", trace.p_grp_BGSN},
+          {"blocks", trace.blocks_BGSn},
+          {"o_cmp", trace.o_cmp_BHSD},
+          {"o_sel", trace.o_sel_BHSD},
+          {"o_win", trace.o_win_BHSD},
+          {"gate", trace.gate},
           {"y", trace.y_BSE}};
 }
 
 }  // namespace
 
-LayerRecorder::LayerRecorder(nsa::NsaLm& model, const SeamWatch& watch, Progress& progress, bool keep_tensors)
+LayerRecorder::LayerRecorder(nsa::NsaLm& model,
+                             const SeamWatch& watch,
+                             Progress& progress,
+                             bool keep_tensors)
     : model_(model), watch_(watch), progress_(progress), keep_tensors_(keep_tensors) {
   for (int layer = 0; layer < static_cast<int>(model_->config().n_layers); ++layer) {
     model_->attention(layer)->set_tap([this](const nsa::AttentionTrace& trace) { take(trace); });

@@ -27,8 +27,11 @@ class LayerRecorder {
 
   // Writes the files of all layers to `folder` (below `root`, which artefact paths are relative to) and forgets the tensors.
   // `local` holds the local gradients by full parameter name. `name` is the artefacts'.
-  void write(Channel& channel, const std::string& root, const std::string& folder,
-             const std::map<std::string, torch::Tensor>& local, const std::string& name = "attention_layer");
+  void write(Channel& channel,
+             const std::string& root,
+             const std::string& folder,
+             const std::map<std::string, torch::Tensor>& local,
+             const std::string& name = "attention_layer");
 
   // How far the layers' laws were exercised in the last forward, and what their gates were.
   void write_exposure(Channel& channel) const;

@@ -17,12 +17,16 @@ struct Count {
   std::atomic<std::int64_t> held{0};
   std::atomic<std::int64_t> peak{0};
 };
-Count count;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): the allocator reports to one place
+Count
+    count;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): the allocator reports to one place
 
 // Freed memory is reported by whoever frees it, with a negative size.
 class Reporter : public c10::MemoryReportingInfoBase {
  public:
-  void reportMemoryUsage(void* /*pointer*/, std::int64_t bytes, std::size_t /*allocated*/, std::size_t /*reserved*/,
+  void reportMemoryUsage(void* /*pointer*/,
+                         std::int64_t bytes,
+                         std::size_t /*allocated*/,
+                         std::size_t /*reserved*/,
                          c10::Device device) override {
     if (!device.is_cpu()) {
       return;
@@ -38,10 +42,13 @@ class Reporter : public c10::MemoryReportingInfoBase {
 }  // namespace
 
 MemoryWatch::MemoryWatch(const torch::Device& device) : device_(device) {
-  c10::ThreadLocalDebugInfo::_push(c10::DebugInfoKind::PROFILER_STATE, std::make_shared<Reporter>());
+  c10::ThreadLocalDebugInfo::_push(c10::DebugInfoKind::PROFILER_STATE,
+                                   std::make_shared<Reporter>());
 }
 
-MemoryWatch::~MemoryWatch() { c10::ThreadLocalDebugInfo::_pop(c10::DebugInfoKind::PROFILER_STATE); }
+MemoryWatch::~MemoryWatch() {
+  c10::ThreadLocalDebugInfo::_pop(c10::DebugInfoKind::PROFILER_STATE);
+}
 
 void MemoryWatch::reset_peak() {
   count.peak = count.held.load();

@@ -1,8 +1,5 @@
 #include "harness/worker/nan_watch.h"
 
-#include <ATen/record_function.h>
-#include <torch/torch.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -10,6 +7,9 @@
 #include <string>
 #include <string_view>
 #include <utility>
+
+#include <ATen/record_function.h>
+#include <torch/torch.h>
 
 namespace harness {
 namespace {
@@ -25,9 +25,10 @@ struct Watching {
 Watching watching;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): as above
 
 // Of this thread: the watch's own operators are not watched, and a backward node is its forward operator's seam.
-thread_local bool inside = false;       // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
-thread_local SeamPlace backward_place;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
-thread_local int backward_depth = 0;    // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+thread_local bool inside = false;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+thread_local SeamPlace
+    backward_place;                   // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+thread_local int backward_depth = 0;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
 struct Seen : at::ObserverContext {
   bool nan_in = false;
@@ -54,7 +55,8 @@ void for_each_tensor(const c10::IValue& value, Visit visit) {
 }
 
 bool can_be_nan(const at::Tensor& tensor) {
-  return tensor.defined() && tensor.is_floating_point() && tensor.numel() > 0 && tensor.has_storage();
+  return tensor.defined() && tensor.is_floating_point() && tensor.numel() > 0 &&
+         tensor.has_storage();
 }
 
 void look_in(const at::Tensor& tensor, Seen& seen) {
@@ -69,8 +71,14 @@ void look_in(const at::Tensor& tensor, Seen& seen) {
 
 // By its plain name.
 bool hands_out_memory(std::string_view name) {
-  constexpr std::array<std::string_view, 8> kNames = {"empty",     "empty_like", "empty_strided", "new_empty",
-                                                      "new_empty_strided", "resize", "resize_as", "set"};
+  constexpr std::array<std::string_view, 8> kNames = {"empty",
+                                                      "empty_like",
+                                                      "empty_strided",
+                                                      "new_empty",
+                                                      "new_empty_strided",
+                                                      "resize",
+                                                      "resize_as",
+                                                      "set"};
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
 
@@ -119,7 +127,8 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function
   const Inside guard;
   if (function.scope() == at::RecordScope::BACKWARD_FUNCTION) {
     seen->outer = backward_place;
-    backward_place = watching.seams != nullptr ? watching.seams->made(function.seqNr()) : SeamPlace{};
+    backward_place =
+        watching.seams != nullptr ? watching.seams->made(function.seqNr()) : SeamPlace{};
     ++backward_depth;
     return seen;
   }
@@ -166,10 +175,11 @@ NanWatch::NanWatch(const SeamWatch& seams, std::int64_t step, bool poisoned) {
     watching.poisoned = poisoned;
     watching.birth.reset();
   }
-  handle_ = at::addGlobalCallback(at::RecordFunctionCallback(on_start, on_end)
-                                      .needsInputs(true)
-                                      .needsOutputs(true)
-                                      .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
+  handle_ = at::addGlobalCallback(
+      at::RecordFunctionCallback(on_start, on_end)
+          .needsInputs(true)
+          .needsOutputs(true)
+          .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
 }
 
 NanWatch::~NanWatch() {
@@ -181,6 +191,15 @@ NanWatch::~NanWatch() {
 std::optional<NanBirth> NanWatch::birth() const {
   const std::lock_guard lock(watching.mutex);
   return watching.birth;
+}
+
+NanBirth NanWatch::certificate() const {
+  const std::lock_guard lock(watching.mutex);
+  NanBirth unwritten;
+  unwritten.step = watching.step;
+  unwritten.direction = "forward";
+  unwritten.poisoned = watching.poisoned;
+  return watching.birth.value_or(unwritten);
 }
 
 }  // namespace harness

@@ -19,8 +19,10 @@ class NanWatch {
   NanWatch(const NanWatch&) = delete;
   NanWatch& operator=(const NanWatch&) = delete;
 
-  // The first birth so far. Without one, whatever is NaN came out of memory that nobody had written.
+  // The first birth so far.
   [[nodiscard]] std::optional<NanBirth> birth() const;
+  // What to record of a NaN that was seen: its birth; without one it came out of memory that nobody had written, and op is "".
+  [[nodiscard]] NanBirth certificate() const;
 
  private:
   std::uint64_t handle_ = 0;

@@ -1,17 +1,18 @@
 #include "harness/worker/progress.h"
 
-#include <ATen/record_function.h>
-
 #include <chrono>
 #include <cstdio>
 #include <ctime>
 #include <unistd.h>
 
+#include <ATen/record_function.h>
+
 namespace harness {
 namespace {
 
 std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
       .count();
 }
 
@@ -34,7 +35,8 @@ std::int64_t process_cpu_ms() {
 }
 
 // RecordFunction takes plain functions, so they reach the process's one Progress through this.
-std::atomic<Progress*> watched{nullptr};  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+std::atomic<Progress*> watched{
+    nullptr};  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
 std::unique_ptr<at::ObserverContext> on_operator(const at::RecordFunction& function) {
   if (Progress* progress = watched.load(std::memory_order_relaxed)) {
@@ -45,7 +47,9 @@ std::unique_ptr<at::ObserverContext> on_operator(const at::RecordFunction& funct
 
 }  // namespace
 
-Progress::Progress() { last_ns_ = now_ns(); }
+Progress::Progress() {
+  last_ns_ = now_ns();
+}
 
 void Progress::touch(bool counts_as_gap) {
   const std::int64_t now = now_ns();
@@ -54,7 +58,8 @@ void Progress::touch(bool counts_as_gap) {
     return;
   }
   std::int64_t longest = longest_gap_ns_.load(std::memory_order_relaxed);
-  while (gap > longest && !longest_gap_ns_.compare_exchange_weak(longest, gap, std::memory_order_relaxed)) {
+  while (gap > longest &&
+         !longest_gap_ns_.compare_exchange_weak(longest, gap, std::memory_order_relaxed)) {
   }
 }
 
@@ -120,8 +125,9 @@ Heartbeat Progress::heartbeat() const {
 
 void Progress::watch_operators() {
   watched = this;
-  at::addGlobalCallback(at::RecordFunctionCallback(on_operator)
-                            .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
+  at::addGlobalCallback(
+      at::RecordFunctionCallback(on_operator)
+          .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
 }
 
 }  // namespace harness

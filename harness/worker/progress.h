@@ -20,7 +20,7 @@ class Progress {
   void collective_enqueued();
   // A wait on peers ends: the time since the last increment is theirs, not a gap of this rank.
   void collective_completed();
-  void worked(std::int64_t bytes = 0);   // one tensor hashed, written, initialised
+  void worked(std::int64_t bytes = 0);  // one tensor hashed, written, initialised
 
   // A phase begins; its longest gap starts from zero.
   void enter(const std::string& phase, std::int64_t step);
@@ -47,7 +47,7 @@ class Progress {
   std::atomic<std::int64_t> longest_gap_ns_{0};
   std::atomic<std::int64_t> step_{0};
   std::atomic<int> layer_{-1};
-  mutable std::mutex mutex_;   // of phase_
+  mutable std::mutex mutex_;  // of phase_
   std::string phase_ = "init";
 };
 

@@ -1,18 +1,19 @@
 #include "harness/worker/seam_watch.h"
 
-#include <ATen/SequenceNumber.h>
-
 #include <algorithm>
 #include <array>
 #include <type_traits>
 #include <utility>
+
+#include <ATen/SequenceNumber.h>
 
 namespace harness {
 namespace {
 
 using torch::Tensor;
 
-thread_local SeamPlace now_running;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): of this thread alone
+thread_local SeamPlace
+    now_running;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): of this thread alone
 
 // Integers decide (blocks); they are small, so they are compared by value: a write that bypasses autograd counts too.
 struct Before {
@@ -59,7 +60,9 @@ void look_at_argument(const char* name, const Argument& argument, std::vector<Be
 class SeamCall {
  public:
   SeamCall(SeamWatch& watch, int layer, const char* seam)
-      : watch_(watch), outer_(std::exchange(now_running, SeamPlace{layer, seam})), begin_(at::sequence_number::peek()) {}
+      : watch_(watch),
+        outer_(std::exchange(now_running, SeamPlace{layer, seam})),
+        begin_(at::sequence_number::peek()) {}
   ~SeamCall() {
     watch_.ended({begin_, at::sequence_number::peek(), now_running});
     now_running = outer_;
@@ -79,7 +82,9 @@ class SeamCall {
   }
 
   template <typename... Arguments>
-  static void wrap(SeamWatch& watch, const char* seam, std::array<const char*, sizeof...(Arguments)> names,
+  static void wrap(SeamWatch& watch,
+                   const char* seam,
+                   std::array<const char*, sizeof...(Arguments)> names,
                    std::function<Tensor(const nsa::SeamContext&, Arguments...)>& function) {
     function = [inner = std::move(function), &watch, seam, names](const nsa::SeamContext& context,
                                                                   Arguments... arguments) {
@@ -106,7 +111,8 @@ void SeamWatch::install(nsa::NsaLm& model) {
 }
 
 void SeamWatch::watch_layer(nsa::AttentionSeams& seams) {
-  seams.select = [inner = std::move(seams.select), this](const nsa::SeamContext& context, const Tensor& p_grp_BGSN) {
+  seams.select = [inner = std::move(seams.select), this](const nsa::SeamContext& context,
+                                                         const Tensor& p_grp_BGSN) {
     Tensor blocks_BGSn = inner(context, p_grp_BGSN);
     blocks_[context.layer] = blocks_BGSn.detach().clone();
     return blocks_BGSn;
@@ -137,12 +143,15 @@ void SeamWatch::ended(const Range& range) {
   ranges_.push_back(range);
 }
 
-SeamPlace SeamWatch::running() { return now_running; }
+SeamPlace SeamWatch::running() {
+  return now_running;
+}
 
 SeamPlace SeamWatch::made(std::int64_t sequence) const {
   const std::lock_guard lock(mutex_);
   const auto at = std::find_if(ranges_.begin(), ranges_.end(), [&](const Range& range) {
-    return sequence >= static_cast<std::int64_t>(range.begin) && sequence < static_cast<std::int64_t>(range.end);
+    return sequence >= static_cast<std::int64_t>(range.begin) &&
+           sequence < static_cast<std::int64_t>(range.end);
   });
   return at == ranges_.end() ? SeamPlace{} : at->place;
 }
@@ -152,6 +161,8 @@ torch::Tensor SeamWatch::blocks(int layer) const {
   return at == blocks_.end() ? Tensor() : at->second;
 }
 
-void SeamWatch::write_total() const { channel_.write(Fact{"mutations_watched", std::to_string(calls_)}); }
+void SeamWatch::write_total() const {
+  channel_.write(Fact{"mutations_watched", std::to_string(calls_)});
+}
 
 }  // namespace harness

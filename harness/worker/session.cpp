@@ -8,7 +8,11 @@
 
 namespace harness {
 
-Session::Session(WorkerOptions options, Case the_case, Channel& channel, Progress& progress, HeartbeatThread& heartbeat)
+Session::Session(WorkerOptions options,
+                 Case the_case,
+                 Channel& channel,
+                 Progress& progress,
+                 HeartbeatThread& heartbeat)
     : options_(std::move(options)),
       case_(std::move(the_case)),
       channel_(channel),
@@ -37,19 +41,27 @@ void Session::sample(const std::string& metric, std::int64_t step, double value)
 }
 
 std::string Session::folder_of(std::int64_t step, int of_rank) const {
-  const std::string who = is_twin() ? "twin_of_" + std::to_string(of_rank) : "rank_" + std::to_string(options_.rank);
+  const std::string who =
+      is_twin() ? "twin_of_" + std::to_string(of_rank) : "rank_" + std::to_string(options_.rank);
   const std::string folder = who + "/step_" + std::to_string(step);
   std::error_code error;
   std::filesystem::create_directories(options_.folder + "/" + folder, error);
   if (error) {
-    throw nsa::Error(options_.folder + "/" + folder + ": cannot create the folder: " + error.message());
+    throw nsa::Error(options_.folder + "/" + folder +
+                     ": cannot create the folder: " + error.message());
   }
   return folder;
 }
 
 void CollectiveRecorder::enqueued(const nsa::CollectiveInfo& info) {
-  channel_.write(Collective{info.sequence, progress_.step(), progress_.phase(), info.op, info.reduce_op, info.dtype,
-                            info.count, info.group});
+  channel_.write(Collective{info.sequence,
+                            progress_.step(),
+                            progress_.phase(),
+                            info.op,
+                            info.reduce_op,
+                            info.dtype,
+                            info.count,
+                            info.group});
   progress_.collective_enqueued();
 }
 

@@ -18,8 +18,8 @@ struct Fault;
 
 struct WorkerOptions {
   std::string case_file;
-  std::string folder;            // of the case; artefacts go below it
-  int rank = 0;                  // kTwin for the twin
+  std::string folder;  // of the case; artefacts go below it
+  int rank = 0;        // kTwin for the twin
   int world = 1;
   int port = 0;
   int listen_fd = -1;
@@ -28,7 +28,11 @@ struct WorkerOptions {
 
 class Session {
  public:
-  Session(WorkerOptions options, Case the_case, Channel& channel, Progress& progress, HeartbeatThread& heartbeat);
+  Session(WorkerOptions options,
+          Case the_case,
+          Channel& channel,
+          Progress& progress,
+          HeartbeatThread& heartbeat);
 
   [[nodiscard]] const WorkerOptions& options() const { return options_; }
   [[nodiscard]] const Case& the_case() const { return case_; }
@@ -63,7 +67,8 @@ class Session {
 // Writes every collective before it is enqueued, and its completion.
 class CollectiveRecorder : public nsa::CollectiveObserver {
  public:
-  CollectiveRecorder(Channel& channel, Progress& progress) : channel_(channel), progress_(progress) {}
+  CollectiveRecorder(Channel& channel, Progress& progress)
+      : channel_(channel), progress_(progress) {}
   void enqueued(const nsa::CollectiveInfo& info) override;
   void completed(std::int64_t sequence, const std::string& group) override;
 

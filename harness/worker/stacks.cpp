@@ -1,16 +1,15 @@
 #include "harness/worker/stacks.h"
 
-#include <cxxabi.h>
-#include <dirent.h>
-#include <dlfcn.h>
-#include <execinfo.h>
-
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <cxxabi.h>
+#include <dirent.h>
+#include <dlfcn.h>
+#include <execinfo.h>
 #include <fstream>
 #include <string>
 #include <sys/syscall.h>
@@ -28,12 +27,12 @@ constexpr auto kAnswerDeadline = std::chrono::milliseconds(400);
 
 struct Slot {
   std::atomic<int> tid{0};
-  std::atomic<int> count{-1};   // -1: not answered
+  std::atomic<int> count{-1};  // -1: not answered
   std::array<void*, kMaxFrames> frames{};
 };
 // Read by the signal handler, which may use nothing but static memory.
-std::array<Slot, kMaxThreads> slots;      // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
-std::atomic<int> slots_used{0};           // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+std::array<Slot, kMaxThreads> slots;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+std::atomic<int> slots_used{0};       // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
 void answer(int /*signal*/) {
   const int saved_errno = errno;
@@ -81,7 +80,7 @@ std::string frame_text(void* address) {
   int status = 0;
   char* demangled = abi::__cxa_demangle(info.dli_sname, nullptr, nullptr, &status);
   std::string name = status == 0 && demangled != nullptr ? demangled : info.dli_sname;
-  std::free(demangled);  // NOLINT(cppcoreguidelines-no-malloc)
+  std::free(demangled);                  // NOLINT(cppcoreguidelines-no-malloc)
   constexpr std::size_t kLongest = 160;  // template arguments beyond that tell nobody anything
   if (name.size() > kLongest) {
     name.resize(kLongest);

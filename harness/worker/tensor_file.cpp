@@ -1,13 +1,12 @@
 #include "harness/worker/tensor_file.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <fcntl.h>
 #include <nlohmann/json.hpp>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <utility>
 
 #include "nsa/base/error.h"
@@ -16,7 +15,8 @@
 namespace harness {
 namespace {
 
-constexpr std::size_t kAlignment = 8;  // of the first tensor; the format's header is padded with spaces
+constexpr std::size_t kAlignment =
+    8;  // of the first tensor; the format's header is padded with spaces
 
 std::string dtype_name(torch::ScalarType dtype) {
   switch (dtype) {
@@ -26,7 +26,8 @@ std::string dtype_name(torch::ScalarType dtype) {
     case torch::kBFloat16: return "BF16";
     case torch::kInt64: return "I64";
     case torch::kInt32: return "I32";
-    default: throw nsa::Error(std::string("tensor file: no name for dtype ") + c10::toString(dtype));
+    default:
+      throw nsa::Error(std::string("tensor file: no name for dtype ") + c10::toString(dtype));
   }
 }
 
@@ -45,12 +46,14 @@ std::byte* map_new_file(const std::string& path, std::size_t size) {
   }
   // Reserving the blocks turns a full disk into an error here instead of a SIGBUS later.
   const int failed = posix_fallocate(fd, 0, static_cast<off_t>(size));
-  void* memory = failed == 0 ? mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+  void* memory =
+      failed == 0 ? mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
   const int error = failed != 0 ? failed : errno;
   ::close(fd);
   if (memory == MAP_FAILED) {
     std::remove(path.c_str());
-    throw nsa::Error(path + ": no room for " + std::to_string(size) + " bytes: " + std::strerror(error));
+    throw nsa::Error(path + ": no room for " + std::to_string(size) +
+                     " bytes: " + std::strerror(error));
   }
   return static_cast<std::byte*>(memory);
 }
@@ -94,13 +97,15 @@ std::span<const std::byte> TensorFile::put(const std::string& name, const torch:
     throw nsa::Error(path_ + ": tensor " + name + " was not planned");
   }
   const Place& place = found->second;
-  if (tensor.scalar_type() != place.plan.dtype || tensor.sizes() != torch::IntArrayRef(place.plan.shape)) {
+  if (tensor.scalar_type() != place.plan.dtype ||
+      tensor.sizes() != torch::IntArrayRef(place.plan.shape)) {
     throw nsa::Error(path_ + ": tensor " + name + " is not of the planned dtype and shape");
   }
   std::byte* bytes = memory_ + place.offset;
   if (place.bytes > 0) {
     const torch::NoGradGuard no_grad;
-    torch::from_blob(bytes, tensor.sizes(), tensor.options().device(torch::kCPU).requires_grad(false))
+    torch::from_blob(
+        bytes, tensor.sizes(), tensor.options().device(torch::kCPU).requires_grad(false))
         .copy_(tensor.detach());
   }
   return {bytes, place.bytes};

@@ -56,7 +56,8 @@ struct NamedTensor {
   std::string name;
   torch::Tensor tensor;
 };
-[[nodiscard]] Artefact write_tensors(const std::string& path, const std::vector<NamedTensor>& tensors);
+[[nodiscard]] Artefact write_tensors(const std::string& path,
+                                     const std::vector<NamedTensor>& tensors);
 
 // The bytes of a contiguous CPU tensor.
 [[nodiscard]] std::span<const std::byte> bytes_of(const torch::Tensor& contiguous_cpu);

@@ -20,18 +20,18 @@ enum class Device { cpu, cuda };
 
 // NSA language model (SPEC 2; the letters are those of arXiv 2502.11089). Widths and lengths in numbers of elements/tokens.
 struct ModelConfig {
-  std::string name;               // the file of configs/models it came from
-  std::int64_t dim = 0;           // width of the residual stream
+  std::string name;      // the file of configs/models it came from
+  std::int64_t dim = 0;  // width of the residual stream
   std::int64_t n_layers = 0;
-  std::int64_t n_heads = 0;       // H
-  std::int64_t n_kv_groups = 0;   // G; query head g*h+i belongs to group g, h = H/G
-  std::int64_t d_k = 0;           // even
+  std::int64_t n_heads = 0;      // H
+  std::int64_t n_kv_groups = 0;  // G; query head g*h+i belongs to group g, h = H/G
+  std::int64_t d_k = 0;          // even
   std::int64_t d_v = 0;
-  std::int64_t l = 0;             // compression block
-  std::int64_t d = 0;             // its stride, divides l and l_sel
-  std::int64_t l_sel = 0;         // selection block
-  std::int64_t n_sel = 0;         // selected blocks, forced ones included
-  std::int64_t w = 0;             // window, the query's own token included
+  std::int64_t l = 0;      // compression block
+  std::int64_t d = 0;      // its stride, divides l and l_sel
+  std::int64_t l_sel = 0;  // selection block
+  std::int64_t n_sel = 0;  // selected blocks, forced ones included
+  std::int64_t w = 0;      // window, the query's own token included
   std::int64_t init_blocks = 1;
   std::int64_t local_blocks = 2;
   std::int64_t vocab_size = 256;  // bytes
@@ -40,7 +40,7 @@ struct ModelConfig {
   double rope_scale = 1.0;
   Gate gate = Gate::group_softmax;
   double gate_temp = 1.0;
-  std::int64_t gate_hidden = 0;   // 0 stands for max(1, d_k/2)
+  std::int64_t gate_hidden = 0;  // 0 stands for max(1, d_k/2)
   Phi phi = Phi::avg;
   Eq9 eq9 = Eq9::fractional;
 
@@ -68,9 +68,11 @@ struct DataConfig {
   enum class Source { text, uniform, long_range };
   Source source = Source::text;
   std::vector<std::string> text;  // files or folders (corpus.h), absolute after reading
-  std::vector<std::string> as_written;  // the same as the scenario names them; empty: the default corpus
-  std::int64_t distance = 0;      // long_range: the next token depends on the one this many positions back
-  double sharpness = 0.9;         // long_range: probability of the copied token
+  std::vector<std::string>
+      as_written;  // the same as the scenario names them; empty: the default corpus
+  std::int64_t distance =
+      0;                   // long_range: the next token depends on the one this many positions back
+  double sharpness = 0.9;  // long_range: probability of the copied token
 
   bool operator==(const DataConfig&) const = default;
 };
@@ -81,9 +83,9 @@ struct OptimizerConfig {  // AdamW
   double beta2 = 0.95;
   double eps = 1e-8;
   double weight_decay = 0.1;
-  double max_norm = 1.0;        // clip by global L2 norm
-  std::int64_t warmup = 1;      // optimiser steps of linear warm-up
-  std::int64_t total = 1000;    // optimiser steps until the cosine reaches zero
+  double max_norm = 1.0;      // clip by global L2 norm
+  std::int64_t warmup = 1;    // optimiser steps of linear warm-up
+  std::int64_t total = 1000;  // optimiser steps until the cosine reaches zero
 
   bool operator==(const OptimizerConfig&) const = default;
 };

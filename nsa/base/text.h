@@ -24,7 +24,8 @@ namespace nsa {
 [[nodiscard]] std::string nearest_name(std::string_view name, std::span<const std::string> known);
 
 // "a, b, c"
-[[nodiscard]] std::string join(std::span<const std::string> parts, std::string_view separator = ", ");
+[[nodiscard]] std::string join(std::span<const std::string> parts,
+                               std::string_view separator = ", ");
 
 // [3, 4, 5, 9] -> "3-5, 9" (the input must be ascending).
 [[nodiscard]] std::string ranges_text(std::span<const int> ascending);

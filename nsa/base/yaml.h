@@ -20,11 +20,11 @@ struct YamlNode {
   enum class Kind { null, scalar, sequence, map };
 
   Kind kind = Kind::null;
-  Location where;            // of a map's value: the line of its key
-  std::string scalar;        // of a scalar, as written
-  bool quoted = false;       // a quoted scalar is text, never a number or a boolean
-  std::vector<YamlNode> items;                             // of a sequence
-  std::vector<YamlEntry> entries;    // of a map, in the order of the file
+  Location where;                  // of a map's value: the line of its key
+  std::string scalar;              // of a scalar, as written
+  bool quoted = false;             // a quoted scalar is text, never a number or a boolean
+  std::vector<YamlNode> items;     // of a sequence
+  std::vector<YamlEntry> entries;  // of a map, in the order of the file
 
   [[nodiscard]] const YamlNode* find(std::string_view key) const;
   [[nodiscard]] YamlNode* find(std::string_view key);

@@ -65,7 +65,8 @@ torch::Device torch_device(Device device, int index) {
 #endif
 }
 
-Communicator::Communicator(const CommunicatorOptions& options, CollectiveObserver& observer) : options_(options) {
+Communicator::Communicator(const CommunicatorOptions& options, CollectiveObserver& observer)
+    : options_(options) {
   const bool nccl = options.backend == "nccl";
   const bool cuda = options.device == Device::cuda;
   if (nccl && !cuda) {
@@ -81,10 +82,14 @@ Communicator::Communicator(const CommunicatorOptions& options, CollectiveObserve
   // A prefix of its own keeps the backend's keys apart from those of whoever else uses the store.
   const auto backend_store = c10::make_intrusive<c10d::PrefixStore>("backend", store);
   backend_ = c10::make_intrusive<ObservedBackend>(
-      nccl ? make_nccl(options, backend_store) : make_gloo(options, backend_store), "default", observer, cuda);
+      nccl ? make_nccl(options, backend_store) : make_gloo(options, backend_store),
+      "default",
+      observer,
+      cuda);
   const std::optional<c10::intrusive_ptr<c10d::Backend>> observed(backend_);
   // The Reducer keeps its bookkeeping on the CPU: Gloo serves both devices, NCCL only its own.
-  group_->setBackend(cuda ? torch::kCUDA : torch::kCPU, c10d::ProcessGroup::BackendType::CUSTOM, observed);
+  group_->setBackend(
+      cuda ? torch::kCUDA : torch::kCPU, c10d::ProcessGroup::BackendType::CUSTOM, observed);
   group_->setDefaultBackend(c10d::ProcessGroup::BackendType::CUSTOM);
 }
 

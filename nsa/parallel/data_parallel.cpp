@@ -17,7 +17,9 @@ constexpr std::size_t kBroadcastBytes = std::size_t{250} << 20;
 class ReduceBucketHook : public c10d::CppCommHookInterface<ReduceBucket> {
  public:
   using CppCommHookInterface::CppCommHookInterface;
-  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override { return state_(bucket); }
+  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
+    return state_(bucket);
+  }
 };
 
 std::vector<torch::Tensor> tensors_of(const NamedParameters& parameters) {
@@ -36,9 +38,10 @@ std::vector<std::vector<std::size_t>> first_buckets(const std::vector<torch::Ten
                                                     std::size_t bucket_bytes) {
   const std::vector<std::size_t> limits =
       find_unused ? std::vector<std::size_t>{kFirstBucketBytes, bucket_bytes}
-                  : std::vector<std::size_t>{static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max())};
-  auto buckets = std::get<0>(
-      c10d::compute_bucket_assignment_by_size(tensors, limits, std::vector<bool>(tensors.size(), false)));
+                  : std::vector<std::size_t>{
+                        static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max())};
+  auto buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(
+      tensors, limits, std::vector<bool>(tensors.size(), false)));
   std::reverse(buckets.begin(), buckets.end());
   return buckets;
 }
@@ -66,17 +69,29 @@ DataParallel::DataParallel(const NamedParameters& parameters,
     c10d::broadcast_coalesced(communicator.group(), values, kBroadcastBytes, 0);
   }
   const auto bucket_bytes = static_cast<std::size_t>(options.bucket_mb * 1024 * 1024);
-  reducer_ = std::make_shared<c10d::Reducer>(
-      tensors, first_buckets(tensors, options.find_unused, bucket_bytes), communicator.group(),
-      std::vector<bool>(tensors.size(), false), static_cast<std::int64_t>(bucket_bytes), options.find_unused,
-      /*gradient_as_bucket_view=*/false, names, static_cast<std::int64_t>(kFirstBucketBytes),
-      /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false, std::vector<std::int64_t>{});
+  reducer_ =
+      std::make_shared<c10d::Reducer>(tensors,
+                                      first_buckets(tensors, options.find_unused, bucket_bytes),
+                                      communicator.group(),
+                                      std::vector<bool>(tensors.size(), false),
+                                      static_cast<std::int64_t>(bucket_bytes),
+                                      options.find_unused,
+                                      /*gradient_as_bucket_view=*/false,
+                                      names,
+                                      static_cast<std::int64_t>(kFirstBucketBytes),
+                                      /*skip_all_reduce_unused_params=*/false,
+                                      /*use_python_reducer=*/false,
+                                      std::vector<std::int64_t>{});
   logger_ = std::make_shared<c10d::Logger>(reducer_);
   reducer_->set_logger(logger_);
   const bool cuda = tensors.front().is_cuda();
-  logger_->set_construction_data_and_log("NsaLm", cuda ? std::vector<int>{tensors.front().get_device()} : std::vector<int>{},
-                                         cuda ? tensors.front().get_device() : -1, /*broadcast_buffers=*/false,
-                                         /*has_sync_bn=*/false, /*static_graph=*/false);
+  logger_->set_construction_data_and_log(
+      "NsaLm",
+      cuda ? std::vector<int>{tensors.front().get_device()} : std::vector<int>{},
+      cuda ? tensors.front().get_device() : -1,
+      /*broadcast_buffers=*/false,
+      /*has_sync_bn=*/false,
+      /*static_graph=*/false);
   if (options.reduce_bucket) {
     reducer_->register_comm_hook(std::make_unique<ReduceBucketHook>(options.reduce_bucket));
   }
@@ -90,7 +105,9 @@ void DataParallel::before_forward() {
   ++steps_;
 }
 
-void DataParallel::before_backward(const torch::Tensor& loss) { reducer_->prepare_for_backward({loss}); }
+void DataParallel::before_backward(const torch::Tensor& loss) {
+  reducer_->prepare_for_backward({loss});
+}
 
 void DataParallel::after_backward() {
   reducer_->check_finalized();

@@ -26,20 +26,22 @@ using ReduceBucket = std::function<c10::intrusive_ptr<c10::ivalue::Future>(c10d:
 struct DataParallelOptions {
   bool find_unused = false;
   double bucket_mb = 25.0;
-  ReduceBucket reduce_bucket;   // empty: the Reducer's own all-reduce and division by world
+  ReduceBucket reduce_bucket;  // empty: the Reducer's own all-reduce and division by world
 };
 
 struct BucketPlan {
   int bucket = 0;
   std::int64_t elements = 0;
   std::string dtype;
-  std::vector<int> params;      // positions in the parameter list, ascending
+  std::vector<int> params;  // positions in the parameter list, ascending
 };
 
 class DataParallel {
  public:
   // Throws c10::Error when the ranks' parameters differ in number, dtype or shape.
-  DataParallel(const NamedParameters& parameters, Communicator& communicator, Routes& routes,
+  DataParallel(const NamedParameters& parameters,
+               Communicator& communicator,
+               Routes& routes,
                const DataParallelOptions& options);
 
   void before_forward();

@@ -89,23 +89,26 @@ void ObservedBackend::poll_completed() {
   }
 }
 
-ObservedBackend::WorkPtr ObservedBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
+ObservedBackend::WorkPtr ObservedBackend::broadcast(Tensors& tensors,
+                                                    const c10d::BroadcastOptions& options) {
   const auto sequence = announce("broadcast", "", tensors);
   return watch(sequence, inner_->broadcast(tensors, options));
 }
 
-ObservedBackend::WorkPtr ObservedBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
+ObservedBackend::WorkPtr ObservedBackend::allreduce(Tensors& tensors,
+                                                    const c10d::AllreduceOptions& options) {
   const auto sequence = announce("allreduce", name_of(options.reduceOp), tensors);
   return watch(sequence, inner_->allreduce(tensors, options));
 }
 
-ObservedBackend::WorkPtr ObservedBackend::allreduce_coalesced(Tensors& tensors,
-                                                              const c10d::AllreduceCoalescedOptions& options) {
+ObservedBackend::WorkPtr ObservedBackend::allreduce_coalesced(
+    Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
   const auto sequence = announce("allreduce_coalesced", name_of(options.reduceOp), tensors);
   return watch(sequence, inner_->allreduce_coalesced(tensors, options));
 }
 
-ObservedBackend::WorkPtr ObservedBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
+ObservedBackend::WorkPtr ObservedBackend::reduce(Tensors& tensors,
+                                                 const c10d::ReduceOptions& options) {
   const auto sequence = announce("reduce", name_of(options.reduceOp), tensors);
   return watch(sequence, inner_->reduce(tensors, options));
 }
@@ -138,9 +141,8 @@ ObservedBackend::WorkPtr ObservedBackend::scatter(Tensors& outputs,
   return watch(sequence, inner_->scatter(outputs, inputs, options));
 }
 
-ObservedBackend::WorkPtr ObservedBackend::reduce_scatter(Tensors& outputs,
-                                                         std::vector<Tensors>& inputs,
-                                                         const c10d::ReduceScatterOptions& options) {
+ObservedBackend::WorkPtr ObservedBackend::reduce_scatter(
+    Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ReduceScatterOptions& options) {
   const auto sequence = announce("reduce_scatter", name_of(options.reduceOp), outputs);
   return watch(sequence, inner_->reduce_scatter(outputs, inputs, options));
 }

@@ -14,11 +14,11 @@
 namespace nsa {
 
 struct CollectiveInfo {
-  std::int64_t sequence = 0;   // of this group, from 0
-  std::string op;              // allreduce, broadcast, allgather, ...
-  std::string reduce_op;       // sum, avg, ...; "" where it means nothing
+  std::int64_t sequence = 0;  // of this group, from 0
+  std::string op;             // allreduce, broadcast, allgather, ...
+  std::string reduce_op;      // sum, avg, ...; "" where it means nothing
   std::string dtype;
-  std::int64_t count = 0;      // elements over all tensors
+  std::int64_t count = 0;  // elements over all tensors
   std::string group;
 };
 
@@ -37,7 +37,10 @@ class ObservedBackend : public c10d::Backend {
 
   // `observer` outlives the backend. With `poll`, completion is seen by poll_completed() only: a CUDA future is completed
   // when the kernel is enqueued, which says nothing.
-  ObservedBackend(c10::intrusive_ptr<c10d::Backend> inner, std::string group, CollectiveObserver& observer, bool poll);
+  ObservedBackend(c10::intrusive_ptr<c10d::Backend> inner,
+                  std::string group,
+                  CollectiveObserver& observer,
+                  bool poll);
 
   const std::string getBackendName() const override { return inner_->getBackendName(); }
   void setTimeout(std::chrono::milliseconds timeout) override { inner_->setTimeout(timeout); }
@@ -47,12 +50,21 @@ class ObservedBackend : public c10d::Backend {
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
-  WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override;
+  WorkPtr allreduce_coalesced(Tensors& tensors,
+                              const c10d::AllreduceCoalescedOptions& options) override;
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
-  WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
-  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) override;
-  WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) override;
-  WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) override;
+  WorkPtr allgather(std::vector<Tensors>& outputs,
+                    Tensors& inputs,
+                    const c10d::AllgatherOptions& options) override;
+  WorkPtr _allgather_base(at::Tensor& output,
+                          at::Tensor& input,
+                          const c10d::AllgatherOptions& options) override;
+  WorkPtr gather(std::vector<Tensors>& outputs,
+                 Tensors& inputs,
+                 const c10d::GatherOptions& options) override;
+  WorkPtr scatter(Tensors& outputs,
+                  std::vector<Tensors>& inputs,
+                  const c10d::ScatterOptions& options) override;
   WorkPtr reduce_scatter(Tensors& outputs,
                          std::vector<Tensors>& inputs,
                          const c10d::ReduceScatterOptions& options) override;
@@ -69,7 +81,9 @@ class ObservedBackend : public c10d::Backend {
   void poll_completed();
 
  private:
-  std::int64_t announce(const std::string& op, const std::string& reduce_op, const Tensors& tensors);
+  std::int64_t announce(const std::string& op,
+                        const std::string& reduce_op,
+                        const Tensors& tensors);
   WorkPtr watch(std::int64_t sequence, WorkPtr work);
 
   c10::intrusive_ptr<c10d::Backend> inner_;

@@ -15,7 +15,7 @@ namespace nsa {
 
 struct RouteCount {
   std::string seam;
-  int layer = -1;              // -1: not of one layer
+  int layer = -1;  // -1: not of one layer
   std::string implementation;
   std::int64_t forward = 0;
   std::int64_t backward = 0;
@@ -25,8 +25,13 @@ class Routes {
  public:
   // Called by the implementation `name` of `seam` when it has computed `output`. Counts the forward run now and, when
   // `output` takes part in autograd, its backward run when the gradient of `output` arrives.
-  void ran(const std::string& seam, int layer, const std::string& name, const torch::Tensor& output);
-  void ran(const std::string& seam, int layer, const std::string& name);  // seams without a gradient
+  void ran(const std::string& seam,
+           int layer,
+           const std::string& name,
+           const torch::Tensor& output);
+  void ran(const std::string& seam,
+           int layer,
+           const std::string& name);  // seams without a gradient
 
   [[nodiscard]] std::vector<RouteCount> counts() const;
 

@@ -38,7 +38,7 @@ struct SeamContext {
 
 enum class Projection { q, k_cmp, v_cmp, k_sel, v_sel, k_win, v_win };
 
-enum class Pooled { key, value };   // what `compress` pools
+enum class Pooled { key, value };  // what `compress` pools
 
 // Weights of phi for keys or for values; those of the variant are defined.
 struct PhiWeights {
@@ -70,25 +70,40 @@ struct AttentionWeights {
 struct AttentionSeams {
   using Tensor = torch::Tensor;
   // The whole layer. `reference` calls the other seams in order for the whole sequence.
-  std::function<AttentionTrace(const SeamContext&, const AttentionSeams&, const AttentionWeights&, const Tensor& x_BSE)>
+  std::function<AttentionTrace(
+      const SeamContext&, const AttentionSeams&, const AttentionWeights&, const Tensor& x_BSE)>
       attention;
   // x [B,S,E], weight [rows,E] -> [B,S,rows]
-  std::function<Tensor(const SeamContext&, const Tensor& x_BSE, const Tensor& weight, Projection which)> project;
+  std::function<Tensor(
+      const SeamContext&, const Tensor& x_BSE, const Tensor& weight, Projection which)>
+      project;
   // Rotates x [B,H|G,S,D] at the absolute positions first, first+1, ...
   std::function<Tensor(const SeamContext&, const Tensor& x_BHSD, std::int64_t first)> rope;
   // raw [B,G,S,D] -> [B,G,C,D]; the first raw token is the first that compressed token 0 of the result covers
-  std::function<Tensor(const SeamContext&, const Tensor& raw_BGSD, Pooled what, const PhiWeights& weights)> compress;
+  std::function<Tensor(
+      const SeamContext&, const Tensor& raw_BGSD, Pooled what, const PhiWeights& weights)>
+      compress;
   // -> importance p_grp [B,G,S,N] of every block, without gradient; float32 at least
   std::function<Tensor(const SeamContext&, const Tensor& q_BHSD, const Tensor& k_cmp_BGCD)> score;
   // -> blocks [B,G,S,n] int64, ascending, then -1
   std::function<Tensor(const SeamContext&, const Tensor& p_grp_BGSN)> select;
   // -> outputs [B,H,S,d_v]
-  std::function<Tensor(const SeamContext&, const Tensor& q_BHSD, const Tensor& k_BGCD, const Tensor& v_BGCD)> attend_cmp;
-  std::function<Tensor(const SeamContext&, const Tensor& q_BHSD, const Tensor& k_BGSD, const Tensor& v_BGSD,
-                       const Tensor& blocks_BGSn)> attend_sel;
-  std::function<Tensor(const SeamContext&, const Tensor& q_BHSD, const Tensor& k_BGSD, const Tensor& v_BGSD)> attend_win;
+  std::function<Tensor(
+      const SeamContext&, const Tensor& q_BHSD, const Tensor& k_BGCD, const Tensor& v_BGCD)>
+      attend_cmp;
+  std::function<Tensor(const SeamContext&,
+                       const Tensor& q_BHSD,
+                       const Tensor& k_BGSD,
+                       const Tensor& v_BGSD,
+                       const Tensor& blocks_BGSn)>
+      attend_sel;
+  std::function<Tensor(
+      const SeamContext&, const Tensor& q_BHSD, const Tensor& k_BGSD, const Tensor& v_BGSD)>
+      attend_win;
   // x is the layer's input -> [B,G,S,3] (group_softmax) or [B,H,S,3] (head_sigmoid), order cmp, sel, win
-  std::function<Tensor(const SeamContext&, const Tensor& x_BSE, const Tensor& q_BHSD, const GateWeights& weights)> gate;
+  std::function<Tensor(
+      const SeamContext&, const Tensor& x_BSE, const Tensor& q_BHSD, const GateWeights& weights)>
+      gate;
 };
 
 // The implementation of every seam that `route` asks for ("attend_sel" -> "reference"); seams not named are `reference`.

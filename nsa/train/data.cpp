@@ -21,9 +21,13 @@ std::uint64_t mix(std::uint64_t x) {
   return x ^ (x >> 31U);
 }
 
-std::uint64_t draw(std::uint64_t key, std::uint64_t index) { return mix(mix(key) ^ mix(index + 1)); }
+std::uint64_t draw(std::uint64_t key, std::uint64_t index) {
+  return mix(mix(key) ^ mix(index + 1));
+}
 
-double unit(std::uint64_t bits) { return std::ldexp(static_cast<double>(bits >> 11U), -53); }
+double unit(std::uint64_t bits) {
+  return std::ldexp(static_cast<double>(bits >> 11U), -53);
+}
 
 // The number of a sequence in the whole run: distinct for every (step, micro-batch, rank, row).
 std::uint64_t sequence_number(const BatchShape& shape,
@@ -40,12 +44,15 @@ std::uint64_t sequence_number(const BatchShape& shape,
 class TextSource : public DataSource {
  public:
   TextSource(const DataConfig& config, const BatchShape& shape, std::int64_t seed, int world)
-      : shape_(shape), text_(read_corpus(find_corpus(config.text))), identity_("text " + hash_hex(text_)) {
+      : shape_(shape),
+        text_(read_corpus(find_corpus(config.text))),
+        identity_("text " + hash_hex(text_)) {
     windows_ = static_cast<std::uint64_t>(text_.size()) / static_cast<std::uint64_t>(shape.seq_len);
     const auto a_step = static_cast<std::uint64_t>(shape.accumulate * world * shape.batch_size);
     if (windows_ < a_step) {
-      throw Error("training.data.text: found " + std::to_string(text_.size()) + " bytes, wanted at least " +
-                  std::to_string(a_step * static_cast<std::uint64_t>(shape.seq_len)) + " for one step");
+      throw Error(
+          "training.data.text: found " + std::to_string(text_.size()) + " bytes, wanted at least " +
+          std::to_string(a_step * static_cast<std::uint64_t>(shape.seq_len)) + " for one step");
     }
     const auto key = static_cast<std::uint64_t>(seed);
     offset_ = draw(key, 0) % windows_;
@@ -61,10 +68,11 @@ class TextSource : public DataSource {
     for (std::int64_t row = 0; row < shape_.batch_size; ++row) {
       // i -> (stride i + offset) mod windows permutes the windows, since the stride is coprime to their number.
       const auto index = sequence_number(shape_, step, micro, rank, world, row) % windows_;
-      const auto window =
-          static_cast<std::uint64_t>((static_cast<unsigned __int128>(stride_) * index + offset_) % windows_);
+      const auto window = static_cast<std::uint64_t>(
+          (static_cast<unsigned __int128>(stride_) * index + offset_) % windows_);
       for (std::int64_t s = 0; s < shape_.seq_len; ++s) {
-        const auto at = window * static_cast<std::uint64_t>(shape_.seq_len) + static_cast<std::uint64_t>(s);
+        const auto at =
+            window * static_cast<std::uint64_t>(shape_.seq_len) + static_cast<std::uint64_t>(s);
         tokens[row][s] = static_cast<unsigned char>(text_[at]);
       }
     }
@@ -104,9 +112,10 @@ class SyntheticSource : public DataSource {
       for (std::int64_t s = 0; s < shape_.seq_len; ++s) {
         const auto at = static_cast<std::uint64_t>(s);
         const bool repeats = repeats_at(s) && unit(draw(key, 2 * at)) < sharpness_;
-        tokens[row][s] = repeats ? tokens[row][s - distance_]
-                                 : static_cast<std::int64_t>(draw(key, 2 * at + 1) %
-                                                             static_cast<std::uint64_t>(shape_.vocab_size));
+        tokens[row][s] =
+            repeats ? tokens[row][s - distance_]
+                    : static_cast<std::int64_t>(draw(key, 2 * at + 1) %
+                                                static_cast<std::uint64_t>(shape_.vocab_size));
       }
     }
     return tokens_BS;
@@ -125,7 +134,8 @@ class SyntheticSource : public DataSource {
       for (std::int64_t s = 1; s < tokens.size(1); ++s) {
         double p = 1.0 / vocabulary;
         if (repeats_at(s)) {
-          p = (1.0 - sharpness_) / vocabulary + (tokens[row][s] == tokens[row][s - distance_] ? sharpness_ : 0.0);
+          p = (1.0 - sharpness_) / vocabulary +
+              (tokens[row][s] == tokens[row][s - distance_] ? sharpness_ : 0.0);
         }
         sum -= std::log(p);
       }

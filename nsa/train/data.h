@@ -15,7 +15,7 @@ namespace nsa {
 struct BatchShape {
   std::int64_t batch_size = 1;
   std::int64_t seq_len = 0;
-  std::int64_t accumulate = 1;   // micro-batches a step
+  std::int64_t accumulate = 1;  // micro-batches a step
   std::int64_t vocab_size = 256;
 };
 
@@ -24,7 +24,10 @@ class DataSource {
   virtual ~DataSource() = default;
 
   // [B,S] int64 on the CPU. Steps count from 1, micro-batches and ranks from 0.
-  [[nodiscard]] virtual torch::Tensor batch(std::int64_t step, std::int64_t micro, int rank, int world) const = 0;
+  [[nodiscard]] virtual torch::Tensor batch(std::int64_t step,
+                                            std::int64_t micro,
+                                            int rank,
+                                            int world) const = 0;
   // The hash of a text corpus, or the synthetic source's name and parameters.
   [[nodiscard]] virtual std::string identity() const = 0;
   // -mean log p(token | what came before) of these tokens over the B*(S-1) predicted positions, in nats; NaN where the

@@ -68,7 +68,8 @@ TEST(Config, ParametersOfTheVariants) {
   EXPECT_EQ(sigmoid.parameter_count(), toy - softmax + 3 * 8 * 128);
   const ModelConfig conv = model("{use: toy, phi: conv, d_v: 24}");
   EXPECT_EQ(conv.phi, nsa::Phi::conv);
-  EXPECT_EQ(conv.parameter_count(), model("{use: toy, d_v: 24}").parameter_count() + 16 * (16 + 24));
+  EXPECT_EQ(conv.parameter_count(),
+            model("{use: toy, d_v: 24}").parameter_count() + 16 * (16 + 24));
   const ModelConfig mlp = model("{use: toy, phi: mlp}");
   EXPECT_EQ(mlp.parameter_count(), toy + 2 * (16 * 16 + 32 * 256 + 16 * 32));
   const ModelConfig overlap = model("{use: toy, eq9: overlap}");
@@ -157,7 +158,8 @@ TEST(Config, TrainingLaws) {
        "s.yaml:2: training.accumulate: found \"2\", which is not available"},
       {"seq_len: 64\naccumulate: 0\n", "s.yaml:2: training.accumulate: found 0"},
       {"seq_len: 64\nprecision: fp8\n",
-       "s.yaml:2: training.precision: found \"fp8\", wanted one of fp64, fp32, bf16, fp16, bf16_pure, "
+       "s.yaml:2: training.precision: found \"fp8\", wanted one of fp64, fp32, bf16, fp16, "
+       "bf16_pure, "
        "fp16_pure"},
       {"seq_len: 64\ndata: {source: uniform}\n", "which is not available"},
       {"seq_len: 64\ndata: {txt: [a]}\n", "did you mean \"text\"?"},
@@ -180,7 +182,8 @@ TEST(Config, EveryPrecisionByItsName) {
                                     Precision::fp16,
                                     Precision::bf16_pure,
                                     Precision::fp16_pure}) {
-    const std::string yaml = std::string("{seq_len: 8, precision: ") + nsa::name_of(precision) + "}";
+    const std::string yaml =
+        std::string("{seq_len: 8, precision: ") + nsa::name_of(precision) + "}";
     EXPECT_EQ(nsa::read_training(nsa::parse_yaml(yaml, "s"), "/").precision, precision) << yaml;
   }
 }

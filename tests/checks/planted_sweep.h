@@ -18,7 +18,8 @@ inline void make_sweep(Healthy& h, double tokens_power = 1.0, double pairs_facto
       ++number;
       const double tokens = batch * length;
       const double factor = tokens > 1000.0 ? pairs_factor_of_large : 1.0;
-      const double transient = 1e5 + 4000.0 * tokens * std::pow(batch, tokens_power - 1.0) + factor * 24.0 * tokens * length;
+      const double transient = 1e5 + 4000.0 * tokens * std::pow(batch, tokens_power - 1.0) +
+                               factor * 24.0 * tokens * length;
       put_sample("seq_len", length);
       put_sample("batch_size", batch);
       put_sample("n_layers", 2.0);
@@ -31,10 +32,29 @@ inline void make_sweep(Healthy& h, double tokens_power = 1.0, double pairs_facto
 
 inline void add_sweep(std::vector<Planted>& list) {
   const std::string check = "memory_scaling";
-  list.push_back({check, "healthy", Verdict::pass, "", "{}", [](Healthy& h) { make_sweep(h); }, 1, 1, "sweep"});
-  list.push_back({check, "large sizes keep the scores twice", Verdict::fail, "MEM.BUDGET", "{}",
-                  [](Healthy& h) { make_sweep(h, 1.0, 2.0); }, 1, 1, "sweep"});
-  list.push_back({check, "memory grows with the cube of the length", Verdict::fail, "MEM.EXPONENT", R"({"op":"seq_len"})",
+  list.push_back({check,
+                  "healthy",
+                  Verdict::pass,
+                  "",
+                  "{}",
+                  [](Healthy& h) { make_sweep(h); },
+                  1,
+                  1,
+                  "sweep"});
+  list.push_back({check,
+                  "large sizes keep the scores twice",
+                  Verdict::fail,
+                  "MEM.BUDGET",
+                  "{}",
+                  [](Healthy& h) { make_sweep(h, 1.0, 2.0); },
+                  1,
+                  1,
+                  "sweep"});
+  list.push_back({check,
+                  "memory grows with the cube of the length",
+                  Verdict::fail,
+                  "MEM.EXPONENT",
+                  R"({"op":"seq_len"})",
                   [](Healthy& h) {
                     make_sweep(h);
                     std::map<std::int64_t, double> length;
@@ -42,22 +62,45 @@ inline void add_sweep(std::vector<Planted>& list) {
                       if (row.row.metric == "seq_len") length[row.row.step] = row.row.value;
                     }
                     for (auto& row : h.evidence.samples) {
-                      if (row.row.metric == "peak_bytes") row.row.value = 5e5 + 0.01 * std::pow(length[row.row.step], 3.0);
+                      if (row.row.metric == "peak_bytes")
+                        row.row.value = 5e5 + 0.01 * std::pow(length[row.row.step], 3.0);
                     }
                   },
-                  1, 1, "sweep"});
-  list.push_back({check, "the batch counts twice", Verdict::fail, "MEM.BUDGET", "{}",
-                  [](Healthy& h) { make_sweep(h, 2.5); }, 1, 1, "sweep"});
-  list.push_back({check, "a size without its peak", Verdict::inconclusive, "", "{}",
+                  1,
+                  1,
+                  "sweep"});
+  list.push_back({check,
+                  "the batch counts twice",
+                  Verdict::fail,
+                  "MEM.BUDGET",
+                  "{}",
+                  [](Healthy& h) { make_sweep(h, 2.5); },
+                  1,
+                  1,
+                  "sweep"});
+  list.push_back({check,
+                  "a size without its peak",
+                  Verdict::inconclusive,
+                  "",
+                  "{}",
                   [](Healthy& h) {
                     make_sweep(h);
                     remove_if(h.evidence.samples, [](const auto& row) {
                       return row.row.metric == "peak_bytes" && row.row.step == 3;
                     });
                   },
-                  1, 1, "sweep"});
-  list.push_back({check, "no samples", Verdict::inconclusive, "", "{}",
-                  [](Healthy& h) { h.evidence.samples.clear(); }, 1, 1, "sweep"});
+                  1,
+                  1,
+                  "sweep"});
+  list.push_back({check,
+                  "no samples",
+                  Verdict::inconclusive,
+                  "",
+                  "{}",
+                  [](Healthy& h) { h.evidence.samples.clear(); },
+                  1,
+                  1,
+                  "sweep"});
 }
 
 }  // namespace fixtures

@@ -28,7 +28,7 @@ class Program {
     namespace fs = std::filesystem;
     fs::create_directories(folder_ / "bin");
     fs::create_directories(share());
-    fs::create_hard_link(std::string(NSA_TEST_BIN) + "/nsa-harness", folder_ / "bin/nsa-harness");
+    fs::copy_file(std::string(NSA_TEST_BIN) + "/nsa-harness", folder_ / "bin/nsa-harness");
     fs::copy(
         std::string(NSA_TEST_ROOT) + "/configs", share() + "/configs", fs::copy_options::recursive);
     set_mood("ok");

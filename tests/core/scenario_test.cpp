@@ -101,7 +101,8 @@ TEST_F(ScenarioTest, EveryShippedScenarioIsRead) {
       EXPECT_EQ(cases[0].scenario.expect.has_value(), planted);
       if (planted) {
         // One fault may have a scenario for each of its forms: uninit_buffer_backward.
-        EXPECT_TRUE(cases[0].scenario.name.starts_with(cases[0].scenario.fault->name)) << entry.path();
+        EXPECT_TRUE(cases[0].scenario.name.starts_with(cases[0].scenario.fault->name))
+            << entry.path();
       }
       EXPECT_GE(cases[0].scenario.checks.size(), 5U);
     }
@@ -123,7 +124,8 @@ TEST_F(ScenarioTest, MistakesAreToldAtTheirLine) {
       {"route: {attend_selected: reference}\n",
        "s.yaml:8: seam of route: found \"attend_selected\""},
       {"route:\n  attend_sel: maskd\n",
-       "s.yaml:9: route.attend_sel: found \"maskd\", wanted one of reference, masked, packed, gather; did you mean "
+       "s.yaml:9: route.attend_sel: found \"maskd\", wanted one of reference, masked, packed, "
+       "gather; did you mean "
        "\"masked\"?"},
       {"route: [a]\n", "s.yaml:8: route: found a list, wanted a map"},
       {"requires: {gpus: -1}\n", "s.yaml:8: requires.gpus: found -1"},
@@ -200,14 +202,16 @@ TEST_F(ScenarioTest, MistakesInTheHead) {
   EXPECT_THAT(error(with("scenario: s", "scenario: ../s")),
               StartsWith("s.yaml:2: scenario: found \"../s\""));
   EXPECT_EQ(error(with("training\n", "trainign\n")),
-            "s.yaml:3: kind: found \"trainign\", wanted one of attention, decode, sweep, training; did you mean "
+            "s.yaml:3: kind: found \"trainign\", wanted one of attention, decode, sweep, training; "
+            "did you mean "
             "\"training\"?");
   EXPECT_THAT(
       error(with("training\n", "canary\n")),
       StartsWith("s.yaml:3: kind: found \"canary\", which is not available in this version"));
   EXPECT_THAT(error(with("use: toy", "use: tiny")),
               StartsWith("s.yaml:4: model.use: found \"tiny\""));
-  EXPECT_THAT(error(with("seq_len: 16", "seq_len: 1")), HasSubstr("training.seq_len: found 1, wanted at least 2"));
+  EXPECT_THAT(error(with("seq_len: 16", "seq_len: 1")),
+              HasSubstr("training.seq_len: found 1, wanted at least 2"));
   EXPECT_THAT(error(with("{ranks: 2}", "{ranks: 0}")),
               StartsWith("s.yaml:6: parallel.ranks: found 0"));
   EXPECT_THAT(

@@ -7,7 +7,8 @@ namespace fakes {
 
 // As the built worker writes it (tests/program holds the two equal): nsa-harness-worker --manifest > tests/fakes/manifest.json.
 inline harness::Manifest manifest() {
-  harness::Manifest manifest = harness::load_manifest(std::string(NSA_TEST_ROOT) + "/tests/fakes/manifest.json");
+  harness::Manifest manifest =
+      harness::load_manifest(std::string(NSA_TEST_ROOT) + "/tests/fakes/manifest.json");
   manifest.source_hash = "0123";
   return manifest;
 }
@@ -17,27 +18,13 @@ inline harness::ScenarioOptions scenario_options(const std::string& root) {
   harness::ScenarioOptions options;
   options.configs_folder = root + "/configs";
   options.default_text = root;
-  options.known_checks = {"gradients_arrived",
-                          "gradients_agree",
-                          "matches_twin",
-                          "collectives_agree",
-                          "parameters_agree",
-                          "data_distinct",
-                          "close_to_oracle",
-                          "close_to_reference",
-                          "selection_valid",
-                          "causal",
-                          "unmutated",
-                          "gate_alive",
-                          "optimizer_sound",
-                          "decode_equal",
-                          "reads_count",
-                          "memory_scaling",
-                          "exercised",
-                          "finite",
-                          "ran_route",
-                          "process_clean",
-                          "progress"};
+  options.known_checks = {
+      "gradients_arrived", "gradients_agree", "matches_twin",    "collectives_agree",
+      "parameters_agree",  "data_distinct",   "close_to_oracle", "close_to_reference",
+      "selection_valid",   "causal",          "unmutated",       "gate_alive",
+      "optimizer_sound",   "decode_equal",    "reads_count",     "memory_scaling",
+      "exercised",         "finite",          "ran_route",       "process_clean",
+      "progress"};
   return options;
 }
 

@@ -1,13 +1,15 @@
 // The fake manifest, by which scenarios are read in tests without a worker, names what the built worker really can do.
+#include "tests/fakes/manifest.h"
+
 #include <gtest/gtest.h>
 
 #include "harness/cli/command.h"
-#include "tests/fakes/manifest.h"
 
 namespace {
 
 TEST(Manifest, TheFakeOneIsTheWorkersOwn) {
-  const auto result = harness::cli::run_command({std::string(NSA_TEST_BIN) + "/nsa-harness-worker", "--manifest"}, 60'000);
+  const auto result = harness::cli::run_command(
+      {std::string(NSA_TEST_BIN) + "/nsa-harness-worker", "--manifest"}, 60'000);
   ASSERT_EQ(result.exit_code, 0);
   const harness::Manifest real = harness::parse_manifest(result.out, "--manifest");
   const harness::Manifest fake = fakes::manifest();

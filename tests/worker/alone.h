@@ -2,10 +2,9 @@
 #pragma once
 
 #include <arpa/inet.h>
+#include <stdexcept>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include <stdexcept>
 #include <vector>
 
 #include "nsa/parallel/communicator.h"

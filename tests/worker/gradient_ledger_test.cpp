@@ -1,11 +1,11 @@
 #include "harness/worker/gradient_ledger.h"
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <fstream>
 #include <string>
+
+#include <gtest/gtest.h>
 
 #include "nsa/base/hash.h"
 #include "nsa/base/safetensors.h"
@@ -107,7 +107,8 @@ TEST(GradientLedger, ADroppedHookIsSeen) {
 
 TEST(GradientLedger, ADoubledHookIsSeen) {
   Rank rank;
-  nsa::DataParallel again(rank.net.parameters(), rank.communicator, rank.routes, nsa::DataParallelOptions{});
+  nsa::DataParallel again(
+      rank.net.parameters(), rank.communicator, rank.routes, nsa::DataParallelOptions{});
   const auto loss = rank.net.loss();
   rank.forward_and_begin(loss);
   EXPECT_GT(row_of(rank.ledger, "a").hooks_found, row_of(rank.ledger, "a").hooks_expected);
@@ -139,7 +140,8 @@ TEST(GradientLedger, NanAndZeroAreStates) {
 
 TEST(GradientLedger, LocalGradientsLieInTheFileUnderTheirNames) {
   Rank rank;
-  const auto path = (std::filesystem::temp_directory_path() / ("ledger_" + std::to_string(getpid()))).string();
+  const auto path =
+      (std::filesystem::temp_directory_path() / ("ledger_" + std::to_string(getpid()))).string();
   TensorFile file(path, gradient_plan(rank.net.parameters()));
   const auto loss = rank.net.loss();
   rank.forward_and_begin(loss, &file);

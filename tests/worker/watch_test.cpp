@@ -81,8 +81,10 @@ TEST_F(WatchTest, NobodyWritesIntoWhatHeIsGivenInAHealthyLayer) {
 }
 
 TEST_F(WatchTest, WritingIntoTheBlocksIsNamedAndTheyAreKeptAsChosen) {
-  seams(1).attend_sel = [inner = seams(1).attend_sel](const nsa::SeamContext& context, const torch::Tensor& q,
-                                                      const torch::Tensor& k, const torch::Tensor& v,
+  seams(1).attend_sel = [inner = seams(1).attend_sel](const nsa::SeamContext& context,
+                                                      const torch::Tensor& q,
+                                                      const torch::Tensor& k,
+                                                      const torch::Tensor& v,
                                                       const torch::Tensor& blocks) {
     const auto out = inner(context, q, k, v, blocks);
     blocks.data().slice(3, 0, 1).add_(1);  // past autograd's version counter
@@ -100,8 +102,10 @@ TEST_F(WatchTest, WritingIntoTheBlocksIsNamedAndTheyAreKeptAsChosen) {
 }
 
 TEST_F(WatchTest, WritingIntoTheQueriesIsNamed) {
-  seams(0).attend_win = [inner = seams(0).attend_win](const nsa::SeamContext& context, const torch::Tensor& q,
-                                                      const torch::Tensor& k, const torch::Tensor& v) {
+  seams(0).attend_win = [inner = seams(0).attend_win](const nsa::SeamContext& context,
+                                                      const torch::Tensor& q,
+                                                      const torch::Tensor& k,
+                                                      const torch::Tensor& v) {
     const torch::NoGradGuard no_grad;
     q.detach().mul_(1.0);
     return inner(context, q, k, v);
@@ -116,8 +120,10 @@ TEST_F(WatchTest, WritingIntoTheQueriesIsNamed) {
 }
 
 TEST_F(WatchTest, ANaNsFirstOperatorLayerAndSeamAreNamed) {
-  seams(1).attend_win = [inner = seams(1).attend_win](const nsa::SeamContext& context, const torch::Tensor& q,
-                                                      const torch::Tensor& k, const torch::Tensor& v) {
+  seams(1).attend_win = [inner = seams(1).attend_win](const nsa::SeamContext& context,
+                                                      const torch::Tensor& q,
+                                                      const torch::Tensor& k,
+                                                      const torch::Tensor& v) {
     const auto scores = torch::full({3, 4}, -INFINITY);  // rows without any key
     return inner(context, q, k, v) + scores.softmax(-1).sum();
   };
@@ -135,7 +141,9 @@ TEST_F(WatchTest, ANaNsFirstOperatorLayerAndSeamAreNamed) {
 
 // sqrt at 0 is finite; its gradient is infinite, and infinity times the 0 that comes back is not.
 TEST_F(WatchTest, ANaNOfTheBackwardIsNamedByTheSeamOfItsForward) {
-  seams(0).gate = [inner = seams(0).gate](const nsa::SeamContext& context, const torch::Tensor& x, const torch::Tensor& q,
+  seams(0).gate = [inner = seams(0).gate](const nsa::SeamContext& context,
+                                          const torch::Tensor& x,
+                                          const torch::Tensor& q,
                                           const nsa::GateWeights& weights) {
     return inner(context, x, q, weights) + ((x.sum() * 0.0).sqrt() * 0.0);
   };
