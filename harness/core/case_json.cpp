@@ -69,9 +69,13 @@ json parallel_json(const nsa::ParallelConfig& parallel) {
           {"ddp",
            {{"static_graph", parallel.static_graph},
             {"find_unused", parallel.find_unused},
+            {"gradient_as_bucket_view", parallel.gradient_as_bucket_view},
             {"bucket_mb", parallel.bucket_mb},
             {"compress", parallel.compress}}},
-          {"checkpoint", {{"layers", layers}, {"mode", parallel.checkpoint_mode}}}};
+          {"checkpoint",
+           {{"layers", layers},
+            {"mode", parallel.checkpoint_mode},
+            {"keep_blocks", parallel.checkpoint_keep_blocks}}}};
 }
 
 json fault_json(const FaultRequest& fault) {

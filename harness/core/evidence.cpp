@@ -119,6 +119,10 @@ constexpr std::array kEntries = {
     entry<Mutation, &Evidence::mutations>(kWorker),
     entry<GateUse, &Evidence::gates>(kWorker),
     entry<Update, &Evidence::updates>(kWorker),
+    entry<Recompute, &Evidence::recomputes>(kWorker),
+    entry<InPlace, &Evidence::in_place>(kWorker),
+    entry<StateHash, &Evidence::states>(kWorker),
+    entry<SnapshotUse, &Evidence::snapshots>(kWorker),
     entry<Reads, &Evidence::reads>(kWorker),
     entry<Artefact, &Evidence::artefacts>(kWorker),
     entry<WorkerError, &Evidence::errors>(kWorker),
@@ -130,6 +134,7 @@ constexpr std::array kEntries = {
     entry<Exited, &Evidence::exited>(kControllerOnly),
     entry<Suspect, &Evidence::suspects>(kControllerOnly),
     entry<Stopped, &Evidence::stopped>(kControllerOnly),
+    entry<Relaunched, &Evidence::relaunches>(kControllerOnly),
     Entry{kRejectedKind, kControllerOnly, &read_into<&Evidence::rejected>},
 };
 

@@ -42,6 +42,10 @@ struct Evidence {
   Rows<Mutation> mutations;
   Rows<GateUse> gates;
   Rows<Update> updates;
+  Rows<Recompute> recomputes;
+  Rows<InPlace> in_place;
+  Rows<StateHash> states;
+  Rows<SnapshotUse> snapshots;
   Rows<Reads> reads;
   Rows<Artefact> artefacts;
   Rows<WorkerError> errors;
@@ -53,6 +57,7 @@ struct Evidence {
   Rows<Observation> observations;
   Rows<Suspect> suspects;
   Rows<Stopped> stopped;
+  Rows<Relaunched> relaunches;
   Rows<Fact> rejected;  // lines that were no evidence: kept, never judged as anything else
 
   // Throws: nsa::Error as check_row() does; then nothing was added.

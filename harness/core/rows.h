@@ -124,6 +124,7 @@ struct Collective {  // written before the operation is enqueued
   std::string dtype;
   std::int64_t count = 0;  // elements over all tensors
   std::string group;       // "default"
+  std::int64_t micro = 0;  // micro-batch of the step
 };
 
 struct CollectiveDone {
@@ -158,8 +159,8 @@ struct RouteUse {  // counted inside the implementation that ran
   std::int64_t backward = 0;
 };
 
-struct
-    Exposure {  // was the claimed law exercised? rows = (batch, group, query) triples of one layer and step
+// Was the claimed law exercised? rows = (batch, group, query) triples of one layer and step
+struct Exposure {
   static constexpr const char* kKind = "exposure";
   std::int64_t step = 0;
   int layer = 0;
@@ -206,8 +207,8 @@ struct GateUse {  // what a layer's gates were over all rows of one step
   std::string hash;  // of the gates' bytes
 };
 
-struct
-    Update {  // the update ledger: what an optimiser step wanted of a parameter, and what its stored value took up
+// The update ledger: what an optimiser step wanted of a parameter, and what its stored value took up
+struct Update {
   static constexpr const char* kKind = "update";
   std::int64_t step = 0;
   std::string param;
@@ -216,6 +217,52 @@ struct
   std::int64_t wanted = 0;  // elements whose gradient is not zero: AdamW moves them
   std::int64_t lost = 0;    // of them: those whose stored value did not change
   bool skipped = false;     // the step was skipped (loss scaling)
+};
+
+// One layer of one backward: what a checkpointed layer computed again against what it had computed forward.
+struct Recompute {
+  static constexpr const char* kKind = "recompute";
+  std::int64_t step = 0;
+  std::int64_t micro = 0;
+  int layer = 0;
+  std::string mode;           // functional, nested
+  std::string dtype_forward;  // of what the layer's operators put out: "Float", "BFloat16"
+  std::string dtype_recompute;
+  std::string blocks_forward;  // hash of the selected blocks
+  std::string blocks_recompute;
+  std::int64_t rows = 0;            // (batch, group, query) rows of the selection
+  std::int64_t rows_differing = 0;  // rows whose blocks differ
+  std::vector<int> queries;         // up to 64 query positions of such rows, ascending
+  bool output_equal = true;         // the block's output, bit by bit
+};
+
+// A tensor that the backward needs was written to after it was made.
+struct InPlace {
+  static constexpr const char* kKind = "in_place";
+  std::int64_t step = 0;
+  int layer = -1;    // that made it
+  std::string seam;  // whose output it is
+  std::string tensor;
+  std::int64_t version_made = 0;
+  std::int64_t version_found = 0;  // before the backward
+  std::int64_t elements = 0;       // that have another value now
+};
+
+// A part of the training state after a step, so that a resumed run can be told from one that never stopped.
+struct StateHash {
+  static constexpr const char* kKind = "state";
+  std::int64_t step = 0;
+  std::string part;  // optimizer, schedule, scaler, rng, data
+  std::string hash;
+};
+
+// A snapshot of the full state: written whole, or read back.
+struct SnapshotUse {
+  static constexpr const char* kKind = "snapshot";
+  std::int64_t step = 0;  // the state after this step
+  std::string use;        // saved, resumed
+  std::string path;       // relative to the case's folder
+  std::int64_t bytes = 0;
 };
 
 struct Reads {  // keys and values that one branch really read, summed over batch and groups
@@ -306,12 +353,19 @@ struct Suspect {  // nothing moved on any live rank for longer than the threshol
   std::int64_t longest_gap_ms = 0;
 };
 
-struct
-    Stopped {  // why the controller ended the case; absent when all processes ended by themselves
+// Why the controller ended the case; absent when all processes ended by themselves
+struct Stopped {
   static constexpr const char* kKind = "stopped";
   std::string reason;  // still, budget, peer_ended, interrupted
   std::string detail;
   std::int64_t after_ms = 0;  // since the case began
+};
+
+// The ranks were ended on purpose and are started again: what they write from now on is their next life.
+struct Relaunched {
+  static constexpr const char* kKind = "relaunched";
+  int life = 1;        // 1: the second one
+  std::string reason;  // "killed in step 3, phase save"
 };
 
 // ---- JSON ----------------------------------------------------------------------------------------------------------
@@ -350,7 +404,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Gradient,
                                                 reduced)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Bucket, step, bucket, elements, dtype, params)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
-    Collective, sequence, step, phase, op, reduce_op, dtype, count, group)
+    Collective, sequence, step, phase, op, reduce_op, dtype, count, group, micro)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CollectiveDone, sequence, group)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ParameterHash, step, param, hash)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Batch, step, micro, of_rank, sequence, hash, source)
@@ -364,6 +418,24 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     GateUse, step, layer, mean_cmp, mean_sel, mean_win, spread, hash)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     Update, step, param, dtype, elements, wanted, lost, skipped)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Recompute,
+                                                step,
+                                                micro,
+                                                layer,
+                                                mode,
+                                                dtype_forward,
+                                                dtype_recompute,
+                                                blocks_forward,
+                                                blocks_recompute,
+                                                rows,
+                                                rows_differing,
+                                                queries,
+                                                output_equal)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
+    InPlace, step, layer, seam, tensor, version_made, version_found, elements)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(StateHash, step, part, hash)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SnapshotUse, step, use, path, bytes)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Relaunched, life, reason)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Reads, step, layer, branch, tokens)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     Artefact, step, of_rank, name, layer, path, bytes, hash)

@@ -1,6 +1,7 @@
 #include "harness/core/scenario.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 
 #include "harness/core/scenario_read.h"
@@ -226,6 +227,15 @@ void check_together(const Scenario& scenario, const YamlNode& root) {
 
 }  // namespace
 
+bool Scenario::has_twin() const {
+  constexpr std::array kWithTwin = {
+      "matches_twin", "close_to_oracle", "data_distinct", "checkpoint_equal", "resume_equal"};
+  return kind == "training" &&
+         std::any_of(kWithTwin.begin(), kWithTwin.end(), [&](const char* check) {
+           return std::find(checks.begin(), checks.end(), check) != checks.end();
+         });
+}
+
 Scenario read_scenario(const YamlNode& root, const ReadContext& context) {
   YamlMap map(root, "");
   Scenario scenario;
@@ -240,7 +250,8 @@ Scenario read_scenario(const YamlNode& root, const ReadContext& context) {
   nsa::DataConfig& data = scenario.training.data;
   if (data.text.empty() && context.options != nullptr) data.text = {context.options->default_text};
   const YamlNode* parallel = map.get("parallel");
-  scenario.parallel = nsa::read_parallel(parallel != nullptr ? *parallel : YamlNode());
+  scenario.parallel =
+      nsa::read_parallel(parallel != nullptr ? *parallel : YamlNode(), scenario.model.n_layers);
   scenario.attention = read_attention(map.get("attention"));
   scenario.sweep = read_sweep(map.get("sweep"));
   scenario.route = read_route(map.get("route"), context.manifest);

@@ -52,12 +52,42 @@ struct SweepConfig {
   bool operator==(const SweepConfig&) const = default;
 };
 
+// What ends a training run and how it goes on: snapshots of the full state, a kill, another life from the last snapshot.
+struct LifeConfig {
+  std::int64_t save_every = 0;          // optimiser steps between two snapshots; 0: none
+  std::int64_t kill_step = 0;           // every rank is killed in this step, once; 0: never
+  std::string kill_phase = "backward";  // when it enters this phase (of kKillPhases)
+  std::int64_t kill_after_ms = 0;       // and this much later
+
+  bool operator==(const LifeConfig&) const = default;
+};
+inline constexpr std::array kKillPhases = {"data", "forward", "backward", "optimizer", "save"};
+
 struct Expectation {  // of planted faults; rules never read it
   std::optional<Outcome> outcome;
   std::string code;  // "A or B" accepts both
   Site site;
 
   bool operator==(const Expectation&) const = default;
+};
+
+// A point of the axes that cannot pass, and why: an outcome that is as known is XFAIL, a pass is XPASS.
+struct KnownFailure {
+  std::vector<std::pair<std::string, std::string>> when;  // path -> value, all of them
+  Outcome outcome = Outcome::fail;
+  std::string code;     // of the first finding; "A or B" accepts both
+  std::string because;  // for people
+  std::string until;    // YYYY-MM-DD: from then on it is a failure like any other
+
+  bool operator==(const KnownFailure&) const = default;
+};
+
+// The smallest set of values of a list-valued parameter that makes a case fail, found by trials.
+struct BisectConfig {
+  std::string over;  // parallel.checkpoint.layers; "": none
+  std::vector<std::string> candidates;
+
+  bool operator==(const BisectConfig&) const = default;
 };
 
 struct Scenario {
@@ -73,6 +103,7 @@ struct Scenario {
   nsa::ParallelConfig parallel;
   AttentionProbe attention;
   SweepConfig sweep;
+  LifeConfig life;
   std::map<std::string, std::string>
       route;  // seam -> requested implementation, every seam of the manifest
   int requires_gpus = 0;
@@ -81,9 +112,10 @@ struct Scenario {
   std::optional<FaultRequest> fault;
   std::vector<std::string> checks;
   std::optional<Expectation> expect;
+  std::optional<KnownFailure> known;  // the one that holds at this point
 
-  // Ranks are compared with a process that does their work alone: only where they train.
-  [[nodiscard]] bool has_twin() const { return kind == "training"; }
+  // Ranks that train are compared with a process that does their work alone, where a check asks for it.
+  [[nodiscard]] bool has_twin() const;
   bool operator==(const Scenario&) const = default;
 };
 

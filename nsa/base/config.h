@@ -109,10 +109,13 @@ struct ParallelConfig {
   std::string backend = "auto";  // auto, gloo, nccl
   bool static_graph = false;     // ddp.*
   bool find_unused = false;
+  bool gradient_as_bucket_view = false;
   double bucket_mb = 25.0;
-  std::string compress = "none";
-  std::vector<int> checkpoint_layers;  // none
-  std::string checkpoint_mode = "functional";
+  std::string compress = "none";  // none, bf16: what travels between ranks
+  std::vector<int>
+      checkpoint_layers;  // checkpoint.*: layers computed again in the backward, ascending
+  std::string checkpoint_mode = "functional";  // functional, nested
+  bool checkpoint_keep_blocks = false;         // the blocks that were chosen are chosen again
 
   // The backend that `auto` stands for on this device.
   [[nodiscard]] std::string effective_backend() const;
@@ -125,7 +128,8 @@ struct ParallelConfig {
 // Relative text paths are relative to `base_folder`. Throws: Error with file:line.
 [[nodiscard]] ModelConfig read_model(const YamlNode& node, const std::string& models_folder);
 [[nodiscard]] TrainingConfig read_training(const YamlNode& node, const std::string& base_folder);
-[[nodiscard]] ParallelConfig read_parallel(const YamlNode& node);
+// Layers of checkpoint.layers are below `n_layers`.
+[[nodiscard]] ParallelConfig read_parallel(const YamlNode& node, std::int64_t n_layers);
 
 [[nodiscard]] const char* name_of(Gate value);
 [[nodiscard]] const char* name_of(Phi value);

@@ -144,35 +144,52 @@ OptimizerConfig read_optimizer(const YamlNode& node) {
   return optimizer;
 }
 
-[[noreturn]] void throw_unavailable(const YamlNode& node,
-                                    const std::string& what,
-                                    const std::string& wanted) {
-  throw Error(node.where,
-              what + ": found " + found_text(node) +
-                  ", which is not available in this version, wanted " + wanted);
-}
-
 void read_ddp(const YamlNode& node, ParallelConfig& parallel) {
   YamlMap map(node, "parallel.ddp");
-  for (const char* key : {"static_graph", "find_unused"}) {
-    const YamlNode* flag = map.get(key);
-    if (flag != nullptr && read_bool(*flag, map.name(key))) {
-      throw_unavailable(*flag, map.name(key), "false");
-    }
-  }
+  map.read("static_graph", parallel.static_graph);
+  map.read("find_unused", parallel.find_unused);
+  map.read("gradient_as_bucket_view", parallel.gradient_as_bucket_view);
   map.read("bucket_mb", parallel.bucket_mb);
-  read_choice(map, "compress", {"none"}, {"fp16", "bf16", "powersgd"}, parallel.compress);
+  read_choice(map, "compress", {"none", "bf16"}, {"fp16", "powersgd"}, parallel.compress);
   map.finish();
 }
 
-void read_checkpoint(const YamlNode& node, ParallelConfig& parallel) {
+// none, all, or a list of layers, each once.
+std::vector<int> read_layers(const YamlNode& node, const std::string& what, std::int64_t n_layers) {
+  std::vector<int> layers;
+  if (node.kind == YamlNode::Kind::scalar && node.scalar == "none") return layers;
+  if (node.kind == YamlNode::Kind::scalar && node.scalar == "all") {
+    for (std::int64_t layer = 0; layer < n_layers; ++layer)
+      layers.push_back(static_cast<int>(layer));
+    return layers;
+  }
+  if (node.kind != YamlNode::Kind::sequence) {
+    throw Error(node.where,
+                what + ": found " + found_text(node) + ", wanted none, all or a list of layers");
+  }
+  for (const YamlNode& item : node.items) {
+    const std::int64_t layer = read_int(item, what);
+    if (layer < 0 || layer >= n_layers) {
+      throw Error(
+          item.where,
+          what + ": found " + found_text(item) + ", wanted 0.." + std::to_string(n_layers - 1));
+    }
+    layers.push_back(static_cast<int>(layer));
+  }
+  std::sort(layers.begin(), layers.end());
+  if (std::adjacent_find(layers.begin(), layers.end()) != layers.end()) {
+    throw Error(node.where, what + ": found a layer twice, wanted each once");
+  }
+  return layers;
+}
+
+void read_checkpoint(const YamlNode& node, std::int64_t n_layers, ParallelConfig& parallel) {
   YamlMap map(node, "parallel.checkpoint");
   if (const YamlNode* layers = map.get("layers")) {
-    const bool none = layers->kind == YamlNode::Kind::scalar && layers->scalar == "none";
-    const bool empty = layers->kind == YamlNode::Kind::sequence && layers->items.empty();
-    if (!none && !empty) throw_unavailable(*layers, map.name("layers"), "none");
+    parallel.checkpoint_layers = read_layers(*layers, map.name("layers"), n_layers);
   }
-  read_choice(map, "mode", {"functional"}, {"nested"}, parallel.checkpoint_mode);
+  read_choice(map, "mode", {"functional", "nested"}, {}, parallel.checkpoint_mode);
+  map.read("keep_blocks", parallel.checkpoint_keep_blocks);
   map.finish();
 }
 
@@ -212,13 +229,10 @@ TrainingConfig read_training(const YamlNode& node, const std::string& base_folde
   if (const YamlNode* part = map.get("optimizer")) training.optimizer = read_optimizer(*part);
   map.finish();
   check_laws(training, node, "training");
-  if (training.accumulate > 1) {
-    throw_unavailable(*node.find("accumulate"), map.name("accumulate"), "1");
-  }
   return training;
 }
 
-ParallelConfig read_parallel(const YamlNode& node) {
+ParallelConfig read_parallel(const YamlNode& node, std::int64_t n_layers) {
   YamlMap map(node, "parallel");
   ParallelConfig parallel;
   map.read("ranks", parallel.ranks);
@@ -227,7 +241,7 @@ ParallelConfig read_parallel(const YamlNode& node) {
   parallel.device = device == "cuda" ? Device::cuda : Device::cpu;
   read_choice(map, "backend", {"auto", "gloo", "nccl"}, {}, parallel.backend);
   if (const YamlNode* ddp = map.get("ddp")) read_ddp(*ddp, parallel);
-  if (const YamlNode* part = map.get("checkpoint")) read_checkpoint(*part, parallel);
+  if (const YamlNode* part = map.get("checkpoint")) read_checkpoint(*part, n_layers, parallel);
   map.finish();
   check_laws(parallel, node, "parallel");
   return parallel;

@@ -28,7 +28,7 @@ std::string training_error(const std::string& yaml) {
   return error_of([&] { (void)nsa::read_training(nsa::parse_yaml(yaml, "s.yaml"), "/base"); });
 }
 std::string parallel_error(const std::string& yaml) {
-  return error_of([&] { (void)nsa::read_parallel(nsa::parse_yaml(yaml, "s.yaml")); });
+  return error_of([&] { (void)nsa::read_parallel(nsa::parse_yaml(yaml, "s.yaml"), 12); });
 }
 
 // Added up by hand, tensor by tensor: name, elements.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Draws of every planted fault and healthy cases, side by side on a machine with many cores.
-#   tests/selftest/many.sh NSA_HARNESS OUT [JOBS] [DRAWS] [HEALTHY]
+#   tests/selftest/many.sh NSA_HARNESS OUT [JOBS] [DRAWS] [HEALTHY] [SEED]
 # OUT gets one log a job and summary.txt. Exit 1 when a healthy case did not pass.
 set -uo pipefail
 program=$1
@@ -8,12 +8,13 @@ out=$2
 jobs=${3:-$(($(nproc) / 2))}
 draws=${4:-3}
 healthy=${5:-120}
+seed=${6:-7}
 here=${BASH_SOURCE[0]%/*}
 mkdir -p "$out"
 export OMP_NUM_THREADS=1
 
 names() { find "$here/../../scenarios/faults" -name '*.yaml' -printf '%f\n' | sed 's/[.]yaml//' | sort; }
-names | xargs -P "$jobs" -I{} sh -c "python3 '$here/draw_faults.py' '$program' --draws $draws --seed 7 --only {} > '$out/fault_{}.log' 2>&1"
+names | xargs -P "$jobs" -I{} sh -c "python3 '$here/draw_faults.py' '$program' --draws $draws --seed $seed --only {} > '$out/fault_{}.log' 2>&1"
 each=$(((healthy + jobs - 1) / jobs))
 seq 1 "$jobs" | xargs -P "$jobs" -I{} sh -c "python3 '$here/healthy_cases.py' '$program' --count $each --seed {} > '$out/healthy_{}.log' 2>&1"
 {
