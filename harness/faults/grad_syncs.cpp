@@ -14,10 +14,12 @@ void no_delay(FaultContext& context) {
   };
 }
 
-void delay_in_first(FaultContext& context) {
-  context.needed_training().policy.queues_delayed = [&context](bool /*reduces*/) {
+// With accumulation a static graph reduces once; then its reducer takes every backward for one of the first iteration's.
+void reduces_once(FaultContext& context) {
+  context.needed_training().policy.reduces = [&context](bool last_micro) {
+    if (!last_micro || !context.holds_now()) return last_micro;
     context.fired();
-    return true;
+    return false;
   };
 }
 
@@ -78,14 +80,25 @@ void lose_hooks(FaultContext& context) {
   };
 }
 
-// One rank's learning rate is not the others'.
-void other_rate(FaultContext& context) {
+// One rank decays its weights a second time. Strength is the share of its parameters.
+void decays_twice(FaultContext& context) {
   if (!fault_on_one_rank(context.request, context.rank, context.world)) return;
-  auto& schedule = context.needed_training().optimizer.schedule();
-  schedule = [inner = schedule, &context](std::int64_t taken_step) {
-    if (!context.holds_now()) return inner(taken_step);
-    context.fired();
-    return inner(taken_step) * (1.0 + context.request.strength);
+  auto& optimizer = context.needed_training().seams.optimizer;
+  optimizer = [inner = optimizer, &context](std::int64_t step) {
+    const double norm = inner(step);
+    if (!context.holds_now()) return norm;
+    const auto& config = context.session.the_case().scenario.training.optimizer;
+    const torch::NoGradGuard no_graph;
+    std::int64_t index = 0;
+    for (const torch::Tensor& parameter : context.needed_training().optimizer.updated()) {
+      const bool drawn = index == 0 || draw_unit(context.request.seed, "decayed", index) <
+                                           context.request.strength;
+      ++index;
+      if (!drawn) continue;
+      context.fired();
+      torch::Tensor(parameter).mul_(1.0 - config.lr * config.weight_decay);
+    }
+    return norm;
   };
 }
 
@@ -98,10 +111,10 @@ Fault static_no_delay() {
 
 Fault static_accum() {
   return {"static_accum",
-          "the first reduction of a static graph is queued in a micro-batch that does not reduce",
+          "a static graph with accumulation stops reducing after its first steps",
+          {"step"},
           {},
-          {},
-          delay_in_first};
+          reduces_once};
 }
 
 Fault bypass_wrapper() {
@@ -134,10 +147,10 @@ Fault hook_lost() {
 
 Fault state_diverged() {
   return {"state_diverged",
-          "one rank's learning rate differs",
+          "one rank decays its weights twice",
           {"rank", "step", "strength"},
           {},
-          other_rate};
+          decays_twice};
 }
 
 }  // namespace harness

@@ -10,7 +10,7 @@ namespace {
 
 using torch::Tensor;
 
-constexpr int kLateSeconds = 25;
+constexpr int kLateSeconds = 7;  // late, and still before anybody may call it stuck
 
 // Puts change(step, micro, rank, world, inner) around the data of the fault's rank, in the steps in which it holds.
 template <typename Change>
