@@ -387,7 +387,11 @@ Check progress() {
   return {"progress",
           "the case moved until it ended; a standstill is told from slowness",
           {"HANG.INIT", "HANG.COLLECTIVE", "HANG.HOST", "HANG.CYCLE", "SLOW.HOST"},
-          [](const Evidence& evidence) { return Motion(evidence).judge(); }};
+          [](const Evidence& evidence) {
+            // Of ranks that were started again only the last life is judged: what they waited for before is gone.
+            return evidence.relaunches.empty() ? Motion(evidence).judge()
+                                               : Motion(evidence.last_life()).judge();
+          }};
 }
 
 }  // namespace harness::checks

@@ -283,6 +283,9 @@ Scenario read_scenario(const YamlNode& root, const ReadContext& context) {
   if (expect != nullptr && expect->kind != YamlNode::Kind::null) {
     scenario.expect = read_expectation(*expect);
   }
+  scenario.life = read_life(map.get("life"), scenario);
+  scenario.bisect = read_bisect(map.get("bisect"), scenario);
+  if (map.get("known") != nullptr) scenario.known = read_known(root, scenario, context);
   map.finish();
   return scenario;
 }

@@ -97,6 +97,19 @@ inline void add_progress(std::vector<Planted>& list) {
                     for (int rank = 0; rank < 2; ++rank)
                       look_at(h, rank, {"S", 5, {"wait"}}, {"S", 6, {"wait"}});
                   }});
+  list.push_back({check, "lived again after a kill", Verdict::pass, "", "{}", &lived_before});
+  list.push_back({check,
+                  "all in a collective of the second life",
+                  Verdict::fail,
+                  "HANG.COLLECTIVE",
+                  R"({"ranks":[0,1],"sequence":2,"step":1,"phase":"backward"})",
+                  [](Healthy& h) {
+                    stopped(h, "still", "backward");
+                    waiting(h, 0);
+                    for (int rank = 0; rank < 2; ++rank)
+                      look_at(h, rank, {"S", 5, {"wait"}}, {"S", 6, {"wait"}});
+                    lived_before(h);
+                  }});
   list.push_back({check,
                   "a spinning wait",
                   Verdict::fail,
