@@ -105,14 +105,20 @@ class Batches {
     seen_[rank].try_emplace(batch.hash, slot);
   }
 
-  // Not what it should have been: something that this rank had before, or something else altogether.
+  // Not what it should have been: something that this rank rightly had before, or something else altogether.
   void judge_other(const Slot& slot, int rank, const std::string& hash) {
     const auto before = seen_[rank].find(hash);
-    if (before == seen_[rank].end()) {
+    if (before == seen_[rank].end() || is_foreign(before->second, rank)) {
       foreign_[slot].push_back(rank);
     } else {
       again_[rank].emplace_back(slot, before->second);
     }
+  }
+
+  [[nodiscard]] bool is_foreign(const Slot& slot, int rank) const {
+    const auto at = foreign_.find(slot);
+    return at != foreign_.end() &&
+           std::find(at->second.begin(), at->second.end(), rank) != at->second.end();
   }
 
   // The corpus repeats itself: every one of them read what it should have read.
