@@ -42,6 +42,7 @@ bool local_micro_batch(Session& session,
                        std::int64_t micro) {
   const auto tokens_BS = parts.batch(micro);
   if (!tokens_BS.defined()) return false;
+  session.enter("forward", step);
   parallel.before_forward(false);
   const auto loss = parts.forward(tokens_BS, micro);
   session.enter("backward", step);
@@ -66,6 +67,7 @@ bool train_step(Session& session,
   }
   const auto tokens_BS = parts.batch(last);
   if (!tokens_BS.defined()) return false;
+  session.enter("forward", step);
   parallel.before_forward(true);
   const auto plans = parallel.buckets();
   write_buckets(session, plans, step);
@@ -220,7 +222,9 @@ void set_mean_gradients(const Session& session,
 void run_micro_batch(
     Session& session, TrainingParts& parts, std::int64_t step, std::int64_t micro, int of_rank) {
   const bool last = micro + 1 == parts.micro_batches();
-  const auto loss = parts.forward(parts.batch(micro), micro);
+  const auto tokens_BS = parts.batch(micro);
+  session.enter("forward", step);
+  const auto loss = parts.forward(tokens_BS, micro);
   if (last) parts.write_loss("loss_of_rank_" + std::to_string(of_rank));
   session.enter("backward", step);
   auto local = last ? parts.gradients_file(step, of_rank, "local_gradients") : nullptr;

@@ -146,7 +146,6 @@ torch::Tensor TrainingParts::batch(std::int64_t micro) {
 }
 
 torch::Tensor TrainingParts::forward(const torch::Tensor& tokens_BS, std::int64_t micro) {
-  session_.enter("forward", step_);
   recorder.pause(micro > 0);
   if (micro == 0) {
     watch.begin(step_);
