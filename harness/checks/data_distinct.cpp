@@ -49,7 +49,10 @@ class Batches {
       result_.missing("the twin's batches: one rank has nobody else to be compared with");
     }
     for (const auto& [ranks, slots] : duplicates_) result_.found(duplicate(ranks, slots));
-    if (duplicates_.empty() && !foreign_.empty()) result_.found(foreign());
+    if (duplicates_.empty()) {
+      for (const auto& [rank, slots] : again_) result_.found(again(rank, slots));
+      if (!foreign_.empty()) result_.found(foreign());
+    }
     return result_.finish(summary());
   }
 
@@ -97,8 +100,25 @@ class Batches {
       }
     } else {
       ++compared_;
-      if (wanted->hash != batch.hash) foreign_[slot].push_back(rank);
+      if (wanted->hash != batch.hash) judge_other(slot, rank, batch.hash);
     }
+    seen_[rank].try_emplace(batch.hash, slot);
+  }
+
+  // Not what it should have been: something that this rank rightly had before, or something else altogether.
+  void judge_other(const Slot& slot, int rank, const std::string& hash) {
+    const auto before = seen_[rank].find(hash);
+    if (before == seen_[rank].end() || is_foreign(before->second, rank)) {
+      foreign_[slot].push_back(rank);
+    } else {
+      again_[rank].emplace_back(slot, before->second);
+    }
+  }
+
+  [[nodiscard]] bool is_foreign(const Slot& slot, int rank) const {
+    const auto at = foreign_.find(slot);
+    return at != foreign_.end() &&
+           std::find(at->second.begin(), at->second.end(), rank) != at->second.end();
   }
 
   // The corpus repeats itself: every one of them read what it should have read.
@@ -160,6 +180,26 @@ class Batches {
     return finding;
   }
 
+  using Again = std::vector<std::pair<Slot, Slot>>;  // where, and where it was before
+
+  [[nodiscard]] static Finding again(int rank, const Again& slots) {
+    const auto& [slot, before] = slots.front();
+    Finding finding;
+    finding.code = "DATA.DUPLICATE";
+    finding.site.ranks = {rank};
+    finding.site.step = std::get<0>(slot);
+    finding.site.op = "data";
+    finding.statement = process_name(rank) +
+                        " trained again on a sequence that it had before, in " +
+                        counted(static_cast<std::int64_t>(slots.size()), "place") + ", first in " +
+                        slot_text(slot) + " on that of " + slot_text(before);
+    finding.ruled_out =
+        "not a corpus that repeats itself: the twin's batches for these places differ";
+    finding.next_action =
+        "look at what advances the loader of this rank: its step, epoch or iterator";
+    return finding;
+  }
+
   [[nodiscard]] Finding foreign() const {
     std::set<int> ranks;
     for (const auto& [slot, off] : foreign_) ranks.insert(off.begin(), off.end());
@@ -172,7 +212,7 @@ class Batches {
                         " trained on other tokens than (seed, step, rank) gives, in " +
                         counted(static_cast<std::int64_t>(foreign_.size()), "place") +
                         ", first in " + slot_text(foreign_.begin()->first);
-    finding.ruled_out = "not a duplicate: no two ranks read the same";
+    finding.ruled_out = "not a duplicate: no two ranks read the same, nor one twice";
     finding.next_action = "check what the loader of these ranks reads, its seed and its position";
     return finding;
   }
@@ -195,6 +235,8 @@ class Batches {
   ResultBuilder result_;
   std::map<std::vector<int>, std::vector<Slot>> duplicates_;
   std::map<Slot, std::vector<int>> foreign_;
+  std::map<int, std::map<std::string, Slot>> seen_;  // of each rank, the first place of a hash
+  std::map<int, Again> again_;
   int sequences_ = 0;
   int compared_ = 0;
   int repeats_ = 0;

@@ -4,6 +4,7 @@
 #include <optional>
 #include <tuple>
 
+#include "harness/checks/late_data.h"
 #include "harness/checks/list.h"
 #include "harness/checks/result.h"
 #include "nsa/base/text.h"
@@ -102,6 +103,7 @@ class Motion {
       longest = std::max(longest, row.row.longest_gap_ms);
     }
     result.measured("longest_gap_ms", static_cast<double>(longest));
+    for (Finding& finding : late_data(evidence_)) result.found(std::move(finding));
     return result.finish("the case ended by itself; longest time without any movement of a rank " +
                          std::to_string(longest) + " ms");
   }
@@ -386,8 +388,12 @@ class Motion {
 Check progress() {
   return {"progress",
           "the case moved until it ended; a standstill is told from slowness",
-          {"HANG.INIT", "HANG.COLLECTIVE", "HANG.HOST", "HANG.CYCLE", "SLOW.HOST"},
-          [](const Evidence& evidence) { return Motion(evidence).judge(); }};
+          {"HANG.INIT", "HANG.COLLECTIVE", "HANG.HOST", "HANG.CYCLE", "SLOW.HOST", "SLOW.DATA"},
+          [](const Evidence& evidence) {
+            // Of ranks that were started again only the last life is judged: what they waited for before is gone.
+            return evidence.relaunches.empty() ? Motion(evidence).judge()
+                                               : Motion(evidence.last_life()).judge();
+          }};
 }
 
 }  // namespace harness::checks

@@ -2,6 +2,7 @@
 // configuration. Absent backwards are told apart (phase backward): they follow from a graph that was cut.
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <tuple>
 
 #include "harness/checks/list.h"
@@ -30,6 +31,9 @@ constexpr std::array kSeams = {
     SeamRule{"data", false, false},
     SeamRule{"optimizer", false, false},
 };
+
+// Asked for by parallel.checkpoint, not by the route.
+constexpr SeamRule kCheckpoint = {"checkpoint", true, false};
 
 bool is_required(const std::string& seam) {
   return std::any_of(
@@ -94,6 +98,28 @@ class RouteJudge {
       const int last = seam.per_layer ? layers() - 1 : -1;
       for (int layer = first; layer <= last; ++layer) judge_seam(rank, seam, layer);
     }
+    judge_checkpoints(rank);
+  }
+
+  // Layers that shall be computed again are, and no others.
+  void judge_checkpoints(int rank) {
+    const std::vector<int>& wanted = evidence_.the_case.scenario.parallel.checkpoint_layers;
+    for (int layer = 0; layer < layers(); ++layer) {
+      if (std::find(wanted.begin(), wanted.end(), layer) != wanted.end()) {
+        judge_seam(rank, kCheckpoint, layer);
+      } else if (const auto at = runs_.find({rank, kCheckpoint.name, layer}); at != runs_.end()) {
+        add({kCheckpoint.name, Fault::other_ran, at->second.forward.begin()->first}, layer, rank);
+      }
+    }
+  }
+
+  // The implementation that was asked for; nothing where any will do.
+  [[nodiscard]] std::optional<std::string> requested_of(const std::string& seam) const {
+    const Scenario& scenario = evidence_.the_case.scenario;
+    if (seam == kCheckpoint.name) return scenario.parallel.checkpoint_mode;
+    const auto at = scenario.route.find(seam);
+    if (at == scenario.route.end()) return std::nullopt;
+    return at->second;
   }
 
   void judge_seam(int rank, const SeamRule& seam, int layer) {
@@ -103,10 +129,9 @@ class RouteJudge {
       absent(rank, {seam.name, Fault::never_ran, ""}, layer);
       return;
     }
-    const auto& route = evidence_.the_case.scenario.route;
-    const auto requested = route.find(seam.name);
+    const auto requested = requested_of(seam.name);
     for (const auto& [effective, count] : at->second.forward) {
-      if (requested != route.end() && effective != requested->second) {
+      if (requested && effective != *requested) {
         add({seam.name, Fault::other_ran, effective}, layer, rank);
       }
     }
@@ -146,9 +171,7 @@ class RouteJudge {
   }
 
   [[nodiscard]] Finding finding(const Place& place, const Where& where) const {
-    const auto& route = evidence_.the_case.scenario.route;
-    const auto requested = route.find(place.seam);
-    const std::string wanted = requested == route.end() ? "an implementation" : requested->second;
+    const std::string wanted = requested_of(place.seam).value_or("an implementation");
     Finding finding;
     finding.code = "ROUTE.MISMATCH";
     finding.site.op = place.seam;

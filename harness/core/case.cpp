@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "harness/core/bisect.h"
 #include "harness/core/case_json.h"
 #include "harness/core/scenario_file.h"
 #include "harness/core/scenario_read.h"
@@ -111,6 +112,36 @@ void check_corpus(const Scenario& scenario, const YamlNode& root, CorpusSizes& s
   }
 }
 
+// Every trial must be a case that can be read: all candidates, none, and each alone.
+void check_bisect(const Case& the_case, const ScenarioFile& file) {
+  const BisectConfig& bisect = the_case.scenario.bisect;
+  if (bisect.over.empty()) return;
+  const YamlNode& node = *file.root.find("bisect");
+  for (const Axis& axis : file.axes) {
+    if (axis.path == bisect.over || axis.path.starts_with(bisect.over + ".") ||
+        bisect.over.starts_with(axis.path + ".")) {
+      throw Error(node.where,
+                  "bisect.over: found " + bisect.over + " beside the axis " + axis.path +
+                      ", wanted another value");
+    }
+  }
+  std::vector<std::vector<std::string>> subsets = {bisect.candidates, {}};
+  for (const std::string& candidate : bisect.candidates) subsets.push_back({candidate});
+  for (const std::vector<std::string>& subset : subsets) {
+    try {
+      (void)subset_of(trial_of(the_case, subset));
+    } catch (const Error& error) {
+      throw Error(node.where,
+                  "bisect: with " + bisect.over + " " + subset_text(subset) + ": " + error.what());
+    }
+  }
+}
+
+void tell_expired(const ScenarioFile& file, const ScenarioOptions& options) {
+  if (!options.on_note) return;
+  for (const std::string& line : expired_known(file.root, options.today)) options.on_note(line);
+}
+
 }  // namespace
 
 std::string Case::label() const {
@@ -132,6 +163,7 @@ std::vector<Case> load_cases(const std::string& path,
   keep_only(file.axes, options.only, path);
   check_product(file.axes, path);
   check_other_profiles(document, profile, context);
+  tell_expired(file, options);
 
   std::vector<Case> cases;
   std::set<std::string> ids;
@@ -147,6 +179,7 @@ std::vector<Case> load_cases(const std::string& path,
                       fs::path(path).filename().string() + ", wanted " + scenario.name + ".yaml");
     }
     check_corpus(scenario, file.root, sizes);
+    check_bisect(the_case, file);
     the_case.id = case_id(the_case);
     if (!ids.insert(the_case.id).second) {
       throw Error(Location{path}, "axes: found the case " + the_case.label() + " a second time");

@@ -97,6 +97,41 @@ json expectation_json(const Expectation& expectation) {
   return out;
 }
 
+json life_json(const LifeConfig& life) {
+  return {{"save_every", life.save_every},
+          {"kill_step", life.kill_step},
+          {"kill_phase", life.kill_phase},
+          {"kill_after_ms", life.kill_after_ms}};
+}
+
+json known_json(const KnownFailure& known) {
+  json when = json::object();
+  for (const auto& [path, value] : known.when) when[path] = value;
+  json out = {{"when", when},
+              {"outcome", name_of(known.outcome)},
+              {"because", known.because},
+              {"until", known.until}};
+  if (!known.code.empty()) out["code"] = known.code;
+  return out;
+}
+
+std::string dump(const json& value) {
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+std::vector<std::pair<std::string, std::string>> read_point(const YamlNode& node) {
+  std::vector<std::pair<std::string, std::string>> point;
+  if (node.kind != YamlNode::Kind::sequence) throw nsa::Error(node.where, "point: wanted a list");
+  for (const YamlNode& item : node.items) {
+    const std::vector<std::string> pair = nsa::read_texts(item, "point");
+    if (pair.size() != 2) throw nsa::Error(item.where, "point: wanted pairs [axis, value]");
+    point.emplace_back(pair[0], pair[1]);
+  }
+  return point;
+}
+
+}  // namespace
+
 json scenario_json(const Scenario& scenario) {
   json out = {{"version", 1},
               {"scenario", scenario.name},
@@ -122,25 +157,13 @@ json scenario_json(const Scenario& scenario) {
               {"checks", scenario.checks}};
   if (scenario.fault) out["fault"] = fault_json(*scenario.fault);
   if (scenario.expect) out["expect"] = expectation_json(*scenario.expect);
+  if (scenario.life != LifeConfig{}) out["life"] = life_json(scenario.life);
+  if (!scenario.bisect.over.empty()) {
+    out["bisect"] = {{"over", scenario.bisect.over}, {"candidates", scenario.bisect.candidates}};
+  }
+  if (scenario.known) out["known"] = known_json(*scenario.known);
   return out;
 }
-
-std::string dump(const json& value) {
-  return value.dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
-std::vector<std::pair<std::string, std::string>> read_point(const YamlNode& node) {
-  std::vector<std::pair<std::string, std::string>> point;
-  if (node.kind != YamlNode::Kind::sequence) throw nsa::Error(node.where, "point: wanted a list");
-  for (const YamlNode& item : node.items) {
-    const std::vector<std::string> pair = nsa::read_texts(item, "point");
-    if (pair.size() != 2) throw nsa::Error(item.where, "point: wanted pairs [axis, value]");
-    point.emplace_back(pair[0], pair[1]);
-  }
-  return point;
-}
-
-}  // namespace
 
 std::string case_id(const Case& the_case) {
   json content = scenario_json(the_case.scenario);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "nsa/base/error.h"
 
@@ -82,6 +83,7 @@ struct Entry {
   std::string_view kind;
   bool of_worker;
   void (*read)(const Event& event, Evidence* evidence);
+  void (*keep_after)(Evidence& evidence, std::int64_t t_ms);
 };
 
 template <auto kMember>
@@ -94,9 +96,14 @@ void read_into(const Event& event, Evidence* evidence) {
   }
 }
 
+template <auto kMember>
+void keep_after(Evidence& evidence, std::int64_t t_ms) {
+  std::erase_if(evidence.*kMember, [&](const auto& from) { return from.t_ms <= t_ms; });
+}
+
 template <typename Row, auto kMember>
 constexpr Entry entry(bool of_worker) {
-  return {Row::kKind, of_worker, &read_into<kMember>};
+  return {Row::kKind, of_worker, &read_into<kMember>, &keep_after<kMember>};
 }
 
 constexpr bool kWorker = true;
@@ -135,7 +142,10 @@ constexpr std::array kEntries = {
     entry<Suspect, &Evidence::suspects>(kControllerOnly),
     entry<Stopped, &Evidence::stopped>(kControllerOnly),
     entry<Relaunched, &Evidence::relaunches>(kControllerOnly),
-    Entry{kRejectedKind, kControllerOnly, &read_into<&Evidence::rejected>},
+    Entry{kRejectedKind,
+          kControllerOnly,
+          &read_into<&Evidence::rejected>,
+          &keep_after<&Evidence::rejected>},
 };
 
 const Entry& entry_of(std::string_view kind) {
@@ -155,6 +165,13 @@ void read_event(const Event& event, Evidence* evidence) {
   } catch (const nsa::Error& error) {
     throw nsa::Error(event.kind + ": " + error.what());
   }
+}
+
+// When the ranks were last started again; before everything when they never were.
+std::int64_t life_began_ms(const Evidence& evidence) {
+  std::int64_t began = std::numeric_limits<std::int64_t>::min();
+  for (const From<Relaunched>& from : evidence.relaunches) began = std::max(began, from.t_ms);
+  return began;
 }
 
 }  // namespace
@@ -178,22 +195,34 @@ int Evidence::ranks() const {
 }
 
 bool Evidence::finished(int process) const {
-  return std::any_of(
-      done.begin(), done.end(), [&](const From<Done>& from) { return from.process == process; });
+  const std::int64_t began = life_began_ms(*this);
+  return std::any_of(done.begin(), done.end(), [&](const From<Done>& from) {
+    return from.process == process && from.t_ms > began;
+  });
 }
 
 const Exited* Evidence::exit_of(int process) const {
+  const std::int64_t began = life_began_ms(*this);
   for (const From<Exited>& from : exited) {
-    if (from.row.process_ended == process) return &from.row;
+    if (from.row.process_ended == process && from.t_ms > began) return &from.row;
   }
   return nullptr;
 }
 
 const WorkerError* Evidence::error_of(int process) const {
+  const std::int64_t began = life_began_ms(*this);
   for (const From<WorkerError>& from : errors) {
-    if (from.process == process) return &from.row;
+    if (from.process == process && from.t_ms > began) return &from.row;
   }
   return nullptr;
+}
+
+Evidence Evidence::last_life() const {
+  Evidence last = *this;
+  if (relaunches.empty()) return last;
+  const std::int64_t began = life_began_ms(*this);
+  for (const Entry& entry : kEntries) entry.keep_after(last, began);
+  return last;
 }
 
 std::string Evidence::artefact(

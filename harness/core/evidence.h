@@ -63,11 +63,14 @@ struct Evidence {
   // Throws: nsa::Error as check_row() does; then nothing was added.
   void add(const Event& event);
 
-  [[nodiscard]] int ranks() const;                 // as the case wanted
+  [[nodiscard]] int ranks() const;  // as the case wanted
+  // Ranks that were killed on purpose and started again (Relaunched) are in their last life: these three speak of it.
   [[nodiscard]] bool finished(int process) const;  // Done was seen
   [[nodiscard]] bool twin_ran() const { return finished(kTwin); }
   [[nodiscard]] const Exited* exit_of(int process) const;
   [[nodiscard]] const WorkerError* error_of(int process) const;
+  // Only the rows since the ranks were started for the last time; all of them where that was once.
+  [[nodiscard]] Evidence last_life() const;
   // The path of an artefact's file (the newest of that name), "" when it was never written.
   [[nodiscard]] std::string artefact(
       int process, std::string_view name, std::int64_t step, int of_rank, int layer = -1) const;

@@ -51,7 +51,13 @@ bool detail_contains(const nlohmann::json& wanted, const nlohmann::json& seen) {
   return true;
 }
 
-// "A or B" accepts both.
+std::string described(const std::string& code, const Site& site) {
+  const std::string where = site.text();
+  return where.empty() ? code : code + " @ " + where;
+}
+
+}  // namespace
+
 bool code_matches(const std::string& wanted, std::string_view seen) {
   std::string_view rest = wanted;
   while (true) {
@@ -61,13 +67,6 @@ bool code_matches(const std::string& wanted, std::string_view seen) {
     rest.remove_prefix(at + 4);
   }
 }
-
-std::string described(const std::string& code, const Site& site) {
-  const std::string where = site.text();
-  return where.empty() ? code : code + " @ " + where;
-}
-
-}  // namespace
 
 bool site_matches(const Site& wanted, const Site& seen) {
   return same_set(wanted.layers, seen.layers) && same_set(wanted.heads, seen.heads) &&

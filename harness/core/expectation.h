@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "harness/core/judge.h"
 
@@ -10,6 +11,9 @@ namespace harness {
 // Only what `wanted` sets is compared. Layers, ranks and heads must be the same sets; rows and `detail` must be contained;
 // numbers of `detail` may differ by one part in a thousand (a measured factor).
 [[nodiscard]] bool site_matches(const Site& wanted, const Site& seen);
+
+// "A or B" accepts both.
+[[nodiscard]] bool code_matches(const std::string& wanted, std::string_view seen);
 
 // What was missed, for people; "" when outcome, code and site are as expected. The code and the site are those of the
 // first finding of `seen`.

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "harness/core/bisect.h"
 #include "harness/core/expectation.h"
 #include "nsa/base/text.h"
 
@@ -108,11 +109,24 @@ void derive_outcome(Judgement& judged) {
   }
 }
 
+// In a trial of a part of a bisection's candidates there may be nothing for the fault to do.
 bool fault_never_fired(const Evidence& evidence) {
   if (!evidence.the_case.scenario.fault) return false;
+  if (is_trial(evidence.the_case) && !is_whole_trial(evidence.the_case)) return false;
   return std::none_of(evidence.faults_fired.begin(),
                       evidence.faults_fired.end(),
                       [](const auto& fired) { return fired.process >= 0 && fired.row.times > 0; });
+}
+
+// What failed before, failed whether or not a kill came; only a case that would be good shows less than it was meant to.
+bool kill_never_happened(const Evidence& evidence, Outcome outcome) {
+  return evidence.the_case.scenario.life.kill_step > 0 && evidence.relaunches.empty() &&
+         (outcome == Outcome::pass || outcome == Outcome::inconclusive);
+}
+
+std::string kill_text(const LifeConfig& life) {
+  return "the kill in step " + std::to_string(life.kill_step) + ", phase " + life.kill_phase +
+         ", never happened: the ranks had ended before";
 }
 
 bool interrupted(const Evidence& evidence) {
@@ -129,12 +143,26 @@ void compare_with_expectation(const Expectation& expected, Judgement& judged) {
   judged.outcome = missed.empty() ? Outcome::pass : Outcome::fail;
 }
 
+void compare_with_known(const KnownFailure& known, Judgement& judged) {
+  const Finding* first = judged.findings.empty() ? nullptr : &judged.findings.front();
+  const bool same_code =
+      known.code.empty() || (first != nullptr && code_matches(known.code, first->code));
+  if (judged.outcome == Outcome::pass) {
+    judged.outcome = Outcome::xpass;
+    judged.reason = "passed, but is known to fail until " + known.until + ": " + known.because;
+  } else if (judged.outcome == known.outcome && same_code) {
+    judged.outcome = Outcome::xfail;
+    judged.reason = known.because + " (known until " + known.until + "; " + judged.reason + ")";
+  }
+}
+
 }  // namespace
 
 Evidence blinded(Evidence evidence) {
   Scenario& scenario = evidence.the_case.scenario;
   scenario.fault.reset();
   scenario.expect.reset();
+  scenario.known.reset();
   // A scenario is often named after the fault that it plants, and its text holds both.
   for (std::string* told : {&scenario.name, &scenario.path, &scenario.text, &scenario.about}) {
     told->clear();
@@ -160,9 +188,13 @@ Judgement judge(const Evidence& evidence, std::span<const Check> checks) {
   } else if (fault_never_fired(evidence)) {
     judged.outcome = Outcome::error;
     judged.reason = "fault " + scenario.fault->name + " never fired";
-  } else if (scenario.expect) {
+  } else if (kill_never_happened(evidence, judged.outcome)) {
+    judged.outcome = Outcome::error;
+    judged.reason = kill_text(scenario.life);
+  } else if (scenario.expect && scenario.bisect.over.empty()) {
     compare_with_expectation(*scenario.expect, judged);
   }
+  if (scenario.known && !interrupted(evidence)) compare_with_known(*scenario.known, judged);
   return judged;
 }
 

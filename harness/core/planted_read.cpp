@@ -169,6 +169,16 @@ FaultRequest read_fault(const YamlNode& node, const Scenario& scenario, const Ma
   return fault;
 }
 
+std::string read_code(const YamlNode& node, const std::string& what) {
+  std::string code = nsa::read_text(node, what);
+  if (!is_code(code)) {
+    throw Error(node.where,
+                what + ": found " + nsa::found_text(node) +
+                    ", wanted a code like GRAD.MISSING, or several joined by \" or \"");
+  }
+  return code;
+}
+
 Expectation read_expectation(const YamlNode& node) {
   YamlMap map(node, "expect");
   Expectation expectation;
@@ -179,14 +189,7 @@ Expectation read_expectation(const YamlNode& node) {
     }
     expectation.outcome = outcome_from(nsa::read_name(*outcome, "expect.outcome", names));
   }
-  if (const YamlNode* code = map.get("code")) {
-    expectation.code = nsa::read_text(*code, "expect.code");
-    if (!is_code(expectation.code)) {
-      throw Error(code->where,
-                  "expect.code: found " + nsa::found_text(*code) +
-                      ", wanted a code like GRAD.MISSING, or several joined by \" or \"");
-    }
-  }
+  if (const YamlNode* code = map.get("code")) expectation.code = read_code(*code, "expect.code");
   if (const YamlNode* site = map.get("site")) expectation.site = read_site(*site);
   map.finish();
   if (!expectation.outcome && expectation.code.empty()) {

@@ -111,7 +111,9 @@ std::int64_t rebuild_run(const std::string& run_folder, Store& store) {
     record.run_id = run_row;
     const std::int64_t row = store.plan_case(record);
     const std::string folder = run_folder + "/" + record.folder;
-    if (std::filesystem::exists(folder + "/" + kEventsFile)) rebuild_events(folder, row, store);
+    if (!std::filesystem::exists(folder + "/" + kEventsFile)) continue;
+    store.begin_case(row, run.started_ms);  // when it really began is not in the folder
+    rebuild_events(folder, row, store);
   }
   store.flush();
   return run_row;

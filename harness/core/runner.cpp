@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <optional>
+#include <unistd.h>
 
 #include "harness/core/evidence.h"
 #include "harness/core/machine_state.h"
@@ -15,6 +17,7 @@ namespace harness {
 namespace {
 
 constexpr int kListenFd = 4;
+constexpr useconds_t kMillisecondUs = 1'000;
 
 // Larger corpora are read where they lie: nobody edits them during a run, and a copy would cost more than it saves.
 constexpr std::int64_t kLargestFrozenCorpus = std::int64_t{64} << 20;
@@ -95,6 +98,13 @@ class CaseRun {
     return limits;
   }
 
+  // All lives of the ranks share one budget.
+  [[nodiscard]] SupervisorLimits limits_of_life() const {
+    SupervisorLimits left = limits(1);
+    if (life_ > 0) left.budget_ms = std::max<std::int64_t>(1, left.budget_ms - now_ms());
+    return left;
+  }
+
   [[nodiscard]] ProcessRequest request(int process) const {
     const std::string name = process == kTwin ? "twin" : "rank_" + std::to_string(process);
     ProcessRequest request;
@@ -112,6 +122,7 @@ class CaseRun {
     if (process == 0) option("--listen-fd", std::to_string(kListenFd));
     option("--folder", options_.folder);
     option("--clock-origin-ms", std::to_string(origin_ms_));
+    if (process != kTwin && life_ > 0) option("--life", std::to_string(life_));
     request.environment = options_.environment;
     request.out_path = options_.folder + "/" + name + ".out";
     request.err_path = options_.folder + "/" + name + ".err";
@@ -119,16 +130,43 @@ class CaseRun {
     return request;
   }
 
+  // Gives why they were stopped, "" when they ended by themselves.
   std::string run_ranks() {
-    WorkerGroup group(options_, limits(1), origin_ms_, sink_);
+    const LifeConfig& life = case_.scenario.life;
+    std::optional<PlannedKill> kill;
+    if (life.kill_step > 0) kill = PlannedKill{life.kill_step, life.kill_phase, life.kill_after_ms};
+    const std::string reason = run_life(kill);
+    if (!killed_) return reason;
+    if (interrupted() != 0) {
+      record(Stopped{"interrupted", "before the ranks were started again", now_ms()});
+      return "interrupted";
+    }
+    relaunch(life);
+    return run_life(std::nullopt);
+  }
+
+  std::string run_life(const std::optional<PlannedKill>& kill) {
+    WorkerGroup group(options_, limits_of_life(), origin_ms_, sink_);
+    if (kill) group.plan_kill(*kill);
     for (int rank = 0; rank < ranks_; ++rank) {
       group.start(rank, request(rank));
       // Rank 0 holds it now: were the controller's copy open, nobody would be refused after rank 0's end.
       listener_.fd.reset();
     }
     group.run();
+    killed_ = group.was_killed();
     well_ = group.all_well() && !group.was_stopped();
     return group.stop_reason();
+  }
+
+  // Times tell the lives apart: all of the next one is later than the event.
+  void relaunch(const LifeConfig& life) {
+    ++life_;
+    record(Relaunched{
+        life_, "killed in step " + std::to_string(life.kill_step) + ", phase " + life.kill_phase});
+    const std::int64_t at_ms = now_ms();
+    while (now_ms() <= at_ms) usleep(kMillisecondUs);
+    listener_ = listen_on_loopback();
   }
 
   // The twin does the ranks' work one after the other, so it has as much time for each.
@@ -146,6 +184,8 @@ class CaseRun {
   std::string case_file_;
   Listener listener_;
   EventSink sink_;
+  int life_ = 0;         // of the ranks that run
+  bool killed_ = false;  // as the scenario asks, in the life before
   bool well_ = false;
 };
 

@@ -1,6 +1,9 @@
 // Runs one case: starts its ranks, then its twin, takes in what they record, watches that they move, ends what must be
 // ended, and leaves no process behind. It judges nothing and reads no fault name: what it saw becomes events.
 //
+// Where the scenario asks for a kill, the ranks are killed in the midst of it and started again with `--life 1`; what the second
+// life records comes after the event Relaunched. Where the ranks end before the kill's point came, there is no such event.
+//
 // In the case's folder: case.json, events.jsonl with its hash (run_folder.h), rank_N.out and rank_N.err, twin.out, twin.err.
 // The twin runs when every rank ended well (Done, exit 0) and nothing was stopped.
 #pragma once

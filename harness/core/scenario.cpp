@@ -94,6 +94,21 @@ std::map<std::string, std::string> read_route(const YamlNode* node, const Manife
   return route;
 }
 
+// What travels between ranks is the business of seam grad_sync; a route that says otherwise is a contradiction.
+void route_compression(const YamlNode* route, Scenario& scenario) {
+  const auto grad_sync = scenario.route.find("grad_sync");
+  if (grad_sync == scenario.route.end()) return;
+  const std::string wanted =
+      scenario.parallel.compress == "none" ? "reference" : scenario.parallel.compress;
+  const YamlNode* named = route != nullptr ? route->find("grad_sync") : nullptr;
+  if (named != nullptr && grad_sync->second != wanted) {
+    throw Error(named->where,
+                "route.grad_sync: found " + nsa::found_text(*named) + ", wanted " + wanted +
+                    ", as parallel.ddp.compress says");
+  }
+  grad_sync->second = wanted;
+}
+
 AttentionProbe read_attention(const YamlNode* node) {
   AttentionProbe probe;
   const YamlNode none;
@@ -254,7 +269,9 @@ Scenario read_scenario(const YamlNode& root, const ReadContext& context) {
       nsa::read_parallel(parallel != nullptr ? *parallel : YamlNode(), scenario.model.n_layers);
   scenario.attention = read_attention(map.get("attention"));
   scenario.sweep = read_sweep(map.get("sweep"));
-  scenario.route = read_route(map.get("route"), context.manifest);
+  const YamlNode* route = map.get("route");
+  scenario.route = read_route(route, context.manifest);
+  route_compression(route, scenario);
   read_requirements(map, scenario);
   scenario.checks = read_checks(required(map, root, "checks"), context.options);
   check_together(scenario, root);
@@ -266,6 +283,9 @@ Scenario read_scenario(const YamlNode& root, const ReadContext& context) {
   if (expect != nullptr && expect->kind != YamlNode::Kind::null) {
     scenario.expect = read_expectation(*expect);
   }
+  scenario.life = read_life(map.get("life"), scenario);
+  scenario.bisect = read_bisect(map.get("bisect"), scenario);
+  if (map.get("known") != nullptr) scenario.known = read_known(root, scenario, context);
   map.finish();
   return scenario;
 }

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -56,7 +57,7 @@ struct SweepConfig {
 struct LifeConfig {
   std::int64_t save_every = 0;          // optimiser steps between two snapshots; 0: none
   std::int64_t kill_step = 0;           // every rank is killed in this step, once; 0: never
-  std::string kill_phase = "backward";  // when it enters this phase (of kKillPhases)
+  std::string kill_phase = "backward";  // when the first of them enters this phase (of kKillPhases)
   std::int64_t kill_after_ms = 0;       // and this much later
 
   bool operator==(const LifeConfig&) const = default;
@@ -82,10 +83,11 @@ struct KnownFailure {
   bool operator==(const KnownFailure&) const = default;
 };
 
-// The smallest set of values of a list-valued parameter that makes a case fail, found by trials.
+// The smallest set of values of a list-valued parameter that makes a case fail, found by trials. With one, `expect` speaks
+// of the answer, not of a trial: site.layers is the minimal set, outcome and code are those of its trial.
 struct BisectConfig {
-  std::string over;  // parallel.checkpoint.layers; "": none
-  std::vector<std::string> candidates;
+  std::string over;                     // parallel.checkpoint.layers; "": none
+  std::vector<std::string> candidates;  // each once
 
   bool operator==(const BisectConfig&) const = default;
 };
@@ -113,6 +115,7 @@ struct Scenario {
   std::vector<std::string> checks;
   std::optional<Expectation> expect;
   std::optional<KnownFailure> known;  // the one that holds at this point
+  BisectConfig bisect;                // not over anything: none
 
   // Ranks that train are compared with a process that does their work alone, where a check asks for it.
   [[nodiscard]] bool has_twin() const;
@@ -131,6 +134,8 @@ struct ScenarioOptions {
   std::string configs_folder;                             // holds models/NAME.yaml
   std::string default_text;                               // corpus where the scenario names none
   std::vector<std::string> known_checks;
+  std::string today;  // YYYY-MM-DD: known failures end by it; "": they never do
+  std::function<void(const std::string&)> on_note;  // what the user should hear of; may be empty
 };
 
 }  // namespace harness

@@ -48,21 +48,6 @@ void apply_profile(YamlNode& root, const std::string& name) {
   if (over.kind == YamlNode::Kind::map) nsa::merge_yaml(root, over);
 }
 
-std::string flow_text(const YamlNode& node) {
-  std::vector<std::string> parts;
-  switch (node.kind) {
-    case YamlNode::Kind::null: return "null";
-    case YamlNode::Kind::scalar: return node.scalar;
-    case YamlNode::Kind::sequence:
-      for (const YamlNode& item : node.items) parts.push_back(flow_text(item));
-      return "[" + nsa::join(parts) + "]";
-    case YamlNode::Kind::map:
-      for (const auto& [key, value] : node.entries) parts.push_back(key + ": " + flow_text(value));
-      return "{" + nsa::join(parts) + "}";
-  }
-  return "";
-}
-
 Axis read_axis(const std::string& path, const YamlNode& node) {
   refuse_roots(path, node.where);
   if (node.kind != YamlNode::Kind::sequence || node.items.empty()) {
@@ -129,6 +114,21 @@ void apply_set(YamlNode& root,
 }
 
 }  // namespace
+
+std::string flow_text(const YamlNode& node) {
+  std::vector<std::string> parts;
+  switch (node.kind) {
+    case YamlNode::Kind::null: return "null";
+    case YamlNode::Kind::scalar: return node.scalar;
+    case YamlNode::Kind::sequence:
+      for (const YamlNode& item : node.items) parts.push_back(flow_text(item));
+      return "[" + nsa::join(parts) + "]";
+    case YamlNode::Kind::map:
+      for (const auto& [key, value] : node.entries) parts.push_back(key + ": " + flow_text(value));
+      return "{" + nsa::join(parts) + "}";
+  }
+  return "";
+}
 
 std::vector<std::string> profiles_of(const YamlNode& document) {
   nsa::YamlKeyLog::note("profiles");

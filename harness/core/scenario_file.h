@@ -20,6 +20,9 @@ struct ScenarioFile {
   std::vector<Axis> axes;
 };
 
+// A value on one line, as YAML's flow style has it: how values of axes are named and compared.
+[[nodiscard]] std::string flow_text(const nsa::YamlNode& node);
+
 // The profiles that the file names, in its order.
 [[nodiscard]] std::vector<std::string> profiles_of(const nsa::YamlNode& document);
 

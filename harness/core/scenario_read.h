@@ -23,5 +23,20 @@ struct ReadContext {
                                       const Scenario& scenario,
                                       const Manifest* manifest);
 [[nodiscard]] Expectation read_expectation(const nsa::YamlNode& node);
+// "GRAD.MISSING", or several joined by " or ".
+[[nodiscard]] std::string read_code(const nsa::YamlNode& node, const std::string& what);
+
+// In course_read.cpp: how a case goes on after its first trial or life. A null node: none.
+[[nodiscard]] LifeConfig read_life(const nsa::YamlNode* node, const Scenario& scenario);
+[[nodiscard]] BisectConfig read_bisect(const nsa::YamlNode* node, const Scenario& scenario);
+
+// In known_read.cpp. Of a file: the first of its list that holds at this point and has not expired. Of a case: its map.
+// REQUIRES: everything else of `scenario` was read.
+[[nodiscard]] std::optional<KnownFailure> read_known(const nsa::YamlNode& root,
+                                                     const Scenario& scenario,
+                                                     const ReadContext& context);
+// One line for each entry that `today` has expired.
+[[nodiscard]] std::vector<std::string> expired_known(const nsa::YamlNode& root,
+                                                     const std::string& today);
 
 }  // namespace harness

@@ -75,6 +75,7 @@ void WorkerGroup::run() {
     notice_ends();
     sample_states();
     collect_look();
+    kill_as_planned();
     decide();
     press_on();
     sink_.flush();
@@ -98,8 +99,11 @@ void WorkerGroup::wait_for_something() const {
     if (!member->process.reaped()) waited.push_back({member->process.pidfd(), POLLIN, 0});
     if (member->process.events() >= 0) waited.push_back({member->process.events(), POLLIN, 0});
   }
+  std::int64_t round_ms = kRoundMs;
+  if (kill_due_ms_) round_ms = std::clamp<std::int64_t>(*kill_due_ms_ - now_ms(), 0, kRoundMs);
   // Interrupted by a signal, or failed: the round goes on all the same, and comes back after a bounded time.
-  if (poll(waited.data(), waited.size(), kRoundMs) < 0 && errno != EINTR) usleep(kRoundMs * 1000);
+  const int ready = poll(waited.data(), waited.size(), static_cast<int>(round_ms));
+  if (ready < 0 && errno != EINTR) usleep(kRoundMs * 1000);
 }
 
 void WorkerGroup::read_pipes() {
@@ -143,6 +147,7 @@ void WorkerGroup::on_line(Member& member, LineReader::Piece piece, std::string_v
 
 void WorkerGroup::accept(Member& member, Event event) {
   supervisor_.heard(event, now_ms());
+  if (event.kind == Phase::kKind) notice_kill_point(event);
   if (event.kind == Hello::kKind) member.said_hello = true;
   if (event.kind == Done::kKind) member.finished = true;
   if (event.kind == Observation::kKind) {
@@ -239,7 +244,30 @@ void WorkerGroup::collect_look() {
   supervisor_.looked(now_ms());
 }
 
+void WorkerGroup::notice_kill_point(const Event& event) {
+  if (!kill_ || kill_due_ms_) return;
+  const auto phase = event.body.get<Phase>();
+  if (phase.phase == kill_->phase && phase.step == kill_->step) {
+    kill_due_ms_ = now_ms() + kill_->after_ms;
+  }
+}
+
+void WorkerGroup::kill_as_planned() {
+  if (!kill_due_ms_ || now_ms() < *kill_due_ms_) return;
+  kill_.reset();
+  kill_due_ms_.reset();
+  if (was_stopped()) return;
+  const bool all_live = std::none_of(members_.begin(), members_.end(), [](const auto& member) {
+    return member->gone || member->process.reaped() || member->process.exited();
+  });
+  if (!all_live) return;
+  killed_ = true;
+  sink_.flush();
+  kill_at_ms_ = now_ms();  // press_on() does it, and leaves what the kernel cannot end
+}
+
 void WorkerGroup::decide() {
+  if (killed_) return;  // nothing is left to be decided about
   if (options_.interrupted != nullptr) {
     if (const int signal = options_.interrupted->load(); signal != 0) supervisor_.interrupt(signal);
   }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -19,6 +20,13 @@ namespace harness {
 // Milliseconds of CLOCK_MONOTONIC: the time axis that the controller and all workers share.
 [[nodiscard]] std::int64_t monotonic_ms();
 
+// Ends all processes of a group as a power cut would: SIGKILL to every one, some time after the first of them entered a phase.
+struct PlannedKill {
+  std::int64_t step = 0;
+  std::string phase;
+  std::int64_t after_ms = 0;
+};
+
 class WorkerGroup {
  public:
   // `origin_ms`: monotonic_ms() at the case's beginning.
@@ -29,9 +37,12 @@ class WorkerGroup {
 
   // Throws: nsa::Error as Process::spawn() does.
   void start(int process, const ProcessRequest& request);
+  // Before run(). It comes only while every process lives: what had ended before, had ended by itself.
+  void plan_kill(const PlannedKill& kill) { kill_ = kill; }
   void run();
 
   [[nodiscard]] bool all_well() const { return supervisor_.all_well(); }
+  [[nodiscard]] bool was_killed() const { return killed_; }  // as planned
   [[nodiscard]] bool was_stopped() const { return !stop_reason_.empty(); }
   [[nodiscard]] const std::string& stop_reason() const { return stop_reason_; }
 
@@ -74,6 +85,7 @@ class WorkerGroup {
   void sample_states();
   void collect_look();
   void decide();
+  void kill_as_planned();
   void press_on();
 
   void read_pipe(Member& member);
@@ -84,6 +96,7 @@ class WorkerGroup {
   void record_end(Member& member);
   void begin_look(const Decision& decision);
   void begin_stop(const Stopped& stopped);
+  void notice_kill_point(const Event& event);
   void signal_all(int number);
   void leave(Member& member);
   [[nodiscard]] bool all_gone() const;
@@ -99,6 +112,9 @@ class WorkerGroup {
   std::string stop_reason_;
   std::int64_t kill_at_ms_ = 0;  // 0: not decided
   std::int64_t leave_at_ms_ = 0;
+  std::optional<PlannedKill> kill_;
+  std::optional<std::int64_t> kill_due_ms_;  // its point has come
+  bool killed_ = false;
 };
 
 }  // namespace harness

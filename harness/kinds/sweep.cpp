@@ -89,13 +89,13 @@ class SweepCase {
     const nsa::TrainingConfig& training = session_.the_case().scenario.training;
     nsa::Optimizer optimizer(parameters, training.optimizer, training.precision);
     const auto tokens_BS = draw_tokens(point, number);
-    step(model, optimizer, tokens_BS, 1, number);
+    step(model, optimizer, tokens_BS, number);
     drop_gradients(parameters);
     wait_for(device_);
     const std::int64_t held = memory_.held_bytes();
     memory_.reset_peak();
     const double begin = now_ms();
-    const double loss = step(model, optimizer, tokens_BS, 2, number);
+    const double loss = step(model, optimizer, tokens_BS, number);
     wait_for(device_);
     write(point, number, held, now_ms() - begin, loss);
     write_routes(session_, routes);
@@ -123,14 +123,13 @@ class SweepCase {
   double step(nsa::NsaLm& model,
               nsa::Optimizer& optimizer,
               const torch::Tensor& tokens_BS,
-              std::int64_t which,
               std::int64_t number) {
     session_.enter("forward", number);
     const auto loss = nsa::next_token_loss(model->forward(tokens_BS), tokens_BS);
     session_.enter("backward", number);
     optimizer.scaled(loss).backward();
     session_.enter("optimizer", number);
-    optimizer.step(which);
+    optimizer.step();
     return loss.item<double>();
   }
 

@@ -6,6 +6,7 @@
 #include "harness/kinds/training_parts.h"
 #include "harness/worker/fault.h"
 #include "harness/worker/heartbeat.h"
+#include "harness/worker/memory_watch.h"
 #include "nsa/base/safetensors.h"
 
 namespace harness {
@@ -25,8 +26,7 @@ void backward(Session& session,
               nsa::DataParallel& parallel,
               const torch::Tensor& loss) {
   try {
-    parallel.before_backward(loss);
-    parts.optimizer->scaled(loss).backward();
+    parallel.before_backward(loss).backward();
     parallel.after_backward();
   } catch (...) {
     parts.ledger.write(session.channel());
@@ -34,25 +34,44 @@ void backward(Session& session,
   }
 }
 
-void train_step(Session& session,
+// A micro-batch of the step that ends in no reduction. False when this rank's data has ended.
+bool local_micro_batch(Session& session,
+                       TrainingParts& parts,
+                       nsa::DataParallel& parallel,
+                       std::int64_t step,
+                       std::int64_t micro) {
+  const auto tokens_BS = parts.batch(micro);
+  if (!tokens_BS.defined()) return false;
+  parallel.before_forward(false);
+  const auto loss = parts.forward(tokens_BS, micro);
+  session.enter("backward", step);
+  parts.ledger.pass_over();
+  parallel.before_backward(loss).backward();
+  parallel.after_backward();
+  session.enter("record", step);
+  parts.backward_ended(micro, nullptr);
+  return true;
+}
+
+// False when this rank's data has ended.
+bool train_step(Session& session,
                 TrainingParts& parts,
                 nsa::DataParallel& parallel,
                 std::int64_t step) {
   const int rank = session.options().rank;
-  parts.drop_gradients();
-  session.enter("data", step);
-  const auto tokens_BS = parts.batch(step, rank);
-
-  session.enter("forward", step);
-  parts.watch.begin(step);
-  parts.recorder.begin(step, rank);
-  parallel.before_forward();
+  const std::int64_t last = parts.micro_batches() - 1;
+  parts.begin_step(step, rank);
+  for (std::int64_t micro = 0; micro < last; ++micro) {
+    if (!local_micro_batch(session, parts, parallel, step, micro)) return false;
+  }
+  const auto tokens_BS = parts.batch(last);
+  if (!tokens_BS.defined()) return false;
+  parallel.before_forward(true);
   const auto plans = parallel.buckets();
   write_buckets(session, plans, step);
   parts.ledger.set_buckets(plans);
-  const auto loss = parts.loss_of(tokens_BS);
-  const double loss_value = loss.item<double>();
-  session.sample("loss", step, loss_value);
+  const auto loss = parts.forward(tokens_BS, last);
+  parts.write_loss("loss");
 
   session.enter("backward", step);
   auto local = parts.gradients_file(step, rank, "local_gradients");
@@ -63,14 +82,47 @@ void train_step(Session& session,
   auto reduced = parts.gradients_file(step, rank, "reduced_gradients");
   parts.ledger.after_reduction(reduced.get());
   parts.ledger.write(session.channel());
-  parts.write_layers(step, rank, local.get());
+  parts.backward_ended(last, local.get());
   parts.finish_gradients(std::move(local), step, rank, "local_gradients");
   parts.finish_gradients(std::move(reduced), step, rank, "reduced_gradients");
 
-  parts.certify_nan(step, tokens_BS, loss_value);
-
-  session.enter("optimizer", step);
+  parts.certify_nan(step, tokens_BS, parts.mean_loss());
   parts.update(step);
+  return true;
+}
+
+// The smallest value of any rank.
+std::int64_t smallest_of_ranks(nsa::Communicator& communicator,
+                               const torch::Device& device,
+                               std::int64_t value) {
+  std::vector<torch::Tensor> values = {torch::tensor({value}, torch::kLong).to(device)};
+  c10d::AllreduceOptions options;
+  options.reduceOp = c10d::ReduceOp::MIN;
+  communicator.group()->allreduce(values, options)->wait();
+  return values.front().item<std::int64_t>();
+}
+
+std::int64_t first_step(Session& session, TrainingParts& parts, nsa::Communicator& communicator) {
+  if (session.options().life == 0) return 1;
+  return parts.resume(
+      [&](std::int64_t newest) { return smallest_of_ranks(communicator, parts.device, newest); });
+}
+
+void train(Session& session,
+           TrainingParts& parts,
+           nsa::DataParallel& parallel,
+           nsa::Communicator& communicator) {
+  const Scenario& scenario = session.the_case().scenario;
+  const std::int64_t every = scenario.life.save_every;
+  MemoryWatch memory(parts.device);
+  for (std::int64_t step = first_step(session, parts, communicator);
+       step <= scenario.training.steps;
+       ++step) {
+    memory.reset_peak();
+    if (!train_step(session, parts, parallel, step)) return;
+    session.sample("tensor_peak_bytes", step, static_cast<double>(memory.peak_bytes()));
+    if (every > 0 && step % every == 0) parts.save(step);
+  }
 }
 
 void run_rank(Session& session) {
@@ -81,8 +133,13 @@ void run_rank(Session& session) {
   const HeartbeatTask poll(session.heartbeat(), [&communicator] { communicator.poll_completed(); });
 
   Fired fired(session.channel());
-  nsa::DataParallelOptions options = data_parallel_options(session);
-  TrainingPoints points{parts.seams, options.reduce_bucket, communicator};
+  nsa::DataParallelOptions options = data_parallel_options(session, communicator, parts.routes);
+  TrainingPoints points{parts.seams,
+                        options.reduce_bucket,
+                        options.policy,
+                        communicator,
+                        *parts.optimizer,
+                        *parts.checkpoint};
   FaultContext context{session.the_case().scenario.fault.value_or(FaultRequest{}),
                        session,
                        session.options().rank,
@@ -97,10 +154,9 @@ void run_rank(Session& session) {
   parts.watch_seams();
   nsa::DataParallel parallel(parts.parameters, communicator, parts.routes, options);
   parts.ledger.expect_hooks(2);  // the ledger's own and the Reducer's
+  if (points.after_wrapping) points.after_wrapping();
   try {
-    for (std::int64_t step = 1; step <= session.the_case().scenario.training.steps; ++step) {
-      train_step(session, parts, parallel, step);
-    }
+    train(session, parts, parallel, communicator);
   } catch (...) {
     fired.write_total();
     parts.write_routes();
@@ -161,22 +217,22 @@ void set_mean_gradients(const Session& session,
   }
 }
 
-void run_micro_batch(Session& session, TrainingParts& parts, std::int64_t step, int of_rank) {
-  parts.drop_gradients();
-  session.enter("data", step);
-  const auto tokens_BS = parts.batch(step, of_rank);
-  session.enter("forward", step);
-  parts.watch.begin(step);
-  parts.recorder.begin(step, of_rank);
-  const auto loss = parts.loss_of(tokens_BS);
-  session.sample("loss_of_rank_" + std::to_string(of_rank), step, loss.item<double>());
+void run_micro_batch(
+    Session& session, TrainingParts& parts, std::int64_t step, std::int64_t micro, int of_rank) {
+  const bool last = micro + 1 == parts.micro_batches();
+  const auto loss = parts.forward(parts.batch(micro), micro);
+  if (last) parts.write_loss("loss_of_rank_" + std::to_string(of_rank));
   session.enter("backward", step);
-  auto local = parts.gradients_file(step, of_rank, "local_gradients");
-  parts.ledger.begin(step, of_rank, loss, local.get());
-  parts.optimizer->scaled(loss).backward();
+  auto local = last ? parts.gradients_file(step, of_rank, "local_gradients") : nullptr;
+  if (last) {
+    parts.ledger.begin(step, of_rank, loss, local.get());
+  } else {
+    parts.ledger.pass_over();
+  }
+  loss.backward();
   session.enter("record", step);
-  parts.ledger.write(session.channel());
-  parts.write_layers(step, of_rank, local.get());
+  if (last) parts.ledger.write(session.channel());
+  parts.backward_ended(micro, local.get());
   parts.finish_gradients(std::move(local), step, of_rank, "local_gradients");
 }
 
@@ -187,11 +243,13 @@ void run_twin(Session& session) {
   for (std::int64_t step = 1; step <= steps; ++step) {
     std::vector<torch::Tensor> mean(parts.parameters.size());
     for (int of_rank = 0; of_rank < session.options().world; ++of_rank) {
-      run_micro_batch(session, parts, step, of_rank);
+      parts.begin_step(step, of_rank);
+      for (std::int64_t micro = 0; micro < parts.micro_batches(); ++micro) {
+        run_micro_batch(session, parts, step, micro, of_rank);
+      }
       add_share(mean, parts.parameters, session.options().world);
     }
     set_mean_gradients(session, parts, mean, step);
-    session.enter("optimizer", step);
     parts.update(step);
   }
   parts.write_routes();

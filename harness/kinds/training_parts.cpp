@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <utility>
 
 #include "harness/worker/nan_watch.h"
 #include "nsa/base/hash.h"
-#include "nsa/train/schedule.h"
+#include "nsa/base/text.h"
+#include "nsa/parallel/bf16_compress.h"
+#include "nsa/train/snapshot.h"
 
 namespace harness {
 namespace {
@@ -32,17 +35,45 @@ std::unique_ptr<nsa::DataSource> make_source(const Scenario& scenario) {
 // The implementations count themselves: what a fault puts in their place and does not call is not counted.
 nsa::TrainingSeams make_seams(nsa::DataSource& source,
                               nsa::Optimizer& optimizer,
-                              nsa::Routes& routes) {
+                              nsa::Routes& routes,
+                              const nsa::SnapshotParts& parts) {
   nsa::TrainingSeams seams;
   seams.data = [&source, &routes](std::int64_t step, std::int64_t micro, int rank, int world) {
     routes.ran("data", -1, "reference");
     return source.batch(step, micro, rank, world);
   };
-  seams.optimizer = [&optimizer, &routes](std::int64_t step) {
+  seams.loss = nsa::next_token_loss;
+  seams.optimizer = [&optimizer, &routes](std::int64_t /*step*/) {
     routes.ran("optimizer", -1, "reference");
-    return optimizer.step(step);
+    return optimizer.step();
   };
+  seams.restore = [parts](const std::string& path) { return nsa::load_snapshot(path, parts); };
   return seams;
+}
+
+std::string snapshot_name(std::int64_t step) {
+  return "step_" + std::to_string(step) + ".safetensors";
+}
+
+// The steps of the snapshots in `folder`, ascending.
+std::vector<std::int64_t> saved_steps(const std::string& folder) {
+  std::vector<std::int64_t> steps;
+  std::error_code none;  // no folder: nothing was saved
+  for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
+    const std::string stem = entry.path().stem().string();
+    const auto step = stem.starts_with("step_") ? nsa::parse_int(stem.substr(5)) : std::nullopt;
+    if (step && entry.path().filename() == snapshot_name(*step)) steps.push_back(*step);
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+std::string hash_of(const std::vector<torch::Tensor>& tensors) {
+  std::string hashes;
+  for (const auto& tensor : tensors) {
+    hashes += nsa::hash_hex(bytes_of(tensor.detach().to(torch::kCPU).contiguous()));
+  }
+  return nsa::hash_hex(hashes);
 }
 
 }  // namespace
@@ -55,43 +86,123 @@ TrainingParts::TrainingParts(Session& session)
       optimizer(std::make_unique<nsa::Optimizer>(tensors_of(parameters),
                                                  session.the_case().scenario.training.optimizer,
                                                  session.the_case().scenario.training.precision)),
-      seams(make_seams(*source, *optimizer, routes)),
+      seams(make_seams(*source, *optimizer, routes, {parameters, *optimizer, source->identity()})),
       ledger(parameters, session.progress()),
       watch(session.channel()),
       recorder(model, watch, session.progress(), session.wants_check("close_to_oracle")),
       session_(session),
+      micro_batches_(session.the_case().scenario.training.accumulate),
       keeps_tensors_(session.wants_check("matches_twin") ||
-                     session.wants_check("close_to_oracle")) {
+                     session.wants_check("close_to_oracle") ||
+                     session.wants_check("checkpoint_equal")) {
+  if (!session.is_twin()) {
+    checkpoint = std::make_unique<nsa::ActivationCheckpoint>(
+        model, session.the_case().scenario.parallel, routes);
+  }
   session.channel().write(
       Fact{"parameters", std::to_string(session.the_case().scenario.model.parameter_count())});
   session.channel().write(Fact{"parameter_tensors", std::to_string(parameters.size())});
 }
 
-void TrainingParts::drop_gradients() {
+void TrainingParts::watch_seams() {
+  watch.install(model);
+  if (checkpoint) {
+    recompute_watch =
+        std::make_unique<RecomputeWatch>(session_.channel(),
+                                         *checkpoint,
+                                         model,
+                                         session_.the_case().scenario.parallel.checkpoint_mode);
+  }
+}
+
+void TrainingParts::begin_step(std::int64_t step, int of_rank) {
+  step_ = step;
+  of_rank_ = of_rank;
+  loss_sum_ = floor_sum_ = 0.0;
+  losses_ = 0;
   for (auto& [name, parameter] : parameters) {
     parameter.mutable_grad().reset();
   }
 }
 
-torch::Tensor TrainingParts::batch(std::int64_t step, int of_rank) {
-  constexpr std::int64_t kMicro = 0;  // one micro-batch a step
+torch::Tensor TrainingParts::batch(std::int64_t micro) {
+  session_.enter("data", step_);
   const int world = static_cast<int>(session_.the_case().scenario.parallel.ranks);
-  const auto tokens_BS = seams.data(step, kMicro, of_rank, world).contiguous();
+  auto tokens_BS = seams.data(step_, micro, of_rank_, world);
+  if (!tokens_BS.defined()) return tokens_BS;
+  tokens_BS = tokens_BS.contiguous();
   for (std::int64_t row = 0; row < tokens_BS.size(0); ++row) {
     Batch entry;
-    entry.step = step;
-    entry.micro = kMicro;
-    entry.of_rank = of_rank;
+    entry.step = step_;
+    entry.micro = micro;
+    entry.of_rank = of_rank_;
     entry.sequence = static_cast<int>(row);
     entry.hash = nsa::hash_hex(bytes_of(tokens_BS[row]));
     entry.source = source->identity();
     session_.channel().write(entry);
   }
+  floor_sum_ += source->floor_of(tokens_BS);
   return tokens_BS.to(device);
 }
 
-torch::Tensor TrainingParts::loss_of(const torch::Tensor& tokens_BS) {
-  return nsa::next_token_loss(model->forward(tokens_BS), tokens_BS);
+torch::Tensor TrainingParts::forward(const torch::Tensor& tokens_BS, std::int64_t micro) {
+  session_.enter("forward", step_);
+  recorder.pause(micro > 0);
+  if (micro == 0) {
+    watch.begin(step_);
+    recorder.begin(step_, of_rank_);
+  }
+  if (recompute_watch) recompute_watch->begin(step_, micro);
+  const auto loss = seams.loss(model->forward(tokens_BS), tokens_BS);
+  loss_sum_ += loss.item<double>();
+  ++losses_;
+  watch.check_outputs();
+  const auto share = micro_batches_ == 1 ? loss : loss / micro_batches_;
+  return optimizer->scaled(share);
+}
+
+void TrainingParts::backward_ended(std::int64_t micro, const TensorFile* local) {
+  if (recompute_watch) recompute_watch->write();
+  if (micro > 0) {
+    return;
+  }
+  recorder.write_exposure(session_.channel());
+  if (!keeps_tensors_) {
+    return;
+  }
+  std::map<std::string, torch::Tensor> gradients;
+  if (local != nullptr) {
+    for (const auto& row : ledger.rows()) {
+      if (row.ready_count > 0) {
+        gradients[row.param] = local->view(row.param);
+      }
+    }
+  } else {
+    for (const auto& [name, parameter] : parameters) {
+      if (parameter.grad().defined()) gradients[name] = parameter.grad();
+    }
+  }
+  recorder.write(session_.channel(),
+                 session_.options().folder,
+                 session_.folder_of(step_, of_rank_),
+                 gradients);
+}
+
+double TrainingParts::mean_loss() const {
+  return loss_sum_ / static_cast<double>(losses_);
+}
+
+void TrainingParts::write_loss(const std::string& metric) {
+  session_.sample(metric, step_, mean_loss());
+  const double floor = floor_sum_ / static_cast<double>(losses_);
+  if (std::isnan(floor)) {
+    return;  // the source does not know
+  }
+  const nsa::TrainingConfig& training = session_.the_case().scenario.training;
+  session_.sample("source_floor", step_, floor);
+  session_.sample("floor_tokens",
+                  step_,
+                  static_cast<double>(losses_ * training.batch_size * (training.seq_len - 1)));
 }
 
 std::unique_ptr<TensorFile> TrainingParts::gradients_file(std::int64_t step,
@@ -121,24 +232,6 @@ void TrainingParts::finish_gradients(std::unique_ptr<TensorFile> file,
   session_.progress().worked(artefact.bytes);
 }
 
-void TrainingParts::write_layers(std::int64_t step, int of_rank, const TensorFile* local) {
-  recorder.write_exposure(session_.channel());
-  std::map<std::string, torch::Tensor> gradients;
-  if (local != nullptr) {
-    for (const auto& row : ledger.rows()) {
-      if (row.ready_count > 0) {
-        gradients[row.param] = local->view(row.param);
-      }
-    }
-  }
-  if (keeps_tensors_) {
-    recorder.write(session_.channel(),
-                   session_.options().folder,
-                   session_.folder_of(step, of_rank),
-                   gradients);
-  }
-}
-
 void TrainingParts::certify_nan(std::int64_t step, const torch::Tensor& tokens_BS, double loss) {
   const auto& rows = ledger.rows();
   gradients_are_nan_ =
@@ -148,25 +241,87 @@ void TrainingParts::certify_nan(std::int64_t step, const torch::Tensor& tokens_B
     return;
   }
   recorder.pause(true);
+  if (checkpoint) checkpoint->pause(true);
   watch.begin(step);
   const NanWatch nan(watch, step, false);
   // Not backward(): nothing may reach the gradients, nor a reducer that waits for them.
-  (void)torch::autograd::grad(
-      {loss_of(tokens_BS)}, tensors_of(parameters), {}, std::nullopt, false, true);
+  (void)torch::autograd::grad({seams.loss(model->forward(tokens_BS), tokens_BS)},
+                              tensors_of(parameters),
+                              {},
+                              std::nullopt,
+                              false,
+                              true);
   recorder.pause(false);
+  if (checkpoint) checkpoint->pause(false);
   session_.channel().write(nan.certificate());
 }
 
 void TrainingParts::update(std::int64_t step) {
+  session_.enter("optimizer", step);
+  const std::int64_t skipped = optimizer->skipped();
   UpdateLedger updates(
       parameters, optimizer->updated(), step, session_.wants_check("optimizer_sound"));
   const double norm = seams.optimizer(step);
-  updates.write(session_.channel());
+  updates.write(session_.channel(), optimizer->skipped() > skipped);
   session_.sample("grad_norm", step, norm);
-  session_.sample(
-      "lr", step, nsa::learning_rate(session_.the_case().scenario.training.optimizer, step));
+  session_.sample("lr", step, optimizer->applied_lr());
+  session_.sample("loss_scale", step, optimizer->loss_scale());
+  session_.sample("skipped_steps", step, static_cast<double>(optimizer->skipped()));
   write_parameters(step);
+  write_state(step);
+  session_.sample("rss_bytes", step, static_cast<double>(resident_bytes()));
   session_.sample("rss_peak_bytes", step, peak_resident_bytes());
+}
+
+void TrainingParts::write_state(std::int64_t step) {
+  if (!session_.wants_check("resume_equal")) {
+    return;
+  }
+  const auto tell = [&](const std::string& part, const std::string& hash) {
+    session_.channel().write(StateHash{step, part, hash});
+  };
+  nsa::OptimizerState state = optimizer->state();
+  std::vector<torch::Tensor> moments = state.exp_avg;
+  moments.insert(moments.end(), state.exp_avg_sq.begin(), state.exp_avg_sq.end());
+  moments.insert(moments.end(), state.masters.begin(), state.masters.end());
+  tell("optimizer", hash_of(moments));
+  tell("schedule", std::to_string(state.taken));
+  tell("scaler",
+       nsa::to_text(state.scaler.scale, 17) + " " + std::to_string(state.scaler.good_steps) + " " +
+           std::to_string(state.scaler.skipped));
+  tell("rng", hash_of({at::globalContext().defaultGenerator(torch::kCPU).get_state()}));
+  tell("data", source->identity());
+}
+
+void TrainingParts::save(std::int64_t step) {
+  session_.enter("save", step);
+  const std::string who = "rank_" + std::to_string(session_.options().rank);
+  const std::string folder = session_.options().folder + "/" + who + "/snapshots";
+  std::filesystem::create_directories(folder);
+  nsa::save_snapshot(
+      folder + "/" + snapshot_name(step), {parameters, *optimizer, source->identity()}, step);
+  const auto path = who + "/snapshots/" + snapshot_name(step);
+  const auto bytes = std::filesystem::file_size(session_.options().folder + "/" + path);
+  session_.channel().write(SnapshotUse{step, "saved", path, static_cast<std::int64_t>(bytes)});
+  const std::vector<std::int64_t> steps = saved_steps(folder);
+  for (std::size_t i = 0; i + 2 < steps.size(); ++i) {
+    std::filesystem::remove(folder + "/" + snapshot_name(steps[i]));
+  }
+}
+
+std::int64_t TrainingParts::resume(const std::function<std::int64_t(std::int64_t)>& newest) {
+  const std::string who = "rank_" + std::to_string(session_.options().rank);
+  const std::string folder = session_.options().folder + "/" + who + "/snapshots";
+  const std::vector<std::int64_t> steps = saved_steps(folder);
+  const std::int64_t common = newest(steps.empty() ? 0 : steps.back());
+  if (common == 0) {
+    return 1;
+  }
+  const std::string path = folder + "/" + snapshot_name(common);
+  const std::int64_t step = seams.restore(path);
+  session_.channel().write(
+      SnapshotUse{step, "resumed", who + "/snapshots/" + snapshot_name(common), 0});
+  return step + 1;
 }
 
 void TrainingParts::write_parameters(std::int64_t step) {
@@ -205,11 +360,18 @@ nsa::CommunicatorOptions communicator_options(const Session& session) {
   return options;
 }
 
-nsa::DataParallelOptions data_parallel_options(const Session& session) {
+nsa::DataParallelOptions data_parallel_options(const Session& session,
+                                               nsa::Communicator& communicator,
+                                               nsa::Routes& routes) {
   const nsa::ParallelConfig& parallel = session.the_case().scenario.parallel;
   nsa::DataParallelOptions options;
+  options.static_graph = parallel.static_graph;
   options.find_unused = parallel.find_unused;
+  options.gradient_as_bucket_view = parallel.gradient_as_bucket_view;
   options.bucket_mb = parallel.bucket_mb;
+  if (parallel.compress == "bf16") {
+    options.reduce_bucket = nsa::bf16_compressed(communicator, routes);
+  }
   return options;
 }
 

@@ -2,6 +2,7 @@
 // that their numbers can be compared bit by bit.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -12,12 +13,14 @@
 #include "harness/kinds/update_ledger.h"
 #include "harness/worker/gradient_ledger.h"
 #include "harness/worker/layer_recorder.h"
+#include "harness/worker/recompute_watch.h"
 #include "harness/worker/seam_watch.h"
 #include "harness/worker/session.h"
 #include "nsa/model/nsa_lm.h"
 #include "nsa/parallel/communicator.h"
 #include "nsa/parallel/data_parallel.h"
 #include "nsa/seams/training_seams.h"
+#include "nsa/train/activation_checkpoint.h"
 #include "nsa/train/data.h"
 #include "nsa/train/optimizer.h"
 
@@ -38,17 +41,28 @@ class TrainingParts {
   GradientLedger ledger;
   SeamWatch watch;  // installed by watch_seams()
   LayerRecorder recorder;
+  // Of a rank; a twin computes nothing twice.
+  std::unique_ptr<nsa::ActivationCheckpoint> checkpoint;
+  std::unique_ptr<RecomputeWatch> recompute_watch;
 
   // Tensors are written only where a check will look at them.
   [[nodiscard]] bool keeps_tensors() const { return keeps_tensors_; }
 
   // Once, after a fault has put itself in.
-  void watch_seams() { watch.install(model); }
+  void watch_seams();
 
-  void drop_gradients();
-  // The micro-batch of `of_rank`, recorded, on the device.
-  torch::Tensor batch(std::int64_t step, int of_rank);
-  torch::Tensor loss_of(const torch::Tensor& tokens_BS);
+  [[nodiscard]] std::int64_t micro_batches() const { return micro_batches_; }
+  // A step of `of_rank` begins: no gradient, no loss.
+  void begin_step(std::int64_t step, int of_rank);
+  // A micro-batch of `of_rank`, recorded, on the device; undefined when there is no more data.
+  torch::Tensor batch(std::int64_t micro);
+  // What to go backward from: the micro-batch's share of the step's loss, times the loss scale.
+  torch::Tensor forward(const torch::Tensor& tokens_BS, std::int64_t micro);
+  // After a backward. The layers are recorded in the first micro-batch, whose gradients are its own.
+  void backward_ended(std::int64_t micro, const TensorFile* local);
+  // The mean loss of the micro-batches so far, and what the source knows of it.
+  void write_loss(const std::string& metric);
+  [[nodiscard]] double mean_loss() const;
 
   // A file for one process's gradients of a step, or null when tensors are not kept.
   [[nodiscard]] std::unique_ptr<TensorFile> gradients_file(std::int64_t step,
@@ -59,11 +73,15 @@ class TrainingParts {
                         std::int64_t step,
                         int of_rank,
                         const std::string& name);
-  // The layers' files and their exposure. `local` as gradients_file() gave it.
-  void write_layers(std::int64_t step, int of_rank, const TensorFile* local);
 
   // Where a loss or gradient is NaN: runs the step's forward and backward again, watched, and writes the birth certificate.
   void certify_nan(std::int64_t step, const torch::Tensor& tokens_BS, double loss);
+
+  // The state after `step`, in this process's folder; the last two are kept.
+  void save(std::int64_t step);
+  // The newest snapshot that every rank has is brought back; returns the step to go on with. `newest` makes ranks agree: it is
+  // given this rank's newest step (0: none) and returns the smallest of all ranks.
+  std::int64_t resume(const std::function<std::int64_t(std::int64_t)>& newest);
 
   // Optimiser step, its samples and the parameters' hashes.
   void update(std::int64_t step);
@@ -71,13 +89,23 @@ class TrainingParts {
 
  private:
   void write_parameters(std::int64_t step);
+  void write_state(std::int64_t step);
 
   Session& session_;
+  std::int64_t micro_batches_;
+  std::int64_t step_ = 0;
+  int of_rank_ = 0;
+  double loss_sum_ = 0.0;   // of the step so far
+  double floor_sum_ = 0.0;  // of the same tokens
+  std::int64_t losses_ = 0;
   bool keeps_tensors_;
   bool gradients_are_nan_ = false;  // of this step
 };
 
 [[nodiscard]] nsa::CommunicatorOptions communicator_options(const Session& session);
-[[nodiscard]] nsa::DataParallelOptions data_parallel_options(const Session& session);
+// `communicator` and `routes` outlive what it returns.
+[[nodiscard]] nsa::DataParallelOptions data_parallel_options(const Session& session,
+                                                             nsa::Communicator& communicator,
+                                                             nsa::Routes& routes);
 
 }  // namespace harness

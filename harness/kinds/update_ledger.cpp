@@ -17,7 +17,7 @@ UpdateLedger::UpdateLedger(const nsa::NamedParameters& parameters,
   }
 }
 
-void UpdateLedger::write(Channel& channel) const {
+void UpdateLedger::write(Channel& channel, bool skipped) const {
   const torch::NoGradGuard no_grad;
   for (std::size_t i = 0; i < before_.size(); ++i) {
     const auto& [name, parameter] = parameters_[i];
@@ -27,6 +27,7 @@ void UpdateLedger::write(Channel& channel) const {
     row.param = name;
     row.dtype = c10::toString(updated_[i].scalar_type());
     row.elements = parameter.numel();
+    row.skipped = skipped;
     if (gradient.defined()) {
       const auto wanted = gradient.ne(0);
       row.wanted = wanted.sum().item<std::int64_t>();

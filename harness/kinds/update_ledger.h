@@ -22,8 +22,9 @@ class UpdateLedger {
                std::int64_t step,
                bool enabled);
 
-  // One row a parameter. An update is wanted where the gradient is not zero: AdamW then moves the value.
-  void write(Channel& channel) const;
+  // One row a parameter. An update is wanted where the gradient is not zero: AdamW then moves the value. `skipped`: the loss
+  // scaler says that it left the step out.
+  void write(Channel& channel, bool skipped) const;
 
  private:
   const nsa::NamedParameters& parameters_;

@@ -14,6 +14,8 @@
 #include "nsa/model/nsa_lm.h"
 #include "nsa/parallel/data_parallel.h"
 #include "nsa/seams/training_seams.h"
+#include "nsa/train/activation_checkpoint.h"
+#include "nsa/train/optimizer.h"
 
 namespace harness {
 
@@ -33,7 +35,11 @@ class Fired {
 struct TrainingPoints {
   nsa::TrainingSeams& seams;
   nsa::ReduceBucket& reduce_bucket;  // empty: the Reducer's own
+  nsa::SyncPolicy& policy;
   nsa::Communicator& communicator;
+  nsa::Optimizer& optimizer;
+  nsa::ActivationCheckpoint& checkpoint;
+  std::function<void()> after_wrapping = {};  // called once the Reducer is built
 };
 
 // What a fault may put itself into, on one rank, before the Reducer is built.

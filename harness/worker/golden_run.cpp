@@ -138,7 +138,7 @@ Results train_results(const GoldenFile& file) {
     const Tensor loss = nsa::next_token_loss(model->forward(tokens_BS), tokens_BS);
     loss.backward();
     losses.push_back(loss.item<double>());
-    norms.push_back(optimizer.step(step));
+    norms.push_back(optimizer.step());
     rates.push_back(nsa::learning_rate(train, step));
   }
   Results results = {{"loss", torch::tensor(losses, torch::kDouble)},

@@ -8,6 +8,7 @@
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 
 #include "nsa/base/hash.h"
+#include "nsa/train/activation_checkpoint.h"
 
 namespace harness {
 namespace {
@@ -68,6 +69,7 @@ void GradientLedger::begin(std::int64_t step,
                            int of_rank,
                            const torch::Tensor& loss,
                            TensorFile* local) {
+  counting_ = true;
   local_ = local;
   next_order_ = 0;
   nsa::NamedParameters parameters;
@@ -98,6 +100,9 @@ int GradientLedger::hooks_on(const Watched& watched) const {
 
 void GradientLedger::ready(std::size_t index) {
   progress_.hook_fired();
+  if (!counting_) {
+    return;
+  }
   Gradient& row = rows_[index];
   ++row.ready_count;
   row.ready_order = next_order_++;
@@ -177,6 +182,12 @@ std::vector<bool> reachable_from(const torch::Tensor& loss,
     open.pop_back();
     if (!seen.insert(node.get()).second) {
       continue;
+    }
+    for (const auto& parameter : nsa::nested_parameters(*node)) {
+      if (const auto found = position.find(parameter.unsafeGetTensorImpl());
+          found != position.end()) {
+        reachable[found->second] = true;
+      }
     }
     if (const auto* leaf = dynamic_cast<const torch::autograd::AccumulateGrad*>(node.get())) {
       if (const auto found = position.find(leaf->variable.unsafeGetTensorImpl());

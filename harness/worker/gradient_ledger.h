@@ -30,6 +30,9 @@ class GradientLedger {
   // A backward from `loss` follows. Local gradients are copied to `local` as they become ready (may be null).
   void begin(std::int64_t step, int of_rank, const torch::Tensor& loss, TensorFile* local);
 
+  // A backward follows that ends in no reduction: nothing of it is written down.
+  void pass_over() { counting_ = false; }
+
   // The reduction is over: what the gradients are now. Copied to `reduced` (may be null).
   void after_reduction(TensorFile* reduced);
 
@@ -58,12 +61,14 @@ class GradientLedger {
   TensorFile* local_ = nullptr;
   int hooks_expected_ = 1;
   int next_order_ = 0;
+  bool counting_ = true;
 };
 
 // The tensors of a gradients file: every parameter under its name.
 [[nodiscard]] std::vector<TensorFile::Plan> gradient_plan(const nsa::NamedParameters& parameters);
 
-// Whether the graph that ends in `loss` reaches each of `parameters`, by next_edges().
+// Whether the graph that ends in `loss` reaches each of `parameters`, by next_edges() and through the blocks that nested
+// checkpoints will compute again.
 [[nodiscard]] std::vector<bool> reachable_from(const torch::Tensor& loss,
                                                const nsa::NamedParameters& parameters);
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "nsa/base/hash.h"
+#include "nsa/train/activation_checkpoint.h"
 
 namespace harness {
 namespace {
@@ -92,6 +93,10 @@ void LayerRecorder::take(const nsa::AttentionTrace& trace) {
   if (paused_) {
     return;
   }
+  if (nsa::is_recomputing()) {
+    if (keep_tensors_) watch_gradients(trace);
+    return;
+  }
   exposures_.push_back(exposure_of(trace, model_->config()));
   exposures_.back().step = step_;
   gates_.push_back(gate_use_of(trace));
@@ -106,7 +111,13 @@ void LayerRecorder::take(const nsa::AttentionTrace& trace) {
       chosen.defined() && chosen.sizes() == trace.blocks_BGSn.sizes()) {
     layer.trace.blocks_BGSn = chosen;
   }
-  // Tensor hooks see the whole gradient of x and y; they return nothing and so change nothing.
+  watch_gradients(trace);
+}
+
+// Tensor hooks see the whole gradient of x and y; they return nothing and so change nothing. A layer that is computed again
+// has its graph only then.
+void LayerRecorder::watch_gradients(const nsa::AttentionTrace& trace) {
+  Layer& layer = layers_[trace.layer];
   if (trace.x_BSE.requires_grad()) {
     trace.x_BSE.register_hook([&layer](const torch::Tensor& gradient) { layer.dx_BSE = gradient; });
   }

@@ -46,6 +46,7 @@ class LayerRecorder {
     torch::Tensor dy_BSE;
   };
   void take(const nsa::AttentionTrace& trace);
+  void watch_gradients(const nsa::AttentionTrace& trace);
 
   nsa::NsaLm& model_;
   const SeamWatch& watch_;

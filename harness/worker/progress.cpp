@@ -16,18 +16,6 @@ std::int64_t now_ns() {
       .count();
 }
 
-std::int64_t resident_bytes() {
-  long pages_total = 0;
-  long pages_resident = 0;
-  if (std::FILE* file = std::fopen("/proc/self/statm", "re")) {
-    if (std::fscanf(file, "%ld %ld", &pages_total, &pages_resident) != 2) {
-      pages_resident = 0;
-    }
-    std::fclose(file);
-  }
-  return std::int64_t{pages_resident} * sysconf(_SC_PAGESIZE);
-}
-
 std::int64_t process_cpu_ms() {
   timespec used{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
@@ -46,6 +34,18 @@ std::unique_ptr<at::ObserverContext> on_operator(const at::RecordFunction& funct
 }
 
 }  // namespace
+
+std::int64_t resident_bytes() {
+  long pages_total = 0;
+  long pages_resident = 0;
+  if (std::FILE* file = std::fopen("/proc/self/statm", "re")) {
+    if (std::fscanf(file, "%ld %ld", &pages_total, &pages_resident) != 2) {
+      pages_resident = 0;
+    }
+    std::fclose(file);
+  }
+  return std::int64_t{pages_resident} * sysconf(_SC_PAGESIZE);
+}
 
 Progress::Progress() {
   last_ns_ = now_ns();

@@ -11,6 +11,9 @@
 
 namespace harness {
 
+// Resident set of this process now.
+[[nodiscard]] std::int64_t resident_bytes();
+
 class Progress {
  public:
   Progress();

@@ -94,6 +94,7 @@ class SeamCall {
       (look_at_argument<std::decay_t<Arguments>>(names[i++], arguments, before), ...);
       Tensor result = inner(context, arguments...);
       call.check(before);
+      watch.made_output(now_running, result);
       return result;
     };
   }
@@ -131,8 +132,34 @@ void SeamWatch::watch_layer(nsa::AttentionSeams& seams) {
 void SeamWatch::begin(std::int64_t step) {
   step_ = step;
   blocks_.clear();
+  outputs_.clear();
   const std::lock_guard lock(mutex_);
   ranges_.clear();
+}
+
+// A graph's tensors only: nobody goes back through others.
+void SeamWatch::made_output(const SeamPlace& place, const Tensor& tensor) {
+  if (!tensor.defined() || !tensor.requires_grad()) return;
+  outputs_.push_back({place,
+                      c10::weak_intrusive_ptr<at::TensorImpl>(tensor.getIntrusivePtr()),
+                      tensor._version()});
+}
+
+void SeamWatch::check_outputs() {
+  for (const Output& output : outputs_) {
+    const auto alive = output.tensor.lock();
+    if (!alive) continue;
+    const Tensor tensor(alive);
+    if (tensor._version() == output.version) continue;
+    channel_.write(InPlace{step_,
+                           output.place.layer,
+                           output.place.seam,
+                           "output",
+                           output.version,
+                           tensor._version(),
+                           tensor.numel()});
+  }
+  outputs_.clear();
 }
 
 void SeamWatch::ended(const Range& range) {

@@ -37,6 +37,10 @@ class SeamWatch {
   // The seam in which the forward operator with this autograd sequence number ran.
   [[nodiscard]] SeamPlace made(std::int64_t sequence) const;
 
+  // Tells of every output of a seam that was written to since it was made and that somebody still holds: a backward may need
+  // it. Call between forward and backward.
+  void check_outputs();
+
   // The blocks of `layer` as `select` returned them in the last forward; undefined before one.
   [[nodiscard]] torch::Tensor blocks(int layer) const;
 
@@ -50,7 +54,13 @@ class SeamWatch {
     std::uint64_t end = 0;
     SeamPlace place;
   };
+  struct Output {
+    SeamPlace place;
+    c10::weak_intrusive_ptr<at::TensorImpl> tensor;  // watching keeps nothing alive
+    std::int64_t version = 0;
+  };
   void watch_layer(nsa::AttentionSeams& seams);
+  void made_output(const SeamPlace& place, const torch::Tensor& tensor);
   void ended(const Range& range);
 
   Channel& channel_;
@@ -59,6 +69,7 @@ class SeamWatch {
   mutable std::mutex mutex_;  // of ranges_: a device's backward thread asks
   std::vector<Range> ranges_;
   std::map<int, torch::Tensor> blocks_;
+  std::vector<Output> outputs_;
 };
 
 }  // namespace harness

@@ -24,6 +24,7 @@ struct WorkerOptions {
   int port = 0;
   int listen_fd = -1;
   std::int64_t clock_origin_ms = 0;
+  int life = 0;  // 1: the ranks were ended and started again
 };
 
 class Session {

@@ -19,7 +19,10 @@ NsaLmImpl::NsaLmImpl(const ModelConfig& config,
 
 torch::Tensor NsaLmImpl::forward(const torch::Tensor& tokens_BS) {
   auto x_BSE = embed_(tokens_BS);
-  for (auto& block : blocks_) x_BSE = block(x_BSE);
+  for (int layer = 0; layer < static_cast<int>(blocks_.size()); ++layer) {
+    const auto run = run_block_.find(layer);
+    x_BSE = run == run_block_.end() ? block(layer)(x_BSE) : run->second(block(layer), x_BSE);
+  }
   return lm_head_(norm_f_(x_BSE));
 }
 
@@ -31,6 +34,10 @@ torch::Tensor NsaLmImpl::run(const torch::Tensor& tokens_BS, const Attend& atten
 
 Attention& NsaLmImpl::attention(int layer) {
   return blocks_.at(static_cast<std::size_t>(layer))->attention();
+}
+
+void NsaLmImpl::set_run_block(int layer, RunBlock run) {
+  run_block_[layer] = std::move(run);
 }
 
 torch::Tensor next_token_loss(const torch::Tensor& logits_BSV, const torch::Tensor& tokens_BS) {

@@ -3,6 +3,7 @@
 // Shape letters: B batch, S position, V vocabulary; others as in nsa/seams/seams.h.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -16,6 +17,9 @@
 
 namespace nsa {
 
+// How one block is run: its forward, or with activation checkpointing.
+using RunBlock = std::function<torch::Tensor(Block& block, const torch::Tensor& x_BSE)>;
+
 class NsaLmImpl : public torch::nn::Module {
  public:
   // Parameters are drawn from torch's default generator, in the order of named_parameters(): embed, blocks, norm_f, lm_head.
@@ -28,12 +32,16 @@ class NsaLmImpl : public torch::nn::Module {
   // forward() with another way through the attention of each layer, in order (decoding).
   torch::Tensor run(const torch::Tensor& tokens_BS, const Attend& attend);
   Attention& attention(int layer);
+  Block& block(int layer) { return blocks_.at(static_cast<std::size_t>(layer)); }
+  // Stands for block(layer)->forward() in forward().
+  void set_run_block(int layer, RunBlock run);
   [[nodiscard]] const ModelConfig& config() const { return config_; }
 
  private:
   ModelConfig config_;
   torch::nn::Embedding embed_{nullptr};
   std::vector<Block> blocks_;
+  std::map<int, RunBlock> run_block_;
   RmsNorm norm_f_{nullptr};
   torch::nn::Linear lm_head_{nullptr};
 };

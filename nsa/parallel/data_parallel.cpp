@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/distributed/c10d/comm.hpp>
 
 namespace nsa {
@@ -22,6 +23,28 @@ class ReduceBucketHook : public c10d::CppCommHookInterface<ReduceBucket> {
   }
 };
 
+// Hands the loss through; its backward, the first of all, queues `callback` for the end of the backward.
+struct DelaySink : torch::autograd::Function<DelaySink> {
+  using Callback = std::function<void()>;
+  struct Kept : torch::CustomClassHolder {
+    explicit Kept(Callback of_end) : callback(std::move(of_end)) {}
+    Callback callback;
+  };
+  static torch::Tensor forward(torch::autograd::AutogradContext* context,
+                               const torch::Tensor& loss,
+                               const Callback& callback) {
+    context->saved_data["kept"] = c10::IValue::make_capsule(c10::make_intrusive<Kept>(callback));
+    return loss.clone();
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    const auto capsule = context->saved_data["kept"].toCapsule();
+    torch::autograd::Engine::get_default_engine().queue_callback(
+        static_cast<const Kept*>(capsule.get())->callback);
+    return {gradients.front(), torch::Tensor()};
+  }
+};
+
 std::vector<torch::Tensor> tensors_of(const NamedParameters& parameters) {
   std::vector<torch::Tensor> tensors;
   tensors.reserve(parameters.size());
@@ -34,12 +57,12 @@ std::vector<torch::Tensor> tensors_of(const NamedParameters& parameters) {
 // One bucket for the first step unless unused parameters are searched for: their order of readiness is not known yet, and
 // rebuild_buckets() cuts them from the second step on, as distributed.py does.
 std::vector<std::vector<std::size_t>> first_buckets(const std::vector<torch::Tensor>& tensors,
-                                                    bool find_unused,
+                                                    bool rebuilds,
                                                     std::size_t bucket_bytes) {
   const std::vector<std::size_t> limits =
-      find_unused ? std::vector<std::size_t>{kFirstBucketBytes, bucket_bytes}
-                  : std::vector<std::size_t>{
-                        static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max())};
+      rebuilds ? std::vector<std::size_t>{static_cast<std::size_t>(
+                     std::numeric_limits<std::int64_t>::max())}
+               : std::vector<std::size_t>{kFirstBucketBytes, bucket_bytes};
   auto buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(
       tensors, limits, std::vector<bool>(tensors.size(), false)));
   std::reverse(buckets.begin(), buckets.end());
@@ -52,7 +75,7 @@ DataParallel::DataParallel(const NamedParameters& parameters,
                            Communicator& communicator,
                            Routes& routes,
                            const DataParallelOptions& options)
-    : parameters_(parameters), routes_(routes), own_reduction_(!options.reduce_bucket) {
+    : parameters_(parameters), routes_(routes), options_(options) {
   const auto tensors = tensors_of(parameters);
   std::unordered_map<std::size_t, std::string> names;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -69,19 +92,19 @@ DataParallel::DataParallel(const NamedParameters& parameters,
     c10d::broadcast_coalesced(communicator.group(), values, kBroadcastBytes, 0);
   }
   const auto bucket_bytes = static_cast<std::size_t>(options.bucket_mb * 1024 * 1024);
-  reducer_ =
-      std::make_shared<c10d::Reducer>(tensors,
-                                      first_buckets(tensors, options.find_unused, bucket_bytes),
-                                      communicator.group(),
-                                      std::vector<bool>(tensors.size(), false),
-                                      static_cast<std::int64_t>(bucket_bytes),
-                                      options.find_unused,
-                                      /*gradient_as_bucket_view=*/false,
-                                      names,
-                                      static_cast<std::int64_t>(kFirstBucketBytes),
-                                      /*skip_all_reduce_unused_params=*/false,
-                                      /*use_python_reducer=*/false,
-                                      std::vector<std::int64_t>{});
+  reducer_ = std::make_shared<c10d::Reducer>(
+      tensors,
+      first_buckets(tensors, options.static_graph || !options.find_unused, bucket_bytes),
+      communicator.group(),
+      std::vector<bool>(tensors.size(), false),
+      static_cast<std::int64_t>(bucket_bytes),
+      options.find_unused,
+      options.gradient_as_bucket_view,
+      names,
+      static_cast<std::int64_t>(kFirstBucketBytes),
+      /*skip_all_reduce_unused_params=*/false,
+      /*use_python_reducer=*/false,
+      std::vector<std::int64_t>{});
   logger_ = std::make_shared<c10d::Logger>(reducer_);
   reducer_->set_logger(logger_);
   const bool cuda = tensors.front().is_cuda();
@@ -91,29 +114,36 @@ DataParallel::DataParallel(const NamedParameters& parameters,
       cuda ? tensors.front().get_device() : -1,
       /*broadcast_buffers=*/false,
       /*has_sync_bn=*/false,
-      /*static_graph=*/false);
+      options.static_graph);
+  if (options.static_graph) reducer_->set_static_graph();
   if (options.reduce_bucket) {
     reducer_->register_comm_hook(std::make_unique<ReduceBucketHook>(options.reduce_bucket));
   }
 }
 
-void DataParallel::before_forward() {
-  reducer_->prepare_for_forward();
-  if (steps_ > 0) {
-    reducer_->rebuild_buckets();
-  }
-  ++steps_;
+void DataParallel::before_forward(bool last_micro) {
+  reduces_ = options_.policy.reduces(last_micro);
+  if (reduces_) reducer_->prepare_for_forward();
+  if (forwards_ > 0) reducer_->rebuild_buckets();
+  ++forwards_;
 }
 
-void DataParallel::before_backward(const torch::Tensor& loss) {
-  reducer_->prepare_for_backward({loss});
+// A static graph learns in its first backward how often each gradient becomes ready, so nothing is reduced meanwhile: all is
+// reduced at the end of it, by a callback of the engine's that a node on the loss queues (as distributed.py's sink does).
+torch::Tensor DataParallel::before_backward(const torch::Tensor& loss) {
+  if (reduces_) reducer_->prepare_for_backward({loss});
+  if (!options_.static_graph || delay_queued_ || !options_.policy.queues_delayed(reduces_)) {
+    return loss;
+  }
+  delay_queued_ = true;
+  return DelaySink::apply(
+      loss, DelaySink::Callback([reducer = reducer_] { reducer->delay_all_reduce(); }));
 }
 
 void DataParallel::after_backward() {
+  if (!reduces_) return;
   reducer_->check_finalized();
-  if (own_reduction_) {
-    routes_.ran("grad_sync", -1, "reference");
-  }
+  if (!options_.reduce_bucket) routes_.ran("grad_sync", -1, "reference");
 }
 
 std::vector<BucketPlan> DataParallel::buckets() const {

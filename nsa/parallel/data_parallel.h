@@ -1,6 +1,7 @@
 // What torch's DistributedDataParallel does for one training step, in C++: parameters verified and broadcast, buckets
 // assigned, gradients averaged over the ranks while the backward runs. A step is:
-//   before_forward(); ...forward...; before_backward(loss); loss.backward(); after_backward();
+//   before_forward(); ...forward...; loss = before_backward(loss); loss.backward(); after_backward();
+// With gradient accumulation the micro-batches before the last run under no_sync(): their gradients stay local.
 // Seam grad_sync: `reduce_bucket` stands for the Reducer's own all-reduce.
 #pragma once
 
@@ -23,9 +24,20 @@ using NamedParameters = std::vector<std::pair<std::string, torch::Tensor>>;
 // Starts the reduction of one bucket and returns the future of its averaged buffer.
 using ReduceBucket = std::function<c10::intrusive_ptr<c10::ivalue::Future>(c10d::GradBucket&)>;
 
+// When the Reducer is put to work: part of the seam grad_sync.
+struct SyncPolicy {
+  // Does this micro-batch end in a reduction? What no_sync() is for.
+  std::function<bool(bool last_micro)> reduces = [](bool last_micro) { return last_micro; };
+  // Is a static graph's first reduction queued in this micro-batch, if it was not yet?
+  std::function<bool(bool reducing)> queues_delayed = [](bool reducing) { return reducing; };
+};
+
 struct DataParallelOptions {
+  bool static_graph = false;
   bool find_unused = false;
+  bool gradient_as_bucket_view = false;
   double bucket_mb = 25.0;
+  SyncPolicy policy;
   ReduceBucket reduce_bucket;  // empty: the Reducer's own all-reduce and division by world
 };
 
@@ -44,8 +56,9 @@ class DataParallel {
                Routes& routes,
                const DataParallelOptions& options);
 
-  void before_forward();
-  void before_backward(const torch::Tensor& loss);
+  void before_forward(bool last_micro = true);
+  // The loss to call backward() on.
+  [[nodiscard]] torch::Tensor before_backward(const torch::Tensor& loss);
   // Throws c10::Error when some gradient never arrived, so that the reduction is not finished.
   void after_backward();
 
@@ -55,8 +68,10 @@ class DataParallel {
  private:
   NamedParameters parameters_;
   Routes& routes_;
-  bool own_reduction_ = true;
-  std::int64_t steps_ = 0;
+  DataParallelOptions options_;
+  bool reduces_ = true;        // this micro-batch
+  bool delay_queued_ = false;  // a static graph's first reduction
+  std::int64_t forwards_ = 0;
   std::shared_ptr<c10d::Reducer> reducer_;
   std::shared_ptr<c10d::Logger> logger_;
 };

@@ -132,7 +132,7 @@ const std::vector<Implementation>& implementations() {
 // Seams of a training step: made elsewhere (nsa/train, nsa/parallel), named here so that a route may name them.
 const std::map<std::string, std::vector<std::string>>& training_seams() {
   static const std::map<std::string, std::vector<std::string>> list = {
-      {"data", {"reference"}}, {"grad_sync", {"reference"}}, {"optimizer", {"reference"}}};
+      {"data", {"reference"}}, {"grad_sync", {"reference", "bf16"}}, {"optimizer", {"reference"}}};
   return list;
 }
 

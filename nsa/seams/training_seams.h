@@ -4,16 +4,23 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include <torch/torch.h>
 
 namespace nsa {
 
 struct TrainingSeams {
-  // The micro-batch of one rank: tokens [B,S] int64 on the CPU. Steps count from 1, micro-batches and ranks from 0.
+  // The micro-batch of one rank: tokens [B,S] int64 on the CPU, undefined when there is no more. Steps count from 1,
+  // micro-batches and ranks from 0.
   std::function<torch::Tensor(std::int64_t step, std::int64_t micro, int rank, int world)> data;
+  // The loss of a micro-batch, a scalar with a graph.
+  std::function<torch::Tensor(const torch::Tensor& logits_BSV, const torch::Tensor& tokens_BS)>
+      loss;
   // Clips the gradients, updates the parameters and returns the gradient norm before clipping.
   std::function<double(std::int64_t step)> optimizer;
+  // Brings back the state that a snapshot file holds; returns the step after which it was taken.
+  std::function<std::int64_t(const std::string& path)> restore;
 };
 
 }  // namespace nsa

@@ -17,6 +17,19 @@ class LossScaler {
   [[nodiscard]] double scale() const { return scale_; }
   [[nodiscard]] std::int64_t skipped() const { return skipped_; }
 
+  // What a snapshot keeps.
+  struct State {
+    double scale = kInitialScale;
+    std::int64_t good_steps = 0;
+    std::int64_t skipped = 0;
+  };
+  [[nodiscard]] State state() const { return {scale_, good_steps_, skipped_}; }
+  void load(const State& state) {
+    scale_ = state.scale;
+    good_steps_ = state.good_steps;
+    skipped_ = state.skipped;
+  }
+
   // After the gradients of a step were looked at. Returns whether the step may be taken.
   bool update(bool finite) {
     if (!finite) {

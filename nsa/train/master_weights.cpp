@@ -23,6 +23,12 @@ void MasterWeights::take_gradients(double scale) {
   taken_ = true;
 }
 
+void MasterWeights::load(const std::vector<torch::Tensor>& masters) {
+  const torch::NoGradGuard no_gradient;
+  for (std::size_t i = 0; i < masters_.size(); ++i) masters_[i].copy_(masters[i]);
+  taken_ = true;
+}
+
 void MasterWeights::round_to_parameters() {
   const torch::NoGradGuard no_gradient;
   for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i].copy_(masters_[i]);

@@ -19,6 +19,8 @@ class MasterWeights {
   // what was broadcast to the model after it was made counts.
   void take_gradients(double scale);
   void round_to_parameters();
+  // Puts back what a snapshot kept, in the parameters' order.
+  void load(const std::vector<torch::Tensor>& masters);
 
  private:
   std::vector<torch::Tensor> parameters_;

@@ -47,6 +47,7 @@ Optimizer::Optimizer(std::vector<torch::Tensor> parameters,
                      Precision precision)
     : parameters_(std::move(parameters)),
       config_(config),
+      schedule_([config](std::int64_t taken_step) { return learning_rate(config, taken_step); }),
       masters_(has_masters(precision) ? std::make_optional<MasterWeights>(parameters_)
                                       : std::nullopt),
       scaler_(scales_loss(precision) ? std::make_optional<LossScaler>() : std::nullopt),
@@ -56,15 +57,53 @@ torch::Tensor Optimizer::scaled(const torch::Tensor& loss) const {
   return scaler_ ? loss * scaler_->scale() : loss;
 }
 
-double Optimizer::step(std::int64_t step) {
+double Optimizer::step() {
   if (masters_) masters_->take_gradients(loss_scale());
   const double norm = clip_gradients(updated(), config_.max_norm);
   if (scaler_ && !scaler_->update(std::isfinite(norm))) return norm;
+  ++taken_;
+  applied_lr_ = schedule_(taken_);
   auto& options = adamw_.param_groups().front().options();
-  static_cast<torch::optim::AdamWOptions&>(options).lr(learning_rate(config_, step));
+  static_cast<torch::optim::AdamWOptions&>(options).lr(applied_lr_);
   adamw_.step();
   if (masters_) masters_->round_to_parameters();
   return norm;
+}
+
+OptimizerState Optimizer::state() {
+  OptimizerState state;
+  state.taken = taken_;
+  if (scaler_) state.scaler = scaler_->state();
+  for (const torch::Tensor& tensor : updated()) {
+    const auto found = adamw_.state().find(tensor.unsafeGetTensorImpl());
+    if (found == adamw_.state().end()) {
+      state.adam_steps.push_back(0);
+      state.exp_avg.push_back(torch::zeros_like(tensor));
+      state.exp_avg_sq.push_back(torch::zeros_like(tensor));
+    } else {
+      const auto& moments = static_cast<const torch::optim::AdamWParamState&>(*found->second);
+      state.adam_steps.push_back(moments.step());
+      state.exp_avg.push_back(moments.exp_avg());
+      state.exp_avg_sq.push_back(moments.exp_avg_sq());
+    }
+    if (masters_) state.masters.push_back(tensor);
+  }
+  return state;
+}
+
+void Optimizer::load(const OptimizerState& state) {
+  taken_ = state.taken;
+  if (scaler_) scaler_->load(state.scaler);
+  if (masters_) masters_->load(state.masters);
+  adamw_.state().clear();
+  for (std::size_t i = 0; i < updated().size(); ++i) {
+    if (state.adam_steps[i] == 0) continue;
+    auto moments = std::make_unique<torch::optim::AdamWParamState>();
+    moments->step(state.adam_steps[i]);
+    moments->exp_avg(state.exp_avg[i].clone());
+    moments->exp_avg_sq(state.exp_avg_sq[i].clone());
+    adamw_.state()[updated()[i].unsafeGetTensorImpl()] = std::move(moments);
+  }
 }
 
 }  // namespace nsa

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -19,6 +20,16 @@ namespace nsa {
 // gradient are passed over.
 double clip_gradients(const std::vector<torch::Tensor>& parameters, double max_norm);
 
+// Everything that an optimiser carries from step to step. Tensors in the parameters' order, on their device.
+struct OptimizerState {
+  std::int64_t taken = 0;  // optimiser steps that changed something: the schedule's position
+  std::vector<torch::Tensor> exp_avg;     // first moments; zeros before the first step
+  std::vector<torch::Tensor> exp_avg_sq;  // second moments
+  std::vector<std::int64_t> adam_steps;   // of each parameter; 0 before its first
+  std::vector<torch::Tensor> masters;     // empty without masters
+  LossScaler::State scaler;
+};
+
 class Optimizer {
  public:
   // REQUIRES: parameters of the precision's dtype (a precision without masters takes any).
@@ -29,9 +40,19 @@ class Optimizer {
   // What backward() is to be called on: the loss times the loss scale. In float32 at least, as next_token_loss() gives it.
   [[nodiscard]] torch::Tensor scaled(const torch::Tensor& loss) const;
 
-  // Optimiser step `step`, counted from 1: clip, update. Returns the gradient norm before clipping, loss scale taken out. With
-  // loss scaling a norm that is not finite changes nothing but the scale.
-  double step(std::int64_t step);
+  // One optimiser step: clip, update. Returns the gradient norm before clipping, loss scale taken out. With loss scaling a norm
+  // that is not finite changes nothing but the scale, and the schedule stays where it is.
+  double step();
+
+  // The learning rate of an optimiser step, counted from 1 over the steps that were taken; a seam.
+  using Schedule = std::function<double(std::int64_t taken_step)>;
+  Schedule& schedule() { return schedule_; }
+  // The rate that the last taken step was made with; 0 before it.
+  [[nodiscard]] double applied_lr() const { return applied_lr_; }
+  [[nodiscard]] std::int64_t taken() const { return taken_; }
+
+  [[nodiscard]] OptimizerState state();
+  void load(const OptimizerState& state);
 
   [[nodiscard]] double loss_scale() const { return scaler_ ? scaler_->scale() : 1.0; }
   // Steps that changed nothing because a gradient overflowed.
@@ -44,6 +65,9 @@ class Optimizer {
  private:
   std::vector<torch::Tensor> parameters_;
   OptimizerConfig config_;
+  Schedule schedule_;
+  std::int64_t taken_ = 0;
+  double applied_lr_ = 0.0;
   std::optional<MasterWeights> masters_;
   std::optional<LossScaler> scaler_;
   torch::optim::AdamW adamw_;

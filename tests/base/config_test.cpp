@@ -194,19 +194,28 @@ TEST(Config, ParallelLaws) {
       {"backend: nccl\n", "s.yaml:1: parallel.backend: found nccl with device cpu"},
       {"backend: mpi\n", "wanted one of auto, gloo, nccl"},
       {"device: tpu\n", "wanted one of cpu, cuda"},
-      {"ddp: {static_graph: true}\n",
-       "parallel.ddp.static_graph: found \"true\", which is not available"},
-      {"ddp: {find_unused: true}\n",
-       "parallel.ddp.find_unused: found \"true\", which is not available"},
+      {"ddp: {static_graph: 3}\n", "s.yaml:1: parallel.ddp.static_graph: found"},
       {"ddp: {compress: fp16}\n", "which is not available"},
       {"ddp: {bucket_mb: 0}\n", "s.yaml:1: parallel.ddp.bucket_mb: found 0"},
-      {"checkpoint: {layers: all}\n",
-       "parallel.checkpoint.layers: found \"all\", which is not available"},
-      {"checkpoint: {layers: [1]}\n", "found a list, which is not available"},
-      {"checkpoint: {mode: nested}\n", "which is not available"},
+      {"checkpoint: {layers: some}\n", "wanted none, all or a list of layers"},
+      {"checkpoint: {layers: [3, 12]}\n",
+       "s.yaml:1: parallel.checkpoint.layers: found \"12\", wanted 0..11"},
+      {"checkpoint: {layers: [4, 1, 4]}\n", "found a layer twice"},
+      {"checkpoint: {mode: inside}\n", "wanted one of functional, nested"},
   };
   for (const Law& law : laws)
     EXPECT_THAT(parallel_error(law.yaml), HasSubstr(law.message)) << law.yaml;
+}
+
+TEST(Config, CheckpointedLayers) {
+  const auto layers = [](const std::string& yaml) {
+    return nsa::read_parallel(nsa::parse_yaml("checkpoint: {layers: " + yaml + "}", "s"), 4)
+        .checkpoint_layers;
+  };
+  EXPECT_EQ(layers("none"), (std::vector<int>{}));
+  EXPECT_EQ(layers("[]"), (std::vector<int>{}));
+  EXPECT_EQ(layers("all"), (std::vector<int>{0, 1, 2, 3}));
+  EXPECT_EQ(layers("[3, 0]"), (std::vector<int>{0, 3}));
 }
 
 TEST(Config, AutoPicksByDevice) {

@@ -50,7 +50,7 @@ void train(benchmark::State& state, bool update) {
     const auto tokens_BS = source->batch(++step, 0, 0, 1);
     model->zero_grad();
     next_token_loss(model->forward(tokens_BS), tokens_BS).backward();
-    if (update) benchmark::DoNotOptimize(optimizer.step(step));
+    if (update) benchmark::DoNotOptimize(optimizer.step());
   }
   state.counters["tokens_per_s"] =
       benchmark::Counter(static_cast<double>(length * step), benchmark::Counter::kIsRate);

@@ -139,6 +139,22 @@ inline void add_ends(std::vector<Planted>& list) {
                     h.ends(0, 0, SIGTERM, true);
                     h.ends(1, 0, SIGTERM, true);
                   }});
+  list.push_back({check, "lived again after a kill", Verdict::pass, "", "{}", &lived_before});
+  list.push_back({check,
+                  "killed in its second life by somebody else",
+                  Verdict::fail,
+                  "CRASH.SIGNAL",
+                  R"({"ranks":[1],"phase":"forward","detail":{"signal":"SIGKILL"}})",
+                  [](Healthy& h) {
+                    h.ends(1, 0, SIGKILL, false);
+                    lived_before(h);
+                  }});
+  list.push_back(
+      {check, "no end of the second life known", Verdict::inconclusive, "", "{}", [](Healthy& h) {
+         h.evidence.exited.clear();
+         h.evidence.done.clear();
+         lived_before(h);
+       }});
   list.push_back({check, "no end known", Verdict::inconclusive, "", "{}", [](Healthy& h) {
                     h.evidence.exited.clear();
                   }});

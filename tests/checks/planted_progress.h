@@ -53,6 +53,14 @@ inline void waiting(Healthy& h, int first) {
             [=](const auto& row) { return row.process >= first && row.row.sequence == 2; });
 }
 
+// `rank` waits for its batch and then computes, in milliseconds.
+inline void wait_for_data(Healthy& h, int rank, std::int64_t waited_ms, std::int64_t forward_ms) {
+  remove_if(h.evidence.phases, [=](const auto& row) { return row.process == rank; });
+  put(h.evidence.phases, rank, harness::Phase{"data", 1}, 100);
+  put(h.evidence.phases, rank, harness::Phase{"forward", 1}, 100 + waited_ms);
+  put(h.evidence.phases, rank, harness::Phase{"backward", 1}, 100 + waited_ms + forward_ms);
+}
+
 inline void add_progress(std::vector<Planted>& list) {
   const std::string check = "progress";
   list.push_back({check, "healthy", Verdict::pass, "", "{}", kLeaveAsItIs});
@@ -96,6 +104,31 @@ inline void add_progress(std::vector<Planted>& list) {
                     waiting(h, 0);
                     for (int rank = 0; rank < 2; ++rank)
                       look_at(h, rank, {"S", 5, {"wait"}}, {"S", 6, {"wait"}});
+                  }});
+  list.push_back({check,
+                  "data that came late",
+                  Verdict::fail,
+                  "SLOW.DATA",
+                  R"({"ranks":[1],"step":1,"phase":"data","detail":{"waited_ms":5000}})",
+                  [](Healthy& h) { wait_for_data(h, 1, 5'000, 40); }});
+  list.push_back({check,
+                  "data that took as long as computing",
+                  Verdict::pass,
+                  "",
+                  "{}",
+                  [](Healthy& h) { wait_for_data(h, 1, 5'000, 4'000); }});
+  list.push_back({check, "lived again after a kill", Verdict::pass, "", "{}", &lived_before});
+  list.push_back({check,
+                  "all in a collective of the second life",
+                  Verdict::fail,
+                  "HANG.COLLECTIVE",
+                  R"({"ranks":[0,1],"sequence":2,"step":1,"phase":"backward"})",
+                  [](Healthy& h) {
+                    stopped(h, "still", "backward");
+                    waiting(h, 0);
+                    for (int rank = 0; rank < 2; ++rank)
+                      look_at(h, rank, {"S", 5, {"wait"}}, {"S", 6, {"wait"}});
+                    lived_before(h);
                   }});
   list.push_back({check,
                   "a spinning wait",

@@ -176,6 +176,22 @@ inline void add_data(std::vector<Planted>& list) {
                       if (row.process == 1) row.row.hash = "noise";
                     }
                   }});
+  list.push_back({check,
+                  "the batch of the step before",
+                  Verdict::fail,
+                  "DATA.DUPLICATE",
+                  R"({"ranks":[1],"step":2})",
+                  [](Healthy& h) {
+                    std::map<std::pair<std::int64_t, int>, std::string> first;
+                    for (auto& row : h.evidence.batches) {
+                      const std::pair place = {row.row.micro, row.row.sequence};
+                      if (row.process != 1) continue;
+                      if (row.row.step == 1) first[place] = row.row.hash;
+                      if (row.row.step == 2) row.row.hash = first.at(place);
+                    }
+                  },
+                  2,
+                  2});
   list.push_back(
       {check, "other source", Verdict::fail, "DATA.SOURCE", R"({"ranks":[0]})", [](Healthy& h) {
          for (auto& row : h.evidence.batches) {

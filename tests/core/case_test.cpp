@@ -40,6 +40,17 @@ class Generator {
               "}\n";
     if (flip()) text += fault();
     if (flip()) text += expectation();
+    if (flip()) {
+      text += "life: {save_every: 1" + optional(", kill_step: 2, kill_phase: save") +
+              optional(", kill_after_ms: 40") + "}\n";
+    }
+    if (flip()) {
+      text += "bisect: {over: parallel.checkpoint.layers" + optional(", candidates: [0]") + "}\n";
+    } else if (flip()) {
+      text += "known:\n- {when: {model.w: [8, 24], parallel.ranks: " + std::to_string(ranks_) +
+              "}, outcome: OOM, because: " + quoted("x") + optional(", code: OOM.HOST") +
+              ", until: 2027-01-31}\n";
+    }
     if (flip()) text += "axes: {model.w: [8, 24], seed: [1, 2]}\n";
     return text;
   }
@@ -51,14 +62,13 @@ class Generator {
   std::string number() {
     return std::to_string(1 + random_() % 999) + "." + std::to_string(random_() % 1000);
   }
-  std::string quoted() {
+  std::string quoted(std::string text = "") {
     const std::vector<std::string> pieces = {
         "a",     "\\\"",    "\\\\",    "\\n",      "\\t",
         "\\x01", "\\u2028", "\\u0085", "\xc3\xa9", "\xf0\x9f\x98\x80",
         ": ",    "# ",      "{",       "'",        " ",
         "\\x7f", "\\b",     "\\f",     "/",        "\\ufeff",
         "- ",    "&x",      "~"};
-    std::string text;
     for (std::size_t n = random_() % 12; n > 0; --n) text += pieces[random_() % pieces.size()];
     return "\"" + text + "\"";
   }
@@ -129,7 +139,7 @@ TEST_F(CaseTest, TheIdIsPinned) {
   const auto cases = load(folder,
                           "version: 1\nscenario: s\nkind: training\nmodel: {use: toy}\n"
                           "training: {seq_len: 16}\nchecks: [finite]\n");
-  EXPECT_EQ(cases.at(0).id, "dd56305f6127812a");
+  EXPECT_EQ(cases.at(0).id, "b9f2e10eedf53ba8");
 }
 
 TEST_F(CaseTest, TheIdHeedsEveryValueAndNoComment) {
@@ -154,6 +164,10 @@ TEST_F(CaseTest, TheIdHeedsEveryValueAndNoComment) {
                                             "budget.seconds=3",
                                             "requires.memory_gib=1",
                                             "training.data.text=[corpus.txt]",
+                                            "life.save_every=1",
+                                            "bisect.over=parallel.checkpoint.layers",
+                                            "known=[{when: {seed: 0}, outcome: FAIL, because: x, "
+                                            "until: 2027-01-31}]",
                                             "model.name=other"};
   for (const std::string& change : changes) {
     const std::size_t equals = change.find('=');

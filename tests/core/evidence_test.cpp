@@ -43,6 +43,7 @@ TEST(Evidence, EveryKindReachesItsList) {
   expect_in(&Evidence::observations);
   expect_in(&Evidence::suspects);
   expect_in(&Evidence::stopped);
+  expect_in(&Evidence::relaunches);
   Evidence evidence;
   evidence.add(with("fact", R"({"name":"a"})"));
   evidence.add(with("rejected", R"({"name":"b"})"));
@@ -50,6 +51,38 @@ TEST(Evidence, EveryKindReachesItsList) {
   EXPECT_EQ(evidence.facts.at(0).row.name, "a");
   EXPECT_EQ(evidence.rejected.at(0).row.name, "b");
   EXPECT_EQ(evidence.artefacts.at(0).row.path, "x/y.st");
+}
+
+TEST(Evidence, OfLivesTheLastOneIsTold) {
+  Evidence evidence;
+  const auto add = [&](int process, std::int64_t t_ms, const auto& row) {
+    evidence.add(Event::of(process, t_ms, row));
+  };
+  WorkerError error;
+  error.what = "of the first life";
+  Exited killed;
+  killed.process_ended = 0;
+  killed.signal = 9;
+  add(0, 1, Done{});
+  add(0, 2, error);
+  add(kController, 5, killed);
+  EXPECT_TRUE(evidence.finished(0));
+  add(kController, 5, Relaunched{1, "killed in step 1, phase save"});
+  EXPECT_FALSE(evidence.finished(0));
+  EXPECT_EQ(evidence.exit_of(0), nullptr);
+  EXPECT_EQ(evidence.error_of(0), nullptr);
+  Exited ended;
+  ended.process_ended = 0;
+  ended.exit_code = 0;
+  add(0, 8, Done{});
+  add(kController, 9, ended);
+  EXPECT_TRUE(evidence.finished(0));
+  EXPECT_EQ(evidence.exit_of(0)->exit_code, 0);
+  const Evidence last = evidence.last_life();
+  EXPECT_EQ(last.done.size(), 1u);
+  EXPECT_EQ(last.exited.size(), 1u);
+  EXPECT_TRUE(last.errors.empty());
+  EXPECT_EQ(evidence.exited.size(), 2u) << "nothing is lost";
 }
 
 class WrongRow : public ::testing::TestWithParam<std::pair<const char*, const char*>> {};

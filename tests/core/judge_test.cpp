@@ -48,8 +48,8 @@ const std::vector<harness::Check> kChecks = {
     {"infra", "", {}, [](const Evidence&) { return result_of(Verdict::fail, "INFRA.CLOCK"); }},
     {"peeks", "", {}, [](const Evidence& e) {
        const harness::Scenario& s = e.the_case.scenario;
-       const bool told =
-           s.fault || s.expect || !s.name.empty() || !s.text.empty() || !e.faults_fired.empty();
+       const bool told = s.fault || s.expect || s.known || !s.name.empty() || !s.text.empty() ||
+                         !e.faults_fired.empty();
        return result_of(told ? Verdict::fail : Verdict::pass);
      }}};
 
@@ -102,6 +102,9 @@ TEST(Judge, ShowsNoCheckWhatWasPlanted) {
   plant(evidence, 3);
   evidence.the_case.scenario.expect = harness::Expectation{Outcome::pass, "", {}};
   EXPECT_EQ(harness::judge(evidence, kChecks).outcome, Outcome::pass);
+  evidence.the_case.scenario.known =
+      harness::KnownFailure{{{"model.w", "8"}}, Outcome::fail, "", "because", "2027-01-31"};
+  EXPECT_EQ(harness::judge(evidence, kChecks).outcome, Outcome::xpass);
 }
 
 TEST(Judge, AFaultThatNeverFiredIsAnError) {
@@ -133,6 +136,64 @@ TEST(Judge, ComparesWithWhatIsExpected) {
   EXPECT_EQ(harness::judge(evidence, kChecks).outcome, Outcome::fail);
   expect->site.step = 1;
   EXPECT_EQ(harness::judge(evidence, kChecks).outcome, Outcome::pass);
+}
+
+TEST(Judge, AKillThatNeverHappenedIsAnErrorOfWhatDidNotFail) {
+  Evidence evidence = case_with({"passes"});
+  evidence.the_case.scenario.life.kill_step = 3;
+  const auto judged = harness::judge(evidence, kChecks);
+  EXPECT_EQ(judged.outcome, Outcome::error);
+  EXPECT_EQ(judged.reason,
+            "the kill in step 3, phase backward, never happened: the ranks had ended before");
+  evidence.the_case.scenario.checks = {"passes", "lacks"};
+  EXPECT_EQ(harness::judge(evidence, kChecks).outcome, Outcome::error);
+  evidence.the_case.scenario.checks = {"crash"};
+  EXPECT_EQ(harness::judge(evidence, kChecks).outcome, Outcome::crash);
+  evidence.the_case.scenario.checks = {"passes"};
+  evidence.relaunches.push_back({harness::kController, 5, {1, "killed"}});
+  EXPECT_EQ(harness::judge(evidence, kChecks).outcome, Outcome::pass);
+}
+
+TEST(Judge, AKnownFailureIsExpectedAsItIsKnown) {
+  Evidence evidence = case_with({"missing"});
+  auto& known = evidence.the_case.scenario.known;
+  known = harness::KnownFailure{
+      {{"model.w", "8"}}, Outcome::fail, "GRAD.ZERO or GRAD.MISSING", "it is so", "2027-01-31"};
+  const auto judged = harness::judge(evidence, kChecks);
+  EXPECT_EQ(judged.outcome, Outcome::xfail);
+  EXPECT_EQ(judged.reason.rfind("it is so (known until 2027-01-31; GRAD.MISSING", 0), 0u)
+      << judged.reason;
+  EXPECT_EQ(judged.findings.size(), 1u) << "what was found is told all the same";
+  known->code = "GRAD.ZERO";
+  EXPECT_EQ(harness::judge(evidence, kChecks).outcome, Outcome::fail) << "another failure";
+  known->code = "";
+  EXPECT_EQ(harness::judge(evidence, kChecks).outcome, Outcome::xfail);
+  known->outcome = Outcome::crash;
+  EXPECT_EQ(harness::judge(evidence, kChecks).outcome, Outcome::fail);
+  evidence.the_case.scenario.checks = {"lacks"};
+  EXPECT_EQ(harness::judge(evidence, kChecks).outcome, Outcome::inconclusive);
+  evidence.the_case.scenario.checks = {"passes"};
+  const auto passed = harness::judge(evidence, kChecks);
+  EXPECT_EQ(passed.outcome, Outcome::xpass);
+  EXPECT_EQ(passed.reason, "passed, but is known to fail until 2027-01-31: it is so");
+  evidence.stopped.push_back({harness::kController, 9, {"interrupted", "", 9}});
+  EXPECT_EQ(harness::judge(evidence, kChecks).outcome, Outcome::inconclusive);
+}
+
+TEST(Judge, TrialsOfABisectionAreNotComparedWithWhatIsExpectedOfIt) {
+  Evidence evidence = case_with({"passes"});
+  plant(evidence, 0);
+  harness::Scenario& scenario = evidence.the_case.scenario;
+  scenario.expect = harness::Expectation{Outcome::fail, "GRAD.MISSING", {}};
+  scenario.bisect = {"parallel.checkpoint.layers", {"0", "1"}};
+  evidence.the_case.point = {{"parallel.checkpoint.layers", "[1]"}};
+  EXPECT_EQ(harness::judge(evidence, kChecks).outcome, Outcome::pass)
+      << "there was nothing for the fault to do";
+  evidence.the_case.point = {{"parallel.checkpoint.layers", "[0, 1]"}};
+  EXPECT_EQ(harness::judge(evidence, kChecks).outcome, Outcome::error) << "there was";
+  plant(evidence, 1);
+  scenario.checks = {"crash"};
+  EXPECT_EQ(harness::judge(evidence, kChecks).outcome, Outcome::crash);
 }
 
 TEST(Judge, AnInterruptedCaseIsNotJudgedAsPass) {

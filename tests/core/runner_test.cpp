@@ -5,6 +5,7 @@
 #include <csignal>
 #include <fstream>
 #include <numeric>
+#include <random>
 #include <sstream>
 #include <thread>
 
@@ -359,6 +360,142 @@ TEST_F(RunnerTest, HookThatThrowsChangesNothingButTheResult) {
   EXPECT_EQ(read_event_log(folder_.path(), [&](const Event& e) { logged.add(e); }),
             LogState::whole);
   EXPECT_TRUE(logged.twin_ran());
+}
+
+// ---- lives -----------------------------------------------------------------------------------------------------------------
+
+Case with_kill(int ranks, std::int64_t step, const std::string& phase, std::int64_t after_ms = 0) {
+  Case the_case = fake_case(ranks);
+  the_case.scenario.training.steps = 4;
+  the_case.scenario.life = {2, step, phase, after_ms};
+  return the_case;
+}
+
+int count(const std::string& text, const std::string& word) {
+  int times = 0;
+  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
+    ++times;
+  }
+  return times;
+}
+
+class LifeTest : public RunnerTest {
+ protected:
+  Ran run_with(const Case& the_case, const Moods& moods, const RunnerHooks& hooks = {}) {
+    return run_fakes(the_case, patient_options(folder_.path(), moods), hooks);
+  }
+
+  std::string text(const std::string& name) {
+    std::ifstream file(folder_ / name);
+    std::stringstream content;
+    content << file.rdbuf();
+    return content.str();
+  }
+
+  // The ranks were killed and lived again: both lives are whole in the record, and the last one is told.
+  static void expect_resumed(const Ran& ran, int ranks) {
+    ASSERT_EQ(ran.evidence.relaunches.size(), 1u);
+    EXPECT_EQ(ran.evidence.relaunches[0].row.life, 1);
+    const auto wanted = static_cast<std::size_t>(2 * ranks + 1);
+    ASSERT_EQ(ran.evidence.exited.size(), wanted);
+    for (std::size_t i = 0; i < static_cast<std::size_t>(ranks); ++i) {
+      EXPECT_EQ(ran.evidence.exited[i].row.signal, SIGKILL);
+      EXPECT_TRUE(ran.evidence.exited[i].row.by_controller);
+    }
+    for (int rank = 0; rank < ranks; ++rank) {
+      EXPECT_TRUE(ran.evidence.finished(rank));
+      EXPECT_EQ(ran.evidence.exit_of(rank)->exit_code, 0);
+    }
+    EXPECT_TRUE(ran.evidence.twin_ran());
+    const Evidence last = ran.evidence.last_life();
+    EXPECT_EQ(last.hellos.size(), static_cast<std::size_t>(ranks + 1));
+    EXPECT_EQ(last.exited.size(), static_cast<std::size_t>(ranks + 1));
+    EXPECT_EQ(stop_reason(ran), "");
+  }
+};
+
+TEST_F(LifeTest, RanksKilledInASaveLiveOnceMore) {
+  const Ran ran = run_with(with_kill(2, 4, "save"), {{"", "stalls_in_save"}});
+  expect_resumed(ran, 2);
+  EXPECT_EQ(ran.evidence.relaunches[0].row.reason, "killed in step 4, phase save");
+  EXPECT_EQ(started(ran), (std::vector<int>{0, 1, 0, 1, kTwin}));
+  EXPECT_EQ(count(text("rank_0.out"), "--life\n"), 1) << "the first life is not told of";
+  EXPECT_EQ(count(text("rank_0.out"), "--listen-fd\n"), 2);
+  EXPECT_EQ(count(text("twin.out"), "--life\n"), 0);
+  int saves = 0;
+  for (const auto& row : ran.evidence.phases) {
+    if (row.process == 0 && row.row.phase == "save" && row.row.step == 4) ++saves;
+  }
+  EXPECT_EQ(saves, 2) << "the second life passes the same point and is left alone";
+  expect_nobody_left(ran);
+}
+
+TEST_F(LifeTest, OneRankInThePhaseIsEnough) {
+  const Ran ran = run_with(with_kill(2, 3, "forward", 50),
+                           {{"0", "stalls_in_save"}, {"1", "stalls_in_forward"}});
+  expect_resumed(ran, 2);
+  expect_nobody_left(ran);
+}
+
+TEST_F(LifeTest, APointThatNeverComesKillsNobody) {
+  const Ran ran = run_with(with_kill(2, 3, "save"), {{"", "trains"}});
+  EXPECT_TRUE(ran.evidence.relaunches.empty());
+  EXPECT_TRUE(ran.evidence.finished(0) && ran.evidence.finished(1) && ran.evidence.twin_ran());
+  EXPECT_EQ(started(ran), (std::vector<int>{0, 1, kTwin}));
+}
+
+TEST_F(LifeTest, ARankThatEndedByItselfIsNotHiddenByAnotherLife) {
+  const Ran before = run_with(with_kill(2, 4, "save"), {{"0", "hang"}, {"1", "crash"}});
+  EXPECT_TRUE(before.evidence.relaunches.empty());
+  EXPECT_EQ(before.evidence.exit_of(1)->signal, SIGSEGV);
+  EXPECT_EQ(stop_reason(before), "peer_ended");
+  expect_nobody_left(before);
+}
+
+TEST_F(LifeTest, NorOneThatEndsWhileTheKillIsDue) {
+  const Ran ran =
+      run_with(with_kill(2, 4, "save", 600'000), {{"0", "stalls_in_save"}, {"1", "dies_in_save"}});
+  EXPECT_TRUE(ran.evidence.relaunches.empty());
+  EXPECT_EQ(ran.evidence.exit_of(1)->signal, SIGSEGV);
+  EXPECT_FALSE(ran.evidence.exit_of(1)->by_controller);
+  EXPECT_EQ(stop_reason(ran), "peer_ended");
+  expect_nobody_left(ran);
+}
+
+TEST_F(LifeTest, AnInterruptBetweenTwoLivesStartsNoOther) {
+  std::atomic<int> flag{0};
+  RunnerOptions options = patient_options(folder_.path(), {{"", "stalls_in_save"}});
+  options.interrupted = &flag;
+  RunnerHooks hooks;
+  hooks.on_event = [&](const Event& event) {
+    if (event.kind == Exited::kKind) flag = SIGINT;
+  };
+  const Ran ran = run_fakes(with_kill(1, 4, "save"), options, hooks);
+  EXPECT_TRUE(ran.result.interrupted);
+  EXPECT_TRUE(ran.evidence.relaunches.empty());
+  EXPECT_EQ(stop_reason(ran), "interrupted");
+  expect_nobody_left(ran);
+}
+
+TEST_F(LifeTest, KilledAnywhereItEndsWell) {
+  std::mt19937 random(7);
+  const std::vector<std::string> phases = {"data", "forward", "backward", "optimizer", "save"};
+  int resumed = 0;
+  for (int i = 0; i < 12; ++i) {
+    const fakes::TempFolder folder;
+    const Case the_case = with_kill(2,
+                                    1 + static_cast<std::int64_t>(random() % 4),
+                                    phases[random() % phases.size()],
+                                    static_cast<std::int64_t>(random() % 60));
+    const Ran ran = run_fakes(the_case, patient_options(folder.path(), {{"", "trains"}}));
+    expect_nobody_left(ran);
+    EXPECT_TRUE(ran.evidence.finished(0) && ran.evidence.finished(1) && ran.evidence.twin_ran());
+    EXPECT_EQ(ran.evidence.hellos.size(), ran.evidence.started.size());
+    if (ran.evidence.relaunches.empty()) continue;
+    ++resumed;
+    expect_resumed(ran, 2);
+  }
+  EXPECT_GT(resumed, 0);
 }
 
 TEST_F(RunnerTest, MissingWorkerIsAnErrorThatNamesIt) {

@@ -164,6 +164,59 @@ TEST_F(ScenarioTest, MistakesAreToldAtTheirLine) {
        "s.yaml:8: key of expect.site: found \"layer\""},
       {"expect: {code: A.B, site: {detail: 3}}\n",
        "s.yaml:8: expect.site.detail: found \"3\", wanted a map"},
+      {"life: {save_every: -1}\n", "s.yaml:8: life.save_every: found -1, wanted 0..1"},
+      {"life: {kill_step: 2}\n", "s.yaml:8: life.kill_step: found 2, wanted 0..1"},
+      {"life:\n  kill_step: x\n", "s.yaml:9: life.kill_step: found \"x\", wanted a whole number"},
+      {"life: {kill_phase: saving}\n",
+       "s.yaml:8: life.kill_phase: found \"saving\", wanted one of data, forward, backward, "
+       "optimizer, save"},
+      {"life: {kill_after_ms: 3600001}\n",
+       "s.yaml:8: life.kill_after_ms: found 3600001, wanted 0..3600000"},
+      {"life: {kill_step: 1,\n  kill_phase: save}\n",
+       "s.yaml:9: life.kill_phase: found save without life.save_every"},
+      {"life: {save_evry: 1}\n", "s.yaml:8: key of life: found \"save_evry\""},
+      {"life: [1]\n", "s.yaml:8: life: found a list, wanted a map"},
+      {"bisect: {}\n", "s.yaml:8: bisect: found nothing to bisect over"},
+      {"bisect: {over: checks}\n", "s.yaml:8: bisect: found no candidates, wanted a list"},
+      {"bisect: {over: parallel.checkpoint.layers, candidates: []}\n",
+       "s.yaml:8: bisect.candidates: found 0, wanted 1..1024"},
+      {"bisect: {over: parallel.checkpoint.layers,\n  candidates: [0, 0]}\n",
+       "s.yaml:9: bisect.candidates: found \"0\" twice, wanted it once"},
+      {"bisect: {over: parallel.checkpoint.layers, candidates: [a b]}\n",
+       "s.yaml:8: bisect.candidates: found \"a b\", wanted a number or a name"},
+      {"bisect: {over: parallel.checkpoint.layers, candidates: [7]}\n",
+       "s.yaml:8: bisect: with parallel.checkpoint.layers [7]: the trial:1: "
+       "parallel.checkpoint.layers: found \"7\", wanted 0..0"},
+      {"bisect: {over: parallel.checkpoint.layer, candidates: [0]}\n",
+       "s.yaml:8: bisect: with parallel.checkpoint.layer [0]: the trial:1: key of "
+       "parallel.checkpoint: found \"layer\""},
+      {"bisect: {over: model.w, candidates: [8, 16]}\n",
+       "s.yaml:8: bisect: with model.w [8, 16]: the trial:1: model.w: found a list"},
+      {"axes: {parallel.checkpoint: [{}]}\nbisect: {over: parallel.checkpoint.layers}\n",
+       "s.yaml:9: bisect.over: found parallel.checkpoint.layers beside the axis "
+       "parallel.checkpoint"},
+      {"known: {}\n", "s.yaml:8: known: found a map, wanted a list of known failures"},
+      {"known: [{}]\n", "s.yaml:8: known: found no when, wanted one"},
+      {"known: [{when: {}, outcome: FAIL}]\n", "s.yaml:8: known.when: found nothing"},
+      {"known:\n  - {when: {model.v: 3}, outcome: FAIL, because: x, until: 2027-01-31}\n",
+       "s.yaml:9: known.when: found model.v, wanted the path of a value of the scenario"},
+      {"known: [{when: {seed: 0}, outcome: PASS, because: x, until: 2027-01-31}]\n",
+       "s.yaml:8: known.outcome: found \"PASS\", wanted one of FAIL, HANG, SLOW, CRASH, OOM"},
+      {"known: [{when: {seed: 0}, outcome: FAIL, code: x, because: x, until: 2027-01-31}]\n",
+       "s.yaml:8: known.code: found \"x\", wanted a code like GRAD.MISSING"},
+      {"known: [{when: {seed: 0}, outcome: FAIL, because: '', until: 2027-01-31}]\n",
+       "s.yaml:8: known.because: found nothing"},
+      {"known: [{when: {seed: 0}, outcome: FAIL, because: x}]\n",
+       "s.yaml:8: known: found no until"},
+      {"known: [{when: {seed: 0}, outcome: FAIL, because: x, until: 2027-02-29}]\n",
+       "s.yaml:8: known.until: found \"2027-02-29\", wanted a date YYYY-MM-DD"},
+      {"known: [{when: {seed: 0}, outcome: FAIL, because: x, until: 27-2-2}]\n",
+       "s.yaml:8: known.until: found \"27-2-2\""},
+      {"known: [{when: {seed: 0}, outcome: FAIL, because: x, until: 2027-01-31, unti: x}]\n",
+       "s.yaml:8: key of known: found \"unti\""},
+      {"bisect: {over: parallel.checkpoint.layers}\n"
+       "known: [{when: {seed: 1}, outcome: FAIL, because: x, until: 2027-01-31}]\n",
+       "s.yaml:9: known: found it beside bisect, wanted one of them"},
       {"profiles: {gpu: [1]}\n", "s.yaml:8: profiles.gpu: found a list, wanted a map"},
       {"profiles: {base: {}}\n", "s.yaml:8: profiles: found \"base\""},
       {"profiles:\n  gpu: {model: {n_sell: 3}}\n", "s.yaml:9: key of model: found \"n_sell\""},
@@ -187,6 +240,64 @@ TEST_F(ScenarioTest, MistakesAreToldAtTheirLine) {
   for (const Mistake& row : table) {
     EXPECT_THAT(error(std::string(kHead) + row.lines), StartsWith(row.message)) << row.lines;
   }
+}
+
+TEST_F(ScenarioTest, LifeIsOfKindTraining) {
+  const harness::Scenario scenario =
+      one(std::string(kHead) + "life: {save_every: 1, kill_step: 1, kill_phase: save}\n");
+  EXPECT_EQ(scenario.life, (harness::LifeConfig{1, 1, "save", 0}));
+  std::string text = std::string(kHead) + "life: {save_every: 1}\n";
+  text.replace(text.find("training\n"), 9, "decode\n");
+  EXPECT_EQ(error(text), "s.yaml:8: life: found it in kind decode, wanted kind training");
+}
+
+TEST_F(ScenarioTest, BisectHasTheLayersAsItsCandidates) {
+  options_.sets = {{"model.n_layers", "3"}};
+  const std::string text = std::string(kHead) + "bisect: {over: parallel.checkpoint.layers}\n";
+  EXPECT_EQ(one(text).bisect.candidates, (std::vector<std::string>{"0", "1", "2"}));
+  options_.sets.emplace_back("bisect", "");
+  EXPECT_EQ(one(text).bisect, harness::BisectConfig{});
+}
+
+TEST_F(ScenarioTest, TheFirstKnownFailureThatHoldsAtAPointIsItsOwn) {
+  const std::string text = std::string(kHead) +
+                           "axes: {model.w: [8, 16, 24, 32], seed: [1, 2]}\n"
+                           "known:\n"
+                           "  - {when: {model.w: 8, seed: 1}, outcome: HANG, code: A.B or C.D, "
+                           "because: one, until: 2027-01-31}\n"
+                           "  - {when: {model.w: [8, 16], parallel.checkpoint.mode: functional, "
+                           "training.optimizer.eps: 1e-08},\n"
+                           "     outcome: FAIL, because: two, until: 2026-11-22}\n"
+                           "  - {when: {model.w: 24, fault.name: rank_killed}, outcome: FAIL, "
+                           "because: three, until: 2027-01-31}\n"
+                           "  - {when: {parallel.checkpoint.layers: none, model.w: 32}, "
+                           "outcome: FAIL, because: four, until: 2026-11-21}\n";
+  const auto reasons = [&] {
+    std::vector<std::string> all;
+    for (const Case& the_case : load(text)) {
+      const auto& known = the_case.scenario.known;
+      all.push_back(known ? known->because : "-");
+      EXPECT_EQ(harness::case_from_json(harness::case_to_json(the_case), "c"), the_case);
+    }
+    return all;
+  };
+  using Reasons = std::vector<std::string>;
+  EXPECT_EQ(reasons(), (Reasons{"one", "two", "two", "two", "-", "-", "four", "four"}));
+  std::vector<std::string> notes;
+  options_.on_note = [&](const std::string& line) { notes.push_back(line); };
+  options_.today = "2026-11-21";
+  EXPECT_EQ(reasons(), (Reasons{"one", "two", "two", "two", "-", "-", "-", "-"}));
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_THAT(notes[0],
+              EndsWith("s.yaml:14: known failure expired on 2026-11-21, it counts again: four"));
+  const harness::KnownFailure known = *load(text)[1].scenario.known;
+  EXPECT_EQ(
+      known.when,
+      (std::vector<std::pair<std::string, std::string>>{{"model.w", "8"},
+                                                        {"parallel.checkpoint.mode", "functional"},
+                                                        {"training.optimizer.eps", "1e-08"}}));
+  EXPECT_EQ(known.outcome, harness::Outcome::fail);
+  EXPECT_EQ(load(text)[0].scenario.known->code, "A.B or C.D");
 }
 
 TEST_F(ScenarioTest, MistakesInTheHead) {

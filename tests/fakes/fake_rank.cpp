@@ -1,13 +1,16 @@
 // A worker without LibTorch, in any mood that a real one has been seen in. The mood is FAKE_MOOD_<rank> or FAKE_MOOD_TWIN
 // or FAKE_MOOD of its environment; without one it does all it was asked.
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <ctime>
+#include <fstream>
 #include <functional>
 #include <iostream>
 #include <map>
+#include <sstream>
 #include <string>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -26,6 +29,8 @@ struct Rank {
   int process = 0;
   std::int64_t origin_ms = 0;
   std::int64_t moved = 0;
+  int life = 0;
+  std::string case_file;
 
   [[nodiscard]] std::int64_t now_ms() const {
     timespec now{};
@@ -134,6 +139,39 @@ void load_slowly(const Rank& rank) {
   }
 }
 
+// Four steps with a snapshot after every second one; another life goes on after the first snapshot. In its first life it
+// stays for ever where it is told to.
+void train(Rank& rank, const std::string& stall_phase = "", int stall_step = 0) {
+  constexpr int kPauseUs = 10'000;
+  for (int step = rank.life > 0 ? 3 : 1; step <= 4; ++step) {
+    for (const char* phase : {"data", "forward", "backward", "optimizer", "save"}) {
+      if (phase == std::string("save") && step % 2 != 0) continue;
+      rank.record(harness::Phase{phase, step});
+      ++rank.moved;
+      rank.beat();
+      if (rank.life == 0 && phase == stall_phase && step == stall_step) rank.live(true);
+      usleep(kPauseUs);
+    }
+  }
+  rank.done();
+}
+
+// Dies where the layers that are checkpointed hold all of FAKE_BREAKS ("3 7").
+int break_with_layers(Rank& rank) {
+  std::ifstream file(rank.case_file);
+  const auto document = nlohmann::json::parse(file);
+  const auto layers = document.at("scenario").at("parallel").at("checkpoint").at("layers");
+  std::istringstream wanted(std::getenv("FAKE_BREAKS"));
+  bool all = true;
+  for (int layer = 0; wanted >> layer;) {
+    all =
+        all && layers.is_array() && std::find(layers.begin(), layers.end(), layer) != layers.end();
+  }
+  rank.record(harness::Sample{"rss_peak_bytes", 1, 1e9 - 1e6 * static_cast<double>(layers.size())});
+  if (all) return end_by(SIGSEGV);
+  return rank.done(), 0;
+}
+
 using Mood = std::function<int(Rank&)>;
 
 // What the mood does after hello; the value is the exit code.
@@ -175,6 +213,14 @@ const std::map<std::string, Mood>& moods() {
          while (true) turns = turns + 1;
          return 0;
        }},
+      {"trains", [](Rank& r) { return train(r), 0; }},
+      {"stalls_in_save", [](Rank& r) { return train(r, "save", 4), 0; }},
+      {"stalls_in_forward", [](Rank& r) { return train(r, "forward", 3), 0; }},
+      {"dies_in_save",
+       [](Rank& r) {
+         return r.record(harness::Phase{"save", 4}), end_by(SIGSEGV);
+       }},
+      {"breaks_with_layers", &break_with_layers},
       {"late", [](Rank& r) { return usleep(300'000), r.work(), r.done(), 0; }},
   };
   return kMoods;
@@ -196,6 +242,8 @@ int main(int argc, char** argv) {
     const std::string name = argv[i];
     if (name == "--twin") rank.process = harness::kTwin;
     if (name == "--rank") rank.process = std::atoi(argv[i + 1]);
+    if (name == "--life") rank.life = std::atoi(argv[i + 1]);
+    if (name == "--case") rank.case_file = argv[i + 1];
     if (name == "--clock-origin-ms") rank.origin_ms = std::atoll(argv[i + 1]);
     std::cout << name << "\n";
   }

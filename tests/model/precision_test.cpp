@@ -182,7 +182,7 @@ TEST_F(LowPrecision, MastersKeepWhatPureWeightsLose) {
     Optimizer optimizer({weight}, config, precision);
     for (std::int64_t step = 1; step <= 200; ++step) {
       weight.mutable_grad() = torch::full({4}, 0.5 * optimizer.loss_scale(), weight.options());
-      EXPECT_NEAR(optimizer.step(step), 1.0, 0.01);
+      EXPECT_NEAR(optimizer.step(), 1.0, 0.01);
     }
     const double moved = 1.0 - weight[0].item<double>();
     if (has_masters(precision)) {
@@ -205,7 +205,7 @@ TEST_F(LowPrecision, MastersBeginWithTheWeightsOfTheFirstStep) {
     weight.fill_(3.0);
   }
   weight.mutable_grad() = torch::ones({2}, torch::kBFloat16);
-  optimizer.step(1);
+  optimizer.step();
   EXPECT_EQ(weight[0].item<double>(), 3.0);
 }
 
@@ -216,15 +216,15 @@ TEST_F(LowPrecision, AnOverflowSkipsTheStepAndHalvesTheScale) {
   EXPECT_EQ(scale, LossScaler::kInitialScale);
   EXPECT_EQ(optimizer.scaled(torch::tensor(2.0)).item<double>(), 2.0 * scale);
   weight.mutable_grad() = torch::tensor({1.0, static_cast<double>(INFINITY)}, torch::kHalf);
-  EXPECT_FALSE(std::isfinite(optimizer.step(1)));
+  EXPECT_FALSE(std::isfinite(optimizer.step()));
   EXPECT_EQ(weight[0].item<double>(), 1.0);
   EXPECT_EQ(optimizer.loss_scale(), scale / 2);
   EXPECT_EQ(optimizer.skipped(), 1);
   weight.mutable_grad() = torch::tensor({1.0, std::nan("")}, torch::kHalf);
-  EXPECT_TRUE(std::isnan(optimizer.step(2)));
+  EXPECT_TRUE(std::isnan(optimizer.step()));
   EXPECT_EQ(weight[0].item<double>(), 1.0);
   weight.mutable_grad() = torch::full({2}, 1024.0, torch::kHalf);
-  EXPECT_NEAR(optimizer.step(3), std::sqrt(2.0) * 1024.0 / (scale / 4), 1e-6);
+  EXPECT_NEAR(optimizer.step(), std::sqrt(2.0) * 1024.0 / (scale / 4), 1e-6);
   EXPECT_NEAR(weight[0].item<double>(), 0.9, 1e-3);
   EXPECT_EQ(optimizer.skipped(), 2);
 }
@@ -259,7 +259,7 @@ TEST_F(LowPrecision, TrainingFollowsFloat32) {
       model->zero_grad();
       const auto loss = next_token_loss(model->forward(tokens_BS), tokens_BS);
       optimizer.scaled(loss).backward();
-      optimizer.step(step);
+      optimizer.step();
       last = loss.item<double>();
     }
     for (const auto& parameter : model->parameters()) {

@@ -42,6 +42,13 @@ class Fault:
         self.kind = field(text, r"^kind: (\w+)")
         self.uses_layers = bool(field(text, r"^fault: \{.*(layers: \[)"))
         self.layer = field(text, r"^fault: \{.*layers: \[(\d+)\]")
+        fault = field(text, r"^fault: (\{.*\})", "")
+        self.uses_rank, self.uses_step = "rank:" in fault, "step:" in fault
+        self.ranks = int(field(text, r"ranks: (\d+)", "1"))
+        self.steps = int(field(text, r"^training: \{.*?steps: (\d+)", "1"))
+        self.first_step = int(field(fault, r"step: (\d+)", "1"))
+        self.site_ranks = "ranks:" in (field(text, r"^expect: (.*)$", ""))
+        self.site_step = bool(re.search(r"[{ ]step: ", field(text, r"^expect: (.*)$", "")))
         self.n_layers = int(field(text, r"n_layers: (\d+)", "12"))
         self.codes = field(text, r"code: ([A-Z_.]+(?: or [A-Z_.]+)*)", "").split(" or ")
         site = field(text, r"site: (\{.*\})\s*\}", "{}")
@@ -57,6 +64,16 @@ def draw(fault, random_numbers):
         sets["fault.layers"] = f"[{layer}]"
         if fault.site_layers:
             sets["expect.site.layers"] = f"[{layer}]"
+    if fault.uses_rank:
+        rank = random_numbers.randrange(fault.ranks)
+        sets["fault.rank"] = str(rank)
+        if fault.site_ranks:
+            sets["expect.site.ranks"] = f"[{rank}]"
+    if fault.uses_step and fault.first_step > 1:
+        step = random_numbers.randrange(fault.first_step, fault.steps + 1)
+        sets["fault.step"] = str(step)
+        if fault.site_step:
+            sets["expect.site.step"] = str(step)
     sets["fault.strength"] = random_numbers.choice(STRENGTHS)
     return sets, layer
 
@@ -70,17 +87,23 @@ def run(program, fault, sets):
         done = subprocess.run(words, capture_output=True, text=True, timeout=600)
         if "does not heed it" in done.stderr:  # of a fault without a strength
             at = words.index(next(word for word in words if word.startswith("fault.strength")))
-            done = subprocess.run(words[:at - 1] + words[at + 1:], capture_output=True, text=True, timeout=600)
+            words = words[:at - 1] + words[at + 1:]
+            done = subprocess.run(words, capture_output=True, text=True, timeout=600)
         try:
             return json.loads(done.stdout)["cases"][0], done.returncode, time.time() - begin
         except (ValueError, KeyError, IndexError):
             return {"outcome": "NONE", "reason": done.stderr[-200:], "findings": []}, done.returncode, time.time() - begin
 
 
-def site_right(fault, site, layer):
+def site_right(fault, site, layer, sets):
     if fault.site_layers and layer is not None and site.get("layers") != [layer]:
         return False
-    return all(str(site.get(key)) == value for key, value in fault.site.items())
+    if "expect.site.ranks" in sets and str(site.get("ranks")) != sets["expect.site.ranks"]:
+        return False
+    wanted = dict(fault.site)
+    if "expect.site.step" in sets:
+        wanted["step"] = sets["expect.site.step"]
+    return all(str(site.get(key)) == value for key, value in wanted.items())
 
 
 def main():
@@ -99,14 +122,14 @@ def main():
             found = first.get("code", "-")
             is_detected = bool(case["findings"]) and exit_code in (0, 1)
             code_share = 1.0 if found == fault.codes[0] else 0.5 if found in fault.codes else 0.0
-            is_site = code_share > 0 and site_right(fault, first.get("site", {}), layer)
+            is_site = code_share > 0 and site_right(fault, first.get("site", {}), layer, sets)
             all_draws += 1
             detected += is_detected
             code += code_share
             site += is_site
             mark = "ok " if is_detected and code_share == 1 and is_site else "BAD"
             brief = {k: v for k, v in first.get("site", {}).items() if k not in ("rows", "detail")}
-            print(f"{mark} {fault.name} layer={layer} strength={sets['fault.strength']} seeds={sets['fault.seed']},{sets['seed']}: "
+            print(f"{mark} {fault.name} layer={layer} rank={sets.get('fault.rank')} step={sets.get('fault.step')} strength={sets['fault.strength']} seeds={sets['fault.seed']},{sets['seed']}: "
                   f"exit {exit_code} {case['outcome']} {found} {json.dumps(brief)} {seconds:.1f}s"
                   + ("" if mark == "ok " else " | " + str(case.get("reason", ""))[:160]), flush=True)
     if all_draws == 0:

@@ -1,0 +1,156 @@
+// The reduction of gradients gone wrong: never queued, queued too early, gone around, done too often, without the division, or
+// lost with the hooks it depends on.
+#include "harness/faults/faults.h"
+
+namespace harness {
+namespace {
+
+using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
+
+void no_delay(FaultContext& context) {
+  context.needed_training().policy.queues_delayed = [&context](bool /*reduces*/) {
+    context.fired();
+    return false;
+  };
+}
+
+// With accumulation a static graph reduces once; then its reducer takes every backward for one of the first iteration's.
+void reduces_once(FaultContext& context) {
+  context.needed_training().policy.reduces = [&context](bool last_micro) {
+    if (!last_micro || !context.holds_now()) return last_micro;
+    context.fired();
+    return false;
+  };
+}
+
+void bypass(FaultContext& context) {
+  context.needed_training().policy.reduces = [&context](bool last_micro) {
+    if (!last_micro || !context.holds_now()) return last_micro;
+    context.fired();
+    return false;
+  };
+}
+
+void always(FaultContext& context) {
+  context.needed_training().policy.reduces = [&context](bool last_micro) {
+    if (last_micro || !context.holds_now()) return last_micro;
+    context.fired();
+    return true;
+  };
+}
+
+void no_division(FaultContext& context) {
+  context.needed_training().reduce_bucket = [&context](c10d::GradBucket& bucket) -> FuturePtr {
+    std::vector<torch::Tensor> buffers = {bucket.getBufferRef()};
+    if (context.holds_now()) {
+      context.fired();
+    } else {
+      buffers.front().div_(context.world);
+    }
+    context.routes.ran("grad_sync", -1, "reference");
+    return context.needed_training().communicator.group()->allreduce(buffers)->getFuture();
+  };
+}
+
+// The second registration of a communication hook replaces the first.
+void drop_hook(FaultContext& context) {
+  context.fired();
+  context.needed_training().reduce_bucket = nullptr;
+}
+
+// Parameters that are converted and back have another gradient accumulator, without the Reducer's hook.
+void lose_hooks(FaultContext& context) {
+  context.needed_training().after_wrapping = [&context] {
+    std::int64_t index = 0;
+    const auto parameters = context.model->named_parameters();
+    const auto certain =
+        draw_index(context.request.seed, "parameter", static_cast<int>(parameters.size()));
+    for (const auto& item : parameters) {
+      torch::Tensor parameter = item.value();
+      const bool drawn = index == certain ||
+                         draw_unit(context.request.seed, "lost", index) < context.request.strength;
+      ++index;
+      if (!drawn) continue;
+      context.fired();
+      const auto dtype = parameter.scalar_type();
+      const torch::Tensor value = parameter.detach().clone();
+      parameter.set_data(value.to(dtype == torch::kDouble ? torch::kFloat : torch::kDouble));
+      parameter.set_data(value);
+    }
+  };
+}
+
+// One rank decays its weights a second time. Strength is the share of its parameters.
+void decays_twice(FaultContext& context) {
+  if (!fault_on_one_rank(context.request, context.rank, context.world)) return;
+  auto& optimizer = context.needed_training().seams.optimizer;
+  optimizer = [inner = optimizer, &context](std::int64_t step) {
+    const double norm = inner(step);
+    if (!context.holds_now()) return norm;
+    const auto& config = context.session.the_case().scenario.training.optimizer;
+    const torch::NoGradGuard no_graph;
+    std::int64_t index = 0;
+    for (const torch::Tensor& parameter : context.needed_training().optimizer.updated()) {
+      const bool drawn = index == 0 || draw_unit(context.request.seed, "decayed", index) <
+                                           context.request.strength;
+      ++index;
+      if (!drawn) continue;
+      context.fired();
+      torch::Tensor(parameter).mul_(1.0 - config.lr * config.weight_decay);
+    }
+    return norm;
+  };
+}
+
+}  // namespace
+
+Fault static_no_delay() {
+  return {
+      "static_no_delay", "the first reduction of a static graph is never queued", {}, {}, no_delay};
+}
+
+Fault static_accum() {
+  return {"static_accum",
+          "a static graph with accumulation stops reducing after its first steps",
+          {"step"},
+          {},
+          reduces_once};
+}
+
+Fault bypass_wrapper() {
+  return {"bypass_wrapper", "the forward goes past the reducer", {"step"}, {}, bypass};
+}
+
+Fault no_sync_misplaced() {
+  return {"no_sync_misplaced", "every micro-batch reduces its gradients", {"step"}, {}, always};
+}
+
+Fault average_missing() {
+  return {"average_missing",
+          "gradients are summed over the ranks and never divided",
+          {"step"},
+          {},
+          no_division};
+}
+
+Fault hook_dropped() {
+  return {"hook_dropped", "the communication hook that was asked for is lost", {}, {}, drop_hook};
+}
+
+Fault hook_lost() {
+  return {"hook_lost",
+          "parameters are re-typed after the reducer was built",
+          {"strength"},
+          {},
+          lose_hooks};
+}
+
+Fault state_diverged() {
+  return {"state_diverged",
+          "one rank decays its weights twice",
+          {"rank", "step", "strength"},
+          {},
+          decays_twice};
+}
+
+}  // namespace harness

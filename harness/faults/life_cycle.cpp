@@ -1,0 +1,151 @@
+// Training that goes wrong over many steps: schedules, skipped steps, losses against the wrong labels, memory that is never
+// given back, a resume that forgets.
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "harness/faults/faults.h"
+#include "nsa/train/snapshot.h"
+
+namespace harness {
+namespace {
+
+using torch::Tensor;
+
+// Puts change(taken_step, inner) in place of the schedule, in the steps in which the fault holds.
+template <typename Change>
+void around_schedule(FaultContext& context, Change change) {
+  auto& schedule = context.needed_training().optimizer.schedule();
+  schedule = [inner = schedule, &context, change](std::int64_t taken_step) {
+    if (!context.holds_now()) return inner(taken_step);
+    context.fired();
+    return change(taken_step, inner);
+  };
+}
+
+void counts_micro_steps(FaultContext& context) {
+  const std::int64_t micro = context.session.the_case().scenario.training.accumulate;
+  around_schedule(context, [micro](std::int64_t taken_step, const auto& inner) {
+    return inner((taken_step - 1) * micro + 1);
+  });
+}
+
+void never_falls(FaultContext& context) {
+  const std::int64_t warmup = context.session.the_case().scenario.training.optimizer.warmup;
+  around_schedule(context, [warmup](std::int64_t taken_step, const auto& inner) {
+    return inner(std::min(taken_step, std::max<std::int64_t>(warmup, 1)));
+  });
+}
+
+void counts_skipped(FaultContext& context) {
+  nsa::Optimizer& optimizer = context.needed_training().optimizer;
+  around_schedule(context, [&optimizer](std::int64_t taken_step, const auto& inner) {
+    return inner(taken_step + optimizer.skipped());
+  });
+}
+
+void zero_rate(FaultContext& context) {
+  around_schedule(context, [](std::int64_t, const auto&) { return 0.0; });
+}
+
+void skips(FaultContext& context) {
+  auto& optimizer = context.needed_training().seams.optimizer;
+  optimizer = [inner = optimizer, &context](std::int64_t step) {
+    const bool skipped = context.holds_now() &&
+                         (context.is_step_now() ||
+                          draw_unit(context.request.seed, "skip", step) < context.request.strength);
+    if (!skipped) return inner(step);
+    context.fired();
+    context.routes.ran("optimizer", -1, "reference");
+    return std::numeric_limits<double>::infinity();
+  };
+}
+
+void unshifted(FaultContext& context) {
+  auto& loss = context.needed_training().seams.loss;
+  loss = [inner = loss, &context](const Tensor& logits_BSV, const Tensor& tokens_BS) {
+    if (!context.holds_now()) return inner(logits_BSV, tokens_BS);
+    context.fired();
+    return torch::nn::functional::cross_entropy(logits_BSV.flatten(0, 1), tokens_BS.flatten());
+  };
+}
+
+void leak(FaultContext& context) {
+  constexpr std::int64_t kLargestLeak = std::int64_t{1} << 20;  // elements a step
+  auto& optimizer = context.needed_training().seams.optimizer;
+  const auto held = std::make_shared<std::vector<Tensor>>();
+  optimizer = [inner = optimizer, held, &context](std::int64_t step) {
+    if (context.holds_now()) {
+      context.fired();
+      held->push_back(torch::ones({static_cast<std::int64_t>(static_cast<double>(kLargestLeak) *
+                                                             context.request.strength)}));
+    }
+    return inner(step);
+  };
+}
+
+void weights_only(FaultContext& context) {
+  auto& seams = context.needed_training().seams;
+  seams.restore = [&context](const std::string& path) {
+    context.fired();
+    nsa::NamedParameters parameters;
+    for (const auto& item : context.model->named_parameters()) {
+      parameters.emplace_back(item.key(), item.value());
+    }
+    nsa::SnapshotSections sections;
+    const std::string form =
+        fault_form(context.request, {"weights_only", "no_optimizer", "no_schedule", "no_rng"});
+    const bool all = form == "weights_only";
+    sections.optimizer = !all && form != "no_optimizer";
+    sections.schedule = !all && form != "no_schedule";
+    sections.scaler = !all;
+    sections.rng = !all && form != "no_rng";
+    return nsa::load_snapshot(
+        path,
+        {parameters, context.needed_training().optimizer, nsa::snapshot_data_identity(path)},
+        sections);
+  };
+  if (context.session.options().life == 0)
+    context.fired();  // it can only take part in the second life
+}
+
+}  // namespace
+
+Fault lr_microsteps() {
+  return {"lr_microsteps", "the schedule counts micro-batches", {"step"}, {}, counts_micro_steps};
+}
+
+Fault lr_floor() {
+  return {"lr_floor", "the learning rate never falls", {"step"}, {}, never_falls};
+}
+
+Fault sched_on_skip() {
+  return {"sched_on_skip", "the schedule advances on skipped steps", {"step"}, {}, counts_skipped};
+}
+
+Fault no_learning() {
+  return {"no_learning", "the learning rate is zero", {"step"}, {}, zero_rate};
+}
+
+Fault scaler_skips() {
+  return {
+      "scaler_skips", "steps are left out that look like steps", {"step", "strength"}, {}, skips};
+}
+
+Fault unshifted_labels() {
+  return {"unshifted_labels", "every token is predicted from itself", {"step"}, {}, unshifted};
+}
+
+Fault leak_per_step() {
+  return {"leak_per_step", "memory is kept in every step", {"step", "strength"}, {}, leak};
+}
+
+Fault resume_weights_only() {
+  return {"resume_weights_only",
+          "a resume brings back less than the whole state",
+          {"form"},
+          {"weights_only", "no_optimizer", "no_schedule", "no_rng"},
+          weights_only};
+}
+
+}  // namespace harness
