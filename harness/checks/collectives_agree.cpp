@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "harness/checks/list.h"
+#include "harness/checks/lives.h"
 #include "harness/checks/result.h"
 
 namespace harness::checks {
@@ -35,14 +36,16 @@ bool alive(const Evidence& evidence, int rank) {
 
 class Sequences {
  public:
+  // Only the last life: numbers begin anew in each, and ranks that were ended on purpose do not end at the same place.
   explicit Sequences(const Evidence& evidence) : evidence_(evidence) {
+    const int last_life = static_cast<int>(evidence.relaunches.size());
     for (const auto& row : evidence.collectives) {
-      if (row.process < 0) continue;
+      if (row.process < 0 || life_at(evidence, row.t_ms) < last_life) continue;
       groups_[row.row.group].of_rank[row.process][row.row.sequence] = row.row;
       seen_.insert(row.process);
     }
     for (const auto& row : evidence.collectives_done) {
-      if (row.process < 0) continue;
+      if (row.process < 0 || life_at(evidence, row.t_ms) < last_life) continue;
       const auto [at, is_new] =
           groups_[row.row.group].completed.try_emplace(row.process, row.row.sequence);
       at->second = std::max(at->second, row.row.sequence);
@@ -225,8 +228,13 @@ class Sequences {
   void judge_plans() {
     std::map<std::pair<std::int64_t, int>, std::map<int, Bucket>> plans;  // step, bucket -> rank
     std::map<std::int64_t, std::set<int>> ranks_of;
+    std::map<std::int64_t, int> life_of;  // the last one that did the step
     for (const auto& row : evidence_.buckets) {
-      if (row.process < 0) continue;
+      int& life = life_of[row.row.step];
+      if (row.process >= 0) life = std::max(life, life_at(evidence_, row.t_ms));
+    }
+    for (const auto& row : evidence_.buckets) {
+      if (row.process < 0 || life_at(evidence_, row.t_ms) < life_of[row.row.step]) continue;
       plans[{row.row.step, row.row.bucket}][row.process] = row.row;
       ranks_of[row.row.step].insert(row.process);
     }

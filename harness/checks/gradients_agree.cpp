@@ -5,6 +5,7 @@
 
 #include "harness/checks/ledger.h"
 #include "harness/checks/list.h"
+#include "harness/checks/lives.h"
 #include "harness/checks/params.h"
 
 namespace harness::checks {
@@ -92,57 +93,69 @@ class Agreement {
     }
   }
 
-  [[nodiscard]] std::vector<const Collective*> reductions(int rank, std::int64_t step) const {
-    std::vector<const Collective*> sums;
-    for (const auto& row : evidence_.collectives) {
-      if (row.process == rank && row.row.step == step && row.row.op == "allreduce" &&
-          row.row.phase == "backward") {
-        sums.push_back(&row.row);
-      }
-    }
-    return sums;
+  // Gradients are summed in the backward or, the first time with a static graph, right after it; maps of unused parameters
+  // are summed too, but of integers.
+  [[nodiscard]] static bool is_of_gradients(const Collective& row) {
+    const bool when = row.phase == "backward" || row.phase == "record";
+    const bool floating = row.dtype.find("Float") != std::string::npos || row.dtype == "Double" ||
+                          row.dtype == "Half";
+    return row.op == "allreduce" && when && floating;
   }
 
-  // More elements than the plan holds, by at least its smallest bucket: less is bookkeeping (the map of unused parameters).
-  void too_many(std::int64_t step, int rank, const std::vector<const Collective*>& sums) {
-    std::map<int, const Bucket*> plan;
-    for (const auto& row : evidence_.buckets) {
-      if (row.process == rank && row.row.step == step) plan[row.row.bucket] = &row.row;
+  [[nodiscard]] std::vector<const Collective*> reductions(int rank, std::int64_t step) const {
+    std::map<int, std::vector<const Collective*>> of_life;
+    for (const auto& row : evidence_.collectives) {
+      if (row.process == rank && row.row.step == step && is_of_gradients(row.row)) {
+        of_life[life_at(evidence_, row.t_ms)].push_back(&row.row);
+      }
     }
-    if (plan.empty()) {
+    // A step that was begun in one life and done in the next counts once.
+    return of_life.empty() ? std::vector<const Collective*>{} : of_life.rbegin()->second;
+  }
+
+  // The plan is carried out once an optimiser step, in its last micro-batch.
+  void too_many(std::int64_t step, int rank, const std::vector<const Collective*>& sums) {
+    Latest<int, Bucket> plan;
+    for (const auto& row : evidence_.buckets) {
+      if (row.process == rank && row.row.step == step) plan.put(row.row.bucket, row);
+    }
+    if (plan.all().empty()) {
       result_.missing("bucket plan of " + process_name(rank) + ", step " + std::to_string(step) +
                       ended_early(evidence_, rank));
       return;
     }
-    std::int64_t planned = 0;
-    std::int64_t smallest = plan.begin()->second->elements;
-    for (const auto& [number, bucket] : plan) {
-      planned += bucket->elements;
-      smallest = std::min(smallest, bucket->elements);
-    }
-    std::int64_t sent = 0;
-    for (const Collective* sum : sums) sent += sum->count;
-    if (sent - planned >= std::max<std::int64_t>(1, smallest)) {
-      extra_[rank] = {
-          static_cast<double>(sent) / static_cast<double>(planned), sums.size(), plan.size()};
-    }
+    const std::int64_t last_micro = evidence_.the_case.scenario.training.accumulate - 1;
+    const auto early = std::count_if(
+        sums.begin(), sums.end(), [&](const Collective* sum) { return sum->micro < last_micro; });
+    if (sums.size() <= plan.all().size() && early == 0) return;
+    extra_[rank] = {sums.size(), plan.all().size(), static_cast<std::size_t>(early)};
   }
 
   [[nodiscard]] Finding extra(std::int64_t step) const {
     std::set<int> ranks;
     for (const auto& [rank, counts] : extra_) ranks.insert(rank);
-    const auto& [times, reductions, buckets] = extra_.begin()->second;
+    const Counts& counts = extra_.begin()->second;
     Finding finding;
     finding.code = "COMM.EXTRA";
     finding.site.step = step;
     finding.site.ranks = to_ints(ranks);
-    finding.site.detail["reductions_per_step"] = times;
+    finding.site.detail["reductions_per_step"] =
+        static_cast<double>(counts.reductions) / static_cast<double>(counts.buckets);
+    finding.site.detail["expected"] = 1;
+    finding.site.detail["all_reduces"] = counts.reductions;
+    finding.site.detail["buckets"] = counts.buckets;
     finding.statement = ranks_text(finding.site.ranks) + " reduced gradients " +
-                        std::to_string(reductions) + " times in step " + std::to_string(step) +
-                        " for " + std::to_string(buckets) +
+                        std::to_string(counts.reductions) + " times in step " +
+                        std::to_string(step) + " for " + std::to_string(counts.buckets) +
                         " buckets: more than once a bucket and optimiser step";
+    if (counts.early > 0) {
+      finding.site.detail["before_the_last_micro_batch"] = counts.early;
+      finding.statement +=
+          ", " + std::to_string(counts.early) + " of them before the last micro-batch";
+    }
     finding.ruled_out =
-        "not another plan of buckets: more elements were reduced than the model has";
+        "not another plan of buckets: it is the one that this step ran with; not the map of "
+        "unused parameters: that is of integers";
     finding.next_action =
         "reduce in the last micro-batch of a step only (no_sync around the others)";
     return finding;
@@ -199,9 +212,9 @@ class Agreement {
   }
 
   struct Counts {
-    double times = 0.0;
     std::size_t reductions = 0;
     std::size_t buckets = 0;
+    std::size_t early = 0;  // of the reductions: in a micro-batch that is not the step's last
   };
 
   const Evidence& evidence_;

@@ -26,6 +26,11 @@ namespace checks {
 [[nodiscard]] Check memory_scaling();
 [[nodiscard]] Check gate_alive();
 [[nodiscard]] Check optimizer_sound();
+[[nodiscard]] Check checkpoint_equal();
+[[nodiscard]] Check loss_floor();
+[[nodiscard]] Check loss_falls();
+[[nodiscard]] Check resume_equal();
+[[nodiscard]] Check within_budget();
 [[nodiscard]] Check decode_equal();
 [[nodiscard]] Check reads_count();
 [[nodiscard]] Check exercised();

@@ -3,11 +3,11 @@
 // right.
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 
 #include "harness/checks/list.h"
 #include "harness/checks/params.h"
-#include "harness/checks/result.h"
+#include "harness/checks/rate_law.h"
+#include "harness/checks/skipped_steps.h"
 #include "nsa/base/text.h"
 
 namespace harness::checks {
@@ -18,18 +18,6 @@ constexpr double kMostLost = 0.01;
 // Steps at less than this share of the largest learning rate are not judged for lost updates: at the small end of a schedule
 // updates fall below the last place of any type.
 constexpr double kLargeRate = 0.5;
-// Of a learning rate computed in double by another program.
-constexpr double kRateRounding = 1e-12;
-
-// Linear warm-up over optimiser steps, then a cosine to zero (SPEC 2). Steps count from 1.
-double scheduled(const nsa::OptimizerConfig& config, std::int64_t step) {
-  const auto done = static_cast<double>(step - 1);
-  const auto warmup = static_cast<double>(config.warmup);
-  if (done < warmup) return config.lr * (done + 1.0) / warmup;
-  if (step > config.total) return 0.0;
-  const double share = (done - warmup) / (static_cast<double>(config.total) - warmup);
-  return config.lr * (1.0 + std::cos(std::numbers::pi * share)) / 2.0;
-}
 
 struct Loss {  // of one step and rank
   std::vector<std::string> params;
@@ -39,83 +27,103 @@ struct Loss {  // of one step and rank
   std::set<std::string> dtypes;
 };
 
+using RankRates = std::map<int, std::vector<AppliedRate>>;
+
 class OptimizerJudge {
  public:
   explicit OptimizerJudge(const Evidence& evidence)
-      : evidence_(evidence), config_(evidence.the_case.scenario.training.optimizer) {
-    for (const auto& row : evidence.samples) {
-      if (row.process >= 0 && row.row.metric == "lr") rates_.put({row.process, row.row.step}, row);
-    }
+      : evidence_(evidence),
+        config_(evidence.the_case.scenario.training.optimizer),
+        skips_(evidence),
+        rates_(series_of(evidence, "lr")) {
+    Latest<std::pair<RankStep, std::string>, Update> latest;
     for (const auto& row : evidence.updates) {
-      if (row.process < 0) continue;
-      updates_[{row.process, row.row.step}].push_back(&row.row);
+      if (row.process >= 0) latest.put({{row.process, row.row.step}, row.row.param}, row);
     }
+    for (const auto& [key, row] : latest.all()) updates_[key.first].push_back(&row->row);
   }
 
   CheckResult judge() {
     for (const int rank : all_ranks(evidence_)) judge_rank(rank);
     if (!skipped_.empty()) result_.found(skipped());
-    if (!wrong_rate_ranks_.empty()) result_.found(wrong_rate());
+    if (!wrong_rates_.empty()) result_.found(wrong_rate());
     if (!lost_ranks_.empty()) result_.found(lost());
     result_.measured("largest_share_of_lost_updates", worst_share_, kMostLost);
+    result_.measured("steps_skipped_for_the_loss_scale", static_cast<double>(explained_.size()));
+    const std::string skips = explained_.empty()
+                                  ? "none is skipped"
+                                  : counted(static_cast<std::int64_t>(explained_.size()), "step") +
+                                        " left out for the loss scale";
     return result_.finish("the learning rate is the schedule's in " +
-                          counted(evidence_.the_case.scenario.training.steps, "step") +
-                          ", none is skipped, and at most " +
-                          nsa::to_text(100.0 * worst_share_, 2) +
+                          counted(evidence_.the_case.scenario.training.steps, "step") + ", " +
+                          skips + ", and at most " + nsa::to_text(100.0 * worst_share_, 2) +
                           " % of a parameter's updates are lost");
   }
 
  private:
   void judge_rank(int rank) {
     std::int64_t applied = 0;
+    std::set<std::int64_t> skipped;
+    std::vector<AppliedRate> rates;
     for (std::int64_t step = 1; step <= evidence_.the_case.scenario.training.steps; ++step) {
-      judge_rate(rank, step, applied + 1);
       const auto at = updates_.find({rank, step});
       if (at == updates_.end()) {
         result_.missing("the update ledger of " + process_name(rank) + ", step " +
                         std::to_string(step) + ended_early(evidence_, rank));
-        ++applied;
-        continue;
-      }
-      const bool skips = std::any_of(
-          at->second.begin(), at->second.end(), [](const Update* row) { return row->skipped; });
-      if (skips) {
-        skipped_.insert(static_cast<int>(step));
-        skipped_ranks_.insert(rank);
-        continue;
+      } else if (skips_.skipped(rank, step, at->second)) {
+        skipped.insert(step);
+        continue;  // no rate was applied
       }
       ++applied;
-      if (scheduled(config_, applied) >= kLargeRate * largest_rate()) {
-        judge_updates(rank, step, at->second);
-      }
+      const double rate = read_rate(rank, step, applied, rates);
+      const bool large = rate >= kLargeRate * largest_rate();
+      if (at != updates_.end() && large) judge_updates(rank, step, at->second);
+    }
+    keep_skipped(rank, skipped);
+    keep_wrong_rates(rank, rates);
+  }
+
+  void keep_skipped(int rank, const std::set<std::int64_t>& skipped) {
+    const std::set<std::int64_t> unexplained = skips_.unexplained(rank, skipped);
+    for (const std::int64_t step : skipped) {
+      const bool wrong = unexplained.count(step) > 0;
+      (wrong ? skipped_ : explained_).insert(static_cast<int>(step));
+      if (wrong) skipped_ranks_.insert(rank);
     }
   }
 
   // `number` counts optimiser steps that were done: one that is skipped does not advance the schedule.
-  void judge_rate(int rank, std::int64_t step, std::int64_t number) {
+  // Gives the smaller of what was applied and what the schedule says: at small rates no update is judged.
+  double read_rate(int rank,
+                   std::int64_t step,
+                   std::int64_t number,
+                   std::vector<AppliedRate>& rates) {
+    const double wanted = scheduled_rate(config_, number);
     const Sample* row = rates_.find({rank, step});
     if (row == nullptr) {
       result_.missing("the learning rate of " + process_name(rank) + ", step " +
                       std::to_string(step) + ended_early(evidence_, rank));
-      return;
+      return wanted;
     }
-    const double wanted = scheduled(config_, number);
-    const double found = row->value;
-    if (std::abs(found - wanted) <= kRateRounding * std::max(config_.lr, wanted)) return;
-    if (wrong_rate_ranks_.empty() || step < rate_step_) {
-      rate_step_ = step;
-      rate_found_ = found;
-      rate_wanted_ = wanted;
+    rates.push_back({step, number, row->value});
+    return row->value < wanted ? static_cast<double>(row->value) : wanted;
+  }
+
+  void keep_wrong_rates(int rank, const std::vector<AppliedRate>& rates) {
+    const auto is_wrong = [&](const AppliedRate& rate) { return !is_scheduled(config_, rate); };
+    const auto first = std::find_if(rates.begin(), rates.end(), is_wrong);
+    if (first == rates.end()) return;
+    wrong_rates_[rank] = {first, rates.end()};
+    for (const AppliedRate& rate : wrong_rates_[rank]) {
+      if (is_wrong(rate)) wrong_rate_steps_.insert(static_cast<int>(rate.step));
     }
-    wrong_rate_ranks_.insert(rank);
-    wrong_rate_steps_.insert(static_cast<int>(step));
   }
 
   // Of the steps that the case does.
   [[nodiscard]] double largest_rate() const {
     double most = 0.0;
     for (std::int64_t step = 1; step <= evidence_.the_case.scenario.training.steps; ++step) {
-      most = std::max(most, scheduled(config_, step));
+      most = std::max(most, scheduled_rate(config_, step));
     }
     return most;
   }
@@ -153,24 +161,39 @@ class OptimizerJudge {
                         nsa::ranges_text(to_ints(skipped_)) +
                         ") changed no parameter: the optimiser skipped them on " +
                         ranks_text(finding.site.ranks);
-    finding.ruled_out = "not a zero gradient: the step itself was left out";
+    finding.ruled_out =
+        "not a zero gradient or rate: the step itself was left out; not the search of a loss "
+        "scale: "
+        "gradients were finite, or it skips again and again";
     finding.next_action = "look at the loss scale and at which gradients overflow in these steps";
     return finding;
   }
 
+  // Of the rank whose rate is wrong first.
   [[nodiscard]] Finding wrong_rate() const {
+    const auto first_is_earlier = [](const auto& a, const auto& b) {
+      return a.second.front().step < b.second.front().step;
+    };
+    const auto& [rank, rates] =
+        *std::min_element(wrong_rates_.begin(), wrong_rates_.end(), first_is_earlier);
+    const AppliedRate& first = rates.front();
+    const double wanted = scheduled_rate(config_, first.number);
+    const RateLaw law =
+        explain_rates(config_, evidence_.the_case.scenario.training.accumulate, rates);
     Finding finding;
     finding.code = "SCHEDULE.LR";
-    finding.site.ranks = to_ints(wrong_rate_ranks_);
+    for (const auto& entry : wrong_rates_) finding.site.ranks.push_back(entry.first);
     finding.site.op = "optimizer";
-    finding.site.step = rate_step_;
-    finding.site.detail["lr"] = rate_found_;
-    finding.site.detail["scheduled"] = rate_wanted_;
+    finding.site.step = first.step;
+    finding.site.detail["found"] = Real(first.found);
+    finding.site.detail["wanted"] = wanted;
     finding.site.detail["steps"] = to_ints(wrong_rate_steps_);
-    finding.statement = "the learning rate of step " + std::to_string(rate_step_) + " is " +
-                        nsa::to_text(rate_found_, 6) + ", the schedule says " +
-                        nsa::to_text(rate_wanted_, 6) + "; wrong in " +
-                        counted(static_cast<std::int64_t>(wrong_rate_steps_.size()), "step");
+    if (!law.name.empty()) finding.site.detail["law"] = law.name;
+    finding.statement = "the learning rate of step " + std::to_string(first.step) + " is " +
+                        nsa::to_text(first.found, 6) + ", the schedule says " +
+                        nsa::to_text(wanted, 6) + "; wrong in " +
+                        counted(static_cast<std::int64_t>(wrong_rate_steps_.size()), "step") +
+                        law.words;
     finding.ruled_out =
         "not rounding: linear warm-up and cosine were computed in double from the configuration, "
         "over optimiser steps that were done";
@@ -210,15 +233,14 @@ class OptimizerJudge {
 
   const Evidence& evidence_;
   const nsa::OptimizerConfig& config_;
-  Latest<std::pair<int, std::int64_t>, Sample> rates_;
-  std::map<std::pair<int, std::int64_t>, std::vector<const Update*>> updates_;
+  SkippedSteps skips_;
+  Series rates_;
+  std::map<RankStep, std::vector<const Update*>> updates_;
   std::set<int> skipped_;
+  std::set<int> explained_;  // skipped too
   std::set<int> skipped_ranks_;
-  std::set<int> wrong_rate_ranks_;
+  RankRates wrong_rates_;  // from the first wrong one on
   std::set<int> wrong_rate_steps_;
-  std::int64_t rate_step_ = 0;
-  double rate_found_ = 0.0;
-  double rate_wanted_ = 0.0;
   std::set<int> lost_ranks_;
   std::int64_t lost_step_ = 0;
   Loss loss_;

@@ -1,5 +1,6 @@
 #include "harness/checks/sum_law.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -37,8 +38,9 @@ Sum sum_at(const std::vector<Reals>& locals, std::size_t i) {
   return sum;
 }
 
-// Below it a float has no digits left to be relative to.
+// Below it a number has no digits left to be relative to.
 double smallest(double unit_roundoff) {
+  if (unit_roundoff >= kBf16Roundoff) return 0x1p-133;  // of bfloat16, 16 bits fewer than a float's
   return unit_roundoff < 0x1p-40 ? std::numeric_limits<double>::denorm_min()
                                  : std::numeric_limits<float>::denorm_min();
 }
@@ -46,12 +48,13 @@ double smallest(double unit_roundoff) {
 }  // namespace
 
 SumOfTensor compare_with_mean(const nsa::TensorView& reduced,
-                              const std::vector<nsa::TensorView>& locals) {
+                              const std::vector<nsa::TensorView>& locals,
+                              double travelling) {
   const Reals g(reduced);
   const std::vector<Reals> g_r = readers(reduced, locals);
   const double world = static_cast<double>(locals.size());
   SumOfTensor seen;
-  seen.unit_roundoff = g.unit_roundoff();
+  seen.unit_roundoff = std::max(g.unit_roundoff(), travelling);
   for (std::size_t i = 0; i < g.size(); ++i) {
     const Sum sum = sum_at(g_r, i);
     const double bound = world * (seen.unit_roundoff * sum.absolute + smallest(seen.unit_roundoff));

@@ -1,5 +1,6 @@
 // Is the reduced gradient the mean of the ranks' local ones? |g - mean_r g_r| <= world * u * sum_r |g_r|, elementwise (SPEC 8):
-// bounded by what was added, not by what came out, so that cancellation is no false alarm.
+// bounded by what was added, not by what came out, so that cancellation is no false alarm. u is that of the type that travels
+// between ranks where it is wider than the gradients' own.
 #pragma once
 
 #include <string>
@@ -8,6 +9,9 @@
 #include "harness/checks/artefacts.h"
 
 namespace harness::checks {
+
+// Of bfloat16: 8 bits, rounded to nearest.
+inline constexpr double kBf16Roundoff = 0x1p-8;
 
 // One tensor of one rank against the law, with what is needed to see a constant factor.
 struct SumOfTensor {
@@ -20,9 +24,11 @@ struct SumOfTensor {
   double unit_roundoff = 0.0;
 };
 
-// REQUIRES: `locals` are not empty. Throws: nsa::Error where dtypes or sizes do not fit.
+// REQUIRES: `locals` are not empty. `travelling` is the unit roundoff of what ranks send each other, 0 where that is of the
+// gradients' own type. Throws: nsa::Error where dtypes or sizes do not fit.
 [[nodiscard]] SumOfTensor compare_with_mean(const nsa::TensorView& reduced,
-                                            const std::vector<nsa::TensorView>& locals);
+                                            const std::vector<nsa::TensorView>& locals,
+                                            double travelling = 0.0);
 
 // ||g - factor * mean|| / (|factor| ||mean||), 0 where both are zero.
 [[nodiscard]] double factor_residual(const nsa::TensorView& reduced,

@@ -7,6 +7,7 @@
 #include "harness/checks/largest.h"
 #include "harness/checks/params.h"
 #include "harness/checks/sum_law.h"
+#include "harness/checks/twin_difference.h"
 #include "harness/checks/twin_parts.h"
 #include "nsa/base/text.h"
 
@@ -27,39 +28,6 @@ struct Told {
   double factor = 1.0;
   double worst = 0.0;
 };
-
-// The parameters of the layer that the backward meets first, of those given: head and final norm, then the last layer.
-std::vector<std::string> first_in_backward(const std::vector<std::string>& params) {
-  const auto rank_of = [](const std::string& param) {
-    if (layer_of(param) >= 0) return layer_of(param);
-    return param == "embed.weight" ? -1 : 1 << 20;
-  };
-  int last = -1;
-  for (const std::string& param : params) last = std::max(last, rank_of(param));
-  std::vector<std::string> first;
-  std::copy_if(
-      params.begin(), params.end(), std::back_inserter(first), [&](const std::string& param) {
-        return rank_of(param) == last;
-      });
-  return first;
-}
-
-struct Relative {
-  double worst = 0.0;  // largest |a - b|
-  double scale = 0.0;  // largest |b|
-};
-
-Relative relative_error(const nsa::TensorView& a, const nsa::TensorView& b) {
-  const Reals x(a);
-  const Reals y(b);
-  Relative seen;
-  if (x.size() != y.size()) return {std::nan(""), 1.0};
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    raise_to(seen.worst, std::abs(x[i] - y[i]));
-    seen.scale = std::max(seen.scale, std::abs(y[i]));
-  }
-  return seen;
-}
 
 class LocalComparison {
  public:
@@ -112,7 +80,9 @@ class LocalComparison {
                         " (their hashes differ, as they may on this device)");
         return;
       }
-      keep_above_ceiling(*own, *twin, differ);
+      const std::size_t before = differ.size();
+      differ = above_ceiling(evidence_.the_case.scenario, *own, *twin, differ);
+      equal_ += static_cast<std::int64_t>(before - differ.size());
       if (differ.empty()) return;
     }
     Place place{step, "NUMERIC.GRADIENT", first_in_backward(differ), ""};
@@ -128,30 +98,6 @@ class LocalComparison {
     Told& kept = told_.try_emplace(place, told).first->second;
     kept.ranks.insert(rank);
     kept.differing = std::max(kept.differing, differ.size());
-  }
-
-  void keep_above_ceiling(const nsa::SafetensorsFile& own,
-                          const nsa::SafetensorsFile& twin,
-                          std::vector<std::string>& differ) {
-    const Scenario& scenario = evidence_.the_case.scenario;
-    const LongestSums sums(scenario.model, scenario.training.batch_size, scenario.training.seq_len);
-    double largest = 0.0;
-    std::map<std::string, Relative> errors;
-    for (const std::string& param : differ) {
-      if (!own.contains(param) || !twin.contains(param)) continue;
-      errors[param] = relative_error(own.at(param), twin.at(param));
-      largest = std::max(largest, errors[param].scale);
-    }
-    const auto within = [&](const std::string& param) {
-      const auto at = errors.find(param);
-      if (at == errors.end()) return false;
-      const double scale = std::max(at->second.scale, kSmallestScaleShare * largest);
-      const double limit = ceiling(sums.gradient, Reals(own.at(param)).unit_roundoff()) * scale;
-      return at->second.worst <= limit;
-    };
-    const std::size_t before = differ.size();
-    differ.erase(std::remove_if(differ.begin(), differ.end(), within), differ.end());
-    equal_ += static_cast<std::int64_t>(before - differ.size());
   }
 
   [[nodiscard]] static std::optional<double> constant_factor(

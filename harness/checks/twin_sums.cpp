@@ -96,7 +96,7 @@ class SumComparison {
         result_.missing("tensor " + param + " in the gradients of step " + std::to_string(step));
         continue;
       }
-      SumOfTensor seen = compare_with_mean(reduced.at(param), views);
+      SumOfTensor seen = compare_with_mean(reduced.at(param), views, travelling());
       seen.param = param;
       const Gradient* row = ledger_.ranks.find({step, rank, param});
       seen.bucket = row == nullptr ? -1 : row->bucket;
@@ -104,6 +104,11 @@ class SumComparison {
       buckets[seen.bucket].push_back(seen);
     }
     explain_sums(step, rank, reduced, locals, buckets);
+  }
+
+  // What a sum of bfloat16 numbers can lose binds where gradients are sent as such, whatever they are kept in.
+  [[nodiscard]] double travelling() const {
+    return evidence_.the_case.scenario.parallel.compress == "bf16" ? kBf16Roundoff : 0.0;
   }
 
   [[nodiscard]] static std::vector<nsa::TensorView> views_of(

@@ -17,12 +17,15 @@ namespace {
 enum class Kind {
   infrastructure,
   signal,
+  resumed,  // found only where all was right before the interruption
   data,
   route,
   forward,
+  objective,  // what is learned is not what was meant
   reachability,
   ready,
   early_reduction,  // of an earlier micro-batch: changes what the later ones add to
+  overwritten,      // what the backward needs
   explained_gradient,
   local_gradient,
   own_standstill,  // of single ranks: explains what their peers miss from them
@@ -48,6 +51,7 @@ constexpr std::array kKinds = {
     KindOfCode{"CRASH.SIGNAL", Kind::signal},
     KindOfCode{"CRASH.DEVICE", Kind::signal},
     KindOfCode{"OOM.", Kind::signal},
+    KindOfCode{"RESUME.", Kind::resumed},
     KindOfCode{"DATA.", Kind::data},
     KindOfCode{"ROUTE.", Kind::route},
     KindOfCode{"GATE.OVERRIDE", Kind::route},
@@ -62,12 +66,14 @@ constexpr std::array kKinds = {
     KindOfCode{"ALIAS.", Kind::forward},
     KindOfCode{"DECODE.", Kind::forward},
     KindOfCode{"READS.", Kind::forward},
+    KindOfCode{"LOSS.BELOW_FLOOR", Kind::objective},
     KindOfCode{"GRAD.MISSING", Kind::reachability},
     KindOfCode{"GRAD.NOT_FINALIZED", Kind::reachability},
     KindOfCode{"GRAD.DOUBLE_READY", Kind::ready},
     KindOfCode{"GRAD.HOOK_LOST", Kind::ready},
     KindOfCode{"COMM.EXTRA", Kind::early_reduction},
     KindOfCode{"GRAD.ZERO", Kind::explained_gradient},
+    KindOfCode{"INPLACE.", Kind::overwritten},
     KindOfCode{"CKPT.", Kind::explained_gradient},
     KindOfCode{"NUMERIC.GRADIENT", Kind::local_gradient},
     KindOfCode{"DESYNC.", Kind::desync},
@@ -94,6 +100,10 @@ Kind kind_of(const Finding& finding) {
   if (finding.code == "ROUTE.MISMATCH" && finding.site.phase == "backward") {
     return Kind::local_gradient;
   }
+  // Seen in the gradients alone: a wrong backward of the layer looks the same.
+  if (finding.code == "CKPT.GRADIENT" && finding.status == Status::hypothesis) {
+    return Kind::local_gradient;
+  }
   // A wrong sum of right gradients.
   if (finding.code == "NUMERIC.GRADIENT" && finding.site.op == "grad_sync") return Kind::wrong_sum;
   if (finding.code == "HANG.HOST" || finding.code == "HANG.INIT") return Kind::own_standstill;
@@ -110,6 +120,7 @@ std::int64_t step_of(const Finding& finding, Kind kind) {
   if (kind <= Kind::signal) return 0;
   // Seen over several steps, true from the start.
   if (finding.code == "GATE.DEAD" || finding.code == "GATE.COLLAPSED") return 0;
+  if (kind == Kind::objective) return 1;
   if (finding.site.step) return *finding.site.step;
   return kind <= Kind::forward ? 0 : std::numeric_limits<std::int64_t>::max();
 }
@@ -152,9 +163,9 @@ using Order = std::tuple<int, std::int64_t, Kind, int, int>;
 
 Order order_of(const Finding& finding) {
   const Kind kind = kind_of(finding);
-  const int cause = std::min(static_cast<int>(kind), static_cast<int>(Kind::data));
+  const Kind cause = kind == Kind::resumed ? Kind::data : std::min(kind, Kind::data);
   const int rank = kind == Kind::forward ? explains(finding) : 0;
-  return {cause, step_of(finding, kind), kind, rank, vagueness(finding)};
+  return {static_cast<int>(cause), step_of(finding, kind), kind, rank, vagueness(finding)};
 }
 
 bool can_follow(const Finding& later, const Finding& first) {
@@ -163,6 +174,8 @@ bool can_follow(const Finding& later, const Finding& first) {
   if (later.code == first.code) return true;
   const auto at = std::tie(cause, step, kind);
   const auto later_at = std::tie(later_cause, later_step, later_kind);
+  const bool guessed = starts_with(first.code, "CKPT.") || starts_with(later.code, "CKPT.");
+  if (later_at == at && guessed && kind == Kind::local_gradient) return true;
   return later_at > at || (later_at == at && later_rank > rank && share_a_layer(later, first));
 }
 

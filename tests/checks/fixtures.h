@@ -111,7 +111,8 @@ class Healthy {
                   "collectives_agree",
                   "parameters_agree",
                   "data_distinct",
-                  "optimizer_sound"});
+                  "optimizer_sound",
+                  "checkpoint_equal"});
     if (steps > 1) names.emplace_back("gate_alive");  // one step shows no movement
     return names;
   }
@@ -239,6 +240,8 @@ class Healthy {
     std::erase_if(evidence.done, of_twin);
     std::erase_if(evidence.gradients, of_twin);
     std::erase_if(evidence.batches, of_twin);
+    std::erase_if(evidence.parameters, of_twin);
+    std::erase_if(evidence.states, of_twin);
     std::erase_if(evidence.artefacts, of_twin);
     std::erase_if(evidence.started,
                   [](const auto& row) { return row.row.process_started == kTwin; });

@@ -44,6 +44,37 @@ TEST(PowerLaw, TwoPointsTellNothingAboutTheirSpread) {
   EXPECT_TRUE(std::isinf(law.high));
 }
 
+TEST(Line, IsExactOnAnExactOne) {
+  const Line line = fit_line({1, 2, 3, 4}, {5, 7, 9, 11});
+  EXPECT_NEAR(line.mean, 8.0, 1e-12);
+  EXPECT_NEAR(line.slope, 2.0, 1e-12);
+  EXPECT_NEAR(line.low, 2.0, 1e-9);
+  EXPECT_NEAR(line.high, 2.0, 1e-9);
+  EXPECT_NEAR(line.scatter, 0.0, 1e-12);
+}
+
+// 99 % of the intervals hold the true slope: of 1000, fewer than 970 or more than 999 would be chance once in a million.
+TEST(Line, TheIntervalHoldsTheTruthAsOftenAsItSays) {
+  std::mt19937 random(11);
+  std::normal_distribution<double> noise(0.0, 0.5);
+  int held = 0;
+  double scatter = 0.0;
+  for (int trial = 0; trial < 1000; ++trial) {
+    std::vector<double> x;
+    std::vector<double> y;
+    for (int i = 0; i < 9; ++i) {
+      x.push_back(i);
+      y.push_back(3.0 - 0.25 * i + noise(random));
+    }
+    const Line line = fit_line(x, y);
+    held += line.low <= -0.25 && -0.25 <= line.high ? 1 : 0;
+    scatter += line.scatter / 1000.0;
+  }
+  EXPECT_GE(held, 970);
+  EXPECT_LE(held, 999);
+  EXPECT_NEAR(scatter, 0.5, 0.05);
+}
+
 TEST(Shares, FindsWhatTheSumWasMadeOf) {
   std::mt19937 random(5);
   std::uniform_real_distribution<double> size(1.0, 100.0);

@@ -64,6 +64,22 @@ inline void add_collectives(std::vector<Planted>& list) {
                     });
                     h.ends(1, 0, SIGKILL, true);
                   }});
+  list.push_back(
+      {check,
+       "ranks that were ended on purpose and began anew",
+       Verdict::pass,
+       "",
+       "{}",
+       [](Healthy& h) {
+         for (auto& row : h.evidence.collectives) row.t_ms += 1000;
+         for (auto& row : h.evidence.buckets) row.t_ms += 1000;
+         put(h.evidence.collectives,
+             0,
+             harness::Collective{9, 2, "backward", "allreduce", "sum", "Float", 4, "default"},
+             900);
+         put(h.evidence.buckets, 0, harness::Bucket{1, 7, 4, "Float", {3}}, 900);
+         put(h.evidence.relaunches, kController, harness::Relaunched{1, "killed"}, 1000);
+       }});
   list.push_back({check,
                   "other plan",
                   Verdict::fail,

@@ -64,6 +64,7 @@ TEST_P(PlantedCase, TheOrderOfRowsIsOfNoMatter) {
     shuffle(e.phases), shuffle(e.done), shuffle(e.started);
     shuffle(e.nan_births), shuffle(e.mutations), shuffle(e.gates), shuffle(e.updates),
         shuffle(e.reads), shuffle(e.facts);
+    shuffle(e.recomputes), shuffle(e.in_place), shuffle(e.states), shuffle(e.snapshots);
     EXPECT_EQ(text_of(fixtures::run(planted().check, e)), before);
   }
 }

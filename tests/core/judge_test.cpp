@@ -229,23 +229,12 @@ std::string initiating(std::vector<Finding> findings) {
 }
 
 TEST(Roles, FollowTheOrderOfKinds) {
-  const std::vector<std::string> order = {"INFRA.CLOCK",
-                                          "CRASH.SIGNAL",
-                                          "DATA.DUPLICATE",
-                                          "ROUTE.MISMATCH",
-                                          "MASK.ALIGNMENT",
-                                          "GRAD.MISSING",
-                                          "GRAD.DOUBLE_READY",
-                                          "COMM.EXTRA",
-                                          "GRAD.ZERO",
-                                          "NUMERIC.GRADIENT",
-                                          "DESYNC.SIZE",
-                                          "GRAD.SCALE",
-                                          "GRAD.NOT_REDUCED",
-                                          "OPT.SKIPPED",
-                                          "STATE.DIVERGED",
-                                          "HANG.COLLECTIVE",
-                                          "CRASH.EXCEPTION"};
+  const std::vector<std::string> order = {
+      "INFRA.CLOCK",       "CRASH.SIGNAL",   "RESUME.DIVERGED",  "DATA.DUPLICATE",
+      "ROUTE.MISMATCH",    "MASK.ALIGNMENT", "LOSS.BELOW_FLOOR", "GRAD.MISSING",
+      "GRAD.DOUBLE_READY", "COMM.EXTRA",     "INPLACE.MODIFIED", "CKPT.GRADIENT",
+      "NUMERIC.GRADIENT",  "DESYNC.SIZE",    "GRAD.SCALE",       "GRAD.NOT_REDUCED",
+      "OPT.SKIPPED",       "STATE.DIVERGED", "HANG.COLLECTIVE",  "CRASH.EXCEPTION"};
   for (std::size_t first = 0; first < order.size(); ++first) {
     for (std::size_t later = first + 1; later < order.size(); ++later) {
       EXPECT_EQ(initiating({finding_of(order[later]), finding_of(order[first])}), order[first])
@@ -262,6 +251,43 @@ TEST(Roles, AnEarlierStepComesFirst) {
   EXPECT_EQ(
       initiating({finding_of("CRASH.SIGNAL", {}, std::nullopt), finding_of("GRAD.MISSING", {}, 1)}),
       "CRASH.SIGNAL");
+}
+
+TEST(Roles, AWrongGradientFollowsFromWhatWasComputedAgain) {
+  for (const char* code : {"CKPT.DTYPE", "CKPT.SELECTION_FLIP", "INPLACE.MODIFIED"}) {
+    std::vector<Finding> findings = {finding_of("NUMERIC.GRADIENT", {2}, 1),
+                                     finding_of(code, {1}, 1)};
+    harness::assign_roles(findings);
+    EXPECT_EQ(findings[0].role, Role::cascade) << code;
+    EXPECT_EQ(findings[1].role, Role::initiating) << code;
+  }
+  EXPECT_EQ(initiating({finding_of("CKPT.GRADIENT", {1}, 1), finding_of("GRAD.DOUBLE_READY")}),
+            "GRAD.DOUBLE_READY");
+  // Where only the gradients tell: what names the operator knows more than what names the layer, and that more than no layer.
+  Finding guessed = finding_of("CKPT.GRADIENT", {1}, 1);
+  guessed.status = harness::Status::hypothesis;
+  guessed.site.op = "checkpoint";
+  Finding named = finding_of("NUMERIC.GRADIENT", {1}, 1);
+  named.site.branch = "sel";
+  named.site.param = "W_V_sel";
+  EXPECT_EQ(initiating({guessed, named}), "NUMERIC.GRADIENT");
+  EXPECT_EQ(initiating({guessed, finding_of("NUMERIC.GRADIENT", {1}, 1)}), "CKPT.GRADIENT");
+  std::vector<Finding> findings = {guessed, finding_of("NUMERIC.GRADIENT", {1}, 1)};
+  harness::assign_roles(findings);
+  EXPECT_EQ(findings[1].role, Role::cascade);
+}
+
+TEST(Roles, AResumptionExplainsWhatDiffersFromItsStepOn) {
+  EXPECT_EQ(initiating({finding_of("NUMERIC.GRADIENT", {}, 3),
+                        finding_of("RESUME.DIVERGED", {}, 3),
+                        finding_of("DATA.SOURCE", {}, 3)}),
+            "RESUME.DIVERGED");
+  EXPECT_EQ(initiating({finding_of("MASK.ABSENT", {1}, 1), finding_of("RESUME.DIVERGED", {}, 3)}),
+            "MASK.ABSENT");
+  // A loss below its floor is seen late and was so from the start.
+  EXPECT_EQ(
+      initiating({finding_of("NUMERIC.GRADIENT", {}, 1), finding_of("LOSS.BELOW_FLOOR", {}, 90)}),
+      "LOSS.BELOW_FLOOR");
 }
 
 TEST(Roles, AStoppedProcessIsASignalAndAnUncalledBackwardAConsequence) {

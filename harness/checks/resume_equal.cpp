@@ -1,0 +1,265 @@
+// Does a run that was interrupted and resumed go on as if nothing had happened? Its twin was never interrupted: parameters and
+// every part of the training state must be the twin's, bit by bit, at the snapshot and after each step that follows. A run that
+// differs from the twin before it was interrupted tells nothing of its resumption.
+#include <algorithm>
+#include <optional>
+#include <tuple>
+
+#include "harness/checks/list.h"
+#include "harness/checks/lives.h"
+#include "harness/checks/params.h"
+#include "harness/checks/result.h"
+#include "nsa/base/text.h"
+
+namespace harness::checks {
+namespace {
+
+constexpr const char* kParameters = "parameters";
+
+// rank, step, and a part of the state or (kParameters) a parameter's name after a slash
+using Key = std::tuple<int, std::int64_t, std::string>;
+
+struct Hash {  // of what was written again the latest counts
+  std::int64_t t_ms = 0;
+  std::string text;
+  auto operator<=>(const Hash&) const = default;
+};
+using Hashes = std::map<Key, Hash>;
+
+void keep_latest(Hashes& hashes, const Key& key, const Hash& hash) {
+  const auto [at, inserted] = hashes.try_emplace(key, hash);
+  if (!inserted) at->second = std::max(at->second, hash);
+}
+
+std::string part_of(const std::string& name) {
+  return name.substr(0, name.find('/'));
+}
+
+struct Divergence {
+  std::int64_t step = 0;
+  std::set<int> ranks;
+  std::set<std::string> parts;   // that differ first
+  std::set<std::string> params;  // names, in that step
+  std::set<std::int64_t> resumed_at;
+};
+
+class ResumeJudge {
+ public:
+  explicit ResumeJudge(const Evidence& evidence)
+      : evidence_(evidence), last_life_(static_cast<int>(evidence.relaunches.size())) {
+    read_snapshots();
+    read_hashes();
+  }
+
+  CheckResult judge() {
+    if (evidence_.relaunches.empty() && resumed_.empty()) {
+      return inconclusive("no rank was started again and no snapshot was read back");
+    }
+    if (!evidence_.twin_ran()) result_.missing("the twin, which did not run or not to its end");
+    const bool states = std::any_of(evidence_.states.begin(),
+                                    evidence_.states.end(),
+                                    [](const auto& row) { return row.process == kTwin; });
+    if (!states) result_.missing("the twin's training state (optimiser, schedule, random numbers)");
+    for (const int rank : all_ranks(evidence_)) judge_rank(rank);
+    if (!from_scratch_.empty()) result_.found(scratch());
+    if (!diverged_.ranks.empty()) result_.found(diverged());
+    result_.measured("values_equal_to_twin", static_cast<double>(equal_));
+    return result_.finish("resumed after step " + steps_text() + ", " + std::to_string(equal_) +
+                          " hashes of parameters and state are the twin's, which was never " +
+                          "interrupted");
+  }
+
+ private:
+  void read_snapshots() {
+    std::map<int, std::int64_t> at;
+    for (const auto& [process, t_ms, row] : evidence_.snapshots) {
+      if (process < 0) continue;
+      const bool newest = at.count(process) == 0 || at[process] <= t_ms;
+      if (row.use == "saved") saved_.insert(life_at(evidence_, t_ms));
+      if (row.use != "resumed" || !newest) continue;
+      at[process] = t_ms;
+      resumed_[process] = row.step;
+    }
+    resumed_ms_ = at;
+  }
+
+  // The last life of a rank began with the last start, or where none is known with reading the snapshot.
+  [[nodiscard]] bool in_last_life(int process, std::int64_t t_ms) const {
+    if (last_life_ > 0) return life_at(evidence_, t_ms) == last_life_;
+    const auto at = resumed_ms_.find(process);
+    return at != resumed_ms_.end() && t_ms >= at->second;
+  }
+
+  template <typename RowOfStep>
+  void keep(const From<RowOfStep>& row, const std::string& name, const std::string& hash) {
+    const Key key{row.process, row.row.step, name};
+    if (row.process == kTwin) keep_latest(twin_, key, {row.t_ms, hash});
+    if (row.process < 0) return;
+    const bool last = in_last_life(row.process, row.t_ms);
+    keep_latest(last ? last_ : earlier_, key, {row.t_ms, hash});
+    if (last) done_again_.insert({row.process, row.row.step});
+  }
+
+  void read_hashes() {
+    for (const auto& row : evidence_.parameters) {
+      keep(row, std::string(kParameters) + "/" + row.row.param, row.row.hash);
+    }
+    for (const auto& row : evidence_.states) keep(row, row.row.part, row.row.hash);
+  }
+
+  void judge_rank(int rank) {
+    const auto at = resumed_.find(rank);
+    if (at == resumed_.end() || !in_last_life(rank, resumed_ms_.at(rank))) {
+      no_snapshot_read(rank);
+      return;
+    }
+    const std::int64_t steps = evidence_.the_case.scenario.training.steps;
+    for (std::int64_t step = 1; step <= at->second; ++step) {
+      const std::set<std::string> before = compare(rank, step, earlier_);
+      if (before.empty()) continue;
+      result_.missing("a run that is the twin's before it was interrupted (" + process_name(rank) +
+                      " differs in step " + std::to_string(step) + ")");
+      return;
+    }
+    const std::set<std::string> restored = compare(rank, at->second, last_, true);
+    std::optional<std::int64_t> first;
+    std::set<std::string> names;
+    for (std::int64_t step = at->second + 1; step <= steps && !first; ++step) {
+      names = compare(rank, step, last_);
+      if (!names.empty()) first = step;
+    }
+    if (!first && restored.empty()) return;
+    add(rank, first.value_or(at->second), names, restored);
+  }
+
+  // What is not the twin's, of what `hashes` has of this rank and step. A state as it was read back may go unrecorded.
+  std::set<std::string> compare(int rank,
+                                std::int64_t step,
+                                const Hashes& hashes,
+                                bool optional = false) {
+    std::set<std::string> differ;
+    bool any = false;
+    for (auto at = twin_.lower_bound({kTwin, step, ""});
+         at != twin_.end() && std::get<1>(at->first) == step;
+         ++at) {
+      const std::string& name = std::get<2>(at->first);
+      const auto own = hashes.find({rank, step, name});
+      if (own == hashes.end()) {
+        if (!optional) missing(rank, step, name);
+        continue;
+      }
+      any = true;
+      const bool same = own->second.text == at->second.text;
+      if (same) ++equal_;
+      if (!same) differ.insert(name);
+    }
+    if (!any && !optional) missing(rank, step, kParameters);
+    return differ;
+  }
+
+  void missing(int rank, std::int64_t step, const std::string& name) {
+    result_.missing("the " + part_of(name) + " of " + process_name(rank) + " after step " +
+                    std::to_string(step) + ended_early(evidence_, rank));
+  }
+
+  void add(int rank,
+           std::int64_t step,
+           const std::set<std::string>& names,
+           const std::set<std::string>& restored) {
+    if (!diverged_.ranks.empty() && step > diverged_.step) return;
+    if (diverged_.ranks.empty() || step < diverged_.step) diverged_ = {step, {}, {}, {}, {}};
+    diverged_.ranks.insert(rank);
+    diverged_.resumed_at.insert(resumed_.at(rank));
+    // What was not read back says more than what it led to.
+    for (const std::string& name : restored.empty() ? names : restored) {
+      diverged_.parts.insert(part_of(name));
+    }
+    for (const std::string& name : names) {
+      if (part_of(name) == kParameters) diverged_.params.insert(name.substr(name.find('/') + 1));
+    }
+  }
+
+  // A run that begins anew where a snapshot was there to go on from.
+  void no_snapshot_read(int rank) {
+    const bool saved_before = !saved_.empty() && *saved_.begin() < last_life_;
+    if (saved_before && done_again_.count({rank, 1}) > 0) {
+      from_scratch_.insert(rank);
+      return;
+    }
+    result_.missing("a snapshot that " + process_name(rank) + " read back" +
+                    (saved_before ? "" : " (none was written before it was interrupted)"));
+  }
+
+  [[nodiscard]] std::string steps_text() const {
+    std::set<int> steps;
+    for (const auto& [rank, step] : resumed_) steps.insert(static_cast<int>(step));
+    return nsa::ranges_text(to_ints(steps));
+  }
+
+  [[nodiscard]] Finding scratch() const {
+    Finding finding;
+    finding.code = "RESUME.DIVERGED";
+    finding.site.step = 1;
+    finding.site.ranks = to_ints(from_scratch_);
+    finding.site.detail["cause"] = "started from scratch";
+    finding.statement = ranks_text(finding.site.ranks) +
+                        " started from scratch: step 1 was done again though a snapshot was there";
+    finding.ruled_out = "not an interruption before the first snapshot: one had been written";
+    finding.next_action =
+        "look at how the newest snapshot is found: its folder, its name, and what is done when it "
+        "cannot be read";
+    return finding;
+  }
+
+  [[nodiscard]] Finding diverged() const {
+    const std::vector<std::string> parts(diverged_.parts.begin(), diverged_.parts.end());
+    const std::vector<std::string> params(diverged_.params.begin(), diverged_.params.end());
+    std::set<int> resumed;
+    for (const std::int64_t step : diverged_.resumed_at) resumed.insert(static_cast<int>(step));
+    const std::string after = nsa::ranges_text(to_ints(resumed));
+    Finding finding;
+    finding.code = "RESUME.DIVERGED";
+    finding.site.step = diverged_.step;
+    finding.site.ranks = to_ints(diverged_.ranks);
+    finding.site.detail["parts"] = parts;
+    finding.site.detail["resumed_after_step"] = to_ints(resumed);
+    finding.statement = "resumed after step " + after + ", " + ranks_text(finding.site.ranks) +
+                        " is not the twin's from step " + std::to_string(diverged_.step) +
+                        " on; what differs first: " + nsa::join(parts);
+    if (!params.empty()) {
+      finding.statement += "; " + std::to_string(params.size()) + " parameters then differ (" +
+                           some_of(params) + ")";
+    }
+    finding.ruled_out =
+        "not the training itself: all was the twin's, bit by bit, until it was interrupted";
+    finding.next_action =
+        "look at whether the snapshot holds these parts, and whether they are put back before the "
+        "first step: optimiser moments, schedule, loss scale, random state, position in the data";
+    return finding;
+  }
+
+  const Evidence& evidence_;
+  int last_life_ = 0;
+  std::map<int, std::int64_t> resumed_;     // rank -> the step after which it goes on
+  std::map<int, std::int64_t> resumed_ms_;  // rank -> when
+  std::set<int> saved_;                     // lives in which a snapshot was written
+  Hashes twin_;
+  Hashes earlier_;  // of all lives but the last
+  Hashes last_;
+  std::set<std::pair<int, std::int64_t>> done_again_;  // rank and step, in the last life
+  std::set<int> from_scratch_;
+  Divergence diverged_;
+  std::int64_t equal_ = 0;
+  ResultBuilder result_;
+};
+
+}  // namespace
+
+Check resume_equal() {
+  return {"resume_equal",
+          "a resumed run goes on bit by bit as one that was never interrupted",
+          {"RESUME.DIVERGED"},
+          [](const Evidence& evidence) { return ResumeJudge(evidence).judge(); }};
+}
+
+}  // namespace harness::checks

@@ -1,0 +1,28 @@
+// How a rank's local gradients differ from the twin's, by more than rounding explains, and where the backward met it first.
+// Shared by the checks that compare with the twin: one ceiling, one order.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/checks/artefacts.h"
+
+namespace harness::checks {
+
+struct Relative {
+  double worst = 0.0;  // largest |a - b|; NaN where sizes differ or an entry is none
+  double scale = 0.0;  // largest |b|
+};
+[[nodiscard]] Relative relative_error(const nsa::TensorView& a, const nsa::TensorView& b);
+
+// Of `params`, those whose difference is above the first-principles ceiling of SPEC 8, in the same order. A tensor that one
+// of the files lacks is kept.
+[[nodiscard]] std::vector<std::string> above_ceiling(const Scenario& scenario,
+                                                     const nsa::SafetensorsFile& own,
+                                                     const nsa::SafetensorsFile& twin,
+                                                     const std::vector<std::string>& params);
+
+// The parameters of the layer that the backward meets first, of those given: head and final norm, then the last layer.
+[[nodiscard]] std::vector<std::string> first_in_backward(const std::vector<std::string>& params);
+
+}  // namespace harness::checks

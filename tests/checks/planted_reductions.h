@@ -1,0 +1,126 @@
+// Defects of how often and in what type gradients are reduced.
+#pragma once
+
+#include <bit>
+
+#include "tests/checks/planted_gradients.h"
+
+namespace fixtures {
+
+// Two micro-batches a step, reduced in the second one.
+inline void accumulate_two(Healthy& h) {
+  h.evidence.the_case.scenario.training.accumulate = 2;
+  for (auto& row : h.evidence.collectives) row.row.micro = row.row.op == "allreduce" ? 1 : 0;
+}
+
+inline void add_accumulation(std::vector<Planted>& list) {
+  const auto add = [&](const std::string& name,
+                       Verdict verdict,
+                       const std::string& site,
+                       const std::function<void(Healthy&)>& spoil) {
+    const std::string code = verdict == Verdict::fail ? "COMM.EXTRA" : "";
+    list.push_back({"gradients_agree", name, verdict, code, site, spoil, 2, 2});
+  };
+  const auto each_reduction = [](Healthy& h, auto change) {
+    for (auto& row : h.evidence.collectives) {
+      if (row.row.op == "allreduce") change(row.row);
+    }
+  };
+  add("reduced in the last micro-batch", Verdict::pass, "{}", accumulate_two);
+  add("reduced in every micro-batch",
+      Verdict::fail,
+      R"({"step":1,"ranks":[0,1],"detail":{"reductions_per_step":2,"expected":1}})",
+      [](Healthy& h) {
+        accumulate_two(h);
+        const auto rows = h.evidence.collectives;
+        for (auto row : rows) {
+          if (row.row.op != "allreduce") continue;
+          row.row.sequence += 100;
+          row.row.micro = 0;
+          h.evidence.collectives.push_back(row);
+        }
+      });
+  add("reduced in the first micro-batch alone",
+      Verdict::fail,
+      R"({"step":2,"detail":{"before_the_last_micro_batch":2}})",
+      [=](Healthy& h) {
+        accumulate_two(h);
+        each_reduction(h, [](harness::Collective& row) { row.micro = row.step == 2 ? 0 : 1; });
+      });
+  add("a static graph reduces after its first backward", Verdict::pass, "{}", [=](Healthy& h) {
+    each_reduction(h, [](harness::Collective& row) {
+      if (row.step == 1) row.phase = "record";
+    });
+  });
+  add("sent as bfloat16", Verdict::pass, "{}", [=](Healthy& h) {
+    each_reduction(h, [](harness::Collective& row) { row.dtype = "BFloat16"; });
+  });
+  add("a step that an earlier life began", Verdict::pass, "{}", [](Healthy& h) {
+    for (auto& row : h.evidence.collectives) row.t_ms += 1000;
+    const auto rows = h.evidence.collectives;
+    for (auto row : rows) {
+      row.t_ms -= 1000;
+      if (row.row.step == 2) h.evidence.collectives.push_back(row);
+    }
+    put(h.evidence.relaunches, kController, harness::Relaunched{1, "killed"}, 1000);
+  });
+}
+
+// Rounded to the nearest number of 8 bits.
+inline Tensors as_bfloat16(Tensors tensors) {
+  for (auto& [name, values] : tensors) {
+    for (float& value : values) {
+      const auto bits = std::bit_cast<std::uint32_t>(value) + 0x8000U;
+      value = std::bit_cast<float>(bits & 0xFFFF0000U);
+    }
+  }
+  return tensors;
+}
+
+inline void add_sums(std::vector<Planted>& list) {
+  const auto add = [&](const std::string& name,
+                       Verdict verdict,
+                       const std::string& code,
+                       const std::string& site,
+                       const std::string& compress,
+                       const std::function<Tensors(const Healthy&)>& reduced,
+                       int ranks = 2) {
+    const auto spoil = [=](Healthy& h) {
+      h.evidence.the_case.scenario.parallel.compress = compress;
+      for (int rank = 0; rank < ranks; ++rank) {
+        h.write_gradients(rank, "reduced_gradients", 1, rank, reduced(h));
+      }
+    };
+    list.push_back({"matches_twin", name, verdict, code, site, spoil, ranks, 1});
+  };
+  const auto all = [](const std::string&) { return true; };
+  const auto rounded = [](const Healthy& h) { return as_bfloat16(h.means()); };
+  add("sent as bfloat16", Verdict::pass, "", "{}", "bf16", rounded);
+  add("sent as bfloat16 unasked", Verdict::fail, "NUMERIC.GRADIENT", "{}", "none", rounded);
+  add("sent as bfloat16 and not averaged",
+      Verdict::fail,
+      "GRAD.SCALE",
+      R"({"detail":{"factor":2.0}})",
+      "bf16",
+      [=](const Healthy& h) { return as_bfloat16(scaled(h.means(), 2.0F, all)); });
+  add("wrong beyond what bfloat16 loses",
+      Verdict::fail,
+      "NUMERIC.GRADIENT",
+      R"({"op":"grad_sync","param":"W_Q","layers":[2]})",
+      "bf16",
+      [=](const Healthy& h) {
+        Tensors tensors = as_bfloat16(h.means());
+        tensors["blocks.2.attn.W_Q.weight"][5] += 0.1F;
+        return tensors;
+      });
+  add(
+      "not averaged over four ranks",
+      Verdict::fail,
+      "GRAD.SCALE",
+      R"({"step":1,"detail":{"factor":4.0}})",
+      "none",
+      [=](const Healthy& h) { return scaled(h.means(), 4.0F, all); },
+      4);
+}
+
+}  // namespace fixtures

@@ -1,0 +1,286 @@
+// Defects that only many steps show: losses, memory, a run that was interrupted.
+#pragma once
+
+#include "tests/checks/planted_case.h"
+
+namespace fixtures {
+
+using OfStep = std::function<double(int)>;
+
+// `steps` steps of one rank with these samples and nothing else.
+inline void sample_steps(Healthy& h, int steps, const std::map<std::string, OfStep>& metrics) {
+  h.evidence.the_case.scenario.training.steps = steps;
+  h.evidence.samples.clear();
+  for (int step = 1; step <= steps; ++step) {
+    for (const auto& [metric, of_step] : metrics) {
+      put(h.evidence.samples, 0, harness::Sample{metric, step, of_step(step)});
+    }
+  }
+}
+
+// A number in -1..1 that looks drawn, the same everywhere.
+inline double noise(int step) {
+  return std::sin(12.9898 * step * step);
+}
+inline OfStep always(double value) {
+  return [=](int) { return value; };
+}
+
+inline void add_loss_floor(std::vector<Planted>& list) {
+  const auto add = [&](const std::string& name,
+                       Verdict verdict,
+                       const std::string& code,
+                       const std::string& site,
+                       const OfStep& loss,
+                       double tokens,
+                       const OfStep& floor = always(1.2)) {
+    const auto make = [=](Healthy& h) {
+      sample_steps(h,
+                   40,
+                   {{"loss", loss},
+                    {"source_floor", floor},
+                    {"floor_tokens", always(tokens)},
+                    {"floor_stderr", always(0.05)}});
+    };
+    list.push_back({"loss_floor", name, verdict, code, site, make, 1, 1});
+  };
+  add(
+      "healthy", Verdict::pass, "", "{}", [](int step) { return 1.2 + 4.0 / step; }, 500.0);
+  add(
+      "at the floor",
+      Verdict::pass,
+      "",
+      "{}",
+      [](int step) { return 1.2 + 0.001 * noise(step); },
+      500.0);
+  add(
+      "far below the floor for a few tokens",
+      Verdict::pass,
+      "",
+      "{}",
+      [](int step) { return step == 7 ? 0.2 : 1.3; },
+      10.0);
+  add(
+      "labels that are not shifted",
+      Verdict::fail,
+      "LOSS.BELOW_FLOOR",
+      R"({"detail":{"first_step":4}})",
+      [](int step) { return std::max(0.01, 3.0 - 0.5 * step); },
+      500.0);
+  add(
+      "a little below the floor for long",
+      Verdict::fail,
+      "LOSS.BELOW_FLOOR",
+      "{}",
+      [](int step) { return 1.1 + 0.01 * noise(step); },
+      3000.0);
+  add("text knows no floor",
+      Verdict::inconclusive,
+      "",
+      "{}",
+      always(1.0),
+      500.0,
+      always(std::nan("")));
+  add(
+      "a loss that is no number",
+      Verdict::inconclusive,
+      "",
+      "{}",
+      [](int step) { return step == 3 ? std::nan("") : 1.5; },
+      500.0);
+}
+
+inline void add_loss_falls(std::vector<Planted>& list) {
+  const auto add = [&](const std::string& name,
+                       Verdict verdict,
+                       int steps,
+                       const OfStep& loss,
+                       const std::map<std::string, OfStep>& more = {}) {
+    const auto make = [=](Healthy& h) {
+      std::map<std::string, OfStep> metrics = more;
+      metrics["loss"] = loss;
+      sample_steps(h, steps, metrics);
+    };
+    const std::string code = verdict == Verdict::fail ? "LOSS.NOT_FALLING" : "";
+    list.push_back({"loss_falls", name, verdict, code, "{}", make, 1, 1});
+  };
+  const auto flat = [](int step) { return 5.5 + 0.02 * noise(step); };
+  add("healthy", Verdict::pass, 40, [=](int step) { return flat(step) - 0.02 * step; });
+  add("it stays", Verdict::fail, 40, flat);
+  add("it rises", Verdict::fail, 20, [=](int step) { return flat(step) + 0.02 * step; });
+  add("no number", Verdict::fail, 20, always(std::nan("")));
+  add("at the floor from the start", Verdict::pass, 40, flat, {{"source_floor", [=](int step) {
+                                                                  return flat(step) - 0.01;
+                                                                }}});
+  // The loss itself does not fall: what is predicted becomes harder.
+  add("towards a floor that rises", Verdict::pass, 40, always(5.5), {{"source_floor", [](int step) {
+                                                                        return 4.0 + 0.02 * step;
+                                                                      }}});
+  add("too few steps", Verdict::inconclusive, 19, [=](int step) { return flat(step) - step; });
+  list.push_back({"loss_falls",
+                  "a loss is missing",
+                  Verdict::inconclusive,
+                  "",
+                  "{}",
+                  [](Healthy& h) {
+                    sample_steps(h, 24, {{"loss", [](int step) { return 5.0 - 0.1 * step; }}});
+                    h.evidence.samples.pop_back();
+                  },
+                  1,
+                  1});
+}
+
+inline void add_memory(std::vector<Planted>& list) {
+  constexpr double kMib = 1024.0 * 1024.0;
+  const auto add = [&](const std::string& name,
+                       Verdict verdict,
+                       const std::string& site,
+                       int steps,
+                       const OfStep& mib,
+                       double requires_gib = 0.0) {
+    const auto make = [=](Healthy& h) {
+      h.evidence.the_case.scenario.requires_memory_gib = requires_gib;
+      sample_steps(h,
+                   steps,
+                   {{"rss_bytes", [=](int step) { return kMib * mib(step); }},
+                    {"rss_peak_bytes", [=](int step) { return kMib * (mib(step) + 50.0); }}});
+    };
+    const std::string code = verdict == Verdict::fail ? "MEM.BUDGET" : "";
+    list.push_back({"within_budget", name, verdict, code, site, make, 1, 1});
+  };
+  const auto settled = [](int step) { return 400.0 - 100.0 / step + 2.0 * noise(step); };
+  add("healthy", Verdict::pass, "{}", 60, settled, 1.0);
+  add("a leak",
+      Verdict::fail,
+      R"({"ranks":[0],"detail":{"growth_bytes_per_step":4194304}})",
+      60,
+      [](int step) { return 400.0 + 4.0 * step; });
+  add("a leak under noise", Verdict::fail, R"({"ranks":[0]})", 100, [=](int step) {
+    return settled(step) + 1.5 * step;
+  });
+  add("one allocation late", Verdict::pass, "{}", 60, [=](int step) {
+    return 400.0 + (step > 44 ? 60.0 : 0.0);
+  });
+  add("growth of next to nothing", Verdict::pass, "{}", 60, [](int step) {
+    return 400.0 + 0.1 * step;
+  });
+  add("a peak above what is required",
+      Verdict::fail,
+      R"({"detail":{"limit_bytes":429496729.6}})",
+      60,
+      settled,
+      0.4);
+  add("too few steps", Verdict::inconclusive, "{}", 49, settled);
+  list.push_back({"within_budget",
+                  "no samples",
+                  Verdict::inconclusive,
+                  "",
+                  "{}",
+                  [](Healthy& h) { sample_steps(h, 60, {}); },
+                  1,
+                  1});
+}
+
+inline constexpr const char* kParts[] = {"optimizer", "schedule", "scaler", "rng", "data"};
+
+// Four steps; a snapshot after the second, killed in the third, started again and gone on from the snapshot to the end.
+inline void interrupt(Healthy& h) {
+  constexpr std::int64_t kSecondLife = 200;
+  constexpr std::int64_t kResumed = 210;
+  put(h.evidence.relaunches, kController, harness::Relaunched{1, "killed"}, kSecondLife);
+  const auto state = [&](int process, std::int64_t step, std::int64_t t_ms) {
+    for (const char* part : kParts) {
+      const std::string hash = std::string(part) + " " + std::to_string(step);
+      put(h.evidence.states, process, harness::StateHash{step, part, hash}, t_ms);
+    }
+  };
+  for (auto& row : h.evidence.parameters) {
+    if (row.row.step > 2) row.t_ms = 300;
+  }
+  const auto of_rank_0 = h.evidence.parameters;
+  for (const auto& row : of_rank_0) {
+    if (row.process == 0) put(h.evidence.parameters, kTwin, row.row, 950);
+  }
+  for (std::int64_t step = 1; step <= 4; ++step) state(kTwin, step, 950);
+  for (int rank = 0; rank < 2; ++rank) {
+    for (std::int64_t step = 1; step <= 3; ++step) state(rank, step, 100);
+    put(h.evidence.snapshots, rank, harness::SnapshotUse{2, "saved", "snapshot_2", 9}, 110);
+    put(h.evidence.snapshots, rank, harness::SnapshotUse{2, "resumed", "snapshot_2", 9}, kResumed);
+    for (std::int64_t step = 2; step <= 4; ++step) state(rank, step, kResumed + step);
+  }
+}
+
+// In the second life from `step` on.
+inline void other_state(Healthy& h, const std::string& part, std::int64_t step) {
+  for (auto& row : h.evidence.states) {
+    if (row.process >= 0 && row.t_ms > 200 && row.row.part == part && row.row.step >= step) {
+      row.row.hash = "other";
+    }
+  }
+}
+inline void other_parameters(Healthy& h, int rank, std::int64_t step) {
+  for (auto& row : h.evidence.parameters) {
+    if (row.process == rank && row.row.step >= step) row.row.hash = "other";
+  }
+}
+inline void start_from_scratch(Healthy& h) {
+  interrupt(h);
+  remove_if(h.evidence.snapshots, [](const auto& row) { return row.row.use == "resumed"; });
+  for (auto& row : h.evidence.parameters) {
+    if (row.process >= 0) row.t_ms = 300;
+  }
+}
+
+inline void add_resume(std::vector<Planted>& list) {
+  const auto add = [&](const std::string& name,
+                       Verdict verdict,
+                       const std::string& site,
+                       const std::function<void(Healthy&)>& spoil) {
+    const std::string code = verdict == Verdict::fail ? "RESUME.DIVERGED" : "";
+    list.push_back({"resume_equal", name, verdict, code, site, spoil, 2, 4});
+  };
+  const auto after = [](const std::function<void(Healthy&)>& spoil) {
+    return [=](Healthy& h) {
+      interrupt(h);
+      spoil(h);
+    };
+  };
+  add("healthy", Verdict::pass, "{}", interrupt);
+  add("the optimiser is not restored",
+      Verdict::fail,
+      R"({"step":3,"ranks":[0,1],"detail":{"parts":["optimizer"]}})",
+      after([](Healthy& h) {
+        other_state(h, "optimizer", 2);
+        for (int rank = 0; rank < 2; ++rank) other_parameters(h, rank, 3);
+      }));
+  add("random numbers begin anew, and nothing uses them",
+      Verdict::fail,
+      R"({"step":3,"detail":{"parts":["rng"]}})",
+      after([](Healthy& h) { other_state(h, "rng", 2); }));
+  add("one rank goes astray",
+      Verdict::fail,
+      R"({"step":4,"ranks":[1],"detail":{"parts":["parameters"]}})",
+      after([](Healthy& h) { other_parameters(h, 1, 4); }));
+  add("started from scratch",
+      Verdict::fail,
+      R"({"step":1,"ranks":[0,1],"detail":{"cause":"started from scratch"}})",
+      start_from_scratch);
+  add("nothing had been saved", Verdict::inconclusive, "{}", [](Healthy& h) {
+    start_from_scratch(h);
+    h.evidence.snapshots.clear();
+  });
+  add("never interrupted", Verdict::inconclusive, "{}", kLeaveAsItIs);
+  add("a step that no life did", Verdict::inconclusive, "{}", after([](Healthy& h) {
+        remove_if(h.evidence.parameters,
+                  [](const auto& row) { return row.process == 1 && row.row.step == 4; });
+      }));
+  add("other parameters before the snapshot", Verdict::inconclusive, "{}", after([](Healthy& h) {
+        other_parameters(h, 0, 2);
+      }));
+  add("no state recorded", Verdict::inconclusive, "{}", after([](Healthy& h) {
+        h.evidence.states.clear();
+      }));
+  add("no twin", Verdict::inconclusive, "{}", after([](Healthy& h) { h.without_twin(); }));
+}
+
+}  // namespace fixtures

@@ -1,0 +1,139 @@
+// Defects of optimiser steps: those that are left out, and the rates that are applied.
+#pragma once
+
+#include "harness/checks/rate_law.h"
+#include "tests/checks/planted_case.h"
+
+namespace fixtures {
+
+inline void set_sample(Healthy& h, const std::string& metric, std::int64_t step, double value) {
+  for (auto& row : h.evidence.samples) {
+    if (row.row.metric == metric && row.row.step == step) row.row.value = value;
+  }
+}
+
+// These steps are skipped, with this norm, and the schedule waits for them.
+inline void skip(Healthy& h, const std::set<std::int64_t>& steps, double norm = INFINITY) {
+  const harness::Scenario& scenario = h.evidence.the_case.scenario;
+  std::int64_t number = 1;
+  for (std::int64_t step = 1; step <= scenario.training.steps; ++step) {
+    const double rate = harness::checks::scheduled_rate(scenario.training.optimizer, number);
+    set_sample(h, "lr", step, rate);
+    if (steps.count(step) > 0) {
+      set_sample(h, "grad_norm", step, norm);
+    } else {
+      ++number;
+    }
+  }
+  for (auto& row : h.evidence.updates) row.row.skipped = steps.count(row.row.step) > 0;
+}
+
+inline void add_skips(std::vector<Planted>& list) {
+  const auto add = [&](const std::string& name,
+                       Verdict verdict,
+                       const std::string& site,
+                       const std::function<void(Healthy&)>& spoil,
+                       nsa::Precision precision = nsa::Precision::fp16) {
+    const auto make = [=](Healthy& h) {
+      h.evidence.the_case.scenario.training.precision = precision;
+      spoil(h);
+    };
+    const std::string code = verdict == Verdict::fail ? "OPT.SKIPPED" : "";
+    list.push_back({"optimizer_sound", name, verdict, code, site, make, 2, 4});
+  };
+  add("the scale is searched for", Verdict::pass, "{}", [](Healthy& h) { skip(h, {1, 2}); });
+  add("one overflow later", Verdict::pass, "{}", [](Healthy& h) { skip(h, {1, 3}); });
+  add("two overflows in a row later",
+      Verdict::fail,
+      R"({"step":2,"detail":{"steps":[2,3]}})",
+      [](Healthy& h) {
+        skip(h, {2, 3});
+      });
+  add("skipped again and again", Verdict::fail, R"({"detail":{"steps":[2,4]}})", [](Healthy& h) {
+    skip(h, {2, 4});
+  });
+  add("skipped with finite gradients",
+      Verdict::fail,
+      R"({"step":1,"detail":{"steps":[1]}})",
+      [](Healthy& h) { skip(h, {1}, 1.25); });
+  add(
+      "skipped without a loss scale",
+      Verdict::fail,
+      R"({"step":1})",
+      [](Healthy& h) { skip(h, {1}); },
+      nsa::Precision::bf16);
+  add(
+      "no value changed and nobody says so",
+      Verdict::fail,
+      R"({"step":3,"ranks":[1]})",
+      [](Healthy& h) {
+        skip(h, {});
+        for (auto& row : h.evidence.updates) {
+          if (row.process == 1 && row.row.step == 3) row.row.lost = row.row.wanted;
+        }
+        for (auto& row : h.evidence.samples) {
+          if (row.process == 1 && row.row.step == 4 && row.row.metric == "lr") {
+            row.row.value =
+                harness::checks::scheduled_rate(h.evidence.the_case.scenario.training.optimizer, 3);
+          }
+        }
+      },
+      nsa::Precision::fp32);
+  add("the scaler counts one", Verdict::fail, R"({"step":2,"ranks":[0]})", [](Healthy& h) {
+    for (int step = 1; step <= 4; ++step) {
+      const double count = step < 2 ? 0.0 : 1.0;
+      put(h.evidence.samples, 0, harness::Sample{"skipped_steps", step, count});
+    }
+  });
+}
+
+inline void add_schedule(std::vector<Planted>& list) {
+  using Rate = std::function<double(const nsa::OptimizerConfig&, int)>;
+  const auto add = [&](const std::string& name,
+                       const std::string& site,
+                       int total,
+                       int accumulate,
+                       const Rate& rate,
+                       const std::set<std::int64_t>& skipped = {}) {
+    const auto make = [=](Healthy& h) {
+      nsa::TrainingConfig& training = h.evidence.the_case.scenario.training;
+      training.optimizer.total = total;
+      training.accumulate = accumulate;
+      training.precision = nsa::Precision::fp16;
+      skip(h, skipped);
+      for (int step = 1; step <= 4; ++step) {
+        set_sample(h, "lr", step, rate(training.optimizer, step));
+      }
+    };
+    list.push_back({"optimizer_sound", name, Verdict::fail, "SCHEDULE.LR", site, make, 2, 4});
+  };
+  using harness::checks::scheduled_rate;
+  add("it counts micro-batches",
+      R"({"step":1,"detail":{"law":"micro_steps"}})",
+      40,
+      4,
+      [](const auto& config, int step) { return scheduled_rate(config, 4L * step); });
+  add("it counts micro-batches from the first one on",
+      R"({"step":2,"detail":{"law":"micro_steps"}})",
+      40,
+      4,
+      [](const auto& config, int step) { return scheduled_rate(config, 4L * step - 3); });
+  add("it advances on skipped steps",
+      R"({"step":3,"detail":{"law":"skipped_steps","steps":[3,4]}})",
+      40,
+      1,
+      [](const auto& config, int step) { return scheduled_rate(config, step); },
+      {1});
+  add("it never falls",
+      R"({"step":3,"detail":{"law":"never_falls"}})",
+      4,
+      1,
+      [](const auto& config, int) { return config.lr; });
+  add("it is zero",
+      R"({"step":2,"detail":{"law":"zero","found":0.0}})",
+      40,
+      1,
+      [](const auto& config, int step) { return step == 1 ? config.lr : 0.0; });
+}
+
+}  // namespace fixtures
