@@ -136,7 +136,11 @@ class Arrival {
         absent.push_back(rank);
         absent_[{rank, step}].push_back(param);
       } else if (const auto symptom = symptom_of(*row, expected_)) {
-        ranks_with[*symptom].push_back(rank);
+        if (*symptom == Symptom::none && backward_raised(rank, step)) {
+          unreached_[{rank, step}].push_back(param);
+        } else {
+          ranks_with[*symptom].push_back(rank);
+        }
       }
     }
     if (!ranks_with.empty() || !absent.empty()) lacking_.insert(param);
@@ -158,7 +162,21 @@ class Arrival {
     });
   }
 
+  // An exception ended the backward: what it had not come to yet is no finding of its own. That the reduction is not finished
+  // is said after a backward that came to its end.
+  [[nodiscard]] bool backward_raised(int rank, std::int64_t step) const {
+    const WorkerError* error = evidence_.error_of(rank);
+    return error != nullptr && error->step == step && error->phase == "backward" &&
+           error->what.find("finished reduction") == std::string::npos;
+  }
+
   void name_missing() {
+    for (const auto& [place, params] : unreached_) {
+      const auto& [rank, step] = place;
+      result_.missing(std::to_string(params.size()) + " gradients of " + process_name(rank) +
+                      " that step " + std::to_string(step) +
+                      " had not come to when its backward raised an exception");
+    }
     for (const auto& [place, params] : absent_) {
       const auto& [rank, step] = place;
       const std::string which =
@@ -250,6 +268,7 @@ class Arrival {
   Affected affected_;
   std::set<std::string> lacking_;
   std::map<std::pair<int, std::int64_t>, std::vector<std::string>> absent_;
+  std::map<std::pair<int, std::int64_t>, std::vector<std::string>> unreached_;
   std::map<std::pair<std::int64_t, std::string>, std::set<int>> told_by_reducer_;
 };
 

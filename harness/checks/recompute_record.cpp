@@ -10,6 +10,8 @@ void add(const Recompute& row, int rank, LayerAgain& layer) {
   if (row.dtype_forward != row.dtype_recompute) {
     layer.other_dtype = true;
     layer.dtypes.insert(row.dtype_forward + " forward, " + row.dtype_recompute + " again");
+  } else if (!row.queries_equal) {
+    layer.other_output = true;  // other inputs or weights: of course it then chooses other blocks
   } else if (row.rows_differing > 0 || row.blocks_forward != row.blocks_recompute) {
     layer.other_blocks = true;
     layer.rows_differing += row.rows_differing;

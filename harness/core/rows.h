@@ -233,6 +233,7 @@ struct Recompute {
   std::int64_t rows = 0;            // (batch, group, query) rows of the selection
   std::int64_t rows_differing = 0;  // rows whose blocks differ
   std::vector<int> queries;         // up to 64 query positions of such rows, ascending
+  bool queries_equal = true;        // what the selection starts from, bit by bit
   bool output_equal = true;         // the block's output, bit by bit
 };
 
@@ -430,6 +431,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Recompute,
                                                 rows,
                                                 rows_differing,
                                                 queries,
+                                                queries_equal,
                                                 output_equal)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     InPlace, step, layer, seam, tensor, version_made, version_found, elements)

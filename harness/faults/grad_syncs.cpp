@@ -14,10 +14,9 @@ void no_delay(FaultContext& context) {
   };
 }
 
-// With accumulation a static graph reduces once; then its reducer takes every backward for one of the first iteration's.
-void reduces_once(FaultContext& context) {
-  context.needed_training().policy.reduces = [&context](bool last_micro) {
-    if (!last_micro || !context.holds_now()) return last_micro;
+// The first step's micro-batches are all counted; later steps wait for as many backwards in the one that reduces.
+void counts_micro_batches(FaultContext& context) {
+  context.needed_training().policy.hides_first_micro_batches = [&context] {
     context.fired();
     return false;
   };
@@ -111,10 +110,10 @@ Fault static_no_delay() {
 
 Fault static_accum() {
   return {"static_accum",
-          "a static graph with accumulation stops reducing after its first steps",
-          {"step"},
+          "a static graph with accumulation stops reducing after its first step",
           {},
-          reduces_once};
+          {},
+          counts_micro_batches};
 }
 
 Fault bypass_wrapper() {

@@ -94,12 +94,12 @@ void weights_only(FaultContext& context) {
     }
     nsa::SnapshotSections sections;
     const std::string form =
-        fault_form(context.request, {"weights_only", "no_optimizer", "no_schedule", "no_rng"});
+        fault_form(context.request, {"weights_only", "no_optimizer", "no_schedule"});
     const bool all = form == "weights_only";
     sections.optimizer = !all && form != "no_optimizer";
     sections.schedule = !all && form != "no_schedule";
     sections.scaler = !all;
-    sections.rng = !all && form != "no_rng";
+    sections.rng = !all;
     return nsa::load_snapshot(
         path,
         {parameters, context.needed_training().optimizer, nsa::snapshot_data_identity(path)},
@@ -144,7 +144,7 @@ Fault resume_weights_only() {
   return {"resume_weights_only",
           "a resume brings back less than the whole state",
           {"form"},
-          {"weights_only", "no_optimizer", "no_schedule", "no_rng"},
+          {"weights_only", "no_optimizer", "no_schedule"},
           weights_only};
 }
 

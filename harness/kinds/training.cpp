@@ -26,8 +26,7 @@ void backward(Session& session,
               nsa::DataParallel& parallel,
               const torch::Tensor& loss) {
   try {
-    parallel.before_backward(loss).backward();
-    parallel.after_backward();
+    parallel.backward(loss);
   } catch (...) {
     parts.ledger.write(session.channel());
     throw;
@@ -47,8 +46,7 @@ bool local_micro_batch(Session& session,
   const auto loss = parts.forward(tokens_BS, micro);
   session.enter("backward", step);
   parts.ledger.pass_over();
-  parallel.before_backward(loss).backward();
-  parallel.after_backward();
+  parallel.backward(loss);
   session.enter("record", step);
   parts.backward_ended(micro, nullptr);
   return true;

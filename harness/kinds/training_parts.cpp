@@ -127,6 +127,7 @@ void TrainingParts::begin_step(std::int64_t step, int of_rank) {
 
 torch::Tensor TrainingParts::batch(std::int64_t micro) {
   session_.enter("data", step_);
+  session_.progress().at_micro(micro);
   const int world = static_cast<int>(session_.the_case().scenario.parallel.ranks);
   auto tokens_BS = seams.data(step_, micro, of_rank_, world);
   if (!tokens_BS.defined()) return tokens_BS;

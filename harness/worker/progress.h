@@ -28,10 +28,12 @@ class Progress {
   // A phase begins; its longest gap starts from zero.
   void enter(const std::string& phase, std::int64_t step);
   void at_layer(int layer) { layer_ = layer; }
+  void at_micro(std::int64_t micro) { micro_ = micro; }
 
   [[nodiscard]] Heartbeat heartbeat() const;
   [[nodiscard]] std::string phase() const;
   [[nodiscard]] std::int64_t step() const { return step_; }
+  [[nodiscard]] std::int64_t micro() const { return micro_; }  // micro-batch of the step
 
   // Counts every ATen operator of this process, forward and backward.
   void watch_operators();
@@ -49,6 +51,7 @@ class Progress {
   std::atomic<std::int64_t> last_ns_{0};
   std::atomic<std::int64_t> longest_gap_ns_{0};
   std::atomic<std::int64_t> step_{0};
+  std::atomic<std::int64_t> micro_{0};
   std::atomic<int> layer_{-1};
   mutable std::mutex mutex_;  // of phase_
   std::string phase_ = "init";

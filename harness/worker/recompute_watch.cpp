@@ -21,6 +21,12 @@ bool same_values(const Tensor& a, const Tensor& b) {
   return a.eq(b).logical_or_(a.isnan().logical_and_(b.isnan())).all().item<bool>();
 }
 
+// The same numbers in the same order give the same sums.
+std::array<double, 2> sums_of(const Tensor& tensor) {
+  return {tensor.sum(torch::kDouble).item<double>(),
+          tensor.abs().sum(torch::kDouble).item<double>()};
+}
+
 std::string hash_of(const Tensor& tensor) {
   return tensor.defined() ? nsa::hash_hex(bytes_of(tensor.to(torch::kCPU).contiguous())) : "";
 }
@@ -47,21 +53,24 @@ RecomputeWatch::RecomputeWatch(Channel& channel,
                                nsa::NsaLm& model,
                                std::string mode)
     : channel_(channel), mode_(std::move(mode)) {
-  for (const int layer : checkpoint.layers()) watch_layer(model->attention(layer)->seams());
+  if (checkpoint.layers().empty()) return;
+  for (int layer = 0; layer < static_cast<int>(model->config().n_layers); ++layer) {
+    watch_layer(model->attention(layer)->seams());
+  }
   checkpoint.observe(
       {[this](int layer, const Tensor& y_BSE) { forward_[layer].y_BSE = y_BSE.detach(); },
        [this](int layer, const Tensor& y_BSE) { again_[layer].y_BSE = y_BSE.detach(); }});
 }
 
-RecomputeWatch::Look& RecomputeWatch::now(int layer) {
-  return nsa::is_recomputing() ? again_[layer] : forward_[layer];
+RecomputeWatch::Look& RecomputeWatch::now(const nsa::SeamContext& context) {
+  return nsa::is_recomputing() ? again_[nsa::recomputing_layer()] : forward_[context.layer];
 }
 
 void RecomputeWatch::watch_layer(nsa::AttentionSeams& seams) {
   seams.select = [inner = std::move(seams.select), this](const nsa::SeamContext& context,
                                                          const Tensor& p_grp_BGSN) {
     Tensor blocks_BGSn = inner(context, p_grp_BGSN);
-    now(context.layer).blocks_BGSn = blocks_BGSn.detach().clone();
+    now(context).blocks_BGSn = blocks_BGSn.detach().clone();
     return blocks_BGSn;
   };
   seams.project = [inner = std::move(seams.project), this](const nsa::SeamContext& context,
@@ -69,7 +78,10 @@ void RecomputeWatch::watch_layer(nsa::AttentionSeams& seams) {
                                                            const Tensor& weight,
                                                            nsa::Projection which) {
     Tensor result = inner(context, x_BSE, weight, which);
-    if (which == nsa::Projection::q) now(context.layer).dtype = c10::toString(result.scalar_type());
+    if (which == nsa::Projection::q) {
+      now(context).dtype = c10::toString(result.scalar_type());
+      now(context).q_sums = sums_of(result.detach());
+    }
     return result;
   };
 }
@@ -95,6 +107,7 @@ void RecomputeWatch::write() {
     row.blocks_forward = hash_of(before.blocks_BGSn);
     row.blocks_recompute = hash_of(after.blocks_BGSn);
     compare_blocks(before.blocks_BGSn, after.blocks_BGSn, row);
+    row.queries_equal = before.q_sums == after.q_sums;
     row.output_equal = same_values(before.y_BSE, after.y_BSE);
     channel_.write(row);
   }

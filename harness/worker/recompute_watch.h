@@ -3,6 +3,7 @@
 // the model's backwards.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 
@@ -16,7 +17,7 @@ namespace harness {
 
 class RecomputeWatch {
  public:
-  // Puts itself around the seams of the checkpointed layers, and observes `checkpoint`.
+  // Puts itself around the seams of all layers, since a layer may be computed again by another one's; observes `checkpoint`.
   RecomputeWatch(Channel& channel,
                  nsa::ActivationCheckpoint& checkpoint,
                  nsa::NsaLm& model,
@@ -31,11 +32,13 @@ class RecomputeWatch {
  private:
   struct Look {
     std::string dtype;
+    std::array<double, 2>
+        q_sums{};  // of the projected queries and of their sizes: nothing large is kept
     torch::Tensor blocks_BGSn;
     torch::Tensor y_BSE;
   };
   void watch_layer(nsa::AttentionSeams& seams);
-  Look& now(int layer);
+  Look& now(const nsa::SeamContext& context);
 
   Channel& channel_;
   std::string mode_;

@@ -61,7 +61,8 @@ void CollectiveRecorder::enqueued(const nsa::CollectiveInfo& info) {
                             info.reduce_op,
                             info.dtype,
                             info.count,
-                            info.group});
+                            info.group,
+                            progress_.micro()});
   progress_.collective_enqueued();
 }
 

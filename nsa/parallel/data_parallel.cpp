@@ -130,8 +130,7 @@ void DataParallel::before_forward(bool last_micro) {
 
 // A static graph learns in its first backward how often each gradient becomes ready, so nothing is reduced meanwhile: all is
 // reduced at the end of it, by a callback of the engine's that a node on the loss queues (as distributed.py's sink does).
-torch::Tensor DataParallel::before_backward(const torch::Tensor& loss) {
-  if (reduces_) reducer_->prepare_for_backward({loss});
+torch::Tensor DataParallel::delayed(const torch::Tensor& loss) {
   if (!options_.static_graph || delay_queued_ || !options_.policy.queues_delayed(reduces_)) {
     return loss;
   }
@@ -140,8 +139,31 @@ torch::Tensor DataParallel::before_backward(const torch::Tensor& loss) {
       loss, DelaySink::Callback([reducer = reducer_] { reducer->delay_all_reduce(); }));
 }
 
-void DataParallel::after_backward() {
-  if (!reduces_) return;
+// Gradients that are asked for by name run through no accumulator, so no hook of the Reducer's sees them.
+void DataParallel::accumulate_unseen(const torch::Tensor& loss) {
+  const auto parameters = tensors_of(parameters_);
+  const auto gradients =
+      torch::autograd::grad({loss}, parameters, {}, std::nullopt, false, /*allow_unused=*/true);
+  const torch::NoGradGuard no_graph;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (!gradients[i].defined()) continue;
+    auto& sum = const_cast<torch::Tensor&>(parameters[i]).mutable_grad();
+    sum = sum.defined() ? sum + gradients[i] : gradients[i];
+  }
+}
+
+void DataParallel::backward(const torch::Tensor& loss) {
+  if (!reduces_) {
+    const bool counted = options_.static_graph && !delay_queued_;
+    if (counted && options_.policy.hides_first_micro_batches()) {
+      accumulate_unseen(loss);
+    } else {
+      delayed(loss).backward();
+    }
+    return;
+  }
+  reducer_->prepare_for_backward({loss});
+  delayed(loss).backward();
   reducer_->check_finalized();
   if (!options_.reduce_bucket) routes_.ran("grad_sync", -1, "reference");
 }

@@ -1,7 +1,7 @@
 // What torch's DistributedDataParallel does for one training step, in C++: parameters verified and broadcast, buckets
 // assigned, gradients averaged over the ranks while the backward runs. A step is:
-//   before_forward(); ...forward...; loss = before_backward(loss); loss.backward(); after_backward();
-// With gradient accumulation the micro-batches before the last run under no_sync(): their gradients stay local.
+//   before_forward(); ...forward...; backward(loss);
+// With gradient accumulation the micro-batches before the last reduce nothing: their gradients stay local.
 // Seam grad_sync: `reduce_bucket` stands for the Reducer's own all-reduce.
 #pragma once
 
@@ -30,6 +30,9 @@ struct SyncPolicy {
   std::function<bool(bool last_micro)> reduces = [](bool last_micro) { return last_micro; };
   // Is a static graph's first reduction queued in this micro-batch, if it was not yet?
   std::function<bool(bool reducing)> queues_delayed = [](bool reducing) { return reducing; };
+  // Are the micro-batches before a static graph's first reduction kept from the Reducer's hooks? These count there how often
+  // a gradient becomes ready in a step, and would wait for as many in every later one.
+  std::function<bool()> hides_first_micro_batches = [] { return true; };
 };
 
 struct DataParallelOptions {
@@ -57,15 +60,17 @@ class DataParallel {
                const DataParallelOptions& options);
 
   void before_forward(bool last_micro = true);
-  // The loss to call backward() on.
-  [[nodiscard]] torch::Tensor before_backward(const torch::Tensor& loss);
+  // Accumulates the gradients of `loss`, and reduces them in a micro-batch that does.
   // Throws c10::Error when some gradient never arrived, so that the reduction is not finished.
-  void after_backward();
+  void backward(const torch::Tensor& loss);
 
   // The buckets of the next backward.
   [[nodiscard]] std::vector<BucketPlan> buckets() const;
 
  private:
+  [[nodiscard]] torch::Tensor delayed(const torch::Tensor& loss);
+  void accumulate_unseen(const torch::Tensor& loss);
+
   NamedParameters parameters_;
   Routes& routes_;
   DataParallelOptions options_;

@@ -18,13 +18,13 @@ thread_local bool recomputing_now =
 
 class RecomputeScope {
  public:
-  RecomputeScope() : outer_(std::exchange(recomputing_now, true)) {}
+  explicit RecomputeScope(int layer) : outer_(std::exchange(recomputing_now, layer)) {}
   ~RecomputeScope() { recomputing_now = outer_; }
   RecomputeScope(const RecomputeScope&) = delete;
   RecomputeScope& operator=(const RecomputeScope&) = delete;
 
  private:
-  bool outer_;
+  int outer_;
 };
 
 at::Generator generator_of(const torch::Device& device) {
@@ -122,12 +122,12 @@ variable_list functional_inputs(Block& block, const Tensor& x_BSE) {
 
 }  // namespace
 
-bool is_recomputing() {
+int recomputing_layer() {
   return recomputing_now;
 }
 
 Tensor ActivationCheckpoint::recomputed(int layer, Block& block, const Tensor& x_BSE) {
-  const RecomputeScope scope;
+  const RecomputeScope scope(layer);
   const torch::AutoGradMode with_graph(true);
   Tensor y_BSE = block->forward(x_BSE);
   if (observer_.recomputed) observer_.recomputed(layer, y_BSE);

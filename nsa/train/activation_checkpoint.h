@@ -64,8 +64,11 @@ class ActivationCheckpoint {
   bool paused_ = false;
 };
 
-// True on a thread that computes a checkpointed layer again.
-[[nodiscard]] bool is_recomputing();
+// The checkpointed layer that this thread computes again; -1 when it does not.
+[[nodiscard]] int recomputing_layer();
+[[nodiscard]] inline bool is_recomputing() {
+  return recomputing_layer() >= 0;
+}
 
 // The parameters that a nested checkpoint's node accumulates into; empty for any other node.
 [[nodiscard]] std::vector<torch::Tensor> nested_parameters(const torch::autograd::Node& node);

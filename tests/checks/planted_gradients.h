@@ -13,6 +13,15 @@ inline void unreachable(Gradient& row) {
   row.hash_after.clear();
 }
 
+inline void raises_in_backward(Healthy& h, int rank, const std::string& what) {
+  harness::WorkerError error;
+  error.type = "c10::Error";
+  error.what = what;
+  error.phase = "backward";
+  error.step = 1;
+  put(h.evidence.errors, rank, error);
+}
+
 inline void add_arrival(std::vector<Planted>& list) {
   const std::string check = "gradients_arrived";
   list.push_back({check, "healthy", Verdict::pass, "", "{}", kLeaveAsItIs});
@@ -61,6 +70,31 @@ inline void add_arrival(std::vector<Planted>& list) {
                       row.ready_count = 0;
                       row.state = "none";
                     });
+                  }});
+  list.push_back({check,
+                  "reached but none, and the reducer says that it is not finished",
+                  Verdict::fail,
+                  "GRAD.MISSING",
+                  R"({"param":"lm_head","ranks":[0]})",
+                  [](Healthy& h) {
+                    each_gradient(h.evidence, 0, "lm_head", [](Gradient& row) {
+                      row.ready_count = 0;
+                      row.state = "none";
+                    });
+                    raises_in_backward(
+                        h, 0, "Expected to have finished reduction in the prior iteration");
+                  }});
+  list.push_back({check,
+                  "not come to when an exception ended the backward",
+                  Verdict::inconclusive,
+                  "",
+                  "{}",
+                  [](Healthy& h) {
+                    each_gradient(h.evidence, 0, "lm_head", [](Gradient& row) {
+                      row.ready_count = 0;
+                      row.state = "none";
+                    });
+                    raises_in_backward(h, 0, "out of paper");
                   }});
   list.push_back({check,
                   "exactly zero",

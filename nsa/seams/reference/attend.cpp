@@ -32,6 +32,16 @@ Tensor join_chunks(std::int64_t length,
   return torch::cat(parts, dim);
 }
 
+// Of a floating type, as a double.
+double lowest_of(torch::ScalarType type) {
+  switch (type) {
+    case torch::kDouble: return std::numeric_limits<double>::lowest();
+    case torch::kBFloat16: return static_cast<double>(std::numeric_limits<c10::BFloat16>::lowest());
+    case torch::kHalf: return static_cast<double>(std::numeric_limits<c10::Half>::lowest());
+    default: return static_cast<double>(std::numeric_limits<float>::lowest());
+  }
+}
+
 Tensor probabilities(const Tensor& q_PhTD, const Tensor& k_PKD, const Tensor& allowed_PTK) {
   const auto pairs = q_PhTD.size(0);
   const auto heads = q_PhTD.size(1);
@@ -41,9 +51,7 @@ Tensor probabilities(const Tensor& q_PhTD, const Tensor& k_PKD, const Tensor& al
   const Tensor scores_PhTK =
       torch::bmm(q_PRD, wide(k_PKD).transpose(1, 2)).view({pairs, heads, rows, k_PKD.size(1)});
   // The lowest number and not -inf: a row without keys must stay finite, forward and backward.
-  const double lowest = scores_PhTK.scalar_type() == torch::kDouble
-                            ? std::numeric_limits<double>::lowest()
-                            : static_cast<double>(std::numeric_limits<float>::lowest());
+  const double lowest = lowest_of(scores_PhTK.scalar_type());
   return scores_PhTK.masked_fill(allowed_PTK.logical_not().unsqueeze(1), lowest).softmax(-1);
 }
 
