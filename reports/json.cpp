@@ -1,5 +1,7 @@
 // The object of `run --json` (SPEC 11). NaN and infinities are strings, as everywhere.
+#include "harness/core/bisection.h"
 #include "harness/core/finding.h"
+#include "nsa/base/text.h"
 #include "reports/report.h"
 
 namespace reports {
@@ -59,15 +61,38 @@ json case_json(const harness::CaseRecord& record) {
   return entry;
 }
 
+json bisect_json(const harness::Bisection& bisection) {
+  json minimal = json::array();
+  for (const std::string& value : bisection.progress.minimal) {
+    const auto number = nsa::parse_int(value);
+    minimal.push_back(number ? json(*number) : json(value));
+  }
+  json object = {{"case", bisection.label},
+                 {"over", bisection.over},
+                 {"minimal", std::move(minimal)},
+                 {"trials", bisection.trials.size()},
+                 {"conclusion", bisection.progress.conclusion}};
+  if (bisection.expect) object["missed"] = bisection.missed;
+  return object;
+}
+
 }  // namespace
 
 json render_json(const harness::Store& store,
                  const harness::RunRecord& run,
                  const std::string& report) {
+  const std::vector<harness::CaseRecord> records = store.cases(run.id);
   json cases = json::array();
-  for (const harness::CaseRecord& record : store.cases(run.id)) cases.push_back(case_json(record));
-  return {
+  for (const harness::CaseRecord& record : records) cases.push_back(case_json(record));
+  json object = {
       {"run", run.name}, {"exit", run.exit_code}, {"report", report}, {"cases", std::move(cases)}};
+  json bisections = json::array();
+  for (const auto& bisection : harness::bisections_of(records)) {
+    bisections.push_back(bisect_json(bisection));
+  }
+  if (bisections.size() == 1) object["bisect"] = bisections.front();
+  if (bisections.size() > 1) object["bisect"] = std::move(bisections);
+  return object;
 }
 
 }  // namespace reports

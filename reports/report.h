@@ -27,13 +27,15 @@ struct ReportRequest {
 // The report in the format asked for; ends with a newline. Throws: nsa::Error from the store.
 [[nodiscard]] std::string render_report(const harness::Store& store, const ReportRequest& request);
 
-// The object that `run --json` prints (SPEC 11), without line breaks. `report` is the path of the report's file.
+// The object that `run --json` prints (SPEC 11), without line breaks. `report` is the path of the report's file. A run with a
+// bisection has a member "bisect": its object, or a list of objects where there are several (one a point of the axes).
 [[nodiscard]] nlohmann::json render_json(const harness::Store& store,
                                          const harness::RunRecord& run,
                                          const std::string& report);
 
 // GO, CONDITIONAL GO or NO-GO: GO when every case is PASS; CONDITIONAL GO when beside at least one PASS there are only
-// SKIP, INCONCLUSIVE and XFAIL; NO-GO else, also when nothing was judged or a run is incomplete.
+// SKIP, INCONCLUSIVE and XFAIL; NO-GO else, also when nothing was judged or a run is incomplete. The trials of a bisection of
+// which something is expected count as one case: whether it found that.
 [[nodiscard]] std::string decision(const std::vector<harness::RunRecord>& runs,
                                    const std::vector<harness::CaseRecord>& cases);
 

@@ -157,8 +157,7 @@ std::vector<std::string> labels_not_run(const harness::Store& store, const Repor
 }  // namespace
 
 Outcome CaseView::outcome() const {
-  if (!record.skip_reason.empty()) return Outcome::skip;
-  return record.judgement ? record.judgement->outcome : Outcome::inconclusive;
+  return harness::outcome_of(record);
 }
 
 std::string CaseView::reason() const {
@@ -176,7 +175,7 @@ bool CaseView::expects() const {
 
 ReportView make_view(const harness::Store& store, const ReportRequest& request) {
   if (request.runs.empty()) throw nsa::Error("a report needs at least one run");
-  ReportView view{request, {}, {}, ""};
+  ReportView view{request, {}, {}, "", {}, {}};
   std::vector<harness::CaseRecord> records;
   for (const harness::RunRecord& run : request.runs) {
     for (const harness::CaseRecord& record : store.cases(run.id)) {
@@ -184,6 +183,10 @@ ReportView make_view(const harness::Store& store, const ReportRequest& request) 
       records.push_back(record);
     }
   }
+  for (const CaseView& one : view.cases) {
+    if (one.the_case && harness::is_trial(*one.the_case)) view.trials.push_back(one.record);
+  }
+  view.bisections = harness::bisections_of(view.trials);
   view.not_run = labels_not_run(store, view);
   view.decision = decision(request.runs, records);
   return view;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/core/bisection.h"
 #include "harness/core/store.h"
 #include "reports/report.h"
 
@@ -59,6 +60,8 @@ struct ReportView {
   std::vector<CaseView> cases;       // of all runs, oldest first, in the order of the runs
   std::vector<std::string> not_run;  // labels of the run before that are not in this one
   std::string decision;
+  std::vector<harness::CaseRecord> trials;     // of all bisections
+  std::vector<harness::Bisection> bisections;  // point into `trials`
 };
 
 // Throws: nsa::Error from the store.

@@ -11,8 +11,10 @@
 #include "harness/cli/output.h"
 #include "harness/cli/prune.h"
 #include "harness/cli/signals.h"
+#include "harness/core/bisection.h"
 #include "harness/core/exit_code.h"
 #include "harness/core/rebuild.h"
+#include "harness/strategies/list.h"
 #include "nsa/base/error.h"
 #include "nsa/base/text.h"
 #include "reports/report.h"
@@ -73,7 +75,12 @@ RunSession::RunSession(RunPlan plan)
   try {
     store_ = Store::open(plan_.database, true);
     record_.id = store_->begin_run(record_);
-    plan_cases();
+    for (std::size_t point = 0; point < plan_.cases.size(); ++point) {
+      const Case& base = plan_.cases[point];
+      const Strategy& strategy = strategies::strategy_for(base.scenario);
+      first_.push_back(plan_cases(point, strategy.next(base, {})));
+    }
+    write_plan();
   } catch (...) {
     std::error_code ignored;  // the first error is the one to tell
     fs::remove(record_.folder + "/" + kRunFile, ignored);
@@ -83,23 +90,31 @@ RunSession::RunSession(RunPlan plan)
   }
 }
 
-void RunSession::plan_cases() {
-  std::vector<CaseRecord> all;
-  for (std::size_t i = 0; i < plan_.cases.size(); ++i) {
-    const Case& the_case = plan_.cases[i];
-    CaseRecord planned;
-    planned.run_id = record_.id;
-    planned.position = static_cast<int>(i);
-    planned.scenario = the_case.scenario.name;
-    planned.label = the_case.label();
-    planned.case_id = the_case.id;
-    planned.case_json = case_to_json(the_case);
-    planned.folder = case_folder_name(i, the_case);
-    if (!plan_.unmet_is_error) planned.skip_reason = plan_.unmet[i];
-    rows_.push_back(store_->plan_case(planned));
-    all.push_back(planned);
+RunSession::Indices RunSession::plan_cases(std::size_t point, std::vector<Case> cases) {
+  Indices indices;
+  for (Case& the_case : cases) {
+    const std::size_t index = planned_.size();
+    CaseRecord record;
+    record.run_id = record_.id;
+    record.position = static_cast<int>(index);
+    record.scenario = the_case.scenario.name;
+    record.label = the_case.label();
+    record.case_id = the_case.id;
+    record.case_json = case_to_json(the_case);
+    record.folder = case_folder_name(index, the_case);
+    if (!plan_.unmet_is_error) record.skip_reason = plan_.unmet[point];
+    record.id = store_->plan_case(record);
+    planned_.push_back({point, std::move(the_case), std::move(record)});
+    indices.push_back(index);
   }
-  write_run_file(record_, all);
+  return indices;
+}
+
+void RunSession::write_plan() const {
+  std::vector<CaseRecord> records;
+  records.reserve(planned_.size());
+  for (const Planned& planned : planned_) records.push_back(planned.record);
+  write_run_file(record_, records);
 }
 
 void RunSession::tell(const std::string& line) {
@@ -123,17 +138,44 @@ bool RunSession::record_or_tell(Write write) {
 }
 
 void RunSession::run() {
-  for (std::size_t i = 0; i < plan_.cases.size(); ++i) {
-    if (interrupted() != 0) {
-      incomplete_ = true;
-      tell("interrupted: " + std::to_string(plan_.cases.size() - i) + " of " +
-           std::to_string(plan_.cases.size()) + " cases were not run");
-      break;
-    }
-    run_planned(i);
+  for (std::size_t point = 0; point < plan_.cases.size(); ++point) run_point(point);
+  if (ran_ < planned_.size() && interrupted() != 0) {
+    tell("interrupted: " + std::to_string(planned_.size() - ran_) + " of " +
+         std::to_string(planned_.size()) + " cases were not run");
   }
   progress_.clear();
   finish();
+}
+
+void RunSession::run_point(std::size_t point) {
+  Indices tried;
+  for (Indices waiting = first_[point]; !waiting.empty(); waiting = plan_next(point, tried)) {
+    for (const std::size_t index : waiting) {
+      if (interrupted() != 0) {
+        incomplete_ = true;
+        return;
+      }
+      run_planned(index);
+      ++ran_;
+      tried.push_back(index);
+    }
+  }
+}
+
+RunSession::Indices RunSession::plan_next(std::size_t point, const Indices& tried) {
+  Indices planned;
+  record_or_tell([&] {
+    std::vector<Tried> seen;
+    for (const std::size_t index : tried) {
+      seen.push_back({&planned_[index].the_case, outcome_of(planned_[index].record)});
+    }
+    const Case& base = plan_.cases[point];
+    const Indices added =
+        plan_cases(point, strategies::strategy_for(base.scenario).next(base, seen));
+    if (!added.empty()) write_plan();
+    planned = added;
+  });
+  return planned;
 }
 
 void RunSession::show_result(Outcome outcome,
@@ -142,14 +184,13 @@ void RunSession::show_result(Outcome outcome,
                              const std::string& reason) {
   progress_.clear();
   if (plan_.on_result) {
-    plan_.on_result(outcome_line(name_of(outcome), plan_.cases[index].label(), seconds, reason));
+    plan_.on_result(outcome_line(name_of(outcome), planned_[index].record.label, seconds, reason));
   }
 }
 
 void RunSession::run_planned(std::size_t index) {
-  const std::string& unmet = plan_.unmet[index];
+  const std::string& unmet = plan_.unmet[planned_[index].point];
   if (!unmet.empty() && !plan_.unmet_is_error) {
-    outcomes_.push_back(Outcome::skip);
     show_result(Outcome::skip, index, 0.0, unmet);
     return;
   }
@@ -165,17 +206,17 @@ void RunSession::run_planned(std::size_t index) {
 }
 
 std::string RunSession::begin_attempt(std::size_t index) {
-  const Case& the_case = plan_.cases[index];
+  const Case& the_case = planned_[index].the_case;
   progress_.begin_case(
-      the_case.label(), static_cast<int>(index) + 1, static_cast<int>(plan_.cases.size()));
-  record_or_tell([&] { store_->begin_case(rows_[index], now_ms()); });
-  std::string folder = record_.folder + "/" + case_folder_name(index, the_case);
+      the_case.label(), static_cast<int>(index) + 1, static_cast<int>(planned_.size()));
+  record_or_tell([&] { store_->begin_case(planned_[index].record.id, now_ms()); });
+  std::string folder = record_.folder + "/" + planned_[index].record.folder;
   make_folder(folder);
   return folder;
 }
 
 RunResult RunSession::run_attempt(std::size_t index, Evidence& evidence) {
-  const Case& the_case = plan_.cases[index];
+  const Case& the_case = planned_[index].the_case;
   RunnerOptions options;
   options.folder = begin_attempt(index);
   options.worker = plan_.worker;
@@ -190,7 +231,8 @@ RunResult RunSession::run_attempt(std::size_t index, Evidence& evidence) {
   hooks.on_event = [&](const Event& event) {
     evidence.add(event);
     progress_.on_event(event);
-    if (storing) storing = record_or_tell([&] { store_->add_event(rows_[index], event); });
+    if (storing)
+      storing = record_or_tell([&] { store_->add_event(planned_[index].record.id, event); });
   };
   hooks.on_tick = [&] { progress_.on_tick(); };
   return run_case(the_case, options, hooks);
@@ -208,24 +250,30 @@ Judgement RunSession::attempt(std::size_t index, Evidence& evidence, double& sec
   if (result.recording_failed) {
     record_or_tell([&] { throw nsa::Error(result.recording_error); });
   }
-  record_or_tell([&] { store_->finish_case(rows_[index], seconds); });
+  record_or_tell([&] { store_->finish_case(planned_[index].record.id, seconds); });
   return judge(evidence, all_checks());
 }
 
 void RunSession::settle(std::size_t index, const Judgement& judgement, double seconds) {
-  outcomes_.push_back(judgement.outcome);
-  record_or_tell([&] { store_->add_judgement(rows_[index], judgement, now_ms()); });
+  planned_[index].record.judgement = judgement;
+  record_or_tell([&] { store_->add_judgement(planned_[index].record.id, judgement, now_ms()); });
   show_result(judgement.outcome, index, seconds, judgement.reason);
 }
 
+int RunSession::code_of_outcomes() const {
+  std::vector<CaseRecord> records;
+  for (const Planned& planned : planned_) records.push_back(planned.record);
+  return harness::exit_code(outcomes_that_count(records), incomplete_);
+}
+
 void RunSession::finish() {
-  exit_code_ = harness::exit_code(outcomes_, incomplete_);
+  exit_code_ = code_of_outcomes();
   record_.ended_ms = now_ms();
   record_.exit_code = exit_code_;
   record_.complete = !incomplete_;
   record_or_tell(
       [&] { store_->finish_run(record_.id, exit_code_, !incomplete_, record_.ended_ms); });
-  exit_code_ = harness::exit_code(outcomes_, incomplete_);
+  exit_code_ = code_of_outcomes();
 }
 
 void RunSession::write_report() {

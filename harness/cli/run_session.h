@@ -1,8 +1,10 @@
-// One run of the harness: plans all cases, runs each, judges it, stores it, frees what is no longer needed, writes the report.
+// One run of the harness: plans cases, runs each, judges it, stores it, frees what is no longer needed, writes the report.
+// What a strategy asks for after it has seen outcomes is planned then, before it runs.
 // What the cases do is evidence; only what this program itself cannot do is an error.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -18,8 +20,8 @@
 namespace harness::cli {
 
 struct RunPlan {
-  std::vector<Case> cases;
-  std::vector<std::string> unmet;  // of each case why it cannot run here, "" if it can
+  std::vector<Case> cases;         // the points of the axes; strategies make the cases that are run
+  std::vector<std::string> unmet;  // of each point why it cannot run here, "" if it can
   bool unmet_is_error = false;     // --profile was given: the user meant it
   std::string worker;
   Variables environment;  // allowed_variables()
@@ -35,7 +37,8 @@ struct RunPlan {
 
 class RunSession {
  public:
-  // Makes the run's folder, opens the database and plans every case in it. Throws: nsa::Error; then no folder is left.
+  // Makes the run's folder, opens the database and plans every case that is known by now in it.
+  // Throws: nsa::Error; then no folder is left.
   explicit RunSession(RunPlan plan);
 
   // All cases in order, until the last or until interrupted. Afterwards the run is closed in the database.
@@ -50,7 +53,18 @@ class RunSession {
   void write_report();
 
  private:
-  void plan_cases();
+  struct Planned {
+    std::size_t point = 0;  // of the plan
+    Case the_case;
+    CaseRecord record;  // with its judgement, once there is one
+  };
+  using Indices = std::vector<std::size_t>;  // of planned cases
+
+  // Of a point of the plan: in the database and in run.json. Throws: nsa::Error.
+  [[nodiscard]] Indices plan_cases(std::size_t point, std::vector<Case> cases);
+  void write_plan() const;
+  void run_point(std::size_t point);
+  [[nodiscard]] Indices plan_next(std::size_t point, const Indices& tried);
   void run_planned(std::size_t index);
   [[nodiscard]] Judgement attempt(std::size_t index, Evidence& evidence, double& seconds);
   [[nodiscard]] RunResult run_attempt(std::size_t index, Evidence& evidence);
@@ -58,6 +72,7 @@ class RunSession {
   void settle(std::size_t index, const Judgement& judgement, double seconds);
   void show_result(Outcome outcome, std::size_t index, double seconds, const std::string& reason);
   void finish();
+  [[nodiscard]] int code_of_outcomes() const;
   // Does `write`; a failure is said loudly, once for each cause, and makes the run incomplete, never another verdict.
   template <typename Write>
   bool record_or_tell(Write write);
@@ -66,8 +81,9 @@ class RunSession {
   RunPlan plan_;
   std::unique_ptr<Store> store_;
   RunRecord record_;
-  std::vector<std::int64_t> rows_;  // of the cases in the database
-  std::vector<Outcome> outcomes_;
+  std::deque<Planned> planned_;  // grows, its elements stay where they are
+  std::vector<Indices> first_;   // of each point: what is known before anything has run
+  std::size_t ran_ = 0;
   ProgressLine progress_;
   std::string report_path_;
   std::string told_;  // the last failure to record

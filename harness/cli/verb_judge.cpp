@@ -9,6 +9,7 @@
 #include "harness/cli/output.h"
 #include "harness/cli/paths.h"
 #include "harness/cli/verbs.h"
+#include "harness/core/bisection.h"
 #include "harness/core/exit_code.h"
 #include "nsa/base/error.h"
 #include "reports/report.h"
@@ -44,14 +45,14 @@ int judge_run(const JudgeArguments& arguments) {
   const auto store = Store::open(database_path(arguments.database), false);
   const auto run = find_run(*store, arguments.run);
   if (!run) return kExitNothing;
-  std::vector<Outcome> outcomes;
-  for (const CaseRecord& record : store->cases(run->id)) {
+  std::vector<CaseRecord> records = store->cases(run->id);
+  for (CaseRecord& record : records) {
     if (!has_evidence(record)) {
-      outcomes.push_back(Outcome::skip);
+      record.skip_reason = "nothing was recorded";
       continue;
     }
     const Judgement judgement = judge_again(*store, record, *run);
-    outcomes.push_back(judgement.outcome);
+    record.judgement = judgement;
     const std::string line =
         outcome_line(name_of(judgement.outcome), record.label, record.seconds, judgement.reason);
     if (!arguments.json) std::cout << line << "\n";
@@ -59,7 +60,7 @@ int judge_run(const JudgeArguments& arguments) {
   if (arguments.json) {
     std::cout << reports::render_json(*store, *run, run->folder + "/report.md").dump() << "\n";
   }
-  return harness::exit_code(outcomes, !run->complete);
+  return harness::exit_code(outcomes_that_count(records), !run->complete);
 }
 
 }  // namespace

@@ -1,3 +1,5 @@
+#include <array>
+#include <ctime>
 #include <iostream>
 #include <memory>
 
@@ -46,6 +48,15 @@ std::vector<std::pair<std::string, std::string>> pairs_of(const std::vector<std:
   return pairs;
 }
 
+// The date in UTC, the same for everybody who runs at this moment.
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc = {};
+  gmtime_r(&now, &utc);
+  std::array<char, 16> text{};
+  return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%d", &utc)};
+}
+
 ScenarioOptions options_of(const RunArguments& arguments,
                            const Paths& paths,
                            const Machine& machine) {
@@ -53,6 +64,8 @@ ScenarioOptions options_of(const RunArguments& arguments,
   if (!arguments.profile.empty()) options.profile = arguments.profile;
   options.sets = pairs_of(arguments.sets, "--set");
   options.only = pairs_of(arguments.only, "--only");
+  options.today = today();
+  options.on_note = &log_line;
   if (!arguments.seed.empty()) {
     options.seed = nsa::parse_int(arguments.seed);
     if (!options.seed) {
@@ -95,6 +108,11 @@ nlohmann::json planned_json(const Case& the_case, const std::string& unmet) {
                          {"budget_seconds", scenario.budget_seconds},
                          {"skip", unmet}};
   if (scenario.fault) json["fault"] = scenario.fault->name;
+  if (scenario.known) json["known"] = scenario.known->because;
+  const BisectConfig& bisect = scenario.bisect;
+  if (!bisect.over.empty()) {
+    json["bisect"] = {{"over", bisect.over}, {"candidates", bisect.candidates}};
+  }
   return json;
 }
 
@@ -112,6 +130,8 @@ int show_plan(const RunPlan& plan, bool json) {
               << scenario.parallel.effective_backend() << ")"
               << (scenario.profile.empty() ? "" : ", profile " + scenario.profile)
               << (scenario.fault ? ", fault " + scenario.fault->name : "")
+              << (scenario.known ? ", known to fail: " + scenario.known->because : "")
+              << (scenario.bisect.over.empty() ? "" : ", bisect over " + scenario.bisect.over)
               << (plan.unmet[i].empty() ? "" : ", skipped: " + plan.unmet[i]) << "\n";
   }
   if (json) std::cout << nlohmann::json({{"cases", cases}}).dump() << "\n";

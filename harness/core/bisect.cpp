@@ -126,7 +126,7 @@ class Search {
     if (!conflict) return searching();
     const std::vector<std::string> names = names_of(candidates_, *conflict);
     BisectProgress found =
-        ended(State::minimal, "the smallest set that fails is " + subset_text(names));
+        ended(State::minimal, "a minimal set that fails is " + subset_text(names));
     found.minimal = names;
     return found;
   }

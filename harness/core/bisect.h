@@ -1,4 +1,4 @@
-// A bisection: the smallest set of a parameter's candidate values that still makes a case fail, by QuickXplain (U. Junker,
+// A bisection: a minimal set of a parameter's candidate values that makes a case fail, by QuickXplain (U. Junker,
 // 2004). A trial is a case whose parameter is one subset. What comes next and what was found is a pure function of the
 // trials' outcomes, so that a run and a report made from its rows years later say the same.
 #pragma once

@@ -83,7 +83,7 @@ struct KnownFailure {
   bool operator==(const KnownFailure&) const = default;
 };
 
-// The smallest set of values of a list-valued parameter that makes a case fail, found by trials. With one, `expect` speaks
+// A minimal set of values of a list-valued parameter that makes a case fail, found by trials. With one, `expect` speaks
 // of the answer, not of a trial: site.layers is the minimal set, outcome and code are those of its trial.
 struct BisectConfig {
   std::string over;                     // parallel.checkpoint.layers; "": none

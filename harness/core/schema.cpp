@@ -131,7 +131,7 @@ constexpr auto kKeys = std::to_array<SchemaKey>({
      "when the first rank enters it: data, forward, backward, optimizer or save"},
     {"life.kill_after_ms", "integer", "0", "and this many milliseconds later"},
 
-    {"bisect", "map", "none", "finds the smallest set of values with which the case fails"},
+    {"bisect", "map", "none", "finds a minimal set of values with which the case fails"},
     {"bisect.over", "path", "required", "of a list: parallel.checkpoint.layers, ..."},
     {"bisect.candidates", "list", "all layers", "the values to choose from"},
 

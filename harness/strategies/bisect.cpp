@@ -1,4 +1,4 @@
-// One trial at a time: all candidates, none, and then what the search for the smallest set that fails asks for.
+// One trial at a time: all candidates, none, and then what the search for a minimal set that fails asks for.
 #include "harness/core/bisect.h"
 
 #include "harness/strategies/list.h"

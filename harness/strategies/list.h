@@ -10,7 +10,7 @@ namespace harness::strategies {
 [[nodiscard]] const std::vector<Strategy>& all();
 [[nodiscard]] const Strategy& strategy_for(const Scenario& scenario);
 
-[[nodiscard]] Strategy bisect();  // the smallest set of values with which a case fails
+[[nodiscard]] Strategy bisect();  // a minimal set of values with which a case fails
 [[nodiscard]] Strategy matrix();  // every point of the axes, once
 
 }  // namespace harness::strategies

@@ -51,6 +51,24 @@ std::string fault_text(const harness::FaultRequest& fault) {
          nsa::to_text(fault.strength);
 }
 
+std::string life_text(const harness::LifeConfig& life) {
+  std::string text =
+      life.save_every > 0 ? "a snapshot every " + counted(life.save_every, "step") : "no snapshot";
+  if (life.kill_step == 0) return text;
+  text +=
+      ", killed in step " + std::to_string(life.kill_step) + ", phase " + escape(life.kill_phase);
+  return life.kill_after_ms > 0 ? text + " after " + std::to_string(life.kill_after_ms) + " ms"
+                                : text;
+}
+
+std::string known_text(const harness::KnownFailure& known) {
+  std::vector<std::string> point;
+  for (const auto& [path, value] : known.when) point.push_back(escape(path + "=" + value));
+  return std::string(harness::name_of(known.outcome)) +
+         (known.code.empty() ? "" : " " + escape(known.code)) + " where " + nsa::join(point) +
+         ", until " + escape(known.until) + ": " + escape(known.because);
+}
+
 std::string of_case(const ReportView& view, const CaseView& one) {
   std::string text = "### " + case_name(view, one) + "\n\n";
   if (!one.the_case) return text + "The case's description cannot be read.\n\n";
@@ -63,7 +81,9 @@ std::string of_case(const ReportView& view, const CaseView& one) {
   table.row({"route asked for", route_text(scenario.route)});
   if (!scenario.profile.empty()) table.row({"profile", escape(scenario.profile)});
   table.row({"seed", std::to_string(scenario.seed)});
+  if (scenario.life != harness::LifeConfig{}) table.row({"life", life_text(scenario.life)});
   if (scenario.fault) table.row({"planted fault", fault_text(*scenario.fault)});
+  if (scenario.known) table.row({"known failure", known_text(*scenario.known)});
   table.row({"case", escape(one.record.case_id)});
   return text + table.text();
 }

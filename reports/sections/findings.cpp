@@ -36,6 +36,9 @@ std::string body(const ReportView& view) {
       text += "The fault " + escape(one.planted()) + " was planted on purpose" +
               (one.expects() ? ": this case passes when it is found.\n\n" : ".\n\n");
     }
+    if (one.outcome() == harness::Outcome::xfail) {
+      text += "Known: " + escape(one.reason()) + "\n\n";
+    }
     text += found;
   }
   return text.empty() ? "None.\n\n" : text;

@@ -9,6 +9,7 @@ const std::vector<Section>& sections() {
       section::changes(),
       section::configuration(),
       section::results(),
+      section::bisection(),
       section::ledger(),
       section::findings(),
       section::causes(),

@@ -16,9 +16,15 @@ std::string why(const ReportView& view) {
                                  view.request.runs.end(),
                                  [](const harness::RunRecord& run) { return run.complete; });
   if (!whole) return "a run is incomplete: what it did not do is not known to be good";
+  const bool folded = std::any_of(view.bisections.begin(),
+                                  view.bisections.end(),
+                                  [](const auto& one) { return one.outcome().has_value(); });
+  if (view.decision == "GO" && folded) return "what a bisection was expected to find was found";
   if (view.decision == "GO") return "every case passed";
   const auto passed = [](const CaseView& one) { return one.outcome() == Outcome::pass; };
-  if (std::none_of(view.cases.begin(), view.cases.end(), passed)) return "no case passed";
+  if (!folded && std::none_of(view.cases.begin(), view.cases.end(), passed)) {
+    return "no case passed";
+  }
   if (view.decision == "CONDITIONAL GO") return "nothing failed, but not every case was decided";
   return "at least one case failed or could not be run";
 }

@@ -111,6 +111,70 @@ TEST_F(ProgramTest, ExitCodesTellWhatHappened) {
   }
 }
 
+TEST_F(ProgramTest, ABisectionFindsTheLayersThatBreakTogether) {
+  program_.set_mood("breaks_with_layers FAKE_BREAKS='1 4'");
+  const std::string lines =
+      "bisect: {over: parallel.checkpoint.layers}\nexpect: {outcome: CRASH, code: CRASH.SIGNAL, "
+      "site: {layers: [1, 4]}}\n";
+  Words words = {"run", program_.scenario(lines), "--set", "model.n_layers=6", "--json"};
+  const ProgramResult found = program_.run(words);
+  EXPECT_EQ(found.exit_code, 0) << found.out << found.err;
+  const auto object = nlohmann::json::parse(found.out);
+  EXPECT_EQ(object.at("bisect").at("minimal"), nlohmann::json({1, 4}));
+  EXPECT_EQ(object.at("bisect").at("over"), "parallel.checkpoint.layers");
+  EXPECT_EQ(object.at("bisect").at("conclusion"), "a minimal set that fails is [1, 4]");
+  const std::size_t trials = object.at("bisect").at("trials");
+  EXPECT_EQ(object.at("cases").size(), trials);
+  EXPECT_EQ(object.at("cases").at(0).at("outcome"), "CRASH");
+  EXPECT_EQ(object.at("cases").at(1).at("outcome"), "PASS");
+  std::ifstream file(object.at("report").get<std::string>());
+  std::stringstream report;
+  report << file.rdbuf();
+  EXPECT_THAT(report.str(), HasSubstr("## Bisection"));
+  EXPECT_THAT(report.str(), HasSubstr("**GO**"));
+  // Judged again, and from the folder alone: the same.
+  EXPECT_EQ(program_.run({"judge"}).exit_code, 0);
+  const std::string folder = fs::path(object.at("report").get<std::string>()).parent_path();
+  const std::string other = program_.folder() / "other.db";
+  const ProgramResult rebuilt = program_.run({"db", "rebuild", folder, "--db", other});
+  ASSERT_EQ(rebuilt.exit_code, 0) << rebuilt.err;
+  const auto judged =
+      nlohmann::json::parse(program_.run({"judge", "last", "--db", other, "--json"}).out);
+  EXPECT_EQ(judged.at("bisect"), object.at("bisect"));
+  program_.set_mood("breaks_with_layers FAKE_BREAKS='2'");
+  EXPECT_EQ(program_.run(words).exit_code, 1) << "another set than was expected";
+  words[1] = program_.scenario("bisect: {over: parallel.checkpoint.layers}\n");
+  EXPECT_EQ(program_.run(words).exit_code, 1) << "something breaks";
+  program_.set_mood("ok");
+  const ProgramResult healthy = program_.run(words);
+  EXPECT_EQ(healthy.exit_code, 0) << healthy.out << healthy.err;
+  EXPECT_EQ(nlohmann::json::parse(healthy.out).at("bisect").at("trials"), 1);
+}
+
+TEST_F(ProgramTest, AKnownFailureIsNoFailureAndAKnownPassIs) {
+  const auto known = [&](const std::string& until) {
+    return program_.scenario(
+        "axes: {model.w: [8, 16]}\nknown: [{when: {model.w: 8}, outcome: "
+        "CRASH, because: it is so, until: " +
+        until + "}]\n");
+  };
+  const ProgramResult xpass = program_.run({"run", known("2999-01-01")});
+  EXPECT_EQ(xpass.exit_code, 1);
+  EXPECT_THAT(xpass.out, StartsWith("XPASS"));
+  EXPECT_THAT(xpass.out, HasSubstr("\nPASS"));
+  program_.set_mood("crash");
+  const ProgramResult xfail =
+      program_.run({"run", known("2999-01-01"), "--only", "model.w=8", "--json"});
+  EXPECT_EQ(xfail.exit_code, 2) << "an expected failure shows nothing that works";
+  const auto one = nlohmann::json::parse(xfail.out).at("cases").at(0);
+  EXPECT_EQ(one.at("outcome"), "XFAIL");
+  EXPECT_THAT(one.at("reason").get<std::string>(), StartsWith("it is so (known until"));
+  const ProgramResult expired = program_.run({"run", known("2020-01-01"), "--only", "model.w=8"});
+  EXPECT_EQ(expired.exit_code, 1);
+  EXPECT_THAT(expired.out, StartsWith("CRASH"));
+  EXPECT_THAT(expired.err, HasSubstr("s.yaml:8: known failure expired on 2020-01-01"));
+}
+
 TEST_F(ProgramTest, InterruptedIsStoredAndSaysSo) {
   program_.set_mood("hang");
   const ProgramResult result =

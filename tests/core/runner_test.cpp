@@ -453,8 +453,9 @@ TEST_F(LifeTest, ARankThatEndedByItselfIsNotHiddenByAnotherLife) {
 }
 
 TEST_F(LifeTest, NorOneThatEndsWhileTheKillIsDue) {
-  const Ran ran =
-      run_with(with_kill(2, 4, "save", 600'000), {{"0", "stalls_in_save"}, {"1", "dies_in_save"}});
+  RunnerOptions options = patient_options(folder_.path(), {{"0", "hang"}, {"1", "dies_in_save"}});
+  options.peer_grace_ms = 3'000;  // the kill is due while rank 0 is still waited for
+  const Ran ran = run_fakes(with_kill(2, 4, "save", 1'500), options);
   EXPECT_TRUE(ran.evidence.relaunches.empty());
   EXPECT_EQ(ran.evidence.exit_of(1)->signal, SIGSEGV);
   EXPECT_FALSE(ran.evidence.exit_of(1)->by_controller);

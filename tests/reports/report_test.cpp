@@ -46,6 +46,35 @@ TEST(Report, SeveralRunsAreTheGoldenFile) {
   expect_golden("since.md", reports::render_report(store, request));
 }
 
+TEST(Report, ABisectionIsTheGoldenFile) {
+  expect_golden("bisection.md", render(fixtures::bisected_store(false), reports::Format::summary));
+}
+
+TEST(Report, ABisectionThatFoundWhatWasExpectedIsGo) {
+  const std::string found = render(fixtures::bisected_store(true), reports::Format::summary);
+  EXPECT_NE(found.find("**GO**: what a bisection was expected to find was found"),
+            std::string::npos)
+      << found;
+  EXPECT_NE(render(fixtures::bisected_store(false)).find("**NO-GO**"), std::string::npos);
+}
+
+TEST(Report, AKnownFailureSaysWhyAndUntilWhen) {
+  FakeStore store = fixtures::sample_store();
+  harness::Case known = fixtures::sample_case("kcmp_detached");
+  known.scenario.known = harness::KnownFailure{
+      {{"model.w", "64"}}, Outcome::fail, "GRAD.MISSING", "nobody <mended> it", "2027-01-31"};
+  store.case_rows[3].case_json = harness::case_to_json(known);
+  store.case_rows[3].judgement->outcome = Outcome::xfail;
+  store.case_rows[3].judgement->reason = "nobody <mended> it (known until 2027-01-31; x)";
+  const std::string text = render(store);
+  EXPECT_NE(text.find("| **XFAIL** | kcmp_detached |"), std::string::npos) << text;
+  EXPECT_NE(text.find("Known: nobody &lt;mended&gt; it (known until 2027-01-31"),
+            std::string::npos);
+  EXPECT_NE(text.find("FAIL GRAD.MISSING where model.w=64, until 2027-01-31: nobody"),
+            std::string::npos);
+  EXPECT_NE(text.find("CONDITIONAL GO"), std::string::npos);
+}
+
 TEST(Report, SameRowsGiveSameBytes) {
   EXPECT_EQ(render(fixtures::sample_store()), render(fixtures::sample_store()));
 }
@@ -151,6 +180,16 @@ TEST(RunJson, HasTheMembersOfTheContract) {
   EXPECT_EQ(second["findings"][1]["role"], "cascade");
   EXPECT_EQ(object["cases"][2]["outcome"], "SKIP");
   EXPECT_EQ(object["cases"][2]["reason"], "requires 2 GPUs, found 0");
+}
+
+TEST(RunJson, HasTheAnswerOfABisection) {
+  const FakeStore store = fixtures::bisected_store(true);
+  const nlohmann::json object = reports::render_json(store, store.run_rows.back(), "report.md");
+  EXPECT_EQ(object["bisect"]["over"], "parallel.checkpoint.layers");
+  EXPECT_EQ(object["bisect"]["minimal"], nlohmann::json({1, 3}));
+  EXPECT_EQ(object["bisect"]["trials"], store.case_rows.size());
+  EXPECT_EQ(object["bisect"]["conclusion"], "a minimal set that fails is [1, 3]");
+  EXPECT_EQ(object["bisect"]["missed"], "");
 }
 
 }  // namespace

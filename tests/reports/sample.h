@@ -1,9 +1,11 @@
 // Two runs of three cases: one passes, one fails with a cascade, one is skipped; the fault of the first is planted.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
+#include "harness/core/bisection.h"
 #include "reports/report.h"
 #include "tests/reports/fake_store.h"
 
@@ -185,6 +187,35 @@ inline FakeStore sample_store() {
   store.case_rows = {before, gone, now, bad, skipped};
   store.evidence_of[3] = sample_evidence("ddp_onestep");
   return store;
+}
+
+// Layers 1 and 3 break together; every trial of the search is a case of one run.
+inline FakeStore bisected_store(bool expected) {
+  FakeStore store;
+  store.run_rows = {sample_run(1, "20261121T041900Z-cccc", 1'795'234'740'000)};
+  harness::Case base = sample_case("ddp_checkpoint");
+  base.scenario.bisect = {"parallel.checkpoint.layers", {"0", "1", "2", "3"}};
+  if (expected) {
+    base.scenario.expect = harness::Expectation{harness::Outcome::fail, "GRAD.MISSING", {}};
+    base.scenario.expect->site.layers = {1, 3};
+  }
+  std::vector<harness::BisectTrial> trials;
+  while (true) {
+    const auto progress = harness::bisect_progress(base.scenario.bisect.candidates, trials);
+    if (progress.state != harness::BisectProgress::State::searching) return store;
+    const auto has = [&](const char* layer) {
+      return std::count(progress.next.begin(), progress.next.end(), layer) == 1;
+    };
+    const harness::Case trial = harness::trial_of(base, progress.next);
+    const auto id = static_cast<std::int64_t>(trials.size() + 1);
+    harness::CaseRecord record = sample_record(id, 1, "ddp_checkpoint");
+    record.label = trial.label();
+    record.case_json = harness::case_to_json(trial);
+    record.judgement = has("1") && has("3") ? failed() : passed();
+    record.metrics = {{"rss_peak_bytes", 2.5e9 - 3e8 * static_cast<double>(progress.next.size())}};
+    trials.push_back({progress.next, record.judgement->outcome});
+    store.case_rows.push_back(record);
+  }
 }
 
 inline reports::ReportRequest request_for(const FakeStore& store,
