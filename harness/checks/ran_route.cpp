@@ -144,8 +144,7 @@ class RouteJudge {
   [[nodiscard]] bool is_constant(const SeamRule& seam) const {
     const Scenario& scenario = evidence_.the_case.scenario;
     if (scenario.kind == "decode") return true;
-    return scenario.kind == "attention" && scenario.attention.gate != "learned" &&
-           seam.name == std::string("gate");
+    return scenario.attention.gate != "learned" && seam.name == std::string("gate");
   }
 
   [[nodiscard]] static std::int64_t total(const Runs& runs) {

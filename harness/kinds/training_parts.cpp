@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "harness/core/constant_gates.h"
 #include "harness/worker/nan_watch.h"
 #include "nsa/base/hash.h"
 #include "nsa/base/text.h"
@@ -98,6 +99,10 @@ TrainingParts::TrainingParts(Session& session)
   if (!session.is_twin()) {
     checkpoint = std::make_unique<nsa::ActivationCheckpoint>(
         model, session.the_case().scenario.parallel, routes);
+  }
+  for (int layer = 0; layer < static_cast<int>(model->config().n_layers); ++layer) {
+    model->attention(layer)->set_gate_override(
+        constant_gates(session.the_case().scenario.attention.gate));
   }
   session.channel().write(
       Fact{"parameters", std::to_string(session.the_case().scenario.model.parameter_count())});
