@@ -24,7 +24,10 @@ class Agreement {
   explicit Agreement(const Evidence& evidence)
       : evidence_(evidence),
         ledger_(evidence),
-        params_(parameter_names(evidence.the_case.scenario.model)) {}
+        params_(parameter_names(evidence.the_case.scenario.model)),
+        micro_is_told_(std::any_of(evidence.collectives.begin(),
+                                   evidence.collectives.end(),
+                                   [](const auto& row) { return row.row.micro > 0; })) {}
 
   CheckResult judge() {
     if (evidence_.gradients.empty()) return inconclusive("no gradient row was recorded");
@@ -124,7 +127,9 @@ class Agreement {
                       ended_early(evidence_, rank));
       return;
     }
-    const std::int64_t last_micro = evidence_.the_case.scenario.training.accumulate - 1;
+    // A record that tells no micro-batch apart says nothing of when: it counts alone.
+    const std::int64_t last_micro =
+        micro_is_told_ ? evidence_.the_case.scenario.training.accumulate - 1 : 0;
     const auto early = std::count_if(
         sums.begin(), sums.end(), [&](const Collective* sum) { return sum->micro < last_micro; });
     if (sums.size() <= plan.all().size() && early == 0) return;
@@ -220,6 +225,7 @@ class Agreement {
   const Evidence& evidence_;
   Ledger ledger_;
   std::vector<std::string> params_;
+  bool micro_is_told_ = false;
   ResultBuilder result_;
   std::map<int, Counts> extra_;
   bool told_ = false;

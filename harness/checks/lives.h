@@ -13,7 +13,7 @@ namespace harness::checks {
 [[nodiscard]] inline int life_at(const Evidence& evidence, std::int64_t t_ms) {
   return static_cast<int>(std::count_if(evidence.relaunches.begin(),
                                         evidence.relaunches.end(),
-                                        [&](const auto& row) { return row.t_ms <= t_ms; }));
+                                        [&](const auto& row) { return row.t_ms < t_ms; }));
 }
 
 }  // namespace harness::checks

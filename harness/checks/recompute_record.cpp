@@ -5,21 +5,27 @@
 namespace harness::checks {
 namespace {
 
+// A recomputation that went another way (other weights, another block) may not have been seen choosing: what is not known is
+// no difference.
+bool differ(const std::string& forward, const std::string& again) {
+  return !again.empty() && forward != again;
+}
+
 void add(const Recompute& row, int rank, LayerAgain& layer) {
   layer.rows += row.rows;
-  if (row.dtype_forward != row.dtype_recompute) {
+  if (differ(row.dtype_forward, row.dtype_recompute)) {
     layer.other_dtype = true;
     layer.dtypes.insert(row.dtype_forward + " forward, " + row.dtype_recompute + " again");
+  } else if (row.output_equal) {
+    return;  // blocks that give the same output bit by bit are the same choice
   } else if (!row.queries_equal) {
     layer.other_output = true;  // other inputs or weights: of course it then chooses other blocks
-  } else if (row.rows_differing > 0 || row.blocks_forward != row.blocks_recompute) {
+  } else if (row.rows_differing > 0 || differ(row.blocks_forward, row.blocks_recompute)) {
     layer.other_blocks = true;
     layer.rows_differing += row.rows_differing;
     layer.queries.insert(row.queries.begin(), row.queries.end());
-  } else if (!row.output_equal) {
-    layer.other_output = true;
   } else {
-    return;
+    layer.other_output = true;
   }
   layer.ranks.insert(rank);
 }

@@ -24,7 +24,9 @@ bool SkippedSteps::skipped(int rank,
                            std::int64_t step,
                            const std::vector<const Update*>& updates) const {
   const auto says = [](const Update* row) { return row->skipped; };
-  if (std::any_of(updates.begin(), updates.end(), says) || counted(rank, step)) return true;
+  if (std::any_of(updates.begin(), updates.end(), says) || counted(rank, step).value_or(false)) {
+    return true;
+  }
   std::int64_t wanted = 0;
   std::int64_t lost = 0;
   for (const Update* row : updates) {
@@ -37,20 +39,25 @@ bool SkippedSteps::skipped(int rank,
   return wanted > 0 && lost == wanted;
 }
 
-bool SkippedSteps::counted(int rank, std::int64_t step) const {
+std::optional<bool> SkippedSteps::counted(int rank, std::int64_t step) const {
   const Sample* now = counts_.find({rank, step});
   const Sample* before = counts_.find({rank, step - 1});
-  if (now == nullptr || (before == nullptr && step > 1)) return false;
+  if (now == nullptr || (before == nullptr && step > 1)) return std::nullopt;
   return now->value > (before == nullptr ? 0.0 : static_cast<double>(before->value));
 }
 
+// Judged from the gradients themselves where the ledger has them, on any rank: a norm is what the optimiser says of itself.
+// A scaler that counts its skips and did not count this one has not seen an overflow.
 bool SkippedSteps::overflowed(int rank, std::int64_t step) const {
+  if (!counted(rank, step).value_or(true)) return false;
+  bool any = false;
+  for (const auto& [process, t_ms, row] : evidence_.gradients) {
+    if (process < 0 || row.step != step) continue;
+    any = true;
+    if (row.state == "inf" || row.state == "nan") return true;
+  }
   const Sample* norm = norms_.find({rank, step});
-  if (norm != nullptr) return !std::isfinite(norm->value);
-  return std::any_of(evidence_.gradients.begin(), evidence_.gradients.end(), [&](const auto& row) {
-    return row.process == rank && row.row.step == step &&
-           (row.row.state == "inf" || row.row.state == "nan");
-  });
+  return !any && norm != nullptr && !std::isfinite(norm->value);
 }
 
 std::set<std::int64_t> SkippedSteps::unexplained(int rank,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -24,7 +25,8 @@ class SkippedSteps {
                                                    const std::set<std::int64_t>& skipped) const;
 
  private:
-  [[nodiscard]] bool counted(int rank, std::int64_t step) const;
+  // Did the scaler count this step as skipped? Nothing where it tells no count.
+  [[nodiscard]] std::optional<bool> counted(int rank, std::int64_t step) const;
   [[nodiscard]] bool overflowed(int rank, std::int64_t step) const;
 
   const Evidence& evidence_;

@@ -148,6 +148,23 @@ inline void add_checkpoints(std::vector<Planted>& list) {
         each_recompute(h, {0, 1}, other_output);
         gradients_differ(h, 1, 0.5F);
       });
+  add("computed again by another block, unseen",
+      Verdict::fail,
+      "CKPT.GRADIENT",
+      R"({"layers":[1],"detail":{"layers":[1]}})",
+      [=](Healthy& h) {
+        checkpoint(h, {0, 1, 2});
+        each_recompute(h, {1}, [](harness::Recompute& row) {
+          row.dtype_recompute.clear();
+          row.blocks_recompute.clear();
+          row.output_equal = false;
+        });
+        each_recompute(h, {2}, [](harness::Recompute& row) {
+          row.blocks_recompute = "of another layer";
+          row.rows_differing = 60;
+        });
+        gradients_differ(h, 1, 0.5F);
+      });
   add("other gradients alone",
       Verdict::fail,
       "CKPT.GRADIENT",

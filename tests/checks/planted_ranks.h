@@ -76,9 +76,9 @@ inline void add_collectives(std::vector<Planted>& list) {
          put(h.evidence.collectives,
              0,
              harness::Collective{9, 2, "backward", "allreduce", "sum", "Float", 4, "default"},
-             900);
-         put(h.evidence.buckets, 0, harness::Bucket{1, 7, 4, "Float", {3}}, 900);
-         put(h.evidence.relaunches, kController, harness::Relaunched{1, "killed"}, 1000);
+             500);
+         put(h.evidence.buckets, 0, harness::Bucket{1, 7, 4, "Float", {3}}, 500);
+         put(h.evidence.relaunches, kController, harness::Relaunched{1, "killed"}, 600);
        }});
   list.push_back({check,
                   "other plan",

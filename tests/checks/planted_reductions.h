@@ -27,6 +27,9 @@ inline void add_accumulation(std::vector<Planted>& list) {
     }
   };
   add("reduced in the last micro-batch", Verdict::pass, "{}", accumulate_two);
+  add("a record without micro-batches", Verdict::pass, "{}", [](Healthy& h) {
+    h.evidence.the_case.scenario.training.accumulate = 2;
+  });
   add("reduced in every micro-batch",
       Verdict::fail,
       R"({"step":1,"ranks":[0,1],"detail":{"reductions_per_step":2,"expected":1}})",
@@ -62,7 +65,7 @@ inline void add_accumulation(std::vector<Planted>& list) {
       row.t_ms -= 1000;
       if (row.row.step == 2) h.evidence.collectives.push_back(row);
     }
-    put(h.evidence.relaunches, kController, harness::Relaunched{1, "killed"}, 1000);
+    put(h.evidence.relaunches, kController, harness::Relaunched{1, "killed"}, 600);
   });
 }
 

@@ -12,20 +12,25 @@ inline void set_sample(Healthy& h, const std::string& metric, std::int64_t step,
   }
 }
 
-// These steps are skipped, with this norm, and the schedule waits for them.
-inline void skip(Healthy& h, const std::set<std::int64_t>& steps, double norm = INFINITY) {
+// These steps are skipped, their gradients are in this state, and the schedule waits for them.
+inline void skip(Healthy& h,
+                 const std::set<std::int64_t>& steps,
+                 const std::string& state = "inf") {
   const harness::Scenario& scenario = h.evidence.the_case.scenario;
   std::int64_t number = 1;
   for (std::int64_t step = 1; step <= scenario.training.steps; ++step) {
     const double rate = harness::checks::scheduled_rate(scenario.training.optimizer, number);
     set_sample(h, "lr", step, rate);
     if (steps.count(step) > 0) {
-      set_sample(h, "grad_norm", step, norm);
+      set_sample(h, "grad_norm", step, INFINITY);
     } else {
       ++number;
     }
   }
   for (auto& row : h.evidence.updates) row.row.skipped = steps.count(row.row.step) > 0;
+  each_gradient(h.evidence, 1, "W_Q", [&](Gradient& row) {
+    if (steps.count(row.step) > 0) row.state = state;
+  });
 }
 
 inline void add_skips(std::vector<Planted>& list) {
@@ -55,7 +60,7 @@ inline void add_skips(std::vector<Planted>& list) {
   add("skipped with finite gradients",
       Verdict::fail,
       R"({"step":1,"detail":{"steps":[1]}})",
-      [](Healthy& h) { skip(h, {1}, 1.25); });
+      [](Healthy& h) { skip(h, {1}, "ok"); });
   add(
       "skipped without a loss scale",
       Verdict::fail,
@@ -79,6 +84,18 @@ inline void add_skips(std::vector<Planted>& list) {
         }
       },
       nsa::Precision::fp32);
+  add("skipped past the scaler", Verdict::fail, R"({"step":3})", [](Healthy& h) {
+    skip(h, {3});
+    for (int rank = 0; rank < 2; ++rank) {
+      for (int step = 1; step <= 4; ++step) {
+        put(h.evidence.samples, rank, harness::Sample{"skipped_steps", step, 0.0});
+      }
+    }
+  });
+  add("only the norm is known", Verdict::pass, "{}", [](Healthy& h) {
+    skip(h, {1});
+    h.evidence.gradients.clear();
+  });
   add("the scaler counts one", Verdict::fail, R"({"step":2,"ranks":[0]})", [](Healthy& h) {
     for (int step = 1; step <= 4; ++step) {
       const double count = step < 2 ? 0.0 : 1.0;

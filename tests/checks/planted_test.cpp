@@ -87,7 +87,7 @@ TEST_P(PlantedCase, AnUnrelatedRowChangesNothing) {
   fixtures::put(healthy->evidence.facts, 0, harness::Fact{"weather", "fine"});
   fixtures::put(healthy->evidence.rejected, 1, harness::Fact{"line", "garbage"});
   healthy->evidence.routes.push_back(
-      {0, 100, harness::RouteUse{"checkpoint", 0, "reference", 1, 1}});
+      {0, 100, harness::RouteUse{"a_plugin's", 0, "reference", 1, 1}});
   EXPECT_EQ(text_of(fixtures::run(planted().check, healthy->evidence)), before);
 }
 
