@@ -118,9 +118,25 @@ DataConfig read_data(const YamlNode& node, const std::string& base_folder) {
   YamlMap map(node, "training.data");
   DataConfig data;
   std::string source = name_of(data.source);
-  read_choice(map, "source", {"text"}, {"uniform", "long_range"}, source);
+  read_choice(map, "source", {"text", "uniform", "long_range"}, {}, source);
+  data.source = source == "uniform"      ? DataConfig::Source::uniform
+                : source == "long_range" ? DataConfig::Source::long_range
+                                         : DataConfig::Source::text;
   map.read("text", data.as_written);
+  map.read("distance", data.distance);
+  map.read("sharpness", data.sharpness);
   map.finish();
+  const bool copies = data.source == DataConfig::Source::long_range;
+  if (copies != (data.distance > 0)) {
+    throw Error(
+        node.where,
+        "training.data.distance: found " + std::to_string(data.distance) + ", wanted " +
+            (copies ? "at least 1 with source long_range" : "it with source long_range only"));
+  }
+  if (!(data.sharpness >= 0.0 && data.sharpness <= 1.0)) {
+    throw Error(node.where,
+                "training.data.sharpness: found " + to_text(data.sharpness) + ", wanted 0..1");
+  }
   for (const std::string& path : data.as_written) {
     if (path.empty()) throw Error(node.where, "training.data.text: found an empty path");
     const fs::path joined = fs::path(base_folder) / path;  // an absolute path stays as it is

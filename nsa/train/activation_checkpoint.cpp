@@ -13,8 +13,8 @@ namespace {
 using torch::Tensor;
 using torch::autograd::variable_list;
 
-thread_local bool recomputing_now =
-    false;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): of this thread alone
+thread_local int recomputing_now =
+    -1;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): of this thread alone
 
 class RecomputeScope {
  public:
