@@ -13,6 +13,7 @@ using nsa::YamlMap;
 using nsa::YamlNode;
 
 constexpr std::int64_t kLongestWaitMs = 3'600'000;  // an hour: every wait has a deadline
+constexpr std::int64_t kMostSteps = 1'000'000'000;  // more than the training has: no snapshot
 constexpr std::size_t kMostCandidates = 1'024;      // each trial runs a case
 constexpr const char* kCheckpointLayers = "parallel.checkpoint.layers";
 
@@ -55,7 +56,7 @@ LifeConfig read_life(const YamlNode* node, const Scenario& scenario) {
   const YamlNode none;
   YamlMap map(node != nullptr ? *node : none, "life");
   LifeConfig life;
-  read_within(map, "save_every", scenario.training.steps, life.save_every);
+  read_within(map, "save_every", kMostSteps, life.save_every);
   read_within(map, "kill_step", scenario.training.steps, life.kill_step);
   if (const YamlNode* phase = map.get("kill_phase")) {
     const std::vector<std::string> phases(kKillPhases.begin(), kKillPhases.end());

@@ -126,8 +126,8 @@ std::string of_bisection(const Bisection& bisection) {
   std::string text = "### " + escape(bisection.label) + " over " + escape(bisection.over) + "\n\n";
   text += "- answer: " + escape(bisection.progress.conclusion) + "\n";
   text += "- minimal set: " + (bisection.progress.minimal.empty()
-                                    ? std::string("–")
-                                    : escape(set_text(bisection.progress.minimal)));
+                                   ? std::string("–")
+                                   : escape(set_text(bisection.progress.minimal)));
   text += "\n- " + counted(static_cast<std::int64_t>(bisection.trials.size()), "trial") + " over " +
           counted(static_cast<std::int64_t>(bisection.candidates.size()), "candidate") + "\n";
   if (bisection.expect) {

@@ -150,4 +150,20 @@ TEST(Planted, NothingRecordedIsNeverAPass) {
   }
 }
 
+TEST(ProcessClean, PlacesNoEndInTheLifeBefore) {
+  fixtures::Healthy healthy;
+  healthy.ends(1, 0, SIGSEGV, false);
+  std::erase_if(healthy.evidence.phases, [](const auto& row) { return row.process == 1; });
+  fixtures::put(healthy.evidence.phases, 1, harness::Phase{"save", 1}, 200);
+  fixtures::put(healthy.evidence.relaunches,
+                harness::kController,
+                harness::Relaunched{1, "killed in step 1, phase save"},
+                300);
+  const auto result = fixtures::run("process_clean", healthy.evidence);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].code, "CRASH.SIGNAL");
+  EXPECT_EQ(result.findings[0].site.phase, "")
+      << "where it was killed on purpose is not where it died";
+}
+
 }  // namespace

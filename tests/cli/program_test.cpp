@@ -151,6 +151,26 @@ TEST_F(ProgramTest, ABisectionFindsTheLayersThatBreakTogether) {
   EXPECT_EQ(nlohmann::json::parse(healthy.out).at("bisect").at("trials"), 1);
 }
 
+TEST_F(ProgramTest, AKillThatTheScenarioAskedForIsNoCrash) {
+  const std::string file = program_.folder().write(
+      "lives.yaml",
+      "version: 1\nscenario: lives\nkind: training\nmodel: {use: toy}\n"
+      "training: {steps: 4, seq_len: 16, data: {text: [corpus.txt]}}\n"
+      "life: {save_every: 2, kill_step: 4, kill_phase: save}\nchecks: [process_clean, progress]\n");
+  const Words words = {"run", file};
+  program_.set_mood("stalls_in_save");
+  const ProgramResult resumed = program_.run(words);
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.out << resumed.err;
+  EXPECT_THAT(resumed.out, StartsWith("PASS"));
+  EXPECT_EQ(program_.run({"judge"}).exit_code, 0) << "from the database as well";
+  program_.set_mood("ok");
+  const ProgramResult never = program_.run(words);
+  EXPECT_EQ(never.exit_code, 6) << never.out << never.err;
+  EXPECT_THAT(never.out, HasSubstr("the kill in step 4, phase save, never happened"));
+  program_.set_mood("crash");
+  EXPECT_EQ(program_.run(words).exit_code, 1);
+}
+
 TEST_F(ProgramTest, AKnownFailureIsNoFailureAndAKnownPassIs) {
   const auto known = [&](const std::string& until) {
     return program_.scenario(

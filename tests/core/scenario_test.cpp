@@ -164,7 +164,7 @@ TEST_F(ScenarioTest, MistakesAreToldAtTheirLine) {
        "s.yaml:8: key of expect.site: found \"layer\""},
       {"expect: {code: A.B, site: {detail: 3}}\n",
        "s.yaml:8: expect.site.detail: found \"3\", wanted a map"},
-      {"life: {save_every: -1}\n", "s.yaml:8: life.save_every: found -1, wanted 0..1"},
+      {"life: {save_every: -1}\n", "s.yaml:8: life.save_every: found -1, wanted 0..1000000000"},
       {"life: {kill_step: 2}\n", "s.yaml:8: life.kill_step: found 2, wanted 0..1"},
       {"life:\n  kill_step: x\n", "s.yaml:9: life.kill_step: found \"x\", wanted a whole number"},
       {"life: {kill_phase: saving}\n",
