@@ -117,6 +117,7 @@ struct Scenario {
   std::optional<KnownFailure> known;  // the one that holds at this point
   BisectConfig bisect;                // not over anything: none
 
+  [[nodiscard]] bool trains() const { return kind == "training"; }
   // Ranks that train are compared with a process that does their work alone, where a check asks for it.
   [[nodiscard]] bool has_twin() const;
   bool operator==(const Scenario&) const = default;

@@ -161,7 +161,12 @@ TEST(Config, TrainingLaws) {
        "s.yaml:2: training.precision: found \"fp8\", wanted one of fp64, fp32, bf16, fp16, "
        "bf16_pure, "
        "fp16_pure"},
-      {"seq_len: 64\ndata: {source: uniform}\n", "which is not available"},
+      {"seq_len: 64\ndata: {source: noise}\n", "wanted one of text, uniform, long_range"},
+      {"seq_len: 64\ndata: {source: long_range}\n",
+       "training.data.distance: found 0, wanted at least 1"},
+      {"seq_len: 64\ndata: {distance: 3}\n", "wanted it with source long_range only"},
+      {"seq_len: 64\ndata: {source: uniform, sharpness: 1.5}\n",
+       "training.data.sharpness: found 1.5, wanted 0..1"},
       {"seq_len: 64\ndata: {txt: [a]}\n", "did you mean \"text\"?"},
       {"seq_len: 64\ndata: {text: a}\n",
        "s.yaml:2: training.data.text: found \"a\", wanted a list"},
