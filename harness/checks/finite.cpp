@@ -126,7 +126,7 @@ class Finiteness {
     judge_samples();
     if (runs_layers_alone(evidence_)) {
       demand_layers();
-    } else if (evidence_.the_case.scenario.has_twin()) {
+    } else if (evidence_.the_case.scenario.trains()) {
       demand_losses();
       judge_gradients();
     }

@@ -92,8 +92,7 @@ class RouteJudge {
       return;
     }
     for (const SeamRule& seam : kSeams) {
-      if (!seam.per_layer && !evidence_.the_case.scenario.has_twin())
-        continue;  // nothing is trained
+      if (!seam.per_layer && !evidence_.the_case.scenario.trains()) continue;  // nothing is trained
       const int first = seam.per_layer ? 0 : -1;
       const int last = seam.per_layer ? layers() - 1 : -1;
       for (int layer = first; layer <= last; ++layer) judge_seam(rank, seam, layer);

@@ -245,8 +245,7 @@ void check_together(const Scenario& scenario, const YamlNode& root) {
 bool Scenario::has_twin() const {
   constexpr std::array kWithTwin = {
       "matches_twin", "close_to_oracle", "data_distinct", "checkpoint_equal", "resume_equal"};
-  return kind == "training" &&
-         std::any_of(kWithTwin.begin(), kWithTwin.end(), [&](const char* check) {
+  return trains() && std::any_of(kWithTwin.begin(), kWithTwin.end(), [&](const char* check) {
            return std::find(checks.begin(), checks.end(), check) != checks.end();
          });
 }
