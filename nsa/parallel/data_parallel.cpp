@@ -152,20 +152,25 @@ void DataParallel::accumulate_unseen(const torch::Tensor& loss) {
   }
 }
 
-void DataParallel::backward(const torch::Tensor& loss) {
-  if (!reduces_) {
-    const bool counted = options_.static_graph && !delay_queued_;
-    if (counted && options_.policy.hides_first_micro_batches()) {
-      accumulate_unseen(loss);
-    } else {
-      delayed(loss).backward();
-    }
-    return;
-  }
-  reducer_->prepare_for_backward({loss});
-  delayed(loss).backward();
+torch::Tensor DataParallel::before_backward(const torch::Tensor& loss) {
+  if (reduces_) reducer_->prepare_for_backward({loss});
+  return delayed(loss);
+}
+
+void DataParallel::after_backward() {
+  if (!reduces_) return;
   reducer_->check_finalized();
   if (!options_.reduce_bucket) routes_.ran("grad_sync", -1, "reference");
+}
+
+void DataParallel::backward(const torch::Tensor& loss) {
+  const bool would_be_counted = !reduces_ && options_.static_graph && !delay_queued_;
+  if (would_be_counted && options_.policy.hides_first_micro_batches()) {
+    accumulate_unseen(loss);
+    return;
+  }
+  before_backward(loss).backward();
+  after_backward();
 }
 
 std::vector<BucketPlan> DataParallel::buckets() const {

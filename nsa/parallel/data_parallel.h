@@ -63,6 +63,9 @@ class DataParallel {
   // Accumulates the gradients of `loss`, and reduces them in a micro-batch that does.
   // Throws c10::Error when some gradient never arrived, so that the reduction is not finished.
   void backward(const torch::Tensor& loss);
+  // Its two ends in a micro-batch that reduces, for who calls backward() himself, on what before_backward() returns.
+  torch::Tensor before_backward(const torch::Tensor& loss);
+  void after_backward();
 
   // The buckets of the next backward.
   [[nodiscard]] std::vector<BucketPlan> buckets() const;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Draws of every planted fault and healthy cases, side by side on a machine with many cores.
 #   tests/selftest/many.sh NSA_HARNESS OUT [JOBS] [DRAWS] [HEALTHY] [SEED]
-# OUT gets one log a job and summary.txt. Exit 1 when a healthy case did not pass.
+# HEALTHY is the number of each kind. OUT gets one log a job and summary.txt. Exit 1 when a healthy case did not pass.
 set -uo pipefail
 program=$1
 out=$2
@@ -16,7 +16,9 @@ export OMP_NUM_THREADS=1
 names() { find "$here/../../scenarios/faults" -name '*.yaml' -printf '%f\n' | sed 's/[.]yaml//' | sort; }
 names | xargs -P "$jobs" -I{} sh -c "python3 '$here/draw_faults.py' '$program' --draws $draws --seed $seed --only {} > '$out/fault_{}.log' 2>&1"
 each=$(((healthy + jobs - 1) / jobs))
-seq 1 "$jobs" | xargs -P "$jobs" -I{} sh -c "python3 '$here/healthy_cases.py' '$program' --count $each --seed {} > '$out/healthy_{}.log' 2>&1"
+for kind in attention training; do
+  seq 1 "$jobs" | xargs -P "$jobs" -I{} sh -c "python3 '$here/healthy_cases.py' '$program' --kind $kind --count $each --seed {} > '$out/healthy_${kind}_{}.log' 2>&1"
+done
 {
   cat "$out"/fault_*.log | grep -E '^(ok|BAD) '
   cat "$out"/healthy_*.log | grep -vE ' healthy cases, '

@@ -1,0 +1,172 @@
+// What is said of a layer that is computed again: nothing changed, other blocks, other weights; and of outputs that somebody
+// wrote to between forward and backward.
+#include <fstream>
+#include <string>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+#include "harness/core/event.h"
+#include "harness/worker/gradient_ledger.h"
+#include "harness/worker/recompute_watch.h"
+#include "harness/worker/seam_watch.h"
+
+namespace harness {
+namespace {
+
+nsa::ModelConfig three_layers() {
+  nsa::ModelConfig config;
+  config.name = "small";
+  config.dim = 16;
+  config.n_layers = 3;
+  config.n_heads = 4;
+  config.n_kv_groups = 2;
+  config.d_k = config.d_v = 4;
+  config.l = 4;
+  config.d = 2;
+  config.l_sel = 8;
+  config.n_sel = 3;
+  config.w = 8;
+  config.vocab_size = 32;
+  return config;
+}
+
+class RecomputeTest : public ::testing::Test {
+ protected:
+  RecomputeTest() : fd_(memfd_create("events", MFD_CLOEXEC)), channel_(fd_, 0, 0) {
+    torch::manual_seed(1);
+    model_ = nsa::NsaLm(three_layers(), std::map<std::string, std::string>{}, routes_);
+    tokens_BS_ = torch::randint(32, {1, 40}, torch::kLong);
+  }
+  ~RecomputeTest() override { close(fd_); }
+
+  void checkpoint(const std::vector<int>& layers, const std::string& mode = "functional") {
+    nsa::ParallelConfig parallel;
+    parallel.checkpoint_layers = layers;
+    parallel.checkpoint_mode = mode;
+    checkpoint_ = std::make_unique<nsa::ActivationCheckpoint>(model_, parallel, routes_);
+  }
+  std::vector<Recompute> run() {
+    RecomputeWatch watch(channel_, *checkpoint_, model_, "functional");
+    watch.begin(7, 2);
+    nsa::next_token_loss(model_->forward(tokens_BS_), tokens_BS_).backward();
+    watch.write();
+    return written<Recompute>();
+  }
+  nsa::AttentionSeams& seams(int layer) { return model_->attention(layer)->seams(); }
+
+  template <typename Row>
+  std::vector<Row> written() {
+    std::vector<Row> rows;
+    std::ifstream file("/proc/self/fd/" + std::to_string(fd_));
+    for (std::string line; std::getline(file, line);) {
+      const auto event = nlohmann::json::parse(line);
+      if (event.at("kind") == Row::kKind) rows.push_back(event.at("body").get<Row>());
+    }
+    return rows;
+  }
+
+  int fd_;
+  Channel channel_;
+  nsa::Routes routes_;
+  nsa::NsaLm model_{nullptr};
+  torch::Tensor tokens_BS_;
+  std::unique_ptr<nsa::ActivationCheckpoint> checkpoint_;
+};
+
+TEST_F(RecomputeTest, AHealthyLayerIsTheSameAgain) {
+  checkpoint({0, 2});
+  const auto rows = run();
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0].layer, 0);
+  EXPECT_EQ(rows[1].layer, 2);
+  for (const Recompute& row : rows) {
+    EXPECT_EQ(row.step, 7);
+    EXPECT_EQ(row.micro, 2);
+    EXPECT_EQ(row.dtype_forward, "Float");
+    EXPECT_EQ(row.dtype_recompute, "Float");
+    EXPECT_EQ(row.blocks_forward, row.blocks_recompute);
+    EXPECT_NE(row.blocks_forward, "");
+    EXPECT_EQ(row.rows, 2 * 40);
+    EXPECT_EQ(row.rows_differing, 0);
+    EXPECT_TRUE(row.queries_equal);
+    EXPECT_TRUE(row.output_equal);
+  }
+}
+
+TEST_F(RecomputeTest, OtherBlocksAreCountedWithTheirQueries) {
+  checkpoint({1});
+  seams(1).select = [inner = seams(1).select](const nsa::SeamContext& context,
+                                              const torch::Tensor& p_grp_BGSN) {
+    auto blocks_BGSn = inner(context, p_grp_BGSN).clone();
+    if (nsa::is_recomputing()) blocks_BGSn[0][1].slice(0, 30, 33).fill_(0);
+    return blocks_BGSn;
+  };
+  const auto rows = run();
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0].rows_differing, 3);
+  EXPECT_EQ(rows[0].queries, (std::vector<int>{30, 31, 32}));
+  EXPECT_TRUE(rows[0].queries_equal);
+  EXPECT_FALSE(rows[0].output_equal);
+}
+
+TEST_F(RecomputeTest, AnotherBlocksWeightsAreSeenInTheLayerThatIsComputedAgain) {
+  checkpoint({0});
+  auto& seam = checkpoint_->seam(0);
+  seam.backward = [inner = seam.backward, this](
+                      nsa::Block&, const torch::Tensor& x_BSE, const torch::Tensor& dy_BSE) {
+    return inner(model_->block(2), x_BSE, dy_BSE);
+  };
+  const auto rows = run();
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0].layer, 0);
+  EXPECT_EQ(rows[0].dtype_recompute, "Float");
+  EXPECT_FALSE(rows[0].queries_equal);
+  EXPECT_FALSE(rows[0].output_equal);
+}
+
+TEST_F(RecomputeTest, NestedParametersAreReachableFromTheLoss) {
+  checkpoint({1}, "nested");
+  const auto loss = nsa::next_token_loss(model_->forward(tokens_BS_), tokens_BS_);
+  nsa::NamedParameters parameters;
+  for (const auto& item : model_->named_parameters()) {
+    parameters.emplace_back(item.key(), item.value());
+  }
+  for (const bool reached : reachable_from(loss, parameters)) EXPECT_TRUE(reached);
+}
+
+TEST_F(RecomputeTest, AnOutputThatIsWrittenToIsTold) {
+  SeamWatch watch(channel_);
+  torch::Tensor held;
+  seams(1).compress = [inner = seams(1).compress, &held](const nsa::SeamContext& context,
+                                                         const torch::Tensor& raw_BGSD,
+                                                         nsa::Pooled what,
+                                                         const nsa::PhiWeights& weights) {
+    auto pooled_BGCD = inner(context, raw_BGSD, what, weights);
+    if (what == nsa::Pooled::key) held = pooled_BGCD;
+    return pooled_BGCD;
+  };
+  watch.install(model_);
+  watch.begin(3);
+  const auto logits_BSV = model_->forward(tokens_BS_);
+  watch.check_outputs();
+  EXPECT_TRUE(written<InPlace>().empty());
+
+  watch.begin(4);
+  const auto again_BSV = model_->forward(tokens_BS_);
+  {
+    const torch::NoGradGuard no_graph;
+    held.mul_(2.0);
+  }
+  watch.check_outputs();
+  const auto rows = written<InPlace>();
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0].step, 4);
+  EXPECT_EQ(rows[0].layer, 1);
+  EXPECT_EQ(rows[0].seam, "compress");
+  EXPECT_GT(rows[0].version_found, rows[0].version_made);
+}
+
+}  // namespace
+}  // namespace harness
