@@ -33,6 +33,8 @@ nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv | tee "$out
 "$harness" doctor | tee -a "$out/summary.txt" || worst=1
 
 if [ "${NSA_GPU_PART:-all}" != pair ]; then
+  run gc_bisect 0 "$scenarios/gc_bisect.yaml"
+  run gc_bisect_pair 1 "$scenarios/gc_bisect.yaml" --set fault=gc_pair --set 'fault.layers=[3, 8]'
   for name in causality precision sb_sweep layer_scaling selection_ties backend_parity decode branch_isolation; do
     run "$name" 0 "$scenarios/$name.yaml"
   done
@@ -41,6 +43,7 @@ if [ "${NSA_GPU_PART:-all}" = single ]; then exit "$worst"; fi
 
 if [ "$gpus" -ge 2 ]; then
   run ddp_onestep 0 "$scenarios/ddp_onestep.yaml"
+  run ddp_static_graph 0 "$scenarios/ddp_static_graph.yaml"
   run ddp_onestep_gloo 0 "$scenarios/ddp_onestep.yaml" --set parallel.backend=gloo
   for fault in kcmp_detached averaged_twice same_data rank_killed rank_stopped rank_graph first_key; do
     run "fault_$fault" 1 "$scenarios/ddp_onestep.yaml" --set "fault=$fault" --set fault.seed=11
