@@ -10,6 +10,7 @@
 
 #include "harness/checks/layer_survey.h"
 #include "harness/checks/list.h"
+#include "harness/checks/overflow.h"
 #include "harness/checks/params.h"
 #include "nsa/base/text.h"
 
@@ -120,7 +121,8 @@ std::vector<std::size_t> not_finite(const nsa::TensorView& view) {
 
 class Finiteness {
  public:
-  explicit Finiteness(const Evidence& evidence) : evidence_(evidence) {}
+  explicit Finiteness(const Evidence& evidence)
+      : evidence_(evidence), overflowed_(overflowed_steps(evidence)) {}
 
   CheckResult judge() {
     judge_samples();
@@ -136,6 +138,7 @@ class Finiteness {
     for (const auto& row : evidence_.nan_births) {
       if (row.process < 0) continue;
       const NanBirth& birth = row.row;
+      if (birth.direction == "backward" && overflowed_.count(birth.step) > 0) continue;
       certificates_[{birth.step, order_of(birth.direction), birth.layer, birth.seam, birth.op}]
                    [row.process] = &birth;
     }
@@ -157,6 +160,7 @@ class Finiteness {
       ++samples_;
       const bool loss = row.row.metric == "loss";
       if (std::isfinite(row.row.value.value)) continue;
+      if (row.row.metric == "grad_norm" && overflowed_.count(row.row.step) > 0) continue;
       Sighting seen;
       seen.site.op = row.row.metric;
       seen.what = "sample " + row.row.metric + " is " + nsa::to_text(row.row.value.value);
@@ -192,6 +196,7 @@ class Finiteness {
     for (const auto& row : evidence_.gradients) {
       const Gradient& gradient = row.row;
       if (row.process < 0 || gradient.state == "none" || !gradient.reachable) continue;
+      if (overflowed_.count(gradient.step) > 0) continue;
       ++gradients_;
       const bool finite = std::isfinite(gradient.l2.value) &&
                           std::isfinite(gradient.absmax.value) && gradient.state != "nan" &&
@@ -213,6 +218,8 @@ class Finiteness {
     if (!file) return;
     for (const auto& [name, view] : file->tensors()) {
       if (view.dtype == nsa::DType::i64 || view.dtype == nsa::DType::i32) continue;
+      const bool backward = name == "dx" || name == "dy" || name.starts_with("g.");
+      if (backward && overflowed_.count(artefact.step) > 0) continue;
       ++tensors_;
       const std::vector<std::size_t> bad = not_finite(view);
       if (!bad.empty()) add_tensor(rank, artefact, name, view, bad);
@@ -440,6 +447,7 @@ class Finiteness {
   }
 
   const Evidence& evidence_;
+  std::set<std::int64_t> overflowed_;
   ResultBuilder result_;
   std::map<Birth, std::map<int, Sighting>> births_;
   std::map<Certificate, std::map<int, const NanBirth*>> certificates_;

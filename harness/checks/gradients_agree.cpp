@@ -63,9 +63,17 @@ class Agreement {
                         std::to_string(step) + ended_early(evidence_, rank));
         continue;
       }
-      if (!row->reduced && evidence_.ranks() > 1) seen.unfinished[rank].push_back(param);
-      // One rank's mean is its own gradient.
-      if (evidence_.ranks() == 1) hashes[-1] = row->hash_before;
+      if (!row->reduced && evidence_.ranks() > 1) {
+        if (lost_its_peer(rank)) {
+          result_.missing("the end of the reduction of " + process_name(rank) + ", step " +
+                          std::to_string(step) + ": a peer was gone");
+          continue;
+        }
+        seen.unfinished[rank].push_back(param);
+      }
+      // One rank's mean is its own gradient, but for what travels in another width.
+      const bool as_it_is = evidence_.the_case.scenario.parallel.compress == "none";
+      if (evidence_.ranks() == 1 && as_it_is) hashes[-1] = row->hash_before;
       if (row->reduced || evidence_.ranks() == 1) hashes[rank] = row->hash_after;
     }
     if (hashes.empty() || all_equal(hashes)) return;
@@ -73,6 +81,11 @@ class Agreement {
     const std::vector<int> off = minority(hashes);
     if (off.empty()) seen.majority = false;
     seen.off_ranks.insert(off.begin(), off.end());
+  }
+
+  [[nodiscard]] bool lost_its_peer(int rank) const {
+    const WorkerError* error = evidence_.error_of(rank);
+    return error != nullptr && error->communication;
   }
 
   void count_reductions(std::int64_t step, NotReduced& seen) {
@@ -87,7 +100,7 @@ class Agreement {
       }
       const std::vector<const Collective*> sums = reductions(rank, step);
       const bool has_rows = ledger_.ranks.find({step, rank, params_.front()}) != nullptr;
-      if (sums.empty() && has_rows) seen.silent.push_back(rank);
+      if (sums.empty() && has_rows && !lost_its_peer(rank)) seen.silent.push_back(rank);
       too_many(step, rank, sums);
     }
     if (!extra_.empty() && !extra_told_) {

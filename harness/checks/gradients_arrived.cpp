@@ -109,8 +109,9 @@ class Arrival {
       : evidence_(evidence),
         ledger_(evidence),
         params_(parameter_names(evidence.the_case.scenario.model)),
+        // The last position predicts nothing, and nothing before it sees it.
         expected_(uninfluential(evidence.the_case.scenario.model,
-                                evidence.the_case.scenario.training.seq_len)) {}
+                                evidence.the_case.scenario.training.seq_len - 1)) {}
 
   CheckResult judge() {
     if (evidence_.gradients.empty()) return inconclusive("no gradient row was recorded");

@@ -1,5 +1,6 @@
 #include "harness/checks/layer_survey.h"
 
+#include "harness/checks/overflow.h"
 #include "harness/checks/sample_rows.h"
 #include "harness/core/constant_gates.h"
 #include "nsa/base/error.h"
@@ -29,10 +30,13 @@ bool differs(const Evidence& evidence, const LayerPlace& at, Which which) {
 LayerPlace drawn(const Evidence& evidence, int rank) {
   const Scenario& scenario = evidence.the_case.scenario;
   const std::uint64_t number = mixed(static_cast<std::uint64_t>(scenario.seed));
-  return {rank,
-          static_cast<std::int64_t>(1 + number / 1024 %
-                                            static_cast<std::uint64_t>(scenario.training.steps)),
-          static_cast<int>(number % static_cast<std::uint64_t>(scenario.model.n_layers))};
+  const auto steps = static_cast<std::uint64_t>(scenario.training.steps);
+  auto step = static_cast<std::int64_t>(1 + number / 1024 % steps);
+  // A scaler's search for its scale is at the beginning: a later step has numbers to judge.
+  const std::set<std::int64_t> overflowed = overflowed_steps(evidence);
+  while (overflowed.count(step) > 0 && step < scenario.training.steps) ++step;
+  return {
+      rank, step, static_cast<int>(number % static_cast<std::uint64_t>(scenario.model.n_layers))};
 }
 
 LayerPlace picked(const Evidence& evidence, int rank) {

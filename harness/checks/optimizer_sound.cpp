@@ -15,6 +15,8 @@ namespace {
 
 // Share of a parameter's elements whose update may be lost: with float32 values next to none are.
 constexpr double kMostLost = 0.01;
+constexpr std::int64_t kFewElements =
+    4096;  // from here on chance moves the share by less than itself
 // Steps at less than this share of the largest learning rate are not judged for lost updates: at the small end of a schedule
 // updates fall below the last place of any type.
 constexpr double kLargeRate = 0.5;
@@ -128,6 +130,12 @@ class OptimizerJudge {
     return most;
   }
 
+  // Of so many elements; of a few, one may be lost by chance: three standard deviations and one more are allowed.
+  [[nodiscard]] static double most_lost(std::int64_t wanted) {
+    const double expected = kMostLost * static_cast<double>(wanted);
+    return wanted < kFewElements ? expected + 3.0 * std::sqrt(expected) + 1.0 : expected;
+  }
+
   void judge_updates(int rank, std::int64_t step, const std::vector<const Update*>& rows) {
     Loss loss;
     for (const Update* row : rows) {
@@ -137,7 +145,7 @@ class OptimizerJudge {
       loss.lost += row->lost;
       const double share = static_cast<double>(row->lost) / static_cast<double>(row->wanted);
       worst_share_ = std::max(worst_share_, share);
-      if (share <= kMostLost) continue;
+      if (static_cast<double>(row->lost) <= most_lost(row->wanted)) continue;
       loss.params.push_back(row->param);
       loss.dtypes.insert(row->dtype);
     }

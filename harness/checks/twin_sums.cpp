@@ -6,6 +6,7 @@
 
 #include "harness/checks/ceilings.h"
 #include "harness/checks/largest.h"
+#include "harness/checks/overflow.h"
 #include "harness/checks/params.h"
 #include "harness/checks/sum_law.h"
 #include "harness/checks/twin_parts.h"
@@ -36,9 +37,11 @@ class SumComparison {
       : evidence_(the_case.evidence),
         ledger_(the_case.ledger),
         params_(the_case.params),
+        overflowed_(overflowed_steps(the_case.evidence)),
         result_(result) {}
 
   void judge(std::int64_t step) {
+    if (overflowed_.count(step) > 0) return;  // infinities have no mean
     std::deque<nsa::SafetensorsFile> locals;
     for (const int rank : all_ranks(evidence_)) {
       auto file = open_artefact(evidence_, {rank, "local_gradients", step, rank}, result_);
@@ -232,6 +235,7 @@ class SumComparison {
   const Evidence& evidence_;
   const Ledger& ledger_;
   const std::vector<std::string>& params_;
+  std::set<std::int64_t> overflowed_;
   ResultBuilder& result_;
   std::map<Place, Told> told_;
   double worst_share_ = 0.0;

@@ -701,9 +701,15 @@ inline void add_optimizer(std::vector<Planted>& list) {
       R"({"step":2,"param":"W_Q","layers":[1]})",
       [](Healthy& h) {
         for (auto& row : h.evidence.updates) {
-          if (row.row.step == 2 && row.row.param == "blocks.1.attn.W_Q.weight") row.row.lost = 1;
+          if (row.row.step == 2 && row.row.param == "blocks.1.attn.W_Q.weight")
+            row.row.lost = row.row.wanted / 4;
         }
       });
+  add("one update of a small parameter", Verdict::pass, "", "{}", [](Healthy& h) {
+    for (auto& row : h.evidence.updates) {
+      if (row.row.step == 2 && row.row.param == "blocks.1.attn.W_Q.weight") row.row.lost = 1;
+    }
+  });
   add("no ledger", Verdict::inconclusive, "", "{}", [](Healthy& h) { h.evidence.updates.clear(); });
   add("no learning rates", Verdict::inconclusive, "", "{}", [](Healthy& h) {
     remove_if(h.evidence.samples, [](const auto& row) { return row.row.metric == "lr"; });

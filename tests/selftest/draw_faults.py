@@ -16,6 +16,8 @@ import sys
 import tempfile
 import time
 
+# The last layer is not a site: it is what others are recomputed with, or has no layer after it.
+NOT_IN_THE_LAST_LAYER = {"gc_late_binding", "gc_late_binding_nested", "inplace_pack"}
 STRENGTHS = [1.0, 0.3, 0.1, 0.03]  # share of rows; a fault that has none ignores it
 
 
@@ -60,7 +62,7 @@ def draw(fault, random_numbers):
     sets = {"fault.seed": random_numbers.randrange(1000), "seed": random_numbers.randrange(1000)}
     layer = None
     if fault.uses_layers:
-        layer = random_numbers.randrange(fault.n_layers)
+        layer = random_numbers.randrange(fault.n_layers - (fault.name in NOT_IN_THE_LAST_LAYER))
         sets["fault.layers"] = f"[{layer}]"
         if fault.site_layers:
             sets["expect.site.layers"] = f"[{layer}]"

@@ -50,11 +50,14 @@ def training(name, numbers):
     mode = pick(numbers, "functional", "nested")
     if unused == "true" and static == "false":
         mode = "functional"  # with a nested backward the reducer itself refuses: scenarios/ddp_static_graph.yaml
+    accumulate = pick(numbers, 1, 1, 2, 3, 4)
+    if static == "true" and mode == "nested":
+        accumulate = 1  # known there as well
     lines = [
         "version: 1", f"scenario: {name}", "about: A drawn configuration in which nothing is wrong.", "kind: training",
         "model: {" + ", ".join(f"{k}: {v}" for k, v in m.items()) + "}",
         f"training: {{steps: {pick(numbers, 1, 2, 3)}, batch_size: {pick(numbers, 1, 2)}, seq_len: {max(2, length(numbers, m))}, "
-        f"precision: {pick(numbers, 'fp32', 'fp32', 'fp64', 'bf16', 'fp16')}, accumulate: {pick(numbers, 1, 1, 2, 3, 4)}}}",
+        f"precision: {pick(numbers, 'fp32', 'fp32', 'fp64', 'bf16', 'fp16')}, accumulate: {accumulate}}}",
         f"parallel: {{ranks: {pick(numbers, 1, 2, 2, 3, 4)}, ddp: {{static_graph: {static}, find_unused: {unused}, "
         f"bucket_mb: {pick(numbers, 25, 0.001, 0.01, 0.1)}, gradient_as_bucket_view: {pick(numbers, 'false', 'true')}, "
         f"compress: {pick(numbers, 'none', 'none', 'none', 'bf16')}}}, checkpoint: {{layers: {layers}, mode: {mode}, "
