@@ -196,8 +196,8 @@ class Finiteness {
     for (const auto& row : evidence_.gradients) {
       const Gradient& gradient = row.row;
       if (row.process < 0 || gradient.state == "none" || !gradient.reachable) continue;
-      if (overflowed_.count(gradient.step) > 0) continue;
       ++gradients_;
+      if (overflowed_.count(gradient.step) > 0) continue;
       const bool finite = std::isfinite(gradient.l2.value) &&
                           std::isfinite(gradient.absmax.value) && gradient.state != "nan" &&
                           gradient.state != "inf";

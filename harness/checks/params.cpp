@@ -108,6 +108,11 @@ Uninfluential uninfluential(const nsa::ModelConfig& config, std::int64_t seq_len
       none.zero.emplace_back(name);
     }
   }
+  // Queries act through scores, and where the gate is made of them through the gate.
+  const bool gate_reads_queries = config.gate == nsa::Gate::group_softmax;
+  if (one_selected && std::min(seq_len, config.w) <= 1 && compressed <= 1 && !gate_reads_queries) {
+    none.zero.emplace_back("W_Q");
+  }
   if (compressed == 0) {
     for (const char* name : {"W_V_cmp", "phi_v_conv", "phi_v.pe", "phi_v.fc1", "phi_v.fc2"}) {
       none.zero.emplace_back(name);
