@@ -35,9 +35,12 @@ std::vector<std::string> codes_of(const CaseRecord& record) {
   return codes;
 }
 
+// Of tensors, on whatever device they are; of the process where that is not known.
 std::optional<double> peak_bytes(const CaseRecord& record) {
-  for (const auto& [name, value] : record.metrics) {
-    if (name == "rss_peak_bytes" && value > 0.0) return value;
+  for (const char* metric : {"tensor_peak_bytes", "rss_peak_bytes"}) {
+    for (const auto& [name, value] : record.metrics) {
+      if (name == metric && value > 0.0) return value;
+    }
   }
   return std::nullopt;
 }
