@@ -108,10 +108,14 @@ class ResumeJudge {
   }
 
   void judge_rank(int rank) {
-    const auto at = resumed_.find(rank);
+    auto at = resumed_.find(rank);
     if (at == resumed_.end() || !in_last_life(rank, resumed_ms_.at(rank))) {
-      no_snapshot_read(rank);
-      return;
+      if (saved_before() || last_life_ == 0 || done_again_.count({rank, 1}) == 0) {
+        no_snapshot_read(rank);
+        return;
+      }
+      // Interrupted before there was anything to go on from: the whole run is the second life's.
+      at = resumed_.insert_or_assign(rank, 0).first;
     }
     const std::int64_t steps = evidence_.the_case.scenario.training.steps;
     for (std::int64_t step = 1; step <= at->second; ++step) {
@@ -179,15 +183,18 @@ class ResumeJudge {
     }
   }
 
+  [[nodiscard]] bool saved_before() const {
+    return !saved_.empty() && *saved_.begin() < last_life_;
+  }
+
   // A run that begins anew where a snapshot was there to go on from.
   void no_snapshot_read(int rank) {
-    const bool saved_before = !saved_.empty() && *saved_.begin() < last_life_;
-    if (saved_before && done_again_.count({rank, 1}) > 0) {
+    if (saved_before() && done_again_.count({rank, 1}) > 0) {
       from_scratch_.insert(rank);
       return;
     }
     result_.missing("a snapshot that " + process_name(rank) + " read back" +
-                    (saved_before ? "" : " (none was written before it was interrupted)"));
+                    (saved_before() ? "" : " (none was written before it was interrupted)"));
   }
 
   [[nodiscard]] std::string steps_text() const {
