@@ -246,6 +246,16 @@ inline void add_resume(std::vector<Planted>& list) {
     };
   };
   add("healthy", Verdict::pass, "{}", interrupt);
+  add("killed before the first snapshot", Verdict::pass, "{}", [](Healthy& h) {
+    interrupt(h);
+    h.evidence.snapshots.clear();
+    for (auto& row : h.evidence.parameters) {
+      if (row.process >= 0) row.t_ms = 300;
+    }
+    for (auto& row : h.evidence.states) {
+      if (row.process >= 0 && row.row.step == 1) row.t_ms = 300;
+    }
+  });
   add("the optimiser is not restored",
       Verdict::fail,
       R"({"step":3,"ranks":[0,1],"detail":{"parts":["optimizer"]}})",
