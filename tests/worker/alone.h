@@ -2,6 +2,9 @@
 #pragma once
 
 #include <arpa/inet.h>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <stdexcept>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -15,6 +18,7 @@ struct SeenCollectives : nsa::CollectiveObserver {
   std::vector<nsa::CollectiveInfo> begun;
   std::vector<std::int64_t> ended;
   std::mutex mutex;
+  std::condition_variable changed;
 
   void enqueued(const nsa::CollectiveInfo& info) override {
     const std::lock_guard lock(mutex);
@@ -23,6 +27,13 @@ struct SeenCollectives : nsa::CollectiveObserver {
   void completed(std::int64_t sequence, const std::string&) override {
     const std::lock_guard lock(mutex);
     ended.push_back(sequence);
+    changed.notify_all();
+  }
+  // A collective's end is told on a thread of the backend's, which may come after whoever waited for it went on.
+  [[nodiscard]] bool all_ended() {
+    std::unique_lock lock(mutex);
+    return changed.wait_for(
+        lock, std::chrono::seconds(60), [this] { return ended.size() == begun.size(); });
   }
 };
 

@@ -7,33 +7,17 @@
 #include "nsa/model/nsa_lm.h"
 #include "nsa/parallel/bf16_compress.h"
 #include "tests/worker/alone.h"
+#include "tests/worker/small_model.h"
 
 namespace harness {
 namespace {
 
 constexpr int kSteps = 3;
 
-nsa::ModelConfig two_layers() {
-  nsa::ModelConfig config;
-  config.name = "small";
-  config.dim = 16;
-  config.n_layers = 2;
-  config.n_heads = 4;
-  config.n_kv_groups = 2;
-  config.d_k = config.d_v = 4;
-  config.l = 4;
-  config.d = 2;
-  config.l_sel = 8;
-  config.n_sel = 3;
-  config.w = 8;
-  config.vocab_size = 32;
-  return config;
-}
-
 struct Net {
   Net() {
     torch::manual_seed(1);
-    model = nsa::NsaLm(two_layers(), std::map<std::string, std::string>{}, routes);
+    model = nsa::NsaLm(tests::small_model(2), std::map<std::string, std::string>{}, routes);
     for (const auto& item : model->named_parameters()) named.emplace_back(item.key(), item.value());
   }
   torch::Tensor loss(int step, int micro) {

@@ -174,6 +174,7 @@ TEST(ObservedBackend, RecordsEveryCollectiveBeforeAndAfter) {
   for (std::size_t i = 0; i < rank.seen.begun.size(); ++i) {
     EXPECT_EQ(rank.seen.begun[i].sequence, static_cast<std::int64_t>(i));
   }
+  EXPECT_TRUE(rank.seen.all_ended());
   EXPECT_EQ(rank.seen.ended.size(), rank.seen.begun.size());
 }
 

@@ -1,45 +1,22 @@
 // What is said of a layer that is computed again: nothing changed, other blocks, other weights; and of outputs that somebody
 // wrote to between forward and backward.
-#include <fstream>
 #include <string>
-#include <sys/mman.h>
-#include <unistd.h>
 
-#include <gtest/gtest.h>
-
-#include "harness/core/event.h"
 #include "harness/worker/gradient_ledger.h"
 #include "harness/worker/recompute_watch.h"
 #include "harness/worker/seam_watch.h"
+#include "tests/worker/channel_test_base.h"
 
 namespace harness {
 namespace {
 
-nsa::ModelConfig three_layers() {
-  nsa::ModelConfig config;
-  config.name = "small";
-  config.dim = 16;
-  config.n_layers = 3;
-  config.n_heads = 4;
-  config.n_kv_groups = 2;
-  config.d_k = config.d_v = 4;
-  config.l = 4;
-  config.d = 2;
-  config.l_sel = 8;
-  config.n_sel = 3;
-  config.w = 8;
-  config.vocab_size = 32;
-  return config;
-}
-
-class RecomputeTest : public ::testing::Test {
+class RecomputeTest : public tests::ChannelTest {
  protected:
-  RecomputeTest() : fd_(memfd_create("events", MFD_CLOEXEC)), channel_(fd_, 0, 0) {
+  RecomputeTest() {
     torch::manual_seed(1);
-    model_ = nsa::NsaLm(three_layers(), std::map<std::string, std::string>{}, routes_);
+    model_ = nsa::NsaLm(tests::small_model(3), std::map<std::string, std::string>{}, routes_);
     tokens_BS_ = torch::randint(32, {1, 40}, torch::kLong);
   }
-  ~RecomputeTest() override { close(fd_); }
 
   void checkpoint(const std::vector<int>& layers, const std::string& mode = "functional") {
     nsa::ParallelConfig parallel;
@@ -56,19 +33,6 @@ class RecomputeTest : public ::testing::Test {
   }
   nsa::AttentionSeams& seams(int layer) { return model_->attention(layer)->seams(); }
 
-  template <typename Row>
-  std::vector<Row> written() {
-    std::vector<Row> rows;
-    std::ifstream file("/proc/self/fd/" + std::to_string(fd_));
-    for (std::string line; std::getline(file, line);) {
-      const auto event = nlohmann::json::parse(line);
-      if (event.at("kind") == Row::kKind) rows.push_back(event.at("body").get<Row>());
-    }
-    return rows;
-  }
-
-  int fd_;
-  Channel channel_;
   nsa::Routes routes_;
   nsa::NsaLm model_{nullptr};
   torch::Tensor tokens_BS_;

@@ -1,47 +1,24 @@
 // What stands around the seams and looks on: who wrote into what, which operator made a NaN, how much memory is held.
 #include <cmath>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
-#include <sys/mman.h>
-#include <unistd.h>
 
-#include <gtest/gtest.h>
-
-#include "harness/core/event.h"
 #include "harness/worker/memory_watch.h"
 #include "harness/worker/nan_watch.h"
 #include "harness/worker/seam_watch.h"
+#include "tests/worker/channel_test_base.h"
 
 namespace harness {
 namespace {
 
-nsa::ModelConfig small() {
-  nsa::ModelConfig config;
-  config.name = "small";
-  config.dim = 16;
-  config.n_layers = 2;
-  config.n_heads = 4;
-  config.n_kv_groups = 2;
-  config.d_k = config.d_v = 4;
-  config.l = 4;
-  config.d = 2;
-  config.l_sel = 8;
-  config.n_sel = 3;
-  config.w = 8;
-  config.vocab_size = 32;
-  return config;
-}
-
-class WatchTest : public ::testing::Test {
+class WatchTest : public tests::ChannelTest {
  protected:
-  WatchTest() : fd_(memfd_create("events", MFD_CLOEXEC)), channel_(fd_, 0, 0) {
+  WatchTest() {
     torch::manual_seed(1);
-    model_ = nsa::NsaLm(small(), std::map<std::string, std::string>{}, routes_);
+    model_ = nsa::NsaLm(tests::small_model(2), std::map<std::string, std::string>{}, routes_);
     x_BSE_ = torch::randn({1, 40, 16}, torch::requires_grad());
   }
-  ~WatchTest() override { close(fd_); }
 
   nsa::AttentionSeams& seams(int layer) { return model_->attention(layer)->seams(); }
 
@@ -52,19 +29,6 @@ class WatchTest : public ::testing::Test {
     return nan.birth();
   }
 
-  template <typename Row>
-  std::vector<Row> written() {
-    std::vector<Row> rows;
-    std::ifstream file("/proc/self/fd/" + std::to_string(fd_));
-    for (std::string line; std::getline(file, line);) {
-      const auto event = nlohmann::json::parse(line);
-      if (event.at("kind") == Row::kKind) rows.push_back(event.at("body").get<Row>());
-    }
-    return rows;
-  }
-
-  int fd_;
-  Channel channel_;
   nsa::Routes routes_;
   nsa::NsaLm model_{nullptr};
   torch::Tensor x_BSE_;
