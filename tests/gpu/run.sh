@@ -35,7 +35,7 @@ nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv | tee "$out
 if [ "${NSA_GPU_PART:-all}" != pair ]; then
   run gc_bisect 0 "$scenarios/gc_bisect.yaml"
   run gc_bisect_pair 1 "$scenarios/gc_bisect.yaml" --set fault=gc_pair --set 'fault.layers=[3, 8]'
-  for name in causality precision sb_sweep layer_scaling selection_ties backend_parity decode branch_isolation; do
+  for name in long_rows causality precision sb_sweep layer_scaling selection_ties backend_parity decode branch_isolation; do
     run "$name" 0 "$scenarios/$name.yaml"
   done
 fi
