@@ -24,6 +24,7 @@ SCENARIOS = {  # shipped scenario: what makes it small or points it at one cell
                                   "parallel.checkpoint": "{layers: all}", "parallel.ddp.bucket_mb": "25", "parallel.ranks": "2"},
                          "set": {"training.steps": 3}},
     "resume": {"only": {"life.kill_phase": "backward", "training.precision": "fp32"}},
+    "loader": {"only": {"training.data": "{source: text}", "training.accumulate": "1"}},
     "soak": {"set": {"training.steps": 60, "training.optimizer.total": 60}},
 }
 
