@@ -1,6 +1,7 @@
 #include "harness/worker/memory_watch.h"
 
 #include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 #ifdef NSA_CUDA
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -20,18 +21,20 @@ struct Count {
 Count
     count;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): the allocator reports to one place
 
-// Freed memory is reported by whoever frees it, with a negative size.
+// LibTorch tells this thread of what it allocates and frees; what other threads do meanwhile (a transport frees what it has
+// sent) is in the total that it keeps itself.
 class Reporter : public c10::MemoryReportingInfoBase {
  public:
   void reportMemoryUsage(void* /*pointer*/,
-                         std::int64_t bytes,
-                         std::size_t /*allocated*/,
+                         std::int64_t /*bytes*/,
+                         std::size_t allocated,
                          std::size_t /*reserved*/,
                          c10::Device device) override {
     if (!device.is_cpu()) {
       return;
     }
-    const std::int64_t now = count.held.fetch_add(bytes) + bytes;
+    const auto now = static_cast<std::int64_t>(allocated);
+    count.held = now;
     std::int64_t peak = count.peak.load();
     while (now > peak && !count.peak.compare_exchange_weak(peak, now)) {
     }
@@ -41,13 +44,16 @@ class Reporter : public c10::MemoryReportingInfoBase {
 
 }  // namespace
 
-MemoryWatch::MemoryWatch(const torch::Device& device) : device_(device) {
+MemoryWatch::MemoryWatch(const torch::Device& device)
+    : device_(device), counted_before_(FLAGS_caffe2_report_cpu_memory_usage) {
+  FLAGS_caffe2_report_cpu_memory_usage = true;
   c10::ThreadLocalDebugInfo::_push(c10::DebugInfoKind::PROFILER_STATE,
                                    std::make_shared<Reporter>());
 }
 
 MemoryWatch::~MemoryWatch() {
   c10::ThreadLocalDebugInfo::_pop(c10::DebugInfoKind::PROFILER_STATE);
+  FLAGS_caffe2_report_cpu_memory_usage = counted_before_;
 }
 
 void MemoryWatch::reset_peak() {

@@ -10,7 +10,8 @@ namespace harness {
 
 class MemoryWatch {
  public:
-  // Counts what is allocated on the CPU by this thread (and the autograd engine's CPU work, which runs in it) from now on.
+  // Counts what is allocated on the CPU from now on, by any thread; told when this thread (with the autograd engine's CPU work,
+  // which runs in it) allocates or frees next.
   explicit MemoryWatch(const torch::Device& device);
   ~MemoryWatch();
   MemoryWatch(const MemoryWatch&) = delete;
@@ -23,6 +24,7 @@ class MemoryWatch {
 
  private:
   torch::Device device_;
+  bool counted_before_;
 };
 
 }  // namespace harness

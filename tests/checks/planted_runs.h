@@ -137,13 +137,15 @@ inline void add_memory(std::vector<Planted>& list) {
                        const std::string& site,
                        int steps,
                        const OfStep& mib,
-                       double requires_gib = 0.0) {
+                       double requires_gib = 0.0,
+                       const OfStep& tensor_bytes = always(5e6)) {
     const auto make = [=](Healthy& h) {
       h.evidence.the_case.scenario.requires_memory_gib = requires_gib;
       sample_steps(h,
                    steps,
                    {{"rss_bytes", [=](int step) { return kMib * mib(step); }},
-                    {"rss_peak_bytes", [=](int step) { return kMib * (mib(step) + 50.0); }}});
+                    {"rss_peak_bytes", [=](int step) { return kMib * (mib(step) + 50.0); }},
+                    {"tensor_peak_bytes", tensor_bytes}});
     };
     const std::string code = verdict == Verdict::fail ? "MEM.BUDGET" : "";
     list.push_back({"within_budget", name, verdict, code, site, make, 1, 1});
@@ -171,6 +173,43 @@ inline void add_memory(std::vector<Planted>& list) {
       settled,
       0.4);
   add("too few steps", Verdict::inconclusive, "{}", 49, settled);
+
+  // Tensors alone: resident memory shows nothing of it.
+  const auto leaks = [&](const std::string& name, int steps, const OfStep& bytes, double growth) {
+    const std::string site =
+        R"({"ranks":[0],"detail":{"growth_bytes_per_step":)" + std::to_string(growth) + "}}";
+    add(name, Verdict::fail, site, steps, settled, 0.0, bytes);
+  };
+  leaks(
+      "tensors of eight bytes a step", 50, [](int step) { return 5e6 + 8.0 * step; }, 8.0);
+  // Every fourth step a transport has freed late, or early.
+  const auto late = [](int step) { return step % 4 == 1 ? -2e5 : 0.0; };
+  leaks(
+      "tensors kept under a transport that frees when it gets to it",
+      80,
+      [=](int step) { return 5e6 + 1e5 * step + late(step); },
+      1e5);
+  const auto holds = [&](const std::string& name, const OfStep& bytes) {
+    add(name, Verdict::pass, "{}", 100, settled, 0.0, bytes);
+  };
+  holds("a transport that frees when it gets to it",
+        [](int step) { return 5e6 + 2e5 * noise(step); });
+  holds("tensors that settle in the first steps", [](int step) { return step < 5 ? 4e6 : 5e6; });
+  holds("tensors of one more buffer late", [](int step) { return step > 90 ? 6e6 : 5e6; });
+  holds("tensors of ever more buffers in half of the time",
+        [](int step) { return 5e6 + 1e5 * std::min(step, 75); });
+  holds("tensors of another life", [](int step) { return step > 70 ? 4e6 : 5e6; });
+  list.push_back(
+      {"within_budget",
+       "tensors that nobody counted",
+       Verdict::inconclusive,
+       "",
+       "{}",
+       [=](Healthy& h) {
+         sample_steps(h, 60, {{"rss_bytes", always(4e8)}, {"rss_peak_bytes", always(4e8)}});
+       },
+       1,
+       1});
   list.push_back({"within_budget",
                   "no samples",
                   Verdict::inconclusive,

@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "harness/worker/memory_watch.h"
 #include "harness/worker/nan_watch.h"
@@ -128,6 +129,18 @@ TEST(MemoryWatch, CountsWhatIsHeldAndTheMostThatWas) {
   { const auto passing = torch::zeros({kBytes / 2}, torch::kFloat32); }
   EXPECT_EQ(memory.held_bytes() - before, kBytes);
   EXPECT_GE(memory.peak_bytes() - before, 3 * kBytes);
+}
+
+TEST(MemoryWatch, SeesWhatAnotherThreadFrees) {
+  const MemoryWatch memory(torch::kCPU);
+  constexpr std::int64_t kBytes = 4 << 20;
+  auto first = torch::zeros({1}, torch::kFloat32);
+  const std::int64_t before = memory.held_bytes();
+  auto sent = torch::zeros({kBytes / 4}, torch::kFloat32);
+  EXPECT_EQ(memory.held_bytes() - before, kBytes);
+  std::thread([tensor = std::move(sent)]() mutable { tensor.reset(); }).join();
+  first = torch::zeros({1}, torch::kFloat32);  // the total is told with what this thread does next
+  EXPECT_EQ(memory.held_bytes(), before);
 }
 
 TEST(MemoryWatch, ThePeakStartsAgain) {
