@@ -86,9 +86,13 @@ class OptimizerJudge {
   }
 
   void keep_skipped(int rank, const std::set<std::int64_t>& skipped) {
-    const std::set<std::int64_t> unexplained = skips_.unexplained(rank, skipped);
+    const SkippedSteps::Told told = skips_.tell(rank, skipped);
+    for (const std::int64_t step : told.unknown) {
+      result_.missing("the loss scale of " + process_name(rank) + " around step " +
+                      std::to_string(step));
+    }
     for (const std::int64_t step : skipped) {
-      const bool wrong = unexplained.count(step) > 0;
+      const bool wrong = told.unexplained.count(step) > 0;
       (wrong ? skipped_ : explained_).insert(static_cast<int>(step));
       if (wrong) skipped_ranks_.insert(rank);
     }
@@ -170,9 +174,8 @@ class OptimizerJudge {
                         ") changed no parameter: the optimiser skipped them on " +
                         ranks_text(finding.site.ranks);
     finding.ruled_out =
-        "not a zero gradient or rate: the step itself was left out; not the search of a loss "
-        "scale: "
-        "gradients were finite, or it skips again and again";
+        "not a zero gradient or rate: the step itself was left out; not a loss scale at work: "
+        "gradients were finite, or the scale did not halve, or had grown too early";
     finding.next_action = "look at the loss scale and at which gradients overflow in these steps";
     return finding;
   }

@@ -6,11 +6,9 @@
 namespace harness::checks {
 namespace {
 
-// The scale begins at 2^16 and halves with every overflow: after so many it is 1, and what overflows then is no matter of scale.
-constexpr std::int64_t kHalvings = 16;
-// Once a step was taken, a halving makes room for gradients twice as large, and the scale doubles only after 2000 good steps:
-// a second skip in a row, or more than one step in twenty, is not growth but a scaler that does not let the run learn.
-constexpr std::int64_t kStepsASkip = 20;
+// Those of torch's GradScaler.
+constexpr double kInitialScale = 65536.0;
+constexpr std::int64_t kGrowthInterval = 2000;  // steps that were taken
 
 }  // namespace
 
@@ -18,7 +16,8 @@ SkippedSteps::SkippedSteps(const Evidence& evidence)
     : evidence_(evidence),
       counts_(series_of(evidence, "skipped_steps")),
       norms_(series_of(evidence, "grad_norm")),
-      rates_(series_of(evidence, "lr")) {}
+      rates_(series_of(evidence, "lr")),
+      scales_(series_of(evidence, "loss_scale")) {}
 
 bool SkippedSteps::skipped(int rank,
                            std::int64_t step,
@@ -60,28 +59,47 @@ bool SkippedSteps::overflowed(int rank, std::int64_t step) const {
   return !any && norm != nullptr && !std::isfinite(norm->value);
 }
 
-std::set<std::int64_t> SkippedSteps::unexplained(int rank,
-                                                 const std::set<std::int64_t>& skipped) const {
-  std::set<std::int64_t> left;
-  std::set<std::int64_t> later;
+std::optional<double> SkippedSteps::scale(int rank, std::int64_t step) const {
+  if (step == 0) return kInitialScale;
+  const Sample* row = scales_.find({rank, step});
+  return row == nullptr ? std::nullopt : std::make_optional<double>(row->value);
+}
+
+std::optional<bool> SkippedSteps::halved(int rank, std::int64_t step) const {
+  const auto before = scale(rank, step - 1);
+  const auto after = scale(rank, step);
+  if (!before || !after) return std::nullopt;
+  return *after == *before / 2.0;
+}
+
+std::int64_t SkippedSteps::grew_early(int rank, const std::set<std::int64_t>& skipped) const {
+  const std::int64_t steps = evidence_.the_case.scenario.training.steps;
+  std::int64_t taken = 0;  // since the scale last changed
+  for (std::int64_t step = 1; step <= steps; ++step) {
+    taken = skipped.count(step) > 0 ? 0 : taken + 1;
+    const auto before = scale(rank, step - 1);
+    const auto after = scale(rank, step);
+    if (!before || !after || !(*after > *before)) continue;
+    if (taken < kGrowthInterval) return step;
+    taken = 0;
+  }
+  return steps + 1;
+}
+
+SkippedSteps::Told SkippedSteps::tell(int rank, const std::set<std::int64_t>& skipped) const {
+  Told told;
+  if (skipped.empty()) return told;
   const bool scales = evidence_.the_case.scenario.training.precision == nsa::Precision::fp16;
-  std::int64_t leading = 0;
+  const std::int64_t grew = grew_early(rank, skipped);
   for (const std::int64_t step : skipped) {
-    const bool leads = step == leading + 1 && leading < kHalvings;
-    if (!scales || !overflowed(rank, step)) {
-      left.insert(step);
-    } else if (leads) {
-      leading = step;
-    } else {
-      later.insert(step);
+    const auto half = halved(rank, step);
+    if (!scales || !overflowed(rank, step) || step > grew || half == false) {
+      told.unexplained.insert(step);
+    } else if (!half) {
+      told.unknown.insert(step);
     }
   }
-  const std::int64_t after = evidence_.the_case.scenario.training.steps - leading;
-  const auto most = std::max<std::int64_t>(1, after / kStepsASkip);
-  const bool in_a_row = std::any_of(
-      later.begin(), later.end(), [&](std::int64_t step) { return skipped.count(step - 1) > 0; });
-  if (in_a_row || static_cast<std::int64_t>(later.size()) > most) left.merge(later);
-  return left;
+  return told;
 }
 
 }  // namespace harness::checks

@@ -12,19 +12,24 @@ inline void set_sample(Healthy& h, const std::string& metric, std::int64_t step,
   }
 }
 
-// These steps are skipped, their gradients are in this state, and the schedule waits for them.
+// These steps are skipped, their gradients are in this state, the scale halves, and the schedule waits for them.
 inline void skip(Healthy& h,
                  const std::set<std::int64_t>& steps,
                  const std::string& state = "inf") {
   const harness::Scenario& scenario = h.evidence.the_case.scenario;
   std::int64_t number = 1;
+  double scale = 65536.0;
   for (std::int64_t step = 1; step <= scenario.training.steps; ++step) {
     const double rate = harness::checks::scheduled_rate(scenario.training.optimizer, number);
     set_sample(h, "lr", step, rate);
     if (steps.count(step) > 0) {
       set_sample(h, "grad_norm", step, INFINITY);
+      scale /= 2.0;
     } else {
       ++number;
+    }
+    for (int rank = 0; rank < h.evidence.ranks(); ++rank) {
+      put(h.evidence.samples, rank, harness::Sample{"loss_scale", step, scale});
     }
   }
   for (auto& row : h.evidence.updates) row.row.skipped = steps.count(row.row.step) > 0;
@@ -48,14 +53,35 @@ inline void add_skips(std::vector<Planted>& list) {
   };
   add("the scale is searched for", Verdict::pass, "{}", [](Healthy& h) { skip(h, {1, 2}); });
   add("one overflow later", Verdict::pass, "{}", [](Healthy& h) { skip(h, {1, 3}); });
-  add("two overflows in a row later",
-      Verdict::fail,
-      R"({"step":2,"detail":{"steps":[2,3]}})",
+  add("two overflows in a row later", Verdict::pass, "{}", [](Healthy& h) { skip(h, {2, 3}); });
+  add("overflows again and again, at half the scale each time",
+      Verdict::pass,
+      "{}",
       [](Healthy& h) {
-        skip(h, {2, 3});
+        skip(h, {1, 2, 4});
       });
-  add("skipped again and again", Verdict::fail, R"({"detail":{"steps":[2,4]}})", [](Healthy& h) {
-    skip(h, {2, 4});
+  add("the scale does not fall",
+      Verdict::fail,
+      R"({"step":2,"detail":{"steps":[2,4]}})",
+      [](Healthy& h) {
+        skip(h, {2, 4});
+        for (int step = 1; step <= 4; ++step) set_sample(h, "loss_scale", step, 1.0);
+        set_sample(h, "loss_scale", 1, 65536.0);
+      });
+  add("the scale grows back after each step that is taken",
+      Verdict::fail,
+      R"({"step":4,"detail":{"steps":[4]}})",
+      [](Healthy& h) {
+        skip(h, {2, 4});
+        set_sample(h, "loss_scale", 3, 65536.0);
+      });
+  add("a scale that falls of itself", Verdict::fail, R"({"step":2})", [](Healthy& h) {
+    skip(h, {2});
+    set_sample(h, "loss_scale", 2, 1024.0);
+  });
+  add("nobody knows the scale", Verdict::inconclusive, "{}", [](Healthy& h) {
+    skip(h, {2});
+    remove_if(h.evidence.samples, [](const auto& row) { return row.row.metric == "loss_scale"; });
   });
   add("skipped with finite gradients",
       Verdict::fail,
