@@ -137,12 +137,12 @@ void Deviations::add_detail(const Merged& merged, Site& site) {
   const Deviation& seen = merged.worst;
   if (merged.row_count > 0) {
     site.detail["row_count"] = merged.row_count;
-    if (!merged.groups.empty()) site.detail["groups"] = to_ints(merged.groups);
     site.detail["share"] =
         seen.law.empty() || seen.share <= 0.0
             ? static_cast<double>(merged.row_count) / static_cast<double>(merged.rows_in_all)
             : seen.share;
   }
+  if (!merged.groups.empty()) site.detail["groups"] = to_ints(merged.groups);
   if (!merged.compressed.empty()) site.detail["compressed_tokens"] = first_of(merged.compressed);
   if (merged.tie_rows > 0) site.detail["tie_rows"] = merged.tie_rows;
   if (!seen.law.empty()) site.detail["law"] = seen.law;
@@ -171,7 +171,8 @@ std::string Deviations::statement(const Merged& merged, const Site& site) {
             " of them blocks of equal score were taken in another order";
   }
   if (!seen.law.empty() && !is_choice(seen)) {
-    text += ", and every one of them is what the law " + seen.law + " gives";
+    text += seen.is_forward() ? ", and every one of them is what the law " + seen.law + " gives"
+                              : ", and it is what the law " + seen.law + " gives";
     if (!seen.about.empty()) text += ": " + seen.about;
   }
   return text;

@@ -7,11 +7,13 @@
 #include <stdexcept>
 
 #include "harness/checks/ceilings.h"
+#include "harness/checks/gradient_heads.h"
 #include "harness/checks/largest.h"
 #include "harness/checks/layer_stages.h"
 #include "harness/checks/params.h"
 #include "harness/checks/result.h"
 #include "harness/checks/stage_laws.h"
+#include "nsa/base/text.h"
 
 namespace harness::checks {
 namespace {
@@ -222,7 +224,7 @@ class LayerJudge {
     const oracles::AttentionPass pass = oracles::attention_with_gradients(
         record_.config, record_.weights, record_.x, *record_.dy, options);
     compare_whole(pass.result);
-    if (verdict_.deviations.empty()) judge_backward(pass.gradients);
+    if (verdict_.deviations.empty()) judge_backward(pass.gradients, options);
   }
 
   // Stages that are right one by one may still drift apart.
@@ -256,21 +258,55 @@ class LayerJudge {
 
   // ---- backward ------------------------------------------------------------------------------------------------------
 
-  void judge_backward(const oracles::AttentionGradients& wanted) {
+  void judge_backward(const oracles::AttentionGradients& wanted,
+                      const oracles::AttentionOptions& options) {
     double scale_of_all = largest(wanted.x.data);
     for (const auto& [name, gradient] : wanted.weights) {
       scale_of_all = std::max(scale_of_all, largest(gradient.data));
     }
     std::vector<std::string> wrong;
+    std::map<std::string, WrongHeads> heads;
     const double limit = ceiling(sums_.gradient, record_.unit_roundoff, record_.arithmetic.summed);
     const auto judge_one = [&](const std::string& name, const oracles::Tensor& gradient) {
       const double scale =
           std::max(largest(gradient.data), smallest_scale_share(name) * scale_of_all);
-      if (!compare_gradient(name, gradient, scale, limit)) wrong.push_back(name);
+      if (compare_gradient(name, gradient, scale, limit)) return;
+      wrong.push_back(name);
+      const auto told = heads_of_gradient(record_, options, name, gradient, limit * scale);
+      if (told) heads[name] = *told;
     };
     for (const auto& [name, gradient] : wanted.weights) judge_one("g.w." + name, gradient);
     judge_one("dx", wanted.x);
-    if (!wrong.empty()) verdict_.deviations.push_back(explain_backward(wrong));
+    if (wrong.empty()) return;
+    Deviation seen = explain_backward(wrong);
+    put_heads(heads, seen);
+    verdict_.deviations.push_back(std::move(seen));
+  }
+
+  // Heads and groups of all wrong gradients together. Counts are a law where they explain every one of them and agree.
+  void put_heads(const std::map<std::string, WrongHeads>& told, Deviation& seen) const {
+    std::set<int> heads;
+    std::set<int> groups;
+    std::map<int, double> counts;
+    bool agree = !told.empty();
+    for (const auto& [name, wrong] : told) {
+      heads.insert(wrong.heads.begin(), wrong.heads.end());
+      groups.insert(wrong.groups.begin(), wrong.groups.end());
+      agree = agree && !wrong.counts.empty() && (counts.empty() || counts == wrong.counts);
+      counts = wrong.counts;
+    }
+    if (static_cast<std::int64_t>(heads.size()) < record_.config.n_heads) {
+      seen.heads = to_ints(heads);
+    }
+    seen.groups = to_ints(groups);
+    if (!agree) return;
+    std::vector<std::string> words;
+    for (const auto& [head, count] : counts) {
+      words.push_back("that of head " + std::to_string(head) + " counts " + nsa::to_text(count, 4) +
+                      " times");
+    }
+    seen.law = "shares_of_heads";
+    seen.about = "every head's share of the sum once, but " + nsa::join(words);
   }
 
   // A weight's gradient that was not recorded is none at all: zeros, which is right where it has no influence.
