@@ -2,6 +2,7 @@
 // layer computes again from its own right input is its own evidence; a wrong gradient flows on to the layers below. Here too: a
 // tensor that the backward needs and that was written to meanwhile.
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "harness/checks/ledger.h"
@@ -52,6 +53,7 @@ class CheckpointJudge {
       if (evidence_.gradients.empty()) result_.missing("no gradient row was recorded");
       return result_.finish("no layer is checkpointed");
     }
+    tell_layers();
     result_.measured("layers_computed_again", static_cast<double>(layers_.size()));
     return result_.finish(layers_text(layers_) + (layers_.size() == 1 ? " is" : " are") +
                           " computed again bit by bit on " + ranks_text(all_ranks(evidence_)) +
@@ -125,7 +127,28 @@ class CheckpointJudge {
     const auto own = open_artefact(evidence_, {rank, "local_gradients", step, rank}, result_);
     const auto twin = open_artefact(evidence_, {kTwin, "local_gradients", step, rank}, result_);
     if (!own || !twin) return {};
+    for (const auto& [param, error] :
+         gradient_errors(evidence_.the_case.scenario, *own, *twin, differ)) {
+      keep_worst(layer_of(param), error);
+    }
     return above_ceiling(evidence_.the_case.scenario, *own, *twin, differ);
+  }
+
+  void keep_worst(int layer, const GradientError& error) {
+    GradientError& worst = worst_.try_emplace(layer, error).first->second;
+    if (!std::isnan(worst.value) && !(error.value <= worst.value)) worst = error;
+  }
+
+  // Layer by layer, in the step in which gradients first differ: which are wrong, and by how much.
+  void tell_layers() {
+    if (worst_.empty()) return;
+    const double limit = worst_.begin()->second.limit;
+    const auto layers = static_cast<int>(evidence_.the_case.scenario.model.n_layers);
+    for (int layer = 0; layer < layers; ++layer) {
+      const auto [at, is_equal] = worst_.try_emplace(layer, GradientError{0.0, limit});
+      result_.measured(
+          "gradient_error_layer_" + std::to_string(layer), at->second.value, at->second.limit);
+    }
   }
 
   void tell_dtype(std::int64_t step, const std::map<int, LayerAgain>& again) {
@@ -298,6 +321,7 @@ class CheckpointJudge {
   Ledger ledger_;
   ResultBuilder result_;
   bool diverged_ = false;
+  std::map<int, GradientError> worst_;  // by layer, of all ranks; -1 for what is no layer's
 };
 
 }  // namespace

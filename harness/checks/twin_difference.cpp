@@ -21,29 +21,38 @@ Relative relative_error(const nsa::TensorView& a, const nsa::TensorView& b) {
   return seen;
 }
 
-std::vector<std::string> above_ceiling(const Scenario& scenario,
-                                       const nsa::SafetensorsFile& own,
-                                       const nsa::SafetensorsFile& twin,
-                                       const std::vector<std::string>& params) {
+std::map<std::string, GradientError> gradient_errors(const Scenario& scenario,
+                                                     const nsa::SafetensorsFile& own,
+                                                     const nsa::SafetensorsFile& twin,
+                                                     const std::vector<std::string>& params) {
   const nsa::TrainingConfig& training = scenario.training;
   const std::int64_t sequences = training.batch_size * training.accumulate;
   const LongestSums sums(scenario.model, sequences, training.seq_len);
   double largest = 0.0;
-  std::map<std::string, Relative> errors;
+  std::map<std::string, Relative> seen;
   for (const std::string& param : params) {
     if (!own.contains(param) || !twin.contains(param)) continue;
-    errors[param] = relative_error(own.at(param), twin.at(param));
-    largest = std::max(largest, errors[param].scale);
+    seen[param] = relative_error(own.at(param), twin.at(param));
+    largest = std::max(largest, seen[param].scale);
   }
+  std::map<std::string, GradientError> errors;
+  for (const auto& [param, relative] : seen) {
+    const double scale = std::max(relative.scale, kSmallestScaleShare * largest);
+    errors[param] = {relative.worst == 0.0 ? 0.0 : relative.worst / scale,
+                     ceiling(sums.gradient, Reals(own.at(param)).unit_roundoff())};
+  }
+  return errors;
+}
+
+std::vector<std::string> above_ceiling(const Scenario& scenario,
+                                       const nsa::SafetensorsFile& own,
+                                       const nsa::SafetensorsFile& twin,
+                                       const std::vector<std::string>& params) {
+  const auto errors = gradient_errors(scenario, own, twin, params);
   std::vector<std::string> above;
   for (const std::string& param : params) {
     const auto at = errors.find(param);
-    if (at != errors.end()) {
-      const double scale = std::max(at->second.scale, kSmallestScaleShare * largest);
-      const double limit = ceiling(sums.gradient, Reals(own.at(param)).unit_roundoff()) * scale;
-      if (at->second.worst <= limit) continue;
-    }
-    above.push_back(param);
+    if (at == errors.end() || at->second.is_above()) above.push_back(param);
   }
   return above;
 }

@@ -2,6 +2,7 @@
 // Shared by the checks that compare with the twin: one ceiling, one order.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,19 @@ struct Relative {
   double scale = 0.0;  // largest |b|
 };
 [[nodiscard]] Relative relative_error(const nsa::TensorView& a, const nsa::TensorView& b);
+
+// |a - b| relative to the larger of |b| and what is small beside the largest of `params` (SPEC 8), and its ceiling. Of those that
+// both files have.
+struct GradientError {
+  double value = 0.0;
+  double limit = 0.0;
+  [[nodiscard]] bool is_above() const { return !(value <= limit); }
+};
+[[nodiscard]] std::map<std::string, GradientError> gradient_errors(
+    const Scenario& scenario,
+    const nsa::SafetensorsFile& own,
+    const nsa::SafetensorsFile& twin,
+    const std::vector<std::string>& params);
 
 // Of `params`, those whose difference is above the first-principles ceiling of SPEC 8, in the same order. A tensor that one
 // of the files lacks is kept.

@@ -166,4 +166,17 @@ TEST(ProcessClean, PlacesNoEndInTheLifeBefore) {
       << "where it was killed on purpose is not where it died";
 }
 
+TEST(CheckpointEqual, TellsOfEveryLayerHowWrongItsGradientsAre) {
+  fixtures::Healthy healthy;
+  fixtures::checkpoint(healthy, {0, 1, 2});
+  fixtures::gradients_differ(healthy, 1, 0.5F);
+  std::map<std::string, double> share;  // of the limit
+  for (const auto& seen : fixtures::run("checkpoint_equal", healthy.evidence).measured) {
+    if (seen.limit) share[seen.name] = seen.value / *seen.limit;
+  }
+  EXPECT_GT(share.at("gradient_error_layer_0"), 1000.0);
+  EXPECT_GT(share.at("gradient_error_layer_1"), 1000.0);
+  EXPECT_EQ(share.at("gradient_error_layer_2"), 0.0);
+}
+
 }  // namespace
