@@ -1,14 +1,20 @@
 // How memory and time grow over a sweep of sizes, and whether the sizes that were not fitted took what the smaller ones
 // predict. Memory is what a step holds at its peak beyond what it holds before it; what it is made of is known: gradients,
-// and activations that grow with tokens, with tokens times layers, and with query-key pairs times layers.
+// and activations that grow with tokens, with tokens times layers, and with query-key pairs times layers. A constant factor
+// leaves every exponent and every prediction right: that each operator keeps what its implementation keeps when nothing was put
+// in front of it, of the same numbers and at the same size, is compared to the byte.
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "harness/checks/least_squares.h"
 #include "harness/checks/list.h"
+#include "harness/checks/params.h"
 #include "harness/checks/result.h"
 #include "nsa/base/text.h"
 
@@ -58,6 +64,21 @@ constexpr Member kMembers[] = {{"seq_len", &Point::seq_len},
                                {"peak_bytes", &Point::peak},
                                {"step_ms", &Point::step_ms}};
 
+constexpr const char* kKept = "kept_bytes.";
+constexpr const char* kKeptPlain = "kept_bytes_plain.";
+
+struct Kept {  // by one operator of one layer, at one size
+  std::optional<double> found;
+  std::optional<double> plain;
+};
+
+struct Excess {  // of one operator
+  std::set<int> layers;
+  std::int64_t number = 0;  // of the size at which it is largest
+  double found = 0.0;
+  double plain = 0.0;
+};
+
 class Scaling {
  public:
   explicit Scaling(const Evidence& evidence) : evidence_(evidence) {}
@@ -70,6 +91,7 @@ class Scaling {
     for (const Axis& axis : kAxes)
       judge_axis(axis);  // first: an exponent explains what was predicted wrongly
     judge_predictions();
+    judge_kept();
     return result_.finish(words_);
   }
 
@@ -81,6 +103,7 @@ class Scaling {
       if (row.process == 0 && row.row.metric == "memory_bytes") memory_ = row.row.value;
     }
     samples.erase(0);
+    for (const auto& [number, of_point] : samples) read_kept(number, of_point);
     for (const auto& [number, of_point] : samples) {
       Point point;
       bool whole = of_point.count("peak_bytes") > 0;
@@ -98,6 +121,69 @@ class Scaling {
     std::sort(points_.begin(), points_.end(), [](const Point& a, const Point& b) {
       return a.transient() < b.transient();
     });
+  }
+
+  void read_kept(std::int64_t number, const std::map<std::string, double>& samples) {
+    for (const auto& [metric, bytes] : samples) {
+      for (const std::string prefix : {kKept, kKeptPlain}) {
+        const std::size_t dot = metric.rfind('.');
+        if (!metric.starts_with(prefix) || dot < prefix.size()) continue;
+        const auto layer = nsa::parse_int(metric.substr(dot + 1));
+        if (!layer) continue;
+        const std::string op = metric.substr(prefix.size(), dot - prefix.size());
+        Kept& kept = kept_[{op, static_cast<int>(*layer), number}];
+        (prefix == kKept ? kept.found : kept.plain) = bytes;
+      }
+    }
+    seq_len_[number] = samples.count("seq_len") > 0 ? samples.at("seq_len") : 0.0;
+  }
+
+  void judge_kept() {
+    if (kept_.empty()) result_.missing("what each operator keeps");
+    std::map<std::string, Excess> excess;
+    for (const auto& [place, kept] : kept_) {
+      const auto& [op, layer, number] = place;
+      if (!kept.found || !kept.plain) {
+        result_.missing("what " + op + " of layer " + std::to_string(layer) + " keeps at size " +
+                        std::to_string(number));
+        continue;
+      }
+      if (*kept.found <= *kept.plain) continue;
+      Excess& worst = excess[op];
+      worst.layers.insert(layer);
+      if (*kept.found - *kept.plain > worst.found - worst.plain) {
+        worst = {worst.layers, number, *kept.found, *kept.plain};
+      }
+    }
+    for (const auto& [op, worst] : excess) add_kept(op, worst);
+    result_.measured("operators_that_keep_more", static_cast<double>(excess.size()), 0.0);
+    words_ += "; every operator keeps what its implementation does";
+  }
+
+  void add_kept(const std::string& op, const Excess& worst) {
+    const std::vector<int> layers(worst.layers.begin(), worst.layers.end());
+    Finding finding;
+    finding.code = "MEM.BUDGET";
+    finding.site.op = op;
+    finding.site.layers = layers;
+    finding.site.branch = branch_of_seam(op);
+    finding.site.phase = "forward";
+    finding.site.detail["seq_len"] = seq_len_[worst.number];
+    finding.site.detail["kept_bytes"] = worst.found;
+    finding.site.detail["expected_bytes"] = worst.plain;
+    finding.statement = op + " of " + (layers.size() == 1 ? "layer " : "layers ") +
+                        nsa::ranges_text(layers) + " keeps " + nsa::to_text(worst.found) +
+                        " bytes at " + nsa::to_text(seq_len_[worst.number]) +
+                        " tokens, where its implementation keeps " + nsa::to_text(worst.plain) +
+                        " of the same numbers";
+    finding.ruled_out =
+        "not the size and not the allocator: bytes of tensors are counted, in the same process, "
+        "for "
+        "the same implementation with nothing in front of it";
+    finding.next_action =
+        "look for a copy that is kept for the backward: keys and values per query head instead of "
+        "per group, an input made contiguous, scores kept twice";
+    result_.found(finding);
   }
 
   // The smaller half is fitted, the larger half predicted.
@@ -242,6 +328,8 @@ class Scaling {
   const Evidence& evidence_;
   ResultBuilder result_;
   std::vector<Point> points_;
+  std::map<std::tuple<std::string, int, std::int64_t>, Kept> kept_;  // by operator, layer and size
+  std::map<std::int64_t, double> seq_len_;
   double memory_ = 0.0;
   std::string words_;
 };

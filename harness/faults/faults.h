@@ -36,6 +36,7 @@ namespace harness {
 [[nodiscard]] Fault hook_lost();
 [[nodiscard]] Fault inplace_pack();
 [[nodiscard]] Fault kcmp_detached();
+[[nodiscard]] Fault kv_expanded();
 [[nodiscard]] Fault leak_per_step();
 [[nodiscard]] Fault loader_raises();
 [[nodiscard]] Fault loader_repeats();

@@ -5,7 +5,9 @@
 #include <unistd.h>
 #include <vector>
 
+#include "harness/kinds/kept_memory.h"
 #include "harness/kinds/model_parts.h"
+#include "harness/worker/fault.h"
 #include "harness/worker/memory_watch.h"
 #include "nsa/train/optimizer.h"
 #ifdef NSA_CUDA
@@ -68,28 +70,50 @@ double memory_of(const torch::Device& device) {
 class SweepCase {
  public:
   explicit SweepCase(Session& session)
-      : session_(session), device_(device_of(session)), memory_(device_) {}
+      : session_(session),
+        device_(device_of(session)),
+        memory_(device_),
+        fired_(session.channel()) {}
 
   void run() {
     session_.sample("memory_bytes", 0, memory_of(device_));
     std::int64_t number = 0;
-    for (const Point& point : points_of(session_.the_case().scenario)) {
-      run_point(point, ++number);
+    try {
+      for (const Point& point : points_of(session_.the_case().scenario)) {
+        run_point(point, ++number);
+      }
+    } catch (...) {
+      fired_.write_total();
+      throw;
     }
+    fired_.write_total();
     session_.sample("rss_peak_bytes", number, peak_resident_bytes());
   }
 
  private:
-  // The first step makes the optimiser's moments; the second is the one that is measured.
+  // The first step makes the optimiser's moments, and shows what each seam keeps; the second is the one that is measured.
   void run_point(const Point& point, std::int64_t number) {
-    nsa::Routes routes;
     Session at_point = session_at(point);
+    measure_plain(at_point, point, number);
+    nsa::Routes routes;
     nsa::NsaLm model = make_model(at_point, routes);
+    FaultContext context{session_.the_case().scenario.fault.value_or(FaultRequest{}),
+                         at_point,
+                         0,
+                         1,
+                         model,
+                         routes,
+                         fired_};
+    if (session_.fault() != nullptr) session_.fault()->install(context);
+    KeptMemory kept(memory_);
+    kept.watch(model);
     std::vector<torch::Tensor> parameters = model->parameters();
     const nsa::TrainingConfig& training = session_.the_case().scenario.training;
     nsa::Optimizer optimizer(parameters, training.optimizer, training.precision);
     const auto tokens_BS = draw_tokens(point, number);
     step(model, optimizer, tokens_BS, number);
+    kept.stop();
+    write_kept("kept_bytes", kept, number);
     drop_gradients(parameters);
     wait_for(device_);
     const std::int64_t held = memory_.held_bytes();
@@ -99,6 +123,25 @@ class SweepCase {
     wait_for(device_);
     write(point, number, held, now_ms() - begin, loss);
     write_routes(session_, routes);
+  }
+
+  // What the same implementations keep of the same numbers when nothing was put in front of them.
+  void measure_plain(Session& at_point, const Point& point, std::int64_t number) {
+    session_.enter("forward", number);
+    nsa::Routes routes;
+    nsa::NsaLm model = make_model(at_point, routes);
+    KeptMemory kept(memory_);
+    kept.watch(model);
+    (void)model->forward(draw_tokens(point, number));
+    write_kept("kept_bytes_plain", kept, number);
+  }
+
+  void write_kept(const std::string& metric, const KeptMemory& kept, std::int64_t number) {
+    for (const auto& [place, bytes] : kept.bytes()) {
+      session_.sample(metric + "." + place.first + "." + std::to_string(place.second),
+                      number,
+                      static_cast<double>(bytes));
+    }
   }
 
   [[nodiscard]] Session session_at(const Point& point) const {
@@ -156,6 +199,7 @@ class SweepCase {
   Session& session_;
   torch::Device device_;
   MemoryWatch memory_;
+  Fired fired_;
 };
 
 void run(Session& session) {

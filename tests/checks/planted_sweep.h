@@ -26,6 +26,11 @@ inline void make_sweep(Healthy& h, double tokens_power = 1.0, double pairs_facto
       put_sample("held_bytes", 5e5);
       put_sample("peak_bytes", 5e5 + transient);
       put_sample("step_ms", 0.01 * tokens);
+      for (const char* kept : {"kept_bytes", "kept_bytes_plain"}) {
+        put_sample((std::string(kept) + ".attend_sel.0").c_str(), 64.0 * tokens);
+        put_sample((std::string(kept) + ".attend_sel.1").c_str(), 64.0 * tokens);
+        put_sample((std::string(kept) + ".gate.1").c_str(), -8.0);
+      }
     }
   }
 }
@@ -78,6 +83,50 @@ inline void add_sweep(std::vector<Planted>& list) {
                   1,
                   1,
                   "sweep"});
+  const auto keeps = [&](const std::string& name,
+                         Verdict verdict,
+                         const std::string& site,
+                         const std::function<void(Healthy&)>& spoil) {
+    const auto make = [=](Healthy& h) {
+      make_sweep(h);
+      spoil(h);
+    };
+    const std::string code = verdict == Verdict::fail ? "MEM.BUDGET" : "";
+    list.push_back({check, name, verdict, code, site, make, 1, 1, "sweep"});
+  };
+  const auto each_kept = [](Healthy& h, const std::string& metric, auto change) {
+    for (auto& row : h.evidence.samples) {
+      if (row.row.metric == metric) change(row.row);
+    }
+  };
+  keeps("one layer keeps a constant factor more",
+        Verdict::fail,
+        R"({"op":"attend_sel","layers":[1],"branch":"sel","detail":{"seq_len":1024.0}})",
+        [=](Healthy& h) {
+          each_kept(h, "kept_bytes.attend_sel.1", [](harness::Sample& row) {
+            row.value = row.value * 1.25;
+          });
+        });
+  keeps("one byte more at one size",
+        Verdict::fail,
+        R"({"op":"attend_sel","layers":[0],"detail":{"seq_len":256.0}})",
+        [=](Healthy& h) {
+          each_kept(h, "kept_bytes.attend_sel.0", [](harness::Sample& row) {
+            if (row.step == 2) row.value = row.value + 1.0;
+          });
+        });
+  keeps("less than the implementation", Verdict::pass, "{}", [=](Healthy& h) {
+    each_kept(h, "kept_bytes.attend_sel.1", [](harness::Sample& row) { row.value = 0.0; });
+  });
+  keeps("nobody knows what it should keep", Verdict::inconclusive, "{}", [](Healthy& h) {
+    remove_if(h.evidence.samples, [](const auto& row) {
+      return row.row.metric == "kept_bytes_plain.attend_sel.1" && row.row.step == 2;
+    });
+  });
+  keeps("nothing kept was recorded", Verdict::inconclusive, "{}", [](Healthy& h) {
+    remove_if(h.evidence.samples,
+              [](const auto& row) { return row.row.metric.starts_with("kept_bytes"); });
+  });
   list.push_back({check,
                   "a size without its peak",
                   Verdict::inconclusive,
