@@ -152,6 +152,9 @@ const harness::Kind& kind_named(const std::string& name) {
       session.enter("done", progress.step());
       channel.write(progress.heartbeat());
     } catch (...) {
+      if (const auto refusal = harness::refusal_in_current_exception()) {
+        channel.write(*refusal);
+      }
       channel.write(harness::describe_current_exception(progress.phase(), progress.step()));
       code = kExitError;
     }

@@ -23,10 +23,15 @@ inline constexpr double kSmallestScaleShare = 1e-3;
 // gradients: seen at twice the ceiling with equal keys. Still a hundredth of what any wrong factor does.
 inline constexpr double kSmallestCancellingShare = 1e-2;
 
-// By the name of a weight's gradient ("g.w.W_K_sel.weight") or of the input's.
-inline double smallest_scale_share(const std::string& gradient) {
+// By the name of a weight's gradient ("g.w.W_K_sel.weight"): of queries or keys.
+inline bool cancels(const std::string& gradient) {
   const auto has = [&](const char* part) { return gradient.find(part) != std::string::npos; };
-  return has("W_Q") || has("W_K_") || has("phi_k") ? kSmallestCancellingShare : kSmallestScaleShare;
+  return has("W_Q") || has("W_K_") || has("phi_k");
+}
+
+// By the name of a weight's gradient or of the input's.
+inline double smallest_scale_share(const std::string& gradient) {
+  return cancels(gradient) ? kSmallestCancellingShare : kSmallestScaleShare;
 }
 
 // Relative limit for a sum of n terms.

@@ -100,7 +100,10 @@ class Ends {
   void judge_rank(int rank) {
     const Exited* end = evidence_.exit_of(rank);
     const WorkerError* error = evidence_.error_of(rank);
-    if (error != nullptr) {
+    if (refused(rank)) {
+      result_.missing("how " + process_name(rank) +
+                      " would have ended: it was asked for what it refuses (see ran_route)");
+    } else if (error != nullptr) {
       by_error(rank, *error);
     } else if (end == nullptr) {
       result_.missing("how " + process_name(rank) + " ended");
@@ -111,6 +114,13 @@ class Ends {
     } else if (!ended_well(evidence_, rank)) {
       by_exit(rank, *end);
     }
+  }
+
+  // No crash: it said beforehand what it cannot do, and ended.
+  [[nodiscard]] bool refused(int rank) const {
+    return std::any_of(evidence_.refusals.begin(), evidence_.refusals.end(), [&](const auto& row) {
+      return row.process == rank;
+    });
   }
 
   void by_error(int rank, const WorkerError& error) {

@@ -1,5 +1,6 @@
 // Did the implementation run that was asked for? Judged from counters inside the implementations, never from an echo of the
-// configuration. Absent backwards are told apart (phase backward): they follow from a graph that was cut.
+// configuration; where the device's kernels were traced, from their names as well. Absent backwards are told apart (phase
+// backward): they follow from a graph that was cut. What an implementation refused is told as its refusal, by its reason.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -40,6 +41,25 @@ bool is_required(const std::string& seam) {
       kSeams.begin(), kSeams.end(), [&](const SeamRule& rule) { return seam == rule.name; });
 }
 
+// Back ends that launch kernels of FlashAttention-2, and what those are called.
+constexpr std::array kFlashBackEnds = {"fa2", "fa2_varlen"};
+constexpr const char* kFlashForward = "flash_fwd";
+constexpr const char* kFlashBackward = "flash_bwd";
+
+bool is_flash(const std::string& implementation) {
+  return std::find(kFlashBackEnds.begin(), kFlashBackEnds.end(), implementation) !=
+         kFlashBackEnds.end();
+}
+
+// Of the kernels whose name has `part` in it, the one that ran most: a pass may take several kernels, each once.
+std::int64_t most_runs(const Evidence& evidence, const char* part) {
+  std::int64_t most = 0;
+  for (const auto& row : evidence.kernels) {
+    if (row.row.name.find(part) != std::string::npos) most = std::max(most, row.row.runs);
+  }
+  return most;
+}
+
 struct Runs {
   std::map<std::string, std::int64_t> forward;  // by effective name
   std::int64_t backward = 0;
@@ -74,8 +94,10 @@ class RouteJudge {
   }
 
   CheckResult judge() {
+    if (judge_refusals()) return result_.finish("");
     if (seen_.empty()) return inconclusive("no route row was recorded");
     for (const int rank : all_ranks(evidence_)) judge_rank(rank);
+    judge_kernels();
     for (const auto& [place, where] : wrong_) result_.found(finding(place, where));
     return result_.finish("every seam ran as requested in all " + std::to_string(layers()) +
                           " layers on " + ranks_text(all_ranks(evidence_)));
@@ -84,6 +106,82 @@ class RouteJudge {
  private:
   [[nodiscard]] int layers() const {
     return static_cast<int>(evidence_.the_case.scenario.model.n_layers);
+  }
+
+  // True when something was refused: then the rest never had a chance to run.
+  bool judge_refusals() {
+    std::map<std::tuple<std::string, std::string, std::string>, Where> refused;
+    for (const auto& row : evidence_.refusals) {
+      if (row.process < 0) continue;
+      Where& where = refused[{row.row.seam, row.row.requested, row.row.reason}];
+      if (row.row.layer >= 0) where.layers.insert(row.row.layer);
+      where.ranks.insert(row.process);
+    }
+    for (const auto& [what, where] : refused) {
+      const auto& [seam, requested, reason] = what;
+      Finding finding;
+      finding.code = "ROUTE.REFUSED";
+      finding.site.op = seam;
+      finding.site.layers = to_ints(where.layers);
+      finding.site.ranks = to_ints(where.ranks);
+      finding.site.detail["requested"] = requested;
+      finding.site.detail["reason"] = reason;
+      finding.statement =
+          "seam " + seam + ": " + requested + " was asked for and cannot do " + reason;
+      finding.ruled_out = "not a fallback: nothing ran in its place";
+      finding.next_action =
+          "ask for another implementation of " + seam + ", or for what " + requested + " can do";
+      result_.found(finding);
+    }
+    return !refused.empty();
+  }
+
+  // Kernels of FlashAttention-2 ran where they were asked for, once for each layer and branch at least, and nowhere else.
+  void judge_kernels() {
+    const Scenario& scenario = evidence_.the_case.scenario;
+    if (!scenario.attention.trace_kernels) return;
+    if (evidence_.kernels.empty()) {
+      result_.missing("kernels in the trace of the device");
+      return;
+    }
+    std::vector<std::string> flash;  // seams that must have launched some
+    for (const char* seam : {"attend_cmp", "attend_win"}) {
+      const auto asked = scenario.route.find(seam);
+      if (asked == scenario.route.end() || !is_flash(asked->second)) continue;
+      const bool no_keys = seam == std::string("attend_cmp") &&
+                           scenario.model.compressed_len(scenario.training.seq_len) == 0;
+      if (!no_keys) flash.emplace_back(seam);
+    }
+    const auto wanted = static_cast<std::int64_t>(flash.size()) * layers();
+    for (const char* part : {kFlashForward, kFlashBackward}) {
+      const std::int64_t runs = most_runs(evidence_, part);
+      result_.measured(std::string("kernel_runs_") + part, static_cast<double>(runs));
+      const bool too_few = runs < wanted;
+      const bool unasked = wanted == 0 && runs > 0;
+      if (too_few || unasked) result_.found(of_kernels(flash, part, runs, wanted));
+    }
+  }
+
+  [[nodiscard]] static Finding of_kernels(const std::vector<std::string>& flash,
+                                          const std::string& part,
+                                          std::int64_t runs,
+                                          std::int64_t wanted) {
+    Finding finding;
+    finding.code = "ROUTE.MISMATCH";
+    if (flash.size() == 1) finding.site.op = flash.front();
+    finding.site.ranks = {0};
+    finding.site.detail["kernel"] = part;
+    finding.site.detail["runs"] = runs;
+    finding.site.detail["wanted"] = wanted;
+    finding.statement = wanted == 0
+                            ? "a kernel of FlashAttention-2 (" + part + ") ran " +
+                                  std::to_string(runs) + " times, and no seam had been asked for it"
+                            : "the device ran a kernel of FlashAttention-2 (" + part + ") " +
+                                  std::to_string(runs) + " times; " + nsa::join(flash, " and ") +
+                                  " should have launched it " + std::to_string(wanted) + " times";
+    finding.ruled_out = "not what an implementation says of itself: the device's own trace";
+    finding.next_action = "look at what the implementation calls, and at what that dispatches to";
+    return finding;
   }
 
   void judge_rank(int rank) {
@@ -211,7 +309,7 @@ class RouteJudge {
 Check ran_route() {
   return {"ran_route",
           "what ran is what was asked for, in every layer, forward and backward",
-          {"ROUTE.MISMATCH"},
+          {"ROUTE.MISMATCH", "ROUTE.REFUSED"},
           [](const Evidence& evidence) { return RouteJudge(evidence).judge(); }};
 }
 

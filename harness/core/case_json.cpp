@@ -148,6 +148,7 @@ json scenario_json(const Scenario& scenario) {
                {{"inputs", scenario.attention.inputs},
                 {"gate", scenario.attention.gate},
                 {"poison", scenario.attention.poison},
+                {"trace_kernels", scenario.attention.trace_kernels},
                 {"prefix", scenario.attention.prefix}}},
               {"sweep",
                {{"seq_len", scenario.sweep.seq_len},

@@ -121,6 +121,8 @@ constexpr std::array kEntries = {
     entry<ParameterHash, &Evidence::parameters>(kWorker),
     entry<Batch, &Evidence::batches>(kWorker),
     entry<RouteUse, &Evidence::routes>(kWorker),
+    entry<Refusal, &Evidence::refusals>(kWorker),
+    entry<KernelRuns, &Evidence::kernels>(kWorker),
     entry<Exposure, &Evidence::exposures>(kWorker),
     entry<NanBirth, &Evidence::nan_births>(kWorker),
     entry<Mutation, &Evidence::mutations>(kWorker),

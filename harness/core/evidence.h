@@ -37,6 +37,8 @@ struct Evidence {
   Rows<ParameterHash> parameters;
   Rows<Batch> batches;
   Rows<RouteUse> routes;
+  Rows<Refusal> refusals;
+  Rows<KernelRuns> kernels;
   Rows<Exposure> exposures;
   Rows<NanBirth> nan_births;
   Rows<Mutation> mutations;

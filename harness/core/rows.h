@@ -159,6 +159,23 @@ struct RouteUse {  // counted inside the implementation that ran
   std::int64_t backward = 0;
 };
 
+// An implementation was asked for what it cannot do, and said so before it did anything.
+struct Refusal {
+  static constexpr const char* kKind = "refusal";
+  std::string seam;
+  int layer = -1;         // -1: when the model was made
+  std::string requested;  // the implementation
+  std::string reason;     // what it cannot do
+};
+
+// Kernels that ran on the device, as its own trace tells them, in forward and backward of one step.
+struct KernelRuns {
+  static constexpr const char* kKind = "kernel";
+  std::int64_t step = 0;
+  std::string name;  // of the function, without its template arguments
+  std::int64_t runs = 0;
+};
+
 // Was the claimed law exercised? rows = (batch, group, query) triples of one layer and step
 struct Exposure {
   static constexpr const char* kKind = "exposure";
@@ -410,6 +427,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CollectiveDone, sequence, group)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ParameterHash, step, param, hash)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Batch, step, micro, of_rank, sequence, hash, source)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RouteUse, seam, layer, effective, forward, backward)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Refusal, seam, layer, requested, reason)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(KernelRuns, step, name, runs)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     Exposure, step, layer, rows, rows_dropped, rows_cut, rows_compressed)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(

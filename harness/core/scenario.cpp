@@ -122,6 +122,7 @@ AttentionProbe read_attention(const YamlNode* node) {
     probe.gate = nsa::read_name(*found, "attention.gate", gates);
   }
   map.read("poison", probe.poison);
+  map.read("trace_kernels", probe.trace_kernels);
   map.read("prefix", probe.prefix);
   map.finish();
   if (!(probe.prefix > 0.0 && probe.prefix < 1.0)) {
@@ -229,7 +230,13 @@ void check_together(const Scenario& scenario, const YamlNode& root) {
                 "training.seq_len: found " + std::to_string(scenario.training.seq_len) +
                     ", wanted at least 2: every token is predicted from those before it");
   }
-  if (scenario.parallel.device != nsa::Device::cuda) return;
+  const bool on_device = scenario.parallel.device == nsa::Device::cuda;
+  if (scenario.attention.trace_kernels && (!on_device || scenario.kind != "attention")) {
+    throw Error(line_of("attention.trace_kernels", "attention"),
+                "attention.trace_kernels: found true, wanted it with kind attention and "
+                "parallel.device cuda: only a device has kernels to trace");
+  }
+  if (!on_device) return;
   const bool nccl = scenario.parallel.effective_backend() == "nccl";
   const std::int64_t wanted = nccl ? scenario.parallel.ranks : 1;
   if (scenario.requires_gpus < wanted) {

@@ -36,6 +36,7 @@ struct AttentionProbe {
   std::string inputs = "normal";  // of kInputs
   std::string gate = "learned";   // or one-hot: cmp, sel, win; or all: 1, 1, 1
   bool poison = false;            // uninitialised memory starts as NaN
+  bool trace_kernels = false;     // the device's kernels are recorded by name
   double prefix = 0.75;  // causality: share of the positions that a perturbation leaves alone
 
   bool operator==(const AttentionProbe&) const = default;

@@ -113,6 +113,11 @@ constexpr auto kKeys = std::to_array<SchemaKey>({
      "normal, large_logits, ties, integers, one_hot or equal_keys"},
     {"attention.gate", "name", "learned", "learned; cmp, sel, win: one branch alone; all: 1 each"},
     {"attention.poison", "true or false", "false", "uninitialised memory starts as NaN"},
+    {"attention.trace_kernels",
+     "true or false",
+     "false",
+     "of kind attention on cuda: the kernels that ran are recorded by name and judged by "
+     "ran_route"},
     {"attention.prefix",
      "number",
      "0.75",

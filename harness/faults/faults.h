@@ -19,6 +19,8 @@ namespace harness {
 [[nodiscard]] Fault eq9_sign();
 [[nodiscard]] Fault finite_sentinel();
 [[nodiscard]] Fault first_key();
+[[nodiscard]] Fault flag_not_routed();
+[[nodiscard]] Fault flag_or_default();
 [[nodiscard]] Fault flat_q_rope();
 [[nodiscard]] Fault forced_dedup();
 [[nodiscard]] Fault fp16_params();
@@ -63,6 +65,7 @@ namespace harness {
 [[nodiscard]] Fault score_bf16();
 [[nodiscard]] Fault score_cubed_fp16();
 [[nodiscard]] Fault shared_kv();
+[[nodiscard]] Fault silent_fallback();
 [[nodiscard]] Fault slow_loader();
 [[nodiscard]] Fault state_diverged();
 [[nodiscard]] Fault static_accum();

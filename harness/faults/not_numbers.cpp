@@ -1,5 +1,6 @@
 // Where NaN comes from. Seen: a softmax over no key at all, whose NaN is masked in the forward and multiplied by zero in the
-// backward; kernels that leave the rows of the last incomplete tile of an output, or of dK, as the allocator gave them.
+// backward; kernels that leave the rows of the last incomplete tile of an output, or of dK, or those of a sequence whose
+// boundary is missing, as the allocator gave them.
 #include <limits>
 
 #include "harness/faults/faults.h"
@@ -87,10 +88,34 @@ void leave_dk(FaultContext& context, nsa::AttentionSeams& seams) {
   };
 }
 
+// Sequences of a list whose last boundary (cu_seqlens) was never written: the kernel is not told of the last one, and the
+// window branch's output keeps its rows as the allocator gave them. The boundary itself stays right, since a kernel that
+// read a wrong one would read beyond its buffers.
+void leave_sequence(FaultContext& context, nsa::AttentionSeams& seams) {
+  change_attend(context, seams, "win", [&context](const Attended& at, const Tensor& right_BHSD) {
+    const auto sequences = at.k_BGKD.size(0);
+    const Tensor last_BGS =
+        torch::arange(sequences, torch::dtype(torch::kLong).device(at.k_BGKD.device()))
+            .eq(sequences - 1)
+            .view({-1, 1, 1})
+            .expand({-1, at.k_BGKD.size(1), right_BHSD.size(2)});
+    const Tensor struck_BGS = strike(context, at.seam, last_BGS);
+    return replaced(struck_BGS, torch::empty_like(right_BHSD.detach()), right_BHSD);
+  });
+}
+
+const std::vector<std::string> kUninitForms = {"slack_rows", "dk_tail", "cu_seqlens"};
+
 void install_uninit(FaultContext& context) {
-  const bool output = fault_form(context.request, {"slack_rows", "dk_tail"}) == "slack_rows";
+  const std::string form = fault_form(context.request, kUninitForms);
   for_fault_layers(context, [&](nsa::AttentionSeams& seams) {
-    output ? leave_output(context, seams) : leave_dk(context, seams);
+    if (form == "slack_rows") {
+      leave_output(context, seams);
+    } else if (form == "dk_tail") {
+      leave_dk(context, seams);
+    } else {
+      leave_sequence(context, seams);
+    }
   });
 }
 
@@ -107,9 +132,9 @@ Fault empty_row_nan() {
 Fault uninit_buffer() {
   return {"uninit_buffer",
           "the rows of the last incomplete tile of the selected branch's output, or of its dK, are "
-          "never written",
+          "never written, or those of the window branch's last sequence",
           kUses,
-          {"slack_rows", "dk_tail"},
+          kUninitForms,
           install_uninit};
 }
 

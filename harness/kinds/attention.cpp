@@ -1,5 +1,6 @@
 #include "harness/kinds/attention.h"
 
+#include <functional>
 #include <map>
 #include <string>
 
@@ -8,6 +9,7 @@
 #include "harness/core/constant_gates.h"
 #include "harness/kinds/attention_inputs.h"
 #include "harness/kinds/lone_rank.h"
+#include "harness/worker/kernel_trace.h"
 #include "harness/worker/layer_recorder.h"
 #include "harness/worker/nan_watch.h"
 
@@ -44,7 +46,7 @@ class AttentionCase {
   void passes() {
     set_gates(rank_.model);
     recorder_.begin(kStep, 0);
-    run_layers(rank_.model, rank_.watch, recorder_, 0, "attention_layer");
+    traced([&] { run_layers(rank_.model, rank_.watch, recorder_, 0, "attention_layer"); });
     if (session_.wants_check("causal")) {
       const std::int64_t first = rank_.prefix_length();
       session_.sample("perturbed_from", kStep, static_cast<double>(first));
@@ -53,6 +55,19 @@ class AttentionCase {
     }
     if (session_.wants_check("close_to_reference")) {
       run_reference();
+    }
+  }
+
+  // The first pass alone: the one that is judged by the routes of the case.
+  void traced(const std::function<void()>& pass) {
+    if (!scenario_.attention.trace_kernels) {
+      pass();
+      return;
+    }
+    KernelTrace trace;
+    pass();
+    for (const auto& [name, runs] : trace.stop()) {
+      session_.channel().write(KernelRuns{kStep, name, runs});
     }
   }
 

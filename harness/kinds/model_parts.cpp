@@ -12,9 +12,12 @@ nsa::NsaLm build(const Session& session,
                  const std::map<std::string, std::string>& route,
                  nsa::Routes& routes) {
   const Scenario& scenario = session.the_case().scenario;
+  const nsa::Surroundings where{
+      device_of(session), nsa::dtype_of(scenario.training.precision), scenario.kind == "decode"};
+  nsa::check_route(scenario.model, route, where);
   torch::manual_seed(static_cast<std::uint64_t>(scenario.seed));
   nsa::NsaLm model(scenario.model, route, routes);
-  model->to(device_of(session), nsa::dtype_of(scenario.training.precision));
+  model->to(where.device, where.dtype);
   return model;
 }
 

@@ -9,6 +9,8 @@
 
 #include <c10/util/Exception.h>
 
+#include "nsa/seams/refused.h"
+
 namespace harness {
 namespace {
 
@@ -56,6 +58,16 @@ std::string type_name(const std::exception& error) {
 }
 
 }  // namespace
+
+std::optional<Refusal> refusal_in_current_exception() {
+  try {
+    throw;
+  } catch (const nsa::Refused& refused) {
+    return Refusal{refused.seam, refused.layer, refused.implementation, refused.reason};
+  } catch (...) {
+    return std::nullopt;
+  }
+}
 
 WorkerError describe_current_exception(const std::string& phase, std::int64_t step) {
   WorkerError report;

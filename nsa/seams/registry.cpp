@@ -6,8 +6,11 @@
 
 #include "nsa/base/error.h"
 #include "nsa/base/text.h"
+#include "nsa/seams/flash/flash.h"
 #include "nsa/seams/historic/historic.h"
 #include "nsa/seams/reference/reference.h"
+#include "nsa/seams/refused.h"
+#include "nsa/seams/sdpa/sdpa.h"
 #include "nsa/seams/seams.h"
 #include "nsa/seams/sequential/sequential.h"
 
@@ -15,13 +18,20 @@ namespace nsa {
 
 namespace {
 
+// What an implementation cannot do, "" when nothing. Surroundings are null where they are not known yet.
+using Unsupported = std::string (*)(const ModelConfig&, const Surroundings*);
+
 // One implementation of one seam of the attention layer.
 struct Implementation {
   std::string seam;
   std::string name;
-  std::string (*unsupported)(const ModelConfig&);  // what it cannot do, "" when nothing
-  void (*install)(AttentionSeams&);
+  Unsupported unsupported;
+  void (*install)(AttentionSeams&);  // null: all it can do is refuse
 };
+
+std::string can_do_all(const ModelConfig& /*config*/, const Surroundings* /*where*/) {
+  return "";
+}
 
 using torch::Tensor;
 
@@ -44,13 +54,23 @@ void install_select(AttentionSeams& seams) {
   };
 }
 
+// One of the functions that stand behind attend_cmp or attend_win, with what they have by default.
+template <auto attend>
+Tensor attended(const SeamContext& context,
+                const Tensor& q_BHSD,
+                const Tensor& k_BGKD,
+                const Tensor& v_BGKD) {
+  return attend(context, q_BHSD, k_BGKD, v_BGKD, reference::kChunkBytes);
+}
+
+template <auto attend>
 void install_attend_cmp(AttentionSeams& seams) {
-  seams.attend_cmp = [](const SeamContext& context,
-                        const Tensor& q_BHSD,
-                        const Tensor& k_BGCD,
-                        const Tensor& v_BGCD) {
-    return reference::attend_cmp(context, q_BHSD, k_BGCD, v_BGCD);
-  };
+  seams.attend_cmp = attend;
+}
+
+template <auto attend>
+void install_attend_win(AttentionSeams& seams) {
+  seams.attend_win = attend;
 }
 
 void install_attend_sel(AttentionSeams& seams) {
@@ -75,55 +95,51 @@ void install_historic(AttentionSeams& seams) {
   };
 }
 
-void install_attend_win(AttentionSeams& seams) {
-  seams.attend_win = [](const SeamContext& context,
-                        const Tensor& q_BHSD,
-                        const Tensor& k_BGSD,
-                        const Tensor& v_BGSD) {
-    return reference::attend_win(context, q_BHSD, k_BGSD, v_BGSD);
-  };
-}
-
 // Every back end of every seam; the first of a seam is its default.
 const std::vector<Implementation>& implementations() {
   static const std::vector<Implementation> list = {
       {"attention",
        "reference",
-       reference::unsupported,
+       can_do_all,
        [](AttentionSeams& seams) { seams.attention = reference::attention; }},
       {"attention",
        "sequential",
-       reference::unsupported,
+       can_do_all,
        [](AttentionSeams& seams) { seams.attention = sequential::attention; }},
       {"project",
        "reference",
-       reference::unsupported,
+       can_do_all,
        [](AttentionSeams& seams) { seams.project = reference::project; }},
-      {"rope", "reference", reference::unsupported, install_rope},
+      {"rope", "reference", can_do_all, install_rope},
       {"compress",
        "reference",
-       reference::unsupported,
+       can_do_all,
        [](AttentionSeams& seams) { seams.compress = reference::compress; }},
-      {"score", "reference", reference::unsupported, install_score},
-      {"select", "reference", reference::unsupported, install_select},
-      {"attend_cmp", "reference", reference::unsupported, install_attend_cmp},
-      {"attend_sel", "reference", reference::unsupported, install_attend_sel},
-      {"attend_sel",
-       "masked",
-       reference::unsupported,
-       install_historic<historic::attend_sel_masked>},
-      {"attend_sel",
-       "packed",
-       reference::unsupported,
-       install_historic<historic::attend_sel_packed>},
-      {"attend_sel",
-       "gather",
-       reference::unsupported,
-       install_historic<historic::attend_sel_gather>},
-      {"attend_win", "reference", reference::unsupported, install_attend_win},
+      {"score", "reference", can_do_all, install_score},
+      {"select", "reference", can_do_all, install_select},
+      {"attend_cmp", "reference", can_do_all, install_attend_cmp<attended<reference::attend_cmp>>},
+      {"attend_cmp", "sdpa", can_do_all, install_attend_cmp<attended<sdpa::attend_cmp>>},
+      {"attend_cmp", "fa2", flash::unsupported, install_attend_cmp<flash::attend_cmp>},
+      {"attend_cmp",
+       "fa2_varlen",
+       flash::unsupported,
+       install_attend_cmp<flash::attend_cmp_varlen>},
+      {"attend_sel", "reference", can_do_all, install_attend_sel},
+      {"attend_sel", "masked", can_do_all, install_historic<historic::attend_sel_masked>},
+      {"attend_sel", "packed", can_do_all, install_historic<historic::attend_sel_packed>},
+      {"attend_sel", "gather", can_do_all, install_historic<historic::attend_sel_gather>},
+      {"attend_sel", "fa2", flash::unsupported_sel, nullptr},
+      {"attend_sel", "fa2_varlen", flash::unsupported_sel, nullptr},
+      {"attend_win", "reference", can_do_all, install_attend_win<attended<reference::attend_win>>},
+      {"attend_win", "sdpa", can_do_all, install_attend_win<attended<sdpa::attend_win>>},
+      {"attend_win", "fa2", flash::unsupported, install_attend_win<flash::attend_win>},
+      {"attend_win",
+       "fa2_varlen",
+       flash::unsupported,
+       install_attend_win<flash::attend_win_varlen>},
       {"gate",
        "reference",
-       reference::unsupported,
+       can_do_all,
        [](AttentionSeams& seams) { seams.gate = reference::gate; }},
   };
   return list;
@@ -157,11 +173,25 @@ void check_names(const std::map<std::string, std::string>& route) {
   }
 }
 
-}  // namespace
-
-std::string reference::unsupported(const ModelConfig& /*config*/) {
-  return "";
+// The implementation of each seam of the attention layer that a route asks for. Throws: Error on unknown names.
+std::vector<const Implementation*> asked_for(const std::map<std::string, std::string>& route) {
+  check_names(route);
+  std::vector<const Implementation*> asked;
+  for (const auto& entry : implementations()) {
+    const auto named = route.find(entry.seam);
+    if (entry.name == (named == route.end() ? "reference" : named->second)) asked.push_back(&entry);
+  }
+  return asked;
 }
+
+void refuse_unsupported(const Implementation& entry,
+                        const ModelConfig& config,
+                        const Surroundings* where) {
+  const std::string missing = entry.unsupported(config, where);
+  if (!missing.empty()) throw Refused(entry.seam, entry.name, missing);
+}
+
+}  // namespace
 
 std::map<std::string, std::vector<std::string>> seam_implementations() {
   auto result = training_seams();
@@ -169,19 +199,18 @@ std::map<std::string, std::vector<std::string>> seam_implementations() {
   return result;
 }
 
+void check_route(const ModelConfig& config,
+                 const std::map<std::string, std::string>& route,
+                 const Surroundings& where) {
+  for (const Implementation* asked : asked_for(route)) refuse_unsupported(*asked, config, &where);
+}
+
 AttentionSeams make_attention_seams(const ModelConfig& config,
                                     const std::map<std::string, std::string>& route) {
-  check_names(route);
   AttentionSeams seams;
-  for (const auto& entry : implementations()) {
-    const auto asked = route.find(entry.seam);
-    if (entry.name != (asked == route.end() ? "reference" : asked->second)) continue;
-    const std::string missing = entry.unsupported(config);
-    if (!missing.empty()) {
-      throw Error("seam " + entry.seam + ": implementation " + entry.name + " cannot do " +
-                  missing);
-    }
-    entry.install(seams);
+  for (const Implementation* asked : asked_for(route)) {
+    refuse_unsupported(*asked, config, nullptr);
+    asked->install(seams);
   }
   return seams;
 }

@@ -106,12 +106,25 @@ struct AttentionSeams {
       gate;
 };
 
+// Where a route is to run: what a configuration does not say.
+struct Surroundings {
+  torch::Device device;
+  torch::ScalarType dtype;
+  bool decodes = false;  // from caches, and what is read is counted
+};
+
+// Throws: Refused when an implementation that `route` asks for cannot work there. What nobody asks beforehand, the
+// implementation itself refuses when it is called.
+void check_route(const ModelConfig& config,
+                 const std::map<std::string, std::string>& route,
+                 const Surroundings& where);
+
 // The implementation of every seam that `route` asks for ("attend_sel" -> "reference"); seams not named are `reference`.
-// Throws: Error naming the seam, the implementation and what it cannot do.
+// Throws: Error on a name that there is not; Refused when an implementation cannot do what `config` wants.
 [[nodiscard]] AttentionSeams make_attention_seams(const ModelConfig& config,
                                                   const std::map<std::string, std::string>& route);
 
-// seam -> names of its implementations, the default first: for the manifest.
+// seam -> names of its implementations, the default first, those that can only refuse last: for the manifest.
 [[nodiscard]] std::map<std::string, std::vector<std::string>> seam_implementations();
 
 }  // namespace nsa

@@ -49,6 +49,29 @@ inline void add_route(std::vector<Planted>& list) {
                   [](Healthy& h) {
                     put(h.evidence.routes, 0, harness::RouteUse{"score", 0, "bf16", 1, 0});
                   }});
+  list.push_back(
+      {check,
+       "refused before anything ran",
+       Verdict::fail,
+       "ROUTE.REFUSED",
+       R"({"op":"attend_win","ranks":[0,1],"detail":{"requested":"fa2","reason":"device cpu"}})",
+       [](Healthy& h) {
+         h.evidence.routes.clear();
+         for (const int rank : {0, 1}) {
+           h.not_done(rank);
+           put(h.evidence.refusals, rank, harness::Refusal{"attend_win", -1, "fa2", "device cpu"});
+         }
+       }});
+  list.push_back(
+      {check,
+       "refused in a layer",
+       Verdict::fail,
+       "ROUTE.REFUSED",
+       R"({"op":"attend_cmp","ranks":[1],"layers":[2]})",
+       [](Healthy& h) {
+         h.not_done(1);
+         put(h.evidence.refusals, 1, harness::Refusal{"attend_cmp", 2, "fa2", "dtype Float"});
+       }});
   list.push_back({check, "no rows", Verdict::inconclusive, "", "{}", [](Healthy& h) {
                     h.evidence.routes.clear();
                   }});
@@ -58,6 +81,83 @@ inline void add_route(std::vector<Planted>& list) {
                    [](const auto& row) { return row.process == 1 && row.row.seam == "optimizer"; });
          h.not_done(1);
        }});
+}
+
+// What the device's own trace says of a case of three layers whose compressed and window branch ask for FlashAttention-2.
+inline void trace_kernels(Healthy& h, std::int64_t forward, std::int64_t backward) {
+  h.evidence.the_case.scenario.attention.trace_kernels = true;
+  put(h.evidence.kernels, 0, harness::KernelRuns{1, "at::native::reduce_kernel", 40});
+  const auto ran = [&](const char* name, std::int64_t runs) {
+    if (runs > 0) put(h.evidence.kernels, 0, harness::KernelRuns{1, name, runs});
+  };
+  ran("pytorch_flash::flash_fwd_kernel", forward);
+  ran("pytorch_flash::flash_bwd_dot_do_o_kernel", backward);
+  ran("pytorch_flash::flash_bwd_convert_dq_kernel", backward);
+}
+
+inline void ask_for(Healthy& h, const std::string& seam, const std::string& name) {
+  h.evidence.the_case.scenario.route[seam] = name;
+  for (auto& row : h.evidence.routes) {
+    if (row.row.seam == seam) row.row.effective = name;
+  }
+}
+
+inline void add_kernels(std::vector<Planted>& list) {
+  const std::string check = "ran_route";
+  const auto add = [&](const std::string& name,
+                       Verdict verdict,
+                       const std::string& site,
+                       std::function<void(Healthy&)> spoil) {
+    list.push_back({check,
+                    name,
+                    verdict,
+                    verdict == Verdict::fail ? "ROUTE.MISMATCH" : "",
+                    site,
+                    std::move(spoil),
+                    1});
+  };
+  add("no kernels of FlashAttention-2, none asked for", Verdict::pass, "{}", [](Healthy& h) {
+    trace_kernels(h, 0, 0);
+  });
+  add("kernels of FlashAttention-2 as asked for", Verdict::pass, "{}", [](Healthy& h) {
+    ask_for(h, "attend_cmp", "fa2");
+    ask_for(h, "attend_win", "fa2_varlen");
+    trace_kernels(h, 6, 6);
+  });
+  add("an empty trace", Verdict::inconclusive, "{}", [](Healthy& h) {
+    h.evidence.the_case.scenario.attention.trace_kernels = true;
+  });
+  add("nobody asked for FlashAttention-2",
+      Verdict::fail,
+      R"({"detail":{"kernel":"flash_fwd","runs":3,"wanted":0}})",
+      [](Healthy& h) { trace_kernels(h, 3, 0); });
+  add("counted itself, and no kernel ran",
+      Verdict::fail,
+      R"({"op":"attend_win","detail":{"kernel":"flash_fwd","runs":0,"wanted":3}})",
+      [](Healthy& h) {
+        ask_for(h, "attend_win", "fa2");
+        trace_kernels(h, 0, 0);
+      });
+  add("one of two branches never launched its kernel",
+      Verdict::fail,
+      R"({"detail":{"kernel":"flash_fwd","runs":3,"wanted":6}})",
+      [](Healthy& h) {
+        ask_for(h, "attend_cmp", "fa2");
+        ask_for(h, "attend_win", "fa2");
+        trace_kernels(h, 3, 6);
+      });
+  add("another backward",
+      Verdict::fail,
+      R"({"op":"attend_win","detail":{"kernel":"flash_bwd","runs":0,"wanted":3}})",
+      [](Healthy& h) {
+        ask_for(h, "attend_win", "fa2");
+        trace_kernels(h, 3, 0);
+      });
+  add("no compressed token: nothing to launch", Verdict::pass, "{}", [](Healthy& h) {
+    ask_for(h, "attend_cmp", "fa2");
+    h.evidence.the_case.scenario.training.seq_len = h.evidence.the_case.scenario.model.l - 1;
+    trace_kernels(h, 0, 0);
+  });
 }
 
 inline harness::WorkerError error_of(const std::string& type, const std::string& what) {
@@ -112,6 +212,11 @@ inline void add_ends(std::vector<Planted>& list) {
                   raises(0,
                          error_of("c10::AcceleratorError",
                                   "CUDA error: an illegal memory access was encountered"))});
+  list.push_back(
+      {check, "refused", Verdict::inconclusive, "", "{}", [](Healthy& h) {
+         raises(1, error_of("nsa::Refused", "seam attend_win: implementation fa2 cannot"))(h);
+         put(h.evidence.refusals, 1, harness::Refusal{"attend_win", -1, "fa2", "device cpu"});
+       }});
   list.push_back({check,
                   "an exception of its own",
                   Verdict::fail,

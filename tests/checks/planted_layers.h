@@ -415,7 +415,7 @@ inline void add_reference(std::vector<Planted>& list) {
       if (name.rfind("g.w.", 0) != 0) continue;
       for (const double value : tensor.data) most = std::max(most, std::abs(value));
     }
-    tensors.reals.at("g.w.W_K_win.weight").data.at(9) += 4e-7 * most;
+    tensors.reals.at("g.w.W_K_cmp.weight").data.at(9) += 4e-7 * most;
     h.write_layer(0, 1, 0, 0, tensors);
   });
   add("the plain one rounds as much", Verdict::pass, "", "{}", [](Healthy& h) {

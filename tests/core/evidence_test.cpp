@@ -34,6 +34,8 @@ TEST(Evidence, EveryKindReachesItsList) {
   expect_in(&Evidence::parameters);
   expect_in(&Evidence::batches);
   expect_in(&Evidence::routes);
+  expect_in(&Evidence::refusals);
+  expect_in(&Evidence::kernels);
   expect_in(&Evidence::exposures);
   expect_in(&Evidence::errors);
   expect_in(&Evidence::faults_fired);

@@ -125,7 +125,7 @@ TEST_F(ScenarioTest, MistakesAreToldAtTheirLine) {
        "s.yaml:8: seam of route: found \"attend_selected\""},
       {"route:\n  attend_sel: maskd\n",
        "s.yaml:9: route.attend_sel: found \"maskd\", wanted one of reference, masked, packed, "
-       "gather; did you mean "
+       "gather, fa2, fa2_varlen; did you mean "
        "\"masked\"?"},
       {"route: [a]\n", "s.yaml:8: route: found a list, wanted a map"},
       {"requires: {gpus: -1}\n", "s.yaml:8: requires.gpus: found -1"},
@@ -222,6 +222,8 @@ TEST_F(ScenarioTest, MistakesAreToldAtTheirLine) {
       {"profiles:\n  gpu: {model: {n_sell: 3}}\n", "s.yaml:9: key of model: found \"n_sell\""},
       {"profiles:\n  gpu: {scenario: t}\n",
        "s.yaml:9: found scenario, wanted a value of the scenario"},
+      {"attention: {trace_kernels: true}\n",
+       "s.yaml:8: attention.trace_kernels: found true, wanted it with kind attention and "},
       {"profiles:\n  gpu: {parallel: {device: cuda}}\n",
        "s.yaml:9: requires.gpus: found 0, wanted at least 2"},
       {"profiles:\n  gpu: {parallel: {device: cuda}, requires: {gpus: 1}}\n",

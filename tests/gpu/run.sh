@@ -35,9 +35,19 @@ nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv | tee "$out
 if [ "${NSA_GPU_PART:-all}" != pair ]; then
   run gc_bisect 0 "$scenarios/gc_bisect.yaml"
   run gc_bisect_pair 1 "$scenarios/gc_bisect.yaml" --set fault=gc_pair --set 'fault.layers=[3, 8]'
-  for name in long_rows causality precision sb_sweep layer_scaling selection_ties backend_parity decode branch_isolation; do
+  for name in long_rows causality precision sb_sweep layer_scaling selection_ties backend_parity decode branch_isolation fa2_on_off route_refused; do
     run "$name" 0 "$scenarios/$name.yaml"
   done
+  # FlashAttention-2's own faults, each where its kernels would have run.
+  one_cell=(--only training.seq_len=1024 --only training.precision=bf16)
+  on='{attend_cmp: fa2_varlen, attend_win: fa2}'
+  off='{attend_cmp: reference, attend_win: reference}'
+  run fa2_not_routed 1 "$scenarios/fa2_on_off.yaml" "${one_cell[@]}" --only "route=$on" --set fault=flag_not_routed --set fault.form=attend_win
+  run fa2_fallback 1 "$scenarios/fa2_on_off.yaml" "${one_cell[@]}" --only "route=$on" --set fault=silent_fallback --set fault.form=attend_cmp
+  run fa2_or_default 1 "$scenarios/fa2_on_off.yaml" "${one_cell[@]}" --only "route=$off" --set fault=flag_or_default --set fault.form=attend_win
+  run fa2_uninit 1 "$scenarios/fa2_on_off.yaml" "${one_cell[@]}" --only "route={attend_cmp: fa2, attend_win: fa2_varlen}" \
+    --set fault=uninit_buffer --set fault.form=cu_seqlens --set attention.poison=true
+  run fa2_poisoned 0 "$scenarios/fa2_on_off.yaml" "${one_cell[@]}" --set attention.poison=true
 fi
 if [ "${NSA_GPU_PART:-all}" = single ]; then exit "$worst"; fi
 

@@ -373,7 +373,7 @@ TEST_F(Laws, UnknownRoutesAreRefusedByName) {
   EXPECT_EQ(message({{"attend_sel", "reference"}, {"data", "reference"}}), "");
   EXPECT_NE(message({{"attend_sell", "reference"}}).find("did you mean attend_sel?"),
             std::string::npos);
-  EXPECT_NE(message({{"attend_sel", "fa2"}}).find("no implementation 'fa2'"), std::string::npos);
+  EXPECT_NE(message({{"attend_sel", "sdpa"}}).find("no implementation 'sdpa'"), std::string::npos);
 }
 
 }  // namespace

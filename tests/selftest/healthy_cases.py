@@ -71,8 +71,9 @@ def training(name, numbers):
 def attention(name, numbers):
     m = model(numbers)
     route = pick(numbers, "reference", "reference", "masked", "packed", "gather")
+    win, cmp = pick(numbers, "reference", "sdpa"), pick(numbers, "reference", "sdpa")
     checks = ["close_to_oracle", "selection_valid", "causal", "finite", "unmutated", "ran_route", "process_clean", "progress"]
-    if route != "reference":
+    if (route, win, cmp) != ("reference", "reference", "reference"):
         checks.insert(0, "close_to_reference")
     precision = pick(numbers, "fp32", "fp32", "fp64", "bf16", "fp16")
     s = length(numbers, m)
@@ -85,7 +86,7 @@ def attention(name, numbers):
         f"attention: {{inputs: {pick(numbers, 'normal', 'large_logits', 'ties', 'integers', 'one_hot', 'equal_keys')}, "
         f"gate: {pick(numbers, 'learned', 'learned', 'cmp', 'sel', 'win', 'all')}, poison: {pick(numbers, 'false', 'false', 'true')}, "
         f"prefix: {pick(numbers, 0.1, 0.5, 0.9)}}}",
-        "parallel: {ranks: 1}", f"route: {{attend_sel: {route}}}", f"seed: {numbers.randrange(10000)}", "budget: {seconds: 60}",
+        "parallel: {ranks: 1}", f"route: {{attend_sel: {route}, attend_win: {win}, attend_cmp: {cmp}}}", f"seed: {numbers.randrange(10000)}", "budget: {seconds: 60}",
         "checks: [" + ", ".join(checks) + "]"]
     return "\n".join(lines) + "\n"
 

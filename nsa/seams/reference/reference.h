@@ -16,9 +16,6 @@ using torch::Tensor;
 // No temporary is much larger: small enough for a card beside the model, large enough that launches do not show.
 inline constexpr std::int64_t kChunkBytes = std::int64_t{64} << 20;
 
-// Returns what of `config` the reference cannot do: nothing, "".
-[[nodiscard]] std::string unsupported(const ModelConfig& config);
-
 // The whole layer, by the other seams in order.
 [[nodiscard]] AttentionTrace attention(const SeamContext& context,
                                        const AttentionSeams& seams,

@@ -1,0 +1,106 @@
+#include <algorithm>
+
+#include "nsa/seams/no_keys.h"
+#include "nsa/seams/reference/masked_attention.h"
+#include "nsa/seams/sdpa/sdpa.h"
+
+namespace nsa::sdpa {
+namespace {
+
+using reference::Rows;
+
+// Keys that the queries of a chunk can see at all, and which query sees which of them: every one sees at least one.
+struct Seen {
+  std::int64_t first = 0;
+  std::int64_t last = 0;
+  Tensor allowed_TK;
+};
+
+Tensor one_chunk(const Tensor& q_PhTD, const Tensor& k_PSD, const Tensor& v_PSD, const Seen& keys) {
+  const auto heads = q_PhTD.size(1);
+  const Tensor k_PhKD =
+      k_PSD.slice(1, keys.first, keys.last).unsqueeze(1).expand({-1, heads, -1, -1});
+  const Tensor v_PhKD =
+      v_PSD.slice(1, keys.first, keys.last).unsqueeze(1).expand({-1, heads, -1, -1});
+  return at::scaled_dot_product_attention(q_PhTD, k_PhKD, v_PhKD, keys.allowed_TK);
+}
+
+// `seen` gets the positions of a chunk's queries.
+Tensor attend(const SeamContext& context,
+              const Tensor& q_BHSD,
+              const Tensor& k_BGSD,
+              const Tensor& v_BGSD,
+              std::int64_t rows,
+              std::int64_t Reads::*branch,
+              const std::function<Seen(Rows)>& seen) {
+  const Tensor q_PhSD = reference::group_heads(q_BHSD, k_BGSD.size(1));
+  const Tensor k_PSD = k_BGSD.flatten(0, 1);
+  const Tensor v_PSD = v_BGSD.flatten(0, 1);
+  const Tensor o_PhSD = reference::join_chunks(q_BHSD.size(2), rows, 2, [&](Rows chunk) {
+    const Seen keys = seen({chunk.first + context.first, chunk.last + context.first});
+    if (context.reads != nullptr) {
+      context.reads->*branch += reference::keys_read(keys.allowed_TK.unsqueeze(0), k_PSD.size(0));
+    }
+    return one_chunk(q_PhSD.slice(2, chunk.first, chunk.last), k_PSD, v_PSD, keys);
+  });
+  return o_PhSD.view({q_BHSD.size(0), q_BHSD.size(1), q_BHSD.size(2), v_BGSD.size(3)});
+}
+
+std::int64_t score_bytes(const Tensor& q_BHSD, std::int64_t keys) {
+  const auto element = std::max<std::int64_t>(q_BHSD.element_size(), sizeof(float));
+  return q_BHSD.size(0) * q_BHSD.size(1) * keys * element;
+}
+
+}  // namespace
+
+// arXiv 2502.11089 section 3.3.3: the last w tokens, the query's own included.
+Tensor attend_win(const SeamContext& context,
+                  const Tensor& q_BHSD,
+                  const Tensor& k_BGSD,
+                  const Tensor& v_BGSD,
+                  std::int64_t chunk_bytes) {
+  const auto window = context.config.w;
+  const auto device = q_BHSD.device();
+  // A chunk computes rows + w - 1 keys for each query: as in the reference, a quarter of w wastes little.
+  const auto most_keys = std::min(k_BGSD.size(2), window + window / 4 + 64);
+  const auto rows = std::min(reference::rows_per_chunk(score_bytes(q_BHSD, most_keys), chunk_bytes),
+                             std::max<std::int64_t>(window / 4, 64));
+  const Tensor o_BHSD = attend(context, q_BHSD, k_BGSD, v_BGSD, rows, &Reads::win, [&](Rows at) {
+    const auto first = std::max<std::int64_t>(at.first - window + 1, 0);
+    const Tensor u_K = reference::positions(first, at.last, device);
+    const Tensor t_T1 = reference::positions(at.first, at.last, device).unsqueeze(1);
+    return Seen{first, at.last, u_K.le(t_T1).logical_and(u_K.gt(t_T1 - window))};
+  });
+  context.routes.ran("attend_win", context.layer, "sdpa", o_BHSD);
+  return o_BHSD;
+}
+
+// arXiv 2502.11089 Eq. 7. Rows that see no compressed token are zeros and never reach a softmax.
+Tensor attend_cmp(const SeamContext& context,
+                  const Tensor& q_BHSD,
+                  const Tensor& k_BGCD,
+                  const Tensor& v_BGCD,
+                  std::int64_t chunk_bytes) {
+  const auto& config = context.config;
+  const auto length = q_BHSD.size(2);
+  const auto keyless = std::clamp<std::int64_t>(config.l - 1 - context.first, 0, length);
+  Tensor o_BHSD;
+  if (keyless == length) {
+    o_BHSD = over_no_keys(q_BHSD, k_BGCD.slice(2, 0, 0), v_BGCD.slice(2, 0, 0));
+  } else {
+    SeamContext later = context;
+    later.first += keyless;
+    const Tensor q_BHRD = q_BHSD.slice(2, keyless);
+    const auto rows = reference::rows_per_chunk(score_bytes(q_BHRD, k_BGCD.size(2)), chunk_bytes);
+    const Tensor o_BHRD = attend(later, q_BHRD, k_BGCD, v_BGCD, rows, &Reads::cmp, [&](Rows at) {
+      const auto keys = reference::visible_compressed(config, at.last - 1);
+      return Seen{
+          0, keys, reference::compressed_mask(config, at, keys, q_BHSD.device()).squeeze(0)};
+    });
+    o_BHSD = torch::constant_pad_nd(o_BHRD, {0, 0, keyless, 0});
+  }
+  context.routes.ran("attend_cmp", context.layer, "sdpa", o_BHSD);
+  return o_BHSD;
+}
+
+}  // namespace nsa::sdpa
