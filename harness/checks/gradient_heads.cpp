@@ -69,7 +69,7 @@ std::optional<Vector> fit(const std::vector<Vector>& shares,
     for (std::size_t j = 0; j < shares.size(); ++j) products[i][j] = dot(shares[i], shares[j]);
     right[i] = dot(shares[i], difference);
   }
-  const auto coefficients = solve(products, right);
+  auto coefficients = solve(products, right);
   if (!coefficients) return std::nullopt;
   Vector left = difference;
   for (std::size_t i = 0; i < shares.size(); ++i) {

@@ -301,6 +301,7 @@ class LayerJudge {
     seen.groups = to_ints(groups);
     if (!agree) return;
     std::vector<std::string> words;
+    words.reserve(counts.size());
     for (const auto& [head, count] : counts) {
       words.push_back("that of head " + std::to_string(head) + " counts " + nsa::to_text(count, 4) +
                       " times");

@@ -94,7 +94,8 @@ void LayerRecorder::take(const nsa::AttentionTrace& trace) {
     return;
   }
   if (nsa::is_recomputing()) {
-    if (keep_tensors_) watch_gradients(trace);
+    // What is computed again with another layer's weights is not that layer's.
+    if (keep_tensors_ && nsa::recomputing_layer() == trace.layer) watch_gradients(trace);
     return;
   }
   exposures_.push_back(exposure_of(trace, model_->config()));

@@ -1,10 +1,14 @@
 // What is said of a layer that is computed again: nothing changed, other blocks, other weights; and of outputs that somebody
 // wrote to between forward and backward.
+#include <filesystem>
 #include <string>
+#include <vector>
 
 #include "harness/worker/gradient_ledger.h"
+#include "harness/worker/layer_recorder.h"
 #include "harness/worker/recompute_watch.h"
 #include "harness/worker/seam_watch.h"
+#include "nsa/base/safetensors.h"
 #include "tests/worker/channel_test_base.h"
 
 namespace harness {
@@ -88,6 +92,40 @@ TEST_F(RecomputeTest, AnotherBlocksWeightsAreSeenInTheLayerThatIsComputedAgain) 
   EXPECT_EQ(rows[0].dtype_recompute, "Float");
   EXPECT_FALSE(rows[0].queries_equal);
   EXPECT_FALSE(rows[0].output_equal);
+}
+
+TEST_F(RecomputeTest, ALayerIsRecordedFromItsOwnRecomputationAlone) {
+  checkpoint({0, 1, 2});
+  SeamWatch watch(channel_);
+  watch.install(model_);
+  Progress progress;
+  LayerRecorder recorder(model_, watch, progress, true);
+  const std::string root = std::filesystem::temp_directory_path().string();
+  const std::string unique = "recorded_" + std::to_string(getpid());
+  const auto gradient_at_layer_2 = [&](const std::string& name) {
+    watch.begin(1);
+    recorder.begin(1, 0);
+    nsa::next_token_loss(model_->forward(tokens_BS_), tokens_BS_).backward();
+    recorder.write(channel_, root, ".", {}, unique + name);
+    const std::string path = root + "/" + unique + name + "_";
+    std::vector<std::byte> kept;
+    {
+      const nsa::SafetensorsFile file(path + "2.safetensors");
+      const auto bytes = file.at("dy").bytes;
+      kept.assign(bytes.begin(), bytes.end());
+    }
+    for (int layer = 0; layer < 3; ++layer) {
+      std::filesystem::remove(path + std::to_string(layer) + ".safetensors");
+    }
+    return kept;
+  };
+  const auto right = gradient_at_layer_2("right");
+  auto& seam = checkpoint_->seam(0);
+  seam.backward = [inner = seam.backward, this](
+                      nsa::Block&, const torch::Tensor& x_BSE, const torch::Tensor& dy_BSE) {
+    return inner(model_->block(2), x_BSE, dy_BSE);
+  };
+  EXPECT_TRUE(gradient_at_layer_2("wrong") == right);
 }
 
 TEST_F(RecomputeTest, NestedParametersAreReachableFromTheLoss) {
