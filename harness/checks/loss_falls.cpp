@@ -7,6 +7,7 @@
 #include "harness/checks/least_squares.h"
 #include "harness/checks/list.h"
 #include "harness/checks/series.h"
+#include "harness/checks/visible_floor.h"
 #include "nsa/base/text.h"
 
 namespace harness::checks {
@@ -32,6 +33,7 @@ class FallJudge {
  public:
   explicit FallJudge(const Evidence& evidence)
       : evidence_(evidence),
+        visible_(visible_floor(evidence.the_case.scenario)),
         losses_(series_of(evidence, "loss")),
         floors_(series_of(evidence, "source_floor")) {}
 
@@ -65,7 +67,7 @@ class FallJudge {
                         ended_early(evidence_, rank));
         return std::nullopt;
       }
-      sum += loss->value - (floor_known_ ? static_cast<double>(floor->value) : 0.0);
+      sum += loss->value - (floor_known_ ? visible_.value_or(floor->value) : 0.0);
     }
     return sum / static_cast<double>(evidence_.ranks());
   }
@@ -83,7 +85,29 @@ class FallJudge {
     words_ = what + " falls by " + nsa::to_text(fall, 3) + " nats from the first quarter of the " +
              "steps to the last (noise " + nsa::to_text(noise, 2) + ")";
     if (floor_known_) words_ += reached ? "; the floor is reached" : "; the floor is not reached";
-    if (!(fall > noise) && !reached) result_.found(not_falling(what, first, last, noise));
+    if (!(fall > noise) && !reached) {
+      result_.found(not_falling(what, first, last, noise));
+    } else if (evidence_.the_case.scenario.training.reaches_floor && !reached) {
+      if (floor_known_) {
+        result_.found(not_reached(last));
+      } else {
+        result_.missing("the floor of the source, which the loss shall reach");
+      }
+    }
+  }
+
+  [[nodiscard]] static Finding not_reached(const Quarter& last) {
+    Finding finding;
+    finding.code = "LOSS.NOT_FALLING";
+    finding.site.detail["above_floor_nats"] = Real(last.mean);
+    finding.statement = "the loss falls, but ends " + nsa::to_text(last.mean, 3) +
+                        " nats above the floor of its source, which it shall reach (within " +
+                        nsa::to_text(kReached) + ")";
+    finding.ruled_out = "not the draw of the tokens: the floor is that of the same tokens";
+    finding.next_action =
+        "look whether the model sees what the source draws on (branches, masks, lengths), then at "
+        "the learning rate and the number of steps";
+    return finding;
   }
 
   [[nodiscard]] static Finding not_falling(const std::string& what,
@@ -106,6 +130,7 @@ class FallJudge {
   }
 
   const Evidence& evidence_;
+  std::optional<double> visible_;
   Series losses_;
   Series floors_;
   bool floor_known_ = false;

@@ -1,13 +1,15 @@
 // Is the loss below what its source allows? A source that knows its own probabilities p knows the least mean loss on the very
 // tokens that were predicted, -mean log p. A model q that sees the past alone gains sum log(q/p) nats on it, and the mean of
 // exp(that) over all continuations is 1 at most: a gain of ln(1/chance) happens with probability `chance` or less, whatever
-// the model and the number of tokens (Markov's inequality). Both this and 4 standard errors (SPEC 2) must be exceeded.
+// the model and the number of tokens (Markov's inequality). Where the model does not see as far as the source looks back, the
+// floor is that of what it sees (visible_floor.h). Both this and 4 standard errors (SPEC 2) must be exceeded.
 #include <algorithm>
 #include <cmath>
 #include <optional>
 
 #include "harness/checks/list.h"
 #include "harness/checks/series.h"
+#include "harness/checks/visible_floor.h"
 #include "nsa/base/text.h"
 
 namespace harness::checks {
@@ -66,6 +68,7 @@ class FloorJudge {
  public:
   explicit FloorJudge(const Evidence& evidence)
       : evidence_(evidence),
+        visible_(visible_floor(evidence.the_case.scenario)),
         losses_(series_of(evidence, "loss")),
         floors_(series_of(evidence, "source_floor")),
         tokens_(series_of(evidence, "floor_tokens")),
@@ -86,9 +89,11 @@ class FloorJudge {
     }
     result_.measured("tokens", all_tokens_);
     result_.measured("largest_gain_over_source_nats", most_, limit_);
-    return result_.finish("over " + nsa::to_text(all_tokens_) +
-                          " tokens the loss is never below the floor of the source by more than " +
-                          "chance explains");
+    return result_.finish(
+        "over " + nsa::to_text(all_tokens_) + " tokens the loss is never below " +
+        (visible_ ? "the floor of what the window shows, " + nsa::to_text(*visible_, 4) + " nats, "
+                  : std::string("the floor of the source ")) +
+        "by more than chance explains");
   }
 
  private:
@@ -114,7 +119,7 @@ class FloorJudge {
         return std::nullopt;
       }
       all.tokens += tokens->value;
-      all.gain += tokens->value * (floor->value - loss->value);
+      all.gain += tokens->value * (visible_.value_or(floor->value) - loss->value);
       const Sample* error = errors_.find({rank, step});
       all.variance_known = all.variance_known && error != nullptr && error->value >= 0.0;
       if (all.variance_known) all.variance += std::pow(tokens->value * error->value, 2.0);
@@ -153,6 +158,7 @@ class FloorJudge {
   }
 
   const Evidence& evidence_;
+  std::optional<double> visible_;
   Series losses_;
   Series floors_;
   Series tokens_;

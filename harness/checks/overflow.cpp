@@ -1,5 +1,7 @@
 #include "harness/checks/overflow.h"
 
+#include <cmath>
+
 #include "harness/checks/series.h"
 
 namespace harness::checks {
@@ -13,18 +15,28 @@ bool counted_as_skipped(const Series& counts, int rank, std::int64_t step) {
   return now != nullptr && static_cast<double>(now->value) > already;
 }
 
+// Infinities in the backward, as they are or already multiplied by zero.
+bool is_infinite(const Gradient& gradient) {
+  return gradient.state == "inf";
+}
+bool came_from_infinity(const NanBirth& birth) {
+  return birth.direction == "backward" && std::isinf(birth.largest_input.value);
+}
+
 }  // namespace
 
 std::set<std::int64_t> overflowed_steps(const Evidence& evidence) {
   std::set<std::int64_t> steps;
   if (evidence.the_case.scenario.training.precision != nsa::Precision::fp16) return steps;
   const Series counts = series_of(evidence, "skipped_steps");
-  for (const auto& row : evidence.gradients) {
-    const bool infinite = row.process >= 0 && row.row.state == "inf";
-    if (infinite && counted_as_skipped(counts, row.process, row.row.step)) {
-      steps.insert(row.row.step);
+  const auto look = [&](const auto& rows, auto overflows) {
+    for (const auto& row : rows) {
+      if (row.process < 0 || !overflows(row.row)) continue;
+      if (counted_as_skipped(counts, row.process, row.row.step)) steps.insert(row.row.step);
     }
-  }
+  };
+  look(evidence.gradients, is_infinite);
+  look(evidence.nan_births, came_from_infinity);
   return steps;
 }
 

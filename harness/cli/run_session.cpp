@@ -102,7 +102,7 @@ RunSession::Indices RunSession::plan_cases(std::size_t point, std::vector<Case> 
     record.case_id = the_case.id;
     record.case_json = case_to_json(the_case);
     record.folder = case_folder_name(index, the_case);
-    if (!plan_.unmet_is_error) record.skip_reason = plan_.unmet[point];
+    if (!plan_.unmet[point].is_error) record.skip_reason = plan_.unmet[point].why;
     record.id = store_->plan_case(record);
     planned_.push_back({point, std::move(the_case), std::move(record)});
     indices.push_back(index);
@@ -189,13 +189,13 @@ void RunSession::show_result(Outcome outcome,
 }
 
 void RunSession::run_planned(std::size_t index) {
-  const std::string& unmet = plan_.unmet[planned_[index].point];
-  if (!unmet.empty() && !plan_.unmet_is_error) {
-    show_result(Outcome::skip, index, 0.0, unmet);
+  const Unmet& unmet = plan_.unmet[planned_[index].point];
+  if (!unmet.why.empty() && !unmet.is_error) {
+    show_result(Outcome::skip, index, 0.0, unmet.why);
     return;
   }
-  if (!unmet.empty()) {
-    settle(index, error_judgement(unmet), 0.0);
+  if (!unmet.why.empty()) {
+    settle(index, error_judgement(unmet.why), 0.0);
     return;
   }
   Evidence evidence;

@@ -19,10 +19,15 @@
 
 namespace harness::cli {
 
+// Why a point cannot run here; nothing when it can.
+struct Unmet {
+  std::string why;
+  bool is_error = false;  // the user asked for just this: not to run it is no skip
+};
+
 struct RunPlan {
-  std::vector<Case> cases;         // the points of the axes; strategies make the cases that are run
-  std::vector<std::string> unmet;  // of each point why it cannot run here, "" if it can
-  bool unmet_is_error = false;     // --profile was given: the user meant it
+  std::vector<Case> cases;   // the points of the axes; strategies make the cases that are run
+  std::vector<Unmet> unmet;  // of each point
   std::string worker;
   Variables environment;  // allowed_variables()
   Machine machine;

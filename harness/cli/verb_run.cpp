@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <ctime>
 #include <iostream>
@@ -75,18 +76,28 @@ ScenarioOptions options_of(const RunArguments& arguments,
   return options;
 }
 
+bool is_named(const std::string& file, const RunArguments& arguments) {
+  return std::find(arguments.files.begin(), arguments.files.end(), file) != arguments.files.end();
+}
+
 RunPlan make_plan(const RunArguments& arguments, const Paths& paths, const Manifest& manifest) {
   RunPlan plan;
   plan.machine = look_at_machine();
   const ScenarioOptions options = options_of(arguments, paths, plan.machine);
+  const bool asked = options.profile.has_value() && *options.profile != kNoProfile;
   for (const std::string& file : scenario_files(arguments.files)) {
-    for (Case& the_case : load_cases(file, options, manifest))
+    ScenarioOptions here = options;
+    // A folder is taken as it is: what has no such profile is listed and skipped. Who names the file is told.
+    const bool lacking =
+        asked && !is_named(file, arguments) && !has_profile(file, *options.profile);
+    if (lacking) here.profile = kNoProfile;
+    for (Case& the_case : load_cases(file, here, manifest)) {
+      plan.unmet.push_back(
+          lacking ? Unmet{"it has no profile " + *options.profile, false}
+                  : Unmet{missing_requirement(the_case.scenario, plan.machine, manifest), asked});
       plan.cases.push_back(std::move(the_case));
+    }
   }
-  for (const Case& the_case : plan.cases) {
-    plan.unmet.push_back(missing_requirement(the_case.scenario, plan.machine, manifest));
-  }
-  plan.unmet_is_error = options.profile.has_value() && *options.profile != kNoProfile;
   plan.worker = paths.worker;
   plan.environment = allowed_variables(own_variables());
   plan.keep = arguments.keep;
@@ -119,7 +130,7 @@ nlohmann::json planned_json(const Case& the_case, const std::string& unmet) {
 int show_plan(const RunPlan& plan, bool json) {
   auto cases = nlohmann::json::array();
   for (std::size_t i = 0; i < plan.cases.size(); ++i) {
-    const nlohmann::json planned = planned_json(plan.cases[i], plan.unmet[i]);
+    const nlohmann::json planned = planned_json(plan.cases[i], plan.unmet[i].why);
     cases.push_back(planned);
     if (json) continue;
     const Scenario& scenario = plan.cases[i].scenario;
@@ -132,7 +143,7 @@ int show_plan(const RunPlan& plan, bool json) {
               << (scenario.fault ? ", fault " + scenario.fault->name : "")
               << (scenario.known ? ", known to fail: " + scenario.known->because : "")
               << (scenario.bisect.over.empty() ? "" : ", bisect over " + scenario.bisect.over)
-              << (plan.unmet[i].empty() ? "" : ", skipped: " + plan.unmet[i]) << "\n";
+              << (plan.unmet[i].why.empty() ? "" : ", skipped: " + plan.unmet[i].why) << "\n";
   }
   if (json) std::cout << nlohmann::json({{"cases", cases}}).dump() << "\n";
   return kExitPass;

@@ -1,5 +1,6 @@
 #include "harness/core/case.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -149,6 +150,12 @@ std::string Case::label() const {
   std::vector<std::string> parts;
   for (const auto& [axis, value] : point) parts.push_back(axis + "=" + value);
   return scenario.name + "[" + nsa::join(parts, ",") + "]";
+}
+
+bool has_profile(const std::string& path, const std::string& name) {
+  const std::string text = nsa::read_file(path, kMaxScenarioBytes);
+  const std::vector<std::string> names = profiles_of(nsa::parse_yaml(text, path));
+  return std::find(names.begin(), names.end(), name) != names.end();
 }
 
 std::vector<Case> load_cases(const std::string& path,

@@ -20,6 +20,9 @@ struct Case {
   bool operator==(const Case&) const = default;
 };
 
+// Whether the scenario of this file has a profile of this name. Throws: nsa::Error with file:line.
+[[nodiscard]] bool has_profile(const std::string& path, const std::string& name);
+
 // Reads one file into its cases: one without `axes`, else their product; those of every profile are checked as well.
 // Throws: nsa::Error with file:line.
 [[nodiscard]] std::vector<Case> load_cases(const std::string& path,

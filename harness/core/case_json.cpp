@@ -47,6 +47,7 @@ json training_json(const nsa::TrainingConfig& training) {
           {"seq_len", training.seq_len},
           {"accumulate", training.accumulate},
           {"precision", nsa::name_of(training.precision)},
+          {"reaches_floor", training.reaches_floor},
           {"data",
            {{"source", nsa::name_of(training.data.source)},
             {"text", training.data.as_written},

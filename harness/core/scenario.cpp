@@ -224,11 +224,18 @@ void check_together(const Scenario& scenario, const YamlNode& root) {
                 "model.vocab_size: found " + std::to_string(scenario.model.vocab_size) +
                     ", wanted at least 256: the tokens of a text are bytes");
   }
-  const bool has_loss = scenario.kind == "training" || scenario.kind == "sweep";
+  const bool has_loss =
+      scenario.kind == "training" || scenario.kind == "sweep" || scenario.kind == "throughput";
   if (has_loss && scenario.training.seq_len < 2) {
     throw Error(line_of("training.seq_len", "training"),
                 "training.seq_len: found " + std::to_string(scenario.training.seq_len) +
                     ", wanted at least 2: every token is predicted from those before it");
+  }
+  const bool forwards_whole = scenario.trains() || scenario.kind == "throughput";
+  if (scenario.training.precision == nsa::Precision::bf16_autocast && !forwards_whole) {
+    throw Error(line_of("training.precision", "training"),
+                "training.precision: found bf16_autocast with kind " + scenario.kind +
+                    ", wanted it with training or throughput: layers alone run in one dtype");
   }
   const bool on_device = scenario.parallel.device == nsa::Device::cuda;
   if (scenario.attention.trace_kernels && (!on_device || scenario.kind != "attention")) {

@@ -51,7 +51,12 @@ constexpr auto kKeys = std::to_array<SchemaKey>({
     {"training.precision",
      "name",
      "fp32",
-     "fp64, fp32, bf16 or fp16 with float32 masters, or bf16_pure, fp16_pure without"},
+     "fp64, fp32; bf16 or fp16 with float32 masters, or bf16_pure, fp16_pure without; "
+     "bf16_autocast: float32 weights, the forward under autocast"},
+    {"training.reaches_floor",
+     "true or false",
+     "false",
+     "judged by loss_falls: the loss shall end at the floor of its source"},
     {"training.data", "map", "default text", "where tokens come from"},
     {"training.data.source",
      "name",

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <memory>
 
-#include <ATen/autocast_mode.h>
-
 #include "harness/faults/faults.h"
 #include "nsa/base/error.h"
+#include "nsa/train/autocast.h"
 
 namespace harness {
 namespace {
@@ -86,29 +85,6 @@ void selection_flip(FaultContext& context) {
   }
 }
 
-class AutocastScope {
- public:
-  explicit AutocastScope(at::DeviceType device)
-      : device_(device),
-        enabled_(at::autocast::is_autocast_enabled(device)),
-        dtype_(at::autocast::get_autocast_dtype(device)) {
-    at::autocast::set_autocast_enabled(device_, true);
-    at::autocast::set_autocast_dtype(device_, torch::kBFloat16);
-  }
-  ~AutocastScope() {
-    at::autocast::clear_cache();
-    at::autocast::set_autocast_enabled(device_, enabled_);
-    at::autocast::set_autocast_dtype(device_, dtype_);
-  }
-  AutocastScope(const AutocastScope&) = delete;
-  AutocastScope& operator=(const AutocastScope&) = delete;
-
- private:
-  at::DeviceType device_;
-  bool enabled_;
-  at::ScalarType dtype_;
-};
-
 // The forward runs under autocast, the recomputation does not.
 void autocast_forward(FaultContext& context) {
   for (const int layer : checkpointed_layers(context)) {
@@ -116,7 +92,7 @@ void autocast_forward(FaultContext& context) {
     seam.forward = [inner = seam.forward, &context](nsa::Block& block, const Tensor& x_BSE) {
       if (!context.holds_now()) return inner(block, x_BSE);
       context.fired();
-      const AutocastScope autocast(x_BSE.device().type());
+      const nsa::AutocastScope autocast(x_BSE.device().type(), true);
       return inner(block, x_BSE).to(x_BSE.scalar_type());
     };
   }

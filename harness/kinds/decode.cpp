@@ -45,6 +45,7 @@ class DecodeCase {
     (void)decoder.prefill(tokens_BS);
     write("decode_prefill");
     session_.sample("prompt_tokens", kStep, static_cast<double>(prompt));
+    session_.enter("decode", kStep);
     (void)decoder.prefill(tokens_BS.slice(1, 0, prompt));
     outputs_.clear();
     for (std::int64_t position = prompt; position < tokens_BS.size(1); ++position) {

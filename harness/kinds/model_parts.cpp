@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <sys/resource.h>
 
+#include "nsa/train/autocast.h"
 #include "nsa/train/precision.h"
 
 namespace harness {
@@ -12,12 +13,13 @@ nsa::NsaLm build(const Session& session,
                  const std::map<std::string, std::string>& route,
                  nsa::Routes& routes) {
   const Scenario& scenario = session.the_case().scenario;
-  const nsa::Surroundings where{
-      device_of(session), nsa::dtype_of(scenario.training.precision), scenario.kind == "decode"};
-  nsa::check_route(scenario.model, route, where);
+  const nsa::Precision precision = scenario.training.precision;
+  const auto device = device_of(session);
+  const auto seams_in = nsa::autocasts(precision) ? torch::kBFloat16 : nsa::dtype_of(precision);
+  nsa::check_route(scenario.model, route, {device, seams_in, scenario.kind == "decode"});
   torch::manual_seed(static_cast<std::uint64_t>(scenario.seed));
   nsa::NsaLm model(scenario.model, route, routes);
-  model->to(where.device, where.dtype);
+  model->to(device, nsa::dtype_of(precision));
   return model;
 }
 
@@ -34,6 +36,23 @@ nsa::NsaLm make_model(const Session& session, nsa::Routes& routes) {
 
 nsa::NsaLm make_reference_model(const Session& session, nsa::Routes& routes) {
   return build(session, {}, routes);
+}
+
+std::unique_ptr<nsa::DataSource> make_source(const Scenario& scenario) {
+  const nsa::BatchShape shape{scenario.training.batch_size,
+                              scenario.training.seq_len,
+                              scenario.training.accumulate,
+                              scenario.model.vocab_size};
+  return nsa::make_data_source(
+      scenario.training.data, shape, scenario.seed, static_cast<int>(scenario.parallel.ranks));
+}
+
+torch::Tensor logits_of(nsa::NsaLm& model,
+                        const torch::Tensor& tokens_BS,
+                        nsa::Precision precision) {
+  if (!nsa::autocasts(precision)) return model->forward(tokens_BS);
+  const nsa::AutocastScope autocast(tokens_BS.device().type(), true);
+  return model->forward(tokens_BS);
 }
 
 nsa::NamedParameters named_parameters(nsa::NsaLm& model) {

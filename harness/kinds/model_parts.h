@@ -1,11 +1,14 @@
 // What every kind that runs the model has in common: the model of the case on its device, and what is told of it.
 #pragma once
 
+#include <memory>
+
 #include <torch/torch.h>
 
 #include "harness/worker/session.h"
 #include "nsa/model/nsa_lm.h"
 #include "nsa/parallel/data_parallel.h"
+#include "nsa/train/data.h"
 
 namespace harness {
 
@@ -15,6 +18,14 @@ namespace harness {
 [[nodiscard]] nsa::NsaLm make_model(const Session& session, nsa::Routes& routes);
 // The same with the reference behind every seam.
 [[nodiscard]] nsa::NsaLm make_reference_model(const Session& session, nsa::Routes& routes);
+
+// The tokens that the scenario trains on. Throws: nsa::Error.
+[[nodiscard]] std::unique_ptr<nsa::DataSource> make_source(const Scenario& scenario);
+
+// The model's forward in a precision of training: under autocast where that is what it means.
+[[nodiscard]] torch::Tensor logits_of(nsa::NsaLm& model,
+                                      const torch::Tensor& tokens_BS,
+                                      nsa::Precision precision);
 
 [[nodiscard]] nsa::NamedParameters named_parameters(nsa::NsaLm& model);
 

@@ -5,8 +5,9 @@
 
 #include "harness/kinds/training_parts.h"
 #include "harness/worker/fault.h"
+#include "harness/worker/gpu_sensors.h"
 #include "harness/worker/heartbeat.h"
-#include "harness/worker/memory_watch.h"
+#include "harness/worker/phase_memory.h"
 #include "nsa/base/safetensors.h"
 
 namespace harness {
@@ -114,13 +115,15 @@ void train(Session& session,
            nsa::Communicator& communicator) {
   const Scenario& scenario = session.the_case().scenario;
   const std::int64_t every = scenario.life.save_every;
-  MemoryWatch memory(parts.device);
+  PhaseMemory memory(session, parts.device);
+  GpuSensors sensors(parts.device);
   for (std::int64_t step = first_step(session, parts, communicator);
        step <= scenario.training.steps;
        ++step) {
-    memory.reset_peak();
+    memory.begin_step(step);
     if (!train_step(session, parts, parallel, step)) return;
-    session.sample("tensor_peak_bytes", step, static_cast<double>(memory.peak_bytes()));
+    memory.end_step();
+    sensors.record(session, step);
     if (every > 0 && step % every == 0) parts.save(step);
   }
 }

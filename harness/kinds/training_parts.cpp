@@ -24,13 +24,10 @@ std::vector<torch::Tensor> tensors_of(const nsa::NamedParameters& parameters) {
   return tensors;
 }
 
-std::unique_ptr<nsa::DataSource> make_source(const Scenario& scenario) {
-  const nsa::BatchShape shape{scenario.training.batch_size,
-                              scenario.training.seq_len,
-                              scenario.training.accumulate,
-                              scenario.model.vocab_size};
-  return nsa::make_data_source(
-      scenario.training.data, shape, scenario.seed, static_cast<int>(scenario.parallel.ranks));
+bool any_is_nan(const std::vector<torch::Tensor>& tensors) {
+  return std::any_of(tensors.begin(), tensors.end(), [](const torch::Tensor& tensor) {
+    return tensor.defined() && tensor.isnan().any().item<bool>();
+  });
 }
 
 // The implementations count themselves: what a fault puts in their place and does not call is not counted.
@@ -151,6 +148,11 @@ torch::Tensor TrainingParts::batch(std::int64_t micro) {
   return tokens_BS.to(device);
 }
 
+torch::Tensor TrainingParts::loss_of(const torch::Tensor& tokens_BS) {
+  return seams.loss(logits_of(model, tokens_BS, session_.the_case().scenario.training.precision),
+                    tokens_BS);
+}
+
 torch::Tensor TrainingParts::forward(const torch::Tensor& tokens_BS, std::int64_t micro) {
   recorder.pause(micro > 0);
   if (micro == 0) {
@@ -158,7 +160,7 @@ torch::Tensor TrainingParts::forward(const torch::Tensor& tokens_BS, std::int64_
     recorder.begin(step_, of_rank_);
   }
   if (recompute_watch) recompute_watch->begin(step_, micro);
-  const auto loss = seams.loss(model->forward(tokens_BS), tokens_BS);
+  const auto loss = loss_of(tokens_BS);
   loss_sum_ += loss.item<double>();
   ++losses_;
   watch.check_outputs();
@@ -249,16 +251,18 @@ void TrainingParts::certify_nan(std::int64_t step, const torch::Tensor& tokens_B
   if (checkpoint) checkpoint->pause(true);
   watch.begin(step);
   const NanWatch nan(watch, step, false);
-  // Not backward(): nothing may reach the gradients, nor a reducer that waits for them.
-  (void)torch::autograd::grad({seams.loss(model->forward(tokens_BS), tokens_BS)},
-                              tensors_of(parameters),
-                              {},
-                              std::nullopt,
-                              false,
-                              true);
+  // The loss as it was scaled: an overflow is one of the scaled loss. Not backward(): nothing may reach the gradients, nor a
+  // reducer that waits for them.
+  const auto again = torch::autograd::grad({optimizer->scaled(loss_of(tokens_BS) / micro_batches_)},
+                                           tensors_of(parameters),
+                                           {},
+                                           std::nullopt,
+                                           false,
+                                           true);
   recorder.pause(false);
   if (checkpoint) checkpoint->pause(false);
-  session_.channel().write(nan.certificate());
+  // What does not come again has no certificate: nobody saw where it was born.
+  if (std::isnan(loss) || any_is_nan(again)) session_.channel().write(nan.certificate());
 }
 
 void TrainingParts::update(std::int64_t step) {

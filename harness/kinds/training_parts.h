@@ -88,6 +88,7 @@ class TrainingParts {
   void write_routes();
 
  private:
+  torch::Tensor loss_of(const torch::Tensor& tokens_BS);
   void write_parameters(std::int64_t step);
   void write_state(std::int64_t step);
 

@@ -222,6 +222,7 @@ const char* name_of(Precision value) {
     case Precision::fp16: return "fp16";
     case Precision::bf16_pure: return "bf16_pure";
     case Precision::fp16_pure: return "fp16_pure";
+    case Precision::bf16_autocast: return "bf16_autocast";
   }
   return "";
 }

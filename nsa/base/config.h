@@ -15,7 +15,7 @@ enum class Phi { avg, conv, mlp };
 enum class Eq9 { fractional, overlap };
 // bf16, fp16: weights of the model in that type, masters and AdamW state in float32 (fp16 with loss scaling). *_pure: weights
 // and AdamW state in that type alone, as it was once done.
-enum class Precision { fp64, fp32, bf16, fp16, bf16_pure, fp16_pure };
+enum class Precision { fp64, fp32, bf16, fp16, bf16_pure, fp16_pure, bf16_autocast };
 enum class Device { cpu, cuda };
 
 // NSA language model (SPEC 2; the letters are those of arXiv 2502.11089). Widths and lengths in numbers of elements/tokens.
@@ -98,6 +98,7 @@ struct TrainingConfig {
   Precision precision = Precision::fp32;
   DataConfig data;
   OptimizerConfig optimizer;
+  bool reaches_floor = false;  // the loss shall end at the floor of its source, not only fall
 
   void validate(const Location& where) const;
   bool operator==(const TrainingConfig&) const = default;

@@ -238,9 +238,11 @@ TrainingConfig read_training(const YamlNode& node, const std::string& base_folde
              Precision::bf16,
              Precision::fp16,
              Precision::bf16_pure,
-             Precision::fp16_pure},
+             Precision::fp16_pure,
+             Precision::bf16_autocast},
             {},
             training.precision);
+  map.read("reaches_floor", training.reaches_floor);
   if (const YamlNode* data = map.get("data")) training.data = read_data(*data, base_folder);
   if (const YamlNode* part = map.get("optimizer")) training.optimizer = read_optimizer(*part);
   map.finish();

@@ -5,7 +5,8 @@ namespace nsa {
 torch::Dtype dtype_of(Precision precision) {
   switch (precision) {
     case Precision::fp64: return torch::kFloat64;
-    case Precision::fp32: return torch::kFloat32;
+    case Precision::fp32:
+    case Precision::bf16_autocast: return torch::kFloat32;
     case Precision::bf16:
     case Precision::bf16_pure: return torch::kBFloat16;
     case Precision::fp16:

@@ -1,4 +1,11 @@
 // Title and metadata.
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "nsa/base/text.h"
 #include "reports/markdown.h"
 #include "reports/range.h"
 #include "reports/sections/list.h"
@@ -7,14 +14,27 @@
 namespace reports::section {
 namespace {
 
-std::string machine_of(const harness::RunRecord& run) {
-  std::string text;
+// "2 x NVIDIA H200"; the facts name each card apart: gpu0, gpu1, ...
+std::vector<std::string> cards_of(const harness::RunRecord& run) {
+  std::map<std::string, int> counts;
   for (const auto& [name, value] : run.provenance.machine) {
-    if (name != "cpu" && name != "gpu" && name != "torch" && name != "cuda") continue;
-    if (value.empty()) continue;
-    text += (text.empty() ? "" : ", ") + escape(name) + " " + escape(value);
+    if (name.starts_with("gpu") && nsa::parse_int(name.substr(3))) ++counts[value];
   }
-  return text.empty() ? "not recorded" : text;
+  std::vector<std::string> cards;
+  for (const auto& [card, count] : counts) {
+    cards.push_back(std::to_string(count) + " x " + escape(card));
+  }
+  return cards;
+}
+
+std::string machine_of(const harness::RunRecord& run) {
+  constexpr std::array kShown = {"cpu", "gpu", "driver", "torch", "cuda", "nccl"};
+  std::vector<std::string> parts = cards_of(run);
+  for (const auto& [name, value] : run.provenance.machine) {
+    const bool shown = std::find(kShown.begin(), kShown.end(), name) != kShown.end();
+    if (shown && !value.empty()) parts.push_back(escape(name) + " " + escape(value));
+  }
+  return parts.empty() ? "not recorded" : nsa::join(parts);
 }
 
 std::string commit_of(const harness::RunRecord& run) {

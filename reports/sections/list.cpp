@@ -14,6 +14,7 @@ const std::vector<Section>& sections() {
       section::findings(),
       section::causes(),
       section::measurements(),
+      section::throughput(),
       section::metrics(),
       section::evidence(),
       section::reproduce(),

@@ -30,6 +30,7 @@ namespace section {
 [[nodiscard]] Section causes();
 [[nodiscard]] Section measurements();
 [[nodiscard]] Section metrics();
+[[nodiscard]] Section throughput();
 [[nodiscard]] Section evidence();
 [[nodiscard]] Section reproduce();
 [[nodiscard]] Section appendix();

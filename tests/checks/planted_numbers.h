@@ -269,6 +269,47 @@ inline void add_finite(std::vector<Planted>& list) {
                       row.l2 = INFINITY;
                     });
                   }});
+  // An operator of the backward met `largest`, and all gradients of the step are NaN; the scaler counted it as skipped.
+  const auto all_nan_in_fp16 = [](double largest) {
+    return [=](Healthy& h) {
+      h.evidence.the_case.scenario.training.precision = nsa::Precision::fp16;
+      each_gradient(h.evidence, -1, "", [](Gradient& row) {
+        if (row.step != 2) return;
+        row.state = "nan";
+        row.l2 = std::nan("");
+      });
+      harness::NanBirth birth;
+      birth.step = 2;
+      birth.op = "mm";
+      birth.direction = "backward";
+      birth.elements = 1;
+      birth.largest_input = largest;
+      for (int rank = 0; rank < h.evidence.ranks(); ++rank) {
+        put(h.evidence.nan_births, rank, birth);
+        for (int step = 1; step <= 3; ++step) {
+          put(h.evidence.samples,
+              rank,
+              harness::Sample{"skipped_steps", step, step < 2 ? 0.0 : 1.0});
+        }
+      }
+    };
+  };
+  list.push_back({check,
+                  "infinities of an overflow times zero",
+                  Verdict::pass,
+                  "",
+                  "{}",
+                  all_nan_in_fp16(INFINITY),
+                  2,
+                  3});
+  list.push_back({check,
+                  "NaN of finite numbers in a step that the scaler skipped",
+                  Verdict::fail,
+                  "NAN.ORIGIN",
+                  R"({"op":"mm","step":2,"phase":"backward"})",
+                  all_nan_in_fp16(3.0),
+                  2,
+                  3});
   list.push_back({check, "no samples", Verdict::inconclusive, "", "{}", [](Healthy& h) {
                     h.evidence.samples.clear();
                   }});

@@ -81,6 +81,48 @@ inline void add_loss_floor(std::vector<Planted>& list) {
       always(1.0),
       500.0,
       always(std::nan("")));
+  // ln 16 = 2.77: the next token repeats one that the window of a single layer does not reach.
+  const auto window_alone = [](std::int64_t layers, double loss) {
+    return [=](Healthy& h) {
+      harness::Scenario& scenario = h.evidence.the_case.scenario;
+      scenario.training.data.source = nsa::DataConfig::Source::long_range;
+      scenario.training.data.distance = 33;
+      scenario.attention.gate = "win";
+      scenario.model.n_layers = layers;
+      scenario.model.w = 32;
+      scenario.model.vocab_size = 16;
+      sample_steps(h,
+                   40,
+                   {{"loss", [=](int step) { return loss + 0.001 * noise(step); }},
+                    {"source_floor", always(0.5)},
+                    {"floor_tokens", always(3000.0)},
+                    {"floor_stderr", always(0.01)}});
+    };
+  };
+  list.push_back({"loss_floor",
+                  "a window that cannot see the answer, and does not know it",
+                  Verdict::pass,
+                  "",
+                  "{}",
+                  window_alone(1, 2.78),
+                  1,
+                  1});
+  list.push_back({"loss_floor",
+                  "a window that cannot see the answer, and knows it",
+                  Verdict::fail,
+                  "LOSS.BELOW_FLOOR",
+                  "{}",
+                  window_alone(1, 2.5),
+                  1,
+                  1});
+  list.push_back({"loss_floor",
+                  "two windows that reach the answer together",
+                  Verdict::pass,
+                  "",
+                  "{}",
+                  window_alone(2, 2.5),
+                  1,
+                  1});
   add(
       "a loss that is no number",
       Verdict::inconclusive,
@@ -116,6 +158,37 @@ inline void add_loss_falls(std::vector<Planted>& list) {
   add("towards a floor that rises", Verdict::pass, 40, always(5.5), {{"source_floor", [](int step) {
                                                                         return 4.0 + 0.02 * step;
                                                                       }}});
+  const auto above = [](double nats) {
+    return [=](Healthy& h) {
+      h.evidence.the_case.scenario.training.reaches_floor = true;
+      sample_steps(h,
+                   40,
+                   {{"loss", [=](int step) { return 1.2 + nats + 2.0 / (step * step); }},
+                    {"source_floor", always(1.2)}});
+    };
+  };
+  list.push_back({"loss_falls", "reaches its floor", Verdict::pass, "", "{}", above(0.01), 1, 1});
+  list.push_back({"loss_falls",
+                  "falls, but not to the floor that it shall reach",
+                  Verdict::fail,
+                  "LOSS.NOT_FALLING",
+                  "{}",
+                  above(0.1),
+                  1,
+                  1});
+  const auto nothing_to_reach = [=](Healthy& h) {
+    above(0.01)(h);
+    std::erase_if(h.evidence.samples,
+                  [](const auto& row) { return row.row.metric == "source_floor"; });
+  };
+  list.push_back({"loss_falls",
+                  "shall reach a floor that nobody knows",
+                  Verdict::inconclusive,
+                  "",
+                  "{}",
+                  nothing_to_reach,
+                  1,
+                  1});
   add("too few steps", Verdict::inconclusive, 19, [=](int step) { return flat(step) - step; });
   list.push_back({"loss_falls",
                   "a loss is missing",

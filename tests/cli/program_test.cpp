@@ -76,6 +76,18 @@ TEST_F(ProgramTest, JsonIsOneObject) {
   EXPECT_EQ(nlohmann::json::parse(crashed.out).at("exit"), 1);
 }
 
+TEST_F(ProgramTest, AFolderListsWhatLacksTheProfile) {
+  const fs::path folder = fs::path(program_.scenario()).parent_path() / "nightly";
+  fs::create_directory(folder);
+  fs::copy_file(program_.scenario(), folder / "s.yaml");
+  fs::copy_file(folder.parent_path() / "corpus.txt", folder / "corpus.txt");
+  const std::string file = folder / "s.yaml";
+  const ProgramResult result = program_.run({"run", folder.string(), "--profile", "gpu"});
+  EXPECT_EQ(result.exit_code, 4) << result.err;  // nothing was judged
+  EXPECT_THAT(result.out, HasSubstr("it has no profile gpu"));
+  EXPECT_EQ(program_.run({"run", file, "--profile", "gpu"}).exit_code, 3) << "the file was named";
+}
+
 struct Ending {
   const char* mood;
   const char* lines;

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "nsa/seams/historic/historic.h"
+#include "nsa/train/autocast.h"
 #include "nsa/train/optimizer.h"
 #include "tests/model/support.h"
 #include "tests/model/variants.h"
@@ -273,6 +274,50 @@ TEST_F(LowPrecision, TrainingFollowsFloat32) {
   EXPECT_NEAR(last_loss(Precision::bf16), fp32, 0.03);
   EXPECT_NEAR(last_loss(Precision::fp16), fp32, 0.03);
   EXPECT_TRUE(std::isfinite(last_loss(Precision::bf16_pure)));
+}
+
+// Autocast takes products to bfloat16 wherever it is not told otherwise: what was widened must stay wide, or blocks are chosen
+// among scores of eight bits.
+TEST_F(LowPrecision, AutocastLeavesSumsOfScoresInFloat32) {
+  for (const auto& [name, config] : variants()) {
+    SCOPED_TRACE(name);
+    const AttentionSeams seams = make_attention_seams(config, {});
+    const SeamContext context{config, 0, routes_};
+    const std::int64_t length = 97;
+    const auto q = torch::randn({2, config.n_heads, length, config.d_k});
+    const auto k = torch::randn({2, config.n_kv_groups, length, config.d_k});
+    const auto v = torch::randn({2, config.n_kv_groups, length, config.d_v});
+    const auto compressed = config.compressed_len(length);
+    const auto k_cmp = k.slice(2, 0, compressed);
+    const auto v_cmp = v.slice(2, 0, compressed);
+    const auto run = [&] {
+      const auto p_grp = seams.score(context, q, k_cmp);
+      const auto blocks = seams.select(context, p_grp);
+      return std::vector<Tensor>{p_grp,
+                                 seams.attend_cmp(context, q, k_cmp, v_cmp),
+                                 seams.attend_sel(context, q, k, v, blocks),
+                                 seams.attend_win(context, q, k, v)};
+    };
+    const std::vector<Tensor> plain = run();
+    const AutocastScope autocast(torch::kCPU, true);
+    const std::vector<Tensor> cast = run();
+    for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_TRUE(cast[i].equal(plain[i])) << i;
+  }
+}
+
+TEST_F(LowPrecision, AutocastIsOnInsideItsScopeAlone) {
+  const auto left = torch::randn({4, 4});
+  const auto product = [&] { return torch::mm(left, left).scalar_type(); };
+  {
+    const AutocastScope on(torch::kCPU, true);
+    EXPECT_EQ(product(), torch::kBFloat16);
+    {
+      const AutocastScope off(torch::kCPU, false);
+      EXPECT_EQ(product(), torch::kFloat);
+    }
+    EXPECT_EQ(product(), torch::kBFloat16);
+  }
+  EXPECT_EQ(product(), torch::kFloat);
 }
 
 }  // namespace

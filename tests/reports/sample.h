@@ -28,7 +28,11 @@ inline harness::RunRecord sample_run(std::int64_t id,
   run.provenance.source_hash = "5001ce";
   run.provenance.binary_hash = "b1na2y";
   run.provenance.argv = "nsa-harness run scenarios/ddp_onestep.yaml";
-  run.provenance.machine = {{"cpu", "Some CPU"}, {"torch", "2.11.0"}};
+  run.provenance.machine = {{"cpu", "Some CPU"},
+                            {"gpus", "2"},
+                            {"gpu0", "Some Card"},
+                            {"gpu1", "Some Card"},
+                            {"torch", "2.11.0"}};
   run.provenance.environment = {{"OMP_NUM_THREADS", "1"}};
   return run;
 }

@@ -18,7 +18,7 @@ STEPS = 6  # of scenarios/resume.yaml
 
 
 def draw(random_):
-    return {
+    values = {
         "life.kill_step": random_.randint(1, STEPS),
         "life.kill_phase": random_.choice(["data", "forward", "backward", "optimizer", "save", "save", "save"]),
         "life.kill_after_ms": random_.choice([0, 0, 1, 2, 3, 5, 8, 13]),
@@ -26,6 +26,9 @@ def draw(random_):
         "training.precision": random_.choice(["fp32", "bf16", "fp16"]),
         "training.accumulate": random_.choice([1, 1, 2]),
     }
+    if values["life.kill_phase"] == "save":  # a step that saves nothing has no such phase
+        values["life.kill_step"] += values["life.kill_step"] % values["life.save_every"]
+    return values
 
 
 def killed(program, values):

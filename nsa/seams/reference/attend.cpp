@@ -4,6 +4,7 @@
 
 #include "nsa/seams/reference/masked_attention.h"
 #include "nsa/seams/reference/reference.h"
+#include "nsa/train/autocast.h"
 
 namespace nsa::reference {
 
@@ -42,10 +43,16 @@ double lowest_of(torch::ScalarType type) {
   }
 }
 
+// What was widened stays wide: autocast would take the products back to bfloat16.
+AutocastScope no_autocast(const Tensor& like) {
+  return {like.device().type(), false};
+}
+
 Tensor probabilities(const Tensor& q_PhTD, const Tensor& k_PKD, const Tensor& allowed_PTK) {
   const auto pairs = q_PhTD.size(0);
   const auto heads = q_PhTD.size(1);
   const auto rows = q_PhTD.size(2);
+  const AutocastScope wide_products = no_autocast(q_PhTD);
   const double scale = 1.0 / std::sqrt(static_cast<double>(q_PhTD.size(3)));
   const Tensor q_PRD = (wide(q_PhTD) * scale).reshape({pairs, heads * rows, q_PhTD.size(3)});
   const Tensor scores_PhTK =
@@ -59,6 +66,7 @@ Tensor masked_attention(const Tensor& q_PhTD,
                         const Tensor& k_PKD,
                         const Tensor& v_PKD,
                         const Tensor& allowed_PTK) {
+  const AutocastScope wide_products = no_autocast(q_PhTD);
   const Tensor p_PhTK = probabilities(q_PhTD, k_PKD, allowed_PTK);
   const Tensor o_PRD = torch::bmm(p_PhTK.flatten(1, 2), wide(v_PKD)).to(v_PKD.scalar_type());
   const Tensor o_PhTD = o_PRD.view({q_PhTD.size(0), q_PhTD.size(1), q_PhTD.size(2), v_PKD.size(2)});

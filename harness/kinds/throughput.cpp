@@ -1,0 +1,132 @@
+#include "harness/kinds/throughput.h"
+
+#include <vector>
+
+#include "harness/kinds/model_parts.h"
+#include "harness/kinds/step_clock.h"
+#include "harness/worker/fault.h"
+#include "harness/worker/gpu_sensors.h"
+#include "harness/worker/host_syncs.h"
+#include "harness/worker/phase_memory.h"
+#include "nsa/base/error.h"
+#include "nsa/train/activation_checkpoint.h"
+#include "nsa/train/data.h"
+#include "nsa/train/optimizer.h"
+
+namespace harness {
+namespace {
+
+// The first makes the optimiser's moments and fills the allocator's caches, the second finds them: neither is a step like others.
+constexpr std::int64_t kWarmUpSteps = 2;
+
+class ThroughputCase {
+ public:
+  explicit ThroughputCase(Session& session)
+      : session_(session),
+        scenario_(session.the_case().scenario),
+        device_(device_of(session)),
+        model_(make_model(session, routes_)),
+        checkpoint_(model_, scenario_.parallel, routes_),
+        source_(make_source(scenario_)),
+        optimizer_(
+            model_->parameters(), scenario_.training.optimizer, scenario_.training.precision),
+        memory_(session, device_),
+        fired_(session.channel()),
+        request_(scenario_.fault.value_or(FaultRequest{})),
+        fault_{request_, session, 0, 1, model_, routes_, fired_} {
+    if (scenario_.training.steps <= kWarmUpSteps) {
+      throw nsa::Error("training.steps: found " + std::to_string(scenario_.training.steps) +
+                       ", wanted more than " + std::to_string(kWarmUpSteps) +
+                       ": so many are not measured");
+    }
+    if (session.fault() != nullptr) session.fault()->install(fault_);
+  }
+
+  void run() {
+    try {
+      for (std::int64_t step = 1; step <= scenario_.training.steps; ++step) train_step(step);
+    } catch (...) {
+      finish();
+      throw;
+    }
+    finish();
+  }
+
+ private:
+  void train_step(std::int64_t step) {
+    memory_.begin_step(step);
+    clock_.start();
+    (void)syncs_.take();
+    const auto loss = micro_batches(step);
+    session_.enter("optimizer", step);
+    optimizer_.step();
+    const double ms = clock_.elapsed_ms();
+    const std::int64_t syncs = syncs_.take();
+    memory_.end_step();
+    for (auto& parameter : model_->parameters()) parameter.mutable_grad().reset();
+    session_.sample("loss", step, loss.item<double>());
+    sensors_.record(session_, step);
+    if (step > kWarmUpSteps) write(step, ms, syncs);
+  }
+
+  // The mean loss, left where it is: to look at it is to wait for it.
+  torch::Tensor micro_batches(std::int64_t step) {
+    const std::int64_t count = scenario_.training.accumulate;
+    torch::Tensor sum;
+    for (std::int64_t micro = 0; micro < count; ++micro) {
+      session_.enter("data", step);
+      const auto tokens_BS = source_->batch(step, micro, 0, 1).to(device_);
+      session_.enter("forward", step);
+      const auto loss = nsa::next_token_loss(
+                            logits_of(model_, tokens_BS, scenario_.training.precision), tokens_BS) /
+                        count;
+      session_.enter("backward", step);
+      optimizer_.scaled(loss).backward();
+      sum = sum.defined() ? sum + loss.detach() : loss.detach();
+    }
+    return sum;
+  }
+
+  void write(std::int64_t step, double ms, std::int64_t syncs) {
+    const nsa::TrainingConfig& training = scenario_.training;
+    const auto tokens =
+        static_cast<double>(training.batch_size * training.seq_len * training.accumulate);
+    session_.sample("step_ms", step, ms);
+    session_.sample("tokens_per_s", step, tokens / ms * 1000.0);
+    session_.sample("host_syncs", step, static_cast<double>(syncs));
+  }
+
+  void finish() {
+    fired_.write_total();
+    write_routes(session_, routes_);
+    session_.sample("rss_peak_bytes", scenario_.training.steps, peak_resident_bytes());
+  }
+
+  Session& session_;
+  const Scenario& scenario_;
+  torch::Device device_;
+  nsa::Routes routes_;
+  nsa::NsaLm model_;
+  nsa::ActivationCheckpoint checkpoint_;
+  std::unique_ptr<nsa::DataSource> source_;
+  nsa::Optimizer optimizer_;
+  PhaseMemory memory_;
+  GpuSensors sensors_{device_};
+  HostSyncs syncs_;
+  StepClock clock_{device_};
+  Fired fired_;
+  FaultRequest request_;
+  FaultContext fault_;
+};
+
+void run(Session& session) {
+  ThroughputCase(session).run();
+}
+
+}  // namespace
+
+Kind throughput() {
+  return {"throughput", "optimiser steps with nothing around them: tokens per second, memory", run};
+}
+
+}  // namespace harness

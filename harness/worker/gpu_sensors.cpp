@@ -1,0 +1,106 @@
+#include "harness/worker/gpu_sensors.h"
+
+#include <array>
+#include <cstdio>
+#include <dlfcn.h>
+
+#ifdef NSA_CUDA
+#include <ATen/cuda/CUDAContext.h>
+#endif
+
+namespace harness {
+namespace {
+
+constexpr auto kLeastApart = std::chrono::milliseconds(500);
+
+// Of NVML's interface, whose functions are looked up by name: the library belongs to the driver and is not there at build time.
+constexpr int kSuccess = 0;
+constexpr unsigned kSmClock = 1;
+constexpr unsigned kCoreSensor = 0;
+struct Utilization {
+  unsigned gpu = 0;  // percent of the driver's last sampling period in which a kernel ran
+  unsigned memory = 0;
+};
+using Handle = void*;
+
+#ifdef NSA_CUDA
+// As the driver names cards: CUDA's own numbering is another one where some are hidden.
+std::string bus_id(const torch::Device& device) {
+  const auto* card = at::cuda::getDeviceProperties(device.index());
+  std::array<char, 32> text{};
+  std::snprintf(text.data(),
+                text.size(),
+                "%08x:%02x:%02x.0",
+                static_cast<unsigned>(card->pciDomainID),
+                static_cast<unsigned>(card->pciBusID),
+                static_cast<unsigned>(card->pciDeviceID));
+  return text.data();
+}
+#endif
+
+}  // namespace
+
+struct GpuSensors::Library {
+  void* library = nullptr;
+  Handle card = nullptr;
+
+  ~Library() {
+    if (library == nullptr) return;
+    if (const auto shutdown = function<int (*)()>("nvmlShutdown")) shutdown();
+    dlclose(library);
+  }
+
+  template <typename Function>
+  [[nodiscard]] Function function(const char* name) const {
+    return reinterpret_cast<Function>(dlsym(library, name));
+  }
+
+  [[nodiscard]] bool open(const std::string& bus) {
+    library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) return false;
+    const auto init = function<int (*)()>("nvmlInit_v2");
+    const auto find = function<int (*)(const char*, Handle*)>("nvmlDeviceGetHandleByPciBusId_v2");
+    return init != nullptr && find != nullptr && init() == kSuccess &&
+           find(bus.c_str(), &card) == kSuccess;
+  }
+
+  // Writes what `name` gives for the card with these arguments, if it gives anything.
+  template <typename Value, typename... Arguments>
+  [[nodiscard]] bool ask(const char* name, Value& value, Arguments... arguments) const {
+    const auto asked = function<int (*)(Handle, Arguments..., Value*)>(name);
+    return asked != nullptr && asked(card, arguments..., &value) == kSuccess;
+  }
+};
+
+GpuSensors::GpuSensors(const torch::Device& device) {
+#ifdef NSA_CUDA
+  if (!device.is_cuda()) return;
+  auto library = std::make_unique<Library>();
+  if (library->open(bus_id(device))) library_ = std::move(library);
+#else
+  (void)device;
+#endif
+}
+
+GpuSensors::~GpuSensors() = default;
+
+void GpuSensors::record(Session& session, std::int64_t step) {
+  const auto now = std::chrono::steady_clock::now();
+  if (!library_ || (last_.time_since_epoch().count() != 0 && now - last_ < kLeastApart)) return;
+  last_ = now;
+  Utilization busy;
+  unsigned number = 0;
+  const auto sample = [&](const char* metric, double value) {
+    session.sample(metric, step, value);
+  };
+  if (library_->ask("nvmlDeviceGetUtilizationRates", busy)) {
+    sample("gpu_utilization_percent", busy.gpu);
+  }
+  if (library_->ask("nvmlDeviceGetClockInfo", number, kSmClock)) sample("gpu_sm_clock_mhz", number);
+  if (library_->ask("nvmlDeviceGetPowerUsage", number)) sample("gpu_power_w", number / 1000.0);
+  if (library_->ask("nvmlDeviceGetTemperature", number, kCoreSensor)) {
+    sample("gpu_temperature_c", number);
+  }
+}
+
+}  // namespace harness

@@ -1,0 +1,31 @@
+// What the driver says of the card that this rank works on, recorded as samples: utilisation, clock, power, temperature. A rank
+// that is slow because its card is throttled or shared shows it here.
+#pragma once
+
+#include <chrono>
+#include <memory>
+
+#include <torch/torch.h>
+
+#include "harness/worker/session.h"
+
+namespace harness {
+
+class GpuSensors {
+ public:
+  // Without a driver library, or on the CPU, nothing is ever recorded.
+  explicit GpuSensors(const torch::Device& device);
+  ~GpuSensors();
+  GpuSensors(const GpuSensors&) = delete;
+  GpuSensors& operator=(const GpuSensors&) = delete;
+
+  // Samples of `step`; at most two a second, since the driver's own figures change no faster and asking costs a millisecond.
+  void record(Session& session, std::int64_t step);
+
+ private:
+  struct Library;
+  std::unique_ptr<Library> library_;
+  std::chrono::steady_clock::time_point last_;
+};
+
+}  // namespace harness

@@ -1,0 +1,60 @@
+// What is recorded around a step: memory by phase, how often the host waited.
+#include <map>
+#include <optional>
+
+#include "harness/worker/heartbeat.h"
+#include "harness/worker/host_syncs.h"
+#include "harness/worker/phase_memory.h"
+#include "tests/worker/channel_test_base.h"
+
+namespace {
+
+class StepWatch : public tests::ChannelTest {
+ protected:
+  std::map<std::string, double> samples() {
+    std::map<std::string, double> values;
+    for (const auto& row : written<harness::Sample>()) values[row.metric] = row.value.value;
+    return values;
+  }
+
+  harness::Progress progress_;
+  harness::HeartbeatThread heartbeat_{channel_, progress_};
+  harness::Session session_{{}, {}, channel_, progress_, heartbeat_};
+};
+
+TEST_F(StepWatch, EachPhaseHasItsOwnPeak) {
+  constexpr std::int64_t kFloats = std::int64_t{1} << 20;
+  std::optional<harness::PhaseMemory> memory(std::in_place, session_, torch::kCPU);
+  memory->begin_step(3);
+  session_.enter("forward", 3);
+  auto kept = torch::zeros({kFloats});
+  session_.enter("backward", 3);
+  (void)torch::zeros({2 * kFloats});
+  session_.enter("forward", 3);  // a second micro-batch: the larger of its turns counts
+  session_.enter("optimizer", 3);
+  memory->end_step();
+  const auto seen = samples();
+  const double unit = 4.0 * kFloats;
+  EXPECT_GE(seen.at("peak_bytes.backward") - seen.at("peak_bytes.forward"), 2.0 * unit);
+  EXPECT_GE(seen.at("peak_bytes.forward"), unit);
+  EXPECT_LT(seen.at("peak_bytes.optimizer"), seen.at("peak_bytes.backward"));
+  EXPECT_EQ(seen.at("tensor_peak_bytes"), seen.at("peak_bytes.backward"));
+  memory.reset();
+  session_.enter("save", 3);
+  EXPECT_EQ(samples().size(), seen.size()) << "nobody follows the phases any more";
+}
+
+TEST_F(StepWatch, WhatTheHostWaitsForIsCounted) {
+  const auto tensor = torch::ones({3});
+  (void)tensor.sum().item<double>();  // before anybody counts
+  harness::HostSyncs syncs;
+  (void)syncs.take();
+  const auto sum = (tensor + 1.0).sum();
+  EXPECT_EQ(syncs.take(), 0);
+  (void)sum.item<double>();
+  (void)tensor.nonzero();
+  EXPECT_EQ(syncs.take(), 2);
+  EXPECT_EQ(syncs.take(), 0) << "since the last call";
+}
+
+}  // namespace
