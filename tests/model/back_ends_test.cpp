@@ -384,6 +384,14 @@ TEST_P(Refusals, ComeFromTheCallAsWell) {
       EXPECT_EQ(refused.reason, "device cpu: its kernels are for CUDA");
     }
   }
+  try {
+    static_cast<void>(
+        seams.attend_win(context, tensor(4).to(torch::kBFloat16), tensor(2), tensor(2)));
+    FAIL() << "was not refused";
+  } catch (const Refused& refused) {
+    EXPECT_EQ(refused.reason,
+              "queries of BFloat16 with keys of Float and values of Float: wanted one dtype");
+  }
   EXPECT_TRUE(routes.counts().empty());
 }
 

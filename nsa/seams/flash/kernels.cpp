@@ -54,6 +54,15 @@ std::string unsupported_there(const Surroundings& where) {
   return unsupported_card(where.device);
 }
 
+// Under autocast what reaches a seam need not be of one dtype.
+std::string unsupported_mixture(const Tensor& q_BHSD, const Tensor& k_BGSD, const Tensor& v_BGSD) {
+  const auto dtype = q_BHSD.scalar_type();
+  if (k_BGSD.scalar_type() == dtype && v_BGSD.scalar_type() == dtype) return "";
+  return std::string("queries of ") + c10::toString(dtype) + " with keys of " +
+         c10::toString(k_BGSD.scalar_type()) + " and values of " +
+         c10::toString(v_BGSD.scalar_type()) + ": wanted one dtype";
+}
+
 // Sizes that the kernels hold in 32 bits, or in a dimension of their grid.
 std::string unsupported_size(const SeamContext& context, const Tensor& q_BHSD) {
   const std::int64_t sequences = q_BHSD.size(0) * context.config.d;
@@ -101,6 +110,7 @@ void refuse_unsupported(const SeamContext& context,
                         const Tensor& k_BGSD,
                         const Tensor& v_BGSD) {
   std::string reason = unsupported_shape(k_BGSD.size(3), v_BGSD.size(3));
+  if (reason.empty()) reason = unsupported_mixture(q_BHSD, k_BGSD, v_BGSD);
   if (reason.empty()) {
     const bool decodes = context.first != 0 || context.reads != nullptr;
     reason = unsupported_there({q_BHSD.device(), q_BHSD.scalar_type(), decodes});
