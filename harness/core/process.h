@@ -72,7 +72,7 @@ class Process {
   void signal(int number) const noexcept;        // to the process alone
   void signal_group(int number) const noexcept;  // to the process and what it started
   [[nodiscard]] bool exited() const;             // it is a zombie: reap() will not wait
-  // Kills what is left of the group and collects the status. REQUIRES: exited(), and not reaped before.
+  // Kills what is left of the group, waits until none of it runs (a second at most), and collects the status. REQUIRES: exited(), and not reaped before.
   [[nodiscard]] ExitStatus reap();
   [[nodiscard]] bool reaped() const { return reaped_; }
 

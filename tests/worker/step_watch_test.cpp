@@ -17,6 +17,11 @@ class StepWatch : public tests::ChannelTest {
     return values;
   }
 
+  // The heartbeat takes this signal for itself.
+  const bool signal_is_blocked_ = [] {
+    harness::block_stack_request();
+    return true;
+  }();
   harness::Progress progress_;
   harness::HeartbeatThread heartbeat_{channel_, progress_};
   harness::Session session_{{}, {}, channel_, progress_, heartbeat_};
