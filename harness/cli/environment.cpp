@@ -80,6 +80,10 @@ std::vector<std::string> worker_environment(const Variables& allowed,
   const std::string threads = std::to_string(std::max(1, cores / ranks));
   variables.try_emplace("OMP_NUM_THREADS", threads);
   variables.try_emplace("MKL_NUM_THREADS", variables["OMP_NUM_THREADS"]);
+  // MKL promises the same bits from run to run only when it is asked for them: fixed cache sizes, no dynamic scheduling, as many
+  // threads as it was told.
+  variables.try_emplace("MKL_CBWR", "AUTO");
+  variables.try_emplace("MKL_DYNAMIC", "FALSE");
   // Threads that spin while they wait for each other take the cores from whatever else runs: on a busy machine a step then
   // takes a hundred times as long and looks like a hang.
   variables.try_emplace("OMP_WAIT_POLICY", "PASSIVE");

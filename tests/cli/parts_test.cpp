@@ -58,6 +58,9 @@ TEST(Environment, ThreadsAreSharedOutOverTheRanks) {
   }
   EXPECT_THAT(cli::worker_environment({{"OMP_NUM_THREADS", "7"}}, scenario, 8),
               Contains("OMP_NUM_THREADS=7"));
+  EXPECT_THAT(cli::worker_environment({}, scenario, 8),
+              testing::AllOf(Contains("MKL_CBWR=AUTO"), Contains("MKL_DYNAMIC=FALSE")))
+      << "a rank and its twin are compared bit by bit";
   EXPECT_THAT(cli::worker_environment({{"OMP_NUM_THREADS", "7"}}, scenario, 8),
               Contains("MKL_NUM_THREADS=7"));
 }
