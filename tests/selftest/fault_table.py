@@ -28,7 +28,6 @@ SCENARIOS = {  # shipped scenario: what makes it small or points it at one cell
                          "set": {"training.steps": 3}},
     "resume": {"only": {"life.kill_phase": "backward", "training.precision": "fp32"}},
     "loader": {"only": {"training.data": "{source: uniform}", "training.accumulate": "1"}},
-    "fa2_on_off": {"only": {"route": "{attend_cmp: sdpa, attend_win: reference}", "training.seq_len": "211", "training.precision": "fp32"}},
     OWN: {},
 }
 
