@@ -266,10 +266,12 @@ class LayerJudge {
     }
     std::vector<std::string> wrong;
     std::map<std::string, WrongHeads> heads;
+    double scale_of_dx = 0.0;
     const double limit = ceiling(sums_.gradient, record_.unit_roundoff, record_.arithmetic.summed);
     const auto judge_one = [&](const std::string& name, const oracles::Tensor& gradient) {
       const double scale =
           std::max(largest(gradient.data), smallest_scale_share(name) * scale_of_all);
+      if (name == "dx") scale_of_dx = scale;
       if (compare_gradient(name, gradient, scale, limit)) return;
       wrong.push_back(name);
       const auto told = heads_of_gradient(record_, options, name, gradient, limit * scale);
@@ -280,7 +282,19 @@ class LayerJudge {
     if (wrong.empty()) return;
     Deviation seen = explain_backward(wrong);
     put_heads(heads, seen);
+    if (wrong.back() == "dx") put_tokens(wanted.x, limit * scale_of_dx, seen);
     verdict_.deviations.push_back(std::move(seen));
+  }
+
+  // The tokens whose own gradient is wrong, where not all are: what was left out of a weight's gradient was left out there.
+  void put_tokens(const oracles::Tensor& wanted, double limit, Deviation& seen) const {
+    std::set<int> tokens;
+    for (const std::size_t vector : wrong_vectors(record_.at("dx"), wanted, limit)) {
+      tokens.insert(static_cast<int>(vector % static_cast<std::size_t>(record_.length)));
+    }
+    if (static_cast<std::int64_t>(tokens.size()) == record_.length) return;
+    seen.rows = to_ints(tokens);
+    if (seen.rows.size() > kMostRows) seen.rows.resize(kMostRows);
   }
 
   // Heads and groups of all wrong gradients together. Counts are a law where they explain every one of them and agree.
