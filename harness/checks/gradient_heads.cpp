@@ -22,12 +22,6 @@ Vector lane_of(const Vector& data, std::int64_t lanes, std::int64_t lane) {
   return {begin, begin + length};
 }
 
-double largest_entry(const Vector& values) {
-  double most = 0.0;
-  for (const double value : values) raise_to(most, std::abs(value));
-  return most;
-}
-
 double dot(const Vector& a, const Vector& b) {
   double sum = 0.0;
   for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
@@ -43,7 +37,7 @@ std::optional<Vector> solve(std::vector<Vector> a, Vector b) {
     for (std::size_t row = i + 1; row < n; ++row) {
       if (std::abs(a[row][i]) > std::abs(a[pivot][i])) pivot = row;
     }
-    if (!(std::abs(a[pivot][i]) > kIndependent * largest_entry(a[pivot]))) return std::nullopt;
+    if (!(std::abs(a[pivot][i]) > kIndependent * largest(a[pivot]))) return std::nullopt;
     std::swap(a[i], a[pivot]);
     std::swap(b[i], b[pivot]);
     for (std::size_t row = i + 1; row < n; ++row) {
@@ -75,7 +69,7 @@ std::optional<Vector> fit(const std::vector<Vector>& shares,
   for (std::size_t i = 0; i < shares.size(); ++i) {
     for (std::size_t at = 0; at < left.size(); ++at) left[at] -= (*coefficients)[i] * shares[i][at];
   }
-  if (!(largest_entry(left) <= bound)) return std::nullopt;
+  if (!(largest(left) <= bound)) return std::nullopt;
   return coefficients;
 }
 
@@ -123,7 +117,7 @@ class HeadShares {
 std::set<int> wrong_lanes(const Vector& difference, std::int64_t lanes, double bound) {
   std::set<int> wrong;
   for (std::int64_t lane = 0; lane < lanes; ++lane) {
-    if (!(largest_entry(lane_of(difference, lanes, lane)) <= bound)) {
+    if (!(largest(lane_of(difference, lanes, lane)) <= bound)) {
       wrong.insert(static_cast<int>(lane));
     }
   }
@@ -155,7 +149,7 @@ std::optional<WrongHeads> heads_of_gradient(const LayerRecord& record,
   const std::int64_t groups = record.config.n_kv_groups;
   const std::set<int> wrong = wrong_lanes(difference, groups, bound);
   found.groups = to_ints(wrong);
-  const bool has_numbers = std::isfinite(largest_entry(difference));
+  const bool has_numbers = std::isfinite(largest(difference));
   const HeadShares shares(record, options, name);
   std::set<int> heads;
   for (const int group : wrong) {
@@ -166,7 +160,7 @@ std::optional<WrongHeads> heads_of_gradient(const LayerRecord& record,
       const int head = group * per_group + i;
       const auto at = static_cast<std::size_t>(i);
       // A head whose own part of the difference is within the bound has none.
-      if (more && std::abs((*more)[at]) * largest_entry(of_group[at]) <= bound) continue;
+      if (more && std::abs((*more)[at]) * largest(of_group[at]) <= bound) continue;
       heads.insert(head);
       if (more) found.counts[head] = 1.0 + (*more)[at];
     }

@@ -1,18 +1,17 @@
 #include "harness/kinds/sweep.h"
 
-#include <chrono>
 #include <cmath>
 #include <unistd.h>
 #include <vector>
 
 #include "harness/kinds/kept_memory.h"
 #include "harness/kinds/model_parts.h"
+#include "harness/kinds/step_clock.h"
 #include "harness/worker/fault.h"
 #include "harness/worker/memory_watch.h"
 #include "nsa/train/optimizer.h"
 #ifdef NSA_CUDA
 #include <ATen/cuda/CUDAContext.h>
-#include <c10/cuda/CUDAFunctions.h>
 #endif
 
 namespace harness {
@@ -39,21 +38,6 @@ std::vector<Point> points_of(const Scenario& scenario) {
     }
   }
   return points;
-}
-
-void wait_for(const torch::Device& device) {
-#ifdef NSA_CUDA
-  if (device.is_cuda()) {
-    c10::cuda::device_synchronize();
-  }
-#else
-  (void)device;
-#endif
-}
-
-double now_ms() {
-  using std::chrono::steady_clock;
-  return std::chrono::duration<double, std::milli>(steady_clock::now().time_since_epoch()).count();
 }
 
 double memory_of(const torch::Device& device) {
@@ -118,10 +102,9 @@ class SweepCase {
     wait_for(device_);
     const std::int64_t held = memory_.held_bytes();
     memory_.reset_peak();
-    const double begin = now_ms();
+    const StepClock clock(device_);
     const double loss = step(model, optimizer, tokens_BS, number);
-    wait_for(device_);
-    write(point, number, held, now_ms() - begin, loss);
+    write(point, number, held, clock.elapsed_ms(), loss);
     write_routes(session_, routes);
   }
 
