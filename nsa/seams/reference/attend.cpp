@@ -96,6 +96,29 @@ Tensor compressed_mask(const ModelConfig& config,
   return last_covered_K.le(t_T1).unsqueeze(0);
 }
 
+std::int64_t rows_over_keys(const Tensor& q_BHSD, std::int64_t keys, std::int64_t chunk_bytes) {
+  const auto element =
+      std::max<std::int64_t>(q_BHSD.element_size(), sizeof(float));  // as in wide()
+  return rows_per_chunk(q_BHSD.size(0) * q_BHSD.size(1) * keys * element, chunk_bytes);
+}
+
+std::int64_t window_rows(const ModelConfig& config,
+                         const Tensor& q_BHSD,
+                         std::int64_t keys,
+                         std::int64_t chunk_bytes) {
+  const auto most_keys = std::min(keys, config.w + config.w / 4 + 64);
+  // A chunk computes rows + w - 1 keys for each query: short chunks waste less, a quarter of w is short enough.
+  return std::min(rows_over_keys(q_BHSD, most_keys, chunk_bytes),
+                  std::max<std::int64_t>(config.w / 4, 64));
+}
+
+SeenKeys window_keys(const ModelConfig& config, Rows at, torch::Device device) {
+  const auto first = std::max<std::int64_t>(at.first - config.w + 1, 0);
+  const Tensor u_K = positions(first, at.last, device);
+  const Tensor t_T1 = positions(at.first, at.last, device).unsqueeze(1);
+  return {first, at.last, u_K.le(t_T1).logical_and(u_K.gt(t_T1 - config.w))};
+}
+
 namespace {
 
 // Keys that the queries of a chunk can see at all, and which query sees which of them.
@@ -131,12 +154,6 @@ Tensor attend(const Tensor& q_BHSD,
   return o_PhSD.view({q_BHSD.size(0), q_BHSD.size(1), q_BHSD.size(2), v_BGSD.size(3)});
 }
 
-std::int64_t score_bytes(const Tensor& q_BHSD, std::int64_t keys) {
-  const auto element =
-      std::max<std::int64_t>(q_BHSD.element_size(), sizeof(float));  // as in wide()
-  return q_BHSD.size(0) * q_BHSD.size(1) * keys * element;
-}
-
 // [P,T,K]: keys 0 .. at.last-1 that lie in a chosen block and are not in the future of the queries, at positions `at`.
 Tensor chosen_mask(const Tensor& blocks_PTn, Rows at, std::int64_t block_length) {
   const auto device = blocks_PTn.device();
@@ -160,7 +177,7 @@ Tensor attend_cmp(const SeamContext& context,
                   const Tensor& k_BGCD,
                   const Tensor& v_BGCD,
                   std::int64_t chunk_bytes) {
-  const auto rows = rows_per_chunk(score_bytes(q_BHSD, k_BGCD.size(2)), chunk_bytes);
+  const auto rows = rows_over_keys(q_BHSD, k_BGCD.size(2), chunk_bytes);
   const Tensor o_BHSD =
       attend(q_BHSD, k_BGCD, v_BGCD, rows, context, &Reads::cmp, [&](Rows, Rows at) {
         const auto keys = visible_compressed(context.config, at.last - 1);
@@ -178,7 +195,7 @@ Tensor attend_sel(const SeamContext& context,
                   const Tensor& blocks_BGSn,
                   std::int64_t chunk_bytes) {
   const Tensor blocks_PSn = blocks_BGSn.flatten(0, 1);
-  const auto rows = rows_per_chunk(score_bytes(q_BHSD, k_BGSD.size(2)), chunk_bytes);
+  const auto rows = rows_over_keys(q_BHSD, k_BGSD.size(2), chunk_bytes);
   const Tensor o_BHSD =
       attend(q_BHSD, k_BGSD, v_BGSD, rows, context, &Reads::sel, [&](Rows chunk, Rows at) {
         const Tensor blocks_PTn = blocks_PSn.slice(1, chunk.first, chunk.last);
@@ -194,18 +211,11 @@ Tensor attend_win(const SeamContext& context,
                   const Tensor& k_BGSD,
                   const Tensor& v_BGSD,
                   std::int64_t chunk_bytes) {
-  const auto window = context.config.w;
-  const auto most_keys = std::min(k_BGSD.size(2), window + window / 4 + 64);
-  // A chunk computes rows + w - 1 keys for each query: short chunks waste less, a quarter of w is short enough.
-  const auto rows = std::min(rows_per_chunk(score_bytes(q_BHSD, most_keys), chunk_bytes),
-                             std::max<std::int64_t>(window / 4, 64));
+  const auto rows = window_rows(context.config, q_BHSD, k_BGSD.size(2), chunk_bytes);
   const Tensor o_BHSD =
       attend(q_BHSD, k_BGSD, v_BGSD, rows, context, &Reads::win, [&](Rows, Rows at) {
-        const auto first = std::max<std::int64_t>(at.first - window + 1, 0);
-        const Tensor u_K = positions(first, at.last, q_BHSD.device());
-        const Tensor t_T1 = positions(at.first, at.last, q_BHSD.device()).unsqueeze(1);
-        const Tensor allowed_TK = u_K.le(t_T1).logical_and(u_K.gt(t_T1 - window));
-        return VisibleKeys{first, at.last, allowed_TK.unsqueeze(0)};
+        const SeenKeys keys = window_keys(context.config, at, q_BHSD.device());
+        return VisibleKeys{keys.first, keys.last, keys.allowed_TK.unsqueeze(0)};
       });
   context.routes.ran("attend_win", context.layer, "reference", o_BHSD);
   return o_BHSD;

@@ -54,6 +54,24 @@ struct Rows {  // queries first .. last-1
                                             std::int64_t keys,
                                             torch::Device device);
 
+// The keys from `first` to `last`-1 are all that a chunk's queries can see; allowed_TK: which query sees which of them.
+struct SeenKeys {
+  std::int64_t first = 0;
+  std::int64_t last = 0;
+  torch::Tensor allowed_TK;
+};
+// Of the window branch, for queries at positions `at`.
+[[nodiscard]] SeenKeys window_keys(const ModelConfig& config, Rows at, torch::Device device);
+
+// Rows of a chunk of the window branch over `keys` keys, and of a branch in which a query may see all of them.
+[[nodiscard]] std::int64_t window_rows(const ModelConfig& config,
+                                       const torch::Tensor& q_BHSD,
+                                       std::int64_t keys,
+                                       std::int64_t chunk_bytes);
+[[nodiscard]] std::int64_t rows_over_keys(const torch::Tensor& q_BHSD,
+                                          std::int64_t keys,
+                                          std::int64_t chunk_bytes);
+
 // start .. end-1, int64
 [[nodiscard]] torch::Tensor positions(std::int64_t start, std::int64_t end, torch::Device device);
 

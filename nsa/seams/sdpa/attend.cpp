@@ -10,11 +10,7 @@ namespace {
 using reference::Rows;
 
 // Keys that the queries of a chunk can see at all, and which query sees which of them: every one sees at least one.
-struct Seen {
-  std::int64_t first = 0;
-  std::int64_t last = 0;
-  Tensor allowed_TK;
-};
+using Seen = reference::SeenKeys;
 
 Tensor one_chunk(const Tensor& q_PhTD, const Tensor& k_PSD, const Tensor& v_PSD, const Seen& keys) {
   const auto heads = q_PhTD.size(1);
@@ -46,11 +42,6 @@ Tensor attend(const SeamContext& context,
   return o_PhSD.view({q_BHSD.size(0), q_BHSD.size(1), q_BHSD.size(2), v_BGSD.size(3)});
 }
 
-std::int64_t score_bytes(const Tensor& q_BHSD, std::int64_t keys) {
-  const auto element = std::max<std::int64_t>(q_BHSD.element_size(), sizeof(float));
-  return q_BHSD.size(0) * q_BHSD.size(1) * keys * element;
-}
-
 }  // namespace
 
 // arXiv 2502.11089 section 3.3.3: the last w tokens, the query's own included.
@@ -59,17 +50,9 @@ Tensor attend_win(const SeamContext& context,
                   const Tensor& k_BGSD,
                   const Tensor& v_BGSD,
                   std::int64_t chunk_bytes) {
-  const auto window = context.config.w;
-  const auto device = q_BHSD.device();
-  // A chunk computes rows + w - 1 keys for each query: as in the reference, a quarter of w wastes little.
-  const auto most_keys = std::min(k_BGSD.size(2), window + window / 4 + 64);
-  const auto rows = std::min(reference::rows_per_chunk(score_bytes(q_BHSD, most_keys), chunk_bytes),
-                             std::max<std::int64_t>(window / 4, 64));
+  const auto rows = reference::window_rows(context.config, q_BHSD, k_BGSD.size(2), chunk_bytes);
   const Tensor o_BHSD = attend(context, q_BHSD, k_BGSD, v_BGSD, rows, &Reads::win, [&](Rows at) {
-    const auto first = std::max<std::int64_t>(at.first - window + 1, 0);
-    const Tensor u_K = reference::positions(first, at.last, device);
-    const Tensor t_T1 = reference::positions(at.first, at.last, device).unsqueeze(1);
-    return Seen{first, at.last, u_K.le(t_T1).logical_and(u_K.gt(t_T1 - window))};
+    return reference::window_keys(context.config, at, q_BHSD.device());
   });
   context.routes.ran("attend_win", context.layer, "sdpa", o_BHSD);
   return o_BHSD;
@@ -91,7 +74,7 @@ Tensor attend_cmp(const SeamContext& context,
     SeamContext later = context;
     later.first += keyless;
     const Tensor q_BHRD = q_BHSD.slice(2, keyless);
-    const auto rows = reference::rows_per_chunk(score_bytes(q_BHRD, k_BGCD.size(2)), chunk_bytes);
+    const auto rows = reference::rows_over_keys(q_BHRD, k_BGCD.size(2), chunk_bytes);
     const Tensor o_BHRD = attend(later, q_BHRD, k_BGCD, v_BGCD, rows, &Reads::cmp, [&](Rows at) {
       const auto keys = reference::visible_compressed(config, at.last - 1);
       return Seen{
