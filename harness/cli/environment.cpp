@@ -77,7 +77,8 @@ std::vector<std::string> worker_environment(const Variables& allowed,
   std::map<std::string, std::string> variables(allowed.begin(), allowed.end());
   // The twin gets the same: with other thread counts sums are formed in another order, and nothing would be bitwise equal.
   const auto ranks = static_cast<int>(scenario.parallel.ranks);
-  const std::string threads = std::to_string(std::max(1, cores / ranks));
+  const int usable = scenario.budget_cores > 0 ? std::min(cores, scenario.budget_cores) : cores;
+  const std::string threads = std::to_string(std::max(1, usable / ranks));
   variables.try_emplace("OMP_NUM_THREADS", threads);
   variables.try_emplace("MKL_NUM_THREADS", variables["OMP_NUM_THREADS"]);
   // MKL promises the same bits from run to run only when it is asked for them: fixed cache sizes, no dynamic scheduling, as many

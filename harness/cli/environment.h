@@ -21,8 +21,8 @@ using Variables = std::vector<std::pair<std::string, std::string>>;  // name, va
 // Those of `allowed` that steer LibTorch, CUDA, NCCL or OpenMP from outside the scenario: printed before a run.
 [[nodiscard]] Variables steering_variables(const Variables& allowed);
 
-// NAME=value for the ranks and the twin of one case: `allowed`; threads shared out over the ranks where the user did not say;
-// the LibTorch of NSA_TORCH found first.
+// NAME=value for the ranks and the twin of one case: `allowed`; the cores it may use shared out over the ranks as threads where
+// the user did not say; the LibTorch of NSA_TORCH found first.
 [[nodiscard]] std::vector<std::string> worker_environment(const Variables& allowed,
                                                           const Scenario& scenario,
                                                           int cores);

@@ -112,6 +112,17 @@ int visible_gpus(const std::string& visible, int present) {
   return std::min(static_cast<int>(seen.size()), present);
 }
 
+std::string visible_cards(const std::string& visible, const std::vector<int>& cards) {
+  const std::vector<std::string> names = split(visible, ',');
+  std::string left;
+  for (const int card : cards) {
+    const auto at = static_cast<std::size_t>(card);
+    left += left.empty() ? "" : ",";
+    left += at < names.size() ? names[at] : std::to_string(card);
+  }
+  return left;
+}
+
 Machine look_at_machine() {
   Machine machine;
   machine.cpu = value_in("/proc/cpuinfo", "model name");

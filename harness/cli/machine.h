@@ -34,4 +34,7 @@ struct Machine {
 // How many of `present` GPUs a value of CUDA_VISIBLE_DEVICES leaves: CUDA reads it up to the first that it does not know.
 [[nodiscard]] int visible_gpus(const std::string& visible, int present);
 
+// The value of CUDA_VISIBLE_DEVICES that leaves only `cards`, counted from 0 among those that `visible` leaves; "": it is not set.
+[[nodiscard]] std::string visible_cards(const std::string& visible, const std::vector<int>& cards);
+
 }  // namespace harness::cli

@@ -11,8 +11,6 @@
 namespace harness::cli {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr auto kPlainPause = std::chrono::seconds(2);  // between plain lines: a log stays readable
 constexpr std::size_t kShownProcesses = 4;
 constexpr std::size_t kNarrowest = 40;
@@ -45,23 +43,27 @@ ProgressLine::Style ProgressLine::style_for(bool quiet) {
   return isatty(STDERR_FILENO) != 0 ? Style::terminal : Style::plain;
 }
 
-double ProgressLine::elapsed() const {
-  return std::chrono::duration<double>(Clock::now() - begun_).count();
-}
-
 void ProgressLine::begin_case(const std::string& label, int position, int count) {
-  clear();
-  title_ = "[" + std::to_string(position) + "/" + std::to_string(count) + "] " + label;
-  processes_.clear();
-  begun_ = Clock::now();
-  printed_ = begun_ - kPlainPause;
-  if (style_ == Style::plain) std::cerr << title_ << "\n";
-  on_tick();
+  const std::lock_guard lock(mutex_);
+  hide();
+  count_ = count;
+  ++begun_;
+  const auto now = Clock::now();
+  running_[position] = {label, position, now, now - kPlainPause, {}};
+  if (style_ == Style::plain) std::cerr << begun() << label << "\n";
+  show();
 }
 
-void ProgressLine::on_event(const Event& event) {
+void ProgressLine::end_case(int position) {
+  const std::lock_guard lock(mutex_);
+  running_.erase(position);
+}
+
+void ProgressLine::on_event(int position, const Event& event) {
   if (style_ == Style::none || event.process == kController) return;
-  State& state = processes_[order_of(event.process)];
+  const std::lock_guard lock(mutex_);
+  Running& running = running_[position];
+  State& state = running.processes[order_of(event.process)];
   if (event.kind == Done::kKind) {
     state.done = true;
   } else if (event.kind == Heartbeat::kKind) {
@@ -73,40 +75,83 @@ void ProgressLine::on_event(const Event& event) {
     const auto phase = event.body.get<Phase>();
     state.phase = harmless(phase.phase);
     state.step = phase.step;
-    if (style_ == Style::plain && Clock::now() - printed_ >= kPlainPause) {
-      printed_ = Clock::now();
-      std::cerr << text() << "\n";
+    if (style_ == Style::plain && Clock::now() - running.printed >= kPlainPause) {
+      running.printed = Clock::now();
+      std::cerr << begun() << running.in_full() << "\n";
     }
   }
 }
 
 void ProgressLine::on_tick() {
+  const std::lock_guard lock(mutex_);
+  show();
+}
+
+void ProgressLine::aside(const std::function<void()>& print) {
+  const std::lock_guard lock(mutex_);
+  hide();
+  print();
+}
+
+void ProgressLine::show() {
   if (style_ != Style::terminal) return;
-  std::string line = text();
-  line.resize(std::min(line.size(), terminal_width() - 1));
-  std::cerr << "\r\x1b[K" << line << std::flush;
+  std::string text = line();
+  text.resize(std::min(text.size(), terminal_width() - 1));
+  std::cerr << "\r\x1b[K" << text << std::flush;
   shown_ = true;
 }
 
-void ProgressLine::clear() {
+void ProgressLine::hide() {
   if (shown_) std::cerr << "\r\x1b[K" << std::flush;
   shown_ = false;
 }
 
 std::string ProgressLine::text() const {
-  std::string line = title_ + " " + std::to_string(static_cast<std::int64_t>(elapsed())) + " s";
+  const std::lock_guard lock(mutex_);
+  return line();
+}
+
+std::string ProgressLine::begun() const {
+  return "[" + std::to_string(begun_) + "/" + std::to_string(count_) + "] ";
+}
+
+std::string ProgressLine::line() const {
+  if (running_.empty()) return "";
+  if (running_.size() == 1) return begun() + running_.begin()->second.in_full();
+  std::string line = begun() + std::to_string(running_.size()) + " at once";
+  for (const auto& [position, running] : running_) line += " | " + running.in_short();
+  return line;
+}
+
+std::string ProgressLine::Running::title() const {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - begun);
+  return label + " " + std::to_string(seconds.count()) + " s";
+}
+
+std::string ProgressLine::Running::in_full() const {
+  std::string line = title();
   std::size_t shown = 0;
-  for (const auto& [order, state] : processes_) {
+  for (const auto& [order, state] : processes) {
     if (++shown > kShownProcesses) {
-      return line + " | and " + std::to_string(processes_.size() - kShownProcesses) + " more";
+      return line + " | and " + std::to_string(processes.size() - kShownProcesses) + " more";
     }
     const int process = order == order_of(kTwin) ? kTwin : order;
-    line += " | " + process_name(process) + " ";
-    line += state.done ? "done" : state.phase.empty() ? "starts" : state.phase;
-    if (!state.done && state.step > 0) line += " step " + std::to_string(state.step);
-    if (!state.done && state.moved > 0) line += ", " + std::to_string(state.moved) + " ops";
+    line += " | " + process_name(process) + " " + state.text();
   }
   return line;
+}
+
+// Of the last process: the twin once it runs.
+std::string ProgressLine::Running::in_short() const {
+  return title() + (processes.empty() ? "" : " " + processes.rbegin()->second.text());
+}
+
+std::string ProgressLine::State::text() const {
+  if (done) return "done";
+  std::string text = phase.empty() ? "starts" : phase;
+  if (step > 0) text += " step " + std::to_string(step);
+  if (moved > 0) text += ", " + std::to_string(moved) + " ops";
+  return text;
 }
 
 }  // namespace harness::cli

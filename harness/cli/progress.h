@@ -1,9 +1,12 @@
-// What a person sees on stderr while a case runs: on a terminal one line rewritten in place, else a plain line when a rank
-// enters another phase. Reads events only; decides nothing.
+// What a person sees on stderr while cases run: on a terminal one line rewritten in place, else a plain line when a rank
+// enters another phase. Reads events only; decides nothing. Any thread may call it.
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <functional>
 #include <map>
+#include <mutex>
 #include <string>
 
 #include "harness/core/event.h"
@@ -22,28 +25,52 @@ class ProgressLine {
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
+  // A case is known by its position, counted from 1 of `count`.
   void begin_case(const std::string& label, int position, int count);
-  void on_event(const Event& event);
+  void on_event(int position, const Event& event);
+  void end_case(int position);
   void on_tick();
-  void clear();  // takes the rewritten line away, before anything else is printed
+  // Takes the rewritten line away and does `print`, before the line can come again.
+  void aside(const std::function<void()>& print);
+  void clear() {
+    aside([] {});
+  }
 
-  // The line as it is now: "[1/2] ddp_onestep 12 s | rank 0 backward step 1, 4311 ops | twin ...".
+  // The line as it is now. One case: "[1/2] ddp_onestep 12 s | rank 0 backward step 1, 4311 ops | twin ...". More at once:
+  // "[7/60] 3 at once | branch_isolation[...] 4 s backward | ...", where 7 have begun.
   [[nodiscard]] std::string text() const;
 
  private:
+  using Clock = std::chrono::steady_clock;
   struct State {
     std::string phase;
     std::int64_t step = 0;
     std::int64_t moved = 0;
     bool done = false;
+
+    [[nodiscard]] std::string text() const;
   };
-  [[nodiscard]] double elapsed() const;
+  struct Running {
+    std::string label;
+    int position = 0;
+    Clock::time_point begun;
+    Clock::time_point printed;       // a plain line
+    std::map<int, State> processes;  // ranks first, then the twin
+
+    [[nodiscard]] std::string title() const;
+    [[nodiscard]] std::string in_full() const;
+    [[nodiscard]] std::string in_short() const;
+  };
+  void show();  // REQUIRES: mutex_ held, as for all below
+  void hide();
+  [[nodiscard]] std::string line() const;
+  [[nodiscard]] std::string begun() const;  // "[7/60] "
 
   Style style_;
-  std::string title_;
-  std::map<int, State> processes_;  // ranks first, then the twin
-  std::chrono::steady_clock::time_point begun_;
-  std::chrono::steady_clock::time_point printed_;
+  mutable std::mutex mutex_;
+  std::map<int, Running> running_;  // by position
+  int begun_ = 0;
+  int count_ = 0;
   bool shown_ = false;
 };
 

@@ -24,6 +24,13 @@ std::string missing_requirement(const Scenario& scenario,
     return "needs " + nsa::to_text(scenario.requires_memory_gib, 3) +
            " GiB of memory, this machine has " + nsa::to_text(memory_gib, 3);
   }
+  for (const Gpu& gpu : machine.gpus) {
+    constexpr double kMibPerGib = 1024.0;
+    const double card_gib = static_cast<double>(gpu.memory_mib) / kMibPerGib;
+    if (!cuda || scenario.requires_gpu_memory_gib <= card_gib) continue;
+    return "needs " + nsa::to_text(scenario.requires_gpu_memory_gib, 3) + " GiB of GPU memory, " +
+           gpu.name + " has " + nsa::to_text(card_gib, 3);
+  }
   return "";
 }
 

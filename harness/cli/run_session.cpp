@@ -10,6 +10,7 @@
 #include "harness/checks/list.h"
 #include "harness/cli/output.h"
 #include "harness/cli/prune.h"
+#include "harness/cli/side_by_side.h"
 #include "harness/cli/signals.h"
 #include "harness/core/bisection.h"
 #include "harness/core/exit_code.h"
@@ -117,13 +118,23 @@ void RunSession::write_plan() const {
   write_run_file(record_, records);
 }
 
+RunSession::Planned& RunSession::planned(std::size_t index) {
+  const std::lock_guard lock(mutex_);
+  return planned_[index];
+}
+
+std::size_t RunSession::planned_count() {
+  const std::lock_guard lock(mutex_);
+  return planned_.size();
+}
+
 void RunSession::tell(const std::string& line) {
-  progress_.clear();
-  log_line(line);
+  progress_.aside([&] { log_line(line); });
 }
 
 template <typename Write>
 bool RunSession::record_or_tell(Write write) {
+  const std::lock_guard lock(mutex_);
   try {
     write();
     return true;
@@ -138,7 +149,18 @@ bool RunSession::record_or_tell(Write write) {
 }
 
 void RunSession::run() {
-  for (std::size_t point = 0; point < plan_.cases.size(); ++point) run_point(point);
+  constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
+  constexpr double kMibPerGib = 1024.0;
+  const Machine& machine = plan_.machine;
+  Capacity capacity;
+  capacity.cores = machine.cores;
+  capacity.memory_gib = static_cast<double>(machine.memory_bytes) / kGib;
+  for (const Gpu& gpu : machine.gpus) {
+    capacity.gpu_memory_gib.push_back(static_cast<double>(gpu.memory_mib) / kMibPerGib);
+  }
+  run_side_by_side(needs_of_points(), capacity, [this](std::size_t point, const Place& place) {
+    run_point(point, place);
+  });
   if (ran_ < planned_.size() && interrupted() != 0) {
     tell("interrupted: " + std::to_string(planned_.size() - ran_) + " of " +
          std::to_string(planned_.size()) + " cases were not run");
@@ -147,7 +169,18 @@ void RunSession::run() {
   finish();
 }
 
-void RunSession::run_point(std::size_t point) {
+std::vector<Needs> RunSession::needs_of_points() const {
+  std::vector<Needs> needs;
+  for (std::size_t point = 0; point < plan_.cases.size(); ++point) {
+    needs.push_back(needs_of(plan_.cases[point].scenario));
+    if (plan_.unmet[point].why.empty()) continue;
+    needs.back() = Needs{};  // it will not run
+    needs.back().alone = false;
+  }
+  return needs;
+}
+
+void RunSession::run_point(std::size_t point, const Place& place) {
   Indices tried;
   for (Indices waiting = first_[point]; !waiting.empty(); waiting = plan_next(point, tried)) {
     for (const std::size_t index : waiting) {
@@ -155,7 +188,7 @@ void RunSession::run_point(std::size_t point) {
         incomplete_ = true;
         return;
       }
-      run_planned(index);
+      run_planned(index, place);
       ++ran_;
       tried.push_back(index);
     }
@@ -182,14 +215,13 @@ void RunSession::show_result(Outcome outcome,
                              std::size_t index,
                              double seconds,
                              const std::string& reason) {
-  progress_.clear();
-  if (plan_.on_result) {
-    plan_.on_result(outcome_line(name_of(outcome), planned_[index].record.label, seconds, reason));
-  }
+  if (!plan_.on_result) return;
+  const std::string& label = planned(index).record.label;
+  progress_.aside([&] { plan_.on_result(outcome_line(name_of(outcome), label, seconds, reason)); });
 }
 
-void RunSession::run_planned(std::size_t index) {
-  const Unmet& unmet = plan_.unmet[planned_[index].point];
+void RunSession::run_planned(std::size_t index, const Place& place) {
+  const Unmet& unmet = plan_.unmet[planned(index).point];
   if (!unmet.why.empty() && !unmet.is_error) {
     show_result(Outcome::skip, index, 0.0, unmet.why);
     return;
@@ -200,28 +232,48 @@ void RunSession::run_planned(std::size_t index) {
   }
   Evidence evidence;
   double seconds = 0.0;
-  const Judgement judgement = attempt(index, evidence, seconds);
+  const Judgement judgement = attempt(index, place, evidence, seconds);
+  progress_.end_case(static_cast<int>(index) + 1);
   settle(index, judgement, seconds);
   if (judgement.outcome == Outcome::pass && !plan_.keep) prune_case(evidence);
 }
 
 std::string RunSession::begin_attempt(std::size_t index) {
-  const Case& the_case = planned_[index].the_case;
+  const Planned& begun = planned(index);
   progress_.begin_case(
-      the_case.label(), static_cast<int>(index) + 1, static_cast<int>(planned_.size()));
-  record_or_tell([&] { store_->begin_case(planned_[index].record.id, now_ms()); });
-  std::string folder = record_.folder + "/" + planned_[index].record.folder;
+      begun.the_case.label(), static_cast<int>(index) + 1, static_cast<int>(planned_count()));
+  record_or_tell([&] { store_->begin_case(begun.record.id, now_ms()); });
+  std::string folder = record_.folder + "/" + begun.record.folder;
   make_folder(folder);
   return folder;
 }
 
-RunResult RunSession::run_attempt(std::size_t index, Evidence& evidence) {
-  const Case& the_case = planned_[index].the_case;
+std::vector<std::string> RunSession::environment_of(const Scenario& scenario,
+                                                    const Place& place) const {
+  std::vector<std::string> environment =
+      worker_environment(plan_.environment, scenario, plan_.machine.cores);
+  const bool on_gpu = scenario.parallel.device == nsa::Device::cuda;
+  if (on_gpu && place.gpus.size() < plan_.machine.gpus.size()) {
+    const std::string name = "CUDA_VISIBLE_DEVICES=";
+    std::string visible;
+    std::erase_if(environment, [&](const std::string& one) {
+      if (!one.starts_with(name)) return false;
+      visible = one.substr(name.size());
+      return true;
+    });
+    environment.push_back(name + visible_cards(visible, place.gpus));
+  }
+  return environment;
+}
+
+RunResult RunSession::run_attempt(std::size_t index, const Place& place, Evidence& evidence) {
+  const Case& the_case = planned(index).the_case;
+  const std::int64_t case_row = planned(index).record.id;
+  const int position = static_cast<int>(index) + 1;
   RunnerOptions options;
   options.folder = begin_attempt(index);
   options.worker = plan_.worker;
-  options.environment =
-      worker_environment(plan_.environment, the_case.scenario, plan_.machine.cores);
+  options.environment = environment_of(the_case.scenario, place);
   options.interrupted = &interrupted();
   evidence.the_case = the_case;
   evidence.folder = options.folder;
@@ -230,18 +282,20 @@ RunResult RunSession::run_attempt(std::size_t index, Evidence& evidence) {
   RunnerHooks hooks;
   hooks.on_event = [&](const Event& event) {
     evidence.add(event);
-    progress_.on_event(event);
-    if (storing)
-      storing = record_or_tell([&] { store_->add_event(planned_[index].record.id, event); });
+    progress_.on_event(position, event);
+    if (storing) storing = record_or_tell([&] { store_->add_event(case_row, event); });
   };
   hooks.on_tick = [&] { progress_.on_tick(); };
   return run_case(the_case, options, hooks);
 }
 
-Judgement RunSession::attempt(std::size_t index, Evidence& evidence, double& seconds) {
+Judgement RunSession::attempt(std::size_t index,
+                              const Place& place,
+                              Evidence& evidence,
+                              double& seconds) {
   RunResult result;
   try {
-    result = run_attempt(index, evidence);
+    result = run_attempt(index, place, evidence);
   } catch (const nsa::Error& error) {
     return error_judgement(error.what());
   }
@@ -255,8 +309,10 @@ Judgement RunSession::attempt(std::size_t index, Evidence& evidence, double& sec
 }
 
 void RunSession::settle(std::size_t index, const Judgement& judgement, double seconds) {
-  planned_[index].record.judgement = judgement;
-  record_or_tell([&] { store_->add_judgement(planned_[index].record.id, judgement, now_ms()); });
+  record_or_tell([&] {
+    planned_[index].record.judgement = judgement;
+    store_->add_judgement(planned_[index].record.id, judgement, now_ms());
+  });
   show_result(judgement.outcome, index, seconds, judgement.reason);
 }
 

@@ -3,16 +3,19 @@
 // What the cases do is evidence; only what this program itself cannot do is an error.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include "harness/cli/environment.h"
 #include "harness/cli/machine.h"
 #include "harness/cli/progress.h"
+#include "harness/core/admission.h"
 #include "harness/core/case.h"
 #include "harness/core/runner.h"
 #include "harness/core/store.h"
@@ -46,7 +49,8 @@ class RunSession {
   // Throws: nsa::Error; then no folder is left.
   explicit RunSession(RunPlan plan);
 
-  // All cases in order, until the last or until interrupted. Afterwards the run is closed in the database.
+  // All cases, those side by side that fit together, until the last or until interrupted. Afterwards the run is closed in the
+  // database. Throws: what no case can be blamed for (memory, threads).
   void run();
 
   [[nodiscard]] int exit_code() const { return exit_code_; }
@@ -68,31 +72,42 @@ class RunSession {
   // Of a point of the plan: in the database and in run.json. Throws: nsa::Error.
   [[nodiscard]] Indices plan_cases(std::size_t point, std::vector<Case> cases);
   void write_plan() const;
-  void run_point(std::size_t point);
+  [[nodiscard]] std::vector<Needs> needs_of_points() const;
+  // Of every point on a thread of its own.
+  void run_point(std::size_t point, const Place& place);
   [[nodiscard]] Indices plan_next(std::size_t point, const Indices& tried);
-  void run_planned(std::size_t index);
-  [[nodiscard]] Judgement attempt(std::size_t index, Evidence& evidence, double& seconds);
-  [[nodiscard]] RunResult run_attempt(std::size_t index, Evidence& evidence);
+  void run_planned(std::size_t index, const Place& place);
+  [[nodiscard]] Judgement attempt(std::size_t index,
+                                  const Place& place,
+                                  Evidence& evidence,
+                                  double& seconds);
+  [[nodiscard]] RunResult run_attempt(std::size_t index, const Place& place, Evidence& evidence);
   [[nodiscard]] std::string begin_attempt(std::size_t index);
+  [[nodiscard]] std::vector<std::string> environment_of(const Scenario& scenario,
+                                                        const Place& place) const;
   void settle(std::size_t index, const Judgement& judgement, double seconds);
   void show_result(Outcome outcome, std::size_t index, double seconds, const std::string& reason);
+  [[nodiscard]] Planned& planned(std::size_t index);
+  [[nodiscard]] std::size_t planned_count();
   void finish();
   [[nodiscard]] int code_of_outcomes() const;
-  // Does `write`; a failure is said loudly, once for each cause, and makes the run incomplete, never another verdict.
+  // Does `write` while no other thread writes; a failure is said loudly, once for each cause, and makes the run incomplete, never
+  // another verdict.
   template <typename Write>
   bool record_or_tell(Write write);
   void tell(const std::string& line);
 
   RunPlan plan_;
+  std::mutex mutex_;  // of the store, planned_, the records and told_, while points run
   std::unique_ptr<Store> store_;
   RunRecord record_;
   std::deque<Planned> planned_;  // grows, its elements stay where they are
   std::vector<Indices> first_;   // of each point: what is known before anything has run
-  std::size_t ran_ = 0;
+  std::atomic<std::size_t> ran_ = 0;
   ProgressLine progress_;
   std::string report_path_;
   std::string told_;  // the last failure to record
-  bool incomplete_ = false;
+  std::atomic<bool> incomplete_ = false;
   int exit_code_ = -1;
 };
 

@@ -119,6 +119,20 @@ json known_json(const KnownFailure& known) {
   return out;
 }
 
+json requirements_json(const Scenario& scenario) {
+  json out = {{"gpus", scenario.requires_gpus}, {"memory_gib", scenario.requires_memory_gib}};
+  if (scenario.requires_gpu_memory_gib > 0.0) {
+    out["gpu_memory_gib"] = scenario.requires_gpu_memory_gib;
+  }
+  return out;
+}
+
+json budget_json(const Scenario& scenario) {
+  json out = {{"seconds", scenario.budget_seconds}};
+  if (scenario.budget_cores > 0) out["cores"] = scenario.budget_cores;
+  return out;
+}
+
 std::string dump(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -156,9 +170,8 @@ json scenario_json(const Scenario& scenario) {
                 {"batch_size", scenario.sweep.batch_size},
                 {"n_layers", scenario.sweep.n_layers}}},
               {"route", scenario.route},
-              {"requires",
-               {{"gpus", scenario.requires_gpus}, {"memory_gib", scenario.requires_memory_gib}}},
-              {"budget", {{"seconds", scenario.budget_seconds}}},
+              {"requires", requirements_json(scenario)},
+              {"budget", budget_json(scenario)},
               {"checks", scenario.checks}};
   if (scenario.fault) out["fault"] = fault_json(*scenario.fault);
   if (scenario.expect) out["expect"] = expectation_json(*scenario.expect);

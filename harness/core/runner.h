@@ -48,7 +48,8 @@ struct RunResult {
   std::string recording_error;
 };
 
-// REQUIRES: the process's main thread (workers die with the thread that started them).
+// REQUIRES: nothing of the thread but that it waits here: workers die with the thread that started them. Several threads may each
+// run a case of their own.
 // Throws: nsa::Error when a worker cannot be started at all (missing file, no memory, no process slots), or when the folder
 // cannot be written or holds an attempt already. Then no process is left either.
 [[nodiscard]] RunResult run_case(const Case& the_case,

@@ -19,6 +19,7 @@ constexpr double kDefaultBudgetSeconds = 300.0;
 constexpr double kMaxBudgetSeconds = 86400.0;  // a day: every wait has a deadline
 constexpr double kMaxMemoryGib = 1e6;
 constexpr int kMaxGpus = 1024;
+constexpr int kMaxCores = 4096;
 constexpr std::int64_t kBytes = 256;  // what a token of a text can be
 
 // What later versions will do: told apart from words that mean nothing.
@@ -165,29 +166,39 @@ SweepConfig read_sweep(const YamlNode* node) {
   return sweep;
 }
 
+void check_memory(const YamlNode& requirements, const char* key, double gib) {
+  if (gib >= 0.0 && gib <= kMaxMemoryGib) return;
+  throw Error(requirements.find(key)->where,
+              std::string("requires.") + key + ": found " + nsa::to_text(gib) + ", wanted 0.." +
+                  nsa::to_text(kMaxMemoryGib));
+}
+
 void read_requirements(YamlMap& map, Scenario& scenario) {
   if (const YamlNode* node = map.get("requires")) {
     YamlMap part(*node, "requires");
     part.read("gpus", scenario.requires_gpus);
     part.read("memory_gib", scenario.requires_memory_gib);
+    part.read("gpu_memory_gib", scenario.requires_gpu_memory_gib);
     part.finish();
     if (scenario.requires_gpus < 0 || scenario.requires_gpus > kMaxGpus) {
       throw Error(node->find("gpus")->where,
                   "requires.gpus: found " + std::to_string(scenario.requires_gpus) +
                       ", wanted 0.." + std::to_string(kMaxGpus));
     }
-    const double memory = scenario.requires_memory_gib;
-    if (!(memory >= 0.0 && memory <= kMaxMemoryGib)) {
-      throw Error(node->find("memory_gib")->where,
-                  "requires.memory_gib: found " + nsa::to_text(memory) + ", wanted 0.." +
-                      nsa::to_text(kMaxMemoryGib));
-    }
+    check_memory(*node, "memory_gib", scenario.requires_memory_gib);
+    check_memory(*node, "gpu_memory_gib", scenario.requires_gpu_memory_gib);
   }
   scenario.budget_seconds = kDefaultBudgetSeconds;
   if (const YamlNode* node = map.get("budget")) {
     YamlMap part(*node, "budget");
     part.read("seconds", scenario.budget_seconds);
+    part.read("cores", scenario.budget_cores);
     part.finish();
+    if (scenario.budget_cores < 0 || scenario.budget_cores > kMaxCores) {
+      throw Error(node->find("cores")->where,
+                  "budget.cores: found " + std::to_string(scenario.budget_cores) + ", wanted 0.." +
+                      std::to_string(kMaxCores));
+    }
     const double seconds = scenario.budget_seconds;
     if (!(seconds > 0.0 && seconds <= kMaxBudgetSeconds)) {
       throw Error(node->find("seconds")->where,

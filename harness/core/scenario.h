@@ -111,7 +111,9 @@ struct Scenario {
       route;  // seam -> requested implementation, every seam of the manifest
   int requires_gpus = 0;
   double requires_memory_gib = 0.0;
+  double requires_gpu_memory_gib = 0.0;  // of each card it uses
   double budget_seconds = 0.0;
+  int budget_cores = 0;  // the most it uses, twin and ranks alike; 0: all there are
   std::optional<FaultRequest> fault;
   std::vector<std::string> checks;
   std::optional<Expectation> expect;

@@ -156,8 +156,10 @@ constexpr auto kKeys = std::to_array<SchemaKey>({
     {"requires", "map", "", "what the machine must have, else the case is skipped"},
     {"requires.gpus", "integer", "0", "GPUs"},
     {"requires.memory_gib", "number", "0", "main memory"},
+    {"requires.gpu_memory_gib", "number", "0", "of each card it uses; 0: not known"},
     {"budget", "map", "", "limits of the case"},
     {"budget.seconds", "number", "300", "then it is ended"},
+    {"budget.cores", "integer", "0", "the most it uses, so that others run beside it; 0: all"},
 
     {"fault", "map", "none", "a wrong implementation put in on purpose"},
     {"fault.name", "name", "required", "which"},

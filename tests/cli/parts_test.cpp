@@ -58,6 +58,10 @@ TEST(Environment, ThreadsAreSharedOutOverTheRanks) {
   }
   EXPECT_THAT(cli::worker_environment({{"OMP_NUM_THREADS", "7"}}, scenario, 8),
               Contains("OMP_NUM_THREADS=7"));
+  scenario.budget_cores = 2;
+  EXPECT_THAT(cli::worker_environment({}, scenario, 8), Contains("OMP_NUM_THREADS=2"))
+      << "others run beside it";
+  scenario.budget_cores = 0;
   EXPECT_THAT(cli::worker_environment({}, scenario, 8),
               testing::AllOf(Contains("MKL_CBWR=AUTO"), Contains("MKL_DYNAMIC=FALSE")))
       << "a rank and its twin are compared bit by bit";
@@ -110,6 +114,13 @@ TEST(Machine, CudaVisibleDevicesAsCudaReadsIt) {
   EXPECT_EQ(cli::visible_gpus("GPU-abc,GPU-def", 1), 1);
 }
 
+TEST(Machine, CardsAreNamedAsTheUserLeftThem) {
+  EXPECT_EQ(cli::visible_cards("", {1}), "1");
+  EXPECT_EQ(cli::visible_cards("", {0, 2}), "0,2");
+  EXPECT_EQ(cli::visible_cards("3, 5", {1}), "5");
+  EXPECT_EQ(cli::visible_cards("GPU-abc,GPU-def", {0, 1}), "GPU-abc,GPU-def");
+}
+
 TEST(Machine, HasCoresAndMemory) {
   const cli::Machine machine = cli::look_at_machine();
   EXPECT_GE(machine.cores, 1);
@@ -142,6 +153,12 @@ TEST(Requirements, ToldInWords) {
   manifest.nccl_version = "2.28";
   scenario.requires_memory_gib = 4;
   EXPECT_EQ(cli::missing_requirement(scenario, machine, manifest), "");
+  machine.gpus = {{"large", 80 * 1024}, {"small", 16 * 1024}};
+  scenario.requires_gpu_memory_gib = 16;
+  EXPECT_EQ(cli::missing_requirement(scenario, machine, manifest), "");
+  scenario.requires_gpu_memory_gib = 24;
+  EXPECT_EQ(cli::missing_requirement(scenario, machine, manifest),
+            "needs 24 GiB of GPU memory, small has 16");
 }
 
 TEST(Prune, RemovesArtefactsAndNothingElse) {
@@ -201,21 +218,38 @@ TEST(Progress, TheLineShowsEveryRank) {
   cli::ProgressLine line(cli::ProgressLine::Style::terminal);
   testing::internal::CaptureStderr();
   line.begin_case("s", 1, 2);
-  line.on_event(harness::Event::of(0, 1, harness::Phase{"forward", 1}));
+  line.on_event(1, harness::Event::of(0, 1, harness::Phase{"forward", 1}));
   harness::Heartbeat beat;
   beat.phase = "back\x1bward";
   beat.step = 2;
   beat.counters.operators_forward = 7;
-  line.on_event(harness::Event::of(1, 2, beat));
-  line.on_event(harness::Event::of(harness::kTwin, 3, harness::Done{}));
+  line.on_event(1, harness::Event::of(1, 2, beat));
+  line.on_event(1, harness::Event::of(harness::kTwin, 3, harness::Done{}));
   line.on_tick();
   line.clear();
   const std::string shown = testing::internal::GetCapturedStderr();
   EXPECT_EQ(line.text(),
             "[1/2] s 0 s | rank 0 forward step 1 | rank 1 back?ward step 2, 7 ops | twin done");
   EXPECT_THAT(shown, HasSubstr("rank 1 back?ward"));
-  line.on_event(harness::Event::of(0, 4, harness::Phase{std::string(100'000, 'x'), 1}));
+  line.on_event(1, harness::Event::of(0, 4, harness::Phase{std::string(100'000, 'x'), 1}));
   EXPECT_LT(line.text().size(), 200U);
+}
+
+TEST(Progress, TheLineShowsEveryCaseThatRuns) {
+  cli::ProgressLine line(cli::ProgressLine::Style::terminal);
+  testing::internal::CaptureStderr();
+  line.begin_case("first", 1, 9);
+  line.begin_case("second", 5, 9);
+  line.on_event(5, harness::Event::of(0, 1, harness::Phase{"forward", 3}));
+  EXPECT_EQ(line.text(), "[2/9] 2 at once | first 0 s | second 0 s forward step 3");
+  line.end_case(1);
+  EXPECT_EQ(line.text(), "[2/9] second 0 s | rank 0 forward step 3");
+  line.end_case(5);
+  EXPECT_EQ(line.text(), "");
+  bool printed = false;
+  line.aside([&] { printed = true; });
+  EXPECT_TRUE(printed);
+  testing::internal::GetCapturedStderr();
 }
 
 }  // namespace

@@ -36,8 +36,9 @@ class Generator {
             optional(", ddp: {bucket_mb: " + number() + "}") + "}\n";
     if (flip()) text += "route: {attend_sel: masked}\n";
     if (flip())
-      text += "requires: {gpus: 1, memory_gib: " + number() + "}\nbudget: {seconds: " + number() +
-              "}\n";
+      text += "requires: {gpus: 1, memory_gib: " + number() +
+              optional(", gpu_memory_gib: " + number()) + "}\nbudget: {seconds: " + number() +
+              optional(", cores: 3") + "}\n";
     if (flip()) text += fault();
     if (flip()) text += expectation();
     if (flip()) {
@@ -162,6 +163,8 @@ TEST_F(CaseTest, TheIdHeedsEveryValueAndNoComment) {
                                             "expect={code: A.B}",
                                             "checks=[progress]",
                                             "budget.seconds=3",
+                                            "budget.cores=3",
+                                            "requires.gpu_memory_gib=3",
                                             "requires.memory_gib=1",
                                             "training.data.text=[corpus.txt]",
                                             "life.save_every=1",

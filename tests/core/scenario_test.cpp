@@ -133,7 +133,10 @@ TEST_F(ScenarioTest, MistakesAreToldAtTheirLine) {
       {"requires: {gpus: -1}\n", "s.yaml:8: requires.gpus: found -1"},
       {"requires: {memory_gib: .nan}\n", "s.yaml:8: requires.memory_gib: found NaN"},
       {"requires: {gpu: 1}\n",
-       "s.yaml:8: key of requires: found \"gpu\", wanted one of gpus, memory_gib; did you"},
+       "s.yaml:8: key of requires: found \"gpu\", wanted one of gpus, memory_gib, gpu_memory_gib; "
+       "did you"},
+      {"requires: {gpu_memory_gib: -1}\n", "s.yaml:8: requires.gpu_memory_gib: found -1"},
+      {"budget: {cores: -1}\n", "s.yaml:8: budget.cores: found -1, wanted 0.."},
       {"budget: {seconds: 0}\n", "s.yaml:8: budget.seconds: found 0"},
       {"budget: {seconds: .inf}\n", "s.yaml:8: budget.seconds: found Infinity"},
       {"fault: {}\n", "s.yaml:8: fault: found no name"},

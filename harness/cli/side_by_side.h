@@ -1,0 +1,19 @@
+// Starts pieces of work as soon as they fit beside what runs already, each on a thread of its own.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include "harness/core/admission.h"
+
+namespace harness::cli {
+
+// Runs every piece once and returns when all have ended. First those that share the machine, of the waiting ones always the first
+// that fits: those that may take longest come first, else in their order. Then those that run alone, in their order.
+// Throws: what the first failing piece threw, after all that had begun have ended; nothing is begun after it.
+void run_side_by_side(const std::vector<Needs>& pieces,
+                      const Capacity& capacity,
+                      const std::function<void(std::size_t piece, const Place& place)>& run);
+
+}  // namespace harness::cli
