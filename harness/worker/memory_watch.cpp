@@ -69,7 +69,7 @@ std::int64_t MemoryWatch::held_bytes() const {
 #ifdef NSA_CUDA
   if (device_.is_cuda()) {
     const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device_.index());
-    return stats.allocated_bytes[0].current;
+    return stats.requested_bytes[0].current;
   }
 #endif
   return count.held;

@@ -1,5 +1,7 @@
 // How many bytes of tensors this process holds, and the most it held: counted at LibTorch's allocators, so that libraries,
-// code and what the allocator keeps for later are not in it. On a GPU the caching allocator's own figures.
+// code and what the allocator keeps for later are not in it. On a GPU the caching allocator's own figures: what is held is
+// what was asked for, since one tensor may be given a block up to a MiB larger than its neighbour's of the same size; the peak is
+// what the blocks take (max_memory_allocated).
 #pragma once
 
 #include <cstdint>
