@@ -155,7 +155,10 @@ const harness::Kind& kind_named(const std::string& name) {
       if (const auto refusal = harness::refusal_in_current_exception()) {
         channel.write(*refusal);
       }
-      channel.write(harness::describe_current_exception(progress.phase(), progress.step()));
+      const harness::WorkerError error =
+          harness::describe_current_exception(progress.phase(), progress.step());
+      if (const auto seam = harness::seam_to_blame(error)) channel.write(*seam);
+      channel.write(error);
       code = kExitError;
     }
     if (code != 0) {

@@ -18,6 +18,8 @@ struct End {  // what is told together
   std::string what;
   std::string phase;
   std::int64_t step = 0;
+  std::string seam;  // that it left, where that is known
+  int layer = -1;
   int signal = 0;
   auto operator<=>(const End&) const = default;
 };
@@ -130,7 +132,20 @@ class Ends {
     end.phase = error.phase;
     end.step = error.step;
     if (error.communication && peer_gone(rank)) end.role = Role::cascade;
+    set_seam(rank, end);
     ends_[end].insert(rank);
+  }
+
+  void set_seam(int rank, End& end) const {
+    for (const auto& row : evidence_.facts) {
+      if (row.process != rank || row.row.name != "raised_in") continue;
+      const auto place = nlohmann::json::parse(row.row.value, nullptr, false);
+      const bool whole = place.is_array() && place.size() == 2 && place[0].is_string() &&
+                         place[1].is_number_integer();
+      if (!whole) continue;
+      end.seam = place[0].get<std::string>();
+      end.layer = place[1].get<int>();
+    }
   }
 
   [[nodiscard]] bool peer_gone(int rank) const {
@@ -209,10 +224,17 @@ class Ends {
     finding.site.ranks = ranks;
     finding.site.phase = end.phase;
     if (end.step > 0) finding.site.step = end.step;
+    if (!end.seam.empty()) {
+      finding.site.op = end.seam;
+      finding.site.layers = {end.layer};
+    }
     if (end.signal != 0) finding.site.detail["signal"] = signal_name(end.signal);
     const bool said = end.what.find(": ") != std::string::npos && end.what.rfind("exited", 0) != 0;
     finding.statement = ranks_text(ranks) + (said ? " raised " : " ") + end.what;
     if (!end.phase.empty()) finding.statement += ", in phase " + end.phase;
+    if (!end.seam.empty()) {
+      finding.statement += ", in " + end.seam + " of layer " + std::to_string(end.layer);
+    }
     explain(end, finding);
     return finding;
   }
@@ -233,6 +255,13 @@ class Ends {
       finding.ruled_out = "not a time-out or a peer: the allocation itself failed";
       finding.next_action =
           "compare the peak memory with the case's prediction; reduce batch, length or ranks";
+    } else if (end.code == "CRASH.DEVICE") {
+      finding.ruled_out = "not a peer's end: this rank's own device reported it";
+      finding.next_action =
+          end.seam.empty()
+              ? "run it again with CUDA_LAUNCH_BLOCKING=1: a kernel's error is told by "
+                "whatever is called after it, so the place is not known"
+              : "run that operator alone under compute-sanitizer";
     } else {
       finding.ruled_out = "not a peer's end: the rank raised this itself";
       finding.next_action = "read the message and the rank's stderr at this step and phase";

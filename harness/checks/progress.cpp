@@ -4,6 +4,7 @@
 #include <optional>
 #include <tuple>
 
+#include "harness/checks/host_waits.h"
 #include "harness/checks/late_data.h"
 #include "harness/checks/list.h"
 #include "harness/checks/result.h"
@@ -104,6 +105,7 @@ class Motion {
     }
     result.measured("longest_gap_ms", static_cast<double>(longest));
     for (Finding& finding : late_data(evidence_)) result.found(std::move(finding));
+    for (Finding& finding : host_waits(evidence_)) result.found(std::move(finding));
     return result.finish("the case ended by itself; longest time without any movement of a rank " +
                          std::to_string(longest) + " ms");
   }
@@ -388,7 +390,13 @@ class Motion {
 Check progress() {
   return {"progress",
           "the case moved until it ended; a standstill is told from slowness",
-          {"HANG.INIT", "HANG.COLLECTIVE", "HANG.HOST", "HANG.CYCLE", "SLOW.HOST", "SLOW.DATA"},
+          {"HANG.INIT",
+           "HANG.COLLECTIVE",
+           "HANG.HOST",
+           "HANG.CYCLE",
+           "SLOW.HOST",
+           "SLOW.DATA",
+           "SLOW.SYNC_STORM"},
           [](const Evidence& evidence) {
             // Of ranks that were started again only the last life is judged: what they waited for before is gone.
             return evidence.relaunches.empty() ? Motion(evidence).judge()

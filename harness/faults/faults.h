@@ -32,6 +32,7 @@ namespace harness {
 [[nodiscard]] Fault gc_nested();
 [[nodiscard]] Fault gc_pair();
 [[nodiscard]] Fault gc_selection_flip();
+[[nodiscard]] Fault gpu_fault();
 [[nodiscard]] Fault head_group_off_by_one();
 [[nodiscard]] Fault heads_scrambled();
 [[nodiscard]] Fault hook_dropped();
@@ -70,6 +71,7 @@ namespace harness {
 [[nodiscard]] Fault state_diverged();
 [[nodiscard]] Fault static_accum();
 [[nodiscard]] Fault static_no_delay();
+[[nodiscard]] Fault stats_sync();
 [[nodiscard]] Fault tie_bias();
 [[nodiscard]] Fault uninit_buffer();
 [[nodiscard]] Fault unshifted_labels();

@@ -9,6 +9,7 @@
 
 #include <c10/util/Exception.h>
 
+#include "harness/worker/seam_watch.h"
 #include "nsa/seams/refused.h"
 
 namespace harness {
@@ -96,6 +97,15 @@ WorkerError describe_current_exception(const std::string& phase, std::int64_t st
   }
   report.reducer = is_reducer(report.what);
   return report;
+}
+
+std::optional<Fact> seam_to_blame(const WorkerError& error) {
+  const SeamPlace place = SeamWatch::threw();
+  const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
+  const bool waited = blocking != nullptr && std::string_view(blocking) == "1";
+  const bool late = !error.out_of_memory && contains_any(error.what, {"CUDA error", "cudaError"});
+  if (place.seam.empty() || (late && !waited)) return std::nullopt;
+  return Fact{"raised_in", nlohmann::json::array({place.seam, place.layer}).dump()};
 }
 
 }  // namespace harness

@@ -8,9 +8,14 @@
 
 namespace harness {
 
-// Both REQUIRE: called inside a catch block.
+// The first two REQUIRE: called inside a catch block.
 // An implementation that refused what it was asked for; nothing when it is another exception.
 [[nodiscard]] std::optional<Refusal> refusal_in_current_exception();
 [[nodiscard]] WorkerError describe_current_exception(const std::string& phase, std::int64_t step);
+
+// The seam that `error` left on this thread, as fact raised_in: [seam, layer]. Nothing where it came from elsewhere, or where the
+// seam would be blamed for another's: a kernel that failed is told of by whatever is called next, unless every launch is waited for
+// (CUDA_LAUNCH_BLOCKING=1).
+[[nodiscard]] std::optional<Fact> seam_to_blame(const WorkerError& error);
 
 }  // namespace harness

@@ -3,7 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <mutex>
 #include <string_view>
+#include <utility>
+
+#include <ATen/record_function.h>
+
+#include "harness/worker/nan_watch.h"
 
 namespace harness {
 namespace {
@@ -22,22 +28,33 @@ bool waits_for_device(std::string_view name) {
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
 
+// One callback however many count: each operator would be counted by every one of several.
+std::mutex mutex;                 // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+int counting = 0;                 // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+at::CallbackHandle callback = 0;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+
+std::unique_ptr<at::ObserverContext> count(const at::RecordFunction& function) {
+  if (waits_for_device(function.name()) && !NanWatch::is_looking()) ++syncs;
+  return nullptr;
+}
+
 }  // namespace
 
-HostSyncs::HostSyncs()
-    : handle_(at::addGlobalCallback(
-          at::RecordFunctionCallback([](const at::RecordFunction& function)
-                                         -> std::unique_ptr<at::ObserverContext> {
-            if (waits_for_device(function.name())) ++syncs;
-            return nullptr;
-          }).scopes({at::RecordScope::FUNCTION}))) {}
+HostSyncs::HostSyncs() : taken_(syncs) {
+  const std::lock_guard lock(mutex);
+  if (counting++ > 0) return;
+  callback =
+      at::addGlobalCallback(at::RecordFunctionCallback(&count).scopes({at::RecordScope::FUNCTION}));
+}
 
 HostSyncs::~HostSyncs() {
-  at::removeCallback(handle_);
+  const std::lock_guard lock(mutex);
+  if (--counting == 0) at::removeCallback(callback);
 }
 
 std::int64_t HostSyncs::take() {
-  return syncs.exchange(0);
+  const std::int64_t now = syncs;
+  return now - std::exchange(taken_, now);
 }
 
 }  // namespace harness

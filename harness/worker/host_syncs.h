@@ -1,10 +1,9 @@
 // How often the host had to wait for the device's numbers: operators that bring a value or a size to the host. Counted while one
 // of these lives. On a CPU they cost nothing, and are counted all the same: they are what will wait on a GPU.
+// Those of a NanWatch are not.
 #pragma once
 
 #include <cstdint>
-
-#include <ATen/record_function.h>
 
 namespace harness {
 
@@ -15,11 +14,11 @@ class HostSyncs {
   HostSyncs(const HostSyncs&) = delete;
   HostSyncs& operator=(const HostSyncs&) = delete;
 
-  // Of this process, all its threads, since the last call.
+  // Of this process, all its threads, since this was made or since the last call.
   [[nodiscard]] std::int64_t take();
 
  private:
-  at::CallbackHandle handle_;
+  std::int64_t taken_;
 };
 
 }  // namespace harness

@@ -188,6 +188,10 @@ NanWatch::~NanWatch() {
   watching.seams = nullptr;
 }
 
+bool NanWatch::is_looking() {
+  return inside;
+}
+
 std::optional<NanBirth> NanWatch::birth() const {
   const std::lock_guard lock(watching.mutex);
   return watching.birth;

@@ -19,6 +19,9 @@ class NanWatch {
   NanWatch(const NanWatch&) = delete;
   NanWatch& operator=(const NanWatch&) = delete;
 
+  // One of these looks at an operator on this thread now: what runs then is its own.
+  [[nodiscard]] static bool is_looking();
+
   // The first birth so far.
   [[nodiscard]] std::optional<NanBirth> birth() const;
   // What to record of a NaN that was seen: its birth; without one it came out of memory that nobody had written, and op is "".

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
 #include <type_traits>
 #include <utility>
 
@@ -14,6 +15,8 @@ using torch::Tensor;
 
 thread_local SeamPlace
     now_running;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): of this thread alone
+thread_local SeamPlace
+    left_by_exception;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): likewise
 
 // Integers decide (blocks); they are small, so they are compared by value: a write that bypasses autograd counts too.
 struct Before {
@@ -62,8 +65,11 @@ class SeamCall {
   SeamCall(SeamWatch& watch, int layer, const char* seam)
       : watch_(watch),
         outer_(std::exchange(now_running, SeamPlace{layer, seam})),
-        begin_(at::sequence_number::peek()) {}
+        begin_(at::sequence_number::peek()) {
+    left_by_exception = {};
+  }
   ~SeamCall() {
+    if (std::uncaught_exceptions() > exceptions_) left_by_exception = now_running;
     watch_.ended({begin_, at::sequence_number::peek(), now_running});
     now_running = outer_;
   }
@@ -92,7 +98,9 @@ class SeamCall {
       std::vector<Before> before;
       std::size_t i = 0;
       (look_at_argument<std::decay_t<Arguments>>(names[i++], arguments, before), ...);
+      (void)watch.syncs_.take();  // what looking cost
       Tensor result = inner(context, arguments...);
+      watch.waited(now_running, watch.syncs_.take());
       call.check(before);
       watch.made_output(now_running, result);
       return result;
@@ -103,6 +111,7 @@ class SeamCall {
   SeamWatch& watch_;
   SeamPlace outer_;
   std::uint64_t begin_;
+  int exceptions_ = std::uncaught_exceptions();
 };
 
 void SeamWatch::install(nsa::NsaLm& model) {
@@ -174,6 +183,10 @@ SeamPlace SeamWatch::running() {
   return now_running;
 }
 
+SeamPlace SeamWatch::threw() {
+  return left_by_exception;
+}
+
 SeamPlace SeamWatch::made(std::int64_t sequence) const {
   const std::lock_guard lock(mutex_);
   const auto at = std::find_if(ranges_.begin(), ranges_.end(), [&](const Range& range) {
@@ -188,8 +201,19 @@ torch::Tensor SeamWatch::blocks(int layer) const {
   return at == blocks_.end() ? Tensor() : at->second;
 }
 
+void SeamWatch::waited(const SeamPlace& place, std::int64_t waits) {
+  Waits& all = waits_[{place.seam, place.layer}];
+  ++all.calls;
+  all.waits += waits;
+}
+
 void SeamWatch::write_total() const {
   channel_.write(Fact{"mutations_watched", std::to_string(calls_)});
+  auto waited = nlohmann::json::array();
+  for (const auto& [place, all] : waits_) {
+    if (all.waits > 0) waited.push_back({place.first, place.second, all.calls, all.waits});
+  }
+  channel_.write(Fact{"host_waits", waited.dump()});
 }
 
 }  // namespace harness

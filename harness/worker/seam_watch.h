@@ -1,17 +1,19 @@
 // Stands around every seam of every attention layer and looks on: which seam runs now, which one ran when an autograd node
-// was made, and whether an implementation wrote into what it was given. Installed after a fault, so that it sees what the
-// fault does. It changes no value. Made by the kind; must outlive the model's forwards and backwards.
+// was made, whether an implementation wrote into what it was given, and how often it made the host wait for the device.
+// Installed after a fault, so that it sees what the fault does. It changes no value. Made by the kind; must outlive the model's forwards and backwards.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <torch/torch.h>
 
 #include "harness/worker/channel.h"
+#include "harness/worker/host_syncs.h"
 #include "nsa/model/nsa_lm.h"
 
 namespace harness {
@@ -34,6 +36,8 @@ class SeamWatch {
 
   // The seam that runs on this thread.
   [[nodiscard]] static SeamPlace running();
+  // The seam that an exception left on this thread, unless another one ran since.
+  [[nodiscard]] static SeamPlace threw();
   // The seam in which the forward operator with this autograd sequence number ran.
   [[nodiscard]] SeamPlace made(std::int64_t sequence) const;
 
@@ -44,7 +48,8 @@ class SeamWatch {
   // The blocks of `layer` as `select` returned them in the last forward; undefined before one.
   [[nodiscard]] torch::Tensor blocks(int layer) const;
 
-  // How many calls of seams were looked at: the evidence behind "nobody wrote into what he was given".
+  // How many calls of seams were looked at: the evidence behind "nobody wrote into what he was given". And what the forwards of
+  // each seam made the host wait for, as fact host_waits: [[seam, layer, calls, waits], ...] of the whole life, where there was any.
   void write_total() const;
 
  private:
@@ -54,6 +59,10 @@ class SeamWatch {
     std::uint64_t end = 0;
     SeamPlace place;
   };
+  struct Waits {
+    std::int64_t calls = 0;
+    std::int64_t waits = 0;
+  };
   struct Output {
     SeamPlace place;
     c10::weak_intrusive_ptr<at::TensorImpl> tensor;  // watching keeps nothing alive
@@ -62,6 +71,7 @@ class SeamWatch {
   void watch_layer(nsa::AttentionSeams& seams);
   void made_output(const SeamPlace& place, const torch::Tensor& tensor);
   void ended(const Range& range);
+  void waited(const SeamPlace& place, std::int64_t waits);
 
   Channel& channel_;
   std::int64_t step_ = 1;
@@ -70,6 +80,8 @@ class SeamWatch {
   std::vector<Range> ranges_;
   std::map<int, torch::Tensor> blocks_;
   std::vector<Output> outputs_;
+  HostSyncs syncs_;
+  std::map<std::pair<std::string, int>, Waits> waits_;  // by seam and layer
 };
 
 }  // namespace harness

@@ -205,6 +205,16 @@ inline void add_ends(std::vector<Planted>& list) {
                          error_of("c10::OutOfMemoryError",
                                   "CUDA out of memory. Tried to allocate 2.00 GiB"))});
   list.push_back({check,
+                  "device memory in a seam",
+                  Verdict::fail,
+                  "OOM.DEVICE",
+                  R"({"ranks":[0],"op":"attend_win","layers":[3]})",
+                  [](Healthy& h) {
+                    put(h.evidence.facts, 0, harness::Fact{"raised_in", R"(["attend_win", 3])"}, 7);
+                    put(h.evidence.facts, 1, harness::Fact{"raised_in", R"(["gate", 2])"}, 7);
+                    raises(0, error_of("c10::OutOfMemoryError", "CUDA out of memory."))(h);
+                  }});
+  list.push_back({check,
                   "device error",
                   Verdict::fail,
                   "CRASH.DEVICE",

@@ -61,6 +61,17 @@ inline void wait_for_data(Healthy& h, int rank, std::int64_t waited_ms, std::int
   put(h.evidence.phases, rank, harness::Phase{"backward", 1}, 100 + waited_ms + forward_ms);
 }
 
+// What a process counted around its seams: [[seam, layer, calls, waits], ...].
+inline void counts_waits(Healthy& h, int process, const std::string& waits) {
+  put(h.evidence.facts, process, harness::Fact{"host_waits", waits}, 900);
+}
+
+// Both ranks and the twin wait as their implementations do: the twin ran twice as often.
+inline void waits_as_ever(Healthy& h) {
+  counts_waits(h, 0, R"([["attend_sel", 0, 4, 8], ["attend_sel", 1, 4, 8]])");
+  counts_waits(h, harness::kTwin, R"([["attend_sel", 0, 8, 16], ["attend_sel", 1, 8, 16]])");
+}
+
 inline void add_progress(std::vector<Planted>& list) {
   const std::string check = "progress";
   list.push_back({check, "healthy", Verdict::pass, "", "{}", kLeaveAsItIs});
@@ -111,12 +122,43 @@ inline void add_progress(std::vector<Planted>& list) {
                   "SLOW.DATA",
                   R"({"ranks":[1],"step":1,"phase":"data","detail":{"waited_ms":5000}})",
                   [](Healthy& h) { wait_for_data(h, 1, 5'000, 40); }});
+  list.push_back(
+      {check, "data that took as long as computing", Verdict::pass, "", "{}", [](Healthy& h) {
+         wait_for_data(h, 1, 5'000, 4'000);
+       }});
   list.push_back({check,
-                  "data that took as long as computing",
+                  "a number read to the host in every layer",
+                  Verdict::fail,
+                  "SLOW.SYNC_STORM",
+                  R"({"op":"attend_win","layers":[0,1],"ranks":[1],
+                      "detail":{"host_waits_per_step":6.0}})",
+                  [](Healthy& h) {
+                    waits_as_ever(h);
+                    counts_waits(h, 1, R"([["attend_win", 0, 3, 3], ["attend_win", 1, 3, 3],
+                                  ["attend_sel", 0, 4, 8], ["attend_sel", 1, 4, 8]])");
+                  }});
+  list.push_back({check,
+                  "waits that the implementation makes on the twin too",
                   Verdict::pass,
                   "",
                   "{}",
-                  [](Healthy& h) { wait_for_data(h, 1, 5'000, 4'000); }});
+                  [](Healthy& h) {
+                    waits_as_ever(h);
+                    counts_waits(h, 1, R"([["attend_sel", 0, 1, 2], ["attend_sel", 1, 1, 2]])");
+                  }});
+  list.push_back({check, "waits once in many calls", Verdict::pass, "", "{}", [](Healthy& h) {
+                    waits_as_ever(h);
+                    counts_waits(h, 1, R"([["attend_win", 0, 4, 2]])");
+                  }});
+  list.push_back(
+      {check, "waits that no twin can be asked about", Verdict::pass, "", "{}", [](Healthy& h) {
+         counts_waits(h, 1, R"([["attend_win", 0, 4, 4]])");
+       }});
+  list.push_back({check, "waits told in no words of ours", Verdict::pass, "", "{}", [](Healthy& h) {
+                    counts_waits(h, 1, R"([["attend_win"], 7, {"a": 1}, ["x", "y", 1, 1]])");
+                    counts_waits(h, 0, "no list");
+                    counts_waits(h, harness::kTwin, "[]");
+                  }});
   list.push_back({check, "lived again after a kill", Verdict::pass, "", "{}", &lived_before});
   list.push_back({check,
                   "all in a collective of the second life",

@@ -60,6 +60,14 @@ TEST_F(StepWatch, WhatTheHostWaitsForIsCounted) {
   (void)tensor.nonzero();
   EXPECT_EQ(syncs.take(), 2);
   EXPECT_EQ(syncs.take(), 0) << "since the last call";
+  {
+    harness::HostSyncs another;
+    (void)sum.item<double>();
+    EXPECT_EQ(another.take(), 1);
+    EXPECT_EQ(syncs.take(), 1) << "however many count";
+  }
+  (void)sum.item<double>();
+  EXPECT_EQ(syncs.take(), 1) << "one that ends leaves the others counting";
 }
 
 }  // namespace

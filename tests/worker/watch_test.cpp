@@ -5,6 +5,7 @@
 #include <string>
 #include <thread>
 
+#include "harness/worker/error_report.h"
 #include "harness/worker/memory_watch.h"
 #include "harness/worker/nan_watch.h"
 #include "harness/worker/seam_watch.h"
@@ -41,8 +42,44 @@ TEST_F(WatchTest, NobodyWritesIntoWhatHeIsGivenInAHealthyLayer) {
   EXPECT_FALSE(birth_in(0).has_value());
   watch_.write_total();
   EXPECT_TRUE(written<Mutation>().empty());
-  ASSERT_EQ(written<Fact>().size(), 1U);
+  ASSERT_EQ(written<Fact>().size(), 2U);
   EXPECT_GE(std::stoi(written<Fact>().front().value), 10);
+}
+
+TEST_F(WatchTest, WhoMakesTheHostWaitIsNamedAndTheWatchesAreNot) {
+  seams(1).attend_win = [inner = seams(1).attend_win](const nsa::SeamContext& context,
+                                                      const torch::Tensor& q,
+                                                      const torch::Tensor& k,
+                                                      const torch::Tensor& v) {
+    (void)q.detach().abs().max().item<double>();
+    return inner(context, q, k, v);
+  };
+  watch_.install(model_);
+  for (int layer = 0; layer < 2; ++layer) (void)birth_in(layer);
+  (void)birth_in(1);
+  watch_.write_total();
+  const Fact waits = written<Fact>().back();
+  EXPECT_EQ(waits.name, "host_waits");
+  EXPECT_EQ(waits.value, R"([["attend_win",1,2,2]])");
+}
+
+TEST_F(WatchTest, TheSeamThatAnExceptionLeftIsRemembered) {
+  WorkerError error;
+  error.what = "CUDA out of memory";
+  error.out_of_memory = true;
+  EXPECT_FALSE(seam_to_blame(error)) << "no seam threw";
+  const auto gate = seams(0).gate;
+  seams(0).gate = [](auto&&...) -> torch::Tensor { throw std::runtime_error("boom"); };
+  watch_.install(model_);
+  EXPECT_ANY_THROW(model_->attention(0)->forward(x_BSE_));
+  ASSERT_TRUE(seam_to_blame(error));
+  EXPECT_EQ(seam_to_blame(error)->value, R"(["gate",0])");
+  WorkerError late;
+  late.what = "CUDA error: an illegal memory access was encountered";
+  EXPECT_FALSE(seam_to_blame(late)) << "the kernel that failed may have been an earlier one";
+  seams(0).gate = gate;
+  (void)model_->attention(1)->forward(x_BSE_);
+  EXPECT_FALSE(seam_to_blame(error)) << "others ran since";
 }
 
 TEST_F(WatchTest, WritingIntoTheBlocksIsNamedAndTheyAreKeptAsChosen) {
