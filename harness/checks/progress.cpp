@@ -41,6 +41,28 @@ std::vector<std::string> main_frames(const Observation& look) {
   return main.frames.empty() ? main.kernel : main.frames;
 }
 
+// From the first frame on that is none of the device's driver.
+std::vector<std::string> frames_below_driver(const std::vector<std::string>& frames) {
+  const auto first = std::find_if(frames.begin(), frames.end(), [](const std::string& frame) {
+    return frame.find("libcuda.so") == std::string::npos;
+  });
+  return {first, frames.end()};
+}
+
+// The driver waits for the device in a loop of several functions: its own frames differ from look to look. Such a wait is one for
+// the peers where a collective is under way; without one it may be a kernel that takes long.
+bool spins_in_driver(const RankState& rank,
+                     const std::vector<std::string>& before,
+                     const std::vector<std::string>& after) {
+  if (!rank.pending) return false;
+  const auto below_before = frames_below_driver(before);
+  const auto below_after = frames_below_driver(after);
+  const bool in_driver = below_before.size() < before.size() && below_after.size() < after.size();
+  // A list that is cut off inside the driver tells nothing of who called it.
+  const bool cut_off = below_before.empty() || below_after.empty();
+  return in_driver && (cut_off || below_before == below_after);
+}
+
 // Waiting takes no time of the processor; a wait that spins stands still in its stack.
 bool stands_still(const RankState& rank) {
   if (stopped_state(rank)) return true;
@@ -51,7 +73,9 @@ bool stands_still(const RankState& rank) {
   constexpr double kIdleShare = 0.1;  // heartbeats and samplers take about a hundredth of a core
   if (wall > 0 && cpu <= kIdleShare * wall) return true;
   const auto frames = main_frames(after->row);
-  return !frames.empty() && frames == main_frames(before->row);
+  const auto frames_before = main_frames(before->row);
+  return (!frames.empty() && frames == frames_before) ||
+         spins_in_driver(rank, frames_before, frames);
 }
 
 std::string top_frames(const RankState& rank) {
@@ -178,7 +202,9 @@ class Motion {
     if (live_.empty()) result.missing("a rank that was alive when the case was ended");
     measure(result);
     if (result.has_missing()) return result.finish("");
-    result.found(busy.empty() ? hang() : slow_but_busy(busy));
+    // A stopped process is no slow one, whatever its peers do while they wait for it.
+    const bool one_stopped = std::any_of(live_.begin(), live_.end(), &stopped_state);
+    result.found(busy.empty() || one_stopped ? hang() : slow_but_busy(busy));
     return result.finish("");
   }
 

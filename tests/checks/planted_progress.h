@@ -183,6 +183,50 @@ inline void add_progress(std::vector<Planted>& list) {
                     for (int rank = 0; rank < 2; ++rank)
                       look_at(h, rank, {"R", 0, {"spin"}}, {"R", 2000, {"spin"}});
                   }});
+  // The frames that the driver's loop has at two moments, called from the same place.
+  const Look first = {"R", 0, {"libcuda.so.1", "libcuda.so.1", "copy (libcuda.so.1)", "item"}};
+  const Look second = {"R", 2'000, {"libcuda.so.1", "item"}};
+  const Look elsewhere = {"R", 2'000, {"libcuda.so.1", "sort"}};
+  list.push_back({check,
+                  "all in a collective, spinning in the driver",
+                  Verdict::fail,
+                  "HANG.COLLECTIVE",
+                  R"({"sequence":2})",
+                  [=](Healthy& h) {
+                    stopped(h, "still", "backward");
+                    waiting(h, 0);
+                    for (int rank = 0; rank < 2; ++rank) look_at(h, rank, first, second);
+                  }});
+  list.push_back({check,
+                  "in the driver, called from another place each time",
+                  Verdict::fail,
+                  "SLOW.HOST",
+                  R"({"ranks":[0,1]})",
+                  [=](Healthy& h) {
+                    stopped(h, "still", "backward");
+                    waiting(h, 0);
+                    for (int rank = 0; rank < 2; ++rank) look_at(h, rank, first, elsewhere);
+                  }});
+  list.push_back({check,
+                  "in the driver and in no collective: a kernel may take long",
+                  Verdict::fail,
+                  "SLOW.HOST",
+                  R"({"ranks":[0,1]})",
+                  [=](Healthy& h) {
+                    stopped(h, "still", "backward");
+                    for (int rank = 0; rank < 2; ++rank) look_at(h, rank, first, second);
+                  }});
+  list.push_back({check,
+                  "a stopped process and a peer that looks busy",
+                  Verdict::fail,
+                  "HANG.HOST",
+                  R"({"ranks":[1],"detail":{"state":"T"}})",
+                  [=](Healthy& h) {
+                    stopped(h, "still", "backward");
+                    waiting(h, 0);
+                    look_at(h, 0, first, elsewhere);
+                    look_at(h, 1, {"T", 400, {}}, {"T", 400, {}});
+                  }});
   list.push_back({check,
                   "one in no collective",
                   Verdict::fail,
