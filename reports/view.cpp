@@ -137,7 +137,7 @@ CaseView make_case(const harness::Store& store,
 }
 
 // Of the last run before these: what it ran and these did not.
-std::vector<std::string> labels_not_run(const harness::Store& store, const ReportView& view) {
+std::vector<NotRun> cases_not_run(const harness::Store& store, const ReportView& view) {
   const harness::RunRecord& first = view.request.runs.front();
   const harness::RunRecord* before = nullptr;
   const auto runs = store.runs(std::numeric_limits<std::int64_t>::min(), first.started_ms);
@@ -146,12 +146,14 @@ std::vector<std::string> labels_not_run(const harness::Store& store, const Repor
       before = &run;
   }
   if (before == nullptr) return {};
-  std::set<std::string> labels;
+  std::map<std::string, std::string> scenario_of;  // by label
   for (const harness::CaseRecord& record : store.cases(before->id)) {
-    if (record.skip_reason.empty()) labels.insert(record.label);
+    if (record.skip_reason.empty()) scenario_of.emplace(record.label, record.scenario);
   }
-  for (const CaseView& now : view.cases) labels.erase(now.record.label);
-  return {labels.begin(), labels.end()};
+  for (const CaseView& now : view.cases) scenario_of.erase(now.record.label);
+  std::vector<NotRun> cases;
+  for (const auto& [label, scenario] : scenario_of) cases.push_back({scenario, label});
+  return cases;
 }
 
 }  // namespace
@@ -187,7 +189,7 @@ ReportView make_view(const harness::Store& store, const ReportRequest& request) 
     if (one.the_case && harness::is_trial(*one.the_case)) view.trials.push_back(one.record);
   }
   view.bisections = harness::bisections_of(view.trials);
-  view.not_run = labels_not_run(store, view);
+  view.not_run = cases_not_run(store, view);
   view.decision = decision(request.runs, records);
   return view;
 }

@@ -55,10 +55,15 @@ struct CaseView {
   [[nodiscard]] bool expects() const;         // the scenario says what must be found
 };
 
+struct NotRun {
+  std::string scenario;
+  std::string label;
+};
+
 struct ReportView {
   const ReportRequest& request;
-  std::vector<CaseView> cases;       // of all runs, oldest first, in the order of the runs
-  std::vector<std::string> not_run;  // labels of the run before that are not in this one
+  std::vector<CaseView> cases;  // of all runs, oldest first, in the order of the runs
+  std::vector<NotRun> not_run;  // what the run before ran and this one does not have, by label
   std::string decision;
   std::vector<harness::CaseRecord> trials;     // of all bisections
   std::vector<harness::Bisection> bisections;  // point into `trials`

@@ -1,5 +1,6 @@
 // Root cause: the initiating finding with its consequences folded under it.
 #include "reports/markdown.h"
+#include "reports/sections/by_scenario.h"
 #include "reports/sections/list.h"
 #include "reports/sections/wording.h"
 
@@ -62,8 +63,9 @@ std::string of_case(const ReportView& view, const CaseView& one) {
 
 std::string body(const ReportView& view) {
   std::string text;
-  for (const CaseView& one : view.cases) {
-    if (one.record.judgement && !one.record.judgement->findings.empty()) text += of_case(view, one);
+  for (const CaseView* one : told_in_full(view)) {
+    const auto& judgement = one->record.judgement;
+    if (judgement && !judgement->findings.empty()) text += of_case(view, *one);
   }
   return text;
 }

@@ -1,65 +1,17 @@
-// What was run: model, training and parallel configuration of each case, its route, and what was planted.
-#include <set>
+// What was run: model, training and parallel configuration of each case, its route, and what was planted. A long report
+// tells what the cases of a scenario have in common, and the axes on which they differ.
+#include <algorithm>
+#include <map>
 
 #include "nsa/base/text.h"
 #include "reports/markdown.h"
+#include "reports/sections/axes.h"
+#include "reports/sections/configuration_rows.h"
 #include "reports/sections/list.h"
 #include "reports/sections/wording.h"
 
 namespace reports::section {
 namespace {
-
-std::string model_text(const nsa::ModelConfig& model, const std::string& parameters) {
-  std::string text = escape(model.name);
-  if (const auto count = nsa::parse_int(parameters)) text += ", " + grouped(*count) + " parameters";
-  return text + ", dim " + std::to_string(model.dim) + ", " + std::to_string(model.n_layers) +
-         " layers, " + std::to_string(model.n_heads) + " heads in " +
-         std::to_string(model.n_kv_groups) + " groups, d_k " + std::to_string(model.d_k) +
-         ", d_v " + std::to_string(model.d_v) + ", l " + std::to_string(model.l) + ", d " +
-         std::to_string(model.d) + ", l' " + std::to_string(model.l_sel) + ", n " +
-         std::to_string(model.n_sel) + ", w " + std::to_string(model.w);
-}
-
-std::string training_text(const nsa::TrainingConfig& training) {
-  return counted(training.steps, "step") + ", batch " + std::to_string(training.batch_size) +
-         " x " + std::to_string(training.seq_len) + " tokens a rank, " +
-         nsa::name_of(training.precision) + ", data " + nsa::name_of(training.data.source);
-}
-
-std::string parallel_text(const CaseView& one, const nsa::ParallelConfig& parallel) {
-  std::string text = counted(parallel.ranks, "rank") + " on " + nsa::name_of(parallel.device);
-  if (!one.device.empty() && one.device != nsa::name_of(parallel.device))
-    text += " (" + escape(one.device) + ")";
-  return text + ", " + escape(one.backend.empty() ? parallel.effective_backend() : one.backend);
-}
-
-std::string route_text(const std::map<std::string, std::string>& route) {
-  std::set<std::string> names;
-  for (const auto& [seam, name] : route) names.insert(name);
-  if (names.size() == 1) return "every seam " + escape(*names.begin());
-  std::vector<std::string> parts;
-  for (const auto& [seam, name] : route) parts.push_back(escape(seam) + " " + escape(name));
-  return nsa::join(parts);
-}
-
-std::string fault_text(const harness::FaultRequest& fault) {
-  std::string text = escape(fault.name);
-  if (!fault.layers.empty()) text += ", layers " + nsa::ranges_text(fault.layers);
-  if (fault.rank) text += ", rank " + std::to_string(*fault.rank);
-  if (!fault.form.empty()) text += ", form " + escape(fault.form);
-  return text + ", from step " + std::to_string(fault.step) + ", strength " +
-         nsa::to_text(fault.strength);
-}
-
-std::string life_text(const harness::LifeConfig& life) {
-  std::string text =
-      life.save_every > 0 ? "a snapshot every " + counted(life.save_every, "step") : "no snapshot";
-  if (life.kill_step == 0) return text;
-  text +=
-      ", killed in step " + std::to_string(life.kill_step) + ", phase " + escape(life.kill_phase);
-  return life.kill_after_ms > 0 ? text + " after " + std::to_string(life.kill_after_ms) + " ms"
-                                : text;
-}
 
 std::string known_text(const harness::KnownFailure& known) {
   std::vector<std::string> point;
@@ -69,26 +21,98 @@ std::string known_text(const harness::KnownFailure& known) {
          ", until " + escape(known.until) + ": " + escape(known.because);
 }
 
+std::string about_text(const CaseView& one) {
+  const std::string& about = one.the_case->scenario.about;
+  return about.empty() ? "" : escape(about) + "\n\n";
+}
+
 std::string of_case(const ReportView& view, const CaseView& one) {
-  std::string text = "### " + case_name(view, one) + "\n\n";
-  if (!one.the_case) return text + "The case's description cannot be read.\n\n";
-  const harness::Scenario& scenario = one.the_case->scenario;
-  if (!scenario.about.empty()) text += escape(scenario.about) + "\n\n";
+  const std::string title = "### " + case_name(view, one) + "\n\n";
+  if (!one.the_case) return title + "The case's description cannot be read.\n\n";
   Table table({"", ""});
-  table.row({"model", model_text(scenario.model, one.parameters)});
-  table.row({"training", training_text(scenario.training)});
-  table.row({"parallel", parallel_text(one, scenario.parallel)});
-  table.row({"route asked for", route_text(scenario.route)});
-  if (!scenario.profile.empty()) table.row({"profile", escape(scenario.profile)});
-  table.row({"seed", std::to_string(scenario.seed)});
-  if (scenario.life != harness::LifeConfig{}) table.row({"life", life_text(scenario.life)});
-  if (scenario.fault) table.row({"planted fault", fault_text(*scenario.fault)});
-  if (scenario.known) table.row({"known failure", known_text(*scenario.known)});
+  for (const ConfigurationRow& row : configuration_rows(one)) table.row({row.name, row.text});
+  const auto& known = one.the_case->scenario.known;
+  if (known) table.row({"known failure", known_text(*known)});
   table.row({"case", escape(one.record.case_id)});
-  return text + table.text();
+  return title + about_text(one) + table.text();
+}
+
+std::string varies_text(const ReportView& view, const Cases& cases) {
+  std::vector<std::string> axes;
+  for (const Axis& axis : axes_of(view, cases)) {
+    if (axis.values.size() > 1) axes.push_back(escape(axis.path) + ": " + values_text(axis));
+  }
+  return nsa::join(axes, "; ");
+}
+
+std::vector<std::string> known_texts(const Cases& cases) {
+  std::vector<std::string> texts;
+  for (const CaseView* one : cases) {
+    if (!one->the_case->scenario.known) continue;
+    const std::string text = known_text(*one->the_case->scenario.known);
+    if (std::find(texts.begin(), texts.end(), text) == texts.end()) texts.push_back(text);
+  }
+  return texts;
+}
+
+std::string of_scenario(const ReportView& view, const Cases& group) {
+  Cases readable = group;
+  std::erase_if(readable, [](const CaseView* one) { return !one->the_case; });
+  const auto lost = static_cast<std::int64_t>(group.size() - readable.size());
+  std::string text = "### " + group_name(view, group) + "\n\n";
+  if (lost > 0) text += "The description of " + counted(lost, "case") + " cannot be read.\n\n";
+  if (readable.empty()) return text;
+  Table table({"", ""});
+  for (const ConfigurationRow& row : common_rows(readable)) table.row({row.name, row.text});
+  const std::string varies = varies_text(view, readable);
+  if (!varies.empty()) table.row({"varies", varies});
+  for (const std::string& known : known_texts(readable)) table.row({"known failure", known});
+  return text + about_text(*readable.front()) + table.text();
+}
+
+// A row for a case whose finding tells the most of it: there are as many of them as faults that can be planted.
+void write_found(Table& table, const ReportView& view, const CaseView& one) {
+  std::vector<std::string> cells = {case_name(view, one), escape(one.the_case->scenario.about)};
+  const std::vector<ConfigurationRow> rows = configuration_rows(one);
+  for (const char* name : {"planted fault", "model", "training", "parallel"}) {
+    const auto row = std::find_if(
+        rows.begin(), rows.end(), [&](const ConfigurationRow& at) { return at.name == name; });
+    cells.push_back(row == rows.end() ? "–" : row->text);
+  }
+  table.row(std::move(cells));
+}
+
+std::string not_run_text(const ReportView& view) {
+  const Cases not_run = cases_told(view, Telling::not_run);
+  std::map<int, Cases> of_outcome;  // the worst first
+  for (const CaseView* one : not_run) of_outcome[severity(one->outcome())].push_back(one);
+  std::string text;
+  for (const auto& [severity, cases] : of_outcome) {
+    text += "- " + outcome_text(cases.front()->outcome()) +
+            " before anything ran: " + scenarios_text(cases, cases.size()) + "\n";
+  }
+  return text.empty() ? "" : text + "\n";
+}
+
+std::string by_scenarios(const ReportView& view) {
+  Cases ran = all_cases(view);
+  std::erase_if(ran, [](const CaseView* one) { return telling_of(*one) == Telling::not_run; });
+  std::string text;
+  Table found({"found what it expects", "about", "planted fault", "model", "training", "parallel"});
+  for (const Cases& group : by_scenario(ran)) {
+    const CaseView& first = *group.front();
+    const bool alone = group.size() == 1;
+    if (alone && first.the_case && telling_of(first) == Telling::found) {
+      write_found(found, view, first);
+    } else {
+      text += alone ? of_case(view, first) : of_scenario(view, group);
+    }
+  }
+  return text + (found.empty() ? "" : found.text()) + not_run_text(view);
 }
 
 std::string body(const ReportView& view) {
+  if (tells_by_scenario(view)) return by_scenarios(view);
   std::string text;
   for (const CaseView& one : view.cases) text += of_case(view, one);
   return text;

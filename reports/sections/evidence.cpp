@@ -1,7 +1,8 @@
-// Where the evidence lies, with hashes.
+// Where the evidence lies, with hashes; of a case that passed a long report tells how much it is.
 #include <algorithm>
 
 #include "reports/markdown.h"
+#include "reports/sections/by_scenario.h"
 #include "reports/sections/list.h"
 #include "reports/sections/wording.h"
 
@@ -31,12 +32,30 @@ std::string of_case(const ReportView& view, const CaseView& one) {
          bytes_text(bytes) + " when written.\n\n";
 }
 
+std::string in_a_row(const ReportView& view) {
+  Table table({"case", "folder", "case id", "artefacts", "bytes when written"});
+  for (const CaseView& one : view.cases) {
+    const Telling telling = telling_of(one);
+    if (telling != Telling::together && telling != Telling::found) continue;
+    std::int64_t bytes = 0;
+    for (const FileRow& file : one.files) bytes += file.bytes;
+    const bool readable = one.unreadable.empty();
+    table.row(
+        {case_name(view, one),
+         escape(one.record.folder),
+         escape(one.record.case_id),
+         readable ? std::to_string(one.files.size()) : "cannot be read: " + escape(one.unreadable),
+         readable ? bytes_text(bytes) : "–"});
+  }
+  return table.empty() ? "" : "### Of cases that passed or are known to fail\n\n" + table.text();
+}
+
 std::string body(const ReportView& view) {
   std::string text;
-  for (const CaseView& one : view.cases) {
-    if (one.record.skip_reason.empty()) text += of_case(view, one);
+  for (const CaseView* one : told_in_full(view)) {
+    if (one->record.skip_reason.empty()) text += of_case(view, *one);
   }
-  return text;
+  return tells_by_scenario(view) ? text + in_a_row(view) : text;
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
-// CODE @ site — what happened — what was ruled out — next action, of every case that has findings.
+// CODE @ site — what happened — what was ruled out — next action, of every case that has findings. A long
+// report names in a row what passing cases found because they expect it, and what is known to fail.
 #include <algorithm>
 
 #include "reports/markdown.h"
+#include "reports/sections/by_scenario.h"
 #include "reports/sections/list.h"
 #include "reports/sections/wording.h"
 
@@ -22,26 +24,44 @@ bool is_told_here(const harness::Finding& finding) {
   return finding.role == harness::Role::initiating || finding.role == harness::Role::unknown;
 }
 
+std::string of_case(const ReportView& view, const CaseView& one) {
+  if (!one.record.judgement) return "";
+  std::string found;
+  for (const auto& finding : one.record.judgement->findings) {
+    if (is_told_here(finding)) found += of_finding(finding);
+  }
+  if (found.empty()) return "";
+  std::string text =
+      "### " + case_name(view, one) + ": " + harness::name_of(one.outcome()) + "\n\n";
+  if (!one.planted().empty()) {
+    text += "The fault " + escape(one.planted()) + " was planted on purpose" +
+            (one.expects() ? ": this case passes when it is found.\n\n" : ".\n\n");
+  }
+  if (one.outcome() == harness::Outcome::xfail) {
+    text += "Known: " + escape(one.reason()) + "\n\n";
+  }
+  return text + found;
+}
+
+std::string expected_or_known(const ReportView& view) {
+  Table table({"outcome", "case", "planted fault", "found"});
+  for (const CaseView& one : view.cases) {
+    const bool known = one.outcome() == harness::Outcome::xfail;
+    if (!known && telling_of(one) != Telling::found) continue;
+    const harness::Finding* found = leading_finding(one);
+    table.row({outcome_text(one.outcome()),
+               case_name(view, one),
+               one.planted().empty() ? "–" : escape(one.planted()),
+               found == nullptr ? "–" : finding_title(*found)});
+  }
+  return table.empty() ? "" : "### Expected to be found, or known\n\n" + table.text();
+}
+
 std::string body(const ReportView& view) {
   std::string text;
-  for (const CaseView& one : view.cases) {
-    if (!one.record.judgement) continue;
-    std::string found;
-    for (const auto& finding : one.record.judgement->findings) {
-      if (is_told_here(finding)) found += of_finding(finding);
-    }
-    if (found.empty()) continue;
-    text += "### " + case_name(view, one) + ": " + harness::name_of(one.outcome()) + "\n\n";
-    if (!one.planted().empty()) {
-      text += "The fault " + escape(one.planted()) + " was planted on purpose" +
-              (one.expects() ? ": this case passes when it is found.\n\n" : ".\n\n");
-    }
-    if (one.outcome() == harness::Outcome::xfail) {
-      text += "Known: " + escape(one.reason()) + "\n\n";
-    }
-    text += found;
-  }
-  return text.empty() ? "None.\n\n" : text;
+  for (const CaseView* one : told_in_full(view)) text += of_case(view, *one);
+  if (text.empty()) text = "None.\n\n";
+  return tells_by_scenario(view) ? text + expected_or_known(view) : text;
 }
 
 }  // namespace

@@ -1,10 +1,12 @@
-// Samples of rank 0, the time that each phase took, and the loss where there are enough steps to draw.
+// Samples of rank 0, the time that each phase took, and the loss where there are enough steps to draw. Of cases
+// that passed a long report tells the smallest, the middle and the largest of each.
 #include <algorithm>
 #include <cmath>
 #include <map>
 
 #include "nsa/base/text.h"
 #include "reports/markdown.h"
+#include "reports/sections/by_scenario.h"
 #include "reports/sections/list.h"
 #include "reports/sections/wording.h"
 
@@ -64,12 +66,76 @@ std::string loss_chart(const CaseView& one) {
   return code_block(text, "mermaid") + "\n";
 }
 
+std::string of_case(const ReportView& view, const CaseView& one) {
+  const std::string shown = samples(one) + phases(one) + loss_chart(one);
+  return shown.empty() ? "" : "### " + case_name(view, one) + "\n\n" + shown;
+}
+
+struct Spread {  // of one metric over the cases of a group
+  std::string name;
+  bool is_count = false;
+  std::vector<double> values;
+
+  [[nodiscard]] std::string text(std::size_t at) const {
+    return is_count ? grouped(std::llround(values[at])) : nsa::to_text(values[at], 6);
+  }
+};
+
+void add(std::vector<Spread>& spreads, const std::string& name, bool is_count, double value) {
+  auto at = std::find_if(
+      spreads.begin(), spreads.end(), [&](const Spread& known) { return known.name == name; });
+  if (at == spreads.end()) at = spreads.insert(at, {name, is_count, {}});
+  at->values.push_back(value);
+}
+
+// Of the rank that took longest; the twin and the controller do other work.
+std::vector<std::pair<std::string, std::int64_t>> longest_phases(const CaseView& one) {
+  std::vector<std::pair<std::string, std::int64_t>> longest;
+  for (const PhaseTime& phase : one.phases) {
+    if (phase.process < 0) continue;
+    auto at = std::find_if(longest.begin(), longest.end(), [&](const auto& known) {
+      return known.first == phase.phase;
+    });
+    if (at == longest.end()) at = longest.insert(at, {phase.phase, phase.ms});
+    at->second = std::max(at->second, phase.ms);
+  }
+  return longest;
+}
+
+std::string of_group(const ReportView& view, const Cases& group) {
+  if (group.size() == 1) return of_case(view, *group.front());
+  std::vector<Spread> metrics;
+  std::vector<Spread> times;
+  for (const CaseView* one : group) {
+    for (const auto& [name, value] : one->record.metrics) add(metrics, escape(name), false, value);
+    for (const auto& [phase, ms] : longest_phases(*one)) {
+      add(times, "phase " + escape(phase) + ", ms", true, static_cast<double>(ms));
+    }
+  }
+  metrics.insert(metrics.end(), times.begin(), times.end());
+  Table table({"metric (rank 0, last step; of a phase the slowest rank)",
+               "cases",
+               "smallest",
+               "median",
+               "largest"});
+  for (Spread& spread : metrics) {
+    auto& values = spread.values;
+    std::sort(values.begin(), values.end(), [](double a, double b) {
+      return std::isnan(b) ? !std::isnan(a) : a < b;  // what is no number comes last
+    });
+    table.row({spread.name,
+               std::to_string(values.size()),
+               spread.text(0),
+               spread.text(values.size() / 2),
+               spread.text(values.size() - 1)});
+  }
+  return table.empty() ? "" : "### " + titled(view, group) + "\n\n" + table.text();
+}
+
 std::string body(const ReportView& view) {
   std::string text;
-  for (const CaseView& one : view.cases) {
-    const std::string shown = samples(one) + phases(one) + loss_chart(one);
-    if (!shown.empty()) text += "### " + case_name(view, one) + "\n\n" + shown;
-  }
+  for (const CaseView* one : told_in_full(view)) text += of_case(view, *one);
+  for (const Cases& group : told_together(view)) text += of_group(view, group);
   return text;
 }
 

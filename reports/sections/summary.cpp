@@ -3,7 +3,9 @@
 
 #include "nsa/base/text.h"
 #include "reports/markdown.h"
+#include "reports/sections/by_scenario.h"
 #include "reports/sections/list.h"
+#include "reports/sections/summary_groups.h"
 #include "reports/sections/wording.h"
 
 namespace reports::section {
@@ -45,23 +47,32 @@ std::string of_case(const ReportView& view, const CaseView& one) {
   return text + ": " + escape(one.reason()) + "\n";
 }
 
+// Worst first.
+std::string every_case(const ReportView& view) {
+  Cases order = all_cases(view);
+  std::stable_sort(order.begin(), order.end(), [](const CaseView* a, const CaseView* b) {
+    return severity(a->outcome()) < severity(b->outcome());
+  });
+  std::string text;
+  for (const CaseView* one : order) text += of_case(view, *one);
+  return text;
+}
+
+std::string where_the_rest_is(const ReportView& view) {
+  const auto& runs = view.request.runs;
+  const std::string command = runs.size() == 1 ? "`nsa-harness report RUN --format json` (RUN is " +
+                                                     escape(runs[0].name) + ")"
+                                               : "the same report with `--format json`";
+  return "Below, cases that passed are told by scenario, and what did not pass case by case; " +
+         command + " has the checks, measured values and metrics of every case.\n\n";
+}
+
 std::string body(const ReportView& view) {
-  constexpr std::size_t kMostCases =
-      12;  // a summary fits a screen; the rest is in the table of results
   std::string text = "**" + view.decision + "**: " + why(view) + ". Of " +
                      counted(static_cast<std::int64_t>(view.cases.size()), "case") + ": " +
                      tally(view.cases) + ".\n\n";
-  std::vector<const CaseView*> order;
-  for (const CaseView& one : view.cases) order.push_back(&one);
-  std::stable_sort(order.begin(), order.end(), [](const CaseView* a, const CaseView* b) {
-    return (a->outcome() == Outcome::pass) < (b->outcome() == Outcome::pass);
-  });
-  for (std::size_t i = 0; i < std::min(order.size(), kMostCases); ++i)
-    text += of_case(view, *order[i]);
-  if (order.size() > kMostCases) {
-    text += "- and " + counted(static_cast<std::int64_t>(order.size() - kMostCases), "case") +
-            " more below\n";
-  }
+  text +=
+      tells_by_scenario(view) ? where_the_rest_is(view) + summary_groups(view) : every_case(view);
   if (view.cases.size() == 1 && view.cases[0].record.judgement &&
       view.cases[0].outcome() == Outcome::pass && view.cases[0].planted().empty()) {
     text += shown(view.cases[0]);

@@ -1,5 +1,8 @@
 #include "reports/sections/wording.h"
 
+#include <algorithm>
+#include <array>
+
 #include "nsa/base/text.h"
 #include "reports/markdown.h"
 
@@ -7,6 +10,23 @@ namespace reports {
 
 std::string outcome_text(harness::Outcome outcome) {
   return std::string("**") + harness::name_of(outcome) + "**";
+}
+
+int severity(harness::Outcome outcome) {
+  using harness::Outcome;
+  constexpr std::array kWorstFirst = {Outcome::fail,
+                                      Outcome::hang,
+                                      Outcome::slow,
+                                      Outcome::crash,
+                                      Outcome::oom,
+                                      Outcome::xpass,
+                                      Outcome::error,
+                                      Outcome::inconclusive,
+                                      Outcome::xfail,
+                                      Outcome::skip,
+                                      Outcome::pass};
+  const auto at = std::find(kWorstFirst.begin(), kWorstFirst.end(), outcome);
+  return static_cast<int>(at - kWorstFirst.begin());
 }
 
 std::string finding_title(const harness::Finding& finding) {
@@ -28,6 +48,17 @@ std::string tally(const std::vector<CaseView>& cases) {
     parts.push_back(std::to_string(count) + " " + harness::name_of(outcome));
   }
   return nsa::join(parts);
+}
+
+std::string shortened(const std::string& text) {
+  constexpr std::size_t kLongest = 60;  // of a cell beside a label
+  if (text.size() <= kLongest) return text;
+  std::size_t end = kLongest;
+  const auto inside = [&](std::size_t at) {  // of a character of several bytes
+    return (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U;
+  };
+  while (end > 0 && inside(end)) --end;
+  return text.substr(0, end) + " ...";
 }
 
 std::string case_name(const ReportView& view, const CaseView& one) {

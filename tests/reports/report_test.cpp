@@ -1,29 +1,14 @@
 // Reports against golden files, and the laws that every report keeps. NSA_WRITE_GOLDEN=1 writes the golden files anew.
-#include <cstdlib>
-#include <fstream>
-#include <sstream>
-
 #include <gtest/gtest.h>
 
+#include "tests/reports/golden.h"
 #include "tests/reports/sample.h"
 
 namespace {
 
+using fixtures::expect_golden;
 using fixtures::FakeStore;
 using harness::Outcome;
-
-std::string read(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-void expect_golden(const std::string& name, const std::string& text) {
-  const std::string path = std::string(NSA_TEST_ROOT) + "/tests/reports/golden/" + name;
-  if (std::getenv("NSA_WRITE_GOLDEN") != nullptr) std::ofstream(path, std::ios::binary) << text;
-  EXPECT_EQ(text, read(path)) << "differs from " << path;
-}
 
 std::string render(const FakeStore& store, reports::Format format = reports::Format::engineer) {
   return reports::render_report(store, fixtures::request_for(store, format));

@@ -1,0 +1,515 @@
+// Reports of many cases: the golden file, what no grouping may hide, and how long they may become.
+#include <algorithm>
+#include <random>
+#include <set>
+#include <sstream>
+
+#include <gtest/gtest.h>
+
+#include "reports/markdown.h"
+#include "reports/sections/by_scenario.h"
+#include "tests/reports/golden.h"
+#include "tests/reports/long_sample.h"
+
+namespace {
+
+using fixtures::at;
+using fixtures::FakeStore;
+using fixtures::LongRun;
+using harness::Outcome;
+using reports::escape;
+
+std::string render(const FakeStore& store) {
+  return reports::render_report(store, fixtures::request_for(store));
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+// The lines between this heading and the next one of its rank.
+std::vector<std::string> section(const std::string& text, const std::string& title) {
+  std::vector<std::string> found;
+  bool inside = false;
+  for (const std::string& line : lines_of(text)) {
+    if (line.starts_with("## ")) inside = line == "## " + title;
+    if (inside) found.push_back(line);
+  }
+  return found;
+}
+
+bool has(const std::string& line, const std::string& part) {
+  return line.find(part) != std::string::npos;
+}
+
+std::int64_t count(const std::vector<std::string>& lines, const std::string& part) {
+  return std::count_if(
+      lines.begin(), lines.end(), [&](const std::string& line) { return has(line, part); });
+}
+
+// ---- laws over drawn runs -----------------------------------------------------------------------------------------------
+
+constexpr const char* kNasty = "<b>`x` | @team *now*</b> http://evil.example\n# heading";
+
+// Every outcome, many scenarios, few reasons; what workers say is nasty.
+FakeStore drawn(unsigned seed) {
+  std::mt19937 random(seed);
+  const auto draw = [&](int below) { return static_cast<int>(random() % below); };
+  LongRun run;
+  const int cases = 13 + draw(70);
+  const int scenarios = 1 + draw(9);
+  for (int i = 0; i < cases; ++i) {
+    const std::string scenario = "scenario_" + std::to_string(draw(scenarios));
+    const std::string reason = "reason " + std::to_string(draw(12)) + kNasty;
+    const std::vector<std::pair<std::string, std::string>> point = {
+        at("training.seq_len", i), {kNasty, kNasty + std::to_string(draw(3))}};
+    constexpr std::array kJudged = {Outcome::pass,
+                                    Outcome::pass,
+                                    Outcome::pass,
+                                    Outcome::fail,
+                                    Outcome::hang,
+                                    Outcome::slow,
+                                    Outcome::crash,
+                                    Outcome::oom,
+                                    Outcome::error,
+                                    Outcome::inconclusive,
+                                    Outcome::xfail,
+                                    Outcome::xpass};
+    const int kind = draw(static_cast<int>(kJudged.size()) + 3);
+    if (kind < static_cast<int>(kJudged.size())) {
+      run.add(scenario, point, fixtures::judged_as(kJudged[kind], reason));
+      auto& verdict = run.store.case_rows.back().judgement->verdicts.front();
+      verdict.reason = reason;
+      verdict.measured.push_back({kNasty, 1.0, harness::Real(2.0)});
+      run.store.case_rows.back().metrics.emplace_back(kNasty, 1.0);
+    } else if (kind == static_cast<int>(kJudged.size())) {
+      run.refuse(scenario, reason);
+    } else if (kind == static_cast<int>(kJudged.size()) + 1) {
+      run.skip(scenario, reason);
+    } else {
+      run.add(scenario, point);
+    }
+  }
+  return run.store;
+}
+
+constexpr unsigned kDraws = 25;
+
+std::string reason_of(const harness::CaseRecord& record) {
+  if (!record.skip_reason.empty()) return record.skip_reason;
+  return record.judgement ? record.judgement->reason : "never judged";
+}
+
+TEST(LongReport, NamesInItsSummaryWhateverDidNotPassWithItsReason) {
+  for (unsigned seed = 0; seed < kDraws; ++seed) {
+    const FakeStore store = drawn(seed);
+    const auto summary = section(render(store), "Summary");
+    for (const harness::CaseRecord& record : store.case_rows) {
+      const Outcome outcome = harness::outcome_of(record);
+      if (outcome == Outcome::pass) continue;
+      const std::string start = std::string("- **") + harness::name_of(outcome) + "** ";
+      const bool named = std::any_of(summary.begin(), summary.end(), [&](const std::string& line) {
+        return line.starts_with(start) && has(line, record.scenario) &&
+               has(line, ": " + escape(reason_of(record)));
+      });
+      EXPECT_TRUE(named) << "seed " << seed << ": " << record.label << " " << reason_of(record);
+    }
+  }
+}
+
+TEST(LongReport, CountsEveryCaseOnceInItsSummary) {
+  for (unsigned seed = 0; seed < kDraws; ++seed) {
+    const FakeStore store = drawn(seed);
+    std::map<std::string, int> told;  // by outcome
+    for (const std::string& line : section(render(store), "Summary")) {
+      if (!line.starts_with("- **")) continue;
+      const std::string outcome = line.substr(4, line.find("**", 4) - 4);
+      // "18 cases of 5 scenarios", "name (18 cases)", "name (18 of 20 cases: ...)" or one case.
+      const std::string rest = line.substr(line.find("** ", 4) + 3);
+      int cases = 1;
+      if (std::isdigit(static_cast<unsigned char>(rest.front())) != 0) {
+        cases = std::stoi(rest);
+      } else if (rest.find(" (") < rest.find(':')) {
+        cases = std::stoi(rest.substr(rest.find(" (") + 2));
+      }
+      told[outcome] += cases;
+    }
+    std::map<std::string, int> wanted;
+    for (const auto& record : store.case_rows) {
+      ++wanted[harness::name_of(harness::outcome_of(record))];
+    }
+    EXPECT_EQ(told, wanted) << "seed " << seed;
+  }
+}
+
+TEST(LongReport, TellsInFullTheChecksOfWhateverDidNotPass) {
+  for (unsigned seed = 0; seed < kDraws; ++seed) {
+    const FakeStore store = drawn(seed);
+    const std::string text = render(store);
+    const auto results = section(text, "Results");
+    for (const harness::CaseRecord& record : store.case_rows) {
+      const Outcome outcome = harness::outcome_of(record);
+      const bool known = outcome == Outcome::pass || outcome == Outcome::xfail;
+      if (known || !record.judgement || record.judgement->verdicts.empty()) continue;
+      const auto title =
+          std::find(results.begin(), results.end(), "### Checks of " + escape(record.label));
+      ASSERT_NE(title, results.end()) << "seed " << seed << ": " << record.label;
+      for (const auto& verdict : record.judgement->verdicts) {
+        const std::string row = "| " + verdict.check + " | **" + harness::name_of(verdict.verdict) +
+                                "** | " + escape(verdict.reason) + " |";
+        EXPECT_NE(std::find(title, results.end(), row), results.end()) << row;
+      }
+      EXPECT_EQ(count(section(text, "Critical findings"), "### " + escape(record.label) + ": "), 1);
+    }
+  }
+}
+
+TEST(LongReport, KeepsARowForEveryCase) {
+  for (unsigned seed = 0; seed < kDraws; ++seed) {
+    const FakeStore store = drawn(seed);
+    const auto results = section(render(store), "Results");
+    for (const harness::CaseRecord& record : store.case_rows) {
+      const std::string row = std::string("| **") + harness::name_of(harness::outcome_of(record)) +
+                              "** | " + escape(record.label) + " | ";
+      EXPECT_GE(count(results, row), 1) << record.label;
+    }
+  }
+}
+
+TEST(LongReport, SummarisesTheWorstFirst) {
+  const std::vector<std::string> order = {"FAIL",
+                                          "HANG",
+                                          "SLOW",
+                                          "CRASH",
+                                          "OOM",
+                                          "XPASS",
+                                          "ERROR",
+                                          "INCONCLUSIVE",
+                                          "XFAIL",
+                                          "SKIP",
+                                          "PASS"};
+  for (unsigned seed = 0; seed < kDraws; ++seed) {
+    FakeStore store = drawn(seed);
+    for (const bool is_long : {true, false}) {
+      if (!is_long) store.case_rows.resize(reports::kMostCasesInFull);
+      std::vector<std::ptrdiff_t> found;
+      for (const std::string& line : section(render(store), "Summary")) {
+        if (!line.starts_with("- **")) continue;
+        const std::string outcome = line.substr(4, line.find("**", 4) - 4);
+        found.push_back(std::find(order.begin(), order.end(), outcome) - order.begin());
+      }
+      ASSERT_FALSE(found.empty());
+      EXPECT_LT(found.back(), static_cast<std::ptrdiff_t>(order.size()));
+      EXPECT_TRUE(std::is_sorted(found.begin(), found.end())) << "seed " << seed;
+    }
+  }
+}
+
+TEST(LongReport, SameRowsGiveSameBytes) {
+  for (unsigned seed = 0; seed < kDraws; ++seed)
+    EXPECT_EQ(render(drawn(seed)), render(drawn(seed)));
+}
+
+TEST(LongReport, TextOfWorkersFormsNoMarkup) {
+  for (unsigned seed = 0; seed < kDraws; ++seed) {
+    const std::string text = render(drawn(seed));
+    for (const char* markup : {"<b>", "@team", "http://evil", "\n# heading", "*now*"}) {
+      EXPECT_EQ(text.find(markup), std::string::npos) << "seed " << seed << ": " << markup;
+    }
+    for (const std::string& line : lines_of(text)) EXPECT_FALSE(has(line, "`x`")) << line;
+  }
+}
+
+TEST(LongReport, GrowsByAFewLinesAPassingCase) {
+  constexpr std::ptrdiff_t kLines = 2;  // a row of the results, and one of the evidence
+  const auto length = [](int passing, bool found) {
+    LongRun run;
+    fixtures::add_passing(run, "lengths", passing);
+    if (found) {
+      for (auto& record : run.store.case_rows) {
+        record.judgement->findings = fixtures::failed().findings;
+      }
+    }
+    run.add("broken", {}, fixtures::failed());
+    return static_cast<std::ptrdiff_t>(lines_of(render(run.store)).size());
+  };
+  EXPECT_LE(length(200, false) - length(20, false), kLines * 180);
+  EXPECT_LE(length(200, true) - length(20, true), (kLines + 1) * 180);  // and one of the findings
+}
+
+// ---- what decides, and each section ---------------------------------------------------------------------------------------
+
+TEST(LongReport, IsTheGoldenFile) {
+  fixtures::expect_golden("long.md", render(fixtures::long_store()));
+}
+
+TEST(LongReport, BeginsWithTheThirteenthCase) {
+  for (const int cases : {12, 13}) {
+    LongRun run;
+    fixtures::add_passing(run, "lengths", cases);
+    const std::string text = render(run.store);
+    EXPECT_EQ(has(text, "- **PASS** lengths (13 cases)\n"), cases == 13);
+    EXPECT_EQ(has(text, "cases that passed are told by scenario"), cases == 13);
+    EXPECT_EQ(has(text, "`nsa-harness report RUN --format json` (RUN is 20261121T041900Z-dddd)"),
+              cases == 13);
+    EXPECT_EQ(count(lines_of(text), "### Checks of"), cases == 13 ? 1 : 12);
+    EXPECT_EQ(count(section(text, "Summary"), "- **PASS**"), cases == 13 ? 1 : 12);
+  }
+}
+
+TEST(LongReport, TellsWhichCasesOfAScenarioFailed) {
+  LongRun run;
+  for (int i = 0; i < 16; ++i) {
+    const auto judged = i % 4 == 0 ? fixtures::failed() : fixtures::passed();
+    run.add("lengths", {at("a", i % 4), at("b", i / 4)}, judged);
+  }
+  const auto summary = section(render(run.store), "Summary");
+  EXPECT_EQ(count(summary, "- **FAIL** lengths (4 of 16 cases: a 0): GRAD.MISSING"), 1);
+  EXPECT_EQ(count(summary, "- **PASS** lengths (12 of 16 cases)"), 1);
+}
+
+TEST(LongReport, HasABulletForAPassingScenarioOfSeveralCases) {
+  LongRun run;
+  for (const char* name : {"a", "b", "c", "d", "e"}) fixtures::add_passing(run, name, 3);
+  for (const char* name : {"f", "g", "h", "i"}) fixtures::add_passing(run, name, 1);
+  const auto summary = section(render(run.store), "Summary");
+  EXPECT_EQ(count(summary, "- **PASS**"), 6);
+  EXPECT_EQ(count(summary, "- **PASS** d (3 cases)"), 1);
+  EXPECT_EQ(count(summary, "- **PASS** 4 cases of 4 scenarios (f, g, h, i)"), 1);
+}
+
+TEST(LongReport, NeverLeavesOutAFailure) {
+  LongRun run;
+  for (int i = 0; i < 60; ++i) {
+    run.add("scenario_" + std::to_string(i),
+            {},
+            fixtures::judged_as(i < 30 ? Outcome::inconclusive : Outcome::fail,
+                                "reason " + std::to_string(i)));
+  }
+  for (int i = 0; i < 60; ++i) run.skip("skipped_" + std::to_string(i), std::to_string(i) + " why");
+  const auto summary = section(render(run.store), "Summary");
+  EXPECT_EQ(count(summary, "- **FAIL**"), 30);
+  EXPECT_EQ(count(summary, "- **INCONCLUSIVE**"), 30);
+  EXPECT_EQ(count(summary, "- **SKIP**"), 21);
+  EXPECT_EQ(count(summary, "- **SKIP** and 40 cases of 40 scenarios more"), 1);
+}
+
+TEST(LongReport, NamesEveryScenarioThatCouldNotRun) {
+  LongRun run;
+  for (int i = 0; i < 40; ++i) run.refuse("scenario_" + std::to_string(i), "needs 2 GPUs");
+  for (int i = 0; i < 40; ++i) run.skip("skipped_" + std::to_string(i), "no profile");
+  const auto summary = section(render(run.store), "Summary");
+  for (const std::string& line : summary) {
+    if (!line.starts_with("- **ERROR**")) continue;
+    for (int i = 0; i < 40; ++i) EXPECT_TRUE(has(line, "scenario_" + std::to_string(i))) << i;
+  }
+  EXPECT_EQ(count(summary, "- **ERROR** 40 cases of 40 scenarios: needs 2 GPUs ("), 1);
+  EXPECT_EQ(count(summary, "- **SKIP** 40 cases of 40 scenarios: no profile ("), 1);
+  EXPECT_EQ(count(summary, "skipped_5 and 34 more)"), 1);
+}
+
+TEST(LongReport, SaysThatAPlantedFaultWasNotFound) {
+  LongRun run;
+  fixtures::add_passing(run, "kcmp_detached", 13);  // its fault is planted, and nothing is expected
+  EXPECT_EQ(count(section(render(run.store), "Summary"),
+                  "kcmp_detached (13 cases) (with the planted fault kcmp_detached)"),
+            1);
+}
+
+TEST(LongReport, TellsNewsByCaseAndTheRestByScenario) {
+  LongRun run(2);
+  fixtures::add_passing(run, "lengths", 14);
+  run.store.run_rows.insert(run.store.run_rows.begin(),
+                            fixtures::sample_run(1, "20261120T030000Z-aaaa", 1'795'143'600'000));
+  harness::CaseRecord before;
+  for (int i = 0; i < 5; ++i) {
+    before = run.store.case_rows[static_cast<std::size_t>(i)];
+    before.id = 900 + i;
+    before.run_id = 1;
+    before.judgement = fixtures::failed();
+    run.store.case_rows.push_back(before);
+  }
+  for (int i = 0; i < 30; ++i) {
+    harness::CaseRecord gone = before;
+    gone.id = 1001 + i;
+    gone.scenario = i < 20 ? "gone" : "gone_" + std::to_string(i);
+    gone.label = "gone_" + std::to_string(i);
+    run.store.case_rows.push_back(gone);
+  }
+  const auto changes = section(render(run.store), "What changed since the run before");
+  const std::vector<std::string> rows(changes.begin() + 4, changes.end() - 1);
+  EXPECT_EQ(rows,
+            (std::vector<std::string>{
+                "| fixed | lengths\\[training.seq_len=16\\] | FAIL | PASS |",
+                "| fixed | lengths\\[training.seq_len=32\\] | FAIL | PASS |",
+                "| fixed | lengths\\[training.seq_len=48\\] | FAIL | PASS |",
+                "| fixed | lengths\\[training.seq_len=64\\] | FAIL | PASS |",
+                "| fixed | lengths\\[training.seq_len=80\\] | FAIL | PASS |",
+                "| first time | lengths (9 cases) | – | PASS |",
+                "| not run | gone (20 cases) | – | – |",
+                "| not run | 10 cases of 10 scenarios: gone_20, gone_21, gone_22, gone_23, "
+                "gone_24, gone_25, gone_26, gone_27, gone_28, gone_29 | – | – |"}));
+}
+
+TEST(LongReport, AShortOneAfterALongOneDoesNotListWhatWasNotRun) {
+  LongRun run(2);
+  run.add("alone", {}, fixtures::passed());
+  run.store.run_rows.insert(run.store.run_rows.begin(),
+                            fixtures::sample_run(1, "20261120T030000Z-aaaa", 1'795'143'600'000));
+  for (int i = 0; i < 30; ++i) {
+    harness::CaseRecord gone = run.store.case_rows.front();
+    gone.id = 1001 + i;
+    gone.run_id = 1;
+    gone.scenario = "gone";
+    gone.label = "gone_" + std::to_string(i);
+    run.store.case_rows.push_back(gone);
+  }
+  const auto changes = section(render(run.store), "What changed since the run before");
+  EXPECT_EQ(count(changes, "| not run | gone (30 cases) | – | – |"), 1);
+  EXPECT_EQ(count(changes, "| not run |"), 1);
+}
+
+TEST(LongReport, HasATableByScenario) {
+  LongRun run;
+  fixtures::add_passing(run, "lengths", 12);
+  run.add("lengths", {at("training.seq_len", 99)}, fixtures::failed()).seconds = 5000.0;
+  run.skip("skipped", "why");
+  const auto results = section(render(run.store), "Results");
+  EXPECT_EQ(count(results, "| scenario | cases | FAIL | SKIP | PASS | seconds, all | "), 1);
+  EXPECT_EQ(count(results, "| lengths | 13 | 1 | – | 12 | 5,024 | 5,000 |"), 1);
+  EXPECT_EQ(count(results, "| all | 14 | 1 | 1 | 12 | 5,026 | 5,000 |"), 1);
+}
+
+TEST(LongReport, CutsTheReasonOfAPassingCaseBetweenCharacters) {
+  LongRun run;
+  std::string reason(59, 'a');
+  reason += "\xE2\x80\x93 and more";  // a dash of three bytes across the limit
+  for (int i = 0; i < 13; ++i) {
+    run.add("lengths", {at("training.seq_len", i)}, fixtures::judged_as(Outcome::pass, reason));
+  }
+  EXPECT_EQ(count(section(render(run.store), "Results"), "| " + std::string(59, 'a') + " ... |"),
+            13);
+}
+
+TEST(LongReport, CountsHowOftenACheckPassed) {
+  LongRun run;
+  fixtures::add_passing(run, "lengths", 13);
+  auto& odd = run.store.case_rows.front().judgement->verdicts[1];
+  odd.verdict = harness::Verdict::inconclusive;
+  odd.reason = "could not tell";
+  const auto results = section(render(run.store), "Results");
+  EXPECT_EQ(count(results, "| gradients_arrived | 13 of 13 | 21 of 21 parameters arrived"), 1);
+  EXPECT_EQ(count(results, "| close_to_oracle | 12 of 13 | layer 0 is the oracle's |"), 1);
+}
+
+TEST(LongReport, TellsTheValueNearestToItsLimit) {
+  LongRun run;
+  for (int i = 0; i < 13; ++i) {
+    harness::Judgement judged = fixtures::passed();
+    judged.verdicts[1].measured = {
+        {"below", 0.1 * i, harness::Real(2.0)},
+        {"above", 3.0 + i, harness::Real(2.0)},
+        {"not_a_number", i == 4 ? std::nan("") : 2.0, harness::Real(2.0)},
+        {"at_zero", i == 5 ? 0.0 : -1.0, harness::Real(0.0)},
+        {"free", 10.0 - i, std::nullopt},
+        {"equal", 7.0, std::nullopt}};
+    run.add("lengths", {at("training.seq_len", i)}, judged);
+  }
+  const auto measured = section(render(run.store), "Measured against limits");
+  const auto row = [&](const std::string& text) {
+    return count(measured, "| close_to_oracle | " + text);
+  };
+  EXPECT_EQ(row("below | 13 | 1.2 | 2 | 0.6 | training.seq_len=12 |"), 1);
+  EXPECT_EQ(row("above | 13 | 3 | 2 | 1.5 | training.seq_len=0 |"), 1);
+  EXPECT_EQ(row("not_a_number | 13 | NaN | 2 | NaN | training.seq_len=4 |"), 1);
+  EXPECT_EQ(row("at_zero | 13 | 0 | 0 | – | training.seq_len=5 |"), 1);
+  EXPECT_EQ(row("free | 13 | -2 – 10 | – | – | – |"), 1);
+  EXPECT_EQ(row("equal | 13 | 7 | – | – | – |"), 1);
+}
+
+TEST(LongReport, TellsTheMiddleOfEachMetric) {
+  LongRun run;
+  for (int i = 0; i < 13; ++i) {
+    auto& record = run.add("lengths", {at("training.seq_len", i)}, fixtures::passed());
+    record.metrics = {{"loss", 12.0 - i}, {"odd", i == 0 ? std::nan("") : 1.0 * i}};
+    run.store.evidence_of[record.id].done = {{0, 4300 + i, {}}, {1, 4300 + 2 * i, {}}};
+  }
+  const auto metrics = section(render(run.store), "Metrics and timings");
+  EXPECT_EQ(count(metrics, "| loss | 13 | 0 | 6 | 12 |"), 1);
+  EXPECT_EQ(count(metrics, "| odd | 13 | 1 | 7 | NaN |"), 1);
+  EXPECT_EQ(count(metrics, "| phase forward, ms | 13 | 1,200 | 1,200 | 1,200 |"), 1);
+  EXPECT_EQ(count(metrics, "| phase backward, ms | 13 | 3,000 | 3,012 | 3,024 |"), 1);
+  EXPECT_EQ(count(metrics, "xychart"), 0);
+}
+
+TEST(LongReport, TellsWhatTheCasesOfAScenarioHaveInCommon) {
+  LongRun run;
+  for (int i = 1; i <= 13; ++i) {
+    run.add("lengths", {at("training.seq_len", 16 * i), at("model.w", 64)}, fixtures::passed());
+    run.describe([&](harness::Scenario& one) { one.training.seq_len = 16 * i; });
+  }
+  run.skip("skipped", "why");
+  run.refuse("refused", "why");
+  const auto configuration = section(render(run.store), "Configuration");
+  EXPECT_EQ(count(configuration, "### "), 1);
+  EXPECT_EQ(count(configuration, "### lengths (13 cases)"), 1);
+  EXPECT_EQ(count(configuration, "| route asked for | every seam reference |"), 1);
+  EXPECT_EQ(count(configuration, "| training | 1 step, fp32, data text; the rest varies |"), 1);
+  EXPECT_EQ(count(configuration,
+                  "| varies | training.seq_len: 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, "
+                  "176, 192, 208 |"),
+            1);
+  EXPECT_EQ(count(configuration, "- **ERROR** before anything ran: refused"), 1);
+  EXPECT_EQ(count(configuration, "- **SKIP** before anything ran: skipped"), 1);
+}
+
+TEST(LongReport, LeavesToItsFindingWhatACaseExpects) {
+  const std::string text = render(fixtures::long_store());
+  EXPECT_EQ(count(section(text, "Critical findings"), "| **PASS** | first_key | first_key | GRAD"),
+            1);
+  EXPECT_EQ(count(section(text, "Configuration"), "| first_key | One optimiser step"), 1);
+  for (const char* title : {"Measured against limits", "Metrics and timings", "Root cause"}) {
+    EXPECT_EQ(count(section(text, title), "first_key"), 0) << title;
+  }
+  EXPECT_EQ(count(section(text, "Results"), "Checks of first_key"), 0);
+}
+
+TEST(LongReport, HasARowForTheEvidenceOfAPassingCase) {
+  LongRun run;
+  fixtures::add_passing(run, "lengths", 13);
+  run.store.evidence_of.erase(1);
+  const auto evidence = section(render(run.store), "Evidence");
+  EXPECT_EQ(count(evidence, "| case\\_2 | 0011223344556677 | 1 | 313 MB |") +
+                count(evidence, "| case_2 | 0011223344556677 | 1 | 313 MB |"),
+            1);
+  EXPECT_EQ(count(evidence, "cannot be read: events.jsonl: no such file"), 1);
+  EXPECT_EQ(count(evidence, "### "), 1);
+}
+
+TEST(LongReport, OfSeveralRunsSaysWhichRunIsMeant) {
+  LongRun run;
+  fixtures::add_passing(run, "lengths", 14);
+  harness::RunRecord second = fixtures::sample_run(2, "20261122T000000Z-eeee", 1'795'300'000'000);
+  run.store.run_rows.push_back(second);
+  harness::CaseRecord bad = run.store.case_rows.front();
+  for (int i = 0; i < 2; ++i) {
+    bad.id = 100 + i;
+    bad.run_id = 2;
+    bad.label += "x";
+    bad.judgement = fixtures::failed();
+    run.store.case_rows.push_back(bad);
+  }
+  reports::ReportRequest request = fixtures::request_for(run.store);
+  request.runs = run.store.run_rows;
+  const std::string text = reports::render_report(run.store, request);
+  EXPECT_EQ(count(section(text, "Summary"),
+                  "- **FAIL** lengths (2 of 16 cases: training.seq_len 16; run "
+                  "20261122T000000Z-eeee): GRAD.MISSING"),
+            1)
+      << text;
+}
+
+}  // namespace
