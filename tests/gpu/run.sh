@@ -56,7 +56,7 @@ if [ "$part" != all ]; then
     --set fault=uninit_buffer --set fault.form=cu_seqlens --set attention.poison=true &
   fa2_fault fa2_poisoned 0 "$on" --set attention.poison=true &
   run gc_bisect_pair 1 "$scenarios/gc_bisect.yaml" --set fault=gc_pair --set 'fault.layers=[3, 8]' &
-  CUDA_LAUNCH_BLOCKING=1 run gpu_fault_blocking 0 "$scenarios/faults/gpu_fault.yaml" &
+  CUDA_LAUNCH_BLOCKING=1 run gpu_fault_blocking 0 "$scenarios/faults/gpu_fault.yaml" "$scenarios/faults/gpu_fault_memory.yaml" &
   wait
   if [ "$gpus" -ge 2 ]; then
     run ddp_onestep_gloo 0 "$scenarios/ddp_onestep.yaml" --set parallel.backend=gloo
