@@ -15,6 +15,19 @@ bool counted_as_skipped(const Series& counts, int rank, std::int64_t step) {
   return now != nullptr && static_cast<double>(now->value) > already;
 }
 
+// It was left out uncounted: no element that AdamW moves has another value. Whether that was right is optimizer_sound's to say; no
+// infinity of this step went anywhere.
+bool moved_nothing(const Evidence& evidence, int rank, std::int64_t step) {
+  std::int64_t wanted = 0;
+  std::int64_t lost = 0;
+  for (const auto& row : evidence.updates) {
+    if (row.process != rank || row.row.step != step) continue;
+    wanted += row.row.wanted;
+    lost += row.row.lost;
+  }
+  return wanted > 0 && lost == wanted;
+}
+
 // Infinities in the backward, as they are or already multiplied by zero.
 bool is_infinite(const Gradient& gradient) {
   return gradient.state == "inf";
@@ -31,8 +44,11 @@ std::set<std::int64_t> overflowed_steps(const Evidence& evidence) {
   const Series counts = series_of(evidence, "skipped_steps");
   const auto look = [&](const auto& rows, auto overflows) {
     for (const auto& row : rows) {
-      if (row.process < 0 || !overflows(row.row)) continue;
-      if (counted_as_skipped(counts, row.process, row.row.step)) steps.insert(row.row.step);
+      const std::int64_t step = row.row.step;
+      if (row.process < 0 || steps.count(step) > 0 || !overflows(row.row)) continue;
+      const bool left_out = counted_as_skipped(counts, row.process, step) ||
+                            moved_nothing(evidence, row.process, step);
+      if (left_out) steps.insert(step);
     }
   };
   look(evidence.gradients, is_infinite);

@@ -1,4 +1,4 @@
-// Steps in which float16 gradients overflowed at the loss scale of the moment: the scaler saw it, left the step out and halved
+// Steps in which float16 gradients overflowed at the loss scale of the moment, and which were left out: the scaler saw it and halved
 // the scale. What is not finite there is what the scaler is for, and nothing can be compared with it.
 #pragma once
 

@@ -158,7 +158,7 @@ class Motion {
       }
     }
     for (const auto& row : evidence_.phases) {
-      if (row.process == rank && row.t_ms > latest) take(row.t_ms, row.row.phase, row.row.step);
+      if (row.process == rank && row.t_ms >= latest) take(row.t_ms, row.row.phase, row.row.step);
     }
     for (const auto& row : evidence_.observations) {
       const int look = row.row.look;

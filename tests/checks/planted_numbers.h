@@ -310,6 +310,37 @@ inline void add_finite(std::vector<Planted>& list) {
                   all_nan_in_fp16(3.0),
                   2,
                   3});
+  // An infinite gradient in fp16 that no scaler counted; of ten elements that the optimiser moves so many kept their value.
+  const auto infinite_uncounted = [](std::int64_t lost) {
+    return [=](Healthy& h) {
+      h.evidence.the_case.scenario.training.precision = nsa::Precision::fp16;
+      remove_if(h.evidence.updates, [](const auto& row) { return row.row.step == 2; });
+      each_gradient(h.evidence, -1, "blocks.2.attn.W_Q", [](Gradient& row) {
+        if (row.step != 2) return;
+        row.state = "inf";
+        row.l2 = INFINITY;
+      });
+      for (int rank = 0; rank < h.evidence.ranks(); ++rank) {
+        put(h.evidence.updates, rank, harness::Update{2, "p", "Half", 10, 10, lost, false});
+      }
+    };
+  };
+  list.push_back({check,
+                  "an overflow in a step that moved nothing",
+                  Verdict::pass,
+                  "",
+                  "{}",
+                  infinite_uncounted(10),
+                  2,
+                  3});
+  list.push_back({check,
+                  "an infinite gradient in a step that moved parameters",
+                  Verdict::fail,
+                  "NAN.ORIGIN",
+                  R"({"param":"W_Q","step":2})",
+                  infinite_uncounted(9),
+                  2,
+                  3});
   list.push_back({check, "no samples", Verdict::inconclusive, "", "{}", [](Healthy& h) {
                     h.evidence.samples.clear();
                   }});

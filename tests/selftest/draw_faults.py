@@ -47,7 +47,7 @@ class Fault:
         fault = field(text, r"^fault: (\{.*\})", "")
         self.uses_rank, self.uses_step = "rank:" in fault, "step:" in fault
         self.ranks = int(field(text, r"ranks: (\d+)", "1"))
-        self.steps = int(field(text, r"^training: \{.*?steps: (\d+)", "1"))
+        self.steps = int(field(text, r"^(?:training: \{.*?|  )steps: (\d+)", "1"))
         self.first_step = int(field(fault, r"step: (\d+)", "1"))
         self.site_ranks = "ranks:" in (field(text, r"^expect: (.*)$", ""))
         self.site_step = bool(re.search(r"[{ ]step: ", field(text, r"^expect: (.*)$", "")))
