@@ -152,6 +152,7 @@ std::vector<NotRun> cases_not_run(const harness::Store& store, const ReportView&
   }
   for (const CaseView& now : view.cases) scenario_of.erase(now.record.label);
   std::vector<NotRun> cases;
+  cases.reserve(scenario_of.size());
   for (const auto& [label, scenario] : scenario_of) cases.push_back({scenario, label});
   return cases;
 }

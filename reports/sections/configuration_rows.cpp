@@ -131,6 +131,7 @@ std::vector<ConfigurationRow> common_rows(const Cases& cases) {
     }
   }
   std::vector<ConfigurationRow> common;
+  common.reserve(first.size());
   for (const ConfigurationRow& row : first) common.push_back(common_row(row, all));
   return common;
 }

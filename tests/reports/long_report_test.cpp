@@ -341,17 +341,18 @@ TEST(LongReport, TellsNewsByCaseAndTheRestByScenario) {
   }
   const auto changes = section(render(run.store), "What changed since the run before");
   const std::vector<std::string> rows(changes.begin() + 4, changes.end() - 1);
+  const std::string others =
+      "10 cases of 10 scenarios: gone_20, gone_21, gone_22, gone_23, gone_24, gone_25, gone_26, "
+      "gone_27, gone_28, gone_29";
   EXPECT_EQ(rows,
-            (std::vector<std::string>{
-                "| fixed | lengths\\[training.seq_len=16\\] | FAIL | PASS |",
-                "| fixed | lengths\\[training.seq_len=32\\] | FAIL | PASS |",
-                "| fixed | lengths\\[training.seq_len=48\\] | FAIL | PASS |",
-                "| fixed | lengths\\[training.seq_len=64\\] | FAIL | PASS |",
-                "| fixed | lengths\\[training.seq_len=80\\] | FAIL | PASS |",
-                "| first time | lengths (9 cases) | – | PASS |",
-                "| not run | gone (20 cases) | – | – |",
-                "| not run | 10 cases of 10 scenarios: gone_20, gone_21, gone_22, gone_23, "
-                "gone_24, gone_25, gone_26, gone_27, gone_28, gone_29 | – | – |"}));
+            (std::vector<std::string>{"| fixed | lengths\\[training.seq_len=16\\] | FAIL | PASS |",
+                                      "| fixed | lengths\\[training.seq_len=32\\] | FAIL | PASS |",
+                                      "| fixed | lengths\\[training.seq_len=48\\] | FAIL | PASS |",
+                                      "| fixed | lengths\\[training.seq_len=64\\] | FAIL | PASS |",
+                                      "| fixed | lengths\\[training.seq_len=80\\] | FAIL | PASS |",
+                                      "| first time | lengths (9 cases) | – | PASS |",
+                                      "| not run | gone (20 cases) | – | – |",
+                                      "| not run | " + others + " | – | – |"}));
 }
 
 TEST(LongReport, AShortOneAfterALongOneDoesNotListWhatWasNotRun) {
@@ -447,9 +448,9 @@ TEST(LongReport, TellsTheMiddleOfEachMetric) {
 
 TEST(LongReport, TellsWhatTheCasesOfAScenarioHaveInCommon) {
   LongRun run;
-  for (int i = 1; i <= 13; ++i) {
-    run.add("lengths", {at("training.seq_len", 16 * i), at("model.w", 64)}, fixtures::passed());
-    run.describe([&](harness::Scenario& one) { one.training.seq_len = 16 * i; });
+  for (std::int64_t length = 16; length <= 208; length += 16) {
+    run.add("lengths", {at("training.seq_len", length), at("model.w", 64)}, fixtures::passed());
+    run.describe([&](harness::Scenario& one) { one.training.seq_len = length; });
   }
   run.skip("skipped", "why");
   run.refuse("refused", "why");
