@@ -88,14 +88,19 @@ inline void add_passing(LongRun& run, const std::string& scenario, int count) {
 inline FakeStore long_store() {
   LongRun run;
   run.refuse("needs_cards_a", "needs 2 GPUs, this machine has 1");
-  add_passing(run, "lengths", 4);
+  add_passing(run, "lengths", 3);
   run.store.case_rows.back().judgement->verdicts[0].reason = "another reason";
   run.store.case_rows.back().metrics[1].second = 7.5;
   run.add("lengths", {at("training.seq_len", 2048)}, failed());
   run.describe([](harness::Scenario& one) { one.training.seq_len = 2048; });
+  run.store.evidence_of[run.store.case_rows.back().id].samples.clear();
   for (int i = 0; i < 2; ++i) {
     const std::string why = "nobody mended it (known until 2027-01-31; GRAD.MISSING)";
-    run.add("known", {at("model.w", 64 + i)}, judged_as(harness::Outcome::xfail, why));
+    harness::CaseRecord& record =
+        run.add("known", {at("model.w", 64 + i)}, judged_as(harness::Outcome::xfail, why));
+    record.metrics.clear();
+    run.store.evidence_of[record.id].phases.clear();
+    run.store.evidence_of[record.id].gradients.clear();
     run.describe([&](harness::Scenario& one) {
       one.known = harness::KnownFailure{
           {{"model.w", "64"}}, harness::Outcome::fail, "GRAD.MISSING", "nobody", "2027-01-31"};
