@@ -57,6 +57,18 @@ std::string case_folder_name(std::size_t index, const Case& the_case) {
   return std::string(number.size() < 2 ? 1 : 0, '0') + number + "_" + the_case.scenario.name;
 }
 
+Capacity capacity_of(const Machine& machine) {
+  constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
+  constexpr double kMibPerGib = 1024.0;
+  Capacity capacity;
+  capacity.cores = machine.cores;
+  capacity.memory_gib = static_cast<double>(machine.memory_bytes) / kGib;
+  for (const Gpu& gpu : machine.gpus) {
+    capacity.gpu_memory_gib.push_back(static_cast<double>(gpu.memory_mib) / kMibPerGib);
+  }
+  return capacity;
+}
+
 Judgement error_judgement(const std::string& reason) {
   Judgement judgement;
   judgement.outcome = Outcome::error;
@@ -149,18 +161,8 @@ bool RunSession::record_or_tell(Write write) {
 }
 
 void RunSession::run() {
-  constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
-  constexpr double kMibPerGib = 1024.0;
-  const Machine& machine = plan_.machine;
-  Capacity capacity;
-  capacity.cores = machine.cores;
-  capacity.memory_gib = static_cast<double>(machine.memory_bytes) / kGib;
-  for (const Gpu& gpu : machine.gpus) {
-    capacity.gpu_memory_gib.push_back(static_cast<double>(gpu.memory_mib) / kMibPerGib);
-  }
-  run_side_by_side(needs_of_points(), capacity, [this](std::size_t point, const Place& place) {
-    run_point(point, place);
-  });
+  const auto run_one = [this](std::size_t point, const Place& place) { run_point(point, place); };
+  run_side_by_side(needs_of_points(), capacity_of(plan_.machine), run_one);
   if (ran_ < planned_.size() && interrupted() != 0) {
     tell("interrupted: " + std::to_string(planned_.size() - ran_) + " of " +
          std::to_string(planned_.size()) + " cases were not run");
