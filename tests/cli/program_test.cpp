@@ -217,6 +217,40 @@ TEST_F(ProgramTest, InterruptedIsStoredAndSaysSo) {
   EXPECT_EQ(program_.run({"run", program_.scenario()}, "2").exit_code, 5) << "in the last case";
 }
 
+// Cases that say what they take: as many at once as this machine has cores.
+constexpr const char* kSharing =
+    "budget: {seconds: 60, cores: 1}\nrequires: {memory_gib: 0.1}\naxes: {model.w: [8, 16, 24, 32, "
+    "40, "
+    "48, 56, 64, 72, 80]}\n";
+
+TEST_F(ProgramTest, CasesSideBySideAreAllToldAndStored) {
+  const ProgramResult result = program_.run({"run", program_.scenario(kSharing), "--json"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const auto told = nlohmann::json::parse(result.out);
+  ASSERT_EQ(told.at("cases").size(), 10U);
+  for (std::size_t i = 0; i < 10; ++i) {
+    const auto& one = told.at("cases").at(i);
+    EXPECT_EQ(one.at("case"), "s[model.w=" + std::to_string(8 * (i + 1)) + "]");
+    EXPECT_EQ(one.at("outcome"), "PASS");
+    EXPECT_GT(one.at("seconds").get<double>(), 0.0);
+  }
+  EXPECT_EQ(program_.run({"judge", "last"}).exit_code, 0) << "all of their evidence is there";
+  program_.set_mood("crash");
+  const ProgramResult crashed = program_.run({"run", program_.scenario(kSharing), "--json"});
+  EXPECT_EQ(crashed.exit_code, 1);
+  for (const auto& one : nlohmann::json::parse(crashed.out).at("cases")) {
+    EXPECT_EQ(one.at("outcome"), "CRASH");
+  }
+}
+
+TEST_F(ProgramTest, CasesSideBySideAreAllEndedWhenInterrupted) {
+  program_.set_mood("hang");
+  const ProgramResult result = program_.run({"run", program_.scenario(kSharing)}, "2");
+  EXPECT_EQ(result.exit_code, 5) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("of 10 cases were not run"));
+  EXPECT_THAT(last_line(result.out), EndsWith("/report.md"));
+}
+
 TEST_F(ProgramTest, BadInputIsOneClearLine) {
   expect_refused({"run", program_.scenario("modle: 3\n")}, "s.yaml:7: key: found \"modle\"");
   expect_refused({"run", program_.scenario("seed: x\n")},
