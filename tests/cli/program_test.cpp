@@ -238,9 +238,9 @@ TEST_F(ProgramTest, CasesSideBySideAreAllToldAndStored) {
   program_.set_mood("crash");
   const ProgramResult crashed = program_.run({"run", program_.scenario(kSharing), "--json"});
   EXPECT_EQ(crashed.exit_code, 1);
-  for (const auto& one : nlohmann::json::parse(crashed.out).at("cases")) {
-    EXPECT_EQ(one.at("outcome"), "CRASH");
-  }
+  const auto all_crashed = nlohmann::json::parse(crashed.out);
+  ASSERT_EQ(all_crashed.at("cases").size(), 10U);
+  for (const auto& one : all_crashed.at("cases")) EXPECT_EQ(one.at("outcome"), "CRASH");
 }
 
 TEST_F(ProgramTest, CasesSideBySideAreAllEndedWhenInterrupted) {
