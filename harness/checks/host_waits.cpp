@@ -88,8 +88,7 @@ Finding finding_of(const std::string& seam, const Storm& storm, double steps) {
       "not a hang, and not the implementation's own: the twin ran it on the same batches";
   finding.next_action =
       "look for .item(), .cpu(), nonzero or a printed statistic in this operator; keep such values "
-      "on "
-      "the device and read them once a step";
+      "on the device and read them once a step";
   return finding;
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "harness/checks/series.h"
+#include "harness/checks/skipped_steps.h"
 
 namespace harness::checks {
 namespace {
@@ -15,17 +16,13 @@ bool counted_as_skipped(const Series& counts, int rank, std::int64_t step) {
   return now != nullptr && static_cast<double>(now->value) > already;
 }
 
-// It was left out uncounted: no element that AdamW moves has another value. Whether that was right is optimizer_sound's to say; no
-// infinity of this step went anywhere.
-bool moved_nothing(const Evidence& evidence, int rank, std::int64_t step) {
-  std::int64_t wanted = 0;
-  std::int64_t lost = 0;
+// It was left out uncounted. Whether that was right is optimizer_sound's to say; no infinity of this step went anywhere.
+bool left_out_uncounted(const Evidence& evidence, int rank, std::int64_t step) {
+  std::vector<const Update*> updates;
   for (const auto& row : evidence.updates) {
-    if (row.process != rank || row.row.step != step) continue;
-    wanted += row.row.wanted;
-    lost += row.row.lost;
+    if (row.process == rank && row.row.step == step) updates.push_back(&row.row);
   }
-  return wanted > 0 && lost == wanted;
+  return moved_nothing(updates);
 }
 
 // Infinities in the backward, as they are or already multiplied by zero.
@@ -47,7 +44,7 @@ std::set<std::int64_t> overflowed_steps(const Evidence& evidence) {
       const std::int64_t step = row.row.step;
       if (row.process < 0 || steps.count(step) > 0 || !overflows(row.row)) continue;
       const bool left_out = counted_as_skipped(counts, row.process, step) ||
-                            moved_nothing(evidence, row.process, step);
+                            left_out_uncounted(evidence, row.process, step);
       if (left_out) steps.insert(step);
     }
   };

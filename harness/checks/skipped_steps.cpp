@@ -12,6 +12,16 @@ constexpr std::int64_t kGrowthInterval = 2000;  // steps that were taken
 
 }  // namespace
 
+bool moved_nothing(const std::vector<const Update*>& updates) {
+  std::int64_t wanted = 0;
+  std::int64_t lost = 0;
+  for (const Update* row : updates) {
+    wanted += row->wanted;
+    lost += row->lost;
+  }
+  return wanted > 0 && lost == wanted;
+}
+
 SkippedSteps::SkippedSteps(const Evidence& evidence)
     : evidence_(evidence),
       counts_(series_of(evidence, "skipped_steps")),
@@ -26,16 +36,10 @@ bool SkippedSteps::skipped(int rank,
   if (std::any_of(updates.begin(), updates.end(), says) || counted(rank, step).value_or(false)) {
     return true;
   }
-  std::int64_t wanted = 0;
-  std::int64_t lost = 0;
-  for (const Update* row : updates) {
-    wanted += row->wanted;
-    lost += row->lost;
-  }
   // A rate of zero moves nothing: that is the schedule's matter.
   const Sample* rate = rates_.find({rank, step});
   if (rate != nullptr && rate->value == 0.0) return false;
-  return wanted > 0 && lost == wanted;
+  return moved_nothing(updates);
 }
 
 std::optional<bool> SkippedSteps::counted(int rank, std::int64_t step) const {

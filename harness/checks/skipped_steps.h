@@ -13,6 +13,9 @@
 
 namespace harness::checks {
 
+// By the update ledger of one rank and step: elements that AdamW moves, and none of them has another value.
+[[nodiscard]] bool moved_nothing(const std::vector<const Update*>& updates);
+
 class SkippedSteps {
  public:
   explicit SkippedSteps(const Evidence& evidence);

@@ -11,6 +11,8 @@ namespace harness::cli {
 struct Gpu {
   std::string name;
   std::int64_t memory_mib = 0;
+
+  [[nodiscard]] double memory_gib() const { return static_cast<double>(memory_mib) / 1024.0; }
 };
 
 struct Machine {
@@ -22,6 +24,9 @@ struct Machine {
   std::string driver;     // NVIDIA's, "" without one
   std::string trouble;    // why the GPUs could not be asked, "" if they could or there are none
 
+  [[nodiscard]] double memory_gib() const {
+    return static_cast<double>(memory_bytes) / (1024.0 * 1024.0 * 1024.0);
+  }
   // name, value: for the database.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> facts() const;
 };

@@ -49,7 +49,7 @@ void ProgressLine::begin_case(const std::string& label, int position, int count)
   count_ = count;
   ++begun_;
   const auto now = Clock::now();
-  running_[position] = {label, position, now, now - kPlainPause, {}};
+  running_[position] = {label, now, now - kPlainPause, {}};
   if (style_ == Style::plain) std::cerr << begun() << label << "\n";
   show();
 }

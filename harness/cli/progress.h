@@ -52,7 +52,6 @@ class ProgressLine {
   };
   struct Running {
     std::string label;
-    int position = 0;
     Clock::time_point begun;
     Clock::time_point printed;       // a plain line
     std::map<int, State> processes;  // ranks first, then the twin

@@ -18,18 +18,14 @@ std::string missing_requirement(const Scenario& scenario,
   if (cuda && scenario.parallel.effective_backend() == "nccl" && manifest.nccl_version.empty()) {
     return "needs NCCL, this build has none";
   }
-  constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
-  const double memory_gib = static_cast<double>(machine.memory_bytes) / kGib;
-  if (scenario.requires_memory_gib > memory_gib) {
+  if (scenario.requires_memory_gib > machine.memory_gib()) {
     return "needs " + nsa::to_text(scenario.requires_memory_gib, 3) +
-           " GiB of memory, this machine has " + nsa::to_text(memory_gib, 3);
+           " GiB of memory, this machine has " + nsa::to_text(machine.memory_gib(), 3);
   }
   for (const Gpu& gpu : machine.gpus) {
-    constexpr double kMibPerGib = 1024.0;
-    const double card_gib = static_cast<double>(gpu.memory_mib) / kMibPerGib;
-    if (!cuda || scenario.requires_gpu_memory_gib <= card_gib) continue;
+    if (!cuda || scenario.requires_gpu_memory_gib <= gpu.memory_gib()) continue;
     return "needs " + nsa::to_text(scenario.requires_gpu_memory_gib, 3) + " GiB of GPU memory, " +
-           gpu.name + " has " + nsa::to_text(card_gib, 3);
+           gpu.name + " has " + nsa::to_text(gpu.memory_gib(), 3);
   }
   return "";
 }

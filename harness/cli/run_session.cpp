@@ -58,14 +58,10 @@ std::string case_folder_name(std::size_t index, const Case& the_case) {
 }
 
 Capacity capacity_of(const Machine& machine) {
-  constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
-  constexpr double kMibPerGib = 1024.0;
   Capacity capacity;
   capacity.cores = machine.cores;
-  capacity.memory_gib = static_cast<double>(machine.memory_bytes) / kGib;
-  for (const Gpu& gpu : machine.gpus) {
-    capacity.gpu_memory_gib.push_back(static_cast<double>(gpu.memory_mib) / kMibPerGib);
-  }
+  capacity.memory_gib = machine.memory_gib();
+  for (const Gpu& gpu : machine.gpus) capacity.gpu_memory_gib.push_back(gpu.memory_gib());
   return capacity;
 }
 
@@ -269,8 +265,8 @@ std::vector<std::string> RunSession::environment_of(const Scenario& scenario,
 }
 
 RunResult RunSession::run_attempt(std::size_t index, const Place& place, Evidence& evidence) {
-  const Case& the_case = planned(index).the_case;
-  const std::int64_t case_row = planned(index).record.id;
+  const Planned& mine = planned(index);
+  const Case& the_case = mine.the_case;
   const int position = static_cast<int>(index) + 1;
   RunnerOptions options;
   options.folder = begin_attempt(index);
@@ -285,7 +281,7 @@ RunResult RunSession::run_attempt(std::size_t index, const Place& place, Evidenc
   hooks.on_event = [&](const Event& event) {
     evidence.add(event);
     progress_.on_event(position, event);
-    if (storing) storing = record_or_tell([&] { store_->add_event(case_row, event); });
+    if (storing) storing = record_or_tell([&] { store_->add_event(mine.record.id, event); });
   };
   hooks.on_tick = [&] { progress_.on_tick(); };
   return run_case(the_case, options, hooks);

@@ -2,6 +2,7 @@
 // key gradient of zeros; and a workspace that the next layer writes into before the backward has read it.
 #include <memory>
 
+#include "harness/faults/attend_seam.h"
 #include "harness/faults/faults.h"
 
 namespace harness {
@@ -41,13 +42,7 @@ void around_branch(FaultContext& context, Around around) {
         return around(seam, k_BGSD, v_BGSD, attend);
       };
     };
-    if (branch == "cmp") {
-      seams.attend_cmp = wrapped(seams.attend_cmp);
-    } else if (branch == "sel") {
-      seams.attend_sel = wrapped(seams.attend_sel);
-    } else {
-      seams.attend_win = wrapped(seams.attend_win);
-    }
+    wrap_attend(seams, "attend_" + branch, wrapped);
   }
 }
 

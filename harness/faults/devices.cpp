@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "harness/faults/attend_seam.h"
 #include "harness/faults/faults.h"
 #include "harness/faults/rows.h"
 #include "nsa/base/error.h"
@@ -23,13 +24,7 @@ void in_front_of(nsa::AttentionSeams& seams, const std::string& seam, Before bef
       return inner(context, q, rest...);
     };
   };
-  if (seam == "attend_cmp") {
-    seams.attend_cmp = changed(seams.attend_cmp);
-  } else if (seam == "attend_sel") {
-    seams.attend_sel = changed(seams.attend_sel);
-  } else {
-    seams.attend_win = changed(seams.attend_win);
-  }
+  wrap_attend(seams, seam, changed);
 }
 
 // In all layers unless some are named: one `.item()` that somebody left in a module is in every one of them.

@@ -1,5 +1,6 @@
 // Keys and values that every query head gets a copy of its own of, where the heads of a group share them: the same numbers, and
 // as many times the memory as a group has heads. Seen: repeat_interleave before a kernel that knows nothing of groups.
+#include "harness/faults/attend_seam.h"
 #include "harness/faults/faults.h"
 #include "harness/faults/rows.h"
 
@@ -32,13 +33,7 @@ void install(FaultContext& context) {
     };
   };
   for_fault_layers(context, [&](nsa::AttentionSeams& seams) {
-    if (branch == "cmp") {
-      seams.attend_cmp = expanded(seams.attend_cmp);
-    } else if (branch == "sel") {
-      seams.attend_sel = expanded(seams.attend_sel);
-    } else {
-      seams.attend_win = expanded(seams.attend_win);
-    }
+    wrap_attend(seams, "attend_" + branch, expanded);
   });
 }
 

@@ -14,7 +14,6 @@ gpus=$(nvidia-smi -L | wc -l)
 export NSA_TORCH=${NSA_TORCH:-$(python3 -c 'import os, torch; print(os.path.dirname(torch.__file__))')}
 harness=$prefix/bin/nsa-harness
 scenarios=$prefix/share/nsa-harness/scenarios
-worst=0
 
 mkdir -p "$out"
 rm -f "$out/unwanted"
@@ -40,7 +39,7 @@ fa2_fault() {
 
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv | tee "$out/summary.txt"
 "$harness" version | tee -a "$out/summary.txt"
-"$harness" doctor | tee -a "$out/summary.txt" || worst=1
+"$harness" doctor | tee -a "$out/summary.txt" || touch "$out/unwanted"
 
 if [ "$part" != faults ]; then
   # On one card what needs two is an error of its own, said in the report.
@@ -66,5 +65,4 @@ if [ "$part" != all ]; then
   fi
   echo "compute-sanitizer: not run: this project has no kernel of its own yet" | tee -a "$out/summary.txt"
 fi
-[ ! -e "$out/unwanted" ] && exit "$worst"
-exit 1
+[ ! -e "$out/unwanted" ]
