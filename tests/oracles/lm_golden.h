@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "oracles/lm.h"
-#include "oracles/optimizer.h"
+#include "oracles/model/lm.h"
+#include "oracles/training/optimizer.h"
 #include "tests/oracles/golden.h"
 
 namespace oracles::testing {

@@ -106,30 +106,30 @@ MUTANTS = [
     ("forward.cpp", "if (!options.replay) {\n    state.attended = out.blocks;",
      "if (true) {\n    state.attended = out.blocks;"),
     # language model
-    ("rms_norm.cpp", "kEpsilon = 1e-6", "kEpsilon = 1e-5"),
-    ("rms_norm.cpp", " - pull * z.data[row + i];", ";"),
-    ("rms_norm.cpp", "dgain.data[i] += ", "dgain.data[i] = "),
-    ("rms_norm.cpp", "dz.data[row + i] += ", "dz.data[row + i] = "),
-    ("cross_entropy.cpp", "tokens_BS.data[row + 1]", "tokens_BS.data[row]"),
-    ("cross_entropy.cpp", "tokens_BS.shape.at(0) * (length - 1)", "tokens_BS.shape.at(0) * length"),
-    ("cross_entropy.cpp", "(v == target ? 1 : 0)", "0"),
-    ("cross_entropy.cpp", "(z[target] - largest)", "z[target]"),
-    ("lm.cpp", "add(x, mlp(layer, x));", "x = mlp(layer, x);"),
-    ("lm.cpp", "+= *from++", "= *from++"),
-    ("lm.cpp", 'add_mlp_gradients(prefix, result.mlp_inputs[layer]', 'add_mlp_gradients(prefix, result.inputs[layer]'),
-    ("lm.cpp", "options.replay = options_.replay[layer];", "options.replay = options_.replay[0];"),
+    ("model/rms_norm.cpp", "kEpsilon = 1e-6", "kEpsilon = 1e-5"),
+    ("model/rms_norm.cpp", " - pull * z.data[row + i];", ";"),
+    ("model/rms_norm.cpp", "dgain.data[i] += ", "dgain.data[i] = "),
+    ("model/rms_norm.cpp", "dz.data[row + i] += ", "dz.data[row + i] = "),
+    ("model/cross_entropy.cpp", "tokens_BS.data[row + 1]", "tokens_BS.data[row]"),
+    ("model/cross_entropy.cpp", "tokens_BS.shape.at(0) * (length - 1)", "tokens_BS.shape.at(0) * length"),
+    ("model/cross_entropy.cpp", "(v == target ? 1 : 0)", "0"),
+    ("model/cross_entropy.cpp", "(z[target] - largest)", "z[target]"),
+    ("model/lm.cpp", "add(x, mlp(layer, x));", "x = mlp(layer, x);"),
+    ("model/lm.cpp", "+= *from++", "= *from++"),
+    ("model/lm.cpp", 'add_mlp_gradients(prefix, result.mlp_inputs[layer]', 'add_mlp_gradients(prefix, result.inputs[layer]'),
+    ("model/lm.cpp", "options.replay = options_.replay[layer];", "options.replay = options_.replay[0];"),
     # training
-    ("optimizer.cpp", "(1 - rate * config.weight_decay)", "1"),
-    ("optimizer.cpp", "(1 - rate * config.weight_decay)", "(1 - config.weight_decay)"),
-    ("optimizer.cpp", "decayed - rate * direction", "parameter.data[i] - rate * direction"),
-    ("optimizer.cpp", "(std::sqrt(v.data[i] / second) + config.eps)", "std::sqrt(v.data[i] / second + config.eps)"),
-    ("optimizer.cpp", "(m.data[i] / first)", "m.data[i]"),
-    ("optimizer.cpp", "std::sqrt(v.data[i] / second)", "std::sqrt(v.data[i])"),
-    ("optimizer.cpp", "max_norm / (norm + 1e-6)", "max_norm / norm"),
-    ("optimizer.cpp", "std::min(1.0, max_norm / (norm + 1e-6))", "max_norm / (norm + 1e-6)"),
-    ("optimizer.cpp", "step <= config.warmup", "step < config.warmup"),
-    ("optimizer.cpp", "static_cast<double>(step - 1 - config.warmup)", "static_cast<double>(step - config.warmup)"),
-    ("optimizer.cpp", "g *= factor;", ""),
+    ("training/optimizer.cpp", "(1 - rate * config.weight_decay)", "1"),
+    ("training/optimizer.cpp", "(1 - rate * config.weight_decay)", "(1 - config.weight_decay)"),
+    ("training/optimizer.cpp", "decayed - rate * direction", "parameter.data[i] - rate * direction"),
+    ("training/optimizer.cpp", "(std::sqrt(v.data[i] / second) + config.eps)", "std::sqrt(v.data[i] / second + config.eps)"),
+    ("training/optimizer.cpp", "(m.data[i] / first)", "m.data[i]"),
+    ("training/optimizer.cpp", "std::sqrt(v.data[i] / second)", "std::sqrt(v.data[i])"),
+    ("training/optimizer.cpp", "max_norm / (norm + 1e-6)", "max_norm / norm"),
+    ("training/optimizer.cpp", "std::min(1.0, max_norm / (norm + 1e-6))", "max_norm / (norm + 1e-6)"),
+    ("training/optimizer.cpp", "step <= config.warmup", "step < config.warmup"),
+    ("training/optimizer.cpp", "static_cast<double>(step - 1 - config.warmup)", "static_cast<double>(step - config.warmup)"),
+    ("training/optimizer.cpp", "g *= factor;", ""),
     # bounds on the scores: too small, a term at a time
     ("bounded.cpp", "z.error.data[i] + g * factor.data[i];", "z.error.data[i];"),
     ("bounded.cpp", "z.error.data[i] + g * factor.data[i];", "g * factor.data[i];"),
@@ -176,7 +176,7 @@ class Tree:
         self.folder, self.build, self.jobs = folder, build, jobs
         for part in ("oracles", "tests/oracles"):
             shutil.copytree(ROOT / part, folder / part)
-        sources = sorted((folder / "oracles").glob("*.cpp")) + sorted((folder / "tests/oracles").glob("*_test.cpp"))
+        sources = sorted((folder / "oracles").rglob("*.cpp")) + sorted((folder / "tests/oracles").rglob("*_test.cpp"))
         self.objects = {source: folder / "objects" / (source.stem + ".o") for source in sources}
         (folder / "objects").mkdir()
 
@@ -209,14 +209,15 @@ class Tree:
         """The program with one mutant. The patched file stands first among the include paths, and for a
         header every source that sees it is compiled again."""
         own = self.folder / f"mutant{number}"
-        (own / "oracles").mkdir(parents=True)
+        patched = own / "oracles" / name
+        patched.parent.mkdir(parents=True)
         text = (self.folder / "oracles" / name).read_text()
-        (own / "oracles" / name).write_text(text.replace(old, new))
+        patched.write_text(text.replace(old, new))
         objects = dict(self.objects)
         for source in list(self.includers(name)):
             objects[source] = own / (source.stem + ".o")
-            patched = own / "oracles" / name
-            self.compile(patched if source.name == name else source, objects[source], own)
+            whole = self.folder / "oracles" / name
+            self.compile(patched if source == whole else source, objects[source], own)
         self.link(objects.values(), own / "tests")
         return own / "tests"
 

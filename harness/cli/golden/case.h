@@ -10,8 +10,8 @@
 
 #include "harness/core/golden_file.h"
 #include "oracles/attention.h"
-#include "oracles/lm.h"
-#include "oracles/optimizer.h"
+#include "oracles/model/lm.h"
+#include "oracles/training/optimizer.h"
 #include "oracles/score_bound.h"
 
 namespace harness::cli::golden {

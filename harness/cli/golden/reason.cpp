@@ -7,7 +7,7 @@
 #include "harness/checks/law_match.h"
 #include "harness/cli/golden/judge.h"
 #include "nsa/base/text.h"
-#include "oracles/cross_entropy.h"
+#include "oracles/model/cross_entropy.h"
 #include "oracles/key_laws.h"
 #include "oracles/stage_laws.h"
 

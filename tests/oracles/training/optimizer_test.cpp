@@ -1,5 +1,5 @@
 // Learning rate, clipping and AdamW: the golden training run, hand-computed cells, and laws.
-#include "oracles/optimizer.h"
+#include "oracles/training/optimizer.h"
 
 #include <cmath>
 #include <sstream>

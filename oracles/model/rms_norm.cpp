@@ -1,4 +1,4 @@
-#include "oracles/rms_norm.h"
+#include "oracles/model/rms_norm.h"
 
 #include <cmath>
 

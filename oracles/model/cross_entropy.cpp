@@ -1,4 +1,4 @@
-#include "oracles/cross_entropy.h"
+#include "oracles/model/cross_entropy.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "oracles/optimizer.h"
+#include "oracles/training/optimizer.h"
 
 #include <algorithm>
 #include <cmath>

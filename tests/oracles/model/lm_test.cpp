@@ -1,5 +1,5 @@
 // The language model: golden files, finite differences, hand-computed cells, and what it refuses.
-#include "oracles/lm.h"
+#include "oracles/model/lm.h"
 
 #include <cmath>
 #include <functional>
@@ -9,8 +9,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "oracles/cross_entropy.h"
-#include "oracles/rms_norm.h"
+#include "oracles/model/cross_entropy.h"
+#include "oracles/model/rms_norm.h"
 #include "tests/oracles/lm_golden.h"
 #include "tests/oracles/random_layer.h"
 

@@ -1,12 +1,12 @@
-#include "oracles/lm.h"
+#include "oracles/model/lm.h"
 
 #include <algorithm>
 #include <stdexcept>
 #include <utility>
 
-#include "oracles/cross_entropy.h"
+#include "oracles/model/cross_entropy.h"
 #include "oracles/linear.h"
-#include "oracles/rms_norm.h"
+#include "oracles/model/rms_norm.h"
 #include "oracles/silu.h"
 
 namespace oracles {
