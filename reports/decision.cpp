@@ -1,7 +1,7 @@
 // The written rules behind GO, CONDITIONAL GO and NO-GO.
 #include <algorithm>
 
-#include "harness/core/bisection.h"
+#include "harness/store/bisection.h"
 #include "reports/report.h"
 
 namespace reports {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/core/store.h"
+#include "harness/store/store.h"
 
 namespace reports {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/core/bisection.h"
-#include "harness/core/store.h"
+#include "harness/store/bisection.h"
+#include "harness/store/store.h"
 #include "reports/report.h"
 
 namespace reports {

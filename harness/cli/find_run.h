@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "harness/core/store.h"
+#include "harness/store/store.h"
 
 namespace harness::cli {
 

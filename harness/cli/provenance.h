@@ -7,7 +7,7 @@
 #include "harness/cli/environment.h"
 #include "harness/cli/machine.h"
 #include "harness/cli/paths.h"
-#include "harness/core/store.h"
+#include "harness/store/store.h"
 
 namespace harness::cli {
 

@@ -18,7 +18,7 @@
 #include "harness/core/admission.h"
 #include "harness/core/case.h"
 #include "harness/core/runner.h"
-#include "harness/core/store.h"
+#include "harness/store/store.h"
 
 namespace harness::cli {
 

@@ -6,7 +6,7 @@
 #include "harness/cli/paths.h"
 #include "harness/cli/verbs.h"
 #include "harness/core/exit_code.h"
-#include "harness/core/rebuild.h"
+#include "harness/store/rebuild.h"
 
 namespace harness::cli {
 namespace {

@@ -16,7 +16,7 @@
 #include "harness/cli/verbs.h"
 #include "harness/core/build_info.h"
 #include "harness/core/exit_code.h"
-#include "harness/core/store.h"
+#include "harness/store/store.h"
 #include "nsa/base/error.h"
 #include "nsa/base/text.h"
 

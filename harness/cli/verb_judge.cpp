@@ -9,8 +9,8 @@
 #include "harness/cli/output.h"
 #include "harness/cli/paths.h"
 #include "harness/cli/verbs.h"
-#include "harness/core/bisection.h"
 #include "harness/core/exit_code.h"
+#include "harness/store/bisection.h"
 #include "nsa/base/error.h"
 #include "reports/report.h"
 

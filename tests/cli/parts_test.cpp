@@ -12,8 +12,8 @@
 #include "harness/cli/paths.h"
 #include "harness/cli/progress.h"
 #include "harness/cli/provenance.h"
-#include "harness/cli/prune.h"
 #include "harness/cli/requirements.h"
+#include "harness/store/prune.h"
 #include "tests/fakes/error_of.h"
 #include "tests/fakes/temp_folder.h"
 
@@ -178,7 +178,7 @@ TEST(Prune, RemovesArtefactsAndNothingElse) {
   }
   evidence.artefacts.push_back({0, 0, {}});
   evidence.artefacts.back().row.path = outside;
-  EXPECT_EQ(cli::prune_case(evidence), 5);
+  EXPECT_EQ(prune_case(evidence), 5);
   EXPECT_FALSE(fs::exists(tensor));
   EXPECT_TRUE(fs::exists(outside));
   EXPECT_TRUE(fs::exists(events));

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/cli/verbs.h"
-#include "harness/core/store.h"
+#include "harness/store/store.h"
 
 namespace {
 

@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include "harness/core/runner.h"
-#include "harness/core/store.h"
+#include "harness/store/store.h"
 #include "nsa/base/error.h"
-#include "tests/core/store_support.h"
+#include "tests/store/store_support.h"
 
 namespace {
 

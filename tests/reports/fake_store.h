@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/core/store.h"
+#include "harness/store/store.h"
 #include "nsa/base/error.h"
 
 namespace fixtures {

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "harness/core/bisection.h"
+#include "harness/store/bisection.h"
 #include "reports/report.h"
 #include "tests/reports/fake_store.h"
 

@@ -1,5 +1,5 @@
 // What a run's rows say of a bisection: the answer, whether it was expected, what counts for the exit code.
-#include "harness/core/bisection.h"
+#include "harness/store/bisection.h"
 
 #include <gtest/gtest.h>
 

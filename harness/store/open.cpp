@@ -9,8 +9,8 @@
 
 #include <sqlite3.h>
 
-#include "harness/core/store_schema.h"
-#include "harness/core/store_sqlite.h"
+#include "harness/store/schema.h"
+#include "harness/store/sqlite.h"
 
 namespace harness {
 namespace {

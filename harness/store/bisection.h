@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "harness/core/bisect.h"
-#include "harness/core/store.h"
+#include "harness/store/store.h"
 
 namespace harness {
 

@@ -1,6 +1,6 @@
 #include <map>
 
-#include "harness/core/store_sqlite.h"
+#include "harness/store/sqlite.h"
 #include "nsa/base/text.h"
 
 namespace harness {

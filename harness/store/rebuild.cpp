@@ -1,4 +1,4 @@
-#include "harness/core/rebuild.h"
+#include "harness/store/rebuild.h"
 
 #include <cstdio>
 #include <filesystem>

@@ -1,8 +1,8 @@
-#include "harness/cli/prune.h"
+#include "harness/store/prune.h"
 
 #include <filesystem>
 
-namespace harness::cli {
+namespace harness {
 namespace {
 
 namespace fs = std::filesystem;
@@ -31,4 +31,4 @@ std::int64_t prune_case(const Evidence& evidence) {
   return freed;
 }
 
-}  // namespace harness::cli
+}  // namespace harness

@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "harness/core/store.h"
+#include "harness/store/store.h"
 
 namespace harness {
 

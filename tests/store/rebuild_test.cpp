@@ -1,5 +1,5 @@
 // A database that was lost comes back from the run's folder.
-#include "harness/core/rebuild.h"
+#include "harness/store/rebuild.h"
 
 #include <cmath>
 #include <fstream>
@@ -8,9 +8,9 @@
 
 #include "harness/core/run_folder.h"
 #include "nsa/base/error.h"
-#include "tests/core/store_support.h"
 #include "tests/fakes/error_of.h"
 #include "tests/fakes/temp_folder.h"
+#include "tests/store/store_support.h"
 
 namespace harness {
 namespace {

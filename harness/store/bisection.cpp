@@ -1,4 +1,4 @@
-#include "harness/core/bisection.h"
+#include "harness/store/bisection.h"
 
 #include <algorithm>
 #include <set>

@@ -1,5 +1,5 @@
 // The store: what goes in comes out, what is not ours is refused and left alone.
-#include "harness/core/store.h"
+#include "harness/store/store.h"
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <bit>
@@ -9,12 +9,12 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/core/store_schema.h"
+#include "harness/store/schema.h"
 #include "nsa/base/error.h"
 #include "nsa/base/hash.h"
-#include "tests/core/store_support.h"
 #include "tests/fakes/error_of.h"
 #include "tests/fakes/temp_folder.h"
+#include "tests/store/store_support.h"
 
 namespace harness {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "harness/core/process.h"
 #include "harness/core/run_folder.h"
-#include "harness/core/store.h"
+#include "harness/store/store.h"
 #include "tests/core/run_support.h"
 
 namespace harness {

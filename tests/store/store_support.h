@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "harness/core/store.h"
+#include "harness/store/store.h"
 #include "tests/core/valid_case.h"
 
 namespace harness::test {

@@ -1,10 +1,9 @@
-#include "harness/core/store.h"
-
 #include <bit>
 #include <cmath>
 #include <utility>
 
-#include "harness/core/store_sqlite.h"
+#include "harness/store/sqlite.h"
+#include "harness/store/store.h"
 
 namespace harness {
 namespace {

@@ -1,6 +1,6 @@
 #include <string_view>
 
-#include "harness/core/store_sqlite.h"
+#include "harness/store/sqlite.h"
 
 namespace harness {
 namespace {
