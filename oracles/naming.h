@@ -1,0 +1,60 @@
+// Which known mistake reproduces what was recorded. Every library of wrong laws of a training run
+// answers in this form: what the right law leaves unexplained, and the wrong laws that leave nothing
+// unexplained. A law says what would give these numbers; it knows no fault and no implementation.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace oracles {
+
+struct Law {
+  std::string_view name;   // unique among all laws of a training run
+  std::string_view about;  // what is done in place of the right thing
+};
+
+// Recorded numbers against what a law gives for them.
+struct Misfit {
+  std::int64_t judged = 0;
+  std::int64_t wrong = 0;   // further off than rounding allows; a NaN is
+  std::int64_t first = -1;  // place of the first wrong one, -1 where there is none
+  double worst = 0;         // largest difference in units of its bound; infinity for a NaN
+
+  [[nodiscard]] bool fits() const { return wrong == 0; }
+  // |difference| <= bound, or counted as wrong. A NaN fails.
+  void add(std::int64_t place, double found, double wanted, double bound);
+  // `other`'s places come after `offset` of them.
+  void add(const Misfit& other, std::int64_t offset = 0);
+};
+
+struct LawFit {
+  Law law;
+  // What the law leaves unexplained of the numbers that are wrong under the right law: nothing.
+  Misfit misfit;
+  // Numbers wrong under the right law among those that would be wrong if the law held everywhere.
+  double share = 1;
+  // A number that the law was fitted with, in words ("factor 2"); empty where there is none.
+  std::string detail;
+};
+
+struct Naming {
+  Misfit right;
+  // Wrong laws that give every number that is wrong under the right law. Empty where nothing is
+  // wrong. A law that holds everywhere (share 1) comes before those that hold in part, and where
+  // there is one, those that hold in part are left out.
+  std::vector<LawFit> fitting;
+
+  // The only law, or none where no law fits or several do.
+  [[nodiscard]] const LawFit* alone() const {
+    return fitting.size() == 1 ? fitting.data() : nullptr;
+  }
+  // "betas_swapped: beta1 and beta2 exchanged", "no law alone: a, b", "no known law", or "right".
+  [[nodiscard]] std::string text() const;
+};
+
+// Keeps the laws that hold everywhere where there are such, in the order they were found.
+void keep_the_strongest(std::vector<LawFit>& fitting);
+
+}  // namespace oracles

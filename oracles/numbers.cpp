@@ -1,0 +1,156 @@
+#include "oracles/numbers.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+#include <string>
+
+namespace oracles {
+namespace {
+
+struct Format {
+  std::string_view name;
+  std::int64_t bytes;
+  int digits;           // significant binary digits, the leading one included
+  int lowest_exponent;  // the smallest normal number is 2 to this power
+  double largest;
+};
+
+const Format& format(Number number) {
+  static constexpr Format kFormats[] = {
+      {"float64", 8, 53, -1022, std::numeric_limits<double>::max()},
+      {"float32", 4, 24, -126, 0x1.fffffep127},
+      {"bfloat16", 2, 8, -126, 0x1.fep127},
+      {"float16", 2, 11, -14, 65504},
+  };
+  return kFormats[static_cast<std::size_t>(number)];
+}
+
+template <typename T>
+T loaded(const unsigned char* from) {
+  T value;
+  std::memcpy(&value, from, sizeof(T));
+  return value;
+}
+
+double from_bf16(std::uint16_t bits) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+}
+
+// The exponent of float16 moved up by 112, as that of float32; subnormal numbers become normal by
+// the product, infinities and NaN keep their payload.
+double from_f16(std::uint16_t bits) {
+  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000U) << 16;
+  const std::uint32_t rest = static_cast<std::uint32_t>(bits & 0x7FFFU) << 13;
+  if ((bits & 0x7C00U) == 0x7C00U) {
+    return std::bit_cast<float>(sign | 0x7F800000U | rest);
+  }
+  return std::bit_cast<float>(sign | rest) * 0x1p112F;
+}
+
+}  // namespace
+
+std::string_view number_name(Number number) {
+  return format(number).name;
+}
+std::int64_t bytes_of(Number number) {
+  return format(number).bytes;
+}
+double unit_roundoff(Number number) {
+  return std::ldexp(1.0, -format(number).digits);
+}
+double smallest_normal(Number number) {
+  return std::ldexp(1.0, format(number).lowest_exponent);
+}
+
+double rounded(double value, Number number) {
+  const Format& f = format(number);
+  if (number == Number::f64 || !std::isfinite(value) || value == 0) {
+    return value;
+  }
+  // Distance of the type's numbers around the value. Division by a power of two is exact.
+  const int exponent = std::max(std::ilogb(value), f.lowest_exponent);
+  const double step = std::ldexp(1.0, exponent - (f.digits - 1));
+  const double nearest = std::nearbyint(value / step) * step;
+  if (std::abs(nearest) > f.largest) {
+    return std::copysign(std::numeric_limits<double>::infinity(), value);
+  }
+  return nearest;
+}
+
+double Numbers::operator[](std::int64_t i) const {
+  const unsigned char* const at = data_ + i * bytes_of(number_);
+  switch (number_) {
+    case Number::f64: return loaded<double>(at);
+    case Number::f32: return loaded<float>(at);
+    case Number::bf16: return from_bf16(loaded<std::uint16_t>(at));
+    case Number::f16: break;
+  }
+  return from_f16(loaded<std::uint16_t>(at));
+}
+
+void Numbers::copy_to(double* to) const {
+  switch (number_) {
+    case Number::f64:
+      std::memcpy(to, data_, static_cast<std::size_t>(count_) * sizeof(double));
+      return;
+    case Number::f32:
+      for (std::int64_t i = 0; i < count_; ++i) {
+        to[i] = loaded<float>(data_ + 4 * i);
+      }
+      return;
+    case Number::bf16:
+      for (std::int64_t i = 0; i < count_; ++i) {
+        to[i] = from_bf16(loaded<std::uint16_t>(data_ + 2 * i));
+      }
+      return;
+    case Number::f16:
+      for (std::int64_t i = 0; i < count_; ++i) {
+        to[i] = from_f16(loaded<std::uint16_t>(data_ + 2 * i));
+      }
+  }
+}
+
+std::vector<double> Numbers::values() const {
+  std::vector<double> all(static_cast<std::size_t>(count_));
+  if (count_ > 0) {
+    copy_to(all.data());
+  }
+  return all;
+}
+
+Matrix matrix_of(const Tensor& tensor) {
+  const std::int64_t columns = tensor.shape.empty() ? 1 : tensor.shape.back();
+  const auto count = static_cast<std::int64_t>(tensor.data.size());
+  return {Numbers::of(std::span(tensor.data)), columns == 0 ? 0 : count / columns, columns};
+}
+
+Tensor tensor_of(const Matrix& matrix) {
+  return {{matrix.rows, matrix.columns}, matrix.numbers.values()};
+}
+
+Tensor rows_of(const Matrix& matrix, std::span<const std::int64_t> rows) {
+  Tensor result = zeros({static_cast<std::int64_t>(rows.size()), matrix.columns});
+  double* to = result.data.data();
+  for (const std::int64_t row : rows) {
+    matrix.row(row).copy_to(to);
+    to += matrix.columns;
+  }
+  return result;
+}
+
+void require_matrix(const Matrix& matrix,
+                    std::int64_t rows,
+                    std::int64_t columns,
+                    std::string_view name) {
+  if (matrix.rows != rows || matrix.columns != columns || matrix.numbers.size() != rows * columns) {
+    throw std::invalid_argument(std::string(name) + ": found [" + std::to_string(matrix.rows) +
+                                "," + std::to_string(matrix.columns) + "] with " +
+                                std::to_string(matrix.numbers.size()) + " numbers, wanted [" +
+                                std::to_string(rows) + "," + std::to_string(columns) + "]");
+  }
+}
+
+}  // namespace oracles
