@@ -1,5 +1,5 @@
 // The object of `run --json` (SPEC 11). NaN and infinities are strings, as everywhere.
-#include "harness/core/finding.h"
+#include "harness/judge/finding.h"
 #include "harness/store/bisection.h"
 #include "nsa/base/text.h"
 #include "reports/report.h"

@@ -9,7 +9,7 @@
 
 #include "harness/checks/law_match.h"
 #include "harness/checks/layer_record.h"
-#include "harness/core/finding.h"
+#include "harness/judge/finding.h"
 
 namespace harness::checks {
 

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "harness/core/check.h"
+#include "harness/judge/check.h"
 
 namespace harness::checks {
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "harness/core/check.h"
+#include "harness/judge/check.h"
 
 namespace harness::checks {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/core/finding.h"
+#include "harness/judge/finding.h"
 #include "nsa/base/config.h"
 
 namespace harness::checks {

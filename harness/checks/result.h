@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/core/check.h"
+#include "harness/judge/check.h"
 
 namespace harness::checks {
 

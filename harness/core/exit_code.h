@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "harness/core/finding.h"
+#include "harness/core/outcome.h"
 
 namespace harness {
 

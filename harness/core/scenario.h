@@ -11,8 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "harness/core/finding.h"
 #include "harness/core/manifest.h"
+#include "harness/core/outcome.h"
+#include "harness/core/site.h"
 #include "nsa/base/config.h"
 
 namespace harness {

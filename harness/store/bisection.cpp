@@ -4,7 +4,7 @@
 #include <set>
 #include <utility>
 
-#include "harness/core/expectation.h"
+#include "harness/judge/expectation.h"
 #include "nsa/base/error.h"
 #include "nsa/base/text.h"
 

@@ -11,7 +11,7 @@
 
 #include "harness/core/case.h"
 #include "harness/core/evidence.h"
-#include "harness/core/judge.h"
+#include "harness/judge/judge.h"
 
 namespace harness {
 

@@ -14,7 +14,7 @@
 
 #include "harness/checks/list.h"
 #include "harness/checks/params.h"
-#include "harness/core/judge.h"
+#include "harness/judge/judge.h"
 #include "nsa/base/hash.h"
 #include "nsa/base/safetensors.h"
 #include "tests/checks/layers.h"

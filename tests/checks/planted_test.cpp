@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/core/expectation.h"
+#include "harness/judge/expectation.h"
 
 namespace {
 

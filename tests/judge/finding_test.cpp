@@ -1,4 +1,4 @@
-#include "harness/core/finding.h"
+#include "harness/judge/finding.h"
 
 #include <cmath>
 #include <limits>

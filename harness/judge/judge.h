@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/core/check.h"
+#include "harness/judge/check.h"
 
 namespace harness {
 

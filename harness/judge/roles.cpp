@@ -9,7 +9,7 @@
 #include <tuple>
 #include <vector>
 
-#include "harness/core/judge.h"
+#include "harness/judge/judge.h"
 
 namespace harness {
 namespace {

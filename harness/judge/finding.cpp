@@ -1,5 +1,5 @@
 // Names and JSON of what a check says.
-#include "harness/core/finding.h"
+#include "harness/judge/finding.h"
 
 #include <array>
 
@@ -12,18 +12,6 @@ constexpr std::array<const char*, 3> kVerdicts = {"pass", "inconclusive", "fail"
 constexpr std::array<const char*, 4> kRoles = {"initiating", "cascade", "teardown", "unknown"};
 constexpr std::array<const char*, 4> kStatuses = {
     "established", "supported", "hypothesis", "unknown"};
-constexpr std::array<const char*, 11> kOutcomes = {"PASS",
-                                                   "FAIL",
-                                                   "HANG",
-                                                   "SLOW",
-                                                   "CRASH",
-                                                   "OOM",
-                                                   "SKIP",
-                                                   "ERROR",
-                                                   "INCONCLUSIVE",
-                                                   "XFAIL",
-                                                   "XPASS"};
-
 template <typename Enum, std::size_t kCount>
 std::optional<Enum> value_named(const std::array<const char*, kCount>& names,
                                 std::string_view name) {
@@ -43,30 +31,6 @@ Enum read_name(const std::array<const char*, kCount>& names,
   return *value;
 }
 
-template <typename Value>
-void put(nlohmann::json& json, const char* key, const std::optional<Value>& value) {
-  if (value) json[key] = *value;
-}
-
-void put(nlohmann::json& json, const char* key, const std::string& value) {
-  if (!value.empty()) json[key] = value;
-}
-
-void put(nlohmann::json& json, const char* key, const std::vector<int>& value) {
-  if (!value.empty()) json[key] = value;
-}
-
-template <typename Value>
-void take(const nlohmann::json& json, const char* key, std::optional<Value>& value) {
-  value.reset();
-  if (json.contains(key)) value = json.at(key).get<Value>();
-}
-
-template <typename Value>
-void take(const nlohmann::json& json, const char* key, Value& value) {
-  value = json.contains(key) ? json.at(key).get<Value>() : Value();
-}
-
 }  // namespace
 
 const char* name_of(Verdict value) {
@@ -77,44 +41,6 @@ const char* name_of(Role value) {
 }
 const char* name_of(Status value) {
   return kStatuses.at(static_cast<std::size_t>(value));
-}
-const char* name_of(Outcome value) {
-  return kOutcomes.at(static_cast<std::size_t>(value));
-}
-
-std::optional<Outcome> outcome_from(std::string_view name) {
-  return value_named<Outcome>(kOutcomes, name);
-}
-
-void to_json(nlohmann::json& json, const Site& site) {
-  json = nlohmann::json::object();
-  put(json, "layers", site.layers);
-  put(json, "branch", site.branch);
-  put(json, "param", site.param);
-  put(json, "op", site.op);
-  put(json, "heads", site.heads);
-  put(json, "rows", site.rows);
-  put(json, "ranks", site.ranks);
-  put(json, "step", site.step);
-  put(json, "bucket", site.bucket);
-  put(json, "sequence", site.sequence);
-  put(json, "phase", site.phase);
-  if (!site.detail.empty()) json["detail"] = site.detail;
-}
-
-void from_json(const nlohmann::json& json, Site& site) {
-  take(json, "layers", site.layers);
-  take(json, "branch", site.branch);
-  take(json, "param", site.param);
-  take(json, "op", site.op);
-  take(json, "heads", site.heads);
-  take(json, "rows", site.rows);
-  take(json, "ranks", site.ranks);
-  take(json, "step", site.step);
-  take(json, "bucket", site.bucket);
-  take(json, "sequence", site.sequence);
-  take(json, "phase", site.phase);
-  site.detail = json.contains("detail") ? json.at("detail") : nlohmann::json::object();
 }
 
 void to_json(nlohmann::json& json, const Finding& finding) {
@@ -139,13 +65,14 @@ void from_json(const nlohmann::json& json, Finding& finding) {
 
 void to_json(nlohmann::json& json, const Measured& measured) {
   json = {{"name", measured.name}, {"value", measured.value}};
-  put(json, "limit", measured.limit);
+  if (measured.limit) json["limit"] = *measured.limit;
 }
 
 void from_json(const nlohmann::json& json, Measured& measured) {
   json.at("name").get_to(measured.name);
   json.at("value").get_to(measured.value);
-  take(json, "limit", measured.limit);
+  measured.limit.reset();
+  if (json.contains("limit")) measured.limit = json.at("limit").get<Real>();
 }
 
 void to_json(nlohmann::json& json, const CheckResult& result) {

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "harness/core/judge.h"
+#include "harness/judge/judge.h"
 
 namespace harness {
 

@@ -6,38 +6,15 @@
 #include <string>
 #include <vector>
 
+#include "harness/core/outcome.h"
 #include "harness/core/rows.h"
+#include "harness/core/site.h"
 
 namespace harness {
 
 enum class Verdict { pass, inconclusive, fail };  // in the order of severity
 enum class Role { initiating, cascade, teardown, unknown };
 enum class Status { established, supported, hypothesis, unknown };
-enum class Outcome { pass, fail, hang, slow, crash, oom, skip, error, inconclusive, xfail, xpass };
-
-// Where. Only what is known is set; layers, ranks, heads and rows count from 0; steps from 1. `param` is the name without
-// "blocks.N.", "attn." and ".weight" ("W_K_cmp").
-struct Site {
-  std::vector<int> layers;
-  std::string branch;  // cmp, sel, win
-  std::string param;
-  std::string op;  // a seam's name, or optimizer, softmax, ...
-  std::vector<int> heads;
-  std::vector<int> rows;  // query positions
-  std::vector<int> ranks;
-  std::optional<std::int64_t> step;
-  std::optional<int> bucket;
-  std::optional<std::int64_t> sequence;
-  std::string phase;
-  nlohmann::json detail = nlohmann::json::object();
-
-  bool operator==(const Site&) const = default;
-  [[nodiscard]] std::string text()
-      const;  // "layer 3, branch sel, rank 1": for people; patterns derived from heads and rows
-};
-void to_json(nlohmann::json& json, const Site& site);  // unset members are left out
-void from_json(const nlohmann::json& json, Site& site);
-
 struct Finding {
   std::string code;  // of the table in SPEC 6
   Site site;
@@ -72,7 +49,5 @@ void from_json(const nlohmann::json& json, CheckResult& result);
 [[nodiscard]] const char* name_of(Verdict value);  // "pass"
 [[nodiscard]] const char* name_of(Role value);     // "initiating"
 [[nodiscard]] const char* name_of(Status value);   // "supported"
-[[nodiscard]] const char* name_of(Outcome value);  // "PASS"
-[[nodiscard]] std::optional<Outcome> outcome_from(std::string_view name);
 
 }  // namespace harness

@@ -1,4 +1,4 @@
-#include "harness/core/judge.h"
+#include "harness/judge/judge.h"
 
 #include <algorithm>
 #include <array>
@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "harness/core/bisect.h"
-#include "harness/core/expectation.h"
+#include "harness/judge/expectation.h"
 #include "nsa/base/text.h"
 
 namespace harness {

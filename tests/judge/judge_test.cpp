@@ -1,11 +1,11 @@
 // From verdicts to one outcome; roles; what is expected of planted faults.
-#include "harness/core/judge.h"
+#include "harness/judge/judge.h"
 
 #include <stdexcept>
 
 #include <gtest/gtest.h>
 
-#include "harness/core/expectation.h"
+#include "harness/judge/expectation.h"
 
 namespace {
 

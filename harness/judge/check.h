@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "harness/core/evidence.h"
-#include "harness/core/finding.h"
+#include "harness/judge/finding.h"
 
 namespace harness {
 

@@ -1,4 +1,4 @@
-#include "harness/core/expectation.h"
+#include "harness/judge/expectation.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,9 @@
-// A site in words. Patterns (every 16th row, one head) are derived from the numbers.
-#include <algorithm>
+// JSON and words of a site. Patterns (every 16th row, one head) are derived from the numbers.
+#include "harness/core/site.h"
 
-#include "harness/core/finding.h"
+#include <algorithm>
+#include <span>
+
 #include "nsa/base/text.h"
 
 namespace harness {
@@ -55,6 +57,30 @@ std::string detail_text(const nlohmann::json& value) {
   return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+template <typename Value>
+void put(nlohmann::json& json, const char* key, const std::optional<Value>& value) {
+  if (value) json[key] = *value;
+}
+
+void put(nlohmann::json& json, const char* key, const std::string& value) {
+  if (!value.empty()) json[key] = value;
+}
+
+void put(nlohmann::json& json, const char* key, const std::vector<int>& value) {
+  if (!value.empty()) json[key] = value;
+}
+
+template <typename Value>
+void take(const nlohmann::json& json, const char* key, std::optional<Value>& value) {
+  value.reset();
+  if (json.contains(key)) value = json.at(key).get<Value>();
+}
+
+template <typename Value>
+void take(const nlohmann::json& json, const char* key, Value& value) {
+  value = json.contains(key) ? json.at(key).get<Value>() : Value();
+}
+
 }  // namespace
 
 std::string Site::text() const {
@@ -78,6 +104,37 @@ std::string Site::text() const {
   add("phase", phase);
   for (const auto& [key, value] : detail.items()) add(key, detail_text(value));
   return nsa::join(parts);
+}
+
+void to_json(nlohmann::json& json, const Site& site) {
+  json = nlohmann::json::object();
+  put(json, "layers", site.layers);
+  put(json, "branch", site.branch);
+  put(json, "param", site.param);
+  put(json, "op", site.op);
+  put(json, "heads", site.heads);
+  put(json, "rows", site.rows);
+  put(json, "ranks", site.ranks);
+  put(json, "step", site.step);
+  put(json, "bucket", site.bucket);
+  put(json, "sequence", site.sequence);
+  put(json, "phase", site.phase);
+  if (!site.detail.empty()) json["detail"] = site.detail;
+}
+
+void from_json(const nlohmann::json& json, Site& site) {
+  take(json, "layers", site.layers);
+  take(json, "branch", site.branch);
+  take(json, "param", site.param);
+  take(json, "op", site.op);
+  take(json, "heads", site.heads);
+  take(json, "rows", site.rows);
+  take(json, "ranks", site.ranks);
+  take(json, "step", site.step);
+  take(json, "bucket", site.bucket);
+  take(json, "sequence", site.sequence);
+  take(json, "phase", site.phase);
+  site.detail = json.contains("detail") ? json.at("detail") : nlohmann::json::object();
 }
 
 }  // namespace harness

@@ -1,0 +1,35 @@
+// The place of a failure: what a finding names and what a scenario may expect.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace harness {
+
+// Where. Only what is known is set; layers, ranks, heads and rows count from 0; steps from 1. `param` is the name without
+// "blocks.N.", "attn." and ".weight" ("W_K_cmp").
+struct Site {
+  std::vector<int> layers;
+  std::string branch;  // cmp, sel, win
+  std::string param;
+  std::string op;  // a seam's name, or optimizer, softmax, ...
+  std::vector<int> heads;
+  std::vector<int> rows;  // query positions
+  std::vector<int> ranks;
+  std::optional<std::int64_t> step;
+  std::optional<int> bucket;
+  std::optional<std::int64_t> sequence;
+  std::string phase;
+  nlohmann::json detail = nlohmann::json::object();
+
+  bool operator==(const Site&) const = default;
+  [[nodiscard]] std::string text()
+      const;  // "layer 3, branch sel, rank 1": for people; patterns derived from heads and rows
+};
+void to_json(nlohmann::json& json, const Site& site);  // unset members are left out
+void from_json(const nlohmann::json& json, Site& site);
+
+}  // namespace harness
