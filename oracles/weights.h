@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "oracles/config.h"
+#include "oracles/attention/config.h"
 #include "oracles/tensor.h"
 
 namespace oracles {

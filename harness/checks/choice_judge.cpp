@@ -6,7 +6,7 @@
 #include <span>
 
 #include "harness/checks/largest.h"
-#include "oracles/selection.h"
+#include "oracles/attention/selection.h"
 
 namespace harness::checks {
 namespace {

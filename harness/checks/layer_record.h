@@ -12,8 +12,8 @@
 #include "harness/checks/artefacts.h"
 #include "harness/core/scenario.h"
 #include "nsa/base/config.h"
-#include "oracles/attention.h"
-#include "oracles/score_bound.h"
+#include "oracles/attention/attention.h"
+#include "oracles/attention/score_bound.h"
 
 namespace harness::checks {
 

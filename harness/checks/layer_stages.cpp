@@ -3,9 +3,9 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "oracles/gate.h"
+#include "oracles/attention/gate.h"
+#include "oracles/attention/rope.h"
 #include "oracles/linear.h"
-#include "oracles/rope.h"
 
 namespace harness::checks {
 

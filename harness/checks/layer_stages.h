@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "harness/checks/layer_record.h"
-#include "oracles/compress.h"
-#include "oracles/key_laws.h"
+#include "oracles/attention/compress.h"
+#include "oracles/laws/key_laws.h"
 
 namespace harness::checks {
 

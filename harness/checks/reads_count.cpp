@@ -8,7 +8,7 @@
 #include "harness/checks/list.h"
 #include "nsa/base/error.h"
 #include "nsa/base/text.h"
-#include "oracles/keys.h"
+#include "oracles/attention/keys.h"
 
 namespace harness::checks {
 namespace {

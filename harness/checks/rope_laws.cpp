@@ -4,7 +4,7 @@
 #include <cmath>
 #include <functional>
 
-#include "oracles/rope.h"
+#include "oracles/attention/rope.h"
 
 namespace harness::checks {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "oracles/config.h"
+#include "oracles/attention/config.h"
 #include "oracles/tensor.h"
 
 namespace harness::checks {

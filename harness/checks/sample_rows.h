@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "oracles/config.h"
+#include "oracles/attention/config.h"
 
 namespace harness::checks {
 

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "harness/checks/rope_laws.h"
-#include "oracles/gate.h"
-#include "oracles/rope.h"
+#include "oracles/attention/gate.h"
+#include "oracles/attention/rope.h"
 
 namespace harness::checks {
 namespace {

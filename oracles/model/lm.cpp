@@ -4,8 +4,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include "oracles/model/cross_entropy.h"
 #include "oracles/linear.h"
+#include "oracles/model/cross_entropy.h"
 #include "oracles/model/rms_norm.h"
 #include "oracles/silu.h"
 

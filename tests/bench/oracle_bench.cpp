@@ -5,7 +5,7 @@
 
 #include <benchmark/benchmark.h>
 
-#include "oracles/attention.h"
+#include "oracles/attention/attention.h"
 
 namespace oracles {
 namespace {

@@ -17,14 +17,14 @@
 
 #include "harness/checks/layer_record.h"
 #include "nsa/base/safetensors.h"
-#include "oracles/attention.h"
-#include "oracles/compress.h"
-#include "oracles/gate.h"
-#include "oracles/key_laws.h"
+#include "oracles/attention/attention.h"
+#include "oracles/attention/compress.h"
+#include "oracles/attention/gate.h"
+#include "oracles/attention/rope.h"
+#include "oracles/attention/score_bound.h"
+#include "oracles/attention/selection.h"
+#include "oracles/laws/key_laws.h"
 #include "oracles/linear.h"
-#include "oracles/rope.h"
-#include "oracles/score_bound.h"
-#include "oracles/selection.h"
 
 namespace fixtures {
 

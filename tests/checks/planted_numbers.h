@@ -1,7 +1,7 @@
 // Defects of numbers: the oracle, exposure, what is not finite.
 #pragma once
 
-#include "oracles/key_laws.h"
+#include "oracles/laws/key_laws.h"
 #include "tests/checks/planted_case.h"
 
 namespace fixtures {

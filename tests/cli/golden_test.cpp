@@ -9,8 +9,8 @@
 #include "harness/cli/golden/oracle.h"
 #include "harness/cli/golden/text.h"
 #include "nsa/base/error.h"
-#include "oracles/key_laws.h"
-#include "oracles/stage_laws.h"
+#include "oracles/laws/key_laws.h"
+#include "oracles/laws/stage_laws.h"
 #include "tests/cli/golden_support.h"
 #include "tests/fakes/error_of.h"
 

@@ -4,8 +4,8 @@
 #include <iostream>
 #include <random>
 
-#include "oracles/attention.h"
-#include "oracles/selection.h"
+#include "oracles/attention/attention.h"
+#include "oracles/attention/selection.h"
 #include "tests/model/support.h"
 
 namespace nsa::testing {

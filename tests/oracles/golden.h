@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "nsa/base/safetensors.h"
-#include "oracles/attention.h"
+#include "oracles/attention/attention.h"
 
 namespace oracles::testing {
 

@@ -3,10 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include "oracles/attention.h"
-#include "oracles/block_scores.h"
-#include "oracles/compress.h"
-#include "oracles/rope.h"
+#include "oracles/attention/attention.h"
+#include "oracles/attention/block_scores.h"
+#include "oracles/attention/compress.h"
+#include "oracles/attention/rope.h"
 
 namespace oracles {
 namespace {

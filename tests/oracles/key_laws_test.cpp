@@ -1,5 +1,5 @@
 // Every wrong law against attention the long way over the keys that the law means.
-#include "oracles/key_laws.h"
+#include "oracles/laws/key_laws.h"
 
 #include <cmath>
 #include <map>
@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "oracles/activations.h"
+#include "oracles/attention/activations.h"
 #include "tests/oracles/naive.h"
 #include "tests/oracles/random_layer.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "oracles/attention.h"
+#include "oracles/attention/attention.h"
 
 namespace oracles::testing {
 

@@ -1,13 +1,13 @@
 // The bound on block scores against scores that really are computed in float32.
-#include "oracles/score_bound.h"
+#include "oracles/attention/score_bound.h"
 
 #include <cmath>
 #include <sstream>
 
 #include <gtest/gtest.h>
 
-#include "oracles/bounded.h"
-#include "oracles/selection.h"
+#include "oracles/attention/bounded.h"
+#include "oracles/attention/selection.h"
 #include "tests/oracles/random_layer.h"
 
 namespace oracles::testing {

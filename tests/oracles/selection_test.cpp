@@ -1,5 +1,5 @@
 // The choice of blocks, its margin, and which other choices rounding explains.
-#include "oracles/selection.h"
+#include "oracles/attention/selection.h"
 
 #include <algorithm>
 #include <cmath>

@@ -14,7 +14,7 @@
 
 #include <gtest/gtest.h>
 
-#include "oracles/stage_laws.h"
+#include "oracles/laws/stage_laws.h"
 #include "tests/oracles/naive.h"
 #include "tests/oracles/random_layer.h"
 

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "harness/core/golden_file.h"
-#include "oracles/attention.h"
+#include "oracles/attention/attention.h"
+#include "oracles/attention/score_bound.h"
 #include "oracles/model/lm.h"
 #include "oracles/training/optimizer.h"
-#include "oracles/score_bound.h"
 
 namespace harness::cli::golden {
 

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "nsa/base/text.h"
-#include "oracles/selection.h"
+#include "oracles/attention/selection.h"
 
 namespace harness::cli::golden {
 namespace {

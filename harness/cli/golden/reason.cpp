@@ -7,9 +7,9 @@
 #include "harness/checks/law_match.h"
 #include "harness/cli/golden/judge.h"
 #include "nsa/base/text.h"
+#include "oracles/laws/key_laws.h"
+#include "oracles/laws/stage_laws.h"
 #include "oracles/model/cross_entropy.h"
-#include "oracles/key_laws.h"
-#include "oracles/stage_laws.h"
 
 namespace harness::cli::golden {
 namespace {

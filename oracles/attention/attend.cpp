@@ -1,0 +1,191 @@
+#include "oracles/attention/attend.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace oracles {
+namespace {
+
+// Keys worked on at a time: 64 keys of width 64 are 32 KB, within an L1 cache.
+constexpr std::int64_t kKeysPerPiece = 64;
+
+// An odd number of cache lines, so that columns do not fall into the same few cache sets.
+std::int64_t padded_step(std::int64_t count) {
+  constexpr std::int64_t kLine = 8;
+  const std::int64_t lines = (count + kLine - 1) / kLine;
+  return (lines + (lines % 2 == 0 ? 1 : 0)) * kLine;
+}
+
+std::vector<double> transposed_copy(const double* rows,
+                                    std::int64_t count,
+                                    std::int64_t width,
+                                    std::int64_t step) {
+  std::vector<double> copy(static_cast<std::size_t>(width * step), 0.0);
+  for (std::int64_t n = 0; n < count; ++n) {
+    for (std::int64_t c = 0; c < width; ++c) {
+      copy[c * step + n] = rows[n * width + c];
+    }
+  }
+  return copy;
+}
+
+// Calls visit(range, offset in the list) for pieces of the list.
+template <typename Visit>
+void for_each_piece(const KeyList& keys, Visit visit) {
+  std::int64_t offset = 0;
+  for (const KeyRange& range : keys) {
+    for (std::int64_t begin = range.begin; begin < range.end; begin += kKeysPerPiece) {
+      const KeyRange piece{begin, std::min(begin + kKeysPerPiece, range.end)};
+      visit(piece, offset);
+      offset += piece.end - piece.begin;
+    }
+  }
+}
+
+// Columns [offset, offset + width) of a row-major [rows, count] matrix.
+MutableView columns_of(std::vector<double>& matrix,
+                       std::int64_t rows,
+                       std::int64_t count,
+                       std::int64_t offset,
+                       std::int64_t width) {
+  return {matrix.data() + offset, rows, width, count};
+}
+
+// Rows [range] of a row-major [N, width] matrix.
+MutableView rows_of(double* matrix, const KeyRange& range, std::int64_t width) {
+  return {matrix + range.begin * width, range.end - range.begin, width, width};
+}
+
+View constant(const MutableView& m) {
+  return {m.data, m.rows, m.columns, m.row_step, 1};
+}
+
+std::int64_t width(const KeyRange& range) {
+  return range.end - range.begin;
+}
+
+// ds = p (dp - sum p dp) / root, in place of dp: the softmax, and the factor 1 / sqrt(d_k) of the
+// logits.
+void softmax_gradient_rows(const std::vector<double>& p_hK,
+                           std::vector<double>& dp_hK,
+                           std::int64_t heads,
+                           double root) {
+  const std::size_t count = p_hK.size() / static_cast<std::size_t>(heads);
+  for (std::size_t row = 0; count > 0 && row < p_hK.size(); row += count) {
+    double mean = 0;
+    for (std::size_t k = row; k < row + count; ++k) {
+      mean += p_hK[k] * dp_hK[k];
+    }
+    for (std::size_t k = row; k < row + count; ++k) {
+      dp_hK[k] = p_hK[k] * (dp_hK[k] - mean) / root;
+    }
+  }
+}
+
+}  // namespace
+
+KeyBank::KeyBank(
+    const double* k_ND, const double* v_NV, std::int64_t count, std::int64_t d_k, std::int64_t d_v)
+    : k_ND_(k_ND),
+      v_NV_(v_NV),
+      count_(count),
+      d_k_(d_k),
+      d_v_(d_v),
+      transposed_step_(padded_step(count)),
+      k_DN_(transposed_copy(k_ND, count, d_k, transposed_step_)),
+      v_VN_(transposed_copy(v_NV, count, d_v, transposed_step_)) {}
+
+View KeyBank::keys(KeyRange range) const {
+  return {k_ND_ + range.begin * d_k_, width(range), d_k_, d_k_, 1};
+}
+View KeyBank::values(KeyRange range) const {
+  return {v_NV_ + range.begin * d_v_, width(range), d_v_, d_v_, 1};
+}
+View KeyBank::keys_transposed(KeyRange range) const {
+  return {k_DN_.data() + range.begin, d_k_, width(range), transposed_step_, 1};
+}
+View KeyBank::values_transposed(KeyRange range) const {
+  return {v_VN_.data() + range.begin, d_v_, width(range), transposed_step_, 1};
+}
+
+void scaled_logits(const KeyBank& bank,
+                   const KeyList& keys,
+                   const View& q_hD,
+                   std::vector<double>& s_hK) {
+  const std::int64_t count = key_count(keys);
+  s_hK.assign(static_cast<std::size_t>(q_hD.rows * count), 0.0);
+  for_each_piece(keys, [&](const KeyRange& piece, std::int64_t offset) {
+    multiply_add(q_hD,
+                 bank.keys_transposed(piece),
+                 columns_of(s_hK, q_hD.rows, count, offset, width(piece)));
+  });
+  const double root = std::sqrt(static_cast<double>(bank.d_k()));
+  for (double& logit : s_hK) {
+    logit /= root;
+  }
+}
+
+void softmax_rows(std::vector<double>& s_hK, std::int64_t heads) {
+  const auto count = static_cast<std::int64_t>(s_hK.size()) / heads;
+  for (auto row = s_hK.begin(); count > 0 && row != s_hK.end(); row += count) {
+    const double largest = *std::max_element(row, row + count);
+    double sum = 0;
+    for (auto p = row; p != row + count; ++p) {
+      *p = std::exp(*p - largest);
+      sum += *p;
+    }
+    for (auto p = row; p != row + count; ++p) {
+      *p /= sum;
+    }
+  }
+}
+
+void weighted_values(const KeyBank& bank,
+                     const KeyList& keys,
+                     const std::vector<double>& p_hK,
+                     const MutableView& o_hV) {
+  const std::int64_t count = key_count(keys);
+  for_each_piece(keys, [&](const KeyRange& piece, std::int64_t offset) {
+    const View p_part{p_hK.data() + offset, o_hV.rows, width(piece), count, 1};
+    multiply_add(p_part, bank.values(piece), o_hV);
+  });
+}
+
+void attend(const KeyBank& bank,
+            const KeyList& keys,
+            const View& q_hD,
+            std::vector<double>& p_hK,
+            const MutableView& o_hV) {
+  scaled_logits(bank, keys, q_hD, p_hK);
+  softmax_rows(p_hK, q_hD.rows);
+  weighted_values(bank, keys, p_hK, o_hV);
+}
+
+void add_attend_gradients(const KeyBank& bank,
+                          const KeyList& keys,
+                          const View& q_hD,
+                          const View& do_hV,
+                          const AttendGradients& gradients,
+                          AttendWork& work) {
+  const std::int64_t heads = q_hD.rows;
+  const std::int64_t count = key_count(keys);
+  scaled_logits(bank, keys, q_hD, work.p_hK);
+  softmax_rows(work.p_hK, heads);
+  work.ds_hK.assign(work.p_hK.size(), 0.0);
+  // o = p v: dp = do v^T, and dv += p^T do
+  for_each_piece(keys, [&](const KeyRange& piece, std::int64_t offset) {
+    const MutableView dp = columns_of(work.ds_hK, heads, count, offset, width(piece));
+    const View p = constant(columns_of(work.p_hK, heads, count, offset, width(piece)));
+    multiply_add(do_hV, bank.values_transposed(piece), dp);
+    multiply_add(transposed(p), do_hV, rows_of(gradients.dv_NV, piece, bank.d_v()));
+  });
+  softmax_gradient_rows(work.p_hK, work.ds_hK, heads, std::sqrt(static_cast<double>(bank.d_k())));
+  // s = q k^T: dq += ds k, and dk += ds^T q
+  for_each_piece(keys, [&](const KeyRange& piece, std::int64_t offset) {
+    const View ds = constant(columns_of(work.ds_hK, heads, count, offset, width(piece)));
+    multiply_add(ds, bank.keys(piece), gradients.dq_hD);
+    multiply_add(transposed(ds), q_hD, rows_of(gradients.dk_ND, piece, bank.d_k()));
+  });
+}
+
+}  // namespace oracles
