@@ -1,5 +1,6 @@
 #include "oracles/numbers.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -70,14 +71,30 @@ double rounded(double value, Number number) {
   if (number == Number::f64 || !std::isfinite(value) || value == 0) {
     return value;
   }
-  // Distance of the type's numbers around the value. Division by a power of two is exact.
-  const int exponent = std::max(std::ilogb(value), f.lowest_exponent);
-  const double step = std::ldexp(1.0, exponent - (f.digits - 1));
-  const double nearest = std::nearbyint(value / step) * step;
+  double nearest = 0;
+  if (std::abs(value) >= std::ldexp(1.0, f.lowest_exponent)) {
+    // The last digits that stay, plus half of the last one, less a little where that one is even; a
+    // carry into the exponent is right.
+    const int dropped = 53 - f.digits;
+    std::uint64_t bits = std::bit_cast<std::uint64_t>(value);
+    bits += (std::uint64_t{1} << (dropped - 1)) - 1 + ((bits >> dropped) & 1U);
+    nearest = std::bit_cast<double>(bits >> dropped << dropped);
+  } else {
+    // Below the normal numbers all are equally far apart. Division by a power of two is exact.
+    const double step = spacing(value, number);
+    nearest = std::nearbyint(value / step) * step;
+  }
   if (std::abs(nearest) > f.largest) {
     return std::copysign(std::numeric_limits<double>::infinity(), value);
   }
   return nearest;
+}
+
+double spacing(double value, Number number) {
+  const Format& f = format(number);
+  const int exponent =
+      value == 0 ? f.lowest_exponent : std::max(std::ilogb(value), f.lowest_exponent);
+  return std::ldexp(1.0, exponent - (f.digits - 1));
 }
 
 double Numbers::operator[](std::int64_t i) const {

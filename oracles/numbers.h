@@ -21,6 +21,8 @@ double unit_roundoff(Number number);
 double smallest_normal(Number number);
 // Nearest number of the type, the even one of two; infinity beyond the largest. Rounds once.
 double rounded(double value, Number number);
+// Distance between the type's numbers around a value: a power of two. REQUIRES: finite.
+double spacing(double value, Number number);
 
 class Numbers {
  public:

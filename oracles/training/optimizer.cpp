@@ -57,12 +57,14 @@ void validate(const TrainConfig& c) {
 }
 
 double learning_rate(const TrainConfig& config, std::int64_t step) {
-  if (step < 1 || step > config.total) {
-    throw std::invalid_argument("step " + std::to_string(step) + ", wanted 1 to " +
-                                std::to_string(config.total));
+  if (step < 1) {
+    throw std::invalid_argument("step " + std::to_string(step) + ", wanted 1 or more");
   }
   if (step <= config.warmup) {
     return config.lr * static_cast<double>(step) / static_cast<double>(config.warmup);
+  }
+  if (step > config.total) {
+    return 0;
   }
   const double done = static_cast<double>(step - 1 - config.warmup) /
                       static_cast<double>(config.total - config.warmup);

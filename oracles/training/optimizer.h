@@ -23,8 +23,9 @@ struct TrainConfig {
 // Throws std::invalid_argument that names the value found and what was wanted.
 void validate(const TrainConfig& config);
 
-// lr * n / warmup up to step `warmup`, then lr * (1 + cos(pi (n - 1 - warmup) / (total - warmup))) / 2.
-// Throws std::invalid_argument where `step` is not one of 1 to total. REQUIRES: a valid config.
+// lr * n / warmup up to step n = `warmup`, then lr * (1 + cos(pi (n - 1 - warmup) / (total - warmup))) / 2
+// up to step `total`, then 0. Throws std::invalid_argument where `step` is below 1. REQUIRES: a valid
+// config.
 double learning_rate(const TrainConfig& config, std::int64_t step);
 
 // Square root of the sum of all squares, in the order of the names.

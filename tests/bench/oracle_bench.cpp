@@ -1,11 +1,14 @@
 // The oracle at the m7c_125m shape: a layer forward, forward with all gradients, and the same for
-// some of the rows. A busy machine only adds: read the smallest of the repetitions ("_min").
+// some of the rows; one optimiser step. A busy machine only adds: read the smallest of the
+// repetitions ("_min").
 #include <algorithm>
 #include <random>
 
 #include <benchmark/benchmark.h>
 
 #include "oracles/attention/attention.h"
+#include "oracles/training/norms.h"
+#include "oracles/training/update.h"
 
 namespace oracles {
 namespace {
@@ -89,6 +92,85 @@ void forward_backward_of_rows(benchmark::State& state) {
   }
 }
 BENCHMARK(forward_backward_of_rows)->Arg(256)->Arg(512)->Arg(1024)->Arg(2048)->Apply(repeated);
+
+// AdamW of many float32 numbers, all on record and right.
+struct OptimizerStep {
+  std::vector<float> p, m, v, gradient, p_after, m_after, v_after;
+  UpdateSettings settings;
+
+  explicit OptimizerStep(std::int64_t count) {
+    std::mt19937_64 random(1);
+    settings.lr = 1e-3;
+    settings.n = 10;
+    constexpr std::int64_t kPart = 1 << 20;
+    for (std::int64_t begin = 0; begin < count; begin += kPart) {
+      const std::int64_t end = std::min(count, begin + kPart);
+      for (std::int64_t i = begin; i < end; ++i) {
+        p.push_back(static_cast<float>(random() % 1000) * 1e-4F);
+        gradient.push_back(static_cast<float>(random() % 1000) * 1e-3F - 0.5F);
+        m.push_back(0.01F);
+        v.push_back(0.001F);
+      }
+      p_after.resize(p.size());
+      UpdateRecord part = record();
+      for (Numbers* const numbers :
+           {&part.p_before, &part.m_before, &part.v_before, &part.gradient, &part.p_after}) {
+        *numbers = numbers->part(begin, end - begin);
+      }
+      part.m_after = part.v_after = {};
+      const UpdatePrediction right = predicted_update(part, settings);
+      m_after.insert(m_after.end(), right.m.begin(), right.m.end());
+      v_after.insert(v_after.end(), right.v.begin(), right.v.end());
+      std::copy(right.p.begin(), right.p.end(), p_after.begin() + begin);
+    }
+  }
+  [[nodiscard]] UpdateRecord record() const {
+    const auto view = [](const std::vector<float>& values) { return Numbers::of(values); };
+    return {"p",
+            view(p),
+            view(m),
+            view(v),
+            view(gradient),
+            view(p_after),
+            view(m_after),
+            view(v_after)};
+  }
+};
+
+constexpr std::int64_t kParameters = 78'300'000;  // of m7c_125m
+
+const OptimizerStep& optimizer_step() {
+  static const OptimizerStep kStep(kParameters);
+  return kStep;
+}
+
+void optimizer_judged(benchmark::State& state) {
+  const OptimizerStep& in = optimizer_step();
+  bool fits = true;
+  for (auto step : state) {
+    fits = fits && judge_update(in.record(), in.settings).fits();
+  }
+  if (!fits) {
+    state.SkipWithError("a right step was judged wrong");
+  }
+}
+BENCHMARK(optimizer_judged)->Apply(repeated);
+
+void optimizer_norm(benchmark::State& state) {
+  const Numbers gradient = optimizer_step().record().gradient;
+  for (auto step : state) {
+    benchmark::DoNotOptimize(gradient_norms(std::span(&gradient, 1)));
+  }
+}
+BENCHMARK(optimizer_norm)->Apply(repeated);
+
+void optimizer_factor(benchmark::State& state) {
+  const UpdateRecord record = optimizer_step().record();
+  for (auto step : state) {
+    benchmark::DoNotOptimize(fitted_factor(std::span(&record, 1), optimizer_step().settings));
+  }
+}
+BENCHMARK(optimizer_factor)->Apply(repeated);
 
 }  // namespace
 }  // namespace oracles

@@ -1,0 +1,168 @@
+#include "oracles/training/scaler.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+#include "oracles/expected.h"
+
+namespace oracles {
+namespace {
+
+// The right numbers; a law changes some.
+struct ScaleRule {
+  Law law = {};
+  double start = 0;      // 0: as given
+  double backoff = 0.5;  // after a step that overflowed
+  double growth = 2;     // after `interval` steps
+  std::int64_t interval = 2000;
+  double least = 1;
+  double most = 0x1p60;
+  bool takes_overflowed = false;
+  bool skips_next = false;         // the step after an overflow is skipped, not the overflowed one
+  bool counts_overflowed = false;  // an overflow does not end a row
+  bool keeps_count = false;        // the row is not begun anew after a doubling
+};
+
+std::vector<ScaleRule> make_rules() {
+  std::vector<ScaleRule> rules;
+  const auto add = [&](std::string_view name, std::string_view about, auto change) {
+    ScaleRule rule;
+    rule.law = {name, about};
+    change(rule);
+    rules.push_back(rule);
+  };
+  using R = ScaleRule&;
+  add("scale_not_halved", "an overflow leaves the scale", [](R r) { r.backoff = 1; });
+  add("scale_quartered", "an overflow divides the scale by 4", [](R r) { r.backoff = 0.25; });
+  add("scale_by_tenth", "an overflow divides the scale by 10", [](R r) { r.backoff = 0.1; });
+  add("scale_doubled_by_overflow", "an overflow doubles the scale", [](R r) { r.backoff = 2; });
+  add("scale_never_grows", "the scale does not grow", [](R r) { r.growth = 1; });
+  add("scale_quadruples", "the scale grows by 4", [](R r) { r.growth = 4; });
+  add("scale_grows_each_step", "the scale doubles after every step", [](R r) { r.interval = 1; });
+  add("scale_grows_after_1000", "the scale doubles after 1000 steps", [](R r) {
+    r.interval = 1000;
+  });
+  add("scale_grows_a_step_late", "the scale doubles after 2001 steps", [](R r) {
+    r.interval = 2001;
+  });
+  add("scale_grows_a_step_early", "the scale doubles after 1999 steps", [](R r) {
+    r.interval = 1999;
+  });
+  add("scale_row_goes_on", "an overflow does not end the row of steps that were taken", [](R r) {
+    r.counts_overflowed = true;
+  });
+  add("scale_grows_ever_faster", "after the first doubling every step doubles the scale", [](R r) {
+    r.keeps_count = true;
+  });
+  add("scale_below_one", "the scale falls below 1", [](R r) { r.least = 0; });
+  add("scale_unlimited", "the scale grows beyond 2^60", [](R r) { r.most = 0x1p1000; });
+  add("scale_starts_at_one", "the scale begins at 1", [](R r) { r.start = 1; });
+  add("scale_starts_halved", "the scale begins at 2^15", [](R r) { r.start = 32768; });
+  add("scale_starts_doubled", "the scale begins at 2^17", [](R r) { r.start = 131072; });
+  add("scale_constant", "the scale stays, whatever happens", [](R r) { r.backoff = r.growth = 1; });
+  add("scale_step_taken", "a step that overflowed is taken", [](R r) {
+    r.takes_overflowed = true;
+  });
+  add("scale_step_taken_and_kept", "a step that overflowed is taken, and the scale stays", [](R r) {
+    r.takes_overflowed = true;
+    r.backoff = 1;
+  });
+  add("scale_skips_next", "the step after an overflow is left out in its place", [](R r) {
+    r.skips_next = true;
+  });
+  return rules;
+}
+
+const std::vector<ScaleRule>& rules() {
+  static const std::vector<ScaleRule> kRules = make_rules();
+  return kRules;
+}
+
+LossScale after(const ScaleRule& rule, LossScale s, bool finite) {
+  if (!finite) {
+    return {std::max(rule.least, s.scale * rule.backoff), rule.counts_overflowed ? s.taken : 0};
+  }
+  ++s.taken;
+  if (s.taken >= rule.interval) {
+    s.scale = std::min(rule.most, s.scale * rule.growth);
+    s.taken = rule.keeps_count ? s.taken : 0;
+  }
+  return s;
+}
+
+std::vector<ScaleStep> course(const ScaleRule& rule,
+                              const LossScale& first,
+                              const std::vector<bool>& finite) {
+  LossScale state = first;
+  state.scale = rule.start > 0 ? rule.start : state.scale;
+  std::vector<ScaleStep> steps;
+  bool before = true;
+  for (const bool now : finite) {
+    const bool taken = rule.skips_next ? before : now || rule.takes_overflowed;
+    steps.push_back({now, state.scale, taken});
+    state = after(rule, state, now);
+    before = now;
+  }
+  return steps;
+}
+
+Expected expected_of(const std::vector<ScaleStep>& steps) {
+  const auto count = static_cast<std::int64_t>(steps.size());
+  Expected e{zeros({count, 2}), zeros({count, 2})};
+  for (std::int64_t i = 0; i < count; ++i) {
+    e.value.data[2 * i] = steps[i].scale;
+    e.value.data[2 * i + 1] = steps[i].taken ? 1 : 0;
+  }
+  return e;
+}
+
+}  // namespace
+
+LossScale scale_after(const LossScale& before, bool finite) {
+  return after({}, before, finite);
+}
+
+std::span<const Law> scale_laws() {
+  static const std::vector<Law> kLaws = [] {
+    std::vector<Law> laws;
+    for (const ScaleRule& rule : rules()) {
+      laws.push_back(rule.law);
+    }
+    return laws;
+  }();
+  return kLaws;
+}
+
+std::vector<ScaleStep> scales_under(std::string_view law,
+                                    const LossScale& first,
+                                    const std::vector<bool>& finite) {
+  if (law == "right") {
+    return course({}, first, finite);
+  }
+  for (const ScaleRule& rule : rules()) {
+    if (rule.law.name == law) {
+      return course(rule, first, finite);
+    }
+  }
+  throw std::invalid_argument("no law of loss scales is called " + std::string(law));
+}
+
+Naming name_scales(const LossScale& first, std::span<const ScaleStep> steps) {
+  std::vector<bool> finite;
+  for (const ScaleStep& step : steps) {
+    finite.push_back(step.finite);
+  }
+  const Expected found = expected_of({steps.begin(), steps.end()});
+  std::vector<Candidate> candidates;
+  for (const ScaleRule& rule : rules()) {
+    candidates.push_back(
+        {rule.law, [&] { return std::optional(expected_of(course(rule, first, finite))); }});
+  }
+  Naming naming = name_values(found.value.data, expected_of(course({}, first, finite)), candidates);
+  // The course of a law has no parts: one that gives the wrong steps alone is another law.
+  std::erase_if(naming.fitting, [](const LawFit& law) { return law.share < 1; });
+  return naming;
+}
+
+}  // namespace oracles

@@ -1,0 +1,134 @@
+#include "oracles/training/schedule.h"
+
+#include <cmath>
+#include <numbers>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "oracles/expected.h"
+
+namespace oracles {
+namespace {
+
+struct At {
+  const TrainConfig& config;
+  std::int64_t accumulate;
+  std::int64_t n;
+  std::int64_t skipped;
+
+  [[nodiscard]] bool rises() const { return n <= config.warmup; }
+  [[nodiscard]] bool falls() const { return !rises() && n <= config.total; }
+};
+using Rate = std::optional<double>;
+
+struct RateRule {
+  Law law;
+  Rate (*rate)(const At& at);
+};
+
+Rate rate_of(const At& at, std::int64_t n) {
+  return n >= 1 ? Rate(learning_rate(at.config, n)) : std::nullopt;
+}
+
+// Along the whole of its way at `done` = 0 to 1.
+double cosine(const At& at, double done) {
+  return at.config.lr * (1 + std::cos(std::numbers::pi * done)) / 2;
+}
+
+const std::vector<RateRule>& rules() {
+  static const std::vector<RateRule> kRules{
+      {{"lr_of_step_before", "the learning rate of step n - 1"},
+       [](const At& at) { return at.n == 1 ? Rate(0) : rate_of(at, at.n - 1); }},
+      {{"lr_of_next_step", "the learning rate of step n + 1"},
+       [](const At& at) { return rate_of(at, at.n + 1); }},
+      {{"lr_without_warmup", "the full learning rate within the warm-up"},
+       [](const At& at) { return at.rises() ? Rate(at.config.lr) : std::nullopt; }},
+      {{"lr_does_not_fall", "the full learning rate after the warm-up"},
+       [](const At& at) { return at.rises() ? std::nullopt : Rate(at.config.lr); }},
+      {{"lr_falls_linearly", "the learning rate falls along a line, not along a cosine"},
+       [](const At& at) {
+         const TrainConfig& c = at.config;
+         const double done =
+             static_cast<double>(at.n - 1 - c.warmup) / static_cast<double>(c.total - c.warmup);
+         return at.falls() ? Rate(c.lr * (1 - done)) : std::nullopt;
+       }},
+      {{"lr_cosine_from_step_one", "the cosine runs over all steps, those of the warm-up too"},
+       [](const At& at) {
+         const double done = static_cast<double>(at.n - 1) / static_cast<double>(at.config.total);
+         return at.falls() ? Rate(cosine(at, done)) : std::nullopt;
+       }},
+      {{"lr_falls_to_a_tenth", "the cosine ends at a tenth of the learning rate, not at 0"},
+       [](const At& at) {
+         return at.rises() ? std::nullopt
+                           : Rate(0.1 * at.config.lr + 0.9 * rate_of(at, at.n).value());
+       }},
+      {{"lr_of_micro_steps", "the schedule counts micro-batches"},
+       [](const At& at) { return rate_of(at, at.n * at.accumulate); }},
+      {{"lr_counts_skipped", "the schedule counts steps that were skipped"},
+       [](const At& at) { return rate_of(at, at.n + at.skipped); }},
+      {{"lr_zero", "the learning rate is 0"}, [](const At&) { return Rate(0); }}};
+  return kRules;
+}
+
+Rate other_rate(const RateRule& rule, const At& at) {
+  const Rate rate = rule.rate(at);
+  return rate == learning_rate(at.config, at.n) ? std::nullopt : rate;
+}
+
+}  // namespace
+
+std::span<const Law> rate_laws() {
+  static const std::vector<Law> kLaws = [] {
+    std::vector<Law> laws;
+    for (const RateRule& rule : rules()) {
+      laws.push_back(rule.law);
+    }
+    return laws;
+  }();
+  return kLaws;
+}
+
+std::optional<double> rate_under(std::string_view law,
+                                 const TrainConfig& config,
+                                 std::int64_t accumulate,
+                                 std::int64_t n,
+                                 std::int64_t skipped) {
+  for (const RateRule& rule : rules()) {
+    if (rule.law.name == law) {
+      return other_rate(rule, {config, accumulate, n, skipped});
+    }
+  }
+  throw std::invalid_argument("no law of learning rates is called " + std::string(law));
+}
+
+Naming name_rates(const TrainConfig& config,
+                  std::int64_t accumulate,
+                  std::span<const RecordedRate> rates,
+                  double recorded) {
+  const auto count = static_cast<std::int64_t>(rates.size());
+  const auto expected = [&](auto rate_at) {
+    Expected e{zeros({count}), zeros({count})};
+    for (std::int64_t i = 0; i < count; ++i) {
+      const double right = learning_rate(config, rates[i].n);
+      e.value.data[i] =
+          rate_at(At{config, accumulate, rates[i].n, rates[i].skipped}).value_or(right);
+      e.bound.data[i] = 16 * 0x1p-53 * config.lr + recorded * e.value.data[i];
+    }
+    return e;
+  };
+  std::vector<double> found;
+  for (const RecordedRate& rate : rates) {
+    found.push_back(rate.rate);
+  }
+  std::vector<Candidate> candidates;
+  for (const RateRule& rule : rules()) {
+    candidates.push_back({rule.law, [&] {
+                            return std::optional(
+                                expected([&](const At& at) { return other_rate(rule, at); }));
+                          }});
+  }
+  return name_values(found, expected([](const At& at) { return rate_of(at, at.n); }), candidates);
+}
+
+}  // namespace oracles

@@ -1,0 +1,158 @@
+// The mean over micro-batches and ranks, and the laws that name another sum.
+#include "oracles/training/accumulate.h"
+
+#include <numeric>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/oracles/random_layer.h"
+
+namespace oracles::testing {
+namespace {
+
+struct Sum {
+  std::int64_t world;
+  std::int64_t accumulate;
+  std::vector<std::vector<float>> parts;
+  std::vector<float> before;
+  std::vector<float> result;
+
+  Sum(std::uint64_t seed, std::int64_t ranks, std::int64_t micros, std::int64_t count = 500)
+      : world(ranks), accumulate(micros) {
+    Random random(seed);
+    for (std::int64_t i = 0; i < world * accumulate; ++i) {
+      const Tensor values = random.tensor({count}, 1);
+      parts.emplace_back(values.data.begin(), values.data.end());
+    }
+    const Tensor values = random.tensor({count}, 1);
+    before.assign(values.data.begin(), values.data.end());
+    result.resize(static_cast<std::size_t>(count));
+  }
+
+  [[nodiscard]] AccumulateRecord record() const {
+    AccumulateRecord r;
+    r.name = "a";
+    r.world = world;
+    r.accumulate = accumulate;
+    for (const std::vector<float>& part : parts) {
+      r.parts.push_back(Numbers::of(part));
+    }
+    r.before = Numbers::of(before);
+    r.result = Numbers::of(result);
+    return r;
+  }
+
+  // Each rank adds up its scaled micro-batches, then the ranks are added up and divided.
+  void follow_float32() {
+    for (std::size_t i = 0; i < result.size(); ++i) {
+      float all = 0;
+      for (std::int64_t rank = 0; rank < world; ++rank) {
+        float own = 0;
+        for (std::int64_t micro = 0; micro < accumulate; ++micro) {
+          own += parts[rank * accumulate + micro][i] / static_cast<float>(accumulate);
+        }
+        all += own;
+      }
+      result[i] = all / static_cast<float>(world);
+    }
+  }
+
+  bool follow(std::string_view law, std::int64_t which) {
+    const auto values = accumulated_under(law, record(), which);
+    if (values) {
+      result.assign(values->begin(), values->end());
+    }
+    return values.has_value();
+  }
+
+  [[nodiscard]] Naming naming() const {
+    const AccumulateRecord r = record();
+    return name_accumulated(std::span(&r, 1), 2);
+  }
+};
+
+TEST(Accumulation, EveryOrderIsRight) {
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    Random random(seed);
+    Sum sum(seed, random.from(1, 8), random.from(1, 5), 70000);
+    sum.follow_float32();
+    EXPECT_EQ(sum.naming().text(), "right");
+    const AccumulateRecord r = sum.record();
+    const Misfit one = judge_accumulated(r, 1);
+    EXPECT_EQ(one.judged, 70000);
+    EXPECT_EQ(one.worst, judge_accumulated(r, 3).worst);
+  }
+}
+
+// World and accumulate as in the law's name; with other numbers some laws coincide.
+class AccumulateLaws : public ::testing::TestWithParam<std::pair<std::int64_t, std::int64_t>> {};
+
+TEST_P(AccumulateLaws, EveryLawIsNamedAlone) {
+  const auto [world, accumulate] = GetParam();
+  int named = 0;
+  for (const Law& law : accumulate_laws()) {
+    for (std::int64_t which = 0; which < std::max(world, accumulate); ++which) {
+      Sum sum(1, world, accumulate);
+      if (!sum.follow(law.name, which)) {
+        continue;
+      }
+      const Naming naming = sum.naming();
+      ASSERT_NE(naming.alone(), nullptr) << law.name << " was told as " << naming.text();
+      EXPECT_EQ(naming.alone()->law.name, law.name);
+      EXPECT_EQ(naming.alone()->share, 1);
+      if (!naming.alone()->detail.empty()) {
+        EXPECT_THAT(naming.alone()->detail, ::testing::EndsWith(" " + std::to_string(which)));
+      }
+      ++named;
+    }
+  }
+  EXPECT_GE(named, 12);
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes,
+                         AccumulateLaws,
+                         ::testing::Values(std::pair<std::int64_t, std::int64_t>{1, 5},
+                                           std::pair<std::int64_t, std::int64_t>{5, 1},
+                                           std::pair<std::int64_t, std::int64_t>{4, 3}));
+
+TEST(AccumulateNaming, TheLawMustHoldForEveryWrongRecord) {
+  Sum a(1, 2, 3);
+  Sum b(2, 2, 3);
+  ASSERT_TRUE(a.follow("micro_twice", 1));
+  ASSERT_TRUE(b.follow("micro_twice", 1));
+  const auto text = [&] {
+    const std::vector<AccumulateRecord> both{a.record(), b.record()};
+    return name_accumulated(both, 1).text();
+  };
+  EXPECT_EQ(text(), "micro_twice: one micro-batch is counted twice (micro-batch 1)");
+  ASSERT_TRUE(b.follow("micro_twice", 2));
+  EXPECT_EQ(text(), "no known law");
+  b.follow_float32();
+  EXPECT_EQ(text(), "micro_twice: one micro-batch is counted twice (micro-batch 1)");
+}
+
+// Two by two, summed over micro-batches or over ranks: the numbers are the same.
+TEST(AccumulateNaming, TwoLawsThatAgree) {
+  Sum sum(1, 2, 2);
+  ASSERT_TRUE(sum.follow("ranks_summed", 0));
+  EXPECT_EQ(sum.naming().text(), "no law alone: micros_summed, ranks_summed");
+}
+
+TEST(AccumulateNaming, RefusesWhatDoesNotFit) {
+  Sum sum(1, 2, 2);
+  AccumulateRecord r = sum.record();
+  r.parts.pop_back();
+  EXPECT_THROW((void)judge_accumulated(r), std::invalid_argument);
+  r = sum.record();
+  r.parts[2] = r.parts[2].part(0, 499);
+  EXPECT_THROW((void)judge_accumulated(r), std::invalid_argument);
+  r = sum.record();
+  r.before = r.before.part(0, 1);
+  EXPECT_THROW((void)judge_accumulated(r), std::invalid_argument);
+  EXPECT_THROW((void)accumulated_under("none", sum.record()), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace oracles::testing
