@@ -1,0 +1,325 @@
+// Forward kernel of attend/params.h. A block of kGroups groups of four warps takes 64 * kGroups rows of one sequence and
+// group; keys and values pass through two buffers of 64 keys.
+#pragma once
+
+#include "nsa/kernels/attend/gates.h"
+#include "nsa/kernels/attend/key_steps.h"
+#include "nsa/kernels/attend/params.h"
+#include "nsa/kernels/attend/row_tile.h"
+#include "nsa/kernels/common/matrix.h"
+
+namespace nsa::kernels {
+
+template <class E_, int kDk_, int kDv_, int kGroups_, class X_>
+struct ForwardConfig {
+  using E = E_;
+  using X = X_;
+  static constexpr int kDk = kDk_;
+  static constexpr int kDv = kDv_;
+  static constexpr int kGroups = kGroups_;
+  static constexpr int kRows = 64 * kGroups;
+  static constexpr int kThreads = 128 * kGroups;
+  static constexpr int kKeys = 64;
+  using TileQ = Tile<kRows, kDk>;
+  using TileK = Tile<kKeys, kDk>;
+  using TileV = Tile<kKeys, kDv>;
+  static constexpr int kStageBytes = TileK::kBytes + TileV::kBytes;
+  static constexpr int kSharedBytes = TileQ::kBytes + 2 * kStageBytes;
+  static_assert(kSharedBytes <= 163 * 1024, "an A100's block has 163 KiB of shared memory");
+  static_assert(kDv <= kDk, "results leave through the tile of queries");
+};
+
+// Softmax of a lane's two rows, in powers of two; outputs not yet divided by the sum.
+template <class C>
+struct ForwardState {
+  float o[C::kDv / 8][4];
+  float largest[2];  // logit, times scale_log2
+  float sum[2];
+};
+
+template <class C>
+struct ForwardKernel {
+  using E = typename C::E;
+  using X = typename C::X;
+  using Scores = float[C::kKeys / 8][4];
+
+  const ForwardParams& p;
+  const ForwardBranch& branch;
+  RowTile tile;
+  int group;
+  int warp;    // of the group of four
+  int offset;  // first row of the group of warps, within the tile
+  LaneRows rows;
+  std::uint32_t shared_q;
+  std::uint32_t shared_keys;
+
+  NSA_DEVICE void load_keys(const KeyStep& step, int buffer) const {
+    const Common& c = p.common;
+    const KeySource& source = branch.sources[step.source];
+    const std::uint32_t k = shared_keys + buffer * C::kStageBytes;
+    copy_rows<typename C::TileK, C::kThreads>(
+        k,
+        key_rows(c, source.k, tile.sequence, group, source.stride()),
+        step.key,
+        step.end,
+        c.k_chunks,
+        thread_index());
+    copy_rows<typename C::TileV, C::kThreads>(
+        k + C::TileK::kBytes,
+        key_rows(c, source.v, tile.sequence, group, source.stride()),
+        step.key,
+        step.end,
+        c.v_chunks,
+        thread_index());
+  }
+
+  NSA_DEVICE void mask(Scores& s, const KeyStep& step) const {
+    const KeyRange& range = branch.sources[step.source].range;
+    const int column = step.key + 2 * (lane_index() & 3);
+    NSA_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const int low = range.low(rows.query[half]) - column;
+      const int high = smaller(range.high(rows.query[half]), step.end) - column;
+      NSA_UNROLL
+      for (int j = 0; j < C::kKeys / 8; ++j) {
+        NSA_UNROLL
+        for (int e = 0; e < 2; ++e) {
+          if (8 * j + e < low || 8 * j + e >= high) s[j][2 * half + e] = minus_infinity();
+        }
+      }
+    }
+  }
+
+  // Online softmax: s becomes probabilities relative to the largest logit so far.
+  NSA_DEVICE void soften(Scores& s, ForwardState<C>& state) const {
+    const float scale = p.common.scale_log2;
+    NSA_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      float largest = minus_infinity();
+      NSA_UNROLL
+      for (int j = 0; j < C::kKeys / 8; ++j) {
+        largest = fmaxf(largest, fmaxf(s[j][2 * half], s[j][2 * half + 1]));
+      }
+      largest = fmaxf(largest, shuffle_xor(largest, 1));
+      largest = fmaxf(largest, shuffle_xor(largest, 2));
+      largest = fmaxf(largest * scale, state.largest[half]);
+      // A row that has seen no key yet: 0, so that exp2(-inf - 0) is 0.
+      const float base = largest == minus_infinity() ? 0.0F : largest;
+      const float shrink = exp2_fast(state.largest[half] - base);
+      state.largest[half] = largest;
+      float sum = 0.0F;
+      NSA_UNROLL
+      for (int j = 0; j < C::kKeys / 8; ++j) {
+        NSA_UNROLL
+        for (int e = 0; e < 2; ++e) {
+          float& x = s[j][2 * half + e];
+          x = exp2_fast(x * scale - base);
+          sum += x;
+        }
+      }
+      state.sum[half] = state.sum[half] * shrink + sum;
+      shrink_outputs(state, half, shrink);
+    }
+  }
+  NSA_DEVICE static void shrink_outputs(ForwardState<C>& state, int half, float factor) {
+    NSA_UNROLL
+    for (int j = 0; j < C::kDv / 8; ++j) {
+      state.o[j][2 * half] *= factor;
+      state.o[j][2 * half + 1] *= factor;
+    }
+  }
+
+  NSA_DEVICE void attend(const KeyStep& step, int buffer, ForwardState<C>& state) const {
+    const Common& c = p.common;
+    const KeyRange& range = branch.sources[step.source].range;
+    const int first_row = tile.row + offset;
+    if (first_row >= tile.end) return;
+    const int from = c.sequences.first + c.heads.quotient(first_row);
+    const int last = c.sequences.first + c.heads.quotient(smaller(first_row + 64, tile.end) - 1);
+    const int key_end = step.key + C::kKeys;
+    if (step.key >= range.high(last) || key_end <= range.low(from)) return;
+    using Q = Operand<typename C::TileQ, Major::k>;
+    using K = Operand<typename C::TileK, Major::k>;
+    using V = Operand<typename C::TileV, Major::mn>;
+    const std::uint32_t k = shared_keys + buffer * C::kStageBytes;
+    Scores s;
+    clear<C::kKeys>(s);
+    X::begin();
+    X::template multiply<E, C::kKeys, C::kDk>(s, Q{shared_q, offset}, K{k, 0}, warp);
+    X::commit();
+    X::template wait<0>();
+    if (step.key < range.low(last) || key_end > smaller(range.high(from), step.end)) mask(s, step);
+    soften(s, state);
+    std::uint32_t probabilities[C::kKeys / 16][4];
+    as_left<E, C::kKeys>(s, probabilities);
+    X::begin();
+    X::template multiply_held<E, C::kDv, C::kKeys>(
+        state.o, probabilities, V{k + C::TileK::kBytes, 0}, warp);
+    X::commit();
+    X::template wait<0>();
+  }
+
+  NSA_DEVICE void pass_keys(ForwardState<C>& state) const {
+    const Common& c = p.common;
+    KeySteps<2> steps;
+    steps.template plan<C::kKeys>(branch.source_count,
+                                  c.sequences.first + c.heads.quotient(tile.row),
+                                  c.sequences.first + c.heads.quotient(tile.end - 1),
+                                  [&](int s) -> const KeyRange& { return branch.sources[s].range; });
+    if (steps.all == 0) return;
+    copy_pairs<typename C::TileQ, C::kThreads>(shared_q,
+                                               pair_rows(c, p.q, tile.sequence, group),
+                                               tile.row,
+                                               tile.end,
+                                               c.k_chunks,
+                                               thread_index());
+    load_keys(steps.template at<C::kKeys>(0), 0);
+    copy_commit();
+    for (int i = 0; i < steps.all; ++i) {
+      copy_wait<0>();
+      X::publish();
+      block_sync();
+      if (i + 1 < steps.all) {
+        load_keys(steps.template at<C::kKeys>(i + 1), (i + 1) & 1);
+        copy_commit();
+      }
+      attend(steps.template at<C::kKeys>(i), i & 1, state);
+    }
+  }
+
+  // Joins the parts of single blocks to the row's softmax.
+  NSA_DEVICE void merge(ForwardState<C>& state, int half) const {
+    const Common& c = p.common;
+    const PartBuffers& parts = branch.parts;
+    const bool valid = rows.valid[half];
+    const RowParts row = row_parts(
+        c, parts, branch.blocks, tile.sequence, group, valid ? rows.row[half] : tile.row);
+    float logs[kMostPicks / 4];
+    float weights[kMostPicks / 4];
+    float largest = state.sum[half] > 0.0F ? state.largest[half] : minus_infinity();
+    const float own = largest;
+    each_own_pick(
+        c, parts, row, valid, branch.forced_apart, rows.query[half], [&](int i, const Pair& part) {
+          logs[i] = part.x;
+          weights[i] = part.y;
+          largest = fmaxf(largest, part.x);
+        });
+    largest = fmaxf(largest, shuffle_xor(largest, 1));
+    largest = fmaxf(largest, shuffle_xor(largest, 2));
+    const float base = largest == minus_infinity() ? 0.0F : largest;
+    float sum = 0.0F;
+    NSA_UNROLL
+    for (int i = 0; i < kMostPicks / 4; ++i) {
+      const float weight = exp2_fast(logs[i] - base);
+      sum += weight;
+      weights[i] = weight == 0.0F ? 0.0F : weight * weights[i];
+    }
+    sum += shuffle_xor(sum, 1);
+    sum += shuffle_xor(sum, 2);
+    const float shrink = exp2_fast(own - base);
+    state.sum[half] = state.sum[half] * shrink + sum;
+    state.largest[half] = largest;
+    shrink_outputs(state, half, shrink);
+    add_parts<C::kDv>(state.o, half, c, parts, row.first, weights);
+  }
+
+  NSA_DEVICE void finish(ForwardState<C>& state) const {
+    const Common& c = p.common;
+    NSA_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      state.sum[half] += shuffle_xor(state.sum[half], 1);
+      state.sum[half] += shuffle_xor(state.sum[half], 2);
+      if (branch.parts.values != nullptr) merge(state, half);
+      const float sum = state.sum[half];
+      // A row without keys gives zeros; a NaN stays one.
+      shrink_outputs(state, half, sum == 0.0F ? 0.0F : 1.0F / sum);
+      if (branch.lse != nullptr && rows.valid[half] && (lane_index() & 3) == 0) {
+        constexpr float kLn2 = 0.693147180559945309F;
+        branch.lse[c.row_index(group, tile.sequence, rows.row[half])] =
+            sum == 0.0F ? minus_infinity() : (state.largest[half] + log2_exact(sum)) * kLn2;
+      }
+    }
+    store(state, branch.o);
+    if (branch.mixed.data != nullptr) {
+      mix(state);
+      store(state, branch.mixed);
+    }
+  }
+  NSA_DEVICE void store(const ForwardState<C>& state, const TensorRef& to) const {
+    if (to.data == nullptr) return;
+    const int warp_row = offset + warp * 16;
+    store_results<E, typename C::TileQ, C::kDv>(state.o,
+                                                shared_q,
+                                                warp_row,
+                                                pair_rows(p.common, to, tile.sequence, group),
+                                                tile.row + warp_row,
+                                                tile.end,
+                                                p.common.v_chunks);
+  }
+
+  // o becomes gate_cmp o_cmp + gate_sel o + gate_win o_win.
+  NSA_DEVICE void mix(ForwardState<C>& state) const {
+    const Common& c = p.common;
+    NSA_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      if (!rows.valid[half]) continue;
+      const Gates gates = read_gates<E>(c, branch.gates, tile.sequence, group, rows.row[half]);
+      shrink_outputs(state, half, gates.sel);
+      add_branch(state, half, gates.cmp, branch.o_cmp);
+      add_branch(state, half, gates.win, branch.o_win);
+    }
+  }
+  NSA_DEVICE void add_branch(ForwardState<C>& state,
+                             int half,
+                             float gate,
+                             const TensorRef& o) const {
+    const char* from = pair_rows(p.common, o, tile.sequence, group).row(rows.row[half]);
+    NSA_UNROLL
+    for (int j = 0; j < C::kDv / 8; ++j) {
+      if (j >= p.common.v_chunks) break;
+      const Pair x = unpack<E>(*reinterpret_cast<const std::uint32_t*>(
+          from + j * 16 + (lane_index() & 3) * 4));
+      state.o[j][2 * half] += gate * x.x;
+      state.o[j][2 * half + 1] += gate * x.y;
+    }
+  }
+
+  NSA_DEVICE void run() const {
+    ForwardState<C> state;
+    clear<C::kDv>(state.o);
+    NSA_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      state.largest[half] = minus_infinity();
+      state.sum[half] = 0.0F;
+    }
+    pass_keys(state);
+    if (tile.row + offset < tile.end) {
+      X::template settle<C::kGroups>(offset / 64);
+      finish(state);
+    }
+  }
+};
+
+template <class C>
+NSA_KERNEL(C::kThreads, 1)
+attend_forward(NSA_PARAMETER ForwardParams p) {
+  NSA_SHARED(shared);
+  const RowTile tile = find_tile(
+      p.tiles, p.common.sequences, p.tiles.slots(p.common.sequences.count) - 1 - block_x());
+  if (tile.row >= tile.end) return;
+  const int warp = warp_index();
+  const int offset = warp / 4 * 64;
+  const std::uint32_t base = shared_address(shared);
+  const ForwardKernel<C> kernel{p,
+                                p.branches[block_z()],
+                                tile,
+                                block_y(),
+                                warp % 4,
+                                offset,
+                                lane_rows(p.common, tile, tile.row + offset + warp % 4 * 16),
+                                base,
+                                base + C::TileQ::kBytes};
+  kernel.run();
+}
+
+}  // namespace nsa::kernels

@@ -1,0 +1,301 @@
+// dk and dv of attend/params.h: a block keeps 64 * kGroups keys of one source and passes through the rows that see them. The
+// tiles are transposed, keys by rows, so that probabilities and ds become left operands in registers. With p, g, x as in
+// query_gradient.cuh:  dv = sum (g p) d_o,  dk = scale sum ds q
+#pragma once
+
+#include "nsa/kernels/attend/params.h"
+#include "nsa/kernels/attend/row_tile.h"
+#include "nsa/kernels/common/matrix.h"
+
+namespace nsa::kernels {
+
+template <class E_, int kDk_, int kDv_, int kGroups_, class X_>
+struct KeyGradientConfig {
+  using E = E_;
+  using X = X_;
+  static constexpr int kDk = kDk_;
+  static constexpr int kDv = kDv_;
+  static constexpr int kGroups = kGroups_;
+  static constexpr int kKeys = 64 * kGroups;
+  static constexpr int kThreads = 128 * kGroups;
+  static constexpr int kRows = kDk > 128 ? 32 : 64;  // registers: dk and dv stay in them
+  using TileK = Tile<kKeys, kDk>;
+  using TileV = Tile<kKeys, kDv>;
+  using TileQ = Tile<kRows, kDk>;
+  using TileO = Tile<kRows, kDv>;
+  static constexpr int kNumberBytes = kRows * 12;  // lse, gate and delta of each row
+  static constexpr int kStageBytes = TileQ::kBytes + TileO::kBytes;
+  static constexpr int kSharedBytes =
+      TileK::kBytes + TileV::kBytes + 2 * kStageBytes + 2 * kNumberBytes;
+  static_assert(kSharedBytes <= 163 * 1024, "an A100's block has 163 KiB of shared memory");
+};
+
+template <class C>
+struct KeyGradientKernel {
+  using E = typename C::E;
+  using X = typename C::X;
+  using Scores = float[C::kRows / 8][4];
+
+  const KeyGradientParams& p;
+  const KeyGradientSource& source;
+  KeyTile tile;
+  int segment;
+  int group;
+  int warp;
+  int offset;  // first key of the group of warps, within the tile
+  std::uint32_t shared;
+
+  static constexpr int kAtV = C::TileK::kBytes;
+  static constexpr int kAtRows = kAtV + C::TileV::kBytes;
+  static constexpr int kAtNumbers = kAtRows + 2 * C::kStageBytes;
+
+  NSA_DEVICE void load_keys() const {
+    const Common& c = p.common;
+    const std::uint32_t base = shared;
+    const int stride = source.tiles.stride();
+    copy_rows<typename C::TileK, C::kThreads>(
+        base,
+        key_rows(c, source.in.keys.k, tile.sequence, group, stride),
+        tile.key,
+        tile.end,
+        c.k_chunks,
+        thread_index());
+    copy_rows<typename C::TileV, C::kThreads>(
+        base + kAtV,
+        key_rows(c, source.in.keys.v, tile.sequence, group, stride),
+        tile.key,
+        tile.end,
+        c.v_chunks,
+        thread_index());
+  }
+
+  NSA_DEVICE void load_rows(int row, int end, int buffer) const {
+    const Common& c = p.common;
+    const std::uint32_t q = shared + kAtRows + buffer * C::kStageBytes;
+    copy_pairs<typename C::TileQ, C::kThreads>(
+        q, pair_rows(c, p.q, tile.sequence, group), row, end, c.k_chunks, thread_index());
+    copy_pairs<typename C::TileO, C::kThreads>(q + C::TileQ::kBytes,
+                                               pair_rows(c, p.d_o, tile.sequence, group),
+                                               row,
+                                               end,
+                                               c.v_chunks,
+                                               thread_index());
+    const int r = thread_index();
+    if (r < C::kRows) {
+      const std::uint32_t numbers =
+          shared + kAtNumbers + buffer * C::kNumberBytes;
+      const bool valid = row + r < end;
+      const std::int64_t at = c.row_index(group, tile.sequence, valid ? row + r : 0);
+      copy4(numbers + 4 * r, source.in.lse + at, valid);
+      copy8(numbers + 4 * C::kRows + 8 * r, source.in.gate_delta + 2 * at, valid);
+    }
+  }
+
+  // st: logits become ds; dpt: d_o . v becomes g p. Both keys by rows.
+  template <bool kMasked>
+  NSA_DEVICE void differentiate(Scores& st, Scores& dpt, int row, int buffer) const {
+    const Common& c = p.common;
+    const std::uint32_t lse = shared + kAtNumbers + buffer * C::kNumberBytes;
+    const std::uint32_t gate_delta = lse + 4 * C::kRows;
+    const int key = tile.key + offset + warp * 16 + (lane_index() >> 2);
+    NSA_UNROLL
+    for (int j = 0; j < C::kRows / 8; ++j) {
+      const int first = 8 * j + 2 * (lane_index() & 3);
+      const Pair sums = load_shared_pair(lse + 4 * first);
+      const Words4 words = load_shared16(gate_delta + 8 * first);
+      NSA_UNROLL
+      for (int e = 0; e < 2; ++e) {
+        const float log2_sum = (e == 0 ? sums.x : sums.y) * kLog2E;
+        const float gate = bits_to_float(e == 0 ? words.x : words.z);
+        const float delta = bits_to_float(e == 0 ? words.y : words.w);
+        int low = 0;
+        int high = 0;
+        if constexpr (kMasked) {
+          const int query = c.sequences.first + c.heads.quotient(row + first + e);
+          low = source.tiles.range.low(query);
+          high = source.tiles.range.high(query);
+        }
+        NSA_UNROLL
+        for (int half = 0; half < 2; ++half) {
+          float& x = st[j][2 * half + e];
+          float& y = dpt[j][2 * half + e];
+          float probability = exp2_fast(x * c.scale_log2 - log2_sum);
+          if constexpr (kMasked) {
+            if (key + 8 * half < low || key + 8 * half >= high) probability = 0.0F;
+          }
+          x = probability * (gate * y - delta);
+          y = probability * gate;
+        }
+      }
+    }
+  }
+
+  NSA_DEVICE void step(int row,
+                       int end,
+                       int buffer,
+                       float (&dk)[C::kDk / 8][4],
+                       float (&dv)[C::kDv / 8][4]) const {
+    const Common& c = p.common;
+    const KeyRange& range = source.tiles.range;
+    const int key = tile.key + offset;
+    const int from = c.sequences.first + c.heads.quotient(row);
+    const int last = c.sequences.first + c.heads.quotient(smaller(row + C::kRows, end) - 1);
+    if (key >= tile.end || key >= range.high(last) || key + 64 <= range.low(from)) return;
+    const std::uint32_t base = shared;
+    const std::uint32_t q = base + kAtRows + buffer * C::kStageBytes;
+    const std::uint32_t d_o = q + C::TileQ::kBytes;
+    Scores st;
+    Scores dpt;
+    clear<C::kRows>(st);
+    clear<C::kRows>(dpt);
+    X::begin();
+    X::template multiply<E, C::kRows, C::kDk>(st,
+                                              Operand<typename C::TileK, Major::k>{base, offset},
+                                              Operand<typename C::TileQ, Major::k>{q, 0},
+                                              warp);
+    X::template multiply<E, C::kRows, C::kDv>(
+        dpt,
+        Operand<typename C::TileV, Major::k>{base + kAtV, offset},
+        Operand<typename C::TileO, Major::k>{d_o, 0},
+        warp);
+    X::commit();
+    X::template wait<0>();
+    if (key < range.low(last) || key + 64 > range.high(from)) {
+      differentiate<true>(st, dpt, row, buffer);
+    } else {
+      differentiate<false>(st, dpt, row, buffer);
+    }
+    std::uint32_t left_p[C::kRows / 16][4];
+    std::uint32_t left_ds[C::kRows / 16][4];
+    as_left<E, C::kRows>(dpt, left_p);
+    as_left<E, C::kRows>(st, left_ds);
+    X::begin();
+    X::template multiply_held<E, C::kDv, C::kRows>(
+        dv, left_p, Operand<typename C::TileO, Major::mn>{d_o, 0}, warp);
+    X::template multiply_held<E, C::kDk, C::kRows>(
+        dk, left_ds, Operand<typename C::TileQ, Major::mn>{q, 0}, warp);
+    X::commit();
+    X::template wait<0>();
+  }
+
+  NSA_DEVICE void store_sums(const float (&dk)[C::kDk / 8][4],
+                             const float (&dv)[C::kDv / 8][4]) const {
+    const std::int64_t rows = static_cast<std::int64_t>(p.common.groups) * source.key_rows;
+    const std::int64_t first = segment * rows +
+                               static_cast<std::int64_t>(group) * source.key_rows +
+                               source.first_row(p.common.sequences, tile.sequence);
+    NSA_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const int key = tile.key + offset + warp * 16 + (lane_index() >> 2) + 8 * half;
+      if (key >= tile.end) continue;
+      float* to = source.sums + (first + key) * (C::kDk + C::kDv) + 2 * (lane_index() & 3);
+      NSA_UNROLL
+      for (int j = 0; j < C::kDk / 8; ++j) {
+        store_pair(to + 8 * j, dk[j][2 * half], dk[j][2 * half + 1]);
+      }
+      NSA_UNROLL
+      for (int j = 0; j < C::kDv / 8; ++j) {
+        store_pair(to + C::kDk + 8 * j, dv[j][2 * half], dv[j][2 * half + 1]);
+      }
+    }
+  }
+
+  // Keys as "pairs" of one head: the same way out as rows of queries.
+  NSA_DEVICE PairRows key_pairs(const TensorRef& x) const {
+    const ByteRows rows =
+        key_rows(p.common, x, tile.sequence, group, source.tiles.stride());
+    return {rows.data, rows.step, 0, Divider{0x80000000U, 31, 1}};
+  }
+
+  NSA_DEVICE void store_elements(const float (&dk)[C::kDk / 8][4],
+                                 const float (&dv)[C::kDv / 8][4]) const {
+    const int warp_row = offset + warp * 16;
+    const std::uint32_t base = shared;
+    X::template settle<C::kGroups>(offset / 64);
+    store_results<E, typename C::TileK, C::kDk>(dk,
+                                                base,
+                                                warp_row,
+                                                key_pairs(source.d_k),
+                                                tile.key + warp_row,
+                                                tile.end,
+                                                p.common.k_chunks);
+    store_results<E, typename C::TileV, C::kDv>(dv,
+                                                base + kAtV,
+                                                warp_row,
+                                                key_pairs(source.d_v),
+                                                tile.key + warp_row,
+                                                tile.end,
+                                                p.common.v_chunks);
+  }
+
+  NSA_DEVICE void run(int first, int end) const {
+    float dk[C::kDk / 8][4];
+    float dv[C::kDv / 8][4];
+    clear<C::kDk>(dk);
+    clear<C::kDv>(dv);
+    load_keys();
+    if (first < end) load_rows(first, end, 0);
+    copy_commit();
+    int buffer = 0;
+    for (int row = first; row < end; row += C::kRows) {
+      copy_wait<0>();
+      X::publish();
+      block_sync();
+      if (row + C::kRows < end) {
+        load_rows(row + C::kRows, end, buffer ^ 1);
+        copy_commit();
+      }
+      step(row, end, buffer, dk, dv);
+      buffer ^= 1;
+    }
+    copy_wait<0>();
+    if (tile.key + offset >= tile.end) return;
+    NSA_UNROLL
+    for (int j = 0; j < C::kDk / 8; ++j) {
+      NSA_UNROLL
+      for (int i = 0; i < 4; ++i) dk[j][i] *= p.common.scale;
+    }
+    if (source.sums != nullptr) {
+      store_sums(dk, dv);
+    } else {
+      store_elements(dk, dv);
+    }
+  }
+};
+
+template <class C>
+NSA_KERNEL(C::kThreads, 1)
+attend_key_gradient(NSA_PARAMETER KeyGradientParams p) {
+  NSA_SHARED(shared);
+  int index = block_x();
+  int s = 0;
+  while (s + 1 < p.source_count && index >= p.sources[s].slots * p.sources[s].segments) {
+    index -= p.sources[s].slots * p.sources[s].segments;
+    ++s;
+  }
+  const KeyGradientSource& source = p.sources[s];
+  const int segment = index / source.slots;
+  const KeyTile tile = find_keys(source.tiles, p.common.sequences, index % source.slots);
+  if (tile.key >= tile.end) return;
+  const RowSegments rows = seeing_rows(source.tiles.range,
+                                       tile.key,
+                                       smaller(tile.key + C::kKeys, tile.end),
+                                       p.common.sequences.queries(tile.sequence),
+                                       p.common.heads.divisor,
+                                       source.segment);
+  // A key that nobody sees still gets its zeros, from segment 0.
+  if (segment >= rows.count() && segment > 0) return;
+  const int warp = warp_index();
+  const KeyGradientKernel<C> kernel{
+      p,
+                                    source,
+                                    tile,
+                                    segment,
+                                    block_y(),
+                                    warp % 4,
+                                    warp / 4 * 64,
+                                    shared_address(shared)};
+  kernel.run(rows.begin(segment), rows.end(segment));
+}
+
+}  // namespace nsa::kernels

@@ -1,0 +1,51 @@
+// The tiles of keys that a tile of rows passes through: source after source, each from the first key that its first query
+// sees to the last that its last query sees.
+#pragma once
+
+#include "nsa/kernels/common/params.h"
+
+namespace nsa::kernels {
+
+struct KeyStep {
+  int source = 0;
+  int key = 0;  // first key
+  int end = 0;  // keys from here on are nobody's in this tile
+};
+
+template <int kMost>
+struct KeySteps {
+  int begin[kMost];
+  int end[kMost];
+  int count[kMost];
+  int all = 0;
+
+  // Ranges of queries at positions from .. last. `range_of(s)` gives the range of source s.
+  template <int kKeys, class RangeOf>
+  NSA_BOTH void plan(int sources, int from, int last, const RangeOf& range_of) {
+    all = 0;
+    for (int s = 0; s < kMost; ++s) {
+      begin[s] = 0;
+      end[s] = 0;
+      count[s] = 0;
+      if (s >= sources) continue;
+      const KeyRange& range = range_of(s);
+      begin[s] = range.low(from);
+      end[s] = range.high(last);
+      count[s] = end[s] > begin[s] ? (end[s] - begin[s] + kKeys - 1) / kKeys : 0;
+      all += count[s];
+    }
+  }
+
+  // REQUIRES: 0 <= index < all.
+  template <int kKeys>
+  NSA_BOTH KeyStep at(int index) const {
+    KeyStep step;
+    for (int s = 0; s < kMost; ++s) {
+      if (index >= 0 && index < count[s]) step = {s, begin[s] + index * kKeys, end[s]};
+      index -= count[s];
+    }
+    return step;
+  }
+};
+
+}  // namespace nsa::kernels

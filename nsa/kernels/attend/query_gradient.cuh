@@ -1,0 +1,273 @@
+// dq of attend/params.h: a block takes 64 * kGroups rows and passes through the keys of all branches, one after the other, so
+// that the sum over branches stays in registers. With p the probabilities of a branch, g its gate and x = d_o . o:
+//   ds = p (g d_o . v - g x),  dq = scale sum ds k
+#pragma once
+
+#include "nsa/kernels/attend/key_steps.h"
+#include "nsa/kernels/attend/params.h"
+#include "nsa/kernels/attend/row_tile.h"
+#include "nsa/kernels/common/matrix.h"
+
+namespace nsa::kernels {
+
+template <class E_, int kDk_, int kDv_, int kGroups_, class X_>
+struct QueryGradientConfig {
+  using E = E_;
+  using X = X_;
+  static constexpr int kDk = kDk_;
+  static constexpr int kDv = kDv_;
+  static constexpr int kGroups = kGroups_;
+  static constexpr int kRows = 64 * kGroups;
+  static constexpr int kThreads = 128 * kGroups;
+  static constexpr int kKeys = 64;
+  static constexpr int kMostSources = 4;
+  using TileQ = Tile<kRows, kDk>;
+  using TileO = Tile<kRows, kDv>;
+  using TileK = Tile<kKeys, kDk>;
+  using TileV = Tile<kKeys, kDv>;
+  static constexpr int kStageBytes = TileK::kBytes + TileV::kBytes;
+  static constexpr int kSharedBytes = TileQ::kBytes + TileO::kBytes + 2 * kStageBytes;
+  static_assert(kSharedBytes <= 163 * 1024, "an A100's block has 163 KiB of shared memory");
+};
+
+template <class C>
+struct QueryGradientKernel {
+  using E = typename C::E;
+  using X = typename C::X;
+  using Scores = float[C::kKeys / 8][4];
+
+  // Of a lane's two rows in one source.
+  struct RowNumbers {
+    float log2_sum[2];
+    float gate[2];
+    float delta[2];
+  };
+
+  const QueryGradientParams& p;
+  RowTile tile;
+  int group;
+  int warp;
+  int offset;
+  LaneRows rows;
+  std::uint32_t shared_q;
+  std::uint32_t shared_o;
+  std::uint32_t shared_keys;
+
+  NSA_DEVICE void load_keys(const KeyStep& step, int buffer) const {
+    const Common& c = p.common;
+    const KeySource& source = p.sources[step.source].keys;
+    const std::uint32_t k = shared_keys + buffer * C::kStageBytes;
+    copy_rows<typename C::TileK, C::kThreads>(
+        k,
+        key_rows(c, source.k, tile.sequence, group, source.stride()),
+        step.key,
+        step.end,
+        c.k_chunks,
+        thread_index());
+    copy_rows<typename C::TileV, C::kThreads>(
+        k + C::TileK::kBytes,
+        key_rows(c, source.v, tile.sequence, group, source.stride()),
+        step.key,
+        step.end,
+        c.v_chunks,
+        thread_index());
+  }
+
+  NSA_DEVICE void load_rows() const {
+    const Common& c = p.common;
+    copy_pairs<typename C::TileQ, C::kThreads>(shared_q,
+                                               pair_rows(c, p.q, tile.sequence, group),
+                                               tile.row,
+                                               tile.end,
+                                               c.k_chunks,
+                                               thread_index());
+    copy_pairs<typename C::TileO, C::kThreads>(shared_o,
+                                               pair_rows(c, p.d_o, tile.sequence, group),
+                                               tile.row,
+                                               tile.end,
+                                               c.v_chunks,
+                                               thread_index());
+  }
+
+  NSA_DEVICE RowNumbers numbers(const GradientSource& source) const {
+    RowNumbers n;
+    NSA_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      n.log2_sum[half] = 0.0F;
+      n.gate[half] = 0.0F;
+      n.delta[half] = 0.0F;
+      if (!rows.valid[half]) continue;
+      const std::int64_t at = p.common.row_index(group, tile.sequence, rows.row[half]);
+      n.log2_sum[half] = source.lse[at] * kLog2E;
+      n.gate[half] = source.gate_delta[2 * at];
+      n.delta[half] = source.gate_delta[2 * at + 1];
+    }
+    return n;
+  }
+
+  // s: logits become ds; dp: d_o . v.
+  NSA_DEVICE void differentiate(
+      Scores& s, const Scores& dp, const RowNumbers& n, const KeyStep& step, bool masked) const {
+    const KeyRange& range = p.sources[step.source].keys.range;
+    const int column = step.key + 2 * (lane_index() & 3);
+    NSA_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const int low = masked ? range.low(rows.query[half]) - column : 0;
+      const int high =
+          masked ? smaller(range.high(rows.query[half]), step.end) - column : C::kKeys;
+      NSA_UNROLL
+      for (int j = 0; j < C::kKeys / 8; ++j) {
+        NSA_UNROLL
+        for (int e = 0; e < 2; ++e) {
+          float& x = s[j][2 * half + e];
+          const float probability = exp2_fast(x * p.common.scale_log2 - n.log2_sum[half]);
+          x = probability * (n.gate[half] * dp[j][2 * half + e] - n.delta[half]);
+          if (masked && (8 * j + e < low || 8 * j + e >= high)) x = 0.0F;
+        }
+      }
+    }
+  }
+
+  NSA_DEVICE void step_gradient(const KeyStep& step,
+                                int buffer,
+                                const RowNumbers& n,
+                                float (&dq)[C::kDk / 8][4]) const {
+    const Common& c = p.common;
+    const KeyRange& range = p.sources[step.source].keys.range;
+    const int first_row = tile.row + offset;
+    if (first_row >= tile.end) return;
+    const int from = c.sequences.first + c.heads.quotient(first_row);
+    const int last = c.sequences.first + c.heads.quotient(smaller(first_row + 64, tile.end) - 1);
+    const int key_end = step.key + C::kKeys;
+    if (step.key >= range.high(last) || key_end <= range.low(from)) return;
+    const std::uint32_t k = shared_keys + buffer * C::kStageBytes;
+    Scores s;
+    Scores dp;
+    clear<C::kKeys>(s);
+    clear<C::kKeys>(dp);
+    X::begin();
+    X::template multiply<E, C::kKeys, C::kDk>(s,
+                                              Operand<typename C::TileQ, Major::k>{shared_q, offset},
+                                              Operand<typename C::TileK, Major::k>{k, 0},
+                                              warp);
+    X::template multiply<E, C::kKeys, C::kDv>(
+        dp,
+        Operand<typename C::TileO, Major::k>{shared_o, offset},
+        Operand<typename C::TileV, Major::k>{k + C::TileK::kBytes, 0},
+        warp);
+    X::commit();
+    X::template wait<0>();
+    const bool masked =
+        step.key < range.low(last) || key_end > smaller(range.high(from), step.end);
+    if (masked) {
+      differentiate(s, dp, n, step, true);
+    } else {
+      differentiate(s, dp, n, step, false);
+    }
+    std::uint32_t ds[C::kKeys / 16][4];
+    as_left<E, C::kKeys>(s, ds);
+    X::begin();
+    X::template multiply_held<E, C::kDk, C::kKeys>(
+        dq, ds, Operand<typename C::TileK, Major::mn>{k, 0}, warp);
+    X::commit();
+    X::template wait<0>();
+  }
+
+  NSA_DEVICE void pass_keys(float (&dq)[C::kDk / 8][4]) const {
+    const Common& c = p.common;
+    KeySteps<C::kMostSources> steps;
+    steps.template plan<C::kKeys>(
+        p.source_count,
+        c.sequences.first + c.heads.quotient(tile.row),
+        c.sequences.first + c.heads.quotient(tile.end - 1),
+        [&](int s) -> const KeyRange& { return p.sources[s].keys.range; });
+    if (steps.all == 0) return;
+    load_rows();
+    load_keys(steps.template at<C::kKeys>(0), 0);
+    copy_commit();
+    int source = -1;
+    RowNumbers n;
+    for (int i = 0; i < steps.all; ++i) {
+      const KeyStep step = steps.template at<C::kKeys>(i);
+      if (step.source != source) {
+        source = step.source;
+        n = numbers(p.sources[source]);
+      }
+      copy_wait<0>();
+      X::publish();
+      block_sync();
+      if (i + 1 < steps.all) {
+        load_keys(steps.template at<C::kKeys>(i + 1), (i + 1) & 1);
+        copy_commit();
+      }
+      step_gradient(step, i & 1, n, dq);
+    }
+  }
+
+  NSA_DEVICE void add_selected(float (&dq)[C::kDk / 8][4], int half) const {
+    const Common& c = p.common;
+    const bool valid = rows.valid[half];
+    const RowParts row = row_parts(
+        c, p.parts, p.blocks, tile.sequence, group, valid ? rows.row[half] : tile.row);
+    float weights[kMostPicks / 4];
+    each_own_pick(c,
+                  p.parts,
+                  row,
+                  valid,
+                  p.forced_apart,
+                  rows.query[half],
+                  [&](int i, const Pair& part) { weights[i] = part.y; });
+    add_parts<C::kDk>(dq, half, c, p.parts, row.first, weights);
+  }
+
+  NSA_DEVICE void run() const {
+    float dq[C::kDk / 8][4];
+    clear<C::kDk>(dq);
+    pass_keys(dq);
+    if (tile.row + offset >= tile.end) return;
+    X::template settle<C::kGroups>(offset / 64);
+    NSA_UNROLL
+    for (int j = 0; j < C::kDk / 8; ++j) {
+      NSA_UNROLL
+      for (int i = 0; i < 4; ++i) dq[j][i] *= p.common.scale;
+    }
+    if (p.parts.values != nullptr) {
+      NSA_UNROLL
+      for (int half = 0; half < 2; ++half) add_selected(dq, half);
+    }
+    const int warp_row = offset + warp * 16;
+    store_results<E, typename C::TileQ, C::kDk>(
+        dq,
+        shared_q,
+        warp_row,
+        pair_rows(p.common, p.d_q, tile.sequence, group),
+        tile.row + warp_row,
+        tile.end,
+        p.common.k_chunks);
+  }
+};
+
+template <class C>
+NSA_KERNEL(C::kThreads, 1)
+attend_query_gradient(NSA_PARAMETER QueryGradientParams p) {
+  NSA_SHARED(shared);
+  const RowTile tile = find_tile(
+      p.tiles, p.common.sequences, p.tiles.slots(p.common.sequences.count) - 1 - block_x());
+  if (tile.row >= tile.end) return;
+  const int warp = warp_index();
+  const int offset = warp / 4 * 64;
+  const std::uint32_t base = shared_address(shared);
+  const QueryGradientKernel<C> kernel{
+      p,
+      tile,
+      block_y(),
+      warp % 4,
+      offset,
+      lane_rows(p.common, tile, tile.row + offset + warp % 4 * 16),
+      base,
+      base + C::TileQ::kBytes,
+      base + C::TileQ::kBytes + C::TileO::kBytes};
+  kernel.run();
+}
+
+}  // namespace nsa::kernels

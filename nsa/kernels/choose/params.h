@@ -1,0 +1,29 @@
+// Scores of selection blocks from compressed attention, and the choice of the best. A score is the sum over the group's heads,
+// in their order, of the probabilities of the compressed tokens that touch the block, each times its share; all blocks are
+// summed in the same order, so that equal keys give equal bits.
+#pragma once
+
+#include "nsa/kernels/common/params.h"
+
+namespace nsa::kernels {
+
+struct ScoreParams {
+  Common common;
+  RowTiles tiles;  // of queries: one head at a time
+  TensorRef q;
+  TensorRef k;                 // compressed
+  const float* lse = nullptr;  // [G,T,h]
+  TensorRef scores;            // float32 [B,G,S,N]
+  bool every_block = false;    // false: only what decides a choice
+  float share_unit = 1.0F;     // a compressed token's share of a block is its tokens there / share_unit
+};
+
+struct SelectParams {
+  Common common;
+  int from = 0;  // tokens
+  int to = 0;
+  TensorRef scores;
+  TensorRef blocks;  // int32 [B,G,S,n]
+};
+
+}  // namespace nsa::kernels

@@ -1,0 +1,206 @@
+// Score kernel of choose/params.h: a block takes 64 * kGroups queries of a group and 128 compressed tokens, passes through the
+// heads and sums their probabilities in registers; only block scores leave.
+#pragma once
+
+#include "nsa/kernels/attend/row_tile.h"
+#include "nsa/kernels/choose/params.h"
+#include "nsa/kernels/common/matrix.h"
+
+namespace nsa::kernels {
+
+template <class E_, int kDk_, int kGroups_, class X_>
+struct ScoreConfig {
+  using E = E_;
+  using X = X_;
+  static constexpr int kDk = kDk_;
+  static constexpr int kGroups = kGroups_;
+  static constexpr int kRows = 64 * kGroups;
+  static constexpr int kThreads = 128 * kGroups;
+  static constexpr int kKeys = 128;
+  static constexpr int kPiece = 64;      // keys of one product: registers
+  static constexpr int kMostHeads = 16;  // of a group
+  using TileQ = Tile<kRows, kDk>;
+  using TileK = Tile<kKeys, kDk>;
+  static constexpr int kSumStep = kKeys + 4;  // floats from one row of sums to the next
+  static constexpr int kSumBytes = kRows * kSumStep * 4;
+  static constexpr int kLseBytes = kRows * kMostHeads * 4;
+  static constexpr int kLoadBytes = TileK::kBytes + 2 * TileQ::kBytes;
+  static constexpr int kAtLse = kLoadBytes > kSumBytes ? kLoadBytes : kSumBytes;
+  static constexpr int kSharedBytes = kAtLse + kLseBytes;
+  static_assert(kSharedBytes <= 163 * 1024, "an A100's block has 163 KiB of shared memory");
+};
+
+// Blocks that one tile of compressed tokens gives scores of.
+template <int kKeys>
+NSA_BOTH int blocks_of_tile(const Geometry& g) {
+  return (kKeys - g.touching()) / (g.l_sel / g.d) + 1;
+}
+
+template <class C>
+struct ScoreKernel {
+  using E = typename C::E;
+  using X = typename C::X;
+  using Sums = float[C::kKeys / 8][4];
+
+  const ScoreParams& p;
+  RowTile tile;  // queries
+  int group;
+  int first_block;
+  int first_key;  // compressed token of column 0, may be negative
+  int warp;
+  int offset;
+  std::uint32_t shared;
+
+  NSA_DEVICE void load_queries(int head, int buffer) const {
+    const Common& c = p.common;
+    const ByteRows rows{at_sequence(p.q, c.sequences, tile.sequence) +
+                            static_cast<std::int64_t>(group * c.heads.divisor + head) * p.q.head,
+                        p.q.position};
+    copy_rows<typename C::TileQ, C::kThreads>(
+        shared + C::TileK::kBytes + buffer * C::TileQ::kBytes,
+        rows,
+        tile.row,
+        tile.end,
+        c.k_chunks,
+        thread_index());
+  }
+
+  NSA_DEVICE void load_keys() const {
+    const Common& c = p.common;
+    const int last = c.geometry.compressed(c.sequences.keys(tile.sequence) - 1);
+    copy_rows<typename C::TileK, C::kThreads>(
+        shared,
+        key_rows(c, p.k, tile.sequence, group, c.geometry.d),
+        first_key,
+        last,
+        c.k_chunks,
+        thread_index());
+    const int h = c.heads.divisor;
+    const float* lse = p.lse + c.row_index(group, tile.sequence, 0);
+    for (int i = thread_index(); i < C::kRows * h; i += C::kThreads) {
+      const bool valid = tile.row * h + i < tile.end * h;
+      copy4(shared + C::kAtLse + 4 * i, lse + (valid ? tile.row * h + i : 0), valid);
+    }
+  }
+
+  // Adds a head's probabilities of 64 keys.
+  NSA_DEVICE void add_piece(Sums& sums, int head, int buffer, int piece) const {
+    const Common& c = p.common;
+    float s[C::kPiece / 8][4];
+    clear<C::kPiece>(s);
+    X::begin();
+    X::template multiply<E, C::kPiece, C::kDk>(
+        s,
+        Operand<typename C::TileQ, Major::k>{
+            shared + C::TileK::kBytes + buffer * C::TileQ::kBytes, offset},
+        Operand<typename C::TileK, Major::k>{shared, piece * C::kPiece},
+        warp);
+    X::commit();
+    X::template wait<0>();
+    const int column = first_key + piece * C::kPiece + 2 * (lane_index() & 3);
+    NSA_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const int row = offset + warp * 16 + (lane_index() >> 2) + 8 * half;
+      const float log2_sum =
+          load_shared_float(shared + C::kAtLse + 4 * (row * c.heads.divisor + head)) * kLog2E;
+      const int visible = c.geometry.compressed(c.sequences.first + tile.row + row);
+      NSA_UNROLL
+      for (int j = 0; j < C::kPiece / 8; ++j) {
+        NSA_UNROLL
+        for (int e = 0; e < 2; ++e) {
+          const int key = column + 8 * j + e;
+          const float probability = exp2_fast(s[j][2 * half + e] * c.scale_log2 - log2_sum);
+          const bool seen = key >= 0 && key < visible;
+          sums[piece * (C::kPiece / 8) + j][2 * half + e] += seen ? probability : 0.0F;
+        }
+      }
+    }
+  }
+
+  NSA_DEVICE void store_sums(const Sums& sums) const {
+    NSA_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const int row = offset + warp * 16 + (lane_index() >> 2) + 8 * half;
+      NSA_UNROLL
+      for (int j = 0; j < C::kKeys / 8; ++j) {
+        const std::uint32_t to =
+            shared + 4 * (row * C::kSumStep + 8 * j + 2 * (lane_index() & 3));
+        store_shared_float(to, sums[j][2 * half]);
+        store_shared_float(to + 4, sums[j][2 * half + 1]);
+      }
+    }
+  }
+
+  // Block scores from the sums; the same order for every block.
+  NSA_DEVICE void store_scores() const {
+    const Common& c = p.common;
+    const int blocks =
+        smaller(blocks_of_tile<C::kKeys>(c.geometry), c.max_blocks - first_block);
+    const int rows = tile.end - tile.row;
+    const int stride = c.geometry.l_sel / c.geometry.d;
+    const int touching = c.geometry.touching();
+    char* scores = at_sequence(p.scores, c.sequences, tile.sequence) + group * p.scores.head;
+    for (int i = thread_index(); i < rows * blocks; i += C::kThreads) {
+      const int row = i / blocks;
+      const int block = i - row * blocks;
+      float score = 0.0F;
+      for (int r = 0; r < touching; ++r) {
+        const float share = static_cast<float>(c.geometry.shared_tokens(r)) / p.share_unit;
+        score += load_shared_float(shared + 4 * (row * C::kSumStep + block * stride + r)) * share;
+      }
+      reinterpret_cast<float*>(scores + (tile.row + row) * p.scores.position)[first_block + block] =
+          score;
+    }
+  }
+
+  NSA_DEVICE void run() const {
+    Sums sums;
+    clear<C::kKeys>(sums);
+    const int heads = p.common.heads.divisor;
+    load_keys();
+    load_queries(0, 0);
+    copy_commit();
+    for (int head = 0; head < heads; ++head) {
+      copy_wait<0>();
+      X::publish();
+      block_sync();
+      if (head + 1 < heads) {
+        load_queries(head + 1, (head + 1) & 1);
+        copy_commit();
+      }
+      NSA_UNROLL
+      for (int piece = 0; piece < C::kKeys / C::kPiece; ++piece) {
+        add_piece(sums, head, head & 1, piece);
+      }
+    }
+    block_sync();
+    store_sums(sums);
+    block_sync();
+    store_scores();
+  }
+};
+
+template <class C>
+NSA_KERNEL(C::kThreads, 1)
+score_blocks(NSA_PARAMETER ScoreParams p) {
+  NSA_SHARED(shared);
+  const Common& c = p.common;
+  const RowTile tile = find_tile(p.tiles, c.sequences, block_x());
+  if (tile.row >= tile.end) return;
+  const Geometry& g = c.geometry;
+  const int first_block = block_y() * blocks_of_tile<C::kKeys>(g);
+  const int last = c.sequences.first + tile.end - 1;
+  if (!p.every_block && (!g.scores_decide(last) || first_block >= g.candidates_end(last))) return;
+  const int warp = warp_index();
+  const ScoreKernel<C> kernel{p,
+                              tile,
+                              block_z(),
+                              first_block,
+                              g.first_touching(first_block),
+                              warp % 4,
+                              warp / 4 * 64,
+                              shared_address(shared)};
+  kernel.run();
+}
+
+}  // namespace nsa::kernels

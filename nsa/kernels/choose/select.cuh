@@ -1,0 +1,92 @@
+// Choice of blocks: a warp for each query and group. The best candidate is found n times over: each lane knows the best of its
+// own that is not taken, the warp takes the best of those, and its lane looks for the next one.
+#pragma once
+
+#include "nsa/kernels/choose/params.h"
+#include "nsa/kernels/common/device.h"
+
+namespace nsa::kernels {
+
+inline constexpr int kSelectThreads = 256;
+
+// Integers in the order of floats, a NaN below all of them.
+NSA_DEVICE std::uint32_t score_order(float score) {
+  if (score != score) return 0;
+  const std::uint32_t bits = float_to_bits(score + 0.0F);  // one zero
+  return (bits & 0x80000000U) != 0 ? ~bits : bits | 0x80000000U;
+}
+
+struct Candidate {
+  std::uint32_t order;
+  std::uint32_t block;  // 0xffffffff: none
+
+  NSA_DEVICE bool before(const Candidate& other) const {
+    return order > other.order || (order == other.order && block < other.block);
+  }
+};
+
+// The best of a lane's candidates [from + lane, end) in steps of 32 that comes after `taken` in the order of choice.
+NSA_DEVICE Candidate best_after(const float* scores, int from, int end, const Candidate& taken) {
+  Candidate best{0, 0xffffffffU};
+  for (int block = from + lane_index(); block < end; block += 32) {
+    const Candidate candidate{score_order(scores[block]), static_cast<std::uint32_t>(block)};
+    if (taken.before(candidate) && candidate.before(best)) best = candidate;
+  }
+  return best;
+}
+
+// Writes the list of one query.
+NSA_DEVICE void select_blocks(const Geometry& g, int t, const float* scores, std::int32_t* blocks) {
+  const int lane = lane_index();
+  const int current = t / g.l_sel;
+  const int locals_begin = larger(0, current - g.local_blocks + 1);
+  const int initials = smaller(smaller(g.init_blocks, current + 1), locals_begin);
+  const int locals = current + 1 - locals_begin;
+  const int candidates = g.candidate_count(t);
+  const int places = g.n_sel - initials - locals;
+  const int taken = smaller(places, candidates);
+  int mine = -1;  // the block that this lane's number was chosen with
+  if (candidates <= places) {
+    if (lane < taken) mine = g.init_blocks + lane;
+  } else {
+    const int end = g.init_blocks + candidates;
+    Candidate best = best_after(scores, g.init_blocks, end, {0xffffffffU, 0});
+    for (int i = 0; i < taken; ++i) {
+      const std::uint32_t order = warp_largest(best.order);
+      const std::uint32_t block =
+          warp_smallest(best.order == order ? best.block : 0xffffffffU);
+      if (lane == i) mine = static_cast<int>(block);
+      if (best.block == block && best.order == order) {
+        best = best_after(scores, g.init_blocks, end, best);
+      }
+    }
+  }
+  int rank = 0;
+  for (int i = 0; i < taken; ++i) {
+    if (shuffle(mine, i) < mine) ++rank;
+  }
+  if (lane < taken) blocks[initials + rank] = mine;
+  if (lane < initials) blocks[lane] = lane;
+  const int count = initials + taken + locals;
+  if (lane < locals) blocks[initials + taken + lane] = locals_begin + lane;
+  if (lane >= count && lane < g.n_sel) blocks[lane] = -1;
+}
+
+NSA_KERNEL(kSelectThreads, 1)
+select_best(NSA_PARAMETER SelectParams p) {
+  const Common& c = p.common;
+  const int token = p.from + block_x() * (kSelectThreads / 32) + warp_index();
+  if (token >= p.to) return;
+  const int b = c.sequences.find(token, [&](int i) { return c.sequences.begin(i); });
+  const int query = token - c.sequences.begin(b);
+  const int group = block_y();
+  const auto at = [&](const TensorRef& x) {
+    return at_sequence(x, c.sequences, b) + group * x.head + query * x.position;
+  };
+  select_blocks(c.geometry,
+                c.sequences.first + query,
+                reinterpret_cast<const float*>(at(p.scores)),
+                reinterpret_cast<std::int32_t*>(at(p.blocks)));
+}
+
+}  // namespace nsa::kernels

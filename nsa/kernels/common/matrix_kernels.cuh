@@ -1,0 +1,94 @@
+// One MatrixKernels from its types: included by the generated instances.
+#pragma once
+
+#include "nsa/kernels/attend/forward.cuh"
+#include "nsa/kernels/attend/key_gradient.cuh"
+#include "nsa/kernels/attend/query_gradient.cuh"
+#include "nsa/kernels/choose/score.cuh"
+#include "nsa/kernels/common/kernels.h"
+#include "nsa/kernels/common/launch.h"
+#include "nsa/kernels/selected/backward.cuh"
+#include "nsa/kernels/selected/forward.cuh"
+
+namespace nsa::kernels {
+
+// Groups of four warps of a block, for each kernel: so many that registers and shared memory suffice.
+template <class E, int kDk, int kDv, class X>
+struct KernelSet {
+  using Forward = ForwardConfig<E, kDk, kDv, 2, X>;
+  using QueryGradient = QueryGradientConfig<E, kDk, kDv, (kDk > 128 ? 1 : 2), X>;
+  using KeyGradient = KeyGradientConfig<E, kDk, kDv, (kDk > 128 ? 1 : 2), X>;
+  using SelectedForward = SelectedForwardConfig<E, kDk, kDv, X>;
+  using SelectedBackward = SelectedBackwardConfig<E, kDk, kDv, X>;
+  using Score = ScoreConfig<E, kDk, 2, X>;
+
+  static void forward(const ForwardParams& p, std::int64_t tiles, int branches, Stream stream) {
+    launch(attend_forward<Forward>,
+           {tiles, p.common.groups, branches},
+           Forward::kThreads,
+           Forward::kSharedBytes,
+           stream,
+           p);
+  }
+  static void query_gradient(const QueryGradientParams& p, std::int64_t tiles, Stream stream) {
+    launch(attend_query_gradient<QueryGradient>,
+           {tiles, p.common.groups, 1},
+           QueryGradient::kThreads,
+           QueryGradient::kSharedBytes,
+           stream,
+           p);
+  }
+  static void key_gradient(const KeyGradientParams& p, std::int64_t tiles, Stream stream) {
+    launch(attend_key_gradient<KeyGradient>,
+           {tiles, p.common.groups, 1},
+           KeyGradient::kThreads,
+           KeyGradient::kSharedBytes,
+           stream,
+           p);
+  }
+  static void selected_forward(const SelectedParams& p, std::int64_t items, Stream stream) {
+    launch(kernels::selected_forward<SelectedForward>,
+           {items, p.common.groups, 1},
+           SelectedForward::kThreads,
+           SelectedForward::kSharedBytes,
+           stream,
+           p);
+  }
+  static void selected_backward(const SelectedParams& p, std::int64_t items, Stream stream) {
+    launch(kernels::selected_backward<SelectedBackward>,
+           {items, p.common.groups, 1},
+           SelectedBackward::kThreads,
+           SelectedBackward::kSharedBytes,
+           stream,
+           p);
+  }
+  static void score(const ScoreParams& p, std::int64_t tiles, Stream stream) {
+    const std::int64_t block_tiles =
+        ceil_div(p.common.max_blocks, blocks_of_tile<Score::kKeys>(p.common.geometry));
+    launch(score_blocks<Score>,
+           {tiles, block_tiles, p.common.groups},
+           Score::kThreads,
+           Score::kSharedBytes,
+           stream,
+           p);
+  }
+  static MatrixKernels table(Element element, Family family) {
+    return {element,
+            family,
+            kDk,
+            kDv,
+            Forward::kRows,
+            QueryGradient::kRows,
+            KeyGradient::kKeys,
+            Score::kRows,
+            Score::kKeys,
+            forward,
+            query_gradient,
+            key_gradient,
+            selected_forward,
+            selected_backward,
+            score};
+  }
+};
+
+}  // namespace nsa::kernels

@@ -1,0 +1,68 @@
+// Parts: rows of results that wait in memory for a sum (output and dq of one selected block for one row). A value is a 16-bit
+// integer, biased by 32768, times the row's largest magnitude / 32767: the error is below 2^-16 of that largest value, and a
+// row costs half of float32. Values lie in the order in which lanes hold them: lane t = 0..3 of four has of each 32 columns
+// 8j + 2t + e (j = 0..3, e = 0, 1) eight values, 16 bytes.
+#pragma once
+
+#include "nsa/kernels/common/device.h"
+
+namespace nsa::kernels {
+
+// x: of an output, the logarithm (base 2) of its softmax's denominator. y: the value of one step.
+using PartScale = Pair;
+
+inline constexpr float kPartSteps = 32767.0F;
+inline constexpr float kPartBias = 8388608.0F + 32768.0F;  // 2^23: integers are the low bits of such a float
+
+// Rows whose values all lie below are steps of this one: its reciprocal is finite.
+inline constexpr float kSmallestPart = 1e-30F;
+
+// kColumns values of one row, held by four lanes: acc[j][2*half], acc[j][2*half + 1]. Gives the value of one step. Nothing is
+// written where `row` is null.
+template <int kColumns>
+NSA_DEVICE float store_part(const float (&acc)[kColumns / 8][4], int half, char* row) {
+  float largest = kSmallestPart;
+  NSA_UNROLL
+  for (int j = 0; j < kColumns / 8; ++j) {
+    largest = largest_or_nan(
+        largest, largest_or_nan(fabsf(acc[j][2 * half]), fabsf(acc[j][2 * half + 1])));
+  }
+  largest = largest_or_nan(largest, shuffle_xor(largest, 1));
+  largest = largest_or_nan(largest, shuffle_xor(largest, 2));
+  const float inverse = kPartSteps / largest;
+  const int t = lane_index() & 3;
+  NSA_UNROLL
+  for (int group = 0; group < kColumns / 32; ++group) {
+    std::uint32_t words[4];
+    NSA_UNROLL
+    for (int j = 0; j < 4; ++j) {
+      const float x = acc[group * 4 + j][2 * half] * inverse + kPartBias;
+      const float y = acc[group * 4 + j][2 * half + 1] * inverse + kPartBias;
+      words[j] = permute(float_to_bits(x), float_to_bits(y), 0x5410);
+    }
+    if (row != nullptr) {
+      store_global16(row + group * 64 + t * 16, {words[0], words[1], words[2], words[3]});
+    }
+  }
+  return largest / kPartSteps;  // NaN and infinity of a row stay what they are
+}
+
+// acc += weight * the row's values.
+template <int kColumns>
+NSA_DEVICE void add_part(float (&acc)[kColumns / 8][4], int half, float weight, const char* row) {
+  const int t = lane_index() & 3;
+  NSA_UNROLL
+  for (int group = 0; group < kColumns / 32; ++group) {
+    const Words4 words = load_global16(row + group * 64 + t * 16);
+    const std::uint32_t w[4] = {words.x, words.y, words.z, words.w};
+    NSA_UNROLL
+    for (int j = 0; j < 4; ++j) {
+      const float x = bits_to_float(permute(w[j], 0x4b000000U, 0x7610)) - kPartBias;
+      const float y = bits_to_float(permute(w[j], 0x4b000000U, 0x7632)) - kPartBias;
+      acc[group * 4 + j][2 * half] += weight * x;
+      acc[group * 4 + j][2 * half + 1] += weight * y;
+    }
+  }
+}
+
+}  // namespace nsa::kernels

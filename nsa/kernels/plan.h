@@ -1,0 +1,92 @@
+// Host side: from a problem to parameters, sizes of buffers and launches. Internal to nsa/kernels.
+#pragma once
+
+#include "nsa/kernels/branches.h"
+#include "nsa/kernels/common/kernels.h"
+
+namespace nsa::kernels {
+
+// Hands out pieces of a workspace, or only adds them up where there is none.
+class Carver {
+ public:
+  explicit Carver(void* base) : base_(static_cast<char*>(base)) {}
+  template <class T>
+  T* take(std::int64_t count) {
+    const std::size_t at = used_;
+    used_ += (static_cast<std::size_t>(count) * sizeof(T) + 255) / 256 * 256;
+    return base_ == nullptr ? nullptr : reinterpret_cast<T*>(base_ + at);
+  }
+  [[nodiscard]] std::size_t used() const { return used_; }
+  // What comes next takes the place of what came after `mark`.
+  void reuse(std::size_t mark) { used_ = mark; }
+
+ private:
+  char* base_;
+  std::size_t used_ = 0;
+};
+
+// A problem with its kernels; throws std::invalid_argument where there are none.
+struct Work {
+  Work(const Problem& problem, const std::int32_t* cu_seqlens, Stream stream);
+
+  const Problem& problem;
+  Common common;
+  const MatrixKernels& matrix;
+  const ElementKernels& element;
+  Stream stream;
+
+  [[nodiscard]] std::int64_t rows() const {  // (query, head) pairs of all groups
+    return static_cast<std::int64_t>(common.groups) * common.tokens * common.heads.divisor;
+  }
+  [[nodiscard]] int key_positions() const { return common.sequences.first + common.sequences.length; }
+  [[nodiscard]] KeyRange range(RangeKind kind) const { return {kind, common.geometry}; }
+  [[nodiscard]] RowTiles tiles(int rows, int from, int to, int heads) const {
+    return {from, to, heads, rows};
+  }
+  [[nodiscard]] std::int64_t slots(const RowTiles& tiles) const {
+    return tiles.slots(common.sequences.count);
+  }
+};
+
+// Throws std::invalid_argument that names the tensor where it cannot be copied 16 bytes at a time.
+TensorRef element_rows(const Rows& rows, const char* name);
+// A tensor whose elements have `bytes` bytes.
+TensorRef number_rows(const Rows& rows, int bytes);
+GateRef gate_rows(const Problem& problem, const Rows& gates);
+
+// The inverted lists of all queries and the chunks of queries whose parts are in memory together.
+struct ListPlan {
+  ListParams params;
+  int chunk_tokens = 0;
+  int picks = 0;    // of a query that can have parts
+  int skipped = 0;  // first of them
+  int columns = 0;  // of a part
+
+  [[nodiscard]] int from(int chunk) const { return chunk * chunk_tokens; }
+  [[nodiscard]] int to(int chunk) const {
+    return smaller(params.common.tokens, (chunk + 1) * chunk_tokens);
+  }
+  // No query can have parts: all its blocks are forced.
+  [[nodiscard]] bool empty() const { return picks == 0 || params.common.tokens == 0; }
+};
+// Takes what the lists need from the workspace.
+ListPlan plan_lists(const Work& work, const Rows& blocks, bool forced_apart, int columns, Carver& carver);
+PartBuffers take_parts(const Work& work, const ListPlan& plan, Carver& carver);
+
+// Key tiles of one source of the key-gradient kernel; takes its sums from the workspace unless `d_k` and `d_v` are to be
+// written at once and one segment is enough.
+struct KeyPlan {
+  KeyTiles tiles;
+  int key_rows = 0;
+  int slots = 0;
+  int segments = 1;
+  int segment = 1;
+  float* sums = nullptr;
+
+  [[nodiscard]] SumRef ref() const { return {sums, tiles, key_rows, segment}; }
+};
+enum class Sums { always, when_cut };
+KeyPlan plan_keys(const Work& work, RangeKind kind, Sums sums, Carver& carver);
+KeyGradientSource key_source(const KeyPlan& plan, const GradientSource& in);
+
+}  // namespace nsa::kernels

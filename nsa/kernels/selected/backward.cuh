@@ -1,0 +1,299 @@
+// Backward kernel of selected/params.h: four warps keep 64 keys and pass through the rows of a list, 64 at a time. dk and dv
+// stay in registers and are added to the block's sums, item after item; dq of each row and block is a part. As in
+// key_gradient.cuh tiles are keys by rows; ds is turned for dq through shared memory.
+#pragma once
+
+#include "nsa/kernels/selected/list_rows.cuh"
+
+namespace nsa::kernels {
+
+template <class E_, int kDk_, int kDv_, class X_>
+struct SelectedBackwardConfig {
+  using E = E_;
+  using X = X_;
+  static constexpr int kDk = kDk_;
+  static constexpr int kDv = kDv_;
+  static constexpr int kKeys = 64;
+  static constexpr int kRows = 64;
+  static constexpr int kThreads = 128;
+  using TileK = Tile<kKeys, kDk>;
+  using TileV = Tile<kKeys, kDv>;
+  using TileQ = Tile<kRows, kDk>;
+  using TileO = Tile<kRows, kDv>;
+  using TileS = Tile<kKeys, kRows>;
+  static constexpr int kNumberBytes = kRows * 12;  // lse, gate and delta of each row
+  static constexpr int kStageBytes = TileQ::kBytes + TileO::kBytes;
+  static constexpr int kAtV = TileK::kBytes;
+  static constexpr int kAtS = kAtV + TileV::kBytes;
+  static constexpr int kAtRows = kAtS + TileS::kBytes;
+  static constexpr int kAtNumbers = kAtRows + 2 * kStageBytes;
+  static constexpr int kAtEntries = kAtNumbers + 2 * kNumberBytes;
+  static constexpr int kSharedBytes = kAtEntries + 4 * kMostItemEntries;
+  static_assert(kSharedBytes <= 163 * 1024, "an A100's block has 163 KiB of shared memory");
+};
+
+template <class C>
+struct SelectedBackwardKernel {
+  using E = typename C::E;
+  using X = typename C::X;
+  using Scores = float[C::kRows / 8][4];
+
+  const SelectedParams& p;
+  ListItem item;
+  ListRows list;
+  BlockKeys keys;
+  int group;
+  int warp;
+  std::uint32_t shared;
+
+  NSA_DEVICE void load_keys() const {
+    const Common& c = p.common;
+    copy_rows<typename C::TileK, C::kThreads>(shared,
+                                              key_rows(c, p.k, item.sequence, group, 1),
+                                              keys.first,
+                                              keys.end,
+                                              c.k_chunks,
+                                              thread_index());
+    copy_rows<typename C::TileV, C::kThreads>(shared + C::kAtV,
+                                              key_rows(c, p.v, item.sequence, group, 1),
+                                              keys.first,
+                                              keys.end,
+                                              c.v_chunks,
+                                              thread_index());
+  }
+
+  NSA_DEVICE void load_rows(int first, int buffer) const {
+    const Common& c = p.common;
+    const std::uint32_t q = shared + C::kAtRows + buffer * C::kStageBytes;
+    copy_list_rows<typename C::TileQ, C::kThreads>(
+        q, pair_rows(c, p.q, item.sequence, group), list, first, c.k_chunks);
+    copy_list_rows<typename C::TileO, C::kThreads>(
+        q + C::TileQ::kBytes, pair_rows(c, p.d_o, item.sequence, group), list, first, c.v_chunks);
+    const int r = thread_index();
+    if (r < C::kRows) {
+      const std::uint32_t numbers = shared + C::kAtNumbers + buffer * C::kNumberBytes;
+      const bool valid = first + r < list.rows;
+      const ListRow row = list.at(valid ? first + r : 0);
+      const std::int64_t at =
+          (static_cast<std::int64_t>(group) * c.tokens + row.token) * c.heads.divisor + row.head;
+      copy4(numbers + 4 * r, p.lse + at, valid);
+      copy8(numbers + 4 * C::kRows + 8 * r, p.gate_delta + 2 * at, valid);
+    }
+  }
+
+  // st: logits become ds; dpt: d_o . v becomes g p. Keys by rows; rows after the list's end have gate and delta 0.
+  template <bool kMasked>
+  NSA_DEVICE void differentiate(Scores& st, Scores& dpt, int first, int buffer) const {
+    const Common& c = p.common;
+    const std::uint32_t lse = shared + C::kAtNumbers + buffer * C::kNumberBytes;
+    const std::uint32_t gate_delta = lse + 4 * C::kRows;
+    const int key = keys.first + warp * 16 + (lane_index() >> 2);
+    NSA_UNROLL
+    for (int j = 0; j < C::kRows / 8; ++j) {
+      const int column = 8 * j + 2 * (lane_index() & 3);
+      const Pair sums = load_shared_pair(lse + 4 * column);
+      const Words4 words = load_shared16(gate_delta + 8 * column);
+      NSA_UNROLL
+      for (int e = 0; e < 2; ++e) {
+        const float log2_sum = (e == 0 ? sums.x : sums.y) * kLog2E;
+        const float gate = bits_to_float(e == 0 ? words.x : words.z);
+        const float delta = bits_to_float(e == 0 ? words.y : words.w);
+        int end = 0;
+        if constexpr (kMasked) {
+          const int r = first + column + e;
+          const ListRow row = list.at(r < list.rows ? r : 0);
+          end = smaller(keys.end, c.sequences.first + row.query + 1);
+        }
+        NSA_UNROLL
+        for (int half = 0; half < 2; ++half) {
+          float& x = st[j][2 * half + e];
+          float& y = dpt[j][2 * half + e];
+          float probability = exp2_fast(x * c.scale_log2 - log2_sum);
+          if constexpr (kMasked) {
+            if (key + 8 * half >= end) probability = 0.0F;
+          }
+          x = probability * (gate * y - delta);
+          y = probability * gate;
+        }
+      }
+    }
+  }
+
+  // ds to shared memory, keys by rows.
+  NSA_DEVICE void store_ds(const std::uint32_t (&left)[C::kRows / 16][4]) const {
+    const int key = warp * 16 + (lane_index() >> 2);
+    const std::uint32_t column = (lane_index() & 3) * 4;
+    NSA_UNROLL
+    for (int k = 0; k < C::kRows / 16; ++k) {
+      const std::uint32_t tile = shared + C::kAtS + column;
+      store_shared(tile + C::TileS::at(key, 2 * k), left[k][0]);
+      store_shared(tile + C::TileS::at(key + 8, 2 * k), left[k][1]);
+      store_shared(tile + C::TileS::at(key, 2 * k + 1), left[k][2]);
+      store_shared(tile + C::TileS::at(key + 8, 2 * k + 1), left[k][3]);
+    }
+  }
+
+  NSA_DEVICE void store_dq(int first) const {
+    const Common& c = p.common;
+    float dq[C::kDk / 8][4];
+    clear<C::kDk>(dq);
+    X::begin();
+    X::template multiply<E, C::kDk, C::kKeys>(
+        dq,
+        Operand<typename C::TileS, Major::mn>{shared + C::kAtS, 0},
+        Operand<typename C::TileK, Major::mn>{shared, 0},
+        warp);
+    X::commit();
+    X::template wait<0>();
+    NSA_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const int r = first + warp * 16 + (lane_index() >> 2) + 8 * half;
+      const bool valid = r < list.rows;
+      const ListRow row = list.at(valid ? r : 0);
+      const std::int64_t at = p.parts.row(c, group, row.token, row.pick, row.head);
+      const float step =
+          store_part<C::kDk>(dq, half, valid ? p.parts.values + at * C::kDk * 2 : nullptr);
+      if (valid && (lane_index() & 3) == 0) {
+        store_pair(p.parts.scales + 2 * at, 0.0F, step * c.scale);
+      }
+    }
+  }
+
+  NSA_DEVICE void pass(int first,
+                       int buffer,
+                       float (&dk)[C::kDk / 8][4],
+                       float (&dv)[C::kDv / 8][4]) const {
+    const Common& c = p.common;
+    const std::uint32_t q = shared + C::kAtRows + buffer * C::kStageBytes;
+    const std::uint32_t d_o = q + C::TileQ::kBytes;
+    std::uint32_t left_ds[C::kRows / 16][4];
+    {
+      Scores st;
+      Scores dpt;
+      clear<C::kRows>(st);
+      clear<C::kRows>(dpt);
+      X::begin();
+      X::template multiply<E, C::kRows, C::kDk>(st,
+                                                Operand<typename C::TileK, Major::k>{shared, 0},
+                                                Operand<typename C::TileQ, Major::k>{q, 0},
+                                                warp);
+      X::template multiply<E, C::kRows, C::kDv>(
+          dpt,
+          Operand<typename C::TileV, Major::k>{shared + C::kAtV, 0},
+          Operand<typename C::TileO, Major::k>{d_o, 0},
+          warp);
+      X::commit();
+      X::template wait<0>();
+      // Queries ascend in a list: if the first one sees the whole block, all do.
+      const int seen = c.sequences.first + list.at(first).query + 1;
+      if (smaller(seen, keys.end) < keys.first + C::kKeys) {
+        differentiate<true>(st, dpt, first, buffer);
+      } else {
+        differentiate<false>(st, dpt, first, buffer);
+      }
+      std::uint32_t left_p[C::kRows / 16][4];
+      as_left<E, C::kRows>(dpt, left_p);
+      as_left<E, C::kRows>(st, left_ds);
+      store_ds(left_ds);
+      X::publish();
+      X::begin();
+      X::template multiply_held<E, C::kDv, C::kRows>(
+        dv, left_p, Operand<typename C::TileO, Major::mn>{d_o, 0}, warp);
+      X::template multiply_held<E, C::kDk, C::kRows>(
+        dk, left_ds, Operand<typename C::TileQ, Major::mn>{q, 0}, warp);
+      X::commit();
+      X::template wait<0>();
+    }
+    block_sync();
+    store_dq(first);
+  }
+
+  // Items of a block take turns, so that the order of the sum is that of the list.
+  NSA_DEVICE void add_sums(const float (&dk)[C::kDk / 8][4],
+                           const float (&dv)[C::kDv / 8][4]) const {
+    int* turn = p.turns + static_cast<std::int64_t>(group) * p.slots + item.slot;
+    if (item.turn > 0) {
+      if (thread_index() == 0) wait_turn(turn, item.turn);
+      block_sync();
+    }
+    const std::int64_t first = static_cast<std::int64_t>(group) * p.key_rows +
+                               p.first_row(item.sequence) + keys.first;
+    NSA_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const int key = warp * 16 + (lane_index() >> 2) + 8 * half;
+      if (keys.first + key >= keys.end) continue;
+      float* to = p.sums + (first + key) * (C::kDk + C::kDv) + 2 * (lane_index() & 3);
+      NSA_UNROLL
+      for (int j = 0; j < C::kDk / 8; ++j) {
+        const Pair sum = load_pair_coherent(to + 8 * j);
+        store_pair(to + 8 * j,
+                   sum.x + dk[j][2 * half] * p.common.scale,
+                   sum.y + dk[j][2 * half + 1] * p.common.scale);
+      }
+      NSA_UNROLL
+      for (int j = 0; j < C::kDv / 8; ++j) {
+        const Pair sum = load_pair_coherent(to + C::kDk + 8 * j);
+        store_pair(to + C::kDk + 8 * j, sum.x + dv[j][2 * half], sum.y + dv[j][2 * half + 1]);
+      }
+    }
+    memory_fence();
+    block_sync();
+    if (thread_index() == 0) pass_turn(turn, item.turn);
+  }
+
+  NSA_DEVICE void run() const {
+    float dk[C::kDk / 8][4];
+    float dv[C::kDv / 8][4];
+    clear<C::kDk>(dk);
+    clear<C::kDv>(dv);
+    load_keys();
+    load_rows(0, 0);
+    copy_commit();
+    int buffer = 0;
+    for (int first = 0; first < list.rows; first += C::kRows) {
+      copy_wait<0>();
+      X::publish();
+      block_sync();
+      if (first + C::kRows < list.rows) {
+        load_rows(first + C::kRows, buffer ^ 1);
+        copy_commit();
+      }
+      pass(first, buffer, dk, dv);
+      buffer ^= 1;
+    }
+    add_sums(dk, dv);
+  }
+};
+
+template <class C>
+NSA_KERNEL(C::kThreads, 1)
+selected_backward(NSA_PARAMETER SelectedParams p) {
+  NSA_SHARED(shared_memory);
+  const std::uint32_t shared = shared_address(shared_memory);
+  const int group = block_y();
+  // Items in the order in which blocks come to run: nobody waits for a turn that has not begun.
+  if (thread_index() == 0) {
+    store_shared(shared, static_cast<std::uint32_t>(take_ticket(p.tickets + group)));
+  }
+  block_sync();
+  const int index = static_cast<int>(load_shared(shared));
+  block_sync();
+  if (index >= p.item_counts[group]) return;
+  const ListItem item = p.items[static_cast<std::int64_t>(group) * p.max_items + index];
+  load_entries(p, group, item, shared + C::kAtEntries, C::kThreads);
+  block_sync();
+  const SelectedBackwardKernel<C> kernel{p,
+                                         item,
+                                         {shared + C::kAtEntries,
+                                          item.count * p.common.heads.divisor,
+                                          p.common.sequences.begin(item.sequence),
+                                          p.common.heads,
+                                          p.picks},
+                                         block_keys(p.common, item),
+                                         group,
+                                         warp_index(),
+                                         shared};
+  kernel.run();
+}
+
+}  // namespace nsa::kernels

@@ -1,0 +1,195 @@
+// Forward kernel of selected/params.h: four warps, 64 rows at a time; the softmax of a part is over its block alone.
+#pragma once
+
+#include "nsa/kernels/selected/list_rows.cuh"
+
+namespace nsa::kernels {
+
+template <class E_, int kDk_, int kDv_, class X_>
+struct SelectedForwardConfig {
+  using E = E_;
+  using X = X_;
+  static constexpr int kDk = kDk_;
+  static constexpr int kDv = kDv_;
+  static constexpr int kKeys = 64;
+  static constexpr int kRows = 64;
+  static constexpr int kThreads = 128;
+  using TileK = Tile<kKeys, kDk>;
+  using TileV = Tile<kKeys, kDv>;
+  using TileQ = Tile<kRows, kDk>;
+  static constexpr int kAtV = TileK::kBytes;
+  static constexpr int kAtQ = kAtV + TileV::kBytes;
+  static constexpr int kAtEntries = kAtQ + 2 * TileQ::kBytes;
+  static constexpr int kSharedBytes = kAtEntries + 4 * kMostItemEntries;
+  static_assert(kSharedBytes <= 163 * 1024, "an A100's block has 163 KiB of shared memory");
+};
+
+template <class C>
+struct SelectedForwardKernel {
+  using E = typename C::E;
+  using X = typename C::X;
+  using Scores = float[C::kKeys / 8][4];
+
+  const SelectedParams& p;
+  ListItem item;
+  ListRows list;
+  BlockKeys keys;
+  int group;
+  std::uint32_t shared;
+
+  NSA_DEVICE void load_keys() const {
+    const Common& c = p.common;
+    copy_rows<typename C::TileK, C::kThreads>(shared,
+                                              key_rows(c, p.k, item.sequence, group, 1),
+                                              keys.first,
+                                              keys.end,
+                                              c.k_chunks,
+                                              thread_index());
+    copy_rows<typename C::TileV, C::kThreads>(shared + C::kAtV,
+                                              key_rows(c, p.v, item.sequence, group, 1),
+                                              keys.first,
+                                              keys.end,
+                                              c.v_chunks,
+                                              thread_index());
+  }
+  NSA_DEVICE void load_rows(int first, int buffer) const {
+    copy_list_rows<typename C::TileQ, C::kThreads>(
+        shared + C::kAtQ + buffer * C::TileQ::kBytes,
+        pair_rows(p.common, p.q, item.sequence, group),
+        list,
+        first,
+        p.common.k_chunks);
+  }
+
+  struct RowSum {
+    float log2;     // logarithm (base 2) of the row's denominator
+    float inverse;  // of the sum that s is relative to
+  };
+
+  // s becomes probabilities times the sum.
+  NSA_DEVICE RowSum soften(Scores& s, int half, int visible) const {
+    const int column = 2 * (lane_index() & 3);
+    float largest = minus_infinity();
+    NSA_UNROLL
+    for (int j = 0; j < C::kKeys / 8; ++j) {
+      NSA_UNROLL
+      for (int e = 0; e < 2; ++e) {
+        float& x = s[j][2 * half + e];
+        if (8 * j + column + e >= visible) x = minus_infinity();
+        largest = fmaxf(largest, x);
+      }
+    }
+    largest = fmaxf(largest, shuffle_xor(largest, 1));
+    largest = fmaxf(largest, shuffle_xor(largest, 2));
+    const float base =
+        largest == minus_infinity() ? 0.0F : largest * p.common.scale_log2;
+    float sum = 0.0F;
+    NSA_UNROLL
+    for (int j = 0; j < C::kKeys / 8; ++j) {
+      NSA_UNROLL
+      for (int e = 0; e < 2; ++e) {
+        float& x = s[j][2 * half + e];
+        x = exp2_fast(x * p.common.scale_log2 - base);
+        sum += x;
+      }
+    }
+    sum += shuffle_xor(sum, 1);
+    sum += shuffle_xor(sum, 2);
+    if (sum == 0.0F) return {minus_infinity(), 0.0F};
+    return {base + log2_exact(sum), 1.0F / sum};
+  }
+
+  NSA_DEVICE void attend(int first, int buffer) const {
+    const Common& c = p.common;
+    const int warp = warp_index();
+    Scores s;
+    clear<C::kKeys>(s);
+    X::begin();
+    X::template multiply<E, C::kKeys, C::kDk>(
+        s,
+        Operand<typename C::TileQ, Major::k>{shared + C::kAtQ + buffer * C::TileQ::kBytes, 0},
+        Operand<typename C::TileK, Major::k>{shared, 0},
+        warp);
+    X::commit();
+    X::template wait<0>();
+    ListRow row[2];
+    RowSum sum[2];
+    bool valid[2];
+    NSA_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const int r = first + warp * 16 + (lane_index() >> 2) + 8 * half;
+      valid[half] = r < list.rows;
+      row[half] = list.at(valid[half] ? r : 0);
+      const int seen = smaller(keys.end, c.sequences.first + row[half].query + 1) - keys.first;
+      sum[half] = soften(s, half, seen);
+    }
+    std::uint32_t probabilities[C::kKeys / 16][4];
+    as_left<E, C::kKeys>(s, probabilities);
+    float o[C::kDv / 8][4];
+    clear<C::kDv>(o);
+    X::begin();
+    X::template multiply_held<E, C::kDv, C::kKeys>(
+        o, probabilities, Operand<typename C::TileV, Major::mn>{shared + C::kAtV, 0}, warp);
+    X::commit();
+    X::template wait<0>();
+    NSA_UNROLL
+    for (int half = 0; half < 2; ++half) store(o, half, row[half], valid[half], sum[half]);
+  }
+
+  // Not the values are divided by the sum but the size of their step.
+  NSA_DEVICE void store(const float (&o)[C::kDv / 8][4],
+                        int half,
+                        const ListRow& row,
+                        bool valid,
+                        const RowSum& sum) const {
+    const std::int64_t at = p.parts.row(p.common, group, row.token, row.pick, row.head);
+    const float step =
+        store_part<C::kDv>(o, half, valid ? p.parts.values + at * C::kDv * 2 : nullptr);
+    if (valid && (lane_index() & 3) == 0) {
+      store_pair(p.parts.scales + 2 * at, sum.log2, step * sum.inverse);
+    }
+  }
+
+  NSA_DEVICE void run() const {
+    load_keys();
+    load_rows(0, 0);
+    copy_commit();
+    int buffer = 0;
+    for (int first = 0; first < list.rows; first += C::kRows) {
+      copy_wait<0>();
+      X::publish();
+      block_sync();
+      if (first + C::kRows < list.rows) {
+        load_rows(first + C::kRows, buffer ^ 1);
+        copy_commit();
+      }
+      attend(first, buffer);
+      buffer ^= 1;
+    }
+  }
+};
+
+template <class C>
+NSA_KERNEL(C::kThreads, 1)
+selected_forward(NSA_PARAMETER SelectedParams p) {
+  NSA_SHARED(shared_memory);
+  const int group = block_y();
+  if (block_x() >= p.item_counts[group]) return;
+  const std::uint32_t shared = shared_address(shared_memory);
+  const ListItem item = p.items[static_cast<std::int64_t>(group) * p.max_items + block_x()];
+  load_entries(p, group, item, shared + C::kAtEntries, C::kThreads);
+  block_sync();
+  const SelectedForwardKernel<C> kernel{p,
+                                        item,
+                                        {shared + C::kAtEntries,
+                                         item.count * p.common.heads.divisor,
+                                         p.common.sequences.begin(item.sequence),
+                                         p.common.heads,
+                                         p.picks},
+                                        block_keys(p.common, item),
+                                        group,
+                                        shared};
+  kernel.run();
+}
+
+}  // namespace nsa::kernels

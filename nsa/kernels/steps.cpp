@@ -1,0 +1,191 @@
+#include "nsa/kernels/steps.h"
+
+#include <algorithm>
+
+namespace nsa::kernels {
+namespace {
+
+// Scores in memory at a time: a chunk stays in the second-level cache.
+constexpr std::int64_t kScoreBytes = std::int64_t{32} << 20;
+
+SelectedParams selected_params(const Work& work,
+                               const Rows& q,
+                               const KeyTensors& keys,
+                               const ListPlan& plan,
+                               int chunk) {
+  const ListParams& lists = plan.params;
+  const std::int64_t first = static_cast<std::int64_t>(chunk) * work.common.groups;
+  SelectedParams p;
+  p.common = work.common;
+  p.q = element_rows(q, "q");
+  p.k = element_rows(keys.k, "k");
+  p.v = element_rows(keys.v, "v");
+  p.picks = Divider::of(work.common.geometry.n_sel);
+  p.entries = lists.entries;
+  p.items = lists.items + first * lists.max_items;
+  p.item_counts = lists.item_counts + first;
+  p.max_items = lists.max_items;
+  p.slots = lists.slots;
+  return p;
+}
+
+int chunk_count(const ListPlan& plan) {
+  return plan.empty() ? 1 : plan.params.chunks;
+}
+
+RowTiles chunk_tiles(const Work& work, const ListPlan& plan, int chunk, int rows) {
+  const int heads = work.common.heads.divisor;
+  if (plan.empty()) return work.tiles(rows, 0, work.common.tokens, heads);
+  return work.tiles(rows, plan.from(chunk), plan.to(chunk), heads);
+}
+
+}  // namespace
+
+PoolTensor pool_tensor(const Work& work, Pooled what, const void* conv) {
+  PoolTensor tensor;
+  tensor.chunks = what == Pooled::keys ? work.common.k_chunks : work.common.v_chunks;
+  if (work.problem.phi == Phi::conv) tensor.conv = static_cast<const char*>(conv);
+  return tensor;
+}
+
+std::int64_t key_count(const Work& work, int stride) {
+  if (work.problem.varlen) return work.common.tokens / stride;
+  const std::int64_t of_one =
+      stride == 1 ? work.key_positions() : work.problem.compressed_rows();
+  return of_one * work.common.sequences.count;
+}
+
+KeySource key_source_of(const Work& work, RangeKind kind, const KeyTensors& keys) {
+  return {element_rows(keys.k, "k"), element_rows(keys.v, "v"), work.range(kind)};
+}
+
+ScoreParams score_params(const Work& work, const Rows& q, const Rows& k_cmp, const float* lse) {
+  const Geometry& g = work.common.geometry;
+  ScoreParams p;
+  p.common = work.common;
+  p.q = element_rows(q, "q");
+  p.k = element_rows(k_cmp, "k_cmp");
+  p.lse = lse;
+  p.share_unit =
+      static_cast<float>(work.problem.overlap == Overlap::fractional ? g.l : g.d);
+  return p;
+}
+
+ChooseBuffers take_scores(const Work& work, Carver& carver) {
+  const Common& c = work.common;
+  const std::int64_t of_token =
+      static_cast<std::int64_t>(c.groups) * std::max(c.max_blocks, 1) * 4;
+  const std::int64_t queries = work.matrix.score_queries;
+  const std::int64_t wanted =
+      std::max(kScoreBytes / of_token / queries * queries, std::int64_t{8} * queries);
+  ChooseBuffers buffers;
+  buffers.chunk_tokens = static_cast<int>(std::min<std::int64_t>(wanted, c.tokens));
+  buffers.scores = carver.take<float>(of_token / 4 * buffers.chunk_tokens);
+  return buffers;
+}
+
+void run_choose(const Work& work,
+                const Rows& q,
+                const Rows& k_cmp,
+                const float* lse,
+                const MutableRows& blocks,
+                const ChooseBuffers& buffers) {
+  const Common& c = work.common;
+  const std::int64_t step = static_cast<std::int64_t>(c.max_blocks) * 4;
+  for (int from = 0; from < c.tokens; from += buffers.chunk_tokens) {
+    const int to = smaller(c.tokens, from + buffers.chunk_tokens);
+    // Query T of group g has its scores at row (T - from) * G + g, whatever its sequence.
+    const std::int64_t position = step * c.groups;
+    TensorRef scores{reinterpret_cast<char*>(buffers.scores) - from * position,
+                     position * c.sequences.length,
+                     step,
+                     position};
+    ScoreParams score = score_params(work, q, k_cmp, lse);
+    score.tiles = work.tiles(work.matrix.score_queries, from, to, 1);
+    score.scores = scores;
+    work.matrix.score(score, work.slots(score.tiles), work.stream);
+    SelectParams select;
+    select.common = c;
+    select.from = from;
+    select.to = to;
+    select.scores = scores;
+    select.blocks = number_rows(blocks, 4);
+    select_best_blocks(select, work.stream);
+  }
+}
+
+void run_forward(const Work& work, const Rows& q, const ForwardBranch* branches, int count) {
+  ForwardParams p;
+  p.common = work.common;
+  p.tiles =
+      work.tiles(work.matrix.forward_rows, 0, work.common.tokens, work.common.heads.divisor);
+  p.q = element_rows(q, "q");
+  std::copy(branches, branches + count, p.branches);
+  work.matrix.forward(p, work.slots(p.tiles), count, work.stream);
+}
+
+void run_selected(const Work& work,
+                  const Rows& q,
+                  const KeyTensors& keys,
+                  const ListPlan& plan,
+                  PartBuffers parts,
+                  ForwardBranch finish) {
+  if (!plan.empty()) invert_lists(plan.params, work.stream);
+  finish.forced_apart = plan.params.forced_apart;
+  finish.blocks = plan.params.blocks;
+  for (int chunk = 0; chunk < chunk_count(plan); ++chunk) {
+    if (!plan.empty()) {
+      parts.from = plan.from(chunk);
+      SelectedParams p = selected_params(work, q, keys, plan, chunk);
+      p.parts = parts;
+      work.matrix.selected_forward(p, plan.params.max_items, work.stream);
+      finish.parts = parts;
+    }
+    ForwardParams p;
+    p.common = work.common;
+    p.tiles = chunk_tiles(work, plan, chunk, work.matrix.forward_rows);
+    p.q = element_rows(q, "q");
+    p.branches[0] = finish;
+    work.matrix.forward(p, work.slots(p.tiles), 1, work.stream);
+  }
+}
+
+TurnBuffers take_turns(const Work& work, const ListPlan& plan, Carver& carver) {
+  if (plan.empty()) return {};
+  const std::int64_t count =
+      static_cast<std::int64_t>(work.common.groups) * (plan.params.slots + 1);
+  return {carver.take<int>(count), count};
+}
+
+void run_query_gradient(const Work& work,
+                        QueryGradientParams p,
+                        const ListPlan& plan,
+                        const PartBuffers& parts,
+                        const SelectedGradient& selected,
+                        const TurnBuffers& turns) {
+  if (!plan.empty()) invert_lists(plan.params, work.stream);
+  p.forced_apart = plan.params.forced_apart;
+  p.blocks = plan.params.blocks;
+  for (int chunk = 0; chunk < chunk_count(plan); ++chunk) {
+    if (!plan.empty()) {
+      p.parts = parts;
+      p.parts.from = plan.from(chunk);
+      const Rows q{p.q.data, p.q.sequence / 2, p.q.head / 2, p.q.position / 2};
+      SelectedParams list = selected_params(work, q, selected.keys, plan, chunk);
+      list.parts = p.parts;
+      list.d_o = p.d_o;
+      list.lse = selected.lse;
+      list.gate_delta = selected.gate_delta;
+      list.sums = selected.sums;
+      list.key_rows = work.common.tokens;
+      list.tickets = turns.tickets;
+      list.turns = turns.tickets + work.common.groups;
+      fill_zero(turns.tickets, static_cast<std::size_t>(turns.count) * sizeof(int), work.stream);
+      work.matrix.selected_backward(list, plan.params.max_items, work.stream);
+    }
+    p.tiles = chunk_tiles(work, plan, chunk, work.matrix.gradient_rows);
+    work.matrix.query_gradient(p, work.slots(p.tiles), work.stream);
+  }
+}
+
+}  // namespace nsa::kernels
