@@ -42,11 +42,8 @@ struct ForwardBuffers {
   std::size_t bytes = 0;
 };
 
-ForwardBranch branch_of(const Work& work,
-                        RangeKind kind,
-                        const KeyTensors& keys,
-                        const MutableRows& o,
-                        float* lse) {
+ForwardBranch branch_of(
+    const Work& work, RangeKind kind, const KeyTensors& keys, const MutableRows& o, float* lse) {
   ForwardBranch branch;
   branch.sources[0] = key_source_of(work, kind, keys);
   branch.source_count = 1;
@@ -90,17 +87,12 @@ void forward(const Problem& problem,
   const MutableRows o_win = saves_outputs ? saved.o_win : buffers.o_win;
   pool_keys(work, in, saved);
   const ForwardBranch dense[2] = {
-      branch_of(work,
-                RangeKind::compressed,
-                {saved.k_cmp, saved.v_cmp},
-                o_cmp,
-                saved.lse_cmp),
+      branch_of(work, RangeKind::compressed, {saved.k_cmp, saved.v_cmp}, o_cmp, saved.lse_cmp),
       branch_of(work, RangeKind::window, {in.k_win, in.v_win}, o_win, saved.lse_win)};
   run_forward(work, in.q, dense, 2);
   run_choose(work, in.q, saved.k_cmp, saved.lse_cmp, saved.blocks, buffers.scores);
   const KeyTensors selected{in.k_sel, in.v_sel};
-  ForwardBranch finish =
-      branch_of(work, RangeKind::initial, selected, saved.o_sel, saved.lse_sel);
+  ForwardBranch finish = branch_of(work, RangeKind::initial, selected, saved.o_sel, saved.lse_sel);
   finish.sources[1] = key_source_of(work, RangeKind::local, selected);
   finish.source_count = 2;
   finish.mixed = element_rows(o, "o");
@@ -227,10 +219,8 @@ class Backward {
          {RangeKind::compressed, RangeKind::window, RangeKind::initial, RangeKind::local}) {
       p.sources[p.source_count++] = source(kind);
     }
-    const SelectedGradient selected{{in_.k_sel, in_.v_sel},
-                                    saved_.lse_sel,
-                                    buffers_.gate_delta[1],
-                                    buffers_.local.sums};
+    const SelectedGradient selected{
+        {in_.k_sel, in_.v_sel}, saved_.lse_sel, buffers_.gate_delta[1], buffers_.local.sums};
     run_query_gradient(work_, p, buffers_.lists, buffers_.parts, selected, buffers_.turns);
   }
 

@@ -29,8 +29,11 @@ using Stream = CUstream_st*;
 
 enum class Element { bf16, fp16 };
 enum class Phi { avg, conv };
-enum class Overlap { fractional, per_stride };  // of a compressed token with a block: divided by l, or by d
-enum class GateForm { per_group, per_head };    // gates [B,G,S,3] or [B,H,S,3]
+enum class Overlap {
+  fractional,
+  per_stride
+};  // of a compressed token with a block: divided by l, or by d
+enum class GateForm { per_group, per_head };  // gates [B,G,S,3] or [B,H,S,3]
 enum class GateType { element, float32 };
 enum class Family { automatic, mma, wgmma };  // mma: any card from sm_80 on; wgmma: sm_90a
 
@@ -88,15 +91,17 @@ struct MutableRows {
   std::int64_t head = 0;
   std::int64_t position = 0;
 
-  operator Rows() const { return {data, batch, head, position}; }  // NOLINT(google-explicit-constructor)
+  operator Rows() const {
+    return {data, batch, head, position};
+  }  // NOLINT(google-explicit-constructor)
 };
 
 struct Inputs {
-  Rows q;                   // [B,H,S,d_k], rotated
-  Rows k_raw, v_raw;        // [B,G,first+S,d_k], [.., d_v]: keys (rotated) and values before pooling
-  Rows k_sel, v_sel;        // [B,G,first+S,.]
-  Rows k_win, v_win;        // [B,G,first+S,.]
-  Rows gates;               // [B,G|H,S,3] of cmp, sel, win; any strides
+  Rows q;             // [B,H,S,d_k], rotated
+  Rows k_raw, v_raw;  // [B,G,first+S,d_k], [.., d_v]: keys (rotated) and values before pooling
+  Rows k_sel, v_sel;  // [B,G,first+S,.]
+  Rows k_win, v_win;  // [B,G,first+S,.]
+  Rows gates;         // [B,G|H,S,3] of cmp, sel, win; any strides
   const void* k_conv = nullptr;  // phi conv: weights [d_k,l], [d_v,l], element type
   const void* v_conv = nullptr;
   const std::int32_t* cu_seqlens = nullptr;  // varlen: [B+1], from 0 to tokens, on the device
@@ -104,12 +109,13 @@ struct Inputs {
 
 // What the forward pass leaves for the backward pass. The caller owns the memory.
 struct Saved {
-  MutableRows k_cmp, v_cmp;              // [B,G,C,.], C = compressed_rows()
-  MutableRows o_cmp, o_sel, o_win;       // [B,H,S,d_v]; may lack data where no backward follows
-  float* lse_cmp = nullptr;              // [G,T,h] natural logarithm of the softmax's denominator; -inf without keys
+  MutableRows k_cmp, v_cmp;         // [B,G,C,.], C = compressed_rows()
+  MutableRows o_cmp, o_sel, o_win;  // [B,H,S,d_v]; may lack data where no backward follows
+  float* lse_cmp =
+      nullptr;  // [G,T,h] natural logarithm of the softmax's denominator; -inf without keys
   float* lse_sel = nullptr;
   float* lse_win = nullptr;
-  MutableRows blocks;                    // int32 [B,G,S,n]: ascending, then -1
+  MutableRows blocks;  // int32 [B,G,S,n]: ascending, then -1
 };
 
 // All but `stream` and the sizes are device pointers. Workspaces are aligned to 256 bytes.
@@ -126,8 +132,8 @@ struct Gradients {
   MutableRows k_raw, v_raw;
   MutableRows k_sel, v_sel;
   MutableRows k_win, v_win;
-  MutableRows gates;         // of the gates' type
-  float* k_conv = nullptr;   // phi conv: [d_k,l], [d_v,l], float32
+  MutableRows gates;        // of the gates' type
+  float* k_conv = nullptr;  // phi conv: [d_k,l], [d_v,l], float32
   float* v_conv = nullptr;
 };
 

@@ -126,9 +126,8 @@ std::size_t attend_workspace(const Problem& problem, Branch branch) {
   if (branch != Branch::selected) return 0;
   const Work work(problem, nullptr, nullptr);
   Carver carver(nullptr);
-  take_parts(work,
-             plan_lists(work, {}, /*forced_apart=*/false, work.matrix.v_columns, carver),
-             carver);
+  take_parts(
+      work, plan_lists(work, {}, /*forced_apart=*/false, work.matrix.v_columns, carver), carver);
   return carver.used();
 }
 
@@ -223,9 +222,8 @@ void attend_backward(const Problem& problem,
   SelectedGradient selected;
   if (branch == Branch::selected) {
     selected = {{in.k, in.v}, lse, buffers.gate_delta, buffers.keys.sums};
-    fill_zero(buffers.keys.sums,
-              static_cast<std::size_t>(buffers.sum_count) * sizeof(float),
-              stream);
+    fill_zero(
+        buffers.keys.sums, static_cast<std::size_t>(buffers.sum_count) * sizeof(float), stream);
   } else {
     const GradientSource source{
         key_source_of(work, kind_of(branch), {in.k, in.v}), lse, buffers.gate_delta};

@@ -58,8 +58,9 @@ void choose(const Problem& problem,
 
 struct AttendInputs {
   Rows q;
-  Rows k, v;    // of the branch; the compressed ones in Branch::compressed
-  Rows blocks;  // Branch::selected: int32 [B,G,S,n]; entries < 0, repeated or in the future are not read
+  Rows k, v;  // of the branch; the compressed ones in Branch::compressed
+  Rows
+      blocks;  // Branch::selected: int32 [B,G,S,n]; entries < 0, repeated or in the future are not read
   const std::int32_t* cu_seqlens = nullptr;
 };
 [[nodiscard]] std::size_t attend_workspace(const Problem& problem, Branch branch);

@@ -7,10 +7,10 @@
 namespace nsa::kernels {
 namespace {
 
-constexpr int kMostHeads = 16;       // of a group: a row of the score kernel's shared memory
-constexpr int kMostPicks = 32;       // a lane for each
-constexpr int kMostBlockTokens = 64; // a tile of keys
-constexpr int kScoreKeys = 128;      // compressed tokens of a score tile
+constexpr int kMostHeads = 16;        // of a group: a row of the score kernel's shared memory
+constexpr int kMostPicks = 32;        // a lane for each
+constexpr int kMostBlockTokens = 64;  // a tile of keys
+constexpr int kScoreKeys = 128;       // compressed tokens of a score tile
 // A segment of rows is long enough that its sums cost little beside it, and there are enough of them for every card.
 constexpr std::int64_t kLeastSegmentRows = 512;
 constexpr std::int64_t kWantedKeyBlocks = 792;
@@ -27,10 +27,8 @@ std::string number(std::int64_t value) {
 
 Common make_common(const Problem& p, const std::int32_t* cu_seqlens) {
   Common c;
-  c.sequences = {cu_seqlens,
-                 static_cast<int>(p.batch),
-                 static_cast<int>(p.length),
-                 static_cast<int>(p.first)};
+  c.sequences = {
+      cu_seqlens, static_cast<int>(p.batch), static_cast<int>(p.length), static_cast<int>(p.first)};
   c.geometry = {p.l, p.d, p.l_sel, p.n_sel, p.w, p.init_blocks, p.local_blocks};
   c.heads = Divider::of(p.heads);
   c.groups = p.groups;
@@ -47,7 +45,8 @@ std::string bad_shape(const Problem& p) {
   if (p.batch < 1 || p.length < 0 || p.first < 0) return "batch, length or first position";
   if (p.varlen && (p.first != 0 || p.tokens < 0)) return "varlen with a first position, or tokens";
   if (p.groups < 1 || p.groups > 65535) return "groups " + number(p.groups);
-  if (p.heads < 1 || p.heads > kMostHeads) return "heads of a group: 1 to 16, not " + number(p.heads);
+  if (p.heads < 1 || p.heads > kMostHeads)
+    return "heads of a group: 1 to 16, not " + number(p.heads);
   if (p.d_k < 8 || p.d_k % 8 != 0 || p.d_v < 8 || p.d_v % 8 != 0) return "widths: multiples of 8";
   return "";
 }
@@ -58,7 +57,8 @@ std::string bad_blocks(const Problem& p) {
     return "l_sel: 1 to 64, not " + number(p.l_sel);
   }
   if (p.l_sel % p.d != 0) return "l_sel: a multiple of d";
-  if (p.l_sel / p.d + p.l / p.d - 1 > kScoreKeys) return "more than 128 compressed tokens on a block";
+  if (p.l_sel / p.d + p.l / p.d - 1 > kScoreKeys)
+    return "more than 128 compressed tokens on a block";
   if (p.init_blocks < 0 || p.local_blocks < 1) return "forced blocks";
   if (p.n_sel < p.init_blocks + p.local_blocks) return "n_sel: at least the forced blocks";
   if (p.n_sel > kMostPicks) return "n_sel: at most 32, not " + number(p.n_sel);
@@ -152,10 +152,7 @@ TensorRef number_rows(const Rows& rows, int bytes) {
 GateRef gate_rows(const Problem& problem, const Rows& gates) {
   const bool is_float = problem.gate_type == GateType::float32;
   const int bytes = is_float ? 4 : 2;
-  return {number_rows(gates, bytes),
-          bytes,
-          is_float,
-          problem.gate_form == GateForm::per_head};
+  return {number_rows(gates, bytes), bytes, is_float, problem.gate_form == GateForm::per_head};
 }
 
 namespace {
@@ -217,8 +214,7 @@ ListPlan plan_lists(
   const std::int64_t chunk_picks = static_cast<std::int64_t>(plan.chunk_tokens) * plan.picks;
   p.max_items = static_cast<int>(std::min(slots_over(work, plan.chunk_tokens), chunk_picks) +
                                  chunk_picks / p.item_entries);
-  p.counts =
-      carver.take<int>(static_cast<std::int64_t>(c.groups) * (p.strips + 1) * p.slots);
+  p.counts = carver.take<int>(static_cast<std::int64_t>(c.groups) * (p.strips + 1) * p.slots);
   p.entries = carver.take<std::int32_t>(static_cast<std::int64_t>(c.groups) * c.tokens * g.n_sel);
   p.items = carver.take<ListItem>(static_cast<std::int64_t>(p.chunks) * c.groups * p.max_items);
   p.item_counts = carver.take<int>(static_cast<std::int64_t>(p.chunks) * c.groups);
@@ -249,8 +245,8 @@ KeyPlan plan_keys(const Work& work, RangeKind kind, Sums sums, Carver& carver) {
   std::int64_t rows = length * h;  // most that see a key tile
   switch (kind) {
     case RangeKind::compressed:
-      plan.key_rows = static_cast<int>(work.problem.compressed_rows() *
-                                       (work.problem.varlen ? 1 : sequences));
+      plan.key_rows =
+          static_cast<int>(work.problem.compressed_rows() * (work.problem.varlen ? 1 : sequences));
       break;
     case RangeKind::initial:
       plan.key_rows = static_cast<int>(sequences) * plan.tiles.range.initial_end();

@@ -38,7 +38,9 @@ struct Work {
   [[nodiscard]] std::int64_t rows() const {  // (query, head) pairs of all groups
     return static_cast<std::int64_t>(common.groups) * common.tokens * common.heads.divisor;
   }
-  [[nodiscard]] int key_positions() const { return common.sequences.first + common.sequences.length; }
+  [[nodiscard]] int key_positions() const {
+    return common.sequences.first + common.sequences.length;
+  }
   [[nodiscard]] KeyRange range(RangeKind kind) const { return {kind, common.geometry}; }
   [[nodiscard]] RowTiles tiles(int rows, int from, int to, int heads) const {
     return {from, to, heads, rows};
@@ -70,7 +72,8 @@ struct ListPlan {
   [[nodiscard]] bool empty() const { return picks == 0 || params.common.tokens == 0; }
 };
 // Takes what the lists need from the workspace.
-ListPlan plan_lists(const Work& work, const Rows& blocks, bool forced_apart, int columns, Carver& carver);
+ListPlan plan_lists(
+    const Work& work, const Rows& blocks, bool forced_apart, int columns, Carver& carver);
 PartBuffers take_parts(const Work& work, const ListPlan& plan, Carver& carver);
 
 // Key tiles of one source of the key-gradient kernel; takes its sums from the workspace unless `d_k` and `d_v` are to be

@@ -8,11 +8,8 @@ namespace {
 // Scores in memory at a time: a chunk stays in the second-level cache.
 constexpr std::int64_t kScoreBytes = std::int64_t{32} << 20;
 
-SelectedParams selected_params(const Work& work,
-                               const Rows& q,
-                               const KeyTensors& keys,
-                               const ListPlan& plan,
-                               int chunk) {
+SelectedParams selected_params(
+    const Work& work, const Rows& q, const KeyTensors& keys, const ListPlan& plan, int chunk) {
   const ListParams& lists = plan.params;
   const std::int64_t first = static_cast<std::int64_t>(chunk) * work.common.groups;
   SelectedParams p;
@@ -50,8 +47,7 @@ PoolTensor pool_tensor(const Work& work, Pooled what, const void* conv) {
 
 std::int64_t key_count(const Work& work, int stride) {
   if (work.problem.varlen) return work.common.tokens / stride;
-  const std::int64_t of_one =
-      stride == 1 ? work.key_positions() : work.problem.compressed_rows();
+  const std::int64_t of_one = stride == 1 ? work.key_positions() : work.problem.compressed_rows();
   return of_one * work.common.sequences.count;
 }
 
@@ -66,15 +62,13 @@ ScoreParams score_params(const Work& work, const Rows& q, const Rows& k_cmp, con
   p.q = element_rows(q, "q");
   p.k = element_rows(k_cmp, "k_cmp");
   p.lse = lse;
-  p.share_unit =
-      static_cast<float>(work.problem.overlap == Overlap::fractional ? g.l : g.d);
+  p.share_unit = static_cast<float>(work.problem.overlap == Overlap::fractional ? g.l : g.d);
   return p;
 }
 
 ChooseBuffers take_scores(const Work& work, Carver& carver) {
   const Common& c = work.common;
-  const std::int64_t of_token =
-      static_cast<std::int64_t>(c.groups) * std::max(c.max_blocks, 1) * 4;
+  const std::int64_t of_token = static_cast<std::int64_t>(c.groups) * std::max(c.max_blocks, 1) * 4;
   const std::int64_t queries = work.matrix.score_queries;
   const std::int64_t wanted =
       std::max(kScoreBytes / of_token / queries * queries, std::int64_t{8} * queries);
@@ -117,8 +111,7 @@ void run_choose(const Work& work,
 void run_forward(const Work& work, const Rows& q, const ForwardBranch* branches, int count) {
   ForwardParams p;
   p.common = work.common;
-  p.tiles =
-      work.tiles(work.matrix.forward_rows, 0, work.common.tokens, work.common.heads.divisor);
+  p.tiles = work.tiles(work.matrix.forward_rows, 0, work.common.tokens, work.common.heads.divisor);
   p.q = element_rows(q, "q");
   std::copy(branches, branches + count, p.branches);
   work.matrix.forward(p, work.slots(p.tiles), count, work.stream);

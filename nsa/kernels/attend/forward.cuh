@@ -162,10 +162,11 @@ struct ForwardKernel {
   NSA_DEVICE void pass_keys(ForwardState<C>& state) const {
     const Common& c = p.common;
     KeySteps<2> steps;
-    steps.template plan<C::kKeys>(branch.source_count,
-                                  c.sequences.first + c.heads.quotient(tile.row),
-                                  c.sequences.first + c.heads.quotient(tile.end - 1),
-                                  [&](int s) -> const KeyRange& { return branch.sources[s].range; });
+    steps.template plan<C::kKeys>(
+        branch.source_count,
+        c.sequences.first + c.heads.quotient(tile.row),
+        c.sequences.first + c.heads.quotient(tile.end - 1),
+        [&](int s) -> const KeyRange& { return branch.sources[s].range; });
     if (steps.all == 0) return;
     copy_pairs<typename C::TileQ, C::kThreads>(shared_q,
                                                pair_rows(c, p.q, tile.sequence, group),
@@ -192,8 +193,8 @@ struct ForwardKernel {
     const Common& c = p.common;
     const PartBuffers& parts = branch.parts;
     const bool valid = rows.valid[half];
-    const RowParts row = row_parts(
-        c, parts, branch.blocks, tile.sequence, group, valid ? rows.row[half] : tile.row);
+    const RowParts row =
+        row_parts(c, parts, branch.blocks, tile.sequence, group, valid ? rows.row[half] : tile.row);
     float logs[kMostPicks / 4];
     float weights[kMostPicks / 4];
     float largest = state.sum[half] > 0.0F ? state.largest[half] : minus_infinity();
@@ -277,8 +278,8 @@ struct ForwardKernel {
     NSA_UNROLL
     for (int j = 0; j < C::kDv / 8; ++j) {
       if (j >= p.common.v_chunks) break;
-      const Pair x = unpack<E>(*reinterpret_cast<const std::uint32_t*>(
-          from + j * 16 + (lane_index() & 3) * 4));
+      const Pair x = unpack<E>(
+          *reinterpret_cast<const std::uint32_t*>(from + j * 16 + (lane_index() & 3) * 4));
       state.o[j][2 * half] += gate * x.x;
       state.o[j][2 * half + 1] += gate * x.y;
     }

@@ -82,8 +82,7 @@ struct KeyGradientKernel {
                                                thread_index());
     const int r = thread_index();
     if (r < C::kRows) {
-      const std::uint32_t numbers =
-          shared + kAtNumbers + buffer * C::kNumberBytes;
+      const std::uint32_t numbers = shared + kAtNumbers + buffer * C::kNumberBytes;
       const bool valid = row + r < end;
       const std::int64_t at = c.row_index(group, tile.sequence, valid ? row + r : 0);
       copy4(numbers + 4 * r, source.in.lse + at, valid);
@@ -130,11 +129,8 @@ struct KeyGradientKernel {
     }
   }
 
-  NSA_DEVICE void step(int row,
-                       int end,
-                       int buffer,
-                       float (&dk)[C::kDk / 8][4],
-                       float (&dv)[C::kDv / 8][4]) const {
+  NSA_DEVICE void step(
+      int row, int end, int buffer, float (&dk)[C::kDk / 8][4], float (&dv)[C::kDv / 8][4]) const {
     const Common& c = p.common;
     const KeyRange& range = source.tiles.range;
     const int key = tile.key + offset;
@@ -181,8 +177,7 @@ struct KeyGradientKernel {
   NSA_DEVICE void store_sums(const float (&dk)[C::kDk / 8][4],
                              const float (&dv)[C::kDv / 8][4]) const {
     const std::int64_t rows = static_cast<std::int64_t>(p.common.groups) * source.key_rows;
-    const std::int64_t first = segment * rows +
-                               static_cast<std::int64_t>(group) * source.key_rows +
+    const std::int64_t first = segment * rows + static_cast<std::int64_t>(group) * source.key_rows +
                                source.first_row(p.common.sequences, tile.sequence);
     NSA_UNROLL
     for (int half = 0; half < 2; ++half) {
@@ -202,8 +197,7 @@ struct KeyGradientKernel {
 
   // Keys as "pairs" of one head: the same way out as rows of queries.
   NSA_DEVICE PairRows key_pairs(const TensorRef& x) const {
-    const ByteRows rows =
-        key_rows(p.common, x, tile.sequence, group, source.tiles.stride());
+    const ByteRows rows = key_rows(p.common, x, tile.sequence, group, source.tiles.stride());
     return {rows.data, rows.step, 0, Divider{0x80000000U, 31, 1}};
   }
 
@@ -287,14 +281,7 @@ attend_key_gradient(NSA_PARAMETER KeyGradientParams p) {
   if (segment >= rows.count() && segment > 0) return;
   const int warp = warp_index();
   const KeyGradientKernel<C> kernel{
-      p,
-                                    source,
-                                    tile,
-                                    segment,
-                                    block_y(),
-                                    warp % 4,
-                                    warp / 4 * 64,
-                                    shared_address(shared)};
+      p, source, tile, segment, block_y(), warp % 4, warp / 4 * 64, shared_address(shared)};
   kernel.run(rows.begin(segment), rows.end(segment));
 }
 

@@ -12,14 +12,12 @@ struct KeySource {
   TensorRef v;
   KeyRange range;
 
-  NSA_BOTH int stride() const {
-    return range.kind == RangeKind::compressed ? range.geometry.d : 1;
-  }
+  NSA_BOTH int stride() const { return range.kind == RangeKind::compressed ? range.geometry.d : 1; }
 };
 
 // Gates [B,G|H,S,3].
 struct GateRef {
-  TensorRef values;  // position step: of a query; head step: of a group or head
+  TensorRef values;         // position step: of a query; head step: of a group or head
   std::int64_t branch = 0;  // byte step from one branch to the next
   bool is_float = false;
   bool per_head = false;
@@ -28,7 +26,7 @@ struct GateRef {
 struct ForwardBranch {
   KeySource sources[2];  // one softmax over both
   int source_count = 0;
-  TensorRef o;  // data may be null
+  TensorRef o;           // data may be null
   float* lse = nullptr;  // [G,T,h]; may be null
   // Merging of parts: blocks [B,G,S,n] int32.
   PartBuffers parts;
@@ -51,7 +49,7 @@ struct ForwardParams {
 // What a row of the backward pass needs of its branch: gate g and g * (d_o . o) as pairs [G,T,h]; ds = p (g dp - g x).
 struct GradientSource {
   KeySource keys;
-  const float* lse = nullptr;       // [G,T,h]
+  const float* lse = nullptr;         // [G,T,h]
   const float* gate_delta = nullptr;  // [G,T,h,2]
 };
 

@@ -113,8 +113,7 @@ struct QueryGradientKernel {
     NSA_UNROLL
     for (int half = 0; half < 2; ++half) {
       const int low = masked ? range.low(rows.query[half]) - column : 0;
-      const int high =
-          masked ? smaller(range.high(rows.query[half]), step.end) - column : C::kKeys;
+      const int high = masked ? smaller(range.high(rows.query[half]), step.end) - column : C::kKeys;
       NSA_UNROLL
       for (int j = 0; j < C::kKeys / 8; ++j) {
         NSA_UNROLL
@@ -146,10 +145,11 @@ struct QueryGradientKernel {
     clear<C::kKeys>(s);
     clear<C::kKeys>(dp);
     X::begin();
-    X::template multiply<E, C::kKeys, C::kDk>(s,
-                                              Operand<typename C::TileQ, Major::k>{shared_q, offset},
-                                              Operand<typename C::TileK, Major::k>{k, 0},
-                                              warp);
+    X::template multiply<E, C::kKeys, C::kDk>(
+        s,
+        Operand<typename C::TileQ, Major::k>{shared_q, offset},
+        Operand<typename C::TileK, Major::k>{k, 0},
+        warp);
     X::template multiply<E, C::kKeys, C::kDv>(
         dp,
         Operand<typename C::TileO, Major::k>{shared_o, offset},
@@ -157,8 +157,7 @@ struct QueryGradientKernel {
         warp);
     X::commit();
     X::template wait<0>();
-    const bool masked =
-        step.key < range.low(last) || key_end > smaller(range.high(from), step.end);
+    const bool masked = step.key < range.low(last) || key_end > smaller(range.high(from), step.end);
     if (masked) {
       differentiate(s, dp, n, step, true);
     } else {
@@ -207,16 +206,13 @@ struct QueryGradientKernel {
   NSA_DEVICE void add_selected(float (&dq)[C::kDk / 8][4], int half) const {
     const Common& c = p.common;
     const bool valid = rows.valid[half];
-    const RowParts row = row_parts(
-        c, p.parts, p.blocks, tile.sequence, group, valid ? rows.row[half] : tile.row);
+    const RowParts row =
+        row_parts(c, p.parts, p.blocks, tile.sequence, group, valid ? rows.row[half] : tile.row);
     float weights[kMostPicks / 4];
-    each_own_pick(c,
-                  p.parts,
-                  row,
-                  valid,
-                  p.forced_apart,
-                  rows.query[half],
-                  [&](int i, const Pair& part) { weights[i] = part.y; });
+    each_own_pick(
+        c, p.parts, row, valid, p.forced_apart, rows.query[half], [&](int i, const Pair& part) {
+          weights[i] = part.y;
+        });
     add_parts<C::kDk>(dq, half, c, p.parts, row.first, weights);
   }
 
@@ -236,14 +232,13 @@ struct QueryGradientKernel {
       for (int half = 0; half < 2; ++half) add_selected(dq, half);
     }
     const int warp_row = offset + warp * 16;
-    store_results<E, typename C::TileQ, C::kDk>(
-        dq,
-        shared_q,
-        warp_row,
-        pair_rows(p.common, p.d_q, tile.sequence, group),
-        tile.row + warp_row,
-        tile.end,
-        p.common.k_chunks);
+    store_results<E, typename C::TileQ, C::kDk>(dq,
+                                                shared_q,
+                                                warp_row,
+                                                pair_rows(p.common, p.d_q, tile.sequence, group),
+                                                tile.row + warp_row,
+                                                tile.end,
+                                                p.common.k_chunks);
   }
 };
 
@@ -257,16 +252,15 @@ attend_query_gradient(NSA_PARAMETER QueryGradientParams p) {
   const int warp = warp_index();
   const int offset = warp / 4 * 64;
   const std::uint32_t base = shared_address(shared);
-  const QueryGradientKernel<C> kernel{
-      p,
-      tile,
-      block_y(),
-      warp % 4,
-      offset,
-      lane_rows(p.common, tile, tile.row + offset + warp % 4 * 16),
-      base,
-      base + C::TileQ::kBytes,
-      base + C::TileQ::kBytes + C::TileO::kBytes};
+  const QueryGradientKernel<C> kernel{p,
+                                      tile,
+                                      block_y(),
+                                      warp % 4,
+                                      offset,
+                                      lane_rows(p.common, tile, tile.row + offset + warp % 4 * 16),
+                                      base,
+                                      base + C::TileQ::kBytes,
+                                      base + C::TileQ::kBytes + C::TileO::kBytes};
   kernel.run();
 }
 

@@ -26,11 +26,11 @@ NSA_DEVICE LaneRows lane_rows(const Common& c, const RowTile& tile, int first) {
 }
 
 NSA_DEVICE PairRows pair_rows(const Common& c, const TensorRef& x, int b, int group) {
-  return {at_sequence(x, c.sequences, b) +
-              static_cast<std::int64_t>(group) * c.heads.divisor * x.head,
-          x.position,
-          x.head,
-          c.heads};
+  return {
+      at_sequence(x, c.sequences, b) + static_cast<std::int64_t>(group) * c.heads.divisor * x.head,
+      x.position,
+      x.head,
+      c.heads};
 }
 
 NSA_DEVICE ByteRows key_rows(const Common& c, const TensorRef& x, int b, int group, int stride) {
@@ -95,8 +95,9 @@ NSA_DEVICE void each_own_pick(const Common& c,
       listed = is_listed(c.geometry, forced_apart, query, row.blocks[pick], previous);
     }
     const std::int64_t at = row.first + static_cast<std::int64_t>(pick) * c.heads.divisor;
-    use(i, listed ? PartScale{parts.scales[2 * at], parts.scales[2 * at + 1]}
-                  : PartScale{minus_infinity(), 0.0F});
+    use(i,
+        listed ? PartScale{parts.scales[2 * at], parts.scales[2 * at + 1]}
+               : PartScale{minus_infinity(), 0.0F});
   }
 }
 
@@ -123,12 +124,8 @@ NSA_DEVICE void add_parts(float (&acc)[kColumns / 8][4],
   }
 }
 
-NSA_DEVICE RowParts row_parts(const Common& c,
-                              const PartBuffers& parts,
-                              const TensorRef& blocks,
-                              int b,
-                              int group,
-                              int row) {
+NSA_DEVICE RowParts row_parts(
+    const Common& c, const PartBuffers& parts, const TensorRef& blocks, int b, int group, int row) {
   const int query = c.heads.quotient(row);
   return {reinterpret_cast<const std::int32_t*>(at_sequence(blocks, c.sequences, b) +
                                                 group * blocks.head + query * blocks.position),

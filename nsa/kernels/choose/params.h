@@ -15,7 +15,8 @@ struct ScoreParams {
   const float* lse = nullptr;  // [G,T,h]
   TensorRef scores;            // float32 [B,G,S,N]
   bool every_block = false;    // false: only what decides a choice
-  float share_unit = 1.0F;     // a compressed token's share of a block is its tokens there / share_unit
+  float share_unit =
+      1.0F;  // a compressed token's share of a block is its tokens there / share_unit
 };
 
 struct SelectParams {

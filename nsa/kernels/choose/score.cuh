@@ -56,25 +56,23 @@ struct ScoreKernel {
     const ByteRows rows{at_sequence(p.q, c.sequences, tile.sequence) +
                             static_cast<std::int64_t>(group * c.heads.divisor + head) * p.q.head,
                         p.q.position};
-    copy_rows<typename C::TileQ, C::kThreads>(
-        shared + C::TileK::kBytes + buffer * C::TileQ::kBytes,
-        rows,
-        tile.row,
-        tile.end,
-        c.k_chunks,
-        thread_index());
+    copy_rows<typename C::TileQ, C::kThreads>(shared + C::TileK::kBytes + buffer * C::TileQ::kBytes,
+                                              rows,
+                                              tile.row,
+                                              tile.end,
+                                              c.k_chunks,
+                                              thread_index());
   }
 
   NSA_DEVICE void load_keys() const {
     const Common& c = p.common;
     const int last = c.geometry.compressed(c.sequences.keys(tile.sequence) - 1);
-    copy_rows<typename C::TileK, C::kThreads>(
-        shared,
-        key_rows(c, p.k, tile.sequence, group, c.geometry.d),
-        first_key,
-        last,
-        c.k_chunks,
-        thread_index());
+    copy_rows<typename C::TileK, C::kThreads>(shared,
+                                              key_rows(c, p.k, tile.sequence, group, c.geometry.d),
+                                              first_key,
+                                              last,
+                                              c.k_chunks,
+                                              thread_index());
     const int h = c.heads.divisor;
     const float* lse = p.lse + c.row_index(group, tile.sequence, 0);
     for (int i = thread_index(); i < C::kRows * h; i += C::kThreads) {
@@ -91,8 +89,8 @@ struct ScoreKernel {
     X::begin();
     X::template multiply<E, C::kPiece, C::kDk>(
         s,
-        Operand<typename C::TileQ, Major::k>{
-            shared + C::TileK::kBytes + buffer * C::TileQ::kBytes, offset},
+        Operand<typename C::TileQ, Major::k>{shared + C::TileK::kBytes + buffer * C::TileQ::kBytes,
+                                             offset},
         Operand<typename C::TileK, Major::k>{shared, piece * C::kPiece},
         warp);
     X::commit();
@@ -123,8 +121,7 @@ struct ScoreKernel {
       const int row = offset + warp * 16 + (lane_index() >> 2) + 8 * half;
       NSA_UNROLL
       for (int j = 0; j < C::kKeys / 8; ++j) {
-        const std::uint32_t to =
-            shared + 4 * (row * C::kSumStep + 8 * j + 2 * (lane_index() & 3));
+        const std::uint32_t to = shared + 4 * (row * C::kSumStep + 8 * j + 2 * (lane_index() & 3));
         store_shared_float(to, sums[j][2 * half]);
         store_shared_float(to + 4, sums[j][2 * half + 1]);
       }
@@ -134,8 +131,7 @@ struct ScoreKernel {
   // Block scores from the sums; the same order for every block.
   NSA_DEVICE void store_scores() const {
     const Common& c = p.common;
-    const int blocks =
-        smaller(blocks_of_tile<C::kKeys>(c.geometry), c.max_blocks - first_block);
+    const int blocks = smaller(blocks_of_tile<C::kKeys>(c.geometry), c.max_blocks - first_block);
     const int rows = tile.end - tile.row;
     const int stride = c.geometry.l_sel / c.geometry.d;
     const int touching = c.geometry.touching();

@@ -53,8 +53,7 @@ NSA_DEVICE void select_blocks(const Geometry& g, int t, const float* scores, std
     Candidate best = best_after(scores, g.init_blocks, end, {0xffffffffU, 0});
     for (int i = 0; i < taken; ++i) {
       const std::uint32_t order = warp_largest(best.order);
-      const std::uint32_t block =
-          warp_smallest(best.order == order ? best.block : 0xffffffffU);
+      const std::uint32_t block = warp_smallest(best.order == order ? best.block : 0xffffffffU);
       if (lane == i) mine = static_cast<int>(block);
       if (best.block == block && best.order == order) {
         best = best_after(scores, g.init_blocks, end, best);

@@ -21,11 +21,7 @@ struct CombinePlace {
 NSA_DEVICE CombinePlace combine_place(const Common& c, int token) {
   const int b = c.sequences.find(token, [&](int i) { return c.sequences.begin(i); });
   const int lanes = c.v_chunks > 8 ? 16 : (c.v_chunks > 4 ? 8 : 4);
-  return {b,
-          token - c.sequences.begin(b),
-          lanes,
-          lane_index() % lanes,
-          lane_index() / lanes};
+  return {b, token - c.sequences.begin(b), lanes, lane_index() % lanes, lane_index() / lanes};
 }
 
 template <class E>
@@ -45,14 +41,14 @@ combine_branches(NSA_PARAMETER CombineParams p) {
     Eight sum{};
     NSA_UNROLL
     for (int k = 0; k < 3; ++k) {
-      const Eight o = load_eight<E>(
-          pair_rows(c, p.branches[k], place.sequence, group).row(row) + place.chunk * 16);
+      const Eight o = load_eight<E>(pair_rows(c, p.branches[k], place.sequence, group).row(row) +
+                                    place.chunk * 16);
       NSA_UNROLL
       for (int i = 0; i < 8; ++i) sum.x[i] += weights[k] * o.x[i];
     }
-    store_eight<E>(const_cast<char*>(pair_rows(c, p.o, place.sequence, group).row(row)) +
-                       place.chunk * 16,
-                   sum);
+    store_eight<E>(
+        const_cast<char*>(pair_rows(c, p.o, place.sequence, group).row(row)) + place.chunk * 16,
+        sum);
   }
 }
 
@@ -87,8 +83,8 @@ combine_gradient(NSA_PARAMETER CombineGradientParams p) {
       if (k >= p.branch_count) break;
       float x = 0.0F;
       if (reads) {
-        const Eight o = load_eight<E>(
-            pair_rows(c, p.branches[k], place.sequence, group).row(row) + place.chunk * 16);
+        const Eight o = load_eight<E>(pair_rows(c, p.branches[k], place.sequence, group).row(row) +
+                                      place.chunk * 16);
         NSA_UNROLL
         for (int i = 0; i < 8; ++i) x += d_o.x[i] * o.x[i];
         if (p.d_branches[k].data != nullptr) {
@@ -130,10 +126,10 @@ combine_gradient(NSA_PARAMETER CombineGradientParams p) {
       if (distance >= place.lanes) gate_sum[k] += other;
     }
     if (lane_index() == 0) {
-      write_number<E>(gates_at(c, p.d_gates, place.sequence, group, place.query * heads) +
-                          k * p.d_gates.branch,
-                      p.d_gates.is_float,
-                      gate_sum[k]);
+      write_number<E>(
+          gates_at(c, p.d_gates, place.sequence, group, place.query * heads) + k * p.d_gates.branch,
+          p.d_gates.is_float,
+          gate_sum[k]);
     }
   }
 }
@@ -145,8 +141,7 @@ NSA_KERNEL(kKeyResultThreads, 1)
 key_results(NSA_PARAMETER KeyResultParams p) {
   const Common& c = p.common;
   const int chunks = c.k_chunks + c.v_chunks;
-  const std::int64_t at =
-      static_cast<std::int64_t>(block_x()) * kKeyResultThreads + thread_index();
+  const std::int64_t at = static_cast<std::int64_t>(block_x()) * kKeyResultThreads + thread_index();
   const KeyPlace place = key_place(c, at / chunks, p.stride);
   if (place.key >= keys_of(c, place.sequence, p.stride)) return;
   const int chunk = static_cast<int>(at % chunks);

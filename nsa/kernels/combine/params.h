@@ -29,7 +29,7 @@ struct CombineGradientParams {
 // dk and dv of one branch from float32 sums: first[key] + second[key].
 struct KeyResultParams {
   Common common;
-  int stride = 1;    // d: keys are compressed tokens
+  int stride = 1;   // d: keys are compressed tokens
   SumRef first[2];  // by blockIdx.z
   SumRef second[2];
   TensorRef d_k[2];

@@ -1,5 +1,5 @@
-#include "nsa/kernels/combine/kernel.cuh"
 #include "nsa/kernels/choose/select.cuh"
+#include "nsa/kernels/combine/kernel.cuh"
 #include "nsa/kernels/common/kernels.h"
 #include "nsa/kernels/common/launch.h"
 #include "nsa/kernels/compress/kernel.cuh"
@@ -64,7 +64,10 @@ struct ElementSet {
            stream,
            p);
   }
-  static void key_results(const KeyResultParams& p, int branches, std::int64_t keys, Stream stream) {
+  static void key_results(const KeyResultParams& p,
+                          int branches,
+                          std::int64_t keys,
+                          Stream stream) {
     const std::int64_t chunks = p.common.k_chunks + p.common.v_chunks;
     launch(kernels::key_results<E>,
            {ceil_div(keys * chunks, kKeyResultThreads), p.common.groups, branches},

@@ -50,9 +50,7 @@ struct Geometry {
   }
   NSA_BOTH int candidate_count(int t) const { return larger(0, candidates_end(t) - init_blocks); }
   // False: all candidates are taken, whatever their scores.
-  NSA_BOTH bool scores_decide(int t) const {
-    return candidate_count(t) > n_sel - forced_count(t);
-  }
+  NSA_BOTH bool scores_decide(int t) const { return candidate_count(t) > n_sel - forced_count(t); }
   // Compressed tokens [first_touching(j), first_touching(j) + touching()) overlap block j; the first may be negative.
   NSA_BOTH int touching() const { return l_sel / d + l / d - 1; }
   NSA_BOTH int first_touching(int block) const { return block * (l_sel / d) - (l / d - 1); }
@@ -188,9 +186,8 @@ NSA_BOTH RowTile find_tile(const RowTiles& tiles, const Sequences& all, std::int
       static_cast<std::int64_t>(from) * tiles.heads + (index - tiles.slot(all, b)) * tiles.rows;
   const std::int64_t end = static_cast<std::int64_t>(to) * tiles.heads;
   if (to <= from || row >= end) return {b, 0, 0};
-  return {b,
-          static_cast<int>(row),
-          static_cast<int>(row + tiles.rows < end ? row + tiles.rows : end)};
+  return {
+      b, static_cast<int>(row), static_cast<int>(row + tiles.rows < end ? row + tiles.rows : end)};
 }
 
 // Tiles of `keys` consecutive keys of a range, over all sequences; slots as in RowTiles.
@@ -198,9 +195,7 @@ struct KeyTiles {
   KeyRange range;
   int keys = 64;
 
-  NSA_BOTH int stride() const {
-    return range.kind == RangeKind::compressed ? range.geometry.d : 1;
-  }
+  NSA_BOTH int stride() const { return range.kind == RangeKind::compressed ? range.geometry.d : 1; }
   NSA_BOTH std::int64_t slot(const Sequences& all, int b) const {
     if (range.kind == RangeKind::initial) return b * ceil_div(range.initial_end(), keys);
     return all.begin(b) / stride() / keys + b;
@@ -215,13 +210,13 @@ struct KeyTiles {
 struct KeyTile {
   int sequence = 0;
   int key = 0;
-  int end = 0;  // keys of the range from here on do not exist; not after key where the slot is empty
+  int end =
+      0;  // keys of the range from here on do not exist; not after key where the slot is empty
 };
 
 NSA_BOTH KeyTile find_keys(const KeyTiles& tiles, const Sequences& all, std::int64_t index) {
   const int b = all.find(index, [&](int i) { return tiles.slot(all, i); });
-  const std::int64_t key =
-      tiles.range.keys_begin() + (index - tiles.slot(all, b)) * tiles.keys;
+  const std::int64_t key = tiles.range.keys_begin() + (index - tiles.slot(all, b)) * tiles.keys;
   const int end = tiles.range.keys_end(all.keys(b));
   if (key >= end) return {b, 0, 0};
   return {b, static_cast<int>(key), end};
@@ -238,8 +233,8 @@ struct RowSegments {
   NSA_BOTH int end(int i) const { return smaller(to, from + (i + 1) * segment); }
 };
 
-NSA_BOTH RowSegments seeing_rows(
-    const KeyRange& range, int key, int key_end, int queries, int heads, int segment) {
+NSA_BOTH RowSegments
+seeing_rows(const KeyRange& range, int key, int key_end, int queries, int heads, int segment) {
   const int from = range.first_query(key);
   const int to = range.end_query(key_end - 1, queries);
   return {smaller(from, to) * heads, to * heads, segment};
@@ -266,7 +261,8 @@ struct Divider {
     return {static_cast<std::uint32_t>((whole + divisor - 1) / divisor), 31 + bits, divisor};
   }
   NSA_BOTH int quotient(int r) const {
-    const std::uint64_t product = static_cast<std::uint64_t>(static_cast<std::uint32_t>(r)) * factor;
+    const std::uint64_t product =
+        static_cast<std::uint64_t>(static_cast<std::uint32_t>(r)) * factor;
     return static_cast<int>(product >> shift);
   }
 };

@@ -12,17 +12,15 @@
 
 namespace nsa::kernels {
 
-
-
 // Rows of d_k and d_v elements up to k_columns and v_columns.
 struct MatrixKernels {
   Element element;
   Family family;
   int k_columns;
   int v_columns;
-  int forward_rows;      // rows of a tile
+  int forward_rows;  // rows of a tile
   int gradient_rows;
-  int gradient_keys;     // keys of a tile
+  int gradient_keys;  // keys of a tile
   int score_queries;
   int score_keys;
   // Slots of row tiles (or items) in x; groups in y; branches in z.

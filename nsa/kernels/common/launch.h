@@ -24,9 +24,8 @@ struct GridSize {
 template <class P>
 void launch(void (*kernel)(P), const GridSize& grid, int threads, int shared, Stream, const P& p) {
   if (grid.x <= 0 || grid.y <= 0 || grid.z <= 0) return;
-  const emulated::Grid size{static_cast<unsigned>(grid.x),
-                            static_cast<unsigned>(grid.y),
-                            static_cast<unsigned>(grid.z)};
+  const emulated::Grid size{
+      static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y), static_cast<unsigned>(grid.z)};
   emulated::run_grid(size, threads, shared, [&] { kernel(p); });
 }
 
@@ -39,12 +38,8 @@ inline void check(cudaError_t error, const char* what) {
 }
 
 template <class P>
-void launch(void (*kernel)(P),
-            const GridSize& grid,
-            int threads,
-            int shared,
-            Stream stream,
-            const P& p) {
+void launch(
+    void (*kernel)(P), const GridSize& grid, int threads, int shared, Stream stream, const P& p) {
   if (grid.x <= 0 || grid.y <= 0 || grid.z <= 0) return;
   constexpr int kWithoutAsking = 48 * 1024;
   if (shared > kWithoutAsking) {
@@ -53,10 +48,9 @@ void launch(void (*kernel)(P),
                                shared),
           "shared memory of a kernel");
   }
-  const dim3 size(static_cast<unsigned>(grid.x),
-                  static_cast<unsigned>(grid.y),
-                  static_cast<unsigned>(grid.z));
-  kernel<<<size, static_cast<unsigned>(threads), static_cast<std::size_t>(shared), stream>>>(p);
+  const dim3 size(
+      static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y), static_cast<unsigned>(grid.z));
+  kernel<<<size, static_cast<unsigned>(threads), static_cast<std::size_t>(shared), stream> > >(p);
   check(cudaGetLastError(), "launch of a kernel");
 }
 

@@ -68,9 +68,9 @@ struct Mma {
   // The same with a left operand in registers.
   template <class E, int kColumns, int kDepth, class B>
   NSA_DEVICE static void multiply_held(float (&acc)[kColumns / 8][4],
-                                  const std::uint32_t (&a)[kDepth / 16][4],
-                                  const B& b,
-                                  int /*warp*/) {
+                                       const std::uint32_t (&a)[kDepth / 16][4],
+                                       const B& b,
+                                       int /*warp*/) {
     NSA_UNROLL
     for (int k = 0; k < kDepth / 16; ++k) step<E, kColumns>(acc, a[k], b, k);
   }
@@ -102,8 +102,7 @@ struct Mma {
                                         2 * k + ((lane >> 3) & 1)));
       } else {
         load_matrices_transposed(
-            right,
-            b.tile + B::T::at(k * 16 + (lane & 15), b.first / 8 + 2 * n + (lane >> 4)));
+            right, b.tile + B::T::at(k * 16 + (lane & 15), b.first / 8 + 2 * n + (lane >> 4)));
       }
       multiply_tile<E>(acc[2 * n], left, right[0], right[1]);
       multiply_tile<E>(acc[2 * n + 1], left, right[2], right[3]);

@@ -12,7 +12,8 @@ namespace nsa::kernels {
 using PartScale = Pair;
 
 inline constexpr float kPartSteps = 32767.0F;
-inline constexpr float kPartBias = 8388608.0F + 32768.0F;  // 2^23: integers are the low bits of such a float
+inline constexpr float kPartBias =
+    8388608.0F + 32768.0F;  // 2^23: integers are the low bits of such a float
 
 // Rows whose values all lie below are steps of this one: its reciprocal is finite.
 inline constexpr float kSmallestPart = 1e-30F;
@@ -24,8 +25,8 @@ NSA_DEVICE float store_part(const float (&acc)[kColumns / 8][4], int half, char*
   float largest = kSmallestPart;
   NSA_UNROLL
   for (int j = 0; j < kColumns / 8; ++j) {
-    largest = largest_or_nan(
-        largest, largest_or_nan(fabsf(acc[j][2 * half]), fabsf(acc[j][2 * half + 1])));
+    largest = largest_or_nan(largest,
+                             largest_or_nan(fabsf(acc[j][2 * half]), fabsf(acc[j][2 * half + 1])));
   }
   largest = largest_or_nan(largest, shuffle_xor(largest, 1));
   largest = largest_or_nan(largest, shuffle_xor(largest, 2));

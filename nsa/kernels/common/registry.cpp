@@ -19,8 +19,7 @@ const MatrixKernels* find_matrix_kernels(Element element, int d_k, int d_v, Fami
   for (const MatrixKernels& table : kTables) {
     if (table.element != element || table.family != family) continue;
     if (table.k_columns < d_k || table.v_columns < d_v) continue;
-    if (best != nullptr &&
-        best->k_columns + best->v_columns <= table.k_columns + table.v_columns) {
+    if (best != nullptr && best->k_columns + best->v_columns <= table.k_columns + table.v_columns) {
       continue;
     }
     best = &table;

@@ -32,8 +32,8 @@ struct SumRef {
     const int begin = tiles.range.keys_begin();
     const int tile = begin + (key - begin) / tiles.keys * tiles.keys;
     const int end = smaller(tile + tiles.keys, tiles.range.keys_end(c.sequences.keys(b)));
-    const RowSegments rows = seeing_rows(
-        tiles.range, tile, end, c.sequences.queries(b), c.heads.divisor, segment);
+    const RowSegments rows =
+        seeing_rows(tiles.range, tile, end, c.sequences.queries(b), c.heads.divisor, segment);
     return larger(1, rows.count());
   }
 };

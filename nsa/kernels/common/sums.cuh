@@ -31,8 +31,14 @@ struct Eight {
 };
 
 // Adds eight columns of a key, segment after segment.
-NSA_DEVICE void add_sums(
-    Eight& to, const SumRef& from, const Common& c, int group, int b, int key, int columns, int column) {
+NSA_DEVICE void add_sums(Eight& to,
+                         const SumRef& from,
+                         const Common& c,
+                         int group,
+                         int b,
+                         int key,
+                         int columns,
+                         int column) {
   if (!from.has(key)) return;
   const std::int64_t rows = static_cast<std::int64_t>(c.groups) * from.key_rows;
   const std::int64_t row = from.row(c, group, b, key);

@@ -43,8 +43,7 @@ NSA_DEVICE void copy_rows(
     const int row = index / T::kChunks;
     const int chunk = index % T::kChunks;
     const bool valid = first + row >= 0 && first + row < end && chunk < chunks;
-    const char* source =
-        valid ? from.data + (first + row) * from.step + chunk * 16 : from.data;
+    const char* source = valid ? from.data + (first + row) * from.step + chunk * 16 : from.data;
     copy16(tile + T::at(row, chunk), source, valid);
   }
 }

@@ -15,8 +15,7 @@ struct PoolPlace {
   int chunk;
 };
 NSA_DEVICE PoolPlace pool_place(const Common& c, int chunks, int stride) {
-  const std::int64_t at =
-      static_cast<std::int64_t>(block_x()) * kPoolThreads + thread_index();
+  const std::int64_t at = static_cast<std::int64_t>(block_x()) * kPoolThreads + thread_index();
   const KeyPlace key = key_place(c, at / chunks, stride);
   return {key.sequence, key.key, static_cast<int>(at % chunks)};
 }
@@ -45,9 +44,8 @@ pool(NSA_PARAMETER PoolParams p) {
     NSA_UNROLL
     for (int i = 0; i < 8; ++i) {
       // The mean is the sum times 1/l, so that l = 2^k rounds nothing twice.
-      sum.x[i] += x.conv == nullptr
-                      ? v.x[i]
-                      : v.x[i] * conv_weight<E>(x, g.l, place.chunk * 8 + i, j);
+      sum.x[i] +=
+          x.conv == nullptr ? v.x[i] : v.x[i] * conv_weight<E>(x, g.l, place.chunk * 8 + i, j);
     }
   }
   if (x.conv == nullptr) {
@@ -61,8 +59,8 @@ pool(NSA_PARAMETER PoolParams p) {
 
 // Gradient of compressed token i, eight columns.
 template <class E>
-NSA_DEVICE Eight pooled_gradient(
-    const Common& c, const PoolTensor& x, int group, int b, int i, int chunk) {
+NSA_DEVICE Eight
+pooled_gradient(const Common& c, const PoolTensor& x, int group, int b, int i, int chunk) {
   if (x.sums.data == nullptr) {
     return load_eight<E>(at_sequence(x.pooled, c.sequences, b, c.geometry.d) +
                          group * x.pooled.head + i * x.pooled.position + chunk * 16);
@@ -126,8 +124,8 @@ conv_gradient(NSA_PARAMETER PoolParams p) {
     }
     NSA_UNROLL
     for (int k = 0; k < 8; ++k) {
-      x.conv_parts[(static_cast<std::int64_t>(block_x()) * x.chunks * 8 + chunk * 8 + k) * g.l + j] =
-          sum.x[k];
+      x.conv_parts[(static_cast<std::int64_t>(block_x()) * x.chunks * 8 + chunk * 8 + k) * g.l +
+                   j] = sum.x[k];
     }
   }
 }

@@ -22,8 +22,7 @@ NSA_DEVICE StripQuery strip_query(const ListParams& p, int group, int token, int
   return {sequence,
           query,
           reinterpret_cast<const std::int32_t*>(at_sequence(p.blocks, all, sequence) +
-                                                group * p.blocks.head +
-                                                query * p.blocks.position)};
+                                                group * p.blocks.head + query * p.blocks.position)};
 }
 
 // Slot of a pick within the window; -1 where it is in no list.
@@ -49,8 +48,7 @@ count_picks(NSA_PARAMETER ListParams p) {
   }
   block_sync();
   const int n = c.geometry.n_sel;
-  const int first_sequence =
-      c.sequences.find(from, [&](int b) { return c.sequences.begin(b); });
+  const int first_sequence = c.sequences.find(from, [&](int b) { return c.sequences.begin(b); });
   for (int i = thread_index(); i < (to - from) * n; i += kListThreads) {
     const StripQuery query = strip_query(p, block_y(), from + i / n, first_sequence);
     const int slot = listed_slot(p, query, i % n, window.begin);
@@ -165,8 +163,7 @@ NSA_DEVICE void make_items(const ListParams& p, int group, int chunk, std::uint3
   const Common& c = p.common;
   const int* before = p.count(group, chunk * p.chunk_strips);
   const int* after = p.count(group, smaller((chunk + 1) * p.chunk_strips, p.strips));
-  ListItem* items =
-      p.items + (static_cast<std::int64_t>(chunk) * c.groups + group) * p.max_items;
+  ListItem* items = p.items + (static_cast<std::int64_t>(chunk) * c.groups + group) * p.max_items;
   int made = 0;
   each_list(p, group, p.slots, shared, [&](int slot, int first) {
     const int from = slot >= 0 ? before[slot] : 0;
@@ -174,10 +171,9 @@ NSA_DEVICE void make_items(const ListParams& p, int group, int chunk, std::uint3
     const int own = (count + p.item_entries - 1) / p.item_entries;
     const BlockSum sum = sum_before(own, shared);
     if (own > 0) {
-      const int sequence = c.sequences.find(
-          slot, [&](int b) { return block_slot(c.geometry, c.sequences, b); });
-      const int block =
-          slot - static_cast<int>(block_slot(c.geometry, c.sequences, sequence));
+      const int sequence =
+          c.sequences.find(slot, [&](int b) { return block_slot(c.geometry, c.sequences, b); });
+      const int block = slot - static_cast<int>(block_slot(c.geometry, c.sequences, sequence));
       for (int i = 0; i < own; ++i) {
         const int skipped = i * p.item_entries;
         items[made + sum.before + i] = {sequence,

@@ -22,18 +22,19 @@ struct ListParams {
   Common common;
   TensorRef blocks;  // int32 [B,G,S,n]
   bool forced_apart = false;
-  int slots = 0;         // of blocks, over all sequences
-  int strip = 0;         // queries of a strip
+  int slots = 0;  // of blocks, over all sequences
+  int strip = 0;  // queries of a strip
   int strips = 0;
   int chunk_strips = 0;  // strips of a chunk
   int chunks = 0;
   int item_entries = 0;  // most entries of an item
   int max_items = 0;     // of a chunk and group
   int window = 0;        // most slots that the queries of a strip reach over
-  int* counts = nullptr;      // [G, strips + 1, slots]; in the end entries of a block before a strip, the last its length
+  int* counts =
+      nullptr;  // [G, strips + 1, slots]; in the end entries of a block before a strip, the last its length
   std::int32_t* entries = nullptr;  // [G, T*n]: T*n + pick
-  ListItem* items = nullptr;  // [chunks, G, max_items]
-  int* item_counts = nullptr; // [chunks, G]
+  ListItem* items = nullptr;        // [chunks, G, max_items]
+  int* item_counts = nullptr;       // [chunks, G]
 
   NSA_BOTH int* count(int group, int strip_index) const {
     return counts + (static_cast<std::int64_t>(group) * (strips + 1) + strip_index) * slots;

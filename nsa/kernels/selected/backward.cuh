@@ -198,9 +198,9 @@ struct SelectedBackwardKernel {
       X::publish();
       X::begin();
       X::template multiply_held<E, C::kDv, C::kRows>(
-        dv, left_p, Operand<typename C::TileO, Major::mn>{d_o, 0}, warp);
+          dv, left_p, Operand<typename C::TileO, Major::mn>{d_o, 0}, warp);
       X::template multiply_held<E, C::kDk, C::kRows>(
-        dk, left_ds, Operand<typename C::TileQ, Major::mn>{q, 0}, warp);
+          dk, left_ds, Operand<typename C::TileQ, Major::mn>{q, 0}, warp);
       X::commit();
       X::template wait<0>();
     }
@@ -216,8 +216,8 @@ struct SelectedBackwardKernel {
       if (thread_index() == 0) wait_turn(turn, item.turn);
       block_sync();
     }
-    const std::int64_t first = static_cast<std::int64_t>(group) * p.key_rows +
-                               p.first_row(item.sequence) + keys.first;
+    const std::int64_t first =
+        static_cast<std::int64_t>(group) * p.key_rows + p.first_row(item.sequence) + keys.first;
     NSA_UNROLL
     for (int half = 0; half < 2; ++half) {
       const int key = warp * 16 + (lane_index() >> 2) + 8 * half;

@@ -53,12 +53,11 @@ struct SelectedForwardKernel {
                                               thread_index());
   }
   NSA_DEVICE void load_rows(int first, int buffer) const {
-    copy_list_rows<typename C::TileQ, C::kThreads>(
-        shared + C::kAtQ + buffer * C::TileQ::kBytes,
-        pair_rows(p.common, p.q, item.sequence, group),
-        list,
-        first,
-        p.common.k_chunks);
+    copy_list_rows<typename C::TileQ, C::kThreads>(shared + C::kAtQ + buffer * C::TileQ::kBytes,
+                                                   pair_rows(p.common, p.q, item.sequence, group),
+                                                   list,
+                                                   first,
+                                                   p.common.k_chunks);
   }
 
   struct RowSum {
@@ -81,8 +80,7 @@ struct SelectedForwardKernel {
     }
     largest = fmaxf(largest, shuffle_xor(largest, 1));
     largest = fmaxf(largest, shuffle_xor(largest, 2));
-    const float base =
-        largest == minus_infinity() ? 0.0F : largest * p.common.scale_log2;
+    const float base = largest == minus_infinity() ? 0.0F : largest * p.common.scale_log2;
     float sum = 0.0F;
     NSA_UNROLL
     for (int j = 0; j < C::kKeys / 8; ++j) {

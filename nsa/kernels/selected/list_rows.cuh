@@ -28,18 +28,13 @@ struct ListRows {
     const int index = heads.quotient(row);
     const int entry = static_cast<int>(load_shared(entries + 4 * index));
     const int token = picks.quotient(entry);
-    return {token - sequence_begin,
-            token,
-            entry - token * picks.divisor,
-            row - index * heads.divisor};
+    return {
+        token - sequence_begin, token, entry - token * picks.divisor, row - index * heads.divisor};
   }
 };
 
-NSA_DEVICE void load_entries(const SelectedParams& p,
-                             int group,
-                             const ListItem& item,
-                             std::uint32_t shared,
-                             int threads) {
+NSA_DEVICE void load_entries(
+    const SelectedParams& p, int group, const ListItem& item, std::uint32_t shared, int threads) {
   const std::int32_t* entries = p.group_entries(group) + item.from;
   for (int i = thread_index(); i < item.count; i += threads) {
     store_shared(shared + 4 * i, static_cast<std::uint32_t>(entries[i]));

@@ -12,7 +12,7 @@ struct SelectedParams {
   TensorRef q;
   TensorRef k;
   TensorRef v;
-  Divider picks;  // n
+  Divider picks;                          // n
   const std::int32_t* entries = nullptr;  // [G, T*n]
   const ListItem* items = nullptr;        // [G, max_items]
   const int* item_counts = nullptr;       // [G]

@@ -130,7 +130,8 @@ bool Block::step_warp(int warp) {
       if (lane.fiber->error()) std::rethrow_exception(lane.fiber->error());
       if (lane.fiber->done()) {
         lane.wait = Wait::done;
-        if (!lane.open.empty() || !lane.groups.empty()) fault("a thread ends with copies under way");
+        if (!lane.open.empty() || !lane.groups.empty())
+          fault("a thread ends with copies under way");
       }
       again = moved = true;
     }

@@ -1,12 +1,11 @@
 // A function that can be left and entered again, on a stack of its own.
 #pragma once
 
-#include <ucontext.h>
-
 #include <cstddef>
 #include <exception>
 #include <functional>
 #include <memory>
+#include <ucontext.h>
 
 namespace nsa::emulated {
 

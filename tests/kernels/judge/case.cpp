@@ -44,7 +44,8 @@ Numbers keys(Source& source, const Case& one, std::int64_t length, std::int64_t 
           }
           break;
         case Pattern::integers:
-          for (std::int64_t c = 0; c < width; ++c) row[c] = static_cast<double>(source.whole(-2, 2));
+          for (std::int64_t c = 0; c < width; ++c)
+            row[c] = static_cast<double>(source.whole(-2, 2));
           break;
         case Pattern::one_hot:
           std::fill_n(row, width, 0.0);
@@ -144,7 +145,7 @@ oracles::AttentionConfig config_of(const Problem& p) {
   config.init_blocks = p.init_blocks;
   config.local_blocks = p.local_blocks;
   config.gate = p.gate_form == nsa::kernels::GateForm::per_head ? oracles::Gate::head_sigmoid
-                                                                 : oracles::Gate::group_softmax;
+                                                                : oracles::Gate::group_softmax;
   config.phi = p.phi == nsa::kernels::Phi::conv ? oracles::Phi::conv : oracles::Phi::avg;
   config.eq9 = p.overlap == nsa::kernels::Overlap::fractional ? oracles::Eq9::fractional
                                                               : oracles::Eq9::overlap;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "nsa/kernels/branches.h"
-#include "oracles/config.h"
+#include "oracles/attention/config.h"
 #include "oracles/tensor.h"
 
 namespace judge {
@@ -53,11 +53,11 @@ oracles::AttentionConfig config_of(const nsa::kernels::Problem& p);
 
 // Everything that an implementation gives for one sequence.
 struct Outcome {
-  Numbers k_cmp, v_cmp;                 // [G,C,.]
-  Numbers lse_cmp, lse_sel, lse_win;    // [G,h,S]
-  Numbers o_cmp, o_sel, o_win, o;       // [G,h,S,d_v]
-  std::vector<std::int64_t> blocks;     // [G,S,n]
-  Numbers p_grp;                        // [G,S,N of the longest sequence]; empty where not recorded
+  Numbers k_cmp, v_cmp;               // [G,C,.]
+  Numbers lse_cmp, lse_sel, lse_win;  // [G,h,S]
+  Numbers o_cmp, o_sel, o_win, o;     // [G,h,S,d_v]
+  std::vector<std::int64_t> blocks;   // [G,S,n]
+  Numbers p_grp;                      // [G,S,N of the longest sequence]; empty where not recorded
   Numbers d_q;
   Numbers d_k_raw, d_v_raw, d_k_sel, d_v_sel, d_k_win, d_v_win;
   Numbers d_gates;

@@ -1,8 +1,8 @@
-#include <cuda_runtime.h>
-
 #include <stdexcept>
 #include <string>
 #include <utility>
+
+#include <cuda_runtime.h>
 
 #include "tests/kernels/judge/device_memory.h"
 
@@ -10,7 +10,8 @@ namespace judge {
 namespace {
 
 void check(cudaError_t error, const char* what) {
-  if (error != cudaSuccess) throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(error));
+  if (error != cudaSuccess)
+    throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(error));
 }
 
 }  // namespace

@@ -9,7 +9,8 @@ namespace judge {
 
 // A block of its own for each, so that AddressSanitizer sees what lies outside.
 DeviceMemory::DeviceMemory(std::size_t bytes)
-    : data_(static_cast<char*>(std::aligned_alloc(256, (bytes + 255) / 256 * 256 + 256))), bytes_(bytes) {
+    : data_(static_cast<char*>(std::aligned_alloc(256, (bytes + 255) / 256 * 256 + 256))),
+      bytes_(bytes) {
   if (data_ == nullptr) throw std::runtime_error("no memory");
   fill(0xff);
 }

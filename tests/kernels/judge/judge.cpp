@@ -4,8 +4,8 @@
 #include <cmath>
 #include <sstream>
 
-#include "oracles/score_bound.h"
-#include "oracles/selection.h"
+#include "oracles/attention/score_bound.h"
+#include "oracles/attention/selection.h"
 
 namespace judge {
 namespace {
@@ -35,10 +35,11 @@ class Comparison {
 
   void tensor(const std::string& name, const Tensors& t, const TensorShape& shape, bool gradient) {
     const auto count = static_cast<std::size_t>(shape.heads * shape.rows * shape.width);
-    if (t.x.size() != count || t.r.size() != count || t.l.size() != count || t.spread.size() != count) {
+    if (t.x.size() != count || t.r.size() != count || t.l.size() != count ||
+        t.spread.size() != count) {
       std::ostringstream text;
-      text << name << ": sizes " << t.x.size() << ", " << t.r.size() << ", " << t.l.size() << ", " << t.spread.size()
-           << " where " << count << " are wanted";
+      text << name << ": sizes " << t.x.size() << ", " << t.r.size() << ", " << t.l.size() << ", "
+           << t.spread.size() << " where " << count << " are wanted";
       fail(text.str());
       return;
     }
@@ -48,7 +49,12 @@ class Comparison {
     region(name, t, shape, {0, all, "tensor", -1, -1}, gradient, measure);
     for (std::int64_t head = 0; head < shape.heads; ++head) {
       const std::int64_t begin = head * shape.rows * shape.width;
-      region(name, t, shape, {begin, begin + shape.rows * shape.width, "head", head, -1}, gradient, measure);
+      region(name,
+             t,
+             shape,
+             {begin, begin + shape.rows * shape.width, "head", head, -1},
+             gradient,
+             measure);
       for (std::int64_t row = 0; row < shape.rows && verdict_.failures.size() < before + 3; ++row) {
         const std::int64_t from = begin + row * shape.width;
         region(name, t, shape, {from, from + shape.width, "row", head, row}, gradient, measure);
@@ -60,10 +66,14 @@ class Comparison {
  private:
   void fail(const std::string& what) { verdict_.failures.push_back(one_.name + ": " + what); }
 
-  void region(const std::string& name, const Tensors& t, const TensorShape& shape, const Region& region, bool gradient,
+  void region(const std::string& name,
+              const Tensors& t,
+              const TensorShape& shape,
+              const Region& region,
+              bool gradient,
               Measure& measure) {
     double worst = 0, budget = 0, scale = 0, spread = 0;
-    double x2 = 0, l2 = 0, r2 = 0;
+    double x2 = 0, l2 = 0, s2 = 0;
     std::int64_t at = region.begin;
     bool is_nan = false;
     for (std::int64_t i = region.begin; i < region.end; ++i) {
@@ -78,7 +88,8 @@ class Comparison {
       spread = std::max(spread, t.spread[i]);
       x2 += error * error;
       l2 += (t.l[i] - t.r[i]) * (t.l[i] - t.r[i]);
-      r2 += t.r[i] * t.r[i];
+      const double size = std::max(std::abs(t.r[i]), t.spread[i]);
+      s2 += size * size;
     }
     const double limit = (gradient ? 3 : 2) * budget + 4 * ulp_ * std::max(scale, spread);
     if (region.row < 0 && region.head < 0 && scale > 0) {
@@ -89,20 +100,28 @@ class Comparison {
     if (!(worst <= limit)) say(name, t, shape, region, at, worst, limit, "max");
     if (region.row >= 0) return;
     const auto n = static_cast<double>(std::max<std::int64_t>(1, region.end - region.begin));
-    const double rms_limit = 1.5 * std::sqrt(l2 / n) + ulp_ / 8 * std::sqrt(r2 / n);
+    const double rms_limit = 1.5 * std::sqrt(l2 / n) + ulp_ / 64 * std::sqrt(s2 / n);
     if (rms_limit > 0) measure.worst = std::max(measure.worst, std::sqrt(x2 / n) / rms_limit);
-    if (!(std::sqrt(x2 / n) <= rms_limit)) say(name, t, shape, region, at, std::sqrt(x2 / n), rms_limit, "rms");
+    if (!(std::sqrt(x2 / n) <= rms_limit))
+      say(name, t, shape, region, at, std::sqrt(x2 / n), rms_limit, "rms");
   }
 
   // Enough to find the place without the card: where, what, and how the wrong rows are spread.
-  void say(const std::string& name, const Tensors& t, const TensorShape& shape, const Region& region, std::int64_t at,
-           double error, double limit, const char* what) {
+  void say(const std::string& name,
+           const Tensors& t,
+           const TensorShape& shape,
+           const Region& region,
+           std::int64_t at,
+           double error,
+           double limit,
+           const char* what) {
     std::ostringstream text;
     text << name << " " << what << " over " << region.kind;
     if (region.head >= 0) text << " head " << region.head;
     if (region.row >= 0) text << " row " << region.row;
-    text << ": error " << error << " limit " << limit << "; worst at head " << at / (shape.rows * shape.width) << " row "
-         << at / shape.width % shape.rows << " column " << at % shape.width << " got " << t.x[at] << " true " << t.r[at]
+    text << ": error " << error << " limit " << limit << "; worst at head "
+         << at / (shape.rows * shape.width) << " row " << at / shape.width % shape.rows
+         << " column " << at % shape.width << " got " << t.x[at] << " true " << t.r[at]
          << " rounded " << t.l[at];
     std::int64_t wrong = 0;
     std::int64_t first = -1;
@@ -120,8 +139,8 @@ class Comparison {
     }
     text << "; rows far off: " << wrong << " of " << shape.heads * shape.rows;
     if (wrong > 0) {
-      text << ", head " << first / shape.rows << " row " << first % shape.rows << " to head " << last / shape.rows << " row "
-           << last % shape.rows;
+      text << ", head " << first / shape.rows << " row " << first % shape.rows << " to head "
+           << last / shape.rows << " row " << last % shape.rows;
     }
     fail(text.str());
   }
@@ -132,13 +151,19 @@ class Comparison {
 };
 
 // Logarithms of sums are float32: their error is that of the logits.
-void judge_sums(const Case& one, const char* name, const Numbers& x, const Numbers& r, Verdict& verdict, double slack) {
+void judge_sums(const Case& one,
+                const char* name,
+                const Numbers& x,
+                const Numbers& r,
+                Verdict& verdict,
+                double slack) {
   for (std::size_t i = 0; i < r.size(); ++i) {
     const bool same_infinity = std::isinf(r[i]) && x[i] == r[i];
     const double limit = slack * (1 + std::abs(r[i]));
     if (same_infinity || std::abs(x[i] - r[i]) <= limit) continue;
     std::ostringstream text;
-    text << one.name << ": " << name << " at " << i << " got " << x[i] << " true " << r[i] << " limit " << limit;
+    text << one.name << ": " << name << " at " << i << " got " << x[i] << " true " << r[i]
+         << " limit " << limit;
     verdict.failures.push_back(text.str());
     return;
   }
@@ -149,7 +174,8 @@ void judge_choice(const Case& one, const Sequence& s, const Outcome& x, Verdict&
   const auto config = config_of(p);
   std::vector<std::int64_t> rows;
   for (std::int64_t t = 0; t < s.length; ++t) {
-    if (one.rows.empty() || std::binary_search(one.rows.begin(), one.rows.end(), t)) rows.push_back(t);
+    if (one.rows.empty() || std::binary_search(one.rows.begin(), one.rows.end(), t))
+      rows.push_back(t);
   }
   if (rows.empty()) return;
   const std::int64_t positions = p.first + s.length;
@@ -166,21 +192,26 @@ void judge_choice(const Case& one, const Sequence& s, const Outcome& x, Verdict&
   for (const std::int64_t t : rows) in.rows.push_back(p.first + t);
   const auto scores = oracles::scores_from(config, in, oracles::Arithmetic::float32());
   const std::int64_t n_blocks = config.block_count(positions);
-  const std::int64_t recorded = x.p_grp.empty() ? 0 : static_cast<std::int64_t>(x.p_grp.size()) / (p.groups * s.length);
+  const std::int64_t recorded =
+      x.p_grp.empty() ? 0 : static_cast<std::int64_t>(x.p_grp.size()) / (p.groups * s.length);
   for (std::int64_t g = 0; g < p.groups; ++g) {
     for (std::size_t r = 0; r < rows.size(); ++r) {
-      const std::int64_t at = (g * static_cast<std::int64_t>(rows.size()) + static_cast<std::int64_t>(r)) * n_blocks;
+      const std::int64_t at =
+          (g * static_cast<std::int64_t>(rows.size()) + static_cast<std::int64_t>(r)) * n_blocks;
       const std::span<const double> row(scores.p_grp.data.data() + at, n_blocks);
       const std::span<const double> bound(scores.bound.data.data() + at, n_blocks);
-      const std::span<const std::int64_t> taken(x.blocks.data() + (g * s.length + rows[r]) * p.n_sel, p.n_sel);
-      const auto comparison = oracles::compare_selection(config, p.first + rows[r], row, bound, taken);
+      const std::span<const std::int64_t> taken(
+          x.blocks.data() + (g * s.length + rows[r]) * p.n_sel, p.n_sel);
+      const auto comparison =
+          oracles::compare_selection(config, p.first + rows[r], row, bound, taken);
       if (comparison.agreement == oracles::Agreement::tied) ++verdict.tied_rows;
       if (comparison.agreement == oracles::Agreement::wrong) {
         std::ostringstream text;
         text << one.name << ": blocks of group " << g << " query " << rows[r] << " got";
         for (const auto block : taken) text << " " << block;
         text << " wanted";
-        for (const auto block : oracles::select_blocks(config, p.first + rows[r], row).blocks) text << " " << block;
+        for (const auto block : oracles::select_blocks(config, p.first + rows[r], row).blocks)
+          text << " " << block;
         text << " gap " << comparison.gap << " bound " << comparison.bound;
         verdict.failures.push_back(text.str());
         return;
@@ -189,8 +220,8 @@ void judge_choice(const Case& one, const Sequence& s, const Outcome& x, Verdict&
         const double got = x.p_grp[(g * s.length + rows[r]) * recorded + j];
         if (std::abs(got - row[j]) <= bound[j]) continue;
         std::ostringstream text;
-        text << one.name << ": score of group " << g << " query " << rows[r] << " block " << j << " got " << got << " true "
-             << row[j] << " bound " << bound[j];
+        text << one.name << ": score of group " << g << " query " << rows[r] << " block " << j
+             << " got " << got << " true " << row[j] << " bound " << bound[j];
         verdict.failures.push_back(text.str());
         return;
       }
@@ -225,19 +256,30 @@ Verdict judge(const Case& one, const CaseInputs& inputs, const Compared& c) {
       }
       return kept;
     };
-    const auto rows = [&](const char* name, Numbers Outcome::*field, std::int64_t width, bool gradient) {
-      comparison.tensor(name + of, {asked(x.*field, width), r.*field, l.*field, spread.*field},
-                        {heads, s.length, width}, gradient);
-    };
-    const auto key_rows = [&](const char* name, Numbers Outcome::*field, std::int64_t count, std::int64_t width,
+    const auto rows =
+        [&](const char* name, Numbers Outcome::*field, std::int64_t width, bool gradient) {
+          comparison.tensor(name + of,
+                            {asked(x.*field, width), r.*field, l.*field, spread.*field},
+                            {heads, s.length, width},
+                            gradient);
+        };
+    const auto key_rows = [&](const char* name,
+                              Numbers Outcome::*field,
+                              std::int64_t count,
+                              std::int64_t width,
                               bool gradient) {
-      comparison.tensor(name + of, {x.*field, r.*field, l.*field, spread.*field}, {p.groups, count, width}, gradient);
+      comparison.tensor(name + of,
+                        {x.*field, r.*field, l.*field, spread.*field},
+                        {p.groups, count, width},
+                        gradient);
     };
     if (s.length == 0) continue;
     const Numbers none_k(x.k_cmp.size(), 0.0);
     const Numbers none_v(x.v_cmp.size(), 0.0);
-    comparison.tensor("k_cmp" + of, {x.k_cmp, r.k_cmp, l.k_cmp, none_k}, {p.groups, compressed, p.d_k}, false);
-    comparison.tensor("v_cmp" + of, {x.v_cmp, r.v_cmp, l.v_cmp, none_v}, {p.groups, compressed, p.d_v}, false);
+    comparison.tensor(
+        "k_cmp" + of, {x.k_cmp, r.k_cmp, l.k_cmp, none_k}, {p.groups, compressed, p.d_k}, false);
+    comparison.tensor(
+        "v_cmp" + of, {x.v_cmp, r.v_cmp, l.v_cmp, none_v}, {p.groups, compressed, p.d_v}, false);
     judge_choice(one, s, x, verdict);
     if (!x.o_cmp.empty()) {
       rows("o_cmp", &Outcome::o_cmp, p.d_v, false);
@@ -263,10 +305,16 @@ Verdict judge(const Case& one, const CaseInputs& inputs, const Compared& c) {
     key_rows("d_v_win", &Outcome::d_v_win, keys, p.d_v, true);
   }
   if (!c.tested.d_k_conv.empty()) {
-    comparison.tensor("d_k_conv", {c.tested.d_k_conv, c.truth.d_k_conv, c.rounded.value.d_k_conv, c.rounded.spread.d_k_conv},
-                      {1, p.d_k, p.l}, true);
-    comparison.tensor("d_v_conv", {c.tested.d_v_conv, c.truth.d_v_conv, c.rounded.value.d_v_conv, c.rounded.spread.d_v_conv},
-                      {1, p.d_v, p.l}, true);
+    comparison.tensor(
+        "d_k_conv",
+        {c.tested.d_k_conv, c.truth.d_k_conv, c.rounded.value.d_k_conv, c.rounded.spread.d_k_conv},
+        {1, p.d_k, p.l},
+        true);
+    comparison.tensor(
+        "d_v_conv",
+        {c.tested.d_v_conv, c.truth.d_v_conv, c.rounded.value.d_v_conv, c.rounded.spread.d_v_conv},
+        {1, p.d_v, p.l},
+        true);
   }
   return verdict;
 }

@@ -1,6 +1,6 @@
 // Compares an outcome with the truth, by an error budget that the independently rounded computation gives:
 //   max|X-R| <= f max|L-R| + 4 ulp of max(|R|, spread)      over a tensor, a head, a row; f = 2, for gradients 3
-//   rms(X-R) <= 1.5 rms(L-R) + ulp/8 of rms(R)              over a tensor and a head
+//   rms(X-R) <= 1.5 rms(L-R) + ulp/64 of rms(max(|R|, spread))   over a tensor and a head
 // X tested, R true, L rounded; a NaN passes nothing. Blocks must be the oracle's, up to proven ties.
 #pragma once
 
@@ -11,9 +11,9 @@ namespace judge {
 
 struct Measure {
   std::string tensor;
-  double worst = 0;  // largest of error / limit
-  double error = 0;  // max|X-R| / max|R| over the tensor
-  double budget = 0; // max|L-R| / max|R|
+  double worst = 0;   // largest of error / limit
+  double error = 0;   // max|X-R| / max|R| over the tensor
+  double budget = 0;  // max|L-R| / max|R|
 };
 
 struct Verdict {

@@ -45,8 +45,16 @@ class Group {
         std::int64_t g,
         Outcome& value,
         Outcome& spread)
-      : one_(one), p_(one.problem), s_(s), n_(n), tested_(tested), apart_(forced_apart), g_(g), value_(value),
-        spread_(spread), scale_(1 / std::sqrt(static_cast<double>(n.d_k))) {
+      : one_(one),
+        p_(one.problem),
+        s_(s),
+        n_(n),
+        tested_(tested),
+        apart_(forced_apart),
+        g_(g),
+        value_(value),
+        spread_(spread),
+        scale_(1 / std::sqrt(static_cast<double>(n.d_k))) {
     const std::int64_t counts[3] = {n.compressed, n.keys, n.keys};
     for (int b = 0; b < 3; ++b) {
       for (Numbers* x : {&d_k[b], &d_k2[b]}) x->assign(counts[b] * n.d_k, 0.0);
@@ -92,14 +100,18 @@ class Group {
   void list_keys(std::int64_t position, std::int64_t t) {
     for (auto& list : whole_) list.clear();
     parts_.clear();
-    for (std::int64_t c = 0; c < n_.compressed && c * p_.d + p_.l - 1 <= position; ++c) whole_[0].push_back(c);
-    for (std::int64_t u = std::max<std::int64_t>(0, position - p_.w + 1); u <= position; ++u) whole_[2].push_back(u);
+    for (std::int64_t c = 0; c < n_.compressed && c * p_.d + p_.l - 1 <= position; ++c)
+      whole_[0].push_back(c);
+    for (std::int64_t u = std::max<std::int64_t>(0, position - p_.w + 1); u <= position; ++u)
+      whole_[2].push_back(u);
     const std::int64_t current = position / p_.l_sel;
     for (std::int64_t pick = 0; pick < p_.n_sel; ++pick) {
       const std::int64_t block = tested_.blocks[(g_ * n_.queries + t) * p_.n_sel + pick];
       if (block < 0) break;
       Keys list;
-      for (std::int64_t u = block * p_.l_sel; u < std::min((block + 1) * p_.l_sel, position + 1); ++u) list.push_back(u);
+      for (std::int64_t u = block * p_.l_sel; u < std::min((block + 1) * p_.l_sel, position + 1);
+           ++u)
+        list.push_back(u);
       const bool forced = block < p_.init_blocks || block > current - p_.local_blocks;
       if (apart_ && forced) {
         whole_[1].insert(whole_[1].end(), list.begin(), list.end());
@@ -212,7 +224,8 @@ class Group {
   }
 
   // Adds to dq what some keys give; its squares, and what an error of x does.
-  void differentiate(int b, double gate, const Keys& keys, Numbers& dq, Numbers& squares, Numbers& of_x) {
+  void differentiate(
+      int b, double gate, const Keys& keys, Numbers& dq, Numbers& squares, Numbers& of_x) {
     const double* d_o = apart_ ? d_o_ : gated_.data();
     for (const std::int64_t u : keys) {
       const double* k = key(b, u);
@@ -228,7 +241,8 @@ class Group {
         squares[c] += squared(scale_ * ds * k[c]);
         of_x[c] += scale_ * p * gate * k[c];
         d_k[b][u * n_.d_k + c] += scale_ * kept_ds * q_[c];
-        d_k2[b][u * n_.d_k + c] += squared(scale_ * ds * q_[c]) + squared(scale_ * p * gate * noise_[b] * q_[c]);
+        d_k2[b][u * n_.d_k + c] +=
+            squared(scale_ * ds * q_[c]) + squared(scale_ * p * gate * noise_[b] * q_[c]);
       }
       for (std::int64_t c = 0; c < n_.d_v; ++c) {
         d_v[b][u * n_.d_v + c] += kept_p * d_o[c];
@@ -272,7 +286,8 @@ class Group {
           for (std::int64_t c = 0; c < n_.d_k; ++c) of_branch[c] += of_part[c];
         }
       }
-      for (std::int64_t c = 0; c < n_.d_k; ++c) dq[c] += apart_ ? of_branch[c] : rounded(of_branch[c], p_.element);
+      for (std::int64_t c = 0; c < n_.d_k; ++c)
+        dq[c] += apart_ ? of_branch[c] : rounded(of_branch[c], p_.element);
       for (std::int64_t c = 0; c < n_.d_k; ++c) squares[c] += squared(of_x[c] * noise_[b]);
     }
     for (std::int64_t c = 0; c < n_.d_k; ++c) {
@@ -307,7 +322,12 @@ double weight(const Case& one, const Numbers& conv, std::int64_t c, std::int64_t
   return is_conv ? conv[c * one.problem.l + j] : 1.0 / one.problem.l;
 }
 
-void pool(const Case& one, const Dimensions& n, const Numbers& raw, const Numbers& conv, std::int64_t width, Numbers& out) {
+void pool(const Case& one,
+          const Dimensions& n,
+          const Numbers& raw,
+          const Numbers& conv,
+          std::int64_t width,
+          Numbers& out) {
   out.assign(n.groups * n.compressed * width, 0.0);
   for (std::int64_t g = 0; g < n.groups; ++g) {
     for (std::int64_t i = 0; i < n.compressed; ++i) {
@@ -330,8 +350,13 @@ struct Pooled {
   std::int64_t width;
 };
 
-void pool_gradient(const Case& one, const Dimensions& n, const Pooled& in, Numbers& d_raw, Numbers& spread,
-                   Numbers& d_conv, Numbers& conv_spread) {
+void pool_gradient(const Case& one,
+                   const Dimensions& n,
+                   const Pooled& in,
+                   Numbers& d_raw,
+                   Numbers& spread,
+                   Numbers& d_conv,
+                   Numbers& conv_spread) {
   d_raw.assign(n.groups * n.keys * in.width, 0.0);
   spread.assign(d_raw.size(), 0.0);
   d_conv.resize(in.width * one.problem.l, 0.0);
@@ -364,12 +389,16 @@ void resize(const Case& one, const Dimensions& n, const Sequence& s, Outcome& ou
 }
 
 void finish_keys(const Case& one, bool square_root, Numbers& x) {
-  for (double& value : x) value = square_root ? std::sqrt(value) : rounded(value, one.problem.element);
+  for (double& value : x)
+    value = square_root ? std::sqrt(value) : rounded(value, one.problem.element);
 }
 
 }  // namespace
 
-Rounded rounded_outcomes(const Case& one, const CaseInputs& inputs, const AllOutcomes& tested, bool forced_apart) {
+Rounded rounded_outcomes(const Case& one,
+                         const CaseInputs& inputs,
+                         const AllOutcomes& tested,
+                         bool forced_apart) {
   const auto& p = one.problem;
   const auto config = config_of(p);
   Rounded result;
@@ -377,8 +406,14 @@ Rounded rounded_outcomes(const Case& one, const CaseInputs& inputs, const AllOut
   result.spread.sequences.resize(inputs.sequences.size());
   for (std::size_t b = 0; b < inputs.sequences.size(); ++b) {
     const Sequence& s = inputs.sequences[b];
-    const Dimensions n{p.groups, p.heads, p.d_k, p.d_v, s.length, p.first + s.length,
-                       config.compressed_count(p.first + s.length), p.first};
+    const Dimensions n{p.groups,
+                       p.heads,
+                       p.d_k,
+                       p.d_v,
+                       s.length,
+                       p.first + s.length,
+                       config.compressed_count(p.first + s.length),
+                       p.first};
     Outcome& value = result.value.sequences[b];
     Outcome& spread = result.spread.sequences[b];
     value.blocks = tested.sequences[b].blocks;
@@ -390,7 +425,8 @@ Rounded rounded_outcomes(const Case& one, const CaseInputs& inputs, const AllOut
     std::vector<std::unique_ptr<Group>> tasks(n.groups * kParts);
     oracles::parallel_for(n.groups * kParts, 1, 0, [&](std::int64_t from, std::int64_t to) {
       for (std::int64_t i = from; i < to; ++i) {
-        tasks[i] = std::make_unique<Group>(one, s, n, tested.sequences[b], forced_apart, i / kParts, value, spread);
+        tasks[i] = std::make_unique<Group>(
+            one, s, n, tested.sequences[b], forced_apart, i / kParts, value, spread);
         const auto rows = one.rows.empty() ? s.length : static_cast<std::int64_t>(one.rows.size());
         for (std::int64_t r = i % kParts; r < rows; r += kParts) {
           const std::int64_t t = one.rows.empty() ? r : one.rows[r];
@@ -401,7 +437,7 @@ Rounded rounded_outcomes(const Case& one, const CaseInputs& inputs, const AllOut
     if (!one.backward) continue;
     Numbers d_cmp[2];
     Numbers d_cmp2[2];
-    const auto gather = [&](Numbers (Group::*field)[3], int branch, Numbers& to) {
+    const auto gather = [&](Numbers(Group::*field)[3], int branch, Numbers& to) {
       const std::size_t of_group = (tasks[0].get()->*field)[branch].size();
       to.assign(of_group * n.groups, 0.0);
       for (std::int64_t i = 0; i < n.groups * kParts; ++i) {
@@ -421,15 +457,27 @@ Rounded rounded_outcomes(const Case& one, const CaseInputs& inputs, const AllOut
     gather(&Group::d_v2, 1, spread.d_v_sel);
     gather(&Group::d_k2, 2, spread.d_k_win);
     gather(&Group::d_v2, 2, spread.d_v_win);
-    for (Numbers* x : {&value.d_k_sel, &value.d_v_sel, &value.d_k_win, &value.d_v_win}) finish_keys(one, false, *x);
-    for (Numbers* x : {&spread.d_k_sel, &spread.d_v_sel, &spread.d_k_win, &spread.d_v_win}) finish_keys(one, true, *x);
+    for (Numbers* x : {&value.d_k_sel, &value.d_v_sel, &value.d_k_win, &value.d_v_win})
+      finish_keys(one, false, *x);
+    for (Numbers* x : {&spread.d_k_sel, &spread.d_v_sel, &spread.d_k_win, &spread.d_v_win})
+      finish_keys(one, true, *x);
     if (!forced_apart) {
       for (Numbers& x : d_cmp) finish_keys(one, false, x);
     }
-    pool_gradient(one, n, {d_cmp[0], d_cmp2[0], s.k_raw, inputs.k_conv, n.d_k}, value.d_k_raw, spread.d_k_raw,
-                  result.value.d_k_conv, result.spread.d_k_conv);
-    pool_gradient(one, n, {d_cmp[1], d_cmp2[1], s.v_raw, inputs.v_conv, n.d_v}, value.d_v_raw, spread.d_v_raw,
-                  result.value.d_v_conv, result.spread.d_v_conv);
+    pool_gradient(one,
+                  n,
+                  {d_cmp[0], d_cmp2[0], s.k_raw, inputs.k_conv, n.d_k},
+                  value.d_k_raw,
+                  spread.d_k_raw,
+                  result.value.d_k_conv,
+                  result.spread.d_k_conv);
+    pool_gradient(one,
+                  n,
+                  {d_cmp[1], d_cmp2[1], s.v_raw, inputs.v_conv, n.d_v},
+                  value.d_v_raw,
+                  spread.d_v_raw,
+                  result.value.d_v_conv,
+                  result.spread.d_v_conv);
   }
   for (Numbers* x : {&result.spread.d_k_conv, &result.spread.d_v_conv}) {
     for (double& value : *x) value = std::sqrt(value);

@@ -20,14 +20,16 @@ struct Device {
         d_o(one, Kind::element, heads, p.d_v, query_place(one)),
         gates(one, gate_kind, gate_owners, 3, query_place(one)),
         starts(sizeof(std::int32_t) * (one.lengths.size() + 1)),
-        conv{DeviceMemory(2 * inputs.k_conv.size() + 16), DeviceMemory(2 * inputs.v_conv.size() + 16)} {
+        conv{DeviceMemory(2 * inputs.k_conv.size() + 16),
+             DeviceMemory(2 * inputs.v_conv.size() + 16)} {
     const auto all = [&](Numbers Sequence::*field) {
       std::vector<const Numbers*> values;
       for (const Sequence& s : inputs.sequences) values.push_back(&(s.*field));
       return values;
     };
     const auto keys = [&](std::int64_t width, Numbers Sequence::*field) {
-      auto tensor = std::make_unique<DeviceTensor>(one, Kind::element, p.groups, width, key_place(one));
+      auto tensor =
+          std::make_unique<DeviceTensor>(one, Kind::element, p.groups, width, key_place(one));
       tensor->upload(all(field));
       return tensor;
     };
@@ -81,16 +83,18 @@ struct Device {
 
 struct Produced {
   Produced(const Case& one, const Device& device)
-      : p(one.problem), rows(p.all_tokens() * device.heads),
+      : p(one.problem),
+        rows(p.all_tokens() * device.heads),
         lse{DeviceMemory(4 * rows + 4), DeviceMemory(4 * rows + 4), DeviceMemory(4 * rows + 4)},
         d_conv{DeviceMemory(4 * p.d_k * p.l), DeviceMemory(4 * p.d_v * p.l)} {
-    const auto make = [&](Kind kind, std::int64_t heads, std::int64_t width, const DeviceTensor::Place& place) {
-      tensors.push_back(std::make_unique<DeviceTensor>(one, kind, heads, width, place));
-      return tensors.back().get();
-    };
+    const auto make =
+        [&](Kind kind, std::int64_t heads, std::int64_t width, const DeviceTensor::Place& place) {
+          tensors.push_back(std::make_unique<DeviceTensor>(one, kind, heads, width, place));
+          return tensors.back().get();
+        };
     k_cmp = make(Kind::element, p.groups, p.d_k, compressed_place(one));
     v_cmp = make(Kind::element, p.groups, p.d_v, compressed_place(one));
-    for (auto& o : branch) o = make(Kind::element, device.heads, p.d_v, query_place(one));
+    for (auto& output : branch) output = make(Kind::element, device.heads, p.d_v, query_place(one));
     o = make(Kind::element, device.heads, p.d_v, query_place(one));
     blocks = make(Kind::int32, p.groups, p.n_sel, query_place(one));
     d_gates = make(device.gate_kind, device.gate_owners, 3, query_place(one));
@@ -140,7 +144,9 @@ struct Produced {
   // Every byte, for comparing repeats.
   std::vector<unsigned char> bytes() const {
     std::vector<unsigned char> all;
-    const auto add = [&](std::vector<unsigned char> more) { all.insert(all.end(), more.begin(), more.end()); };
+    const auto add = [&](std::vector<unsigned char> more) {
+      all.insert(all.end(), more.begin(), more.end());
+    };
     for (const auto& tensor : tensors) add(tensor->bytes());
     for (const auto* memories : {lse, d_conv}) {
       const int count = memories == lse ? 3 : 2;
@@ -194,7 +200,8 @@ AllOutcomes Produced::outcome(const Case& one, bool saves) const {
   put(o, &Outcome::o);
   const auto lists = blocks->download();
   for (std::size_t b = 0; b < lists.size(); ++b) {
-    for (const double block : lists[b]) all.sequences[b].blocks.push_back(static_cast<std::int64_t>(block));
+    for (const double block : lists[b])
+      all.sequences[b].blocks.push_back(static_cast<std::int64_t>(block));
   }
   Numbers Outcome::*const sums[3] = {&Outcome::lse_cmp, &Outcome::lse_sel, &Outcome::lse_win};
   const auto starts = starts_of(one);
@@ -264,9 +271,19 @@ Run run_whole(const Case& one, const CaseInputs& inputs, const RunOptions& optio
     produced.poison();
     forward.memory.fill(0xff);
     back.memory.fill(0xff);
-    nk::forward(p, device.inputs(), produced.saved(options.saves), produced.o->rows(), forward.memory.data(), stream);
+    nk::forward(p,
+                device.inputs(),
+                produced.saved(options.saves),
+                produced.o->rows(),
+                forward.memory.data(),
+                stream);
     if (backward) {
-      nk::backward(p, device.inputs(), produced.saved(true), device.d_o.rows(), produced.gradients(), back.memory.data(),
+      nk::backward(p,
+                   device.inputs(),
+                   produced.saved(true),
+                   device.d_o.rows(),
+                   produced.gradients(),
+                   back.memory.data(),
                    stream);
     }
     synchronize(stream);
@@ -281,7 +298,8 @@ Run run_whole(const Case& one, const CaseInputs& inputs, const RunOptions& optio
   }
   check_gaps(produced, run.problems);
   if (forward.overrun()) run.problems.emplace_back("the forward pass writes beyond its workspace");
-  if (backward && back.overrun()) run.problems.emplace_back("the backward pass writes beyond its workspace");
+  if (backward && back.overrun())
+    run.problems.emplace_back("the backward pass writes beyond its workspace");
   run.outcome = produced.outcome(one, options.saves);
   return run;
 }
@@ -292,7 +310,11 @@ namespace {
 class Steps {
  public:
   Steps(const Case& one, const CaseInputs& inputs)
-      : one_(one), p_(one.problem), device_(one, inputs), out_(one, device_), stream_(new_stream()) {}
+      : one_(one),
+        p_(one.problem),
+        device_(one, inputs),
+        out_(one, device_),
+        stream_(new_stream()) {}
 
   Run run() {
     forward();
@@ -305,7 +327,8 @@ class Steps {
     }
     run.outcome = out_.outcome(one_, true);
     auto scores = scores_->download();
-    for (std::size_t b = 0; b < scores.size(); ++b) run.outcome.sequences[b].p_grp = std::move(scores[b]);
+    for (std::size_t b = 0; b < scores.size(); ++b)
+      run.outcome.sequences[b].p_grp = std::move(scores[b]);
     return run;
   }
 
@@ -330,51 +353,90 @@ class Steps {
 
   void forward() {
     const auto* cu = device_.cu_seqlens();
-    nk::compress(p_, nk::Pooled::keys, device_.k_raw->rows(), conv(0), cu, out_.k_cmp->rows(), stream_);
-    nk::compress(p_, nk::Pooled::values, device_.v_raw->rows(), conv(1), cu, out_.v_cmp->rows(), stream_);
+    nk::compress(
+        p_, nk::Pooled::keys, device_.k_raw->rows(), conv(0), cu, out_.k_cmp->rows(), stream_);
+    nk::compress(
+        p_, nk::Pooled::values, device_.v_raw->rows(), conv(1), cu, out_.v_cmp->rows(), stream_);
     attend(0);
     const std::int64_t blocks = std::max<std::int64_t>(p_.block_count(), 1);
-    scores_ = std::make_unique<DeviceTensor>(one_, Kind::float32, p_.groups, blocks, query_place(one_));
+    scores_ =
+        std::make_unique<DeviceTensor>(one_, Kind::float32, p_.groups, blocks, query_place(one_));
     nk::score(p_, device_.q.rows(), out_.k_cmp->rows(), out_.sums(0), cu, scores_->rows(), stream_);
     nk::select(p_, scores_->rows(), cu, out_.blocks->rows(), stream_);
     attend(1);
     attend(2);
-    const nk::Rows branches[3] = {out_.branch[0]->rows(), out_.branch[1]->rows(), out_.branch[2]->rows()};
+    const nk::Rows branches[3] = {
+        out_.branch[0]->rows(), out_.branch[1]->rows(), out_.branch[2]->rows()};
     nk::combine(p_, device_.gates.rows(), branches, cu, out_.o->rows(), stream_);
   }
 
   void attend(int i) {
-    nk::attend(p_, branch_of(i), inputs_of(i), out_.branch[i]->rows(), out_.sums(i),
-               workspace(nk::attend_workspace(p_, branch_of(i))), stream_);
+    nk::attend(p_,
+               branch_of(i),
+               inputs_of(i),
+               out_.branch[i]->rows(),
+               out_.sums(i),
+               workspace(nk::attend_workspace(p_, branch_of(i))),
+               stream_);
   }
 
   void backward() {
     const auto* cu = device_.cu_seqlens();
-    const auto rows = [&](std::int64_t heads, std::int64_t width, const DeviceTensor::Place& place) {
-      more_.push_back(std::make_unique<DeviceTensor>(one_, Kind::element, heads, width, place));
-      return more_.back()->rows();
-    };
-    const nk::Rows branches[3] = {out_.branch[0]->rows(), out_.branch[1]->rows(), out_.branch[2]->rows()};
+    const auto rows =
+        [&](std::int64_t heads, std::int64_t width, const DeviceTensor::Place& place) {
+          more_.push_back(std::make_unique<DeviceTensor>(one_, Kind::element, heads, width, place));
+          return more_.back()->rows();
+        };
+    const nk::Rows branches[3] = {
+        out_.branch[0]->rows(), out_.branch[1]->rows(), out_.branch[2]->rows()};
     const nk::MutableRows d_branches[3] = {rows(device_.heads, p_.d_v, query_place(one_)),
                                            rows(device_.heads, p_.d_v, query_place(one_)),
                                            rows(device_.heads, p_.d_v, query_place(one_))};
-    nk::combine_backward(p_, device_.gates.rows(), branches, device_.d_o.rows(), cu, out_.d_gates->rows(), d_branches,
+    nk::combine_backward(p_,
+                         device_.gates.rows(),
+                         branches,
+                         device_.d_o.rows(),
+                         cu,
+                         out_.d_gates->rows(),
+                         d_branches,
                          stream_);
     const nk::MutableRows d_k_cmp = rows(p_.groups, p_.d_k, compressed_place(one_));
     const nk::MutableRows d_v_cmp = rows(p_.groups, p_.d_v, compressed_place(one_));
     for (int i = 0; i < 3; ++i) {
-      d_q_.push_back(std::make_unique<DeviceTensor>(one_, Kind::element, device_.heads, p_.d_k, query_place(one_)));
-      nk::attend_backward(p_, branch_of(i), inputs_of(i), out_.branch[i]->rows(), out_.sums(i), d_branches[i],
-                          d_q_.back()->rows(), i == 0 ? d_k_cmp : out_.d_k[i]->rows(),
+      d_q_.push_back(std::make_unique<DeviceTensor>(
+          one_, Kind::element, device_.heads, p_.d_k, query_place(one_)));
+      nk::attend_backward(p_,
+                          branch_of(i),
+                          inputs_of(i),
+                          out_.branch[i]->rows(),
+                          out_.sums(i),
+                          d_branches[i],
+                          d_q_.back()->rows(),
+                          i == 0 ? d_k_cmp : out_.d_k[i]->rows(),
                           i == 0 ? d_v_cmp : out_.d_v[i]->rows(),
-                          workspace(nk::attend_backward_workspace(p_, branch_of(i))), stream_);
+                          workspace(nk::attend_backward_workspace(p_, branch_of(i))),
+                          stream_);
     }
-    nk::compress_backward(p_, nk::Pooled::keys, device_.k_raw->rows(), conv(0), d_k_cmp, cu, out_.d_k[0]->rows(),
+    nk::compress_backward(p_,
+                          nk::Pooled::keys,
+                          device_.k_raw->rows(),
+                          conv(0),
+                          d_k_cmp,
+                          cu,
+                          out_.d_k[0]->rows(),
                           reinterpret_cast<float*>(out_.d_conv[0].data()),
-                          workspace(nk::compress_backward_workspace(p_)), stream_);
-    nk::compress_backward(p_, nk::Pooled::values, device_.v_raw->rows(), conv(1), d_v_cmp, cu, out_.d_v[0]->rows(),
+                          workspace(nk::compress_backward_workspace(p_)),
+                          stream_);
+    nk::compress_backward(p_,
+                          nk::Pooled::values,
+                          device_.v_raw->rows(),
+                          conv(1),
+                          d_v_cmp,
+                          cu,
+                          out_.d_v[0]->rows(),
                           reinterpret_cast<float*>(out_.d_conv[1].data()),
-                          workspace(nk::compress_backward_workspace(p_)), stream_);
+                          workspace(nk::compress_backward_workspace(p_)),
+                          stream_);
     sum_queries();
   }
 

@@ -11,8 +11,8 @@ struct Run {
 };
 
 struct RunOptions {
-  int repeats = 1;       // bitwise equal, or a problem
-  bool saves = true;     // keep branch outputs; without, there is no backward pass
+  int repeats = 1;    // bitwise equal, or a problem
+  bool saves = true;  // keep branch outputs; without, there is no backward pass
 };
 
 Run run_whole(const Case& one, const CaseInputs& inputs, const RunOptions& options);

@@ -13,7 +13,11 @@ struct Steps {
   std::int64_t batch, head, position, first, count;
 };
 
-Steps steps_of(const Case& one, std::int64_t heads, std::int64_t width, std::int64_t length, std::int64_t batch) {
+Steps steps_of(const Case& one,
+               std::int64_t heads,
+               std::int64_t width,
+               std::int64_t length,
+               std::int64_t batch) {
   const std::int64_t padded = (width + 7) / 8 * 8;
   switch (one.layout) {
     case Layout::heads_first:
@@ -34,7 +38,8 @@ std::int64_t total_of(const Case& one, const DeviceTensor::Place& place) {
   if (place.lengths.empty()) return 0;
   if (!one.problem.varlen) return *std::max_element(place.lengths.begin(), place.lengths.end());
   std::int64_t total = 0;
-  for (std::size_t b = 0; b < place.lengths.size(); ++b) total = std::max(total, place.offsets[b] + place.lengths[b]);
+  for (std::size_t b = 0; b < place.lengths.size(); ++b)
+    total = std::max(total, place.offsets[b] + place.lengths[b]);
   return total;
 }
 
@@ -52,7 +57,8 @@ std::uint16_t element_bits(double value, Element element) {
   const std::uint16_t sign = std::signbit(kept) ? 0x8000 : 0;
   const double magnitude = std::abs(kept);
   if (std::isinf(magnitude)) return sign | 0x7c00;
-  if (magnitude < std::ldexp(1.0, -14)) return sign | static_cast<std::uint16_t>(std::ldexp(magnitude, 24));
+  if (magnitude < std::ldexp(1.0, -14))
+    return sign | static_cast<std::uint16_t>(std::ldexp(magnitude, 24));
   int exponent = 0;
   const double fraction = std::frexp(magnitude, &exponent);
   return sign | static_cast<std::uint16_t>((exponent + 14) << 10) |
@@ -70,10 +76,12 @@ double element_value(std::uint16_t bits, Element element) {
   const int fraction = bits & 1023;
   const double sign = (bits & 0x8000) != 0 ? -1 : 1;
   if (exponent == 31) return fraction == 0 ? sign * INFINITY : NAN;
-  return sign * (exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25));
+  return sign *
+         (exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25));
 }
 
-DeviceTensor::DeviceTensor(const Case& one, Kind kind, std::int64_t heads, std::int64_t width, const Place& place)
+DeviceTensor::DeviceTensor(
+    const Case& one, Kind kind, std::int64_t heads, std::int64_t width, const Place& place)
     : kind_(kind),
       element_(one.problem.element),
       heads_(heads),
@@ -81,10 +89,12 @@ DeviceTensor::DeviceTensor(const Case& one, Kind kind, std::int64_t heads, std::
       place_(place),
       varlen_(one.problem.varlen),
       memory_([&] {
-        const auto steps = steps_of(one, heads, width, total_of(one, place), varlen_ ? 1 : one.problem.batch);
+        const auto steps =
+            steps_of(one, heads, width, total_of(one, place), varlen_ ? 1 : one.problem.batch);
         return static_cast<std::size_t>(steps.count + 64) * (kind == Kind::element ? 2 : 4);
       }()) {
-  const auto steps = steps_of(one, heads, width, total_of(one, place), varlen_ ? 1 : one.problem.batch);
+  const auto steps =
+      steps_of(one, heads, width, total_of(one, place), varlen_ ? 1 : one.problem.batch);
   batch_step_ = steps.batch;
   head_step_ = steps.head;
   position_step_ = steps.position;
@@ -172,7 +182,8 @@ std::string DeviceTensor::gaps_written() const {
       }
     }
   }
-  const auto found = std::find_if(all.begin(), all.end(), [](unsigned char x) { return x != 0xff; });
+  const auto found =
+      std::find_if(all.begin(), all.end(), [](unsigned char x) { return x != 0xff; });
   if (found == all.end()) return "";
   return "byte " + std::to_string(found - all.begin()) + " lies between rows and was written";
 }
@@ -203,7 +214,8 @@ DeviceTensor::Place compressed_place(const Case& one) {
 
 std::vector<std::int32_t> starts_of(const Case& one) {
   std::vector<std::int32_t> starts{0};
-  for (const std::int64_t length : one.lengths) starts.push_back(starts.back() + static_cast<std::int32_t>(length));
+  for (const std::int64_t length : one.lengths)
+    starts.push_back(starts.back() + static_cast<std::int32_t>(length));
   return starts;
 }
 

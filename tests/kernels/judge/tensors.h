@@ -18,7 +18,8 @@ class DeviceTensor {
     std::vector<std::int64_t> lengths;
     std::vector<std::int64_t> offsets;  // varlen only
   };
-  DeviceTensor(const Case& one, Kind kind, std::int64_t heads, std::int64_t width, const Place& place);
+  DeviceTensor(
+      const Case& one, Kind kind, std::int64_t heads, std::int64_t width, const Place& place);
 
   [[nodiscard]] nsa::kernels::MutableRows rows() const;
   // values[b]: [heads, length, width]

@@ -3,9 +3,9 @@
 #include <cmath>
 #include <memory>
 
-#include "oracles/attend.h"
-#include "oracles/compress.h"
-#include "oracles/keys.h"
+#include "oracles/attention/attend.h"
+#include "oracles/attention/compress.h"
+#include "oracles/attention/keys.h"
 #include "oracles/parallel.h"
 
 namespace judge {
@@ -54,7 +54,12 @@ std::vector<std::int64_t> rows_of(const Case& one, std::int64_t length) {
   return rows;
 }
 
-double gate_of(const Case& one, const Sequence& s, std::int64_t g, std::int64_t i, std::int64_t t, int branch) {
+double gate_of(const Case& one,
+               const Sequence& s,
+               std::int64_t g,
+               std::int64_t i,
+               std::int64_t t,
+               int branch) {
   const bool per_head = one.problem.gate_form == nsa::kernels::GateForm::per_head;
   const std::int64_t owner = per_head ? g * one.problem.heads + i : g;
   return s.gates[(owner * s.length + t) * 3 + branch];
@@ -63,11 +68,18 @@ double gate_of(const Case& one, const Sequence& s, std::int64_t g, std::int64_t 
 // One group of one sequence: forward and backward, query after query.
 class GroupTruth {
  public:
-  GroupTruth(const Case& one, const Sequence& s, const Outcome& tested, Outcome& out, std::int64_t g)
-      : one_(one), s_(s), tested_(tested), out_(out), g_(g), n_(shape_of(one, s)),
+  GroupTruth(
+      const Case& one, const Sequence& s, const Outcome& tested, Outcome& out, std::int64_t g)
+      : one_(one),
+        s_(s),
+        tested_(tested),
+        out_(out),
+        g_(g),
+        n_(shape_of(one, s)),
         config_(config_of(one.problem)) {
     const auto bank = [&](const Numbers& k, const Numbers& v, std::int64_t count) {
-      banks_.emplace_back(k.data() + g * count * n_.d_k, v.data() + g * count * n_.d_v, count, n_.d_k, n_.d_v);
+      banks_.emplace_back(
+          k.data() + g * count * n_.d_k, v.data() + g * count * n_.d_v, count, n_.d_k, n_.d_v);
     };
     banks_.reserve(3);
     bank(out.k_cmp, out.v_cmp, n_.compressed);
@@ -81,11 +93,11 @@ class GroupTruth {
 
   void query(std::int64_t t) {
     const std::int64_t position = n_.first + t;
-    const std::int64_t* blocks =
-        tested_.blocks.data() + (g_ * n_.queries + t) * config_.n_sel;
+    const std::int64_t* blocks = tested_.blocks.data() + (g_ * n_.queries + t) * config_.n_sel;
     const KeyList lists[3] = {
         oracles::visible_compressed(config_, position, n_.compressed),
-        oracles::selected_tokens(config_, position, {blocks, static_cast<std::size_t>(config_.n_sel)}),
+        oracles::selected_tokens(
+            config_, position, {blocks, static_cast<std::size_t>(config_.n_sel)}),
         oracles::window_tokens(config_, position)};
     Numbers* outputs[3] = {&out_.o_cmp, &out_.o_sel, &out_.o_win};
     Numbers* sums[3] = {&out_.lse_cmp, &out_.lse_sel, &out_.lse_win};
@@ -133,13 +145,17 @@ class GroupTruth {
   [[nodiscard]] Numbers gathered(const Numbers& from, std::int64_t t, std::int64_t width) const {
     Numbers rows(n_.heads * width);
     for (std::int64_t i = 0; i < n_.heads; ++i) {
-      std::copy_n(from.begin() + ((g_ * n_.heads + i) * n_.queries + t) * width, width, rows.begin() + i * width);
+      std::copy_n(from.begin() + ((g_ * n_.heads + i) * n_.queries + t) * width,
+                  width,
+                  rows.begin() + i * width);
     }
     return rows;
   }
   void scatter(const Numbers& rows, Numbers& to, std::int64_t t, std::int64_t width) const {
     for (std::int64_t i = 0; i < n_.heads; ++i) {
-      std::copy_n(rows.begin() + i * width, width, to.begin() + ((g_ * n_.heads + i) * n_.queries + t) * width);
+      std::copy_n(rows.begin() + i * width,
+                  width,
+                  to.begin() + ((g_ * n_.heads + i) * n_.queries + t) * width);
     }
   }
   [[nodiscard]] oracles::View view(const Numbers& rows, std::int64_t width) const {
@@ -183,11 +199,16 @@ void resize(const Case& one, const Shape& n, const Sequence& s, Outcome& out) {
   out.d_gates.assign(s.gates.size(), 0.0);
   if (!one.backward) return;
   out.d_q.assign(rows * n.d_k, 0.0);
-  for (Numbers* x : {&out.d_k_raw, &out.d_k_sel, &out.d_k_win}) x->assign(n.groups * n.keys * n.d_k, 0.0);
-  for (Numbers* x : {&out.d_v_raw, &out.d_v_sel, &out.d_v_win}) x->assign(n.groups * n.keys * n.d_v, 0.0);
+  for (Numbers* x : {&out.d_k_raw, &out.d_k_sel, &out.d_k_win})
+    x->assign(n.groups * n.keys * n.d_k, 0.0);
+  for (Numbers* x : {&out.d_v_raw, &out.d_v_sel, &out.d_v_win})
+    x->assign(n.groups * n.keys * n.d_v, 0.0);
 }
 
-oracles::Tensor tensor(const Numbers& values, std::int64_t groups, std::int64_t count, std::int64_t width) {
+oracles::Tensor tensor(const Numbers& values,
+                       std::int64_t groups,
+                       std::int64_t count,
+                       std::int64_t width) {
   return {{1, groups, count, width}, values};
 }
 
@@ -240,10 +261,18 @@ AllOutcomes truth(const Case& one, const CaseInputs& inputs, const AllOutcomes& 
       put(tasks[i]->gradient(2).v, out.d_v_win);
     }
     oracles::Weights d_weights;
-    out.d_k_raw = oracles::compress_gradients(layer, oracles::PhiOf::keys, raw_k,
-                                              tensor(d_k_cmp, n.groups, n.compressed, n.d_k), d_weights).data;
-    out.d_v_raw = oracles::compress_gradients(layer, oracles::PhiOf::values, raw_v,
-                                              tensor(d_v_cmp, n.groups, n.compressed, n.d_v), d_weights).data;
+    out.d_k_raw = oracles::compress_gradients(layer,
+                                              oracles::PhiOf::keys,
+                                              raw_k,
+                                              tensor(d_k_cmp, n.groups, n.compressed, n.d_k),
+                                              d_weights)
+                      .data;
+    out.d_v_raw = oracles::compress_gradients(layer,
+                                              oracles::PhiOf::values,
+                                              raw_v,
+                                              tensor(d_v_cmp, n.groups, n.compressed, n.d_v),
+                                              d_weights)
+                      .data;
     if (one.problem.phi == nsa::kernels::Phi::conv) {
       add(d_weights.at("phi_k_conv.weight").data, all.d_k_conv);
       add(d_weights.at("phi_v_conv.weight").data, all.d_v_conv);
