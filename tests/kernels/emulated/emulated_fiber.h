@@ -5,7 +5,6 @@
 #include <exception>
 #include <functional>
 #include <memory>
-#include <ucontext.h>
 
 namespace nsa::emulated {
 
@@ -23,23 +22,15 @@ class Fiber {
   [[nodiscard]] std::exception_ptr error() const { return error_; }
 
  private:
-  static void start(unsigned low, unsigned high);
+  static void start(Fiber* self);
   void run();
-  void swap(ucontext_t& from, ucontext_t& to, bool into);
 
   const std::function<void()>& body_;
   std::unique_ptr<std::byte[]> stack_;
-  ucontext_t inside_{};
-  ucontext_t outside_{};
-  bool started_ = false;
+  struct Context;
+  std::unique_ptr<Context> context_;
   bool done_ = false;
   std::exception_ptr error_;
-  const void* outer_stack_ = nullptr;
-  std::size_t outer_size_ = 0;
-  void* fake_stack_ = nullptr;
-  void* outer_fake_stack_ = nullptr;
-  struct Jumps;
-  std::unique_ptr<Jumps> jumps_;
 };
 
 }  // namespace nsa::emulated
