@@ -48,10 +48,14 @@ void launch(
                                shared),
           "shared memory of a kernel");
   }
-  const dim3 size(
-      static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y), static_cast<unsigned>(grid.z));
-  kernel<<<size, static_cast<unsigned>(threads), static_cast<std::size_t>(shared), stream> > >(p);
-  check(cudaGetLastError(), "launch of a kernel");
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(grid.x),
+                        static_cast<unsigned>(grid.y),
+                        static_cast<unsigned>(grid.z));
+  config.blockDim = dim3(static_cast<unsigned>(threads), 1, 1);
+  config.dynamicSmemBytes = static_cast<std::size_t>(shared);
+  config.stream = stream;
+  check(cudaLaunchKernelEx(&config, kernel, p), "launch of a kernel");
 }
 
 #endif

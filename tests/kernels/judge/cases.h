@@ -1,0 +1,20 @@
+// The cases of kernels_check: a covering array of pairs over all axes, every edge length at one width, inputs that can fail,
+// sequences of many lengths, long sequences with some of their rows, and repeats.
+#pragma once
+
+#include "tests/kernels/judge/case.h"
+
+namespace judge {
+
+struct CheckedCase {
+  Case one;
+  bool steps = false;  // every branch alone, in place of the whole operation
+  int repeats = 1;
+  bool saves = true;
+};
+
+// "smoke", "edges", "pairs", "varlen", "patterns", "large", "repeats"; all of them where `parts` is empty.
+std::vector<std::string> part_names();
+std::vector<CheckedCase> cases_of(const std::string& part, std::uint64_t seed);
+
+}  // namespace judge
