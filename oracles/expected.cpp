@@ -38,6 +38,14 @@ std::optional<LawFit> fit(std::span<const double> found,
 
 }  // namespace
 
+Expected rounded_once(Tensor value, double roundoff) {
+  Tensor bound = value;
+  for (double& number : bound.data) {
+    number = roundoff * std::abs(number);
+  }
+  return {std::move(value), std::move(bound)};
+}
+
 Misfit misfit_of(std::span<const double> found, const Expected& expected) {
   if (found.size() != expected.value.data.size()) {
     throw std::invalid_argument("found " + std::to_string(found.size()) + " numbers, wanted " +

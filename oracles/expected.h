@@ -18,6 +18,9 @@ struct Expected {
   Tensor bound;  // as value; not negative
 };
 
+// Numbers that are right but for being rounded once by at most `roundoff`, relatively.
+Expected rounded_once(Tensor value, double roundoff);
+
 // Throws std::invalid_argument where `found` has another number of elements.
 Misfit misfit_of(std::span<const double> found, const Expected& expected);
 Misfit misfit_of(const Numbers& found, const Expected& expected);

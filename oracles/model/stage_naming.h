@@ -1,0 +1,90 @@
+// Tables of wrong laws of a stage, and how they are tried. Internal to the oracle's model room.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <iterator>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "oracles/expected.h"
+
+namespace oracles {
+
+// A law about a stage with these inputs. Where a law has several forms (which other input, which
+// share), each is a choice with a name of its own.
+template <typename Inputs>
+struct StageRule {
+  Law law;
+  std::function<std::optional<Expected>(const Inputs&, std::size_t choice)> output;
+  // Names of the forms; empty: one form without a name.
+  std::function<std::vector<std::string>(const Inputs&)> choices = {};
+};
+
+// Laws that are tried where no other fits: they say less.
+struct LastLaws {
+  Law factor;  // the right numbers times one factor
+  Law narrow;  // the right numbers with the digits of a narrow type
+};
+
+template <typename Inputs>
+std::vector<Law> laws_of(const std::vector<StageRule<Inputs>>& rules, const LastLaws& last) {
+  std::vector<Law> laws;
+  for (const auto& rule : rules) {
+    laws.push_back(rule.law);
+  }
+  laws.push_back(last.factor);
+  laws.push_back(last.narrow);
+  return laws;
+}
+
+// What a law gives. None where it has no meaning or no such form. Throws std::invalid_argument for an
+// unknown name, as the two last laws are: they change numbers, not the stage.
+template <typename Inputs>
+std::optional<Expected> output_under(const std::vector<StageRule<Inputs>>& rules,
+                                     std::string_view law,
+                                     std::size_t choice,
+                                     const Inputs& inputs) {
+  for (const StageRule<Inputs>& rule : rules) {
+    if (rule.law.name == law) {
+      const std::size_t forms = rule.choices ? rule.choices(inputs).size() : 1;
+      return choice < forms ? rule.output(inputs, choice) : std::nullopt;
+    }
+  }
+  throw std::invalid_argument("no law of the stage is called " + std::string(law));
+}
+
+Naming name_with_last(const std::vector<double>& found,
+                      const Expected& right,
+                      std::span<const Candidate> candidates,
+                      const LastLaws& last);
+
+template <typename Inputs>
+Naming name_by_rules(const std::vector<StageRule<Inputs>>& rules,
+                     const LastLaws& last,
+                     const Inputs& inputs,
+                     const std::vector<double>& found,
+                     const Expected& right) {
+  std::vector<Candidate> candidates;
+  for (const StageRule<Inputs>& rule : rules) {
+    const std::vector<std::string> names =
+        rule.choices ? rule.choices(inputs) : std::vector<std::string>{""};
+    for (std::size_t choice = 0; choice < names.size(); ++choice) {
+      candidates.push_back({rule.law,
+                            [&rule, &inputs, choice] { return rule.output(inputs, choice); },
+                            names[choice]});
+    }
+  }
+  return name_with_last(found, right, candidates, last);
+}
+
+template <typename T>
+void append(std::vector<T>& to, std::vector<T> from) {
+  std::move(from.begin(), from.end(), std::back_inserter(to));
+}
+
+}  // namespace oracles
