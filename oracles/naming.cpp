@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace oracles {
 
@@ -49,6 +50,21 @@ std::string Naming::text() const {
     names += (names.empty() ? "" : ", ") + std::string(law.law.name);
   }
   return "no law alone: " + names;
+}
+
+void merge_forms(std::vector<LawFit>& fitting) {
+  std::vector<LawFit> merged;
+  for (LawFit& fit : fitting) {
+    const auto same = std::find_if(merged.begin(), merged.end(), [&](const LawFit& other) {
+      return other.law.name == fit.law.name;
+    });
+    if (same == merged.end()) {
+      merged.push_back(std::move(fit));
+    } else {
+      same->detail += " or " + fit.detail;
+    }
+  }
+  fitting = std::move(merged);
 }
 
 void keep_the_strongest(std::vector<LawFit>& fitting) {

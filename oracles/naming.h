@@ -54,6 +54,10 @@ struct Naming {
   [[nodiscard]] std::string text() const;
 };
 
+// Forms of one law (another weight, another share) that fit equally become one fit that names them all:
+// the law is known, its detail is not.
+void merge_forms(std::vector<LawFit>& fitting);
+
 // Keeps the laws that hold everywhere where there are such, in the order they were found.
 void keep_the_strongest(std::vector<LawFit>& fitting);
 

@@ -68,6 +68,7 @@ Naming name_with_last(const std::vector<double>& found,
                       std::span<const Candidate> candidates,
                       const LastLaws& last) {
   Naming naming = name_values(found, right, candidates);
+  merge_forms(naming.fitting);
   if (naming.right.fits() || !naming.fitting.empty()) {
     return naming;
   }

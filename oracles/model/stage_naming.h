@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "oracles/expected.h"
@@ -19,10 +20,16 @@ namespace oracles {
 // share), each is a choice with a name of its own.
 template <typename Inputs>
 struct StageRule {
-  Law law;
-  std::function<std::optional<Expected>(const Inputs&, std::size_t choice)> output;
+  using Output = std::function<std::optional<Expected>(const Inputs&, std::size_t choice)>;
   // Names of the forms; empty: one form without a name.
-  std::function<std::vector<std::string>(const Inputs&)> choices = {};
+  using Choices = std::function<std::vector<std::string>(const Inputs&)>;
+
+  StageRule(const Law& of, Output gives, Choices forms = Choices())
+      : law(of), output(std::move(gives)), choices(std::move(forms)) {}
+
+  Law law;
+  Output output;
+  Choices choices;
 };
 
 // Laws that are tried where no other fits: they say less.

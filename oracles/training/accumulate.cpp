@@ -293,6 +293,7 @@ Naming name_accumulated(std::span<const AccumulateRecord> records, int threads) 
     }
     first = false;
   }
+  merge_forms(naming.fitting);
   return naming;
 }
 

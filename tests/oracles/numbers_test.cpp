@@ -110,6 +110,15 @@ TEST(Misfits, CountWhatIsFurtherOffThanItsBound) {
   EXPECT_EQ(all.judged, 15);
 }
 
+TEST(Namings, FormsOfOneLawAreOneLaw) {
+  const Law a{"a", "one"};
+  std::vector<LawFit> fitting{{a, {}, 1, "x"}, {{"b", "two"}, {}, 1, ""}, {a, {}, 1, "y"}};
+  merge_forms(fitting);
+  ASSERT_EQ(fitting.size(), 2u);
+  EXPECT_EQ(fitting[0].detail, "x or y");
+  EXPECT_EQ(fitting[1].law.name, "b");
+}
+
 TEST(Namings, ALawThatHoldsEverywhereIsStronger) {
   Naming naming{{.judged = 2, .wrong = 1, .first = 0, .worst = 9}, {}};
   EXPECT_EQ(naming.text(), "no known law");
