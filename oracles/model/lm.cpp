@@ -101,37 +101,54 @@ class Model {
     LmResult result;
     Tensor x = embedded(parameter("embed.weight"), tokens_);
     for (std::int64_t layer = 0; layer < config_.n_layers; ++layer) {
+      BlockStages stages;
       result.inputs.push_back(x);
-      AttentionResult attended = attention(config_.attention,
-                                           attention_weights(layer),
-                                           attention_input(layer, x),
-                                           options_of(layer));
+      stages.norm1 = attention_input(layer, x);
+      AttentionResult attended =
+          attention(config_.attention, attention_weights(layer), stages.norm1, options_of(layer));
       result.blocks.push_back(std::move(attended.blocks));
       result.margins.push_back(std::move(attended.margin));
-      add(x, attended.y);
+      stages.attention = std::move(attended.y);
+      add(x, stages.attention);
       result.mlp_inputs.push_back(x);
-      add(x, mlp(layer, x));
+      mlp(layer, x, stages);
+      add(x, stages.mlp);
+      keep(std::move(stages), result.stages);
     }
-    result.logits = linear(
-        rms_norm(x, parameter("norm_f.weight")), parameter("lm_head.weight"), options_.threads);
+    Tensor normed = rms_norm(x, parameter("norm_f.weight"));
+    result.logits = linear(normed, parameter("lm_head.weight"), options_.threads);
     result.inputs.push_back(std::move(x));
     result.loss = cross_entropy(result.logits, tokens_).loss;
+    if (options_.keep_stages) {
+      result.stages.norm_f = std::move(normed);
+    }
     return result;
   }
 
-  Weights backward(const LmResult& result) const {
-    Weights gradients;
+  void backward(LmPass& pass) const {
+    const LmResult& result = pass.result;
     for (const auto& [name, tensor] : parameters_) {
-      gradients[name] = zeros(tensor.shape);
+      pass.gradients[name] = zeros(tensor.shape);
     }
-    Tensor dx = head_gradients(result, gradients);
+    Tensor dx = head_gradients(pass);
     for (std::int64_t layer = config_.n_layers - 1; layer >= 0; --layer) {
       const std::string prefix = layer_prefix(layer);
-      add_mlp_gradients(prefix, result.mlp_inputs[layer], dx, gradients);
-      add_attention_gradients(layer, result.inputs[layer], dx, gradients);
+      BlockStages stages;
+      keep(dx, stages.mlp);
+      add_mlp_gradients(prefix, result.mlp_inputs[layer], dx, stages, pass.gradients);
+      keep(dx, pass.stage_gradients.mlp_inputs);
+      keep(dx, stages.attention);
+      add_attention_gradients(layer, result.inputs[layer], dx, stages, pass.gradients);
+      keep(dx, pass.stage_gradients.inputs);
+      keep(std::move(stages), pass.stage_gradients.stages);
     }
-    gradients["embed.weight"] = embedding_gradient(dx, tokens_, parameter("embed.weight").shape);
-    return gradients;
+    pass.gradients["embed.weight"] =
+        embedding_gradient(dx, tokens_, parameter("embed.weight").shape);
+    // Made from the last block to the first.
+    LmStageGradients& kept = pass.stage_gradients;
+    std::reverse(kept.inputs.begin(), kept.inputs.end());
+    std::reverse(kept.mlp_inputs.begin(), kept.mlp_inputs.end());
+    std::reverse(kept.stages.blocks.begin(), kept.stages.blocks.end());
   }
 
  private:
@@ -161,24 +178,45 @@ class Model {
   }
 
   // fc2 silu(fc1 rms(x, norm2))
-  [[nodiscard]] Tensor mlp(std::int64_t layer, const Tensor& x) const {
+  void mlp(std::int64_t layer, const Tensor& x, BlockStages& stages) const {
     const std::string prefix = layer_prefix(layer);
-    const Tensor u = linear(rms_norm(x, parameter(prefix + "norm2.weight")),
-                            parameter(prefix + "mlp.fc1.weight"),
-                            options_.threads);
-    return linear(silu(u), parameter(prefix + "mlp.fc2.weight"), options_.threads);
+    stages.norm2 = rms_norm(x, parameter(prefix + "norm2.weight"));
+    stages.hidden = linear(stages.norm2, parameter(prefix + "mlp.fc1.weight"), options_.threads);
+    stages.mlp =
+        linear(silu(stages.hidden), parameter(prefix + "mlp.fc2.weight"), options_.threads);
+  }
+
+  // What is kept with LmOptions::keep_stages only.
+  void keep(const Tensor& tensor, Tensor& to) const {
+    if (options_.keep_stages) {
+      to = tensor;
+    }
+  }
+  void keep(const Tensor& tensor, std::vector<Tensor>& to) const {
+    if (options_.keep_stages) {
+      to.push_back(tensor);
+    }
+  }
+  void keep(BlockStages stages, LmStages& to) const {
+    if (options_.keep_stages) {
+      to.blocks.push_back(std::move(stages));
+    }
   }
 
   // From the loss to what enters norm_f.
-  Tensor head_gradients(const LmResult& result, Weights& gradients) const {
-    const Tensor& x = result.inputs.back();
+  Tensor head_gradients(LmPass& pass) const {
+    const Tensor& x = pass.result.inputs.back();
     const Tensor& gain = parameter("norm_f.weight");
-    const Tensor dlogits = cross_entropy(result.logits, tokens_).dlogits_BSV;
+    Weights& gradients = pass.gradients;
+    const Tensor dlogits = cross_entropy(pass.result.logits, tokens_).dlogits_BSV;
+    keep(dlogits, pass.stage_gradients.logits);
     gradients["lm_head.weight"] = weight_gradient(dlogits, rms_norm(x, gain), options_.threads);
     Tensor dnorm = zeros(x.shape);
     add_input_gradient(dlogits, parameter("lm_head.weight"), dnorm, options_.threads);
+    keep(dnorm, pass.stage_gradients.stages.norm_f);
     Tensor dx = zeros(x.shape);
     add_rms_norm_gradients(dnorm, x, gain, dx, gradients["norm_f.weight"]);
+    keep(dx, pass.stage_gradients.inputs);
     return dx;
   }
 
@@ -187,6 +225,7 @@ class Model {
   void add_attention_gradients(std::int64_t layer,
                                const Tensor& x,
                                Tensor& dx,
+                               BlockStages& stages,
                                Weights& gradients) const {
     const std::string prefix = layer_prefix(layer);
     AttentionPass pass = attention_with_gradients(config_.attention,
@@ -197,6 +236,7 @@ class Model {
     for (auto& [name, gradient] : pass.gradients.weights) {
       gradients[prefix + "attn." + name] = std::move(gradient);
     }
+    keep(pass.gradients.x, stages.norm1);
     add_rms_norm_gradients(pass.gradients.x,
                            x,
                            parameter(prefix + "norm1.weight"),
@@ -207,6 +247,7 @@ class Model {
   void add_mlp_gradients(const std::string& prefix,
                          const Tensor& x,
                          Tensor& dx,
+                         BlockStages& stages,
                          Weights& gradients) const {
     const Tensor& gain = parameter(prefix + "norm2.weight");
     const Tensor& fc1 = parameter(prefix + "mlp.fc1.weight");
@@ -217,9 +258,11 @@ class Model {
     Tensor da = zeros(u.shape);
     add_input_gradient(dx, fc2, da, options_.threads);
     const Tensor du = through_silu(std::move(da), u);
+    keep(du, stages.hidden);
     gradients[prefix + "mlp.fc1.weight"] = weight_gradient(du, normed, options_.threads);
     Tensor dnorm = zeros(x.shape);
     add_input_gradient(du, fc1, dnorm, options_.threads);
+    keep(dnorm, stages.norm2);
     add_rms_norm_gradients(dnorm, x, gain, dx, gradients[prefix + "norm2.weight"]);
   }
 
@@ -274,8 +317,8 @@ LmPass language_model_with_gradients(const LmConfig& config,
                                      const IntTensor& tokens,
                                      const LmOptions& options) {
   const Model model(config, parameters, tokens, options);
-  LmPass pass{model.forward(), {}};
-  pass.gradients = model.backward(pass.result);
+  LmPass pass{model.forward(), {}, {}};
+  model.backward(pass);
   return pass;
 }
 

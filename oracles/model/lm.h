@@ -29,8 +29,32 @@ std::map<std::string, Shape> parameter_shapes(const LmConfig& config);
 struct LmOptions {
   // Blocks [B,G,S,n_sel] of each layer, as AttentionOptions::replay; empty: the oracle's own.
   std::vector<IntTensor> replay = {};
+  // Keep what is between the stages too: LmResult::stages and LmPass::stage_gradients.
+  bool keep_stages = false;
   // 0: as many as the hardware has.
   int threads = 0;
+};
+
+// Between the stages of a block, or the gradients of the loss there; what enters the block and what
+// enters its norm2 are LmResult::inputs and ::mlp_inputs. H = mlp_ratio * dim.
+struct BlockStages {
+  Tensor norm1;      // [B,S,E] what enters the attention
+  Tensor attention;  // [B,S,E] its result
+  Tensor norm2;      // [B,S,E] what enters fc1
+  Tensor hidden;     // [B,S,H] what leaves fc1, before silu
+  Tensor mlp;        // [B,S,E] what leaves fc2
+};
+
+struct LmStages {
+  std::vector<BlockStages> blocks;
+  Tensor norm_f;  // [B,S,E] what enters lm_head
+};
+
+struct LmStageGradients {
+  std::vector<Tensor> inputs;      // of LmResult::inputs
+  std::vector<Tensor> mlp_inputs;  // of LmResult::mlp_inputs
+  LmStages stages;
+  Tensor logits;  // [B,S,V]
 };
 
 struct LmResult {
@@ -42,11 +66,13 @@ struct LmResult {
   // Of each layer: the oracle's own choice of blocks [B,G,S,n_sel], and its margin [B,G,S].
   std::vector<IntTensor> blocks;
   std::vector<Tensor> margins;
+  LmStages stages;  // with LmOptions::keep_stages only
 };
 
 struct LmPass {
   LmResult result;
   Weights gradients;  // of the loss, by the parameters' names; zeros without influence
+  LmStageGradients stage_gradients;  // with LmOptions::keep_stages only
 };
 
 // tokens [B,S], S >= 2. Both throw std::invalid_argument where config, parameters, tokens or

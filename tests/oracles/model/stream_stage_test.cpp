@@ -1,0 +1,172 @@
+// The residual stream and the embedding by their recorded rows.
+#include "oracles/model/stream_stage.h"
+
+#include <numeric>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/oracles/model/stage_laws_case.h"
+
+namespace oracles::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+Tensor drawn(Random& random, const Shape& shape, Number number) {
+  Tensor t = random.tensor(shape, 1);
+  for (double& value : t.data) {
+    value = rounded(value, number);
+  }
+  return t;
+}
+
+class StreamLaws : public ::testing::TestWithParam<Number> {};
+
+TEST_P(StreamLaws, EveryLawOfTheResidualIsNamedAlone) {
+  Random random(1);
+  ResidualInputs in;
+  in.stream = drawn(random, {6, 20}, GetParam());
+  in.branch = drawn(random, {6, 20}, GetParam());
+  in.others = {{"norm1", drawn(random, {6, 20}, GetParam())},
+               {"block 0", drawn(random, {6, 20}, GetParam())}};
+  in.rounding = Rounding::of(GetParam());
+  const auto naming = [&](const Tensor& found) { return name_residual(found, in); };
+  EXPECT_EQ(naming(kept(expected_residual(in), GetParam(), 1)).text(), "right");
+  const auto under = [&](std::string_view law, std::size_t choice) {
+    return residual_under(law, choice, in);
+  };
+  EXPECT_EQ(try_every_law({residual_laws(), under, naming, GetParam()}), 14);
+  try_last_laws(expected_residual(in), naming, GetParam());
+}
+
+struct Embedding {
+  Tensor table, head, dx;
+  EmbeddingInputs in;
+  EmbeddingGradientInputs back;
+
+  explicit Embedding(Number number) {
+    Random random(2);
+    table = drawn(random, {11, 9}, number);
+    head = drawn(random, {11, 9}, number);
+    dx = drawn(random, {30, 9}, number);
+    in.tokens = filled<std::int64_t>({2, 15}, 0);
+    for (std::int64_t& token : in.tokens.data) {
+      token = random.from(0, 10);
+    }
+    in.tokens.data[4] = 0;
+    in.rows.resize(30);
+    std::iota(in.rows.begin(), in.rows.end(), 0);
+    in.table = matrix_of(table);
+    in.head = matrix_of(head);
+    in.rounding = Rounding::of(number);
+    back.tokens = in.tokens;
+    back.dx = matrix_of(dx);
+    back.vocab_size = 11;
+    back.rounding = in.rounding;
+    back.scale = 0.5;
+  }
+  Embedding(const Embedding&) = delete;
+};
+
+TEST_P(StreamLaws, EveryLawOfTheEmbeddingIsNamedAlone) {
+  const Embedding e(GetParam());
+  const auto naming = [&](const Tensor& found) { return name_embedding(found, e.in); };
+  EXPECT_EQ(naming(kept(expected_embedding(e.in), GetParam(), 1)).text(), "right");
+  const auto under = [&](std::string_view law, std::size_t choice) {
+    return embedding_under(law, choice, e.in);
+  };
+  EXPECT_EQ(try_every_law({embedding_laws(), under, naming, GetParam()}), 11);
+  try_last_laws(expected_embedding(e.in), naming, GetParam());
+}
+
+TEST_P(StreamLaws, EveryLawOfItsGradientIsNamedAlone) {
+  const Embedding e(GetParam());
+  const auto naming = [&](const Tensor& found) { return name_embedding_gradient(found, e.back); };
+  EXPECT_EQ(naming(kept(expected_embedding_gradient(e.back), GetParam(), 1)).text(), "right");
+  const auto under = [&](std::string_view law, std::size_t choice) {
+    return embedding_gradient_under(law, choice, e.back);
+  };
+  EXPECT_EQ(try_every_law({embedding_gradient_laws(), under, naming, GetParam()}), 7);
+  try_last_laws(expected_embedding_gradient(e.back), naming, GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, StreamLaws, ::testing::Values(Number::f32, Number::bf16));
+
+TEST(EmbeddingStage, ByHand) {
+  const Tensor table{{3, 2}, {0, 1, 10, 11, 20, 21}};
+  EmbeddingInputs in;
+  in.tokens = {{2, 2}, {2, 0, 1, 2}};
+  in.rows = {3, 1};
+  in.table = matrix_of(table);
+  EXPECT_THAT(expected_embedding(in).value.data, ElementsAre(20, 21, 0, 1));
+  const Tensor dx{{4, 2}, {1, 2, 3, 4, 5, 6, 7, 8}};
+  const EmbeddingGradientInputs back{in.tokens, matrix_of(dx), 3, in.rounding, 1};
+  EXPECT_THAT(expected_embedding_gradient(back).value.data, ElementsAre(3, 4, 5, 6, 8, 10));
+}
+
+// The gradient's sum is that of dx, whatever the tokens: nothing is lost and nothing counted twice.
+TEST(EmbeddingStage, ItsGradientLosesNothing) {
+  const Embedding e(Number::f32);
+  const Expected gradient = expected_embedding_gradient(e.back);
+  const double sum = std::accumulate(gradient.value.data.begin(), gradient.value.data.end(), 0.0);
+  EXPECT_NEAR(sum, 0.5 * std::accumulate(e.dx.data.begin(), e.dx.data.end(), 0.0), 1e-12);
+}
+
+// A float32 sum in another order than the oracle's.
+TEST(EmbeddingStage, BoundsHoldForFloat32) {
+  Embedding e(Number::f32);
+  std::vector<float> gradient(11 * 9, 0.0F);
+  for (std::int64_t r = 29; r >= 0; --r) {
+    for (std::int64_t c = 0; c < 9; ++c) {
+      gradient[e.in.tokens.data[r] * 9 + c] += static_cast<float>(e.dx.data[r * 9 + c] * 0.5);
+    }
+  }
+  const Misfit misfit = misfit_of(Numbers::of(gradient), expected_embedding_gradient(e.back));
+  EXPECT_TRUE(misfit.fits());
+  EXPECT_GT(misfit.worst, 0.05);
+}
+
+// A branch that is computed, not recorded, may be off by its bound, and no further.
+TEST(StreamNaming, ABranchWithABound) {
+  Random random(4);
+  ResidualInputs in;
+  in.stream = drawn(random, {2, 20}, Number::f32);
+  in.branch = drawn(random, {2, 20}, Number::f32);
+  Tensor found = expected_residual(in).value;
+  for (double& value : found.data) {
+    value += 1e-3;
+  }
+  EXPECT_FALSE(name_residual(found, in).right.fits());
+  in.branch_bound = filled<double>({2, 20}, 1.001e-3);
+  EXPECT_TRUE(name_residual(found, in).right.fits());
+  in.branch_bound = filled<double>({2, 20}, 0.999e-3);
+  EXPECT_FALSE(name_residual(found, in).right.fits());
+}
+
+TEST(StreamNaming, ALawThatHoldsInOneRow) {
+  Random random(3);
+  ResidualInputs in;
+  in.stream = drawn(random, {6, 20}, Number::f32);
+  in.branch = drawn(random, {6, 20}, Number::f32);
+  Tensor found = kept(expected_residual(in), Number::f32, 1);
+  std::copy_n(in.stream.data.begin() + 40, 20, found.data.begin() + 40);
+  EXPECT_THAT(name_residual(found, in).text(), HasSubstr("residual_branch_missing"));
+}
+
+TEST(StreamStages, RefuseWhatDoesNotFit) {
+  Embedding e(Number::f32);
+  e.in.tokens.data[3] = 11;
+  EXPECT_THROW((void)expected_embedding(e.in), std::invalid_argument);
+  e.back.dx.rows = 29;
+  EXPECT_THROW((void)expected_embedding_gradient(e.back), std::invalid_argument);
+  ResidualInputs residual;
+  residual.stream = zeros({2, 3});
+  residual.branch = zeros({3, 3});
+  EXPECT_THROW((void)expected_residual(residual), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace oracles::testing
