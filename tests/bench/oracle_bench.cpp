@@ -1,13 +1,19 @@
 // The oracle at the m7c_125m shape: a layer forward, forward with all gradients, and the same for
-// some of the rows; one optimiser step. A busy machine only adds: read the smallest of the
+// some of the rows; one optimiser step; every linear map of a training step by random projections; all
+// initial values. And a whole training step of a toy. A busy machine only adds: read the smallest of the
 // repetitions ("_min").
 #include <algorithm>
+#include <map>
 #include <random>
+#include <string>
 
 #include <benchmark/benchmark.h>
 
 #include "oracles/attention/attention.h"
+#include "oracles/products.h"
+#include "oracles/training/initial_values.h"
 #include "oracles/training/norms.h"
+#include "oracles/training/run.h"
 #include "oracles/training/update.h"
 
 namespace oracles {
@@ -171,6 +177,115 @@ void optimizer_factor(benchmark::State& state) {
   }
 }
 BENCHMARK(optimizer_factor)->Apply(repeated);
+
+LmConfig m7c_model() {
+  LmConfig config;
+  config.attention = m7c_config();
+  config.n_layers = 12;
+  config.vocab_size = 256;
+  return config;
+}
+
+// Shapes [out, in] of the linear maps of a block, and the number of tokens of a rank.
+constexpr std::pair<std::int64_t, std::int64_t> kMaps[] = {{768, 768},
+                                                           {128, 768},
+                                                           {128, 768},
+                                                           {128, 768},
+                                                           {128, 768},
+                                                           {128, 768},
+                                                           {128, 768},
+                                                           {768, 768},
+                                                           {3072, 768},
+                                                           {768, 3072}};
+constexpr std::int64_t kTokens = 512;
+
+// y = x W^T, dx = dy W and dW = dy^T x of every map, of range(0) ranks with 12 blocks each. The numbers
+// are the same ones, so they are wrong; a wrong product costs what a right one does.
+void linear_maps_projected(benchmark::State& state) {
+  std::mt19937_64 random(1);
+  const auto drawn = [&](std::int64_t count) {
+    std::vector<float> values(static_cast<std::size_t>(count));
+    for (float& value : values) {
+      value = static_cast<float>(random() % 1000) * 1e-3F - 0.5F;
+    }
+    return values;
+  };
+  const std::vector<float> weight = drawn(3072 * 768);
+  const std::vector<float> x = drawn(kTokens * 3072);
+  const std::vector<float> y = drawn(kTokens * 3072);
+  const auto view = [](const std::vector<float>& from, std::int64_t rows, std::int64_t columns) {
+    return Matrix{Numbers::of(from).part(0, rows * columns), rows, columns};
+  };
+  const Rounding rounding = Rounding::of(Number::f32);
+  for (auto step : state) {
+    for (std::int64_t block = 0; block < 12 * state.range(0); ++block) {
+      for (const auto& [out, in] : kMaps) {
+        const Matrix a = view(x, kTokens, in);
+        const Matrix b = view(y, kTokens, out);
+        const Matrix w = view(weight, out, in);
+        benchmark::DoNotOptimize(judge_product(linear_product(a, w, b, rounding), 1));
+        benchmark::DoNotOptimize(judge_product(input_gradient_product(b, w, a, rounding), 2));
+        benchmark::DoNotOptimize(judge_product(weight_gradient_product(b, a, w, rounding), 3));
+      }
+    }
+  }
+}
+BENCHMARK(linear_maps_projected)->Arg(2)->Apply(repeated);
+
+void initial_values(benchmark::State& state) {
+  const LmConfig config = m7c_model();
+  std::mt19937_64 random(1);
+  std::map<std::string, std::vector<float>> values;
+  std::vector<InitialRecord> records;
+  for (const auto& [name, shape] : parameter_shapes(config)) {
+    const InitialLaw law = initial_law(config, name);
+    std::vector<float>& own = values[name];
+    std::normal_distribution<float> normal(0, static_cast<float>(law.size));
+    const auto size = static_cast<float>(law.size);
+    for (std::int64_t i = 0; i < element_count(shape); ++i) {
+      const float unit = static_cast<float>(random() >> 40) * 0x1p-23F - 1;
+      own.push_back(law.kind == InitialLaw::Kind::constant  ? size
+                    : law.kind == InitialLaw::Kind::uniform ? size * unit
+                                                            : normal(random));
+    }
+    records.push_back({name, shape, Numbers::of(own)});
+  }
+  bool right = true;
+  for (auto step : state) {
+    right = right && judge_initial_values(config, records).wrong.empty();
+  }
+  if (!right) {
+    state.SkipWithError("right values were judged wrong");
+  }
+}
+BENCHMARK(initial_values)->Apply(repeated);
+
+// Forward and backward of range(0) layers of the toy at 285 tokens, on one thread.
+void toy_step(benchmark::State& state) {
+  RunConfig config;
+  config.model.attention = {.dim = 128,
+                            .n_heads = 8,
+                            .n_kv_groups = 2,
+                            .d_k = 16,
+                            .d_v = 16,
+                            .l = 16,
+                            .d = 8,
+                            .l_sel = 32,
+                            .n_sel = 8,
+                            .w = 64};
+  config.model.n_layers = state.range(0);
+  config.model.vocab_size = 256;
+  config.data.seq_len = 285;
+  std::mt19937_64 random(1);
+  Weights parameters;
+  for (const auto& [name, shape] : parameter_shapes(config.model)) {
+    parameters[name] = random_tensor(shape, 0.1, random);
+  }
+  for (auto step : state) {
+    benchmark::DoNotOptimize(step_gradients(config, {}, 1, parameters, 1));
+  }
+}
+BENCHMARK(toy_step)->Arg(1)->Arg(3)->Apply(repeated);
 
 }  // namespace
 }  // namespace oracles

@@ -1,0 +1,41 @@
+#include "oracles/training/run.h"
+
+#include <utility>
+
+namespace oracles {
+
+StepGradients step_gradients(
+    const RunConfig& config, Text text, std::int64_t step, const Weights& parameters, int threads) {
+  StepGradients result;
+  for (const auto& [name, parameter] : parameters) {
+    result.mean[name] = zeros(parameter.shape);
+  }
+  LmOptions options;
+  options.threads = threads;
+  const double share = 1 / static_cast<double>(config.data.world * config.data.accumulate);
+  for (std::int64_t rank = 0; rank < config.data.world; ++rank) {
+    for (std::int64_t micro = 0; micro < config.data.accumulate; ++micro) {
+      const IntTensor tokens = batch_tokens(config.data, {step, micro, rank}, text);
+      const LmPass pass = language_model_with_gradients(config.model, parameters, tokens, options);
+      result.losses.push_back(pass.result.loss);
+      for (auto& [name, mean] : result.mean) {
+        const std::vector<double>& own = pass.gradients.at(name).data;
+        for (std::size_t i = 0; i < own.size(); ++i) {
+          mean.data[i] += share * own[i];
+        }
+      }
+    }
+  }
+  return result;
+}
+
+RunStep run_step(
+    const RunConfig& config, Text text, std::int64_t step, RunState& state, int threads) {
+  StepGradients gradients = step_gradients(config, text, step, state.parameters, threads);
+  ++state.n;
+  return {std::move(gradients.losses),
+          optimizer_step(
+              config.train, state.n, std::move(gradients.mean), state.parameters, state.moments)};
+}
+
+}  // namespace oracles
