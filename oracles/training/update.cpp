@@ -1,6 +1,7 @@
 #include "oracles/training/update.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <stdexcept>
 
@@ -102,6 +103,34 @@ class PieceJudge {
   UpdateResult result_;
 };
 
+// `before` without numbers: zeros.
+Misfit kept(const Numbers& before, const Numbers& after, std::vector<std::int64_t>& wrong) {
+  Misfit misfit;
+  for (std::int64_t begin = 0; begin < after.size(); begin += kUpdateBlock) {
+    const std::int64_t count = std::min(kUpdateBlock, after.size() - begin);
+    const std::vector<double> now = after.part(begin, count).values();
+    std::vector<double> old(now.size(), 0.0);
+    if (!before.empty()) {
+      before.part(begin, count).copy_to(old.data());
+    }
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      const std::int64_t place = begin + static_cast<std::int64_t>(i);
+      const bool both_nan = std::isnan(now[i]) && std::isnan(old[i]);
+      misfit.add(place, both_nan ? 0 : now[i], both_nan ? 0 : old[i], 0);
+      if (!both_nan && !(now[i] == old[i])) {
+        wrong.push_back(place);
+      }
+    }
+  }
+  return misfit;
+}
+
+void sort_and_cut(std::vector<std::int64_t>& wrong) {
+  std::sort(wrong.begin(), wrong.end());
+  wrong.erase(std::unique(wrong.begin(), wrong.end()), wrong.end());
+  wrong.resize(std::min(wrong.size(), UpdateJudgement::kMostWrong));
+}
+
 }  // namespace
 
 UpdateSettings settings_of(const TrainConfig& config, std::int64_t n) {
@@ -138,6 +167,16 @@ UpdateJudgement judge_update(const UpdateRecord& record,
         piece.wrong.begin() + static_cast<std::ptrdiff_t>(std::min(room, piece.wrong.size())));
   }
   return all;
+}
+
+UpdateJudgement judge_skipped(const UpdateRecord& record) {
+  validate(record, {});
+  UpdateJudgement judgement;
+  judgement.p = kept(record.p_before, record.p_after, judgement.wrong);
+  judgement.m = kept(record.m_before, record.m_after, judgement.wrong);
+  judgement.v = kept(record.v_before, record.v_after, judgement.wrong);
+  sort_and_cut(judgement.wrong);
+  return judgement;
 }
 
 UpdatePrediction predicted_update(const UpdateRecord& record, const UpdateSettings& settings) {

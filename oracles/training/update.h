@@ -75,6 +75,9 @@ UpdateJudgement judge_update(const UpdateRecord& record,
                              const UpdateSettings& settings,
                              int threads = 0);
 
+// A step whose norm is not finite changes nothing: p, m and v stay, bit by bit (a NaN stays a NaN).
+UpdateJudgement judge_skipped(const UpdateRecord& record);
+
 // What the right step gives, and how far a correct one may be off.
 struct UpdatePrediction {
   std::vector<double> m;

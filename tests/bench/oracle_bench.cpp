@@ -10,6 +10,7 @@
 #include <benchmark/benchmark.h>
 
 #include "oracles/attention/attention.h"
+#include "oracles/model/mlp_stage.h"
 #include "oracles/products.h"
 #include "oracles/training/initial_values.h"
 #include "oracles/training/norms.h"
@@ -231,6 +232,29 @@ void linear_maps_projected(benchmark::State& state) {
   }
 }
 BENCHMARK(linear_maps_projected)->Arg(2)->Apply(repeated);
+
+// The mlp of one block, forward and backward, at range(0) drawn rows.
+void mlp_rows(benchmark::State& state) {
+  std::mt19937_64 random(1);
+  const auto drawn = [&](std::int64_t count) {
+    std::vector<float> values(static_cast<std::size_t>(count));
+    for (float& value : values) {
+      value = static_cast<float>(random() % 1000) * 1e-4F - 0.05F;
+    }
+    return values;
+  };
+  const std::vector<float> fc1 = drawn(3072 * 768);
+  const std::vector<float> fc2 = drawn(3072 * 768);
+  MlpInputs in;
+  in.x = random_tensor({state.range(0), 768}, 1, random);
+  in.weights = {"", {Numbers::of(fc1), 3072, 768}, {Numbers::of(fc2), 768, 3072}};
+  const Tensor dy = random_tensor(in.x.shape, 1, random);
+  for (auto step : state) {
+    benchmark::DoNotOptimize(expected_mlp(in));
+    benchmark::DoNotOptimize(expected_mlp_gradient(in, dy));
+  }
+}
+BENCHMARK(mlp_rows)->Arg(16)->Apply(repeated);
 
 void initial_values(benchmark::State& state) {
   const LmConfig config = m7c_model();

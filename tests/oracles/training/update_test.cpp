@@ -220,6 +220,28 @@ TEST(Updates, AWrongElementIsFound) {
   }
 }
 
+TEST(Updates, ASkippedStepChangesNothing) {
+  Random random(6);
+  const UpdateSettings settings = random_settings(random, Number::f32);
+  StepRun<float> run(random, settings, &textbook<float>);
+  EXPECT_FALSE(judge_skipped(run.record(true)).fits());
+  run.p_after = run.p;
+  run.m_after = run.m;
+  run.v_after = run.v;
+  run.gradient[4] = std::numeric_limits<float>::infinity();
+  run.m[7] = run.m_after[7] = std::numeric_limits<float>::quiet_NaN();
+  const UpdateJudgement judgement = judge_skipped(run.record(true));
+  EXPECT_TRUE(judgement.fits());
+  EXPECT_EQ(judgement.v.judged, 300);
+  EXPECT_EQ(judge_skipped(run.record(false)).m.judged, 0);
+  run.v_after[299] = std::nextafter(run.v_after[299], 1.0F);
+  run.p_after[12] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_THAT(judge_skipped(run.record(true)).wrong, ::testing::ElementsAre(12, 299));
+  UpdateRecord first = run.record(true);
+  first.m_before = {};
+  EXPECT_FALSE(judge_skipped(first).m.fits());
+}
+
 TEST(Updates, ThreadsChangeNothing) {
   Random random(3);
   const UpdateSettings settings = random_settings(random, Number::f32);
