@@ -1,18 +1,27 @@
 #include "oracles/attention/attention.h"
 
-#include <utility>
-
-#include "oracles/attention/activations.h"
+#include "oracles/attention/backward.h"
+#include "oracles/attention/layer.h"
+#include "oracles/attention/stages.h"
 
 namespace oracles {
 namespace {
 
-AttentionResult taken_result(Activations& state) {
-  AttentionResult result = std::move(state.result);
-  result.rows = std::move(state.projections.rows);
-  result.q = std::move(state.projections.q_BGhRD);
-  result.k_cmp = std::move(state.projections.branches[index_of(Branch::cmp)].k);
-  result.v_cmp = std::move(state.projections.branches[index_of(Branch::cmp)].v);
+AttentionResult result_of(const Stages& stages) {
+  AttentionResult result;
+  result.rows = stages.rows();
+  result.q = stages.input(Stage::q);
+  result.k_cmp = stages.input(Stage::k_cmp);
+  result.v_cmp = stages.input(Stage::v_cmp);
+  result.p_grp = stages.input(Stage::p_grp);
+  result.margin = stages.margins();
+  const Tensor& blocks = stages.input(Stage::blocks);
+  result.blocks = {blocks.shape, {blocks.data.begin(), blocks.data.end()}};
+  result.o_cmp = stages.input(Stage::o_cmp);
+  result.o_sel = stages.input(Stage::o_sel);
+  result.o_win = stages.input(Stage::o_win);
+  result.gate = stages.input(Stage::gate);
+  result.y = stages.input(Stage::y);
   return result;
 }
 
@@ -22,8 +31,8 @@ AttentionResult attention(const AttentionConfig& config,
                           const Weights& weights,
                           const Tensor& x,
                           const AttentionOptions& options) {
-  Activations state = run_forward({config, weights, options.threads}, x, options);
-  return taken_result(state);
+  require_finite_layer({config, weights, options.threads}, x);
+  return result_of(Stages(config, weights, x, options));
 }
 
 AttentionPass attention_with_gradients(const AttentionConfig& config,
@@ -31,11 +40,9 @@ AttentionPass attention_with_gradients(const AttentionConfig& config,
                                        const Tensor& x,
                                        const Tensor& dy,
                                        const AttentionOptions& options) {
-  const Layer layer{config, weights, options.threads};
-  Activations state = run_forward(layer, x, options);
-  AttentionGradients gradients =
-      run_backward(layer, state, x, dy, options.gate_override.has_value());
-  return {taken_result(state), std::move(gradients)};
+  require_finite_layer({config, weights, options.threads}, x);
+  const Stages stages(config, weights, x, options);
+  return {result_of(stages), Backward(stages, dy).gradients()};
 }
 
 }  // namespace oracles

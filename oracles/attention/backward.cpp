@@ -1,12 +1,13 @@
-// The gradients of sum(y * dy), step by step backwards through forward.cpp.
-#include <stdexcept>
+#include "oracles/attention/backward.h"
 
-#include "oracles/attention/activations.h"
+#include <algorithm>
+#include <string>
+#include <utility>
+
 #include "oracles/attention/compress.h"
 #include "oracles/attention/gate.h"
 #include "oracles/attention/rope.h"
 #include "oracles/linear.h"
-#include "oracles/parallel.h"
 
 namespace oracles {
 namespace {
@@ -15,136 +16,20 @@ namespace {
 // order: enough for the cores of a desk machine, few enough for memory, and the same on all.
 constexpr std::int64_t kLanes = 8;
 
-// Gradients of the keys and values of one group in one branch.
+// Gradients of the keys and values of one group.
 struct KeySums {
   std::vector<double> dk;
   std::vector<double> dv;
 };
 
-// Gradients of all keys that the branches attend to, and of the queries.
-class AttendBackward {
- public:
-  AttendBackward(const Layer& layer, const Activations& state, AttentionGradients& gradients)
-      : layer_(layer), state_(state), gradients_(gradients) {
-    for (const Branch branch : kBranches) {
-      const BranchKeys& keys = state.projections.branches[index_of(branch)];
-      banks_[index_of(branch)] = key_banks(keys);
-      sums_[index_of(branch)] = {zeros(keys.k.shape), zeros(keys.v.shape)};
-    }
+void add(const std::vector<double>& from, double* to) {
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    to[i] += from[i];
   }
+}
 
-  // Afterwards gradients.q is complete but for the gate.
-  std::array<BranchKeys, 3> run() {
-    for (std::int64_t group = 0; group < state_.projections.sizes.batch_groups(); ++group) {
-      std::vector<std::array<KeySums, 3>> lanes(kLanes);
-      parallel_for(kLanes, 1, layer_.threads, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t lane = begin; lane < end; ++lane) {
-          run_lane(group, lane, lanes[lane]);
-        }
-      });
-      for (const Branch branch : kBranches) {
-        for (const std::array<KeySums, 3>& lane : lanes) {
-          add_sums(branch, group, lane[index_of(branch)]);
-        }
-      }
-    }
-    return std::move(sums_);
-  }
-
- private:
-  // Rows lane, lane + kLanes, ...: early and late rows, which differ in work, in every lane.
-  void run_lane(std::int64_t group, std::int64_t lane, std::array<KeySums, 3>& sums) {
-    for (const Branch branch : kBranches) {
-      const KeyBank& bank = banks_[index_of(branch)][group];
-      sums[index_of(branch)].dk.assign(static_cast<std::size_t>(bank.count() * bank.d_k()), 0.0);
-      sums[index_of(branch)].dv.assign(static_cast<std::size_t>(bank.count() * bank.d_v()), 0.0);
-    }
-    AttendWork work;
-    for (std::int64_t row = lane; row < state_.projections.sizes.rows; row += kLanes) {
-      for (const Branch branch : kBranches) {
-        run_row(branch, group, row, sums[index_of(branch)], work);
-      }
-    }
-  }
-
-  void run_row(
-      Branch branch, std::int64_t group, std::int64_t row, KeySums& sums, AttendWork& work) {
-    const KeyBank& bank = banks_[index_of(branch)][group];
-    const Tensor& d_o = branch == Branch::cmp   ? gradients_.o_cmp
-                        : branch == Branch::sel ? gradients_.o_sel
-                                                : gradients_.o_win;
-    add_attend_gradients(bank,
-                         keys_of(branch, group, row),
-                         head_rows(state_.projections.q_BGhRD, group, row),
-                         head_rows(d_o, group, row),
-                         {head_rows(gradients_.q, group, row), sums.dk.data(), sums.dv.data()},
-                         work);
-  }
-
-  [[nodiscard]] KeyList keys_of(Branch branch, std::int64_t group, std::int64_t row) const {
-    const AttentionConfig& config = layer_.config;
-    const std::int64_t t = state_.projections.rows[row];
-    if (branch == Branch::cmp) {
-      return visible_compressed(config, t, banks_[index_of(branch)][group].count());
-    }
-    if (branch == Branch::win) {
-      return window_tokens(config, t);
-    }
-    const std::int64_t place = group * state_.projections.sizes.rows + row;
-    return selected_tokens(config,
-                           t,
-                           {state_.attended.data.data() + place * config.n_sel,
-                            static_cast<std::size_t>(config.n_sel)});
-  }
-
-  void add_sums(Branch branch, std::int64_t group, const KeySums& lane) {
-    BranchKeys& sums = sums_[index_of(branch)];
-    double* const dk = sums.k.data.data() + group * static_cast<std::int64_t>(lane.dk.size());
-    double* const dv = sums.v.data.data() + group * static_cast<std::int64_t>(lane.dv.size());
-    for (std::size_t i = 0; i < lane.dk.size(); ++i) {
-      dk[i] += lane.dk[i];
-    }
-    for (std::size_t i = 0; i < lane.dv.size(); ++i) {
-      dv[i] += lane.dv[i];
-    }
-  }
-
-  const Layer& layer_;
-  const Activations& state_;
-  AttentionGradients& gradients_;
-  std::array<std::vector<KeyBank>, 3> banks_;
-  std::array<BranchKeys, 3> sums_;
-};
-
-// y = out.weight o with o = sum over the branches of gate * o_branch: from dy to the gradients of
-// out.weight, of the branch outputs (gate * do) and of the gate (do . o_branch, summed over the
-// heads that share it).
-void output_gradients(const Layer& layer,
-                      const Activations& state,
-                      const Tensor& dy,
-                      AttentionGradients& gradients) {
-  const Sizes& n = state.projections.sizes;
-  const std::int64_t width = layer.config.d_v;
-  gradients.weights["out.weight"] = weight_gradient(dy, state.mixed_BRHV, layer.threads);
-  Tensor merged = zeros(state.mixed_BRHV.shape);
-  add_input_gradient(dy, layer.weight("out.weight"), merged, layer.threads);
-  const Tensor d_o = split_heads(merged, layer.config.n_heads);
-  const AttentionResult& result = state.result;
-  const std::array<const Tensor*, 3> outputs{&result.o_cmp, &result.o_sel, &result.o_win};
-  const std::array<Tensor*, 3> d_outputs{&gradients.o_cmp, &gradients.o_sel, &gradients.o_win};
-  const GateIndex index(layer.config, n.rows);
-  gradients.gate = zeros(result.gate.shape);
-  for (std::size_t k = 0; k < 3; ++k) {
-    *d_outputs[k] = zeros(result.o_cmp.shape);
-    for (std::int64_t place = 0; place < n.batch_groups() * n.heads * n.rows; ++place) {
-      const std::int64_t head = place / n.rows;
-      const std::int64_t g = index.at(head / n.heads, head % n.heads, place % n.rows) + k;
-      for (std::int64_t c = place * width; c < (place + 1) * width; ++c) {
-        d_outputs[k]->data[c] = result.gate.data[g] * d_o.data[c];
-        gradients.gate.data[g] += d_o.data[c] * outputs[k]->data[c];
-      }
-    }
-  }
+void add(const Tensor& from, Tensor& to) {
+  add(from.data, to.data.data());
 }
 
 // Through the projection of one branch's keys or values, or of the queries: the weight's gradient,
@@ -165,41 +50,6 @@ Tensor unrotated(Tensor dz, const AttentionConfig& config, const std::vector<std
   return dz;
 }
 
-void key_gradients(const Layer& layer,
-                   const Tensor& x,
-                   std::array<BranchKeys, 3> d_keys,
-                   const BranchKeys& raw_cmp,
-                   AttentionGradients& gradients) {
-  std::vector<std::int64_t> positions;
-  for (std::int64_t t = 0; t < x.shape[1]; ++t) {
-    positions.push_back(t);
-  }
-  BranchKeys& d_cmp = d_keys[index_of(Branch::cmp)];
-  gradients.k_cmp = d_cmp.k;
-  gradients.v_cmp = d_cmp.v;
-  d_cmp = {compress_gradients(layer, PhiOf::keys, raw_cmp.k, d_cmp.k, gradients.weights),
-           compress_gradients(layer, PhiOf::values, raw_cmp.v, d_cmp.v, gradients.weights)};
-  for (const Branch branch : kBranches) {
-    BranchKeys& d = d_keys[index_of(branch)];
-    const std::string name = branch_name(branch);
-    projection_gradients(layer,
-                         "W_K_" + name + ".weight",
-                         unrotated(std::move(d.k), layer.config, positions),
-                         x,
-                         gradients.x,
-                         gradients.weights);
-    projection_gradients(layer, "W_V_" + name + ".weight", d.v, x, gradients.x, gradients.weights);
-  }
-}
-
-void zero_gate_weights(const Layer& layer, Weights& gradients) {
-  for (const auto& [name, weight] : layer.weights) {
-    if (name.rfind("gate.", 0) == 0) {
-      gradients[name] = zeros(weight.shape);
-    }
-  }
-}
-
 // Adds rows of [B,R,E] to their places in [B,S,E].
 void scatter_rows(const Tensor& from, const std::vector<std::int64_t>& rows, Tensor& to) {
   const std::int64_t width = to.shape[2];
@@ -216,42 +66,191 @@ void scatter_rows(const Tensor& from, const std::vector<std::int64_t>& rows, Ten
 
 }  // namespace
 
-AttentionGradients run_backward(const Layer& layer,
-                                const Activations& state,
-                                const Tensor& x,
-                                const Tensor& dy,
-                                bool gate_is_constant) {
-  const Projections& in = state.projections;
-  require_shape(dy, in.x_BRE.shape, "dy");
+// y = out.weight o with o = sum over the branches of gate * o_branch: from dy to the gradients of
+// out.weight, of the branch outputs (gate * do) and of the gate (do . o_branch, summed over the
+// heads that share it).
+Backward::Backward(const Stages& forward, const Tensor& dy) : forward_(forward) {
+  require_shape(dy, forward.shape_of(Stage::y), "dy");
   require_finite(dy, "dy");
+  const Layer& layer = forward.layer();
+  const Sizes& n = forward.sizes();
+  const std::int64_t width = layer.config.d_v;
+  const Tensor& gate = forward.input(Stage::gate);
+  dout_weight_ = weight_gradient(dy, merge_heads(forward.mixed(gate)), layer.threads);
+  Tensor merged = zeros({n.batch, n.rows, layer.config.n_heads * width});
+  add_input_gradient(dy, layer.weight("out.weight"), merged, layer.threads);
+  const Tensor d_o = split_heads(merged, layer.config.n_heads);
+  const GateIndex index(layer.config, n.rows);
+  dgate_ = zeros(gate.shape);
+  for (std::size_t k = 0; k < 3; ++k) {
+    const Tensor& output = forward.input(output_stage(kBranches[k]));
+    d_o_[k] = zeros(output.shape);
+    for (std::int64_t place = 0; place < n.batch_groups() * n.heads * n.rows; ++place) {
+      const std::int64_t head = place / n.rows;
+      const std::int64_t g = index.at(head / n.heads, head % n.heads, place % n.rows) + k;
+      for (std::int64_t c = place * width; c < (place + 1) * width; ++c) {
+        d_o_[k].data[c] = gate.data[g] * d_o.data[c];
+        dgate_.data[g] += d_o.data[c] * output.data[c];
+      }
+    }
+  }
+}
+
+RowRule Backward::right_rule(Branch branch) const {
+  const std::vector<KeyBank>& banks = forward_.banks(branch);
+  const Tensor& q = forward_.input(Stage::q);
+  if (branch == Branch::sel) {
+    (void)forward_.attended();  // computed before threads ask for it
+  }
+  return [this, branch, &banks, &q](std::int64_t group,
+                                    std::int64_t row,
+                                    const View& do_hV,
+                                    const AttendGradients& gradients,
+                                    AttendWork& work) {
+    add_attend_gradients(banks[group],
+                         visible_keys(forward_.query(branch, group, row)),
+                         head_rows(q, group, row),
+                         do_hV,
+                         gradients,
+                         work);
+  };
+}
+
+BranchGradients Backward::through(Branch branch) const {
+  return through(branch, of_output(branch), right_rule(branch));
+}
+
+BranchGradients Backward::through(Branch branch, const Tensor& d_o, const RowRule& rule) const {
+  const Sizes& n = forward_.sizes();
+  BranchGradients sums{zeros(forward_.shape_of(Stage::q)),
+                       zeros(forward_.shape_of(key_stage(branch))),
+                       zeros(forward_.shape_of(value_stage(branch)))};
+  const auto k_size = static_cast<std::int64_t>(sums.k.data.size()) / n.batch_groups();
+  const auto v_size = static_cast<std::int64_t>(sums.v.data.size()) / n.batch_groups();
+  for (std::int64_t group = 0; group < n.batch_groups(); ++group) {
+    std::vector<KeySums> lanes(kLanes);
+    // Rows lane, lane + kLanes, ...: early and late rows, which differ in work, in every lane.
+    const auto run_lane = [&](std::int64_t lane) {
+      KeySums& own = lanes[lane];
+      own.dk.assign(static_cast<std::size_t>(k_size), 0.0);
+      own.dv.assign(static_cast<std::size_t>(v_size), 0.0);
+      AttendWork work;
+      for (std::int64_t row = lane; row < n.rows; row += kLanes) {
+        rule(group,
+             row,
+             head_rows(d_o, group, row),
+             {head_rows(sums.q, group, row), own.dk.data(), own.dv.data()},
+             work);
+      }
+    };
+    parallel_for(kLanes, 1, forward_.layer().threads, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t lane = begin; lane < end; ++lane) {
+        run_lane(lane);
+      }
+    });
+    for (const KeySums& lane : lanes) {
+      add(lane.dk, sums.k.data.data() + group * k_size);
+      add(lane.dv, sums.v.data.data() + group * v_size);
+    }
+  }
+  return sums;
+}
+
+void Backward::add_key_gradients(Branch branch,
+                                 const BranchGradients& through,
+                                 Tensor& dx,
+                                 Weights& weights) const {
+  const Layer& layer = forward_.layer();
+  Tensor dk = through.k;
+  Tensor dv = through.v;
+  if (branch == Branch::cmp) {
+    dk = compress_gradients(layer, PhiOf::keys, forward_.input(Stage::k_raw), dk, weights);
+    dv = compress_gradients(layer, PhiOf::values, forward_.input(Stage::v_raw), dv, weights);
+  }
+  const std::string name = branch_name(branch);
+  projection_gradients(layer,
+                       "W_K_" + name + ".weight",
+                       unrotated(std::move(dk), layer.config, forward_.token_positions()),
+                       forward_.x(),
+                       dx,
+                       weights);
+  projection_gradients(layer, "W_V_" + name + ".weight", dv, forward_.x(), dx, weights);
+}
+
+AttentionGradients Backward::gradients() const {
+  const std::array<BranchGradients, 3> branches{
+      through(Branch::cmp), through(Branch::sel), through(Branch::win)};
+  return gradients({&branches[0], &branches[1], &branches[2]});
+}
+
+AttentionGradients Backward::gradients(
+    const std::array<const BranchGradients*, 3>& branches) const {
+  const Layer& layer = forward_.layer();
   AttentionGradients gradients;
-  gradients.x = zeros(x.shape);
-  gradients.q = zeros(in.q_BGhRD.shape);
-  output_gradients(layer, state, dy, gradients);
-  Tensor dx_rows = zeros(in.x_BRE.shape);
-  if (gate_is_constant) {
-    zero_gate_weights(layer, gradients.weights);
+  gradients.x = zeros(forward_.x().shape);
+  gradients.q = zeros(forward_.shape_of(Stage::q));
+  gradients.weights["out.weight"] = dout_weight_;
+  Tensor dx_rows = zeros(forward_.x_of_rows().shape);
+  if (forward_.options().gate_override) {  // a constant passes nothing on
+    for (const auto& [name, weight] : layer.weights) {
+      if (name.rfind("gate.", 0) == 0) {
+        gradients.weights[name] = zeros(weight.shape);
+      }
+    }
   } else {
     add_gate_gradients(layer,
-                       {in.q_BGhRD, in.x_BRE},
-                       state.result.gate,
-                       gradients.gate,
+                       {forward_.input(Stage::q), forward_.x_of_rows()},
+                       forward_.input(Stage::gate),
+                       dgate_,
                        gradients.q,
                        dx_rows,
                        gradients.weights);
   }
-  std::array<BranchKeys, 3> d_keys = AttendBackward(layer, state, gradients).run();
-  const Tensor dq = reshaped(
-      gradients.q, {in.sizes.batch, layer.config.n_heads, in.sizes.rows, layer.config.d_k});
+  for (const BranchGradients* branch : branches) {
+    add(branch->q, gradients.q);
+  }
+  const Sizes& n = forward_.sizes();
+  const Tensor dq =
+      reshaped(gradients.q, {n.batch, layer.config.n_heads, n.rows, layer.config.d_k});
   projection_gradients(layer,
                        "W_Q.weight",
-                       unrotated(dq, layer.config, in.rows),
-                       in.x_BRE,
+                       unrotated(dq, layer.config, forward_.rows()),
+                       forward_.x_of_rows(),
                        dx_rows,
                        gradients.weights);
-  scatter_rows(dx_rows, in.rows, gradients.x);
-  key_gradients(layer, x, std::move(d_keys), in.raw_cmp, gradients);
+  scatter_rows(dx_rows, forward_.rows(), gradients.x);
+  for (const Branch branch : kBranches) {
+    add_key_gradients(branch, *branches[index_of(branch)], gradients.x, gradients.weights);
+  }
+  gradients.k_cmp = branches[index_of(Branch::cmp)]->k;
+  gradients.v_cmp = branches[index_of(Branch::cmp)]->v;
+  gradients.o_cmp = of_output(Branch::cmp);
+  gradients.o_sel = of_output(Branch::sel);
+  gradients.o_win = of_output(Branch::win);
+  gradients.gate = dgate_;
   return gradients;
+}
+
+std::vector<Stage> stages_on_the_way(std::string_view of, const AttentionConfig& config) {
+  using enum Stage;
+  const bool gate_of_queries = config.gate == Gate::group_softmax;
+  const auto is = [&](std::string_view part) { return of.find(part) != std::string_view::npos; };
+  if (of == "x") {
+    return {
+        y, gate, o_win, o_sel, o_cmp, v_cmp, k_cmp, v_win, k_win, v_sel, k_sel, v_raw, k_raw, q};
+  }
+  if (of == "out.weight") return {y};
+  if (is("gate.")) return {y, gate};
+  if (is("phi_k")) return {y, o_cmp, k_cmp};
+  if (is("phi_v")) return {y, o_cmp, v_cmp};
+  if (is("W_K_cmp")) return {y, o_cmp, k_cmp, k_raw};
+  if (is("W_V_cmp")) return {y, o_cmp, v_cmp, v_raw};
+  if (is("W_K_sel")) return {y, o_sel, k_sel};
+  if (is("W_V_sel")) return {y, o_sel, v_sel};
+  if (is("W_K_win")) return {y, o_win, k_win};
+  if (is("W_V_win")) return {y, o_win, v_win};
+  return gate_of_queries ? std::vector<Stage>{y, gate, o_win, o_sel, o_cmp, q}
+                         : std::vector<Stage>{y, o_win, o_sel, o_cmp, q};
 }
 
 }  // namespace oracles

@@ -49,4 +49,12 @@ KeyList window_tokens(const AttentionConfig& config, std::int64_t t) {
   return keys;
 }
 
+KeyList visible_keys(const Query& query) {
+  switch (query.branch) {
+    case Branch::cmp: return visible_compressed(query.config, query.t, query.key_count);
+    case Branch::sel: return selected_tokens(query.config, query.t, query.blocks);
+    default: return window_tokens(query.config, query.t);
+  }
+}
+
 }  // namespace oracles

@@ -37,4 +37,14 @@ KeyList selected_tokens(const AttentionConfig& config,
 // Tokens u with t - w < u <= t.
 KeyList window_tokens(const AttentionConfig& config, std::int64_t t);
 
+// One query of one branch.
+struct Query {
+  const AttentionConfig& config;
+  Branch branch;
+  std::int64_t t;
+  std::int64_t key_count;                // of the branch: all compressed tokens, or all tokens
+  std::span<const std::int64_t> blocks;  // chosen for it
+};
+KeyList visible_keys(const Query& query);
+
 }  // namespace oracles

@@ -4,9 +4,8 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "oracles/attention/activations.h"
 #include "oracles/attention/block_scores.h"
-#include "oracles/attention/bounded.h"
+#include "oracles/attention/layer.h"
 #include "oracles/matmul.h"
 #include "oracles/parallel.h"
 
@@ -30,22 +29,22 @@ struct HeadLogits {
 // before and after the division by the root.
 class LogitBounds {
  public:
-  LogitBounds(const Bounded& q, const Bounded& k, const Arithmetic& a, int threads)
-      : q_(q),
-        k_(k),
+  LogitBounds(const ScoreInputs& in, const Arithmetic& a, int threads)
+      : q_(in.q.data),
+        k_(in.k_cmp.data),
+        q_error_(q_.size(), in.q_error),
         a_(a),
         threads_(threads),
-        rows_(q.value.shape[3]),
-        keys_(k.value.shape[2]),
-        width_(k.value.shape[3]) {
+        rows_(in.q.shape[3]),
+        keys_(in.k_cmp.shape[2]),
+        width_(in.k_cmp.shape[3]) {
     const double g = gamma(static_cast<double>(width_) + 3, a.summed);
-    for (std::size_t i = 0; i < q.value.data.size(); ++i) {
-      q_reach_.push_back(std::abs(q.value.data[i]) + q.error.data[i]);
+    for (const double q : q_) {
+      q_reach_.push_back(std::abs(q) + in.q_error);
     }
-    for (std::size_t i = 0; i < k.value.data.size(); ++i) {
-      const double size = std::abs(k.value.data[i]);
-      k_size_.push_back(size);
-      k_error_.push_back(k.error.data[i] + g * (size + k.error.data[i]));
+    for (const double k : k_) {
+      k_size_.push_back(std::abs(k));
+      k_error_.push_back(in.k_error + g * (std::abs(k) + in.k_error));
     }
   }
 
@@ -53,8 +52,8 @@ class LogitBounds {
   [[nodiscard]] HeadLogits of(std::int64_t group, std::int64_t head) const {
     const auto count = static_cast<std::size_t>(rows_ * keys_);
     HeadLogits logits{std::vector<double>(count, 0.0), std::vector<double>(count, 0.0)};
-    add(q_.value.data, head, k_.value.data, group, logits.value);
-    add(q_.error.data, head, k_size_, group, logits.error);
+    add(q_, head, k_, group, logits.value);
+    add(q_error_, head, k_size_, group, logits.error);
     add(q_reach_, head, k_error_, group, logits.error);
     const double root = std::sqrt(static_cast<double>(width_));
     const double kept = gamma(2, a_.stored);
@@ -77,8 +76,9 @@ class LogitBounds {
     multiply_add_large(a, transposed(b), {sum.data(), rows_, keys_, keys_}, threads_);
   }
 
-  const Bounded& q_;
-  const Bounded& k_;
+  const std::vector<double>& q_;
+  const std::vector<double>& k_;
+  std::vector<double> q_error_;
   const Arithmetic& a_;
   int threads_;
   std::int64_t rows_;
@@ -227,18 +227,16 @@ class GroupBounds {
 
 BoundedScores bounded_scores(const AttentionConfig& config,
                              const ScoreInputs& in,
-                             const Bounded& q,
-                             const Bounded& k,
                              const Arithmetic& a,
                              int threads) {
-  const Shape& shape = q.value.shape;
+  const Shape& shape = in.q.shape;
   const std::int64_t blocks = config.block_count(in.length);
   BoundedScores result{zeros({shape[0], shape[1], shape[3], blocks}),
                        zeros({shape[0], shape[1], shape[3], blocks})};
-  if (k.value.data.empty()) {
+  if (in.k_cmp.data.empty()) {
     return result;  // no compressed token: the scores are zeros in any arithmetic
   }
-  const LogitBounds logits(q, k, a, threads);
+  const LogitBounds logits(in, a, threads);
   GroupBounds bounds(config, in, a, threads);
   for (std::int64_t group = 0; group < shape[0] * shape[1]; ++group) {
     const std::int64_t at = group * shape[3] * blocks;
@@ -256,10 +254,10 @@ Arithmetic with_float32_sums(double stored) {
 }  // namespace
 
 Arithmetic Arithmetic::float64() {
-  return {std::ldexp(1, -53), std::ldexp(1, -53), std::ldexp(1, -53), std::ldexp(1, -1022)};
+  return {std::ldexp(1, -53), std::ldexp(1, -53), std::ldexp(1, -1022)};
 }
 Arithmetic Arithmetic::float32() {
-  return {std::ldexp(1, -24), std::ldexp(1, -24), std::ldexp(1, -24), std::ldexp(1, -126)};
+  return {std::ldexp(1, -24), std::ldexp(1, -24), std::ldexp(1, -126)};
 }
 Arithmetic Arithmetic::bfloat16() {
   return with_float32_sums(std::ldexp(1, -8));
@@ -270,20 +268,16 @@ Arithmetic Arithmetic::float16() {
   return a;
 }
 
-Tensor score_bound(const AttentionConfig& config,
-                   const Weights& weights,
-                   const Tensor& x,
-                   const Arithmetic& arithmetic,
-                   const std::vector<std::int64_t>& rows,
-                   int threads) {
-  const Layer layer{config, weights, threads};
-  const Arithmetic a = with_own_rounding(arithmetic);
-  ScoreInputs in;
-  in.length = validated_length(layer, x);
-  in.rows = requested_rows(rows, in.length);
-  const Bounded q = bounded_queries(layer, x, in.rows, a);
-  const Bounded k = bounded_compressed_keys(layer, x, a);
-  return bounded_scores(config, in, q, k, a, threads).bound;
+double gamma(double n, double u) {
+  constexpr double kUseless = 1e30;
+  return n * u < 1 ? std::min(kUseless, n * u / (1 - n * u)) : kUseless;
+}
+
+Arithmetic with_own_rounding(Arithmetic arithmetic) {
+  const double own = Arithmetic::float64().stored;
+  arithmetic.stored += own;
+  arithmetic.summed += own;
+  return arithmetic;
 }
 
 BoundedScores scores_from(const AttentionConfig& config,
@@ -308,9 +302,7 @@ BoundedScores scores_from(const AttentionConfig& config,
                 "k_cmp");
   require_finite(inputs.q, "q");
   require_finite(inputs.k_cmp, "k_cmp");
-  const Bounded q{inputs.q, zeros(inputs.q.shape)};
-  const Bounded k{inputs.k_cmp, zeros(inputs.k_cmp.shape)};
-  return bounded_scores(config, inputs, q, k, with_own_rounding(arithmetic), threads);
+  return bounded_scores(config, inputs, with_own_rounding(arithmetic), threads);
 }
 
 }  // namespace oracles

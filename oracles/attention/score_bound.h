@@ -1,7 +1,10 @@
-// How far block scores (p_grp) computed in another arithmetic can be from the oracle's: first-order
-// error analysis with all constants, a bound for every score, not an estimate. A choice of blocks
-// that differs from the oracle's is explained by rounding exactly if these bounds explain it
-// (compare_selection in selection.h). The derivation is beside the code. Legend as in attention.h.
+// Block scores (p_grp) of recorded queries and compressed keys, and how far another arithmetic may be
+// from them: first-order error analysis with all constants, a bound for every score, not an estimate.
+// A choice of blocks that differs from the oracle's is explained by rounding exactly if these bounds
+// explain it (compare_selection in selection.h). The derivation is beside the code. From x on, through
+// the projections, such a bound would be too wide to judge by: at dim 768 in float32 it would explain
+// the exchange of four in ten pairs of blocks, against less than one in a thousand.
+// Legend as in attention.h.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +12,6 @@
 
 #include "oracles/attention/config.h"
 #include "oracles/tensor.h"
-#include "oracles/weights.h"
 
 namespace oracles {
 
@@ -18,26 +20,13 @@ namespace oracles {
 struct Arithmetic {
   double stored;     // unit roundoff of every result of an operation that is kept
   double summed;     // unit roundoff inside sums of products and inside softmax
-  double angle;      // unit roundoff of the rotary angles
   double underflow;  // smallest normal number of softmax; what is below may be flushed to zero
 
   static Arithmetic float64();
   static Arithmetic float32();
-  static Arithmetic bfloat16();  // stored; sums, softmax and angles in float32
+  static Arithmetic bfloat16();  // stored; sums and softmax in float32
   static Arithmetic float16();   // likewise
 };
-
-// |computed p_grp - the oracle's p_grp| <= bound: [B,G,R,N], where everything from x [B,S,E] and
-// the weights on is computed in `arithmetic`. `rows` as in AttentionOptions. Throws as attention().
-// Wide where projections are long, since it must hold for the worst order of their sums: at dim 768
-// in float32 it explains nearly any choice. Where q and k_cmp are on record, judge those as tensors
-// and the choice by scores_from.
-Tensor score_bound(const AttentionConfig& config,
-                   const Weights& weights,
-                   const Tensor& x,
-                   const Arithmetic& arithmetic,
-                   const std::vector<std::int64_t>& rows = {},
-                   int threads = 0);
 
 // Rotated queries and compressed keys as somebody has recorded them.
 struct ScoreInputs {
@@ -45,6 +34,9 @@ struct ScoreInputs {
   Tensor k_cmp;                    // [B,G,C,D]
   std::int64_t length = 0;         // S
   std::vector<std::int64_t> rows;  // query positions of R; not empty
+  // How far each number of q and k_cmp may be from what the judged scores were computed with.
+  double q_error = 0;
+  double k_error = 0;
 };
 
 struct BoundedScores {
@@ -52,12 +44,20 @@ struct BoundedScores {
   Tensor bound;  // of what `arithmetic` makes of the same q and k_cmp
 };
 
-// The scores of recorded queries and keys, and the bound for the steps after them alone: far
-// narrower than score_bound, because a projection's error is not in it.
-// Throws std::invalid_argument where shapes, rows or values do not fit.
+// The scores, and the bound. Throws std::invalid_argument where shapes, rows or values do not fit.
 BoundedScores scores_from(const AttentionConfig& config,
                           const ScoreInputs& inputs,
                           const Arithmetic& arithmetic,
                           int threads = 0);
+
+// gamma_n = n u / (1 - n u) bounds the relative error that n roundings accumulate (Higham, Accuracy
+// and Stability of Numerical Algorithms, lemma 3.1). Where n u >= 1 nothing is known: a number so
+// large that every bound made from it is useless, and finite, so that none becomes a NaN.
+double gamma(double n, double u);
+
+// Every unit roundoff 2^-53 larger. All bounds are convex in the unit roundoffs and vanish with
+// them (until they are too large to be of use), so the bound for the judged arithmetic and the
+// bound for the oracle's own add up to at most the bound for the sum of the roundoffs.
+Arithmetic with_own_rounding(Arithmetic arithmetic);
 
 }  // namespace oracles

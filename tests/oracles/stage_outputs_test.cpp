@@ -4,7 +4,7 @@
 namespace oracles::testing {
 namespace {
 
-std::string branch_of(Stage stage) {
+std::string branch_named(Stage stage) {
   return stage == Stage::o_cmp ? "cmp" : stage == Stage::o_sel ? "sel" : "win";
 }
 Index count_of(const Case& s, Stage stage) {
@@ -25,15 +25,15 @@ bool sees(const Case& s, Stage stage, Index b, Index g, Index row, Index u) {
 Vector key(const Case& s, Stage stage, Index b, Index g, Index u) {
   return stage == Stage::o_cmp
              ? row_of(s.right.k_cmp, (b * s.c().n_kv_groups + g) * s.tokens() + u)
-             : naive_key(s.c(), s.layer.weights, branch_of(stage), s.layer.x, b, g, u);
+             : naive_key(s.c(), s.layer.weights, branch_named(stage), s.layer.x, b, g, u);
 }
 Vector unrotated_key(const Case& s, Stage stage, Index b, Index g, Index u) {
-  return projected(s, "W_K_" + branch_of(stage) + ".weight", g * s.c().d_k, s.c().d_k, b, u);
+  return projected(s, "W_K_" + branch_named(stage) + ".weight", g * s.c().d_k, s.c().d_k, b, u);
 }
 Vector value(const Case& s, Stage stage, Index b, Index g, Index u) {
   return stage == Stage::o_cmp
              ? row_of(s.right.v_cmp, (b * s.c().n_kv_groups + g) * s.tokens() + u)
-             : naive_value(s.c(), s.layer.weights, branch_of(stage), s.layer.x, b, g, u);
+             : naive_value(s.c(), s.layer.weights, branch_named(stage), s.layer.x, b, g, u);
 }
 Vector query(const Case& s, Index b, Index hq, Index row) {
   return row_of(s.right.q, (b * s.c().n_heads + hq) * s.rows() + row);
@@ -60,9 +60,14 @@ struct Plain {
   double (*root)(const Case&) = usual_root;
   Vector (*query)(const Case&, Index b, Index hq, Index row) = testing::query;
   Vector (*key)(const Case&, Stage, Index b, Index g, Index u) = testing::key;
-  Index (*key_group)(const Case&, Index g, Index i) = own_group;
-  Index (*value_group)(const Case&, Index g, Index i) = own_group;
+  std::function<Index(const Case&, Index g, Index i)> key_group = own_group;
+  std::function<Index(const Case&, Index g, Index i)> value_group = own_group;
   Index value_shift = 0;
+  // Does the query see the key? None: by the right law.
+  std::function<bool(const Case&, Stage, Index b, Index g, Index row, Index u)> sees = nullptr;
+  // Whose values.
+  std::string values_of;
+  std::string keys_of;
   // Does the softmax's sum hold keys that the query does not see?
   bool all_in_sum = false;
   // How often a key that it sees is attended to.
@@ -75,17 +80,25 @@ Vector output_of_head(
   Vector out(static_cast<std::size_t>(s.c().d_v), 0.0);
   double sum = 0;
   for (Index u = 0; u < count_of(s, stage); ++u) {
-    const bool seen = sees(s, stage, b, g, row, u);
+    const bool seen = p.sees ? p.sees(s, stage, b, g, row, u) : sees(s, stage, b, g, row, u);
     if (!seen && !p.all_in_sum) {
       continue;
     }
-    double weight = std::exp(dot(q, p.key(s, stage, b, p.key_group(s, g, i), u)) / p.root(s));
+    const Index key_group = p.key_group(s, g, i);
+    const Vector k = p.keys_of.empty()
+                         ? p.key(s, stage, b, key_group, u)
+                         : naive_key(s.c(), s.layer.weights, p.keys_of, s.layer.x, b, key_group, u);
+    double weight = std::exp(dot(q, k) / p.root(s));
     if (p.times != nullptr) {
       weight *= p.times(s, s.right.rows[row], u / s.c().l_sel);
     }
     sum += weight;
     const Index from = std::min(std::max<Index>(u + p.value_shift, 0), count_of(s, stage) - 1);
-    const Vector v = value(s, stage, b, p.value_group(s, g, i), from);
+    const Index value_group = p.value_group(s, g, i);
+    const Vector v =
+        p.values_of.empty()
+            ? value(s, stage, b, value_group, from)
+            : naive_value(s.c(), s.layer.weights, p.values_of, s.layer.x, b, value_group, from);
     for (std::size_t c = 0; c < out.size(); ++c) {
       out[c] += seen ? weight * v[c] : 0;
     }
@@ -133,16 +146,174 @@ Restatements output_laws() {
       {"values_one_early", with({.value_shift = -1})}};
 }
 
+// By query position, of the compressed branch alone.
+Plain seeing(const std::function<bool(const Case&, Index t, Index i)>& seen) {
+  Plain plain;
+  plain.sees = [seen](const Case& s, Stage, Index, Index, Index row, Index u) {
+    return seen(s, s.right.rows[row], u);
+  };
+  return plain;
+}
+
+bool complete(const Case& s, Index t, Index i) {
+  return i * s.c().d + s.c().l <= t + 1;
+}
+
+Restatements visibility_laws() {
+  return {
+      {"seen_one_late",
+       with(seeing([](auto& s, Index t, Index i) { return complete(s, t - 1, i); }))},
+      {"seen_one_early",
+       with(seeing([](auto& s, Index t, Index i) { return complete(s, t + 1, i); }))},
+      {"seen_when_begun", with(seeing([](auto& s, Index t, Index i) { return i * s.c().d <= t; }))},
+      {"last_window_unseen",
+       with(seeing([](auto& s, Index t, Index i) { return complete(s, t, i + 1); }))},
+      {"first_window_unseen",
+       with(seeing([](auto& s, Index t, Index i) { return i > 0 && complete(s, t, i); }))},
+      {"next_window_seen",
+       with(seeing([](auto& s, Index t, Index i) { return i == 0 || complete(s, t, i - 1); }))},
+      {"first_row_zero", with(seeing([](auto& s, Index t, Index i) {
+         return t != s.c().l - 1 && complete(s, t, i);
+       }))}};
+}
+
+Restatements scale_laws() {
+  const auto times = [](double (*factor)(const Case&)) {
+    Plain plain;
+    plain.root = factor;
+    return with(plain);
+  };
+  return {
+      {"scale_of_all_heads", times([](const Case& s) {
+         return std::sqrt(static_cast<double>(s.c().n_heads * s.c().d_k));
+       })},
+      {"base_two", times([](const Case& s) { return usual_root(s) / std::log(2.0); })},
+      {"base_two_factor_left", times([](const Case& s) { return usual_root(s) * std::log(2.0); })}};
+}
+
+Restatement of_branch(const std::string& keys, const std::string& values) {
+  Plain plain;
+  plain.keys_of = keys;
+  plain.values_of = values;
+  return with(plain);
+}
+
+Restatements branch_laws() {
+  Restatements all{{"keys_and_values_of_win", of_branch("win", "win")},
+                   {"keys_of_win", of_branch("win", "")},
+                   {"values_of_win", of_branch("", "win")},
+                   {"keys_and_values_of_sel", of_branch("sel", "sel")},
+                   {"keys_of_sel", of_branch("sel", "")},
+                   {"values_of_sel", of_branch("", "sel")}};
+  for (Index by = 2; by < 8; ++by) {
+    Plain plain;
+    plain.key_group = plain.value_group = [by](const Case& s, Index g, Index) {
+      return (g + by) % s.c().n_kv_groups;
+    };
+    all["groups_shifted_by_" + std::to_string(by)] = with(plain);
+  }
+  return all;
+}
+
+// Which keys a query sees, by the law's own words.
+using Sees = std::function<bool(const Case&, Stage, Index b, Index g, Index row, Index u)>;
+
+Restatements key_laws() {
+  const auto seen = [](const Sees& sees_key) {
+    Plain plain;
+    plain.sees = sees_key;
+    return with(plain);
+  };
+  const auto position = [](const Case& s, Index row) { return s.right.rows[row]; };
+  const auto in_blocks = [](const Case& s, Index b, Index g, Index row, Index u) {
+    return taken(s.right.blocks, b * s.c().n_kv_groups + g, row, u / s.c().l_sel);
+  };
+  return {{"top_left", seen([](auto& s, Stage stage, Index b, Index g, Index row, Index u) {
+             bool first = sees(s, stage, b, g, row, u);
+             for (Index earlier = 0; earlier < u; ++earlier) {
+               first = first && !sees(s, stage, b, g, row, earlier);
+             }
+             return first;
+           })},
+          {"inverted", seen([](auto& s, Stage stage, Index b, Index g, Index row, Index u) {
+             return !sees(s, stage, b, g, row, u);
+           })},
+          {"inverted_past", seen([=](auto& s, Stage stage, Index b, Index g, Index row, Index u) {
+             return u <= position(s, row) && !sees(s, stage, b, g, row, u);
+           })},
+          {"inverted_slice", seen([=](auto& s, Stage, Index b, Index g, Index row, Index u) {
+             return u > position(s, row) && in_blocks(s, b, g, row, u);
+           })},
+          {"no_mask", seen([=](auto& s, Stage stage, Index b, Index g, Index row, Index u) {
+             return stage != Stage::o_sel || in_blocks(s, b, g, row, u);
+           })},
+          {"every_key", seen([](auto&, Stage, Index, Index, Index, Index) { return true; })},
+          {"every_past_key", seen([=](auto& s, Stage, Index, Index, Index row, Index u) {
+             return u <= position(s, row);
+           })},
+          {"one_longer", seen([=](auto& s, Stage, Index, Index, Index row, Index u) {
+             return position(s, row) - s.c().w <= u && u <= position(s, row);
+           })},
+          {"one_shorter", seen([=](auto& s, Stage, Index, Index, Index row, Index u) {
+             return position(s, row) - s.c().w + 1 < u && u <= position(s, row);
+           })},
+          {"one_back", seen([=](auto& s, Stage, Index, Index, Index row, Index u) {
+             return position(s, row) - s.c().w <= u && u < position(s, row);
+           })},
+          {"drop_current", seen([=](auto& s, Stage stage, Index b, Index g, Index row, Index u) {
+             const Index t = position(s, row);
+             const bool incomplete = (t + 1) % s.c().l_sel != 0;
+             return sees(s, stage, b, g, row, u) &&
+                    !(incomplete && u / s.c().l_sel == t / s.c().l_sel);
+           })},
+          {"blocks_of_l", seen([=](auto& s, Stage, Index b, Index g, Index row, Index u) {
+             return u <= position(s, row) &&
+                    taken(s.right.blocks, b * s.c().n_kv_groups + g, row, u / s.c().l);
+           })}};
+}
+
+// exp(-10000 - logit) is zero beside any real logit: only rows without keys show the sentinel, as
+// the mean of all values.
+Tensor finite_sentinel(const Case& s, Stage stage) {
+  Plain plain;
+  plain.sees = [](const Case& c, Stage at, Index b, Index g, Index row, Index u) {
+    return c.right.rows[row] + 1 < c.c().l && at == Stage::o_cmp ? true : sees(c, at, b, g, row, u);
+  };
+  const Tensor open = with(plain)(s, stage);
+  plain.root = [](const Case&) { return std::numeric_limits<double>::infinity(); };
+  const Tensor mean = with(plain)(s, stage);
+  Tensor out = open;
+  for (Index i = 0; i < static_cast<Index>(out.data.size()); ++i) {
+    const Index row = i / s.c().d_v % s.rows();
+    if (stage == Stage::o_cmp && s.right.rows[row] + 1 < s.c().l) {
+      out.data[i] = mean.data[i];
+    }
+  }
+  return out;
+}
+
+Restatements all_output_laws() {
+  Restatements all = output_laws();
+  all.merge(visibility_laws());
+  all.merge(scale_laws());
+  all.merge(branch_laws());
+  all.merge(key_laws());
+  all.merge(layouts());
+  return all;
+}
+
 constexpr Stage kOutputs[] = {Stage::o_cmp, Stage::o_sel, Stage::o_win};
 
 TEST(StageOutputs, EveryLawIsWhatItSays) {
-  expect_all_restated({kOutputs[0], kOutputs[1], kOutputs[2]}, output_laws());
+  Restatements all = all_output_laws();
+  all["finite_sentinel"] = finite_sentinel;
+  expect_all_restated({kOutputs[0], kOutputs[1], kOutputs[2]}, all);
 }
 
 TEST(StageOutputs, TheRestatementWithoutALawIsTheRightOne) {
   for (const Case& s : cases()) {
     for (const Stage stage : kOutputs) {
-      EXPECT_LT(largest_difference(with({})(s, stage), s.outputs.right(stage)), 1e-12);
+      EXPECT_LT(largest_difference(with({})(s, stage), s.stages.right(stage)), 1e-12);
     }
   }
 }
@@ -157,10 +328,33 @@ TEST(StageOutputs, FollowReplayedBlocks) {
   }
   Case s(layer, options);
   s.right.blocks = *options.replay;
-  EXPECT_LT(largest_difference(s.outputs.output("scale_missing", Stage::o_sel),
+  EXPECT_LT(largest_difference(s.output("scale_missing", Stage::o_sel),
                                output_laws().at("scale_missing")(s, Stage::o_sel)),
             1e-12);
-  EXPECT_EQ(s.outputs.right(Stage::blocks).data, cases()[0].outputs.right(Stage::blocks).data);
+  EXPECT_EQ(s.stages.right(Stage::blocks).data, cases()[0].stages.right(Stage::blocks).data);
+}
+
+// With logits around -12000 the sentinel beats every key that is allowed.
+TEST(StageOutputs, AFiniteSentinelWinsOverVeryLowLogits) {
+  Random random(4);
+  AttentionConfig config = dropping_layer(0).config;
+  config.rope_scale = 1e30;
+  RandomLayer layer(random, config, 1, 20);
+  for (double& value : layer.x.data) {
+    value = 100 + value;
+  }
+  for (const char* name : {"W_Q.weight", "W_K_win.weight"}) {
+    for (double& value : layer.weights[name].data) {
+      value = std::string(name) == "W_Q.weight" ? 0.1 : -0.1;
+    }
+  }
+  const Case s(layer, {});
+  // Of the masked keys all have the same logit, so their plain mean.
+  double mean = 0;
+  for (Index u = 1; u < 20; ++u) {
+    mean += naive_value(config, layer.weights, "win", layer.x, 0, 0, u)[0] / 19;
+  }
+  EXPECT_NEAR(s.output("finite_sentinel", Stage::o_win).data[0], mean, 1e-10);
 }
 
 double sigmoid(double z) {
@@ -256,11 +450,42 @@ Restatement gate_of(double number) {
   return [number](const Case& s, Stage) { return filled(s.right.gate.shape, number); };
 }
 
+// Of [B,G,R,3]: each number over the sum along another dimension, 1 the groups and 2 the rows.
+Tensor softmax_along(const Case& s, std::size_t dimension) {
+  return built(s.right.gate.shape, [&](const std::vector<Index>& at) {
+    Vector out(3, 0.0);
+    for (Index other = 0; other < s.right.gate.shape[dimension]; ++other) {
+      std::vector<Index> there = at;
+      there[dimension] = other;
+      const Vector z = gate_logits(s, {}, there[0], there[1], 0, there[2]);
+      const Vector own = gate_logits(s, {}, at[0], at[1], 0, at[2]);
+      for (std::size_t k = 0; k < 3; ++k) {
+        out[k] += std::exp(z[k] - own[k]);
+      }
+    }
+    for (double& number : out) {
+      number = 1 / number;
+    }
+    return out;
+  });
+}
+Tensor softmax_over_groups(const Case& s, Stage) {
+  return softmax_along(s, 1);
+}
+Tensor softmax_over_rows(const Case& s, Stage) {
+  return softmax_along(s, 2);
+}
+
 Restatements gate_laws() {
-  return {
+  Restatements all = layouts();
+  all.merge(Restatements{
       {"cmp_sel_exchanged", gate_in_order(1, 0, 2)},
       {"cmp_win_exchanged", gate_in_order(2, 1, 0)},
       {"sel_win_exchanged", gate_in_order(0, 2, 1)},
+      {"order_sel_win_cmp", gate_in_order(1, 2, 0)},
+      {"order_win_cmp_sel", gate_in_order(2, 0, 1)},
+      {"softmax_over_groups", softmax_over_groups},
+      {"softmax_over_rows", softmax_over_rows},
       {"equal_shares", gate_of(1.0 / 3)},
       {"all_open", gate_of(1)},
       {"other_function", gate_with({.other_function = true})},
@@ -279,7 +504,8 @@ Restatements gate_laws() {
       {"first_head_only",
        gate_with({.share = [](const Case&, Index i) { return i == 0 ? 1.0 : 0.0; }})},
       {"heads_summed", gate_with({.share = [](const Case&, Index) { return 1.0; }})},
-      {"next_group", gate_with({.group = next_group})}};
+      {"next_group", gate_with({.group = next_group})}});
+  return all;
 }
 
 TEST(StageGate, EveryLawIsWhatItSays) {
@@ -296,6 +522,11 @@ TEST(StageGate, TheRestatementWithoutALawIsTheRightOne) {
 struct PlainMix {
   std::vector<double> shares{1, 1, 1};
   bool gated = true;
+  // Whose gate each branch gets.
+  std::vector<std::size_t> gates{0, 1, 2};
+  // Where the branch outputs are read, and where the gates belong, by (head, row, number).
+  std::function<std::vector<Index>(const Case&, const std::vector<Index>& at)> read =
+      [](const Case&, const std::vector<Index>& at) { return at; };
   // Which number of row r, as (head, row, number), stands at column `column` of the output's input.
   std::function<std::vector<Index>(const Case&, Index row, Index column)> at =
       [](const Case& s, Index row, Index column) {
@@ -304,7 +535,8 @@ struct PlainMix {
 };
 
 double mixed_number(const Case& s, const PlainMix& p, Index b, Index hq, Index row, Index number) {
-  const Index place = ((b * s.c().n_heads + hq) * s.rows() + row) * s.c().d_v + number;
+  const std::vector<Index> from = p.read(s, {hq, row, number});
+  const Index place = ((b * s.c().n_heads + from[0]) * s.rows() + from[1]) * s.c().d_v + from[2];
   const Index gate_head =
       shared(s) ? b * s.c().n_kv_groups + hq / s.heads() : b * s.c().n_heads + hq;
   const Vector gate = row_of(s.right.gate, gate_head * s.rows() + row);
@@ -312,7 +544,7 @@ double mixed_number(const Case& s, const PlainMix& p, Index b, Index hq, Index r
       s.right.o_cmp.data[place], s.right.o_sel.data[place], s.right.o_win.data[place]};
   double sum = 0;
   for (std::size_t k = 0; k < 3; ++k) {
-    sum += p.shares[k] * (p.gated ? gate[k] : 1) * parts[k];
+    sum += p.shares[k] * (p.gated ? gate[p.gates[k]] : 1) * parts[k];
   }
   return sum;
 }
@@ -347,14 +579,49 @@ std::vector<Index> group_minor_place(const Case& s, Index row, Index column) {
   return {hq, row, column % s.c().d_v};
 }
 
+// Head hq at row r of outputs in memory order [R,H,V] that were laid out as [H,R,V].
+std::vector<Index> head_as_row(const Case& s, const std::vector<Index>& at) {
+  const Index place = at[1] * s.c().n_heads + at[0];
+  return reshaped_place(s, 0, place * s.c().d_v + at[2]);
+}
+
+// Column block g*h + i holds head i*G + g.
+std::vector<Index> group_major_place(const Case& s, Index row, Index column) {
+  const Index own = column / s.c().d_v;
+  const Index hq = own % s.heads() * s.c().n_kv_groups + own / s.heads();
+  return {hq, row, column % s.c().d_v};
+}
+
 TEST(StageMixing, EveryLawIsWhatItSays) {
+  const double third = 1.0 / 3;
   expect_all_restated({Stage::y},
                       {{"without_cmp", mixed_with({.shares = {0, 1, 1}})},
                        {"without_sel", mixed_with({.shares = {1, 0, 1}})},
                        {"without_win", mixed_with({.shares = {1, 1, 0}})},
+                       {"only_cmp", mixed_with({.shares = {1, 0, 0}, .gated = false})},
+                       {"only_sel", mixed_with({.shares = {0, 1, 0}, .gated = false})},
+                       {"only_win", mixed_with({.shares = {0, 0, 1}, .gated = false})},
                        {"ungated", mixed_with({.gated = false})},
+                       {"averaged", mixed_with({.shares = {third, third, third}, .gated = false})},
+                       {"cmp_sel_exchanged", mixed_with({.gates = {1, 0, 2}})},
+                       {"cmp_win_exchanged", mixed_with({.gates = {2, 1, 0}})},
+                       {"sel_win_exchanged", mixed_with({.gates = {0, 2, 1}})},
+                       {"order_sel_win_cmp", mixed_with({.gates = {1, 2, 0}})},
+                       {"order_win_cmp_sel", mixed_with({.gates = {2, 0, 1}})},
                        {"heads_reshaped", mixed_with({.at = reshaped_place})},
-                       {"heads_group_minor", mixed_with({.at = group_minor_place})}});
+                       {"branches_reshaped", mixed_with({.read = head_as_row})},
+                       {"heads_group_minor", mixed_with({.at = group_minor_place})},
+                       {"heads_group_major", mixed_with({.at = group_major_place})}});
+}
+
+// Where a constant was asked for, the learned gate is a law of the gate and of y.
+TEST(StageGate, TheLearnedGateInPlaceOfAConstantOne) {
+  const Case learned(case_layer(1, [](auto&) {}), {});
+  const Case constant(case_layer(1, [](auto&) {}), {.gate_override = {{0, 1, 0}}});
+  EXPECT_FALSE(lists(learned.laws(Stage::gate), "learned"));
+  EXPECT_EQ(constant.output("learned", Stage::gate).data, learned.right.gate.data);
+  EXPECT_LT(largest_difference(constant.output("learned", Stage::y), learned.right.y), 1e-13);
+  EXPECT_GT(largest_difference(constant.right.y, learned.right.y), 1e-3);
 }
 
 TEST(StageMixing, TheRestatementWithoutALawIsTheRightOne) {
@@ -365,8 +632,8 @@ TEST(StageMixing, TheRestatementWithoutALawIsTheRightOne) {
 
 // Where only some rows are there, no law can mix them.
 TEST(StageMixing, SomeRowsAreNotReshaped) {
-  EXPECT_TRUE(lists(cases()[0].outputs.laws(Stage::y), "heads_reshaped"));
-  EXPECT_FALSE(lists(cases()[2].outputs.laws(Stage::y), "heads_reshaped"));
+  EXPECT_TRUE(lists(cases()[0].laws(Stage::y), "heads_reshaped"));
+  EXPECT_FALSE(lists(cases()[2].laws(Stage::y), "heads_reshaped"));
 }
 
 }  // namespace

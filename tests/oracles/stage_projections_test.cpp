@@ -9,8 +9,8 @@ namespace {
 
 const std::map<Stage, std::string>& weight_names() {
   static const std::map<Stage, std::string> kNames{{Stage::q, "W_Q.weight"},
-                                                   {Stage::k_cmp_raw, "W_K_cmp.weight"},
-                                                   {Stage::v_cmp_raw, "W_V_cmp.weight"},
+                                                   {Stage::k_raw, "W_K_cmp.weight"},
+                                                   {Stage::v_raw, "W_V_cmp.weight"},
                                                    {Stage::k_sel, "W_K_sel.weight"},
                                                    {Stage::v_sel, "W_V_sel.weight"},
                                                    {Stage::k_win, "W_K_win.weight"},
@@ -49,13 +49,11 @@ Vector usual_turn(const Case& s, Stage stage, const Vector& z, Index t) {
   return is_value(stage) ? z : turned(z, usual_angle(s, t));
 }
 
-// angle(s, stage, head, t, c)
-using AngleOf = std::function<double(const Case&, Stage, Index head, Index t, Index c)>;
-Restatement rotated_by(const AngleOf& angle) {
-  return [angle](const Case& s, Stage stage) {
+Restatement turned_as(const Turning& turning) {
+  return [turning](const Case& s, Stage stage) {
     return of_heads(s, stage, [&](Index b, Index head, Index t) {
-      return turned(raw(s, stage, weight_names().at(stage), b, head, t),
-                    [&](Index c) { return angle(s, stage, head, t, c); });
+      return turning(
+          s, raw(s, stage, weight_names().at(stage), b, head, t), heads_of(s, stage), head, t);
     });
   };
 }
@@ -71,14 +69,6 @@ Restatement with_weight(const std::function<std::string(const std::string&)>& ot
 // W_K_sel.weight -> W_K_win.weight
 Restatement of_branch(const std::string& branch) {
   return with_weight([branch](std::string name) { return name.replace(4, 3, branch); });
-}
-
-Tensor halves(const Case& s, Stage stage) {
-  return of_heads(s, stage, [&](Index b, Index head, Index t) {
-    return turned(raw(s, stage, weight_names().at(stage), b, head, t),
-                  usual_angle(s, t),
-                  [&](Index c) { return std::pair(c, c + s.c().d_k / 2); });
-  });
 }
 
 // Number i of head `head` at t lies at (head*S + t)*W + i of what a batch has in memory.
@@ -112,47 +102,21 @@ Tensor rotated_values(const Case& s, Stage stage) {
   });
 }
 
-double plain_angle(const Case& s, Index t, Index c) {
-  return usual_angle(s, t)(c);
-}
-
 Restatements restated() {
-  return {{"rope_missing", rotated_by([](const auto&...) { return 0.0; })},
-          {"rope_twice", rotated_by([](auto& s, Stage, Index, Index t, Index c) {
-             return plain_angle(s, t, c) + plain_angle(s, t, c);
-           })},
-          {"rope_backward", rotated_by([](auto& s, Stage, Index, Index t, Index c) {
-             return plain_angle(s, -t, c);
-           })},
-          {"rope_flat_heads", rotated_by([](auto& s, Stage stage, Index head, Index t, Index c) {
-             const Index flat = head * s.c().d_k / 2 + c;
-             return static_cast<double>(t) / s.c().rope_scale *
-                    frequency(s.c().rope_base, flat, heads_of(s, stage) * s.c().d_k);
-           })},
-          {"rope_halves", halves},
-          {"rope_scale_ignored", rotated_by([](auto& s, Stage, Index, Index t, Index c) {
-             return static_cast<double>(t) * frequency(s.c().rope_base, c, s.c().d_k);
-           })},
-          {"rope_scale_multiplied", rotated_by([](auto& s, Stage, Index, Index t, Index c) {
-             return static_cast<double>(t) * s.c().rope_scale *
-                    frequency(s.c().rope_base, c, s.c().d_k);
-           })},
-          {"rope_from_one", rotated_by([](auto& s, Stage, Index, Index t, Index c) {
-             return plain_angle(s, t + 1, c);
-           })},
-          {"rope_half_exponent", rotated_by([](auto& s, Stage, Index, Index t, Index c) {
-             return static_cast<double>(t) / s.c().rope_scale *
-                    frequency(s.c().rope_base, c, 2 * s.c().d_k);
-           })},
-          {"heads_reshaped", reshaped_heads},
-          {"heads_group_minor", group_minor},
-          {"weights_of_cmp", of_branch("cmp")},
-          {"weights_of_sel", of_branch("sel")},
-          {"weights_of_win", of_branch("win")},
-          {"weights_exchanged", with_weight([](std::string name) {
-             return name.replace(2, 1, name[2] == 'K' ? "V" : "K");
-           })},
-          {"values_rotated", rotated_values}};
+  Restatements all = layouts();
+  for (const auto& [name, turning] : wrong_turns()) {
+    all[name] = turned_as(turning);
+  }
+  all.merge(Restatements{{"heads_reshaped", reshaped_heads},
+                         {"heads_group_minor", group_minor},
+                         {"weights_of_cmp", of_branch("cmp")},
+                         {"weights_of_sel", of_branch("sel")},
+                         {"weights_of_win", of_branch("win")},
+                         {"weights_exchanged", with_weight([](std::string name) {
+                            return name.replace(2, 1, name[2] == 'K' ? "V" : "K");
+                          })},
+                         {"values_rotated", rotated_values}});
+  return all;
 }
 
 TEST(StageProjections, EveryLawIsWhatItSays) {
@@ -166,10 +130,10 @@ TEST(StageProjections, EveryLawIsWhatItSays) {
 TEST(StageLaws, NameAndStageAreUnique) {
   std::set<std::pair<std::string_view, Stage>> seen;
   for (const StageLaw& law : stage_laws()) {
-    EXPECT_FALSE(law.about.empty()) << law.name;
-    EXPECT_FALSE(law.stages.empty()) << law.name;
+    EXPECT_FALSE(law.law.about.empty()) << law.law.name;
+    EXPECT_FALSE(law.stages.empty()) << law.law.name;
     for (const Stage stage : law.stages) {
-      EXPECT_TRUE(seen.insert({law.name, stage}).second) << law.name << stage_name(stage);
+      EXPECT_TRUE(seen.insert({law.law.name, stage}).second) << law.law.name << stage_name(stage);
     }
   }
 }
@@ -178,7 +142,8 @@ TEST(StageLaws, EveryStageHasLawsAndAName) {
   std::set<std::string_view> names;
   for (const Stage stage : all_stages()) {
     EXPECT_TRUE(names.insert(stage_name(stage)).second);
-    EXPECT_FALSE(cases()[0].outputs.laws(stage).empty()) << stage_name(stage);
+    EXPECT_EQ(stage_named(stage_name(stage)), stage);
+    EXPECT_FALSE(cases()[0].laws(stage).empty()) << stage_name(stage);
   }
   EXPECT_EQ(names.size(), 16u);
 }
@@ -186,18 +151,18 @@ TEST(StageLaws, EveryStageHasLawsAndAName) {
 TEST(StageLaws, TheRightTensorsAreTheOracles) {
   for (const Case& s : cases()) {
     const AttentionResult& r = s.right;
-    EXPECT_EQ(s.outputs.right(Stage::q).data, r.q.data);
-    EXPECT_EQ(s.outputs.right(Stage::k_cmp).data, r.k_cmp.data);
-    EXPECT_EQ(s.outputs.right(Stage::v_cmp).data, r.v_cmp.data);
-    EXPECT_EQ(s.outputs.right(Stage::p_grp).data, r.p_grp.data);
-    EXPECT_EQ(s.outputs.right(Stage::blocks).shape, r.blocks.shape);
-    EXPECT_EQ(s.outputs.right(Stage::o_cmp).data, r.o_cmp.data);
-    EXPECT_EQ(s.outputs.right(Stage::o_sel).data, r.o_sel.data);
-    EXPECT_EQ(s.outputs.right(Stage::o_win).data, r.o_win.data);
-    EXPECT_EQ(s.outputs.right(Stage::gate).data, r.gate.data);
-    EXPECT_EQ(s.outputs.right(Stage::y).data, r.y.data);
+    EXPECT_EQ(s.stages.right(Stage::q).data, r.q.data);
+    EXPECT_EQ(s.stages.right(Stage::k_cmp).data, r.k_cmp.data);
+    EXPECT_EQ(s.stages.right(Stage::v_cmp).data, r.v_cmp.data);
+    EXPECT_EQ(s.stages.right(Stage::p_grp).data, r.p_grp.data);
+    EXPECT_EQ(s.stages.right(Stage::blocks).shape, r.blocks.shape);
+    EXPECT_EQ(s.stages.right(Stage::o_cmp).data, r.o_cmp.data);
+    EXPECT_EQ(s.stages.right(Stage::o_sel).data, r.o_sel.data);
+    EXPECT_EQ(s.stages.right(Stage::o_win).data, r.o_win.data);
+    EXPECT_EQ(s.stages.right(Stage::gate).data, r.gate.data);
+    EXPECT_EQ(s.stages.right(Stage::y).data, r.y.data);
     for (std::size_t i = 0; i < r.blocks.data.size(); ++i) {
-      ASSERT_EQ(s.outputs.right(Stage::blocks).data[i], static_cast<double>(r.blocks.data[i]));
+      ASSERT_EQ(s.stages.right(Stage::blocks).data[i], static_cast<double>(r.blocks.data[i]));
     }
   }
 }
@@ -206,25 +171,25 @@ TEST(StageLaws, RightKeysAndValuesOfAllTokens) {
   for (const Case& s : cases()) {
     for (const auto& [stage, name] : weight_names()) {
       const Tensor wanted = with_weight([](const std::string& own) { return own; })(s, stage);
-      EXPECT_LT(largest_difference(s.outputs.right(stage), wanted), 1e-12) << name;
+      EXPECT_LT(largest_difference(s.stages.right(stage), wanted), 1e-12) << name;
     }
   }
 }
 
 TEST(StageLaws, WhatMakesNoSenseIsRefused) {
-  const StageLawOutputs& outputs = cases()[0].outputs;  // rope_scale 1, phi avg, group_softmax
-  EXPECT_THROW((void)outputs.output("rope_scale_ignored", Stage::q), std::invalid_argument);
-  EXPECT_THROW((void)outputs.output("taps_reversed", Stage::k_cmp), std::invalid_argument);
-  EXPECT_THROW((void)outputs.output("branch_major", Stage::gate), std::invalid_argument);
-  EXPECT_THROW((void)outputs.output("rope_missing", Stage::v_sel), std::invalid_argument);
-  EXPECT_THROW((void)outputs.output("no such law", Stage::q), std::invalid_argument);
+  const Case& s = cases()[0];  // rope_scale 1, phi avg, group_softmax
+  EXPECT_THROW((void)s.output("rope_scale_ignored", Stage::q), std::invalid_argument);
+  EXPECT_THROW((void)s.output("taps_reversed", Stage::k_cmp), std::invalid_argument);
+  EXPECT_THROW((void)s.output("branch_major", Stage::gate), std::invalid_argument);
+  EXPECT_THROW((void)s.output("rope_missing", Stage::v_sel), std::invalid_argument);
+  EXPECT_THROW((void)s.output("one_longer", Stage::o_sel), std::invalid_argument);
+  EXPECT_THROW((void)s.output("no such law", Stage::q), std::invalid_argument);
 }
 
 TEST(StageLaws, OneGroupOfOneHeadHasNoOtherHeads) {
-  const RandomLayer layer = case_layer(6, [](auto& c) { c.n_heads = c.n_kv_groups = 1; });
-  const StageLawOutputs outputs(layer.config, layer.weights, layer.x);
+  const Case s(case_layer(6, [](auto& c) { c.n_heads = c.n_kv_groups = 1; }), {});
   for (const Stage stage : all_stages()) {
-    for (const std::string_view law : outputs.laws(stage)) {
+    for (const std::string_view law : s.laws(stage)) {
       EXPECT_EQ(law.find("head"), std::string_view::npos) << law;
       EXPECT_EQ(law.find("group"), std::string_view::npos) << law;
     }
@@ -233,11 +198,10 @@ TEST(StageLaws, OneGroupOfOneHeadHasNoOtherHeads) {
 
 TEST(StageLaws, NoCompressedTokenIsNoTrouble) {
   Random random(7);
-  const RandomLayer layer(random, dropping_layer(0).config, 1, 3);
-  const StageLawOutputs outputs(layer.config, layer.weights, layer.x);
+  const Case s(RandomLayer(random, dropping_layer(0).config, 1, 3), {});
   for (const Stage stage : all_stages()) {
-    for (const std::string_view law : outputs.laws(stage)) {
-      EXPECT_EQ(outputs.output(law, stage).shape, outputs.right(stage).shape) << law;
+    for (const std::string_view law : s.laws(stage)) {
+      EXPECT_EQ(s.output(law, stage).shape, s.stages.right(stage).shape) << law;
     }
   }
 }

@@ -1,4 +1,6 @@
 // Wrong laws of the block scores and of the choice of blocks against the laws said in plain words.
+#include "oracles/attention/selection.h"
+#include "oracles/numbers.h"
 #include "tests/oracles/stage_case.h"
 
 namespace oracles::testing {
@@ -180,6 +182,14 @@ Restatements map_laws() {
           {"map_of_first_token", with_map([](auto& s, Index i, Index j) {
              return j * s.c().l_sel <= i * s.c().d && i * s.c().d < (j + 1) * s.c().l_sel ? 1 : 0;
            })},
+          {"map_sizes_exchanged", with_map([](auto& s, Index i, Index j) {
+             Index count = 0;
+             for (Index u = i * s.c().d; u < i * s.c().d + s.c().l_sel; ++u) {
+               count += u / s.c().l == j ? 1 : 0;
+             }
+             return static_cast<double>(count) /
+                    static_cast<double>(s.c().eq9 == Eq9::fractional ? s.c().l_sel : s.c().d);
+           })},
           {"map_other_unit", with_map([](auto& s, Index i, Index j) {
              return static_cast<double>(shared_tokens(s, i, j)) /
                     (static_cast<double>(s.c().l + s.c().d) - unit(s));
@@ -219,6 +229,36 @@ Restatements probability_laws() {
        })},
       {"seen_when_begun",
        with([](Plain& p) { p.sees = [](auto& s, Index t, Index i) { return i * s.c().d <= t; }; })},
+      {"seen_one_early", with([](Plain& p) {
+         p.sees = [](auto& s, Index t, Index i) { return i * s.c().d + s.c().l <= t + 2; };
+       })},
+      {"last_window_unseen", with([](Plain& p) {
+         p.sees = [](auto& s, Index t, Index i) { return (i + 1) * s.c().d + s.c().l <= t + 1; };
+       })},
+      {"first_window_unseen", with([](Plain& p) {
+         p.sees = [](auto& s, Index t, Index i) { return i > 0 && i * s.c().d + s.c().l <= t + 1; };
+       })},
+      {"next_window_seen", with([](Plain& p) {
+         p.sees = [](auto& s, Index t, Index i) {
+           return i == 0 || (i - 1) * s.c().d + s.c().l <= t + 1;
+         };
+       })},
+      {"first_row_zero", with([](Plain& p) {
+         p.sees = [](auto& s, Index t, Index i) {
+           return t + 1 > s.c().l && i * s.c().d + s.c().l <= t + 1;
+         };
+       })},
+      {"scale_of_all_heads", with([](Plain& p) {
+         p.root = [](auto& s) { return std::sqrt(static_cast<double>(s.c().n_heads * s.c().d_k)); };
+       })},
+      {"base_two", with([](Plain& p) {
+         p.root = [](auto& s) { return std::sqrt(static_cast<double>(s.c().d_k)) / std::log(2.0); };
+       })},
+      {"base_two_factor_left", with([](Plain& p) {
+         p.root = [](auto& s) {
+           return std::sqrt(static_cast<double>(s.c().d_k)) / std::log2(std::exp(1.0));
+         };
+       })},
       {"scale_missing", with([](Plain& p) { p.root = [](auto&) { return 1.0; }; })},
       {"scale_twice",
        with([](Plain& p) { p.root = [](auto& s) { return static_cast<double>(s.c().d_k); }; })},
@@ -245,6 +285,11 @@ Restatements probability_laws() {
 Restatements score_laws() {
   Restatements all = map_laws();
   all.merge(probability_laws());
+  for (Index by = 2; by < 8; ++by) {
+    all["groups_shifted_by_" + std::to_string(by)] = with([by](Plain& p) {
+      p.group = [by](auto& s, Index g, Index) { return (g + by) % s.c().n_kv_groups; };
+    });
+  }
   return all;
 }
 
@@ -257,21 +302,25 @@ TEST(StageScores, TheRestatementWithoutALawIsTheRightOne) {
   for (const Case& s : cases()) {
     const Tensor scores = with([](Plain&) {})(s, Stage::p_grp);
     EXPECT_LT(largest_difference(scores, s.right.p_grp), 1e-13);
-    EXPECT_EQ(choices(s, {}, s.right.p_grp).data, s.outputs.right(Stage::blocks).data);
+    EXPECT_EQ(choices(s, {}, s.right.p_grp).data, s.stages.right(Stage::blocks).data);
   }
 }
 
 // The blocks that follow from wrong scores: from the law's own scores, so that ties are the same.
 Restatements choices_from_scores() {
   Restatements all;
-  const std::set<std::string> no_order_changed{
-      "map_other_unit", "map_over_block", "finite_sentinel", "heads_averaged"};
+  const std::set<std::string> no_order_changed{"map_negated",
+                                               "map_other_unit",
+                                               "map_over_block",
+                                               "finite_sentinel",
+                                               "first_row_zero",
+                                               "heads_averaged"};
   for (const auto& [name, law] : score_laws()) {
     if (no_order_changed.count(name) > 0) {
       continue;
     }
     all[name] = [name = name](const Case& s, Stage) {
-      return choices(s, {}, s.outputs.output(name, Stage::p_grp));
+      return choices(s, {}, s.output(name, Stage::p_grp));
     };
   }
   return all;
@@ -314,13 +363,78 @@ Restatements wrong_choices() {
                       (j < s.c().init_blocks || j > t / s.c().l_sel - s.c().local_blocks + 1);
              };
            })},
+          {"scores_in_bfloat16", choosing([](Choice& c) {
+             c.before = [](const Vector& scores, Index a, Index b) {
+               const double x = in_bfloat16(scores[a]);
+               const double y = in_bfloat16(scores[b]);
+               return x > y || (x == y && a < b);
+             };
+           })},
+          {"scores_in_float16", choosing([](Choice& c) {
+             c.before = [](const Vector& scores, Index a, Index b) {
+               const double x = rounded(scores[a], Number::f16);
+               const double y = rounded(scores[b], Number::f16);
+               return x > y || (x == y && a < b);
+             };
+           })},
+          {"incomplete_current_left_out", choosing([](Choice& c) {
+             const auto forced = c.forced;
+             c.forced = [forced](auto& s, Index t, Index j) {
+               const bool complete = (j + 1) * s.c().l_sel <= t + 1;
+               return forced(s, t, j) && (complete || j != t / s.c().l_sel);
+             };
+           })},
           {"future_blocks",
            choosing([](Choice& c) { c.admitted = [](auto&, Index, Index) { return true; }; })}};
+}
+
+// The choice of a query at another place, or under another configuration.
+Restatement choosing_as_if(const std::function<void(AttentionConfig&, Index& t)>& change) {
+  return [change](const Case& s, Stage) {
+    return built({s.batch(), s.c().n_kv_groups, s.rows(), s.c().n_sel},
+                 [&](const std::vector<Index>& at) {
+                   const Index row = (at[0] * s.c().n_kv_groups + at[1]) * s.rows() + at[2];
+                   AttentionConfig c = s.c();
+                   Index t = s.right.rows[at[2]];
+                   change(c, t);
+                   Vector scores = row_of(s.right.p_grp, row);
+                   scores.resize(100, 0.0);
+                   const auto blocks = select_blocks(c, t, scores).blocks;
+                   Vector taken(blocks.begin(), blocks.end());
+                   taken.resize(static_cast<std::size_t>(s.c().n_sel), -1);
+                   return taken;
+                 });
+  };
+}
+
+// With the first block in its list twice while it is among the last ones too.
+Tensor forced_listed_twice(const Case& s, Stage) {
+  Tensor out = choices(s, {}, s.right.p_grp);
+  const Index n = s.c().n_sel;
+  for (Index row = 0; row * n < static_cast<Index>(out.data.size()); ++row) {
+    const Index current = s.right.rows[row % s.rows()] / s.c().l_sel;
+    if (current >= s.c().local_blocks) {
+      continue;
+    }
+    const auto begin = out.data.begin() + row * n;
+    std::copy_backward(begin, begin + n - 1, begin + n);
+    *begin = 0;
+  }
+  return out;
+}
+
+Restatements choices_as_if() {
+  return {
+      {"current_one_late", choosing_as_if([](AttentionConfig&, Index& t) { t -= t > 0; })},
+      {"current_one_early", choosing_as_if([](AttentionConfig&, Index& t) { ++t; })},
+      {"blocks_counted_in_l", choosing_as_if([](AttentionConfig& c, Index&) { c.l_sel = c.l; })},
+      {"forced_listed_twice", forced_listed_twice}};
 }
 
 TEST(StageScores, EveryChoiceIsWhatItSays) {
   Restatements all = choices_from_scores();
   all.merge(wrong_choices());
+  all.merge(choices_as_if());
   expect_all_restated({Stage::blocks}, all);
 }
 

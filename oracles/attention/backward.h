@@ -1,0 +1,71 @@
+// The gradients of sum(y * dy) at a forward that was recorded or is the oracle's own, step by step
+// backwards. The step of a stage is taken at that stage's own inputs. Legend as in attention.h.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "oracles/attention/attention.h"
+#include "oracles/attention/stages.h"
+
+namespace oracles {
+
+// What goes through one branch's attention.
+struct BranchGradients {
+  Tensor q;  // [B,G,h,R,D]
+  Tensor k;  // of the keys and values that are attended: [B,G,C,.] or [B,G,S,.]
+  Tensor v;
+};
+
+// Adds what one query gives to the gradients of its branch.
+using RowRule = std::function<void(std::int64_t group,
+                                   std::int64_t row,
+                                   const View& do_hV,
+                                   const AttendGradients& gradients,
+                                   AttendWork& work)>;
+
+class Backward {
+ public:
+  // dy [B,R,E]. Refers to the forward and keeps dy's gradients of the branch outputs and the gate.
+  // Throws std::invalid_argument where dy has another shape, a NaN or an infinity.
+  Backward(const Stages& forward, const Tensor& dy);
+
+  // Everything by the right rule.
+  [[nodiscard]] AttentionGradients gradients() const;
+  // With these gradients of the branches, in the order of kBranches.
+  [[nodiscard]] AttentionGradients gradients(
+      const std::array<const BranchGradients*, 3>& branches) const;
+
+  [[nodiscard]] BranchGradients through(Branch branch) const;
+  // By another rule, or of another gradient of the branch's output.
+  [[nodiscard]] BranchGradients through(Branch branch,
+                                        const Tensor& d_o,
+                                        const RowRule& rule) const;
+  [[nodiscard]] RowRule right_rule(Branch branch) const;
+
+  // Of a branch's keys and values, back through the compression, the rotation and the projection:
+  // the gradients of the weights on the way are put into `weights`, that of x is added to dx.
+  void add_key_gradients(Branch branch,
+                         const BranchGradients& through,
+                         Tensor& dx,
+                         Weights& weights) const;
+
+  [[nodiscard]] const Stages& forward() const { return forward_; }
+  // [B,G,h,R,V]
+  [[nodiscard]] const Tensor& of_output(Branch branch) const { return d_o_[index_of(branch)]; }
+
+ private:
+  const Stages& forward_;
+  Tensor dout_weight_;
+  std::array<Tensor, 3> d_o_;
+  Tensor dgate_;
+};
+
+// The stages that a gradient goes through on its way from y: where the forward of one of them is
+// another function than the oracle's, the oracle does not know the gradient. `of` is a weight's name,
+// or "x".
+std::vector<Stage> stages_on_the_way(std::string_view of, const AttentionConfig& config);
+
+}  // namespace oracles
