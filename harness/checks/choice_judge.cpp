@@ -6,7 +6,9 @@
 #include <span>
 
 #include "harness/checks/largest.h"
+#include "harness/checks/law_codes.h"
 #include "oracles/attention/selection.h"
+#include "oracles/laws/match.h"
 
 namespace harness::checks {
 namespace {
@@ -82,6 +84,7 @@ class ChoiceJudge {
     const oracles::BoundedScores scores =
         oracles::scores_from(record_.config, inputs, record_.arithmetic);
     std::vector<BadRow> wrong;
+    std::vector<std::size_t> vectors;  // of them
     std::size_t begin = 0;
     for_each_row(record_.rows, [&](const BadRow& at, std::int64_t index) {
       const auto count = static_cast<std::size_t>(blocks_);
@@ -90,11 +93,39 @@ class ChoiceJudge {
       begin += count;
       if (!within(recorded(index), own, bound)) {
         wrong.push_back(at);
+        vectors.push_back(begin / count - 1);
       } else if (skip_.count(at) == 0) {
         note_tie(at, index, own, bound);
       }
     });
-    if (!wrong.empty()) add("SELECTION.WRONG", "score", wrong);
+    if (wrong.empty()) return;
+    explain_scores(scores, vectors, add("SELECTION.WRONG", "score", wrong));
+  }
+
+  // The law that gives the wrong scores, within the largest bound of any.
+  void explain_scores(const oracles::BoundedScores& scores,
+                      const std::vector<std::size_t>& wrong,
+                      Deviation& seen) const {
+    const double scale = oracles::finite_scale(scores.p_grp);
+    if (!(scale > 0.0)) return;
+    oracles::AttentionOptions options;
+    if (record_.is_sample()) options.rows = record_.rows;
+    oracles::Stages stages(record_.config, record_.weights, record_.x, options);
+    for (const oracles::Stage stage : {oracles::Stage::q, oracles::Stage::k_cmp}) {
+      stages.record(stage, record_.at(std::string(oracles::stage_name(stage))));
+    }
+    const oracles::Tensor& all = record_.at("p_grp");
+    oracles::Tensor found =
+        record_.is_sample() ? at_rows(all, record_.length, blocks_, record_.rows) : all;
+    found.shape = scores.p_grp.shape;
+    explain(
+        oracles::name_stage(stages,
+                            oracles::Stage::p_grp,
+                            found,
+                            scores.p_grp,
+                            wrong,
+                            {largest(scores.bound.data) / scale, scale, record_.arithmetic.stored}),
+        seen);
   }
 
   bool within(std::span<const double> found,
@@ -141,7 +172,26 @@ class ChoiceJudge {
     if (wrong.empty()) return;
     Deviation& seen = add("SELECTION.WRONG", "select", {wrong.begin(), wrong.end()});
     seen.tie_rows = tie_rows;
-    if (wrong.size() == malformed.size()) seen.law = "no list of blocks";
+    explain_choice(wrong, seen);
+    if (seen.law.empty() && wrong.size() == malformed.size()) seen.law = "no list of blocks";
+  }
+
+  // The law that chooses the blocks found from the recorded scores, in every row that is wrong.
+  void explain_choice(const std::set<BadRow>& rows, Deviation& seen) const {
+    std::vector<std::size_t> wrong;
+    for (const BadRow& at : rows) {
+      const std::int64_t list = at.batch * record_.config.n_kv_groups + at.group;
+      wrong.push_back(static_cast<std::size_t>(list * record_.length + at.row));
+    }
+    oracles::Stages stages(record_.config, record_.weights, record_.x);
+    stages.record(oracles::Stage::p_grp, record_.at("p_grp"));
+    stages.record(oracles::Stage::k_cmp, record_.at("k_cmp"));
+    const oracles::Tensor found = {record_.blocks.shape,
+                                   {record_.blocks.data.begin(), record_.blocks.data.end()}};
+    explain(
+        oracles::name_stage(
+            stages, oracles::Stage::blocks, found, stages.right(oracles::Stage::blocks), wrong, {}),
+        seen);
   }
 
   [[nodiscard]] std::vector<std::int64_t> first_rows() const {

@@ -68,15 +68,6 @@ const Advice* advice_for(const std::string& code) {
 
 }  // namespace
 
-void Deviation::explain(const Law& found) {
-  code = found.code;
-  law = found.name;
-  about = found.about;
-  share = found.share;
-  if (!found.op.empty()) op = found.op;
-  if (!found.param.empty()) param = found.param;
-}
-
 void put_rows(const std::vector<BadRow>& rows, std::int64_t in_all, Deviation& seen) {
   std::set<int> positions;
   std::set<int> groups;
@@ -146,6 +137,7 @@ void Deviations::add_detail(const Merged& merged, Site& site) {
   if (!merged.compressed.empty()) site.detail["compressed_tokens"] = first_of(merged.compressed);
   if (merged.tie_rows > 0) site.detail["tie_rows"] = merged.tie_rows;
   if (!seen.law.empty()) site.detail["law"] = seen.law;
+  if (!seen.laws.empty()) site.detail["laws"] = seen.laws;
 }
 
 std::string Deviations::statement(const Merged& merged, const Site& site) {
@@ -170,10 +162,12 @@ std::string Deviations::statement(const Merged& merged, const Site& site) {
     text += "; in " + std::to_string(merged.tie_rows) +
             " of them blocks of equal score were taken in another order";
   }
-  if (!seen.law.empty() && !is_choice(seen)) {
+  if (!seen.law.empty() && !seen.about.empty()) {
     text += seen.is_forward() ? ", and every one of them is what the law " + seen.law + " gives"
                               : ", and it is what the law " + seen.law + " gives";
-    if (!seen.about.empty()) text += ": " + seen.about;
+    text += ": " + seen.about;
+  } else if (!seen.laws.empty()) {
+    text += "; no law alone: " + nsa::join(seen.laws) + " give the same there";
   }
   return text;
 }
@@ -183,8 +177,12 @@ void Deviations::explain(const Deviation& seen, Finding& finding) {
   const bool mask = seen.code.rfind("MASK.", 0) == 0;
   if (mask || (!seen.law.empty() && seen.code == "NUMERIC.FORWARD")) {
     finding.ruled_out =
-        "not rounding and not another known mistake: of the oracle's wrong laws only this one "
-        "reproduces all wrong rows; what went into this operation is what was recorded";
+        seen.law.empty()
+            ? "not rounding: every known mistake that reproduces all wrong rows is of this kind; "
+              "what went into this operation is what was recorded"
+            : "not rounding and not another known mistake: of the oracle's wrong laws only this "
+              "one "
+              "reproduces all wrong rows; what went into this operation is what was recorded";
     finding.next_action =
         mask ? "compare the mask of branch " + seen.branch +
                    " with the right one for the rows listed: " + advice->next_action
@@ -211,7 +209,7 @@ void Deviations::explain(const Deviation& seen, Finding& finding) {
   } else {
     finding.ruled_out =
         "not rounding: beyond the first-principles ceiling; not what went into this operation: the "
-        "oracle used what was recorded; no known wrong law reproduces it";
+        "oracle used what was recorded; no known wrong law alone reproduces it";
     finding.next_action = "compare this operation with its equation on the recorded tensors";
   }
 }

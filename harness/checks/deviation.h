@@ -7,19 +7,21 @@
 #include <tuple>
 #include <vector>
 
-#include "harness/checks/law_match.h"
 #include "harness/checks/layer_record.h"
 #include "harness/judge/finding.h"
 
 namespace harness::checks {
+
+inline constexpr std::size_t kMostRows = 4096;  // of a site: a finding stays a page of text
 
 struct Deviation {
   std::string code;
   std::string branch;
   std::string op;
   std::string param;
-  std::string law;                   // the law that reproduces it, "" for none
+  std::string law;                   // the only known wrong law that reproduces it, "" for none
   std::string about;                 // the law in words
+  std::vector<std::string> laws;     // where several do: no law alone
   std::vector<std::string> tensors;  // that are wrong
   std::vector<int> rows;             // positions, ascending
   std::vector<int> compressed;       // compressed tokens, where rows are not positions
@@ -34,8 +36,6 @@ struct Deviation {
   double limit = 0.0;
 
   [[nodiscard]] bool is_forward() const { return code != "NUMERIC.GRADIENT"; }
-  // Takes over what a law says.
-  void explain(const Law& found);
 };
 
 // Rows, groups and counts of `rows`, out of `in_all`.

@@ -56,10 +56,6 @@ MutableView rows_of(double* matrix, const KeyRange& range, std::int64_t width) {
   return {matrix + range.begin * width, range.end - range.begin, width, width};
 }
 
-View constant(const MutableView& m) {
-  return {m.data, m.rows, m.columns, m.row_step, 1};
-}
-
 std::int64_t width(const KeyRange& range) {
   return range.end - range.begin;
 }
@@ -161,31 +157,68 @@ void attend(const KeyBank& bank,
   weighted_values(bank, keys, p_hK, o_hV);
 }
 
+void value_products(const KeyBank& bank,
+                    const KeyList& keys,
+                    const View& do_hV,
+                    std::vector<double>& dp_hK) {
+  const std::int64_t count = key_count(keys);
+  dp_hK.assign(static_cast<std::size_t>(do_hV.rows * count), 0.0);
+  for_each_piece(keys, [&](const KeyRange& piece, std::int64_t offset) {
+    multiply_add(do_hV,
+                 bank.values_transposed(piece),
+                 columns_of(dp_hK, do_hV.rows, count, offset, width(piece)));
+  });
+}
+
+void add_value_gradients(const KeyBank& bank,
+                         const KeyList& keys,
+                         const std::vector<double>& p_hK,
+                         const View& do_hV,
+                         double* dv_NV) {
+  const std::int64_t count = key_count(keys);
+  for_each_piece(keys, [&](const KeyRange& piece, std::int64_t offset) {
+    const View p{p_hK.data() + offset, do_hV.rows, width(piece), count, 1};
+    multiply_add(transposed(p), do_hV, rows_of(dv_NV, piece, bank.d_v()));
+  });
+}
+
+void add_query_gradients(const KeyBank& bank,
+                         const KeyList& keys,
+                         const std::vector<double>& ds_hK,
+                         const MutableView& dq_hD) {
+  const std::int64_t count = key_count(keys);
+  for_each_piece(keys, [&](const KeyRange& piece, std::int64_t offset) {
+    multiply_add(
+        {ds_hK.data() + offset, dq_hD.rows, width(piece), count, 1}, bank.keys(piece), dq_hD);
+  });
+}
+
+void add_key_gradients(const KeyBank& bank,
+                       const KeyList& keys,
+                       const std::vector<double>& ds_hK,
+                       const View& q_hD,
+                       double* dk_ND) {
+  const std::int64_t count = key_count(keys);
+  for_each_piece(keys, [&](const KeyRange& piece, std::int64_t offset) {
+    const View ds{ds_hK.data() + offset, q_hD.rows, width(piece), count, 1};
+    multiply_add(transposed(ds), q_hD, rows_of(dk_ND, piece, bank.d_k()));
+  });
+}
+
 void add_attend_gradients(const KeyBank& bank,
                           const KeyList& keys,
                           const View& q_hD,
                           const View& do_hV,
                           const AttendGradients& gradients,
                           AttendWork& work) {
-  const std::int64_t heads = q_hD.rows;
-  const std::int64_t count = key_count(keys);
   scaled_logits(bank, keys, q_hD, work.p_hK);
-  softmax_rows(work.p_hK, heads);
-  work.ds_hK.assign(work.p_hK.size(), 0.0);
-  // o = p v: dp = do v^T, and dv += p^T do
-  for_each_piece(keys, [&](const KeyRange& piece, std::int64_t offset) {
-    const MutableView dp = columns_of(work.ds_hK, heads, count, offset, width(piece));
-    const View p = constant(columns_of(work.p_hK, heads, count, offset, width(piece)));
-    multiply_add(do_hV, bank.values_transposed(piece), dp);
-    multiply_add(transposed(p), do_hV, rows_of(gradients.dv_NV, piece, bank.d_v()));
-  });
-  softmax_gradient_rows(work.p_hK, work.ds_hK, heads, std::sqrt(static_cast<double>(bank.d_k())));
-  // s = q k^T: dq += ds k, and dk += ds^T q
-  for_each_piece(keys, [&](const KeyRange& piece, std::int64_t offset) {
-    const View ds = constant(columns_of(work.ds_hK, heads, count, offset, width(piece)));
-    multiply_add(ds, bank.keys(piece), gradients.dq_hD);
-    multiply_add(transposed(ds), q_hD, rows_of(gradients.dk_ND, piece, bank.d_k()));
-  });
+  softmax_rows(work.p_hK, q_hD.rows);
+  add_value_gradients(bank, keys, work.p_hK, do_hV, gradients.dv_NV);
+  value_products(bank, keys, do_hV, work.ds_hK);
+  softmax_gradient_rows(
+      work.p_hK, work.ds_hK, q_hD.rows, std::sqrt(static_cast<double>(bank.d_k())));
+  add_query_gradients(bank, keys, work.ds_hK, gradients.dq_hD);
+  add_key_gradients(bank, keys, work.ds_hK, q_hD, gradients.dk_ND);
 }
 
 }  // namespace oracles

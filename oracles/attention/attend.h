@@ -61,6 +61,29 @@ void attend(const KeyBank& bank,
             std::vector<double>& p_hK,
             const MutableView& o_hV);
 
+// dp_hK = do v^T
+void value_products(const KeyBank& bank,
+                    const KeyList& keys,
+                    const View& do_hV,
+                    std::vector<double>& dp_hK);
+// dv += p^T do
+void add_value_gradients(const KeyBank& bank,
+                         const KeyList& keys,
+                         const std::vector<double>& p_hK,
+                         const View& do_hV,
+                         double* dv_NV);
+// s = q k^T: dq += ds k
+void add_query_gradients(const KeyBank& bank,
+                         const KeyList& keys,
+                         const std::vector<double>& ds_hK,
+                         const MutableView& dq_hD);
+// and dk += ds^T q
+void add_key_gradients(const KeyBank& bank,
+                       const KeyList& keys,
+                       const std::vector<double>& ds_hK,
+                       const View& q_hD,
+                       double* dk_ND);
+
 struct AttendGradients {
   MutableView dq_hD;
   double* dk_ND = nullptr;

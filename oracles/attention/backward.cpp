@@ -116,8 +116,12 @@ RowRule Backward::right_rule(Branch branch) const {
   };
 }
 
-BranchGradients Backward::through(Branch branch) const {
-  return through(branch, of_output(branch), right_rule(branch));
+const BranchGradients& Backward::through(Branch branch) const {
+  std::optional<BranchGradients>& known = through_[index_of(branch)];
+  if (!known) {
+    known = through(branch, of_output(branch), right_rule(branch));
+  }
+  return *known;
 }
 
 BranchGradients Backward::through(Branch branch, const Tensor& d_o, const RowRule& rule) const {
@@ -178,13 +182,18 @@ void Backward::add_key_gradients(Branch branch,
 }
 
 AttentionGradients Backward::gradients() const {
-  const std::array<BranchGradients, 3> branches{
-      through(Branch::cmp), through(Branch::sel), through(Branch::win)};
-  return gradients({&branches[0], &branches[1], &branches[2]});
+  return finished({&through(Branch::cmp), &through(Branch::sel), &through(Branch::win)});
 }
 
-AttentionGradients Backward::gradients(
-    const std::array<const BranchGradients*, 3>& branches) const {
+AttentionGradients Backward::gradients(Branch branch, const BranchGradients& other) const {
+  std::array<const BranchGradients*, 3> branches{};
+  for (const Branch each : kBranches) {
+    branches[index_of(each)] = each == branch ? &other : &through(each);
+  }
+  return finished(branches);
+}
+
+AttentionGradients Backward::finished(const std::array<const BranchGradients*, 3>& branches) const {
   const Layer& layer = forward_.layer();
   AttentionGradients gradients;
   gradients.x = zeros(forward_.x().shape);

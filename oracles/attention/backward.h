@@ -4,6 +4,7 @@
 
 #include <array>
 #include <functional>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -34,11 +35,11 @@ class Backward {
 
   // Everything by the right rule.
   [[nodiscard]] AttentionGradients gradients() const;
-  // With these gradients of the branches, in the order of kBranches.
-  [[nodiscard]] AttentionGradients gradients(
-      const std::array<const BranchGradients*, 3>& branches) const;
+  // With other gradients through one branch.
+  [[nodiscard]] AttentionGradients gradients(Branch branch, const BranchGradients& other) const;
 
-  [[nodiscard]] BranchGradients through(Branch branch) const;
+  // Computed once.
+  [[nodiscard]] const BranchGradients& through(Branch branch) const;
   // By another rule, or of another gradient of the branch's output.
   [[nodiscard]] BranchGradients through(Branch branch,
                                         const Tensor& d_o,
@@ -57,10 +58,14 @@ class Backward {
   [[nodiscard]] const Tensor& of_output(Branch branch) const { return d_o_[index_of(branch)]; }
 
  private:
+  [[nodiscard]] AttentionGradients finished(
+      const std::array<const BranchGradients*, 3>& branches) const;
+
   const Stages& forward_;
   Tensor dout_weight_;
   std::array<Tensor, 3> d_o_;
   Tensor dgate_;
+  mutable std::array<std::optional<BranchGradients>, 3> through_;
 };
 
 // The stages that a gradient goes through on its way from y: where the forward of one of them is

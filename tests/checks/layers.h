@@ -18,13 +18,9 @@
 #include "harness/checks/layer_record.h"
 #include "nsa/base/safetensors.h"
 #include "oracles/attention/attention.h"
-#include "oracles/attention/compress.h"
-#include "oracles/attention/gate.h"
+#include "oracles/attention/backward.h"
 #include "oracles/attention/rope.h"
-#include "oracles/attention/score_bound.h"
-#include "oracles/attention/selection.h"
-#include "oracles/laws/key_laws.h"
-#include "oracles/linear.h"
+#include "oracles/attention/stages.h"
 
 namespace fixtures {
 
@@ -90,9 +86,7 @@ class LayerMaker {
   LayerMaker(const LayerSetting& setting, int of_rank, int layer)
       : setting_(setting),
         config_(harness::checks::oracle_config(setting.model)),
-        weights_(random_weights(layer, setting.model)),
-        rows_(static_cast<std::size_t>(setting.length)) {
-    std::iota(rows_.begin(), rows_.end(), 0);
+        weights_(random_weights(layer, setting.model)) {
     const auto seed = static_cast<unsigned>(7000 + 10 * of_rank + layer);
     x_ = random_tensor({setting.batch, setting.length, config_.dim}, 1.0, seed);
     dy_ = random_tensor({setting.batch, setting.length, config_.dim}, 0.01, seed + 5000);
@@ -102,102 +96,50 @@ class LayerMaker {
   LayerTensors make() {
     put("x", x_);
     put("dy", dy_);
-    const oracles::Shape q_shape = {setting_.batch,
-                                    config_.n_kv_groups,
-                                    config_.heads_per_group(),
-                                    setting_.length,
-                                    config_.d_k};
-    put("q", oracles::reshaped(rotated(projected("W_Q.weight", config_.n_heads)), q_shape));
-    for (const std::string branch : {"cmp", "sel", "win"}) {
-      const std::string name = branch == "cmp" ? "raw" : branch;
-      put("k_" + name, rotated(projected("W_K_" + branch + ".weight", config_.n_kv_groups)));
-      put("v_" + name, projected("W_V_" + branch + ".weight", config_.n_kv_groups));
-    }
-    const oracles::Layer layer{config_, weights_, 1};
-    put("k_cmp", oracles::compress(layer, oracles::PhiOf::keys, at("k_raw")));
-    put("v_cmp", oracles::compress(layer, oracles::PhiOf::values, at("v_raw")));
-    choose();
-    const oracles::KeyLawOutputs attended(config_,
-                                          {rows_,
-                                           at("q"),
-                                           {at("k_cmp"), at("k_sel"), at("k_win")},
-                                           {at("v_cmp"), at("v_sel"), at("v_win")},
-                                           made_.blocks},
-                                          1);
-    put("o_cmp", attended.right_output(oracles::Branch::cmp));
-    put("o_sel", attended.right_output(oracles::Branch::sel));
-    put("o_win", attended.right_output(oracles::Branch::win));
-    const oracles::GateInputs inputs{at("q"), x_};
-    put("gate",
-        setting_.gate_override ? oracles::constant_gate(config_, inputs, *setting_.gate_override)
-                               : oracles::gate(layer, inputs));
-    put("y", mixed());
+    oracles::AttentionOptions options;
+    options.gate_override = setting_.gate_override;
+    options.threads = 1;
+    oracles::Stages until_choice(config_, weights_, x_, options);
+    make_stages(until_choice, {});
+    choose(until_choice);
+    options.replay = made_.blocks;
+    oracles::Stages forward(config_, weights_, x_, options);
+    make_stages(forward, oracles::Stage::blocks);
     for (const auto& [name, weight] : weights_) put("w." + name, weight);
-    if (setting_.gradients) add_gradients();
+    if (setting_.gradients) add_gradients(forward);
     as_recorded();
     return std::move(made_);
   }
 
  private:
-  const oracles::Tensor& at(const std::string& name) const { return made_.reals.at(name); }
+  // The stages up to the choice, or those after it.
+  void make_stages(oracles::Stages& stages, std::optional<oracles::Stage> after) {
+    for (const oracles::Stage stage : oracles::all_stages()) {
+      const std::string name(oracles::stage_name(stage));
+      if (stage == oracles::Stage::blocks) {
+        if (!after) return;
+        continue;
+      }
+      if (!after || stage > *after) put(name, stages.right(stage));
+      stages.record(stage, made_.reals.at(name));
+    }
+  }
 
   void put(const std::string& name, oracles::Tensor tensor) {
     if (setting_.spoil) setting_.spoil(name, tensor);
     made_.reals[name] = rounded(std::move(tensor));
   }
 
-  oracles::Tensor projected(const std::string& weight, std::int64_t heads) const {
-    return oracles::split_heads(oracles::linear(x_, weights_.at(weight), 1), heads);
-  }
-  oracles::Tensor rotated(oracles::Tensor heads) const {
-    oracles::rotate(heads, config_, rows_, oracles::Turn::forward);
-    return heads;
-  }
-
-  void choose() {
-    put("p_grp",
-        oracles::scores_from(config_,
-                             {at("q"), at("k_cmp"), setting_.length, rows_},
-                             oracles::Arithmetic::float32(),
-                             1)
-            .p_grp);
-    made_.blocks = oracles::filled<std::int64_t>(
-        {setting_.batch, config_.n_kv_groups, setting_.length, config_.n_sel}, -1);
-    const std::int64_t count = config_.block_count(setting_.length);
-    for (std::int64_t row = 0; row < setting_.batch * config_.n_kv_groups * setting_.length;
-         ++row) {
-      const std::span scores(at("p_grp").data.data() + row * count,
-                             static_cast<std::size_t>(count));
-      const auto chosen = oracles::select_blocks(config_, row % setting_.length, scores).blocks;
-      std::copy(chosen.begin(), chosen.end(), made_.blocks.data.begin() + row * config_.n_sel);
-    }
+  void choose(const oracles::Stages& stages) {
+    const oracles::Tensor blocks = stages.right(oracles::Stage::blocks);
+    made_.blocks = {blocks.shape, {blocks.data.begin(), blocks.data.end()}};
     if (setting_.spoil_blocks) setting_.spoil_blocks(made_.blocks);
   }
 
-  oracles::Tensor mixed() const {
-    const std::int64_t h = config_.heads_per_group();
-    const oracles::GateIndex index(config_, setting_.length);
-    oracles::Tensor sum =
-        oracles::zeros({setting_.batch, config_.n_heads, setting_.length, config_.d_v});
-    for (std::size_t i = 0; i < sum.data.size(); ++i) {
-      const auto place = static_cast<std::int64_t>(i) / config_.d_v;
-      const std::int64_t head = place / setting_.length;
-      const double* g =
-          at("gate").data.data() + index.at(head / h, head % h, place % setting_.length);
-      sum.data[i] =
-          g[0] * at("o_cmp").data[i] + g[1] * at("o_sel").data[i] + g[2] * at("o_win").data[i];
-    }
-    return oracles::linear(oracles::merge_heads(sum), weights_.at("out.weight"), 1);
-  }
-
-  void add_gradients() {
-    oracles::AttentionOptions options;
-    options.replay = made_.blocks;
-    options.gate_override = setting_.gate_override;
-    options.threads = 1;
-    const auto pass = oracles::attention_with_gradients(config_, weights_, x_, dy_, options);
-    put("dx", pass.gradients.x);
-    for (const auto& [name, gradient] : pass.gradients.weights) {
+  void add_gradients(const oracles::Stages& forward) {
+    const oracles::AttentionGradients gradients = oracles::Backward(forward, dy_).gradients();
+    put("dx", gradients.x);
+    for (const auto& [name, gradient] : gradients.weights) {
       // A gate that is a constant gives its weights no gradient.
       if (setting_.gate_override && name.rfind("gate.", 0) == 0) continue;
       put("g.w." + name, gradient);
@@ -217,7 +159,6 @@ class LayerMaker {
   const LayerSetting& setting_;
   oracles::AttentionConfig config_;
   oracles::Weights weights_;
-  std::vector<std::int64_t> rows_;
   oracles::Tensor x_;
   oracles::Tensor dy_;
   LayerTensors made_;

@@ -86,7 +86,7 @@ inline void add_stages(std::vector<Planted>& list) {
       stage_spoiled(0, "y", one_more(20, 1e-2)));
   add("keys shared between branches",
       "NUMERIC.FORWARD",
-      R"({"op":"project","branch":"sel","param":"W_K_sel","detail":{"law":"shared W_K_win"}})",
+      R"({"op":"project","branch":"sel","param":"W_K_sel","detail":{"law":"weights_of_win"}})",
       [](Healthy& h) {
         const LayerTensors healthy = healthy_layer(0, 1);
         stage_spoiled(
@@ -94,7 +94,7 @@ inline void add_stages(std::vector<Planted>& list) {
       });
   add("queries that are not rotated",
       "NUMERIC.FORWARD",
-      R"({"op":"rope","param":"W_Q","detail":{"law":"not_rotated"}})",
+      R"({"op":"rope","param":"W_Q","detail":{"law":"rope_missing"}})",
       [](Healthy& h) {
         stage_spoiled(1, "q", [&](oracles::Tensor& tensor) {
           std::vector<std::int64_t> rows(kLength);

@@ -1,7 +1,7 @@
 // Defects of numbers: the oracle, exposure, what is not finite.
 #pragma once
 
-#include "oracles/laws/key_laws.h"
+#include "oracles/laws/stage_law.h"
 #include "tests/checks/planted_case.h"
 
 namespace fixtures {
@@ -19,10 +19,11 @@ inline LayerSetting under_law(
   plain.gradients = false;
   const LayerTensors healthy = made_layer(plain, of_rank, layer);
   const auto config = harness::checks::oracle_config(setting.model);
-  const oracles::KeyLawOutputs laws(
-      config, random_weights(layer, setting.model), healthy.reals.at("x"), {});
-  setting.spoil = [=, wrong = laws.output(law, branch).data, length = setting.length](
-                      const std::string& made, oracles::Tensor& tensor) {
+  const oracles::Weights weights = random_weights(layer, setting.model);
+  const oracles::Stages stages(config, weights, healthy.reals.at("x"));
+  const oracles::Tensor output = oracles::output_under(law, oracles::output_stage(branch), stages);
+  setting.spoil = [=, wrong = output.data, length = setting.length](const std::string& made,
+                                                                    oracles::Tensor& tensor) {
     if (made != name) return;
     const std::int64_t heads = config.heads_per_group();
     for (std::size_t i = 0; i < tensor.data.size(); ++i) {

@@ -93,7 +93,7 @@ TEST_P(LawNaming, RightDataIsNamedByNone) {
 INSTANTIATE_TEST_SUITE_P(Stages,
                          LawNaming,
                          ::testing::ValuesIn(all_stages().begin(), all_stages().end()),
-                         [](const auto& info) { return std::string(stage_name(info.param)); });
+                         [](const auto& of) { return std::string(stage_name(of.param)); });
 
 }  // namespace
 }  // namespace oracles::testing

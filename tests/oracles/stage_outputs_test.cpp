@@ -66,8 +66,8 @@ struct Plain {
   // Does the query see the key? None: by the right law.
   std::function<bool(const Case&, Stage, Index b, Index g, Index row, Index u)> sees = nullptr;
   // Whose values.
-  std::string values_of;
-  std::string keys_of;
+  std::string values_of = {};
+  std::string keys_of = {};
   // Does the softmax's sum hold keys that the query does not see?
   bool all_in_sum = false;
   // How often a key that it sees is attended to.

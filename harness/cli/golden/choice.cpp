@@ -1,7 +1,6 @@
 #include "harness/cli/golden/choice.h"
 
 #include <algorithm>
-#include <numeric>
 #include <span>
 
 #include "nsa/base/text.h"
@@ -11,16 +10,6 @@ namespace harness::cli::golden {
 namespace {
 
 using oracles::Agreement;
-
-oracles::BoundedScores scores_of(const Case& c, const Wanted& oracle, bool recorded) {
-  std::vector<std::int64_t> rows(static_cast<std::size_t>(c.length));
-  std::iota(rows.begin(), rows.end(), 0);
-  if (recorded) {
-    return oracles::scores_from(
-        c.attention(), {c.found.at("q"), c.found.at("k_cmp"), c.length, rows}, c.arithmetic);
-  }
-  return {oracle.at("p_grp"), oracles::score_bound(c.attention(), c.weights, c.x, c.arithmetic)};
-}
 
 template <typename T>
 std::span<const T> row_of(const std::vector<T>& values, std::int64_t row, std::int64_t width) {
@@ -45,8 +34,14 @@ std::string row_text(const Case& c, std::int64_t row) {
 
 class ChoiceJudge {
  public:
-  ChoiceJudge(const Case& c, const Wanted& oracle, const Wanted* model, bool recorded)
-      : c_(c), oracle_(oracle), model_(model), scores_(scores_of(c, oracle, recorded)) {}
+  ChoiceJudge(const Case& c,
+              const Wanted& oracle,
+              const Wanted* model,
+              const oracles::ScoreInputs& inputs)
+      : c_(c),
+        oracle_(oracle),
+        model_(model),
+        scores_(oracles::scores_from(c.attention(), inputs, c.arithmetic)) {}
 
   Choice judge() {
     const oracles::AttentionConfig& config = c_.attention();
@@ -94,7 +89,9 @@ class ChoiceJudge {
         choice_.bound = seen.bound;
       }
     }
-    if (seen.agreement != Agreement::wrong || ++choice_.wrong > 1) return;
+    if (seen.agreement != Agreement::wrong) return;
+    choice_.wrong_rows.push_back(static_cast<std::size_t>(row));
+    if (++choice_.wrong > 1) return;
     const std::int64_t n = c_.attention().n_sel;
     choice_.words = "first at " + row_text(c_, row) + ": found blocks " +
                     blocks_text(row_of(c_.blocks->data, row, n)) + ", wanted " +
@@ -114,8 +111,11 @@ class ChoiceJudge {
 
 }  // namespace
 
-Choice judge_choice(const Case& c, const Wanted& oracle, const Wanted* model, bool recorded) {
-  return ChoiceJudge(c, oracle, model, recorded).judge();
+Choice judge_choice(const Case& c,
+                    const Wanted& oracle,
+                    const Wanted* model,
+                    const oracles::ScoreInputs& inputs) {
+  return ChoiceJudge(c, oracle, model, inputs).judge();
 }
 
 }  // namespace harness::cli::golden

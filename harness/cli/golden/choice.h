@@ -19,13 +19,14 @@ struct Choice {
       0;  // of the tie that is hardest to explain: how much higher the oracle scores the block left out
   double bound = 0;  // and what rounding may do there
   std::string words;
+  std::vector<std::size_t> wrong_rows;  // by number, (batch, group, query)
 };
 
-// `recorded_scores`: q and k_cmp of the file are right, and the scores are computed from them; otherwise from x, with a wider
-// bound. `model` may be null. REQUIRES: the file has blocks.
+// `inputs` are the queries and compressed keys that the choice was made from, and how far they may be from those that really
+// were used. `model` may be null. REQUIRES: the file has blocks.
 [[nodiscard]] Choice judge_choice(const Case& the_case,
                                   const Wanted& oracle,
                                   const Wanted* model,
-                                  bool recorded_scores);
+                                  const oracles::ScoreInputs& inputs);
 
 }  // namespace harness::cli::golden

@@ -53,6 +53,21 @@ double limit_of(const std::string& name, const Case& c, double of_float64) {
   return checks::ceiling(terms_of(name, c), c.arithmetic.stored, c.arithmetic.summed);
 }
 
+std::vector<std::size_t> rows_that_differ(const oracles::IntTensor& a,
+                                          const oracles::IntTensor& b) {
+  std::vector<std::size_t> rows;
+  const auto n = static_cast<std::size_t>(a.shape.back());
+  for (std::size_t row = 0; row * n < a.data.size(); ++row) {
+    const auto begin = a.data.begin() + static_cast<std::ptrdiff_t>(row * n);
+    if (!std::equal(begin,
+                    begin + static_cast<std::ptrdiff_t>(n),
+                    b.data.begin() + static_cast<std::ptrdiff_t>(row * n))) {
+      rows.push_back(row);
+    }
+  }
+  return rows;
+}
+
 class Judge {
  public:
   Judge(const Case& c, const Wanted& oracle, const Wanted* model)
@@ -76,8 +91,12 @@ class Judge {
     judgement_.sentence = "first stage that differs: " + first->name + step_text(first->name) +
                           right_text(first) + one_sided_text(*first);
     if (!first->oracle.agrees()) {
-      judgement_.reason =
-          likely_reason(c_, oracle_, first->name, limit_of(first->name, c_, kFloat64Oracle));
+      judgement_.reason = likely_reason(
+          c_,
+          oracle_,
+          first->name,
+          [&](const std::string& name) { return allowed(name); },
+          wrong_rows_);
     }
     return std::move(judgement_);
   }
@@ -89,6 +108,11 @@ class Judge {
     const auto kind = largest_.find(kind_of(name));
     const double of_kind = kind == largest_.end() ? 0.0 : kind->second;
     return std::max(largest_of(wanted), checks::kSmallestScaleShare * of_kind);
+  }
+
+  [[nodiscard]] oracles::Allowed allowed(const std::string& name) const {
+    return {
+        limit_of(name, c_, kFloat64Oracle), scale_of(name, oracle_.at(name)), c_.arithmetic.stored};
   }
 
   [[nodiscard]] Compared compare(const std::string& name,
@@ -141,15 +165,17 @@ class Judge {
            nsa::to_text(found.data[at], 6) + ", wanted " + nsa::to_text(wanted.data[at], 6);
   }
 
-  Stage choice() const {
+  Stage choice() {
     Stage stage;
     stage.name = "blocks";
     if (!c_.unusable.empty()) {
       stage.oracle = {1.0, 0.0};
+      wrong_rows_ = rows_that_differ(*c_.blocks, *oracle_.blocks);
       stage.words = c_.unusable + "; later stages are compared with the oracle's own blocks";
       return stage;
     }
-    const Choice choice = judge_choice(c_, oracle_, model_, has_exact_scores());
+    const Choice choice = judge_choice(c_, oracle_, model_, score_inputs());
+    wrong_rows_ = choice.wrong_rows;
     const auto share = [&](std::int64_t rows) {
       return static_cast<double>(rows) / static_cast<double>(choice.rows);
     };
@@ -163,11 +189,23 @@ class Judge {
     return stage;
   }
 
-  // What the choice was made from is in the file, right, and as wide as it was computed: a bfloat16 tensor may be the rounded
-  // copy of what was used.
-  [[nodiscard]] bool has_exact_scores() const {
+  // What the choice was made from, if it is in the file, right, and as wide as it was computed: a bfloat16 tensor may be the
+  // rounded copy of what was used. Else the oracle's, from which the author's are no further than a right tensor may be.
+  [[nodiscard]] oracles::ScoreInputs score_inputs() const {
     const bool wide = c_.dtype == nsa::DType::f64 || c_.dtype == nsa::DType::f32;
-    return wide && is_right("q") && is_right("k_cmp");
+    oracles::ScoreInputs inputs;
+    inputs.length = c_.length;
+    for (std::int64_t row = 0; row < c_.length; ++row) inputs.rows.push_back(row);
+    if (wide && is_right("q") && is_right("k_cmp")) {
+      inputs.q = c_.found.at("q");
+      inputs.k_cmp = c_.found.at("k_cmp");
+      return inputs;
+    }
+    inputs.q = oracle_.at("q");
+    inputs.k_cmp = oracle_.at("k_cmp");
+    inputs.q_error = allowed("q").of(inputs.q);
+    inputs.k_error = allowed("k_cmp").of(inputs.k_cmp);
+    return inputs;
   }
 
   // It is in the file, and agrees with the oracle.
@@ -239,6 +277,7 @@ class Judge {
   const Wanted& oracle_;
   const Wanted* model_;
   std::map<std::string, double> largest_;  // by kind
+  std::vector<std::size_t> wrong_rows_;    // of the choice
   Judgement judgement_;
 };
 
