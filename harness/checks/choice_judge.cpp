@@ -28,21 +28,22 @@ class ChoiceJudge {
     const UnusableRows unusable = unusable_rows(record_);
     skip_.insert(unusable.out_of_range.begin(), unusable.out_of_range.end());
     skip_.insert(unusable.malformed.begin(), unusable.malformed.end());
-    if (!unusable.out_of_range.empty()) add("RANGE.INVALID", "select", unusable.out_of_range);
+    if (!unusable.out_of_range.empty()) add("RANGE.INVALID", Of::blocks, unusable.out_of_range);
     judge_scores();
     judge_choices(unusable.malformed);
     return std::move(verdict_);
   }
 
  private:
-  Deviation& add(const char* code, const char* op, const std::vector<BadRow>& rows) {
+  enum class Of { scores, blocks };
+
+  Deviation& add(const char* code, Of of, const std::vector<BadRow>& rows) {
+    const bool scores = of == Of::scores;
     Deviation seen;
     seen.code = code;
-    seen.op = op;
-    seen.tensors = {op == std::string("score") ? "p_grp" : "blocks"};
-    put_rows(rows,
-             op == std::string("score") ? record_.lists() * record_.row_count() : verdict_.rows,
-             seen);
+    seen.op = scores ? "score" : "select";
+    seen.tensors = {scores ? "p_grp" : "blocks"};
+    put_rows(rows, scores ? record_.lists() * record_.row_count() : verdict_.rows, seen);
     seen.share = static_cast<double>(seen.row_count) / static_cast<double>(seen.rows_in_all);
     verdict_.deviations.push_back(std::move(seen));
     return verdict_.deviations.back();
@@ -67,10 +68,10 @@ class ChoiceJudge {
     return {record_.blocks.data.data() + index * n, static_cast<std::size_t>(n)};
   }
 
-  // ---- scores: at the judged rows ------------------------------------------------------------------------------------
+  // ---- scores: at the judged rows ---------------------------------------------------------------
 
-  // Made of the recorded queries and compressed keys, which are judged as tensors: the bound holds what the score itself may
-  // lose, and no more.
+  // Made of the recorded queries and compressed keys, which are judged as tensors: the bound holds
+  // what the score itself may lose, and no more.
   void judge_scores() {
     if (!all_finite(record_.at("q")) || !all_finite(record_.at("k_cmp"))) {
       verdict_.missing.emplace_back("scores of queries or compressed keys that are not finite");
@@ -99,7 +100,7 @@ class ChoiceJudge {
       }
     });
     if (wrong.empty()) return;
-    explain_scores(scores, vectors, add("SELECTION.WRONG", "score", wrong));
+    explain_scores(scores, vectors, add("SELECTION.WRONG", Of::scores, wrong));
   }
 
   // The law that gives the wrong scores, within the largest bound of any.
@@ -153,7 +154,7 @@ class ChoiceJudge {
     verdict_.tie_bound = seen.bound;
   }
 
-  // ---- choice: in every row ------------------------------------------------------------------------------------------
+  // ---- choice: in every row ---------------------------------------------------------------------
 
   // `select` was given the recorded scores, and only compares: its choice is exact, ties included.
   void judge_choices(const std::vector<BadRow>& malformed) {
@@ -170,10 +171,10 @@ class ChoiceJudge {
       if (same_scores(at, index, own.blocks, {list.begin(), end})) ++tie_rows;
     });
     if (wrong.empty()) return;
-    Deviation& seen = add("SELECTION.WRONG", "select", {wrong.begin(), wrong.end()});
+    Deviation& seen = add("SELECTION.WRONG", Of::blocks, {wrong.begin(), wrong.end()});
     seen.tie_rows = tie_rows;
     explain_choice(wrong, seen);
-    if (seen.law.empty() && wrong.size() == malformed.size()) seen.law = "no list of blocks";
+    if (seen.law.empty() && wrong.size() == malformed.size()) seen.law = kNoListOfBlocks;
   }
 
   // The law that chooses the blocks found from the recorded scores, in every row that is wrong.

@@ -1,6 +1,6 @@
-// Judges the choice of blocks of one recorded layer, in all rows: are these lists of blocks; are the scores what the recorded
-// queries and compressed keys give; is the choice what the recorded scores demand. What rounding of the scores explains is a
-// tie (SPEC 8), never a failure.
+// Judges the choice of blocks of one recorded layer, in all rows: are these lists of blocks; are
+// the scores what the recorded queries and compressed keys give; is the choice what the recorded
+// scores demand. What rounding of the scores explains is a tie, never a failure.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Is one layer's attention, forward and gradients, what the float64 oracle says? The choice of blocks is judged here too, unless
-// the case also asks for selection_valid, which then tells it.
+// Is one layer's attention, forward and gradients, what the float64 oracle says? The choice of
+// blocks is judged here too, unless the case also asks for selection_valid, which then tells it.
 #include <algorithm>
 #include <stdexcept>
 
@@ -42,18 +42,18 @@ class OracleComparison {
   void judge_rank(int rank) {
     const Look look = look_at(evidence_, rank);
     bool forward_wrong = false;
-    for (const LayerPlace& at : look.first) forward_wrong = judge_one(at, true) || forward_wrong;
+    for (const LayerPlace& at : look.first) forward_wrong = judge_one(at) || forward_wrong;
     if (!forward_wrong) return;
-    for (const LayerPlace& at : look.then) judge_one(at, false);
+    for (const LayerPlace& at : look.then) judge_one(at);
   }
 
   // True when something forward is wrong.
-  bool judge_one(const LayerPlace& at, bool with_gradients) {
+  bool judge_one(const LayerPlace& at) {
     const auto record = open_record(evidence_, at, kLayer, result_);
     if (!record) return false;
     try {
       const bool choice = take_choice(judge_choice(*record), at);
-      return take(judge_layer(*record, model_, with_gradients), at) || choice;
+      return take(judge_layer(*record, model_), at) || choice;
     } catch (const std::invalid_argument& error) {
       result_.missing(text_of(at) + " cannot be judged: the oracle refuses it: " + error.what());
     }

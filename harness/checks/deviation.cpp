@@ -28,7 +28,7 @@ std::string what_of_choice(const Deviation& seen) {
     return "the blocks' scores are not what the recorded queries and compressed keys give, beyond "
            "the bound on their rounding";
   }
-  if (seen.law == "no list of blocks") {
+  if (seen.law == kNoListOfBlocks) {
     return "what was chosen is no list of blocks: ascending, each once, then -1";
   }
   return "other blocks were chosen than the recorded scores demand (score descending, index "

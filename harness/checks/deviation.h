@@ -1,4 +1,5 @@
-// One way in which one recorded layer is wrong, and how the same way in several layers and ranks becomes one finding.
+// One way in which one recorded layer is wrong, and how the same way in several layers and ranks
+// becomes one finding.
 #pragma once
 
 #include <map>
@@ -13,6 +14,8 @@
 namespace harness::checks {
 
 inline constexpr std::size_t kMostRows = 4096;  // of a site: a finding stays a page of text
+// Stands as law where what was chosen is no list: not ascending, a block twice, something after -1.
+inline constexpr const char* kNoListOfBlocks = "no list of blocks";
 
 struct Deviation {
   std::string code;
@@ -48,7 +51,8 @@ struct LayerPlace {
   auto operator<=>(const LayerPlace&) const = default;
 };
 
-// Findings in the order of steps and codes; the same way to be wrong in several layers or ranks is one.
+// Findings in the order of steps and codes; the same way to be wrong in several layers or ranks is
+// one.
 class Deviations {
  public:
   void add(const Deviation& seen, const LayerPlace& at);

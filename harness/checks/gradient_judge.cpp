@@ -81,7 +81,8 @@ class GradientJudge {
       verdict_.missing.push_back("tensor " + name);
       return;
     } else {
-      // A weight's gradient that was not recorded is none at all: right where the weight has no influence.
+      // A weight's gradient that was not recorded is none at all: right where the weight has no
+      // influence.
       found = &zeros_.emplace_back(oracles::zeros(wanted.shape));
     }
     const double scale =
@@ -103,8 +104,9 @@ class GradientJudge {
     }
   }
 
-  // What is wrong together. Two of the three branches with wrong gradients of their own are two causes: what is wrong before
-  // the branches part makes all three wrong. The gradients of queries and input are sums over the branches, and are part of both.
+  // What is wrong together. Two of the three branches with wrong gradients of their own are two
+  // causes: what is wrong before the branches part makes all three wrong. The gradients of queries
+  // and input are sums over the branches, and are part of both.
   [[nodiscard]] std::vector<std::vector<std::string>> causes() const {
     if (wrong_.empty()) return {};
     std::map<std::string, std::vector<std::string>> of_branch;
@@ -156,7 +158,8 @@ class GradientJudge {
     });
   }
 
-  // A law is asked for all gradients that were judged, or, where there are two causes, for those of its own branch alone.
+  // A law is asked for all gradients that were judged, or, where there are two causes, for those of
+  // its own branch alone.
   void put_law(const std::vector<std::string>& wrong, Deviation& seen) const {
     std::vector<RecordedGradient> asked;
     for (const RecordedGradient& judged : judged_) {
@@ -174,7 +177,8 @@ class GradientJudge {
     }
   }
 
-  // Heads and groups of all wrong gradients together. Counts are a law where they explain every one of them and agree.
+  // Heads and groups of all wrong gradients together. Counts are a law where they explain every one
+  // of them and agree.
   void put_heads(const std::vector<std::string>& wrong, Deviation& seen) const {
     std::set<int> heads;
     std::set<int> groups;
@@ -204,7 +208,8 @@ class GradientJudge {
     seen.about = "every head's share of the sum once, but " + nsa::join(words);
   }
 
-  // The tokens whose own gradient is wrong, where not all are: what was left out of a weight's gradient was left out there.
+  // The tokens whose own gradient is wrong, where not all are: what was left out of a weight's
+  // gradient was left out there.
   void put_tokens(Deviation& seen) const {
     const RecordedGradient& dx = gradient(kInput);
     std::set<int> tokens;

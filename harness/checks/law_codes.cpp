@@ -57,6 +57,12 @@ std::string_view common(const oracles::Naming& naming, std::string_view Row::*fi
 
 }  // namespace
 
+std::vector<std::string_view> laws_with_codes() {
+  std::vector<std::string_view> laws;
+  for (const Row& row : kRows) laws.push_back(row.law);
+  return laws;
+}
+
 void explain(const oracles::Naming& naming, Deviation& seen) {
   if (const oracles::LawFit* const law = naming.alone()) {
     seen.law = law->law.name;

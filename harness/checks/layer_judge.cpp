@@ -68,7 +68,8 @@ std::string name_of(const StageRow& row) {
   return std::string(oracles::stage_name(row.stage));
 }
 
-// Of the finite differences and of what is wrong: where `wanted` is not finite nothing is known.
+// The largest difference of two numbers. A wanted number that is not finite was made of an input
+// that is not, and says nothing.
 double largest_difference(const Tensor& found, const Tensor& wanted) {
   if (found.data.size() != wanted.data.size()) return std::nan("");
   double most = 0.0;
@@ -97,7 +98,7 @@ class LayerJudge {
     }
   }
 
-  LayerJudgement judge(bool with_gradients) {
+  LayerJudgement judge() {
     verdict_.rows = record_.row_count();
     verdict_.rows_in_all = record_.length;
     const UnusableRows unusable = unusable_rows(record_);
@@ -106,7 +107,7 @@ class LayerJudge {
     judge_stages();
     // Nothing that follows from a wrong stage says anything of its own.
     if (verdict_.deviations.empty() && unusable_.empty()) judge_whole();
-    if (with_gradients) judge_backward();
+    judge_backward();
     return std::move(verdict_);
   }
 
@@ -115,7 +116,7 @@ class LayerJudge {
     return ceiling(sums_.*stage.terms, record_.unit_roundoff, record_.arithmetic.summed);
   }
 
-  // ---- forward, stage by stage -----------------------------------------------------------------------------------------
+  // ---- forward, stage by stage ------------------------------------------------------------------
 
   void judge_stages() {
     std::map<Stage, Tensor> wanted;
@@ -164,13 +165,14 @@ class LayerJudge {
     verdict_.errors[name] = {difference == 0.0 ? 0.0 : difference / scale, limit};
   }
 
-  // What a query attends to that chose no list of blocks is not defined.
+  // A query that has no list of blocks has no defined output in the selected branch: those rows are
+  // not judged.
   void drop_unusable(std::vector<std::size_t>& wrong) const {
     if (unusable_.empty()) return;
     std::erase_if(wrong, [&](std::size_t vector) { return unusable_.count(query_of(vector)) > 0; });
   }
 
-  // Of a vector of a [B,G,h,R,.] tensor.
+  // The query that a vector of a [B,G,h,R,.] tensor belongs to.
   [[nodiscard]] BadRow query_of(std::size_t vector) const {
     const auto r = static_cast<std::size_t>(record_.row_count());
     const auto h = static_cast<std::size_t>(record_.config.heads_per_group());
@@ -181,7 +183,7 @@ class LayerJudge {
             record_.rows[vector % r]};
   }
 
-  // Which rows, heads and groups.
+  // Puts into the deviation which rows, heads and groups are wrong.
   void put_place(const StageRow& stage,
                  const Tensor& wanted,
                  const std::vector<std::size_t>& wrong,
@@ -215,7 +217,7 @@ class LayerJudge {
     seen.rows_in_all = static_cast<std::int64_t>(vectors) / heads_of_lane;
   }
 
-  // ---- the whole layer from its input ----------------------------------------------------------------------------------
+  // ---- the whole layer from its input -----------------------------------------------------------
 
   // Stages that are right one by one may still drift apart.
   void judge_whole() {
@@ -249,7 +251,7 @@ class LayerJudge {
     if (!seen.tensors.empty()) verdict_.deviations.push_back(std::move(seen));
   }
 
-  // ---- backward --------------------------------------------------------------------------------------------------------
+  // ---- backward ---------------------------------------------------------------------------------
 
   void judge_backward() {
     if (!record_.dy) {
@@ -260,7 +262,7 @@ class LayerJudge {
     } else if (!std::isfinite(largest(record_.dy->data))) {
       verdict_.missing.emplace_back("gradients: the output's is not finite");
     } else {
-      // What a query attends to that chose no list of blocks is not defined.
+      // A query without a list of blocks has no defined output, and no defined gradient.
       if (!unusable_.empty()) wrong_.insert(Stage::o_sel);
       const double limit =
           ceiling(sums_.gradient, record_.unit_roundoff, record_.arithmetic.summed);
@@ -278,10 +280,8 @@ class LayerJudge {
 
 }  // namespace
 
-LayerJudgement judge_layer(const LayerRecord& record,
-                           const nsa::ModelConfig& model,
-                           bool with_gradients) {
-  return LayerJudge(record, model).judge(with_gradients);
+LayerJudgement judge_layer(const LayerRecord& record, const nsa::ModelConfig& model) {
+  return LayerJudge(record, model).judge();
 }
 
 }  // namespace harness::checks

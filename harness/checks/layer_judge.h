@@ -1,6 +1,7 @@
-// Judges one recorded attention layer against the float64 oracle: every stage of the forward, and the gradients. A stage is
-// judged from the recorded inputs of that stage, so that what is wrong downstream of a wrong stage is not blamed for it. The
-// oracle replays the blocks that were chosen: values and choice are judged apart (SPEC 8; the choice in choice_judge.h).
+// Judges one recorded attention layer against the float64 oracle: every stage of the forward, and
+// the gradients. A stage is judged from the recorded inputs of that stage, so that what is wrong
+// downstream of a wrong stage is not blamed for it. The oracle replays the blocks that were chosen:
+// values and choice are judged apart (the choice in choice_judge.h).
 #pragma once
 
 #include <map>
@@ -25,9 +26,6 @@ struct LayerJudgement {
   std::int64_t rows_in_all = 0;
 };
 
-// `with_gradients`: backward too, which costs about twice the forward.
-[[nodiscard]] LayerJudgement judge_layer(const LayerRecord& record,
-                                         const nsa::ModelConfig& model,
-                                         bool with_gradients);
+[[nodiscard]] LayerJudgement judge_layer(const LayerRecord& record, const nsa::ModelConfig& model);
 
 }  // namespace harness::checks

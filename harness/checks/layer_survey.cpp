@@ -12,7 +12,8 @@ bool is_gradient(const std::string& tensor) {
   return tensor == "dx" || tensor.rfind("g.w.", 0) == 0;
 }
 
-// Bytes against the twin's. Nothing to compare with is no difference; what is missing is said where it is judged.
+// Bytes against the twin's. Nothing to compare with is no difference; what is missing is said where
+// it is judged.
 template <typename Which>
 bool differs(const Evidence& evidence, const LayerPlace& at, Which which) {
   ResultBuilder unsaid;
@@ -67,9 +68,12 @@ Look look_at(const Evidence& evidence, int rank) {
     return look;
   }
   look.first = {picked(evidence, rank)};
-  // The same law may be wrong in later layers too; each is judged by its own input.
-  for (int layer = look.first.front().layer + 1; layer < layers; ++layer) {
-    look.then.push_back({rank, look.first.front().step, layer});
+  // The same mistake, or another one in a gradient, may be in other layers too; each is judged by
+  // its own record.
+  for (int layer = 0; layer < layers; ++layer) {
+    if (layer != look.first.front().layer) {
+      look.then.push_back({rank, look.first.front().step, layer});
+    }
   }
   return look;
 }

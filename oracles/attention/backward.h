@@ -46,7 +46,7 @@ class Backward {
                                         const RowRule& rule) const;
   [[nodiscard]] RowRule right_rule(Branch branch) const;
 
-  // Of a branch's keys and values, back through the compression, the rotation and the projection:
+  // From a branch's keys and values back through the compression, the rotation and the projection:
   // the gradients of the weights on the way are put into `weights`, that of x is added to dx.
   void add_key_gradients(Branch branch,
                          const BranchGradients& through,
@@ -69,8 +69,8 @@ class Backward {
 };
 
 // The stages that a gradient goes through on its way from y: where the forward of one of them is
-// another function than the oracle's, the oracle does not know the gradient. `of` is a weight's name,
-// or "x".
+// another function than the oracle's, the oracle does not know the gradient. `of` is a weight's
+// name, or "x".
 std::vector<Stage> stages_on_the_way(std::string_view of, const AttentionConfig& config);
 
 }  // namespace oracles

@@ -1,5 +1,5 @@
-// What every step of one attention layer needs: its configuration and weights, its sizes, its queries
-// one by one. Internal to the oracle. Legend as in attention.h; W width of a head's vector.
+// What every step of one attention layer needs: its configuration and weights, its sizes, its
+// queries one by one. Internal to the oracle. Legend as in attention.h; W width of a head's vector.
 #pragma once
 
 #include <array>
@@ -42,8 +42,8 @@ struct Sizes {
   [[nodiscard]] std::int64_t batch_groups() const { return batch * groups; }
 };
 
-// Throws std::invalid_argument where config, weights and x do not fit each other or hold a NaN or an
-// infinity.
+// Throws std::invalid_argument where config, weights and x do not fit each other or hold a NaN or
+// an infinity.
 void require_finite_layer(const Layer& layer, const Tensor& x);
 // The positions themselves, or all where there are none. Throws std::invalid_argument where they do
 // not ascend strictly below `length`.
@@ -56,8 +56,8 @@ std::vector<KeyBank> key_banks(const Tensor& k, const Tensor& v);
 View head_rows(const Tensor& heads_BGhRW, std::int64_t group, std::int64_t row);
 MutableView head_rows(Tensor& heads_BGhRW, std::int64_t group, std::int64_t row);
 
-// Calls visit(group, row, work) for every query, `group` counting over batch and groups; `work` is a
-// vector of doubles that calls on one thread use one after the other.
+// Calls visit(group, row, work) for every query, `group` counting over batch and groups; `work` is
+// a vector of doubles that calls on one thread use one after the other.
 template <typename Visit>
 void for_each_row(const Sizes& n, int threads, Visit visit) {
   constexpr std::int64_t kGrainRows = 16;  // enough to forget the cost of taking them

@@ -1,10 +1,10 @@
-// Block scores (p_grp) of recorded queries and compressed keys, and how far another arithmetic may be
-// from them: first-order error analysis with all constants, a bound for every score, not an estimate.
-// A choice of blocks that differs from the oracle's is explained by rounding exactly if these bounds
-// explain it (compare_selection in selection.h). The derivation is beside the code. From x on, through
-// the projections, such a bound would be too wide to judge by: at dim 768 in float32 it would explain
-// the exchange of four in ten pairs of blocks, against less than one in a thousand.
-// Legend as in attention.h.
+// Block scores (p_grp) of recorded queries and compressed keys, and how far another arithmetic may
+// be from them: first-order error analysis with all constants, a bound for every score, not an
+// estimate. A choice of blocks that differs from the oracle's is explained by rounding exactly if
+// these bounds explain it (compare_selection in selection.h). The derivation is beside the code.
+// From x on, through the projections, such a bound would be too wide to judge by: at dim 768 in
+// float32 it would explain the exchange of four in ten pairs of blocks, against less than one in a
+// thousand. Legend as in attention.h.
 #pragma once
 
 #include <cstdint>

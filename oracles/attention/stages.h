@@ -1,7 +1,7 @@
-// The stages of one attention layer, each computed from what was recorded of its own inputs, so that
-// what is wrong in one stage is not carried into the next. Inputs that were not recorded are what the
-// oracle makes of theirs. A NaN among the inputs gives NaNs where it enters.
-// Legend as in attention.h; n heads of a projection, H or G; W its width.
+// The stages of one attention layer, each computed from what was recorded of its own inputs, so
+// that what is wrong in one stage is not carried into the next. Inputs that were not recorded are
+// what the oracle makes of theirs. A NaN among the inputs gives NaNs where it enters. Legend as in
+// attention.h; n heads of a projection, H or G; W its width.
 #pragma once
 
 #include <map>
@@ -42,7 +42,7 @@ std::optional<Stage> stage_named(std::string_view name);
 // All of them, in the order above: each comes after its inputs.
 std::span<const Stage> all_stages();
 
-// Of a stage with keys or values of a branch, or outputs over them.
+// The branch of a stage that holds keys or values of a branch, or outputs over them.
 Branch branch_of(Stage stage);
 // The keys that a branch attends to, their values, and what comes out.
 Stage key_stage(Branch branch);
@@ -64,8 +64,8 @@ class Stages {
   Stages& operator=(const Stages&) = delete;
 
   // The stages that follow get this tensor. Refers to it. REQUIRES: nothing was computed yet.
-  // Throws std::invalid_argument where its shape is not that of the stage. Not for blocks: those are
-  // replayed.
+  // Throws std::invalid_argument where its shape is not that of the stage. Not for blocks: those
+  // are replayed.
   void record(Stage stage, const Tensor& tensor);
 
   // As it was recorded, else right(stage). Computed once.
@@ -97,7 +97,7 @@ class Stages {
   // One for each batch and group, b * G + g.
   [[nodiscard]] const std::vector<KeyBank>& banks(Branch branch) const;
   [[nodiscard]] Tensor learned_gate() const;
-  // Of the choice from the scores, [B,G,R]; see Selection in selection.h.
+  // Margins of the choice from the scores, [B,G,R]; see Selection in selection.h.
   [[nodiscard]] Tensor margins() const;
   // gate * o summed over the branches, heads still apart: [B,H,R,V].
   [[nodiscard]] Tensor mixed(const Tensor& gate) const;

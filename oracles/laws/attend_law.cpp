@@ -41,7 +41,7 @@ bool is_listed(const KeyList& keys, std::int64_t key) {
   });
 }
 
-// Of every head, zeros for the keys of [0, count) that are not listed.
+// Sets the keys of [0, count) that are not listed to zero, in every head.
 void leave_out_others(const KeyList& keys, std::int64_t count, std::vector<double>& p_hK) {
   for (auto row = p_hK.begin(); row != p_hK.end(); row += count) {
     for (const KeyRange& range : all_but(keys, count)) {

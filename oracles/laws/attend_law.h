@@ -1,6 +1,7 @@
-// How a branch attends where it does so wrongly: over other keys, with another factor, with the keys
-// of another group or branch. Serves the outputs of the branches and, through the probabilities of the
-// compressed tokens, the block scores. Internal to the library. Legend as in attend.h.
+// How a branch attends where it does so wrongly: over other keys, with another factor, with the
+// keys of another group or branch. Serves the outputs of the branches and, through the
+// probabilities of the compressed tokens, the block scores. Internal to the library. Legend as in
+// attend.h.
 #pragma once
 
 #include <cstdint>

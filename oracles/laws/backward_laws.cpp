@@ -117,7 +117,7 @@ BranchGradients through_law(const Backward& backward, Branch branch, const RowLa
       branch, backward.of_output(branch), WrongRow(backward.forward(), branch, law));
 }
 
-// ---- the lists of blocks, of all queries ---------------------------------------------------------
+// ---- the lists of blocks, of all queries --------------------------------------------------------
 
 std::span<const std::int64_t> blocks_of(const Stages& in, std::int64_t group, std::int64_t row) {
   return in.query(Branch::sel, group, row).blocks;
@@ -127,8 +127,8 @@ bool lists_block(std::span<const std::int64_t> blocks, std::int64_t block) {
   return std::find(blocks.begin(), blocks.end(), block) != blocks.end();
 }
 
-// For the query at t the keys u whose own query lists the block of t: query to block, where block to
-// query is wanted.
+// For the query at t the keys u whose own query lists the block of t: query to block, where block
+// to query is wanted.
 KeyLists transposed_lists(const Stages& in, bool causal) {
   return [&in, causal](std::int64_t group, std::int64_t row) {
     const std::int64_t own_block = row / in.config().l_sel;
@@ -183,7 +183,7 @@ KeyLists picked_lists(const Stages& in,
   };
 }
 
-// ---- laws ----------------------------------------------------------------------------------------
+// ---- laws ---------------------------------------------------------------------------------------
 
 BackwardLaw softmax_law(std::string_view name, std::string_view about, const RowLaw& law) {
   return {{name, about},

@@ -1,6 +1,6 @@
-// Wrong laws of the backward of one branch's attention that are known to happen: the forward is right,
-// and so is every other step of the backward; and which of them give the gradients that were recorded.
-// Legend as in attention.h.
+// Wrong laws of the backward of one branch's attention that are known to happen: the forward is
+// right, and so is every other step of the backward; and which of them give the gradients that were
+// recorded. Legend as in attention.h.
 #pragma once
 
 #include <functional>
@@ -42,14 +42,14 @@ struct GradientNaming {
   std::optional<Branch> branch;
 };
 
-// Right ones among them count: a law that would make them wrong does not hold everywhere. Where no law
-// fits, the patterns of match.h are tried, one for all.
+// Right ones among them count: a law that would make them wrong does not hold everywhere. Where no
+// law fits, the patterns of match.h are tried, one for all.
 GradientNaming name_gradients(const Backward& backward, std::span<const RecordedGradient> recorded);
 
-// Which query heads a wrong gradient of queries, keys or values comes from. The heads of a group share
-// keys and values, so that the gradients of their weights are sums over the group's heads. Every head's
-// share follows from the equations, and where shares that count more or less than once give what was
-// recorded, they name the heads. Queries have rows of their own in W_Q.
+// Which query heads a wrong gradient of queries, keys or values comes from. The heads of a group
+// share keys and values, so that the gradients of their weights are sums over the group's heads.
+// Every head's share follows from the equations, and where shares that count more or less than once
+// give what was recorded, they name the heads. Queries have rows of their own in W_Q.
 struct WrongHeads {
   std::vector<int> heads;  // ascending; where shares explain nothing, all those of the wrong groups
   std::vector<int> groups;

@@ -94,7 +94,7 @@ std::vector<LawFit> common_patterns(std::span<const RecordedGradient> recorded,
   return common;
 }
 
-// ---- heads ---------------------------------------------------------------------------------------
+// ---- heads --------------------------------------------------------------------------------------
 
 double largest(const Vector& values) {
   double most = 0;
@@ -209,7 +209,7 @@ std::vector<int> ascending(const std::set<int>& values) {
   return {values.begin(), values.end()};
 }
 
-// Of queries: every head has rows of its own.
+// Every head has rows of its own in the weight of the queries.
 WrongHeads heads_of_rows(const AttentionConfig& config, const Vector& difference, double bound) {
   const std::set<int> heads = wrong_lanes(difference, config.n_heads, bound);
   std::set<int> groups;

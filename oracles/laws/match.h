@@ -27,12 +27,12 @@ double finite_scale(const Tensor& tensor);
 // Where `wanted` is not finite, an input was not, and nothing is wrong here.
 std::vector<std::size_t> wrong_vectors(const Tensor& found, const Tensor& wanted, double limit);
 
-// `found` was recorded, `wanted` is right, `wrong` are vectors of it that are wrong: all of them, or
-// those that have to be explained. Known laws are tried first; where none fits, patterns that are
-// fitted to the numbers: a constant factor, a rounding to bfloat16, heads in another order.
-// LawFit::share counts (batch, group, row): in which the law holds, of those in which it would show,
-// in the heads that are wrong anywhere. Laws that hold everywhere, in all heads, exclude the others:
-// nothing that was recorded asks for a law that gives more wrong rows than there are.
+// `found` was recorded, `wanted` is right, `wrong` are vectors of it that are wrong: all of them,
+// or those that have to be explained. Known laws are tried first; where none fits, patterns that
+// are fitted to the numbers: a constant factor, a rounding to bfloat16, heads in another order.
+// LawFit::share counts (batch, group, row): in which the law holds, of those in which it would
+// show, in the heads that are wrong anywhere. Laws that hold everywhere, in all heads, exclude the
+// others: nothing that was recorded asks for a law that gives more wrong rows than there are.
 Naming name_stage(const Stages& stages,
                   Stage stage,
                   const Tensor& found,

@@ -1,5 +1,5 @@
-// Wrong laws of q and of the keys and values of all tokens: rotation, weights. The rotations serve the
-// keys that enter the compression too.
+// Wrong laws of q and of the keys and values of all tokens: rotation, weights. The rotations serve
+// the keys that enter the compression too.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -24,8 +24,8 @@ struct Pair {
 };
 using Angle = double (*)(const AttentionConfig&, const Pair&);
 
-// Which two numbers of a head make pair c, and whose angle each of them turns by. The angles may lie
-// in a table as pairs do (two by two) or one half after the other.
+// Which two numbers of a head make pair c, and whose angle each of them turns by. The angles may
+// lie in a table as pairs do (two by two) or one half after the other.
 enum class Pairing { neighbours, halves };
 enum class Table { of_pairs, of_the_other_pairing };
 
@@ -110,7 +110,7 @@ StageLaw rotation(std::string_view name, std::string_view about, const Rotation&
 double right_angle(const AttentionConfig& config, const Pair& pair) {
   return rope_angle(config, pair.t, pair.c);
 }
-// Of base^(-exponent * c / d_k).
+// The angle of a frequency base^(-exponent * c / d_k).
 double other_angle(const AttentionConfig& config, const Pair& pair, double base, double exponent) {
   return static_cast<double>(pair.t) / config.rope_scale *
          std::pow(base, -exponent * static_cast<double>(pair.c) / static_cast<double>(config.d_k));

@@ -29,7 +29,8 @@ std::span<const StageLaw> stage_laws();
 // Those of a stage that have a meaning for this layer, in the order above.
 std::vector<const StageLaw*> stage_laws(Stage stage, const Stages& stages);
 
-// What the law gives. Throws std::invalid_argument where stage_laws(stage, stages) does not list it.
+// What the law gives. Throws std::invalid_argument where stage_laws(stage, stages) does not list
+// it.
 Tensor output_under(std::string_view law, Stage stage, const Stages& stages);
 
 }  // namespace oracles

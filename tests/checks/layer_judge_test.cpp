@@ -1,5 +1,6 @@
-// Laws of judging one recorded layer: what is right passes in every variant and at every length, a wrong law is named from a
-// few rows, a wrong stage is blamed alone, a long sequence is judged by a sample of its rows.
+// Laws of judging one recorded layer: what is right passes in every variant and at every length, a
+// wrong law is named from a few rows, a wrong stage is blamed alone, a long sequence is judged by a
+// sample of its rows.
 #include "harness/checks/layer_judge.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +37,7 @@ LayerRecord recorded(const LayerTensors& tensors,
 
 LayerJudgement judged(const LayerSetting& setting, int layer = 0) {
   const LayerRecord record = recorded(fixtures::made_layer(setting, 0, layer), setting);
-  return harness::checks::judge_layer(record, setting.model, true);
+  return harness::checks::judge_layer(record, setting.model);
 }
 
 std::string text_of(const std::vector<Deviation>& deviations) {
@@ -61,7 +62,7 @@ TEST(LayerJudge, WhatIsRightPassesInEveryVariantAndLength) {
         setting.batch = 2;
         if (length == 5) setting.gate_override = {0.0, 1.0, 0.0};
         const LayerRecord record = recorded(fixtures::made_layer(setting, 1, 0), setting);
-        const LayerJudgement layer = harness::checks::judge_layer(record, setting.model, true);
+        const LayerJudgement layer = harness::checks::judge_layer(record, setting.model);
         EXPECT_TRUE(layer.deviations.empty()) << length << ": " << text_of(layer.deviations);
         EXPECT_TRUE(layer.missing.empty());
         EXPECT_GT(layer.errors.size(), 20U);
@@ -83,8 +84,8 @@ std::string code_of(const oracles::StageLaw& law, oracles::Stage stage) {
   return seen.code;
 }
 
-// A law of the keys that gives wrong rows in one block of one group, or in a single row, is named by its code: alone, or with
-// others of that code that give the same there.
+// A law of the keys that gives wrong rows in one block of one group, or in a single row, is named
+// by its code: alone, or with others of that code that give the same there.
 TEST(LayerJudge, NamesAMaskFromOneBlockAlone) {
   const std::set<std::string_view> of_keys = {"top_left",
                                               "inverted",
@@ -102,7 +103,8 @@ TEST(LayerJudge, NamesAMaskFromOneBlockAlone) {
     for (const oracles::Stage stage : law.stages) {
       if (stage == oracles::Stage::p_grp || stage == oracles::Stage::blocks) continue;
       const Branch branch = oracles::branch_of(stage);
-      // Near the end little lies ahead: there no mask at all shows compressed tokens that a mask off by one shows too.
+      // Near the end little lies ahead: there no mask at all shows compressed tokens that a mask
+      // off by one shows too.
       const std::int64_t first = branch == Branch::cmp && name == "no_mask" ? 12 : 28;
       for (const std::int64_t count : {1, 4}) {
         const auto which = [&](std::int64_t group, std::int64_t row) {
@@ -127,8 +129,37 @@ TEST(LayerJudge, NamesAMaskFromOneBlockAlone) {
   }
 }
 
-// The first row that sees a compressed token, left zero, is no inverted mask, although at this length an inverted mask would
-// leave that row zero too.
+// Every law that stands for a code, an operation or a parameter of its own is one of the oracle's.
+TEST(LawCodes, AreOfLawsThatThereAre) {
+  std::set<std::string_view> names;
+  for (const oracles::StageLaw& law : oracles::stage_laws()) names.insert(law.law.name);
+  const std::vector<std::string_view> coded = harness::checks::laws_with_codes();
+  EXPECT_GE(coded.size(), 17U);
+  for (const std::string_view law : coded) EXPECT_EQ(names.count(law), 1U) << law;
+}
+
+// Laws of several codes leave a wrong number; of one code, they give it though none is named.
+TEST(LawCodes, AgreeOrSayNothing) {
+  const auto told = [](const std::vector<std::string_view>& laws) {
+    oracles::Naming naming;
+    for (const std::string_view law : laws) naming.fitting.push_back({{law, "words"}, {}, 1.0, {}});
+    Deviation seen;
+    seen.code = "NUMERIC.FORWARD";
+    harness::checks::explain(naming, oracles::Stage::o_win, seen);
+    return seen;
+  };
+  EXPECT_EQ(told({"inverted"}).law, "inverted");
+  EXPECT_EQ(told({"inverted", "inverted_past"}).code, "MASK.POLARITY");
+  EXPECT_EQ(told({"inverted", "inverted_past"}).law, "");
+  EXPECT_EQ(told({"inverted", "inverted_past"}).laws.size(), 2U);
+  EXPECT_EQ(told({"inverted", "top_left"}).code, "NUMERIC.FORWARD");
+  EXPECT_EQ(told({"keys_of_sel", "keys_and_values_of_sel"}).param, "W_K_win");
+  EXPECT_EQ(told({"keys_of_sel", "values_of_sel"}).param, "");
+  EXPECT_EQ(told({}).law, "");
+}
+
+// The first row that sees a compressed token, left zero, is no inverted mask, although at this
+// length an inverted mask would leave that row zero too.
 TEST(LayerJudge, AFirstRowLeftZeroIsNoInvertedMask) {
   LayerSetting setting;
   setting.length = setting.model.l;
@@ -167,7 +198,8 @@ TEST(LayerJudge, TellsTheRowsOfAFiniteSentinel) {
   EXPECT_EQ(layer.deviations.front().rows, (std::vector<int>{0, 1, 2}));
 }
 
-// One element of any stage: that stage is blamed, and no other, though all that follows from it was computed from it.
+// One element of any stage: that stage is blamed, and no other, though all that follows from it was
+// computed from it.
 TEST(LayerJudge, BlamesTheStageAndNothingThatFollows) {
   const std::vector<std::string> stages = {"q",
                                            "k_raw",
@@ -189,7 +221,7 @@ TEST(LayerJudge, BlamesTheStageAndNothingThatFollows) {
       if (name == stage) tensor.data.at(tensor.data.size() / 2) += 0.5;
     };
     const LayerRecord record = recorded(fixtures::made_layer(setting, 0, 1), setting);
-    const LayerJudgement layer = harness::checks::judge_layer(record, setting.model, true);
+    const LayerJudgement layer = harness::checks::judge_layer(record, setting.model);
     ASSERT_EQ(layer.deviations.size(), 1U) << stage << ": " << text_of(layer.deviations);
     EXPECT_EQ(layer.deviations.front().tensors, std::vector<std::string>{stage});
     EXPECT_TRUE(harness::checks::judge_choice(record).deviations.empty()) << stage;
@@ -231,7 +263,7 @@ TEST(LayerJudge, ExplainsWrongInputsOfABranch) {
   }
 }
 
-// ---- several mistakes at once --------------------------------------------------------------------------------------------
+// ---- several mistakes at once -------------------------------------------------------------------
 
 const auto kEverywhere = [](std::int64_t, std::int64_t) { return true; };
 
@@ -263,7 +295,8 @@ TEST(LayerJudge, TwoWrongStagesAreTwoDeviations) {
   EXPECT_EQ(layer.deviations[2].law, "cmp_win_exchanged");
 }
 
-// A stage after a wrong one is judged from what it was given: its own mistake is named, and no more.
+// A stage after a wrong one is judged from what it was given: its own mistake is named, and no
+// more.
 TEST(LayerJudge, AWrongStageAfterAWrongOneIsToldApart) {
   LayerSetting setting;
   setting.spoil = [](const std::string& name, oracles::Tensor& tensor) {
@@ -401,7 +434,7 @@ TEST(LayerJudge, ALongSequenceIsJudgedByASample) {
   EXPECT_TRUE(record.is_sample());
   EXPECT_GE(record.row_count(), harness::checks::kFewestRows);
   EXPECT_FALSE(record.dy_elsewhere);
-  const LayerJudgement layer = harness::checks::judge_layer(record, setting.model, true);
+  const LayerJudgement layer = harness::checks::judge_layer(record, setting.model);
   EXPECT_TRUE(layer.deviations.empty()) << text_of(layer.deviations);
   EXPECT_TRUE(layer.missing.empty());
   EXPECT_EQ(layer.errors.count("dx"), 1U);
@@ -423,7 +456,7 @@ TEST(LayerJudge, GradientsOfASampleNeedAnOutputWithoutOthers) {
   setting.gradients = false;
   const LayerRecord record = recorded(fixtures::made_layer(setting, 0, 0), setting);
   EXPECT_TRUE(record.dy_elsewhere);
-  const LayerJudgement layer = harness::checks::judge_layer(record, setting.model, true);
+  const LayerJudgement layer = harness::checks::judge_layer(record, setting.model);
   EXPECT_TRUE(layer.deviations.empty());
   ASSERT_EQ(layer.missing.size(), 1U);
 }

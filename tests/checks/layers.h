@@ -1,6 +1,7 @@
-// Attention layers as a rank records them: computed by the oracle stage by stage from random weights and inputs, every tensor
-// rounded to float, which is what a perfect float32 implementation would give. A stage can be spoiled; what follows from it is
-// then computed from the spoiled tensor, as in a real layer.
+// Attention layers as a rank records them: computed by the oracle stage by stage from random
+// weights and inputs, every tensor rounded to float, which is what a perfect float32 implementation
+// would give. A stage can be spoiled; what follows from it is then computed from the spoiled
+// tensor, as in a real layer.
 #pragma once
 
 #include <algorithm>

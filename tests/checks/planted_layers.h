@@ -1,5 +1,5 @@
-// Defects of single attention layers (kind attention): stage by stage, the choice of blocks, the future, what is written into
-// and what is not finite.
+// Defects of single attention layers (kind attention): stage by stage, the choice of blocks, the
+// future, what is written into and what is not finite.
 #pragma once
 
 #include "tests/checks/planted_numbers.h"
@@ -314,7 +314,8 @@ inline void add_reference(std::vector<Planted>& list) {
     list.push_back(alone(check, name, verdict, code, site, spoil));
   };
   add("healthy", Verdict::pass, "", "{}", kLeaveAsItIs);
-  // Far below the first-principles ceiling, and still more than the plain implementation's rounding.
+  // Far below the first-principles ceiling, and still more than the plain implementation's
+  // rounding.
   add("a branch that rounds more",
       Verdict::fail,
       "NUMERIC.FORWARD",
@@ -333,7 +334,8 @@ inline void add_reference(std::vector<Planted>& list) {
         tensors.reals.at("g.w.W_V_win.weight").data.at(9) += 4e-6 * most;
         h.write_layer(0, 1, 0, 0, tensors);
       });
-  // A fused backward takes the difference of two roundings where the plain one subtracts equal numbers.
+  // A fused backward takes the difference of two roundings where the plain one subtracts equal
+  // numbers.
   add("what cancels in the gradient of keys", Verdict::pass, "", "{}", [](Healthy& h) {
     LayerTensors tensors = healthy_layer(0, 0);
     double most = 0.0;

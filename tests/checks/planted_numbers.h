@@ -6,7 +6,8 @@
 
 namespace fixtures {
 
-// What a law gives in place of a branch's output, on the rows that `which` says; all that follows is made of it.
+// What a law gives in place of a branch's output, on the rows that `which` says; all that follows
+// is made of it.
 inline LayerSetting under_law(
     const std::string& law,
     oracles::Branch branch,
@@ -270,7 +271,8 @@ inline void add_finite(std::vector<Planted>& list) {
                       row.l2 = INFINITY;
                     });
                   }});
-  // An operator of the backward met `largest`, and all gradients of the step are NaN; the scaler counted it as skipped.
+  // An operator of the backward met `largest`, and all gradients of the step are NaN; the scaler
+  // counted it as skipped.
   const auto all_nan_in_fp16 = [](double largest) {
     return [=](Healthy& h) {
       h.evidence.the_case.scenario.training.precision = nsa::Precision::fp16;
@@ -311,7 +313,8 @@ inline void add_finite(std::vector<Planted>& list) {
                   all_nan_in_fp16(3.0),
                   2,
                   3});
-  // An infinite gradient in fp16 that no scaler counted; of ten elements that the optimiser moves so many kept their value.
+  // An infinite gradient in fp16 that no scaler counted; of ten elements that the optimiser moves
+  // so many kept their value.
   const auto infinite_uncounted = [](std::int64_t lost) {
     return [=](Healthy& h) {
       h.evidence.the_case.scenario.training.precision = nsa::Precision::fp16;

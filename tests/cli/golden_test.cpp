@@ -1,4 +1,5 @@
-// Somebody else's tensors against the oracle: shipped files agree, and whatever is changed in one is named.
+// Somebody else's tensors against the oracle: shipped files agree, and whatever is changed in one
+// is named.
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -195,7 +196,7 @@ TEST_F(GoldenFiles, OneSideAloneIsSaidSo) {
   EXPECT_TRUE(judge_golden(c, oracle, nullptr).agrees());
 }
 
-// ---- the choice of blocks ------------------------------------------------------------------------------------------------
+// ---- the choice of blocks -----------------------------------------------------------------------
 
 TEST_F(GoldenFiles, LaterStagesReplayTheBlocks) {
   const std::string path = golden_path("attention_dv24_s61");
@@ -248,9 +249,10 @@ TEST_F(GoldenFiles, BlocksThatAreNoneAreToldInWords) {
   }
 }
 
-// ---- what explains it ----------------------------------------------------------------------------------------------------
+// ---- what explains it ---------------------------------------------------------------------------
 
-// Every known law of every stage of a file is named by its words, alone or beside others that give the same there.
+// Every known law of every stage of a file is named by its words, alone or beside others that give
+// the same there.
 TEST_F(GoldenFiles, AKnownMistakeIsNamed) {
   const std::string path = golden_path("attention_conv_s57");
   const Case c = read_case(path);
@@ -326,8 +328,8 @@ TEST_F(GoldenFiles, AWrongChoiceIsExplained) {
   }
 }
 
-// Without the queries and compressed keys that a choice was made from, the oracle's stand for them, and a wrong choice is still
-// told; in bfloat16 rounding explains it.
+// Without the queries and compressed keys that a choice was made from, the oracle's stand for them,
+// and a wrong choice is still told; in bfloat16 rounding explains it.
 TEST_F(GoldenFiles, AChoiceIsJudgedWithoutItsScoresInputs) {
   for (const auto dtype : {nsa::DType::f64, nsa::DType::f32}) {
     EditableFile file(golden_path("attention_overlap_s141"));
@@ -366,7 +368,7 @@ TEST_F(GoldenFiles, LossesOfOtherDefinitionsAreNamed) {
   EXPECT_THAT(judge(file).reason, HasSubstr("summed"));
 }
 
-// ---- refusals ------------------------------------------------------------------------------------------------------------
+// ---- refusals -----------------------------------------------------------------------------------
 
 class GoldenRefusals : public GoldenFiles {
  protected:
@@ -543,7 +545,7 @@ TEST_F(GoldenRefusals, NotAFile) {
               HasSubstr("found 0 bytes"));
 }
 
-// ---- export --------------------------------------------------------------------------------------------------------------
+// ---- export -------------------------------------------------------------------------------------
 
 TEST_F(GoldenFiles, AnExportedFileHoldsEverythingAndAgrees) {
   for (const char* name : {"attention_overlap_s141", "lm_1layer", "train_2layers_4steps"}) {
@@ -573,7 +575,7 @@ TEST_F(GoldenFiles, AnExportedFileHoldsEverythingAndAgrees) {
   }
 }
 
-// ---- text ----------------------------------------------------------------------------------------------------------------
+// ---- text ---------------------------------------------------------------------------------------
 
 TEST_F(GoldenFiles, TheTableNamesEveryStageAndFoldsGradients) {
   EditableFile file(golden_path("attention_s33"));

@@ -1,5 +1,5 @@
-// Wrong laws of the backward: each is what it says, is named by the gradients that it makes, and right
-// gradients by none; heads whose share counts more or less than once are told.
+// Wrong laws of the backward: each is what it says, is named by the gradients that it makes, and
+// right gradients by none; heads whose share counts more or less than once are told.
 #include "oracles/laws/backward_laws.h"
 
 #include <cmath>
@@ -40,7 +40,8 @@ struct Setting {
 struct Plain {
   double deltas = 1;
   double factor = 1;
-  // How often (t, u) adds to the gradients of key and value u; by the right law where it sees the key.
+  // How often (t, u) adds to the gradients of key and value u; by the right law where it sees the
+  // key.
   std::function<double(const Setting&, Index group, Index t, Index u)> counts = {};
 };
 
@@ -192,7 +193,8 @@ TEST(BackwardLaws, TheRestatementWithoutALawIsTheRightOne) {
   }
 }
 
-// Splitting the values leaves their own gradient right, and so does reading wrong lists for queries.
+// Splitting the values leaves their own gradient right, and so does reading wrong lists for
+// queries.
 TEST(BackwardLaws, SomeGradientsStayRight) {
   const Setting s(case_layer(1, [](auto&) {}));
   for (const BackwardLaw& law : backward_laws()) {
@@ -205,7 +207,7 @@ TEST(BackwardLaws, SomeGradientsStayRight) {
   }
 }
 
-// ---- naming ----------------------------------------------------------------------------------------
+// ---- naming -------------------------------------------------------------------------------------
 
 Tensor rounded_to(Tensor tensor, Number number) {
   for (double& value : tensor.data) {
@@ -280,7 +282,7 @@ TEST(BackwardLaws, OneFactorOfSeveralGradientsIsOnePattern) {
   EXPECT_EQ(named(2, 3), "no known law");
 }
 
-// ---- heads -----------------------------------------------------------------------------------------
+// ---- heads --------------------------------------------------------------------------------------
 
 TEST(WrongHeads, SharesThatCountMoreOrLessAreTold) {
   const Setting s(case_layer(3, [](auto& c) { c.phi = Phi::mlp; }));

@@ -1,5 +1,5 @@
-// Data made by a law is named by it; right data by none. Every law of every stage, in float64 and with
-// the rounding of float32 and bfloat16 on top.
+// Data made by a law is named by it; right data by none. Every law of every stage, in float64 and
+// with the rounding of float32 and bfloat16 on top.
 #include <cmath>
 #include <set>
 
@@ -41,7 +41,8 @@ bool fits(const Naming& naming, std::string_view law) {
   });
 }
 
-// What no case here shows: a sentinel where every row has keys, and a rounding that bfloat16 has anyway.
+// What no case here shows: a sentinel where every row has keys, and a rounding that bfloat16 has
+// anyway.
 bool cannot_be_told(std::string_view law, Stage stage, Number number) {
   return (law == "finite_sentinel" && (stage == Stage::o_sel || stage == Stage::o_win)) ||
          (law == "rope_in_bfloat16" && number == Number::bf16);
@@ -76,6 +77,74 @@ TEST_P(LawNaming, DataMadeByALawIsNamedByItAlone) {
           << law << " of " << stage_name(stage) << " in " << number_name(precision.number);
     }
   }
+}
+
+// (batch, group, row) of a vector: the heads of a group at one row.
+std::size_t unit_of(const Shape& shape, std::size_t vector) {
+  const auto rows = static_cast<std::size_t>(shape[shape.size() - 2]);
+  const auto heads = shape.size() == 5 ? static_cast<std::size_t>(shape[2]) : 1;
+  return vector / rows / heads * rows + vector % rows;
+}
+
+// `wrong` in the drawn third of (batch, group, row), `right` in all others.
+Tensor in_some_rows(const Tensor& wrong, const Tensor& right, std::uint64_t seed) {
+  Tensor mixed = right;
+  const auto width = static_cast<std::size_t>(right.shape.back());
+  for (std::size_t i = 0; i < right.data.size(); ++i) {
+    Random random(seed * 1000 + unit_of(right.shape, i / width));
+    mixed.data[i] = random.from(0, 2) == 0 ? wrong.data[i] : right.data[i];
+  }
+  return mixed;
+}
+
+std::size_t wrong_units(const Tensor& found, const Tensor& wanted, double limit) {
+  std::set<std::size_t> units;
+  for (const std::size_t vector : wrong_vectors(found, wanted, limit)) {
+    units.insert(unit_of(wanted.shape, vector));
+  }
+  return units.size();
+}
+
+// A law that holds in some rows is told with the share of them. Another law is never named alone,
+// but where it gives just the rows that were drawn.
+TEST_P(LawNaming, ALawInSomeRowsIsToldWithItsShare) {
+  const Stage stage = GetParam();
+  for (const Case& s : cases()) {
+    const Tensor wanted = s.stages.right(stage);
+    for (const std::string_view law : s.laws(stage)) {
+      const Tensor output = s.output(law, stage);
+      const Tensor found = in_some_rows(output, wanted, 1);
+      const Naming naming = named(s, stage, found, kPrecisions[0]);
+      if (naming.right.fits()) {
+        continue;
+      }
+      const double limit = stage == Stage::blocks ? 0 : 1e-11 * finite_scale(wanted);
+      const double share = static_cast<double>(wrong_units(found, wanted, limit)) /
+                           static_cast<double>(wrong_units(output, wanted, limit));
+      for (const LawFit& fit : naming.fitting) {
+        if (fit.law.name == law) {
+          EXPECT_NEAR(fit.share, share, 1e-9) << law;
+        }
+      }
+      const LawFit* const alone = naming.alone();
+      EXPECT_TRUE(fits(naming, law) || (alone != nullptr && alone->share == 1))
+          << law << ": " << naming.text();
+    }
+  }
+}
+
+// What no law gives is named by none.
+TEST_P(LawNaming, NoiseIsNamedByNone) {
+  const Stage stage = GetParam();
+  const Case& s = cases()[0];
+  Tensor found = s.stages.right(stage);
+  Random random(5);
+  for (double& value : found.data) {
+    value += stage == Stage::blocks ? 7 : random.normal();
+  }
+  EXPECT_TRUE(named(s, stage, found, kPrecisions[0]).fitting.empty());
+  found.data.assign(found.data.size(), std::nan(""));
+  EXPECT_TRUE(named(s, stage, found, kPrecisions[0]).fitting.empty());
 }
 
 TEST_P(LawNaming, RightDataIsNamedByNone) {

@@ -319,8 +319,8 @@ AttentionConfig one_head(std::int64_t dim, std::int64_t d_k) {
   return config;
 }
 
-// 1 + 63 * 2^-25 in float32 loses every small term: logits of 100 and 100 (1 + 63 * 2^-25) are equal,
-// and so are their probabilities. A bound that forgot the sum would be below that.
+// 1 + 63 * 2^-25 in float32 loses every small term: logits of 100 and 100 (1 + 63 * 2^-25) are
+// equal, and so are their probabilities. A bound that forgot the sum would be below that.
 TEST(Tightness, SumsThatLoseEveryTermComeCloseToTheBoundOfALogit) {
   const AttentionConfig config = one_head(1, 64);
   ScoreInputs in{filled({1, 1, 1, 1, 64}, 100 * std::ldexp(1, -25)), zeros({1, 1, 2, 64}), 2, {1}};

@@ -66,9 +66,9 @@ inline RandomLayer case_layer(std::uint64_t seed,
   return {random, config, 2, 37};
 }
 
-// All variants, widths equal and different, some rows and all, a rotation of another scale and base,
-// ties, eight groups of one head, many short blocks of scores that are nearly equal
-// or far apart.
+// All variants, widths equal and different, some rows and all, a rotation of another scale and
+// base, ties, eight groups of one head, many short blocks of scores that are nearly equal or far
+// apart.
 inline const std::deque<Case>& cases() {
   static const std::deque<Case> kCases = [] {
     std::deque<Case> all;
@@ -335,7 +335,8 @@ inline bool lists(const std::vector<std::string_view>& laws, std::string_view la
 // One law of one stage in every case that it makes sense for: as restated, and not always what the
 // right law gives.
 inline void expect_restated(std::string_view law, Stage stage, const Restatement& restated) {
-  // A sentinel shows in rows without keys, which these branches do not have, and beside very low logits.
+  // A sentinel shows in rows without keys, which these branches do not have, and beside very low
+  // logits.
   const bool shows = law != "finite_sentinel" || (stage != Stage::o_sel && stage != Stage::o_win);
   int tried = 0;
   double change = 0;

@@ -1,5 +1,5 @@
-// Stages from recorded inputs: the same as the whole layer, and what is wrong stays where it is; the
-// backward at a recorded forward.
+// Stages from recorded inputs: the same as the whole layer, and what is wrong stays where it is;
+// the backward at a recorded forward.
 #include "oracles/attention/stages.h"
 
 #include <cmath>
@@ -123,9 +123,9 @@ TEST(Stages, SomeRowsAreThoseOfTheWhole) {
 
 // ---- backward ---------------------------------------------------------------------------------
 
-// A layer in which the output of one stage is twice what it should be, and the same layer as a right
-// one with other weights. Its true gradients are those of the other weights, times two for the weight
-// that was doubled.
+// A layer in which the output of one stage is twice what it should be, and the same layer as a
+// right one with other weights. Its true gradients are those of the other weights, times two for
+// the weight that was doubled.
 struct Doubled {
   Stage stage;
   std::string weight;

@@ -1,5 +1,5 @@
-// Judges the blocks that a golden file's author chose, apart from all values: a choice is wrong when no scores within the bound
-// on rounding lead to it (SPEC 8).
+// Judges the blocks that a golden file's author chose, apart from all values: a choice is wrong
+// when no scores within the bound on rounding lead to it.
 #pragma once
 
 #include <string>
@@ -22,8 +22,8 @@ struct Choice {
   std::vector<std::size_t> wrong_rows;  // by number, (batch, group, query)
 };
 
-// `inputs` are the queries and compressed keys that the choice was made from, and how far they may be from those that really
-// were used. `model` may be null. REQUIRES: the file has blocks.
+// `inputs` are the queries and compressed keys that the choice was made from, and how far they may
+// be from those that really were used. `model` may be null. REQUIRES: the file has blocks.
 [[nodiscard]] Choice judge_choice(const Case& the_case,
                                   const Wanted& oracle,
                                   const Wanted* model,

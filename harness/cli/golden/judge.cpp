@@ -14,8 +14,8 @@
 namespace harness::cli::golden {
 namespace {
 
-// Two float64 implementations that sum in other orders; 64 sqrt(n) u with n = 10^3 terms is 2e-13, and gradients cancel. The
-// model sums in blocks of its libraries' choice besides.
+// Two float64 implementations that sum in other orders; 64 sqrt(n) u with n = 10^3 terms is 2e-13,
+// and gradients cancel. The model sums in blocks of its libraries' choice besides.
 constexpr double kFloat64Oracle = 1e-11;
 constexpr double kFloat64Model = 1e-10;
 
@@ -189,8 +189,9 @@ class Judge {
     return stage;
   }
 
-  // What the choice was made from, if it is in the file, right, and as wide as it was computed: a bfloat16 tensor may be the
-  // rounded copy of what was used. Else the oracle's, from which the author's are no further than a right tensor may be.
+  // What the choice was made from, if it is in the file, right, and as wide as it was computed: a
+  // bfloat16 tensor may be the rounded copy of what was used. Else the oracle's, from which the
+  // author's are no further than a right tensor may be.
   [[nodiscard]] oracles::ScoreInputs score_inputs() const {
     const bool wide = c_.dtype == nsa::DType::f64 || c_.dtype == nsa::DType::f32;
     oracles::ScoreInputs inputs;
@@ -215,7 +216,8 @@ class Judge {
     });
   }
 
-  // The oracle's word counts first: what differs from the model alone says something about the model.
+  // The oracle's word counts first: what differs from the model alone says something about the
+  // model.
   [[nodiscard]] Iterator first_stage() const {
     const std::vector<Stage>& stages = judgement_.stages;
     auto first = std::find_if(

@@ -1,4 +1,5 @@
-// Compares the results of a golden file with the oracle's and the model's, stage by stage in computing order.
+// Compares the results of a golden file with the oracle's and the model's, stage by stage in
+// computing order.
 #pragma once
 
 #include <optional>
@@ -10,7 +11,8 @@
 
 namespace harness::cli::golden {
 
-// Relative error as in SPEC 8. Of `blocks`: the share of rows that are wrong, and the limit is 0.
+// Largest difference over the largest wanted number, or over a thousandth of the largest of its
+// kind where that is more. Of `blocks`: the share of rows that are wrong, and the limit is 0.
 struct Compared {
   double error = 0;
   double limit = 0;

@@ -1,5 +1,5 @@
-// Why the first stage that differs may differ: everything before it is right, so that a known wrong law which gives just what
-// was found is the likely mistake.
+// Why the first stage that differs may differ: everything before it is right, so that a known wrong
+// law which gives just what was found is the likely mistake.
 #pragma once
 
 #include <functional>
