@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include <c10/util/Exception.h>
-#include <torch/torch.h>
 #ifdef USE_C10D_NCCL
 #include <nccl.h>
 #endif
@@ -28,6 +27,7 @@
 #include "harness/worker/stacks.h"
 #include "nsa/base/error.h"
 #include "nsa/seams/seams.h"
+#include "nsa/torch.h"
 
 namespace {
 

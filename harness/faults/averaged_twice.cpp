@@ -29,7 +29,7 @@ FuturePtr reduce(FaultContext& context, c10d::GradBucket& bucket) {
       c10::ListType::ofTensors());
 }
 
-void install(FaultContext& context) {
+void install_second_average(FaultContext& context) {
   if (!fault_on_rank(context.request, context.rank)) {
     return;
   }
@@ -45,7 +45,7 @@ Fault averaged_twice() {
           "gradients are divided by the number of ranks twice",
           {"rank", "step", "strength"},
           {},
-          install};
+          install_second_average};
 }
 
 }  // namespace harness

@@ -9,8 +9,6 @@ namespace {
 
 using torch::Tensor;
 
-const std::vector<std::string> kUses = {"layers", "rank", "step", "strength"};
-
 struct Choice {  // what `select` was given and gave
   const nsa::SeamContext& seam;
   const Tensor& p_grp_BGSN;
@@ -25,7 +23,7 @@ struct Choice {  // what `select` was given and gave
 using ChoiceLaw = Tensor (*)(const Choice&);
 
 template <ChoiceLaw kLaw>
-void install(FaultContext& context) {
+void install_blocks(FaultContext& context) {
   for_fault_layers(context, [&](nsa::AttentionSeams& seams) {
     seams.select = [inner = seams.select, &context](const nsa::SeamContext& seam,
                                                     const Tensor& p_grp_BGSN) {
@@ -105,29 +103,39 @@ void install_mutated(FaultContext& context) {
 Fault drop_partial_block() {
   return {"drop_partial_block",
           "the current block is not selected while it is incomplete",
-          kUses,
+          kRowsOfLayers,
           {},
-          install<without_partial>};
+          install_blocks<without_partial>};
 }
 
 Fault tie_bias() {
-  return {"tie_bias", "ties are broken by a bias of 1e-8 a block", kUses, {}, install<with_bias>};
+  return {"tie_bias",
+          "ties are broken by a bias of 1e-8 a block",
+          kRowsOfLayers,
+          {},
+          install_blocks<with_bias>};
 }
 
 Fault forced_dedup() {
-  return {
-      "forced_dedup", "forced blocks are listed twice early on", kUses, {}, install<forced_twice>};
+  return {"forced_dedup",
+          "forced blocks are listed twice early on",
+          kRowsOfLayers,
+          {},
+          install_blocks<forced_twice>};
 }
 
 Fault ranges_oob() {
-  return {
-      "ranges_oob", "the list of blocks holds one past the query", kUses, {}, install<with_next>};
+  return {"ranges_oob",
+          "the list of blocks holds one past the query",
+          kRowsOfLayers,
+          {},
+          install_blocks<with_next>};
 }
 
 Fault ranges_mutated() {
   return {"ranges_mutated",
           "the selected branch clamps the caller's list of blocks in place",
-          kUses,
+          kRowsOfLayers,
           {},
           install_mutated};
 }

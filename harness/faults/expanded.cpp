@@ -15,7 +15,7 @@ Tensor for_every_head(const SeamContext& seam, const Tensor& of_groups) {
   return of_groups.repeat_interleave(seam.config.heads_per_group(), 1).contiguous();
 }
 
-void install(FaultContext& context) {
+void install_expanded(FaultContext& context) {
   const std::string branch = fault_form(context.request, {"sel", "win", "cmp"});
   const auto expanded = [&context](const auto& inner) {
     return [inner, &context](const SeamContext& seam,
@@ -44,7 +44,7 @@ Fault kv_expanded() {
           "keys and values are materialised for every query head",
           {"layers", "rank", "step", "form"},
           {"sel", "win", "cmp"},
-          install};
+          install_expanded};
 }
 
 }  // namespace harness

@@ -5,6 +5,10 @@
 
 namespace harness {
 
+// What most faults of a layer draw: in which layers, on which rank, from which step on, in which share of the rows.
+inline const std::vector<std::string> kRowsOfLayers = {"layers", "rank", "step", "strength"};
+inline const std::vector<std::string> kFormsOfRows = {"layers", "rank", "step", "strength", "form"};
+
 [[nodiscard]] Fault adam_eps_underflow();
 [[nodiscard]] Fault average_missing();
 [[nodiscard]] Fault averaged_twice();

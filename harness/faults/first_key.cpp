@@ -34,7 +34,7 @@ torch::Tensor first_values(const nsa::SeamContext& seam,
   return v_BGSD.gather(2, index_BGSD);
 }
 
-void install(FaultContext& context) {
+void install_first_key(FaultContext& context) {
   if (!fault_on_rank(context.request, context.rank)) {
     return;
   }
@@ -67,7 +67,7 @@ Fault first_key() {
           "a query of the selected branch attends only the first gathered key",
           {"layers", "rank", "step", "strength", "form"},
           {"all_rows", kLastBlock},
-          install};
+          install_first_key};
 }
 
 }  // namespace harness

@@ -8,7 +8,6 @@ namespace {
 
 using torch::Tensor;
 
-const std::vector<std::string> kUses = {"layers", "rank", "step", "strength", "form"};
 const std::vector<std::string> kBranches = {"sel", "win", "cmp"};
 
 // ---- heads_scrambled -----------------------------------------------------------------------------
@@ -65,7 +64,7 @@ void install_next_group(FaultContext& context) {
 Fault heads_scrambled() {
   return {"heads_scrambled",
           "a branch's output is reshaped without the transpose",
-          kUses,
+          kFormsOfRows,
           kBranches,
           install_scrambled};
 }
@@ -73,7 +72,7 @@ Fault heads_scrambled() {
 Fault head_group_off_by_one() {
   return {"head_group_off_by_one",
           "the last head of a group reads the next group's keys and values",
-          kUses,
+          kFormsOfRows,
           kBranches,
           install_next_group};
 }

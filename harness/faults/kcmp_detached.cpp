@@ -4,7 +4,7 @@
 namespace harness {
 namespace {
 
-void install(FaultContext& context) {
+void install_detached(FaultContext& context) {
   if (!fault_on_rank(context.request, context.rank)) {
     return;
   }
@@ -37,7 +37,7 @@ Fault kcmp_detached() {
           "the compressed keys are cut out of the graph",
           {"layers", "rank", "step", "strength"},
           {},
-          install};
+          install_detached};
 }
 
 }  // namespace harness

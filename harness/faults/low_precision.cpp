@@ -110,22 +110,32 @@ void install_adam(FaultContext& context) {
   };
 }
 
-const std::vector<std::string> kUses = {"step", "strength"};
+const std::vector<std::string> kStrengthFromStep = {"step", "strength"};
 
 }  // namespace
 
 Fault fp16_params() {
-  return {"fp16_params", "parameters are kept in fp16", kUses, {}, install_rounded<torch::kHalf>};
+  return {"fp16_params",
+          "parameters are kept in fp16",
+          kStrengthFromStep,
+          {},
+          install_rounded<torch::kHalf>};
 }
 
 Fault bf16_params() {
-  return {
-      "bf16_params", "parameters are kept in bf16", kUses, {}, install_rounded<torch::kBFloat16>};
+  return {"bf16_params",
+          "parameters are kept in bf16",
+          kStrengthFromStep,
+          {},
+          install_rounded<torch::kBFloat16>};
 }
 
 Fault adam_eps_underflow() {
-  return {
-      "adam_eps_underflow", "AdamW runs in fp16, where its eps is zero", kUses, {}, install_adam};
+  return {"adam_eps_underflow",
+          "AdamW runs in fp16, where its eps is zero",
+          kStrengthFromStep,
+          {},
+          install_adam};
 }
 
 }  // namespace harness

@@ -8,9 +8,6 @@ namespace {
 
 using torch::Tensor;
 
-const std::vector<std::string> kUses = {"layers", "rank", "step", "strength"};
-const std::vector<std::string> kUsesForm = {"layers", "rank", "step", "strength", "form"};
-
 // A law that is a set of keys: holds in the rows where the set is another one.
 Tensor with_keys(FaultContext& context,
                  const Attended& at,
@@ -118,7 +115,7 @@ void install_trim(FaultContext& context) {
 Fault mask_polarity() {
   return {"mask_polarity",
           "the mask of a branch lets through what it should hide",
-          kUsesForm,
+          kFormsOfRows,
           {"sel", "win", "cmp", kGathered},
           install_polarity};
 }
@@ -126,7 +123,7 @@ Fault mask_polarity() {
 Fault mask_absent_short() {
   return {"mask_absent_short",
           "sequences up to 256 are attended without a mask",
-          kUsesForm,
+          kFormsOfRows,
           {"sel", "win", "cmp"},
           install_absent};
 }
@@ -134,7 +131,7 @@ Fault mask_absent_short() {
 Fault finite_sentinel() {
   return {"finite_sentinel",
           "the compressed branch masks with -10000 in place of minus infinity",
-          kUses,
+          kRowsOfLayers,
           {},
           install_sentinel};
 }
@@ -142,7 +139,7 @@ Fault finite_sentinel() {
 Fault window_trim_leak() {
   return {"window_trim_leak",
           "the window is sliced from a cache that was trimmed already",
-          kUses,
+          kRowsOfLayers,
           {},
           install_trim};
 }

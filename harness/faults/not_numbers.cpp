@@ -11,8 +11,6 @@ namespace {
 
 using torch::Tensor;
 
-const std::vector<std::string> kUses = {"layers", "rank", "step", "strength", "form"};
-
 // ---- empty_row_nan -------------------------------------------------------------------------------
 
 // Of the compressed branch: its first l - 1 rows see no token.
@@ -124,7 +122,7 @@ void install_uninit(FaultContext& context) {
 Fault empty_row_nan() {
   return {"empty_row_nan",
           "a query of the compressed branch that sees no token gives NaN",
-          kUses,
+          kFormsOfRows,
           {"forward", "backward"},
           install_empty_row};
 }
@@ -133,7 +131,7 @@ Fault uninit_buffer() {
   return {"uninit_buffer",
           "the rows of the last incomplete tile of the selected branch's output, or of its dK, are "
           "never written, or those of the window branch's last sequence",
-          kUses,
+          kFormsOfRows,
           kUninitForms,
           install_uninit};
 }

@@ -8,7 +8,7 @@ namespace harness {
 namespace {
 
 template <int kSignal>
-void install(FaultContext& context) {
+void install_end(FaultContext& context) {
   if (!fault_on_one_rank(context.request, context.rank, context.world)) {
     return;
   }
@@ -21,17 +21,17 @@ void install(FaultContext& context) {
   });
 }
 
-const std::vector<std::string> kUses = {"rank", "step", "form"};
+const std::vector<std::string> kEndUses = {"rank", "step", "form"};
 const std::vector<std::string> kPhases = {"forward", "backward", "optimizer"};
 
 }  // namespace
 
 Fault rank_killed() {
-  return {"rank_killed", "one rank gets SIGKILL", kUses, kPhases, install<SIGKILL>};
+  return {"rank_killed", "one rank gets SIGKILL", kEndUses, kPhases, install_end<SIGKILL>};
 }
 
 Fault rank_stopped() {
-  return {"rank_stopped", "one rank gets SIGSTOP", kUses, kPhases, install<SIGSTOP>};
+  return {"rank_stopped", "one rank gets SIGSTOP", kEndUses, kPhases, install_end<SIGSTOP>};
 }
 
 }  // namespace harness

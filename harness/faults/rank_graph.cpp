@@ -22,7 +22,7 @@ void leave_out(Attend& attend, FaultContext& context) {
   };
 }
 
-void install(FaultContext& context) {
+void install_rank_graph(FaultContext& context) {
   if (!fault_on_one_rank(context.request, context.rank, context.world)) {
     return;
   }
@@ -47,7 +47,7 @@ Fault rank_graph() {
           "one rank leaves a branch out of its graph at one step",
           {"layers", "rank", "step", "form"},
           {"cmp", "sel", "win"},
-          install};
+          install_rank_graph};
 }
 
 }  // namespace harness

@@ -12,8 +12,6 @@ namespace {
 
 using torch::Tensor;
 
-const std::vector<std::string> kUses = {"layers", "rank", "step", "strength"};
-
 struct Angles {
   double base = 10000.0;
   double factor = 1.0;  // angle of pair c at position t: t * factor * base^(-2c / width)
@@ -158,7 +156,7 @@ void install_rounded(FaultContext& context) {
 Fault flat_q_rope() {
   return {"flat_q_rope",
           "queries are rotated over the flattened heads",
-          kUses,
+          kRowsOfLayers,
           {},
           install_of<nsa::Projection::q, over_flat_heads>};
 }
@@ -166,7 +164,7 @@ Fault flat_q_rope() {
 Fault double_rope() {
   return {"double_rope",
           "keys of the selected branch are rotated twice",
-          kUses,
+          kRowsOfLayers,
           {},
           install_of<nsa::Projection::k_sel, twice>};
 }
@@ -174,7 +172,7 @@ Fault double_rope() {
 Fault rope_scale_ignored() {
   return {"rope_scale_ignored",
           "phi pools keys that are rotated without the scale of the positions",
-          kUses,
+          kRowsOfLayers,
           {},
           install_scale};
 }

@@ -16,7 +16,7 @@ namespace {
 using torch::Tensor;
 
 constexpr const char* kOff = "reference";
-const std::vector<std::string> kUses = {"layers", "rank", "step", "form"};
+const std::vector<std::string> kRouteUses = {"layers", "rank", "step", "form"};
 const std::vector<std::string> kSeams = {"attend_sel", "attend_win", "attend_cmp"};
 
 std::string asked_for(const FaultContext& context, const std::string& seam) {
@@ -131,7 +131,7 @@ void install_fallback(FaultContext& context) {
 Fault flag_not_routed() {
   return {"flag_not_routed",
           "a back end is asked for and the plain implementation is called",
-          kUses,
+          kRouteUses,
           kSeams,
           install_not_routed};
 }
@@ -139,7 +139,7 @@ Fault flag_not_routed() {
 Fault flag_or_default() {
   return {"flag_or_default",
           "the plain implementation is asked for and a default turns a back end on",
-          kUses,
+          kRouteUses,
           kSeams,
           install_or_default};
 }
@@ -147,7 +147,7 @@ Fault flag_or_default() {
 Fault silent_fallback() {
   return {"silent_fallback",
           "the back end asked for throws, and what catches it runs the plain implementation",
-          kUses,
+          kRouteUses,
           kSeams,
           install_fallback};
 }

@@ -5,10 +5,9 @@
 #include <functional>
 #include <string>
 
-#include <torch/torch.h>
-
 #include "harness/worker/fault.h"
 #include "nsa/seams/seams.h"
+#include "nsa/torch.h"
 
 namespace harness {
 

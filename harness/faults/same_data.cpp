@@ -4,7 +4,7 @@
 namespace harness {
 namespace {
 
-void install(FaultContext& context) {
+void install_same_data(FaultContext& context) {
   const int source = context.request.rank.value_or(1) == 0 ? 1 : 0;
   if (context.rank == source || context.world < 2 ||
       !fault_on_rank(context.request, context.rank)) {
@@ -33,7 +33,11 @@ void install(FaultContext& context) {
 }  // namespace
 
 Fault same_data() {
-  return {"same_data", "ranks read the same batch", {"rank", "step", "strength"}, {}, install};
+  return {"same_data",
+          "ranks read the same batch",
+          {"rank", "step", "strength"},
+          {},
+          install_same_data};
 }
 
 }  // namespace harness

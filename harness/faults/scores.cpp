@@ -8,8 +8,6 @@ namespace {
 
 using torch::Tensor;
 
-const std::vector<std::string> kUses = {"layers", "rank", "step", "strength"};
-
 struct Scored {  // what the seam was given, and the right scores
   const nsa::SeamContext& seam;
   const Tensor& q_BHSD;
@@ -31,7 +29,7 @@ Tensor with_scores(FaultContext& context, const Scored& at, ScoreLaw law) {
 }
 
 template <ScoreLaw kLaw>
-void install(FaultContext& context) {
+void install_scores(FaultContext& context) {
   for_fault_layers(context, [&](nsa::AttentionSeams& seams) {
     seams.score =
         [inner = seams.score, select = seams.select, &context](
@@ -117,26 +115,38 @@ Tensor cubed_in_fp16(const Scored& at) {
 Fault noncausal_pcmp() {
   return {"noncausal_pcmp",
           "the probabilities behind the block scores are normalised over future tokens too",
-          kUses,
+          kRowsOfLayers,
           {},
-          install<over_future>};
+          install_scores<over_future>};
 }
 
 Fault eq9_sign() {
-  return {
-      "eq9_sign", "the overlap map runs to the left of its block", kUses, {}, install<other_sign>};
+  return {"eq9_sign",
+          "the overlap map runs to the left of its block",
+          kRowsOfLayers,
+          {},
+          install_scores<other_sign>};
 }
 
 Fault eq9_shift() {
-  return {"eq9_shift", "the overlap map is shifted right", kUses, {}, install<to_the_right>};
+  return {"eq9_shift",
+          "the overlap map is shifted right",
+          kRowsOfLayers,
+          {},
+          install_scores<to_the_right>};
 }
 
 Fault score_bf16() {
-  return {"score_bf16", "block scores are rounded to bf16", kUses, {}, install<in_bf16>};
+  return {
+      "score_bf16", "block scores are rounded to bf16", kRowsOfLayers, {}, install_scores<in_bf16>};
 }
 
 Fault score_cubed_fp16() {
-  return {"score_cubed_fp16", "block scores are cubed in fp16", kUses, {}, install<cubed_in_fp16>};
+  return {"score_cubed_fp16",
+          "block scores are cubed in fp16",
+          kRowsOfLayers,
+          {},
+          install_scores<cubed_in_fp16>};
 }
 
 }  // namespace harness

@@ -16,8 +16,6 @@
 namespace harness {
 namespace {
 
-constexpr std::int64_t kStep = LoneRank::kStep;
-
 // Memory that nobody wrote reads as NaN. The deterministic kernels come with it: an axis of its own, never the only one.
 void poison_memory() {
   at::globalContext().setDeterministicAlgorithms(true, true);
@@ -45,12 +43,12 @@ class AttentionCase {
  private:
   void passes() {
     set_gates(rank_.model);
-    recorder_.begin(kStep, 0);
+    recorder_.begin(LoneRank::kStep, 0);
     traced([&] { run_layers(rank_.model, rank_.watch, recorder_, 0, "attention_layer"); });
     if (session_.wants_check("causal")) {
       const std::int64_t first = rank_.prefix_length();
-      session_.sample("perturbed_from", kStep, static_cast<double>(first));
-      recorder_.begin(kStep, 0);
+      session_.sample("perturbed_from", LoneRank::kStep, static_cast<double>(first));
+      recorder_.begin(LoneRank::kStep, 0);
       run_layers(rank_.model, rank_.watch, recorder_, first, "attention_layer_perturbed");
     }
     if (session_.wants_check("close_to_reference")) {
@@ -67,7 +65,7 @@ class AttentionCase {
     KernelTrace trace;
     pass();
     for (const auto& [name, runs] : trace.stop()) {
-      session_.channel().write(KernelRuns{kStep, name, runs});
+      session_.channel().write(KernelRuns{LoneRank::kStep, name, runs});
     }
   }
 
@@ -79,7 +77,7 @@ class AttentionCase {
     watch.install(reference);
     set_gates(reference);
     LayerRecorder recorder(reference, watch, session_.progress(), true);
-    recorder.begin(kStep, 0);
+    recorder.begin(LoneRank::kStep, 0);
     run_layers(reference, watch, recorder, 0, "attention_layer_reference");
   }
 
@@ -95,11 +93,11 @@ class AttentionCase {
                   LayerRecorder& recorder,
                   std::int64_t perturbed,
                   const std::string& name) {
-    watch.begin(kStep);
+    watch.begin(LoneRank::kStep);
     for (int layer = 0; layer < rank_.layers(); ++layer) {
       run_layer(model, layer, perturbed);
     }
-    session_.enter("record", kStep);
+    session_.enter("record", LoneRank::kStep);
     const bool is_judged = name == "attention_layer";
     if (is_judged) {
       recorder.write_exposure(session_.channel());
@@ -107,7 +105,7 @@ class AttentionCase {
     const bool has_nan = is_judged && recorder.has_nan();
     recorder.write(session_.channel(),
                    session_.options().folder,
-                   session_.folder_of(kStep, 0),
+                   session_.folder_of(LoneRank::kStep, 0),
                    gradients(model),
                    name);
     if (has_nan) {
@@ -118,9 +116,9 @@ class AttentionCase {
   // Watching costs many times what the layers do, a wait for the device at each operator: so it is done a second time, and only
   // when something is NaN. What does not come again has no certificate: nobody saw where it was born.
   void certify_nan(nsa::NsaLm& model, SeamWatch& watch, LayerRecorder& recorder) {
-    recorder.begin(kStep, 0);
-    watch.begin(kStep);
-    const NanWatch nan(watch, kStep, scenario_.attention.poison);
+    recorder.begin(LoneRank::kStep, 0);
+    watch.begin(LoneRank::kStep);
+    const NanWatch nan(watch, LoneRank::kStep, scenario_.attention.poison);
     for (int layer = 0; layer < rank_.layers(); ++layer) {
       run_layer(model, layer, 0);
     }
@@ -134,9 +132,9 @@ class AttentionCase {
     for (auto& parameter : model->attention(layer)->parameters()) {
       parameter.mutable_grad().reset();
     }
-    session_.enter("forward", kStep);
+    session_.enter("forward", LoneRank::kStep);
     const auto y_BSE = model->attention(layer)->forward(inputs.x_BSE);
-    session_.enter("backward", kStep);
+    session_.enter("backward", LoneRank::kStep);
     y_BSE.backward(inputs.dy_BSE);
   }
 
@@ -172,7 +170,7 @@ class AttentionCase {
   LayerRecorder recorder_;
 };
 
-void run(Session& session) {
+void run_attention(Session& session) {
   if (session.the_case().scenario.attention.poison) {
     poison_memory();
   }
@@ -185,7 +183,7 @@ Kind attention() {
   return {"attention",
           "every attention layer alone: forward and backward on inputs that can fail it, judged by "
           "the oracle",
-          run};
+          run_attention};
 }
 
 }  // namespace harness

@@ -5,9 +5,8 @@
 #include <string>
 #include <vector>
 
-#include <torch/torch.h>
-
 #include "nsa/base/config.h"
+#include "nsa/torch.h"
 
 namespace harness {
 

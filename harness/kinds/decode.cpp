@@ -13,8 +13,6 @@ namespace {
 
 using torch::Tensor;
 
-constexpr std::int64_t kStep = LoneRank::kStep;
-
 // What a layer put out, piece by piece: a prompt, then single tokens.
 struct LayerOutputs {
   std::vector<Tensor> y_BSE;
@@ -41,11 +39,11 @@ class DecodeCase {
     const Tensor tokens_BS = draw_tokens();
     const std::int64_t prompt = rank_.prefix_length();
     nsa::Decoder decoder(rank_.model);
-    session_.enter("forward", kStep);
+    session_.enter("forward", LoneRank::kStep);
     (void)decoder.prefill(tokens_BS);
     write("decode_prefill");
-    session_.sample("prompt_tokens", kStep, static_cast<double>(prompt));
-    session_.enter("decode", kStep);
+    session_.sample("prompt_tokens", LoneRank::kStep, static_cast<double>(prompt));
+    session_.enter("decode", LoneRank::kStep);
     (void)decoder.prefill(tokens_BS.slice(1, 0, prompt));
     outputs_.clear();
     for (std::int64_t position = prompt; position < tokens_BS.size(1); ++position) {
@@ -73,16 +71,16 @@ class DecodeCase {
   }
 
   void write(const std::string& name) {
-    session_.enter("record", kStep);
+    session_.enter("record", LoneRank::kStep);
     for (const auto& [layer, outputs] : outputs_) {
-      const std::string path =
-          session_.folder_of(kStep, 0) + "/" + name + "_" + std::to_string(layer) + ".safetensors";
+      const std::string path = session_.folder_of(LoneRank::kStep, 0) + "/" + name + "_" +
+                               std::to_string(layer) + ".safetensors";
       Artefact artefact = write_tensors(
           session_.options().folder + "/" + path,
           {{"y", torch::cat(outputs.y_BSE, 1)}, {"blocks", torch::cat(outputs.blocks_BGSn, 2)}});
       artefact.path = path;
       artefact.name = name;
-      artefact.step = kStep;
+      artefact.step = LoneRank::kStep;
       artefact.layer = layer;
       session_.channel().write(artefact);
       session_.progress().worked(artefact.bytes);
@@ -116,7 +114,7 @@ class DecodeCase {
   std::map<int, LayerOutputs> outputs_;
 };
 
-void run(Session& session) {
+void run_decode(Session& session) {
   DecodeCase(session).run();
 }
 
@@ -125,7 +123,7 @@ void run(Session& session) {
 Kind decode() {
   return {"decode",
           "a prompt, then single tokens from caches, against the whole sequence at once",
-          run};
+          run_decode};
 }
 
 }  // namespace harness

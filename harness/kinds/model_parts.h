@@ -3,11 +3,10 @@
 
 #include <memory>
 
-#include <torch/torch.h>
-
 #include "harness/worker/session.h"
 #include "nsa/model/nsa_lm.h"
 #include "nsa/parallel/data_parallel.h"
+#include "nsa/torch.h"
 #include "nsa/train/data.h"
 
 namespace harness {

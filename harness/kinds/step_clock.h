@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-#include <torch/torch.h>
+#include "nsa/torch.h"
 
 namespace harness {
 

@@ -185,14 +185,14 @@ class SweepCase {
   Fired fired_;
 };
 
-void run(Session& session) {
+void run_sweep(Session& session) {
   SweepCase(session).run();
 }
 
 }  // namespace
 
 Kind sweep() {
-  return {"sweep", "one training step at every combination of sizes: memory and time", run};
+  return {"sweep", "one training step at every combination of sizes: memory and time", run_sweep};
 }
 
 }  // namespace harness

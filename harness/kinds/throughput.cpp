@@ -119,14 +119,16 @@ class ThroughputCase {
   FaultContext fault_;
 };
 
-void run(Session& session) {
+void run_throughput(Session& session) {
   ThroughputCase(session).run();
 }
 
 }  // namespace
 
 Kind throughput() {
-  return {"throughput", "optimiser steps with nothing around them: tokens per second, memory", run};
+  return {"throughput",
+          "optimiser steps with nothing around them: tokens per second, memory",
+          run_throughput};
 }
 
 }  // namespace harness

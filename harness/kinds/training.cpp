@@ -260,7 +260,7 @@ void run_twin(Session& session) {
   parts.write_routes();
 }
 
-void run(Session& session) {
+void run_training(Session& session) {
   if (session.is_twin()) {
     run_twin(session);
   } else {
@@ -271,7 +271,9 @@ void run(Session& session) {
 }  // namespace
 
 Kind training() {
-  return {"training", "optimiser steps on every rank, judged against a twin and the oracle", run};
+  return {"training",
+          "optimiser steps on every rank, judged against a twin and the oracle",
+          run_training};
 }
 
 }  // namespace harness

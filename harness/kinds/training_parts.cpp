@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <utility>
 
+#include <torch/csrc/autograd/autograd.h>
+
 #include "harness/core/constant_gates.h"
 #include "harness/worker/nan_watch.h"
 #include "nsa/base/hash.h"

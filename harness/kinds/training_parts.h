@@ -7,8 +7,6 @@
 #include <memory>
 #include <string>
 
-#include <torch/torch.h>
-
 #include "harness/kinds/model_parts.h"
 #include "harness/kinds/update_ledger.h"
 #include "harness/worker/gradient_ledger.h"
@@ -20,6 +18,7 @@
 #include "nsa/parallel/communicator.h"
 #include "nsa/parallel/data_parallel.h"
 #include "nsa/seams/training_seams.h"
+#include "nsa/torch.h"
 #include "nsa/train/activation_checkpoint.h"
 #include "nsa/train/data.h"
 #include "nsa/train/optimizer.h"

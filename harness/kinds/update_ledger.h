@@ -5,10 +5,9 @@
 #include <cstdint>
 #include <vector>
 
-#include <torch/torch.h>
-
 #include "harness/worker/channel.h"
 #include "nsa/parallel/data_parallel.h"
+#include "nsa/torch.h"
 
 namespace harness {
 

@@ -8,12 +8,11 @@
 #include <string>
 #include <vector>
 
-#include <torch/torch.h>
-
 #include "harness/worker/session.h"
 #include "nsa/model/nsa_lm.h"
 #include "nsa/parallel/data_parallel.h"
 #include "nsa/seams/training_seams.h"
+#include "nsa/torch.h"
 #include "nsa/train/activation_checkpoint.h"
 #include "nsa/train/optimizer.h"
 

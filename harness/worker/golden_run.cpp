@@ -1,10 +1,9 @@
 #include "harness/worker/golden_run.h"
 
-#include <torch/torch.h>
-
 #include "harness/core/golden_file.h"
 #include "harness/worker/tensor_file.h"
 #include "nsa/model/nsa_lm.h"
+#include "nsa/torch.h"
 #include "nsa/train/optimizer.h"
 #include "nsa/train/schedule.h"
 

@@ -5,9 +5,8 @@
 #include <chrono>
 #include <memory>
 
-#include <torch/torch.h>
-
 #include "harness/worker/session.h"
+#include "nsa/torch.h"
 
 namespace harness {
 

@@ -7,12 +7,11 @@
 #include <string>
 #include <vector>
 
-#include <torch/torch.h>
-
 #include "harness/worker/channel.h"
 #include "harness/worker/progress.h"
 #include "harness/worker/tensor_file.h"
 #include "nsa/parallel/data_parallel.h"
+#include "nsa/torch.h"
 
 namespace harness {
 

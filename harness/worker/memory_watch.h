@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include <torch/torch.h>
+#include "nsa/torch.h"
 
 namespace harness {
 

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include <ATen/record_function.h>
-#include <torch/torch.h>
 
+#include "nsa/torch.h"
 namespace harness {
 namespace {
 

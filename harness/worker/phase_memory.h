@@ -4,9 +4,8 @@
 
 #include <memory>
 
-#include <torch/torch.h>
-
 #include "harness/worker/session.h"
+#include "nsa/torch.h"
 
 namespace harness {
 

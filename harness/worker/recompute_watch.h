@@ -7,10 +7,9 @@
 #include <cstdint>
 #include <map>
 
-#include <torch/torch.h>
-
 #include "harness/worker/channel.h"
 #include "nsa/model/nsa_lm.h"
+#include "nsa/torch.h"
 #include "nsa/train/activation_checkpoint.h"
 
 namespace harness {

@@ -10,11 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include <torch/torch.h>
-
 #include "harness/worker/channel.h"
 #include "harness/worker/host_syncs.h"
 #include "nsa/model/nsa_lm.h"
+#include "nsa/torch.h"
 
 namespace harness {
 

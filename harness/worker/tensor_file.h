@@ -9,9 +9,8 @@
 #include <string>
 #include <vector>
 
-#include <torch/torch.h>
-
 #include "harness/core/rows.h"
+#include "nsa/torch.h"
 
 namespace harness {
 

@@ -6,12 +6,11 @@
 #include <functional>
 #include <utility>
 
-#include <torch/torch.h>
-
 #include "nsa/base/config.h"
 #include "nsa/model/layers.h"
 #include "nsa/seams/seams.h"
 #include "nsa/seams/sequential/layer_cache.h"
+#include "nsa/torch.h"
 
 namespace nsa {
 

@@ -3,10 +3,9 @@
 
 #include <functional>
 
-#include <torch/torch.h>
-
 #include "nsa/model/attention.h"
 #include "nsa/model/layers.h"
+#include "nsa/torch.h"
 
 namespace nsa {
 

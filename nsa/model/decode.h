@@ -5,10 +5,9 @@
 
 #include <vector>
 
-#include <torch/torch.h>
-
 #include "nsa/model/nsa_lm.h"
 #include "nsa/seams/sequential/layer_cache.h"
+#include "nsa/torch.h"
 
 namespace nsa {
 

@@ -2,9 +2,8 @@
 // Shape letters: B batch, S position, E width of the residual stream.
 #pragma once
 
-#include <torch/torch.h>
-
 #include "nsa/seams/seams.h"
+#include "nsa/torch.h"
 
 namespace nsa {
 

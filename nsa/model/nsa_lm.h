@@ -8,12 +8,11 @@
 #include <string>
 #include <vector>
 
-#include <torch/torch.h>
-
 #include "nsa/base/config.h"
 #include "nsa/model/attention.h"
 #include "nsa/model/block.h"
 #include "nsa/seams/seams.h"
+#include "nsa/torch.h"
 
 namespace nsa {
 

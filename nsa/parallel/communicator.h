@@ -6,10 +6,10 @@
 #include <string>
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
-#include <torch/torch.h>
 
 #include "nsa/base/config.h"
 #include "nsa/parallel/observed_backend.h"
+#include "nsa/torch.h"
 
 namespace nsa {
 

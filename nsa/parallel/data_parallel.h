@@ -12,10 +12,10 @@
 
 #include <torch/csrc/distributed/c10d/logger.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
-#include <torch/torch.h>
 
 #include "nsa/parallel/communicator.h"
 #include "nsa/seams/routes.h"
+#include "nsa/torch.h"
 
 namespace nsa {
 

@@ -2,7 +2,7 @@
 // used, attached to the graph. Shape letters as in seams.h; E width of the residual stream.
 #pragma once
 
-#include <torch/torch.h>
+#include "nsa/torch.h"
 
 namespace nsa {
 

@@ -1,7 +1,7 @@
 // Attention over no key at all, as every implementation of an attend seam must give it. Letters as in nsa/seams/seams.h.
 #pragma once
 
-#include <torch/torch.h>
+#include "nsa/torch.h"
 
 namespace nsa {
 

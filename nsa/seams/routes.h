@@ -9,7 +9,7 @@
 #include <tuple>
 #include <vector>
 
-#include <torch/torch.h>
+#include "nsa/torch.h"
 
 namespace nsa {
 

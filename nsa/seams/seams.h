@@ -12,12 +12,11 @@
 #include <optional>
 #include <string>
 
-#include <torch/torch.h>
-
 #include "nsa/base/config.h"
 #include "nsa/seams/attention_trace.h"
 #include "nsa/seams/reads.h"
 #include "nsa/seams/routes.h"
+#include "nsa/torch.h"
 
 namespace nsa {
 

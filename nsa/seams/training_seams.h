@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include <torch/torch.h>
+#include "nsa/torch.h"
 
 namespace nsa {
 

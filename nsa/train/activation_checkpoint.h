@@ -11,11 +11,10 @@
 #include <map>
 #include <vector>
 
-#include <torch/torch.h>
-
 #include "nsa/base/config.h"
 #include "nsa/model/nsa_lm.h"
 #include "nsa/seams/routes.h"
+#include "nsa/torch.h"
 
 namespace nsa {
 

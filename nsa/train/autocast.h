@@ -2,8 +2,8 @@
 #pragma once
 
 #include <ATen/autocast_mode.h>
-#include <torch/torch.h>
 
+#include "nsa/torch.h"
 namespace nsa {
 
 class AutocastScope {

@@ -6,9 +6,8 @@
 #include <memory>
 #include <string>
 
-#include <torch/torch.h>
-
 #include "nsa/base/config.h"
+#include "nsa/torch.h"
 
 namespace nsa {
 

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include <torch/torch.h>
+#include "nsa/torch.h"
 
 namespace nsa {
 

@@ -8,9 +8,8 @@
 #include <optional>
 #include <vector>
 
-#include <torch/torch.h>
-
 #include "nsa/base/config.h"
+#include "nsa/torch.h"
 #include "nsa/train/loss_scaler.h"
 #include "nsa/train/master_weights.h"
 

@@ -6,9 +6,8 @@
 //   bf16_pure, fp16_pure  weights and AdamW state in that dtype alone: a historic fault, since updates below half a ulp are lost
 #pragma once
 
-#include <torch/torch.h>
-
 #include "nsa/base/config.h"
+#include "nsa/torch.h"
 
 namespace nsa {
 

@@ -6,9 +6,8 @@
 #include <filesystem>
 #include <string>
 
-#include <torch/torch.h>
-
 #include "nsa/parallel/data_parallel.h"
+#include "nsa/torch.h"
 #include "nsa/train/optimizer.h"
 
 namespace nsa {

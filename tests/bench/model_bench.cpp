@@ -3,11 +3,10 @@
 
 #include <sys/resource.h>
 
-#include <torch/torch.h>
-
 #include <benchmark/benchmark.h>
 
 #include "nsa/model/nsa_lm.h"
+#include "nsa/torch.h"
 #include "nsa/train/data.h"
 #include "nsa/train/optimizer.h"
 

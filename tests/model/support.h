@@ -11,12 +11,11 @@
 #include <utility>
 #include <vector>
 
-#include <torch/torch.h>
-
 #include <gtest/gtest.h>
 
 #include "nsa/base/safetensors.h"
 #include "nsa/model/nsa_lm.h"
+#include "nsa/torch.h"
 
 namespace nsa::testing {
 

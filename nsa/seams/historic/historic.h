@@ -4,10 +4,9 @@
 // Shape letters as in nsa/seams/reference/reference.h.
 #pragma once
 
-#include <torch/torch.h>
-
 #include "nsa/seams/reference/reference.h"
 #include "nsa/seams/seams.h"
+#include "nsa/torch.h"
 
 namespace nsa::historic {
 

@@ -2,9 +2,8 @@
 // Letters as in historic.h; R rows, a query of one pair of batch and group each; K = n * l_sel places.
 #pragma once
 
-#include <torch/torch.h>
-
 #include "nsa/seams/seams.h"
+#include "nsa/torch.h"
 
 namespace nsa::historic {
 

@@ -5,9 +5,8 @@
 #include <cstdint>
 #include <functional>
 
-#include <torch/torch.h>
-
 #include "nsa/base/config.h"
+#include "nsa/torch.h"
 
 namespace nsa::reference {
 

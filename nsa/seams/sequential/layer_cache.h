@@ -5,9 +5,8 @@
 
 #include <cstdint>
 
-#include <torch/torch.h>
-
 #include "nsa/seams/seams.h"
+#include "nsa/torch.h"
 
 namespace nsa {
 

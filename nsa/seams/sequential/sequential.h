@@ -3,10 +3,9 @@
 // seams compute, with SeamContext::first at the token's position in what they are given.
 #pragma once
 
-#include <torch/torch.h>
-
 #include "nsa/seams/seams.h"
 #include "nsa/seams/sequential/layer_cache.h"
+#include "nsa/torch.h"
 
 namespace nsa::sequential {
 
