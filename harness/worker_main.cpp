@@ -18,6 +18,8 @@
 #include <nccl.h>
 #endif
 
+#include <torch/version.h>
+
 #include "harness/core/build_info.h"
 #include "harness/core/manifest.h"
 #include "harness/faults/list.h"

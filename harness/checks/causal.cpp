@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kPerturbed = "attention_layer_perturbed";
 
-struct Stage {
+struct CausalStage {
   const char* tensor;
   const char* branch;
   const char* op;
@@ -25,23 +25,23 @@ struct Stage {
 };
 
 // In the order of computation.
-constexpr std::array kStages = {
-    Stage{"q", "", "rope", {}, 2},
-    Stage{"k_raw", "cmp", "rope", {}, 2},
-    Stage{"v_raw", "cmp", "project", {}, 2},
-    Stage{"k_sel", "sel", "rope", {}, 2},
-    Stage{"v_sel", "sel", "project", {}, 2},
-    Stage{"k_win", "win", "rope", {}, 2},
-    Stage{"v_win", "win", "project", {}, 2},
-    Stage{"k_cmp", "cmp", "compress", {"k_raw"}, -1},
-    Stage{"v_cmp", "cmp", "compress", {"v_raw"}, -1},
-    Stage{"p_grp", "", "score", {"q", "k_cmp"}, 2},
-    Stage{"blocks", "", "select", {"p_grp"}, 2},
-    Stage{"o_cmp", "cmp", "attend_cmp", {"q", "k_cmp", "v_cmp"}, 2},
-    Stage{"o_sel", "sel", "attend_sel", {"q", "k_sel", "v_sel", "blocks"}, 2},
-    Stage{"o_win", "win", "attend_win", {"q", "k_win", "v_win"}, 2},
-    Stage{"gate", "", "gate", {"q"}, 2},
-    Stage{"y", "", "attention", {"o_cmp", "o_sel", "o_win", "gate"}, 1},
+constexpr std::array kCausalStages = {
+    CausalStage{"q", "", "rope", {}, 2},
+    CausalStage{"k_raw", "cmp", "rope", {}, 2},
+    CausalStage{"v_raw", "cmp", "project", {}, 2},
+    CausalStage{"k_sel", "sel", "rope", {}, 2},
+    CausalStage{"v_sel", "sel", "project", {}, 2},
+    CausalStage{"k_win", "win", "rope", {}, 2},
+    CausalStage{"v_win", "win", "project", {}, 2},
+    CausalStage{"k_cmp", "cmp", "compress", {"k_raw"}, -1},
+    CausalStage{"v_cmp", "cmp", "compress", {"v_raw"}, -1},
+    CausalStage{"p_grp", "", "score", {"q", "k_cmp"}, 2},
+    CausalStage{"blocks", "", "select", {"p_grp"}, 2},
+    CausalStage{"o_cmp", "cmp", "attend_cmp", {"q", "k_cmp", "v_cmp"}, 2},
+    CausalStage{"o_sel", "sel", "attend_sel", {"q", "k_sel", "v_sel", "blocks"}, 2},
+    CausalStage{"o_win", "win", "attend_win", {"q", "k_win", "v_win"}, 2},
+    CausalStage{"gate", "", "gate", {"q"}, 2},
+    CausalStage{"y", "", "attention", {"o_cmp", "o_sel", "o_win", "gate"}, 1},
 };
 
 // Row of an element along an axis.
@@ -179,7 +179,7 @@ class CausalityJudge {
     return true;
   }
 
-  [[nodiscard]] std::set<int> changed(const Stage& stage,
+  [[nodiscard]] std::set<int> changed(const CausalStage& stage,
                                       const nsa::TensorView& a,
                                       const nsa::TensorView& b) const {
     if (stage.row_axis >= 0) {
@@ -195,8 +195,8 @@ class CausalityJudge {
                        int layer) {
     std::map<std::string, std::size_t>
         root_of;  // of a tensor that changed: the stage it began with
-    for (std::size_t i = 0; i < kStages.size(); ++i) {
-      const Stage& stage = kStages[i];
+    for (std::size_t i = 0; i < kCausalStages.size(); ++i) {
+      const CausalStage& stage = kCausalStages[i];
       if (!plain.contains(stage.tensor) || !perturbed.contains(stage.tensor)) {
         result_.missing("tensor " + std::string(stage.tensor) + " of layer " +
                         std::to_string(layer) + " in both passes");
@@ -221,7 +221,7 @@ class CausalityJudge {
   // Where the change of stage i began: with one of its inputs, else with itself.
   [[nodiscard]] static std::size_t root(std::size_t i,
                                         const std::map<std::string, std::size_t>& root_of) {
-    for (const char* input : kStages[i].inputs) {
+    for (const char* input : kCausalStages[i].inputs) {
       if (input == nullptr) continue;
       if (const auto at = root_of.find(input); at != root_of.end()) return at->second;
     }
@@ -273,7 +273,7 @@ class CausalityJudge {
   }
 
   [[nodiscard]] Finding finding(std::size_t place, const Leak& leak) const {
-    const Stage& stage = kStages[place];
+    const CausalStage& stage = kCausalStages[place];
     Finding finding;
     finding.code = "CAUSALITY.LEAK";
     finding.site = site_of(leak);
@@ -321,7 +321,7 @@ class CausalityJudge {
   std::int64_t first_ = 0;
   std::int64_t tensors_ = 0;
   std::int64_t layers_ = 0;
-  std::map<std::size_t, Leak> leaks_;  // by place in kStages
+  std::map<std::size_t, Leak> leaks_;  // by place in kCausalStages
   Leak backward_;
 };
 

@@ -24,7 +24,7 @@ constexpr double kUlps = 4.0;
 using oracles::Tensor;
 using Result = oracles::AttentionResult;
 
-struct Stage {
+struct ComparedStage {
   const char* tensor;
   const char* branch;
   const char* op;
@@ -33,15 +33,15 @@ struct Stage {
 };
 
 // In the order of computation.
-constexpr std::array kStages = {
-    Stage{"q", "", "rope", &Result::q, &LongestSums::gate},
-    Stage{"k_cmp", "cmp", "compress", &Result::k_cmp, &LongestSums::o_cmp},
-    Stage{"v_cmp", "cmp", "compress", &Result::v_cmp, &LongestSums::o_cmp},
-    Stage{"o_cmp", "cmp", "attend_cmp", &Result::o_cmp, &LongestSums::o_cmp},
-    Stage{"o_sel", "sel", "attend_sel", &Result::o_sel, &LongestSums::o_sel},
-    Stage{"o_win", "win", "attend_win", &Result::o_win, &LongestSums::o_win},
-    Stage{"gate", "", "gate", &Result::gate, &LongestSums::gate},
-    Stage{"y", "", "attention", &Result::y, &LongestSums::y},
+constexpr std::array kComparedStages = {
+    ComparedStage{"q", "", "rope", &Result::q, &LongestSums::gate},
+    ComparedStage{"k_cmp", "cmp", "compress", &Result::k_cmp, &LongestSums::o_cmp},
+    ComparedStage{"v_cmp", "cmp", "compress", &Result::v_cmp, &LongestSums::o_cmp},
+    ComparedStage{"o_cmp", "cmp", "attend_cmp", &Result::o_cmp, &LongestSums::o_cmp},
+    ComparedStage{"o_sel", "sel", "attend_sel", &Result::o_sel, &LongestSums::o_sel},
+    ComparedStage{"o_win", "win", "attend_win", &Result::o_win, &LongestSums::o_win},
+    ComparedStage{"gate", "", "gate", &Result::gate, &LongestSums::gate},
+    ComparedStage{"y", "", "attention", &Result::y, &LongestSums::y},
 };
 
 struct Errors {
@@ -167,7 +167,7 @@ class ReferenceComparison {
   bool judge_forward(const Side& x, const Side& l, int layer) {
     std::set<std::string> branches;
     const LongestSums sums(model_, x.record.batch, x.record.length);
-    for (const Stage& stage : kStages) {
+    for (const ComparedStage& stage : kComparedStages) {
       const Tensor& wanted = x.pass.result.*stage.wanted;
       const double limit =
           ceiling(sums.*stage.terms, x.record.unit_roundoff, x.record.arithmetic.summed);

@@ -9,8 +9,8 @@
 namespace harness::checks {
 namespace {
 
-using Slot = std::tuple<std::int64_t, std::int64_t, int>;      // step, micro-batch, sequence
-using Key = std::tuple<std::int64_t, std::int64_t, int, int>;  // ... and rank
+using Slot = std::tuple<std::int64_t, std::int64_t, int>;           // step, micro-batch, sequence
+using BatchKey = std::tuple<std::int64_t, std::int64_t, int, int>;  // ... and rank
 
 // Shorter sequences of a text are often the same.
 constexpr std::int64_t kTellingLength = 32;
@@ -29,7 +29,7 @@ class Batches {
     for (const auto& row : evidence.batches) {
       const Batch& batch = row.row;
       const int rank = row.process == kTwin ? batch.of_rank : row.process;
-      const Key key = {batch.step, batch.micro, batch.sequence, rank};
+      const BatchKey key = {batch.step, batch.micro, batch.sequence, rank};
       if (row.process == kTwin) twin_.put(key, row);
       if (row.process >= 0) ranks_.put(key, row);
     }
@@ -60,7 +60,7 @@ class Batches {
   }
 
  private:
-  [[nodiscard]] const Batch* find(const Latest<Key, Batch>& rows,
+  [[nodiscard]] const Batch* find(const Latest<BatchKey, Batch>& rows,
                                   const Slot& slot,
                                   int rank) const {
     const auto& [step, micro, sequence] = slot;
@@ -237,8 +237,8 @@ class Batches {
   }
 
   const Evidence& evidence_;
-  Latest<Key, Batch> ranks_;
-  Latest<Key, Batch> twin_;
+  Latest<BatchKey, Batch> ranks_;
+  Latest<BatchKey, Batch> twin_;
   ResultBuilder result_;
   std::map<std::vector<int>, std::vector<Slot>> duplicates_;
   std::map<Slot, std::vector<int>> foreign_;

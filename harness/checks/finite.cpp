@@ -17,7 +17,7 @@
 namespace harness::checks {
 namespace {
 
-struct Stage {
+struct TracedStage {
   const char* tensor;
   const char* branch;
   const char* op;
@@ -25,23 +25,23 @@ struct Stage {
 };
 
 // In the order of computation.
-constexpr std::array kStages = {
-    Stage{"x", "", "", 1},
-    Stage{"q", "", "rope", 2},
-    Stage{"k_raw", "cmp", "rope", 2},
-    Stage{"v_raw", "cmp", "project", 2},
-    Stage{"k_sel", "sel", "rope", 2},
-    Stage{"v_sel", "sel", "project", 2},
-    Stage{"k_win", "win", "rope", 2},
-    Stage{"v_win", "win", "project", 2},
-    Stage{"k_cmp", "cmp", "compress", -1},
-    Stage{"v_cmp", "cmp", "compress", -1},
-    Stage{"p_grp", "", "score", 2},
-    Stage{"o_cmp", "cmp", "attend_cmp", 2},
-    Stage{"o_sel", "sel", "attend_sel", 2},
-    Stage{"o_win", "win", "attend_win", 2},
-    Stage{"gate", "", "gate", 2},
-    Stage{"y", "", "attention", 1},
+constexpr std::array kTracedStages = {
+    TracedStage{"x", "", "", 1},
+    TracedStage{"q", "", "rope", 2},
+    TracedStage{"k_raw", "cmp", "rope", 2},
+    TracedStage{"v_raw", "cmp", "project", 2},
+    TracedStage{"k_sel", "sel", "rope", 2},
+    TracedStage{"v_sel", "sel", "project", 2},
+    TracedStage{"k_win", "win", "rope", 2},
+    TracedStage{"v_win", "win", "project", 2},
+    TracedStage{"k_cmp", "cmp", "compress", -1},
+    TracedStage{"v_cmp", "cmp", "compress", -1},
+    TracedStage{"p_grp", "", "score", 2},
+    TracedStage{"o_cmp", "cmp", "attend_cmp", 2},
+    TracedStage{"o_sel", "sel", "attend_sel", 2},
+    TracedStage{"o_win", "win", "attend_win", 2},
+    TracedStage{"gate", "", "gate", 2},
+    TracedStage{"y", "", "attention", 1},
 };
 
 // Operators that hand out memory and compute nothing. Poison is written by a fill.
@@ -237,11 +237,12 @@ class Finiteness {
     seen.what = std::to_string(bad.size()) + " of " + std::to_string(Reals(view).size()) +
                 " elements of " + name + " in layer " + std::to_string(artefact.layer);
     Birth birth{artefact.step, Moment::forward, artefact.layer, 0, name};
-    const auto stage = std::find_if(kStages.begin(), kStages.end(), [&](const Stage& candidate) {
-      return name == candidate.tensor;
-    });
-    if (stage != kStages.end()) {
-      birth.order = static_cast<int>(stage - kStages.begin());
+    const auto stage =
+        std::find_if(kTracedStages.begin(), kTracedStages.end(), [&](const TracedStage& candidate) {
+          return name == candidate.tensor;
+        });
+    if (stage != kTracedStages.end()) {
+      birth.order = static_cast<int>(stage - kTracedStages.begin());
       seen.site.branch = stage->branch;
       seen.site.op = stage->op;
       seen.site.rows = rows_of(view, stage->row_axis, bad);

@@ -14,7 +14,7 @@ namespace harness::checks {
 namespace {
 
 constexpr std::int64_t kFewestSteps = 20;  // five a quarter
-constexpr double kStandardErrors = 4.0;
+constexpr double kFallStandardErrors = 4.0;
 constexpr double kReached = 0.02;  // nats above the floor (SPEC 2)
 
 struct Quarter {
@@ -77,7 +77,7 @@ class FallJudge {
     const Quarter first = quarter_of({values.begin(), values.begin() + size});
     const Quarter last = quarter_of({values.end() - size, values.end()});
     const double fall = first.mean - last.mean;
-    const double noise = kStandardErrors * std::hypot(first.error, last.error);
+    const double noise = kFallStandardErrors * std::hypot(first.error, last.error);
     const bool reached = floor_known_ && last.mean <= kReached;
     result_.measured("fall_nats", fall, noise);
     if (floor_known_) result_.measured("above_floor_nats", last.mean, kReached);

@@ -15,7 +15,7 @@
 namespace harness::checks {
 namespace {
 
-constexpr double kStandardErrors = 4.0;
+constexpr double kFloorStandardErrors = 4.0;
 constexpr double kChance = 3.17e-5;  // of 4 standard errors on one side
 
 struct Predicted {  // all ranks of one step
@@ -131,7 +131,7 @@ class FloorJudge {
     if (result_.has_findings() || !(run.gain > limit_)) return;
     const std::optional<double> error = run.standard_error();
     const double deficit = run.gain / run.tokens;
-    if (!error || !(deficit > kStandardErrors * *error)) return;
+    if (!error || !(deficit > kFloorStandardErrors * *error)) return;
     Finding finding;
     finding.code = "LOSS.BELOW_FLOOR";
     const std::int64_t first = run.steps.front().step;

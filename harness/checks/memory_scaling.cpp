@@ -29,7 +29,7 @@ constexpr double kPredictionLimit = 0.15;
 constexpr double kMostInLength = 2.1;
 constexpr double kMostElse = 1.1;
 
-struct Point {
+struct SweepPoint {
   double seq_len = 0.0;
   double batch_size = 0.0;
   double n_layers = 0.0;
@@ -46,23 +46,23 @@ struct Point {
 
 struct Axis {
   const char* name;
-  double Point::*size;
+  double SweepPoint::*size;
   double most;
 };
-constexpr Axis kAxes[] = {{"seq_len", &Point::seq_len, kMostInLength},
-                          {"batch_size", &Point::batch_size, kMostElse},
-                          {"n_layers", &Point::n_layers, kMostElse}};
+constexpr Axis kAxes[] = {{"seq_len", &SweepPoint::seq_len, kMostInLength},
+                          {"batch_size", &SweepPoint::batch_size, kMostElse},
+                          {"n_layers", &SweepPoint::n_layers, kMostElse}};
 
 struct Member {
   const char* metric;
-  double Point::*value;
+  double SweepPoint::*value;
 };
-constexpr Member kMembers[] = {{"seq_len", &Point::seq_len},
-                               {"batch_size", &Point::batch_size},
-                               {"n_layers", &Point::n_layers},
-                               {"held_bytes", &Point::held},
-                               {"peak_bytes", &Point::peak},
-                               {"step_ms", &Point::step_ms}};
+constexpr Member kMembers[] = {{"seq_len", &SweepPoint::seq_len},
+                               {"batch_size", &SweepPoint::batch_size},
+                               {"n_layers", &SweepPoint::n_layers},
+                               {"held_bytes", &SweepPoint::held},
+                               {"peak_bytes", &SweepPoint::peak},
+                               {"step_ms", &SweepPoint::step_ms}};
 
 constexpr const char* kKept = "kept_bytes.";
 constexpr const char* kKeptPlain = "kept_bytes_plain.";
@@ -105,7 +105,7 @@ class Scaling {
     samples.erase(0);
     for (const auto& [number, of_point] : samples) read_kept(number, of_point);
     for (const auto& [number, of_point] : samples) {
-      Point point;
+      SweepPoint point;
       bool whole = of_point.count("peak_bytes") > 0;
       for (const Member& member : kMembers) {
         const auto at = of_point.find(member.metric);
@@ -118,7 +118,7 @@ class Scaling {
         result_.missing("the memory of size " + std::to_string(number));
       }
     }
-    std::sort(points_.begin(), points_.end(), [](const Point& a, const Point& b) {
+    std::sort(points_.begin(), points_.end(), [](const SweepPoint& a, const SweepPoint& b) {
       return a.transient() < b.transient();
     });
   }
@@ -214,7 +214,7 @@ class Scaling {
     add_largest(shares);
   }
 
-  [[nodiscard]] static double predict(const std::vector<double>& shares, const Point& point) {
+  [[nodiscard]] static double predict(const std::vector<double>& shares, const SweepPoint& point) {
     const std::vector<double> features = point.features();
     double sum = 0.0;
     for (std::size_t i = 0; i < shares.size(); ++i) sum += shares[i] * features[i];
@@ -224,8 +224,8 @@ class Scaling {
   // The longest sequence, a multiple of 64, that the machine's memory holds with the largest batch and depth of the sweep.
   void add_largest(const std::vector<double>& shares) {
     if (!(memory_ > 0.0)) return;
-    Point point = points_.back();
-    for (const Point& other : points_) {
+    SweepPoint point = points_.back();
+    for (const SweepPoint& other : points_) {
       point.batch_size = std::max(point.batch_size, other.batch_size);
       point.n_layers = std::max(point.n_layers, other.n_layers);
       point.held = std::max(point.held, other.held);
@@ -246,7 +246,7 @@ class Scaling {
     std::vector<double> sizes;
     std::vector<double> bytes;
     std::vector<double> times;
-    for (const Point& point : line_along(axis)) {
+    for (const SweepPoint& point : line_along(axis)) {
       sizes.push_back(point.*axis.size);
       bytes.push_back(point.transient());
       times.push_back(point.step_ms);
@@ -267,23 +267,23 @@ class Scaling {
   }
 
   // The longest run of points that differ in this size alone; of several, the one with the largest other sizes.
-  [[nodiscard]] std::vector<Point> line_along(const Axis& axis) const {
-    std::map<std::vector<double>, std::vector<Point>> lines;
-    for (const Point& point : points_) {
+  [[nodiscard]] std::vector<SweepPoint> line_along(const Axis& axis) const {
+    std::map<std::vector<double>, std::vector<SweepPoint>> lines;
+    for (const SweepPoint& point : points_) {
       std::vector<double> others;
       for (const Axis& other : kAxes) {
         if (other.size != axis.size) others.push_back(point.*other.size);
       }
       lines[others].push_back(point);
     }
-    std::vector<Point> longest;
+    std::vector<SweepPoint> longest;
     for (const auto& [others, line] : lines) {
       if (line.size() >= longest.size()) longest = line;
     }
     return longest;
   }
 
-  void add_prediction(const Point& point, double predicted) {
+  void add_prediction(const SweepPoint& point, double predicted) {
     Finding finding;
     finding.code = "MEM.BUDGET";
     finding.site.phase = "backward";
@@ -327,7 +327,7 @@ class Scaling {
 
   const Evidence& evidence_;
   ResultBuilder result_;
-  std::vector<Point> points_;
+  std::vector<SweepPoint> points_;
   std::map<std::tuple<std::string, int, std::int64_t>, Kept> kept_;  // by operator, layer and size
   std::map<std::int64_t, double> seq_len_;
   double memory_ = 0.0;

@@ -8,7 +8,7 @@
 namespace harness::checks {
 namespace {
 
-using Key = std::tuple<std::int64_t, int, std::string>;  // step, rank, parameter
+using ParameterKey = std::tuple<std::int64_t, int, std::string>;  // step, rank, parameter
 
 struct Divergence {
   std::int64_t step = 0;
@@ -90,7 +90,7 @@ class States {
 
   const Evidence& evidence_;
   std::vector<std::string> params_;
-  Latest<Key, ParameterHash> hashes_;
+  Latest<ParameterKey, ParameterHash> hashes_;
   ResultBuilder result_;
 };
 

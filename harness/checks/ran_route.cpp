@@ -64,15 +64,15 @@ struct Runs {
   std::map<std::string, std::int64_t> forward;  // by effective name
   std::int64_t backward = 0;
 };
-using Key = std::tuple<int, std::string, int>;  // rank, seam, layer
+using RouteKey = std::tuple<int, std::string, int>;  // rank, seam, layer
 
 enum class Fault { other_ran, never_ran, no_backward };
 
-struct Place {
+struct RoutePlace {
   std::string seam;
   Fault fault;
   std::string effective;
-  auto operator<=>(const Place&) const = default;
+  auto operator<=>(const RoutePlace&) const = default;
 };
 struct Where {
   std::set<int> layers;
@@ -251,7 +251,7 @@ class RouteJudge {
   }
 
   // What a rank that ended early did not run, it may just not have reached.
-  void absent(int rank, const Place& place, int layer) {
+  void absent(int rank, const RoutePlace& place, int layer) {
     if (evidence_.finished(rank)) {
       add(place, layer, rank);
     } else {
@@ -260,13 +260,13 @@ class RouteJudge {
     }
   }
 
-  void add(const Place& place, int layer, int rank) {
+  void add(const RoutePlace& place, int layer, int rank) {
     Where& where = wrong_[place];
     if (layer >= 0) where.layers.insert(layer);
     where.ranks.insert(rank);
   }
 
-  [[nodiscard]] Finding finding(const Place& place, const Where& where) const {
+  [[nodiscard]] Finding finding(const RoutePlace& place, const Where& where) const {
     const std::string wanted = requested_of(place.seam).value_or("an implementation");
     Finding finding;
     finding.code = "ROUTE.MISMATCH";
@@ -298,9 +298,9 @@ class RouteJudge {
   }
 
   const Evidence& evidence_;
-  std::map<Key, Runs> runs_;
+  std::map<RouteKey, Runs> runs_;
   std::set<int> seen_;
-  std::map<Place, Where> wrong_;
+  std::map<RoutePlace, Where> wrong_;
   ResultBuilder result_;
 };
 

@@ -17,16 +17,16 @@ namespace {
 constexpr const char* kParameters = "parameters";
 
 // rank, step, and a part of the state or (kParameters) a parameter's name after a slash
-using Key = std::tuple<int, std::int64_t, std::string>;
+using StateKey = std::tuple<int, std::int64_t, std::string>;
 
-struct Hash {  // of what was written again the latest counts
+struct StateHash {  // of what was written again the latest counts
   std::int64_t t_ms = 0;
   std::string text;
-  auto operator<=>(const Hash&) const = default;
+  auto operator<=>(const StateHash&) const = default;
 };
-using Hashes = std::map<Key, Hash>;
+using Hashes = std::map<StateKey, StateHash>;
 
-void keep_latest(Hashes& hashes, const Key& key, const Hash& hash) {
+void keep_latest(Hashes& hashes, const StateKey& key, const StateHash& hash) {
   const auto [at, inserted] = hashes.try_emplace(key, hash);
   if (!inserted) at->second = std::max(at->second, hash);
 }
@@ -92,7 +92,7 @@ class ResumeJudge {
 
   template <typename RowOfStep>
   void keep(const From<RowOfStep>& row, const std::string& name, const std::string& hash) {
-    const Key key{row.process, row.row.step, name};
+    const StateKey key{row.process, row.row.step, name};
     if (row.process == kTwin) keep_latest(twin_, key, {row.t_ms, hash});
     if (row.process < 0) return;
     const bool last = in_last_life(row.process, row.t_ms);

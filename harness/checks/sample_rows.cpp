@@ -8,9 +8,9 @@ namespace {
 
 constexpr std::int64_t kBlocksWithEdges = 32;  // that the seed draws, beside the first and the last
 
-class Sample {
+class RowSample {
  public:
-  explicit Sample(std::int64_t length) : length_(length) {}
+  explicit RowSample(std::int64_t length) : length_(length) {}
   void add(std::int64_t row) {
     if (row >= 0 && row < length_) rows_.insert(row);
   }
@@ -38,7 +38,7 @@ std::vector<std::int64_t> sample_rows(const oracles::AttentionConfig& config,
                                       std::int64_t length,
                                       std::uint64_t seed,
                                       const std::vector<std::int64_t>& wanted) {
-  Sample sample(length);
+  RowSample sample(length);
   for (const std::int64_t row : wanted) sample.add(row);
   for (const std::int64_t edge : {std::int64_t{0},
                                   config.l - 1,

@@ -14,15 +14,15 @@
 namespace harness::checks {
 namespace {
 
-struct Place {  // what the same finding on several ranks has in common
+struct LocalPlace {  // what the same finding on several ranks has in common
   std::int64_t step = 0;
   std::string code;
   std::vector<std::string> params;
   std::string factor;
-  auto operator<=>(const Place&) const = default;
+  auto operator<=>(const LocalPlace&) const = default;
 };
 
-struct Told {
+struct ToldLocal {
   std::set<int> ranks;
   std::size_t differing = 0;
   double factor = 1.0;
@@ -85,8 +85,8 @@ class LocalComparison {
       equal_ += static_cast<std::int64_t>(before - differ.size());
       if (differ.empty()) return;
     }
-    Place place{step, "NUMERIC.GRADIENT", first_in_backward(differ), ""};
-    Told told;
+    LocalPlace place{step, "NUMERIC.GRADIENT", first_in_backward(differ), ""};
+    ToldLocal told;
     if (readable) {
       if (const auto factor = constant_factor(*own, *twin, differ)) {
         place = {step, "GRAD.SCALE", differ, nsa::to_text(*factor, 4)};
@@ -95,7 +95,7 @@ class LocalComparison {
         told.worst = worst_relative(*own, *twin, place.params);
       }
     }
-    Told& kept = told_.try_emplace(place, told).first->second;
+    ToldLocal& kept = told_.try_emplace(place, told).first->second;
     kept.ranks.insert(rank);
     kept.differing = std::max(kept.differing, differ.size());
   }
@@ -135,7 +135,7 @@ class LocalComparison {
     return worst;
   }
 
-  [[nodiscard]] Finding finding(const Place& place, const Told& told) const {
+  [[nodiscard]] Finding finding(const LocalPlace& place, const ToldLocal& told) const {
     const bool scaled = place.code == "GRAD.SCALE";
     Finding finding;
     finding.code = place.code;
@@ -173,7 +173,7 @@ class LocalComparison {
   ResultBuilder& result_;
   ResultBuilder
       files_;  // what explain_local() could not open: an explanation less, no verdict less
-  std::map<Place, Told> told_;
+  std::map<LocalPlace, ToldLocal> told_;
   std::int64_t equal_ = 0;
 };
 

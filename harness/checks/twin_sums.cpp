@@ -15,16 +15,16 @@
 namespace harness::checks {
 namespace {
 
-struct Place {  // what the same finding on several ranks has in common
+struct SumPlace {  // what the same finding on several ranks has in common
   std::int64_t step = 0;
   std::string code;
   std::vector<std::string> params;
   std::vector<int> buckets;
   std::string factor;
-  auto operator<=>(const Place&) const = default;
+  auto operator<=>(const SumPlace&) const = default;
 };
 
-struct Told {
+struct ToldSum {
   std::set<int> ranks;
   std::size_t differing = 0;
   double factor = 1.0;
@@ -184,15 +184,15 @@ class SumComparison {
     return factor;
   }
 
-  void add_sum(const Place& place, int rank, double factor, double worst) {
-    Told& told = told_[place];
+  void add_sum(const SumPlace& place, int rank, double factor, double worst) {
+    ToldSum& told = told_[place];
     told.ranks.insert(rank);
     told.factor = factor;
     raise_to(told.worst, worst);
     told.differing = place.params.size();
   }
 
-  [[nodiscard]] Finding finding(const Place& place, const Told& told) const {
+  [[nodiscard]] Finding finding(const SumPlace& place, const ToldSum& told) const {
     Finding finding;
     finding.code = place.code;
     const bool everywhere = told.ranks.size() == static_cast<std::size_t>(evidence_.ranks());
@@ -237,7 +237,7 @@ class SumComparison {
   const std::vector<std::string>& params_;
   std::set<std::int64_t> overflowed_;
   ResultBuilder& result_;
-  std::map<Place, Told> told_;
+  std::map<SumPlace, ToldSum> told_;
   double worst_share_ = 0.0;
 };
 

@@ -10,7 +10,7 @@ namespace harness::checks {
 namespace {
 
 // step, op, who wrote
-using Key = std::tuple<std::int64_t, std::string, std::string>;
+using TensorKey = std::tuple<std::int64_t, std::string, std::string>;
 
 // The choice of blocks is what `select` said, whoever changes it afterwards; else who wrote is to blame.
 std::string op_of(const Mutation& row) {
@@ -24,7 +24,7 @@ struct Where {
   std::int64_t elements = 0;
 };
 
-Finding finding(const Key& key, const Where& where) {
+Finding finding(const TensorKey& key, const Where& where) {
   const auto& [step, op, seam] = key;
   const std::vector<std::string> tensors(where.tensors.begin(), where.tensors.end());
   Finding finding;
@@ -68,7 +68,7 @@ CheckResult judge_mutations(const Evidence& evidence) {
     result.missing("a count of watched seam calls on " + process_name(rank) +
                    ended_early(evidence, rank));
   }
-  std::map<Key, Where> wrong;
+  std::map<TensorKey, Where> wrong;
   for (const auto& row : evidence.mutations) {
     if (row.process < 0) continue;
     Where& where = wrong[{row.row.step, op_of(row.row), row.row.seam}];

@@ -11,6 +11,7 @@
 #include "harness/cli/output.h"
 #include "harness/cli/side_by_side.h"
 #include "harness/cli/signals.h"
+#include "harness/core/clock.h"
 #include "harness/core/exit_code.h"
 #include "harness/store/bisection.h"
 #include "harness/store/prune.h"
@@ -24,13 +25,6 @@ namespace harness::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::int64_t now_ms() {
-  using std::chrono::system_clock;
-  return std::chrono::duration_cast<std::chrono::milliseconds>(
-             system_clock::now().time_since_epoch())
-      .count();
-}
 
 // Sortable, and different for two runs of the same second: 20261121T041900Z-1a2b.
 std::string run_name(std::int64_t unix_ms) {
@@ -76,7 +70,7 @@ Judgement error_judgement(const std::string& reason) {
 
 RunSession::RunSession(RunPlan plan)
     : plan_(std::move(plan)), progress_(ProgressLine::style_for(plan_.quiet)) {
-  record_.started_ms = now_ms();
+  record_.started_ms = wall_clock_ms();
   record_.name = run_name(record_.started_ms);
   record_.folder = plan_.runs_folder + "/" + record_.name;
   record_.provenance = plan_.provenance;
@@ -240,7 +234,7 @@ std::string RunSession::begin_attempt(std::size_t index) {
   const Planned& begun = planned(index);
   progress_.begin_case(
       begun.the_case.label(), static_cast<int>(index) + 1, static_cast<int>(planned_count()));
-  record_or_tell([&] { store_->begin_case(begun.record.id, now_ms()); });
+  record_or_tell([&] { store_->begin_case(begun.record.id, wall_clock_ms()); });
   std::string folder = record_.folder + "/" + begun.record.folder;
   make_folder(folder);
   return folder;
@@ -309,7 +303,7 @@ Judgement RunSession::attempt(std::size_t index,
 void RunSession::settle(std::size_t index, const Judgement& judgement, double seconds) {
   record_or_tell([&] {
     planned_[index].record.judgement = judgement;
-    store_->add_judgement(planned_[index].record.id, judgement, now_ms());
+    store_->add_judgement(planned_[index].record.id, judgement, wall_clock_ms());
   });
   show_result(judgement.outcome, index, seconds, judgement.reason);
 }
@@ -322,7 +316,7 @@ int RunSession::code_of_outcomes() const {
 
 void RunSession::finish() {
   exit_code_ = code_of_outcomes();
-  record_.ended_ms = now_ms();
+  record_.ended_ms = wall_clock_ms();
   record_.exit_code = exit_code_;
   record_.complete = !incomplete_;
   record_or_tell(

@@ -9,6 +9,7 @@
 #include "harness/cli/output.h"
 #include "harness/cli/paths.h"
 #include "harness/cli/verbs.h"
+#include "harness/core/clock.h"
 #include "harness/core/exit_code.h"
 #include "harness/store/bisection.h"
 #include "nsa/base/error.h"
@@ -23,13 +24,6 @@ struct JudgeArguments {
   bool json = false;
 };
 
-std::int64_t now_ms() {
-  using std::chrono::system_clock;
-  return std::chrono::duration_cast<std::chrono::milliseconds>(
-             system_clock::now().time_since_epoch())
-      .count();
-}
-
 // A case that was planned and never started has nothing to judge.
 bool has_evidence(const CaseRecord& record) {
   return record.skip_reason.empty() && record.started_ms > 0;
@@ -37,7 +31,7 @@ bool has_evidence(const CaseRecord& record) {
 
 Judgement judge_again(Store& store, const CaseRecord& record, const RunRecord& run) {
   const Judgement judgement = judge(store.evidence(record, run), all_checks());
-  store.add_judgement(record.id, judgement, now_ms());
+  store.add_judgement(record.id, judgement, wall_clock_ms());
   return judgement;
 }
 

@@ -16,7 +16,7 @@
 namespace harness::cli {
 namespace {
 
-using nlohmann::json;
+using Json = nlohmann::json;
 
 std::string text_at(const nsa::YamlNode& root, const std::string& path) {
   const nsa::YamlNode* node = nsa::find_yaml_path(root, path);
@@ -24,7 +24,7 @@ std::string text_at(const nsa::YamlNode& root, const std::string& path) {
 }
 
 // Only what the file says of itself: listing must work without a worker.
-json scenario_entry(const std::string& path) {
+Json scenario_entry(const std::string& path) {
   const nsa::YamlNode root = nsa::load_yaml(path);
   return {{"scenario", text_at(root, "scenario")},
           {"path", path},
@@ -34,9 +34,9 @@ json scenario_entry(const std::string& path) {
           {"profiles", profiles_of(root)}};
 }
 
-json everything() {
+Json everything() {
   const Paths paths = find_paths();
-  json all = {{"scenarios", json::array()}, {"checks", json::array()}, {"faults", json::array()}};
+  Json all = {{"scenarios", Json::array()}, {"checks", Json::array()}, {"faults", Json::array()}};
   for (const std::string& file : scenario_files({paths.scenarios()})) {
     all["scenarios"].push_back(scenario_entry(file));
   }
@@ -57,22 +57,22 @@ json everything() {
 }
 
 void print_names(const std::string& title,
-                 const json& entries,
+                 const Json& entries,
                  const char* name,
                  const char* about) {
   if (entries.empty()) return;
   std::size_t width = 0;
-  for (const json& entry : entries) width = std::max(width, entry[name].get<std::string>().size());
+  for (const Json& entry : entries) width = std::max(width, entry[name].get<std::string>().size());
   std::cout << title << "\n";
-  for (const json& entry : entries) {
+  for (const Json& entry : entries) {
     std::string word = entry[name];
     word.resize(width, ' ');
     std::cout << "  " << word << "  " << entry[about].get<std::string>() << "\n";
   }
 }
 
-json schema_json() {
-  auto keys = json::array();
+Json schema_json() {
+  auto keys = Json::array();
   for (const SchemaKey& key : schema()) {
     keys.push_back({{"path", key.path},
                     {"type", key.type},
@@ -84,10 +84,10 @@ json schema_json() {
 
 int list(bool with_schema, bool as_json) {
   if (with_schema) {
-    std::cout << (as_json ? json({{"schema", schema_json()}}).dump() + "\n" : schema_text());
+    std::cout << (as_json ? Json({{"schema", schema_json()}}).dump() + "\n" : schema_text());
     return kExitPass;
   }
-  const json all = everything();
+  const Json all = everything();
   if (as_json) {
     std::cout << all.dump() << "\n";
     return kExitPass;

@@ -10,6 +10,7 @@
 #include "harness/cli/paths.h"
 #include "harness/cli/provenance.h"
 #include "harness/cli/verbs.h"
+#include "harness/core/clock.h"
 #include "harness/core/exit_code.h"
 #include "nsa/base/error.h"
 #include "reports/range.h"
@@ -25,13 +26,6 @@ struct ReportArguments {
   std::string database;
   std::string out;
 };
-
-std::int64_t now_ms() {
-  using std::chrono::system_clock;
-  return std::chrono::duration_cast<std::chrono::milliseconds>(
-             system_clock::now().time_since_epoch())
-      .count();
-}
 
 int local_offset_minutes(std::int64_t unix_ms) {
   const std::time_t seconds = unix_ms / 1000;
@@ -50,8 +44,8 @@ std::vector<RunRecord> runs_since(const Store& store,
                                   const std::string& words,
                                   std::string& range_text) {
   const std::string tree = find_paths().tree;
-  const reports::Range range =
-      reports::parse_since(words, now_ms(), local_offset_minutes, [&](const std::string& commit) {
+  const reports::Range range = reports::parse_since(
+      words, wall_clock_ms(), local_offset_minutes, [&](const std::string& commit) {
         return commit_time_ms(tree, commit);
       });
   range_text = range.text;

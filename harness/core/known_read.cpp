@@ -33,7 +33,7 @@ bool is_date(const std::string& text) {
       .ok();
 }
 
-const YamlNode& required(YamlMap& map, const YamlNode& node, const std::string& key) {
+const YamlNode& required_of_known(YamlMap& map, const YamlNode& node, const std::string& key) {
   const YamlNode* value = map.get(key);
   if (value == nullptr) throw Error(node.where, "known: found no " + key + ", wanted one");
   return *value;
@@ -51,19 +51,19 @@ Outcome read_outcome(const YamlNode& node) {
 Entry read_entry(const YamlNode& node) {
   YamlMap map(node, "known");
   Entry entry;
-  entry.when = &required(map, node, "when");
+  entry.when = &required_of_known(map, node, "when");
   YamlMap(*entry.when, "known.when");  // refuses what is no map
   nsa::YamlKeyLog::note("known.when.PATH");
   if (entry.when->entries.empty()) {
     throw Error(entry.when->where, "known.when: found nothing, wanted the point where it fails");
   }
-  entry.failure.outcome = read_outcome(required(map, node, "outcome"));
+  entry.failure.outcome = read_outcome(required_of_known(map, node, "outcome"));
   if (const YamlNode* code = map.get("code")) {
     entry.failure.code = read_code(*code, "known.code");
   }
-  const YamlNode& because = required(map, node, "because");
+  const YamlNode& because = required_of_known(map, node, "because");
   entry.failure.because = nsa::read_text(because, "known.because");
-  const YamlNode& until = required(map, node, "until");
+  const YamlNode& until = required_of_known(map, node, "until");
   entry.failure.until = nsa::read_text(until, "known.until");
   map.finish();
   if (entry.failure.because.empty()) {
@@ -125,9 +125,9 @@ bool is_documented(const std::string& path) {
 }
 
 // A scenario with every default filled in, beside the document that it was read from.
-class Point {
+class KnownPoint {
  public:
-  Point(const YamlNode& root, const Scenario& scenario)
+  KnownPoint(const YamlNode& root, const Scenario& scenario)
       : root_(root), filled_(scenario_json(scenario)) {}
 
   // The value of `path` that holds, of those that `node` accepts; nothing when none does.
@@ -160,7 +160,7 @@ class Point {
 };
 
 // Every path is looked up, also after one that does not hold: a mistake must not hide behind it.
-std::optional<KnownFailure> held(const Entry& entry, const Point& point) {
+std::optional<KnownFailure> held(const Entry& entry, const KnownPoint& point) {
   KnownFailure failure = entry.failure;
   bool holds = true;
   for (const auto& [path, node] : entry.when->entries) {
@@ -194,7 +194,7 @@ std::optional<KnownFailure> read_known(const YamlNode& root,
   if (!entries.empty() && !scenario.bisect.over.empty()) {
     throw Error(node.where, "known: found it beside bisect, wanted one of them");
   }
-  const Point point(root, scenario);
+  const KnownPoint point(root, scenario);
   std::optional<KnownFailure> first;
   for (const Entry& entry : entries) {
     const auto failure = held(entry, point);

@@ -46,12 +46,6 @@ std::string how_ended(const ExitStatus& status, bool finished) {
 
 }  // namespace
 
-std::int64_t monotonic_ms() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
-}
-
 WorkerGroup::WorkerGroup(const RunnerOptions& options,
                          const SupervisorLimits& limits,
                          std::int64_t origin_ms,

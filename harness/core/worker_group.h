@@ -10,15 +10,13 @@
 #include <string>
 #include <vector>
 
+#include "harness/core/clock.h"
 #include "harness/core/event_sink.h"
 #include "harness/core/line_reader.h"
 #include "harness/core/process.h"
 #include "harness/core/supervisor.h"
 
 namespace harness {
-
-// Milliseconds of CLOCK_MONOTONIC: the time axis that the controller and all workers share.
-[[nodiscard]] std::int64_t monotonic_ms();
 
 // Ends all processes of a group as a power cut would: SIGKILL to every one, some time after the first of them entered a phase.
 struct PlannedKill {

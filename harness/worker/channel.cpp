@@ -5,16 +5,12 @@
 #include <ctime>
 #include <unistd.h>
 
+#include "harness/core/clock.h"
+
 namespace harness {
 namespace {
 
 constexpr int kExitCannotRecord = 74;  // EX_IOERR
-
-std::int64_t monotonic_ms() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
-}
 
 }  // namespace
 

@@ -13,7 +13,8 @@ namespace {
 using Json = nlohmann::json;
 using Event = Json::parse_event_t;
 
-constexpr std::size_t kShownBytes = 80;  // a name or a number; nobody reads more of it in a message
+constexpr std::size_t kShownJsonBytes =
+    80;  // a name or a number; nobody reads more of it in a message
 
 // Looks at every event while the document is built: the DOM keeps the last of two equal keys silently.
 class Watch {
@@ -44,8 +45,8 @@ class Watch {
 }  // namespace
 
 std::string shortened(std::string_view text) {
-  if (text.size() <= kShownBytes) return std::string(text);
-  std::size_t end = kShownBytes;
+  if (text.size() <= kShownJsonBytes) return std::string(text);
+  std::size_t end = kShownJsonBytes;
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;  // whole UTF-8
   return std::string(text.substr(0, end)) + "...";
 }

@@ -35,7 +35,7 @@ std::string checks(const ReportView& view) {
   return table.text();
 }
 
-std::string body(const ReportView& view) {
+std::string appendix_body(const ReportView& view) {
   std::string text;
   for (const harness::RunRecord& run : view.request.runs)
     text += provenance(run) + environment(run);
@@ -49,7 +49,7 @@ std::string body(const ReportView& view) {
 }  // namespace
 
 Section appendix() {
-  return {"Appendix", &body, false};
+  return {"Appendix", &appendix_body, false};
 }
 
 }  // namespace reports::section

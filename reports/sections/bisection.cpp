@@ -143,7 +143,7 @@ std::string of_bisection(const Bisection& bisection) {
   return text + "\n" + tree(bisection) + table(bisection) + memory_chart(bisection);
 }
 
-std::string body(const ReportView& view) {
+std::string bisection_body(const ReportView& view) {
   std::string text;
   for (const Bisection& bisection : view.bisections) text += of_bisection(bisection);
   return text;
@@ -152,7 +152,7 @@ std::string body(const ReportView& view) {
 }  // namespace
 
 Section bisection() {
-  return {"Bisection", &body, true};
+  return {"Bisection", &bisection_body, true};
 }
 
 }  // namespace reports::section

@@ -42,7 +42,7 @@ std::string folded(const std::vector<Finding>& findings, Role role, const std::s
   return text.empty() ? "" : "- " + title + ":\n" + text;
 }
 
-std::string of_case(const ReportView& view, const CaseView& one) {
+std::string causes_of_case(const ReportView& view, const CaseView& one) {
   const std::vector<Finding>& findings = one.record.judgement->findings;
   const Finding& first = findings.front();
   std::string text = "### " + case_name(view, one) + "\n\n";
@@ -61,11 +61,11 @@ std::string of_case(const ReportView& view, const CaseView& one) {
   return has_cascade ? text + diagram(findings) : text;
 }
 
-std::string body(const ReportView& view) {
+std::string causes_body(const ReportView& view) {
   std::string text;
   for (const CaseView* one : told_in_full(view)) {
     const auto& judgement = one->record.judgement;
-    if (judgement && !judgement->findings.empty()) text += of_case(view, *one);
+    if (judgement && !judgement->findings.empty()) text += causes_of_case(view, *one);
   }
   return text;
 }
@@ -73,7 +73,7 @@ std::string body(const ReportView& view) {
 }  // namespace
 
 Section causes() {
-  return {"Root cause", &body, false};
+  return {"Root cause", &causes_body, false};
 }
 
 }  // namespace reports::section

@@ -121,7 +121,7 @@ Row row_of(const ReportView& view, const CaseView& one, const std::string& chang
   return row;
 }
 
-std::string body(const ReportView& view) {
+std::string changes_body(const ReportView& view) {
   std::vector<Row> rows;
   std::int64_t same = 0;
   for (const CaseView& one : view.cases) {
@@ -147,7 +147,7 @@ std::string body(const ReportView& view) {
 }  // namespace
 
 Section changes() {
-  return {"What changed since the run before", &body, false};
+  return {"What changed since the run before", &changes_body, false};
 }
 
 }  // namespace reports::section

@@ -26,7 +26,7 @@ std::string about_text(const CaseView& one) {
   return about.empty() ? "" : escape(about) + "\n\n";
 }
 
-std::string of_case(const ReportView& view, const CaseView& one) {
+std::string configuration_of_case(const ReportView& view, const CaseView& one) {
   const std::string title = "### " + case_name(view, one) + "\n\n";
   if (!one.the_case) return title + "The case's description cannot be read.\n\n";
   Table table({"", ""});
@@ -105,23 +105,23 @@ std::string by_scenarios(const ReportView& view) {
     if (alone && first.the_case && telling_of(first) == Telling::found) {
       write_found(found, view, first);
     } else {
-      text += alone ? of_case(view, first) : of_scenario(view, group);
+      text += alone ? configuration_of_case(view, first) : of_scenario(view, group);
     }
   }
   return text + (found.empty() ? "" : found.text()) + not_run_text(view);
 }
 
-std::string body(const ReportView& view) {
+std::string configuration_body(const ReportView& view) {
   if (tells_by_scenario(view)) return by_scenarios(view);
   std::string text;
-  for (const CaseView& one : view.cases) text += of_case(view, one);
+  for (const CaseView& one : view.cases) text += configuration_of_case(view, one);
   return text;
 }
 
 }  // namespace
 
 Section configuration() {
-  return {"Configuration", &body, false};
+  return {"Configuration", &configuration_body, false};
 }
 
 }  // namespace reports::section

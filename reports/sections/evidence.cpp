@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kMostFiles = 60;  // a case; all of them are in the database
 
-std::string of_case(const ReportView& view, const CaseView& one) {
+std::string evidence_of_case(const ReportView& view, const CaseView& one) {
   std::string text = "### " + case_name(view, one) + "\n\n";
   if (!one.unreadable.empty())
     return text + "The evidence cannot be read: " + escape(one.unreadable) + "\n\n";
@@ -50,10 +50,10 @@ std::string in_a_row(const ReportView& view) {
   return table.empty() ? "" : "### Of cases that passed or are known to fail\n\n" + table.text();
 }
 
-std::string body(const ReportView& view) {
+std::string evidence_body(const ReportView& view) {
   std::string text;
   for (const CaseView* one : told_in_full(view)) {
-    if (one->record.skip_reason.empty()) text += of_case(view, *one);
+    if (one->record.skip_reason.empty()) text += evidence_of_case(view, *one);
   }
   return tells_by_scenario(view) ? text + in_a_row(view) : text;
 }
@@ -61,7 +61,7 @@ std::string body(const ReportView& view) {
 }  // namespace
 
 Section evidence() {
-  return {"Evidence", &body, false};
+  return {"Evidence", &evidence_body, false};
 }
 
 }  // namespace reports::section

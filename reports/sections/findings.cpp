@@ -24,7 +24,7 @@ bool is_told_here(const harness::Finding& finding) {
   return finding.role == harness::Role::initiating || finding.role == harness::Role::unknown;
 }
 
-std::string of_case(const ReportView& view, const CaseView& one) {
+std::string findings_of_case(const ReportView& view, const CaseView& one) {
   if (!one.record.judgement) return "";
   std::string found;
   for (const auto& finding : one.record.judgement->findings) {
@@ -57,9 +57,9 @@ std::string expected_or_known(const ReportView& view) {
   return table.empty() ? "" : "### Expected to be found, or known\n\n" + table.text();
 }
 
-std::string body(const ReportView& view) {
+std::string findings_body(const ReportView& view) {
   std::string text;
-  for (const CaseView* one : told_in_full(view)) text += of_case(view, *one);
+  for (const CaseView* one : told_in_full(view)) text += findings_of_case(view, *one);
   if (text.empty()) text = "None.\n\n";
   return tells_by_scenario(view) ? text + expected_or_known(view) : text;
 }
@@ -67,7 +67,7 @@ std::string body(const ReportView& view) {
 }  // namespace
 
 Section findings() {
-  return {"Critical findings", &body, false};
+  return {"Critical findings", &findings_body, false};
 }
 
 }  // namespace reports::section

@@ -43,7 +43,7 @@ std::string commit_of(const harness::RunRecord& run) {
   return escape(from.commit) + (from.dirty ? " with uncommitted changes" : "");
 }
 
-std::string body(const ReportView& view) {
+std::string head_body(const ReportView& view) {
   const auto& runs = view.request.runs;
   const harness::RunRecord& last = runs.back();
   std::string text =
@@ -66,7 +66,7 @@ std::string body(const ReportView& view) {
 }  // namespace
 
 Section head() {
-  return {"", &body, true};
+  return {"", &head_body, true};
 }
 
 }  // namespace reports::section

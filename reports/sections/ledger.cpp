@@ -27,14 +27,14 @@ std::string sentence(const Arrivals& rank) {
   return text;
 }
 
-std::string of_case(const ReportView& view, const CaseView& one) {
+std::string ledger_of_case(const ReportView& view, const CaseView& one) {
   if (one.arrivals.empty()) return "";
   std::string text = case_name(view, one) + ":\n\n";
   for (const Arrivals& rank : one.arrivals) text += sentence(rank) + "\n";
   return text + "\n";
 }
 
-std::string of_group(const ReportView& view, const Cases& group) {
+std::string ledger_of_group(const ReportView& view, const Cases& group) {
   std::vector<std::pair<std::string, std::size_t>> sentences;  // and how many cases have it
   for (const CaseView* one : group) {
     for (const Arrivals& rank : one->arrivals) {
@@ -57,17 +57,17 @@ std::string of_group(const ReportView& view, const Cases& group) {
   return text + "\n";
 }
 
-std::string body(const ReportView& view) {
+std::string ledger_body(const ReportView& view) {
   std::string text;
-  for (const CaseView* one : told_in_full(view)) text += of_case(view, *one);
-  for (const Cases& group : told_together(view)) text += of_group(view, group);
+  for (const CaseView* one : told_in_full(view)) text += ledger_of_case(view, *one);
+  for (const Cases& group : told_together(view)) text += ledger_of_group(view, group);
   return text;
 }
 
 }  // namespace
 
 Section ledger() {
-  return {"Gradient ledger", &body, false};
+  return {"Gradient ledger", &ledger_body, false};
 }
 
 }  // namespace reports::section

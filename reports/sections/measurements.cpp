@@ -34,7 +34,7 @@ std::string table_of(const harness::CheckResult& result) {
   return table.text();
 }
 
-std::string of_case(const ReportView& view, const CaseView& one) {
+std::string measurements_of_case(const ReportView& view, const CaseView& one) {
   std::string text;
   if (!one.record.judgement) return text;
   for (const auto& result : one.record.judgement->verdicts) {
@@ -117,7 +117,7 @@ std::vector<std::string> row_of(const ReportView& view, const Values& all) {
   return row;
 }
 
-std::string of_group(const ReportView& view, const Cases& group) {
+std::string measurements_of_group(const ReportView& view, const Cases& group) {
   Table table({"check",
                "measured",
                "values",
@@ -129,17 +129,17 @@ std::string of_group(const ReportView& view, const Cases& group) {
   return table.empty() ? "" : "### " + titled(view, group) + "\n\n" + table.text();
 }
 
-std::string body(const ReportView& view) {
+std::string measurements_body(const ReportView& view) {
   std::string text;
-  for (const CaseView* one : told_in_full(view)) text += of_case(view, *one);
-  for (const Cases& group : told_together(view)) text += of_group(view, group);
+  for (const CaseView* one : told_in_full(view)) text += measurements_of_case(view, *one);
+  for (const Cases& group : told_together(view)) text += measurements_of_group(view, group);
   return text;
 }
 
 }  // namespace
 
 Section measurements() {
-  return {"Measured against limits", &body, false};
+  return {"Measured against limits", &measurements_body, false};
 }
 
 }  // namespace reports::section

@@ -66,7 +66,7 @@ std::string loss_chart(const CaseView& one) {
   return code_block(text, "mermaid") + "\n";
 }
 
-std::string of_case(const ReportView& view, const CaseView& one) {
+std::string metrics_of_case(const ReportView& view, const CaseView& one) {
   const std::string shown = samples(one) + phases(one) + loss_chart(one);
   return shown.empty() ? "" : "### " + case_name(view, one) + "\n\n" + shown;
 }
@@ -102,8 +102,8 @@ std::vector<std::pair<std::string, std::int64_t>> longest_phases(const CaseView&
   return longest;
 }
 
-std::string of_group(const ReportView& view, const Cases& group) {
-  if (group.size() == 1) return of_case(view, *group.front());
+std::string metrics_of_group(const ReportView& view, const Cases& group) {
+  if (group.size() == 1) return metrics_of_case(view, *group.front());
   std::vector<Spread> metrics;
   std::vector<Spread> times;
   for (const CaseView* one : group) {
@@ -132,17 +132,17 @@ std::string of_group(const ReportView& view, const Cases& group) {
   return table.empty() ? "" : "### " + titled(view, group) + "\n\n" + table.text();
 }
 
-std::string body(const ReportView& view) {
+std::string metrics_body(const ReportView& view) {
   std::string text;
-  for (const CaseView* one : told_in_full(view)) text += of_case(view, *one);
-  for (const Cases& group : told_together(view)) text += of_group(view, group);
+  for (const CaseView* one : told_in_full(view)) text += metrics_of_case(view, *one);
+  for (const Cases& group : told_together(view)) text += metrics_of_group(view, group);
   return text;
 }
 
 }  // namespace
 
 Section metrics() {
-  return {"Metrics and timings", &body, false};
+  return {"Metrics and timings", &metrics_body, false};
 }
 
 }  // namespace reports::section

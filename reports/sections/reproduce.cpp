@@ -6,7 +6,7 @@
 namespace reports::section {
 namespace {
 
-std::string body(const ReportView& view) {
+std::string reproduce_body(const ReportView& view) {
   std::string text;
   for (const harness::RunRecord& run : view.request.runs) {
     if (!run.provenance.argv.empty()) text += code_block(run.provenance.argv, "sh") + "\n";
@@ -20,7 +20,7 @@ std::string body(const ReportView& view) {
 }  // namespace
 
 Section reproduce() {
-  return {"Reproduce", &body, false};
+  return {"Reproduce", &reproduce_body, false};
 }
 
 }  // namespace reports::section

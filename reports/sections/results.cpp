@@ -141,7 +141,7 @@ std::string checks_of_group(const ReportView& view, const Cases& group) {
   return table.empty() ? "" : "### Checks of " + titled(view, group) + "\n\n" + table.text();
 }
 
-std::string body(const ReportView& view) {
+std::string results_body(const ReportView& view) {
   if (view.cases.empty()) return "No case was planned.\n\n";
   std::string text = scenarios_table(view) + cases_table(view) + chart(view);
   for (const CaseView* one : told_in_full(view)) text += checks_table(view, *one);
@@ -152,7 +152,7 @@ std::string body(const ReportView& view) {
 }  // namespace
 
 Section results() {
-  return {"Results", &body, true};
+  return {"Results", &results_body, true};
 }
 
 }  // namespace reports::section

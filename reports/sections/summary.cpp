@@ -41,7 +41,7 @@ std::string shown(const CaseView& one) {
   return text;
 }
 
-std::string of_case(const ReportView& view, const CaseView& one) {
+std::string summary_of_case(const ReportView& view, const CaseView& one) {
   std::string text = "- " + outcome_text(one.outcome()) + " " + case_name(view, one);
   if (!one.planted().empty()) text += " (with the planted fault " + escape(one.planted()) + ")";
   return text + ": " + escape(one.reason()) + "\n";
@@ -54,7 +54,7 @@ std::string every_case(const ReportView& view) {
     return severity(a->outcome()) < severity(b->outcome());
   });
   std::string text;
-  for (const CaseView* one : order) text += of_case(view, *one);
+  for (const CaseView* one : order) text += summary_of_case(view, *one);
   return text;
 }
 
@@ -67,7 +67,7 @@ std::string where_the_rest_is(const ReportView& view) {
          command + " has the checks, measured values and metrics of every case.\n\n";
 }
 
-std::string body(const ReportView& view) {
+std::string summary_body(const ReportView& view) {
   std::string text = "**" + view.decision + "**: " + why(view) + ". Of " +
                      counted(static_cast<std::int64_t>(view.cases.size()), "case") + ": " +
                      tally(view.cases) + ".\n\n";
@@ -87,7 +87,7 @@ std::string body(const ReportView& view) {
 }  // namespace
 
 Section summary() {
-  return {"Summary", &body, true};
+  return {"Summary", &summary_body, true};
 }
 
 }  // namespace reports::section

@@ -28,7 +28,7 @@ std::string largest_gib(const std::vector<double>& values) {
   return values.empty() ? "–" : nsa::to_text(values.back() / kGib, 3);
 }
 
-std::string body(const ReportView& view) {
+std::string throughput_body(const ReportView& view) {
   Table table({"case",
                "steps",
                "tokens/s, median",
@@ -60,7 +60,7 @@ std::string body(const ReportView& view) {
 }  // namespace
 
 Section throughput() {
-  return {"Throughput", &body, false};
+  return {"Throughput", &throughput_body, false};
 }
 
 }  // namespace reports::section

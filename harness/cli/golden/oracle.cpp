@@ -46,7 +46,7 @@ void take(oracles::Weights&& gradients, const std::string& prefix, Wanted& wante
   for (auto& [name, gradient] : gradients) wanted.tensors[prefix + name] = std::move(gradient);
 }
 
-Wanted attention_results(const Case& c, Extent extent) {
+Wanted oracle_attention_results(const Case& c, Extent extent) {
   oracles::AttentionOptions options;
   if (extent == Extent::judged && c.blocks && c.unusable.empty()) options.replay = c.blocks;
   const oracles::AttentionConfig& config = c.attention();
@@ -73,7 +73,7 @@ void take(const oracles::LmResult& result, Wanted& wanted) {
   for (const Tensor& margins : result.margins) add_margins(margins, wanted);
 }
 
-Wanted lm_results(const Case& c) {
+Wanted oracle_lm_results(const Case& c) {
   auto pass = oracles::language_model_with_gradients(c.lm, c.weights, c.tokens);
   Wanted wanted;
   take(pass.result, wanted);
@@ -83,7 +83,7 @@ Wanted lm_results(const Case& c) {
   return wanted;
 }
 
-Wanted train_results(const Case& c) {
+Wanted oracle_train_results(const Case& c) {
   Wanted wanted;
   oracles::Weights parameters = c.weights;
   oracles::AdamState state;
@@ -125,9 +125,9 @@ std::string margin_text(double margin) {
 Wanted oracle_results(const Case& c, Extent extent) {
   try {
     switch (c.level) {
-      case GoldenLevel::attention: return attention_results(c, extent);
-      case GoldenLevel::lm: return lm_results(c);
-      default: return train_results(c);
+      case GoldenLevel::attention: return oracle_attention_results(c, extent);
+      case GoldenLevel::lm: return oracle_lm_results(c);
+      default: return oracle_train_results(c);
     }
   } catch (const std::invalid_argument& refusal) {
     throw nsa::Error(nsa::Location{c.path}, refusal.what());
