@@ -15,7 +15,7 @@ expect "--yes further on is the program's" has "$output" 'argument <--yes>'
 expect "nothing is expanded" has "$output" 'argument <$HOME>'
 expect "nothing is said when nothing is to do" equal "$log" ''
 
-harness --yes list
+untold --yes list
 expect "the first --yes is the launcher's" lacks "$output" 'argument <--yes>'
 expect "the rest is the program's" has "$output" 'argument <list>'
 

@@ -57,7 +57,7 @@ case $1 in
   --fresh) echo "-- Configuring" && mkdir -p "$5" && : >"$5/build.ninja" ;;
   --install) echo "installed into $4" ;;
   --build)
-    echo "[1/2] Building"
+    echo "[building 1 of 2, 3 s so far, about 00:04 left] Building"
     if grep -rq BROKEN "$FAKE_WORK"/tree/{nsa,oracles,harness,reports}; then
       echo "c.cpp:1:1: error: BROKEN does not name a type"
       exit 1
@@ -119,12 +119,15 @@ exit "${FAKE_EXIT:-0}"
 FAKE
 chmod +x "$work/binary"
 
-# harness ARG...: the launcher without a terminal; sets code, output (stdout) and log (stderr).
-harness() {
+# untold ARG...: the launcher without a terminal and without --yes; sets code, output (stdout) and log (stderr).
+untold() {
   code=0
   "$tree/nsa-harness" "$@" </dev/null >"$work/stdout" 2>"$work/stderr" || code=$?
   output=$(<"$work/stdout") log=$(<"$work/stderr")
 }
+
+# harness ARG...: the same, told not to ask.
+harness() { untold --yes "$@"; }
 
 failures=0
 # expect WHAT CONDITION...: the condition is a command; on failure says what was expected and goes on.

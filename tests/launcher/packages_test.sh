@@ -4,6 +4,14 @@
 source "${BASH_SOURCE[0]%/*}/fake_tree.sh" "$1"
 
 printf 'libgloo-dev\nccache\nlibcli11-dev\n' >"$mood/missing"
+untold
+expect "nobody to ask: exit 3" equal "$code" 3
+expect "nobody to ask: what is missing" has "$log" 'libcli11-dev'
+expect "nobody to ask: how to be told" has "$log" '--yes'
+expect "nobody to ask: apt-get was not called" not_called apt-get
+expect "nobody to ask: nothing was downloaded" not_called 'pip install'
+expect "nobody to ask: nothing runs" equal "$output" ''
+forget_calls
 : >"$mood/user"
 harness
 expect "no rights: exit 3" equal "$code" 3

@@ -17,7 +17,7 @@ rm "$mood/pip_fails"
 start_waiting() {
   : >"$mood/pip_waits"
   rm -f "$mood/pip_is_waiting"
-  setsid env --default-signal=INT "$tree/nsa-harness" </dev/null >"$work/stdout" 2>"$work/stderr" &
+  setsid env --default-signal=INT "$tree/nsa-harness" --yes </dev/null >"$work/stdout" 2>"$work/stderr" &
   child=$!
   wait_for "$mood/pip_is_waiting"
   rm "$mood/pip_waits"
@@ -83,8 +83,8 @@ expect "with NSA_TORCH: cmake and ninja, with hashes" equal "$(grep -cE 'cmake==
 rm -rf "$cache" "$tree/build"
 cp -r "$tree" "$work/second"
 forget_calls
-"$tree/nsa-harness" </dev/null >"$work/one" 2>&1 &
-"$work/second/nsa-harness" </dev/null >"$work/two" 2>&1 &
+"$tree/nsa-harness" --yes </dev/null >"$work/one" 2>&1 &
+"$work/second/nsa-harness" --yes </dev/null >"$work/two" 2>&1 &
 wait
 expect "two trees at once install once" equal "$(count_calls 'pip install')" 1
 expect "both run" equal "$(cat "$work/one" "$work/two" | grep -c '^ran ')" 2
