@@ -525,8 +525,8 @@ struct PlainMix {
   // Whose gate each branch gets.
   std::vector<std::size_t> gates{0, 1, 2};
   // Where the branch outputs are read, and where the gates belong, by (head, row, number).
-  std::function<std::vector<Index>(const Case&, const std::vector<Index>& at)> read =
-      [](const Case&, const std::vector<Index>& at) { return at; };
+  std::function<std::vector<Index>(const Case&, const std::vector<Index>& place)> read =
+      [](const Case&, const std::vector<Index>& place) { return place; };
   // Which number of row r, as (head, row, number), stands at column `column` of the output's input.
   std::function<std::vector<Index>(const Case&, Index row, Index column)> at =
       [](const Case& s, Index row, Index column) {
