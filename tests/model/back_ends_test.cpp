@@ -6,6 +6,8 @@
 #include <functional>
 #include <map>
 
+#include <torch/csrc/autograd/autograd.h>
+
 #include "nsa/seams/flash/branches.h"
 #include "nsa/seams/reference/masked_attention.h"
 #include "nsa/seams/refused.h"

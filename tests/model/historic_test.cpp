@@ -6,6 +6,8 @@
 #include <cmath>
 #include <functional>
 
+#include <torch/csrc/autograd/autograd.h>
+
 #include "tests/model/support.h"
 #include "tests/model/variants.h"
 

@@ -4,6 +4,8 @@
 #include <iostream>
 #include <random>
 
+#include <torch/csrc/autograd/autograd.h>
+
 #include "nsa/base/error.h"
 #include "nsa/seams/reference/reference.h"
 #include "tests/model/support.h"
