@@ -1,16 +1,19 @@
 #include "harness/core/run_folder.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
 #include <fstream>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include "harness/core/line_reader.h"
+#include "harness/core/packed.h"
 #include "nsa/base/error.h"
-#include "nsa/base/hash.h"
+#include "nsa/base/file.h"
+#include "nsa/base/text.h"
 
 namespace harness {
 namespace {
@@ -28,46 +31,57 @@ void write_all(int fd, std::string_view bytes, const std::string& path) {
   }
 }
 
-std::string hash_text(const std::string& hash, std::int64_t bytes) {
+std::string hash_text(const std::string& hash, std::uint64_t bytes) {
   return hash + " " + std::to_string(bytes) + "\n";
 }
 
-LogState state_of(const std::string& folder) {
-  const std::string path = folder + "/" + kEventsFile;
+// What the hash file says, "" where there is none.
+std::string noted_text(const std::string& folder) {
   std::ifstream noted(folder + "/" + kEventsHashFile);
   std::string line;
-  if (!std::getline(noted, line)) return LogState::unfinished;
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  const auto bytes = static_cast<std::int64_t>(file.tellg());
-  return line + "\n" == hash_text(nsa::hash_file(path), bytes) ? LogState::whole
-                                                               : LogState::altered;
+  std::getline(noted, line);
+  return line.empty() ? "" : line + "\n";
+}
+
+// How much the hash file promises: a packed log that holds more is none of ours.
+std::uint64_t noted_bytes(const std::string& noted) {
+  const std::size_t space = noted.find(' ');
+  if (space == std::string::npos) return 0;
+  const auto bytes = nsa::parse_int(noted.substr(space + 1, noted.size() - space - 2));
+  return bytes && *bytes >= 0 ? static_cast<std::uint64_t>(*bytes) : 0;
+}
+
+bool exists(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error);
+}
+
+// The lines themselves where they still are: they are removed last.
+void read_pieces(const std::string& folder,
+                 const std::string& noted,
+                 const std::function<void(std::string_view)>& on_piece) {
+  const std::string path = folder + "/" + kEventsFile;
+  if (!exists(path) && exists(folder + "/" + kPackedEventsFile)) {
+    unpack_file(folder + "/" + kPackedEventsFile, noted_bytes(noted), on_piece);
+    return;
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) fail("read", path);
+  std::array<char, 1 << 16> buffer{};
+  while (file.read(buffer.data(), buffer.size()) || file.gcount() > 0) {
+    on_piece({buffer.data(), static_cast<std::size_t>(file.gcount())});
+  }
 }
 
 }  // namespace
 
-struct EventLog::Hash {
-  XXH3_state_t state;
-  Hash() { XXH3_128bits_reset(&state); }
-  void update(std::string_view bytes) { XXH3_128bits_update(&state, bytes.data(), bytes.size()); }
-  [[nodiscard]] std::string hex() const {  // in nsa::hash_hex's order
-    const XXH128_hash_t digest = XXH3_128bits_digest(&state);
-    std::string text;
-    for (const std::uint64_t half : {digest.high64, digest.low64}) {
-      for (int shift = 60; shift >= 0; shift -= 4)
-        text += "0123456789abcdef"[(half >> shift) & 15U];
-    }
-    return text;
-  }
-};
-
-EventLog::EventLog(const std::string& folder) : folder_(folder), hash_(std::make_unique<Hash>()) {
+EventLog::EventLog(const std::string& folder) : folder_(folder) {
   const std::string path = folder_ + "/" + kEventsFile;
+  if (has_event_log(folder)) throw nsa::Error(path + ": cannot make: it holds an attempt already");
   constexpr mode_t kMode = 0644;
   fd_ = Fd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, kMode));
   if (!fd_.is_open()) fail("make", path);
 }
-
-EventLog::~EventLog() = default;
 
 void EventLog::append(std::span<const Event> events) {
   std::string lines;
@@ -76,28 +90,29 @@ void EventLog::append(std::span<const Event> events) {
     lines += '\n';
   }
   write_all(fd_.get(), lines, folder_ + "/" + kEventsFile);
-  hash_->update(lines);
-  bytes_ += static_cast<std::int64_t>(lines.size());
+  hash_.update(lines);
+  bytes_ += lines.size();
 }
 
 void EventLog::finish() {
-  if (fsync(fd_.get()) != 0) fail("write through", folder_ + "/" + kEventsFile);
+  const std::string path = folder_ + "/" + kEventsFile;
+  if (fsync(fd_.get()) != 0) fail("write through", path);
   fd_.reset();
-  const std::string path = folder_ + "/" + kEventsHashFile;
-  const std::string draft = path + ".part";
-  constexpr mode_t kMode = 0644;
-  const Fd file(open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kMode));
-  if (!file.is_open()) fail("make", draft);
-  write_all(file.get(), hash_text(hash_->hex(), bytes_), draft);
-  if (fsync(file.get()) != 0) fail("write through", draft);
-  if (rename(draft.c_str(), path.c_str()) != 0) fail("rename", draft);
+  nsa::write_durably(folder_ + "/" + kEventsHashFile, hash_text(hash_.hex(), bytes_));
+  pack_file(path, folder_ + "/" + kPackedEventsFile);
+  std::error_code error;
+  std::filesystem::remove(path, error);
+  if (error) throw nsa::Error(path + ": cannot remove: " + error.message());
+}
+
+bool has_event_log(const std::string& folder) {
+  return exists(folder + "/" + kEventsFile) || exists(folder + "/" + kPackedEventsFile);
 }
 
 LogState read_event_log(const std::string& folder,
                         const std::function<void(const Event&)>& on_event) {
   const std::string path = folder + "/" + kEventsFile;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) fail("read", path);
+  const std::string noted = noted_text(folder);
   int line = 0;
   LineReader reader(kMaxEventBytes);
   const auto on_line = [&](LineReader::Piece piece, std::string_view text) {
@@ -110,12 +125,16 @@ LogState read_event_log(const std::string& folder,
       throw nsa::Error({path, line}, error.what());
     }
   };
-  std::array<char, 1 << 16> buffer{};
-  while (file.read(buffer.data(), buffer.size()) || file.gcount() > 0) {
-    reader.feed({buffer.data(), static_cast<std::size_t>(file.gcount())}, on_line);
-  }
+  nsa::Hasher hash;
+  std::uint64_t bytes = 0;
+  read_pieces(folder, noted, [&](std::string_view piece) {
+    hash.update(piece);
+    bytes += piece.size();
+    reader.feed(piece, on_line);
+  });
   reader.finish(on_line);
-  return state_of(folder);
+  if (noted.empty()) return LogState::unfinished;
+  return noted == hash_text(hash.hex(), bytes) ? LogState::whole : LogState::altered;
 }
 
 }  // namespace harness

@@ -1,7 +1,9 @@
 #include "nsa/base/file.h"
 
 #include <cerrno>
+#include <cstdio>
 #include <fcntl.h>
+#include <filesystem>
 #include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
@@ -31,6 +33,15 @@ std::int64_t regular_size(const struct stat& status, const std::string& path) {
   return status.st_size;
 }
 
+void write_all(int fd, std::string_view bytes, const std::string& path) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) throw Error(system_error_text("write", path));
+    bytes.remove_prefix(static_cast<std::size_t>(n));
+  }
+}
+
 }  // namespace
 
 std::string system_error_text(const std::string& doing, const std::string& path) {
@@ -42,6 +53,30 @@ std::int64_t file_size(const std::string& path) {
   struct stat status = {};
   if (::stat(path.c_str(), &status) != 0) throw Error(system_error_text("read", path));
   return regular_size(status, path);
+}
+
+void sync_folder(const std::string& folder) {
+  const Descriptor file(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (file.get() < 0) throw Error(system_error_text("open", folder));
+  (void)::fsync(file.get());
+}
+
+void write_durably(const std::string& path, std::string_view content) {
+  const std::string draft = path + ".part";
+  constexpr mode_t kMode = 0644;
+  try {
+    const Descriptor file(::open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kMode));
+    if (file.get() < 0) throw Error(system_error_text("make", draft));
+    write_all(file.get(), content, draft);
+    if (::fsync(file.get()) != 0) throw Error(system_error_text("write", draft));
+    if (std::rename(draft.c_str(), path.c_str()) != 0)
+      throw Error(system_error_text("write", path));
+  } catch (const Error&) {
+    ::unlink(draft.c_str());  // on a full disk half a file would only take room
+    throw;
+  }
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  sync_folder(folder.empty() ? "." : folder);
 }
 
 std::string read_file(const std::string& path, std::int64_t max_bytes) {

@@ -1,8 +1,10 @@
 // Reading a whole file of bounded size. Only regular files: a pipe or a device named by mistake is refused, never waited for.
+// Writing a whole file so that it survives a power cut.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "nsa/base/error.h"
 
@@ -13,6 +15,14 @@ namespace nsa {
 
 // Size in bytes. Throws: Error as above.
 [[nodiscard]] std::int64_t file_size(const std::string& path);
+
+// Writes the file whole or not at all, through to the disk, and its name too: after a power cut the old file is there or the
+// new one. Throws: Error.
+void write_durably(const std::string& path, std::string_view content);
+
+// Writes the names in a folder through to the disk. A file system that cannot do this (some network ones) is no error.
+// Throws: Error if the folder cannot be opened.
+void sync_folder(const std::string& folder);
 
 // "cannot read PATH: No such file or directory", from errno.
 [[nodiscard]] std::string system_error_text(const std::string& doing, const std::string& path);

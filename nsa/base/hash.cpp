@@ -1,7 +1,5 @@
 #include "nsa/base/hash.h"
 
-#include <array>
-#include <cerrno>
 #include <cstdio>
 #include <memory>
 #include <vector>
@@ -36,23 +34,38 @@ std::string hash_hex(std::string_view text) {
   return hash_hex(std::as_bytes(std::span(text.data(), text.size())));
 }
 
+struct Hasher::State {
+  XXH3_state_t xxh3;
+};
+
+Hasher::Hasher() : state_(std::make_unique<State>()) {
+  XXH3_128bits_reset(&state_->xxh3);
+}
+
+Hasher::~Hasher() = default;
+
+void Hasher::update(std::string_view bytes) {
+  XXH3_128bits_update(&state_->xxh3, bytes.data(), bytes.size());
+}
+
+std::string Hasher::hex() const {
+  return hex_of(XXH3_128bits_digest(&state_->xxh3));
+}
+
 std::string hash_file(const std::string& path) {
   (void)file_size(path);  // refuses what is no regular file
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rbe"),
                                                              &std::fclose);
   if (!file) throw Error(system_error_text("read", path));
-  const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(XXH3_createState(),
-                                                                              &XXH3_freeState);
-  if (!state) throw Error("out of memory while hashing " + path);
-  XXH3_128bits_reset(state.get());
-  std::vector<unsigned char> buffer(std::size_t{1} << 20);
+  Hasher hasher;
+  std::vector<char> buffer(std::size_t{1} << 20);
   while (true) {
     const std::size_t got = std::fread(buffer.data(), 1, buffer.size(), file.get());
     if (got == 0) break;
-    XXH3_128bits_update(state.get(), buffer.data(), got);
+    hasher.update({buffer.data(), got});
   }
   if (std::ferror(file.get()) != 0) throw Error(system_error_text("read", path));
-  return hex_of(XXH3_128bits_digest(state.get()));
+  return hasher.hex();
 }
 
 }  // namespace nsa

@@ -57,6 +57,22 @@ std::string found_text(const Json& value) {
   return shortened(value.dump());
 }
 
+std::int64_t integer_at(const Json& object,
+                        const std::string& key,
+                        std::int64_t low,
+                        std::int64_t high) {
+  const auto at = object.find(key);
+  if (at == object.end()) throw Error(key + ": found nothing, wanted a whole number");
+  const bool small_enough =
+      !at->is_number_unsigned() || at->get<std::uint64_t>() <= std::uint64_t{INT64_MAX};
+  if (!at->is_number_integer() || !small_enough || at->get<std::int64_t>() < low ||
+      at->get<std::int64_t>() > high) {
+    throw Error(key + ": found " + found_text(*at) + ", wanted a whole number from " +
+                std::to_string(low) + " to " + std::to_string(high));
+  }
+  return at->get<std::int64_t>();
+}
+
 Json parse_json_object(std::string_view text, const JsonLimits& limits, const std::string& where) {
   if (text.size() > limits.bytes) {
     throw Error(Location{where},

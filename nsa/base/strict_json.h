@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
@@ -18,6 +19,12 @@ struct JsonLimits {
 [[nodiscard]] nlohmann::json parse_json_object(std::string_view text,
                                                const JsonLimits& limits,
                                                const std::string& where);
+
+// The whole number at `key`, within [low, high]. Throws: Error naming the key and what was found.
+[[nodiscard]] std::int64_t integer_at(const nlohmann::json& object,
+                                      const std::string& key,
+                                      std::int64_t low,
+                                      std::int64_t high);
 
 // A value in a message: "3", "\"abc\"", "a list". Bounded, and of bounded recursion.
 [[nodiscard]] std::string found_text(const nlohmann::json& value);

@@ -89,14 +89,17 @@ std::optional<std::int64_t> parse_int(std::string_view text) {
   return value;
 }
 
-std::string nearest_name(std::string_view name, std::span<const std::string> known) {
+std::string nearest_name(std::string_view name,
+                         std::span<const std::string> known,
+                         std::size_t most_edits) {
   std::string best;
   std::size_t best_distance = std::numeric_limits<std::size_t>::max();
   if (name.size() > kLongestName) return best;
   for (const std::string& candidate : known) {
     if (candidate.size() > kLongestName) continue;
     const std::size_t distance = edit_distance(name, candidate);
-    const bool near = 3 * distance <= std::max(name.size(), candidate.size());
+    const bool near =
+        3 * distance <= std::max(name.size(), candidate.size()) && distance <= most_edits;
     if (near && distance < best_distance) {
       best = candidate;
       best_distance = distance;
@@ -112,6 +115,24 @@ std::string join(std::span<const std::string> parts, std::string_view separator)
     text += parts[i];
   }
   return text;
+}
+
+std::string shell_text(std::span<const std::string> words) {
+  constexpr const char* kPlain =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./=:,+@%";
+  std::vector<std::string> texts;
+  for (const std::string& word : words) {
+    if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) {
+      texts.push_back(word);
+      continue;
+    }
+    std::string quoted = "'";
+    for (const char letter : word) {
+      quoted += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
+    }
+    texts.push_back(quoted + "'");
+  }
+  return join(texts, " ");
 }
 
 std::string ranges_text(std::span<const int> ascending) {

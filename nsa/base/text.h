@@ -20,12 +20,18 @@ namespace nsa {
 [[nodiscard]] std::optional<double> parse_double(std::string_view text);
 [[nodiscard]] std::optional<std::int64_t> parse_int(std::string_view text);
 
-// The known name with the smallest edit distance, or "" when none is near (distance over a third of the length).
-[[nodiscard]] std::string nearest_name(std::string_view name, std::span<const std::string> known);
+// The known name with the smallest edit distance, or "" when none is near (distance over a third of the length, or over
+// `most_edits`).
+[[nodiscard]] std::string nearest_name(std::string_view name,
+                                       std::span<const std::string> known,
+                                       std::size_t most_edits = SIZE_MAX);
 
 // "a, b, c"
 [[nodiscard]] std::string join(std::span<const std::string> parts,
                                std::string_view separator = ", ");
+
+// "run 'a b'": words as a shell would take them back.
+[[nodiscard]] std::string shell_text(std::span<const std::string> words);
 
 // [3, 4, 5, 9] -> "3-5, 9" (the input must be ascending).
 [[nodiscard]] std::string ranges_text(std::span<const int> ascending);

@@ -140,4 +140,16 @@ TEST(Text, Ranges) {
   EXPECT_EQ(nsa::ranges_text(Ints{most - 1, most}), "2147483646-2147483647");
 }
 
+TEST(Text, WordsAsAShellTakesThem) {
+  const std::vector<std::string> words = {"run", "a b", "--set", "x=1", "it's", "", "[1]", "a=$b"};
+  EXPECT_EQ(nsa::shell_text(words), "run 'a b' --set x=1 'it'\\''s' '' '[1]' 'a=$b'");
+}
+
+TEST(Text, NearIsNotFartherThanAsked) {
+  const std::vector<std::string> known = {"blocks", "logits"};
+  EXPECT_EQ(nsa::nearest_name("blcoks", known, 1), "blocks");
+  EXPECT_EQ(nsa::nearest_name("blcokz", known, 1), "");
+  EXPECT_EQ(nsa::nearest_name("blcokz", known), "blocks");
+}
+
 }  // namespace
