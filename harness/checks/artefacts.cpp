@@ -77,6 +77,11 @@ std::optional<nsa::SafetensorsFile> open_artefact(const Evidence& evidence,
     return std::nullopt;
   }
   try {
+    if (!row->hash.empty() && evidence.hashes->of(path) != row->hash) {
+      evidence.hashes->note_altered();
+      result.missing(key.text() + " (" + row->path + ") is not what was recorded: another hash");
+      return std::nullopt;
+    }
     return nsa::SafetensorsFile(path);
   } catch (const nsa::Error& what) {
     result.missing(key.text() + " cannot be read: " + what.what());

@@ -1,5 +1,5 @@
 // Files that ranks wrote (safetensors): opened read-only, never copied. What cannot be opened is missing evidence, with the
-// reason: never written, pruned, cut short, not what its row says.
+// reason: never written, pruned, cut short, not what its row says, by size or by hash.
 #pragma once
 
 #include <cstddef>

@@ -5,6 +5,8 @@
 #include <limits>
 
 #include "nsa/base/error.h"
+#include "nsa/base/hash.h"
+#include "nsa/base/text.h"
 
 namespace harness {
 namespace {
@@ -54,27 +56,39 @@ void check_kept(const json& body, const json& again, const std::string& path) {
   }
 }
 
-void check_more(const auto&) {}
+// rank_2; of the twin twin_of_0, twin_of_1, ...: it writes into a folder for each rank that it stands in for.
+bool is_folder_of(int process, std::string_view name) {
+  if (process >= 0) return name == "rank_" + std::to_string(process);
+  constexpr std::string_view kTwinFolder = "twin_of_";
+  return process == kTwin && name.starts_with(kTwinFolder) &&
+         nsa::parse_int(name.substr(kTwinFolder.size())).has_value();
+}
 
-// The path is joined to the case's folder by whoever opens the file.
-void check_more(const Artefact& row) {
-  bool inside = !row.path.empty() && row.path.front() != '/' && row.bytes >= 0 &&
-                row.path.find('\0') == std::string::npos;
-  for (std::size_t begin = 0; begin <= row.path.size();) {
+void check_more(int, const auto&) {}
+
+// The path is joined to the case's folder by whoever opens the file, and by whoever deletes it: outside of a process's own
+// folder lie the events, the verdicts and what the other processes wrote.
+void check_more(int process, const Artefact& row) {
+  const std::size_t slash = row.path.find('/');
+  bool own = slash != std::string::npos && is_folder_of(process, row.path.substr(0, slash)) &&
+             row.path.find('\0') == std::string::npos;
+  for (std::size_t begin = 0; own && begin <= row.path.size();) {
     const std::size_t end = std::min(row.path.find('/', begin), row.path.size());
-    inside = inside && row.path.substr(begin, end - begin) != "..";
+    const std::string part = row.path.substr(begin, end - begin);
+    own = !part.empty() && part != "." && part != "..";
     begin = end + 1;
   }
-  if (!inside) throw nsa::Error("path: leaves the case's folder, or has no size: " + row.path);
+  if (!own) throw nsa::Error("path: not a file in the process's own folder: " + row.path);
+  if (row.bytes < 0) throw nsa::Error("bytes: found " + std::to_string(row.bytes));
 }
 
 template <typename Row>
-Row read_row(const json& body) {
+Row read_row(int process, const json& body) {
   static const json kPattern = json(Row{});
   check_types(body, kPattern, "");
   Row row = body.get<Row>();
   check_kept(body, json(row), "");
-  check_more(row);
+  check_more(process, row);
   return row;
 }
 
@@ -90,7 +104,7 @@ template <auto kMember>
 void read_into(const Event& event, Evidence* evidence) {
   using Row =
       decltype(std::remove_cvref_t<decltype((std::declval<Evidence&>().*kMember).front())>::row);
-  Row row = read_row<Row>(event.body);
+  Row row = read_row<Row>(event.process, event.body);
   if (evidence != nullptr) {
     (evidence->*kMember).push_back({event.process, event.t_ms, std::move(row)});
   }
@@ -177,6 +191,27 @@ std::int64_t life_began_ms(const Evidence& evidence) {
 }
 
 }  // namespace
+
+std::string FileHashes::of(const std::string& path) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known = hashes_.find(path);
+    if (known != hashes_.end()) return known->second;
+  }
+  std::string hash = nsa::hash_file(path);
+  const std::lock_guard lock(mutex_);
+  return hashes_.emplace(path, std::move(hash)).first->second;
+}
+
+void FileHashes::note_altered() {
+  const std::lock_guard lock(mutex_);
+  altered_ = true;
+}
+
+bool FileHashes::any_altered() const {
+  const std::lock_guard lock(mutex_);
+  return altered_;
+}
 
 void Evidence::add(const Event& event) {
   read_event(event, this);

@@ -2,6 +2,9 @@
 // so that `judge RUN` sees exactly what the run saw.
 #pragma once
 
+#include <map>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,9 +25,26 @@ struct From {
 template <typename Row>
 using Rows = std::vector<From<Row>>;
 
+// Hashes of files as they are now. Each file is read once, however many checks open it. Any thread may ask.
+class FileHashes {
+ public:
+  // As nsa::hash_file() gives it. Throws: nsa::Error.
+  [[nodiscard]] std::string of(const std::string& path);
+  // A check met a file that is not what was recorded.
+  void note_altered();
+  [[nodiscard]] bool any_altered() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, std::string> hashes_;
+  bool altered_ = false;
+};
+
 struct Evidence {
   Case the_case;
   std::string folder;  // the case's folder: Artefact::path is relative to it
+  std::shared_ptr<FileHashes> hashes =
+      std::make_shared<FileHashes>();  // of its files; copies share them
 
   Rows<Hello> hellos;
   Rows<Phase> phases;
@@ -81,11 +101,14 @@ struct Evidence {
 // The kind of `Evidence::rejected`: what a process wrote that was no event. Written by the controller alone.
 inline constexpr const char* kRejectedKind = "rejected";
 
+// A fact of the controller: at the end of the case its disk was full.
+inline constexpr const char* kDiskFullFact = "disk_full";
+
 // Whether a worker may write rows of this kind (the others are the controller's).
 [[nodiscard]] bool is_worker_kind(std::string_view kind);
 
 // Throws: nsa::Error on an unknown kind, a key the row does not have, a value of another type or out of its range, an
-// artefact's path that leaves the case's folder. A missing key is not refused: it takes the row's default.
+// artefact's path outside of the process's own folder. A missing key is not refused: it takes the row's default.
 void check_row(const Event& event);
 
 }  // namespace harness

@@ -297,7 +297,7 @@ struct Artefact {  // a file below the case's folder
   int of_rank = 0;
   std::string name;  // attention_layer, local_gradients, reduced_gradients, weights, ...
   int layer = -1;
-  std::string path;  // relative to the case's folder
+  std::string path;  // relative to the case's folder: rank_2/..., of the twin twin_of_2/...
   std::int64_t bytes = 0;
   std::string hash;
 };

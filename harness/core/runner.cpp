@@ -3,14 +3,15 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <unistd.h>
 
 #include "harness/core/evidence.h"
+#include "harness/core/kept_text.h"
 #include "harness/core/machine_state.h"
 #include "harness/core/worker_group.h"
-#include "nsa/base/corpus.h"
 #include "nsa/base/error.h"
 
 namespace harness {
@@ -19,9 +20,6 @@ namespace {
 constexpr int kListenFd = 4;
 constexpr useconds_t kMillisecondUs = 1'000;
 
-// Larger corpora are read where they lie: nobody edits them during a run, and a copy would cost more than it saves.
-constexpr std::int64_t kLargestFrozenCorpus = std::int64_t{64} << 20;
-
 void write_file(const std::string& path, const std::string& content) {
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file << content;
@@ -29,20 +27,10 @@ void write_file(const std::string& path, const std::string& content) {
   if (!file) throw nsa::Error(path + ": cannot write: " + std::strerror(errno));
 }
 
-// A copy of the text as it is now: files that are edited while the processes of a case start one after the other would be
-// another corpus for each of them.
-void freeze_corpus(nsa::DataConfig& data, const std::string& folder) {
-  if (data.source != nsa::DataConfig::Source::text) return;
-  const nsa::Corpus corpus = nsa::find_corpus(data.text);
-  if (corpus.bytes > kLargestFrozenCorpus) return;
-  const std::string path = folder + "/corpus.txt";
-  write_file(path, nsa::read_corpus(corpus));
-  data.text = {path};
-}
-
-std::string write_case(Case the_case, const std::string& folder) {
-  freeze_corpus(the_case.scenario.training.data, folder);
-  std::string path = folder + "/case.json";
+std::string write_case(Case the_case, const RunnerOptions& options) {
+  keep_text(the_case.scenario.training.data,
+            options.texts.empty() ? options.folder : options.texts);
+  std::string path = options.folder + "/case.json";
   write_file(path, case_to_json(the_case) + "\n");
   return path;
 }
@@ -55,7 +43,7 @@ class CaseRun {
         options_(options),
         origin_ms_(monotonic_ms()),
         ranks_(static_cast<int>(the_case.scenario.parallel.ranks)),
-        case_file_(write_case(the_case, options.folder)),
+        case_file_(write_case(the_case, options)),
         listener_(listen_on_loopback()),
         sink_(options.folder, hooks) {}
 
@@ -68,6 +56,7 @@ class CaseRun {
     } else if (well_ && case_.scenario.has_twin()) {
       stop_reason = run_twin();
     }
+    note_full_disk();
     sink_.finish();
     return {static_cast<double>(now_ms()) / 1000.0,
             stop_reason == "interrupted",
@@ -128,6 +117,15 @@ class CaseRun {
     request.err_path = options_.folder + "/" + name + ".err";
     if (process == 0) request.listen_fd = listener_.fd.get();
     return request;
+  }
+
+  // What ranks do on a full disk looks like many other failures: whoever judges must know.
+  void note_full_disk() {
+    constexpr std::uintmax_t kFull = std::uintmax_t{1} << 20;  // some blocks are always left over
+    std::error_code error;
+    const auto space = std::filesystem::space(options_.folder, error);
+    if (error || space.available >= kFull) return;
+    record(Fact{kDiskFullFact, std::to_string(space.available) + " bytes left"});
   }
 
   // Gives why they were stopped, "" when they ended by themselves.

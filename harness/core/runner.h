@@ -4,7 +4,7 @@
 // Where the scenario asks for a kill, the ranks are killed in the midst of it and started again with `--life 1`; what the second
 // life records comes after the event Relaunched. Where the ranks end before the kill's point came, there is no such event.
 //
-// In the case's folder: case.json, events.jsonl with its hash (run_folder.h), rank_N.out and rank_N.err, twin.out, twin.err.
+// In the case's folder: case.json, the events with their hash (run_folder.h), rank_N.out and rank_N.err, twin.out, twin.err.
 // The twin runs when every rank ended well (Done, exit 0) and nothing was stopped.
 #pragma once
 
@@ -23,6 +23,8 @@ struct RunnerOptions {
   std::vector<std::string>
       environment;     // NAME=value, all that a worker gets (rank and world come as arguments)
   std::string folder;  // of the case; exists
+  std::string
+      texts;  // folder for the texts of training, one file a content for all cases of a run; "": `folder`
   const std::atomic<int>* interrupted = nullptr;  // a signal number once the user wants to stop
   // Deadlines and periods in milliseconds; a test shortens them.
   std::int64_t still_floor_ms =

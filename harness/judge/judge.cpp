@@ -135,6 +135,26 @@ bool interrupted(const Evidence& evidence) {
   });
 }
 
+// What a full disk did to the ranks and to their record; "" where there was room.
+std::string full_disk(const Evidence& evidence) {
+  for (const auto& fact : evidence.facts) {
+    if (fact.process == kController && fact.row.name == kDiskFullFact) return fact.row.value;
+  }
+  for (const auto& error : evidence.errors) {
+    if (error.row.what.find("No space left on device") == std::string::npos) continue;
+    return process_name(error.process) + " found no space left on the device";
+  }
+  return "";
+}
+
+// Nothing that failed on a full disk is blamed on the ranks.
+void blame_the_disk(const std::string& why, Judgement& judged) {
+  judged.reason = "the disk is full (" + why + "), so the record is not whole; judged from what " +
+                  "there is: " + judged.reason;
+  judged.outcome = Outcome::error;
+  judged.findings.clear();
+}
+
 void compare_with_expectation(const Expectation& expected, Judgement& judged) {
   const std::string missed = expectation_missed(expected, judged);
   judged.reason =
@@ -185,6 +205,9 @@ Judgement judge(const Evidence& evidence, std::span<const Check> checks) {
   if (interrupted(evidence)) {
     judged.outcome = Outcome::inconclusive;
     judged.reason = "interrupted";
+  } else if (const std::string why = full_disk(evidence);
+             !why.empty() && judged.outcome != Outcome::pass) {
+    blame_the_disk(why, judged);
   } else if (fault_never_fired(evidence)) {
     judged.outcome = Outcome::error;
     judged.reason = "fault " + scenario.fault->name + " never fired";

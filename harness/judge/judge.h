@@ -20,6 +20,7 @@ struct Judgement {
 // Runs the case's checks over `evidence`, orders the findings and derives the outcome (SPEC 6, 7, 11):
 //  - a check that throws, or whose name is not in `checks`, is inconclusive with the reason;
 //  - no check judged anything: INCONCLUSIVE;
+//  - a case that did not pass while the disk was full: ERROR, and no finding;
 //  - a fault that was asked for and never fired: ERROR (in a bisection only where all candidates are there);
 //  - a kill that was asked for and never happened, in a case that did not fail: ERROR;
 //  - `expect` met: PASS, missed: FAIL (the trials of a bisection are not compared with it: see bisection.h);

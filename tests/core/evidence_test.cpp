@@ -49,10 +49,10 @@ TEST(Evidence, EveryKindReachesItsList) {
   Evidence evidence;
   evidence.add(with("fact", R"({"name":"a"})"));
   evidence.add(with("rejected", R"({"name":"b"})"));
-  evidence.add(with("artefact", R"({"path":"x/y.st"})"));
+  evidence.add(with("artefact", R"({"path":"rank_0/y.st"})"));
   EXPECT_EQ(evidence.facts.at(0).row.name, "a");
   EXPECT_EQ(evidence.rejected.at(0).row.name, "b");
-  EXPECT_EQ(evidence.artefacts.at(0).row.path, "x/y.st");
+  EXPECT_EQ(evidence.artefacts.at(0).row.path, "rank_0/y.st");
 }
 
 TEST(Evidence, OfLivesTheLastOneIsTold) {
@@ -97,36 +97,46 @@ TEST_P(WrongRow, IsRefusedAndAddsNothing) {
   EXPECT_THROW(check_row(with(GetParam().first, GetParam().second)), nsa::Error);
 }
 
-INSTANTIATE_TEST_SUITE_P(Rows,
-                         WrongRow,
-                         ::testing::Values(std::pair{"unheard_of", "{}"},
-                                           std::pair{"phase", R"({"phase":1})"},
-                                           std::pair{"phase", R"({"step":"1"})"},
-                                           std::pair{"phase", R"({"step":1.5})"},
-                                           std::pair{"phase", R"({"step":1e300})"},
-                                           std::pair{"phase", R"({"step":18446744073709551615})"},
-                                           std::pair{"phase", R"({"colour":1})"},
-                                           std::pair{"gradient", R"({"index":4294967296})"},
-                                           std::pair{"gradient", R"({"reachable":1})"},
-                                           std::pair{"sample", R"({"value":"much"})"},
-                                           std::pair{"sample", R"({"value":null})"},
-                                           std::pair{"sample", R"({"value":[1]})"},
-                                           std::pair{"bucket", R"({"params":[1.5]})"},
-                                           std::pair{"bucket", R"({"params":[1e300]})"},
-                                           std::pair{"bucket", R"({"params":[4294967296]})"},
-                                           std::pair{"bucket", R"({"params":["a"]})"},
-                                           std::pair{"bucket", R"({"params":{}})"},
-                                           std::pair{"heartbeat", R"({"counters":[]})"},
-                                           std::pair{"heartbeat", R"({"counters":{"hooks":"x"}})"},
-                                           std::pair{"heartbeat", R"({"counters":{"hocks":1}})"},
-                                           std::pair{"observation", R"({"threads":[1]})"},
-                                           std::pair{"observation",
-                                                     R"({"threads":[{"frames":[1]}]})"},
-                                           std::pair{"artefact", R"({"path":""})"},
-                                           std::pair{"artefact", R"({"path":"/etc/passwd"})"},
-                                           std::pair{"artefact", R"({"path":"a/../../b"})"},
-                                           std::pair{"artefact", R"({"path":".."})"},
-                                           std::pair{"artefact", R"({"path":"a","bytes":-1})"}));
+INSTANTIATE_TEST_SUITE_P(
+    Rows,
+    WrongRow,
+    ::testing::Values(std::pair{"unheard_of", "{}"},
+                      std::pair{"phase", R"({"phase":1})"},
+                      std::pair{"phase", R"({"step":"1"})"},
+                      std::pair{"phase", R"({"step":1.5})"},
+                      std::pair{"phase", R"({"step":1e300})"},
+                      std::pair{"phase", R"({"step":18446744073709551615})"},
+                      std::pair{"phase", R"({"colour":1})"},
+                      std::pair{"gradient", R"({"index":4294967296})"},
+                      std::pair{"gradient", R"({"reachable":1})"},
+                      std::pair{"sample", R"({"value":"much"})"},
+                      std::pair{"sample", R"({"value":null})"},
+                      std::pair{"sample", R"({"value":[1]})"},
+                      std::pair{"bucket", R"({"params":[1.5]})"},
+                      std::pair{"bucket", R"({"params":[1e300]})"},
+                      std::pair{"bucket", R"({"params":[4294967296]})"},
+                      std::pair{"bucket", R"({"params":["a"]})"},
+                      std::pair{"bucket", R"({"params":{}})"},
+                      std::pair{"heartbeat", R"({"counters":[]})"},
+                      std::pair{"heartbeat", R"({"counters":{"hooks":"x"}})"},
+                      std::pair{"heartbeat", R"({"counters":{"hocks":1}})"},
+                      std::pair{"observation", R"({"threads":[1]})"},
+                      std::pair{"observation", R"({"threads":[{"frames":[1]}]})"},
+                      std::pair{"artefact", R"({"path":""})"},
+                      std::pair{"artefact", R"({"path":"/etc/passwd"})"},
+                      std::pair{"artefact", R"({"path":"rank_0/../../b"})"},
+                      std::pair{"artefact", R"({"path":"rank_0/./b"})"},
+                      std::pair{"artefact", R"({"path":"rank_0/"})"},
+                      std::pair{"artefact", R"({"path":"rank_0"})"},
+                      std::pair{"artefact", R"({"path":"rank_1/b"})"},
+                      std::pair{"artefact", R"({"path":"rank_00/b"})"},
+                      std::pair{"artefact", R"({"path":"twin_of_0/b"})"},
+                      std::pair{"artefact", R"({"path":"events.jsonl"})"},
+                      std::pair{"artefact", R"({"path":"case.json"})"},
+                      std::pair{"artefact", R"({"path":"verdicts.jsonl"})"},
+                      std::pair{"artefact", R"({"path":"../run.json"})"},
+                      std::pair{"artefact", R"({"path":".."})"},
+                      std::pair{"artefact", R"({"path":"rank_0/a","bytes":-1})"}));
 
 TEST(Evidence, ErrorNamesKindAndValue) {
   const std::string message = error_of([] { check_row(with("phase", R"({"step":"1"})")); });
@@ -165,9 +175,9 @@ TEST(Evidence, Helpers) {
   EXPECT_EQ(evidence.exit_of(0), nullptr);
   EXPECT_EQ(evidence.exit_of(1)->exit_code, 7);
   EXPECT_EQ(evidence.error_of(1)->type, "first");
-  evidence.add(Event::of(1, 4, Artefact{2, 1, "weights", -1, "old.st", 1, "hash"}));
-  evidence.add(Event::of(1, 4, Artefact{2, 1, "weights", -1, "new.st", 1, "hash"}));
-  EXPECT_EQ(evidence.artefact(1, "weights", 2, 1), "/run/case/new.st");
+  evidence.add(Event::of(1, 4, Artefact{2, 1, "weights", -1, "rank_1/old.st", 1, "hash"}));
+  evidence.add(Event::of(1, 4, Artefact{2, 1, "weights", -1, "rank_1/new.st", 1, "hash"}));
+  EXPECT_EQ(evidence.artefact(1, "weights", 2, 1), "/run/case/rank_1/new.st");
   EXPECT_EQ(evidence.artefact(1, "weights", 3, 1), "");
   EXPECT_EQ(evidence.artefact(0, "weights", 2, 1), "");
 }

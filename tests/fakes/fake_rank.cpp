@@ -6,16 +6,21 @@
 #include <csignal>
 #include <cstdlib>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iostream>
 #include <map>
+#include <span>
 #include <sstream>
 #include <string>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include "harness/core/event.h"
+#include "nsa/base/file.h"
+#include "nsa/base/hash.h"
+#include "nsa/base/safetensors.h"
 
 namespace {
 
@@ -31,6 +36,7 @@ struct Rank {
   std::int64_t moved = 0;
   int life = 0;
   std::string case_file;
+  std::string folder;  // the case's
 
   [[nodiscard]] std::int64_t now_ms() const {
     timespec now{};
@@ -172,6 +178,67 @@ int break_with_layers(Rank& rank) {
   return rank.done(), 0;
 }
 
+// One layer as check `causal` wants it, in two passes that are the same before position 12 of 16.
+void write_layer(const Rank& rank, const std::string& name, bool perturbed) {
+  const std::string folder = "rank_" + std::to_string(rank.process);
+  std::filesystem::create_directories(rank.folder + "/" + folder);
+  const std::string path = folder + "/" + name + ".safetensors";
+  constexpr std::size_t kRows = 16;
+  const std::vector<double> zeros(kRows, 0.0);
+  std::vector<double> x = zeros;
+  if (perturbed) std::fill(x.begin() + 12, x.end(), 1.0);
+  std::vector<nsa::TensorToWrite> tensors;
+  const auto add = [&](const char* tensor, std::vector<std::int64_t> shape, const auto& values) {
+    tensors.push_back(
+        {tensor, nsa::DType::f64, std::move(shape), std::as_bytes(std::span(values))});
+  };
+  add("x", {1, kRows, 1}, x);
+  add("dx", {1, kRows, 1}, zeros);
+  add("y", {1, kRows, 1}, zeros);
+  for (const char* tensor : {"q",
+                             "k_raw",
+                             "v_raw",
+                             "k_sel",
+                             "v_sel",
+                             "k_win",
+                             "v_win",
+                             "k_cmp",
+                             "v_cmp",
+                             "p_grp",
+                             "blocks",
+                             "o_cmp",
+                             "o_sel",
+                             "o_win",
+                             "gate"}) {
+    add(tensor, {1, 1, kRows, 1}, zeros);
+  }
+  nsa::write_safetensors(rank.folder + "/" + path, tensors);
+  harness::Artefact artefact;
+  artefact.step = 1;
+  artefact.name = name;
+  artefact.layer = 0;
+  artefact.path = path;
+  artefact.bytes = nsa::file_size(rank.folder + "/" + path);
+  artefact.hash = nsa::hash_file(rank.folder + "/" + path);
+  rank.record(artefact);
+}
+
+void write_two_passes(const Rank& rank) {
+  rank.record(harness::Sample{"perturbed_from", 1, 12.0});
+  write_layer(rank, "attention_layer", false);
+  write_layer(rank, "attention_layer_perturbed", true);
+}
+
+// Artefacts that are none of its own: the controller deletes what passing cases recorded.
+void name_others(const Rank& rank) {
+  for (const char* path :
+       {"events.jsonl", "case.json", "verdicts.jsonl", "../run.json", "rank_9/x.safetensors"}) {
+    harness::Artefact artefact;
+    artefact.path = path;
+    rank.record(artefact);
+  }
+}
+
 using Mood = std::function<int(Rank&)>;
 
 // What the mood does after hello; the value is the exit code.
@@ -221,6 +288,14 @@ const std::map<std::string, Mood>& moods() {
          return r.record(harness::Phase{"save", 4}), end_by(SIGSEGV);
        }},
       {"breaks_with_layers", &break_with_layers},
+      {"two_passes", [](Rank& r) { return write_two_passes(r), r.done(), 0; }},
+      {"names_others", [](Rank& r) { return name_others(r), r.done(), 0; }},
+      {"disk_full",
+       [](Rank& r) {
+         return r.record(harness::WorkerError{
+                    "nsa::Error", "cannot write t: No space left on device", "backward", 1}),
+                1;
+       }},
       {"late", [](Rank& r) { return usleep(300'000), r.work(), r.done(), 0; }},
   };
   return kMoods;
@@ -244,6 +319,7 @@ int main(int argc, char** argv) {
     if (name == "--rank") rank.process = std::atoi(argv[i + 1]);
     if (name == "--life") rank.life = std::atoi(argv[i + 1]);
     if (name == "--case") rank.case_file = argv[i + 1];
+    if (name == "--folder") rank.folder = argv[i + 1];
     if (name == "--clock-origin-ms") rank.origin_ms = std::atoll(argv[i + 1]);
     std::cout << name << "\n";
   }
