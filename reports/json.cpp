@@ -52,12 +52,14 @@ void add_judgement(const harness::CaseRecord& record, json& entry) {
 json case_json(const harness::CaseRecord& record) {
   json entry = {{"scenario", record.scenario},
                 {"case", record.label},
+                {"profile", record.profile},
                 {"seconds", harness::Real(record.seconds)},
                 {"findings", json::array()},
                 {"verdicts", json::array()},
                 {"metrics", json::object()}};
   add_judgement(record, entry);
-  for (const auto& [name, value] : record.metrics) entry["metrics"][name] = harness::Real(value);
+  for (const auto& [name, value] : record.digest.metrics)
+    entry["metrics"][name] = harness::Real(value);
   return entry;
 }
 

@@ -127,6 +127,24 @@ std::string Table::text() const {
   return text + "\n";
 }
 
+std::string folded(std::string_view title, const std::string& body) {
+  if (body.empty()) return "";
+  std::string name;  // inside of HTML, where Markdown means nothing
+  for (const char c : title) {
+    if (c == '&')
+      name += "&amp;";
+    else if (c == '<')
+      name += "&lt;";
+    else if (c == '>')
+      name += "&gt;";
+    else if (c == '@')
+      name += "&#64;";
+    else
+      name += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+  }
+  return "<details>\n<summary>" + name + "</summary>\n\n" + body + "</details>\n\n";
+}
+
 std::string counted(std::int64_t count, std::string_view noun) {
   return std::to_string(count) + " " + std::string(noun) + (count == 1 ? "" : "s");
 }

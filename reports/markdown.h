@@ -29,6 +29,9 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
+// A part that is shown only when it is asked for; nothing where `body` is empty. `title` is plain text.
+[[nodiscard]] std::string folded(std::string_view title, const std::string& body);
+
 // "1 case", "3 cases"
 [[nodiscard]] std::string counted(std::int64_t count, std::string_view noun);
 // "78,307,136"

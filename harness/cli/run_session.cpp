@@ -1,6 +1,5 @@
 #include "harness/cli/run_session.h"
 
-#include <chrono>
 #include <ctime>
 #include <filesystem>
 #include <iostream>
@@ -9,15 +8,20 @@
 
 #include "harness/checks/list.h"
 #include "harness/cli/output.h"
+#include "harness/cli/room.h"
 #include "harness/cli/side_by_side.h"
 #include "harness/cli/signals.h"
+#include "harness/core/bisect.h"
+#include "harness/core/build_info.h"
 #include "harness/core/clock.h"
 #include "harness/core/exit_code.h"
 #include "harness/store/bisection.h"
 #include "harness/store/prune.h"
-#include "harness/store/rebuild.h"
+#include "harness/store/run_files.h"
+#include "harness/store/verdict_log.h"
 #include "harness/strategies/list.h"
 #include "nsa/base/error.h"
+#include "nsa/base/file.h"
 #include "nsa/base/text.h"
 #include "reports/report.h"
 
@@ -76,7 +80,8 @@ RunSession::RunSession(RunPlan plan)
   record_.provenance = plan_.provenance;
   make_folder(record_.folder);
   try {
-    store_ = Store::open(plan_.database, true);
+    nsa::sync_folder(plan_.runs_folder);
+    store_ = Store::open(plan_.database, true, &log_line);
     record_.id = store_->begin_run(record_);
     for (std::size_t point = 0; point < plan_.cases.size(); ++point) {
       const Case& base = plan_.cases[point];
@@ -114,10 +119,7 @@ RunSession::Indices RunSession::plan_cases(std::size_t point, std::vector<Case> 
 }
 
 void RunSession::write_plan() const {
-  std::vector<CaseRecord> records;
-  records.reserve(planned_.size());
-  for (const Planned& planned : planned_) records.push_back(planned.record);
-  write_run_file(record_, records);
+  write_run_file(record_, records());
 }
 
 RunSession::Planned& RunSession::planned(std::size_t index) {
@@ -209,7 +211,7 @@ void RunSession::show_result(Outcome outcome,
                              const std::string& reason) {
   if (!plan_.on_result) return;
   const std::string& label = planned(index).record.label;
-  progress_.aside([&] { plan_.on_result(outcome_line(name_of(outcome), label, seconds, reason)); });
+  progress_.aside([&] { plan_.on_result(outcome, label, seconds, reason); });
 }
 
 void RunSession::run_planned(std::size_t index, const Place& place) {
@@ -218,25 +220,29 @@ void RunSession::run_planned(std::size_t index, const Place& place) {
     show_result(Outcome::skip, index, 0.0, unmet.why);
     return;
   }
-  if (!unmet.why.empty()) {
-    settle(index, error_judgement(unmet.why), 0.0);
-    return;
+  const Attempt made =
+      unmet.why.empty() ? attempt(index, place) : Attempt{error_judgement(unmet.why), {}, {}, 0.0};
+  const bool good = !is_failure(made.judgement.outcome) || is_trial(planned(index).the_case);
+  progress_.end_case(static_cast<int>(index) + 1, good);
+  const bool stored = settle(index, made);
+  if (stored && made.judgement.outcome == Outcome::pass && !plan_.keep) {
+    remove_files(made.evidence.folder, made.digest.files);
   }
-  Evidence evidence;
-  double seconds = 0.0;
-  const Judgement judgement = attempt(index, place, evidence, seconds);
-  progress_.end_case(static_cast<int>(index) + 1);
-  settle(index, judgement, seconds);
-  if (judgement.outcome == Outcome::pass && !plan_.keep) prune_case(evidence);
 }
 
 std::string RunSession::begin_attempt(std::size_t index) {
   const Planned& begun = planned(index);
   progress_.begin_case(
       begun.the_case.label(), static_cast<int>(index) + 1, static_cast<int>(planned_count()));
-  record_or_tell([&] { store_->begin_case(begun.record.id, wall_clock_ms()); });
+  record_or_tell([&] {
+    Planned& mine = planned_[index];
+    mine.record.started_ms = wall_clock_ms();
+    store_->begin_case(mine.record.id, mine.record.started_ms);
+  });
   std::string folder = record_.folder + "/" + begun.record.folder;
   make_folder(folder);
+  const std::string lacking = too_little_room(folder, begun.the_case.scenario);
+  if (!lacking.empty()) throw nsa::Error(lacking);
   return folder;
 }
 
@@ -264,54 +270,71 @@ RunResult RunSession::run_attempt(std::size_t index, const Place& place, Evidenc
   const int position = static_cast<int>(index) + 1;
   RunnerOptions options;
   options.folder = begin_attempt(index);
+  options.texts = record_.folder + "/texts";
   options.worker = plan_.worker;
   options.environment = environment_of(the_case.scenario, place);
   options.interrupted = &interrupted();
   evidence.the_case = the_case;
   evidence.folder = options.folder;
-  bool storing =
-      true;  // ends at the first failure: a database that hangs must not hold up the watch over the ranks
   RunnerHooks hooks;
   hooks.on_event = [&](const Event& event) {
     evidence.add(event);
     progress_.on_event(position, event);
-    if (storing) storing = record_or_tell([&] { store_->add_event(mine.record.id, event); });
   };
   hooks.on_tick = [&] { progress_.on_tick(); };
   return run_case(the_case, options, hooks);
 }
 
-Judgement RunSession::attempt(std::size_t index,
-                              const Place& place,
-                              Evidence& evidence,
-                              double& seconds) {
-  RunResult result;
+RunSession::Attempt RunSession::attempt(std::size_t index, const Place& place) {
+  Attempt made;
   try {
-    result = run_attempt(index, place, evidence);
+    const RunResult result = run_attempt(index, place, made.evidence);
+    made.seconds = result.seconds;
+    if (result.interrupted) incomplete_ = true;
+    if (result.recording_failed) {
+      record_or_tell([&] { throw nsa::Error(result.recording_error); });
+    }
   } catch (const nsa::Error& error) {
-    return error_judgement(error.what());
+    made.judgement = error_judgement(error.what());
+    return made;
   }
-  seconds = result.seconds;
-  if (result.interrupted) incomplete_ = true;
-  if (result.recording_failed) {
-    record_or_tell([&] { throw nsa::Error(result.recording_error); });
-  }
-  record_or_tell([&] { store_->finish_case(planned_[index].record.id, seconds); });
-  return judge(evidence, all_checks());
+  made.digest = digest_of(made.evidence);
+  made.judgement = judge(made.evidence, all_checks());
+  return made;
 }
 
-void RunSession::settle(std::size_t index, const Judgement& judgement, double seconds) {
-  record_or_tell([&] {
-    planned_[index].record.judgement = judgement;
-    store_->add_judgement(planned_[index].record.id, judgement, wall_clock_ms());
+bool RunSession::settle(std::size_t index, const Attempt& made) {
+  StoredJudgement stored;
+  stored.judgement = made.judgement;
+  stored.judged_ms = wall_clock_ms();
+  stored.source_hash = built_source_hash();
+  const bool in_folder = record_or_tell([&] {
+    const CaseRecord& record = planned_[index].record;
+    const std::string folder = record_.folder + "/" + record.folder;
+    make_folder(folder);  // a case that was refused has none yet
+    log_judgement(folder, {{record.started_ms, made.seconds}, stored});
   });
-  show_result(judgement.outcome, index, seconds, judgement.reason);
+  const bool in_database = record_or_tell([&] {
+    Planned& settled = planned_[index];
+    settled.record.judgement = made.judgement;
+    if (made.digest.recorded) {
+      store_->finish_case(settled.record.id, made.seconds, made.digest);
+    }
+    store_->add_judgement(settled.record.id, stored);
+  });
+  show_result(made.judgement.outcome, index, made.seconds, made.judgement.reason);
+  return in_folder && in_database;
+}
+
+std::vector<CaseRecord> RunSession::records() const {
+  std::vector<CaseRecord> records;
+  records.reserve(planned_.size());
+  for (const Planned& planned : planned_) records.push_back(planned.record);
+  return records;
 }
 
 int RunSession::code_of_outcomes() const {
-  std::vector<CaseRecord> records;
-  for (const Planned& planned : planned_) records.push_back(planned.record);
-  return harness::exit_code(outcomes_that_count(records), incomplete_);
+  return harness::exit_code(outcomes_that_count(records()), incomplete_);
 }
 
 void RunSession::finish() {
@@ -319,6 +342,7 @@ void RunSession::finish() {
   record_.ended_ms = wall_clock_ms();
   record_.exit_code = exit_code_;
   record_.complete = !incomplete_;
+  record_or_tell([&] { write_end_file(record_); });
   record_or_tell(
       [&] { store_->finish_run(record_.id, exit_code_, !incomplete_, record_.ended_ms); });
   exit_code_ = code_of_outcomes();
@@ -329,7 +353,7 @@ void RunSession::write_report() {
   request.runs = {store_->run_named(record_.name).value_or(record_)};
   request.check_about = check_about();
   report_path_ = record_.folder + "/report.md";
-  write_file(report_path_, reports::render_report(*store_, request));
+  nsa::write_durably(report_path_, reports::render_report(*store_, request));
 }
 
 }  // namespace harness::cli

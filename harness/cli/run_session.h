@@ -1,4 +1,5 @@
-// One run of the harness: plans cases, runs each, judges it, stores it, frees what is no longer needed, writes the report.
+// One run of the harness: plans cases, runs each, judges it, stores the judgement in the run's folder and in the database, frees
+// what is no longer needed, writes the report. Nothing is freed before its judgement is stored in both.
 // What a strategy asks for after it has seen outcomes is planned then, before it runs.
 // What the cases do is evidence; only what this program itself cannot do is an error.
 #pragma once
@@ -39,8 +40,9 @@ struct RunPlan {
   std::string runs_folder;  // the run's folder is made in it
   bool keep = false;
   bool quiet = false;
-  std::function<void(const std::string&)>
-      on_result;  // one line a case, as soon as it is known; may be empty
+  // Of each case, as soon as it is known; may be empty.
+  std::function<void(Outcome, const std::string& label, double seconds, const std::string& reason)>
+      on_result;
 };
 
 class RunSession {
@@ -56,6 +58,7 @@ class RunSession {
   [[nodiscard]] int exit_code() const { return exit_code_; }
   [[nodiscard]] const Store& store() const { return *store_; }
   [[nodiscard]] const RunRecord& record() const { return record_; }
+  [[nodiscard]] std::vector<CaseRecord> records() const;  // of all cases, in the order of the plan
   [[nodiscard]] const std::string& report_path() const { return report_path_; }
 
   // Renders the report into the run's folder. Throws: nsa::Error.
@@ -77,15 +80,19 @@ class RunSession {
   void run_point(std::size_t point, const Place& place);
   [[nodiscard]] Indices plan_next(std::size_t point, const Indices& tried);
   void run_planned(std::size_t index, const Place& place);
-  [[nodiscard]] Judgement attempt(std::size_t index,
-                                  const Place& place,
-                                  Evidence& evidence,
-                                  double& seconds);
+  struct Attempt {
+    Judgement judgement;
+    Evidence evidence;
+    Digest digest;  // taken once the case has ended
+    double seconds = 0.0;
+  };
+  [[nodiscard]] Attempt attempt(std::size_t index, const Place& place);
   [[nodiscard]] RunResult run_attempt(std::size_t index, const Place& place, Evidence& evidence);
   [[nodiscard]] std::string begin_attempt(std::size_t index);
   [[nodiscard]] std::vector<std::string> environment_of(const Scenario& scenario,
                                                         const Place& place) const;
-  void settle(std::size_t index, const Judgement& judgement, double seconds);
+  // False: the judgement is not stored, and nothing of the case may be freed.
+  bool settle(std::size_t index, const Attempt& attempt);
   void show_result(Outcome outcome, std::size_t index, double seconds, const std::string& reason);
   [[nodiscard]] Planned& planned(std::size_t index);
   [[nodiscard]] std::size_t planned_count();

@@ -1,44 +1,141 @@
+#include <algorithm>
+#include <chrono>
 #include <iostream>
 #include <memory>
 
 #include <CLI/CLI.hpp>
 
+#include "harness/cli/output.h"
 #include "harness/cli/paths.h"
 #include "harness/cli/verbs.h"
 #include "harness/core/exit_code.h"
+#include "harness/store/maintain.h"
+#include "harness/store/prune.h"
 #include "harness/store/rebuild.h"
+#include "nsa/base/error.h"
+#include "nsa/base/text.h"
 
 namespace harness::cli {
 namespace {
 
-struct RebuildArguments {
-  std::vector<std::string> folders;
+struct DbArguments {
   std::string database;
+  std::vector<std::string> folders;
+  std::string keep;
+  int files = 10;
 };
 
-int rebuild(const RebuildArguments& arguments) {
-  const auto store = Store::open(database_path(arguments.database), true);
+constexpr std::int64_t kDayMs = std::int64_t{24} * 3'600'000;
+
+std::string megabytes(std::int64_t bytes) {
+  return nsa::to_text(static_cast<double>(bytes) / 1e6, 4) + " MB";
+}
+
+// Each folder is a run of its own: one that is refused takes no other with it.
+int rebuild(const DbArguments& arguments) {
+  const auto store = Store::open(database_path(arguments.database), true, &log_line);
+  int code = kExitPass;
   for (const std::string& folder : arguments.folders) {
-    const std::int64_t row = rebuild_run(folder, *store);
-    std::cout << folder << ": " << store->cases(row).size()
-              << " cases; judge them with nsa-harness judge " << row << "\n";
+    try {
+      const std::int64_t row = rebuild_run(folder, *store);
+      const std::vector<CaseRecord> cases = store->cases(row);
+      const auto judged = std::count_if(cases.begin(), cases.end(), [](const CaseRecord& record) {
+        return record.judgement || !record.skip_reason.empty();
+      });
+      const std::string rest = judged == static_cast<std::ptrdiff_t>(cases.size())
+                                   ? ""
+                                   : ", of which " + std::to_string(cases.size() - judged) +
+                                         " have no judgement (nsa-harness judge " +
+                                         std::to_string(row) + ")";
+      std::cout << folder << ": run " << row << ", " << cases.size() << " cases" << rest << "\n";
+    } catch (const nsa::Error& error) {
+      log_line(error.what());
+      code = kExitUsage;
+    }
   }
+  return code;
+}
+
+std::int64_t span_ms(const std::string& text) {
+  const auto days = text.size() > 1 && text.back() == 'd'
+                        ? nsa::parse_int(text.substr(0, text.size() - 1))
+                        : std::nullopt;
+  constexpr std::int64_t kMostDays = 36'500;
+  if (!days || *days < 1 || *days > kMostDays) {
+    throw nsa::Error("--keep: found \"" + text + "\", wanted a number of days like 90d");
+  }
+  return *days * kDayMs;
+}
+
+int prune(const DbArguments& arguments) {
+  const auto store = Store::open(database_path(arguments.database), false, &log_line);
+  using std::chrono::system_clock;
+  PruneRule rule;
+  rule.now_ms =
+      std::chrono::duration_cast<std::chrono::milliseconds>(system_clock::now().time_since_epoch())
+          .count();
+  rule.before_ms = rule.now_ms - span_ms(arguments.keep);
+  rule.runs_with_files = arguments.files;
+  const Pruned pruned = prune_runs(*store, rule);
+  for (const std::string& name : pruned.dropped) {
+    std::cout << "dropped the folder of " << name << "; its rows stay\n";
+  }
+  for (const std::string& name : pruned.thinned) {
+    std::cout << "dropped the tensors of " << name << "; its log and verdicts stay\n";
+  }
+  for (const std::string& line : pruned.left) log_line("kept " + line);
+  std::cout << megabytes(pruned.freed_bytes) << " freed\n";
+  return kExitPass;
+}
+
+int check(const DbArguments& arguments) {
+  const std::string path = database_path(arguments.database);
+  const std::vector<std::string> wrong = check_database(path, &log_line);
+  for (const std::string& line : wrong) std::cout << line << "\n";
+  if (wrong.empty()) std::cout << path << ": whole\n";
+  return wrong.empty() ? kExitPass : kExitError;
+}
+
+int vacuum(const DbArguments& arguments) {
+  const std::string path = database_path(arguments.database);
+  const Sizes sizes = vacuum_database(path, &log_line);
+  std::cout << path << ": " << megabytes(sizes.before_bytes) << " before, "
+            << megabytes(sizes.after_bytes) << " now\n";
   return kExitPass;
 }
 
 }  // namespace
 
 Action add_db(CLI::App& command) {
-  const auto arguments = std::make_shared<RebuildArguments>();
-  CLI::App* part =
-      command.add_subcommand("rebuild", "Add runs from their folders: what events.jsonl recorded");
-  part->add_option("folder", arguments->folders, "A run's folder, which holds run.json")
+  const auto arguments = std::make_shared<DbArguments>();
+  const auto part = [&](const char* name, const char* about) {
+    CLI::App* added = command.add_subcommand(name, about);
+    added->add_option("--db",
+                      arguments->database,
+                      "The database (default: NSA_HARNESS_DB, or in your data folder)");
+    return added;
+  };
+  CLI::App* rebuilds = part("rebuild", "Add runs from their folders, with their verdicts");
+  rebuilds->add_option("folder", arguments->folders, "A run's folder, which holds run.json")
       ->required();
-  part->add_option("--db",
-                   arguments->database,
-                   "The database (default: NSA_HARNESS_DB, or in your data folder)");
+  CLI::App* prunes = part("prune", "Drop folders of old runs; the rows of the database stay");
+  prunes->add_option("--keep", arguments->keep, "Drop folders of runs older than this: 90d")
+      ->required();
+  prunes
+      ->add_option("--tensors",
+                   arguments->files,
+                   "Of cases that did not pass, keep the tensors of so many of the newest runs")
+      ->check(CLI::Range(0, 1'000'000))
+      ->capture_default_str();
+  CLI::App* checks = part("check", "Look whether the database is whole");
+  CLI::App* vacuums = part("vacuum", "Give the room of deleted rows back to the disk");
   command.require_subcommand(1);
-  return [arguments] { return rebuild(*arguments); };
+  return [=] {
+    if (rebuilds->parsed()) return rebuild(*arguments);
+    if (prunes->parsed()) return prune(*arguments);
+    if (checks->parsed()) return check(*arguments);
+    return vacuums->parsed() ? vacuum(*arguments) : kExitInternal;
+  };
 }
 
 }  // namespace harness::cli

@@ -1,15 +1,18 @@
+// Judgements: each of a case is kept, one of them reports. All those of a run are read together: a query for each table.
 #include <string_view>
 
+#include "harness/store/schema.h"
 #include "harness/store/sqlite.h"
 
 namespace harness {
 namespace {
 
+using nlohmann::json;
 using SQLite::Statement;
 
-void write_measured(SQLite::Database& database,
-                    std::int64_t verdict_id,
-                    const std::vector<Measured>& measured) {
+void insert_measured(SQLite::Database& database,
+                     std::int64_t verdict_id,
+                     const std::vector<Measured>& measured) {
   Statement insert(
       database,
       "INSERT INTO measured (verdict_id, position, name, value, bits, limit_value, limit_bits) "
@@ -24,46 +27,17 @@ void write_measured(SQLite::Database& database,
       bind_real(insert, 6, 7, *value.limit);
     } else {
       insert.bind(6);
-      insert.bind(7);
+      insert.bind(7, kNoLimit);
     }
     insert.exec();
     insert.reset();
   }
 }
 
-// `verdict_id` 0: the judgement's own list, with roles and in its order.
-void write_findings(SQLite::Database& database,
+void insert_verdict(SQLite::Database& database,
                     std::int64_t judgement_id,
-                    std::int64_t verdict_id,
-                    const std::vector<Finding>& findings) {
-  Statement insert(database,
-                   "INSERT INTO finding (judgement_id, verdict_id, position, code, role, status, "
-                   "statement, body) "
-                   "VALUES (?, ?, ?, ?, ?, ?, ?, ?)");
-  int position = 0;
-  for (const Finding& finding : findings) {
-    insert.bind(1, judgement_id);
-    if (verdict_id == 0) {
-      insert.bind(2);
-    } else {
-      insert.bind(2, verdict_id);
-    }
-    insert.bind(3, position++);
-    insert.bind(4, finding.code);
-    insert.bind(5, name_of(finding.role));
-    insert.bind(6, name_of(finding.status));
-    insert.bind(7, finding.statement);
-    insert.bind(
-        8, nlohmann::json(finding).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
-    insert.exec();
-    insert.reset();
-  }
-}
-
-void write_verdict(SQLite::Database& database,
-                   std::int64_t judgement_id,
-                   int position,
-                   const CheckResult& result) {
+                    int position,
+                    const CheckResult& result) {
   Statement insert(database,
                    "INSERT INTO verdict (judgement_id, position, check_name, verdict, reason) "
                    "VALUES (?, ?, ?, ?, ?)");
@@ -73,46 +47,64 @@ void write_verdict(SQLite::Database& database,
   insert.bind(4, name_of(result.verdict));
   insert.bind(5, result.reason);
   insert.exec();
-  const std::int64_t verdict_id = database.getLastInsertRowid();
-  write_measured(database, verdict_id, result.measured);
-  write_findings(database, judgement_id, verdict_id, result.findings);
+  insert_measured(database, database.getLastInsertRowid(), result.measured);
 }
 
-std::vector<Measured> read_measured(SQLite::Database& database, std::int64_t verdict_id) {
-  Statement query(
-      database,
-      "SELECT name, bits, limit_bits FROM measured WHERE verdict_id = ? ORDER BY position");
-  query.bind(1, verdict_id);
-  std::vector<Measured> all;
-  while (query.executeStep()) {
-    Measured measured{
-        query.getColumn(0).getString(), real_of_bits(query.getColumn(1).getInt64()), std::nullopt};
-    if (!query.isColumnNull(2)) measured.limit = Real(real_of_bits(query.getColumn(2).getInt64()));
-    all.push_back(std::move(measured));
+// Whose finding it is: the verdict's position and the place among its findings. A judgement holds the findings of its verdicts
+// in another order, so each is written once. -1: of no verdict.
+std::pair<int, int> origin_of(const Finding& finding,
+                              const Judgement& judgement,
+                              std::vector<std::vector<bool>>& taken) {
+  const json wanted = finding;
+  for (std::size_t i = 0; i < judgement.verdicts.size(); ++i) {
+    const auto& findings = judgement.verdicts[i].findings;
+    for (std::size_t j = 0; j < findings.size(); ++j) {
+      if (taken[i][j] || json(findings[j]) != wanted) continue;
+      taken[i][j] = true;
+      return {static_cast<int>(i), static_cast<int>(j)};
+    }
   }
-  return all;
+  return {-1, -1};
 }
 
-std::vector<Finding> read_findings(Statement query) {
-  std::vector<Finding> all;
-  while (query.executeStep()) {
-    all.push_back(nlohmann::json::parse(query.getColumn(0).getString()).get<Finding>());
+void insert_findings(SQLite::Database& database,
+                     std::int64_t judgement_id,
+                     const Judgement& judgement) {
+  Statement insert(database,
+                   "INSERT INTO finding (judgement_id, position, verdict_position, place, code, "
+                   "role, status, statement, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)");
+  std::vector<std::vector<bool>> taken;
+  for (const CheckResult& result : judgement.verdicts) taken.emplace_back(result.findings.size());
+  int position = 0;
+  for (const Finding& finding : judgement.findings) {
+    const auto [verdict, place] = origin_of(finding, judgement, taken);
+    insert.bind(1, judgement_id);
+    insert.bind(2, position++);
+    insert.bind(3, verdict);
+    insert.bind(4, place);
+    insert.bind(5, finding.code);
+    insert.bind(6, name_of(finding.role));
+    insert.bind(7, name_of(finding.status));
+    insert.bind(8, finding.statement);
+    insert.bind(9, json(finding).dump(-1, ' ', false, json::error_handler_t::replace));
+    insert.exec();
+    insert.reset();
   }
-  return all;
 }
 
-std::vector<Finding> findings_of_verdict(SQLite::Database& database, std::int64_t verdict_id) {
-  Statement query(database, "SELECT body FROM finding WHERE verdict_id = ? ORDER BY position");
-  query.bind(1, verdict_id);
-  return read_findings(std::move(query));
-}
-
-std::vector<Finding> findings_of_judgement(SQLite::Database& database, std::int64_t judgement_id) {
-  Statement query(
+// The newest whole judgement reports; where there is none, the newest.
+void choose_judgement(SQLite::Database& database, std::int64_t case_row) {
+  Statement update(
       database,
-      "SELECT body FROM finding WHERE judgement_id = ? AND verdict_id IS NULL ORDER BY position");
-  query.bind(1, judgement_id);
-  return read_findings(std::move(query));
+      "UPDATE cases SET (judgement_id, outcome) = (SELECT id, outcome FROM judgement WHERE "
+      "case_row = cases.id ORDER BY whole DESC, id DESC LIMIT 1) WHERE id = ?");
+  update.bind(1, case_row);
+  if (update.exec() != 1) throw nsa::Error("no such case");
+  Statement code(database,
+                 "UPDATE cases SET code = coalesce((SELECT code FROM finding WHERE judgement_id = "
+                 "cases.judgement_id ORDER BY position LIMIT 1), '') WHERE id = ?");
+  code.bind(1, case_row);
+  code.exec();
 }
 
 Verdict verdict_named(std::string_view name) {
@@ -122,64 +114,119 @@ Verdict verdict_named(std::string_view name) {
   throw nsa::Error("unknown verdict " + std::string(name));
 }
 
-std::vector<CheckResult> read_verdicts(SQLite::Database& database, std::int64_t judgement_id) {
+using Judgements = std::map<std::int64_t, Judgement>;  // by case row
+
+void read_outcomes(SQLite::Database& database, std::int64_t run_id, Judgements& all) {
   Statement query(database,
-                  "SELECT id, check_name, verdict, reason FROM verdict WHERE judgement_id = ? "
-                  "ORDER BY position");
-  query.bind(1, judgement_id);
-  std::vector<CheckResult> all;
+                  "SELECT cases.id, judgement.outcome, judgement.reason FROM cases JOIN judgement "
+                  "ON judgement.id = cases.judgement_id WHERE cases.run_id = ?");
+  query.bind(1, run_id);
   while (query.executeStep()) {
-    const std::int64_t id = query.getColumn(0).getInt64();
+    const std::string name = query.getColumn(1).getString();
+    const std::optional<Outcome> outcome = outcome_from(name);
+    if (!outcome) throw nsa::Error("unknown outcome " + name);
+    Judgement& judgement = all[query.getColumn(0).getInt64()];
+    judgement.outcome = *outcome;
+    judgement.reason = query.getColumn(2).getString();
+  }
+}
+
+void read_verdicts(SQLite::Database& database, std::int64_t run_id, Judgements& all) {
+  Statement query(database,
+                  "SELECT cases.id, check_name, verdict, verdict.reason FROM cases JOIN verdict ON "
+                  "verdict.judgement_id = cases.judgement_id WHERE cases.run_id = ? ORDER BY "
+                  "cases.position, verdict.position");
+  query.bind(1, run_id);
+  while (query.executeStep()) {
     CheckResult result;
     result.check = query.getColumn(1).getString();
     result.verdict = verdict_named(query.getColumn(2).getString());
     result.reason = query.getColumn(3).getString();
-    result.measured = read_measured(database, id);
-    result.findings = findings_of_verdict(database, id);
-    all.push_back(std::move(result));
+    all[query.getColumn(0).getInt64()].verdicts.push_back(std::move(result));
   }
-  return all;
+}
+
+void read_measured(SQLite::Database& database, std::int64_t run_id, Judgements& all) {
+  Statement query(
+      database,
+      "SELECT cases.id, verdict.position, name, value, bits, limit_value, limit_bits FROM cases "
+      "JOIN verdict ON verdict.judgement_id = cases.judgement_id JOIN measured ON "
+      "measured.verdict_id = verdict.id WHERE cases.run_id = ? ORDER BY cases.position, "
+      "verdict.position, measured.position");
+  query.bind(1, run_id);
+  while (query.executeStep()) {
+    Measured measured{query.getColumn(2).getString(), read_real(query, 3, 4), std::nullopt};
+    const bool unlimited = query.isColumnNull(5) && !query.isColumnNull(6) &&
+                           query.getColumn(6).getInt64() == kNoLimit;
+    if (!unlimited) measured.limit = Real(read_real(query, 5, 6));
+    auto& verdicts = all[query.getColumn(0).getInt64()].verdicts;
+    verdicts.at(static_cast<std::size_t>(query.getColumn(1).getInt()))
+        .measured.push_back(std::move(measured));
+  }
+}
+
+void read_findings(SQLite::Database& database, std::int64_t run_id, Judgements& all) {
+  Statement query(database,
+                  "SELECT cases.id, verdict_position, place, body FROM cases JOIN finding ON "
+                  "finding.judgement_id = cases.judgement_id WHERE cases.run_id = ? ORDER BY "
+                  "cases.position, finding.position");
+  query.bind(1, run_id);
+  while (query.executeStep()) {
+    Judgement& judgement = all[query.getColumn(0).getInt64()];
+    auto finding = json::parse(query.getColumn(3).getString()).get<Finding>();
+    const int verdict = query.getColumn(1).getInt();
+    if (verdict >= 0) {
+      auto& own = judgement.verdicts.at(static_cast<std::size_t>(verdict)).findings;
+      const auto place = static_cast<std::size_t>(query.getColumn(2).getInt());
+      constexpr std::size_t kMostFindings = 100'000;  // of a verdict: a row says where it goes
+      if (place >= kMostFindings) throw nsa::Error("a finding's place is out of range");
+      if (own.size() <= place) own.resize(place + 1);
+      own[place] = finding;
+    }
+    judgement.findings.push_back(std::move(finding));
+  }
 }
 
 }  // namespace
 
-void SqliteStore::add_judgement(std::int64_t case_row,
-                                const Judgement& judgement,
-                                std::int64_t judged_ms) {
-  flush();
-  guarded(path_, [&] {
-    SQLite::Transaction transaction(database_, SQLite::TransactionBehavior::IMMEDIATE);
-    Statement insert(
-        database_,
-        "INSERT INTO judgement (case_row, judged_ms, outcome, reason) VALUES (?, ?, ?, ?)");
-    insert.bind(1, case_row);
-    insert.bind(2, judged_ms);
-    insert.bind(3, name_of(judgement.outcome));
-    insert.bind(4, judgement.reason);
-    insert.exec();
-    const std::int64_t id = database_.getLastInsertRowid();
-    int position = 0;
-    for (const CheckResult& result : judgement.verdicts)
-      write_verdict(database_, id, position++, result);
-    write_findings(database_, id, 0, judgement.findings);
-    transaction.commit();
-  });
+void insert_judgement(SQLite::Database& database,
+                      std::int64_t case_row,
+                      const StoredJudgement& stored) {
+  Statement insert(database,
+                   "INSERT INTO judgement (case_row, judged_ms, whole, source_hash, outcome, "
+                   "reason) VALUES (?, ?, ?, ?, ?, ?)");
+  insert.bind(1, case_row);
+  insert.bind(2, stored.judged_ms);
+  insert.bind(3, stored.whole ? 1 : 0);
+  insert.bind(4, stored.source_hash);
+  insert.bind(5, name_of(stored.judgement.outcome));
+  insert.bind(6, stored.judgement.reason);
+  insert.exec();
+  const std::int64_t id = database.getLastInsertRowid();
+  int position = 0;
+  for (const CheckResult& result : stored.judgement.verdicts) {
+    insert_verdict(database, id, position++, result);
+  }
+  insert_findings(database, id, stored.judgement);
+  choose_judgement(database, case_row);
 }
 
-std::optional<Judgement> SqliteStore::newest_judgement(std::int64_t case_row) const {
-  Statement query(
-      database_,
-      "SELECT id, outcome, reason FROM judgement WHERE case_row = ? ORDER BY id DESC LIMIT 1");
-  query.bind(1, case_row);
-  if (!query.executeStep()) return std::nullopt;
-  const std::int64_t id = query.getColumn(0).getInt64();
-  const std::string name = query.getColumn(1).getString();
-  const std::optional<Outcome> outcome = outcome_from(name);
-  if (!outcome) throw nsa::Error(path_ + ": unknown outcome " + name);
-  return Judgement{*outcome,
-                   query.getColumn(2).getString(),
-                   read_verdicts(database_, id),
-                   findings_of_judgement(database_, id)};
+std::map<std::int64_t, Judgement> reporting_judgements(SQLite::Database& database,
+                                                       std::int64_t run_id) {
+  Judgements all;
+  read_outcomes(database, run_id, all);
+  read_verdicts(database, run_id, all);
+  read_measured(database, run_id, all);
+  read_findings(database, run_id, all);
+  return all;
+}
+
+void SqliteStore::add_judgement(std::int64_t case_row, const StoredJudgement& judgement) {
+  guarded(path_, [&] {
+    SQLite::Transaction transaction(database_, SQLite::TransactionBehavior::IMMEDIATE);
+    insert_judgement(database_, case_row, judgement);
+    transaction.commit();
+  });
 }
 
 }  // namespace harness

@@ -6,16 +6,18 @@
 #include <fstream>
 #include <string_view>
 #include <thread>
+#include <unistd.h>
 
 #include <sqlite3.h>
 
+#include "harness/store/migrations.h"
 #include "harness/store/schema.h"
 #include "harness/store/sqlite.h"
 
 namespace harness {
 namespace {
 
-// Another run writes a batch of events in milliseconds; longer than this means that something holds the file.
+// Another run writes its rows in milliseconds; longer than this means that something holds the file.
 constexpr int kBusyMs = 10'000;
 
 // The fields of SQLite's file header (https://www.sqlite.org/fileformat2.html, 1.3) that tell whose file it is.
@@ -62,7 +64,7 @@ void refuse_other_files(const std::string& path, bool create) {
   check_owner(path, big_endian(header, kApplicationAt), big_endian(header, kVersionAt));
 }
 
-enum class Content { empty, ours };
+enum class Content { empty, older, ours };
 
 // REQUIRES: inside a transaction, so that the three readings are of one moment.
 Content check_content(SQLite::Database& database, const std::string& path) {
@@ -71,7 +73,7 @@ Content check_content(SQLite::Database& database, const std::string& path) {
   const int tables = database.execAndGet("SELECT count(*) FROM sqlite_schema").getInt();
   if (application == 0 && version == 0 && tables == 0) return Content::empty;
   check_owner(path, application, version);
-  return Content::ours;
+  return version < kSchemaVersion ? Content::older : Content::ours;
 }
 
 Content look_into(SQLite::Database& database, const std::string& path) {
@@ -115,9 +117,59 @@ void make_folder_of(const std::string& path) {
   if (error) throw nsa::Error(path + ": cannot make its folder: " + error.message());
 }
 
+// What of a database in WAL mode lies outside of its file.
+std::uintmax_t bytes_of_log(const std::string& path) {
+  std::error_code error;
+  const auto bytes = std::filesystem::file_size(path + "-wal", error);
+  return error ? 0 : bytes;
+}
+
+// "file:/a%3fb?immutable=1": the file as it lies there, which SQLite neither locks nor writes anything beside.
+std::string immutable_uri(const std::string& path) {
+  constexpr std::string_view kPlain =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/._-";
+  std::string uri = "file:";
+  for (const char letter : std::filesystem::absolute(path).string()) {
+    if (kPlain.find(letter) != std::string_view::npos) {
+      uri += letter;
+      continue;
+    }
+    const auto byte = static_cast<unsigned char>(letter);
+    uri += {'%', "0123456789ABCDEF"[byte >> 4U], "0123456789ABCDEF"[byte & 15U]};
+  }
+  return uri + "?immutable=1";
+}
+
+// SQLite wants to write beside a database in WAL mode even to read it. Where it may not (another user's file, a mount that is
+// read-only, a full disk) the file is read as it lies there; nobody can be writing what this user sees half-way, but what still
+// lies in the log beside it is not seen, which is told.
+SQLite::Database open_as_it_lies(const std::string& path, const Store::OnNote& on_note) {
+  SQLite::Database database(immutable_uri(path), SQLite::OPEN_READONLY | SQLite::OPEN_URI);
+  if (bytes_of_log(path) > 0 && on_note) {
+    on_note(path + ": cannot be opened for sharing, so what lies in " + path +
+            "-wal is not seen: the newest rows may be missing");
+  }
+  return database;
+}
+
+SQLite::Database open_to_read(const std::string& path, const Store::OnNote& on_note) {
+  try {
+    SQLite::Database database(path, SQLite::OPEN_READONLY, kBusyMs);
+    (void)look_into(database, path);
+    return database;
+  } catch (const SQLite::Exception& error) {
+    const int code = error.getErrorCode();
+    if (code != SQLITE_CANTOPEN && code != SQLITE_READONLY && code != SQLITE_IOERR &&
+        code != SQLITE_FULL) {
+      throw;
+    }
+    return open_as_it_lies(path, on_note);
+  }
+}
+
 }  // namespace
 
-SQLite::Database open_database(const std::string& path, bool create) {
+SQLite::Database open_database(const std::string& path, bool create, const Store::OnNote& on_note) {
   refuse_other_files(path, create);
   if (create) make_folder_of(path);
   return guarded(path, [&] {
@@ -126,21 +178,37 @@ SQLite::Database open_database(const std::string& path, bool create) {
     const Content content = look_into(database, path);
     if (content == Content::empty && !create) throw nsa::Error(path + ": an empty database");
     if (content == Content::empty) make_schema(database, path);
+    if (content == Content::older) migrate(database, path, on_note);
     use_wal(database);
     database.exec("PRAGMA foreign_keys = ON");
-    // With WAL: a killed process loses nothing; a machine that loses power may lose the last batches, never the file.
+    // With WAL: a killed process loses nothing; a machine that loses power may lose the last rows, never the file.
     database.exec("PRAGMA synchronous = NORMAL");
     return database;
   });
 }
 
-SQLite::Database open_database_read_only(const std::string& path) {
+SQLite::Database open_database_read_only(const std::string& path, const Store::OnNote& on_note) {
   refuse_other_files(path, false);
   return guarded(path, [&] {
-    SQLite::Database database(path, SQLite::OPEN_READONLY, kBusyMs);
-    if (look_into(database, path) == Content::empty) throw nsa::Error(path + ": an empty database");
-    return database;
+    SQLite::Database database = open_to_read(path, on_note);
+    const Content content = look_into(database, path);
+    if (content == Content::empty) throw nsa::Error(path + ": an empty database");
+    if (content == Content::ours) return database;
+    if (access(path.c_str(), W_OK) != 0) {
+      throw nsa::Error(path + ": found an older schema, wanted " + std::to_string(kSchemaVersion) +
+                       ": whoever may write it must open it once (nsa-harness db check)");
+    }
+    { const SQLite::Database brought_up = open_database(path, false, on_note); }
+    return open_to_read(path, on_note);
   });
+}
+
+std::unique_ptr<Store> Store::open(const std::string& path, bool create, const OnNote& on_note) {
+  return std::make_unique<SqliteStore>(path, open_database(path, create, on_note));
+}
+
+std::unique_ptr<Store> Store::open_read_only(const std::string& path, const OnNote& on_note) {
+  return std::make_unique<SqliteStore>(path, open_database_read_only(path, on_note));
 }
 
 }  // namespace harness

@@ -1,5 +1,8 @@
-#include <map>
+#include <bit>
+#include <limits>
+#include <utility>
 
+#include "harness/core/packed.h"
 #include "harness/store/sqlite.h"
 #include "nsa/base/text.h"
 
@@ -8,15 +11,11 @@ namespace {
 
 using SQLite::Statement;
 
-constexpr const char* kRunColumns =
-    "SELECT id, name, folder, started_ms, ended_ms, exit_code, complete, commit_id, dirty, "
-    "diff_hash, source_hash, "
-    "binary_hash, argv FROM run ";
+constexpr std::size_t kMaxUnpacked = std::size_t{64} << 20;  // of one row
 
-constexpr const char* kCaseColumns =
-    "SELECT cases.id, run_id, position, scenario, label, case_id, case_json, skip_reason, folder, "
-    "started_ms, seconds "
-    "FROM cases ";
+constexpr const char* kRunColumns =
+    "SELECT id, name, folder, started_ms, ended_ms, exit_code, complete, pruned_ms, commit_id, "
+    "dirty, diff_hash, source_hash, binary_hash, argv FROM run ";
 
 RunRecord read_run(Statement& query) {
   RunRecord run;
@@ -27,13 +26,21 @@ RunRecord read_run(Statement& query) {
   run.ended_ms = query.getColumn(4).getInt64();
   run.exit_code = query.getColumn(5).getInt();
   run.complete = query.getColumn(6).getInt() != 0;
-  run.provenance.commit = query.getColumn(7).getString();
-  run.provenance.dirty = query.getColumn(8).getInt() != 0;
-  run.provenance.diff_hash = query.getColumn(9).getString();
-  run.provenance.source_hash = query.getColumn(10).getString();
-  run.provenance.binary_hash = query.getColumn(11).getString();
-  run.provenance.argv = query.getColumn(12).getString();
+  run.pruned_ms = query.getColumn(7).getInt64();
+  run.provenance.commit = query.getColumn(8).getString();
+  run.provenance.dirty = query.getColumn(9).getInt() != 0;
+  run.provenance.diff_hash = query.getColumn(10).getString();
+  run.provenance.source_hash = query.getColumn(11).getString();
+  run.provenance.binary_hash = query.getColumn(12).getString();
+  run.provenance.argv = query.getColumn(13).getString();
   return run;
+}
+
+std::string read_packed(Statement& query, int index) {
+  const auto column = query.getColumn(index);
+  return unpack(
+      {static_cast<const char*>(column.getBlob()), static_cast<std::size_t>(column.getBytes())},
+      kMaxUnpacked);
 }
 
 CaseRecord read_case(Statement& query) {
@@ -43,28 +50,89 @@ CaseRecord read_case(Statement& query) {
   record.position = query.getColumn(2).getInt();
   record.scenario = query.getColumn(3).getString();
   record.label = query.getColumn(4).getString();
-  record.case_id = query.getColumn(5).getString();
-  record.case_json = query.getColumn(6).getString();
-  record.skip_reason = query.getColumn(7).getString();
-  record.folder = query.getColumn(8).getString();
-  record.started_ms = query.getColumn(9).getInt64();
-  record.seconds = query.getColumn(10).getDouble();
+  record.profile = query.getColumn(5).getString();
+  record.case_id = query.getColumn(6).getString();
+  record.history_id = query.getColumn(7).getString();
+  record.case_json = read_packed(query, 8);
+  record.skip_reason = query.getColumn(9).getString();
+  record.folder = query.getColumn(10).getString();
+  record.started_ms = query.getColumn(11).getInt64();
+  record.seconds = query.getColumn(12).getDouble();
   return record;
 }
 
-std::vector<std::pair<std::string, double>> read_metrics(SQLite::Database& database,
-                                                         std::int64_t case_row) {
-  Statement query(
-      database, "SELECT metric, bits FROM sample WHERE case_row = ? AND process = 0 ORDER BY seq");
-  query.bind(1, case_row);
-  std::map<std::string, double> last;
+using RowsById = std::map<std::int64_t, CaseRecord*>;  // by id
+
+CaseRecord& row_of(const RowsById& rows, Statement& query) {
+  return *rows.at(query.getColumn(0).getInt64());
+}
+
+void read_digests(SQLite::Database& database, std::int64_t run_id, const RowsById& rows) {
+  Statement query(database,
+                  "SELECT cases.id, body FROM cases JOIN digest ON case_row = cases.id WHERE "
+                  "run_id = ?");
+  query.bind(1, run_id);
+  while (query.executeStep()) row_of(rows, query).digest = digest_from(read_packed(query, 1));
+}
+
+void read_metrics(SQLite::Database& database, std::int64_t run_id, const RowsById& rows) {
+  Statement query(database,
+                  "SELECT cases.id, name, value, bits FROM cases JOIN metric ON case_row = "
+                  "cases.id WHERE run_id = ? ORDER BY cases.position, name");
+  query.bind(1, run_id);
   while (query.executeStep()) {
-    last[query.getColumn(0).getString()] = real_of_bits(query.getColumn(1).getInt64());
+    row_of(rows, query)
+        .digest.metrics.emplace_back(query.getColumn(1).getString(), read_real(query, 2, 3));
   }
-  return {last.begin(), last.end()};
+}
+
+void count_judgements(SQLite::Database& database, std::int64_t run_id, const RowsById& rows) {
+  Statement query(database,
+                  "SELECT cases.id, count(*), sum(whole = 0 AND judgement.id <> judgement_id) FROM "
+                  "cases JOIN judgement ON case_row = cases.id WHERE run_id = ? GROUP BY cases.id");
+  query.bind(1, run_id);
+  while (query.executeStep()) {
+    CaseRecord& record = row_of(rows, query);
+    record.judgements = query.getColumn(1).getInt();
+    record.judged_without = query.getColumn(2).getInt();
+  }
+}
+
+Earlier read_earlier(Statement& query) {
+  Earlier earlier;
+  earlier.run_id = query.getColumn(0).getInt64();
+  earlier.run = query.getColumn(1).getString();
+  earlier.profile = query.getColumn(2).getString();
+  const std::string name = query.getColumn(3).getString();
+  const auto outcome = outcome_from(name);
+  if (!outcome) throw nsa::Error("unknown outcome " + name);
+  earlier.outcome = *outcome;
+  earlier.code = query.getColumn(4).getString();
+  return earlier;
+}
+
+// Of the columns that read_earlier() takes, decided cases before the run of `?3`, newest first, at most `?4`.
+std::string earlier_where(const std::string& condition) {
+  return "SELECT run_id, run.name, profile, outcome, code FROM cases JOIN run ON run.id = run_id "
+         "WHERE " +
+         condition +
+         " AND run_id < ?3 AND skip_reason = '' AND outcome NOT IN ('ERROR', 'INCONCLUSIVE', "
+         "'SKIP') ORDER BY run_id DESC, cases.position DESC LIMIT ?4";
 }
 
 }  // namespace
+
+bool is_decided(Outcome outcome) {
+  return outcome != Outcome::error && outcome != Outcome::inconclusive && outcome != Outcome::skip;
+}
+
+double read_real(Statement& query, int value_index, int bits_index) {
+  if (!query.isColumnNull(bits_index)) {
+    return std::bit_cast<double>(query.getColumn(bits_index).getInt64());
+  }
+  return query.isColumnNull(value_index) ? std::numeric_limits<double>::quiet_NaN()
+                                         : query.getColumn(value_index).getDouble();
+}
 
 std::vector<RunRecord> SqliteStore::runs_where(const std::string& condition,
                                                const std::vector<std::string>& values) const {
@@ -85,21 +153,22 @@ void SqliteStore::read_provenance(RunRecord& run) const {
       "SELECT topic, name, value FROM provenance WHERE run_id = ? ORDER BY topic, position");
   query.bind(1, run.id);
   while (query.executeStep()) {
-    auto& pairs = query.getColumn(0).getString() == "machine" ? run.provenance.machine
-                                                              : run.provenance.environment;
+    const std::string topic = query.getColumn(0).getString();
+    Pairs& pairs = topic == "machine"   ? run.provenance.machine
+                   : topic == "command" ? run.provenance.command
+                                        : run.provenance.environment;
     pairs.emplace_back(query.getColumn(1).getString(), query.getColumn(2).getString());
   }
 }
 
 std::vector<RunRecord> SqliteStore::runs(std::int64_t since_ms, std::int64_t until_ms) const {
   return runs_where(
-      "WHERE started_ms >= CAST(? AS INTEGER) AND started_ms < CAST(? AS INTEGER) ORDER BY "
-      "started_ms, id",
+      "WHERE started_ms >= CAST(? AS INTEGER) AND started_ms < CAST(? AS INTEGER) ORDER BY id",
       {std::to_string(since_ms), std::to_string(until_ms)});
 }
 
 std::optional<RunRecord> SqliteStore::last_run() const {
-  const auto found = runs_where("ORDER BY started_ms DESC, id DESC LIMIT 1", {});
+  const auto found = runs_where("ORDER BY id DESC LIMIT 1", {});
   return found.empty() ? std::nullopt : std::optional(found.front());
 }
 
@@ -111,67 +180,65 @@ std::optional<RunRecord> SqliteStore::run_named(const std::string& name_or_id) c
   return found.empty() ? std::nullopt : std::optional(found.front());
 }
 
-void SqliteStore::fill_case(CaseRecord& record) const {
-  record.judgement = newest_judgement(record.id);
-  Statement query(database_, "SELECT count(*) FROM judgement WHERE case_row = ?");
-  query.bind(1, record.id);
-  query.executeStep();
-  record.judgements = query.getColumn(0).getInt();
-  record.metrics = read_metrics(database_, record.id);
-}
-
 std::vector<CaseRecord> SqliteStore::cases(std::int64_t run_id) const {
   return guarded(path_, [&] {
-    Statement query(database_, std::string(kCaseColumns) + "WHERE run_id = ? ORDER BY position");
+    SQLite::Transaction one_moment(database_);
+    Statement query(database_,
+                    "SELECT cases.id, run_id, position, scenario, label, profile, case_id, "
+                    "history_id, body, skip_reason, folder, started_ms, seconds FROM cases JOIN "
+                    "content ON content.id = content_id WHERE run_id = ? ORDER BY position");
     query.bind(1, run_id);
     std::vector<CaseRecord> all;
     while (query.executeStep()) all.push_back(read_case(query));
-    for (CaseRecord& record : all) fill_case(record);
+    RowsById rows;
+    for (CaseRecord& record : all) rows[record.id] = &record;
+    read_digests(database_, run_id, rows);
+    read_metrics(database_, run_id, rows);
+    count_judgements(database_, run_id, rows);
+    for (auto& [row, judgement] : reporting_judgements(database_, run_id)) {
+      rows.at(row)->judgement = std::move(judgement);
+    }
     return all;
   });
 }
 
-std::optional<CaseRecord> SqliteStore::previous(const CaseRecord& now,
-                                                std::int64_t before_run) const {
-  return guarded(path_, [&]() -> std::optional<CaseRecord> {
+std::map<Outcome, int> SqliteStore::tally(std::int64_t run_id) const {
+  return guarded(path_, [&] {
     Statement query(database_,
-                    std::string(kCaseColumns) +
-                        "WHERE scenario = ? AND label = ? AND run_id < ? AND EXISTS (SELECT 1 FROM "
-                        "judgement WHERE "
-                        "case_row = cases.id) ORDER BY run_id DESC, position DESC LIMIT 1");
-    query.bind(1, now.scenario);
-    query.bind(2, now.label);
-    query.bind(3, before_run);
-    if (!query.executeStep()) return std::nullopt;
-    CaseRecord record = read_case(query);
-    fill_case(record);
-    return record;
+                    "SELECT CASE WHEN skip_reason <> '' THEN 'SKIP' ELSE coalesce(outcome, "
+                    "'INCONCLUSIVE') END AS told, count(*) FROM cases WHERE run_id = ? GROUP BY "
+                    "told");
+    query.bind(1, run_id);
+    std::map<Outcome, int> counts;
+    while (query.executeStep()) {
+      const auto outcome = outcome_from(query.getColumn(0).getString());
+      if (outcome) counts[*outcome] += query.getColumn(1).getInt();
+    }
+    return counts;
   });
 }
 
-Evidence SqliteStore::evidence(const CaseRecord& record, const RunRecord& run) const {
-  Evidence evidence;
-  evidence.the_case = case_from_json(record.case_json, path_);
-  evidence.folder = run.folder + "/" + record.folder;
+std::vector<Earlier> SqliteStore::history(const CaseRecord& now, int most) const {
   return guarded(path_, [&] {
-    Statement query(
-        database_,
-        "SELECT process, t_ms, kind, body, seq FROM event WHERE case_row = ? ORDER BY seq");
-    query.bind(1, record.id);
-    while (query.executeStep()) {
-      Event event{query.getColumn(0).getInt(),
-                  query.getColumn(1).getInt64(),
-                  query.getColumn(2).getString(),
-                  {}};
-      try {
-        event.body = nlohmann::json::parse(query.getColumn(3).getString());
-        evidence.add(event);
-      } catch (const std::exception& error) {
-        throw nsa::Error(path_ + ": " + record.label + ", event " + query.getColumn(4).getString() +
-                         ": " + error.what());
-      }
-    }
-    return std::move(evidence);
+    Statement query(database_, earlier_where("history_id = ?1"));
+    query.bind(1, now.history_id);
+    query.bind(3, now.run_id);
+    query.bind(4, most);
+    std::vector<Earlier> all;
+    while (query.executeStep()) all.push_back(read_earlier(query));
+    return all;
+  });
+}
+
+std::optional<Earlier> SqliteStore::namesake(const CaseRecord& now) const {
+  return guarded(path_, [&]() -> std::optional<Earlier> {
+    Statement query(database_, earlier_where("scenario = ?1 AND label = ?2"));
+    query.bind(1, now.scenario);
+    query.bind(2, now.label);
+    query.bind(3, now.run_id);
+    query.bind(4, 1);
+    if (!query.executeStep()) return std::nullopt;
+    return read_earlier(query);
   });
 }
 

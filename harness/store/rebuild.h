@@ -1,22 +1,17 @@
-// The database from the runs' folders: events.jsonl of each attempt holds what was recorded, and run.json, written before
-// anything runs, what was planned. Judgements are not in there: judging again gives the same ones.
+// The database from the runs' folders: run.json says what was planned, the events of each case what was recorded, verdicts.jsonl
+// how it was judged, end.json how the run ended. A folder of an older version has no verdicts and no end.
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 
 #include "harness/store/store.h"
 
 namespace harness {
 
-inline constexpr const char* kRunFile = "run.json";
-
-// Writes run.json into the run's folder, whole or not at all. Throws: nsa::Error.
-void write_run_file(const RunRecord& run, std::span<const CaseRecord> planned);
-
-// Adds the run of this folder to the store and gives its row. A case that never ran has no events. Throws: nsa::Error with
-// the file: missing or malformed run.json, a log that was altered after it was closed, a run that the store has already.
+// Adds the run of this folder to the store and gives its row: all of it or, with an nsa::Error that names every file that was
+// refused, nothing, so that it can be tried again. Refused are: a missing or malformed run.json, a log that was altered after
+// it was closed, a run that the store has already.
 std::int64_t rebuild_run(const std::string& run_folder, Store& store);
 
 }  // namespace harness

@@ -1,6 +1,12 @@
-// The tables of the database (SPEC 9), in one place. A change here is a new schema: raise kSchemaVersion and add a migration.
-// Doubles: SQLite turns NaN into NULL, and -0.0 into 0.0. `value` is what a person queries, `bits` the IEEE 754 pattern that
-// the program reads back.
+// The tables of the database, in one place. A change here is a new schema: raise kSchemaVersion and add a migration
+// (migrations.h). The database is an index: it holds what reports, history and judgements read. What was recorded of a case
+// stays in the run's folder.
+//
+// Doubles: SQLite turns NaN into NULL, and -0.0 into 0.0. `value` is what a person queries; where it cannot say what the
+// double was, `bits` holds its IEEE 754 pattern, else NULL. Where a measured value has no limit, `limit_bits` is kNoLimit.
+// A case's description is the same night after night, so it is kept once: `content`, packed (packed.h), by its hash.
+// `cases.judgement_id` is the judgement that reports: the newest one that was made with all that had been recorded. Its outcome
+// and first code stand beside it, for history.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +14,8 @@
 namespace harness {
 
 inline constexpr std::int32_t kApplicationId = 0x4E534148;  // "NSAH"
-inline constexpr int kSchemaVersion = 1;
+inline constexpr int kSchemaVersion = 2;
+inline constexpr int kNoLimit = 0;  // no pattern that is ever kept: +0.0 is told by its value
 
 inline constexpr const char* kSchema = R"sql(
 CREATE TABLE run (
@@ -19,6 +26,7 @@ CREATE TABLE run (
   ended_ms INTEGER NOT NULL DEFAULT 0,
   exit_code INTEGER NOT NULL DEFAULT -1,
   complete INTEGER NOT NULL DEFAULT 0,
+  pruned_ms INTEGER NOT NULL DEFAULT 0,
   commit_id TEXT NOT NULL,
   dirty INTEGER NOT NULL,
   diff_hash TEXT NOT NULL,
@@ -30,12 +38,18 @@ CREATE INDEX run_by_time ON run (started_ms);
 
 CREATE TABLE provenance (
   run_id INTEGER NOT NULL REFERENCES run (id),
-  topic TEXT NOT NULL CHECK (topic IN ('machine', 'environment')),
+  topic TEXT NOT NULL CHECK (topic IN ('machine', 'environment', 'command')),
   position INTEGER NOT NULL,
   name TEXT NOT NULL,
   value TEXT NOT NULL,
   PRIMARY KEY (run_id, topic, position)
 ) STRICT, WITHOUT ROWID;
+
+CREATE TABLE content (
+  id INTEGER PRIMARY KEY,
+  hash TEXT NOT NULL UNIQUE,
+  body BLOB NOT NULL
+) STRICT;
 
 CREATE TABLE cases (
   id INTEGER PRIMARY KEY,
@@ -43,41 +57,41 @@ CREATE TABLE cases (
   position INTEGER NOT NULL,
   scenario TEXT NOT NULL,
   label TEXT NOT NULL,
+  profile TEXT NOT NULL,
   case_id TEXT NOT NULL,
-  case_json TEXT NOT NULL,
+  history_id TEXT NOT NULL,
+  content_id INTEGER NOT NULL REFERENCES content (id),
   skip_reason TEXT NOT NULL,
   folder TEXT NOT NULL,
   started_ms INTEGER NOT NULL DEFAULT 0,
   seconds REAL NOT NULL DEFAULT 0,
+  judgement_id INTEGER REFERENCES judgement (id),
+  outcome TEXT,
+  code TEXT,
   UNIQUE (run_id, position)
 ) STRICT;
+CREATE INDEX cases_by_history ON cases (history_id, run_id);
 CREATE INDEX cases_by_label ON cases (scenario, label, run_id);
 
-CREATE TABLE event (
-  case_row INTEGER NOT NULL REFERENCES cases (id),
-  seq INTEGER NOT NULL,
-  process INTEGER NOT NULL,
-  t_ms INTEGER NOT NULL,
-  kind TEXT NOT NULL,
-  body TEXT NOT NULL,
-  PRIMARY KEY (case_row, seq)
-) STRICT, WITHOUT ROWID;
+CREATE TABLE digest (
+  case_row INTEGER PRIMARY KEY REFERENCES cases (id),
+  body BLOB NOT NULL
+) STRICT;
 
-CREATE TABLE sample (
+CREATE TABLE metric (
   case_row INTEGER NOT NULL REFERENCES cases (id),
-  seq INTEGER NOT NULL,
-  process INTEGER NOT NULL,
-  metric TEXT NOT NULL,
-  step INTEGER NOT NULL,
+  name TEXT NOT NULL,
   value REAL,
-  bits INTEGER NOT NULL,
-  PRIMARY KEY (case_row, seq)
+  bits INTEGER,
+  PRIMARY KEY (case_row, name)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE judgement (
   id INTEGER PRIMARY KEY,
   case_row INTEGER NOT NULL REFERENCES cases (id),
   judged_ms INTEGER NOT NULL,
+  whole INTEGER NOT NULL,
+  source_hash TEXT NOT NULL,
   outcome TEXT NOT NULL,
   reason TEXT NOT NULL
 ) STRICT;
@@ -98,7 +112,7 @@ CREATE TABLE measured (
   position INTEGER NOT NULL,
   name TEXT NOT NULL,
   value REAL,
-  bits INTEGER NOT NULL,
+  bits INTEGER,
   limit_value REAL,
   limit_bits INTEGER,
   PRIMARY KEY (verdict_id, position)
@@ -107,8 +121,9 @@ CREATE TABLE measured (
 CREATE TABLE finding (
   id INTEGER PRIMARY KEY,
   judgement_id INTEGER NOT NULL REFERENCES judgement (id),
-  verdict_id INTEGER REFERENCES verdict (id),
   position INTEGER NOT NULL,
+  verdict_position INTEGER NOT NULL,
+  place INTEGER NOT NULL,
   code TEXT NOT NULL,
   role TEXT NOT NULL,
   status TEXT NOT NULL,

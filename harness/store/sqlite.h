@@ -1,10 +1,8 @@
-// The Store on SQLite: one connection, used from one thread. Its sources are split by idea: store_open (files), store.cpp
-// (runs, cases, events), store_judgement (verdicts), store_read (what reports ask for).
+// The Store on SQLite: one connection, used from one thread. Its sources are split by idea: open.cpp (files), migrations.cpp
+// (files of older schemas), write.cpp (runs and cases), judgement.cpp (verdicts), read.cpp (what reports ask for).
 #pragma once
 
 #include <SQLiteCpp/SQLiteCpp.h>
-#include <chrono>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -14,14 +12,17 @@
 namespace harness {
 
 // Opens the file, makes the tables when it is new, refuses what is not ours (store.h). Throws: nsa::Error.
-[[nodiscard]] SQLite::Database open_database(const std::string& path, bool create);
-[[nodiscard]] SQLite::Database open_database_read_only(const std::string& path);
+[[nodiscard]] SQLite::Database open_database(const std::string& path,
+                                             bool create,
+                                             const Store::OnNote& on_note);
+[[nodiscard]] SQLite::Database open_database_read_only(const std::string& path,
+                                                       const Store::OnNote& on_note);
 
-// A double as two columns: what people query (NaN: NULL), and its bits.
+// A double as two columns: what people query (NaN: NULL), and its bits where that does not say it all (schema.h).
 void bind_real(SQLite::Statement& statement, int value_index, int bits_index, double value);
-[[nodiscard]] double real_of_bits(std::int64_t bits);
+[[nodiscard]] double read_real(SQLite::Statement& query, int value_index, int bits_index);
 
-// Runs `action`; what SQLite throws, or JSON of a row that is none, becomes an nsa::Error that names the file.
+// Runs `action`; what SQLite throws, or JSON of a row that is none, becomes an nsa::Error; every one names the file.
 template <typename Action>
 auto guarded(const std::string& path, const Action& action) {
   try {
@@ -30,59 +31,61 @@ auto guarded(const std::string& path, const Action& action) {
     throw nsa::Error(path + ": " + error.what());
   } catch (const nlohmann::json::exception& error) {
     throw nsa::Error(path + ": " + error.what());
+  } catch (const nsa::Error& error) {
+    const std::string what = error.what();
+    throw nsa::Error(what.starts_with(path) ? what : path + ": " + what);
   }
 }
+
+// Rows of a run and of its cases. REQUIRES: a transaction where several belong together. Throws: SQLite::Exception.
+std::int64_t insert_run(SQLite::Database& database,
+                        const RunRecord& run,
+                        std::optional<std::int64_t> id);
+std::int64_t insert_case(SQLite::Database& database, const CaseRecord& record);
+void write_end_of_case(SQLite::Database& database,
+                       std::int64_t case_row,
+                       double seconds,
+                       const Digest& digest);
+void insert_judgement(SQLite::Database& database,
+                      std::int64_t case_row,
+                      const StoredJudgement& judgement);
+
+// The judgements that report, of all cases of a run, by case row.
+[[nodiscard]] std::map<std::int64_t, Judgement> reporting_judgements(SQLite::Database& database,
+                                                                     std::int64_t run_id);
 
 class SqliteStore final : public Store {
  public:
   SqliteStore(std::string path, SQLite::Database database);
-  ~SqliteStore() override;
-  SqliteStore(const SqliteStore&) = delete;
-  SqliteStore& operator=(const SqliteStore&) = delete;
 
   std::int64_t begin_run(const RunRecord& run) override;
   std::int64_t plan_case(const CaseRecord& planned) override;
   void begin_case(std::int64_t case_row, std::int64_t started_ms) override;
-  void add_event(std::int64_t case_row, const Event& event) override;
-  void flush() override;
-  void finish_case(std::int64_t case_row, double seconds) override;
-  void add_judgement(std::int64_t case_row,
-                     const Judgement& judgement,
-                     std::int64_t judged_ms) override;
+  void finish_case(std::int64_t case_row, double seconds, const Digest& digest) override;
+  void add_judgement(std::int64_t case_row, const StoredJudgement& judgement) override;
   void finish_run(std::int64_t run_row,
                   int exit_code,
                   bool complete,
                   std::int64_t ended_ms) override;
+  std::int64_t add_run(const RunRecord& run, std::span<const WholeCase> cases) override;
+  void mark_pruned(std::int64_t run_row, std::int64_t pruned_ms) override;
 
   [[nodiscard]] std::vector<RunRecord> runs(std::int64_t since_ms,
                                             std::int64_t until_ms) const override;
   [[nodiscard]] std::optional<RunRecord> last_run() const override;
   [[nodiscard]] std::optional<RunRecord> run_named(const std::string& name_or_id) const override;
   [[nodiscard]] std::vector<CaseRecord> cases(std::int64_t run_id) const override;
-  [[nodiscard]] std::optional<CaseRecord> previous(const CaseRecord& now,
-                                                   std::int64_t before_run) const override;
-  [[nodiscard]] Evidence evidence(const CaseRecord& record, const RunRecord& run) const override;
+  [[nodiscard]] std::map<Outcome, int> tally(std::int64_t run_id) const override;
+  [[nodiscard]] std::vector<Earlier> history(const CaseRecord& now, int most) const override;
+  [[nodiscard]] std::optional<Earlier> namesake(const CaseRecord& now) const override;
 
  private:
-  struct Pending {
-    std::int64_t case_row;
-    std::int64_t seq;
-    Event event;
-  };
-
-  void write_pending();
-  [[nodiscard]] std::int64_t next_seq(std::int64_t case_row);
   [[nodiscard]] std::vector<RunRecord> runs_where(const std::string& condition,
                                                   const std::vector<std::string>& values) const;
   void read_provenance(RunRecord& run) const;
-  void fill_case(CaseRecord& record) const;
-  [[nodiscard]] std::optional<Judgement> newest_judgement(std::int64_t case_row) const;
 
   std::string path_;
   mutable SQLite::Database database_;  // SQLiteCpp's statements want it non-const
-  std::vector<Pending> pending_;
-  std::map<std::int64_t, std::int64_t> next_seq_;  // case row -> the next event's
-  std::chrono::steady_clock::time_point flushed_;
 };
 
 }  // namespace harness

@@ -2,8 +2,10 @@
 #include <cmath>
 #include <utility>
 
+#include "harness/core/packed.h"
+#include "harness/store/identity.h"
 #include "harness/store/sqlite.h"
-#include "harness/store/store.h"
+#include "nsa/base/hash.h"
 
 namespace harness {
 namespace {
@@ -12,18 +14,14 @@ using SQLite::Statement;
 using SQLite::Transaction;
 using SQLite::TransactionBehavior;
 
-// What a crash of the whole machine may lose at most, and what one transaction is worth (SPEC 9).
-constexpr std::size_t kMaxPending = 512;
-constexpr auto kMaxDelay = std::chrono::milliseconds(250);
-
-std::string body_text(const nlohmann::json& body) {
-  return body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+void bind_blob(Statement& statement, int index, const std::string& bytes) {
+  statement.bind(index, bytes.data(), static_cast<int>(bytes.size()));
 }
 
-void write_provenance(SQLite::Database& database,
-                      std::int64_t run_id,
-                      const std::string& topic,
-                      const std::vector<std::pair<std::string, std::string>>& pairs) {
+void insert_provenance(SQLite::Database& database,
+                       std::int64_t run_id,
+                       const char* topic,
+                       const Pairs& pairs) {
   Statement insert(
       database,
       "INSERT INTO provenance (run_id, topic, position, name, value) VALUES (?, ?, ?, ?, ?)");
@@ -39,89 +37,130 @@ void write_provenance(SQLite::Database& database,
   }
 }
 
-void write_event(Statement& insert, std::int64_t case_row, std::int64_t seq, const Event& event) {
-  insert.bind(1, case_row);
-  insert.bind(2, seq);
-  insert.bind(3, event.process);
-  insert.bind(4, event.t_ms);
-  insert.bind(5, event.kind);
-  insert.bind(6, body_text(event.body));
+// The row that holds this text, made when it is not there yet.
+std::int64_t content_row(SQLite::Database& database, const std::string& text) {
+  const std::string hash = nsa::hash_hex(text);
+  Statement query(database, "SELECT id FROM content WHERE hash = ?");
+  query.bind(1, hash);
+  if (query.executeStep()) return query.getColumn(0).getInt64();
+  Statement insert(database, "INSERT INTO content (hash, body) VALUES (?, ?)");
+  insert.bind(1, hash);
+  bind_blob(insert, 2, pack(text));
   insert.exec();
-  insert.reset();
+  return database.getLastInsertRowid();
 }
 
-void write_sample(Statement& insert, std::int64_t case_row, std::int64_t seq, const Event& event) {
-  const auto sample = event.body.get<Sample>();
-  insert.bind(1, case_row);
-  insert.bind(2, seq);
-  insert.bind(3, event.process);
-  insert.bind(4, sample.metric);
-  insert.bind(5, sample.step);
-  bind_real(insert, 6, 7, sample.value);
-  insert.exec();
-  insert.reset();
+void insert_metrics(SQLite::Database& database, std::int64_t case_row, const Digest& digest) {
+  Statement insert(database,
+                   "INSERT INTO metric (case_row, name, value, bits) VALUES (?, ?, ?, ?)");
+  for (const auto& [name, value] : digest.metrics) {
+    insert.bind(1, case_row);
+    insert.bind(2, name);
+    bind_real(insert, 3, 4, value);
+    insert.exec();
+    insert.reset();
+  }
 }
 
 // Exactly one row must have been there to be changed.
-void update_one(Statement& update, const std::string& path, const std::string& what) {
-  if (update.exec() != 1) throw nsa::Error(path + ": no such " + what);
+void update_one(Statement& update, const std::string& what) {
+  if (update.exec() != 1) throw nsa::Error("no such " + what);
 }
 
 }  // namespace
 
 void bind_real(Statement& statement, int value_index, int bits_index, double value) {
+  const bool told_by_value = !std::isnan(value) && !(value == 0.0 && std::signbit(value));
   if (std::isnan(value)) {
     statement.bind(value_index);  // NULL
   } else {
     statement.bind(value_index, value);
   }
-  statement.bind(bits_index, std::bit_cast<std::int64_t>(value));
+  if (told_by_value) {
+    statement.bind(bits_index);
+  } else {
+    statement.bind(bits_index, std::bit_cast<std::int64_t>(value));
+  }
 }
 
-double real_of_bits(std::int64_t bits) {
-  return std::bit_cast<double>(bits);
+std::int64_t insert_run(SQLite::Database& database,
+                        const RunRecord& run,
+                        std::optional<std::int64_t> id) {
+  Statement insert(database,
+                   "INSERT INTO run (name, folder, started_ms, ended_ms, exit_code, complete, "
+                   "commit_id, dirty, diff_hash, source_hash, binary_hash, argv, id) VALUES (?, ?, "
+                   "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+  insert.bind(1, run.name);
+  insert.bind(2, run.folder);
+  insert.bind(3, run.started_ms);
+  insert.bind(4, run.ended_ms);
+  insert.bind(5, run.exit_code);
+  insert.bind(6, run.complete ? 1 : 0);
+  insert.bind(7, run.provenance.commit);
+  insert.bind(8, run.provenance.dirty ? 1 : 0);
+  insert.bind(9, run.provenance.diff_hash);
+  insert.bind(10, run.provenance.source_hash);
+  insert.bind(11, run.provenance.binary_hash);
+  insert.bind(12, run.provenance.argv);
+  if (id) {
+    insert.bind(13, *id);
+  } else {
+    insert.bind(13);  // NULL: the next number
+  }
+  insert.exec();
+  const std::int64_t row = database.getLastInsertRowid();
+  insert_provenance(database, row, "machine", run.provenance.machine);
+  insert_provenance(database, row, "environment", run.provenance.environment);
+  insert_provenance(database, row, "command", run.provenance.command);
+  return row;
 }
 
-std::unique_ptr<Store> Store::open(const std::string& path, bool create) {
-  return std::make_unique<SqliteStore>(path, open_database(path, create));
+std::int64_t insert_case(SQLite::Database& database, const CaseRecord& record) {
+  const Identity identity = identity_of(record.case_json);
+  Statement insert(database,
+                   "INSERT INTO cases (run_id, position, scenario, label, profile, case_id, "
+                   "history_id, content_id, skip_reason, folder, started_ms) "
+                   "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+  insert.bind(1, record.run_id);
+  insert.bind(2, record.position);
+  insert.bind(3, record.scenario);
+  insert.bind(4, record.label);
+  insert.bind(5, identity.profile);
+  insert.bind(6, record.case_id);
+  insert.bind(7, identity.history_id);
+  insert.bind(8, content_row(database, record.case_json));
+  insert.bind(9, record.skip_reason);
+  insert.bind(10, record.folder);
+  insert.bind(11, record.started_ms);
+  insert.exec();
+  return database.getLastInsertRowid();
 }
 
-std::unique_ptr<Store> Store::open_read_only(const std::string& path) {
-  return std::make_unique<SqliteStore>(path, open_database_read_only(path));
+void write_end_of_case(SQLite::Database& database,
+                       std::int64_t case_row,
+                       double seconds,
+                       const Digest& digest) {
+  Statement update(database, "UPDATE cases SET seconds = ? WHERE id = ?");
+  update.bind(1, seconds);
+  update.bind(2, case_row);
+  update_one(update, "case");
+  Statement forget(database, "DELETE FROM metric WHERE case_row = ?");  // of an earlier look
+  forget.bind(1, case_row);
+  forget.exec();
+  insert_metrics(database, case_row, digest);
+  Statement insert(database, "INSERT OR REPLACE INTO digest (case_row, body) VALUES (?, ?)");
+  insert.bind(1, case_row);
+  bind_blob(insert, 2, pack(digest_text(digest)));
+  insert.exec();
 }
 
 SqliteStore::SqliteStore(std::string path, SQLite::Database database)
-    : path_(std::move(path)),
-      database_(std::move(database)),
-      flushed_(std::chrono::steady_clock::now()) {}
-
-SqliteStore::~SqliteStore() {
-  try {
-    flush();
-  } catch (const nsa::Error&) {  // whoever wants to know calls flush() or finish_case()
-  }
-}
+    : path_(std::move(path)), database_(std::move(database)) {}
 
 std::int64_t SqliteStore::begin_run(const RunRecord& run) {
   return guarded(path_, [&] {
     Transaction transaction(database_, TransactionBehavior::IMMEDIATE);
-    Statement insert(
-        database_,
-        "INSERT INTO run (name, folder, started_ms, commit_id, dirty, diff_hash, source_hash, "
-        "binary_hash, argv) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)");
-    insert.bind(1, run.name);
-    insert.bind(2, run.folder);
-    insert.bind(3, run.started_ms);
-    insert.bind(4, run.provenance.commit);
-    insert.bind(5, run.provenance.dirty ? 1 : 0);
-    insert.bind(6, run.provenance.diff_hash);
-    insert.bind(7, run.provenance.source_hash);
-    insert.bind(8, run.provenance.binary_hash);
-    insert.bind(9, run.provenance.argv);
-    insert.exec();
-    const std::int64_t id = database_.getLastInsertRowid();
-    write_provenance(database_, id, "machine", run.provenance.machine);
-    write_provenance(database_, id, "environment", run.provenance.environment);
+    const std::int64_t id = insert_run(database_, run, std::nullopt);
     transaction.commit();
     return id;
   });
@@ -129,20 +168,10 @@ std::int64_t SqliteStore::begin_run(const RunRecord& run) {
 
 std::int64_t SqliteStore::plan_case(const CaseRecord& planned) {
   return guarded(path_, [&] {
-    Statement insert(database_,
-                     "INSERT INTO cases (run_id, position, scenario, label, case_id, case_json, "
-                     "skip_reason, folder) "
-                     "VALUES (?, ?, ?, ?, ?, ?, ?, ?)");
-    insert.bind(1, planned.run_id);
-    insert.bind(2, planned.position);
-    insert.bind(3, planned.scenario);
-    insert.bind(4, planned.label);
-    insert.bind(5, planned.case_id);
-    insert.bind(6, planned.case_json);
-    insert.bind(7, planned.skip_reason);
-    insert.bind(8, planned.folder);
-    insert.exec();
-    return database_.getLastInsertRowid();
+    Transaction transaction(database_, TransactionBehavior::IMMEDIATE);
+    const std::int64_t id = insert_case(database_, planned);
+    transaction.commit();
+    return id;
   });
 }
 
@@ -151,57 +180,15 @@ void SqliteStore::begin_case(std::int64_t case_row, std::int64_t started_ms) {
     Statement update(database_, "UPDATE cases SET started_ms = ? WHERE id = ?");
     update.bind(1, started_ms);
     update.bind(2, case_row);
-    update_one(update, path_, "case");
+    update_one(update, "case");
   });
 }
 
-std::int64_t SqliteStore::next_seq(std::int64_t case_row) {
-  auto at = next_seq_.find(case_row);
-  if (at == next_seq_.end()) {
-    Statement query(database_, "SELECT coalesce(max(seq) + 1, 0) FROM event WHERE case_row = ?");
-    query.bind(1, case_row);
-    query.executeStep();
-    at = next_seq_.emplace(case_row, query.getColumn(0).getInt64()).first;
-  }
-  return at->second++;
-}
-
-void SqliteStore::add_event(std::int64_t case_row, const Event& event) {
-  guarded(path_, [&] { pending_.push_back({case_row, next_seq(case_row), event}); });
-  if (pending_.size() >= kMaxPending || std::chrono::steady_clock::now() - flushed_ >= kMaxDelay)
-    flush();
-}
-
-void SqliteStore::flush() {
-  flushed_ = std::chrono::steady_clock::now();
-  if (pending_.empty()) return;
-  guarded(path_, [&] { write_pending(); });
-  pending_.clear();  // kept when writing failed: nothing is lost that may still be written
-}
-
-void SqliteStore::write_pending() {
-  Transaction transaction(database_, TransactionBehavior::IMMEDIATE);
-  Statement events(
-      database_,
-      "INSERT INTO event (case_row, seq, process, t_ms, kind, body) VALUES (?, ?, ?, ?, ?, ?)");
-  Statement samples(database_,
-                    "INSERT INTO sample (case_row, seq, process, metric, step, value, bits) VALUES "
-                    "(?, ?, ?, ?, ?, ?, ?)");
-  for (const Pending& pending : pending_) {
-    write_event(events, pending.case_row, pending.seq, pending.event);
-    if (pending.event.kind == Sample::kKind)
-      write_sample(samples, pending.case_row, pending.seq, pending.event);
-  }
-  transaction.commit();
-}
-
-void SqliteStore::finish_case(std::int64_t case_row, double seconds) {
-  flush();
+void SqliteStore::finish_case(std::int64_t case_row, double seconds, const Digest& digest) {
   guarded(path_, [&] {
-    Statement update(database_, "UPDATE cases SET seconds = ? WHERE id = ?");
-    update.bind(1, seconds);
-    update.bind(2, case_row);
-    update_one(update, path_, "case");
+    Transaction transaction(database_, TransactionBehavior::IMMEDIATE);
+    write_end_of_case(database_, case_row, seconds, digest);
+    transaction.commit();
   });
 }
 
@@ -209,7 +196,6 @@ void SqliteStore::finish_run(std::int64_t run_row,
                              int exit_code,
                              bool complete,
                              std::int64_t ended_ms) {
-  flush();
   guarded(path_, [&] {
     Statement update(database_,
                      "UPDATE run SET exit_code = ?, complete = ?, ended_ms = ? WHERE id = ?");
@@ -217,7 +203,40 @@ void SqliteStore::finish_run(std::int64_t run_row,
     update.bind(2, complete ? 1 : 0);
     update.bind(3, ended_ms);
     update.bind(4, run_row);
-    update_one(update, path_, "run");
+    update_one(update, "run");
+  });
+}
+
+std::int64_t SqliteStore::add_run(const RunRecord& run, std::span<const WholeCase> cases) {
+  return guarded(path_, [&] {
+    Transaction transaction(database_, TransactionBehavior::IMMEDIATE);
+    Statement taken(database_, "SELECT count(*) FROM run WHERE id = ?");
+    taken.bind(1, run.id);
+    taken.executeStep();
+    const bool free = run.id > 0 && taken.getColumn(0).getInt() == 0;
+    const std::int64_t id = insert_run(database_, run, free ? std::optional(run.id) : std::nullopt);
+    for (const WholeCase& whole : cases) {
+      CaseRecord record = whole.record;
+      record.run_id = id;
+      const std::int64_t row = insert_case(database_, record);
+      if (record.digest.recorded) {
+        write_end_of_case(database_, row, record.seconds, record.digest);
+      }
+      for (const StoredJudgement& judgement : whole.judgements) {
+        insert_judgement(database_, row, judgement);
+      }
+    }
+    transaction.commit();
+    return id;
+  });
+}
+
+void SqliteStore::mark_pruned(std::int64_t run_row, std::int64_t pruned_ms) {
+  guarded(path_, [&] {
+    Statement update(database_, "UPDATE run SET pruned_ms = ? WHERE id = ?");
+    update.bind(1, pruned_ms);
+    update.bind(2, run_row);
+    update_one(update, "run");
   });
 }
 

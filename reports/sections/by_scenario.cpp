@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "harness/core/bisect.h"
 #include "nsa/base/text.h"
 #include "reports/markdown.h"
 #include "reports/sections/axes.h"
@@ -53,11 +54,20 @@ Telling telling_of(const CaseView& one) {
   const Outcome outcome = one.outcome();
   const auto& judgement = one.record.judgement;
   if (outcome == Outcome::skip) return Telling::not_run;
-  if (!judgement && one.device.empty()) return Telling::not_run;  // no rank ever said hello
+  if (!judgement && one.digest().device.empty())
+    return Telling::not_run;  // no rank ever said hello
   if (outcome == Outcome::error && judgement->verdicts.empty()) return Telling::not_run;
   if (outcome == Outcome::xfail) return Telling::together;
   if (outcome != Outcome::pass) return Telling::in_full;
   return leading_finding(one) != nullptr ? Telling::found : Telling::together;
+}
+
+bool is_trial(const CaseView& one) {
+  return one.the_case && harness::is_trial(*one.the_case);
+}
+
+bool is_open(const CaseView& one) {
+  return telling_of(one) == Telling::in_full && !is_trial(one);
 }
 
 Cases all_cases(const ReportView& view) {
@@ -81,6 +91,19 @@ std::vector<Cases> told_together(const ReportView& view) {
   return grouped_by(cases_told(view, Telling::together), [](const CaseView& one) {
     return std::pair(one.record.scenario, one.outcome());
   });
+}
+
+std::string told(const ReportView& view,
+                 const std::string& folded_title,
+                 OfCase of_case,
+                 OfGroup of_group) {
+  std::string open;
+  std::string closed;
+  for (const CaseView* one : told_in_full(view)) {
+    (is_open(*one) ? open : closed) += of_case(view, *one);
+  }
+  for (const Cases& group : told_together(view)) closed += of_group(view, group);
+  return open + folded(folded_title, closed);
 }
 
 std::vector<Cases> by_scenario(const Cases& cases) {

@@ -24,11 +24,25 @@ enum class Telling {
 };
 [[nodiscard]] Telling telling_of(const CaseView& one);
 
+// A step of a search: its answer is what is told.
+[[nodiscard]] bool is_trial(const CaseView& one);
+// What failed is read at once; all else is there for whoever opens it.
+[[nodiscard]] bool is_open(const CaseView& one);
+
 // What sections write about: each of these cases on its own, then each of these groups as one.
 [[nodiscard]] Cases told_in_full(const ReportView& view);                // a short report: all
 [[nodiscard]] std::vector<Cases> told_together(const ReportView& view);  // a short report: none
 // Of every case that is told in this way, in a short report as well.
 [[nodiscard]] Cases cases_told(const ReportView& view, Telling telling);
+
+// What a section says case by case: of what failed openly, of everything else under a title that opens it. `of_case` writes
+// about one case, `of_group` about cases of one scenario that passed or are known to fail.
+using OfCase = std::string (*)(const ReportView& view, const CaseView& one);
+using OfGroup = std::string (*)(const ReportView& view, const Cases& group);
+[[nodiscard]] std::string told(const ReportView& view,
+                               const std::string& folded_title,
+                               OfCase of_case,
+                               OfGroup of_group);
 
 // One group a scenario, in the order of their first cases.
 [[nodiscard]] std::vector<Cases> by_scenario(const Cases& cases);

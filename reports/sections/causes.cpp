@@ -1,4 +1,4 @@
-// Root cause: the initiating finding with its consequences folded under it.
+// Root cause: what follows from the initiating finding, which stands with its words under Critical findings.
 #include "reports/markdown.h"
 #include "reports/sections/by_scenario.h"
 #include "reports/sections/list.h"
@@ -45,13 +45,11 @@ std::string folded(const std::vector<Finding>& findings, Role role, const std::s
 std::string causes_of_case(const ReportView& view, const CaseView& one) {
   const std::vector<Finding>& findings = one.record.judgement->findings;
   const Finding& first = findings.front();
+  if (findings.size() < 2) return "";  // nothing follows from it
   std::string text = "### " + case_name(view, one) + "\n\n";
-  if (first.role == Role::initiating) {
-    text += "- it begins with " + finding_title(first) + ": " + escape(first.statement) + "\n";
-    if (!first.ruled_out.empty()) text += "- ruled out: " + escape(first.ruled_out) + "\n";
-  } else {
-    text += "- which finding came first, the evidence does not tell\n";
-  }
+  text += first.role == Role::initiating
+              ? "- it begins with " + finding_title(first) + "\n"
+              : "- which finding came first, the evidence does not tell\n";
   text += folded(findings, Role::cascade, "what follows from it");
   text += folded(findings, Role::unknown, "whose place is not known");
   text += folded(findings, Role::teardown, "what the controller did itself to end the case");

@@ -1,5 +1,5 @@
-// Against the newest earlier run of the same case: new, fixed, returned, changed, not run. A long list tells together what
-// ran for the first time or did not run: neither says that something became better or worse.
+// Against the same case in earlier runs: new, fixed, returned, failing otherwise, not run. A long list tells together what ran for
+// the first time or did not run: neither says that something became better or worse.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -9,35 +9,12 @@
 #include "nsa/base/text.h"
 #include "reports/markdown.h"
 #include "reports/sections/by_scenario.h"
+#include "reports/sections/change.h"
 #include "reports/sections/list.h"
 #include "reports/sections/wording.h"
 
 namespace reports::section {
 namespace {
-
-using harness::Outcome;
-
-Outcome before(const CaseView& one) {
-  return one.previous->judgement ? one.previous->judgement->outcome : Outcome::inconclusive;
-}
-
-std::string code_of(const harness::CaseRecord& record) {
-  return record.judgement && !record.judgement->findings.empty()
-             ? record.judgement->findings.front().code
-             : "";
-}
-
-std::string change_of(const CaseView& one) {
-  if (one.outcome() == Outcome::skip) return "not run";
-  if (!one.previous) return "first time";
-  const bool was_good = before(one) == Outcome::pass;
-  const bool is_good = one.outcome() == Outcome::pass;
-  if (was_good && is_good) return "";
-  if (!was_good && is_good) return "fixed";
-  if (was_good) return one.failed_earlier ? "returned" : "new";
-  const bool same = before(one) == one.outcome() && code_of(*one.previous) == code_of(one.record);
-  return same ? "still" : "changed";
-}
 
 struct Row {
   std::string change, before, now;
@@ -110,44 +87,56 @@ void write_all(Table& table, const std::vector<Row>& rows) {
   for (const auto& kind : kinds) write_together(table, kind);
 }
 
-Row row_of(const ReportView& view, const CaseView& one, const std::string& change) {
+// "PASS", or what the case of this name was run with when it was not the same case.
+std::string before_text(const CaseView& one) {
+  if (!one.history.empty()) return harness::name_of(one.history.front().outcome);
+  if (!one.namesake) return "–";
+  const auto profile = [](const std::string& name) { return name.empty() ? "none" : escape(name); };
+  if (one.namesake->profile == one.record.profile) return "run with other values";
+  return "profile was " + profile(one.namesake->profile) + ", is " + profile(one.record.profile);
+}
+
+Row row_of(const ReportView& view, const CaseView& one, Change change) {
   Row row;
-  row.change = change;
-  row.before = one.previous ? harness::name_of(before(one)) : "–";
+  row.change = name_of(change);
+  row.before = before_text(one);
   row.now = harness::name_of(one.outcome());
   row.scenario = one.record.scenario;
   row.name = case_name(view, one);
-  row.together = tells_by_scenario(view) && (change == "first time" || change == "not run");
+  row.together = tells_by_scenario(view) && (change == Change::first || change == Change::not_run);
   return row;
 }
 
-std::string changes_body(const ReportView& view) {
-  std::vector<Row> rows;
-  std::int64_t same = 0;
-  for (const CaseView& one : view.cases) {
-    const std::string change = change_of(one);
-    if (change.empty()) {
-      ++same;
-    } else {
-      rows.push_back(row_of(view, one, change));
-    }
-  }
-  // A run of one case after a run of all: this list alone makes a report long.
-  const bool many = tells_by_scenario(view) || view.not_run.size() > kMostCasesInFull;
-  for (const NotRun& gone : view.not_run) {
-    rows.push_back({"not run", "–", "–", gone.scenario, escape(gone.label), many});
-  }
+std::string table_of(const std::vector<Row>& rows) {
   Table table({"change", "case", "before", "now"});
   write_all(table, rows);
-  std::string text = table.empty() ? "" : table.text();
+  return table.empty() ? "" : table.text();
+}
+
+std::string changes_body(const ReportView& view) {
+  std::vector<Row> news;
+  std::vector<Row> rest;  // ran for the first time, or did not run: neither better nor worse
+  std::int64_t same = 0;
+  for (const CaseView& one : view.cases) {
+    const Change change = change_of(one);
+    if (change == Change::same) {
+      ++same;
+      continue;
+    }
+    const bool folds = change == Change::first || change == Change::not_run;
+    (folds ? rest : news).push_back(row_of(view, one, change));
+  }
+  std::string text = table_of(news);
   if (same > 0) text += counted(same, "case") + " passed before and passed again.\n\n";
-  return text;
+  return text + folded(counted(static_cast<std::int64_t>(rest.size()), "case") +
+                           " that ran for the first time, or did not run",
+                       table_of(rest));
 }
 
 }  // namespace
 
 Section changes() {
-  return {"What changed since the run before", &changes_body, false};
+  return {"What changed", &changes_body, false};
 }
 
 }  // namespace reports::section

@@ -39,9 +39,11 @@ Parts training_parts(const nsa::TrainingConfig& training) {
 
 Parts parallel_parts(const CaseView& one, const nsa::ParallelConfig& parallel) {
   std::string ranks = counted(parallel.ranks, "rank") + " on " + nsa::name_of(parallel.device);
-  if (!one.device.empty() && one.device != nsa::name_of(parallel.device))
-    ranks += " (" + escape(one.device) + ")";
-  return {ranks, escape(one.backend.empty() ? parallel.effective_backend() : one.backend)};
+  if (!one.digest().device.empty() && one.digest().device != nsa::name_of(parallel.device))
+    ranks += " (" + escape(one.digest().device) + ")";
+  return {
+      ranks,
+      escape(one.digest().backend.empty() ? parallel.effective_backend() : one.digest().backend)};
 }
 
 ConfigurationRow route_row(const std::map<std::string, std::string>& route) {
@@ -110,7 +112,7 @@ std::vector<ConfigurationRow> configuration_rows(const CaseView& one) {
   const auto add = [&](const char* name, const Parts& parts) {
     rows.push_back({name, parts, nsa::join(parts)});
   };
-  add("model", model_parts(scenario.model, one.parameters));
+  add("model", model_parts(scenario.model, one.digest().parameters));
   add("training", training_parts(scenario.training));
   add("parallel", parallel_parts(one, scenario.parallel));
   rows.push_back(route_row(scenario.route));

@@ -13,22 +13,22 @@ constexpr std::size_t kMostFiles = 60;  // a case; all of them are in the databa
 
 std::string evidence_of_case(const ReportView& view, const CaseView& one) {
   std::string text = "### " + case_name(view, one) + "\n\n";
-  if (!one.unreadable.empty())
-    return text + "The evidence cannot be read: " + escape(one.unreadable) + "\n\n";
+  if (!one.digest().recorded) return text + "Nothing was recorded.\n\n";
   text += "Folder " + escape(one.record.folder) + " of the run.\n\n";
   Table table({"file", "bytes", "hash (XXH3-128)"});
   std::int64_t bytes = 0;
-  for (std::size_t i = 0; i < one.files.size(); ++i) {
-    const FileRow& file = one.files[i];
+  for (std::size_t i = 0; i < one.digest().files.size(); ++i) {
+    const harness::FileRow& file = one.digest().files[i];
     bytes += file.bytes;
     if (i < kMostFiles) table.row({escape(file.path), bytes_text(file.bytes), escape(file.hash)});
   }
   if (!table.empty()) text += table.text();
-  if (one.files.size() > kMostFiles) {
-    text += "and " + counted(static_cast<std::int64_t>(one.files.size() - kMostFiles), "file") +
+  if (one.digest().files.size() > kMostFiles) {
+    text += "and " +
+            counted(static_cast<std::int64_t>(one.digest().files.size() - kMostFiles), "file") +
             " more. ";
   }
-  return text + counted(static_cast<std::int64_t>(one.files.size()), "artefact") + ", " +
+  return text + counted(static_cast<std::int64_t>(one.digest().files.size()), "artefact") + ", " +
          bytes_text(bytes) + " when written.\n\n";
 }
 
@@ -38,24 +38,25 @@ std::string in_a_row(const ReportView& view) {
     const Telling telling = telling_of(one);
     if (telling != Telling::together && telling != Telling::found) continue;
     std::int64_t bytes = 0;
-    for (const FileRow& file : one.files) bytes += file.bytes;
-    const bool readable = one.unreadable.empty();
-    table.row(
-        {case_name(view, one),
-         escape(one.record.folder),
-         escape(one.record.case_id),
-         readable ? std::to_string(one.files.size()) : "cannot be read: " + escape(one.unreadable),
-         readable ? bytes_text(bytes) : "–"});
+    for (const harness::FileRow& file : one.digest().files) bytes += file.bytes;
+    table.row({case_name(view, one),
+               escape(one.record.folder),
+               escape(one.record.case_id),
+               std::to_string(one.digest().files.size()),
+               bytes_text(bytes)});
   }
-  return table.empty() ? "" : "### Of cases that passed or are known to fail\n\n" + table.text();
+  return table.empty() ? "" : table.text();
 }
 
 std::string evidence_body(const ReportView& view) {
   std::string text;
+  std::string passed;
   for (const CaseView* one : told_in_full(view)) {
-    if (one->record.skip_reason.empty()) text += evidence_of_case(view, *one);
+    if (!one->record.skip_reason.empty()) continue;
+    (is_open(*one) ? text : passed) += evidence_of_case(view, *one);
   }
-  return tells_by_scenario(view) ? text + in_a_row(view) : text;
+  if (tells_by_scenario(view)) passed += in_a_row(view);
+  return text + folded("The evidence of cases that passed or are known to fail", passed);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Title and metadata.
+// The decision as a title, and what it is about.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -8,6 +8,7 @@
 #include "nsa/base/text.h"
 #include "reports/markdown.h"
 #include "reports/range.h"
+#include "reports/sections/change.h"
 #include "reports/sections/list.h"
 #include "reports/sections/wording.h"
 
@@ -43,24 +44,113 @@ std::string commit_of(const harness::RunRecord& run) {
   return escape(from.commit) + (from.dirty ? " with uncommitted changes" : "");
 }
 
+std::string seconds_text(std::int64_t ms) {
+  const std::int64_t seconds = ms / 1000;
+  if (seconds < 120) return std::to_string(seconds) + " s";
+  return std::to_string(seconds / 60) + " min " + std::to_string(seconds % 60) + " s";
+}
+
+std::string ended_of(const harness::RunRecord& run) {
+  if (run.exit_code < 0) return "never ended";
+  return "took " + seconds_text(run.ended_ms - run.started_ms) + ", exit code " +
+         std::to_string(run.exit_code);
+}
+
+// How many cases of one run have each outcome.
+std::string tally_of(const ReportView& view, const harness::RunRecord& run) {
+  std::vector<CaseView> cases;
+  for (const CaseView& one : view.cases) {
+    if (one.run.id == run.id) cases.push_back(one);
+  }
+  return tally(cases).empty() ? "no case" : tally(cases);
+}
+
+std::string since_text(const ReportView& view) {
+  std::map<Change, std::int64_t> counts;
+  for (const CaseView& one : view.cases) ++counts[change_of(one)];
+  constexpr std::array kTold = {Change::fresh,
+                                Change::returned,
+                                Change::changed,
+                                Change::still,
+                                Change::fixed,
+                                Change::undecided,
+                                Change::not_run};
+  std::vector<std::string> parts;
+  for (const Change change : kTold) {
+    if (counts[change] > 0) parts.push_back(std::to_string(counts[change]) + " " + name_of(change));
+  }
+  if (counts[Change::first] == static_cast<std::int64_t>(view.cases.size())) {
+    return "nothing to compare with: every case ran for the first time";
+  }
+  if (counts[Change::first] > 0) {
+    parts.push_back(std::to_string(counts[Change::first]) + " for the first time");
+  }
+  if (parts.empty()) return "nothing changed: every case passed again";
+  return "**" + parts.front() + "**" + (parts.size() > 1 ? ", " : "") +
+         nsa::join(std::vector<std::string>(parts.begin() + 1, parts.end()));
+}
+
+// Which profile the cases had; and where an earlier run of the same name had another one, since cards may have vanished.
+std::string profile_text(const ReportView& view) {
+  std::map<std::string, std::int64_t> counts;
+  std::map<std::string, std::int64_t> earlier;
+  for (const CaseView& one : view.cases) {
+    ++counts[one.record.profile];
+    if (one.namesake && one.namesake->profile != one.record.profile) {
+      ++earlier[one.namesake->profile];
+    }
+  }
+  const auto name = [](const std::string& profile) {
+    return profile.empty() ? "none" : escape(profile);
+  };
+  std::vector<std::string> parts;
+  for (const auto& [profile, count] : counts) {
+    parts.push_back(counts.size() == 1 ? name(profile)
+                                       : name(profile) + " (" + counted(count, "case") + ")");
+  }
+  std::string text = nsa::join(parts);
+  for (const auto& [profile, count] : earlier) {
+    text +=
+        "; **" + counted(count, "case") + " had profile " + name(profile) + " in the run before**";
+  }
+  return text;
+}
+
+std::string runs_table(const ReportView& view) {
+  Table table({"run", "started", "end", "commit", "cases"});
+  for (const harness::RunRecord& run : view.request.runs) {
+    table.row({escape(run.name),
+               time_text(run.started_ms, 0) + " UTC",
+               ended_of(run),
+               commit_of(run),
+               tally_of(view, run)});
+  }
+  return table.text();
+}
+
 std::string head_body(const ReportView& view) {
   const auto& runs = view.request.runs;
   const harness::RunRecord& last = runs.back();
-  std::string text =
-      runs.size() == 1
-          ? "# Report of run " + escape(last.name) + "\n\n"
-          : "# Report of " + counted(static_cast<std::int64_t>(runs.size()), "run") + "\n\n";
+  std::string text = "# " + view.decision + ": " + why(view) + "\n\n";
   Table table({"", ""});
-  table.row({"Decision", "**" + view.decision + "**"});
-  table.row({"Cases", tally(view.cases).empty() ? "none" : tally(view.cases)});
-  if (!view.request.about_range.empty()) table.row({"Range", escape(view.request.about_range)});
-  table.row({"Started", time_text(last.started_ms, 0) + " UTC"});
-  table.row({"Ended", last.ended_ms > 0 ? time_text(last.ended_ms, 0) + " UTC" : "never"});
-  table.row({"Commit", commit_of(last)});
+  if (runs.size() == 1) {
+    table.row({"Run",
+               escape(last.name) + ", started " + time_text(last.started_ms, 0) + " UTC, " +
+                   ended_of(last)});
+  } else {
+    table.row(
+        {"Runs",
+         counted(static_cast<std::int64_t>(runs.size()), "run") +
+             (view.request.about_range.empty() ? "" : ", " + escape(view.request.about_range))});
+  }
+  table.row({"Cases", view.cases.empty() ? "none" : tally(view.cases)});
+  if (!view.cases.empty()) {
+    table.row({"Against earlier runs", since_text(view)});
+    table.row({"Profile", profile_text(view)});
+  }
+  if (runs.size() == 1) table.row({"Commit", commit_of(last)});
   table.row({"Machine", machine_of(last)});
-  table.row({"Exit code",
-             last.exit_code >= 0 ? std::to_string(last.exit_code) : "none: the run did not end"});
-  return text + table.text();
+  return text + table.text() + (runs.size() == 1 ? "" : runs_table(view));
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace reports::section {
 namespace {
 
 // Without its line break.
-std::string sentence(const Arrivals& rank) {
+std::string sentence(const harness::Arrivals& rank) {
   std::string text = "- rank " + std::to_string(rank.rank) + ": " + std::to_string(rank.once) +
                      " of " + std::to_string(rank.parameters) + " parameters arrived in " +
                      counted(rank.steps, "step") + ", each ready once";
@@ -28,16 +28,16 @@ std::string sentence(const Arrivals& rank) {
 }
 
 std::string ledger_of_case(const ReportView& view, const CaseView& one) {
-  if (one.arrivals.empty()) return "";
+  if (one.digest().arrivals.empty()) return "";
   std::string text = case_name(view, one) + ":\n\n";
-  for (const Arrivals& rank : one.arrivals) text += sentence(rank) + "\n";
+  for (const harness::Arrivals& rank : one.digest().arrivals) text += sentence(rank) + "\n";
   return text + "\n";
 }
 
 std::string ledger_of_group(const ReportView& view, const Cases& group) {
   std::vector<std::pair<std::string, std::size_t>> sentences;  // and how many cases have it
   for (const CaseView* one : group) {
-    for (const Arrivals& rank : one->arrivals) {
+    for (const harness::Arrivals& rank : one->digest().arrivals) {
       const std::string text = sentence(rank);
       auto at = std::find_if(sentences.begin(), sentences.end(), [&](const auto& known) {
         return known.first == text;
@@ -58,10 +58,10 @@ std::string ledger_of_group(const ReportView& view, const Cases& group) {
 }
 
 std::string ledger_body(const ReportView& view) {
-  std::string text;
-  for (const CaseView* one : told_in_full(view)) text += ledger_of_case(view, *one);
-  for (const Cases& group : told_together(view)) text += ledger_of_group(view, group);
-  return text;
+  return told(view,
+              "The gradients of cases that passed or are known to fail",
+              &ledger_of_case,
+              &ledger_of_group);
 }
 
 }  // namespace

@@ -130,10 +130,10 @@ std::string measurements_of_group(const ReportView& view, const Cases& group) {
 }
 
 std::string measurements_body(const ReportView& view) {
-  std::string text;
-  for (const CaseView* one : told_in_full(view)) text += measurements_of_case(view, *one);
-  for (const Cases& group : told_together(view)) text += measurements_of_group(view, group);
-  return text;
+  return told(view,
+              "The values of cases that passed or are known to fail",
+              &measurements_of_case,
+              &measurements_of_group);
 }
 
 }  // namespace

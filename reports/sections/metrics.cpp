@@ -14,9 +14,9 @@ namespace reports::section {
 namespace {
 
 std::string samples(const CaseView& one) {
-  if (one.record.metrics.empty()) return "";
+  if (one.digest().metrics.empty()) return "";
   Table table({"metric (rank 0, last step)", "value"});
-  for (const auto& [name, value] : one.record.metrics)
+  for (const auto& [name, value] : one.digest().metrics)
     table.row({escape(name), nsa::to_text(value, 6)});
   return table.text();
 }
@@ -26,7 +26,7 @@ std::string phases(const CaseView& one) {
   std::vector<int> processes;
   std::vector<std::string> names;
   std::map<std::pair<std::string, int>, std::int64_t> ms;
-  for (const PhaseTime& phase : one.phases) {
+  for (const harness::PhaseTime& phase : one.digest().phases) {
     if (std::find(processes.begin(), processes.end(), phase.process) == processes.end()) {
       processes.push_back(phase.process);
     }
@@ -51,18 +51,17 @@ std::string phases(const CaseView& one) {
 
 std::string loss_chart(const CaseView& one) {
   constexpr std::size_t kFewestSteps = 3;
-  const auto losses = one.series.find("loss");
-  if (losses == one.series.end() || losses->second.empty()) return "";
-  const std::vector<double>& values = losses->second.begin()->second;
+  const auto losses = one.digest().series.find("loss");
+  if (losses == one.digest().series.end()) return "";
+  const std::vector<double>& values = losses->second;
   const bool finite =
       std::all_of(values.begin(), values.end(), [](double v) { return std::isfinite(v); });
   if (values.size() < kFewestSteps || !finite) return "";
   std::vector<std::string> numbers;
   for (const double value : values) numbers.push_back(nsa::to_text(value, 5));
-  const std::string text = "xychart-beta\n    title \"loss of rank " +
-                           std::to_string(losses->second.begin()->first) +
-                           "\"\n    x-axis \"step\" 1 --> " + std::to_string(values.size()) +
-                           "\n    line [" + nsa::join(numbers) + "]\n";
+  const std::string text =
+      "xychart-beta\n    title \"loss of the first rank\"\n    x-axis \"step\" 1 --> " +
+      std::to_string(values.size()) + "\n    line [" + nsa::join(numbers) + "]\n";
   return code_block(text, "mermaid") + "\n";
 }
 
@@ -91,7 +90,7 @@ void add(std::vector<Spread>& spreads, const std::string& name, bool is_count, d
 // Of the rank that took longest; the twin and the controller do other work.
 std::vector<std::pair<std::string, std::int64_t>> longest_phases(const CaseView& one) {
   std::vector<std::pair<std::string, std::int64_t>> longest;
-  for (const PhaseTime& phase : one.phases) {
+  for (const harness::PhaseTime& phase : one.digest().phases) {
     if (phase.process < 0) continue;
     auto at = std::find_if(longest.begin(), longest.end(), [&](const auto& known) {
       return known.first == phase.phase;
@@ -107,7 +106,8 @@ std::string metrics_of_group(const ReportView& view, const Cases& group) {
   std::vector<Spread> metrics;
   std::vector<Spread> times;
   for (const CaseView* one : group) {
-    for (const auto& [name, value] : one->record.metrics) add(metrics, escape(name), false, value);
+    for (const auto& [name, value] : one->digest().metrics)
+      add(metrics, escape(name), false, value);
     for (const auto& [phase, ms] : longest_phases(*one)) {
       add(times, "phase " + escape(phase) + ", ms", true, static_cast<double>(ms));
     }
@@ -133,10 +133,10 @@ std::string metrics_of_group(const ReportView& view, const Cases& group) {
 }
 
 std::string metrics_body(const ReportView& view) {
-  std::string text;
-  for (const CaseView* one : told_in_full(view)) text += metrics_of_case(view, *one);
-  for (const Cases& group : told_together(view)) text += metrics_of_group(view, group);
-  return text;
+  return told(view,
+              "The metrics of cases that passed or are known to fail",
+              &metrics_of_case,
+              &metrics_of_group);
 }
 
 }  // namespace

@@ -1,19 +1,29 @@
-// How to do it again.
+// How to do it again: whole lines that can be pasted.
 #include "reports/markdown.h"
+#include "reports/sections/again.h"
 #include "reports/sections/list.h"
 #include "reports/sections/wording.h"
 
 namespace reports::section {
 namespace {
 
+std::string of_run(const harness::RunRecord& run) {
+  std::string text;
+  if (!run.provenance.argv.empty()) {
+    text += "The whole run:\n\n" + code_block(run_again(run), "sh") + "\n";
+  }
+  text +=
+      "This report again, and what is stored judged anew (which never makes the record worse):\n\n";
+  return text +
+         code_block(
+             on_database(run, "report " + run.name) + "\n" + on_database(run, "judge " + run.name),
+             "sh") +
+         "\n";
+}
+
 std::string reproduce_body(const ReportView& view) {
   std::string text;
-  for (const harness::RunRecord& run : view.request.runs) {
-    if (!run.provenance.argv.empty()) text += code_block(run.provenance.argv, "sh") + "\n";
-    text += "The same evidence judged again, and this report:\n\n" +
-            code_block("nsa-harness judge " + run.name + "\nnsa-harness report " + run.name, "sh") +
-            "\n";
-  }
+  for (const harness::RunRecord& run : view.request.runs) text += of_run(run);
   return text;
 }
 

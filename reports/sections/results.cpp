@@ -1,5 +1,4 @@
-// One line a case, then one line a check of every case; a long report has one line a scenario before them, and one line a
-// check for the cases of a scenario that passed.
+// An index: a line for each scenario in a long report, a line for each case, then a line for each check. What passed is folded.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -7,6 +6,7 @@
 #include "nsa/base/text.h"
 #include "reports/markdown.h"
 #include "reports/sections/by_scenario.h"
+#include "reports/sections/failures.h"
 #include "reports/sections/list.h"
 #include "reports/sections/wording.h"
 
@@ -15,23 +15,26 @@ namespace {
 
 using harness::Outcome;
 
-// The index of a long report keeps a passing case to one short line.
+// An index has short lines: of what failed the first screen has the whole sentence, and a passing case needs none.
 std::string shown_reason(const ReportView& view, const CaseView& one) {
   const std::string reason = one.reason();
-  const bool cut = tells_by_scenario(view) && one.outcome() == Outcome::pass;
+  const bool cut =
+      is_failure(one.outcome()) || (tells_by_scenario(view) && one.outcome() == Outcome::pass);
   return escape(cut ? shortened(reason) : reason);
 }
 
-std::string cases_table(const ReportView& view) {
-  Table table({"outcome", "case", "seconds", "planted fault", "reason"});
-  for (const CaseView& one : view.cases) {
-    table.row({outcome_text(one.outcome()),
-               case_name(view, one),
-               nsa::to_text(one.record.seconds, 4),
-               one.planted().empty() ? "–" : escape(one.planted()),
-               shown_reason(view, one)});
+// The reason of what failed stands in the first screen and with its checks.
+std::string cases_table(const ReportView& view, const Cases& cases) {
+  Table table({"outcome", "case", "profile", "seconds", "planted fault", "reason"});
+  for (const CaseView* one : cases) {
+    table.row({outcome_text(one->outcome()),
+               case_name(view, *one),
+               one->record.profile.empty() ? "–" : escape(one->record.profile),
+               nsa::to_text(one->record.seconds, 4),
+               one->planted().empty() ? "–" : escape(one->planted()),
+               shown_reason(view, *one)});
   }
-  return table.text();
+  return table.empty() ? "" : table.text();
 }
 
 // Sums of hours need no fractions.
@@ -90,6 +93,14 @@ std::string chart(const ReportView& view) {
   return code_block(text, "mermaid") + "\n";
 }
 
+std::string judged_again_text(const harness::CaseRecord& record) {
+  if (record.judgements < 2) return "";
+  std::string text = "Judged " + std::to_string(record.judgements) + " times; ";
+  if (record.judged_without == 0) return text + "this is the newest judgement.\n\n";
+  return text + "this is the newest judgement that had all that was recorded (" +
+         std::to_string(record.judged_without) + " had less).\n\n";
+}
+
 std::string checks_table(const ReportView& view, const CaseView& one) {
   if (!one.record.judgement || one.record.judgement->verdicts.empty()) return "";
   Table table({"check", "verdict", "reason"});
@@ -99,11 +110,7 @@ std::string checks_table(const ReportView& view, const CaseView& one) {
                escape(result.reason)});
   }
   std::string text = "### Checks of " + case_name(view, one) + "\n\n" + table.text();
-  if (one.record.judgements > 1) {
-    text += "Judged " + std::to_string(one.record.judgements) +
-            " times; this is the newest judgement.\n\n";
-  }
-  return text;
+  return text + judged_again_text(one.record);
 }
 
 struct Passed {  // a check over the cases of a group
@@ -143,10 +150,19 @@ std::string checks_of_group(const ReportView& view, const Cases& group) {
 
 std::string results_body(const ReportView& view) {
   if (view.cases.empty()) return "No case was planned.\n\n";
-  std::string text = scenarios_table(view) + cases_table(view) + chart(view);
-  for (const CaseView* one : told_in_full(view)) text += checks_table(view, *one);
-  for (const Cases& group : told_together(view)) text += checks_of_group(view, group);
-  return text;
+  const Cases all = all_cases(view);
+  Cases failed = all;
+  std::erase_if(failed, [](const CaseView* one) { return !is_open(*one); });
+  Cases rest = all;
+  std::erase_if(rest, [](const CaseView* one) { return is_open(*one); });
+  return scenarios_table(view) + chart(view) + cases_table(view, failed) +
+         folded(counted(static_cast<std::int64_t>(rest.size()), "case") +
+                    " that passed, were skipped or are known to fail",
+                cases_table(view, rest)) +
+         told(view,
+              "The checks of cases that passed or are known to fail",
+              &checks_table,
+              &checks_of_group);
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
-// What a stranger has to know, in a few sentences.
+// The rest of the first screen, after its table: what failed with its cause, next action and command; what was not decided; what
+// passed, in a line.
 #include <algorithm>
 
 #include "nsa/base/text.h"
 #include "reports/markdown.h"
 #include "reports/sections/by_scenario.h"
+#include "reports/sections/failures.h"
 #include "reports/sections/list.h"
 #include "reports/sections/summary_groups.h"
 #include "reports/sections/wording.h"
@@ -13,81 +15,51 @@ namespace {
 
 using harness::Outcome;
 
-std::string why(const ReportView& view) {
-  const bool whole = std::all_of(view.request.runs.begin(),
-                                 view.request.runs.end(),
-                                 [](const harness::RunRecord& run) { return run.complete; });
-  if (!whole) return "a run is incomplete: what it did not do is not known to be good";
-  const bool folded = std::any_of(view.bisections.begin(),
-                                  view.bisections.end(),
-                                  [](const auto& one) { return one.outcome().has_value(); });
-  if (view.decision == "GO" && folded) return "what a bisection was expected to find was found";
-  if (view.decision == "GO") return "every case passed";
-  const auto passed = [](const CaseView& one) { return one.outcome() == Outcome::pass; };
-  if (!folded && std::none_of(view.cases.begin(), view.cases.end(), passed)) {
-    return "no case passed";
-  }
-  if (view.decision == "CONDITIONAL GO") return "nothing failed, but not every case was decided";
-  return "at least one case failed or could not be run";
-}
-
 // What was shown, taken from the verdicts that passed.
 std::string shown(const CaseView& one) {
   std::string text;
   for (const auto& result : one.record.judgement->verdicts) {
     if (result.verdict != harness::Verdict::pass) continue;
-    text += "  - " + escape(result.check) + ": " + escape(result.reason) + "\n";
+    text += "- " + escape(result.check) + ": " + escape(result.reason) + "\n";
   }
   return text;
 }
 
-std::string summary_of_case(const ReportView& view, const CaseView& one) {
-  std::string text = "- " + outcome_text(one.outcome()) + " " + case_name(view, one);
-  if (!one.planted().empty()) text += " (with the planted fault " + escape(one.planted()) + ")";
-  return text + ": " + escape(one.reason()) + "\n";
+Cases with_outcome(const ReportView& view, Outcome outcome) {
+  Cases cases = all_cases(view);
+  std::erase_if(cases, [&](const CaseView* one) { return one->outcome() != outcome; });
+  return cases;
 }
 
-// Worst first.
-std::string every_case(const ReportView& view) {
-  Cases order = all_cases(view);
-  std::stable_sort(order.begin(), order.end(), [](const CaseView* a, const CaseView* b) {
-    return severity(a->outcome()) < severity(b->outcome());
-  });
-  std::string text;
-  for (const CaseView* one : order) text += summary_of_case(view, *one);
-  return text;
-}
-
-std::string where_the_rest_is(const ReportView& view) {
-  const auto& runs = view.request.runs;
-  const std::string command = runs.size() == 1 ? "`nsa-harness report RUN --format json` (RUN is " +
-                                                     escape(runs[0].name) + ")"
-                                               : "the same report with `--format json`";
-  return "Below, cases that passed are told by scenario, and what did not pass case by case; " +
-         command + " has the checks, measured values and metrics of every case.\n\n";
+std::string what_passed(const ReportView& view) {
+  const Cases passed = with_outcome(view, Outcome::pass);
+  if (passed.empty()) return "";
+  constexpr std::size_t kMostNames = 6;
+  const CaseView& first = *passed.front();
+  const bool alone = passed.size() == 1;
+  const std::string line =
+      outcome_text(Outcome::pass) + " " +
+      (alone ? case_name(view, first)
+             : count_text(passed) + ": " + scenarios_text(passed, kMostNames)) +
+      ".\n\n";
+  if (view.cases.size() == 1 && first.planted().empty()) return line + shown(first) + "\n";
+  if (alone) return line;
+  return line + folded("What passed, scenario by scenario", passed_groups(view) + "\n");
 }
 
 std::string summary_body(const ReportView& view) {
-  std::string text = "**" + view.decision + "**: " + why(view) + ". Of " +
-                     counted(static_cast<std::int64_t>(view.cases.size()), "case") + ": " +
-                     tally(view.cases) + ".\n\n";
-  text +=
-      tells_by_scenario(view) ? where_the_rest_is(view) + summary_groups(view) : every_case(view);
-  if (view.cases.size() == 1 && view.cases[0].record.judgement &&
-      view.cases[0].outcome() == Outcome::pass && view.cases[0].planted().empty()) {
-    text += shown(view.cases[0]);
-  }
-  return text +
-         "\nA case is one training run of the reference model as its scenario describes it; its "
-         "ranks only record, and "
-         "the checks judge what was recorded. INCONCLUSIVE and SKIP are never counted as "
-         "passed.\n\n";
+  std::string text;
+  const std::string failures = failures_text(view);
+  if (!failures.empty()) text += "## What failed\n\n" + failures;
+  const std::string open = open_groups(view);
+  if (!open.empty()) text += "## What was not decided, or is known\n\n" + open + "\n";
+  return text + what_passed(view);
 }
 
 }  // namespace
 
 Section summary() {
-  return {"Summary", &summary_body, true};
+  return {"", &summary_body, true};
 }
 
 }  // namespace reports::section

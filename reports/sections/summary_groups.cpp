@@ -7,6 +7,7 @@
 
 #include "reports/markdown.h"
 #include "reports/sections/by_scenario.h"
+#include "reports/sections/failures.h"
 #include "reports/sections/wording.h"
 
 namespace reports {
@@ -36,7 +37,7 @@ Bullet bullet_of(const CaseView& one) {
   Bullet bullet;
   bullet.outcome = one.outcome();
   bullet.found = telling == Telling::found;
-  bullet.trial = one.the_case && harness::is_trial(*one.the_case);
+  bullet.trial = is_trial(one);
   if (!bullet.passed()) bullet.reason = one.reason();
   if (!bullet.found && telling != Telling::not_run) bullet.planted = one.planted();
   bullet.cases = {&one};
@@ -44,10 +45,12 @@ Bullet bullet_of(const CaseView& one) {
 }
 
 // Cases of one scenario, in the order of the report.
-std::vector<Bullet> of_scenarios(const ReportView& view) {
+template <typename Wanted>
+std::vector<Bullet> of_scenarios(const ReportView& view, const Wanted& wanted) {
   std::vector<Bullet> bullets;
   std::map<std::pair<std::string, decltype(Bullet().common())>, std::size_t> known;
   for (const CaseView& one : view.cases) {
+    if (!wanted(one)) continue;
     const Bullet bullet = bullet_of(one);
     const auto [at, is_new] =
         known.try_emplace(std::pair(one.record.scenario, bullet.common()), bullets.size());
@@ -106,11 +109,10 @@ std::string text_of(const ReportView& view, const Bullet& bullet) {
   return text + "\n";
 }
 
-}  // namespace
-
-std::string summary_groups(const ReportView& view) {
+template <typename Wanted>
+std::string groups(const ReportView& view, const Wanted& wanted) {
   constexpr std::size_t kMostBullets = 20;  // of one outcome, where they are limited
-  std::vector<Bullet> bullets = joined(of_scenarios(view));
+  std::vector<Bullet> bullets = joined(of_scenarios(view, wanted));
   std::stable_sort(bullets.begin(), bullets.end(), [](const Bullet& a, const Bullet& b) {
     return severity(a.outcome) < severity(b.outcome);
   });
@@ -129,6 +131,18 @@ std::string summary_groups(const ReportView& view) {
     text += "- " + outcome_text(outcome) + " and " + count_text(cases) + " more: see Results\n";
   }
   return text;
+}
+
+}  // namespace
+
+std::string open_groups(const ReportView& view) {
+  return groups(view, [](const CaseView& one) {
+    return one.outcome() != Outcome::pass && !is_failure(one.outcome()) && !is_trial(one);
+  });
+}
+
+std::string passed_groups(const ReportView& view) {
+  return groups(view, [](const CaseView& one) { return one.outcome() == Outcome::pass; });
 }
 
 }  // namespace reports

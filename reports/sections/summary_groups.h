@@ -1,4 +1,4 @@
-// The summary of a long report: a bullet for cases of the same outcome and the same reason.
+// What did not fail, in bullets: one for cases of the same outcome and the same reason.
 #pragma once
 
 #include <string>
@@ -7,8 +7,11 @@
 
 namespace reports {
 
-// Worst first. Whatever did not pass is there with its reason, however much of it there is; only the bullets of what
-// passed, was skipped or is known to fail are limited. REQUIRES: tells_by_scenario(view).
-[[nodiscard]] std::string summary_groups(const ReportView& view);
+// INCONCLUSIVE with its reasons, however many there are; XFAIL and SKIP, of which very many are only counted. Trials of a
+// search are left out: its answer tells them.
+[[nodiscard]] std::string open_groups(const ReportView& view);
+
+// What passed: a bullet for a scenario of several cases, and one for those of one case that passed alike.
+[[nodiscard]] std::string passed_groups(const ReportView& view);
 
 }  // namespace reports

@@ -12,9 +12,9 @@ namespace {
 
 // Of rank 0; ascending.
 std::vector<double> sorted(const CaseView& one, const std::string& metric) {
-  const auto series = one.series.find(metric);
-  if (series == one.series.end() || series->second.empty()) return {};
-  std::vector<double> values = series->second.begin()->second;
+  const auto series = one.digest().series.find(metric);
+  if (series == one.digest().series.end()) return {};
+  std::vector<double> values = series->second;
   std::sort(values.begin(), values.end());
   return values;
 }

@@ -8,12 +8,13 @@
 
 namespace reports {
 
+using harness::Outcome;
+
 std::string outcome_text(harness::Outcome outcome) {
   return std::string("**") + harness::name_of(outcome) + "**";
 }
 
 int severity(harness::Outcome outcome) {
-  using harness::Outcome;
   constexpr std::array kWorstFirst = {Outcome::fail,
                                       Outcome::hang,
                                       Outcome::slow,
@@ -40,12 +41,48 @@ const harness::Finding* leading_finding(const CaseView& view) {
   return first.role == harness::Role::teardown ? nullptr : &first;
 }
 
+std::string why(const ReportView& view) {
+  const auto& runs = view.request.runs;
+  const bool whole = std::all_of(
+      runs.begin(), runs.end(), [](const harness::RunRecord& run) { return run.complete; });
+  if (!whole) {
+    return std::string(runs.size() == 1 ? "the run" : "a run") +
+           " is incomplete, and what it did not do is not known to be good";
+  }
+  const auto count = [&](const auto& wanted) {
+    return std::to_string(std::count_if(view.outcomes.begin(), view.outcomes.end(), wanted));
+  };
+  const std::string all = counted(static_cast<std::int64_t>(view.outcomes.size()), "case");
+  const bool searched = std::any_of(view.bisections.begin(),
+                                    view.bisections.end(),
+                                    [](const auto& one) { return one.outcome().has_value(); });
+  if (view.decision == "GO" && searched) return "what a bisection was expected to find was found";
+  if (view.decision == "GO") {
+    return view.outcomes.size() == 1 ? "the case passed" : "all " + all + " passed";
+  }
+  const auto undecided = [](Outcome outcome) {
+    return outcome != Outcome::pass && severity(outcome) > severity(Outcome::error);
+  };
+  if (view.decision == "CONDITIONAL GO") {
+    return "nothing failed, but " + count(undecided) + " of " + all + " were not decided";
+  }
+  const std::string failed =
+      count([](Outcome outcome) { return severity(outcome) <= severity(Outcome::error); });
+  if (failed == "0") return "no case passed";
+  const bool error = std::count(view.outcomes.begin(), view.outcomes.end(), Outcome::error) > 0;
+  return failed + " of " + all + (error ? " failed or could not be run" : " failed");
+}
+
 std::string tally(const std::vector<CaseView>& cases) {
-  std::map<harness::Outcome, std::int64_t> counts;
-  for (const CaseView& one : cases) ++counts[one.outcome()];
+  std::map<int, std::pair<harness::Outcome, std::int64_t>> counts;  // by severity
+  for (const CaseView& one : cases) {
+    auto& entry = counts[severity(one.outcome())];
+    entry.first = one.outcome();
+    ++entry.second;
+  }
   std::vector<std::string> parts;
-  for (const auto& [outcome, count] : counts) {
-    parts.push_back(std::to_string(count) + " " + harness::name_of(outcome));
+  for (const auto& [severity, entry] : counts) {
+    parts.push_back(std::to_string(entry.second) + " " + harness::name_of(entry.first));
   }
   return nsa::join(parts);
 }

@@ -20,7 +20,10 @@ namespace reports {
 // The finding that decides a case: the first one unless nothing but teardown was found; or nullptr.
 [[nodiscard]] const harness::Finding* leading_finding(const CaseView& view);
 
-// How many cases have each outcome, in the order of the outcomes: "3 PASS, 1 FAIL".
+// Why the decision is what it is: "3 of 300 cases failed".
+[[nodiscard]] std::string why(const ReportView& view);
+
+// How many cases have each outcome, the worst first: "1 FAIL, 3 PASS".
 [[nodiscard]] std::string tally(const std::vector<CaseView>& cases);
 
 // The beginning of a long text, for a table that is an index; whole characters. Not escaped.

@@ -1,6 +1,6 @@
 // A controller small enough to be killed at any moment.
 //   fake_controller run DB FOLDER WORKER     a run of fake ranks, recorded into the store, again and again
-//   fake_controller write DB NAME COUNT      one run with COUNT events, flushed whenever the store sees fit
+//   fake_controller write DB NAME COUNT      one run of COUNT cases, each planned, begun, ended and judged
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
@@ -17,15 +17,19 @@ namespace {
 
 using namespace harness;  // NOLINT(google-build-using-namespace): a test program
 
-int write_events(const std::string& path, const std::string& name, int count) {
+int write_cases(const std::string& path, const std::string& name, int count) {
   const auto store = Store::open(path, true);
   const std::int64_t run = store->begin_run(test::a_run(name));
-  const std::int64_t row = store->plan_case(test::a_case(run, 0, "fake"));
   std::cout << "begun" << std::endl;
   for (int i = 0; i < count; ++i) {
-    store->add_event(row, Event::of(0, i, Sample{"n", i + 1, static_cast<double>(i)}));
+    const std::int64_t row = store->plan_case(test::a_case(run, i, "fake"));
+    store->begin_case(row, i + 1);
+    Digest digest;
+    digest.recorded = true;
+    digest.metrics = {{"n", static_cast<double>(i)}};
+    store->finish_case(row, i, digest);
+    store->add_judgement(row, test::stored(Outcome::pass));
   }
-  store->finish_case(row, 1.0);
   store->finish_run(run, 0, true, 2'000);
   return 0;
 }
@@ -47,13 +51,11 @@ int run_forever(const std::string& path, const std::string& folder, const std::s
     content.scenario.budget_seconds = 2.0;
     RunnerHooks hooks;
     hooks.on_event = [&](const Event& event) {
-      store->add_event(row, event);
       if (event.kind == Started::kKind)
         std::cout << "started " << event.body.at("pid") << std::endl;
     };
-    hooks.on_tick = [&] { store->flush(); };
     (void)run_case(content, options, hooks);
-    store->finish_case(row, 1.0);
+    store->finish_case(row, 1.0, {});
     store->finish_run(run, 0, true, 2'000);
   }
 }
@@ -64,7 +66,7 @@ int main(int argc, char** argv) {
   try {
     const std::string verb = argc == 5 ? argv[1] : "";
     if (verb == "run") return run_forever(argv[2], argv[3], argv[4]);
-    if (verb == "write") return write_events(argv[2], argv[3], std::atoi(argv[4]));
+    if (verb == "write") return write_cases(argv[2], argv[3], std::atoi(argv[4]));
   } catch (const nsa::Error& error) {
     std::cerr << error.what() << "\n";
     return 1;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/store/bisection.h"
 #include "harness/store/store.h"
 #include "nsa/base/error.h"
 
@@ -15,16 +16,17 @@ class FakeStore : public harness::Store {
  public:
   std::vector<harness::RunRecord> run_rows;  // oldest first
   std::vector<harness::CaseRecord> case_rows;
-  std::map<std::int64_t, harness::Evidence> evidence_of;  // by case row
 
   std::int64_t begin_run(const harness::RunRecord&) override { return refuse(); }
   std::int64_t plan_case(const harness::CaseRecord&) override { return refuse(); }
   void begin_case(std::int64_t, std::int64_t) override { refuse(); }
-  void add_event(std::int64_t, const harness::Event&) override { refuse(); }
-  void flush() override { refuse(); }
-  void finish_case(std::int64_t, double) override { refuse(); }
-  void add_judgement(std::int64_t, const harness::Judgement&, std::int64_t) override { refuse(); }
+  void finish_case(std::int64_t, double, const harness::Digest&) override { refuse(); }
+  void add_judgement(std::int64_t, const harness::StoredJudgement&) override { refuse(); }
   void finish_run(std::int64_t, int, bool, std::int64_t) override { refuse(); }
+  std::int64_t add_run(const harness::RunRecord&, std::span<const harness::WholeCase>) override {
+    return refuse();
+  }
+  void mark_pruned(std::int64_t, std::int64_t) override { refuse(); }
 
   [[nodiscard]] std::vector<harness::RunRecord> runs(std::int64_t since_ms,
                                                      std::int64_t until_ms) const override {
@@ -51,23 +53,40 @@ class FakeStore : public harness::Store {
     }
     return found;
   }
-  [[nodiscard]] std::optional<harness::CaseRecord> previous(
-      const harness::CaseRecord& now, std::int64_t before_run) const override {
-    std::optional<harness::CaseRecord> found;
-    for (const auto& record : case_rows) {
-      const bool same = record.scenario == now.scenario && record.label == now.label;
-      if (same && record.run_id < before_run && record.judgement) found = record;
-    }
-    return found;
+  [[nodiscard]] std::map<harness::Outcome, int> tally(std::int64_t run_id) const override {
+    std::map<harness::Outcome, int> counts;
+    for (const auto& record : cases(run_id)) ++counts[harness::outcome_of(record)];
+    return counts;
   }
-  [[nodiscard]] harness::Evidence evidence(const harness::CaseRecord& record,
-                                           const harness::RunRecord&) const override {
-    const auto at = evidence_of.find(record.id);
-    if (at == evidence_of.end()) throw nsa::Error("events.jsonl: no such file");
-    return at->second;
+  [[nodiscard]] std::vector<harness::Earlier> history(const harness::CaseRecord& now,
+                                                      int) const override {
+    return earlier(now, [&](const auto& record) { return record.history_id == now.history_id; });
+  }
+  [[nodiscard]] std::optional<harness::Earlier> namesake(
+      const harness::CaseRecord& now) const override {
+    const auto all = earlier(now, [&](const auto& record) { return record.label == now.label; });
+    return all.empty() ? std::nullopt : std::optional(all.front());
   }
 
  private:
+  template <typename Same>
+  [[nodiscard]] std::vector<harness::Earlier> earlier(const harness::CaseRecord& now,
+                                                      const Same& same) const {
+    std::vector<harness::Earlier> found;
+    for (const auto& record : case_rows) {
+      if (record.run_id >= now.run_id || !same(record) || !record.judgement) continue;
+      if (!harness::is_decided(record.judgement->outcome)) continue;
+      const auto& findings = record.judgement->findings;
+      found.insert(found.begin(),
+                   {record.run_id,
+                    "run" + std::to_string(record.run_id),
+                    record.profile,
+                    record.judgement->outcome,
+                    findings.empty() ? "" : findings.front().code});
+    }
+    return found;
+  }
+
   static std::int64_t refuse() { throw nsa::Error("a report never writes"); }
 };
 

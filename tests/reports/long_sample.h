@@ -25,6 +25,7 @@ class LongRun {
     const auto id = static_cast<std::int64_t>(store.case_rows.size() + 1);
     harness::CaseRecord record = sample_record(id, run_, scenario);
     record.label = one.label();
+    record.history_id = record.label;
     record.case_json = harness::case_to_json(one);
     record.seconds = 2.0;
     store.case_rows.push_back(record);
@@ -36,7 +37,7 @@ class LongRun {
                            const harness::Judgement& judgement) {
     harness::CaseRecord& record = add(scenario, point);
     record.judgement = judgement;
-    store.evidence_of[record.id] = sample_evidence(scenario);
+    record.digest = sample_digest();
     return record;
   }
 
@@ -90,17 +91,17 @@ inline FakeStore long_store() {
   run.refuse("needs_cards_a", "needs 2 GPUs, this machine has 1");
   add_passing(run, "lengths", 3);
   run.store.case_rows.back().judgement->verdicts[0].reason = "another reason";
-  run.store.case_rows.back().metrics[1].second = 7.5;
+  run.store.case_rows.back().digest.metrics[1].second = 7.5;
   run.add("lengths", {at("training.seq_len", 2048)}, failed());
   run.describe([](harness::Scenario& one) { one.training.seq_len = 2048; });
-  run.store.evidence_of[run.store.case_rows.back().id].samples.clear();
+  run.store.case_rows.back().digest.series.clear();
   for (int i = 0; i < 2; ++i) {
     const std::string why = "nobody mended it (known until 2027-01-31; GRAD.MISSING)";
     harness::CaseRecord& record =
         run.add("known", {at("model.w", 64 + i)}, judged_as(harness::Outcome::xfail, why));
-    record.metrics.clear();
-    run.store.evidence_of[record.id].phases.clear();
-    run.store.evidence_of[record.id].gradients.clear();
+    record.digest.metrics.clear();
+    record.digest.phases.clear();
+    record.digest.arrivals.clear();
     run.describe([&](harness::Scenario& one) {
       one.known = harness::KnownFailure{
           {{"model.w", "64"}}, harness::Outcome::fail, "GRAD.MISSING", "nobody", "2027-01-31"};

@@ -37,10 +37,15 @@ TEST(Report, ABisectionIsTheGoldenFile) {
 
 TEST(Report, ABisectionThatFoundWhatWasExpectedIsGo) {
   const std::string found = render(fixtures::bisected_store(true), reports::Format::summary);
-  EXPECT_NE(found.find("**GO**: what a bisection was expected to find was found"),
-            std::string::npos)
-      << found;
-  EXPECT_NE(render(fixtures::bisected_store(false)).find("**NO-GO**"), std::string::npos);
+  EXPECT_EQ(found.rfind("# GO: what a bisection was expected to find was found\n", 0), 0U) << found;
+  EXPECT_EQ(found.find("What failed"), std::string::npos);
+  const std::string broken = render(fixtures::bisected_store(false));
+  EXPECT_EQ(broken.rfind("# NO-GO: ", 0), 0U) << broken;
+  EXPECT_NE(
+      broken.find("1. **FAIL** bisection of ddp_checkpoint over parallel.checkpoint.layers: a "
+                  "minimal set that fails is \\[1, 3\\]"),
+      std::string::npos)
+      << broken;
 }
 
 TEST(Report, AKnownFailureSaysWhyAndUntilWhen) {
@@ -91,20 +96,63 @@ TEST(Report, TextOfWorkersFormsNoMarkup) {
 
 TEST(Report, WithoutEvidenceItSaysSo) {
   const std::string text = render(fixtures::sample_store());
-  EXPECT_NE(text.find("The evidence cannot be read: events.jsonl: no such file"),
-            std::string::npos);
+  EXPECT_NE(text.find("Nothing was recorded."), std::string::npos);
 }
 
 TEST(Report, SkippedAndUndecidedAreNotPassed) {
   FakeStore store = fixtures::sample_store();
   store.case_rows[3].judgement.reset();
   const std::string text = render(store, reports::Format::summary);
-  EXPECT_NE(text.find("1 PASS, 1 SKIP, 1 INCONCLUSIVE"), std::string::npos) << text;
+  EXPECT_NE(text.find("1 INCONCLUSIVE, 1 SKIP, 1 PASS"), std::string::npos) << text;
   EXPECT_NE(text.find("CONDITIONAL GO"), std::string::npos);
 }
 
 TEST(Report, NeedsARun) {
   EXPECT_THROW((void)reports::render_report(fixtures::sample_store(), {}), nsa::Error);
+}
+
+TEST(Report, AProfileThatWasAnotherOneIsTold) {
+  FakeStore store = fixtures::sample_store();
+  store.case_rows[0].profile = "gpu";
+  store.case_rows[0].history_id = "of the other profile";
+  const std::string text = render(store);
+  EXPECT_NE(text.find("| Profile | none; **1 case had profile gpu in the run before** |"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("| first time | ddp_onestep | profile was gpu, is none | PASS |"),
+            std::string::npos);
+}
+
+TEST(Report, OfSeveralRunsTheHeadTellsEach) {
+  const FakeStore store = fixtures::sample_store();
+  reports::ReportRequest request = fixtures::request_for(store);
+  request.runs = store.run_rows;
+  const std::string text = reports::render_report(store, request);
+  for (const harness::RunRecord& run : store.run_rows) {
+    EXPECT_NE(text.find("| " + run.name + " | 2026-11-2"), std::string::npos) << text;
+  }
+  EXPECT_EQ(text.find("| Commit |"), std::string::npos) << "whose would it be?";
+}
+
+TEST(Report, ItsCommandsCanBePasted) {
+  FakeStore store = fixtures::sample_store();
+  store.run_rows.back().provenance.command = {{"program", "/my tree/nsa-harness"},
+                                              {"directory", "/my tree"},
+                                              {"database", "/data/it's.db"},
+                                              {"seed", "5"}};
+  harness::Case bad = fixtures::sample_case("kcmp_detached");
+  bad.scenario.path = "/my tree/s.yaml";
+  bad.point = {{"model.w", "64"}, {"parallel.checkpoint.layers", "[1, 3]"}};
+  store.case_rows[3].case_json = harness::case_to_json(bad);
+  const std::string text = render(store);
+  EXPECT_NE(text.find("'/my tree/nsa-harness' run '/my tree/s.yaml' --seed 5 --only model.w=64 "
+                      "--only 'parallel.checkpoint.layers=[1, 3]' --db '/data/it'\\''s.db'\n"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("cd '/my tree' && '/my tree/nsa-harness' run scenarios/ddp_onestep.yaml\n"),
+            std::string::npos);
+  EXPECT_NE(text.find("'/my tree/nsa-harness' judge 20261121T041900Z-bbbb --db "),
+            std::string::npos);
 }
 
 // ---- GO, CONDITIONAL GO, NO-GO -------------------------------------------------------------------------------------------

@@ -88,11 +88,12 @@ inline harness::CaseRecord sample_record(std::int64_t id,
   record.position = static_cast<int>(id);
   record.scenario = record.label = name;
   record.case_id = "0011223344556677";
+  record.history_id = name;
   record.case_json = harness::case_to_json(sample_case(name));
   record.folder = "case_" + std::to_string(id);
   record.seconds = 12.345;
   record.judgements = 1;
-  record.metrics = {{"grad_norm", 1.25}, {"loss", 5.545}};
+  record.digest.metrics = {{"grad_norm", 1.25}, {"loss", 5.545}};
   return record;
 }
 
@@ -136,42 +137,22 @@ inline harness::Judgement failed() {
   return judged;
 }
 
-inline harness::Evidence sample_evidence(const std::string& name) {
-  harness::Evidence evidence;
-  evidence.the_case = sample_case(name);
-  harness::Hello hello;
-  hello.device = "cpu";
-  hello.backend = "gloo";
-  hello.torch_version = "2.11.0";
-  evidence.hellos = {{0, 1, hello}};
-  evidence.facts = {{0, 2, {"parameters", "1234567"}}};
+inline harness::Digest sample_digest() {
+  harness::Digest digest;
+  digest.recorded = true;
+  digest.device = "cpu";
+  digest.backend = "gloo";
+  digest.torch_version = "2.11.0";
+  digest.parameters = "1234567";
   for (int rank = 0; rank < 2; ++rank) {
-    for (const char* param : {"embed.weight", "lm_head.weight"}) {
-      harness::Gradient row;
-      row.step = 1;
-      row.param = param;
-      row.reachable = true;
-      row.ready_count = 1;
-      row.state = "ok";
-      evidence.gradients.push_back({rank, 10, row});
-    }
-    evidence.phases.push_back({rank, 100, {"forward", 1}});
-    evidence.phases.push_back({rank, 1300, {"backward", 1}});
-    evidence.done.push_back({rank, 4300, {}});
+    digest.arrivals.push_back({rank, 1, 2, 2, {}});
+    digest.phases.push_back({rank, "forward", 1200});
+    digest.phases.push_back({rank, "backward", 3000});
   }
-  for (int step = 1; step <= 4; ++step) {
-    evidence.samples.push_back({0, 20L * step, {"loss", step, 6.0 - 0.5 * step}});
-  }
-  evidence.artefacts = {{0,
-                         30,
-                         {1,
-                          0,
-                          "local_gradients",
-                          -1,
-                          "rank_0/step_1/local_gradients.safetensors",
-                          313'228'800,
-                          "aa11"}}};
-  return evidence;
+  digest.series["loss"] = {5.5, 5.0, 4.5, 4.0};
+  digest.files = {{0, "rank_0/step_1/local_gradients.safetensors", 313'228'800, "aa11"}};
+  digest.metrics = {{"grad_norm", 1.25}, {"loss", 5.545}};
+  return digest;
 }
 
 inline FakeStore sample_store() {
@@ -189,7 +170,7 @@ inline FakeStore sample_store() {
   harness::CaseRecord skipped = sample_record(5, 2, "gpu_only");
   skipped.skip_reason = "requires 2 GPUs, found 0";
   store.case_rows = {before, gone, now, bad, skipped};
-  store.evidence_of[3] = sample_evidence("ddp_onestep");
+  store.case_rows[2].digest = sample_digest();
   return store;
 }
 
@@ -216,7 +197,8 @@ inline FakeStore bisected_store(bool expected) {
     record.label = trial.label();
     record.case_json = harness::case_to_json(trial);
     record.judgement = has("1") && has("3") ? failed() : passed();
-    record.metrics = {{"rss_peak_bytes", 2.5e9 - 3e8 * static_cast<double>(progress.next.size())}};
+    record.digest.metrics = {
+        {"rss_peak_bytes", 2.5e9 - 3e8 * static_cast<double>(progress.next.size())}};
     trials.push_back({progress.next, record.judgement->outcome});
     store.case_rows.push_back(record);
   }

@@ -58,15 +58,16 @@ class KillTest : public ::testing::Test {
     EXPECT_EQ(database.execAndGet("SELECT count(*) FROM pragma_foreign_key_check").getInt(), 0);
   }
 
-  // Every run's events are a prefix without holes.
+  // Every run's cases are a prefix without holes, all but the last one ended and judged.
   void expect_prefixes() {
     const auto store = Store::open_read_only(db_);
     for (const RunRecord& run : store->runs(0, 10'000)) {
-      for (const CaseRecord& record : store->cases(run.id)) {
-        const auto samples = store->evidence(record, run).samples;
-        for (std::size_t i = 0; i < samples.size(); ++i) {
-          ASSERT_EQ(samples[i].row.value, static_cast<double>(i)) << run.name;
-        }
+      const auto cases = store->cases(run.id);
+      for (std::size_t i = 0; i < cases.size(); ++i) {
+        ASSERT_EQ(cases[i].position, static_cast<int>(i)) << run.name;
+        if (i + 1 == cases.size() && !run.complete) continue;
+        ASSERT_TRUE(cases[i].judgement) << run.name;
+        ASSERT_EQ(cases[i].digest.metrics.at(0).second, static_cast<double>(i)) << run.name;
       }
     }
   }
@@ -80,7 +81,7 @@ TEST_F(KillTest, WriterKilledAtAnyMomentLeavesAReadableDatabase) {
   for (int i = 0; i < 20; ++i) {
     const std::string name = "writer" + std::to_string(i);
     Process writer = start(name, {"write", db_, name, "1000000"});
-    if (i % 2 == 0) {  // in the midst of events; otherwise anywhere from the first instruction on
+    if (i % 2 == 0) {  // in the midst of cases; otherwise anywhere from the first instruction on
       ASSERT_TRUE(wait_for(milliseconds(30'000), [&] { return text(name + ".out") == "begun\n"; }))
           << text(name + ".err");
     }
@@ -94,10 +95,10 @@ TEST_F(KillTest, WriterKilledAtAnyMomentLeavesAReadableDatabase) {
 }
 
 TEST_F(KillTest, TwoWritersAtOnceLoseNothing) {
-  constexpr int kEvents = 20'000;
+  constexpr int kCases = 150;
   std::vector<Process> writers;
   for (const char* name : {"a", "b", "c"}) {
-    writers.push_back(start(name, {"write", db_, name, std::to_string(kEvents)}));
+    writers.push_back(start(name, {"write", db_, name, std::to_string(kCases)}));
   }
   for (Process& writer : writers) {
     ASSERT_TRUE(wait_for(milliseconds(120'000), [&] { return writer.exited(); }));
@@ -110,8 +111,7 @@ TEST_F(KillTest, TwoWritersAtOnceLoseNothing) {
   ASSERT_EQ(runs.size(), 3u);
   for (const RunRecord& run : runs) {
     EXPECT_TRUE(run.complete);
-    EXPECT_EQ(store->evidence(store->cases(run.id).at(0), run).samples.size(),
-              std::size_t{kEvents});
+    EXPECT_EQ(store->cases(run.id).size(), std::size_t{kCases});
   }
 }
 
@@ -153,7 +153,7 @@ TEST_F(KillTest, ControllerKilledAtAnyMomentLeavesNoProcess) {
     }
     expect_sound();
     for (const auto& run : std::filesystem::directory_iterator(runs)) {
-      if (!std::filesystem::exists(run.path() / kEventsFile)) continue;
+      if (!has_event_log(run.path())) continue;
       int events = 0;
       EXPECT_NO_THROW((void)read_event_log(run.path(), [&](const Event&) { ++events; }));
     }

@@ -1,12 +1,15 @@
-// A database that was lost comes back from the run's folder.
+// A database that was lost comes back from the run's folder, with its verdicts and how the run ended: whole or not at all.
 #include "harness/store/rebuild.h"
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 
 #include <gtest/gtest.h>
 
 #include "harness/core/run_folder.h"
+#include "harness/store/run_files.h"
+#include "harness/store/verdict_log.h"
 #include "nsa/base/error.h"
 #include "tests/fakes/error_of.h"
 #include "tests/fakes/temp_folder.h"
@@ -15,24 +18,59 @@
 namespace harness {
 namespace {
 
+namespace fs = std::filesystem;
+
 class RebuildTest : public ::testing::Test {
  protected:
   RebuildTest() {
     run_ = test::a_run("r");
+    run_.id = 17;
     run_.folder = folder_ / "run";
     run_.provenance.machine = {{"cpu", "x"}};
-    planned_ = {test::a_case(0, 0, "ran"), test::a_case(0, 1, "skipped")};
+    run_.provenance.command = {{"set", "seed=5"}};
+    planned_ = {
+        test::a_case(0, 0, "ran"), test::a_case(0, 1, "skipped"), test::a_case(0, 2, "also")};
     planned_[1].skip_reason = "no GPU";
-    std::filesystem::create_directories(run_.folder + "/" + planned_[0].folder);
+    for (const int i : {0, 2}) {
+      fs::create_directories(folder_of(i));
+      EventLog log(folder_of(i));
+      events_ = {Event::of(0, 3, Sample{"loss", 1, std::nan("")}),
+                 Event::of(kController, 2'500, Exited{0, 0})};
+      log.append(events_);
+      log.finish();
+    }
     write_run_file(run_, planned_);
-    EventLog log(case_folder());
-    events_ = {Event::of(0, 3, Sample{"loss", 1, std::nan("")}),
-               Event::of(kController, 2'500, Exited{0, 0})};
-    log.append(events_);
-    log.finish();
+    run_.exit_code = 2;
+    run_.complete = true;
+    run_.ended_ms = 99'000;
+    write_end_file(run_);
+    log_judgement(folder_of(0), {{7'000, 2.75}, test::stored(judged(Outcome::fail), 8'000)});
+    log_judgement(folder_of(0), {{7'000, 2.75}, test::stored(judged(Outcome::pass), 9'000)});
+    log_judgement(folder_of(0),
+                  {{7'000, 2.75}, test::stored(judged(Outcome::inconclusive), 10'000, false)});
   }
 
-  [[nodiscard]] std::string case_folder() const { return run_.folder + "/" + planned_[0].folder; }
+  static Judgement judged(Outcome outcome) {
+    Judgement judgement;
+    judgement.outcome = outcome;
+    judgement.reason = "because";
+    judgement.verdicts.push_back(
+        {"finite", Verdict::pass, "r", {{"x", std::nan(""), Real(1.0)}}, {}});
+    return judgement;
+  }
+
+  [[nodiscard]] std::string folder_of(std::size_t i) const {
+    return run_.folder + "/" + planned_[i].folder;
+  }
+
+  // Nothing of it is in the database, and it can be tried again.
+  void expect_refused(const std::string& why) {
+    const auto store = Store::open(folder_ / "new.db", true);
+    EXPECT_NE(error_of([&] { (void)rebuild_run(run_.folder, *store); }).find(why),
+              std::string::npos)
+        << error_of([&] { (void)rebuild_run(run_.folder, *store); });
+    EXPECT_TRUE(store->runs(0, 10'000).empty());
+  }
 
   fakes::TempFolder folder_;
   RunRecord run_;
@@ -43,46 +81,147 @@ class RebuildTest : public ::testing::Test {
 TEST_F(RebuildTest, EverythingRecordedIsBack) {
   const auto store = Store::open(folder_ / "new.db", true);
   const std::int64_t row = rebuild_run(run_.folder, *store);
+  EXPECT_EQ(row, 17) << "runs stay in the order in which they began";
   const auto run = store->run_named("r");
   ASSERT_TRUE(run);
-  EXPECT_EQ(run->id, row);
   EXPECT_EQ(run->provenance.machine, run_.provenance.machine);
+  EXPECT_EQ(run->provenance.command, run_.provenance.command);
   EXPECT_EQ(run->provenance.argv, run_.provenance.argv);
-  EXPECT_EQ(run->exit_code, -1) << "how the run ended is not in the folder";
+  EXPECT_EQ(run->folder, run_.folder);
+  EXPECT_EQ(run->exit_code, 2);
+  EXPECT_TRUE(run->complete);
+  EXPECT_EQ(run->ended_ms, 99'000);
   const auto cases = store->cases(row);
-  ASSERT_EQ(cases.size(), 2u);
+  ASSERT_EQ(cases.size(), 3u);
   EXPECT_EQ(cases[1].skip_reason, "no GPU");
   EXPECT_EQ(cases[0].case_json, planned_[0].case_json);
-  EXPECT_EQ(cases[0].seconds, 2.5);
-  const Evidence evidence = store->evidence(cases[0], *run);
-  EXPECT_TRUE(std::isnan(evidence.samples.at(0).row.value));
-  EXPECT_NE(evidence.exit_of(0), nullptr);
+  EXPECT_EQ(cases[0].started_ms, 7'000);
+  EXPECT_EQ(cases[0].seconds, 2.75);
+  ASSERT_EQ(cases[0].digest.metrics.size(), 1u);
+  EXPECT_TRUE(std::isnan(cases[0].digest.metrics[0].second));
+  EXPECT_EQ(cases[2].seconds, 2.5) << "never judged: until its last event";
+}
+
+TEST_F(RebuildTest, VerdictsAreBackAndTheSameOneReports) {
+  const auto store = Store::open(folder_ / "new.db", true);
+  const auto cases = store->cases(rebuild_run(run_.folder, *store));
+  ASSERT_TRUE(cases[0].judgement);
+  EXPECT_EQ(cases[0].judgement->outcome, Outcome::pass);
+  EXPECT_EQ(cases[0].judgement->reason, "because");
+  EXPECT_EQ(cases[0].judgements, 3);
+  EXPECT_EQ(cases[0].judged_without, 1);
+  EXPECT_TRUE(std::isnan(cases[0].judgement->verdicts.at(0).measured.at(0).value));
+  EXPECT_FALSE(cases[2].judgement);
+}
+
+TEST_F(RebuildTest, AFolderWithoutAnEndIsOfARunThatWasKilled) {
+  fs::remove(run_.folder + "/" + kEndFile);
+  const auto store = Store::open(folder_ / "new.db", true);
+  (void)rebuild_run(run_.folder, *store);
+  EXPECT_EQ(store->last_run()->exit_code, -1);
+  EXPECT_FALSE(store->last_run()->complete);
 }
 
 TEST_F(RebuildTest, TwiceIsRefused) {
   const auto store = Store::open(folder_ / "new.db", true);
   (void)rebuild_run(run_.folder, *store);
-  EXPECT_THROW((void)rebuild_run(run_.folder, *store), nsa::Error);
+  EXPECT_NE(error_of([&] { (void)rebuild_run(run_.folder, *store); }).find("already: r"),
+            std::string::npos);
   EXPECT_EQ(store->runs(0, 10'000).size(), 1u);
 }
 
-TEST_F(RebuildTest, AlteredLogIsRefused) {
-  std::ofstream(case_folder() + "/" + kEventsFile, std::ios::app)
-      << encode_event(events_[0]) << "\n";
+TEST_F(RebuildTest, ANumberThatIsTakenIsNotTakenAway) {
   const auto store = Store::open(folder_ / "new.db", true);
-  EXPECT_NE(error_of([&] { (void)rebuild_run(run_.folder, *store); }).find("altered"),
-            std::string::npos);
+  while (store->begin_run(test::a_run("other" + std::to_string(store->runs(0, 10'000).size()))) <
+         17) {
+  }
+  EXPECT_EQ(rebuild_run(run_.folder, *store), 18);
+  EXPECT_EQ(store->last_run()->name, "r");
+}
+
+TEST_F(RebuildTest, AnAlteredLogIsNamedAndNothingIsAdded) {
+  for (const int i : {0, 2}) {
+    std::ofstream(folder_of(i) + "/" + kEventsFile) << encode_event(events_[0]) << "\n";
+  }
+  expect_refused(folder_of(0) + "/" + kEventsFile);
+  expect_refused(folder_of(2) + "/" + kEventsFile);
+  for (const int i : {0, 2}) fs::remove(folder_of(i) + "/" + kEventsFile);
+  const auto store = Store::open(folder_ / "new.db", true);
+  EXPECT_NO_THROW((void)rebuild_run(run_.folder, *store)) << "what is packed is whole";
+}
+
+TEST_F(RebuildTest, AlteredVerdictsAreRefused) {
+  const std::string path = folder_of(0) + "/" + kVerdictsFile;
+  std::ifstream file(path);
+  std::string text((std::istreambuf_iterator<char>(file)), {});
+  text.replace(text.find("FAIL"), 4, "PASS");
+  std::ofstream(path) << text;
+  expect_refused(path + ":1: not what its hash says: altered");
+}
+
+TEST_F(RebuildTest, AVerdictThatWasTakenOutIsSeen) {
+  const std::string path = folder_of(0) + "/" + kVerdictsFile;
+  std::ifstream file(path);
+  std::string first;
+  std::string second;
+  std::string third;
+  std::getline(file, first);
+  std::getline(file, second);
+  std::getline(file, third);
+  std::ofstream(path) << first << "\n" << third << "\n";
+  expect_refused(path + ":2: not what its hash says: altered");
+}
+
+TEST_F(RebuildTest, AnAlteredEndIsRefused) {
+  std::ofstream(run_.folder + "/" + kEndFile)
+      << R"({"hash":"x","says":{"exit_code":0,"complete":true,"ended_ms":1}})";
+  expect_refused(std::string(kEndFile) + ": not what its hash says");
+}
+
+TEST_F(RebuildTest, AFolderOutsideOfTheRunIsRefused) {
+  for (const std::string& folder : {std::string("../.."),
+                                    std::string("/etc"),
+                                    std::string("a/../../b"),
+                                    std::string(),
+                                    std::string(".."),
+                                    std::string("a/.."),
+                                    std::string("a\0b", 3)}) {
+    planned_[2].folder = folder;
+    write_run_file(run_, planned_);
+    expect_refused("wanted one inside of the run's folder");
+  }
 }
 
 TEST_F(RebuildTest, MalformedRunFileIsNamed) {
-  const auto store = Store::open(folder_ / "new.db", true);
-  for (const char* text : {"", "{", "{}", "[]", R"({"name":1})"}) {
+  for (const char* text : {"",
+                           "{",
+                           "{}",
+                           "[]",
+                           R"({"name":1})",
+                           R"({"name":"r","started_ms":1e300})",
+                           R"({"name":"r","started_ms":18446744073709551615})"}) {
     std::ofstream(run_.folder + "/" + kRunFile) << text;
-    EXPECT_NE(error_of([&] { (void)rebuild_run(run_.folder, *store); }).find(kRunFile),
-              std::string::npos)
-        << text;
+    expect_refused(kRunFile);
   }
-  EXPECT_TRUE(store->runs(0, 10'000).empty());
+}
+
+// ---- the verdicts' file --------------------------------------------------------------------------------------------
+
+TEST_F(RebuildTest, HalfALineOfAKilledProcessIsTakenAwayByTheNextJudgement) {
+  const std::string path = folder_of(0) + "/" + kVerdictsFile;
+  std::ofstream(path, std::ios::app) << R"({"hash":"12)";
+  EXPECT_EQ(read_verdict_log(folder_of(0)).size(), 3u);
+  log_judgement(folder_of(0), {{7'000, 2.75}, test::stored(judged(Outcome::oom))});
+  const auto all = read_verdict_log(folder_of(0));
+  ASSERT_EQ(all.size(), 4u);
+  EXPECT_EQ(all.back().judged.judgement.outcome, Outcome::oom);
+}
+
+TEST_F(RebuildTest, WhatIsNoUtf8IsKeptAsFarAsItCanBe) {
+  Judgement judgement = judged(Outcome::fail);
+  judgement.reason = "a\xff\xfe";
+  log_judgement(folder_of(2), {{1, 1.0}, test::stored(judgement)});
+  EXPECT_EQ(read_verdict_log(folder_of(2)).at(0).judged.judgement.reason.substr(0, 1), "a");
 }
 
 }  // namespace

@@ -31,4 +31,17 @@ inline CaseRecord a_case(std::int64_t run_id, int position, const std::string& l
   return record;
 }
 
+// A row that says so.
+inline StoredJudgement stored(const Judgement& judgement,
+                              std::int64_t judged_ms = 1,
+                              bool whole = true) {
+  return {judgement, judged_ms, whole, "5001ce"};
+}
+
+inline StoredJudgement stored(Outcome outcome, bool whole = true) {
+  Judgement judgement;
+  judgement.outcome = outcome;
+  return stored(judgement, 1, whole);
+}
+
 }  // namespace harness::test

@@ -63,17 +63,18 @@ TEST_F(StoreTest, RunAndItsProvenanceComeBack) {
   EXPECT_THROW(store->begin_run(run), nsa::Error) << "names are unique";
 }
 
-TEST_F(StoreTest, RunsOfATimeSpanOldestFirst) {
+TEST_F(StoreTest, RunsOfATimeSpanInTheOrderTheyBegan) {
   const auto store = Store::open(path_, true);
   EXPECT_FALSE(store->last_run());
-  for (const auto& [name, at] : {std::pair{"b", 200}, {"a", 100}, {"c", 300}}) {
+  for (const auto& [name, at] :
+       {std::pair{"b", 200}, {"a", 100}, {"c", 300}}) {  // a clock set back
     RunRecord run = a_run(name);
     run.started_ms = at;
     (void)store->begin_run(run);
   }
   std::string names;
   for (const RunRecord& run : store->runs(100, 300)) names += run.name;
-  EXPECT_EQ(names, "ab") << "from, but not until";
+  EXPECT_EQ(names, "ba") << "from, but not until";
   EXPECT_EQ(store->last_run()->name, "c");
 }
 
@@ -92,65 +93,59 @@ TEST_F(StoreTest, PlannedCaseIsThereBeforeAnythingRan) {
   EXPECT_EQ(cases[0].started_ms, 0);
   EXPECT_FALSE(cases[0].judgement);
   store->begin_case(row, 77);
-  store->finish_case(row, 1.25);
+  store->finish_case(row, 1.25, {});
   EXPECT_EQ(reader->cases(run_)[0].started_ms, 77);
   EXPECT_EQ(reader->cases(run_)[0].seconds, 1.25);
 }
 
-TEST_F(StoreTest, EvidenceIsRebuiltFromItsRows) {
+TEST_F(StoreTest, ACaseIsDescribedOnceHoweverOftenItRuns) {
   const auto store = Store::open(path_, true);
-  const std::int64_t row = plan(*store);
-  Hello hello;
-  hello.source_hash = "hash";
-  const std::vector<Event> events = {Event::of(kController, 0, Started{0, 12}),
-                                     Event::of(0, 1, hello),
-                                     Event::of(0, 2, Bucket{1, 0, 5, "float32", {3, 1}}),
-                                     Event::of(0, 3, Fact{"text", std::string("a\0b\n\"", 5)}),
-                                     Event::of(0, 3, Sample{"loss", 1, 2.5}),
-                                     Event::of(kController, 4, Exited{0, 0})};
-  for (const Event& event : events) store->add_event(row, event);
-  store->finish_case(row, 1.0);
-  const auto run = store->last_run();
-  const Evidence found = store->evidence(store->cases(run_).at(0), *run);
-  EXPECT_EQ(found.folder, run->folder + "/cases/0");
-  EXPECT_EQ(found.the_case.scenario.name, "ddp_onestep");
-  EXPECT_EQ(found.hellos.at(0).row.source_hash, "hash");
-  EXPECT_EQ(found.buckets.at(0).row.params, (std::vector<int>{3, 1}));
-  EXPECT_EQ(found.facts.at(0).row.value, std::string("a\0b\n\"", 5));
-  EXPECT_EQ(found.samples.at(0).t_ms, 3);
-  EXPECT_NE(found.exit_of(0), nullptr);
+  (void)plan(*store, "r1");
+  (void)plan(*store, "r2");
+  EXPECT_EQ(store->cases(run_).at(0).case_json, case_to_json(test::valid_case()));
+  SQLite::Database database(path_, SQLite::OPEN_READONLY);
+  EXPECT_EQ(database.execAndGet("SELECT count(*) FROM content").getInt(), 1);
 }
 
-TEST_F(StoreTest, EventsContinueAfterReopening) {
-  std::int64_t row = 0;
-  {
-    const auto store = Store::open(path_, true);
-    row = plan(*store);
-    store->add_event(row, Event::of(0, 1, Fact{"first", ""}));
-  }  // the destructor writes what was buffered
-  const auto store = Store::open(path_, true);
-  store->add_event(row, Event::of(0, 2, Fact{"second", ""}));
-  store->flush();
-  const Evidence found = store->evidence(store->cases(1).at(0), *store->last_run());
-  ASSERT_EQ(found.facts.size(), 2u);
-  EXPECT_EQ(found.facts[1].row.name, "second");
+Digest a_digest() {
+  Digest digest;
+  digest.recorded = true;
+  digest.device = "cpu";
+  digest.backend = "gloo";
+  digest.torch_version = "2.11.0";
+  digest.parameters = "12";
+  digest.arrivals = {{1, 2, 3, 2, {"embed.weight"}}};
+  digest.phases = {{0, "forward", 12}, {kTwin, "forward", 13}};
+  digest.files = {{0, "rank_0/a \"b\"", 5, "beef"}};
+  digest.series = {{"loss", {3.0, std::nan(""), -0.0}}};
+  digest.metrics = {{"grad_norm", 1.5}, {"loss", -0.0}};
+  return digest;
 }
 
-TEST_F(StoreTest, ManyEventsAreWrittenWithoutBeingAskedTo) {
+TEST_F(StoreTest, ADigestComesBack) {
   const auto store = Store::open(path_, true);
   const std::int64_t row = plan(*store);
-  for (int i = 0; i < 512; ++i)
-    store->add_event(row, Event::of(0, i, Fact{"n", std::to_string(i)}));
-  const auto reader = Store::open_read_only(path_);
-  EXPECT_EQ(reader->evidence(reader->cases(run_).at(0), *reader->last_run()).facts.size(), 512u);
+  EXPECT_FALSE(store->cases(run_).at(0).digest.recorded);
+  store->finish_case(row, 1.0, a_digest());
+  store->finish_case(row, 2.0, a_digest());  // judged again after a kill
+  const Digest found = store->cases(run_).at(0).digest;
+  EXPECT_TRUE(found.recorded);
+  EXPECT_EQ(digest_text(found), digest_text(a_digest()));
+  EXPECT_EQ(found.files.at(0).path, "rank_0/a \"b\"");
+  EXPECT_TRUE(std::isnan(found.series.at("loss").at(1)));
+  EXPECT_TRUE(std::signbit(found.series.at("loss").at(2)));
+  EXPECT_EQ(found.metrics, a_digest().metrics);
 }
 
 TEST_F(StoreTest, UnknownCaseIsAnErrorNotALoss) {
   const auto store = Store::open(path_, true);
   EXPECT_THROW(store->begin_case(5, 1), nsa::Error);
+  EXPECT_THROW(store->finish_case(5, 1.0, {}), nsa::Error);
   EXPECT_THROW(store->finish_run(5, 0, true, 1), nsa::Error);
-  store->add_event(5, Event::of(0, 0, Done{}));
-  EXPECT_THROW(store->flush(), nsa::Error) << "foreign keys are on";
+  EXPECT_THROW(store->mark_pruned(5, 1), nsa::Error);
+  EXPECT_NE(error_of([&] { store->add_judgement(5, test::stored(Outcome::pass)); }).find(path_),
+            std::string::npos)
+      << "foreign keys are on, and the file is named";
 }
 
 // ---- doubles -------------------------------------------------------------------------------------------------------
@@ -167,18 +162,22 @@ class StoreReal : public StoreTest, public ::testing::WithParamInterface<double>
   }
 };
 
-TEST_P(StoreReal, SurvivesAsSampleMetricAndMeasuredValue) {
+TEST_P(StoreReal, SurvivesInSeriesMetricAndMeasuredValue) {
   const auto store = Store::open(path_, true);
   const std::int64_t row = plan(*store);
-  store->add_event(row, Event::of(0, 1, Sample{"x", 1, GetParam()}));
+  Digest digest;
+  digest.recorded = true;
+  digest.series["x"] = {GetParam()};
+  digest.metrics = {{"x", GetParam()}};
+  store->finish_case(row, 1.0, digest);
   Judgement judgement;
   judgement.verdicts.push_back(
       {"c", Verdict::fail, "r", {{"m", GetParam(), GetParam()}, {"n", 0.0, {}}}, {}});
-  store->add_judgement(row, judgement, 1);
+  store->add_judgement(row, test::stored(judgement));
   const CaseRecord found = store->cases(run_).at(0);
-  ASSERT_EQ(found.metrics.size(), 1u);
-  expect_same(found.metrics[0].second);
-  expect_same(store->evidence(found, *store->last_run()).samples.at(0).row.value);
+  ASSERT_EQ(found.digest.metrics.size(), 1u);
+  expect_same(found.digest.metrics[0].second);
+  expect_same(found.digest.series.at("x").at(0));
   const auto& measured = found.judgement->verdicts.at(0).measured;
   expect_same(measured.at(0).value);
   ASSERT_TRUE(measured.at(0).limit);
@@ -188,11 +187,12 @@ TEST_P(StoreReal, SurvivesAsSampleMetricAndMeasuredValue) {
 
 TEST_P(StoreReal, ReadsRightForAPersonToo) {
   const auto store = Store::open(path_, true);
-  const std::int64_t row = plan(*store);
-  store->add_event(row, Event::of(0, 1, Sample{"x", 1, GetParam()}));
-  store->flush();
+  Digest digest;
+  digest.recorded = true;
+  digest.metrics = {{"x", GetParam()}};
+  store->finish_case(plan(*store), 1.0, digest);
   SQLite::Database database(path_, SQLite::OPEN_READONLY);
-  SQLite::Statement query(database, "SELECT value FROM sample");
+  SQLite::Statement query(database, "SELECT value FROM metric");
   ASSERT_TRUE(query.executeStep());
   EXPECT_EQ(query.isColumnNull(0), std::isnan(GetParam()));
   if (!std::isnan(GetParam())) {
@@ -217,19 +217,6 @@ INSTANTIATE_TEST_SUITE_P(Values,
                                            1.0,
                                            9007199254740993.0,
                                            1e300));
-
-TEST_F(StoreTest, MetricIsTheLastValueOfRankZero) {
-  const auto store = Store::open(path_, true);
-  const std::int64_t row = plan(*store);
-  store->add_event(row, Event::of(0, 1, Sample{"loss", 1, 3.0}));
-  store->add_event(row, Event::of(0, 2, Sample{"loss", 2, 2.0}));
-  store->add_event(row, Event::of(1, 3, Sample{"loss", 2, 9.0}));
-  store->add_event(row, Event::of(kTwin, 4, Sample{"loss", 2, 8.0}));
-  store->flush();
-  const auto metrics = store->cases(run_).at(0).metrics;
-  ASSERT_EQ(metrics.size(), 1u);
-  EXPECT_EQ(metrics[0].second, 2.0);
-}
 
 // ---- judgements ----------------------------------------------------------------------------------------------------
 
@@ -259,7 +246,7 @@ Judgement a_judgement() {
 TEST_F(StoreTest, JudgementComesBackWhole) {
   const auto store = Store::open(path_, true);
   const std::int64_t row = plan(*store);
-  store->add_judgement(row, a_judgement(), 5);
+  store->add_judgement(row, test::stored(a_judgement(), 5));
   const auto found = store->cases(run_).at(0).judgement;
   ASSERT_TRUE(found);
   EXPECT_EQ(found->outcome, Outcome::fail);
@@ -272,36 +259,176 @@ TEST_F(StoreTest, JudgementComesBackWhole) {
   EXPECT_EQ(nlohmann::json(found->findings), nlohmann::json(wanted.findings));
 }
 
-TEST_F(StoreTest, SecondJudgementStandsBesideTheFirst) {
+TEST_F(StoreTest, TheSameFindingTwiceIsKeptTwice) {
+  const auto store = Store::open(path_, true);
+  Judgement judgement = a_judgement();
+  judgement.verdicts[0].findings.push_back(judgement.verdicts[0].findings[0]);
+  judgement.findings.insert(judgement.findings.begin(), judgement.findings[0]);
+  Finding of_nobody;
+  of_nobody.code = "INFRA.CLOCK";
+  judgement.findings.push_back(of_nobody);
+  store->add_judgement(plan(*store), test::stored(judgement));
+  const auto found = store->cases(run_).at(0).judgement;
+  ASSERT_TRUE(found);
+  EXPECT_EQ(nlohmann::json(found->findings), nlohmann::json(judgement.findings));
+  EXPECT_EQ(nlohmann::json(found->verdicts), nlohmann::json(judgement.verdicts));
+}
+
+TEST_F(StoreTest, TheNewestJudgementReports) {
   const auto store = Store::open(path_, true);
   const std::int64_t row = plan(*store);
-  store->add_judgement(row, a_judgement(), 5);
-  Judgement later;
-  later.outcome = Outcome::pass;
-  store->add_judgement(row, later, 6);
+  store->add_judgement(row, test::stored(a_judgement(), 5));
+  store->add_judgement(row, test::stored(Outcome::pass));
   const CaseRecord found = store->cases(run_).at(0);
   EXPECT_EQ(found.judgements, 2);
+  EXPECT_EQ(found.judged_without, 0);
   EXPECT_EQ(found.judgement->outcome, Outcome::pass);
   EXPECT_TRUE(found.judgement->findings.empty());
 }
 
-TEST_F(StoreTest, PreviousIsTheNewestJudgedCaseOfTheSameLabel) {
+// A record never gets worse by being looked at.
+TEST_F(StoreTest, AJudgementWithLessThanWasRecordedDoesNotReport) {
   const auto store = Store::open(path_, true);
-  std::vector<std::int64_t> rows;
-  for (const char* name : {"r1", "r2", "r3", "r4"}) rows.push_back(plan(*store, name));
-  store->add_judgement(rows[0], a_judgement(), 1);
-  store->add_judgement(rows[1], a_judgement(), 1);  // r3 was never judged
-  store->add_judgement(rows[3], a_judgement(), 1);
-  const std::int64_t other = plan(*store, "r5", "fake[x=1]");
-  const CaseRecord now = store->cases(run_ - 1).at(0);
-  const auto before = store->previous(now, now.run_id);
-  ASSERT_TRUE(before);
-  EXPECT_EQ(before->id, rows[1]);
-  EXPECT_TRUE(before->judgement);
-  EXPECT_FALSE(store->previous(*before, 1));
-  const CaseRecord labelled = store->cases(run_).at(0);
-  EXPECT_EQ(labelled.id, other);
-  EXPECT_FALSE(store->previous(labelled, labelled.run_id));
+  const std::int64_t row = plan(*store);
+  store->add_judgement(row, test::stored(Outcome::fail));
+  store->add_judgement(row, test::stored(Outcome::pass));
+  store->add_judgement(row, test::stored(Outcome::inconclusive, false));
+  store->add_judgement(row, test::stored(a_judgement(), 9, false));
+  const CaseRecord found = store->cases(run_).at(0);
+  EXPECT_EQ(found.judgement->outcome, Outcome::pass);
+  EXPECT_EQ(found.judgements, 4);
+  EXPECT_EQ(found.judged_without, 2);
+  EXPECT_EQ(store->tally(run_), (std::map<Outcome, int>{{Outcome::pass, 1}}));
+  (void)plan(*store, "later");
+  const auto history = store->history(store->cases(run_).at(0), 5);
+  ASSERT_EQ(history.size(), 1u);
+  EXPECT_EQ(history[0].outcome, Outcome::pass);
+  EXPECT_EQ(history[0].code, "");
+}
+
+TEST_F(StoreTest, WhereNoneHadEverythingTheNewestReports) {
+  const auto store = Store::open(path_, true);
+  const std::int64_t row = plan(*store);
+  store->add_judgement(row, test::stored(Outcome::inconclusive, false));
+  store->add_judgement(row, test::stored(Outcome::fail, false));
+  EXPECT_EQ(store->cases(run_).at(0).judgement->outcome, Outcome::fail);
+}
+
+TEST_F(StoreTest, ATallyCountsWhatNeverRanAsWell) {
+  const auto store = Store::open(path_, true);
+  const std::int64_t row = plan(*store);
+  CaseRecord skipped = a_case(run_, 1, "other");
+  skipped.skip_reason = "no GPU";
+  (void)store->plan_case(skipped);
+  (void)store->plan_case(a_case(run_, 2, "third"));
+  store->add_judgement(row, test::stored(Outcome::hang));
+  EXPECT_EQ(
+      store->tally(run_),
+      (std::map<Outcome, int>{{Outcome::hang, 1}, {Outcome::skip, 1}, {Outcome::inconclusive, 1}}));
+}
+
+// ---- the same case in earlier runs ---------------------------------------------------------------------------------
+
+class StoreHistory : public StoreTest {
+ protected:
+  std::int64_t add(const std::string& run, const Case& the_case, std::optional<Outcome> outcome) {
+    run_ = store_->begin_run(a_run(run));
+    CaseRecord record = a_case(run_, 0, the_case.label());
+    record.scenario = the_case.scenario.name;
+    record.case_json = case_to_json(the_case);
+    const std::int64_t row = store_->plan_case(record);
+    if (outcome) store_->add_judgement(row, test::stored(*outcome));
+    return row;
+  }
+
+  // Outcomes before the newest run, newest first.
+  [[nodiscard]] std::string seen() const {
+    std::string text;
+    for (const Earlier& earlier : store_->history(store_->cases(run_).at(0), 20)) {
+      text += earlier.run + ":" + name_of(earlier.outcome) + " ";
+    }
+    return text;
+  }
+
+  std::unique_ptr<Store> store_ = Store::open(path_, true);
+  const Case& case_ = test::valid_case();
+};
+
+TEST_F(StoreHistory, OnlyWhatWasDecidedCounts) {
+  add("a", case_, Outcome::pass);
+  add("b", case_, Outcome::error);
+  add("c", case_, Outcome::inconclusive);
+  add("d", case_, std::nullopt);
+  add("e", case_, Outcome::crash);
+  add("f", case_, Outcome::pass);
+  EXPECT_EQ(seen(), "e:CRASH a:PASS ");
+}
+
+TEST_F(StoreHistory, RunsAreInTheOrderTheyBeganWhateverTheClockSays) {
+  RunRecord ahead = a_run("ahead");
+  ahead.started_ms = 1'000'000;
+  run_ = store_->begin_run(ahead);
+  store_->add_judgement(store_->plan_case(a_case(run_, 0, case_.label())),
+                        test::stored(Outcome::fail));
+  CaseRecord now = a_case(store_->begin_run(a_run("now")), 0, case_.label());
+  (void)store_->plan_case(now);
+  EXPECT_EQ(store_->last_run()->name, "now");
+  run_ = now.run_id;
+  EXPECT_EQ(seen(), "ahead:FAIL ");
+}
+
+TEST_F(StoreHistory, AnotherCaseIsNoHistory) {
+  const auto change = [&](const auto& edit) {
+    Case other = case_;
+    edit(other.scenario);
+    return other;
+  };
+  const std::vector<Case> others = {
+      change([](Scenario& s) { s.seed = 5; }),
+      change([](Scenario& s) { s.profile = "gpu"; }),
+      change([](Scenario& s) { s.training.precision = nsa::Precision::bf16; }),
+      change([](Scenario& s) { s.model.w = 64; }),
+      change([](Scenario& s) { s.parallel.bucket_mb = 3; }),
+      change([](Scenario& s) { s.route["attend_sel"] = "gather"; }),
+      change([](Scenario& s) { s.fault.emplace().name = "kcmp_detached"; }),
+  };
+  int number = 0;
+  for (const Case& other : others) add(std::to_string(++number), other, Outcome::fail);
+  add("now", case_, std::nullopt);
+  EXPECT_EQ(seen(), "");
+  const auto namesake = store_->namesake(store_->cases(run_).at(0));
+  ASSERT_TRUE(namesake);
+  EXPECT_EQ(namesake->run, std::to_string(number));
+}
+
+TEST_F(StoreHistory, HowItIsJudgedAndWhereItsTextLiesIsNoOtherCase) {
+  Case other = case_;
+  Scenario& scenario = other.scenario;
+  scenario.about = "other words";
+  scenario.text = "# a comment\n" + scenario.text;
+  scenario.path = "/elsewhere/" + scenario.name + ".yaml";
+  scenario.checks = {"process_clean"};
+  scenario.expect = Expectation{Outcome::pass, "", {}};
+  scenario.budget_seconds = 7;
+  scenario.requires_memory_gib = 1;
+  scenario.route["a_seam_of_tomorrow"] = "reference";
+  scenario.training.data.text = {"/somewhere/HASH.txt"};
+  scenario.training.data.as_written = {"../other/README.md"};
+  add("a", other, Outcome::fail);
+  scenario.training.data.as_written = {"README.md"};
+  add("now", other, std::nullopt);
+  EXPECT_EQ(seen(), "a:FAIL ");
+}
+
+TEST_F(StoreHistory, ARunThatWasSelectedPartlyHasItsOwn) {
+  add("a", case_, Outcome::pass);
+  const std::int64_t skipped = store_->begin_run(a_run("b"));
+  CaseRecord record = a_case(skipped, 0, case_.label());
+  record.case_json = case_to_json(case_);
+  record.skip_reason = "no GPU";
+  (void)store_->plan_case(record);
+  add("now", case_, std::nullopt);
+  EXPECT_EQ(seen(), "a:PASS ");
 }
 
 // ---- files that are not ours ---------------------------------------------------------------------------------------

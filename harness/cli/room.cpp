@@ -1,0 +1,38 @@
+#include "harness/cli/room.h"
+
+#include <filesystem>
+
+#include "nsa/base/text.h"
+
+namespace harness::cli {
+namespace {
+
+constexpr std::int64_t kLeastFree = std::int64_t{64}
+                                    << 20;  // events, logs and the database's own growth
+
+std::string megabytes(std::int64_t bytes) {
+  return nsa::to_text(static_cast<double>(bytes) / 1e6, 4) + " MB";
+}
+
+}  // namespace
+
+std::int64_t room_wanted(const Scenario& scenario) {
+  if (!scenario.has_twin()) return kLeastFree;
+  // Of each rank: its own gradients, the reduced ones, and the twin's, each a float32 for each parameter.
+  constexpr std::int64_t kBytesOfAParameter = 3 * 4;
+  return kLeastFree +
+         kBytesOfAParameter * scenario.parallel.ranks * scenario.model.parameter_count();
+}
+
+std::string too_little_room(const std::string& folder, const Scenario& scenario) {
+  std::error_code error;
+  const auto space = std::filesystem::space(folder, error);
+  if (error) return "";  // a file system that does not tell is no reason to refuse
+  const auto free = static_cast<std::int64_t>(space.available);
+  const std::int64_t wanted = room_wanted(scenario);
+  if (free >= wanted) return "";
+  return "too little room on the disk: " + folder + " has " + megabytes(free) +
+         " left, this case may write " + megabytes(wanted);
+}
+
+}  // namespace harness::cli

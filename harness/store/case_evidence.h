@@ -1,0 +1,24 @@
+// What was recorded of a case, read back from its folder to be judged again.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/core/evidence.h"
+#include "harness/store/store.h"
+
+namespace harness {
+
+struct RecordedCase {
+  Evidence evidence;
+  double seconds = 0.0;  // until the last event
+};
+
+// Throws: nsa::Error naming the file: no events, events that were altered, a folder outside of the run's. What a killed
+// controller left behind is read as far as it goes.
+[[nodiscard]] RecordedCase read_recorded(const RunRecord& run, const CaseRecord& record);
+
+// The files that ranks wrote and that are not there any more, or not of the size they had: by path, each once.
+[[nodiscard]] std::vector<std::string> files_gone(const Evidence& evidence);
+
+}  // namespace harness

@@ -1,0 +1,163 @@
+#include "harness/store/digest.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <tuple>
+
+#include "nsa/base/error.h"
+
+namespace harness {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Arrivals, rank, steps, parameters, once, others)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PhaseTime, process, phase, ms)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FileRow, process, path, bytes, hash)
+
+namespace {
+
+using nlohmann::json;
+
+void take_arrivals(const Evidence& evidence, Digest& digest) {
+  std::map<int, std::map<std::string, bool>> once;  // rank -> parameter -> in every step
+  std::map<int, std::set<std::int64_t>> steps;
+  for (const auto& row : evidence.gradients) {
+    if (row.process < 0) continue;
+    const Gradient& gradient = row.row;
+    steps[row.process].insert(gradient.step);
+    const bool good = gradient.reachable && gradient.ready_count == 1 && gradient.state != "none";
+    const auto [at, is_new] = once[row.process].try_emplace(gradient.param, good);
+    at->second = at->second && good;
+  }
+  for (const auto& [rank, params] : once) {
+    Arrivals arrivals;
+    arrivals.rank = rank;
+    arrivals.steps = static_cast<std::int64_t>(steps[rank].size());
+    arrivals.parameters = static_cast<std::int64_t>(params.size());
+    for (const auto& [param, good] : params) {
+      if (good) {
+        ++arrivals.once;
+      } else {
+        arrivals.others.push_back(param);
+      }
+    }
+    digest.arrivals.push_back(std::move(arrivals));
+  }
+}
+
+// From the beginning of each phase to that of the next one of the same process.
+void take_phases(const Evidence& evidence, Digest& digest) {
+  std::map<int, std::vector<std::pair<std::int64_t, std::string>>> begins;
+  for (const auto& row : evidence.phases) begins[row.process].emplace_back(row.t_ms, row.row.phase);
+  for (const auto& row : evidence.done) begins[row.process].emplace_back(row.t_ms, "");
+  for (auto& [process, list] : begins) {
+    std::stable_sort(
+        list.begin(), list.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::vector<PhaseTime> total;  // in the order in which phases first began
+    for (std::size_t i = 0; i + 1 < list.size(); ++i) {
+      const std::string& phase = list[i].second;
+      if (phase.empty()) continue;
+      auto at = std::find_if(
+          total.begin(), total.end(), [&](const PhaseTime& known) { return known.phase == phase; });
+      if (at == total.end()) at = total.insert(total.end(), {process, phase, 0});
+      at->ms += list[i + 1].first - list[i].first;
+    }
+    digest.phases.insert(digest.phases.end(), total.begin(), total.end());
+  }
+  std::stable_sort(
+      digest.phases.begin(), digest.phases.end(), [](const PhaseTime& a, const PhaseTime& b) {
+        return (a.process < 0) < (b.process < 0);
+      });
+}
+
+void take_files(const Evidence& evidence, Digest& digest) {
+  for (const auto& row : evidence.artefacts) {
+    digest.files.push_back({row.process, row.row.path, row.row.bytes, row.row.hash});
+  }
+  std::sort(digest.files.begin(), digest.files.end(), [](const FileRow& a, const FileRow& b) {
+    return a.path < b.path;
+  });
+}
+
+void take_samples(const Evidence& evidence, Digest& digest) {
+  std::map<std::string, std::map<int, std::map<std::int64_t, double>>>
+      values;  // metric, rank, step
+  std::map<std::string, double> last;
+  for (const auto& row : evidence.samples) {
+    if (row.process < 0) continue;
+    values[row.row.metric][row.process][row.row.step] = row.row.value.value;
+    if (row.process == 0) last[row.row.metric] = row.row.value.value;
+  }
+  for (const auto& [metric, by_rank] : values) {
+    for (const auto& [step, value] : by_rank.begin()->second) {
+      digest.series[metric].push_back(value);
+    }
+  }
+  digest.metrics.assign(last.begin(), last.end());
+}
+
+json series_json(const Digest& digest) {
+  json all = json::object();
+  for (const auto& [metric, values] : digest.series) {
+    all[metric] = std::vector<Real>(values.begin(), values.end());
+  }
+  return all;
+}
+
+}  // namespace
+
+Digest digest_of(const Evidence& evidence) {
+  Digest digest;
+  digest.recorded = true;
+  for (const auto& row : evidence.hellos) {
+    if (row.process != 0) continue;
+    digest.device = row.row.device;
+    digest.backend = row.row.backend;
+    digest.torch_version = row.row.torch_version;
+  }
+  for (const auto& row : evidence.facts) {
+    if (row.process == 0 && row.row.name == "parameters") digest.parameters = row.row.value;
+  }
+  take_arrivals(evidence, digest);
+  take_phases(evidence, digest);
+  take_files(evidence, digest);
+  take_samples(evidence, digest);
+  return digest;
+}
+
+std::string digest_text(const Digest& digest) {
+  const json document = {{"device", digest.device},
+                         {"backend", digest.backend},
+                         {"torch_version", digest.torch_version},
+                         {"parameters", digest.parameters},
+                         {"arrivals", digest.arrivals},
+                         {"phases", digest.phases},
+                         {"files", digest.files},
+                         {"series", series_json(digest)}};
+  return document.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+Digest digest_from(std::string_view text) {
+  try {
+    const json document = json::parse(text);
+    Digest digest;
+    digest.recorded = true;
+    document.at("device").get_to(digest.device);
+    document.at("backend").get_to(digest.backend);
+    document.at("torch_version").get_to(digest.torch_version);
+    document.at("parameters").get_to(digest.parameters);
+    document.at("arrivals").get_to(digest.arrivals);
+    document.at("phases").get_to(digest.phases);
+    document.at("files").get_to(digest.files);
+    for (const auto& [metric, values] : document.at("series").items()) {
+      for (const Real& value : values.get<std::vector<Real>>()) {
+        digest.series[metric].push_back(value);
+      }
+    }
+    return digest;
+  } catch (const json::exception& error) {
+    throw nsa::Error(std::string("a case's digest: ") + error.what());
+  }
+}
+
+}  // namespace harness

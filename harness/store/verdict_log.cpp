@@ -1,0 +1,130 @@
+#include "harness/store/verdict_log.h"
+
+#include <cerrno>
+#include <fcntl.h>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "harness/core/process.h"
+#include "harness/store/sealed.h"
+#include "nsa/base/error.h"
+#include "nsa/base/file.h"
+
+namespace harness {
+namespace {
+
+using nlohmann::json;
+
+constexpr nsa::JsonLimits kLimits = {std::size_t{64} << 20, 32};  // a line
+constexpr std::int64_t kMaxFileBytes = std::int64_t{256} << 20;
+
+json to_json_text(const LoggedJudgement& logged) {
+  const StoredJudgement& judged = logged.judged;
+  return {{"started_ms", logged.times.started_ms},
+          {"seconds", Real(logged.times.seconds)},
+          {"judged_ms", judged.judged_ms},
+          {"whole", judged.whole},
+          {"source_hash", judged.source_hash},
+          {"outcome", name_of(judged.judgement.outcome)},
+          {"reason", judged.judgement.reason},
+          {"verdicts", judged.judgement.verdicts},
+          {"findings", judged.judgement.findings}};
+}
+
+LoggedJudgement from_json_text(const json& says) {
+  LoggedJudgement logged;
+  constexpr std::int64_t kLatestMs = std::int64_t{1} << 53;  // exact in every JSON reader
+  logged.times.started_ms = nsa::integer_at(says, "started_ms", 0, kLatestMs);
+  logged.times.seconds = says.at("seconds").get<Real>();
+  logged.judged.judged_ms = nsa::integer_at(says, "judged_ms", 0, kLatestMs);
+  says.at("whole").get_to(logged.judged.whole);
+  says.at("source_hash").get_to(logged.judged.source_hash);
+  const auto name = says.at("outcome").get<std::string>();
+  const auto outcome = outcome_from(name);
+  if (!outcome) throw nsa::Error("unknown outcome " + nsa::shortened(name));
+  logged.judged.judgement.outcome = *outcome;
+  says.at("reason").get_to(logged.judged.judgement.reason);
+  says.at("verdicts").get_to(logged.judged.judgement.verdicts);
+  says.at("findings").get_to(logged.judged.judgement.findings);
+  return logged;
+}
+
+struct Log {
+  std::vector<LoggedJudgement> judgements;
+  std::string hash;         // of the last line
+  std::size_t bytes = 0;    // of whole lines
+  std::size_t in_file = 0;  // more, where a process was killed while it wrote
+};
+
+Log read_log(const std::string& path) {
+  Log log;
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return log;
+  const std::string text = nsa::read_file(path, kMaxFileBytes);
+  log.in_file = text.size();
+  int line = 0;
+  for (std::size_t end = text.find('\n'); end != std::string::npos;
+       end = text.find('\n', log.bytes)) {
+    const std::string where = path + ":" + std::to_string(++line);
+    const std::string_view piece(text.data() + log.bytes, end - log.bytes);
+    try {
+      log.judgements.push_back(from_json_text(open_sealed_line(piece, kLimits, where, log.hash)));
+    } catch (const std::exception& wrong) {
+      const std::string what = wrong.what();
+      throw nsa::Error(what.starts_with(where) ? what : where + ": " + what);
+    }
+    log.bytes = end + 1;
+  }
+  return log;
+}
+
+// For the writer alone: two programs may judge the same case at once.
+Fd open_locked(const std::string& path) {
+  constexpr mode_t kMode = 0644;
+  constexpr int kTries = 200;  // ten seconds; the other one needs milliseconds
+  constexpr useconds_t kPauseUs = 50'000;
+  Fd file(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, kMode));
+  if (!file.is_open()) throw nsa::Error(nsa::system_error_text("write", path));
+  for (int i = 0; flock(file.get(), LOCK_EX | LOCK_NB) != 0; ++i) {
+    if (i == kTries) throw nsa::Error(nsa::system_error_text("lock", path));
+    usleep(kPauseUs);
+  }
+  return file;
+}
+
+bool write_at(int file, std::size_t at, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = pwrite(file, bytes.data(), bytes.size(), static_cast<off_t>(at));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    at += static_cast<std::size_t>(n);
+    bytes.remove_prefix(static_cast<std::size_t>(n));
+  }
+  return fsync(file) == 0;
+}
+
+}  // namespace
+
+void log_judgement(const std::string& case_folder, const LoggedJudgement& judgement) {
+  const std::string path = case_folder + "/" + kVerdictsFile;
+  const Fd file = open_locked(path);
+  const Log log = read_log(path);
+  const auto end = static_cast<off_t>(log.bytes);
+  const std::string line = sealed_line(to_json_text(judgement), log.hash) + "\n";
+  if (ftruncate(file.get(), end) != 0 || !write_at(file.get(), log.bytes, line)) {
+    const std::string why = nsa::system_error_text("write", path);
+    const bool undone = ftruncate(file.get(), end) == 0;  // half a line tells nothing
+    throw nsa::Error(undone ? why : why + " (half a line is left)");
+  }
+  if (log.in_file > 0) return;
+  nsa::sync_folder(case_folder);
+  nsa::sync_folder(std::filesystem::path(case_folder).parent_path().string());
+}
+
+std::vector<LoggedJudgement> read_verdict_log(const std::string& case_folder) {
+  return read_log(case_folder + "/" + kVerdictsFile).judgements;
+}
+
+}  // namespace harness

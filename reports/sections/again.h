@@ -1,0 +1,20 @@
+// What to type to run something again: whole lines that can be pasted, from any folder.
+#pragma once
+
+#include <string>
+
+#include "reports/view.h"
+
+namespace reports {
+
+// The whole run, as it was asked for.
+[[nodiscard]] std::string run_again(const harness::RunRecord& run);
+
+// This case alone, with everything that the run was asked for: profile, seed, --set, database. Of a trial of a bisection the
+// whole search: it chooses its cases itself.
+[[nodiscard]] std::string case_again(const CaseView& one);
+
+// "PROGRAM WORDS... --db FILE"
+[[nodiscard]] std::string on_database(const harness::RunRecord& run, const std::string& words);
+
+}  // namespace reports

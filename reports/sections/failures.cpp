@@ -1,0 +1,157 @@
+#include "reports/sections/failures.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "nsa/base/text.h"
+#include "reports/markdown.h"
+#include "reports/sections/again.h"
+#include "reports/sections/change.h"
+#include "reports/sections/wording.h"
+
+namespace reports {
+namespace {
+
+using harness::Finding;
+using harness::Outcome;
+
+constexpr std::size_t kMostCommands = 10;  // the rest is read case by case below
+constexpr std::size_t kMostItems = 100;
+
+struct Item {
+  Outcome outcome = Outcome::fail;
+  std::string what;  // Markdown: who failed, and how; one line
+  std::string next;  // what to do, "" where nobody knows
+  std::string command;
+};
+
+// Alike: the same code at the same site in the same scenario; without a finding, the same reason wherever it is.
+auto key_of(const CaseView& one) {
+  const Finding* finding = leading_finding(one);
+  return finding == nullptr
+             ? std::tuple(severity(one.outcome()), one.reason(), std::string(), std::string())
+             : std::tuple(severity(one.outcome()),
+                          one.record.scenario,
+                          finding->code,
+                          finding->site.text());
+}
+
+// "(new)", "(2 new, 1 still failing)"
+std::string changes_text(const Cases& cases) {
+  std::map<Change, std::size_t> counts;
+  for (const CaseView* one : cases) ++counts[change_of(*one)];
+  std::vector<std::string> parts;
+  for (const auto& [change, count] : counts) {
+    if (change == Change::undecided) continue;  // the outcome says so
+    parts.push_back((counts.size() > 1 ? std::to_string(count) + " " : "") + name_of(change));
+  }
+  return parts.empty() ? "" : " (" + nsa::join(parts) + ")";
+}
+
+Item item_of(const ReportView& view, const Cases& cases) {
+  const CaseView& first = *cases.front();
+  const Finding* finding = leading_finding(first);
+  Item item;
+  item.outcome = first.outcome();
+  const bool several = by_scenario(cases).size() > 1;
+  constexpr std::size_t kMostNames = 6;
+  item.what = several ? count_text(cases) + " (" + scenarios_text(cases, kMostNames) + ")"
+                      : group_name(view, cases);
+  if (!first.planted().empty()) {
+    item.what += ", with the planted fault " + escape(first.planted());
+  }
+  item.what += changes_text(cases) + ": ";
+  if (finding == nullptr) {
+    item.what += escape(first.reason());
+  } else {
+    item.what += "**" + finding_title(*finding) + "** — " + escape(finding->statement);
+    item.next = escape(finding->next_action);
+  }
+  item.command = case_again(first);
+  return item;
+}
+
+// Of a search: its answer, and what the minimal set does.
+Item item_of(const ReportView& view, const harness::Bisection& bisection) {
+  Item item;
+  item.outcome = bisection.outcome().value_or(Outcome::fail);
+  item.what = "bisection of " + escape(bisection.label) + " over " + escape(bisection.over) + ": " +
+              escape(bisection.progress.conclusion);
+  if (!bisection.missed.empty()) item.what += "; " + escape(bisection.missed);
+  for (const CaseView& one : view.cases) {
+    if (bisection.records.empty() || one.record.id != bisection.records.front()->id) continue;
+    item.command = case_again(one);
+    const Finding* finding = leading_finding(one);
+    if (finding == nullptr) continue;
+    item.what += ". With all of them: **" + finding_title(*finding) + "**";
+    item.next = escape(finding->next_action);
+  }
+  return item;
+}
+
+bool needs_telling(const harness::Bisection& bisection) {
+  const auto outcome = bisection.outcome();
+  if (outcome) return is_failure(*outcome);
+  return bisection.progress.state != harness::BisectProgress::State::nothing_breaks;
+}
+
+std::vector<Item> items_of(const ReportView& view) {
+  std::vector<Cases> groups;
+  std::map<decltype(key_of(view.cases.front())), std::size_t> known;
+  for (const CaseView* one : failed_cases(view)) {
+    const auto [at, is_new] = known.try_emplace(key_of(*one), groups.size());
+    if (is_new) groups.emplace_back();
+    groups[at->second].push_back(one);
+  }
+  std::vector<Item> items;
+  for (const harness::Bisection& bisection : view.bisections) {
+    if (needs_telling(bisection)) items.push_back(item_of(view, bisection));
+  }
+  for (const Cases& group : groups) items.push_back(item_of(view, group));
+  std::stable_sort(items.begin(), items.end(), [](const Item& a, const Item& b) {
+    return severity(a.outcome) < severity(b.outcome);
+  });
+  return items;
+}
+
+std::string text_of(const Item& item, std::size_t number) {
+  std::string text =
+      std::to_string(number) + ". " + outcome_text(item.outcome) + " " + item.what + "\n";
+  if (number > kMostCommands) return text;
+  if (!item.next.empty()) text += "\n   Next: " + item.next + "\n";
+  if (item.command.empty()) return text;
+  std::string block = code_block(item.command, "sh");
+  for (std::size_t at = 0; (at = block.find('\n', at)) + 1 < block.size(); ++at) {
+    block.insert(at + 1, "   ");
+  }
+  return text + "\n   " + block + "\n";
+}
+
+}  // namespace
+
+bool is_failure(Outcome outcome) {
+  return severity(outcome) <= severity(Outcome::error);
+}
+
+Cases failed_cases(const ReportView& view) {
+  Cases failed = all_cases(view);
+  std::erase_if(failed,
+                [](const CaseView* one) { return !is_failure(one->outcome()) || is_trial(*one); });
+  return failed;
+}
+
+std::string failures_text(const ReportView& view) {
+  const std::vector<Item> items = items_of(view);
+  std::string text;
+  for (std::size_t i = 0; i < std::min(items.size(), kMostItems); ++i) {
+    text += text_of(items[i], i + 1);
+  }
+  if (items.size() > kMostItems) {
+    text += "\nand " + std::to_string(items.size() - kMostItems) +
+            " more causes: see Critical findings and Results.\n";
+  }
+  return text.empty() || text.ends_with("\n\n") ? text : text + "\n";
+}
+
+}  // namespace reports
