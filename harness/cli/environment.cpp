@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <map>
 #include <string_view>
 
@@ -30,10 +31,31 @@ bool has_prefix(const std::string& name) {
                      [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
-// Such names under an allowed prefix are no settings.
+// Such names under an allowed prefix are no settings, in whatever case they are written. A word that is also a part of harmless
+// ones (PATH, KEYBOARD) must stand alone between underscores, or end the name.
 bool is_secret(const std::string& name) {
-  return name.find("TOKEN") != std::string::npos || name.find("SECRET") != std::string::npos ||
-         name.find("PASSWORD") != std::string::npos || name.ends_with("_KEY");
+  std::string lower = name;
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) {
+    return static_cast<char>(std::tolower(c));
+  });
+  constexpr std::array kAnywhere = {"token",
+                                    "secret",
+                                    "passw",
+                                    "passphrase",
+                                    "credential",
+                                    "apikey",
+                                    "auth",
+                                    "private",
+                                    "cookie"};
+  constexpr std::array kWords = {"key", "keys", "pat", "pwd", "pass", "cert", "session"};
+  const bool part = std::any_of(kAnywhere.begin(), kAnywhere.end(), [&](const char* word) {
+    return lower.find(word) != std::string::npos;
+  });
+  const std::string between = "_" + lower + "_";
+  return part || std::any_of(kWords.begin(), kWords.end(), [&](const std::string& word) {
+           return between.find("_" + word + "_") != std::string::npos ||
+                  (word == "key" && lower.ends_with(word));
+         });
 }
 
 Variables kept(const Variables& all, bool (*keep)(const std::string& name)) {

@@ -15,7 +15,8 @@ using Variables = std::vector<std::pair<std::string, std::string>>;  // name, va
 // This process's variables.
 [[nodiscard]] Variables own_variables();
 
-// Those of `all` that workers get: what every program needs, and what steers LibTorch, CUDA, NCCL and OpenMP.
+// Those of `all` that workers get and the database keeps: what every program needs, and what steers LibTorch, CUDA, NCCL and
+// OpenMP, but for names that look like a secret's (token, key, password, auth, ...), in any case of letters.
 [[nodiscard]] Variables allowed_variables(const Variables& all);
 
 // Those of `allowed` that steer LibTorch, CUDA, NCCL or OpenMP from outside the scenario: printed before a run.

@@ -1,19 +1,28 @@
 #include "harness/cli/output.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <fstream>
+#include <cstdlib>
 #include <iostream>
+#include <string_view>
+#include <unistd.h>
 
 #include "harness/checks/list.h"
-#include "nsa/base/error.h"
-#include "nsa/base/file.h"
 #include "nsa/base/text.h"
 
 namespace harness::cli {
 namespace {
 
 constexpr std::size_t kOutcomeWidth = 12;  // INCONCLUSIVE
+constexpr const char* kRed = "\x1b[31m";
+constexpr const char* kGreen = "\x1b[32m";
+constexpr const char* kYellow = "\x1b[33m";
+constexpr const char* kPlain = "\x1b[0m";
+
+bool shows_colours() {
+  const char* terminal = std::getenv("TERM");
+  const bool dumb = terminal == nullptr || std::string_view(terminal) == "dumb";
+  return std::getenv("NO_COLOR") == nullptr && !dumb && isatty(STDOUT_FILENO) != 0;
+}
 
 }  // namespace
 
@@ -37,17 +46,32 @@ std::string outcome_line(const std::string& outcome,
   return without_controls(word + "  " + label + "  " + nsa::to_text(seconds, 3) + " s  " + reason);
 }
 
-void write_file(const std::string& path, const std::string& content) {
-  const std::string partial = path + ".partial";
-  {
-    std::ofstream file(partial, std::ios::binary | std::ios::trunc);
-    file << content;
-    file.close();
-    if (!file) throw nsa::Error(nsa::system_error_text("write", partial));
+bool is_failure(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::fail:
+    case Outcome::hang:
+    case Outcome::slow:
+    case Outcome::crash:
+    case Outcome::oom:
+    case Outcome::xpass:
+    case Outcome::error: return true;
+    default: return false;
   }
-  if (std::rename(partial.c_str(), path.c_str()) != 0) {
-    throw nsa::Error(nsa::system_error_text("write", path));
+}
+
+void print_outcome(std::ostream& out,
+                   Outcome outcome,
+                   const std::string& label,
+                   double seconds,
+                   const std::string& reason) {
+  const std::string line = outcome_line(name_of(outcome), label, seconds, reason);
+  if (&out != &std::cout || !shows_colours()) {
+    out << line << "\n";
+    return;
   }
+  const char* colour = is_failure(outcome) ? kRed : outcome == Outcome::pass ? kGreen : kYellow;
+  const std::size_t word = line.find(' ');
+  out << colour << line.substr(0, word) << kPlain << line.substr(word) << "\n";
 }
 
 std::vector<std::pair<std::string, std::string>> check_about() {

@@ -1,9 +1,12 @@
 // What verbs print and write in the same way.
 #pragma once
 
+#include <iosfwd>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "harness/judge/finding.h"
 
 namespace harness::cli {
 
@@ -19,8 +22,15 @@ void log_line(const std::string& line);
                                        double seconds,
                                        const std::string& reason);
 
-// Writes a file whole or not at all. Throws: nsa::Error.
-void write_file(const std::string& path, const std::string& content);
+// FAIL, HANG, SLOW, CRASH, OOM, XPASS and ERROR.
+[[nodiscard]] bool is_failure(Outcome outcome);
+
+// The line, its first word in colour where `out` is a terminal that shows them (NO_COLOR, TERM=dumb: none).
+void print_outcome(std::ostream& out,
+                   Outcome outcome,
+                   const std::string& label,
+                   double seconds,
+                   const std::string& reason);
 
 // Name and what it judges of every check, in their order.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> check_about();

@@ -5,6 +5,7 @@
 #include <limits>
 #include <sys/ioctl.h>
 #include <unistd.h>
+#include <vector>
 
 #include "nsa/base/text.h"
 
@@ -13,12 +14,16 @@ namespace {
 
 constexpr auto kPlainPause = std::chrono::seconds(2);  // between plain lines: a log stays readable
 constexpr std::size_t kShownProcesses = 4;
-constexpr std::size_t kNarrowest = 40;
+constexpr std::size_t kShortestLabel = 8;  // less tells nobody which case it is
 
 std::size_t terminal_width() {
   winsize size = {};
   const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return std::max<std::size_t>(known ? size.ws_col : 80, kNarrowest);
+  return known ? size.ws_col : 80;
+}
+
+std::string shortened(const std::string& label, std::size_t most) {
+  return label.size() <= most ? label : label.substr(0, most - 2) + "..";
 }
 
 // The twin counts as -1: it is shown after the ranks.
@@ -54,9 +59,10 @@ void ProgressLine::begin_case(const std::string& label, int position, int count)
   show();
 }
 
-void ProgressLine::end_case(int position) {
+void ProgressLine::end_case(int position, bool good) {
   const std::lock_guard lock(mutex_);
   running_.erase(position);
+  if (!good) ++failed_;
 }
 
 void ProgressLine::on_event(int position, const Event& event) {
@@ -77,7 +83,7 @@ void ProgressLine::on_event(int position, const Event& event) {
     state.step = phase.step;
     if (style_ == Style::plain && Clock::now() - running.printed >= kPlainPause) {
       running.printed = Clock::now();
-      std::cerr << begun() << running.in_full() << "\n";
+      std::cerr << begun() << running.label << running.in_full() << "\n";
     }
   }
 }
@@ -95,9 +101,8 @@ void ProgressLine::aside(const std::function<void()>& print) {
 
 void ProgressLine::show() {
   if (style_ != Style::terminal) return;
-  std::string text = line();
-  text.resize(std::min(text.size(), terminal_width() - 1));
-  std::cerr << "\r\x1b[K" << text << std::flush;
+  const std::size_t width = terminal_width();
+  std::cerr << "\r\x1b[K" << line(width - 1) << std::flush;  // a full line would scroll
   shown_ = true;
 }
 
@@ -106,30 +111,49 @@ void ProgressLine::hide() {
   shown_ = false;
 }
 
-std::string ProgressLine::text() const {
+std::string ProgressLine::text(std::size_t width) const {
   const std::lock_guard lock(mutex_);
-  return line();
+  return line(width);
 }
 
 std::string ProgressLine::begun() const {
-  return "[" + std::to_string(begun_) + "/" + std::to_string(count_) + "] ";
+  const std::string failed = failed_ == 0 ? "" : ", " + std::to_string(failed_) + " failed";
+  return "[" + std::to_string(begun_) + "/" + std::to_string(count_) + failed + "] ";
 }
 
-std::string ProgressLine::line() const {
+std::string ProgressLine::line(std::size_t width) const {
   if (running_.empty()) return "";
-  if (running_.size() == 1) return begun() + running_.begin()->second.in_full();
-  std::string line = begun() + std::to_string(running_.size()) + " at once";
-  for (const auto& [position, running] : running_) line += " | " + running.in_short();
-  return line;
+  std::string text = begun();
+  const bool alone = running_.size() == 1;
+  if (!alone) text += std::to_string(running_.size()) + " at once";
+  std::vector<std::string> rest;  // of each case, after its label
+  std::size_t others = text.size();
+  std::size_t longest = 0;
+  for (const auto& [position, running] : running_) {
+    rest.push_back(alone ? running.in_full() : running.in_short());
+    others += rest.back().size() + (alone ? 0 : 3);
+    longest = std::max(longest, running.label.size());
+  }
+  std::size_t most = longest;  // what is left for each label
+  if (others + longest * running_.size() > width) {
+    most = others < width ? (width - others) / running_.size() : 0;
+    most = std::max(most, kShortestLabel);
+  }
+  std::size_t index = 0;
+  for (const auto& [position, running] : running_) {
+    text += (alone ? "" : " | ") + shortened(running.label, most) + rest[index++];
+  }
+  text.resize(std::min(text.size(), width));
+  return text;
 }
 
-std::string ProgressLine::Running::title() const {
+std::string ProgressLine::Running::seconds() const {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - begun);
-  return label + " " + std::to_string(seconds.count()) + " s";
+  return " " + std::to_string(seconds.count()) + " s";
 }
 
 std::string ProgressLine::Running::in_full() const {
-  std::string line = title();
+  std::string line = seconds();
   std::size_t shown = 0;
   for (const auto& [order, state] : processes) {
     if (++shown > kShownProcesses) {
@@ -143,7 +167,7 @@ std::string ProgressLine::Running::in_full() const {
 
 // Of the last process: the twin once it runs.
 std::string ProgressLine::Running::in_short() const {
-  return title() + (processes.empty() ? "" : " " + processes.rbegin()->second.text());
+  return seconds() + (processes.empty() ? "" : " " + processes.rbegin()->second.text());
 }
 
 std::string ProgressLine::State::text() const {

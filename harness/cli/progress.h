@@ -28,7 +28,8 @@ class ProgressLine {
   // A case is known by its position, counted from 1 of `count`.
   void begin_case(const std::string& label, int position, int count);
   void on_event(int position, const Event& event);
-  void end_case(int position);
+  // `good`: it did not fail. Failures are counted in the line.
+  void end_case(int position, bool good);
   void on_tick();
   // Takes the rewritten line away and does `print`, before the line can come again.
   void aside(const std::function<void()>& print);
@@ -37,8 +38,9 @@ class ProgressLine {
   }
 
   // The line as it is now. One case: "[1/2] ddp_onestep 12 s | rank 0 backward step 1, 4311 ops | twin ...". More at once:
-  // "[7/60] 3 at once | branch_isolation[...] 4 s backward | ...", where 7 have begun.
-  [[nodiscard]] std::string text() const;
+  // "[7/60, 2 failed] 3 at once | branch_isolation[...] 4 s backward | ...", where 7 have begun. Never wider than `width`:
+  // long labels are shortened before what the ranks do is.
+  [[nodiscard]] std::string text(std::size_t width = 1000) const;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -56,19 +58,21 @@ class ProgressLine {
     Clock::time_point printed;       // a plain line
     std::map<int, State> processes;  // ranks first, then the twin
 
-    [[nodiscard]] std::string title() const;
+    // What comes after the label.
+    [[nodiscard]] std::string seconds() const;
     [[nodiscard]] std::string in_full() const;
     [[nodiscard]] std::string in_short() const;
   };
   void show();  // REQUIRES: mutex_ held, as for all below
   void hide();
-  [[nodiscard]] std::string line() const;
-  [[nodiscard]] std::string begun() const;  // "[7/60] "
+  [[nodiscard]] std::string line(std::size_t width) const;
+  [[nodiscard]] std::string begun() const;  // "[7/60, 2 failed] "
 
   Style style_;
   mutable std::mutex mutex_;
   std::map<int, Running> running_;  // by position
   int begun_ = 0;
+  int failed_ = 0;
   int count_ = 0;
   bool shown_ = false;
 };

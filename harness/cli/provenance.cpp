@@ -1,5 +1,8 @@
 #include "harness/cli/provenance.h"
 
+#include <filesystem>
+#include <unistd.h>
+
 #include "harness/cli/command.h"
 #include "nsa/base/hash.h"
 #include "nsa/base/text.h"
@@ -39,7 +42,7 @@ Provenance provenance_of(const Paths& paths,
   add_commit(paths.tree, provenance);
   provenance.source_hash = manifest.source_hash;
   provenance.binary_hash = nsa::hash_file(paths.worker);
-  provenance.argv = shell_text(argv);
+  provenance.argv = nsa::shell_text(argv);
   provenance.machine = machine.facts();
   provenance.machine.emplace_back("torch", manifest.torch_version);
   if (!manifest.cuda_version.empty())
@@ -59,21 +62,14 @@ std::optional<std::int64_t> commit_time_ms(const std::string& tree, const std::s
   return *seconds * 1000;
 }
 
-std::string shell_text(const std::vector<std::string>& argv) {
-  constexpr const char* kPlain =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./=:,+@%";
-  std::vector<std::string> words;
-  for (const std::string& word : argv) {
-    if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) {
-      words.push_back(word);
-      continue;
-    }
-    std::string quoted = "'";
-    for (const char letter : word)
-      quoted += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
-    words.push_back(quoted + "'");
+std::string program_path(const Paths& paths) {
+  const std::string launcher = paths.tree + "/nsa-harness";
+  if (access(launcher.c_str(), X_OK) == 0 && !std::filesystem::is_directory(launcher)) {
+    return launcher;
   }
-  return nsa::join(words, " ");
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  return error ? "nsa-harness" : self.string();
 }
 
 }  // namespace harness::cli

@@ -11,6 +11,7 @@
 
 namespace harness::cli {
 
+// Without `command`: what the run was asked for is whoever asks's to say.
 [[nodiscard]] Provenance provenance_of(const Paths& paths,
                                        const Manifest& manifest,
                                        const Machine& machine,
@@ -21,7 +22,7 @@ namespace harness::cli {
 [[nodiscard]] std::optional<std::int64_t> commit_time_ms(const std::string& tree,
                                                          const std::string& commit);
 
-// "run 'a b'": words as a shell would take them back.
-[[nodiscard]] std::string shell_text(const std::vector<std::string>& argv);
+// What to type to start this program again: the launcher of the tree where there is one, else this program's own file.
+[[nodiscard]] std::string program_path(const Paths& paths);
 
 }  // namespace harness::cli

@@ -1,7 +1,9 @@
 #include <filesystem>
 #include <iostream>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include <CLI/CLI.hpp>
 
@@ -11,7 +13,10 @@
 #include "harness/core/exit_code.h"
 #include "harness/core/scenario_file.h"
 #include "harness/core/schema.h"
+#include "harness/store/store.h"
 #include "nsa/base/error.h"
+#include "nsa/base/text.h"
+#include "reports/range.h"
 
 namespace harness::cli {
 namespace {
@@ -82,8 +87,54 @@ Json schema_json() {
   return keys;
 }
 
-int list(bool with_schema, bool as_json) {
-  if (with_schema) {
+struct ListArguments {
+  bool schema = false;
+  bool json = false;
+  std::optional<std::string> database;  // "": the default one
+};
+
+Json run_entry(const Store& store, const RunRecord& run) {
+  Json outcomes = Json::object();
+  for (const auto& [outcome, count] : store.tally(run.id)) outcomes[name_of(outcome)] = count;
+  return {{"number", run.id},
+          {"run", run.name},
+          {"started", reports::time_text(run.started_ms, 0) + " UTC"},
+          {"exit", run.exit_code},
+          {"complete", run.complete},
+          {"folder", run.pruned_ms > 0 ? "" : run.folder},
+          {"outcomes", std::move(outcomes)},
+          {"argv", run.provenance.argv}};
+}
+
+std::string run_line(const Json& run) {
+  std::vector<std::string> outcomes;
+  for (const auto& [name, count] : run["outcomes"].items()) {
+    outcomes.push_back(std::to_string(count.get<int>()) + " " + name);
+  }
+  const int code = run["exit"];
+  return std::to_string(run["number"].get<std::int64_t>()) + "  " + run["run"].get<std::string>() +
+         "  " + run["started"].get<std::string>() + "  " +
+         (code < 0 ? "did not end" : "exit " + std::to_string(code)) + "  " + nsa::join(outcomes) +
+         (run["folder"] == "" ? "  folder dropped" : "");
+}
+
+int list_runs(const ListArguments& arguments) {
+  const auto store = Store::open_read_only(database_path(*arguments.database), &log_line);
+  Json runs = Json::array();
+  for (const RunRecord& run : store->runs(std::numeric_limits<std::int64_t>::min(),
+                                          std::numeric_limits<std::int64_t>::max())) {
+    runs.push_back(run_entry(*store, run));
+    if (!arguments.json) std::cout << without_controls(run_line(runs.back())) << "\n";
+  }
+  if (arguments.json) std::cout << Json({{"runs", runs}}).dump() << "\n";
+  if (runs.empty()) log_line("no run is stored yet");
+  return runs.empty() ? kExitNothing : kExitPass;
+}
+
+int list(const ListArguments& arguments) {
+  if (arguments.database) return list_runs(arguments);
+  const bool as_json = arguments.json;
+  if (arguments.schema) {
     std::cout << (as_json ? Json({{"schema", schema_json()}}).dump() + "\n" : schema_text());
     return kExitPass;
   }
@@ -98,11 +149,6 @@ int list(bool with_schema, bool as_json) {
   return kExitPass;
 }
 
-struct ListArguments {
-  bool schema = false;
-  bool json = false;
-};
-
 }  // namespace
 
 Action add_list(CLI::App& command) {
@@ -110,7 +156,19 @@ Action add_list(CLI::App& command) {
   command.add_flag(
       "--schema", arguments->schema, "Every key of a scenario file: type, default, meaning");
   command.add_flag("--json", arguments->json, "Print one object instead of lines");
-  return [arguments] { return list(arguments->schema, arguments->json); };
+  const auto database = std::make_shared<std::string>();
+  CLI::Option* runs =
+      command
+          .add_option(
+              "--db",
+              *database,
+              "The runs of this database (alone: of NSA_HARNESS_DB, or in your data folder)")
+          ->expected(0, 1)
+          ->type_name("[FILE]");
+  return [arguments, database, runs] {
+    if (runs->count() > 0) arguments->database = *database;
+    return list(*arguments);
+  };
 }
 
 }  // namespace harness::cli

@@ -12,6 +12,7 @@
 #include "harness/core/clock.h"
 #include "harness/core/exit_code.h"
 #include "nsa/base/error.h"
+#include "nsa/base/file.h"
 #include "reports/range.h"
 #include "reports/report.h"
 
@@ -64,7 +65,7 @@ int report(const ReportArguments& arguments) {
   if (!arguments.run.empty() && !arguments.since.empty()) {
     throw nsa::Error("report: found a run and --since, wanted one of them");
   }
-  const auto store = Store::open_read_only(database_path(arguments.database));
+  const auto store = Store::open_read_only(database_path(arguments.database), &log_line);
   reports::ReportRequest request;
   request.format = format_of(arguments.format);
   request.check_about = check_about();
@@ -78,7 +79,7 @@ int report(const ReportArguments& arguments) {
   if (arguments.out.empty()) {
     std::cout << text;
   } else {
-    write_file(arguments.out, text);
+    nsa::write_durably(arguments.out, text);
     std::cout << arguments.out << "\n";
   }
   return kExitPass;

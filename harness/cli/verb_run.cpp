@@ -1,8 +1,11 @@
 #include <algorithm>
 #include <array>
 #include <ctime>
+#include <filesystem>
 #include <iostream>
+#include <map>
 #include <memory>
+#include <set>
 
 #include <CLI/CLI.hpp>
 
@@ -15,6 +18,7 @@
 #include "harness/cli/verbs.h"
 #include "harness/core/build_info.h"
 #include "harness/core/exit_code.h"
+#include "harness/store/bisection.h"
 #include "nsa/base/error.h"
 #include "nsa/base/text.h"
 #include "reports/report.h"
@@ -149,29 +153,90 @@ int show_plan(const RunPlan& plan, bool json) {
   return kExitPass;
 }
 
+// What was asked for, so that a report can say how to ask for a part of it again.
+Pairs command_of(const RunArguments& arguments, const Paths& paths, const std::string& database) {
+  std::error_code error;
+  Pairs command = {{"program", program_path(paths)},
+                   {"directory", std::filesystem::current_path(error).string()},
+                   {"database", database}};
+  if (!arguments.profile.empty()) command.emplace_back("profile", arguments.profile);
+  if (!arguments.seed.empty()) command.emplace_back("seed", arguments.seed);
+  for (const std::string& set : arguments.sets) command.emplace_back("set", set);
+  return command;
+}
+
+// A profile is chosen by what the machine has; cards that vanished must not make a night of other values out of it unseen.
+void tell_fallback(const RunArguments& arguments, const RunPlan& plan) {
+  if (!arguments.profile.empty() || arguments.quiet) return;
+  std::set<std::string> files;
+  for (const Case& the_case : plan.cases) {
+    if (the_case.scenario.profile.empty()) files.insert(the_case.scenario.path);
+  }
+  const auto without = std::count_if(
+      files.begin(), files.end(), [](const std::string& file) { return has_profile(file, "gpu"); });
+  if (without == 0) return;
+  const std::string trouble = plan.machine.trouble;
+  log_line(std::to_string(without) + (without == 1 ? " scenario runs" : " scenarios run") +
+           " with the values for a machine without cards: none was found" +
+           (trouble.empty() ? "" : " (" + trouble + ")") + "; --profile gpu makes that an error");
+}
+
 void tell_environment(const Variables& environment) {
   for (const auto& [name, value] : steering_variables(environment)) {
     log_line("inherited from the environment: " + name + "=" + value);
   }
 }
 
-// The report's path last on stdout, or the one object of --json. Failing to write it leaves the run incomplete.
-int print_result(RunSession& session, bool json) {
+// What a person must see without scrolling: the decision, and what failed.
+void print_end(const RunSession& session) {
+  const std::vector<CaseRecord> records = session.records();
+  std::map<Outcome, int> counts;
+  for (const CaseRecord& record : records) ++counts[outcome_of(record)];
+  std::vector<std::string> parts;
+  for (const auto& [outcome, count] : counts) {
+    parts.push_back(std::to_string(count) + " " + name_of(outcome));
+  }
+  std::cout << "\n"
+            << reports::decision({session.record()}, records) << ": " << nsa::join(parts) << "\n";
+  std::set<const CaseRecord*> trials;  // of a search, which is told by its answer
+  for (const Bisection& bisection : bisections_of(records)) {
+    trials.insert(bisection.records.begin(), bisection.records.end());
+    std::cout << bisection.label << ": " << without_controls(bisection.progress.conclusion) << "\n";
+  }
+  constexpr int kMost = 20;
+  int failures = 0;
+  for (const CaseRecord& record : records) {
+    if (!is_failure(outcome_of(record)) || trials.contains(&record) || ++failures > kMost) continue;
+    print_outcome(
+        std::cout, outcome_of(record), record.label, record.seconds, record.judgement->reason);
+  }
+  if (failures > kMost) std::cout << "and " << failures - kMost << " more\n";
+}
+
+// The decision, what failed and the report's path last on stdout, or the one object of --json. Failing to write the report
+// leaves the run incomplete; that nobody reads stdout changes nothing about the run.
+int print_result(RunSession& session, const RunArguments& arguments) {
   int code = session.exit_code();
   try {
     session.write_report();
-    if (json) {
+    if (arguments.json) {
       const RunRecord record = session.store().run_named(session.record().name).value();
       std::cout << reports::render_json(session.store(), record, session.report_path()).dump()
                 << "\n";
     } else {
+      if (!arguments.quiet) print_end(session);
       std::cout << session.report_path() << "\n";
     }
   } catch (const nsa::Error& error) {
     log_line(std::string("CANNOT REPORT: ") + error.what());
     code = kExitIncomplete;
   }
-  return std::cout.flush() ? code : kExitIncomplete;
+  if (!std::cout.flush()) {
+    log_line("stdout was lost; the run is stored, its exit code is " + std::to_string(code) +
+             ", its report is " + session.report_path());
+    std::cout.clear();  // told
+  }
+  return code;
 }
 
 int run(const RunArguments& arguments) {
@@ -187,21 +252,26 @@ int run(const RunArguments& arguments) {
   plan.database = database_path(arguments.database);
   plan.runs_folder = runs_folder(plan.database, arguments.out);
   plan.provenance = provenance_of(paths, manifest, plan.machine, plan.environment, command_words());
+  plan.provenance.command = command_of(arguments, paths, plan.database);
+  tell_fallback(arguments, plan);
   if (!arguments.quiet) {
-    plan.on_result = [json = arguments.json](const std::string& line) {
-      if (json) {
-        log_line(line);
-      } else {
-        std::cout << line << std::endl;
-      }
-    };
+    plan.on_result =
+        [json = arguments.json](
+            Outcome outcome, const std::string& label, double seconds, const std::string& reason) {
+          if (json) {
+            log_line(outcome_line(name_of(outcome), label, seconds, reason));
+          } else {
+            print_outcome(std::cout, outcome, label, seconds, reason);
+            std::cout.flush();
+          }
+        };
   }
   catch_signals();
   const Variables environment = plan.environment;
   RunSession session(std::move(plan));
   if (!arguments.quiet) tell_environment(environment);
   session.run();
-  return print_result(session, arguments.json);
+  return print_result(session, arguments);
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ int version(bool json) {
     std::cout << facts.dump() << "\n";
     return kExitPass;
   }
-  std::cout << "nsa-harness " << NSA_VERSION << ", sources " << built_source_hash() << "\n";
+  std::cout << version_line() << "\n";
   if (facts["worker"].is_null()) {
     std::cout << "no worker: nothing can be run with this build\n";
     return kExitPass;
@@ -43,6 +43,10 @@ int version(bool json) {
 }
 
 }  // namespace
+
+std::string version_line() {
+  return std::string("nsa-harness ") + NSA_VERSION + ", sources " + built_source_hash();
+}
 
 Action add_version(CLI::App& command) {
   const auto json = std::make_shared<bool>(false);

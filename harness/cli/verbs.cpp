@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <iostream>
 #include <new>
 
 #include <CLI/CLI.hpp>
@@ -39,6 +40,14 @@ int parse_failure(const CLI::App& app, const CLI::ParseError& error) {
   return kExitUsage;
 }
 
+// "help" and "help VERB" as people type them: what --help says.
+std::vector<std::string> without_help_verb(std::vector<std::string> given) {
+  if (given.size() < 2 || given[1] != "help") return given;
+  given.erase(given.begin() + 1);
+  given.emplace_back("--help");
+  return given;
+}
+
 // CLI11 says only that a verb is missing when it does not know the word.
 void refuse_unknown_verb(const std::vector<std::string>& given) {
   if (given.size() < 2 || given[1].empty() || given[1].front() == '-') return;
@@ -63,6 +72,13 @@ int guarded(const Action& action) {
   return kExitInternal;
 }
 
+// A result that nobody got is none, however well it was made.
+int with_what_was_printed(int code) {
+  if (std::cout.flush()) return code;
+  log_line("stdout was lost: what was to be printed did not arrive");
+  return code == kExitPass ? kExitIncomplete : code;
+}
+
 }  // namespace
 
 const std::vector<Verb>& verbs() {
@@ -73,7 +89,7 @@ const std::vector<Verb>& verbs() {
        "fault=averaged_twice",
        add_run},
       {"list",
-       "Show scenarios, checks and faults, or every key of a scenario",
+       "Show scenarios, checks and faults, every key of a scenario, or the stored runs",
        "nsa-harness list --schema",
        add_list},
       {"report",
@@ -89,11 +105,15 @@ const std::vector<Verb>& verbs() {
        "nsa-harness golden mine.safetensors --export exported",
        add_golden},
       {"db",
-       "Build the database again from the runs' folders",
-       "nsa-harness db rebuild ~/.local/share/nsa-harness/runs/20261121T041900Z-bbbb --db new.db",
+       "Care of the database: rebuild, prune, check, vacuum",
+       "nsa-harness db prune --keep 90d",
        add_db},
       {"doctor", "Look at this machine and this build", "nsa-harness doctor --json", add_doctor},
       {"version", "Say what this program was built from", "nsa-harness version", add_version},
+      {"completion",
+       "Print a script that completes verbs and options in bash",
+       "nsa-harness completion bash > ~/.local/share/bash-completion/completions/nsa-harness",
+       add_completion},
   };
   return list;
 }
@@ -105,14 +125,16 @@ const std::vector<std::string>& command_words() {
 int run_command_line(int argc, char** argv) {
   words().assign(argv, argv + argc);
   if (!words().empty()) words().front() = "nsa-harness";
-  const int known = guarded([] {
-    refuse_unknown_verb(words());
+  std::vector<std::string> given = without_help_verb(words());
+  const int known = guarded([&] {
+    refuse_unknown_verb(given);
     return kExitPass;
   });
   if (known != kExitPass) return known;
   CLI::App app(kAbout, "nsa-harness");
   app.footer(kExitCodes);
   app.require_subcommand(1);
+  app.set_version_flag("--version", version_line());
   std::vector<std::pair<CLI::App*, Action>> actions;
   for (const Verb& verb : verbs()) {
     CLI::App* command = app.add_subcommand(verb.name, verb.about);
@@ -120,12 +142,13 @@ int run_command_line(int argc, char** argv) {
     actions.emplace_back(command, verb.add(*command));
   }
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> last_first(given.rbegin(), given.rend() - (given.empty() ? 0 : 1));
+    app.parse(last_first);
   } catch (const CLI::ParseError& error) {
     return parse_failure(app, error);
   }
   for (const auto& [command, action] : actions) {
-    if (command->parsed()) return guarded(action);
+    if (command->parsed()) return with_what_was_printed(guarded(action));
   }
   return kExitInternal;
 }

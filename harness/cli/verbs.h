@@ -31,8 +31,12 @@ struct Verb {
 [[nodiscard]] Action add_db(CLI::App& command);
 [[nodiscard]] Action add_doctor(CLI::App& command);
 [[nodiscard]] Action add_version(CLI::App& command);
+[[nodiscard]] Action add_completion(CLI::App& command);
 
-// The whole program: parses, runs the verb, turns every error into one line on stderr and an exit code (SPEC 11).
+// "nsa-harness 0.1.0, sources 5001ce"
+[[nodiscard]] std::string version_line();
+
+// The whole program: parses, runs the verb, turns every error into one line on stderr and an exit code.
 [[nodiscard]] int run_command_line(int argc, char** argv);
 
 // The words that the program was started with, for the record.

@@ -462,6 +462,27 @@ TEST_F(GoldenRefusals, Inputs) {
   file.tensors["w.gate.proj.weight"] = file.tensors.at("w.out.weight");
   expect_refused(file, {"'w.gate.proj.weight'", "does not have"});
   file = small_;
+  file.tensors.erase("w.out.weight");
+  file.tensors.erase("w.W_Q.weight");
+  file.tensors.erase("w.gate.fc1.bias");
+  expect_refused(file,
+                 {"found no tensor 'w.W_Q.weight', 'w.gate.fc1.bias', 'w.out.weight', which level "
+                  "attention needs"});
+  const auto rename = [&](const std::string& from, const std::string& to) {
+    file = small_;
+    file.tensors[to] = file.tensors.at(from);
+    file.tensors.erase(from);
+  };
+  rename("w.W_Q.weight", "w.W_q.weight");
+  expect_refused(file, {"'w.W_Q.weight'", "the nearest that is missing is 'w.W_Q.weight'"});
+  rename("blocks", "blcoks");
+  expect_refused(file,
+                 {"'blcoks' is no name of this level, the nearest that is missing is 'blocks'"});
+  rename("o_sel", "O_Sel");
+  expect_refused(file, {"'O_Sel' is no name of this level", "is 'o_sel'"});
+  rename("o_win", "k_win");  // a tensor of the user's own
+  EXPECT_NO_THROW((void)read_case(file.write(folder_)));
+  file = small_;
   file.tensors.at("w.out.weight").shape = {32, 12};
   expect_refused(file, {"'w.out.weight': found shape [32,12], wanted [12,32]"});
   file = small_;

@@ -14,6 +14,7 @@
 #include "harness/cli/provenance.h"
 #include "harness/cli/requirements.h"
 #include "harness/store/prune.h"
+#include "nsa/base/file.h"
 #include "tests/fakes/error_of.h"
 #include "tests/fakes/temp_folder.h"
 
@@ -45,6 +46,33 @@ TEST(Environment, OnlyWhatIsAllowedIsPassedOn) {
   EXPECT_EQ(cli::steering_variables(allowed),
             (cli::Variables{
                 {"CUDA_VISIBLE_DEVICES", "0"}, {"NCCL_DEBUG", "INFO"}, {"OMP_NUM_THREADS", "3"}}));
+}
+
+TEST(Environment, WhatLooksLikeASecretIsNeitherPassedOnNorStored) {
+  for (const char* name : {"TORCH_api_key",
+                           "NCCL_PASSWD",
+                           "CUDA_CREDENTIAL",
+                           "OMP_AUTH",
+                           "TORCH_HF_PAT",
+                           "NCCL_token",
+                           "NCCL_X_TOKEN",
+                           "TORCH_APIKEY",
+                           "CUDA_Secret_2",
+                           "OMP_PASSPHRASE",
+                           "TORCH_KEY",
+                           "NCCL_AUTHORIZATION"}) {
+    EXPECT_TRUE(cli::allowed_variables({{name, "x"}}).empty()) << name;
+  }
+  for (const char* name : {"CUDA_PATH",
+                           "NCCL_TOPO_FILE",
+                           "TORCH_NCCL_TRACE_BUFFER_SIZE",
+                           "CUDA_DEVICE_ORDER",
+                           "OMP_PLACES",
+                           "NCCL_PATTERN",
+                           "PATH",
+                           "LD_LIBRARY_PATH"}) {
+    EXPECT_EQ(cli::allowed_variables({{name, "x"}}).size(), 1U) << name;
+  }
 }
 
 TEST(Environment, ThreadsAreSharedOutOverTheRanks) {
@@ -161,32 +189,33 @@ TEST(Requirements, ToldInWords) {
             "needs 24 GiB of GPU memory, small has 16");
 }
 
-TEST(Prune, RemovesArtefactsAndNothingElse) {
+TEST(Prune, RemovesFilesOfRanksAndNothingElse) {
   const fakes::TempFolder folder;
   const std::string outside = folder.write("outside", "x");
   const std::string events = folder.write("case/events.jsonl", "x");
   const std::string tensor = folder.write("case/rank_0/t.safetensors", "12345");
   fs::create_symlink(outside, folder / "case/link");
   fs::create_directory_symlink(folder.path(), folder / "case/up");
-  harness::Evidence evidence;
-  evidence.folder = folder / "case";
-  for (const char* path :
-       {"rank_0/t.safetensors", "../outside", "link", "up/outside", "rank_0", "", "missing"}) {
-    harness::Artefact artefact;
-    artefact.path = path;
-    evidence.artefacts.push_back({0, 0, artefact});
+  std::vector<harness::FileRow> files;
+  for (const char* path : {"rank_0/t.safetensors",
+                           "../outside",
+                           "link",
+                           "up/outside",
+                           "rank_0",
+                           "",
+                           "missing",
+                           "events.jsonl",
+                           "rank_0/../events.jsonl",
+                           outside.c_str()}) {
+    files.push_back({0, path, 5, ""});
   }
-  evidence.artefacts.push_back({0, 0, {}});
-  evidence.artefacts.back().row.path = outside;
-  EXPECT_EQ(prune_case(evidence), 5);
+  EXPECT_EQ(harness::remove_files(folder / "case", files), 5);
   EXPECT_FALSE(fs::exists(tensor));
   EXPECT_TRUE(fs::exists(outside));
   EXPECT_TRUE(fs::exists(events));
 }
 
-TEST(Provenance, WordsAsAShellTakesThem) {
-  EXPECT_EQ(cli::shell_text({"run", "a b", "--set", "x=1", "it's", ""}),
-            "run 'a b' --set x=1 'it'\\''s' ''");
+TEST(Provenance, AnOptionOfGitIsNoCommit) {
   EXPECT_FALSE(cli::commit_time_ms("/", "--all").has_value());
 }
 
@@ -207,10 +236,10 @@ TEST(Output, LinesCarryNothingThatSteersATerminal) {
 TEST(Output, AFileIsWholeOrOld) {
   const fakes::TempFolder folder;
   const std::string path = folder.write("r.md", "old");
-  cli::write_file(path, "new");
+  nsa::write_durably(path, "new");
   EXPECT_EQ(fs::file_size(path), 3U);
   EXPECT_FALSE(fs::exists(path + ".partial"));
-  EXPECT_THAT(error_of([&] { cli::write_file(folder / "none/r.md", "new"); }),
+  EXPECT_THAT(error_of([&] { nsa::write_durably(folder / "none/r.md", "new"); }),
               HasSubstr("none/r.md"));
 }
 
@@ -242,13 +271,44 @@ TEST(Progress, TheLineShowsEveryCaseThatRuns) {
   line.begin_case("second", 5, 9);
   line.on_event(5, harness::Event::of(0, 1, harness::Phase{"forward", 3}));
   EXPECT_EQ(line.text(), "[2/9] 2 at once | first 0 s | second 0 s forward step 3");
-  line.end_case(1);
+  line.end_case(1, true);
   EXPECT_EQ(line.text(), "[2/9] second 0 s | rank 0 forward step 3");
-  line.end_case(5);
+  line.end_case(5, true);
   EXPECT_EQ(line.text(), "");
   bool printed = false;
   line.aside([&] { printed = true; });
   EXPECT_TRUE(printed);
+  testing::internal::GetCapturedStderr();
+}
+
+TEST(Progress, TheLineCountsFailures) {
+  cli::ProgressLine line(cli::ProgressLine::Style::none);
+  line.begin_case("first", 1, 9);
+  line.end_case(1, false);
+  line.begin_case("second", 2, 9);
+  line.end_case(2, true);
+  line.begin_case("third", 3, 9);
+  EXPECT_EQ(line.text(), "[3/9, 1 failed] third 0 s");
+}
+
+TEST(Progress, ANarrowTerminalShortensTheLabelFirst) {
+  cli::ProgressLine line(cli::ProgressLine::Style::terminal);
+  testing::internal::CaptureStderr();
+  line.begin_case("branch_isolation[attention.gate=cmp,training.seq_len=512]", 1, 9);
+  line.on_event(1, harness::Event::of(0, 1, harness::Phase{"forward", 3}));
+  EXPECT_EQ(line.text(60), "[1/9] branch_isolation[attenti.. 0 s | rank 0 forward step 3");
+  EXPECT_EQ(line.text(30), "[1/9] branch.. 0 s | rank 0 fo");
+  EXPECT_EQ(line.text(5), "[1/9]");
+  line.begin_case("decode[model.w=64,training.seq_len=512,attention.gate=all]", 2, 9);
+  line.on_event(2, harness::Event::of(0, 1, harness::Phase{"backward", 1}));
+  for (const std::size_t width : {80U, 100U}) {
+    const std::string text = line.text(width);
+    EXPECT_LE(text.size(), width);
+    EXPECT_THAT(text, HasSubstr("forward step 3"));
+    EXPECT_THAT(text, HasSubstr("backward step 1"));
+  }
+  line.end_case(1, true);
+  line.end_case(2, true);
   testing::internal::GetCapturedStderr();
 }
 

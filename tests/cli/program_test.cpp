@@ -143,7 +143,7 @@ TEST_F(ProgramTest, ABisectionFindsTheLayersThatBreakTogether) {
   std::stringstream report;
   report << file.rdbuf();
   EXPECT_THAT(report.str(), HasSubstr("## Bisection"));
-  EXPECT_THAT(report.str(), HasSubstr("**GO**"));
+  EXPECT_THAT(report.str(), HasSubstr("# GO: "));
   // Judged again, and from the folder alone: the same.
   EXPECT_EQ(program_.run({"judge"}).exit_code, 0);
   const std::string folder = fs::path(object.at("report").get<std::string>()).parent_path();

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "harness/checks/layer_record.h"
+#include "harness/cli/golden/names.h"
 #include "nsa/base/error.h"
 #include "nsa/base/text.h"
 
@@ -164,11 +165,7 @@ void read_config(const GoldenFile& file, Case& c) {
 void read_weights(const GoldenFile& file, Case& c) {
   const auto shapes = c.level == GoldenLevel::attention ? oracles::weight_shapes(c.attention())
                                                         : oracles::parameter_shapes(c.lm);
-  for (const std::string& name : file.weights()) {
-    if (shapes.count(name) > 0) continue;
-    throw Error(Location{file.at(file.weight_prefix() + name).where},
-                "found a weight that this configuration does not have");
-  }
+  require_names(file, c, shapes);
   for (const auto& [name, shape] : shapes) {
     const std::string full = file.weight_prefix() + name;
     file.require_shape(full, shape);
