@@ -317,6 +317,7 @@ bool RunSession::settle(std::size_t index, const Attempt& made) {
   const bool in_database = record_or_tell([&] {
     Planned& settled = planned_[index];
     settled.record.judgement = made.judgement;
+    settled.record.seconds = made.seconds;
     if (made.digest.recorded) {
       store_->finish_case(settled.record.id, made.seconds, made.digest);
     }

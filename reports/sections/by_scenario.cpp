@@ -70,6 +70,12 @@ bool is_open(const CaseView& one) {
   return telling_of(one) == Telling::in_full && !is_trial(one);
 }
 
+bool told_at_once(const ReportView& view) {
+  if (view.cases.size() != 1) return false;
+  const CaseView& one = view.cases.front();
+  return one.outcome() == Outcome::pass && one.planted().empty() && one.record.judgements < 2;
+}
+
 Cases all_cases(const ReportView& view) {
   Cases all;
   for (const CaseView& one : view.cases) all.push_back(&one);

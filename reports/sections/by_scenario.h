@@ -28,6 +28,8 @@ enum class Telling {
 [[nodiscard]] bool is_trial(const CaseView& one);
 // What failed is read at once; all else is there for whoever opens it.
 [[nodiscard]] bool is_open(const CaseView& one);
+// One case that passed: the first screen has all that its checks said.
+[[nodiscard]] bool told_at_once(const ReportView& view);
 
 // What sections write about: each of these cases on its own, then each of these groups as one.
 [[nodiscard]] Cases told_in_full(const ReportView& view);                // a short report: all

@@ -128,8 +128,8 @@ std::string changes_body(const ReportView& view) {
   }
   std::string text = table_of(news);
   if (same > 0) text += counted(same, "case") + " passed before and passed again.\n\n";
-  return text + folded(counted(static_cast<std::int64_t>(rest.size()), "case") +
-                           " that ran for the first time, or did not run",
+  return text + folded("Ran for the first time, or did not run (" +
+                           counted(static_cast<std::int64_t>(rest.size()), "case") + ")",
                        table_of(rest));
 }
 

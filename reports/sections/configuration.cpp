@@ -112,14 +112,13 @@ std::string by_scenarios(const ReportView& view) {
 }
 
 std::string configuration_body(const ReportView& view) {
-  if (tells_by_scenario(view))
-    return folded("The configuration of every scenario", by_scenarios(view));
+  if (tells_by_scenario(view)) return folded("Configuration of every scenario", by_scenarios(view));
   std::string text;
   std::string passed;
   for (const CaseView& one : view.cases) {
     (is_open(one) ? text : passed) += configuration_of_case(view, one);
   }
-  return text + folded("The configuration of cases that passed or were skipped", passed);
+  return text + folded("Configuration of what passed or was skipped", passed);
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ std::string evidence_body(const ReportView& view) {
     (is_open(*one) ? text : passed) += evidence_of_case(view, *one);
   }
   if (tells_by_scenario(view)) passed += in_a_row(view);
-  return text + folded("The evidence of cases that passed or are known to fail", passed);
+  return text + folded("Evidence of what passed or is known to fail", passed);
 }
 
 }  // namespace

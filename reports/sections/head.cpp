@@ -132,25 +132,23 @@ std::string head_body(const ReportView& view) {
   const auto& runs = view.request.runs;
   const harness::RunRecord& last = runs.back();
   std::string text = "# " + view.decision + ": " + why(view) + "\n\n";
-  Table table({"", ""});
-  if (runs.size() == 1) {
-    table.row({"Run",
-               escape(last.name) + ", started " + time_text(last.started_ms, 0) + " UTC, " +
-                   ended_of(last)});
-  } else {
-    table.row(
-        {"Runs",
-         counted(static_cast<std::int64_t>(runs.size()), "run") +
-             (view.request.about_range.empty() ? "" : ", " + escape(view.request.about_range))});
-  }
+  const bool alone = runs.size() == 1;
+  const std::string& range = view.request.about_range;
+  Table table(
+      alone
+          ? std::vector<std::string>{"Run",
+                                     escape(last.name) + ", started " +
+                                         time_text(last.started_ms, 0) + " UTC, " + ended_of(last)}
+          : std::vector<std::string>{
+                "Runs", std::to_string(runs.size()) + (range.empty() ? "" : ", " + escape(range))});
   table.row({"Cases", view.cases.empty() ? "none" : tally(view.cases)});
   if (!view.cases.empty()) {
     table.row({"Against earlier runs", since_text(view)});
     table.row({"Profile", profile_text(view)});
   }
-  if (runs.size() == 1) table.row({"Commit", commit_of(last)});
+  if (alone) table.row({"Commit", commit_of(last)});
   table.row({"Machine", machine_of(last)});
-  return text + table.text() + (runs.size() == 1 ? "" : runs_table(view));
+  return text + table.text() + (alone ? "" : runs_table(view));
 }
 
 }  // namespace

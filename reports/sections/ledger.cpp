@@ -59,7 +59,7 @@ std::string ledger_of_group(const ReportView& view, const Cases& group) {
 
 std::string ledger_body(const ReportView& view) {
   return told(view,
-              "The gradients of cases that passed or are known to fail",
+              "Gradient ledger of what passed or is known to fail",
               &ledger_of_case,
               &ledger_of_group);
 }

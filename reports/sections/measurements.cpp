@@ -131,7 +131,7 @@ std::string measurements_of_group(const ReportView& view, const Cases& group) {
 
 std::string measurements_body(const ReportView& view) {
   return told(view,
-              "The values of cases that passed or are known to fail",
+              "Measured against limits: what passed or is known to fail",
               &measurements_of_case,
               &measurements_of_group);
 }

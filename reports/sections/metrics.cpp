@@ -134,7 +134,7 @@ std::string metrics_of_group(const ReportView& view, const Cases& group) {
 
 std::string metrics_body(const ReportView& view) {
   return told(view,
-              "The metrics of cases that passed or are known to fail",
+              "Metrics and timings of what passed or is known to fail",
               &metrics_of_case,
               &metrics_of_group);
 }

@@ -150,19 +150,16 @@ std::string checks_of_group(const ReportView& view, const Cases& group) {
 
 std::string results_body(const ReportView& view) {
   if (view.cases.empty()) return "No case was planned.\n\n";
-  const Cases all = all_cases(view);
-  Cases failed = all;
+  if (told_at_once(view)) return "";
+  Cases failed = all_cases(view);
   std::erase_if(failed, [](const CaseView* one) { return !is_open(*one); });
-  Cases rest = all;
+  Cases rest = all_cases(view);
   std::erase_if(rest, [](const CaseView* one) { return is_open(*one); });
   return scenarios_table(view) + chart(view) + cases_table(view, failed) +
-         folded(counted(static_cast<std::int64_t>(rest.size()), "case") +
-                    " that passed, were skipped or are known to fail",
+         folded("Results: what passed, was skipped or is known to fail (" +
+                    counted(static_cast<std::int64_t>(rest.size()), "case") + ")",
                 cases_table(view, rest)) +
-         told(view,
-              "The checks of cases that passed or are known to fail",
-              &checks_table,
-              &checks_of_group);
+         told(view, "Checks of what passed or is known to fail", &checks_table, &checks_of_group);
 }
 
 }  // namespace

@@ -42,8 +42,8 @@ std::string what_passed(const ReportView& view) {
       (alone ? case_name(view, first)
              : count_text(passed) + ": " + scenarios_text(passed, kMostNames)) +
       ".\n\n";
-  if (view.cases.size() == 1 && first.planted().empty()) return line + shown(first) + "\n";
-  if (alone) return line;
+  if (told_at_once(view)) return line + shown(first) + "\n";
+  if (by_scenario(passed).size() == 1) return line;
   return line + folded("What passed, scenario by scenario", passed_groups(view) + "\n");
 }
 

@@ -58,7 +58,8 @@ std::string why(const ReportView& view) {
                                     [](const auto& one) { return one.outcome().has_value(); });
   if (view.decision == "GO" && searched) return "what a bisection was expected to find was found";
   if (view.decision == "GO") {
-    return view.outcomes.size() == 1 ? "the case passed" : "all " + all + " passed";
+    return view.cases.size() == 1 ? case_name(view, view.cases.front()) + " passed"
+                                  : "all " + all + " passed";
   }
   const auto undecided = [](Outcome outcome) {
     return outcome != Outcome::pass && severity(outcome) > severity(Outcome::error);
