@@ -46,6 +46,10 @@ std::string outcome_line(const std::string& outcome,
   return without_controls(word + "  " + label + "  " + nsa::to_text(seconds, 3) + " s  " + reason);
 }
 
+std::string megabytes(std::int64_t bytes) {
+  return nsa::to_text(static_cast<double>(bytes) / 1e6, 4) + " MB";
+}
+
 bool is_failure(Outcome outcome) {
   switch (outcome) {
     case Outcome::fail:

@@ -1,6 +1,7 @@
 // What verbs print and write in the same way.
 #pragma once
 
+#include <cstdint>
 #include <iosfwd>
 #include <string>
 #include <utility>
@@ -21,6 +22,9 @@ void log_line(const std::string& line);
                                        const std::string& label,
                                        double seconds,
                                        const std::string& reason);
+
+// "12.34 MB"
+[[nodiscard]] std::string megabytes(std::int64_t bytes);
 
 // FAIL, HANG, SLOW, CRASH, OOM, XPASS and ERROR.
 [[nodiscard]] bool is_failure(Outcome outcome);

@@ -2,17 +2,13 @@
 
 #include <filesystem>
 
-#include "nsa/base/text.h"
+#include "harness/cli/output.h"
 
 namespace harness::cli {
 namespace {
 
 constexpr std::int64_t kLeastFree = std::int64_t{64}
                                     << 20;  // events, logs and the database's own growth
-
-std::string megabytes(std::int64_t bytes) {
-  return nsa::to_text(static_cast<double>(bytes) / 1e6, 4) + " MB";
-}
 
 }  // namespace
 

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <chrono>
 #include <iostream>
 #include <memory>
 
@@ -8,6 +7,7 @@
 #include "harness/cli/output.h"
 #include "harness/cli/paths.h"
 #include "harness/cli/verbs.h"
+#include "harness/core/clock.h"
 #include "harness/core/exit_code.h"
 #include "harness/store/maintain.h"
 #include "harness/store/prune.h"
@@ -26,10 +26,6 @@ struct DbArguments {
 };
 
 constexpr std::int64_t kDayMs = std::int64_t{24} * 3'600'000;
-
-std::string megabytes(std::int64_t bytes) {
-  return nsa::to_text(static_cast<double>(bytes) / 1e6, 4) + " MB";
-}
 
 // Each folder is a run of its own: one that is refused takes no other with it.
 int rebuild(const DbArguments& arguments) {
@@ -69,11 +65,8 @@ std::int64_t span_ms(const std::string& text) {
 
 int prune(const DbArguments& arguments) {
   const auto store = Store::open(database_path(arguments.database), false, &log_line);
-  using std::chrono::system_clock;
   PruneRule rule;
-  rule.now_ms =
-      std::chrono::duration_cast<std::chrono::milliseconds>(system_clock::now().time_since_epoch())
-          .count();
+  rule.now_ms = wall_clock_ms();
   rule.before_ms = rule.now_ms - span_ms(arguments.keep);
   rule.runs_with_files = arguments.files;
   const Pruned pruned = prune_runs(*store, rule);

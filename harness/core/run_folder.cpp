@@ -57,9 +57,9 @@ bool exists(const std::string& path) {
 }
 
 // The lines themselves where they still are: they are removed last.
-void read_pieces(const std::string& folder,
-                 const std::string& noted,
-                 const std::function<void(std::string_view)>& on_piece) {
+void read_log(const std::string& folder,
+              const std::string& noted,
+              const std::function<void(std::string_view)>& on_piece) {
   const std::string path = folder + "/" + kEventsFile;
   if (!exists(path) && exists(folder + "/" + kPackedEventsFile)) {
     unpack_file(folder + "/" + kPackedEventsFile, noted_bytes(noted), on_piece);
@@ -127,7 +127,7 @@ LogState read_event_log(const std::string& folder,
   };
   nsa::Hasher hash;
   std::uint64_t bytes = 0;
-  read_pieces(folder, noted, [&](std::string_view piece) {
+  read_log(folder, noted, [&](std::string_view piece) {
     hash.update(piece);
     bytes += piece.size();
     reader.feed(piece, on_line);

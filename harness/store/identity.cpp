@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr nsa::JsonLimits kLimits = {std::size_t{4} << 20, 32};
+constexpr nsa::JsonLimits kCaseLimits = {std::size_t{4} << 20, 32};
 constexpr std::size_t kIdDigits = 16;
 
 // `content` without the members that are as they are in `initial`.
@@ -58,7 +58,7 @@ void drop_folders(json& content) {
 
 Identity identity_of(const std::string& case_json) {
   try {
-    const json document = nsa::parse_json_object(case_json, kLimits, "case");
+    const json document = nsa::parse_json_object(case_json, kCaseLimits, "case");
     json content = document.at("scenario");
     for (const char* key :
          {"version", "about", "checks", "expect", "known", "requires", "budget"}) {

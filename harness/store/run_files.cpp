@@ -44,7 +44,6 @@ json run_json(const RunRecord& run, std::span<const CaseRecord> planned) {
   return document;
 }
 
-constexpr std::int64_t kLatestMs = std::int64_t{1} << 53;  // exact in every JSON reader
 constexpr std::int64_t kMostCases = 1'000'000;
 
 RunRecord read_run(const json& document, const std::string& folder) {

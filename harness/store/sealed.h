@@ -3,6 +3,7 @@
 // Not cryptographic: it finds accidents and careless hands.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
@@ -10,6 +11,9 @@
 #include "nsa/base/strict_json.h"
 
 namespace harness {
+
+// The largest time and number that is written: exact in every JSON reader.
+inline constexpr std::int64_t kLatestMs = std::int64_t{1} << 53;
 
 // Without a line break. `before`: the hash of the line before it, "" for the first.
 [[nodiscard]] std::string sealed_line(const nlohmann::json& says, const std::string& before);

@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr nsa::JsonLimits kLimits = {std::size_t{64} << 20, 32};  // a line
+constexpr nsa::JsonLimits kLineLimits = {std::size_t{64} << 20, 32};  // a line
 constexpr std::int64_t kMaxFileBytes = std::int64_t{256} << 20;
 
 json to_json_text(const LoggedJudgement& logged) {
@@ -35,7 +35,6 @@ json to_json_text(const LoggedJudgement& logged) {
 
 LoggedJudgement from_json_text(const json& says) {
   LoggedJudgement logged;
-  constexpr std::int64_t kLatestMs = std::int64_t{1} << 53;  // exact in every JSON reader
   logged.times.started_ms = nsa::integer_at(says, "started_ms", 0, kLatestMs);
   logged.times.seconds = says.at("seconds").get<Real>();
   logged.judged.judged_ms = nsa::integer_at(says, "judged_ms", 0, kLatestMs);
@@ -70,7 +69,7 @@ Log read_log(const std::string& path) {
     const std::string where = path + ":" + std::to_string(++line);
     const std::string_view piece(text.data() + log.bytes, end - log.bytes);
     try {
-      log.judgements.push_back(from_json_text(open_sealed_line(piece, kLimits, where, log.hash)));
+      log.judgements.push_back(from_json_text(open_sealed_line(piece, kLineLimits, where, log.hash)));
     } catch (const std::exception& wrong) {
       const std::string what = wrong.what();
       throw nsa::Error(what.starts_with(where) ? what : where + ": " + what);

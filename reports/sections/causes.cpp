@@ -33,7 +33,7 @@ std::string diagram(const std::vector<Finding>& findings) {
   return code_block(text, "mermaid") + "\n";
 }
 
-std::string folded(const std::vector<Finding>& findings, Role role, const std::string& title) {
+std::string of_role(const std::vector<Finding>& findings, Role role, const std::string& title) {
   std::string text;
   for (const Finding& finding : findings) {
     if (finding.role != role) continue;
@@ -50,9 +50,9 @@ std::string causes_of_case(const ReportView& view, const CaseView& one) {
   text += first.role == Role::initiating
               ? "- it begins with " + finding_title(first) + "\n"
               : "- which finding came first, the evidence does not tell\n";
-  text += folded(findings, Role::cascade, "what follows from it");
-  text += folded(findings, Role::unknown, "whose place is not known");
-  text += folded(findings, Role::teardown, "what the controller did itself to end the case");
+  text += of_role(findings, Role::cascade, "what follows from it");
+  text += of_role(findings, Role::unknown, "whose place is not known");
+  text += of_role(findings, Role::teardown, "what the controller did itself to end the case");
   text += "\n";
   const bool has_cascade =
       text.find("what follows from it") != std::string::npos && first.role == Role::initiating;

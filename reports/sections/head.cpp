@@ -44,7 +44,7 @@ std::string commit_of(const harness::RunRecord& run) {
   return escape(from.commit) + (from.dirty ? " with uncommitted changes" : "");
 }
 
-std::string seconds_text(std::int64_t ms) {
+std::string took_text(std::int64_t ms) {
   const std::int64_t seconds = ms / 1000;
   if (seconds < 120) return std::to_string(seconds) + " s";
   return std::to_string(seconds / 60) + " min " + std::to_string(seconds % 60) + " s";
@@ -52,7 +52,7 @@ std::string seconds_text(std::int64_t ms) {
 
 std::string ended_of(const harness::RunRecord& run) {
   if (run.exit_code < 0) return "never ended";
-  return "took " + seconds_text(run.ended_ms - run.started_ms) + ", exit code " +
+  return "took " + took_text(run.ended_ms - run.started_ms) + ", exit code " +
          std::to_string(run.exit_code);
 }
 

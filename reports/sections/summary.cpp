@@ -43,7 +43,7 @@ std::string what_passed(const ReportView& view) {
              : count_text(passed) + ": " + scenarios_text(passed, kMostNames)) +
       ".\n\n";
   if (told_at_once(view)) return line + shown(first) + "\n";
-  if (by_scenario(passed).size() == 1) return line;
+  if (alone) return line;
   return line + folded("What passed, scenario by scenario", passed_groups(view) + "\n");
 }
 

@@ -10,18 +10,18 @@ using fixtures::expect_golden;
 using fixtures::FakeStore;
 using harness::Outcome;
 
-std::string render(const FakeStore& store, reports::Format format = reports::Format::engineer) {
+std::string rendered(const FakeStore& store, reports::Format format = reports::Format::engineer) {
   return reports::render_report(store, fixtures::request_for(store, format));
 }
 
 TEST(Report, EngineerIsTheGoldenFile) {
-  expect_golden("engineer.md", render(fixtures::sample_store()));
+  expect_golden("engineer.md", rendered(fixtures::sample_store()));
 }
 TEST(Report, SummaryIsTheGoldenFile) {
-  expect_golden("summary.md", render(fixtures::sample_store(), reports::Format::summary));
+  expect_golden("summary.md", rendered(fixtures::sample_store(), reports::Format::summary));
 }
 TEST(Report, JsonIsTheGoldenFile) {
-  expect_golden("report.json", render(fixtures::sample_store(), reports::Format::json));
+  expect_golden("report.json", rendered(fixtures::sample_store(), reports::Format::json));
 }
 TEST(Report, SeveralRunsAreTheGoldenFile) {
   const FakeStore store = fixtures::sample_store();
@@ -32,14 +32,15 @@ TEST(Report, SeveralRunsAreTheGoldenFile) {
 }
 
 TEST(Report, ABisectionIsTheGoldenFile) {
-  expect_golden("bisection.md", render(fixtures::bisected_store(false), reports::Format::summary));
+  expect_golden("bisection.md",
+                rendered(fixtures::bisected_store(false), reports::Format::summary));
 }
 
 TEST(Report, ABisectionThatFoundWhatWasExpectedIsGo) {
-  const std::string found = render(fixtures::bisected_store(true), reports::Format::summary);
+  const std::string found = rendered(fixtures::bisected_store(true), reports::Format::summary);
   EXPECT_EQ(found.rfind("# GO: what a bisection was expected to find was found\n", 0), 0U) << found;
   EXPECT_EQ(found.find("What failed"), std::string::npos);
-  const std::string broken = render(fixtures::bisected_store(false));
+  const std::string broken = rendered(fixtures::bisected_store(false));
   EXPECT_EQ(broken.rfind("# NO-GO: ", 0), 0U) << broken;
   EXPECT_NE(
       broken.find("1. **FAIL** bisection of ddp_checkpoint over parallel.checkpoint.layers: a "
@@ -56,7 +57,7 @@ TEST(Report, AKnownFailureSaysWhyAndUntilWhen) {
   store.case_rows[3].case_json = harness::case_to_json(known);
   store.case_rows[3].judgement->outcome = Outcome::xfail;
   store.case_rows[3].judgement->reason = "nobody <mended> it (known until 2027-01-31; x)";
-  const std::string text = render(store);
+  const std::string text = rendered(store);
   EXPECT_NE(text.find("| **XFAIL** | kcmp_detached |"), std::string::npos) << text;
   EXPECT_NE(text.find("Known: nobody &lt;mended&gt; it (known until 2027-01-31"),
             std::string::npos);
@@ -66,27 +67,27 @@ TEST(Report, AKnownFailureSaysWhyAndUntilWhen) {
 }
 
 TEST(Report, SameRowsGiveSameBytes) {
-  EXPECT_EQ(render(fixtures::sample_store()), render(fixtures::sample_store()));
+  EXPECT_EQ(rendered(fixtures::sample_store()), rendered(fixtures::sample_store()));
 }
 
 TEST(Report, EveryVerdictShows) {
-  const std::string before = render(fixtures::sample_store());
+  const std::string before = rendered(fixtures::sample_store());
   for (std::size_t row = 2; row < 4; ++row) {
     const FakeStore untouched = fixtures::sample_store();
     for (std::size_t check = 0; check < untouched.case_rows[row].judgement->verdicts.size();
          ++check) {
       FakeStore store = fixtures::sample_store();
       store.case_rows[row].judgement->verdicts[check].verdict = harness::Verdict::inconclusive;
-      EXPECT_NE(render(store), before);
+      EXPECT_NE(rendered(store), before);
     }
     FakeStore store = fixtures::sample_store();
     store.case_rows[row].judgement->outcome = Outcome::slow;
-    EXPECT_NE(render(store), before);
+    EXPECT_NE(rendered(store), before);
   }
 }
 
 TEST(Report, TextOfWorkersFormsNoMarkup) {
-  const std::string text = render(fixtures::sample_store());
+  const std::string text = rendered(fixtures::sample_store());
   EXPECT_EQ(text.find("<b>"), std::string::npos);
   EXPECT_EQ(text.find("@team"), std::string::npos);
   EXPECT_EQ(text.find("http://evil"), std::string::npos);
@@ -95,14 +96,14 @@ TEST(Report, TextOfWorkersFormsNoMarkup) {
 }
 
 TEST(Report, WithoutEvidenceItSaysSo) {
-  const std::string text = render(fixtures::sample_store());
+  const std::string text = rendered(fixtures::sample_store());
   EXPECT_NE(text.find("Nothing was recorded."), std::string::npos);
 }
 
 TEST(Report, SkippedAndUndecidedAreNotPassed) {
   FakeStore store = fixtures::sample_store();
   store.case_rows[3].judgement.reset();
-  const std::string text = render(store, reports::Format::summary);
+  const std::string text = rendered(store, reports::Format::summary);
   EXPECT_NE(text.find("1 INCONCLUSIVE, 1 SKIP, 1 PASS"), std::string::npos) << text;
   EXPECT_NE(text.find("CONDITIONAL GO"), std::string::npos);
 }
@@ -115,7 +116,7 @@ TEST(Report, AProfileThatWasAnotherOneIsTold) {
   FakeStore store = fixtures::sample_store();
   store.case_rows[0].profile = "gpu";
   store.case_rows[0].history_id = "of the other profile";
-  const std::string text = render(store);
+  const std::string text = rendered(store);
   EXPECT_NE(text.find("| Profile | none; **1 case had profile gpu in the run before** |"),
             std::string::npos)
       << text;
@@ -144,7 +145,7 @@ TEST(Report, ItsCommandsCanBePasted) {
   bad.scenario.path = "/my tree/s.yaml";
   bad.point = {{"model.w", "64"}, {"parallel.checkpoint.layers", "[1, 3]"}};
   store.case_rows[3].case_json = harness::case_to_json(bad);
-  const std::string text = render(store);
+  const std::string text = rendered(store);
   EXPECT_NE(text.find("'/my tree/nsa-harness' run '/my tree/s.yaml' --seed 5 --only model.w=64 "
                       "--only 'parallel.checkpoint.layers=[1, 3]' --db '/data/it'\\''s.db'\n"),
             std::string::npos)
