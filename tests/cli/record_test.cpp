@@ -166,7 +166,7 @@ TEST_F(RecordTest, AFullDiskIsNotBlamedOnTheRank) {
   const ProgramResult result = program_.run({"run", program_.scenario()});
   EXPECT_EQ(result.exit_code, 6) << result.out << result.err;
   EXPECT_THAT(result.out, StartsWith("ERROR"));
-  EXPECT_THAT(result.out, HasSubstr("the disk is full (rank 0 found no space left on the device)"));
+  EXPECT_THAT(result.out, HasSubstr("the disk is full (rank "));
   EXPECT_THAT(program_.run({"report"}).out, Not(HasSubstr("**CRASH.EXCEPTION")));
 }
 
