@@ -1,10 +1,25 @@
 #include "reports/report.h"
 
+#include <string_view>
+
 #include "reports/sections/list.h"
 #include "reports/view.h"
 
 namespace reports {
 namespace {
+
+// Nothing stands outside of the parts that are folded: their titles say what they are.
+bool is_all_folded(const std::string& body) {
+  constexpr std::string_view kBegin = "<details>\n";
+  constexpr std::string_view kEnd = "</details>\n\n";
+  for (std::size_t at = 0; at < body.size();) {
+    if (body.compare(at, kBegin.size(), kBegin) != 0) return false;
+    const std::size_t end = body.find(kEnd, at);
+    if (end == std::string::npos) return false;
+    at = end + kEnd.size();
+  }
+  return true;
+}
 
 std::string markdown(const ReportView& view, bool brief) {
   std::string text;
@@ -12,7 +27,8 @@ std::string markdown(const ReportView& view, bool brief) {
     if (brief && !section.in_summary) continue;
     const std::string body = section.body(view);
     if (body.empty()) continue;
-    if (*section.title != '\0') text += std::string("## ") + section.title + "\n\n";
+    const bool titled = *section.title != '\0' && !is_all_folded(body);
+    if (titled) text += std::string("## ") + section.title + "\n\n";
     text += body;
   }
   while (!text.empty() && text.back() == '\n') text.pop_back();

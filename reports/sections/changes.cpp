@@ -113,7 +113,15 @@ std::string table_of(const std::vector<Row>& rows) {
   return table.empty() ? "" : table.text();
 }
 
+// The first screen says so already.
+bool is_all_first(const ReportView& view) {
+  return std::all_of(view.cases.begin(), view.cases.end(), [](const CaseView& one) {
+    return change_of(one) == Change::first && !one.namesake;
+  });
+}
+
 std::string changes_body(const ReportView& view) {
+  if (is_all_first(view)) return "";
   std::vector<Row> news;
   std::vector<Row> rest;  // ran for the first time, or did not run: neither better nor worse
   std::int64_t same = 0;

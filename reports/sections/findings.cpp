@@ -60,7 +60,6 @@ std::string expected_or_known(const ReportView& view) {
 std::string findings_body(const ReportView& view) {
   std::string text;
   for (const CaseView* one : told_in_full(view)) text += findings_of_case(view, *one);
-  if (text.empty()) text = "None.\n\n";
   return tells_by_scenario(view) ? text + expected_or_known(view) : text;
 }
 

@@ -30,13 +30,16 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// The lines between this heading and the next one of its rank.
+// The lines of a section: from its heading to the next one, or a part that is folded under its name.
 std::vector<std::string> section(const std::string& text, const std::string& title) {
   std::vector<std::string> found;
-  bool inside = false;
+  bool headed = false;
+  bool in_part = false;  // one that bears this name
   for (const std::string& line : lines_of(text)) {
-    if (line.starts_with("## ")) inside = line == "## " + title;
-    if (inside) found.push_back(line);
+    if (line.starts_with("## ")) headed = line == "## " + title;
+    in_part = in_part || line.starts_with("<summary>" + title);
+    if (headed || in_part) found.push_back(line);
+    if (line == "</details>") in_part = false;
   }
   return found;
 }
@@ -44,7 +47,11 @@ std::vector<std::string> section(const std::string& text, const std::string& tit
 // What is read without scrolling: all before the details.
 std::vector<std::string> first_screen(const std::string& text) {
   std::vector<std::string> lines = lines_of(text);
-  const auto end = std::find(lines.begin(), lines.end(), "## What changed");
+  const auto end = std::find_if(lines.begin(), lines.end(), [](const std::string& line) {
+    const bool heading = line.starts_with("## ") && !line.starts_with("## What failed") &&
+                         !line.starts_with("## What was not decided");
+    return heading || (line.starts_with("<summary>") && !line.starts_with("<summary>What passed"));
+  });
   lines.erase(end, lines.end());
   return lines;
 }
@@ -329,6 +336,18 @@ TEST(LongReport, OfThreeHundredCasesTheThreeThatFailedStandInTheFirstFortyLines)
                         "--db /data/runs.db"),
               1);
   }
+}
+
+// A heading with nothing but a folded part below it tells nothing; nor does a table of what ran for the first time, where
+// the first screen says that all did.
+TEST(LongReport, OfWhatPassedHasNothingBelowTheFirstScreenButFoldedParts) {
+  LongRun run;
+  for (int i = 0; i < 27; ++i) fixtures::add_passing(run, "scenario_" + std::to_string(i), 11);
+  std::vector<std::string> headings;
+  for (const std::string& line : lines_of(render(run.store))) {
+    if (line.starts_with("## ")) headings.push_back(line);
+  }
+  EXPECT_EQ(headings, (std::vector<std::string>{"## Results", "## Reproduce", "## Appendix"}));
 }
 
 TEST(LongReport, TellsWhichCasesOfAScenarioFailed) {
