@@ -19,6 +19,7 @@ struct ForwardConfig {
   static constexpr int kGroups = kGroups_;
   static constexpr int kRows = 64 * kGroups;
   static constexpr int kThreads = 128 * kGroups;
+  static constexpr int kBlocks = kDk <= 64 ? 2 : 1;  // of a multiprocessor: bounds registers
   static constexpr int kKeys = 64;
   using TileQ = Tile<kRows, kDk>;
   using TileK = Tile<kKeys, kDk>;
@@ -302,7 +303,7 @@ struct ForwardKernel {
 };
 
 template <class C>
-NSA_KERNEL(C::kThreads, 1)
+NSA_KERNEL(C::kThreads, C::kBlocks)
 attend_forward(NSA_PARAMETER ForwardParams p) {
   NSA_SHARED(shared);
   const RowTile tile = find_tile(

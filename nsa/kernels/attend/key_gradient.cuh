@@ -18,6 +18,7 @@ struct KeyGradientConfig {
   static constexpr int kGroups = kGroups_;
   static constexpr int kKeys = 64 * kGroups;
   static constexpr int kThreads = 128 * kGroups;
+  static constexpr int kBlocks = 1;
   static constexpr int kRows = kDk > 128 ? 32 : 64;  // registers: dk and dv stay in them
   using TileK = Tile<kKeys, kDk>;
   using TileV = Tile<kKeys, kDv>;
@@ -258,7 +259,7 @@ struct KeyGradientKernel {
 };
 
 template <class C>
-NSA_KERNEL(C::kThreads, 1)
+NSA_KERNEL(C::kThreads, C::kBlocks)
 attend_key_gradient(NSA_PARAMETER KeyGradientParams p) {
   NSA_SHARED(shared);
   int index = block_x();

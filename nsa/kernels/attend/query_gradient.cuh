@@ -19,6 +19,7 @@ struct QueryGradientConfig {
   static constexpr int kGroups = kGroups_;
   static constexpr int kRows = 64 * kGroups;
   static constexpr int kThreads = 128 * kGroups;
+  static constexpr int kBlocks = kDk <= 64 ? 2 : 1;  // of a multiprocessor: bounds registers
   static constexpr int kKeys = 64;
   static constexpr int kMostSources = 4;
   using TileQ = Tile<kRows, kDk>;
@@ -243,7 +244,7 @@ struct QueryGradientKernel {
 };
 
 template <class C>
-NSA_KERNEL(C::kThreads, 1)
+NSA_KERNEL(C::kThreads, C::kBlocks)
 attend_query_gradient(NSA_PARAMETER QueryGradientParams p) {
   NSA_SHARED(shared);
   const RowTile tile = find_tile(

@@ -16,9 +16,10 @@ struct ScoreConfig {
   static constexpr int kGroups = kGroups_;
   static constexpr int kRows = 64 * kGroups;
   static constexpr int kThreads = 128 * kGroups;
+  static constexpr int kBlocks = kDk <= 64 ? 2 : 1;  // of a multiprocessor: bounds registers
   static constexpr int kKeys = 128;
-  static constexpr int kPiece = 64;      // keys of one product: registers
-  static constexpr int kMostHeads = 16;  // of a group
+  static constexpr int kPiece = kDk <= 64 ? 32 : 64;  // keys of one product: registers
+  static constexpr int kMostHeads = 16;               // of a group
   using TileQ = Tile<kRows, kDk>;
   using TileK = Tile<kKeys, kDk>;
   static constexpr int kSumStep = kKeys + 4;  // floats from one row of sums to the next
@@ -177,7 +178,7 @@ struct ScoreKernel {
 };
 
 template <class C>
-NSA_KERNEL(C::kThreads, 1)
+NSA_KERNEL(C::kThreads, C::kBlocks)
 score_blocks(NSA_PARAMETER ScoreParams p) {
   NSA_SHARED(shared);
   const Common& c = p.common;

@@ -92,6 +92,7 @@ struct BlockSum {
 };
 NSA_DEVICE BlockSum sum_before(int value, std::uint32_t scratch) {
   const int lane = lane_index();
+  const int own_warp = warp_index();
   int inclusive = value;
   NSA_UNROLL
   for (int distance = 1; distance < 32; distance *= 2) {
@@ -99,13 +100,13 @@ NSA_DEVICE BlockSum sum_before(int value, std::uint32_t scratch) {
     if (lane >= distance) inclusive += other;
   }
   block_sync();
-  if (lane == 31) store_shared(scratch + 4 * warp_index(), static_cast<std::uint32_t>(inclusive));
+  if (lane == 31) store_shared(scratch + 4 * own_warp, static_cast<std::uint32_t>(inclusive));
   block_sync();
   BlockSum sum{inclusive - value, 0};
   NSA_UNROLL
   for (int warp = 0; warp < kListThreads / 32; ++warp) {
     const int of_warp = static_cast<int>(load_shared(scratch + 4 * warp));
-    if (warp < warp_index()) sum.before += of_warp;
+    if (warp < own_warp) sum.before += of_warp;
     sum.all += of_warp;
   }
   return sum;

@@ -16,6 +16,7 @@ struct SelectedBackwardConfig {
   static constexpr int kKeys = 64;
   static constexpr int kRows = 64;
   static constexpr int kThreads = 128;
+  static constexpr int kBlocks = kDk <= 64 ? 3 : 2;  // of a multiprocessor: bounds registers
   using TileK = Tile<kKeys, kDk>;
   using TileV = Tile<kKeys, kDv>;
   using TileQ = Tile<kRows, kDk>;
@@ -266,7 +267,7 @@ struct SelectedBackwardKernel {
 };
 
 template <class C>
-NSA_KERNEL(C::kThreads, 1)
+NSA_KERNEL(C::kThreads, C::kBlocks)
 selected_backward(NSA_PARAMETER SelectedParams p) {
   NSA_SHARED(shared_memory);
   const std::uint32_t shared = shared_address(shared_memory);

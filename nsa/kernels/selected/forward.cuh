@@ -14,6 +14,7 @@ struct SelectedForwardConfig {
   static constexpr int kKeys = 64;
   static constexpr int kRows = 64;
   static constexpr int kThreads = 128;
+  static constexpr int kBlocks = kDk <= 64 ? 4 : 3;  // of a multiprocessor: bounds registers
   using TileK = Tile<kKeys, kDk>;
   using TileV = Tile<kKeys, kDv>;
   using TileQ = Tile<kRows, kDk>;
@@ -168,7 +169,7 @@ struct SelectedForwardKernel {
 };
 
 template <class C>
-NSA_KERNEL(C::kThreads, 1)
+NSA_KERNEL(C::kThreads, C::kBlocks)
 selected_forward(NSA_PARAMETER SelectedParams p) {
   NSA_SHARED(shared_memory);
   const int group = block_y();

@@ -60,9 +60,6 @@ inline int thread_index() {
 inline int lane_index() {
   return emulated::thread_index() & 31;
 }
-inline int warp_index() {
-  return emulated::thread_index() / 32;
-}
 inline int block_x() {
   return static_cast<int>(emulated::block_index(0));
 }
@@ -110,6 +107,10 @@ inline T take_from(const char* name, T value, int lane) {
 
 inline void warp_sync() {
   take_from("warp_sync", 0, 0);
+}
+// All lanes must be there, as on a card.
+inline int warp_index() {
+  return take_from("warp_index", emulated::thread_index() / 32, 0);
 }
 inline float shuffle_xor(float value, int mask) {
   return take_from("shuffle_xor", value, lane_index() ^ mask);
