@@ -144,20 +144,19 @@ struct ForwardKernel {
     using V = Operand<typename C::TileV, Major::mn>;
     const std::uint32_t k = shared_keys + buffer * C::kStageBytes;
     Scores s;
-    clear<C::kKeys>(s);
     X::begin();
-    X::template multiply<E, C::kKeys, C::kDk>(s, Q{shared_q, offset}, K{k, 0}, warp);
+    X::template product<E, C::kKeys, C::kDk>(s, Q{shared_q, offset}, K{k, 0}, warp);
     X::commit();
-    X::template wait<0>();
+    X::template wait<0>(s);
     if (step.key < range.low(last) || key_end > smaller(range.high(from), step.end)) mask(s, step);
     soften(s, state);
     std::uint32_t probabilities[C::kKeys / 16][4];
     as_left<E, C::kKeys>(s, probabilities);
-    X::begin();
+    X::begin(probabilities, state.o);
     X::template multiply_held<E, C::kDv, C::kKeys>(
         state.o, probabilities, V{k + C::TileK::kBytes, 0}, warp);
     X::commit();
-    X::template wait<0>();
+    X::template wait<0>(state.o, probabilities);
   }
 
   NSA_DEVICE void pass_keys(ForwardState<C>& state) const {

@@ -143,20 +143,18 @@ struct KeyGradientKernel {
     const std::uint32_t d_o = q + C::TileQ::kBytes;
     Scores st;
     Scores dpt;
-    clear<C::kRows>(st);
-    clear<C::kRows>(dpt);
     X::begin();
-    X::template multiply<E, C::kRows, C::kDk>(st,
+    X::template product<E, C::kRows, C::kDk>(st,
                                               Operand<typename C::TileK, Major::k>{base, offset},
                                               Operand<typename C::TileQ, Major::k>{q, 0},
                                               warp);
-    X::template multiply<E, C::kRows, C::kDv>(
+    X::template product<E, C::kRows, C::kDv>(
         dpt,
         Operand<typename C::TileV, Major::k>{base + kAtV, offset},
         Operand<typename C::TileO, Major::k>{d_o, 0},
         warp);
     X::commit();
-    X::template wait<0>();
+    X::template wait<0>(st, dpt);
     if (key < range.low(last) || key + 64 > range.high(from)) {
       differentiate<true>(st, dpt, row, buffer);
     } else {
@@ -166,13 +164,13 @@ struct KeyGradientKernel {
     std::uint32_t left_ds[C::kRows / 16][4];
     as_left<E, C::kRows>(dpt, left_p);
     as_left<E, C::kRows>(st, left_ds);
-    X::begin();
+    X::begin(left_p, left_ds, dk, dv);
     X::template multiply_held<E, C::kDv, C::kRows>(
         dv, left_p, Operand<typename C::TileO, Major::mn>{d_o, 0}, warp);
     X::template multiply_held<E, C::kDk, C::kRows>(
         dk, left_ds, Operand<typename C::TileQ, Major::mn>{q, 0}, warp);
     X::commit();
-    X::template wait<0>();
+    X::template wait<0>(dk, dv, left_p, left_ds);
   }
 
   NSA_DEVICE void store_sums(const float (&dk)[C::kDk / 8][4],

@@ -143,21 +143,19 @@ struct QueryGradientKernel {
     const std::uint32_t k = shared_keys + buffer * C::kStageBytes;
     Scores s;
     Scores dp;
-    clear<C::kKeys>(s);
-    clear<C::kKeys>(dp);
     X::begin();
-    X::template multiply<E, C::kKeys, C::kDk>(
+    X::template product<E, C::kKeys, C::kDk>(
         s,
         Operand<typename C::TileQ, Major::k>{shared_q, offset},
         Operand<typename C::TileK, Major::k>{k, 0},
         warp);
-    X::template multiply<E, C::kKeys, C::kDv>(
+    X::template product<E, C::kKeys, C::kDv>(
         dp,
         Operand<typename C::TileO, Major::k>{shared_o, offset},
         Operand<typename C::TileV, Major::k>{k + C::TileK::kBytes, 0},
         warp);
     X::commit();
-    X::template wait<0>();
+    X::template wait<0>(s, dp);
     const bool masked = step.key < range.low(last) || key_end > smaller(range.high(from), step.end);
     if (masked) {
       differentiate(s, dp, n, step, true);
@@ -166,11 +164,11 @@ struct QueryGradientKernel {
     }
     std::uint32_t ds[C::kKeys / 16][4];
     as_left<E, C::kKeys>(s, ds);
-    X::begin();
+    X::begin(ds, dq);
     X::template multiply_held<E, C::kDk, C::kKeys>(
         dq, ds, Operand<typename C::TileK, Major::mn>{k, 0}, warp);
     X::commit();
-    X::template wait<0>();
+    X::template wait<0>(dq, ds);
   }
 
   NSA_DEVICE void pass_keys(float (&dq)[C::kDk / 8][4]) const {

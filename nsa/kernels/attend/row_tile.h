@@ -88,6 +88,10 @@ NSA_DEVICE void each_own_pick(const Common& c,
   const int t = lane_index() & 3;
   NSA_UNROLL
   for (int i = 0; i < kMostPicks / 4; ++i) {
+    if (4 * i >= c.geometry.n_sel) {
+      use(i, PartScale{minus_infinity(), 0.0F});
+      continue;
+    }
     const int pick = 4 * i + t;
     bool listed = valid && pick < c.geometry.n_sel;
     if (listed) {
@@ -101,7 +105,7 @@ NSA_DEVICE void each_own_pick(const Common& c,
   }
 }
 
-// acc += sum over picks of weight * values.
+// acc += sum over picks of weight * values. The loop over picks stays one: unrolled it is longer than the instruction cache.
 template <int kColumns>
 NSA_DEVICE void add_parts(float (&acc)[kColumns / 8][4],
                           int half,
@@ -110,12 +114,14 @@ NSA_DEVICE void add_parts(float (&acc)[kColumns / 8][4],
                           std::int64_t first,
                           const float (&weights)[kMostPicks / 4]) {
   const int lane = lane_index();
-  NSA_UNROLL
-  for (int i = 0; i < kMostPicks / 4; ++i) {
-    if (4 * i >= c.geometry.n_sel) break;
+  NSA_NO_UNROLL
+  for (int i = 0; 4 * i < c.geometry.n_sel; ++i) {
+    float own = weights[0];
+    NSA_UNROLL
+    for (int j = 1; j < kMostPicks / 4; ++j) own = i == j ? weights[j] : own;
     NSA_UNROLL
     for (int k = 0; k < 4; ++k) {
-      const float weight = shuffle(weights[i], (lane & ~3) + k);
+      const float weight = shuffle(own, (lane & ~3) + k);
       // Where nothing is to be added, any memory will do: integers times 0 are 0.
       const std::int64_t at =
           weight != 0.0F ? first + static_cast<std::int64_t>(4 * i + k) * c.heads.divisor : 0;

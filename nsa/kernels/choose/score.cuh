@@ -86,16 +86,15 @@ struct ScoreKernel {
   NSA_DEVICE void add_piece(Sums& sums, int head, int buffer, int piece) const {
     const Common& c = p.common;
     float s[C::kPiece / 8][4];
-    clear<C::kPiece>(s);
     X::begin();
-    X::template multiply<E, C::kPiece, C::kDk>(
+    X::template product<E, C::kPiece, C::kDk>(
         s,
         Operand<typename C::TileQ, Major::k>{shared + C::TileK::kBytes + buffer * C::TileQ::kBytes,
                                              offset},
         Operand<typename C::TileK, Major::k>{shared, piece * C::kPiece},
         warp);
     X::commit();
-    X::template wait<0>();
+    X::template wait<0>(s);
     const int column = first_key + piece * C::kPiece + 2 * (lane_index() & 3);
     NSA_UNROLL
     for (int half = 0; half < 2; ++half) {

@@ -35,6 +35,7 @@ struct Words4 {
 // Dynamic shared memory of the block, aligned for swizzled tiles of 1024 bytes.
 #define NSA_SHARED(name) extern __shared__ __align__(1024) unsigned char name[]
 #define NSA_UNROLL _Pragma("unroll")
+#define NSA_NO_UNROLL _Pragma("unroll 1")
 
 namespace nsa::kernels {
 

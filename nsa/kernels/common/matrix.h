@@ -1,7 +1,7 @@
 // Products of matrices by a group of four warps, 64 rows of results a group, 16 a warp, on tensor cores. Two instruction
 // sets with one interface and one layout of results:
 //   Mma    mma.sync: sm_80 and later
-//   Wgmma  wgmma: sm_90a; operands in shared memory are read by the group's matrix instruction itself
+//   Wgmma  wgmma: sm_90a (common/wgmma.h); operands in shared memory are read by the group's matrix instruction itself
 // Results: float acc[N / 8][4]; lane i holds of rows i/4 and i/4 + 8 of its warp's 16 the columns 8j + 2(i%4) and the next:
 // acc[j][0], acc[j][1] in the first row, acc[j][2], acc[j][3] in the second. Left operands in registers: a[K / 16][4] as
 // mma.m16n8k16 wants them, which as_left() makes of results without moving anything between lanes.
@@ -43,21 +43,23 @@ struct Operand {
 };
 
 struct Mma {
-  static constexpr bool kAsync = false;
-
   // What copies and stores wrote is to be read by products after the next barrier.
   NSA_DEVICE static void publish() {}
-  NSA_DEVICE static void begin() {}   // before the products of a batch
+  // Before the products of a batch; the registers that they read or add to.
+  template <class... R>
+  NSA_DEVICE static void begin(R&...) {}
   NSA_DEVICE static void commit() {}  // after them
-  template <int kLeft>
-  NSA_DEVICE static void wait() {}  // until at most kLeft batches are under way
+  // Until at most kLeft batches are under way; the registers of those that are done.
+  template <int kLeft, class... R>
+  NSA_DEVICE static void wait(R&...) {}
   // All warps of group `group` of the block are done with reading left operands from shared memory.
   template <int kGroups>
   NSA_DEVICE static void settle(int /*group*/) {}
 
-  // acc += a b^T over kDepth; a: 64 rows, b: kColumns of them.
+  // acc = a b^T over kDepth; a: 64 rows, b: kColumns of them.
   template <class E, int kColumns, int kDepth, class A, class B>
-  NSA_DEVICE static void multiply(float (&acc)[kColumns / 8][4], const A& a, const B& b, int warp) {
+  NSA_DEVICE static void product(float (&acc)[kColumns / 8][4], const A& a, const B& b, int warp) {
+    clear<kColumns>(acc);
     NSA_UNROLL
     for (int k = 0; k < kDepth / 16; ++k) {
       std::uint32_t left[4];
@@ -65,7 +67,7 @@ struct Mma {
       step<E, kColumns>(acc, left, b, k);
     }
   }
-  // The same with a left operand in registers.
+  // With a left operand in registers; acc += a b^T.
   template <class E, int kColumns, int kDepth, class B>
   NSA_DEVICE static void multiply_held(float (&acc)[kColumns / 8][4],
                                        const std::uint32_t (&a)[kDepth / 16][4],
@@ -73,6 +75,15 @@ struct Mma {
                                        int /*warp*/) {
     NSA_UNROLL
     for (int k = 0; k < kDepth / 16; ++k) step<E, kColumns>(acc, a[k], b, k);
+  }
+
+  template <class E, int kColumns, int kDepth, class B>
+  NSA_DEVICE static void product_held(float (&acc)[kColumns / 8][4],
+                                      const std::uint32_t (&a)[kDepth / 16][4],
+                                      const B& b,
+                                      int warp) {
+    clear<kColumns>(acc);
+    multiply_held<E, kColumns, kDepth>(acc, a, b, warp);
   }
 
  private:

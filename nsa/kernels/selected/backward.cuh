@@ -137,15 +137,14 @@ struct SelectedBackwardKernel {
   NSA_DEVICE void store_dq(int first) const {
     const Common& c = p.common;
     float dq[C::kDk / 8][4];
-    clear<C::kDk>(dq);
     X::begin();
-    X::template multiply<E, C::kDk, C::kKeys>(
+    X::template product<E, C::kDk, C::kKeys>(
         dq,
         Operand<typename C::TileS, Major::mn>{shared + C::kAtS, 0},
         Operand<typename C::TileK, Major::mn>{shared, 0},
         warp);
     X::commit();
-    X::template wait<0>();
+    X::template wait<0>(dq);
     NSA_UNROLL
     for (int half = 0; half < 2; ++half) {
       const int r = first + warp * 16 + (lane_index() >> 2) + 8 * half;
@@ -171,20 +170,18 @@ struct SelectedBackwardKernel {
     {
       Scores st;
       Scores dpt;
-      clear<C::kRows>(st);
-      clear<C::kRows>(dpt);
       X::begin();
-      X::template multiply<E, C::kRows, C::kDk>(st,
+      X::template product<E, C::kRows, C::kDk>(st,
                                                 Operand<typename C::TileK, Major::k>{shared, 0},
                                                 Operand<typename C::TileQ, Major::k>{q, 0},
                                                 warp);
-      X::template multiply<E, C::kRows, C::kDv>(
+      X::template product<E, C::kRows, C::kDv>(
           dpt,
           Operand<typename C::TileV, Major::k>{shared + C::kAtV, 0},
           Operand<typename C::TileO, Major::k>{d_o, 0},
           warp);
       X::commit();
-      X::template wait<0>();
+      X::template wait<0>(st, dpt);
       // Queries ascend in a list: if the first one sees the whole block, all do.
       const int seen = c.sequences.first + list.at(first).query + 1;
       if (smaller(seen, keys.end) < keys.first + C::kKeys) {
@@ -197,13 +194,13 @@ struct SelectedBackwardKernel {
       as_left<E, C::kRows>(st, left_ds);
       store_ds(left_ds);
       X::publish();
-      X::begin();
+      X::begin(left_p, left_ds, dk, dv);
       X::template multiply_held<E, C::kDv, C::kRows>(
           dv, left_p, Operand<typename C::TileO, Major::mn>{d_o, 0}, warp);
       X::template multiply_held<E, C::kDk, C::kRows>(
           dk, left_ds, Operand<typename C::TileQ, Major::mn>{q, 0}, warp);
       X::commit();
-      X::template wait<0>();
+      X::template wait<0>(dk, dv, left_p, left_ds);
     }
     block_sync();
     store_dq(first);

@@ -102,15 +102,14 @@ struct SelectedForwardKernel {
     const Common& c = p.common;
     const int warp = warp_index();
     Scores s;
-    clear<C::kKeys>(s);
     X::begin();
-    X::template multiply<E, C::kKeys, C::kDk>(
+    X::template product<E, C::kKeys, C::kDk>(
         s,
         Operand<typename C::TileQ, Major::k>{shared + C::kAtQ + buffer * C::TileQ::kBytes, 0},
         Operand<typename C::TileK, Major::k>{shared, 0},
         warp);
     X::commit();
-    X::template wait<0>();
+    X::template wait<0>(s);
     ListRow row[2];
     RowSum sum[2];
     bool valid[2];
@@ -125,12 +124,11 @@ struct SelectedForwardKernel {
     std::uint32_t probabilities[C::kKeys / 16][4];
     as_left<E, C::kKeys>(s, probabilities);
     float o[C::kDv / 8][4];
-    clear<C::kDv>(o);
-    X::begin();
-    X::template multiply_held<E, C::kDv, C::kKeys>(
+    X::begin(probabilities);
+    X::template product_held<E, C::kDv, C::kKeys>(
         o, probabilities, Operand<typename C::TileV, Major::mn>{shared + C::kAtV, 0}, warp);
     X::commit();
-    X::template wait<0>();
+    X::template wait<0>(o, probabilities);
     NSA_UNROLL
     for (int half = 0; half < 2; ++half) store(o, half, row[half], valid[half], sum[half]);
   }

@@ -16,6 +16,7 @@
 #define NSA_PARAMETER const
 #define NSA_SHARED(name) unsigned char* name = ::nsa::emulated::shared_memory()
 #define NSA_UNROLL
+#define NSA_NO_UNROLL
 #define NSA_EMULATED_ONLY 1
 
 namespace nsa::emulated {
