@@ -20,6 +20,10 @@ constexpr std::int64_t kStrips = 256;
 constexpr std::int64_t kLeastStrip = 64;
 constexpr std::int64_t kItemRows = 768;
 constexpr int kMostItemEntries = 256;
+// Chunks of the selected branch grow until lists have that many rows in the mean and there are that many rows in all.
+constexpr std::int64_t kWantedListRows = 512;
+constexpr std::int64_t kWantedTileRows = 100000;
+constexpr std::int64_t kMostGrowth = 4;
 
 std::string number(std::int64_t value) {
   return std::to_string(value);
@@ -180,7 +184,15 @@ std::int64_t chunk_aim(const Work& work, const ListPlan& plan) {
   const Common& c = work.common;
   const std::int64_t of_token =
       static_cast<std::int64_t>(c.groups) * plan.picks * c.heads.divisor * (plan.columns * 2 + 8);
-  return std::max<std::int64_t>(1, static_cast<std::int64_t>(work.problem.chunk_bytes) / of_token);
+  const std::int64_t aim = static_cast<std::int64_t>(work.problem.chunk_bytes) / of_token;
+  // More where lists would be too short for the keys that are loaded for each, or there would be too few tiles of rows.
+  const std::int64_t blocks = std::max(c.max_blocks, 1);
+  const std::int64_t of_lists =
+      kWantedListRows * blocks / (static_cast<std::int64_t>(plan.picks) * c.heads.divisor);
+  const std::int64_t of_tiles =
+      kWantedTileRows / (static_cast<std::int64_t>(c.groups) * c.heads.divisor);
+  const std::int64_t wanted = std::min(std::max(of_lists, of_tiles), kMostGrowth * aim);
+  return std::max<std::int64_t>({1, aim, wanted});
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Forward kernel of attend/params.h. A block of kGroups groups of four warps takes 64 * kGroups rows of one sequence and
-// group; keys and values pass through two buffers of 64 keys.
+// group; keys and values pass through two buffers of 64 keys. The logits of
+// the next keys are computed while the probabilities of these are.
 #pragma once
 
 #include "nsa/kernels/attend/gates.h"
@@ -19,7 +20,7 @@ struct ForwardConfig {
   static constexpr int kGroups = kGroups_;
   static constexpr int kRows = 64 * kGroups;
   static constexpr int kThreads = 128 * kGroups;
-  static constexpr int kBlocks = kDk <= 64 ? 2 : 1;  // of a multiprocessor: bounds registers
+  static constexpr int kBlocks = 1;  // of a multiprocessor: bounds registers
   static constexpr int kKeys = 64;
   using TileQ = Tile<kRows, kDk>;
   using TileK = Tile<kKeys, kDk>;
@@ -54,24 +55,32 @@ struct ForwardKernel {
   std::uint32_t shared_q;
   std::uint32_t shared_keys;
 
+  [[nodiscard]] NSA_DEVICE std::uint32_t shared_k(int buffer) const {
+    return shared_keys + buffer * C::TileK::kBytes;
+  }
+  [[nodiscard]] NSA_DEVICE std::uint32_t shared_v(int buffer) const {
+    return shared_keys + 2 * C::TileK::kBytes + buffer * C::TileV::kBytes;
+  }
+  template <class T>
+  NSA_DEVICE void load_tile(std::uint32_t to,
+                            const TensorRef& x,
+                            const KeyStep& step,
+                            int chunks) const {
+    const int stride = branch.sources[step.source].stride();
+    copy_rows<T, C::kThreads>(to,
+                              key_rows(p.common, x, tile.sequence, group, stride),
+                              step.key,
+                              step.end,
+                              chunks,
+                              thread_index());
+  }
   NSA_DEVICE void load_keys(const KeyStep& step, int buffer) const {
-    const Common& c = p.common;
-    const KeySource& source = branch.sources[step.source];
-    const std::uint32_t k = shared_keys + buffer * C::kStageBytes;
-    copy_rows<typename C::TileK, C::kThreads>(
-        k,
-        key_rows(c, source.k, tile.sequence, group, source.stride()),
-        step.key,
-        step.end,
-        c.k_chunks,
-        thread_index());
-    copy_rows<typename C::TileV, C::kThreads>(
-        k + C::TileK::kBytes,
-        key_rows(c, source.v, tile.sequence, group, source.stride()),
-        step.key,
-        step.end,
-        c.v_chunks,
-        thread_index());
+    load_tile<typename C::TileK>(
+        shared_k(buffer), branch.sources[step.source].k, step, p.common.k_chunks);
+  }
+  NSA_DEVICE void load_values(const KeyStep& step, int buffer) const {
+    load_tile<typename C::TileV>(
+        shared_v(buffer), branch.sources[step.source].v, step, p.common.v_chunks);
   }
 
   NSA_DEVICE void mask(Scores& s, const KeyStep& step) const {
@@ -119,7 +128,7 @@ struct ForwardKernel {
         }
       }
       state.sum[half] = state.sum[half] * shrink + sum;
-      shrink_outputs(state, half, shrink);
+      if (shrink != 1.0F) shrink_outputs(state, half, shrink);
     }
   }
   NSA_DEVICE static void shrink_outputs(ForwardState<C>& state, int half, float factor) {
@@ -130,35 +139,45 @@ struct ForwardKernel {
     }
   }
 
-  NSA_DEVICE void attend(const KeyStep& step, int buffer, ForwardState<C>& state) const {
+  // Logits of one tile of keys; they are there after X::wait.
+  NSA_DEVICE void begin_scores(Scores& s, int buffer) const {
+    X::begin();
+    X::template product<E, C::kKeys, C::kDk>(
+        s,
+        Operand<typename C::TileQ, Major::k>{shared_q, offset},
+        Operand<typename C::TileK, Major::k>{shared_k(buffer), 0},
+        warp);
+    X::commit();
+  }
+
+  // Takes the logits of one tile of keys in, while those of the next are on their way.
+  template <bool kLast>
+  NSA_DEVICE void attend(
+      const KeyStep& step, int buffer, Scores& s, Scores& next, ForwardState<C>& state) const {
     const Common& c = p.common;
+    if constexpr (!kLast) begin_scores(next, buffer ^ 1);
     const KeyRange& range = branch.sources[step.source].range;
-    const int first_row = tile.row + offset;
-    if (first_row >= tile.end) return;
+    const int first_row = smaller(tile.row + offset, tile.end - 1);
     const int from = c.sequences.first + c.heads.quotient(first_row);
     const int last = c.sequences.first + c.heads.quotient(smaller(first_row + 64, tile.end) - 1);
-    const int key_end = step.key + C::kKeys;
-    if (step.key >= range.high(last) || key_end <= range.low(from)) return;
-    using Q = Operand<typename C::TileQ, Major::k>;
-    using K = Operand<typename C::TileK, Major::k>;
-    using V = Operand<typename C::TileV, Major::mn>;
-    const std::uint32_t k = shared_keys + buffer * C::kStageBytes;
-    Scores s;
-    X::begin();
-    X::template product<E, C::kKeys, C::kDk>(s, Q{shared_q, offset}, K{k, 0}, warp);
-    X::commit();
-    X::template wait<0>(s);
-    if (step.key < range.low(last) || key_end > smaller(range.high(from), step.end)) mask(s, step);
+    if (step.key < range.low(last) || step.key + C::kKeys > smaller(range.high(from), step.end)) {
+      mask(s, step);
+    }
     soften(s, state);
     std::uint32_t probabilities[C::kKeys / 16][4];
     as_left<E, C::kKeys>(s, probabilities);
     X::begin(probabilities, state.o);
     X::template multiply_held<E, C::kDv, C::kKeys>(
-        state.o, probabilities, V{k + C::TileK::kBytes, 0}, warp);
+        state.o, probabilities, Operand<typename C::TileV, Major::mn>{shared_v(buffer), 0}, warp);
     X::commit();
-    X::template wait<0>(state.o, probabilities);
+    if constexpr (kLast) {
+      X::template wait<0>(state.o, probabilities);
+    } else {
+      X::template wait<0>(next, state.o, probabilities);
+    }
   }
 
+  // Keys are one step ahead of values.
   NSA_DEVICE void pass_keys(ForwardState<C>& state) const {
     const Common& c = p.common;
     KeySteps<2> steps;
@@ -168,24 +187,43 @@ struct ForwardKernel {
         c.sequences.first + c.heads.quotient(tile.end - 1),
         [&](int s) -> const KeyRange& { return branch.sources[s].range; });
     if (steps.all == 0) return;
+    const auto at = [&](int i) { return steps.template at<C::kKeys>(i); };
     copy_pairs<typename C::TileQ, C::kThreads>(shared_q,
                                                pair_rows(c, p.q, tile.sequence, group),
                                                tile.row,
                                                tile.end,
                                                c.k_chunks,
                                                thread_index());
-    load_keys(steps.template at<C::kKeys>(0), 0);
+    load_keys(at(0), 0);
     copy_commit();
-    for (int i = 0; i < steps.all; ++i) {
+    load_values(at(0), 0);
+    if (steps.all > 1) load_keys(at(1), 1);
+    copy_commit();
+    copy_wait<1>();
+    X::publish();
+    block_sync();
+    Scores s;
+    begin_scores(s, 0);
+    X::template wait<0>(s);
+    for (int i = 0; i + 1 < steps.all; ++i) {
       copy_wait<0>();
       X::publish();
       block_sync();
-      if (i + 1 < steps.all) {
-        load_keys(steps.template at<C::kKeys>(i + 1), (i + 1) & 1);
-        copy_commit();
+      load_values(at(i + 1), (i + 1) & 1);
+      if (i + 2 < steps.all) load_keys(at(i + 2), i & 1);
+      copy_commit();
+      Scores next;
+      attend<false>(at(i), i & 1, s, next, state);
+      NSA_UNROLL
+      for (int j = 0; j < C::kKeys / 8; ++j) {
+        NSA_UNROLL
+        for (int k = 0; k < 4; ++k) s[j][k] = next[j][k];
       }
-      attend(steps.template at<C::kKeys>(i), i & 1, state);
     }
+    copy_wait<0>();
+    X::publish();
+    block_sync();
+    attend<true>(at(steps.all - 1), (steps.all - 1) & 1, s, s, state);
   }
 
   // Joins the parts of single blocks to the row's softmax.

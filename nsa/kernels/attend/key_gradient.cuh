@@ -18,7 +18,7 @@ struct KeyGradientConfig {
   static constexpr int kGroups = kGroups_;
   static constexpr int kKeys = 64 * kGroups;
   static constexpr int kThreads = 128 * kGroups;
-  static constexpr int kBlocks = 1;
+  static constexpr int kBlocks = kDk <= 64 ? 3 : 1;  // of a multiprocessor: bounds registers
   static constexpr int kRows = kDk > 128 ? 32 : 64;  // registers: dk and dv stay in them
   using TileK = Tile<kKeys, kDk>;
   using TileV = Tile<kKeys, kDv>;
@@ -145,9 +145,9 @@ struct KeyGradientKernel {
     Scores dpt;
     X::begin();
     X::template product<E, C::kRows, C::kDk>(st,
-                                              Operand<typename C::TileK, Major::k>{base, offset},
-                                              Operand<typename C::TileQ, Major::k>{q, 0},
-                                              warp);
+                                             Operand<typename C::TileK, Major::k>{base, offset},
+                                             Operand<typename C::TileQ, Major::k>{q, 0},
+                                             warp);
     X::template product<E, C::kRows, C::kDv>(
         dpt,
         Operand<typename C::TileV, Major::k>{base + kAtV, offset},

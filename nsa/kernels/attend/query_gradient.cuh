@@ -22,12 +22,15 @@ struct QueryGradientConfig {
   static constexpr int kBlocks = kDk <= 64 ? 2 : 1;  // of a multiprocessor: bounds registers
   static constexpr int kKeys = 64;
   static constexpr int kMostSources = 4;
+  // The products of the next keys run while those of these are used, where registers suffice.
+  static constexpr bool kAhead = kDk > 64 && kDk <= 128;
+  static constexpr int kStages = kAhead ? 3 : 2;
   using TileQ = Tile<kRows, kDk>;
   using TileO = Tile<kRows, kDv>;
   using TileK = Tile<kKeys, kDk>;
   using TileV = Tile<kKeys, kDv>;
   static constexpr int kStageBytes = TileK::kBytes + TileV::kBytes;
-  static constexpr int kSharedBytes = TileQ::kBytes + TileO::kBytes + 2 * kStageBytes;
+  static constexpr int kSharedBytes = TileQ::kBytes + TileO::kBytes + kStages * kStageBytes;
   static_assert(kSharedBytes <= 163 * 1024, "an A100's block has 163 KiB of shared memory");
 };
 
@@ -128,47 +131,55 @@ struct QueryGradientKernel {
     }
   }
 
-  NSA_DEVICE void step_gradient(const KeyStep& step,
-                                int buffer,
-                                const RowNumbers& n,
-                                float (&dq)[C::kDk / 8][4]) const {
-    const Common& c = p.common;
-    const KeyRange& range = p.sources[step.source].keys.range;
-    const int first_row = tile.row + offset;
-    if (first_row >= tile.end) return;
-    const int from = c.sequences.first + c.heads.quotient(first_row);
-    const int last = c.sequences.first + c.heads.quotient(smaller(first_row + 64, tile.end) - 1);
-    const int key_end = step.key + C::kKeys;
-    if (step.key >= range.high(last) || key_end <= range.low(from)) return;
+  struct Products {
+    Scores s;   // q . k
+    Scores dp;  // d_o . v
+  };
+
+  // They are there after X::wait.
+  NSA_DEVICE void begin_products(Products& x, int buffer) const {
     const std::uint32_t k = shared_keys + buffer * C::kStageBytes;
-    Scores s;
-    Scores dp;
     X::begin();
-    X::template product<E, C::kKeys, C::kDk>(
-        s,
-        Operand<typename C::TileQ, Major::k>{shared_q, offset},
-        Operand<typename C::TileK, Major::k>{k, 0},
-        warp);
+    X::template product<E, C::kKeys, C::kDk>(x.s,
+                                             Operand<typename C::TileQ, Major::k>{shared_q, offset},
+                                             Operand<typename C::TileK, Major::k>{k, 0},
+                                             warp);
     X::template product<E, C::kKeys, C::kDv>(
-        dp,
+        x.dp,
         Operand<typename C::TileO, Major::k>{shared_o, offset},
         Operand<typename C::TileV, Major::k>{k + C::TileK::kBytes, 0},
         warp);
     X::commit();
-    X::template wait<0>(s, dp);
+  }
+
+  NSA_DEVICE void use_products(Products& x,
+                               const KeyStep& step,
+                               const RowNumbers& n,
+                               std::uint32_t (&ds)[C::kKeys / 16][4]) const {
+    const Common& c = p.common;
+    const KeyRange& range = p.sources[step.source].keys.range;
+    const int first_row = smaller(tile.row + offset, tile.end - 1);
+    const int from = c.sequences.first + c.heads.quotient(first_row);
+    const int last = c.sequences.first + c.heads.quotient(smaller(first_row + 64, tile.end) - 1);
+    const int key_end = step.key + C::kKeys;
     const bool masked = step.key < range.low(last) || key_end > smaller(range.high(from), step.end);
     if (masked) {
-      differentiate(s, dp, n, step, true);
+      differentiate(x.s, x.dp, n, step, true);
     } else {
-      differentiate(s, dp, n, step, false);
+      differentiate(x.s, x.dp, n, step, false);
     }
-    std::uint32_t ds[C::kKeys / 16][4];
-    as_left<E, C::kKeys>(s, ds);
+    as_left<E, C::kKeys>(x.s, ds);
+  }
+  NSA_DEVICE void begin_sum(float (&dq)[C::kDk / 8][4],
+                            std::uint32_t (&ds)[C::kKeys / 16][4],
+                            int buffer) const {
     X::begin(ds, dq);
     X::template multiply_held<E, C::kDk, C::kKeys>(
-        dq, ds, Operand<typename C::TileK, Major::mn>{k, 0}, warp);
+        dq,
+        ds,
+        Operand<typename C::TileK, Major::mn>{shared_keys + buffer * C::kStageBytes, 0},
+        warp);
     X::commit();
-    X::template wait<0>(dq, ds);
   }
 
   NSA_DEVICE void pass_keys(float (&dq)[C::kDk / 8][4]) const {
@@ -181,10 +192,23 @@ struct QueryGradientKernel {
         [&](int s) -> const KeyRange& { return p.sources[s].keys.range; });
     if (steps.all == 0) return;
     load_rows();
-    load_keys(steps.template at<C::kKeys>(0), 0);
-    copy_commit();
+    const auto load = [&](int i) {
+      if (i < steps.all) load_keys(steps.template at<C::kKeys>(i), i % C::kStages);
+      copy_commit();
+    };
+    load(0);
+    Products x;
+    if constexpr (C::kAhead) {
+      load(1);
+      copy_wait<1>();
+      X::publish();
+      block_sync();
+      begin_products(x, 0);
+      X::template wait<0>(x.s, x.dp);
+    }
     int source = -1;
     RowNumbers n;
+    std::uint32_t ds[C::kKeys / 16][4];
     for (int i = 0; i < steps.all; ++i) {
       const KeyStep step = steps.template at<C::kKeys>(i);
       if (step.source != source) {
@@ -194,11 +218,23 @@ struct QueryGradientKernel {
       copy_wait<0>();
       X::publish();
       block_sync();
-      if (i + 1 < steps.all) {
-        load_keys(steps.template at<C::kKeys>(i + 1), (i + 1) & 1);
-        copy_commit();
+      load(i + C::kStages - 1);
+      const int buffer = i % C::kStages;
+      if constexpr (C::kAhead) {
+        // After the last keys they are those of a tile that is there from before; nobody uses them.
+        Products next;
+        begin_products(next, (i + 1) % C::kStages);
+        use_products(x, step, n, ds);
+        begin_sum(dq, ds, buffer);
+        X::template wait<0>(next.s, next.dp, dq, ds);
+        x = next;
+      } else {
+        begin_products(x, buffer);
+        X::template wait<0>(x.s, x.dp);
+        use_products(x, step, n, ds);
+        begin_sum(dq, ds, buffer);
+        X::template wait<0>(dq, ds);
       }
-      step_gradient(step, i & 1, n, dq);
     }
   }
 

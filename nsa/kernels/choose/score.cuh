@@ -16,10 +16,10 @@ struct ScoreConfig {
   static constexpr int kGroups = kGroups_;
   static constexpr int kRows = 64 * kGroups;
   static constexpr int kThreads = 128 * kGroups;
-  static constexpr int kBlocks = kDk <= 64 ? 2 : 1;  // of a multiprocessor: bounds registers
+  static constexpr int kBlocks = kDk <= 128 ? 2 : 1;  // of a multiprocessor: bounds registers
   static constexpr int kKeys = 128;
-  static constexpr int kPiece = kDk <= 64 ? 32 : 64;  // keys of one product: registers
-  static constexpr int kMostHeads = 16;               // of a group
+  static constexpr int kPiece = 32;      // keys of one product: registers
+  static constexpr int kMostHeads = 16;  // of a group
   using TileQ = Tile<kRows, kDk>;
   using TileK = Tile<kKeys, kDk>;
   static constexpr int kSumStep = kKeys + 4;  // floats from one row of sums to the next
@@ -82,9 +82,12 @@ struct ScoreKernel {
     }
   }
 
-  // Adds a head's probabilities of 64 keys.
+  // Adds a head's probabilities of one piece of the keys.
   NSA_DEVICE void add_piece(Sums& sums, int head, int buffer, int piece) const {
     const Common& c = p.common;
+    const int from = first_key + piece * C::kPiece;
+    const int query = c.sequences.first + tile.row + offset;  // first one of the four warps
+    if (from >= c.geometry.compressed(query + 63)) return;
     float s[C::kPiece / 8][4];
     X::begin();
     X::template product<E, C::kPiece, C::kDk>(
@@ -95,6 +98,19 @@ struct ScoreKernel {
         warp);
     X::commit();
     X::template wait<0>(s);
+    if (from >= 0 && from + C::kPiece <= c.geometry.compressed(query)) {
+      add_probabilities<false>(sums, s, head, piece);
+    } else {
+      add_probabilities<true>(sums, s, head, piece);
+    }
+  }
+
+  template <bool kMasked>
+  NSA_DEVICE void add_probabilities(Sums& sums,
+                                    const float (&s)[C::kPiece / 8][4],
+                                    int head,
+                                    int piece) const {
+    const Common& c = p.common;
     const int column = first_key + piece * C::kPiece + 2 * (lane_index() & 3);
     NSA_UNROLL
     for (int half = 0; half < 2; ++half) {
@@ -108,7 +124,7 @@ struct ScoreKernel {
         for (int e = 0; e < 2; ++e) {
           const int key = column + 8 * j + e;
           const float probability = exp2_fast(s[j][2 * half + e] * c.scale_log2 - log2_sum);
-          const bool seen = key >= 0 && key < visible;
+          const bool seen = !kMasked || (key >= 0 && key < visible);
           sums[piece * (C::kPiece / 8) + j][2 * half + e] += seen ? probability : 0.0F;
         }
       }

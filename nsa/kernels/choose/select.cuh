@@ -1,5 +1,5 @@
-// Choice of blocks: a warp for each query and group. The best candidate is found n times over: each lane knows the best of its
-// own that is not taken, the warp takes the best of those, and its lane looks for the next one.
+// Choice of blocks: a warp for each query and group. The best candidate is found n times over: each lane knows the best ones of
+// its own that are not taken, the warp takes the best of all; a lane that has none left looks through its own once more.
 #pragma once
 
 #include "nsa/kernels/choose/params.h"
@@ -35,6 +35,24 @@ NSA_DEVICE Candidate best_after(const float* scores, int from, int end, const Ca
   return best;
 }
 
+inline constexpr int kKnown = 3;  // best ones that a lane knows
+
+// The best of a lane's candidates [from + lane, end) in steps of 32, in the order of choice.
+NSA_DEVICE void best_ones(const float* scores, int from, int end, Candidate (&best)[kKnown]) {
+  NSA_UNROLL
+  for (int i = 0; i < kKnown; ++i) best[i] = {0, 0xffffffffU};
+  for (int block = from + lane_index(); block < end; block += 32) {
+    Candidate next{score_order(scores[block]), static_cast<std::uint32_t>(block)};
+    NSA_UNROLL
+    for (int i = 0; i < kKnown; ++i) {
+      const bool swaps = next.before(best[i]);
+      const Candidate other = best[i];
+      best[i] = swaps ? next : other;
+      next = swaps ? other : next;
+    }
+  }
+}
+
 // Writes the list of one query.
 NSA_DEVICE void select_blocks(const Geometry& g, int t, const float* scores, std::int32_t* blocks) {
   const int lane = lane_index();
@@ -50,14 +68,19 @@ NSA_DEVICE void select_blocks(const Geometry& g, int t, const float* scores, std
     if (lane < taken) mine = g.init_blocks + lane;
   } else {
     const int end = g.init_blocks + candidates;
-    Candidate best = best_after(scores, g.init_blocks, end, {0xffffffffU, 0});
+    Candidate best[kKnown];
+    best_ones(scores, g.init_blocks, end, best);
     for (int i = 0; i < taken; ++i) {
-      const std::uint32_t order = warp_largest(best.order);
-      const std::uint32_t block = warp_smallest(best.order == order ? best.block : 0xffffffffU);
+      const std::uint32_t order = warp_largest(best[0].order);
+      const std::uint32_t block =
+          warp_smallest(best[0].order == order ? best[0].block : 0xffffffffU);
       if (lane == i) mine = static_cast<int>(block);
-      if (best.block == block && best.order == order) {
-        best = best_after(scores, g.init_blocks, end, best);
-      }
+      if (best[0].block != block || best[0].order != order) continue;
+      const Candidate last = best[0];
+      NSA_UNROLL
+      for (int k = 0; k + 1 < kKnown; ++k) best[k] = best[k + 1];
+      best[kKnown - 1] = {0, 0xffffffffU};
+      if (best[0].block == 0xffffffffU) best[0] = best_after(scores, g.init_blocks, end, last);
     }
   }
   int rank = 0;

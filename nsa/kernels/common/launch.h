@@ -49,9 +49,8 @@ void launch(
           "shared memory of a kernel");
   }
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(grid.x),
-                        static_cast<unsigned>(grid.y),
-                        static_cast<unsigned>(grid.z));
+  config.gridDim = dim3(
+      static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y), static_cast<unsigned>(grid.z));
   config.blockDim = dim3(static_cast<unsigned>(threads), 1, 1);
   config.dynamicSmemBytes = static_cast<std::size_t>(shared);
   config.stream = stream;

@@ -32,19 +32,47 @@ struct ByteRows {
   std::int64_t step;  // from one position to the next
 };
 
+// How kThreads threads share the 16-byte chunks of a tile: each has one chunk of every kStep-th row. The permutation of a row
+// repeats after eight, so that a thread's places are a constant apart.
+template <class T, int kThreads>
+struct Share {
+  static constexpr int kStep = kThreads / T::kChunks;
+  static constexpr bool kEven = kThreads % T::kChunks == 0 && kStep % 8 == 0;
+  static constexpr int kAll = T::kRows * T::kChunks;
+  static constexpr int kTimes = (kAll + kThreads - 1) / kThreads;
+  int row;
+  int chunk;
+  std::uint32_t place;  // in the tile
+
+  // The i-th of the thread; false where there is none.
+  NSA_DEVICE bool move(int i, int thread) {
+    if constexpr (kEven) {
+      if (i > 0) {
+        row += kStep;
+        place += kStep * T::kLineBytes;
+        return T::kRows % kStep == 0 || row < T::kRows;
+      }
+    }
+    const int index = thread + i * kThreads;
+    row = index / T::kChunks;
+    chunk = index % T::kChunks;
+    place = T::at(row, chunk);
+    return kAll % kThreads == 0 || index < kAll;
+  }
+};
+
 // Rows first .. first + kRows - 1 into the tile; zeros before row 0, from row `end` on, and from chunk `chunks` on.
 template <class T, int kThreads>
 NSA_DEVICE void copy_rows(
     std::uint32_t tile, const ByteRows& from, int first, int end, int chunks, int thread) {
+  Share<T, kThreads> share;
   NSA_UNROLL
-  for (int i = 0; i < (T::kRows * T::kChunks + kThreads - 1) / kThreads; ++i) {
-    const int index = thread + i * kThreads;
-    if (T::kRows * T::kChunks % kThreads != 0 && index >= T::kRows * T::kChunks) break;
-    const int row = index / T::kChunks;
-    const int chunk = index % T::kChunks;
-    const bool valid = first + row >= 0 && first + row < end && chunk < chunks;
-    const char* source = valid ? from.data + (first + row) * from.step + chunk * 16 : from.data;
-    copy16(tile + T::at(row, chunk), source, valid);
+  for (int i = 0; i < share.kTimes; ++i) {
+    if (!share.move(i, thread)) break;
+    const int row = first + share.row;
+    const bool valid = row >= 0 && row < end && share.chunk < chunks;
+    const char* source = valid ? from.data + row * from.step + share.chunk * 16 : from.data;
+    copy16(tile + share.place, source, valid);
   }
 }
 
@@ -64,15 +92,14 @@ struct PairRows {
 template <class T, int kThreads>
 NSA_DEVICE void copy_pairs(
     std::uint32_t tile, const PairRows& from, int first, int end, int chunks, int thread) {
+  Share<T, kThreads> share;
   NSA_UNROLL
-  for (int i = 0; i < (T::kRows * T::kChunks + kThreads - 1) / kThreads; ++i) {
-    const int index = thread + i * kThreads;
-    if (T::kRows * T::kChunks % kThreads != 0 && index >= T::kRows * T::kChunks) break;
-    const int row = index / T::kChunks;
-    const int chunk = index % T::kChunks;
-    const bool valid = first + row < end && chunk < chunks;
-    const char* source = valid ? from.row(first + row) + chunk * 16 : from.data;
-    copy16(tile + T::at(row, chunk), source, valid);
+  for (int i = 0; i < share.kTimes; ++i) {
+    if (!share.move(i, thread)) break;
+    const int row = first + share.row;
+    const bool valid = row < end && share.chunk < chunks;
+    const char* source = valid ? from.row(row) + share.chunk * 16 : from.data;
+    copy16(tile + share.place, source, valid);
   }
 }
 

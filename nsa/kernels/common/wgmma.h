@@ -31,19 +31,23 @@ NSA_DEVICE void pin(std::uint32_t (&x)[kRows][4]) {
 #define NSA_ACC16(j) NSA_ACC4(j), NSA_ACC4((j) + 1), NSA_ACC4((j) + 2), NSA_ACC4((j) + 3)
 #define NSA_LIST16 "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
 #define NSA_LIST32 NSA_LIST16 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
-#define NSA_WGMMA(shape, type)               \
-  "wgmma.mma_async.sync.aligned." shape "k16.f32." type "." type " "
-#define NSA_BOTH_SHARED(type, shape, list, a, b, add, left, right, ...)                      \
+#define NSA_WGMMA(shape, type) "wgmma.mma_async.sync.aligned." shape "k16.f32." type "." type " "
+#define NSA_BOTH_SHARED(type, shape, list, a, b, add, left, right, ...)                     \
   asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " add ", 0;\n" NSA_WGMMA(shape, type) list \
-               "}, " a ", " b ", p, 1, 1, " left ", " right ";\n}\n"                         \
-               : __VA_ARGS__                                                                 \
+               "}, " a ", " b ", p, 1, 1, " left ", " right ";\n}\n"                        \
+               : __VA_ARGS__                                                                \
                : "l"(left_tile), "l"(right_tile), "n"(kAdd), "n"(kLeftMn), "n"(kRightMn))
-#define NSA_LEFT_HELD(type, shape, list, a, b, add, right, ...)                              \
+#define NSA_LEFT_HELD(type, shape, list, a, b, add, right, ...)                             \
   asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " add ", 0;\n" NSA_WGMMA(shape, type) list \
-               "}, {" a "}, " b ", p, 1, 1, " right ";\n}\n"                                 \
-               : __VA_ARGS__                                                                 \
-               : "r"(held[0]), "r"(held[1]), "r"(held[2]), "r"(held[3]), "l"(right_tile),    \
-                 "n"(kAdd), "n"(kRightMn))
+               "}, {" a "}, " b ", p, 1, 1, " right ";\n}\n"                                \
+               : __VA_ARGS__                                                                \
+               : "r"(held[0]),                                                              \
+                 "r"(held[1]),                                                              \
+                 "r"(held[2]),                                                              \
+                 "r"(held[3]),                                                              \
+                 "l"(right_tile),                                                           \
+                 "n"(kAdd),                                                                 \
+                 "n"(kRightMn))
 
 template <class E>
 struct WgmmaTile;
@@ -56,11 +60,19 @@ struct WgmmaTile;
                                   std::uint64_t left_tile,                                       \
                                   std::uint64_t right_tile) {                                    \
       if constexpr (kColumns == 64) {                                                            \
-        NSA_BOTH_SHARED(type, "m64n64", NSA_LIST32, "%32", "%33", "%34", "%35", "%36",           \
-                        NSA_ACC16(kAt), NSA_ACC16(kAt + 4));                                     \
+        NSA_BOTH_SHARED(type,                                                                    \
+                        "m64n64",                                                                \
+                        NSA_LIST32,                                                              \
+                        "%32",                                                                   \
+                        "%33",                                                                   \
+                        "%34",                                                                   \
+                        "%35",                                                                   \
+                        "%36",                                                                   \
+                        NSA_ACC16(kAt),                                                          \
+                        NSA_ACC16(kAt + 4));                                                     \
       } else {                                                                                   \
-        NSA_BOTH_SHARED(type, "m64n32", NSA_LIST16, "%16", "%17", "%18", "%19", "%20",           \
-                        NSA_ACC16(kAt));                                                         \
+        NSA_BOTH_SHARED(                                                                         \
+            type, "m64n32", NSA_LIST16, "%16", "%17", "%18", "%19", "%20", NSA_ACC16(kAt));      \
       }                                                                                          \
     }                                                                                            \
     template <int kColumns, int kAt, int kAdd, int kRightMn, int kRows>                          \
@@ -68,11 +80,18 @@ struct WgmmaTile;
                                 const std::uint32_t (&held)[4],                                  \
                                 std::uint64_t right_tile) {                                      \
       if constexpr (kColumns == 64) {                                                            \
-        NSA_LEFT_HELD(type, "m64n64", NSA_LIST32, "%32,%33,%34,%35", "%36", "%37", "%38",        \
-                      NSA_ACC16(kAt), NSA_ACC16(kAt + 4));                                       \
+        NSA_LEFT_HELD(type,                                                                      \
+                      "m64n64",                                                                  \
+                      NSA_LIST32,                                                                \
+                      "%32,%33,%34,%35",                                                         \
+                      "%36",                                                                     \
+                      "%37",                                                                     \
+                      "%38",                                                                     \
+                      NSA_ACC16(kAt),                                                            \
+                      NSA_ACC16(kAt + 4));                                                       \
       } else {                                                                                   \
-        NSA_LEFT_HELD(type, "m64n32", NSA_LIST16, "%16,%17,%18,%19", "%20", "%21", "%22",        \
-                      NSA_ACC16(kAt));                                                           \
+        NSA_LEFT_HELD(                                                                           \
+            type, "m64n32", NSA_LIST16, "%16,%17,%18,%19", "%20", "%21", "%22", NSA_ACC16(kAt)); \
       }                                                                                          \
     }                                                                                            \
   };

@@ -147,16 +147,24 @@ NSA_DEVICE void fill_strip(const ListParams& p, int group, int strip, std::uint3
   const int n = c.geometry.n_sel;
   const int lane = lane_index();
   int sequence = c.sequences.find(from, [&](int b) { return c.sequences.begin(b); });
-  for (int token = from; token < to; ++token) {
-    const StripQuery query = strip_query(p, group, token, sequence);
-    sequence = query.sequence;
-    const int slot = lane < n ? listed_slot(p, query, lane, window.begin) : -1;
-    if (slot >= 0) {
-      const std::uint32_t place = load_shared(next + 4 * slot);
-      store_shared(next + 4 * slot, place + 1);
-      entries[place] = token * n + lane;
+  constexpr int kBatch = 8;  // queries whose picks are under way
+  for (int first = from; first < to; first += kBatch) {
+    int slots[kBatch];
+    NSA_UNROLL
+    for (int i = 0; i < kBatch; ++i) {
+      const StripQuery query = strip_query(p, group, smaller(first + i, to - 1), sequence);
+      sequence = query.sequence;
+      slots[i] = first + i < to && lane < n ? listed_slot(p, query, lane, window.begin) : -1;
     }
-    warp_sync();
+    NSA_UNROLL
+    for (int i = 0; i < kBatch; ++i) {
+      if (slots[i] >= 0) {
+        const std::uint32_t place = load_shared(next + 4 * slots[i]);
+        store_shared(next + 4 * slots[i], place + 1);
+        entries[place] = (first + i) * n + lane;
+      }
+      warp_sync();
+    }
   }
 }
 

@@ -172,9 +172,9 @@ struct SelectedBackwardKernel {
       Scores dpt;
       X::begin();
       X::template product<E, C::kRows, C::kDk>(st,
-                                                Operand<typename C::TileK, Major::k>{shared, 0},
-                                                Operand<typename C::TileQ, Major::k>{q, 0},
-                                                warp);
+                                               Operand<typename C::TileK, Major::k>{shared, 0},
+                                               Operand<typename C::TileQ, Major::k>{q, 0},
+                                               warp);
       X::template product<E, C::kRows, C::kDv>(
           dpt,
           Operand<typename C::TileV, Major::k>{shared + C::kAtV, 0},

@@ -44,19 +44,17 @@ NSA_DEVICE void load_entries(
 template <class T, int kThreads>
 NSA_DEVICE void copy_list_rows(
     std::uint32_t tile, const PairRows& from, const ListRows& list, int first, int chunks) {
+  Share<T, kThreads> share;
   NSA_UNROLL
-  for (int i = 0; i < T::kRows * T::kChunks / kThreads; ++i) {
-    const int index = thread_index() + i * kThreads;
-    const int row = index / T::kChunks;
-    const int chunk = index % T::kChunks;
-    const bool valid = first + row < list.rows && chunk < chunks;
-    const ListRow r = list.at(valid ? first + row : 0);
+  for (int i = 0; i < share.kTimes; ++i) {
+    if (!share.move(i, thread_index())) break;
+    const bool valid = first + share.row < list.rows && share.chunk < chunks;
+    const ListRow r = list.at(valid ? first + share.row : 0);
     const char* source =
-        valid ? from.data + r.query * from.query_step + r.head * from.head_step + chunk * 16
+        valid ? from.data + r.query * from.query_step + r.head * from.head_step + share.chunk * 16
               : from.data;
-    copy16(tile + T::at(row, chunk), source, valid);
+    copy16(tile + share.place, source, valid);
   }
-  static_assert(T::kRows * T::kChunks % kThreads == 0, "every thread copies as much");
 }
 
 // Keys of the block that exist: [first, end) of the sequence.
