@@ -1,6 +1,5 @@
 // Forward kernel of attend/params.h. A block of kGroups groups of four warps takes 64 * kGroups rows of one sequence and
-// group; keys and values pass through two buffers of 64 keys. The logits of
-// the next keys are computed while the probabilities of these are.
+// group; keys and values pass through two buffers of 64 keys each.
 #pragma once
 
 #include "nsa/kernels/attend/gates.h"
@@ -20,7 +19,7 @@ struct ForwardConfig {
   static constexpr int kGroups = kGroups_;
   static constexpr int kRows = 64 * kGroups;
   static constexpr int kThreads = 128 * kGroups;
-  static constexpr int kBlocks = 1;  // of a multiprocessor: bounds registers
+  static constexpr int kBlocks = kDk <= 64 ? 2 : 1;  // of a multiprocessor: bounds registers
   static constexpr int kKeys = 64;
   using TileQ = Tile<kRows, kDk>;
   using TileK = Tile<kKeys, kDk>;
@@ -100,8 +99,9 @@ struct ForwardKernel {
     }
   }
 
-  // Online softmax: s becomes probabilities relative to the largest logit so far.
-  NSA_DEVICE void soften(Scores& s, ForwardState<C>& state) const {
+  // Online softmax: s becomes probabilities relative to the largest logit so far. The outputs are still to be multiplied with
+  // `shrink`.
+  NSA_DEVICE void soften(Scores& s, ForwardState<C>& state, float (&shrink)[2]) const {
     const float scale = p.common.scale_log2;
     NSA_UNROLL
     for (int half = 0; half < 2; ++half) {
@@ -115,7 +115,7 @@ struct ForwardKernel {
       largest = fmaxf(largest * scale, state.largest[half]);
       // A row that has seen no key yet: 0, so that exp2(-inf - 0) is 0.
       const float base = largest == minus_infinity() ? 0.0F : largest;
-      const float shrink = exp2_fast(state.largest[half] - base);
+      shrink[half] = exp2_fast(state.largest[half] - base);
       state.largest[half] = largest;
       float sum = 0.0F;
       NSA_UNROLL
@@ -127,8 +127,7 @@ struct ForwardKernel {
           sum += x;
         }
       }
-      state.sum[half] = state.sum[half] * shrink + sum;
-      if (shrink != 1.0F) shrink_outputs(state, half, shrink);
+      state.sum[half] = state.sum[half] * shrink[half] + sum;
     }
   }
   NSA_DEVICE static void shrink_outputs(ForwardState<C>& state, int half, float factor) {
@@ -150,12 +149,8 @@ struct ForwardKernel {
     X::commit();
   }
 
-  // Takes the logits of one tile of keys in, while those of the next are on their way.
-  template <bool kLast>
-  NSA_DEVICE void attend(
-      const KeyStep& step, int buffer, Scores& s, Scores& next, ForwardState<C>& state) const {
+  NSA_DEVICE void mask_edges(Scores& s, const KeyStep& step) const {
     const Common& c = p.common;
-    if constexpr (!kLast) begin_scores(next, buffer ^ 1);
     const KeyRange& range = branch.sources[step.source].range;
     const int first_row = smaller(tile.row + offset, tile.end - 1);
     const int from = c.sequences.first + c.heads.quotient(first_row);
@@ -163,21 +158,18 @@ struct ForwardKernel {
     if (step.key < range.low(last) || step.key + C::kKeys > smaller(range.high(from), step.end)) {
       mask(s, step);
     }
-    soften(s, state);
-    std::uint32_t probabilities[C::kKeys / 16][4];
-    as_left<E, C::kKeys>(s, probabilities);
+  }
+
+  NSA_DEVICE void begin_outputs(ForwardState<C>& state,
+                                std::uint32_t (&probabilities)[C::kKeys / 16][4],
+                                int buffer) const {
     X::begin(probabilities, state.o);
     X::template multiply_held<E, C::kDv, C::kKeys>(
         state.o, probabilities, Operand<typename C::TileV, Major::mn>{shared_v(buffer), 0}, warp);
     X::commit();
-    if constexpr (kLast) {
-      X::template wait<0>(state.o, probabilities);
-    } else {
-      X::template wait<0>(next, state.o, probabilities);
-    }
   }
 
-  // Keys are one step ahead of values.
+  // Keys are one step ahead of values: the softmax of one step runs while the outputs of the step before are summed up.
   NSA_DEVICE void pass_keys(ForwardState<C>& state) const {
     const Common& c = p.common;
     KeySteps<2> steps;
@@ -203,27 +195,34 @@ struct ForwardKernel {
     X::publish();
     block_sync();
     Scores s;
+    std::uint32_t probabilities[C::kKeys / 16][4];
     begin_scores(s, 0);
     X::template wait<0>(s);
-    for (int i = 0; i + 1 < steps.all; ++i) {
+    for (int i = 0; i < steps.all; ++i) {
+      mask_edges(s, at(i));
+      float shrink[2];
+      soften(s, state, shrink);
+      if (i > 0) X::template wait<0>(state.o, probabilities);
+      NSA_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        if (shrink[half] != 1.0F) shrink_outputs(state, half, shrink[half]);
+      }
+      as_left<E, C::kKeys>(s, probabilities);
       copy_wait<0>();
       X::publish();
       block_sync();
-      load_values(at(i + 1), (i + 1) & 1);
+      if (i + 1 < steps.all) load_values(at(i + 1), (i + 1) & 1);
       if (i + 2 < steps.all) load_keys(at(i + 2), i & 1);
       copy_commit();
-      Scores next;
-      attend<false>(at(i), i & 1, s, next, state);
-      NSA_UNROLL
-      for (int j = 0; j < C::kKeys / 8; ++j) {
-        NSA_UNROLL
-        for (int k = 0; k < 4; ++k) s[j][k] = next[j][k];
+      if (i + 1 < steps.all) {
+        begin_scores(s, (i + 1) & 1);
+        begin_outputs(state, probabilities, i & 1);
+        X::template wait<1>(s);
+      } else {
+        begin_outputs(state, probabilities, i & 1);
       }
     }
-    copy_wait<0>();
-    X::publish();
-    block_sync();
-    attend<true>(at(steps.all - 1), (steps.all - 1) & 1, s, s, state);
+    X::template wait<0>(state.o, probabilities);
   }
 
   // Joins the parts of single blocks to the row's softmax.
@@ -301,23 +300,27 @@ struct ForwardKernel {
     const Common& c = p.common;
     NSA_UNROLL
     for (int half = 0; half < 2; ++half) {
-      if (!rows.valid[half]) continue;
-      const Gates gates = read_gates<E>(c, branch.gates, tile.sequence, group, rows.row[half]);
+      const int row = rows.valid[half] ? rows.row[half] : tile.row;
+      const Gates gates = read_gates<E>(c, branch.gates, tile.sequence, group, row);
       shrink_outputs(state, half, gates.sel);
-      add_branch(state, half, gates.cmp, branch.o_cmp);
-      add_branch(state, half, gates.win, branch.o_win);
+      add_branch(state, half, row, gates.cmp, branch.o_cmp);
+      add_branch(state, half, row, gates.win, branch.o_win);
     }
   }
-  NSA_DEVICE void add_branch(ForwardState<C>& state,
-                             int half,
-                             float gate,
-                             const TensorRef& o) const {
-    const char* from = pair_rows(p.common, o, tile.sequence, group).row(rows.row[half]);
+  // All loads first: each waits for memory.
+  NSA_DEVICE void add_branch(
+      ForwardState<C>& state, int half, int row, float gate, const TensorRef& o) const {
+    const char* from =
+        pair_rows(p.common, o, tile.sequence, group).row(row) + (lane_index() & 3) * 4;
+    std::uint32_t words[C::kDv / 8];
     NSA_UNROLL
     for (int j = 0; j < C::kDv / 8; ++j) {
-      if (j >= p.common.v_chunks) break;
-      const Pair x = unpack<E>(
-          *reinterpret_cast<const std::uint32_t*>(from + j * 16 + (lane_index() & 3) * 4));
+      const int chunk = smaller(j, p.common.v_chunks - 1);
+      words[j] = *reinterpret_cast<const std::uint32_t*>(from + chunk * 16);
+    }
+    NSA_UNROLL
+    for (int j = 0; j < C::kDv / 8; ++j) {
+      const Pair x = unpack<E>(words[j]);
       state.o[j][2 * half] += gate * x.x;
       state.o[j][2 * half + 1] += gate * x.y;
     }

@@ -18,7 +18,8 @@ struct KeyGradientConfig {
   static constexpr int kGroups = kGroups_;
   static constexpr int kKeys = 64 * kGroups;
   static constexpr int kThreads = 128 * kGroups;
-  static constexpr int kBlocks = kDk <= 64 ? 3 : 1;  // of a multiprocessor: bounds registers
+  static constexpr int kBlocks =
+      kDk <= 64 ? 3 : (kDk <= 128 ? 2 : 1);          // of a multiprocessor: bounds registers
   static constexpr int kRows = kDk > 128 ? 32 : 64;  // registers: dk and dv stay in them
   using TileK = Tile<kKeys, kDk>;
   using TileV = Tile<kKeys, kDv>;

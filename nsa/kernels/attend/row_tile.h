@@ -86,22 +86,30 @@ NSA_DEVICE void each_own_pick(const Common& c,
                               int query,
                               const Use& use) {
   const int t = lane_index() & 3;
+  const int n = c.geometry.n_sel;
+  // All loads first: each waits for memory. Where there is no pick, any place will do.
+  bool listed[kMostPicks / 4];
   NSA_UNROLL
   for (int i = 0; i < kMostPicks / 4; ++i) {
-    if (4 * i >= c.geometry.n_sel) {
-      use(i, PartScale{minus_infinity(), 0.0F});
-      continue;
-    }
-    const int pick = 4 * i + t;
-    bool listed = valid && pick < c.geometry.n_sel;
-    if (listed) {
-      const int previous = pick > 0 ? row.blocks[pick - 1] : -1;
-      listed = is_listed(c.geometry, forced_apart, query, row.blocks[pick], previous);
-    }
-    const std::int64_t at = row.first + static_cast<std::int64_t>(pick) * c.heads.divisor;
-    use(i,
-        listed ? PartScale{parts.scales[2 * at], parts.scales[2 * at + 1]}
-               : PartScale{minus_infinity(), 0.0F});
+    if (4 * i >= n) break;
+    const int pick = smaller(4 * i + t, n - 1);
+    const int previous = row.blocks[larger(pick - 1, 0)];
+    listed[i] =
+        valid && 4 * i + t < n &&
+        is_listed(c.geometry, forced_apart, query, row.blocks[pick], pick > 0 ? previous : -1);
+  }
+  PartScale scales[kMostPicks / 4];
+  NSA_UNROLL
+  for (int i = 0; i < kMostPicks / 4; ++i) {
+    if (4 * i >= n) break;
+    const std::int64_t at =
+        listed[i] ? row.first + static_cast<std::int64_t>(4 * i + t) * c.heads.divisor : 0;
+    scales[i] = {parts.scales[2 * at], parts.scales[2 * at + 1]};
+  }
+  NSA_UNROLL
+  for (int i = 0; i < kMostPicks / 4; ++i) {
+    const bool there = 4 * i < n && listed[i];
+    use(i, there ? scales[i] : PartScale{minus_infinity(), 0.0F});
   }
 }
 

@@ -68,7 +68,14 @@ combine_gradient(NSA_PARAMETER CombineGradientParams p) {
     const int row = place.query * heads + (valid ? first + place.slot : 0);
     const bool reads = valid && place.chunk < c.v_chunks;
     Eight d_o{};
+    Eight o[3] = {};  // all loads first: each waits for memory
     if (reads) {
+      NSA_UNROLL
+      for (int k = 0; k < 3; ++k) {
+        const TensorRef& branch = p.branches[k < p.branch_count ? k : 0];
+        o[k] =
+            load_eight<E>(pair_rows(c, branch, place.sequence, group).row(row) + place.chunk * 16);
+      }
       d_o = load_eight<E>(pair_rows(c, p.d_o, place.sequence, group).row(row) + place.chunk * 16);
     }
     float weights[3] = {1.0F, 1.0F, 1.0F};
@@ -83,10 +90,8 @@ combine_gradient(NSA_PARAMETER CombineGradientParams p) {
       if (k >= p.branch_count) break;
       float x = 0.0F;
       if (reads) {
-        const Eight o = load_eight<E>(pair_rows(c, p.branches[k], place.sequence, group).row(row) +
-                                      place.chunk * 16);
         NSA_UNROLL
-        for (int i = 0; i < 8; ++i) x += d_o.x[i] * o.x[i];
+        for (int i = 0; i < 8; ++i) x += d_o.x[i] * o[k].x[i];
         if (p.d_branches[k].data != nullptr) {
           Eight d_branch;
           NSA_UNROLL

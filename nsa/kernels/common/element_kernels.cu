@@ -93,7 +93,7 @@ void invert_lists(const ListParams& p, Stream stream) {
   launch(fill_lists,
          {p.strips + p.chunks, groups, 1},
          kListThreads,
-         4 * (p.window + kListThreads / 32),
+         4 * (p.window + kListThreads / 32 + kFillQueries * p.common.geometry.n_sel),
          stream,
          p);
 }

@@ -15,9 +15,9 @@ namespace nsa::kernels {
 // Groups of four warps of a block, for each kernel: so many that registers and shared memory suffice.
 template <class E, int kDk, int kDv, class X>
 struct KernelSet {
-  using Forward = ForwardConfig<E, kDk, kDv, (kDk <= 64 ? 3 : 2), X>;
+  using Forward = ForwardConfig<E, kDk, kDv, (kDk == 128 ? 3 : 2), X>;
   using QueryGradient = QueryGradientConfig<E, kDk, kDv, (kDk > 128 ? 1 : 2), X>;
-  using KeyGradient = KeyGradientConfig<E, kDk, kDv, (kDk > 128 || kDk <= 64 ? 1 : 2), X>;
+  using KeyGradient = KeyGradientConfig<E, kDk, kDv, 1, X>;
   using SelectedForward = SelectedForwardConfig<E, kDk, kDv, X>;
   using SelectedBackward = SelectedBackwardConfig<E, kDk, kDv, X>;
   using Score = ScoreConfig<E, kDk, 2, X>;

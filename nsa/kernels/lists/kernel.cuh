@@ -7,6 +7,7 @@
 namespace nsa::kernels {
 
 inline constexpr int kListThreads = 256;
+inline constexpr int kFillQueries = 64;  // whose slots are in shared memory together
 
 // A query of a strip, with the sequence it belongs to.
 struct StripQuery {
@@ -140,27 +141,31 @@ NSA_DEVICE void fill_strip(const ListParams& p, int group, int strip, std::uint3
                    static_cast<std::uint32_t>(first + before[slot]));
     }
   });
-  block_sync();
-  if (thread_index() >= 32) return;
-  // One warp, query after query: the picks of a query are different blocks, so that no two lanes meet.
+  // Slots by all threads; places by one warp, query after query: the picks of a query are different blocks, so that no two
+  // lanes meet.
+  const std::uint32_t slots = next + 4 * p.window;
   std::int32_t* entries = p.group_entries(group);
   const int n = c.geometry.n_sel;
   const int lane = lane_index();
-  int sequence = c.sequences.find(from, [&](int b) { return c.sequences.begin(b); });
-  constexpr int kBatch = 8;  // queries whose picks are under way
-  for (int first = from; first < to; first += kBatch) {
-    int slots[kBatch];
-    NSA_UNROLL
-    for (int i = 0; i < kBatch; ++i) {
-      const StripQuery query = strip_query(p, group, smaller(first + i, to - 1), sequence);
-      sequence = query.sequence;
-      slots[i] = first + i < to && lane < n ? listed_slot(p, query, lane, window.begin) : -1;
+  const int own_warp = warp_index();
+  const int first_sequence = c.sequences.find(from, [&](int b) { return c.sequences.begin(b); });
+  for (int first = from; first < to; first += kFillQueries) {
+    block_sync();
+    for (int i = thread_index(); i < kFillQueries * n; i += kListThreads) {
+      const int token = first + i / n;
+      int slot = -1;
+      if (token < to) {
+        slot = listed_slot(p, strip_query(p, group, token, first_sequence), i % n, window.begin);
+      }
+      store_shared(slots + 4 * i, static_cast<std::uint32_t>(slot));
     }
-    NSA_UNROLL
-    for (int i = 0; i < kBatch; ++i) {
-      if (slots[i] >= 0) {
-        const std::uint32_t place = load_shared(next + 4 * slots[i]);
-        store_shared(next + 4 * slots[i], place + 1);
+    block_sync();
+    if (own_warp > 0) continue;
+    for (int i = 0; i < kFillQueries; ++i) {
+      const int slot = lane < n ? static_cast<int>(load_shared(slots + 4 * (i * n + lane))) : -1;
+      if (slot >= 0) {
+        const std::uint32_t place = load_shared(next + 4 * slot);
+        store_shared(next + 4 * slot, place + 1);
         entries[place] = (first + i) * n + lane;
       }
       warp_sync();
@@ -173,28 +178,29 @@ NSA_DEVICE void make_items(const ListParams& p, int group, int chunk, std::uint3
   const int* before = p.count(group, chunk * p.chunk_strips);
   const int* after = p.count(group, smaller((chunk + 1) * p.chunk_strips, p.strips));
   ListItem* items = p.items + (static_cast<std::int64_t>(chunk) * c.groups + group) * p.max_items;
+  // The first items of all blocks, then the second ones, ..: those of one block run far apart and need not wait for each other.
   int made = 0;
-  each_list(p, group, p.slots, shared, [&](int slot, int first) {
-    const int from = slot >= 0 ? before[slot] : 0;
-    const int count = slot >= 0 ? after[slot] - from : 0;
-    const int own = (count + p.item_entries - 1) / p.item_entries;
-    const BlockSum sum = sum_before(own, shared);
-    if (own > 0) {
-      const int sequence =
-          c.sequences.find(slot, [&](int b) { return block_slot(c.geometry, c.sequences, b); });
-      const int block = slot - static_cast<int>(block_slot(c.geometry, c.sequences, sequence));
-      for (int i = 0; i < own; ++i) {
-        const int skipped = i * p.item_entries;
-        items[made + sum.before + i] = {sequence,
-                                        block,
-                                        first + from + skipped,
-                                        smaller(count - skipped, p.item_entries),
-                                        slot,
-                                        i};
+  for (int turn = 0;; ++turn) {
+    const int made_before = made;
+    each_list(p, group, p.slots, shared, [&](int slot, int first) {
+      const int from = slot >= 0 ? before[slot] : 0;
+      const int left = (slot >= 0 ? after[slot] - from : 0) - turn * p.item_entries;
+      const BlockSum sum = sum_before(left > 0 ? 1 : 0, shared);
+      if (left > 0) {
+        const int sequence =
+            c.sequences.find(slot, [&](int b) { return block_slot(c.geometry, c.sequences, b); });
+        const int block = slot - static_cast<int>(block_slot(c.geometry, c.sequences, sequence));
+        items[made + sum.before] = {sequence,
+                                    block,
+                                    first + from + turn * p.item_entries,
+                                    smaller(left, p.item_entries),
+                                    slot,
+                                    turn};
       }
-    }
-    made += sum.all;
-  });
+      made += sum.all;
+    });
+    if (made == made_before) break;
+  }
   if (thread_index() == 0) {
     p.item_counts[static_cast<std::int64_t>(chunk) * c.groups + group] = made;
   }
