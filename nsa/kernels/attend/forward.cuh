@@ -1,11 +1,12 @@
 // Forward kernel of attend/params.h. A block of kGroups groups of four warps takes 64 * kGroups rows of one sequence and
-// group; keys and values pass through two buffers of 64 keys each.
+// group; keys and values pass through three buffers of 64 keys each.
 #pragma once
 
 #include "nsa/kernels/attend/gates.h"
 #include "nsa/kernels/attend/key_steps.h"
 #include "nsa/kernels/attend/params.h"
 #include "nsa/kernels/attend/row_tile.h"
+#include "nsa/kernels/common/handover.h"
 #include "nsa/kernels/common/matrix.h"
 
 namespace nsa::kernels {
@@ -25,7 +26,8 @@ struct ForwardConfig {
   using TileK = Tile<kKeys, kDk>;
   using TileV = Tile<kKeys, kDv>;
   static constexpr int kStageBytes = TileK::kBytes + TileV::kBytes;
-  static constexpr int kSharedBytes = TileQ::kBytes + 2 * kStageBytes;
+  static constexpr int kStages = 3;
+  static constexpr int kSharedBytes = TileQ::kBytes + kStages * kStageBytes;
   static_assert(kSharedBytes <= 163 * 1024, "an A100's block has 163 KiB of shared memory");
   static_assert(kDv <= kDk, "results leave through the tile of queries");
 };
@@ -58,7 +60,7 @@ struct ForwardKernel {
     return shared_keys + buffer * C::TileK::kBytes;
   }
   [[nodiscard]] NSA_DEVICE std::uint32_t shared_v(int buffer) const {
-    return shared_keys + 2 * C::TileK::kBytes + buffer * C::TileV::kBytes;
+    return shared_keys + C::kStages * C::TileK::kBytes + buffer * C::TileV::kBytes;
   }
   template <class T>
   NSA_DEVICE void load_tile(std::uint32_t to,
@@ -169,7 +171,23 @@ struct ForwardKernel {
     X::commit();
   }
 
-  // Keys are one step ahead of values: the softmax of one step runs while the outputs of the step before are summed up.
+  // Softmax of one step; the outputs of the step before are summed up meanwhile.
+  NSA_DEVICE void take_in(Scores& s,
+                          const KeyStep& step,
+                          ForwardState<C>& state,
+                          std::uint32_t (&probabilities)[C::kKeys / 16][4]) const {
+    mask_edges(s, step);
+    float shrink[2];
+    soften(s, state, shrink);
+    X::template wait<0>(state.o, probabilities);
+    NSA_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      if (shrink[half] != 1.0F) shrink_outputs(state, half, shrink[half]);
+    }
+    as_left<E, C::kKeys>(s, probabilities);
+  }
+
+  // Turn i of the handover has the keys of step i + 1 and the values of step i.
   NSA_DEVICE void pass_keys(ForwardState<C>& state) const {
     const Common& c = p.common;
     KeySteps<2> steps;
@@ -180,6 +198,17 @@ struct ForwardKernel {
         [&](int s) -> const KeyRange& { return branch.sources[s].range; });
     if (steps.all == 0) return;
     const auto at = [&](int i) { return steps.template at<C::kKeys>(i); };
+    const Handover<C::kGroups> handover{offset / 64};
+    const auto load = [&](int turn) {
+      load_values(at(turn), turn % C::kStages);
+      if (turn + 1 < steps.all) load_keys(at(turn + 1), (turn + 1) % C::kStages);
+      copy_commit();
+    };
+    const auto hand_over = [&](int turn) {
+      copy_wait<0>();
+      X::publish();
+      handover.give(turn);
+    };
     copy_pairs<typename C::TileQ, C::kThreads>(shared_q,
                                                pair_rows(c, p.q, tile.sequence, group),
                                                tile.row,
@@ -188,40 +217,27 @@ struct ForwardKernel {
                                                thread_index());
     load_keys(at(0), 0);
     copy_commit();
-    load_values(at(0), 0);
-    if (steps.all > 1) load_keys(at(1), 1);
-    copy_commit();
+    load(0);
     copy_wait<1>();
     X::publish();
     block_sync();
     Scores s;
-    std::uint32_t probabilities[C::kKeys / 16][4];
+    std::uint32_t probabilities[C::kKeys / 16][4] = {};
     begin_scores(s, 0);
     X::template wait<0>(s);
-    for (int i = 0; i < steps.all; ++i) {
-      mask_edges(s, at(i));
-      float shrink[2];
-      soften(s, state, shrink);
-      if (i > 0) X::template wait<0>(state.o, probabilities);
-      NSA_UNROLL
-      for (int half = 0; half < 2; ++half) {
-        if (shrink[half] != 1.0F) shrink_outputs(state, half, shrink[half]);
-      }
-      as_left<E, C::kKeys>(s, probabilities);
-      copy_wait<0>();
-      X::publish();
-      block_sync();
-      if (i + 1 < steps.all) load_values(at(i + 1), (i + 1) & 1);
-      if (i + 2 < steps.all) load_keys(at(i + 2), i & 1);
-      copy_commit();
-      if (i + 1 < steps.all) {
-        begin_scores(s, (i + 1) & 1);
-        begin_outputs(state, probabilities, i & 1);
-        X::template wait<1>(s);
-      } else {
-        begin_outputs(state, probabilities, i & 1);
-      }
+    hand_over(0);
+    take_in(s, at(0), state, probabilities);
+    for (int i = 0; i + 1 < steps.all; ++i) {
+      handover.take(i);
+      load(i + 1);
+      begin_scores(s, (i + 1) % C::kStages);
+      begin_outputs(state, probabilities, i % C::kStages);
+      X::template wait<1>(s);
+      hand_over(i + 1);
+      take_in(s, at(i + 1), state, probabilities);
     }
+    handover.take(steps.all - 1);
+    begin_outputs(state, probabilities, (steps.all - 1) % C::kStages);
     X::template wait<0>(state.o, probabilities);
   }
 

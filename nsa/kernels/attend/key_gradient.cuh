@@ -5,6 +5,7 @@
 
 #include "nsa/kernels/attend/params.h"
 #include "nsa/kernels/attend/row_tile.h"
+#include "nsa/kernels/common/handover.h"
 #include "nsa/kernels/common/matrix.h"
 
 namespace nsa::kernels {
@@ -18,8 +19,7 @@ struct KeyGradientConfig {
   static constexpr int kGroups = kGroups_;
   static constexpr int kKeys = 64 * kGroups;
   static constexpr int kThreads = 128 * kGroups;
-  static constexpr int kBlocks =
-      kDk <= 64 ? 3 : (kDk <= 128 ? 2 : 1);          // of a multiprocessor: bounds registers
+  static constexpr int kBlocks = kDk <= 64 ? 3 : 1;  // of a multiprocessor: bounds registers
   static constexpr int kRows = kDk > 128 ? 32 : 64;  // registers: dk and dv stay in them
   using TileK = Tile<kKeys, kDk>;
   using TileV = Tile<kKeys, kDv>;
@@ -27,8 +27,9 @@ struct KeyGradientConfig {
   using TileO = Tile<kRows, kDv>;
   static constexpr int kNumberBytes = kRows * 12;  // lse, gate and delta of each row
   static constexpr int kStageBytes = TileQ::kBytes + TileO::kBytes;
+  static constexpr int kStages = 3;
   static constexpr int kSharedBytes =
-      TileK::kBytes + TileV::kBytes + 2 * kStageBytes + 2 * kNumberBytes;
+      TileK::kBytes + TileV::kBytes + kStages * (kStageBytes + kNumberBytes);
   static_assert(kSharedBytes <= 163 * 1024, "an A100's block has 163 KiB of shared memory");
 };
 
@@ -49,7 +50,7 @@ struct KeyGradientKernel {
 
   static constexpr int kAtV = C::TileK::kBytes;
   static constexpr int kAtRows = kAtV + C::TileV::kBytes;
-  static constexpr int kAtNumbers = kAtRows + 2 * C::kStageBytes;
+  static constexpr int kAtNumbers = kAtRows + C::kStages * C::kStageBytes;
 
   NSA_DEVICE void load_keys() const {
     const Common& c = p.common;
@@ -131,14 +132,23 @@ struct KeyGradientKernel {
     }
   }
 
-  NSA_DEVICE void step(
-      int row, int end, int buffer, float (&dk)[C::kDk / 8][4], float (&dv)[C::kDv / 8][4]) const {
+  // `meanwhile` runs beside the last products, or in their place where this group's keys see none of the rows.
+  template <class Meanwhile>
+  NSA_DEVICE void step(int row,
+                       int end,
+                       int buffer,
+                       float (&dk)[C::kDk / 8][4],
+                       float (&dv)[C::kDv / 8][4],
+                       const Meanwhile& meanwhile) const {
     const Common& c = p.common;
     const KeyRange& range = source.tiles.range;
     const int key = tile.key + offset;
     const int from = c.sequences.first + c.heads.quotient(row);
     const int last = c.sequences.first + c.heads.quotient(smaller(row + C::kRows, end) - 1);
-    if (key >= tile.end || key >= range.high(last) || key + 64 <= range.low(from)) return;
+    if (key >= tile.end || key >= range.high(last) || key + 64 <= range.low(from)) {
+      meanwhile();
+      return;
+    }
     const std::uint32_t base = shared;
     const std::uint32_t q = base + kAtRows + buffer * C::kStageBytes;
     const std::uint32_t d_o = q + C::TileQ::kBytes;
@@ -171,6 +181,7 @@ struct KeyGradientKernel {
     X::template multiply_held<E, C::kDk, C::kRows>(
         dk, left_ds, Operand<typename C::TileQ, Major::mn>{q, 0}, warp);
     X::commit();
+    meanwhile();
     X::template wait<0>(dk, dv, left_p, left_ds);
   }
 
@@ -227,22 +238,29 @@ struct KeyGradientKernel {
     float dv[C::kDv / 8][4];
     clear<C::kDk>(dk);
     clear<C::kDv>(dv);
+    const Handover<C::kGroups> handover{offset / 64};
+    const auto hand_over = [&](int turn) {
+      copy_wait<0>();
+      X::publish();
+      handover.give(turn);
+    };
     load_keys();
     if (first < end) load_rows(first, end, 0);
     copy_commit();
-    int buffer = 0;
-    for (int row = first; row < end; row += C::kRows) {
-      copy_wait<0>();
-      X::publish();
-      block_sync();
-      if (row + C::kRows < end) {
-        load_rows(row + C::kRows, end, buffer ^ 1);
+    hand_over(0);
+    handover.take(0);
+    const int steps = first < end ? (end - first + C::kRows - 1) / C::kRows : 0;
+    for (int i = 0; i < steps; ++i) {
+      const int row = first + i * C::kRows;
+      if (i > 0) handover.take(i);
+      if (i + 1 < steps) {
+        load_rows(row + C::kRows, end, (i + 1) % C::kStages);
         copy_commit();
       }
-      step(row, end, buffer, dk, dv);
-      buffer ^= 1;
+      step(row, end, i % C::kStages, dk, dv, [&] {
+        if (i + 1 < steps) hand_over(i + 1);
+      });
     }
-    copy_wait<0>();
     if (tile.key + offset >= tile.end) return;
     NSA_UNROLL
     for (int j = 0; j < C::kDk / 8; ++j) {

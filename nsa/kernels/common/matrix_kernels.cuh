@@ -17,7 +17,7 @@ template <class E, int kDk, int kDv, class X>
 struct KernelSet {
   using Forward = ForwardConfig<E, kDk, kDv, (kDk == 128 ? 3 : 2), X>;
   using QueryGradient = QueryGradientConfig<E, kDk, kDv, (kDk > 128 ? 1 : 2), X>;
-  using KeyGradient = KeyGradientConfig<E, kDk, kDv, 1, X>;
+  using KeyGradient = KeyGradientConfig<E, kDk, kDv, (kDk == 128 ? 2 : 1), X>;
   using SelectedForward = SelectedForwardConfig<E, kDk, kDv, X>;
   using SelectedBackward = SelectedBackwardConfig<E, kDk, kDv, X>;
   using Score = ScoreConfig<E, kDk, 2, X>;

@@ -48,6 +48,8 @@ struct Warp {
 struct Barrier {
   int threads = 0;
   std::vector<int> waiting;
+  std::vector<int> arrived;  // and gone on
+  Clock passed_on;           // what those had seen
 };
 
 struct Access {
@@ -75,6 +77,7 @@ class Block {
 
   void run();
   void barrier(int id, int threads);
+  void arrive(int id, int threads);
   void collective(const char* name, void* mine, void (*operation)(void* const*));
   unsigned char* access(std::uint32_t address, int bytes, bool writes, bool adds = false);
 
@@ -87,6 +90,7 @@ class Block {
   bool step_warp(int warp);
   void pause() { lane().fiber->leave(); }
   void release(Barrier& barrier);
+  void count(Barrier& barrier, int id, int threads);
   int alive() const {
     return static_cast<int>(std::count_if(
         lanes_.begin(), lanes_.end(), [](const Lane& l) { return l.wait != Wait::done; }));
@@ -174,7 +178,8 @@ void Block::run() {
 }
 
 void Block::release(Barrier& barrier) {
-  Clock joined(warps_.size(), 0);
+  Clock joined = std::move(barrier.passed_on);
+  joined.resize(warps_.size(), 0);
   std::vector<bool> takes_part(warps_.size(), false);
   for (const int thread : barrier.waiting) takes_part[thread / kLanes] = true;
   for (std::size_t w = 0; w < warps_.size(); ++w) {
@@ -190,19 +195,40 @@ void Block::release(Barrier& barrier) {
   }
   for (const int thread : barrier.waiting) lanes_[thread].wait = Wait::none;
   barrier.waiting.clear();
+  barrier.arrived.clear();
+  barrier.passed_on.clear();
+}
+
+void Block::count(Barrier& barrier, int id, int threads) {
+  const int all = static_cast<int>(barrier.waiting.size() + barrier.arrived.size());
+  if (all > 1 && barrier.threads != threads) {
+    fault("threads disagree about the size of barrier " + std::to_string(id));
+  }
+  barrier.threads = threads;
+  if (all == threads) release(barrier);
+}
+
+void Block::arrive(int id, int threads) {
+  Barrier& barrier = barriers_[id];
+  if (std::find(barrier.arrived.begin(), barrier.arrived.end(), current_) !=
+      barrier.arrived.end()) {
+    fault("a thread arrives twice at barrier " + std::to_string(id));
+  }
+  Clock& seen = warps_[current_ / kLanes].seen;
+  barrier.passed_on.resize(warps_.size(), 0);
+  for (std::size_t i = 0; i < seen.size(); ++i) {
+    barrier.passed_on[i] = std::max(barrier.passed_on[i], seen[i]);
+  }
+  ++seen[current_ / kLanes];
+  barrier.arrived.push_back(current_);
+  count(barrier, id, threads);
 }
 
 void Block::barrier(int id, int threads) {
   Barrier& barrier = barriers_[id];
   barrier.waiting.push_back(current_);
   lane().wait = Wait::barrier;
-  if (id != 0) {
-    if (barrier.waiting.size() > 1 && barrier.threads != threads) {
-      fault("threads disagree about the size of barrier " + std::to_string(id));
-    }
-    barrier.threads = threads;
-    if (static_cast<int>(barrier.waiting.size()) == threads) release(barrier);
-  }
+  if (id != 0) count(barrier, id, threads);
   pause();
 }
 
@@ -331,6 +357,9 @@ int thread_index() {
 }
 unsigned block_index(int axis) {
   return running->index[axis];
+}
+void arrive(int id, int threads) {
+  running->arrive(id, threads);
 }
 void barrier(int id, int threads) {
   running->barrier(id, threads);

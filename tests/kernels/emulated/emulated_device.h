@@ -37,6 +37,7 @@ int thread_index();
 unsigned block_index(int axis);
 
 void barrier(int id, int threads);  // id 0: all threads of the block
+void arrive(int id, int threads);   // without waiting
 // All 32 lanes arrive with a pointer to what they bring; the last one runs `operation` for all of them.
 void collective(const char* name, void* mine, void (*operation)(void* const* lanes));
 
@@ -75,6 +76,9 @@ inline void block_sync() {
 }
 inline void named_sync(int id, int threads) {
   emulated::barrier(id, threads);
+}
+inline void named_arrive(int id, int threads) {
+  emulated::arrive(id, threads);
 }
 
 template <class T, class Operation>
