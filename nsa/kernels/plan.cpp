@@ -18,7 +18,7 @@ constexpr std::int64_t kMostSegments = 64;
 // Blocks of thread blocks that the lists are made by, and rows that make a list worth loading its keys for.
 constexpr std::int64_t kStrips = 256;
 constexpr std::int64_t kLeastStrip = 64;
-constexpr std::int64_t kItemRows = 768;
+constexpr std::int64_t kItemRows = 1536;
 constexpr int kMostItemEntries = 256;
 // Chunks of the selected branch grow until lists have that many rows in the mean and there are that many rows in all.
 constexpr std::int64_t kWantedListRows = 512;

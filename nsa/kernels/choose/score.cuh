@@ -27,7 +27,8 @@ struct ScoreConfig {
   static constexpr int kLseBytes = kRows * kMostHeads * 4;
   static constexpr int kLoadBytes = TileK::kBytes + 2 * TileQ::kBytes;
   static constexpr int kAtLse = kLoadBytes > kSumBytes ? kLoadBytes : kSumBytes;
-  static constexpr int kSharedBytes = kAtLse + kLseBytes;
+  static constexpr int kAtShares = kAtLse + kLseBytes;
+  static constexpr int kSharedBytes = kAtShares + kKeys * 4;
   static_assert(kSharedBytes <= 163 * 1024, "an A100's block has 163 KiB of shared memory");
 };
 
@@ -82,13 +83,16 @@ struct ScoreKernel {
     }
   }
 
-  // Adds a head's probabilities of one piece of the keys.
-  NSA_DEVICE void add_piece(Sums& sums, int head, int buffer, int piece) const {
-    const Common& c = p.common;
-    const int from = first_key + piece * C::kPiece;
-    const int query = c.sequences.first + tile.row + offset;  // first one of the four warps
-    if (from >= c.geometry.compressed(query + 63)) return;
-    float s[C::kPiece / 8][4];
+  using Piece = float[C::kPiece / 8][4];
+
+  // Of a lane's two rows.
+  struct Rows {
+    int visible[2];     // compressed tokens
+    float log2_sum[2];  // of one head
+  };
+
+  // Logits of one piece of the keys; they are there after X::wait.
+  NSA_DEVICE void begin_piece(Piece& s, int buffer, int piece) const {
     X::begin();
     X::template product<E, C::kPiece, C::kDk>(
         s,
@@ -97,36 +101,52 @@ struct ScoreKernel {
         Operand<typename C::TileK, Major::k>{shared, piece * C::kPiece},
         warp);
     X::commit();
-    X::template wait<0>(s);
-    if (from >= 0 && from + C::kPiece <= c.geometry.compressed(query)) {
-      add_probabilities<false>(sums, s, head, piece);
-    } else {
-      add_probabilities<true>(sums, s, head, piece);
-    }
   }
 
   template <bool kMasked>
-  NSA_DEVICE void add_probabilities(Sums& sums,
-                                    const float (&s)[C::kPiece / 8][4],
-                                    int head,
-                                    int piece) const {
+  NSA_DEVICE void add_probabilities(Sums& sums, const Piece& s, const Rows& rows, int piece) const {
     const Common& c = p.common;
     const int column = first_key + piece * C::kPiece + 2 * (lane_index() & 3);
     NSA_UNROLL
     for (int half = 0; half < 2; ++half) {
-      const int row = offset + warp * 16 + (lane_index() >> 2) + 8 * half;
-      const float log2_sum =
-          load_shared_float(shared + C::kAtLse + 4 * (row * c.heads.divisor + head)) * kLog2E;
-      const int visible = c.geometry.compressed(c.sequences.first + tile.row + row);
       NSA_UNROLL
       for (int j = 0; j < C::kPiece / 8; ++j) {
         NSA_UNROLL
         for (int e = 0; e < 2; ++e) {
           const int key = column + 8 * j + e;
-          const float probability = exp2_fast(s[j][2 * half + e] * c.scale_log2 - log2_sum);
-          const bool seen = !kMasked || (key >= 0 && key < visible);
+          const float probability =
+              exp2_fast(s[j][2 * half + e] * c.scale_log2 - rows.log2_sum[half]);
+          const bool seen = !kMasked || (key >= 0 && key < rows.visible[half]);
           sums[piece * (C::kPiece / 8) + j][2 * half + e] += seen ? probability : 0.0F;
         }
+      }
+    }
+  }
+
+  // Adds a head's probabilities, piece after piece of the keys; each is on its way while the one before is used.
+  NSA_DEVICE void add_head(Sums& sums, Rows& rows, int head, bool masked) const {
+    const Common& c = p.common;
+    NSA_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const int row = offset + warp * 16 + (lane_index() >> 2) + 8 * half;
+      rows.log2_sum[half] =
+          load_shared_float(shared + C::kAtLse + 4 * (row * c.heads.divisor + head)) * kLog2E;
+    }
+    constexpr int kPieces = C::kKeys / C::kPiece;
+    Piece s[2];
+    begin_piece(s[0], head & 1, 0);
+    NSA_UNROLL
+    for (int piece = 0; piece < kPieces; ++piece) {
+      if (piece + 1 < kPieces) {
+        begin_piece(s[(piece + 1) & 1], head & 1, piece + 1);
+        X::template wait<1>(s[piece & 1]);
+      } else {
+        X::template wait<0>(s[piece & 1]);
+      }
+      if (masked) {
+        add_probabilities<true>(sums, s[piece & 1], rows, piece);
+      } else {
+        add_probabilities<false>(sums, s[piece & 1], rows, piece);
       }
     }
   }
@@ -152,16 +172,16 @@ struct ScoreKernel {
     const int stride = c.geometry.l_sel / c.geometry.d;
     const int touching = c.geometry.touching();
     char* scores = at_sequence(p.scores, c.sequences, tile.sequence) + group * p.scores.head;
-    for (int i = thread_index(); i < rows * blocks; i += C::kThreads) {
-      const int row = i / blocks;
-      const int block = i - row * blocks;
-      float score = 0.0F;
-      for (int r = 0; r < touching; ++r) {
-        const float share = static_cast<float>(c.geometry.shared_tokens(r)) / p.share_unit;
-        score += load_shared_float(shared + 4 * (row * C::kSumStep + block * stride + r)) * share;
+    for (int row = 4 * (offset / 64) + warp; row < rows; row += C::kThreads / 32) {
+      for (int block = lane_index(); block < blocks; block += 32) {
+        float score = 0.0F;
+        for (int r = 0; r < touching; ++r) {
+          score += load_shared_float(shared + 4 * (row * C::kSumStep + block * stride + r)) *
+                   load_shared_float(shared + C::kAtShares + 4 * r);
+        }
+        reinterpret_cast<float*>(scores +
+                                 (tile.row + row) * p.scores.position)[first_block + block] = score;
       }
-      reinterpret_cast<float*>(scores + (tile.row + row) * p.scores.position)[first_block + block] =
-          score;
     }
   }
 
@@ -169,6 +189,19 @@ struct ScoreKernel {
     Sums sums;
     clear<C::kKeys>(sums);
     const int heads = p.common.heads.divisor;
+    Rows rows;
+    NSA_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const int row = tile.row + offset + warp * 16 + (lane_index() >> 2) + 8 * half;
+      rows.visible[half] = p.common.geometry.compressed(p.common.sequences.first + row);
+    }
+    const Geometry& g = p.common.geometry;
+    const int first_query = p.common.sequences.first + tile.row + offset;
+    const bool masked = first_key < 0 || first_key + C::kKeys > g.compressed(first_query);
+    for (int r = thread_index(); r < g.touching(); r += C::kThreads) {
+      const float share = static_cast<float>(g.shared_tokens(r)) / p.share_unit;
+      store_shared_float(shared + C::kAtShares + 4 * r, share);
+    }
     load_keys();
     load_queries(0, 0);
     copy_commit();
@@ -180,10 +213,7 @@ struct ScoreKernel {
         load_queries(head + 1, (head + 1) & 1);
         copy_commit();
       }
-      NSA_UNROLL
-      for (int piece = 0; piece < C::kKeys / C::kPiece; ++piece) {
-        add_piece(sums, head, head & 1, piece);
-      }
+      add_head(sums, rows, head, masked);
     }
     block_sync();
     store_sums(sums);
