@@ -29,7 +29,7 @@ struct ForwardBuffers {
     scores = take_scores(work, carver);
     const std::size_t with_scores = carver.used();
     carver.reuse(mark);
-    lists = plan_lists(work, blocks, /*forced_apart=*/true, work.matrix.v_columns, carver);
+    lists = plan_lists(work, blocks, /*forced_apart=*/true, Pass::forward, carver);
     parts = take_parts(work, lists, carver);
     bytes = with_scores > carver.used() ? with_scores : carver.used();
   }
@@ -111,7 +111,7 @@ struct BackwardBuffers {
     window = plan_keys(work, RangeKind::window, Sums::when_cut, carver);
     initial = plan_keys(work, RangeKind::initial, Sums::always, carver);
     local = plan_keys(work, RangeKind::local, Sums::always, carver);
-    lists = plan_lists(work, blocks, /*forced_apart=*/true, work.matrix.k_columns, carver);
+    lists = plan_lists(work, blocks, /*forced_apart=*/true, Pass::backward, carver);
     parts = take_parts(work, lists, carver);
     turns = take_turns(work, lists, carver);
     if (work.problem.phi == Phi::conv) {

@@ -126,8 +126,7 @@ std::size_t attend_workspace(const Problem& problem, Branch branch) {
   if (branch != Branch::selected) return 0;
   const Work work(problem, nullptr, nullptr);
   Carver carver(nullptr);
-  take_parts(
-      work, plan_lists(work, {}, /*forced_apart=*/false, work.matrix.v_columns, carver), carver);
+  take_parts(work, plan_lists(work, {}, /*forced_apart=*/false, Pass::forward, carver), carver);
   return carver.used();
 }
 
@@ -150,8 +149,7 @@ void attend(const Problem& problem,
     return;
   }
   Carver carver(workspace);
-  const ListPlan plan =
-      plan_lists(work, in.blocks, /*forced_apart=*/false, work.matrix.v_columns, carver);
+  const ListPlan plan = plan_lists(work, in.blocks, /*forced_apart=*/false, Pass::forward, carver);
   run_selected(work, in.q, {in.k, in.v}, plan, take_parts(work, plan, carver), out);
 }
 
@@ -168,7 +166,7 @@ struct BranchBuffers {
     sum_count = static_cast<std::int64_t>(work.common.groups) * work.common.tokens * columns;
     keys.key_rows = work.common.tokens;
     keys.sums = carver.take<float>(sum_count);
-    lists = plan_lists(work, blocks, /*forced_apart=*/false, work.matrix.k_columns, carver);
+    lists = plan_lists(work, blocks, /*forced_apart=*/false, Pass::backward, carver);
     parts = take_parts(work, lists, carver);
     turns = take_turns(work, lists, carver);
   }

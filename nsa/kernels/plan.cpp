@@ -15,10 +15,11 @@ constexpr int kScoreKeys = 128;       // compressed tokens of a score tile
 constexpr std::int64_t kLeastSegmentRows = 512;
 constexpr std::int64_t kWantedKeyBlocks = 792;
 constexpr std::int64_t kMostSegments = 64;
-// Blocks of thread blocks that the lists are made by, and rows that make a list worth loading its keys for.
+// Strips that lists are made by, and rows of one item: the backward pass writes sums at the end of each.
 constexpr std::int64_t kStrips = 256;
 constexpr std::int64_t kLeastStrip = 64;
-constexpr std::int64_t kItemRows = 1536;
+constexpr std::int64_t kForwardItemRows = 768;
+constexpr std::int64_t kBackwardItemRows = 1536;
 constexpr int kMostItemEntries = 256;
 // Chunks of the selected branch grow until lists have that many rows in the mean and there are that many rows in all.
 constexpr std::int64_t kWantedListRows = 512;
@@ -198,11 +199,11 @@ std::int64_t chunk_aim(const Work& work, const ListPlan& plan) {
 }  // namespace
 
 ListPlan plan_lists(
-    const Work& work, const Rows& blocks, bool forced_apart, int columns, Carver& carver) {
+    const Work& work, const Rows& blocks, bool forced_apart, Pass pass, Carver& carver) {
   const Common& c = work.common;
   const Geometry& g = c.geometry;
   ListPlan plan;
-  plan.columns = columns;
+  plan.columns = pass == Pass::forward ? work.matrix.v_columns : work.matrix.k_columns;
   plan.skipped = forced_apart ? g.init_blocks : 0;
   plan.picks = forced_apart ? g.n_sel - g.init_blocks - g.local_blocks : g.n_sel;
   ListParams& p = plan.params;
@@ -221,8 +222,9 @@ ListPlan plan_lists(
   plan.chunk_tokens = p.chunk_strips * p.strip;
   p.slots = static_cast<int>(list_slots(work));
   p.window = static_cast<int>(slots_over(work, p.strip));
+  const std::int64_t item_rows = pass == Pass::forward ? kForwardItemRows : kBackwardItemRows;
   p.item_entries = static_cast<int>(
-      std::min<std::int64_t>(kMostItemEntries, ceil_div(kItemRows, c.heads.divisor)));
+      std::min<std::int64_t>(kMostItemEntries, ceil_div(item_rows, c.heads.divisor)));
   const std::int64_t chunk_picks = static_cast<std::int64_t>(plan.chunk_tokens) * plan.picks;
   p.max_items = static_cast<int>(std::min(slots_over(work, plan.chunk_tokens), chunk_picks) +
                                  chunk_picks / p.item_entries);

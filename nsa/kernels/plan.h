@@ -72,8 +72,9 @@ struct ListPlan {
   [[nodiscard]] bool empty() const { return picks == 0 || params.common.tokens == 0; }
 };
 // Takes what the lists need from the workspace.
+enum class Pass { forward, backward };
 ListPlan plan_lists(
-    const Work& work, const Rows& blocks, bool forced_apart, int columns, Carver& carver);
+    const Work& work, const Rows& blocks, bool forced_apart, Pass pass, Carver& carver);
 PartBuffers take_parts(const Work& work, const ListPlan& plan, Carver& carver);
 
 // Key tiles of one source of the key-gradient kernel; takes its sums from the workspace unless `d_k` and `d_v` are to be

@@ -15,7 +15,7 @@ namespace nsa::kernels {
 // Groups of four warps of a block, for each kernel: so many that registers and shared memory suffice.
 template <class E, int kDk, int kDv, class X>
 struct KernelSet {
-  using Forward = ForwardConfig<E, kDk, kDv, (kDk == 128 ? 3 : 2), X>;
+  using Forward = ForwardConfig<E, kDk, kDv, (kDk > 128 ? 1 : (kDk == 128 ? 3 : 2)), X>;
   using QueryGradient = QueryGradientConfig<E, kDk, kDv, (kDk > 128 ? 1 : 2), X>;
   using KeyGradient = KeyGradientConfig<E, kDk, kDv, (kDk == 128 ? 2 : 1), X>;
   using SelectedForward = SelectedForwardConfig<E, kDk, kDv, X>;

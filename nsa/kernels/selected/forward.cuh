@@ -66,18 +66,24 @@ struct SelectedForwardKernel {
     float inverse;  // of the sum that s is relative to
   };
 
-  // s becomes probabilities times the sum.
-  NSA_DEVICE RowSum soften(Scores& s, int half, int visible) const {
+  NSA_DEVICE static void hide(Scores& s, int half, int visible) {
     const int column = 2 * (lane_index() & 3);
-    float largest = minus_infinity();
     NSA_UNROLL
     for (int j = 0; j < C::kKeys / 8; ++j) {
       NSA_UNROLL
       for (int e = 0; e < 2; ++e) {
-        float& x = s[j][2 * half + e];
-        if (8 * j + column + e >= visible) x = minus_infinity();
-        largest = fmaxf(largest, x);
+        if (8 * j + column + e >= visible) s[j][2 * half + e] = minus_infinity();
       }
+    }
+  }
+
+  // s becomes probabilities times the sum.
+  NSA_DEVICE RowSum soften(Scores& s, int half) const {
+    float largest = minus_infinity();
+    NSA_UNROLL
+    for (int j = 0; j < C::kKeys / 8; ++j) {
+      NSA_UNROLL
+      for (int e = 0; e < 2; ++e) largest = fmaxf(largest, s[j][2 * half + e]);
     }
     largest = fmaxf(largest, shuffle_xor(largest, 1));
     largest = fmaxf(largest, shuffle_xor(largest, 2));
@@ -110,6 +116,8 @@ struct SelectedForwardKernel {
         warp);
     X::commit();
     X::template wait<0>(s);
+    // Queries ascend in a list: what the first one sees, all do.
+    const int all_seen = smaller(keys.end, c.sequences.first + list.at(first).query + 1);
     ListRow row[2];
     RowSum sum[2];
     bool valid[2];
@@ -118,8 +126,10 @@ struct SelectedForwardKernel {
       const int r = first + warp * 16 + (lane_index() >> 2) + 8 * half;
       valid[half] = r < list.rows;
       row[half] = list.at(valid[half] ? r : 0);
-      const int seen = smaller(keys.end, c.sequences.first + row[half].query + 1) - keys.first;
-      sum[half] = soften(s, half, seen);
+      if (all_seen < keys.first + C::kKeys) {
+        hide(s, half, smaller(keys.end, c.sequences.first + row[half].query + 1) - keys.first);
+      }
+      sum[half] = soften(s, half);
     }
     std::uint32_t probabilities[C::kKeys / 16][4];
     as_left<E, C::kKeys>(s, probabilities);
