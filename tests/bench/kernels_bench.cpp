@@ -10,11 +10,12 @@
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/cuda/CUDAEvent.h>
 #include <c10/cuda/CUDACachingAllocator.h>
-#include <torch/torch.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <benchmark/benchmark.h>
 
 #include "nsa/kernels/branches.h"
+#include "nsa/torch.h"
 
 namespace {
 

@@ -2,7 +2,9 @@
 # Runs the GPU profile from an installed tree on a machine with cards and the pinned LibTorch, and leaves reports and logs.
 #   tests/gpu/run.sh PREFIX OUT [SECONDS]
 # All scenarios in one run, then what that run cannot hold: faults in scenarios that are not their own, Gloo in the place of NCCL,
-# compute-sanitizer. SECONDS: how long the first may take (default 1500). NSA_GPU_PART=all or faults runs one of the two.
+# and the attention kernels: judged, under compute-sanitizer, and measured (kernels.sh). SECONDS: how long the first may take
+# (default 1500). NSA_GPU_PART=all, faults or kernels runs one of the three. NSA_KERNEL_TOOLS: the folder with kernels_check and
+# kernels_bench; without it the kernels are left out, which is said.
 # NSA_TORCH names the LibTorch; without it, that of `python3 -c "import torch"`. Exit: 0 when every run ended as wanted.
 set -uo pipefail
 
@@ -41,11 +43,11 @@ nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv | tee "$out
 "$harness" version | tee -a "$out/summary.txt"
 "$harness" doctor | tee -a "$out/summary.txt" || touch "$out/unwanted"
 
-if [ "$part" != faults ]; then
+if [ "$part" != faults ] && [ "$part" != kernels ]; then
   # On one card what needs two is an error of its own, said in the report.
   run all "$([ "$gpus" -ge 2 ] && echo 0 || echo 6)" "$scenarios"
 fi
-if [ "$part" != all ]; then
+if [ "$part" != all ] && [ "$part" != kernels ]; then
   on='{attend_cmp: fa2_varlen, attend_win: fa2}'
   off='{attend_cmp: reference, attend_win: reference}'
   fa2_fault fa2_not_routed 1 "$on" --set fault=flag_not_routed --set fault.form=attend_win &
@@ -63,6 +65,13 @@ if [ "$part" != all ]; then
       run "fault_$fault" 1 "$scenarios/ddp_onestep.yaml" --set "fault=$fault" --set fault.seed=11
     done
   fi
-  echo "compute-sanitizer: not run: this project has no kernel of its own yet" | tee -a "$out/summary.txt"
+fi
+if [ "$part" != all ] && [ "$part" != faults ]; then
+  if [ -n "${NSA_KERNEL_TOOLS:-}" ]; then
+    "$(dirname "$0")/kernels.sh" "$NSA_KERNEL_TOOLS" "$out/kernels" || touch "$out/unwanted"
+    cat "$out/kernels/kernels.txt" >> "$out/summary.txt"
+  else
+    echo "kernels: left out: NSA_KERNEL_TOOLS is not set" | tee -a "$out/summary.txt"
+  fi
 fi
 [ ! -e "$out/unwanted" ]
