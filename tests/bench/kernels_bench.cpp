@@ -7,20 +7,17 @@
 #include <functional>
 
 #include <ATen/Context.h>
-#include <ATen/cuda/CUDAContext.h>
 #include <ATen/cuda/CUDAEvent.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <benchmark/benchmark.h>
 
-#include "nsa/kernels/branches.h"
-#include "nsa/torch.h"
+#include "tests/bench/kernels_operation.h"
 
 namespace {
 
-namespace nk = nsa::kernels;
-using torch::Tensor;
+using namespace kernels_bench;
 
 constexpr int kRounds = 21;
 constexpr double kBudgetMs = 600;  // of one measurement
@@ -44,130 +41,6 @@ nk::Problem problem_of(const Shape& shape, std::int64_t batch, std::int64_t leng
     p.family = std::string(family) == "mma" ? nk::Family::mma : nk::Family::wgmma;
   return p;
 }
-
-torch::TensorOptions options(torch::ScalarType type) {
-  return torch::TensorOptions().device(torch::kCUDA).dtype(type);
-}
-
-// [B,S,heads,D] in memory.
-struct Held {
-  Held(const nk::Problem& p,
-       std::int64_t heads,
-       std::int64_t positions,
-       std::int64_t width,
-       bool random)
-      : tensor(random
-                   ? torch::randn({p.batch, positions, heads, width}, options(torch::kBFloat16))
-                   : torch::empty({p.batch, positions, heads, width}, options(torch::kBFloat16))) {}
-  [[nodiscard]] nk::MutableRows rows() const {
-    return {tensor.data_ptr(), tensor.stride(0), tensor.stride(2), tensor.stride(1)};
-  }
-  Tensor tensor;
-};
-
-class Op {
- public:
-  explicit Op(const nk::Problem& problem)
-      : p(problem),
-        heads(std::int64_t{p.groups} * p.heads),
-        q(p, heads, p.length, p.d_k, true),
-        d_o(p, heads, p.length, p.d_v, true),
-        gates(torch::softmax(torch::randn({p.batch, p.length, p.groups, 3}, options(torch::kFloat)),
-                             -1)
-                  .to(torch::kBFloat16)) {
-    for (int i = 0; i < 3; ++i) {
-      k.emplace_back(p, p.groups, p.length, p.d_k, true);
-      v.emplace_back(p, p.groups, p.length, p.d_v, true);
-    }
-  }
-
-  [[nodiscard]] nk::Inputs inputs() const {
-    nk::Inputs in;
-    in.q = q.rows();
-    in.k_raw = k[0].rows();
-    in.v_raw = v[0].rows();
-    in.k_sel = k[1].rows();
-    in.v_sel = v[1].rows();
-    in.k_win = k[2].rows();
-    in.v_win = v[2].rows();
-    in.gates = gate_rows(gates);
-    return in;
-  }
-  static nk::MutableRows gate_rows(const Tensor& t) {
-    return {t.data_ptr(), t.stride(0), t.stride(2), t.stride(1)};
-  }
-
-  // Everything above the inputs is allocated here: its sum is the operation's memory.
-  void allocate(bool saves, bool backward) {
-    o = std::make_unique<Held>(p, heads, p.length, p.d_v, false);
-    for (auto& x : pooled) {
-      x = torch::empty({p.batch, p.compressed_rows(), p.groups, p.d_k}, options(torch::kBFloat16));
-    }
-    for (auto& x : lse) x = torch::empty({p.batch * p.length * heads}, options(torch::kFloat));
-    blocks = torch::empty({p.batch, p.length, p.groups, p.n_sel}, options(torch::kInt));
-    if (saves) {
-      for (auto& x : branch) x = std::make_unique<Held>(p, heads, p.length, p.d_v, false);
-    }
-    const auto bytes = [](std::size_t n) {
-      return torch::empty({static_cast<std::int64_t>(n)}, options(torch::kByte));
-    };
-    workspace = bytes(nk::forward_workspace(p, saves));
-    if (!backward) return;
-    backspace = bytes(nk::backward_workspace(p));
-    d_q = std::make_unique<Held>(p, heads, p.length, p.d_k, false);
-    for (int i = 0; i < 3; ++i) {
-      d_k.emplace_back(p, p.groups, p.length, p.d_k, false);
-      d_v.emplace_back(p, p.groups, p.length, p.d_v, false);
-    }
-    d_gates = torch::empty_like(gates);
-  }
-
-  [[nodiscard]] nk::Saved saved() const {
-    nk::Saved s;
-    const auto rows = [](const Tensor& t) {
-      return nk::MutableRows{t.data_ptr(), t.stride(0), t.stride(2), t.stride(1)};
-    };
-    s.k_cmp = rows(pooled[0]);
-    s.v_cmp = rows(pooled[1]);
-    if (branch[0] != nullptr) {
-      s.o_cmp = branch[0]->rows();
-      s.o_sel = branch[1]->rows();
-      s.o_win = branch[2]->rows();
-    }
-    s.lse_cmp = lse[0].data_ptr<float>();
-    s.lse_sel = lse[1].data_ptr<float>();
-    s.lse_win = lse[2].data_ptr<float>();
-    s.blocks = rows(blocks);
-    return s;
-  }
-
-  void forward() const {
-    nk::forward(p, inputs(), saved(), o->rows(), workspace.data_ptr(), stream());
-  }
-  void backward() const {
-    nk::Gradients g;
-    g.q = d_q->rows();
-    g.k_raw = d_k[0].rows();
-    g.v_raw = d_v[0].rows();
-    g.k_sel = d_k[1].rows();
-    g.v_sel = d_v[1].rows();
-    g.k_win = d_k[2].rows();
-    g.v_win = d_v[2].rows();
-    g.gates = gate_rows(d_gates);
-    nk::backward(p, inputs(), saved(), d_o.rows(), g, backspace.data_ptr(), stream());
-  }
-
-  static nk::Stream stream() { return at::cuda::getCurrentCUDAStream().stream(); }
-
-  nk::Problem p;
-  std::int64_t heads;
-  Held q, d_o;
-  Tensor gates;
-  std::vector<Held> k, v, d_k, d_v;  // raw, sel, win
-  std::unique_ptr<Held> o, d_q;
-  std::unique_ptr<Held> branch[3];
-  Tensor pooled[2], lse[3], blocks, workspace, backspace, d_gates;
-};
 
 // Median in ms of what `work` takes on the device.
 double median_ms(const std::function<void()>& work) {
@@ -264,83 +137,80 @@ void whole(benchmark::State& state, const nk::Problem& p, bool saves, bool backw
   state.counters["inputs MiB"] = mib(inputs - before_inputs);
 }
 
-// One branch or step, forward or backward.
-void step(benchmark::State& state, const nk::Problem& p, const std::string& what, bool backward) {
+Tensor bytes_of(std::size_t n) {
+  return torch::empty({static_cast<std::int64_t>(n)}, options(torch::kByte));
+}
+nk::MutableRows rows_of(const Tensor& t) {
+  return {t.data_ptr(), t.stride(0), t.stride(2), t.stride(1)};
+}
+
+void pool(benchmark::State& state, const nk::Problem& p) {
+  Op op(p);
+  op.allocate(true, true);
+  const auto saved = op.saved();
+  const auto in = op.inputs();
+  const double ms = median_ms([&] {
+    nk::compress(p, nk::Pooled::keys, in.k_raw, nullptr, nullptr, saved.k_cmp, Op::stream());
+    nk::compress(p, nk::Pooled::values, in.v_raw, nullptr, nullptr, saved.v_cmp, Op::stream());
+  });
+  report(state, ms, 0);
+}
+
+void choose(benchmark::State& state, const nk::Problem& p) {
+  Op op(p);
+  op.allocate(true, true);
+  op.forward();
+  const auto saved = op.saved();
+  const Tensor workspace = bytes_of(nk::choose_workspace(p));
+  const double ms = median_ms([&] {
+    nk::choose(p,
+               op.inputs().q,
+               saved.k_cmp,
+               saved.lse_cmp,
+               nullptr,
+               saved.blocks,
+               workspace.data_ptr(),
+               Op::stream());
+  });
+  report(state, ms, Tflop(p).scores);
+}
+
+void attend(benchmark::State& state, const nk::Problem& p, nk::Branch branch, bool backward) {
   Op op(p);
   op.allocate(true, true);
   op.forward();
   const auto saved = op.saved();
   const auto in = op.inputs();
   const Tflop tflop(p);
-  const auto bytes = [](std::size_t n) {
-    return torch::empty({static_cast<std::int64_t>(n)}, options(torch::kByte));
-  };
-  const int index = what == "compressed" ? 0 : (what == "selected" ? 1 : 2);
-  const auto branch = static_cast<nk::Branch>(index);
-  const nk::AttendInputs branches[3] = {{in.q, saved.k_cmp, saved.v_cmp, {}, nullptr},
-                                        {in.q, in.k_sel, in.v_sel, saved.blocks, nullptr},
-                                        {in.q, in.k_win, in.v_win, {}, nullptr}};
+  const int index = static_cast<int>(branch);
+  const nk::AttendInputs inputs[3] = {{in.q, saved.k_cmp, saved.v_cmp, {}, nullptr},
+                                      {in.q, in.k_sel, in.v_sel, saved.blocks, nullptr},
+                                      {in.q, in.k_win, in.v_win, {}, nullptr}};
   float* const sums[3] = {saved.lse_cmp, saved.lse_sel, saved.lse_win};
   const double work[3] = {tflop.compressed, tflop.selected, tflop.window};
-  if (what == "pool") {
-    report(state,
-           median_ms([&] {
-             nk::compress(
-                 p, nk::Pooled::keys, in.k_raw, nullptr, nullptr, saved.k_cmp, Op::stream());
-             nk::compress(
-                 p, nk::Pooled::values, in.v_raw, nullptr, nullptr, saved.v_cmp, Op::stream());
-           }),
-           0);
-    return;
-  }
-  if (what == "choose") {
-    const Tensor workspace = bytes(nk::choose_workspace(p));
-    report(state,
-           median_ms([&] {
-             nk::choose(p,
-                        in.q,
-                        saved.k_cmp,
-                        saved.lse_cmp,
-                        nullptr,
-                        saved.blocks,
+  const auto o = op.branch[index]->rows();
+  const Tensor workspace = bytes_of(backward ? nk::attend_backward_workspace(p, branch)
+                                             : nk::attend_workspace(p, branch));
+  const Tensor d_k = torch::empty_like(index == 0 ? op.pooled[0] : op.k[index].tensor);
+  const Tensor d_v = torch::empty_like(d_k);
+  const double ms = median_ms([&] {
+    if (!backward) {
+      nk::attend(p, branch, inputs[index], o, sums[index], workspace.data_ptr(), Op::stream());
+      return;
+    }
+    nk::attend_backward(p,
+                        branch,
+                        inputs[index],
+                        o,
+                        sums[index],
+                        op.d_o.rows(),
+                        op.d_q->rows(),
+                        rows_of(d_k),
+                        rows_of(d_v),
                         workspace.data_ptr(),
                         Op::stream());
-           }),
-           tflop.scores);
-    return;
-  }
-  const nk::MutableRows o = op.branch[index]->rows();
-  if (!backward) {
-    const Tensor workspace = bytes(nk::attend_workspace(p, branch));
-    report(state,
-           median_ms([&] {
-             nk::attend(
-                 p, branch, branches[index], o, sums[index], workspace.data_ptr(), Op::stream());
-           }),
-           work[index]);
-    return;
-  }
-  const Tensor workspace = bytes(nk::attend_backward_workspace(p, branch));
-  Tensor d_k = torch::empty_like(index == 0 ? op.pooled[0] : op.k[index].tensor);
-  Tensor d_v = torch::empty_like(d_k);
-  const auto rows = [](const Tensor& t) {
-    return nk::MutableRows{t.data_ptr(), t.stride(0), t.stride(2), t.stride(1)};
-  };
-  report(state,
-         median_ms([&] {
-           nk::attend_backward(p,
-                               branch,
-                               branches[index],
-                               o,
-                               sums[index],
-                               op.d_o.rows(),
-                               op.d_q->rows(),
-                               rows(d_k),
-                               rows(d_v),
-                               workspace.data_ptr(),
-                               Op::stream());
-         }),
-         2.5 * work[index]);
+  });
+  report(state, ms, (backward ? 2.5 : 1.0) * work[index]);
 }
 
 void dense(benchmark::State& state, const nk::Problem& p, bool cudnn, bool backward) {
@@ -388,12 +258,16 @@ void add_row(const Shape& shape, std::int64_t batch, std::int64_t length) {
   add(row + "op/forward", [=](auto& s) { whole(s, p, false, false); });
   add(row + "op/forward_saving", [=](auto& s) { whole(s, p, true, false); });
   add(row + "op/forward_backward", [=](auto& s) { whole(s, p, true, true); });
-  for (const char* name : {"compressed", "selected", "window"}) {
-    add(row + name + "/forward", [=](auto& s) { step(s, p, name, false); });
-    add(row + name + "/backward", [=](auto& s) { step(s, p, name, true); });
+  const std::pair<const char*, nk::Branch> branches[] = {{"compressed", nk::Branch::compressed},
+                                                         {"selected", nk::Branch::selected},
+                                                         {"window", nk::Branch::window}};
+  for (const auto& [name, branch] : branches) {
+    const nk::Branch which = branch;
+    add(row + name + "/forward", [=](auto& s) { attend(s, p, which, false); });
+    add(row + name + "/backward", [=](auto& s) { attend(s, p, which, true); });
   }
-  add(row + "choose", [=](auto& s) { step(s, p, "choose", false); });
-  add(row + "pool", [=](auto& s) { step(s, p, "pool", false); });
+  add(row + "choose", [=](auto& s) { choose(s, p); });
+  add(row + "pool", [=](auto& s) { pool(s, p); });
   for (const bool cudnn : {false, true}) {
     const std::string name = row + (cudnn ? "dense_cudnn/" : "dense_flash/");
     add(name + "forward", [=](auto& s) { dense(s, p, cudnn, false); });
