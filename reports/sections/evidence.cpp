@@ -10,30 +10,33 @@ namespace reports::section {
 namespace {
 
 constexpr std::size_t kMostFiles = 60;  // a case; all of them are in the database
+constexpr std::size_t kFewFiles = 8;
 
 std::string evidence_of_case(const ReportView& view, const CaseView& one) {
-  std::string text = "### " + case_name(view, one) + "\n\n";
-  if (!one.digest().recorded) return text + "Nothing was recorded.\n\n";
-  text += "Folder " + escape(one.record.folder) + " of the run.\n\n";
+  const std::string title = "### " + case_name(view, one) + "\n\n";
+  if (!one.digest().recorded) return title + "Nothing was recorded.\n\n";
+  const std::vector<harness::FileRow>& files = one.digest().files;
   Table table({"file", "bytes", "hash (XXH3-128)"});
   std::int64_t bytes = 0;
-  for (std::size_t i = 0; i < one.digest().files.size(); ++i) {
-    const harness::FileRow& file = one.digest().files[i];
-    bytes += file.bytes;
-    if (i < kMostFiles) table.row({escape(file.path), bytes_text(file.bytes), escape(file.hash)});
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    bytes += files[i].bytes;
+    if (i >= kMostFiles) continue;
+    table.row({escape(files[i].path), bytes_text(files[i].bytes), escape(files[i].hash)});
   }
-  if (!table.empty()) text += table.text();
-  if (one.digest().files.size() > kMostFiles) {
-    text += "and " +
-            counted(static_cast<std::int64_t>(one.digest().files.size() - kMostFiles), "file") +
-            " more. ";
+  std::string list = table.empty() ? "" : table.text();
+  if (files.size() > kMostFiles) {
+    list += "and " + counted(static_cast<std::int64_t>(files.size() - kMostFiles), "file") +
+            " more\n\n";
   }
-  return text + counted(static_cast<std::int64_t>(one.digest().files.size()), "artefact") + ", " +
-         bytes_text(bytes) + " when written.\n\n";
+  const std::string text = title + "Folder " + escape(one.record.folder) + " of the run: " +
+                           counted(static_cast<std::int64_t>(files.size()), "file") + ", " +
+                           bytes_text(bytes) + " when written.\n\n";
+  const bool folds = is_open(one) && files.size() > kFewFiles;  // what passed is folded as a whole
+  return text + (folds ? folded("Files of this case", list) : list);
 }
 
 std::string in_a_row(const ReportView& view) {
-  Table table({"case", "folder", "case id", "artefacts", "bytes when written"});
+  Table table({"case", "folder", "case id", "files", "bytes when written"});
   for (const CaseView& one : view.cases) {
     const Telling telling = telling_of(one);
     if (telling != Telling::together && telling != Telling::found) continue;

@@ -1,6 +1,8 @@
 #include "nsa/base/file.h"
 
+#include <csignal>
 #include <filesystem>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <gmock/gmock.h>
@@ -47,6 +49,46 @@ TEST(File, APipeIsRefusedAndNeverWaitedFor) {
   EXPECT_THAT(refusal("/dev/zero", 10), HasSubstr("wanted a regular file"));
   EXPECT_THAT(refusal(folder.path(), 10), HasSubstr("found a folder"));
   EXPECT_THAT(refusal(folder / "none", 10), HasSubstr("none: No such file"));
+}
+
+// Where no file may grow over `bytes`, as on a disk that becomes full. For one test, in one thread.
+class LittleRoom {
+ public:
+  explicit LittleRoom(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit less{bytes, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &less);
+  }
+  ~LittleRoom() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    (void)std::signal(SIGXFSZ, handler_);
+  }
+  LittleRoom(const LittleRoom&) = delete;
+  LittleRoom& operator=(const LittleRoom&) = delete;
+
+ private:
+  rlimit before_{};
+  sighandler_t handler_;
+};
+
+TEST(File, WhatIsWrittenDurablyIsWholeOrTheOldOne) {
+  const fakes::TempFolder folder;
+  const std::string path = folder.write("run.json", "old");
+  {
+    const LittleRoom room(1000);
+    EXPECT_THAT(error_of([&] { nsa::write_durably(path, std::string(5000, 'x')); }),
+                HasSubstr("cannot write"));
+  }
+  EXPECT_EQ(nsa::read_file(path, 10), "old");
+  nsa::write_durably(path, std::string(5000, 'x'));
+  EXPECT_EQ(nsa::read_file(path, 5000), std::string(5000, 'x'));
+  EXPECT_ANY_THROW(nsa::write_durably(folder.path(), "over a folder"));
+  EXPECT_ANY_THROW(nsa::write_durably(folder / "none/run.json", "x"));
+  std::size_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+    files += entry.exists() ? 1 : 0;
+  }
+  EXPECT_EQ(files, 1U) << "no draft is left";
 }
 
 }  // namespace

@@ -135,6 +135,19 @@ TEST(Report, OfSeveralRunsTheHeadTellsEach) {
   EXPECT_EQ(text.find("| Commit |"), std::string::npos) << "whose would it be?";
 }
 
+TEST(Report, AFailedCaseFoldsItsFilesWhereTheyAreMany) {
+  const std::string fold = "<summary>Files of this case</summary>";
+  FakeStore store = fixtures::sample_store();
+  for (harness::CaseRecord& record : store.case_rows) {
+    record.digest.recorded = true;
+    record.digest.files.assign(9, {0, "rank_0/step_1/x.safetensors", 1000, "aa"});
+  }
+  const std::string wanted = "of the run: 9 files, 9 kB when written.\n\n<details>\n" + fold;
+  EXPECT_NE(rendered(store).find(wanted), std::string::npos);
+  for (harness::CaseRecord& record : store.case_rows) record.digest.files.resize(8);
+  EXPECT_EQ(rendered(store).find(fold), std::string::npos);
+}
+
 TEST(Report, ItsCommandsCanBePasted) {
   FakeStore store = fixtures::sample_store();
   store.run_rows.back().provenance.command = {{"program", "/my tree/nsa-harness"},
