@@ -134,8 +134,10 @@ bool Block::step_warp(int warp) {
       if (lane.fiber->error()) std::rethrow_exception(lane.fiber->error());
       if (lane.fiber->done()) {
         lane.wait = Wait::done;
-        if (!lane.open.empty() || !lane.groups.empty())
-          fault("a thread ends with copies under way");
+        const bool copies = std::any_of(lane.groups.begin(),
+                                        lane.groups.end(),
+                                        [](const auto& group) { return !group.empty(); });
+        if (!lane.open.empty() || copies) fault("a thread ends with copies under way");
       }
       again = moved = true;
     }
