@@ -274,44 +274,28 @@ class CausalityJudge {
 
   [[nodiscard]] Finding finding(std::size_t place, const Leak& leak) const {
     const CausalStage& stage = kCausalStages[place];
-    Finding finding;
-    finding.code = "CAUSALITY.LEAK";
+    Finding finding = make_finding("CAUSALITY.LEAK", "forward");
     finding.site = site_of(leak);
     finding.site.branch = stage.branch;
     finding.site.op = stage.op;
     finding.site.phase = "forward";
-    const std::string rows =
-        leak.compressed.empty() ? "rows " + nsa::ranges_text(to_ints(leak.rows))
-                                : "compressed tokens " + nsa::ranges_text(to_ints(leak.compressed));
-    finding.statement = std::string(stage.tensor) + " before position " + std::to_string(first_) +
-                        " changed with the input from there on: " + rows + " in layer " +
-                        nsa::ranges_text(finding.site.layers);
+    finding.facts = {{"tensor", stage.tensor}, {"places", places_of(leak)}};
     if (!leak.follow.empty()) {
-      finding.statement +=
-          "; " + nsa::join(std::vector<std::string>(leak.follow.begin(), leak.follow.end())) +
-          " changed with it";
+      finding.facts["follow"] = std::vector<std::string>(leak.follow.begin(), leak.follow.end());
     }
-    finding.ruled_out =
-        "not rounding and not randomness: everything this stage is made of is the same, bit by "
-        "bit, in both passes";
-    finding.next_action =
-        "look at which keys this stage normalises or attends over: none after the query may enter";
     return finding;
   }
 
+  [[nodiscard]] static std::string places_of(const Leak& leak) {
+    return leak.compressed.empty() ? numbers_text("row", to_ints(leak.rows))
+                                   : numbers_text("compressed token", to_ints(leak.compressed));
+  }
+
   [[nodiscard]] Finding backward_finding() const {
-    Finding finding;
-    finding.code = "CAUSALITY.LEAK";
+    Finding finding = make_finding("CAUSALITY.LEAK", "backward");
     finding.site = site_of(backward_);
     finding.site.phase = "backward";
-    finding.statement = "the gradient of the prefix reaches rows " +
-                        nsa::ranges_text(to_ints(backward_.rows)) + ", from position " +
-                        std::to_string(first_) + " on, in layer " +
-                        nsa::ranges_text(finding.site.layers);
-    finding.ruled_out =
-        "not the forward: the prefix is the same, bit by bit, whatever comes after; not the "
-        "gradient that came in: it is zero there";
-    finding.next_action = "look at the mask in the backward of the attention branches";
+    finding.facts["places"] = places_of(backward_);
     return finding;
   }
 

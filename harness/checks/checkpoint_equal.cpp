@@ -17,10 +17,6 @@ namespace {
 
 constexpr const char* kTorchSays = "modified by an inplace operation";
 
-std::string layers_text(const std::vector<int>& layers) {
-  return (layers.size() == 1 ? "layer " : "layers ") + nsa::ranges_text(layers);
-}
-
 std::vector<int> merged(std::vector<int> layers, int more) {
   layers.push_back(more);
   std::sort(layers.begin(), layers.end());
@@ -55,7 +51,7 @@ class CheckpointJudge {
     }
     tell_layers();
     result_.measured("layers_computed_again", static_cast<double>(layers_.size()));
-    return result_.finish(layers_text(layers_) + (layers_.size() == 1 ? " is" : " are") +
+    return result_.finish(numbers_text("layer", layers_) + (layers_.size() == 1 ? " is" : " are") +
                           " computed again bit by bit on " + ranks_text(all_ranks(evidence_)) +
                           (diverged_ ? "; gradients first differ from the twin's where nothing is "
                                        "checkpointed (see matches_twin)"
@@ -118,7 +114,8 @@ class CheckpointJudge {
       const Gradient* twin = ledger_.twin.find({step, rank, param});
       if (own == nullptr || twin == nullptr) {
         result_.missing("gradient rows of " + process_name(own == nullptr ? rank : kTwin) +
-                        ", step " + std::to_string(step) + ended_early(evidence_, rank));
+                            ", step " + std::to_string(step) + ended_early(evidence_, rank),
+                        site_of_rank(rank));
         return {};
       }
       if (own->hash_before != twin->hash_before) differ.push_back(param);
@@ -152,7 +149,7 @@ class CheckpointJudge {
   }
 
   void tell_dtype(std::int64_t step, const std::map<int, LayerAgain>& again) {
-    Finding finding;
+    Finding finding = make_finding("CKPT.DTYPE", "dtype");
     std::set<int> ranks;
     std::set<std::string> dtypes;
     for (const auto& [layer, seen] : again) {
@@ -162,23 +159,15 @@ class CheckpointJudge {
       dtypes.insert(seen.dtypes.begin(), seen.dtypes.end());
     }
     if (ranks.empty()) return;
-    const std::vector<std::string> pairs(dtypes.begin(), dtypes.end());
-    finding.code = "CKPT.DTYPE";
     finding.site.op = "checkpoint";
     place(finding, step, ranks);
-    finding.site.detail["dtypes"] = nsa::join(pairs, "; ");
-    finding.statement = layers_text(finding.site.layers) + " computed again in another type on " +
-                        ranks_text(finding.site.ranks) + ": " + nsa::join(pairs, "; ");
-    finding.ruled_out =
-        "not the inputs: the layer got what it had got forward; not rounding: operators put out "
-        "another dtype";
-    finding.next_action =
-        "restore the forward's autocast state (and every other mode) around what is computed again";
+    finding.site.detail["dtypes"] =
+        nsa::join(std::vector<std::string>(dtypes.begin(), dtypes.end()), "; ");
     result_.found(finding);
   }
 
   void tell_blocks(std::int64_t step, const std::map<int, LayerAgain>& again) {
-    Finding finding;
+    Finding finding = make_finding("CKPT.SELECTION_FLIP", "blocks");
     std::set<int> ranks;
     std::set<int> queries;
     std::int64_t rows = 0;
@@ -194,20 +183,12 @@ class CheckpointJudge {
     if (ranks.empty()) return;
     const double share =
         static_cast<double>(differing) / static_cast<double>(std::max<std::int64_t>(rows, 1));
-    finding.code = "CKPT.SELECTION_FLIP";
     place(finding, step, ranks);
     finding.site.op = "select";
     finding.site.rows = to_ints(queries);
     finding.site.detail["share"] = share;
     finding.site.detail["row_count"] = differing;
-    finding.statement = layers_text(finding.site.layers) + " chose other blocks when computed " +
-                        "again on " + ranks_text(finding.site.ranks) + ", in " +
-                        std::to_string(differing) + " of " + std::to_string(rows) +
-                        " rows: the gradient is that of another function";
-    finding.ruled_out = "not another dtype: both computations put out the same";
-    finding.next_action =
-        "keep the blocks that the forward chose (checkpoint.keep_blocks), or make the scores "
-        "deterministic: near ties flip on the last bit";
+    finding.facts["rows_in_all"] = rows;
     result_.found(finding);
   }
 
@@ -228,8 +209,7 @@ class CheckpointJudge {
     }
     const bool own_output = wrong.count(first) > 0;
     const std::vector<int> all = merged(to_ints(wrong), first);
-    Finding finding;
-    finding.code = "CKPT.GRADIENT";
+    Finding finding = make_finding("CKPT.GRADIENT", own_output ? "output" : "gradient");
     finding.site.op = "checkpoint";
     // Without a wrong output the layer's plain backward may be what is wrong.
     if (!own_output) finding.status = Status::hypothesis;
@@ -237,20 +217,12 @@ class CheckpointJudge {
     finding.site.layers = {first};
     finding.site.detail["layers"] = all;
     if (!other.layers.empty()) finding.site.detail["gradients_differ_in"] = to_ints(other.layers);
-    finding.statement = "layer " + std::to_string(first) +
-                        (own_output ? " put out other numbers when it was computed again"
-                                    : " has other gradients than without checkpointing") +
-                        " on " + ranks_text(finding.site.ranks);
+    finding.facts["first"] = first;
     if (all.size() > 1) {
-      finding.statement += "; it is the first in the order of the backward of " + layers_text(all);
+      std::vector<int> others = all;
+      std::erase(others, first);
+      finding.facts["others"] = numbers_text("layer", others);
     }
-    finding.ruled_out = own_output ? "not another dtype and not other blocks: both are the same"
-                                   : "not what is above it: the gradients of every later layer are "
-                                     "the twin's; not the forward: it was computed again bit by "
-                                     "bit";
-    finding.next_action =
-        "look at what the recomputation captures: weights by reference to a loop variable, random "
-        "state, buffers written since; and at the gradients it returns, in order";
     return finding;
   }
 
@@ -288,30 +260,14 @@ class CheckpointJudge {
                                            const std::vector<std::string>& tensors,
                                            std::int64_t elements,
                                            const std::string& said) {
-    Finding finding;
-    finding.code = "INPLACE.MODIFIED";
+    Finding finding = make_finding("INPLACE.MODIFIED", tensors.empty() ? "autograd" : "tensor");
     place(finding, step, ranks);
     finding.site.layers = to_ints(layers);
     if (!tensors.empty()) {
       finding.site.detail["tensor"] = nsa::join(tensors);
-      finding.site.detail["elements"] = elements;
+      if (elements > 0) finding.site.detail["elements"] = elements;
     }
-    finding.statement = "what the backward needs was written to after it was made, on " +
-                        ranks_text(finding.site.ranks);
-    if (!tensors.empty()) {
-      finding.statement += ": " + nsa::join(tensors) +
-                           (layers.empty() ? "" : " of " + layers_text(finding.site.layers)) +
-                           (elements > 0 ? " has other values in " + counted(elements, "element")
-                                         : std::string(" was written again"));
-    }
-    if (!said.empty()) {
-      finding.statement += "; autograd says: " + said.substr(0, said.find('\n'));
-    }
-    finding.ruled_out = tensors.empty()
-                            ? "not a wrong value: autograd counts the writes to what it saved"
-                            : "not a wrong forward: the values were right when they were made";
-    finding.next_action =
-        "do not reuse a workspace that a saved tensor lives in: allocate a buffer a layer, or copy";
+    if (!said.empty()) finding.facts["message"] = said.substr(0, said.find('\n'));
     return finding;
   }
 

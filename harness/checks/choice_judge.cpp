@@ -174,7 +174,7 @@ class ChoiceJudge {
     Deviation& seen = add("SELECTION.WRONG", Of::blocks, {wrong.begin(), wrong.end()});
     seen.tie_rows = tie_rows;
     explain_choice(wrong, seen);
-    if (seen.law.empty() && wrong.size() == malformed.size()) seen.law = kNoListOfBlocks;
+    if (seen.law.empty() && wrong.size() == malformed.size()) seen.law = kNotALegalList;
   }
 
   // The law that chooses the blocks found from the recorded scores, in every row that is wrong.

@@ -55,7 +55,8 @@ class OracleComparison {
       const bool choice = take_choice(judge_choice(*record), at);
       return take(judge_layer(*record, model_), at) || choice;
     } catch (const std::invalid_argument& error) {
-      result_.missing(text_of(at) + " cannot be judged: the oracle refuses it: " + error.what());
+      result_.missing(text_of(at) + " cannot be judged: the oracle refuses it: " + error.what(),
+                      site_of_layer(at.rank, at.layer));
     }
     return false;
   }
@@ -68,7 +69,7 @@ class OracleComparison {
     }
     if (tells_choice_) {
       for (const std::string& lacking : judged.missing) {
-        result_.missing(lacking + " in " + text_of(at));
+        result_.missing(lacking + " in " + text_of(at), site_of_layer(at.rank, at.layer));
       }
       for (const Deviation& seen : judged.deviations) deviations_.add(seen, at);
     }
@@ -80,7 +81,7 @@ class OracleComparison {
     rows_ += judged.rows;
     rows_in_all_ += judged.rows_in_all;
     for (const std::string& lacking : judged.missing) {
-      result_.missing(lacking + " in " + text_of(at));
+      result_.missing(lacking + " in " + text_of(at), site_of_layer(at.rank, at.layer));
     }
     for (const auto& [tensor, error] : judged.errors) {
       const auto [kept, is_new] = errors_.try_emplace(tensor, error);

@@ -159,7 +159,7 @@ class ReferenceComparison {
     }
     if (!same) result_.missing("the same input, weights and dtype in both runs of " + text_of(at));
     const bool lists = can_be_replayed(own) && can_be_replayed(plain);
-    if (!lists) result_.missing("blocks that are lists of blocks in " + text_of(at));
+    if (!lists) result_.missing("valid lists of blocks in " + text_of(at));
     return same && lists;
   }
 
@@ -299,8 +299,7 @@ class ReferenceComparison {
 
   [[nodiscard]] static Finding finding(const Merged& merged) {
     const Excess& worst = merged.worst;
-    Finding finding;
-    finding.code = worst.code;
+    Finding finding = make_finding(worst.code, "reference");
     finding.site.layers = to_ints(merged.layers);
     finding.site.ranks = {0};
     finding.site.step = 1;
@@ -308,18 +307,11 @@ class ReferenceComparison {
     finding.site.op = worst.op;
     finding.site.param = worst.param;
     if (worst.code == "NUMERIC.GRADIENT") finding.site.phase = "backward";
-    finding.site.detail["share_of_budget"] = worst.share;
-    finding.statement = "in layer " + nsa::ranges_text(finding.site.layers) + " " + worst.tensor +
-                        " is " + nsa::to_text(worst.found, 3) +
-                        (worst.on_average ? " on average (root mean square)" : " at most") +
-                        " away from the oracle, the plain implementation in the same dtype " +
-                        nsa::to_text(worst.plain, 3) + ": " + nsa::to_text(worst.share, 3) +
-                        " times the budget";
-    finding.ruled_out =
-        "not the dtype or the device: the plain implementation ran with the same input and weights "
-        "on both; not other blocks: the oracle replayed those that each chose";
-    finding.next_action =
-        "look at where this back end rounds: accumulators, probabilities, the order of sums";
+    finding.site.detail["share_of_budget"] = Real(worst.share);
+    finding.facts = {{"tensor", worst.tensor},
+                     {"found", Real(worst.found)},
+                     {"plain", Real(worst.plain)},
+                     {"measure", worst.on_average ? "on average (root mean square)" : "at most"}};
     return finding;
   }
 

@@ -57,7 +57,8 @@ class Sequences {
     if (seen_.empty()) return inconclusive("no collective was recorded");
     for (const int rank : all_ranks(evidence_)) {
       if (seen_.count(rank) == 0) {
-        result_.missing("collectives of " + process_name(rank) + ended_early(evidence_, rank));
+        result_.missing("collectives of " + process_name(rank) + ended_early(evidence_, rank),
+                        site_of_rank(rank));
       }
     }
     for (const auto& [name, group] : groups_) judge_group(name, group);
@@ -131,17 +132,16 @@ class Sequences {
   void name_end(int rank, std::int64_t sequence) {
     if (evidence_.finished(rank)) return;
     result_.missing("collectives of " + process_name(rank) + " from sequence " +
-                    std::to_string(sequence) + " on" + ended_early(evidence_, rank));
+                        std::to_string(sequence) + " on" + ended_early(evidence_, rank),
+                    site_of_rank(rank));
   }
 
-  [[nodiscard]] static nlohmann::json detail_of(const Group& group, std::int64_t sequence) {
-    nlohmann::json detail = nlohmann::json::object();
+  [[nodiscard]] static nlohmann::json issued_at(const Group& group, std::int64_t sequence) {
+    nlohmann::json issued = nlohmann::json::object();
     for (const auto& [rank, rows] : group.of_rank) {
-      const auto at = rows.find(sequence);
-      detail["rank " + std::to_string(rank)] =
-          at == rows.end() ? std::string("nothing") : words(at->second);
+      issued[process_name(rank)] = words(rows.at(sequence));
     }
-    return detail;
+    return issued;
   }
 
   // Two ranks met each other's operations: what one does here the other does next.
@@ -177,28 +177,15 @@ class Sequences {
                                          const Group& group,
                                          std::int64_t sequence,
                                          const std::map<int, Shape>& shapes) {
-    Finding finding;
-    finding.code = code_of(group, sequence);
+    Finding finding = make_finding(code_of(group, sequence), "collective");
     finding.site.sequence = sequence;
     finding.site.ranks = minority(shapes);
-    finding.site.detail = detail_of(group, sequence);
     const Collective& row = group.of_rank.begin()->second.at(sequence);
     if (row.step > 0) finding.site.step = row.step;
     finding.site.phase = row.phase;
-    finding.statement = "collective " + std::to_string(sequence) + " of group " + name + ":";
-    for (const auto& [rank, rows] : group.of_rank) {
-      finding.statement += " " + process_name(rank) + " issued " + words(rows.at(sequence)) + ",";
-    }
-    finding.statement.pop_back();
-    finding.ruled_out =
-        "not the transport: the record was made before the operation was handed over; all " +
-        std::to_string(sequence) + " collectives before it agree";
-    finding.next_action =
-        finding.site.ranks.empty()
-            ? "compare the code paths of both ranks at this point: without a majority either may "
-              "be wrong"
-            : "look at what " + ranks_text(finding.site.ranks) +
-                  " does differently here: a condition on the rank, on data or on sizes";
+    finding.facts["group"] = name;
+    finding.facts["issued"] = issued_at(group, sequence);
+    if (sequence > 0) finding.facts["agreed"] = sequence;
     return finding;
   }
 
@@ -208,20 +195,12 @@ class Sequences {
                                             const std::vector<int>& absent,
                                             const std::vector<int>& others) {
     const Collective& row = group.of_rank.at(others.front()).at(sequence);
-    Finding finding;
-    finding.code = "DESYNC.MISSING_RANK";
+    Finding finding = make_finding("DESYNC.MISSING_RANK", "absent");
     finding.site.ranks = absent;
     finding.site.sequence = sequence;
     finding.site.phase = row.phase;
     if (row.step > 0) finding.site.step = row.step;
-    finding.site.detail = detail_of(group, sequence);
-    finding.statement = ranks_text(absent) + " never issued collective " +
-                        std::to_string(sequence) + " of group " + name + " (" + words(row) +
-                        "), which " + ranks_text(others) + " did";
-    finding.ruled_out = "not a crash of the missing rank: it ended well or was still there";
-    finding.next_action =
-        "look for a loop that ends earlier on this rank: fewer batches, a stop condition, an early "
-        "return";
+    finding.facts = {{"group", name}, {"operation", words(row)}, {"others", ranks_text(others)}};
     return finding;
   }
 
@@ -259,25 +238,16 @@ class Sequences {
     if (all_equal(plans)) return true;
     std::set<std::int64_t> sizes;
     for (const auto& [rank, plan] : plans) sizes.insert(std::get<0>(plan));
-    Finding finding;
-    finding.code = sizes.size() > 1 ? "DESYNC.SIZE" : "DESYNC.ORDER";
+    Finding finding = make_finding(sizes.size() > 1 ? "DESYNC.SIZE" : "DESYNC.ORDER", "plan");
     finding.site.step = step;
     finding.site.bucket = bucket;
     finding.site.op = "grad_sync";
     finding.site.ranks = minority(plans);
-    finding.statement = "the plan of bucket " + std::to_string(bucket) + " in step " +
-                        std::to_string(step) + " differs between ranks:";
     for (const auto& [rank, plan] : plans) {
-      const std::string text = std::to_string(std::get<0>(plan)) + " elements, " +
-                               std::to_string(std::get<2>(plan).size()) + " parameters";
-      finding.statement += " " + process_name(rank) + " " + text + ",";
-      finding.site.detail["rank " + std::to_string(rank)] = text;
+      finding.facts["plans"][process_name(rank)] =
+          std::to_string(std::get<0>(plan)) + " elements, " +
+          std::to_string(std::get<2>(plan).size()) + " parameters";
     }
-    finding.statement.pop_back();
-    finding.ruled_out = "not a late change: plans of the same step are compared";
-    finding.next_action =
-        "parameters must be registered in the same order with the same shapes on every rank; "
-        "compare the models";
     result_.found(finding);
     return false;
   }

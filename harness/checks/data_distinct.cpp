@@ -72,7 +72,8 @@ class Batches {
       const Batch* batch = find(ranks_, slot, rank);
       if (batch == nullptr) {
         result_.missing("batch of " + process_name(rank) + ", step " +
-                        std::to_string(std::get<0>(slot)) + ended_early(evidence_, rank));
+                            std::to_string(std::get<0>(slot)) + ended_early(evidence_, rank),
+                        site_of_rank(rank));
         continue;
       }
       ++sequences_;
@@ -158,32 +159,30 @@ class Batches {
   }
 
   [[nodiscard]] static Finding other_source(const std::vector<int>& ranks) {
-    Finding finding;
-    finding.code = "DATA.SOURCE";
+    Finding finding = make_finding("DATA.SOURCE", ranks.empty() ? "sources" : "source");
     finding.site.ranks = ranks;
     finding.site.op = "data";
-    finding.statement = ranks.empty()
-                            ? "the ranks did not read the same source"
-                            : ranks_text(ranks) + " did not read the source that was asked for";
-    finding.ruled_out = "not another place in the same data: the source itself has another hash";
-    finding.next_action = "compare the paths and the data settings that these ranks resolved";
     return finding;
   }
 
-  [[nodiscard]] static Finding duplicate(const std::vector<int>& ranks,
-                                         const std::vector<Slot>& slots) {
-    Finding finding;
-    finding.code = "DATA.DUPLICATE";
+  // What was read in `places` sequences, first in that of `first`.
+  [[nodiscard]] static Finding read(const char* code,
+                                    const char* variant,
+                                    const std::vector<int>& ranks,
+                                    std::size_t places,
+                                    const Slot& first) {
+    Finding finding = make_finding(code, variant);
     finding.site.ranks = ranks;
-    finding.site.step = std::get<0>(slots.front());
+    finding.site.step = std::get<0>(first);
     finding.site.op = "data";
-    finding.statement = ranks_text(ranks) + " read the same sequence in " +
-                        counted(static_cast<std::int64_t>(slots.size()), "place") + ", first in " +
-                        slot_text(slots.front());
-    finding.ruled_out =
-        "not a corpus that repeats itself: the twin's batches for these ranks do not coincide";
-    finding.next_action =
-        "make the sampler depend on the rank (rank and world in its seed or offset)";
+    finding.facts = {{"places", places}, {"first", slot_text(first)}};
+    return finding;
+  }
+
+  [[nodiscard]] Finding duplicate(const std::vector<int>& ranks,
+                                  const std::vector<Slot>& slots) const {
+    Finding finding = read("DATA.DUPLICATE", "ranks", ranks, slots.size(), slots.front());
+    if (evidence_.twin_ran()) finding.facts["twin"] = "differ";
     return finding;
   }
 
@@ -191,37 +190,15 @@ class Batches {
 
   [[nodiscard]] static Finding again(int rank, const Again& slots) {
     const auto& [slot, before] = slots.front();
-    Finding finding;
-    finding.code = "DATA.DUPLICATE";
-    finding.site.ranks = {rank};
-    finding.site.step = std::get<0>(slot);
-    finding.site.op = "data";
-    finding.statement = process_name(rank) +
-                        " trained again on a sequence that it had before, in " +
-                        counted(static_cast<std::int64_t>(slots.size()), "place") + ", first in " +
-                        slot_text(slot) + " on that of " + slot_text(before);
-    finding.ruled_out =
-        "not a corpus that repeats itself: the twin's batches for these places differ";
-    finding.next_action =
-        "look at what advances the loader of this rank: its step, epoch or iterator";
+    Finding finding = read("DATA.DUPLICATE", "again", {rank}, slots.size(), slot);
+    finding.facts["before"] = slot_text(before);
     return finding;
   }
 
   [[nodiscard]] Finding foreign() const {
     std::set<int> ranks;
     for (const auto& [slot, off] : foreign_) ranks.insert(off.begin(), off.end());
-    Finding finding;
-    finding.code = "DATA.SOURCE";
-    finding.site.ranks = to_ints(ranks);
-    finding.site.step = std::get<0>(foreign_.begin()->first);
-    finding.site.op = "data";
-    finding.statement = ranks_text(finding.site.ranks) +
-                        " trained on other tokens than (seed, step, rank) gives, in " +
-                        counted(static_cast<std::int64_t>(foreign_.size()), "place") +
-                        ", first in " + slot_text(foreign_.begin()->first);
-    finding.ruled_out = "not a duplicate: no two ranks read the same, nor one twice";
-    finding.next_action = "check what the loader of these ranks reads, its seed and its position";
-    return finding;
+    return read("DATA.SOURCE", "tokens", to_ints(ranks), foreign_.size(), foreign_.begin()->first);
   }
 
   [[nodiscard]] std::string summary() const {

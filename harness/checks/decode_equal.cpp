@@ -123,8 +123,7 @@ class DecodeJudge {
   // What differs in later layers and positions follows from the first layer that differs.
   [[nodiscard]] Finding finding() const {
     const Mismatch& first = wrong_.front();
-    Finding finding;
-    finding.code = "DECODE.MISMATCH";
+    Finding finding = make_finding("DECODE.MISMATCH", "position");
     finding.site.layers = {first.layer};
     finding.site.ranks = {0};
     finding.site.rows = {static_cast<int>(first.position)};
@@ -132,23 +131,13 @@ class DecodeJudge {
     finding.site.detail["prompt_tokens"] = prompt_;
     finding.site.detail["layers_wrong"] = wrong_.size();
     finding.site.detail["blocks"] = first.blocks;
-    finding.statement = "position " + std::to_string(first.position) + " of layer " +
-                        std::to_string(first.layer) + ", decoded alone after a prompt of " +
-                        std::to_string(prompt_) + ", is not what the whole sequence gives: ";
+    finding.facts["position"] = first.position;
     if (first.values) {
-      finding.statement +=
-          "relative error " + nsa::to_text(first.error, 3) + ", ceiling " + nsa::to_text(limit_, 3);
+      finding.facts["error"] = Real(first.error);
+      finding.facts["limit"] = Real(limit_);
     }
-    if (first.blocks) finding.statement += std::string(first.values ? "; " : "") + "other blocks";
-    if (wrong_.size() > 1) {
-      finding.statement += "; " + std::to_string(wrong_.size() - 1) + " later layers differ too";
-    }
-    finding.ruled_out =
-        "not the tokens or the weights: both passes had the same; not a layer "
-        "before: those agree in every position";
-    finding.next_action =
-        "compare the caches after the prompt: which raw tokens the next compressed token covers, "
-        "the positions of the keys, the window's first key";
+    if (first.blocks) finding.facts["other"] = "the indices differ";
+    if (wrong_.size() > 1) finding.facts["later"] = wrong_.size() - 1;
     return finding;
   }
 

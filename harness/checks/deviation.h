@@ -14,8 +14,8 @@
 namespace harness::checks {
 
 inline constexpr std::size_t kMostRows = 4096;  // of a site: a finding stays a page of text
-// Stands as law where what was chosen is no list: not ascending, a block twice, something after -1.
-inline constexpr const char* kNoListOfBlocks = "no list of blocks";
+// The law of a choice that is no list of blocks: ascending, each once, then -1.
+inline constexpr const char* kNotALegalList = "not_a_legal_list";
 
 struct Deviation {
   std::string code;
@@ -77,8 +77,6 @@ class Deviations {
   };
   [[nodiscard]] static Finding finding(std::int64_t step, const Merged& merged);
   static void add_detail(const Merged& merged, Site& site);
-  [[nodiscard]] static std::string statement(const Merged& merged, const Site& site);
-  static void explain(const Deviation& seen, Finding& finding);
 
   std::map<Kind, Merged> merged_;
 };

@@ -187,7 +187,8 @@ class Finiteness {
       for (std::int64_t step = 1; step <= steps; ++step) {
         if (losses.count({rank, step}) > 0) continue;
         result_.missing("the loss of " + process_name(rank) + " in step " + std::to_string(step) +
-                        ended_early(evidence_, rank));
+                            ended_early(evidence_, rank),
+                        site_of_rank(rank));
       }
     }
   }
@@ -345,8 +346,7 @@ class Finiteness {
     for (const auto& [rank, row] : of_rank) ranks.insert(rank);
     const bool unwritten = certificate.op.empty() || allocates(certificate.op, birth.poisoned);
     const auto seen = place_of(certificate);
-    Finding finding;
-    finding.code = unwritten ? "NAN.UNINIT" : "NAN.ORIGIN";
+    Finding finding = make_finding(unwritten ? "NAN.UNINIT" : "NAN.ORIGIN", "operator");
     Site& site = finding.site;
     site.ranks = to_ints(ranks);
     site.step = certificate.step;
@@ -365,54 +365,18 @@ class Finiteness {
     if (!certificate.seam.empty()) site.detail["seam"] = certificate.seam;
     if (birth.elements > 0) site.detail["elements"] = birth.elements;
     const std::vector<int> without_keys = rows_without_keys(site, birth, !seen || !seen->backward);
-    const bool keyless = !without_keys.empty();
-    if (keyless) {
+    if (!without_keys.empty()) {
       site.rows = without_keys;
       site.detail["keys"] = 0;
+      if (!unwritten) finding.variant = "keyless";
     }
-    finding.statement = words(certificate, birth, unwritten, keyless, site);
-    if (seen) finding.statement += "; first seen in " + seen->what;
-    advise(unwritten, keyless, finding);
+    finding.facts["direction"] = "in the " + birth.direction;
+    if (!unwritten) {
+      finding.facts["operator"] = certificate.op;
+      finding.facts["largest_input"] = birth.largest_input;
+    }
+    if (seen) finding.facts["seen"] = seen->what;
     return finding;
-  }
-
-  [[nodiscard]] static std::string words(const Certificate& certificate,
-                                         const NanBirth& birth,
-                                         bool unwritten,
-                                         bool keyless,
-                                         const Site& site) {
-    std::string text;
-    if (unwritten) {
-      text = "a number that is not finite came from memory that nobody wrote";
-    } else {
-      text = "operator " + certificate.op +
-             " made the first number that is not finite out of finite "
-             "ones (largest input " +
-             nsa::to_text(birth.largest_input.value, 3) + ")";
-    }
-    if (!certificate.seam.empty()) text += " in seam " + certificate.seam;
-    if (!site.layers.empty()) text += " of layer " + nsa::ranges_text(site.layers);
-    text += ", " + birth.direction + ", on " + ranks_text(site.ranks) + " in step " +
-            std::to_string(certificate.step);
-    if (birth.elements > 0) text += ", in " + counted(birth.elements, "element");
-    if (keyless) text += ": rows with 0 keys";
-    return text;
-  }
-
-  static void advise(bool unwritten, bool keyless, Finding& finding) {
-    if (unwritten) {
-      finding.ruled_out =
-          "not arithmetic: no operator with finite inputs gave a number that is not finite";
-      finding.next_action =
-          "find the buffer that is handed out and not written in full: look at its last rows";
-      return;
-    }
-    finding.ruled_out =
-        "not an earlier operator: this one's inputs were finite, and it is the first of its kind";
-    finding.next_action =
-        keyless ? "give rows without any key zeros instead of a softmax over nothing, in the "
-                  "backward too"
-                : "look at this operator for a division by zero, a logarithm, an overflow";
   }
 
   [[nodiscard]] Finding origin() const {
@@ -420,11 +384,10 @@ class Finiteness {
     std::set<int> ranks;
     for (const auto& [rank, seen] : of_rank) ranks.insert(rank);
     const Sighting& seen = of_rank.begin()->second;
-    Finding finding;
     // Poisoned memory is NaN where nobody wrote; no operator was seen to make one.
     const bool unwritten =
         evidence_.the_case.scenario.attention.poison && runs_layers_alone(evidence_);
-    finding.code = unwritten ? "NAN.UNINIT" : "NAN.ORIGIN";
+    Finding finding = make_finding(unwritten ? "NAN.UNINIT" : "NAN.ORIGIN", "recorded");
     finding.site = seen.site;
     finding.site.ranks = to_ints(ranks);
     finding.site.step = birth.step;
@@ -433,17 +396,8 @@ class Finiteness {
                          : birth.moment <= Moment::loss ? "forward"
                                                         : "backward";
     if (seen.elements > 0) finding.site.detail["elements"] = seen.elements;
-    finding.statement = "the first number that is not finite: " + seen.what + ", on " +
-                        ranks_text(finding.site.ranks) + " in step " + std::to_string(birth.step);
-    if (births_.size() > 1) {
-      finding.statement +=
-          "; " + std::to_string(births_.size() - 1) + " later places are not finite either";
-    }
-    finding.ruled_out =
-        "not an earlier place among what was recorded: everything before it is finite";
-    finding.next_action =
-        "look at this operation for rows without any key, memory that was never written, a "
-        "division by zero or an overflow";
+    finding.facts["seen"] = seen.what;
+    if (births_.size() > 1) finding.facts["later"] = births_.size() - 1;
     return finding;
   }
 

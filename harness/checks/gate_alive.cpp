@@ -43,8 +43,8 @@ Largest largest_branch(const GateUse& use) {
 // Why a layer of one rank is not alive.
 struct Death {
   std::string code;
+  std::string variant;
   std::string branch;
-  std::string why;
   auto operator<=>(const Death&) const = default;
 };
 
@@ -88,7 +88,8 @@ class GateJudge {
     const auto at = uses_.find({rank, layer});
     if (at == uses_.end()) {
       result_.missing("gates of layer " + std::to_string(layer) + " on " + process_name(rank) +
-                      ended_early(evidence_, rank));
+                          ended_early(evidence_, rank),
+                      site_of_rank(rank));
       return;
     }
     const Uses& uses = at->second;
@@ -103,7 +104,7 @@ class GateJudge {
     const bool moved = std::any_of(
         uses.begin(), uses.end(), [&](const auto& use) { return use.second.hash != hash; });
     if (!moved) {
-      add({"GATE.DEAD", "", "are the same, bit by bit, in all steps"}, whole(rank, layer, uses));
+      add({"GATE.DEAD", "steps", ""}, whole(rank, layer, uses));
     }
   }
 
@@ -124,7 +125,7 @@ class GateJudge {
       first = use->first;
     }
     const Place place{rank, layer, first, uses.rbegin()->first};
-    add({"GATE.COLLAPSED", most.branch, "give branch " + most.branch + " all"}, place);
+    add({"GATE.COLLAPSED", "branch", most.branch}, place);
     return true;
   }
 
@@ -139,7 +140,7 @@ class GateJudge {
     }
     smallest_spread_ = std::min(smallest_spread_, spread);
     const bool equal = spread <= kUlps * ulp_ * scale;
-    if (equal) add({"GATE.DEAD", "", "are the same for all rows"}, whole(rank, layer, uses));
+    if (equal) add({"GATE.DEAD", "rows", ""}, whole(rank, layer, uses));
     return equal;
   }
 
@@ -162,22 +163,13 @@ class GateJudge {
   }
 
   [[nodiscard]] static Finding finding(const Death& death, const Where& where) {
-    Finding finding;
-    finding.code = death.code;
+    Finding finding = make_finding(death.code, death.variant);
     finding.site.layers = to_ints(where.layers);
     finding.site.ranks = to_ints(where.ranks);
     finding.site.branch = death.branch;
     finding.site.op = "gate";
     finding.site.step = where.first;
-    finding.statement = "the gates of layer " + nsa::ranges_text(finding.site.layers) + " " +
-                        death.why + " on " + ranks_text(finding.site.ranks) + ", from step " +
-                        std::to_string(where.first) + " to step " + std::to_string(where.last);
-    const bool dead = death.code == "GATE.DEAD";
-    finding.ruled_out = dead ? "not equal inputs: every step reads other tokens, and other rows"
-                             : "not a few rows: the gates hardly differ between rows";
-    finding.next_action =
-        dead ? "look at how the gate's last weights are initialised and whether they get a gradient"
-             : "look at the scale of the gate's logits, its temperature and its learning rate";
+    finding.facts = {{"first_step", where.first}, {"last_step", where.last}};
     return finding;
   }
 

@@ -60,13 +60,15 @@ class Agreement {
       const Gradient* row = ledger_.ranks.find({step, rank, param});
       if (row == nullptr) {
         result_.missing("gradient rows of " + process_name(rank) + ", step " +
-                        std::to_string(step) + ended_early(evidence_, rank));
+                            std::to_string(step) + ended_early(evidence_, rank),
+                        site_of_rank(rank));
         continue;
       }
       if (!row->reduced && evidence_.ranks() > 1) {
         if (lost_its_peer(rank)) {
           result_.missing("the end of the reduction of " + process_name(rank) + ", step " +
-                          std::to_string(step) + ": a peer was gone");
+                              std::to_string(step) + ": a peer was gone",
+                          site_of_rank(rank));
           continue;
         }
         seen.unfinished[rank].push_back(param);
@@ -95,7 +97,8 @@ class Agreement {
                                    evidence_.collectives.end(),
                                    [&](const auto& row) { return row.process == rank; });
       if (!any) {
-        result_.missing("collectives of " + process_name(rank) + ended_early(evidence_, rank));
+        result_.missing("collectives of " + process_name(rank) + ended_early(evidence_, rank),
+                        site_of_rank(rank));
         continue;
       }
       const std::vector<const Collective*> sums = reductions(rank, step);
@@ -137,7 +140,8 @@ class Agreement {
     }
     if (plan.all().empty()) {
       result_.missing("bucket plan of " + process_name(rank) + ", step " + std::to_string(step) +
-                      ended_early(evidence_, rank));
+                          ended_early(evidence_, rank),
+                      site_of_rank(rank));
       return;
     }
     // A record that tells no micro-batch apart says nothing of when: it counts alone.
@@ -153,8 +157,7 @@ class Agreement {
     std::set<int> ranks;
     for (const auto& [rank, counts] : extra_) ranks.insert(rank);
     const Counts& counts = extra_.begin()->second;
-    Finding finding;
-    finding.code = "COMM.EXTRA";
+    Finding finding = make_finding("COMM.EXTRA", "extra");
     finding.site.step = step;
     finding.site.ranks = to_ints(ranks);
     finding.site.detail["reductions_per_step"] =
@@ -162,20 +165,7 @@ class Agreement {
     finding.site.detail["expected"] = 1;
     finding.site.detail["all_reduces"] = counts.reductions;
     finding.site.detail["buckets"] = counts.buckets;
-    finding.statement = ranks_text(finding.site.ranks) + " reduced gradients " +
-                        std::to_string(counts.reductions) + " times in step " +
-                        std::to_string(step) + " for " + std::to_string(counts.buckets) +
-                        " buckets: more than once a bucket and optimiser step";
-    if (counts.early > 0) {
-      finding.site.detail["before_the_last_micro_batch"] = counts.early;
-      finding.statement +=
-          ", " + std::to_string(counts.early) + " of them before the last micro-batch";
-    }
-    finding.ruled_out =
-        "not another plan of buckets: it is the one that this step ran with; not the map of "
-        "unused parameters: that is of integers";
-    finding.next_action =
-        "reduce in the last micro-batch of a step only (no_sync around the others)";
+    if (counts.early > 0) finding.site.detail["before_the_last_micro_batch"] = counts.early;
     return finding;
   }
 
@@ -193,40 +183,22 @@ class Agreement {
     for (const auto& [rank, params] : seen.unfinished) {
       affected.insert(params.begin(), params.end());
     }
-    Finding finding;
-    finding.code = "GRAD.NOT_REDUCED";
+    Finding finding = make_finding("GRAD.NOT_REDUCED", "gradients");
     const bool all = affected.empty() || affected.size() == params_.size();
     if (!all) finding.site = site_of_params({affected.begin(), affected.end()});
     if (all) finding.site.detail["param_count"] = params_.size();
     finding.site.step = step;
     finding.site.ranks = blamed(seen, evidence_.ranks());
-    finding.statement = statement(step, seen);
-    finding.ruled_out =
-        seen.silent.empty()
-            ? "not a rounding difference: a reduced gradient is bitwise the same everywhere"
-            : "not a wrong sum: no sum was asked for";
-    finding.next_action =
-        "check that the forward goes through the wrapper that prepares the reducer, that the step "
-        "synchronises, and with a "
-        "static graph that the delayed all-reduce is queued";
-    return finding;
-  }
-
-  [[nodiscard]] std::string statement(std::int64_t step, const NotReduced& seen) const {
-    std::string text = "in step " + std::to_string(step) + ":";
     if (!seen.differ.empty()) {
-      text += " " + std::to_string(seen.differ.size()) + " of " + std::to_string(params_.size()) +
-              " gradients differ between ranks after reduction (" + some_of(seen.differ) + ");";
+      finding.facts = {{"differing", seen.differ.size()}, {"total", params_.size()}};
+      put_some(finding, "params", seen.differ);
     }
     for (const auto& [rank, params] : seen.unfinished) {
-      text += " the reducer of " + process_name(rank) + " did not finish (" +
-              std::to_string(params.size()) + " parameters);";
+      finding.facts["unfinished"][process_name(rank)] =
+          counted(static_cast<std::int64_t>(params.size()), "parameter");
     }
-    if (!seen.silent.empty()) {
-      text += " " + ranks_text(seen.silent) + " recorded no all-reduce of gradients;";
-    }
-    text.pop_back();
-    return text;
+    if (!seen.silent.empty()) finding.facts["silent"] = ranks_text(seen.silent);
+    return finding;
   }
 
   struct Counts {

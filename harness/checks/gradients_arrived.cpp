@@ -13,57 +13,19 @@ namespace {
 
 enum class Symptom { unreachable, unreachable_here, none, zero, twice, hook_lost };
 
-struct Words {
+struct Situation {
   const char* code;
-  const char* what;
-  const char* ruled_out;
-  const char* next_action;
+  const char* variant;
 };
 
-Words words_of(Symptom symptom) {
+Situation situation_of(Symptom symptom) {
   switch (symptom) {
-    case Symptom::unreachable:
-      return {"GRAD.MISSING",
-              "cannot be reached from the loss",
-              "not a matter of one rank or of the reduction: the graph itself, before any "
-              "backward, does not lead there",
-              "look for detach(), no_grad(), .data or a tensor rebuilt from values between the "
-              "parameter and the loss, or a branch that is not called"};
-    case Symptom::unreachable_here:
-      return {"GRAD.NOT_FINALIZED",
-              "cannot be reached from the loss",
-              "not the model's code as such: the other ranks reach the same parameters in the same "
-              "step",
-              "find what makes these ranks take another path in this step (a condition on data, "
-              "rank or time); every rank "
-              "must build the same graph, or find_unused must be on"};
-    case Symptom::none:
-      return {"GRAD.MISSING",
-              "can be reached from the loss but got no gradient",
-              "not cut from the graph: the walk from the loss arrives there",
-              "look for a backward that returns an undefined gradient for this input, or an error "
-              "that ended the backward"};
-    case Symptom::zero:
-      return {"GRAD.ZERO",
-              "got a gradient that is exactly zero in every element",
-              "not missing (it was reached and became ready), and the configuration gives the "
-              "parameter influence",
-              "look for a softmax over a single key, a mask that leaves nothing, a multiplication "
-              "by zero, or an underflow"};
-    case Symptom::twice:
-      return {"GRAD.DOUBLE_READY",
-              "became ready more than once in one synchronising backward",
-              "not accumulation: runs are counted in the synchronising micro-batch only",
-              "look for a nested backward (re-entrant checkpointing), a parameter used by two "
-              "backwards, or hooks that were "
-              "registered twice; functional checkpointing avoids it"};
-    case Symptom::hook_lost:
-      return {"GRAD.HOOK_LOST",
-              "lost the hook that its reduction depends on",
-              "not unused: the graph reaches the parameter, but through another accumulator node "
-              "than the one hooked",
-              "do not replace, re-create or re-type parameters after the reducer was built; build "
-              "it last"};
+    case Symptom::unreachable: return {"GRAD.MISSING", "unreachable"};
+    case Symptom::unreachable_here: return {"GRAD.NOT_FINALIZED", "unreachable_here"};
+    case Symptom::none: return {"GRAD.MISSING", "none"};
+    case Symptom::zero: return {"GRAD.ZERO", "zero"};
+    case Symptom::twice: return {"GRAD.DOUBLE_READY", "twice"};
+    case Symptom::hook_lost: return {"GRAD.HOOK_LOST", "lost"};
   }
   return {};
 }
@@ -175,8 +137,9 @@ class Arrival {
     for (const auto& [place, params] : unreached_) {
       const auto& [rank, step] = place;
       result_.missing(std::to_string(params.size()) + " gradients of " + process_name(rank) +
-                      " that step " + std::to_string(step) +
-                      " had not come to when its backward raised an exception");
+                          " that step " + std::to_string(step) +
+                          " had not come to when its backward raised an exception",
+                      site_of_rank(rank));
     }
     for (const auto& [place, params] : absent_) {
       const auto& [rank, step] = place;
@@ -185,7 +148,8 @@ class Arrival {
               ? "any parameter"
               : std::to_string(params.size()) + " parameters (" + some_of(params) + ")";
       result_.missing("no gradient row of " + process_name(rank) + " for " + which + " in step " +
-                      std::to_string(step) + ended_early(evidence_, rank));
+                          std::to_string(step) + ended_early(evidence_, rank),
+                      site_of_rank(rank));
     }
   }
 
@@ -234,24 +198,17 @@ class Arrival {
   [[nodiscard]] Finding finding(
       const Group& group, const std::map<std::int64_t, std::vector<std::string>>& steps_of) const {
     const auto& [step, params] = *steps_of.begin();
-    const Words words = words_of(group.symptom);
-    Finding finding;
-    finding.code = words.code;
+    const Situation situation = situation_of(group.symptom);
+    Finding finding = make_finding(situation.code, situation.variant);
     finding.site = site_of_params(params);
     finding.site.ranks = group.ranks;
     if (step > 0) finding.site.step = step;
-    if (steps_of.size() > 1) finding.site.detail["steps"] = steps_of.size();
-    finding.statement = std::to_string(params.size()) + " of " + std::to_string(params_.size()) +
-                        " parameters (" + some_of(params) + ") " + words.what + " on " +
-                        ranks_text(group.ranks) + " in step " + std::to_string(step);
-    if (group.symptom == Symptom::unreachable_here) {
-      finding.statement += ", while other ranks reach them";
-    }
+    finding.facts = {{"count", params.size()}, {"total", params_.size()}};
+    put_some(finding, "params", params);
     if (steps_of.size() > 1) {
-      finding.statement += " and " + std::to_string(steps_of.size() - 1) + " later steps";
+      finding.site.detail["steps"] = steps_of.size();
+      finding.facts["later_steps"] = steps_of.size() - 1;
     }
-    finding.ruled_out = words.ruled_out;
-    finding.next_action = words.next_action;
     return finding;
   }
 

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "harness/checks/result.h"
-#include "nsa/base/text.h"
 
 namespace harness::checks {
 namespace {
@@ -70,25 +69,12 @@ std::map<std::string, Storm> storms_of(const Evidence& evidence, const Places& t
 }
 
 Finding finding_of(const std::string& seam, const Storm& storm, double steps) {
-  const double a_step = storm.waits / steps;
-  Finding finding;
-  finding.code = "SLOW.SYNC_STORM";
-  finding.status = Status::supported;
+  Finding finding = make_finding("SLOW.SYNC_STORM", "more_than_twin");
   finding.site.op = seam;
   finding.site.ranks = {storm.ranks.begin(), storm.ranks.end()};
   finding.site.layers = {storm.layers.begin(), storm.layers.end()};
   finding.site.phase = "forward";
-  finding.site.detail["host_waits_per_step"] = a_step;
-  finding.statement =
-      seam + " of layers " + nsa::ranges_text(finding.site.layers) +
-      " makes the host wait for the device " + nsa::to_text(a_step, 3) +
-      " times a step more often than the same implementation does on the twin, on " +
-      ranks_text(finding.site.ranks);
-  finding.ruled_out =
-      "not a hang, and not the implementation's own: the twin ran it on the same batches";
-  finding.next_action =
-      "look for .item(), .cpu(), nonzero or a printed statistic in this operator; keep such values "
-      "on the device and read them once a step";
+  finding.site.detail["host_waits_per_step"] = storm.waits / steps;
   return finding;
 }
 

@@ -34,20 +34,13 @@ std::vector<Span> spans_of(const Evidence& evidence, int rank) {
 }
 
 Finding finding_of(int rank, const Span& late, std::int64_t computing_ms) {
-  Finding finding;
-  finding.code = "SLOW.DATA";
+  Finding finding = make_finding("SLOW.DATA", "late");
   finding.site.ranks = {rank};
   finding.site.step = late.step;
   finding.site.phase = "data";
   finding.site.op = "data";
   finding.site.detail["waited_ms"] = late.ms;
   finding.site.detail["longest_computation_ms"] = computing_ms;
-  finding.statement = process_name(rank) + " waited " + std::to_string(late.ms) +
-                      " ms for its batch of step " + std::to_string(late.step) +
-                      "; its longest computation took " + std::to_string(computing_ms) + " ms";
-  finding.ruled_out = "not a hang: the batch came and the case went on to its end by itself";
-  finding.next_action =
-      "look at the loader of this rank: storage, decoding, a cold cache; prefetch the next batch";
   return finding;
 }
 

@@ -97,16 +97,9 @@ class FallJudge {
   }
 
   [[nodiscard]] static Finding not_reached(const Quarter& last) {
-    Finding finding;
-    finding.code = "LOSS.NOT_FALLING";
+    Finding finding = make_finding("LOSS.NOT_FALLING", "above_floor");
     finding.site.detail["above_floor_nats"] = Real(last.mean);
-    finding.statement = "the loss falls, but ends " + nsa::to_text(last.mean, 3) +
-                        " nats above the floor of its source, which it shall reach (within " +
-                        nsa::to_text(kReached) + ")";
-    finding.ruled_out = "not the draw of the tokens: the floor is that of the same tokens";
-    finding.next_action =
-        "look whether the model sees what the source draws on (branches, masks, lengths), then at "
-        "the learning rate and the number of steps";
+    finding.facts["reach_nats"] = kReached;
     return finding;
   }
 
@@ -114,18 +107,11 @@ class FallJudge {
                                            const Quarter& first,
                                            const Quarter& last,
                                            double noise) {
-    Finding finding;
-    finding.code = "LOSS.NOT_FALLING";
+    Finding finding = make_finding("LOSS.NOT_FALLING", "flat");
     finding.site.detail["first_quarter_nats"] = Real(first.mean);
     finding.site.detail["last_quarter_nats"] = Real(last.mean);
     finding.site.detail["noise_nats"] = Real(noise);
-    finding.statement = what + " does not fall: " + nsa::to_text(first.mean, 5) +
-                        " nats over the first quarter of the steps, " + nsa::to_text(last.mean, 5) +
-                        " over the last";
-    finding.ruled_out = "not the scatter of single steps: " + nsa::to_text(noise, 2) +
-                        " nats are allowed for it; not a floor that was reached";
-    finding.next_action =
-        "look at the learning rate and at the updates (optimizer_sound), then at the gradients";
+    finding.facts["quantity"] = what;
     return finding;
   }
 

@@ -132,28 +132,13 @@ class FloorJudge {
     const std::optional<double> error = run.standard_error();
     const double deficit = run.gain / run.tokens;
     if (!error || !(deficit > kFloorStandardErrors * *error)) return;
-    Finding finding;
-    finding.code = "LOSS.BELOW_FLOOR";
-    const std::int64_t first = run.steps.front().step;
-    const std::int64_t last = run.steps.back().step;
-    finding.site.step = last;
-    finding.site.detail["first_step"] = first;
+    Finding finding = make_finding("LOSS.BELOW_FLOOR", "below");
+    finding.site.step = run.steps.back().step;
+    finding.site.detail["first_step"] = run.steps.front().step;
     finding.site.detail["tokens"] = run.tokens;
     finding.site.detail["deficit_nats"] = deficit;
     finding.site.detail["standard_error_nats"] = *error;
-    const std::string when =
-        first == last ? "in step " + std::to_string(last)
-                      : "in steps " + std::to_string(first) + " to " + std::to_string(last);
-    finding.statement = when + " the loss is " + nsa::to_text(deficit, 3) +
-                        " nats below the least that its source allows on the same " +
-                        nsa::to_text(run.tokens) + " tokens (standard error " +
-                        nsa::to_text(*error, 2) + ")";
-    finding.ruled_out = "not luck: a model that sees the past alone gains " +
-                        nsa::to_text(run.gain, 3) +
-                        " nats on the source less than once in exp(that)";
-    finding.next_action =
-        "look at what the loss compares with what: labels that are not shifted by one token, a "
-        "mask that shows the future (see causal), tokens that were seen before";
+    finding.facts["gain_nats"] = run.gain;
     result_.found(finding);
   }
 

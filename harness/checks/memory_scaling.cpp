@@ -162,8 +162,7 @@ class Scaling {
 
   void add_kept(const std::string& op, const Excess& worst) {
     const std::vector<int> layers(worst.layers.begin(), worst.layers.end());
-    Finding finding;
-    finding.code = "MEM.BUDGET";
+    Finding finding = make_finding("MEM.BUDGET", "operator");
     finding.site.op = op;
     finding.site.layers = layers;
     finding.site.branch = branch_of_seam(op);
@@ -171,18 +170,6 @@ class Scaling {
     finding.site.detail["seq_len"] = seq_len_[worst.number];
     finding.site.detail["kept_bytes"] = worst.found;
     finding.site.detail["expected_bytes"] = worst.plain;
-    finding.statement = op + " of " + (layers.size() == 1 ? "layer " : "layers ") +
-                        nsa::ranges_text(layers) + " keeps " + nsa::to_text(worst.found) +
-                        " bytes at " + nsa::to_text(seq_len_[worst.number]) +
-                        " tokens, where its implementation keeps " + nsa::to_text(worst.plain) +
-                        " of the same numbers";
-    finding.ruled_out =
-        "not the size and not the allocator: bytes of tensors are counted, in the same process, "
-        "for "
-        "the same implementation with nothing in front of it";
-    finding.next_action =
-        "look for a copy that is kept for the backward: keys and values per query head instead of "
-        "per group, an input made contiguous, scores kept twice";
     result_.found(finding);
   }
 
@@ -284,31 +271,22 @@ class Scaling {
   }
 
   void add_prediction(const SweepPoint& point, double predicted) {
-    Finding finding;
-    finding.code = "MEM.BUDGET";
+    Finding finding = make_finding("MEM.BUDGET", "prediction");
     finding.site.phase = "backward";
     finding.site.detail["seq_len"] = point.seq_len;
     finding.site.detail["batch_size"] = point.batch_size;
     finding.site.detail["n_layers"] = point.n_layers;
     finding.site.detail["predicted_bytes"] = predicted;
     finding.site.detail["measured_bytes"] = point.peak;
-    finding.statement = "a step of " + nsa::to_text(point.seq_len) + " tokens took " +
-                        mib(point.peak) + ", where smaller sizes predict " + mib(predicted);
-    finding.ruled_out = "not weights, gradients or moments: they are in both figures";
-    finding.next_action = "look for a tensor that grows faster than tokens and query-key pairs do";
     result_.found(finding);
   }
 
   void add_exponent(const Axis& axis, const PowerLaw& law) {
-    Finding finding;
-    finding.code = "MEM.EXPONENT";
+    Finding finding = make_finding("MEM.EXPONENT", "axis");
     finding.site.op = axis.name;
     finding.site.detail["exponent"] = law.exponent;
     finding.site.detail["low"] = law.low;
-    finding.statement = std::string("memory grows with ") + axis.name + " to the power of " +
-                        interval(law) + ", at most " + nsa::to_text(axis.most) + " was expected";
-    finding.ruled_out = "not the spread of the fit: the whole interval is above the limit";
-    finding.next_action = "look for a tensor that is kept per pair of tokens, per head or per step";
+    finding.facts = {{"high", law.high}, {"most", axis.most}};
     result_.found(finding);
   }
 
@@ -317,9 +295,6 @@ class Scaling {
   }
   static std::string percent(double share) {
     return nsa::to_text(std::round(share * 1000.0) / 10.0) + " %";
-  }
-  static std::string mib(double bytes) {
-    return nsa::to_text(std::round(bytes / (1 << 20))) + " MiB";
   }
   static std::string interval(const PowerLaw& law) {
     return rounded(law.exponent) + " (" + rounded(law.low) + " to " + rounded(law.high) + ")";

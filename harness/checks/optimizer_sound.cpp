@@ -21,7 +21,7 @@ constexpr std::int64_t kFewElements =
 // updates fall below the last place of any type.
 constexpr double kLargeRate = 0.5;
 
-struct Loss {  // of one step and rank
+struct LostUpdates {  // of one step and rank
   std::vector<std::string> params;
   std::int64_t judged = 0;
   std::int64_t wanted = 0;
@@ -71,7 +71,8 @@ class OptimizerJudge {
       const auto at = updates_.find({rank, step});
       if (at == updates_.end()) {
         result_.missing("the update ledger of " + process_name(rank) + ", step " +
-                        std::to_string(step) + ended_early(evidence_, rank));
+                            std::to_string(step) + ended_early(evidence_, rank),
+                        site_of_rank(rank));
       } else if (skips_.skipped(rank, step, at->second)) {
         skipped.insert(step);
         continue;  // no rate was applied
@@ -108,7 +109,8 @@ class OptimizerJudge {
     const Sample* row = rates_.find({rank, step});
     if (row == nullptr) {
       result_.missing("the learning rate of " + process_name(rank) + ", step " +
-                      std::to_string(step) + ended_early(evidence_, rank));
+                          std::to_string(step) + ended_early(evidence_, rank),
+                      site_of_rank(rank));
       return wanted;
     }
     rates.push_back({step, number, row->value});
@@ -141,7 +143,7 @@ class OptimizerJudge {
   }
 
   void judge_updates(int rank, std::int64_t step, const std::vector<const Update*>& rows) {
-    Loss loss;
+    LostUpdates loss;
     for (const Update* row : rows) {
       if (row->wanted <= 0) continue;
       ++loss.judged;
@@ -158,25 +160,17 @@ class OptimizerJudge {
     if (lost_step_ != 0 && step >= lost_step_) return;
     lost_step_ = step;
     std::sort(loss.params.begin(), loss.params.end());
-    loss_ = std::move(loss);
+    lost_ = std::move(loss);
   }
 
   [[nodiscard]] Finding skipped() const {
-    Finding finding;
-    finding.code = "OPT.SKIPPED";
+    Finding finding = make_finding("OPT.SKIPPED", "steps");
     finding.site.ranks = to_ints(skipped_ranks_);
     finding.site.op = "optimizer";
     finding.site.step = *skipped_.begin();
     finding.site.detail["steps"] = to_ints(skipped_);
-    finding.statement = counted(static_cast<std::int64_t>(skipped_.size()), "step") + " of " +
-                        std::to_string(evidence_.the_case.scenario.training.steps) + " (" +
-                        nsa::ranges_text(to_ints(skipped_)) +
-                        ") changed no parameter: the optimiser skipped them on " +
-                        ranks_text(finding.site.ranks);
-    finding.ruled_out =
-        "not a zero gradient or rate: the step itself was left out; not a loss scale at work: "
-        "gradients were finite, or the scale did not halve, or had grown too early";
-    finding.next_action = "look at the loss scale and at which gradients overflow in these steps";
+    finding.facts = {{"skipped", skipped_.size()},
+                     {"total", evidence_.the_case.scenario.training.steps}};
     return finding;
   }
 
@@ -189,56 +183,33 @@ class OptimizerJudge {
         *std::min_element(wrong_rates_.begin(), wrong_rates_.end(), first_is_earlier);
     const AppliedRate& first = rates.front();
     const double wanted = scheduled_rate(config_, first.number);
-    const RateLaw law =
+    const std::string law =
         explain_rates(config_, evidence_.the_case.scenario.training.accumulate, rates);
-    Finding finding;
-    finding.code = "SCHEDULE.LR";
+    Finding finding = make_finding("SCHEDULE.LR", law.empty() ? "rate" : law);
     for (const auto& entry : wrong_rates_) finding.site.ranks.push_back(entry.first);
     finding.site.op = "optimizer";
     finding.site.step = first.step;
     finding.site.detail["found"] = Real(first.found);
     finding.site.detail["wanted"] = wanted;
     finding.site.detail["steps"] = to_ints(wrong_rate_steps_);
-    if (!law.name.empty()) finding.site.detail["law"] = law.name;
-    finding.statement = "the learning rate of step " + std::to_string(first.step) + " is " +
-                        nsa::to_text(first.found, 6) + ", the schedule says " +
-                        nsa::to_text(wanted, 6) + "; wrong in " +
-                        counted(static_cast<std::int64_t>(wrong_rate_steps_.size()), "step") +
-                        law.words;
-    finding.ruled_out =
-        "not rounding: linear warm-up and cosine were computed in double from the configuration, "
-        "over optimiser steps that were done";
-    finding.next_action =
-        "look at what advances the schedule: optimiser steps, not micro-steps, "
-        "and none that was skipped";
+    finding.facts["wrong_steps"] = wrong_rate_steps_.size();
+    if (!law.empty()) finding.site.detail["law"] = law;
     return finding;
   }
 
   [[nodiscard]] Finding lost() const {
-    Finding finding;
-    finding.code = "OPT.UPDATE_LOST";
-    finding.site = site_of_params(loss_.params);
+    Finding finding = make_finding("OPT.UPDATE_LOST", "updates");
+    finding.site = site_of_params(lost_.params);
     finding.site.ranks = to_ints(lost_ranks_);
     finding.site.op = "optimizer";
     finding.site.step = lost_step_;
-    const double of_params =
-        static_cast<double>(loss_.params.size()) / static_cast<double>(loss_.judged);
-    const double of_elements = static_cast<double>(loss_.lost) / static_cast<double>(loss_.wanted);
-    const std::vector<std::string> dtypes(loss_.dtypes.begin(), loss_.dtypes.end());
-    finding.site.detail["share_of_params"] = of_params;
-    finding.site.detail["share_of_elements"] = of_elements;
-    finding.site.detail["dtype"] = nsa::join(dtypes);
-    finding.statement = "in step " + std::to_string(lost_step_) + " the updates of " +
-                        std::to_string(loss_.params.size()) + " of " +
-                        std::to_string(loss_.judged) +
-                        " parameters are lost in part: " + nsa::to_text(100.0 * of_elements, 3) +
-                        " % of all elements that have a gradient keep their stored value (" +
-                        nsa::join(dtypes) + ")";
-    finding.ruled_out =
-        "not a missing gradient: it is not zero in these elements; not the small "
-        "end of the schedule";
-    finding.next_action =
-        "keep float32 master weights: an update below half a unit in the last place vanishes";
+    finding.site.detail["share_of_params"] =
+        static_cast<double>(lost_.params.size()) / static_cast<double>(lost_.judged);
+    finding.site.detail["share_of_elements"] =
+        static_cast<double>(lost_.lost) / static_cast<double>(lost_.wanted);
+    finding.site.detail["dtype"] =
+        nsa::join(std::vector<std::string>(lost_.dtypes.begin(), lost_.dtypes.end()));
+    finding.facts = {{"lost", lost_.params.size()}, {"total", lost_.judged}};
     return finding;
   }
 
@@ -254,7 +225,7 @@ class OptimizerJudge {
   std::set<int> wrong_rate_steps_;
   std::set<int> lost_ranks_;
   std::int64_t lost_step_ = 0;
-  Loss loss_;
+  LostUpdates lost_;
   double worst_share_ = 0.0;
   ResultBuilder result_;
 };

@@ -1,4 +1,4 @@
-// Are the parameters bitwise the same on every rank after each optimiser step? (SPEC 8: with agreeing gradients they must be.)
+// Are the parameters bitwise the same on every rank after each optimiser step? With agreeing gradients they must be.
 #include <tuple>
 
 #include "harness/checks/list.h"
@@ -17,27 +17,14 @@ struct Divergence {
   bool majority = true;
 };
 
-Finding diverged(const Divergence& seen, std::size_t all, bool first_step) {
-  Finding finding;
-  finding.code = "STATE.DIVERGED";
+Finding diverged(const Divergence& seen, std::size_t all) {
+  Finding finding = make_finding("STATE.DIVERGED", seen.majority ? "majority" : "no_majority");
   finding.site = site_of_params(seen.params);
   finding.site.step = seen.step;
   if (seen.majority) finding.site.ranks = to_ints(seen.off_ranks);
-  finding.statement = "after step " + std::to_string(seen.step) + " " +
-                      std::to_string(seen.params.size()) + " of " + std::to_string(all) +
-                      " parameters differ between ranks (" + some_of(seen.params) + ")";
-  if (seen.majority) {
-    finding.statement += "; " + ranks_text(finding.site.ranks) + " is not with the majority";
-  } else {
-    finding.statement += "; which rank is wrong cannot be told without a majority";
-  }
-  finding.ruled_out = first_step
-                          ? "not an earlier step: this is the first one"
-                          : "not an earlier step: all parameters agreed after the one before";
-  finding.next_action =
-      "see gradients_agree: with equal gradients, compare the optimiser, the clip norm and the "
-      "learning rate of the ranks; "
-      "with different ones, mend the reduction first";
+  finding.facts = {{"count", seen.params.size()}, {"total", all}};
+  put_some(finding, "params", seen.params);
+  if (seen.step > 1) finding.facts["agreed_after"] = seen.step - 1;
   return finding;
 }
 
@@ -58,7 +45,7 @@ class States {
       seen.step = step;
       for (const std::string& param : params_) compare(param, seen);
       if (seen.params.empty() || result_.has_findings()) continue;
-      result_.found(diverged(seen, params_.size(), step == 1));
+      result_.found(diverged(seen, params_.size()));
     }
     const std::string count = std::to_string(params_.size());
     const std::string after =
@@ -76,7 +63,8 @@ class States {
       const ParameterHash* row = hashes_.find({seen.step, rank, param});
       if (row == nullptr || row->hash.empty()) {
         result_.missing("parameter hashes of " + process_name(rank) + ", step " +
-                        std::to_string(seen.step) + ended_early(evidence_, rank));
+                            std::to_string(seen.step) + ended_early(evidence_, rank),
+                        site_of_rank(rank));
       } else {
         of_rank[rank] = row->hash;
       }

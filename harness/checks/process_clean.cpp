@@ -14,13 +14,18 @@ namespace {
 
 struct End {  // what is told together
   std::string code;
+  std::string variant;
   Role role = Role::unknown;
-  std::string what;
+  std::string message;  // of an exception
   std::string phase;
   std::int64_t step = 0;
   std::string seam;  // that it left, where that is known
   int layer = -1;
   int signal = 0;
+  int exit_code = 0;
+  bool core_dumped = false;
+  std::int64_t sequence = -1;  // of the collective that it had entered and not left
+  std::vector<int> peers;      // that had ended by themselves
   auto operator<=>(const End&) const = default;
 };
 
@@ -104,11 +109,12 @@ class Ends {
     const WorkerError* error = evidence_.error_of(rank);
     if (refused(rank)) {
       result_.missing("how " + process_name(rank) +
-                      " would have ended: it was asked for what it refuses (see ran_route)");
+                          " would have ended: it was asked for what it refuses (see ran_route)",
+                      site_of_rank(rank));
     } else if (error != nullptr) {
       by_error(rank, *error);
     } else if (end == nullptr) {
-      result_.missing("how " + process_name(rank) + " ended");
+      result_.missing("how " + process_name(rank) + " ended", site_of_rank(rank));
     } else if (end->by_controller && !ended_well(evidence_, rank)) {
       by_controller(rank, *end);
     } else if (end->signal != 0) {
@@ -128,10 +134,16 @@ class Ends {
   void by_error(int rank, const WorkerError& error) {
     End end;
     end.code = code_of(error);
-    end.what = error.type + ": " + first_line(error.what);
+    end.variant = "raised";
+    end.message = error.type + ": " + first_line(error.what);
     end.phase = error.phase;
     end.step = error.step;
-    if (error.communication && peer_gone(rank)) end.role = Role::cascade;
+    if (error.reducer && end.code == "CRASH.EXCEPTION") end.variant = "reducer";
+    if (error.communication && end.code == "CRASH.EXCEPTION") {
+      end.variant = "communication";
+      end.peers = peers_gone(rank);
+      end.sequence = entered(rank);
+    }
     set_seam(rank, end);
     ends_[end].insert(rank);
   }
@@ -148,33 +160,46 @@ class Ends {
     }
   }
 
-  [[nodiscard]] bool peer_gone(int rank) const {
-    const std::vector<int> ranks = all_ranks(evidence_);
-    return std::any_of(ranks.begin(), ranks.end(), [&](int other) {
-      return other != rank && gone_by_itself(evidence_, other);
-    });
+  [[nodiscard]] std::vector<int> peers_gone(int rank) const {
+    std::vector<int> gone;
+    for (const int other : all_ranks(evidence_)) {
+      if (other != rank && gone_by_itself(evidence_, other)) gone.push_back(other);
+    }
+    return gone;
+  }
+
+  // The first collective that the rank entered and did not leave; -1 where there is none.
+  [[nodiscard]] std::int64_t entered(int rank) const {
+    std::set<std::pair<std::string, std::int64_t>> open;
+    for (const auto& row : evidence_.collectives) {
+      if (row.process == rank) open.insert({row.row.group, row.row.sequence});
+    }
+    for (const auto& row : evidence_.collectives_done) {
+      if (row.process == rank) open.erase({row.row.group, row.row.sequence});
+    }
+    return open.empty() ? -1 : open.begin()->second;
   }
 
   void by_controller(int rank, const Exited& end) {
     End teardown;
     teardown.code = "CRASH.SIGNAL";
+    teardown.variant = "teardown";
     teardown.role = Role::teardown;
     teardown.signal = end.signal;
-    teardown.what = "was ended by the controller";
-    if (end.signal != 0) teardown.what += " with " + signal_name(end.signal);
     ends_[teardown].insert(rank);
-    result_.missing("how " + process_name(rank) +
-                    " would have ended: the controller ended it (see progress)");
+    result_.missing(
+        "how " + process_name(rank) + " would have ended: the controller ended it (see progress)",
+        site_of_rank(rank));
   }
 
   void by_signal(int rank, const Exited& exited) {
     End end;
     const bool memory = exited.signal == SIGKILL && exited.out_of_memory;
     end.code = memory ? "OOM.HOST" : "CRASH.SIGNAL";
+    end.variant = memory ? "killed" : "signal";
     end.signal = exited.signal;
-    end.what = memory ? "was killed for memory by the kernel"
-                      : "was ended by " + signal_name(exited.signal);
-    if (exited.core_dumped) end.what += " (core dumped)";
+    end.core_dumped = exited.core_dumped;
+    if (!memory) end.sequence = entered(rank);
     set_place(rank, end);
     ends_[end].insert(rank);
   }
@@ -182,14 +207,10 @@ class Ends {
   void by_exit(int rank, const Exited& exited) {
     End end;
     end.code = "CRASH.EXCEPTION";
-    if (evidence_.finished(rank)) {
-      end.what = "exited with " + std::to_string(exited.exit_code) +
-                 " after it had said that all was done";
-    } else {
-      end.what =
-          "exited with " + std::to_string(exited.exit_code) +
-          (exited.exit_code == 0 ? ": ended early without saying so" : " without saying why");
-    }
+    end.variant = evidence_.finished(rank) ? "exit_late"
+                  : exited.exit_code == 0  ? "exit_early"
+                                           : "exit";
+    end.exit_code = exited.exit_code;
     set_place(rank, end);
     ends_[end].insert(rank);
   }
@@ -218,54 +239,22 @@ class Ends {
   }
 
   [[nodiscard]] static Finding finding(const End& end, const std::vector<int>& ranks) {
-    Finding finding;
-    finding.code = end.code;
+    Finding finding = make_finding(end.code, end.variant);
     finding.role = end.role;
     finding.site.ranks = ranks;
     finding.site.phase = end.phase;
     if (end.step > 0) finding.site.step = end.step;
+    if (end.sequence >= 0) finding.site.sequence = end.sequence;
     if (!end.seam.empty()) {
       finding.site.op = end.seam;
       finding.site.layers = {end.layer};
     }
     if (end.signal != 0) finding.site.detail["signal"] = signal_name(end.signal);
-    const bool said = end.what.find(": ") != std::string::npos && end.what.rfind("exited", 0) != 0;
-    finding.statement = ranks_text(ranks) + (said ? " raised " : " ") + end.what;
-    if (!end.phase.empty()) finding.statement += ", in phase " + end.phase;
-    if (!end.seam.empty()) {
-      finding.statement += ", in " + end.seam + " of layer " + std::to_string(end.layer);
-    }
-    explain(end, finding);
+    if (!end.message.empty()) finding.facts["message"] = end.message;
+    if (end.core_dumped && end.variant == "signal") finding.facts["core"] = "wrote a core file";
+    if (!end.peers.empty()) finding.facts["peers"] = ranks_text(end.peers);
+    if (end.exit_code != 0) finding.facts["exit_code"] = end.exit_code;
     return finding;
-  }
-
-  static void explain(const End& end, Finding& finding) {
-    if (end.role == Role::teardown) {
-      finding.ruled_out = "not a fault of the process: the signal was the controller's own";
-      finding.next_action = "see why the controller ended the case";
-    } else if (end.role == Role::cascade) {
-      finding.ruled_out =
-          "not a cause of its own: a peer had ended, and this rank says that it is gone";
-      finding.next_action = "see how the peer ended";
-    } else if (end.signal != 0) {
-      finding.ruled_out = "not the controller: it had sent this process nothing";
-      finding.next_action =
-          "read the end of the rank's stderr and the kernel log; look for who sends the signal";
-    } else if (end.code.rfind("OOM.", 0) == 0) {
-      finding.ruled_out = "not a time-out or a peer: the allocation itself failed";
-      finding.next_action =
-          "compare the peak memory with the case's prediction; reduce batch, length or ranks";
-    } else if (end.code == "CRASH.DEVICE") {
-      finding.ruled_out = "not a peer's end: this rank's own device reported it";
-      finding.next_action =
-          end.seam.empty()
-              ? "run it again with CUDA_LAUNCH_BLOCKING=1: a kernel's error is told by "
-                "whatever is called after it, so the place is not known"
-              : "run that operator alone under compute-sanitizer";
-    } else {
-      finding.ruled_out = "not a peer's end: the rank raised this itself";
-      finding.next_action = "read the message and the rank's stderr at this step and phase";
-    }
   }
 
   const Evidence& evidence_;

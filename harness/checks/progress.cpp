@@ -78,6 +78,7 @@ bool stands_still(const RankState& rank) {
          spins_in_driver(rank, frames_before, frames);
 }
 
+// Where the main thread was at the last look; "" where nobody looked.
 std::string top_frames(const RankState& rank) {
   constexpr std::size_t kMost = 5;
   const auto* look = rank.looks[1] != nullptr ? rank.looks[1] : rank.looks[0];
@@ -85,9 +86,8 @@ std::string top_frames(const RankState& rank) {
   std::vector<std::string> frames = main_frames(look->row);
   const std::string wait = look->row.threads.empty() ? "" : look->row.threads.front().wchan;
   if (frames.size() > kMost) frames.resize(kMost);
-  std::string text = nsa::join(frames, " < ");
-  if (text.empty() && !wait.empty()) text = "in the kernel's " + wait;
-  return text.empty() ? "" : " [" + process_name(rank.rank) + ": " + text + "]";
+  const std::string text = nsa::join(frames, " < ");
+  return text.empty() && !wait.empty() ? "in the kernel's " + wait : text;
 }
 
 std::vector<int> numbers(const std::vector<RankState>& ranks) {
@@ -121,7 +121,9 @@ class Motion {
   CheckResult ended_by_itself() {
     ResultBuilder result;
     for (const int rank : all_ranks(evidence_)) {
-      if (evidence_.exit_of(rank) == nullptr) result.missing("the end of " + process_name(rank));
+      if (evidence_.exit_of(rank) == nullptr) {
+        result.missing("the end of " + process_name(rank), site_of_rank(rank));
+      }
     }
     std::int64_t longest = 0;
     for (const auto& row : evidence_.heartbeats) {
@@ -194,7 +196,8 @@ class Motion {
     std::vector<int> busy;
     for (const RankState& rank : live_) {
       if (rank.looks[0] == nullptr || rank.looks[1] == nullptr) {
-        result.missing("two looks at " + process_name(rank.rank));
+        result.missing("two samples of the stacks of " + process_name(rank.rank),
+                       site_of_rank(rank.rank));
       } else if (!stands_still(rank)) {
         busy.push_back(rank.rank);
       }
@@ -233,33 +236,43 @@ class Motion {
     return hang_host(outside);
   }
 
-  [[nodiscard]] Finding base(const std::string& code, const std::vector<RankState>& ranks) const {
-    Finding finding;
-    finding.code = code;
+  // Ranks, phase and step of the first; the stacks of all of them.
+  [[nodiscard]] static Finding base(const char* code,
+                                    const char* variant,
+                                    const std::vector<RankState>& ranks) {
+    Finding finding = make_finding(code, variant);
     finding.site.ranks = numbers(ranks);
     finding.site.phase = ranks.front().phase;
     if (ranks.front().step > 0) finding.site.step = ranks.front().step;
-    finding.status = Status::supported;
+    put_stacks(ranks, finding);
     return finding;
   }
 
-  [[nodiscard]] std::string stacks(const std::vector<RankState>& ranks) const {
-    std::string text;
-    for (const RankState& rank : ranks) text += top_frames(rank);
-    return text;
+  static void put_stacks(const std::vector<RankState>& ranks, Finding& finding) {
+    for (const RankState& rank : ranks) {
+      const std::string frames = top_frames(rank);
+      if (!frames.empty()) finding.facts["stacks"][process_name(rank.rank)] = frames;
+    }
+  }
+
+  // Live ranks that are not among these.
+  [[nodiscard]] std::vector<int> others(const std::vector<RankState>& ranks) const {
+    const std::vector<int> known = numbers(ranks);
+    std::vector<int> rest;
+    for (const RankState& rank : live_) {
+      if (std::find(known.begin(), known.end(), rank.rank) == known.end()) {
+        rest.push_back(rank.rank);
+      }
+    }
+    return rest;
   }
 
   [[nodiscard]] Finding hang_stopped(const std::vector<RankState>& ranks) const {
-    Finding finding = base("HANG.HOST", ranks);
+    Finding finding = base("HANG.HOST", "stopped", ranks);
     finding.site.detail["state"] = "T";
-    const bool somebody_waits = live_.size() > ranks.size();
-    finding.statement = ranks_text(numbers(ranks)) +
-                        " was stopped (process state T in both looks)" +
-                        (somebody_waits ? " and the others wait for it" : "") + stacks(ranks);
-    finding.ruled_out =
-        "not slow: no counter of any rank moved, and a stopped process runs no instruction";
-    finding.next_action =
-        "find who sent SIGSTOP (a debugger, a job scheduler, a terminal); SIGCONT lets it go on";
+    if (const auto rest = others(ranks); !rest.empty()) {
+      finding.facts["waiting"] = ranks_text(rest);
+    }
     return finding;
   }
 
@@ -273,75 +286,39 @@ class Motion {
       const std::vector<int> live = numbers(live_);
       if (std::find(live.begin(), live.end(), rank) == live.end()) gone.push_back(rank);
     }
-    Finding finding = base("HANG.INIT", late.empty() ? live_ : late);
+    const bool together = late.empty() && gone.empty();
+    Finding finding =
+        base("HANG.INIT", together ? "together" : "absent", late.empty() ? live_ : late);
     if (late.empty() && !gone.empty()) finding.site.ranks = gone;
-    finding.statement = late.empty() && gone.empty()
-                            ? "all ranks wait in the rendezvous"
-                            : ranks_text(finding.site.ranks) + " never joined the rendezvous";
-    finding.statement += stacks(live_);
-    finding.ruled_out = "not a collective of the training: none had been issued yet";
-    finding.next_action =
-        "check that as many processes were started as the group expects, and that they use the "
-        "same address";
+    put_stacks(live_, finding);
     return finding;
   }
 
   [[nodiscard]] Finding hang_collective() const {
-    std::set<std::string> groups;
     std::set<std::int64_t> sequences;
+    Finding finding = base("HANG.COLLECTIVE", "waiting", live_);
     for (const RankState& rank : live_) {
-      groups.insert(rank.pending->group);
       sequences.insert(rank.pending->sequence);
+      finding.facts["waits"][process_name(rank.rank)] = rank.pending->op + " " +
+                                                        std::to_string(rank.pending->sequence) +
+                                                        " of group " + rank.pending->group;
     }
-    const bool cycle = groups.size() > 1;
-    Finding finding = base(cycle ? "HANG.CYCLE" : "HANG.COLLECTIVE", live_);
-    const Pending& first = *live_.front().pending;
-    if (!cycle && sequences.size() == 1) finding.site.sequence = first.sequence;
-    finding.statement = cycle ? "the ranks wait for each other in different groups:"
-                              : "every live rank waits inside a collective:";
-    for (const RankState& rank : live_) {
-      finding.statement += " " + process_name(rank.rank) + " in " + rank.pending->op + " " +
-                           std::to_string(rank.pending->sequence) + " of group " +
-                           rank.pending->group + ",";
-    }
-    finding.statement.pop_back();
-    finding.statement += stacks(live_);
-    finding.ruled_out =
-        "not slow: no counter of any rank moved, and the ranks took no processor time or stood in "
-        "the same frames";
-    finding.next_action =
-        "see collectives_agree: do all ranks issue the same operation? If they do, look at the "
-        "transport";
+    if (sequences.size() == 1) finding.site.sequence = *sequences.begin();
     return finding;
   }
 
   [[nodiscard]] Finding hang_host(const std::vector<RankState>& outside) const {
-    Finding finding = base("HANG.HOST", outside);
-    const RankState& first = outside.front();
-    if (first.layer >= 0) finding.site.layers = {first.layer};
-    const bool waiting = outside.size() < live_.size();
-    finding.statement = ranks_text(numbers(outside)) +
-                        " stands still outside any collective, in phase " + first.phase +
-                        " of step " + std::to_string(first.step) +
-                        (waiting ? ", while its peers wait for it in one" : "") + stacks(outside);
-    finding.ruled_out =
-        "not slow: no counter of any rank moved between two looks; not the transport: this rank "
-        "never entered the "
-        "collective";
-    finding.next_action =
-        "read the stack: what does this rank wait for on the host (a lock, a file, a queue, a "
-        "child)?";
+    Finding finding = base("HANG.HOST", "standing", outside);
+    if (outside.front().layer >= 0) finding.site.layers = {outside.front().layer};
+    if (const auto rest = others(outside); !rest.empty()) {
+      finding.facts["waiting"] = ranks_text(rest);
+    }
     return finding;
   }
 
-  [[nodiscard]] Finding slow(const std::vector<RankState>& ranks,
-                             const std::string& statement) const {
-    Finding finding = base("SLOW.HOST", ranks);
+  [[nodiscard]] static Finding slow(const char* variant, const std::vector<RankState>& ranks) {
+    Finding finding = base("SLOW.HOST", variant, ranks);
     if (ranks.front().layer >= 0) finding.site.layers = {ranks.front().layer};
-    finding.statement = statement + stacks(ranks);
-    finding.ruled_out = "not a hang: the case was still working when it was ended";
-    finding.next_action =
-        "raise the budget, or look for a loop on the host (per token, per block) in this phase";
     return finding;
   }
 
@@ -350,10 +327,7 @@ class Motion {
     for (const RankState& rank : live_) {
       if (std::find(busy.begin(), busy.end(), rank.rank) != busy.end()) ranks.push_back(rank);
     }
-    return slow(ranks,
-                "no counter moved, but " + ranks_text(busy) +
-                    " took processor time and its stack changed between two looks, in phase " +
-                    ranks.front().phase);
+    return slow("busy", ranks);
   }
 
   CheckResult judge_budget() {
@@ -370,7 +344,7 @@ class Motion {
       }
     }
     const std::int64_t still = stop_->t_ms - last_move;
-    constexpr std::int64_t kFloorMs = 10'000;  // SPEC 5
+    constexpr std::int64_t kFloorMs = 10'000;
     const std::int64_t threshold = std::max(kFloorMs, 20 * longest_gap);
     if (mover == nullptr || still > threshold) {
       return inconclusive(
@@ -381,10 +355,10 @@ class Motion {
     }
     result.measured(
         "since_last_movement_ms", static_cast<double>(still), static_cast<double>(threshold));
-    result.found(slow({*mover},
-                      "the budget ended the case after " + std::to_string(stop_->row.after_ms) +
-                          " ms while counters still moved, in phase " + mover->phase + " of step " +
-                          std::to_string(mover->step)));
+    Finding finding = slow("budget", {*mover});
+    finding.facts["after_ms"] = stop_->row.after_ms;
+    finding.facts["since_movement_ms"] = still;
+    result.found(std::move(finding));
     return result.finish("");
   }
 
@@ -414,20 +388,15 @@ class Motion {
 }  // namespace
 
 Check progress() {
-  return {"progress",
-          "the case moved until it ended; a standstill is told from slowness",
-          {"HANG.INIT",
-           "HANG.COLLECTIVE",
-           "HANG.HOST",
-           "HANG.CYCLE",
-           "SLOW.HOST",
-           "SLOW.DATA",
-           "SLOW.SYNC_STORM"},
-          [](const Evidence& evidence) {
-            // Of ranks that were started again only the last life is judged: what they waited for before is gone.
-            return evidence.relaunches.empty() ? Motion(evidence).judge()
-                                               : Motion(evidence.last_life()).judge();
-          }};
+  return {
+      "progress",
+      "the case moved until it ended; a standstill is told from slowness",
+      {"HANG.INIT", "HANG.COLLECTIVE", "HANG.HOST", "SLOW.HOST", "SLOW.DATA", "SLOW.SYNC_STORM"},
+      [](const Evidence& evidence) {
+        // Of ranks that were started again only the last life is judged: what they waited for before is gone.
+        return evidence.relaunches.empty() ? Motion(evidence).judge()
+                                           : Motion(evidence.last_life()).judge();
+      }};
 }
 
 }  // namespace harness::checks

@@ -119,18 +119,12 @@ class RouteJudge {
     }
     for (const auto& [what, where] : refused) {
       const auto& [seam, requested, reason] = what;
-      Finding finding;
-      finding.code = "ROUTE.REFUSED";
+      Finding finding = make_finding("ROUTE.REFUSED", "refused");
       finding.site.op = seam;
       finding.site.layers = to_ints(where.layers);
       finding.site.ranks = to_ints(where.ranks);
       finding.site.detail["requested"] = requested;
       finding.site.detail["reason"] = reason;
-      finding.statement =
-          "seam " + seam + ": " + requested + " was asked for and cannot do " + reason;
-      finding.ruled_out = "not a fallback: nothing ran in its place";
-      finding.next_action =
-          "ask for another implementation of " + seam + ", or for what " + requested + " can do";
       result_.found(finding);
     }
     return !refused.empty();
@@ -166,27 +160,20 @@ class RouteJudge {
                                           const std::string& part,
                                           std::int64_t runs,
                                           std::int64_t wanted) {
-    Finding finding;
-    finding.code = "ROUTE.MISMATCH";
+    Finding finding = make_finding("ROUTE.MISMATCH", wanted == 0 ? "kernels_unasked" : "kernels");
     if (flash.size() == 1) finding.site.op = flash.front();
     finding.site.ranks = {0};
     finding.site.detail["kernel"] = part;
     finding.site.detail["runs"] = runs;
     finding.site.detail["wanted"] = wanted;
-    finding.statement = wanted == 0
-                            ? "a kernel of FlashAttention-2 (" + part + ") ran " +
-                                  std::to_string(runs) + " times, and no seam had been asked for it"
-                            : "the device ran a kernel of FlashAttention-2 (" + part + ") " +
-                                  std::to_string(runs) + " times; " + nsa::join(flash, " and ") +
-                                  " should have launched it " + std::to_string(wanted) + " times";
-    finding.ruled_out = "not what an implementation says of itself: the device's own trace";
-    finding.next_action = "look at what the implementation calls, and at what that dispatches to";
+    if (!flash.empty()) finding.facts["asked"] = flash;
     return finding;
   }
 
   void judge_rank(int rank) {
     if (seen_.count(rank) == 0) {
-      result_.missing("route rows of " + process_name(rank) + ended_early(evidence_, rank));
+      result_.missing("route rows of " + process_name(rank) + ended_early(evidence_, rank),
+                      site_of_rank(rank));
       return;
     }
     for (const SeamRule& seam : kSeams) {
@@ -255,8 +242,9 @@ class RouteJudge {
     if (evidence_.finished(rank)) {
       add(place, layer, rank);
     } else {
-      result_.missing("runs of " + place.seam + " on " + process_name(rank) +
-                      ended_early(evidence_, rank));
+      result_.missing(
+          "runs of " + place.seam + " on " + process_name(rank) + ended_early(evidence_, rank),
+          site_of_rank(rank));
     }
   }
 
@@ -268,33 +256,19 @@ class RouteJudge {
 
   [[nodiscard]] Finding finding(const RoutePlace& place, const Where& where) const {
     const std::string wanted = requested_of(place.seam).value_or("an implementation");
-    Finding finding;
-    finding.code = "ROUTE.MISMATCH";
+    Finding finding = make_finding("ROUTE.MISMATCH", variant_of(place.fault));
     finding.site.op = place.seam;
     finding.site.layers = to_ints(where.layers);
     finding.site.ranks = to_ints(where.ranks);
     finding.site.detail["requested"] = wanted;
-    std::string what = " was asked for and never ran";
-    if (place.fault == Fault::other_ran) {
-      finding.site.detail["effective"] = place.effective;
-      what = " was asked for, " + place.effective + " ran";
-    } else if (place.fault == Fault::no_backward) {
-      finding.site.phase = "backward";
-      what = " ran forward, but no gradient ever came back through it";
-    }
-    finding.statement =
-        "seam " + place.seam + ": " + wanted + what + " on " + ranks_text(finding.site.ranks);
-    if (!where.layers.empty()) {
-      finding.statement += " in layers " + nsa::ranges_text(finding.site.layers);
-    }
-    finding.ruled_out =
-        "not a matter of configuration as read: the counters are in the implementations themselves";
-    finding.next_action = place.fault == Fault::no_backward
-                              ? "see gradients_arrived: something between this seam and the loss "
-                                "is cut out of the graph"
-                              : "follow the setting from the scenario to the seam; look for a "
-                                "default, a fallback or a swallowed exception";
+    if (place.fault == Fault::other_ran) finding.site.detail["effective"] = place.effective;
+    if (place.fault == Fault::no_backward) finding.site.phase = "backward";
     return finding;
+  }
+
+  [[nodiscard]] static const char* variant_of(Fault fault) {
+    if (fault == Fault::no_backward) return "no_backward";
+    return fault == Fault::other_ran ? "other" : "never";
   }
 
   const Evidence& evidence_;

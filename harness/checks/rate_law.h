@@ -1,5 +1,5 @@
-// The learning rate of each optimiser step as SPEC 2 has it, restated without the model's code: linear warm-up, then a cosine
-// to zero, over optimiser steps that were done. And in words what gives the rates that were really applied instead.
+// The learning rate of each optimiser step, restated without the model's code: linear warm-up, then a cosine to zero, over
+// optimiser steps that were done. And the law that gives the rates that were really applied instead.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +20,10 @@ struct AppliedRate {
 };
 [[nodiscard]] bool is_scheduled(const nsa::OptimizerConfig& config, const AppliedRate& rate);
 
-struct RateLaw {
-  std::string name;   // zero, micro_steps, skipped_steps, never_falls; "" for none
-  std::string words;  // ": it is zero from then on"
-};
-// The one law that gives all of `rates`: those from the first wrong step on. REQUIRES: they are not empty.
-[[nodiscard]] RateLaw explain_rates(const nsa::OptimizerConfig& config,
-                                    std::int64_t accumulate,
-                                    const std::vector<AppliedRate>& rates);
+// The one law that gives all of `rates`: those from the first wrong step on. zero, micro_steps, skipped_steps, never_falls; ""
+// for none. REQUIRES: they are not empty.
+[[nodiscard]] std::string explain_rates(const nsa::OptimizerConfig& config,
+                                        std::int64_t accumulate,
+                                        const std::vector<AppliedRate>& rates);
 
 }  // namespace harness::checks

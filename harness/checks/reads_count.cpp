@@ -94,8 +94,7 @@ class ReadsJudge {
   }
 
   [[nodiscard]] static Finding finding(const std::string& branch, const Wrong& wrong) {
-    Finding finding;
-    finding.code = "READS.MISMATCH";
+    Finding finding = make_finding("READS.MISMATCH", "count");
     finding.site.layers = to_ints(wrong.layers);
     finding.site.ranks = {0};
     finding.site.branch = branch;
@@ -103,17 +102,7 @@ class ReadsJudge {
     finding.site.detail["counter"] = branch;
     finding.site.detail["found"] = wrong.found;
     finding.site.detail["wanted"] = wrong.wanted;
-    finding.statement = "branch " + branch + " says it read " + std::to_string(wrong.found) +
-                        " tokens for position " + std::to_string(wrong.position) +
-                        ", the keys it may see are " + std::to_string(wrong.wanted) + "; " +
-                        counted(wrong.count, "counter") + " wrong in layer " +
-                        nsa::ranges_text(finding.site.layers);
-    finding.ruled_out =
-        "not another choice of blocks: the tokens were counted in the blocks that "
-        "were recorded for that position";
-    finding.next_action =
-        "count where the keys are read, not by a formula; look at blocks that are "
-        "not full yet and at windows longer than the past";
+    finding.facts = {{"position", wrong.position}, {"wrong", wrong.count}};
     return finding;
   }
 

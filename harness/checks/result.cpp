@@ -4,8 +4,14 @@
 
 namespace harness::checks {
 
-void ResultBuilder::missing(const std::string& what) {
-  if (std::find(missing_.begin(), missing_.end(), what) == missing_.end()) missing_.push_back(what);
+void ResultBuilder::missing(const std::string& what, const Site& where) {
+  if (std::find(missing_.begin(), missing_.end(), what) != missing_.end()) return;
+  missing_.push_back(what);
+  not_judged(what, where);
+}
+
+void ResultBuilder::not_judged(const std::string& what, const Site& where) {
+  result_.not_judged.push_back({"", what, where});
 }
 
 CheckResult ResultBuilder::finish(const std::string& why_pass) {
@@ -40,6 +46,33 @@ CheckResult inconclusive(std::string reason) {
   CheckResult result;
   result.reason = std::move(reason);
   return result;
+}
+
+Finding make_finding(std::string code, std::string variant) {
+  Finding finding;
+  finding.code = std::move(code);
+  finding.variant = std::move(variant);
+  return finding;
+}
+
+void put_some(Finding& finding, const std::string& name, const std::vector<std::string>& names) {
+  constexpr std::size_t kMostNamed = 4;  // a sentence stays readable
+  const std::size_t shown = std::min(names.size(), kMostNamed);
+  finding.facts[name] =
+      std::vector<std::string>(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown));
+  if (shown < names.size()) finding.facts[name + "_more"] = names.size() - shown;
+}
+
+Site site_of_rank(int rank) {
+  Site site;
+  if (rank >= 0) site.ranks = {rank};
+  return site;
+}
+
+Site site_of_layer(int rank, int layer) {
+  Site site = site_of_rank(rank);
+  site.layers = {layer};
+  return site;
 }
 
 std::vector<int> all_ranks(const Evidence& evidence) {

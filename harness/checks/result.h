@@ -9,14 +9,18 @@
 #include <vector>
 
 #include "harness/judge/check.h"
+#include "harness/judge/wording/wording.h"
 
 namespace harness::checks {
 
 class ResultBuilder {
  public:
-  void found(Finding finding) { result_.findings.push_back(std::move(finding)); }
-  // What was not there: "gradient rows of rank 1, step 1". Said once each, in order.
-  void missing(const std::string& what);
+  void found(Finding finding) { result_.findings.push_back(worded(std::move(finding))); }
+  // What was not there: "gradient rows of rank 1, step 1". Said once each, in order. `where` says which layers and ranks it
+  // was wanted of: so it can be said which finding it is missing for.
+  void missing(const std::string& what, const Site& where = {});
+  // What a finding of this check makes impossible to judge; the verdict is not weakened by it.
+  void not_judged(const std::string& what, const Site& where);
   void measured(std::string name, double value) {
     result_.measured.push_back({std::move(name), value, std::nullopt});
   }
@@ -35,6 +39,16 @@ class ResultBuilder {
 };
 
 [[nodiscard]] CheckResult inconclusive(std::string reason);
+
+// Without a place and facts yet.
+[[nodiscard]] Finding make_finding(std::string code, std::string variant);
+
+// Puts the first of `names` into facts[name], and the number of the others into facts[name + "_more"].
+void put_some(Finding& finding, const std::string& name, const std::vector<std::string>& names);
+
+// Of one process: rank 1, or nothing for the twin.
+[[nodiscard]] Site site_of_rank(int rank);
+[[nodiscard]] Site site_of_layer(int rank, int layer);
 
 [[nodiscard]] std::vector<int> all_ranks(const Evidence& evidence);
 [[nodiscard]] std::vector<int> to_ints(const std::set<int>& values);

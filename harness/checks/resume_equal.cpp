@@ -163,7 +163,8 @@ class ResumeJudge {
 
   void missing(int rank, std::int64_t step, const std::string& name) {
     result_.missing("the " + part_of(name) + " of " + process_name(rank) + " after step " +
-                    std::to_string(step) + ended_early(evidence_, rank));
+                        std::to_string(step) + ended_early(evidence_, rank),
+                    site_of_rank(rank));
   }
 
   void add(int rank,
@@ -204,44 +205,25 @@ class ResumeJudge {
   }
 
   [[nodiscard]] Finding scratch() const {
-    Finding finding;
-    finding.code = "RESUME.DIVERGED";
+    Finding finding = make_finding("RESUME.DIVERGED", "scratch");
     finding.site.step = 1;
     finding.site.ranks = to_ints(from_scratch_);
     finding.site.detail["cause"] = "started from scratch";
-    finding.statement = ranks_text(finding.site.ranks) +
-                        " started from scratch: step 1 was done again though a snapshot was there";
-    finding.ruled_out = "not an interruption before the first snapshot: one had been written";
-    finding.next_action =
-        "look at how the newest snapshot is found: its folder, its name, and what is done when it "
-        "cannot be read";
     return finding;
   }
 
   [[nodiscard]] Finding diverged() const {
-    const std::vector<std::string> parts(diverged_.parts.begin(), diverged_.parts.end());
-    const std::vector<std::string> params(diverged_.params.begin(), diverged_.params.end());
     std::set<int> resumed;
     for (const std::int64_t step : diverged_.resumed_at) resumed.insert(static_cast<int>(step));
-    const std::string after = nsa::ranges_text(to_ints(resumed));
-    Finding finding;
-    finding.code = "RESUME.DIVERGED";
+    Finding finding = make_finding("RESUME.DIVERGED", "diverged");
     finding.site.step = diverged_.step;
     finding.site.ranks = to_ints(diverged_.ranks);
-    finding.site.detail["parts"] = parts;
+    finding.site.detail["parts"] = diverged_.parts;
     finding.site.detail["resumed_after_step"] = to_ints(resumed);
-    finding.statement = "resumed after step " + after + ", " + ranks_text(finding.site.ranks) +
-                        " is not the twin's from step " + std::to_string(diverged_.step) +
-                        " on; what differs first: " + nsa::join(parts);
-    if (!params.empty()) {
-      finding.statement += "; " + std::to_string(params.size()) + " parameters then differ (" +
-                           some_of(params) + ")";
+    if (!diverged_.params.empty()) {
+      finding.facts["count"] = diverged_.params.size();
+      put_some(finding, "params", {diverged_.params.begin(), diverged_.params.end()});
     }
-    finding.ruled_out =
-        "not the training itself: all was the twin's, bit by bit, until it was interrupted";
-    finding.next_action =
-        "look at whether the snapshot holds these parts, and whether they are put back before the "
-        "first step: optimiser moments, schedule, loss scale, random state, position in the data";
     return finding;
   }
 

@@ -47,14 +47,15 @@ class SelectionJudge {
     try {
       return take(judge_choice(*record), at);
     } catch (const std::invalid_argument& error) {
-      result_.missing(text_of(at) + " cannot be judged: the oracle refuses it: " + error.what());
+      result_.missing(text_of(at) + " cannot be judged: the oracle refuses it: " + error.what(),
+                      site_of_layer(at.rank, at.layer));
     }
     return false;
   }
 
   bool take(const ChoiceJudgement& judged, const LayerPlace& at) {
     for (const std::string& lacking : judged.missing) {
-      result_.missing(lacking + " in " + text_of(at));
+      result_.missing(lacking + " in " + text_of(at), site_of_layer(at.rank, at.layer));
     }
     for (const Deviation& seen : judged.deviations) deviations_.add(seen, at);
     rows_ += judged.rows;
@@ -81,8 +82,8 @@ class SelectionJudge {
 
 Check selection_valid() {
   return {"selection_valid",
-          "the blocks chosen are lists of blocks that the queries may see, and those that right "
-          "scores demand",
+          "the chosen blocks are valid lists that the queries may see, and those that right scores "
+          "demand",
           {"SELECTION.WRONG", "SELECTION.TIE", "RANGE.INVALID"},
           [](const Evidence& evidence) { return SelectionJudge(evidence).judge(); }};
 }

@@ -76,8 +76,9 @@ class LocalComparison {
     if (on_device()) {
       if (!readable) {
         result_.missing("the local gradients of " + process_name(rank) + " and of its twin, step " +
-                        std::to_string(step) +
-                        " (their hashes differ, as they may on this device)");
+                            std::to_string(step) +
+                            " (their hashes differ, as they may on this device)",
+                        site_of_rank(rank));
         return;
       }
       const std::size_t before = differ.size();
@@ -137,33 +138,18 @@ class LocalComparison {
 
   [[nodiscard]] Finding finding(const LocalPlace& place, const ToldLocal& told) const {
     const bool scaled = place.code == "GRAD.SCALE";
-    Finding finding;
-    finding.code = place.code;
+    Finding finding = make_finding(place.code, "twin");
     const bool all = scaled && place.params.size() == params_.size();
     if (!all) finding.site = site_of_params(place.params);
     finding.site.step = place.step;
     finding.site.ranks = to_ints(told.ranks);
-    finding.statement = "the local gradients of " + std::to_string(told.differing) + " of " +
-                        std::to_string(params_.size()) + " parameters on " +
-                        ranks_text(finding.site.ranks) + " are not the twin's";
+    finding.facts = {{"differing", told.differing}, {"total", params_.size()}};
     if (scaled) {
       finding.site.detail["factor"] = told.factor;
-      finding.statement += " but " + place.factor + " times those";
-      finding.ruled_out =
-          "not rounding and not one operation: one factor explains every element of them";
-      finding.next_action =
-          "look for a loss that is scaled or averaged over another number of tokens on this rank";
       return finding;
     }
-    finding.statement +=
-        "; in the order of the backward the first are " + some_of(place.params) +
-        (told.worst > 0.0 ? " (largest relative error " + nsa::to_text(told.worst, 3) + ")" : "");
-    finding.ruled_out =
-        "not the reduction: the gradients differ before it; no constant factor explains them";
-    finding.next_action =
-        layer_of(place.params.front()) >= 0
-            ? "see close_to_oracle for this layer: forward or backward"
-            : "the forward itself differs, or its data: see data_distinct and close_to_oracle";
+    put_some(finding, "params", place.params);
+    if (told.worst > 0.0) finding.facts["error"] = Real(told.worst);
     return finding;
   }
 

@@ -193,10 +193,8 @@ class SumComparison {
   }
 
   [[nodiscard]] Finding finding(const SumPlace& place, const ToldSum& told) const {
-    Finding finding;
-    finding.code = place.code;
+    Finding finding = make_finding(place.code, "sum");
     const bool everywhere = told.ranks.size() == static_cast<std::size_t>(evidence_.ranks());
-    const std::string who = everywhere ? "every rank" : ranks_text(to_ints(told.ranks));
     if (place.code == "GRAD.SCALE") {
       if (place.buckets.size() == 1 && place.buckets.front() >= 0) {
         finding.site.bucket = place.buckets.front();
@@ -204,29 +202,13 @@ class SumComparison {
         finding.site.detail["buckets"] = place.buckets;
       }
       finding.site.detail["factor"] = told.factor;
-      finding.statement = "the reduced gradient on " + who + " is " + place.factor +
-                          " times the mean of the ranks' local gradients";
-      finding.ruled_out =
-          "not rounding: one factor explains every element; not the local gradients: the mean is "
-          "taken of them as they were";
-      finding.next_action =
-          "count the divisions by the number of ranks: in the reducer, in a communication hook, in "
-          "the loss";
     } else {
       finding.site = site_of_params(place.params);
       finding.site.op = "grad_sync";
-      finding.statement =
-          "the reduced gradient of " + std::to_string(place.params.size()) + " parameters (" +
-          some_of(place.params) + ") on " + who +
-          " is not the mean of the ranks' local ones: " + nsa::to_text(told.worst, 3) +
-          " times the bound world * u * sum|g_r|";
-      finding.ruled_out =
-          "not rounding: it is beyond what adding these numbers can lose; no constant factor "
-          "explains it";
-      finding.next_action =
-          "compare what each rank put into the bucket with its own local gradient, and the "
-          "operation used";
+      finding.facts = {{"differing", place.params.size()}, {"bound", Real(told.worst)}};
+      put_some(finding, "params", place.params);
     }
+    finding.facts["where"] = everywhere ? "every rank" : ranks_text(to_ints(told.ranks));
     finding.site.step = place.step;
     if (!everywhere) finding.site.ranks = to_ints(told.ranks);
     return finding;

@@ -26,29 +26,16 @@ struct Where {
 
 Finding finding(const TensorKey& key, const Where& where) {
   const auto& [step, op, seam] = key;
-  const std::vector<std::string> tensors(where.tensors.begin(), where.tensors.end());
-  Finding finding;
-  finding.code = "ALIAS.MUTATED";
+  Finding finding = make_finding("ALIAS.MUTATED", "written");
   finding.site.layers = to_ints(where.layers);
   finding.site.ranks = to_ints(where.ranks);
   finding.site.branch = branch_of_seam(seam);
-  // Blocks are the selection's, whoever wrote into them.
-  finding.site.op = where.tensors.count("blocks") > 0 ? "select" : seam;
-  finding.site.detail["written_by"] = seam;
+  finding.site.op = op;
   finding.site.step = step;
-  finding.site.detail["tensor"] = nsa::join(tensors);
+  finding.site.detail["tensor"] =
+      nsa::join(std::vector<std::string>(where.tensors.begin(), where.tensors.end()));
   finding.site.detail["elements"] = where.elements;
   finding.site.detail["written_by"] = seam;
-  finding.statement = "seam " + seam + " wrote into what it was given: " + nsa::join(tensors) +
-                      " has other values afterwards in " + counted(where.elements, "element");
-  if (!where.layers.empty()) {
-    finding.statement += ", layer " + nsa::ranges_text(finding.site.layers);
-  }
-  finding.statement += ", on " + ranks_text(finding.site.ranks);
-  finding.ruled_out =
-      "not what runs later: the values were compared right before and right after the call";
-  finding.next_action =
-      "copy before writing: look for clamp_, masked_fill_, sort into the input, or a view of it";
   return finding;
 }
 
@@ -65,8 +52,9 @@ CheckResult judge_mutations(const Evidence& evidence) {
   }
   for (const int rank : all_ranks(evidence)) {
     if (watching.count(rank) > 0) continue;
-    result.missing("a count of watched seam calls on " + process_name(rank) +
-                   ended_early(evidence, rank));
+    result.missing(
+        "a count of watched seam calls on " + process_name(rank) + ended_early(evidence, rank),
+        site_of_rank(rank));
   }
   std::map<TensorKey, Where> wrong;
   for (const auto& row : evidence.mutations) {

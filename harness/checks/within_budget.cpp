@@ -134,47 +134,27 @@ class MemoryJudge {
   }
 
   [[nodiscard]] Finding tensor_growth() const {
-    Finding finding;
+    Finding finding = make_finding("MEM.BUDGET", "tensors");
     for (const auto& [rank, growth] : tensors_grow_) finding.site.ranks.push_back(rank);
-    finding.code = "MEM.BUDGET";
     finding.site.detail["growth_bytes_per_step"] = most_tensors_;
-    finding.statement = "the tensors that " + ranks_text(finding.site.ranks) +
-                        (tensors_grow_.size() == 1 ? " holds" : " hold") + " grow by " +
-                        nsa::to_text(std::round(most_tensors_)) + " bytes every step, " +
-                        mib(most_tensors_ * static_cast<double>(steps_)) + " over " +
-                        counted(steps_, "step");
-    finding.ruled_out =
-        "not the allocator's rounding or caches: bytes of tensors are counted; not the start, and "
-        "not one allocation: the lowest peak rises in each of " +
-        std::to_string(kParts) + " parts of the second half";
-    finding.next_action =
-        "look for what is kept from step to step: tensors with their graph (a loss without "
-        "item()), lists of outputs, hooks that are added again";
+    finding.facts = {{"growth_bytes", most_tensors_ * static_cast<double>(steps_)},
+                     {"steps", steps_},
+                     {"parts", kParts}};
     return finding;
   }
 
   [[nodiscard]] Finding growth() const {
     Line worst;
-    Finding finding;
+    Finding finding = make_finding("MEM.BUDGET", "resident");
     for (const auto& [rank, line] : growing_) {
       finding.site.ranks.push_back(rank);
       if (line.slope > worst.slope) worst = line;
     }
-    finding.code = "MEM.BUDGET";
     finding.site.detail["growth_bytes_per_step"] = worst.slope;
     finding.site.detail["low"] = worst.low;
     finding.site.detail["high"] = worst.high;
-    finding.statement = "resident memory of " + ranks_text(finding.site.ranks) + " grows by " +
-                        mib(worst.slope) + " every step (" + mib(worst.low) + " to " +
-                        mib(worst.high) + "), " + mib(worst.slope * static_cast<double>(steps_)) +
-                        " over " + counted(steps_, "step");
-    finding.ruled_out =
-        "not the start: only the second half of the steps is judged; not one allocation: it grows "
-        "throughout; not tensors: their bytes do not"
-        " grow";
-    finding.next_action =
-        "look for what is kept from step to step outside of tensors: lists, strings, handles, "
-        "graphs without tensors, a library's caches";
+    finding.facts = {{"growth_bytes", worst.slope * static_cast<double>(steps_)},
+                     {"steps", steps_}};
     return finding;
   }
 
@@ -197,15 +177,9 @@ class MemoryJudge {
     result_.measured("peak_bytes", sum, limit);
     words_ = "; at their peak the ranks take " + mib(sum) + " of " + mib(limit);
     if (sum <= limit) return;
-    Finding finding;
-    finding.code = "MEM.BUDGET";
+    Finding finding = make_finding("MEM.BUDGET", "peak");
     finding.site.detail["peak_bytes"] = Real(sum);
     finding.site.detail["limit_bytes"] = limit;
-    finding.statement = "the ranks take " + mib(sum) + " at their peak, the scenario says that " +
-                        mib(limit) + " are enough";
-    finding.ruled_out = "not other processes: it is the ranks' own resident memory, summed";
-    finding.next_action =
-        "raise requires.memory_gib if the sizes need it (memory_scaling tells what they do)";
     result_.found(finding);
   }
 

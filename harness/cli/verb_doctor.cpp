@@ -85,9 +85,7 @@ Fact gpu_fact(const Machine& machine) {
   const std::vector<std::string> others = gpu_processes();
   const std::string text = nsa::join(names) + ", driver " + machine.driver;
   if (others.empty()) return {"gpu", Health::ok, text};
-  return {"gpu",
-          Health::warning,
-          "INFRA.GPU_BUSY: other processes use it: " + nsa::join(others) + "; " + text};
+  return {"gpu", Health::warning, "other processes use it: " + nsa::join(others) + "; " + text};
 }
 
 Fact driver_fact(const Machine& machine, const Manifest& manifest) {
@@ -128,9 +126,7 @@ Fact worker_fact(const Paths& paths) {
 
 Fact manifest_fact(const Manifest& manifest) {
   if (manifest.source_hash != built_source_hash()) {
-    return {"build",
-            Health::failed,
-            "INFRA.STALE_BUILD: worker and controller are of different sources"};
+    return {"build", Health::failed, "stale build: worker and controller are of different sources"};
   }
   return {
       "build",
@@ -152,7 +148,7 @@ Fact tree_fact(const Paths& paths) {
   if (hash != built_source_hash()) {
     return {"sources",
             Health::failed,
-            "INFRA.STALE_BUILD: " + paths.tree + " has changed since this was built"};
+            "stale build: " + paths.tree + " has changed since this was built"};
   }
   return {"sources", Health::ok, hash};
 }

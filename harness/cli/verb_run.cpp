@@ -243,7 +243,7 @@ int run(const RunArguments& arguments) {
   const Paths paths = find_paths();
   const Manifest manifest = load_own_manifest(paths);
   if (manifest.source_hash != built_source_hash()) {
-    log_line("INFRA.STALE_BUILD: the worker was built from other sources (" + manifest.source_hash +
+    log_line("stale build: the worker was built from other sources (" + manifest.source_hash +
              ") than this program (" + built_source_hash() + "): build both again");
     return kExitError;
   }

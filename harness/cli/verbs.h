@@ -27,6 +27,7 @@ struct Verb {
 [[nodiscard]] Action add_list(CLI::App& command);
 [[nodiscard]] Action add_report(CLI::App& command);
 [[nodiscard]] Action add_judge(CLI::App& command);
+[[nodiscard]] Action add_explain(CLI::App& command);
 [[nodiscard]] Action add_golden(CLI::App& command);
 [[nodiscard]] Action add_db(CLI::App& command);
 [[nodiscard]] Action add_doctor(CLI::App& command);

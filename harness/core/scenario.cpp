@@ -22,13 +22,6 @@ constexpr int kMaxGpus = 1024;
 constexpr int kMaxCores = 4096;
 constexpr std::int64_t kBytes = 256;  // what a token of a text can be
 
-// What later versions will do: told apart from words that mean nothing.
-const std::vector<std::string>& planned_kinds() {
-  static const std::vector<std::string> kinds = {
-      "training", "attention", "decode", "throughput", "canary", "command"};
-  return kinds;
-}
-
 const YamlNode& required(YamlMap& map, const YamlNode& root, const std::string& key) {
   const YamlNode* node = map.get(key);
   if (node == nullptr) throw Error(root.where, "found no " + key + ", wanted it in every scenario");
@@ -57,16 +50,7 @@ void read_kind(YamlMap& map, const YamlNode& root, const Manifest* manifest, Sce
   const YamlNode& node = required(map, root, "kind");
   scenario.kind = nsa::read_text(node, "kind");
   if (manifest == nullptr) return;
-  const auto& known = manifest->kinds;
-  const auto has = [&](const std::vector<std::string>& names) {
-    return std::find(names.begin(), names.end(), scenario.kind) != names.end();
-  };
-  if (has(planned_kinds()) && !has(known)) {
-    throw Error(node.where,
-                "kind: found " + nsa::found_text(node) +
-                    ", which is not available in this version, wanted " + nsa::join(known));
-  }
-  (void)nsa::read_name(node, "kind", known);
+  (void)nsa::read_name(node, "kind", manifest->kinds);
 }
 
 // Every seam of the manifest, the first implementation of each where the scenario names none.

@@ -41,16 +41,6 @@ std::string ranges_shown(const std::vector<int>& numbers) {
   return text;
 }
 
-std::string numbers_text(const std::string& noun, const std::vector<int>& unsorted) {
-  const std::vector<int> numbers = sorted(unsorted);
-  if (numbers.size() == 1) return noun + " " + std::to_string(numbers[0]);
-  if (const int stride = stride_of(numbers); stride > 0) {
-    return noun + "s ≡ " + std::to_string(numbers[0] % stride) + " mod " + std::to_string(stride) +
-           " (" + std::to_string(numbers.front()) + ".." + std::to_string(numbers.back()) + ")";
-  }
-  return noun + "s " + ranges_shown(numbers);
-}
-
 std::string detail_text(const nlohmann::json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_number_float()) return nsa::to_text(value.get<double>(), 6);
@@ -82,6 +72,16 @@ void take(const nlohmann::json& json, const char* key, Value& value) {
 }
 
 }  // namespace
+
+std::string numbers_text(const std::string& noun, const std::vector<int>& unsorted) {
+  const std::vector<int> numbers = sorted(unsorted);
+  if (numbers.size() == 1) return noun + " " + std::to_string(numbers[0]);
+  if (const int stride = stride_of(numbers); stride > 0) {
+    return noun + "s ≡ " + std::to_string(numbers[0] % stride) + " mod " + std::to_string(stride) +
+           " (" + std::to_string(numbers.front()) + ".." + std::to_string(numbers.back()) + ")";
+  }
+  return noun + "s " + ranges_shown(numbers);
+}
 
 std::string Site::text() const {
   std::vector<std::string> parts;

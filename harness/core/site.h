@@ -29,6 +29,9 @@ struct Site {
   [[nodiscard]] std::string text()
       const;  // "layer 3, branch sel, rank 1": for people; patterns derived from heads and rows
 };
+// "rank 1", "ranks 0-3", "rows ≡ 15 mod 16 (15..271)". REQUIRES: numbers.
+[[nodiscard]] std::string numbers_text(const std::string& noun, const std::vector<int>& numbers);
+
 void to_json(nlohmann::json& json, const Site& site);  // unset members are left out
 void from_json(const nlohmann::json& json, Site& site);
 

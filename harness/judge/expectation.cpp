@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "nsa/base/text.h"
+
 namespace harness {
 namespace {
 
@@ -77,20 +79,34 @@ bool site_matches(const Site& wanted, const Site& seen) {
          same_value(wanted.sequence, seen.sequence) && detail_contains(wanted.detail, seen.detail);
 }
 
+bool has_initiating(const std::string& wanted, const Judgement& seen) {
+  return std::any_of(seen.findings.begin(), seen.findings.end(), [&](const Finding& finding) {
+    return finding.role == Role::initiating && code_matches(wanted, finding.code);
+  });
+}
+
 std::string expectation_missed(const Expectation& wanted, const Judgement& seen) {
-  const Finding* first = seen.findings.empty() ? nullptr : &seen.findings.front();
+  const bool anywhere = wanted.code.empty() && wanted.site == Site{};
+  const bool found =
+      anywhere ||
+      std::any_of(seen.findings.begin(), seen.findings.end(), [&](const Finding& finding) {
+        const bool code_met = wanted.code.empty() || code_matches(wanted.code, finding.code);
+        return finding.role == Role::initiating && code_met &&
+               site_matches(wanted.site, finding.site);
+      });
   const bool outcome_met = !wanted.outcome || *wanted.outcome == seen.outcome;
-  const bool code_met =
-      wanted.code.empty() || (first != nullptr && code_matches(wanted.code, first->code));
-  const bool site_met = site_matches(wanted.site, first != nullptr ? first->site : Site{});
-  if (outcome_met && code_met && site_met) return "";
+  if (outcome_met && found) return "";
   std::string text = "expected";
   if (wanted.outcome) text += std::string(" ") + name_of(*wanted.outcome);
   const std::string place = described(wanted.code, wanted.site);
   if (!place.empty()) text += " " + place;
   text += ", saw " + std::string(name_of(seen.outcome));
-  return first != nullptr ? text + " " + described(first->code, first->site)
-                          : text + (seen.reason.empty() ? "" : " (" + seen.reason + ")");
+  std::vector<std::string> causes;
+  for (const Finding& finding : seen.findings) {
+    if (finding.role == Role::initiating) causes.push_back(described(finding.code, finding.site));
+  }
+  if (!causes.empty()) return text + " " + nsa::join(causes, "; ");
+  return text + (seen.reason.empty() ? "" : " (" + seen.reason + ")");
 }
 
 }  // namespace harness

@@ -15,8 +15,11 @@ namespace harness {
 // "A or B" accepts both.
 [[nodiscard]] bool code_matches(const std::string& wanted, std::string_view seen);
 
-// What was missed, for people; "" when outcome, code and site are as expected. The code and the site are those of the
-// first finding of `seen`.
+// Has an initiating finding of one of these codes?
+[[nodiscard]] bool has_initiating(const std::string& wanted, const Judgement& seen);
+
+// What was missed, for people; "" when outcome, code and site are as expected. Code and site are met by one and the same
+// initiating finding.
 [[nodiscard]] std::string expectation_missed(const Expectation& wanted, const Judgement& seen);
 
 }  // namespace harness

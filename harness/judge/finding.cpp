@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "harness/judge/wording/wording.h"
 #include "nsa/base/error.h"
 
 namespace harness {
@@ -10,8 +11,7 @@ namespace {
 
 constexpr std::array<const char*, 3> kVerdicts = {"pass", "inconclusive", "fail"};
 constexpr std::array<const char*, 4> kRoles = {"initiating", "cascade", "teardown", "unknown"};
-constexpr std::array<const char*, 4> kStatuses = {
-    "established", "supported", "hypothesis", "unknown"};
+constexpr std::array<const char*, 2> kStatuses = {"supported", "hypothesis"};
 template <typename Enum, std::size_t kCount>
 std::optional<Enum> value_named(const std::array<const char*, kCount>& names,
                                 std::string_view name) {
@@ -43,24 +43,52 @@ const char* name_of(Status value) {
   return kStatuses.at(static_cast<std::size_t>(value));
 }
 
+void to_json(nlohmann::json& json, const NotJudged& lacking) {
+  json = {{"check", lacking.check}, {"what", lacking.what}, {"site", lacking.site}};
+}
+
+void from_json(const nlohmann::json& json, NotJudged& lacking) {
+  json.at("check").get_to(lacking.check);
+  json.at("what").get_to(lacking.what);
+  json.at("site").get_to(lacking.site);
+}
+
 void to_json(nlohmann::json& json, const Finding& finding) {
   json = {{"code", finding.code},
+          {"variant", finding.variant},
           {"site", finding.site},
+          {"facts", finding.facts},
+          {"check", finding.check},
           {"statement", finding.statement},
           {"ruled_out", finding.ruled_out},
           {"next_action", finding.next_action},
           {"role", name_of(finding.role)},
-          {"status", name_of(finding.status)}};
+          {"status", name_of(finding.status)},
+          {"number", finding.number}};
+  if (finding.follows > 0) {
+    json["follows"] = finding.follows;
+    json["tie"] = finding.tie;
+  }
+  if (!finding.not_judged.empty()) json["not_judged"] = finding.not_judged;
 }
 
+// A database may hold findings that were stored without facts: their sentences stay.
 void from_json(const nlohmann::json& json, Finding& finding) {
   json.at("code").get_to(finding.code);
+  finding.variant = json.value("variant", std::string());
   json.at("site").get_to(finding.site);
+  finding.facts = json.value("facts", nlohmann::json::object());
+  finding.check = json.value("check", std::string());
   json.at("statement").get_to(finding.statement);
   json.at("ruled_out").get_to(finding.ruled_out);
   json.at("next_action").get_to(finding.next_action);
   finding.role = read_name<Role>(kRoles, json, "role");
   finding.status = read_name<Status>(kStatuses, json, "status");
+  finding.number = json.value("number", 0);
+  finding.follows = json.value("follows", 0);
+  finding.tie = json.value("tie", std::string());
+  finding.not_judged = json.value("not_judged", std::vector<NotJudged>());
+  finding = worded(std::move(finding));
 }
 
 void to_json(nlohmann::json& json, const Measured& measured) {

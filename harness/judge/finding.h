@@ -14,15 +14,33 @@ namespace harness {
 
 enum class Verdict { pass, inconclusive, fail };  // in the order of severity
 enum class Role { initiating, cascade, teardown, unknown };
-enum class Status { established, supported, hypothesis, unknown };
-struct Finding {
-  std::string code;  // of the table in SPEC 6
+enum class Status { supported, hypothesis };
+// What could not be judged because of a finding.
+struct NotJudged {
+  std::string check;
+  std::string what;  // "gradient rows of rank 1, step 3"
   Site site;
+};
+
+struct Finding {
+  std::string code;     // of the table in harness/judge/codes
+  std::string variant;  // the situation: which sentences of harness/judge/wording tell it
+  Site site;
+  nlohmann::json facts =
+      nlohmann::json::object();  // named numbers, names and lists of the sentences
+  std::string check;             // that gave it
+  // Made of code, variant, site and facts by worded():
   std::string statement;  // what happened
-  std::string ruled_out;  // what it is not, and why that is known
+  std::string
+      ruled_out;  // what it is not, and the evidence for that; "" where nothing was ruled out
   std::string next_action;
+  // Given by assign_roles():
   Role role = Role::unknown;
   Status status = Status::supported;
+  int number = 0;   // in the judgement, from 1
+  int follows = 0;  // the number of the finding that it follows from
+  std::string tie;  // what ties it to that one
+  std::vector<NotJudged> not_judged;
 };
 
 struct Measured {
@@ -37,8 +55,12 @@ struct CheckResult {
   std::string reason;
   std::vector<Measured> measured;
   std::vector<Finding> findings;
+  std::vector<NotJudged> not_judged = {};  // what lacked evidence; of the running judgement only
 };
 
+void to_json(nlohmann::json& json, const NotJudged& lacking);
+void from_json(const nlohmann::json& json, NotJudged& lacking);
+// Unset members are left out. Sentences are stored as they were, and made anew when they are read where their words are known.
 void to_json(nlohmann::json& json, const Finding& finding);
 void from_json(const nlohmann::json& json, Finding& finding);
 void to_json(nlohmann::json& json, const Measured& measured);

@@ -1,14 +1,16 @@
 #include "harness/judge/judge.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <exception>
 #include <string_view>
 #include <utility>
 
 #include "harness/core/bisect.h"
+#include "harness/judge/causes.h"
+#include "harness/judge/codes/codes.h"
 #include "harness/judge/expectation.h"
+#include "harness/judge/not_judged.h"
 #include "nsa/base/text.h"
 
 namespace harness {
@@ -31,44 +33,46 @@ CheckResult run_check(const std::string& name,
     }
   }
   result.check = name;
+  for (Finding& finding : result.findings) finding.check = name;
+  for (NotJudged& lacking : result.not_judged) lacking.check = name;
   return result;
 }
 
 // Roles are given over all checks together and copied back, so that a verdict and the case say the same.
 std::vector<Finding> order_findings(std::vector<CheckResult>& verdicts) {
   std::vector<Finding> all;
+  std::vector<NotJudged> lacking;
   for (const CheckResult& verdict : verdicts) {
     all.insert(all.end(), verdict.findings.begin(), verdict.findings.end());
+    lacking.insert(lacking.end(), verdict.not_judged.begin(), verdict.not_judged.end());
   }
   assign_roles(all);
+  tell_not_judged(lacking, all);
   std::size_t next = 0;
   for (CheckResult& verdict : verdicts) {
-    for (Finding& finding : verdict.findings) finding.role = all[next++].role;
+    for (Finding& finding : verdict.findings) finding = all[next++];
   }
-  std::stable_sort(all.begin(), all.end(), [](const Finding& a, const Finding& b) {
-    return static_cast<int>(a.role) < static_cast<int>(b.role);
+  std::sort(all.begin(), all.end(), [](const Finding& a, const Finding& b) {
+    return a.number < b.number;
   });
   return all;
 }
 
-Outcome outcome_of_code(std::string_view code) {
-  using Entry = std::pair<std::string_view, Outcome>;
-  constexpr std::array kOutcomes = {
-      Entry{"CRASH.", Outcome::crash},
-      Entry{"HANG.", Outcome::hang},
-      Entry{"SLOW.", Outcome::slow},
-      Entry{"OOM.", Outcome::oom},
-      Entry{"INFRA.", Outcome::error},
-  };
-  for (const auto& [prefix, outcome] : kOutcomes) {
-    if (code.substr(0, prefix.size()) == prefix) return outcome;
-  }
-  return Outcome::fail;
+Outcome outcome_of_code(std::string_view name) {
+  const Code* code = find_code(name);
+  return code == nullptr ? Outcome::fail : code->outcome;
 }
 
 std::string one_line(const Finding& finding) {
   const std::string where = finding.site.text();
   return finding.code + (where.empty() ? "" : " @ " + where) + " — " + finding.statement;
+}
+
+std::size_t initiating_count(const Judgement& judged) {
+  return static_cast<std::size_t>(
+      std::count_if(judged.findings.begin(), judged.findings.end(), [](const Finding& finding) {
+        return finding.role == Role::initiating;
+      }));
 }
 
 bool any(const Judgement& judged, Verdict wanted) {
@@ -91,6 +95,8 @@ void derive_failure(Judgement& judged) {
   if (judged.findings.empty() || judged.findings.front().role == Role::teardown) return;
   judged.outcome = outcome_of_code(judged.findings.front().code);
   judged.reason = one_line(judged.findings.front());
+  const std::size_t causes = initiating_count(judged);
+  if (causes > 1) judged.reason += " (1 of " + std::to_string(causes) + " independent causes)";
 }
 
 void derive_outcome(Judgement& judged) {
@@ -164,9 +170,7 @@ void compare_with_expectation(const Expectation& expected, Judgement& judged) {
 }
 
 void compare_with_known(const KnownFailure& known, Judgement& judged) {
-  const Finding* first = judged.findings.empty() ? nullptr : &judged.findings.front();
-  const bool same_code =
-      known.code.empty() || (first != nullptr && code_matches(known.code, first->code));
+  const bool same_code = known.code.empty() || has_initiating(known.code, judged);
   if (judged.outcome == Outcome::pass) {
     judged.outcome = Outcome::xpass;
     judged.reason = "passed, but is known to fail until " + known.until + ": " + known.because;
@@ -174,6 +178,13 @@ void compare_with_known(const KnownFailure& known, Judgement& judged) {
     judged.outcome = Outcome::xfail;
     judged.reason = known.because + " (known until " + known.until + "; " + judged.reason + ")";
   }
+}
+
+// Somebody plants a fault to see it found. That nothing notices it says that these checks are blind to it: no result of the
+// model, and no reason to trust their passes. A trial of a bisection is a step of a search: see bisection.h.
+bool fault_unnoticed(const Scenario& scenario, const Judgement& judged) {
+  return scenario.fault && !scenario.expect && scenario.bisect.over.empty() &&
+         judged.outcome == Outcome::pass;
 }
 
 }  // namespace
@@ -216,6 +227,10 @@ Judgement judge(const Evidence& evidence, std::span<const Check> checks) {
     judged.reason = kill_text(scenario.life);
   } else if (scenario.expect && scenario.bisect.over.empty()) {
     compare_with_expectation(*scenario.expect, judged);
+  } else if (fault_unnoticed(scenario, judged)) {
+    judged.outcome = Outcome::error;
+    judged.reason = "fault " + scenario.fault->name + " was planted and acted, and no check " +
+                    "noticed it: " + nsa::join(scenario.checks);
   }
   if (scenario.known && !interrupted(evidence)) compare_with_known(*scenario.known, judged);
   return judged;

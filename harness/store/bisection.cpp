@@ -52,7 +52,7 @@ Judgement shown(const Bisection& bisection) {
     if (const auto layer = nsa::parse_int(value)) layers.push_back(static_cast<int>(*layer));
   }
   const bool all_numbers = layers.size() == bisection.progress.minimal.size();
-  if (judgement.findings.empty()) judgement.findings.emplace_back();
+  if (judgement.findings.empty()) judgement.findings.emplace_back().role = Role::initiating;
   if (all_numbers) judgement.findings.front().site.layers = layers;
   return judgement;
 }

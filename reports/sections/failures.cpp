@@ -49,6 +49,15 @@ std::string changes_text(const Cases& cases) {
   return parts.empty() ? "" : " (" + nsa::join(parts) + ")";
 }
 
+// Of several causes that nothing ties, the others are told below.
+std::string others_text(const CaseView& one) {
+  const std::vector<Finding>& all = one.record.judgement->findings;
+  const auto causes = std::count_if(all.begin(), all.end(), [](const Finding& finding) {
+    return finding.role == harness::Role::initiating;
+  });
+  return causes < 2 ? "" : " This is one of " + std::to_string(causes) + " independent causes.";
+}
+
 Item item_of(const ReportView& view, const Cases& cases) {
   const CaseView& first = *cases.front();
   const Finding* finding = leading_finding(first);
@@ -65,7 +74,8 @@ Item item_of(const ReportView& view, const Cases& cases) {
   if (finding == nullptr) {
     item.what += escape(first.reason());
   } else {
-    item.what += "**" + finding_title(*finding) + "** — " + escape(finding->statement);
+    item.what +=
+        "**" + finding_title(*finding) + "** — " + escape(finding->statement) + others_text(first);
     item.next = escape(finding->next_action);
   }
   item.command = case_again(first);

@@ -2,6 +2,7 @@
 // report names in a row what passing cases found because they expect it, and what is known to fail.
 #include <algorithm>
 
+#include "harness/judge/wording/wording.h"
 #include "reports/markdown.h"
 #include "reports/sections/by_scenario.h"
 #include "reports/sections/list.h"
@@ -14,6 +15,9 @@ std::string of_finding(const harness::Finding& finding) {
   std::string text = "**" + finding_title(finding) + "** (" + harness::name_of(finding.role) +
                      ", " + harness::name_of(finding.status) + ")\n\n";
   text += "- what happened: " + escape(finding.statement) + "\n";
+  for (const auto& [name, value] : harness::details_of(finding)) {
+    text += "- evidence: " + escape(name + ": " + value) + "\n";
+  }
   if (!finding.ruled_out.empty()) text += "- ruled out: " + escape(finding.ruled_out) + "\n";
   if (!finding.next_action.empty()) text += "- next action: " + escape(finding.next_action) + "\n";
   return text + "\n";

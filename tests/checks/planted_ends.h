@@ -246,6 +246,46 @@ inline void add_ends(std::vector<Planted>& list) {
                   R"({"ranks":[0]})",
                   [](Healthy& h) { h.ends(0, 7, 0, false); }});
   list.push_back({check,
+                  "an error of the reducer",
+                  Verdict::fail,
+                  "CRASH.EXCEPTION",
+                  R"({"ranks":[1],"phase":"forward"})",
+                  [](Healthy& h) {
+                    harness::WorkerError error =
+                        error_of("c10::Error", "Expected to have finished reduction");
+                    error.reducer = true;
+                    raises(1, error)(h);
+                  }});
+  list.push_back({check,
+                  "exit 7 after all was done",
+                  Verdict::fail,
+                  "CRASH.EXCEPTION",
+                  R"({"ranks":[0]})",
+                  [](Healthy& h) {
+                    h.ends(0, 7, 0, false);
+                    put(h.evidence.done, 0, harness::Done{}, 890);
+                  }});
+  list.push_back(
+      {check,
+       "a peer was killed in a collective",
+       Verdict::fail,
+       "CRASH.EXCEPTION",
+       R"({"ranks":[0],"phase":"backward","step":1,"sequence":40})",
+       [](Healthy& h) {
+         for (int rank = 0; rank < 2; ++rank) {
+           put(h.evidence.collectives,
+               rank,
+               harness::Collective{40, 1, "backward", "allreduce", "sum", "Float", 4, "default"},
+               480);
+         }
+         harness::WorkerError error = error_of("c10::Error", "Connection closed by peer");
+         error.communication = true;
+         error.phase = "backward";
+         raises(0, error)(h);
+         h.ends(1, 0, SIGKILL, false);
+         for (auto& row : h.evidence.exited) row.row.core_dumped = true;
+       }});
+  list.push_back({check,
                   "ended by the controller",
                   Verdict::inconclusive,
                   "CRASH.SIGNAL",

@@ -169,7 +169,7 @@ inline void add_selection(std::vector<Planted>& list) {
   add("a block twice",
       Verdict::fail,
       "SELECTION.WRONG",
-      R"({"layers":[0],"op":"select","rows":[31],"detail":{"law":"no list of blocks"}})",
+      R"({"layers":[0],"op":"select","rows":[31],"detail":{"law":"not_a_legal_list"}})",
       blocks_spoiled(0, [](std::int64_t* row) { row[1] = row[0]; }));
   add("one block too few",
       Verdict::fail,

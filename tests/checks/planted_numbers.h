@@ -345,6 +345,20 @@ inline void add_finite(std::vector<Planted>& list) {
                   infinite_uncounted(9),
                   2,
                   3});
+  list.push_back({check,
+                  "poisoned memory in a layer that runs alone",
+                  Verdict::fail,
+                  "NAN.UNINIT",
+                  R"({"layers":[1],"branch":"win","op":"attend_win"})",
+                  [](Healthy& h) {
+                    h.evidence.the_case.scenario.attention.poison = true;
+                    LayerTensors tensors = healthy_layer(0, 1);
+                    tensors.reals.at("o_win").data.at(20) = std::nan("");
+                    h.write_layer(0, 1, 0, 1, tensors);
+                  },
+                  1,
+                  1,
+                  "attention"});
   list.push_back({check, "no samples", Verdict::inconclusive, "", "{}", [](Healthy& h) {
                     h.evidence.samples.clear();
                   }});

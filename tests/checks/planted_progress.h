@@ -241,7 +241,7 @@ inline void add_progress(std::vector<Planted>& list) {
   list.push_back({check,
                   "in different groups",
                   Verdict::fail,
-                  "HANG.CYCLE",
+                  "HANG.COLLECTIVE",
                   R"({"ranks":[0,1]})",
                   [](Healthy& h) {
                     stopped(h, "still", "backward");

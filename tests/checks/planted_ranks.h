@@ -90,6 +90,17 @@ inline void add_collectives(std::vector<Planted>& list) {
                       if (row.process == 1 && row.row.bucket == 0) row.row.elements += 3;
                     }
                   }});
+  list.push_back({check,
+                  "a plan in another order",
+                  Verdict::fail,
+                  "DESYNC.ORDER",
+                  R"({"bucket":0,"step":1,"op":"grad_sync"})",
+                  [](Healthy& h) {
+                    for (auto& row : h.evidence.buckets) {
+                      if (row.process != 1 || row.row.bucket != 0) continue;
+                      std::reverse(row.row.params.begin(), row.row.params.end());
+                    }
+                  }});
   list.push_back(
       {check, "a rank that failed did less", Verdict::inconclusive, "", "{}", [](Healthy& h) {
          remove_if(h.evidence.collectives,
@@ -194,6 +205,13 @@ inline void add_data(std::vector<Planted>& list) {
                   2});
   list.push_back(
       {check, "other source", Verdict::fail, "DATA.SOURCE", R"({"ranks":[0]})", [](Healthy& h) {
+         for (auto& row : h.evidence.batches) {
+           if (row.process == 0) row.row.source = "noise";
+         }
+       }});
+  list.push_back(
+      {check, "two sources, and nobody to ask", Verdict::fail, "DATA.SOURCE", "{}", [](Healthy& h) {
+         remove_if(h.evidence.batches, [](const auto& row) { return row.process == kTwin; });
          for (auto& row : h.evidence.batches) {
            if (row.process == 0) row.row.source = "noise";
          }

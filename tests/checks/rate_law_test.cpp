@@ -20,7 +20,7 @@ nsa::OptimizerConfig short_schedule() {
 std::string law_of(const std::function<double(std::int64_t)>& found) {
   std::vector<AppliedRate> rates;
   for (std::int64_t step = 6; step <= 14; ++step) rates.push_back({step, step, found(step)});
-  return explain_rates(short_schedule(), 3, rates).name;
+  return explain_rates(short_schedule(), 3, rates);
 }
 
 TEST(RateLaw, WarmsUpAndFallsToZero) {
@@ -46,7 +46,7 @@ TEST(RateLaw, TellsWhatGivesTheRates) {
 }
 
 TEST(RateLaw, OneRateIsNoFloor) {
-  EXPECT_EQ(explain_rates(short_schedule(), 1, {{9, 9, 2e-4}}).name, "");
+  EXPECT_EQ(explain_rates(short_schedule(), 1, {{9, 9, 2e-4}}), "");
 }
 
 TEST(RateLaw, CountsOfMicroBatches) {
@@ -56,8 +56,8 @@ TEST(RateLaw, CountsOfMicroBatches) {
     for (std::int64_t step = 2; step <= 6; ++step) {
       rates.push_back({step, step, scheduled_rate(config, 3 * step - shift)});
     }
-    EXPECT_EQ(explain_rates(config, 3, rates).name, "micro_steps") << shift;
-    EXPECT_EQ(explain_rates(config, 1, rates).name, "") << shift;
+    EXPECT_EQ(explain_rates(config, 3, rates), "micro_steps") << shift;
+    EXPECT_EQ(explain_rates(config, 1, rates), "") << shift;
   }
 }
 

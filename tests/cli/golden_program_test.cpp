@@ -127,7 +127,7 @@ TEST_F(GoldenProgram, AnOldOrMissingWorkerNeverRuns) {
   program_.set_source_hash("beef");
   const ProgramResult old = program_.run({"golden", good});
   EXPECT_EQ(old.exit_code, 6);
-  EXPECT_THAT(old.err, HasSubstr("INFRA.STALE_BUILD"));
+  EXPECT_THAT(old.err, HasSubstr("stale build"));
   fs::remove(program_.share() + "/manifest.json");
   const ProgramResult missing = program_.run({"golden", good});
   EXPECT_EQ(missing.exit_code, 3);

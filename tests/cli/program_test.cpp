@@ -299,7 +299,7 @@ TEST_F(ProgramTest, AWorkerOfOtherSourcesNeverRuns) {
   program_.set_source_hash("beef");
   const ProgramResult result = program_.run({"run", program_.scenario()});
   EXPECT_EQ(result.exit_code, 6);
-  EXPECT_THAT(result.err, HasSubstr("INFRA.STALE_BUILD"));
+  EXPECT_THAT(result.err, HasSubstr("stale build"));
   EXPECT_FALSE(fs::exists(program_.database()));
 }
 

@@ -325,9 +325,8 @@ TEST_F(ScenarioTest, MistakesInTheHead) {
       "training; "
       "did you mean "
       "\"training\"?");
-  EXPECT_THAT(
-      error(with("training\n", "canary\n")),
-      StartsWith("s.yaml:3: kind: found \"canary\", which is not available in this version"));
+  EXPECT_THAT(error(with("training\n", "canary\n")),
+              StartsWith("s.yaml:3: kind: found \"canary\", wanted one of attention, decode"));
   EXPECT_THAT(error(with("use: toy", "use: tiny")),
               StartsWith("s.yaml:4: model.use: found \"tiny\""));
   EXPECT_THAT(error(with("seq_len: 16", "seq_len: 1")),

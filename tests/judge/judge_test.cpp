@@ -1,8 +1,9 @@
-// From verdicts to one outcome; roles; what is expected of planted faults.
+// From verdicts to one outcome; what is expected of planted faults.
 #include "harness/judge/judge.h"
 
 #include <stdexcept>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "harness/judge/expectation.h"
@@ -15,6 +16,7 @@ using harness::Finding;
 using harness::Outcome;
 using harness::Role;
 using harness::Verdict;
+using testing::EndsWith;
 
 Finding finding_of(const std::string& code,
                    std::vector<int> layers = {},
@@ -41,11 +43,17 @@ const std::vector<harness::Check> kChecks = {
     {"throws", "", {}, [](const Evidence&) -> CheckResult { throw std::runtime_error("oops"); }},
     {"fails", "", {}, [](const Evidence&) { return result_of(Verdict::fail); }},
     {"missing", "", {}, [](const Evidence&) { return result_of(Verdict::fail, "GRAD.MISSING"); }},
-    {"crash", "", {}, [](const Evidence&) { return result_of(Verdict::fail, "CRASH.EXCEPTION"); }},
+    {"crash",
+     "",
+     {},
+     [](const Evidence&) {
+       CheckResult result = result_of(Verdict::fail, "CRASH.EXCEPTION");
+       result.findings[0].variant = "reducer";
+       return result;
+     }},
     {"hang", "", {}, [](const Evidence&) { return result_of(Verdict::fail, "HANG.COLLECTIVE"); }},
     {"slow", "", {}, [](const Evidence&) { return result_of(Verdict::fail, "SLOW.HOST"); }},
     {"oom", "", {}, [](const Evidence&) { return result_of(Verdict::fail, "OOM.HOST"); }},
-    {"infra", "", {}, [](const Evidence&) { return result_of(Verdict::fail, "INFRA.CLOCK"); }},
     {"peeks", "", {}, [](const Evidence& e) {
        const harness::Scenario& s = e.the_case.scenario;
        const bool told = s.fault || s.expect || s.known || !s.name.empty() || !s.text.empty() ||
@@ -83,7 +91,6 @@ TEST(Judge, DerivesTheOutcome) {
   EXPECT_EQ(outcome_of({"hang"}), Outcome::hang);
   EXPECT_EQ(outcome_of({"slow"}), Outcome::slow);
   EXPECT_EQ(outcome_of({"oom"}), Outcome::oom);
-  EXPECT_EQ(outcome_of({"infra"}), Outcome::error);
   EXPECT_EQ(outcome_of({"crash", "hang", "missing"}), Outcome::fail);
 }
 
@@ -210,157 +217,96 @@ TEST(Judge, OrdersFindingsAndTellsVerdictsTheirRoles) {
   EXPECT_EQ(judged.findings[0].code, "GRAD.MISSING");
   EXPECT_EQ(judged.findings[0].role, Role::initiating);
   EXPECT_EQ(judged.findings[1].role, Role::cascade);
+  EXPECT_EQ(judged.findings[1].follows, judged.findings[0].number);
   EXPECT_EQ(judged.verdicts[2].findings[0].role, Role::initiating);
   EXPECT_EQ(judged.verdicts[0].findings[0].role, Role::cascade);
+  EXPECT_EQ(judged.verdicts[0].findings[0].check, "crash");
 }
 
-// ---- roles -----------------------------------------------------------------------------------------------------------------
+TEST(Judge, TellsHowManyCausesAreIndependent) {
+  const auto judged = harness::judge(case_with({"oom", "slow"}), kChecks);
+  EXPECT_EQ(judged.outcome, Outcome::oom);
+  EXPECT_THAT(judged.reason, EndsWith("(1 of 2 independent causes)"));
+}
 
-std::string initiating(std::vector<Finding> findings) {
-  harness::assign_roles(findings);
-  std::string code;
-  int count = 0;
-  for (const Finding& finding : findings) {
-    if (finding.role != Role::initiating) continue;
-    code = finding.code;
-    ++count;
+TEST(Judge, APlantedFaultThatNothingNoticesIsAnError) {
+  Evidence evidence = case_with({"passes"});
+  plant(evidence, 3);
+  auto judged = harness::judge(evidence, kChecks);
+  EXPECT_EQ(judged.outcome, Outcome::error);
+  EXPECT_EQ(judged.reason,
+            "fault averaged_twice was planted and acted, and no check noticed it: passes");
+  // One that is expected to pass, or that something was said of, is told as it is.
+  evidence.the_case.scenario.expect = harness::Expectation{Outcome::pass, "", {}};
+  EXPECT_EQ(harness::judge(evidence, kChecks).outcome, Outcome::pass);
+  evidence.the_case.scenario.expect.reset();
+  evidence.the_case.scenario.checks = {"missing"};
+  EXPECT_EQ(harness::judge(evidence, kChecks).outcome, Outcome::fail);
+  evidence.the_case.scenario.checks = {"lacks"};
+  EXPECT_EQ(harness::judge(evidence, kChecks).outcome, Outcome::inconclusive);
+  // A trial of a bisection is a step of a search.
+  evidence.the_case.scenario.checks = {"passes"};
+  evidence.the_case.scenario.bisect.over = "parallel.checkpoint.layers";
+  EXPECT_EQ(harness::judge(evidence, kChecks).outcome, Outcome::pass);
+}
+
+TEST(Judge, AnyInitiatingFindingMeetsTheExpectation) {
+  Evidence evidence = case_with({"oom", "slow", "missing", "crash"});
+  plant(evidence, 1);
+  auto& expect = evidence.the_case.scenario.expect;
+  for (const char* code : {"OOM.HOST", "SLOW.HOST", "GRAD.MISSING"}) {
+    expect = harness::Expectation{std::nullopt, code, {}};
+    EXPECT_EQ(harness::judge(evidence, kChecks).outcome, Outcome::pass) << code;
   }
-  return count == 1 ? code : "none or several";
+  // A consequence does not meet it, nor does the code of one finding with the site of another.
+  expect = harness::Expectation{std::nullopt, "CRASH.EXCEPTION", {}};
+  EXPECT_EQ(harness::judge(evidence, kChecks).outcome, Outcome::fail);
+  expect = harness::Expectation{std::nullopt, "SLOW.HOST", {}};
+  expect->site.step = 2;
+  EXPECT_EQ(harness::judge(evidence, kChecks).outcome, Outcome::fail);
 }
 
-TEST(Roles, FollowTheOrderOfKinds) {
-  const std::vector<std::string> order = {
-      "INFRA.CLOCK",       "CRASH.SIGNAL",   "RESUME.DIVERGED",  "DATA.DUPLICATE",
-      "ROUTE.MISMATCH",    "MASK.ALIGNMENT", "LOSS.BELOW_FLOOR", "GRAD.MISSING",
-      "GRAD.DOUBLE_READY", "COMM.EXTRA",     "INPLACE.MODIFIED", "CKPT.GRADIENT",
-      "NUMERIC.GRADIENT",  "DESYNC.SIZE",    "GRAD.SCALE",       "GRAD.NOT_REDUCED",
-      "OPT.SKIPPED",       "STATE.DIVERGED", "HANG.COLLECTIVE",  "CRASH.EXCEPTION"};
-  for (std::size_t first = 0; first < order.size(); ++first) {
-    for (std::size_t later = first + 1; later < order.size(); ++later) {
-      EXPECT_EQ(initiating({finding_of(order[later]), finding_of(order[first])}), order[first])
-          << order[later];
-      EXPECT_EQ(initiating({finding_of(order[first]), finding_of(order[later])}), order[first])
-          << order[later];
-    }
-  }
-}
-
-TEST(Roles, AnEarlierStepComesFirst) {
-  EXPECT_EQ(initiating({finding_of("GRAD.MISSING", {}, 3), finding_of("STATE.DIVERGED", {}, 2)}),
-            "STATE.DIVERGED");
-  EXPECT_EQ(
-      initiating({finding_of("CRASH.SIGNAL", {}, std::nullopt), finding_of("GRAD.MISSING", {}, 1)}),
-      "CRASH.SIGNAL");
-}
-
-TEST(Roles, AWrongGradientFollowsFromWhatWasComputedAgain) {
-  for (const char* code : {"CKPT.DTYPE", "CKPT.SELECTION_FLIP", "INPLACE.MODIFIED"}) {
-    std::vector<Finding> findings = {finding_of("NUMERIC.GRADIENT", {2}, 1),
-                                     finding_of(code, {1}, 1)};
-    harness::assign_roles(findings);
-    EXPECT_EQ(findings[0].role, Role::cascade) << code;
-    EXPECT_EQ(findings[1].role, Role::initiating) << code;
-  }
-  EXPECT_EQ(initiating({finding_of("CKPT.GRADIENT", {1}, 1), finding_of("GRAD.DOUBLE_READY")}),
-            "GRAD.DOUBLE_READY");
-  // Where only the gradients tell: what names the operator knows more than what names the layer, and that more than no layer.
-  Finding guessed = finding_of("CKPT.GRADIENT", {1}, 1);
-  guessed.status = harness::Status::hypothesis;
-  guessed.site.op = "checkpoint";
-  Finding named = finding_of("NUMERIC.GRADIENT", {1}, 1);
-  named.site.branch = "sel";
-  named.site.param = "W_V_sel";
-  EXPECT_EQ(initiating({guessed, named}), "NUMERIC.GRADIENT");
-  EXPECT_EQ(initiating({guessed, finding_of("NUMERIC.GRADIENT", {1}, 1)}), "CKPT.GRADIENT");
-  std::vector<Finding> findings = {guessed, finding_of("NUMERIC.GRADIENT", {1}, 1)};
-  harness::assign_roles(findings);
-  EXPECT_EQ(findings[1].role, Role::cascade);
-}
-
-TEST(Roles, AResumptionExplainsWhatDiffersFromItsStepOn) {
-  EXPECT_EQ(initiating({finding_of("NUMERIC.GRADIENT", {}, 3),
-                        finding_of("RESUME.DIVERGED", {}, 3),
-                        finding_of("DATA.SOURCE", {}, 3)}),
-            "RESUME.DIVERGED");
-  EXPECT_EQ(initiating({finding_of("MASK.ABSENT", {1}, 1), finding_of("RESUME.DIVERGED", {}, 3)}),
-            "MASK.ABSENT");
-  // A loss below its floor is seen late and was so from the start.
-  EXPECT_EQ(
-      initiating({finding_of("NUMERIC.GRADIENT", {}, 1), finding_of("LOSS.BELOW_FLOOR", {}, 90)}),
-      "LOSS.BELOW_FLOOR");
-}
-
-TEST(Roles, AStoppedProcessIsASignalAndAnUncalledBackwardAConsequence) {
-  Finding stopped = finding_of("HANG.HOST", {}, 5);
-  stopped.site.detail["state"] = "T";
-  EXPECT_EQ(initiating({finding_of("DESYNC.MISSING_RANK"), stopped}), "HANG.HOST");
-  Finding route = finding_of("ROUTE.MISMATCH", {}, std::nullopt);
-  route.site.phase = "backward";
-  EXPECT_EQ(initiating({route, finding_of("GRAD.MISSING")}), "GRAD.MISSING");
-  Finding sum = finding_of("NUMERIC.GRADIENT");
-  sum.site.op = "grad_sync";
-  EXPECT_EQ(initiating({sum, finding_of("GRAD.NOT_REDUCED")}), "GRAD.NOT_REDUCED");
-}
-
-TEST(Roles, WhatACheckSaidStays) {
-  std::vector<Finding> findings = {finding_of("CRASH.EXCEPTION"), finding_of("CRASH.SIGNAL")};
-  findings[0].role = Role::cascade;
-  findings[1].role = Role::teardown;
-  harness::assign_roles(findings);
-  EXPECT_EQ(findings[0].role, Role::cascade);
-  EXPECT_EQ(findings[1].role, Role::teardown);
-}
-
-Finding at_op(const std::string& code, const std::string& op, int layer = 1) {
-  Finding finding = finding_of(code, {layer});
-  finding.site.op = op;
-  return finding;
-}
-
-TEST(Roles, OfOneLayerWhatExplainsMostComesFirst) {
-  const std::vector<Finding> order = {at_op("ALIAS.MUTATED", "select"),
-                                      at_op("NAN.UNINIT", "attend_sel"),
-                                      at_op("MASK.ABSENT", "attend_win"),
-                                      at_op("CAUSALITY.LEAK", "score"),
-                                      at_op("SELECTION.WRONG", "score"),
-                                      at_op("CAUSALITY.LEAK", "attend_win"),
-                                      at_op("NUMERIC.FORWARD", "attend_win")};
-  for (std::size_t first = 0; first < order.size(); ++first) {
-    for (std::size_t later = first + 1; later < order.size(); ++later) {
-      for (std::vector<Finding> findings : {std::vector<Finding>{order[first], order[later]},
-                                            std::vector<Finding>{order[later], order[first]}}) {
-        const bool is_first =
-            findings[0].code == order[first].code && findings[0].site.op == order[first].site.op;
-        harness::assign_roles(findings);
-        EXPECT_EQ(findings[is_first ? 0 : 1].role, Role::initiating) << first << " " << later;
-        EXPECT_EQ(findings[is_first ? 1 : 0].role, Role::cascade) << first << " " << later;
-      }
-    }
-  }
-  EXPECT_EQ(initiating({at_op("GATE.OVERRIDE", "gate"), at_op("MASK.ABSENT", "attend_win")}),
-            "GATE.OVERRIDE");
-  EXPECT_EQ(initiating({at_op("CAUSALITY.LEAK", "attend_win"), at_op("RANGE.INVALID", "select")}),
-            "RANGE.INVALID");
-  Finding explained = at_op("NUMERIC.FORWARD", "attend_cmp");
-  explained.site.detail["law"] = "finite_sentinel";
-  EXPECT_EQ(initiating({at_op("CAUSALITY.LEAK", "attend_cmp"), explained}), "NUMERIC.FORWARD");
-  EXPECT_EQ(initiating({at_op("GRAD.ZERO", ""), at_op("GATE.DEAD", "gate")}), "GATE.DEAD");
-  // In another layer nothing follows from it.
-  std::vector<Finding> apart = {at_op("NUMERIC.FORWARD", "gate", 2),
-                                at_op("MASK.ABSENT", "attend_win", 1)};
-  harness::assign_roles(apart);
-  EXPECT_EQ(apart[0].role, Role::unknown);
-}
-
-TEST(Roles, WhatCannotFollowIsUnknown) {
-  std::vector<Finding> findings = {finding_of("DATA.DUPLICATE", {}, 3),
-                                   finding_of("MASK.ABSENT", {1}, 3),
-                                   finding_of("MASK.POLARITY", {2}, 3)};
-  harness::assign_roles(findings);
-  EXPECT_EQ(findings[0].role, Role::initiating);
-  findings = {finding_of("MASK.ABSENT", {1}, 3), finding_of("SELECTION.WRONG", {2}, 3)};
-  harness::assign_roles(findings);
-  EXPECT_EQ(findings[1].role, Role::unknown);
+TEST(Judge, TellsWhatCouldNotBeJudgedWithTheFindingThatIsTheReason) {
+  const std::vector<harness::Check> checks = {
+      {"forward",
+       "",
+       {},
+       [](const Evidence&) {
+         CheckResult result = result_of(Verdict::fail);
+         result.findings = {finding_of("NUMERIC.FORWARD", {2})};
+         result.findings[0].site.ranks = {0};
+         harness::Site here;
+         here.layers = {2};
+         here.ranks = {0};
+         harness::Site elsewhere = here;
+         elsewhere.layers = {3};
+         result.not_judged = {{"", "gradients", here}, {"", "others", elsewhere}};
+         return result;
+       }},
+      {"crash",
+       "",
+       {},
+       [](const Evidence&) {
+         CheckResult result = result_of(Verdict::fail);
+         result.findings = {finding_of("CRASH.SIGNAL")};
+         result.findings[0].site.ranks = {1};
+         return result;
+       }},
+      {"lacks", "", {}, [](const Evidence&) {
+         CheckResult result = result_of(Verdict::inconclusive);
+         harness::Site of_rank;
+         of_rank.ranks = {1};
+         result.not_judged = {{"", "rows of rank 1", of_rank}, {"", "the twin", {}}};
+         return result;
+       }}};
+  const auto judged = harness::judge(case_with({"forward", "crash", "lacks"}), checks);
+  ASSERT_EQ(judged.findings.size(), 2U);
+  ASSERT_EQ(judged.findings[0].code, "CRASH.SIGNAL");
+  ASSERT_EQ(judged.findings[0].not_judged.size(), 1U);
+  EXPECT_EQ(judged.findings[0].not_judged[0].check, "lacks");
+  EXPECT_EQ(judged.findings[0].not_judged[0].what, "rows of rank 1");
+  ASSERT_EQ(judged.findings[1].not_judged.size(), 1U);
+  EXPECT_EQ(judged.findings[1].not_judged[0].what, "gradients");
 }
 
 // ---- sites -----------------------------------------------------------------------------------------------------------------

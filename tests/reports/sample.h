@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "harness/judge/causes.h"
+#include "harness/judge/wording/wording.h"
 #include "harness/store/bisection.h"
 #include "reports/report.h"
 #include "tests/reports/fake_store.h"
@@ -111,29 +113,52 @@ inline harness::Judgement passed() {
   return judged;
 }
 
+inline harness::Finding found(const std::string& check,
+                              const std::string& code,
+                              const std::string& variant,
+                              const char* site,
+                              const nlohmann::json& facts) {
+  harness::Finding finding;
+  finding.check = check;
+  finding.code = code;
+  finding.variant = variant;
+  finding.site = nlohmann::json::parse(site).get<harness::Site>();
+  finding.facts = facts;
+  return harness::worded(finding);
+}
+
+// Two causes, one of them with a consequence whose text came from a worker.
 inline harness::Judgement failed() {
   harness::Judgement judged;
   judged.outcome = harness::Outcome::fail;
-  harness::Finding first;
-  first.code = "GRAD.MISSING";
-  first.site.layers = {3};
-  first.site.param = "W_K_cmp";
-  first.statement =
-      "1 of 21 parameters (blocks.3.attn.W_K_cmp.weight) cannot be reached from the loss";
-  first.ruled_out = "not a matter of one rank";
-  first.next_action = "look for detach()";
-  first.role = harness::Role::initiating;
-  harness::Finding second;
-  second.code = "CRASH.EXCEPTION";
-  second.site.ranks = {0, 1};
-  second.statement =
-      "ranks 0-1 raised std::runtime_error: <b>`x` | @team *now*</b> http://evil.example\n# "
-      "heading";
-  second.role = harness::Role::cascade;
-  judged.findings = {first, second};
-  judged.verdicts = {verdict("gradients_arrived", harness::Verdict::fail, first.statement)};
-  judged.verdicts[0].findings = {first};
-  judged.reason = "GRAD.MISSING @ layer 3, param W_K_cmp — " + first.statement;
+  std::vector<harness::Finding> findings = {
+      found("gradients_arrived",
+            "GRAD.MISSING",
+            "unreachable",
+            R"({"layers":[3],"param":"W_K_cmp","ranks":[0,1],"step":1})",
+            {{"count", 1}, {"total", 21}, {"params", {"blocks.3.attn.W_K_cmp.weight"}}}),
+      found("process_clean",
+            "CRASH.EXCEPTION",
+            "reducer",
+            R"({"ranks":[0,1],"step":1})",
+            {{"message",
+              "std::runtime_error: <b>`x` | @team *now*</b> http://evil.example\n# heading"}}),
+      found("optimizer_sound",
+            "SCHEDULE.LR",
+            "rate",
+            R"({"ranks":[0,1],"step":2,"op":"optimizer","detail":{"found":3e-4,"wanted":1e-4}})",
+            {{"wrong_steps", 1}})};
+  harness::assign_roles(findings);
+  std::sort(findings.begin(), findings.end(), [](const auto& a, const auto& b) {
+    return a.number < b.number;
+  });
+  findings.front().not_judged = {{"close_to_oracle", "the gradients of layer 3 | rank 0", {}}};
+  judged.findings = findings;
+  judged.verdicts = {
+      verdict("gradients_arrived", harness::Verdict::fail, findings.front().statement)};
+  judged.verdicts[0].findings = {findings.front()};
+  judged.reason = findings.front().code + " @ " + findings.front().site.text() + " — " +
+                  findings.front().statement;
   return judged;
 }
 

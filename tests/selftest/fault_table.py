@@ -71,6 +71,8 @@ def cell(program, fault, scenario):
     reasons = " ".join(case["reason"] for case in cases)
     if "never fired" in reasons or "never took part" in reasons:
         return "not reached"
+    if "no check noticed" in reasons:
+        return "passes"
     return "passes" if all(case["outcome"] == "PASS" for case in cases) else cases[0]["outcome"].lower()
 
 

@@ -33,6 +33,7 @@ class BisectionTest : public ::testing::Test {
       if (outcome != Outcome::pass) {
         record.judgement->findings.emplace_back();
         record.judgement->findings[0].code = code;
+        record.judgement->findings[0].role = Role::initiating;
         record.judgement->findings[0].site.layers = {2};
         record.judgement->findings[0].site.branch = "sel";
       }

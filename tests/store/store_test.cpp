@@ -230,7 +230,7 @@ Judgement a_judgement() {
   first.ruled_out = "not";
   first.next_action = "do";
   first.role = Role::initiating;
-  first.status = Status::established;
+  first.status = Status::hypothesis;
   Finding second;
   second.code = "HANG.HOST";
   second.role = Role::cascade;

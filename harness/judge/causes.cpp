@@ -1,0 +1,202 @@
+#include "harness/judge/causes.h"
+
+#include <array>
+
+#include "harness/judge/codes/codes.h"
+
+namespace harness {
+namespace {
+
+constexpr std::array kEdges = {
+    // How a process ended, and what its peers make of it.
+    Edge{"CRASH.SIGNAL", "CRASH.EXCEPTION/communication", Tie::peer},
+    Edge{"CRASH.DEVICE", "CRASH.EXCEPTION/communication", Tie::peer},
+    Edge{"OOM.", "CRASH.EXCEPTION/communication", Tie::peer},
+    Edge{"CRASH.EXCEPTION/raised", "CRASH.EXCEPTION/communication", Tie::peer},
+    Edge{"CRASH.EXCEPTION/raised", "GRAD.NOT_REDUCED", Tie::same_step},
+    Edge{"CRASH.EXCEPTION/reducer", "CRASH.EXCEPTION/communication", Tie::peer},
+    Edge{"CRASH.EXCEPTION/exit", "CRASH.EXCEPTION/communication", Tie::peer},
+    Edge{"CRASH.EXCEPTION/exit_early", "CRASH.EXCEPTION/communication", Tie::peer},
+    Edge{"CRASH.EXCEPTION/exit_late", "CRASH.EXCEPTION/communication", Tie::peer},
+    Edge{"process", "HANG.COLLECTIVE", Tie::peer},
+    Edge{"process", "HANG.INIT", Tie::peer},
+    Edge{"process", "DESYNC.MISSING_RANK", Tie::same_rank},
+    Edge{"HANG.HOST", "CRASH.EXCEPTION/communication", Tie::peer},
+    Edge{"HANG.HOST", "DESYNC.MISSING_RANK", Tie::same_rank},
+    Edge{"HANG.COLLECTIVE", "CRASH.EXCEPTION/communication", Tie::same_sequence},
+    Edge{"MEM.BUDGET/tensors", "OOM.", Tie::same_rank},
+    Edge{"MEM.BUDGET/resident", "OOM.HOST", Tie::same_rank},
+    // Ranks that do not do the same: a back end may abort one of them, or wait.
+    Edge{"DESYNC.", "CRASH.SIGNAL/signal", Tie::same_sequence},
+    Edge{"DESYNC.", "CRASH.EXCEPTION/communication", Tie::same_sequence},
+    Edge{"DESYNC.", "CRASH.EXCEPTION/reducer", Tie::same_sequence},
+    Edge{"DESYNC.", "HANG.COLLECTIVE", Tie::same_sequence},
+    Edge{"DESYNC.", "reduction", Tie::same_step},
+    Edge{"DESYNC.", "NUMERIC.GRADIENT/sum", Tie::same_step},
+    Edge{"DESYNC.", "STATE.DIVERGED", Tie::same_rank},
+    // A resumed run that is another one.
+    Edge{"RESUME.DIVERGED", "data", Tie::same_rank},
+    Edge{"RESUME.DIVERGED", "SCHEDULE.LR", Tie::same_rank},
+    Edge{"RESUME.DIVERGED", "NUMERIC.GRADIENT/twin", Tie::same_rank},
+    Edge{"RESUME.DIVERGED", "CKPT.GRADIENT/gradient", Tie::same_rank},
+    Edge{"RESUME.DIVERGED", "STATE.DIVERGED", Tie::same_rank},
+    Edge{"RESUME.DIVERGED", "loss", Tie::whole_run},
+    // Other data gives other gradients.
+    Edge{"data", "NUMERIC.GRADIENT/twin", Tie::same_rank},
+    Edge{"data", "GRAD.SCALE/twin", Tie::same_rank},
+    Edge{"data", "CKPT.GRADIENT/gradient", Tie::same_rank},
+    Edge{"data", "loss", Tie::whole_run},
+    Edge{"DATA.SOURCE/source", "DATA.SOURCE/tokens", Tie::same_rank},
+    Edge{"DATA.SOURCE/sources", "DATA.SOURCE/tokens", Tie::same_rank},
+    // Another implementation than the one that was asked for.
+    Edge{"ROUTE.MISMATCH/other", "forward", Tie::same_tensor},
+    Edge{"ROUTE.MISMATCH/never", "forward", Tie::same_tensor},
+    Edge{"ROUTE.MISMATCH/other", "backward", Tie::same_tensor},
+    Edge{"ROUTE.MISMATCH/other", "NUMERIC.GRADIENT/twin", Tie::gradient_path},
+    Edge{"ROUTE.MISMATCH/other", "ROUTE.MISMATCH/kernels", Tie::same_seam},
+    Edge{"ROUTE.MISMATCH", "memory", Tie::same_tensor},
+    Edge{"ROUTE.MISMATCH", "SLOW.SYNC_STORM", Tie::same_seam},
+    Edge{"ROUTE.MISMATCH@checkpoint", "CKPT.", Tie::same_layer},
+    Edge{"ROUTE.MISMATCH@grad_sync", "reduction", Tie::same_rank},
+    Edge{"ROUTE.MISMATCH@grad_sync", "collective", Tie::same_rank},
+    Edge{"ROUTE.MISMATCH@grad_sync", "NUMERIC.GRADIENT/sum", Tie::same_rank},
+    Edge{"ROUTE.MISMATCH@optimizer", "update", Tie::same_rank},
+    Edge{"ROUTE.MISMATCH@data", "data", Tie::same_rank},
+    Edge{"GATE.OVERRIDE", "NUMERIC.FORWARD", Tie::downstream},
+    // Forward. An oracle judges each operation from its recorded inputs: only what is written over, or is not a number, makes
+    // later operations wrong in its eyes.
+    Edge{"ALIAS.MUTATED", "forward", Tie::downstream},
+    Edge{"ALIAS.MUTATED", "backward", Tie::same_layer},
+    Edge{"NAN.", "forward", Tie::downstream},
+    Edge{"NAN.", "backward", Tie::same_rank},
+    Edge{"NAN.", "GRAD.NOT_REDUCED", Tie::same_step},
+    Edge{"NAN.", "update", Tie::same_rank},
+    Edge{"NAN.", "CRASH.EXCEPTION/raised", Tie::same_rank},
+    Edge{"MASK.", "CAUSALITY.LEAK", Tie::same_tensor},
+    Edge{"MASK.", "NUMERIC.FORWARD", Tie::same_tensor},
+    Edge{"RANGE.INVALID", "SELECTION.WRONG", Tie::same_tensor},
+    Edge{"RANGE.INVALID", "CAUSALITY.LEAK", Tie::downstream},
+    Edge{"RANGE.INVALID", "CRASH.", Tie::same_rank},
+    Edge{"SELECTION.WRONG/list", "CRASH.", Tie::same_rank},
+    Edge{"CAUSALITY.LEAK/forward", "SELECTION.WRONG", Tie::same_tensor},
+    Edge{"CAUSALITY.LEAK/forward", "NUMERIC.FORWARD/plain", Tie::same_tensor},
+    Edge{"CAUSALITY.LEAK/backward", "NUMERIC.GRADIENT/layer", Tie::same_tensor},
+    Edge{"NUMERIC.FORWARD/law", "CAUSALITY.LEAK/forward", Tie::same_tensor},
+    Edge{"NUMERIC.FORWARD/law", "NUMERIC.FORWARD", Tie::same_seam},
+    Edge{"NUMERIC.FORWARD/plain", "NUMERIC.FORWARD", Tie::same_seam},
+    Edge{"NUMERIC.FORWARD", "NUMERIC.FORWARD/reference", Tie::same_tensor},
+    Edge{"NUMERIC.FORWARD", "NUMERIC.FORWARD/whole", Tie::downstream},
+    Edge{"NUMERIC.FORWARD", "GRAD.MISSING", Tie::same_path},
+    Edge{"forward", "DECODE.MISMATCH", Tie::downstream},
+    Edge{"forward", "READS.MISMATCH", Tie::same_layer},
+    // Forward to the gradients of the same path. Those that an oracle judges go back through the recorded forward, and are not
+    // judged where a wrong stage is in their way: a wrong forward makes none of them wrong.
+    Edge{"forward", "NUMERIC.GRADIENT/reference", Tie::same_path},
+    Edge{"forward", "NUMERIC.GRADIENT/twin", Tie::same_rank},
+    Edge{"forward", "GRAD.SCALE/twin", Tie::same_rank},
+    Edge{"forward", "CKPT.GRADIENT/gradient", Tie::same_rank},
+    Edge{"forward", "GRAD.ZERO", Tie::same_path},
+    Edge{"forward", "SLOW.SYNC_STORM", Tie::same_seam},
+    Edge{"forward", "LOSS.NOT_FALLING", Tie::whole_run},
+    Edge{"MASK.", "LOSS.BELOW_FLOOR", Tie::whole_run},
+    Edge{"RANGE.INVALID", "LOSS.BELOW_FLOOR", Tie::whole_run},
+    Edge{"CAUSALITY.LEAK", "LOSS.BELOW_FLOOR", Tie::whole_run},
+    Edge{"LOSS.BELOW_FLOOR", "NUMERIC.GRADIENT/twin", Tie::whole_run},
+    Edge{"LOSS.BELOW_FLOOR", "GRAD.SCALE/twin", Tie::whole_run},
+    // A parameter that the loss does not reach, or reaches twice.
+    Edge{"graph", "ROUTE.MISMATCH/no_backward", Tie::same_layer},
+    Edge{"graph", "GRAD.NOT_REDUCED", Tie::same_param},
+    Edge{"graph", "CRASH.EXCEPTION/reducer", Tie::same_step},
+    Edge{"graph", "CRASH.EXCEPTION/communication", Tie::same_step},
+    Edge{"graph", "CRASH.SIGNAL/signal", Tie::same_sequence},
+    Edge{"graph", "DESYNC.", Tie::same_step},
+    Edge{"graph", "HANG.COLLECTIVE", Tie::same_step},
+    Edge{"graph", "NUMERIC.GRADIENT/layer", Tie::same_layer},
+    Edge{"graph", "NUMERIC.GRADIENT/twin", Tie::gradient_path},
+    Edge{"graph", "NUMERIC.GRADIENT/sum", Tie::same_param},
+    Edge{"graph", "CKPT.GRADIENT/gradient", Tie::gradient_path},
+    Edge{"graph", "STATE.DIVERGED", Tie::same_param},
+    Edge{"graph", "GATE.DEAD", Tie::same_tensor},
+    Edge{"graph", "LOSS.NOT_FALLING", Tie::whole_run},
+    Edge{"GRAD.HOOK_LOST", "GRAD.ZERO", Tie::same_param},
+    // Inside the backward of a rank.
+    Edge{"INPLACE.MODIFIED", "forward", Tie::same_layer},
+    Edge{"INPLACE.MODIFIED", "CRASH.EXCEPTION/raised", Tie::same_rank},
+    Edge{"INPLACE.MODIFIED", "GRAD.NOT_REDUCED", Tie::same_rank},
+    Edge{"INPLACE.MODIFIED", "NUMERIC.GRADIENT", Tie::gradient_path},
+    Edge{"INPLACE.MODIFIED", "CKPT.GRADIENT", Tie::gradient_path},
+    Edge{"CKPT.DTYPE", "CKPT.GRADIENT", Tie::gradient_path},
+    Edge{"CKPT.DTYPE", "CKPT.SELECTION_FLIP", Tie::same_layer},
+    Edge{"CKPT.SELECTION_FLIP", "CKPT.GRADIENT", Tie::gradient_path},
+    Edge{"CKPT.", "NUMERIC.GRADIENT/layer", Tie::same_layer},
+    Edge{"CKPT.", "ROUTE.MISMATCH/no_backward", Tie::same_layer},
+    Edge{"CKPT.DTYPE", "NUMERIC.GRADIENT/twin", Tie::same_rank},  // the forward may be the odd one
+    Edge{"CKPT.", "NUMERIC.GRADIENT/twin", Tie::gradient_path},
+    Edge{"GRAD.ZERO", "NUMERIC.GRADIENT", Tie::gradient_path},
+    Edge{"GRAD.ZERO", "CKPT.GRADIENT/gradient", Tie::gradient_path},
+    Edge{"GATE.DEAD", "GRAD.ZERO", Tie::same_tensor},
+    Edge{"NUMERIC.GRADIENT/layer", "NUMERIC.GRADIENT/reference", Tie::same_layer},
+    Edge{"NUMERIC.GRADIENT/layer", "NUMERIC.GRADIENT/twin", Tie::gradient_path},
+    Edge{"NUMERIC.GRADIENT/layer", "CKPT.GRADIENT/gradient", Tie::gradient_path},
+    Edge{"NUMERIC.GRADIENT/layer", "SLOW.SYNC_STORM", Tie::same_seam},
+    Edge{"NUMERIC.GRADIENT/twin", "CKPT.GRADIENT/gradient", Tie::gradient_path},
+    Edge{"backward", "GATE.DEAD", Tie::same_tensor},
+    Edge{"backward", "LOSS.NOT_FALLING", Tie::whole_run},
+    // Reduction, update, state of the parameters.
+    Edge{"COMM.EXTRA", "GRAD.SCALE/sum", Tie::same_step},
+    Edge{"COMM.EXTRA", "GRAD.NOT_REDUCED", Tie::same_step},
+    Edge{"COMM.EXTRA", "NUMERIC.GRADIENT", Tie::same_rank},
+    Edge{"COMM.EXTRA", "STATE.DIVERGED", Tie::same_rank},
+    Edge{"GRAD.SCALE/sum", "GRAD.NOT_REDUCED", Tie::same_step},
+    Edge{"GRAD.NOT_REDUCED", "NUMERIC.GRADIENT/sum", Tie::same_param},
+    Edge{"GRAD.NOT_REDUCED", "CRASH.EXCEPTION/reducer", Tie::same_step},
+    Edge{"GRAD.NOT_REDUCED", "COMM.EXTRA", Tie::later_step},
+    Edge{"reduction", "STATE.DIVERGED", Tie::same_param},
+    Edge{"NUMERIC.GRADIENT/sum", "STATE.DIVERGED", Tie::same_param},
+    Edge{"reduction", "NUMERIC.GRADIENT/twin", Tie::later_step},
+    Edge{"OPT.SKIPPED", "SCHEDULE.LR", Tie::same_rank},
+    Edge{"OPT.UPDATE_LOST", "NUMERIC.GRADIENT/twin", Tie::same_rank},
+    Edge{"update", "NUMERIC.GRADIENT/twin", Tie::later_step},
+    Edge{"update", "CKPT.GRADIENT/gradient", Tie::later_step},
+    Edge{"update", "STATE.DIVERGED", Tie::same_rank},
+    Edge{"update", "GATE.DEAD", Tie::same_rank},
+    Edge{"update", "LOSS.NOT_FALLING", Tie::whole_run},
+    Edge{"STATE.DIVERGED", "NUMERIC.GRADIENT/twin", Tie::later_step},
+    Edge{"STATE.DIVERGED", "CKPT.GRADIENT/gradient", Tie::later_step},
+    // Time and memory.
+    Edge{"SLOW.DATA", "SLOW.HOST", Tie::same_rank},
+    Edge{"SLOW.SYNC_STORM", "SLOW.HOST", Tie::same_rank},
+    Edge{"MEM.BUDGET/operator", "MEM.BUDGET/prediction", Tie::whole_run},
+    Edge{"MEM.BUDGET/operator", "MEM.EXPONENT", Tie::whole_run},
+    Edge{"MEM.EXPONENT", "MEM.BUDGET/prediction", Tie::whole_run},
+    // One defect that shows on several ranks or sizes.
+    Edge{"NUMERIC.GRADIENT/twin", "NUMERIC.GRADIENT/twin", Tie::gradient_path},
+    Edge{"MEM.BUDGET/prediction", "MEM.BUDGET/prediction", Tie::whole_run}};
+
+bool fits_code(std::string_view pattern, const Finding& finding) {
+  const std::size_t slash = pattern.find('/');
+  const std::string_view code = pattern.substr(0, slash);
+  if (slash != std::string_view::npos) {
+    return finding.code == code && finding.variant == pattern.substr(slash + 1);
+  }
+  return std::string_view(finding.code).substr(0, code.size()) == code;
+}
+
+}  // namespace
+
+std::span<const Edge> all_edges() {
+  return kEdges;
+}
+
+bool fits(std::string_view pattern, const Finding& finding) {
+  const std::size_t at = pattern.find('@');
+  if (at != std::string_view::npos) {
+    return finding.site.op == pattern.substr(at + 1) && fits_code(pattern.substr(0, at), finding);
+  }
+  const Code* code = find_code(finding.code);
+  const bool family = !pattern.empty() && pattern[0] >= 'a' && pattern[0] <= 'z';
+  if (family) return code != nullptr && pattern == name_of(code->family);
+  return fits_code(pattern, finding);
+}
+
+}  // namespace harness

@@ -1,0 +1,180 @@
+#include <array>
+
+#include "harness/judge/codes/codes.h"
+
+namespace harness {
+namespace {
+
+constexpr std::string_view kSupervision =
+    "The controller, from outside: counters in heartbeats, two samples of every thread's stack, "
+    "and the state and "
+    "processor time that /proc shows.";
+
+constexpr std::array kTrainingCodes = {
+    Code{.name = "OPT.UPDATE_LOST",
+         .family = Family::update,
+         .place = 110,
+         .outcome = Outcome::fail,
+         .meaning = "Updates are smaller than the last place of the stored weights and vanish.",
+         .confirmed_by =
+             "Elements with a gradient keep their stored value, at a large learning rate.",
+         .next_action =
+             "Keep float32 master weights. An update below half a unit in the last place vanishes.",
+         .witness = "The stored parameters before and after the step. The rank itself counts the "
+                    "elements that should "
+                    "have moved."},
+    Code{.name = "OPT.SKIPPED",
+         .family = Family::update,
+         .place = 480,
+         .outcome = Outcome::fail,
+         .meaning = "Optimiser steps changed no parameter, and no overflow explains it.",
+         .confirmed_by = "No element of any parameter moved, gradients were finite or the loss "
+                         "scale did not halve.",
+         .next_action = "Look at the loss scale and at which gradients overflow in these steps.",
+         .witness = "The stored parameters before and after the step, and the loss scale that the "
+                    "rank records."},
+    Code{.name = "SCHEDULE.LR",
+         .family = Family::update,
+         .place = 490,
+         .outcome = Outcome::fail,
+         .meaning =
+             "The learning rate is not the one that the schedule gives for this optimiser step.",
+         .confirmed_by =
+             "Warm-up and cosine, computed in double from the configuration, give another value.",
+         .next_action = "Look at what advances the schedule: optimiser steps that were done, not "
+                        "micro-batches, and "
+                        "no step that was skipped.",
+         .witness = "The formula of the schedule against the rate that the optimiser reports: its "
+                    "own statement. "
+                    "Whether the rate was applied is not attested."},
+    Code{.name = "LOSS.BELOW_FLOOR",
+         .family = Family::loss,
+         .place = 270,
+         .outcome = Outcome::fail,
+         .meaning = "The loss is lower than any model can reach on these tokens. The model sees "
+                    "what it must predict.",
+         .confirmed_by =
+             "The distance is above four standard errors, and chance explains it with next to no "
+             "probability.",
+         .next_action = "Look at what the loss compares: labels that are not shifted by one token, "
+                        "a mask that shows "
+                        "the future (`causal`), or tokens that were seen before.",
+         .witness = "The known probabilities of the synthetic source, on the same tokens. The loss "
+                    "is the rank's own."},
+    Code{.name = "LOSS.NOT_FALLING",
+         .family = Family::loss,
+         .place = 570,
+         .outcome = Outcome::fail,
+         .meaning =
+             "The loss does not fall over the run, or stays above the floor that it must reach.",
+         .confirmed_by =
+             "The last quarter of the steps is not below the first by more than its scatter.",
+         .next_action = "Look at the learning rate and the updates (`optimizer_sound`), then at "
+                        "the gradients, then at "
+                        "what the model can see.",
+         .witness = "The losses that the ranks record: their own statement."},
+    Code{.name = "HANG.HOST",
+         .family = Family::progress,
+         .place = 410,
+         .outcome = Outcome::hang,
+         .meaning =
+             "A rank stands still on the host, outside any collective. Its peers may wait for it.",
+         .confirmed_by = "No counter of any rank moved, and two samples of the stacks show the "
+                         "same frames or no "
+                         "processor time.",
+         .next_action = "Read the rank's stack: what does it wait for on the host (a lock, a file, "
+                        "a queue, a child)? "
+                        "If it was stopped, find out who sent SIGSTOP.",
+         .witness = kSupervision},
+    Code{.name = "HANG.INIT",
+         .family = Family::progress,
+         .place = 415,
+         .outcome = Outcome::hang,
+         .meaning = "The ranks never met: at least one did not join the rendezvous.",
+         .confirmed_by = "All ranks stand still before the first collective.",
+         .next_action = "Check that as many processes were started as the group expects, and that "
+                        "they use the same "
+                        "address and port.",
+         .witness = kSupervision},
+    Code{.name = "HANG.COLLECTIVE",
+         .family = Family::progress,
+         .place = 530,
+         .outcome = Outcome::hang,
+         .meaning = "Every live rank waits inside a collective that does not complete.",
+         .confirmed_by = "No counter moved, and each rank's record holds a collective that it "
+                         "entered and did not "
+                         "leave.",
+         .next_action = "Look at `collectives_agree`: do all ranks issue the same operation? If "
+                        "they do, look at the "
+                        "transport.",
+         .witness = kSupervision},
+    Code{.name = "SLOW.HOST",
+         .family = Family::progress,
+         .place = 540,
+         .outcome = Outcome::slow,
+         .meaning = "The case was still working when it was ended. It is slow, not stuck.",
+         .confirmed_by = "Counters moved until the end, or the stacks and processor time did.",
+         .next_action = "Raise budget.seconds, or look for a loop on the host (per token, per "
+                        "block) in this phase.",
+         .witness = kSupervision},
+    Code{.name = "SLOW.SYNC_STORM",
+         .family = Family::progress,
+         .place = 545,
+         .outcome = Outcome::slow,
+         .meaning =
+             "An operator makes the host wait for the device much more often than on the twin.",
+         .confirmed_by = "The count of host waits for each call is higher than the twin's for the "
+                         "same operator.",
+         .next_action = "Look for .item(), nonzero or a printed statistic in this operator. Keep "
+                        "such values on the "
+                        "device and read them once a step.",
+         .witness = "A count of six operators that wait for the device, in the rank and in the "
+                    "twin. Copies to the "
+                    "host and waits inside a kernel's code are not counted."},
+    Code{.name = "SLOW.DATA",
+         .family = Family::progress,
+         .place = 550,
+         .outcome = Outcome::slow,
+         .meaning = "A rank waited for its batch much longer than any computation of a step takes.",
+         .confirmed_by =
+             "The data phase took more than three seconds and more than five times the longest "
+             "computation.",
+         .next_action = "Look at the loader of this rank: storage, decoding, a cold cache. "
+                        "Prefetch the next batch.",
+         .witness = "The times at which the rank entered its phases: its own statement, stamped by "
+                    "the rank."},
+    Code{.name = "MEM.BUDGET",
+         .family = Family::memory,
+         .place = 580,
+         .outcome = Outcome::fail,
+         .meaning = "Memory is above what it should be: it grows from step to step, or a size or "
+                    "operator keeps more "
+                    "than expected.",
+         .confirmed_by = "Bytes are counted where they are allocated, and the same steps repeat "
+                         "the same growth.",
+         .next_action = "Look for what is kept: tensors with their graph (a loss without item()), "
+                        "copies per head, "
+                        "lists of outputs, hooks that are added again.",
+         .witness = "Counted bytes of tensors and the resident memory that the kernel reports. "
+                    "What an operator should "
+                    "keep is taken from the same implementation alone."},
+    Code{.name = "MEM.EXPONENT",
+         .family = Family::memory,
+         .place = 590,
+         .outcome = Outcome::fail,
+         .meaning = "Memory grows faster with a size than its parts can explain.",
+         .confirmed_by = "The whole interval of the fitted exponent is above the limit.",
+         .next_action =
+             "Look for a tensor that is kept for each pair of tokens, each head or each step.",
+         .witness = "Counted bytes of a sweep over sizes. The limit along the sequence is wide: "
+                    "quadratic growth "
+                    "passes."},
+};
+
+}  // namespace
+
+std::span<const Code> codes_of_training() {
+  return kTrainingCodes;
+}
+
+}  // namespace harness

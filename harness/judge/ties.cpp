@@ -1,0 +1,267 @@
+#include "harness/judge/ties.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <limits>
+#include <set>
+#include <string>
+#include <utility>
+
+namespace harness {
+namespace {
+
+// A tensor of a layer is named after the operation that makes it, with its branch where several branches have one.
+using Node = std::string;
+
+struct Flow {
+  std::string_view from;
+  std::string_view to;
+};
+
+// What is made of what, inside a layer.
+constexpr std::array kFlows = {Flow{"norm1", "rope"},
+                               Flow{"norm1", "rope/cmp"},
+                               Flow{"norm1", "rope/sel"},
+                               Flow{"norm1", "rope/win"},
+                               Flow{"norm1", "project/cmp"},
+                               Flow{"norm1", "project/sel"},
+                               Flow{"norm1", "project/win"},
+                               Flow{"rope", "score"},
+                               Flow{"rope", "attend_cmp"},
+                               Flow{"rope", "attend_sel"},
+                               Flow{"rope", "attend_win"},
+                               Flow{"rope", "gate"},
+                               Flow{"rope/cmp", "compress"},
+                               Flow{"project/cmp", "compress"},
+                               Flow{"compress", "score"},
+                               Flow{"compress", "attend_cmp"},
+                               Flow{"score", "select"},
+                               Flow{"select", "attend_sel"},
+                               Flow{"rope/sel", "attend_sel"},
+                               Flow{"project/sel", "attend_sel"},
+                               Flow{"rope/win", "attend_win"},
+                               Flow{"project/win", "attend_win"},
+                               Flow{"attend_cmp", "attention"},
+                               Flow{"attend_sel", "attention"},
+                               Flow{"attend_win", "attention"},
+                               Flow{"gate", "attention"},
+                               Flow{"attention", "residual"},
+                               Flow{"residual", "norm2"},
+                               Flow{"norm2", "mlp"},
+                               Flow{"mlp", "residual"}};
+
+// The tensor that a parameter is multiplied into.
+struct ParamNode {
+  std::string_view param;
+  std::string_view node;
+};
+constexpr std::array kParamNodes = {ParamNode{"W_Q", "rope"},
+                                    ParamNode{"W_K_cmp", "rope/cmp"},
+                                    ParamNode{"W_K_sel", "rope/sel"},
+                                    ParamNode{"W_K_win", "rope/win"},
+                                    ParamNode{"W_V_cmp", "project/cmp"},
+                                    ParamNode{"W_V_sel", "project/sel"},
+                                    ParamNode{"W_V_win", "project/win"},
+                                    ParamNode{"out", "attention"},
+                                    ParamNode{"norm1", "norm1"},
+                                    ParamNode{"norm2", "norm2"}};
+
+bool starts_with(std::string_view text, std::string_view prefix) {
+  return text.substr(0, prefix.size()) == prefix;
+}
+
+Node node_of_param(const std::string& param) {
+  for (const ParamNode& known : kParamNodes) {
+    if (param == known.param) return Node(known.node);
+  }
+  if (starts_with(param, "gate")) return "gate";
+  if (starts_with(param, "phi")) return "compress";
+  return starts_with(param, "mlp") ? "mlp" : "";
+}
+
+bool is_node(const Node& node) {
+  return std::any_of(kFlows.begin(), kFlows.end(), [&](const Flow& flow) {
+    return flow.from == node || flow.to == node;
+  });
+}
+
+// "" where the site names a layer and no more.
+Node node_of(const Site& site) {
+  const bool named = site.detail.is_object() && site.detail.contains("seam");
+  for (const std::string& op :
+       {named ? site.detail.value("seam", std::string()) : std::string(), site.op}) {
+    if (op.empty()) continue;
+    const Node with_branch = op + "/" + site.branch;
+    if (is_node(with_branch)) return with_branch;
+    if (is_node(op)) return op;
+  }
+  if (const Node node = node_of_param(site.param); !node.empty()) return node;
+  return site.branch.empty() ? "" : "attend_" + site.branch;
+}
+
+bool flows(const Node& from, const Node& to) {
+  std::set<Node> reached = {from};
+  for (std::size_t before = 0; before != reached.size();) {
+    before = reached.size();
+    for (const Flow& flow : kFlows) {
+      if (reached.count(Node(flow.from)) > 0) reached.insert(Node(flow.to));
+    }
+  }
+  return reached.count(to) > 0;
+}
+
+bool share(const std::vector<int>& a, const std::vector<int>& b) {
+  if (a.empty() || b.empty()) return true;
+  return std::any_of(
+      a.begin(), a.end(), [&](int one) { return std::find(b.begin(), b.end(), one) != b.end(); });
+}
+
+bool same_layer(const Site& a, const Site& b) {
+  return !a.layers.empty() && !b.layers.empty() && share(a.layers, b.layers);
+}
+
+bool not_earlier(const Site& cause, const Site& effect) {
+  return !cause.step || !effect.step || *effect.step >= *cause.step;
+}
+
+bool same_or_unsaid(const std::string& a, const std::string& b) {
+  return a.empty() || b.empty() || a == b;
+}
+
+std::string law_of(const Site& site) {
+  return site.detail.is_object() ? site.detail.value("law", std::string()) : "";
+}
+
+bool share_rank(const Site& a, const Site& b) {
+  return share(a.ranks, b.ranks);
+}
+
+bool on_rank(const Site& cause, const Site& effect) {
+  return share_rank(cause, effect) && not_earlier(cause, effect);
+}
+
+bool same_tensor(const Site& a, const Site& b) {
+  if (!same_layer(a, b) || !same_or_unsaid(a.branch, b.branch)) return false;
+  return same_or_unsaid(node_of(a), node_of(b));
+}
+
+// A gradient passes every tensor between the loss and its parameter.
+bool same_path(const Site& a, const Site& b) {
+  if (!same_layer(a, b)) return false;
+  const Node one = node_of(a);
+  const Node other = node_of(b);
+  return one.empty() || other.empty() || flows(one, other) || flows(other, one);
+}
+
+bool downstream(const Site& cause, const Site& effect) {
+  if (cause.layers.empty() || effect.layers.empty()) return true;
+  const auto first = *std::min_element(cause.layers.begin(), cause.layers.end());
+  const auto last = *std::max_element(effect.layers.begin(), effect.layers.end());
+  if (last > first) return true;
+  const Node from = node_of(cause);
+  const Node to = node_of(effect);
+  return last == first && (from.empty() || to.empty() || flows(from, to));
+}
+
+// The head and the final norm come first in the backward, the embedding last.
+int backward_place(const Site& site) {
+  if (!site.layers.empty()) return *std::max_element(site.layers.begin(), site.layers.end());
+  if (site.param == "embed") return -1;
+  return std::numeric_limits<int>::max();
+}
+
+std::set<std::string> params_of(const Site& site) {
+  std::set<std::string> params;
+  if (!site.param.empty()) params.insert(site.param);
+  if (site.detail.is_object() && site.detail.contains("params")) {
+    for (const auto& param : site.detail.at("params")) {
+      if (param.is_string()) params.insert(param.get<std::string>());
+    }
+  }
+  return params;
+}
+
+bool same_param(const Site& a, const Site& b) {
+  const std::set<std::string> of_a = params_of(a);
+  const std::set<std::string> of_b = params_of(b);
+  if (!share(a.layers, b.layers) || !not_earlier(a, b)) return false;
+  if (of_a.empty() || of_b.empty()) return same_or_unsaid(a.branch, b.branch);
+  return std::any_of(
+      of_a.begin(), of_a.end(), [&](const std::string& param) { return of_b.count(param) > 0; });
+}
+
+bool is_peer(const Site& cause, const Site& effect) {
+  const bool others =
+      cause.ranks.empty() || effect.ranks.empty() ||
+      std::any_of(effect.ranks.begin(), effect.ranks.end(), [&](int rank) {
+        return std::find(cause.ranks.begin(), cause.ranks.end(), rank) == cause.ranks.end();
+      });
+  // Every step synchronises: a rank is at most one step ahead of its peers.
+  return others &&
+         (!cause.step || !effect.step || std::abs(*cause.step - *effect.step) <= std::int64_t{1});
+}
+
+bool same_step(const Site& a, const Site& b) {
+  return !a.step || !b.step || *a.step == *b.step;
+}
+
+// After a mismatch the later operations of the step meet wrong ones too. Where one of them does not know the number: the same
+// step and phase.
+bool same_sequence(const Site& cause, const Site& effect) {
+  if (cause.sequence && effect.sequence) {
+    return same_step(cause, effect) && *effect.sequence >= *cause.sequence;
+  }
+  return cause.step && effect.step && *cause.step == *effect.step &&
+         same_or_unsaid(cause.phase, effect.phase);
+}
+
+bool ties_sites(Tie tie, const Site& cause, const Site& effect) {
+  switch (tie) {
+    case Tie::same_seam:
+      return same_layer(cause, effect) && cause.op == effect.op && !cause.op.empty() &&
+             same_or_unsaid(law_of(cause), law_of(effect)) && share_rank(cause, effect);
+    case Tie::same_tensor: return same_tensor(cause, effect) && on_rank(cause, effect);
+    case Tie::same_path: return same_path(cause, effect) && on_rank(cause, effect);
+    case Tie::downstream: return downstream(cause, effect) && on_rank(cause, effect);
+    case Tie::same_layer: return same_layer(cause, effect) && on_rank(cause, effect);
+    case Tie::gradient_path:
+      return backward_place(effect) <= backward_place(cause) && on_rank(cause, effect);
+    case Tie::same_param: return same_param(cause, effect);
+    case Tie::same_rank: return on_rank(cause, effect);
+    case Tie::later_step:
+      return share_rank(cause, effect) && cause.step && effect.step && *effect.step > *cause.step;
+    case Tie::same_step: return same_step(cause, effect);
+    case Tie::peer: return is_peer(cause, effect);
+    case Tie::same_sequence: return same_sequence(cause, effect);
+    case Tie::whole_run: return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool ties(Tie tie, const Finding& cause, const Finding& effect) {
+  return ties_sites(tie, cause.site, effect.site);
+}
+
+const char* text_of(Tie tie) {
+  switch (tie) {
+    case Tie::same_seam: return "the same seam in the same layer";
+    case Tie::same_tensor: return "the same tensor";
+    case Tie::same_path: return "the gradient passes the wrong tensor";
+    case Tie::downstream: return "made of the wrong tensor";
+    case Tie::same_layer: return "the same layer";
+    case Tie::gradient_path: return "the backward passes there first";
+    case Tie::same_param: return "the same parameter";
+    case Tie::same_rank: return "the same rank, not in an earlier step";
+    case Tie::later_step: return "the same rank, in a later step";
+    case Tie::same_step: return "the same step";
+    case Tie::peer: return "a peer at the same place in the run";
+    case Tie::same_sequence: return "the same collective, or one after it in the step";
+    case Tie::whole_run: return "the whole run shows it";
+  }
+  return "";
+}
+
+}  // namespace harness

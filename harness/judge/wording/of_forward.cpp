@@ -1,0 +1,184 @@
+#include <array>
+
+#include "harness/judge/wording/wording.h"
+
+namespace harness {
+namespace {
+
+constexpr std::string_view kWrongByLaw =
+    "In {layers} on {ranks}, {tensors} {tensors?differs|differ} from the oracle in {row_count} of "
+    "{rows_in_all} rows. The relative error is {error:3}, the limit {limit:3}.[ Every wrong row is "
+    "what the law {law} gives.][ This law: \"{about}\".][ Each of these laws gives every wrong "
+    "row: "
+    "{laws}.]";
+
+constexpr std::string_view kOnlyThisLaw =
+    "It is no rounding: the limit covers it.[ It is no other mistake that the oracle knows: only "
+    "{law} gives all wrong rows from the recorded inputs.][ It is no mistake of another kind that "
+    "the oracle knows: only {laws} give all wrong rows from the recorded inputs.]";
+
+constexpr std::array kForwardWords = {
+    // close_to_oracle, selection_valid
+    Wording{"RANGE.INVALID",
+            "blocks",
+            "In {layers} on {ranks}, {row_count} of {rows_in_all} rows chose a block that lies "
+            "after the query or outside the sequence.",
+            "The scores are not the cause: no score may choose a block that the query cannot see."},
+    Wording{"SELECTION.WRONG",
+            "score",
+            "In {layers} on {ranks}, the scores of {row_count} of {rows_in_all} rows are not what "
+            "the recorded queries and compressed keys give.[ Every wrong row is what the law {law} "
+            "gives.][ This law: \"{about}\".][ Each of these laws gives every wrong row: {laws}.]",
+            "It is no rounding: the error is above a strict bound on it. Queries and compressed "
+            "keys are not the cause: the oracle used the recorded ones.",
+            "Look at the overlap map, the mask and the precision of the scores."},
+    Wording{
+        "SELECTION.WRONG",
+        "select",
+        "In {layers} on {ranks}, {row_count} of {rows_in_all} rows chose other blocks than the "
+        "recorded scores demand.[ In {tie_rows} of them, blocks of equal score were taken in "
+        "another order.][ Every wrong row is what the law {law} gives.][ This law: \"{about}\".][ "
+        "Each of these laws gives every wrong row: {laws}.]",
+        "The scores and near ties are not the cause: the choice was compared with the recorded "
+        "scores themselves.",
+        "Look at the choice: forced blocks, score descending, index ascending among equal "
+        "scores."},
+    Wording{"SELECTION.WRONG",
+            "list",
+            "In {layers} on {ranks}, {row_count} of {rows_in_all} rows hold no valid list of "
+            "blocks: ascending, each block once, then -1.",
+            "The scores are not the cause: no scores give such a list.",
+            "Look at how the list is sorted, and at duplicates of forced blocks."},
+    Wording{
+        "GATE.OVERRIDE",
+        "learned",
+        "In {layers} on {ranks}, the gates of {row_count} of {rows_in_all} rows are the learned "
+        "ones, although constant gates were asked for.",
+        "The gate network is not the cause: its values are exactly those of the recorded "
+        "queries."},
+    Wording{"MASK.ALIGNMENT", "law", kWrongByLaw, kOnlyThisLaw},
+    Wording{"MASK.POLARITY", "law", kWrongByLaw, kOnlyThisLaw},
+    Wording{"MASK.ABSENT", "law", kWrongByLaw, kOnlyThisLaw},
+    Wording{"NUMERIC.FORWARD",
+            "law",
+            kWrongByLaw,
+            kOnlyThisLaw,
+            "Look at {op} for exactly this mistake."},
+    Wording{"NUMERIC.FORWARD",
+            "plain",
+            "In {layers} on {ranks}, {tensors} {tensors?differs|differ} from the oracle[ in "
+            "{row_count} of {rows_in_all} rows]. The relative error is {error:3}, the limit "
+            "{limit:3}.[ Each of these laws gives every wrong row: {laws}.]",
+            "It is no rounding: the limit covers it. Earlier operations are not the cause: the "
+            "oracle used the recorded inputs."},
+    Wording{"NUMERIC.FORWARD",
+            "whole",
+            "In {layers} on {ranks}, {tensors} {tensors?differs|differ} from what the oracle gives "
+            "from the layer's input. The relative error is {error:3}, the limit {limit:3}.",
+            "No single operation is the cause: each one is right for the inputs that were recorded "
+            "for it.",
+            "Look at what lies between the recorded tensors: copies, conversions and reshapes."},
+    Wording{"NUMERIC.FORWARD",
+            "reference",
+            "In {layers}, {tensor} is {found:3} away from the oracle {measure}, the plain "
+            "implementation {plain:3}. This is {share_of_budget:3} times what is allowed.",
+            "Data type and device are not the cause: the plain implementation ran with the same "
+            "input and weights on both.",
+            "Look at where this back end rounds: accumulators, probabilities, the order of sums."},
+    // causal
+    Wording{"CAUSALITY.LEAK",
+            "forward",
+            "In {layers}, {tensor} before position {perturbed_from} changed when only the input "
+            "from there on changed, in {places}.[ {Follow} changed with it.]",
+            "It is no rounding and no chance: all inputs of this stage have the same bits in both "
+            "passes."},
+    Wording{"CAUSALITY.LEAK",
+            "backward",
+            "In {layers}, the gradient of the first {perturbed_from} positions reaches later rows: "
+            "{places}.",
+            "The forward is not the cause: the prefix has the same bits in both passes. The "
+            "incoming gradient is zero in these rows.",
+            "Look at the mask in the backward of the attention branches."},
+    // unmutated
+    Wording{"ALIAS.MUTATED",
+            "written",
+            "The implementation of {written_by} wrote into {tensor} that it was given, in "
+            "{elements:element}[, {layers}], on {ranks}.",
+            "Later code is not the cause: the values were compared directly before and after the "
+            "call."},
+    // finite
+    Wording{
+        "NAN.UNINIT",
+        "operator",
+        "A number that is not finite came from memory that nobody wrote, {direction}[, in "
+        "{elements:element}][, in {seam}][ of {layers}], on {ranks} in {step}.[ It is first seen "
+        "in {seen}.]",
+        "It is no arithmetic: no operator made a number that is not finite out of finite "
+        "inputs."},
+    Wording{"NAN.UNINIT",
+            "recorded",
+            "The first number that is not finite is in the record: {seen}, on {ranks} in {step}.[ "
+            "{later:later place} {later?is|are} not finite either.]",
+            "It is no arithmetic: memory was poisoned with NaN, and no operator made this one."},
+    Wording{"NAN.ORIGIN",
+            "operator",
+            "Operator {operator} made the first number that is not finite out of finite inputs, "
+            "{direction}[, in {elements:element}][, in {seam}][ of {layers}], on {ranks} in "
+            "{step}.[ It is first seen in {seen}.]",
+            "No earlier operator is the cause: the inputs of this one were finite (the largest is "
+            "{largest_input:3})."},
+    Wording{
+        "NAN.ORIGIN",
+        "keyless",
+        "Operator {operator} made the first number that is not finite, {direction}[, in {seam}][ "
+        "of {layers}], on {ranks} in {step}. Its rows have no key.[ It is first seen in {seen}.]",
+        "No earlier operator is the cause: the inputs of this one were finite (the largest is "
+        "{largest_input:3}).",
+        "Give rows without any key zeros instead of a softmax over nothing, in the backward "
+        "too.",
+        "elements"},
+    Wording{"NAN.ORIGIN",
+            "recorded",
+            "The first number that is not finite is in the record: {seen}, on {ranks} in {step}.[ "
+            "{later:later place} {later?is|are} not finite either.]",
+            "No earlier place in the record is the cause: everything before it is finite."},
+    // decode_equal, reads_count
+    Wording{"DECODE.MISMATCH",
+            "position",
+            "Position {position} of {layers}, decoded alone after a prompt of {prompt_tokens} "
+            "tokens, differs from the whole sequence.[ The relative error is {error:3}, the limit "
+            "{limit:3}.][ It chose other blocks: {other}.][ {later:later layer} "
+            "{later?differs|differ} too.]",
+            "No earlier layer is the cause: those agree in every position."},
+    Wording{"READS.MISMATCH",
+            "count",
+            "Branch {branch} reports {found:token} read for position {position}. The keys that it "
+            "may see are {wanted}. {wrong:counter} {wrong?is|are} wrong in {layers}.",
+            "Another choice of blocks is not the cause: the keys were counted in the blocks that "
+            "were recorded for this position."},
+    // gate_alive
+    Wording{
+        "GATE.DEAD",
+        "steps",
+        "The gates of {layers} on {ranks} have the same bits in all steps, from step {first_step} "
+        "to step {last_step}.",
+        "Equal inputs are not the cause: every step reads other tokens."},
+    Wording{"GATE.DEAD",
+            "rows",
+            "The gates of {layers} on {ranks} are the same for all rows, from step {first_step} to "
+            "step {last_step}.",
+            "Equal inputs are not the cause: the rows hold different tokens."},
+    Wording{"GATE.COLLAPSED",
+            "branch",
+            "The gates of {layers} on {ranks} give branch {branch} everything, from step "
+            "{first_step} to step {last_step}.",
+            "A few rows are not the cause: the gates hardly differ between rows."},
+};
+
+}  // namespace
+
+std::span<const Wording> words_of_forward() {
+  return kForwardWords;
+}
+
+}  // namespace harness

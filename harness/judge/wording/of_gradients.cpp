@@ -1,0 +1,136 @@
+#include <array>
+
+#include "harness/judge/wording/wording.h"
+
+namespace harness {
+namespace {
+
+constexpr std::array kGradientWords = {
+    // gradients_arrived
+    Wording{"GRAD.MISSING",
+            "unreachable",
+            "The loss does not lead to {count} of {total:parameter} ({params}) on {ranks} in "
+            "{step}[ and {later_steps:later step}].",
+            "The reduction is not the cause: the graph was walked before any backward ran."},
+    Wording{"GRAD.MISSING",
+            "none",
+            "{count} of {total:parameter} ({params}) got no gradient on {ranks} in {step}[ and "
+            "{later_steps:later step}], although the loss leads to {count?it|them}.",
+            "A cut in the graph is not the cause: the walk from the loss arrives there.",
+            "Look for a backward that returns an undefined gradient for this input, or an error "
+            "that ended the backward."},
+    Wording{"GRAD.NOT_FINALIZED",
+            "unreachable_here",
+            "On {ranks}, the loss does not lead to {count} of {total:parameter} ({params}) in "
+            "{step}[ and {later_steps:later step}]. Other ranks reach {count?it|them}.",
+            "The code of the model is not the only cause: other ranks reach the same parameters in "
+            "the same step."},
+    Wording{"GRAD.ZERO",
+            "zero",
+            "{count} of {total:parameter} ({params}) got a gradient that is zero in every element, "
+            "on {ranks} in {step}[ and {later_steps:later step}].",
+            "The gradient is not missing: the parameters were reached and became ready."},
+    Wording{"GRAD.DOUBLE_READY",
+            "twice",
+            "{count} of {total:parameter} ({params}) became ready more than once in one backward, "
+            "on {ranks} in {step}[ and {later_steps:later step}].",
+            "Accumulation is not the cause: only the micro-batch that synchronises was counted."},
+    Wording{"GRAD.HOOK_LOST",
+            "lost",
+            "{count} of {total:parameter} ({params}) lost the hook that starts the reduction, on "
+            "{ranks} in {step}[ and {later_steps:later step}].",
+            "They are not unused: the graph reaches them, through another accumulator than the one "
+            "that was hooked."},
+    // matches_twin
+    Wording{
+        "NUMERIC.GRADIENT",
+        "twin",
+        "On {ranks}, the local gradients of {differing} of {total:parameter} differ from the "
+        "twin's in {step}. The backward reaches {params} first[, with a relative error of "
+        "{error:3}].",
+        "The reduction is not the cause: the gradients differ before it. No constant factor "
+        "explains them.",
+        "[Look at {layers}: `close_to_oracle` tells whether forward or backward is wrong there. "
+        "]Compare the batches (`data_distinct`) and the parameters after earlier steps."},
+    Wording{"GRAD.SCALE",
+            "twin",
+            "On {ranks}, the local gradients of {differing} of {total:parameter} are {factor:4} "
+            "times the twin's in {step}.",
+            "It is no rounding and no single operation: one factor explains every element.",
+            "Look for a loss that is scaled, or averaged over another number of tokens, on this "
+            "rank."},
+    Wording{
+        "NUMERIC.GRADIENT",
+        "sum",
+        "The reduced gradient of {differing:parameter} ({params}) on {where} is not the mean of "
+        "the ranks' local gradients in {step}. The error is {bound:3} times the bound.",
+        "It is no rounding: adding these numbers cannot lose so much. No constant factor "
+        "explains it.",
+        "Compare what each rank put into the bucket with its own local gradient, and look at "
+        "the operation of the all-reduce."},
+    Wording{"GRAD.SCALE",
+            "sum",
+            "The reduced gradient on {where} is {factor:4} times the mean of the ranks' local "
+            "gradients in {step}.",
+            "It is no rounding: one factor explains every element. The local gradients are not the "
+            "cause: the mean was taken of the recorded ones."},
+    // close_to_oracle, close_to_reference
+    Wording{"NUMERIC.GRADIENT",
+            "layer",
+            "In {layers} on {ranks}, {tensors} {tensors?differs|differ} from the oracle. The "
+            "relative error is {error:3}, the limit {limit:3}.[ It is what the law {law} gives.][ "
+            "This law: \"{about}\".][ Each of these laws gives it: {laws}.]",
+            "The forward is not the cause: the oracle went back through the recorded one. The "
+            "incoming gradient is not the cause: the oracle got the recorded one.",
+            "",
+            "row_count rows_in_all"},
+    Wording{"NUMERIC.GRADIENT",
+            "reference",
+            "In {layers}, {tensor} is {found:3} away from the oracle {measure}, the plain "
+            "implementation {plain:3}. This is {share_of_budget:3} times what is allowed.",
+            "Data type and device are not the cause: the plain implementation ran with the same "
+            "input and weights on both.",
+            "Look at where this back end rounds: accumulators, probabilities, the order of sums."},
+    // checkpoint_equal
+    Wording{"CKPT.DTYPE",
+            "dtype",
+            "{Layers} {layers?was|were} recomputed in another data type on {ranks}: {dtypes}.",
+            "The inputs are not the cause: the layer got what it had got forward. It is no "
+            "rounding: operators put out another data type."},
+    Wording{"CKPT.SELECTION_FLIP",
+            "blocks",
+            "{Layers} chose other blocks when recomputed on {ranks}, in {row_count} of "
+            "{rows_in_all} rows. The gradient belongs to another function.",
+            "Another data type is not the cause: both computations put out the same."},
+    Wording{"CKPT.GRADIENT",
+            "output",
+            "Layer {first} put out other numbers when it was recomputed on {ranks}.[ {Others} did "
+            "so too, and the backward reaches layer {first} first.]",
+            "Data type and chosen blocks are not the cause: both are the same in the "
+            "recomputation."},
+    Wording{"CKPT.GRADIENT",
+            "gradient",
+            "Layer {first} has other gradients on {ranks} than without checkpointing.[ {Others} "
+            "put out other numbers when recomputed.]",
+            "Later layers are not the cause: their gradients are the twin's. The forward is not "
+            "the cause: it was recomputed bit by bit.",
+            "Look at the gradients that the recomputation returns, and their order. The backward "
+            "of the layer itself may be wrong: `close_to_oracle` tells."},
+    Wording{"INPLACE.MODIFIED",
+            "tensor",
+            "{Tensor}[ of {layers}] was overwritten on {ranks} after the forward saved it for the "
+            "backward[, in {elements:element}].[ Autograd reports \"{message}\".]",
+            "The forward itself is not the cause: the values were right when they were saved."},
+    Wording{"INPLACE.MODIFIED",
+            "autograd",
+            "A tensor that the backward needs was overwritten on {ranks}. Autograd reports "
+            "\"{message}\"."},
+};
+
+}  // namespace
+
+std::span<const Wording> words_of_gradients() {
+  return kGradientWords;
+}
+
+}  // namespace harness

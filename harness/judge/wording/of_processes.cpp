@@ -1,0 +1,141 @@
+#include <array>
+
+#include "harness/judge/wording/wording.h"
+
+namespace harness {
+namespace {
+
+constexpr std::string_view kNotTheController =
+    "The controller did not do it: its record holds no signal to this process.";
+
+constexpr std::string_view kNotSlow =
+    "It is not slow: between two samples no counter of any rank moved, and the ranks took no "
+    "processor time or stood in the same frames.";
+
+constexpr std::array kProcessWords = {
+    // process_clean
+    Wording{"CRASH.SIGNAL",
+            "signal",
+            "{Ranks} {ranks?was|were} ended by {signal}[ in {step}][, phase {phase}].[ The kernel "
+            "{core}.][ {ranks?It|They} had entered collective {sequence} and not left it.]",
+            kNotTheController},
+    Wording{"CRASH.SIGNAL",
+            "teardown",
+            "The controller ended {ranks}[ with {signal}].",
+            "",
+            "Read why the controller ended the case: see the finding of `progress`."},
+    Wording{"OOM.HOST",
+            "killed",
+            "The kernel killed {ranks} for memory[ in {step}][, phase {phase}].",
+            "It was no signal of another process: the kernel's count of kills for memory rose."},
+    Wording{"OOM.HOST",
+            "raised",
+            "{Ranks} could not allocate host memory[ in {step}][, phase {phase}][, in {op} of "
+            "{layers}]. The message is \"{message}\"."},
+    Wording{"OOM.DEVICE",
+            "raised",
+            "{Ranks} could not allocate device memory[ in {step}][, phase {phase}][, in {op} of "
+            "{layers}]. The message is \"{message}\"."},
+    Wording{"CRASH.DEVICE",
+            "raised",
+            "The device of {ranks} reported an error[ in {step}][, phase {phase}][, in {op} of "
+            "{layers}]. The message is \"{message}\"."},
+    Wording{"CRASH.EXCEPTION",
+            "raised",
+            "{Ranks} raised an exception[ in {step}][, phase {phase}][, in {op} of {layers}]. The "
+            "message is \"{message}\"."},
+    Wording{"CRASH.EXCEPTION",
+            "reducer",
+            "The reducer of gradients raised an error on {ranks}[ in {step}][, phase {phase}]. The "
+            "message is \"{message}\".",
+            "",
+            "Compare what the loss reaches on each rank (`gradients_arrived`), and how often each "
+            "parameter becomes ready."},
+    Wording{"CRASH.EXCEPTION",
+            "communication",
+            "{Ranks} raised an error of communication[ in {step}][, phase {phase}]. The message "
+            "is \"{message}\".",
+            "[It is no error of its own: {peers} had ended before or at the same time.]",
+            "[Read how {peers} ended. ]Then compare what the ranks were sending: see "
+            "`collectives_agree`."},
+    Wording{"CRASH.EXCEPTION",
+            "exit",
+            "{Ranks} exited with code {exit_code}[ in {step}][, phase {phase}] and did not say "
+            "why."},
+    Wording{"CRASH.EXCEPTION",
+            "exit_early",
+            "{Ranks} exited with code 0[ in {step}][, phase {phase}] before the work was done, "
+            "and did not say why."},
+    Wording{"CRASH.EXCEPTION",
+            "exit_late",
+            "{Ranks} reported that all was done, and then exited with code {exit_code}."},
+    // progress
+    Wording{"HANG.HOST",
+            "stopped",
+            "{Ranks} {ranks?was|were} stopped: the process state was T in two samples.[ {Waiting} "
+            "waited for {ranks?it|them}.]",
+            "It is not slow: a stopped process runs no instruction.",
+            "Find out who sent SIGSTOP: a debugger, a job scheduler or a terminal. SIGCONT lets "
+            "the process go on.",
+            "stacks"},
+    Wording{"HANG.HOST",
+            "standing",
+            "{Ranks} stood still outside any collective[ in {step}][, phase {phase}][, "
+            "{layers}].[ {Waiting} waited in a collective.]",
+            kNotSlow,
+            "Read the stack: what does this rank wait for on the host (a lock, a file, a queue, a "
+            "child)?",
+            "stacks"},
+    Wording{"HANG.INIT",
+            "absent",
+            "{Ranks} never joined the rendezvous.",
+            "It is no collective of the training: none had been issued.",
+            "",
+            "stacks"},
+    Wording{"HANG.INIT",
+            "together",
+            "{Ranks} waited in the rendezvous.",
+            "It is no collective of the training: none had been issued.",
+            "",
+            "stacks"},
+    Wording{"HANG.COLLECTIVE",
+            "waiting",
+            "Every live rank waited inside a collective: {waits}.",
+            kNotSlow,
+            "",
+            "stacks"},
+    Wording{"SLOW.HOST",
+            "busy",
+            "No counter moved, but {ranks} took processor time and {ranks?its stack|their stacks} "
+            "changed between two samples[ in {step}][, phase {phase}].",
+            "It is not a hang: stack and processor time moved until the controller ended the case.",
+            "",
+            "stacks"},
+    Wording{
+        "SLOW.HOST",
+        "budget",
+        "The case used up its budget of time after {after_ms} ms[ in {step}][, phase {phase}].",
+        "It is not a hang: a counter of {ranks} had moved {since_movement_ms} ms before the end.",
+        "",
+        "stacks"},
+    Wording{
+        "SLOW.SYNC_STORM",
+        "more_than_twin",
+        "On {ranks}, {op} of {layers} made the host wait for the device {host_waits_per_step:3} "
+        "times more in each step than on the twin.",
+        "The implementation does not need these waits: on the twin it ran on the same batches "
+        "without them."},
+    Wording{"SLOW.DATA",
+            "late",
+            "{Ranks} waited {waited_ms} ms for the batch of {step}. The longest computation of a "
+            "step took {longest_computation_ms} ms.",
+            "It is not a hang: the batch came, and the case ended by itself."},
+};
+
+}  // namespace
+
+std::span<const Wording> words_of_processes() {
+  return kProcessWords;
+}
+
+}  // namespace harness

@@ -1,0 +1,73 @@
+#include <array>
+
+#include "harness/judge/wording/wording.h"
+
+namespace harness {
+namespace {
+
+constexpr std::string_view kOtherOperation =
+    "Collective {sequence} of group {group} was not the same on all ranks. {issued}.";
+
+constexpr std::string_view kNotTheTransport =
+    "The transport is not the cause: each rank wrote its record before it handed the operation "
+    "over.[ The {agreed:collective} before it agree.]";
+
+constexpr std::string_view kCompareRanks =
+    "[Look at what {ranks} {ranks?does|do} differently here: a condition on rank, data or sizes. "
+    "]Compare the code of the ranks at this point. Without a majority, either may be wrong.";
+
+constexpr std::string_view kOtherPlan =
+    "The plan of {bucket} in {step} was not the same on all ranks. {plans}.";
+
+constexpr std::string_view kComparePlans =
+    "Register parameters in the same order and with the same shapes on every rank. Compare the "
+    "models.";
+
+constexpr std::array kRankWords = {
+    // collectives_agree
+    Wording{"DESYNC.SIZE", "collective", kOtherOperation, kNotTheTransport, kCompareRanks},
+    Wording{"DESYNC.OP", "collective", kOtherOperation, kNotTheTransport, kCompareRanks},
+    Wording{"DESYNC.ORDER", "collective", kOtherOperation, kNotTheTransport},
+    Wording{"DESYNC.SIZE", "plan", kOtherPlan, "", kComparePlans},
+    Wording{"DESYNC.ORDER", "plan", kOtherPlan, "", kComparePlans},
+    Wording{"DESYNC.MISSING_RANK",
+            "absent",
+            "{Ranks} never issued collective {sequence} of group {group} ({operation}). {Others} "
+            "did.",
+            "A crash of {ranks} is not the cause: {ranks?it|they} ended well or {ranks?was|were} "
+            "still alive."},
+    // gradients_agree
+    Wording{"COMM.EXTRA",
+            "extra",
+            "{Ranks} reduced gradients {all_reduces:time} in {step}, for {buckets:bucket}.[ "
+            "{before_the_last_micro_batch} of these ran before the last micro-batch.]",
+            "Another bucket plan is not the cause: the plan is the one recorded in this step. Maps "
+            "of unused parameters were not counted."},
+    Wording{
+        "GRAD.NOT_REDUCED",
+        "gradients",
+        "The gradients of {step} were not reduced.[ {differing} of {total} differ between ranks "
+        "after the reduction ({params}).][ The reducer did not finish: {unfinished}.][ {Silent} "
+        "recorded no all-reduce of gradients.]",
+        "[It is no rounding: {differing:hash} differ, and a reduced gradient has the same bits "
+        "on every rank.]"},
+    // parameters_agree
+    Wording{"STATE.DIVERGED",
+            "majority",
+            "After {step}, {count} of {total:parameter} differ between ranks ({params}). {Ranks} "
+            "{ranks?is|are} not with the majority.",
+            "[An earlier step is not the cause: all parameters agreed after step {agreed_after}.]"},
+    Wording{"STATE.DIVERGED",
+            "no_majority",
+            "After {step}, {count} of {total:parameter} differ between ranks ({params}). Without a "
+            "majority, the wrong rank is not known.",
+            "[An earlier step is not the cause: all parameters agreed after step {agreed_after}.]"},
+};
+
+}  // namespace
+
+std::span<const Wording> words_of_ranks() {
+  return kRankWords;
+}
+
+}  // namespace harness

@@ -1,0 +1,86 @@
+#include <array>
+
+#include "harness/judge/wording/wording.h"
+
+namespace harness {
+namespace {
+
+constexpr std::array kSetupWords = {
+    // resume_equal
+    Wording{"RESUME.DIVERGED",
+            "scratch",
+            "{Ranks} started from scratch: step 1 was done again although a snapshot was there.",
+            "The interruption did not come before the first snapshot: the record shows that one "
+            "had been written.",
+            "Look at how the newest snapshot is found: its folder, its name, and what happens when "
+            "it cannot be read."},
+    Wording{"RESUME.DIVERGED",
+            "diverged",
+            "After the resume from step {resumed_after_step}, {ranks} {ranks?differs|differ} from "
+            "the uninterrupted twin from {step} on. These parts differ first: {parts}.[ Then "
+            "{count:parameter} {count?differs|differ} ({params}).]",
+            "The training itself is not the cause: every hash was the twin's until the "
+            "interruption."},
+    // data_distinct
+    Wording{"DATA.SOURCE",
+            "source",
+            "{Ranks} did not read the source that was asked for.",
+            "It is no other place in the same data: the hash of the source itself differs."},
+    Wording{"DATA.SOURCE", "sources", "The ranks did not read the same source."},
+    Wording{"DATA.SOURCE",
+            "tokens",
+            "{Ranks} trained on other tokens than seed, step and rank give, in {places:sequence}. "
+            "The first is {first}.",
+            "It is no duplicate: the hashes are those of no other rank and of no earlier batch."},
+    Wording{"DATA.DUPLICATE",
+            "ranks",
+            "{Ranks} read the same sequence in {places:place}. The first is {first}.",
+            "[The text does not repeat itself there: the twin's batches for these ranks "
+            "{twin}.]"},
+    Wording{"DATA.DUPLICATE",
+            "again",
+            "{Ranks} trained again on a sequence that it had before, in {places:place}. The first "
+            "is {first}, which repeats {before}.",
+            "The text does not repeat itself there: the twin's batches for these places differ.",
+            "Look at what advances the loader of this rank: its step, epoch or iterator."},
+    // ran_route
+    Wording{"ROUTE.REFUSED",
+            "refused",
+            "For {op}, {requested} was asked for. It refused: it cannot do {reason}.",
+            "It is no fallback: no other implementation of {op} ran in its place.",
+            "Ask for another implementation of {op} in `route`, or change what the reason names."},
+    Wording{"ROUTE.MISMATCH",
+            "other",
+            "For {op}, {requested} was asked for and {effective} ran, on {ranks}[, {layers}]."},
+    Wording{"ROUTE.MISMATCH",
+            "never",
+            "For {op}, {requested} was asked for and never ran, on {ranks}[, {layers}]."},
+    Wording{"ROUTE.MISMATCH",
+            "no_backward",
+            "For {op}, {requested} ran forward on {ranks}[, {layers}], but no gradient came back "
+            "through it.",
+            "",
+            "Look at `gradients_arrived`: something between this seam and the loss is cut out of "
+            "the graph."},
+    Wording{"ROUTE.MISMATCH",
+            "kernels",
+            "The device ran {kernel} of FlashAttention-2 {runs:time}. {asked} should have launched "
+            "it {wanted:time}.",
+            "It does not rest on what an implementation says of itself: it is the trace of the "
+            "device.",
+            "Look at what the implementation calls, and at what that call dispatches to."},
+    Wording{"ROUTE.MISMATCH",
+            "kernels_unasked",
+            "The device ran {kernel} of FlashAttention-2 {runs:time}, and nobody had asked for it.",
+            "It does not rest on what an implementation says of itself: it is the trace of the "
+            "device.",
+            "Look at what the implementation calls, and at what that call dispatches to."},
+};
+
+}  // namespace
+
+std::span<const Wording> words_of_setup() {
+  return kSetupWords;
+}
+
+}  // namespace harness

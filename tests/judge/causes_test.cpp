@@ -1,0 +1,442 @@
+// Which finding is a cause and which follows: laws of the graph, and cases that were met.
+#include "harness/judge/causes.h"
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <map>
+#include <random>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "harness/judge/codes/codes.h"
+#include "harness/judge/expectation.h"
+#include "harness/judge/wording/wording.h"
+
+namespace {
+
+using harness::Edge;
+using harness::Finding;
+using harness::Role;
+using harness::Tie;
+using testing::ElementsAre;
+using testing::UnorderedElementsAre;
+
+Finding finding(const std::string& key, const char* site = "{}") {
+  Finding made;
+  const std::size_t slash = key.find('/');
+  made.code = key.substr(0, slash);
+  made.variant = slash == std::string::npos ? "" : key.substr(slash + 1);
+  made.site = nlohmann::json::parse(site).get<harness::Site>();
+  return made;
+}
+
+std::string key_of(const Finding& of) {
+  return of.code + "/" + of.variant;
+}
+
+std::vector<Finding> judged(std::vector<Finding> findings) {
+  harness::assign_roles(findings);
+  std::sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
+    return a.number < b.number;
+  });
+  return findings;
+}
+
+std::vector<std::string> initiating(const std::vector<Finding>& findings) {
+  std::vector<std::string> codes;
+  for (const Finding& one : judged(findings)) {
+    if (one.role == Role::initiating) codes.push_back(one.code);
+  }
+  return codes;
+}
+
+// One finding of any situation that has words, at any place.
+class Random {
+ public:
+  explicit Random(unsigned seed) : generator_(seed) {}
+
+  Finding any() {
+    const auto& words = harness::all_wordings();
+    const harness::Wording& drawn = words[below(words.size())];
+    Finding made;
+    made.code = drawn.code;
+    made.variant = drawn.variant;
+    if (chance()) made.site.layers = {static_cast<int>(below(4))};
+    if (chance()) made.site.ranks = {static_cast<int>(below(3))};
+    if (chance()) made.site.step = static_cast<std::int64_t>(1 + below(3));
+    if (chance()) made.site.sequence = static_cast<std::int64_t>(below(4));
+    constexpr std::array kOps = {"rope", "score", "select", "attend_sel", "attend_win", "gate"};
+    if (chance()) made.site.op = kOps[below(kOps.size())];
+    constexpr std::array kParams = {"W_Q", "W_K_sel", "W_V_win"};
+    if (chance()) made.site.param = kParams[below(kParams.size())];
+    made.facts["serial"] = ++serial_;
+    if (made.variant == "teardown") made.role = Role::teardown;
+    return made;
+  }
+
+  std::vector<Finding> several(std::size_t most) {
+    std::vector<Finding> made;
+    for (std::size_t count = 1 + below(most); count > 0; --count) made.push_back(any());
+    return made;
+  }
+
+  std::size_t below(std::size_t end) { return generator_() % end; }
+  bool chance() { return below(2) == 0; }
+  std::mt19937& generator() { return generator_; }
+
+ private:
+  std::mt19937 generator_;
+  int serial_ = 0;
+};
+
+bool tied(const Finding& cause, const Finding& effect) {
+  const auto edges = harness::all_edges();
+  return std::any_of(edges.begin(), edges.end(), [&](const Edge& edge) {
+    return harness::fits(edge.cause, cause) && harness::fits(edge.effect, effect) &&
+           harness::ties(edge.tie, cause, effect);
+  });
+}
+
+// ---- laws ------------------------------------------------------------------------------------------------------------------
+
+TEST(Causes, NothingFollowsWithoutATie) {
+  Random random(1);
+  for (int i = 0; i < 400; ++i) {
+    const auto findings = judged(random.several(8));
+    for (const Finding& one : findings) {
+      ASSERT_EQ(one.role == Role::cascade, one.follows > 0) << key_of(one);
+      if (one.role != Role::cascade) continue;
+      const Finding& cause = findings[static_cast<std::size_t>(one.follows - 1)];
+      EXPECT_TRUE(tied(cause, one)) << key_of(cause) << " -> " << key_of(one);
+      EXPECT_LT(cause.number, one.number);
+      EXPECT_FALSE(one.tie.empty());
+    }
+  }
+}
+
+TEST(Causes, WhatNothingTiesIsInitiating) {
+  Random random(2);
+  for (int i = 0; i < 400; ++i) {
+    const auto findings = judged(random.several(8));
+    bool any = false;
+    for (const Finding& one : findings) {
+      if (one.role == Role::teardown) continue;
+      any = true;
+      const bool can_follow =
+          std::any_of(findings.begin(), findings.end(), [&](const Finding& other) {
+            return other.number != one.number && other.role != Role::teardown && tied(other, one);
+          });
+      if (!can_follow) {
+        EXPECT_EQ(one.role, Role::initiating) << key_of(one);
+      }
+    }
+    const bool begins = !findings.empty() && findings.front().role == Role::initiating;
+    EXPECT_EQ(begins, any) << "a case with findings has a cause";
+  }
+}
+
+TEST(Causes, TheOrderOfTheFindingsIsOfNoMatter) {
+  Random random(3);
+  for (int i = 0; i < 100; ++i) {
+    std::vector<Finding> findings = random.several(8);
+    const nlohmann::json before = judged(findings);
+    std::shuffle(findings.begin(), findings.end(), random.generator());
+    EXPECT_EQ(nlohmann::json(judged(findings)), before);
+  }
+}
+
+TEST(Causes, NumbersCountFromOneAndTeardownComesLast) {
+  Random random(4);
+  for (int i = 0; i < 100; ++i) {
+    const auto findings = judged(random.several(8));
+    bool torn_down = false;
+    for (std::size_t at = 0; at < findings.size(); ++at) {
+      EXPECT_EQ(findings[at].number, static_cast<int>(at) + 1);
+      EXPECT_NE(findings[at].role, Role::unknown);
+      torn_down = torn_down || findings[at].role == Role::teardown;
+      EXPECT_EQ(findings[at].role == Role::teardown, torn_down);
+    }
+  }
+}
+
+// At places that have nothing in common, every pair of codes is two causes, whatever their order in the table. What only the
+// run as a whole shows (a loss, memory) has no place.
+TEST(Causes, TheOrderOfCodesAloneMakesNothingAConsequence) {
+  const char* here =
+      R"({"layers":[1],"ranks":[0],"step":5,"sequence":9,"op":"rope","param":"W_Q"})";
+  const char* there =
+      R"({"layers":[0],"ranks":[1],"step":3,"sequence":2,"op":"gate","param":"out"})";
+  for (const harness::Code& a : harness::all_codes()) {
+    for (const harness::Code& b : harness::all_codes()) {
+      for (const harness::Wording& words_of_a : harness::all_wordings()) {
+        if (words_of_a.code != a.name || words_of_a.variant == "teardown") continue;
+        Finding first = finding(std::string(a.name), here);
+        first.variant = words_of_a.variant;
+        const Finding second = finding(std::string(b.name), there);
+        const auto edges = harness::all_edges();
+        const bool whole_run = std::any_of(edges.begin(), edges.end(), [&](const Edge& edge) {
+          const bool forth = harness::fits(edge.cause, first) && harness::fits(edge.effect, second);
+          const bool back = harness::fits(edge.cause, second) && harness::fits(edge.effect, first);
+          return edge.tie == Tie::whole_run && (forth || back);
+        });
+        // "There" is a lower layer in an earlier step: a later one may follow from it on other grounds.
+        if (whole_run || tied(second, first)) continue;
+        EXPECT_EQ(initiating({first, second}).size(), 2U) << key_of(first) << " " << b.name;
+      }
+    }
+  }
+}
+
+TEST(Causes, EveryEdgeSpeaksOfFindingsThatThereAre) {
+  for (const Edge& edge : harness::all_edges()) {
+    bool cause = false;
+    bool effect = false;
+    for (const harness::Wording& words : harness::all_wordings()) {
+      Finding one;
+      one.code = words.code;
+      one.variant = words.variant;
+      const std::size_t at = edge.cause.find('@');
+      if (at != std::string_view::npos) one.site.op = edge.cause.substr(at + 1);
+      cause = cause || harness::fits(edge.cause, one);
+      effect = effect || harness::fits(edge.effect, one);
+    }
+    EXPECT_TRUE(cause) << edge.cause;
+    EXPECT_TRUE(effect) << edge.effect;
+  }
+}
+
+TEST(Causes, WhatTheControllerDidItselfStays) {
+  Finding teardown = finding("CRASH.SIGNAL/teardown", R"({"ranks":[0]})");
+  teardown.role = Role::teardown;
+  const auto findings = judged({teardown, finding("GRAD.MISSING/none")});
+  EXPECT_EQ(findings[0].code, "GRAD.MISSING");
+  EXPECT_EQ(findings[1].role, Role::teardown);
+  EXPECT_EQ(findings[1].number, 2);
+}
+
+// ---- what is told first ----------------------------------------------------------------------------------------------------
+
+TEST(Told, TheEarlierStepAndTheEarlierPlaceComeFirst) {
+  EXPECT_THAT(initiating({finding("SCHEDULE.LR/rate", R"({"step":3})"),
+                          finding("MASK.ABSENT/law", R"({"step":1,"layers":[1]})")}),
+              ElementsAre("MASK.ABSENT", "SCHEDULE.LR"));
+  EXPECT_THAT(initiating({finding("MASK.ABSENT/law", R"({"step":1,"layers":[1]})"),
+                          finding("DATA.SOURCE/source", R"({"step":1,"ranks":[0]})")}),
+              ElementsAre("DATA.SOURCE", "MASK.ABSENT"));
+  EXPECT_THAT(initiating({finding("MASK.ABSENT/law", R"({"step":1,"layers":[1]})"),
+                          finding("CRASH.SIGNAL/signal", R"({"step":7,"ranks":[1]})")}),
+              ElementsAre("CRASH.SIGNAL", "MASK.ABSENT"));
+}
+
+// ---- cases that were met ---------------------------------------------------------------------------------------------------
+
+TEST(Met, TwoCrossedAllReducesEndInTheAbortOfARank) {
+  const auto findings = judged(
+      {finding(
+           "CRASH.SIGNAL/signal",
+           R"({"ranks":[0],"step":2,"phase":"backward","sequence":11,"detail":{"signal":"SIGABRT"}})"),
+       finding("CRASH.EXCEPTION/communication",
+               R"({"ranks":[1],"step":2,"phase":"backward","sequence":11})"),
+       finding("DESYNC.SIZE/collective", R"({"step":2,"phase":"backward","sequence":11})")});
+  EXPECT_EQ(findings[0].code, "DESYNC.SIZE");
+  EXPECT_EQ(findings[0].role, Role::initiating);
+  EXPECT_EQ(findings[1].role, Role::cascade);
+  EXPECT_EQ(findings[2].role, Role::cascade);
+  // A signal in another step has nothing to do with it.
+  EXPECT_THAT(
+      initiating(
+          {finding("CRASH.SIGNAL/signal", R"({"ranks":[0],"step":1,"phase":"forward"})"),
+           finding("DESYNC.SIZE/collective", R"({"step":2,"phase":"backward","sequence":11})")}),
+      ElementsAre("CRASH.SIGNAL", "DESYNC.SIZE"));
+}
+
+TEST(Met, AKilledRankAndThePeerThatLosesIt) {
+  const auto findings =
+      judged({finding("CRASH.EXCEPTION/communication", R"({"ranks":[0],"step":3})"),
+              finding("CRASH.SIGNAL/signal", R"({"ranks":[1],"step":2})")});
+  EXPECT_EQ(findings[0].code, "CRASH.SIGNAL");
+  EXPECT_EQ(findings[1].role, Role::cascade);
+}
+
+TEST(Met, ABranchThatOneRankLeavesOut) {
+  EXPECT_THAT(
+      initiating(
+          {finding("GRAD.NOT_FINALIZED/unreachable_here",
+                   R"({"layers":[5],"branch":"sel","ranks":[1],"step":1})"),
+           finding("DESYNC.SIZE/collective", R"({"step":1,"phase":"backward","sequence":3})"),
+           finding("GRAD.NOT_REDUCED/gradients", R"({"step":1})"),
+           finding("CRASH.EXCEPTION/reducer", R"({"ranks":[1],"step":1,"phase":"backward"})"),
+           finding("CRASH.EXCEPTION/communication", R"({"ranks":[0],"step":1,"phase":"backward"})"),
+           finding("ROUTE.MISMATCH/no_backward",
+                   R"({"layers":[5],"op":"attend_sel","ranks":[1],"phase":"backward"})"),
+           finding("NUMERIC.GRADIENT/twin", R"({"layers":[5],"ranks":[1],"step":1})")}),
+      ElementsAre("GRAD.NOT_FINALIZED"));
+}
+
+TEST(Met, AStoppedRank) {
+  EXPECT_THAT(initiating({finding("HANG.HOST/stopped", R"({"ranks":[1],"step":2})"),
+                          finding("DESYNC.MISSING_RANK/absent", R"({"ranks":[1],"step":2})"),
+                          finding("CRASH.EXCEPTION/communication", R"({"ranks":[0],"step":2})")}),
+              ElementsAre("HANG.HOST"));
+}
+
+TEST(Met, AWrongForwardAndAForeignBatchAreTwoCauses) {
+  const auto findings =
+      judged({finding("NUMERIC.FORWARD/law",
+                      R"({"layers":[2],"branch":"sel","op":"attend_sel","ranks":[0,1],"step":1})"),
+              finding("DATA.DUPLICATE/ranks", R"({"ranks":[0,1],"step":1,"op":"data"})"),
+              finding("NUMERIC.GRADIENT/twin", R"({"layers":[3],"ranks":[0],"step":1})")});
+  EXPECT_EQ(findings[0].code, "DATA.DUPLICATE");
+  EXPECT_EQ(findings[1].code, "NUMERIC.GRADIENT") << "either explains it: told under the first";
+  EXPECT_EQ(findings[2].code, "NUMERIC.FORWARD");
+  EXPECT_EQ(findings[2].role, Role::initiating);
+}
+
+TEST(Met, AWrongOptimiserAndAWrongMaskAreTwoCauses) {
+  EXPECT_THAT(initiating({finding("SCHEDULE.LR/rate", R"({"ranks":[0,1],"step":2})"),
+                          finding("MASK.ABSENT/law",
+                                  R"({"layers":[3],"branch":"win","op":"attend_win","step":1})"),
+                          finding("NUMERIC.GRADIENT/twin", R"({"layers":[3],"step":1})")}),
+              ElementsAre("MASK.ABSENT", "SCHEDULE.LR"));
+}
+
+TEST(Met, WrongOperationsOfTwoLayersAreTwoCauses) {
+  EXPECT_THAT(
+      initiating({finding("NUMERIC.FORWARD/law", R"({"layers":[1],"op":"attend_sel","step":1})"),
+                  finding("NUMERIC.FORWARD/law", R"({"layers":[3],"op":"gate","step":1})")}),
+      ElementsAre("NUMERIC.FORWARD", "NUMERIC.FORWARD"));
+  // In one layer too, where they are different operations.
+  EXPECT_THAT(
+      initiating({finding("NUMERIC.FORWARD/plain",
+                          R"({"layers":[1],"branch":"win","op":"attend_win","step":1})"),
+                  finding("SELECTION.WRONG/score", R"({"layers":[1],"op":"score","step":1})")}),
+      UnorderedElementsAre("NUMERIC.FORWARD", "SELECTION.WRONG"));
+}
+
+TEST(Met, OneMistakeSeenByTwoChecks) {
+  const char* win = R"({"layers":[1],"branch":"win","op":"attend_win","ranks":[0],"step":1})";
+  EXPECT_THAT(initiating({finding("CAUSALITY.LEAK/forward", win), finding("MASK.ABSENT/law", win)}),
+              ElementsAre("MASK.ABSENT"));
+  EXPECT_THAT(
+      initiating({finding("NUMERIC.FORWARD/plain", win), finding("CAUSALITY.LEAK/forward", win)}),
+      ElementsAre("CAUSALITY.LEAK"));
+  EXPECT_THAT(
+      initiating({finding("NUMERIC.FORWARD/law", win), finding("CAUSALITY.LEAK/forward", win)}),
+      ElementsAre("NUMERIC.FORWARD"));
+  const char* score = R"({"layers":[1],"op":"score","ranks":[0],"step":1})";
+  EXPECT_THAT(initiating({finding("SELECTION.WRONG/score", score),
+                          finding("CAUSALITY.LEAK/forward", score)}),
+              ElementsAre("CAUSALITY.LEAK"));
+}
+
+TEST(Met, AResumptionExplainsWhatDiffersFromItsStepOn) {
+  EXPECT_THAT(initiating({finding("NUMERIC.GRADIENT/twin", R"({"step":3})"),
+                          finding("RESUME.DIVERGED/diverged", R"({"step":3})"),
+                          finding("DATA.SOURCE/tokens", R"({"step":3})")}),
+              ElementsAre("RESUME.DIVERGED"));
+  EXPECT_THAT(initiating({finding("MASK.ABSENT/law", R"({"step":1,"layers":[1]})"),
+                          finding("RESUME.DIVERGED/diverged", R"({"step":3})")}),
+              UnorderedElementsAre("RESUME.DIVERGED", "MASK.ABSENT"));
+}
+
+TEST(Met, ARecomputationExplainsTheGradientsBelowIt) {
+  const Finding below = finding("NUMERIC.GRADIENT/twin", R"({"layers":[1],"ranks":[0],"step":1})");
+  const Finding above = finding("NUMERIC.GRADIENT/twin", R"({"layers":[3],"ranks":[0],"step":1})");
+  for (const char* key :
+       {"CKPT.SELECTION_FLIP/blocks", "CKPT.GRADIENT/output", "INPLACE.MODIFIED/tensor"}) {
+    const Finding again = finding(key, R"({"layers":[2],"ranks":[0],"step":1})");
+    EXPECT_THAT(initiating({below, again}), ElementsAre(again.code));
+    EXPECT_EQ(initiating({above, again}).size(), 2U) << "the backward makes it before";
+  }
+  // Of two types, the forward's may be the odd one: then every gradient differs.
+  const Finding other_type = finding("CKPT.DTYPE/dtype", R"({"layers":[2],"ranks":[0],"step":1})");
+  EXPECT_THAT(initiating({above, other_type}), ElementsAre("CKPT.DTYPE"));
+}
+
+TEST(Met, WeightsThatLoseUpdatesAndTheTwinThatDoesNot) {
+  EXPECT_THAT(initiating({finding("OPT.UPDATE_LOST/updates", R"({"ranks":[0,1],"step":1})"),
+                          finding("NUMERIC.GRADIENT/twin", R"({"ranks":[0,1],"step":2})"),
+                          finding("LOSS.NOT_FALLING/flat")}),
+              ElementsAre("OPT.UPDATE_LOST"));
+  EXPECT_THAT(initiating({finding("OPT.SKIPPED/steps", R"({"ranks":[0],"step":3})"),
+                          finding("SCHEDULE.LR/skipped_steps", R"({"ranks":[0],"step":4})")}),
+              ElementsAre("OPT.SKIPPED"));
+}
+
+// ---- recorded --------------------------------------------------------------------------------------------------------------
+
+struct Recorded {
+  std::string name;
+  std::string code;  // that the case expects; "A or B"
+  std::vector<Finding> findings;
+};
+
+// What the checks found in real runs of the shipped faults, before anybody gave roles.
+std::vector<Recorded> recorded() {
+  std::ifstream file(std::string(NSA_TEST_ROOT) + "/tests/judge/recorded/faults.jsonl");
+  std::vector<Recorded> cases;
+  for (std::string line; std::getline(file, line);) {
+    const auto json = nlohmann::json::parse(line);
+    Recorded one{json.at("case"), json.at("code"), {}};
+    for (const auto& row : json.at("findings")) {
+      Finding made;
+      made.code = row.at("code");
+      made.variant = row.at("variant");
+      made.check = row.at("check");
+      made.site = row.at("site").get<harness::Site>();
+      if (row.at("status") == "hypothesis") made.status = harness::Status::hypothesis;
+      if (row.at("teardown")) made.role = Role::teardown;
+      one.findings.push_back(std::move(made));
+    }
+    cases.push_back(std::move(one));
+  }
+  return cases;
+}
+
+std::string told(const std::vector<Finding>& findings) {
+  std::string text;
+  for (const Finding& one : findings) {
+    text += std::to_string(one.number) + " " + key_of(one) + " @ " + one.site.text() +
+            (one.follows > 0 ? ", from " + std::to_string(one.follows) : "") + "\n";
+  }
+  return text;
+}
+
+TEST(RecordedFaults, EveryOneHasOneCauseAndTheRestFollowsFromIt) {
+  const auto cases = recorded();
+  EXPECT_GT(cases.size(), 70U);
+  for (const Recorded& one : cases) {
+    const auto causes = initiating(one.findings);
+    ASSERT_EQ(causes.size(), 1U) << one.name << "\n" << told(judged(one.findings));
+    EXPECT_TRUE(harness::code_matches(one.code, causes[0])) << one.name << " " << causes[0];
+  }
+}
+
+// Two faults in one case: neither is told as what follows from the other, unless one hides in what the other one ties.
+TEST(RecordedFaults, OfTwoFaultsAtDifferentPlacesBothAreNamed) {
+  const auto cases = recorded();
+  Random random(7);
+  int pairs = 0;
+  int both = 0;
+  while (pairs < 200) {
+    const Recorded& a = cases[random.below(cases.size())];
+    const Recorded& b = cases[random.below(cases.size())];
+    if (a.code == b.code) continue;
+    std::vector<Finding> findings = a.findings;
+    findings.insert(findings.end(), b.findings.begin(), b.findings.end());
+    const auto causes = initiating(findings);
+    const auto named = [&](const std::string& code) {
+      return std::any_of(causes.begin(), causes.end(), [&](const std::string& cause) {
+        return harness::code_matches(code, cause);
+      });
+    };
+    ++pairs;
+    both += named(a.code) && named(b.code) ? 1 : 0;
+  }
+  EXPECT_GE(both, 160) << "of " << pairs;
+}
+
+}  // namespace

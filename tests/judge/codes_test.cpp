@@ -1,0 +1,137 @@
+// The table of codes is complete: what checks can give, what faults expect, and what the table says, are the same codes.
+#include "harness/judge/codes/codes.h"
+
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "harness/checks/list.h"
+#include "harness/judge/wording/wording.h"
+#include "nsa/base/yaml.h"
+
+namespace {
+
+using Names = std::set<std::string>;
+
+// Codes that no shipped fault expects, and why.
+const std::map<std::string, std::string> kExpectedByNobody = {
+    {"SELECTION.TIE", "a note on a pass: no case can fail with it"},
+    {"DESYNC.OP", "no fault changes the operation of a collective on one rank yet"},
+    {"DESYNC.ORDER", "no fault exchanges two collectives on one rank yet"},
+    {"OOM.HOST", "a case that uses up the machine's memory endangers what runs beside it"},
+    {"HANG.INIT", "no fault keeps a rank out of the rendezvous yet"},
+    {"HANG.COLLECTIVE", "no fault blocks a collective on all ranks yet"},
+    {"SLOW.HOST", "no fault slows the host without stopping it yet"},
+    {"READS.MISMATCH", "no fault changes the counters of a decoder yet"},
+    {"MEM.EXPONENT", "no fault grows faster than the square of the length yet"}};
+
+Names given_by_checks() {
+  Names given;
+  for (const harness::Check& check : harness::all_checks()) {
+    given.insert(check.codes.begin(), check.codes.end());
+  }
+  return given;
+}
+
+std::string expected_in(const std::string& file) {
+  const nsa::YamlNode root = nsa::load_yaml(file);
+  const nsa::YamlNode* code = nsa::find_yaml_path(root, "expect.code");
+  return code == nullptr ? "" : code->scalar;
+}
+
+Names split(std::string text) {
+  Names codes;
+  for (std::size_t at = text.find(" or "); at != std::string::npos; at = text.find(" or ")) {
+    codes.insert(text.substr(0, at));
+    text.erase(0, at + 4);
+  }
+  codes.insert(text);
+  return codes;
+}
+
+// By code: the files that expect it.
+std::map<std::string, Names> expected_by_scenarios() {
+  std::map<std::string, Names> expected;
+  const std::string folder = std::string(NSA_TEST_ROOT) + "/scenarios";
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (entry.path().extension() != ".yaml") continue;
+    const std::string wanted = expected_in(entry.path());
+    if (wanted.empty()) continue;
+    for (const std::string& code : split(wanted)) {
+      expected[code].insert(entry.path().filename());
+    }
+  }
+  return expected;
+}
+
+Names of_table() {
+  const std::vector<std::string> names = harness::code_names();
+  return {names.begin(), names.end()};
+}
+
+TEST(Codes, EveryCodeOfACheckIsInTheTableAndNoOther) {
+  EXPECT_EQ(of_table(), given_by_checks());
+}
+
+TEST(Codes, EveryCodeIsExpectedByAShippedScenarioOrSaysWhyNot) {
+  const auto expected = expected_by_scenarios();
+  for (const std::string& code : harness::code_names()) {
+    EXPECT_NE(expected.count(code) > 0, kExpectedByNobody.count(code) > 0)
+        << code
+        << (expected.count(code) > 0 ? " is expected: it is no exception"
+                                     : " is expected by no shipped scenario");
+  }
+}
+
+TEST(Codes, EveryExpectedCodeIsKnown) {
+  for (const auto& [code, files] : expected_by_scenarios()) {
+    EXPECT_NE(harness::find_code(code), nullptr) << code << " in " << *files.begin();
+  }
+}
+
+TEST(Codes, PlacesAreDistinct) {
+  std::map<int, std::string_view> places;
+  for (const harness::Code& code : harness::all_codes()) {
+    EXPECT_TRUE(places.emplace(code.place, code.name).second)
+        << code.name << " and " << places[code.place];
+  }
+}
+
+TEST(Codes, OutcomesAreThoseThatAFindingCanLeadTo) {
+  using harness::Outcome;
+  const std::map<std::string_view, Outcome> prefixes = {{"CRASH.", Outcome::crash},
+                                                        {"HANG.", Outcome::hang},
+                                                        {"SLOW.", Outcome::slow},
+                                                        {"OOM.", Outcome::oom}};
+  for (const harness::Code& code : harness::all_codes()) {
+    Outcome wanted = code.name == "SELECTION.TIE" ? Outcome::pass : Outcome::fail;
+    for (const auto& [prefix, outcome] : prefixes) {
+      if (code.name.substr(0, prefix.size()) == prefix) wanted = outcome;
+    }
+    EXPECT_EQ(code.outcome, wanted) << code.name;
+  }
+}
+
+TEST(Codes, ATextIsNeverMissingAndEndsWithAFullStop) {
+  for (const harness::Code& code : harness::all_codes()) {
+    for (const std::string_view text :
+         {code.meaning, code.confirmed_by, code.next_action, code.witness}) {
+      ASSERT_FALSE(text.empty()) << code.name;
+      EXPECT_EQ(text.back(), '.') << code.name << ": " << text;
+    }
+  }
+}
+
+TEST(Codes, OfEveryCodeButANoteSomethingCanBeTold) {
+  Names told;
+  for (const harness::Wording& words : harness::all_wordings()) {
+    told.insert(std::string(words.code));
+  }
+  Names wanted = of_table();
+  wanted.erase("SELECTION.TIE");
+  EXPECT_EQ(told, wanted);
+}
+
+}  // namespace
