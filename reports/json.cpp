@@ -1,4 +1,4 @@
-// The object of `run --json` (SPEC 11). NaN and infinities are strings, as everywhere.
+// The object of `run --json`. NaN and infinities are strings, as everywhere.
 #include "harness/judge/finding.h"
 #include "harness/store/bisection.h"
 #include "nsa/base/text.h"

@@ -27,7 +27,7 @@ struct ReportRequest {
 // The report in the format asked for; ends with a newline. Throws: nsa::Error from the store.
 [[nodiscard]] std::string render_report(const harness::Store& store, const ReportRequest& request);
 
-// The object that `run --json` prints (SPEC 11), without line breaks. `report` is the path of the report's file. A run with a
+// The object that `run --json` prints, without line breaks. `report` is the path of the report's file. A run with a
 // bisection has a member "bisect": its object, or a list of objects where there are several (one a point of the axes).
 [[nodiscard]] nlohmann::json render_json(const harness::Store& store,
                                          const harness::RunRecord& run,

@@ -1,4 +1,4 @@
-// What a run is tied to: which sources, which binary, which machine, which environment (SPEC 9).
+// What a run is tied to: which sources, which binary, which machine, which environment.
 #pragma once
 
 #include <string>

@@ -69,7 +69,8 @@ Log read_log(const std::string& path) {
     const std::string where = path + ":" + std::to_string(++line);
     const std::string_view piece(text.data() + log.bytes, end - log.bytes);
     try {
-      log.judgements.push_back(from_json_text(open_sealed_line(piece, kLineLimits, where, log.hash)));
+      log.judgements.push_back(
+          from_json_text(open_sealed_line(piece, kLineLimits, where, log.hash)));
     } catch (const std::exception& wrong) {
       const std::string what = wrong.what();
       throw nsa::Error(what.starts_with(where) ? what : where + ": " + what);
