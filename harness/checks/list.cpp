@@ -17,6 +17,7 @@ const std::vector<Check>& all_checks() {
       checks::unmutated(),
       checks::memory_scaling(),
       checks::gate_alive(),
+      checks::step_is_oracle(),
       checks::optimizer_sound(),
       checks::checkpoint_equal(),
       checks::loss_floor(),

@@ -25,6 +25,7 @@ namespace checks {
 [[nodiscard]] Check unmutated();
 [[nodiscard]] Check memory_scaling();
 [[nodiscard]] Check gate_alive();
+[[nodiscard]] Check step_is_oracle();
 [[nodiscard]] Check optimizer_sound();
 [[nodiscard]] Check checkpoint_equal();
 [[nodiscard]] Check loss_floor();

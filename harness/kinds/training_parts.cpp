@@ -89,12 +89,24 @@ TrainingParts::TrainingParts(Session& session)
       seams(make_seams(*source, *optimizer, routes, {parameters, *optimizer, source->identity()})),
       ledger(parameters, session.progress()),
       watch(session.channel()),
-      recorder(model, watch, session.progress(), session.wants_check("close_to_oracle")),
+      recorder(model,
+               watch,
+               session.progress(),
+               session.wants_check("close_to_oracle") || session.wants_check("step_is_oracle")),
+      step_recorder(parameters,
+                    *optimizer,
+                    session.channel(),
+                    session.progress(),
+                    {session.wants_check("step_is_oracle") && !session.is_twin(),
+                     session.options().rank,
+                     session.the_case().scenario.seed,
+                     session.the_case().scenario.training.accumulate,
+                     session.options().folder}),
       session_(session),
       micro_batches_(session.the_case().scenario.training.accumulate),
-      keeps_tensors_(session.wants_check("matches_twin") ||
-                     session.wants_check("close_to_oracle") ||
-                     session.wants_check("checkpoint_equal")) {
+      keeps_tensors_(
+          session.wants_check("matches_twin") || session.wants_check("close_to_oracle") ||
+          session.wants_check("step_is_oracle") || session.wants_check("checkpoint_equal")) {
   if (!session.is_twin()) {
     checkpoint = std::make_unique<nsa::ActivationCheckpoint>(
         model, session.the_case().scenario.parallel, routes);
@@ -127,6 +139,7 @@ void TrainingParts::begin_step(std::int64_t step, int of_rank) {
   for (auto& [name, parameter] : parameters) {
     parameter.mutable_grad().reset();
   }
+  step_recorder.begin(step, session_.folder_of(step, of_rank));
 }
 
 torch::Tensor TrainingParts::batch(std::int64_t micro) {
@@ -151,8 +164,10 @@ torch::Tensor TrainingParts::batch(std::int64_t micro) {
 }
 
 torch::Tensor TrainingParts::loss_of(const torch::Tensor& tokens_BS) {
-  return seams.loss(logits_of(model, tokens_BS, session_.the_case().scenario.training.precision),
-                    tokens_BS);
+  const auto logits_BSV =
+      logits_of(model, tokens_BS, session_.the_case().scenario.training.precision);
+  step_recorder.logits(tokens_BS, logits_BSV);
+  return seams.loss(logits_BSV, tokens_BS);
 }
 
 torch::Tensor TrainingParts::forward(const torch::Tensor& tokens_BS, std::int64_t micro) {
@@ -167,7 +182,9 @@ torch::Tensor TrainingParts::forward(const torch::Tensor& tokens_BS, std::int64_
   ++losses_;
   watch.check_outputs();
   const auto share = micro_batches_ == 1 ? loss : loss / micro_batches_;
-  return optimizer->scaled(share);
+  const auto root = optimizer->scaled(share);
+  step_recorder.loss(loss, root);
+  return root;
 }
 
 void TrainingParts::backward_ended(std::int64_t micro, const TensorFile* local) {
@@ -250,6 +267,7 @@ void TrainingParts::certify_nan(std::int64_t step, const torch::Tensor& tokens_B
     return;
   }
   recorder.pause(true);
+  step_recorder.pause(true);
   if (checkpoint) checkpoint->pause(true);
   watch.begin(step);
   const NanWatch nan(watch, step, false);
@@ -262,6 +280,7 @@ void TrainingParts::certify_nan(std::int64_t step, const torch::Tensor& tokens_B
                                            false,
                                            true);
   recorder.pause(false);
+  step_recorder.pause(false);
   if (checkpoint) checkpoint->pause(false);
   // What does not come again has no certificate: nobody saw where it was born.
   if (std::isnan(loss) || any_is_nan(again)) session_.channel().write(nan.certificate());
@@ -273,6 +292,7 @@ void TrainingParts::update(std::int64_t step) {
   UpdateLedger updates(
       parameters, optimizer->updated(), step, session_.wants_check("optimizer_sound"));
   const double norm = seams.optimizer(step);
+  step_recorder.end();
   updates.write(session_.channel(), optimizer->skipped() > skipped);
   session_.sample("grad_norm", step, norm);
   session_.sample("lr", step, optimizer->applied_lr());

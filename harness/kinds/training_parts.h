@@ -14,6 +14,7 @@
 #include "harness/worker/recompute_watch.h"
 #include "harness/worker/seam_watch.h"
 #include "harness/worker/session.h"
+#include "harness/worker/step_recorder.h"
 #include "nsa/model/nsa_lm.h"
 #include "nsa/parallel/communicator.h"
 #include "nsa/parallel/data_parallel.h"
@@ -40,6 +41,7 @@ class TrainingParts {
   GradientLedger ledger;
   SeamWatch watch;  // installed by watch_seams()
   LayerRecorder recorder;
+  StepRecorder step_recorder;  // of a rank; a twin records no steps
   // Of a rank; a twin computes nothing twice.
   std::unique_ptr<nsa::ActivationCheckpoint> checkpoint;
   std::unique_ptr<RecomputeWatch> recompute_watch;

@@ -1,0 +1,164 @@
+// What a run begins with: the tokens of every batch, and the parameters' initial values.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+
+#include "harness/checks/step_stages.h"
+#include "oracles/training/data_laws.h"
+#include "oracles/training/initial_values.h"
+
+namespace harness::checks {
+namespace {
+
+// The text that the controller froze when the case began; nothing where it is not there.
+std::optional<std::string> frozen_text(const StepRun& run) {
+  std::ifstream file(std::filesystem::path(run.evidence.folder) / "corpus.txt", std::ios::binary);
+  if (!file) return std::nullopt;
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+oracles::Text bytes_of_text(const std::string& text) {
+  return {reinterpret_cast<const unsigned char*>(text.data()), text.size()};
+}
+
+std::vector<oracles::RecordedBatch> recorded_batches(StepJudge& judge) {
+  std::vector<oracles::RecordedBatch> batches;
+  for (const auto& [key, file] : judge.files) {
+    for (std::int64_t micro = 0; micro < judge.run.data.accumulate; ++micro) {
+      auto tokens = file.tokens(micro);
+      if (tokens) {
+        batches.push_back({{key.second, micro, key.first}, std::move(*tokens)});
+      } else {
+        judge.result.missing("tokens of " + process_name(key.first) + ", step " +
+                             std::to_string(key.second) + ", micro-batch " + std::to_string(micro));
+      }
+    }
+  }
+  return batches;
+}
+
+void tell_batches(StepJudge& judge,
+                  const oracles::Naming& naming,
+                  const std::vector<oracles::RecordedBatch>& batches,
+                  oracles::Text text) {
+  for (const oracles::RecordedBatch& batch : batches) {
+    const oracles::IntTensor wanted = oracles::batch_tokens(judge.run.data, batch.place, text);
+    if (wanted.shape == batch.tokens.shape && wanted.data == batch.tokens.data) continue;
+    Departure departure{"DATA.WRONG",
+                        "data",
+                        static_cast<int>(batch.place.rank),
+                        batch.place.step,
+                        "data",
+                        {},
+                        naming};
+    departure.detail["micro"] = batch.place.micro;
+    judge.told.add(std::move(departure));
+  }
+}
+
+// Parameters of one rank before the first step, where all of them are on record.
+std::vector<oracles::InitialRecord> initial_records(const StepRun& run,
+                                                    const nsa::SafetensorsFile& file,
+                                                    const std::string& prefix) {
+  std::vector<oracles::InitialRecord> records;
+  for (const std::string& param : run.params) {
+    if (!file.contains(prefix + param)) continue;
+    const nsa::TensorView& view = file.at(prefix + param);
+    records.push_back({param, view.shape, numbers_of(view)});
+  }
+  return records;
+}
+
+void tell_initial(StepJudge& judge, int rank, const oracles::InitialJudgement& judgement) {
+  for (const oracles::InitialWrong& wrong : judgement.wrong) {
+    oracles::Naming naming;
+    naming.fitting.push_back({wrong.law, {}, 1, wrong.detail});
+    judge.told.add({"INIT.WRONG", "initial_values", rank, 1, "data", {wrong.parameter}, naming});
+  }
+}
+
+void judge_initial_of(StepJudge& judge,
+                      int rank,
+                      const nsa::SafetensorsFile& file,
+                      const std::string& prefix) {
+  const auto records = initial_records(judge.run, file, prefix);
+  if (records.size() != judge.run.params.size()) {
+    judge.result.missing("initial values of " +
+                         std::to_string(judge.run.params.size() - records.size()) +
+                         " parameters of " + process_name(rank));
+  }
+  if (records.empty()) return;
+  tell_initial(judge, rank, oracles::judge_initial_values(judge.run.model, records));
+}
+
+// Of a model of which rows are drawn: rank 0 has all of its values on record, the others must have the same in those rows.
+void judge_drawn_initial(StepJudge& judge, const StepFile& first) {
+  const auto file = open_artefact(
+      judge.run.evidence, {first.rank, "initial_values", 1, first.rank}, judge.result);
+  if (file) judge_initial_of(judge, first.rank, *file, "");
+}
+
+void compare_ranks(StepJudge& judge, const StepFile& first, const StepFile& other) {
+  std::vector<std::string> differ;
+  for (const std::string& param : judge.run.params) {
+    const std::string name = "p." + param;
+    if (!first.has(name) || !other.has(name)) continue;
+    if (!same_bytes(first.file.at(name), other.file.at(name))) differ.push_back(param);
+  }
+  if (differ.empty()) return;
+  constexpr oracles::Law kOther{"init_other_rank", "the ranks begin with different values"};
+  oracles::Naming naming;
+  naming.fitting.push_back({kOther, {}, 1, {}});
+  judge.told.add({"INIT.WRONG", "initial_values", other.rank, 1, "data", differ, naming});
+}
+
+}  // namespace
+
+void judge_data(StepJudge& judge) {
+  const StepRun& run = judge.run;
+  std::string text;
+  if (run.data.source == oracles::Source::text) {
+    auto frozen = frozen_text(run);
+    if (!frozen) {
+      judge.result.missing("the text of the case (corpus.txt in its folder)");
+      return;
+    }
+    text = std::move(*frozen);
+  }
+  const auto batches = recorded_batches(judge);
+  if (batches.empty()) return;
+  try {
+    const auto naming = oracles::name_batches(run.data, batches, bytes_of_text(text));
+    if (!naming.right.fits()) tell_batches(judge, naming, batches, bytes_of_text(text));
+    judge.judged.push_back(std::to_string(batches.size()) + " batches");
+  } catch (const std::invalid_argument& error) {
+    judge.result.missing(std::string("tokens that the oracle accepts: ") + error.what());
+  }
+}
+
+void judge_initial(StepJudge& judge) {
+  const StepFile* first = nullptr;
+  try {
+    for (const int rank : all_ranks(judge.run.evidence)) {
+      const StepFile* file = judge.file(rank, 1);
+      if (file == nullptr) continue;
+      if (first != nullptr) {
+        compare_ranks(judge, *first, *file);
+        continue;
+      }
+      first = file;
+      if (file->is_whole()) {
+        judge_initial_of(judge, rank, file->file, judge.run.has_masters ? "w." : "p.");
+      } else {
+        judge_drawn_initial(judge, *file);
+      }
+    }
+    if (first != nullptr) judge.judged.emplace_back("initial values");
+  } catch (const std::invalid_argument& error) {
+    judge.result.missing(std::string("initial values that the oracle accepts: ") + error.what());
+  }
+}
+
+}  // namespace harness::checks

@@ -1,0 +1,42 @@
+// What step_is_oracle has to say: departures of single stages of a step, and the findings that they become. All wording of the
+// check is in step_told.cpp.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "harness/checks/result.h"
+#include "oracles/naming.h"
+
+namespace harness::checks {
+
+// One stage of one rank's step that is not what the oracle makes of what was recorded before it.
+struct Departure {
+  std::string code;
+  std::string op;  // the stage: data, initial_values, loss, ...
+  int rank = 0;
+  std::int64_t step = 0;
+  std::string phase;                // of the step
+  std::vector<std::string> params;  // full names, where it is about parameters
+  oracles::Naming naming;
+  nlohmann::json detail = nlohmann::json::object();
+};
+
+class StepFindings {
+ public:
+  void add(Departure departure);
+  [[nodiscard]] bool empty() const { return groups_.empty(); }
+  // One for each code and operation. A law is named where it is the only one that fits in all steps and ranks of it.
+  [[nodiscard]] std::vector<Finding> findings() const;
+
+ private:
+  struct Group {
+    std::vector<Departure> departures;
+  };
+  std::map<std::pair<std::string, std::string>, Group> groups_;
+};
+
+}  // namespace harness::checks

@@ -1,0 +1,163 @@
+#include "harness/worker/step_recorder.h"
+
+#include <algorithm>
+#include <random>
+#include <set>
+#include <utility>
+
+namespace harness {
+namespace {
+
+std::int64_t elements_of(const nsa::NamedParameters& parameters) {
+  std::int64_t count = 0;
+  for (const auto& [name, parameter] : parameters) count += parameter.numel();
+  return count;
+}
+
+torch::Tensor copied(const torch::Tensor& tensor) {
+  const torch::NoGradGuard no_grad;
+  return tensor.detach().to(tensor.device(), false, true).to(torch::kCPU).contiguous();
+}
+
+torch::Tensor doubles(const std::vector<double>& values) {
+  return torch::tensor(values, torch::kFloat64);
+}
+
+}  // namespace
+
+StepRecorder::StepRecorder(const nsa::NamedParameters& parameters,
+                           nsa::Optimizer& optimizer,
+                           Channel& channel,
+                           Progress& progress,
+                           Options options)
+    : parameters_(parameters),
+      optimizer_(optimizer),
+      channel_(channel),
+      progress_(progress),
+      options_(std::move(options)),
+      whole_(elements_of(parameters) <= kWholeElements) {
+  if (!options_.enabled) return;
+  if (!whole_) draw_rows();
+  if (whole_ && options_.micros > 1) watch_parts();
+}
+
+void StepRecorder::draw_rows() {
+  std::mt19937_64 random(static_cast<std::uint64_t>(options_.seed));
+  for (const auto& [name, parameter] : parameters_) {
+    const std::int64_t rows = parameter.dim() == 0 ? 1 : parameter.size(0);
+    const std::int64_t width = std::max<std::int64_t>(1, parameter.numel() / rows);
+    const std::int64_t wanted = std::clamp<std::int64_t>(kDrawnElements / width, 1, rows);
+    std::set<std::int64_t> drawn;
+    while (static_cast<std::int64_t>(drawn.size()) < wanted) {
+      drawn.insert(static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(rows)));
+    }
+    rows_.push_back(torch::tensor(std::vector<std::int64_t>(drawn.begin(), drawn.end()),
+                                  torch::TensorOptions(torch::kLong).device(parameter.device())));
+  }
+}
+
+// A hook on the parameter sees the gradient of one micro-batch before it is added to those of the others. It returns nothing
+// and keeps nothing but a copy, so it changes nothing.
+void StepRecorder::watch_parts() {
+  for (const auto& [name, parameter] : parameters_) {
+    parameter.register_hook([this, name = name](const torch::Tensor& gradient) {
+      if (paused_ || micro_ < 0) return;
+      tensors_.push_back({"part." + std::to_string(micro_) + "." + name, copied(gradient)});
+    });
+  }
+}
+
+void StepRecorder::take(const std::string& name,
+                        std::size_t parameter,
+                        const torch::Tensor& tensor) {
+  const std::string full = name + "." + parameters_[parameter].first;
+  tensors_.push_back(
+      {full,
+       copied(whole_ || tensor.dim() == 0 ? tensor
+                                          : tensor.detach().index_select(0, rows_[parameter]))});
+}
+
+// What the optimiser keeps from step to step. Before the first update it has no moments, and its masters are not taken yet.
+void StepRecorder::take_state(const std::string& suffix) {
+  const torch::NoGradGuard no_grad;
+  const std::vector<torch::Tensor>& stored = optimizer_.updated();
+  const bool fresh = optimizer_.taken() == 0;
+  const bool masters = !stored.empty() && !stored.front().is_same(parameters_.front().second);
+  for (std::size_t i = 0; i < stored.size(); ++i) {
+    const torch::Tensor& weight = parameters_[i].second;
+    take("p" + suffix,
+         i,
+         masters && fresh && suffix.empty() ? weight.detach().to(stored[i].scalar_type())
+                                            : stored[i]);
+    if (masters) take("w" + suffix, i, weight);
+  }
+  if (fresh) return;
+  const nsa::OptimizerState state = optimizer_.state();
+  for (std::size_t i = 0; i < stored.size(); ++i) {
+    take("m" + suffix, i, state.exp_avg[i]);
+    take("v" + suffix, i, state.exp_avg_sq[i]);
+  }
+}
+
+void StepRecorder::write(const std::string& name, const std::vector<NamedTensor>& tensors) {
+  const std::string path = folder_ + "/" + name + ".safetensors";
+  Artefact artefact = write_tensors(options_.root_folder + "/" + path, tensors);
+  artefact.path = path;
+  artefact.name = name;
+  artefact.step = step_;
+  artefact.of_rank = options_.rank;
+  channel_.write(artefact);
+  progress_.worked(artefact.bytes);
+}
+
+void StepRecorder::begin(std::int64_t step, const std::string& folder) {
+  if (!options_.enabled) return;
+  step_ = step;
+  folder_ = folder;
+  micro_ = -1;
+  tensors_.clear();
+  dlogits_.assign(static_cast<std::size_t>(options_.micros), {});
+  losses_.clear();
+  roots_.clear();
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
+    tensors_.push_back({"rows." + parameters_[i].first, copied(rows_[i])});
+  }
+  take_state("");
+  if (whole_ || step != 1 || options_.rank != 0) return;
+  std::vector<NamedTensor> values;
+  for (const auto& [name, parameter] : parameters_) values.push_back({name, parameter.detach()});
+  write("initial_values", values);
+}
+
+void StepRecorder::logits(const torch::Tensor& tokens_BS, const torch::Tensor& logits_BSV) {
+  if (!options_.enabled || paused_) return;
+  ++micro_;
+  const std::string micro = std::to_string(micro_);
+  tensors_.push_back({"tokens." + micro, copied(tokens_BS)});
+  if (logits_BSV.numel() > kMostLogits) return;
+  tensors_.push_back({"logits." + micro, copied(logits_BSV)});
+  if (!logits_BSV.requires_grad()) return;
+  auto& slot = dlogits_[static_cast<std::size_t>(micro_)];
+  logits_BSV.register_hook([&slot](const torch::Tensor& gradient) { slot = copied(gradient); });
+}
+
+void StepRecorder::loss(const torch::Tensor& loss, const torch::Tensor& root) {
+  if (!options_.enabled || paused_) return;
+  losses_.push_back(loss.item<double>());
+  roots_.push_back(root.item<double>());
+}
+
+void StepRecorder::end() {
+  if (!options_.enabled) return;
+  take_state("1");
+  for (std::size_t micro = 0; micro < dlogits_.size(); ++micro) {
+    if (!dlogits_[micro].defined()) continue;
+    tensors_.push_back({"dlogits." + std::to_string(micro), dlogits_[micro]});
+  }
+  tensors_.push_back({"loss", doubles(losses_)});
+  tensors_.push_back({"root", doubles(roots_)});
+  write("optimizer_step", tensors_);
+  tensors_.clear();
+}
+
+}  // namespace harness

@@ -1,0 +1,388 @@
+// Optimiser steps as ranks record them, made by the oracle itself, and wrong ones: what step_is_oracle must say of each stage.
+// Logits and gradients are drawn: the stages that make them are judged elsewhere.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "harness/checks/step_record.h"
+#include "oracles/counter_random.h"
+#include "oracles/model/head_stage.h"
+#include "oracles/training/initial_values.h"
+#include "tests/checks/planted_case.h"
+
+namespace fixtures {
+
+struct MadeMicro {
+  oracles::IntTensor tokens;
+  oracles::Tensor logits;
+  double loss = 0;
+  oracles::Tensor dlogits;
+  double root = 0;
+};
+
+// One step of one rank on its way into the file; every member may be changed by what is planted.
+struct MadeStep {
+  int rank = 0;
+  int step = 1;
+  std::vector<MadeMicro> micros;
+  double scale = 1;
+  oracles::Weights gradient;  // after the reduction
+  oracles::TrainConfig train;
+  double rate = 0;
+  double norm = 0;    // recorded
+  double factor = 1;  // of the gradient, clipping and scale
+  bool taken = true;
+};
+
+struct Training {
+  nsa::Precision precision = nsa::Precision::fp32;
+  int accumulate = 1;
+  std::function<void(oracles::Weights&)> initial;
+  std::function<void(MadeStep&)> before;     // the gradient is drawn, nothing is computed from it
+  std::function<void(MadeStep&)> optimizer;  // all that the optimiser works with
+  std::function<void(MadeStep&, oracles::Weights&)> after;
+};
+
+class StepMaker {
+ public:
+  StepMaker(Healthy& healthy, Training training)
+      : h_(healthy), training_(std::move(training)), run_(prepared()) {}
+
+  void write() {
+    const auto initial = initial_values();
+    for (int rank = 0; rank < h_.evidence.ranks(); ++rank) {
+      parameters_ = initial;
+      state_ = {};
+      n_ = 0;
+      scale_ = training_.precision == nsa::Precision::fp16 ? 65536 : 1;
+      for (int step = 1; step <= run_.training.steps; ++step) write_step(rank, step);
+    }
+  }
+
+ private:
+  const Evidence& prepared() {
+    Evidence& e = h_.evidence;
+    e.the_case.scenario.checks = {"step_is_oracle"};
+    e.the_case.scenario.training.precision = training_.precision;
+    e.the_case.scenario.training.accumulate = training_.accumulate;
+    e.the_case.scenario.training.data.source = nsa::DataConfig::Source::uniform;
+    e.the_case.scenario.training.optimizer.max_norm = 0.5;
+    e.the_case.scenario.model.vocab_size = 16;
+    remove_if(e.samples, [](const auto& row) { return row.row.metric == "grad_norm"; });
+    return e;
+  }
+
+  static double unit(std::uint64_t key, std::uint64_t i) {
+    return 2 * oracles::unit(oracles::draw(key, i)) - 1;
+  }
+  static float narrowed(double x) { return static_cast<float>(x); }
+
+  oracles::Weights initial_values() {
+    oracles::Weights values;
+    std::uint64_t key = 7;
+    for (const auto& [name, shape] : oracles::parameter_shapes(run_.model)) {
+      oracles::Tensor tensor = oracles::zeros(shape);
+      const oracles::InitialLaw law = oracles::initial_law(run_.model, name);
+      ++key;
+      for (std::size_t i = 0; i < tensor.data.size(); ++i) {
+        if (law.kind == oracles::InitialLaw::Kind::normal) {
+          const double r = std::sqrt(-2 * std::log(1 - oracles::unit(oracles::draw(key, 2 * i))));
+          tensor.data[i] = r * std::cos(3.14159265358979 * unit(key, 2 * i + 1)) * law.size;
+        } else {
+          tensor.data[i] =
+              law.kind == oracles::InitialLaw::Kind::constant ? law.size : law.size * unit(key, i);
+        }
+        tensor.data[i] = narrowed(tensor.data[i]);
+      }
+      values[name] = tensor;
+    }
+    if (training_.initial) training_.initial(values);
+    return values;
+  }
+
+  void draw(MadeStep& s) {
+    s.train = run_.train;
+    s.scale = scale_;
+    for (int micro = 0; micro < training_.accumulate; ++micro) {
+      MadeMicro made;
+      made.tokens = oracles::batch_tokens(run_.data, {s.step, micro, s.rank});
+      made.logits = oracles::zeros({1, kLength, run_.model.vocab_size});
+      for (std::size_t i = 0; i < made.logits.data.size(); ++i) {
+        made.logits.data[i] = narrowed(unit(100 + static_cast<std::uint64_t>(s.rank), i));
+      }
+      s.micros.push_back(made);
+    }
+    std::uint64_t key = 1000 * static_cast<std::uint64_t>(s.step);
+    for (const auto& [name, shape] : oracles::parameter_shapes(run_.model)) {
+      oracles::Tensor tensor = oracles::zeros(shape);
+      ++key;
+      for (std::size_t i = 0; i < tensor.data.size(); ++i) {
+        tensor.data[i] = narrowed(0.1 * s.scale * unit(key, i));
+      }
+      s.gradient[name] = tensor;
+    }
+  }
+
+  void compute(MadeStep& s) {
+    for (MadeMicro& micro : s.micros) {
+      oracles::LossInputs inputs;
+      inputs.logits = oracles::matrix_of(micro.logits);
+      inputs.tokens = micro.tokens;
+      for (std::int64_t row = 0; row < kLength; ++row) inputs.rows.push_back(row);
+      inputs.gradient_scale = s.scale / training_.accumulate;
+      const oracles::Tensor all = oracles::expected_loss(inputs).value;
+      micro.loss = all.data.front();
+      micro.root = micro.loss * inputs.gradient_scale;
+      micro.dlogits = {micro.logits.shape, {all.data.begin() + 1, all.data.end()}};
+    }
+    s.norm = oracles::global_norm(s.gradient) / s.scale;
+    s.factor = oracles::clip_factor(s.norm, s.train.max_norm) / s.scale;
+    s.rate = oracles::learning_rate(s.train, n_ + 1);
+    s.taken = s.scale == 1 || std::isfinite(s.norm);
+  }
+
+  void write_step(int rank, int step) {
+    MadeStep s;
+    s.rank = rank;
+    s.step = step;
+    draw(s);
+    parts_ = s.gradient;
+    if (training_.before) training_.before(s);
+    compute(s);
+    if (training_.optimizer) training_.optimizer(s);
+    tensors_.clear();
+    add_state("");
+    if (s.taken) update(s);
+    if (s.scale != 1 && !std::isfinite(s.norm)) scale_ /= 2;
+    if (training_.after) training_.after(s, parameters_);
+    add_state("1");
+    add_micros(s);
+    put(h_.evidence.samples, rank, harness::Sample{"grad_norm", step, s.norm});
+    put(h_.evidence.samples, rank, harness::Sample{"loss_scale", step, scale_});
+    save(harness::checks::kStep, rank, step);
+    tensors_.clear();
+    for (const auto& [name, gradient] : s.gradient) add(name, gradient);
+    save("reduced_gradients", rank, step);
+  }
+
+  // Of two micro-batches, parts whose mean is the gradient.
+  void add_micros(const MadeStep& s) {
+    const auto count = static_cast<std::int64_t>(s.micros.size());
+    oracles::Tensor losses = oracles::zeros({count});
+    oracles::Tensor roots = oracles::zeros({count});
+    for (std::size_t micro = 0; micro < s.micros.size(); ++micro) {
+      const std::string number = std::to_string(micro);
+      add("tokens." + number, s.micros[micro].tokens);
+      add("logits." + number, s.micros[micro].logits);
+      add("dlogits." + number, s.micros[micro].dlogits);
+      losses.data[micro] = s.micros[micro].loss;
+      roots.data[micro] = s.micros[micro].root;
+      if (count == 1) continue;
+      for (auto [name, part] : parts_) {
+        const double other = micro == 0 ? 0.25 : -0.25;
+        for (double& x : part.data) x = x / static_cast<double>(count) + other;
+        add("part." + number + "." + name, part);
+      }
+    }
+    add("loss", losses);
+    add("root", roots);
+  }
+
+  void update(MadeStep& s) {
+    ++n_;
+    oracles::Weights gradient = s.gradient;
+    for (auto& [name, g] : gradient) {
+      for (double& x : g.data) x *= s.factor;
+    }
+    oracles::adamw_step(s.train, n_, s.rate, gradient, parameters_, state_);
+    for (oracles::Weights* of : {&parameters_, &state_.m, &state_.v}) {
+      for (auto& [name, tensor] : *of) {
+        for (double& x : tensor.data) x = narrowed(x);
+      }
+    }
+  }
+
+  void add_state(const std::string& suffix) {
+    for (const auto& [name, p] : parameters_) {
+      add("p" + suffix + "." + name, p);
+      if (run_.has_masters) {
+        oracles::Tensor weight = p;
+        for (double& x : weight.data) x = oracles::rounded(x, run_.narrow);
+        add("w" + suffix + "." + name, weight, nsa::DType::f16);
+      }
+    }
+    for (const auto& [name, m] : state_.m) add("m" + suffix + "." + name, m);
+    for (const auto& [name, v] : state_.v) add("v" + suffix + "." + name, v);
+  }
+
+  struct Written {
+    std::string name;
+    nsa::DType dtype;
+    oracles::Shape shape;
+    std::vector<std::byte> bytes;
+  };
+  template <typename T>
+  static void append(std::vector<std::byte>& bytes, T value) {
+    const auto* at = reinterpret_cast<const std::byte*>(&value);
+    bytes.insert(bytes.end(), at, at + sizeof(T));
+  }
+  void add(const std::string& name, const oracles::Tensor& t, nsa::DType dtype = nsa::DType::f32) {
+    const bool exact = name == "loss" || name == "root";
+    Written written{name, exact ? nsa::DType::f64 : dtype, t.shape, {}};
+    for (const double x : t.data) {
+      if (exact) {
+        append(written.bytes, x);
+      } else if (dtype == nsa::DType::f16) {
+        append(written.bytes, half(x));
+      } else {
+        append(written.bytes, narrowed(x));
+      }
+    }
+    tensors_.push_back(std::move(written));
+  }
+  void add(const std::string& name, const oracles::IntTensor& t) {
+    Written written{name, nsa::DType::i64, t.shape, {}};
+    for (const std::int64_t x : t.data) append(written.bytes, x);
+    tensors_.push_back(std::move(written));
+  }
+  // Bits of a number that float16 has.
+  static std::uint16_t half(double x) {
+    const int sign = std::signbit(x) ? 0x8000 : 0;
+    if (x == 0) return static_cast<std::uint16_t>(sign);
+    int exponent = 0;
+    const double share = std::frexp(std::abs(x), &exponent);  // [0.5, 1)
+    const int biased = exponent + 14;
+    const double digits = biased >= 1 ? std::ldexp(share, 11) - 1024 : std::ldexp(std::abs(x), 24);
+    return static_cast<std::uint16_t>(sign | (std::max(biased, 0) << 10) |
+                                      static_cast<int>(digits));
+  }
+
+  void save(const std::string& name, int rank, int step) {
+    const std::string path = name + "_" + std::to_string(rank) + "_" + std::to_string(step);
+    std::vector<nsa::TensorToWrite> list;
+    for (const Written& w : tensors_) list.push_back({w.name, w.dtype, w.shape, w.bytes});
+    nsa::write_safetensors(h_.folder() + "/" + path, list);
+    remove_if(h_.evidence.artefacts, [&](const auto& row) {
+      return row.process == rank && row.row.name == name && row.row.step == step;
+    });
+    put(h_.evidence.artefacts, rank, harness::Artefact{step, rank, name, -1, path, 0, ""});
+  }
+
+  Healthy& h_;
+  Training training_;
+  harness::checks::StepRun run_;
+  oracles::Weights parameters_;
+  oracles::AdamState state_;
+  oracles::Weights parts_;
+  std::int64_t n_ = 0;
+  double scale_ = 1;
+  std::vector<Written> tensors_;
+};
+
+inline void add_oracle_steps(std::vector<Planted>& list) {
+  const auto add = [&](const std::string& name,
+                       Verdict verdict,
+                       const std::string& code,
+                       const std::string& site,
+                       const Training& training) {
+    const auto make = [=](Healthy& h) { StepMaker(h, training).write(); };
+    list.push_back({"step_is_oracle", name, verdict, code, site, make, 2, 2});
+  };
+  const auto fail = [&](const std::string& name,
+                        const std::string& code,
+                        const std::string& site,
+                        const Training& training) {
+    add(name, Verdict::fail, code, site, training);
+  };
+  const auto of = [](const std::function<void(MadeStep&)>& optimizer,
+                     nsa::Precision precision = nsa::Precision::fp32) {
+    Training training;
+    training.precision = precision;
+    training.optimizer = optimizer;
+    return training;
+  };
+  const auto overflow = [](MadeStep& s) {
+    if (s.step == 1) s.gradient.begin()->second.data[3] = INFINITY;
+  };
+  add("as the oracle makes them", Verdict::pass, "", "{}", {});
+  add("with masters and a loss scale", Verdict::pass, "", "{}", of({}, nsa::Precision::fp16));
+  Training skips = of({}, nsa::Precision::fp16);
+  skips.before = overflow;
+  add("a step that overflows is left out", Verdict::pass, "", "{}", skips);
+  list.push_back({"step_is_oracle",
+                  "nobody recorded a step",
+                  Verdict::inconclusive,
+                  "",
+                  "{}",
+                  kLeaveAsItIs,
+                  2,
+                  2});
+  Training late;
+  late.before = [](MadeStep& s) {
+    std::vector<std::int64_t>& tokens = s.micros[0].tokens.data;
+    if (s.rank == 1) std::rotate(tokens.begin(), tokens.begin() + 1, tokens.end());
+  };
+  fail("tokens one later", "DATA.WRONG", R"({"step":1,"op":"data","ranks":[1]})", late);
+  Training zeros;
+  zeros.initial = [](oracles::Weights& w) {
+    for (double& x : w.at("embed.weight").data) x *= 0.02;
+  };
+  fail("a small embedding", "INIT.WRONG", R"({"param":"embed","op":"initial_values"})", zeros);
+  fail("a loss without its last token",
+       "LOSS.WRONG",
+       R"({"op":"loss","step":1})",
+       of([](MadeStep& s) { s.micros[0].loss *= (kLength - 1.0) / kLength; }));
+  fail(
+      "a backward from twice the loss", "LOSS.WRONG", R"({"op":"accumulate"})", of([](MadeStep& s) {
+        s.micros[0].root *= 2;
+        for (double& x : s.micros[0].dlogits.data) x *= 2;
+      }));
+  fail("betas exchanged",
+       "OPT.UPDATE_WRONG",
+       R"({"op":"optimizer","step":1,"detail":{"law":"betas_swapped"}})",
+       of([](MadeStep& s) { std::swap(s.train.beta1, s.train.beta2); }));
+  fail("a decay that nobody asked for",
+       "OPT.UPDATE_WRONG",
+       R"({"op":"optimizer","detail":{"law":"decay_twice"}})",
+       of([](MadeStep& s) { s.train.weight_decay *= 2; }));
+  fail("not clipped",
+       "CLIP.WRONG",
+       R"({"op":"clip","detail":{"law":"clip_missing"}})",
+       of([](MadeStep& s) { s.factor = 1; }));
+  fail("a norm that is squared",
+       "CLIP.WRONG",
+       R"({"op":"norm","detail":{"law":"norm_squared"}})",
+       of([](MadeStep& s) { s.norm *= s.norm; }));
+  fail("another rate", "SCHEDULE.LR", R"({"op":"schedule","step":2})", of([](MadeStep& s) {
+         if (s.step == 2) s.rate = s.train.lr * 0.9999;
+       }));
+  fail("not unscaled",
+       "SCALER.WRONG",
+       R"({"op":"unscale"})",
+       of([](MadeStep& s) { s.factor *= s.scale; }, nsa::Precision::fp16));
+  Training taken = of([](MadeStep& s) { s.taken = true; }, nsa::Precision::fp16);
+  taken.before = overflow;
+  fail("an overflowed step that is taken", "SCALER.WRONG", R"({"op":"scaler","step":1})", taken);
+  Training two = of({});
+  two.accumulate = 2;
+  add("two micro-batches", Verdict::pass, "", "{}", two);
+  two.before = [](MadeStep& s) {
+    for (auto& [name, gradient] : s.gradient) {
+      for (double& x : gradient.data) x *= 2;
+    }
+  };
+  fail("micro-batches added up", "NUMERIC.GRADIENT", R"({"op":"grad_sync","step":1})", two);
+  Training between;
+  between.after = [](MadeStep& s, oracles::Weights& w) {
+    if (s.step == 1) w.at("norm_f.weight").data[2] += 1e-3;
+  };
+  fail("one number that is not AdamW's",
+       "OPT.UPDATE_WRONG",
+       R"({"op":"optimizer","step":1,"param":"norm_f"})",
+       between);
+}
+
+}  // namespace fixtures
