@@ -13,6 +13,7 @@ CheckResult judge_steps(const Evidence& evidence) {
   if (judge.files.empty()) return judge.result.finish("");
   judge_data(judge);
   judge_initial(judge);
+  judge_model(judge);
   judge_losses(judge);
   judge_sums(judge);
   judge_updates(judge);
@@ -33,6 +34,7 @@ Check step_is_oracle() {
           {"DATA.WRONG",
            "INIT.WRONG",
            "LOSS.WRONG",
+           "NUMERIC.FORWARD",
            "NUMERIC.GRADIENT",
            "SCALER.WRONG",
            "CLIP.WRONG",

@@ -41,6 +41,7 @@ struct StepJudge {
 void judge_data(StepJudge& judge);
 void judge_initial(StepJudge& judge);
 void judge_losses(StepJudge& judge);
+void judge_model(StepJudge& judge);
 void judge_sums(StepJudge& judge);
 void judge_updates(StepJudge& judge);
 

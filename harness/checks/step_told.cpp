@@ -131,6 +131,7 @@ Finding finding_of(const std::vector<Departure>& departures) {
   Finding finding;
   finding.code = first.code;
   if (!first.params.empty()) finding.site = site_of_params(first.params);
+  if (first.layer >= 0) finding.site.layers = {first.layer};
   finding.site.ranks = to_ints(ranks);
   finding.site.step = first.step;
   finding.site.op = first.op;

@@ -22,6 +22,7 @@ struct Departure {
   std::string phase;                // of the step
   std::vector<std::string> params;  // full names, where it is about parameters
   oracles::Naming naming;
+  int layer = -1;
   nlohmann::json detail = nlohmann::json::object();
 };
 

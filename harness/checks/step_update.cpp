@@ -1,14 +1,11 @@
-// The optimiser's part of a step: the loss scale, the norm, clipping, AdamW, the copy of masters into the model, and that nothing
-// happens between two steps.
+#include "harness/checks/step_update.h"
+
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <stdexcept>
 
 #include "harness/checks/series.h"
-#include "harness/checks/step_stages.h"
 #include "oracles/training/norms.h"
-#include "oracles/training/scaler.h"
 #include "oracles/training/update_laws.h"
 #include "oracles/training/weights_copy.h"
 
@@ -46,8 +43,7 @@ UpdateStage stage_of(const oracles::Naming& naming) {
   return agree ? first : UpdateStage{};
 }
 
-// One step of one rank on its way through the stages.
-class RankStepJudge {
+class RankStepJudge final : public OptimizerStepJudge {
  public:
   RankStepJudge(StepJudge& judge, const StepFile& file, const nsa::SafetensorsFile& reduced)
       : judge_(judge), run_(judge.run), file_(file), reduced_(reduced) {
@@ -66,12 +62,11 @@ class RankStepJudge {
     norms_ = oracles::gradient_norms(gradients_);
   }
 
-  [[nodiscard]] bool finite() const { return std::isfinite(norms_.all); }
-  [[nodiscard]] const std::vector<std::string>& lacking() const { return lacking_; }
-  [[nodiscard]] std::int64_t elements() const { return elements_; }
+  [[nodiscard]] bool finite() const override { return std::isfinite(norms_.all); }
+  [[nodiscard]] std::size_t lacking() const override { return lacking_.size(); }
+  [[nodiscard]] std::int64_t elements() const override { return elements_; }
 
-  // Whether anything that the optimiser keeps has another value after the step.
-  [[nodiscard]] bool moved() const {
+  [[nodiscard]] bool moved() const override {
     return std::any_of(run_.params.begin(), run_.params.end(), [&](const std::string& param) {
       for (const char* part : {"p", "m", "v"}) {
         const std::string before = std::string(part) + "." + param;
@@ -85,8 +80,7 @@ class RankStepJudge {
     });
   }
 
-  // n: updates, this one included. skipped: steps left out before.
-  void judge_taken(std::int64_t n, std::int64_t skipped, double scale) {
+  void judge_taken(std::int64_t n, std::int64_t skipped, double scale) override {
     const double norm = judge_norm(scale);
     oracles::UpdateSettings settings = oracles::settings_of(run_.train, n);
     settings.number = run_.stored;
@@ -109,7 +103,7 @@ class RankStepJudge {
     judge_masters();
   }
 
-  void judge_left_out() {
+  void judge_left_out() override {
     judge_unmoved(run_.params, false);
     judge_masters();
   }
@@ -247,8 +241,8 @@ class RankStepJudge {
         departure(taken ? "OPT.UPDATE_WRONG" : "SCALER.WRONG", taken ? "optimizer" : "scaler");
     for (const std::string& param : params) {
       if (!file_.has("p." + param) || !file_.has("p1." + param)) continue;
-      const bool kept = same_bytes(file_.file.at("p." + param), file_.file.at("p1." + param)) &&
-                        unmoved(param);
+      const bool kept =
+          same_bytes(file_.file.at("p." + param), file_.file.at("p1." + param)) && unmoved(param);
       if (!kept) wrong.params.push_back(param);
     }
     if (wrong.params.empty()) return;
@@ -304,109 +298,12 @@ class RankStepJudge {
   std::int64_t elements_ = 0;
 };
 
-// All steps of one rank, in their order.
-class RankJudge {
- public:
-  RankJudge(StepJudge& judge, int rank) : judge_(judge), rank_(rank) {}
-
-  void judge() {
-    for (std::int64_t step = 1; step <= judge_.run.training.steps; ++step) {
-      const StepFile* file = judge_.file(rank_, step);
-      if (file == nullptr) return;  // how many steps were taken is not known from here on
-      const auto reduced = open_artefact(
-          judge_.run.evidence, {rank_, "reduced_gradients", step, rank_}, judge_.result);
-      if (!reduced) return;
-      judge_chain(*file);
-      if (!judge_step(*file, *reduced)) return;
-    }
-  }
-  [[nodiscard]] std::int64_t elements() const { return elements_; }
-
- private:
-  // The state at the beginning is the one at the end of the step before.
-  void judge_chain(const StepFile& file) {
-    const StepFile* before = file.step > 1 ? judge_.file(rank_, file.step - 1) : nullptr;
-    if (before == nullptr) return;
-    Departure wrong{"OPT.UPDATE_WRONG", "between_steps", rank_, file.step, "optimizer", {}, {}};
-    for (const std::string& param : judge_.run.params) {
-      for (const char* part : {"p", "m", "v", "w"}) {
-        const std::string now = std::string(part) + "." + param;
-        const std::string then = std::string(part) + "1." + param;
-        if (!file.has(now) || !before->has(then)) continue;
-        if (same_bytes(file.file.at(now), before->file.at(then))) continue;
-        wrong.params.push_back(param);
-        break;
-      }
-    }
-    if (!wrong.params.empty()) judge_.told.add(std::move(wrong));
-  }
-
-  // False where nothing can be said of the steps that follow.
-  bool judge_step(const StepFile& file, const nsa::SafetensorsFile& reduced) {
-    RankStepJudge step(judge_, file, reduced);
-    if (!step.lacking().empty()) {
-      judge_.result.missing("state or gradient of " + std::to_string(step.lacking().size()) +
-                            " parameters of " + process_name(rank_) + ", step " +
-                            std::to_string(file.step));
-      if (step.lacking().size() == judge_.run.params.size()) return false;
-    }
-    double scale = 1;
-    if (judge_.run.scales_loss) {
-      const auto attested = attested_scale(judge_, file);
-      if (!attested) {
-        judge_.result.missing("the loss scale of " + process_name(rank_) + ", step " +
-                              std::to_string(file.step) + ": the loss is not finite");
-        return false;
-      }
-      scale = *attested;
-      scales_.push_back({step.finite(), scale, step.moved()});
-      const auto naming = oracles::name_scales({}, scales_);
-      if (!naming.right.fits()) {
-        judge_.told.add({"SCALER.WRONG", "scaler", rank_, file.step, "optimizer", {}, naming});
-        return false;
-      }
-      if (!step.finite()) {
-        ++skipped_;
-        step.judge_left_out();
-        return true;
-      }
-    }
-    if (!step.finite()) {
-      judge_.result.missing("finite gradients of " + process_name(rank_) + ", step " +
-                            std::to_string(file.step) + " (see the check `finite`)");
-      return false;
-    }
-    step.judge_taken(++n_, skipped_, scale);
-    elements_ += step.elements();
-    return true;
-  }
-
-  StepJudge& judge_;
-  int rank_;
-  std::int64_t n_ = 0;
-  std::int64_t skipped_ = 0;
-  std::vector<oracles::ScaleStep> scales_;
-  std::int64_t elements_ = 0;
-};
-
 }  // namespace
 
-void judge_updates(StepJudge& judge) {
-  std::int64_t elements = 0;
-  for (const int rank : all_ranks(judge.run.evidence)) {
-    RankJudge of(judge, rank);
-    try {
-      of.judge();
-    } catch (const std::invalid_argument& error) {
-      judge.result.missing("the optimiser's state of " + process_name(rank) + ": " + error.what());
-    }
-    elements += of.elements();
-  }
-  if (elements > 0) {
-    judge.judged.push_back("norm, clipping and " + std::to_string(elements) +
-                           " updates number by number");
-    judge.result.measured("updates_judged", static_cast<double>(elements));
-  }
+std::unique_ptr<OptimizerStepJudge> optimizer_step_judge(StepJudge& judge,
+                                                         const StepFile& file,
+                                                         const nsa::SafetensorsFile& reduced) {
+  return std::make_unique<RankStepJudge>(judge, file, reduced);
 }
 
 }  // namespace harness::checks

@@ -10,6 +10,8 @@
 #include "harness/checks/step_record.h"
 #include "oracles/counter_random.h"
 #include "oracles/model/head_stage.h"
+#include "oracles/model/mlp_stage.h"
+#include "oracles/model/stream_stage.h"
 #include "oracles/training/initial_values.h"
 #include "tests/checks/planted_case.h"
 
@@ -40,6 +42,7 @@ struct MadeStep {
 struct Training {
   nsa::Precision precision = nsa::Precision::fp32;
   int accumulate = 1;
+  int wrong_mlp = -1;  // the layer whose mlp has another activation
   std::function<void(oracles::Weights&)> initial;
   std::function<void(MadeStep&)> before;     // the gradient is drawn, nothing is computed from it
   std::function<void(MadeStep&)> optimizer;  // all that the optimiser works with
@@ -71,6 +74,8 @@ class StepMaker {
     e.the_case.scenario.training.data.source = nsa::DataConfig::Source::uniform;
     e.the_case.scenario.training.optimizer.max_norm = 0.5;
     e.the_case.scenario.model.vocab_size = 16;
+    e.the_case.scenario.training.optimizer.warmup = 3;
+    e.artefacts.clear();
     remove_if(e.samples, [](const auto& row) { return row.row.metric == "grad_norm"; });
     return e;
   }
@@ -109,10 +114,7 @@ class StepMaker {
     for (int micro = 0; micro < training_.accumulate; ++micro) {
       MadeMicro made;
       made.tokens = oracles::batch_tokens(run_.data, {s.step, micro, s.rank});
-      made.logits = oracles::zeros({1, kLength, run_.model.vocab_size});
-      for (std::size_t i = 0; i < made.logits.data.size(); ++i) {
-        made.logits.data[i] = narrowed(unit(100 + static_cast<std::uint64_t>(s.rank), i));
-      }
+      made.logits = logits_of(s, made.tokens, micro == 0);
       s.micros.push_back(made);
     }
     std::uint64_t key = 1000 * static_cast<std::uint64_t>(s.step);
@@ -124,6 +126,59 @@ class StepMaker {
       }
       s.gradient[name] = tensor;
     }
+  }
+
+  // What an attention gives is drawn; the layers of the first micro-batch are recorded.
+  oracles::Tensor logits_of(const MadeStep& s, const oracles::IntTensor& tokens, bool recorded) {
+    using oracles::Tensor;
+    const auto rounding = oracles::Rounding::of(run_.narrow);
+    const auto norm = [&](const Tensor& x, const std::string& gain) {
+      return oracles::expected_norm(x, weight(gain), rounding).value;
+    };
+    const Tensor table = weight("embed.weight");
+    const Tensor head = weight("lm_head.weight");
+    std::vector<std::int64_t> rows;
+    for (std::int64_t row = 0; row < kLength; ++row) rows.push_back(row);
+    Tensor x = oracles::expected_embedding(
+                   {tokens, rows, oracles::matrix_of(table), oracles::matrix_of(head), rounding})
+                   .value;
+    for (int layer = 0; layer < static_cast<int>(run_.model.n_layers); ++layer) {
+      const std::string block = "blocks." + std::to_string(layer) + ".";
+      const Tensor enters = norm(x, block + "norm1.weight");
+      Tensor leaves = oracles::zeros(x.shape);
+      for (std::size_t i = 0; i < leaves.data.size(); ++i) {
+        leaves.data[i] = narrowed(0.5 * unit(500 + static_cast<std::uint64_t>(layer), i));
+        x.data[i] += leaves.data[i];
+      }
+      const Tensor fc1 = weight(block + "mlp.fc1.weight");
+      const Tensor fc2 = weight(block + "mlp.fc2.weight");
+      oracles::MlpInputs inputs;
+      inputs.x = norm(x, block + "norm2.weight");
+      inputs.weights = {"", oracles::matrix_of(fc1), oracles::matrix_of(fc2)};
+      const bool wrong = layer == training_.wrong_mlp;
+      const auto mlp = wrong ? oracles::mlp_under("mlp_other_activation", 0, inputs).value()
+                             : oracles::expected_mlp(inputs);
+      for (std::size_t i = 0; i < x.data.size(); ++i) x.data[i] += mlp.value.data[i];
+      if (!recorded) continue;
+      tensors_.clear();
+      add("x", oracles::reshaped(enters, {1, kLength, run_.model.attention.dim}));
+      add("y", oracles::reshaped(leaves, {1, kLength, run_.model.attention.dim}));
+      save("attention_layer", s.rank, s.step, layer);
+    }
+    oracles::HeadInputs of_head;
+    of_head.x = norm(x, "norm_f.weight");
+    of_head.head = oracles::matrix_of(head);
+    of_head.table = oracles::matrix_of(table);
+    Tensor logits = oracles::expected_logits(of_head).value;
+    for (double& z : logits.data) z = narrowed(z);
+    return oracles::reshaped(logits, {1, kLength, run_.model.vocab_size});
+  }
+
+  // What the model computes with.
+  oracles::Tensor weight(const std::string& name) const {
+    oracles::Tensor value = parameters_.at(name);
+    for (double& x : value.data) x = oracles::rounded(x, run_.narrow);
+    return value;
   }
 
   void compute(MadeStep& s) {
@@ -260,15 +315,15 @@ class StepMaker {
                                       static_cast<int>(digits));
   }
 
-  void save(const std::string& name, int rank, int step) {
-    const std::string path = name + "_" + std::to_string(rank) + "_" + std::to_string(step);
+  void save(const std::string& name, int rank, int step, int layer = -1) {
+    const std::string path = name + "_" + std::to_string(rank) + "_" + std::to_string(step) + "_" +
+                             std::to_string(layer);
     std::vector<nsa::TensorToWrite> list;
     for (const Written& w : tensors_) list.push_back({w.name, w.dtype, w.shape, w.bytes});
     nsa::write_safetensors(h_.folder() + "/" + path, list);
-    remove_if(h_.evidence.artefacts, [&](const auto& row) {
-      return row.process == rank && row.row.name == name && row.row.step == step;
-    });
-    put(h_.evidence.artefacts, rank, harness::Artefact{step, rank, name, -1, path, 0, ""});
+    remove_if(h_.evidence.artefacts,
+              [&](const auto& row) { return row.process == rank && row.row.path == path; });
+    put(h_.evidence.artefacts, rank, harness::Artefact{step, rank, name, layer, path, 0, ""});
   }
 
   Healthy& h_;
@@ -348,16 +403,13 @@ inline void add_oracle_steps(std::vector<Planted>& list) {
        "OPT.UPDATE_WRONG",
        R"({"op":"optimizer","detail":{"law":"decay_twice"}})",
        of([](MadeStep& s) { s.train.weight_decay *= 2; }));
-  fail("not clipped",
-       "CLIP.WRONG",
-       R"({"op":"clip","detail":{"law":"clip_missing"}})",
-       of([](MadeStep& s) { s.factor = 1; }));
+  fail("not clipped", "CLIP.WRONG", R"({"op":"clip"})", of([](MadeStep& s) { s.factor = 1; }));
   fail("a norm that is squared",
        "CLIP.WRONG",
        R"({"op":"norm","detail":{"law":"norm_squared"}})",
        of([](MadeStep& s) { s.norm *= s.norm; }));
   fail("another rate", "SCHEDULE.LR", R"({"op":"schedule","step":2})", of([](MadeStep& s) {
-         if (s.step == 2) s.rate = s.train.lr * 0.9999;
+         if (s.step == 2) s.rate = s.train.lr;
        }));
   fail("not unscaled",
        "SCALER.WRONG",
@@ -366,6 +418,12 @@ inline void add_oracle_steps(std::vector<Planted>& list) {
   Training taken = of([](MadeStep& s) { s.taken = true; }, nsa::Precision::fp16);
   taken.before = overflow;
   fail("an overflowed step that is taken", "SCALER.WRONG", R"({"op":"scaler","step":1})", taken);
+  Training activation;
+  activation.wrong_mlp = 1;
+  fail("another activation in one layer",
+       "NUMERIC.FORWARD",
+       R"({"op":"mlp","layers":[1],"phase":"forward","detail":{"law":"mlp_other_activation"}})",
+       activation);
   Training two = of({});
   two.accumulate = 2;
   add("two micro-batches", Verdict::pass, "", "{}", two);
