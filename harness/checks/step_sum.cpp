@@ -77,7 +77,6 @@ class StepSums {
     Departure departure{"NUMERIC.GRADIENT", "grad_sync", rank, step_, "backward", {}, {}};
     departure.naming = oracles::name_accumulated(wrong);
     for (const auto& record : wrong) departure.params.push_back(record.name);
-    if (departure.params.size() == judge_.run.params.size()) departure.params.clear();
     judge_.told.add(std::move(departure));
   }
 

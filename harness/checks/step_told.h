@@ -1,5 +1,4 @@
-// What step_is_oracle has to say: departures of single stages of a step, and the findings that they become. All wording of the
-// check is in step_told.cpp.
+// What step_is_oracle has to say: departures of single stages of a step, and the findings that they become.
 #pragma once
 
 #include <cstdint>

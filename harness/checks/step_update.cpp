@@ -123,7 +123,7 @@ class RankStepJudge final : public OptimizerStepJudge {
     return std::sqrt(squares);
   }
 
-  // The norm to go on with: the recorded one where it is right, since the step was made with it.
+  // The norm to go on with.
   double judge_norm(double scale) {
     const double own = norms_.all / scale;
     std::int64_t largest = 0;
@@ -155,7 +155,9 @@ class RankStepJudge final : public OptimizerStepJudge {
     wrong.detail["found"] = Real(recorded);
     wrong.detail["wanted"] = own;
     judge_.told.add(std::move(wrong));
-    return own;
+    // The step is judged with the norm that it was made with: a wrong one is told once.
+    norm_is_recorded_ = std::isfinite(recorded);
+    return norm_is_recorded_ ? recorded : own;
   }
 
   [[nodiscard]] oracles::UpdateRecord record_of(const std::string& param) {

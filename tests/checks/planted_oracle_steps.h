@@ -42,11 +42,14 @@ struct MadeStep {
 struct Training {
   nsa::Precision precision = nsa::Precision::fp32;
   int accumulate = 1;
-  int wrong_mlp = -1;  // the layer whose mlp has another activation
+  int wrong_mlp = -1;        // the layer whose mlp has another activation
+  int wrong_backward = -1;   // the layer whose second half passes on no gradient
+  bool cut_weights = false;  // masters are cut off, not rounded
   std::function<void(oracles::Weights&)> initial;
   std::function<void(MadeStep&)> before;     // the gradient is drawn, nothing is computed from it
   std::function<void(MadeStep&)> optimizer;  // all that the optimiser works with
-  std::function<void(MadeStep&, oracles::Weights&)> after;
+  std::function<void(MadeStep&, oracles::Weights&)> after;    // before it is recorded
+  std::function<void(MadeStep&, oracles::Weights&)> between;  // after it is recorded
 };
 
 class StepMaker {
@@ -114,7 +117,7 @@ class StepMaker {
     for (int micro = 0; micro < training_.accumulate; ++micro) {
       MadeMicro made;
       made.tokens = oracles::batch_tokens(run_.data, {s.step, micro, s.rank});
-      made.logits = logits_of(s, made.tokens, micro == 0);
+      made.logits = logits_of(made.tokens, micro == 0);
       s.micros.push_back(made);
     }
     std::uint64_t key = 1000 * static_cast<std::uint64_t>(s.step);
@@ -129,7 +132,7 @@ class StepMaker {
   }
 
   // What an attention gives is drawn; the layers of the first micro-batch are recorded.
-  oracles::Tensor logits_of(const MadeStep& s, const oracles::IntTensor& tokens, bool recorded) {
+  oracles::Tensor logits_of(const oracles::IntTensor& tokens, bool recorded) {
     using oracles::Tensor;
     const auto rounding = oracles::Rounding::of(run_.narrow);
     const auto norm = [&](const Tensor& x, const std::string& gain) {
@@ -144,12 +147,14 @@ class StepMaker {
                    .value;
     for (int layer = 0; layer < static_cast<int>(run_.model.n_layers); ++layer) {
       const std::string block = "blocks." + std::to_string(layer) + ".";
+      const Tensor entering = x;
       const Tensor enters = norm(x, block + "norm1.weight");
       Tensor leaves = oracles::zeros(x.shape);
       for (std::size_t i = 0; i < leaves.data.size(); ++i) {
         leaves.data[i] = narrowed(0.5 * unit(500 + static_cast<std::uint64_t>(layer), i));
         x.data[i] += leaves.data[i];
       }
+      const Tensor middle = x;
       const Tensor fc1 = weight(block + "mlp.fc1.weight");
       const Tensor fc2 = weight(block + "mlp.fc2.weight");
       oracles::MlpInputs inputs;
@@ -159,12 +164,9 @@ class StepMaker {
       const auto mlp = wrong ? oracles::mlp_under("mlp_other_activation", 0, inputs).value()
                              : oracles::expected_mlp(inputs);
       for (std::size_t i = 0; i < x.data.size(); ++i) x.data[i] += mlp.value.data[i];
-      if (!recorded) continue;
-      tensors_.clear();
-      add("x", oracles::reshaped(enters, {1, kLength, run_.model.attention.dim}));
-      add("y", oracles::reshaped(leaves, {1, kLength, run_.model.attention.dim}));
-      save("attention_layer", s.rank, s.step, layer);
+      if (recorded) borders_.push_back({enters, leaves, entering, middle});
     }
+    if (recorded) last_ = x;
     oracles::HeadInputs of_head;
     of_head.x = norm(x, "norm_f.weight");
     of_head.head = oracles::matrix_of(head);
@@ -172,6 +174,55 @@ class StepMaker {
     Tensor logits = oracles::expected_logits(of_head).value;
     for (double& z : logits.data) z = narrowed(z);
     return oracles::reshaped(logits, {1, kLength, run_.model.vocab_size});
+  }
+
+  // The gradient that an attention passes on is drawn, what enters it follows.
+  void write_layers(const MadeStep& s) {
+    using oracles::Tensor;
+    const auto rounding = oracles::Rounding::of(run_.narrow);
+    const std::int64_t width = run_.model.attention.dim;
+    const Tensor head = weight("lm_head.weight");
+    Tensor d = oracles::zeros(last_.shape);
+    const std::vector<double>& dlogits = s.micros[0].dlogits.data;
+    for (std::int64_t i = 0; i < kLength * width; ++i) {
+      for (std::int64_t v = 0; v < run_.model.vocab_size; ++v) {
+        const auto row = static_cast<std::size_t>(i / width * run_.model.vocab_size + v);
+        d.data[static_cast<std::size_t>(i)] +=
+            dlogits[row] * head.data[static_cast<std::size_t>(v * width + i % width)];
+      }
+    }
+    const auto back = [&](const Tensor& x, const std::string& gain, const Tensor& dy) {
+      return oracles::expected_norm_gradient(x, weight(gain), dy, rounding).value;
+    };
+    d = back(last_, "norm_f.weight", d);
+    for (auto layer = static_cast<int>(borders_.size()) - 1; layer >= 0; --layer) {
+      const Border& at = borders_[static_cast<std::size_t>(layer)];
+      const std::string block = "blocks." + std::to_string(layer) + ".";
+      const Tensor fc1 = weight(block + "mlp.fc1.weight");
+      const Tensor fc2 = weight(block + "mlp.fc2.weight");
+      oracles::MlpInputs inputs;
+      inputs.x = oracles::expected_norm(at.middle, weight(block + "norm2.weight"), rounding).value;
+      inputs.weights = {"", oracles::matrix_of(fc1), oracles::matrix_of(fc2)};
+      Tensor branch =
+          back(at.middle, block + "norm2.weight", oracles::expected_mlp_gradient(inputs, d).value);
+      if (layer != training_.wrong_backward) add_to(d, branch);
+      const Tensor dy = d;
+      Tensor dx = oracles::zeros(d.shape);
+      for (std::size_t i = 0; i < dx.data.size(); ++i) {
+        dx.data[i] = narrowed(0.01 * s.scale * unit(700 + static_cast<std::uint64_t>(layer), i));
+      }
+      add_to(d, back(at.entering, block + "norm1.weight", dx));
+      tensors_.clear();
+      const oracles::Shape whole = {1, kLength, width};
+      add("x", oracles::reshaped(at.x, whole));
+      add("y", oracles::reshaped(at.y, whole));
+      add("dx", oracles::reshaped(dx, whole));
+      add("dy", oracles::reshaped(dy, whole));
+      save("attention_layer", s.rank, s.step, layer);
+    }
+  }
+  static void add_to(oracles::Tensor& sum, const oracles::Tensor& other) {
+    for (std::size_t i = 0; i < sum.data.size(); ++i) sum.data[i] += other.data[i];
   }
 
   // What the model computes with.
@@ -201,6 +252,7 @@ class StepMaker {
 
   void write_step(int rank, int step) {
     MadeStep s;
+    borders_.clear();
     s.rank = rank;
     s.step = step;
     draw(s);
@@ -208,6 +260,7 @@ class StepMaker {
     if (training_.before) training_.before(s);
     compute(s);
     if (training_.optimizer) training_.optimizer(s);
+    write_layers(s);
     tensors_.clear();
     add_state("");
     if (s.taken) update(s);
@@ -221,6 +274,7 @@ class StepMaker {
     tensors_.clear();
     for (const auto& [name, gradient] : s.gradient) add(name, gradient);
     save("reduced_gradients", rank, step);
+    if (training_.between) training_.between(s, parameters_);
   }
 
   // Of two micro-batches, parts whose mean is the gradient.
@@ -265,7 +319,12 @@ class StepMaker {
       add("p" + suffix + "." + name, p);
       if (run_.has_masters) {
         oracles::Tensor weight = p;
-        for (double& x : weight.data) x = oracles::rounded(x, run_.narrow);
+        for (double& x : weight.data) {
+          const double nearest = oracles::rounded(x, run_.narrow);
+          const bool beyond = std::abs(nearest) > std::abs(x);
+          const bool cut = training_.cut_weights && n_ > 0 && beyond;
+          x = cut ? nearest - std::copysign(oracles::spacing(x, run_.narrow), x) : nearest;
+        }
         add("w" + suffix + "." + name, weight, nsa::DType::f16);
       }
     }
@@ -331,6 +390,11 @@ class StepMaker {
   harness::checks::StepRun run_;
   oracles::Weights parameters_;
   oracles::AdamState state_;
+  struct Border {
+    oracles::Tensor x, y, entering, middle;
+  };
+  std::vector<Border> borders_;
+  oracles::Tensor last_;  // what enters norm_f
   oracles::Weights parts_;
   std::int64_t n_ = 0;
   double scale_ = 1;
@@ -424,6 +488,21 @@ inline void add_oracle_steps(std::vector<Planted>& list) {
        "NUMERIC.FORWARD",
        R"({"op":"mlp","layers":[1],"phase":"forward","detail":{"law":"mlp_other_activation"}})",
        activation);
+  Training backward;
+  backward.wrong_backward = 1;
+  fail("a half of a block that passes on no gradient",
+       "NUMERIC.GRADIENT",
+       R"({"layers":[1],"phase":"backward","step":1})",
+       backward);
+  Training cut = of({}, nsa::Precision::fp16);
+  cut.cut_weights = true;
+  fail("masters that are cut off", "OPT.UPDATE_WRONG", R"({"op":"masters","step":1})", cut);
+  Training moved;
+  moved.between = [](MadeStep&, oracles::Weights& w) { w.at("norm_f.weight").data[2] += 1e-3; };
+  fail("a parameter that moves between two steps",
+       "OPT.UPDATE_WRONG",
+       R"({"op":"between_steps","step":2,"param":"norm_f"})",
+       moved);
   Training two = of({});
   two.accumulate = 2;
   add("two micro-batches", Verdict::pass, "", "{}", two);

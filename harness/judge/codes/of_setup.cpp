@@ -38,6 +38,28 @@ constexpr std::array kSetupCodes = {
              "Make the sampler depend on the rank and the step. Look at what advances the loader.",
          .witness = "Hashes of the batches on all ranks, and the twin's batches. Twin and rank "
                     "share the loader."},
+    Code{.name = "DATA.WRONG",
+         .family = Family::data,
+         .place = 75,
+         .outcome = Outcome::fail,
+         .meaning = "The tokens that entered the model are not those of the source.",
+         .confirmed_by =
+             "The oracle computes every token of the batch from seed, step, micro-batch, "
+             "rank and row, and finds others.",
+         .next_action = "Look at how a batch is found from step, micro-batch, rank and row.",
+         .witness = "The oracle's own source, written from docs/data.md. The text is the copy that "
+                    "the controller made when the case began."},
+    Code{.name = "INIT.WRONG",
+         .family = Family::data,
+         .place = 78,
+         .outcome = Outcome::fail,
+         .meaning = "Parameters do not begin with values of their law.",
+         .confirmed_by = "Their numbers fail a test that fails one healthy model in 10^9.",
+         .next_action =
+             "Look at how this parameter is initialised, and at what writes to it before "
+             "the first step.",
+         .witness = "The laws of docs/data.md, on the values that are recorded before the first "
+                    "step."},
     Code{.name = "ROUTE.REFUSED",
          .family = Family::route,
          .place = 80,

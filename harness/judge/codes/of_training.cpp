@@ -33,6 +33,49 @@ constexpr std::array kTrainingCodes = {
          .next_action = "Look at the loss scale and at which gradients overflow in these steps.",
          .witness = "The stored parameters before and after the step, and the loss scale that the "
                     "rank records."},
+    Code{.name = "LOSS.WRONG",
+         .family = Family::forward,
+         .place = 265,
+         .outcome = Outcome::fail,
+         .meaning = "The loss or its gradient is not that of the logits and tokens on record.",
+         .confirmed_by = "The oracle computes both again from the recorded logits and tokens.",
+         .next_action = "Look at labels, mean and scaling of the loss.",
+         .witness = "The oracle, from the logits that left the model and the tokens that entered "
+                    "it. The rank records both."},
+    Code{.name = "SCALER.WRONG",
+         .family = Family::update,
+         .place = 472,
+         .outcome = Outcome::fail,
+         .meaning = "The loss scale does not follow its rule, or gradients are not divided by it "
+                    "once.",
+         .confirmed_by = "What the backward started from over the loss is the scale. Moments and "
+                         "parameters show whether the step was taken.",
+         .next_action = "Look at the loss scaler: when it halves, when it doubles, which steps it "
+                        "skips, and where gradients are divided by the scale.",
+         .witness = "The oracle's rule, from recorded gradients and the state before and after the "
+                    "step."},
+    Code{.name = "CLIP.WRONG",
+         .family = Family::update,
+         .place = 474,
+         .outcome = Outcome::fail,
+         .meaning = "The norm of the gradients or the factor that clips them is wrong.",
+         .confirmed_by = "The oracle computes the norm from the recorded gradients. The moments "
+                         "show the factor that was used.",
+         .next_action = "Look at what is summed for the norm, and at what the coefficient is "
+                        "multiplied with.",
+         .witness = "The oracle, from the gradients after the reduction and the moments before and "
+                    "after the step."},
+    Code{.name = "OPT.UPDATE_WRONG",
+         .family = Family::update,
+         .place = 476,
+         .outcome = Outcome::fail,
+         .meaning = "Parameters, moments or weights after a step are not those of AdamW.",
+         .confirmed_by = "The oracle computes the step again, number by number, from the state and "
+                         "the gradient before it.",
+         .next_action = "Compare the optimiser with its equation in docs/data.md.",
+         .witness =
+             "The oracle, from the state and the gradient before the step. The learning rate "
+             "is the schedule's, not the one that the optimiser reports."},
     Code{.name = "SCHEDULE.LR",
          .family = Family::update,
          .place = 490,

@@ -10,6 +10,109 @@ constexpr std::string_view kExactSchedule =
     "were done.";
 
 constexpr std::array kTrainingWords = {
+    // step_is_oracle
+    Wording{"DATA.WRONG",
+            "data",
+            "From {step} on, the tokens of {batches:batch} on {ranks} are not those of the "
+            "source.[ This explains every wrong number: {known}.][ Each of these mistakes explains "
+            "every wrong number: {laws}.]",
+            "The record of the loader is not the cause: every token that entered the model was "
+            "computed again."},
+    Wording{"INIT.WRONG",
+            "initial_values",
+            "On {ranks}, {count:parameter} ({params}) {count?does|do} not begin with values of "
+            "{count?its|their} law.[ This explains every wrong number: {known}.][ Each of these "
+            "mistakes explains every wrong number: {laws}.]",
+            "Chance is not the cause: the tests fail one healthy model in 10^9."},
+    Wording{
+        "LOSS.WRONG",
+        "loss",
+        "In {step}, the loss of {ranks} or its gradient is not that of the recorded logits and "
+        "tokens. The loss is {found:6} and the oracle has {wanted:6}.[ This explains every wrong "
+        "number: {known}.][ Each of these mistakes explains every wrong number: {laws}.]",
+        "The model is not the cause: the loss was computed again from the logits that left it."},
+    Wording{"LOSS.WRONG",
+            "accumulate",
+            "In {step}, the backward of {ranks} starts from {factor:4} times the share that the "
+            "loss has in its step.[ This explains every wrong number: {known}.][ Each of these "
+            "mistakes explains every wrong number: {laws}.]",
+            "The loss is not the cause: its value is on record.",
+            "Look at what divides the loss by the number of micro-batches."},
+    Wording{"NUMERIC.FORWARD",
+            "between",
+            "In {step}, a stage between the attention layers ({op}, after {layers}) on "
+            "{ranks} is not the one of the oracle.[ This explains every wrong number: {known}.][ "
+            "Each of these mistakes explains every wrong number: {laws}.]",
+            "The attention is not the cause: the stream was computed from the outputs of the "
+            "attention layers that are on record.",
+            "Compare {op} with its equation."},
+    Wording{"NUMERIC.GRADIENT",
+            "between",
+            "In {step}, the gradient of a stage between the attention layers ({op}, in block "
+            "{layers}) on {ranks} is not the one of the oracle.[ This explains every wrong number: "
+            "{known}.][ Each of these mistakes explains every wrong number: {laws}.]",
+            "The attention and the forward are not the cause: the recorded forward is right, and "
+            "the gradients that enter the stage are on record.",
+            "Compare the backward of {op} with its equation."},
+    Wording{"NUMERIC.GRADIENT",
+            "mean",
+            "In {step}, {count:gradient} on {ranks} ({params}) {count?is|are} not the mean over "
+            "micro-batches and ranks.[ This explains every wrong number: {known}.][ Each of these "
+            "mistakes explains every wrong number: {laws}.]",
+            "No micro-batch is the cause: its gradients are on record, and this is not their mean.",
+            "Look at what sums and divides gradients: accumulation, buckets and the reduction."},
+    Wording{"SCALER.WRONG",
+            "scaler",
+            "In {step}, the loss scale of {ranks} or the choice to take the step does not follow "
+            "its rule.[ This explains every wrong number: {known}.][ Each of these mistakes "
+            "explains every wrong number: {laws}.]",
+            "The gradients are not the cause: whether they are finite is on record."},
+    Wording{"SCALER.WRONG",
+            "unscale",
+            "In {step}, the gradients of {ranks} are not divided by the loss scale once.[ This "
+            "explains every wrong number: {known}.][ Each of these mistakes explains every wrong "
+            "number: {laws}.]",
+            "The gradient is not the cause: what the optimiser got is on record."},
+    Wording{"CLIP.WRONG",
+            "norm",
+            "In {step}, the norm of the gradients on {ranks} is {found:6}. The gradients on record "
+            "have {wanted:6}.[ This explains every wrong number: {known}.][ Each of these mistakes "
+            "explains every wrong number: {laws}.]",
+            "It is no rounding: the bound holds for float32 sums in any order."},
+    Wording{"CLIP.WRONG",
+            "clip",
+            "In {step}, the gradients of {ranks} are not multiplied with min(1, max_norm / (norm + "
+            "1e-6)).[ The factor is {factor:4} times that.][ This explains every wrong number: "
+            "{known}.][ Each of these mistakes explains every wrong number: {laws}.]",
+            "The gradients are not the cause: they are on record, and the moments show what was "
+            "made of them."},
+    Wording{"SCHEDULE.LR",
+            "applied",
+            "In {step}, the parameters of {ranks} moved by another learning rate than the one that "
+            "the schedule gives.[ This explains every wrong number: {known}.][ Each of these "
+            "mistakes explains every wrong number: {laws}.]",
+            "The gradients and the moments are not the cause: both are right."},
+    Wording{"OPT.UPDATE_WRONG",
+            "optimizer",
+            "In {step}, parameters or moments of {ranks} are not those of AdamW[ in "
+            "{count:parameter} ({params})].[ This explains every wrong number: {known}.][ Each of "
+            "these mistakes explains every wrong number: {laws}.]",
+            "The state and the gradient before the step are not the cause: the step was computed "
+            "again from both."},
+    Wording{"OPT.UPDATE_WRONG",
+            "masters",
+            "In {step}, the weights of the model on {ranks} are not its float32 masters, rounded "
+            "to nearest.[ This explains every wrong number: {known}.][ Each of these mistakes "
+            "explains every wrong number: {laws}.]",
+            "The masters are not the cause: the weights were computed again from them.",
+            "Look at what copies masters to the model."},
+    Wording{"OPT.UPDATE_WRONG",
+            "between_steps",
+            "At the beginning of {step}, {count:parameter} ({params}) on {ranks} {count?has|have} "
+            "another state than at the end of the step before.[ This explains every wrong number: "
+            "{known}.][ Each of these mistakes explains every wrong number: {laws}.]",
+            "The optimiser is not the cause: what it left is on record.",
+            "Look at what writes to parameters or moments between two steps."},
     // optimizer_sound
     Wording{"OPT.SKIPPED",
             "steps",
