@@ -71,47 +71,56 @@ std::vector<oracles::InitialRecord> initial_records(const StepRun& run,
   return records;
 }
 
-void tell_initial(StepJudge& judge, int rank, const oracles::InitialJudgement& judgement) {
-  for (const oracles::InitialWrong& wrong : judgement.wrong) {
+void tell_initial(StepJudge& judge, int rank, const std::vector<oracles::InitialWrong>& all) {
+  for (const oracles::InitialWrong& wrong : all) {
     oracles::Naming naming;
     naming.fitting.push_back({wrong.law, {}, 1, wrong.detail});
-    judge.told.add({"INIT.WRONG", "initial_values", rank, 1, "data", {wrong.parameter}, naming});
+    Departure departure{"INIT.WRONG", "initial_values", rank, 1, "data", {wrong.parameter}, naming};
+    departure.by_law = true;
+    judge.told.add(std::move(departure));
   }
 }
 
-void judge_initial_of(StepJudge& judge,
-                      int rank,
-                      const nsa::SafetensorsFile& file,
-                      const std::string& prefix) {
+std::vector<oracles::InitialWrong> wrong_initial(StepJudge& judge,
+                                                 int rank,
+                                                 const nsa::SafetensorsFile& file,
+                                                 const std::string& prefix) {
   const auto records = initial_records(judge.run, file, prefix);
   if (records.size() != judge.run.params.size()) {
     judge.result.missing("initial values of " +
                          std::to_string(judge.run.params.size() - records.size()) +
                          " parameters of " + process_name(rank));
   }
-  if (records.empty()) return;
-  tell_initial(judge, rank, oracles::judge_initial_values(judge.run.model, records));
+  if (records.empty()) return {};
+  return oracles::judge_initial_values(judge.run.model, records).wrong;
 }
 
-// Of a model of which rows are drawn: rank 0 has all of its values on record, the others must have the same in those rows.
-void judge_drawn_initial(StepJudge& judge, const StepFile& first) {
+// Of a model of which rows are drawn, rank 0 has all of its values on record.
+std::vector<oracles::InitialWrong> wrong_initial(StepJudge& judge, const StepFile& first) {
+  if (first.is_whole()) {
+    return wrong_initial(judge, first.rank, first.file, judge.run.has_masters ? "w." : "p.");
+  }
   const auto file = open_artefact(
       judge.run.evidence, {first.rank, "initial_values", 1, first.rank}, judge.result);
-  if (file) judge_initial_of(judge, first.rank, *file, "");
+  return file ? wrong_initial(judge, first.rank, *file, "") : std::vector<oracles::InitialWrong>{};
 }
 
-void compare_ranks(StepJudge& judge, const StepFile& first, const StepFile& other) {
+// False where they differ.
+bool compare_ranks(StepJudge& judge, const StepFile& first, const StepFile& other) {
   std::vector<std::string> differ;
   for (const std::string& param : judge.run.params) {
     const std::string name = "p." + param;
     if (!first.has(name) || !other.has(name)) continue;
     if (!same_bytes(first.file.at(name), other.file.at(name))) differ.push_back(param);
   }
-  if (differ.empty()) return;
+  if (differ.empty()) return true;
   constexpr oracles::Law kOther{"init_other_rank", "the ranks begin with different values"};
   oracles::Naming naming;
   naming.fitting.push_back({kOther, {}, 1, {}});
-  judge.told.add({"INIT.WRONG", "initial_values", other.rank, 1, "data", differ, naming});
+  Departure departure{"INIT.WRONG", "initial_values", other.rank, 1, "data", differ, naming};
+  departure.by_law = true;
+  judge.told.add(std::move(departure));
+  return false;
 }
 
 }  // namespace
@@ -140,19 +149,17 @@ void judge_data(StepJudge& judge) {
 
 void judge_initial(StepJudge& judge) {
   const StepFile* first = nullptr;
+  std::vector<oracles::InitialWrong> wrong;
   try {
     for (const int rank : all_ranks(judge.run.evidence)) {
       const StepFile* file = judge.file(rank, 1);
       if (file == nullptr) continue;
-      if (first != nullptr) {
-        compare_ranks(judge, *first, *file);
-        continue;
-      }
-      first = file;
-      if (file->is_whole()) {
-        judge_initial_of(judge, rank, file->file, judge.run.has_masters ? "w." : "p.");
-      } else {
-        judge_drawn_initial(judge, *file);
+      if (first == nullptr) {
+        first = file;
+        wrong = wrong_initial(judge, *first);
+        tell_initial(judge, rank, wrong);
+      } else if (compare_ranks(judge, *first, *file)) {
+        tell_initial(judge, rank, wrong);
       }
     }
     if (first != nullptr) judge.judged.emplace_back("initial values");

@@ -49,8 +49,7 @@ class Candidates {
     }
   }
   void add_one(const std::string& op, const oracles::Law& law, const Tensor& end) {
-    candidates_.push_back({law, [this, end] { return within_ceiling(end, model_); }});
-    ops_[std::string(law.name)].insert(op);
+    candidates_.push_back({law, [this, end] { return within_ceiling(end, model_); }, op});
   }
 
   // The stage that all fitting laws belong to; `otherwise` where they do not agree or none fits.
@@ -60,19 +59,17 @@ class Candidates {
                      const std::string& otherwise) const {
     SegmentWrong wrong{otherwise, layer, oracles::name_values(found.data, right, candidates_)};
     std::set<std::string> ops;
-    for (const oracles::LawFit& fit : wrong.naming.fitting) {
-      const auto& of = ops_.at(std::string(fit.law.name));
-      ops.insert(of.begin(), of.end());
-    }
-    if (ops.size() == 1) wrong.op = *ops.begin();
+    for (const oracles::LawFit& fit : wrong.naming.fitting) ops.insert(fit.detail);
     oracles::merge_forms(wrong.naming.fitting);
+    if (ops.size() != 1) return wrong;
+    wrong.op = *ops.begin();
+    for (oracles::LawFit& fit : wrong.naming.fitting) fit.detail.clear();
     return wrong;
   }
 
  private:
   const ModelRows& model_;
   std::vector<oracles::Candidate> candidates_;
-  std::map<std::string, std::set<std::string>> ops_;
 };
 
 class Forward {
@@ -219,6 +216,12 @@ class Forward {
         oracles::mlp_laws(),
         [&](auto law, auto choice) { return oracles::mlp_under(law, choice, of_mlp); },
         [&](const Tensor& result) { return end_of(l, sum_of(middle, result)); });
+    if (b == 0) {
+      // The first norm does not show a factor of the embedding, the stream after it does.
+      const double root = std::sqrt(static_cast<double>(enters.shape.back()));
+      const Tensor sum = sum_of(scaled(enters, root), m_.layers[b].y);
+      all.add_one("embed", kRoot, end_of(l, sum_of(sum, mlp(b, norm(sum, gain2(b))))));
+    }
     for (const double factor : {0.5, 2.0}) {
       all.add_one("mlp", kFactor, end_of(l, sum_of(middle, scaled(branch, factor))));
     }

@@ -50,6 +50,17 @@ std::vector<oracles::LawFit> common_laws(const std::vector<Departure>& departure
   return common;
 }
 
+// Of all departures of a step; empty where one of them is about all parameters.
+std::vector<std::string> params_of(const std::vector<Departure>& departures, std::int64_t step) {
+  std::set<std::string> params;
+  for (const Departure& departure : departures) {
+    if (departure.step != step) continue;
+    if (departure.params.empty()) return {};
+    params.insert(departure.params.begin(), departure.params.end());
+  }
+  return {params.begin(), params.end()};
+}
+
 // Do the sentences name parameters?
 bool names_params(std::string_view op) {
   return op == "initial_values" || op == "grad_sync" || op == "optimizer" || op == "between_steps";
@@ -78,12 +89,13 @@ Finding finding_of(const std::vector<Departure>& departures) {
     steps.insert(static_cast<int>(departure.step));
   }
   const std::vector<oracles::LawFit> laws = common_laws(departures);
+  const std::vector<std::string> params = params_of(departures, first.step);
   Finding finding = make_finding(first.code, variant_of(first));
-  if (!first.params.empty()) {
-    finding.site = site_of_params(first.params);
+  if (!params.empty()) {
+    finding.site = site_of_params(params);
     if (names_params(first.op)) {
-      finding.facts["count"] = first.params.size();
-      put_some(finding, "params", first.params);
+      finding.facts["count"] = params.size();
+      put_some(finding, "params", params);
     }
   }
   if (first.layer >= 0) finding.site.layers = {first.layer};
@@ -101,7 +113,9 @@ Finding finding_of(const std::vector<Departure>& departures) {
 }  // namespace
 
 void StepFindings::add(Departure departure) {
-  Group& group = groups_[{departure.code, departure.op}];
+  const auto& fits = departure.naming.fitting;
+  const std::string law = departure.by_law && !fits.empty() ? std::string(fits[0].law.name) : "";
+  Group& group = groups_[{departure.code, departure.op, law}];
   group.departures.push_back(std::move(departure));
 }
 
@@ -109,7 +123,7 @@ std::vector<Finding> StepFindings::findings() const {
   std::vector<Finding> all;
   for (const std::string_view op : kOrder) {
     for (const auto& [key, group] : groups_) {
-      const bool here = op.empty() ? is_of_model(key.second) : key.second == op;
+      const bool here = op.empty() ? is_of_model(key[1]) : key[1] == op;
       if (here) all.push_back(finding_of(group.departures));
     }
   }

@@ -1,10 +1,10 @@
 // What step_is_oracle has to say: departures of single stages of a step, and the findings that they become.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "harness/checks/result.h"
@@ -22,6 +22,7 @@ struct Departure {
   std::vector<std::string> params;  // full names, where it is about parameters
   oracles::Naming naming;
   int layer = -1;
+  bool by_law = false;  // departures of other laws are another finding
   nlohmann::json detail = nlohmann::json::object();
 };
 
@@ -36,7 +37,8 @@ class StepFindings {
   struct Group {
     std::vector<Departure> departures;
   };
-  std::map<std::pair<std::string, std::string>, Group> groups_;
+  // By code, operation and, where departures are told apart by it, law.
+  std::map<std::array<std::string, 3>, Group> groups_;
 };
 
 }  // namespace harness::checks

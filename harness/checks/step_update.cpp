@@ -150,14 +150,17 @@ class RankStepJudge final : public OptimizerStepJudge {
       norm_is_recorded_ = true;
       return recorded;
     }
-    Departure wrong = departure("CLIP.WRONG", "norm");
+    const oracles::LawFit* const law = naming.alone();
+    const bool scaled = law != nullptr && law->law.name == "norm_scaled";
+    Departure wrong =
+        scaled ? departure("SCALER.WRONG", "unscale") : departure("CLIP.WRONG", "norm");
     wrong.naming = naming;
     wrong.detail["found"] = Real(recorded);
     wrong.detail["wanted"] = own;
     judge_.told.add(std::move(wrong));
-    // The step is judged with the norm that it was made with: a wrong one is told once.
-    norm_is_recorded_ = std::isfinite(recorded);
-    return norm_is_recorded_ ? recorded : own;
+    // A wrong norm is told once: the step may have been made with it.
+    wrong_norm_ = recorded;
+    return own;
   }
 
   [[nodiscard]] oracles::UpdateRecord record_of(const std::string& param) {
@@ -197,6 +200,12 @@ class RankStepJudge final : public OptimizerStepJudge {
     }
     const Judgements judgements = judged(records, settings);
     if (fit(judgements)) return;
+    if (std::isfinite(wrong_norm_)) {
+      oracles::UpdateSettings with_wrong = settings;
+      with_wrong.factor =
+          oracles::clip_factor(wrong_norm_, run_.train.max_norm) / context.loss_scale;
+      if (fit(judged(records, with_wrong))) return;
+    }
     const oracles::Naming naming = oracles::name_updates(records, judgements, settings, context);
     if (naming.fitting.empty() && tell_factor(records, settings, context)) return;
     const UpdateStage stage = stage_of(naming);
@@ -297,6 +306,7 @@ class RankStepJudge final : public OptimizerStepJudge {
   oracles::GradientNorms norms_;
   double norm_error_ = 0;
   bool norm_is_recorded_ = false;
+  double wrong_norm_ = NAN;  // the recorded one, where it is wrong
   std::int64_t elements_ = 0;
 };
 
