@@ -345,8 +345,26 @@ oracles::Expected within_ceiling(Tensor value, const ModelRows& model) {
   double largest = 0;
   for (const double x : value.data) largest = std::max(largest, std::abs(x));
   const std::int64_t terms = model.large.at("blocks.0.mlp.fc1.weight").rows;
-  const double limit = ceiling(terms, model.rounding.stored, model.rounding.summed) * largest;
-  Tensor bound{value.shape, std::vector<double>(value.data.size(), limit)};
+  const oracles::Rounding& rounding = model.rounding;
+  Tensor bound{value.shape, std::vector<double>(value.data.size())};
+  if (rounding.stored <= rounding.summed) {
+    const double limit = ceiling(terms, rounding.stored) * largest;
+    std::fill(bound.data.begin(), bound.data.end(), limit);
+    return {std::move(value), std::move(bound)};
+  }
+  // Kept in a narrow type: two roundings a block on the stream and a few beside it, independent of each other.
+  const auto roundings = static_cast<double>(2 * model.layers.size() + 4);
+  const double share = 8 / std::sqrt(3.0) * std::sqrt(roundings) * rounding.stored;
+  const auto width = static_cast<std::size_t>(value.shape.back());
+  for (std::size_t begin = 0; begin < value.data.size(); begin += width) {
+    double squares = 0;
+    for (std::size_t i = begin; i < begin + width; ++i) squares += value.data[i] * value.data[i];
+    const double typical = std::sqrt(squares / static_cast<double>(width));
+    for (std::size_t i = begin; i < begin + width; ++i) {
+      bound.data[i] = share * (std::abs(value.data[i]) + typical) +
+                      ceiling(terms, rounding.summed) * largest + rounding.flushed;
+    }
+  }
   return {std::move(value), std::move(bound)};
 }
 
