@@ -87,9 +87,9 @@ constexpr std::array kTrainingCodes = {
          .next_action = "Look at what advances the schedule: optimiser steps that were done, not "
                         "micro-batches, and "
                         "no step that was skipped.",
-         .witness = "The formula of the schedule against the rate that the optimiser reports: its "
-                    "own statement. "
-                    "Whether the rate was applied is not attested."},
+         .witness = "The formula of the schedule. The rate that the optimiser reports is its own "
+                    "statement (`optimizer_sound`); the rate that moved the parameters is attested "
+                    "by their values (`step_is_oracle`)."},
     Code{.name = "LOSS.BELOW_FLOOR",
          .family = Family::loss,
          .place = 270,
