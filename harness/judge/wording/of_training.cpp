@@ -13,7 +13,8 @@ constexpr std::array kTrainingWords = {
     // step_is_oracle
     Wording{"DATA.WRONG",
             "data",
-            "From {step} on, the tokens of {batches:batch} on {ranks} are not those of the "
+            "From {step} on, the tokens of {batches?a batch|several batches} on {ranks} are not "
+            "those of the "
             "source.[ This explains every wrong number: {known}.][ Each of these mistakes explains "
             "every wrong number: {laws}.]",
             "The record of the loader is not the cause: every token that entered the model was "
