@@ -40,8 +40,10 @@ void add_evidence(const Judgement& judgement, const Finding& finding, Lines& lin
     if (kept) ++within;
     if (!kept) lines.add("evidence", measured_text(measured));
   }
-  if (within > 0)
-    lines.add("evidence", std::to_string(within) + " other values within their limits");
+  if (within == 1) lines.add("evidence", "1 other value is within its limit");
+  if (within > 1) {
+    lines.add("evidence", std::to_string(within) + " other values are within their limits");
+  }
 }
 
 std::string with_site(const NotJudged& lacking) {
