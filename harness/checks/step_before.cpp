@@ -1,22 +1,35 @@
 // What a run begins with: the tokens of every batch, and the parameters' initial values.
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <stdexcept>
 
 #include "harness/checks/step_stages.h"
+#include "harness/core/case.h"
+#include "nsa/base/file.h"
 #include "oracles/training/data_laws.h"
 #include "oracles/training/initial_values.h"
 
 namespace harness::checks {
 namespace {
 
-// The text that the controller froze when the case began; nothing where it is not there.
-std::optional<std::string> frozen_text(const StepRun& run) {
-  std::ifstream file(std::filesystem::path(run.evidence.folder) / "corpus.txt", std::ios::binary);
-  if (!file) return std::nullopt;
-  return std::string(std::istreambuf_iterator<char>(file), {});
+constexpr std::int64_t kMostBytes = std::int64_t{64} << 20;  // no larger text is kept
+
+// The text that the controller kept when the case began, as the case in its folder names it, also where the run's folder was
+// moved; nothing where it was not kept as one file.
+std::optional<std::string> kept_text(const StepRun& run) {
+  namespace fs = std::filesystem;
+  const fs::path folder = run.evidence.folder;
+  const std::string path = folder / "case.json";
+  std::error_code none;
+  if (!fs::exists(path, none)) return std::nullopt;
+  const Case the_case = case_from_json(nsa::read_file(path, kMostBytes), path);
+  const std::vector<std::string>& files = the_case.scenario.training.data.text;
+  if (files.size() != 1) return std::nullopt;
+  const fs::path named = files.front();
+  for (const fs::path& at : {named, folder.parent_path() / "texts" / named.filename()}) {
+    if (fs::is_regular_file(at, none)) return nsa::read_file(at, kMostBytes);
+  }
+  return std::nullopt;
 }
 
 oracles::Text bytes_of_text(const std::string& text) {
@@ -129,12 +142,12 @@ void judge_data(StepJudge& judge) {
   const StepRun& run = judge.run;
   std::string text;
   if (run.data.source == oracles::Source::text) {
-    auto frozen = frozen_text(run);
-    if (!frozen) {
-      judge.result.missing("the text of the case (corpus.txt in its folder)");
+    auto kept = kept_text(run);
+    if (!kept) {
+      judge.result.missing("the text that the case trained on, kept as one file");
       return;
     }
-    text = std::move(*frozen);
+    text = std::move(*kept);
   }
   const auto batches = recorded_batches(judge);
   if (batches.empty()) return;
