@@ -25,7 +25,7 @@ inline harness::ScenarioOptions scenario_options(const std::string& root) {
       "optimizer_sound",   "decode_equal",     "reads_count",     "memory_scaling",
       "exercised",         "finite",           "ran_route",       "process_clean",
       "progress",          "checkpoint_equal", "loss_floor",      "loss_falls",
-      "resume_equal",      "within_budget"};
+      "resume_equal",      "within_budget",    "step_is_oracle"};
   return options;
 }
 
