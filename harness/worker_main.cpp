@@ -20,10 +20,10 @@
 
 #include <torch/version.h>
 
-#include "harness/core/build_info.h"
-#include "harness/core/manifest.h"
 #include "harness/faults/list.h"
 #include "harness/kinds/list.h"
+#include "harness/run/build_info.h"
+#include "harness/scenario/manifest.h"
 #include "harness/worker/error_report.h"
 #include "harness/worker/golden_run.h"
 #include "harness/worker/stacks.h"

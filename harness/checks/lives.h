@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "harness/core/evidence.h"
+#include "harness/evidence/evidence.h"
 
 namespace harness::checks {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "harness/core/scenario.h"
+#include "harness/scenario/scenario.h"
 
 namespace harness::cli {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/core/manifest.h"
-#include "harness/core/scenario.h"
+#include "harness/scenario/manifest.h"
+#include "harness/scenario/scenario.h"
 
 namespace harness::cli {
 

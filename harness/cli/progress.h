@@ -9,7 +9,7 @@
 #include <mutex>
 #include <string>
 
-#include "harness/core/event.h"
+#include "harness/evidence/event.h"
 
 namespace harness::cli {
 

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "harness/cli/machine.h"
-#include "harness/core/manifest.h"
-#include "harness/core/scenario.h"
+#include "harness/scenario/manifest.h"
+#include "harness/scenario/scenario.h"
 
 namespace harness::cli {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "harness/core/scenario.h"
+#include "harness/scenario/scenario.h"
 
 namespace harness::cli {
 

@@ -16,9 +16,9 @@
 #include "harness/cli/environment.h"
 #include "harness/cli/machine.h"
 #include "harness/cli/progress.h"
-#include "harness/core/admission.h"
-#include "harness/core/case.h"
-#include "harness/core/runner.h"
+#include "harness/run/admission.h"
+#include "harness/run/runner.h"
+#include "harness/scenario/case.h"
 #include "harness/store/store.h"
 
 namespace harness::cli {

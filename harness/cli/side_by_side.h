@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "harness/core/admission.h"
+#include "harness/run/admission.h"
 
 namespace harness::cli {
 

@@ -5,7 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include "harness/cli/verbs.h"
-#include "harness/core/exit_code.h"
+#include "harness/scenario/exit_code.h"
 #include "nsa/base/text.h"
 
 namespace harness::cli {

@@ -9,7 +9,7 @@
 #include "harness/cli/output.h"
 #include "harness/cli/paths.h"
 #include "harness/cli/verbs.h"
-#include "harness/core/exit_code.h"
+#include "harness/scenario/exit_code.h"
 #include "nsa/base/error.h"
 #include "nsa/base/yaml.h"
 

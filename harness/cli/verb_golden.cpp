@@ -19,8 +19,8 @@
 #include "harness/cli/paths.h"
 #include "harness/cli/signals.h"
 #include "harness/cli/verbs.h"
-#include "harness/core/build_info.h"
-#include "harness/core/exit_code.h"
+#include "harness/run/build_info.h"
+#include "harness/scenario/exit_code.h"
 #include "nsa/base/error.h"
 
 namespace harness::cli {

@@ -8,7 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include "harness/cli/output.h"
-#include "harness/core/exit_code.h"
+#include "harness/scenario/exit_code.h"
 #include "nsa/base/error.h"
 #include "nsa/base/yaml.h"
 

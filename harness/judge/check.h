@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/core/evidence.h"
+#include "harness/evidence/evidence.h"
 #include "harness/judge/finding.h"
 
 namespace harness {

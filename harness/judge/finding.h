@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "harness/core/outcome.h"
-#include "harness/core/rows.h"
-#include "harness/core/site.h"
+#include "harness/evidence/rows.h"
+#include "harness/scenario/outcome.h"
+#include "harness/scenario/site.h"
 
 namespace harness {
 

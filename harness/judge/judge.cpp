@@ -6,11 +6,11 @@
 #include <string_view>
 #include <utility>
 
-#include "harness/core/bisect.h"
 #include "harness/judge/causes.h"
 #include "harness/judge/codes/codes.h"
 #include "harness/judge/expectation.h"
 #include "harness/judge/not_judged.h"
+#include "harness/scenario/bisect.h"
 #include "nsa/base/text.h"
 
 namespace harness {

@@ -6,9 +6,9 @@
 
 #include <ATen/Context.h>
 
-#include "harness/core/constant_gates.h"
 #include "harness/kinds/attention_inputs.h"
 #include "harness/kinds/lone_rank.h"
+#include "harness/scenario/constant_gates.h"
 #include "harness/worker/kernel_trace.h"
 #include "harness/worker/layer_recorder.h"
 #include "harness/worker/nan_watch.h"

@@ -7,7 +7,7 @@
 
 #include <torch/csrc/autograd/autograd.h>
 
-#include "harness/core/constant_gates.h"
+#include "harness/scenario/constant_gates.h"
 #include "harness/worker/nan_watch.h"
 #include "nsa/base/hash.h"
 #include "nsa/base/text.h"

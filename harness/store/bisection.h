@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/core/bisect.h"
+#include "harness/scenario/bisect.h"
 #include "harness/store/store.h"
 
 namespace harness {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/core/evidence.h"
+#include "harness/evidence/evidence.h"
 #include "harness/store/store.h"
 
 namespace harness {

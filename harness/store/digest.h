@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "harness/core/evidence.h"
+#include "harness/evidence/evidence.h"
 
 namespace harness {
 

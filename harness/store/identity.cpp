@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "harness/core/case_json.h"
+#include "harness/scenario/case_json.h"
 #include "nsa/base/error.h"
 #include "nsa/base/hash.h"
 #include "nsa/base/strict_json.h"

@@ -2,7 +2,7 @@
 #include <limits>
 #include <utility>
 
-#include "harness/core/packed.h"
+#include "harness/evidence/packed.h"
 #include "harness/store/sqlite.h"
 #include "nsa/base/text.h"
 

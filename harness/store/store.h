@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/core/case.h"
 #include "harness/judge/judge.h"
+#include "harness/scenario/case.h"
 #include "harness/store/digest.h"
 
 namespace harness {

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <utility>
 
-#include "harness/core/packed.h"
+#include "harness/evidence/packed.h"
 #include "harness/store/identity.h"
 #include "harness/store/sqlite.h"
 #include "nsa/base/hash.h"

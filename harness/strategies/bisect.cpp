@@ -1,5 +1,5 @@
 // One trial at a time: all candidates, none, and then what the search for a minimal set that fails asks for.
-#include "harness/core/bisect.h"
+#include "harness/scenario/bisect.h"
 
 #include "harness/strategies/list.h"
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "harness/core/case.h"
+#include "harness/scenario/case.h"
 
 namespace harness {
 

@@ -5,7 +5,7 @@
 #include <ctime>
 #include <unistd.h>
 
-#include "harness/core/clock.h"
+#include "harness/run/clock.h"
 
 namespace harness {
 namespace {

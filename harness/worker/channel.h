@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <mutex>
 
-#include "harness/core/event.h"
+#include "harness/evidence/event.h"
 
 namespace harness {
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "harness/core/rows.h"
+#include "harness/evidence/rows.h"
 
 namespace harness {
 

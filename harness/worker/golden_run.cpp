@@ -1,6 +1,6 @@
 #include "harness/worker/golden_run.h"
 
-#include "harness/core/golden_file.h"
+#include "harness/golden/golden_file.h"
 #include "harness/worker/tensor_file.h"
 #include "nsa/model/nsa_lm.h"
 #include "nsa/torch.h"

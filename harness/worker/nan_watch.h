@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "harness/core/rows.h"
+#include "harness/evidence/rows.h"
 #include "harness/worker/seam_watch.h"
 
 namespace harness {

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <string>
 
-#include "harness/core/rows.h"
+#include "harness/evidence/rows.h"
 
 namespace harness {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/core/case.h"
+#include "harness/scenario/case.h"
 #include "harness/worker/channel.h"
 #include "harness/worker/heartbeat.h"
 #include "harness/worker/progress.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/core/rows.h"
+#include "harness/evidence/rows.h"
 #include "nsa/torch.h"
 
 namespace harness {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "harness/core/bisect.h"
+#include "harness/scenario/bisect.h"
 #include "nsa/base/text.h"
 
 namespace reports {

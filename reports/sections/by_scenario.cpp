@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "harness/core/bisect.h"
+#include "harness/scenario/bisect.h"
 #include "nsa/base/text.h"
 #include "reports/markdown.h"
 #include "reports/sections/axes.h"

@@ -1,4 +1,4 @@
-#include "harness/checks/least_squares.h"
+#include "harness/checks/process/least_squares.h"
 
 #include <cmath>
 #include <random>

@@ -7,7 +7,7 @@
 #include <functional>
 #include <limits>
 
-#include "harness/checks/step_record.h"
+#include "harness/checks/step/step_record.h"
 #include "oracles/counter_random.h"
 #include "oracles/model/head_stage.h"
 #include "oracles/model/mlp_stage.h"

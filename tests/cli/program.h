@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "harness/cli/command.h"
-#include "harness/core/build_info.h"
-#include "harness/core/manifest.h"
+#include "harness/run/build_info.h"
+#include "harness/scenario/manifest.h"
 #include "tests/fakes/manifest.h"
 #include "tests/fakes/temp_folder.h"
 

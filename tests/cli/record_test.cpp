@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/cli/machine.h"
-#include "harness/core/run_folder.h"
+#include "harness/run/run_folder.h"
 #include "harness/store/run_files.h"
 #include "harness/store/verdict_log.h"
 #include "tests/cli/program.h"

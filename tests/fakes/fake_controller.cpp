@@ -8,7 +8,7 @@
 #include <string>
 #include <unistd.h>
 
-#include "harness/core/runner.h"
+#include "harness/run/runner.h"
 #include "harness/store/store.h"
 #include "nsa/base/error.h"
 #include "tests/store/store_support.h"

@@ -17,7 +17,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "harness/core/event.h"
+#include "harness/evidence/event.h"
 #include "nsa/base/file.h"
 #include "nsa/base/hash.h"
 #include "nsa/base/safetensors.h"

@@ -1,7 +1,7 @@
 // What a worker could do, and what a machine could have: enough to read every shipped scenario without a worker.
 #pragma once
 
-#include "harness/core/scenario.h"
+#include "harness/scenario/scenario.h"
 
 namespace fakes {
 

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "harness/core/golden_config.h"
+#include "harness/golden/golden_config.h"
 #include "nsa/base/error.h"
 
 namespace {

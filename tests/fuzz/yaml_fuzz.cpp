@@ -4,10 +4,10 @@
 #include <cstdlib>
 #include <string>
 
-#include "harness/core/case.h"
-#include "harness/core/case_json.h"
-#include "harness/core/scenario_file.h"
-#include "harness/core/scenario_read.h"
+#include "harness/scenario/case.h"
+#include "harness/scenario/case_json.h"
+#include "harness/scenario/scenario_file.h"
+#include "harness/scenario/scenario_read.h"
 #include "nsa/base/error.h"
 #include "tests/fakes/manifest.h"
 

@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/core/exit_code.h"
-#include "tests/core/valid_case.h"
+#include "harness/scenario/exit_code.h"
+#include "tests/scenario/valid_case.h"
 
 namespace harness {
 namespace {

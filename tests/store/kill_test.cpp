@@ -12,10 +12,10 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/core/process.h"
-#include "harness/core/run_folder.h"
+#include "harness/run/process.h"
+#include "harness/run/run_folder.h"
 #include "harness/store/store.h"
-#include "tests/core/run_support.h"
+#include "tests/run/run_support.h"
 
 namespace harness {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "harness/store/store.h"
-#include "tests/core/valid_case.h"
+#include "tests/scenario/valid_case.h"
 
 namespace harness::test {
 

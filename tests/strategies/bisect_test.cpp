@@ -1,5 +1,5 @@
 // The bisection against pure predicates: what it finds, how many trials it takes, and that it never asks twice.
-#include "harness/core/bisect.h"
+#include "harness/scenario/bisect.h"
 
 #include <algorithm>
 #include <deque>

@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/core/event.h"
+#include "harness/evidence/event.h"
 #include "harness/worker/channel.h"
 #include "tests/worker/small_model.h"
 

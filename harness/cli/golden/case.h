@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "harness/core/golden_file.h"
+#include "harness/golden/golden_file.h"
 #include "oracles/attention/attention.h"
 #include "oracles/attention/score_bound.h"
 #include "oracles/model/lm.h"

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/core/outcome.h"
+#include "harness/scenario/outcome.h"
 
 namespace harness {
 

@@ -1,0 +1,155 @@
+// Is one layer's attention, forward and gradients, what the float64 oracle says? The choice of
+// blocks is judged here too, unless the case also asks for selection_valid, which then tells it.
+#include <algorithm>
+#include <stdexcept>
+
+#include "harness/checks/attention/choice_judge.h"
+#include "harness/checks/attention/layer_judge.h"
+#include "harness/checks/attention/layer_survey.h"
+#include "harness/checks/largest.h"
+#include "harness/checks/list.h"
+#include "nsa/base/text.h"
+
+namespace harness::checks {
+namespace {
+
+class OracleComparison {
+ public:
+  explicit OracleComparison(const Evidence& evidence)
+      : evidence_(evidence), model_(evidence.the_case.scenario.model) {
+    const auto& checks = evidence.the_case.scenario.checks;
+    tells_choice_ = std::find(checks.begin(), checks.end(), "selection_valid") == checks.end();
+  }
+
+  CheckResult judge() {
+    for (const int rank : all_ranks(evidence_)) judge_rank(rank);
+    for (Finding& finding : deviations_.findings()) result_.found(std::move(finding));
+    for (const auto& [tensor, error] : errors_) {
+      result_.measured("relative_error_" + tensor, error.value, error.limit);
+    }
+    if (rows_ < rows_in_all_) {
+      result_.measured("rows_judged", static_cast<double>(rows_));
+      result_.measured("rows_in_all", static_cast<double>(rows_in_all_));
+    }
+    if (ties_ > 0) {
+      result_.measured("selection_rows_tied", static_cast<double>(ties_));
+      result_.measured("selection_tie_gap", tie_gap_, tie_bound_);
+    }
+    return result_.finish(summary());
+  }
+
+ private:
+  void judge_rank(int rank) {
+    const Look look = look_at(evidence_, rank);
+    bool forward_wrong = false;
+    for (const LayerPlace& at : look.first) forward_wrong = judge_one(at) || forward_wrong;
+    if (!forward_wrong) return;
+    for (const LayerPlace& at : look.then) judge_one(at);
+  }
+
+  // True when something forward is wrong.
+  bool judge_one(const LayerPlace& at) {
+    const auto record = open_record(evidence_, at, kLayer, result_);
+    if (!record) return false;
+    try {
+      const bool choice = take_choice(judge_choice(*record), at);
+      return take(judge_layer(*record, model_), at) || choice;
+    } catch (const std::invalid_argument& error) {
+      result_.missing(text_of(at) + " cannot be judged: the oracle refuses it: " + error.what(),
+                      site_of_layer(at.rank, at.layer));
+    }
+    return false;
+  }
+
+  bool take_choice(const ChoiceJudgement& judged, const LayerPlace& at) {
+    ties_ += judged.ties;
+    if (judged.tie_gap >= tie_gap_) {
+      tie_gap_ = judged.tie_gap;
+      tie_bound_ = judged.tie_bound;
+    }
+    if (tells_choice_) {
+      for (const std::string& lacking : judged.missing) {
+        result_.missing(lacking + " in " + text_of(at), site_of_layer(at.rank, at.layer));
+      }
+      for (const Deviation& seen : judged.deviations) deviations_.add(seen, at);
+    }
+    return !judged.deviations.empty();
+  }
+
+  bool take(const LayerJudgement& judged, const LayerPlace& at) {
+    layers_.insert(at.layer);
+    rows_ += judged.rows;
+    rows_in_all_ += judged.rows_in_all;
+    for (const std::string& lacking : judged.missing) {
+      result_.missing(lacking + " in " + text_of(at), site_of_layer(at.rank, at.layer));
+    }
+    for (const auto& [tensor, error] : judged.errors) {
+      const auto [kept, is_new] = errors_.try_emplace(tensor, error);
+      const double before = kept->second.value / kept->second.limit;
+      double worst = before;
+      raise_to(worst, error.value / error.limit);
+      if (!(worst <= before)) kept->second = error;
+    }
+    bool forward = false;
+    for (const Deviation& seen : judged.deviations) {
+      forward = forward || seen.is_forward();
+      deviations_.add(seen, at);
+    }
+    return forward;
+  }
+
+  [[nodiscard]] std::string summary() const {
+    std::string worst;
+    double share = -1.0;
+    for (const auto& [tensor, error] : errors_) {
+      if (error.value / error.limit <= share) continue;
+      share = error.value / error.limit;
+      worst = tensor;
+    }
+    std::string text =
+        (layers_.size() == 1 ? "layer " : "layers ") + nsa::ranges_text(to_ints(layers_)) + " on " +
+        ranks_text(all_ranks(evidence_)) + ": forward" + (tells_choice_ ? ", blocks" : "") +
+        " and gradients are the oracle's; nearest to its ceiling is " + worst + " (" +
+        nsa::to_text(share, 2) + " of it)";
+    if (rows_ < rows_in_all_) {
+      text +=
+          "; judged in " + std::to_string(rows_) + " of " + std::to_string(rows_in_all_) + " rows";
+    }
+    if (ties_ > 0) {
+      text += "; " + std::to_string(ties_) +
+              " rows chose other blocks within the bound of their scores";
+    }
+    return text;
+  }
+
+  const Evidence& evidence_;
+  const nsa::ModelConfig& model_;
+  bool tells_choice_ = true;
+  ResultBuilder result_;
+  Deviations deviations_;
+  std::map<std::string, ErrorOfTensor> errors_;
+  std::set<int> layers_;
+  std::int64_t rows_ = 0;
+  std::int64_t rows_in_all_ = 0;
+  std::int64_t ties_ = 0;
+  double tie_gap_ = 0.0;
+  double tie_bound_ = 0.0;
+};
+
+}  // namespace
+
+Check close_to_oracle() {
+  return {"close_to_oracle",
+          "attention, forward and gradients, stage by stage, is the float64 oracle's",
+          {"NUMERIC.FORWARD",
+           "NUMERIC.GRADIENT",
+           "MASK.ALIGNMENT",
+           "MASK.POLARITY",
+           "MASK.ABSENT",
+           "GATE.OVERRIDE",
+           "SELECTION.WRONG",
+           "RANGE.INVALID"},
+          [](const Evidence& evidence) { return OracleComparison(evidence).judge(); }};
+}
+
+}  // namespace harness::checks

@@ -1,0 +1,162 @@
+// Does decoding give what the whole sequence at once gives? Layer by layer, position by position: outputs within the ceiling of
+// the dtype, the same blocks.
+#include <cmath>
+
+#include "harness/checks/attention/decode_record.h"
+#include "harness/checks/ceilings.h"
+#include "harness/checks/largest.h"
+#include "harness/checks/list.h"
+#include "nsa/base/error.h"
+#include "nsa/base/text.h"
+
+namespace harness::checks {
+namespace {
+
+struct Mismatch {
+  int layer = -1;
+  std::int64_t position = 0;  // the first
+  bool blocks = false;
+  bool values = false;
+  double error = 0.0;  // relative, largest of the layer
+};
+
+class DecodeJudge {
+ public:
+  explicit DecodeJudge(const Evidence& evidence)
+      : evidence_(evidence), model_(evidence.the_case.scenario.model) {}
+
+  CheckResult judge() {
+    const auto prompt = prompt_length(evidence_, result_);
+    if (prompt) {
+      prompt_ = *prompt;
+      for (int layer = 0; layer < model_.n_layers; ++layer) judge_layer(layer);
+      if (!wrong_.empty()) result_.found(finding());
+      result_.measured("relative_error_y", worst_, limit_);
+    }
+    const std::int64_t length = evidence_.the_case.scenario.training.seq_len;
+    return result_.finish("positions " + std::to_string(prompt_) + " to " +
+                          std::to_string(length - 1) + " of " + counted(model_.n_layers, "layer") +
+                          ", decoded one by one, are those of the whole sequence (relative error " +
+                          nsa::to_text(worst_, 2) + ", ceiling " + nsa::to_text(limit_, 2) +
+                          "), with the same blocks");
+  }
+
+ private:
+  void judge_layer(int layer) {
+    const auto whole = open_decoded(evidence_, kPrefill, layer, result_);
+    const auto steps = open_decoded(evidence_, kSteps, layer, result_);
+    if (!whole || !steps) return;
+    const nsa::TrainingConfig& training = evidence_.the_case.scenario.training;
+    const std::int64_t b = training.batch_size;
+    const std::int64_t s = training.seq_len;
+    const std::int64_t k = s - prompt_;
+    const std::int64_t g = model_.n_kv_groups;
+    const bool complete = has_shape(*whole, "y", {b, s, model_.dim}, result_) &&
+                          has_shape(*steps, "y", {b, k, model_.dim}, result_) &&
+                          has_shape(*whole, "blocks", {b, g, s, model_.n_sel}, result_) &&
+                          has_shape(*steps, "blocks", {b, g, k, model_.n_sel}, result_);
+    if (!complete) return;
+    Mismatch seen;
+    seen.layer = layer;
+    seen.position = s;
+    try {
+      compare_blocks(*whole, *steps, seen);
+      compare_values(*whole, *steps, seen);
+    } catch (const nsa::Error& error) {
+      result_.missing("layer " + std::to_string(layer) + " cannot be compared: " + error.what());
+      return;
+    }
+    if (seen.blocks || seen.values) wrong_.push_back(seen);
+  }
+
+  void compare_blocks(const nsa::SafetensorsFile& whole,
+                      const nsa::SafetensorsFile& steps,
+                      Mismatch& seen) const {
+    const std::vector<std::int64_t> wanted = nsa::to_int64s(whole.at("blocks"));
+    const std::vector<std::int64_t> found = nsa::to_int64s(steps.at("blocks"));
+    for_each(found.size(),
+             static_cast<std::size_t>(model_.n_sel),
+             [&](std::size_t i, std::size_t j, std::int64_t at) {
+               if (found[i] == wanted[j]) return;
+               seen.blocks = true;
+               seen.position = std::min(seen.position, at);
+             });
+  }
+
+  void compare_values(const nsa::SafetensorsFile& whole,
+                      const nsa::SafetensorsFile& steps,
+                      Mismatch& seen) {
+    const nsa::TrainingConfig& training = evidence_.the_case.scenario.training;
+    const Reals wanted(whole.at("y"));
+    const Reals found(steps.at("y"));
+    double scale = 0.0;
+    for (std::size_t i = 0; i < wanted.size(); ++i) raise_to(scale, std::abs(wanted[i]));
+    const LongestSums sums(model_, training.batch_size, training.seq_len);
+    const double u = found.unit_roundoff();
+    limit_ = ceiling(sums.y, u, std::min(u, 0x1p-24));
+    for_each(found.size(),
+             static_cast<std::size_t>(model_.dim),
+             [&](std::size_t i, std::size_t j, std::int64_t at) {
+               const double difference = std::abs(found[i] - wanted[j]);
+               const double relative = difference == 0.0 ? 0.0 : difference / scale;
+               raise_to(seen.error, relative);
+               raise_to(worst_, relative);
+               if (relative <= limit_) return;
+               seen.values = true;
+               seen.position = std::min(seen.position, at);
+             });
+  }
+
+  // visit(element decoded alone, the same element of the whole, position) of [.., k, width] in [.., S, width].
+  template <typename Visit>
+  void for_each(std::size_t elements, std::size_t width, Visit visit) const {
+    const auto s = static_cast<std::size_t>(evidence_.the_case.scenario.training.seq_len);
+    const auto first = static_cast<std::size_t>(prompt_);
+    const std::size_t k = s - first;
+    for (std::size_t i = 0; i < elements; ++i) {
+      const std::size_t lane = i / (k * width);
+      const std::size_t position = first + i / width % k;
+      visit(i, (lane * s + position) * width + i % width, static_cast<std::int64_t>(position));
+    }
+  }
+
+  // What differs in later layers and positions follows from the first layer that differs.
+  [[nodiscard]] Finding finding() const {
+    const Mismatch& first = wrong_.front();
+    Finding finding = make_finding("DECODE.MISMATCH", "position");
+    finding.site.layers = {first.layer};
+    finding.site.ranks = {0};
+    finding.site.rows = {static_cast<int>(first.position)};
+    if (first.blocks && !first.values) finding.site.op = "select";
+    finding.site.detail["prompt_tokens"] = prompt_;
+    finding.site.detail["layers_wrong"] = wrong_.size();
+    finding.site.detail["blocks"] = first.blocks;
+    finding.facts["position"] = first.position;
+    if (first.values) {
+      finding.facts["error"] = Real(first.error);
+      finding.facts["limit"] = Real(limit_);
+    }
+    if (first.blocks) finding.facts["other"] = "the indices differ";
+    if (wrong_.size() > 1) finding.facts["later"] = wrong_.size() - 1;
+    return finding;
+  }
+
+  const Evidence& evidence_;
+  const nsa::ModelConfig& model_;
+  std::int64_t prompt_ = 0;
+  std::vector<Mismatch> wrong_;
+  double worst_ = 0.0;
+  double limit_ = 0.0;
+  ResultBuilder result_;
+};
+
+}  // namespace
+
+Check decode_equal() {
+  return {"decode_equal",
+          "a prompt and single tokens give the outputs and blocks of the whole sequence",
+          {"DECODE.MISMATCH"},
+          [](const Evidence& evidence) { return DecodeJudge(evidence).judge(); }};
+}
+
+}  // namespace harness::checks

@@ -1,0 +1,229 @@
+// Is the gradient that enters the optimiser the same on every rank, reduced once? Judged from the hashes after reduction
+// and from the ranks' own record of their all-reduces, never from the reducer's word alone.
+#include <algorithm>
+#include <tuple>
+
+#include "harness/checks/gradients/ledger.h"
+#include "harness/checks/list.h"
+#include "harness/checks/lives.h"
+#include "harness/checks/params.h"
+
+namespace harness::checks {
+namespace {
+
+struct NotReduced {                 // of one step
+  std::vector<std::string> differ;  // parameters whose hashes differ between ranks
+  std::set<int> off_ranks;          // ranks outside the majority
+  bool majority = true;
+  std::map<int, std::vector<std::string>> unfinished;  // reduced false, by rank
+  std::vector<int> silent;                             // ranks without an all-reduce
+};
+
+class Agreement {
+ public:
+  explicit Agreement(const Evidence& evidence)
+      : evidence_(evidence),
+        ledger_(evidence),
+        params_(parameter_names(evidence.the_case.scenario.model)),
+        micro_is_told_(std::any_of(evidence.collectives.begin(),
+                                   evidence.collectives.end(),
+                                   [](const auto& row) { return row.row.micro > 0; })) {}
+
+  CheckResult judge() {
+    if (evidence_.gradients.empty()) return inconclusive("no gradient row was recorded");
+    const std::int64_t steps = evidence_.the_case.scenario.training.steps;
+    for (std::int64_t step = 1; step <= steps; ++step) judge_step(step);
+    const std::string count = std::to_string(params_.size());
+    return result_.finish(
+        evidence_.ranks() == 1
+            ? "one rank: the reduced gradient of " + count + " parameters is its own"
+            : count + " gradients are the same on " + ranks_text(all_ranks(evidence_)) + " after " +
+                  (steps == 1 ? std::string("the step") : "each of " + counted(steps, "step")) +
+                  ", reduced once");
+  }
+
+ private:
+  void judge_step(std::int64_t step) {
+    NotReduced seen;
+    for (const std::string& param : params_) compare(step, param, seen);
+    count_reductions(step, seen);
+    const bool reduced = seen.differ.empty() && seen.unfinished.empty() && seen.silent.empty();
+    if (!reduced && !told_) {
+      result_.found(not_reduced(step, seen));
+      told_ = true;
+    }
+  }
+
+  void compare(std::int64_t step, const std::string& param, NotReduced& seen) {
+    std::map<int, std::string> hashes;
+    for (const int rank : all_ranks(evidence_)) {
+      const Gradient* row = ledger_.ranks.find({step, rank, param});
+      if (row == nullptr) {
+        result_.missing("gradient rows of " + process_name(rank) + ", step " +
+                            std::to_string(step) + ended_early(evidence_, rank),
+                        site_of_rank(rank));
+        continue;
+      }
+      if (!row->reduced && evidence_.ranks() > 1) {
+        if (lost_its_peer(rank)) {
+          result_.missing("the end of the reduction of " + process_name(rank) + ", step " +
+                              std::to_string(step) + ": a peer was gone",
+                          site_of_rank(rank));
+          continue;
+        }
+        seen.unfinished[rank].push_back(param);
+      }
+      // One rank's mean is its own gradient, but for what travels in another width.
+      const bool as_it_is = evidence_.the_case.scenario.parallel.compress == "none";
+      if (evidence_.ranks() == 1 && as_it_is) hashes[-1] = row->hash_before;
+      if (row->reduced || evidence_.ranks() == 1) hashes[rank] = row->hash_after;
+    }
+    if (hashes.empty() || all_equal(hashes)) return;
+    seen.differ.push_back(param);
+    const std::vector<int> off = minority(hashes);
+    if (off.empty()) seen.majority = false;
+    seen.off_ranks.insert(off.begin(), off.end());
+  }
+
+  [[nodiscard]] bool lost_its_peer(int rank) const {
+    const WorkerError* error = evidence_.error_of(rank);
+    return error != nullptr && error->communication;
+  }
+
+  void count_reductions(std::int64_t step, NotReduced& seen) {
+    if (evidence_.ranks() == 1) return;
+    for (const int rank : all_ranks(evidence_)) {
+      const bool any = std::any_of(evidence_.collectives.begin(),
+                                   evidence_.collectives.end(),
+                                   [&](const auto& row) { return row.process == rank; });
+      if (!any) {
+        result_.missing("collectives of " + process_name(rank) + ended_early(evidence_, rank),
+                        site_of_rank(rank));
+        continue;
+      }
+      const std::vector<const Collective*> sums = reductions(rank, step);
+      const bool has_rows = ledger_.ranks.find({step, rank, params_.front()}) != nullptr;
+      if (sums.empty() && has_rows && !lost_its_peer(rank)) seen.silent.push_back(rank);
+      too_many(step, rank, sums);
+    }
+    if (!extra_.empty() && !extra_told_) {
+      result_.found(extra(step));
+      extra_told_ = true;
+    }
+  }
+
+  // Gradients are summed in the backward or, the first time with a static graph, right after it; maps of unused parameters
+  // are summed too, but of integers.
+  [[nodiscard]] static bool is_of_gradients(const Collective& row) {
+    const bool when = row.phase == "backward" || row.phase == "record";
+    const bool floating = row.dtype.find("Float") != std::string::npos || row.dtype == "Double" ||
+                          row.dtype == "Half";
+    return row.op == "allreduce" && when && floating;
+  }
+
+  [[nodiscard]] std::vector<const Collective*> reductions(int rank, std::int64_t step) const {
+    std::map<int, std::vector<const Collective*>> of_life;
+    for (const auto& row : evidence_.collectives) {
+      if (row.process == rank && row.row.step == step && is_of_gradients(row.row)) {
+        of_life[life_at(evidence_, row.t_ms)].push_back(&row.row);
+      }
+    }
+    // A step that was begun in one life and done in the next counts once.
+    return of_life.empty() ? std::vector<const Collective*>{} : of_life.rbegin()->second;
+  }
+
+  // The plan is carried out once an optimiser step, in its last micro-batch.
+  void too_many(std::int64_t step, int rank, const std::vector<const Collective*>& sums) {
+    Latest<int, Bucket> plan;
+    for (const auto& row : evidence_.buckets) {
+      if (row.process == rank && row.row.step == step) plan.put(row.row.bucket, row);
+    }
+    if (plan.all().empty()) {
+      result_.missing("bucket plan of " + process_name(rank) + ", step " + std::to_string(step) +
+                          ended_early(evidence_, rank),
+                      site_of_rank(rank));
+      return;
+    }
+    // A record that tells no micro-batch apart says nothing of when: it counts alone.
+    const std::int64_t last_micro =
+        micro_is_told_ ? evidence_.the_case.scenario.training.accumulate - 1 : 0;
+    const auto early = std::count_if(
+        sums.begin(), sums.end(), [&](const Collective* sum) { return sum->micro < last_micro; });
+    if (sums.size() <= plan.all().size() && early == 0) return;
+    extra_[rank] = {sums.size(), plan.all().size(), static_cast<std::size_t>(early)};
+  }
+
+  [[nodiscard]] Finding extra(std::int64_t step) const {
+    std::set<int> ranks;
+    for (const auto& [rank, counts] : extra_) ranks.insert(rank);
+    const Counts& counts = extra_.begin()->second;
+    Finding finding = make_finding("COMM.EXTRA", "extra");
+    finding.site.step = step;
+    finding.site.ranks = to_ints(ranks);
+    finding.site.detail["reductions_per_step"] =
+        static_cast<double>(counts.reductions) / static_cast<double>(counts.buckets);
+    finding.site.detail["expected"] = 1;
+    finding.site.detail["all_reduces"] = counts.reductions;
+    finding.site.detail["buckets"] = counts.buckets;
+    if (counts.early > 0) finding.site.detail["before_the_last_micro_batch"] = counts.early;
+    return finding;
+  }
+
+  [[nodiscard]] static std::vector<int> blamed(const NotReduced& seen, int world) {
+    std::set<int> ranks = seen.off_ranks;
+    for (const auto& [rank, params] : seen.unfinished) ranks.insert(rank);
+    ranks.insert(seen.silent.begin(), seen.silent.end());
+    const bool nobody_known = !seen.majority && static_cast<int>(ranks.size()) < world &&
+                              seen.unfinished.empty() && seen.silent.empty();
+    return nobody_known ? std::vector<int>{} : to_ints(ranks);
+  }
+
+  [[nodiscard]] Finding not_reduced(std::int64_t step, const NotReduced& seen) const {
+    std::set<std::string> affected(seen.differ.begin(), seen.differ.end());
+    for (const auto& [rank, params] : seen.unfinished) {
+      affected.insert(params.begin(), params.end());
+    }
+    Finding finding = make_finding("GRAD.NOT_REDUCED", "gradients");
+    const bool all = affected.empty() || affected.size() == params_.size();
+    if (!all) finding.site = site_of_params({affected.begin(), affected.end()});
+    if (all) finding.site.detail["param_count"] = params_.size();
+    finding.site.step = step;
+    finding.site.ranks = blamed(seen, evidence_.ranks());
+    if (!seen.differ.empty()) {
+      finding.facts = {{"differing", seen.differ.size()}, {"total", params_.size()}};
+      put_some(finding, "params", seen.differ);
+    }
+    for (const auto& [rank, params] : seen.unfinished) {
+      finding.facts["unfinished"][process_name(rank)] =
+          counted(static_cast<std::int64_t>(params.size()), "parameter");
+    }
+    if (!seen.silent.empty()) finding.facts["silent"] = ranks_text(seen.silent);
+    return finding;
+  }
+
+  struct Counts {
+    std::size_t reductions = 0;
+    std::size_t buckets = 0;
+    std::size_t early = 0;  // of the reductions: in a micro-batch that is not the step's last
+  };
+
+  const Evidence& evidence_;
+  Ledger ledger_;
+  std::vector<std::string> params_;
+  bool micro_is_told_ = false;
+  ResultBuilder result_;
+  std::map<int, Counts> extra_;
+  bool told_ = false;
+  bool extra_told_ = false;
+};
+
+}  // namespace
+
+Check gradients_agree() {
+  return {"gradients_agree",
+          "the reduced gradient is the same on every rank, reduced once an optimiser step",
+          {"GRAD.NOT_REDUCED", "COMM.EXTRA"},
+          [](const Evidence& evidence) { return Agreement(evidence).judge(); }};
+}
+
+}  // namespace harness::checks

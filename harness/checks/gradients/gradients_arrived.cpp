@@ -1,0 +1,243 @@
+// Does every parameter get a gradient, on every rank, in every step, once? Judged from the gradient ledger alone: what the
+// loss reaches, how often each parameter became ready, and whether the hooks of the reducer are still where they were.
+#include <algorithm>
+#include <optional>
+#include <tuple>
+
+#include "harness/checks/gradients/ledger.h"
+#include "harness/checks/list.h"
+#include "harness/checks/params.h"
+
+namespace harness::checks {
+namespace {
+
+enum class Symptom { unreachable, unreachable_here, none, zero, twice, hook_lost };
+
+struct Situation {
+  const char* code;
+  const char* variant;
+};
+
+Situation situation_of(Symptom symptom) {
+  switch (symptom) {
+    case Symptom::unreachable: return {"GRAD.MISSING", "unreachable"};
+    case Symptom::unreachable_here: return {"GRAD.NOT_FINALIZED", "unreachable_here"};
+    case Symptom::none: return {"GRAD.MISSING", "none"};
+    case Symptom::zero: return {"GRAD.ZERO", "zero"};
+    case Symptom::twice: return {"GRAD.DOUBLE_READY", "twice"};
+    case Symptom::hook_lost: return {"GRAD.HOOK_LOST", "lost"};
+  }
+  return {};
+}
+
+struct Group {  // one symptom on one set of ranks: what is told together
+  Symptom symptom;
+  std::vector<int> ranks;
+  auto operator<=>(const Group&) const = default;
+};
+using Affected = std::map<Group, std::map<std::int64_t, std::vector<std::string>>>;
+
+bool listed(const std::vector<std::string>& names, const std::string& param) {
+  return std::find(names.begin(), names.end(), short_name(param)) != names.end();
+}
+
+std::optional<Symptom> symptom_of(const Gradient& row, const Uninfluential& expected) {
+  if (!row.reachable) {
+    if (listed(expected.unreachable, row.param)) return std::nullopt;
+    return Symptom::unreachable;
+  }
+  if (row.ready_count > 1 || row.hooks_found > row.hooks_expected) return Symptom::twice;
+  if (row.hooks_found < row.hooks_expected) return Symptom::hook_lost;
+  if (row.ready_count == 0 || row.state == "none") return Symptom::none;
+  if (row.state == "zero" && !listed(expected.zero, row.param)) return Symptom::zero;
+  return std::nullopt;
+}
+
+int all_reduces(const Evidence& evidence, int rank, std::int64_t step) {
+  return static_cast<int>(
+      std::count_if(evidence.collectives.begin(), evidence.collectives.end(), [&](const auto& row) {
+        return row.process == rank && row.row.step == step && row.row.op == "allreduce";
+      }));
+}
+
+// A rank without a row whose reducer sent more buckets than the one that lacks the gradient had the gradients ready.
+bool got_further(const Evidence& evidence, int rank, int than, std::int64_t step) {
+  return all_reduces(evidence, rank, step) > all_reduces(evidence, than, step);
+}
+
+class Arrival {
+ public:
+  explicit Arrival(const Evidence& evidence)
+      : evidence_(evidence),
+        ledger_(evidence),
+        params_(parameter_names(evidence.the_case.scenario.model)),
+        // The last position predicts nothing, and nothing before it sees it.
+        expected_(uninfluential(evidence.the_case.scenario.model,
+                                evidence.the_case.scenario.training.seq_len - 1)) {}
+
+  CheckResult judge() {
+    if (evidence_.gradients.empty()) return inconclusive("no gradient row was recorded");
+    const std::int64_t steps = evidence_.the_case.scenario.training.steps;
+    for (std::int64_t step = 1; step <= steps; ++step) {
+      for (const std::string& param : params_) judge_param(step, param);
+    }
+    name_missing();
+    from_reducer_errors();
+    for (const auto& [group, steps_of] : affected_) result_.found(finding(group, steps_of));
+    const double arrived = static_cast<double>(params_.size() - lacking_.size());
+    result_.measured("parameters_arrived", arrived, static_cast<double>(params_.size()));
+    return result_.finish(summary(steps));
+  }
+
+ private:
+  void judge_param(std::int64_t step, const std::string& param) {
+    std::map<Symptom, std::vector<int>> ranks_with;
+    std::vector<int> absent;
+    for (const int rank : all_ranks(evidence_)) {
+      const Gradient* row = ledger_.ranks.find({step, rank, param});
+      if (row == nullptr) {
+        absent.push_back(rank);
+        absent_[{rank, step}].push_back(param);
+      } else if (const auto symptom = symptom_of(*row, expected_)) {
+        if (*symptom == Symptom::none && backward_raised(rank, step)) {
+          unreached_[{rank, step}].push_back(param);
+        } else {
+          ranks_with[*symptom].push_back(rank);
+        }
+      }
+    }
+    if (!ranks_with.empty() || !absent.empty()) lacking_.insert(param);
+    for (auto& [symptom, ranks] : ranks_with) {
+      Symptom told = symptom;
+      if (symptom == Symptom::unreachable && reached_elsewhere(step, ranks, absent)) {
+        told = Symptom::unreachable_here;
+      }
+      affected_[{told, ranks}][step].push_back(param);
+    }
+  }
+
+  [[nodiscard]] bool reached_elsewhere(std::int64_t step,
+                                       const std::vector<int>& ranks,
+                                       const std::vector<int>& absent) const {
+    if (ranks.size() + absent.size() < static_cast<std::size_t>(evidence_.ranks())) return true;
+    return std::any_of(absent.begin(), absent.end(), [&](int rank) {
+      return got_further(evidence_, rank, ranks.front(), step);
+    });
+  }
+
+  // An exception ended the backward: what it had not come to yet is no finding of its own. That the reduction is not finished
+  // is said after a backward that came to its end.
+  [[nodiscard]] bool backward_raised(int rank, std::int64_t step) const {
+    const WorkerError* error = evidence_.error_of(rank);
+    return error != nullptr && error->step == step && error->phase == "backward" &&
+           error->what.find("finished reduction") == std::string::npos;
+  }
+
+  void name_missing() {
+    for (const auto& [place, params] : unreached_) {
+      const auto& [rank, step] = place;
+      result_.missing(std::to_string(params.size()) + " gradients of " + process_name(rank) +
+                          " that step " + std::to_string(step) +
+                          " had not come to when its backward raised an exception",
+                      site_of_rank(rank));
+    }
+    for (const auto& [place, params] : absent_) {
+      const auto& [rank, step] = place;
+      const std::string which =
+          params.size() == params_.size()
+              ? "any parameter"
+              : std::to_string(params.size()) + " parameters (" + some_of(params) + ")";
+      result_.missing("no gradient row of " + process_name(rank) + " for " + which + " in step " +
+                          std::to_string(step) + ended_early(evidence_, rank),
+                      site_of_rank(rank));
+    }
+  }
+
+  // The reducer names the parameter: "Parameter at index 4 with name X has been marked as ready twice".
+  void from_reducer_errors() {
+    for (const auto& error : evidence_.errors) {
+      if (error.process < 0 || !error.row.reducer) continue;
+      if (error.row.what.find("marked as ready twice") == std::string::npos &&
+          error.row.what.find("ready only once") == std::string::npos) {
+        continue;
+      }
+      if (has_twice(error.process)) continue;
+      const std::string param = param_named_in(error.row.what);
+      told_by_reducer_[{error.row.step, param}].insert(error.process);
+    }
+    for (const auto& [place, ranks] : told_by_reducer_) {
+      const auto& [step, param] = place;
+      affected_[{Symptom::twice, to_ints(ranks)}][step].push_back(param);
+    }
+  }
+
+  [[nodiscard]] bool has_twice(int rank) const {
+    return std::any_of(affected_.begin(), affected_.end(), [&](const auto& entry) {
+      const auto& ranks = entry.first.ranks;
+      return entry.first.symptom == Symptom::twice &&
+             std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+    });
+  }
+
+  [[nodiscard]] std::string param_named_in(const std::string& what) const {
+    std::string longest;
+    for (const std::string& param : params_) {
+      if (param.size() > longest.size() && what.find(param) != std::string::npos) longest = param;
+    }
+    if (!longest.empty()) return longest;
+    constexpr std::string_view kIndex = "at index ";
+    const std::size_t at = what.find(kIndex);
+    if (at == std::string::npos) return "";
+    const int index = std::atoi(what.c_str() + at + kIndex.size());
+    for (const auto& [key, row] : ledger_.ranks.all()) {
+      if (row->row.index == index) return key.param;
+    }
+    return "";
+  }
+
+  [[nodiscard]] Finding finding(
+      const Group& group, const std::map<std::int64_t, std::vector<std::string>>& steps_of) const {
+    const auto& [step, params] = *steps_of.begin();
+    const Situation situation = situation_of(group.symptom);
+    Finding finding = make_finding(situation.code, situation.variant);
+    finding.site = site_of_params(params);
+    finding.site.ranks = group.ranks;
+    if (step > 0) finding.site.step = step;
+    finding.facts = {{"count", params.size()}, {"total", params_.size()}};
+    put_some(finding, "params", params);
+    if (steps_of.size() > 1) {
+      finding.site.detail["steps"] = steps_of.size();
+      finding.facts["later_steps"] = steps_of.size() - 1;
+    }
+    return finding;
+  }
+
+  [[nodiscard]] std::string summary(std::int64_t steps) const {
+    const std::string count = std::to_string(params_.size());
+    return count + " of " + count + " parameters arrived on " + ranks_text(all_ranks(evidence_)) +
+           " in " + counted(steps, "step") + ", each ready once";
+  }
+
+  const Evidence& evidence_;
+  Ledger ledger_;
+  std::vector<std::string> params_;
+  Uninfluential expected_;
+  ResultBuilder result_;
+  Affected affected_;
+  std::set<std::string> lacking_;
+  std::map<std::pair<int, std::int64_t>, std::vector<std::string>> absent_;
+  std::map<std::pair<int, std::int64_t>, std::vector<std::string>> unreached_;
+  std::map<std::pair<std::int64_t, std::string>, std::set<int>> told_by_reducer_;
+};
+
+}  // namespace
+
+Check gradients_arrived() {
+  return {
+      "gradients_arrived",
+      "every parameter gets a gradient on every rank and step, and becomes ready once",
+      {"GRAD.MISSING", "GRAD.ZERO", "GRAD.DOUBLE_READY", "GRAD.NOT_FINALIZED", "GRAD.HOOK_LOST"},
+      [](const Evidence& evidence) { return Arrival(evidence).judge(); }};
+}
+
+}  // namespace harness::checks

@@ -1,0 +1,86 @@
+#include "harness/checks/gradients/sum_law.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "harness/checks/largest.h"
+#include "nsa/base/error.h"
+
+namespace harness::checks {
+namespace {
+
+std::vector<Reals> readers(const nsa::TensorView& reduced,
+                           const std::vector<nsa::TensorView>& locals) {
+  std::vector<Reals> all;
+  all.reserve(locals.size());
+  for (const nsa::TensorView& view : locals) {
+    if (view.shape != reduced.shape || view.dtype != reduced.dtype) {
+      throw nsa::Error(view.where + ": not of the shape and dtype of " + reduced.where);
+    }
+    all.emplace_back(view);
+  }
+  return all;
+}
+
+struct Sum {
+  double mean = 0.0;
+  double absolute = 0.0;
+};
+
+Sum sum_at(const std::vector<Reals>& locals, std::size_t i) {
+  Sum sum;
+  for (const Reals& local : locals) {
+    sum.mean += local[i];
+    sum.absolute += std::abs(local[i]);
+  }
+  sum.mean /= static_cast<double>(locals.size());
+  return sum;
+}
+
+// Below it a number has no digits left to be relative to.
+double smallest(double unit_roundoff) {
+  if (unit_roundoff >= kBf16Roundoff) return 0x1p-133;  // of bfloat16, 16 bits fewer than a float's
+  return unit_roundoff < 0x1p-40 ? std::numeric_limits<double>::denorm_min()
+                                 : std::numeric_limits<float>::denorm_min();
+}
+
+}  // namespace
+
+SumOfTensor compare_with_mean(const nsa::TensorView& reduced,
+                              const std::vector<nsa::TensorView>& locals,
+                              double travelling) {
+  const Reals g(reduced);
+  const std::vector<Reals> g_r = readers(reduced, locals);
+  const double world = static_cast<double>(locals.size());
+  SumOfTensor seen;
+  seen.unit_roundoff = std::max(g.unit_roundoff(), travelling);
+  for (std::size_t i = 0; i < g.size(); ++i) {
+    const Sum sum = sum_at(g_r, i);
+    const double bound = world * (seen.unit_roundoff * sum.absolute + smallest(seen.unit_roundoff));
+    const double difference = std::abs(g[i] - sum.mean);
+    if (!(difference <= bound)) seen.violated = true;
+    raise_to(seen.worst, difference / bound);
+    seen.with_mean += g[i] * sum.mean;
+    seen.mean_mean += sum.mean * sum.mean;
+  }
+  return seen;
+}
+
+double factor_residual(const nsa::TensorView& reduced,
+                       const std::vector<nsa::TensorView>& locals,
+                       double factor) {
+  const Reals g(reduced);
+  const std::vector<Reals> g_r = readers(reduced, locals);
+  double left = 0.0;
+  double scale = 0.0;
+  for (std::size_t i = 0; i < g.size(); ++i) {
+    const double wanted = factor * sum_at(g_r, i).mean;
+    left += (g[i] - wanted) * (g[i] - wanted);
+    scale += wanted * wanted;
+  }
+  if (left == 0.0) return 0.0;
+  return std::sqrt(left / scale);
+}
+
+}  // namespace harness::checks

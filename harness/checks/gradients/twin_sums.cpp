@@ -1,0 +1,237 @@
+// Reduced gradients against the mean of the ranks' local ones.
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <optional>
+
+#include "harness/checks/ceilings.h"
+#include "harness/checks/gradients/sum_law.h"
+#include "harness/checks/gradients/twin_parts.h"
+#include "harness/checks/largest.h"
+#include "harness/checks/params.h"
+#include "harness/checks/training/overflow.h"
+#include "nsa/base/text.h"
+
+namespace harness::checks {
+namespace {
+
+struct SumPlace {  // what the same finding on several ranks has in common
+  std::int64_t step = 0;
+  std::string code;
+  std::vector<std::string> params;
+  std::vector<int> buckets;
+  std::string factor;
+  auto operator<=>(const SumPlace&) const = default;
+};
+
+struct ToldSum {
+  std::set<int> ranks;
+  std::size_t differing = 0;
+  double factor = 1.0;
+  double worst = 0.0;
+};
+
+class SumComparison {
+ public:
+  SumComparison(const TwinCase& the_case, ResultBuilder& result)
+      : evidence_(the_case.evidence),
+        ledger_(the_case.ledger),
+        params_(the_case.params),
+        overflowed_(overflowed_steps(the_case.evidence)),
+        result_(result) {}
+
+  void judge(std::int64_t step) {
+    if (overflowed_.count(step) > 0) return;  // infinities have no mean
+    std::deque<nsa::SafetensorsFile> locals;
+    for (const int rank : all_ranks(evidence_)) {
+      auto file = open_artefact(evidence_, {rank, "local_gradients", step, rank}, result_);
+      if (file) locals.push_back(std::move(*file));
+    }
+    std::map<std::vector<std::string>, int>
+        compared;  // hashes after reduction -> a rank that has them
+    for (const int rank : all_ranks(evidence_)) {
+      const auto reduced =
+          open_artefact(evidence_, {rank, "reduced_gradients", step, rank}, result_);
+      if (!reduced || locals.size() != static_cast<std::size_t>(evidence_.ranks())) continue;
+      const auto [at, is_new] = compared.try_emplace(hashes_after(step, rank), rank);
+      if (!is_new) {
+        repeat_for(rank, at->second);
+        continue;
+      }
+      judge_rank_sums(step, rank, *reduced, locals);
+    }
+  }
+
+  // True when something was found.
+  bool tell() {
+    for (const auto& [place, told] : told_) result_.found(finding(place, told));
+    return !told_.empty();
+  }
+
+  [[nodiscard]] double worst_share() const { return worst_share_; }
+
+ private:
+  [[nodiscard]] std::vector<std::string> hashes_after(std::int64_t step, int rank) const {
+    std::vector<std::string> hashes;
+    for (const std::string& param : params_) {
+      const Gradient* row = ledger_.ranks.find({step, rank, param});
+      // Without a hash nothing tells that two ranks have the same.
+      const bool known = row != nullptr && !row->hash_after.empty();
+      hashes.push_back(known ? row->hash_after : "rank " + std::to_string(rank));
+    }
+    return hashes;
+  }
+
+  void repeat_for(int rank, int as_rank) {
+    for (auto& [place, told] : told_) {
+      if (told.ranks.count(as_rank) > 0) told.ranks.insert(rank);
+    }
+  }
+
+  void judge_rank_sums(std::int64_t step,
+                       int rank,
+                       const nsa::SafetensorsFile& reduced,
+                       const std::deque<nsa::SafetensorsFile>& locals) {
+    std::map<int, std::vector<SumOfTensor>> buckets;
+    for (const std::string& param : params_) {
+      const auto views = views_of(param, reduced, locals);
+      if (views.empty()) {
+        result_.missing("tensor " + param + " in the gradients of step " + std::to_string(step));
+        continue;
+      }
+      SumOfTensor seen = compare_with_mean(reduced.at(param), views, travelling());
+      seen.param = param;
+      const Gradient* row = ledger_.ranks.find({step, rank, param});
+      seen.bucket = row == nullptr ? -1 : row->bucket;
+      raise_to(worst_share_, seen.worst);
+      buckets[seen.bucket].push_back(seen);
+    }
+    explain_sums(step, rank, reduced, locals, buckets);
+  }
+
+  // What a sum of bfloat16 numbers can lose binds where gradients are sent as such, whatever they are kept in.
+  [[nodiscard]] double travelling() const {
+    return evidence_.the_case.scenario.parallel.compress == "bf16" ? kBf16Roundoff : 0.0;
+  }
+
+  [[nodiscard]] static std::vector<nsa::TensorView> views_of(
+      const std::string& param,
+      const nsa::SafetensorsFile& reduced,
+      const std::deque<nsa::SafetensorsFile>& locals) {
+    std::vector<nsa::TensorView> views;
+    if (!reduced.contains(param)) return {};
+    for (const nsa::SafetensorsFile& local : locals) {
+      if (!local.contains(param)) return {};
+      views.push_back(local.at(param));
+    }
+    return views;
+  }
+
+  void explain_sums(std::int64_t step,
+                    int rank,
+                    const nsa::SafetensorsFile& reduced,
+                    const std::deque<nsa::SafetensorsFile>& locals,
+                    const std::map<int, std::vector<SumOfTensor>>& buckets) {
+    std::map<std::string, std::pair<double, std::vector<int>>> scaled;  // factor -> buckets
+    std::vector<std::string> unexplained;
+    double worst = 0.0;
+    for (const auto& [bucket, tensors] : buckets) {
+      const bool violated = std::any_of(
+          tensors.begin(), tensors.end(), [](const SumOfTensor& seen) { return seen.violated; });
+      if (!violated) continue;
+      if (const auto factor = factor_of(reduced, locals, tensors)) {
+        auto& [value, numbers] = scaled[nsa::to_text(*factor, 3)];
+        value = *factor;
+        numbers.push_back(bucket);
+        continue;
+      }
+      for (const SumOfTensor& seen : tensors) {
+        if (!seen.violated) continue;
+        unexplained.push_back(seen.param);
+        raise_to(worst, seen.worst);
+      }
+    }
+    for (const auto& [text, found] : scaled) {
+      const bool all = found.second.size() == buckets.size();
+      add_sum({step, "GRAD.SCALE", {}, all ? std::vector<int>{} : found.second, text},
+              rank,
+              found.first,
+              0.0);
+    }
+    if (!unexplained.empty())
+      add_sum({step, "NUMERIC.GRADIENT", unexplained, {}, ""}, rank, 1.0, worst);
+  }
+
+  // One factor for the whole bucket, with next to nothing left.
+  [[nodiscard]] static std::optional<double> factor_of(
+      const nsa::SafetensorsFile& reduced,
+      const std::deque<nsa::SafetensorsFile>& locals,
+      const std::vector<SumOfTensor>& tensors) {
+    double with = 0.0;
+    double square = 0.0;
+    for (const SumOfTensor& seen : tensors) {
+      with += seen.with_mean;
+      square += seen.mean_mean;
+    }
+    const double factor = with / square;
+    if (!std::isfinite(factor)) return std::nullopt;
+    for (const SumOfTensor& seen : tensors) {
+      const double limit = factor_limit(seen.unit_roundoff);
+      const double residual =
+          factor_residual(reduced.at(seen.param), views_of(seen.param, reduced, locals), factor);
+      if (!(std::abs(factor - 1.0) > limit) || !(residual <= limit)) return std::nullopt;
+    }
+    return factor;
+  }
+
+  void add_sum(const SumPlace& place, int rank, double factor, double worst) {
+    ToldSum& told = told_[place];
+    told.ranks.insert(rank);
+    told.factor = factor;
+    raise_to(told.worst, worst);
+    told.differing = place.params.size();
+  }
+
+  [[nodiscard]] Finding finding(const SumPlace& place, const ToldSum& told) const {
+    Finding finding = make_finding(place.code, "sum");
+    const bool everywhere = told.ranks.size() == static_cast<std::size_t>(evidence_.ranks());
+    if (place.code == "GRAD.SCALE") {
+      if (place.buckets.size() == 1 && place.buckets.front() >= 0) {
+        finding.site.bucket = place.buckets.front();
+      } else if (place.buckets.size() > 1) {
+        finding.site.detail["buckets"] = place.buckets;
+      }
+      finding.site.detail["factor"] = told.factor;
+    } else {
+      finding.site = site_of_params(place.params);
+      finding.site.op = "grad_sync";
+      finding.facts = {{"differing", place.params.size()}, {"bound", Real(told.worst)}};
+      put_some(finding, "params", place.params);
+    }
+    finding.facts["where"] = everywhere ? "every rank" : ranks_text(to_ints(told.ranks));
+    finding.site.step = place.step;
+    if (!everywhere) finding.site.ranks = to_ints(told.ranks);
+    return finding;
+  }
+
+  const Evidence& evidence_;
+  const Ledger& ledger_;
+  const std::vector<std::string>& params_;
+  std::set<std::int64_t> overflowed_;
+  ResultBuilder& result_;
+  std::map<SumPlace, ToldSum> told_;
+  double worst_share_ = 0.0;
+};
+
+}  // namespace
+
+PartOfTwin compare_sums(const TwinCase& the_case, std::int64_t step, ResultBuilder& result) {
+  SumComparison comparison(the_case, result);
+  comparison.judge(step);
+  PartOfTwin part;
+  part.found = comparison.tell();
+  part.worst_share = comparison.worst_share();
+  return part;
+}
+
+}  // namespace harness::checks

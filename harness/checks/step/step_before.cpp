@@ -1,0 +1,184 @@
+// What a run begins with: the tokens of every batch, and the parameters' initial values.
+#include <algorithm>
+#include <filesystem>
+#include <stdexcept>
+
+#include "harness/checks/step/step_stages.h"
+#include "harness/scenario/case.h"
+#include "nsa/base/file.h"
+#include "oracles/training/data_laws.h"
+#include "oracles/training/initial_values.h"
+
+namespace harness::checks {
+namespace {
+
+constexpr std::int64_t kMostBytes = std::int64_t{64} << 20;  // no larger text is kept
+
+// The text that the controller kept when the case began, as the case in its folder names it, also where the run's folder was
+// moved; nothing where it was not kept as one file.
+std::optional<std::string> kept_text(const StepRun& run) {
+  namespace fs = std::filesystem;
+  const fs::path folder = run.evidence.folder;
+  const std::string path = folder / "case.json";
+  std::error_code none;
+  if (!fs::exists(path, none)) return std::nullopt;
+  const Case the_case = case_from_json(nsa::read_file(path, kMostBytes), path);
+  const std::vector<std::string>& files = the_case.scenario.training.data.text;
+  if (files.size() != 1) return std::nullopt;
+  const fs::path named = files.front();
+  for (const fs::path& at : {named, folder.parent_path() / "texts" / named.filename()}) {
+    if (fs::is_regular_file(at, none)) return nsa::read_file(at, kMostBytes);
+  }
+  return std::nullopt;
+}
+
+oracles::Text bytes_of_text(const std::string& text) {
+  return {reinterpret_cast<const unsigned char*>(text.data()), text.size()};
+}
+
+std::vector<oracles::RecordedBatch> recorded_batches(StepJudge& judge) {
+  std::vector<oracles::RecordedBatch> batches;
+  for (const auto& [key, file] : judge.files) {
+    for (std::int64_t micro = 0; micro < judge.run.data.accumulate; ++micro) {
+      auto tokens = file.tokens(micro);
+      if (tokens) {
+        batches.push_back({{key.second, micro, key.first}, std::move(*tokens)});
+      } else {
+        judge.result.missing("tokens of " + process_name(key.first) + ", step " +
+                             std::to_string(key.second) + ", micro-batch " + std::to_string(micro));
+      }
+    }
+  }
+  return batches;
+}
+
+void tell_batches(StepJudge& judge,
+                  const oracles::Naming& naming,
+                  const std::vector<oracles::RecordedBatch>& batches,
+                  oracles::Text text) {
+  for (const oracles::RecordedBatch& batch : batches) {
+    const oracles::IntTensor wanted = oracles::batch_tokens(judge.run.data, batch.place, text);
+    if (wanted.shape == batch.tokens.shape && wanted.data == batch.tokens.data) continue;
+    Departure departure{"DATA.WRONG",
+                        "data",
+                        static_cast<int>(batch.place.rank),
+                        batch.place.step,
+                        "data",
+                        {},
+                        naming};
+    departure.detail["micro"] = batch.place.micro;
+    judge.told.add(std::move(departure));
+  }
+}
+
+// Parameters of one rank before the first step, where all of them are on record.
+std::vector<oracles::InitialRecord> initial_records(const StepRun& run,
+                                                    const nsa::SafetensorsFile& file,
+                                                    const std::string& prefix) {
+  std::vector<oracles::InitialRecord> records;
+  for (const std::string& param : run.params) {
+    if (!file.contains(prefix + param)) continue;
+    const nsa::TensorView& view = file.at(prefix + param);
+    records.push_back({param, view.shape, numbers_of(view)});
+  }
+  return records;
+}
+
+void tell_initial(StepJudge& judge, int rank, const std::vector<oracles::InitialWrong>& all) {
+  for (const oracles::InitialWrong& wrong : all) {
+    oracles::Naming naming;
+    naming.fitting.push_back({wrong.law, {}, 1, wrong.detail});
+    Departure departure{"INIT.WRONG", "initial_values", rank, 1, "data", {wrong.parameter}, naming};
+    departure.by_law = true;
+    judge.told.add(std::move(departure));
+  }
+}
+
+std::vector<oracles::InitialWrong> wrong_initial(StepJudge& judge,
+                                                 int rank,
+                                                 const nsa::SafetensorsFile& file,
+                                                 const std::string& prefix) {
+  const auto records = initial_records(judge.run, file, prefix);
+  if (records.size() != judge.run.params.size()) {
+    judge.result.missing("initial values of " +
+                         std::to_string(judge.run.params.size() - records.size()) +
+                         " parameters of " + process_name(rank));
+  }
+  if (records.empty()) return {};
+  return oracles::judge_initial_values(judge.run.model, records).wrong;
+}
+
+// Of a model of which rows are drawn, rank 0 has all of its values on record.
+std::vector<oracles::InitialWrong> wrong_initial(StepJudge& judge, const StepFile& first) {
+  if (first.is_whole()) {
+    return wrong_initial(judge, first.rank, first.file, judge.run.has_masters ? "w." : "p.");
+  }
+  const auto file = open_artefact(
+      judge.run.evidence, {first.rank, "initial_values", 1, first.rank}, judge.result);
+  return file ? wrong_initial(judge, first.rank, *file, "") : std::vector<oracles::InitialWrong>{};
+}
+
+// False where they differ.
+bool compare_ranks(StepJudge& judge, const StepFile& first, const StepFile& other) {
+  std::vector<std::string> differ;
+  for (const std::string& param : judge.run.params) {
+    const std::string name = "p." + param;
+    if (!first.has(name) || !other.has(name)) continue;
+    if (!same_bytes(first.file.at(name), other.file.at(name))) differ.push_back(param);
+  }
+  if (differ.empty()) return true;
+  constexpr oracles::Law kOther{"init_other_rank", "the ranks begin with different values"};
+  oracles::Naming naming;
+  naming.fitting.push_back({kOther, {}, 1, {}});
+  Departure departure{"INIT.WRONG", "initial_values", other.rank, 1, "data", differ, naming};
+  departure.by_law = true;
+  judge.told.add(std::move(departure));
+  return false;
+}
+
+}  // namespace
+
+void judge_data(StepJudge& judge) {
+  const StepRun& run = judge.run;
+  std::string text;
+  if (run.data.source == oracles::Source::text) {
+    auto kept = kept_text(run);
+    if (!kept) {
+      judge.result.missing("the text that the case trained on, kept as one file");
+      return;
+    }
+    text = std::move(*kept);
+  }
+  const auto batches = recorded_batches(judge);
+  if (batches.empty()) return;
+  try {
+    const auto naming = oracles::name_batches(run.data, batches, bytes_of_text(text));
+    if (!naming.right.fits()) tell_batches(judge, naming, batches, bytes_of_text(text));
+    judge.judged.push_back(std::to_string(batches.size()) + " batches");
+  } catch (const std::invalid_argument& error) {
+    judge.result.missing(std::string("tokens that the oracle accepts: ") + error.what());
+  }
+}
+
+void judge_initial(StepJudge& judge) {
+  const StepFile* first = nullptr;
+  std::vector<oracles::InitialWrong> wrong;
+  try {
+    for (const int rank : all_ranks(judge.run.evidence)) {
+      const StepFile* file = judge.file(rank, 1);
+      if (file == nullptr) continue;
+      if (first == nullptr) {
+        first = file;
+        wrong = wrong_initial(judge, *first);
+        tell_initial(judge, rank, wrong);
+      } else if (compare_ranks(judge, *first, *file)) {
+        tell_initial(judge, rank, wrong);
+      }
+    }
+    if (first != nullptr) judge.judged.emplace_back("initial values");
+  } catch (const std::invalid_argument& error) {
+    judge.result.missing(std::string("initial values that the oracle accepts: ") + error.what());
+  }
+}
+
+}  // namespace harness::checks

@@ -1,0 +1,175 @@
+// Reads what is recorded of the model between its attention layers, and has it judged.
+#include "harness/checks/step/step_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "harness/checks/attention/layer_survey.h"
+
+namespace harness::checks {
+namespace {
+
+// Of a model of which only rows of the parameters are on record, and of a small one.
+constexpr std::int64_t kFewRows = 48;
+constexpr std::int64_t kManyRows = 256;
+
+std::vector<std::int64_t> some_rows(std::int64_t all, std::int64_t most) {
+  std::vector<std::int64_t> rows;
+  const std::int64_t count = std::min(all, most);
+  for (std::int64_t i = 0; i < count; ++i) rows.push_back(i * all / count);
+  return rows;
+}
+
+oracles::Tensor rows_of_view(const nsa::TensorView& view, const std::vector<std::int64_t>& rows) {
+  const oracles::Numbers numbers = numbers_of(view);
+  const std::int64_t width = view.shape.empty() ? 1 : view.shape.back();
+  return oracles::rows_of({numbers, width == 0 ? 0 : numbers.size() / width, width}, rows);
+}
+
+bool all_finite(const oracles::Tensor& tensor) {
+  return std::all_of(
+      tensor.data.begin(), tensor.data.end(), [](double x) { return std::isfinite(x); });
+}
+
+class ModelReader {
+ public:
+  ModelReader(StepJudge& judge, const StepFile& file) : judge_(judge), file_(file) {}
+
+  // Nothing where something is not on record; then it is said.
+  std::optional<ModelRows> read() {
+    auto tokens = file_.tokens(0);
+    if (!tokens || !file_.has("logits.0") || !find_weights()) return std::nullopt;
+    ModelRows model;
+    const auto all = static_cast<std::int64_t>(tokens->data.size());
+    model.rows = some_rows(all, file_.is_whole() ? kManyRows : kFewRows);
+    model.tokens = std::move(*tokens);
+    model.rounding = rounding();
+    read_weights(model);
+    for (std::int64_t layer = 0; layer < judge_.run.model.n_layers; ++layer) {
+      if (!read_layer(static_cast<int>(layer), model)) return std::nullopt;
+    }
+    model.logits = rows_of_view(file_.file.at("logits.0"), model.rows);
+    if (file_.has("dlogits.0")) {
+      model.dlogits = rows_of_view(file_.file.at("dlogits.0"), model.rows);
+    }
+    return model;
+  }
+
+ private:
+  [[nodiscard]] oracles::Rounding rounding() const {
+    const bool autocast = judge_.run.training.precision == nsa::Precision::bf16_autocast;
+    return oracles::Rounding::of(autocast ? oracles::Number::bf16 : judge_.run.narrow);
+  }
+
+  // The file and the prefix under which all weights of the step's forward are.
+  bool find_weights() {
+    if (file_.is_whole()) {
+      weights_ = &file_.file;
+      prefix_ = judge_.run.has_masters ? "w." : "p.";
+      return true;
+    }
+    // All ranks begin with the values of rank 0: judge_initial() says where they do not.
+    if (file_.step != 1) return false;
+    initial_ = open_artefact(judge_.run.evidence, {0, "initial_values", 1, 0}, judge_.result);
+    if (!initial_) return false;
+    weights_ = &*initial_;
+    return true;
+  }
+
+  void read_weights(ModelRows& model) const {
+    for (const std::string& param : judge_.run.params) {
+      if (param.find(".attn.") != std::string::npos) continue;
+      const nsa::TensorView& view = weights_->at(prefix_ + param);
+      if (view.shape.size() == 1) {
+        model.small[param] = {view.shape, nsa::to_doubles(view)};
+      } else {
+        model.large[param] = {numbers_of(view), view.shape.front(), view.shape.back()};
+      }
+    }
+  }
+
+  bool read_layer(int layer, ModelRows& model) {
+    files_.push_back(open_artefact(
+        judge_.run.evidence, {file_.rank, kLayer, file_.step, file_.rank, layer}, judge_.result));
+    if (!files_.back()) return false;
+    const nsa::SafetensorsFile& file = *files_.back();
+    ModelRows::Border border;
+    border.x = rows_of_view(file.at("x"), model.rows);
+    border.y = rows_of_view(file.at("y"), model.rows);
+    if (file.contains("dx")) border.dx = rows_of_view(file.at("dx"), model.rows);
+    if (file.contains("dy")) border.dy = rows_of_view(file.at("dy"), model.rows);
+    model.layers.push_back(std::move(border));
+    return true;
+  }
+
+  StepJudge& judge_;
+  const StepFile& file_;
+  const nsa::SafetensorsFile* weights_ = nullptr;
+  std::optional<nsa::SafetensorsFile> initial_;
+  std::string prefix_;
+  std::vector<std::optional<nsa::SafetensorsFile>> files_;
+
+ public:
+  ModelReader(const ModelReader&) = delete;
+  ModelReader& operator=(const ModelReader&) = delete;
+};
+
+bool is_finite(const ModelRows& model) {
+  return all_finite(model.logits) &&
+         std::all_of(model.layers.begin(), model.layers.end(), [](const auto& layer) {
+           return all_finite(layer.x) && all_finite(layer.y) && all_finite(layer.dx) &&
+                  all_finite(layer.dy);
+         });
+}
+
+void tell(StepJudge& judge,
+          const StepFile& file,
+          const std::string& code,
+          const std::string& phase,
+          SegmentWrong wrong) {
+  Departure departure{code, wrong.op, file.rank, file.step, phase, {}, std::move(wrong.naming)};
+  departure.layer = wrong.layer;
+  judge.told.add(std::move(departure));
+}
+
+// The rows that were judged; 0 where it could not be.
+std::int64_t judge_model_of(StepJudge& judge, const StepFile& file) {
+  ModelReader reader(judge, file);
+  const std::optional<ModelRows> model = reader.read();
+  if (!model) return 0;
+  if (!is_finite(*model)) return 0;  // see `finite`
+  Stream stream;
+  if (auto wrong = judge_forward(*model, stream)) {
+    tell(judge, file, "NUMERIC.FORWARD", "forward", std::move(*wrong));
+    judge.not_judged.emplace_back("gradients between the attention layers: their forward is wrong");
+  } else if (!model->dlogits.data.empty()) {
+    if (auto back = judge_backward(*model, stream)) {
+      tell(judge, file, "NUMERIC.GRADIENT", "backward", std::move(*back));
+    }
+  }
+  return static_cast<std::int64_t>(model->rows.size());
+}
+
+}  // namespace
+
+void judge_model(StepJudge& judge) {
+  std::int64_t rows = 0;
+  for (const auto& [key, file] : judge.files) {
+    try {
+      rows += judge_model_of(judge, file);
+    } catch (const std::invalid_argument& error) {
+      judge.result.missing("the model of " + process_name(key.first) + ", step " +
+                           std::to_string(key.second) + ": " + error.what());
+    }
+  }
+  if (rows > 0) {
+    judge.judged.push_back("every stage between the attention layers, forward and back, in " +
+                           std::to_string(rows) + " rows");
+  } else {
+    judge.not_judged.emplace_back("the model between its attention layers (not on record)");
+  }
+  judge.not_judged.emplace_back("gradients of weights outside the attention");
+}
+
+}  // namespace harness::checks

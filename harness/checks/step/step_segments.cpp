@@ -1,0 +1,379 @@
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "harness/checks/ceilings.h"
+#include "harness/checks/step/step_model.h"
+#include "oracles/model/head_stage.h"
+#include "oracles/model/stream_stage.h"
+
+namespace harness::checks {
+namespace {
+
+using oracles::Expected;
+using oracles::Tensor;
+
+constexpr std::size_t kMostChoices = 64;  // of one law; more than any has
+
+Tensor sum_of(const Tensor& a, const Tensor& b) {
+  Tensor sum = a;
+  for (std::size_t i = 0; i < sum.data.size(); ++i) sum.data[i] += b.data[i];
+  return sum;
+}
+
+Tensor scaled(Tensor tensor, double factor) {
+  for (double& x : tensor.data) x *= factor;
+  return tensor;
+}
+
+// Collects what the segment would give if one of its stages had one of its known mistakes.
+class Candidates {
+ public:
+  explicit Candidates(const ModelRows& model) : model_(model) {}
+
+  // `under` is a library's function; `rest` carries a stage's result to the end of the segment.
+  template <typename Under, typename Rest>
+  void add(const std::string& op, std::span<const oracles::Law> laws, Under under, Rest rest) {
+    for (const oracles::Law& law : laws) {
+      const bool of_numbers = law.name.ends_with("_factor") || law.name.ends_with("_kept_narrow") ||
+                              law.name == "head_bias";
+      if (of_numbers) continue;
+      for (std::size_t choice = 0; choice < kMostChoices; ++choice) {
+        const std::optional<Expected> given = under(law.name, choice);
+        if (!given) {
+          if (choice > 0) break;
+          continue;
+        }
+        add_one(op, law, rest(given->value));
+      }
+    }
+  }
+  void add_one(const std::string& op, const oracles::Law& law, const Tensor& end) {
+    candidates_.push_back({law, [this, end] { return within_ceiling(end, model_); }, op});
+  }
+
+  // The stage that all fitting laws belong to; `otherwise` where they do not agree or none fits.
+  SegmentWrong wrong(const Tensor& found,
+                     const Expected& right,
+                     int layer,
+                     const std::string& otherwise) const {
+    SegmentWrong wrong{otherwise, layer, oracles::name_values(found.data, right, candidates_)};
+    std::set<std::string> ops;
+    for (const oracles::LawFit& fit : wrong.naming.fitting) ops.insert(fit.detail);
+    oracles::merge_forms(wrong.naming.fitting);
+    if (ops.size() != 1) return wrong;
+    wrong.op = *ops.begin();
+    for (oracles::LawFit& fit : wrong.naming.fitting) fit.detail.clear();
+    return wrong;
+  }
+
+ private:
+  const ModelRows& model_;
+  std::vector<oracles::Candidate> candidates_;
+};
+
+class Forward {
+ public:
+  Forward(const ModelRows& model, Stream& stream) : m_(model), s_(stream) {}
+
+  std::optional<SegmentWrong> judge() {
+    s_.entering.push_back(oracles::expected_embedding(embedding()).value);
+    for (std::size_t l = 0; l < m_.layers.size(); ++l) {
+      const Expected right = within_ceiling(norm(s_.entering[l], gain(l)), m_);
+      if (!oracles::misfit_of(m_.layers[l].x.data, right).fits()) return name(l, right);
+      s_.middle.push_back(sum_of(s_.entering[l], m_.layers[l].y));
+      s_.entering.push_back(sum_of(s_.middle[l], mlp(l, norm(s_.middle[l], gain2(l)))));
+    }
+    if (m_.logits.data.empty()) return std::nullopt;
+    const Expected right = within_ceiling(head(norm(s_.entering.back(), "norm_f")), m_);
+    if (oracles::misfit_of(m_.logits.data, right).fits()) return std::nullopt;
+    return name(m_.layers.size(), right);
+  }
+
+ private:
+  static std::string block(std::size_t l) { return "blocks." + std::to_string(l) + "."; }
+  static std::string gain2(std::size_t l) { return block(l) + "norm2"; }
+  // Of the norm that ends the segment before attention l; norm_f after the last one.
+  [[nodiscard]] std::string gain(std::size_t l) const {
+    return l < m_.layers.size() ? block(l) + "norm1" : "norm_f";
+  }
+
+  [[nodiscard]] oracles::EmbeddingInputs embedding() const {
+    return {m_.tokens,
+            m_.rows,
+            m_.large.at("embed.weight"),
+            m_.large.at("lm_head.weight"),
+            m_.rounding};
+  }
+  [[nodiscard]] Tensor norm(const Tensor& x, const std::string& gain) const {
+    return oracles::expected_norm(x, m_.gain(gain), m_.rounding).value;
+  }
+  [[nodiscard]] oracles::MlpInputs mlp_inputs(std::size_t l, const Tensor& x) const {
+    oracles::MlpInputs inputs;
+    inputs.x = x;
+    inputs.weights = m_.mlp(l);
+    inputs.rounding = m_.rounding;
+    return inputs;
+  }
+  [[nodiscard]] Tensor mlp(std::size_t l, const Tensor& x) const {
+    return oracles::expected_mlp(mlp_inputs(l, x)).value;
+  }
+  [[nodiscard]] oracles::HeadInputs head_inputs(const Tensor& x) const {
+    oracles::HeadInputs inputs;
+    inputs.x = x;
+    inputs.head = m_.large.at("lm_head.weight");
+    inputs.table = m_.large.at("embed.weight");
+    inputs.rounding = m_.rounding;
+    return inputs;
+  }
+  [[nodiscard]] Tensor head(const Tensor& x) const {
+    return oracles::expected_logits(head_inputs(x)).value;
+  }
+
+  // From what enters the segment's last norm to its end.
+  [[nodiscard]] Tensor end_of(std::size_t l, const Tensor& stream) const {
+    const Tensor normed = norm(stream, gain(l));
+    return l < m_.layers.size() ? normed : head(normed);
+  }
+
+  // The segment that ends in attention l, or in the logits: l = L.
+  SegmentWrong name(std::size_t l, const Expected& right) {
+    const bool last = l == m_.layers.size();
+    Candidates all(m_);
+    add_end(l, all);
+    if (l == 0) {
+      all.add(
+          "embed",
+          oracles::embedding_laws(),
+          [&](auto law, auto choice) { return oracles::embedding_under(law, choice, embedding()); },
+          [&](const Tensor& stream) { return end_of(l, stream); });
+      const double root = std::sqrt(static_cast<double>(s_.entering[0].shape.back()));
+      all.add_one("embed", kRoot, end_of(l, scaled(s_.entering[0], root)));
+    } else {
+      add_half(l - 1, l, all);
+    }
+    const Tensor& found = last ? m_.logits : m_.layers[l].x;
+    const std::string vague = l == 0 ? "embed_norm1" : last ? "norm2_to_logits" : "norm2_to_norm1";
+    return all.wrong(found, right, l == 0 ? 0 : static_cast<int>(l) - 1, vague);
+  }
+
+  // The norm that ends a segment, and the head.
+  void add_end(std::size_t l, Candidates& all) const {
+    const bool last = l == m_.layers.size();
+    oracles::NormInputs inputs{s_.entering[l], m_.gain(gain(l)), {}, {}, m_.rounding};
+    if (l > 0) inputs.other_inputs = {{"what enters norm2", s_.middle[l - 1]}};
+    all.add(
+        last ? "norm_f" : "norm1",
+        oracles::norm_stage_laws(),
+        [&](auto law, auto choice) { return oracles::norm_stage_under(law, choice, inputs); },
+        [&](const Tensor& normed) { return last ? head(normed) : normed; });
+    if (!last) return;
+    oracles::HeadInputs of_head = head_inputs(norm(s_.entering[l], "norm_f"));
+    all.add(
+        "lm_head",
+        oracles::head_laws(),
+        [&](auto law, auto choice) { return oracles::head_under(law, choice, of_head); },
+        [&](const Tensor& logits) { return logits; });
+  }
+
+  // The second half of block b, before the end of segment l.
+  void add_half(std::size_t b, std::size_t l, Candidates& all) const {
+    const Tensor& enters = s_.entering[b];
+    const Tensor& middle = s_.middle[b];
+    const Tensor normed = norm(middle, gain2(b));
+    const Tensor branch = mlp(b, normed);
+    const auto from_normed = [&](const Tensor& x) { return end_of(l, sum_of(middle, mlp(b, x))); };
+    const std::vector<oracles::NamedRows> streams = {{"what enters the block", enters},
+                                                     {"the result of norm1", m_.layers[b].x},
+                                                     {"the attention's result", m_.layers[b].y}};
+    const oracles::ResidualInputs first{enters, m_.layers[b].y, {}, {streams[1]}, m_.rounding};
+    all.add(
+        "residual",
+        oracles::residual_laws(),
+        [&](auto law, auto choice) { return oracles::residual_under(law, choice, first); },
+        [&](const Tensor& sum) { return end_of(l, sum_of(sum, mlp(b, norm(sum, gain2(b))))); });
+    const oracles::ResidualInputs second{
+        middle, branch, {}, {{"the result of norm2", normed}, streams[0]}, m_.rounding};
+    all.add(
+        "residual",
+        oracles::residual_laws(),
+        [&](auto law, auto choice) { return oracles::residual_under(law, choice, second); },
+        [&](const Tensor& sum) { return end_of(l, sum); });
+    const oracles::NormInputs of_norm{
+        middle, m_.gain(gain2(b)), streams, {{"norm1", m_.gain(block(b) + "norm1")}}, m_.rounding};
+    all.add(
+        "norm2",
+        oracles::norm_stage_laws(),
+        [&](auto law, auto choice) { return oracles::norm_stage_under(law, choice, of_norm); },
+        from_normed);
+    oracles::MlpInputs of_mlp = mlp_inputs(b, normed);
+    of_mlp.other_inputs = {{"what enters norm2", middle}, streams[0], streams[1]};
+    for (std::size_t other = 0; other < m_.layers.size(); ++other) {
+      if (other != b) of_mlp.other_weights.push_back(m_.mlp(other));
+    }
+    all.add(
+        "mlp",
+        oracles::mlp_laws(),
+        [&](auto law, auto choice) { return oracles::mlp_under(law, choice, of_mlp); },
+        [&](const Tensor& result) { return end_of(l, sum_of(middle, result)); });
+    if (b == 0) {
+      // The first norm does not show a factor of the embedding, the stream after it does.
+      const double root = std::sqrt(static_cast<double>(enters.shape.back()));
+      const Tensor sum = sum_of(scaled(enters, root), m_.layers[b].y);
+      all.add_one("embed", kRoot, end_of(l, sum_of(sum, mlp(b, norm(sum, gain2(b))))));
+    }
+    for (const double factor : {0.5, 2.0}) {
+      all.add_one("mlp", kFactor, end_of(l, sum_of(middle, scaled(branch, factor))));
+    }
+  }
+
+  static constexpr oracles::Law kRoot{"embed_times_root",
+                                      "the embedding times the root of the width"};
+  static constexpr oracles::Law kFactor{"mlp_factor", "the mlp's result times a factor"};
+
+  const ModelRows& m_;
+  Stream& s_;
+};
+
+class Backward {
+ public:
+  Backward(const ModelRows& model, const Stream& stream) : m_(model), s_(stream) {}
+
+  std::optional<SegmentWrong> judge() {
+    const std::size_t layers = m_.layers.size();
+    Tensor dstream = head_gradient();
+    dstream = oracles::expected_norm_gradient(
+                  s_.entering[layers], m_.gain("norm_f"), dstream, m_.rounding)
+                  .value;
+    for (std::size_t l = layers; l-- > 0;) {
+      const ModelRows::Border& at = m_.layers[l];
+      if (at.dy.data.empty() || at.dx.data.empty()) return std::nullopt;
+      const Tensor right_branch = through_half(l, dstream);
+      const Expected right = within_ceiling(sum_of(dstream, right_branch), m_);
+      if (!oracles::misfit_of(at.dy.data, right).fits()) return name(l, dstream, right);
+      dstream = sum_of(at.dy,
+                       oracles::expected_norm_gradient(
+                           s_.entering[l], m_.gain(block(l) + "norm1"), at.dx, m_.rounding)
+                           .value);
+    }
+    return std::nullopt;
+  }
+
+ private:
+  static std::string block(std::size_t l) { return "blocks." + std::to_string(l) + "."; }
+
+  // dlogits W [R,E]
+  [[nodiscard]] Tensor head_gradient() const {
+    const Tensor head = oracles::tensor_of(m_.large.at("lm_head.weight"));
+    const std::int64_t rows = m_.dlogits.shape[0];
+    const std::int64_t words = m_.dlogits.shape[1];
+    const std::int64_t width = head.shape[1];
+    Tensor result = oracles::zeros({rows, width});
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t v = 0; v < words; ++v) {
+        const double d = m_.dlogits.data[static_cast<std::size_t>(r * words + v)];
+        for (std::int64_t e = 0; e < width; ++e) {
+          result.data[static_cast<std::size_t>(r * width + e)] +=
+              d * head.data[static_cast<std::size_t>(v * width + e)];
+        }
+      }
+    }
+    return result;
+  }
+
+  [[nodiscard]] oracles::MlpInputs mlp_inputs(std::size_t l) const {
+    oracles::MlpInputs inputs;
+    inputs.x = oracles::expected_norm(s_.middle[l], m_.gain(block(l) + "norm2"), m_.rounding).value;
+    inputs.weights = m_.mlp(l);
+    inputs.rounding = m_.rounding;
+    return inputs;
+  }
+  [[nodiscard]] Tensor through_norm2(std::size_t l, const Tensor& dnormed) const {
+    return oracles::expected_norm_gradient(
+               s_.middle[l], m_.gain(block(l) + "norm2"), dnormed, m_.rounding)
+        .value;
+  }
+  // What the second half of block l adds to the gradient that goes past it.
+  [[nodiscard]] Tensor through_half(std::size_t l, const Tensor& dstream) const {
+    return through_norm2(l, oracles::expected_mlp_gradient(mlp_inputs(l), dstream).value);
+  }
+
+  SegmentWrong name(std::size_t l, const Tensor& dstream, const Expected& right) const {
+    Candidates all(m_);
+    const oracles::MlpInputs inputs = mlp_inputs(l);
+    all.add(
+        "mlp",
+        oracles::mlp_gradient_laws(),
+        [&](auto law, auto choice) {
+          return oracles::mlp_gradient_under(law, choice, inputs, dstream);
+        },
+        [&](const Tensor& dx) { return sum_of(dstream, through_norm2(l, dx)); });
+    const Tensor dnormed = oracles::expected_mlp_gradient(inputs, dstream).value;
+    const oracles::NormInputs of_norm{
+        s_.middle[l], m_.gain(block(l) + "norm2"), {}, {}, m_.rounding};
+    all.add(
+        "norm2",
+        oracles::norm_gradient_laws(),
+        [&](auto law, auto choice) {
+          return oracles::norm_gradient_under(law, choice, of_norm, dnormed);
+        },
+        [&](const Tensor& dx) { return sum_of(dstream, dx); });
+    const oracles::ResidualInputs sum{dstream, through_half(l, dstream), {}, {}, m_.rounding};
+    all.add(
+        "residual",
+        oracles::residual_laws(),
+        [&](auto law, auto choice) { return oracles::residual_under(law, choice, sum); },
+        [](const Tensor& result) { return result; });
+    const std::string vague = l + 1 == m_.layers.size() ? "logits_to_norm2" : "norm1_to_norm2";
+    return all.wrong(m_.layers[l].dy, right, static_cast<int>(l), vague);
+  }
+
+  const ModelRows& m_;
+  const Stream& s_;
+};
+
+}  // namespace
+
+oracles::MlpWeights ModelRows::mlp(std::size_t layer) const {
+  const std::string prefix = "blocks." + std::to_string(layer) + ".mlp.";
+  return {"block " + std::to_string(layer),
+          large.at(prefix + "fc1.weight"),
+          large.at(prefix + "fc2.weight")};
+}
+
+oracles::Expected within_ceiling(Tensor value, const ModelRows& model) {
+  double largest = 0;
+  for (const double x : value.data) largest = std::max(largest, std::abs(x));
+  const std::int64_t terms = model.large.at("blocks.0.mlp.fc1.weight").rows;
+  const oracles::Rounding& rounding = model.rounding;
+  Tensor bound{value.shape, std::vector<double>(value.data.size())};
+  if (rounding.stored <= rounding.summed) {
+    const double limit = ceiling(terms, rounding.stored) * largest;
+    std::fill(bound.data.begin(), bound.data.end(), limit);
+    return {std::move(value), std::move(bound)};
+  }
+  // Kept in a narrow type: two roundings a block on the stream and a few beside it, independent of each other.
+  const auto roundings = static_cast<double>(2 * model.layers.size() + 4);
+  const double share = 8 / std::sqrt(3.0) * std::sqrt(roundings) * rounding.stored;
+  const auto width = static_cast<std::size_t>(value.shape.back());
+  for (std::size_t begin = 0; begin < value.data.size(); begin += width) {
+    double squares = 0;
+    for (std::size_t i = begin; i < begin + width; ++i) squares += value.data[i] * value.data[i];
+    const double typical = std::sqrt(squares / static_cast<double>(width));
+    for (std::size_t i = begin; i < begin + width; ++i) {
+      bound.data[i] = share * (std::abs(value.data[i]) + typical) +
+                      ceiling(terms, rounding.summed) * largest + rounding.flushed;
+    }
+  }
+  return {std::move(value), std::move(bound)};
+}
+
+std::optional<SegmentWrong> judge_forward(const ModelRows& model, Stream& stream) {
+  return Forward(model, stream).judge();
+}
+
+std::optional<SegmentWrong> judge_backward(const ModelRows& model, const Stream& stream) {
+  return Backward(model, stream).judge();
+}
+
+}  // namespace harness::checks

@@ -1,0 +1,423 @@
+// Is every number finite? If not, where is the earliest one that is not. Where a rank wrote a birth certificate (the first
+// operator with finite inputs and an output that is not), that names it; else the recorded numbers do: weights before forward,
+// layers in order, then the loss, then backward through the layers, then what follows from the gradients.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+#include <string_view>
+#include <tuple>
+
+#include "harness/checks/attention/layer_survey.h"
+#include "harness/checks/list.h"
+#include "harness/checks/params.h"
+#include "harness/checks/training/overflow.h"
+#include "nsa/base/text.h"
+
+namespace harness::checks {
+namespace {
+
+struct TracedStage {
+  const char* tensor;
+  const char* branch;
+  const char* op;
+  int row_axis;  // -1: has no query positions
+};
+
+// In the order of computation.
+constexpr std::array kTracedStages = {
+    TracedStage{"x", "", "", 1},
+    TracedStage{"q", "", "rope", 2},
+    TracedStage{"k_raw", "cmp", "rope", 2},
+    TracedStage{"v_raw", "cmp", "project", 2},
+    TracedStage{"k_sel", "sel", "rope", 2},
+    TracedStage{"v_sel", "sel", "project", 2},
+    TracedStage{"k_win", "win", "rope", 2},
+    TracedStage{"v_win", "win", "project", 2},
+    TracedStage{"k_cmp", "cmp", "compress", -1},
+    TracedStage{"v_cmp", "cmp", "compress", -1},
+    TracedStage{"p_grp", "", "score", 2},
+    TracedStage{"o_cmp", "cmp", "attend_cmp", 2},
+    TracedStage{"o_sel", "sel", "attend_sel", 2},
+    TracedStage{"o_win", "win", "attend_win", 2},
+    TracedStage{"gate", "", "gate", 2},
+    TracedStage{"y", "", "attention", 1},
+};
+
+// Operators that hand out memory and compute nothing. Poison is written by a fill.
+constexpr std::array kAllocations = {
+    "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize"};
+
+bool allocates(std::string_view op, bool poisoned) {
+  if (const auto colon = op.rfind("::"); colon != std::string_view::npos) {
+    op.remove_prefix(colon + 2);
+  }
+  while (!op.empty() && op.back() == '_') op.remove_suffix(1);
+  if (poisoned && op == "fill") return true;
+  return std::find(kAllocations.begin(), kAllocations.end(), op) != kAllocations.end();
+}
+
+enum class Moment { weights, forward, loss, backward, gradient, after };
+
+// When: step, moment, and a place within it; then the name.
+struct Birth {
+  std::int64_t step = 0;
+  Moment moment = Moment::forward;
+  int place = 0;
+  int order = 0;
+  std::string name;
+  auto operator<=>(const Birth&) const = default;
+};
+
+struct Sighting {
+  Site site;
+  std::string what;
+  std::int64_t elements = 0;
+};
+
+// A birth certificate without what is of one rank alone.
+struct Certificate {
+  std::int64_t step = 0;
+  int direction = 0;  // 0 forward, 1 backward, 2 optimizer
+  int layer = -1;
+  std::string seam;
+  std::string op;
+  auto operator<=>(const Certificate&) const = default;
+};
+
+constexpr std::array kDirections = {"forward", "backward", "optimizer"};
+
+int order_of(const std::string& direction) {
+  const auto* const at = std::find(kDirections.begin(), kDirections.end(), direction);
+  return static_cast<int>(at - kDirections.begin());
+}
+
+std::vector<int> rows_of(const nsa::TensorView& view,
+                         int axis,
+                         const std::vector<std::size_t>& elements) {
+  if (axis < 0 || static_cast<std::size_t>(axis) >= view.shape.size()) return {};
+  std::size_t inner = 1;
+  for (std::size_t i = static_cast<std::size_t>(axis) + 1; i < view.shape.size(); ++i) {
+    inner *= static_cast<std::size_t>(view.shape[i]);
+  }
+  const auto length = static_cast<std::size_t>(view.shape[static_cast<std::size_t>(axis)]);
+  std::set<int> rows;
+  for (const std::size_t element : elements) {
+    rows.insert(static_cast<int>(element / inner % length));
+  }
+  std::vector<int> sorted = to_ints(rows);
+  if (sorted.size() > kMostRows) sorted.resize(kMostRows);
+  return sorted;
+}
+
+std::vector<std::size_t> not_finite(const nsa::TensorView& view) {
+  const Reals values(view);
+  std::vector<std::size_t> found;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (!std::isfinite(values[i])) found.push_back(i);
+  }
+  return found;
+}
+
+class Finiteness {
+ public:
+  explicit Finiteness(const Evidence& evidence)
+      : evidence_(evidence), overflowed_(overflowed_steps(evidence)) {}
+
+  CheckResult judge() {
+    judge_samples();
+    if (runs_layers_alone(evidence_)) {
+      demand_layers();
+    } else if (evidence_.the_case.scenario.trains()) {
+      demand_losses();
+      judge_gradients();
+    }
+    for (const auto& row : evidence_.artefacts) {
+      if (row.process >= 0 && row.row.name == kLayer) judge_layer(row.process, row.row);
+    }
+    for (const auto& row : evidence_.nan_births) {
+      if (row.process < 0) continue;
+      const NanBirth& birth = row.row;
+      if (birth.direction == "backward" && overflowed_.count(birth.step) > 0) continue;
+      certificates_[{birth.step, order_of(birth.direction), birth.layer, birth.seam, birth.op}]
+                   [row.process] = &birth;
+    }
+    if (samples_ + gradients_ + tensors_ == 0) result_.missing("any number of any rank");
+    if (!certificates_.empty()) {
+      result_.found(certified());
+    } else if (!births_.empty()) {
+      result_.found(origin());
+    }
+    return result_.finish(std::to_string(samples_) + " samples, " + std::to_string(gradients_) +
+                          " gradients and " + std::to_string(tensors_) +
+                          " recorded tensors are finite");
+  }
+
+ private:
+  void judge_samples() {
+    for (const auto& row : evidence_.samples) {
+      if (row.process < 0) continue;
+      ++samples_;
+      const bool loss = row.row.metric == "loss";
+      if (std::isfinite(row.row.value.value)) continue;
+      if (row.row.metric == "grad_norm" && overflowed_.count(row.row.step) > 0) continue;
+      Sighting seen;
+      seen.site.op = row.row.metric;
+      seen.what = "sample " + row.row.metric + " is " + nsa::to_text(row.row.value.value);
+      add({row.row.step, loss ? Moment::loss : Moment::after, 0, 0, row.row.metric},
+          row.process,
+          seen);
+    }
+  }
+
+  // Layers that run alone have no loss: their tensors are all there is.
+  void demand_layers() {
+    for (int layer = 0; layer < evidence_.the_case.scenario.model.n_layers; ++layer) {
+      static_cast<void>(open_artefact(evidence_, {0, kLayer, 1, 0, layer}, result_));
+    }
+  }
+
+  void demand_losses() {
+    std::set<std::pair<int, std::int64_t>> losses;
+    for (const auto& row : evidence_.samples) {
+      if (row.process >= 0 && row.row.metric == "loss") losses.insert({row.process, row.row.step});
+    }
+    const std::int64_t steps = evidence_.the_case.scenario.training.steps;
+    for (const int rank : all_ranks(evidence_)) {
+      for (std::int64_t step = 1; step <= steps; ++step) {
+        if (losses.count({rank, step}) > 0) continue;
+        result_.missing("the loss of " + process_name(rank) + " in step " + std::to_string(step) +
+                            ended_early(evidence_, rank),
+                        site_of_rank(rank));
+      }
+    }
+  }
+
+  void judge_gradients() {
+    for (const auto& row : evidence_.gradients) {
+      const Gradient& gradient = row.row;
+      if (row.process < 0 || gradient.state == "none" || !gradient.reachable) continue;
+      ++gradients_;
+      if (overflowed_.count(gradient.step) > 0) continue;
+      const bool finite = std::isfinite(gradient.l2.value) &&
+                          std::isfinite(gradient.absmax.value) && gradient.state != "nan" &&
+                          gradient.state != "inf";
+      if (finite) continue;
+      Sighting seen;
+      seen.site = site_of_params({gradient.param});
+      seen.what = "the gradient of " + gradient.param + " is not finite (" + gradient.state + ")";
+      add({gradient.step, Moment::gradient, gradient.ready_order, gradient.index, gradient.param},
+          row.process,
+          seen);
+    }
+    if (gradients_ == 0) result_.missing("gradient rows of any rank");
+  }
+
+  void judge_layer(int rank, const Artefact& artefact) {
+    const auto file = open_artefact(
+        evidence_, {rank, artefact.name, artefact.step, artefact.of_rank, artefact.layer}, result_);
+    if (!file) return;
+    for (const auto& [name, view] : file->tensors()) {
+      if (view.dtype == nsa::DType::i64 || view.dtype == nsa::DType::i32) continue;
+      const bool backward = name == "dx" || name == "dy" || name.starts_with("g.");
+      if (backward && overflowed_.count(artefact.step) > 0) continue;
+      ++tensors_;
+      const std::vector<std::size_t> bad = not_finite(view);
+      if (!bad.empty()) add_tensor(rank, artefact, name, view, bad);
+    }
+  }
+
+  void add_tensor(int rank,
+                  const Artefact& artefact,
+                  const std::string& name,
+                  const nsa::TensorView& view,
+                  const std::vector<std::size_t>& bad) {
+    Sighting seen;
+    seen.site.layers = {artefact.layer};
+    seen.elements = static_cast<std::int64_t>(bad.size());
+    seen.what = std::to_string(bad.size()) + " of " + std::to_string(Reals(view).size()) +
+                " elements of " + name + " in layer " + std::to_string(artefact.layer);
+    Birth birth{artefact.step, Moment::forward, artefact.layer, 0, name};
+    const auto stage =
+        std::find_if(kTracedStages.begin(), kTracedStages.end(), [&](const TracedStage& candidate) {
+          return name == candidate.tensor;
+        });
+    if (stage != kTracedStages.end()) {
+      birth.order = static_cast<int>(stage - kTracedStages.begin());
+      seen.site.branch = stage->branch;
+      seen.site.op = stage->op;
+      seen.site.rows = rows_of(view, stage->row_axis, bad);
+    } else if (name.rfind("w.", 0) == 0) {
+      birth.moment = Moment::weights;
+      seen.site.param = short_name(name.substr(2));
+    } else {
+      birth.moment = Moment::backward;
+      birth.place = -artefact.layer;  // the last layer comes first
+      birth.order = name == "dy" ? 0 : name == "dx" ? 2 : 1;
+      if (name.rfind("g.w.", 0) == 0) seen.site.param = short_name(name.substr(4));
+      if (name == "dx") seen.site.rows = rows_of(view, 1, bad);
+    }
+    add(birth, rank, seen);
+  }
+
+  void add(const Birth& birth, int rank, const Sighting& seen) { births_[birth][rank] = seen; }
+
+  // ---- birth certificates --------------------------------------------------------------------------------------------
+
+  // Where the recorded numbers of that step and layer show it.
+  struct Place {
+    Site site;
+    std::string what;
+    bool backward = false;
+  };
+
+  // What the seam itself made comes first, then the earliest tensor of the forward. A number that was masked away in the
+  // forward shows in the backward alone.
+  [[nodiscard]] std::optional<Place> place_of(const Certificate& certificate) const {
+    const Sighting* first = nullptr;
+    for (const auto& [birth, of_rank] : births_) {
+      const Sighting& seen = of_rank.begin()->second;
+      if (birth.step != certificate.step || birth.moment != Moment::forward) continue;
+      if (!in_layer(seen, certificate.layer)) continue;
+      if (seen.site.op == certificate.seam) return Place{seen.site, seen.what, false};
+      if (first == nullptr) first = &seen;
+    }
+    const bool forward = certificate.direction == 0 && first != nullptr;
+    if (forward && (certificate.seam.empty() || allocates(certificate.op, true))) {
+      return Place{first->site, first->what, false};
+    }
+    return backward_place(certificate);
+  }
+
+  [[nodiscard]] static bool in_layer(const Sighting& seen, int layer) {
+    return layer < 0 || seen.site.layers == std::vector<int>{layer};
+  }
+
+  // Rows from the gradient of the layer's input, the branch from the weights whose gradients are not finite.
+  [[nodiscard]] std::optional<Place> backward_place(const Certificate& certificate) const {
+    std::optional<Place> place;
+    std::set<std::string> branches;
+    for (const auto& [birth, of_rank] : births_) {
+      const Sighting& seen = of_rank.begin()->second;
+      if (birth.step != certificate.step || birth.moment != Moment::backward) continue;
+      if (birth.name == "dy" || !in_layer(seen, certificate.layer)) continue;
+      if (!place) {
+        place = Place{Site{}, seen.what, true};
+        place->site.layers = seen.site.layers;
+      }
+      if (seen.site.layers != place->site.layers) break;
+      if (birth.name == "dx") place->site.rows = seen.site.rows;
+      if (const std::string branch = branch_of(seen.site.param); !branch.empty()) {
+        branches.insert(branch);
+      }
+    }
+    if (place && branches.size() == 1) {
+      place->site.branch = *branches.begin();
+      place->site.op = "attend_" + place->site.branch;
+    }
+    return place;
+  }
+
+  // Rows of queries that see no key: the compressed branch alone has such. Where the forward masked them away, as many rows of
+  // the operator's output as there are such queries tell them.
+  [[nodiscard]] std::vector<int> rows_without_keys(const Site& site,
+                                                   const NanBirth& birth,
+                                                   bool seen_forward) const {
+    const Scenario& scenario = evidence_.the_case.scenario;
+    const auto keyless =
+        static_cast<int>(std::min(scenario.model.l - 1, scenario.training.seq_len));
+    if (site.branch != "cmp" || site.rows.empty()) return {};
+    if (site.rows.back() < keyless) return site.rows;
+    if (seen_forward || birth.shape.empty() || birth.shape.back() < 1) return {};
+    const std::int64_t lanes = scenario.training.batch_size * scenario.model.n_heads;
+    const std::int64_t vectors = birth.elements / birth.shape.back();
+    if (birth.elements % birth.shape.back() != 0 || vectors > lanes * keyless) return {};
+    std::vector<int> rows;
+    for (const int row : site.rows) {
+      if (row < keyless) rows.push_back(row);
+    }
+    return rows;
+  }
+
+  [[nodiscard]] Finding certified() const {
+    const auto& [certificate, of_rank] = *certificates_.begin();
+    const NanBirth& birth = *of_rank.begin()->second;
+    std::set<int> ranks;
+    for (const auto& [rank, row] : of_rank) ranks.insert(rank);
+    const bool unwritten = certificate.op.empty() || allocates(certificate.op, birth.poisoned);
+    const auto seen = place_of(certificate);
+    Finding finding = make_finding(unwritten ? "NAN.UNINIT" : "NAN.ORIGIN", "operator");
+    Site& site = finding.site;
+    site.ranks = to_ints(ranks);
+    site.step = certificate.step;
+    site.phase = unwritten && seen && seen->backward ? "backward" : birth.direction;
+    if (certificate.layer >= 0) site.layers = {certificate.layer};
+    site.branch = branch_of_seam(certificate.seam);
+    site.op = birth.direction == "optimizer" ? "optimizer"
+              : unwritten                    ? certificate.seam
+                                             : certificate.op;
+    if (seen) {
+      site.rows = seen->site.rows;
+      if (site.layers.empty()) site.layers = seen->site.layers;
+      if (site.branch.empty()) site.branch = seen->site.branch;
+      if (site.op.empty()) site.op = seen->site.op;
+    }
+    if (!certificate.seam.empty()) site.detail["seam"] = certificate.seam;
+    if (birth.elements > 0) site.detail["elements"] = birth.elements;
+    const std::vector<int> without_keys = rows_without_keys(site, birth, !seen || !seen->backward);
+    if (!without_keys.empty()) {
+      site.rows = without_keys;
+      site.detail["keys"] = 0;
+      if (!unwritten) finding.variant = "keyless";
+    }
+    finding.facts["direction"] = "in the " + birth.direction;
+    if (!unwritten) {
+      finding.facts["operator"] = certificate.op;
+      finding.facts["largest_input"] = birth.largest_input;
+    }
+    if (seen) finding.facts["seen"] = seen->what;
+    return finding;
+  }
+
+  [[nodiscard]] Finding origin() const {
+    const auto& [birth, of_rank] = *births_.begin();
+    std::set<int> ranks;
+    for (const auto& [rank, seen] : of_rank) ranks.insert(rank);
+    const Sighting& seen = of_rank.begin()->second;
+    // Poisoned memory is NaN where nobody wrote; no operator was seen to make one.
+    const bool unwritten =
+        evidence_.the_case.scenario.attention.poison && runs_layers_alone(evidence_);
+    Finding finding = make_finding(unwritten ? "NAN.UNINIT" : "NAN.ORIGIN", "recorded");
+    finding.site = seen.site;
+    finding.site.ranks = to_ints(ranks);
+    finding.site.step = birth.step;
+    finding.site.phase = birth.moment == Moment::weights || birth.moment == Moment::after
+                             ? "optimizer"
+                         : birth.moment <= Moment::loss ? "forward"
+                                                        : "backward";
+    if (seen.elements > 0) finding.site.detail["elements"] = seen.elements;
+    finding.facts["seen"] = seen.what;
+    if (births_.size() > 1) finding.facts["later"] = births_.size() - 1;
+    return finding;
+  }
+
+  const Evidence& evidence_;
+  std::set<std::int64_t> overflowed_;
+  ResultBuilder result_;
+  std::map<Birth, std::map<int, Sighting>> births_;
+  std::map<Certificate, std::map<int, const NanBirth*>> certificates_;
+  std::int64_t samples_ = 0;
+  std::int64_t gradients_ = 0;
+  std::int64_t tensors_ = 0;
+};
+
+}  // namespace
+
+Check finite() {
+  return {"finite",
+          "losses, gradients and recorded tensors are finite; else the earliest place that is not",
+          {"NAN.ORIGIN", "NAN.UNINIT"},
+          [](const Evidence& evidence) { return Finiteness(evidence).judge(); }};
+}
+
+}  // namespace harness::checks

@@ -1,0 +1,114 @@
+// Everything that was recorded of one case, typed: what checks judge. Built from events alone, live or from an old run,
+// so that `judge RUN` sees exactly what the run saw.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/evidence/event.h"
+#include "harness/evidence/rows.h"
+#include "harness/scenario/case.h"
+
+namespace harness {
+
+// A row and who wrote it when.
+template <typename Row>
+struct From {
+  int process = 0;
+  std::int64_t t_ms = 0;
+  Row row;
+};
+template <typename Row>
+using Rows = std::vector<From<Row>>;
+
+// Hashes of files as they are now. Each file is read once, however many checks open it. Any thread may ask.
+class FileHashes {
+ public:
+  // As nsa::hash_file() gives it. Throws: nsa::Error.
+  [[nodiscard]] std::string of(const std::string& path);
+  // A check met a file that is not what was recorded.
+  void note_altered();
+  [[nodiscard]] bool any_altered() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, std::string> hashes_;
+  bool altered_ = false;
+};
+
+struct Evidence {
+  Case the_case;
+  std::string folder;  // the case's folder: Artefact::path is relative to it
+  std::shared_ptr<FileHashes> hashes =
+      std::make_shared<FileHashes>();  // of its files; copies share them
+
+  Rows<Hello> hellos;
+  Rows<Phase> phases;
+  Rows<Heartbeat> heartbeats;
+  Rows<Sample> samples;
+  Rows<Gradient> gradients;
+  Rows<Bucket> buckets;
+  Rows<Collective> collectives;
+  Rows<CollectiveDone> collectives_done;
+  Rows<ParameterHash> parameters;
+  Rows<Batch> batches;
+  Rows<RouteUse> routes;
+  Rows<Refusal> refusals;
+  Rows<KernelRuns> kernels;
+  Rows<Exposure> exposures;
+  Rows<NanBirth> nan_births;
+  Rows<Mutation> mutations;
+  Rows<GateUse> gates;
+  Rows<Update> updates;
+  Rows<Recompute> recomputes;
+  Rows<InPlace> in_place;
+  Rows<StateHash> states;
+  Rows<SnapshotUse> snapshots;
+  Rows<Reads> reads;
+  Rows<Artefact> artefacts;
+  Rows<WorkerError> errors;
+  Rows<FaultFired> faults_fired;
+  Rows<Fact> facts;
+  Rows<Done> done;
+  Rows<Started> started;
+  Rows<Exited> exited;
+  Rows<Observation> observations;
+  Rows<Suspect> suspects;
+  Rows<Stopped> stopped;
+  Rows<Relaunched> relaunches;
+  Rows<Fact> rejected;  // lines that were no evidence: kept, never judged as anything else
+
+  // Throws: nsa::Error as check_row() does; then nothing was added.
+  void add(const Event& event);
+
+  [[nodiscard]] int ranks() const;  // as the case wanted
+  // Ranks that were killed on purpose and started again (Relaunched) are in their last life: these three speak of it.
+  [[nodiscard]] bool finished(int process) const;  // Done was seen
+  [[nodiscard]] bool twin_ran() const { return finished(kTwin); }
+  [[nodiscard]] const Exited* exit_of(int process) const;
+  [[nodiscard]] const WorkerError* error_of(int process) const;
+  // Only the rows since the ranks were started for the last time; all of them where that was once.
+  [[nodiscard]] Evidence last_life() const;
+  // The path of an artefact's file (the newest of that name), "" when it was never written.
+  [[nodiscard]] std::string artefact(
+      int process, std::string_view name, std::int64_t step, int of_rank, int layer = -1) const;
+};
+
+// The kind of `Evidence::rejected`: what a process wrote that was no event. Written by the controller alone.
+inline constexpr const char* kRejectedKind = "rejected";
+
+// A fact of the controller: at the end of the case its disk was full.
+inline constexpr const char* kDiskFullFact = "disk_full";
+
+// Whether a worker may write rows of this kind (the others are the controller's).
+[[nodiscard]] bool is_worker_kind(std::string_view kind);
+
+// Throws: nsa::Error on an unknown kind, a key the row does not have, a value of another type or out of its range, an
+// artefact's path outside of the process's own folder. A missing key is not refused: it takes the row's default.
+void check_row(const Event& event);
+
+}  // namespace harness

@@ -1,0 +1,38 @@
+#include "harness/evidence/rows.h"
+
+#include <cmath>
+
+#include "nsa/base/error.h"
+#include "nsa/base/text.h"
+
+namespace harness {
+
+std::string process_name(int process) {
+  if (process == kTwin) return "twin";
+  if (process == kController) return "controller";
+  return "rank " + std::to_string(process);
+}
+
+void to_json(nlohmann::json& json, const Real& real) {
+  if (std::isfinite(real.value)) {
+    json = real.value;
+  } else {
+    json = nsa::to_text(real.value);
+  }
+}
+
+void from_json(const nlohmann::json& json, Real& real) {
+  if (json.is_number()) {
+    real.value = json.get<double>();
+    return;
+  }
+  const std::string text = json.is_string() ? json.get<std::string>() : "";
+  const bool known = text == "NaN" || text == "Infinity" || text == "-Infinity";
+  if (!known) {
+    throw nsa::Error("found " + std::string(json.type_name()) +
+                     ", wanted a number, \"NaN\", \"Infinity\" or \"-Infinity\"");
+  }
+  real.value = *nsa::parse_double(text);
+}
+
+}  // namespace harness

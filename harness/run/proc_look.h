@@ -1,0 +1,30 @@
+// A process seen from outside, through /proc: what tells a stopped, a sleeping and a computing process apart even when it
+// cannot answer. Everything may vanish while it is read: what could not be read is left empty.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <sys/types.h>
+
+#include "harness/evidence/rows.h"
+
+namespace harness {
+
+struct ProcessState {
+  char state = '?';         // the letter of /proc/PID/stat
+  std::int64_t cpu_ms = 0;  // user and system time of all threads
+};
+
+// Reads the content of /proc/PID/stat. Nothing when it is not of that form.
+[[nodiscard]] std::optional<ProcessState> parse_stat(std::string_view text);
+
+[[nodiscard]] std::optional<ProcessState> read_process_state(pid_t pid);
+
+// All threads with name, state, wait channel and kernel stack (the latter as root only); no frames.
+[[nodiscard]] Observation look_at(int process, int look, pid_t pid);
+
+// Takes the frames of `inside`, the process's own answer, over into the threads of `outside`.
+void merge_frames(Observation& outside, const Observation& inside);
+
+}  // namespace harness

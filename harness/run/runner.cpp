@@ -1,0 +1,196 @@
+#include "harness/run/runner.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <unistd.h>
+
+#include "harness/evidence/evidence.h"
+#include "harness/run/kept_text.h"
+#include "harness/run/machine_state.h"
+#include "harness/run/worker_group.h"
+#include "nsa/base/error.h"
+
+namespace harness {
+namespace {
+
+constexpr int kListenFd = 4;
+constexpr useconds_t kMillisecondUs = 1'000;
+
+void write_file(const std::string& path, const std::string& content) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << content;
+  file.close();
+  if (!file) throw nsa::Error(path + ": cannot write: " + std::strerror(errno));
+}
+
+std::string write_case(Case the_case, const RunnerOptions& options) {
+  keep_text(the_case.scenario.training.data,
+            options.texts.empty() ? options.folder : options.texts);
+  std::string path = options.folder + "/case.json";
+  write_file(path, case_to_json(the_case) + "\n");
+  return path;
+}
+
+// One case on its way: what its ranks and its twin have in common.
+class CaseRun {
+ public:
+  CaseRun(const Case& the_case, const RunnerOptions& options, const RunnerHooks& hooks)
+      : case_(the_case),
+        options_(options),
+        origin_ms_(monotonic_ms()),
+        ranks_(static_cast<int>(the_case.scenario.parallel.ranks)),
+        case_file_(write_case(the_case, options)),
+        listener_(listen_on_loopback()),
+        sink_(options.folder, hooks) {}
+
+  RunResult run() {
+    for (const Fact& fact : machine_facts()) record(fact);
+    std::string stop_reason = run_ranks();
+    if (well_ && interrupted() != 0) {
+      stop_reason = "interrupted";
+      record(Stopped{stop_reason, "before the twin was started", now_ms()});
+    } else if (well_ && case_.scenario.has_twin()) {
+      stop_reason = run_twin();
+    }
+    note_full_disk();
+    sink_.finish();
+    return {static_cast<double>(now_ms()) / 1000.0,
+            stop_reason == "interrupted",
+            sink_.failed(),
+            sink_.error()};
+  }
+
+ private:
+  [[nodiscard]] std::int64_t now_ms() const { return monotonic_ms() - origin_ms_; }
+  [[nodiscard]] int interrupted() const {
+    return options_.interrupted != nullptr ? options_.interrupted->load() : 0;
+  }
+
+  template <typename Row>
+  void record(const Row& row) {
+    sink_.add(Event::of(kController, now_ms(), row));
+  }
+
+  [[nodiscard]] SupervisorLimits limits(int ranks_in_turn) const {
+    SupervisorLimits limits;
+    limits.still_floor_ms = options_.still_floor_ms;
+    limits.still_factor = options_.still_factor;
+    limits.look_apart_ms = options_.look_apart_ms;
+    limits.peer_grace_ms = options_.peer_grace_ms;
+    constexpr double kLongestMs = 1e12;  // far beyond any run, and still an integer
+    const double budget_ms = case_.scenario.budget_seconds * 1000.0 * ranks_in_turn;
+    limits.budget_ms = static_cast<std::int64_t>(std::clamp(budget_ms, 0.0, kLongestMs));
+    return limits;
+  }
+
+  // All lives of the ranks share one budget.
+  [[nodiscard]] SupervisorLimits limits_of_life() const {
+    SupervisorLimits left = limits(1);
+    if (life_ > 0) left.budget_ms = std::max<std::int64_t>(1, left.budget_ms - now_ms());
+    return left;
+  }
+
+  [[nodiscard]] ProcessRequest request(int process) const {
+    const std::string name = process == kTwin ? "twin" : "rank_" + std::to_string(process);
+    ProcessRequest request;
+    request.argv = {options_.worker, "--case", case_file_};
+    const auto option = [&](const char* key, const std::string& value) {
+      request.argv.insert(request.argv.end(), {key, value});
+    };
+    if (process == kTwin) {
+      request.argv.emplace_back("--twin");
+    } else {
+      option("--rank", std::to_string(process));
+    }
+    option("--world", std::to_string(ranks_));
+    option("--port", std::to_string(listener_.port));
+    if (process == 0) option("--listen-fd", std::to_string(kListenFd));
+    option("--folder", options_.folder);
+    option("--clock-origin-ms", std::to_string(origin_ms_));
+    if (process != kTwin && life_ > 0) option("--life", std::to_string(life_));
+    request.environment = options_.environment;
+    request.out_path = options_.folder + "/" + name + ".out";
+    request.err_path = options_.folder + "/" + name + ".err";
+    if (process == 0) request.listen_fd = listener_.fd.get();
+    return request;
+  }
+
+  // What ranks do on a full disk looks like many other failures: whoever judges must know.
+  void note_full_disk() {
+    constexpr std::uintmax_t kFull = std::uintmax_t{1} << 20;  // some blocks are always left over
+    std::error_code error;
+    const auto space = std::filesystem::space(options_.folder, error);
+    if (error || space.available >= kFull) return;
+    record(Fact{kDiskFullFact, std::to_string(space.available) + " bytes left"});
+  }
+
+  // Gives why they were stopped, "" when they ended by themselves.
+  std::string run_ranks() {
+    const LifeConfig& life = case_.scenario.life;
+    std::optional<PlannedKill> kill;
+    if (life.kill_step > 0) kill = PlannedKill{life.kill_step, life.kill_phase, life.kill_after_ms};
+    const std::string reason = run_life(kill);
+    if (!killed_) return reason;
+    if (interrupted() != 0) {
+      record(Stopped{"interrupted", "before the ranks were started again", now_ms()});
+      return "interrupted";
+    }
+    relaunch(life);
+    return run_life(std::nullopt);
+  }
+
+  std::string run_life(const std::optional<PlannedKill>& kill) {
+    WorkerGroup group(options_, limits_of_life(), origin_ms_, sink_);
+    if (kill) group.plan_kill(*kill);
+    for (int rank = 0; rank < ranks_; ++rank) {
+      group.start(rank, request(rank));
+      // Rank 0 holds it now: were the controller's copy open, nobody would be refused after rank 0's end.
+      listener_.fd.reset();
+    }
+    group.run();
+    killed_ = group.was_killed();
+    well_ = group.all_well() && !group.was_stopped();
+    return group.stop_reason();
+  }
+
+  // Times tell the lives apart: all of the next one is later than the event.
+  void relaunch(const LifeConfig& life) {
+    ++life_;
+    record(Relaunched{
+        life_, "killed in step " + std::to_string(life.kill_step) + ", phase " + life.kill_phase});
+    const std::int64_t at_ms = now_ms();
+    while (now_ms() <= at_ms) usleep(kMillisecondUs);
+    listener_ = listen_on_loopback();
+  }
+
+  // The twin does the ranks' work one after the other, so it has as much time for each.
+  std::string run_twin() {
+    WorkerGroup group(options_, limits(ranks_), origin_ms_, sink_);
+    group.start(kTwin, request(kTwin));
+    group.run();
+    return group.stop_reason();
+  }
+
+  const Case& case_;
+  const RunnerOptions& options_;
+  std::int64_t origin_ms_;
+  int ranks_;
+  std::string case_file_;
+  Listener listener_;
+  EventSink sink_;
+  int life_ = 0;         // of the ranks that run
+  bool killed_ = false;  // as the scenario asks, in the life before
+  bool well_ = false;
+};
+
+}  // namespace
+
+RunResult run_case(const Case& the_case, const RunnerOptions& options, const RunnerHooks& hooks) {
+  return CaseRun(the_case, options, hooks).run();
+}
+
+}  // namespace harness

@@ -1,0 +1,61 @@
+// Runs one case: starts its ranks, then its twin, takes in what they record, watches that they move, ends what must be
+// ended, and leaves no process behind. It judges nothing and reads no fault name: what it saw becomes events.
+//
+// Where the scenario asks for a kill, the ranks are killed in the midst of it and started again with `--life 1`; what the second
+// life records comes after the event Relaunched. Where the ranks end before the kill's point came, there is no such event.
+//
+// In the case's folder: case.json, the events with their hash (run_folder.h), rank_N.out and rank_N.err, twin.out, twin.err.
+// The twin runs when every rank ended well (Done, exit 0) and nothing was stopped.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "harness/evidence/event.h"
+#include "harness/scenario/case.h"
+
+namespace harness {
+
+struct RunnerOptions {
+  std::string worker;  // path of the worker executable
+  std::vector<std::string>
+      environment;     // NAME=value, all that a worker gets (rank and world come as arguments)
+  std::string folder;  // of the case; exists
+  std::string
+      texts;  // folder for the texts of training, one file a content for all cases of a run; "": `folder`
+  const std::atomic<int>* interrupted = nullptr;  // a signal number once the user wants to stop
+  // Deadlines and periods in milliseconds; a test shortens them.
+  std::int64_t still_floor_ms =
+      10'000;  // SPEC 5: nothing moved for max(this, still_factor x longest gap)
+  double still_factor = 20.0;
+  std::int64_t look_apart_ms = 2'000;  // between the two stack samples
+  std::int64_t peer_grace_ms =
+      5'000;  // for the others to record and end once one rank has ended badly
+  std::int64_t term_grace_ms = 2'000;  // between TERM and KILL
+};
+
+// Called on the runner's thread, in order, after the event is in the log. `on_event` gets every event, the controller's
+// included; a throw from it does not stop the case: it is not called again, and the runner ends as `recording_failed`.
+struct RunnerHooks {
+  std::function<void(const Event&)> on_event;
+  std::function<void()> on_tick;  // a few times a second: progress line
+};
+
+struct RunResult {
+  double seconds = 0.0;
+  bool interrupted = false;  // the case was ended for it
+  bool recording_failed = false;
+  std::string recording_error;
+};
+
+// REQUIRES: nothing of the thread but that it waits here: workers die with the thread that started them. Several threads may each
+// run a case of their own.
+// Throws: nsa::Error when a worker cannot be started at all (missing file, no memory, no process slots), or when the folder
+// cannot be written or holds an attempt already. Then no process is left either.
+[[nodiscard]] RunResult run_case(const Case& the_case,
+                                 const RunnerOptions& options,
+                                 const RunnerHooks& hooks);
+
+}  // namespace harness

@@ -1,0 +1,118 @@
+// Worker processes that live and end together (the ranks of a case, or its twin), under one Supervisor and one poll loop on
+// the caller's thread. Reads what they record, looks at them, ends them; turns all of it into events. When run() returns,
+// or the destructor, none of the processes is left, save one that the kernel itself cannot end (said as a fact).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "harness/evidence/line_reader.h"
+#include "harness/run/clock.h"
+#include "harness/run/event_sink.h"
+#include "harness/run/process.h"
+#include "harness/run/supervisor.h"
+
+namespace harness {
+
+// Ends all processes of a group as a power cut would: SIGKILL to every one, some time after the first of them entered a phase.
+struct PlannedKill {
+  std::int64_t step = 0;
+  std::string phase;
+  std::int64_t after_ms = 0;
+};
+
+class WorkerGroup {
+ public:
+  // `origin_ms`: monotonic_ms() at the case's beginning.
+  WorkerGroup(const RunnerOptions& options,
+              const SupervisorLimits& limits,
+              std::int64_t origin_ms,
+              EventSink& sink);
+
+  // Throws: nsa::Error as Process::spawn() does.
+  void start(int process, const ProcessRequest& request);
+  // Before run(). It comes only while every process lives: what had ended before, had ended by itself.
+  void plan_kill(const PlannedKill& kill) { kill_ = kill; }
+  void run();
+
+  [[nodiscard]] bool all_well() const { return supervisor_.all_well(); }
+  [[nodiscard]] bool was_killed() const { return killed_; }  // as planned
+  [[nodiscard]] bool was_stopped() const { return !stop_reason_.empty(); }
+  [[nodiscard]] const std::string& stop_reason() const { return stop_reason_; }
+
+ private:
+  struct Member {
+    Member(int number, Process started, std::int64_t oom)
+        : process_number(number),
+          process(std::move(started)),
+          lines(kMaxEventBytes),
+          oom_kills_before(oom) {}
+    int process_number;
+    Process process;
+    LineReader lines;
+    std::int64_t oom_kills_before;
+    bool said_hello = false;
+    bool finished = false;   // Done was seen
+    bool signalled = false;  // the controller sent it a signal
+    bool gone = false;       // its end is recorded, or it was left
+    std::int64_t drain_until_ms = 0;
+    ExitStatus status;
+    std::int64_t rejected = 0;
+  };
+  struct Look {
+    int number = 0;
+    std::int64_t until_ms = 0;
+    std::vector<Observation> seen;
+    std::set<int> awaited;
+  };
+
+  [[nodiscard]] std::int64_t now_ms() const { return monotonic_ms() - origin_ms_; }
+  template <typename Row>
+  void record(const Row& row) {
+    sink_.add(Event::of(kController, now_ms(), row));
+  }
+
+  // One round of the loop, in this order.
+  void wait_for_something() const;
+  void read_pipes();
+  void notice_ends();
+  void sample_states();
+  void collect_look();
+  void decide();
+  void kill_as_planned();
+  void press_on();
+
+  void read_pipe(Member& member);
+  void on_line(Member& member, LineReader::Piece piece, std::string_view text);
+  void accept(Member& member, Event event);
+  bool take_answer(const Member& member, const Event& event);
+  void reject(Member& member, const std::string& why, std::string_view text);
+  void record_end(Member& member);
+  void begin_look(const Decision& decision);
+  void begin_stop(const Stopped& stopped);
+  void notice_kill_point(const Event& event);
+  void signal_all(int number);
+  void leave(Member& member);
+  [[nodiscard]] bool all_gone() const;
+
+  const RunnerOptions& options_;
+  Supervisor supervisor_;
+  std::int64_t origin_ms_;
+  EventSink& sink_;
+  std::vector<std::unique_ptr<Member>> members_;
+  std::unique_ptr<Look> look_;
+  std::int64_t sampled_ms_ = 0;
+  std::int64_t ticked_ms_ = 0;
+  std::string stop_reason_;
+  std::int64_t kill_at_ms_ = 0;  // 0: not decided
+  std::int64_t leave_at_ms_ = 0;
+  std::optional<PlannedKill> kill_;
+  std::optional<std::int64_t> kill_due_ms_;  // its point has come
+  bool killed_ = false;
+};
+
+}  // namespace harness

@@ -1,0 +1,30 @@
+#include "harness/scenario/exit_code.h"
+
+#include <algorithm>
+#include <initializer_list>
+
+namespace harness {
+
+int exit_code(std::span<const Outcome> outcomes, bool incomplete) {
+  const auto any = [&](std::initializer_list<Outcome> wanted) {
+    return std::any_of(outcomes.begin(), outcomes.end(), [&](Outcome outcome) {
+      return std::find(wanted.begin(), wanted.end(), outcome) != wanted.end();
+    });
+  };
+  if (incomplete) return kExitIncomplete;
+  if (any({Outcome::fail,
+           Outcome::hang,
+           Outcome::slow,
+           Outcome::crash,
+           Outcome::oom,
+           Outcome::xpass})) {
+    return kExitFailed;
+  }
+  if (any({Outcome::error})) return kExitError;
+  if (any({Outcome::inconclusive})) return kExitInconclusive;
+  if (any({Outcome::pass})) return kExitPass;
+  // An expected failure was judged, but shows nothing that works.
+  return any({Outcome::xfail}) ? kExitInconclusive : kExitNothing;
+}
+
+}  // namespace harness

@@ -1,0 +1,146 @@
+// A scenario: one YAML file (SPEC 4), read strictly, with the profile and the --set overrides applied. A value, not a
+// process: what it says was resolved once and is never looked up again.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "harness/scenario/manifest.h"
+#include "harness/scenario/outcome.h"
+#include "harness/scenario/site.h"
+#include "nsa/base/config.h"
+
+namespace harness {
+
+// A wrong implementation put into a seam on purpose. What is not given is drawn from `seed` by the fault itself.
+struct FaultRequest {
+  std::string name;
+  std::vector<int> layers;  // empty: drawn
+  std::optional<int> rank;  // absent: as the fault says (all ranks, or one drawn)
+  bool all_ranks = false;   // rank: all
+  std::int64_t step = 1;
+  double strength = 1.0;  // in (0, 1]
+  std::int64_t seed = 0;
+  std::string form;  // of faults that have several
+
+  bool operator==(const FaultRequest&) const = default;
+};
+
+// What the kinds `attention` and `decode` feed to the layers and how they look at them.
+struct AttentionProbe {
+  std::string inputs = "normal";  // of kInputs
+  std::string gate = "learned";   // or one-hot: cmp, sel, win; or all: 1, 1, 1
+  bool poison = false;            // uninitialised memory starts as NaN
+  bool trace_kernels = false;     // the device's kernels are recorded by name
+  double prefix = 0.75;  // causality: share of the positions that a perturbation leaves alone
+
+  bool operator==(const AttentionProbe&) const = default;
+};
+inline constexpr std::array kInputs = {
+    "normal", "large_logits", "ties", "integers", "one_hot", "equal_keys"};
+inline constexpr std::array kGates = {"learned", "cmp", "sel", "win", "all"};
+
+// Sizes that kind `sweep` trains one step at, every combination. An empty list: the one value of model or training.
+struct SweepConfig {
+  std::vector<std::int64_t> seq_len;
+  std::vector<std::int64_t> batch_size;
+  std::vector<std::int64_t> n_layers;
+
+  bool operator==(const SweepConfig&) const = default;
+};
+
+// What ends a training run and how it goes on: snapshots of the full state, a kill, another life from the last snapshot.
+struct LifeConfig {
+  std::int64_t save_every = 0;          // optimiser steps between two snapshots; 0: none
+  std::int64_t kill_step = 0;           // every rank is killed in this step, once; 0: never
+  std::string kill_phase = "backward";  // when the first of them enters this phase (of kKillPhases)
+  std::int64_t kill_after_ms = 0;       // and this much later
+
+  bool operator==(const LifeConfig&) const = default;
+};
+inline constexpr std::array kKillPhases = {"data", "forward", "backward", "optimizer", "save"};
+
+struct Expectation {  // of planted faults; rules never read it
+  std::optional<Outcome> outcome;
+  std::string code;  // "A or B" accepts both
+  Site site;
+
+  bool operator==(const Expectation&) const = default;
+};
+
+// A point of the axes that cannot pass, and why: an outcome that is as known is XFAIL, a pass is XPASS.
+struct KnownFailure {
+  std::vector<std::pair<std::string, std::string>> when;  // path -> value, all of them
+  Outcome outcome = Outcome::fail;
+  std::string code;     // of the first finding; "A or B" accepts both
+  std::string because;  // for people
+  std::string until;    // YYYY-MM-DD: from then on it is a failure like any other
+
+  bool operator==(const KnownFailure&) const = default;
+};
+
+// A minimal set of values of a list-valued parameter that makes a case fail, found by trials. With one, `expect` speaks
+// of the answer, not of a trial: site.layers is the minimal set, outcome and code are those of its trial.
+struct BisectConfig {
+  std::string over;                     // parallel.checkpoint.layers; "": none
+  std::vector<std::string> candidates;  // each once
+
+  bool operator==(const BisectConfig&) const = default;
+};
+
+struct Scenario {
+  std::string name;  // file name without .yaml
+  std::string path;  // absolute
+  std::string text;  // the file as it was read
+  std::string about;
+  std::string kind;
+  std::string profile;    // the one applied, "" for none
+  std::int64_t seed = 0;  // of initialisation, data and every draw
+  nsa::ModelConfig model;
+  nsa::TrainingConfig training;
+  nsa::ParallelConfig parallel;
+  AttentionProbe attention;
+  SweepConfig sweep;
+  LifeConfig life;
+  std::map<std::string, std::string>
+      route;  // seam -> requested implementation, every seam of the manifest
+  int requires_gpus = 0;
+  double requires_memory_gib = 0.0;
+  double requires_gpu_memory_gib = 0.0;  // of each card it uses
+  double budget_seconds = 0.0;
+  int budget_cores = 0;  // the most it uses, twin and ranks alike; 0: all there are
+  std::optional<FaultRequest> fault;
+  std::vector<std::string> checks;
+  std::optional<Expectation> expect;
+  std::optional<KnownFailure> known;  // the one that holds at this point
+  BisectConfig bisect;                // not over anything: none
+
+  [[nodiscard]] bool trains() const { return kind == "training"; }
+  // Ranks that train are compared with a process that does their work alone, where a check asks for it.
+  [[nodiscard]] bool has_twin() const;
+  bool operator==(const Scenario&) const = default;
+};
+
+inline constexpr const char* kNoProfile = "base";
+
+struct ScenarioOptions {
+  std::optional<std::string> profile;  // --profile; absent: chosen by what is there;
+                                       //   kNoProfile: the scenario without any
+  std::vector<std::pair<std::string, std::string>> sets;  // --set path=value, in order
+  std::vector<std::pair<std::string, std::string>> only;  // --only axis=value
+  std::optional<std::int64_t> seed;                       // --seed
+  int gpus = 0;                                           // of this machine
+  std::string configs_folder;                             // holds models/NAME.yaml
+  std::string default_text;                               // corpus where the scenario names none
+  std::vector<std::string> known_checks;
+  std::string today;  // YYYY-MM-DD: known failures end by it; "": they never do
+  std::function<void(const std::string&)> on_note;  // what the user should hear of; may be empty
+};
+
+}  // namespace harness

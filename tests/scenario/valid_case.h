@@ -1,0 +1,20 @@
+// A case as a run has it: a shipped scenario, read once.
+#pragma once
+
+#include <string>
+
+#include "harness/scenario/case.h"
+#include "tests/fakes/manifest.h"
+
+namespace harness::test {
+
+inline const Case& valid_case() {
+  static const std::string kRoot = NSA_TEST_ROOT;
+  static const Case kCase =
+      load_cases(
+          kRoot + "/scenarios/ddp_onestep.yaml", fakes::scenario_options(kRoot), fakes::manifest())
+          .front();
+  return kCase;
+}
+
+}  // namespace harness::test
