@@ -48,7 +48,7 @@ struct Death {
   auto operator<=>(const Death&) const = default;
 };
 
-struct Where {
+struct DeadAt {
   std::set<int> layers;
   std::set<int> ranks;
   std::int64_t first = 0;  // the step from which on it holds
@@ -155,14 +155,14 @@ class GateJudge {
   }
 
   void add(const Death& death, const Place& at) {
-    Where& where = dead_[death];
+    DeadAt& where = dead_[death];
     where.first = where.layers.empty() ? at.first : std::min(where.first, at.first);
     where.last = std::max(where.last, at.last);
     where.layers.insert(at.layer);
     where.ranks.insert(at.rank);
   }
 
-  [[nodiscard]] static Finding finding(const Death& death, const Where& where) {
+  [[nodiscard]] static Finding finding(const Death& death, const DeadAt& where) {
     Finding finding = make_finding(death.code, death.variant);
     finding.site.layers = to_ints(where.layers);
     finding.site.ranks = to_ints(where.ranks);
@@ -177,7 +177,7 @@ class GateJudge {
   double ulp_;
   Latest<std::tuple<int, int, std::int64_t>, GateUse> latest_;  // by rank, layer and step
   std::map<std::pair<int, int>, Uses> uses_;                    // by rank and layer
-  std::map<Death, Where> dead_;
+  std::map<Death, DeadAt> dead_;
   double smallest_spread_ = 1.0;
   double largest_mean_ = 0.0;
   ResultBuilder result_;

@@ -74,7 +74,7 @@ struct RoutePlace {
   std::string effective;
   auto operator<=>(const RoutePlace&) const = default;
 };
-struct Where {
+struct LayersAndRanks {
   std::set<int> layers;
   std::set<int> ranks;
 };
@@ -110,10 +110,10 @@ class RouteJudge {
 
   // True when something was refused: then the rest never had a chance to run.
   bool judge_refusals() {
-    std::map<std::tuple<std::string, std::string, std::string>, Where> refused;
+    std::map<std::tuple<std::string, std::string, std::string>, LayersAndRanks> refused;
     for (const auto& row : evidence_.refusals) {
       if (row.process < 0) continue;
-      Where& where = refused[{row.row.seam, row.row.requested, row.row.reason}];
+      LayersAndRanks& where = refused[{row.row.seam, row.row.requested, row.row.reason}];
       if (row.row.layer >= 0) where.layers.insert(row.row.layer);
       where.ranks.insert(row.process);
     }
@@ -249,12 +249,12 @@ class RouteJudge {
   }
 
   void add(const RoutePlace& place, int layer, int rank) {
-    Where& where = wrong_[place];
+    LayersAndRanks& where = wrong_[place];
     if (layer >= 0) where.layers.insert(layer);
     where.ranks.insert(rank);
   }
 
-  [[nodiscard]] Finding finding(const RoutePlace& place, const Where& where) const {
+  [[nodiscard]] Finding finding(const RoutePlace& place, const LayersAndRanks& where) const {
     const std::string wanted = requested_of(place.seam).value_or("an implementation");
     Finding finding = make_finding("ROUTE.MISMATCH", variant_of(place.fault));
     finding.site.op = place.seam;
@@ -274,7 +274,7 @@ class RouteJudge {
   const Evidence& evidence_;
   std::map<RouteKey, Runs> runs_;
   std::set<int> seen_;
-  std::map<RoutePlace, Where> wrong_;
+  std::map<RoutePlace, LayersAndRanks> wrong_;
   ResultBuilder result_;
 };
 

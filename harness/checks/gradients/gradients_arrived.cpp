@@ -30,12 +30,12 @@ Situation situation_of(Symptom symptom) {
   return {};
 }
 
-struct Group {  // one symptom on one set of ranks: what is told together
+struct SymptomOnRanks {  // one symptom on one set of ranks: what is told together
   Symptom symptom;
   std::vector<int> ranks;
-  auto operator<=>(const Group&) const = default;
+  auto operator<=>(const SymptomOnRanks&) const = default;
 };
-using Affected = std::map<Group, std::map<std::int64_t, std::vector<std::string>>>;
+using Affected = std::map<SymptomOnRanks, std::map<std::int64_t, std::vector<std::string>>>;
 
 bool listed(const std::vector<std::string>& names, const std::string& param) {
   return std::find(names.begin(), names.end(), short_name(param)) != names.end();
@@ -196,7 +196,8 @@ class Arrival {
   }
 
   [[nodiscard]] Finding finding(
-      const Group& group, const std::map<std::int64_t, std::vector<std::string>>& steps_of) const {
+      const SymptomOnRanks& group,
+      const std::map<std::int64_t, std::vector<std::string>>& steps_of) const {
     const auto& [step, params] = *steps_of.begin();
     const Situation situation = situation_of(group.symptom);
     Finding finding = make_finding(situation.code, situation.variant);
