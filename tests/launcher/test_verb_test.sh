@@ -20,6 +20,16 @@ harness test
 expect "a failure: exit 1" equal "$code" 1
 expect "a failure: counted" equal "$(last_line)" '2 passed, 2 failed, 1 skipped'
 
+echo run >"$mood/tests"
+echo completed completed skipped other >"$mood/program"
+harness test
+expect "what a test program ran is counted one by one" equal "$(last_line)" '6 passed, 0 failed, 3 skipped'
+echo completed fail fail >"$mood/program"
+harness test
+expect "a failure in a test program: exit 1" equal "$code" 1
+expect "each failure of a test program is counted" equal "$(last_line)" '4 passed, 4 failed, 1 skipped'
+rm "$mood/program"
+
 echo run gone gone >"$mood/tests"
 harness test
 expect "a test that cannot be started: exit 1" equal "$code" 1
