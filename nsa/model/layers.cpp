@@ -1,5 +1,7 @@
 #include "nsa/model/layers.h"
 
+#include "nsa/seams/reference/masked_attention.h"
+
 namespace nsa {
 
 RmsNormImpl::RmsNormImpl(std::int64_t width)
@@ -8,10 +10,9 @@ RmsNormImpl::RmsNormImpl(std::int64_t width)
 torch::Tensor RmsNormImpl::forward(const torch::Tensor& x_BSE) {
   constexpr double kEpsilon = 1e-6;  // SPEC 2
   const auto dtype = x_BSE.scalar_type();
-  const bool low = dtype == torch::kBFloat16 || dtype == torch::kHalf;
-  const auto wide_BSE = low ? x_BSE.to(torch::kFloat) : x_BSE;  // squares of fp16 overflow at 256
+  const auto wide_BSE = reference::wide(x_BSE);  // squares of fp16 overflow at 256
   const auto rms_BS1 = torch::rsqrt(wide_BSE.square().mean(-1, /*keepdim=*/true) + kEpsilon);
-  return (wide_BSE * rms_BS1).to(dtype) * weight_;
+  return (wide_BSE * rms_BS1 * reference::wide(weight_)).to(dtype);
 }
 
 namespace {

@@ -1,5 +1,7 @@
 #include "nsa/model/nsa_lm.h"
 
+#include "nsa/seams/reference/masked_attention.h"
+
 namespace nsa {
 
 NsaLmImpl::NsaLmImpl(const ModelConfig& config,
@@ -17,8 +19,14 @@ NsaLmImpl::NsaLmImpl(const ModelConfig& config,
   lm_head_ = register_module("lm_head", torch::nn::Linear(options));
 }
 
+// Read from the widened table: the gradients of all places that hold a token are added in float32.
+torch::Tensor NsaLmImpl::embedded(const torch::Tensor& tokens_BS) {
+  const torch::Tensor& table = embed_->weight;
+  return torch::embedding(reference::wide(table), tokens_BS).to(table.scalar_type());
+}
+
 torch::Tensor NsaLmImpl::forward(const torch::Tensor& tokens_BS) {
-  auto x_BSE = embed_(tokens_BS);
+  auto x_BSE = embedded(tokens_BS);
   for (int layer = 0; layer < static_cast<int>(blocks_.size()); ++layer) {
     const auto run = run_block_.find(layer);
     x_BSE = run == run_block_.end() ? block(layer)(x_BSE) : run->second(block(layer), x_BSE);
@@ -27,7 +35,7 @@ torch::Tensor NsaLmImpl::forward(const torch::Tensor& tokens_BS) {
 }
 
 torch::Tensor NsaLmImpl::run(const torch::Tensor& tokens_BS, const Attend& attend) {
-  auto x_BSE = embed_(tokens_BS);
+  auto x_BSE = embedded(tokens_BS);
   for (auto& block : blocks_) x_BSE = block->run(x_BSE, attend);
   return lm_head_(norm_f_(x_BSE));
 }

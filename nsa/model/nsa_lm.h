@@ -37,6 +37,8 @@ class NsaLmImpl : public torch::nn::Module {
   [[nodiscard]] const ModelConfig& config() const { return config_; }
 
  private:
+  [[nodiscard]] torch::Tensor embedded(const torch::Tensor& tokens_BS);
+
   ModelConfig config_;
   torch::nn::Embedding embed_{nullptr};
   std::vector<Block> blocks_;

@@ -11,6 +11,9 @@ Tensor attend_sel_gather(const SeamContext& context,
                          const Tensor& blocks_BGSn,
                          std::int64_t chunk_bytes) {
   const auto groups = k_BGSD.size(1);
+  // Widened before rows are gathered: the gradients of a key that many rows hold are added in float32.
+  const Tensor wide_k_BGSD = reference::wide(k_BGSD);
+  const Tensor wide_v_BGSD = reference::wide(v_BGSD);
   const SelectedKeys keys = selected_keys(context, blocks_BGSn, k_BGSD.size(2));
   if (context.reads != nullptr) context.reads->sel += keys.valid_RK.sum().item<std::int64_t>();
   const Tensor q_Rh1D = rows_of(q_BHSD, groups);
@@ -21,8 +24,8 @@ Tensor attend_sel_gather(const SeamContext& context,
     const Tensor index_TK = keys.index_RK.slice(0, chunk.first, chunk.last);
     const Tensor valid_T1K = keys.valid_RK.slice(0, chunk.first, chunk.last).unsqueeze(1);
     return reference::masked_attention(q_Rh1D.slice(0, chunk.first, chunk.last),
-                                       gathered(k_BGSD, index_TK),
-                                       gathered(v_BGSD, index_TK),
+                                       gathered(wide_k_BGSD, index_TK),
+                                       gathered(wide_v_BGSD, index_TK),
                                        valid_T1K);
   });
   const Tensor o_BHSD = heads_of(o_Rh1D, q_BHSD.size(0), groups);

@@ -38,7 +38,7 @@ Tensor attend_biased(const Tensor& q_PhTD,
   const Tensor p_PhTK = (scores_PhTK + bias_PTK.unsqueeze(1)).softmax(-1);
   const Tensor empty_P1T1 = bias_PTK.lt(0).all(-1, /*keepdim=*/true).unsqueeze(1);
   const Tensor o_PhTD = p_PhTK.matmul(wide(v_PSD).unsqueeze(1)).masked_fill(empty_P1T1, 0.0);
-  return o_PhTD.to(v_PSD.scalar_type());
+  return o_PhTD.to(q_PhTD.scalar_type());
 }
 
 }  // namespace
@@ -52,8 +52,8 @@ Tensor attend_sel_masked(const SeamContext& context,
   const auto groups = k_BGSD.size(1);
   const auto keys = k_BGSD.size(2);
   const Tensor q_PhSD = reference::group_heads(q_BHSD, groups);
-  const Tensor k_PSD = k_BGSD.flatten(0, 1);
-  const Tensor v_PSD = v_BGSD.flatten(0, 1);
+  const Tensor k_PSD = wide(k_BGSD).flatten(0, 1);  // once: chunks add their gradients in float32
+  const Tensor v_PSD = wide(v_BGSD).flatten(0, 1);
   const Tensor blocks_PSn = blocks_BGSn.flatten(0, 1);
   const auto options = wide(q_BHSD.detach().slice(2, 0, 0)).options();
   const auto row_bytes =

@@ -41,7 +41,7 @@ Tensor attend_all(const Tensor& q_Th1D, const Tensor& k_TKD, const Tensor& v_TKD
   const double scale = 1.0 / std::sqrt(static_cast<double>(q_Th1D.size(3)));
   const Tensor q_ThD = wide(q_Th1D).squeeze(2) * scale;
   const Tensor p_ThK = torch::bmm(q_ThD, wide(k_TKD).transpose(1, 2)).softmax(-1);
-  return torch::bmm(p_ThK, wide(v_TKD)).to(v_TKD.scalar_type()).unsqueeze(2);
+  return torch::bmm(p_ThK, wide(v_TKD)).to(q_Th1D.scalar_type()).unsqueeze(2);
 }
 
 }  // namespace
@@ -53,6 +53,9 @@ Tensor attend_sel_packed(const SeamContext& context,
                          const Tensor& blocks_BGSn,
                          std::int64_t chunk_bytes) {
   const auto groups = k_BGSD.size(1);
+  // Widened before rows are gathered: the gradients of a key that many rows hold are added in float32.
+  const Tensor wide_k_BGSD = wide(k_BGSD);
+  const Tensor wide_v_BGSD = wide(v_BGSD);
   const SelectedKeys keys = selected_keys(context, blocks_BGSn, k_BGSD.size(2));
   const Tensor q_Rh1D = rows_of(q_BHSD, groups);
   const auto key_bytes =
@@ -63,8 +66,8 @@ Tensor attend_sel_packed(const SeamContext& context,
     if (context.reads != nullptr) context.reads->sel += bucket.index_TK.numel();
     order.push_back(bucket.rows_T);
     outputs.push_back(attend_all(q_Rh1D.index_select(0, bucket.rows_T),
-                                 gathered(k_BGSD, bucket.index_TK),
-                                 gathered(v_BGSD, bucket.index_TK)));
+                                 gathered(wide_k_BGSD, bucket.index_TK),
+                                 gathered(wide_v_BGSD, bucket.index_TK)));
   }
   const Tensor place_R = torch::cat(order).argsort();
   const Tensor o_BHSD =

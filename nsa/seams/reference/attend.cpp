@@ -68,7 +68,7 @@ Tensor masked_attention(const Tensor& q_PhTD,
                         const Tensor& allowed_PTK) {
   const AutocastScope wide_products = no_autocast(q_PhTD);
   const Tensor p_PhTK = probabilities(q_PhTD, k_PKD, allowed_PTK);
-  const Tensor o_PRD = torch::bmm(p_PhTK.flatten(1, 2), wide(v_PKD)).to(v_PKD.scalar_type());
+  const Tensor o_PRD = torch::bmm(p_PhTK.flatten(1, 2), wide(v_PKD)).to(q_PhTD.scalar_type());
   const Tensor o_PhTD = o_PRD.view({q_PhTD.size(0), q_PhTD.size(1), q_PhTD.size(2), v_PKD.size(2)});
   const Tensor empty_PTK = allowed_PTK.any(-1, /*keepdim=*/true).logical_not();
   return o_PhTD.masked_fill(empty_PTK.unsqueeze(1), 0.0);
@@ -138,8 +138,9 @@ Tensor attend(const Tensor& q_BHSD,
               const std::function<VisibleKeys(Rows, Rows)>& visible) {
   const auto groups = k_BGSD.size(1);
   const Tensor q_PhSD = group_heads(q_BHSD, groups);
-  const Tensor k_PSD = k_BGSD.flatten(0, 1);
-  const Tensor v_PSD = v_BGSD.flatten(0, 1);
+  // Widened once for all chunks: their gradients are added in float32 and rounded once.
+  const Tensor k_PSD = wide(k_BGSD).flatten(0, 1);
+  const Tensor v_PSD = wide(v_BGSD).flatten(0, 1);
   const Tensor o_PhSD = join_chunks(q_BHSD.size(2), rows, 2, [&](Rows chunk) {
     const Rows at{chunk.first + context.first, chunk.last + context.first};
     const VisibleKeys keys = visible(chunk, at);

@@ -13,22 +13,24 @@ Tensor windows(const ModelConfig& config, const Tensor& raw_BGSD) {
 
 // phi `conv`: one filter of length l for each channel, the same for all groups (golden README, "Compression").
 Tensor convolved(const Tensor& windows_BGCDl, const PhiWeights& weights) {
-  return (wide(windows_BGCDl) * wide(weights.conv).squeeze(1))
-      .sum(-1)
-      .to(windows_BGCDl.scalar_type());
+  return (windows_BGCDl * wide(weights.conv).squeeze(1)).sum(-1);
 }
 
 // phi `mlp`: fc2 silu(fc1 f), f the window's tokens one after the other, each with its position encoding.
-Tensor mixed(const Tensor& windows_BGCDl, const PhiWeights& weights) {
-  const Tensor f_BGCK = (windows_BGCDl.transpose(3, 4) + weights.pe).flatten(3);
+Tensor mixed(const Tensor& windows_BGCDl, const PhiWeights& weights, torch::ScalarType type) {
+  const Tensor f_BGCK = (windows_BGCDl.transpose(3, 4) + wide(weights.pe)).flatten(3).to(type);
   return torch::linear(torch::silu(torch::linear(f_BGCK, weights.fc1_weight)), weights.fc2_weight);
 }
 
-Tensor pooled(const ModelConfig& config, const Tensor& windows_BGCDl, const PhiWeights& weights) {
+// `type` is that of the raw tokens, which the windows may be wider than.
+Tensor pooled(const ModelConfig& config,
+              const Tensor& windows_BGCDl,
+              const PhiWeights& weights,
+              torch::ScalarType type) {
   switch (config.phi) {
-    case Phi::avg: return wide(windows_BGCDl).mean(-1).to(windows_BGCDl.scalar_type());
-    case Phi::conv: return convolved(windows_BGCDl, weights);
-    case Phi::mlp: return mixed(windows_BGCDl, weights);
+    case Phi::avg: return windows_BGCDl.mean(-1).to(type);
+    case Phi::conv: return convolved(windows_BGCDl, weights).to(type);
+    case Phi::mlp: return mixed(windows_BGCDl, weights, type);
   }
   TORCH_CHECK(false, "unknown phi");
 }
@@ -41,7 +43,9 @@ Tensor compress(const SeamContext& context,
                 Pooled /*what*/,
                 const PhiWeights& weights) {
   const auto& config = context.config;
-  const Tensor pooled_BGCD = pooled(config, windows(config, raw_BGSD), weights);
+  // Widened before the windows are cut: a token's gradients from all windows that hold it are added in float32.
+  const Tensor pooled_BGCD =
+      pooled(config, windows(config, wide(raw_BGSD)), weights, raw_BGSD.scalar_type());
   context.routes.ran("compress", context.layer, "reference", pooled_BGCD);
   return pooled_BGCD;
 }

@@ -35,7 +35,7 @@ struct Rows {  // queries first .. last-1
                                           const torch::Tensor& k_PKD,
                                           const torch::Tensor& allowed_PTK);
 
-// probabilities * v -> [P,h,T,d_v] in v's dtype. Rows without keys are exact zeros and give exact zero gradients.
+// probabilities * v -> [P,h,T,d_v] in q's dtype; k and v may be wider than q, where a caller adds up their gradients. Rows without keys are exact zeros and give exact zero gradients.
 [[nodiscard]] torch::Tensor masked_attention(const torch::Tensor& q_PhTD,
                                              const torch::Tensor& k_PKD,
                                              const torch::Tensor& v_PKD,

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "nsa/seams/fan_out.h"
 #include "nsa/seams/no_keys.h"
 #include "nsa/seams/reference/masked_attention.h"
 #include "nsa/seams/sdpa/sdpa.h"
@@ -30,14 +31,18 @@ Tensor attend(const SeamContext& context,
               std::int64_t Reads::*branch,
               const std::function<Seen(Rows)>& seen) {
   const Tensor q_PhSD = reference::group_heads(q_BHSD, k_BGSD.size(1));
-  const Tensor k_PSD = k_BGSD.flatten(0, 1);
-  const Tensor v_PSD = v_BGSD.flatten(0, 1);
+  // Each chunk gets keys and values of its own, whose gradients are added in float32.
+  const auto chunks = (q_BHSD.size(2) + rows - 1) / rows;
+  const std::vector<Tensor> k_PSD = fan_out(k_BGSD.flatten(0, 1), chunks);
+  const std::vector<Tensor> v_PSD = fan_out(v_BGSD.flatten(0, 1), chunks);
   const Tensor o_PhSD = reference::join_chunks(q_BHSD.size(2), rows, 2, [&](Rows chunk) {
     const Seen keys = seen({chunk.first + context.first, chunk.last + context.first});
     if (context.reads != nullptr) {
-      context.reads->*branch += reference::keys_read(keys.allowed_TK.unsqueeze(0), k_PSD.size(0));
+      context.reads->*branch +=
+          reference::keys_read(keys.allowed_TK.unsqueeze(0), k_BGSD.size(0) * k_BGSD.size(1));
     }
-    return one_chunk(q_PhSD.slice(2, chunk.first, chunk.last), k_PSD, v_PSD, keys);
+    const auto number = static_cast<std::size_t>(chunk.first / rows);
+    return one_chunk(q_PhSD.slice(2, chunk.first, chunk.last), k_PSD[number], v_PSD[number], keys);
   });
   return o_PhSD.view({q_BHSD.size(0), q_BHSD.size(1), q_BHSD.size(2), v_BGSD.size(3)});
 }
