@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "oracles/attention/config.h"
+#include "oracles/attention/kept.h"
 #include "oracles/tensor.h"
 #include "oracles/weights.h"
 
@@ -27,6 +28,8 @@ struct AttentionOptions {
   std::optional<std::array<double, 3>> gate_override = {};
   // 0: as many as the hardware has.
   int threads = 0;
+  // What is rounded on the way: nothing, unless this is to be another computation than the oracle.
+  Kept kept = {};
 };
 
 // What the golden files call by the same names.

@@ -1,13 +1,13 @@
 #include "oracles/attention/backward.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 
 #include "oracles/attention/compress.h"
 #include "oracles/attention/gate.h"
 #include "oracles/attention/rope.h"
-#include "oracles/linear.h"
 
 namespace oracles {
 namespace {
@@ -41,14 +41,80 @@ void projection_gradients(const Layer& layer,
                           Tensor& dx,
                           Weights& gradients) {
   const Tensor merged = merge_heads(dheads_BHSW);
-  add_input_gradient(merged, layer.weight(name), dx, layer.threads);
-  gradients[name] = weight_gradient(merged, x, layer.threads);
+  add_kept_input_gradient(layer, merged, layer.weight(name), dx);
+  gradients[name] = kept_weight_gradient(layer, merged, x);
 }
 
-Tensor unrotated(Tensor dz, const AttentionConfig& config, const std::vector<std::int64_t>& rows) {
-  rotate(dz, config, rows, Turn::backward);
-  return dz;
+Tensor unrotated(Tensor dz, const Layer& layer, const std::vector<std::int64_t>& rows) {
+  rotate(dz, layer.config, rows, Turn::backward);
+  return layer.kept.of(std::move(dz));
 }
+
+// One query of one head.
+struct HeadPlace {
+  std::int64_t group;
+  std::int64_t head;
+  std::int64_t row;
+
+  // Its own row of what head_rows() gives.
+  [[nodiscard]] MutableView of(const MutableView& heads) const {
+    return {heads.data + head * heads.row_step, 1, heads.columns, heads.row_step};
+  }
+  [[nodiscard]] View of(const View& heads) const {
+    return {heads.data + head * heads.row_step, 1, heads.columns, heads.row_step, 1};
+  }
+};
+
+// The backward of one branch's attention where products take narrow numbers: the probabilities and
+// their gradients are rounded before they are multiplied, and sum p dp is taken as do . o, of the
+// output as it was stored.
+class NarrowRule {
+ public:
+  NarrowRule(const Stages& forward, Branch branch, const Tensor& d_o)
+      : forward_(forward),
+        branch_(branch),
+        d_o_(d_o),
+        q_(forward.input(Stage::q)),
+        o_(forward.input(output_stage(branch))),
+        banks_(forward.banks(branch)) {
+    if (branch == Branch::sel) {
+      (void)forward.attended();  // computed before threads ask for it
+    }
+  }
+
+  void add(const HeadPlace& at, const AttendGradients& gradients, AttendWork& work) const {
+    const Kept& kept = forward_.layer().kept;
+    const KeyBank& bank = banks_[at.group];
+    const KeyList keys = visible_keys(forward_.query(branch_, at.group, at.row));
+    const View q = at.of(head_rows(q_, at.group, at.row));
+    const View d_o = at.of(head_rows(d_o_, at.group, at.row));
+    const View o = at.of(head_rows(o_, at.group, at.row));
+    scaled_logits(bank, keys, q, work.p_hK);
+    softmax_rows(work.p_hK, 1);
+    value_products(bank, keys, d_o, work.ds_hK);
+    double mean = 0;
+    for (std::int64_t c = 0; c < o.columns; ++c) {
+      mean += d_o.data[c] * o.data[c];
+    }
+    const double root = std::sqrt(static_cast<double>(bank.d_k()));
+    for (std::size_t k = 0; k < work.p_hK.size(); ++k) {
+      work.ds_hK[k] = work.p_hK[k] * (work.ds_hK[k] - mean) / root;
+    }
+    kept.round(work.p_hK);
+    kept.round(work.ds_hK);
+    add_value_gradients(bank, keys, work.p_hK, d_o, gradients.dv_NV);
+    add_query_gradients(bank, keys, work.ds_hK, gradients.dq_hD);
+    add_key_gradients(bank, keys, work.ds_hK, q, gradients.dk_ND);
+  }
+
+ private:
+  const Stages& forward_;
+  Branch branch_;
+  const Tensor& d_o_;
+  const Tensor& q_;
+  const Tensor& o_;
+  const std::vector<KeyBank>& banks_;
+};
 
 // Adds rows of [B,R,E] to their places in [B,S,E].
 void scatter_rows(const Tensor& from, const std::vector<std::int64_t>& rows, Tensor& to) {
@@ -76,9 +142,9 @@ Backward::Backward(const Stages& forward, const Tensor& dy) : forward_(forward) 
   const Sizes& n = forward.sizes();
   const std::int64_t width = layer.config.d_v;
   const Tensor& gate = forward.input(Stage::gate);
-  dout_weight_ = weight_gradient(dy, merge_heads(forward.mixed(gate)), layer.threads);
+  dout_weight_ = kept_weight_gradient(layer, dy, merge_heads(forward.mixed(gate)));
   Tensor merged = zeros({n.batch, n.rows, layer.config.n_heads * width});
-  add_input_gradient(dy, layer.weight("out.weight"), merged, layer.threads);
+  add_kept_input_gradient(layer, dy, layer.weight("out.weight"), merged);
   const Tensor d_o = split_heads(merged, layer.config.n_heads);
   const GateIndex index(layer.config, n.rows);
   dgate_ = zeros(gate.shape);
@@ -93,7 +159,9 @@ Backward::Backward(const Stages& forward, const Tensor& dy) : forward_(forward) 
         dgate_.data[g] += d_o.data[c] * output.data[c];
       }
     }
+    layer.kept.round(d_o_[k].data);
   }
+  layer.kept.round(dgate_.data);
 }
 
 RowRule Backward::right_rule(Branch branch) const {
@@ -119,9 +187,47 @@ RowRule Backward::right_rule(Branch branch) const {
 const BranchGradients& Backward::through(Branch branch) const {
   std::optional<BranchGradients>& known = through_[index_of(branch)];
   if (!known) {
-    known = through(branch, of_output(branch), right_rule(branch));
+    const Kept& kept = forward_.layer().kept;
+    known = kept.narrow(branch) ? through_narrow(branch)
+                                : through(branch, of_output(branch), right_rule(branch));
+    kept.round(known->q.data);
+    kept.round(known->k.data);
+    kept.round(known->v.data);
   }
   return *known;
+}
+
+// The gradients of one head's keys and values are kept, and so rounded, before they are added up.
+BranchGradients Backward::through_narrow(Branch branch) const {
+  const Sizes& n = forward_.sizes();
+  BranchGradients sums{zeros(forward_.shape_of(Stage::q)),
+                       zeros(forward_.shape_of(key_stage(branch))),
+                       zeros(forward_.shape_of(value_stage(branch)))};
+  const auto k_size = static_cast<std::int64_t>(sums.k.data.size()) / n.batch_groups();
+  const auto v_size = static_cast<std::int64_t>(sums.v.data.size()) / n.batch_groups();
+  const Kept& kept = forward_.layer().kept;
+  const NarrowRule rule(forward_, branch, of_output(branch));
+  std::vector<KeySums> heads(n.batch_groups() * n.heads);
+  const auto size = static_cast<std::int64_t>(heads.size());
+  parallel_for(size, 1, forward_.layer().threads, [&](std::int64_t begin, std::int64_t end) {
+    AttendWork work;
+    for (std::int64_t head = begin; head < end; ++head) {
+      KeySums& own = heads[head];
+      own.dk.assign(static_cast<std::size_t>(k_size), 0.0);
+      own.dv.assign(static_cast<std::size_t>(v_size), 0.0);
+      for (std::int64_t row = 0; row < n.rows; ++row) {
+        const HeadPlace at{head / n.heads, head % n.heads, row};
+        rule.add(at, {at.of(head_rows(sums.q, at.group, row)), own.dk.data(), own.dv.data()}, work);
+      }
+      kept.round(own.dk);
+      kept.round(own.dv);
+    }
+  });
+  for (std::int64_t head = 0; head < size; ++head) {
+    add(heads[head].dk, sums.k.data.data() + head / n.heads * k_size);
+    add(heads[head].dv, sums.v.data.data() + head / n.heads * v_size);
+  }
+  return sums;
 }
 
 BranchGradients Backward::through(Branch branch, const Tensor& d_o, const RowRule& rule) const {
@@ -174,7 +280,7 @@ void Backward::add_key_gradients(Branch branch,
   const std::string name = branch_name(branch);
   projection_gradients(layer,
                        "W_K_" + name + ".weight",
-                       unrotated(std::move(dk), layer.config, forward_.token_positions()),
+                       unrotated(std::move(dk), layer, forward_.token_positions()),
                        forward_.x(),
                        dx,
                        weights);
@@ -209,7 +315,7 @@ AttentionGradients Backward::finished(const std::array<const BranchGradients*, 3
   } else {
     add_gate_gradients(layer,
                        {forward_.input(Stage::q), forward_.x_of_rows()},
-                       forward_.input(Stage::gate),
+                       forward_.gate_as_computed(),
                        dgate_,
                        gradients.q,
                        dx_rows,
@@ -218,12 +324,13 @@ AttentionGradients Backward::finished(const std::array<const BranchGradients*, 3
   for (const BranchGradients* branch : branches) {
     add(branch->q, gradients.q);
   }
+  layer.kept.round(gradients.q.data);
   const Sizes& n = forward_.sizes();
   const Tensor dq =
       reshaped(gradients.q, {n.batch, layer.config.n_heads, n.rows, layer.config.d_k});
   projection_gradients(layer,
                        "W_Q.weight",
-                       unrotated(dq, layer.config, forward_.rows()),
+                       unrotated(dq, layer, forward_.rows()),
                        forward_.x_of_rows(),
                        dx_rows,
                        gradients.weights);
@@ -231,6 +338,7 @@ AttentionGradients Backward::finished(const std::array<const BranchGradients*, 3
   for (const Branch branch : kBranches) {
     add_key_gradients(branch, *branches[index_of(branch)], gradients.x, gradients.weights);
   }
+  Kept::round(gradients.x.data, layer.kept.input);
   gradients.k_cmp = branches[index_of(Branch::cmp)]->k;
   gradients.v_cmp = branches[index_of(Branch::cmp)]->v;
   gradients.o_cmp = of_output(Branch::cmp);

@@ -40,7 +40,7 @@ class Backward {
 
   // Computed once.
   [[nodiscard]] const BranchGradients& through(Branch branch) const;
-  // By another rule, or of another gradient of the branch's output.
+  // By another rule, or of another gradient of the branch's output; nothing is rounded.
   [[nodiscard]] BranchGradients through(Branch branch,
                                         const Tensor& d_o,
                                         const RowRule& rule) const;
@@ -58,6 +58,7 @@ class Backward {
   [[nodiscard]] const Tensor& of_output(Branch branch) const { return d_o_[index_of(branch)]; }
 
  private:
+  [[nodiscard]] BranchGradients through_narrow(Branch branch) const;
   [[nodiscard]] AttentionGradients finished(
       const std::array<const BranchGradients*, 3>& branches) const;
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "oracles/linear.h"
 #include "oracles/silu.h"
 
 namespace oracles {
@@ -99,18 +98,20 @@ void mlp_gradients(const Layer& layer,
                    Weights& gradients) {
   const Tensor& fc1 = layer.weight(phi + ".fc1.weight");
   const Tensor& fc2 = layer.weight(phi + ".fc2.weight");
-  const Tensor f = compression_windows(layer.config, layer.weight(phi + ".pe"), raw);
-  const Tensor z = linear(f, fc1, layer.threads);
+  const Kept& kept = layer.kept;
+  const Tensor f = kept.of(compression_windows(layer.config, layer.weight(phi + ".pe"), raw));
+  const Tensor z = kept_linear(layer, f, fc1);
   const Tensor flat = reshaped(dout, {f.shape[0], dout.shape[3]});
   Tensor da = zeros(z.shape);
-  add_input_gradient(flat, fc2, da, layer.threads);
-  const Tensor dz = through_silu(std::move(da), z);
+  add_kept_input_gradient(layer, flat, fc2, da);
+  const Tensor dz = kept.of(through_silu(std::move(da), z));
   Tensor df = zeros(f.shape);
-  add_input_gradient(dz, fc1, df, layer.threads);
-  gradients[phi + ".fc2.weight"] = weight_gradient(flat, silu(z), layer.threads);
-  gradients[phi + ".fc1.weight"] = weight_gradient(dz, f, layer.threads);
-  gradients[phi + ".pe"] = zeros(layer.weight(phi + ".pe").shape);
-  add_window_gradients(layer.config, df, draw, gradients[phi + ".pe"]);
+  add_kept_input_gradient(layer, dz, fc1, df);
+  gradients[phi + ".fc2.weight"] = kept_weight_gradient(layer, flat, kept.of(silu(z)));
+  gradients[phi + ".fc1.weight"] = kept_weight_gradient(layer, dz, f);
+  Tensor& dpe = gradients[phi + ".pe"] = zeros(layer.weight(phi + ".pe").shape);
+  add_window_gradients(layer.config, df, draw, dpe);
+  kept.round(dpe.data);
 }
 
 }  // namespace
@@ -132,16 +133,18 @@ Tensor compress(const Layer& layer, PhiOf which, const Tensor& raw_BGSW) {
   const Shape shape{raw_BGSW.shape[0], raw_BGSW.shape[1], n.compressed, n.width};
   const std::string phi = phi_name(which);
   if (layer.config.phi == Phi::mlp) {
-    const Tensor f = compression_windows(layer.config, layer.weight(phi + ".pe"), raw_BGSW);
-    const Tensor z = linear(f, layer.weight(phi + ".fc1.weight"), layer.threads);
-    return reshaped(linear(silu(z), layer.weight(phi + ".fc2.weight"), layer.threads), shape);
+    const Tensor f =
+        layer.kept.of(compression_windows(layer.config, layer.weight(phi + ".pe"), raw_BGSW));
+    const Tensor z = kept_linear(layer, f, layer.weight(phi + ".fc1.weight"));
+    const Tensor a = layer.kept.of(silu(z));
+    return reshaped(kept_linear(layer, a, layer.weight(phi + ".fc2.weight")), shape);
   }
   Tensor out = zeros(shape);
   pool(layer.config,
        layer.config.phi == Phi::conv ? &layer.weight(phi + "_conv.weight") : nullptr,
        raw_BGSW,
        out);
-  return out;
+  return layer.kept.of(std::move(out));
 }
 
 Tensor compress_gradients(const Layer& layer,
@@ -157,10 +160,11 @@ Tensor compress_gradients(const Layer& layer,
     const Tensor& conv = layer.weight(phi + "_conv.weight");
     Tensor& dconv = gradients[phi + "_conv.weight"] = zeros(conv.shape);
     pool_gradients(layer.config, &conv, raw_BGSW, dout_BGCW, draw, &dconv);
+    layer.kept.round(dconv.data);
   } else {
     pool_gradients(layer.config, nullptr, raw_BGSW, dout_BGCW, draw, nullptr);
   }
-  return draw;
+  return layer.kept.of(std::move(draw));
 }
 
 }  // namespace oracles

@@ -50,7 +50,7 @@ Tensor mean_over_heads(const Tensor& q_BGhRD) {
   return mean;
 }
 
-void add_mean_gradient(const Tensor& dmean_BGRD, Tensor& dq_BGhRD) {
+void add_mean_gradient(const Kept& kept, const Tensor& dmean_BGRD, Tensor& dq_BGhRD) {
   const Shape& shape = dq_BGhRD.shape;
   const std::int64_t heads = shape[2];
   const std::int64_t size = shape[3] * shape[4];
@@ -58,16 +58,23 @@ void add_mean_gradient(const Tensor& dmean_BGRD, Tensor& dq_BGhRD) {
     for (std::int64_t head = 0; head < heads; ++head) {
       for (std::int64_t k = 0; k < size; ++k) {
         dq_BGhRD.data[(group * heads + head) * size + k] +=
-            dmean_BGRD.data[group * size + k] / static_cast<double>(heads);
+            rounded(dmean_BGRD.data[group * size + k] / static_cast<double>(heads), kept.results);
       }
     }
   }
 }
 
+// W x + b, rounded once.
+Tensor biased(const Layer& layer, const Tensor& x, const std::string& name) {
+  const Kept& kept = layer.kept;
+  return kept.of(
+      with_bias(linear(kept.of(x), kept.of(layer.weight(name + ".weight")), layer.threads),
+                kept.of(layer.weight(name + ".bias"))));
+}
+
 // fc1 qbar + b1
 Tensor hidden(const Layer& layer, const Tensor& mean) {
-  return with_bias(linear(mean, layer.weight("gate.fc1.weight"), layer.threads),
-                   layer.weight("gate.fc1.bias"));
+  return biased(layer, mean, "gate.fc1");
 }
 
 // softmax(z / temperature) of each three numbers.
@@ -102,7 +109,7 @@ Tensor softmax_gradient(const Tensor& gate_value, const Tensor& dgate, double te
 
 // Row 3*hq + k of the projection is number k of head hq: [B,R,3H] <-> [B,G,h,R,3].
 Tensor head_sigmoid(const Layer& layer, const GateInputs& in, const Shape& shape) {
-  const Tensor projected = linear(in.x_BRE, layer.weight("gate.proj.weight"), layer.threads);
+  const Tensor projected = kept_linear(layer, in.x_BRE, layer.weight("gate.proj.weight"));
   Tensor value = reshaped(split_heads(projected, shape[1] * shape[2]), shape);
   for (double& g : value.data) {
     g = 1 / (1 + std::exp(-g));
@@ -119,11 +126,12 @@ void add_head_sigmoid_gradients(const Layer& layer,
   for (std::size_t i = 0; i < dz.data.size(); ++i) {
     dz.data[i] *= gate_value.data[i] * (1 - gate_value.data[i]);
   }
+  layer.kept.round(dz.data);
   const Shape shape = dz.shape;
   const Tensor projected =
       merge_heads(reshaped(std::move(dz), {shape[0], shape[1] * shape[2], shape[3], 3}));
-  add_input_gradient(projected, layer.weight("gate.proj.weight"), dx_BRE, layer.threads);
-  gradients["gate.proj.weight"] = weight_gradient(projected, in.x_BRE, layer.threads);
+  add_kept_input_gradient(layer, projected, layer.weight("gate.proj.weight"), dx_BRE);
+  gradients["gate.proj.weight"] = kept_weight_gradient(layer, projected, in.x_BRE);
 }
 
 void add_group_softmax_gradients(const Layer& layer,
@@ -131,20 +139,21 @@ void add_group_softmax_gradients(const Layer& layer,
                                  const Tensor& dz,
                                  Tensor& dq_BGhRD,
                                  Weights& gradients) {
-  const Tensor mean = mean_over_heads(in.q_BGhRD);
+  const Kept& kept = layer.kept;
+  const Tensor mean = kept.of(mean_over_heads(in.q_BGhRD));
   const Tensor u = hidden(layer, mean);
   Shape hidden_shape = dz.shape;
   hidden_shape.back() = layer.config.gate_width();
   Tensor da = zeros(hidden_shape);
-  add_input_gradient(dz, layer.weight("gate.fc2.weight"), da, layer.threads);
-  const Tensor du = through_silu(std::move(da), u);
+  add_kept_input_gradient(layer, dz, layer.weight("gate.fc2.weight"), da);
+  const Tensor du = kept.of(through_silu(std::move(da), u));
   Tensor dmean = zeros(mean.shape);
-  add_input_gradient(du, layer.weight("gate.fc1.weight"), dmean, layer.threads);
-  add_mean_gradient(dmean, dq_BGhRD);
-  gradients["gate.fc2.weight"] = weight_gradient(dz, silu(u), layer.threads);
-  gradients["gate.fc2.bias"] = column_sums(dz);
-  gradients["gate.fc1.weight"] = weight_gradient(du, mean, layer.threads);
-  gradients["gate.fc1.bias"] = column_sums(du);
+  add_kept_input_gradient(layer, du, layer.weight("gate.fc1.weight"), dmean);
+  add_mean_gradient(kept, dmean, dq_BGhRD);
+  gradients["gate.fc2.weight"] = kept_weight_gradient(layer, dz, kept.of(silu(u)));
+  gradients["gate.fc2.bias"] = kept.of(column_sums(dz));
+  gradients["gate.fc1.weight"] = kept_weight_gradient(layer, du, mean);
+  gradients["gate.fc1.bias"] = kept.of(column_sums(du));
 }
 
 }  // namespace
@@ -153,9 +162,8 @@ Tensor gate(const Layer& layer, const GateInputs& in) {
   if (layer.config.gate == Gate::head_sigmoid) {
     return head_sigmoid(layer, in, gate_shape(layer.config, in));
   }
-  const Tensor u = hidden(layer, mean_over_heads(in.q_BGhRD));
-  Tensor z = with_bias(linear(silu(u), layer.weight("gate.fc2.weight"), layer.threads),
-                       layer.weight("gate.fc2.bias"));
+  const Tensor u = hidden(layer, layer.kept.of(mean_over_heads(in.q_BGhRD)));
+  Tensor z = biased(layer, silu(u), "gate.fc2");
   softmax_of_three(z, layer.config.gate_temp);
   return z;
 }
@@ -180,11 +188,12 @@ void add_gate_gradients(const Layer& layer,
   if (layer.config.gate == Gate::head_sigmoid) {
     add_head_sigmoid_gradients(layer, in, gate_value, dgate, dx_BRE, gradients);
   } else {
-    add_group_softmax_gradients(layer,
-                                in,
-                                softmax_gradient(gate_value, dgate, layer.config.gate_temp),
-                                dq_BGhRD,
-                                gradients);
+    add_group_softmax_gradients(
+        layer,
+        in,
+        layer.kept.of(softmax_gradient(gate_value, dgate, layer.config.gate_temp)),
+        dq_BGhRD,
+        gradients);
   }
 }
 

@@ -17,6 +17,7 @@ struct GateInputs {
   const Tensor& x_BRE;    // the rows' own inputs
 };
 
+// As it is computed: what is kept of it is rounded by whoever keeps it.
 Tensor gate(const Layer& layer, const GateInputs& in);
 
 // The same value for every token and head: what the golden files call y_cmp, y_sel, y_win.
@@ -25,6 +26,7 @@ Tensor constant_gate(const AttentionConfig& config,
                      const std::array<double, 3>& value);
 
 // Adds to dq_BGhRD or dx_BRE, and puts the gradients of the gate's weights into `gradients`.
+// `gate_value` is the gate as gate() computes it.
 void add_gate_gradients(const Layer& layer,
                         const GateInputs& in,
                         const Tensor& gate_value,

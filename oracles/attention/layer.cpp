@@ -5,6 +5,8 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "oracles/linear.h"
+
 namespace oracles {
 namespace {
 
@@ -19,6 +21,39 @@ std::vector<std::int64_t> all_positions(std::int64_t length) {
 const char* branch_name(Branch branch) {
   constexpr std::array<const char*, 3> kNames{"cmp", "sel", "win"};
   return kNames[index_of(branch)];
+}
+
+Tensor kept_linear(const Layer& layer, const Tensor& x, const Tensor& weight) {
+  const Kept& kept = layer.kept;
+  if (!kept.rounds()) {
+    return linear(x, weight, layer.threads);
+  }
+  return kept.of(linear(kept.of(x), kept.of(weight), layer.threads));
+}
+
+Tensor kept_weight_gradient(const Layer& layer, const Tensor& dy, const Tensor& x) {
+  const Kept& kept = layer.kept;
+  if (!kept.rounds()) {
+    return weight_gradient(dy, x, layer.threads);
+  }
+  return kept.of(weight_gradient(kept.of(dy), kept.of(x), layer.threads));
+}
+
+void add_kept_input_gradient(const Layer& layer,
+                             const Tensor& dy,
+                             const Tensor& weight,
+                             Tensor& dx) {
+  const Kept& kept = layer.kept;
+  if (!kept.rounds()) {
+    add_input_gradient(dy, weight, dx, layer.threads);
+    return;
+  }
+  Tensor part = zeros(dx.shape);
+  add_input_gradient(kept.of(dy), kept.of(weight), part, layer.threads);
+  kept.round(part.data);
+  for (std::size_t i = 0; i < part.data.size(); ++i) {
+    dx.data[i] += part.data[i];
+  }
 }
 
 std::vector<std::int64_t> requested_rows(const std::vector<std::int64_t>& rows,

@@ -8,6 +8,7 @@
 
 #include "oracles/attention/attend.h"
 #include "oracles/attention/config.h"
+#include "oracles/attention/kept.h"
 #include "oracles/attention/keys.h"
 #include "oracles/parallel.h"
 #include "oracles/tensor.h"
@@ -20,6 +21,7 @@ struct Layer {
   const AttentionConfig& config;
   const Weights& weights;
   int threads;  // 0: as many as the hardware has
+  Kept kept = {};
 
   [[nodiscard]] const Tensor& weight(const std::string& name) const { return weights.at(name); }
 };
@@ -31,6 +33,15 @@ const char* branch_name(Branch branch);
 inline std::size_t index_of(Branch branch) {
   return static_cast<std::size_t>(branch);
 }
+
+// The linear maps of linear.h, of and into what the layer keeps: x, weight and result are rounded.
+Tensor kept_linear(const Layer& layer, const Tensor& x, const Tensor& weight);
+Tensor kept_weight_gradient(const Layer& layer, const Tensor& dy, const Tensor& x);
+// Adds the product to dx; it was stored before, and so is rounded, the sum is not.
+void add_kept_input_gradient(const Layer& layer,
+                             const Tensor& dy,
+                             const Tensor& weight,
+                             Tensor& dx);
 
 struct Sizes {
   std::int64_t batch;

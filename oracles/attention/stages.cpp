@@ -11,7 +11,6 @@
 #include "oracles/attention/compress.h"
 #include "oracles/attention/gate.h"
 #include "oracles/attention/rope.h"
-#include "oracles/linear.h"
 
 namespace oracles {
 namespace {
@@ -147,7 +146,7 @@ Stages::Stages(const AttentionConfig& config,
                const Weights& weights,
                const Tensor& x,
                AttentionOptions options)
-    : layer_{config, weights, options.threads}, x_(x), options_(std::move(options)) {
+    : layer_{config, weights, options.threads, options.kept}, x_(x), options_(std::move(options)) {
   validate(config);
   if (x.shape.size() != 3 || x.shape[0] < 1 || x.shape[1] < 1 || x.shape[2] != config.dim) {
     throw std::invalid_argument("x: found shape " + shape_text(x.shape) + ", wanted [B,S," +
@@ -217,14 +216,14 @@ Tensor Stages::right(Stage stage) const {
     case Stage::q: {
       Tensor q = projected(stage);
       rotate(q, config(), rows_, Turn::forward);
-      return reshaped(std::move(q), shape_of(stage));
+      return layer_.kept.of(reshaped(std::move(q), shape_of(stage)));
     }
     case Stage::k_raw:
     case Stage::k_sel:
     case Stage::k_win: {
       Tensor k = projected(stage);
       rotate(k, config(), token_positions(), Turn::forward);
-      return k;
+      return layer_.kept.of(std::move(k));
     }
     case Stage::v_raw:
     case Stage::v_sel:
@@ -276,7 +275,7 @@ std::unique_ptr<const Stages> Stages::at_rows(const std::vector<std::size_t>& pl
 Tensor Stages::projected(Stage stage) const {
   const bool of_queries = stage == Stage::q;
   return split_heads(
-      linear(of_queries ? x_of_rows() : x_, weights().at(weight_of(stage)), layer_.threads),
+      kept_linear(layer_, of_queries ? x_of_rows() : x_, weights().at(weight_of(stage))),
       of_queries ? config().n_heads : config().n_kv_groups);
 }
 
@@ -316,6 +315,10 @@ const std::vector<KeyBank>& Stages::banks(Branch branch) const {
 }
 
 Tensor Stages::learned_gate() const {
+  return layer_.kept.of(gate_as_computed());
+}
+
+Tensor Stages::gate_as_computed() const {
   return oracles::gate(layer_, {input(Stage::q), x_of_rows()});
 }
 
@@ -336,11 +339,11 @@ Tensor Stages::mixed(const Tensor& gate) const {
       mixed.data[c] = g[0] * outputs[0][c] + g[1] * outputs[1][c] + g[2] * outputs[2][c];
     }
   }
-  return mixed;
+  return layer_.kept.of(std::move(mixed));
 }
 
 Tensor Stages::put_out(const Tensor& heads_BHRV) const {
-  return linear(merge_heads(heads_BHRV), weights().at("out.weight"), layer_.threads);
+  return kept_linear(layer_, merge_heads(heads_BHRV), weights().at("out.weight"));
 }
 
 Tensor Stages::scores() const {
@@ -394,14 +397,17 @@ Tensor Stages::attended_over(Branch branch) const {
   if (branch == Branch::sel) {
     (void)attended();  // computed before threads ask for it
   }
+  const Kept& kept = layer_.kept;
   for_each_row(sizes_, layer_.threads, [&](std::int64_t group, std::int64_t row, auto& work) {
-    attend(keys[group],
-           visible_keys(query(branch, group, row)),
-           head_rows(q, group, row),
-           work,
-           head_rows(out, group, row));
+    const KeyList visible = visible_keys(query(branch, group, row));
+    scaled_logits(keys[group], visible, head_rows(q, group, row), work);
+    softmax_rows(work, sizes_.heads);
+    if (kept.narrow(branch)) {
+      kept.round(work);
+    }
+    weighted_values(keys[group], visible, work, head_rows(out, group, row));
   });
-  return out;
+  return kept.of(std::move(out));
 }
 
 }  // namespace oracles

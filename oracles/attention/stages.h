@@ -97,6 +97,8 @@ class Stages {
   // One for each batch and group, b * G + g.
   [[nodiscard]] const std::vector<KeyBank>& banks(Branch branch) const;
   [[nodiscard]] Tensor learned_gate() const;
+  // The same before it is kept: what its softmax or sigmoid gives, and its backward uses.
+  [[nodiscard]] Tensor gate_as_computed() const;
   // Margins of the choice from the scores, [B,G,R]; see Selection in selection.h.
   [[nodiscard]] Tensor margins() const;
   // gate * o summed over the branches, heads still apart: [B,H,R,V].

@@ -1,0 +1,163 @@
+// The oracle as a second computation in a narrow type: what it keeps is of that type, what it keeps
+// once is rounded once, and what it does not keep is not rounded at all.
+#include "oracles/attention/kept.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "oracles/attention/backward.h"
+#include "oracles/attention/stages.h"
+#include "tests/oracles/random_layer.h"
+
+namespace oracles::testing {
+namespace {
+
+constexpr std::uint64_t kSeeds = 12;
+
+Kept kept_in(Number number, bool narrow_products = false) {
+  return {number, number, {narrow_products, narrow_products, narrow_products}};
+}
+
+Tensor of_type(Tensor tensor, Number number) {
+  Kept::round(tensor.data, number);
+  return tensor;
+}
+
+// A layer whose input and weights are of the type.
+RandomLayer narrow_layer(std::uint64_t seed, Number number) {
+  RandomLayer layer = random_layer(seed);
+  layer.x = of_type(layer.x, number);
+  layer.dy = of_type(layer.dy, number);
+  for (auto& [name, weight] : layer.weights) weight = of_type(weight, number);
+  return layer;
+}
+
+AttentionPass pass_of(const RandomLayer& layer, const Kept& kept) {
+  AttentionOptions options;
+  options.replay = attention(layer.config, layer.weights, layer.x).blocks;
+  options.kept = kept;
+  return attention_with_gradients(layer.config, layer.weights, layer.x, layer.dy, options);
+}
+
+std::map<std::string, Tensor> tensors_of(const AttentionPass& pass) {
+  const AttentionResult& r = pass.result;
+  std::map<std::string, Tensor> all = {{"q", r.q},
+                                       {"k_cmp", r.k_cmp},
+                                       {"v_cmp", r.v_cmp},
+                                       {"o_cmp", r.o_cmp},
+                                       {"o_sel", r.o_sel},
+                                       {"o_win", r.o_win},
+                                       {"gate", r.gate},
+                                       {"y", r.y},
+                                       {"dx", pass.gradients.x}};
+  for (const auto& [name, gradient] : pass.gradients.weights) all["g." + name] = gradient;
+  return all;
+}
+
+double largest(const Tensor& tensor) {
+  double most = 0;
+  for (const double value : tensor.data) most = std::max(most, std::abs(value));
+  return most;
+}
+
+double largest_difference(const Tensor& a, const Tensor& b) {
+  double most = 0;
+  for (std::size_t i = 0; i < a.data.size(); ++i) {
+    most = std::max(most, std::abs(a.data[i] - b.data[i]));
+  }
+  return most;
+}
+
+TEST(Kept, WhatIsKeptIsOfTheType) {
+  for (const Number number : {Number::bf16, Number::f16}) {
+    for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+      for (const auto& [name, tensor] :
+           tensors_of(pass_of(narrow_layer(seed, number), kept_in(number, seed % 2 == 0)))) {
+        const bool all = std::all_of(tensor.data.begin(), tensor.data.end(), [&](double value) {
+          return rounded(value, number) == value;
+        });
+        EXPECT_TRUE(all) << number_name(number) << " seed " << seed << ": " << name;
+      }
+    }
+  }
+}
+
+// Stage by stage, from the inputs of each: branch outputs and values are one sum, rounded once.
+TEST(Kept, OneSumIsRoundedOnce) {
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    const RandomLayer layer = narrow_layer(seed, Number::bf16);
+    AttentionOptions options;
+    options.replay = attention(layer.config, layer.weights, layer.x).blocks;
+    const Stages right(layer.config, layer.weights, layer.x, options);
+    options.kept = kept_in(Number::bf16);
+    Stages plain(layer.config, layer.weights, layer.x, options);
+    const std::vector<Stage> inputs = {Stage::q,
+                                       Stage::k_cmp,
+                                       Stage::v_cmp,
+                                       Stage::k_sel,
+                                       Stage::v_sel,
+                                       Stage::k_win,
+                                       Stage::v_win};
+    for (const Stage stage : inputs) plain.record(stage, right.input(stage));
+    for (const Stage stage : {Stage::o_cmp, Stage::o_sel, Stage::o_win}) {
+      const Tensor wanted = of_type(right.right(stage), Number::bf16);
+      EXPECT_EQ(plain.right(stage).data, wanted.data) << stage_name(stage) << ", seed " << seed;
+    }
+    EXPECT_EQ(plain.right(Stage::v_sel).data,
+              of_type(right.right(Stage::v_sel), Number::bf16).data);
+  }
+}
+
+// A handful of roundings in a row: some units, never a function of the number of terms.
+TEST(Kept, ErrorsAreSomeUnitRoundoffs) {
+  for (const Number number : {Number::bf16, Number::f16}) {
+    const double u = unit_roundoff(number);
+    for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+      const RandomLayer layer = narrow_layer(seed, number);
+      const auto right = tensors_of(pass_of(layer, {}));
+      double gradients = 0;
+      double outputs = 0;
+      for (const auto& [name, tensor] : right) {
+        double& scale = name[0] == 'g' && name != "gate" ? gradients : outputs;
+        scale = std::max(scale, largest(tensor));
+      }
+      bool differs = false;
+      for (const auto& [name, tensor] : tensors_of(pass_of(layer, kept_in(number)))) {
+        const double difference = largest_difference(tensor, right.at(name));
+        const double scale = name[0] == 'g' && name != "gate" ? gradients : outputs;
+        EXPECT_LE(difference, 64 * u * std::max(scale, largest(right.at("dx")))) << name;
+        differs = differs || difference > u / 8 * largest(right.at(name));
+      }
+      EXPECT_TRUE(differs) << seed;
+    }
+  }
+}
+
+TEST(Kept, NarrowProductsAreAnotherComputation) {
+  std::size_t different = 0;
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    const RandomLayer layer = narrow_layer(seed, Number::bf16);
+    const auto wide = tensors_of(pass_of(layer, kept_in(Number::bf16)));
+    for (const auto& [name, tensor] : tensors_of(pass_of(layer, kept_in(Number::bf16, true)))) {
+      different += tensor.data != wide.at(name).data ? 1 : 0;
+    }
+  }
+  EXPECT_GT(different, kSeeds);
+}
+
+TEST(Kept, NothingIsRoundedUnlessItIsAsked) {
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    const RandomLayer layer = random_layer(seed);
+    const Stages right(layer.config, layer.weights, layer.x);
+    const Tensor k = right.right(Stage::k_sel);
+    const bool narrow = std::all_of(k.data.begin(), k.data.end(), [](double value) {
+      return rounded(value, Number::f32) == value;
+    });
+    EXPECT_FALSE(narrow) << seed;
+  }
+}
+
+}  // namespace
+}  // namespace oracles::testing
