@@ -76,6 +76,84 @@ TEST(LayerJudge, WhatIsRightPassesInEveryVariantAndLength) {
   }
 }
 
+LayerSetting in_bfloat16() {
+  LayerSetting setting;
+  setting.number = oracles::Number::bf16;
+  return setting;
+}
+
+// Rows [first, last) of a matrix.
+void scale_rows(oracles::Tensor& matrix, std::int64_t first, std::int64_t last, double factor) {
+  const std::int64_t width = matrix.shape.back();
+  for (std::int64_t i = first * width; i < last * width; ++i) {
+    matrix.data[static_cast<std::size_t>(i)] *= factor;
+  }
+}
+
+TEST(LayerJudgeInBfloat16, WhatIsRightPassesInEveryVariantAndLength) {
+  for (const nsa::Gate gate : {nsa::Gate::group_softmax, nsa::Gate::head_sigmoid}) {
+    for (const nsa::Phi phi : {nsa::Phi::avg, nsa::Phi::conv, nsa::Phi::mlp}) {
+      for (const std::int64_t length : {1, 4, 5, 32}) {
+        LayerSetting setting = in_bfloat16();
+        setting.model.gate = gate;
+        setting.model.phi = phi;
+        setting.length = length;
+        if (length == 5) setting.gate_override = {0.0, 1.0, 0.0};
+        const LayerJudgement layer = judged(setting, 1);
+        EXPECT_TRUE(layer.deviations.empty()) << length << ": " << text_of(layer.deviations);
+        EXPECT_TRUE(layer.missing.empty());
+      }
+    }
+  }
+}
+
+TEST(LayerJudgeInBfloat16, AFactorInOneHeadIsFoundThere) {
+  LayerSetting setting = in_bfloat16();
+  setting.spoil = [](const std::string& name, oracles::Tensor& tensor) {
+    if (name != "o_win") return;
+    const std::int64_t rows = tensor.shape[3];
+    scale_rows(tensor, 2 * rows, 3 * rows, 1.1);
+  };
+  const LayerJudgement layer = judged(setting);
+  ASSERT_EQ(layer.deviations.size(), 1U) << text_of(layer.deviations);
+  EXPECT_EQ(layer.deviations.front().code, "NUMERIC.FORWARD");
+  EXPECT_EQ(layer.deviations.front().branch, "win");
+  EXPECT_EQ(layer.deviations.front().heads, (std::vector<int>{2}));
+}
+
+TEST(LayerJudgeInBfloat16, AFactorInOneGradientIsFoundThere) {
+  for (const double factor : {0.8, 1.1}) {
+    LayerSetting setting = in_bfloat16();
+    setting.spoil = [&](const std::string& name, oracles::Tensor& tensor) {
+      if (name == "g.w.W_V_sel.weight") scale_rows(tensor, 0, tensor.shape[0] / 2, factor);
+    };
+    const LayerJudgement layer = judged(setting);
+    ASSERT_EQ(layer.deviations.size(), 1U) << text_of(layer.deviations);
+    EXPECT_EQ(layer.deviations.front().code, "NUMERIC.GRADIENT");
+    EXPECT_EQ(layer.deviations.front().branch, "sel");
+    EXPECT_EQ(layer.deviations.front().param, "W_V_sel");
+  }
+}
+
+// No number is off by much, all of them are by a little.
+TEST(LayerJudgeInBfloat16, ARotationFromRoundedTablesIsFound) {
+  LayerSetting setting = in_bfloat16();
+  setting.spoil = [](const std::string& name, oracles::Tensor& tensor) {
+    if (name != "k_win") return;
+    oracles::Tensor& k = tensor;  // turned on by what rounding the angle's cosine and sine does
+    for (std::size_t i = 0; i + 1 < k.data.size(); i += 2) {
+      const double even = k.data[i];
+      const double turn = 0x1p-8 * (i / 2 % 3 == 0 ? 1.5 : -1.0);
+      k.data[i] = even - turn * k.data[i + 1];
+      k.data[i + 1] += turn * even;
+    }
+  };
+  const LayerJudgement layer = judged(setting);
+  ASSERT_FALSE(layer.deviations.empty());
+  EXPECT_EQ(layer.deviations.front().code, "NUMERIC.FORWARD");
+  EXPECT_EQ(layer.deviations.front().branch, "win");
+}
+
 std::string code_of(const oracles::StageLaw& law, oracles::Stage stage) {
   oracles::Naming naming;
   naming.fitting.push_back({law.law, {}, 1.0, {}});

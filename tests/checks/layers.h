@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -45,6 +46,7 @@ inline nsa::ModelConfig toy_model() {
 inline constexpr std::int64_t kLength = 32;
 
 struct LayerTensors {
+  oracles::Number number = oracles::Number::f32;
   std::map<std::string, oracles::Tensor> reals;
   oracles::IntTensor blocks;
 };
@@ -57,8 +59,9 @@ inline oracles::Tensor random_tensor(const oracles::Shape& shape, double scale, 
   return tensor;
 }
 
-inline oracles::Tensor rounded(oracles::Tensor tensor) {
-  for (double& value : tensor.data) value = static_cast<double>(static_cast<float>(value));
+inline oracles::Tensor rounded(oracles::Tensor tensor,
+                               oracles::Number number = oracles::Number::f32) {
+  oracles::Kept::round(tensor.data, number);
   return tensor;
 }
 
@@ -80,6 +83,8 @@ struct LayerSetting {
   std::function<void(oracles::IntTensor&)> spoil_blocks;
   std::function<void(oracles::Tensor& x, oracles::Tensor& dy)> inputs;
   bool gradients = true;
+  // f32, or bf16: then all that a model in bfloat16 keeps is rounded to it.
+  oracles::Number number = oracles::Number::f32;
 };
 
 class LayerMaker {
@@ -92,6 +97,11 @@ class LayerMaker {
     x_ = random_tensor({setting.batch, setting.length, config_.dim}, 1.0, seed);
     dy_ = random_tensor({setting.batch, setting.length, config_.dim}, 0.01, seed + 5000);
     if (setting.inputs) setting.inputs(x_, dy_);
+    if (setting.number == oracles::Number::f32) return;
+    made_.number = setting.number;
+    x_ = rounded(x_, setting.number);
+    dy_ = rounded(dy_, setting.number);
+    for (auto& [name, weight] : weights_) weight = rounded(weight, setting.number);
   }
 
   LayerTensors make() {
@@ -100,6 +110,9 @@ class LayerMaker {
     oracles::AttentionOptions options;
     options.gate_override = setting_.gate_override;
     options.threads = 1;
+    if (setting_.number != oracles::Number::f32) {
+      options.kept = {setting_.number, setting_.number, {}};
+    }
     oracles::Stages until_choice(config_, weights_, x_, options);
     make_stages(until_choice, {});
     choose(until_choice);
@@ -128,7 +141,9 @@ class LayerMaker {
 
   void put(const std::string& name, oracles::Tensor tensor) {
     if (setting_.spoil) setting_.spoil(name, tensor);
-    made_.reals[name] = rounded(std::move(tensor));
+    // Scores are float32 in every type.
+    made_.reals[name] =
+        rounded(std::move(tensor), name == "p_grp" ? oracles::Number::f32 : setting_.number);
   }
 
   void choose(const oracles::Stages& stages) {
@@ -178,8 +193,18 @@ inline const LayerTensors& healthy_layer(int of_rank, int layer) {
 
 inline void save_layer(const std::string& path, const LayerTensors& tensors) {
   std::map<std::string, std::vector<float>> floats;
+  std::map<std::string, std::vector<std::uint16_t>> narrow;
   std::vector<nsa::TensorToWrite> list;
   for (const auto& [name, tensor] : tensors.reals) {
+    if (tensors.number == oracles::Number::bf16 && name != "p_grp") {
+      auto& values = narrow[name];
+      for (const double value : tensor.data) {  // exact: the upper half of a float
+        values.push_back(static_cast<std::uint16_t>(
+            std::bit_cast<std::uint32_t>(static_cast<float>(value)) >> 16U));
+      }
+      list.push_back({name, nsa::DType::bf16, tensor.shape, std::as_bytes(std::span(values))});
+      continue;
+    }
     auto& values = floats[name];
     for (const double value : tensor.data) values.push_back(static_cast<float>(value));
     list.push_back({name, nsa::DType::f32, tensor.shape, std::as_bytes(std::span(values))});

@@ -86,6 +86,7 @@ Finding Deviations::finding(std::int64_t step, const Merged& merged) {
   if (compares_numbers(seen)) {
     finding.facts = {{"error", Real(seen.error)}, {"limit", Real(seen.limit)}};
     put_some(finding, "tensors", seen.tensors);
+    if (!seen.where.empty()) finding.facts["measure"] = seen.where;
   }
   if (!seen.about.empty() && seen.code != "GATE.OVERRIDE") finding.facts["about"] = seen.about;
   if (merged.row_count > 0) finding.facts["rows_in_all"] = merged.rows_in_all;

@@ -37,6 +37,7 @@ struct Deviation {
   double share = 0.0;  // of the rows that would be wrong under the law
   double error = 0.0;  // relative
   double limit = 0.0;
+  std::string where;  // they are measured, where that is not the whole tensor
 
   [[nodiscard]] bool is_forward() const { return code != "NUMERIC.GRADIENT"; }
 };

@@ -6,6 +6,7 @@
 
 #include "harness/checks/attention/law_codes.h"
 #include "harness/checks/ceilings.h"
+#include "harness/checks/error_budget.h"
 #include "harness/checks/largest.h"
 #include "harness/checks/params.h"
 #include "harness/checks/result.h"
@@ -33,16 +34,21 @@ bool all_finite(const Tensor& tensor) {
 class GradientJudge {
  public:
   GradientJudge(const LayerRecord& record,
-                const oracles::Stages& forward,
+                const Forwards& forwards,
                 const std::set<Stage>& wrong,
                 double limit,
                 LayerJudgement& verdict)
       : record_(record),
         wrong_stages_(wrong),
         limit_(limit),
+        summed_(forwards.summed),
         verdict_(verdict),
-        backward_(forward, *record.dy),
-        wanted_(backward_.gradients()) {}
+        backward_(forwards.right, *record.dy),
+        wanted_(backward_.gradients()) {
+    if (forwards.plain != nullptr) {
+      plain_ = oracles::Backward(*forwards.plain, *record.dy).gradients();
+    }
+  }
 
   void judge() {
     scale_of_all_ = 0.0;
@@ -87,6 +93,10 @@ class GradientJudge {
     }
     const double scale =
         std::max(oracles::finite_scale(wanted), smallest_scale_share(name) * scale_of_all_);
+    if (plain_) {
+      take_narrow(of, *found, wanted, scale);
+      return;
+    }
     judged_.push_back({of, *found, wanted, {limit_, scale, record_.arithmetic.stored}});
     double difference = 0.0;
     for (std::size_t i = 0; i < wanted.data.size(); ++i) {
@@ -95,6 +105,40 @@ class GradientJudge {
     const double error = difference == 0.0 ? 0.0 : difference / scale;
     verdict_.errors[name] = {error, limit_};
     if (!(error <= limit_)) wrong_.push_back(of);
+  }
+
+  void take_narrow(const std::string& of, const Tensor& found, const Tensor& wanted, double scale) {
+    Measured measured{found,
+                      wanted,
+                      of == kInput ? plain_->x : plain_->weights.at(of),
+                      record_.kept->results,
+                      kGradientBudget};
+    measured.summed = summed_ * scale;
+    put_heads_of(of, wanted, measured);
+    const Spent budget = spent(measured);
+    judged_.push_back(
+        {of,
+         found,
+         wanted,
+         {scale > 0.0 ? budget.whole / scale : 0.0, scale, record_.arithmetic.stored}});
+    const std::string name = recorded_name(of);
+    verdict_.errors[name] = {budget.error, budget.limit};
+    where_[name] = budget.where;
+    if (!budget.within()) wrong_.push_back(of);
+  }
+
+  // Rows of a projection belong to heads or groups; columns of the one that puts out.
+  void put_heads_of(const std::string& of, const Tensor& wanted, Measured& measured) const {
+    const bool out = of == "out.weight";
+    const bool queries = of == "W_Q.weight";
+    if (!out && !queries && of.rfind("W_", 0) != 0) return;
+    measured.heads = out || queries ? record_.config.n_heads : record_.config.n_kv_groups;
+    const std::int64_t columns = wanted.shape.back();
+    const std::int64_t size = (out ? columns : wanted.shape.front()) / measured.heads;
+    measured.head_of = [out, columns, size](std::size_t i) {
+      const auto at = static_cast<std::int64_t>(i);
+      return (out ? at % columns : at / columns) / size;
+    };
   }
 
   void say_what_is_not_judged() {
@@ -133,12 +177,11 @@ class GradientJudge {
   void tell(const std::vector<std::string>& wrong) {
     Deviation seen;
     seen.code = "NUMERIC.GRADIENT";
-    seen.limit = limit_;
     std::set<std::string> branches;
     std::vector<std::string> params;
     for (const std::string& of : wrong) {
       seen.tensors.push_back(recorded_name(of));
-      raise_to(seen.error, verdict_.errors.at(recorded_name(of)).value);
+      put_error(recorded_name(of), seen);
       if (of == kInput || of == "W_Q.weight") continue;  // sums over the branches
       params.push_back(of);
       branches.insert(branch_of(of));
@@ -150,6 +193,17 @@ class GradientJudge {
     put_law(wrong, seen);
     if (std::find(wrong.begin(), wrong.end(), kInput) != wrong.end()) put_tokens(seen);
     verdict_.deviations.push_back(std::move(seen));
+  }
+
+  // Of several tensors, the one that is furthest beyond its limit.
+  void put_error(const std::string& name, Deviation& seen) const {
+    const ErrorOfTensor& error = verdict_.errors.at(name);
+    if (std::isnan(seen.error)) return;
+    if (seen.limit > 0.0 && error.value / error.limit <= seen.error / seen.limit) return;
+    seen.error = error.value;
+    seen.limit = error.limit;
+    const auto at = where_.find(name);
+    seen.where = at == where_.end() ? std::string() : at->second;
   }
 
   [[nodiscard]] const RecordedGradient& gradient(const std::string& of) const {
@@ -225,9 +279,12 @@ class GradientJudge {
   const LayerRecord& record_;
   const std::set<Stage>& wrong_stages_;
   double limit_;
+  double summed_;
   LayerJudgement& verdict_;
   oracles::Backward backward_;
   oracles::AttentionGradients wanted_;
+  std::optional<oracles::AttentionGradients> plain_;  // by the yardstick
+  std::map<std::string, std::string> where_;          // an error was measured, by tensor
   double scale_of_all_ = 0.0;
   std::deque<Tensor> zeros_;
   std::vector<RecordedGradient> judged_;
@@ -238,11 +295,11 @@ class GradientJudge {
 }  // namespace
 
 void judge_gradients(const LayerRecord& record,
-                     const oracles::Stages& forward,
+                     const Forwards& forwards,
                      const std::set<Stage>& wrong,
                      double limit,
                      LayerJudgement& verdict) {
-  GradientJudge(record, forward, wrong, limit, verdict).judge();
+  GradientJudge(record, forwards, wrong, limit, verdict).judge();
 }
 
 }  // namespace harness::checks

@@ -11,11 +11,19 @@
 
 namespace harness::checks {
 
-// Adds to `verdict`. `forward` holds what was recorded; `wrong` are the stages whose forward is not
-// the oracle's; `limit` is the relative error allowed. REQUIRES: the record has the gradient of the
-// layer's output, all of it finite.
+// The oracle at what was recorded of a layer, and the oracle in the type on record where that is
+// narrow: the yardstick (error_budget.h).
+struct Forwards {
+  const oracles::Stages& right;
+  const oracles::Stages* plain = nullptr;
+  double summed = 0.0;  // relative error that sums in float32 may have beside it
+};
+
+// Adds to `verdict`. `wrong` are the stages whose forward is not the oracle's; `limit` is the relative
+// error allowed where there is no yardstick. REQUIRES: the record has the gradient of the layer's
+// output, all of it finite.
 void judge_gradients(const LayerRecord& record,
-                     const oracles::Stages& forward,
+                     const Forwards& forwards,
                      const std::set<oracles::Stage>& wrong,
                      double limit,
                      LayerJudgement& verdict);

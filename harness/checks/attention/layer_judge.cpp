@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <optional>
 #include <stdexcept>
 
 #include "harness/checks/attention/gradient_judge.h"
 #include "harness/checks/attention/law_codes.h"
 #include "harness/checks/ceilings.h"
+#include "harness/checks/error_budget.h"
 #include "harness/checks/largest.h"
 #include "harness/checks/result.h"
 #include "oracles/laws/match.h"
@@ -96,6 +98,11 @@ class LayerJudge {
     for (const StageRow& row : kStages) {
       if (record.has(name_of(row))) stages_.record(row.stage, record.at(name_of(row)));
     }
+    if (!record.kept) return;
+    plain_.emplace(record.config, record.weights, record.x, plain_options());
+    for (const StageRow& row : kStages) {
+      if (record.has(name_of(row))) plain_->record(row.stage, record.at(name_of(row)));
+    }
   }
 
   LayerJudgement judge() {
@@ -114,6 +121,30 @@ class LayerJudge {
  private:
   [[nodiscard]] double limit_of(const StageRow& stage) const {
     return ceiling(sums_.*stage.terms, record_.unit_roundoff, record_.arithmetic.summed);
+  }
+
+  [[nodiscard]] oracles::AttentionOptions plain_options() const {
+    oracles::AttentionOptions options = options_of(record_);
+    options.kept = *record_.kept;
+    return options;
+  }
+
+  // What a tensor in a narrow type may be off by. Query heads alone have vectors of their own.
+  [[nodiscard]] Spent spent_of(const StageRow& row,
+                               const Tensor& wanted,
+                               const Tensor& plain,
+                               double scale) const {
+    Measured measured{record_.at(name_of(row)), wanted, plain, record_.kept->results};
+    measured.summed = ceiling(sums_.*row.terms, record_.arithmetic.summed) * scale;
+    const std::size_t lanes = wanted.shape.size() - 2;
+    std::int64_t lane_size = wanted.shape.back() * wanted.shape[lanes];
+    if (lanes >= 2 && lane_size > 0) {
+      measured.heads = wanted.shape[1] * (lanes == 3 ? wanted.shape[2] : 1);
+      measured.head_of = [lane_size, heads = measured.heads](std::size_t i) {
+        return static_cast<std::int64_t>(i) / lane_size % heads;
+      };
+    }
+    return spent(measured);
   }
 
   // ---- forward, stage by stage ------------------------------------------------------------------
@@ -135,16 +166,22 @@ class LayerJudge {
     }
   }
 
-  void judge_stage(const StageRow& row, const Tensor& wanted, const oracles::Allowed& allowed) {
+  void judge_stage(const StageRow& row, const Tensor& wanted, oracles::Allowed allowed) {
     const std::string name = name_of(row);
     const Tensor& found = record_.at(name);
     std::vector<std::size_t> wrong;
-    if (!wanted.data.empty()) {
+    Spent budget;
+    if (!wanted.data.empty() && plain_) {
+      budget = spent_of(row, wanted, plain_->right(row.stage), allowed.scale);
+      wrong = budget.wrong;
+      allowed.relative = allowed.scale > 0.0 ? budget.whole / allowed.scale : 0.0;
+    } else if (!wanted.data.empty()) {
       wrong = oracles::wrong_vectors(found, wanted, allowed.relative * allowed.scale);
     }
     if (row.stage == Stage::o_sel) drop_unusable(wrong);
     if (wrong.empty() && !unusable_.empty()) return;
     note(name, largest_difference(found, wanted), allowed.scale, allowed.relative);
+    if (plain_) verdict_.errors[name] = {budget.error, budget.limit};
     if (wrong.empty()) return;
     Deviation seen;
     seen.code = "NUMERIC.FORWARD";
@@ -153,10 +190,15 @@ class LayerJudge {
     seen.param = row.param;
     seen.tensors = {name};
     seen.error = verdict_.errors.at(name).value;
-    seen.limit = allowed.relative;
+    seen.limit = verdict_.errors.at(name).limit;
+    seen.where = budget.where;
     put_place(row, wanted, wrong, seen);
-    explain(
-        oracles::name_stage(stages_, row.stage, found, wanted, wrong, allowed), row.stage, seen);
+    // A law is told by numbers that are further off than any right one may be.
+    const auto far = oracles::wrong_vectors(found, wanted, allowed.relative * allowed.scale);
+    std::vector<std::size_t> told;
+    std::set_intersection(
+        wrong.begin(), wrong.end(), far.begin(), far.end(), std::back_inserter(told));
+    explain(oracles::name_stage(stages_, row.stage, found, wanted, told, allowed), row.stage, seen);
     verdict_.deviations.push_back(std::move(seen));
     wrong_.insert(row.stage);
   }
@@ -223,6 +265,10 @@ class LayerJudge {
   void judge_whole() {
     const Result wanted =
         oracles::attention(record_.config, record_.weights, record_.x, options_of(record_));
+    std::optional<Result> plain;
+    if (plain_) {
+      plain = oracles::attention(record_.config, record_.weights, record_.x, plain_options());
+    }
     double outputs = 0.0;
     for (const StageRow& row : kStages) {
       if (row.output) outputs = std::max(outputs, largest((wanted.*row.whole).data));
@@ -235,8 +281,15 @@ class LayerJudge {
       const double scale =
           std::max(largest(right.data), row.output ? kSmallestScaleShare * outputs : 0.0);
       const double difference = largest_difference(record_.at(name), right);
-      const double relative = difference == 0.0 ? 0.0 : difference / scale;
-      const double limit = limit_of(row);
+      double relative = difference == 0.0 ? 0.0 : difference / scale;
+      double limit = limit_of(row);
+      std::string where;
+      if (plain && !right.data.empty()) {
+        const Spent budget = spent_of(row, right, *plain.*row.whole, scale);
+        relative = budget.error;
+        limit = budget.limit;
+        where = budget.where;
+      }
       if (row.stage == Stage::y) verdict_.errors["y_from_x"] = {relative, limit};
       if (relative <= limit) continue;
       if (seen.tensors.empty()) {
@@ -245,6 +298,7 @@ class LayerJudge {
         seen.op = row.op;
         seen.error = relative;
         seen.limit = limit;
+        seen.where = where;
       }
       seen.tensors.push_back(name);
     }
@@ -266,12 +320,15 @@ class LayerJudge {
       if (!unusable_.empty()) wrong_.insert(Stage::o_sel);
       const double limit =
           ceiling(sums_.gradient, record_.unit_roundoff, record_.arithmetic.summed);
-      judge_gradients(record_, stages_, wrong_, limit, verdict_);
+      const double summed = ceiling(sums_.gradient, record_.arithmetic.summed);
+      judge_gradients(
+          record_, {stages_, plain_ ? &*plain_ : nullptr, summed}, wrong_, limit, verdict_);
     }
   }
 
   const LayerRecord& record_;
   oracles::Stages stages_;
+  std::optional<oracles::Stages> plain_;  // in the type on record, where that is narrow
   LongestSums sums_;
   std::set<BadRow> unusable_;
   std::set<Stage> wrong_;  // whose forward is not the oracle's

@@ -123,6 +123,31 @@ void take_tensors(const nsa::SafetensorsFile& file, LayerRecord& record) {
   }
 }
 
+oracles::Number number_of(nsa::DType dtype) {
+  switch (dtype) {
+    case nsa::DType::f64: return oracles::Number::f64;
+    case nsa::DType::bf16: return oracles::Number::bf16;
+    case nsa::DType::f16: return oracles::Number::f16;
+    default: return oracles::Number::f32;
+  }
+}
+
+// Under autocast x and its gradient are wider than what the layer makes of x.
+void take_kept(const nsa::SafetensorsFile& file, const ReadOptions& options, LayerRecord& record) {
+  oracles::Kept kept;
+  for (const char* name : {"x", "q", "y"}) {
+    const oracles::Number number = number_of(file.at(name).dtype);
+    if (oracles::unit_roundoff(number) > oracles::unit_roundoff(kept.results)) {
+      kept.results = number;
+    }
+  }
+  const bool narrow = kept.results == oracles::Number::bf16 || kept.results == oracles::Number::f16;
+  if (!narrow || !options.narrow_products) return;
+  kept.input = number_of(file.at(file.contains("dx") ? "dx" : "x").dtype);
+  kept.narrow_products = *options.narrow_products;
+  record.kept = kept;
+}
+
 void take_precision(const nsa::SafetensorsFile& file, LayerRecord& record) {
   record.unit_roundoff = 0.0;
   for (const char* name : {"x", "q", "y"}) {
@@ -219,6 +244,7 @@ LayerRecord read_layer(const nsa::SafetensorsFile& file,
     record.dy->shape = {record.batch, record.row_count(), model.dim};
   }
   take_precision(file, record);
+  take_kept(file, options, record);
   require(file, "blocks", {record.batch, model.n_kv_groups, record.length, model.n_sel});
   record.blocks = {file.at("blocks").shape, nsa::to_int64s(file.at("blocks"))};
   take_weights(file, record);

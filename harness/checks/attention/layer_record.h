@@ -24,6 +24,8 @@ struct ReadOptions {
   std::uint64_t seed = 0;  // of the sample
   std::int64_t most_rows =
       4096;  // (batch, row) pairs that are judged one and all; beyond, a sample
+  // Which branches multiply narrow numbers (docs/arithmetic.md); nothing where what ran has not said what it rounds.
+  std::optional<std::array<bool, 3>> narrow_products = std::array<bool, 3>{};
 };
 
 struct LayerRecord {
@@ -33,6 +35,8 @@ struct LayerRecord {
   std::vector<std::int64_t> rows;  // query positions that are judged, ascending: R of them
   double unit_roundoff = 0.0;      // of the lowest dtype on record
   oracles::Arithmetic arithmetic = oracles::Arithmetic::float32();
+  // What a computation in the type on record rounds, where that type is narrow and what ran has said it.
+  std::optional<oracles::Kept> kept;
   oracles::Tensor x;  // [B,S,E]
   oracles::Weights weights;
   std::optional<std::array<double, 3>> gate_override;

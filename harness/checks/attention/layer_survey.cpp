@@ -1,5 +1,6 @@
 #include "harness/checks/attention/layer_survey.h"
 
+#include "harness/checks/attention/arithmetic.h"
 #include "harness/checks/attention/sample_rows.h"
 #include "harness/checks/training/overflow.h"
 #include "harness/scenario/constant_gates.h"
@@ -89,6 +90,7 @@ ReadOptions read_options(const Evidence& evidence, int layer) {
   if (runs_layers_alone(evidence)) options.gate_override = constant_gates(scenario.attention.gate);
   options.seed =
       static_cast<std::uint64_t>(scenario.seed) * 1024 + static_cast<std::uint64_t>(layer);
+  options.narrow_products = narrow_products_of(scenario.route);
   return options;
 }
 

@@ -7,7 +7,8 @@ namespace {
 
 constexpr std::string_view kWrongByLaw =
     "In {layers} on {ranks}, {tensors} {tensors?differs|differ} from the oracle in {row_count} of "
-    "{rows_in_all} rows. The relative error is {error:3}, the limit {limit:3}.[ Every wrong row is "
+    "{rows_in_all} rows. The relative error is {error:3}[ {measure}], the limit {limit:3}.[ Every "
+    "wrong row is "
     "what the law {law} gives.][ This law: \"{about}\".][ Each of these laws gives every wrong "
     "row: "
     "{laws}.]";
@@ -67,17 +68,19 @@ constexpr std::array kForwardWords = {
     Wording{"NUMERIC.FORWARD",
             "plain",
             "In {layers} on {ranks}, {tensors} {tensors?differs|differ} from the oracle[ in "
-            "{row_count} of {rows_in_all} rows]. The relative error is {error:3}, the limit "
+            "{row_count} of {rows_in_all} rows]. The relative error is {error:3}[ {measure}], the "
+            "limit "
             "{limit:3}.[ Each of these laws gives every wrong row: {laws}.]",
             "It is no rounding: the limit covers it. Earlier operations are not the cause: the "
             "oracle used the recorded inputs."},
-    Wording{"NUMERIC.FORWARD",
-            "whole",
-            "In {layers} on {ranks}, {tensors} {tensors?differs|differ} from what the oracle gives "
-            "from the layer's input. The relative error is {error:3}, the limit {limit:3}.",
-            "No single operation is the cause: each one is right for the inputs that were recorded "
-            "for it.",
-            "Look at what lies between the recorded tensors: copies, conversions and reshapes."},
+    Wording{
+        "NUMERIC.FORWARD",
+        "whole",
+        "In {layers} on {ranks}, {tensors} {tensors?differs|differ} from what the oracle gives "
+        "from the layer's input. The relative error is {error:3}[ {measure}], the limit {limit:3}.",
+        "No single operation is the cause: each one is right for the inputs that were recorded "
+        "for it.",
+        "Look at what lies between the recorded tensors: copies, conversions and reshapes."},
     Wording{"NUMERIC.FORWARD",
             "reference",
             "In {layers}, {tensor} is {found:3} away from the oracle {measure}, the plain "

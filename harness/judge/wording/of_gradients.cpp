@@ -78,7 +78,8 @@ constexpr std::array kGradientWords = {
     Wording{"NUMERIC.GRADIENT",
             "layer",
             "In {layers} on {ranks}, {tensors} {tensors?differs|differ} from the oracle. The "
-            "relative error is {error:3}, the limit {limit:3}.[ It is what the law {law} gives.][ "
+            "relative error is {error:3}[ {measure}], the limit {limit:3}.[ It is what the law "
+            "{law} gives.][ "
             "This law: \"{about}\".][ Each of these laws gives it: {laws}.]",
             "The forward is not the cause: the oracle went back through the recorded one. The "
             "incoming gradient is not the cause: the oracle got the recorded one.",
