@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -173,6 +174,81 @@ TEST_F(GoldenFiles, NarrowTypesHaveTheirCeilings) {
   const Judgement judgement = judge(file);
   EXPECT_EQ(judgement.first, "y");
   EXPECT_LT(judgement.stages.back().oracle.limit, 1e-3);
+}
+
+// A file whose results are bfloat16, after `change` of one of them.
+template <typename Change>
+EditableFile in_bfloat16(const std::string& golden, const std::string& name, Change change) {
+  EditableFile file(golden_path(golden));
+  std::vector<double> values = file.get<double>(name);
+  change(values, file.tensors.at(name).shape);
+  file.set(name, values);
+  file.narrow(nsa::DType::bf16, [](const std::string& each) { return !is_input(each); });
+  return file;
+}
+
+using Numbers = std::vector<double>;
+using Shape = std::vector<std::int64_t>;
+
+TEST_F(GoldenFiles, InBfloat16AFactorIsFoundInWhateverItIsIn) {
+  const auto times = [](double factor) {
+    return [factor](Numbers& values, const Shape&) {
+      for (double& value : values) value *= factor;
+    };
+  };
+  for (const char* golden : {"attention_conv_s57", "attention_g2h6_s53", "attention_mlp_s59"}) {
+    for (const char* name : {"q", "k_cmp", "o_cmp", "o_sel", "o_win", "gate", "y"}) {
+      EXPECT_EQ(judge(in_bfloat16(golden, name, times(1.2))).first, name) << golden;
+    }
+    for (const char* name : {"g.w.W_Q.weight", "g.w.W_V_sel.weight", "g.w.out.weight", "g.x"}) {
+      for (const double factor : {0.8, 1.2}) {
+        EXPECT_EQ(judge(in_bfloat16(golden, name, times(factor))).first, name) << golden;
+      }
+    }
+  }
+}
+
+TEST_F(GoldenFiles, InBfloat16NoiseAndARowOfZerosAreFound) {
+  std::mt19937 random(3);
+  std::normal_distribution<double> normal;
+  const EditableFile noisy =
+      in_bfloat16("attention_g2h6_s53", "y", [&](Numbers& values, const Shape&) {
+        for (double& value : values) value *= 1.0 + 0.2 * normal(random);
+      });
+  EXPECT_EQ(judge(noisy).first, "y");
+  const EditableFile zeroed =
+      in_bfloat16("attention_g2h6_s53", "o_sel", [](Numbers& values, const Shape& shape) {
+        std::fill(values.end() - shape.back(), values.end(), 0.0);  // the last row of the last head
+      });
+  const Judgement judgement = judge(zeroed);
+  EXPECT_EQ(judgement.first, "o_sel");
+}
+
+TEST_F(GoldenFiles, OfAnEmptyResultTheTypeDecidesNothing) {
+  EditableFile file(golden_path("attention_s7"));  // too short for a compressed token
+  ASSERT_TRUE(file.tensors.at("k_cmp").bytes.empty());
+  file.tensors.at("k_cmp").dtype = nsa::DType::bf16;
+  EXPECT_EQ(read_case(file.write(folder_)).dtype, nsa::DType::f64);
+  EXPECT_TRUE(judge(file).agrees());
+  Numbers y = file.get<double>("y");
+  y[3] += 1e-6;
+  file.set("y", y);
+  EXPECT_EQ(judge(file).first, "y");
+}
+
+TEST_F(GoldenFiles, EachResultIsJudgedByItsOwnTypeAndThoseItIsMadeOf) {
+  EditableFile file(golden_path("attention_g2h6_s53"));
+  file.narrow(nsa::DType::bf16, [](const std::string& name) { return name == "o_sel"; });
+  const Case c = read_case(file.write(folder_));
+  EXPECT_EQ(type_of(c, "o_sel"), nsa::DType::bf16);
+  EXPECT_EQ(type_of(c, "y"), nsa::DType::bf16);
+  EXPECT_EQ(type_of(c, "g.x"), nsa::DType::bf16);
+  EXPECT_EQ(type_of(c, "o_win"), nsa::DType::f64);
+  EXPECT_TRUE(judge(file).agrees());
+  Numbers o = file.get<double>("o_win");
+  o[9] += 1e-6;
+  file.set("o_win", o);
+  EXPECT_EQ(judge(file).first, "o_win");
 }
 
 TEST_F(GoldenFiles, ANanIsNeverWithinALimit) {

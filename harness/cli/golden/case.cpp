@@ -191,15 +191,50 @@ constexpr std::array kFromNarrowest = {DTypeRow{nsa::DType::bf16, oracles::Arith
                                        DTypeRow{nsa::DType::f32, oracles::Arithmetic::float32},
                                        DTypeRow{nsa::DType::f64, oracles::Arithmetic::float64}};
 
-void read_dtype(const GoldenFile& file, Case& c) {
-  for (const DTypeRow& row : kFromNarrowest) {
-    for (const std::string& name : c.results) {
-      if (file.at(name).dtype != row.dtype) continue;
-      c.dtype = row.dtype;
-      c.arithmetic = row.arithmetic();
-      return;
-    }
+const DTypeRow& row_of(nsa::DType dtype) {
+  const auto* const at = std::find_if(kFromNarrowest.begin(),
+                                      kFromNarrowest.end(),
+                                      [&](const DTypeRow& row) { return row.dtype == dtype; });
+  return at == kFromNarrowest.end() ? kFromNarrowest.back() : *at;  // integers are exact
+}
+
+bool is_narrower(nsa::DType a, nsa::DType b) {
+  return &row_of(a) < &row_of(b);
+}
+
+void read_dtypes(const GoldenFile& file, Case& c) {
+  for (const std::string& name : c.results) {
+    c.stored[name] = file.at(name).dtype;
+    const auto found = c.found.find(name);
+    const bool is_empty = found != c.found.end() && found->second.data.empty();
+    if (!is_empty && is_narrower(c.stored[name], c.dtype)) c.dtype = c.stored[name];
   }
+  c.arithmetic = row_of(c.dtype).arithmetic();
+}
+
+// By the formulas: a gradient is made of everything forward, and of no other gradient.
+bool is_made_of(const std::string& result, const std::string& other) {
+  static const std::map<std::string, std::vector<std::string>> kMadeOf = {
+      {"q", {}},
+      {"k_cmp", {}},
+      {"v_cmp", {}},
+      {"p_grp", {"q", "k_cmp"}},
+      {"blocks", {"q", "k_cmp", "p_grp"}},
+      {"o_cmp", {"q", "k_cmp", "v_cmp"}},
+      {"o_sel", {"q"}},
+      {"o_win", {"q"}},
+      {"gate", {"q"}},
+      {"y", {"q", "k_cmp", "v_cmp", "o_cmp", "o_sel", "o_win", "gate"}},
+      {"y_cmp", {"q", "k_cmp", "v_cmp", "o_cmp"}},
+      {"y_sel", {"q", "o_sel"}},
+      {"y_win", {"q", "o_win"}},
+      {"logits", {}},
+      {"loss", {"logits"}},
+      {"grad_norm", {"loss"}},
+      {"lr", {}}};
+  const auto at = kMadeOf.find(result);
+  if (at == kMadeOf.end()) return !other.starts_with("g.") && !other.starts_with("p1.");
+  return std::find(at->second.begin(), at->second.end(), other) != at->second.end();
 }
 
 void read_results(const GoldenFile& file, Case& c) {
@@ -227,6 +262,17 @@ void read_results(const GoldenFile& file, Case& c) {
 
 }  // namespace
 
+nsa::DType type_of(const Case& c, const std::string& result) {
+  nsa::DType narrowest = nsa::DType::f64;
+  for (const auto& [other, dtype] : c.stored) {
+    if (other != result && !is_made_of(result, other)) continue;
+    const auto found = c.found.find(other);
+    const bool is_empty = found != c.found.end() && found->second.data.empty();
+    if (!is_empty && is_narrower(dtype, narrowest)) narrowest = dtype;
+  }
+  return narrowest;
+}
+
 Shapes all_results(const Case& c) {
   switch (c.level) {
     case GoldenLevel::attention: return attention_results(c);
@@ -243,7 +289,7 @@ Case read_case(const std::string& path) {
   read_weights(file, c);
   read_inputs(file, c);
   read_results(file, c);
-  read_dtype(file, c);
+  read_dtypes(file, c);
   return c;
 }
 

@@ -36,7 +36,8 @@ struct Case {
   std::string unusable;  // why the blocks cannot be replayed, "" if they can
   std::vector<std::string> not_judged;
 
-  nsa::DType dtype = nsa::DType::f64;  // the narrowest of the results
+  std::map<std::string, nsa::DType> stored;  // each result's own type
+  nsa::DType dtype = nsa::DType::f64;        // the narrowest of the results that hold a number
   oracles::Arithmetic arithmetic = oracles::Arithmetic::float64();
 
   [[nodiscard]] bool has(const std::string& name) const { return found.count(name) > 0; }
@@ -45,6 +46,10 @@ struct Case {
 
 // Throws: nsa::Error naming the file, the tensor, what was found and what was wanted.
 [[nodiscard]] Case read_case(const std::string& path);
+
+// The narrowest of a result's own type and those of the results in the file that it is made of. What
+// holds no number decides nothing.
+[[nodiscard]] nsa::DType type_of(const Case& the_case, const std::string& result);
 
 // Every result there can be, in computing order, with its shape: forward, then backward.
 [[nodiscard]] std::vector<std::pair<std::string, oracles::Shape>> all_results(const Case& the_case);

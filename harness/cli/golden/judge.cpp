@@ -6,52 +6,13 @@
 #include <functional>
 #include <map>
 
-#include "harness/checks/ceilings.h"
 #include "harness/cli/golden/choice.h"
+#include "harness/cli/golden/limits.h"
 #include "harness/cli/golden/reason.h"
 #include "nsa/base/text.h"
 
 namespace harness::cli::golden {
 namespace {
-
-// Two float64 implementations that sum in other orders; 64 sqrt(n) u with n = 10^3 terms is 2e-13,
-// and gradients cancel. The model sums in blocks of its libraries' choice besides.
-constexpr double kFloat64Oracle = 1e-11;
-constexpr double kFloat64Model = 1e-10;
-
-double largest_of(const oracles::Tensor& tensor) {
-  double most = 0.0;
-  for (const double value : tensor.data) most = std::max(most, std::abs(value));
-  return most;
-}
-
-// Terms of the longest sum on the way to a result.
-std::int64_t terms_of(const std::string& name, const Case& c) {
-  const checks::LongestSums sums(c.config.model, c.batch, c.length);
-  if (c.level != GoldenLevel::attention) {
-    const std::int64_t forward =
-        std::max({sums.y, c.lm.mlp_ratio * c.attention().dim, c.lm.vocab_size});
-    if (name == "logits") return forward;
-    return name == "lr" ? 1 : std::max({forward, sums.gradient, c.batch * c.length});
-  }
-  using Sums = checks::LongestSums;
-  static const std::map<std::string, std::int64_t Sums::*> kTerms = {{"q", &Sums::projected},
-                                                                     {"k_cmp", &Sums::o_cmp},
-                                                                     {"v_cmp", &Sums::o_cmp},
-                                                                     {"p_grp", &Sums::o_cmp},
-                                                                     {"o_cmp", &Sums::o_cmp},
-                                                                     {"o_sel", &Sums::o_sel},
-                                                                     {"o_win", &Sums::o_win},
-                                                                     {"gate", &Sums::gate}};
-  const auto at = kTerms.find(name);
-  if (at != kTerms.end()) return sums.*at->second;
-  return name.starts_with("g.") ? sums.gradient : sums.y;
-}
-
-double limit_of(const std::string& name, const Case& c, double of_float64) {
-  if (c.dtype == nsa::DType::f64) return of_float64;
-  return checks::ceiling(terms_of(name, c), c.arithmetic.stored, c.arithmetic.summed);
-}
 
 std::vector<std::size_t> rows_that_differ(const oracles::IntTensor& a,
                                           const oracles::IntTensor& b) {
@@ -71,12 +32,7 @@ std::vector<std::size_t> rows_that_differ(const oracles::IntTensor& a,
 class Judge {
  public:
   Judge(const Case& c, const Wanted& oracle, const Wanted* model)
-      : c_(c), oracle_(oracle), model_(model) {
-    for (const auto& [name, tensor] : oracle_.tensors) {
-      double& largest = largest_[kind_of(name)];
-      largest = std::max(largest, largest_of(tensor));
-    }
-  }
+      : c_(c), oracle_(oracle), model_(model), limits_(c, oracle) {}
 
   Judgement judge() {
     for (const std::string& name : c_.results) {
@@ -95,7 +51,7 @@ class Judge {
           c_,
           oracle_,
           first->name,
-          [&](const std::string& name) { return allowed(name); },
+          [&](const std::string& name) { return limits_.allowed(name); },
           wrong_rows_);
     }
     return std::move(judgement_);
@@ -104,41 +60,36 @@ class Judge {
  private:
   using Iterator = std::vector<Stage>::const_iterator;
 
-  [[nodiscard]] double scale_of(const std::string& name, const oracles::Tensor& wanted) const {
-    const auto kind = largest_.find(kind_of(name));
-    const double of_kind = kind == largest_.end() ? 0.0 : kind->second;
-    return std::max(largest_of(wanted), checks::kSmallestScaleShare * of_kind);
-  }
-
-  [[nodiscard]] oracles::Allowed allowed(const std::string& name) const {
-    return {
-        limit_of(name, c_, kFloat64Oracle), scale_of(name, oracle_.at(name)), c_.arithmetic.stored};
-  }
-
   [[nodiscard]] Compared compare(const std::string& name,
                                  const oracles::Tensor& wanted,
-                                 double limit) const {
+                                 double of_float64) const {
     const oracles::Tensor& found = c_.found.at(name);
+    if (limits_.has_budget(name)) {
+      const checks::Spent spent = limits_.spent(name, found, wanted);
+      return {spent.error, spent.limit, spent.where};
+    }
     double worst = 0.0;
     for (std::size_t i = 0; i < found.data.size(); ++i) {
       const double difference = std::abs(found.data[i] - wanted.data[i]);
       if (!(difference <= worst)) worst = difference;
       if (std::isnan(worst)) break;
     }
-    return {worst == 0.0 ? 0.0 : worst / scale_of(name, wanted), limit};
+    return {worst == 0.0 ? 0.0 : worst / limits_.scale_of(name, wanted),
+            limits_.ceiling_of(name, of_float64),
+            ""};
   }
 
   Stage values(const std::string& name) {
     Stage stage;
     stage.name = name;
-    stage.oracle = compare(name, oracle_.at(name), limit_of(name, c_, kFloat64Oracle));
+    stage.oracle = compare(name, oracle_.at(name), kFloat64Oracle);
     if (model_ != nullptr) {
-      stage.model = compare(name, model_->at(name), limit_of(name, c_, kFloat64Model));
+      stage.model = compare(name, model_->at(name), kFloat64Model);
     }
     if (!stage.oracle.agrees()) {
-      stage.words = place_words(name, oracle_.at(name), stage.oracle.limit);
+      stage.words = place_words(name, oracle_.at(name), stage.oracle);
     } else if (!stage.agrees()) {
-      stage.words = place_words(name, model_->at(name), stage.model->limit);
+      stage.words = place_words(name, model_->at(name), *stage.model);
     }
     return stage;
   }
@@ -146,22 +97,26 @@ class Judge {
   // "3 of 128 values differ, worst at [0,1,2]: found 0.3, wanted 0.2"
   [[nodiscard]] std::string place_words(const std::string& name,
                                         const oracles::Tensor& wanted,
-                                        double limit) const {
+                                        const Compared& compared) const {
     const oracles::Tensor& found = c_.found.at(name);
-    const double allowed = limit * scale_of(name, wanted);
+    const double allowed = limits_.has_budget(name)
+                               ? limits_.spent(name, found, wanted).whole
+                               : compared.limit * limits_.scale_of(name, wanted);
     std::size_t wrong = 0;
     std::size_t at = 0;
     double worst = -1.0;
     for (std::size_t i = 0; i < found.data.size(); ++i) {
       const double difference = std::abs(found.data[i] - wanted.data[i]);
-      if (difference <= allowed) continue;
-      ++wrong;
+      wrong += difference <= allowed ? 0 : 1;
       if (std::isnan(worst) || difference <= worst) continue;
       worst = difference;
       at = i;
     }
-    return std::to_string(wrong) + " of " + std::to_string(found.data.size()) +
-           " values differ, worst at " + place_text(found.shape, at) + ": found " +
+    const std::string what =
+        wrong > 0
+            ? std::to_string(wrong) + " of " + std::to_string(found.data.size()) + " values differ"
+            : "too far off, measured " + compared.where + ", though no value alone is";
+    return what + ", worst at " + place_text(found.shape, at) + ": found " +
            nsa::to_text(found.data[at], 6) + ", wanted " + nsa::to_text(wanted.data[at], 6);
   }
 
@@ -204,8 +159,8 @@ class Judge {
     }
     inputs.q = oracle_.at("q");
     inputs.k_cmp = oracle_.at("k_cmp");
-    inputs.q_error = allowed("q").of(inputs.q);
-    inputs.k_error = allowed("k_cmp").of(inputs.k_cmp);
+    inputs.q_error = limits_.allowed("q").of(inputs.q);
+    inputs.k_error = limits_.allowed("k_cmp").of(inputs.k_cmp);
     return inputs;
   }
 
@@ -238,7 +193,8 @@ class Judge {
     constexpr std::int64_t kNever = std::int64_t{1} << 62;
     if (c_.level != GoldenLevel::train || name.starts_with("p1.")) return kNever;
     const oracles::Tensor& wanted = oracle_.at(name);
-    const double allowed = limit_of(name, c_, kFloat64Oracle) * scale_of(name, wanted);
+    const double allowed =
+        limits_.ceiling_of(name, kFloat64Oracle) * limits_.scale_of(name, wanted);
     for (std::size_t i = 0; i < wanted.data.size(); ++i) {
       const double difference = std::abs(c_.found.at(name).data[i] - wanted.data[i]);
       if (!(difference <= allowed)) return static_cast<std::int64_t>(i) + 1;
@@ -278,8 +234,8 @@ class Judge {
   const Case& c_;
   const Wanted& oracle_;
   const Wanted* model_;
-  std::map<std::string, double> largest_;  // by kind
-  std::vector<std::size_t> wrong_rows_;    // of the choice
+  Limits limits_;
+  std::vector<std::size_t> wrong_rows_;  // of the choice
   Judgement judgement_;
 };
 

@@ -16,6 +16,7 @@ namespace harness::cli::golden {
 struct Compared {
   double error = 0;
   double limit = 0;
+  std::string where = {};  // it is measured: "of one row"; "" for the largest of all numbers
   // A NaN never agrees.
   [[nodiscard]] bool agrees() const { return error <= limit; }
 };

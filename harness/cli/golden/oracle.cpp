@@ -46,9 +46,11 @@ void take(oracles::Weights&& gradients, const std::string& prefix, Wanted& wante
   for (auto& [name, gradient] : gradients) wanted.tensors[prefix + name] = std::move(gradient);
 }
 
-Wanted oracle_attention_results(const Case& c, Extent extent) {
-  oracles::AttentionOptions options;
-  if (extent == Extent::judged && c.blocks && c.unusable.empty()) options.replay = c.blocks;
+bool replays(const Case& c, Extent extent) {
+  return extent == Extent::judged && c.blocks && c.unusable.empty();
+}
+
+Wanted attention_results_with(const Case& c, Extent extent, oracles::AttentionOptions options) {
   const oracles::AttentionConfig& config = c.attention();
   Wanted wanted;
   if (c.dy) {
@@ -67,6 +69,12 @@ Wanted oracle_attention_results(const Case& c, Extent extent) {
     wanted.tensors[kNames[k]] = oracles::attention(config, c.weights, c.x, options).y;
   }
   return wanted;
+}
+
+Wanted oracle_attention_results(const Case& c, Extent extent) {
+  oracles::AttentionOptions options;
+  if (replays(c, extent)) options.replay = c.blocks;
+  return attention_results_with(c, extent, options);
 }
 
 void take(const oracles::LmResult& result, Wanted& wanted) {
@@ -132,6 +140,14 @@ Wanted oracle_results(const Case& c, Extent extent) {
   } catch (const std::invalid_argument& refusal) {
     throw nsa::Error(nsa::Location{c.path}, refusal.what());
   }
+}
+
+Wanted narrow_results(const Case& c, const Wanted& oracle, oracles::Number number) {
+  oracles::AttentionOptions options;
+  options.replay = replays(c, Extent::judged) ? c.blocks : oracle.blocks;
+  options.kept.results = number;
+  options.kept.input = number;
+  return attention_results_with(c, Extent::judged, options);
 }
 
 void export_golden(const Case& c, const std::string& path) {

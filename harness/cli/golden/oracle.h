@@ -32,6 +32,12 @@ enum class Extent { judged, all };
 // Throws: nsa::Error where the oracle refuses the inputs.
 [[nodiscard]] Wanted oracle_results(const Case& the_case, Extent extent);
 
+// The same of one attention layer computed in a narrow type: the yardstick (harness/checks/error_budget.h).
+// It attends to the blocks that the oracle's results were computed with.
+[[nodiscard]] Wanted narrow_results(const Case& the_case,
+                                    const Wanted& oracle,
+                                    oracles::Number number);
+
 // Writes a golden file with inputs, weights and every result as the oracle computes it, in float64.
 // Throws: nsa::Error where it cannot be written.
 void export_golden(const Case& the_case, const std::string& path);

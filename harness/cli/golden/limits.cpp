@@ -1,0 +1,133 @@
+#include "harness/cli/golden/limits.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "harness/checks/ceilings.h"
+#include "harness/cli/golden/judge.h"
+
+namespace harness::cli::golden {
+namespace {
+
+using oracles::Number;
+using oracles::Tensor;
+
+double largest_of(const Tensor& tensor) {
+  double most = 0.0;
+  for (const double value : tensor.data) most = std::max(most, std::abs(value));
+  return most;
+}
+
+Number number_of(nsa::DType dtype) {
+  switch (dtype) {
+    case nsa::DType::bf16: return Number::bf16;
+    case nsa::DType::f16: return Number::f16;
+    case nsa::DType::f32: return Number::f32;
+    default: return Number::f64;
+  }
+}
+
+double summed_in(Number number) {
+  return oracles::unit_roundoff(number == Number::f64 ? Number::f64 : Number::f32);
+}
+
+// Terms of the longest sum on the way to a result.
+std::int64_t terms_of(const std::string& name, const Case& c) {
+  using Sums = checks::LongestSums;
+  const Sums sums(c.config.model, c.batch, c.length);
+  if (c.level != GoldenLevel::attention) {
+    const std::int64_t forward =
+        std::max({sums.y, c.lm.mlp_ratio * c.attention().dim, c.lm.vocab_size});
+    if (name == "logits") return forward;
+    return name == "lr" ? 1 : std::max({forward, sums.gradient, c.batch * c.length});
+  }
+  static const std::map<std::string, std::int64_t Sums::*> kTerms = {{"q", &Sums::projected},
+                                                                     {"k_cmp", &Sums::o_cmp},
+                                                                     {"v_cmp", &Sums::o_cmp},
+                                                                     {"p_grp", &Sums::o_cmp},
+                                                                     {"o_cmp", &Sums::o_cmp},
+                                                                     {"o_sel", &Sums::o_sel},
+                                                                     {"o_win", &Sums::o_win},
+                                                                     {"gate", &Sums::gate}};
+  const auto at = kTerms.find(name);
+  if (at != kTerms.end()) return sums.*at->second;
+  return name.starts_with("g.") ? sums.gradient : sums.y;
+}
+
+// Heads of a tensor [B,G,h,S,W], groups of one [B,G,S,W].
+void put_heads(const Tensor& wanted, checks::Measured& measured) {
+  if (wanted.shape.size() < 4) return;
+  const std::size_t rows = wanted.shape.size() - 2;
+  const std::int64_t size = wanted.shape[rows] * wanted.shape.back();
+  measured.heads = wanted.shape[1] * (rows == 3 ? wanted.shape[2] : 1);
+  measured.head_of = [size, heads = measured.heads](std::size_t i) {
+    return static_cast<std::int64_t>(i) / size % heads;
+  };
+}
+
+}  // namespace
+
+Limits::Limits(const Case& c, const Wanted& oracle) : c_(c), oracle_(oracle) {
+  for (const auto& [name, tensor] : oracle_.tensors) {
+    double& largest = largest_[kind_of(name)];
+    largest = std::max(largest, largest_of(tensor));
+  }
+  if (c_.level != GoldenLevel::attention) return;
+  for (const std::string& name : c_.results) {
+    const Number number = number_of(type_of(c_, name));
+    const bool narrow = number == Number::bf16 || number == Number::f16;
+    if (narrow && narrow_.count(number) == 0) {
+      narrow_.emplace(number, narrow_results(c_, oracle_, number));
+    }
+  }
+}
+
+double Limits::scale_of(const std::string& name, const Tensor& wanted) const {
+  const auto kind = largest_.find(kind_of(name));
+  const double of_kind = kind == largest_.end() ? 0.0 : kind->second;
+  return std::max(largest_of(wanted), checks::kSmallestScaleShare * of_kind);
+}
+
+double Limits::ceiling_of(const std::string& name, double of_float64) const {
+  const Number number = number_of(type_of(c_, name));
+  if (number == Number::f64) return of_float64;
+  return checks::ceiling(terms_of(name, c_), oracles::unit_roundoff(number), summed_in(number));
+}
+
+bool Limits::has_budget(const std::string& name) const {
+  return name != "blocks" && narrow_.count(number_of(type_of(c_, name))) > 0;
+}
+
+// In the result's own type, which may be narrower or wider than what it was computed in.
+const Tensor& Limits::plain(const std::string& name) const {
+  const auto known = plain_.find(name);
+  if (known != plain_.end()) return known->second;
+  Tensor tensor = narrow_.at(number_of(type_of(c_, name))).at(name);
+  const auto stored = c_.stored.find(name);
+  if (stored != c_.stored.end()) {
+    for (double& value : tensor.data) value = oracles::rounded(value, number_of(stored->second));
+  }
+  return plain_.emplace(name, std::move(tensor)).first->second;
+}
+
+checks::Spent Limits::spent(const std::string& name,
+                            const Tensor& found,
+                            const Tensor& wanted) const {
+  const Number number = number_of(type_of(c_, name));
+  checks::Measured measured{found, wanted, plain(name), number};
+  if (kind_of(name) == "gradients") measured.factor = checks::kGradientBudget;
+  measured.summed = checks::ceiling(terms_of(name, c_), summed_in(number)) * scale_of(name, wanted);
+  put_heads(wanted, measured);
+  return checks::spent(measured);
+}
+
+oracles::Allowed Limits::allowed(const std::string& name) const {
+  const Tensor& wanted = oracle_.at(name);
+  const double scale = scale_of(name, wanted);
+  const double stored = oracles::unit_roundoff(number_of(type_of(c_, name)));
+  if (!has_budget(name)) return {ceiling_of(name, kFloat64Oracle), scale, stored};
+  const double whole = spent(name, wanted, wanted).whole;
+  return {scale > 0.0 ? whole / scale : 0.0, scale, stored};
+}
+
+}  // namespace harness::cli::golden
