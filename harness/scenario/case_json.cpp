@@ -2,6 +2,8 @@
 // of a scenario file with every default filled in, "text"}.
 #include "harness/scenario/case_json.h"
 
+#include "harness/scenario/fields_json.h"
+#include "harness/scenario/scenario_fields.h"
 #include "harness/scenario/scenario_read.h"
 #include "nsa/base/hash.h"
 
@@ -13,125 +15,6 @@ using nsa::YamlMap;
 using nsa::YamlNode;
 
 constexpr std::size_t kIdDigits = 16;
-
-json model_json(const nsa::ModelConfig& model) {
-  return {{"name", model.name},
-          {"dim", model.dim},
-          {"n_layers", model.n_layers},
-          {"n_heads", model.n_heads},
-          {"n_kv_groups", model.n_kv_groups},
-          {"d_k", model.d_k},
-          {"d_v", model.d_v},
-          {"l", model.l},
-          {"d", model.d},
-          {"l_sel", model.l_sel},
-          {"n_sel", model.n_sel},
-          {"w", model.w},
-          {"init_blocks", model.init_blocks},
-          {"local_blocks", model.local_blocks},
-          {"vocab_size", model.vocab_size},
-          {"mlp_ratio", model.mlp_ratio},
-          {"rope_base", model.rope_base},
-          {"rope_scale", model.rope_scale},
-          {"gate", nsa::name_of(model.gate)},
-          {"gate_temp", model.gate_temp},
-          {"gate_hidden", model.gate_hidden},
-          {"phi", nsa::name_of(model.phi)},
-          {"eq9", nsa::name_of(model.eq9)}};
-}
-
-json training_json(const nsa::TrainingConfig& training) {
-  const nsa::OptimizerConfig& optimizer = training.optimizer;
-  return {{"steps", training.steps},
-          {"batch_size", training.batch_size},
-          {"seq_len", training.seq_len},
-          {"accumulate", training.accumulate},
-          {"precision", nsa::name_of(training.precision)},
-          {"reaches_floor", training.reaches_floor},
-          {"data",
-           {{"source", nsa::name_of(training.data.source)},
-            {"text", training.data.as_written},
-            {"distance", training.data.distance},
-            {"sharpness", training.data.sharpness}}},
-          {"optimizer",
-           {{"lr", optimizer.lr},
-            {"beta1", optimizer.beta1},
-            {"beta2", optimizer.beta2},
-            {"eps", optimizer.eps},
-            {"weight_decay", optimizer.weight_decay},
-            {"max_norm", optimizer.max_norm},
-            {"warmup", optimizer.warmup},
-            {"total", optimizer.total}}}};
-}
-
-json parallel_json(const nsa::ParallelConfig& parallel) {
-  json layers = parallel.checkpoint_layers;
-  if (parallel.checkpoint_layers.empty()) layers = "none";
-  return {{"ranks", parallel.ranks},
-          {"device", nsa::name_of(parallel.device)},
-          {"backend", parallel.backend},
-          {"ddp",
-           {{"static_graph", parallel.static_graph},
-            {"find_unused", parallel.find_unused},
-            {"gradient_as_bucket_view", parallel.gradient_as_bucket_view},
-            {"bucket_mb", parallel.bucket_mb},
-            {"compress", parallel.compress}}},
-          {"checkpoint",
-           {{"layers", layers},
-            {"mode", parallel.checkpoint_mode},
-            {"keep_blocks", parallel.checkpoint_keep_blocks}}}};
-}
-
-json fault_json(const FaultRequest& fault) {
-  json out = {{"name", fault.name},
-              {"step", fault.step},
-              {"strength", fault.strength},
-              {"seed", fault.seed}};
-  if (!fault.layers.empty()) out["layers"] = fault.layers;
-  if (fault.rank) out["rank"] = *fault.rank;
-  if (fault.all_ranks) out["rank"] = "all";
-  if (!fault.form.empty()) out["form"] = fault.form;
-  return out;
-}
-
-json expectation_json(const Expectation& expectation) {
-  json out = {{"site", expectation.site}};
-  if (expectation.outcome) out["outcome"] = name_of(*expectation.outcome);
-  if (!expectation.code.empty()) out["code"] = expectation.code;
-  return out;
-}
-
-json life_json(const LifeConfig& life) {
-  return {{"save_every", life.save_every},
-          {"kill_step", life.kill_step},
-          {"kill_phase", life.kill_phase},
-          {"kill_after_ms", life.kill_after_ms}};
-}
-
-json known_json(const KnownFailure& known) {
-  json when = json::object();
-  for (const auto& [path, value] : known.when) when[path] = value;
-  json out = {{"when", when},
-              {"outcome", name_of(known.outcome)},
-              {"because", known.because},
-              {"until", known.until}};
-  if (!known.code.empty()) out["code"] = known.code;
-  return out;
-}
-
-json requirements_json(const Scenario& scenario) {
-  json out = {{"gpus", scenario.requires_gpus}, {"memory_gib", scenario.requires_memory_gib}};
-  if (scenario.requires_gpu_memory_gib > 0.0) {
-    out["gpu_memory_gib"] = scenario.requires_gpu_memory_gib;
-  }
-  return out;
-}
-
-json budget_json(const Scenario& scenario) {
-  json out = {{"seconds", scenario.budget_seconds}};
-  if (scenario.budget_cores > 0) out["cores"] = scenario.budget_cores;
-  return out;
-}
 
 std::string dump(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
@@ -151,35 +34,19 @@ std::vector<std::pair<std::string, std::string>> read_point(const YamlNode& node
 }  // namespace
 
 json scenario_json(const Scenario& scenario) {
-  json out = {{"version", 1},
-              {"scenario", scenario.name},
-              {"about", scenario.about},
-              {"kind", scenario.kind},
-              {"seed", scenario.seed},
-              {"model", model_json(scenario.model)},
-              {"training", training_json(scenario.training)},
-              {"parallel", parallel_json(scenario.parallel)},
-              {"attention",
-               {{"inputs", scenario.attention.inputs},
-                {"gate", scenario.attention.gate},
-                {"poison", scenario.attention.poison},
-                {"trace_kernels", scenario.attention.trace_kernels},
-                {"prefix", scenario.attention.prefix}}},
-              {"sweep",
-               {{"seq_len", scenario.sweep.seq_len},
-                {"batch_size", scenario.sweep.batch_size},
-                {"n_layers", scenario.sweep.n_layers}}},
-              {"route", scenario.route},
-              {"requires", requirements_json(scenario)},
-              {"budget", budget_json(scenario)},
-              {"checks", scenario.checks}};
-  if (scenario.fault) out["fault"] = fault_json(*scenario.fault);
-  if (scenario.expect) out["expect"] = expectation_json(*scenario.expect);
-  if (scenario.life != LifeConfig{}) out["life"] = life_json(scenario.life);
-  if (!scenario.bisect.over.empty()) {
-    out["bisect"] = {{"over", scenario.bisect.over}, {"candidates", scenario.bisect.candidates}};
+  json out = fields_json(kScenarioFields, scenario);
+  out["version"] = kFormatVersion;
+  out["route"] = scenario.route;
+  json& layers = out["parallel"]["checkpoint"]["layers"];
+  layers = scenario.parallel.checkpoint_layers;
+  if (layers.empty()) layers = "none";
+  if (scenario.fault && scenario.fault->rank) out["fault"]["rank"] = *scenario.fault->rank;
+  if (scenario.fault && scenario.fault->all_ranks) out["fault"]["rank"] = "all";
+  if (scenario.expect) out["expect"]["site"] = scenario.expect->site;
+  if (scenario.known) {
+    json& when = out["known"]["when"] = json::object();
+    for (const auto& [path, value] : scenario.known->when) when[path] = value;
   }
-  if (scenario.known) out["known"] = known_json(*scenario.known);
   return out;
 }
 

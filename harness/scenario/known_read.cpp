@@ -3,9 +3,11 @@
 #include <chrono>
 
 #include "harness/scenario/case_json.h"
+#include "harness/scenario/planted_fields.h"
 #include "harness/scenario/scenario_file.h"
 #include "harness/scenario/scenario_read.h"
 #include "harness/scenario/schema.h"
+#include "nsa/base/fields_read.h"
 #include "nsa/base/text.h"
 
 namespace harness {
@@ -21,58 +23,17 @@ struct Entry {
   const YamlNode* when = nullptr;
 };
 
-bool is_date(const std::string& text) {
-  if (text.size() != 10 || text[4] != '-' || text[7] != '-') return false;
-  std::string digits = text;
-  digits.erase(7, 1).erase(4, 1);
-  if (digits.find_first_not_of("0123456789") != std::string::npos) return false;
-  const int number = static_cast<int>(nsa::parse_int(digits).value_or(0));
-  return std::chrono::year_month_day(std::chrono::year(number / 10'000),
-                                     std::chrono::month(unsigned(number / 100 % 100)),
-                                     std::chrono::day(unsigned(number % 100)))
-      .ok();
-}
-
-const YamlNode& required_of_known(YamlMap& map, const YamlNode& node, const std::string& key) {
-  const YamlNode* value = map.get(key);
-  if (value == nullptr) throw Error(node.where, "known: found no " + key + ", wanted one");
-  return *value;
-}
-
-Outcome read_outcome(const YamlNode& node) {
-  std::vector<std::string> names;
-  for (const Outcome outcome :
-       {Outcome::fail, Outcome::hang, Outcome::slow, Outcome::crash, Outcome::oom}) {
-    names.emplace_back(name_of(outcome));
-  }
-  return *outcome_from(nsa::read_name(node, "known.outcome", names));
-}
-
 Entry read_entry(const YamlNode& node) {
   YamlMap map(node, "known");
   Entry entry;
-  entry.when = &required_of_known(map, node, "when");
+  entry.when = &map.require("when");
   YamlMap(*entry.when, "known.when");  // refuses what is no map
   nsa::YamlKeyLog::note("known.when.PATH");
   if (entry.when->entries.empty()) {
     throw Error(entry.when->where, "known.when: found nothing, wanted the point where it fails");
   }
-  entry.failure.outcome = read_outcome(required_of_known(map, node, "outcome"));
-  if (const YamlNode* code = map.get("code")) {
-    entry.failure.code = read_code(*code, "known.code");
-  }
-  const YamlNode& because = required_of_known(map, node, "because");
-  entry.failure.because = nsa::read_text(because, "known.because");
-  const YamlNode& until = required_of_known(map, node, "until");
-  entry.failure.until = nsa::read_text(until, "known.until");
+  nsa::read_fields(kKnownFields, map, entry.failure);
   map.finish();
-  if (entry.failure.because.empty()) {
-    throw Error(because.where, "known.because: found nothing, wanted the reason");
-  }
-  if (!is_date(entry.failure.until)) {
-    throw Error(until.where,
-                "known.until: found " + nsa::found_text(until) + ", wanted a date YYYY-MM-DD");
-  }
   return entry;
 }
 
@@ -119,9 +80,8 @@ const json* find_path(const json& document, const std::string& path) {
 }
 
 bool is_documented(const std::string& path) {
-  const auto keys = schema();
   return std::any_of(
-      keys.begin(), keys.end(), [&](const SchemaKey& key) { return path == key.path; });
+      schema().begin(), schema().end(), [&](const SchemaKey& key) { return path == key.path; });
 }
 
 // A scenario with every default filled in, beside the document that it was read from.
@@ -183,6 +143,22 @@ KnownFailure of_case(const YamlNode& node) {
 }
 
 }  // namespace
+
+bool is_date(const std::string& text) {
+  if (text.size() != 10 || text[4] != '-' || text[7] != '-') return false;
+  std::string digits = text;
+  digits.erase(7, 1).erase(4, 1);
+  if (digits.find_first_not_of("0123456789") != std::string::npos) return false;
+  const int number = static_cast<int>(nsa::parse_int(digits).value_or(0));
+  return std::chrono::year_month_day(std::chrono::year(number / 10'000),
+                                     std::chrono::month(unsigned(number / 100 % 100)),
+                                     std::chrono::day(unsigned(number % 100)))
+      .ok();
+}
+
+bool is_not_empty(const std::string& text) {
+  return !text.empty();
+}
 
 std::optional<KnownFailure> read_known(const YamlNode& root,
                                        const Scenario& scenario,

@@ -1,7 +1,9 @@
 // What a planted fault is, and what must be said of it.
 #include <algorithm>
 
+#include "harness/scenario/planted_fields.h"
 #include "harness/scenario/scenario_read.h"
+#include "nsa/base/fields_read.h"
 #include "nsa/base/text.h"
 
 namespace harness {
@@ -68,24 +70,6 @@ void check_layers(const YamlNode* node, const FaultRequest& fault, std::int64_t 
   }
 }
 
-// "GRAD.MISSING", or several joined by " or ".
-bool is_code(std::string_view text) {
-  const auto one = [](std::string_view code) {
-    const std::size_t dot = code.find('.');
-    const bool parts = dot != std::string_view::npos && dot > 0 && dot + 1 < code.size();
-    return parts &&
-           code.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.") ==
-               std::string_view::npos &&
-           code.find('.', dot + 1) == std::string_view::npos;
-  };
-  while (true) {
-    const std::size_t at = text.find(" or ");
-    if (!one(text.substr(0, at))) return false;
-    if (at == std::string_view::npos) return true;
-    text.remove_prefix(at + 4);
-  }
-}
-
 nlohmann::json json_of(const YamlNode& node) {
   switch (node.kind) {
     case YamlNode::Kind::null: return nullptr;
@@ -109,88 +93,56 @@ nlohmann::json json_of(const YamlNode& node) {
   return node.scalar;
 }
 
-template <typename Integer>
-void read_optional(YamlMap& map, const std::string& key, std::optional<Integer>& out) {
-  Integer value = 0;
-  const bool given = map.get(key) != nullptr;
-  map.read(key, value);
-  if (given) out = value;
-}
-
-Site read_site(const YamlNode& node) {
-  YamlMap map(node, "expect.site");
-  Site site;
-  map.read("layers", site.layers);
-  map.read("branch", site.branch);
-  map.read("param", site.param);
-  map.read("op", site.op);
-  map.read("heads", site.heads);
-  map.read("rows", site.rows);
-  map.read("ranks", site.ranks);
-  read_optional(map, "step", site.step);
-  read_optional(map, "bucket", site.bucket);
-  read_optional(map, "sequence", site.sequence);
-  map.read("phase", site.phase);
-  if (const YamlNode* detail = map.get("detail")) {
-    YamlMap(*detail, "expect.site.detail");  // refuses what is no map
-    if (detail->kind == YamlNode::Kind::map) site.detail = json_of(*detail);
-  }
-  map.finish();
-  return site;
-}
-
 }  // namespace
+
+bool is_code(const std::string& text) {
+  const auto one = [](std::string_view code) {
+    const std::size_t dot = code.find('.');
+    const bool parts = dot != std::string_view::npos && dot > 0 && dot + 1 < code.size();
+    return parts &&
+           code.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.") ==
+               std::string_view::npos &&
+           code.find('.', dot + 1) == std::string_view::npos;
+  };
+  std::string_view rest = text;
+  while (true) {
+    const std::size_t at = rest.find(" or ");
+    if (!one(rest.substr(0, at))) return false;
+    if (at == std::string_view::npos) return true;
+    rest.remove_prefix(at + 4);
+  }
+}
 
 FaultRequest read_fault(const YamlNode& node, const Scenario& scenario, const Manifest* manifest) {
   YamlMap map(node, "fault");
   FaultRequest fault;
-  const YamlNode* name = map.get("name");
-  if (name == nullptr) throw Error(node.where, "fault: found no name, wanted one");
-  fault.name = nsa::read_text(*name, "fault.name");
-  const FaultInfo* info = manifest != nullptr ? &info_of(*name, *manifest) : nullptr;
-  map.read("layers", fault.layers);
-  check_layers(node.find("layers"), fault, scenario.model.n_layers);
+  nsa::read_fields(kFaultFields, map, fault);
   read_rank(map, scenario.parallel.ranks, fault);
-  map.read("step", fault.step);
+  map.finish();
+  nsa::refuse(nsa::out_of_range(kFaultFields, fault), node, "fault");
+  if (manifest != nullptr) check_against(info_of(*node.find("name"), *manifest), node, fault);
+  check_layers(node.find("layers"), fault, scenario.model.n_layers);
   if (fault.step < 1 || fault.step > scenario.training.steps) {
     throw Error(node.find("step")->where,
                 "fault.step: found " + std::to_string(fault.step) + ", wanted 1.." +
                     std::to_string(scenario.training.steps));
   }
-  map.read("strength", fault.strength);
-  if (!(fault.strength > 0.0 && fault.strength <= 1.0)) {
-    throw Error(node.find("strength")->where,
-                "fault.strength: found " + nsa::to_text(fault.strength) + ", wanted above 0 to 1");
-  }
-  map.read("seed", fault.seed);
-  map.read("form", fault.form);
-  map.finish();
-  if (info != nullptr) check_against(*info, node, fault);
   return fault;
-}
-
-std::string read_code(const YamlNode& node, const std::string& what) {
-  std::string code = nsa::read_text(node, what);
-  if (!is_code(code)) {
-    throw Error(node.where,
-                what + ": found " + nsa::found_text(node) +
-                    ", wanted a code like GRAD.MISSING, or several joined by \" or \"");
-  }
-  return code;
 }
 
 Expectation read_expectation(const YamlNode& node) {
   YamlMap map(node, "expect");
   Expectation expectation;
-  if (const YamlNode* outcome = map.get("outcome")) {
-    std::vector<std::string> names;
-    for (int i = 0; i <= static_cast<int>(Outcome::xpass); ++i) {
-      names.emplace_back(name_of(static_cast<Outcome>(i)));
+  nsa::read_fields(kExpectFields, map, expectation);
+  if (const YamlNode* site = map.get("site")) {
+    YamlMap part(*site, map.name("site"));
+    nsa::read_fields(kSiteFields, part, expectation.site);
+    if (const YamlNode* detail = part.get("detail")) {
+      YamlMap(*detail, part.name("detail"));  // refuses what is no map
+      if (detail->kind == YamlNode::Kind::map) expectation.site.detail = json_of(*detail);
     }
-    expectation.outcome = outcome_from(nsa::read_name(*outcome, "expect.outcome", names));
+    part.finish();
   }
-  if (const YamlNode* code = map.get("code")) expectation.code = read_code(*code, "expect.code");
-  if (const YamlNode* site = map.get("site")) expectation.site = read_site(*site);
   map.finish();
   if (!expectation.outcome && expectation.code.empty()) {
     throw Error(node.where, "expect: found neither outcome nor code, wanted at least one");

@@ -4,8 +4,9 @@
 #include <array>
 #include <filesystem>
 
+#include "harness/scenario/scenario_fields.h"
 #include "harness/scenario/scenario_read.h"
-#include "nsa/base/text.h"
+#include "nsa/base/fields_read.h"
 
 namespace harness {
 namespace {
@@ -14,44 +15,7 @@ using nsa::Error;
 using nsa::YamlMap;
 using nsa::YamlNode;
 
-constexpr std::int64_t kVersion = 1;
-constexpr double kDefaultBudgetSeconds = 300.0;
-constexpr double kMaxBudgetSeconds = 86400.0;  // a day: every wait has a deadline
-constexpr double kMaxMemoryGib = 1e6;
-constexpr int kMaxGpus = 1024;
-constexpr int kMaxCores = 4096;
 constexpr std::int64_t kBytes = 256;  // what a token of a text can be
-
-const YamlNode& required(YamlMap& map, const YamlNode& root, const std::string& key) {
-  const YamlNode* node = map.get(key);
-  if (node == nullptr) throw Error(root.where, "found no " + key + ", wanted it in every scenario");
-  return *node;
-}
-
-void read_head(YamlMap& map, const YamlNode& root, Scenario& scenario) {
-  const YamlNode& version = required(map, root, "version");
-  const std::int64_t found = nsa::read_int(version, "version");
-  if (found != kVersion) {
-    throw Error(version.where, "version: found " + std::to_string(found) + ", wanted 1");
-  }
-  const YamlNode& name = required(map, root, "scenario");
-  scenario.name = nsa::read_text(name, "scenario");
-  const bool word =
-      scenario.name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos;
-  if (scenario.name.empty() || scenario.name.size() > 64 || !word) {
-    throw Error(name.where,
-                "scenario: found " + nsa::found_text(name) + ", wanted up to 64 of a-z 0-9 _");
-  }
-  map.read("about", scenario.about);
-  map.read("seed", scenario.seed);
-}
-
-void read_kind(YamlMap& map, const YamlNode& root, const Manifest* manifest, Scenario& scenario) {
-  const YamlNode& node = required(map, root, "kind");
-  scenario.kind = nsa::read_text(node, "kind");
-  if (manifest == nullptr) return;
-  (void)nsa::read_name(node, "kind", manifest->kinds);
-}
 
 // Every seam of the manifest, the first implementation of each where the scenario names none.
 std::map<std::string, std::string> read_route(const YamlNode* node, const Manifest* manifest) {
@@ -94,116 +58,37 @@ void route_compression(const YamlNode* route, Scenario& scenario) {
   grad_sync->second = wanted;
 }
 
-AttentionProbe read_attention(const YamlNode* node) {
-  AttentionProbe probe;
-  const YamlNode none;
-  YamlMap map(node != nullptr ? *node : none, "attention");
-  const std::vector<std::string> inputs(kInputs.begin(), kInputs.end());
-  const std::vector<std::string> gates(kGates.begin(), kGates.end());
-  if (const YamlNode* found = map.get("inputs")) {
-    probe.inputs = nsa::read_name(*found, "attention.inputs", inputs);
+void check_names(const YamlNode& root, const ReadContext& context, const Scenario& scenario) {
+  if (context.manifest != nullptr) {
+    (void)nsa::read_name(*root.find("kind"), "kind", context.manifest->kinds);
   }
-  if (const YamlNode* found = map.get("gate")) {
-    probe.gate = nsa::read_name(*found, "attention.gate", gates);
-  }
-  map.read("poison", probe.poison);
-  map.read("trace_kernels", probe.trace_kernels);
-  map.read("prefix", probe.prefix);
-  map.finish();
-  if (!(probe.prefix > 0.0 && probe.prefix < 1.0)) {
-    throw Error(
-        node->find("prefix")->where,
-        "attention.prefix: found " + nsa::to_text(probe.prefix) + ", wanted above 0, below 1");
-  }
-  return probe;
-}
-
-std::vector<std::int64_t> read_sizes(YamlMap& map, const std::string& key) {
-  constexpr std::int64_t kLargest = std::int64_t{1} << 24;
-  std::vector<std::int64_t> sizes;
-  const YamlNode* node = map.get(key);
-  if (node == nullptr) return sizes;
-  if (node->kind != YamlNode::Kind::sequence) {
-    throw Error(node->where,
-                map.name(key) + ": found " + nsa::found_text(*node) + ", wanted a list of sizes");
-  }
-  for (const YamlNode& item : node->items) {
-    sizes.push_back(nsa::read_int(item, map.name(key)));
-    const bool ascending = sizes.size() < 2 || sizes[sizes.size() - 2] < sizes.back();
-    if (sizes.back() < 1 || sizes.back() > kLargest || !ascending) {
-      throw Error(item.where,
-                  map.name(key) + ": found " + nsa::found_text(item) + ", wanted 1.." +
-                      std::to_string(kLargest) + ", ascending");
-    }
-  }
-  return sizes;
-}
-
-SweepConfig read_sweep(const YamlNode* node) {
-  const YamlNode none;
-  YamlMap map(node != nullptr ? *node : none, "sweep");
-  SweepConfig sweep;
-  sweep.seq_len = read_sizes(map, "seq_len");
-  sweep.batch_size = read_sizes(map, "batch_size");
-  sweep.n_layers = read_sizes(map, "n_layers");
-  map.finish();
-  return sweep;
-}
-
-void check_memory(const YamlNode& requirements, const char* key, double gib) {
-  if (gib >= 0.0 && gib <= kMaxMemoryGib) return;
-  throw Error(requirements.find(key)->where,
-              std::string("requires.") + key + ": found " + nsa::to_text(gib) + ", wanted 0.." +
-                  nsa::to_text(kMaxMemoryGib));
-}
-
-void read_requirements(YamlMap& map, Scenario& scenario) {
-  if (const YamlNode* node = map.get("requires")) {
-    YamlMap part(*node, "requires");
-    part.read("gpus", scenario.requires_gpus);
-    part.read("memory_gib", scenario.requires_memory_gib);
-    part.read("gpu_memory_gib", scenario.requires_gpu_memory_gib);
-    part.finish();
-    if (scenario.requires_gpus < 0 || scenario.requires_gpus > kMaxGpus) {
-      throw Error(node->find("gpus")->where,
-                  "requires.gpus: found " + std::to_string(scenario.requires_gpus) +
-                      ", wanted 0.." + std::to_string(kMaxGpus));
-    }
-    check_memory(*node, "memory_gib", scenario.requires_memory_gib);
-    check_memory(*node, "gpu_memory_gib", scenario.requires_gpu_memory_gib);
-  }
-  scenario.budget_seconds = kDefaultBudgetSeconds;
-  if (const YamlNode* node = map.get("budget")) {
-    YamlMap part(*node, "budget");
-    part.read("seconds", scenario.budget_seconds);
-    part.read("cores", scenario.budget_cores);
-    part.finish();
-    if (scenario.budget_cores < 0 || scenario.budget_cores > kMaxCores) {
-      throw Error(node->find("cores")->where,
-                  "budget.cores: found " + std::to_string(scenario.budget_cores) + ", wanted 0.." +
-                      std::to_string(kMaxCores));
-    }
-    const double seconds = scenario.budget_seconds;
-    if (!(seconds > 0.0 && seconds <= kMaxBudgetSeconds)) {
-      throw Error(node->find("seconds")->where,
-                  "budget.seconds: found " + nsa::to_text(seconds) + ", wanted above 0 to " +
-                      nsa::to_text(kMaxBudgetSeconds));
-    }
-  }
-}
-
-std::vector<std::string> read_checks(const YamlNode& node, const ScenarioOptions* options) {
-  std::vector<std::string> checks = nsa::read_texts(node, "checks");
+  const YamlNode& node = *root.find("checks");
+  const std::vector<std::string>& checks = scenario.checks;
   if (checks.empty()) throw Error(node.where, "checks: found none, wanted at least one");
   for (std::size_t i = 0; i < checks.size(); ++i) {
     const YamlNode& item = node.items[i];
-    if (options != nullptr) (void)nsa::read_name(item, "checks", options->known_checks);
+    if (context.options != nullptr) {
+      (void)nsa::read_name(item, "checks", context.options->known_checks);
+    }
     if (std::count(checks.begin(), checks.begin() + static_cast<std::ptrdiff_t>(i), checks[i]) >
         0) {
       throw Error(item.where, "checks: found " + nsa::found_text(item) + " twice, wanted it once");
     }
   }
-  return checks;
+}
+
+// What is read by functions of its own: model files, paths of texts, layers.
+void read_configs(YamlMap& map, const ReadContext& context, Scenario& scenario) {
+  const ScenarioOptions* options = context.options;
+  scenario.model = nsa::read_model(map.require("model"),
+                                   options != nullptr ? options->configs_folder + "/models" : "");
+  const std::string folder = std::filesystem::path(context.path).parent_path().string();
+  scenario.training = nsa::read_training(map.require("training"), folder);
+  nsa::DataConfig& data = scenario.training.data;
+  if (data.text.empty() && options != nullptr) data.text = {options->default_text};
+  const YamlNode* parallel = map.get("parallel");
+  scenario.parallel =
+      nsa::read_parallel(parallel != nullptr ? *parallel : YamlNode(), scenario.model.n_layers);
 }
 
 // Laws that tie the parts together; `root` gives the lines.
@@ -259,30 +144,26 @@ bool Scenario::has_twin() const {
          });
 }
 
+bool is_scenario_name(const std::string& text) {
+  constexpr std::size_t kLongest = 64;
+  return !text.empty() && text.size() <= kLongest &&
+         text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos;
+}
+
 Scenario read_scenario(const YamlNode& root, const ReadContext& context) {
   YamlMap map(root, "");
+  const YamlNode& version = map.require("version");
+  if (const std::int64_t found = nsa::read_int(version, "version"); found != kFormatVersion) {
+    throw Error(version.where, "version: found " + std::to_string(found) + ", wanted 1");
+  }
   Scenario scenario;
   scenario.path = context.path;
-  read_head(map, root, scenario);
-  read_kind(map, root, context.manifest, scenario);
-  const std::string models =
-      context.options != nullptr ? context.options->configs_folder + "/models" : "";
-  scenario.model = nsa::read_model(required(map, root, "model"), models);
-  const std::string folder = std::filesystem::path(context.path).parent_path().string();
-  scenario.training = nsa::read_training(required(map, root, "training"), folder);
-  nsa::DataConfig& data = scenario.training.data;
-  if (data.text.empty() && context.options != nullptr) data.text = {context.options->default_text};
-  const YamlNode* parallel = map.get("parallel");
-  scenario.parallel =
-      nsa::read_parallel(parallel != nullptr ? *parallel : YamlNode(), scenario.model.n_layers);
-  scenario.attention = read_attention(map.get("attention"));
-  scenario.sweep = read_sweep(map.get("sweep"));
+  nsa::read_fields(kScenarioFields, map, scenario);
+  check_names(root, context, scenario);
+  read_configs(map, context, scenario);
   const YamlNode* route = map.get("route");
   scenario.route = read_route(route, context.manifest);
   route_compression(route, scenario);
-  read_requirements(map, scenario);
-  scenario.checks = read_checks(required(map, root, "checks"), context.options);
-  check_together(scenario, root);
   const YamlNode* fault = map.get("fault");
   if (fault != nullptr && fault->kind != YamlNode::Kind::null) {
     scenario.fault = read_fault(*fault, scenario, context.manifest);
@@ -291,8 +172,10 @@ Scenario read_scenario(const YamlNode& root, const ReadContext& context) {
   if (expect != nullptr && expect->kind != YamlNode::Kind::null) {
     scenario.expect = read_expectation(*expect);
   }
-  scenario.life = read_life(map.get("life"), scenario);
-  scenario.bisect = read_bisect(map.get("bisect"), scenario);
+  nsa::refuse(nsa::out_of_range(kScenarioFields, scenario), root, "");
+  check_together(scenario, root);
+  check_life(root, scenario);
+  finish_bisect(root, scenario);
   if (map.get("known") != nullptr) scenario.known = read_known(root, scenario, context);
   map.finish();
   return scenario;

@@ -113,7 +113,7 @@ struct Scenario {
   int requires_gpus = 0;
   double requires_memory_gib = 0.0;
   double requires_gpu_memory_gib = 0.0;  // of each card it uses
-  double budget_seconds = 0.0;
+  double budget_seconds = 300.0;
   int budget_cores = 0;  // the most it uses, twin and ranks alike; 0: all there are
   std::optional<FaultRequest> fault;
   std::vector<std::string> checks;

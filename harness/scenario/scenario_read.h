@@ -23,12 +23,10 @@ struct ReadContext {
                                       const Scenario& scenario,
                                       const Manifest* manifest);
 [[nodiscard]] Expectation read_expectation(const nsa::YamlNode& node);
-// "GRAD.MISSING", or several joined by " or ".
-[[nodiscard]] std::string read_code(const nsa::YamlNode& node, const std::string& what);
 
-// In course_read.cpp: how a case goes on after its first trial or life. A null node: none.
-[[nodiscard]] LifeConfig read_life(const nsa::YamlNode* node, const Scenario& scenario);
-[[nodiscard]] BisectConfig read_bisect(const nsa::YamlNode* node, const Scenario& scenario);
+// In course_read.cpp: what ties `life` and `bisect`, once read, to the rest; the candidates that are not written.
+void check_life(const nsa::YamlNode& root, const Scenario& scenario);
+void finish_bisect(const nsa::YamlNode& root, Scenario& scenario);
 
 // In known_read.cpp. Of a file: the first of its list that holds at this point and has not expired. Of a case: its map.
 // REQUIRES: everything else of `scenario` was read.

@@ -1,23 +1,23 @@
-// Every key of a scenario file, documented in one place. A test demands that it names what the reader asks for, no more and no
-// less.
+// Every key of a scenario file for people, as the tables of fields have it. A test demands that it names what the reader
+// asks for, no more and no less.
 #pragma once
 
-#include <span>
 #include <string>
+#include <vector>
 
 namespace harness {
 
 struct SchemaKey {
-  const char*
+  std::string
       path;  // parallel.ddp.bucket_mb; SEAM, NAME, PATH stand for words of the author's choice
-  const char* type;
-  const char* initial;  // the default; "required" where there is none
-  const char* meaning;
+  std::string type;
+  std::string initial;  // the default; "required" where there is none
+  std::string meaning;
 };
 
-[[nodiscard]] std::span<const SchemaKey> schema();
+[[nodiscard]] const std::vector<SchemaKey>& schema();
 
-// As a table for people: `list --schema`.
+// As a table: `list --schema`.
 [[nodiscard]] std::string schema_text();
 
 }  // namespace harness

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <span>
 
+#include "harness/scenario/fields_json.h"
+#include "harness/scenario/planted_fields.h"
 #include "nsa/base/text.h"
 
 namespace harness {
@@ -48,27 +50,18 @@ std::string detail_text(const nlohmann::json& value) {
 }
 
 template <typename Value>
-void put(nlohmann::json& json, const char* key, const std::optional<Value>& value) {
-  if (value) json[key] = *value;
+void take(const nlohmann::json& json, const nsa::Field<Site, Value>& field, Site& site) {
+  const auto at = json.find(field.key);
+  Value& out = site.*field.member;
+  if constexpr (nsa::kOptional<Value>) {
+    if (at != json.end()) out = at->template get<typename Value::value_type>();
+  } else {
+    if (at != json.end()) out = at->template get<Value>();
+  }
 }
 
-void put(nlohmann::json& json, const char* key, const std::string& value) {
-  if (!value.empty()) json[key] = value;
-}
-
-void put(nlohmann::json& json, const char* key, const std::vector<int>& value) {
-  if (!value.empty()) json[key] = value;
-}
-
-template <typename Value>
-void take(const nlohmann::json& json, const char* key, std::optional<Value>& value) {
-  value.reset();
-  if (json.contains(key)) value = json.at(key).get<Value>();
-}
-
-template <typename Value>
-void take(const nlohmann::json& json, const char* key, Value& value) {
-  value = json.contains(key) ? json.at(key).get<Value>() : Value();
+void take(const nlohmann::json& json, const nsa::ByHand& row, Site& site) {
+  if (const auto at = json.find(row.key); at != json.end()) site.detail = *at;
 }
 
 }  // namespace
@@ -107,34 +100,13 @@ std::string Site::text() const {
 }
 
 void to_json(nlohmann::json& json, const Site& site) {
-  json = nlohmann::json::object();
-  put(json, "layers", site.layers);
-  put(json, "branch", site.branch);
-  put(json, "param", site.param);
-  put(json, "op", site.op);
-  put(json, "heads", site.heads);
-  put(json, "rows", site.rows);
-  put(json, "ranks", site.ranks);
-  put(json, "step", site.step);
-  put(json, "bucket", site.bucket);
-  put(json, "sequence", site.sequence);
-  put(json, "phase", site.phase);
+  json = fields_json(kSiteFields, site);
   if (!site.detail.empty()) json["detail"] = site.detail;
 }
 
 void from_json(const nlohmann::json& json, Site& site) {
-  take(json, "layers", site.layers);
-  take(json, "branch", site.branch);
-  take(json, "param", site.param);
-  take(json, "op", site.op);
-  take(json, "heads", site.heads);
-  take(json, "rows", site.rows);
-  take(json, "ranks", site.ranks);
-  take(json, "step", site.step);
-  take(json, "bucket", site.bucket);
-  take(json, "sequence", site.sequence);
-  take(json, "phase", site.phase);
-  site.detail = json.contains("detail") ? json.at("detail") : nlohmann::json::object();
+  site = Site();
+  nsa::for_each_row(kSiteFields, [&](const auto& row) { take(json, row, site); });
 }
 
 }  // namespace harness

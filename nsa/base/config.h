@@ -2,10 +2,12 @@
 // Read from YAML (configs/models/*.yaml, scenario files); used by the model, the worker and, through the case, the checks.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "nsa/base/names.h"
 #include "nsa/base/yaml.h"
 
 namespace nsa {
@@ -17,6 +19,28 @@ enum class Eq9 { fractional, overlap };
 // and AdamW state in that type alone, as it was once done.
 enum class Precision { fp64, fp32, bf16, fp16, bf16_pure, fp16_pure, bf16_autocast };
 enum class Device { cpu, cuda };
+
+inline constexpr std::array kGateNames = {"group_softmax", "head_sigmoid"};
+inline constexpr std::array kPhiNames = {"avg", "conv", "mlp"};
+inline constexpr std::array kEq9Names = {"fractional", "overlap"};
+inline constexpr std::array kPrecisionNames = {
+    "fp64", "fp32", "bf16", "fp16", "bf16_pure", "fp16_pure", "bf16_autocast"};
+inline constexpr std::array kDeviceNames = {"cpu", "cuda"};
+constexpr Names names_of(Gate /*of*/) {
+  return kGateNames;
+}
+constexpr Names names_of(Phi /*of*/) {
+  return kPhiNames;
+}
+constexpr Names names_of(Eq9 /*of*/) {
+  return kEq9Names;
+}
+constexpr Names names_of(Precision /*of*/) {
+  return kPrecisionNames;
+}
+constexpr Names names_of(Device /*of*/) {
+  return kDeviceNames;
+}
 
 // NSA language model (SPEC 2; the letters are those of arXiv 2502.11089). Widths and lengths in numbers of elements/tokens.
 struct ModelConfig {
@@ -76,6 +100,10 @@ struct DataConfig {
 
   bool operator==(const DataConfig&) const = default;
 };
+inline constexpr std::array kSourceNames = {"text", "uniform", "long_range"};
+constexpr Names names_of(DataConfig::Source /*of*/) {
+  return kSourceNames;
+}
 
 struct OptimizerConfig {  // AdamW
   double lr = 3e-4;
@@ -131,12 +159,5 @@ struct ParallelConfig {
 [[nodiscard]] TrainingConfig read_training(const YamlNode& node, const std::string& base_folder);
 // Layers of checkpoint.layers are below `n_layers`.
 [[nodiscard]] ParallelConfig read_parallel(const YamlNode& node, std::int64_t n_layers);
-
-[[nodiscard]] const char* name_of(Gate value);
-[[nodiscard]] const char* name_of(Phi value);
-[[nodiscard]] const char* name_of(Eq9 value);
-[[nodiscard]] const char* name_of(Precision value);
-[[nodiscard]] const char* name_of(Device value);
-[[nodiscard]] const char* name_of(DataConfig::Source value);
 
 }  // namespace nsa

@@ -3,16 +3,11 @@
 #pragma once
 
 #include <optional>
-#include <string>
 
 #include "nsa/base/config.h"
+#include "nsa/base/fields.h"
 
 namespace nsa {
-
-struct Violation {
-  std::string key;   // "optimizer.lr", "" when it is about the whole
-  std::string text;  // "found 3, wanted ..."
-};
 
 [[nodiscard]] std::optional<Violation> violation_of(const ModelConfig& config);
 [[nodiscard]] std::optional<Violation> violation_of(const TrainingConfig& config);

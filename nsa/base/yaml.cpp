@@ -151,16 +151,35 @@ std::vector<std::string> read_texts(const YamlNode& node, const std::string& wha
 
 std::vector<int> read_ints(const YamlNode& node, const std::string& what) {
   if (node.kind != YamlNode::Kind::sequence) throw_wrong(node, what, "a list of whole numbers");
-  std::vector<int> numbers;
-  numbers.reserve(node.items.size());
-  for (const YamlNode& item : node.items) {
-    const std::int64_t value = read_int(item, what);
-    if (value < std::numeric_limits<int>::min() || value > std::numeric_limits<int>::max()) {
-      throw_wrong(item, what, "a whole number of at most 32 bits");
-    }
-    numbers.push_back(static_cast<int>(value));
-  }
+  std::vector<int> numbers(node.items.size());
+  for (std::size_t i = 0; i < numbers.size(); ++i) read_value(node.items[i], what, numbers[i]);
   return numbers;
+}
+
+void read_value(const YamlNode& node, const std::string& what, std::int64_t& out) {
+  out = read_int(node, what);
+}
+void read_value(const YamlNode& node, const std::string& what, int& out) {
+  const std::int64_t value = read_int(node, what);
+  if (value < std::numeric_limits<int>::min() || value > std::numeric_limits<int>::max()) {
+    throw_wrong(node, what, "a whole number of at most 32 bits");
+  }
+  out = static_cast<int>(value);
+}
+void read_value(const YamlNode& node, const std::string& what, double& out) {
+  out = read_double(node, what);
+}
+void read_value(const YamlNode& node, const std::string& what, bool& out) {
+  out = read_bool(node, what);
+}
+void read_value(const YamlNode& node, const std::string& what, std::string& out) {
+  out = read_text(node, what);
+}
+void read_value(const YamlNode& node, const std::string& what, std::vector<std::string>& out) {
+  out = read_texts(node, what);
+}
+void read_value(const YamlNode& node, const std::string& what, std::vector<int>& out) {
+  out = read_ints(node, what);
 }
 
 void throw_unknown_name(const Location& where,
@@ -215,42 +234,15 @@ const YamlNode* YamlMap::get(const std::string& key) {
   return node_.find(key);
 }
 
+const YamlNode& YamlMap::require(const std::string& key) {
+  if (const YamlNode* node = get(key)) return *node;
+  throw Error(node_.where,
+              path_.empty() ? "found no " + key + ", wanted it in every scenario"
+                            : path_ + ": found no " + key + ", wanted one");
+}
+
 std::string YamlMap::name(const std::string& key) const {
   return path_.empty() ? key : path_ + "." + key;
-}
-
-void YamlMap::read(const std::string& key, std::int64_t& out) {
-  if (const YamlNode* node = get(key)) out = read_int(*node, name(key));
-}
-
-void YamlMap::read(const std::string& key, int& out) {
-  const YamlNode* node = get(key);
-  if (node == nullptr) return;
-  const std::int64_t value = read_int(*node, name(key));
-  if (value < std::numeric_limits<int>::min() || value > std::numeric_limits<int>::max()) {
-    throw_wrong(*node, name(key), "a whole number of at most 32 bits");
-  }
-  out = static_cast<int>(value);
-}
-
-void YamlMap::read(const std::string& key, double& out) {
-  if (const YamlNode* node = get(key)) out = read_double(*node, name(key));
-}
-
-void YamlMap::read(const std::string& key, bool& out) {
-  if (const YamlNode* node = get(key)) out = read_bool(*node, name(key));
-}
-
-void YamlMap::read(const std::string& key, std::string& out) {
-  if (const YamlNode* node = get(key)) out = read_text(*node, name(key));
-}
-
-void YamlMap::read(const std::string& key, std::vector<std::string>& out) {
-  if (const YamlNode* node = get(key)) out = read_texts(*node, name(key));
-}
-
-void YamlMap::read(const std::string& key, std::vector<int>& out) {
-  if (const YamlNode* node = get(key)) out = read_ints(*node, name(key));
 }
 
 void YamlMap::finish() const {

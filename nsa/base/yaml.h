@@ -62,6 +62,15 @@ void set_yaml_path(YamlNode& root, std::string_view path, const YamlNode& value)
 [[nodiscard]] std::vector<std::string> read_texts(const YamlNode& node, const std::string& what);
 [[nodiscard]] std::vector<int> read_ints(const YamlNode& node, const std::string& what);
 
+// The same by the type of `out`.
+void read_value(const YamlNode& node, const std::string& what, std::int64_t& out);
+void read_value(const YamlNode& node, const std::string& what, int& out);
+void read_value(const YamlNode& node, const std::string& what, double& out);
+void read_value(const YamlNode& node, const std::string& what, bool& out);
+void read_value(const YamlNode& node, const std::string& what, std::string& out);
+void read_value(const YamlNode& node, const std::string& what, std::vector<std::string>& out);
+void read_value(const YamlNode& node, const std::string& what, std::vector<int>& out);
+
 // A text that must be one of `known`; the error names the nearest.
 [[nodiscard]] std::string read_name(const YamlNode& node,
                                     const std::string& what,
@@ -98,17 +107,16 @@ class YamlMap {
 
   // The value of `key`, or nullptr. Marks the key as known.
   const YamlNode* get(const std::string& key);
+  // Throws: Error if the key is not there.
+  const YamlNode& require(const std::string& key);
   // "path.key"
   [[nodiscard]] std::string name(const std::string& key) const;
 
-  // Set `out` when the key is there, leave the default when it is not.
-  void read(const std::string& key, std::int64_t& out);
-  void read(const std::string& key, int& out);
-  void read(const std::string& key, double& out);
-  void read(const std::string& key, bool& out);
-  void read(const std::string& key, std::string& out);
-  void read(const std::string& key, std::vector<std::string>& out);
-  void read(const std::string& key, std::vector<int>& out);
+  // Sets `out` when the key is there, leaves the default when it is not.
+  template <typename Value>
+  void read(const std::string& key, Value& out) {
+    if (const YamlNode* node = get(key)) read_value(*node, name(key), out);
+  }
 
   // Throws: Error at the first key that nobody asked for.
   void finish() const;

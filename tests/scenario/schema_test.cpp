@@ -1,4 +1,4 @@
-// What `list --schema` documents is what the reader asks for.
+// What `list --schema` documents is what the reader asks for, and what the JSON of a case says.
 #include "harness/scenario/schema.h"
 
 #include <set>
@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "harness/scenario/case.h"
+#include "harness/scenario/case_json.h"
 #include "tests/fakes/manifest.h"
 #include "tests/fakes/temp_folder.h"
 
@@ -28,10 +28,56 @@ TEST(Schema, IsWhatTheReaderAsksFor) {
   std::set<std::string> documented;
   for (const harness::SchemaKey& key : harness::schema()) {
     EXPECT_TRUE(documented.insert(key.path).second) << key.path << " twice";
-    EXPECT_STRNE(key.type, "") << key.path;
-    EXPECT_STRNE(key.meaning, "") << key.path;
+    EXPECT_NE(key.type, "") << key.path;
+    EXPECT_NE(key.meaning, "") << key.path;
   }
   EXPECT_EQ(documented, log.keys());
+}
+
+constexpr const char* kEverything =
+    "version: 1\nscenario: s\nkind: training\nmodel: {use: toy}\n"
+    "training: {seq_len: 16, data: {text: [corpus.txt]}}\nchecks: [finite]\n"
+    "requires: {gpu_memory_gib: 1}\nbudget: {cores: 1}\nlife: {save_every: 1}\n"
+    "fault: {name: first_key, layers: [0], rank: 0, form: all_rows}\n"
+    "expect: {outcome: FAIL, code: A.B, site: {layers: [0], branch: a, param: a, op: a, heads: [0],"
+    " rows: [0], ranks: [0], step: 1, bucket: 0, sequence: 0, phase: a, detail: {a: 1}}}\n";
+
+// Paths of all values, not going into maps whose keys are words of the author.
+void add_paths(const nlohmann::json& map, const std::string& prefix, std::set<std::string>& out) {
+  for (const auto& [key, value] : map.items()) {
+    const std::string path = prefix + key;
+    out.insert(path);
+    const bool open = path == "route" || path == "known.when" || path == "expect.site.detail";
+    if (value.is_object() && !open) add_paths(value, path + ".", out);
+  }
+}
+
+// A key that is read and not written would be lost on the way to the ranks.
+TEST(Schema, IsWhatACaseSays) {
+  const fakes::TempFolder folder;
+  folder.write("corpus.txt", std::string(1000, 'a'));
+  std::set<std::string> said;
+  for (const char* last :  // one of them at a time
+       {"known: [{when: {seed: 0}, outcome: FAIL, code: A.B, because: x, until: 2027-01-31}]\n",
+        "bisect: {over: parallel.checkpoint.layers}\n"}) {
+    const std::string path = folder.write("s.yaml", std::string(kEverything) + last);
+    const auto cases =
+        harness::load_cases(path, fakes::scenario_options(NSA_TEST_ROOT), fakes::manifest());
+    add_paths(harness::scenario_json(cases.at(0).scenario), "", said);
+  }
+  std::set<std::string> documented;
+  for (const harness::SchemaKey& key : harness::schema()) documented.insert(key.path);
+  for (const char* path :  // of files only, or words of the author
+       {"model.use",
+        "profiles",
+        "profiles.NAME",
+        "axes",
+        "axes.PATH",
+        "route.SEAM",
+        "known.when.PATH"}) {
+    EXPECT_EQ(documented.erase(path), 1U) << path;
+  }
+  EXPECT_EQ(documented, said);
 }
 
 TEST(Schema, TextHasALineForEachKey) {
