@@ -4,40 +4,17 @@
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
-#include <nlohmann/json.hpp>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <utility>
 
 #include "nsa/base/error.h"
 #include "nsa/base/hash.h"
+#include "nsa/base/safetensors_layout.h"
+#include "nsa/tensor_dtype.h"
 
 namespace harness {
 namespace {
-
-constexpr std::size_t kAlignment =
-    8;  // of the first tensor; the format's header is padded with spaces
-
-std::string dtype_name(torch::ScalarType dtype) {
-  switch (dtype) {
-    case torch::kFloat64: return "F64";
-    case torch::kFloat32: return "F32";
-    case torch::kFloat16: return "F16";
-    case torch::kBFloat16: return "BF16";
-    case torch::kInt64: return "I64";
-    case torch::kInt32: return "I32";
-    default:
-      throw nsa::Error(std::string("tensor file: no name for dtype ") + c10::toString(dtype));
-  }
-}
-
-std::size_t bytes_needed(const TensorFile::Plan& plan) {
-  std::size_t count = 1;
-  for (const std::int64_t size : plan.shape) {
-    count *= static_cast<std::size_t>(size);
-  }
-  return count * c10::elementSize(plan.dtype);
-}
 
 std::byte* map_new_file(const std::string& path, std::size_t size) {
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
@@ -61,27 +38,19 @@ std::byte* map_new_file(const std::string& path, std::size_t size) {
 }  // namespace
 
 TensorFile::TensorFile(std::string path, const std::vector<Plan>& plan) : path_(std::move(path)) {
-  auto header = nlohmann::ordered_json::object();
-  std::size_t offset = 0;
+  std::vector<nsa::TensorPlan> tensors;
+  tensors.reserve(plan.size());
   for (const Plan& tensor : plan) {
-    const std::size_t bytes = bytes_needed(tensor);
-    header[tensor.name] = {{"dtype", dtype_name(tensor.dtype)},
-                           {"shape", tensor.shape},
-                           {"data_offsets", {offset, offset + bytes}}};
-    places_[tensor.name] = Place{tensor, offset, bytes};
-    offset += bytes;
+    tensors.push_back({tensor.name, nsa::stored_dtype(tensor.dtype), tensor.shape});
   }
-  std::string text = header.dump();
-  text.append((kAlignment - text.size() % kAlignment) % kAlignment, ' ');
-  const std::size_t data_begin = sizeof(std::uint64_t) + text.size();
-  size_ = data_begin + offset;
+  const nsa::SafetensorsLayout layout = nsa::lay_out_safetensors(tensors, {}, path_);
+  for (std::size_t i = 0; i < plan.size(); ++i) {
+    const auto bytes = nsa::tensor_bytes(tensors[i].dtype, tensors[i].shape).value();
+    places_[plan[i].name] = Place{plan[i], layout.offsets[i], static_cast<std::size_t>(bytes)};
+  }
+  size_ = layout.bytes;
   memory_ = map_new_file(path_ + ".part", size_);
-  const std::uint64_t header_bytes = text.size();
-  std::memcpy(memory_, &header_bytes, sizeof header_bytes);
-  std::memcpy(memory_ + sizeof header_bytes, text.data(), text.size());
-  for (auto& [name, place] : places_) {
-    place.offset += data_begin;
-  }
+  std::memcpy(memory_, layout.head.data(), layout.head.size());
 }
 
 TensorFile::~TensorFile() {

@@ -2,64 +2,26 @@
 #include <cerrno>
 #include <cstdio>
 #include <fcntl.h>
-#include <nlohmann/json.hpp>
-#include <set>
 #include <system_error>
 #include <unistd.h>
 
 #include "nsa/base/error.h"
-#include "nsa/base/safetensors.h"
+#include "nsa/base/safetensors_layout.h"
 
 namespace nsa {
 namespace {
-
-constexpr std::size_t kHeaderAlignment = 8;
 
 [[noreturn]] void fail(const std::string& path, const std::string& what) {
   throw Error(Location{path}, what + ": " + std::generic_category().message(errno));
 }
 
-void require_writable(const TensorToWrite& tensor, const std::string& path) {
+void require_fitting(const TensorToWrite& tensor, const std::string& path) {
   const std::optional<std::int64_t> wanted = tensor_bytes(tensor.dtype, tensor.shape);
   if (!wanted || static_cast<std::uint64_t>(*wanted) != tensor.bytes.size()) {
     throw Error(path + ": tensor '" + tensor.name + "': " + std::to_string(tensor.bytes.size()) +
                 " bytes do not fit " + std::string(dtype_name(tensor.dtype)) +
                 shape_text(tensor.shape));
   }
-}
-
-// Length, JSON in the order of the tensors, spaces up to the alignment.
-std::string header_text(std::span<const TensorToWrite> tensors,
-                        const std::map<std::string, std::string>& metadata,
-                        const std::string& path) {
-  nlohmann::ordered_json header = nlohmann::ordered_json::object();
-  if (!metadata.empty()) {
-    header["__metadata__"] = metadata;
-  }
-  std::set<std::string> names{"__metadata__"};
-  std::uint64_t offset = 0;
-  for (const TensorToWrite& tensor : tensors) {
-    require_writable(tensor, path);
-    if (!names.insert(tensor.name).second) {
-      throw Error(path + ": tensor '" + tensor.name + "': name reserved or used twice");
-    }
-    const std::uint64_t end = offset + tensor.bytes.size();
-    header[tensor.name] = {{"dtype", dtype_name(tensor.dtype)},
-                           {"shape", tensor.shape},
-                           {"data_offsets", {offset, end}}};
-    offset = end;
-  }
-  std::string text;
-  try {
-    text = header.dump();
-  } catch (const nlohmann::json::exception& error) {  // names and metadata must be UTF-8
-    throw Error(path + ": header: " + error.what());
-  }
-  text.append((kHeaderAlignment - text.size() % kHeaderAlignment) % kHeaderAlignment, ' ');
-  if (text.size() > kMaxSafetensorsHeaderBytes) {
-    throw Error(path + ": header: too long to be read");
-  }
-  return text;
 }
 
 // No other writer alive uses it. One that was killed may have left it: truncated, not refused.
@@ -123,11 +85,15 @@ class TemporaryFile {
 void write_safetensors(const std::filesystem::path& path,
                        std::span<const TensorToWrite> tensors,
                        const std::map<std::string, std::string>& metadata) {
-  const std::string header = header_text(tensors, metadata, path.string());
-  const std::uint64_t length = header.size();
+  std::vector<TensorPlan> plan;
+  plan.reserve(tensors.size());
+  for (const TensorToWrite& tensor : tensors) {
+    require_fitting(tensor, path.string());
+    plan.push_back({tensor.name, tensor.dtype, tensor.shape});
+  }
+  const SafetensorsLayout layout = lay_out_safetensors(plan, metadata, path.string());
   TemporaryFile file(path.string());
-  file.write(std::as_bytes(std::span(&length, 1)));
-  file.write(std::as_bytes(std::span(header)));
+  file.write(std::as_bytes(std::span(layout.head)));
   for (const TensorToWrite& tensor : tensors) {
     file.write(tensor.bytes);
   }

@@ -8,6 +8,7 @@
 #include "nsa/base/error.h"
 #include "nsa/base/safetensors.h"
 #include "nsa/base/text.h"
+#include "nsa/tensor_dtype.h"
 
 namespace nsa {
 namespace {
@@ -15,18 +16,6 @@ namespace {
 using torch::Tensor;
 
 constexpr const char* kFormat = "nsa snapshot 1";
-
-DType dtype_of_scalar(torch::ScalarType type) {
-  switch (type) {
-    case torch::kFloat64: return DType::f64;
-    case torch::kFloat32: return DType::f32;
-    case torch::kFloat16: return DType::f16;
-    case torch::kBFloat16: return DType::bf16;
-    case torch::kInt64: return DType::i64;
-    case torch::kUInt8: return DType::u8;
-    default: throw Error(std::string("snapshot: cannot store ") + c10::toString(type));
-  }
-}
 
 // One named tensor of the state, where it is now.
 struct Entry {
@@ -91,10 +80,10 @@ class Reader {
   [[nodiscard]] Tensor tensor(const Entry& like) const {
     const TensorView& view = file_.at(like.name);
     const std::vector<std::int64_t> shape = like.tensor.sizes().vec();
-    if (view.shape != shape || view.dtype != dtype_of_scalar(like.tensor.scalar_type())) {
+    if (view.shape != shape || view.dtype != stored_dtype(like.tensor.scalar_type())) {
       throw Error(path_ + ": " + like.name + ": found " + std::string(dtype_name(view.dtype)) +
                   " " + shape_text(view.shape) + ", wanted " +
-                  std::string(dtype_name(dtype_of_scalar(like.tensor.scalar_type()))) + " " +
+                  std::string(dtype_name(stored_dtype(like.tensor.scalar_type()))) + " " +
                   shape_text(shape));
     }
     Tensor copy = torch::empty(shape, like.tensor.options().device(torch::kCPU));
@@ -139,7 +128,7 @@ void save_snapshot(const std::filesystem::path& path,
     entry.tensor = entry.tensor.to(torch::kCPU).contiguous();
     tensors.push_back(
         {entry.name,
-         dtype_of_scalar(entry.tensor.scalar_type()),
+         stored_dtype(entry.tensor.scalar_type()),
          entry.tensor.sizes().vec(),
          {static_cast<const std::byte*>(entry.tensor.data_ptr()), entry.tensor.nbytes()}});
   }

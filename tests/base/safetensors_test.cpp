@@ -1,6 +1,5 @@
 // The reader against files made byte by byte, and the writer against the reader.
-#include "nsa/base/safetensors.h"
-
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <fstream>
@@ -11,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "nsa/base/error.h"
+#include "nsa/base/safetensors_layout.h"
 #include "tests/fakes/mutate.h"
 
 namespace nsa {
@@ -280,6 +280,40 @@ TEST(Safetensors, WritesWhatItReads) {
   EXPECT_THAT(file.at("none").shape, ElementsAre(0, 5));
   const auto data = reinterpret_cast<std::uintptr_t>(file.at("z.last").bytes.data());
   EXPECT_EQ(data % 8, 0u);  // a mapping starts at a page
+  std::filesystem::remove(path);
+}
+
+// A law: whoever lays a file out and fills it in any order writes the same file.
+TEST(Safetensors, ALayoutFilledInAnyOrderIsTheWrittenFile) {
+  const std::filesystem::path path = scratch_file("layout.safetensors");
+  const std::vector<double> doubles{1.5, -2.5};
+  const std::vector<std::uint8_t> bytes{7, 8, 9};
+  const std::vector<TensorToWrite> tensors{
+      {"b", DType::u8, {3}, std::as_bytes(std::span(bytes))},
+      {"none", DType::bf16, {0, 5}, {}},
+      {"a", DType::f64, {1, 2}, std::as_bytes(std::span(doubles))}};
+  write_safetensors(path, tensors);
+  std::vector<nsa::TensorPlan> plan;
+  for (const TensorToWrite& tensor : tensors) {
+    plan.push_back({tensor.name, tensor.dtype, tensor.shape});
+  }
+  const nsa::SafetensorsLayout layout = nsa::lay_out_safetensors(plan, {}, "f");
+  std::string file(layout.bytes, '\0');
+  for (std::size_t i = tensors.size(); i-- > 0;) {
+    const auto from = tensors[i].bytes;
+    std::transform(from.begin(),
+                   from.end(),
+                   file.begin() + static_cast<std::ptrdiff_t>(layout.offsets[i]),
+                   [](std::byte byte) { return static_cast<char>(byte); });
+  }
+  file.replace(0, layout.head.size(), layout.head);
+  std::ifstream stream(path, std::ios::binary);
+  EXPECT_EQ(file, std::string(std::istreambuf_iterator<char>(stream), {}));
+  EXPECT_EQ(layout.head.size() % 8, 0u);
+  plan.push_back(plan.front());
+  EXPECT_THROW((void)nsa::lay_out_safetensors(plan, {}, "f"), Error);
+  plan.back() = {"c", DType::f64, {-1}};
+  EXPECT_THROW((void)nsa::lay_out_safetensors(plan, {}, "f"), Error);
   std::filesystem::remove(path);
 }
 
