@@ -3,12 +3,15 @@
 // sample of its rows.
 #include "harness/checks/attention/layer_judge.h"
 
+#include <set>
+
 #include <gtest/gtest.h>
 
 #include "harness/checks/attention/choice_judge.h"
 #include "harness/checks/attention/law_codes.h"
 #include "harness/checks/attention/sample_rows.h"
 #include "nsa/base/text.h"
+#include "oracles/attention/narrow_steps.h"
 #include "oracles/laws/backward_laws.h"
 #include "oracles/laws/stage_law.h"
 #include "tests/checks/planted_numbers.h"
@@ -135,23 +138,31 @@ TEST(LayerJudgeInBfloat16, AFactorInOneGradientIsFoundThere) {
   }
 }
 
-// No number is off by much, all of them are by a little.
-TEST(LayerJudgeInBfloat16, ARotationFromRoundedTablesIsFound) {
-  LayerSetting setting = in_bfloat16();
-  setting.spoil = [](const std::string& name, oracles::Tensor& tensor) {
-    if (name != "k_win") return;
-    oracles::Tensor& k = tensor;  // turned on by what rounding the angle's cosine and sine does
-    for (std::size_t i = 0; i + 1 < k.data.size(); i += 2) {
-      const double even = k.data[i];
-      const double turn = 0x1p-8 * (i / 2 % 3 == 0 ? 1.5 : -1.0);
-      k.data[i] = even - turn * k.data[i + 1];
-      k.data[i + 1] += turn * even;
-    }
+// They cost hardly more than the rounding of what they make.
+TEST(LayerJudgeInBfloat16, ARotationOrSoftmaxInThatTypeIsFound) {
+  LayerSetting rotation = in_bfloat16();
+  rotation.instead = [](const oracles::Stages& forward,
+                        oracles::Stage stage) -> std::optional<oracles::Tensor> {
+    if (stage != oracles::Stage::k_win && stage != oracles::Stage::q) return std::nullopt;
+    return oracles::with_narrow_rotation(forward, stage);
   };
-  const LayerJudgement layer = judged(setting);
-  ASSERT_FALSE(layer.deviations.empty());
-  EXPECT_EQ(layer.deviations.front().code, "NUMERIC.FORWARD");
-  EXPECT_EQ(layer.deviations.front().branch, "win");
+  const LayerJudgement rotated = judged(rotation);
+  ASSERT_FALSE(rotated.deviations.empty());
+  for (const Deviation& seen : rotated.deviations) EXPECT_EQ(seen.op, "rope") << text_of({seen});
+  LayerSetting softmax = in_bfloat16();
+  softmax.instead = [](const oracles::Stages& forward,
+                       oracles::Stage stage) -> std::optional<oracles::Tensor> {
+    const Branch branch = oracles::branch_of(stage);
+    if (stage != oracles::output_stage(branch)) return std::nullopt;
+    return oracles::with_narrow_softmax(forward, branch);
+  };
+  const LayerJudgement attended = judged(softmax);
+  std::set<std::string> branches;
+  for (const Deviation& seen : attended.deviations) {
+    EXPECT_EQ(seen.op, "attend_" + seen.branch) << text_of({seen});
+    branches.insert(seen.branch);
+  }
+  EXPECT_EQ(branches, (std::set<std::string>{"cmp", "sel", "win"}));
 }
 
 std::string code_of(const oracles::StageLaw& law, oracles::Stage stage) {

@@ -85,6 +85,8 @@ struct LayerSetting {
   bool gradients = true;
   // f32, or bf16: then all that a model in bfloat16 keeps is rounded to it.
   oracles::Number number = oracles::Number::f32;
+  // What a stage gives instead; the forward is of the right kind.
+  std::function<std::optional<oracles::Tensor>(const oracles::Stages&, oracles::Stage)> instead;
 };
 
 class LayerMaker {
@@ -134,7 +136,10 @@ class LayerMaker {
         if (!after) return;
         continue;
       }
-      if (!after || stage > *after) put(name, stages.right(stage));
+      if (!after || stage > *after) {
+        auto other = setting_.instead ? setting_.instead(stages, stage) : std::nullopt;
+        put(name, other ? std::move(*other) : stages.right(stage));
+      }
       stages.record(stage, made_.reals.at(name));
     }
   }

@@ -6,13 +6,16 @@
 #include <iterator>
 #include <optional>
 #include <stdexcept>
+#include <string_view>
 
 #include "harness/checks/attention/gradient_judge.h"
 #include "harness/checks/attention/law_codes.h"
 #include "harness/checks/ceilings.h"
 #include "harness/checks/error_budget.h"
 #include "harness/checks/largest.h"
+#include "harness/checks/nearer.h"
 #include "harness/checks/result.h"
+#include "oracles/attention/narrow_steps.h"
 #include "oracles/laws/match.h"
 
 namespace harness::checks {
@@ -178,6 +181,7 @@ class LayerJudge {
     } else if (!wanted.data.empty()) {
       wrong = oracles::wrong_vectors(found, wanted, allowed.relative * allowed.scale);
     }
+    if (wrong.empty() && plain_) wrong = computed_too_narrow(row, found, budget);
     if (row.stage == Stage::o_sel) drop_unusable(wrong);
     if (wrong.empty() && !unusable_.empty()) return;
     note(name, largest_difference(found, wanted), allowed.scale, allowed.relative);
@@ -201,6 +205,28 @@ class LayerJudge {
     explain(oracles::name_stage(stages_, row.stage, found, wanted, told, allowed), row.stage, seen);
     verdict_.deviations.push_back(std::move(seen));
     wrong_.insert(row.stage);
+  }
+
+  // A softmax or a rotation in the narrow type costs hardly more than the rounding of its result. But it costs the same in
+  // every computation: what it makes is met number by number by the oracle that does the same.
+  std::vector<std::size_t> computed_too_narrow(const StageRow& row,
+                                               const Tensor& found,
+                                               Spent& budget) const {
+    const bool rotates = std::string_view(row.op) == "rope";
+    const oracles::Branch branch = oracles::branch_of(row.stage);
+    const bool attends = row.stage == oracles::output_stage(branch);
+    if (!rotates && (!attends || record_.kept->narrow(branch))) return {};
+    const Nearer seen = nearer_to(rotates ? oracles::with_narrow_rotation(*plain_, row.stage)
+                                          : oracles::with_narrow_softmax(*plain_, branch),
+                                  found,
+                                  plain_->right(row.stage));
+    if (!seen.is_nearer()) return {};
+    budget.error = seen.from_plain;
+    budget.limit = kNearer * seen.from_other;
+    budget.where =
+        std::string("from the oracle in its type, which is further away than the one whose ") +
+        (rotates ? "cosines and sines" : "softmax") + " are in that type too";
+    return seen.vectors;
   }
 
   void note(const std::string& name, double difference, double scale, double limit) {

@@ -1,0 +1,49 @@
+// Which of two computations of one tensor is the one that was recorded? Both are off by the same roundings but for one step, so
+// that number by number the right one is met and the other is not.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "oracles/tensor.h"
+
+namespace harness::checks {
+
+inline constexpr double kNearer = 2.0;  // so many times as near: no chance, and no tie
+
+struct Nearer {
+  double from_plain = 0.0;  // root mean square over the numbers in which the two differ
+  double from_other = 0.0;
+  std::int64_t count = 0;            // of those numbers
+  std::vector<std::size_t> vectors;  // that are not the plain one's; ascending
+
+  // A few numbers say nothing.
+  [[nodiscard]] bool is_nearer() const {
+    constexpr std::int64_t kFewest = 16;
+    return count >= kFewest && from_plain > kNearer * from_other;
+  }
+};
+
+inline Nearer nearer_to(const oracles::Tensor& other,
+                        const oracles::Tensor& found,
+                        const oracles::Tensor& plain) {
+  Nearer seen;
+  double of_plain = 0.0;
+  double of_other = 0.0;
+  for (std::size_t i = 0; i < found.data.size(); ++i) {
+    if (other.data[i] == plain.data[i]) continue;
+    ++seen.count;
+    of_plain += (found.data[i] - plain.data[i]) * (found.data[i] - plain.data[i]);
+    of_other += (found.data[i] - other.data[i]) * (found.data[i] - other.data[i]);
+    if (found.data[i] == plain.data[i]) continue;
+    const std::size_t vector = i / static_cast<std::size_t>(found.shape.back());
+    if (seen.vectors.empty() || seen.vectors.back() != vector) seen.vectors.push_back(vector);
+  }
+  if (seen.count == 0) return seen;
+  seen.from_plain = std::sqrt(of_plain / static_cast<double>(seen.count));
+  seen.from_other = std::sqrt(of_other / static_cast<double>(seen.count));
+  return seen;
+}
+
+}  // namespace harness::checks
