@@ -199,8 +199,10 @@ torch::Tensor tensor_over(std::span<const std::byte> bytes, const torch::Tensor&
   return torch::from_blob(memory, like.sizes(), like.scalar_type());
 }
 
-// From the second step on, rank 0's own reduced gradient leads, where it was recorded: the order in which the ranks' sum was
-// taken is not the twin's to guess, and the sum itself is judged elsewhere.
+// Rank 0's own reduced gradient leads in every step, the first included, where it was recorded: the order in which the ranks'
+// sum was taken is not the twin's to guess. From the update of step 1 on the twin is therefore no witness of the reduction:
+// both sides follow the same sums. Those are judged from the recorded local gradients, where nothing of the twin enters
+// (checks/gradients/twin_sums.cpp).
 void set_mean_gradients(const Session& session,
                         TrainingParts& parts,
                         std::vector<torch::Tensor>& mean,
