@@ -28,6 +28,7 @@ Paths find_paths() {
   Paths paths;
   paths.worker = (self.parent_path() / "nsa-harness-worker").string();
   paths.manifest = (share / "manifest.json").string();
+  paths.corpus = (share / "corpus.txt").string();
   const std::string tree = variable("NSA_HARNESS_TREE");
   paths.tree = tree.empty() ? share.string() : fs::absolute(tree).lexically_normal().string();
   return paths;
@@ -91,7 +92,7 @@ ScenarioOptions scenario_options(const Paths& paths, int gpus) {
   ScenarioOptions options;
   options.gpus = gpus;
   options.configs_folder = paths.configs();
-  options.default_text = paths.tree;
+  options.default_text = paths.corpus;
   for (const Check& check : all_checks()) options.known_checks.push_back(check.name);
   return options;
 }

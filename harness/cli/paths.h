@@ -13,6 +13,7 @@ namespace harness::cli {
 struct Paths {
   std::string worker;    // beside the controller
   std::string manifest;  // share/nsa-harness/manifest.json above the controller's folder
+  std::string corpus;    // corpus.txt beside the manifest: what a scenario without a text trains on
   std::string
       tree;  // holds configs and scenarios: NSA_HARNESS_TREE, else share/nsa-harness of the installed tree
 

@@ -344,6 +344,8 @@ TEST_F(ProgramTest, AnEmptyRangeNamesTheLastRun) {
 }
 
 TEST_F(ProgramTest, TheFolderOfAllScenarios) {
+  fs::copy_file(fs::path(NSA_TEST_BIN) / "../share/nsa-harness/corpus.txt",
+                program_.share() + "/corpus.txt");
   fs::copy(std::string(NSA_TEST_ROOT) + "/scenarios",
            program_.share() + "/scenarios",
            fs::copy_options::recursive);

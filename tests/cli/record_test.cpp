@@ -13,6 +13,7 @@
 #include "harness/run/run_folder.h"
 #include "harness/store/run_files.h"
 #include "harness/store/verdict_log.h"
+#include "nsa/base/file.h"
 #include "tests/cli/program.h"
 
 namespace {
@@ -25,6 +26,10 @@ using testing::Not;
 using testing::StartsWith;
 
 constexpr const char* kTwoPasses = "[process_clean, causal]";
+
+std::string text_of(const fs::path& path) {
+  return nsa::read_file(path, 1 << 24);
+}
 
 class RecordTest : public testing::Test {
  protected:
@@ -183,6 +188,32 @@ TEST_F(RecordTest, TheTextIsKeptOnceARun) {
   }
   ASSERT_EQ(texts.size(), 1U);
   EXPECT_EQ(static_cast<int>(fs::status(texts[0]).permissions()), 0400);
+}
+
+// What lies in the tree (last night's report, an editor's file) is no data: the same build trains on the same bytes.
+TEST_F(RecordTest, TextThatNobodyNamedIsTheOneOfTheBuild) {
+  const std::string text(1000, 'b');
+  program_.folder().write("share/nsa-harness/corpus.txt", text);
+  program_.folder().write("share/nsa-harness/report.md", std::string(1000, 's'));
+  const std::string file =
+      program_.folder().write("plain.yaml",
+                              "version: 1\nscenario: plain\nkind: training\nmodel: {use: toy}\n"
+                              "training: {seq_len: 16}\nchecks: [process_clean]\n");
+  const ProgramResult result = program_.run({"run", file});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  std::vector<std::string> kept;
+  for (const auto& entry : fs::recursive_directory_iterator(program_.runs())) {
+    if (entry.path().parent_path().filename() == "texts") kept.push_back(text_of(entry.path()));
+  }
+  EXPECT_THAT(kept, testing::ElementsAre(text));
+}
+
+TEST(BuiltText, HoldsTheSourcesThatEveryBuildCompiles) {
+  const std::string text = text_of(fs::path(NSA_TEST_BIN) / "../share/nsa-harness/corpus.txt");
+  for (const char* file : {"/harness/cli/paths.cpp", "/oracles/attention/attend.cpp"}) {
+    EXPECT_THAT(text, HasSubstr(text_of(std::string(NSA_TEST_ROOT) + file))) << file;
+  }
+  EXPECT_GT(text.size(), 1'000'000U);
 }
 
 TEST_F(RecordTest, PruneDropsFoldersAndReportsGoOn) {
