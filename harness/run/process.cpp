@@ -6,7 +6,6 @@
 #include <csignal>
 #include <cstring>
 #include <fcntl.h>
-#include <filesystem>
 #include <netinet/in.h>
 #include <spawn.h>
 #include <sys/resource.h>
@@ -16,9 +15,7 @@
 #include <unistd.h>
 #include <utility>
 
-#include "harness/run/proc_look.h"
 #include "nsa/base/error.h"
-#include "nsa/base/text.h"
 
 namespace harness {
 namespace {
@@ -27,25 +24,6 @@ constexpr int kEventsTarget = 3;
 constexpr int kListenTarget = 4;
 // The pipe holds what a rank writes while the controller is busy elsewhere; the kernel's default is 64 KiB.
 constexpr int kPipeBytes = 1 << 20;
-
-// SIGKILL takes effect when the kernel next looks at a process: microseconds, milliseconds on a busy machine. Longer is a process
-// that is in the kernel's hands (state D), which nobody can end.
-constexpr int kGroupLookMs = 1;
-constexpr int kGroupLooks = 1000;
-
-// Whether a member of the group still runs. One that is dead and waits for its own parent does not.
-bool group_runs(pid_t group) {
-  if (kill(-group, 0) != 0) return false;  // nobody is left, which is how it nearly always is
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
-    const auto pid =
-        static_cast<pid_t>(nsa::parse_int(entry.path().filename().string()).value_or(0));
-    if (pid <= 0 || getpgid(pid) != group) continue;
-    const auto state = read_process_state(pid);
-    if (state && state->state != 'Z' && state->state != 'X') return true;
-  }
-  return false;
-}
 
 [[noreturn]] void fail(const std::string& doing, int error) {
   throw nsa::Error("cannot " + doing + ": " + std::strerror(error));
@@ -228,6 +206,10 @@ bool Process::exited() const {
          info.si_pid == pid_;
 }
 
+bool Process::group_gone() const {
+  return reaped_ && kill(-pid_, 0) != 0;
+}
+
 ExitStatus Process::reap() {
   signal_group(SIGKILL);
   siginfo_t info{};
@@ -238,7 +220,6 @@ ExitStatus Process::reap() {
     result = syscall(SYS_waitid, P_PID, pid_, &info, WEXITED, &usage);
   } while (result < 0 && errno == EINTR);
   reaped_ = true;
-  for (int look = 0; look < kGroupLooks && group_runs(pid_); ++look) usleep(kGroupLookMs * 1000);
   ExitStatus status;
   if (result < 0) return status;
   if (info.si_code == CLD_EXITED) {

@@ -72,9 +72,13 @@ class Process {
   void signal(int number) const noexcept;        // to the process alone
   void signal_group(int number) const noexcept;  // to the process and what it started
   [[nodiscard]] bool exited() const;             // it is a zombie: reap() will not wait
-  // Kills what is left of the group, waits until none of it runs (a second at most), and collects the status. REQUIRES: exited(), and not reaped before.
+  // Kills what is left of the group and collects the status. Waits for nobody: the caller has other processes to hear.
+  // REQUIRES: exited(), and not reaped before.
   [[nodiscard]] ExitStatus reap();
   [[nodiscard]] bool reaped() const { return reaped_; }
+  // After reap(): nothing is left of the group. A killed process is gone in microseconds, milliseconds on a busy machine;
+  // one in the kernel's hands (state D) stays, and so does a dead one that its own parent does not collect.
+  [[nodiscard]] bool group_gone() const;
 
  private:
   Process(pid_t pid, Fd pidfd, Fd events);

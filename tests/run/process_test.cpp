@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <sstream>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <gtest/gtest.h>
@@ -135,6 +136,24 @@ TEST_F(ProcessTest, OwnGroupEndsWithItsLeader) {
     usleep(1'000);
   }
   FAIL() << "the grandchild lives";
+}
+
+// Whoever reaps has other processes to hear: it is told who is left, and is not made to wait for it.
+TEST_F(ProcessTest, WhoIsLeftOfTheGroupIsToldWithoutWaiting) {
+  Process process = shell("read line; exit 0");
+  const pid_t late = fork();
+  if (late == 0) {
+    pause();
+    _exit(0);
+  }
+  ASSERT_EQ(setpgid(late, process.pid()), 0);
+  EXPECT_FALSE(process.group_gone()) << "it runs";
+  EXPECT_EQ(end_of(process).exit_code, 0);
+  EXPECT_FALSE(process.group_gone()) << "killed, and nobody has collected it";
+  int status = 0;
+  ASSERT_EQ(waitpid(late, &status, 0), late);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  EXPECT_TRUE(process.group_gone());
 }
 
 TEST_F(ProcessTest, DestructorLeavesNobody) {
