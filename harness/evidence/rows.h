@@ -343,7 +343,8 @@ struct Exited {
   int signal = 0;
   bool by_controller = false;  // the controller had sent it a signal before
   bool core_dumped = false;
-  bool out_of_memory = false;  // the kernel's OOM killer counted a kill meanwhile
+  bool out_of_memory = false;          // the kernel killed it for memory
+  bool memory_kill_elsewhere = false;  // the kernel killed some process for memory meanwhile
   std::int64_t rss_peak_bytes = 0;
 };
 
@@ -476,6 +477,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Exited,
                                                 by_controller,
                                                 core_dumped,
                                                 out_of_memory,
+                                                memory_kill_elsewhere,
                                                 rss_peak_bytes)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ThreadStack, thread, state, wchan, frames, kernel)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(

@@ -1,12 +1,12 @@
 #include "harness/kinds/sweep.h"
 
 #include <cmath>
-#include <unistd.h>
 #include <vector>
 
 #include "harness/kinds/kept_memory.h"
 #include "harness/kinds/model_parts.h"
 #include "harness/kinds/step_clock.h"
+#include "harness/run/machine_state.h"
 #include "harness/worker/fault.h"
 #include "harness/worker/memory_watch.h"
 #include "nsa/train/optimizer.h"
@@ -48,7 +48,7 @@ double memory_of(const torch::Device& device) {
 #else
   (void)device;
 #endif
-  return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  return static_cast<double>(usable_memory_bytes());
 }
 
 class SweepCase {

@@ -1,50 +1,12 @@
 #include "harness/run/machine_state.h"
 
+#include <algorithm>
 #include <fstream>
-#include <optional>
 #include <string>
 
-#include "nsa/base/text.h"
+#include "harness/run/control_group.h"
 
 namespace harness {
-namespace {
-
-// The number after `name` in a file of lines "name number ...".
-std::optional<std::int64_t> read_counter(const std::string& path, const std::string& name) {
-  std::ifstream file(path);
-  std::string line;
-  while (std::getline(file, line)) {
-    if (line.rfind(name, 0) != 0) continue;
-    const std::size_t begin = line.find_first_of("0123456789", name.size());
-    if (begin == std::string::npos) return std::nullopt;
-    const std::size_t end = line.find_first_not_of("0123456789", begin);
-    return nsa::parse_int(line.substr(begin, end == std::string::npos ? end : end - begin));
-  }
-  return std::nullopt;
-}
-
-// Version 2 has one line "0::PATH"; version 1 one line per controller, "4:memory:PATH".
-std::optional<std::int64_t> group_oom_kills() {
-  std::ifstream file("/proc/self/cgroup");
-  std::string line;
-  while (std::getline(file, line)) {
-    const std::size_t first = line.find(':');
-    const std::size_t second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    const std::string path = line.substr(second + 1);
-    std::optional<std::int64_t> kills;
-    if (controllers.empty())
-      kills = read_counter("/sys/fs/cgroup" + path + "/memory.events", "oom_kill ");
-    if (controllers == "memory") {
-      kills = read_counter("/sys/fs/cgroup/memory" + path + "/memory.oom_control", "oom_kill ");
-    }
-    if (kills) return kills;
-  }
-  return std::nullopt;
-}
-
-}  // namespace
 
 std::vector<Fact> machine_facts() {
   std::vector<Fact> facts;
@@ -58,8 +20,25 @@ std::vector<Fact> machine_facts() {
 }
 
 std::int64_t oom_kills() {
-  if (const auto kills = group_oom_kills()) return *kills;
+  if (const auto kills = ControlGroup().oom_kills()) return *kills;
   return read_counter("/proc/vmstat", "oom_kill ").value_or(0);
+}
+
+std::int64_t usable_memory_bytes() {
+  const std::int64_t machine = read_counter("/proc/meminfo", "MemTotal:").value_or(0) * 1024;
+  const auto limit = ControlGroup().memory_limit();
+  return limit ? std::min(machine, *limit) : machine;
+}
+
+// Memory runs out because of what fills it. Where the processes of a case held more than half of it together, nobody else
+// can have held as much, and of theirs it is this one that was killed. Where they held less, the kill that was counted may
+// well be that of another case beside this one, or of any other process: the counter names nobody, and the kernel's log is
+// not everybody's to read.
+MemoryKill memory_kill(std::int64_t kills_counted,
+                       std::int64_t held_bytes,
+                       std::int64_t usable_bytes) {
+  if (kills_counted <= 0) return MemoryKill::none;
+  return held_bytes > usable_bytes / 2 ? MemoryKill::this_case : MemoryKill::somebody;
 }
 
 }  // namespace harness

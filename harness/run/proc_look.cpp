@@ -8,6 +8,8 @@
 #include <unistd.h>
 #include <vector>
 
+#include "harness/run/control_group.h"
+
 namespace harness {
 namespace {
 
@@ -84,6 +86,11 @@ std::optional<ProcessState> parse_stat(std::string_view text) {
   if (!fields || state.size() != 1) return std::nullopt;
   const std::int64_t ticks_per_s = sysconf(_SC_CLK_TCK);
   return ProcessState{state.front(), (user_ticks + system_ticks) * 1000 / ticks_per_s};
+}
+
+std::int64_t peak_resident_bytes_of(pid_t pid) {
+  const std::string path = "/proc/" + std::to_string(pid) + "/status";
+  return read_counter(path, "VmHWM:").value_or(0) * 1024;
 }
 
 std::optional<ProcessState> read_process_state(pid_t pid) {

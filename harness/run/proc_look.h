@@ -21,6 +21,9 @@ struct ProcessState {
 
 [[nodiscard]] std::optional<ProcessState> read_process_state(pid_t pid);
 
+// The largest resident set that a living process has had; 0 where nothing tells.
+[[nodiscard]] std::int64_t peak_resident_bytes_of(pid_t pid);
+
 // All threads with name, state, wait channel and kernel stack (the latter as root only); no frames.
 [[nodiscard]] Observation look_at(int process, int look, pid_t pid);
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "harness/evidence/event.h"
+#include "harness/run/machine_state.h"
 #include "harness/scenario/case.h"
 
 namespace harness {
@@ -26,6 +27,7 @@ struct RunnerOptions {
   std::string
       texts;  // folder for the texts of training, one file a content for all cases of a run; "": `folder`
   const std::atomic<int>* interrupted = nullptr;  // a signal number once the user wants to stop
+  MemoryWitness memory;
   // Deadlines and periods in milliseconds; a test shortens them.
   std::int64_t still_floor_ms =
       10'000;  // SPEC 5: nothing moved for max(this, still_factor x longest gap)

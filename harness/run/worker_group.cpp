@@ -17,10 +17,11 @@ namespace harness {
 namespace {
 
 constexpr int kRoundMs = 100;  // deadlines are kept to this; ten rounds a second cost nothing
+constexpr int kLingerMs = 5;   // while the group of a process that has ended is being killed
 constexpr std::int64_t kSampleMs = 500;  // between two readings of /proc/PID/stat
 constexpr std::int64_t kTickMs = 250;    // the progress line: a few times a second
-constexpr std::int64_t kDrainMs =
-    1'000;  // for what a killed grandchild still holds of the pipe; it ends at once
+// For what a process leaves behind: a killed grandchild, and what it still holds of the pipe; it ends at once.
+constexpr std::int64_t kDrainMs = 1'000;
 constexpr std::int64_t kAnswerMs = 1'000;  // a worker samples its threads in 0.5 s at most
 constexpr std::int64_t kLeaveMs =
     5'000;  // a process that SIGKILL does not end is in the kernel's hands (state D)
@@ -56,7 +57,7 @@ WorkerGroup::WorkerGroup(const RunnerOptions& options,
       sink_(sink) {}
 
 void WorkerGroup::start(int process, const ProcessRequest& request) {
-  const std::int64_t oom_before = oom_kills();
+  const std::int64_t oom_before = options_.memory.kills();
   members_.push_back(std::make_unique<Member>(process, Process::spawn(request), oom_before));
   supervisor_.started(process, now_ms());
   record(Started{process, members_.back()->process.pid()});
@@ -93,8 +94,11 @@ void WorkerGroup::wait_for_something() const {
     if (!member->process.reaped()) waited.push_back({member->process.pidfd(), POLLIN, 0});
     if (member->process.events() >= 0) waited.push_back({member->process.events(), POLLIN, 0});
   }
-  std::int64_t round_ms = kRoundMs;
-  if (kill_due_ms_) round_ms = std::clamp<std::int64_t>(*kill_due_ms_ - now_ms(), 0, kRoundMs);
+  const bool lingers = std::any_of(members_.begin(), members_.end(), [](const auto& member) {
+    return !member->gone && member->process.reaped();
+  });
+  std::int64_t round_ms = lingers ? kLingerMs : kRoundMs;
+  if (kill_due_ms_) round_ms = std::clamp<std::int64_t>(*kill_due_ms_ - now_ms(), 0, round_ms);
   // Interrupted by a signal, or failed: the round goes on all the same, and comes back after a bounded time.
   const int ready = poll(waited.data(), waited.size(), static_cast<int>(round_ms));
   if (ready < 0 && errno != EINTR) usleep(kRoundMs * 1000);
@@ -178,7 +182,8 @@ void WorkerGroup::notice_ends() {
     if (!member->process.reaped()) continue;
     read_pipe(*member);
     // Whoever still holds the pipe then left the process group: it is not listened to.
-    if (member->process.events() < 0 || now_ms() >= member->drain_until_ms) record_end(*member);
+    const bool nobody_left = member->process.events() < 0 && member->process.group_gone();
+    if (nobody_left || now_ms() >= member->drain_until_ms) record_end(*member);
   }
 }
 
@@ -195,14 +200,27 @@ void WorkerGroup::record_end(Member& member) {
   exited.signal = member.status.signal;
   exited.by_controller = member.signalled;
   exited.core_dumped = member.status.core_dumped;
-  exited.out_of_memory =
-      member.status.signal == SIGKILL && !member.signalled && oom_kills() > member.oom_kills_before;
+  if (member.status.signal == SIGKILL && !member.signalled) {
+    const MemoryKill kill = memory_kill_of(member);
+    exited.out_of_memory = kill == MemoryKill::this_case;
+    exited.memory_kill_elsewhere = kill == MemoryKill::somebody;
+  }
   exited.rss_peak_bytes = member.status.rss_peak_bytes;
   record(exited);
   if (look_ != nullptr) look_->awaited.erase(member.process_number);
   const bool well = member.finished && member.status.exit_code == 0;
   supervisor_.ended(
       member.process_number, well, how_ended(member.status, member.finished), now_ms());
+}
+
+MemoryKill WorkerGroup::memory_kill_of(const Member& ended) const {
+  const std::int64_t kills = options_.memory.kills() - ended.oom_kills_before;
+  std::int64_t held = 0;
+  for (const auto& member : members_) {
+    held += member->process.reaped() ? member->status.rss_peak_bytes
+                                     : peak_resident_bytes_of(member->process.pid());
+  }
+  return memory_kill(kills, held, options_.memory.usable_bytes());
 }
 
 void WorkerGroup::sample_states() {

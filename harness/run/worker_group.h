@@ -13,6 +13,7 @@
 #include "harness/evidence/line_reader.h"
 #include "harness/run/clock.h"
 #include "harness/run/event_sink.h"
+#include "harness/run/machine_state.h"
 #include "harness/run/process.h"
 #include "harness/run/supervisor.h"
 
@@ -92,6 +93,7 @@ class WorkerGroup {
   bool take_answer(const Member& member, const Event& event);
   void reject(Member& member, const std::string& why, std::string_view text);
   void record_end(Member& member);
+  [[nodiscard]] MemoryKill memory_kill_of(const Member& ended) const;
   void begin_look(const Decision& decision);
   void begin_stop(const Stopped& stopped);
   void notice_kill_point(const Event& event);

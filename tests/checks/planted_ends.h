@@ -185,6 +185,17 @@ inline void add_ends(std::vector<Planted>& list) {
                   "CRASH.SIGNAL",
                   R"({"ranks":[1],"detail":{"signal":"SIGKILL"}})",
                   [](Healthy& h) { h.ends(1, 0, SIGKILL, false); }});
+  list.push_back({check,
+                  "killed, and somebody was killed for memory",
+                  Verdict::fail,
+                  "CRASH.SIGNAL",
+                  R"({"ranks":[0]})",
+                  [](Healthy& h) {
+                    h.ends(0, 0, SIGKILL, false);
+                    for (auto& row : h.evidence.exited) {
+                      row.row.memory_kill_elsewhere = row.row.process_ended == 0;
+                    }
+                  }});
   list.push_back(
       {check, "killed for memory", Verdict::fail, "OOM.HOST", R"({"ranks":[0]})", [](Healthy& h) {
          h.ends(0, 0, SIGKILL, false);

@@ -150,6 +150,23 @@ INSTANTIATE_TEST_SUITE_P(Moods,
                                            BadEnd{"closes", 0, 0, false}),
                          [](const auto& each) { return std::string(each.param.mood); });
 
+// The kernel's counter is one for all processes of this user: a kill that it counted may be that of another case.
+TEST_F(RunnerTest, AKillForMemoryIsThatOfTheCaseThatHeldTheMemory) {
+  for (const std::int64_t usable : {std::int64_t{1} << 10, std::int64_t{1} << 60}) {
+    const fakes::TempFolder folder;
+    RunnerOptions options = patient_options(folder.path(), {{"1", "killed"}});
+    std::int64_t counted = 0;
+    options.memory.kills = [&] { return counted++; };
+    options.memory.usable_bytes = [=] { return usable; };
+    const Ran ran = run_fakes(fake_case(2), options);
+    ASSERT_NE(ran.evidence.exit_of(1), nullptr);
+    const bool held = usable < (std::int64_t{1} << 20);
+    EXPECT_EQ(ran.evidence.exit_of(1)->out_of_memory, held);
+    EXPECT_EQ(ran.evidence.exit_of(1)->memory_kill_elsewhere, !held);
+    EXPECT_FALSE(ran.evidence.exit_of(0)->out_of_memory) << "it ended by itself";
+  }
+}
+
 TEST_F(RunnerTest, PeersOfABadEndAreEndedAfterTheirGrace) {
   const Ran ran = run(3, {{"", "hang"}, {"1", "exit7"}});
   EXPECT_EQ(stop_reason(ran), "peer_ended");

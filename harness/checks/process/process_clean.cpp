@@ -24,6 +24,7 @@ struct End {  // what is told together
   int signal = 0;
   int exit_code = 0;
   bool core_dumped = false;
+  bool memory_kill = false;    // of some process, meanwhile
   std::int64_t sequence = -1;  // of the collective that it had entered and not left
   std::vector<int> peers;      // that had ended by themselves
   auto operator<=>(const End&) const = default;
@@ -199,6 +200,7 @@ class Ends {
     end.variant = memory ? "killed" : "signal";
     end.signal = exited.signal;
     end.core_dumped = exited.core_dumped;
+    end.memory_kill = exited.memory_kill_elsewhere;
     if (!memory) end.sequence = entered(rank);
     set_place(rank, end);
     ends_[end].insert(rank);
@@ -252,6 +254,7 @@ class Ends {
     if (end.signal != 0) finding.site.detail["signal"] = signal_name(end.signal);
     if (!end.message.empty()) finding.facts["message"] = end.message;
     if (end.core_dumped && end.variant == "signal") finding.facts["core"] = "wrote a core file";
+    if (end.memory_kill) finding.facts["memory"] = "killed a process for memory meanwhile";
     if (!end.peers.empty()) finding.facts["peers"] = ranks_text(end.peers);
     if (end.exit_code != 0) finding.facts["exit_code"] = end.exit_code;
     return finding;

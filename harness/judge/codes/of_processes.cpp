@@ -43,9 +43,9 @@ constexpr std::array kProcessCodes = {
         .next_action = "Compare the peak memory in the report with what the machine has. Reduce "
                        "batch size, sequence "
                        "length or the number of ranks.",
-        .witness = "The kernel's count of out-of-memory kills (of the whole group of processes), "
-                   "or the exception "
-                   "that the rank raised."},
+        .witness = "The kernel's count of out-of-memory kills together with the peak memory of the "
+                   "case's ranks, which is more than half of what there is; or the exception that "
+                   "the rank raised."},
     Code{.name = "OOM.DEVICE",
          .family = Family::process,
          .place = 40,

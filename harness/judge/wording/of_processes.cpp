@@ -17,17 +17,20 @@ constexpr std::array kProcessWords = {
     Wording{"CRASH.SIGNAL",
             "signal",
             "{Ranks} {ranks?was|were} ended by {signal}[ in {step}][, phase {phase}].[ The kernel "
-            "{core}.][ {ranks?It|They} had entered collective {sequence} and not left it.]",
+            "{core}.][ The kernel {memory}, and nothing tells which: memory may be the cause.]"
+            "[ {ranks?It|They} had entered collective {sequence} and not left it.]",
             kNotTheController},
     Wording{"CRASH.SIGNAL",
             "teardown",
             "The controller ended {ranks}[ with {signal}].",
             "",
             "Read why the controller ended the case: see the finding of `progress`."},
-    Wording{"OOM.HOST",
-            "killed",
-            "The kernel killed {ranks} for memory[ in {step}][, phase {phase}].",
-            "It was no signal of another process: the kernel's count of kills for memory rose."},
+    Wording{
+        "OOM.HOST",
+        "killed",
+        "The kernel killed {ranks} for memory[ in {step}][, phase {phase}].",
+        "It was no signal of another process: the kernel's count of kills for memory rose, and the "
+        "ranks of this case held more than half of the memory."},
     Wording{"OOM.HOST",
             "raised",
             "{Ranks} could not allocate host memory[ in {step}][, phase {phase}][, in {op} of "
