@@ -14,6 +14,9 @@
 #include <unistd.h>
 
 #include <c10/util/Exception.h>
+#ifdef NSA_CUDA
+#include <ATen/cuda/CUDAContext.h>
+#endif
 #ifdef USE_C10D_NCCL
 #include <nccl.h>
 #endif
@@ -22,6 +25,7 @@
 
 #include "harness/faults/list.h"
 #include "harness/kinds/list.h"
+#include "harness/kinds/model_parts.h"
 #include "harness/run/build_info.h"
 #include "harness/scenario/manifest.h"
 #include "harness/worker/error_report.h"
@@ -114,13 +118,28 @@ harness::Case read_case(const std::string& path) {
   return harness::case_from_json(text, path);
 }
 
+// "cpu", or the card's name. A card that cannot be asked is told by the kind, which wants to use it: with where and why.
+std::string device_name(const Session& session) {
+  const nsa::Device device = session.the_case().scenario.parallel.device;
+#ifdef NSA_CUDA
+  if (device == nsa::Device::cuda) {
+    try {
+      return at::cuda::getDeviceProperties(harness::device_of(session).index())->name;
+    } catch (const std::exception&) {
+      return nsa::name_of(device);
+    }
+  }
+#endif
+  return nsa::name_of(device);
+}
+
 void say_hello(Session& session) {
   const auto& parallel = session.the_case().scenario.parallel;
   harness::Hello hello;
   hello.pid = getpid();
   hello.source_hash = harness::built_source_hash();
   hello.torch_version = TORCH_VERSION;
-  hello.device = nsa::name_of(parallel.device);
+  hello.device = device_name(session);
   hello.backend = session.is_twin() ? "none" : parallel.effective_backend();
   hello.threads = at::get_num_threads();
   session.channel().write(hello);

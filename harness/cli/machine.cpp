@@ -4,14 +4,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <limits>
 #include <sched.h>
-#include <set>
 #include <sstream>
 #include <string_view>
 #include <sys/utsname.h>
 
 #include "harness/cli/command.h"
+#include "harness/run/machine_state.h"
 #include "nsa/base/text.h"
 
 namespace harness::cli {
@@ -63,71 +62,36 @@ int usable_cores() {
   return std::clamp(static_cast<int>(std::min(*quota / *period, 1e6) + 0.5), 1, cores);
 }
 
-std::int64_t memory_of_machine() {
-  const std::vector<std::string> total = split(value_in("/proc/meminfo", "MemTotal"), ' ');
-  const auto kib = total.empty() ? std::nullopt : nsa::parse_int(total[0]);
-  std::int64_t bytes = kib.value_or(0) * 1024;
-  const auto limit = nsa::parse_int(first_line("/sys/fs/cgroup/memory.max"));
-  if (limit && *limit > 0) bytes = std::min(bytes, *limit);
-  return bytes;
-}
-
 bool has_nvidia_driver() {
   return std::filesystem::exists("/proc/driver/nvidia/version");
 }
 
 void ask_gpus(Machine& machine) {
   if (!has_nvidia_driver()) return;
-  const CommandResult answer = run_command({"nvidia-smi",
-                                            "--query-gpu=name,memory.total,driver_version",
-                                            "--format=csv,noheader,nounits"},
-                                           kAskGpuMs);
+  const CommandResult answer = run_command(
+      {"nvidia-smi", "--query-gpu=" + nsa::join(kCardFields, ","), "--format=csv,noheader,nounits"},
+      kAskGpuMs);
   if (!answer.ok()) {
     machine.trouble = !answer.started    ? "nvidia-smi was not found"
                       : answer.timed_out ? "nvidia-smi did not answer in 20 s"
                                          : "nvidia-smi failed";
     return;
   }
-  for (const std::string& line : split(answer.out, '\n')) {
-    const std::vector<std::string> fields = split(line, ',');
-    if (fields.size() != 3) continue;
-    machine.gpus.push_back({fields[0], nsa::parse_int(fields[1]).value_or(0)});
-    machine.driver = fields[2];
-  }
-  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) {
-    const int left = visible_gpus(visible, static_cast<int>(machine.gpus.size()));
-    machine.gpus.resize(static_cast<std::size_t>(left));
-  }
+  const CommandResult list = run_command({"nvidia-smi", "-L"}, kAskGpuMs);
+  const Cards found = read_cards(answer.out, list.ok() ? list.out : "");
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  machine.driver = found.driver;
+  machine.gpus = visible != nullptr ? visible_cards(found.cards, visible)
+                                    : visible_cards(found.cards, std::nullopt);
 }
 
 }  // namespace
-
-int visible_gpus(const std::string& visible, int present) {
-  std::set<std::string> seen;
-  for (const std::string& name : split(visible, ',')) {
-    const auto index = nsa::parse_int(name);
-    const bool known = index ? *index >= 0 && *index < present : name.starts_with("GPU-");
-    if (!known || !seen.insert(name).second) break;
-  }
-  return std::min(static_cast<int>(seen.size()), present);
-}
-
-std::string visible_cards(const std::string& visible, const std::vector<int>& cards) {
-  const std::vector<std::string> names = split(visible, ',');
-  std::string left;
-  for (const int card : cards) {
-    const auto at = static_cast<std::size_t>(card);
-    left += left.empty() ? "" : ",";
-    left += at < names.size() ? names[at] : std::to_string(card);
-  }
-  return left;
-}
 
 Machine look_at_machine() {
   Machine machine;
   machine.cpu = value_in("/proc/cpuinfo", "model name");
   machine.cores = usable_cores();
-  machine.memory_bytes = memory_of_machine();
+  machine.memory_bytes = usable_memory_bytes();
   utsname system = {};
   if (uname(&system) == 0) machine.kernel = std::string(system.sysname) + " " + system.release;
   ask_gpus(machine);

@@ -6,21 +6,16 @@
 #include <utility>
 #include <vector>
 
+#include "harness/cli/cards.h"
+
 namespace harness::cli {
-
-struct Gpu {
-  std::string name;
-  std::int64_t memory_mib = 0;
-
-  [[nodiscard]] double memory_gib() const { return static_cast<double>(memory_mib) / 1024.0; }
-};
 
 struct Machine {
   std::string cpu;
   int cores = 1;                  // that this process may use
   std::int64_t memory_bytes = 0;  // in all, or of the control group
   std::string kernel;
-  std::vector<Gpu> gpus;  // that CUDA_VISIBLE_DEVICES leaves
+  std::vector<Gpu> gpus;  // that CUDA_VISIBLE_DEVICES leaves, in CUDA's order
   std::string driver;     // NVIDIA's, "" without one
   std::string trouble;    // why the GPUs could not be asked, "" if they could or there are none
 
@@ -35,11 +30,5 @@ struct Machine {
 
 // "PID NAME (MIB MiB)" of each process that uses a GPU.
 [[nodiscard]] std::vector<std::string> gpu_processes();
-
-// How many of `present` GPUs a value of CUDA_VISIBLE_DEVICES leaves: CUDA reads it up to the first that it does not know.
-[[nodiscard]] int visible_gpus(const std::string& visible, int present);
-
-// The value of CUDA_VISIBLE_DEVICES that leaves only `cards`, counted from 0 among those that `visible` leaves; "": it is not set.
-[[nodiscard]] std::string visible_cards(const std::string& visible, const std::vector<int>& cards);
 
 }  // namespace harness::cli

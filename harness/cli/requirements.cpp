@@ -1,5 +1,7 @@
 #include "harness/cli/requirements.h"
 
+#include <algorithm>
+
 #include "nsa/base/text.h"
 
 namespace harness::cli {
@@ -22,12 +24,15 @@ std::string missing_requirement(const Scenario& scenario,
     return "needs " + nsa::to_text(scenario.requires_memory_gib, 3) +
            " GiB of memory, this machine has " + nsa::to_text(machine.memory_gib(), 3);
   }
-  for (const Gpu& gpu : machine.gpus) {
-    if (!cuda || scenario.requires_gpu_memory_gib <= gpu.memory_gib()) continue;
-    return "needs " + nsa::to_text(scenario.requires_gpu_memory_gib, 3) + " GiB of GPU memory, " +
-           gpu.name + " has " + nsa::to_text(gpu.memory_gib(), 3);
-  }
-  return "";
+  if (!cuda) return "";
+  // The case is given the largest cards (Admission): smaller ones beside them are not its concern.
+  const auto large = std::count_if(machine.gpus.begin(), machine.gpus.end(), [&](const Gpu& gpu) {
+    return scenario.requires_gpu_memory_gib <= gpu.memory_gib();
+  });
+  if (large >= scenario.requires_gpus) return "";
+  return "needs " + std::to_string(scenario.requires_gpus) + " GPUs with " +
+         nsa::to_text(scenario.requires_gpu_memory_gib, 3) + " GiB of memory, this machine has " +
+         std::to_string(large);
 }
 
 }  // namespace harness::cli

@@ -250,17 +250,15 @@ std::vector<std::string> RunSession::environment_of(const Scenario& scenario,
                                                     const Place& place) const {
   std::vector<std::string> environment =
       worker_environment(plan_.environment, scenario, plan_.machine.cores);
-  const bool on_gpu = scenario.parallel.device == nsa::Device::cuda;
-  if (on_gpu && place.gpus.size() < plan_.machine.gpus.size()) {
-    const std::string name = "CUDA_VISIBLE_DEVICES=";
-    std::string visible;
-    std::erase_if(environment, [&](const std::string& one) {
-      if (!one.starts_with(name)) return false;
-      visible = one.substr(name.size());
-      return true;
-    });
-    environment.push_back(name + visible_cards(visible, place.gpus));
+  if (scenario.parallel.device != nsa::Device::cuda) return environment;
+  // By their ids: CUDA counts cards in another order than nvidia-smi, and a rank must run on the card that was looked at.
+  const std::string name = "CUDA_VISIBLE_DEVICES=";
+  std::erase_if(environment, [&](const std::string& one) { return one.starts_with(name); });
+  std::vector<std::string> ids;
+  for (const int card : place.gpus) {
+    ids.push_back(plan_.machine.gpus.at(static_cast<std::size_t>(card)).id);
   }
+  environment.push_back(name + nsa::join(ids, ","));
   return environment;
 }
 

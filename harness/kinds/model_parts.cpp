@@ -26,8 +26,9 @@ nsa::NsaLm build(const Session& session,
 }  // namespace
 
 torch::Device device_of(const Session& session) {
-  return nsa::torch_device(session.the_case().scenario.parallel.device,
-                           std::max(0, session.options().rank));
+  const Scenario& scenario = session.the_case().scenario;
+  const int rank = std::max(0, session.options().rank);  // the twin has none
+  return nsa::torch_device(scenario.parallel.device, scenario.card_of(rank));
 }
 
 nsa::NsaLm make_model(const Session& session, nsa::Routes& routes) {

@@ -386,6 +386,7 @@ nsa::CommunicatorOptions communicator_options(const Session& session) {
   options.world = session.options().world;
   options.backend = parallel.effective_backend();
   options.device = parallel.device;
+  options.card = session.the_case().scenario.card_of(options.rank);
   options.port = session.options().port;
   options.listen_fd = session.options().listen_fd;
   return options;

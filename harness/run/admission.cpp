@@ -43,7 +43,7 @@ std::optional<Place> Admission::admit(const Needs& needs) {
     const auto cards = fits ? cards_for(needs) : std::nullopt;
     if (!cards) return std::nullopt;
     place.gpus = *cards;
-  } else if (const auto cards = needs.alone ? std::nullopt : cards_for(needs)) {
+  } else if (const auto cards = cards_for(needs)) {
     place.gpus = *cards;
   } else {
     place.gpus.resize(all_.gpu_memory_gib.size());

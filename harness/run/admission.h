@@ -34,7 +34,8 @@ struct Needs {
 
 // What a case was given.
 struct Place {
-  std::vector<int> gpus;  // cards, counted from 0, ascending; all there are where it runs alone
+  std::vector<int>
+      gpus;  // cards, counted from 0, ascending: as many as it needs; all where too few have room
 };
 
 class Admission {

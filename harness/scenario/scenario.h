@@ -2,6 +2,7 @@
 // process: what it says was resolved once and is never looked up again.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -124,6 +125,10 @@ struct Scenario {
   [[nodiscard]] bool trains() const { return kind == "training"; }
   // Ranks that train are compared with a process that does their work alone, where a check asks for it.
   [[nodiscard]] bool has_twin() const;
+  // The card of a rank, counted from 0 among the `requires.gpus` that the case is given: where there are fewer cards than
+  // ranks (Gloo alone allows it), ranks share.
+  [[nodiscard]] int card_of(int rank) const { return rank % std::max(1, requires_gpus); }
+
   bool operator==(const Scenario&) const = default;
 };
 

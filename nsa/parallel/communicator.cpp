@@ -56,7 +56,7 @@ torch::Device torch_device(Device device, int index) {
   }
 #ifdef NSA_CUDA
   if (index >= c10::cuda::device_count()) {
-    throw Error("rank " + std::to_string(index) + " wants a card of its own: found " +
+    throw Error("card " + std::to_string(index) + ", counted from 0: found " +
                 std::to_string(c10::cuda::device_count()) + " CUDA device(s)");
   }
   return {torch::kCUDA, static_cast<c10::DeviceIndex>(index)};
@@ -74,7 +74,7 @@ Communicator::Communicator(const CommunicatorOptions& options, CollectiveObserve
   }
 #ifdef NSA_CUDA
   if (cuda) {
-    c10::cuda::set_device(torch_device(options.device, options.rank).index());
+    c10::cuda::set_device(torch_device(options.device, options.card).index());
   }
 #endif
   auto store = make_store(options);

@@ -17,8 +17,9 @@ struct CommunicatorOptions {
   int rank = 0;
   int world = 1;
   std::string backend = "gloo";  // gloo, nccl
-  Device device = Device::cpu;   // CUDA: the card with the rank's number
-  int port = 0;                  // of the store on 127.0.0.1
+  Device device = Device::cpu;
+  int card = 0;  // of this rank, with CUDA; Gloo's ranks may share one
+  int port = 0;  // of the store on 127.0.0.1
   int listen_fd =
       -1;  // rank 0: the bound and listening socket of that port; the store takes it over
   std::chrono::milliseconds timeout{600'000};

@@ -131,24 +131,6 @@ TEST(Command, AlwaysEnds) {
   }
 }
 
-TEST(Machine, CudaVisibleDevicesAsCudaReadsIt) {
-  EXPECT_EQ(cli::visible_gpus("", 4), 0);
-  EXPECT_EQ(cli::visible_gpus("0", 4), 1);
-  EXPECT_EQ(cli::visible_gpus("3, 1", 4), 2);
-  EXPECT_EQ(cli::visible_gpus("0,9,1", 4), 1) << "ends at the first that is not there";
-  EXPECT_EQ(cli::visible_gpus("-1", 4), 0);
-  EXPECT_EQ(cli::visible_gpus("0,0", 4), 1);
-  EXPECT_EQ(cli::visible_gpus("GPU-abc,GPU-def", 4), 2);
-  EXPECT_EQ(cli::visible_gpus("GPU-abc,GPU-def", 1), 1);
-}
-
-TEST(Machine, CardsAreNamedAsTheUserLeftThem) {
-  EXPECT_EQ(cli::visible_cards("", {1}), "1");
-  EXPECT_EQ(cli::visible_cards("", {0, 2}), "0,2");
-  EXPECT_EQ(cli::visible_cards("3, 5", {1}), "5");
-  EXPECT_EQ(cli::visible_cards("GPU-abc,GPU-def", {0, 1}), "GPU-abc,GPU-def");
-}
-
 TEST(Machine, HasCoresAndMemory) {
   const cli::Machine machine = cli::look_at_machine();
   EXPECT_GE(machine.cores, 1);
@@ -186,7 +168,10 @@ TEST(Requirements, ToldInWords) {
   EXPECT_EQ(cli::missing_requirement(scenario, machine, manifest), "");
   scenario.requires_gpu_memory_gib = 24;
   EXPECT_EQ(cli::missing_requirement(scenario, machine, manifest),
-            "needs 24 GiB of GPU memory, small has 16");
+            "needs 2 GPUs with 24 GiB of memory, this machine has 1");
+  scenario.requires_gpus = 1;
+  EXPECT_EQ(cli::missing_requirement(scenario, machine, manifest), "")
+      << "it is given the large one";
 }
 
 TEST(Prune, RemovesFilesOfRanksAndNothingElse) {

@@ -75,6 +75,13 @@ TEST_F(ScenarioTest, GlooRanksMayShareAGpu) {
       error(std::string(kHead) +
             "requires: {gpus: 1}\nprofiles: {gpu: {parallel: {device: cuda, backend: gloo}}}\n"),
       "no error");
+  harness::Scenario scenario;
+  scenario.requires_gpus = 1;
+  EXPECT_EQ(scenario.card_of(0), 0);
+  EXPECT_EQ(scenario.card_of(1), 0) << "they share the one that was asked for";
+  scenario.requires_gpus = 2;
+  EXPECT_EQ(scenario.card_of(1), 1);
+  EXPECT_EQ(scenario.card_of(2), 0);
 }
 
 TEST_F(ScenarioTest, DetailKeepsTextAndNumbersApart) {
