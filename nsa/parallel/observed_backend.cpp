@@ -28,9 +28,22 @@ ObservedBackend::ObservedBackend(c10::intrusive_ptr<c10d::Backend> inner,
                                  bool poll)
     : c10d::Backend(inner->getRank(), inner->getSize()),
       inner_(std::move(inner)),
-      group_(std::move(group)),
       observer_(observer),
-      poll_(poll) {}
+      audience_(std::make_shared<Audience>()),
+      poll_(poll) {
+  audience_->observer = &observer;
+  audience_->group = std::move(group);
+}
+
+ObservedBackend::~ObservedBackend() {
+  const std::lock_guard lock(audience_->mutex);
+  audience_->observer = nullptr;
+}
+
+void ObservedBackend::Audience::completed(std::int64_t sequence) {
+  const std::lock_guard lock(mutex);
+  if (observer != nullptr) observer->completed(sequence, group);
+}
 
 std::int64_t ObservedBackend::announce(const std::string& op,
                                        const std::string& reduce_op,
@@ -38,7 +51,7 @@ std::int64_t ObservedBackend::announce(const std::string& op,
   CollectiveInfo info;
   info.op = op;
   info.reduce_op = reduce_op;
-  info.group = group_;
+  info.group = audience_->group;
   for (const at::Tensor& tensor : tensors) {
     info.count += tensor.numel();
   }
@@ -54,21 +67,61 @@ std::int64_t ObservedBackend::announce(const std::string& op,
 }
 
 ObservedBackend::WorkPtr ObservedBackend::watch(std::int64_t sequence, WorkPtr work) {
-  if (!work) {
-    return work;
-  }
-  if (poll_) {
+  {
     const std::lock_guard lock(mutex_);
-    pending_.emplace(sequence, work);
-    return work;
-  }
-  // A failed operation has not completed: its exception reaches whoever waits.
-  work->getFuture()->addCallback([this, sequence](c10::ivalue::Future& future) {
-    if (!future.hasError()) {
-      observer_.completed(sequence, group_);
+    if (coalescing_) {
+      coalesced_.push_back(sequence);
+      return work;
     }
+    if (work && poll_) pending_.emplace(sequence, work);
+  }
+  if (!work || poll_) return work;
+  // A failed operation has not completed: its exception reaches whoever waits. The backend's thread may come here when this
+  // object is gone.
+  work->getFuture()->addCallback([audience = audience_, sequence](c10::ivalue::Future& future) {
+    if (!future.hasError()) audience->completed(sequence);
   });
   return work;
+}
+
+void ObservedBackend::startCoalescing() {
+  inner_->startCoalescing();
+  const std::lock_guard lock(mutex_);
+  coalescing_ = true;
+}
+
+ObservedBackend::WorkPtr ObservedBackend::endCoalescing() {
+  WorkPtr work = inner_->endCoalescing();
+  std::vector<std::int64_t> sequences;
+  {
+    const std::lock_guard lock(mutex_);
+    coalescing_ = false;
+    sequences.swap(coalesced_);
+  }
+  for (const std::int64_t sequence : sequences) (void)watch(sequence, work);
+  return work;
+}
+
+void ObservedBackend::setGroupUid(const std::string& uid) {
+  c10d::Backend::setGroupUid(uid);
+  inner_->setGroupUid(uid);
+}
+
+void ObservedBackend::registerOnCompletionHook(
+    std::function<void(std::shared_ptr<c10d::WorkInfo>)>&& hook) {
+  inner_->registerOnCompletionHook(std::move(hook));
+}
+
+void ObservedBackend::eagerConnectSingleDevice(at::Device device) {
+  inner_->eagerConnectSingleDevice(device);
+}
+
+at::Tensor ObservedBackend::allocateTensor(long size, at::TensorOptions options) {
+  return inner_->allocateTensor(size, std::move(options));
+}
+
+bool ObservedBackend::supportsTensorAlloc(c10::DeviceIndex device) {
+  return inner_->supportsTensorAlloc(device);
 }
 
 void ObservedBackend::poll_completed() {
@@ -85,7 +138,7 @@ void ObservedBackend::poll_completed() {
     }
   }
   for (const std::int64_t sequence : done) {
-    observer_.completed(sequence, group_);
+    audience_->completed(sequence);
   }
 }
 
@@ -99,6 +152,12 @@ ObservedBackend::WorkPtr ObservedBackend::allreduce(Tensors& tensors,
                                                     const c10d::AllreduceOptions& options) {
   const auto sequence = announce("allreduce", name_of(options.reduceOp), tensors);
   return watch(sequence, inner_->allreduce(tensors, options));
+}
+
+ObservedBackend::WorkPtr ObservedBackend::allreduce_sparse(Tensors& tensors,
+                                                           const c10d::AllreduceOptions& options) {
+  const auto sequence = announce("allreduce_sparse", name_of(options.reduceOp), tensors);
+  return watch(sequence, inner_->allreduce_sparse(tensors, options));
 }
 
 ObservedBackend::WorkPtr ObservedBackend::allreduce_coalesced(
@@ -127,6 +186,18 @@ ObservedBackend::WorkPtr ObservedBackend::_allgather_base(at::Tensor& output,
   return watch(sequence, inner_->_allgather_base(output, input, options));
 }
 
+ObservedBackend::WorkPtr ObservedBackend::allgather_coalesced(
+    std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
+  const auto sequence = announce("allgather_coalesced", "", inputs);
+  return watch(sequence, inner_->allgather_coalesced(outputs, inputs, options));
+}
+
+ObservedBackend::WorkPtr ObservedBackend::allgather_into_tensor_coalesced(
+    Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
+  const auto sequence = announce("allgather_into_tensor_coalesced", "", inputs);
+  return watch(sequence, inner_->allgather_into_tensor_coalesced(outputs, inputs, options));
+}
+
 ObservedBackend::WorkPtr ObservedBackend::gather(std::vector<Tensors>& outputs,
                                                  Tensors& inputs,
                                                  const c10d::GatherOptions& options) {
@@ -147,6 +218,19 @@ ObservedBackend::WorkPtr ObservedBackend::reduce_scatter(
   return watch(sequence, inner_->reduce_scatter(outputs, inputs, options));
 }
 
+ObservedBackend::WorkPtr ObservedBackend::_reduce_scatter_base(
+    at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) {
+  const auto sequence = announce("reduce_scatter_base", name_of(options.reduceOp), {output});
+  return watch(sequence, inner_->_reduce_scatter_base(output, input, options));
+}
+
+ObservedBackend::WorkPtr ObservedBackend::reduce_scatter_tensor_coalesced(
+    Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) {
+  const auto sequence =
+      announce("reduce_scatter_tensor_coalesced", name_of(options.reduceOp), outputs);
+  return watch(sequence, inner_->reduce_scatter_tensor_coalesced(outputs, inputs, options));
+}
+
 ObservedBackend::WorkPtr ObservedBackend::alltoall_base(at::Tensor& output,
                                                         at::Tensor& input,
                                                         std::vector<int64_t>& output_sizes,
@@ -154,6 +238,13 @@ ObservedBackend::WorkPtr ObservedBackend::alltoall_base(at::Tensor& output,
                                                         const c10d::AllToAllOptions& options) {
   const auto sequence = announce("alltoall_base", "", {input});
   return watch(sequence, inner_->alltoall_base(output, input, output_sizes, input_sizes, options));
+}
+
+ObservedBackend::WorkPtr ObservedBackend::alltoall(Tensors& outputs,
+                                                   Tensors& inputs,
+                                                   const c10d::AllToAllOptions& options) {
+  const auto sequence = announce("alltoall", "", inputs);
+  return watch(sequence, inner_->alltoall(outputs, inputs, options));
 }
 
 ObservedBackend::WorkPtr ObservedBackend::send(Tensors& tensors, int destination, int tag) {
@@ -166,9 +257,20 @@ ObservedBackend::WorkPtr ObservedBackend::recv(Tensors& tensors, int source, int
   return watch(sequence, inner_->recv(tensors, source, tag));
 }
 
+ObservedBackend::WorkPtr ObservedBackend::recvAnysource(Tensors& tensors, int tag) {
+  const auto sequence = announce("recv_any_source", "", tensors);
+  return watch(sequence, inner_->recvAnysource(tensors, tag));
+}
+
 ObservedBackend::WorkPtr ObservedBackend::barrier(const c10d::BarrierOptions& options) {
   const auto sequence = announce("barrier", "", {});
   return watch(sequence, inner_->barrier(options));
+}
+
+void ObservedBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
+  const auto sequence = announce("monitored_barrier", "", {});
+  inner_->monitoredBarrier(options, wait_all_ranks);
+  audience_->completed(sequence);
 }
 
 }  // namespace nsa
