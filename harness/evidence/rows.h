@@ -354,15 +354,31 @@ struct ThreadStack {
   std::string wchan;                // kernel function it sleeps in, where readable
   std::vector<std::string> frames;  // innermost first; empty when the process could not answer
   std::vector<std::string> kernel;  // the same inside the kernel, seen from outside, where readable
+  std::string call;                 // system call it waits in, or "running"; "" where not readable
+  bool timed = false;               // that call ends by itself: it has a time limit
+  std::int64_t cpu_ms = 0;
+  std::int64_t switches = -1;  // times it gave up the processor of its own will; -1: not readable
+};
+
+struct ChildProcess {  // a process that a rank started, or one that this started
+  std::string name;
+  int pid = 0;
+  std::string state;
+  std::int64_t cpu_ms = 0;
 };
 
 struct Observation {  // a look at one process from outside (and its own stacks, where it answers)
   static constexpr const char* kKind = "observation";
   int process_observed = 0;
-  int look = 0;       // 0 and 1, some seconds apart; -1: a process's own, not asked for
+  // 0 and 1, some seconds apart, with stacks; 2 and 3, the first and the last look without them at a case that was not ended
+  // after the first two; -1: a process's own, not asked for
+  int look = 0;
   std::string state;  // R running, S sleeping, D disk, T stopped, t traced, Z zombie
   std::int64_t cpu_ms = 0;
   std::vector<ThreadStack> threads;  // the main thread first
+  std::vector<ChildProcess> children;
+  std::int64_t children_cpu_ms = 0;  // of all children, those that have ended too
+  std::int64_t disk_bytes = 0;       // read from and written to disks so far
 };
 
 struct Suspect {  // nothing moved on any live rank for longer than the threshold
@@ -479,9 +495,18 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Exited,
                                                 out_of_memory,
                                                 memory_kill_elsewhere,
                                                 rss_peak_bytes)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ThreadStack, thread, state, wchan, frames, kernel)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
-    Observation, process_observed, look, state, cpu_ms, threads)
+    ThreadStack, thread, state, wchan, frames, kernel, call, timed, cpu_ms, switches)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ChildProcess, name, pid, state, cpu_ms)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Observation,
+                                                process_observed,
+                                                look,
+                                                state,
+                                                cpu_ms,
+                                                threads,
+                                                children,
+                                                children_cpu_ms,
+                                                disk_bytes)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Suspect, still_ms, threshold_ms, longest_gap_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Stopped, reason, detail, after_ms)
 

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <sys/types.h>
 
@@ -14,6 +16,10 @@ namespace harness {
 struct ProcessState {
   char state = '?';         // the letter of /proc/PID/stat
   std::int64_t cpu_ms = 0;  // user and system time of all threads
+  std::string name;
+  pid_t parent = 0;
+  pid_t group = 0;
+  std::int64_t ended_children_cpu_ms = 0;  // of children that it has waited for
 };
 
 // Reads the content of /proc/PID/stat. Nothing when it is not of that form.
@@ -24,8 +30,14 @@ struct ProcessState {
 // The largest resident set that a living process has had; 0 where nothing tells.
 [[nodiscard]] std::int64_t peak_resident_bytes_of(pid_t pid);
 
-// All threads with name, state, wait channel and kernel stack (the latter as root only); no frames.
-[[nodiscard]] Observation look_at(int process, int look, pid_t pid);
+using Processes = std::map<pid_t, ProcessState>;
+
+// All processes of the machine, to find children among.
+[[nodiscard]] Processes all_processes();
+
+// All threads with name, state, wait channel, system call and kernel stack (the latter as root only), no frames; and those of
+// `all` that this process started, by ancestry or by its process group.
+[[nodiscard]] Observation look_at(int process, int look, pid_t pid, const Processes& all);
 
 // Takes the frames of `inside`, the process's own answer, over into the threads of `outside`.
 void merge_frames(Observation& outside, const Observation& inside);

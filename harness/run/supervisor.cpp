@@ -71,9 +71,10 @@ void Supervisor::ended(int process, bool well, const std::string& how, std::int6
   if (!well && !bad_end_) bad_end_ = BadEnd{process, how, now_ms};
 }
 
-void Supervisor::looked(std::int64_t now_ms) {
+void Supervisor::looked(bool still, std::int64_t now_ms) {
   look_taken_ = true;
-  if (look_ == 0) look_0_ms_ = now_ms;
+  looks_still_ = still;
+  look_ms_ = now_ms;
 }
 
 bool Supervisor::all_ended() const {
@@ -102,16 +103,24 @@ std::int64_t Supervisor::threshold_ms() const {
     return entry.second.live && entry.second.held;
   });
   if (held) return limits_.still_floor_ms;
-  constexpr double kLongestMs = 1e12;  // far beyond any run, and still an integer
   const double by_gap = std::ceil(limits_.still_factor * static_cast<double>(longest_gap_ms()));
-  return std::max(limits_.still_floor_ms, static_cast<std::int64_t>(std::min(by_gap, kLongestMs)));
+  const auto most = static_cast<double>(limits_.still_cap_ms);
+  return std::max(limits_.still_floor_ms, static_cast<std::int64_t>(std::min(by_gap, most)));
+}
+
+bool Supervisor::out_of_budget(std::int64_t now_ms) const {
+  return limits_.budget_ms > 0 && now_ms - started_ms_ > limits_.budget_ms;
+}
+
+bool Supervisor::moved_since_suspected() const {
+  return reason_ == Reason::still && last_moved_ms_ > suspected_ms_;
 }
 
 std::optional<Supervisor::Reason> Supervisor::reason_to_act(std::int64_t now_ms) const {
   if (interrupted_by_ != 0) return Reason::interrupted;
   if (bad_end_ && now_ms - bad_end_->at_ms >= limits_.peer_grace_ms) return Reason::peer_ended;
   if (now_ms - last_moved_ms_ > threshold_ms()) return Reason::still;
-  if (limits_.budget_ms > 0 && now_ms - started_ms_ > limits_.budget_ms) return Reason::budget;
+  if (out_of_budget(now_ms)) return Reason::budget;
   return std::nullopt;
 }
 
@@ -131,9 +140,10 @@ Decision Supervisor::decide(std::int64_t now_ms) {
     case State::taking_look: return look_taken_ ? after_look(now_ms) : Decision{};
     case State::between_looks:
       if (urgent(now_ms)) return suspect(*reason_to_act(now_ms), now_ms);
-      if (reason_ == Reason::still && last_moved_ms_ > suspected_ms_) return go_on(now_ms);
-      if (now_ms - look_0_ms_ >= limits_.look_apart_ms) return begin_look(1);
+      if (moved_since_suspected()) return go_on(now_ms);
+      if (now_ms - look_ms_ >= limits_.look_apart_ms) return begin_look(1);
       return {};
+    case State::slow: return while_slow(now_ms);
     case State::stopped: break;
   }
   return {};
@@ -146,7 +156,7 @@ Decision Supervisor::begin_look(int look) {
   Decision decision;
   decision.kind = Decision::Kind::look;
   decision.look = look;
-  decision.wait_for_stacks = reason_ != Reason::interrupted;
+  decision.wait_for_stacks = reason_ != Reason::interrupted && look < 2;
   return decision;
 }
 
@@ -161,15 +171,27 @@ Decision Supervisor::suspect(Reason reason, std::int64_t now_ms) {
 }
 
 Decision Supervisor::after_look(std::int64_t now_ms) {
-  if (reason_ != Reason::interrupted && reason_ != Reason::peer_ended) {
-    if (urgent(now_ms)) return stop(*reason_to_act(now_ms), now_ms);
-    if (reason_ == Reason::still && last_moved_ms_ > suspected_ms_) return go_on(now_ms);
-    if (look_ == 0) {
-      state_ = State::between_looks;
-      return {};
-    }
+  if (reason_ == Reason::interrupted || reason_ == Reason::peer_ended) return stop(reason_, now_ms);
+  if (urgent(now_ms)) return stop(*reason_to_act(now_ms), now_ms);
+  if (moved_since_suspected()) return go_on(now_ms);
+  if (look_ == 0) {
+    state_ = State::between_looks;
+    return {};
   }
-  return stop(reason_, now_ms);
+  if (reason_ == Reason::budget) return stop(reason_, now_ms);
+  // Later looks have no stacks: what they show is looked at once more with stacks before anything is ended.
+  if (looks_still_) return look_ == 1 ? stop(reason_, now_ms) : begin_look(0);
+  state_ = State::slow;
+  return {};
+}
+
+// Nothing moves, and yet it is no standstill.
+Decision Supervisor::while_slow(std::int64_t now_ms) {
+  if (urgent(now_ms)) return suspect(*reason_to_act(now_ms), now_ms);
+  if (moved_since_suspected()) return go_on(now_ms);
+  if (out_of_budget(now_ms)) return suspect(Reason::budget, now_ms);
+  if (now_ms - look_ms_ < limits_.look_apart_ms) return {};
+  return begin_look(2);
 }
 
 Decision Supervisor::go_on(std::int64_t now_ms) {

@@ -1,8 +1,9 @@
 // Decides when a case must be looked at and when it must be ended, from what its processes report and a clock that the
 // caller passes in: no process, no file, no real time in here. One for the ranks, another for the twin.
 //
-// Laws: nothing is called still while a counter of any live process moves within the threshold; when nothing moves, it is
-// stopped after the threshold and two looks; a time limit alone never gives `still`.
+// Laws: nothing is called still while a counter of any live process moves within the threshold; when nothing moves and two
+// looks show a standstill, it is stopped; when they show that a process computes, sleeps or waits for a busy child, it is looked
+// at again and again, until it moves, stands still or is out of its budget; a time limit alone never gives `still`.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,7 @@ namespace harness {
 struct SupervisorLimits {
   std::int64_t still_floor_ms = 10'000;
   double still_factor = 20.0;
+  std::int64_t still_cap_ms = 20'000;  // of what the factor gives
   std::int64_t look_apart_ms = 2'000;
   std::int64_t peer_grace_ms = 5'000;
   std::int64_t budget_ms = 0;  // since the supervisor was made; 0: none
@@ -25,7 +27,7 @@ struct SupervisorLimits {
 struct Decision {
   enum class Kind { nothing, look, stop };
   Kind kind = Kind::nothing;
-  int look = 0;                    // of look: 0 or 1; answered by looked()
+  int look = 0;                    // of look: 0, 1, and 2 for all later ones; answered by looked()
   bool wait_for_stacks = false;    // of look: give the processes time to answer
   std::optional<Suspect> suspect;  // with look 0, when stillness is the reason
   std::optional<Fact> fact;        // to be recorded
@@ -45,7 +47,8 @@ class Supervisor {
             std::int64_t now_ms);  // from outside, /proc/PID/stat
   void ended(int process, bool well, const std::string& how, std::int64_t now_ms);
   void interrupt(int signal) { interrupted_by_ = signal; }
-  void looked(std::int64_t now_ms);  // the look that was asked for has been taken
+  // The look that was asked for has been taken. `still`: it and the one before it show a standstill of all live processes.
+  void looked(bool still, std::int64_t now_ms);
 
   // Call often (several times a second), until it answers nothing. Nothing comes after stop.
   [[nodiscard]] Decision decide(std::int64_t now_ms);
@@ -54,7 +57,7 @@ class Supervisor {
   [[nodiscard]] bool all_well() const { return !bad_end_.has_value() && all_ended(); }
 
  private:
-  enum class State { watching, taking_look, between_looks, stopped };
+  enum class State { watching, taking_look, between_looks, slow, stopped };
   enum class Reason { still, budget, peer_ended, interrupted };
 
   struct Worker {
@@ -72,6 +75,9 @@ class Supervisor {
   [[nodiscard]] std::int64_t threshold_ms() const;
   [[nodiscard]] std::optional<Reason> reason_to_act(std::int64_t now_ms) const;
   [[nodiscard]] bool urgent(std::int64_t now_ms) const;
+  [[nodiscard]] bool out_of_budget(std::int64_t now_ms) const;
+  [[nodiscard]] bool moved_since_suspected() const;
+  Decision while_slow(std::int64_t now_ms);
   Decision begin_look(int look);
   Decision suspect(Reason reason, std::int64_t now_ms);
   Decision after_look(std::int64_t now_ms);
@@ -97,8 +103,9 @@ class Supervisor {
   Reason reason_ = Reason::still;
   int look_ = 0;
   bool look_taken_ = false;
-  std::int64_t suspected_ms_ = 0;  // when look 0 was asked for
-  std::int64_t look_0_ms_ = 0;     // when it had been taken
+  bool looks_still_ = false;       // as the newest look says
+  std::int64_t suspected_ms_ = 0;  // when the first look was asked for
+  std::int64_t look_ms_ = 0;       // when the newest look had been taken
 };
 
 }  // namespace harness

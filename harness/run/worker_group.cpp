@@ -145,6 +145,7 @@ void WorkerGroup::on_line(Member& member, LineReader::Piece piece, std::string_v
 
 void WorkerGroup::accept(Member& member, Event event) {
   supervisor_.heard(event, now_ms());
+  member.looks.heard(event);
   if (event.kind == Phase::kKind) notice_kill_point(event);
   if (event.kind == Hello::kKind) member.said_hello = true;
   if (event.kind == Done::kKind) member.finished = true;
@@ -237,10 +238,13 @@ void WorkerGroup::sample_states() {
 void WorkerGroup::begin_look(const Decision& decision) {
   look_ = std::make_unique<Look>();
   look_->number = decision.look;
-  look_->until_ms = now_ms() + kAnswerMs;
+  look_->t_ms = now_ms();
+  look_->until_ms = look_->t_ms + kAnswerMs;
+  const Processes all = all_processes();
   for (const auto& member : members_) {
     if (member->gone || member->process.reaped()) continue;
-    look_->seen.push_back(look_at(member->process_number, decision.look, member->process.pid()));
+    look_->seen.push_back(
+        look_at(member->process_number, decision.look, member->process.pid(), all));
     const std::string& state = look_->seen.back().state;
     const bool can_answer = member->said_hello && state != "T" && state != "t" && state != "Z";
     if (!decision.wait_for_stacks || !can_answer) continue;
@@ -251,9 +255,32 @@ void WorkerGroup::begin_look(const Decision& decision) {
 
 void WorkerGroup::collect_look() {
   if (look_ == nullptr || (!look_->awaited.empty() && now_ms() < look_->until_ms)) return;
-  for (const Observation& observation : look_->seen) record(observation);
+  for (Observation& observation : look_->seen) {
+    if (observation.look < 2) sink_.add(Event::of(kController, look_->t_ms, observation));
+    for (const auto& member : members_) {
+      if (member->process_number != observation.process_observed) continue;
+      member->looks.take(std::move(observation), look_->t_ms);
+      break;
+    }
+  }
   look_.reset();
-  supervisor_.looked(now_ms());
+  supervisor_.looked(all_stand_still(), now_ms());
+}
+
+bool WorkerGroup::all_stand_still() const {
+  std::vector<Looked> looked;
+  for (const auto& member : members_) {
+    if (!member->gone && !member->process.reaped()) looked.push_back(member->looks.newest());
+  }
+  return stands_still(looked);
+}
+
+void WorkerGroup::record_silent_looks() {
+  for (const auto& member : members_) {
+    for (const LookHistory::Taken& look : member->looks.unrecorded()) {
+      sink_.add(Event::of(kController, look.t_ms, look.seen));
+    }
+  }
 }
 
 void WorkerGroup::notice_kill_point(const Event& event) {
@@ -284,7 +311,14 @@ void WorkerGroup::decide() {
     if (const int signal = options_.interrupted->load(); signal != 0) supervisor_.interrupt(signal);
   }
   const Decision decision = supervisor_.decide(now_ms());
-  if (decision.suspect) record(*decision.suspect);
+  const bool looks_on = decision.kind == Decision::Kind::look && decision.look > 1;
+  if (decision.fact || (decision.kind != Decision::Kind::nothing && !looks_on)) {
+    record_silent_looks();
+  }
+  if (decision.suspect) {
+    record(*decision.suspect);
+    for (const auto& member : members_) member->looks.clear();
+  }
   if (decision.fact) record(*decision.fact);
   if (decision.kind == Decision::Kind::look) begin_look(decision);
   if (decision.kind == Decision::Kind::stop) begin_stop(decision.stopped);

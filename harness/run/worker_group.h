@@ -13,6 +13,7 @@
 #include "harness/evidence/line_reader.h"
 #include "harness/run/clock.h"
 #include "harness/run/event_sink.h"
+#include "harness/run/look_history.h"
 #include "harness/run/machine_state.h"
 #include "harness/run/process.h"
 #include "harness/run/supervisor.h"
@@ -57,6 +58,7 @@ class WorkerGroup {
     LineReader lines;
     std::int64_t oom_kills_before;
     bool said_hello = false;
+    LookHistory looks;
     bool finished = false;   // Done was seen
     bool signalled = false;  // the controller sent it a signal
     bool gone = false;       // its end is recorded, or it was left
@@ -67,6 +69,7 @@ class WorkerGroup {
   struct Look {
     int number = 0;
     std::int64_t until_ms = 0;
+    std::int64_t t_ms = 0;
     std::vector<Observation> seen;
     std::set<int> awaited;
   };
@@ -95,6 +98,8 @@ class WorkerGroup {
   void record_end(Member& member);
   [[nodiscard]] MemoryKill memory_kill_of(const Member& ended) const;
   void begin_look(const Decision& decision);
+  [[nodiscard]] bool all_stand_still() const;
+  void record_silent_looks();
   void begin_stop(const Stopped& stopped);
   void notice_kill_point(const Event& event);
   void signal_all(int number);

@@ -9,11 +9,19 @@ struct Look {
   std::string state = "S";
   std::int64_t cpu_ms = 0;
   std::vector<std::string> frames;
+  std::string call;
+  bool timed = false;
+  std::int64_t switches = -1;
+  std::int64_t children_cpu_ms = 0;
+  std::int64_t disk_bytes = 0;
 };
 
-inline void look_at(Healthy& h, int rank, const Look& first, const Look& second) {
+// Looks 0 and 1, and those without stacks that came after them.
+inline void look_at(
+    Healthy& h, int rank, const Look& first, const Look& second, std::vector<Look> later = {}) {
   int number = 0;
-  for (const Look& look : {first, second}) {
+  later.insert(later.begin(), {first, second});
+  for (const Look& look : later) {
     harness::Observation row;
     row.process_observed = rank;
     row.look = number;
@@ -23,7 +31,13 @@ inline void look_at(Healthy& h, int rank, const Look& first, const Look& second)
     stack.thread = "main";
     stack.state = look.state;
     stack.frames = look.frames;
+    stack.call = look.call;
+    stack.timed = look.timed;
+    stack.switches = look.switches;
     row.threads.push_back(stack);
+    row.children_cpu_ms = look.children_cpu_ms;
+    row.disk_bytes = look.disk_bytes;
+    if (look.children_cpu_ms > 0) row.children.push_back({"cc1plus", 77, "R", 0});
     put(h.evidence.observations, kController, row, 30'000 + 2'000 * number);
     ++number;
   }
@@ -46,6 +60,33 @@ inline void stopped(Healthy& h, const std::string& reason, const std::string& ph
   if (reason == "still")
     put(h.evidence.suspects, kController, harness::Suspect{12'000, 10'000, 40}, 30'000);
 }
+
+// A case that was suspected, looked at, and moved on and ended by itself.
+inline void moved_again(Healthy& h) {
+  put(h.evidence.suspects, kController, harness::Suspect{12'000, 10'000, 40}, 30'000);
+  put(h.evidence.facts, kController, harness::Fact{"moved_again_ms", "9000"}, 39'000);
+  for (const int process : {0, 1}) {
+    harness::Heartbeat beat;
+    beat.phase = "forward";
+    beat.step = 1;
+    beat.layer = process == 1 ? 2 : -1;
+    put(h.evidence.heartbeats, process, beat, 29'000);
+    beat.layer = 0;
+    put(h.evidence.heartbeats, process, beat, 39'000);
+  }
+}
+
+inline void twin_needed(Healthy& h, std::int64_t longest_gap_ms) {
+  harness::Heartbeat beat;
+  beat.phase = "forward";
+  beat.longest_gap_ms = longest_gap_ms;
+  put(h.evidence.heartbeats, harness::kTwin, beat, 60'000);
+}
+
+const inline Look kAsleep = {"S", 400, {"sleep"}, "clock_nanosleep", true, 7};
+const inline Look kInLock = {"S", 400, {"lock"}, "futex", false, 7};
+const inline Look kComputing = {"R", 100, {"op"}, "running", false, 7};
+const inline Look kComputingOn = {"R", 1'900, {"op"}, "running", false, 7};
 
 // Ranks from `first` on wait in collective 2.
 inline void waiting(Healthy& h, int first) {
@@ -273,6 +314,118 @@ inline void add_progress(std::vector<Planted>& list) {
                     stopped(h, "budget", "forward");
                     for (auto& row : h.evidence.heartbeats) row.t_ms += 12'000;
                   }});
+  list.push_back({check,
+                  "asleep until the budget was up",
+                  Verdict::fail,
+                  "HANG.HOST",
+                  R"({"ranks":[0],"layers":[1],"phase":"forward"})",
+                  [](Healthy& h) {
+                    stopped(h, "still", "forward");
+                    h.evidence.stopped.front().row.reason = "budget";
+                    waiting(h, 1);
+                    look_at(h, 0, kAsleep, kAsleep, {kAsleep, kAsleep});
+                    look_at(h, 1, kInLock, kInLock);
+                  }});
+  list.push_back(
+      {check, "asleep, ended too early to tell", Verdict::inconclusive, "", "{}", [](Healthy& h) {
+         stopped(h, "still", "forward");
+         waiting(h, 1);
+         look_at(h, 0, kAsleep, kAsleep);
+         look_at(h, 1, kInLock, kInLock);
+       }});
+  list.push_back({check,
+                  "wakes up again and again, and nothing moves",
+                  Verdict::fail,
+                  "HANG.HOST",
+                  R"({"ranks":[0]})",
+                  [](Healthy& h) {
+                    stopped(h, "still", "forward");
+                    waiting(h, 1);
+                    Look later = kAsleep;
+                    later.switches = 12;
+                    look_at(h, 0, kAsleep, kAsleep, {kAsleep, later});
+                    look_at(h, 1, kInLock, kInLock);
+                  }});
+  list.push_back({check,
+                  "waits for its peers with a limit",
+                  Verdict::fail,
+                  "HANG.COLLECTIVE",
+                  R"({"ranks":[0,1]})",
+                  [](Healthy& h) {
+                    stopped(h, "still", "backward");
+                    waiting(h, 0);
+                    const Look wait = {"S", 5, {"wait"}, "futex", true, 3};
+                    for (int rank = 0; rank < 2; ++rank) look_at(h, rank, wait, wait);
+                  }});
+  list.push_back({check,
+                  "a child that computed until the budget was up",
+                  Verdict::fail,
+                  "SLOW.HOST",
+                  R"({"ranks":[1]})",
+                  [](Healthy& h) {
+                    stopped(h, "still", "forward");
+                    h.evidence.stopped.front().row.reason = "budget";
+                    waiting(h, 0);
+                    look_at(h, 0, kInLock, kInLock);
+                    Look first = {"S", 5, {"wait"}, "wait4", false, 3, 1'000};
+                    Look second = first;
+                    second.children_cpu_ms = 2'800;
+                    remove_if(h.evidence.collectives,
+                              [](const auto& row) { return row.process == 1; });
+                    look_at(h, 1, first, second);
+                  }});
+  list.push_back({check,
+                  "a disk that was written until the budget was up",
+                  Verdict::fail,
+                  "SLOW.HOST",
+                  R"({"ranks":[0]})",
+                  [](Healthy& h) {
+                    stopped(h, "still", "forward");
+                    h.evidence.stopped.front().row.reason = "budget";
+                    waiting(h, 1);
+                    look_at(h, 1, kInLock, kInLock);
+                    Look first = {"D", 5, {"write"}, "write", false, 3};
+                    Look second = first;
+                    second.disk_bytes = 1 << 24;
+                    look_at(h, 0, first, second);
+                  }});
+  list.push_back({check,
+                  "slept and moved on",
+                  Verdict::fail,
+                  "SLOW.HOST",
+                  R"({"ranks":[1],"layers":[2],"step":1,"phase":"forward"})",
+                  [](Healthy& h) {
+                    moved_again(h);
+                    look_at(h, 0, kInLock, kInLock);
+                    look_at(h, 1, kAsleep, kAsleep);
+                  }});
+  list.push_back({check,
+                  "computed for what the twin did in no time, and moved on",
+                  Verdict::fail,
+                  "SLOW.HOST",
+                  R"({"ranks":[1],"layers":[2]})",
+                  [](Healthy& h) {
+                    moved_again(h);
+                    twin_needed(h, 900);
+                    look_at(h, 0, kInLock, kInLock);
+                    look_at(h, 1, kComputing, kComputingOn);
+                  }});
+  list.push_back(
+      {check, "computed for as long as the twin did", Verdict::pass, "", "{}", [](Healthy& h) {
+         moved_again(h);
+         twin_needed(h, 19'000);
+         look_at(h, 0, kInLock, kInLock);
+         look_at(h, 1, kComputing, kComputingOn);
+       }});
+  list.push_back(
+      {check, "had a child that compiled, and moved on", Verdict::pass, "", "{}", [](Healthy& h) {
+         moved_again(h);
+         twin_needed(h, 900);
+         look_at(h, 0, kInLock, kInLock);
+         Look second = kInLock;
+         second.children_cpu_ms = 1'800;
+         look_at(h, 1, kInLock, second);
+       }});
   list.push_back(
       {check, "out of budget, movement unknown", Verdict::inconclusive, "", "{}", [](Healthy& h) {
          stopped(h, "budget", "forward");

@@ -2,6 +2,7 @@
 // or FAKE_MOOD of its environment; without one it does all it was asked.
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -15,12 +16,14 @@
 #include <sstream>
 #include <string>
 #include <sys/prctl.h>
+#include <thread>
 #include <unistd.h>
 
 #include "harness/evidence/event.h"
 #include "nsa/base/file.h"
 #include "nsa/base/hash.h"
 #include "nsa/base/safetensors.h"
+#include "tests/fakes/waits.h"
 
 namespace {
 
@@ -33,7 +36,7 @@ constexpr int kPeriodMs = 50;  // of heartbeats: short, since the tests' thresho
 struct Rank {
   int process = 0;
   std::int64_t origin_ms = 0;
-  std::int64_t moved = 0;
+  std::atomic<std::int64_t> moved = 0;
   int life = 0;
   std::string case_file;
   std::string folder;  // the case's
@@ -75,13 +78,13 @@ struct Rank {
     record(harness::Phase{"forward", 1});
   }
 
-  // Beats for ever and answers requests for stacks; the counters move or stand still.
-  [[noreturn]] void live(bool moving) {
+  // Beats until told to end, and answers requests for stacks in the main thread's name; the counters move or stand still.
+  void live(bool moving, const std::atomic<bool>& ended) {
     sigset_t set{};
     sigemptyset(&set);
     sigaddset(&set, SIGUSR1);
     const timespec period{0, kPeriodMs * 1'000'000};
-    while (true) {
+    while (!ended) {
       const int signal = sigtimedwait(&set, nullptr, &period);
       if (moving) ++moved;
       beat();
@@ -89,10 +92,29 @@ struct Rank {
       harness::Observation answer;
       answer.process_observed = 99;  // a lie: the controller knows better
       answer.look = 7;
-      answer.threads.push_back(
-          {"fake_rank " + std::to_string(getpid()), "", "", {"innermost", "main"}, {}});
+      harness::ThreadStack main_thread;
+      main_thread.thread = "fake_rank " + std::to_string(getpid());
+      main_thread.frames = {"innermost", "main"};
+      answer.threads.push_back(main_thread);
       record(answer);
     }
+  }
+
+  // As a worker: another thread beats while the main one does something.
+  template <typename Action>
+  void meanwhile(bool moving, const Action& action) {
+    std::atomic<bool> ended = false;
+    std::thread beats([&] { live(moving, ended); });
+    action();
+    ended = true;
+    beats.join();
+  }
+
+  // For ever, waiting without a limit.
+  void stand(bool moving) {
+    meanwhile(moving, [] {
+      while (true) pause();
+    });
   }
 
   void work() {
@@ -139,6 +161,29 @@ void lie(Rank& rank) {
   rank.record(harness::Stopped{"still", "", 0});
 }
 
+int wanted_ms() {
+  const char* text = std::getenv("FAKE_MS");
+  return text != nullptr ? std::atoi(text) : 1'000;
+}
+
+// One that joined a collective and waits for the others.
+void wait_in_collective(Rank& rank) {
+  harness::Collective row;
+  row.sequence = 1;
+  row.step = 1;
+  row.op = "allreduce";
+  row.group = "default";
+  rank.record(row);
+  rank.stand(false);
+}
+
+int does_and_ends(Rank& rank, const std::function<void()>& action) {
+  rank.meanwhile(false, action);
+  rank.work();
+  rank.done();
+  return 0;
+}
+
 void load_slowly(const Rank& rank) {
   const std::int64_t until = rank.now_ms() + 2'000;
   while (rank.now_ms() < until) {
@@ -155,7 +200,7 @@ void train(Rank& rank, const std::string& stall_phase = "", int stall_step = 0) 
       rank.record(harness::Phase{phase, step});
       ++rank.moved;
       rank.beat();
-      if (rank.life == 0 && phase == stall_phase && step == stall_step) rank.live(true);
+      if (rank.life == 0 && phase == stall_phase && step == stall_step) rank.stand(true);
       usleep(kPauseUs);
     }
   }
@@ -253,8 +298,8 @@ const std::map<std::string, Mood>& moods() {
        [](Rank& r) {
          return r.record(harness::WorkerError{"E", "what", "forward", 1}), 1;
        }},
-      {"hang", [](Rank& r) { return r.live(false), 0; }},
-      {"slow", [](Rank& r) { return r.live(true), 0; }},
+      {"hang", [](Rank& r) { return r.stand(false), 0; }},
+      {"slow", [](Rank& r) { return r.stand(true), 0; }},
       {"stopped", [](Rank&) { return raise(SIGSTOP), 0; }},
       {"flood", [](Rank& r) { return flood(r), r.done(), 0; }},
       {"garbage",
@@ -266,9 +311,9 @@ const std::map<std::string, Mood>& moods() {
        }},
       {"half_line", [](Rank& r) { return r.done(), r.write_raw("{\"process\":0,"), 0; }},
       {"early", [](Rank& r) { return r.work(), 0; }},
-      {"ignores_term", [](Rank& r) { return std::signal(SIGTERM, SIG_IGN), r.live(false), 0; }},
+      {"ignores_term", [](Rank& r) { return std::signal(SIGTERM, SIG_IGN), r.stand(false), 0; }},
       {"grandchild", [](Rank& r) { return start_grandchild(), r.done(), 0; }},
-      {"grandchild_hang", [](Rank& r) { return start_grandchild(), r.live(false), 0; }},
+      {"grandchild_hang", [](Rank& r) { return start_grandchild(), r.stand(false), 0; }},
       {"closes", [](Rank& r) { return r.work(), close(kEventFd), 0; }},
       {"closes_hang", [](Rank&) { return close(kEventFd), pause(); }},
       {"huge_line",
@@ -280,6 +325,15 @@ const std::map<std::string, Mood>& moods() {
          while (true) turns = turns + 1;
          return 0;
        }},
+      {"sleeps", [](Rank& r) { return does_and_ends(r, [] { fakes::sleep_once(wanted_ms()); }); }},
+      {"computes", [](Rank& r) { return does_and_ends(r, [] { fakes::spin(wanted_ms()); }); }},
+      {"compiles",
+       [](Rank& r) { return does_and_ends(r, [] { fakes::start_child_and_wait(wanted_ms()); }); }},
+      {"polls", [](Rank& r) { return does_and_ends(r, &fakes::poll_for_ever); }},
+      {"in_lock", [](Rank& r) { return does_and_ends(r, &fakes::wait_for_lock); }},
+      {"in_socket", [](Rank& r) { return does_and_ends(r, &fakes::wait_for_answer); }},
+      {"stops_itself", [](Rank& r) { return does_and_ends(r, [] { raise(SIGSTOP); }); }},
+      {"in_collective", [](Rank& r) { return wait_in_collective(r), 0; }},
       {"trains", [](Rank& r) { return train(r), 0; }},
       {"stalls_in_save", [](Rank& r) { return train(r, "save", 4), 0; }},
       {"stalls_in_forward", [](Rank& r) { return train(r, "forward", 3), 0; }},

@@ -192,7 +192,7 @@ TEST(ProcLook, StatOfAnyName) {
 }
 
 TEST(ProcLook, SeesThisProcess) {
-  const Observation seen = look_at(3, 1, getpid());
+  const Observation seen = look_at(3, 1, getpid(), all_processes());
   EXPECT_EQ(seen.process_observed, 3);
   EXPECT_EQ(seen.look, 1);
   EXPECT_EQ(seen.state, "R");
@@ -200,17 +200,40 @@ TEST(ProcLook, SeesThisProcess) {
   const std::string tid = " " + std::to_string(getpid());
   EXPECT_EQ(seen.threads[0].thread.substr(seen.threads[0].thread.rfind(' ')), tid)
       << "the main thread first";
-  EXPECT_TRUE(look_at(0, 0, -5).threads.empty()) << "what is gone is seen as nothing";
+  EXPECT_TRUE(look_at(0, 0, -5, {}).threads.empty()) << "what is gone is seen as nothing";
+}
+
+TEST(ProcLook, SeesChildrenAndTheirTime) {
+  const pid_t child = fork();
+  if (child == 0) {
+    pause();
+    _exit(0);
+  }
+  const Observation seen = look_at(0, 0, getpid(), all_processes());
+  kill(child, SIGKILL);
+  EXPECT_EQ(waitpid(child, nullptr, 0), child);
+  const auto at = std::find_if(seen.children.begin(),
+                               seen.children.end(),
+                               [&](const ChildProcess& one) { return one.pid == child; });
+  ASSERT_NE(at, seen.children.end());
+  EXPECT_FALSE(at->name.empty());
+  const Observation after = look_at(0, 1, getpid(), all_processes());
+  EXPECT_GE(after.children_cpu_ms, seen.children_cpu_ms - at->cpu_ms) << "of those that ended too";
 }
 
 TEST(ProcLook, AnswersReachTheirThreads) {
+  const auto thread = [](const std::string& name, std::vector<std::string> frames = {}) {
+    ThreadStack stack;
+    stack.thread = name;
+    stack.frames = std::move(frames);
+    return stack;
+  };
   Observation outside;
-  outside.threads = {
-      {"a b 12", "S", "futex", {}, {"k"}}, {"c 2", "S", "", {}, {}}, {"d 3", "S", "", {}, {}}};
+  outside.threads = {thread("a b 12"), thread("c 2"), thread("d 3")};
+  outside.threads[0].wchan = "futex";
   Observation inside;
-  inside.threads = {{"other name 2", "", "", {"f"}, {}},
-                    {"x 12", "", "", {"g", "h"}, {}},
-                    {"y 99", "", "", {"i"}, {}}};
+  inside.threads = {
+      thread("other name 2", {"f"}), thread("x 12", {"g", "h"}), thread("y 99", {"i"})};
   merge_frames(outside, inside);
   EXPECT_EQ(outside.threads[0].frames, (std::vector<std::string>{"g", "h"}));
   EXPECT_EQ(outside.threads[0].wchan, "futex");

@@ -2,6 +2,7 @@
 #include "harness/run/supervisor.h"
 
 #include <algorithm>
+#include <functional>
 #include <random>
 #include <vector>
 
@@ -45,7 +46,7 @@ class Player {
   void step(std::int64_t ms = kTick) {
     now += ms;
     if (looking_until >= 0 && now >= looking_until) {
-      supervisor.looked(now);
+      supervisor.looked(stands(), now);
       looking_until = -1;
     }
     const Decision decision = supervisor.decide(now);
@@ -70,6 +71,7 @@ class Player {
   std::int64_t now = 0;
   std::int64_t look_ms = 300;
   std::int64_t looking_until = -1;
+  std::function<bool()> stands = [] { return true; };  // what the looks show
   std::vector<Suspect> suspects;
   std::vector<Fact> facts;
   std::vector<int> looks;
@@ -127,7 +129,8 @@ TEST_P(SupervisorLaw, WhatStandsStillIsAlwaysStoppedAfterThresholdAndLooks) {
     player.step();
   }
   const std::int64_t last = player.now;
-  const std::int64_t threshold = std::max(limits.still_floor_ms, moved > 0 ? 20 * gap : 0);
+  const std::int64_t by_gap = moved > 0 ? std::min<std::int64_t>(20 * gap, 20'000) : 0;
+  const std::int64_t threshold = std::max(limits.still_floor_ms, by_gap);
   const std::int64_t latest =
       last + threshold + limits.look_apart_ms + 2 * player.look_ms + 10 * kTick;
   while (player.now < latest && player.stops.empty()) {
@@ -163,13 +166,65 @@ INSTANTIATE_TEST_SUITE_P(Traces, SupervisorLaw, ::testing::Range(0, 60));
 
 TEST(Supervisor, ThresholdGrowsWithTheLongestGapOfThePhase) {
   Player player({});
-  player.beat(0, 1, 2'000);
-  player.run_to(39'000);
-  EXPECT_TRUE(player.suspects.empty()) << "20 x 2 s";
-  player.run_to(41'000);
+  player.beat(0, 1, 700);
+  player.run_to(13'900);
+  EXPECT_TRUE(player.suspects.empty()) << "20 x 0.7 s";
+  player.run_to(14'500);
   ASSERT_EQ(player.suspects.size(), 1u);
-  EXPECT_EQ(player.suspects[0].threshold_ms, 40'000);
-  EXPECT_EQ(player.suspects[0].longest_gap_ms, 2'000);
+  EXPECT_EQ(player.suspects[0].threshold_ms, 14'000);
+  EXPECT_EQ(player.suspects[0].longest_gap_ms, 700);
+}
+
+TEST(Supervisor, ThresholdIsNeverLongerThanItsCap) {
+  Player player({});
+  player.beat(0, 1, 60'000);
+  player.run_to(20'500);
+  ASSERT_EQ(player.suspects.size(), 1u);
+  EXPECT_EQ(player.suspects[0].threshold_ms, 20'000);
+}
+
+TEST(Supervisor, WhatIsSlowIsLookedAtUntilItMoves) {
+  Player player({});
+  player.stands = [] { return false; };
+  player.run_to(60'000);
+  EXPECT_TRUE(player.stops.empty()) << "no standstill, so no end";
+  EXPECT_EQ(player.suspects.size(), 1u);
+  EXPECT_GT(player.looks.size(), 10u);
+  player.beat(0, 1);
+  player.step();
+  EXPECT_EQ(player.facts.size(), 1u);
+  player.stands = [] { return true; };
+  player.run_to(80'000);
+  EXPECT_EQ(player.reason(), "still") << "watched as before";
+}
+
+TEST(Supervisor, WhatStandsStillAfterItWasSlowIsLookedAtTwiceMoreAndStopped) {
+  Player player({});
+  player.stands = [&] { return player.now > 30'000; };
+  player.run_to(45'000);
+  EXPECT_EQ(player.reason(), "still");
+  ASSERT_GT(player.looks.size(), 4u);
+  const std::vector<int> last(player.looks.end() - 3, player.looks.end());
+  EXPECT_EQ(last, (std::vector<int>{2, 0, 1})) << "nothing is ended on a look without stacks";
+}
+
+TEST(Supervisor, WhatIsSlowEndsWithItsBudget) {
+  SupervisorLimits limits;
+  limits.budget_ms = 60'000;
+  Player player(limits);
+  player.stands = [] { return false; };
+  player.run_to(70'000);
+  EXPECT_EQ(player.reason(), "budget");
+  EXPECT_EQ(player.looks.back(), 1);
+}
+
+TEST(Supervisor, InterruptOfWhatIsSlow) {
+  Player player({});
+  player.stands = [] { return false; };
+  player.run_to(30'000);
+  player.supervisor.interrupt(2);
+  player.run_to(31'000);
+  EXPECT_EQ(player.reason(), "interrupted");
 }
 
 TEST(Supervisor, GapOfAnotherPhaseDoesNotCount) {

@@ -9,8 +9,8 @@ constexpr std::string_view kNotTheController =
     "The controller did not do it: its record holds no signal to this process.";
 
 constexpr std::string_view kNotSlow =
-    "It is not slow: between two samples no counter of any rank moved, and the ranks took no "
-    "processor time or stood in the same frames.";
+    "[It is not slow: between two looks no counter moved, and they show {seen}.][ What {unread} "
+    "waited in could not be read, so a wait with a time limit cannot be told from one without.]";
 
 constexpr std::array kProcessWords = {
     // process_clean
@@ -89,6 +89,13 @@ constexpr std::array kProcessWords = {
             "Read the stack: what does this rank wait for on the host (a lock, a file, a queue, a "
             "child)?",
             "stacks"},
+    Wording{"HANG.HOST",
+            "outlasted",
+            "{Ranks} waited[ in {step}][, phase {phase}][, {layers}], in a call with a time limit, "
+            "until the case was out of its budget of time.[ {Waiting} waited in a collective.]",
+            kNotSlow,
+            "Read the stack: what does this rank wait for on the host, and why so long?",
+            "stacks"},
     Wording{"HANG.INIT",
             "absent",
             "{Ranks} never joined the rendezvous.",
@@ -109,10 +116,41 @@ constexpr std::array kProcessWords = {
             "stacks"},
     Wording{"SLOW.HOST",
             "busy",
-            "No counter moved, but {ranks} took processor time and {ranks?its stack|their stacks} "
-            "changed between two samples[ in {step}][, phase {phase}].",
-            "It is not a hang: stack and processor time moved until the controller ended the case.",
-            "",
+            "No counter moved, but {ranks} computed until the controller ended the case[ in "
+            "{step}][, phase {phase}][, {layers}].[ The last two looks show {seen}.]",
+            "It is not a hang: processor time was used until the end.",
+            "Read the stack: a long operation, or a loop on the host that never ends.",
+            "stacks unread"},
+    Wording{"SLOW.HOST",
+            "child",
+            "No counter moved, but {ranks} had children that computed until the controller ended "
+            "the case[ in {step}][, phase {phase}][, {layers}]. X",
+            "It is not a hang: the processor time of the children moved until the end.",
+            "Find out what the child does. A compiler needs more time, or a cache that is kept.",
+            "stacks unread seen"},
+    Wording{"SLOW.HOST",
+            "disk",
+            "No counter moved, but {ranks} read from or wrote to a disk until the controller "
+            "ended the case[ in {step}][, phase {phase}][, {layers}].",
+            "It is not a hang: the bytes read and written moved until the end.",
+            "Look at which file is that large, or which disk is that slow.",
+            "stacks unread seen"},
+    Wording{"SLOW.HOST",
+            "asleep",
+            "{Ranks} waited for {still_ms} ms[ in {step}][, phase {phase}][, {layers}], in a call "
+            "with a time limit, and then moved on. No counter of any rank moved meanwhile.",
+            "It is not a hang: the rank moved on by itself. It is no long computation: two looks "
+            "show it {seen}.",
+            "Read the stack: what does this rank wait for on the host?",
+            "stacks"},
+    Wording{"SLOW.HOST",
+            "computed",
+            "{Ranks} computed for {still_ms} ms[ in {step}][, phase {phase}][, {layers}] without "
+            "any counter moving. The twin did the same work and never needed more than {twin_ms} "
+            "ms for one operation.",
+            "It is not a hang: the rank moved on by itself. It is no busy machine: two looks show "
+            "it {seen}.",
+            "Read the stack: which operation or loop on the host does this rank run?",
             "stacks"},
     Wording{
         "SLOW.HOST",
@@ -130,8 +168,8 @@ constexpr std::array kProcessWords = {
         "without them."},
     Wording{"SLOW.DATA",
             "late",
-            "{Ranks} waited {waited_ms} ms for the batch of {step}. The longest computation of a "
-            "step took {longest_computation_ms} ms.",
+            "By its own clock, {ranks} waited {waited_ms} ms for the batch of {step}. The longest "
+            "computation of a step took {longest_computation_ms} ms.",
             "It is not a hang: the batch came, and the case ended by itself."},
 };
 

@@ -1,0 +1,130 @@
+#include "harness/checks/process/rank_state.h"
+
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "harness/checks/result.h"
+#include "nsa/base/text.h"
+
+namespace harness::checks {
+namespace {
+
+bool within(const Window& window, std::int64_t t_ms) {
+  return t_ms >= window.from_ms && t_ms <= window.to_ms;
+}
+
+std::optional<PendingCollective> pending_at(const Evidence& evidence,
+                                            int rank,
+                                            std::int64_t until_ms) {
+  std::set<std::pair<std::string, std::int64_t>> done;
+  for (const auto& row : evidence.collectives_done) {
+    if (row.process == rank && row.t_ms <= until_ms) done.insert({row.row.group, row.row.sequence});
+  }
+  const From<Collective>* oldest = nullptr;
+  for (const auto& row : evidence.collectives) {
+    if (row.process != rank || row.t_ms > until_ms) continue;
+    if (done.count({row.row.group, row.row.sequence}) > 0) continue;
+    const auto key = std::tie(row.t_ms, row.row.group, row.row.sequence);
+    if (oldest == nullptr ||
+        key < std::tie(oldest->t_ms, oldest->row.group, oldest->row.sequence)) {
+      oldest = &row;
+    }
+  }
+  if (oldest == nullptr) return std::nullopt;
+  return PendingCollective{
+      oldest->row.group, oldest->row.sequence, oldest->row.step, oldest->row.op};
+}
+
+// The newest heartbeat or phase says where it was.
+void place_at(const Evidence& evidence, std::int64_t until_ms, RankState& state) {
+  std::int64_t latest = -1;
+  const auto take = [&](std::int64_t t_ms, const std::string& phase, std::int64_t step, int layer) {
+    if (t_ms < latest || t_ms > until_ms) return;
+    latest = t_ms;
+    state.phase = phase;
+    state.step = step;
+    state.layer = layer;
+  };
+  for (const auto& row : evidence.heartbeats) {
+    if (row.process == state.rank) take(row.t_ms, row.row.phase, row.row.step, row.row.layer);
+  }
+  for (const auto& row : evidence.phases) {
+    // A phase begins outside of layers; a heartbeat of the same moment says more.
+    const bool same = row.t_ms == latest && row.row.phase == state.phase;
+    if (row.process == state.rank && !same) take(row.t_ms, row.row.phase, row.row.step, -1);
+  }
+}
+
+// A rank of which nothing at all could be read from outside, or only where it waits and not for how long.
+bool wait_is_unread(const RankState& rank) {
+  const auto* look = rank.looks[1];
+  if (look == nullptr || look->row.threads.empty()) return true;
+  const ThreadStack& main = look->row.threads.front();
+  return main.call.empty() && main.wchan != "hrtimer_nanosleep";
+}
+
+}  // namespace
+
+Looked RankState::looked() const {
+  Looked looked;
+  looked.with_peers = pending.has_value() || phase == "rendezvous";
+  if (looks[2] != nullptr && looks[3] != nullptr) {
+    looked.wake_ups = wake_ups_between(looks[2]->row, looks[3]->row);
+  }
+  if (!looked_twice()) return looked;
+  looked.before = &looks[0]->row;
+  looked.after = &looks[1]->row;
+  looked.wall_ms = looks[1]->t_ms - looks[0]->t_ms;
+  return looked;
+}
+
+RankState state_of_rank(const Evidence& evidence, int rank, const Window& window) {
+  RankState state;
+  state.rank = rank;
+  for (const auto& row : evidence.observations) {
+    const int look = row.row.look;
+    if (row.row.process_observed != rank || look < 0 || look > 3) continue;
+    if (!within(window, row.t_ms)) continue;
+    const From<Observation>*& kept = state.looks.at(static_cast<std::size_t>(look));
+    if (kept == nullptr || kept->t_ms <= row.t_ms) kept = &row;
+  }
+  const auto* last = state.looks[1];
+  const std::int64_t until_ms = last != nullptr ? last->t_ms : window.to_ms;
+  place_at(evidence, until_ms, state);
+  state.pending = pending_at(evidence, rank, until_ms);
+  return state;
+}
+
+std::vector<Looked> looked_at(const std::vector<RankState>& ranks) {
+  std::vector<Looked> all;
+  for (const RankState& rank : ranks) all.push_back(rank.looked());
+  return all;
+}
+
+std::vector<int> numbers_of(const std::vector<RankState>& ranks) {
+  std::vector<int> all;
+  for (const RankState& rank : ranks) all.push_back(rank.rank);
+  return all;
+}
+
+std::string top_frames(const RankState& rank) {
+  constexpr std::size_t kMost = 5;
+  const auto* look = rank.looks[1] != nullptr ? rank.looks[1] : rank.looks[0];
+  if (look == nullptr) return "";
+  std::vector<std::string> frames = main_frames(look->row);
+  const std::string wait = look->row.threads.empty() ? "" : look->row.threads.front().wchan;
+  if (frames.size() > kMost) frames.resize(kMost);
+  const std::string text = nsa::join(frames, " < ");
+  return text.empty() && !wait.empty() ? "in the kernel's " + wait : text;
+}
+
+std::string unread_waits(const std::vector<RankState>& ranks) {
+  std::vector<int> unread;
+  for (const RankState& rank : ranks) {
+    if (wait_is_unread(rank)) unread.push_back(rank.rank);
+  }
+  return unread.empty() ? "" : ranks_text(unread);
+}
+
+}  // namespace harness::checks

@@ -1,0 +1,55 @@
+// Where a rank was at some time of a case, and what two looks at it from outside show.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/evidence/standstill.h"
+#include "harness/judge/check.h"
+
+namespace harness::checks {
+
+struct PendingCollective {  // the oldest one that a rank entered and did not leave
+  std::string group;
+  std::int64_t sequence = 0;
+  std::int64_t step = 0;
+  std::string op;
+};
+
+struct RankState {
+  int rank = 0;
+  std::string phase;
+  std::int64_t step = 0;
+  int layer = -1;
+  // 0 and 1 with stacks; 2 and 3 of a case that was watched further
+  std::array<const From<Observation>*, 4> looks{};
+  std::optional<PendingCollective> pending;
+
+  [[nodiscard]] bool looked_twice() const { return looks[0] != nullptr && looks[1] != nullptr; }
+  [[nodiscard]] Looked looked() const;
+  [[nodiscard]] Doing doing() const { return slowed_by(looked()); }
+};
+
+struct Window {  // of time, both ends included
+  std::int64_t from_ms = 0;
+  std::int64_t to_ms = std::numeric_limits<std::int64_t>::max();
+};
+
+// The newest looks within the window, and where the rank was at look 1, or at the end of the window where there is none. A
+// collective that ended later was pending.
+[[nodiscard]] RankState state_of_rank(const Evidence& evidence, int rank, const Window& window);
+
+[[nodiscard]] std::vector<Looked> looked_at(const std::vector<RankState>& ranks);
+[[nodiscard]] std::vector<int> numbers_of(const std::vector<RankState>& ranks);
+
+// The innermost frames of the main thread at the last look; "" where nobody looked.
+[[nodiscard]] std::string top_frames(const RankState& rank);
+
+// "ranks 0-1" of those whose wait could not be read from outside; "" where there is none.
+[[nodiscard]] std::string unread_waits(const std::vector<RankState>& ranks);
+
+}  // namespace harness::checks

@@ -1,0 +1,146 @@
+#include "harness/checks/process/standstill_findings.h"
+
+#include <algorithm>
+#include <set>
+
+#include "harness/checks/result.h"
+
+namespace harness::checks {
+namespace {
+
+bool was_stopped(const RankState& rank) {
+  return rank.looked_twice() && rank.doing() == Doing::stopped;
+}
+
+void put_stacks(const std::vector<RankState>& ranks, Finding& finding) {
+  for (const RankState& rank : ranks) {
+    const std::string frames = top_frames(rank);
+    if (!frames.empty()) finding.facts["stacks"][process_name(rank.rank)] = frames;
+  }
+}
+
+// What two looks show of the first of them, and of whom they could not tell what the wait is.
+void put_looks(const std::vector<RankState>& ranks, Finding& finding) {
+  if (!ranks.front().looked_twice()) return;
+  finding.facts["seen"] = process_name(ranks.front().rank) + " " + told(ranks.front().looked());
+  const std::string unread = unread_waits(ranks);
+  if (!unread.empty()) finding.facts["unread"] = unread;
+}
+
+Finding base(const char* code, const char* variant, const std::vector<RankState>& ranks) {
+  Finding finding = make_finding(code, variant);
+  finding.site.ranks = numbers_of(ranks);
+  finding.site.phase = ranks.front().phase;
+  if (ranks.front().step > 0) finding.site.step = ranks.front().step;
+  put_stacks(ranks, finding);
+  return finding;
+}
+
+// Live ranks that are not among these.
+std::vector<int> others(const std::vector<RankState>& live, const std::vector<RankState>& ranks) {
+  const std::vector<int> known = numbers_of(ranks);
+  std::vector<int> rest;
+  for (const RankState& rank : live) {
+    if (std::find(known.begin(), known.end(), rank.rank) == known.end()) rest.push_back(rank.rank);
+  }
+  return rest;
+}
+
+void put_waiting(const std::vector<RankState>& live,
+                 const std::vector<RankState>& ranks,
+                 Finding& finding) {
+  const std::vector<int> rest = others(live, ranks);
+  if (!rest.empty()) finding.facts["waiting"] = ranks_text(rest);
+}
+
+Finding hang_stopped(const std::vector<RankState>& ranks, const std::vector<RankState>& live) {
+  Finding finding = base("HANG.HOST", "stopped", ranks);
+  finding.site.detail["state"] = "T";
+  put_waiting(live, ranks, finding);
+  return finding;
+}
+
+Finding hang_init(const std::vector<RankState>& live, const std::vector<int>& gone) {
+  std::vector<RankState> late;
+  for (const RankState& rank : live) {
+    if (rank.phase != "rendezvous") late.push_back(rank);
+  }
+  const bool together = late.empty() && gone.empty();
+  Finding finding = base("HANG.INIT", together ? "together" : "absent", late.empty() ? live : late);
+  if (late.empty() && !gone.empty()) finding.site.ranks = gone;
+  put_stacks(live, finding);
+  return finding;
+}
+
+Finding hang_collective(const std::vector<RankState>& live) {
+  std::set<std::int64_t> sequences;
+  Finding finding = base("HANG.COLLECTIVE", "waiting", live);
+  for (const RankState& rank : live) {
+    sequences.insert(rank.pending->sequence);
+    finding.facts["waits"][process_name(rank.rank)] = rank.pending->op + " " +
+                                                      std::to_string(rank.pending->sequence) +
+                                                      " of group " + rank.pending->group;
+  }
+  if (sequences.size() == 1) finding.site.sequence = *sequences.begin();
+  put_looks(live, finding);
+  return finding;
+}
+
+Finding hang_host(const char* variant,
+                  const std::vector<RankState>& ranks,
+                  const std::vector<RankState>& live) {
+  Finding finding = base("HANG.HOST", variant, ranks);
+  if (ranks.front().layer >= 0) finding.site.layers = {ranks.front().layer};
+  put_waiting(live, ranks, finding);
+  put_looks(ranks, finding);
+  return finding;
+}
+
+// The names of the ranks' children.
+std::vector<std::string> child_names(const std::vector<RankState>& ranks) {
+  std::set<std::string> names;
+  for (const RankState& rank : ranks) {
+    if (rank.looks[1] == nullptr) continue;
+    for (const ChildProcess& child : rank.looks[1]->row.children) names.insert(child.name);
+  }
+  return {names.begin(), names.end()};
+}
+
+}  // namespace
+
+Finding hang_of(const std::vector<RankState>& live, const std::vector<int>& gone) {
+  std::vector<RankState> stopped;
+  std::vector<RankState> outside;
+  std::size_t starting = 0;
+  for (const RankState& rank : live) {
+    if (was_stopped(rank)) stopped.push_back(rank);
+    if (rank.phase == "rendezvous" || rank.phase == "init" || rank.phase.empty()) ++starting;
+    // A rank that a collective is pending on and that sleeps outright is in no wait for its peers.
+    const bool waits = rank.pending && (!rank.looked_twice() || rank.doing() == Doing::waiting);
+    if (!waits) outside.push_back(rank);
+  }
+  if (!stopped.empty()) return hang_stopped(stopped, live);
+  if (starting == live.size()) return hang_init(live, gone);
+  return outside.empty() ? hang_collective(live) : hang_host("standing", outside, live);
+}
+
+Finding outlasted(const std::vector<RankState>& ranks, const std::vector<RankState>& live) {
+  return hang_host("outlasted", ranks, live);
+}
+
+Finding slow_host(const char* variant, const std::vector<RankState>& ranks) {
+  Finding finding = base("SLOW.HOST", variant, ranks);
+  if (ranks.front().layer >= 0) finding.site.layers = {ranks.front().layer};
+  return finding;
+}
+
+Finding slow_by_doing(Doing doing, const std::vector<RankState>& ranks) {
+  const char* variant = doing == Doing::child ? "child" : doing == Doing::disk ? "disk" : "busy";
+  Finding finding = slow_host(variant, ranks);
+  put_looks(ranks, finding);
+  const std::vector<std::string> children = child_names(ranks);
+  if (doing == Doing::child && !children.empty()) put_some(finding, "children", children);
+  return finding;
+}
+
+}  // namespace harness::checks

@@ -1,0 +1,24 @@
+// Findings about a case in which nothing moved: which rank stands still, or which one is slow.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "harness/checks/process/rank_state.h"
+
+namespace harness::checks {
+
+// All live ranks stood still. `gone`: those that had ended before.
+[[nodiscard]] Finding hang_of(const std::vector<RankState>& live, const std::vector<int>& gone);
+
+// These ranks waited in calls with a limit for longer than the case had time. `live`: they and all others.
+[[nodiscard]] Finding outlasted(const std::vector<RankState>& ranks,
+                                const std::vector<RankState>& live);
+
+// SLOW.HOST; rank, phase, step and layer are those of the first.
+[[nodiscard]] Finding slow_host(const char* variant, const std::vector<RankState>& ranks);
+
+// The same for ranks that did not stand still, in words for what they did.
+[[nodiscard]] Finding slow_by_doing(Doing doing, const std::vector<RankState>& ranks);
+
+}  // namespace harness::checks

@@ -1,0 +1,166 @@
+#include "harness/evidence/standstill.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace harness {
+namespace {
+
+constexpr double kIdleShare = 0.1;  // heartbeats and samplers take about a hundredth of a core
+constexpr std::int64_t kDiskBytes = 1 << 16;  // between two looks; a log line is a fraction of it
+
+bool is_stopped(const Observation& look) {
+  return look.state == "T" || look.state == "t";
+}
+
+bool takes(std::int64_t before_ms, std::int64_t after_ms, std::int64_t wall_ms) {
+  return static_cast<double>(after_ms - before_ms) > kIdleShare * static_cast<double>(wall_ms);
+}
+
+bool runs(const Observation& look) {
+  return !look.threads.empty() && look.threads.front().state == "R";
+}
+
+bool is_plain_sleep(const ThreadStack& thread) {
+  return thread.call == "clock_nanosleep" || thread.call == "nanosleep" ||
+         thread.wchan == "hrtimer_nanosleep";
+}
+
+// Threads of the training: the main one, and those that run the backward of a device. Other threads of libraries (watchdogs,
+// pollers) wait with limits all the time; of them only an outright sleep counts, which somebody may wait for.
+bool is_of_training(const ThreadStack& thread, bool is_main) {
+  return is_main || thread.thread.compare(0, 12, "pt_autograd_") == 0;
+}
+
+bool sleeps(const Observation& look, std::size_t i) {
+  const ThreadStack& thread = look.threads[i];
+  return is_plain_sleep(thread) || (thread.timed && is_of_training(thread, i == 0));
+}
+
+bool any_sleeps(const Observation& look) {
+  for (std::size_t i = 0; i < look.threads.size(); ++i) {
+    if (sleeps(look, i)) return true;
+  }
+  return false;
+}
+
+const ThreadStack* thread_named(const Observation& look, const std::string& name) {
+  const auto at = std::find_if(look.threads.begin(),
+                               look.threads.end(),
+                               [&](const ThreadStack& thread) { return thread.thread == name; });
+  return at == look.threads.end() ? nullptr : &*at;
+}
+
+// From the first frame on that is none of the device's driver.
+std::span<const std::string> below_driver(const std::vector<std::string>& frames) {
+  const auto first = std::find_if(frames.begin(), frames.end(), [](const std::string& frame) {
+    return frame.find("libcuda.so") == std::string::npos;
+  });
+  return {first, frames.end()};
+}
+
+// The driver waits for the device in a loop of several functions: its own frames differ from look to look.
+bool spins_in_driver(const std::vector<std::string>& before,
+                     const std::vector<std::string>& after) {
+  const auto rest_before = below_driver(before);
+  const auto rest_after = below_driver(after);
+  const bool in_driver = rest_before.size() < before.size() && rest_after.size() < after.size();
+  // A list that is cut off inside the driver tells nothing of who called it.
+  const bool cut_off = rest_before.empty() || rest_after.empty();
+  return in_driver &&
+         (cut_off ||
+          std::equal(rest_before.begin(), rest_before.end(), rest_after.begin(), rest_after.end()));
+}
+
+std::string call_text(const Observation& look) {
+  if (look.threads.empty()) return "its threads could not be read";
+  const ThreadStack& main = look.threads.front();
+  if (main.call == "running") return "running";
+  const std::string where = main.call.empty() ? main.wchan : main.call;
+  if (where.empty()) {
+    return "what it waits in could not be read, nor whether that wait has a time limit";
+  }
+  if (main.call.empty() && !is_plain_sleep(main)) {
+    return "in " + where + ", whether with a time limit could not be read";
+  }
+  const bool timed = main.timed || is_plain_sleep(main);
+  return "in " + where + (timed ? " with a time limit" : " without a time limit");
+}
+
+}  // namespace
+
+Doing doing_between(const Observation& before, const Observation& after, std::int64_t wall_ms) {
+  if (is_stopped(before) && is_stopped(after)) return Doing::stopped;
+  if (takes(before.children_cpu_ms, after.children_cpu_ms, wall_ms)) return Doing::child;
+  if (takes(before.cpu_ms, after.cpu_ms, wall_ms)) return Doing::computing;
+  if (runs(before) && runs(after)) return Doing::computing;  // ready, and given no processor
+  if (after.disk_bytes - before.disk_bytes >= kDiskBytes) return Doing::disk;
+  return any_sleeps(before) || any_sleeps(after) ? Doing::sleeping : Doing::waiting;
+}
+
+std::int64_t wake_ups_between(const Observation& first, const Observation& last) {
+  std::int64_t least = -1;
+  for (std::size_t i = 0; i < last.threads.size(); ++i) {
+    if (!sleeps(last, i)) continue;
+    const ThreadStack* before = thread_named(first, last.threads[i].thread);
+    const bool readable =
+        before != nullptr && before->switches >= 0 && last.threads[i].switches >= 0;
+    if (!readable) return -1;
+    const std::int64_t times = last.threads[i].switches - before->switches;
+    least = least < 0 ? times : std::min(least, times);
+  }
+  return least;
+}
+
+const std::vector<std::string>& main_frames(const Observation& look) {
+  static const std::vector<std::string> kNone;
+  if (look.threads.empty()) return kNone;
+  const ThreadStack& main = look.threads.front();
+  return main.frames.empty() ? main.kernel : main.frames;
+}
+
+bool same_place(const Observation& before, const Observation& after) {
+  const std::vector<std::string>& frames = main_frames(after);
+  return (!frames.empty() && frames == main_frames(before)) ||
+         spins_in_driver(main_frames(before), frames);
+}
+
+Doing slowed_by(const Looked& process) {
+  if (process.before == nullptr || process.after == nullptr) return Doing::computing;
+  const Doing doing = doing_between(*process.before, *process.after, process.wall_ms);
+  if (doing == Doing::sleeping && process.wake_ups >= kWakeUpsOfAHang) return Doing::waiting;
+  if (!process.with_peers) return doing;
+  // Who waits for its peers may do so with a limit, or in a loop. An outright sleep is its own.
+  const bool asleep =
+      !process.after->threads.empty() && is_plain_sleep(process.after->threads.front());
+  if (doing == Doing::sleeping && !asleep) return Doing::waiting;
+  const bool loops = doing == Doing::computing && same_place(*process.before, *process.after);
+  return loops ? Doing::waiting : doing;
+}
+
+bool stands_still(std::span<const Looked> processes) {
+  const auto stopped = [](const Looked& process) {
+    return process.before != nullptr && process.after != nullptr && is_stopped(*process.before) &&
+           is_stopped(*process.after);
+  };
+  // A stopped process is no slow one, whatever its peers do while they wait for it.
+  if (std::any_of(processes.begin(), processes.end(), stopped)) return true;
+  return !processes.empty() &&
+         std::all_of(processes.begin(), processes.end(), [](const Looked& process) {
+           return slowed_by(process) == Doing::waiting;
+         });
+}
+
+std::string told(const Looked& process) {
+  if (process.before == nullptr || process.after == nullptr) return "not looked at twice";
+  if (is_stopped(*process.before) && is_stopped(*process.after)) return "stopped in both looks";
+  std::string text = call_text(*process.after) + ", " +
+                     std::to_string(process.after->cpu_ms - process.before->cpu_ms) +
+                     " ms of processor time in " + std::to_string(process.wall_ms) + " ms";
+  if (process.wake_ups >= kWakeUpsOfAHang) {
+    text += ", woke up " + std::to_string(process.wake_ups) + " times";
+  }
+  return text;
+}
+
+}  // namespace harness

@@ -1,0 +1,59 @@
+// What processes did between two looks from outside, while none of their counters moved: is that a standstill? Pure, from
+// what the controller read in /proc, so that whoever ends a case and whoever judges its record say the same.
+//
+// A standstill is a claim about all ranks: each is stopped, waits without a limit, waits for its peers, or has woken up often
+// enough without moving. A rank that computes, sleeps, writes or waits for a busy child is slow until it proves otherwise.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "harness/evidence/rows.h"
+
+namespace harness {
+
+enum class Doing {
+  stopped,    // by a signal or a tracer, in both looks
+  child,      // a process that it started takes processor time
+  computing,  // it takes processor time, or is ready to
+  disk,       // it reads from or writes to a disk
+  sleeping,   // it waits in a call that ends by itself
+  waiting     // none of these
+};
+
+// The two looks at one process and the time between them. REQUIRES: of one process, `before` the earlier one.
+[[nodiscard]] Doing doing_between(const Observation& before,
+                                  const Observation& after,
+                                  std::int64_t wall_ms);
+
+// Of the threads that sleep in `last`: the least number of times that one of them woke up since `first`; -1 where not readable.
+[[nodiscard]] std::int64_t wake_ups_between(const Observation& first, const Observation& last);
+
+// So many wake-ups without any counter moving: what it waits for does not come.
+inline constexpr std::int64_t kWakeUpsOfAHang = 5;
+
+// The main thread was at the same place of the same calls in both looks, as far as its stack is known; a wait that loops in the
+// driver of the device is at one place.
+[[nodiscard]] bool same_place(const Observation& before, const Observation& after);
+
+// The stack of the main thread: its own frames, or those inside the kernel.
+[[nodiscard]] const std::vector<std::string>& main_frames(const Observation& look);
+
+// A process as it is asked about.
+struct Looked {
+  const Observation* before = nullptr;  // null: not looked at, and no standstill
+  const Observation* after = nullptr;
+  std::int64_t wall_ms = 0;
+  bool with_peers = false;  // it entered a collective and did not leave it, or is at the rendezvous
+  std::int64_t wake_ups = 0;  // known so far
+};
+
+// What keeps this process from standing still, or none of it (`stopped`, `waiting`).
+[[nodiscard]] Doing slowed_by(const Looked& process);
+[[nodiscard]] bool stands_still(std::span<const Looked> processes);
+
+// "in futex without a time limit, 3 ms of processor time in 2001 ms"; what could not be read is said.
+[[nodiscard]] std::string told(const Looked& process);
+
+}  // namespace harness

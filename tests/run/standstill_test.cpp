@@ -1,0 +1,230 @@
+// Real processes that stand still or only look like it, supervised with short thresholds and judged: a hang is said of the first
+// and never of the second. And what the controller reads about a process from outside.
+#include "harness/evidence/standstill.h"
+
+#include <algorithm>
+#include <random>
+
+#include "harness/checks/list.h"
+#include "harness/run/look_history.h"
+#include "harness/run/system_call.h"
+#include "tests/run/run_support.h"
+
+namespace harness {
+namespace {
+
+using test::fake_case;
+using test::patient_options;
+using test::Ran;
+using test::run_fakes;
+
+constexpr int kStillMs = 700;  // the threshold here; the product's is 10 s and more
+constexpr int kSlowMs = 4'000;
+
+class StandstillTest : public ::testing::Test {
+ protected:
+  // Two ranks; the other one waits for this one in a collective.
+  Ran run_beside_a_waiting_peer(const std::string& mood, double budget_seconds) {
+    RunnerOptions options = patient_options(folder_.path(), {{"0", "in_collective"}, {"1", mood}});
+    options.environment.push_back("FAKE_MS=" + std::to_string(kSlowMs));
+    options.still_floor_ms = kStillMs;
+    return run_fakes(fake_case(2, budget_seconds), options);
+  }
+
+  static CheckResult judged(const Ran& ran) { return checks::progress().judge(ran.evidence); }
+
+  static const Observation* last_look_at(const Ran& ran, int rank) {
+    const Observation* last = nullptr;
+    for (const auto& row : ran.evidence.observations) {
+      if (row.row.process_observed == rank && row.row.look <= 1) last = &row.row;
+    }
+    return last;
+  }
+
+  fakes::TempFolder folder_;
+};
+
+struct Standing {
+  const char* mood;
+  const char* call;  // that the rank's main thread waits in
+};
+
+class RealStandstill : public StandstillTest, public ::testing::WithParamInterface<Standing> {};
+
+TEST_P(RealStandstill, IsAHangOfTheRightRank) {
+  const Ran ran = run_beside_a_waiting_peer(GetParam().mood, 600.0);
+  ASSERT_EQ(ran.evidence.stopped.size(), 1u);
+  EXPECT_EQ(ran.evidence.stopped[0].row.reason, "still");
+  const CheckResult result = judged(ran);
+  ASSERT_EQ(result.findings.size(), 1u) << result.reason;
+  EXPECT_EQ(result.findings[0].code, "HANG.HOST") << result.findings[0].statement;
+  EXPECT_EQ(result.findings[0].site.ranks, std::vector<int>{1});
+  const Observation* look = last_look_at(ran, 1);
+  ASSERT_NE(look, nullptr);
+  ASSERT_FALSE(look->threads.empty());
+  if (look->threads[0].call.empty()) GTEST_SKIP() << "system calls cannot be read here";
+  EXPECT_EQ(look->threads[0].call, GetParam().call);
+}
+
+INSTANTIATE_TEST_SUITE_P(Moods,
+                         RealStandstill,
+                         ::testing::Values(Standing{"hang", "pause"},
+                                           Standing{"in_lock", "futex"},
+                                           Standing{"in_socket", "recvfrom"},
+                                           Standing{"polls", "clock_nanosleep"}),
+                         [](const auto& each) { return std::string(each.param.mood); });
+
+TEST_F(StandstillTest, AStoppedRankIsNamedThoughItsPeerWaits) {
+  const Ran ran = run_beside_a_waiting_peer("stops_itself", 600.0);
+  const CheckResult result = judged(ran);
+  ASSERT_EQ(result.findings.size(), 1u) << result.reason;
+  EXPECT_EQ(result.findings[0].code, "HANG.HOST");
+  EXPECT_EQ(result.findings[0].variant, "stopped");
+  EXPECT_EQ(result.findings[0].site.ranks, std::vector<int>{1});
+}
+
+TEST_F(StandstillTest, AllInACollectiveStandStill) {
+  const Ran ran = run_beside_a_waiting_peer("in_collective", 600.0);
+  const CheckResult result = judged(ran);
+  ASSERT_EQ(result.findings.size(), 1u) << result.reason;
+  EXPECT_EQ(result.findings[0].code, "HANG.COLLECTIVE");
+}
+
+class OnlySlow : public StandstillTest, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(OnlySlow, IsNotEndedBeforeItMovesAgain) {
+  const Ran ran = run_beside_a_waiting_peer(GetParam(), 600.0);
+  EXPECT_TRUE(ran.evidence.finished(1)) << "it did all of its work";
+  ASSERT_FALSE(ran.evidence.suspects.empty());
+  const auto& facts = ran.evidence.facts;
+  const auto moved = std::find_if(facts.begin(), facts.end(), [](const auto& fact) {
+    return fact.row.name == "moved_again_ms";
+  });
+  ASSERT_NE(moved, facts.end()) << "suspected, and cleared by its own movement";
+  for (const auto& stopped : ran.evidence.stopped) EXPECT_GT(stopped.t_ms, moved->t_ms);
+}
+
+TEST_P(OnlySlow, IsNoHangAtTheEndOfABudgetUnlessItSleptAllTheTime) {
+  const Ran ran = run_beside_a_waiting_peer(GetParam(), 2.5);
+  ASSERT_EQ(ran.evidence.stopped.size(), 1u);
+  EXPECT_EQ(ran.evidence.stopped[0].row.reason, "budget");
+  const CheckResult result = judged(ran);
+  ASSERT_EQ(result.findings.size(), 1u) << result.reason;
+  EXPECT_EQ(result.findings[0].site.ranks, std::vector<int>{1});
+  const bool slept = std::string(GetParam()) == "sleeps";
+  EXPECT_EQ(result.findings[0].code, slept ? "HANG.HOST" : "SLOW.HOST");
+  EXPECT_EQ(result.findings[0].variant,
+            slept                                   ? "outlasted"
+            : std::string(GetParam()) == "compiles" ? "child"
+                                                    : "busy");
+}
+
+INSTANTIATE_TEST_SUITE_P(Moods,
+                         OnlySlow,
+                         ::testing::Values("sleeps", "computes", "compiles"),
+                         [](const auto& each) { return std::string(each.param); });
+
+// ---- what two looks show -----------------------------------------------------------------------------------------------
+
+Observation seen(int look, const std::string& call, bool timed, std::int64_t cpu_ms) {
+  Observation row;
+  row.look = look;
+  row.state = "S";
+  row.cpu_ms = cpu_ms;
+  ThreadStack main_thread;
+  main_thread.thread = "main 1";
+  main_thread.state = call == "running" ? "R" : "S";
+  main_thread.call = call;
+  main_thread.timed = timed;
+  main_thread.switches = 0;
+  row.threads.push_back(main_thread);
+  return row;
+}
+
+TEST(Standstill, OneRankThatDoesSomethingOfItsOwnIsNone) {
+  std::mt19937 random(3);
+  const auto draw = [&](int below) {
+    return static_cast<int>(random() % static_cast<unsigned>(below));
+  };
+  for (int turn = 0; turn < 300; ++turn) {
+    const Observation before = seen(0, "futex", false, 100);
+    const Observation waits = seen(1, "futex", false, 100 + draw(100));
+    Observation moves = waits;
+    const int how = draw(5);
+    if (how == 0) moves.cpu_ms += 300 + draw(2'000);
+    if (how == 1) moves.children_cpu_ms += 300 + draw(2'000);
+    if (how == 2) moves.disk_bytes += (1 << 16) + draw(1 << 20);
+    if (how == 3) moves.threads[0].timed = true;
+    if (how == 4) {
+      moves.threads.push_back(moves.threads[0]);
+      moves.threads[1].call = "clock_nanosleep";
+    }
+    std::vector<Looked> all(static_cast<std::size_t>(1 + draw(4)), {&before, &waits, 2'000});
+    EXPECT_TRUE(stands_still(all)) << "all wait";
+    all[static_cast<std::size_t>(draw(static_cast<int>(all.size())))].after = &moves;
+    EXPECT_FALSE(stands_still(all)) << how;
+  }
+}
+
+TEST(Standstill, AWaitWithALimitForPeersIsOneAndASleepIsNot) {
+  const Observation wait = seen(0, "futex", true, 100);
+  const Observation sleep = seen(0, "clock_nanosleep", true, 100);
+  EXPECT_TRUE(stands_still(std::vector<Looked>{{&wait, &wait, 2'000, true}}));
+  EXPECT_FALSE(stands_still(std::vector<Looked>{{&wait, &wait, 2'000, false}}));
+  EXPECT_FALSE(stands_still(std::vector<Looked>{{&sleep, &sleep, 2'000, true}}));
+}
+
+TEST(Standstill, NobodyLookedAtIsNone) {
+  EXPECT_FALSE(stands_still({}));
+  EXPECT_FALSE(stands_still(std::vector<Looked>(2)));
+}
+
+TEST(LookHistoryTest, WakeUpsCountFromWhenItBeganToSleep) {
+  LookHistory history;
+  const auto take = [&](Observation look, std::int64_t switches, std::int64_t t_ms) {
+    look.threads[0].switches = switches;
+    history.take(std::move(look), t_ms);
+  };
+  take(seen(2, "futex", true, 100), 10, 0);
+  take(seen(2, "running", false, 1'900),
+       500,
+       2'000);  // it computed, and gave up the processor often
+  take(seen(2, "futex", true, 3'800), 900, 4'000);
+  take(seen(2, "futex", true, 3'801), 901, 6'000);
+  EXPECT_EQ(history.newest().wake_ups, 1);
+  EXPECT_EQ(slowed_by(history.newest()), Doing::sleeping);
+  take(seen(2, "futex", true, 3'802), 905, 8'000);
+  EXPECT_EQ(history.newest().wake_ups, kWakeUpsOfAHang);
+  EXPECT_EQ(slowed_by(history.newest()), Doing::waiting);
+  EXPECT_EQ(history.unrecorded().size(), 2u);
+  EXPECT_TRUE(history.unrecorded().empty()) << "each once";
+}
+
+// ---- what is read from outside ---------------------------------------------------------------------------------------
+
+TEST(WaitingCall, HasALimitWhereTheCallWasGivenOne) {
+  const auto timed = [](const std::string& line) {
+    const auto call = parse_waiting_call(line);
+    return call ? call->name + (call->timed ? " timed" : "") : "nothing";
+  };
+  EXPECT_EQ(timed("running"), "running");
+  EXPECT_EQ(timed("-1 0x7ffc 0x7f1b"), "page fault");
+  for (const char* broken :
+       {"", "x", "0x1", "202", "202 0x1 0x2", "-5 0x0 0x0", "99999999999999"}) {
+    EXPECT_EQ(timed(broken), "nothing") << broken;
+  }
+#ifdef __x86_64__
+  EXPECT_EQ(timed("230 0x0 0x0 0x7ffc 0x7ffd 0x0 0x0 0x7ffe 0x7f1b"), "clock_nanosleep timed");
+  EXPECT_EQ(timed("202 0x7f 0x189 0x0 0x0 0x0 0xffffffff 0x7f 0x7f"), "futex");
+  EXPECT_EQ(timed("202 0x7f 0x189 0x0 0x7f12 0x0 0xffffffff 0x7f 0x7f"), "futex timed");
+  EXPECT_EQ(timed("7 0x7f 0x2 0xffffffff 0x0 0x0 0x0 0x7f 0x7f"), "poll");
+  EXPECT_EQ(timed("7 0x7f 0x2 0x3e8 0x0 0x0 0x0 0x7f 0x7f"), "poll timed");
+  EXPECT_EQ(timed("232 0x5 0x7f 0x40 0xffffffff 0x0 0x0 0x7f 0x7f"), "epoll_wait");
+  EXPECT_EQ(timed("271 0x7f 0x2 0x0 0x0 0x8 0x0 0x7f 0x7f"), "ppoll");
+  EXPECT_EQ(timed("61 0x7b 0x0 0x0 0x0 0x0 0x0 0x7f 0x7f"), "wait4");
+  EXPECT_EQ(timed("987 0x0 0x0 0x0 0x0 0x0 0x0 0x7f 0x7f"), "system call 987");
+#endif
+}
+
+}  // namespace
+}  // namespace harness
