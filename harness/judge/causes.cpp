@@ -40,12 +40,14 @@ constexpr std::array kEdges = {
     Edge{"RESUME.DIVERGED", "NUMERIC.GRADIENT/twin", Tie::same_rank},
     Edge{"RESUME.DIVERGED", "CKPT.GRADIENT/gradient", Tie::same_rank},
     Edge{"RESUME.DIVERGED", "STATE.DIVERGED", Tie::same_rank},
-    Edge{"RESUME.DIVERGED", "loss", Tie::whole_run},
+    Edge{"RESUME.DIVERGED", "LOSS.BELOW_FLOOR", Tie::whole_run},
+    Edge{"RESUME.DIVERGED", "LOSS.NOT_FALLING", Tie::whole_run},
     // Other data gives other gradients.
     Edge{"data", "NUMERIC.GRADIENT/twin", Tie::same_rank},
     Edge{"data", "GRAD.SCALE/twin", Tie::same_rank},
     Edge{"data", "CKPT.GRADIENT/gradient", Tie::same_rank},
-    Edge{"data", "loss", Tie::whole_run},
+    Edge{"data", "LOSS.BELOW_FLOOR", Tie::whole_run},
+    Edge{"data", "LOSS.NOT_FALLING", Tie::whole_run},
     Edge{"DATA.SOURCE/source", "DATA.SOURCE/tokens", Tie::same_rank},
     Edge{"DATA.SOURCE", "DATA.WRONG", Tie::same_rank},
     Edge{"DATA.DUPLICATE", "DATA.WRONG", Tie::same_rank},
@@ -72,7 +74,10 @@ constexpr std::array kEdges = {
     Edge{"NAN.", "forward", Tie::downstream},
     Edge{"NAN.", "backward", Tie::same_rank},
     Edge{"NAN.", "GRAD.NOT_REDUCED", Tie::same_step},
-    Edge{"NAN.", "update", Tie::same_rank},
+    // The rate of the schedule is computed from no tensor.
+    Edge{"NAN.", "OPT.", Tie::same_rank},
+    Edge{"NAN.", "CLIP.WRONG", Tie::same_rank},
+    Edge{"NAN.", "SCALER.WRONG", Tie::same_rank},
     Edge{"NAN.", "CRASH.EXCEPTION/raised", Tie::same_rank},
     Edge{"MASK.", "CAUSALITY.LEAK", Tie::same_tensor},
     Edge{"MASK.", "NUMERIC.FORWARD", Tie::same_tensor},
@@ -94,6 +99,8 @@ constexpr std::array kEdges = {
     // Forward to the gradients of the same path. Those that an oracle judges go back through the recorded forward, and are not
     // judged where a wrong stage is in their way: a wrong forward makes none of them wrong.
     Edge{"forward", "NUMERIC.GRADIENT/reference", Tie::same_path},
+    // A residual that takes the attention's input gives that input a gradient besides the attention's.
+    Edge{"NUMERIC.FORWARD@residual", "NUMERIC.GRADIENT/layer", Tie::same_layer},
     Edge{"forward", "NUMERIC.GRADIENT/twin", Tie::same_rank},
     Edge{"forward", "GRAD.SCALE/twin", Tie::same_rank},
     Edge{"forward", "CKPT.GRADIENT/gradient", Tie::same_rank},
@@ -103,8 +110,13 @@ constexpr std::array kEdges = {
     Edge{"MASK.", "LOSS.BELOW_FLOOR", Tie::whole_run},
     Edge{"RANGE.INVALID", "LOSS.BELOW_FLOOR", Tie::whole_run},
     Edge{"CAUSALITY.LEAK", "LOSS.BELOW_FLOOR", Tie::whole_run},
-    Edge{"LOSS.BELOW_FLOOR", "NUMERIC.GRADIENT/twin", Tie::whole_run},
-    Edge{"LOSS.BELOW_FLOOR", "GRAD.SCALE/twin", Tie::whole_run},
+    // The loss is downstream of everything forward, and every gradient of its rank is downstream of it.
+    Edge{"LOSS.BELOW_FLOOR", "NUMERIC.GRADIENT/twin", Tie::same_rank},
+    Edge{"LOSS.BELOW_FLOOR", "GRAD.SCALE/twin", Tie::same_rank},
+    Edge{"LOSS.WRONG", "NUMERIC.GRADIENT/twin", Tie::same_rank},
+    Edge{"LOSS.WRONG", "GRAD.SCALE/twin", Tie::same_rank},
+    Edge{"LOSS.WRONG", "LOSS.BELOW_FLOOR", Tie::same_rank},
+    Edge{"LOSS.WRONG", "LOSS.NOT_FALLING", Tie::same_rank},
     // A parameter that the loss does not reach, or reaches twice.
     Edge{"graph", "ROUTE.MISMATCH/no_backward", Tie::same_layer},
     Edge{"graph", "GRAD.NOT_REDUCED", Tie::same_param},
@@ -168,7 +180,7 @@ constexpr std::array kEdges = {
     Edge{"SCHEDULE.LR/never_falls", "SCHEDULE.LR/applied", Tie::same_rank},
     Edge{"update", "NUMERIC.GRADIENT/twin", Tie::later_step},
     Edge{"update", "CKPT.GRADIENT/gradient", Tie::later_step},
-    Edge{"update", "STATE.DIVERGED", Tie::same_rank},
+    Edge{"update", "STATE.DIVERGED", Tie::one_side},
     Edge{"update", "GATE.DEAD", Tie::same_rank},
     Edge{"update", "LOSS.NOT_FALLING", Tie::whole_run},
     Edge{"STATE.DIVERGED", "NUMERIC.GRADIENT/twin", Tie::later_step},

@@ -202,6 +202,18 @@ bool is_peer(const Site& cause, const Site& effect) {
          (!cause.step || !effect.step || std::abs(*cause.step - *effect.step) <= std::int64_t{1});
 }
 
+// What happens on all ranks alike makes none of them differ from the others. Without a majority it is not known which ones differ.
+bool one_side(const Site& cause, const Site& effect) {
+  const auto differs = [&](int rank) {
+    return std::find(effect.ranks.begin(), effect.ranks.end(), rank) != effect.ranks.end();
+  };
+  const bool known = !effect.ranks.empty();
+  return not_earlier(cause, effect) &&
+         (known
+              ? !cause.ranks.empty() && std::all_of(cause.ranks.begin(), cause.ranks.end(), differs)
+              : cause.ranks.size() == 1);
+}
+
 bool same_step(const Site& a, const Site& b) {
   return !a.step || !b.step || *a.step == *b.step;
 }
@@ -229,6 +241,7 @@ bool ties_sites(Tie tie, const Site& cause, const Site& effect) {
       return backward_place(effect) <= backward_place(cause) && on_rank(cause, effect);
     case Tie::same_param: return same_param(cause, effect);
     case Tie::same_rank: return on_rank(cause, effect);
+    case Tie::one_side: return one_side(cause, effect);
     case Tie::later_step:
       return share_rank(cause, effect) && cause.step && effect.step && *effect.step > *cause.step;
     case Tie::same_step: return same_step(cause, effect);
@@ -255,6 +268,7 @@ const char* text_of(Tie tie) {
     case Tie::gradient_path: return "the backward passes there first";
     case Tie::same_param: return "the same parameter";
     case Tie::same_rank: return "the same rank, not in an earlier step";
+    case Tie::one_side: return "on the ranks alone that differ from the others";
     case Tie::later_step: return "the same rank, in a later step";
     case Tie::same_step: return "the same step";
     case Tie::peer: return "a peer at the same place in the run";

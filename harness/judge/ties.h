@@ -17,6 +17,7 @@ enum class Tie {
   gradient_path,  // a gradient that the backward makes after passing the other place
   same_param,     // one parameter, not earlier
   same_rank,      // one rank, not earlier
+  one_side,       // the cause is on those ranks alone that differ from the others, not earlier
   later_step,     // one rank, in a later step
   same_step,      // one step, whichever rank
   peer,           // another rank that talks with this one: at most one step apart

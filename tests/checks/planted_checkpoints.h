@@ -173,6 +173,17 @@ inline void add_checkpoints(std::vector<Planted>& list) {
         checkpoint(h, {0, 1, 2});
         gradients_differ(h, 1, 0.5F);
       });
+  add("gradients of two parameters exchanged",
+      Verdict::fail,
+      "CKPT.GRADIENT",
+      R"({"layers":[1],"ranks":[1]})",
+      [](Healthy& h) {
+        checkpoint(h, {0, 1, 2});
+        Tensors tensors = h.locals(1);
+        std::swap(tensors.at("blocks.1.attn.W_K_sel.weight"),
+                  tensors.at("blocks.1.attn.W_K_win.weight"));
+        h.write_gradients(1, "local_gradients", 1, 1, tensors);
+      });
   add("gradients that are wrong above", Verdict::pass, "", "{}", [](Healthy& h) {
     checkpoint(h, {0});
     gradients_differ(h, 1, 0.5F);

@@ -1,6 +1,10 @@
 // Defects of gradients: their arrival, their agreement, the twin.
 #pragma once
 
+#include <array>
+#include <map>
+#include <string>
+
 #include "tests/checks/planted_case.h"
 
 namespace fixtures {
@@ -190,6 +194,27 @@ inline void add_agreement(std::vector<Planted>& list) {
                   "GRAD.NOT_REDUCED",
                   R"({"step":1})",
                   [=](Healthy& h) { each_gradient(h.evidence, 1, "", other_hash); }});
+  // All-reduces of one size that one rank issues in another order end well, with the sums exchanged.
+  list.push_back({check,
+                  "two sums exchanged on one rank of three",
+                  Verdict::fail,
+                  "DESYNC.ORDER",
+                  R"({"ranks":[1],"step":1,"layers":[1],"op":"grad_sync"})",
+                  [](Healthy& h) {
+                    const std::array<std::string, 2> names = {"blocks.1.attn.W_K_sel.weight",
+                                                              "blocks.1.attn.W_K_win.weight"};
+                    std::map<std::string, std::string> sums;
+                    each_gradient(h.evidence, 0, "blocks.1.attn.W_K_", [&](Gradient& row) {
+                      if (row.step == 1) sums[row.param] = row.hash_after;
+                    });
+                    each_gradient(h.evidence, 1, "blocks.1.attn.W_K_", [&](Gradient& row) {
+                      if (row.step != 1) return;
+                      if (row.param == names[0]) row.hash_after = sums[names[1]];
+                      if (row.param == names[1]) row.hash_after = sums[names[0]];
+                    });
+                  },
+                  3,
+                  2});
   list.push_back({check,
                   "the reducer did not finish",
                   Verdict::fail,

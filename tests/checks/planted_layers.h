@@ -564,6 +564,40 @@ inline void add_births(std::vector<Planted>& list) {
               nan_rows(1, "o_win", 4)(h);
               put(h.evidence.nan_births, 0, birth("attend_win", "aten::empty_like", "forward"));
             }));
+  list.push_back(alone(check,
+                       "a NaN that was written as a number, in the backward",
+                       Verdict::fail,
+                       "NAN.ORIGIN",
+                       R"({"layers":[1],"op":"fill","phase":"backward"})",
+                       [=](Healthy& h) {
+                         LayerTensors tensors = healthy_layer(0, 1);
+                         tensors.reals.at("dx").data.at(3) = std::nan("");
+                         h.write_layer(0, 1, 0, 1, tensors);
+                         harness::NanBirth row = birth("attend_sel", "fill", "backward");
+                         row.largest_input = std::nan("");
+                         put(h.evidence.nan_births, 0, row);
+                       }));
+  list.push_back(alone(check,
+                       "an infinity that becomes a NaN",
+                       Verdict::fail,
+                       "NAN.ORIGIN",
+                       R"({"layers":[1],"op":"sub","phase":"forward"})",
+                       [=](Healthy& h) {
+                         harness::NanBirth row = birth("attend_sel", "sub", "forward");
+                         row.largest_input = INFINITY;
+                         put(h.evidence.nan_births, 0, row);
+                       }));
+  list.push_back({check,
+                  "an update of gradients that had overflowed",
+                  Verdict::fail,
+                  "NAN.ORIGIN",
+                  R"({"op":"optimizer","step":1,"phase":"optimizer","ranks":[0]})",
+                  [=](Healthy& h) {
+                    each_gradient(h.evidence, 0, "", [](Gradient& row) { row.state = "inf"; });
+                    harness::NanBirth row = birth("optimizer", "optimizer", "optimizer");
+                    row.layer = -1;
+                    put(h.evidence.nan_births, 0, row);
+                  }});
   list.push_back({check,
                   "the optimizer divides by zero",
                   Verdict::fail,

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <map>
+#include <memory>
 
 #include "harness/checks/step/step_record.h"
 #include "oracles/counter_random.h"
@@ -512,6 +514,19 @@ inline void add_oracle_steps(std::vector<Planted>& list) {
     }
   };
   fail("micro-batches added up", "NUMERIC.GRADIENT", R"({"op":"grad_sync","step":1})", two);
+  two.before = [held = std::make_shared<std::map<int, oracles::Weights>>()](MadeStep& s) {
+    if (s.step > 1) {
+      for (auto& [name, gradient] : s.gradient) {
+        const std::vector<double>& before = held->at(s.rank).at(name).data;
+        for (std::size_t i = 0; i < before.size(); ++i) gradient.data[i] += before[i];
+      }
+    }
+    (*held)[s.rank] = s.gradient;
+  };
+  fail("gradients that are not set to zero",
+       "NUMERIC.GRADIENT",
+       R"({"op":"grad_sync","step":2,"detail":{"law":"previous_added"}})",
+       two);
   Training between;
   between.after = [](MadeStep& s, oracles::Weights& w) {
     if (s.step == 1) w.at("norm_f.weight").data[2] += 1e-3;

@@ -253,6 +253,65 @@ TEST(Met, TwoCrossedAllReducesEndInTheAbortOfARank) {
       ElementsAre("CRASH.SIGNAL", "DESYNC.SIZE"));
 }
 
+TEST(Met, TwoCrossedAllReducesOfOneSize) {
+  const auto findings =
+      judged({finding("COMM.EXTRA/extra", R"({"step":2,"ranks":[0,1]})"),
+              finding("GRAD.NOT_REDUCED/gradients", R"({"step":2,"ranks":[1]})"),
+              finding("DESYNC.ORDER/crossed", R"({"step":2,"ranks":[1],"op":"grad_sync"})"),
+              finding("NUMERIC.GRADIENT/sum", R"({"step":2,"param":"W_K_sel"})")});
+  EXPECT_EQ(findings[0].code, "DESYNC.ORDER");
+  EXPECT_THAT(initiating(findings), ElementsAre("DESYNC.ORDER"));
+}
+
+TEST(Met, GradientsThatARecomputationExchanges) {
+  EXPECT_THAT(
+      initiating({finding("NUMERIC.GRADIENT/layer",
+                          R"({"layers":[1],"op":"attend_sel","ranks":[0,1],"step":1})"),
+                  finding("NUMERIC.GRADIENT/twin", R"({"layers":[1],"ranks":[0,1],"step":1})"),
+                  finding("CKPT.GRADIENT/exchanged",
+                          R"({"layers":[1],"op":"checkpoint","ranks":[0,1],"step":1})")}),
+      ElementsAre("CKPT.GRADIENT"));
+}
+
+TEST(Met, AWrongLossAndTheCurveThatShowsIt) {
+  EXPECT_THAT(initiating({finding("LOSS.WRONG/loss", R"({"step":1,"ranks":[0,1],"op":"loss"})"),
+                          finding("LOSS.BELOW_FLOOR/below"),
+                          finding("NUMERIC.GRADIENT/twin", R"({"ranks":[0,1],"step":1})"),
+                          finding("LOSS.NOT_FALLING/flat")}),
+              ElementsAre("LOSS.WRONG"));
+}
+
+TEST(Met, AGradientOfAnotherRankIsNoConsequenceOfALossBelowItsFloor) {
+  EXPECT_THAT(initiating({finding("LOSS.BELOW_FLOOR/below", R"({"ranks":[0]})"),
+                          finding("NUMERIC.GRADIENT/twin", R"({"ranks":[1],"step":1})")}),
+              UnorderedElementsAre("LOSS.BELOW_FLOOR", "NUMERIC.GRADIENT"));
+}
+
+TEST(Met, AWrongScheduleFollowsFromNoNan) {
+  EXPECT_THAT(
+      initiating({finding("NAN.ORIGIN/operator", R"({"layers":[1],"ranks":[0,1],"step":1})"),
+                  finding("SCHEDULE.LR/rate", R"({"ranks":[0,1],"step":2})"),
+                  finding("OPT.UPDATE_WRONG/optimizer", R"({"ranks":[0,1],"step":1})")}),
+      UnorderedElementsAre("NAN.ORIGIN", "SCHEDULE.LR"));
+}
+
+TEST(Met, AWrongLossFollowsFromNoWrongData) {
+  EXPECT_THAT(initiating({finding("DATA.DUPLICATE/ranks", R"({"ranks":[0,1],"step":1})"),
+                          finding("LOSS.WRONG/loss", R"({"ranks":[0,1],"step":1})"),
+                          finding("LOSS.NOT_FALLING/flat")}),
+              UnorderedElementsAre("DATA.DUPLICATE", "LOSS.WRONG"));
+}
+
+TEST(Met, WhatAllRanksUpdateWronglyMakesNoneOfThemDiffer) {
+  const char* const differs = R"({"ranks":[2],"step":2})";
+  EXPECT_THAT(initiating({finding("OPT.UPDATE_WRONG/optimizer", R"({"ranks":[0,1,2,3],"step":1})"),
+                          finding("STATE.DIVERGED/parameters", differs)}),
+              UnorderedElementsAre("OPT.UPDATE_WRONG", "STATE.DIVERGED"));
+  EXPECT_THAT(initiating({finding("OPT.UPDATE_WRONG/optimizer", R"({"ranks":[2],"step":1})"),
+                          finding("STATE.DIVERGED/parameters", differs)}),
+              ElementsAre("OPT.UPDATE_WRONG"));
+}
+
 TEST(Met, AKilledRankAndThePeerThatLosesIt) {
   const auto findings =
       judged({finding("CRASH.EXCEPTION/communication", R"({"ranks":[0],"step":3})"),

@@ -1,6 +1,8 @@
 // The table of codes is complete: what checks can give, what faults expect, and what the table says, are the same codes.
 #include "harness/judge/codes/codes.h"
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -32,6 +34,10 @@ const std::map<std::string, std::string> kExpectedByNobody = {
     {"SLOW.HOST", "no fault slows the host without stopping it yet"},
     {"READS.MISMATCH", "no fault changes the counters of a decoder yet"},
     {"MEM.EXPONENT", "no fault grows faster than the square of the length yet"}};
+
+// Words that tell whose statement something is.
+constexpr std::array<std::string_view, 5> kOwnWords = {
+    "report", "message is", "refused", "its own", "counted no"};
 
 Names given_by_checks() {
   Names given;
@@ -128,6 +134,24 @@ TEST(Codes, ATextIsNeverMissingAndEndsWithAFullStop) {
       EXPECT_EQ(text.back(), '.') << code.name << ": " << text;
     }
   }
+}
+
+// Where nobody else attests a code, the finding says whose word it is.
+TEST(Codes, WhatIsARanksOwnStatementIsToldAsOne) {
+  std::set<std::string_view> told;
+  for (const harness::Code& code : harness::all_codes()) {
+    if (code.witness.find("own statement") == std::string_view::npos) continue;
+    for (const harness::Wording& words : harness::all_wordings()) {
+      const bool attested = words.variant == "applied" || words.variant.substr(0, 7) == "kernels";
+      if (words.code != code.name || attested) continue;
+      const bool said = std::any_of(kOwnWords.begin(), kOwnWords.end(), [&](const auto& own) {
+        return words.statement.find(own) != std::string_view::npos;
+      });
+      EXPECT_TRUE(said) << code.name << "/" << words.variant << ": " << words.statement;
+      told.insert(code.name);
+    }
+  }
+  EXPECT_GE(told.size(), 6U);
 }
 
 TEST(Codes, OfEveryCodeButANoteSomethingCanBeTold) {

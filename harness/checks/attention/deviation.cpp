@@ -59,6 +59,7 @@ void Deviations::add(const Deviation& seen, const LayerPlace& at) {
   merged.groups.insert(seen.groups.begin(), seen.groups.end());
   merged.heads.insert(seen.heads.begin(), seen.heads.end());
   merged.all_heads = merged.all_heads || seen.heads.empty();
+  merged.only_input = merged.only_input && seen.tensors == std::vector<std::string>{"dx"};
   merged.row_count += seen.row_count;
   merged.rows_in_all += seen.rows_in_all;
   merged.tie_rows += seen.tie_rows;
@@ -88,6 +89,8 @@ Finding Deviations::finding(std::int64_t step, const Merged& merged) {
     put_some(finding, "tensors", seen.tensors);
     if (!seen.where.empty()) finding.facts["measure"] = seen.where;
   }
+  // Others take that input too, and what they give back is in its gradient.
+  if (merged.only_input && seen.law.empty()) finding.facts["only"] = "dx";
   if (!seen.about.empty() && seen.code != "GATE.OVERRIDE") finding.facts["about"] = seen.about;
   if (merged.row_count > 0) finding.facts["rows_in_all"] = merged.rows_in_all;
   return finding;

@@ -72,6 +72,7 @@ class Deviations {
     std::set<int> groups;
     std::set<int> heads;
     bool all_heads = false;
+    bool only_input = true;  // nothing but the gradient of a layer's input
     std::int64_t row_count = 0;
     std::int64_t rows_in_all = 0;
     std::int64_t tie_rows = 0;

@@ -29,6 +29,8 @@ struct OtherGradients {  // of one step, over all ranks
   std::set<int> layers;
   std::optional<int> first;  // in the order of the backward; none where it is no layer's
   std::int64_t params = 0;
+  std::vector<std::string>
+      exchanged;  // of the first layer: one holds the twin's gradient of another
 };
 
 class CheckpointJudge {
@@ -103,7 +105,31 @@ class CheckpointJudge {
     }
     const std::vector<std::string> first = first_in_backward(params);
     if (!first.empty() && layer_of(first.front()) >= 0) all.first = layer_of(first.front());
+    if (all.first) all.exchanged = exchanged(step, all.ranks, first);
     return all;
+  }
+
+  // Those of `params` whose gradient is, bit for bit, the twin's of another one of them, and the other way round: the backward is
+  // right, and what it gave went to another parameter.
+  [[nodiscard]] std::vector<std::string> exchanged(std::int64_t step,
+                                                   const std::set<int>& ranks,
+                                                   const std::vector<std::string>& params) const {
+    std::set<std::string> found;
+    const auto holds = [&](int rank, const std::string& one, const std::string& other) {
+      const Gradient* own = ledger_.ranks.find({step, rank, one});
+      const Gradient* twin = ledger_.twin.find({step, rank, other});
+      return own != nullptr && twin != nullptr && own->hash_before == twin->hash_before;
+    };
+    for (const int rank : ranks) {
+      for (const std::string& one : params) {
+        for (const std::string& other : params) {
+          const bool both = one < other && !holds(rank, one, one) && holds(rank, one, other) &&
+                            holds(rank, other, one);
+          if (both) found.insert({one, other});
+        }
+      }
+    }
+    return {found.begin(), found.end()};
   }
 
   // Parameters whose local gradient on `rank` is not the twin's, by more than rounding.
@@ -209,10 +235,15 @@ class CheckpointJudge {
     }
     const bool own_output = wrong.count(first) > 0;
     const std::vector<int> all = merged(to_ints(wrong), first);
-    Finding finding = make_finding("CKPT.GRADIENT", own_output ? "output" : "gradient");
+    const bool swapped = !own_output && !other.exchanged.empty();
+    Finding finding = make_finding("CKPT.GRADIENT",
+                                   own_output ? "output"
+                                   : swapped  ? "exchanged"
+                                              : "gradient");
     finding.site.op = "checkpoint";
     // Without a wrong output the layer's plain backward may be what is wrong.
-    if (!own_output) finding.status = Status::hypothesis;
+    if (!own_output && !swapped) finding.status = Status::hypothesis;
+    if (swapped) put_some(finding, "params", other.exchanged);
     place(finding, step, ranks);
     finding.site.layers = {first};
     finding.site.detail["layers"] = all;

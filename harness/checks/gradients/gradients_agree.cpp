@@ -1,6 +1,7 @@
 // Is the gradient that enters the optimiser the same on every rank, reduced once? Judged from the hashes after reduction
 // and from the ranks' own record of their all-reduces, never from the reducer's word alone.
 #include <algorithm>
+#include <iterator>
 #include <tuple>
 
 #include "harness/checks/gradients/ledger.h"
@@ -11,13 +12,30 @@
 namespace harness::checks {
 namespace {
 
+using Hashes = std::map<int, std::string>;  // after the reduction, by rank
+
 struct NotReduced {                 // of one step
   std::vector<std::string> differ;  // parameters whose hashes differ between ranks
   std::set<int> off_ranks;          // ranks outside the majority
   bool majority = true;
   std::map<int, std::vector<std::string>> unfinished;  // reduced false, by rank
   std::vector<int> silent;                             // ranks without an all-reduce
+  std::map<std::string, Hashes> hashes;                // of the parameters that differ
 };
+
+// Two parameters whose reduced gradients are exchanged on some ranks: what the sum of one is there, is the sum of the other
+// elsewhere, bit for bit.
+bool exchanged(const Hashes& a, const Hashes& b) {
+  for (const auto& [rank, of_a] : a) {
+    for (const auto& [other, there_a] : a) {
+      const auto of_b = b.find(rank);
+      const auto there_b = b.find(other);
+      if (of_b == b.end() || there_b == b.end() || of_a == there_a) continue;
+      if (of_a == there_b->second && of_b->second == there_a) return true;
+    }
+  }
+  return false;
+}
 
 class Agreement {
  public:
@@ -48,6 +66,7 @@ class Agreement {
     for (const std::string& param : params_) compare(step, param, seen);
     count_reductions(step, seen);
     const bool reduced = seen.differ.empty() && seen.unfinished.empty() && seen.silent.empty();
+    if (!told_) tell_crossed(step, seen);
     if (!reduced && !told_) {
       result_.found(not_reduced(step, seen));
       told_ = true;
@@ -80,6 +99,7 @@ class Agreement {
     }
     if (hashes.empty() || all_equal(hashes)) return;
     seen.differ.push_back(param);
+    seen.hashes[param] = hashes;
     const std::vector<int> off = minority(hashes);
     if (off.empty()) seen.majority = false;
     seen.off_ranks.insert(off.begin(), off.end());
@@ -201,6 +221,29 @@ class Agreement {
     return finding;
   }
 
+  // All-reduces of one size, issued in another order on some rank, complete without an error: only their results show it.
+  void tell_crossed(std::int64_t step, const NotReduced& seen) {
+    std::set<std::string> crossed;
+    std::set<int> off;
+    for (auto one = seen.hashes.begin(); one != seen.hashes.end(); ++one) {
+      for (auto other = std::next(one); other != seen.hashes.end(); ++other) {
+        if (!exchanged(one->second, other->second)) continue;
+        crossed.insert({one->first, other->first});
+        const std::vector<int> ranks = minority(one->second);
+        off.insert(ranks.begin(), ranks.end());
+      }
+    }
+    if (crossed.empty()) return;
+    const std::vector<std::string> params(crossed.begin(), crossed.end());
+    Finding finding = make_finding("DESYNC.ORDER", "crossed");
+    finding.site = site_of_params(params);
+    finding.site.op = "grad_sync";
+    finding.site.step = step;
+    finding.site.ranks = to_ints(off);
+    put_some(finding, "params", params);
+    result_.found(finding);
+  }
+
   struct Counts {
     std::size_t reductions = 0;
     std::size_t buckets = 0;
@@ -222,7 +265,7 @@ class Agreement {
 Check gradients_agree() {
   return {"gradients_agree",
           "the reduced gradient is the same on every rank, reduced once an optimiser step",
-          {"GRAD.NOT_REDUCED", "COMM.EXTRA"},
+          {"GRAD.NOT_REDUCED", "COMM.EXTRA", "DESYNC.ORDER"},
           [](const Evidence& evidence) { return Agreement(evidence).judge(); }};
 }
 

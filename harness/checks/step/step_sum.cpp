@@ -20,6 +20,10 @@ class StepSums {
       files_.push_back(judge.file(rank, step));
       reduced_.push_back(
           open_artefact(judge.run.evidence, {rank, "reduced_gradients", step, rank}, judge.result));
+      // What a gradient that nobody sets to zero still holds; without it that law is not tried.
+      ResultBuilder not_needed;
+      before_.push_back(open_artefact(
+          judge.run.evidence, {rank, "reduced_gradients", step - 1, rank}, not_needed));
     }
   }
 
@@ -67,6 +71,8 @@ class StepSums {
       record.parts = parts(param);
       if (record.parts.empty()) continue;
       record.result = numbers_of(reduced_[place]->at(param));
+      const auto& before = before_[place];
+      if (before && before->contains(param)) record.before = numbers_of(before->at(param));
       record.number = judge_.run.evidence.the_case.scenario.parallel.compress == "bf16"
                           ? oracles::Number::bf16
                           : record.result.number();
@@ -84,6 +90,7 @@ class StepSums {
   std::int64_t step_;
   std::vector<const StepFile*> files_;
   std::vector<std::optional<nsa::SafetensorsFile>> reduced_;
+  std::vector<std::optional<nsa::SafetensorsFile>> before_;  // of the step before
   std::vector<std::vector<double>> values_;
   std::int64_t judged_ = 0;
 };

@@ -339,6 +339,31 @@ class Finiteness {
     return rows;
   }
 
+  // The largest number that went in. Of the optimiser the ledger of the gradients tells it: its certificate has seen only what
+  // came out. Nothing where neither knows.
+  [[nodiscard]] std::optional<double> largest_input(int rank, const NanBirth& birth) const {
+    if (birth.direction != "optimizer") return birth.largest_input.value;
+    std::optional<double> largest;
+    for (const auto& row : evidence_.gradients) {
+      if (row.process != rank || row.row.step != birth.step || row.row.state == "none") continue;
+      const bool infinite = row.row.state == "inf";
+      const double here = infinite ? INFINITY : row.row.absmax.value;
+      if (!largest || !(here <= *largest)) largest = here;
+    }
+    return largest;
+  }
+
+  // What is known of the operator's inputs chooses the words: that they were finite is said only where they were.
+  void tell_inputs(const NanBirth& birth, int rank, Finding& finding) const {
+    const std::optional<double> largest = largest_input(rank, birth);
+    if (largest && std::isfinite(*largest)) {
+      finding.facts["largest_input"] = *largest;
+    } else if (largest && finding.variant == "operator") {
+      finding.variant =
+          std::isnan(*largest) && birth.direction != "optimizer" ? "written" : "infinite";
+    }
+  }
+
   [[nodiscard]] Finding certified() const {
     const auto& [certificate, of_rank] = *certificates_.begin();
     const NanBirth& birth = *of_rank.begin()->second;
@@ -370,10 +395,10 @@ class Finiteness {
       site.detail["keys"] = 0;
       if (!unwritten) finding.variant = "keyless";
     }
-    finding.facts["direction"] = "in the " + birth.direction;
+    finding.facts["direction"] = "in the " + site.phase;
     if (!unwritten) {
       finding.facts["operator"] = certificate.op;
-      finding.facts["largest_input"] = birth.largest_input;
+      tell_inputs(birth, of_rank.begin()->first, finding);
     }
     if (seen) finding.facts["seen"] = seen->what;
     return finding;

@@ -45,17 +45,19 @@ constexpr std::array kRankCodes = {
         .next_action = "Look at what these ranks do differently at this point: a condition on "
                        "rank, data or sizes.",
         .witness = kRecord},
-    Code{.name = "DESYNC.ORDER",
-         .family = Family::collective,
-         .place = 440,
-         .outcome = Outcome::fail,
-         .meaning = "Two ranks issued the same collectives in a different order.",
-         .confirmed_by =
-             "What one rank issued here, the other issued next, and the other way round.",
-         .next_action = "Compare the order in which these ranks make and reduce their gradients. "
-                        "Hooks that depend on "
-                        "timing must not issue collectives.",
-         .witness = kRecord},
+    Code{
+        .name = "DESYNC.ORDER",
+        .family = Family::collective,
+        .place = 440,
+        .outcome = Outcome::fail,
+        .meaning = "Two ranks issued the same collectives in a different order.",
+        .confirmed_by =
+            "What one rank issued here, the other issued next, and the other way round; or sums of "
+            "two parameters are exchanged between ranks.",
+        .next_action = "Compare the order in which these ranks make and reduce their gradients. "
+                       "Hooks that depend on "
+                       "timing must not issue collectives.",
+        .witness = kRecord},
     Code{
         .name = "DESYNC.MISSING_RANK",
         .family = Family::collective,

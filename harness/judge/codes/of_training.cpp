@@ -6,9 +6,8 @@ namespace harness {
 namespace {
 
 constexpr std::string_view kSupervision =
-    "The controller, from outside: counters in heartbeats, two samples of every thread's stack, "
-    "and the state and "
-    "processor time that /proc shows.";
+    "The controller, from outside: it reads states, waits and processor time in /proc. Counters in "
+    "heartbeats and the frames of stacks come from the rank.";
 
 constexpr std::array kTrainingCodes = {
     Code{.name = "OPT.UPDATE_LOST",
@@ -112,9 +111,9 @@ constexpr std::array kTrainingCodes = {
              "The loss does not fall over the run, or stays above the floor that it must reach.",
          .confirmed_by =
              "The last quarter of the steps is not below the first by more than its scatter.",
-         .next_action = "Look at the learning rate and the updates (`optimizer_sound`), then at "
-                        "the gradients, then at "
-                        "what the model can see.",
+         .next_action = "Look at what the loss compares (`step_is_oracle` judges the labels), at "
+                        "the learning rate and the updates (`optimizer_sound`), then at the "
+                        "gradients and at what the model can see.",
          .witness = "The losses that the ranks record: their own statement."},
     Code{.name = "HANG.HOST",
          .family = Family::progress,
@@ -122,9 +121,8 @@ constexpr std::array kTrainingCodes = {
          .outcome = Outcome::hang,
          .meaning =
              "A rank stands still on the host, outside any collective. Its peers may wait for it.",
-         .confirmed_by = "No counter of any rank moved, and two samples of the stacks show the "
-                         "same frames or no "
-                         "processor time.",
+         .confirmed_by = "No counter of any rank moved. Two looks from outside show no processor "
+                         "time and a wait without a time limit, or wake-ups that moved nothing.",
          .next_action = "Read the rank's stack: what does it wait for on the host (a lock, a file, "
                         "a queue, a child)? "
                         "If it was stopped, find out who sent SIGSTOP.",
@@ -155,8 +153,11 @@ constexpr std::array kTrainingCodes = {
          .family = Family::progress,
          .place = 540,
          .outcome = Outcome::slow,
-         .meaning = "The case was still working when it was ended. It is slow, not stuck.",
-         .confirmed_by = "Counters moved until the end, or the stacks and processor time did.",
+         .meaning =
+             "The case was slow, not stuck: it worked until it was ended, or nothing moved for "
+             "a long time and then it moved on.",
+         .confirmed_by = "Counters moved, or processor time, disk or children did; or a wait with "
+                         "a time limit ended.",
          .next_action = "Raise budget.seconds, or look for a loop on the host (per token, per "
                         "block) in this phase.",
          .witness = kSupervision},

@@ -128,15 +128,32 @@ constexpr std::array kForwardWords = {
             "Operator {operator} made the first number that is not finite out of finite inputs, "
             "{direction}[, in {elements:element}][, in {seam}][ of {layers}], on {ranks} in "
             "{step}.[ It is first seen in {seen}.]",
-            "No earlier operator is the cause: the inputs of this one were finite (the largest is "
-            "{largest_input:3})."},
+            "[No earlier operator is the cause: the inputs of this one were finite (the largest is "
+            "{largest_input:3}).]"},
+    Wording{"NAN.ORIGIN",
+            "infinite",
+            "Operator {operator} made the first number that is not a number out of an infinity "
+            "that it was given, {direction}[, in {elements:element}][, in {seam}][ of {layers}], "
+            "on {ranks} in {step}.[ It is first seen in {seen}.]",
+            "",
+            "Find where the infinity comes from: an overflow, a loss scale that is too large, or a "
+            "row whose scores are all masked. A step whose gradients overflow must be skipped."},
+    Wording{
+        "NAN.ORIGIN",
+        "written",
+        "Operator {operator} wrote a NaN that it was given as a number, {direction}[, in "
+        "{elements:element}][, in {seam}][ of {layers}], on {ranks} in {step}.[ It is first "
+        "seen in {seen}.]",
+        "It is no arithmetic and no memory that nobody wrote: the tensors that the operator was "
+        "given held no NaN, and the number was one.",
+        "Find who passes NaN as a number here: a fill, a constant, or a division on the host."},
     Wording{
         "NAN.ORIGIN",
         "keyless",
         "Operator {operator} made the first number that is not finite, {direction}[, in {seam}][ "
         "of {layers}], on {ranks} in {step}. Its rows have no key.[ It is first seen in {seen}.]",
-        "No earlier operator is the cause: the inputs of this one were finite (the largest is "
-        "{largest_input:3}).",
+        "[No earlier operator is the cause: the inputs of this one were finite (the largest is "
+        "{largest_input:3}).]",
         "Give rows without any key zeros instead of a softmax over nothing, in the backward "
         "too.",
         "elements"},

@@ -82,8 +82,11 @@ constexpr std::array kGradientWords = {
             "{law} gives.][ "
             "This law: \"{about}\".][ Each of these laws gives it: {laws}.]",
             "The forward is not the cause: the oracle went back through the recorded one. The "
-            "incoming gradient is not the cause: the oracle got the recorded one.",
-            "",
+            "incoming gradient is not the cause: the oracle got the recorded one.[ The backward of "
+            "the weights is not the cause: all gradients but {only} agree.]",
+            "[Look at what else takes the input of this layer's attention, such as the residual: "
+            "its gradient is part of {only}. ]Compare the backward of this part with its "
+            "equation, head by head, on the recorded tensors.",
             "row_count rows_in_all"},
     Wording{"NUMERIC.GRADIENT",
             "reference",
@@ -117,6 +120,14 @@ constexpr std::array kGradientWords = {
             "the cause: it was recomputed bit by bit.",
             "Look at the gradients that the recomputation returns, and their order. The backward "
             "of the layer itself may be wrong: `close_to_oracle` tells."},
+    Wording{"CKPT.GRADIENT",
+            "exchanged",
+            "Gradients of layer {first} are exchanged between parameters on {ranks}: each of "
+            "{params} has, bit for bit, the gradient that another one has without "
+            "checkpointing.[ {Others} put out other numbers when recomputed.]",
+            "The backward of the layer is not the cause: its numbers are right, and go to the "
+            "wrong parameters. The forward is not the cause: it was recomputed bit by bit.",
+            "Look at the order in which the recomputation returns its gradients."},
     Wording{"INPLACE.MODIFIED",
             "tensor",
             "{Tensor}[ of {layers}] was overwritten on {ranks} after the forward saved it for the "

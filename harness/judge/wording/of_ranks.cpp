@@ -37,6 +37,15 @@ constexpr std::array kRankWords = {
             "A crash of {ranks} is not the cause: {ranks?it|they} ended well or {ranks?was|were} "
             "still alive."},
     // gradients_agree
+    Wording{"DESYNC.ORDER",
+            "crossed",
+            "All-reduces of one size were crossed in {step}[, on {ranks}]: the sum that one rank "
+            "holds for one parameter is, bit for bit, another rank's sum for another one. This "
+            "concerns {params}.",
+            "A wrong gradient of one rank is not the cause: no rank would then hold the sum of "
+            "another parameter.",
+            "",
+            "params"},
     Wording{"COMM.EXTRA",
             "extra",
             "{Ranks} reduced gradients {all_reduces:time} in {step}, for {buckets:bucket}.[ "

@@ -47,18 +47,20 @@ constexpr std::array kSetupWords = {
     Wording{"ROUTE.REFUSED",
             "refused",
             "For {op}, {requested} was asked for. It refused: it cannot do {reason}.",
-            "It is no fallback: no other implementation of {op} ran in its place.",
+            "It is no fallback: no other implementation of {op} counted a run of its own.",
             "Ask for another implementation of {op} in `route`, or change what the reason names."},
     Wording{"ROUTE.MISMATCH",
             "other",
-            "For {op}, {requested} was asked for and {effective} ran, on {ranks}[, {layers}]."},
+            "For {op}, {requested} was asked for. What ran calls itself {effective}, on {ranks}[, "
+            "{layers}]; this is its own statement."},
     Wording{"ROUTE.MISMATCH",
             "never",
-            "For {op}, {requested} was asked for and never ran, on {ranks}[, {layers}]."},
+            "For {op}, {requested} was asked for and never counted a run of its own, on {ranks}[, "
+            "{layers}]."},
     Wording{"ROUTE.MISMATCH",
             "no_backward",
-            "For {op}, {requested} ran forward on {ranks}[, {layers}], but no gradient came back "
-            "through it.",
+            "For {op}, {requested} ran forward on {ranks}[, {layers}], and counted no backward of "
+            "its own.",
             "",
             "Look at `gradients_arrived`: something between this seam and the loss is cut out of "
             "the graph."},

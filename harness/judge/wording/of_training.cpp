@@ -123,27 +123,32 @@ constexpr std::array kTrainingWords = {
             "halve, or it had grown too early."},
     Wording{"SCHEDULE.LR",
             "rate",
-            "The learning rate of {step} is {found:9}, and the schedule gives {wanted:9}. It is "
+            "The optimiser reports a learning rate of {found:9} in {step}, and the schedule gives "
+            "{wanted:9}. It is "
             "wrong in {wrong_steps:step}.",
             kExactSchedule},
     Wording{"SCHEDULE.LR",
             "zero",
-            "The learning rate of {step} is {found:9}, and the schedule gives {wanted:9}. It is "
+            "The optimiser reports a learning rate of {found:9} in {step}, and the schedule gives "
+            "{wanted:9}. It is "
             "wrong in {wrong_steps:step}. It is zero in all of them.",
             kExactSchedule},
     Wording{"SCHEDULE.LR",
             "micro_steps",
-            "The learning rate of {step} is {found:9}, and the schedule gives {wanted:9}. It is "
+            "The optimiser reports a learning rate of {found:9} in {step}, and the schedule gives "
+            "{wanted:9}. It is "
             "wrong in {wrong_steps:step}. The schedule counts micro-batches, not optimiser steps.",
             kExactSchedule},
     Wording{"SCHEDULE.LR",
             "skipped_steps",
-            "The learning rate of {step} is {found:9}, and the schedule gives {wanted:9}. It is "
+            "The optimiser reports a learning rate of {found:9} in {step}, and the schedule gives "
+            "{wanted:9}. It is "
             "wrong in {wrong_steps:step}. The schedule also advances on steps that were skipped.",
             kExactSchedule},
     Wording{"SCHEDULE.LR",
             "never_falls",
-            "The learning rate of {step} is {found:9}, and the schedule gives {wanted:9}. It is "
+            "The optimiser reports a learning rate of {found:9} in {step}, and the schedule gives "
+            "{wanted:9}. It is "
             "wrong in {wrong_steps:step}. It does not fall to zero as the schedule does.",
             kExactSchedule},
     Wording{"OPT.UPDATE_LOST",
@@ -164,16 +169,18 @@ constexpr std::array kTrainingWords = {
     Wording{
         "LOSS.NOT_FALLING",
         "flat",
-        "{Quantity} does not fall: {first_quarter_nats:5} nats over the first quarter of the "
-        "steps, {last_quarter_nats:5} over the last.",
+        "{Quantity} that the ranks report does not fall: {first_quarter_nats:5} nats over the "
+        "first quarter of the steps, {last_quarter_nats:5} over the last.",
         "The scatter of single steps is not the cause: {noise_nats:2} nats are allowed for it."},
     Wording{"LOSS.NOT_FALLING",
             "above_floor",
-            "The loss falls, but it ends {above_floor_nats:3} nats above the floor of its source. "
+            "The loss that the ranks report falls, but it ends {above_floor_nats:3} nats above the "
+            "floor of its source. "
             "It must come within {reach_nats} nats.",
             "The draw of the tokens is not the cause: the floor is that of the same tokens.",
-            "Look whether the model sees what the source draws on (branches, masks, lengths). Then "
-            "look at the learning rate and the number of steps."},
+            "Look at what the loss compares first: `step_is_oracle` judges labels and mean. Then look "
+            "whether the model sees what the source draws on, and at the learning rate and the "
+            "number of steps."},
     // memory_scaling, within_budget
     Wording{
         "MEM.BUDGET",
