@@ -73,7 +73,7 @@ class AttentionCase {
   void run_reference() {
     nsa::Routes routes;  // not the case's: these are not the routes it asked for
     nsa::NsaLm reference = make_reference_model(session_, routes);
-    SeamWatch watch(session_.channel());
+    SeamWatch watch(session_.channel(), session_.progress());
     watch.install(reference);
     set_gates(reference);
     LayerRecorder recorder(reference, watch, session_.progress(), true);

@@ -11,7 +11,7 @@ LoneRank::LoneRank(Session& of_session)
     : session(of_session),
       scenario(of_session.the_case().scenario),
       model(make_model(of_session, routes)),
-      watch(of_session.channel()) {}
+      watch(of_session.channel(), of_session.progress()) {}
 
 std::int64_t LoneRank::prefix_length() const {
   const std::int64_t length = scenario.training.seq_len;

@@ -88,7 +88,7 @@ TrainingParts::TrainingParts(Session& session)
                                                  session.the_case().scenario.training.precision)),
       seams(make_seams(*source, *optimizer, routes, {parameters, *optimizer, source->identity()})),
       ledger(parameters, session.progress()),
-      watch(session.channel()),
+      watch(session.channel(), session.progress()),
       recorder(model,
                watch,
                session.progress(),

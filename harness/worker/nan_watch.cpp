@@ -21,6 +21,8 @@ struct Watching {
   std::int64_t step = 0;
   bool poisoned = false;
   std::optional<NanBirth> birth;
+  std::optional<NanBirth>
+      written;  // of an operator that was given NaN as a number, not in a tensor
 };
 Watching watching;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): as above
 
@@ -31,7 +33,8 @@ thread_local SeamPlace
 thread_local int backward_depth = 0;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
 struct Seen : at::ObserverContext {
-  bool nan_in = false;
+  bool nan_in = false;      // in a tensor
+  bool nan_number = false;  // among the numbers
   double largest = 0.0;
   SeamPlace outer;
 };
@@ -99,7 +102,8 @@ std::string plain_name(std::string_view name) {
 
 void certify(const at::RecordFunction& function, const at::Tensor& output, const Seen& seen) {
   const std::lock_guard lock(watching.mutex);
-  if (watching.birth || watching.seams == nullptr) {
+  std::optional<NanBirth>& kept = seen.nan_number ? watching.written : watching.birth;
+  if (kept || watching.seams == nullptr) {
     return;
   }
   const auto nan = output.detach().isnan().flatten();
@@ -115,8 +119,8 @@ void certify(const at::RecordFunction& function, const at::Tensor& output, const
   birth.shape = output.sizes().vec();
   birth.elements = nan.sum().item<std::int64_t>();
   birth.first = nan.to(at::kInt).argmax().item<std::int64_t>();
-  birth.largest_input = seen.largest;
-  watching.birth = birth;
+  birth.largest_input = seen.nan_number ? std::nan("") : seen.largest;
+  kept = birth;
 }
 
 std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function) {
@@ -133,10 +137,9 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function
     return seen;
   }
   for (const c10::IValue& value : function.inputs()) {
-    // A fill with NaN makes none: so does the poison of memory that was just handed out.
     const bool nan_number = (value.isDouble() && std::isnan(value.toDouble())) ||
                             (value.isScalar() && std::isnan(value.toScalar().toDouble()));
-    seen->nan_in = seen->nan_in || nan_number;
+    seen->nan_number = seen->nan_number || nan_number;
     for_each_tensor(value, [&](const at::Tensor& tensor) { look_in(tensor, *seen); });
   }
   return seen;
@@ -154,6 +157,10 @@ void on_end(const at::RecordFunction& function, at::ObserverContext* context) {
     return;
   }
   if (seen->nan_in || hands_out_memory(plain_name(function.name()))) {
+    return;
+  }
+  // The poison of memory that was just handed out is written by a fill as well.
+  if (seen->nan_number && watching.poisoned) {
     return;
   }
   for (const c10::IValue& value : function.outputs()) {
@@ -174,6 +181,7 @@ NanWatch::NanWatch(const SeamWatch& seams, std::int64_t step, bool poisoned) {
     watching.step = step;
     watching.poisoned = poisoned;
     watching.birth.reset();
+    watching.written.reset();
   }
   handle_ = at::addGlobalCallback(
       at::RecordFunctionCallback(on_start, on_end)
@@ -203,7 +211,8 @@ NanBirth NanWatch::certificate() const {
   unwritten.step = watching.step;
   unwritten.direction = "forward";
   unwritten.poisoned = watching.poisoned;
-  return watching.birth.value_or(unwritten);
+  // A number that somebody wrote counts where no operator made one: it may be a mark that is replaced later.
+  return watching.birth.value_or(watching.written.value_or(unwritten));
 }
 
 }  // namespace harness

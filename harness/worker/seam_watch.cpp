@@ -67,6 +67,7 @@ class SeamCall {
         outer_(std::exchange(now_running, SeamPlace{layer, seam})),
         begin_(at::sequence_number::peek()) {
     left_by_exception = {};
+    watch.progress_.at_layer(layer);
   }
   ~SeamCall() {
     if (std::uncaught_exceptions() > exceptions_) left_by_exception = now_running;

@@ -12,6 +12,7 @@
 
 #include "harness/worker/channel.h"
 #include "harness/worker/host_syncs.h"
+#include "harness/worker/progress.h"
 #include "nsa/model/nsa_lm.h"
 #include "nsa/torch.h"
 
@@ -24,7 +25,8 @@ struct SeamPlace {
 
 class SeamWatch {
  public:
-  explicit SeamWatch(Channel& channel) : channel_(channel) {}
+  // `progress` is told which layer runs.
+  SeamWatch(Channel& channel, Progress& progress) : channel_(channel), progress_(progress) {}
   SeamWatch(const SeamWatch&) = delete;
   SeamWatch& operator=(const SeamWatch&) = delete;
 
@@ -73,6 +75,7 @@ class SeamWatch {
   void waited(const SeamPlace& place, std::int64_t waits);
 
   Channel& channel_;
+  Progress& progress_;
   std::int64_t step_ = 1;
   std::int64_t calls_ = 0;
   mutable std::mutex mutex_;  // of ranges_: a device's backward thread asks

@@ -1,9 +1,11 @@
 #include "harness/worker/stacks.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <cxxabi.h>
@@ -11,6 +13,7 @@
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <sys/syscall.h>
 #include <thread>
@@ -25,9 +28,12 @@ constexpr int kMaxThreads = 128;
 // Long enough for a thread inside a system call to be interrupted and walk its stack; a thread in state D never answers.
 constexpr auto kAnswerDeadline = std::chrono::milliseconds(400);
 
+constexpr int kNotAnswered = -1;
+constexpr int kWriting = -2;
+
 struct Slot {
   std::atomic<int> tid{0};
-  std::atomic<int> count{-1};  // -1: not answered
+  std::atomic<int> count{kNotAnswered};
   std::array<void*, kMaxFrames> frames{};
 };
 // Read by the signal handler, which may use nothing but static memory.
@@ -39,7 +45,8 @@ void answer(int /*signal*/) {
   const int tid = static_cast<int>(syscall(SYS_gettid));
   for (int i = 0; i < slots_used.load(); ++i) {
     Slot& slot = slots[static_cast<std::size_t>(i)];
-    if (slot.tid.load() == tid && slot.count.load() < 0) {
+    int wanted = kNotAnswered;
+    if (slot.tid.load() == tid && slot.count.compare_exchange_strong(wanted, kWriting)) {
       slot.count = backtrace(slot.frames.data(), kMaxFrames);
       break;
     }
@@ -67,6 +74,17 @@ std::string thread_name(int tid) {
   return name;
 }
 
+std::string hexadecimal(std::uintptr_t value) {
+  std::ostringstream text;
+  text << "+0x" << std::hex << value;
+  return text.str();
+}
+
+std::uintptr_t distance(const void* from, const void* to) {
+  return reinterpret_cast<std::uintptr_t>(to) - reinterpret_cast<std::uintptr_t>(from);
+}
+
+// "symbol+0x1c (library)", or "library+0x5a1c" where the symbol is not known: two places of one function are two frames.
 std::string frame_text(void* address) {
   Dl_info info{};
   if (dladdr(address, &info) == 0 || info.dli_fname == nullptr) {
@@ -75,7 +93,7 @@ std::string frame_text(void* address) {
   const char* slash = std::strrchr(info.dli_fname, '/');
   const std::string library = slash != nullptr ? slash + 1 : info.dli_fname;
   if (info.dli_sname == nullptr) {
-    return library;
+    return library + hexadecimal(distance(info.dli_fbase, address));
   }
   int status = 0;
   char* demangled = abi::__cxa_demangle(info.dli_sname, nullptr, nullptr, &status);
@@ -86,32 +104,54 @@ std::string frame_text(void* address) {
     name.resize(kLongest);
     name += "...";
   }
-  return name + " (" + library + ")";
+  return name + hexadecimal(distance(info.dli_saddr, address)) + " (" + library + ")";
 }
 
-void ask_threads(const std::vector<int>& ids) {
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    slots[i].count = -1;
-    slots[i].tid = ids[i];
-  }
-  slots_used = static_cast<int>(ids.size());
+// The slot of each thread, -1 where none is free: one that a thread still writes its answer of an earlier look into is left.
+std::vector<int> take_slots(const std::vector<int>& ids) {
+  std::vector<int> taken;
+  int next = 0;
   for (const int tid : ids) {
-    syscall(SYS_tgkill, getpid(), tid, kStackSignal);
+    while (next < kMaxThreads && slots[static_cast<std::size_t>(next)].count == kWriting) {
+      slots[static_cast<std::size_t>(next++)].tid = 0;
+    }
+    if (next == kMaxThreads) {
+      taken.push_back(-1);
+      continue;
+    }
+    Slot& slot = slots[static_cast<std::size_t>(next)];
+    slot.count = kNotAnswered;
+    slot.tid = tid;
+    taken.push_back(next++);
   }
+  slots_used = next;
+  return taken;
 }
 
-void wait_for_answers(std::size_t threads) {
+void wait_for_answers(const std::vector<int>& taken) {
+  const auto answered = [](int slot) {
+    return slot < 0 || slots[static_cast<std::size_t>(slot)].count.load() >= 0;
+  };
   const auto deadline = std::chrono::steady_clock::now() + kAnswerDeadline;
   while (std::chrono::steady_clock::now() < deadline) {
-    bool all = true;
-    for (std::size_t i = 0; i < threads; ++i) {
-      all = all && slots[i].count.load() >= 0;
-    }
-    if (all) {
+    if (std::all_of(taken.begin(), taken.end(), answered)) {
       return;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
+}
+
+std::vector<std::string> frames_in(int slot) {
+  std::vector<std::string> frames;
+  if (slot < 0) {
+    return frames;
+  }
+  const Slot& of = slots[static_cast<std::size_t>(slot)];
+  constexpr int kHandlerFrames = 2;  // the handler and the kernel's trampoline
+  for (int f = kHandlerFrames; f < of.count.load(); ++f) {
+    frames.push_back(frame_text(of.frames[static_cast<std::size_t>(f)]));
+  }
+  return frames;
 }
 
 }  // namespace
@@ -129,19 +169,19 @@ void prepare_stacks() {
 
 std::vector<ThreadStack> sample_stacks() {
   const std::vector<int> ids = thread_ids();
-  ask_threads(ids);
-  wait_for_answers(ids.size());
+  const std::vector<int> taken = take_slots(ids);
+  for (const int tid : ids) {
+    syscall(SYS_tgkill, getpid(), tid, kStackSignal);
+  }
+  wait_for_answers(taken);
+  slots_used = 0;  // who comes to its handler from here on finds nothing to write to
   std::vector<ThreadStack> stacks;
   for (std::size_t i = 0; i < ids.size(); ++i) {
     ThreadStack stack;
     stack.thread = thread_name(ids[i]) + " " + std::to_string(ids[i]);
-    constexpr int kHandlerFrames = 2;  // the handler and the kernel's trampoline
-    for (int f = kHandlerFrames; f < slots[i].count.load(); ++f) {
-      stack.frames.push_back(frame_text(slots[i].frames[static_cast<std::size_t>(f)]));
-    }
+    stack.frames = frames_in(taken[i]);
     stacks.push_back(std::move(stack));
   }
-  slots_used = 0;
   return stacks;
 }
 

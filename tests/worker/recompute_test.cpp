@@ -96,9 +96,9 @@ TEST_F(RecomputeTest, AnotherBlocksWeightsAreSeenInTheLayerThatIsComputedAgain) 
 
 TEST_F(RecomputeTest, ALayerIsRecordedFromItsOwnRecomputationAlone) {
   checkpoint({0, 1, 2});
-  SeamWatch watch(channel_);
-  watch.install(model_);
   Progress progress;
+  SeamWatch watch(channel_, progress);
+  watch.install(model_);
   LayerRecorder recorder(model_, watch, progress, true);
   const std::string root = std::filesystem::temp_directory_path().string();
   const std::string unique = "recorded_" + std::to_string(getpid());
@@ -139,7 +139,8 @@ TEST_F(RecomputeTest, NestedParametersAreReachableFromTheLoss) {
 }
 
 TEST_F(RecomputeTest, AnOutputThatIsWrittenToIsTold) {
-  SeamWatch watch(channel_);
+  Progress progress;
+  SeamWatch watch(channel_, progress);
   torch::Tensor held;
   seams(1).compress = [inner = seams(1).compress, &held](const nsa::SeamContext& context,
                                                          const torch::Tensor& raw_BGSD,

@@ -34,7 +34,8 @@ class WatchTest : public tests::ChannelTest {
   nsa::Routes routes_;
   nsa::NsaLm model_{nullptr};
   torch::Tensor x_BSE_;
-  SeamWatch watch_{channel_};
+  Progress progress_;
+  SeamWatch watch_{channel_, progress_};
 };
 
 TEST_F(WatchTest, NobodyWritesIntoWhatHeIsGivenInAHealthyLayer) {
@@ -44,6 +45,23 @@ TEST_F(WatchTest, NobodyWritesIntoWhatHeIsGivenInAHealthyLayer) {
   EXPECT_TRUE(written<Mutation>().empty());
   ASSERT_EQ(written<Fact>().size(), 2U);
   EXPECT_GE(std::stoi(written<Fact>().front().value), 10);
+}
+
+TEST_F(WatchTest, TheLayerThatRunsIsToldWhileItRuns) {
+  std::vector<int> told;
+  for (int layer = 0; layer < 2; ++layer) {
+    seams(layer).attend_win = [&, inner = seams(layer).attend_win](const nsa::SeamContext& context,
+                                                                   const torch::Tensor& q,
+                                                                   const torch::Tensor& k,
+                                                                   const torch::Tensor& v) {
+      told.push_back(progress_.heartbeat().layer);
+      return inner(context, q, k, v);
+    };
+  }
+  watch_.install(model_);
+  (void)birth_in(1);
+  (void)birth_in(0);
+  EXPECT_EQ(told, (std::vector<int>{1, 0}));
 }
 
 TEST_F(WatchTest, WhoMakesTheHostWaitIsNamedAndTheWatchesAreNot) {
