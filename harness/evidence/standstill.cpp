@@ -17,8 +17,17 @@ bool takes(std::int64_t before_ms, std::int64_t after_ms, std::int64_t wall_ms) 
   return static_cast<double>(after_ms - before_ms) > kIdleShare * static_cast<double>(wall_ms);
 }
 
+// Ready to run: on a busy machine it may be given no processor for long.
 bool runs(const Observation& look) {
-  return !look.threads.empty() && look.threads.front().state == "R";
+  return std::any_of(look.threads.begin(), look.threads.end(), [](const ThreadStack& thread) {
+    return thread.state == "R";
+  });
+}
+
+bool child_runs(const Observation& look) {
+  return std::any_of(look.children.begin(), look.children.end(), [](const ChildProcess& child) {
+    return child.state == "R";
+  });
 }
 
 bool is_plain_sleep(const ThreadStack& thread) {
@@ -92,8 +101,9 @@ std::string call_text(const Observation& look) {
 Doing doing_between(const Observation& before, const Observation& after, std::int64_t wall_ms) {
   if (is_stopped(before) && is_stopped(after)) return Doing::stopped;
   if (takes(before.children_cpu_ms, after.children_cpu_ms, wall_ms)) return Doing::child;
+  if (child_runs(before) && child_runs(after)) return Doing::child;
   if (takes(before.cpu_ms, after.cpu_ms, wall_ms)) return Doing::computing;
-  if (runs(before) && runs(after)) return Doing::computing;  // ready, and given no processor
+  if (runs(before) && runs(after)) return Doing::computing;
   if (after.disk_bytes - before.disk_bytes >= kDiskBytes) return Doing::disk;
   return any_sleeps(before) || any_sleeps(after) ? Doing::sleeping : Doing::waiting;
 }

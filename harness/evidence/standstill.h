@@ -15,7 +15,7 @@ namespace harness {
 
 enum class Doing {
   stopped,    // by a signal or a tracer, in both looks
-  child,      // a process that it started takes processor time
+  child,      // a process that it started takes processor time, or is ready to
   computing,  // it takes processor time, or is ready to
   disk,       // it reads from or writes to a disk
   sleeping,   // it waits in a call that ends by itself
