@@ -42,6 +42,26 @@ inline std::function<void(Healthy&)> blocks_spoiled(
 
 inline void add_stages(std::vector<Planted>& list) {
   const std::string check = "close_to_oracle";
+  // With one visible row only, an inverted mask and a row that is left out may look alike: neither is accused alone.
+  list.push_back(alone(check,
+                       "the only row that sees a compressed token is left zero",
+                       Verdict::fail,
+                       "NUMERIC.FORWARD",
+                       R"({"layers":[1],"branch":"cmp","op":"attend_cmp"})",
+                       [](Healthy& h) {
+                         for (int layer = 0; layer < 3; ++layer) {
+                           LayerSetting setting;
+                           setting.length = setting.model.l;
+                           if (layer == 1) {
+                             setting.spoil = [](const std::string& name, oracles::Tensor& tensor) {
+                               if (name == "o_cmp") {
+                                 std::fill(tensor.data.begin(), tensor.data.end(), 0.0);
+                               }
+                             };
+                           }
+                           h.write_alone(layer, setting);
+                         }
+                       }));
   const auto add = [&](const std::string& name,
                        const std::string& code,
                        const std::string& site,

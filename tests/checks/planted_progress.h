@@ -8,8 +8,8 @@ namespace fixtures {
 struct Look {
   std::string state = "S";
   std::int64_t cpu_ms = 0;
-  std::vector<std::string> frames;
-  std::string call;
+  std::vector<std::string> frames = {};
+  std::string call = {};
   bool timed = false;
   std::int64_t switches = -1;
   std::int64_t children_cpu_ms = 0;
@@ -367,12 +367,12 @@ inline void add_progress(std::vector<Planted>& list) {
                     h.evidence.stopped.front().row.reason = "budget";
                     waiting(h, 0);
                     look_at(h, 0, kInLock, kInLock);
-                    Look first = {"S", 5, {"wait"}, "wait4", false, 3, 1'000};
-                    Look second = first;
-                    second.children_cpu_ms = 2'800;
+                    const Look waits = {"S", 5, {"wait"}, "wait4", false, 3, 1'000};
+                    Look later = waits;
+                    later.children_cpu_ms = 2'800;
                     remove_if(h.evidence.collectives,
                               [](const auto& row) { return row.process == 1; });
-                    look_at(h, 1, first, second);
+                    look_at(h, 1, waits, later);
                   }});
   list.push_back({check,
                   "a disk that was written until the budget was up",
@@ -384,10 +384,10 @@ inline void add_progress(std::vector<Planted>& list) {
                     h.evidence.stopped.front().row.reason = "budget";
                     waiting(h, 1);
                     look_at(h, 1, kInLock, kInLock);
-                    Look first = {"D", 5, {"write"}, "write", false, 3};
-                    Look second = first;
-                    second.disk_bytes = 1 << 24;
-                    look_at(h, 0, first, second);
+                    const Look writes = {"D", 5, {"write"}, "write", false, 3};
+                    Look later = writes;
+                    later.disk_bytes = 1 << 24;
+                    look_at(h, 0, writes, later);
                   }});
   list.push_back({check,
                   "slept and moved on",
@@ -422,9 +422,9 @@ inline void add_progress(std::vector<Planted>& list) {
          moved_again(h);
          twin_needed(h, 900);
          look_at(h, 0, kInLock, kInLock);
-         Look second = kInLock;
-         second.children_cpu_ms = 1'800;
-         look_at(h, 1, kInLock, second);
+         Look later = kInLock;
+         later.children_cpu_ms = 1'800;
+         look_at(h, 1, kInLock, later);
        }});
   list.push_back(
       {check, "out of budget, movement unknown", Verdict::inconclusive, "", "{}", [](Healthy& h) {
