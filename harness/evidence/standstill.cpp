@@ -86,12 +86,8 @@ std::string call_text(const Observation& look) {
   const ThreadStack& main = look.threads.front();
   if (main.call == "running") return "running";
   const std::string where = main.call.empty() ? main.wchan : main.call;
-  if (where.empty()) {
-    return "what it waits in could not be read, nor whether that wait has a time limit";
-  }
-  if (main.call.empty() && !is_plain_sleep(main)) {
-    return "in " + where + ", whether with a time limit could not be read";
-  }
+  if (where.empty()) return "in a wait that could not be read";
+  if (main.call.empty() && !is_plain_sleep(main)) return "in " + where;
   const bool timed = main.timed || is_plain_sleep(main);
   return "in " + where + (timed ? " with a time limit" : " without a time limit");
 }

@@ -132,8 +132,8 @@ constexpr std::array kForwardWords = {
             "{largest_input:3}).]"},
     Wording{"NAN.ORIGIN",
             "infinite",
-            "Operator {operator} made the first number that is not a number out of an infinity "
-            "that it was given, {direction}[, in {elements:element}][, in {seam}][ of {layers}], "
+            "Operator {operator} made the first NaN out of an infinity that it was given, "
+            "{direction}[, in {elements:element}][, in {seam}][ of {layers}], "
             "on {ranks} in {step}.[ It is first seen in {seen}.]",
             "",
             "Find where the infinity comes from: an overflow, a loss scale that is too large, or a "

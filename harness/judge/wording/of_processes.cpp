@@ -124,7 +124,8 @@ constexpr std::array kProcessWords = {
     Wording{"SLOW.HOST",
             "child",
             "No counter moved, but {ranks} had children that computed until the controller ended "
-            "the case[ in {step}][, phase {phase}][, {layers}]. X",
+            "the case[ in {step}][, phase {phase}][, {layers}].[ The children are "
+            "{children}.]",
             "It is not a hang: the processor time of the children moved until the end.",
             "Find out what the child does. A compiler needs more time, or a cache that is kept.",
             "stacks unread seen"},

@@ -172,15 +172,16 @@ constexpr std::array kTrainingWords = {
         "{Quantity} that the ranks report does not fall: {first_quarter_nats:5} nats over the "
         "first quarter of the steps, {last_quarter_nats:5} over the last.",
         "The scatter of single steps is not the cause: {noise_nats:2} nats are allowed for it."},
-    Wording{"LOSS.NOT_FALLING",
-            "above_floor",
-            "The loss that the ranks report falls, but it ends {above_floor_nats:3} nats above the "
-            "floor of its source. "
-            "It must come within {reach_nats} nats.",
-            "The draw of the tokens is not the cause: the floor is that of the same tokens.",
-            "Look at what the loss compares first: `step_is_oracle` judges labels and mean. Then look "
-            "whether the model sees what the source draws on, and at the learning rate and the "
-            "number of steps."},
+    Wording{
+        "LOSS.NOT_FALLING",
+        "above_floor",
+        "The loss that the ranks report falls, but it ends {above_floor_nats:3} nats above the "
+        "floor of its source. "
+        "It must come within {reach_nats} nats.",
+        "The draw of the tokens is not the cause: the floor is that of the same tokens.",
+        "Look at what the loss compares first: `step_is_oracle` judges labels and mean. Then look "
+        "whether the model sees what the source draws on, and at the learning rate and the "
+        "number of steps."},
     // memory_scaling, within_budget
     Wording{
         "MEM.BUDGET",
