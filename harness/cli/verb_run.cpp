@@ -5,6 +5,7 @@
 #include <iostream>
 #include <map>
 #include <memory>
+#include <random>
 #include <set>
 
 #include <CLI/CLI.hpp>
@@ -62,6 +63,15 @@ std::string today() {
   return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%d", &utc)};
 }
 
+// A seed that is drawn is said and stored as if it had been given, so that the run can be repeated.
+void draw_seed(RunArguments& arguments) {
+  if (arguments.seed != "random") return;
+  constexpr unsigned kDrawn = 0x3fffff;  // seeds are multiplied by numbers up to 2^40
+  arguments.seed = std::to_string(std::random_device{}() & kDrawn);
+  log_line("--seed random: " + arguments.seed + " was drawn; --seed " + arguments.seed +
+           " repeats this run");
+}
+
 ScenarioOptions options_of(const RunArguments& arguments,
                            const Paths& paths,
                            const Machine& machine) {
@@ -74,7 +84,8 @@ ScenarioOptions options_of(const RunArguments& arguments,
   if (!arguments.seed.empty()) {
     options.seed = nsa::parse_int(arguments.seed);
     if (!options.seed) {
-      throw nsa::Error("--seed: found \"" + arguments.seed + "\", wanted a whole number");
+      throw nsa::Error("--seed: found \"" + arguments.seed +
+                       "\", wanted a whole number, or random");
     }
   }
   return options;
@@ -288,7 +299,9 @@ Action add_run(CLI::App& command) {
       "--set", arguments->sets, "path=value: overrides any value of the scenarios; repeatable");
   one_each("--only", arguments->only, "axis=value: keeps these points of the matrix; repeatable");
   command.add_option("--profile", arguments->profile, "A profile of the scenarios; base: none");
-  command.add_option("--seed", arguments->seed, "Of initialisation, data and every draw");
+  command.add_option("--seed",
+                     arguments->seed,
+                     "Of initialisation, data and every draw; random: drawn, said and stored");
   command.add_option("--db",
                      arguments->database,
                      "The database (default: NSA_HARNESS_DB, or in your data folder)");
@@ -298,7 +311,10 @@ Action add_run(CLI::App& command) {
   command.add_flag("--dry-run", arguments->dry_run, "Show the cases, run nothing");
   command.add_flag("--json", arguments->json, "Print one object instead of lines");
   command.add_flag("--quiet", arguments->quiet, "No progress, only the result");
-  return [arguments] { return run(*arguments); };
+  return [arguments] {
+    draw_seed(*arguments);
+    return run(*arguments);
+  };
 }
 
 }  // namespace harness::cli

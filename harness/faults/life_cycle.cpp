@@ -12,14 +12,17 @@ namespace {
 
 using torch::Tensor;
 
-// Puts change(taken_step, inner) in place of the schedule, in the steps in which the fault holds.
+// Puts change(taken_step, inner) in place of the schedule, in the steps in which the fault holds. It took part where the rate
+// is another one: a schedule that counts skipped steps changes nothing before the first skip.
 template <typename Change>
 void around_schedule(FaultContext& context, Change change) {
   auto& schedule = context.needed_training().optimizer.schedule();
   schedule = [inner = schedule, &context, change](std::int64_t taken_step) {
     if (!context.holds_now()) return inner(taken_step);
-    context.fired();
-    return change(taken_step, inner);
+    const double right = inner(taken_step);
+    const double rate = change(taken_step, inner);
+    if (rate != right) context.fired();
+    return rate;
   };
 }
 
@@ -109,8 +112,6 @@ void weights_only(FaultContext& context) {
         {parameters, context.needed_training().optimizer, nsa::snapshot_data_identity(path)},
         sections);
   };
-  if (context.session.options().life == 0)
-    context.fired();  // it can only take part in the second life
 }
 
 }  // namespace

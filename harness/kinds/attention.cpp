@@ -34,7 +34,9 @@ class AttentionCase {
       : rank_(session),
         session_(session),
         scenario_(rank_.scenario),
-        recorder_(rank_.model, rank_.watch, session.progress(), true) {}
+        recorder_(rank_.model, rank_.watch, session.progress(), true) {
+    draw_equal_weights(rank_.model, scenario_.seed);
+  }
 
   void run() {
     rank_.run([this] { passes(); });
@@ -73,6 +75,7 @@ class AttentionCase {
   void run_reference() {
     nsa::Routes routes;  // not the case's: these are not the routes it asked for
     nsa::NsaLm reference = make_reference_model(session_, routes);
+    draw_equal_weights(reference, scenario_.seed);
     SeamWatch watch(session_.channel(), session_.progress());
     watch.install(reference);
     set_gates(reference);
@@ -151,7 +154,12 @@ class AttentionCase {
       dy_BSE.slice(1, perturbed).zero_();
     }
     const auto options = model->attention(layer)->parameters().front().options();
-    return {x_BSE.to(options).requires_grad_(true), dy_BSE.to(options)};
+    const bool gaps =
+        layer % 2 == 1;  // what reads memory as if it had none shows in every second layer
+    const auto laid_out = [&](const torch::Tensor& tensor) {
+      return gaps ? with_gaps(tensor.to(options)) : tensor.to(options);
+    };
+    return {laid_out(x_BSE).requires_grad_(true), laid_out(dy_BSE)};
   }
 
   std::map<std::string, torch::Tensor> gradients(nsa::NsaLm& model) const {

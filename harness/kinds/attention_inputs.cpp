@@ -1,6 +1,7 @@
 #include "harness/kinds/attention_inputs.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "nsa/base/error.h"
@@ -73,6 +74,29 @@ Tensor draw_inputs(const InputRequest& request, const nsa::ModelConfig& config) 
     return normal({1, 1, config.dim}, random).expand(shape).contiguous();
   throw nsa::Error("attention.inputs: found '" + request.inputs +
                    "', which this worker does not have");
+}
+
+void draw_equal_weights(nsa::NsaLm& model, std::int64_t seed) {
+  constexpr double kShare = 0.5;       // of the number that all begin with
+  constexpr double kAroundZero = 0.1;  // where that is zero
+  const torch::NoGradGuard no_grad;
+  for (int layer = 0; layer < static_cast<int>(model->config().n_layers); ++layer) {
+    auto random = generator(seed, layer, 4);
+    for (auto& weight : model->attention(layer)->parameters()) {
+      const double first = weight.flatten()[0].item<double>();
+      if (!weight.eq(first).all().item<bool>()) continue;
+      const double size = first == 0.0 ? kAroundZero : kShare * std::abs(first);
+      weight.add_((size * normal(weight.sizes().vec(), random)).to(weight.options()));
+    }
+  }
+}
+
+Tensor with_gaps(const Tensor& x_BSE) {
+  const auto width = x_BSE.size(2);
+  auto wide_SBE = torch::full({x_BSE.size(1), x_BSE.size(0), 2 * width}, NAN, x_BSE.options());
+  const auto view_BSE = wide_SBE.transpose(0, 1).slice(2, 0, width);
+  view_BSE.copy_(x_BSE);
+  return view_BSE;
 }
 
 Tensor perturbed_suffix(const Tensor& x_BSE, std::int64_t first, std::int64_t seed, int layer) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "nsa/base/config.h"
+#include "nsa/model/nsa_lm.h"
 #include "nsa/torch.h"
 
 namespace harness {
@@ -27,6 +28,13 @@ struct InputRequest {
 //   equal_keys    one token, everywhere
 [[nodiscard]] torch::Tensor draw_inputs(const InputRequest& request,
                                         const nsa::ModelConfig& config);
+
+// Gives every weight of the attention layers that begins with equal numbers (filters and positions of phi, biases of the gate)
+// numbers of its own, near the first ones: among equal ones a wrong index, or another branch's weight, shows nowhere.
+void draw_equal_weights(nsa::NsaLm& model, std::int64_t seed);
+
+// The same numbers, with sequences side by side in memory and each row followed by as many NaNs.
+[[nodiscard]] torch::Tensor with_gaps(const torch::Tensor& x_BSE);
 
 // x with other values from position `first` on.
 [[nodiscard]] torch::Tensor perturbed_suffix(const torch::Tensor& x_BSE,

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "harness/kinds/lone_rank.h"
+#include "harness/worker/layer_recorder.h"
 #include "harness/worker/tensor_file.h"
 #include "nsa/model/decode.h"
 
@@ -22,11 +23,16 @@ struct LayerOutputs {
 class DecodeCase {
  public:
   explicit DecodeCase(Session& session)
-      : rank_(session), session_(session), scenario_(rank_.scenario) {
+      : rank_(session),
+        session_(session),
+        scenario_(rank_.scenario),
+        recorder_(
+            rank_.model, rank_.watch, session.progress(), session.wants_check("close_to_oracle")) {
     for (int layer = 0; layer < rank_.layers(); ++layer) {
       rank_.model->attention(layer)->set_tap(
           [this](const nsa::AttentionTrace& trace) { take(trace); });
     }
+    recorder_.begin(LoneRank::kStep, 0);
   }
 
   void run() {
@@ -41,6 +47,11 @@ class DecodeCase {
     nsa::Decoder decoder(rank_.model);
     session_.enter("forward", LoneRank::kStep);
     (void)decoder.prefill(tokens_BS);
+    // The whole sequence is what the oracle judges; single tokens are judged by the whole sequence.
+    recorder_.write_exposure(session_.channel());
+    recorder_.write(
+        session_.channel(), session_.options().folder, session_.folder_of(LoneRank::kStep, 0), {});
+    recorder_.pause(true);
     write("decode_prefill");
     session_.sample("prompt_tokens", LoneRank::kStep, static_cast<double>(prompt));
     session_.enter("decode", LoneRank::kStep);
@@ -65,6 +76,7 @@ class DecodeCase {
   }
 
   void take(const nsa::AttentionTrace& trace) {
+    recorder_.take(trace);
     LayerOutputs& outputs = outputs_[trace.layer];
     outputs.y_BSE.push_back(trace.y_BSE.detach());
     outputs.blocks_BGSn.push_back(trace.blocks_BGSn.detach());
@@ -111,6 +123,7 @@ class DecodeCase {
   LoneRank rank_;
   Session& session_;
   const Scenario& scenario_;
+  LayerRecorder recorder_;
   std::map<int, LayerOutputs> outputs_;
 };
 

@@ -51,6 +51,10 @@ nsa::TrainingSeams make_seams(nsa::DataSource& source,
   return seams;
 }
 
+bool keeps_all_digits(nsa::Precision precision) {
+  return precision == nsa::Precision::fp32 || precision == nsa::Precision::fp64;
+}
+
 std::string snapshot_name(std::int64_t step) {
   return "step_" + std::to_string(step) + ".safetensors";
 }
@@ -102,6 +106,11 @@ TrainingParts::TrainingParts(Session& session)
                      session.the_case().scenario.seed,
                      session.the_case().scenario.training.accumulate,
                      session.options().folder}),
+      block_recorder(model,
+                     session.channel(),
+                     session.progress(),
+                     session.wants_check("step_is_oracle") && !session.is_twin() &&
+                         keeps_all_digits(session.the_case().scenario.training.precision)),
       session_(session),
       micro_batches_(session.the_case().scenario.training.accumulate),
       keeps_tensors_(
@@ -172,9 +181,11 @@ torch::Tensor TrainingParts::loss_of(const torch::Tensor& tokens_BS) {
 
 torch::Tensor TrainingParts::forward(const torch::Tensor& tokens_BS, std::int64_t micro) {
   recorder.pause(micro > 0);
+  block_recorder.pause(micro > 0);
   if (micro == 0) {
     watch.begin(step_);
     recorder.begin(step_, of_rank_);
+    block_recorder.begin(step_, of_rank_);
   }
   if (recompute_watch) recompute_watch->begin(step_, micro);
   const auto loss = loss_of(tokens_BS);
@@ -212,6 +223,10 @@ void TrainingParts::backward_ended(std::int64_t micro, const TensorFile* local) 
                  session_.options().folder,
                  session_.folder_of(step_, of_rank_),
                  gradients);
+  // The gradients of a step of one micro-batch have a file of their own.
+  block_recorder.write(session_.options().folder,
+                       session_.folder_of(step_, of_rank_),
+                       local != nullptr ? std::map<std::string, torch::Tensor>{} : gradients);
 }
 
 double TrainingParts::mean_loss() const {
@@ -268,6 +283,7 @@ void TrainingParts::certify_nan(std::int64_t step, const torch::Tensor& tokens_B
   }
   recorder.pause(true);
   step_recorder.pause(true);
+  block_recorder.pause(true);
   if (checkpoint) checkpoint->pause(true);
   watch.begin(step);
   const NanWatch nan(watch, step, false);
@@ -281,6 +297,7 @@ void TrainingParts::certify_nan(std::int64_t step, const torch::Tensor& tokens_B
                                            true);
   recorder.pause(false);
   step_recorder.pause(false);
+  block_recorder.pause(false);
   if (checkpoint) checkpoint->pause(false);
   // What does not come again has no certificate: nobody saw where it was born.
   if (std::isnan(loss) || any_is_nan(again)) session_.channel().write(nan.certificate());

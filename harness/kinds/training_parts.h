@@ -9,6 +9,7 @@
 
 #include "harness/kinds/model_parts.h"
 #include "harness/kinds/update_ledger.h"
+#include "harness/worker/block_recorder.h"
 #include "harness/worker/gradient_ledger.h"
 #include "harness/worker/layer_recorder.h"
 #include "harness/worker/recompute_watch.h"
@@ -41,7 +42,8 @@ class TrainingParts {
   GradientLedger ledger;
   SeamWatch watch;  // installed by watch_seams()
   LayerRecorder recorder;
-  StepRecorder step_recorder;  // of a rank; a twin records no steps
+  StepRecorder step_recorder;    // of a rank; a twin records no steps
+  BlockRecorder block_recorder;  // likewise
   // Of a rank; a twin computes nothing twice.
   std::unique_ptr<nsa::ActivationCheckpoint> checkpoint;
   std::unique_ptr<RecomputeWatch> recompute_watch;

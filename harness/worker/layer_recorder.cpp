@@ -2,28 +2,12 @@
 
 #include <utility>
 
+#include "harness/worker/exposure.h"
 #include "nsa/base/hash.h"
 #include "nsa/train/activation_checkpoint.h"
 
 namespace harness {
 namespace {
-
-Exposure exposure_of(const nsa::AttentionTrace& trace, const nsa::ModelConfig& config) {
-  const torch::NoGradGuard no_grad;
-  const auto blocks_BGSn = trace.blocks_BGSn.to(torch::kCPU);
-  const std::int64_t length = blocks_BGSn.size(2);
-  const auto position_S = torch::arange(length, torch::kLong);
-  const auto taken_BGS = blocks_BGSn.ge(0).sum(-1);
-  const auto available_S = position_S.floor_divide(config.l_sel) + 1;
-  const std::int64_t lists = blocks_BGSn.size(0) * blocks_BGSn.size(1);
-  Exposure exposure;
-  exposure.layer = trace.layer;
-  exposure.rows = lists * length;
-  exposure.rows_dropped = taken_BGS.lt(available_S).sum().item<std::int64_t>();
-  exposure.rows_cut = lists * position_S.ge(config.w).sum().item<std::int64_t>();
-  exposure.rows_compressed = lists * position_S.ge(config.l - 1).sum().item<std::int64_t>();
-  return exposure;
-}
 
 GateUse gate_use_of(const nsa::AttentionTrace& trace) {
   const torch::NoGradGuard no_grad;

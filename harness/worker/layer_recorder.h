@@ -22,6 +22,8 @@ class LayerRecorder {
   LayerRecorder(nsa::NsaLm& model, const SeamWatch& watch, Progress& progress, bool keep_tensors);
 
   void begin(std::int64_t step, int of_rank);
+  // What a layer's tap is given; for a kind that has a tap of its own.
+  void take(const nsa::AttentionTrace& trace);
   // While paused nothing is taken: a step that is run again to find out more must not replace what was recorded.
   void pause(bool paused) { paused_ = paused; }
 
@@ -45,7 +47,6 @@ class LayerRecorder {
     torch::Tensor dx_BSE;
     torch::Tensor dy_BSE;
   };
-  void take(const nsa::AttentionTrace& trace);
   void watch_gradients(const nsa::AttentionTrace& trace);
 
   nsa::NsaLm& model_;

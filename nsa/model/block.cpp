@@ -3,7 +3,8 @@
 namespace nsa {
 
 BlockImpl::BlockImpl(const ModelConfig& config, int layer, AttentionSeams seams, Routes& routes)
-    : norm1_(register_module("norm1", RmsNorm(config.dim))),
+    : layer_(layer),
+      norm1_(register_module("norm1", RmsNorm(config.dim))),
       attn_(register_module("attn", Attention(config, layer, std::move(seams), routes))),
       norm2_(register_module("norm2", RmsNorm(config.dim))),
       mlp_(register_module("mlp", Mlp(config.dim, config.mlp_ratio * config.dim))) {}
@@ -16,7 +17,9 @@ torch::Tensor BlockImpl::forward(const torch::Tensor& x_BSE) {
 
 torch::Tensor BlockImpl::run(const torch::Tensor& x_BSE, const Attend& attend) {
   const auto h_BSE = x_BSE + attend(attn_, norm1_(x_BSE));
-  return h_BSE + mlp_(norm2_(h_BSE));
+  MlpTap tap;
+  if (tap_) tap = [&](const MlpTrace& mlp) { tap_({layer_, x_BSE, h_BSE, mlp}); };
+  return h_BSE + mlp_(norm2_(h_BSE), tap);
 }
 
 }  // namespace nsa

@@ -2,12 +2,22 @@
 #pragma once
 
 #include <functional>
+#include <utility>
 
 #include "nsa/model/attention.h"
 #include "nsa/model/layers.h"
 #include "nsa/torch.h"
 
 namespace nsa {
+
+// What one block computed around its attention, for somebody who looks; Attention has a tap of its own.
+struct BlockTrace {
+  int layer = 0;
+  torch::Tensor x_BSE;       // what enters the block
+  torch::Tensor middle_BSE;  // x + attention, what enters norm2
+  MlpTrace mlp;              // from what norm2 gave to what is added to `middle`
+};
+using BlockTap = std::function<void(const BlockTrace&)>;
 
 // Computes the output of an attention layer for its input.
 using Attend = std::function<torch::Tensor(Attention&, const torch::Tensor& x_BSE)>;
@@ -21,8 +31,11 @@ class BlockImpl : public torch::nn::Module {
   torch::Tensor run(const torch::Tensor& x_BSE, const Attend& attend);
 
   Attention& attention() { return attn_; }
+  void set_tap(BlockTap tap) { tap_ = std::move(tap); }
 
  private:
+  int layer_;
+  BlockTap tap_;
   RmsNorm norm1_{nullptr};
   Attention attn_{nullptr};
   RmsNorm norm2_{nullptr};

@@ -1,5 +1,7 @@
 #include "nsa/model/layers.h"
 
+#include <utility>
+
 #include "nsa/seams/reference/masked_attention.h"
 
 namespace nsa {
@@ -27,8 +29,12 @@ MlpImpl::MlpImpl(std::int64_t width, std::int64_t hidden)
     : fc1_(register_module("fc1", linear(width, hidden))),
       fc2_(register_module("fc2", linear(hidden, width))) {}
 
-torch::Tensor MlpImpl::forward(const torch::Tensor& x_BSE) {
-  return fc2_(torch::silu(fc1_(x_BSE)));
+torch::Tensor MlpImpl::forward(const torch::Tensor& x_BSE, const MlpTap& tap) {
+  auto hidden_BSF = fc1_(x_BSE);
+  auto activated_BSF = torch::silu(hidden_BSF);
+  const auto y_BSE = fc2_(activated_BSF);
+  if (tap) tap({x_BSE, std::move(hidden_BSF), std::move(activated_BSF), y_BSE});
+  return y_BSE;
 }
 
 GateLayerImpl::GateLayerImpl(const ModelConfig& config) {

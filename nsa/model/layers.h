@@ -2,6 +2,8 @@
 // Shape letters: B batch, S position, E width of the residual stream.
 #pragma once
 
+#include <functional>
+
 #include "nsa/seams/seams.h"
 #include "nsa/torch.h"
 
@@ -18,11 +20,22 @@ class RmsNormImpl : public torch::nn::Module {
 };
 TORCH_MODULE(RmsNorm);
 
+// What an MLP computed, for somebody who looks. F is the hidden width.
+struct MlpTrace {
+  torch::Tensor x_BSE;
+  torch::Tensor hidden_BSF;     // fc1 x
+  torch::Tensor activated_BSF;  // silu of it
+  torch::Tensor y_BSE;
+};
+
+using MlpTap = std::function<void(const MlpTrace&)>;
+
 // fc2(silu(fc1 x)), without biases.
 class MlpImpl : public torch::nn::Module {
  public:
   MlpImpl(std::int64_t width, std::int64_t hidden);
-  torch::Tensor forward(const torch::Tensor& x_BSE);
+  // Shows `tap` what was computed on the way, where there is one.
+  torch::Tensor forward(const torch::Tensor& x_BSE, const MlpTap& tap = nullptr);
 
  private:
   torch::nn::Linear fc1_{nullptr};

@@ -31,13 +31,19 @@ torch::Tensor NsaLmImpl::forward(const torch::Tensor& tokens_BS) {
     const auto run = run_block_.find(layer);
     x_BSE = run == run_block_.end() ? block(layer)(x_BSE) : run->second(block(layer), x_BSE);
   }
-  return lm_head_(norm_f_(x_BSE));
+  return logits(x_BSE);
+}
+
+torch::Tensor NsaLmImpl::logits(const torch::Tensor& x_BSE) {
+  const auto normed_BSE = norm_f_(x_BSE);
+  if (head_tap_) head_tap_({x_BSE, normed_BSE});
+  return lm_head_(normed_BSE);
 }
 
 torch::Tensor NsaLmImpl::run(const torch::Tensor& tokens_BS, const Attend& attend) {
   auto x_BSE = embedded(tokens_BS);
   for (auto& block : blocks_) x_BSE = block->run(x_BSE, attend);
-  return lm_head_(norm_f_(x_BSE));
+  return logits(x_BSE);
 }
 
 Attention& NsaLmImpl::attention(int layer) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "nsa/base/config.h"
@@ -15,6 +16,13 @@
 #include "nsa/torch.h"
 
 namespace nsa {
+
+// What was computed after the last block, for somebody who looks.
+struct HeadTrace {
+  torch::Tensor x_BSE;       // what enters norm_f
+  torch::Tensor normed_BSE;  // what enters lm_head
+};
+using HeadTap = std::function<void(const HeadTrace&)>;
 
 // How one block is run: its forward, or with activation checkpointing.
 using RunBlock = std::function<torch::Tensor(Block& block, const torch::Tensor& x_BSE)>;
@@ -32,14 +40,17 @@ class NsaLmImpl : public torch::nn::Module {
   torch::Tensor run(const torch::Tensor& tokens_BS, const Attend& attend);
   Attention& attention(int layer);
   Block& block(int layer) { return blocks_.at(static_cast<std::size_t>(layer)); }
+  void set_head_tap(HeadTap tap) { head_tap_ = std::move(tap); }
   // Stands for block(layer)->forward() in forward().
   void set_run_block(int layer, RunBlock run);
   [[nodiscard]] const ModelConfig& config() const { return config_; }
 
  private:
   [[nodiscard]] torch::Tensor embedded(const torch::Tensor& tokens_BS);
+  torch::Tensor logits(const torch::Tensor& x_BSE);
 
   ModelConfig config_;
+  HeadTap head_tap_;
   torch::nn::Embedding embed_{nullptr};
   std::vector<Block> blocks_;
   std::map<int, RunBlock> run_block_;

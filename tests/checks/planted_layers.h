@@ -447,6 +447,26 @@ inline void add_decode(std::vector<Planted>& list) {
   });
 }
 
+inline void add_decoded_finite(std::vector<Planted>& list) {
+  const std::string check = "finite";
+  list.push_back(decoded(check, "decoding", Verdict::pass, "", "{}", kLeaveAsItIs));
+  list.push_back(decoded(check,
+                         "a NaN of a decoded token",
+                         Verdict::fail,
+                         "NAN.ORIGIN",
+                         R"({"layers":[1]})",
+                         [](Healthy& h) {
+                           LayerTensors steps = healthy_layer(0, 1);
+                           steps.reals.at("y").data.at(22 * 16) = std::nan("");
+                           h.write_decoded(1, healthy_layer(0, 1), steps);
+                         }));
+  list.push_back(decoded(
+      check, "decoded tokens without a record", Verdict::inconclusive, "", "{}", [](Healthy& h) {
+        remove_if(h.evidence.artefacts,
+                  [](const auto& row) { return row.row.name == "decode_steps"; });
+      }));
+}
+
 inline void add_reads(std::vector<Planted>& list) {
   const std::string check = "reads_count";
   const auto add = [&](const std::string& name,
@@ -695,7 +715,25 @@ inline void add_gates(std::vector<Planted>& list) {
   add("a NaN", Verdict::fail, "GATE.DEAD", R"({"layers":[1]})", each(1, [](harness::GateUse& use) {
         use.spread = 0.0;
       }));
-  add("one step", Verdict::inconclusive, "", "{}", kLeaveAsItIs, 1);
+  add("one step that moves the gates", Verdict::pass, "", "{}", kLeaveAsItIs, 1);
+  add(
+      "one step that wants nothing of a gate",
+      Verdict::fail,
+      "GATE.DEAD",
+      R"({"layers":[1],"op":"gate","step":1})",
+      [](Healthy& h) {
+        for (auto& row : h.evidence.updates) {
+          if (row.row.param.rfind("blocks.1.attn.gate.", 0) == 0) row.row.wanted = 0;
+        }
+      },
+      1);
+  add(
+      "one step without a ledger of updates",
+      Verdict::inconclusive,
+      "",
+      "{}",
+      [](Healthy& h) { h.evidence.updates.clear(); },
+      1);
   add("no rows", Verdict::inconclusive, "", "{}", [](Healthy& h) { h.evidence.gates.clear(); });
 }
 

@@ -135,6 +135,20 @@ inline void add_oracle(std::vector<Planted>& list) {
                   "NUMERIC.GRADIENT",
                   R"({"layers":[2],"ranks":[1],"param":"W_V_cmp","branch":"cmp"})",
                   element_changed("g.w.W_V_cmp.weight", 1, 2, 0.05)});
+  // Whatever layer a seed would draw, and though the twin has it too.
+  for (const int layer : {0, 1, 2}) {
+    list.push_back({check,
+                    "a gradient that the twin shares, layer " + std::to_string(layer),
+                    Verdict::fail,
+                    "NUMERIC.GRADIENT",
+                    R"({"ranks":[1],"param":"W_V_win","layers":[)" + std::to_string(layer) + "]}",
+                    [layer](Healthy& h) {
+                      LayerTensors tensors = healthy_layer(1, layer);
+                      tensors.reals.at("g.w.W_V_win.weight").data.at(9) += 0.05;
+                      h.write_layer(1, 1, 1, layer, tensors);
+                      h.write_layer(kTwin, 1, 1, layer, tensors);
+                    }});
+  }
   list.push_back({check,
                   "a gradient that is not there",
                   Verdict::fail,

@@ -12,8 +12,10 @@
 #include "harness/checks/step/step_record.h"
 #include "oracles/counter_random.h"
 #include "oracles/model/head_stage.h"
+#include "oracles/model/linear_rows.h"
 #include "oracles/model/mlp_stage.h"
 #include "oracles/model/stream_stage.h"
+#include "oracles/silu.h"
 #include "oracles/training/initial_values.h"
 #include "tests/checks/planted_case.h"
 
@@ -44,8 +46,10 @@ struct MadeStep {
 struct Training {
   nsa::Precision precision = nsa::Precision::fp32;
   int accumulate = 1;
-  int wrong_mlp = -1;        // the layer whose mlp has another activation
-  int wrong_backward = -1;   // the layer whose second half passes on no gradient
+  int wrong_mlp = -1;  // the layer whose mlp has relu in place of silu
+  // Changes a tensor that a stage gives, before any later stage sees it: "x", "middle", ..., "d.hidden" of a block, "logits",
+  // "normed", "d.x" of the head (layer -1), and "g.PARAM" with a parameter's full name.
+  std::function<void(int layer, const std::string& tensor, oracles::Tensor&)> stage;
   bool cut_weights = false;  // masters are cut off, not rounded
   std::function<void(oracles::Weights&)> initial;
   std::function<void(MadeStep&)> before;     // the gradient is drawn, nothing is computed from it
@@ -133,6 +137,39 @@ class StepMaker {
     }
   }
 
+  // A stage's result, as it is kept.
+  oracles::Tensor made(int layer, const std::string& name, oracles::Tensor tensor) const {
+    for (double& x : tensor.data) x = narrowed(x);
+    if (training_.stage) training_.stage(layer, name, tensor);
+    for (double& x : tensor.data) x = narrowed(x);
+    return tensor;
+  }
+  // x [R,K] W^T, or x W.
+  static oracles::Tensor times(const oracles::Tensor& x,
+                               const oracles::Tensor& w,
+                               bool transposed) {
+    return oracles::expected_linear({x, {}},
+                                    oracles::matrix_of(w),
+                                    !transposed,
+                                    oracles::Rounding::of(oracles::Number::f64),
+                                    1)
+        .value;
+  }
+  // dy^T x
+  static oracles::Tensor weight_gradient(const oracles::Tensor& dy, const oracles::Tensor& x) {
+    const std::int64_t rows = dy.shape.front();
+    const std::int64_t n = dy.shape.back();
+    const std::int64_t k = x.shape.back();
+    oracles::Tensor sum = oracles::zeros({n, k});
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t i = 0; i < n * k; ++i) {
+        sum.data[static_cast<std::size_t>(i)] += dy.data[static_cast<std::size_t>(r * n + i / k)] *
+                                                 x.data[static_cast<std::size_t>(r * k + i % k)];
+      }
+    }
+    return sum;
+  }
+
   // What an attention gives is drawn; the layers of the first micro-batch are recorded.
   oracles::Tensor logits_of(const oracles::IntTensor& tokens, bool recorded) {
     using oracles::Tensor;
@@ -144,37 +181,40 @@ class StepMaker {
     const Tensor head = weight("lm_head.weight");
     std::vector<std::int64_t> rows;
     for (std::int64_t row = 0; row < kLength; ++row) rows.push_back(row);
-    Tensor x = oracles::expected_embedding(
-                   {tokens, rows, oracles::matrix_of(table), oracles::matrix_of(head), rounding})
-                   .value;
+    Tensor x =
+        made(0,
+             "x",
+             oracles::expected_embedding(
+                 {tokens, rows, oracles::matrix_of(table), oracles::matrix_of(head), rounding})
+                 .value);
     for (int layer = 0; layer < static_cast<int>(run_.model.n_layers); ++layer) {
       const std::string block = "blocks." + std::to_string(layer) + ".";
-      const Tensor entering = x;
-      const Tensor enters = norm(x, block + "norm1.weight");
-      Tensor leaves = oracles::zeros(x.shape);
-      for (std::size_t i = 0; i < leaves.data.size(); ++i) {
-        leaves.data[i] = narrowed(0.5 * unit(500 + static_cast<std::uint64_t>(layer), i));
-        x.data[i] += leaves.data[i];
+      Border b;
+      b.entering = x;
+      b.x = made(layer, "norm1", norm(x, block + "norm1.weight"));
+      b.y = oracles::zeros(x.shape);
+      for (std::size_t i = 0; i < b.y.data.size(); ++i) {
+        b.y.data[i] = narrowed(0.5 * unit(500 + static_cast<std::uint64_t>(layer), i));
       }
-      const Tensor middle = x;
-      const Tensor fc1 = weight(block + "mlp.fc1.weight");
-      const Tensor fc2 = weight(block + "mlp.fc2.weight");
-      oracles::MlpInputs inputs;
-      inputs.x = norm(x, block + "norm2.weight");
-      inputs.weights = {"", oracles::matrix_of(fc1), oracles::matrix_of(fc2)};
-      const bool wrong = layer == training_.wrong_mlp;
-      const auto mlp = wrong ? oracles::mlp_under("mlp_other_activation", 0, inputs).value()
-                             : oracles::expected_mlp(inputs);
-      for (std::size_t i = 0; i < x.data.size(); ++i) x.data[i] += mlp.value.data[i];
-      if (recorded) borders_.push_back({enters, leaves, entering, middle});
+      b.middle = made(layer, "middle", sum_of(x, b.y));
+      b.normed = made(layer, "normed", norm(b.middle, block + "norm2.weight"));
+      b.hidden = made(layer, "hidden", times(b.normed, weight(block + "mlp.fc1.weight"), true));
+      b.activated = b.hidden;
+      for (double& z : b.activated.data) {
+        z = layer == training_.wrong_mlp ? std::max(z, 0.0) : oracles::silu(z);
+      }
+      b.activated = made(layer, "activated", b.activated);
+      b.mlp = made(layer, "mlp", times(b.activated, weight(block + "mlp.fc2.weight"), true));
+      x = made(layer + 1, "x", sum_of(b.middle, b.mlp));
+      if (recorded) borders_.push_back(b);
     }
-    if (recorded) last_ = x;
-    oracles::HeadInputs of_head;
-    of_head.x = norm(x, "norm_f.weight");
-    of_head.head = oracles::matrix_of(head);
-    of_head.table = oracles::matrix_of(table);
-    Tensor logits = oracles::expected_logits(of_head).value;
-    for (double& z : logits.data) z = narrowed(z);
+    const Tensor normed = made(-1, "normed", norm(x, "norm_f.weight"));
+    if (recorded) {
+      last_ = x;
+      last_normed_ = normed;
+      tokens_ = tokens;
+    }
+    const Tensor logits = made(-1, "logits", times(normed, head, true));
     return oracles::reshaped(logits, {1, kLength, run_.model.vocab_size});
   }
 
@@ -182,49 +222,120 @@ class StepMaker {
   void write_layers(const MadeStep& s) {
     using oracles::Tensor;
     const auto rounding = oracles::Rounding::of(run_.narrow);
-    const std::int64_t width = run_.model.attention.dim;
-    const Tensor head = weight("lm_head.weight");
-    Tensor d = oracles::zeros(last_.shape);
-    const std::vector<double>& dlogits = s.micros[0].dlogits.data;
-    for (std::int64_t i = 0; i < kLength * width; ++i) {
-      for (std::int64_t v = 0; v < run_.model.vocab_size; ++v) {
-        const auto row = static_cast<std::size_t>(i / width * run_.model.vocab_size + v);
-        d.data[static_cast<std::size_t>(i)] +=
-            dlogits[row] * head.data[static_cast<std::size_t>(v * width + i % width)];
-      }
-    }
     const auto back = [&](const Tensor& x, const std::string& gain, const Tensor& dy) {
       return oracles::expected_norm_gradient(x, weight(gain), dy, rounding).value;
     };
-    d = back(last_, "norm_f.weight", d);
+    Tensor dlogits = oracles::reshaped(s.micros[0].dlogits, {kLength, run_.model.vocab_size});
+    for (double& d : dlogits.data) d = narrowed(d);
+    const Tensor dnormed = made(-1, "d.normed", times(dlogits, weight("lm_head.weight"), false));
+    last_dnormed_ = dnormed;
+    gradients_.clear();
+    keep_gradient("lm_head.weight", weight_gradient(dlogits, last_normed_));
+    keep_gradient("norm_f.weight", gain_gradient(last_, "norm_f.weight", dnormed));
+    Tensor d = made(-1, "d.x", back(last_, "norm_f.weight", dnormed));
+    const Tensor of_last = d;
     for (auto layer = static_cast<int>(borders_.size()) - 1; layer >= 0; --layer) {
-      const Border& at = borders_[static_cast<std::size_t>(layer)];
+      Border& b = borders_[static_cast<std::size_t>(layer)];
       const std::string block = "blocks." + std::to_string(layer) + ".";
-      const Tensor fc1 = weight(block + "mlp.fc1.weight");
-      const Tensor fc2 = weight(block + "mlp.fc2.weight");
-      oracles::MlpInputs inputs;
-      inputs.x = oracles::expected_norm(at.middle, weight(block + "norm2.weight"), rounding).value;
-      inputs.weights = {"", oracles::matrix_of(fc1), oracles::matrix_of(fc2)};
-      Tensor branch =
-          back(at.middle, block + "norm2.weight", oracles::expected_mlp_gradient(inputs, d).value);
-      if (layer != training_.wrong_backward) add_to(d, branch);
-      const Tensor dy = d;
-      Tensor dx = oracles::zeros(d.shape);
-      for (std::size_t i = 0; i < dx.data.size(); ++i) {
-        dx.data[i] = narrowed(0.01 * s.scale * unit(700 + static_cast<std::uint64_t>(layer), i));
+      b.dmlp = d;
+      b.dactivated = made(layer, "d.activated", times(d, weight(block + "mlp.fc2.weight"), false));
+      b.dhidden = b.dactivated;
+      for (std::size_t i = 0; i < b.dhidden.data.size(); ++i) {
+        b.dhidden.data[i] *= oracles::silu_derivative(b.hidden.data[i]);
       }
-      add_to(d, back(at.entering, block + "norm1.weight", dx));
+      b.dhidden = made(layer, "d.hidden", b.dhidden);
+      b.dnormed =
+          made(layer, "d.normed", times(b.dhidden, weight(block + "mlp.fc1.weight"), false));
+      b.dmiddle =
+          made(layer, "d.middle", sum_of(d, back(b.middle, block + "norm2.weight", b.dnormed)));
+      b.dx = oracles::zeros(d.shape);
+      for (std::size_t i = 0; i < b.dx.data.size(); ++i) {
+        b.dx.data[i] = narrowed(0.01 * s.scale * unit(700 + static_cast<std::uint64_t>(layer), i));
+      }
+      d = made(layer, "d.x", sum_of(b.dmiddle, back(b.entering, block + "norm1.weight", b.dx)));
+      b.dentering = d;
+      keep_gradient(block + "mlp.fc1.weight", weight_gradient(b.dhidden, b.normed));
+      keep_gradient(block + "mlp.fc2.weight", weight_gradient(b.dmlp, b.activated));
+      keep_gradient(block + "norm1.weight",
+                    gain_gradient(b.entering, block + "norm1.weight", b.dx));
+      keep_gradient(block + "norm2.weight",
+                    gain_gradient(b.middle, block + "norm2.weight", b.dnormed));
+    }
+    keep_table_gradient(d);
+    save_parts(s, of_last);
+  }
+
+  void keep_gradient(const std::string& name, oracles::Tensor gradient) {
+    gradients_[name] = made(-1, "g." + name, std::move(gradient));
+  }
+  oracles::Tensor gain_gradient(const oracles::Tensor& x,
+                                const std::string& gain,
+                                const oracles::Tensor& dy) const {
+    return oracles::expected_gain_gradient(oracles::matrix_of(x),
+                                           weight(gain),
+                                           oracles::matrix_of(dy),
+                                           oracles::Rounding::of(run_.narrow))
+        .value;
+  }
+  void keep_table_gradient(const oracles::Tensor& dx) {
+    oracles::EmbeddingGradientInputs inputs;
+    inputs.tokens = tokens_;
+    inputs.dx = oracles::matrix_of(dx);
+    inputs.vocab_size = run_.model.vocab_size;
+    keep_gradient("embed.weight", oracles::expected_embedding_gradient(inputs).value);
+  }
+
+  // The files of the layers and of what is between them; gradients of one micro-batch have a file of their own.
+  void save_parts(const MadeStep& s, const oracles::Tensor& of_last) {
+    const bool together = training_.accumulate == 1;
+    for (int layer = 0; layer < static_cast<int>(borders_.size()); ++layer) {
+      const Border& b = borders_[static_cast<std::size_t>(layer)];
       tensors_.clear();
-      const oracles::Shape whole = {1, kLength, width};
-      add("x", oracles::reshaped(at.x, whole));
-      add("y", oracles::reshaped(at.y, whole));
-      add("dx", oracles::reshaped(dx, whole));
-      add("dy", oracles::reshaped(dy, whole));
+      for (const auto& [name, tensor] :
+           {std::pair{"x", &b.x}, {"y", &b.y}, {"dx", &b.dx}, {"dy", &b.dmiddle}}) {
+        add(name, oracles::reshaped(*tensor, {1, kLength, run_.model.attention.dim}));
+      }
       save("attention_layer", s.rank, s.step, layer);
+      tensors_.clear();
+      for (const auto& [name, tensor] : {std::pair{"x", &b.entering},
+                                         {"middle", &b.middle},
+                                         {"normed", &b.normed},
+                                         {"hidden", &b.hidden},
+                                         {"activated", &b.activated},
+                                         {"mlp", &b.mlp},
+                                         {"d.x", &b.dentering},
+                                         {"d.middle", &b.dmiddle},
+                                         {"d.normed", &b.dnormed},
+                                         {"d.hidden", &b.dhidden},
+                                         {"d.activated", &b.dactivated},
+                                         {"d.mlp", &b.dmlp}}) {
+        add(name, oracles::reshaped(*tensor, {1, kLength, tensor->shape.back()}));
+      }
+      if (!together) add_gradients("blocks." + std::to_string(layer) + ".");
+      save("block_stages", s.rank, s.step, layer);
+    }
+    tensors_.clear();
+    add("x", last_);
+    add("normed", last_normed_);
+    add("d.x", of_last);
+    add("d.normed", last_dnormed_);
+    if (!together) {
+      for (const char* name : {"embed", "norm_f", "lm_head"}) add_gradients(name);
+    }
+    save("head_stages", s.rank, s.step);
+    tensors_.clear();
+    if (!together) return;
+    for (const auto& [name, gradient] : gradients_) add(name, gradient);
+    save("local_gradients", s.rank, s.step);
+  }
+  void add_gradients(const std::string& prefix) {
+    for (const auto& [name, gradient] : gradients_) {
+      if (name.rfind(prefix, 0) == 0) add("g." + name, gradient);
     }
   }
-  static void add_to(oracles::Tensor& sum, const oracles::Tensor& other) {
+  static oracles::Tensor sum_of(oracles::Tensor sum, const oracles::Tensor& other) {
     for (std::size_t i = 0; i < sum.data.size(); ++i) sum.data[i] += other.data[i];
+    return sum;
   }
 
   // What the model computes with.
@@ -393,10 +504,16 @@ class StepMaker {
   oracles::Weights parameters_;
   oracles::AdamState state_;
   struct Border {
-    oracles::Tensor x, y, entering, middle;
+    oracles::Tensor x, y;  // of the attention
+    oracles::Tensor entering, middle, normed, hidden, activated, mlp;
+    oracles::Tensor dx, dentering, dmiddle, dnormed, dhidden, dactivated, dmlp;
   };
   std::vector<Border> borders_;
   oracles::Tensor last_;  // what enters norm_f
+  oracles::Tensor last_normed_;
+  oracles::Tensor last_dnormed_;
+  oracles::IntTensor tokens_;   // of the first micro-batch
+  oracles::Weights gradients_;  // local ones, of what is outside the attention
   oracles::Weights parts_;
   std::int64_t n_ = 0;
   double scale_ = 1;
@@ -490,8 +607,91 @@ inline void add_oracle_steps(std::vector<Planted>& list) {
        "NUMERIC.FORWARD",
        R"({"op":"mlp","layers":[1],"phase":"forward","detail":{"law":"mlp_other_activation"}})",
        activation);
+  // One stage of one layer, and nothing else.
+  const auto stage = [&](const std::string& name,
+                         int layer,
+                         const std::string& tensor,
+                         const std::string& code,
+                         const std::string& site,
+                         const std::function<void(oracles::Tensor&)>& change) {
+    Training wrong;
+    wrong.stage = [=](int at, const std::string& what, oracles::Tensor& made) {
+      if (at == layer && what == tensor) change(made);
+    };
+    fail(name, code, site, wrong);
+  };
+  const auto by_a_percent = [](oracles::Tensor& tensor) {
+    for (double& x : tensor.data) x *= 1.01;
+  };
+  const auto last_number = [](oracles::Tensor& tensor) { tensor.data.back() *= 1.1; };
+  const std::string forward = "NUMERIC.FORWARD";
+  const std::string gradient = "NUMERIC.GRADIENT";
+  const auto site = [](const std::string& op, const std::string& layers, const std::string& phase) {
+    return R"({"op":")" + op + R"(","layers":)" + layers + R"(,"phase":")" + phase + R"("})";
+  };
+  const auto of_param = [](const std::string& param, const std::string& op) {
+    return R"({"param":")" + param + R"(","op":")" + op + R"(","phase":"backward","step":1})";
+  };
+  stage("an embedding of another size", 0, "x", forward, R"({"op":"embed"})", by_a_percent);
+  stage("the last number of a norm",
+        1,
+        "norm1",
+        forward,
+        site("norm1", "[1]", "forward"),
+        last_number);
+  stage("a norm2 times 1.01", 1, "normed", forward, site("norm2", "[1]", "forward"), by_a_percent);
+  stage("fc1 times 1.01", 1, "hidden", forward, site("mlp", "[1]", "forward"), by_a_percent);
+  stage("fc2 times 1.01", 0, "mlp", forward, site("mlp", "[0]", "forward"), by_a_percent);
+  stage("a stream times 1.01",
+        1,
+        "middle",
+        forward,
+        site("residual", "[1]", "forward"),
+        by_a_percent);
+  stage("a norm_f times 1.01", -1, "normed", forward, R"({"op":"norm_f"})", by_a_percent);
+  stage("logits times 1.01", -1, "logits", forward, R"({"op":"lm_head"})", by_a_percent);
+  stage("a gradient of fc2's input times 1.01",
+        1,
+        "d.activated",
+        gradient,
+        site("mlp", "[1]", "backward"),
+        by_a_percent);
+  stage("the last gradient of silu",
+        1,
+        "d.hidden",
+        gradient,
+        site("mlp", "[1]", "backward"),
+        last_number);
+  stage("a gradient of fc1's input times 1.01",
+        0,
+        "d.normed",
+        gradient,
+        site("mlp", "[0]", "backward"),
+        by_a_percent);
+  stage("a gradient of norm_f's input times 1.01",
+        -1,
+        "d.x",
+        gradient,
+        R"({"op":"norm_f","phase":"backward"})",
+        by_a_percent);
+  for (const auto& [param, op] : {std::pair{"blocks.1.mlp.fc1.weight", "mlp"},
+                                  {"blocks.1.mlp.fc2.weight", "mlp"},
+                                  {"blocks.1.norm1.weight", "norm1"},
+                                  {"blocks.0.norm2.weight", "norm2"},
+                                  {"norm_f.weight", "norm_f"},
+                                  {"lm_head.weight", "lm_head"},
+                                  {"embed.weight", "embed"}}) {
+    stage(std::string("a gradient of ") + param + " times 1.01",
+          -1,
+          std::string("g.") + param,
+          gradient,
+          of_param(harness::checks::short_name(param), op),
+          by_a_percent);
+  }
   Training backward;
-  backward.wrong_backward = 1;
+  backward.stage = [](int layer, const std::string& tensor, oracles::Tensor& made) {
+    if (layer == 1 && tensor == "d.middle") made = oracles::zeros(made.shape);
+  };
   fail("a half of a block that passes on no gradient",
        "NUMERIC.GRADIENT",
        R"({"layers":[1],"phase":"backward","step":1})",

@@ -1,4 +1,4 @@
-// Is one layer's attention, forward and gradients, what the float64 oracle says? The choice of
+// Is the attention of every layer, forward and gradients, what the float64 oracle says? The choice of
 // blocks is judged here too, unless the case also asks for selection_valid, which then tells it.
 #include <algorithm>
 #include <stdexcept>
@@ -22,7 +22,9 @@ class OracleComparison {
   }
 
   CheckResult judge() {
-    for (const int rank : all_ranks(evidence_)) judge_rank(rank);
+    for (const int rank : all_ranks(evidence_)) {
+      for (const LayerPlace& at : layers_to_judge(evidence_, rank)) judge_one(at);
+    }
     for (Finding& finding : deviations_.findings()) result_.found(std::move(finding));
     for (const auto& [tensor, error] : errors_) {
       result_.measured("relative_error_" + tensor, error.value, error.limit);
@@ -39,44 +41,31 @@ class OracleComparison {
   }
 
  private:
-  void judge_rank(int rank) {
-    const Look look = look_at(evidence_, rank);
-    bool forward_wrong = false;
-    for (const LayerPlace& at : look.first) forward_wrong = judge_one(at) || forward_wrong;
-    if (!forward_wrong) return;
-    for (const LayerPlace& at : look.then) judge_one(at);
-  }
-
-  // True when something forward is wrong.
-  bool judge_one(const LayerPlace& at) {
+  void judge_one(const LayerPlace& at) {
     const auto record = open_record(evidence_, at, kLayer, result_);
-    if (!record) return false;
+    if (!record) return;
     try {
-      const bool choice = take_choice(judge_choice(*record), at);
-      return take(judge_layer(*record, model_), at) || choice;
+      if (tells_choice_) take_choice(judge_choice(*record), at);
+      take(judge_layer(*record, model_), at);
     } catch (const std::invalid_argument& error) {
       result_.missing(text_of(at) + " cannot be judged: the oracle refuses it: " + error.what(),
                       site_of_layer(at.rank, at.layer));
     }
-    return false;
   }
 
-  bool take_choice(const ChoiceJudgement& judged, const LayerPlace& at) {
+  void take_choice(const ChoiceJudgement& judged, const LayerPlace& at) {
     ties_ += judged.ties;
     if (judged.tie_gap >= tie_gap_) {
       tie_gap_ = judged.tie_gap;
       tie_bound_ = judged.tie_bound;
     }
-    if (tells_choice_) {
-      for (const std::string& lacking : judged.missing) {
-        result_.missing(lacking + " in " + text_of(at), site_of_layer(at.rank, at.layer));
-      }
-      for (const Deviation& seen : judged.deviations) deviations_.add(seen, at);
+    for (const std::string& lacking : judged.missing) {
+      result_.missing(lacking + " in " + text_of(at), site_of_layer(at.rank, at.layer));
     }
-    return !judged.deviations.empty();
+    for (const Deviation& seen : judged.deviations) deviations_.add(seen, at);
   }
 
-  bool take(const LayerJudgement& judged, const LayerPlace& at) {
+  void take(const LayerJudgement& judged, const LayerPlace& at) {
     layers_.insert(at.layer);
     rows_ += judged.rows;
     rows_in_all_ += judged.rows_in_all;
@@ -90,12 +79,7 @@ class OracleComparison {
       raise_to(worst, error.value / error.limit);
       if (!(worst <= before)) kept->second = error;
     }
-    bool forward = false;
-    for (const Deviation& seen : judged.deviations) {
-      forward = forward || seen.is_forward();
-      deviations_.add(seen, at);
-    }
-    return forward;
+    for (const Deviation& seen : judged.deviations) deviations_.add(seen, at);
   }
 
   [[nodiscard]] std::string summary() const {

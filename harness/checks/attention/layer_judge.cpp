@@ -334,6 +334,7 @@ class LayerJudge {
   // ---- backward ---------------------------------------------------------------------------------
 
   void judge_backward() {
+    if (record_.forward_only) return;
     if (!record_.dy) {
       verdict_.missing.emplace_back("the gradient of the layer's output");
     } else if (record_.dy_elsewhere) {

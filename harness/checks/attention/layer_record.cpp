@@ -224,6 +224,7 @@ LayerRecord read_layer(const nsa::SafetensorsFile& file,
   LayerRecord record;
   record.config = oracle_config(model);
   record.gate_override = options.gate_override;
+  record.forward_only = options.forward_only;
   const nsa::TensorView& x = file.at("x");
   if (x.shape.size() != 3 || x.shape[0] < 1 || x.shape[1] < 1) {
     throw nsa::Error(x.where + ": wanted [B,S,dim]");

@@ -1,5 +1,5 @@
-// Which recorded attention layers are looked at, and their files. Ranks that train: per rank the first layer whose output
-// differs from the twin's, else the last one whose local gradients differ, else one that the seed draws. Kind attention: all.
+// Which recorded attention layers are looked at, and their files: all layers of one step. Of ranks that train, that is the
+// first step in which an output or a local gradient differs from the twin's, else one that the seed draws.
 #pragma once
 
 #include <optional>
@@ -17,12 +17,7 @@ inline constexpr const char* kLayer = "attention_layer";
 
 [[nodiscard]] bool runs_layers_alone(const Evidence& evidence);  // kind attention
 
-// The layers that a rank is judged by.
-struct Look {
-  std::vector<LayerPlace> first;  // judged in any case
-  std::vector<LayerPlace> then;   // judged too where a forward of the first is wrong
-};
-[[nodiscard]] Look look_at(const Evidence& evidence, int rank);
+[[nodiscard]] std::vector<LayerPlace> layers_to_judge(const Evidence& evidence, int rank);
 
 [[nodiscard]] std::string text_of(const LayerPlace& at);  // "layer 3 of rank 0, step 1"
 

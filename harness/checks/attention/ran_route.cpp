@@ -20,6 +20,7 @@ struct SeamRule {
 };
 
 constexpr std::array kSeams = {
+    SeamRule{"attention", true, false},
     SeamRule{"rope", true, false},
     SeamRule{"compress", true, true},
     SeamRule{"score", true, false},

@@ -16,7 +16,9 @@ class SelectionJudge {
   explicit SelectionJudge(const Evidence& evidence) : evidence_(evidence) {}
 
   CheckResult judge() {
-    for (const int rank : all_ranks(evidence_)) judge_rank(rank);
+    for (const int rank : all_ranks(evidence_)) {
+      for (const LayerPlace& at : layers_to_judge(evidence_, rank)) judge_one(at);
+    }
     for (Finding& finding : deviations_.findings()) result_.found(std::move(finding));
     result_.measured("selection_rows", static_cast<double>(rows_));
     result_.measured("selection_rows_tied", static_cast<double>(ties_));
@@ -33,27 +35,18 @@ class SelectionJudge {
   }
 
  private:
-  void judge_rank(int rank) {
-    const Look look = look_at(evidence_, rank);
-    bool wrong = false;
-    for (const LayerPlace& at : look.first) wrong = judge_one(at) || wrong;
-    if (!wrong) return;
-    for (const LayerPlace& at : look.then) judge_one(at);
-  }
-
-  bool judge_one(const LayerPlace& at) {
+  void judge_one(const LayerPlace& at) {
     const auto record = open_record(evidence_, at, kLayer, result_);
-    if (!record) return false;
+    if (!record) return;
     try {
-      return take(judge_choice(*record), at);
+      take(judge_choice(*record), at);
     } catch (const std::invalid_argument& error) {
       result_.missing(text_of(at) + " cannot be judged: the oracle refuses it: " + error.what(),
                       site_of_layer(at.rank, at.layer));
     }
-    return false;
   }
 
-  bool take(const ChoiceJudgement& judged, const LayerPlace& at) {
+  void take(const ChoiceJudgement& judged, const LayerPlace& at) {
     for (const std::string& lacking : judged.missing) {
       result_.missing(lacking + " in " + text_of(at), site_of_layer(at.rank, at.layer));
     }
@@ -65,7 +58,6 @@ class SelectionJudge {
       tie_gap_ = judged.tie_gap;
       tie_bound_ = judged.tie_bound;
     }
-    return !judged.deviations.empty();
   }
 
   const Evidence& evidence_;

@@ -11,7 +11,7 @@ namespace harness::checks {
 namespace {
 
 constexpr std::int64_t kGradientRows =
-    128;  // of a micro-batch; a wrong law of a loss is wrong in all
+    1024;  // of a micro-batch; a wrong law of a loss is wrong in all
 
 // Ascending; the ends of sequences are among them, where labels are most easily wrong.
 std::vector<std::int64_t> gradient_rows(std::int64_t batch, std::int64_t length) {

@@ -1,4 +1,5 @@
-// Reads what is recorded of the model between its attention layers, and has it judged.
+// Reads what is recorded of the model between its attention layers, and has it judged: whole where all digits are kept
+// (step_blocks.h), else at some rows from the borders of the attention layers.
 #include "harness/checks/step/step_model.h"
 
 #include <algorithm>
@@ -6,6 +7,7 @@
 #include <stdexcept>
 
 #include "harness/checks/attention/layer_survey.h"
+#include "harness/checks/step/step_blocks.h"
 
 namespace harness::checks {
 namespace {
@@ -32,6 +34,11 @@ bool all_finite(const oracles::Tensor& tensor) {
       tensor.data.begin(), tensor.data.end(), [](double x) { return std::isfinite(x); });
 }
 
+oracles::Rounding rounding_of(const StepRun& run) {
+  const bool autocast = run.training.precision == nsa::Precision::bf16_autocast;
+  return oracles::Rounding::of(autocast ? oracles::Number::bf16 : run.narrow);
+}
+
 class ModelReader {
  public:
   ModelReader(StepJudge& judge, const StepFile& file) : judge_(judge), file_(file) {}
@@ -44,7 +51,7 @@ class ModelReader {
     const auto all = static_cast<std::int64_t>(tokens->data.size());
     model.rows = some_rows(all, file_.is_whole() ? kManyRows : kFewRows);
     model.tokens = std::move(*tokens);
-    model.rounding = rounding();
+    model.rounding = rounding_of(judge_.run);
     read_weights(model);
     for (std::int64_t layer = 0; layer < judge_.run.model.n_layers; ++layer) {
       if (!read_layer(static_cast<int>(layer), model)) return std::nullopt;
@@ -57,11 +64,6 @@ class ModelReader {
   }
 
  private:
-  [[nodiscard]] oracles::Rounding rounding() const {
-    const bool autocast = judge_.run.training.precision == nsa::Precision::bf16_autocast;
-    return oracles::Rounding::of(autocast ? oracles::Number::bf16 : judge_.run.narrow);
-  }
-
   // The file and the prefix under which all weights of the step's forward are.
   bool find_weights() {
     if (file_.is_whole()) {
@@ -154,6 +156,10 @@ std::int64_t judge_model_of(StepJudge& judge, const StepFile& file) {
 }  // namespace
 
 void judge_model(StepJudge& judge) {
+  if (rounding_of(judge.run).stored <= rounding_of(judge.run).summed) {
+    judge_blocks(judge);
+    return;
+  }
   std::int64_t rows = 0;
   for (const auto& [key, file] : judge.files) {
     try {
@@ -169,7 +175,8 @@ void judge_model(StepJudge& judge) {
   } else {
     judge.not_judged.emplace_back("the model between its attention layers (not on record)");
   }
-  judge.not_judged.emplace_back("gradients of weights outside the attention");
+  judge.not_judged.emplace_back(
+      "gradients of weights outside the attention (of float32 and float64 only)");
 }
 
 }  // namespace harness::checks

@@ -84,7 +84,9 @@ Finding finding_of(const std::vector<Departure>& departures) {
   const Departure& first = *std::min_element(departures.begin(), departures.end(), earlier);
   std::set<int> ranks;
   std::set<int> steps;
+  std::set<int> layers;
   for (const Departure& departure : departures) {
+    if (departure.step == first.step && departure.layer >= 0) layers.insert(departure.layer);
     ranks.insert(departure.rank);
     steps.insert(static_cast<int>(departure.step));
   }
@@ -98,7 +100,7 @@ Finding finding_of(const std::vector<Departure>& departures) {
       put_some(finding, "params", params);
     }
   }
-  if (first.layer >= 0) finding.site.layers = {first.layer};
+  if (!layers.empty()) finding.site.layers = to_ints(layers);
   finding.site.ranks = to_ints(ranks);
   finding.site.step = first.step;
   finding.site.op = first.op;

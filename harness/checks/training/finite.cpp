@@ -8,6 +8,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "harness/checks/attention/decode_record.h"
 #include "harness/checks/attention/layer_survey.h"
 #include "harness/checks/list.h"
 #include "harness/checks/params.h"
@@ -127,13 +128,20 @@ class Finiteness {
   CheckResult judge() {
     judge_samples();
     if (runs_layers_alone(evidence_)) {
-      demand_layers();
+      demand_layers(kLayer);
+    } else if (evidence_.the_case.scenario.kind == "decode") {
+      demand_layers(kPrefill);
+      demand_layers(kSteps);
     } else if (evidence_.the_case.scenario.trains()) {
       demand_losses();
       judge_gradients();
+    } else {
+      demand_any_loss();
     }
     for (const auto& row : evidence_.artefacts) {
-      if (row.process >= 0 && row.row.name == kLayer) judge_layer(row.process, row.row);
+      const std::string& name = row.row.name;
+      const bool is_layer = name == kLayer || name == kPrefill || name == kSteps;
+      if (row.process >= 0 && is_layer) judge_layer(row.process, row.row);
     }
     for (const auto& row : evidence_.nan_births) {
       if (row.process < 0) continue;
@@ -170,10 +178,10 @@ class Finiteness {
     }
   }
 
-  // Layers that run alone have no loss: their tensors are all there is.
-  void demand_layers() {
+  // Layers that run alone have no loss, nor has decoding: their tensors are all there is.
+  void demand_layers(const char* artefact) {
     for (int layer = 0; layer < evidence_.the_case.scenario.model.n_layers; ++layer) {
-      static_cast<void>(open_artefact(evidence_, {0, kLayer, 1, 0, layer}, result_));
+      static_cast<void>(open_artefact(evidence_, {0, artefact, 1, 0, layer}, result_));
     }
   }
 
@@ -191,6 +199,15 @@ class Finiteness {
                         site_of_rank(rank));
       }
     }
+  }
+
+  // Kinds that measure train at sizes and for as long as they choose.
+  void demand_any_loss() {
+    const bool any =
+        std::any_of(evidence_.samples.begin(), evidence_.samples.end(), [](const auto& row) {
+          return row.process >= 0 && row.row.metric == "loss";
+        });
+    if (!any) result_.missing("the loss of any step" + ended_early(evidence_, 0));
   }
 
   void judge_gradients() {

@@ -183,6 +183,12 @@ constexpr std::array kForwardWords = {
         "The gates of {layers} on {ranks} have the same bits in all steps, from step {first_step} "
         "to step {last_step}.",
         "Equal inputs are not the cause: every step reads other tokens."},
+    Wording{
+        "GATE.DEAD",
+        "weights",
+        "In {step}, no weight of the gates of {layers} on {ranks} has a gradient other than zero: "
+        "they cannot move.",
+        "The optimiser is not the cause: it has no gradient to follow here."},
     Wording{"GATE.DEAD",
             "rows",
             "The gates of {layers} on {ranks} are the same for all rows, from step {first_step} to "

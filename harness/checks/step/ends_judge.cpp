@@ -1,0 +1,164 @@
+// What lies before the first block and after the last one: embedding, norm_f and lm_head, forward, back, and the gradients of
+// their weights.
+#include <algorithm>
+#include <numeric>
+
+#include "harness/checks/step/part_judge.h"
+#include "oracles/model/head_stage.h"
+#include "oracles/model/stream_stage.h"
+
+namespace harness::checks {
+namespace {
+
+using oracles::Expected;
+using oracles::Matrix;
+using oracles::Tensor;
+
+constexpr std::size_t kLogitRows = 64;  // that laws of the head are tried on
+
+class EndsJudge : PartJudge {
+ public:
+  EndsJudge(const RecordedModel& model, const oracles::IntTensor& tokens)
+      : PartJudge(model, -1),
+        tokens_(tokens),
+        step_(model.step->file),
+        head_(*model.head),
+        first_(*model.blocks.front()) {}
+
+  PartJudgement judge() {
+    if (!step_.contains("logits.0")) {
+      verdict_.missing.emplace_back("the logits");
+      return std::move(verdict_);
+    }
+    if (!is_finite(logits()) || !is_finite(recorded_matrix(head_, "x"))) return unjudged();
+    judge_embedding();
+    judge_norm();
+    judge_logits();
+    if (!step_.contains("dlogits.0") || !head_.contains("d.x")) {
+      verdict_.missing.emplace_back("the gradients between the stages of the head");
+      return std::move(verdict_);
+    }
+    if (!is_finite(dlogits()) || !is_finite(recorded_matrix(first_, "d.x"))) return unjudged();
+    judge_backward();
+    judge_table();
+    return std::move(verdict_);
+  }
+
+ private:
+  PartJudgement unjudged() {
+    verdict_.not_judged.emplace_back("the head, where numbers are not finite");
+    return std::move(verdict_);
+  }
+
+  [[nodiscard]] Matrix logits() const { return recorded_matrix(step_, "logits.0"); }
+  [[nodiscard]] Matrix dlogits() const { return recorded_matrix(step_, "dlogits.0"); }
+  [[nodiscard]] Matrix normed() const { return recorded_matrix(head_, "normed"); }
+  [[nodiscard]] Tensor entering() const { return tensor_of(recorded_matrix(head_, "x")); }
+  [[nodiscard]] Matrix head() const { return weight("lm_head.weight"); }
+  [[nodiscard]] Tensor gain_f() const { return gain("norm_f.weight"); }
+
+  // ---- forward ----------------------------------------------------------------------------------
+
+  void judge_embedding() {
+    oracles::EmbeddingInputs inputs;
+    inputs.tokens = tokens_;
+    inputs.rows.resize(tokens_.data.size());
+    std::iota(inputs.rows.begin(), inputs.rows.end(), 0);
+    inputs.table = weight("embed.weight");
+    inputs.head = head();
+    inputs.rounding = rounding();
+    const Matrix found = recorded_matrix(first_, "x");
+    judge_values({Way::forward, "embed", "what enters the first block"},
+                 found,
+                 oracles::expected_embedding(inputs),
+                 [&] { return oracles::name_embedding(tensor_of(found), inputs); });
+  }
+
+  void judge_norm() {
+    const oracles::NormInputs inputs{entering(), gain_f(), {}, {}, rounding()};
+    judge_values({Way::forward, "norm_f", "what enters lm_head"},
+                 normed(),
+                 oracles::expected_norm(inputs.x, inputs.gain, rounding()),
+                 [&] { return oracles::name_norm_stage(tensor_of(normed()), inputs); });
+  }
+
+  void judge_logits() {
+    judge_projected({Way::forward, "lm_head", "logits"},
+                    linear_product(normed(), head(), logits(), rounding()),
+                    [&](std::vector<std::int64_t> some) {
+                      for (std::int64_t row = 0; some.empty() && row < logits().rows; ++row) {
+                        some.push_back(row);
+                      }
+                      if (some.size() > kLogitRows) some.resize(kLogitRows);
+                      oracles::HeadInputs inputs;
+                      inputs.x = oracles::rows_of(normed(), some);
+                      inputs.others = {{"what enters norm_f",
+                                        oracles::rows_of(recorded_matrix(head_, "x"), some)}};
+                      inputs.head = head();
+                      inputs.table = weight("embed.weight");
+                      inputs.rounding = rounding();
+                      inputs.threads = 1;
+                      return oracles::name_logits(oracles::rows_of(logits(), some), inputs);
+                    });
+  }
+
+  // ---- backward ---------------------------------------------------------------------------------
+
+  void judge_backward() {
+    const Matrix dnormed = recorded_matrix(head_, "d.normed");
+    if (knows_gradient_of("lm_head")) {
+      judge_projected({Way::backward, "lm_head", "the gradient of norm_f's result"},
+                      input_gradient_product(dlogits(), head(), dnormed, rounding()));
+      if (const auto found = gradient_of("lm_head.weight")) {
+        judge_projected({Way::backward, "lm_head", "dy^T x", "lm_head.weight"},
+                        weight_gradient_product(dlogits(), normed(), *found, rounding()));
+      }
+    }
+    if (!knows_gradient_of("norm_f")) return;
+    const Tensor dy = tensor_of(dnormed);
+    const oracles::NormInputs inputs{entering(), gain_f(), {}, {}, rounding()};
+    const Matrix found = recorded_matrix(head_, "d.x");
+    judge_values({Way::backward, "norm_f", "the gradient of what enters norm_f"},
+                 found,
+                 oracles::expected_norm_gradient(inputs.x, inputs.gain, dy, rounding()),
+                 [&] { return oracles::name_norm_gradient(tensor_of(found), inputs, dy); });
+    const auto of_gain = gradient_of("norm_f.weight");
+    if (!of_gain) return;
+    const Matrix x = recorded_matrix(head_, "x");
+    judge_values({Way::backward, "norm_f", "sum of dy x / rms", "norm_f.weight"},
+                 *of_gain,
+                 oracles::expected_gain_gradient(x, inputs.gain, dnormed, rounding()),
+                 [&] {
+                   const oracles::GainInputs gains{
+                       x, inputs.gain, dnormed, tokens_.shape.front(), rounding(), 1};
+                   return oracles::name_gain_gradient(tensor_of(*of_gain), gains);
+                 });
+  }
+
+  void judge_table() {
+    const auto found = gradient_of("embed.weight");
+    if (!found || !knows_gradient_of("embed")) return;
+    oracles::EmbeddingGradientInputs inputs;
+    inputs.tokens = tokens_;
+    inputs.dx = recorded_matrix(first_, "d.x");
+    inputs.vocab_size = found->rows;
+    inputs.rounding = rounding();
+    judge_values({Way::backward, "embed", "sum of dx by token", "embed.weight"},
+                 *found,
+                 oracles::expected_embedding_gradient(inputs),
+                 [&] { return oracles::name_embedding_gradient(tensor_of(*found), inputs); });
+  }
+
+  const oracles::IntTensor& tokens_;
+  const nsa::SafetensorsFile& step_;
+  const nsa::SafetensorsFile& head_;
+  const nsa::SafetensorsFile& first_;
+};
+
+}  // namespace
+
+PartJudgement judge_ends(const RecordedModel& model, const oracles::IntTensor& tokens) {
+  return EndsJudge(model, tokens).judge();
+}
+
+}  // namespace harness::checks

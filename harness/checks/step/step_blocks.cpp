@@ -1,0 +1,167 @@
+#include "harness/checks/step/step_blocks.h"
+
+#include <stdexcept>
+
+#include "harness/checks/attention/layer_survey.h"
+#include "harness/checks/attention/sample_rows.h"
+#include "harness/checks/largest.h"
+#include "nsa/base/text.h"
+#include "oracles/parallel.h"
+
+namespace harness::checks {
+namespace {
+
+constexpr double kToldBounds = 10;  // the size of an error whose probability of a miss is told
+
+class ModelFiles {
+ public:
+  ModelFiles(StepJudge& judge, const StepFile& file) : judge_(judge), file_(file) {}
+  ModelFiles(const ModelFiles&) = delete;
+  ModelFiles& operator=(const ModelFiles&) = delete;
+
+  // Nothing where something is not on record; then it is said.
+  std::optional<RecordedModel> open() {
+    RecordedModel model;
+    model.step = &file_;
+    model.rounding = oracles::Rounding::of(judge_.run.narrow);
+    const auto seed = static_cast<std::uint64_t>(judge_.run.evidence.the_case.scenario.seed);
+    model.seed = mixed(mixed(seed) + static_cast<std::uint64_t>(file_.step * 4096 + file_.rank));
+    if (!find_weights() || !find_gradients()) return std::nullopt;
+    model.head = file("head_stages", -1);
+    if (!model.head) return std::nullopt;
+    for (int layer = 0; layer < static_cast<int>(judge_.run.model.n_layers); ++layer) {
+      model.blocks.push_back(file("block_stages", layer));
+      model.attentions.push_back(file(kLayer, layer));
+      if (!model.blocks.back() || !model.attentions.back()) return std::nullopt;
+    }
+    const bool own_file = judge_.run.data.accumulate == 1;
+    model.weight = [this](const std::string& name) {
+      return recorded_matrix(*weights_, prefix_ + name);
+    };
+    model.gradient = [this, own_file, &judge = judge_](const std::string& name) {
+      const nsa::SafetensorsFile& from = own_file ? *local_ : *part_of(name);
+      const std::string recorded = own_file ? name : "g." + name;
+      const Gradient* row = judge.ledger.ranks.find({file_.step, file_.rank, name});
+      const bool arrived = row != nullptr && !row->hash_before.empty();
+      return arrived && from.contains(recorded) ? recorded_matrix(from, recorded)
+                                                : oracles::Matrix{};
+    };
+    return model;
+  }
+
+  // The model as it is kept by its owner: gradients of several micro-batches are in its files.
+  void kept_at(const RecordedModel& model) { model_ = &model; }
+
+ private:
+  std::optional<nsa::SafetensorsFile> file(const std::string& name, int layer) {
+    return open_artefact(
+        judge_.run.evidence, {file_.rank, name, file_.step, file_.rank, layer}, judge_.result);
+  }
+
+  // The file and the prefix under which all weights of the step's forward are.
+  bool find_weights() {
+    if (file_.is_whole()) {
+      weights_ = &file_.file;
+      prefix_ = judge_.run.has_masters ? "w." : "p.";
+      return true;
+    }
+    // All ranks begin with the values of rank 0: judge_initial() says where they do not.
+    if (file_.step != 1) return false;
+    initial_ = open_artefact(judge_.run.evidence, {0, "initial_values", 1, 0}, judge_.result);
+    if (!initial_) return false;
+    weights_ = &*initial_;
+    return true;
+  }
+
+  // A step of one micro-batch has the local gradients in a file of their own.
+  bool find_gradients() {
+    if (judge_.run.data.accumulate != 1) return true;
+    local_ = file("local_gradients", -1);
+    return local_.has_value();
+  }
+
+  [[nodiscard]] const nsa::SafetensorsFile* part_of(const std::string& param) const {
+    const std::string prefix = "blocks.";
+    if (param.rfind(prefix, 0) != 0) return &*model_->head;
+    return &*model_->blocks[static_cast<std::size_t>(std::stoi(param.substr(prefix.size())))];
+  }
+
+  StepJudge& judge_;
+  const StepFile& file_;
+  const nsa::SafetensorsFile* weights_ = nullptr;
+  std::string prefix_;
+  std::optional<nsa::SafetensorsFile> initial_;
+  std::optional<nsa::SafetensorsFile> local_;
+  const RecordedModel* model_ = nullptr;
+};
+
+// Parts are independent of each other: the head first, then every block.
+std::vector<PartJudgement> judged_parts(const RecordedModel& model,
+                                        const oracles::IntTensor& tokens) {
+  std::vector<PartJudgement> parts(model.blocks.size() + 1);
+  oracles::parallel_for(
+      static_cast<std::int64_t>(parts.size()), 1, 0, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) {
+          parts[static_cast<std::size_t>(i)] =
+              i == 0 ? judge_ends(model, tokens) : judge_block(model, static_cast<int>(i - 1));
+        }
+      });
+  return parts;
+}
+
+struct Totals {
+  std::int64_t stages = 0;
+  std::int64_t products = 0;
+  double worst = 0;
+};
+
+void take(StepJudge& judge, const StepFile& file, PartJudgement part, Totals& totals) {
+  const std::string where =
+      " of " + process_name(file.rank) + ", step " + std::to_string(file.step);
+  for (Departure& departure : part.departures) judge.told.add(std::move(departure));
+  for (const std::string& lacking : part.missing) judge.result.missing(lacking + where);
+  for (const std::string& what : part.not_judged) judge.not_judged.push_back(what + where);
+  totals.stages += part.stages;
+  totals.products += part.products;
+  raise_to(totals.worst, part.worst);
+}
+
+void judge_file(StepJudge& judge, const StepFile& file, Totals& totals) {
+  const auto tokens = file.tokens(0);
+  if (!tokens) return;  // already missing
+  ModelFiles files(judge, file);
+  const std::optional<RecordedModel> model = files.open();
+  if (!model) return;
+  files.kept_at(*model);
+  for (PartJudgement& part : judged_parts(*model, *tokens)) {
+    take(judge, file, std::move(part), totals);
+  }
+}
+
+}  // namespace
+
+void judge_blocks(StepJudge& judge) {
+  Totals totals;
+  for (const auto& [key, file] : judge.files) {
+    try {
+      judge_file(judge, file, totals);
+    } catch (const std::invalid_argument& error) {
+      judge.result.missing("the model of " + process_name(key.first) + ", step " +
+                           std::to_string(key.second) + ": " + error.what());
+    }
+  }
+  if (totals.stages == 0) {
+    judge.not_judged.emplace_back("the model between its attention layers (not on record)");
+    return;
+  }
+  judge.result.measured("worst_share_of_bound_between", totals.worst, 1.0);
+  judge.judged.push_back(std::to_string(totals.stages) +
+                         " stages between the attention layers, forward, back and gradients of "
+                         "weights, in all rows (" +
+                         std::to_string(totals.products) +
+                         " of them by projections: what is off by " + nsa::to_text(kToldBounds, 2) +
+                         " bounds passes one of them with a probability of " +
+                         nsa::to_text(oracles::miss_probability(kToldBounds), 1) + ")");
+}
+
+}  // namespace harness::checks
