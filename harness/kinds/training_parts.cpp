@@ -96,7 +96,9 @@ TrainingParts::TrainingParts(Session& session)
       recorder(model,
                watch,
                session.progress(),
-               session.wants_check("close_to_oracle") || session.wants_check("step_is_oracle")),
+               !session.is_twin() && (session.wants_check("close_to_oracle") ||
+                                      session.wants_check("selection_valid") ||
+                                      session.wants_check("step_is_oracle"))),
       step_recorder(parameters,
                     *optimizer,
                     session.channel(),

@@ -116,7 +116,8 @@ class LayerJudge {
     unusable_.insert(unusable.malformed.begin(), unusable.malformed.end());
     judge_stages();
     // Nothing that follows from a wrong stage says anything of its own.
-    if (verdict_.deviations.empty() && unusable_.empty()) judge_whole();
+    const bool right = verdict_.deviations.empty() && unusable_.empty();
+    if (right && record_.from_input) judge_whole();
     judge_backward();
     return std::move(verdict_);
   }

@@ -225,6 +225,7 @@ LayerRecord read_layer(const nsa::SafetensorsFile& file,
   record.config = oracle_config(model);
   record.gate_override = options.gate_override;
   record.forward_only = options.forward_only;
+  record.from_input = options.from_input;
   const nsa::TensorView& x = file.at("x");
   if (x.shape.size() != 3 || x.shape[0] < 1 || x.shape[1] < 1) {
     throw nsa::Error(x.where + ": wanted [B,S,dim]");

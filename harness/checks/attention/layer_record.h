@@ -22,7 +22,8 @@ namespace harness::checks {
 struct ReadOptions {
   std::optional<std::array<double, 3>> gate_override;
   bool forward_only = false;  // the kind computes no gradients
-  std::uint64_t seed = 0;     // of the sample
+  bool from_input = true;  // the whole layer is judged from its input too, not by its stages alone
+  std::uint64_t seed = 0;  // of the sample
   std::int64_t most_rows =
       4096;  // (batch, row) pairs that are judged one and all; beyond, a sample
   // Which branches multiply narrow numbers (docs/arithmetic.md); nothing where what ran has not said what it rounds.
@@ -44,7 +45,8 @@ struct LayerRecord {
   oracles::IntTensor blocks;          // [B,G,S,n]
   std::optional<oracles::Tensor> dy;  // [B,R,E]
   bool forward_only = false;
-  bool dy_elsewhere = false;          // dy is not zero in all rows that are not judged
+  bool from_input = true;
+  bool dy_elsewhere = false;  // dy is not zero in all rows that are not judged
   // Everything else that is floating, by name: q [B,G,h,R,D], o_* [B,G,h,R,V], gate [B,G,R,3] or [B,G,h,R,3], y [B,R,E],
   // k_*, v_* [B,G,S|C,D], p_grp [B,G,S,N], dx [B,S,E], g.w.*
   std::map<std::string, oracles::Tensor> tensors;

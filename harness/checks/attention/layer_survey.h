@@ -1,5 +1,5 @@
 // Which recorded attention layers are looked at, and their files: all layers of one step. Of ranks that train, that is the
-// first step in which an output or a local gradient differs from the twin's, else one that the seed draws.
+// first step in which a local gradient differs from the twin's, else one that the seed draws.
 #pragma once
 
 #include <optional>
