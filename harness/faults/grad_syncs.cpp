@@ -51,10 +51,11 @@ void no_division(FaultContext& context) {
   };
 }
 
-// The second registration of a communication hook replaces the first.
+// The second registration of a communication hook replaces the first. Where none was asked for, none is lost.
 void drop_hook(FaultContext& context) {
-  context.fired();
-  context.needed_training().reduce_bucket = nullptr;
+  nsa::ReduceBucket& hook = context.needed_training().reduce_bucket;
+  if (hook) context.fired();
+  hook = nullptr;
 }
 
 // Parameters that are converted and back have another gradient accumulator, without the Reducer's hook.

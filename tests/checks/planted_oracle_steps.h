@@ -624,54 +624,55 @@ inline void add_oracle_steps(std::vector<Planted>& list) {
     for (double& x : tensor.data) x *= 1.01;
   };
   const auto last_number = [](oracles::Tensor& tensor) { tensor.data.back() *= 1.1; };
-  const std::string forward = "NUMERIC.FORWARD";
-  const std::string gradient = "NUMERIC.GRADIENT";
+  const std::string of_forward = "NUMERIC.FORWARD";
+  const std::string of_gradient = "NUMERIC.GRADIENT";
   const auto site = [](const std::string& op, const std::string& layers, const std::string& phase) {
     return R"({"op":")" + op + R"(","layers":)" + layers + R"(,"phase":")" + phase + R"("})";
   };
   const auto of_param = [](const std::string& param, const std::string& op) {
     return R"({"param":")" + param + R"(","op":")" + op + R"(","phase":"backward","step":1})";
   };
-  stage("an embedding of another size", 0, "x", forward, R"({"op":"embed"})", by_a_percent);
+  stage("an embedding of another size", 0, "x", of_forward, R"({"op":"embed"})", by_a_percent);
   stage("the last number of a norm",
         1,
         "norm1",
-        forward,
+        of_forward,
         site("norm1", "[1]", "forward"),
         last_number);
-  stage("a norm2 times 1.01", 1, "normed", forward, site("norm2", "[1]", "forward"), by_a_percent);
-  stage("fc1 times 1.01", 1, "hidden", forward, site("mlp", "[1]", "forward"), by_a_percent);
-  stage("fc2 times 1.01", 0, "mlp", forward, site("mlp", "[0]", "forward"), by_a_percent);
+  stage(
+      "a norm2 times 1.01", 1, "normed", of_forward, site("norm2", "[1]", "forward"), by_a_percent);
+  stage("fc1 times 1.01", 1, "hidden", of_forward, site("mlp", "[1]", "forward"), by_a_percent);
+  stage("fc2 times 1.01", 0, "mlp", of_forward, site("mlp", "[0]", "forward"), by_a_percent);
   stage("a stream times 1.01",
         1,
         "middle",
-        forward,
+        of_forward,
         site("residual", "[1]", "forward"),
         by_a_percent);
-  stage("a norm_f times 1.01", -1, "normed", forward, R"({"op":"norm_f"})", by_a_percent);
-  stage("logits times 1.01", -1, "logits", forward, R"({"op":"lm_head"})", by_a_percent);
+  stage("a norm_f times 1.01", -1, "normed", of_forward, R"({"op":"norm_f"})", by_a_percent);
+  stage("logits times 1.01", -1, "logits", of_forward, R"({"op":"lm_head"})", by_a_percent);
   stage("a gradient of fc2's input times 1.01",
         1,
         "d.activated",
-        gradient,
+        of_gradient,
         site("mlp", "[1]", "backward"),
         by_a_percent);
   stage("the last gradient of silu",
         1,
         "d.hidden",
-        gradient,
+        of_gradient,
         site("mlp", "[1]", "backward"),
         last_number);
   stage("a gradient of fc1's input times 1.01",
         0,
         "d.normed",
-        gradient,
+        of_gradient,
         site("mlp", "[0]", "backward"),
         by_a_percent);
   stage("a gradient of norm_f's input times 1.01",
         -1,
         "d.x",
-        gradient,
+        of_gradient,
         R"({"op":"norm_f","phase":"backward"})",
         by_a_percent);
   for (const auto& [param, op] : {std::pair{"blocks.1.mlp.fc1.weight", "mlp"},
@@ -684,7 +685,7 @@ inline void add_oracle_steps(std::vector<Planted>& list) {
     stage(std::string("a gradient of ") + param + " times 1.01",
           -1,
           std::string("g.") + param,
-          gradient,
+          of_gradient,
           of_param(harness::checks::short_name(param), op),
           by_a_percent);
   }
