@@ -60,7 +60,8 @@ harness::Manifest manifest() {
   }
   manifest.seams = nsa::seam_implementations();
   for (const auto& fault : harness::all_faults()) {
-    manifest.faults.push_back({fault.name, fault.about, fault.uses, fault.forms});
+    manifest.faults.push_back(
+        {fault.name, fault.about, fault.uses, fault.forms, fault.needs_layer_above});
   }
   return manifest;
 }

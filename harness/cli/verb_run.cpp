@@ -1,9 +1,6 @@
 #include <algorithm>
-#include <array>
-#include <ctime>
 #include <filesystem>
 #include <iostream>
-#include <map>
 #include <memory>
 #include <random>
 #include <set>
@@ -14,15 +11,11 @@
 #include "harness/cli/paths.h"
 #include "harness/cli/provenance.h"
 #include "harness/cli/requirements.h"
-#include "harness/cli/run_session.h"
-#include "harness/cli/signals.h"
+#include "harness/cli/run_and_tell.h"
 #include "harness/cli/verbs.h"
-#include "harness/run/build_info.h"
 #include "harness/scenario/exit_code.h"
-#include "harness/store/bisection.h"
 #include "nsa/base/error.h"
 #include "nsa/base/text.h"
-#include "reports/report.h"
 
 namespace harness::cli {
 namespace {
@@ -52,15 +45,6 @@ std::vector<std::pair<std::string, std::string>> pairs_of(const std::vector<std:
     pairs.emplace_back(text.substr(0, equals), text.substr(equals + 1));
   }
   return pairs;
-}
-
-// The date in UTC, the same for everybody who runs at this moment.
-std::string today() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc = {};
-  gmtime_r(&now, &utc);
-  std::array<char, 16> text{};
-  return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%d", &utc)};
 }
 
 // A seed that is drawn is said and stored as if it had been given, so that the run can be repeated.
@@ -192,72 +176,10 @@ void tell_fallback(const RunArguments& arguments, const RunPlan& plan) {
            (trouble.empty() ? "" : " (" + trouble + ")") + "; --profile gpu makes that an error");
 }
 
-void tell_environment(const Variables& environment) {
-  for (const auto& [name, value] : steering_variables(environment)) {
-    log_line("inherited from the environment: " + name + "=" + value);
-  }
-}
-
-// What a person must see without scrolling: the decision, and what failed.
-void print_end(const RunSession& session) {
-  const std::vector<CaseRecord> records = session.records();
-  std::map<Outcome, int> counts;
-  for (const CaseRecord& record : records) ++counts[outcome_of(record)];
-  std::vector<std::string> parts;
-  for (const auto& [outcome, count] : counts) {
-    parts.push_back(std::to_string(count) + " " + name_of(outcome));
-  }
-  std::cout << "\n"
-            << reports::decision({session.record()}, records) << ": " << nsa::join(parts) << "\n";
-  std::set<const CaseRecord*> trials;  // of a search, which is told by its answer
-  for (const Bisection& bisection : bisections_of(records)) {
-    trials.insert(bisection.records.begin(), bisection.records.end());
-    std::cout << bisection.label << ": " << without_controls(bisection.progress.conclusion) << "\n";
-  }
-  constexpr int kMost = 20;
-  int failures = 0;
-  for (const CaseRecord& record : records) {
-    if (!is_failure(outcome_of(record)) || trials.contains(&record) || ++failures > kMost) continue;
-    print_outcome(
-        std::cout, outcome_of(record), record.label, record.seconds, record.judgement->reason);
-  }
-  if (failures > kMost) std::cout << "and " << failures - kMost << " more\n";
-}
-
-// The decision, what failed and the report's path last on stdout, or the one object of --json. Failing to write the report
-// leaves the run incomplete; that nobody reads stdout changes nothing about the run.
-int print_result(RunSession& session, const RunArguments& arguments) {
-  int code = session.exit_code();
-  try {
-    session.write_report();
-    if (arguments.json) {
-      const RunRecord record = session.store().run_named(session.record().name).value();
-      std::cout << reports::render_json(session.store(), record, session.report_path()).dump()
-                << "\n";
-    } else {
-      if (!arguments.quiet) print_end(session);
-      std::cout << session.report_path() << "\n";
-    }
-  } catch (const nsa::Error& error) {
-    log_line(std::string("CANNOT REPORT: ") + error.what());
-    code = kExitIncomplete;
-  }
-  if (!std::cout.flush()) {
-    log_line("stdout was lost; the run is stored, its exit code is " + std::to_string(code) +
-             ", its report is " + session.report_path());
-    std::cout.clear();  // told
-  }
-  return code;
-}
-
 int run(const RunArguments& arguments) {
   const Paths paths = find_paths();
   const Manifest manifest = load_own_manifest(paths);
-  if (manifest.source_hash != built_source_hash()) {
-    log_line("stale build: the worker was built from other sources (" + manifest.source_hash +
-             ") than this program (" + built_source_hash() + "): build both again");
-    return kExitError;
-  }
+  if (is_stale(manifest)) return kExitError;
   RunPlan plan = make_plan(arguments, paths, manifest);
   if (arguments.dry_run) return show_plan(plan, arguments.json);
   plan.database = database_path(arguments.database);
@@ -265,24 +187,7 @@ int run(const RunArguments& arguments) {
   plan.provenance = provenance_of(paths, manifest, plan.machine, plan.environment, command_words());
   plan.provenance.command = command_of(arguments, paths, plan.database);
   tell_fallback(arguments, plan);
-  if (!arguments.quiet) {
-    plan.on_result =
-        [json = arguments.json](
-            Outcome outcome, const std::string& label, double seconds, const std::string& reason) {
-          if (json) {
-            log_line(outcome_line(name_of(outcome), label, seconds, reason));
-          } else {
-            print_outcome(std::cout, outcome, label, seconds, reason);
-            std::cout.flush();
-          }
-        };
-  }
-  catch_signals();
-  const Variables environment = plan.environment;
-  RunSession session(std::move(plan));
-  if (!arguments.quiet) tell_environment(environment);
-  session.run();
-  return print_result(session, arguments);
+  return run_and_tell(std::move(plan), {arguments.json, {}});
 }
 
 }  // namespace

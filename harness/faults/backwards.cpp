@@ -145,7 +145,8 @@ Fault inplace_pack() {
           "a layer writes into the workspace that the layer before it still needs",
           {"layers", "step"},
           {},
-          shared_workspace};
+          shared_workspace,
+          true};
 }
 
 }  // namespace harness

@@ -140,7 +140,8 @@ Fault gc_late_binding() {
           "a checkpointed layer is recomputed with the last block's weights",
           {"layers", "step"},
           {},
-          late_binding};
+          late_binding,
+          true};
 }
 
 Fault gc_nested() {

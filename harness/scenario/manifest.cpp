@@ -13,8 +13,11 @@ constexpr std::int64_t kMaxManifestBytes = std::int64_t{1} << 20;
 }  // namespace
 
 void to_json(nlohmann::json& json, const FaultInfo& fault) {
-  json = {
-      {"name", fault.name}, {"about", fault.about}, {"uses", fault.uses}, {"forms", fault.forms}};
+  json = {{"name", fault.name},
+          {"about", fault.about},
+          {"uses", fault.uses},
+          {"forms", fault.forms},
+          {"needs_layer_above", fault.needs_layer_above}};
 }
 
 void from_json(const nlohmann::json& json, FaultInfo& fault) {
@@ -22,6 +25,7 @@ void from_json(const nlohmann::json& json, FaultInfo& fault) {
   json.at("about").get_to(fault.about);
   json.at("uses").get_to(fault.uses);
   json.at("forms").get_to(fault.forms);
+  json.at("needs_layer_above").get_to(fault.needs_layer_above);
 }
 
 std::string manifest_text(const Manifest& manifest) {

@@ -13,6 +13,7 @@ struct FaultInfo {
   std::string about;
   std::vector<std::string> uses;  // which of layers, rank, step, strength, form it heeds
   std::vector<std::string> forms;
+  bool needs_layer_above = false;  // it does nothing in the last layer
 };
 
 struct Manifest {

@@ -66,6 +66,7 @@ struct Fault {
   std::vector<std::string> uses;   // of layers, rank, step, strength, form
   std::vector<std::string> forms;  // the default first
   void (*install)(FaultContext& context) = nullptr;
+  bool needs_layer_above = false;  // it does nothing in the last layer
 };
 
 // ---- draws: everything a scenario leaves open is a pure function of fault.seed -----------------------------------------

@@ -4,6 +4,7 @@
 
 #include "harness/scenario/bisect.h"
 #include "nsa/base/text.h"
+#include "reports/selftest_tally.h"
 
 namespace reports {
 namespace {
@@ -25,6 +26,20 @@ std::string quoted(const std::string& word) {
   return nsa::shell_text(std::vector<std::string>{word});
 }
 
+// Draws depend on the seed, the file and the number of the draw: all draws of this file are the same again.
+std::string selftest_again(const CaseView& one) {
+  std::vector<std::string> words = {program_of(one.run), "selftest", one.the_case->scenario.path};
+  for (const auto& [key, value] : one.run.provenance.command) {
+    if (key == "full-size") words.push_back("--" + key);
+    if (key != "profile" && key != "seed" && key != "draws") continue;
+    words.push_back("--" + key);
+    words.push_back(value);
+  }
+  const std::string database = value_of(one.run, "database");
+  if (!database.empty()) words.insert(words.end(), {"--db", database});
+  return nsa::shell_text(words);
+}
+
 }  // namespace
 
 std::string on_database(const harness::RunRecord& run, const std::string& words) {
@@ -44,6 +59,7 @@ std::string run_again(const harness::RunRecord& run) {
 
 std::string case_again(const CaseView& one) {
   if (!one.the_case || one.the_case->scenario.path.empty()) return run_again(one.run);
+  if (is_selftest(one.run)) return selftest_again(one);
   std::vector<std::string> words = {program_of(one.run), "run", one.the_case->scenario.path};
   for (const auto& [key, value] : one.run.provenance.command) {
     if (key != "profile" && key != "seed" && key != "set") continue;

@@ -6,6 +6,7 @@ const std::vector<Section>& sections() {
   static const std::vector<Section> kSections = {
       section::head(),
       section::summary(),
+      section::selftest(),
       section::changes(),
       section::findings(),
       section::causes(),

@@ -24,6 +24,7 @@ namespace section {
 [[nodiscard]] Section changes();
 [[nodiscard]] Section configuration();
 [[nodiscard]] Section results();
+[[nodiscard]] Section selftest();
 [[nodiscard]] Section bisection();
 [[nodiscard]] Section ledger();
 [[nodiscard]] Section findings();
