@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "harness/judge/expectation.h"
+#include "harness/store/bisection.h"
 #include "nsa/base/text.h"
 
 namespace reports {
