@@ -16,8 +16,6 @@
 namespace harness::cli {
 namespace {
 
-using nlohmann::json;
-
 struct ExplainArguments {
   std::vector<std::string> words;
   std::string database;
@@ -30,9 +28,9 @@ int explain_all(const ExplainArguments& arguments) {
   if (arguments.markdown) {
     std::cout << codes_markdown(uses);
   } else if (arguments.json) {
-    auto codes = json::array();
+    auto codes = nlohmann::json::array();
     for (const Code& code : all_codes()) codes.push_back(code_json(code, uses));
-    std::cout << json({{"codes", std::move(codes)}}).dump() << "\n";
+    std::cout << nlohmann::json({{"codes", std::move(codes)}}).dump() << "\n";
   } else {
     std::cout << codes_text();
   }
@@ -63,7 +61,7 @@ int explain_case(const ExplainArguments& arguments) {
     return kExitNothing;
   }
   if (arguments.json) {
-    json object = case_json(record);
+    nlohmann::json object = case_json(record);
     object["run"] = run->name;
     std::cout << object.dump() << "\n";
   } else {

@@ -10,8 +10,6 @@
 namespace harness::cli {
 namespace {
 
-using nlohmann::json;
-
 std::string heading_of(const Finding& finding) {
   const std::string where = finding.site.text();
   return finding.code + (where.empty() ? "" : " @ " + where);
@@ -94,13 +92,14 @@ std::string case_text(const CaseRecord& record) {
   return lines.text();
 }
 
-json case_json(const CaseRecord& record) {
+nlohmann::json case_json(const CaseRecord& record) {
   const Judgement& judgement = *record.judgement;
-  json findings = json::array();
+  nlohmann::json findings = nlohmann::json::array();
   for (const Finding& finding : judgement.findings) {
-    json entry = finding;
+    nlohmann::json entry = finding;
     const CheckResult* verdict = verdict_of(judgement, finding.check);
-    entry["measured"] = verdict == nullptr ? json::array() : json(verdict->measured);
+    entry["measured"] =
+        verdict == nullptr ? nlohmann::json::array() : nlohmann::json(verdict->measured);
     findings.push_back(std::move(entry));
   }
   return {{"case", record.label},

@@ -9,8 +9,6 @@
 namespace harness::cli {
 namespace {
 
-using nlohmann::json;
-
 const CodeUse& use_of(const Code& code, const CodeUses& uses) {
   static const CodeUse kNone;
   const auto at = uses.of_code.find(std::string(code.name));
@@ -93,9 +91,9 @@ std::string code_text(const Code& code, const CodeUses& uses) {
   return lines.text();
 }
 
-json code_json(const Code& code, const CodeUses& uses) {
+nlohmann::json code_json(const Code& code, const CodeUses& uses) {
   const CodeUse& use = use_of(code, uses);
-  json scenarios = json::array();
+  nlohmann::json scenarios = nlohmann::json::array();
   for (const ExpectedBy& by : use.scenarios) {
     scenarios.push_back({{"scenario", by.scenario}, {"fault", by.fault}, {"file", by.file}});
   }
@@ -108,7 +106,7 @@ json code_json(const Code& code, const CodeUses& uses) {
           {"next_action", code.next_action},
           {"witness", code.witness},
           {"checks", use.checks},
-          {"expected_by", uses.lacking.empty() ? std::move(scenarios) : json()},
+          {"expected_by", uses.lacking.empty() ? std::move(scenarios) : nlohmann::json()},
           {"told_as", statements_of(code)},
           {"example", command_of(use)}};
 }
