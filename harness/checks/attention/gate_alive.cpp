@@ -189,7 +189,9 @@ class GateJudge {
     finding.site.branch = death.branch;
     finding.site.op = "gate";
     finding.site.step = where.first;
-    finding.facts = {{"first_step", where.first}, {"last_step", where.last}};
+    if (death.variant != "weights") {  // which is of one step
+      finding.facts = {{"first_step", where.first}, {"last_step", where.last}};
+    }
     return finding;
   }
 

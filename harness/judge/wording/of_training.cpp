@@ -41,20 +41,21 @@ constexpr std::array kTrainingWords = {
             "Look at what divides the loss by the number of micro-batches."},
     Wording{"NUMERIC.FORWARD",
             "between",
-            "In {step}, a stage between the attention layers ({op}, after {layers}) on "
+            "In {step}, a stage between the attention layers ({op}[, after {layers}]) on "
             "{ranks} is not the one of the oracle.[ This explains every wrong number: {known}.][ "
             "Each of these mistakes explains every wrong number: {laws}.]",
             "The attention is not the cause: the stream was computed from the outputs of the "
             "attention layers that are on record.",
             "Compare {op} with its equation."},
-    Wording{"NUMERIC.GRADIENT",
-            "between",
-            "In {step}, the gradient of a stage between the attention layers ({op}, in block "
-            "{layers}) on {ranks} is not the one of the oracle.[ This explains every wrong number: "
-            "{known}.][ Each of these mistakes explains every wrong number: {laws}.]",
-            "The attention and the forward are not the cause: the recorded forward is right, and "
-            "the gradients that enter the stage are on record.",
-            "Compare the backward of {op} with its equation."},
+    Wording{
+        "NUMERIC.GRADIENT",
+        "between",
+        "In {step}, the gradient of a stage between the attention layers ({op}[, in block "
+        "{layers}]) on {ranks} is not the one of the oracle.[ This explains every wrong number: "
+        "{known}.][ Each of these mistakes explains every wrong number: {laws}.]",
+        "The attention and the forward are not the cause: the recorded forward is right, and "
+        "the gradients that enter the stage are on record.",
+        "Compare the backward of {op} with its equation."},
     Wording{"NUMERIC.GRADIENT",
             "mean",
             "In {step}, {count:gradient} on {ranks} ({params}) {count?is|are} not the mean over "
