@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/reports/sample.h"
+
 namespace {
 
 using harness::CaseRecord;
@@ -18,9 +20,7 @@ harness::Finding finding(const std::string& code, int layer, harness::Role role)
 }
 
 harness::Case planted() {
-  harness::Case the_case;
-  the_case.scenario.name = "wrong_dv_scale";
-  the_case.scenario.kind = "training";
+  harness::Case the_case = fixtures::sample_case("wrong_dv_scale");
   the_case.scenario.fault = harness::FaultRequest{};
   the_case.scenario.fault->name = "wrong_dv_scale";
   the_case.scenario.expect = harness::Expectation{};
