@@ -6,18 +6,22 @@
 
 # count_programs FOLDER: adds to passed, failed, skipped what each test program left in FOLDER/gtest, and names it in counted.
 count_programs() {
-  local file line name
+  local file line name open
   for file in "$1"/gtest/*.xml; do
     [[ -r $file ]] || continue
     name=${file##*/}
     counted+=" ${name%.xml} "
+    open=0  # inside a test that has lines of its own: what it measured, or what went wrong
     while read -r line; do
       case $line in
         '<testcase '*result=\"skipped\"*) skipped=$((skipped + 1)) ;;
         '<testcase '*result=\"completed\"*'/>') passed=$((passed + 1)) ;;
-        '<testcase '*result=\"completed\"*) failed=$((failed + 1)) ;;  # with what went wrong below it
+        '<testcase '*result=\"completed\"*) open=1 ;;
+        '<failure'*) failed=$((failed + open)) open=0 ;;
+        '</testcase>') passed=$((passed + open)) open=0 ;;
       esac
     done <"$file"
+    failed=$((failed + open))
   done
 }
 

@@ -24,6 +24,13 @@ echo run >"$mood/tests"
 echo completed completed skipped other >"$mood/program"
 harness test
 expect "what a test program ran is counted one by one" equal "$(last_line)" '6 passed, 0 failed, 3 skipped'
+echo completed measured measured >"$mood/program"
+harness test
+expect "a test that tells what it measured has passed: exit 0" equal "$code" 0
+expect "a test that tells what it measured is one that passed" equal "$(last_line)" '8 passed, 0 failed, 1 skipped'
+echo completed twice >"$mood/program"
+harness test
+expect "a test with two failures is one that failed" equal "$(last_line)" '4 passed, 2 failed, 1 skipped'
 echo completed fail fail >"$mood/program"
 harness test
 expect "a failure in a test program: exit 1" equal "$code" 1
