@@ -1,0 +1,278 @@
+#!/usr/bin/env python3
+"""Does the harness notice bugs that nobody planted for it? One binary holds many small bugs ("mutants"), each in one line of
+the model, the training step or the worker; the variable NSA_MUTANT switches one of them on.
+
+    tests/selftest/mutants.py make DIR      a copy of this tree in DIR with all mutants in it
+    (build DIR: target harness/all, preset full)
+    tests/selftest/mutants.py run DIR       coverage, then every mutant against the scenarios that reach its line
+    tests/selftest/mutants.py report DIR    the score, by folder; survivors; wrong names and wrong accusations
+
+`run` adds a line to DIR/mutants/results.jsonl for each mutant and goes on where it stopped. The mutants are in
+tests/selftest/mutants/*.txt; mutant_list.py says how they are written.
+"""
+import argparse
+import collections
+import concurrent.futures
+import json
+import os
+import pathlib
+import random
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import mutant_list
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+HEADER = """// Switches of the mutants. This file exists only in a copy made by tests/selftest/mutants.py.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string>
+namespace nsa_mutants {
+// Is this mutant switched on? Also tells that its line was reached, where NSA_MUTANT_REACHED names a file.
+inline bool is(const char* name) {
+  if (const char* path = std::getenv("NSA_MUTANT_REACHED")) {
+    if (FILE* file = std::fopen(path, "a")) {
+      std::fprintf(file, "%s\\n", name);
+      std::fclose(file);
+    }
+  }
+  const char* chosen = std::getenv("NSA_MUTANT");
+  return chosen != nullptr && std::strcmp(chosen, name) == 0;
+}
+// Of this worker; the twin has -1.
+inline int rank() {
+  static const int number = [] {
+    std::ifstream file("/proc/self/cmdline");
+    const std::string line{std::istreambuf_iterator<char>(file), {}};
+    const std::string word = std::string("\\0--rank", 7) + '\\0';
+    const auto at = line.find(word);
+    return at == std::string::npos ? -1 : std::atoi(line.c_str() + at + word.size());
+  }();
+  return number;
+}
+}  // namespace nsa_mutants
+#define MUTANT(name) \\
+  ([] { static const bool on = nsa_mutants::is(name); return on; }())
+"""
+# The variables that the harness hands to its workers.
+ALLOW_LIST = "harness/cli/environment.cpp"
+MOST_S = 90  # for one mutant, all scenarios together
+FOUND = ("FAIL", "HANG", "CRASH", "OOM")  # a busy machine is SLOW by itself
+
+
+def make(folder, mutants):
+    names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in filter(None, names.split("\0")):
+        write_changed(folder / name, (ROOT / name).read_bytes())
+    by_file = collections.defaultdict(list)
+    for mutant in mutants:
+        by_file[mutant.file].append(mutant)
+    for name, here in by_file.items():
+        text = mutant_list.mutated((ROOT / name).read_text(), here)
+        write_changed(folder / name, ('#include "nsa/mutants.h"\n' + text).encode())
+    write_changed(folder / "nsa/mutants.h", HEADER.encode())
+    text = (ROOT / ALLOW_LIST).read_text()
+    text, changes = re.subn(r'4> kSteeringPrefixes = {', '5> kSteeringPrefixes = {"NSA_MUTANT", ', text)
+    if changes != 1:
+        sys.exit(f"{ALLOW_LIST}: found no array of 4 prefixes, wanted kSteeringPrefixes")
+    write_changed(folder / ALLOW_LIST, text.encode())
+    print(f"{len(mutants)} mutants in {len(by_file)} files of {folder}")
+
+
+def write_changed(path, content):
+    """Writes only what is new, so that a build compiles only that."""
+    if path.exists() and path.read_bytes() == content:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    if content.startswith(b"#!"):
+        path.chmod(0o755)
+
+
+class Harness:
+    """The built copy. A run is a line of tests/selftest/mutants/runs: a scenario and the options that choose its cases."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.program = folder / "build/full/bin/nsa-harness"
+
+    def run(self, words, limit_s, **variables):
+        """The cases of the run as the harness tells them; None when it did not end in time."""
+        with tempfile.TemporaryDirectory(dir=self.folder / "mutants") as out:
+            line = [self.program, "run", *words, "--db", out + "/r.db", "--out", out, "--quiet", "--json"]
+            environment = {**os.environ, "NSA_HARNESS_TREE": str(self.folder), **variables}
+            process = subprocess.Popen(line, cwd=self.folder, env=environment, text=True, stdout=subprocess.PIPE,
+                                       stderr=subprocess.PIPE, start_new_session=True)
+            try:
+                told, errors = process.communicate(timeout=limit_s)
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGINT)  # it ends its workers and then itself
+                try:
+                    process.communicate(timeout=20)
+                except subprocess.TimeoutExpired:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.communicate()
+                return None
+        if not told.strip():
+            return [{"outcome": "ERROR", "reason": errors[-300:], "verdicts": []}]
+        return json.loads(told)["cases"]
+
+
+def cover(harness, runs):
+    """How long each run takes without a mutant, and which mutants' lines it reaches. One after the other, so that times are true."""
+    kept = harness.folder / "mutants/coverage.json"
+    coverage = json.loads(kept.read_text()) if kept.exists() else {}
+    for line in runs:
+        if line in coverage:
+            continue
+        with tempfile.NamedTemporaryFile("r", dir=harness.folder / "mutants") as reached:
+            begin = time.monotonic()
+            cases = harness.run(shlex.split(line), 300, NSA_MUTANT_REACHED=reached.name)
+            seconds = time.monotonic() - begin
+            names = sorted(set(reached.read().split()))
+        outcomes = sorted({case["outcome"] for case in cases or [{"outcome": "no end"}]})
+        coverage[line] = {"seconds": round(seconds, 1), "outcomes": outcomes, "reached": names}
+        print(f"{seconds:6.1f} s  {len(names):3} mutants  {' '.join(outcomes)}  {line}", flush=True)
+        kept.write_text(json.dumps(coverage, indent=1))
+    return {line: coverage[line] for line in runs if coverage[line]["outcomes"] == ["PASS"]}
+
+
+def findings(cases):
+    return [finding for case in cases for finding in case.get("findings", [])]
+
+
+def judge(harness, mutant, coverage):
+    """Runs what reaches the mutant, cheapest first, until something is found."""
+    reaching = sorted((line for line in coverage if mutant.name in coverage[line]["reached"]),
+                      key=lambda line: coverage[line]["seconds"])
+    result = {"name": mutant.name, "outcome": "survived" if reaching else "unreached", "runs": [], "findings": []}
+    begin = time.monotonic()
+    for line in reaching:
+        left = MOST_S - (time.monotonic() - begin)
+        if left < coverage[line]["seconds"]:
+            result["outcome"] = "out of time" if result["outcome"] == "survived" else result["outcome"]
+            break
+        cases = harness.run(shlex.split(line), left, NSA_MUTANT=mutant.name)
+        outcomes = sorted({case["outcome"] for case in cases}) if cases else ["no end"]
+        result["runs"].append([line, outcomes])
+        if cases and set(outcomes) & set(FOUND):
+            result["outcome"] = "found"
+            result["findings"] = findings(cases)
+            break
+        if outcomes != ["PASS"]:
+            result["outcome"] = "unclear"  # noticed, but nothing is named; another run may do better
+            result["reason"] = [case.get("reason") for case in cases or []][:3]
+    result["seconds"] = round(time.monotonic() - begin, 1)
+    return result
+
+
+def run(harness, mutants, given):
+    runs = (mutant_list.FOLDER / "runs").read_text().splitlines()
+    coverage = cover(harness, runs)
+    kept = harness.folder / "mutants/results.jsonl"
+    done = {result["name"] for result in read_results(kept)}
+    todo = [mutant for mutant in mutants if mutant.name not in done]
+    random.Random(1).shuffle(todo)  # whatever is done when time is over is a drawn sample
+    end = time.monotonic() + 60 * given.minutes
+
+    def one(mutant):
+        return judge(harness, mutant, coverage) if time.monotonic() < end else None
+
+    with concurrent.futures.ThreadPoolExecutor(given.jobs) as pool:
+        for result in pool.map(one, todo):
+            if result is None:
+                continue
+            with kept.open("a") as file:
+                file.write(json.dumps(result) + "\n")
+            print(f"{result['seconds']:6.1f} s  {result['outcome']:11}  {result['name']}", flush=True)
+
+
+def read_results(path):
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def said(finding):
+    site = finding["site"]
+    words = [f"{key} {site[key]}" for key in ("layers", "branch", "op", "param", "phase", "ranks", "step") if key in site]
+    return f"{finding['code']} @ {', '.join(words)}".replace("'", "")
+
+
+def accused_wrongly(finding, options):
+    """Does this finding name a layer, rank or operation other than that of the mutant? Only what the mutant declares is compared."""
+    site = finding["site"]
+    for key, declared in (("layers", "layer"), ("ranks", "rank")):
+        if declared in options and site.get(key) and int(options[declared]) not in site[key]:
+            return True
+    named = [str(site[key]) for key in ("op", "branch", "param") if key in site]
+    return bool("at" in options and named) and not any(
+        word in name for word in options["at"].split(",") for name in named)
+
+
+def report(folder, mutants):
+    results = {result["name"]: result for result in read_results(folder / "mutants/results.jsonl")}
+    rows = [(mutant, results[mutant.name]) for mutant in mutants if mutant.name in results]
+    places = collections.defaultdict(collections.Counter)
+    for mutant, result in rows:
+        for place in (os.path.dirname(mutant.file), "all"):
+            places[place][result["outcome"]] += 1
+    for place, counts in sorted(places.items()):
+        tried = counts.total() - counts["unreached"]
+        print(f"{place:24} {counts['found']:3} of {tried:3} found   {dict(counts)}")
+    seconds = [result["seconds"] for _, result in rows]
+    print(f"{sum(seconds) / max(len(seconds), 1):.1f} s a mutant, {len(mutants) - len(rows)} not tried")
+    for outcome in ("survived", "out of time", "unclear", "unreached"):
+        print(f"\n{outcome}:")
+        for mutant, result in rows:
+            if result["outcome"] == outcome:
+                line = (ROOT / mutant.file).read_text()[:mutant.where((ROOT / mutant.file).read_text())[0]].count("\n") + 1
+                print(f"  {mutant.name}  {mutant.file}:{line}\n    - {mutant.old}\n    + {mutant.new}")
+                for words, outcomes in result["runs"]:
+                    print(f"      {' '.join(outcomes)}: {words}")
+                for reason in result.get("reason", []):
+                    print(f"      says: {reason}")
+    for title, is_one in (("another family of codes", lambda m, f: not f["code"].startswith(tuple(m.options["codes"].split(",")))),
+                          ("accuses another place", lambda m, f: accused_wrongly(f, m.options))):
+        print(f"\n{title}:")
+        for mutant, result in rows:
+            first = [finding for finding in result["findings"] if finding["role"] == "initiating"]
+            if any(is_one(mutant, finding) for finding in first):
+                print(f"  {mutant.name} ({mutant.options}): {'; '.join(said(finding) for finding in first)}")
+    print("\nfound as:")
+    for mutant, result in rows:
+        first = [finding for finding in result["findings"] if finding["role"] == "initiating"]
+        if result["outcome"] == "found":
+            print(f"  {mutant.name}: {'; '.join(said(finding) for finding in first)}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("verb", choices=["make", "run", "report"])
+    parser.add_argument("folder", type=pathlib.Path, help="outside this tree")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=24 * 60, help="no mutant is begun after so many")
+    given = parser.parse_args()
+    folder = given.folder.resolve()
+    (folder / "mutants").mkdir(parents=True, exist_ok=True)
+    mutants = mutant_list.read()
+    if given.verb == "make":
+        make(folder, mutants)
+    elif given.verb == "run":
+        run(Harness(folder), mutants, given)
+    else:
+        report(folder, mutants)
+
+
+if __name__ == "__main__":
+    main()
