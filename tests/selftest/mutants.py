@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Does the harness notice bugs that nobody planted for it? One binary holds many small bugs ("mutants"), each in one line of
-the model, the training step or the worker; the variable NSA_MUTANT switches one of them on.
+the model, the training step or the worker; the variable TORCH_NSA_MUTANT switches one
+of them on: the harness hands variables that begin with TORCH_ to its workers.
 
     tests/selftest/mutants.py make DIR      a copy of this tree in DIR with all mutants in it
     (build DIR: target harness/all, preset full)
@@ -17,7 +18,6 @@ import json
 import os
 import pathlib
 import random
-import re
 import shlex
 import signal
 import subprocess
@@ -40,15 +40,15 @@ HEADER = """// Switches of the mutants. This file exists only in a copy made by 
 #include <iterator>
 #include <string>
 namespace nsa_mutants {
-// Is this mutant switched on? Also tells that its line was reached, where NSA_MUTANT_REACHED names a file.
+// Is this mutant switched on? Also tells that its line was reached, where TORCH_NSA_REACHED names a file.
 inline bool is(const char* name) {
-  if (const char* path = std::getenv("NSA_MUTANT_REACHED")) {
+  if (const char* path = std::getenv("TORCH_NSA_REACHED")) {
     if (FILE* file = std::fopen(path, "a")) {
       std::fprintf(file, "%s\\n", name);
       std::fclose(file);
     }
   }
-  const char* chosen = std::getenv("NSA_MUTANT");
+  const char* chosen = std::getenv("TORCH_NSA_MUTANT");
   return chosen != nullptr && std::strcmp(chosen, name) == 0;
 }
 // Of this worker; the twin has -1.
@@ -66,8 +66,6 @@ inline int rank() {
 #define MUTANT(name) \\
   ([] { static const bool on = nsa_mutants::is(name); return on; }())
 """
-# The variables that the harness hands to its workers.
-ALLOW_LIST = "harness/cli/environment.cpp"
 MOST_S = 90  # for one mutant, all scenarios together
 FOUND = ("FAIL", "HANG", "CRASH", "OOM")  # a busy machine is SLOW by itself
 
@@ -83,11 +81,6 @@ def make(folder, mutants):
         text = mutant_list.mutated((ROOT / name).read_text(), here)
         write_changed(folder / name, ('#include "nsa/mutants.h"\n' + text).encode())
     write_changed(folder / "nsa/mutants.h", HEADER.encode())
-    text = (ROOT / ALLOW_LIST).read_text()
-    text, changes = re.subn(r'4> kSteeringPrefixes = {', '5> kSteeringPrefixes = {"NSA_MUTANT", ', text)
-    if changes != 1:
-        sys.exit(f"{ALLOW_LIST}: found no array of 4 prefixes, wanted kSteeringPrefixes")
-    write_changed(folder / ALLOW_LIST, text.encode())
     print(f"{len(mutants)} mutants in {len(by_file)} files of {folder}")
 
 
@@ -130,22 +123,26 @@ class Harness:
         return json.loads(told)["cases"]
 
 
-def cover(harness, runs):
-    """How long each run takes without a mutant, and which mutants' lines it reaches. One after the other, so that times are true."""
+def cover(harness, runs, jobs):
+    """How long each run takes without a mutant, and which mutants' lines it reaches."""
     kept = harness.folder / "mutants/coverage.json"
     coverage = json.loads(kept.read_text()) if kept.exists() else {}
-    for line in runs:
-        if line in coverage:
-            continue
+
+    def one(line):
         with tempfile.NamedTemporaryFile("r", dir=harness.folder / "mutants") as reached:
             begin = time.monotonic()
-            cases = harness.run(shlex.split(line), 300, NSA_MUTANT_REACHED=reached.name)
+            cases = harness.run(shlex.split(line), 300, TORCH_NSA_REACHED=reached.name)
             seconds = time.monotonic() - begin
             names = sorted(set(reached.read().split()))
         outcomes = sorted({case["outcome"] for case in cases or [{"outcome": "no end"}]})
-        coverage[line] = {"seconds": round(seconds, 1), "outcomes": outcomes, "reached": names}
         print(f"{seconds:6.1f} s  {len(names):3} mutants  {' '.join(outcomes)}  {line}", flush=True)
-        kept.write_text(json.dumps(coverage, indent=1))
+        return {"seconds": round(seconds, 1), "outcomes": outcomes, "reached": names}
+
+    todo = [line for line in runs if line not in coverage]
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        for line, found in zip(todo, pool.map(one, todo)):
+            coverage[line] = found
+            kept.write_text(json.dumps(coverage, indent=1))
     return {line: coverage[line] for line in runs if coverage[line]["outcomes"] == ["PASS"]}
 
 
@@ -153,10 +150,14 @@ def findings(cases):
     return [finding for case in cases for finding in case.get("findings", [])]
 
 
-def judge(harness, mutant, coverage):
-    """Runs what reaches the mutant, cheapest first, until something is found."""
-    reaching = sorted((line for line in coverage if mutant.name in coverage[line]["reached"]),
-                      key=lambda line: coverage[line]["seconds"])
+def judge(harness, mutant, coverage, tally):
+    """Runs what reaches the mutant until something is found: cheapest first, where those count as cheap that found much in
+    the same file so far. `tally`: (tried, found) of each run and file."""
+    def price(line):
+        tried, found = tally[line, mutant.file]
+        return coverage[line]["seconds"] * (tried + 2) / (found + 1)
+
+    reaching = sorted((line for line in coverage if mutant.name in coverage[line]["reached"]), key=price)
     result = {"name": mutant.name, "outcome": "survived" if reaching else "unreached", "runs": [], "findings": []}
     begin = time.monotonic()
     for line in reaching:
@@ -164,10 +165,12 @@ def judge(harness, mutant, coverage):
         if left < coverage[line]["seconds"]:
             result["outcome"] = "out of time" if result["outcome"] == "survived" else result["outcome"]
             break
-        cases = harness.run(shlex.split(line), left, NSA_MUTANT=mutant.name)
+        cases = harness.run(shlex.split(line), left, TORCH_NSA_MUTANT=mutant.name)
         outcomes = sorted({case["outcome"] for case in cases}) if cases else ["no end"]
         result["runs"].append([line, outcomes])
-        if cases and set(outcomes) & set(FOUND):
+        is_found = bool(cases) and bool(set(outcomes) & set(FOUND))
+        tally[line, mutant.file] = (tally[line, mutant.file][0] + 1, tally[line, mutant.file][1] + is_found)
+        if is_found:
             result["outcome"] = "found"
             result["findings"] = findings(cases)
             break
@@ -180,15 +183,16 @@ def judge(harness, mutant, coverage):
 
 def run(harness, mutants, given):
     runs = (mutant_list.FOLDER / "runs").read_text().splitlines()
-    coverage = cover(harness, runs)
+    coverage = cover(harness, runs, given.jobs)
     kept = harness.folder / "mutants/results.jsonl"
     done = {result["name"] for result in read_results(kept)}
     todo = [mutant for mutant in mutants if mutant.name not in done]
     random.Random(1).shuffle(todo)  # whatever is done when time is over is a drawn sample
     end = time.monotonic() + 60 * given.minutes
+    tally = collections.defaultdict(lambda: (0, 0))
 
     def one(mutant):
-        return judge(harness, mutant, coverage) if time.monotonic() < end else None
+        return judge(harness, mutant, coverage, tally) if time.monotonic() < end else None
 
     with concurrent.futures.ThreadPoolExecutor(given.jobs) as pool:
         for result in pool.map(one, todo):
