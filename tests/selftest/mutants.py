@@ -150,12 +150,20 @@ def findings(cases):
     return [finding for case in cases for finding in case.get("findings", [])]
 
 
+def count(tally, line, file, outcomes):
+    """Adds one run of a mutant of this file to (tried, found); True when something was found."""
+    is_found = bool(set(outcomes) & set(FOUND))
+    tried, found = tally[line, file]
+    tally[line, file] = (tried + 1, found + is_found)
+    return is_found
+
+
 def judge(harness, mutant, coverage, tally):
     """Runs what reaches the mutant until something is found: cheapest first, where those count as cheap that found much in
     the same file so far. `tally`: (tried, found) of each run and file."""
     def price(line):
         tried, found = tally[line, mutant.file]
-        return coverage[line]["seconds"] * (tried + 2) / (found + 1)
+        return coverage[line]["seconds"] * (tried + 1) / (found + 0.5)
 
     reaching = sorted((line for line in coverage if mutant.name in coverage[line]["reached"]), key=price)
     result = {"name": mutant.name, "outcome": "survived" if reaching else "unreached", "runs": [], "findings": []}
@@ -166,17 +174,18 @@ def judge(harness, mutant, coverage, tally):
             result["outcome"] = "out of time" if result["outcome"] == "survived" else result["outcome"]
             break
         cases = harness.run(shlex.split(line), left, TORCH_NSA_MUTANT=mutant.name)
-        outcomes = sorted({case["outcome"] for case in cases}) if cases else ["no end"]
+        if cases is None:
+            result["outcome"] = "out of time"
+            break
+        outcomes = sorted({case["outcome"] for case in cases})
         result["runs"].append([line, outcomes])
-        is_found = bool(cases) and bool(set(outcomes) & set(FOUND))
-        tally[line, mutant.file] = (tally[line, mutant.file][0] + 1, tally[line, mutant.file][1] + is_found)
-        if is_found:
+        if count(tally, line, mutant.file, outcomes):
             result["outcome"] = "found"
             result["findings"] = findings(cases)
             break
         if outcomes != ["PASS"]:
             result["outcome"] = "unclear"  # noticed, but nothing is named; another run may do better
-            result["reason"] = [case.get("reason") for case in cases or []][:3]
+            result["reason"] = [case.get("reason") for case in cases][:3]
     result["seconds"] = round(time.monotonic() - begin, 1)
     return result
 
@@ -185,11 +194,16 @@ def run(harness, mutants, given):
     runs = (mutant_list.FOLDER / "runs").read_text().splitlines()
     coverage = cover(harness, runs, given.jobs)
     kept = harness.folder / "mutants/results.jsonl"
-    done = {result["name"] for result in read_results(kept)}
-    todo = [mutant for mutant in mutants if mutant.name not in done]
+    files = {mutant.name: mutant.file for mutant in mutants}
+    tally = collections.defaultdict(lambda: (0, 0))
+    done = read_results(kept)
+    for result in done:
+        for line, outcomes in result["runs"]:
+            count(tally, line, files.get(result["name"]), outcomes)
+    names = {result["name"] for result in done}
+    todo = [mutant for mutant in mutants if mutant.name not in names]
     random.Random(1).shuffle(todo)  # whatever is done when time is over is a drawn sample
     end = time.monotonic() + 60 * given.minutes
-    tally = collections.defaultdict(lambda: (0, 0))
 
     def one(mutant):
         return judge(harness, mutant, coverage, tally) if time.monotonic() < end else None
