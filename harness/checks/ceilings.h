@@ -1,4 +1,4 @@
-// The first-principles ceilings of SPEC 8, in one place: relative error of a tensor <= 64 * sqrt(n) * u, u the unit roundoff of
+// The first-principles ceilings, in one place: relative error of a tensor <= 64 * sqrt(n) * u, u the unit roundoff of
 // the dtype and n the number of terms of the longest sum on the way to the tensor. 64 covers the handful of chained sums,
 // the softmax and its exponentials; sqrt(n) is how independent roundings add up. No limit of a check is written elsewhere.
 #pragma once
@@ -15,7 +15,7 @@ namespace harness::checks {
 
 inline constexpr double kCeilingFactor = 64.0;
 
-// Entries far below the largest one of their kind are judged against this share of it (SPEC 8).
+// Entries far below the largest one of their kind are judged against this share of it.
 inline constexpr double kSmallestScaleShare = 1e-3;
 
 // Gradients of queries and keys are differences: the softmax's backward subtracts the mean of what it passes on (dS = P (dP - sum

@@ -1,5 +1,5 @@
 // Names of parameters, from a ModelConfig and back to their place: "blocks.3.attn.W_K_cmp.weight" is layer 3, branch cmp,
-// short name "W_K_cmp". Follows SPEC 2; shares no code with the model.
+// short name "W_K_cmp". Written from the definition of the model; shares no code with the model.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Inputs of an attention layer that can fail it (SPEC 8): each a pure function of seed and layer. Drawn in float64 on the CPU,
+// Inputs of an attention layer that can fail it: each a pure function of seed and layer. Drawn in float64 on the CPU,
 // so that every device and precision starts from the same numbers.
 #pragma once
 

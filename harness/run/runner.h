@@ -30,7 +30,7 @@ struct RunnerOptions {
   MemoryWitness memory;
   // Deadlines and periods in milliseconds; a test shortens them.
   std::int64_t still_floor_ms =
-      10'000;  // SPEC 5: nothing moved for max(this, still_factor x longest gap)
+      10'000;  // nothing moved for max(this, still_factor x longest gap)
   double still_factor = 20.0;
   std::int64_t look_apart_ms = 2'000;  // between the two stack samples
   std::int64_t peer_grace_ms =

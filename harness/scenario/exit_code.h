@@ -1,4 +1,4 @@
-// What a run's outcomes mean to whoever called: SPEC 11, the first that applies. A pure function, tested as a table.
+// What a run's outcomes mean to whoever called: the first that applies. A pure function, tested as a table.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// A scenario: one YAML file (SPEC 4), read strictly, with the profile and the --set overrides applied. A value, not a
+// A scenario: one YAML file, read strictly, with the profile and the --set overrides applied. A value, not a
 // process: what it says was resolved once and is never looked up again.
 #pragma once
 

@@ -42,7 +42,7 @@ constexpr Names names_of(Device /*of*/) {
   return kDeviceNames;
 }
 
-// NSA language model (SPEC 2; the letters are those of arXiv 2502.11089). Widths and lengths in numbers of elements/tokens.
+// NSA language model (the letters are those of arXiv 2502.11089). Widths and lengths in numbers of elements/tokens.
 struct ModelConfig {
   std::string name;      // the file of configs/models it came from
   std::int64_t dim = 0;  // width of the residual stream
@@ -152,7 +152,7 @@ struct ParallelConfig {
   bool operator==(const ParallelConfig&) const = default;
 };
 
-// Keys as in SPEC 4, unknown ones refused; validated, errors at the line of the value. What is specified but not built yet is
+// The documented keys, unknown ones refused; validated, errors at the line of the value. What is specified but not built yet is
 // refused as "not available in this version". `model` may hold {use: NAME, ...overrides}: NAME.yaml of `models_folder`.
 // Relative text paths are relative to `base_folder`. Throws: Error with file:line.
 [[nodiscard]] ModelConfig read_model(const YamlNode& node, const std::string& models_folder);

@@ -1,4 +1,4 @@
-// One block of the model: x += attn(norm1(x)); x += mlp(norm2(x)) (SPEC 2).
+// One block of the model: x += attn(norm1(x)); x += mlp(norm2(x)).
 #pragma once
 
 #include <functional>

@@ -10,7 +10,7 @@ RmsNormImpl::RmsNormImpl(std::int64_t width)
     : weight_(register_parameter("weight", torch::ones({width}))) {}
 
 torch::Tensor RmsNormImpl::forward(const torch::Tensor& x_BSE) {
-  constexpr double kEpsilon = 1e-6;  // SPEC 2
+  constexpr double kEpsilon = 1e-6;  // keeps a row of zeros finite
   const auto dtype = x_BSE.scalar_type();
   const auto wide_BSE = reference::wide(x_BSE);  // squares of fp16 overflow at 256
   const auto rms_BS1 = torch::rsqrt(wide_BSE.square().mean(-1, /*keepdim=*/true) + kEpsilon);

@@ -1,4 +1,4 @@
-// The small layers of the model: normalisation, MLP, and the weights of the gate and of phi. Plain modules; weights as in SPEC 2.
+// The small layers of the model: normalisation, MLP, and the weights of the gate and of phi. Plain modules.
 // Shape letters: B batch, S position, E width of the residual stream.
 #pragma once
 

@@ -1,5 +1,5 @@
-// The NSA language model (SPEC 2): embedding, blocks of attention and MLP, head. Plain LibTorch module; parameter names and
-// initialisation as in SPEC 2. Knows nothing of ranks, training or tests.
+// The NSA language model: embedding, blocks of attention and MLP, head. Plain LibTorch module; parameter names and
+// initial values are those that docs/data.md writes down. Knows nothing of ranks, training or tests.
 // Shape letters: B batch, S position, V vocabulary; others as in nsa/seams/seams.h.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What a precision of training means (SPEC 2): the dtype of the model's weights, activations and gradients, whether float32
+// What a precision of training means: the dtype of the model's weights, activations and gradients, whether float32
 // masters stand behind them, and whether the loss is scaled.
 //   fp64, fp32            the optimiser works on the weights themselves
 //   bf16, fp16            float32 masters and AdamW state (Micikevicius et al., arXiv 1710.03740); fp16 with dynamic loss scaling

@@ -11,7 +11,7 @@
 namespace nsa::testing {
 namespace {
 
-// The ceiling 64 sqrt(n) u of SPEC 8 for n ~ 10^3 terms is 2e-13; a layer chains some ten such operations whose gradients
+// The ceiling 64 sqrt(n) u for n ~ 10^3 terms is 2e-13; a layer chains some ten such operations whose gradients
 // cancel. A perturbation of 1e-9 in one weight exceeds it. The golden tensors were made with the same ATen kernels (their
 // pooled values are bit-equal to torch's, not to a loop's), so agreement far below it, even 0, says that the formulas are
 // the same, and nothing about rounding: that is the oracle's part.

@@ -13,7 +13,7 @@ namespace {
 
 using torch::Tensor;
 
-constexpr double kTolerance = 1e-12;  // SPEC 8, float64 against the oracle
+constexpr double kTolerance = 1e-12;  // float64 against the oracle
 
 template <typename T>
 oracles::Array<T> to_array(const Tensor& tensor) {

@@ -20,7 +20,7 @@ double unit_roundoff(torch::Dtype dtype) {
   return dtype == torch::kHalf ? 0x1p-11 : 0x1p-8;
 }
 
-// SPEC 8: 64 sqrt(n) u, n the terms of the longest sum; where sums are taken in float32, a result is rounded to its dtype once
+// 64 sqrt(n) u, n the terms of the longest sum; where sums are taken in float32, a result is rounded to its dtype once
 // a stage and not once a term.
 double ceiling(std::int64_t terms, torch::Dtype dtype) {
   const double root = std::sqrt(static_cast<double>(terms));

@@ -1,4 +1,4 @@
-// What the model's tests share: golden files as tensors, layers with given weights, and the relative error of SPEC 8.
+// What the model's tests share: golden files as tensors, layers with given weights, and the relative error.
 #pragma once
 
 #include <algorithm>
@@ -75,7 +75,7 @@ struct Golden {
   ModelConfig config;
 };
 
-// Largest relative error of tensors against what they should be, the denominator as in SPEC 8.
+// Largest relative error of tensors against what they should be: over the largest number of each, or a thousandth of the largest of its kind.
 class Comparison {
  public:
   void add(const std::string& kind,

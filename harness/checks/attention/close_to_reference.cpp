@@ -1,6 +1,6 @@
 // Is a back end as good as the plain implementation in the same dtype on the same device? Both are measured against the float64
 // oracle, which replays the blocks that each of them chose: the back end may be twice as far from it as the plain one, three
-// times in gradients, and half as much again on average (SPEC 8). The first-principles ceiling binds too.
+// times in gradients, and half as much again on average. The first-principles ceiling binds too.
 #include <array>
 #include <cmath>
 #include <stdexcept>

@@ -1,4 +1,4 @@
-// Is the reduced gradient the mean of the ranks' local ones? |g - mean_r g_r| <= world * u * sum_r |g_r|, elementwise (SPEC 8):
+// Is the reduced gradient the mean of the ranks' local ones? |g - mean_r g_r| <= world * u * sum_r |g_r|, elementwise:
 // bounded by what was added, not by what came out, so that cancellation is no false alarm. u is that of the type that travels
 // between ranks where it is wider than the gradients' own.
 #pragma once

@@ -16,7 +16,7 @@ struct Relative {
 };
 [[nodiscard]] Relative relative_error(const nsa::TensorView& a, const nsa::TensorView& b);
 
-// |a - b| relative to the larger of |b| and what is small beside the largest of `params` (SPEC 8), and its ceiling. Of those that
+// |a - b| relative to the larger of |b| and what is small beside the largest of `params`, and its ceiling. Of those that
 // both files have.
 struct GradientError {
   double value = 0.0;
@@ -29,7 +29,7 @@ struct GradientError {
     const nsa::SafetensorsFile& twin,
     const std::vector<std::string>& params);
 
-// Of `params`, those whose difference is above the first-principles ceiling of SPEC 8, in the same order. A tensor that one
+// Of `params`, those whose difference is above the first-principles ceiling, in the same order. A tensor that one
 // of the files lacks is kept.
 [[nodiscard]] std::vector<std::string> above_ceiling(const Scenario& scenario,
                                                      const nsa::SafetensorsFile& own,

@@ -21,7 +21,7 @@
 namespace harness::checks {
 namespace {
 
-// SPEC 8 names no tolerance for memory: 15 % is what a person planning a run can live with, and half of what one forgotten
+// No rule gives a tolerance for memory: 15 % is what a person planning a run can live with, and half of what one forgotten
 // copy of the scores costs.
 constexpr double kPredictionLimit = 0.15;
 // The plain implementation keeps the probabilities of every query-key pair it computed: its memory may grow with the square

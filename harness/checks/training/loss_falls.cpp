@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t kFewestSteps = 20;  // five a quarter
 constexpr double kFallStandardErrors = 4.0;
-constexpr double kReached = 0.02;  // nats above the floor (SPEC 2)
+constexpr double kReached = 0.02;  // nats above the floor
 
 struct Quarter {
   double mean = 0.0;

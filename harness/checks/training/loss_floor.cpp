@@ -2,7 +2,7 @@
 // tokens that were predicted, -mean log p. A model q that sees the past alone gains sum log(q/p) nats on it, and the mean of
 // exp(that) over all continuations is 1 at most: a gain of ln(1/chance) happens with probability `chance` or less, whatever
 // the model and the number of tokens (Markov's inequality). Where the model does not see as far as the source looks back, the
-// floor is that of what it sees (visible_floor.h). Both this and 4 standard errors (SPEC 2) must be exceeded.
+// floor is that of what it sees (visible_floor.h). Both this and 4 standard errors must be exceeded.
 #include <algorithm>
 #include <cmath>
 #include <optional>

@@ -24,7 +24,7 @@ Tensor mix_branches(const Tensor& gate,
 
 namespace {
 
-// One forward of a layer: each member function is a part of the equations of SPEC 2.
+// One forward of a layer: each member function is a part of its equations.
 class Forward {
  public:
   Forward(const SeamContext& context, const AttentionSeams& seams, const AttentionWeights& weights)

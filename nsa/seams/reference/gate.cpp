@@ -4,7 +4,7 @@
 namespace nsa::reference {
 namespace {
 
-// One softmax over the three branches for each group (SPEC 2; the g of Eq. 5): [B,G,S,3].
+// One softmax over the three branches for each group (the g of Eq. 5): [B,G,S,3].
 Tensor group_softmax(const ModelConfig& config, const Tensor& q_BHSD, const GateWeights& weights) {
   const Tensor mean_BGSD = wide(q_BHSD.unflatten(1, {config.n_kv_groups, config.heads_per_group()}))
                                .mean(2)

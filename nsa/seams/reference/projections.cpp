@@ -40,7 +40,7 @@ class RopeTable {
  private:
   using Key = std::tuple<torch::ScalarType, std::string, double, double, std::int64_t>;
 
-  // Angle of pair c at position t: (t / rope_scale) * rope_base^(-2c / d_k) (SPEC 2). Computed in float64: at position
+  // Angle of pair c at position t: (t / rope_scale) * rope_base^(-2c / d_k). Computed in float64: at position
   // 65536 a float32 angle is off by 4e-3.
   static Angles compute(const ModelConfig& config, std::int64_t length, const Tensor& like) {
     const torch::NoGradGuard no_gradient;
@@ -64,7 +64,7 @@ std::shared_ptr<RopeTable> make_rope_table() {
   return std::make_shared<RopeTable>();
 }
 
-// Rotary position embedding of interleaved pairs (SPEC 2).
+// Rotary position embedding of interleaved pairs.
 Tensor rope(const SeamContext& context,
             RopeTable& table,
             const Tensor& x_BHSD,
