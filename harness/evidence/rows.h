@@ -308,9 +308,10 @@ struct WorkerError {  // an exception that ended a worker
   std::string what;
   std::string phase;
   std::int64_t step = 0;
-  bool communication = false;  // raised by a collective or the store because a peer is gone
-  bool reducer = false;        // raised by c10d::Reducer about its own state
-  bool out_of_memory = false;
+  std::vector<std::string> bases = {};  // classes that the type derives from, nearest first
+  std::vector<std::string> frames =
+      {};                        // where it was raised, innermost first; empty where not known
+  std::int64_t device_code = 0;  // the error number of the device's runtime; 0 where none
 };
 
 struct FaultFired {  // read by the runner only, never by a check
@@ -478,7 +479,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Reads, step, layer, branch, toke
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     Artefact, step, of_rank, name, layer, path, bytes, hash)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
-    WorkerError, type, what, phase, step, communication, reducer, out_of_memory)
+    WorkerError, type, what, phase, step, bases, frames, device_code)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(FaultFired, times)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Fact, name, value)
 inline void to_json(nlohmann::json& json, const Done&) {

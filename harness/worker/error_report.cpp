@@ -1,61 +1,28 @@
 #include "harness/worker/error_report.h"
 
-#include <array>
 #include <cstdlib>
-#include <cxxabi.h>
-#include <new>
 #include <string_view>
-#include <typeinfo>
 
 #include <c10/util/Exception.h>
+#include <torch/version.h>
 
+#include "harness/evidence/raised.h"
 #include "harness/worker/seam_watch.h"
+#include "harness/worker/thrown.h"
 #include "nsa/seams/refused.h"
 
 namespace harness {
 namespace {
 
-bool contains_any(std::string_view text, std::initializer_list<std::string_view> words) {
-  for (const std::string_view word : words) {
-    if (text.find(word) != std::string_view::npos) {
-      return true;
-    }
+// The number that the device's runtime gave; 0 where the exception holds none.
+std::int64_t device_code_of(const std::exception& error) {
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 9)
+  if (const auto* of_device = dynamic_cast<const c10::AcceleratorError*>(&error)) {
+    return of_device->get_error_code();
   }
-  return false;
-}
-
-// Gloo's and the store's errors reach us as plain runtime errors: only their words tell that a peer is gone.
-bool is_communication(const std::exception& error, std::string_view what) {
-  return dynamic_cast<const c10::DistError*>(&error) != nullptr ||
-         contains_any(what,
-                      {"Connection closed by peer",
-                       "Connection reset by peer",
-                       "Connection refused",
-                       "Broken pipe",
-                       "Timed out waiting",
-                       "gloo/transport",
-                       "NCCL error",
-                       "ncclRemoteError",
-                       "Read error",
-                       "Write error",
-                       "recvValue",
-                       "sendBytes failed"});
-}
-
-bool is_reducer(std::string_view what) {
-  return contains_any(what,
-                      {"Expected to have finished reduction in the prior iteration",
-                       "Expected to mark a variable ready only once",
-                       "marked as ready twice",
-                       "your training graph has changed in this iteration"});
-}
-
-std::string type_name(const std::exception& error) {
-  int status = 0;
-  char* demangled = abi::__cxa_demangle(typeid(error).name(), nullptr, nullptr, &status);
-  std::string name = status == 0 && demangled != nullptr ? demangled : typeid(error).name();
-  std::free(demangled);  // NOLINT(cppcoreguidelines-no-malloc)
-  return name;
+#endif
+  static_cast<void>(error);
+  return 0;
 }
 
 }  // namespace
@@ -76,26 +43,18 @@ WorkerError describe_current_exception(const std::string& phase, std::int64_t st
   report.step = step;
   try {
     throw;
-  } catch (const c10::Error& error) {
-    report.type = type_name(error);
-    report.what = error.what_without_backtrace();
-    report.communication = is_communication(error, report.what);
-    report.out_of_memory =
-        dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
-        contains_any(report.what, {"not enough memory", "can't allocate memory"});
-  } catch (const std::bad_alloc& error) {
-    report.type = type_name(error);
-    report.what = error.what();
-    report.out_of_memory = true;
   } catch (const std::exception& error) {
-    report.type = type_name(error);
-    report.what = error.what();
-    report.communication = is_communication(error, report.what);
+    const auto* of_torch = dynamic_cast<const c10::Error*>(&error);
+    report.what = of_torch != nullptr ? of_torch->what_without_backtrace() : error.what();
+    report.bases = types_of(error);
+    report.type = report.bases.front();
+    report.bases.erase(report.bases.begin());
+    report.frames = frames_of(error);
+    report.device_code = device_code_of(error);
   } catch (...) {
     report.type = "unknown";
     report.what = "an exception that is no std::exception";
   }
-  report.reducer = is_reducer(report.what);
   return report;
 }
 
@@ -103,7 +62,7 @@ std::optional<Fact> seam_to_blame(const WorkerError& error) {
   const SeamPlace place = SeamWatch::threw();
   const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
   const bool waited = blocking != nullptr && std::string_view(blocking) == "1";
-  const bool late = !error.out_of_memory && contains_any(error.what, {"CUDA error", "cudaError"});
+  const bool late = raised_as(error).failure == Failure::device;
   if (place.seam.empty() || (late && !waited)) return std::nullopt;
   return Fact{"raised_in", nlohmann::json::array({place.seam, place.layer}).dump()};
 }

@@ -84,29 +84,6 @@ std::uintptr_t distance(const void* from, const void* to) {
   return reinterpret_cast<std::uintptr_t>(to) - reinterpret_cast<std::uintptr_t>(from);
 }
 
-// "symbol+0x1c (library)", or "library+0x5a1c" where the symbol is not known: two places of one function are two frames.
-std::string frame_text(void* address) {
-  Dl_info info{};
-  if (dladdr(address, &info) == 0 || info.dli_fname == nullptr) {
-    return "?";
-  }
-  const char* slash = std::strrchr(info.dli_fname, '/');
-  const std::string library = slash != nullptr ? slash + 1 : info.dli_fname;
-  if (info.dli_sname == nullptr) {
-    return library + hexadecimal(distance(info.dli_fbase, address));
-  }
-  int status = 0;
-  char* demangled = abi::__cxa_demangle(info.dli_sname, nullptr, nullptr, &status);
-  std::string name = status == 0 && demangled != nullptr ? demangled : info.dli_sname;
-  std::free(demangled);                  // NOLINT(cppcoreguidelines-no-malloc)
-  constexpr std::size_t kLongest = 160;  // template arguments beyond that tell nobody anything
-  if (name.size() > kLongest) {
-    name.resize(kLongest);
-    name += "...";
-  }
-  return name + hexadecimal(distance(info.dli_saddr, address)) + " (" + library + ")";
-}
-
 // The slot of each thread, -1 where none is free: one that a thread still writes its answer of an earlier look into is left.
 std::vector<int> take_slots(const std::vector<int>& ids) {
   std::vector<int> taken;
@@ -155,6 +132,28 @@ std::vector<std::string> frames_in(int slot) {
 }
 
 }  // namespace
+
+std::string frame_text(void* address) {
+  Dl_info info{};
+  if (dladdr(address, &info) == 0 || info.dli_fname == nullptr) {
+    return "?";
+  }
+  const char* slash = std::strrchr(info.dli_fname, '/');
+  const std::string library = slash != nullptr ? slash + 1 : info.dli_fname;
+  if (info.dli_sname == nullptr) {
+    return library + hexadecimal(distance(info.dli_fbase, address));
+  }
+  int status = 0;
+  char* demangled = abi::__cxa_demangle(info.dli_sname, nullptr, nullptr, &status);
+  std::string name = status == 0 && demangled != nullptr ? demangled : info.dli_sname;
+  std::free(demangled);                  // NOLINT(cppcoreguidelines-no-malloc)
+  constexpr std::size_t kLongest = 160;  // template arguments beyond that tell nobody anything
+  if (name.size() > kLongest) {
+    name.resize(kLongest);
+    name += "...";
+  }
+  return name + hexadecimal(distance(info.dli_saddr, address)) + " (" + library + ")";
+}
 
 void prepare_stacks() {
   // The first call of backtrace() loads libgcc, which a signal handler must not do.

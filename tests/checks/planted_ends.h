@@ -262,10 +262,30 @@ inline void add_ends(std::vector<Planted>& list) {
                   "CRASH.EXCEPTION",
                   R"({"ranks":[1],"phase":"forward"})",
                   [](Healthy& h) {
-                    harness::WorkerError error =
-                        error_of("c10::Error", "Expected to have finished reduction");
-                    error.reducer = true;
+                    harness::WorkerError error = error_of("c10::Error", "not all was reduced");
+                    error.frames = {"c10d::Reducer::ensure_prior_reduction_finished()+0x8 (l.so)"};
                     raises(1, error)(h);
+                  }});
+  list.push_back({check,
+                  "words of the device in the program's own exception",
+                  Verdict::fail,
+                  "CRASH.EXCEPTION",
+                  R"({"ranks":[1]})",
+                  [](Healthy& h) {
+                    harness::WorkerError error =
+                        error_of("std::runtime_error", "no CUDA error, out of memory or timeout");
+                    error.frames = {"nsa-harness-worker+0x51c"};
+                    raises(1, error)(h);
+                  }});
+  list.push_back({check,
+                  "device memory by the number of its runtime",
+                  Verdict::fail,
+                  "OOM.DEVICE",
+                  R"({"ranks":[0]})",
+                  [](Healthy& h) {
+                    harness::WorkerError error = error_of("c10::AcceleratorError", "it is full");
+                    error.device_code = 2;
+                    raises(0, error)(h);
                   }});
   list.push_back({check,
                   "exit 7 after all was done",
@@ -289,8 +309,8 @@ inline void add_ends(std::vector<Planted>& list) {
                harness::Collective{40, 1, "backward", "allreduce", "sum", "Float", 4, "default"},
                480);
          }
-         harness::WorkerError error = error_of("c10::Error", "Connection closed by peer");
-         error.communication = true;
+         harness::WorkerError error = error_of("gloo::IoException", "nobody there");
+         error.bases = {"gloo::Exception", "std::runtime_error", "std::exception"};
          error.phase = "backward";
          raises(0, error)(h);
          h.ends(1, 0, SIGKILL, false);

@@ -136,11 +136,12 @@ inline void add_arrival(std::vector<Planted>& list) {
        R"({"param":"gate.fc1","layers":[1],"ranks":[0]})",
        [](Healthy& h) {
          harness::WorkerError error;
-         error.reducer = true;
+         error.type = "c10::Error";
+         error.frames = {"c10::detail::torchCheckFail(char const*)+0x42 (libc10.so)",
+                         "c10d::Reducer::checkAndRaiseMarkedTwiceError(unsigned long)+0x1c2 "
+                         "(libtorch_cpu.so)"};
          error.step = 1;
-         error.what =
-             "Expected to mark a variable ready only once. Parameter at index 26 with name "
-             "blocks.1.attn.gate.fc1.weight has been marked as ready twice.";
+         error.what = "Of index 26, blocks.1.attn.gate.fc1.weight, came one more than was wanted.";
          put(h.evidence.errors, 0, error);
        }});
   list.push_back({check,

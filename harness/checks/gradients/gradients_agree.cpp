@@ -8,6 +8,7 @@
 #include "harness/checks/list.h"
 #include "harness/checks/lives.h"
 #include "harness/checks/params.h"
+#include "harness/evidence/raised.h"
 
 namespace harness::checks {
 namespace {
@@ -107,7 +108,7 @@ class Agreement {
 
   [[nodiscard]] bool lost_its_peer(int rank) const {
     const WorkerError* error = evidence_.error_of(rank);
-    return error != nullptr && error->communication;
+    return error != nullptr && raised_as(*error).failure == Failure::communication;
   }
 
   void count_reductions(std::int64_t step, NotReduced& seen) {

@@ -2,14 +2,22 @@
 // loss reaches, how often each parameter became ready, and whether the hooks of the reducer are still where they were.
 #include <algorithm>
 #include <optional>
+#include <string_view>
 #include <tuple>
 
 #include "harness/checks/gradients/ledger.h"
 #include "harness/checks/list.h"
 #include "harness/checks/params.h"
+#include "harness/evidence/raised.h"
 
 namespace harness::checks {
 namespace {
+
+// Which of its complaints the reducer raised: told by the function, by the words where the function is not known.
+bool complains(const WorkerError& error, std::string_view function, std::string_view words) {
+  if (raised_as(error).failure != Failure::reducer) return false;
+  return raised_by_function(error, function) || error.what.find(words) != std::string::npos;
+}
 
 enum class Symptom { unreachable, unreachable_here, none, zero, twice, hook_lost };
 
@@ -130,7 +138,7 @@ class Arrival {
   [[nodiscard]] bool backward_raised(int rank, std::int64_t step) const {
     const WorkerError* error = evidence_.error_of(rank);
     return error != nullptr && error->step == step && error->phase == "backward" &&
-           error->what.find("finished reduction") == std::string::npos;
+           !complains(*error, "c10d::Reducer::ensure_prior", "finished reduction");
   }
 
   void name_missing() {
@@ -156,11 +164,8 @@ class Arrival {
   // The reducer names the parameter: "Parameter at index 4 with name X has been marked as ready twice".
   void from_reducer_errors() {
     for (const auto& error : evidence_.errors) {
-      if (error.process < 0 || !error.row.reducer) continue;
-      if (error.row.what.find("marked as ready twice") == std::string::npos &&
-          error.row.what.find("ready only once") == std::string::npos) {
-        continue;
-      }
+      if (error.process < 0) continue;
+      if (!complains(error.row, "c10d::Reducer::checkAndRaise", "ready only once")) continue;
       if (has_twice(error.process)) continue;
       const std::string param = param_named_in(error.row.what);
       told_by_reducer_[{error.row.step, param}].insert(error.process);

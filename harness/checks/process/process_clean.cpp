@@ -1,13 +1,13 @@
-// How did the processes end? A signal that the controller did not send, an exception of a rank's own, memory. An error that
-// only says that a peer is gone is told as a consequence, and what the controller ended itself as teardown.
+// How did the processes end? A signal that the controller did not send, an exception of a rank's own, memory. What an exception
+// was, its type, its origin and the number of the device's runtime tell before its words. An error that only says that a peer is gone is told as a consequence, and what the controller ended itself as teardown.
 #include <algorithm>
 #include <array>
 #include <csignal>
-#include <string_view>
 #include <tuple>
 
 #include "harness/checks/list.h"
 #include "harness/checks/result.h"
+#include "harness/evidence/raised.h"
 
 namespace harness::checks {
 namespace {
@@ -16,7 +16,11 @@ struct End {  // what is told together
   std::string code;
   std::string variant;
   Role role = Role::unknown;
-  std::string message;  // of an exception
+  std::string message;    // of an exception
+  std::string raised_by;  // the function, where it is known
+  std::string told_by;    // what tells that it is this code and variant
+  std::string words;      // of the message, where only they tell it
+  std::int64_t device_code = 0;
   std::string phase;
   std::int64_t step = 0;
   std::string seam;  // that it left, where that is known
@@ -30,27 +34,14 @@ struct End {  // what is told together
   auto operator<=>(const End&) const = default;
 };
 
-bool mentions(const std::string& text, std::initializer_list<std::string_view> words) {
-  return std::any_of(words.begin(), words.end(), [&](std::string_view word) {
-    return text.find(word) != std::string::npos;
-  });
-}
-
-std::string code_of(const WorkerError& error) {
-  const std::string text = error.type + ": " + error.what;
-  const bool memory =
-      error.out_of_memory ||
-      mentions(text, {"std::bad_alloc", "can't allocate memory", "out of memory", "OutOfMemory"});
-  if (memory) {
-    return mentions(text, {"CUDA", "cuda", "HIP"}) ? "OOM.DEVICE" : "OOM.HOST";
-  }
-  if (mentions(text,
-               {"CUDA error",
-                "cudaError",
-                "AcceleratorError",
-                "illegal memory access",
-                "device-side assert"})) {
-    return "CRASH.DEVICE";
+const char* code_of(Failure failure) {
+  switch (failure) {
+    case Failure::host_memory: return "OOM.HOST";
+    case Failure::device_memory: return "OOM.DEVICE";
+    case Failure::device: return "CRASH.DEVICE";
+    case Failure::own:
+    case Failure::communication:
+    case Failure::reducer: break;
   }
   return "CRASH.EXCEPTION";
 }
@@ -87,7 +78,7 @@ bool ended_well(const Evidence& evidence, int rank) {
 bool gone_by_itself(const Evidence& evidence, int rank) {
   const Exited* end = evidence.exit_of(rank);
   const WorkerError* error = evidence.error_of(rank);
-  if (error != nullptr) return !error->communication;
+  if (error != nullptr) return raised_as(*error).failure != Failure::communication;
   if (evidence.finished(rank)) return true;
   return end != nullptr && !end->by_controller;
 }
@@ -134,13 +125,18 @@ class Ends {
 
   void by_error(int rank, const WorkerError& error) {
     End end;
-    end.code = code_of(error);
+    const Raised raised = raised_as(error);
+    end.code = code_of(raised.failure);
     end.variant = "raised";
+    if (raised.failure != Failure::own) end.told_by = name_of(raised.told_by);
+    end.words = raised.words;
+    end.raised_by = harness::raised_by(error);
+    end.device_code = error.device_code;
     end.message = error.type + ": " + first_line(error.what);
     end.phase = error.phase;
     end.step = error.step;
-    if (error.reducer && end.code == "CRASH.EXCEPTION") end.variant = "reducer";
-    if (error.communication && end.code == "CRASH.EXCEPTION") {
+    if (raised.failure == Failure::reducer) end.variant = "reducer";
+    if (raised.failure == Failure::communication) {
       end.variant = "communication";
       end.peers = peers_gone(rank);
       end.sequence = entered(rank);
@@ -253,6 +249,10 @@ class Ends {
     }
     if (end.signal != 0) finding.site.detail["signal"] = signal_name(end.signal);
     if (!end.message.empty()) finding.facts["message"] = end.message;
+    if (!end.raised_by.empty()) finding.facts["raised_by"] = end.raised_by;
+    if (!end.told_by.empty()) finding.facts["told_by"] = end.told_by;
+    if (!end.words.empty()) finding.facts["words"] = end.words;
+    if (end.device_code != 0) finding.facts["device_code"] = end.device_code;
     if (end.core_dumped && end.variant == "signal") finding.facts["core"] = "wrote a core file";
     if (end.memory_kill) finding.facts["memory"] = "killed a process for memory meanwhile";
     if (!end.peers.empty()) finding.facts["peers"] = ranks_text(end.peers);

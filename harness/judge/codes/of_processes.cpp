@@ -28,9 +28,10 @@ constexpr std::array kProcessCodes = {
          .next_action = "Run the case again with CUDA_LAUNCH_BLOCKING=1. Then run the operator "
                         "that fails alone under "
                         "compute-sanitizer.",
-         .witness = "The text of the exception that the rank raised. It is the rank's own "
-                    "statement, and the words "
-                    "are those of LibTorch."},
+         .witness =
+             "The exception that the rank raised: the error number of the device's runtime, or "
+             "the exception's type. Where neither tells it, the words of the message do, and "
+             "the finding says so."},
     Code{
         .name = "OOM.HOST",
         .family = Family::process,
@@ -45,7 +46,8 @@ constexpr std::array kProcessCodes = {
                        "length or the number of ranks.",
         .witness = "The kernel's count of out-of-memory kills together with the peak memory of the "
                    "case's ranks, which is more than half of what there is; or the exception that "
-                   "the rank raised."},
+                   "the rank raised: its type, or the words of its message, and then the finding "
+                   "says so."},
     Code{.name = "OOM.DEVICE",
          .family = Family::process,
          .place = 40,
@@ -56,7 +58,9 @@ constexpr std::array kProcessCodes = {
              "Reduce batch size or sequence length, or checkpoint layers. `nsa-harness run "
              "scenarios/sb_sweep.yaml` shows how memory grows.",
          .witness =
-             "The text of the exception that the rank raised. It is the rank's own statement."},
+             "The exception that the rank raised: its type, or the error number of the "
+             "device's runtime. Where neither tells it, the words of the message do, and the "
+             "finding says so."},
     Code{.name = "CRASH.EXCEPTION",
          .family = Family::process,
          .place = 560,
@@ -66,7 +70,10 @@ constexpr std::array kProcessCodes = {
              "The rank's stderr file holds the same message, and the step and phase agree with it.",
          .next_action = "Read the message and the rank's stderr file. Step and phase say where in "
                         "the run it happened.",
-         .witness = "The rank's own message and the exit status that the controller reads."},
+         .witness =
+             "The exit status that the controller reads, and the exception: its type and the "
+             "function that raised it. The words of its message decide only where these tell "
+             "nothing, and the finding says so."},
 };
 
 }  // namespace

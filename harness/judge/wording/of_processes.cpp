@@ -12,6 +12,11 @@ constexpr std::string_view kNotSlow =
     "[It is not slow: between two looks no counter moved, and they show {seen}.][ What {unread} "
     "waited in could not be read, so a wait with a time limit cannot be told from one without.]";
 
+// NOLINTNEXTLINE(cppcoreguidelines-macro-usage): only literals can be joined into one
+#define NSA_ONLY_ITS_WORDS                                                                       \
+  "[ Only the words \"{words}\" of the message tell what kind of error it is: neither its type " \
+  "nor its origin does.]"
+
 constexpr std::array kProcessWords = {
     // process_clean
     Wording{"CRASH.SIGNAL",
@@ -34,33 +39,47 @@ constexpr std::array kProcessWords = {
     Wording{"OOM.HOST",
             "raised",
             "{Ranks} could not allocate host memory[ in {step}][, phase {phase}][, in {op} of "
-            "{layers}]. The message is \"{message}\"."},
+            "{layers}]. The message is \"{message}\"." NSA_ONLY_ITS_WORDS,
+            "",
+            "",
+            "raised_by told_by"},
     Wording{"OOM.DEVICE",
             "raised",
             "{Ranks} could not allocate device memory[ in {step}][, phase {phase}][, in {op} of "
-            "{layers}]. The message is \"{message}\"."},
+            "{layers}]. The message is \"{message}\"." NSA_ONLY_ITS_WORDS,
+            "",
+            "",
+            "raised_by told_by device_code"},
     Wording{"CRASH.DEVICE",
             "raised",
             "The device of {ranks} reported an error[ in {step}][, phase {phase}][, in {op} of "
-            "{layers}]. The message is \"{message}\"."},
+            "{layers}]. The message is \"{message}\"." NSA_ONLY_ITS_WORDS,
+            "",
+            "",
+            "raised_by told_by device_code"},
     Wording{"CRASH.EXCEPTION",
             "raised",
             "{Ranks} raised an exception[ in {step}][, phase {phase}][, in {op} of {layers}]. The "
-            "message is \"{message}\"."},
+            "message is \"{message}\".",
+            "",
+            "",
+            "raised_by"},
     Wording{"CRASH.EXCEPTION",
             "reducer",
             "The reducer of gradients raised an error on {ranks}[ in {step}][, phase {phase}]. The "
-            "message is \"{message}\".",
+            "message is \"{message}\"." NSA_ONLY_ITS_WORDS,
             "",
             "Compare what the loss reaches on each rank (`gradients_arrived`), and how often each "
-            "parameter becomes ready."},
+            "parameter becomes ready.",
+            "raised_by told_by"},
     Wording{"CRASH.EXCEPTION",
             "communication",
             "{Ranks} raised an error of communication[ in {step}][, phase {phase}]. The message "
-            "is \"{message}\".",
+            "is \"{message}\"." NSA_ONLY_ITS_WORDS,
             "[It is no error of its own: {peers} had ended before or at the same time.]",
             "[Read how {peers} ended. ]Then compare what the ranks were sending: see "
-            "`collectives_agree`."},
+            "`collectives_agree`.",
+            "raised_by told_by"},
     Wording{"CRASH.EXCEPTION",
             "exit",
             "{Ranks} exited with code {exit_code}[ in {step}][, phase {phase}] and did not say "
@@ -173,6 +192,8 @@ constexpr std::array kProcessWords = {
             "computation of a step took {longest_computation_ms} ms.",
             "It is not a hang: the batch came, and the case ended by itself."},
 };
+
+#undef NSA_ONLY_ITS_WORDS
 
 }  // namespace
 

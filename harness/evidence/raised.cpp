@@ -1,0 +1,140 @@
+#include "harness/evidence/raised.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+namespace harness {
+namespace {
+
+// cudaErrorMemoryAllocation, and hipErrorOutOfMemory too.
+constexpr std::int64_t kDeviceHasNoMemory = 2;
+
+struct Telling {
+  Failure failure;
+  std::string_view text;
+};
+
+// Types, or namespaces of types, that are raised for one reason only.
+constexpr std::array kTypes = {Telling{Failure::host_memory, "std::bad_alloc"},
+                               Telling{Failure::device_memory, "c10::OutOfMemoryError"},
+                               Telling{Failure::device, "c10::AcceleratorError"},
+                               Telling{Failure::device, "c10::CUDAError"},
+                               Telling{Failure::communication, "c10::Dist"},
+                               Telling{Failure::communication, "gloo::"}};
+
+constexpr std::string_view kReducer = "c10d::Reducer::";
+
+constexpr std::array kWords = {
+    Telling{Failure::device_memory, "CUDA out of memory"},
+    Telling{Failure::device_memory, "HIP out of memory"},
+    Telling{Failure::host_memory, "can't allocate memory"},
+    Telling{Failure::host_memory, "not enough memory"},
+    Telling{Failure::device, "CUDA error"},
+    Telling{Failure::device, "cudaError"},
+    Telling{Failure::reducer, "Expected to have finished reduction in the prior iteration"},
+    Telling{Failure::reducer, "Expected to mark a variable ready only once"},
+    Telling{Failure::reducer, "marked as ready twice"},
+    Telling{Failure::reducer, "your training graph has changed in this iteration"},
+    Telling{Failure::communication, "Connection closed by peer"},
+    Telling{Failure::communication, "Connection reset by peer"},
+    Telling{Failure::communication, "Connection refused"},
+    Telling{Failure::communication, "Broken pipe"},
+    Telling{Failure::communication, "Timed out waiting"},
+    Telling{Failure::communication, "gloo/transport"},
+    Telling{Failure::communication, "NCCL error"},
+    Telling{Failure::communication, "ncclRemoteError"},
+    Telling{Failure::communication, "Read error"},
+    Telling{Failure::communication, "Write error"},
+    Telling{Failure::communication, "recvValue"},
+    Telling{Failure::communication, "sendBytes failed"}};
+
+// Functions that raise what another one found.
+constexpr std::array<std::string_view, 6> kHelpers = {"__cxa_",
+                                                      "c10::detail::torch",
+                                                      "c10::Error::",
+                                                      "c10::cuda::c10_cuda_check",
+                                                      "std::__throw_",
+                                                      "operator new"};
+
+bool begins(std::string_view text, std::string_view with) {
+  return text.substr(0, with.size()) == with;
+}
+
+// Frames are "function+0x1c (library)", or "library+0x5a1c" where the function has no name.
+std::string without_offset(const std::string& frame) {
+  const std::size_t plus = frame.rfind("+0x");
+  if (plus == std::string::npos) return frame;
+  const std::size_t end = frame.find(' ', plus);
+  return frame.substr(0, plus) + (end == std::string::npos ? "" : frame.substr(end));
+}
+
+const std::string* raising_frame(const WorkerError& error) {
+  for (const std::string& frame : error.frames) {
+    const bool helper = std::any_of(
+        kHelpers.begin(), kHelpers.end(), [&](auto name) { return begins(frame, name); });
+    if (!helper) return &frame;
+  }
+  return nullptr;
+}
+
+std::optional<Failure> by_type(const WorkerError& error) {
+  const auto told_by = [](const std::string& type) -> std::optional<Failure> {
+    for (const auto& [failure, text] : kTypes) {
+      if (begins(type, text)) return failure;
+    }
+    return std::nullopt;
+  };
+  if (const auto failure = told_by(error.type)) return failure;
+  for (const std::string& base : error.bases) {
+    if (const auto failure = told_by(base)) return failure;
+  }
+  return std::nullopt;
+}
+
+// The harness and the model are the program itself: what they raise with a type of no such reason is their own, whatever it says.
+bool raised_by_the_program(const WorkerError& error) {
+  const std::string* frame = raising_frame(error);
+  return frame != nullptr && frame->find(".so") == std::string::npos;
+}
+
+}  // namespace
+
+Raised raised_as(const WorkerError& error) {
+  if (error.device_code != 0) {
+    const bool memory = error.device_code == kDeviceHasNoMemory;
+    return {memory ? Failure::device_memory : Failure::device, ToldBy::device_code, ""};
+  }
+  if (const auto failure = by_type(error)) return {*failure, ToldBy::type, ""};
+  if (raised_by_function(error, kReducer)) return {Failure::reducer, ToldBy::origin, ""};
+  if (raised_by_the_program(error)) return {Failure::own, ToldBy::origin, ""};
+  for (const auto& [failure, words] : kWords) {
+    if (error.what.find(words) != std::string::npos) {
+      return {failure, ToldBy::words, std::string(words)};
+    }
+  }
+  return {};
+}
+
+std::string raised_by(const WorkerError& error) {
+  const std::string* frame = raising_frame(error);
+  return frame == nullptr ? "" : without_offset(*frame);
+}
+
+bool raised_by_function(const WorkerError& error, std::string_view begin) {
+  const std::string* frame = raising_frame(error);
+  return frame != nullptr && begins(*frame, begin);
+}
+
+const char* name_of(ToldBy value) {
+  switch (value) {
+    case ToldBy::nothing: return "nothing";
+    case ToldBy::type: return "type";
+    case ToldBy::device_code: return "number of the device's runtime";
+    case ToldBy::origin: return "function that raised it";
+    case ToldBy::words: return "words of the message";
+  }
+  return "";
+}
+
+}  // namespace harness

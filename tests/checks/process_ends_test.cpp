@@ -1,0 +1,39 @@
+// What a finding says of its witness, where an exception ended a rank.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "harness/judge/wording/wording.h"
+#include "tests/checks/planted.h"
+
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+harness::Finding told(const harness::WorkerError& error) {
+  fixtures::Healthy healthy(2, 2, "training");
+  fixtures::raises(1, error)(healthy);
+  const auto result = fixtures::run("process_clean", healthy.evidence);
+  EXPECT_EQ(result.findings.size(), 1U);
+  return harness::worded(result.findings.at(0));
+}
+
+TEST(ProcessEnds, AKindThatOnlyTheWordsTellIsSaidToBeSo) {
+  const auto by_words = told(fixtures::error_of("c10::Error", "CUDA error: CUBLAS_STATUS_X"));
+  EXPECT_EQ(by_words.code, "CRASH.DEVICE");
+  EXPECT_THAT(by_words.statement, HasSubstr("Only the words \"CUDA error\" of the message"));
+  const auto by_type = told(fixtures::error_of("c10::AcceleratorError", "CUDA error: 700"));
+  EXPECT_EQ(by_type.code, "CRASH.DEVICE");
+  EXPECT_THAT(by_type.statement, Not(HasSubstr("Only the words")));
+  EXPECT_EQ(by_type.facts.at("told_by"), "type");
+}
+
+TEST(ProcessEnds, TheFunctionThatRaisedItIsTold) {
+  auto error = fixtures::error_of("c10::Error", "boom");
+  error.frames = {"at::sum(at::Tensor const&)+0x1 (libtorch_cpu.so)"};
+  const auto finding = told(error);
+  EXPECT_EQ(finding.facts.at("raised_by"), "at::sum(at::Tensor const&) (libtorch_cpu.so)");
+  EXPECT_FALSE(harness::details_of(finding).empty());
+}
+
+}  // namespace
