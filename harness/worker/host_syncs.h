@@ -1,6 +1,8 @@
-// How often the host had to wait for the device's numbers: operators that bring a value or a size to the host. Counted while one
-// of these lives. On a CPU they cost nothing, and are counted all the same: they are what will wait on a GPU.
-// Those of a NanWatch are not.
+// How often the host had to wait for the device's numbers: operators that LibTorch tags as such, whose result or whose size
+// depends on the numbers of a tensor, and copies from a device to the host. Counted while one of these lives, and not where they
+// are a NanWatch's. On a CPU the operators cost nothing, and are counted all the same: they are what will wait on a GPU. A copy
+// to the host is none there. What waits without an operator of LibTorch, a back end that calls the device's runtime itself, is
+// not seen.
 #pragma once
 
 #include <cstdint>

@@ -70,4 +70,45 @@ TEST_F(StepWatch, WhatTheHostWaitsForIsCounted) {
   EXPECT_EQ(syncs.take(), 1) << "one that ends leaves the others counting";
 }
 
+// Whatever needs the numbers of a tensor for its own result's size, and whatever gives one to the host; once each.
+TEST_F(StepWatch, WhateverNeedsTheNumbersOfATensorIsAWait) {
+  const auto ones = torch::ones({3}, torch::kLong);
+  const auto mask = ones.gt(0);
+  const std::map<std::string, std::function<void()>> waits = {
+      {"item", [&] { (void)ones.sum().item<std::int64_t>(); }},
+      {"is_nonzero", [&] { (void)ones.sum().is_nonzero(); }},
+      {"nonzero", [&] { (void)ones.nonzero(); }},
+      {"argwhere", [&] { (void)torch::argwhere(ones); }},
+      {"masked_select", [&] { (void)ones.masked_select(mask); }},
+      {"index by a mask", [&] { (void)ones.index({mask}); }},
+      {"index_put by a mask", [&] { (void)ones.clone().index_put_({mask}, 2); }},
+      {"bincount", [&] { (void)ones.bincount(); }},
+      {"unique", [&] { (void)at::_unique2(ones); }},
+      {"unique_consecutive", [&] { (void)std::get<0>(at::unique_consecutive(ones)); }},
+      {"repeat_interleave", [&] { (void)at::repeat_interleave(ones); }},
+      {"equal", [&] { (void)ones.equal(ones); }},
+      {"allclose", [&] { (void)ones.allclose(ones); }}};
+  harness::HostSyncs syncs;
+  for (const auto& [name, wait] : waits) {
+    (void)syncs.take();
+    wait();
+    EXPECT_EQ(syncs.take(), 1) << name;
+  }
+  const std::map<std::string, std::function<void()>> others = {
+      {"index by numbers", [&] { (void)torch::rand({3}).index({ones.sub(1)}); }},
+      {"repeat of a known count", [&] { (void)ones.repeat_interleave(2); }},
+      {"where", [&] { (void)torch::where(mask, ones, 0); }},
+      {"topk", [&] { (void)ones.topk(2); }},
+      {"matmul",
+       [&] {
+         (void)torch::rand({3, 3}).matmul(torch::rand({3, 3}));
+       }},
+      {"a copy on the host", [&] { (void)ones.to(torch::kFloat).contiguous().clone(); }}};
+  for (const auto& [name, other] : others) {
+    (void)syncs.take();
+    other();
+    EXPECT_EQ(syncs.take(), 0) << name;
+  }
+}
+
 }  // namespace

@@ -172,9 +172,10 @@ constexpr std::array kTrainingCodes = {
          .next_action = "Look for .item(), nonzero or a printed statistic in this operator. Keep "
                         "such values on the "
                         "device and read them once a step.",
-         .witness = "A count of six operators that wait for the device, in the rank and in the "
-                    "twin. Copies to the "
-                    "host and waits inside a kernel's code are not counted."},
+         .witness =
+             "A count of the operators that LibTorch tags as reading a tensor's numbers, and "
+             "of copies from a device to the host, in the rank and in the twin. A back end "
+             "that waits by calling the device's runtime itself is not seen."},
     Code{.name = "SLOW.DATA",
          .family = Family::progress,
          .place = 550,
