@@ -5,6 +5,22 @@
 
 namespace fixtures {
 
+// What a rank issued in a step, in place of what it had issued in it and later; each of `sizes` is a sum of so many numbers.
+inline void issue(Healthy& h, int rank, const std::vector<std::int64_t>& sizes, int step = 1) {
+  remove_if(h.evidence.collectives,
+            [&](const auto& row) { return row.process == rank && row.row.step >= step; });
+  remove_if(h.evidence.collectives,
+            [&](const auto& row) { return row.process == rank && row.row.step == 0; });
+  std::int64_t next = 0;
+  for (const auto& row : h.evidence.collectives) next += row.process == rank ? 1 : 0;
+  for (const std::int64_t size : sizes) {
+    put(h.evidence.collectives,
+        rank,
+        harness::Collective{
+            next++, step, "backward", "allreduce", "sum", "Float", size, "default"});
+  }
+}
+
 inline void add_collectives(std::vector<Planted>& list) {
   const std::string check = "collectives_agree";
   const auto change = [](int rank, std::int64_t sequence, auto what) {
@@ -41,6 +57,47 @@ inline void add_collectives(std::vector<Planted>& list) {
            if (row.process == 1 && row.row.sequence < 2) row.row.sequence = 1 - row.row.sequence;
          }
        }});
+  list.push_back({check,
+                  "three in a circle",
+                  Verdict::fail,
+                  "DESYNC.ORDER",
+                  R"({"sequence":1,"step":1})",
+                  [](Healthy& h) {
+                    issue(h, 0, {0, 1, 2, 3, 4});
+                    issue(h, 1, {0, 3, 1, 2, 4});
+                  }});
+  list.push_back({check,
+                  "one more in a row of two kinds",
+                  Verdict::fail,
+                  "DESYNC.SIZE",
+                  R"({"sequence":1,"step":1})",
+                  [](Healthy& h) {
+                    issue(h, 0, {1, 2, 1, 2, 1, 2});
+                    issue(h, 1, {1, 1, 2, 1, 2, 1, 2});
+                  }});
+  list.push_back({check,
+                  "a broadcast more",
+                  Verdict::fail,
+                  "DESYNC.OP",
+                  R"({"sequence":1,"step":1})",
+                  [](Healthy& h) {
+                    issue(h, 0, {1, 2, 3});
+                    issue(h, 1, {1, 9, 2, 3});
+                    for (auto& row : h.evidence.collectives) {
+                      if (row.row.count == 9) row.row.op = "broadcast";
+                    }
+                  }});
+  list.push_back({check,
+                  "the first difference is in a later step than the cause",
+                  Verdict::fail,
+                  "DESYNC.SIZE",
+                  R"({"sequence":2,"step":1})",
+                  [](Healthy& h) {
+                    issue(h, 0, {1, 2});
+                    issue(h, 0, {1, 2, 3}, 2);
+                    issue(h, 1, {1, 2, 1});
+                    issue(h, 1, {1, 2, 3}, 2);
+                  }});
   list.push_back({check,
                   "a rank that ended well did less",
                   Verdict::fail,

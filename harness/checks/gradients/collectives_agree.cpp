@@ -4,6 +4,7 @@
 #include <optional>
 #include <tuple>
 
+#include "harness/checks/gradients/sequences.h"
 #include "harness/checks/list.h"
 #include "harness/checks/lives.h"
 #include "harness/checks/result.h"
@@ -81,7 +82,7 @@ class Sequences {
       const std::map<int, Shape> shapes = shapes_at(group, first_missing);
       if (shapes.size() < group.of_rank.size()) break;
       if (!all_equal(shapes)) {
-        result_.found(differing(name, group, first_missing, shapes));
+        tell_departure(name, group, first_missing, shapes);
         return;
       }
       ++compared_;
@@ -144,27 +145,89 @@ class Sequences {
     return issued;
   }
 
-  // Two ranks met each other's operations: what one does here the other does next.
-  [[nodiscard]] static bool swapped(const Group& group, std::int64_t sequence) {
-    for (const auto& [a, rows_a] : group.of_rank) {
-      for (const auto& [b, rows_b] : group.of_rank) {
-        const auto here_a = rows_a.find(sequence);
-        const auto here_b = rows_b.find(sequence);
-        const auto next_a = rows_a.find(sequence + 1);
-        const auto next_b = rows_b.find(sequence + 1);
-        if (a >= b || next_a == rows_a.end() || next_b == rows_b.end()) continue;
-        if (shape_of(here_a->second) == shape_of(here_b->second)) continue;
-        if (shape_of(here_a->second) == shape_of(next_b->second) &&
-            shape_of(next_a->second) == shape_of(here_b->second)) {
-          return true;
-        }
-      }
+  struct InStep {
+    Issued issued;
+    std::vector<const Collective*> rows;
+  };
+
+  // What a rank issued in a step, its operations as numbers of `known`.
+  [[nodiscard]] InStep in_step(int rank,
+                               const Sequence& rows,
+                               std::int64_t step,
+                               std::map<Shape, int>& known) const {
+    InStep found;
+    for (const auto& [sequence, row] : rows) {
+      if (row.step != step) continue;
+      const auto number = static_cast<int>(known.size());
+      found.issued.operations.push_back(known.try_emplace(shape_of(row), number).first->second);
+      found.rows.push_back(&row);
     }
-    return false;
+    found.issued.whole = evidence_.finished(rank) || rows.rbegin()->second.step > step;
+    return found;
+  }
+
+  // From the first step in which two ranks depart from each other: of several ranks, most do the same.
+  void tell_departure(const std::string& name,
+                      const Group& group,
+                      std::int64_t sequence,
+                      const std::map<int, Shape>& shapes) {
+    const auto differs = std::find_if(shapes.begin(), shapes.end(), [&](const auto& entry) {
+      return entry.second != shapes.begin()->second;
+    });
+    const int a = shapes.begin()->first;
+    const int b = differs->first;
+    const Finding finding = differing(code_of(group, sequence), name, group, sequence, shapes);
+    const std::int64_t last =
+        std::max(group.of_rank.at(a).at(sequence).step, group.of_rank.at(b).at(sequence).step);
+    std::map<Shape, int> known;
+    for (std::int64_t step = 0; step <= last; ++step) {
+      const InStep of_a = in_step(a, group.of_rank.at(a), step, known);
+      const InStep of_b = in_step(b, group.of_rank.at(b), step, known);
+      const Departure departure = departure_of(of_a.issued, of_b.issued);
+      if (departure == Departure{}) continue;
+      if (departure.order) {
+        result_.found(differing("DESYNC.ORDER", name, group, sequence, shapes));
+      }
+      if (departure.other) {
+        result_.found(finding);
+        return;
+      }
+      tell_extra(finding, a, b, pick(of_a.rows, departure.extra_a));
+      tell_extra(finding, b, a, pick(of_b.rows, departure.extra_b));
+      return;
+    }
+    // In each step both issued the same in the same order: they crossed operations of two steps.
+    result_.found(differing("DESYNC.ORDER", name, group, sequence, shapes));
+  }
+
+  [[nodiscard]] static std::vector<const Collective*> pick(
+      const std::vector<const Collective*>& rows, const std::vector<std::size_t>& places) {
+    std::vector<const Collective*> picked;
+    for (const std::size_t place : places) picked.push_back(rows[place]);
+    return picked;
+  }
+
+  // `finding` tells where the sequences differ.
+  void tell_extra(Finding finding,
+                  int rank,
+                  int other,
+                  const std::vector<const Collective*>& rows) {
+    if (rows.empty()) return;
+    const Collective& first = *rows.front();
+    finding.variant = "extra";
+    finding.site.sequence = first.sequence;
+    finding.site.phase = first.phase;
+    finding.site.step.reset();
+    if (first.step > 0) finding.site.step = first.step;
+    finding.facts = {{"group", finding.facts.at("group")},
+                     {"more", process_name(rank)},
+                     {"fewer", process_name(other)},
+                     {"extra", rows.size()},
+                     {"operation", words(first)}};
+    result_.found(finding);
   }
 
   [[nodiscard]] static const char* code_of(const Group& group, std::int64_t sequence) {
-    if (swapped(group, sequence)) return "DESYNC.ORDER";
     std::set<std::pair<std::string, std::string>> operations;
     for (const auto& [rank, rows] : group.of_rank) {
       const Collective& row = rows.at(sequence);
@@ -173,11 +236,12 @@ class Sequences {
     return operations.size() > 1 ? "DESYNC.OP" : "DESYNC.SIZE";
   }
 
-  [[nodiscard]] static Finding differing(const std::string& name,
+  [[nodiscard]] static Finding differing(const char* code,
+                                         const std::string& name,
                                          const Group& group,
                                          std::int64_t sequence,
                                          const std::map<int, Shape>& shapes) {
-    Finding finding = make_finding(code_of(group, sequence), "collective");
+    Finding finding = make_finding(code, "collective");
     finding.site.sequence = sequence;
     finding.site.ranks = minority(shapes);
     const Collective& row = group.of_rank.begin()->second.at(sequence);

@@ -11,17 +11,6 @@ constexpr std::string_view kRecord =
     "what the back end makes of it.";
 
 constexpr std::array kRankCodes = {
-    Code{.name = "COMM.EXTRA",
-         .family = Family::collective,
-         .place = 340,
-         .outcome = Outcome::fail,
-         .meaning =
-             "Gradients were reduced more often than once for each bucket and optimiser step.",
-         .confirmed_by =
-             "The record of a step holds more all-reduces of gradients than the bucket plan.",
-         .next_action =
-             "Reduce only in the last micro-batch of a step, and put no_sync around the others.",
-         .witness = kRecord},
     Code{.name = "DESYNC.SIZE",
          .family = Family::collective,
          .place = 420,
@@ -45,19 +34,19 @@ constexpr std::array kRankCodes = {
         .next_action = "Look at what these ranks do differently at this point: a condition on "
                        "rank, data or sizes.",
         .witness = kRecord},
-    Code{
-        .name = "DESYNC.ORDER",
-        .family = Family::collective,
-        .place = 440,
-        .outcome = Outcome::fail,
-        .meaning = "Two ranks issued the same collectives in a different order.",
-        .confirmed_by =
-            "What one rank issued here, the other issued next, and the other way round; or sums of "
-            "two parameters are exchanged between ranks.",
-        .next_action = "Compare the order in which these ranks make and reduce their gradients. "
-                       "Hooks that depend on "
-                       "timing must not issue collectives.",
-        .witness = kRecord},
+    Code{.name = "DESYNC.ORDER",
+         .family = Family::collective,
+         .place = 440,
+         .outcome = Outcome::fail,
+         .meaning = "Two ranks issued the same collectives in a different order.",
+         .confirmed_by =
+             "In one step both ranks issued each operation equally often, or equally often but for "
+             "what a finding beside this one calls extra; or sums of two parameters are exchanged "
+             "between ranks.",
+         .next_action = "Compare the order in which these ranks make and reduce their gradients. "
+                        "Hooks that depend on "
+                        "timing must not issue collectives.",
+         .witness = kRecord},
     Code{
         .name = "DESYNC.MISSING_RANK",
         .family = Family::collective,
@@ -69,6 +58,17 @@ constexpr std::array kRankCodes = {
                        "condition or an early "
                        "return.",
         .witness = kRecord},
+    Code{.name = "COMM.EXTRA",
+         .family = Family::collective,
+         .place = 455,
+         .outcome = Outcome::fail,
+         .meaning =
+             "Gradients were reduced more often than once for each bucket and optimiser step.",
+         .confirmed_by =
+             "The record of a step holds more all-reduces of gradients than the bucket plan.",
+         .next_action =
+             "Reduce only in the last micro-batch of a step, and put no_sync around the others.",
+         .witness = kRecord},
     Code{.name = "GRAD.SCALE",
          .family = Family::reduction,
          .place = 460,

@@ -16,6 +16,18 @@ constexpr std::string_view kCompareRanks =
     "[Look at what {ranks} {ranks?does|do} differently here: a condition on rank, data or sizes. "
     "]Compare the code of the ranks at this point. Without a majority, either may be wrong.";
 
+constexpr std::string_view kOneMore =
+    "{More} issued {extra:collective}[ in {step}] that {fewer} did not issue. The first one is "
+    "collective {sequence} of group {group} ({operation}).";
+
+constexpr std::string_view kWithoutIt =
+    "A crossed order is not the cause of this: without what is extra, both issued each operation "
+    "equally often in this step, as far as their records go.";
+
+constexpr std::string_view kWhoIsWrong =
+    "Find out which of the two is wrong: does {more} do something twice, or does {fewer} leave it "
+    "out?";
+
 constexpr std::string_view kOtherPlan =
     "The plan of {bucket} in {step} was not the same on all ranks. {plans}.";
 
@@ -28,6 +40,8 @@ constexpr std::array kRankWords = {
     Wording{"DESYNC.SIZE", "collective", kOtherOperation, kNotTheTransport, kCompareRanks},
     Wording{"DESYNC.OP", "collective", kOtherOperation, kNotTheTransport, kCompareRanks},
     Wording{"DESYNC.ORDER", "collective", kOtherOperation, kNotTheTransport},
+    Wording{"DESYNC.SIZE", "extra", kOneMore, kWithoutIt, kWhoIsWrong},
+    Wording{"DESYNC.OP", "extra", kOneMore, kWithoutIt, kWhoIsWrong},
     Wording{"DESYNC.SIZE", "plan", kOtherPlan, "", kComparePlans},
     Wording{"DESYNC.ORDER", "plan", kOtherPlan, "", kComparePlans},
     Wording{"DESYNC.MISSING_RANK",
