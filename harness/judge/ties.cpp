@@ -100,12 +100,19 @@ Node node_of(const Site& site) {
   return site.branch.empty() ? "" : "attend_" + site.branch;
 }
 
-bool flows(const Node& from, const Node& to) {
+enum class Of { values, gradients };
+
+// No gradient passes the choice of blocks.
+bool carries(const Flow& flow, Of what) {
+  return what == Of::values || (flow.to != "score" && flow.to != "select");
+}
+
+bool flows(const Node& from, const Node& to, Of what) {
   std::set<Node> reached = {from};
   for (std::size_t before = 0; before != reached.size();) {
     before = reached.size();
     for (const Flow& flow : kFlows) {
-      if (reached.count(Node(flow.from)) > 0) reached.insert(Node(flow.to));
+      if (carries(flow, what) && reached.count(Node(flow.from)) > 0) reached.insert(Node(flow.to));
     }
   }
   return reached.count(to) > 0;
@@ -133,6 +140,13 @@ std::string law_of(const Site& site) {
   return site.detail.is_object() ? site.detail.value("law", std::string()) : "";
 }
 
+// A known mistake explains what a stage made out of that stage's recorded inputs: what was wrong before it has no part in it.
+bool explains_itself(Tie tie, const Site& effect) {
+  const bool from_before = tie == Tie::downstream || tie == Tie::same_layer ||
+                           tie == Tie::gradient_path || tie == Tie::same_rank;
+  return from_before && !law_of(effect).empty();
+}
+
 bool share_rank(const Site& a, const Site& b) {
   return share(a.ranks, b.ranks);
 }
@@ -142,6 +156,7 @@ bool on_rank(const Site& cause, const Site& effect) {
 }
 
 bool same_tensor(const Site& a, const Site& b) {
+  if (!same_or_unsaid(law_of(a), law_of(b))) return false;
   if (!same_layer(a, b) || !same_or_unsaid(a.branch, b.branch)) return false;
   return same_or_unsaid(node_of(a), node_of(b));
 }
@@ -151,7 +166,8 @@ bool same_path(const Site& a, const Site& b) {
   if (!same_layer(a, b)) return false;
   const Node one = node_of(a);
   const Node other = node_of(b);
-  return one.empty() || other.empty() || flows(one, other) || flows(other, one);
+  return one.empty() || other.empty() || flows(one, other, Of::gradients) ||
+         flows(other, one, Of::gradients);
 }
 
 bool downstream(const Site& cause, const Site& effect) {
@@ -161,7 +177,7 @@ bool downstream(const Site& cause, const Site& effect) {
   if (last > first) return true;
   const Node from = node_of(cause);
   const Node to = node_of(effect);
-  return last == first && (from.empty() || to.empty() || flows(from, to));
+  return last == first && (from.empty() || to.empty() || flows(from, to, Of::values));
 }
 
 // The head and the final norm come first in the backward, the embedding last.
@@ -255,7 +271,7 @@ bool ties_sites(Tie tie, const Site& cause, const Site& effect) {
 }  // namespace
 
 bool ties(Tie tie, const Finding& cause, const Finding& effect) {
-  return ties_sites(tie, cause.site, effect.site);
+  return !explains_itself(tie, effect.site) && ties_sites(tie, cause.site, effect.site);
 }
 
 const char* text_of(Tie tie) {
