@@ -72,7 +72,7 @@ Tensor with_sentinel(FaultContext& context, const Attended& at, const Tensor& ri
   const std::int64_t groups = at.k_BGKD.size(1);
   const Tensor struck_BGS =
       strike(context, at.seam, leaks_BHS.unflatten(1, {groups, heads / groups}).any(2));
-  return replaced(struck_BGS, torch::matmul(p_BHSK, to_heads(at.v_BGKD, heads)), right_BHSD);
+  return replaced(struck_BGS, weighted_values(p_BHSK, at.v_BGKD), right_BHSD);
 }
 
 void install_sentinel(FaultContext& context) {

@@ -28,7 +28,7 @@ Tensor softmax_of_nothing(FaultContext& context,
                                          std::numeric_limits<float>::lowest())
                             .masked_fill(struck_BHS1, -std::numeric_limits<double>::infinity())
                             .softmax(-1);
-  Tensor o_BHSD = torch::matmul(p_BHSK, to_heads(at.v_BGKD, heads));
+  Tensor o_BHSD = weighted_values(p_BHSK, at.v_BGKD);
   if (masked_after) o_BHSD = o_BHSD.masked_fill(struck_BHS1, 0.0);
   return torch::where(struck_BHS1, o_BHSD, right_BHSD);
 }

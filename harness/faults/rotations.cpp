@@ -132,6 +132,7 @@ void round_tables(FaultContext& context, nsa::AttentionSeams& seams) {
   };
 }
 
+// Of a case in bf16 this changes nothing, and the fault does not fire: pooled keys and values are stored in bf16 there.
 void round_pooled(FaultContext& context, nsa::AttentionSeams& seams) {
   seams.compress = [inner = seams.compress, &context](const nsa::SeamContext& seam,
                                                       const Tensor& raw_BGSD,

@@ -160,9 +160,24 @@ Tensor right_keys(const Attended& at) {
   return keys_SK.expand({at.k_BGKD.size(0), at.k_BGKD.size(1), -1, -1});
 }
 
+namespace {
+
+// As the right law computes: sums over values of a narrow type are taken in float32.
+Tensor widened(const Tensor& x) {
+  const bool narrow = x.scalar_type() == torch::kBFloat16 || x.scalar_type() == torch::kHalf;
+  return narrow ? x.to(torch::kFloat) : x;
+}
+
+}  // namespace
+
 Tensor scaled_logits(const Tensor& q_BHSD, const Tensor& k_BGKD) {
   const double scale = 1.0 / std::sqrt(static_cast<double>(q_BHSD.size(3)));
-  return torch::matmul(q_BHSD * scale, to_heads(k_BGKD, q_BHSD.size(1)).transpose(2, 3));
+  return torch::matmul(widened(q_BHSD) * scale,
+                       to_heads(widened(k_BGKD), q_BHSD.size(1)).transpose(2, 3));
+}
+
+Tensor weighted_values(const Tensor& p_BHSK, const Tensor& v_BGKD) {
+  return torch::matmul(p_BHSK, to_heads(widened(v_BGKD), p_BHSK.size(1))).to(v_BGKD.scalar_type());
 }
 
 Tensor attend_over(const Attended& at, const Tensor& keys_BGSK) {
@@ -172,8 +187,7 @@ Tensor attend_over(const Attended& at, const Tensor& keys_BGSK) {
   constexpr double kLowest = std::numeric_limits<float>::lowest();
   const Tensor p_BHSK =
       scaled_logits(at.q_BHSD, at.k_BGKD).masked_fill(hidden_BHSK, kLowest).softmax(-1);
-  return torch::matmul(p_BHSK, to_heads(at.v_BGKD, heads))
-      .masked_fill(hidden_BHSK.all(-1, /*keepdim=*/true), 0.0);
+  return weighted_values(p_BHSK, at.v_BGKD).masked_fill(hidden_BHSK.all(-1, /*keepdim=*/true), 0.0);
 }
 
 }  // namespace harness

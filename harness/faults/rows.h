@@ -69,8 +69,11 @@ void change_attend(FaultContext& context,
 [[nodiscard]] torch::Tensor right_keys(const Attended& at);
 [[nodiscard]] torch::Tensor keys_of_blocks(const Attended& at);
 
-// [B,H,S,K]
+// [B,H,S,K], in float32 where q and k are narrower
 [[nodiscard]] torch::Tensor scaled_logits(const torch::Tensor& q_BHSD, const torch::Tensor& k_BGKD);
+// [B,H,S,D], in the type of v, rounded once
+[[nodiscard]] torch::Tensor weighted_values(const torch::Tensor& p_BHSK,
+                                            const torch::Tensor& v_BGKD);
 [[nodiscard]] torch::Tensor to_heads(const torch::Tensor& x_BGSK, std::int64_t heads);
 
 // softmax over the keys listed, times the values; zeros in rows without any.
