@@ -31,16 +31,19 @@ enum class Family {
   memory
 };
 
-struct Code {
+struct CodePlace {
   std::string_view name;  // GRAD.MISSING
   Family family;
   int place;  // in the order of causes: of independent findings, the smaller one is told first
-  Outcome outcome;  // of a case that begins with it
+  Outcome outcome = Outcome::fail;  // of a case that begins with it
+};
+struct CodeWords {
   std::string_view meaning;
   std::string_view confirmed_by;
   std::string_view next_action;
   std::string_view witness;  // who attests it, and what that shares with what is judged
 };
+struct Code : CodePlace, CodeWords {};
 
 // All codes, by family and place.
 [[nodiscard]] const std::vector<Code>& all_codes();

@@ -7,184 +7,124 @@ namespace {
 
 constexpr std::string_view kOracle =
     "The float64 oracle, from the tensors that went into the operation. It shares no code with the "
-    "model, but "
-    "it reads the sizes from the same scenario.";
+    "model, but it reads the sizes from the same scenario.";
 
 constexpr std::array kForwardCodes = {
-    Code{.name = "ALIAS.MUTATED",
-         .family = Family::forward,
-         .place = 120,
-         .outcome = Outcome::fail,
-         .meaning = "An implementation wrote into a tensor that it was given. Its caller still "
-                    "uses that tensor.",
-         .confirmed_by =
-             "The tensor had other values directly after the call than directly before it.",
-         .next_action = "Copy before writing. Look for clamp_, masked_fill_, a sort into the "
-                        "input, or a view of it.",
-         .witness = "Hashes of integer tensors before and after each call. For float tensors it is "
-                    "LibTorch's version "
-                    "counter, which misses a write through a raw pointer."},
+    Code{{"ALIAS.MUTATED", Family::forward, 120},
+         {.meaning = "An implementation wrote into a tensor that it was given. Its caller still "
+                     "uses that tensor.",
+          .confirmed_by =
+              "The tensor had other values directly after the call than directly before it.",
+          .next_action = "Copy before writing. Look for clamp_, masked_fill_, a sort into the "
+                         "input, or a view of it.",
+          .witness = "Hashes of integer tensors before and after each call. For float tensors it "
+                     "is LibTorch's version counter, which misses a write through a raw pointer."}},
+    Code{{"NAN.UNINIT", Family::forward, 130},
+         {.meaning = "A number that is not finite came out of memory that nobody wrote.",
+          .confirmed_by = "With attention.poison, uninitialised memory starts as NaN, and the NaN "
+                          "shows in these rows.",
+          .next_action = "Find the buffer that is handed out and not written in full. Look at its "
+                         "last rows first.",
+          .witness =
+              "A record of every operator: no operator made the number out of finite inputs."}},
+    Code{{"NAN.ORIGIN", Family::forward, 140},
+         {.meaning = "This is the first place where a number is not finite.",
+          .confirmed_by = "Everything that was recorded before it is finite.",
+          .next_action = "Look at this operation for rows without any key, a division by zero, a "
+                         "logarithm or an overflow.",
+          .witness =
+              "A record of every operator with its inputs and outputs, and the recorded tensors."}},
+    Code{{"RANGE.INVALID", Family::forward, 150},
+         {.meaning = "A query chose a block that lies after it, or outside the sequence.",
+          .confirmed_by =
+              "The recorded list of blocks holds an index above t / l_sel, or below zero.",
+          .next_action = "Look at the bounds of the candidates. A query at position t may take "
+                         "blocks 0 to t / l_sel.",
+          .witness = "The recorded blocks against the definition of the selection. No score enters "
+                     "the judgement."}},
+    Code{{"MASK.ALIGNMENT", Family::forward, 160},
+         {.meaning = "The causal mask is aligned with the wrong corner: queries see the keys of "
+                     "earlier queries.",
+          .confirmed_by = "The oracle with a mask aligned top left gives exactly the wrong rows.",
+          .next_action = "Align a causal mask for fewer queries than keys to the bottom right. "
+                         "Compare the mask for the rows that are listed.",
+          .witness = kOracle}},
+    Code{{"MASK.POLARITY", Family::forward, 170},
+         {.meaning = "The mask is inverted: forbidden keys are attended and allowed keys are not.",
+          .confirmed_by = "The oracle with the inverted mask gives exactly the wrong rows.",
+          .next_action = "True must mean \"attend\", or minus infinity must be added where "
+                         "attention is forbidden. Compare the mask for the rows that are listed.",
+          .witness = kOracle}},
+    Code{{"MASK.ABSENT", Family::forward, 180},
+         {.meaning = "No mask was applied: queries see keys after them or outside their branch.",
+          .confirmed_by = "The oracle without a mask gives exactly the wrong rows.",
+          .next_action = "Apply the mask in every case, short sequences included. Compare the mask "
+                         "for the rows that are listed.",
+          .witness = kOracle}},
+    Code{{"SELECTION.WRONG", Family::forward, 200},
+         {.meaning = "The scores of the blocks are wrong, or other blocks were chosen than the "
+                     "scores demand.",
+          .confirmed_by = "The difference of the scores is above a strict bound on their rounding, "
+                          "or the choice contradicts the recorded scores.",
+          .next_action = "For op score, look at the overlap map, the mask and the precision of the "
+                         "scores. For op select, look at forced blocks, order and ties.",
+          .witness = kOracle}},
+    Code{{"SELECTION.TIE", Family::forward, 205, Outcome::pass},
+         {.meaning = "A note, not a failure: other blocks were chosen than the oracle's, and their "
+                     "scores are closer than rounding.",
+          .confirmed_by = "The margin between the scores is below a strict bound on their error.",
+          .next_action =
+              "Nothing has to be done. The values are judged with the blocks that were chosen.",
+          .witness = kOracle}},
+    Code{{"CAUSALITY.LEAK", Family::forward, 210},
+         {.meaning = "A result before position p changed when only the input from p on changed.",
+          .confirmed_by = "Two passes with the same prefix differ in bits before p, and all inputs "
+                          "of the stage are equal there.",
+          .next_action = "Look at which keys this stage normalises or attends over. No key after "
+                         "the query may enter.",
+          .witness = "The model against itself with another future, bit by bit. No reference is "
+                     "involved."}},
+    Code{{"NUMERIC.FORWARD", Family::forward, 220},
+         {.meaning =
+              "The result of an operation is not what its equation gives for the recorded inputs.",
+          .confirmed_by = "The error is above a limit from first principles. Where a law is named, "
+                          "the oracle with that mistake gives exactly the wrong rows.",
+          .next_action = "Compare this operation with its equation on the recorded tensors. Where "
+                         "a law is named, look for that mistake.",
+          .witness = kOracle}},
     Code{
-        .name = "NAN.UNINIT",
-        .family = Family::forward,
-        .place = 130,
-        .outcome = Outcome::fail,
-        .meaning = "A number that is not finite came out of memory that nobody wrote.",
-        .confirmed_by = "With attention.poison, uninitialised memory starts as NaN, and the NaN "
-                        "shows in these rows.",
-        .next_action = "Find the buffer that is handed out and not written in full. Look at its "
-                       "last rows first.",
-        .witness = "A record of every operator: no operator made the number out of finite inputs."},
-    Code{.name = "NAN.ORIGIN",
-         .family = Family::forward,
-         .place = 140,
-         .outcome = Outcome::fail,
-         .meaning = "This is the first place where a number is not finite.",
-         .confirmed_by = "Everything that was recorded before it is finite.",
-         .next_action = "Look at this operation for rows without any key, a division by zero, a "
-                        "logarithm or an "
-                        "overflow.",
-         .witness =
-             "A record of every operator with its inputs and outputs, and the recorded tensors."},
-    Code{.name = "RANGE.INVALID",
-         .family = Family::forward,
-         .place = 150,
-         .outcome = Outcome::fail,
-         .meaning = "A query chose a block that lies after it, or outside the sequence.",
-         .confirmed_by =
-             "The recorded list of blocks holds an index above t / l_sel, or below zero.",
-         .next_action = "Look at the bounds of the candidates. A query at position t may take "
-                        "blocks 0 to t / l_sel.",
-         .witness = "The recorded blocks against the definition of the selection. No score enters "
-                    "the judgement."},
-    Code{.name = "MASK.ALIGNMENT",
-         .family = Family::forward,
-         .place = 160,
-         .outcome = Outcome::fail,
-         .meaning = "The causal mask is aligned with the wrong corner: queries see the keys of "
-                    "earlier queries.",
-         .confirmed_by = "The oracle with a mask aligned top left gives exactly the wrong rows.",
-         .next_action = "Align a causal mask for fewer queries than keys to the bottom right. "
-                        "Compare the mask for the "
-                        "rows that are listed.",
-         .witness = kOracle},
-    Code{.name = "MASK.POLARITY",
-         .family = Family::forward,
-         .place = 170,
-         .outcome = Outcome::fail,
-         .meaning = "The mask is inverted: forbidden keys are attended and allowed keys are not.",
-         .confirmed_by = "The oracle with the inverted mask gives exactly the wrong rows.",
-         .next_action = "True must mean \"attend\", or minus infinity must be added where "
-                        "attention is forbidden. "
-                        "Compare the mask for the rows that are listed.",
-         .witness = kOracle},
-    Code{.name = "MASK.ABSENT",
-         .family = Family::forward,
-         .place = 180,
-         .outcome = Outcome::fail,
-         .meaning = "No mask was applied: queries see keys after them or outside their branch.",
-         .confirmed_by = "The oracle without a mask gives exactly the wrong rows.",
-         .next_action = "Apply the mask in every case, short sequences included. Compare the mask "
-                        "for the rows that "
-                        "are listed.",
-         .witness = kOracle},
-    Code{
-        .name = "SELECTION.WRONG",
-        .family = Family::forward,
-        .place = 200,
-        .outcome = Outcome::fail,
-        .meaning = "The scores of the blocks are wrong, or other blocks were chosen than the "
-                   "scores demand.",
-        .confirmed_by =
-            "The difference of the scores is above a strict bound on their rounding, or the choice "
-            "contradicts the recorded scores.",
-        .next_action = "For op score, look at the overlap map, the mask and the precision of the "
-                       "scores. For op "
-                       "select, look at forced blocks, order and ties.",
-        .witness = kOracle},
-    Code{.name = "SELECTION.TIE",
-         .family = Family::forward,
-         .place = 205,
-         .outcome = Outcome::pass,
-         .meaning = "A note, not a failure: other blocks were chosen than the oracle's, and their "
-                    "scores are closer "
-                    "than rounding.",
-         .confirmed_by = "The margin between the scores is below a strict bound on their error.",
-         .next_action =
-             "Nothing has to be done. The values are judged with the blocks that were chosen.",
-         .witness = kOracle},
-    Code{.name = "CAUSALITY.LEAK",
-         .family = Family::forward,
-         .place = 210,
-         .outcome = Outcome::fail,
-         .meaning = "A result before position p changed when only the input from p on changed.",
-         .confirmed_by = "Two passes with the same prefix differ in bits before p, and all inputs "
-                         "of the stage are "
-                         "equal there.",
-         .next_action = "Look at which keys this stage normalises or attends over. No key after "
-                        "the query may enter.",
-         .witness =
-             "The model against itself with another future, bit by bit. No reference is involved."},
-    Code{.name = "NUMERIC.FORWARD",
-         .family = Family::forward,
-         .place = 220,
-         .outcome = Outcome::fail,
-         .meaning =
-             "The result of an operation is not what its equation gives for the recorded inputs.",
-         .confirmed_by = "The error is above a limit from first principles. Where a law is named, "
-                         "the oracle with that "
-                         "mistake gives exactly the wrong rows.",
-         .next_action = "Compare this operation with its equation on the recorded tensors. Where a "
-                        "law is named, look "
-                        "for that mistake.",
-         .witness = kOracle},
-    Code{.name = "DECODE.MISMATCH",
-         .family = Family::forward,
-         .place = 230,
-         .outcome = Outcome::fail,
-         .meaning = "Decoding token by token gives another result than the whole sequence at once.",
+        {"DECODE.MISMATCH", Family::forward, 230},
+        {.meaning = "Decoding token by token gives another result than the whole sequence at once.",
          .confirmed_by =
              "Outputs or chosen blocks differ at a position, and all earlier layers agree there.",
          .next_action = "Compare the caches after the prompt: which tokens the next compressed "
-                        "token covers, the "
-                        "positions of the keys, and the first key of the window.",
+                        "token covers, the positions of the keys, and the first key of the window.",
          .witness = "The model against itself: both passes share code and weights. An error in "
-                    "both is not seen."},
+                    "both is not seen."}},
+    Code{{"READS.MISMATCH", Family::forward, 240},
+         {.meaning = "A branch reports another number of keys read than the query may see.",
+          .confirmed_by = "The count differs from the keys in the recorded blocks, the window and "
+                          "the compressed tokens.",
+          .next_action = "Count where the keys are read, not by a formula. Look at blocks that are "
+                         "not full yet and at windows longer than the past.",
+          .witness = "The oracle's rules of visibility, applied to the recorded blocks."}},
     Code{
-        .name = "READS.MISMATCH",
-        .family = Family::forward,
-        .place = 240,
-        .outcome = Outcome::fail,
-        .meaning = "A branch reports another number of keys read than the query may see.",
-        .confirmed_by =
-            "The count differs from the keys in the recorded blocks, the window and the compressed "
-            "tokens.",
-        .next_action = "Count where the keys are read, not by a formula. Look at blocks that are "
-                       "not full yet and at "
-                       "windows longer than the past.",
-        .witness = "The oracle's rules of visibility, applied to the recorded blocks."},
-    Code{
-        .name = "GATE.DEAD",
-        .family = Family::forward,
-        .place = 250,
-        .outcome = Outcome::fail,
-        .meaning = "The gates of a layer do not depend on the token, or never change in training.",
-        .confirmed_by = "The gates are the same for all rows, or bit by bit the same in all steps.",
-        .next_action =
-            "Look at how the gate's last weights are initialised, and whether they get a gradient.",
-        .witness =
-            "Statistics of the recorded gates over all rows and steps. No reference is involved."},
-    Code{.name = "GATE.COLLAPSED",
-         .family = Family::forward,
-         .place = 260,
-         .outcome = Outcome::fail,
-         .meaning = "One branch has practically the whole weight of the gates, in all rows.",
-         .confirmed_by = "The mean of one gate is above 0.99, the others are below 0.01, and rows "
-                         "hardly differ.",
-         .next_action =
-             "Look at the scale of the gate's logits, its temperature and its learning rate.",
-         .witness =
-             "Statistics of the recorded gates over all rows and steps. No reference is involved."},
+        {"GATE.DEAD", Family::forward, 250},
+        {.meaning = "The gates of a layer do not depend on the token, or never change in training.",
+         .confirmed_by =
+             "The gates are the same for all rows, or bit by bit the same in all steps.",
+         .next_action = "Look at how the gate's last weights are initialised, and whether they get "
+                        "a gradient.",
+         .witness = "Statistics of the recorded gates over all rows and steps. No reference is "
+                    "involved."}},
+    Code{{"GATE.COLLAPSED", Family::forward, 260},
+         {.meaning = "One branch has practically the whole weight of the gates, in all rows.",
+          .confirmed_by = "The mean of one gate is above 0.99, the others are below 0.01, and rows "
+                          "hardly differ.",
+          .next_action =
+              "Look at the scale of the gate's logits, its temperature and its learning rate.",
+          .witness = "Statistics of the recorded gates over all rows and steps. No reference is "
+                     "involved."}},
 };
 
 }  // namespace

@@ -7,106 +7,74 @@ namespace {
 
 constexpr std::string_view kRecord =
     "Each rank's own record of every collective, written before it is handed to the back end. It "
-    "does not depend on "
-    "what the back end makes of it.";
+    "does not depend on what the back end makes of it.";
 
 constexpr std::array kRankCodes = {
-    Code{.name = "DESYNC.SIZE",
-         .family = Family::collective,
-         .place = 420,
-         .outcome = Outcome::fail,
-         .meaning =
-             "Ranks issued a collective of different size at the same place in their sequence.",
-         .confirmed_by =
-             "The records of the ranks differ at this sequence number and agree before it.",
-         .next_action = "Look at what these ranks do differently at this point: a condition on "
-                        "rank, data or sizes.",
-         .witness = kRecord},
+    Code{{"DESYNC.SIZE", Family::collective, 420},
+         {.meaning =
+              "Ranks issued a collective of different size at the same place in their sequence.",
+          .confirmed_by =
+              "The records of the ranks differ at this sequence number and agree before it.",
+          .next_action = "Look at what these ranks do differently at this point: a condition on "
+                         "rank, data or sizes.",
+          .witness = kRecord}},
+    Code{{"DESYNC.OP", Family::collective, 430},
+         {.meaning = "Ranks issued different operations at the same place in their sequence of "
+                     "collectives.",
+          .confirmed_by =
+              "The records of the ranks differ at this sequence number and agree before it.",
+          .next_action = "Look at what these ranks do differently at this point: a condition on "
+                         "rank, data or sizes.",
+          .witness = kRecord}},
+    Code{{"DESYNC.ORDER", Family::collective, 440},
+         {.meaning = "Two ranks issued the same collectives in a different order.",
+          .confirmed_by = "In one step both ranks issued each operation equally often, or equally "
+                          "often but for what a finding beside this one calls extra; or sums of "
+                          "two parameters are exchanged between ranks.",
+          .next_action = "Compare the order in which these ranks make and reduce their gradients. "
+                         "Hooks that depend on timing must not issue collectives.",
+          .witness = kRecord}},
+    Code{{"DESYNC.MISSING_RANK", Family::collective, 450},
+         {.meaning = "A rank never issued a collective that the others issued.",
+          .confirmed_by =
+              "Its record ends earlier, although the rank ended well or was still alive.",
+          .next_action = "Look for a loop that ends earlier on this rank: fewer batches, a stop "
+                         "condition or an early return.",
+          .witness = kRecord}},
+    Code{{"COMM.EXTRA", Family::collective, 455},
+         {.meaning =
+              "Gradients were reduced more often than once for each bucket and optimiser step.",
+          .confirmed_by =
+              "The record of a step holds more all-reduces of gradients than the bucket plan.",
+          .next_action =
+              "Reduce only in the last micro-batch of a step, and put no_sync around the others.",
+          .witness = kRecord}},
+    Code{{"GRAD.SCALE", Family::reduction, 460},
+         {.meaning = "Gradients are right up to one constant factor.",
+          .confirmed_by = "One factor explains every element within rounding.",
+          .next_action =
+              "Count the divisions by the number of ranks: in the reducer, in a communication hook "
+              "and in the loss. Look for a mean over another number of tokens.",
+          .witness = "The mean of the ranks' recorded local gradients, or the twin. Twin and rank "
+                     "share the code of the model."}},
+    Code{{"GRAD.NOT_REDUCED", Family::reduction, 470},
+         {.meaning = "Gradients were not averaged over the ranks: they differ between ranks, or no "
+                     "all-reduce ran.",
+          .confirmed_by = "The hashes after the reduction differ, or the record of the step holds "
+                          "no all-reduce.",
+          .next_action = "Check that the forward goes through the wrapper that prepares the "
+                         "reducer and that the step synchronises. With a static graph, check that "
+                         "the delayed all-reduce is queued.",
+          .witness = "Hashes of the gradients on all ranks and each rank's own record of its "
+                     "collectives."}},
     Code{
-        .name = "DESYNC.OP",
-        .family = Family::collective,
-        .place = 430,
-        .outcome = Outcome::fail,
-        .meaning =
-            "Ranks issued different operations at the same place in their sequence of collectives.",
-        .confirmed_by =
-            "The records of the ranks differ at this sequence number and agree before it.",
-        .next_action = "Look at what these ranks do differently at this point: a condition on "
-                       "rank, data or sizes.",
-        .witness = kRecord},
-    Code{.name = "DESYNC.ORDER",
-         .family = Family::collective,
-         .place = 440,
-         .outcome = Outcome::fail,
-         .meaning = "Two ranks issued the same collectives in a different order.",
-         .confirmed_by =
-             "In one step both ranks issued each operation equally often, or equally often but for "
-             "what a finding beside this one calls extra; or sums of two parameters are exchanged "
-             "between ranks.",
-         .next_action = "Compare the order in which these ranks make and reduce their gradients. "
-                        "Hooks that depend on "
-                        "timing must not issue collectives.",
-         .witness = kRecord},
-    Code{
-        .name = "DESYNC.MISSING_RANK",
-        .family = Family::collective,
-        .place = 450,
-        .outcome = Outcome::fail,
-        .meaning = "A rank never issued a collective that the others issued.",
-        .confirmed_by = "Its record ends earlier, although the rank ended well or was still alive.",
-        .next_action = "Look for a loop that ends earlier on this rank: fewer batches, a stop "
-                       "condition or an early "
-                       "return.",
-        .witness = kRecord},
-    Code{.name = "COMM.EXTRA",
-         .family = Family::collective,
-         .place = 455,
-         .outcome = Outcome::fail,
-         .meaning =
-             "Gradients were reduced more often than once for each bucket and optimiser step.",
-         .confirmed_by =
-             "The record of a step holds more all-reduces of gradients than the bucket plan.",
-         .next_action =
-             "Reduce only in the last micro-batch of a step, and put no_sync around the others.",
-         .witness = kRecord},
-    Code{.name = "GRAD.SCALE",
-         .family = Family::reduction,
-         .place = 460,
-         .outcome = Outcome::fail,
-         .meaning = "Gradients are right up to one constant factor.",
-         .confirmed_by = "One factor explains every element within rounding.",
-         .next_action = "Count the divisions by the number of ranks: in the reducer, in a "
-                        "communication hook and in "
-                        "the loss. Look for a mean over another number of tokens.",
-         .witness = "The mean of the ranks' recorded local gradients, or the twin. Twin and rank "
-                    "share the code of the "
-                    "model."},
-    Code{
-        .name = "GRAD.NOT_REDUCED",
-        .family = Family::reduction,
-        .place = 470,
-        .outcome = Outcome::fail,
-        .meaning = "Gradients were not averaged over the ranks: they differ between ranks, or no "
-                   "all-reduce ran.",
-        .confirmed_by =
-            "The hashes after the reduction differ, or the record of the step holds no all-reduce.",
-        .next_action =
-            "Check that the forward goes through the wrapper that prepares the reducer and that "
-            "the step "
-            "synchronises. With a static graph, check that the delayed all-reduce is queued.",
-        .witness =
-            "Hashes of the gradients on all ranks and each rank's own record of its collectives."},
-    Code{.name = "STATE.DIVERGED",
-         .family = Family::state,
-         .place = 520,
-         .outcome = Outcome::fail,
-         .meaning = "Parameters differ between ranks after an optimiser step.",
+        {"STATE.DIVERGED", Family::state, 520},
+        {.meaning = "Parameters differ between ranks after an optimiser step.",
          .confirmed_by = "The hashes of the parameters differ after this step and agree before it.",
          .next_action = "If the reduced gradients agree (gradients_agree), compare optimiser, clip "
-                        "norm and learning "
-                        "rate of the ranks. Otherwise mend the reduction first.",
+                        "norm and learning rate of the ranks. Otherwise mend the reduction first.",
          .witness =
-             "Hashes of the parameters on all ranks. An error that all ranks share is not seen."},
+             "Hashes of the parameters on all ranks. An error that all ranks share is not seen."}},
 };
 
 }  // namespace

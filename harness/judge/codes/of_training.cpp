@@ -10,210 +10,146 @@ constexpr std::string_view kSupervision =
     "heartbeats and the frames of stacks come from the rank.";
 
 constexpr std::array kTrainingCodes = {
-    Code{.name = "OPT.UPDATE_LOST",
-         .family = Family::update,
-         .place = 110,
-         .outcome = Outcome::fail,
-         .meaning = "Updates are smaller than the last place of the stored weights and vanish.",
+    Code{
+        {"OPT.UPDATE_LOST", Family::update, 110},
+        {.meaning = "Updates are smaller than the last place of the stored weights and vanish.",
          .confirmed_by =
              "Elements with a gradient keep their stored value, at a large learning rate.",
          .next_action =
              "Keep float32 master weights. An update below half a unit in the last place vanishes.",
          .witness = "The stored parameters before and after the step. The rank itself counts the "
-                    "elements that should "
-                    "have moved."},
-    Code{.name = "OPT.SKIPPED",
-         .family = Family::update,
-         .place = 480,
-         .outcome = Outcome::fail,
-         .meaning = "Optimiser steps changed no parameter, and no overflow explains it.",
-         .confirmed_by = "No element of any parameter moved, gradients were finite or the loss "
-                         "scale did not halve.",
-         .next_action = "Look at the loss scale and at which gradients overflow in these steps.",
-         .witness = "The stored parameters before and after the step, and the loss scale that the "
-                    "rank records."},
-    Code{.name = "LOSS.WRONG",
-         .family = Family::forward,
-         .place = 265,
-         .outcome = Outcome::fail,
-         .meaning = "The loss or its gradient is not that of the logits and tokens on record.",
-         .confirmed_by = "The oracle computes both again from the recorded logits and tokens.",
-         .next_action = "Look at labels, mean and scaling of the loss.",
-         .witness = "The oracle, from the logits that left the model and the tokens that entered "
-                    "it. The rank records both."},
-    Code{.name = "SCALER.WRONG",
-         .family = Family::update,
-         .place = 472,
-         .outcome = Outcome::fail,
-         .meaning = "The loss scale does not follow its rule, or gradients are not divided by it "
-                    "once.",
-         .confirmed_by = "What the backward started from over the loss is the scale. Moments and "
-                         "parameters show whether the step was taken.",
-         .next_action = "Look at the loss scaler: when it halves, when it doubles, which steps it "
-                        "skips, and where gradients are divided by the scale.",
-         .witness = "The oracle's rule, from recorded gradients and the state before and after the "
-                    "step."},
-    Code{.name = "CLIP.WRONG",
-         .family = Family::update,
-         .place = 474,
-         .outcome = Outcome::fail,
-         .meaning = "The norm of the gradients or the factor that clips them is wrong.",
+                    "elements that should have moved."}},
+    Code{{"OPT.SKIPPED", Family::update, 480},
+         {.meaning = "Optimiser steps changed no parameter, and no overflow explains it.",
+          .confirmed_by = "No element of any parameter moved, gradients were finite or the loss "
+                          "scale did not halve.",
+          .next_action = "Look at the loss scale and at which gradients overflow in these steps.",
+          .witness = "The stored parameters before and after the step, and the loss scale that the "
+                     "rank records."}},
+    Code{{"LOSS.WRONG", Family::forward, 265},
+         {.meaning = "The loss or its gradient is not that of the logits and tokens on record.",
+          .confirmed_by = "The oracle computes both again from the recorded logits and tokens.",
+          .next_action = "Look at labels, mean and scaling of the loss.",
+          .witness = "The oracle, from the logits that left the model and the tokens that entered "
+                     "it. The rank records both."}},
+    Code{{"SCALER.WRONG", Family::update, 472},
+         {.meaning =
+              "The loss scale does not follow its rule, or gradients are not divided by it once.",
+          .confirmed_by = "What the backward started from over the loss is the scale. Moments and "
+                          "parameters show whether the step was taken.",
+          .next_action = "Look at the loss scaler: when it halves, when it doubles, which steps it "
+                         "skips, and where gradients are divided by the scale.",
+          .witness = "The oracle's rule, from recorded gradients and the state before and after "
+                     "the step."}},
+    Code{
+        {"CLIP.WRONG", Family::update, 474},
+        {.meaning = "The norm of the gradients or the factor that clips them is wrong.",
          .confirmed_by = "The oracle computes the norm from the recorded gradients. The moments "
                          "show the factor that was used.",
-         .next_action = "Look at what is summed for the norm, and at what the coefficient is "
-                        "multiplied with.",
+         .next_action =
+             "Look at what is summed for the norm, and at what the coefficient is multiplied with.",
          .witness = "The oracle, from the gradients after the reduction and the moments before and "
-                    "after the step."},
-    Code{.name = "OPT.UPDATE_WRONG",
-         .family = Family::update,
-         .place = 476,
-         .outcome = Outcome::fail,
-         .meaning = "Parameters, moments or weights after a step are not those of AdamW.",
-         .confirmed_by = "The oracle computes the step again, number by number, from the state and "
-                         "the gradient before it.",
-         .next_action = "Compare the optimiser with its equation in docs/data.md.",
-         .witness =
-             "The oracle, from the state and the gradient before the step. The learning rate "
-             "is the schedule's, not the one that the optimiser reports."},
-    Code{.name = "SCHEDULE.LR",
-         .family = Family::update,
-         .place = 490,
-         .outcome = Outcome::fail,
-         .meaning =
-             "The learning rate is not the one that the schedule gives for this optimiser step.",
-         .confirmed_by =
-             "Warm-up and cosine, computed in double from the configuration, give another value.",
-         .next_action = "Look at what advances the schedule: optimiser steps that were done, not "
-                        "micro-batches, and "
-                        "no step that was skipped.",
-         .witness = "The formula of the schedule. The rate that the optimiser reports is its own "
-                    "statement (`optimizer_sound`); the rate that moved the parameters is attested "
-                    "by their values (`step_is_oracle`)."},
-    Code{.name = "LOSS.BELOW_FLOOR",
-         .family = Family::loss,
-         .place = 270,
-         .outcome = Outcome::fail,
-         .meaning = "The loss is lower than any model can reach on these tokens. The model sees "
+                    "after the step."}},
+    Code{{"OPT.UPDATE_WRONG", Family::update, 476},
+         {.meaning = "Parameters, moments or weights after a step are not those of AdamW.",
+          .confirmed_by = "The oracle computes the step again, number by number, from the state "
+                          "and the gradient before it.",
+          .next_action = "Compare the optimiser with its equation in docs/data.md.",
+          .witness = "The oracle, from the state and the gradient before the step. The learning "
+                     "rate is the schedule's, not the one that the optimiser reports."}},
+    Code{{"SCHEDULE.LR", Family::update, 490},
+         {.meaning =
+              "The learning rate is not the one that the schedule gives for this optimiser step.",
+          .confirmed_by =
+              "Warm-up and cosine, computed in double from the configuration, give another value.",
+          .next_action = "Look at what advances the schedule: optimiser steps that were done, not "
+                         "micro-batches, and no step that was skipped.",
+          .witness = "The formula of the schedule. The rate that the optimiser reports is its own "
+                     "statement (`optimizer_sound`); the rate that moved the parameters is "
+                     "attested by their values (`step_is_oracle`)."}},
+    Code{
+        {"LOSS.BELOW_FLOOR", Family::loss, 270},
+        {.meaning = "The loss is lower than any model can reach on these tokens. The model sees "
                     "what it must predict.",
-         .confirmed_by =
-             "The distance is above four standard errors, and chance explains it with next to no "
-             "probability.",
+         .confirmed_by = "The distance is above four standard errors, and chance explains it with "
+                         "next to no probability.",
          .next_action = "Look at what the loss compares: labels that are not shifted by one token, "
-                        "a mask that shows "
-                        "the future (`causal`), or tokens that were seen before.",
+                        "a mask that shows the future (`causal`), or tokens that were seen before.",
          .witness = "The known probabilities of the synthetic source, on the same tokens. The loss "
-                    "is the rank's own."},
-    Code{.name = "LOSS.NOT_FALLING",
-         .family = Family::loss,
-         .place = 570,
-         .outcome = Outcome::fail,
-         .meaning =
-             "The loss does not fall over the run, or stays above the floor that it must reach.",
-         .confirmed_by =
-             "The last quarter of the steps is not below the first by more than its scatter.",
-         .next_action = "Look at what the loss compares (`step_is_oracle` judges the labels), at "
-                        "the learning rate and the updates (`optimizer_sound`), then at the "
-                        "gradients and at what the model can see.",
-         .witness = "The losses that the ranks record: their own statement."},
-    Code{.name = "HANG.HOST",
-         .family = Family::progress,
-         .place = 410,
-         .outcome = Outcome::hang,
-         .meaning =
-             "A rank stands still on the host, outside any collective. Its peers may wait for it.",
-         .confirmed_by = "No counter of any rank moved. Two looks from outside show no processor "
-                         "time and a wait without a time limit, or wake-ups that moved nothing.",
-         .next_action = "Read the rank's stack: what does it wait for on the host (a lock, a file, "
-                        "a queue, a child)? "
-                        "If it was stopped, find out who sent SIGSTOP.",
-         .witness = kSupervision},
-    Code{.name = "HANG.INIT",
-         .family = Family::progress,
-         .place = 415,
-         .outcome = Outcome::hang,
-         .meaning = "The ranks never met: at least one did not join the rendezvous.",
-         .confirmed_by = "All ranks stand still before the first collective.",
-         .next_action = "Check that as many processes were started as the group expects, and that "
-                        "they use the same "
-                        "address and port.",
-         .witness = kSupervision},
-    Code{.name = "HANG.COLLECTIVE",
-         .family = Family::progress,
-         .place = 530,
-         .outcome = Outcome::hang,
-         .meaning = "Every live rank waits inside a collective that does not complete.",
-         .confirmed_by = "No counter moved, and each rank's record holds a collective that it "
-                         "entered and did not "
-                         "leave.",
-         .next_action = "Look at `collectives_agree`: do all ranks issue the same operation? If "
-                        "they do, look at the "
-                        "transport.",
-         .witness = kSupervision},
-    Code{.name = "SLOW.HOST",
-         .family = Family::progress,
-         .place = 540,
-         .outcome = Outcome::slow,
-         .meaning =
-             "The case was slow, not stuck: it worked until it was ended, or nothing moved for "
-             "a long time and then it moved on.",
-         .confirmed_by = "Counters moved, or processor time, disk or children did; or a wait with "
-                         "a time limit ended.",
-         .next_action = "Raise budget.seconds, or look for a loop on the host (per token, per "
-                        "block) in this phase.",
-         .witness = kSupervision},
-    Code{.name = "SLOW.SYNC_STORM",
-         .family = Family::progress,
-         .place = 545,
-         .outcome = Outcome::slow,
-         .meaning =
-             "An operator makes the host wait for the device much more often than on the twin.",
-         .confirmed_by = "The count of host waits for each call is higher than the twin's for the "
-                         "same operator.",
-         .next_action = "Look for .item(), nonzero or a printed statistic in this operator. Keep "
-                        "such values on the "
-                        "device and read them once a step.",
-         .witness =
-             "A count of the operators that LibTorch tags as reading a tensor's numbers, and "
-             "of copies from a device to the host, in the rank and in the twin. A back end "
-             "that waits by calling the device's runtime itself is not seen."},
-    Code{.name = "SLOW.DATA",
-         .family = Family::progress,
-         .place = 550,
-         .outcome = Outcome::slow,
-         .meaning = "A rank waited for its batch much longer than any computation of a step takes.",
-         .confirmed_by =
-             "The data phase took more than three seconds and more than five times the longest "
-             "computation.",
+                    "is the rank's own."}},
+    Code{{"LOSS.NOT_FALLING", Family::loss, 570},
+         {.meaning =
+              "The loss does not fall over the run, or stays above the floor that it must reach.",
+          .confirmed_by =
+              "The last quarter of the steps is not below the first by more than its scatter.",
+          .next_action = "Look at what the loss compares (`step_is_oracle` judges the labels), at "
+                         "the learning rate and the updates (`optimizer_sound`), then at the "
+                         "gradients and at what the model can see.",
+          .witness = "The losses that the ranks record: their own statement."}},
+    Code{{"HANG.HOST", Family::progress, 410, Outcome::hang},
+         {.meaning =
+              "A rank stands still on the host, outside any collective. Its peers may wait for it.",
+          .confirmed_by = "No counter of any rank moved. Two looks from outside show no processor "
+                          "time and a wait without a time limit, or wake-ups that moved nothing.",
+          .next_action = "Read the rank's stack: what does it wait for on the host (a lock, a "
+                         "file, a queue, a child)? If it was stopped, find out who sent SIGSTOP.",
+          .witness = kSupervision}},
+    Code{{"HANG.INIT", Family::progress, 415, Outcome::hang},
+         {.meaning = "The ranks never met: at least one did not join the rendezvous.",
+          .confirmed_by = "All ranks stand still before the first collective.",
+          .next_action = "Check that as many processes were started as the group expects, and that "
+                         "they use the same address and port.",
+          .witness = kSupervision}},
+    Code{{"HANG.COLLECTIVE", Family::progress, 530, Outcome::hang},
+         {.meaning = "Every live rank waits inside a collective that does not complete.",
+          .confirmed_by = "No counter moved, and each rank's record holds a collective that it "
+                          "entered and did not leave.",
+          .next_action = "Look at `collectives_agree`: do all ranks issue the same operation? If "
+                         "they do, look at the transport.",
+          .witness = kSupervision}},
+    Code{{"SLOW.HOST", Family::progress, 540, Outcome::slow},
+         {.meaning = "The case was slow, not stuck: it worked until it was ended, or nothing moved "
+                     "for a long time and then it moved on.",
+          .confirmed_by = "Counters moved, or processor time, disk or children did; or a wait with "
+                          "a time limit ended.",
+          .next_action = "Raise budget.seconds, or look for a loop on the host (per token, per "
+                         "block) in this phase.",
+          .witness = kSupervision}},
+    Code{{"SLOW.SYNC_STORM", Family::progress, 545, Outcome::slow},
+         {.meaning =
+              "An operator makes the host wait for the device much more often than on the twin.",
+          .confirmed_by = "The count of host waits for each call is higher than the twin's for the "
+                          "same operator.",
+          .next_action = "Look for .item(), nonzero or a printed statistic in this operator. Keep "
+                         "such values on the device and read them once a step.",
+          .witness = "A count of the operators that LibTorch tags as reading a tensor's numbers, "
+                     "and of copies from a device to the host, in the rank and in the twin. A back "
+                     "end that waits by calling the device's runtime itself is not seen."}},
+    Code{
+        {"SLOW.DATA", Family::progress, 550, Outcome::slow},
+        {.meaning = "A rank waited for its batch much longer than any computation of a step takes.",
+         .confirmed_by = "The data phase took more than three seconds and more than five times the "
+                         "longest computation.",
          .next_action = "Look at the loader of this rank: storage, decoding, a cold cache. "
                         "Prefetch the next batch.",
          .witness = "The times at which the rank entered its phases: its own statement, stamped by "
-                    "the rank."},
-    Code{.name = "MEM.BUDGET",
-         .family = Family::memory,
-         .place = 580,
-         .outcome = Outcome::fail,
-         .meaning = "Memory is above what it should be: it grows from step to step, or a size or "
-                    "operator keeps more "
-                    "than expected.",
-         .confirmed_by = "Bytes are counted where they are allocated, and the same steps repeat "
-                         "the same growth.",
-         .next_action = "Look for what is kept: tensors with their graph (a loss without item()), "
-                        "copies per head, "
-                        "lists of outputs, hooks that are added again.",
-         .witness = "Counted bytes of tensors and the resident memory that the kernel reports. "
-                    "What an operator should "
-                    "keep is taken from the same implementation alone."},
-    Code{.name = "MEM.EXPONENT",
-         .family = Family::memory,
-         .place = 590,
-         .outcome = Outcome::fail,
-         .meaning = "Memory grows faster with a size than its parts can explain.",
-         .confirmed_by = "The whole interval of the fitted exponent is above the limit.",
-         .next_action =
-             "Look for a tensor that is kept for each pair of tokens, each head or each step.",
-         .witness = "Counted bytes of a sweep over sizes. The limit along the sequence is wide: "
-                    "quadratic growth "
-                    "passes."},
+                    "the rank."}},
+    Code{{"MEM.BUDGET", Family::memory, 580},
+         {.meaning = "Memory is above what it should be: it grows from step to step, or a size or "
+                     "operator keeps more than expected.",
+          .confirmed_by = "Bytes are counted where they are allocated, and the same steps repeat "
+                          "the same growth.",
+          .next_action = "Look for what is kept: tensors with their graph (a loss without item()), "
+                         "copies per head, lists of outputs, hooks that are added again.",
+          .witness = "Counted bytes of tensors and the resident memory that the kernel reports. "
+                     "What an operator should keep is taken from the same implementation alone."}},
+    Code{{"MEM.EXPONENT", Family::memory, 590},
+         {.meaning = "Memory grows faster with a size than its parts can explain.",
+          .confirmed_by = "The whole interval of the fitted exponent is above the limit.",
+          .next_action =
+              "Look for a tensor that is kept for each pair of tokens, each head or each step.",
+          .witness = "Counted bytes of a sweep over sizes. The limit along the sequence is wide: "
+                     "quadratic growth passes."}},
 };
 
 }  // namespace
