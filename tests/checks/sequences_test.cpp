@@ -11,9 +11,9 @@
 
 namespace {
 
-using harness::checks::Departure;
 using harness::checks::departure_of;
-using harness::checks::Issued;
+using harness::checks::IssuedInStep;
+using harness::checks::SequenceGap;
 
 class Drawn {
  public:
@@ -49,7 +49,7 @@ class Drawn {
 constexpr unsigned kDraws = 2000;
 
 // What is told holds of the sequences: without what is extra, they are equal up to their order.
-void expect_true_of(const Departure& told, const Issued& a, const Issued& b) {
+void expect_true_of(const SequenceGap& told, const IssuedInStep& a, const IssuedInStep& b) {
   const auto without = [](std::vector<int> operations, const std::vector<std::size_t>& places) {
     for (auto at = places.rbegin(); at != places.rend(); ++at) {
       operations.erase(operations.begin() + static_cast<std::ptrdiff_t>(*at));
@@ -69,8 +69,8 @@ void expect_true_of(const Departure& told, const Issued& a, const Issued& b) {
 TEST(Sequences, EqualOnesDoNotDepart) {
   for (unsigned seed = 0; seed < kDraws; ++seed) {
     const auto a = Drawn(seed).sequence();
-    EXPECT_EQ(departure_of({a, true}, {a, true}), Departure{});
-    EXPECT_EQ(departure_of({a, false}, {a, false}), Departure{});
+    EXPECT_EQ(departure_of({a, true}, {a, true}), SequenceGap{});
+    EXPECT_EQ(departure_of({a, false}, {a, false}), SequenceGap{});
   }
 }
 
@@ -80,17 +80,17 @@ TEST(Sequences, AnotherOrderIsNothingButOrder) {
     const auto a = drawn.sequence();
     const auto b = drawn.crossed(a);
     if (a == b) continue;
-    EXPECT_EQ(departure_of({a, true}, {b, true}), (Departure{true, {}, {}, false})) << seed;
+    EXPECT_EQ(departure_of({a, true}, {b, true}), (SequenceGap{true, {}, {}, false})) << seed;
   }
 }
 
 TEST(Sequences, WhatIsInsertedIsExtraOnItsSideAndNoOrder) {
   for (unsigned seed = 0; seed < kDraws; ++seed) {
     Drawn drawn(seed);
-    const Issued a{drawn.sequence(), true};
+    const IssuedInStep a{drawn.sequence(), true};
     const int count = 1 + drawn.below(3);
-    const Issued b{drawn.with_more(a.operations, count), true};
-    const Departure told = departure_of(a, b);
+    const IssuedInStep b{drawn.with_more(a.operations, count), true};
+    const SequenceGap told = departure_of(a, b);
     EXPECT_FALSE(told.order || told.other) << seed;
     EXPECT_TRUE(told.extra_a.empty());
     EXPECT_EQ(told.extra_b.size(), static_cast<std::size_t>(count));
@@ -102,9 +102,9 @@ TEST(Sequences, AddedAndCrossedAreBothTold) {
   int crossed = 0;
   for (unsigned seed = 0; seed < kDraws; ++seed) {
     Drawn drawn(seed);
-    const Issued a{drawn.sequence(), true};
-    const Issued b{drawn.with_more(drawn.crossed(a.operations), 1), true};
-    const Departure told = departure_of(a, b);
+    const IssuedInStep a{drawn.sequence(), true};
+    const IssuedInStep b{drawn.with_more(drawn.crossed(a.operations), 1), true};
+    const SequenceGap told = departure_of(a, b);
     EXPECT_FALSE(told.other) << seed;
     EXPECT_EQ(told.extra_a.size() + told.extra_b.size(), 1U);
     if (!told.order) continue;  // the drawn order may be the same, or be explained without crossing
@@ -120,11 +120,11 @@ TEST(Sequences, AddedAndCrossedAreBothTold) {
 TEST(Sequences, TheSidesAreOfNoMatter) {
   for (unsigned seed = 0; seed < kDraws; ++seed) {
     Drawn drawn(seed);
-    const Issued a{drawn.sequence(), drawn.below(2) == 0};
-    const Issued b{drawn.with_more(drawn.crossed(a.operations), drawn.below(3)), true};
-    const Departure one = departure_of(a, b);
-    const Departure other = departure_of(b, a);
-    EXPECT_EQ(other, (Departure{one.order, one.extra_b, one.extra_a, one.other})) << seed;
+    const IssuedInStep a{drawn.sequence(), drawn.below(2) == 0};
+    const IssuedInStep b{drawn.with_more(drawn.crossed(a.operations), drawn.below(3)), true};
+    const SequenceGap one = departure_of(a, b);
+    const SequenceGap other = departure_of(b, a);
+    EXPECT_EQ(other, (SequenceGap{one.order, one.extra_b, one.extra_a, one.other})) << seed;
   }
 }
 
@@ -135,7 +135,7 @@ TEST(Sequences, AnotherOperationInThePlaceOfOneIsNeither) {
     const auto a = drawn.sequence();
     auto b = a;
     b.at(static_cast<std::size_t>(drawn.below(static_cast<int>(b.size())))) = kNowhereElse;
-    EXPECT_EQ(departure_of({a, true}, {b, true}), (Departure{false, {}, {}, true})) << seed;
+    EXPECT_EQ(departure_of({a, true}, {b, true}), (SequenceGap{false, {}, {}, true})) << seed;
     EXPECT_FALSE(departure_of({a, false}, {b, false}).order) << seed;
   }
 }
@@ -147,7 +147,7 @@ TEST(Sequences, ARecordThatEndedEarlyLacksNothing) {
     const auto a = drawn.sequence();
     auto b = a;
     b.resize(static_cast<std::size_t>(drawn.below(static_cast<int>(b.size()))));
-    EXPECT_EQ(departure_of({a, true}, {b, false}), Departure{}) << seed;
+    EXPECT_EQ(departure_of({a, true}, {b, false}), SequenceGap{}) << seed;
   }
 }
 

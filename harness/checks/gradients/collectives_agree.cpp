@@ -146,7 +146,7 @@ class Sequences {
   }
 
   struct InStep {
-    Issued issued;
+    IssuedInStep issued;
     std::vector<const Collective*> rows;
   };
 
@@ -183,8 +183,8 @@ class Sequences {
     for (std::int64_t step = 0; step <= last; ++step) {
       const InStep of_a = in_step(a, group.of_rank.at(a), step, known);
       const InStep of_b = in_step(b, group.of_rank.at(b), step, known);
-      const Departure departure = departure_of(of_a.issued, of_b.issued);
-      if (departure == Departure{}) continue;
+      const SequenceGap departure = departure_of(of_a.issued, of_b.issued);
+      if (departure == SequenceGap{}) continue;
       if (departure.order) {
         result_.found(differing("DESYNC.ORDER", name, group, sequence, shapes));
       }

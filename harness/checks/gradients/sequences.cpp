@@ -47,8 +47,8 @@ Places surplus(const Operations& a, const Operations& b) {
   return places;
 }
 
-Departure of_whole(const Operations& a, const Operations& b) {
-  Departure departure{false, surplus(a, b), surplus(b, a), false};
+SequenceGap of_whole(const Operations& a, const Operations& b) {
+  SequenceGap departure{false, surplus(a, b), surplus(b, a), false};
   if (!departure.extra_a.empty() && !departure.extra_b.empty()) return {false, {}, {}, true};
   if (departure.extra_a.empty() && departure.extra_b.empty()) {
     departure.order = a != b;
@@ -81,7 +81,7 @@ std::optional<Places> inserted_so_far(const Operations& with, const Operations& 
   return extra;
 }
 
-Departure of_cut(const Operations& a, const Operations& b) {
+SequenceGap of_cut(const Operations& a, const Operations& b) {
   const std::size_t both = std::min(a.size(), b.size());
   const Operations begin_a = first_of(a, both);
   const Operations begin_b = first_of(b, both);
@@ -100,7 +100,7 @@ Departure of_cut(const Operations& a, const Operations& b) {
 
 }  // namespace
 
-Departure departure_of(const Issued& a, const Issued& b) {
+SequenceGap departure_of(const IssuedInStep& a, const IssuedInStep& b) {
   return a.whole && b.whole ? of_whole(a.operations, b.operations)
                             : of_cut(a.operations, b.operations);
 }
