@@ -24,14 +24,9 @@ const Finding* first_cause(const harness::Judgement& judgement) {
   return nullptr;
 }
 
-std::string described(const std::string& code, const harness::Site& site) {
-  const std::string where = site.text();
-  return where.empty() ? code : code + " @ " + where;
-}
-
 std::string told(const harness::Judgement& judgement) {
   const Finding* cause = first_cause(judgement);
-  if (cause != nullptr) return described(cause->code, cause->site);
+  if (cause != nullptr) return harness::title_of(cause->code, cause->site);
   const std::string name = harness::name_of(judgement.outcome);
   return judgement.reason.empty() ? name : name + ": " + judgement.reason;
 }
@@ -72,7 +67,8 @@ class Tally {
     const Finding* cause = first_cause(judgement);
     if (cause == nullptr && judgement.outcome == Outcome::error) {
       ++tally_.idle;
-      tally_.missed.push_back({record.label, described(wanted.code, wanted.site), told(judgement)});
+      tally_.missed.push_back(
+          {record.label, harness::title_of(wanted.code, wanted.site), told(judgement)});
       return;
     }
     const bool preferred = cause != nullptr && cause->code == first_of(wanted.code);
@@ -90,7 +86,8 @@ class Tally {
       into->seconds.push_back(record.seconds);
     }
     if (!preferred || !placed) {
-      tally_.missed.push_back({record.label, described(wanted.code, wanted.site), told(judgement)});
+      tally_.missed.push_back(
+          {record.label, harness::title_of(wanted.code, wanted.site), told(judgement)});
     }
   }
 
@@ -110,10 +107,7 @@ double median(std::vector<double> values) {
 }  // namespace
 
 bool is_selftest(const harness::RunRecord& run) {
-  const harness::Pairs& command = run.provenance.command;
-  return std::find(command.begin(),
-                   command.end(),
-                   std::pair<std::string, std::string>("verb", "selftest")) != command.end();
+  return run.option("verb") == "selftest";
 }
 
 SelftestTally selftest_tally(std::span<const harness::CaseRecord> cases) {

@@ -141,6 +141,17 @@ class Account {
 
 }  // namespace
 
+void tell_heads_apart(Measured& tensor) {
+  const std::vector<std::int64_t>& shape = tensor.wanted.shape;
+  if (shape.size() < 4) return;
+  const std::size_t rows = shape.size() - 2;
+  const std::int64_t size = shape[rows] * shape.back();
+  tensor.heads = shape[1] * (rows == 3 ? shape[2] : 1);
+  tensor.head_of = [size, heads = tensor.heads](std::size_t i) {
+    return static_cast<std::int64_t>(i) / size % heads;
+  };
+}
+
 Spent spent(const Measured& tensor) {
   return Account(tensor).spent();
 }

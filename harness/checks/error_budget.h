@@ -39,6 +39,9 @@ struct Spent {
   [[nodiscard]] bool within() const { return wrong.empty() && error <= limit; }
 };
 
+// Tells the heads of a tensor [B,G,h,S,W] apart, or the groups of one [B,G,S,W]; others have none.
+void tell_heads_apart(Measured& tensor);
+
 [[nodiscard]] Spent spent(const Measured& tensor);
 
 }  // namespace harness::checks

@@ -10,7 +10,7 @@
 #include "harness/cli/output.h"
 #include "harness/cli/paths.h"
 #include "harness/cli/provenance.h"
-#include "harness/cli/requirements.h"
+#include "harness/cli/case_needs.h"
 #include "harness/cli/run_and_tell.h"
 #include "harness/cli/verbs.h"
 #include "harness/scenario/exit_code.h"

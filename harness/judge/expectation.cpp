@@ -53,11 +53,6 @@ bool detail_contains(const nlohmann::json& wanted, const nlohmann::json& seen) {
   return true;
 }
 
-std::string described(const std::string& code, const Site& site) {
-  const std::string where = site.text();
-  return where.empty() ? code : code + " @ " + where;
-}
-
 }  // namespace
 
 bool code_matches(const std::string& wanted, std::string_view seen) {
@@ -98,12 +93,12 @@ std::string expectation_missed(const Expectation& wanted, const Judgement& seen)
   if (outcome_met && found) return "";
   std::string text = "expected";
   if (wanted.outcome) text += std::string(" ") + name_of(*wanted.outcome);
-  const std::string place = described(wanted.code, wanted.site);
+  const std::string place = title_of(wanted.code, wanted.site);
   if (!place.empty()) text += " " + place;
   text += ", saw " + std::string(name_of(seen.outcome));
   std::vector<std::string> causes;
   for (const Finding& finding : seen.findings) {
-    if (finding.role == Role::initiating) causes.push_back(described(finding.code, finding.site));
+    if (finding.role == Role::initiating) causes.push_back(title_of(finding.code, finding.site));
   }
   if (!causes.empty()) return text + " " + nsa::join(causes, "; ");
   return text + (seen.reason.empty() ? "" : " (" + seen.reason + ")");

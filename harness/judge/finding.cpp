@@ -43,6 +43,11 @@ const char* name_of(Status value) {
   return kStatuses.at(static_cast<std::size_t>(value));
 }
 
+std::string title_of(const std::string& code, const Site& site) {
+  const std::string where = site.text();
+  return where.empty() ? code : code + " @ " + where;
+}
+
 void to_json(nlohmann::json& json, const NotJudged& lacking) {
   json = {{"check", lacking.check}, {"what", lacking.what}, {"site", lacking.site}};
 }

@@ -58,6 +58,9 @@ struct CheckResult {
   std::vector<NotJudged> not_judged = {};  // what lacked evidence; of the running judgement only
 };
 
+// "GRAD.MISSING @ layer 3, rank 1"; the code alone where no place is known.
+[[nodiscard]] std::string title_of(const std::string& code, const Site& site);
+
 void to_json(nlohmann::json& json, const NotJudged& lacking);
 void from_json(const nlohmann::json& json, NotJudged& lacking);
 // Unset members are left out. Sentences are stored as they were, and made anew when they are read where their words are known.

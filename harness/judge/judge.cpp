@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "harness/judge/causes.h"
+#include "harness/judge/roles.h"
 #include "harness/judge/codes/codes.h"
 #include "harness/judge/expectation.h"
 #include "harness/judge/not_judged.h"
@@ -64,8 +64,7 @@ Outcome outcome_of_code(std::string_view name) {
 }
 
 std::string one_line(const Finding& finding) {
-  const std::string where = finding.site.text();
-  return finding.code + (where.empty() ? "" : " @ " + where) + " — " + finding.statement;
+  return title_of(finding.code, finding.site) + " — " + finding.statement;
 }
 
 std::size_t initiating_count(const Judgement& judged) {

@@ -1,4 +1,6 @@
-// Which findings are initiating, and what follows from what. Purely by the graph of causes.h: no code is known here.
+// Purely by the graph of causes: no code is known here.
+#include "harness/judge/roles.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -7,7 +9,7 @@
 #include <string>
 #include <tuple>
 
-#include "harness/judge/causes.h"
+#include "harness/judge/cause_graph.h"
 #include "harness/judge/codes/codes.h"
 
 namespace harness {
@@ -41,9 +43,13 @@ auto order_of(const Finding& finding) {
                     step_of(finding, place),
                     place,
                     vagueness(finding.site),
-                    finding.code + "/" + finding.variant + " of " + finding.check,
-                    nlohmann::json{finding.site, finding.facts}.dump(
-                        -1, ' ', false, nlohmann::json::error_handler_t::replace));
+                    finding.code + "/" + finding.variant + " of " + finding.check);
+}
+
+// Of findings that nothing else tells apart.
+std::string contents_of(const Finding& finding) {
+  return nlohmann::json{finding.site, finding.facts}.dump(
+      -1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 // The first edge that ties them.
@@ -132,7 +138,9 @@ class Graph {
 }  // namespace
 
 bool is_told_before(const Finding& a, const Finding& b) {
-  return order_of(a) < order_of(b);
+  const auto first = order_of(a);
+  const auto second = order_of(b);
+  return first != second ? first < second : contents_of(a) < contents_of(b);
 }
 
 void assign_roles(std::vector<Finding>& findings) {

@@ -51,10 +51,6 @@ nsa::TrainingSeams make_seams(nsa::DataSource& source,
   return seams;
 }
 
-bool keeps_all_digits(nsa::Precision precision) {
-  return precision == nsa::Precision::fp32 || precision == nsa::Precision::fp64;
-}
-
 std::string snapshot_name(std::int64_t step) {
   return "step_" + std::to_string(step) + ".safetensors";
 }
@@ -108,11 +104,12 @@ TrainingParts::TrainingParts(Session& session)
                      session.the_case().scenario.seed,
                      session.the_case().scenario.training.accumulate,
                      session.options().folder}),
-      block_recorder(model,
-                     session.channel(),
-                     session.progress(),
-                     session.wants_check("step_is_oracle") && !session.is_twin() &&
-                         keeps_all_digits(session.the_case().scenario.training.precision)),
+      block_recorder(
+          model,
+          session.channel(),
+          session.progress(),
+          session.wants_check("step_is_oracle") && !session.is_twin() &&
+              session.the_case().scenario.training.precision != nsa::Precision::bf16_autocast),
       session_(session),
       micro_batches_(session.the_case().scenario.training.accumulate),
       keeps_tensors_(

@@ -48,18 +48,6 @@ std::vector<pid_t> thread_ids(pid_t pid) {
   return ids;
 }
 
-// The number after `name` in a file of lines such as "read_bytes: 4096"; nothing where it is not there.
-std::optional<std::int64_t> number_after(const std::string& path, std::string_view name) {
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    if (line.compare(0, name.size(), name) != 0) continue;
-    std::istringstream rest(line.substr(name.size()));
-    std::int64_t number = 0;
-    if (rest >> number) return number;
-  }
-  return std::nullopt;
-}
-
 // Lines such as "[<0>] futex_wait_queue+0x66/0x90".
 std::vector<std::string> kernel_frames(const std::string& path) {
   std::vector<std::string> frames;
@@ -86,7 +74,7 @@ ThreadStack look_at_thread(pid_t pid, pid_t tid) {
     stack.call = call->name;
     stack.timed = call->timed;
   }
-  stack.switches = number_after(folder + "status", "voluntary_ctxt_switches:").value_or(-1);
+  stack.switches = read_counter(folder + "status", "voluntary_ctxt_switches:").value_or(-1);
   const std::string wchan = first_line(folder + "wchan");
   if (wchan != "0") stack.wchan = wchan;
   stack.kernel = kernel_frames(folder + "stack");
@@ -178,7 +166,7 @@ Observation look_at(int process, int look, pid_t pid, const Processes& all) {
   look_at_children(pid, all, observation);
   const std::string io = "/proc/" + std::to_string(pid) + "/io";
   observation.disk_bytes =
-      number_after(io, "read_bytes:").value_or(0) + number_after(io, "write_bytes:").value_or(0);
+      read_counter(io, "read_bytes:").value_or(0) + read_counter(io, "write_bytes:").value_or(0);
   return observation;
 }
 

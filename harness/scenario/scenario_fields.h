@@ -1,12 +1,14 @@
 // Every key of a scenario file: its name, the member it fills, its sentence and what it accepts, in the order of
-// `list --schema`. Those of `model`, `training` and `parallel` are in nsa/base/config_fields.h.
+// `list --schema`. Those of `model`, `training` and `parallel` are in nsa/base/{model,training,parallel}_fields.h.
 #pragma once
 
 #include <array>
 #include <tuple>
 
 #include "harness/scenario/planted_fields.h"
-#include "nsa/base/config_fields.h"
+#include "nsa/base/model_fields.h"
+#include "nsa/base/parallel_fields.h"
+#include "nsa/base/training_fields.h"
 
 namespace harness {
 

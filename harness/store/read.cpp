@@ -122,6 +122,13 @@ std::string earlier_where(const std::string& condition) {
 
 }  // namespace
 
+std::string RunRecord::option(const std::string& key) const {
+  for (const auto& [given, value] : provenance.command) {
+    if (given == key) return value;
+  }
+  return "";
+}
+
 bool is_decided(Outcome outcome) {
   return outcome != Outcome::error && outcome != Outcome::inconclusive && outcome != Outcome::skip;
 }

@@ -43,6 +43,9 @@ struct RunRecord {
   bool complete = false;        // every planned case has an outcome and was recorded whole
   std::int64_t pruned_ms = 0;   // when its folder was dropped; 0: it was not
   Provenance provenance;
+
+  // What the command line gave for `key`; "" where it was not given.
+  [[nodiscard]] std::string option(const std::string& key) const;
 };
 
 struct StoredJudgement {

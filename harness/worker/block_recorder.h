@@ -2,8 +2,8 @@
 // tensors between its stages, the gradients there, and the local gradients of its weights. One file a block and one of the
 // head; the check step_is_oracle judges every stage and every weight's gradient from them.
 //
-// Volume: of a token 10 numbers a width and 4 a hidden width, a block. Recorded of float32 and float64 only: what is kept
-// narrower is judged at some rows, from the borders of the attention layers.
+// Volume: of a token 10 numbers a width and 4 a hidden width, a block. Not recorded under autocast, where each stage
+// has a type of its own: that is judged at some rows, from the borders of the attention layers.
 #pragma once
 
 #include <map>

@@ -1,9 +1,11 @@
 // The laws of a configuration (validate) and what follows from it. Reading is in config_read.cpp.
 #include "nsa/base/config.h"
 
-#include "nsa/base/config_fields.h"
 #include "nsa/base/config_laws.h"
+#include "nsa/base/model_fields.h"
+#include "nsa/base/parallel_fields.h"
 #include "nsa/base/text.h"
+#include "nsa/base/training_fields.h"
 
 namespace nsa {
 namespace {

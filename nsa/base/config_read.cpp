@@ -2,9 +2,11 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "nsa/base/config_fields.h"
 #include "nsa/base/config_laws.h"
 #include "nsa/base/fields_read.h"
+#include "nsa/base/model_fields.h"
+#include "nsa/base/parallel_fields.h"
+#include "nsa/base/training_fields.h"
 
 namespace nsa {
 namespace {

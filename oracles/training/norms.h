@@ -7,7 +7,7 @@
 
 #include "oracles/naming.h"
 #include "oracles/numbers.h"
-#include "oracles/training/update.h"
+#include "oracles/training/judged_update.h"
 
 namespace oracles {
 

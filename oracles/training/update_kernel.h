@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "oracles/training/update.h"
+#include "oracles/training/judged_update.h"
 
 namespace oracles {
 

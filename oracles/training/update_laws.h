@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-#include "oracles/training/update.h"
+#include "oracles/training/judged_update.h"
 
 namespace oracles {
 

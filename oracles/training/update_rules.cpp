@@ -3,7 +3,7 @@
 #include <cmath>
 #include <utility>
 
-#include "oracles/training/schedule.h"
+#include "oracles/training/rate_laws.h"
 
 namespace oracles {
 namespace {

@@ -9,7 +9,7 @@
 #include "nsa/base/text.h"
 #include "reports/markdown.h"
 #include "reports/sections/by_scenario.h"
-#include "reports/sections/change.h"
+#include "reports/sections/change_kind.h"
 #include "reports/sections/list.h"
 #include "reports/sections/wording.h"
 

@@ -7,7 +7,7 @@
 #include "nsa/base/text.h"
 #include "reports/markdown.h"
 #include "reports/sections/again.h"
-#include "reports/sections/change.h"
+#include "reports/sections/change_kind.h"
 #include "reports/sections/wording.h"
 
 namespace reports {

@@ -15,7 +15,7 @@
 #include "oracles/training/initial_values.h"
 #include "oracles/training/norms.h"
 #include "oracles/training/run.h"
-#include "oracles/training/update.h"
+#include "oracles/training/judged_update.h"
 
 namespace oracles {
 namespace {

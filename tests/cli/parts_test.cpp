@@ -12,7 +12,7 @@
 #include "harness/cli/paths.h"
 #include "harness/cli/progress.h"
 #include "harness/cli/provenance.h"
-#include "harness/cli/requirements.h"
+#include "harness/cli/case_needs.h"
 #include "harness/store/prune.h"
 #include "nsa/base/file.h"
 #include "tests/fakes/error_of.h"

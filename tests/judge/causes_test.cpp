@@ -1,5 +1,6 @@
 // Which finding is a cause and which follows: laws of the graph, and cases that were met.
-#include "harness/judge/causes.h"
+#include "harness/judge/cause_graph.h"
+#include "harness/judge/roles.h"
 
 #include <algorithm>
 #include <array>

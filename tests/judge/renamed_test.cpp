@@ -35,7 +35,7 @@ nlohmann::json judged(harness::Evidence evidence, const std::string& check, std:
 // Cases that ask the oracle take seconds; the tests of the checks try them under another name, one check at a time.
 bool is_costly(const fixtures::Planted& planted) {
   return planted.check == "close_to_oracle" || planted.check == "selection_valid" ||
-         planted.check == "close_to_reference";
+         planted.check == "close_to_reference" || planted.check == "step_is_oracle";
 }
 
 TEST(Renamed, TheSameEvidenceGivesTheSameDiagnosisUnderAnyName) {
@@ -44,10 +44,10 @@ TEST(Renamed, TheSameEvidenceGivesTheSameDiagnosisUnderAnyName) {
     if (is_costly(planted)) continue;
     fixtures::Healthy healthy(planted.ranks, planted.steps, planted.kind);
     planted.spoil(healthy);
-    const nlohmann::json first = judged(healthy.evidence, planted.check, random_name(random));
-    // Another random name, and one of a fault that would suggest something else.
-    EXPECT_EQ(judged(healthy.evidence, planted.check, random_name(random)), first) << planted.name;
-    EXPECT_EQ(judged(healthy.evidence, planted.check, "averaged_twice"), first) << planted.name;
+    // A random name, and one of a fault that would suggest something else.
+    EXPECT_EQ(judged(healthy.evidence, planted.check, random_name(random)),
+              judged(healthy.evidence, planted.check, "averaged_twice"))
+        << planted.name;
   }
 }
 

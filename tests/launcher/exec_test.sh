@@ -3,6 +3,12 @@
 # shellcheck source=tests/launcher/fake_tree.sh
 source "${BASH_SOURCE[0]%/*}/fake_tree.sh" "$1"
 
+forget_calls
+untold --help
+expect "help before anything is built: exit 0" equal "$code" 0
+expect "it tells how to begin" has "$output" './nsa-harness [--yes] VERB'
+expect "nothing is installed or built for it" not_called 'cmake|apt-get|pip'
+
 echo git >"$mood/missing"
 harness
 expect "first start builds and runs" equal "$code" 0
@@ -14,6 +20,9 @@ expect "a newline too" has "$output" $'argument <new\nline>'
 expect "--yes further on is the program's" has "$output" 'argument <--yes>'
 expect "nothing is expanded" has "$output" 'argument <$HOME>'
 expect "nothing is said when nothing is to do" equal "$log" ''
+
+untold --help
+expect "help of a program that is built is its own" has "$output" 'argument <--help>'
 
 untold --yes list
 expect "the first --yes is the launcher's" lacks "$output" 'argument <--yes>'

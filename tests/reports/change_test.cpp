@@ -1,5 +1,5 @@
 // New, fixed, returned: what a case says against its earlier runs, as a table.
-#include "reports/sections/change.h"
+#include "reports/sections/change_kind.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "harness/judge/causes.h"
+#include "harness/judge/roles.h"
 #include "harness/judge/wording/wording.h"
 #include "harness/store/bisection.h"
 #include "reports/report.h"

@@ -140,14 +140,7 @@ class LayerJudge {
                                double scale) const {
     Measured measured{record_.at(name_of(row)), wanted, plain, record_.kept->results};
     measured.summed = ceiling(sums_.*row.terms, record_.arithmetic.summed) * scale;
-    const std::size_t lanes = wanted.shape.size() - 2;
-    std::int64_t lane_size = wanted.shape.back() * wanted.shape[lanes];
-    if (lanes >= 2 && lane_size > 0) {
-      measured.heads = wanted.shape[1] * (lanes == 3 ? wanted.shape[2] : 1);
-      measured.head_of = [lane_size, heads = measured.heads](std::size_t i) {
-        return static_cast<std::int64_t>(i) / lane_size % heads;
-      };
-    }
+    tell_heads_apart(measured);
     return spent(measured);
   }
 

@@ -38,7 +38,7 @@ void PartJudge::judge_values(const StageAt& at,
   tell(at, name(), {{"wrong_numbers", misfit.wrong}});
 }
 
-std::vector<std::int64_t> PartJudge::judge_projected(
+void PartJudge::judge_projected(
     const StageAt& at,
     const oracles::Product& product,
     const std::function<oracles::Naming(const std::vector<std::int64_t>&)>& name) {
@@ -48,16 +48,15 @@ std::vector<std::int64_t> PartJudge::judge_projected(
   const oracles::ProductJudgement judged = oracles::judge_product(product, seed, 1);
   raise_to(verdict_.worst, judged.rows.worst);
   raise_to(verdict_.worst, judged.columns.worst);
-  if (judged.fits()) return {};
+  if (judged.fits()) return;
   nlohmann::json detail;
   if (!judged.wrong_rows.empty()) detail["wrong_rows"] = judged.wrong_rows.size();
   if (!judged.wrong_columns.empty()) detail["wrong_columns"] = judged.wrong_columns.size();
   tell(at, name ? name(judged.wrong_rows) : oracles::Naming{}, std::move(detail));
-  return judged.wrong_rows;
 }
 
 bool PartJudge::knows_gradient_of(const std::string& op) {
-  if (!is_wrong(op)) return true;
+  if (wrong_.count(op) == 0) return true;
   if (unknown_.insert(op).second) {
     verdict_.not_judged.push_back("gradients through " + op +
                                   (layer_ < 0 ? "" : " of block " + std::to_string(layer_)) +

@@ -33,14 +33,13 @@ class PartJudge {
                     const oracles::Matrix& found,
                     const oracles::Expected& right,
                     const Name& name);
-  // By projections. Gives the rows that are wrong.
-  std::vector<std::int64_t> judge_projected(
+  // By projections.
+  void judge_projected(
       const StageAt& at,
       const oracles::Product& product,
       const std::function<oracles::Naming(const std::vector<std::int64_t>&)>& name = {});
   // Is the gradient through this operation the oracle's to know? Not where its forward is another function.
   [[nodiscard]] bool knows_gradient_of(const std::string& op);
-  [[nodiscard]] bool is_wrong(const std::string& op) const { return wrong_.count(op) > 0; }
   // A weight's recorded gradient; where there is none, it is said.
   [[nodiscard]] std::optional<oracles::Matrix> gradient_of(const std::string& param);
   void tell(const StageAt& at, oracles::Naming naming, nlohmann::json detail);

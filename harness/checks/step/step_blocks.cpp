@@ -5,6 +5,7 @@
 #include "harness/checks/attention/layer_survey.h"
 #include "harness/checks/attention/sample_rows.h"
 #include "harness/checks/largest.h"
+#include "harness/checks/step/step_weights.h"
 #include "nsa/base/text.h"
 #include "oracles/parallel.h"
 
@@ -15,9 +16,8 @@ constexpr double kToldBounds = 10;  // the size of an error whose probability of
 
 class ModelFiles {
  public:
-  ModelFiles(StepJudge& judge, const StepFile& file) : judge_(judge), file_(file) {}
-  ModelFiles(const ModelFiles&) = delete;
-  ModelFiles& operator=(const ModelFiles&) = delete;
+  ModelFiles(StepJudge& judge, const StepFile& file, Ways ways)
+      : judge_(judge), file_(file), ways_(ways) {}
 
   // Nothing where something is not on record; then it is said.
   std::optional<RecordedModel> open() {
@@ -26,7 +26,8 @@ class ModelFiles {
     model.rounding = oracles::Rounding::of(judge_.run.narrow);
     const auto seed = static_cast<std::uint64_t>(judge_.run.evidence.the_case.scenario.seed);
     model.seed = mixed(mixed(seed) + static_cast<std::uint64_t>(file_.step * 4096 + file_.rank));
-    if (!find_weights() || !find_gradients()) return std::nullopt;
+    model.forward_only = ways_ == Ways::forward;
+    if (!weights_.find(judge_, file_) || !find_gradients()) return std::nullopt;
     model.head = file("head_stages", -1);
     if (!model.head) return std::nullopt;
     for (int layer = 0; layer < static_cast<int>(judge_.run.model.n_layers); ++layer) {
@@ -36,7 +37,7 @@ class ModelFiles {
     }
     const bool own_file = judge_.run.data.accumulate == 1;
     model.weight = [this](const std::string& name) {
-      return recorded_matrix(*weights_, prefix_ + name);
+      return recorded_matrix(weights_.file(), weights_.name_of(name));
     };
     model.gradient = [this, own_file, &judge = judge_](const std::string& name) {
       const nsa::SafetensorsFile& from = own_file ? *local_ : *part_of(name);
@@ -58,24 +59,9 @@ class ModelFiles {
         judge_.run.evidence, {file_.rank, name, file_.step, file_.rank, layer}, judge_.result);
   }
 
-  // The file and the prefix under which all weights of the step's forward are.
-  bool find_weights() {
-    if (file_.is_whole()) {
-      weights_ = &file_.file;
-      prefix_ = judge_.run.has_masters ? "w." : "p.";
-      return true;
-    }
-    // All ranks begin with the values of rank 0: judge_initial() says where they do not.
-    if (file_.step != 1) return false;
-    initial_ = open_artefact(judge_.run.evidence, {0, "initial_values", 1, 0}, judge_.result);
-    if (!initial_) return false;
-    weights_ = &*initial_;
-    return true;
-  }
-
   // A step of one micro-batch has the local gradients in a file of their own.
   bool find_gradients() {
-    if (judge_.run.data.accumulate != 1) return true;
+    if (judge_.run.data.accumulate != 1 || ways_ == Ways::forward) return true;
     local_ = file("local_gradients", -1);
     return local_.has_value();
   }
@@ -88,9 +74,8 @@ class ModelFiles {
 
   StepJudge& judge_;
   const StepFile& file_;
-  const nsa::SafetensorsFile* weights_ = nullptr;
-  std::string prefix_;
-  std::optional<nsa::SafetensorsFile> initial_;
+  Ways ways_;
+  StepWeights weights_;
   std::optional<nsa::SafetensorsFile> local_;
   const RecordedModel* model_ = nullptr;
 };
@@ -112,12 +97,14 @@ std::vector<PartJudgement> judged_parts(const RecordedModel& model,
 struct Totals {
   std::int64_t stages = 0;
   std::int64_t products = 0;
+  std::size_t departures = 0;
   double worst = 0;
 };
 
 void take(StepJudge& judge, const StepFile& file, PartJudgement part, Totals& totals) {
   const std::string where =
       " of " + process_name(file.rank) + ", step " + std::to_string(file.step);
+  totals.departures += part.departures.size();
   for (Departure& departure : part.departures) judge.told.add(std::move(departure));
   for (const std::string& lacking : part.missing) judge.result.missing(lacking + where);
   for (const std::string& what : part.not_judged) judge.not_judged.push_back(what + where);
@@ -126,10 +113,10 @@ void take(StepJudge& judge, const StepFile& file, PartJudgement part, Totals& to
   raise_to(totals.worst, part.worst);
 }
 
-void judge_file(StepJudge& judge, const StepFile& file, Totals& totals) {
+void judge_file(StepJudge& judge, const StepFile& file, Ways ways, Totals& totals) {
   const auto tokens = file.tokens(0);
   if (!tokens) return;  // already missing
-  ModelFiles files(judge, file);
+  ModelFiles files(judge, file, ways);
   const std::optional<RecordedModel> model = files.open();
   if (!model) return;
   files.kept_at(*model);
@@ -140,11 +127,11 @@ void judge_file(StepJudge& judge, const StepFile& file, Totals& totals) {
 
 }  // namespace
 
-void judge_blocks(StepJudge& judge) {
+bool judge_blocks(StepJudge& judge, Ways ways) {
   Totals totals;
   for (const auto& [key, file] : judge.files) {
     try {
-      judge_file(judge, file, totals);
+      judge_file(judge, file, ways, totals);
     } catch (const std::invalid_argument& error) {
       judge.result.missing("the model of " + process_name(key.first) + ", step " +
                            std::to_string(key.second) + ": " + error.what());
@@ -152,16 +139,16 @@ void judge_blocks(StepJudge& judge) {
   }
   if (totals.stages == 0) {
     judge.not_judged.emplace_back("the model between its attention layers (not on record)");
-    return;
+    return true;
   }
   judge.result.measured("worst_share_of_bound_between", totals.worst, 1.0);
-  judge.judged.push_back(std::to_string(totals.stages) +
-                         " stages between the attention layers, forward, back and gradients of "
-                         "weights, in all rows (" +
-                         std::to_string(totals.products) +
-                         " of them by projections: what is off by " + nsa::to_text(kToldBounds, 2) +
-                         " bounds passes one of them with a probability of " +
-                         nsa::to_text(oracles::miss_probability(kToldBounds), 1) + ")");
+  judge.judged.push_back(
+      std::to_string(totals.stages) + " stages between the attention layers, forward" +
+      (ways == Ways::forward ? "" : ", back and gradients of weights") + ", in all rows (" +
+      std::to_string(totals.products) + " of them by projections: what is off by " +
+      nsa::to_text(kToldBounds, 2) + " bounds passes one of them with a probability of " +
+      nsa::to_text(oracles::miss_probability(kToldBounds), 1) + ")");
+  return totals.departures == 0;
 }
 
 }  // namespace harness::checks

@@ -27,6 +27,7 @@ struct RecordedModel {
   std::function<oracles::Matrix(const std::string&)> gradient;
   oracles::Rounding rounding = oracles::Rounding::of(oracles::Number::f32);
   std::uint64_t seed = 0;  // of the projections
+  bool forward_only = false;
 };
 
 // [.., width] as rows. Throws std::invalid_argument where it is not on record.
@@ -47,7 +48,9 @@ struct PartJudgement {
 [[nodiscard]] PartJudgement judge_ends(const RecordedModel& model,
                                        const oracles::IntTensor& tokens);
 
-// Opens the files of all steps and has them judged.
-void judge_blocks(StepJudge& judge);
+enum class Ways { forward_and_back, forward };
+
+// Opens the files of all steps and has them judged. False: something is wrong.
+[[nodiscard]] bool judge_blocks(StepJudge& judge, Ways ways);
 
 }  // namespace harness::checks

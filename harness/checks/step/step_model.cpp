@@ -1,5 +1,6 @@
-// Reads what is recorded of the model between its attention layers, and has it judged: whole where all digits are kept
-// (step_blocks.h), else at some rows from the borders of the attention layers.
+// Reads what is recorded of the model between its attention layers, and has it judged: stage by stage (step_blocks.h); where
+// numbers are kept in bfloat16 or float16, the way back at some rows from the borders of the attention layers; under autocast
+// both ways so.
 #include "harness/checks/step/step_model.h"
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 
 #include "harness/checks/attention/layer_survey.h"
 #include "harness/checks/step/step_blocks.h"
+#include "harness/checks/step/step_weights.h"
 
 namespace harness::checks {
 namespace {
@@ -34,9 +36,12 @@ bool all_finite(const oracles::Tensor& tensor) {
       tensor.data.begin(), tensor.data.end(), [](double x) { return std::isfinite(x); });
 }
 
+bool is_autocast(const StepRun& run) {
+  return run.training.precision == nsa::Precision::bf16_autocast;
+}
+
 oracles::Rounding rounding_of(const StepRun& run) {
-  const bool autocast = run.training.precision == nsa::Precision::bf16_autocast;
-  return oracles::Rounding::of(autocast ? oracles::Number::bf16 : run.narrow);
+  return oracles::Rounding::of(is_autocast(run) ? oracles::Number::bf16 : run.narrow);
 }
 
 class ModelReader {
@@ -46,7 +51,7 @@ class ModelReader {
   // Nothing where something is not on record; then it is said.
   std::optional<ModelRows> read() {
     auto tokens = file_.tokens(0);
-    if (!tokens || !file_.has("logits.0") || !find_weights()) return std::nullopt;
+    if (!tokens || !file_.has("logits.0") || !weights_.find(judge_, file_)) return std::nullopt;
     ModelRows model;
     const auto all = static_cast<std::int64_t>(tokens->data.size());
     model.rows = some_rows(all, file_.is_whole() ? kManyRows : kFewRows);
@@ -64,25 +69,10 @@ class ModelReader {
   }
 
  private:
-  // The file and the prefix under which all weights of the step's forward are.
-  bool find_weights() {
-    if (file_.is_whole()) {
-      weights_ = &file_.file;
-      prefix_ = judge_.run.has_masters ? "w." : "p.";
-      return true;
-    }
-    // All ranks begin with the values of rank 0: judge_initial() says where they do not.
-    if (file_.step != 1) return false;
-    initial_ = open_artefact(judge_.run.evidence, {0, "initial_values", 1, 0}, judge_.result);
-    if (!initial_) return false;
-    weights_ = &*initial_;
-    return true;
-  }
-
   void read_weights(ModelRows& model) const {
     for (const std::string& param : judge_.run.params) {
       if (param.find(".attn.") != std::string::npos) continue;
-      const nsa::TensorView& view = weights_->at(prefix_ + param);
+      const nsa::TensorView& view = weights_.file().at(weights_.name_of(param));
       if (view.shape.size() == 1) {
         model.small[param] = {view.shape, nsa::to_doubles(view)};
       } else {
@@ -107,14 +97,8 @@ class ModelReader {
 
   StepJudge& judge_;
   const StepFile& file_;
-  const nsa::SafetensorsFile* weights_ = nullptr;
-  std::optional<nsa::SafetensorsFile> initial_;
-  std::string prefix_;
+  StepWeights weights_;
   std::vector<std::optional<nsa::SafetensorsFile>> files_;
-
- public:
-  ModelReader(const ModelReader&) = delete;
-  ModelReader& operator=(const ModelReader&) = delete;
 };
 
 bool is_finite(const ModelRows& model) {
@@ -157,7 +141,13 @@ std::int64_t judge_model_of(StepJudge& judge, const StepFile& file) {
 
 void judge_model(StepJudge& judge) {
   if (rounding_of(judge.run).stored <= rounding_of(judge.run).summed) {
-    judge_blocks(judge);
+    (void)judge_blocks(judge, Ways::forward_and_back);
+    return;
+  }
+  judge.not_judged.emplace_back(
+      "gradients of weights outside the attention (of float32 and float64 only)");
+  if (!is_autocast(judge.run) && !judge_blocks(judge, Ways::forward)) {
+    judge.not_judged.emplace_back("gradients between the attention layers: their forward is wrong");
     return;
   }
   std::int64_t rows = 0;
@@ -175,8 +165,6 @@ void judge_model(StepJudge& judge) {
   } else {
     judge.not_judged.emplace_back("the model between its attention layers (not on record)");
   }
-  judge.not_judged.emplace_back(
-      "gradients of weights outside the attention (of float32 and float64 only)");
 }
 
 }  // namespace harness::checks

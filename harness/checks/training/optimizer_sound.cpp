@@ -6,7 +6,7 @@
 
 #include "harness/checks/list.h"
 #include "harness/checks/params.h"
-#include "harness/checks/training/rate_law.h"
+#include "harness/checks/training/learning_rate.h"
 #include "harness/checks/training/skipped_steps.h"
 #include "nsa/base/text.h"
 
@@ -29,15 +29,10 @@ struct LostUpdates {  // of one step and rank
   std::set<std::string> dtypes;
 };
 
-using RankRates = std::map<int, std::vector<AppliedRate>>;
-
 class OptimizerJudge {
  public:
   explicit OptimizerJudge(const Evidence& evidence)
-      : evidence_(evidence),
-        config_(evidence.the_case.scenario.training.optimizer),
-        skips_(evidence),
-        rates_(series_of(evidence, "lr")) {
+      : evidence_(evidence), skips_(evidence), rates_(evidence) {
     Latest<std::pair<RankStep, std::string>, Update> latest;
     for (const auto& row : evidence.updates) {
       if (row.process >= 0) latest.put({{row.process, row.row.step}, row.row.param}, row);
@@ -48,7 +43,7 @@ class OptimizerJudge {
   CheckResult judge() {
     for (const int rank : all_ranks(evidence_)) judge_rank(rank);
     if (!skipped_.empty()) result_.found(skipped());
-    if (!wrong_rates_.empty()) result_.found(wrong_rate());
+    if (auto wrong = rates_.finding()) result_.found(std::move(*wrong));
     if (!lost_ranks_.empty()) result_.found(lost());
     result_.measured("largest_share_of_lost_updates", worst_share_, kMostLost);
     result_.measured("steps_skipped_for_the_loss_scale", static_cast<double>(explained_.size()));
@@ -66,7 +61,6 @@ class OptimizerJudge {
   void judge_rank(int rank) {
     std::int64_t applied = 0;
     std::set<std::int64_t> skipped;
-    std::vector<AppliedRate> rates;
     for (std::int64_t step = 1; step <= evidence_.the_case.scenario.training.steps; ++step) {
       const auto at = updates_.find({rank, step});
       if (at == updates_.end()) {
@@ -78,12 +72,11 @@ class OptimizerJudge {
         continue;  // no rate was applied
       }
       ++applied;
-      const double rate = read_rate(rank, step, applied, rates);
-      const bool large = rate >= kLargeRate * largest_rate();
+      const double rate = rates_.read(rank, step, applied, result_);
+      const bool large = rate >= kLargeRate * rates_.largest();
       if (at != updates_.end() && large) judge_updates(rank, step, at->second);
     }
     keep_skipped(rank, skipped);
-    keep_wrong_rates(rank, rates);
   }
 
   void keep_skipped(int rank, const std::set<std::int64_t>& skipped) {
@@ -97,43 +90,6 @@ class OptimizerJudge {
       (wrong ? skipped_ : explained_).insert(static_cast<int>(step));
       if (wrong) skipped_ranks_.insert(rank);
     }
-  }
-
-  // `number` counts optimiser steps that were done: one that is skipped does not advance the schedule.
-  // Gives the smaller of what was applied and what the schedule says: at small rates no update is judged.
-  double read_rate(int rank,
-                   std::int64_t step,
-                   std::int64_t number,
-                   std::vector<AppliedRate>& rates) {
-    const double wanted = scheduled_rate(config_, number);
-    const Sample* row = rates_.find({rank, step});
-    if (row == nullptr) {
-      result_.missing("the learning rate of " + process_name(rank) + ", step " +
-                          std::to_string(step) + ended_early(evidence_, rank),
-                      site_of_rank(rank));
-      return wanted;
-    }
-    rates.push_back({step, number, row->value});
-    return row->value < wanted ? static_cast<double>(row->value) : wanted;
-  }
-
-  void keep_wrong_rates(int rank, const std::vector<AppliedRate>& rates) {
-    const auto is_wrong = [&](const AppliedRate& rate) { return !is_scheduled(config_, rate); };
-    const auto first = std::find_if(rates.begin(), rates.end(), is_wrong);
-    if (first == rates.end()) return;
-    wrong_rates_[rank] = {first, rates.end()};
-    for (const AppliedRate& rate : wrong_rates_[rank]) {
-      if (is_wrong(rate)) wrong_rate_steps_.insert(static_cast<int>(rate.step));
-    }
-  }
-
-  // Of the steps that the case does.
-  [[nodiscard]] double largest_rate() const {
-    double most = 0.0;
-    for (std::int64_t step = 1; step <= evidence_.the_case.scenario.training.steps; ++step) {
-      most = std::max(most, scheduled_rate(config_, step));
-    }
-    return most;
   }
 
   // Of so many elements; of a few, one may be lost by chance: three standard deviations and one more are allowed.
@@ -174,29 +130,6 @@ class OptimizerJudge {
     return finding;
   }
 
-  // Of the rank whose rate is wrong first.
-  [[nodiscard]] Finding wrong_rate() const {
-    const auto first_is_earlier = [](const auto& a, const auto& b) {
-      return a.second.front().step < b.second.front().step;
-    };
-    const auto& [rank, rates] =
-        *std::min_element(wrong_rates_.begin(), wrong_rates_.end(), first_is_earlier);
-    const AppliedRate& first = rates.front();
-    const double wanted = scheduled_rate(config_, first.number);
-    const std::string law =
-        explain_rates(config_, evidence_.the_case.scenario.training.accumulate, rates);
-    Finding finding = make_finding("SCHEDULE.LR", law.empty() ? "rate" : law);
-    for (const auto& entry : wrong_rates_) finding.site.ranks.push_back(entry.first);
-    finding.site.op = "optimizer";
-    finding.site.step = first.step;
-    finding.site.detail["found"] = Real(first.found);
-    finding.site.detail["wanted"] = wanted;
-    finding.site.detail["steps"] = to_ints(wrong_rate_steps_);
-    finding.facts["wrong_steps"] = wrong_rate_steps_.size();
-    if (!law.empty()) finding.site.detail["law"] = law;
-    return finding;
-  }
-
   [[nodiscard]] Finding lost() const {
     Finding finding = make_finding("OPT.UPDATE_LOST", "updates");
     finding.site = site_of_params(lost_.params);
@@ -214,15 +147,12 @@ class OptimizerJudge {
   }
 
   const Evidence& evidence_;
-  const nsa::OptimizerConfig& config_;
   SkippedSteps skips_;
-  Series rates_;
+  LearningRates rates_;
   std::map<RankStep, std::vector<const Update*>> updates_;
   std::set<int> skipped_;
   std::set<int> explained_;  // skipped too
   std::set<int> skipped_ranks_;
-  RankRates wrong_rates_;  // from the first wrong one on
-  std::set<int> wrong_rate_steps_;
   std::set<int> lost_ranks_;
   std::int64_t lost_step_ = 0;
   LostUpdates lost_;

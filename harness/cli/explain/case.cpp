@@ -10,11 +10,6 @@
 namespace harness::cli {
 namespace {
 
-std::string heading_of(const Finding& finding) {
-  const std::string where = finding.site.text();
-  return finding.code + (where.empty() ? "" : " @ " + where);
-}
-
 std::string measured_text(const Measured& measured) {
   std::string text = measured.name + " " + nsa::to_text(measured.value, 6);
   return measured.limit ? text + " (limit " + nsa::to_text(*measured.limit, 6) + ")" : text;
@@ -50,7 +45,7 @@ std::string with_site(const NotJudged& lacking) {
 
 void add_finding(const Judgement& judgement, const Finding& finding, Lines& lines) {
   lines.gap();
-  lines.title(std::to_string(finding.number) + ". " + heading_of(finding));
+  lines.title(std::to_string(finding.number) + ". " + title_of(finding.code, finding.site));
   std::string role = name_of(finding.role);
   if (finding.follows > 0) {
     role += ", follows from " + std::to_string(finding.follows) + " (" + finding.tie + ")";

@@ -54,17 +54,6 @@ std::int64_t terms_of(const std::string& name, const Case& c) {
   return name.starts_with("g.") ? sums.gradient : sums.y;
 }
 
-// Heads of a tensor [B,G,h,S,W], groups of one [B,G,S,W].
-void put_heads(const Tensor& wanted, checks::Measured& measured) {
-  if (wanted.shape.size() < 4) return;
-  const std::size_t rows = wanted.shape.size() - 2;
-  const std::int64_t size = wanted.shape[rows] * wanted.shape.back();
-  measured.heads = wanted.shape[1] * (rows == 3 ? wanted.shape[2] : 1);
-  measured.head_of = [size, heads = measured.heads](std::size_t i) {
-    return static_cast<std::int64_t>(i) / size % heads;
-  };
-}
-
 }  // namespace
 
 Limits::Limits(const Case& c, const Wanted& oracle) : c_(c), oracle_(oracle) {
@@ -117,7 +106,7 @@ checks::Spent Limits::spent(const std::string& name,
   checks::Measured measured{found, wanted, plain(name), number};
   if (kind_of(name) == "gradients") measured.factor = checks::kGradientBudget;
   measured.summed = checks::ceiling(terms_of(name, c_), summed_in(number)) * scale_of(name, wanted);
-  put_heads(wanted, measured);
+  checks::tell_heads_apart(measured);
   return checks::spent(measured);
 }
 

@@ -1,5 +1,5 @@
 // Learning rates of a run, and the laws that name wrong ones.
-#include "oracles/training/schedule.h"
+#include "oracles/training/rate_laws.h"
 
 #include <vector>
 

@@ -1,4 +1,4 @@
-#include "reports/sections/change.h"
+#include "reports/sections/change_kind.h"
 
 #include <algorithm>
 

@@ -1,28 +1,11 @@
-// What can lead to what: a graph over kinds of findings as data, and the roles that follow from it.
+// Which findings are initiating, and what follows from what.
 #pragma once
 
-#include <span>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "harness/judge/finding.h"
-#include "harness/judge/ties.h"
 
 namespace harness {
-
-// A finding that `cause` describes can lead to one that `effect` describes, where `tie` ties them. Both are patterns: a
-// family ("forward"), the beginning of a code ("DESYNC."), a code with a variant ("NUMERIC.GRADIENT/twin") or with the
-// operation of its site ("ROUTE.MISMATCH@grad_sync").
-struct Edge {
-  std::string_view cause;
-  std::string_view effect;
-  Tie tie;
-};
-
-[[nodiscard]] std::span<const Edge> all_edges();
-
-[[nodiscard]] bool fits(std::string_view pattern, const Finding& finding);
 
 // Of independent findings, the smaller one is told first: how processes ended, then the earlier step, then the place in the
 // table of codes, then the more exact site.

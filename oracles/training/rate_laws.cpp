@@ -1,4 +1,4 @@
-#include "oracles/training/schedule.h"
+#include "oracles/training/rate_laws.h"
 
 #include <cmath>
 #include <numbers>

@@ -1,4 +1,4 @@
-#include "oracles/training/update.h"
+#include "oracles/training/judged_update.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "harness/cli/requirements.h"
+#include "harness/cli/case_needs.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "harness/judge/causes.h"
+#include "harness/judge/cause_graph.h"
 
 #include <array>
 

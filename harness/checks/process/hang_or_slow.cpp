@@ -1,0 +1,213 @@
+#include "harness/checks/process/hang_or_slow.h"
+
+#include <algorithm>
+#include <map>
+
+#include "harness/checks/process/host_waits.h"
+#include "harness/checks/process/late_data.h"
+#include "harness/checks/process/lulls.h"
+#include "harness/checks/process/rank_state.h"
+#include "harness/checks/process/standstill_findings.h"
+#include "harness/checks/result.h"
+
+namespace harness::checks {
+namespace {
+
+class Motion {
+ public:
+  explicit Motion(const Evidence& evidence) : evidence_(evidence) {}
+
+  CheckResult judge() {
+    if (evidence_.stopped.empty()) return ended_by_itself();
+    stop_ = &evidence_.stopped.front();
+    for (const auto& row : evidence_.stopped) {
+      if (row.t_ms < stop_->t_ms) stop_ = &row;
+    }
+    for (const int rank : all_ranks(evidence_)) {
+      if (was_alive(rank)) {
+        live_.push_back(state_of_rank(evidence_, rank, suspicion()));
+      } else {
+        gone_.push_back(rank);
+      }
+    }
+    const std::string& reason = stop_->row.reason;
+    if (reason == "still") return judge_still();
+    if (reason == "budget") return judge_budget();
+    if (reason == "interrupted") return inconclusive("interrupted by the user");
+    return inconclusive("the controller ended the case (" + reason +
+                        "): whether it would have moved on is not known");
+  }
+
+ private:
+  CheckResult ended_by_itself() {
+    ResultBuilder result;
+    for (const int rank : all_ranks(evidence_)) {
+      if (evidence_.exit_of(rank) == nullptr) {
+        result.missing("the end of " + process_name(rank), site_of_rank(rank));
+      }
+    }
+    std::int64_t longest = 0;
+    for (const auto& row : evidence_.heartbeats) {
+      longest = std::max(longest, row.row.longest_gap_ms);
+    }
+    result.measured("longest_gap_ms", static_cast<double>(longest));
+    for (Finding& finding : late_data(evidence_)) result.found(std::move(finding));
+    for (Finding& finding : host_waits(evidence_)) result.found(std::move(finding));
+    const Lulls lulls = lulls_of(evidence_);
+    for (Finding finding : lulls.findings) result.found(std::move(finding));
+    std::string why = "the case ended by itself; longest time without any movement of a rank " +
+                      std::to_string(longest) + " ms";
+    for (const std::string& note : lulls.notes) why += "; " + note;
+    return result.finish(why);
+  }
+
+  [[nodiscard]] bool was_alive(int rank) const {
+    for (const auto& row : evidence_.exited) {
+      if (row.row.process_ended == rank) return row.row.by_controller || row.t_ms > stop_->t_ms;
+    }
+    return true;
+  }
+
+  // A case may be looked at again after it moved on: only what was seen since the newest suspicion counts.
+  [[nodiscard]] Window suspicion() const {
+    Window window;
+    for (const auto& row : evidence_.suspects) {
+      window.from_ms = std::max(window.from_ms, row.t_ms);
+    }
+    return window;
+  }
+
+  // False, with what is missing, where not every live rank was looked at twice.
+  [[nodiscard]] bool all_looked_at(ResultBuilder& result) const {
+    for (const RankState& rank : live_) {
+      if (rank.looked_twice()) continue;
+      result.missing("two samples of the stacks of " + process_name(rank.rank),
+                     site_of_rank(rank.rank));
+    }
+    if (live_.empty()) result.missing("a rank that was alive when the case was ended");
+    return !result.has_missing();
+  }
+
+  CheckResult judge_still() {
+    ResultBuilder result;
+    measure(result);
+    if (all_looked_at(result)) judge_looks(result);
+    return result.finish("");
+  }
+
+  void judge_looks(ResultBuilder& result) const {
+    if (stands_still(looked_at(live_))) {
+      result.found(hang_of(live_, gone_));
+    } else if (const auto busy = busy_ranks(); !busy.empty()) {
+      result.found(slow_by_doing(busy.front().doing(), busy));
+    } else if (stop_->row.reason == "budget") {
+      result.found(outlasted(sleepers(), live_));
+    } else {
+      result.missing("enough wake-ups of " + ranks_text(numbers_of(sleepers())) +
+                     ", which waited with a time limit");
+    }
+  }
+
+  // Those that do the same as the first of them that computes, uses a disk or waits for a child.
+  [[nodiscard]] std::vector<RankState> busy_ranks() const {
+    std::vector<RankState> busy;
+    for (const RankState& rank : live_) {
+      const Doing doing = rank.doing();
+      const bool is_busy =
+          doing == Doing::computing || doing == Doing::disk || doing == Doing::child;
+      if (is_busy && (busy.empty() || busy.front().doing() == doing)) busy.push_back(rank);
+    }
+    return busy;
+  }
+
+  [[nodiscard]] std::vector<RankState> sleepers() const {
+    std::vector<RankState> asleep;
+    for (const RankState& rank : live_) {
+      if (rank.doing() == Doing::sleeping) asleep.push_back(rank);
+    }
+    return asleep;
+  }
+
+  void measure(ResultBuilder& result) const {
+    for (const auto& row : evidence_.suspects) {
+      result.measured("still_ms",
+                      static_cast<double>(row.row.still_ms),
+                      static_cast<double>(row.row.threshold_ms));
+    }
+  }
+
+  // The controller suspected the case before its budget was up, and nothing moved since.
+  [[nodiscard]] bool suspected_to_the_end() const {
+    const std::int64_t from_ms = suspicion().from_ms;
+    const auto moved = [&](const auto& fact) {
+      return fact.row.name == "moved_again_ms" && fact.t_ms >= from_ms;
+    };
+    return !evidence_.suspects.empty() &&
+           std::none_of(evidence_.facts.begin(), evidence_.facts.end(), moved);
+  }
+
+  CheckResult judge_budget() {
+    if (suspected_to_the_end()) return judge_still();
+    std::int64_t last_move = -1;
+    std::int64_t longest_gap = 0;
+    const RankState* mover = nullptr;
+    for (const RankState& rank : live_) {
+      const auto [moved, gap] = last_movement(rank.rank);
+      longest_gap = std::max(longest_gap, gap);
+      if (moved > last_move) {
+        last_move = moved;
+        mover = &rank;
+      }
+    }
+    const std::int64_t still = stop_->t_ms - last_move;
+    constexpr std::int64_t kFloorMs = 10'000;
+    constexpr std::int64_t kCapMs = 20'000;
+    const std::int64_t threshold = std::max(kFloorMs, std::min(kCapMs, 20 * longest_gap));
+    if (mover == nullptr || still > threshold) {
+      return inconclusive(
+          "the case was ended at its budget of time, and no counter is known to have moved in the "
+          "last " +
+          std::to_string(std::min(still, stop_->t_ms)) +
+          " ms: too little to tell slow from hanging");
+    }
+    ResultBuilder result;
+    result.measured(
+        "since_last_movement_ms", static_cast<double>(still), static_cast<double>(threshold));
+    Finding finding = slow_host("budget", {*mover});
+    finding.facts["after_ms"] = stop_->row.after_ms;
+    finding.facts["since_movement_ms"] = still;
+    result.found(std::move(finding));
+    return result.finish("");
+  }
+
+  // When a counter of the rank was last seen to have grown, and its longest gap; -1 if never.
+  [[nodiscard]] std::pair<std::int64_t, std::int64_t> last_movement(int rank) const {
+    std::map<std::int64_t, std::int64_t> moved;  // by time
+    std::int64_t gap = 0;
+    for (const auto& row : evidence_.heartbeats) {
+      if (row.process != rank) continue;
+      moved[row.t_ms] = std::max(moved[row.t_ms], row.row.counters.moved());
+      gap = std::max(gap, row.row.longest_gap_ms);
+    }
+    std::int64_t last = -1;
+    std::int64_t before = 0;
+    for (const auto& [t_ms, count] : moved) {
+      if (count > before) last = t_ms;
+      before = count;
+    }
+    return {last, gap};
+  }
+
+  const Evidence& evidence_;
+  const From<Stopped>* stop_ = nullptr;
+  std::vector<RankState> live_;
+  std::vector<int> gone_;
+};
+
+}  // namespace
+
+CheckResult hang_or_slow(const Evidence& evidence) {
+  return Motion(evidence).judge();
+}
+
+}  // namespace harness::checks

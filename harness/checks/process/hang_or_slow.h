@@ -1,0 +1,13 @@
+// Did the case move? A hang is said only when nothing moved on any rank and two looks from outside show a standstill; a rank that
+// computes, sleeps or waits for a busy child is slow. A timeout alone is never a hang.
+#pragma once
+
+#include "harness/evidence/evidence.h"
+#include "harness/judge/finding.h"
+
+namespace harness::checks {
+
+// REQUIRES: no rank was started again.
+[[nodiscard]] CheckResult hang_or_slow(const Evidence& evidence);
+
+}  // namespace harness::checks

@@ -1,0 +1,26 @@
+// What can lead to what: a graph over kinds of findings, as data. The roles that follow from it are given in roles.h.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "harness/judge/finding.h"
+#include "harness/judge/ties.h"
+
+namespace harness {
+
+// A finding that `cause` describes can lead to one that `effect` describes, where `tie` ties them. Both are patterns: a
+// family ("forward"), the beginning of a code ("DESYNC."), a code with a variant ("NUMERIC.GRADIENT/twin") or with the
+// operation of its site ("ROUTE.MISMATCH@grad_sync").
+struct Edge {
+  std::string_view cause;
+  std::string_view effect;
+  Tie tie;
+};
+
+[[nodiscard]] std::span<const Edge> all_edges();
+
+[[nodiscard]] bool fits(std::string_view pattern, const Finding& finding);
+
+}  // namespace harness
