@@ -8,7 +8,7 @@ namespace harness::checks {
 namespace {
 
 using Operations = std::vector<int>;
-using Places = std::vector<std::size_t>;
+using Indices = std::vector<std::size_t>;
 
 Operations sorted(Operations operations) {
   std::sort(operations.begin(), operations.end());
@@ -20,8 +20,8 @@ Operations first_of(const Operations& operations, std::size_t count) {
 }
 
 // Places in `longer` that are left over when `shorter` is found in it, in order, as early as may be. Nothing where it is not found.
-std::optional<Places> inserted(const Operations& longer, const Operations& shorter) {
-  Places extra;
+std::optional<Indices> inserted(const Operations& longer, const Operations& shorter) {
+  Indices extra;
   std::size_t next = 0;
   for (std::size_t i = 0; i < longer.size(); ++i) {
     if (next < shorter.size() && longer[i] == shorter[next]) {
@@ -35,11 +35,11 @@ std::optional<Places> inserted(const Operations& longer, const Operations& short
 }
 
 // The last ones of each operation that `a` has more often than `b`.
-Places surplus(const Operations& a, const Operations& b) {
+Indices surplus(const Operations& a, const Operations& b) {
   std::map<int, std::ptrdiff_t> more;
   for (const int operation : a) ++more[operation];
   for (const int operation : b) --more[operation];
-  Places places;
+  Indices places;
   for (std::size_t i = a.size(); i-- > 0;) {
     if (more[a[i]]-- > 0) places.push_back(i);
   }
@@ -65,8 +65,8 @@ SequenceGap of_whole(const Operations& a, const Operations& b) {
 
 // `with` issued something between, and went on with what `without` does. That it went on is seen from its last operation: that is
 // one of the other's too. What the other has beyond that, this one may have had no time for.
-std::optional<Places> inserted_so_far(const Operations& with, const Operations& without) {
-  Places extra;
+std::optional<Indices> inserted_so_far(const Operations& with, const Operations& without) {
+  Indices extra;
   std::size_t next = 0;
   bool goes_on = false;
   for (std::size_t i = 0; i < with.size(); ++i) {
