@@ -4,6 +4,7 @@
 
 #include "harness/judge/wording/wording.h"
 #include "tests/checks/planted.h"
+#include "tests/checks/planted_ends.h"
 
 namespace {
 
