@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/judge/causes.h"
+#include "harness/judge/roles.h"
 #include "tests/checks/planted.h"
 
 namespace {
