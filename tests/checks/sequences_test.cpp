@@ -8,6 +8,7 @@
 
 #include "harness/judge/roles.h"
 #include "tests/checks/planted.h"
+#include "tests/checks/planted_ranks.h"
 
 namespace {
 
