@@ -341,7 +341,12 @@ class StepMaker {
   // What the model computes with.
   oracles::Tensor weight(const std::string& name) const {
     oracles::Tensor value = parameters_.at(name);
-    for (double& x : value.data) x = oracles::rounded(x, run_.narrow);
+    for (double& x : value.data) {
+      const double nearest = oracles::rounded(x, run_.narrow);
+      const bool beyond = std::abs(nearest) > std::abs(x);
+      const bool cut = training_.cut_weights && n_ > 0 && beyond;
+      x = cut ? nearest - std::copysign(oracles::spacing(x, run_.narrow), x) : nearest;
+    }
     return value;
   }
 
@@ -430,16 +435,7 @@ class StepMaker {
   void add_state(const std::string& suffix) {
     for (const auto& [name, p] : parameters_) {
       add("p" + suffix + "." + name, p);
-      if (run_.has_masters) {
-        oracles::Tensor weight = p;
-        for (double& x : weight.data) {
-          const double nearest = oracles::rounded(x, run_.narrow);
-          const bool beyond = std::abs(nearest) > std::abs(x);
-          const bool cut = training_.cut_weights && n_ > 0 && beyond;
-          x = cut ? nearest - std::copysign(oracles::spacing(x, run_.narrow), x) : nearest;
-        }
-        add("w" + suffix + "." + name, weight, nsa::DType::f16);
-      }
+      if (run_.has_masters) add("w" + suffix + "." + name, weight(name), nsa::DType::f16);
     }
     for (const auto& [name, m] : state_.m) add("m" + suffix + "." + name, m);
     for (const auto& [name, v] : state_.v) add("v" + suffix + "." + name, v);
