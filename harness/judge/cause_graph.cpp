@@ -78,8 +78,7 @@ constexpr std::array kEdges = {
     Edge{"NAN.", "CKPT.GRADIENT", Tie::same_rank},
     Edge{"NAN.", "CKPT.SELECTION_FLIP", Tie::same_rank},
     Edge{"NAN.", "GRAD.NOT_REDUCED", Tie::same_step},
-    // The rate of the schedule is computed from no tensor.
-    // A number that became NaN is no lost update: it changed.
+    // The rate of the schedule is computed from no tensor, and a number that became NaN is no lost update: it changed.
     Edge{"NAN.", "OPT.SKIPPED", Tie::same_rank},
     Edge{"NAN.", "OPT.UPDATE_WRONG", Tie::same_rank},
     Edge{"NAN.", "CLIP.WRONG", Tie::same_rank},

@@ -6,10 +6,10 @@
 #include <string_view>
 #include <utility>
 
-#include "harness/judge/roles.h"
 #include "harness/judge/codes/codes.h"
 #include "harness/judge/expectation.h"
 #include "harness/judge/not_judged.h"
+#include "harness/judge/roles.h"
 #include "harness/scenario/bisect.h"
 #include "nsa/base/text.h"
 

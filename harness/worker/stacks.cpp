@@ -133,6 +133,14 @@ std::vector<std::string> frames_in(int slot) {
 
 }  // namespace
 
+std::string demangled(const char* name) {
+  int status = 0;
+  char* text = abi::__cxa_demangle(name, nullptr, nullptr, &status);
+  std::string words = status == 0 && text != nullptr ? text : name;
+  std::free(text);  // NOLINT(cppcoreguidelines-no-malloc)
+  return words;
+}
+
 std::string frame_text(void* address) {
   Dl_info info{};
   if (dladdr(address, &info) == 0 || info.dli_fname == nullptr) {
@@ -143,10 +151,7 @@ std::string frame_text(void* address) {
   if (info.dli_sname == nullptr) {
     return library + hexadecimal(distance(info.dli_fbase, address));
   }
-  int status = 0;
-  char* demangled = abi::__cxa_demangle(info.dli_sname, nullptr, nullptr, &status);
-  std::string name = status == 0 && demangled != nullptr ? demangled : info.dli_sname;
-  std::free(demangled);                  // NOLINT(cppcoreguidelines-no-malloc)
+  std::string name = demangled(info.dli_sname);
   constexpr std::size_t kLongest = 160;  // template arguments beyond that tell nobody anything
   if (name.size() > kLongest) {
     name.resize(kLongest);

@@ -12,6 +12,9 @@ namespace harness {
 // Installs the signal handler. Call once, before other threads exist.
 void prepare_stacks();
 
+// The name of a function or type as it was written; `name` where it is not a mangled one.
+[[nodiscard]] std::string demangled(const char* name);
+
 // A return address: "symbol+0x1c (library)", or "library+0x5a1c" where the symbol is not known: two places of one function are
 // two frames.
 [[nodiscard]] std::string frame_text(void* address);

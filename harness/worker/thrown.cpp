@@ -34,14 +34,6 @@ __attribute__((noinline)) void keep_throw(const void* object) {
   throws[next_throw++ % kKept] = made;
 }
 
-std::string demangled(const std::type_info& type) {
-  int status = 0;
-  char* text = abi::__cxa_demangle(type.name(), nullptr, nullptr, &status);
-  std::string name = status == 0 && text != nullptr ? text : type.name();
-  std::free(text);  // NOLINT(cppcoreguidelines-no-malloc)
-  return name;
-}
-
 }  // namespace
 
 std::vector<std::string> frames_of(const std::exception& error) {
@@ -67,7 +59,7 @@ std::vector<std::string> types_of(const std::exception& error) {
   std::vector<std::string> names;
   const std::type_info* type = &typeid(error);
   while (type != nullptr) {
-    names.push_back(demangled(*type));
+    names.push_back(demangled(type->name()));
     const auto* derived = dynamic_cast<const abi::__si_class_type_info*>(type);
     type = derived == nullptr ? nullptr : derived->__base_type;
   }

@@ -165,7 +165,11 @@ class Arrival {
   void from_reducer_errors() {
     for (const auto& error : evidence_.errors) {
       if (error.process < 0) continue;
-      if (!complains(error.row, "c10d::Reducer::checkAndRaise", "ready only once")) continue;
+      constexpr const char* kRaises = "c10d::Reducer::checkAndRaise";
+      if (!complains(error.row, kRaises, "ready only once") &&
+          !complains(error.row, kRaises, "marked as ready twice")) {
+        continue;
+      }
       if (has_twice(error.process)) continue;
       const std::string param = param_named_in(error.row.what);
       told_by_reducer_[{error.row.step, param}].insert(error.process);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <utility>
 
 namespace harness::checks {
 namespace {
@@ -19,19 +20,26 @@ Operations first_of(const Operations& operations, std::size_t count) {
   return {operations.begin(), operations.begin() + static_cast<std::ptrdiff_t>(count)};
 }
 
-// Places in `longer` that are left over when `shorter` is found in it, in order, as early as may be. Nothing where it is not found.
-std::optional<Indices> inserted(const Operations& longer, const Operations& shorter) {
-  Indices extra;
+// `shorter` found in `longer`, in order, as early as may be.
+struct Insertion {
+  Indices extra;         // places in `longer` that are left over
+  bool whole = false;    // all of `shorter` was found
+  bool goes_on = false;  // the last operation of `longer` is one that was found
+};
+
+Insertion inserted(const Operations& longer, const Operations& shorter) {
+  Insertion seen;
   std::size_t next = 0;
   for (std::size_t i = 0; i < longer.size(); ++i) {
-    if (next < shorter.size() && longer[i] == shorter[next]) {
+    seen.goes_on = next < shorter.size() && longer[i] == shorter[next];
+    if (seen.goes_on) {
       ++next;
     } else {
-      extra.push_back(i);
+      seen.extra.push_back(i);
     }
   }
-  if (next < shorter.size()) return std::nullopt;
-  return extra;
+  seen.whole = next == shorter.size();
+  return seen;
 }
 
 // The last ones of each operation that `a` has more often than `b`.
@@ -55,8 +63,9 @@ SequenceGap of_whole(const Operations& a, const Operations& b) {
     return departure;
   }
   const bool of_a = departure.extra_b.empty();
-  if (const auto places = inserted(of_a ? a : b, of_a ? b : a)) {
-    (of_a ? departure.extra_a : departure.extra_b) = *places;
+  Insertion seen = inserted(of_a ? a : b, of_a ? b : a);
+  if (seen.whole) {
+    (of_a ? departure.extra_a : departure.extra_b) = std::move(seen.extra);
   } else {
     departure.order = true;
   }
@@ -66,19 +75,9 @@ SequenceGap of_whole(const Operations& a, const Operations& b) {
 // `with` issued something between, and went on with what `without` does. That it went on is seen from its last operation: that is
 // one of the other's too. What the other has beyond that, this one may have had no time for.
 std::optional<Indices> inserted_so_far(const Operations& with, const Operations& without) {
-  Indices extra;
-  std::size_t next = 0;
-  bool goes_on = false;
-  for (std::size_t i = 0; i < with.size(); ++i) {
-    goes_on = next < without.size() && with[i] == without[next];
-    if (goes_on) {
-      ++next;
-    } else {
-      extra.push_back(i);
-    }
-  }
-  if (!goes_on || extra.empty()) return std::nullopt;
-  return extra;
+  Insertion seen = inserted(with, without);
+  if (!seen.goes_on || seen.extra.empty()) return std::nullopt;
+  return std::move(seen.extra);
 }
 
 SequenceGap of_cut(const Operations& a, const Operations& b) {

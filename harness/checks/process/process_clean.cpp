@@ -1,5 +1,6 @@
 // How did the processes end? A signal that the controller did not send, an exception of a rank's own, memory. What an exception
-// was, its type, its origin and the number of the device's runtime tell before its words. An error that only says that a peer is gone is told as a consequence, and what the controller ended itself as teardown.
+// was is told by its type, its origin and the number of the device's runtime before its words. An error that only says that a peer
+// is gone is told as a consequence, and what the controller ended itself as teardown.
 #include <algorithm>
 #include <array>
 #include <csignal>

@@ -44,7 +44,7 @@ class BlockJudge : PartJudge {
     }
     if (!is_finite(recorded_matrix(attention_, "y"))) return unjudged();
     judge_forward();
-    if (model_.forward_only) return std::move(verdict_);
+    if (!keeps_all_digits(rounding())) return std::move(verdict_);
     if (!file_.contains("d.mlp")) {
       verdict_.missing.push_back("the gradients between the stages of block " +
                                  std::to_string(layer_));

@@ -34,7 +34,7 @@ class EndsJudge : PartJudge {
     judge_embedding();
     judge_norm();
     judge_logits();
-    if (model_.forward_only) return std::move(verdict_);
+    if (!keeps_all_digits(rounding())) return std::move(verdict_);
     if (!step_.contains("dlogits.0") || !head_.contains("d.x")) {
       verdict_.missing.emplace_back("the gradients between the stages of the head");
       return std::move(verdict_);

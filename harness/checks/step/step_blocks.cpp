@@ -16,8 +16,7 @@ constexpr double kToldBounds = 10;  // the size of an error whose probability of
 
 class ModelFiles {
  public:
-  ModelFiles(StepJudge& judge, const StepFile& file, Ways ways)
-      : judge_(judge), file_(file), ways_(ways) {}
+  ModelFiles(StepJudge& judge, const StepFile& file) : judge_(judge), file_(file) {}
 
   // Nothing where something is not on record; then it is said.
   std::optional<RecordedModel> open() {
@@ -26,8 +25,8 @@ class ModelFiles {
     model.rounding = oracles::Rounding::of(judge_.run.narrow);
     const auto seed = static_cast<std::uint64_t>(judge_.run.evidence.the_case.scenario.seed);
     model.seed = mixed(mixed(seed) + static_cast<std::uint64_t>(file_.step * 4096 + file_.rank));
-    model.forward_only = ways_ == Ways::forward;
-    if (!weights_.find(judge_, file_) || !find_gradients()) return std::nullopt;
+    if (!weights_.find(judge_, file_)) return std::nullopt;
+    if (keeps_all_digits(model.rounding) && !find_gradients()) return std::nullopt;
     model.head = file("head_stages", -1);
     if (!model.head) return std::nullopt;
     for (int layer = 0; layer < static_cast<int>(judge_.run.model.n_layers); ++layer) {
@@ -61,7 +60,7 @@ class ModelFiles {
 
   // A step of one micro-batch has the local gradients in a file of their own.
   bool find_gradients() {
-    if (judge_.run.data.accumulate != 1 || ways_ == Ways::forward) return true;
+    if (judge_.run.data.accumulate != 1) return true;
     local_ = file("local_gradients", -1);
     return local_.has_value();
   }
@@ -74,7 +73,6 @@ class ModelFiles {
 
   StepJudge& judge_;
   const StepFile& file_;
-  Ways ways_;
   StepWeights weights_;
   std::optional<nsa::SafetensorsFile> local_;
   const RecordedModel* model_ = nullptr;
@@ -113,10 +111,10 @@ void take(StepJudge& judge, const StepFile& file, PartJudgement part, Totals& to
   raise_to(totals.worst, part.worst);
 }
 
-void judge_file(StepJudge& judge, const StepFile& file, Ways ways, Totals& totals) {
+void judge_file(StepJudge& judge, const StepFile& file, Totals& totals) {
   const auto tokens = file.tokens(0);
   if (!tokens) return;  // already missing
-  ModelFiles files(judge, file, ways);
+  ModelFiles files(judge, file);
   const std::optional<RecordedModel> model = files.open();
   if (!model) return;
   files.kept_at(*model);
@@ -127,11 +125,11 @@ void judge_file(StepJudge& judge, const StepFile& file, Ways ways, Totals& total
 
 }  // namespace
 
-bool judge_blocks(StepJudge& judge, Ways ways) {
+bool judge_blocks(StepJudge& judge) {
   Totals totals;
   for (const auto& [key, file] : judge.files) {
     try {
-      judge_file(judge, file, ways, totals);
+      judge_file(judge, file, totals);
     } catch (const std::invalid_argument& error) {
       judge.result.missing("the model of " + process_name(key.first) + ", step " +
                            std::to_string(key.second) + ": " + error.what());
@@ -141,10 +139,11 @@ bool judge_blocks(StepJudge& judge, Ways ways) {
     judge.not_judged.emplace_back("the model between its attention layers (not on record)");
     return true;
   }
+  const bool back = keeps_all_digits(oracles::Rounding::of(judge.run.narrow));
   judge.result.measured("worst_share_of_bound_between", totals.worst, 1.0);
   judge.judged.push_back(
       std::to_string(totals.stages) + " stages between the attention layers, forward" +
-      (ways == Ways::forward ? "" : ", back and gradients of weights") + ", in all rows (" +
+      (back ? ", back and gradients of weights" : "") + ", in all rows (" +
       std::to_string(totals.products) + " of them by projections: what is off by " +
       nsa::to_text(kToldBounds, 2) + " bounds passes one of them with a probability of " +
       nsa::to_text(oracles::miss_probability(kToldBounds), 1) + ")");

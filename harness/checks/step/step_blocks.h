@@ -27,7 +27,6 @@ struct RecordedModel {
   std::function<oracles::Matrix(const std::string&)> gradient;
   oracles::Rounding rounding = oracles::Rounding::of(oracles::Number::f32);
   std::uint64_t seed = 0;  // of the projections
-  bool forward_only = false;
 };
 
 // [.., width] as rows. Throws std::invalid_argument where it is not on record.
@@ -48,9 +47,13 @@ struct PartJudgement {
 [[nodiscard]] PartJudgement judge_ends(const RecordedModel& model,
                                        const oracles::IntTensor& tokens);
 
-enum class Ways { forward_and_back, forward };
+// Is every result kept with the digits it was computed with? Where not, the way back rounds too often for one bound a stage: then
+// stages are judged forward alone.
+[[nodiscard]] inline bool keeps_all_digits(const oracles::Rounding& rounding) {
+  return rounding.stored <= rounding.summed;
+}
 
 // Opens the files of all steps and has them judged. False: something is wrong.
-[[nodiscard]] bool judge_blocks(StepJudge& judge, Ways ways);
+bool judge_blocks(StepJudge& judge);
 
 }  // namespace harness::checks

@@ -140,13 +140,13 @@ std::int64_t judge_model_of(StepJudge& judge, const StepFile& file) {
 }  // namespace
 
 void judge_model(StepJudge& judge) {
-  if (rounding_of(judge.run).stored <= rounding_of(judge.run).summed) {
-    (void)judge_blocks(judge, Ways::forward_and_back);
+  if (keeps_all_digits(rounding_of(judge.run))) {
+    judge_blocks(judge);
     return;
   }
   judge.not_judged.emplace_back(
       "gradients of weights outside the attention (of float32 and float64 only)");
-  if (!is_autocast(judge.run) && !judge_blocks(judge, Ways::forward)) {
+  if (!is_autocast(judge.run) && !judge_blocks(judge)) {
     judge.not_judged.emplace_back("gradients between the attention layers: their forward is wrong");
     return;
   }
