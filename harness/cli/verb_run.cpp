@@ -7,11 +7,10 @@
 
 #include <CLI/CLI.hpp>
 
-#include "harness/cli/output.h"
-#include "harness/cli/paths.h"
-#include "harness/cli/provenance.h"
 #include "harness/cli/case_needs.h"
+#include "harness/cli/output.h"
 #include "harness/cli/run_and_tell.h"
+#include "harness/cli/run_options.h"
 #include "harness/cli/verbs.h"
 #include "harness/scenario/exit_code.h"
 #include "nsa/base/error.h"
@@ -24,14 +23,9 @@ struct RunArguments {
   std::vector<std::string> files;
   std::vector<std::string> sets;
   std::vector<std::string> only;
-  std::string profile;
   std::string seed;
-  std::string database;
-  std::string out;
-  bool keep = false;
   bool dry_run = false;
-  bool json = false;
-  bool quiet = false;
+  RunOptions options;
 };
 
 std::vector<std::pair<std::string, std::string>> pairs_of(const std::vector<std::string>& texts,
@@ -59,12 +53,9 @@ void draw_seed(RunArguments& arguments) {
 ScenarioOptions options_of(const RunArguments& arguments,
                            const Paths& paths,
                            const Machine& machine) {
-  ScenarioOptions options = scenario_options(paths, static_cast<int>(machine.gpus.size()));
-  if (!arguments.profile.empty()) options.profile = arguments.profile;
+  ScenarioOptions options = scenario_options(arguments.options, paths, machine);
   options.sets = pairs_of(arguments.sets, "--set");
   options.only = pairs_of(arguments.only, "--only");
-  options.today = today();
-  options.on_note = &log_line;
   if (!arguments.seed.empty()) {
     options.seed = nsa::parse_int(arguments.seed);
     if (!options.seed) {
@@ -80,8 +71,7 @@ bool is_named(const std::string& file, const RunArguments& arguments) {
 }
 
 RunPlan make_plan(const RunArguments& arguments, const Paths& paths, const Manifest& manifest) {
-  RunPlan plan;
-  plan.machine = look_at_machine();
+  RunPlan plan = empty_plan(arguments.options, paths);
   const ScenarioOptions options = options_of(arguments, paths, plan.machine);
   const bool asked = options.profile.has_value() && *options.profile != kNoProfile;
   for (const std::string& file : scenario_files(arguments.files)) {
@@ -97,10 +87,6 @@ RunPlan make_plan(const RunArguments& arguments, const Paths& paths, const Manif
       plan.cases.push_back(std::move(the_case));
     }
   }
-  plan.worker = paths.worker;
-  plan.environment = allowed_variables(own_variables());
-  plan.keep = arguments.keep;
-  plan.quiet = arguments.quiet;
   return plan;
 }
 
@@ -148,13 +134,8 @@ int show_plan(const RunPlan& plan, bool json) {
   return kExitPass;
 }
 
-// What was asked for, so that a report can say how to ask for a part of it again.
-Pairs command_of(const RunArguments& arguments, const Paths& paths, const std::string& database) {
-  std::error_code error;
-  Pairs command = {{"program", program_path(paths)},
-                   {"directory", std::filesystem::current_path(error).string()},
-                   {"database", database}};
-  if (!arguments.profile.empty()) command.emplace_back("profile", arguments.profile);
+Pairs asked_by(const RunArguments& arguments) {
+  Pairs command;
   if (!arguments.seed.empty()) command.emplace_back("seed", arguments.seed);
   for (const std::string& set : arguments.sets) command.emplace_back("set", set);
   return command;
@@ -162,7 +143,7 @@ Pairs command_of(const RunArguments& arguments, const Paths& paths, const std::s
 
 // A profile is chosen by what the machine has; cards that vanished must not make a night of other values out of it unseen.
 void tell_fallback(const RunArguments& arguments, const RunPlan& plan) {
-  if (!arguments.profile.empty() || arguments.quiet) return;
+  if (!arguments.options.profile.empty() || arguments.options.quiet) return;
   std::set<std::string> files;
   for (const Case& the_case : plan.cases) {
     if (the_case.scenario.profile.empty()) files.insert(the_case.scenario.path);
@@ -181,13 +162,10 @@ int run(const RunArguments& arguments) {
   const Manifest manifest = load_own_manifest(paths);
   if (is_stale(manifest)) return kExitError;
   RunPlan plan = make_plan(arguments, paths, manifest);
-  if (arguments.dry_run) return show_plan(plan, arguments.json);
-  plan.database = database_path(arguments.database);
-  plan.runs_folder = runs_folder(plan.database, arguments.out);
-  plan.provenance = provenance_of(paths, manifest, plan.machine, plan.environment, command_words());
-  plan.provenance.command = command_of(arguments, paths, plan.database);
+  if (arguments.dry_run) return show_plan(plan, arguments.options.json);
+  complete_plan(plan, arguments.options, paths, manifest, command_words(), asked_by(arguments));
   tell_fallback(arguments, plan);
-  return run_and_tell(std::move(plan), {arguments.json, {}});
+  return run_and_tell(std::move(plan), {arguments.options.json, {}});
 }
 
 }  // namespace
@@ -203,19 +181,11 @@ Action add_run(CLI::App& command) {
   one_each(
       "--set", arguments->sets, "path=value: overrides any value of the scenarios; repeatable");
   one_each("--only", arguments->only, "axis=value: keeps these points of the matrix; repeatable");
-  command.add_option("--profile", arguments->profile, "A profile of the scenarios; base: none");
   command.add_option("--seed",
                      arguments->seed,
                      "Of initialisation, data and every draw; random: drawn, said and stored");
-  command.add_option("--db",
-                     arguments->database,
-                     "The database (default: NSA_HARNESS_DB, or in your data folder)");
-  command.add_option(
-      "--out", arguments->out, "Folder for this run's folder (default: runs, beside the database)");
-  command.add_flag("--keep", arguments->keep, "Keep the tensors of passing cases");
   command.add_flag("--dry-run", arguments->dry_run, "Show the cases, run nothing");
-  command.add_flag("--json", arguments->json, "Print one object instead of lines");
-  command.add_flag("--quiet", arguments->quiet, "No progress, only the result");
+  add_run_options(command, arguments->options);
   return [arguments] {
     draw_seed(*arguments);
     return run(*arguments);

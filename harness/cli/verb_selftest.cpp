@@ -3,11 +3,10 @@
 
 #include <CLI/CLI.hpp>
 
-#include "harness/cli/output.h"
-#include "harness/cli/paths.h"
-#include "harness/cli/provenance.h"
 #include "harness/cli/case_needs.h"
+#include "harness/cli/output.h"
 #include "harness/cli/run_and_tell.h"
+#include "harness/cli/run_options.h"
 #include "harness/cli/selftest/cases.h"
 #include "harness/cli/verbs.h"
 #include "harness/scenario/exit_code.h"
@@ -24,12 +23,7 @@ struct SelftestArguments {
   int draws = 1;
   std::string part = "1/1";
   bool full_size = false;
-  std::string profile;
-  std::string database;
-  std::string out;
-  bool keep = false;
-  bool json = false;
-  bool quiet = false;
+  RunOptions options;
 };
 
 std::uint64_t seed_of(const std::string& text) {
@@ -69,38 +63,22 @@ RunPlan make_plan(const SelftestRequest& request,
                   const SelftestArguments& arguments,
                   const Paths& paths,
                   const Manifest& manifest) {
-  RunPlan plan;
-  plan.machine = look_at_machine();
-  ScenarioOptions options = scenario_options(paths, static_cast<int>(plan.machine.gpus.size()));
-  options.today = today();
-  options.on_note = &log_line;
-  if (!arguments.profile.empty()) options.profile = arguments.profile;
-  plan.cases = selftest_cases(request, options, manifest);
+  RunPlan plan = empty_plan(arguments.options, paths);
+  plan.cases =
+      selftest_cases(request, scenario_options(arguments.options, paths, plan.machine), manifest);
   if (plan.cases.empty())
     throw nsa::Error("--part " + arguments.part + ": no file is in this part");
   for (const Case& the_case : plan.cases) {
     plan.unmet.push_back({missing_requirement(the_case.scenario, plan.machine, manifest), false});
   }
-  plan.worker = paths.worker;
-  plan.environment = allowed_variables(own_variables());
-  plan.keep = arguments.keep;
-  plan.quiet = arguments.quiet;
   return plan;
 }
 
 // What was asked for, with the seed that was drawn: so it can be asked for again.
-Pairs command_of(const SelftestRequest& request,
-                 const SelftestArguments& arguments,
-                 const Paths& paths,
-                 const std::string& database) {
-  std::error_code error;
-  Pairs command = {{"program", program_path(paths)},
-                   {"verb", "selftest"},
-                   {"directory", std::filesystem::current_path(error).string()},
-                   {"database", database},
+Pairs asked_by(const SelftestRequest& request) {
+  Pairs command = {{"verb", "selftest"},
                    {"seed", std::to_string(request.seed)},
                    {"draws", std::to_string(request.draws)}};
-  if (!arguments.profile.empty()) command.emplace_back("profile", arguments.profile);
   if (request.full_size) command.emplace_back("full-size", "");
   return command;
 }
@@ -125,14 +103,15 @@ int selftest(const SelftestArguments& arguments) {
   if (is_stale(manifest)) return kExitError;
   const SelftestRequest request = request_of(arguments, paths);
   RunPlan plan = make_plan(request, arguments, paths, manifest);
-  plan.database = database_path(arguments.database);
-  plan.runs_folder = runs_folder(plan.database, arguments.out);
-  plan.provenance = provenance_of(
-      paths, manifest, plan.machine, plan.environment, repeatable_words(request, arguments));
-  plan.provenance.command = command_of(request, arguments, paths, plan.database);
+  complete_plan(plan,
+                arguments.options,
+                paths,
+                manifest,
+                repeatable_words(request, arguments),
+                asked_by(request));
   log_line("draws with --seed " + std::to_string(request.seed));
   Telling telling;
-  telling.json = arguments.json;
+  telling.json = arguments.options.json;
   telling.more = [seed = request.seed](const std::vector<CaseRecord>& cases,
                                        std::string& lines,
                                        nlohmann::json& object) {
@@ -161,15 +140,7 @@ Action add_selftest(CLI::App& command) {
   command.add_flag("--full-size",
                    arguments->full_size,
                    "Faults of the large model at its size (else in the model toy)");
-  command.add_option("--profile", arguments->profile, "A profile of the scenarios; base: none");
-  command.add_option("--db",
-                     arguments->database,
-                     "The database (default: NSA_HARNESS_DB, or in your data folder)");
-  command.add_option(
-      "--out", arguments->out, "Folder for this run's folder (default: runs, beside the database)");
-  command.add_flag("--keep", arguments->keep, "Keep the tensors of passing cases");
-  command.add_flag("--json", arguments->json, "Print one object instead of lines");
-  command.add_flag("--quiet", arguments->quiet, "No progress, only the result");
+  add_run_options(command, arguments->options);
   return [arguments] { return selftest(*arguments); };
 }
 

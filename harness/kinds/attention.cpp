@@ -106,11 +106,7 @@ class AttentionCase {
       recorder.write_exposure(session_.channel());
     }
     const bool has_nan = is_judged && recorder.has_nan();
-    recorder.write(session_.channel(),
-                   session_.options().folder,
-                   session_.folder_of(LoneRank::kStep, 0),
-                   gradients(model),
-                   name);
+    recorder.write(session_.out_of(LoneRank::kStep, 0), gradients(model), name);
     if (has_nan) {
       certify_nan(model, watch, recorder);
     }

@@ -49,8 +49,7 @@ class DecodeCase {
     (void)decoder.prefill(tokens_BS);
     // The whole sequence is what the oracle judges; single tokens are judged by the whole sequence.
     recorder_.write_exposure(session_.channel());
-    recorder_.write(
-        session_.channel(), session_.options().folder, session_.folder_of(LoneRank::kStep, 0), {});
+    recorder_.write(session_.out_of(LoneRank::kStep, 0), {});
     recorder_.pause(true);
     write("decode_prefill");
     session_.sample("prompt_tokens", LoneRank::kStep, static_cast<double>(prompt));
@@ -85,17 +84,10 @@ class DecodeCase {
   void write(const std::string& name) {
     session_.enter("record", LoneRank::kStep);
     for (const auto& [layer, outputs] : outputs_) {
-      const std::string path = session_.folder_of(LoneRank::kStep, 0) + "/" + name + "_" +
-                               std::to_string(layer) + ".safetensors";
-      Artefact artefact = write_tensors(
-          session_.options().folder + "/" + path,
-          {{"y", torch::cat(outputs.y_BSE, 1)}, {"blocks", torch::cat(outputs.blocks_BGSn, 2)}});
-      artefact.path = path;
-      artefact.name = name;
-      artefact.step = LoneRank::kStep;
-      artefact.layer = layer;
-      session_.channel().write(artefact);
-      session_.progress().worked(artefact.bytes);
+      session_.out_of(LoneRank::kStep, 0)
+          .write({.step = LoneRank::kStep, .name = name, .layer = layer},
+                 {{"y", torch::cat(outputs.y_BSE, 1)},
+                  {"blocks", torch::cat(outputs.blocks_BGSn, 2)}});
     }
     outputs_.clear();
   }

@@ -97,17 +97,12 @@ TrainingParts::TrainingParts(Session& session)
                                       session.wants_check("step_is_oracle"))),
       step_recorder(parameters,
                     *optimizer,
-                    session.channel(),
-                    session.progress(),
                     {session.wants_check("step_is_oracle") && !session.is_twin(),
                      session.options().rank,
                      session.the_case().scenario.seed,
-                     session.the_case().scenario.training.accumulate,
-                     session.options().folder}),
+                     session.the_case().scenario.training.accumulate}),
       block_recorder(
           model,
-          session.channel(),
-          session.progress(),
           session.wants_check("step_is_oracle") && !session.is_twin() &&
               session.the_case().scenario.training.precision != nsa::Precision::bf16_autocast),
       session_(session),
@@ -147,7 +142,7 @@ void TrainingParts::begin_step(std::int64_t step, int of_rank) {
   for (auto& [name, parameter] : parameters) {
     parameter.mutable_grad().reset();
   }
-  step_recorder.begin(step, session_.folder_of(step, of_rank));
+  step_recorder.begin(step, session_.out_of(step, of_rank));
 }
 
 torch::Tensor TrainingParts::batch(std::int64_t micro) {
@@ -218,14 +213,10 @@ void TrainingParts::backward_ended(std::int64_t micro, const TensorFile* local) 
       if (parameter.grad().defined()) gradients[name] = parameter.grad();
     }
   }
-  recorder.write(session_.channel(),
-                 session_.options().folder,
-                 session_.folder_of(step_, of_rank_),
-                 gradients);
+  const ArtefactOut out = session_.out_of(step_, of_rank_);
+  recorder.write(out, gradients);
   // The gradients of a step of one micro-batch have a file of their own.
-  block_recorder.write(session_.options().folder,
-                       session_.folder_of(step_, of_rank_),
-                       local != nullptr ? std::map<std::string, torch::Tensor>{} : gradients);
+  block_recorder.write(out, local != nullptr ? std::map<std::string, torch::Tensor>{} : gradients);
 }
 
 double TrainingParts::mean_loss() const {
@@ -251,8 +242,8 @@ std::unique_ptr<TensorFile> TrainingParts::gradients_file(std::int64_t step,
   if (!keeps_tensors_) {
     return nullptr;
   }
-  const std::string folder = session_.options().folder + "/" + session_.folder_of(step, of_rank);
-  return std::make_unique<TensorFile>(folder + "/" + name + ".safetensors",
+  const ArtefactOut out = session_.out_of(step, of_rank);
+  return std::make_unique<TensorFile>(out.root + "/" + out.path_of({.name = name}),
                                       gradient_plan(parameters));
 }
 
@@ -263,13 +254,8 @@ void TrainingParts::finish_gradients(std::unique_ptr<TensorFile> file,
   if (!file) {
     return;
   }
-  Artefact artefact = file->finish();
-  artefact.path = session_.folder_of(step, of_rank) + "/" + name + ".safetensors";
-  artefact.name = name;
-  artefact.step = step;
-  artefact.of_rank = of_rank;
-  session_.channel().write(artefact);
-  session_.progress().worked(artefact.bytes);
+  session_.out_of(step, of_rank)
+      .tell({.step = step, .of_rank = of_rank, .name = name}, file->finish());
 }
 
 void TrainingParts::certify_nan(std::int64_t step, const torch::Tensor& tokens_BS, double loss) {

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace harness {
@@ -14,6 +15,8 @@ struct FaultInfo {
   std::vector<std::string> uses;  // which of layers, rank, step, strength, form it heeds
   std::vector<std::string> forms;
   bool needs_layer_above = false;  // it does nothing in the last layer
+
+  [[nodiscard]] bool heeds(std::string_view parameter) const;
 };
 
 struct Manifest {
@@ -25,6 +28,9 @@ struct Manifest {
   std::map<std::string, std::vector<std::string>>
       seams;  // seam -> implementations, the default first
   std::vector<FaultInfo> faults;
+
+  // REQUIRES: it is one of `faults`.
+  [[nodiscard]] const FaultInfo& fault_named(std::string_view name) const;
 };
 
 // Throws: nsa::Error naming the file: missing, malformed.

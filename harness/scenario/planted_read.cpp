@@ -16,21 +16,14 @@ using nsa::YamlNode;
 const FaultInfo& info_of(const YamlNode& node, const Manifest& manifest) {
   std::vector<std::string> names;
   for (const FaultInfo& fault : manifest.faults) names.push_back(fault.name);
-  const std::string name = nsa::read_name(node, "fault.name", names);
-  return *std::find_if(manifest.faults.begin(), manifest.faults.end(), [&](const FaultInfo& fault) {
-    return fault.name == name;
-  });
-}
-
-bool has(const std::vector<std::string>& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
+  return manifest.fault_named(nsa::read_name(node, "fault.name", names));
 }
 
 // A parameter that the fault does not heed would be a silent no-op.
 void check_against(const FaultInfo& info, const YamlNode& node, const FaultRequest& fault) {
   for (const char* parameter : {"layers", "rank", "step", "strength", "form"}) {
     const YamlNode* given = node.find(parameter);
-    if (given != nullptr && !has(info.uses, parameter)) {
+    if (given != nullptr && !info.heeds(parameter)) {
       throw Error(given->where,
                   std::string("fault.") + parameter + ": " + info.name +
                       " does not heed it, wanted only " +

@@ -27,8 +27,7 @@ std::vector<std::string> weights_of_part(int layer) {
 
 }  // namespace
 
-BlockRecorder::BlockRecorder(nsa::NsaLm& model, Channel& channel, Progress& progress, bool enabled)
-    : model_(model), channel_(channel), progress_(progress), enabled_(enabled) {
+BlockRecorder::BlockRecorder(nsa::NsaLm& model, bool enabled) : model_(model), enabled_(enabled) {
   if (!enabled_) return;
   for (int layer = 0; layer < static_cast<int>(model_->config().n_layers); ++layer) {
     model_->block(layer)->set_tap(
@@ -64,7 +63,7 @@ void BlockRecorder::take(int layer, const std::vector<NamedTensor>& tensors) {
 void BlockRecorder::write_part(int layer,
                                const Part& part,
                                const std::vector<std::string>& weights,
-                               const std::pair<std::string, std::string>& root_and_folder,
+                               const ArtefactOut& out,
                                const std::map<std::string, torch::Tensor>& local) {
   std::vector<NamedTensor> tensors = part.tensors;
   for (const auto& [name, gradient] : part.gradients) tensors.push_back({name, gradient});
@@ -72,24 +71,17 @@ void BlockRecorder::write_part(int layer,
     const auto found = local.find(weight);
     if (found != local.end()) tensors.push_back({"g." + weight, found->second});
   }
-  const std::string name = layer == kHead ? "head_stages" : "block_stages";
-  const std::string number = layer == kHead ? "" : "_" + std::to_string(layer);
-  const std::string path = root_and_folder.second + "/" + name + number + ".safetensors";
-  Artefact artefact = write_tensors(root_and_folder.first + "/" + path, tensors);
-  artefact.path = path;
-  artefact.name = name;
-  artefact.step = step_;
-  artefact.of_rank = of_rank_;
-  artefact.layer = layer;
-  channel_.write(artefact);
-  progress_.worked(artefact.bytes);
+  out.write({.step = step_,
+             .of_rank = of_rank_,
+             .name = layer == kHead ? "head_stages" : "block_stages",
+             .layer = layer},
+            tensors);
 }
 
-void BlockRecorder::write(const std::string& root,
-                          const std::string& folder,
+void BlockRecorder::write(const ArtefactOut& out,
                           const std::map<std::string, torch::Tensor>& local) {
   for (const auto& [layer, part] : parts_) {
-    write_part(layer, part, weights_of_part(layer), {root, folder}, local);
+    write_part(layer, part, weights_of_part(layer), out, local);
   }
   parts_.clear();
 }

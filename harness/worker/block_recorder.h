@@ -8,12 +8,9 @@
 
 #include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "harness/worker/channel.h"
-#include "harness/worker/progress.h"
-#include "harness/worker/tensor_file.h"
+#include "harness/worker/artefact_out.h"
 #include "nsa/model/nsa_lm.h"
 
 namespace harness {
@@ -21,17 +18,14 @@ namespace harness {
 class BlockRecorder {
  public:
   // Taps every block of `model` where `enabled`; else every function does nothing.
-  BlockRecorder(nsa::NsaLm& model, Channel& channel, Progress& progress, bool enabled);
+  BlockRecorder(nsa::NsaLm& model, bool enabled);
 
   void begin(std::int64_t step, int of_rank);
   // While paused nothing is taken: a forward that is run again must not replace what was recorded.
   void pause(bool paused) { paused_ = paused; }
 
-  // Writes the files to `folder` (below `root`, which artefact paths are relative to) and forgets the tensors. `local` holds
-  // the local gradients by full parameter name.
-  void write(const std::string& root,
-             const std::string& folder,
-             const std::map<std::string, torch::Tensor>& local);
+  // Writes the files and forgets the tensors. `local` holds the local gradients by full parameter name.
+  void write(const ArtefactOut& out, const std::map<std::string, torch::Tensor>& local);
 
  private:
   // The tensors of one file, and the gradients that came to them.
@@ -43,12 +37,10 @@ class BlockRecorder {
   void write_part(int layer,
                   const Part& part,
                   const std::vector<std::string>& weights,
-                  const std::pair<std::string, std::string>& root_and_folder,
+                  const ArtefactOut& out,
                   const std::map<std::string, torch::Tensor>& local);
 
   nsa::NsaLm& model_;
-  Channel& channel_;
-  Progress& progress_;
   bool enabled_;
   bool paused_ = false;
   std::int64_t step_ = 0;

@@ -63,7 +63,7 @@ std::mutex mutex;                 // NOLINT(cppcoreguidelines-avoid-non-const-gl
 int counting = 0;                 // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 at::CallbackHandle callback = 0;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
-std::unique_ptr<at::ObserverContext> count(const at::RecordFunction& function) {
+std::unique_ptr<at::ObserverContext> count_wait(const at::RecordFunction& function) {
   if (!reads_numbers(function) && !copies_to_host(function)) return nullptr;
   if (waiting == 0 && !NanWatch::is_looking()) ++syncs;
   return std::make_unique<Wait>();
@@ -76,7 +76,7 @@ void end(const at::RecordFunction& /*function*/, at::ObserverContext* /*wait*/) 
 HostSyncs::HostSyncs() : taken_(syncs) {
   const std::lock_guard lock(mutex);
   if (counting++ > 0) return;
-  callback = at::addGlobalCallback(at::RecordFunctionCallback(&count, &end)
+  callback = at::addGlobalCallback(at::RecordFunctionCallback(&count_wait, &end)
                                        .needsInputs(at::hasCUDA())
                                        .scopes({at::RecordScope::FUNCTION}));
 }

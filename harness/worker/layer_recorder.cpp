@@ -111,9 +111,7 @@ void LayerRecorder::watch_gradients(const nsa::AttentionTrace& trace) {
   }
 }
 
-void LayerRecorder::write(Channel& channel,
-                          const std::string& root,
-                          const std::string& folder,
+void LayerRecorder::write(const ArtefactOut& out,
                           const std::map<std::string, torch::Tensor>& local,
                           const std::string& name) {
   for (auto& [index, layer] : layers_) {
@@ -131,15 +129,7 @@ void LayerRecorder::write(Channel& channel,
         tensors.push_back({"g.w." + item.key(), found->second});
       }
     }
-    const std::string path = folder + "/" + name + "_" + std::to_string(index) + ".safetensors";
-    Artefact artefact = write_tensors(root + "/" + path, tensors);
-    artefact.path = path;
-    artefact.name = name;
-    artefact.step = step_;
-    artefact.of_rank = of_rank_;
-    artefact.layer = index;
-    channel.write(artefact);
-    progress_.worked(artefact.bytes);
+    out.write({.step = step_, .of_rank = of_rank_, .name = name, .layer = index}, tensors);
   }
   layers_.clear();
 }

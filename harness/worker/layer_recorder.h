@@ -6,10 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/worker/channel.h"
-#include "harness/worker/progress.h"
+#include "harness/worker/artefact_out.h"
 #include "harness/worker/seam_watch.h"
-#include "harness/worker/tensor_file.h"
 #include "nsa/model/nsa_lm.h"
 #include "nsa/parallel/data_parallel.h"
 
@@ -27,11 +25,9 @@ class LayerRecorder {
   // While paused nothing is taken: a step that is run again to find out more must not replace what was recorded.
   void pause(bool paused) { paused_ = paused; }
 
-  // Writes the files of all layers to `folder` (below `root`, which artefact paths are relative to) and forgets the tensors.
-  // `local` holds the local gradients by full parameter name. `name` is the artefacts'.
-  void write(Channel& channel,
-             const std::string& root,
-             const std::string& folder,
+  // Writes the files of all layers and forgets the tensors. `local` holds the local gradients by full parameter name.
+  // `name` is the artefacts'.
+  void write(const ArtefactOut& out,
              const std::map<std::string, torch::Tensor>& local,
              const std::string& name = "attention_layer");
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "harness/scenario/case.h"
+#include "harness/worker/artefact_out.h"
 #include "harness/worker/channel.h"
 #include "harness/worker/heartbeat.h"
 #include "harness/worker/progress.h"
@@ -54,6 +55,10 @@ class Session {
 
   // This process's folder for one step, relative to the case's folder; made on first use.
   [[nodiscard]] std::string folder_of(std::int64_t step, int of_rank) const;
+  // Writes into that folder.
+  [[nodiscard]] ArtefactOut out_of(std::int64_t step, int of_rank) const {
+    return {channel_, progress_, options_.folder, folder_of(step, of_rank)};
+  }
 
  private:
   WorkerOptions options_;

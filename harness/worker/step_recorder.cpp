@@ -27,13 +27,9 @@ torch::Tensor doubles(const std::vector<double>& values) {
 
 StepRecorder::StepRecorder(const nsa::NamedParameters& parameters,
                            nsa::Optimizer& optimizer,
-                           Channel& channel,
-                           Progress& progress,
                            Options options)
     : parameters_(parameters),
       optimizer_(optimizer),
-      channel_(channel),
-      progress_(progress),
       options_(std::move(options)),
       whole_(elements_of(parameters) <= kWholeElements) {
   if (!options_.enabled) return;
@@ -100,20 +96,13 @@ void StepRecorder::take_state(const std::string& suffix) {
 }
 
 void StepRecorder::write(const std::string& name, const std::vector<NamedTensor>& tensors) {
-  const std::string path = folder_ + "/" + name + ".safetensors";
-  Artefact artefact = write_tensors(options_.root_folder + "/" + path, tensors);
-  artefact.path = path;
-  artefact.name = name;
-  artefact.step = step_;
-  artefact.of_rank = options_.rank;
-  channel_.write(artefact);
-  progress_.worked(artefact.bytes);
+  out_->write({.step = step_, .of_rank = options_.rank, .name = name}, tensors);
 }
 
-void StepRecorder::begin(std::int64_t step, const std::string& folder) {
+void StepRecorder::begin(std::int64_t step, const ArtefactOut& out) {
   if (!options_.enabled) return;
   step_ = step;
-  folder_ = folder;
+  out_.emplace(out);
   micro_ = -1;
   tensors_.clear();
   dlogits_.assign(static_cast<std::size_t>(options_.micros), {});

@@ -6,12 +6,11 @@
 // drawn, parameter by parameter, the same in every step; its values before step 1 are recorded whole by rank 0 alone.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "harness/worker/channel.h"
-#include "harness/worker/progress.h"
-#include "harness/worker/tensor_file.h"
+#include "harness/worker/artefact_out.h"
 #include "nsa/parallel/data_parallel.h"
 #include "nsa/torch.h"
 #include "nsa/train/optimizer.h"
@@ -25,19 +24,14 @@ class StepRecorder {
     int rank = 0;
     std::int64_t seed = 0;    // of the rows that are drawn
     std::int64_t micros = 1;  // micro-batches of a step
-    std::string root_folder;  // what artefact paths are relative to
   };
-  StepRecorder(const nsa::NamedParameters& parameters,
-               nsa::Optimizer& optimizer,
-               Channel& channel,
-               Progress& progress,
-               Options options);
+  StepRecorder(const nsa::NamedParameters& parameters, nsa::Optimizer& optimizer, Options options);
 
   // While paused nothing is taken: a forward that is run again must not replace what was recorded.
   void pause(bool paused) { paused_ = paused; }
 
-  // Before anything of the step has run. Files go into `folder`, below the case's.
-  void begin(std::int64_t step, const std::string& folder);
+  // Before anything of the step has run. Its files go to `out`.
+  void begin(std::int64_t step, const ArtefactOut& out);
   // The forward of one micro-batch: what entered the model, what left it, the loss, and what the backward starts from.
   void logits(const torch::Tensor& tokens_BS, const torch::Tensor& logits_BSV);
   void loss(const torch::Tensor& loss, const torch::Tensor& root);
@@ -58,13 +52,11 @@ class StepRecorder {
 
   const nsa::NamedParameters& parameters_;
   nsa::Optimizer& optimizer_;
-  Channel& channel_;
-  Progress& progress_;
   Options options_;
   bool paused_ = false;
   bool whole_ = true;
   std::int64_t step_ = 0;
-  std::string folder_;
+  std::optional<ArtefactOut> out_;  // of the step
   std::int64_t micro_ = -1;
   std::vector<torch::Tensor> rows_;  // of each parameter; empty where the model is recorded whole
   std::vector<NamedTensor> tensors_;

@@ -106,7 +106,7 @@ TEST_F(RecomputeTest, ALayerIsRecordedFromItsOwnRecomputationAlone) {
     watch.begin(1);
     recorder.begin(1, 0);
     nsa::next_token_loss(model_->forward(tokens_BS_), tokens_BS_).backward();
-    recorder.write(channel_, root, ".", {}, unique + name);
+    recorder.write({channel_, progress, root, "."}, {}, unique + name);
     const std::string path = root + "/" + unique + name + "_";
     std::vector<std::byte> kept;
     {

@@ -1,6 +1,5 @@
 #include "harness/cli/selftest/cases.h"
 
-#include <algorithm>
 #include <array>
 #include <filesystem>
 
@@ -41,36 +40,24 @@ std::string list_of(std::int64_t value) {
   return "[" + std::to_string(value) + "]";
 }
 
-const FaultInfo& info_of(const Case& written, const Manifest& manifest) {
-  const auto found =
-      std::find_if(manifest.faults.begin(), manifest.faults.end(), [&](const FaultInfo& fault) {
-        return fault.name == written.scenario.fault->name;
-      });
-  return *found;  // the reader knew it
-}
-
-bool heeds(const FaultInfo& info, const char* parameter) {
-  return std::find(info.uses.begin(), info.uses.end(), parameter) != info.uses.end();
-}
-
 // Where a file names a layer, a rank or a step, any other would do as well; what it leaves open stays the fault's own draw.
 Sets draw_place(const Case& written, const FaultInfo& info, const FileDraws& draws) {
   const Scenario& scenario = written.scenario;
   const FaultRequest& fault = *scenario.fault;
   const Site& site = scenario.expect->site;
   Sets sets;
-  if (heeds(info, "layers") && fault.layers.size() == 1) {
+  if (info.heeds("layers") && fault.layers.size() == 1) {
     const std::int64_t choice = scenario.model.n_layers - (info.needs_layer_above ? 1 : 0);
     const std::string layer = list_of(draws.below("layer", std::max<std::int64_t>(choice, 1)));
     sets.emplace_back("fault.layers", layer);
     if (!site.layers.empty()) sets.emplace_back("expect.site.layers", layer);
   }
-  if (heeds(info, "rank") && fault.rank) {
+  if (info.heeds("rank") && fault.rank) {
     const std::int64_t rank = draws.below("rank", scenario.parallel.ranks);
     sets.emplace_back("fault.rank", std::to_string(rank));
     if (!site.ranks.empty()) sets.emplace_back("expect.site.ranks", list_of(rank));
   }
-  if (heeds(info, "step") && fault.step > 1) {
+  if (info.heeds("step") && fault.step > 1) {
     const std::int64_t step =
         fault.step + draws.below("step", scenario.training.steps - fault.step + 1);
     sets.emplace_back("fault.step", std::to_string(step));
@@ -82,7 +69,7 @@ Sets draw_place(const Case& written, const FaultInfo& info, const FileDraws& dra
 Sets draw(const Case& written, const FaultInfo& info, const FileDraws& draws) {
   constexpr std::int64_t kSeeds = 1000;
   Sets sets = draw_place(written, info, draws);
-  if (heeds(info, "strength") && written.scenario.fault->strength == 1.0) {
+  if (info.heeds("strength") && written.scenario.fault->strength == 1.0) {
     sets.emplace_back("fault.strength", kStrengths.at(draws.below("strength", kStrengths.size())));
   }
   sets.emplace_back("fault.seed", std::to_string(draws.below("fault.seed", kSeeds)));
@@ -113,31 +100,30 @@ void refuse_what_plants_nothing(const std::string& file, const Case& written) {
   }
 }
 
-// The file's sizes, or those that make a self-test quick. The layer that a file names may not be there in fewer layers.
-ScenarioOptions sized(const std::string& file,
-                      const SelftestRequest& request,
-                      ScenarioOptions options,
-                      const Manifest& manifest) {
-  const Case written = load_cases(file, options, manifest).front();
-  refuse_what_plants_nothing(file, written);
+// Sizes that make a self-test quick, where the file's do not. The layer that it names may not be there in fewer layers.
+Sets smaller_sizes(const Case& written, const SelftestRequest& request) {
   const bool large = written.scenario.model.parameter_count() > kLargeParameters;
-  if (!large || request.full_size) return options;
-  for (const auto& [path, value] : kSmallModel) options.sets.emplace_back(path, value);
-  if (!written.scenario.fault->layers.empty()) options.sets.emplace_back("fault.layers", "[0]");
-  return options;
+  if (!large || request.full_size) return {};
+  Sets sets(kSmallModel.begin(), kSmallModel.end());
+  if (!written.scenario.fault->layers.empty()) sets.emplace_back("fault.layers", "[0]");
+  return sets;
 }
 
 void add_file(const std::string& file,
               const SelftestRequest& request,
-              const ScenarioOptions& options,
+              ScenarioOptions options,
               const Manifest& manifest,
               std::vector<Case>& cases) {
-  const ScenarioOptions base = sized(file, request, options, manifest);
-  const Case written = load_cases(file, base, manifest).front();
+  Case written = load_cases(file, options, manifest).front();
+  refuse_what_plants_nothing(file, written);
+  if (const Sets sizes = smaller_sizes(written, request); !sizes.empty()) {
+    options.sets.insert(options.sets.end(), sizes.begin(), sizes.end());
+    written = load_cases(file, options, manifest).front();
+  }
+  const FaultInfo& info = manifest.fault_named(written.scenario.fault->name);
   for (int number = 1; number <= request.draws; ++number) {
-    const FileDraws draws(request.seed, file, number);
-    const Sets drawn = draw(written, info_of(written, manifest), draws);
-    ScenarioOptions here = base;
+    const Sets drawn = draw(written, info, FileDraws(request.seed, file, number));
+    ScenarioOptions here = options;
     here.sets.insert(here.sets.end(), drawn.begin(), drawn.end());
     for (Case& planted : load_cases(file, here, manifest)) {
       name_draws(planted, drawn);
