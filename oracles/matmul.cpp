@@ -4,30 +4,18 @@
 #include <cstring>
 #include <vector>
 
+#include "oracles/lanes.h"
 #include "oracles/parallel.h"
-
-// The loader picks the widest vectors of the machine. Lanes are elements of a row of c, so the
-// width changes no sum; contraction to fused multiply-add would, and is off for this library.
-// Sanitizers start after the loader has resolved such functions, so they go without.
-#if defined(__x86_64__) && defined(__ELF__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)
-#define NSA_WIDEST_VECTORS __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define NSA_WIDEST_VECTORS
-#endif
 
 namespace oracles {
 namespace {
 
-constexpr std::int64_t kLanes = 8;
 // 6 rows of 8 lanes fill the 16 registers of AVX2: 12 sums, 2 of b, 1 of a.
 constexpr std::int64_t kTileRows = 6;
 // Rows of a that one thread packs at a time: with 768 columns 0.4 MB, within an L2 cache.
 constexpr std::int64_t kBlockRows = 11 * kTileRows;
 
-using Lanes = double __attribute__((vector_size(kLanes * sizeof(double))));
-
-// One tile of kLanes columns: c[r, 0..7] += sum_k a[r, k] b[k, 0..7].
+// One tile of kLanes columns: c[r, 0..7] += sum_k a[r, k] b[k, 0..7]. Lanes are elements of a row of c.
 template <std::int64_t kRows>
 [[gnu::always_inline]] inline void add_tile(
     const View& a, const double* b, std::int64_t b_step, double* c, std::int64_t c_step) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,6 +54,21 @@ struct Naming {
   // "betas_swapped: beta1 and beta2 exchanged", "no law alone: a, b", "no known law", or "right".
   [[nodiscard]] std::string text() const;
 };
+
+// Of rules, structs with a member `law`: their laws, and the one of that name. Throws std::invalid_argument where there is none.
+template <typename Rules>
+std::vector<Law> laws_of(const Rules& rules) {
+  std::vector<Law> laws;
+  for (const auto& rule : rules) laws.push_back(rule.law);
+  return laws;
+}
+template <typename Rules>
+const auto& rule_named(const Rules& rules, std::string_view law) {
+  for (const auto& rule : rules) {
+    if (rule.law.name == law) return rule;
+  }
+  throw std::invalid_argument("no law of this library is called " + std::string(law));
+}
 
 // Forms of one law (another weight, another share) that fit equally become one fit that names them all:
 // the law is known, its detail is not.

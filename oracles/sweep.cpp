@@ -1,41 +1,15 @@
 #include "oracles/sweep.h"
 
-#include <cstring>
 #include <utility>
 
+#include "oracles/lanes.h"
 #include "oracles/parallel.h"
 #include "oracles/products.h"
-
-// As in matmul.cpp.
-#if defined(__x86_64__) && defined(__ELF__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)
-#define NSA_WIDEST_VECTORS __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define NSA_WIDEST_VECTORS
-#endif
 
 namespace oracles {
 namespace {
 
 constexpr std::int64_t kBlockRows = 64;  // rows that a thread takes at a time
-constexpr std::int64_t kLanes = 8;
-using Lanes = double __attribute__((vector_size(kLanes * sizeof(double))));
-
-// By reference: a vector as a return value would depend on the machine that a file is compiled for.
-[[gnu::always_inline]] inline void load(const double* from, Lanes& to) {
-  std::memcpy(&to, from, sizeof(to));
-}
-[[gnu::always_inline]] inline void store(const Lanes& from, double* to) {
-  std::memcpy(to, &from, sizeof(from));
-}
-[[gnu::always_inline]] inline double sum_of(const Lanes& lanes) {
-  double sum = 0;
-  for (std::int64_t i = 0; i < kLanes; ++i) {
-    sum += lanes[i];
-  }
-  return sum;
-}
-
 // The products of a row with every vector, and its square. Eight sums each, added up at the end.
 NSA_WIDEST_VECTORS void dot_row(
     const double* row, std::int64_t length, const double* vectors, double* dots, double* square) {

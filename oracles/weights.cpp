@@ -42,18 +42,21 @@ std::map<std::string, Shape> weight_shapes(const AttentionConfig& c) {
 }
 
 void validate(const Weights& weights, const AttentionConfig& config) {
-  const std::map<std::string, Shape> shapes = weight_shapes(config);
+  validate(weights, weight_shapes(config), "weight");
+}
+
+void validate(const Weights& weights,
+              const std::map<std::string, Shape>& shapes,
+              const std::string& what) {
   for (const auto& [name, shape] : shapes) {
     const auto found = weights.find(name);
-    if (found == weights.end()) {
-      throw std::invalid_argument("weight " + name + " is missing");
-    }
+    if (found == weights.end()) throw std::invalid_argument(what + " " + name + " is missing");
     require_shape(found->second, shape, name);
     require_finite(found->second, name);
   }
   for (const auto& [name, weight] : weights) {
     if (shapes.count(name) == 0) {
-      throw std::invalid_argument("weight " + name + " is not one of this variant's");
+      throw std::invalid_argument(what + " " + name + " is not one of this model's");
     }
   }
 }

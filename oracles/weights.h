@@ -17,5 +17,9 @@ std::map<std::string, Shape> weight_shapes(const AttentionConfig& config);
 
 // Throws std::invalid_argument where a weight is missing, unknown, misshapen or not finite.
 void validate(const Weights& weights, const AttentionConfig& config);
+// The same against shapes; `what` is how a message calls one.
+void validate(const Weights& weights,
+              const std::map<std::string, Shape>& shapes,
+              const std::string& what);
 
 }  // namespace oracles

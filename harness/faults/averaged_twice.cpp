@@ -40,12 +40,11 @@ void install_second_average(FaultContext& context) {
 
 }  // namespace
 
-Fault averaged_twice() {
-  return {"averaged_twice",
-          "gradients are divided by the number of ranks twice",
-          {"rank", "step", "strength"},
-          {},
-          install_second_average};
+Faults faults_of_averaged_twice() {
+  return {{"averaged_twice",
+           "gradients are divided by the number of ranks twice",
+           {"rank", "step", "strength"},
+           install_second_average}};
 }
 
 }  // namespace harness

@@ -116,37 +116,28 @@ void shared_workspace(FaultContext& context) {
 
 }  // namespace
 
-Fault wrong_dv_scale() {
-  return {"wrong_dv_scale",
-          "one head's share of the gradient of the values is off by a factor",
-          {"layers", "step", "form"},
-          {"sel", "win", "cmp"},
-          wrong_scale};
-}
-
-Fault missing_dk_tail() {
-  return {"missing_dk_tail",
-          "the gradient of the keys of the last block is left out",
-          {"layers", "step", "form"},
-          {"sel", "win"},
-          missing_tail};
-}
-
-Fault zero_grad_keys() {
-  return {"zero_grad_keys",
-          "the gradient of a branch's keys is exactly zero",
-          {"layers", "step", "form"},
-          {"cmp", "sel", "win"},
-          zero_keys};
-}
-
-Fault inplace_pack() {
-  return {"inplace_pack",
-          "a layer writes into the workspace that the layer before it still needs",
-          {"layers", "step"},
-          {},
-          shared_workspace,
-          true};
+Faults faults_of_backwards() {
+  return {{"wrong_dv_scale",
+           "one head's share of the gradient of the values is off by a factor",
+           {"layers", "step", "form"},
+           wrong_scale,
+           {"sel", "win", "cmp"}},
+          {"missing_dk_tail",
+           "the gradient of the keys of the last block is left out",
+           {"layers", "step", "form"},
+           missing_tail,
+           {"sel", "win"}},
+          {"zero_grad_keys",
+           "the gradient of a branch's keys is exactly zero",
+           {"layers", "step", "form"},
+           zero_keys,
+           {"cmp", "sel", "win"}},
+          {"inplace_pack",
+           "a layer writes into the workspace that the layer before it still needs",
+           {"layers", "step"},
+           shared_workspace,
+           {},
+           true}};
 }
 
 }  // namespace harness

@@ -100,44 +100,27 @@ void install_mutated(FaultContext& context) {
 
 }  // namespace
 
-Fault drop_partial_block() {
-  return {"drop_partial_block",
-          "the current block is not selected while it is incomplete",
-          kRowsOfLayers,
-          {},
-          install_blocks<without_partial>};
-}
-
-Fault tie_bias() {
-  return {"tie_bias",
-          "ties are broken by a bias of 1e-8 a block",
-          kRowsOfLayers,
-          {},
-          install_blocks<with_bias>};
-}
-
-Fault forced_dedup() {
-  return {"forced_dedup",
-          "forced blocks are listed twice early on",
-          kRowsOfLayers,
-          {},
-          install_blocks<forced_twice>};
-}
-
-Fault ranges_oob() {
-  return {"ranges_oob",
-          "the list of blocks holds one past the query",
-          kRowsOfLayers,
-          {},
-          install_blocks<with_next>};
-}
-
-Fault ranges_mutated() {
-  return {"ranges_mutated",
-          "the selected branch clamps the caller's list of blocks in place",
-          kRowsOfLayers,
-          {},
-          install_mutated};
+Faults faults_of_blocks() {
+  return {{"drop_partial_block",
+           "the current block is not selected while it is incomplete",
+           kRowsOfLayers,
+           install_blocks<without_partial>},
+          {"tie_bias",
+           "ties are broken by a bias of 1e-8 a block",
+           kRowsOfLayers,
+           install_blocks<with_bias>},
+          {"forced_dedup",
+           "forced blocks are listed twice early on",
+           kRowsOfLayers,
+           install_blocks<forced_twice>},
+          {"ranges_oob",
+           "the list of blocks holds one past the query",
+           kRowsOfLayers,
+           install_blocks<with_next>},
+          {"ranges_mutated",
+           "the selected branch clamps the caller's list of blocks in place",
+           kRowsOfLayers,
+           install_mutated}};
 }
 
 }  // namespace harness

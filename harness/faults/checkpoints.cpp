@@ -135,45 +135,29 @@ void pair(FaultContext& context) {
 
 }  // namespace
 
-Fault gc_late_binding() {
-  return {"gc_late_binding",
-          "a checkpointed layer is recomputed with the last block's weights",
-          {"layers", "step"},
-          {},
-          late_binding,
-          true};
-}
-
-Fault gc_nested() {
-  return {"gc_nested",
-          "a checkpointed layer runs a backward inside the backward",
-          {"layers", "step"},
-          {},
-          nested_backward};
-}
-
-Fault gc_selection_flip() {
-  return {"gc_selection_flip",
-          "the recomputation of a checkpointed layer selects other blocks",
-          {"layers", "step", "strength"},
-          {},
-          selection_flip};
-}
-
-Fault gc_autocast() {
-  return {"gc_autocast",
-          "a checkpointed layer's forward runs in bf16, its recomputation does not",
-          {"layers", "step"},
-          {},
-          autocast_forward};
-}
-
-Fault gc_pair() {
-  return {"gc_pair",
-          "two layers break each other's gradients when both are checkpointed",
-          {"layers", "step"},
-          {},
-          pair};
+Faults faults_of_checkpoints() {
+  return {{"gc_late_binding",
+           "a checkpointed layer is recomputed with the last block's weights",
+           {"layers", "step"},
+           late_binding,
+           {},
+           true},
+          {"gc_nested",
+           "a checkpointed layer runs a backward inside the backward",
+           {"layers", "step"},
+           nested_backward},
+          {"gc_selection_flip",
+           "the recomputation of a checkpointed layer selects other blocks",
+           {"layers", "step", "strength"},
+           selection_flip},
+          {"gc_autocast",
+           "a checkpointed layer's forward runs in bf16, its recomputation does not",
+           {"layers", "step"},
+           autocast_forward},
+          {"gc_pair",
+           "two layers break each other's gradients when both are checkpointed",
+           {"layers", "step"},
+           pair}};
 }
 
 }  // namespace harness

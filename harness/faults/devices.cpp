@@ -77,20 +77,17 @@ void install_device_fault(FaultContext& context) {
 
 }  // namespace
 
-Fault stats_sync() {
-  return {"stats_sync",
-          "a statistic is read to the host in every layer",
-          {"layers", "rank", "step", "form"},
-          kSeams,
-          install_stats};
-}
-
-Fault gpu_fault() {
-  return {"gpu_fault",
-          "a kernel of one rank reads an illegal address, or the device's memory is used up",
-          {"layers", "rank", "step", "form"},
-          {"illegal_address", "memory"},
-          install_device_fault};
+Faults faults_of_devices() {
+  return {{"stats_sync",
+           "a statistic is read to the host in every layer",
+           {"layers", "rank", "step", "form"},
+           install_stats,
+           kSeams},
+          {"gpu_fault",
+           "a kernel of one rank reads an illegal address, or the device's memory is used up",
+           {"layers", "rank", "step", "form"},
+           install_device_fault,
+           {"illegal_address", "memory"}}};
 }
 
 }  // namespace harness

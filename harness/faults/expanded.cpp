@@ -39,12 +39,12 @@ void install_expanded(FaultContext& context) {
 
 }  // namespace
 
-Fault kv_expanded() {
-  return {"kv_expanded",
-          "keys and values are materialised for every query head",
-          {"layers", "rank", "step", "form"},
-          {"sel", "win", "cmp"},
-          install_expanded};
+Faults faults_of_expanded() {
+  return {{"kv_expanded",
+           "keys and values are materialised for every query head",
+           {"layers", "rank", "step", "form"},
+           install_expanded,
+           {"sel", "win", "cmp"}}};
 }
 
 }  // namespace harness

@@ -62,12 +62,12 @@ void install_first_key(FaultContext& context) {
 
 }  // namespace
 
-Fault first_key() {
-  return {"first_key",
-          "a query of the selected branch attends only the first gathered key",
-          {"layers", "rank", "step", "strength", "form"},
-          {"all_rows", kLastBlock},
-          install_first_key};
+Faults faults_of_first_key() {
+  return {{"first_key",
+           "a query of the selected branch attends only the first gathered key",
+           {"layers", "rank", "step", "strength", "form"},
+           install_first_key,
+           {"all_rows", kLastBlock}}};
 }
 
 }  // namespace harness

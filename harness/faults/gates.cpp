@@ -68,28 +68,20 @@ void install_collapsed(FaultContext& context) {
 
 }  // namespace
 
-Fault fused_gate_ignores_override() {
-  return {"fused_gate_ignores_override",
-          "the gates that were set are not used; the learned ones are",
-          {"layers", "rank", "step", "strength"},
-          {},
-          install_ignored};
-}
-
-Fault gate_zero_init() {
-  return {"gate_zero_init",
-          "the gate's weights begin at zero, where they have no gradient",
-          {"layers"},
-          {},
-          install_zero};
-}
-
-Fault gate_collapsed() {
-  return {"gate_collapsed",
-          "the gate gives all to one branch",
-          {"layers", "form"},
-          kBranches,
-          install_collapsed};
+Faults faults_of_gates() {
+  return {{"fused_gate_ignores_override",
+           "the gates that were set are not used; the learned ones are",
+           {"layers", "rank", "step", "strength"},
+           install_ignored},
+          {"gate_zero_init",
+           "the gate's weights begin at zero, where they have no gradient",
+           {"layers"},
+           install_zero},
+          {"gate_collapsed",
+           "the gate gives all to one branch",
+           {"layers", "form"},
+           install_collapsed,
+           kBranches}};
 }
 
 }  // namespace harness

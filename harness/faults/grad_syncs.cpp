@@ -104,53 +104,28 @@ void decays_twice(FaultContext& context) {
 
 }  // namespace
 
-Fault static_no_delay() {
+Faults faults_of_grad_syncs() {
   return {
-      "static_no_delay", "the first reduction of a static graph is never queued", {}, {}, no_delay};
-}
-
-Fault static_accum() {
-  return {"static_accum",
-          "a static graph with accumulation stops reducing after its first step",
-          {},
-          {},
-          counts_micro_batches};
-}
-
-Fault bypass_wrapper() {
-  return {"bypass_wrapper", "the forward goes past the reducer", {"step"}, {}, bypass};
-}
-
-Fault no_sync_misplaced() {
-  return {"no_sync_misplaced", "every micro-batch reduces its gradients", {"step"}, {}, always};
-}
-
-Fault average_missing() {
-  return {"average_missing",
-          "gradients are summed over the ranks and never divided",
-          {"step"},
-          {},
-          no_division};
-}
-
-Fault hook_dropped() {
-  return {"hook_dropped", "the communication hook that was asked for is lost", {}, {}, drop_hook};
-}
-
-Fault hook_lost() {
-  return {"hook_lost",
-          "parameters are re-typed after the reducer was built",
-          {"strength"},
-          {},
-          lose_hooks};
-}
-
-Fault state_diverged() {
-  return {"state_diverged",
-          "one rank decays its weights twice",
-          {"rank", "step", "strength"},
-          {},
-          decays_twice};
+      {"static_no_delay", "the first reduction of a static graph is never queued", {}, no_delay},
+      {"static_accum",
+       "a static graph with accumulation stops reducing after its first step",
+       {},
+       counts_micro_batches},
+      {"bypass_wrapper", "the forward goes past the reducer", {"step"}, bypass},
+      {"no_sync_misplaced", "every micro-batch reduces its gradients", {"step"}, always},
+      {"average_missing",
+       "gradients are summed over the ranks and never divided",
+       {"step"},
+       no_division},
+      {"hook_dropped", "the communication hook that was asked for is lost", {}, drop_hook},
+      {"hook_lost",
+       "parameters are re-typed after the reducer was built",
+       {"strength"},
+       lose_hooks},
+      {"state_diverged",
+       "one rank decays its weights twice",
+       {"rank", "step", "strength"},
+       decays_twice}};
 }
 
 }  // namespace harness

@@ -61,20 +61,17 @@ void install_next_group(FaultContext& context) {
 
 }  // namespace
 
-Fault heads_scrambled() {
-  return {"heads_scrambled",
-          "a branch's output is reshaped without the transpose",
-          kFormsOfRows,
-          kBranches,
-          install_scrambled};
-}
-
-Fault head_group_off_by_one() {
-  return {"head_group_off_by_one",
-          "the last head of a group reads the next group's keys and values",
-          kFormsOfRows,
-          kBranches,
-          install_next_group};
+Faults faults_of_heads() {
+  return {{"heads_scrambled",
+           "a branch's output is reshaped without the transpose",
+           kFormsOfRows,
+           install_scrambled,
+           kBranches},
+          {"head_group_off_by_one",
+           "the last head of a group reads the next group's keys and values",
+           kFormsOfRows,
+           install_next_group,
+           kBranches}};
 }
 
 }  // namespace harness

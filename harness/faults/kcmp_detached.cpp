@@ -32,12 +32,11 @@ void install_detached(FaultContext& context) {
 
 }  // namespace
 
-Fault kcmp_detached() {
-  return {"kcmp_detached",
-          "the compressed keys are cut out of the graph",
-          {"layers", "rank", "step", "strength"},
-          {},
-          install_detached};
+Faults faults_of_kcmp_detached() {
+  return {{"kcmp_detached",
+           "the compressed keys are cut out of the graph",
+           {"layers", "rank", "step", "strength"},
+           install_detached}};
 }
 
 }  // namespace harness

@@ -116,41 +116,19 @@ void weights_only(FaultContext& context) {
 
 }  // namespace
 
-Fault lr_microsteps() {
-  return {"lr_microsteps", "the schedule counts micro-batches", {"step"}, {}, counts_micro_steps};
-}
-
-Fault lr_floor() {
-  return {"lr_floor", "the learning rate never falls", {"step"}, {}, never_falls};
-}
-
-Fault sched_on_skip() {
-  return {"sched_on_skip", "the schedule advances on skipped steps", {"step"}, {}, counts_skipped};
-}
-
-Fault no_learning() {
-  return {"no_learning", "the learning rate is zero", {"step"}, {}, zero_rate};
-}
-
-Fault scaler_skips() {
-  return {
-      "scaler_skips", "steps are left out that look like steps", {"step", "strength"}, {}, skips};
-}
-
-Fault unshifted_labels() {
-  return {"unshifted_labels", "every token is predicted from itself", {"step"}, {}, unshifted};
-}
-
-Fault leak_per_step() {
-  return {"leak_per_step", "memory is kept in every step", {"step", "strength"}, {}, leak};
-}
-
-Fault resume_weights_only() {
-  return {"resume_weights_only",
-          "a resume brings back less than the whole state",
-          {"form"},
-          {"weights_only", "no_optimizer", "no_schedule"},
-          weights_only};
+Faults faults_of_life_cycle() {
+  return {{"lr_microsteps", "the schedule counts micro-batches", {"step"}, counts_micro_steps},
+          {"lr_floor", "the learning rate never falls", {"step"}, never_falls},
+          {"sched_on_skip", "the schedule advances on skipped steps", {"step"}, counts_skipped},
+          {"no_learning", "the learning rate is zero", {"step"}, zero_rate},
+          {"scaler_skips", "steps are left out that look like steps", {"step", "strength"}, skips},
+          {"unshifted_labels", "every token is predicted from itself", {"step"}, unshifted},
+          {"leak_per_step", "memory is kept in every step", {"step", "strength"}, leak},
+          {"resume_weights_only",
+           "a resume brings back less than the whole state",
+           {"form"},
+           weights_only,
+           {"weights_only", "no_optimizer", "no_schedule"}}};
 }
 
 }  // namespace harness

@@ -1,87 +1,31 @@
 #include "harness/faults/list.h"
 
+#include <algorithm>
+
 #include "harness/faults/faults.h"
 #include "nsa/base/error.h"
 
 namespace harness {
 
 const std::vector<Fault>& all_faults() {
-  static const std::vector<Fault> faults = {
-      adam_eps_underflow(),
-      average_missing(),
-      averaged_twice(),
-      bf16_params(),
-      bypass_wrapper(),
-      data_exhausted(),
-      double_rope(),
-      drop_partial_block(),
-      dtype_promoted(),
-      empty_row_nan(),
-      eq9_shift(),
-      eq9_sign(),
-      finite_sentinel(),
-      first_key(),
-      flag_not_routed(),
-      flag_or_default(),
-      flat_q_rope(),
-      forced_dedup(),
-      fp16_params(),
-      fused_gate_ignores_override(),
-      gate_collapsed(),
-      gate_zero_init(),
-      gc_autocast(),
-      gc_late_binding(),
-      gc_nested(),
-      gc_pair(),
-      gc_selection_flip(),
-      gpu_fault(),
-      head_group_off_by_one(),
-      heads_scrambled(),
-      hook_dropped(),
-      hook_lost(),
-      inplace_pack(),
-      kcmp_detached(),
-      kv_expanded(),
-      leak_per_step(),
-      loader_raises(),
-      loader_repeats(),
-      lr_floor(),
-      lr_microsteps(),
-      mask_absent_short(),
-      mask_polarity(),
-      missing_dk_tail(),
-      no_learning(),
-      no_sync_misplaced(),
-      noncausal_pcmp(),
-      phi_v_wrong(),
-      random_local_data(),
-      ranges_mutated(),
-      ranges_oob(),
-      rank_graph(),
-      rank_killed(),
-      rank_stopped(),
-      resume_weights_only(),
-      rope_scale_ignored(),
-      same_data(),
-      scaler_skips(),
-      sched_on_skip(),
-      score_bf16(),
-      score_cubed_fp16(),
-      shared_kv(),
-      silent_fallback(),
-      slow_loader(),
-      state_diverged(),
-      static_accum(),
-      static_no_delay(),
-      stats_sync(),
-      tie_bias(),
-      uninit_buffer(),
-      unshifted_labels(),
-      window_trim_leak(),
-      wrong_dv_scale(),
-      zero_grad_keys(),
-  };
-  return faults;
+  static const Faults kFaults = [] {
+    Faults all;
+    for (const Faults& some :
+         {faults_of_averaged_twice(), faults_of_backwards(),     faults_of_blocks(),
+          faults_of_checkpoints(),    faults_of_devices(),       faults_of_expanded(),
+          faults_of_first_key(),      faults_of_gates(),         faults_of_grad_syncs(),
+          faults_of_heads(),          faults_of_kcmp_detached(), faults_of_life_cycle(),
+          faults_of_loaders(),        faults_of_low_precision(), faults_of_masks(),
+          faults_of_not_numbers(),    faults_of_rank_ends(),     faults_of_rank_graph(),
+          faults_of_rotations(),      faults_of_routes(),        faults_of_same_data(),
+          faults_of_scores(),         faults_of_weights()}) {
+      all.insert(all.end(), some.begin(), some.end());
+    }
+    std::sort(
+        all.begin(), all.end(), [](const Fault& a, const Fault& b) { return a.name < b.name; });
+    return all;
+  }();
+  return kFaults;
 }
 
 const Fault& fault_named(const std::string& name) {

@@ -1,4 +1,4 @@
-// Every fault this worker can plant. A new fault is one .cpp here and a line in list.cpp.
+// Every fault this worker can plant. A new fault is a row at the end of a file here; a new file is named in list.cpp.
 #pragma once
 
 #include <vector>

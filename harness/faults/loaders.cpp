@@ -83,32 +83,16 @@ void noise(FaultContext& context) {
 
 }  // namespace
 
-Fault slow_loader() {
-  return {"slow_loader", "one rank's batch comes late", {"rank", "step"}, {}, slow};
-}
-
-Fault loader_raises() {
-  return {"loader_raises", "one rank's data loader raises", {"rank", "step"}, {}, raises};
-}
-
-Fault loader_repeats() {
-  return {"loader_repeats", "one rank gets the same batch again", {"rank", "step"}, {}, repeats};
-}
-
-Fault data_exhausted() {
-  return {"data_exhausted",
-          "one rank's data ends before the others'",
-          {"rank", "step"},
-          {},
-          ends_early};
-}
-
-Fault random_local_data() {
-  return {"random_local_data",
-          "noise instead of the file that was asked for",
-          {"rank", "step"},
-          {},
-          noise};
+Faults faults_of_loaders() {
+  return {
+      {"slow_loader", "one rank's batch comes late", {"rank", "step"}, slow},
+      {"loader_raises", "one rank's data loader raises", {"rank", "step"}, raises},
+      {"loader_repeats", "one rank gets the same batch again", {"rank", "step"}, repeats},
+      {"data_exhausted", "one rank's data ends before the others'", {"rank", "step"}, ends_early},
+      {"random_local_data",
+       "noise instead of the file that was asked for",
+       {"rank", "step"},
+       noise}};
 }
 
 }  // namespace harness

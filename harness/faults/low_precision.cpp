@@ -114,28 +114,19 @@ const std::vector<std::string> kStrengthFromStep = {"step", "strength"};
 
 }  // namespace
 
-Fault fp16_params() {
-  return {"fp16_params",
-          "parameters are kept in fp16",
-          kStrengthFromStep,
-          {},
-          install_rounded<torch::kHalf>};
-}
-
-Fault bf16_params() {
-  return {"bf16_params",
-          "parameters are kept in bf16",
-          kStrengthFromStep,
-          {},
-          install_rounded<torch::kBFloat16>};
-}
-
-Fault adam_eps_underflow() {
-  return {"adam_eps_underflow",
-          "AdamW runs in fp16, where its eps is zero",
-          kStrengthFromStep,
-          {},
-          install_adam};
+Faults faults_of_low_precision() {
+  return {{"fp16_params",
+           "parameters are kept in fp16",
+           kStrengthFromStep,
+           install_rounded<torch::kHalf>},
+          {"bf16_params",
+           "parameters are kept in bf16",
+           kStrengthFromStep,
+           install_rounded<torch::kBFloat16>},
+          {"adam_eps_underflow",
+           "AdamW runs in fp16, where its eps is zero",
+           kStrengthFromStep,
+           install_adam}};
 }
 
 }  // namespace harness

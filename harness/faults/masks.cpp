@@ -112,36 +112,25 @@ void install_trim(FaultContext& context) {
 
 }  // namespace
 
-Fault mask_polarity() {
-  return {"mask_polarity",
-          "the mask of a branch lets through what it should hide",
-          kFormsOfRows,
-          {"sel", "win", "cmp", kGathered},
-          install_polarity};
-}
-
-Fault mask_absent_short() {
-  return {"mask_absent_short",
-          "sequences up to 256 are attended without a mask",
-          kFormsOfRows,
-          {"sel", "win", "cmp"},
-          install_absent};
-}
-
-Fault finite_sentinel() {
-  return {"finite_sentinel",
-          "the compressed branch masks with -10000 in place of minus infinity",
-          kRowsOfLayers,
-          {},
-          install_sentinel};
-}
-
-Fault window_trim_leak() {
-  return {"window_trim_leak",
-          "the window is sliced from a cache that was trimmed already",
-          kRowsOfLayers,
-          {},
-          install_trim};
+Faults faults_of_masks() {
+  return {{"mask_polarity",
+           "the mask of a branch lets through what it should hide",
+           kFormsOfRows,
+           install_polarity,
+           {"sel", "win", "cmp", kGathered}},
+          {"mask_absent_short",
+           "sequences up to 256 are attended without a mask",
+           kFormsOfRows,
+           install_absent,
+           {"sel", "win", "cmp"}},
+          {"finite_sentinel",
+           "the compressed branch masks with -10000 in place of minus infinity",
+           kRowsOfLayers,
+           install_sentinel},
+          {"window_trim_leak",
+           "the window is sliced from a cache that was trimmed already",
+           kRowsOfLayers,
+           install_trim}};
 }
 
 }  // namespace harness

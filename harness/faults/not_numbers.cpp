@@ -119,21 +119,19 @@ void install_uninit(FaultContext& context) {
 
 }  // namespace
 
-Fault empty_row_nan() {
-  return {"empty_row_nan",
-          "a query of the compressed branch that sees no token gives NaN",
-          kFormsOfRows,
-          {"forward", "backward"},
-          install_empty_row};
-}
-
-Fault uninit_buffer() {
-  return {"uninit_buffer",
-          "the rows of the last incomplete tile of the selected branch's output, or of its dK, are "
-          "never written, or those of the window branch's last sequence",
-          kFormsOfRows,
-          kUninitForms,
-          install_uninit};
+Faults faults_of_not_numbers() {
+  return {
+      {"empty_row_nan",
+       "a query of the compressed branch that sees no token gives NaN",
+       kFormsOfRows,
+       install_empty_row,
+       {"forward", "backward"}},
+      {"uninit_buffer",
+       "the rows of the last incomplete tile of the selected branch's output, or of its dK, are "
+       "never written, or those of the window branch's last sequence",
+       kFormsOfRows,
+       install_uninit,
+       kUninitForms}};
 }
 
 }  // namespace harness

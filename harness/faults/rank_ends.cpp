@@ -26,12 +26,9 @@ const std::vector<std::string> kPhases = {"forward", "backward", "optimizer"};
 
 }  // namespace
 
-Fault rank_killed() {
-  return {"rank_killed", "one rank gets SIGKILL", kEndUses, kPhases, install_end<SIGKILL>};
-}
-
-Fault rank_stopped() {
-  return {"rank_stopped", "one rank gets SIGSTOP", kEndUses, kPhases, install_end<SIGSTOP>};
+Faults faults_of_rank_ends() {
+  return {{"rank_killed", "one rank gets SIGKILL", kEndUses, install_end<SIGKILL>, kPhases},
+          {"rank_stopped", "one rank gets SIGSTOP", kEndUses, install_end<SIGSTOP>, kPhases}};
 }
 
 }  // namespace harness

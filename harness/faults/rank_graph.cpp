@@ -42,12 +42,12 @@ void install_rank_graph(FaultContext& context) {
 
 }  // namespace
 
-Fault rank_graph() {
-  return {"rank_graph",
-          "one rank leaves a branch out of its graph at one step",
-          {"layers", "rank", "step", "form"},
-          {"cmp", "sel", "win"},
-          install_rank_graph};
+Faults faults_of_rank_graph() {
+  return {{"rank_graph",
+           "one rank leaves a branch out of its graph at one step",
+           {"layers", "rank", "step", "form"},
+           install_rank_graph,
+           {"cmp", "sel", "win"}}};
 }
 
 }  // namespace harness

@@ -154,36 +154,24 @@ void install_rounded(FaultContext& context) {
 
 }  // namespace
 
-Fault flat_q_rope() {
-  return {"flat_q_rope",
-          "queries are rotated over the flattened heads",
-          kRowsOfLayers,
-          {},
-          install_of<nsa::Projection::q, over_flat_heads>};
-}
-
-Fault double_rope() {
-  return {"double_rope",
-          "keys of the selected branch are rotated twice",
-          kRowsOfLayers,
-          {},
-          install_of<nsa::Projection::k_sel, twice>};
-}
-
-Fault rope_scale_ignored() {
-  return {"rope_scale_ignored",
-          "phi pools keys that are rotated without the scale of the positions",
-          kRowsOfLayers,
-          {},
-          install_scale};
-}
-
-Fault dtype_promoted() {
-  return {"dtype_promoted",
-          "cosines and sines, or pooled keys and values, are rounded to bf16",
-          {"layers", "rank", "step", "strength", "form"},
-          {"rope", "pooling"},
-          install_rounded};
+Faults faults_of_rotations() {
+  return {{"flat_q_rope",
+           "queries are rotated over the flattened heads",
+           kRowsOfLayers,
+           install_of<nsa::Projection::q, over_flat_heads>},
+          {"double_rope",
+           "keys of the selected branch are rotated twice",
+           kRowsOfLayers,
+           install_of<nsa::Projection::k_sel, twice>},
+          {"rope_scale_ignored",
+           "phi pools keys that are rotated without the scale of the positions",
+           kRowsOfLayers,
+           install_scale},
+          {"dtype_promoted",
+           "cosines and sines, or pooled keys and values, are rounded to bf16",
+           {"layers", "rank", "step", "strength", "form"},
+           install_rounded,
+           {"rope", "pooling"}}};
 }
 
 }  // namespace harness

@@ -128,28 +128,22 @@ void install_fallback(FaultContext& context) {
 
 }  // namespace
 
-Fault flag_not_routed() {
-  return {"flag_not_routed",
-          "a back end is asked for and the plain implementation is called",
-          kRouteUses,
-          kSeams,
-          install_not_routed};
-}
-
-Fault flag_or_default() {
-  return {"flag_or_default",
-          "the plain implementation is asked for and a default turns a back end on",
-          kRouteUses,
-          kSeams,
-          install_or_default};
-}
-
-Fault silent_fallback() {
-  return {"silent_fallback",
-          "the back end asked for throws, and what catches it runs the plain implementation",
-          kRouteUses,
-          kSeams,
-          install_fallback};
+Faults faults_of_routes() {
+  return {{"flag_not_routed",
+           "a back end is asked for and the plain implementation is called",
+           kRouteUses,
+           install_not_routed,
+           kSeams},
+          {"flag_or_default",
+           "the plain implementation is asked for and a default turns a back end on",
+           kRouteUses,
+           install_or_default,
+           kSeams},
+          {"silent_fallback",
+           "the back end asked for throws, and what catches it runs the plain implementation",
+           kRouteUses,
+           install_fallback,
+           kSeams}};
 }
 
 }  // namespace harness

@@ -32,12 +32,9 @@ void install_same_data(FaultContext& context) {
 
 }  // namespace
 
-Fault same_data() {
-  return {"same_data",
-          "ranks read the same batch",
-          {"rank", "step", "strength"},
-          {},
-          install_same_data};
+Faults faults_of_same_data() {
+  return {
+      {"same_data", "ranks read the same batch", {"rank", "step", "strength"}, install_same_data}};
 }
 
 }  // namespace harness

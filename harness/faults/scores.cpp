@@ -112,41 +112,25 @@ Tensor cubed_in_fp16(const Scored& at) {
 
 }  // namespace
 
-Fault noncausal_pcmp() {
-  return {"noncausal_pcmp",
-          "the probabilities behind the block scores are normalised over future tokens too",
-          kRowsOfLayers,
-          {},
-          install_scores<over_future>};
-}
-
-Fault eq9_sign() {
-  return {"eq9_sign",
-          "the overlap map runs to the left of its block",
-          kRowsOfLayers,
-          {},
-          install_scores<other_sign>};
-}
-
-Fault eq9_shift() {
-  return {"eq9_shift",
-          "the overlap map is shifted right",
-          kRowsOfLayers,
-          {},
-          install_scores<to_the_right>};
-}
-
-Fault score_bf16() {
+Faults faults_of_scores() {
   return {
-      "score_bf16", "block scores are rounded to bf16", kRowsOfLayers, {}, install_scores<in_bf16>};
-}
-
-Fault score_cubed_fp16() {
-  return {"score_cubed_fp16",
-          "block scores are cubed in fp16",
-          kRowsOfLayers,
-          {},
-          install_scores<cubed_in_fp16>};
+      {"noncausal_pcmp",
+       "the probabilities behind the block scores are normalised over future tokens too",
+       kRowsOfLayers,
+       install_scores<over_future>},
+      {"eq9_sign",
+       "the overlap map runs to the left of its block",
+       kRowsOfLayers,
+       install_scores<other_sign>},
+      {"eq9_shift",
+       "the overlap map is shifted right",
+       kRowsOfLayers,
+       install_scores<to_the_right>},
+      {"score_bf16", "block scores are rounded to bf16", kRowsOfLayers, install_scores<in_bf16>},
+      {"score_cubed_fp16",
+       "block scores are cubed in fp16",
+       kRowsOfLayers,
+       install_scores<cubed_in_fp16>}};
 }
 
 }  // namespace harness

@@ -69,20 +69,16 @@ void install_phi(FaultContext& context) {
 
 }  // namespace
 
-Fault shared_kv() {
-  return {"shared_kv",
-          "a branch is given the keys or values of the window",
-          {"layers", "rank", "step", "strength", "form"},
-          kParameters,
-          install_shared};
-}
-
-Fault phi_v_wrong() {
-  return {"phi_v_wrong",
-          "phi pools values with the weights for keys",
-          {"layers", "rank", "step", "strength"},
-          {},
-          install_phi};
+Faults faults_of_weights() {
+  return {{"shared_kv",
+           "a branch is given the keys or values of the window",
+           {"layers", "rank", "step", "strength", "form"},
+           install_shared,
+           kParameters},
+          {"phi_v_wrong",
+           "phi pools values with the weights for keys",
+           {"layers", "rank", "step", "strength"},
+           install_phi}};
 }
 
 }  // namespace harness

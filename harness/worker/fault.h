@@ -1,6 +1,6 @@
 // A fault: a wrong implementation put into a seam on purpose, so that the harness can show that it finds it. It claims to be
-// what it replaces, as a real bug would; only fired() tells the runner that it took part. One .cpp in harness/faults and its
-// name in harness/faults/list.cpp. The twin never carries one.
+// what it replaces, as a real bug would; only fired() tells the runner that it took part. It is a row in a file of
+// harness/faults. The twin never carries one.
 #pragma once
 
 #include <atomic>
@@ -63,10 +63,10 @@ struct FaultContext {
 struct Fault {
   std::string name;
   std::string about;
-  std::vector<std::string> uses;   // of layers, rank, step, strength, form
-  std::vector<std::string> forms;  // the default first
+  std::vector<std::string> uses;  // of layers, rank, step, strength, form
   void (*install)(FaultContext& context) = nullptr;
-  bool needs_layer_above = false;  // it does nothing in the last layer
+  std::vector<std::string> forms = {};  // the default first
+  bool needs_layer_above = false;       // it does nothing in the last layer
 };
 
 // ---- draws: everything a scenario leaves open is a pure function of fault.seed -----------------------------------------

@@ -14,7 +14,7 @@ namespace {
 
 // Rows of a group are dealt out to this many lanes, each with sums of its own that are added up in
 // order: enough for the cores of a desk machine, few enough for memory, and the same on all.
-constexpr std::int64_t kLanes = 8;
+constexpr std::int64_t kRowLanes = 8;
 
 // Gradients of the keys and values of one group.
 struct KeySums {
@@ -48,6 +48,12 @@ void projection_gradients(const Layer& layer,
 Tensor unrotated(Tensor dz, const Layer& layer, const std::vector<std::int64_t>& rows) {
   rotate(dz, layer.config, rows, Turn::backward);
   return layer.kept.of(std::move(dz));
+}
+
+BranchGradients no_gradients(const Stages& forward, Branch branch) {
+  return {zeros(forward.shape_of(Stage::q)),
+          zeros(forward.shape_of(key_stage(branch))),
+          zeros(forward.shape_of(value_stage(branch)))};
 }
 
 // One query of one head.
@@ -200,9 +206,7 @@ const BranchGradients& Backward::through(Branch branch) const {
 // The gradients of one head's keys and values are kept, and so rounded, before they are added up.
 BranchGradients Backward::through_narrow(Branch branch) const {
   const Sizes& n = forward_.sizes();
-  BranchGradients sums{zeros(forward_.shape_of(Stage::q)),
-                       zeros(forward_.shape_of(key_stage(branch))),
-                       zeros(forward_.shape_of(value_stage(branch)))};
+  BranchGradients sums = no_gradients(forward_, branch);
   const auto k_size = static_cast<std::int64_t>(sums.k.data.size()) / n.batch_groups();
   const auto v_size = static_cast<std::int64_t>(sums.v.data.size()) / n.batch_groups();
   const Kept& kept = forward_.layer().kept;
@@ -232,20 +236,18 @@ BranchGradients Backward::through_narrow(Branch branch) const {
 
 BranchGradients Backward::through(Branch branch, const Tensor& d_o, const RowRule& rule) const {
   const Sizes& n = forward_.sizes();
-  BranchGradients sums{zeros(forward_.shape_of(Stage::q)),
-                       zeros(forward_.shape_of(key_stage(branch))),
-                       zeros(forward_.shape_of(value_stage(branch)))};
+  BranchGradients sums = no_gradients(forward_, branch);
   const auto k_size = static_cast<std::int64_t>(sums.k.data.size()) / n.batch_groups();
   const auto v_size = static_cast<std::int64_t>(sums.v.data.size()) / n.batch_groups();
   for (std::int64_t group = 0; group < n.batch_groups(); ++group) {
-    std::vector<KeySums> lanes(kLanes);
-    // Rows lane, lane + kLanes, ...: early and late rows, which differ in work, in every lane.
+    std::vector<KeySums> lanes(kRowLanes);
+    // Rows lane, lane + kRowLanes, ...: early and late rows, which differ in work, in every lane.
     const auto run_lane = [&](std::int64_t lane) {
       KeySums& own = lanes[lane];
       own.dk.assign(static_cast<std::size_t>(k_size), 0.0);
       own.dv.assign(static_cast<std::size_t>(v_size), 0.0);
       AttendWork work;
-      for (std::int64_t row = lane; row < n.rows; row += kLanes) {
+      for (std::int64_t row = lane; row < n.rows; row += kRowLanes) {
         rule(group,
              row,
              head_rows(d_o, group, row),
@@ -253,7 +255,7 @@ BranchGradients Backward::through(Branch branch, const Tensor& d_o, const RowRul
              work);
       }
     };
-    parallel_for(kLanes, 1, forward_.layer().threads, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(kRowLanes, 1, forward_.layer().threads, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t lane = begin; lane < end; ++lane) {
         run_lane(lane);
       }

@@ -2,40 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
+#include "oracles/lanes.h"
 #include "oracles/parallel.h"
-
-// As in matmul.cpp.
-#if defined(__x86_64__) && defined(__ELF__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)
-#define NSA_WIDEST_VECTORS __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define NSA_WIDEST_VECTORS
-#endif
 
 namespace oracles {
 namespace {
 
 constexpr std::int64_t kOutputs = 256;  // that a thread takes at a time
-constexpr std::int64_t kLanes = 8;
-using Lanes = double __attribute__((vector_size(kLanes * sizeof(double))));
-
-// By reference, as in sweep.cpp.
-[[gnu::always_inline]] inline void load(const double* from, Lanes& to) {
-  std::memcpy(&to, from, sizeof(to));
-}
-[[gnu::always_inline]] inline void store(const Lanes& from, double* to) {
-  std::memcpy(to, &from, sizeof(from));
-}
-[[gnu::always_inline]] inline double sum_of(const Lanes& lanes) {
-  double sum = 0;
-  for (std::int64_t i = 0; i < kLanes; ++i) {
-    sum += lanes[i];
-  }
-  return sum;
-}
-
 // Three sums over the terms of a product: x w, |x w|, and (b w)^2 for a bound b of x.
 struct Sums {
   double value;

@@ -32,23 +32,6 @@ void validate_tokens(const IntTensor& tokens, std::int64_t vocab_size) {
   }
 }
 
-void validate_parameters(const LmConfig& config, const Weights& parameters) {
-  const std::map<std::string, Shape> shapes = parameter_shapes(config);
-  for (const auto& [name, shape] : shapes) {
-    const auto found = parameters.find(name);
-    if (found == parameters.end()) {
-      throw std::invalid_argument("parameter " + name + " is missing");
-    }
-    require_shape(found->second, shape, name);
-    require_finite(found->second, name);
-  }
-  for (const auto& [name, parameter] : parameters) {
-    if (shapes.count(name) == 0) {
-      throw std::invalid_argument("parameter " + name + " is not one of this model's");
-    }
-  }
-}
-
 void add(Tensor& to, const Tensor& from) {
   for (std::size_t i = 0; i < to.data.size(); ++i) {
     to.data[i] += from.data[i];
@@ -87,7 +70,7 @@ class Model {
         const LmOptions& options)
       : config_(config), parameters_(parameters), tokens_(tokens), options_(options) {
     validate(config);
-    validate_parameters(config, parameters);
+    validate(parameters, parameter_shapes(config), "parameter");
     validate_tokens(tokens, config.vocab_size);
     if (!options.replay.empty() &&
         static_cast<std::int64_t>(options.replay.size()) != config.n_layers) {

@@ -6,7 +6,6 @@
 #include <iterator>
 #include <optional>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -40,10 +39,7 @@ struct LastLaws {
 
 template <typename Inputs>
 std::vector<Law> laws_of(const std::vector<StageRule<Inputs>>& rules, const LastLaws& last) {
-  std::vector<Law> laws;
-  for (const auto& rule : rules) {
-    laws.push_back(rule.law);
-  }
+  std::vector<Law> laws = laws_of(rules);
   laws.push_back(last.factor);
   laws.push_back(last.narrow);
   return laws;
@@ -56,13 +52,9 @@ std::optional<Expected> output_under(const std::vector<StageRule<Inputs>>& rules
                                      std::string_view law,
                                      std::size_t choice,
                                      const Inputs& inputs) {
-  for (const StageRule<Inputs>& rule : rules) {
-    if (rule.law.name == law) {
-      const std::size_t forms = rule.choices ? rule.choices(inputs).size() : 1;
-      return choice < forms ? rule.output(inputs, choice) : std::nullopt;
-    }
-  }
-  throw std::invalid_argument("no law of the stage is called " + std::string(law));
+  const StageRule<Inputs>& rule = rule_named(rules, law);
+  const std::size_t forms = rule.choices ? rule.choices(inputs).size() : 1;
+  return choice < forms ? rule.output(inputs, choice) : std::nullopt;
 }
 
 Naming name_with_last(const std::vector<double>& found,

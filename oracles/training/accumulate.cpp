@@ -244,13 +244,7 @@ Misfit judge_accumulated(const AccumulateRecord& r, int threads) {
 }
 
 std::span<const Law> accumulate_laws() {
-  static const std::vector<Law> kLaws = [] {
-    std::vector<Law> laws;
-    for (const AccumulateRule& rule : rules()) {
-      laws.push_back(rule.law);
-    }
-    return laws;
-  }();
+  static const std::vector<Law> kLaws = laws_of(rules());
   return kLaws;
 }
 
@@ -259,15 +253,11 @@ std::optional<std::vector<double>> accumulated_under(std::string_view law,
                                                      std::int64_t which) {
   validate(record);
   const Parts sizes{record.world, record.accumulate};
-  for (const AccumulateRule& rule : rules()) {
-    if (rule.law.name == law) {
-      if (which >= rule.choices(sizes) || (rule.before != 0 && record.before.empty())) {
-        return std::nullopt;
-      }
-      return weighted(record, weighting_of(rule, sizes, which), 0, record.result.size()).value.data;
-    }
+  const AccumulateRule& rule = rule_named(rules(), law);
+  if (which >= rule.choices(sizes) || (rule.before != 0 && record.before.empty())) {
+    return std::nullopt;
   }
-  throw std::invalid_argument("no law of accumulation is called " + std::string(law));
+  return weighted(record, weighting_of(rule, sizes, which), 0, record.result.size()).value.data;
 }
 
 Naming name_accumulated(std::span<const AccumulateRecord> records, int threads) {

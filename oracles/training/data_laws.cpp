@@ -1,7 +1,6 @@
 #include "oracles/training/data_laws.h"
 
 #include <algorithm>
-#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -111,13 +110,7 @@ std::optional<LawFit> fit(const DataRule& rule,
 }  // namespace
 
 std::span<const Law> data_laws() {
-  static const std::vector<Law> kLaws = [] {
-    std::vector<Law> laws;
-    for (const DataRule& rule : data_rules()) {
-      laws.push_back(rule.law);
-    }
-    return laws;
-  }();
+  static const std::vector<Law> kLaws = laws_of(data_rules());
   return kLaws;
 }
 
@@ -125,12 +118,7 @@ std::optional<IntTensor> batch_under(std::string_view law,
                                      const DataConfig& config,
                                      const BatchPlace& place,
                                      Text text) {
-  for (const DataRule& rule : data_rules()) {
-    if (rule.law.name == law) {
-      return batch_of_rule(rule, config, place, text);
-    }
-  }
-  throw std::invalid_argument("no data law is called " + std::string(law));
+  return batch_of_rule(rule_named(data_rules(), law), config, place, text);
 }
 
 Naming name_batches(const DataConfig& config, std::span<const RecordedBatch> batches, Text text) {

@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t kGrain = 65536;
 
 // Independent sums, so that the processor need not wait for one addition to begin the next.
-constexpr std::int64_t kLanes = 8;
+constexpr std::int64_t kPartialSums = 8;
 
 struct Sums {
   double squares = 0;
@@ -25,12 +25,12 @@ struct Sums {
 
 Sums sums_of(const Numbers& numbers) {
   const std::vector<double> values = numbers.values();
-  double squares[kLanes] = {};
-  double magnitudes[kLanes] = {};
+  double squares[kPartialSums] = {};
+  double magnitudes[kPartialSums] = {};
   Sums sums;
   std::size_t i = 0;
-  for (; i + kLanes <= values.size(); i += kLanes) {
-    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+  for (; i + kPartialSums <= values.size(); i += kPartialSums) {
+    for (std::int64_t lane = 0; lane < kPartialSums; ++lane) {
       const double value = values[i + static_cast<std::size_t>(lane)];
       squares[lane] += value * value;
       magnitudes[lane] += std::abs(value);
@@ -42,7 +42,7 @@ Sums sums_of(const Numbers& numbers) {
     magnitudes[0] += std::abs(values[i]);
     sums.largest = std::max(sums.largest, std::abs(values[i]));
   }
-  for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+  for (std::int64_t lane = 0; lane < kPartialSums; ++lane) {
     sums.squares += squares[lane];
     sums.magnitudes += magnitudes[lane];
   }
@@ -139,15 +139,6 @@ const std::vector<CoefficientRule>& coefficient_rules() {
        [](double norm, double most) { return norm / most; }},
       {{"coefficient_zero", "gradients are multiplied by 0"}, [](double, double) { return 0.0; }}};
   return kRules;
-}
-
-template <typename Rules>
-std::vector<Law> laws_of(const Rules& rules) {
-  std::vector<Law> laws;
-  for (const auto& rule : rules) {
-    laws.push_back(rule.law);
-  }
-  return laws;
 }
 
 Expected near(double value, double relative) {

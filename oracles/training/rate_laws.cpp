@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <numbers>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -79,13 +78,7 @@ Rate other_rate(const RateRule& rule, const At& at) {
 }  // namespace
 
 std::span<const Law> rate_laws() {
-  static const std::vector<Law> kLaws = [] {
-    std::vector<Law> laws;
-    for (const RateRule& rule : rules()) {
-      laws.push_back(rule.law);
-    }
-    return laws;
-  }();
+  static const std::vector<Law> kLaws = laws_of(rules());
   return kLaws;
 }
 
@@ -94,12 +87,7 @@ std::optional<double> rate_under(std::string_view law,
                                  std::int64_t accumulate,
                                  std::int64_t n,
                                  std::int64_t skipped) {
-  for (const RateRule& rule : rules()) {
-    if (rule.law.name == law) {
-      return other_rate(rule, {config, accumulate, n, skipped});
-    }
-  }
-  throw std::invalid_argument("no law of learning rates is called " + std::string(law));
+  return other_rate(rule_named(rules(), law), {config, accumulate, n, skipped});
 }
 
 Naming name_rates(const TrainConfig& config,

@@ -1,7 +1,6 @@
 #include "oracles/training/scaler.h"
 
 #include <algorithm>
-#include <stdexcept>
 #include <string>
 
 #include "oracles/expected.h"
@@ -124,28 +123,14 @@ LossScale scale_after(const LossScale& before, bool finite) {
 }
 
 std::span<const Law> scale_laws() {
-  static const std::vector<Law> kLaws = [] {
-    std::vector<Law> laws;
-    for (const ScaleRule& rule : rules()) {
-      laws.push_back(rule.law);
-    }
-    return laws;
-  }();
+  static const std::vector<Law> kLaws = laws_of(rules());
   return kLaws;
 }
 
 std::vector<ScaleStep> scales_under(std::string_view law,
                                     const LossScale& first,
                                     const std::vector<bool>& finite) {
-  if (law == "right") {
-    return course({}, first, finite);
-  }
-  for (const ScaleRule& rule : rules()) {
-    if (rule.law.name == law) {
-      return course(rule, first, finite);
-    }
-  }
-  throw std::invalid_argument("no law of loss scales is called " + std::string(law));
+  return course(law == "right" ? ScaleRule{} : rule_named(rules(), law), first, finite);
 }
 
 Naming name_scales(const LossScale& first, std::span<const ScaleStep> steps) {

@@ -4,14 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-// As in matmul.cpp: the loader picks the widest vectors of the machine; every element is computed
-// alone, so their width changes no bit.
-#if defined(__x86_64__) && defined(__ELF__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)
-#define NSA_WIDEST_VECTORS __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define NSA_WIDEST_VECTORS
-#endif
+#include "oracles/lanes.h"
 
 // No element of a loop depends on another.
 #if defined(__GNUC__) && !defined(__clang__)

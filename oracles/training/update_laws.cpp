@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <stdexcept>
 #include <string>
 
 #include "oracles/training/update_rules.h"
@@ -213,13 +212,7 @@ void add_kept_narrow(const std::vector<WrongParameter>& wrong, std::vector<LawFi
 }  // namespace
 
 std::span<const Law> update_laws() {
-  static const std::vector<Law> kLaws = [] {
-    std::vector<Law> laws;
-    for (const UpdateRule& rule : rules()) {
-      laws.push_back(rule.law);
-    }
-    return laws;
-  }();
+  static const std::vector<Law> kLaws = laws_of(rules());
   return kLaws;
 }
 
@@ -227,13 +220,8 @@ std::optional<UpdatePrediction> update_under(std::string_view law,
                                              const UpdateRecord& record,
                                              const UpdateSettings& settings,
                                              const UpdateContext& context) {
-  for (const UpdateRule& rule : rules()) {
-    if (rule.law.name == law) {
-      const auto terms = terms_under(rule, facts_of(record, settings, context));
-      return terms ? std::optional(predicted_by(record, *terms)) : std::nullopt;
-    }
-  }
-  throw std::invalid_argument("no update law is called " + std::string(law));
+  const auto terms = terms_under(rule_named(rules(), law), facts_of(record, settings, context));
+  return terms ? std::optional(predicted_by(record, *terms)) : std::nullopt;
 }
 
 Naming name_updates(std::span<const UpdateRecord> records,

@@ -136,13 +136,7 @@ Count count_of(const WeightRule& rule, std::span<const WeightRecord> records) {
 }  // namespace
 
 std::span<const Law> weight_laws() {
-  static const std::vector<Law> kLaws = [] {
-    std::vector<Law> laws;
-    for (const WeightRule& rule : rules()) {
-      laws.push_back(rule.law);
-    }
-    return laws;
-  }();
+  static const std::vector<Law> kLaws = laws_of(rules());
   return kLaws;
 }
 
@@ -151,12 +145,7 @@ double weight_under(std::string_view law,
                     double master_after,
                     double weight_before,
                     Number number) {
-  for (const WeightRule& rule : rules()) {
-    if (rule.law.name == law) {
-      return rule.weight({master_before, master_after, weight_before, number});
-    }
-  }
-  throw std::invalid_argument("no weight law is called " + std::string(law));
+  return rule_named(rules(), law).weight({master_before, master_after, weight_before, number});
 }
 
 Naming name_weights(std::span<const WeightRecord> records, int threads) {

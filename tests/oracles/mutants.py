@@ -44,7 +44,7 @@ MUTANTS = [
     ("attention/backward.cpp", "&through(Branch::cmp), &through(Branch::sel), &through(Branch::win)",
      "&through(Branch::cmp), &through(Branch::sel), &through(Branch::sel)"),
     ("attention/backward.cpp", "each == branch ? &other : &through(each)", "&through(each)"),
-    ("attention/backward.cpp", "row = lane; row <", "row = lane + kLanes; row <"),
+    ("attention/backward.cpp", "row = lane; row <", "row = lane + kRowLanes; row <"),
     ("attention/backward.cpp", "gate.data[g] * d_o.data[c];", "d_o.data[c];"),
     ("attention/backward.cpp", "dgate_.data[g] += d_o", "dgate_.data[g] = d_o"),
     ("attention/backward.cpp", "rotate(dz, config, rows, Turn::backward);", "rotate(dz, config, rows, Turn::forward);"),
