@@ -3,7 +3,6 @@
 #include <stdexcept>
 #include <string>
 
-#include "oracles/model/stage_naming.h"
 #include "oracles/model/stream_stage.h"
 
 namespace oracles {
@@ -231,29 +230,14 @@ Expected expected_embedding_gradient(Back in) {
       in, [&](std::int64_t r) { return in.tokens.data[r]; }, kAlways);
 }
 
-std::span<const Law> embedding_laws() {
-  static const std::vector<Law> kLaws = laws_of(forward_rules(), kLast);
-  return kLaws;
+const StageLibrary<EmbeddingInputs>& embedding_laws() {
+  static const StageLibrary<EmbeddingInputs> kLibrary(forward_rules(), kLast, &expected_embedding);
+  return kLibrary;
 }
-std::span<const Law> embedding_gradient_laws() {
-  static const std::vector<Law> kLaws = laws_of(back_rules(), kLastBack);
-  return kLaws;
-}
-
-std::optional<Expected> embedding_under(std::string_view law, std::size_t choice, In in) {
-  return output_under(forward_rules(), law, choice, in);
-}
-std::optional<Expected> embedding_gradient_under(std::string_view law,
-                                                 std::size_t choice,
-                                                 Back in) {
-  return output_under(back_rules(), law, choice, in);
-}
-
-Naming name_embedding(const Tensor& found, In in) {
-  return name_by_rules(forward_rules(), kLast, in, found.data, expected_embedding(in));
-}
-Naming name_embedding_gradient(const Tensor& found, Back in) {
-  return name_by_rules(back_rules(), kLastBack, in, found.data, expected_embedding_gradient(in));
+const StageLibrary<EmbeddingGradientInputs>& embedding_gradient_laws() {
+  static const StageLibrary<EmbeddingGradientInputs> kLibrary(
+      back_rules(), kLastBack, &expected_embedding_gradient);
+  return kLibrary;
 }
 
 }  // namespace oracles

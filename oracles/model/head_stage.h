@@ -32,7 +32,7 @@ struct HeadInputs {
 // [R,V]. Throws std::invalid_argument where shapes do not fit.
 Expected expected_logits(const HeadInputs& inputs);
 
-// As in norm_stage.h, for both libraries here.
+// As StageLibrary (stage_naming.h), for both libraries here.
 std::span<const Law> head_laws();
 std::optional<Expected> head_under(std::string_view law, std::size_t choice, const HeadInputs& in);
 // With "head_bias": the same number is added to a logit in every row.

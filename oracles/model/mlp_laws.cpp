@@ -6,7 +6,6 @@
 #include "oracles/model/linear_rows.h"
 #include "oracles/model/mlp_rules.h"
 #include "oracles/model/mlp_stage.h"
-#include "oracles/model/stage_naming.h"
 #include "oracles/silu.h"
 
 namespace oracles {
@@ -178,38 +177,34 @@ const std::vector<Rule>& forward_rules() {
   return kRules;
 }
 
-struct GradientInputs {
-  const MlpInputs& forward;
-  const Tensor& dy;
-
-  [[nodiscard]] Expected with(const Activation& activation) const {
-    const MlpInputs& in = forward;
-    return mlp_gradient_with(in.x, in.weights, activation, dy, in.rounding, in.threads);
-  }
-};
-using GradientRule = StageRule<GradientInputs>;
+Expected gradient_with(const MlpGradientInputs& in, const Activation& activation) {
+  const MlpInputs& f = in.forward;
+  return mlp_gradient_with(f.x, f.weights, activation, in.dy, f.rounding, f.threads);
+}
+using GradientRule = StageRule<MlpGradientInputs>;
 
 const std::vector<GradientRule>& gradient_rules() {
-  using In = const GradientInputs&;
+  using In = const MlpGradientInputs&;
   static const std::vector<GradientRule> kRules{
       {{"mlp_gradient_other_activation", "the derivative of another function than silu"},
        [](In in, std::size_t choice) {
-         return std::optional(in.with(activations()[choice].activation));
+         return std::optional(gradient_with(in, activations()[choice].activation));
        },
        [](In) { return activation_names(); }},
       {{"mlp_gradient_sigmoid_alone", "sigmoid(z) in the place of silu's derivative"},
        [](In in, std::size_t) {
-         return std::optional(in.with({sigmoid, sigmoid}));
+         return std::optional(gradient_with(in, {sigmoid, sigmoid}));
        }},
       {{"mlp_gradient_at_result", "silu's derivative at silu(z), not at z"},
        [](In in, std::size_t) {
-         return std::optional(in.with({[](double z) { return silu(z); },
-                                       [](double z) { return silu_derivative(silu(z)); }}));
+         return std::optional(gradient_with(in,
+                                            {[](double z) { return silu(z); },
+                                             [](double z) { return silu_derivative(silu(z)); }}));
        }},
       {{"mlp_gradient_of_value", "silu(z) in the place of its derivative"},
        [](In in, std::size_t) {
          const auto value = [](double z) { return silu(z); };
-         return std::optional(in.with({value, value}));
+         return std::optional(gradient_with(in, {value, value}));
        }},
       {{"mlp_gradient_of_other_input", "the gradient at another tensor"},
        [](In in, std::size_t choice) {
@@ -255,34 +250,17 @@ constexpr LastLaws kLastGradient{
 
 }  // namespace
 
-std::span<const Law> mlp_laws() {
-  static const std::vector<Law> kLaws = laws_of(forward_rules(), kLast);
-  return kLaws;
-}
-std::span<const Law> mlp_gradient_laws() {
-  static const std::vector<Law> kLaws = laws_of(gradient_rules(), kLastGradient);
-  return kLaws;
+const StageLibrary<MlpInputs>& mlp_laws() {
+  static const StageLibrary<MlpInputs> kLibrary(forward_rules(), kLast, &expected_mlp);
+  return kLibrary;
 }
 
-std::optional<Expected> mlp_under(std::string_view law, std::size_t choice, const MlpInputs& in) {
-  return output_under(forward_rules(), law, choice, in);
-}
-std::optional<Expected> mlp_gradient_under(std::string_view law,
-                                           std::size_t choice,
-                                           const MlpInputs& in,
-                                           const Tensor& dy) {
-  return output_under(gradient_rules(), law, choice, {in, dy});
-}
-
-Naming name_mlp(const Tensor& found, const MlpInputs& in) {
-  return name_by_rules(forward_rules(), kLast, in, found.data, expected_mlp(in));
-}
-Naming name_mlp_gradient(const Tensor& found, const MlpInputs& in, const Tensor& dy) {
-  return name_by_rules(gradient_rules(),
-                       kLastGradient,
-                       GradientInputs{in, dy},
-                       found.data,
-                       expected_mlp_gradient(in, dy));
+const StageLibrary<MlpGradientInputs>& mlp_gradient_laws() {
+  static const StageLibrary<MlpGradientInputs> kLibrary(
+      gradient_rules(), kLastGradient, [](const MlpGradientInputs& in) {
+        return expected_mlp_gradient(in.forward, in.dy);
+      });
+  return kLibrary;
 }
 
 }  // namespace oracles

@@ -7,14 +7,12 @@
 // derivative one of at most 0.5; both are computed with six roundings.
 #pragma once
 
-#include <optional>
-#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "oracles/expected.h"
 #include "oracles/model/norm_stage.h"
+#include "oracles/model/stage_naming.h"
 #include "oracles/rounding.h"
 
 namespace oracles {
@@ -43,18 +41,12 @@ Expected expected_silu(const Tensor& hidden, const Rounding& rounding);
 // da silu'(hidden) of recorded rows [R,H].
 Expected expected_silu_gradient(const Tensor& hidden, const Tensor& da, const Rounding& rounding);
 
-// As in norm_stage.h.
-std::span<const Law> mlp_laws();
-std::optional<Expected> mlp_under(std::string_view law,
-                                  std::size_t choice,
-                                  const MlpInputs& inputs);
-Naming name_mlp(const Tensor& found, const MlpInputs& inputs);
+const StageLibrary<MlpInputs>& mlp_laws();
 
-std::span<const Law> mlp_gradient_laws();
-std::optional<Expected> mlp_gradient_under(std::string_view law,
-                                           std::size_t choice,
-                                           const MlpInputs& inputs,
-                                           const Tensor& dy);
-Naming name_mlp_gradient(const Tensor& found, const MlpInputs& inputs, const Tensor& dy);
+struct MlpGradientInputs {
+  const MlpInputs& forward;
+  const Tensor& dy;  // of what the mlp adds
+};
+const StageLibrary<MlpGradientInputs>& mlp_gradient_laws();
 
 }  // namespace oracles

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "oracles/model/norm_stage.h"
-#include "oracles/model/stage_naming.h"
 
 namespace oracles {
 namespace {
@@ -166,15 +165,14 @@ const std::vector<Rule>& forward_rules() {
 }
 
 // Backward, from the same recorded rows.
-struct GradientInputs {
-  const NormInputs& forward;
-  const Tensor& dy;
-};
-using GradientRule = StageRule<GradientInputs>;
+using GradientRule = StageRule<NormGradientInputs>;
 
 // own_share r gain dy - pull_share (second term)
-Expected gradient_under(
-    const GradientInputs& in, double own_share, double pull_share, bool summed, double gain_power) {
+Expected gradient_under(const NormGradientInputs& in,
+                        double own_share,
+                        double pull_share,
+                        bool summed,
+                        double gain_power) {
   NormInputs other = in.forward;
   for (double& gain : other.gain.data) {
     gain = std::pow(gain, gain_power);
@@ -205,7 +203,7 @@ Expected gradient_under(
 
 const std::vector<GradientRule>& gradient_rules() {
   const auto with = [](double own, double pull, bool summed, double gain_power) {
-    return [=](const GradientInputs& in, std::size_t) {
+    return [=](const NormGradientInputs& in, std::size_t) {
       return std::optional(gradient_under(in, own, pull, summed, gain_power));
     };
   };
@@ -220,19 +218,19 @@ const std::vector<GradientRule>& gradient_rules() {
       {{"rms_gradient_root_halved", "half of the root's gradient"}, with(1, 0.5, false, 1)},
       {{"rms_gradient_without_gain", "the gain is left out of the gradient"}, with(1, 1, false, 0)},
       {{"rms_gradient_passed_on", "the gradient goes past the norm"},
-       [](const GradientInputs& in, std::size_t) {
+       [](const NormGradientInputs& in, std::size_t) {
          return std::optional(rounded_once(in.dy, in.forward.rounding.stored));
        }},
       {{"rms_gradient_zero", "no gradient passes the norm"},
-       [](const GradientInputs& in, std::size_t) {
+       [](const NormGradientInputs& in, std::size_t) {
          return std::optional(Expected{zeros(in.dy.shape), zeros(in.dy.shape)});
        }},
       {{"rms_gradient_of_other_input", "the gradient at another tensor"},
-       [](const GradientInputs& in, std::size_t choice) {
+       [](const NormGradientInputs& in, std::size_t choice) {
          return std::optional(expected_norm_gradient(
              in.forward.other_inputs[choice].rows, in.forward.gain, in.dy, in.forward.rounding));
        },
-       [](const GradientInputs& in) { return names_of(in.forward.other_inputs); }}};
+       [](const NormGradientInputs& in) { return names_of(in.forward.other_inputs); }}};
   return kRules;
 }
 
@@ -305,47 +303,27 @@ constexpr LastLaws kLastGain{{"gain_gradient_factor", "the gain's gradient times
 
 }  // namespace
 
-std::span<const Law> norm_stage_laws() {
-  static const std::vector<Law> kLaws = laws_of(forward_rules(), kLastNorm);
-  return kLaws;
-}
-std::span<const Law> norm_gradient_laws() {
-  static const std::vector<Law> kLaws = laws_of(gradient_rules(), kLastGradient);
-  return kLaws;
-}
-std::span<const Law> gain_gradient_laws() {
-  static const std::vector<Law> kLaws = laws_of(gain_rules(), kLastGain);
-  return kLaws;
+const StageLibrary<NormInputs>& norm_stage_laws() {
+  static const StageLibrary<NormInputs> kLibrary(
+      forward_rules(), kLastNorm, [](const NormInputs& in) {
+        return expected_norm(in.x, in.gain, in.rounding);
+      });
+  return kLibrary;
 }
 
-std::optional<Expected> norm_stage_under(std::string_view law,
-                                         std::size_t choice,
-                                         const NormInputs& inputs) {
-  return output_under(forward_rules(), law, choice, inputs);
-}
-std::optional<Expected> norm_gradient_under(std::string_view law,
-                                            std::size_t choice,
-                                            const NormInputs& inputs,
-                                            const Tensor& dy) {
-  return output_under(gradient_rules(), law, choice, {inputs, dy});
-}
-std::optional<Expected> gain_gradient_under(std::string_view law,
-                                            std::size_t choice,
-                                            const GainInputs& inputs) {
-  return output_under(gain_rules(), law, choice, inputs);
+const StageLibrary<NormGradientInputs>& norm_gradient_laws() {
+  static const StageLibrary<NormGradientInputs> kLibrary(
+      gradient_rules(), kLastGradient, [](const NormGradientInputs& in) {
+        return expected_norm_gradient(in.forward.x, in.forward.gain, in.dy, in.forward.rounding);
+      });
+  return kLibrary;
 }
 
-Naming name_norm_stage(const Tensor& found, const NormInputs& in) {
-  const Expected right = expected_norm(in.x, in.gain, in.rounding);
-  return name_by_rules(forward_rules(), kLastNorm, in, found.data, right);
-}
-Naming name_norm_gradient(const Tensor& found, const NormInputs& in, const Tensor& dy) {
-  const Expected right = expected_norm_gradient(in.x, in.gain, dy, in.rounding);
-  return name_by_rules(gradient_rules(), kLastGradient, GradientInputs{in, dy}, found.data, right);
-}
-Naming name_gain_gradient(const Tensor& found, const GainInputs& in) {
-  const Expected right = expected_gain_gradient(in.x, in.gain, in.dy, in.rounding, in.scale);
-  return name_by_rules(gain_rules(), kLastGain, in, found.data, right);
+const StageLibrary<GainInputs>& gain_gradient_laws() {
+  static const StageLibrary<GainInputs> kLibrary(gain_rules(), kLastGain, [](const GainInputs& in) {
+    return expected_gain_gradient(in.x, in.gain, in.dy, in.rounding, in.scale);
+  });
+  return kLibrary;
 }
 
 }  // namespace oracles

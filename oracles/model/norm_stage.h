@@ -12,13 +12,11 @@
 //   stored |dgain| + (sum_roundoff(rows) + rho) summed sum|r x dy| + f.
 #pragma once
 
-#include <optional>
-#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "oracles/expected.h"
+#include "oracles/model/stage_naming.h"
 #include "oracles/rounding.h"
 
 namespace oracles {
@@ -51,24 +49,15 @@ struct NormInputs {
   Rounding rounding = Rounding::of(Number::f32);
 };
 
-// Of every library of laws of a stage: its laws; what one of them gives (`choice` counts the forms of
-// a law that has several; none where it has no meaning; throws std::invalid_argument for an unknown
-// name and for the two laws that only change numbers, "..._factor" and "..._kept_narrow"); and which
-// of them gives what was found.
-std::span<const Law> norm_stage_laws();
-std::optional<Expected> norm_stage_under(std::string_view law,
-                                         std::size_t choice,
-                                         const NormInputs& inputs);
-// found [R,E], what left the norm. Throws std::invalid_argument where shapes do not fit.
-Naming name_norm_stage(const Tensor& found, const NormInputs& inputs);
+// found [R,E], what left the norm.
+const StageLibrary<NormInputs>& norm_stage_laws();
 
-std::span<const Law> norm_gradient_laws();
-std::optional<Expected> norm_gradient_under(std::string_view law,
-                                            std::size_t choice,
-                                            const NormInputs& inputs,
-                                            const Tensor& dy);
 // found [R,E], what the norm's backward made of dy [R,E].
-Naming name_norm_gradient(const Tensor& found, const NormInputs& inputs, const Tensor& dy);
+struct NormGradientInputs {
+  const NormInputs& forward;
+  const Tensor& dy;
+};
+const StageLibrary<NormGradientInputs>& norm_gradient_laws();
 
 struct GainInputs {
   Matrix x;  // all rows, sequence after sequence
@@ -79,11 +68,7 @@ struct GainInputs {
   double scale = 1;  // of the sum
 };
 
-std::span<const Law> gain_gradient_laws();
-std::optional<Expected> gain_gradient_under(std::string_view law,
-                                            std::size_t choice,
-                                            const GainInputs& inputs);
 // found [E].
-Naming name_gain_gradient(const Tensor& found, const GainInputs& inputs);
+const StageLibrary<GainInputs>& gain_gradient_laws();
 
 }  // namespace oracles

@@ -45,8 +45,6 @@ std::vector<Law> laws_of(const std::vector<StageRule<Inputs>>& rules, const Last
   return laws;
 }
 
-// What a law gives. None where it has no meaning or no such form. Throws std::invalid_argument for an
-// unknown name, as the two last laws are: they change numbers, not the stage.
 template <typename Inputs>
 std::optional<Expected> output_under(const std::vector<StageRule<Inputs>>& rules,
                                      std::string_view law,
@@ -80,6 +78,35 @@ Naming name_by_rules(const std::vector<StageRule<Inputs>>& rules,
   }
   return name_with_last(found, right, candidates, last);
 }
+
+// The library of wrong laws of a stage with these inputs.
+template <typename Inputs>
+class StageLibrary {
+ public:
+  // The right result. Throws std::invalid_argument where shapes do not fit.
+  using Right = std::function<Expected(const Inputs&)>;
+  StageLibrary(const std::vector<StageRule<Inputs>>& rules, const LastLaws& last, Right right)
+      : rules_(rules), last_(last), right_(std::move(right)), laws_(laws_of(rules, last)) {}
+
+  [[nodiscard]] std::span<const Law> laws() const { return laws_; }
+  // What a law gives. `choice` counts the forms of a law that has several. None where it has no meaning or no such form.
+  // Throws std::invalid_argument for an unknown name, as the two last laws are: they change numbers, not the stage.
+  [[nodiscard]] std::optional<Expected> under(std::string_view law,
+                                              std::size_t choice,
+                                              const Inputs& inputs) const {
+    return output_under(rules_, law, choice, inputs);
+  }
+  // Which of them gives what was found.
+  [[nodiscard]] Naming name(const Tensor& found, const Inputs& inputs) const {
+    return name_by_rules(rules_, last_, inputs, found.data, right_(inputs));
+  }
+
+ private:
+  std::vector<StageRule<Inputs>> rules_;
+  LastLaws last_;
+  Right right_;
+  std::vector<Law> laws_;
+};
 
 template <typename T>
 void append(std::vector<T>& to, std::vector<T> from) {

@@ -3,8 +3,6 @@
 #include <cmath>
 #include <string>
 
-#include "oracles/model/stage_naming.h"
-
 namespace oracles {
 namespace {
 
@@ -86,17 +84,9 @@ Expected expected_residual(const ResidualInputs& in) {
   return weighted(in, in.stream, 1, 1);
 }
 
-std::span<const Law> residual_laws() {
-  static const std::vector<Law> kLaws = laws_of(residual_rules(), kLast);
-  return kLaws;
-}
-std::optional<Expected> residual_under(std::string_view law,
-                                       std::size_t choice,
-                                       const ResidualInputs& in) {
-  return output_under(residual_rules(), law, choice, in);
-}
-Naming name_residual(const Tensor& found, const ResidualInputs& in) {
-  return name_by_rules(residual_rules(), kLast, in, found.data, expected_residual(in));
+const StageLibrary<ResidualInputs>& residual_laws() {
+  static const StageLibrary<ResidualInputs> kLibrary(residual_rules(), kLast, &expected_residual);
+  return kLibrary;
 }
 
 }  // namespace oracles

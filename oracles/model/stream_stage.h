@@ -3,13 +3,11 @@
 // Legend: R rows, E width, V vocabulary.
 #pragma once
 
-#include <optional>
-#include <span>
-#include <string_view>
 #include <vector>
 
 #include "oracles/expected.h"
 #include "oracles/model/norm_stage.h"
+#include "oracles/model/stage_naming.h"
 #include "oracles/rounding.h"
 
 namespace oracles {
@@ -29,12 +27,7 @@ struct ResidualInputs {
 
 Expected expected_residual(const ResidualInputs& inputs);
 
-// As in norm_stage.h, for all libraries here.
-std::span<const Law> residual_laws();
-std::optional<Expected> residual_under(std::string_view law,
-                                       std::size_t choice,
-                                       const ResidualInputs& inputs);
-Naming name_residual(const Tensor& found, const ResidualInputs& inputs);
+const StageLibrary<ResidualInputs>& residual_laws();
 
 struct EmbeddingInputs {
   IntTensor tokens;                // [B,S]
@@ -47,11 +40,7 @@ struct EmbeddingInputs {
 // [R,E]. Throws std::invalid_argument where a token is none of the table's, or shapes do not fit.
 Expected expected_embedding(const EmbeddingInputs& inputs);
 
-std::span<const Law> embedding_laws();
-std::optional<Expected> embedding_under(std::string_view law,
-                                        std::size_t choice,
-                                        const EmbeddingInputs& inputs);
-Naming name_embedding(const Tensor& found, const EmbeddingInputs& inputs);
+const StageLibrary<EmbeddingInputs>& embedding_laws();
 
 // The table's gradient [V,E]: the rows of dx, each added to its token's row. A row that c tokens add
 // to, in any order, is off by at most (c + 1) summed sum|dx| + stored|g| + f.
@@ -64,10 +53,6 @@ struct EmbeddingGradientInputs {
 };
 Expected expected_embedding_gradient(const EmbeddingGradientInputs& inputs);
 
-std::span<const Law> embedding_gradient_laws();
-std::optional<Expected> embedding_gradient_under(std::string_view law,
-                                                 std::size_t choice,
-                                                 const EmbeddingGradientInputs& inputs);
-Naming name_embedding_gradient(const Tensor& found, const EmbeddingGradientInputs& inputs);
+const StageLibrary<EmbeddingGradientInputs>& embedding_gradient_laws();
 
 }  // namespace oracles

@@ -95,7 +95,7 @@ class BlockJudge : PartJudge {
           {{"what enters the block", rows("x")}, {"what enters norm2", rows("middle")}},
           {{other, gain_of(other)}},
           rounding()};
-      return oracles::name_norm_stage(tensor_of(found), inputs);
+      return oracles::norm_stage_laws().name(tensor_of(found), inputs);
     });
   }
 
@@ -105,7 +105,7 @@ class BlockJudge : PartJudge {
       inputs.others = {{"the result of norm2", rows("normed")},
                        {"the result of norm1", tensor_of(recorded_matrix(attention_, "x"))},
                        {"what enters the block", rows("x")}};
-      return oracles::name_residual(tensor_of(found), inputs);
+      return oracles::residual_laws().name(tensor_of(found), inputs);
     });
   }
 
@@ -143,7 +143,7 @@ class BlockJudge : PartJudge {
 
   [[nodiscard]] oracles::Naming name_forward(const std::vector<std::int64_t>& wrong) const {
     const auto some = naming_rows(wrong, of("mlp").rows);
-    return oracles::name_mlp(oracles::rows_of(of("mlp"), some), mlp_inputs(some));
+    return oracles::mlp_laws().name(oracles::rows_of(of("mlp"), some), mlp_inputs(some));
   }
 
   // ---- backward ---------------------------------------------------------------------------------
@@ -163,8 +163,8 @@ class BlockJudge : PartJudge {
 
   void judge_copy(const Matrix& found, const Tensor& wanted, const char* what) {
     judge_values({Way::backward, "residual", what}, found, exactly(wanted), [&] {
-      return oracles::name_residual(tensor_of(found),
-                                    {wanted, oracles::zeros(wanted.shape), {}, {}, rounding()});
+      return oracles::residual_laws().name(
+          tensor_of(found), {wanted, oracles::zeros(wanted.shape), {}, {}, rounding()});
     });
   }
 
@@ -184,9 +184,9 @@ class BlockJudge : PartJudge {
 
   [[nodiscard]] oracles::Naming name_back(const std::vector<std::int64_t>& wrong) const {
     const auto some = naming_rows(wrong, of("mlp").rows);
-    return oracles::name_mlp_gradient(oracles::rows_of(of("d.normed"), some),
-                                      mlp_inputs(some),
-                                      oracles::rows_of(of("d.mlp"), some));
+    return oracles::mlp_gradient_laws().name(
+        oracles::rows_of(of("d.normed"), some),
+        {mlp_inputs(some), oracles::rows_of(of("d.mlp"), some)});
   }
 
   // The gradient of what enters a half of the block: what goes past it, and what its norm adds.
@@ -210,14 +210,14 @@ class BlockJudge : PartJudge {
     // The two are recorded as one number: the law that fits tells which of them is wrong.
     oracles::Naming naming;
     if (!oracles::misfit_of(found.numbers, right).fits()) {
-      naming = oracles::name_residual(tensor_of(found), sum);
+      naming = oracles::residual_laws().name(tensor_of(found), sum);
     }
     const bool of_sum = !naming.fitting.empty();
     judge_values({Way::backward, of_sum ? "residual" : norm, what}, found, right, [&] {
       if (of_sum) return naming;
       Tensor own = tensor_of(found);
       for (std::size_t i = 0; i < own.data.size(); ++i) own.data[i] -= past.data[i];
-      return oracles::name_norm_gradient(own, {x, gain_of(norm), {}, {}, rounding()}, dy);
+      return oracles::norm_gradient_laws().name(own, {{x, gain_of(norm), {}, {}, rounding()}, dy});
     });
   }
 
@@ -247,7 +247,7 @@ class BlockJudge : PartJudge {
     judge_values({Way::backward, norm, "sum of dy x / rms", param}, *found, right, [&] {
       oracles::GainInputs inputs{x, gain_of(norm), dy, 1, rounding(), 1};
       inputs.batch = batch();
-      return oracles::name_gain_gradient(tensor_of(*found), inputs);
+      return oracles::gain_gradient_laws().name(tensor_of(*found), inputs);
     });
   }
   [[nodiscard]] std::int64_t batch() const { return attention_.at("x").shape.front(); }

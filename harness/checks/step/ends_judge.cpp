@@ -72,7 +72,7 @@ class EndsJudge : PartJudge {
     judge_values({Way::forward, "embed", "what enters the first block"},
                  found,
                  oracles::expected_embedding(inputs),
-                 [&] { return oracles::name_embedding(tensor_of(found), inputs); });
+                 [&] { return oracles::embedding_laws().name(tensor_of(found), inputs); });
   }
 
   void judge_norm() {
@@ -80,7 +80,7 @@ class EndsJudge : PartJudge {
     judge_values({Way::forward, "norm_f", "what enters lm_head"},
                  normed(),
                  oracles::expected_norm(inputs.x, inputs.gain, rounding()),
-                 [&] { return oracles::name_norm_stage(tensor_of(normed()), inputs); });
+                 [&] { return oracles::norm_stage_laws().name(tensor_of(normed()), inputs); });
   }
 
   void judge_logits() {
@@ -122,7 +122,9 @@ class EndsJudge : PartJudge {
     judge_values({Way::backward, "norm_f", "the gradient of what enters norm_f"},
                  found,
                  oracles::expected_norm_gradient(inputs.x, inputs.gain, dy, rounding()),
-                 [&] { return oracles::name_norm_gradient(tensor_of(found), inputs, dy); });
+                 [&] {
+                   return oracles::norm_gradient_laws().name(tensor_of(found), {inputs, dy});
+                 });
     const auto of_gain = gradient_of("norm_f.weight");
     if (!of_gain) return;
     const Matrix x = recorded_matrix(head_, "x");
@@ -132,7 +134,7 @@ class EndsJudge : PartJudge {
                  [&] {
                    const oracles::GainInputs gains{
                        x, inputs.gain, dnormed, tokens_.shape.front(), rounding(), 1};
-                   return oracles::name_gain_gradient(tensor_of(*of_gain), gains);
+                   return oracles::gain_gradient_laws().name(tensor_of(*of_gain), gains);
                  });
   }
 
@@ -144,10 +146,11 @@ class EndsJudge : PartJudge {
     inputs.dx = recorded_matrix(first_, "d.x");
     inputs.vocab_size = found->rows;
     inputs.rounding = rounding();
-    judge_values({Way::backward, "embed", "sum of dx by token", "embed.weight"},
-                 *found,
-                 oracles::expected_embedding_gradient(inputs),
-                 [&] { return oracles::name_embedding_gradient(tensor_of(*found), inputs); });
+    judge_values(
+        {Way::backward, "embed", "sum of dx by token", "embed.weight"},
+        *found,
+        oracles::expected_embedding_gradient(inputs),
+        [&] { return oracles::embedding_gradient_laws().name(tensor_of(*found), inputs); });
   }
 
   const oracles::IntTensor& tokens_;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <type_traits>
 
 #include "harness/checks/ceilings.h"
 #include "harness/checks/step/step_model.h"
@@ -31,7 +32,18 @@ class Candidates {
  public:
   explicit Candidates(const ModelRows& model) : model_(model) {}
 
-  // `under` is a library's function; `rest` carries a stage's result to the end of the segment.
+  // `rest` carries a stage's result to the end of the segment.
+  template <typename Inputs, typename Rest>
+  void add(const std::string& op,
+           const oracles::StageLibrary<Inputs>& library,
+           const std::type_identity_t<Inputs>& inputs,
+           Rest rest) {
+    add(
+        op,
+        library.laws(),
+        [&](auto law, auto choice) { return library.under(law, choice, inputs); },
+        rest);
+  }
   template <typename Under, typename Rest>
   void add(const std::string& op, std::span<const oracles::Law> laws, Under under, Rest rest) {
     for (const oracles::Law& law : laws) {
@@ -142,11 +154,9 @@ class Forward {
     Candidates all(m_);
     add_end(l, all);
     if (l == 0) {
-      all.add(
-          "embed",
-          oracles::embedding_laws(),
-          [&](auto law, auto choice) { return oracles::embedding_under(law, choice, embedding()); },
-          [&](const Tensor& stream) { return end_of(l, stream); });
+      all.add("embed", oracles::embedding_laws(), embedding(), [&](const Tensor& stream) {
+        return end_of(l, stream);
+      });
       const double root = std::sqrt(static_cast<double>(s_.entering[0].shape.back()));
       all.add_one("embed", kRoot, end_of(l, scaled(s_.entering[0], root)));
     } else {
@@ -163,10 +173,9 @@ class Forward {
     oracles::NormInputs inputs{s_.entering[l], m_.gain(gain(l)), {}, {}, m_.rounding};
     if (l > 0) inputs.other_inputs = {{"what enters norm2", s_.middle[l - 1]}};
     all.add(
-        last ? "norm_f" : "norm1",
-        oracles::norm_stage_laws(),
-        [&](auto law, auto choice) { return oracles::norm_stage_under(law, choice, inputs); },
-        [&](const Tensor& normed) { return last ? head(normed) : normed; });
+        last ? "norm_f" : "norm1", oracles::norm_stage_laws(), inputs, [&](const Tensor& normed) {
+          return last ? head(normed) : normed;
+        });
     if (!last) return;
     oracles::HeadInputs of_head = head_inputs(norm(s_.entering[l], "norm_f"));
     all.add(
@@ -187,35 +196,25 @@ class Forward {
                                                      {"the result of norm1", m_.layers[b].x},
                                                      {"the attention's result", m_.layers[b].y}};
     const oracles::ResidualInputs first{enters, m_.layers[b].y, {}, {streams[1]}, m_.rounding};
-    all.add(
-        "residual",
-        oracles::residual_laws(),
-        [&](auto law, auto choice) { return oracles::residual_under(law, choice, first); },
-        [&](const Tensor& sum) { return end_of(l, sum_of(sum, mlp(b, norm(sum, gain2(b))))); });
+    all.add("residual", oracles::residual_laws(), first, [&](const Tensor& sum) {
+      return end_of(l, sum_of(sum, mlp(b, norm(sum, gain2(b)))));
+    });
     const oracles::ResidualInputs second{
         middle, branch, {}, {{"the result of norm2", normed}, streams[0]}, m_.rounding};
-    all.add(
-        "residual",
-        oracles::residual_laws(),
-        [&](auto law, auto choice) { return oracles::residual_under(law, choice, second); },
-        [&](const Tensor& sum) { return end_of(l, sum); });
+    all.add("residual", oracles::residual_laws(), second, [&](const Tensor& sum) {
+      return end_of(l, sum);
+    });
     const oracles::NormInputs of_norm{
         middle, m_.gain(gain2(b)), streams, {{"norm1", m_.gain(block(b) + "norm1")}}, m_.rounding};
-    all.add(
-        "norm2",
-        oracles::norm_stage_laws(),
-        [&](auto law, auto choice) { return oracles::norm_stage_under(law, choice, of_norm); },
-        from_normed);
+    all.add("norm2", oracles::norm_stage_laws(), of_norm, from_normed);
     oracles::MlpInputs of_mlp = mlp_inputs(b, normed);
     of_mlp.other_inputs = {{"what enters norm2", middle}, streams[0], streams[1]};
     for (std::size_t other = 0; other < m_.layers.size(); ++other) {
       if (other != b) of_mlp.other_weights.push_back(m_.mlp(other));
     }
-    all.add(
-        "mlp",
-        oracles::mlp_laws(),
-        [&](auto law, auto choice) { return oracles::mlp_under(law, choice, of_mlp); },
-        [&](const Tensor& result) { return end_of(l, sum_of(middle, result)); });
+    all.add("mlp", oracles::mlp_laws(), of_mlp, [&](const Tensor& result) {
+      return end_of(l, sum_of(middle, result));
+    });
     if (b == 0) {
       // The first norm does not show a factor of the embedding, the stream after it does.
       const double root = std::sqrt(static_cast<double>(enters.shape.back()));
@@ -301,29 +300,17 @@ class Backward {
   SegmentWrong name(std::size_t l, const Tensor& dstream, const Expected& right) const {
     Candidates all(m_);
     const oracles::MlpInputs inputs = mlp_inputs(l);
-    all.add(
-        "mlp",
-        oracles::mlp_gradient_laws(),
-        [&](auto law, auto choice) {
-          return oracles::mlp_gradient_under(law, choice, inputs, dstream);
-        },
-        [&](const Tensor& dx) { return sum_of(dstream, through_norm2(l, dx)); });
+    all.add("mlp", oracles::mlp_gradient_laws(), {inputs, dstream}, [&](const Tensor& dx) {
+      return sum_of(dstream, through_norm2(l, dx));
+    });
     const Tensor dnormed = oracles::expected_mlp_gradient(inputs, dstream).value;
     const oracles::NormInputs of_norm{
         s_.middle[l], m_.gain(block(l) + "norm2"), {}, {}, m_.rounding};
-    all.add(
-        "norm2",
-        oracles::norm_gradient_laws(),
-        [&](auto law, auto choice) {
-          return oracles::norm_gradient_under(law, choice, of_norm, dnormed);
-        },
-        [&](const Tensor& dx) { return sum_of(dstream, dx); });
+    all.add("norm2", oracles::norm_gradient_laws(), {of_norm, dnormed}, [&](const Tensor& dx) {
+      return sum_of(dstream, dx);
+    });
     const oracles::ResidualInputs sum{dstream, through_half(l, dstream), {}, {}, m_.rounding};
-    all.add(
-        "residual",
-        oracles::residual_laws(),
-        [&](auto law, auto choice) { return oracles::residual_under(law, choice, sum); },
-        [](const Tensor& result) { return result; });
+    all.add("residual", oracles::residual_laws(), sum, [](const Tensor& result) { return result; });
     const std::string vague = l + 1 == m_.layers.size() ? "logits_to_norm2" : "norm1_to_norm2";
     return all.wrong(m_.layers[l].dy, right, static_cast<int>(l), vague);
   }

@@ -148,32 +148,20 @@ class MlpLaws : public ::testing::TestWithParam<Number> {};
 
 TEST_P(MlpLaws, EveryForwardLawIsNamedAlone) {
   const Mlp mlp(4, GetParam());
-  const auto naming = [&](const Tensor& found) { return name_mlp(found, mlp.in); };
-  EXPECT_EQ(naming(kept(expected_mlp(mlp.in), GetParam(), 1)).text(), "right");
-  const auto under = [&](std::string_view law, std::size_t choice) {
-    return mlp_under(law, choice, mlp.in);
-  };
-  EXPECT_GE(try_every_law({mlp_laws(), under, naming, GetParam()}), 14);
-  try_last_laws(expected_mlp(mlp.in), naming, GetParam());
+  EXPECT_GE(try_library(mlp_laws(), mlp.in, expected_mlp(mlp.in), GetParam()), 14);
 }
 
 TEST_P(MlpLaws, EveryBackwardLawIsNamedAlone) {
   const Mlp mlp(5, GetParam());
-  const auto naming = [&](const Tensor& found) { return name_mlp_gradient(found, mlp.in, mlp.dy); };
   const Expected right = expected_mlp_gradient(mlp.in, mlp.dy);
-  EXPECT_EQ(naming(kept(right, GetParam(), 1)).text(), "right");
-  const auto under = [&](std::string_view law, std::size_t choice) {
-    return mlp_gradient_under(law, choice, mlp.in, mlp.dy);
-  };
-  EXPECT_GE(try_every_law({mlp_gradient_laws(), under, naming, GetParam()}), 14);
-  try_last_laws(right, naming, GetParam());
+  EXPECT_GE(try_library(mlp_gradient_laws(), {mlp.in, mlp.dy}, right, GetParam()), 14);
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, MlpLaws, ::testing::Values(Number::f32, Number::bf16));
 
 TEST(MlpStage, RefusesWhatDoesNotFit) {
   Mlp mlp(6, Number::f32);
-  EXPECT_THROW((void)mlp_under("none", 0, mlp.in), std::invalid_argument);
+  EXPECT_THROW((void)mlp_laws().under("none", 0, mlp.in), std::invalid_argument);
   mlp.in.weights.fc2 = mlp.in.weights.fc1;
   EXPECT_THROW((void)expected_mlp(mlp.in), std::invalid_argument);
 }

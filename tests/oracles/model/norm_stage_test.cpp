@@ -99,28 +99,16 @@ class NormLaws : public ::testing::TestWithParam<Number> {};
 
 TEST_P(NormLaws, EveryForwardLawIsNamedAlone) {
   const NormInputs in = inputs_of(3, GetParam());
-  const auto naming = [&](const Tensor& found) { return name_norm_stage(found, in); };
   const Expected right = expected_norm(in.x, in.gain, in.rounding);
-  EXPECT_EQ(naming(kept(right, GetParam(), 1)).text(), "right");
-  const auto under = [&](std::string_view law, std::size_t choice) {
-    return norm_stage_under(law, choice, in);
-  };
-  EXPECT_GE(try_every_law({norm_stage_laws(), under, naming, GetParam()}), 15);
-  try_last_laws(right, naming, GetParam());
+  EXPECT_GE(try_library(norm_stage_laws(), in, right, GetParam()), 15);
 }
 
 TEST_P(NormLaws, EveryBackwardLawIsNamedAlone) {
   const NormInputs in = inputs_of(4, GetParam());
   Random random(5);
   Tensor dy = random.tensor(in.x.shape, 1);
-  const auto naming = [&](const Tensor& found) { return name_norm_gradient(found, in, dy); };
   const Expected right = expected_norm_gradient(in.x, in.gain, dy, in.rounding);
-  EXPECT_EQ(naming(kept(right, GetParam(), 1)).text(), "right");
-  const auto under = [&](std::string_view law, std::size_t choice) {
-    return norm_gradient_under(law, choice, in, dy);
-  };
-  EXPECT_GE(try_every_law({norm_gradient_laws(), under, naming, GetParam()}), 8);
-  try_last_laws(right, naming, GetParam());
+  EXPECT_GE(try_library(norm_gradient_laws(), {in, dy}, right, GetParam()), 8);
 }
 
 TEST_P(NormLaws, EveryLawOfTheGainIsNamedAlone) {
@@ -129,14 +117,8 @@ TEST_P(NormLaws, EveryLawOfTheGainIsNamedAlone) {
   const Tensor dy = random.tensor(norm.x.shape, 1);
   const GainInputs in{
       matrix_of(norm.x), norm.gain, matrix_of(dy), 3, Rounding::of(GetParam()), 0.25};
-  const auto naming = [&](const Tensor& found) { return name_gain_gradient(found, in); };
   const Expected right = expected_gain_gradient(in.x, in.gain, in.dy, in.rounding, in.scale);
-  EXPECT_EQ(naming(kept(right, GetParam(), 1)).text(), "right");
-  const auto under = [&](std::string_view law, std::size_t choice) {
-    return gain_gradient_under(law, choice, in);
-  };
-  EXPECT_GE(try_every_law({gain_gradient_laws(), under, naming, GetParam()}), 7);
-  try_last_laws(right, naming, GetParam());
+  EXPECT_GE(try_library(gain_gradient_laws(), in, right, GetParam()), 7);
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, NormLaws, ::testing::Values(Number::f32, Number::bf16));
@@ -145,9 +127,9 @@ INSTANTIATE_TEST_SUITE_P(Types, NormLaws, ::testing::Values(Number::f32, Number:
 TEST(NormNaming, ALawThatHoldsInOneRow) {
   const NormInputs in = inputs_of(8, Number::f32);
   Tensor found = kept(expected_norm(in.x, in.gain, in.rounding), Number::f32, 1);
-  const Tensor other = kept(*norm_stage_under("rms_of_other_input", 1, in), Number::f32, 2);
+  const Tensor other = kept(*norm_stage_laws().under("rms_of_other_input", 1, in), Number::f32, 2);
   std::copy_n(other.data.begin() + 5 * 48, 48, found.data.begin() + 5 * 48);
-  const Naming naming = name_norm_stage(found, in);
+  const Naming naming = norm_stage_laws().name(found, in);
   EXPECT_THAT(naming.text(), HasSubstr("rms_of_other_input: the norm of another tensor (mlp)"));
   EXPECT_NEAR(naming.alone()->share, 1.0 / 9, 0.01);
   EXPECT_GE(naming.right.first, 5 * 48);
@@ -158,8 +140,8 @@ TEST(NormStage, RefusesWhatDoesNotFit) {
   EXPECT_THROW((void)expected_norm(in.x, zeros({47}), in.rounding), std::invalid_argument);
   EXPECT_THROW((void)expected_norm_gradient(in.x, in.gain, zeros({8, 48}), in.rounding),
                std::invalid_argument);
-  EXPECT_THROW((void)norm_stage_under("none", 0, in), std::invalid_argument);
-  EXPECT_THROW((void)name_norm_stage(zeros({8, 48}), in), std::invalid_argument);
+  EXPECT_THROW((void)norm_stage_laws().under("none", 0, in), std::invalid_argument);
+  EXPECT_THROW((void)norm_stage_laws().name(zeros({8, 48}), in), std::invalid_argument);
 }
 
 }  // namespace

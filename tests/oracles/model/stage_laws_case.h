@@ -8,11 +8,12 @@
 #include <set>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include "oracles/expected.h"
+#include "oracles/model/stage_naming.h"
 #include "oracles/rounding.h"
 #include "tests/oracles/random_layer.h"
 
@@ -95,6 +96,21 @@ inline void try_last_laws(const Expected& right,
     EXPECT_NE(naming(narrow).text().find("(bfloat16 digits)"), std::string::npos)
         << naming(narrow).text();
   }
+}
+
+// All laws of a library. Returns how many were named by try_every_law().
+template <typename Inputs>
+int try_library(const StageLibrary<Inputs>& library,
+                const std::type_identity_t<Inputs>& in,
+                const Expected& right,
+                Number number) {
+  const auto naming = [&](const Tensor& found) { return library.name(found, in); };
+  EXPECT_EQ(naming(kept(right, number, 1)).text(), "right");
+  try_last_laws(right, naming, number);
+  const auto under = [&](std::string_view law, std::size_t choice) {
+    return library.under(law, choice, in);
+  };
+  return try_every_law({library.laws(), under, naming, number});
 }
 
 }  // namespace oracles::testing

@@ -33,13 +33,7 @@ TEST_P(StreamLaws, EveryLawOfTheResidualIsNamedAlone) {
   in.others = {{"norm1", drawn(random, {6, 20}, GetParam())},
                {"block 0", drawn(random, {6, 20}, GetParam())}};
   in.rounding = Rounding::of(GetParam());
-  const auto naming = [&](const Tensor& found) { return name_residual(found, in); };
-  EXPECT_EQ(naming(kept(expected_residual(in), GetParam(), 1)).text(), "right");
-  const auto under = [&](std::string_view law, std::size_t choice) {
-    return residual_under(law, choice, in);
-  };
-  EXPECT_EQ(try_every_law({residual_laws(), under, naming, GetParam()}), 14);
-  try_last_laws(expected_residual(in), naming, GetParam());
+  EXPECT_EQ(try_library(residual_laws(), in, expected_residual(in), GetParam()), 14);
 }
 
 struct Embedding {
@@ -73,24 +67,14 @@ struct Embedding {
 
 TEST_P(StreamLaws, EveryLawOfTheEmbeddingIsNamedAlone) {
   const Embedding e(GetParam());
-  const auto naming = [&](const Tensor& found) { return name_embedding(found, e.in); };
-  EXPECT_EQ(naming(kept(expected_embedding(e.in), GetParam(), 1)).text(), "right");
-  const auto under = [&](std::string_view law, std::size_t choice) {
-    return embedding_under(law, choice, e.in);
-  };
-  EXPECT_EQ(try_every_law({embedding_laws(), under, naming, GetParam()}), 11);
-  try_last_laws(expected_embedding(e.in), naming, GetParam());
+  EXPECT_EQ(try_library(embedding_laws(), e.in, expected_embedding(e.in), GetParam()), 11);
 }
 
 TEST_P(StreamLaws, EveryLawOfItsGradientIsNamedAlone) {
   const Embedding e(GetParam());
-  const auto naming = [&](const Tensor& found) { return name_embedding_gradient(found, e.back); };
-  EXPECT_EQ(naming(kept(expected_embedding_gradient(e.back), GetParam(), 1)).text(), "right");
-  const auto under = [&](std::string_view law, std::size_t choice) {
-    return embedding_gradient_under(law, choice, e.back);
-  };
-  EXPECT_EQ(try_every_law({embedding_gradient_laws(), under, naming, GetParam()}), 7);
-  try_last_laws(expected_embedding_gradient(e.back), naming, GetParam());
+  EXPECT_EQ(try_library(
+                embedding_gradient_laws(), e.back, expected_embedding_gradient(e.back), GetParam()),
+            7);
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, StreamLaws, ::testing::Values(Number::f32, Number::bf16));
@@ -139,11 +123,11 @@ TEST(StreamNaming, ABranchWithABound) {
   for (double& value : found.data) {
     value += 1e-3;
   }
-  EXPECT_FALSE(name_residual(found, in).right.fits());
+  EXPECT_FALSE(residual_laws().name(found, in).right.fits());
   in.branch_bound = filled<double>({2, 20}, 1.001e-3);
-  EXPECT_TRUE(name_residual(found, in).right.fits());
+  EXPECT_TRUE(residual_laws().name(found, in).right.fits());
   in.branch_bound = filled<double>({2, 20}, 0.999e-3);
-  EXPECT_FALSE(name_residual(found, in).right.fits());
+  EXPECT_FALSE(residual_laws().name(found, in).right.fits());
 }
 
 TEST(StreamNaming, ALawThatHoldsInOneRow) {
@@ -153,7 +137,7 @@ TEST(StreamNaming, ALawThatHoldsInOneRow) {
   in.branch = drawn(random, {6, 20}, Number::f32);
   Tensor found = kept(expected_residual(in), Number::f32, 1);
   std::copy_n(in.stream.data.begin() + 40, 20, found.data.begin() + 40);
-  EXPECT_THAT(name_residual(found, in).text(), HasSubstr("residual_branch_missing"));
+  EXPECT_THAT(residual_laws().name(found, in).text(), HasSubstr("residual_branch_missing"));
 }
 
 TEST(StreamStages, RefuseWhatDoesNotFit) {
