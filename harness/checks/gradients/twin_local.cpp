@@ -14,21 +14,6 @@
 namespace harness::checks {
 namespace {
 
-struct LocalPlace {  // what the same finding on several ranks has in common
-  std::int64_t step = 0;
-  std::string code;
-  std::vector<std::string> params;
-  std::string factor;
-  auto operator<=>(const LocalPlace&) const = default;
-};
-
-struct ToldLocal {
-  std::set<int> ranks;
-  std::size_t differing = 0;
-  double factor = 1.0;
-  double worst = 0.0;
-};
-
 class LocalComparison {
  public:
   LocalComparison(const TwinCase& the_case, ResultBuilder& result)
@@ -86,17 +71,17 @@ class LocalComparison {
       equal_ += static_cast<std::int64_t>(before - differ.size());
       if (differ.empty()) return;
     }
-    LocalPlace place{step, "NUMERIC.GRADIENT", first_in_backward(differ), ""};
-    ToldLocal told;
+    GradientPlace place{step, "NUMERIC.GRADIENT", first_in_backward(differ), {}, ""};
+    ToldGradient told;
     if (readable) {
       if (const auto factor = constant_factor(*own, *twin, differ)) {
-        place = {step, "GRAD.SCALE", differ, nsa::to_text(*factor, 4)};
+        place = {step, "GRAD.SCALE", differ, {}, nsa::to_text(*factor, 4)};
         told.factor = *factor;
       } else {
         told.worst = worst_relative(*own, *twin, place.params);
       }
     }
-    ToldLocal& kept = told_.try_emplace(place, told).first->second;
+    ToldGradient& kept = told_.try_emplace(place, told).first->second;
     kept.ranks.insert(rank);
     kept.differing = std::max(kept.differing, differ.size());
   }
@@ -136,7 +121,7 @@ class LocalComparison {
     return worst;
   }
 
-  [[nodiscard]] Finding finding(const LocalPlace& place, const ToldLocal& told) const {
+  [[nodiscard]] Finding finding(const GradientPlace& place, const ToldGradient& told) const {
     const bool scaled = place.code == "GRAD.SCALE";
     Finding finding = make_finding(place.code, "twin");
     const bool all = scaled && place.params.size() == params_.size();
@@ -159,7 +144,7 @@ class LocalComparison {
   ResultBuilder& result_;
   ResultBuilder
       files_;  // what explain_local() could not open: an explanation less, no verdict less
-  std::map<LocalPlace, ToldLocal> told_;
+  std::map<GradientPlace, ToldGradient> told_;
   std::int64_t equal_ = 0;
 };
 

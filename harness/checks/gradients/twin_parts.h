@@ -2,7 +2,10 @@
 // of the local ones. Each adds what it found and what was missing to the result.
 #pragma once
 
+#include <compare>
+#include <cstddef>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,6 +17,24 @@ struct TwinCase {
   const Evidence& evidence;
   const Ledger& ledger;
   const std::vector<std::string>& params;
+};
+
+// What the same finding on several ranks has in common.
+struct GradientPlace {
+  std::int64_t step = 0;
+  std::string code;
+  std::vector<std::string> params;
+  std::vector<int> buckets;
+  std::string factor;
+  auto operator<=>(const GradientPlace&) const = default;
+};
+
+// What is told of it.
+struct ToldGradient {
+  std::set<int> ranks;
+  std::size_t differing = 0;
+  double factor = 1.0;
+  double worst = 0.0;
 };
 
 struct PartOfTwin {

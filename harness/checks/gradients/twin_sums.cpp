@@ -15,22 +15,6 @@
 namespace harness::checks {
 namespace {
 
-struct SumPlace {  // what the same finding on several ranks has in common
-  std::int64_t step = 0;
-  std::string code;
-  std::vector<std::string> params;
-  std::vector<int> buckets;
-  std::string factor;
-  auto operator<=>(const SumPlace&) const = default;
-};
-
-struct ToldSum {
-  std::set<int> ranks;
-  std::size_t differing = 0;
-  double factor = 1.0;
-  double worst = 0.0;
-};
-
 class SumComparison {
  public:
   SumComparison(const TwinCase& the_case, ResultBuilder& result)
@@ -184,15 +168,15 @@ class SumComparison {
     return factor;
   }
 
-  void add_sum(const SumPlace& place, int rank, double factor, double worst) {
-    ToldSum& told = told_[place];
+  void add_sum(const GradientPlace& place, int rank, double factor, double worst) {
+    ToldGradient& told = told_[place];
     told.ranks.insert(rank);
     told.factor = factor;
     raise_to(told.worst, worst);
     told.differing = place.params.size();
   }
 
-  [[nodiscard]] Finding finding(const SumPlace& place, const ToldSum& told) const {
+  [[nodiscard]] Finding finding(const GradientPlace& place, const ToldGradient& told) const {
     Finding finding = make_finding(place.code, "sum");
     const bool everywhere = told.ranks.size() == static_cast<std::size_t>(evidence_.ranks());
     if (place.code == "GRAD.SCALE") {
@@ -219,7 +203,7 @@ class SumComparison {
   const std::vector<std::string>& params_;
   std::set<std::int64_t> overflowed_;
   ResultBuilder& result_;
-  std::map<SumPlace, ToldSum> told_;
+  std::map<GradientPlace, ToldGradient> told_;
   double worst_share_ = 0.0;
 };
 
