@@ -9,25 +9,10 @@
 #include "nsa/torch.h"
 #include "nsa/train/data.h"
 #include "nsa/train/optimizer.h"
+#include "tests/model/m7c_125m.h"
 
 namespace nsa {
 namespace {
-
-ModelConfig m7c_125m() {
-  ModelConfig config;
-  config.dim = 768;
-  config.n_layers = 12;
-  config.n_heads = 12;
-  config.n_kv_groups = 2;
-  config.d_k = 64;
-  config.d_v = 64;
-  config.l = 32;
-  config.d = 16;
-  config.l_sel = 64;
-  config.n_sel = 16;
-  config.w = 512;
-  return config;
-}
 
 double peak_gib() {
   rusage usage{};
@@ -38,7 +23,7 @@ double peak_gib() {
 void train(benchmark::State& state, bool update) {
   torch::manual_seed(0);
   Routes routes;
-  NsaLm model(m7c_125m(), std::map<std::string, std::string>{}, routes);
+  NsaLm model(testing::m7c_125m(), std::map<std::string, std::string>{}, routes);
   Optimizer optimizer(model->parameters(), OptimizerConfig{});
   DataConfig data;
   data.source = DataConfig::Source::uniform;

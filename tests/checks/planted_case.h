@@ -25,6 +25,23 @@ struct Planted {
 using harness::Gradient;
 using harness::Verdict;
 
+// Adds defects that one check judges in runs of one size.
+struct PlantedAdder {
+  std::vector<Planted>& list;
+  std::string check;
+  int ranks = 2;
+  int steps = 1;
+  std::string kind = "training";
+
+  void operator()(const std::string& name,
+                  Verdict verdict,
+                  const std::string& code,
+                  const std::string& site,
+                  const std::function<void(Healthy&)>& spoil) const {
+    list.push_back({check, name, verdict, code, site, spoil, ranks, steps, kind});
+  }
+};
+
 inline const auto kLeaveAsItIs = [](Healthy&) {};
 
 template <typename Rows, typename Which>

@@ -92,13 +92,7 @@ inline void add_overwritten(std::vector<Planted>& list) {
 }
 
 inline void add_checkpoints(std::vector<Planted>& list) {
-  const auto add = [&](const std::string& name,
-                       Verdict verdict,
-                       const std::string& code,
-                       const std::string& site,
-                       const std::function<void(Healthy&)>& spoil) {
-    list.push_back({"checkpoint_equal", name, verdict, code, site, spoil, 2, 1});
-  };
+  const PlantedAdder add{list, "checkpoint_equal"};
   const auto other_dtype = [](harness::Recompute& row) {
     row.dtype_forward = "BFloat16";
     row.blocks_recompute = "others";

@@ -168,14 +168,7 @@ inline void add_stages(std::vector<Planted>& list) {
 }
 
 inline void add_selection(std::vector<Planted>& list) {
-  const std::string check = "selection_valid";
-  const auto add = [&](const std::string& name,
-                       Verdict verdict,
-                       const std::string& code,
-                       const std::string& site,
-                       const std::function<void(Healthy&)>& spoil) {
-    list.push_back(alone(check, name, verdict, code, site, spoil));
-  };
+  const PlantedAdder add{list, "selection_valid", 1, 1, "attention"};
   add("healthy", Verdict::pass, "", "{}", kLeaveAsItIs);
   add("a block after the query",
       Verdict::fail,
@@ -244,7 +237,6 @@ inline void add_selection(std::vector<Planted>& list) {
 }
 
 inline void add_causal(std::vector<Planted>& list) {
-  const std::string check = "causal";
   const auto perturbed_spoiled =
       [](int layer, const std::string& stage, const std::function<void(oracles::Tensor&)>& spoil) {
         return [=](Healthy& h) {
@@ -255,13 +247,7 @@ inline void add_causal(std::vector<Planted>& list) {
           h.write_layer(0, 1, 0, layer, made_layer(setting, 0, layer), Healthy::kPerturbed);
         };
       };
-  const auto add = [&](const std::string& name,
-                       Verdict verdict,
-                       const std::string& code,
-                       const std::string& site,
-                       const std::function<void(Healthy&)>& spoil) {
-    list.push_back(alone(check, name, verdict, code, site, spoil));
-  };
+  const PlantedAdder add{list, "causal", 1, 1, "attention"};
   add("healthy", Verdict::pass, "", "{}", kLeaveAsItIs);
   add("scores see the future",
       Verdict::fail,
@@ -325,14 +311,7 @@ inline void add_unmutated(std::vector<Planted>& list) {
 }
 
 inline void add_reference(std::vector<Planted>& list) {
-  const std::string check = "close_to_reference";
-  const auto add = [&](const std::string& name,
-                       Verdict verdict,
-                       const std::string& code,
-                       const std::string& site,
-                       const std::function<void(Healthy&)>& spoil) {
-    list.push_back(alone(check, name, verdict, code, site, spoil));
-  };
+  const PlantedAdder add{list, "close_to_reference", 1, 1, "attention"};
   add("healthy", Verdict::pass, "", "{}", kLeaveAsItIs);
   // Far below the first-principles ceiling, and still more than the plain implementation's
   // rounding.
@@ -398,14 +377,7 @@ inline Planted decoded(const std::string& check,
 }
 
 inline void add_decode(std::vector<Planted>& list) {
-  const std::string check = "decode_equal";
-  const auto add = [&](const std::string& name,
-                       Verdict verdict,
-                       const std::string& code,
-                       const std::string& site,
-                       const std::function<void(Healthy&)>& spoil) {
-    list.push_back(decoded(check, name, verdict, code, site, spoil));
-  };
+  const PlantedAdder add{list, "decode_equal", 1, 1, "decode"};
   add("healthy", Verdict::pass, "", "{}", kLeaveAsItIs);
   add("an output",
       Verdict::fail,
@@ -468,14 +440,7 @@ inline void add_decoded_finite(std::vector<Planted>& list) {
 }
 
 inline void add_reads(std::vector<Planted>& list) {
-  const std::string check = "reads_count";
-  const auto add = [&](const std::string& name,
-                       Verdict verdict,
-                       const std::string& code,
-                       const std::string& site,
-                       const std::function<void(Healthy&)>& spoil) {
-    list.push_back(decoded(check, name, verdict, code, site, spoil));
-  };
+  const PlantedAdder add{list, "reads_count", 1, 1, "decode"};
   add("healthy", Verdict::pass, "", "{}", kLeaveAsItIs);
   add("a formula: whole blocks",
       Verdict::fail,
@@ -738,14 +703,7 @@ inline void add_gates(std::vector<Planted>& list) {
 }
 
 inline void add_optimizer(std::vector<Planted>& list) {
-  const std::string check = "optimizer_sound";
-  const auto add = [&](const std::string& name,
-                       Verdict verdict,
-                       const std::string& code,
-                       const std::string& site,
-                       const std::function<void(Healthy&)>& spoil) {
-    list.push_back({check, name, verdict, code, site, spoil, 2, 3});
-  };
+  const PlantedAdder add{list, "optimizer_sound", 2, 3};
   const auto rate = [](int step, double factor) {
     return [=](Healthy& h) {
       for (auto& row : h.evidence.samples) {

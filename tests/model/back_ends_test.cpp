@@ -12,6 +12,7 @@
 #include "nsa/seams/reference/masked_attention.h"
 #include "nsa/seams/refused.h"
 #include "nsa/seams/sdpa/sdpa.h"
+#include "tests/model/attend_result.h"
 #include "tests/model/support.h"
 #include "tests/model/variants.h"
 
@@ -110,16 +111,11 @@ Inputs make_inputs(const ModelConfig& config, std::int64_t length, std::int64_t 
           normal(config.n_heads, length, config.d_v)};
 }
 
-struct Result {
-  Tensor o_BHSD;
-  std::vector<Tensor> gradients;
-};
-
 // A leaf that has no part in the graph fails here.
-Result run(const Attend& attend,
-           const SeamContext& context,
-           const Inputs& inputs,
-           torch::Dtype dtype) {
+AttendResult run(const Attend& attend,
+                 const SeamContext& context,
+                 const Inputs& inputs,
+                 torch::Dtype dtype) {
   std::vector<Tensor> leaves;
   for (const auto& tensor : {inputs.q_BHSD, inputs.k_BGKD, inputs.v_BGKD}) {
     leaves.push_back(tensor.to(dtype).detach().clone().requires_grad_());
@@ -128,16 +124,6 @@ Result run(const Attend& attend,
   EXPECT_EQ(o_BHSD.scalar_type(), dtype);
   EXPECT_EQ(o_BHSD.sizes(), inputs.dy_BHSD.sizes());
   return {o_BHSD, torch::autograd::grad({o_BHSD}, leaves, {inputs.dy_BHSD.to(dtype)})};
-}
-
-double error_of(const Result& found, const Result& wanted, std::string& name) {
-  Comparison comparison;
-  comparison.add("output", "o", found.o_BHSD, wanted.o_BHSD);
-  for (std::size_t i = 0; i < 3; ++i) {
-    const std::string which = i == 0 ? "dq" : i == 1 ? "dk" : "dv";
-    comparison.add("gradient", which, found.gradients[i], wanted.gradients[i]);
-  }
-  return comparison.worst(name);
 }
 
 class BackEnds : public ::testing::Test {
@@ -155,14 +141,14 @@ class BackEnds : public ::testing::Test {
     Routes routes;
     const SeamContext context{config, 0, routes};
     const Inputs inputs = make_inputs(config, length, keys);
-    const Result wanted = run(reference, context, inputs, torch::kDouble);
+    const AttendResult wanted = run(reference, context, inputs, torch::kDouble);
     // Terms of the longest sum: keys of a row and their width forward; rows and heads that share a key backward.
     const auto terms = length * config.heads_per_group() + config.d_k;
     const double fp32_ceiling = 64 * std::sqrt(static_cast<double>(terms)) * std::ldexp(1.0, -24);
     for (const auto& back_end : back_ends()) {
       SCOPED_TRACE(back_end.name + " at length " + std::to_string(length));
       std::string worst;
-      const Result fp64 = run(back_end.*branch, context, inputs, torch::kDouble);
+      const AttendResult fp64 = run(back_end.*branch, context, inputs, torch::kDouble);
       EXPECT_LE(error_of(fp64, wanted, worst), 1e-12) << worst;
       EXPECT_LE(error_of(run(back_end.*branch, context, inputs, torch::kFloat), wanted, worst),
                 fp32_ceiling)
@@ -211,13 +197,10 @@ TEST_F(BackEnds, EqualTheReferenceAtEveryLength) {
   }
 }
 
-// torch.empty() then begins as NaN: nothing that was never written may be read.
+// Nothing that was never written may be read.
 TEST_F(BackEnds, EqualTheReferenceWhereUninitialisedMemoryIsNan) {
-  auto& context = at::globalContext();
-  context.setDeterministicAlgorithms(true, /*warn_only=*/false);
-  context.setDeterministicFillUninitializedMemory(true);
+  const EmptyIsNan empty_is_nan;
   every_length(small_config());
-  context.setDeterministicAlgorithms(false, false);
 }
 
 // Rows without keys must not let a NaN of theirs through, nor make one in the gradients.
@@ -230,7 +213,7 @@ TEST_F(BackEnds, RowsWithoutKeysAreZeroWhateverTheyHold) {
     inputs.q_BHSD.slice(2, 0, config.l - 1).fill_(std::nan(""));
     for (const auto& back_end : back_ends()) {
       SCOPED_TRACE(back_end.name + " at length " + std::to_string(length));
-      const Result found = run(back_end.cmp, context, inputs, torch::kDouble);
+      const AttendResult found = run(back_end.cmp, context, inputs, torch::kDouble);
       EXPECT_TRUE(found.o_BHSD.slice(2, 0, config.l - 1).eq(0.0).all().item<bool>());
       for (const Tensor& gradient : found.gradients) {
         EXPECT_TRUE(gradient.isfinite().all().item<bool>());
@@ -247,10 +230,10 @@ TEST_F(BackEnds, NoticeTheWindow) {
   const Inputs inputs = make_inputs(config, 70, 70);
   std::string worst;
   for (const auto& back_end : back_ends()) {
-    const Result right = run(back_end.win, {config, 0, routes}, inputs, torch::kDouble);
+    const AttendResult right = run(back_end.win, {config, 0, routes}, inputs, torch::kDouble);
     ModelConfig wider = config;
     ++wider.w;
-    const Result wrong = run(back_end.win, {wider, 0, routes}, inputs, torch::kDouble);
+    const AttendResult wrong = run(back_end.win, {wider, 0, routes}, inputs, torch::kDouble);
     EXPECT_GT(error_of(wrong, right, worst), 1e-6) << back_end.name;
   }
 }

@@ -8,6 +8,7 @@
 
 #include <torch/csrc/autograd/autograd.h>
 
+#include "tests/model/attend_result.h"
 #include "tests/model/support.h"
 #include "tests/model/variants.h"
 
@@ -61,15 +62,10 @@ Case make_case(const SeamContext& context, std::int64_t length, double scale) {
   return made;
 }
 
-struct Result {
-  Tensor o_BHSD;
-  std::vector<Tensor> gradients;
-};
-
-Result run(const AttendSel& form,
-           const SeamContext& context,
-           const Case& test,
-           torch::Dtype dtype) {
+AttendResult run(const AttendSel& form,
+                 const SeamContext& context,
+                 const Case& test,
+                 torch::Dtype dtype) {
   std::vector<Tensor> leaves;
   for (const auto& tensor : {test.q_BHSD, test.k_BGSD, test.v_BGSD}) {
     leaves.push_back(tensor.to(dtype).detach().clone().requires_grad_());
@@ -77,16 +73,6 @@ Result run(const AttendSel& form,
   const Tensor o_BHSD = form(context, leaves[0], leaves[1], leaves[2], test.blocks_BGSn);
   EXPECT_EQ(o_BHSD.scalar_type(), dtype);
   return {o_BHSD, torch::autograd::grad({o_BHSD}, leaves, {test.dy_BHSD.to(dtype)})};
-}
-
-double error_of(const Result& found, const Result& wanted, std::string& name) {
-  Comparison comparison;
-  comparison.add("output", "o", found.o_BHSD, wanted.o_BHSD);
-  for (std::size_t i = 0; i < 3; ++i) {
-    const std::string which = i == 0 ? "dq" : i == 1 ? "dk" : "dv";
-    comparison.add("gradient", which, found.gradients[i], wanted.gradients[i]);
-  }
-  return comparison.worst(name);
 }
 
 class Historic : public ::testing::Test {
@@ -104,7 +90,7 @@ class Historic : public ::testing::Test {
     const AttendSel reference = [](const auto&... arguments) {
       return reference::attend_sel(arguments...);
     };
-    const Result wanted = run(reference, context, test, torch::kDouble);
+    const AttendResult wanted = run(reference, context, test, torch::kDouble);
     // Terms of the longest sum: keys of a row and their width forward; rows and heads that share a key backward.
     const auto terms =
         std::max(config.n_sel * config.l_sel + config.d_k, length * config.heads_per_group());
@@ -112,7 +98,7 @@ class Historic : public ::testing::Test {
     for (const auto& [name, form] : forms()) {
       SCOPED_TRACE(name + " at length " + std::to_string(length));
       std::string worst;
-      const Result fp64 = run(form, context, test, torch::kDouble);
+      const AttendResult fp64 = run(form, context, test, torch::kDouble);
       EXPECT_LE(error_of(fp64, wanted, worst), 1e-12) << worst;
       EXPECT_LE(error_of(run(form, context, test, torch::kFloat), wanted, worst), fp32_ceiling)
           << worst;
@@ -146,13 +132,10 @@ TEST_F(Historic, EqualTheReferenceAtEveryLength) {
   }
 }
 
-// torch.empty() then begins as NaN: nothing that was never written may be read.
+// Nothing that was never written may be read.
 TEST_F(Historic, EqualTheReferenceWhereUninitialisedMemoryIsNan) {
-  auto& context = at::globalContext();
-  context.setDeterministicAlgorithms(true, /*warn_only=*/false);
-  context.setDeterministicFillUninitializedMemory(true);
+  const EmptyIsNan empty_is_nan;
   every_length(small_config());
-  context.setDeterministicAlgorithms(false, false);
 }
 
 // A wrong block, a key too many or one too few must show.

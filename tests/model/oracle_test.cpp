@@ -4,6 +4,7 @@
 #include <iostream>
 #include <random>
 
+#include "harness/checks/attention/layer_record.h"
 #include "oracles/attention/attention.h"
 #include "oracles/attention/selection.h"
 #include "tests/model/support.h"
@@ -24,33 +25,6 @@ oracles::Array<T> to_array(const Tensor& tensor) {
 
 Tensor from_oracle(const oracles::Tensor& tensor) {
   return torch::tensor(tensor.data, torch::kDouble).reshape(tensor.shape);
-}
-
-oracles::AttentionConfig oracle_config(const ModelConfig& config) {
-  oracles::AttentionConfig result;
-  result.dim = config.dim;
-  result.n_heads = config.n_heads;
-  result.n_kv_groups = config.n_kv_groups;
-  result.d_k = config.d_k;
-  result.d_v = config.d_v;
-  result.l = config.l;
-  result.d = config.d;
-  result.l_sel = config.l_sel;
-  result.n_sel = config.n_sel;
-  result.w = config.w;
-  result.init_blocks = config.init_blocks;
-  result.local_blocks = config.local_blocks;
-  result.rope_base = config.rope_base;
-  result.rope_scale = config.rope_scale;
-  result.gate_temp = config.gate_temp;
-  result.gate_hidden = config.gate_hidden;
-  result.gate = config.gate == Gate::head_sigmoid ? oracles::Gate::head_sigmoid
-                                                  : oracles::Gate::group_softmax;
-  result.phi = config.phi == Phi::conv  ? oracles::Phi::conv
-               : config.phi == Phi::mlp ? oracles::Phi::mlp
-                                        : oracles::Phi::avg;
-  result.eq9 = config.eq9 == Eq9::overlap ? oracles::Eq9::overlap : oracles::Eq9::fractional;
-  return result;
 }
 
 // Numbers from the generator itself: the distributions of the library differ between libraries.
@@ -178,7 +152,7 @@ oracles::AttentionPass run_oracle(const RandomCase& test,
   oracles::AttentionOptions options;
   options.replay = to_array<std::int64_t>(run.trace.blocks_BGSn);
   options.threads = 1;
-  return oracles::attention_with_gradients(oracle_config(test.config),
+  return oracles::attention_with_gradients(harness::checks::oracle_config(test.config),
                                            weights,
                                            to_array<double>(run.trace.x_BSE),
                                            to_array<double>(run.dy_BSE),
@@ -238,7 +212,7 @@ void compare_blocks(const RandomCase& test,
                     const ModelRun& run,
                     const oracles::AttentionPass& pass,
                     Choices& choices) {
-  const auto config = oracle_config(test.config);
+  const auto config = harness::checks::oracle_config(test.config);
   const auto blocks = to_array<std::int64_t>(run.trace.blocks_BGSn);
   const auto n_blocks = static_cast<std::size_t>(test.config.block_count(test.length));
   const auto n = static_cast<std::size_t>(test.config.n_sel);

@@ -11,28 +11,13 @@
 #include "nsa/train/data.h"
 #include "nsa/train/optimizer.h"
 #include "nsa/train/schedule.h"
+#include "tests/model/m7c_125m.h"
 #include "tests/model/support.h"
 
 namespace nsa::testing {
 namespace {
 
 using torch::Tensor;
-
-ModelConfig m7c_125m() {
-  ModelConfig config;
-  config.dim = 768;
-  config.n_layers = 12;
-  config.n_heads = 12;
-  config.n_kv_groups = 2;
-  config.d_k = 64;
-  config.d_v = 64;
-  config.l = 32;
-  config.d = 16;
-  config.l_sel = 64;
-  config.n_sel = 16;
-  config.w = 512;
-  return config;
-}
 
 TEST(Parameters, NamesOrderAndCount) {
   std::vector<std::string> wanted = {"embed.weight"};

@@ -24,6 +24,20 @@ inline double product(
   return sum;
 }
 
+// The rows of W that belong to group g, `width` of them, times x[b,t].
+inline Vector product_of_group(const Tensor& weight,
+                               std::int64_t width,
+                               const Tensor& x,
+                               std::int64_t b,
+                               std::int64_t g,
+                               std::int64_t t) {
+  Vector result;
+  for (std::int64_t i = 0; i < width; ++i) {
+    result.push_back(product(weight, g * width + i, x, b, t));
+  }
+  return result;
+}
+
 inline Vector naive_key(const AttentionConfig& c,
                         const Weights& weights,
                         const std::string& branch,
@@ -31,11 +45,7 @@ inline Vector naive_key(const AttentionConfig& c,
                         std::int64_t b,
                         std::int64_t g,
                         std::int64_t t) {
-  const Tensor& weight = weights.at("W_K_" + branch + ".weight");
-  Vector key;
-  for (std::int64_t i = 0; i < c.d_k; ++i) {
-    key.push_back(product(weight, g * c.d_k + i, x, b, t));
-  }
+  Vector key = product_of_group(weights.at("W_K_" + branch + ".weight"), c.d_k, x, b, g, t);
   for (std::int64_t i = 0; i < c.d_k; i += 2) {
     const double angle =
         static_cast<double>(t) / c.rope_scale *
@@ -54,12 +64,7 @@ inline Vector naive_value(const AttentionConfig& c,
                           std::int64_t b,
                           std::int64_t g,
                           std::int64_t t) {
-  const Tensor& weight = weights.at("W_V_" + branch + ".weight");
-  Vector value;
-  for (std::int64_t i = 0; i < c.d_v; ++i) {
-    value.push_back(product(weight, g * c.d_v + i, x, b, t));
-  }
-  return value;
+  return product_of_group(weights.at("W_V_" + branch + ".weight"), c.d_v, x, b, g, t);
 }
 
 // Softmax of q.k / sqrt(d_k) over the keys given, times their values; zeros where there are none.
