@@ -64,6 +64,11 @@ nsa::NamedParameters named_parameters(nsa::NsaLm& model) {
   return parameters;
 }
 
+std::string optimizer_of(const Scenario& scenario) {
+  const auto asked = scenario.route.find("optimizer");
+  return asked == scenario.route.end() ? "reference" : asked->second;
+}
+
 void write_routes(Session& session, const nsa::Routes& routes) {
   for (const nsa::RouteCount& count : routes.counts()) {
     session.channel().write(

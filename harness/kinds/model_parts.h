@@ -28,6 +28,9 @@ namespace harness {
 
 [[nodiscard]] nsa::NamedParameters named_parameters(nsa::NsaLm& model);
 
+// The implementation of seam `optimizer` that a route asks for.
+[[nodiscard]] std::string optimizer_of(const Scenario& scenario);
+
 void write_routes(Session& session, const nsa::Routes& routes);
 
 // Largest resident set of this process so far.

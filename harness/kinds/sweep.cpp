@@ -93,7 +93,10 @@ class SweepCase {
     kept.watch(model);
     std::vector<torch::Tensor> parameters = model->parameters();
     const nsa::TrainingConfig& training = session_.the_case().scenario.training;
-    nsa::Optimizer optimizer(parameters, training.optimizer, training.precision);
+    nsa::Optimizer optimizer(parameters,
+                             training.optimizer,
+                             training.precision,
+                             optimizer_of(session_.the_case().scenario));
     const auto tokens_BS = draw_tokens(point, number);
     step(model, optimizer, tokens_BS, number);
     kept.stop();

@@ -28,8 +28,10 @@ class ThroughputCase {
         model_(make_model(session, routes_)),
         checkpoint_(model_, scenario_.parallel, routes_),
         source_(make_source(scenario_)),
-        optimizer_(
-            model_->parameters(), scenario_.training.optimizer, scenario_.training.precision),
+        optimizer_(model_->parameters(),
+                   scenario_.training.optimizer,
+                   scenario_.training.precision,
+                   optimizer_of(scenario_)),
         memory_(session, device_),
         fired_(session.channel()),
         request_(scenario_.fault.value_or(FaultRequest{})),

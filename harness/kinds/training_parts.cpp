@@ -44,7 +44,7 @@ nsa::TrainingSeams make_seams(nsa::DataSource& source,
   };
   seams.loss = nsa::next_token_loss;
   seams.optimizer = [&optimizer, &routes](std::int64_t /*step*/) {
-    routes.ran("optimizer", -1, "reference");
+    routes.ran("optimizer", -1, optimizer.implementation());
     return optimizer.step();
   };
   seams.restore = [parts](const std::string& path) { return nsa::load_snapshot(path, parts); };
@@ -85,7 +85,8 @@ TrainingParts::TrainingParts(Session& session)
       source(make_source(session.the_case().scenario)),
       optimizer(std::make_unique<nsa::Optimizer>(tensors_of(parameters),
                                                  session.the_case().scenario.training.optimizer,
-                                                 session.the_case().scenario.training.precision)),
+                                                 session.the_case().scenario.training.precision,
+                                                 optimizer_of(session.the_case().scenario))),
       seams(make_seams(*source, *optimizer, routes, {parameters, *optimizer, source->identity()})),
       ledger(parameters, session.progress()),
       watch(session.channel(), session.progress()),

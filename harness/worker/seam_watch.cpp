@@ -128,6 +128,7 @@ void SeamWatch::watch_layer(nsa::AttentionSeams& seams) {
     blocks_[context.layer] = blocks_BGSn.detach().clone();
     return blocks_BGSn;
   };
+  watch_whole_layer(seams);
   SeamCall::wrap(*this, "project", {"x", "weight", ""}, seams.project);
   SeamCall::wrap(*this, "rope", {"x", ""}, seams.rope);
   SeamCall::wrap(*this, "compress", {"raw", "", ""}, seams.compress);
@@ -137,6 +138,23 @@ void SeamWatch::watch_layer(nsa::AttentionSeams& seams) {
   SeamCall::wrap(*this, "attend_sel", {"q", "k", "v", "blocks"}, seams.attend_sel);
   SeamCall::wrap(*this, "attend_win", {"q", "k", "v"}, seams.attend_win);
   SeamCall::wrap(*this, "gate", {"x", "q", ""}, seams.gate);
+}
+
+// Only what it was given: the seams that it calls are watched each by itself.
+void SeamWatch::watch_whole_layer(nsa::AttentionSeams& seams) {
+  seams.attention = [inner = std::move(seams.attention), this](const nsa::SeamContext& context,
+                                                               const nsa::AttentionSeams& parts,
+                                                               const nsa::AttentionWeights& weights,
+                                                               const Tensor& x_BSE) {
+    const Before before = look_at("x", x_BSE);
+    nsa::AttentionTrace trace = inner(context, parts, weights, x_BSE);
+    const torch::NoGradGuard no_grad;
+    ++calls_;
+    if (const std::int64_t elements = written(before); elements > 0) {
+      channel_.write(Mutation{step_, context.layer, "attention", "x", elements});
+    }
+    return trace;
+  };
 }
 
 void SeamWatch::begin(std::int64_t step) {

@@ -70,6 +70,7 @@ class SeamWatch {
     std::int64_t version = 0;
   };
   void watch_layer(nsa::AttentionSeams& seams);
+  void watch_whole_layer(nsa::AttentionSeams& seams);
   void made_output(const SeamPlace& place, const torch::Tensor& tensor);
   void ended(const Range& range);
   void waited(const SeamPlace& place, std::int64_t waits);

@@ -31,7 +31,9 @@ class AttentionImpl : public torch::nn::Module {
   // Constant gates (cmp, sel, win) instead of the learned ones, until it is set to nothing.
   void set_gate_override(GateOverride gates) { gate_override_ = gates; }
 
-  [[nodiscard]] SeamContext context() const { return {config_, layer_, routes_, gate_override_}; }
+  [[nodiscard]] SeamContext context() const {
+    return {config_, layer_, routes_, gate_override_, 0, nullptr, tap_ != nullptr};
+  }
   [[nodiscard]] AttentionWeights weights() const;
 
  private:

@@ -2,11 +2,15 @@
 
 namespace nsa {
 
-BlockImpl::BlockImpl(const ModelConfig& config, int layer, AttentionSeams seams, Routes& routes)
+BlockImpl::BlockImpl(const ModelConfig& config,
+                     int layer,
+                     const std::map<std::string, std::string>& route,
+                     Routes& routes)
     : layer_(layer),
-      norm1_(register_module("norm1", RmsNorm(config.dim))),
-      attn_(register_module("attn", Attention(config, layer, std::move(seams), routes))),
-      norm2_(register_module("norm2", RmsNorm(config.dim))),
+      norm1_(register_module("norm1", RmsNorm(config.dim, make_norm(route, routes, layer)))),
+      attn_(register_module("attn",
+                            Attention(config, layer, make_attention_seams(config, route), routes))),
+      norm2_(register_module("norm2", RmsNorm(config.dim, make_norm(route, routes, layer)))),
       mlp_(register_module("mlp", Mlp(config.dim, config.mlp_ratio * config.dim))) {}
 
 torch::Tensor BlockImpl::forward(const torch::Tensor& x_BSE) {

@@ -25,7 +25,10 @@ using Attend = std::function<torch::Tensor(Attention&, const torch::Tensor& x_BS
 class BlockImpl : public torch::nn::Module {
  public:
   // `routes` must outlive the block.
-  BlockImpl(const ModelConfig& config, int layer, AttentionSeams seams, Routes& routes);
+  BlockImpl(const ModelConfig& config,
+            int layer,
+            const std::map<std::string, std::string>& route,
+            Routes& routes);
   torch::Tensor forward(const torch::Tensor& x_BSE);
   // The block with another way through its attention (decoding).
   torch::Tensor run(const torch::Tensor& x_BSE, const Attend& attend);

@@ -2,20 +2,10 @@
 
 #include <utility>
 
-#include "nsa/seams/reference/masked_attention.h"
-
 namespace nsa {
 
-RmsNormImpl::RmsNormImpl(std::int64_t width)
-    : weight_(register_parameter("weight", torch::ones({width}))) {}
-
-torch::Tensor RmsNormImpl::forward(const torch::Tensor& x_BSE) {
-  constexpr double kEpsilon = 1e-6;  // keeps a row of zeros finite
-  const auto dtype = x_BSE.scalar_type();
-  const auto wide_BSE = reference::wide(x_BSE);  // squares of fp16 overflow at 256
-  const auto rms_BS1 = torch::rsqrt(wide_BSE.square().mean(-1, /*keepdim=*/true) + kEpsilon);
-  return (wide_BSE * rms_BS1 * reference::wide(weight_)).to(dtype);
-}
+RmsNormImpl::RmsNormImpl(std::int64_t width, Norm norm)
+    : weight_(register_parameter("weight", torch::ones({width}))), norm_(std::move(norm)) {}
 
 namespace {
 

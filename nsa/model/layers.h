@@ -4,19 +4,21 @@
 
 #include <functional>
 
+#include "nsa/seams/norm.h"
 #include "nsa/seams/seams.h"
 #include "nsa/torch.h"
 
 namespace nsa {
 
-// x * rsqrt(mean(x^2) + 1e-6) * weight over the last dimension; weight starts at one.
+// The weight of seam `norm` (nsa/seams/norm.h), which starts at one.
 class RmsNormImpl : public torch::nn::Module {
  public:
-  explicit RmsNormImpl(std::int64_t width);
-  torch::Tensor forward(const torch::Tensor& x_BSE);
+  RmsNormImpl(std::int64_t width, Norm norm);
+  torch::Tensor forward(const torch::Tensor& x_BSE) { return norm_(x_BSE, weight_); }
 
  private:
   torch::Tensor weight_;
+  Norm norm_;
 };
 TORCH_MODULE(RmsNorm);
 

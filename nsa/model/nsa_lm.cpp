@@ -11,10 +11,10 @@ NsaLmImpl::NsaLmImpl(const ModelConfig& config,
   embed_ = register_module("embed", torch::nn::Embedding(config.vocab_size, config.dim));
   const auto list = register_module("blocks", torch::nn::ModuleList());
   for (int layer = 0; layer < config.n_layers; ++layer) {
-    blocks_.emplace_back(config, layer, make_attention_seams(config, route), routes);
+    blocks_.emplace_back(config, layer, route, routes);
     list->push_back(blocks_.back());
   }
-  norm_f_ = register_module("norm_f", RmsNorm(config.dim));
+  norm_f_ = register_module("norm_f", RmsNorm(config.dim, make_norm(route, routes, -1)));
   const auto options = torch::nn::LinearOptions(config.dim, config.vocab_size).bias(false);
   lm_head_ = register_module("lm_head", torch::nn::Linear(options));
 }

@@ -6,8 +6,11 @@
 
 #include "nsa/base/error.h"
 #include "nsa/base/text.h"
+#include "nsa/seams/cuda/cuda.h"
 #include "nsa/seams/flash/flash.h"
 #include "nsa/seams/historic/historic.h"
+#include "nsa/seams/implementation.h"
+#include "nsa/seams/norm.h"
 #include "nsa/seams/reference/reference.h"
 #include "nsa/seams/refused.h"
 #include "nsa/seams/sdpa/sdpa.h"
@@ -17,17 +20,6 @@
 namespace nsa {
 
 namespace {
-
-// What an implementation cannot do, "" when nothing. Surroundings are null where they are not known yet.
-using Unsupported = std::string (*)(const ModelConfig&, const Surroundings*);
-
-// One implementation of one seam of the attention layer.
-struct Implementation {
-  std::string seam;
-  std::string name;
-  Unsupported unsupported;
-  void (*install)(AttentionSeams&);  // null: all it can do is refuse
-};
 
 std::string can_do_all(const ModelConfig& /*config*/, const Surroundings* /*where*/) {
   return "";
@@ -95,9 +87,9 @@ void install_historic(AttentionSeams& seams) {
   };
 }
 
-// Every back end of every seam; the first of a seam is its default.
-const std::vector<Implementation>& implementations() {
-  static const std::vector<Implementation> list = {
+// The back ends that LibTorch carries; the first of a seam is its default.
+std::vector<Implementation> own_rows() {
+  return {
       {"attention",
        "reference",
        can_do_all,
@@ -142,13 +134,27 @@ const std::vector<Implementation>& implementations() {
        can_do_all,
        [](AttentionSeams& seams) { seams.gate = reference::gate; }},
   };
+}
+
+// Every back end of every seam.
+const std::vector<Implementation>& implementations() {
+  static const std::vector<Implementation> list = [] {
+    std::vector<Implementation> rows = own_rows();
+    const std::vector<Implementation> more = cuda::implementations();
+    rows.insert(rows.end(), more.begin(), more.end());
+    return rows;
+  }();
   return list;
 }
 
-// Seams of a training step: made elsewhere (nsa/train, nsa/parallel), named here so that a route may name them.
-const std::map<std::string, std::vector<std::string>>& training_seams() {
+// Seams outside the attention layer: made elsewhere (norm.h, nsa/train, nsa/parallel), named here so that a route may name
+// them.
+const std::map<std::string, std::vector<std::string>>& other_seams() {
   static const std::map<std::string, std::vector<std::string>> list = {
-      {"data", {"reference"}}, {"grad_sync", {"reference", "bf16"}}, {"optimizer", {"reference"}}};
+      {"norm", norm_implementations()},
+      {"data", {"reference"}},
+      {"grad_sync", {"reference", "bf16"}},
+      {"optimizer", {"reference", "fused"}}};
   return list;
 }
 
@@ -194,7 +200,7 @@ void refuse_unsupported(const Implementation& entry,
 }  // namespace
 
 std::map<std::string, std::vector<std::string>> seam_implementations() {
-  auto result = training_seams();
+  auto result = other_seams();
   for (const auto& entry : implementations()) result[entry.seam].push_back(entry.name);
   return result;
 }

@@ -33,6 +33,8 @@ struct SeamContext {
   std::int64_t first = 0;
   // Where score and attend_* add what they read, if anywhere.
   Reads* reads = nullptr;
+  // Somebody looks at the trace: an implementation of `attention` fills all of it.
+  bool shown = false;
 };
 
 enum class Projection { q, k_cmp, v_cmp, k_sel, v_sel, k_win, v_win };

@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include <ATen/ops/_foreach_copy.h>
+#include <ATen/ops/_foreach_div.h>
+
 namespace nsa {
 
 MasterWeights::MasterWeights(std::vector<torch::Tensor> parameters)
@@ -14,24 +17,32 @@ MasterWeights::MasterWeights(std::vector<torch::Tensor> parameters)
 
 void MasterWeights::take_gradients(double scale) {
   const torch::NoGradGuard no_gradient;
+  if (!taken_) at::_foreach_copy_(masters_, parameters_);
+  taken_ = true;
+  std::vector<torch::Tensor> narrow;
+  std::vector<torch::Tensor> wide;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (!taken_) masters_[i].copy_(parameters_[i]);
     const auto& gradient = parameters_[i].grad();
     masters_[i].mutable_grad() =
-        gradient.defined() ? gradient.to(torch::kFloat32).div_(scale) : torch::Tensor();
+        gradient.defined() ? torch::empty_like(masters_[i]) : torch::Tensor();
+    if (!gradient.defined()) continue;
+    narrow.push_back(gradient);
+    wide.push_back(masters_[i].grad());
   }
-  taken_ = true;
+  if (wide.empty()) return;
+  at::_foreach_copy_(wide, narrow);
+  if (scale != 1.0) at::_foreach_div_(wide, scale);
 }
 
 void MasterWeights::load(const std::vector<torch::Tensor>& masters) {
   const torch::NoGradGuard no_gradient;
-  for (std::size_t i = 0; i < masters_.size(); ++i) masters_[i].copy_(masters[i]);
+  at::_foreach_copy_(masters_, masters);
   taken_ = true;
 }
 
 void MasterWeights::round_to_parameters() {
   const torch::NoGradGuard no_gradient;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i].copy_(masters_[i]);
+  at::_foreach_copy_(parameters_, masters_);
 }
 
 }  // namespace nsa

@@ -1,8 +1,14 @@
 #include "nsa/train/optimizer.h"
 
 #include <cmath>
+#include <map>
 #include <utility>
 
+#include <ATen/ops/_foreach_mul.h>
+#include <ATen/ops/_foreach_norm.h>
+#include <ATen/ops/_fused_adamw.h>
+
+#include "nsa/base/error.h"
 #include "nsa/train/precision.h"
 #include "nsa/train/schedule.h"
 
@@ -16,37 +22,56 @@ torch::optim::AdamWOptions adamw_options(const OptimizerConfig& config) {
       .weight_decay(config.weight_decay);
 }
 
+// The L2 norm of each tensor.
+std::vector<torch::Tensor> norms_of(const std::vector<torch::Tensor>& tensors, bool together) {
+  if (together) {
+    const bool is_double = tensors.front().scalar_type() == torch::kDouble;
+    return at::_foreach_norm(tensors, 2, is_double ? torch::kDouble : torch::kFloat32);
+  }
+  std::vector<torch::Tensor> norms;
+  for (const auto& tensor : tensors) {
+    norms.push_back(torch::linalg_vector_norm(tensor, 2, std::nullopt, false, torch::kFloat64));
+  }
+  return norms;
+}
+
+bool is_fused(const std::string& implementation) {
+  if (implementation == "fused") return true;
+  if (implementation == "reference") return false;
+  throw Error("seam optimizer has no implementation '" + implementation + "'");
+}
+
 }  // namespace
 
-double clip_gradients(const std::vector<torch::Tensor>& parameters, double max_norm) {
+double clip_gradients(const std::vector<torch::Tensor>& parameters,
+                      double max_norm,
+                      bool together) {
   const torch::NoGradGuard no_grad;
   std::vector<torch::Tensor> gradients;
-  std::vector<torch::Tensor> norms;
   for (const auto& parameter : parameters) {
-    if (parameter.grad().defined()) {
-      gradients.push_back(parameter.grad());
-      norms.push_back(
-          torch::linalg_vector_norm(gradients.back(), 2, std::nullopt, false, torch::kFloat64));
-    }
+    if (parameter.grad().defined()) gradients.push_back(parameter.grad());
   }
-  if (gradients.empty()) {
-    return 0.0;
-  }
-  const double norm = torch::linalg_vector_norm(torch::stack(norms), 2).item<double>();
+  if (gradients.empty()) return 0.0;
+  const auto norms = norms_of(gradients, together);
+  const double norm =
+      torch::linalg_vector_norm(torch::stack(norms).to(torch::kDouble), 2).item<double>();
   const double scale = max_norm / (norm + 1e-6);
-  if (scale < 1.0) {
-    for (auto& gradient : gradients) {
-      gradient.mul_(scale);
-    }
+  if (!(scale < 1.0)) return norm;
+  if (together) {
+    at::_foreach_mul_(gradients, scale);
+  } else {
+    for (auto& gradient : gradients) gradient.mul_(scale);
   }
   return norm;
 }
 
 Optimizer::Optimizer(std::vector<torch::Tensor> parameters,
                      const OptimizerConfig& config,
-                     Precision precision)
+                     Precision precision,
+                     const std::string& implementation)
     : parameters_(std::move(parameters)),
       config_(config),
+      fused_(is_fused(implementation)),
       schedule_([config](std::int64_t taken_step) { return learning_rate(config, taken_step); }),
       masters_(has_masters(precision) ? std::make_optional<MasterWeights>(parameters_)
                                       : std::nullopt),
@@ -59,15 +84,67 @@ torch::Tensor Optimizer::scaled(const torch::Tensor& loss) const {
 
 double Optimizer::step() {
   if (masters_) masters_->take_gradients(loss_scale());
-  const double norm = clip_gradients(updated(), config_.max_norm);
+  const double norm = clip_gradients(updated(), config_.max_norm, fused_);
   if (scaler_ && !scaler_->update(std::isfinite(norm))) return norm;
   ++taken_;
   applied_lr_ = schedule_(taken_);
   auto& options = adamw_.param_groups().front().options();
   static_cast<torch::optim::AdamWOptions&>(options).lr(applied_lr_);
-  adamw_.step();
+  if (fused_) {
+    fused_update();
+  } else {
+    adamw_.step();
+  }
   if (masters_) masters_->round_to_parameters();
   return norm;
+}
+
+// The moments stay where LibTorch's optimiser keeps them, so that a snapshot of one is read by the other.
+void Optimizer::fused_update() {
+  const torch::NoGradGuard no_gradient;
+  std::vector<torch::Tensor> tensors;
+  std::vector<torch::Tensor> gradients;
+  std::vector<torch::Tensor> exp_avgs;
+  std::vector<torch::Tensor> exp_avg_sqs;
+  std::vector<torch::Tensor> steps;
+  std::map<std::int64_t, torch::Tensor> step_of;  // one tensor for all that took as many steps
+  for (const torch::Tensor& tensor : updated()) {
+    if (!tensor.grad().defined()) continue;
+    auto& kept = adamw_.state()[tensor.unsafeGetTensorImpl()];
+    if (!kept) {
+      auto fresh = std::make_unique<torch::optim::AdamWParamState>();
+      fresh->step(0);
+      fresh->exp_avg(torch::zeros_like(tensor));
+      fresh->exp_avg_sq(torch::zeros_like(tensor));
+      kept = std::move(fresh);
+    }
+    auto& moments = static_cast<torch::optim::AdamWParamState&>(*kept);
+    moments.step(moments.step() + 1);
+    torch::Tensor& step = step_of[moments.step()];
+    if (!step.defined()) {
+      step = torch::full(
+          {}, static_cast<double>(moments.step()), tensor.options().dtype(torch::kFloat32));
+    }
+    tensors.push_back(tensor);
+    gradients.push_back(tensor.grad());
+    exp_avgs.push_back(moments.exp_avg());
+    exp_avg_sqs.push_back(moments.exp_avg_sq());
+    steps.push_back(step);
+  }
+  if (tensors.empty()) return;
+  at::_fused_adamw_(tensors,
+                    gradients,
+                    exp_avgs,
+                    exp_avg_sqs,
+                    /*max_exp_avg_sqs=*/{},
+                    steps,
+                    applied_lr_,
+                    config_.beta1,
+                    config_.beta2,
+                    config_.weight_decay,
+                    config_.eps,
+                    /*amsgrad=*/false,
+                    /*maximize=*/false);
 }
 
 OptimizerState Optimizer::state() {

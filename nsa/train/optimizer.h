@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "nsa/base/config.h"
@@ -16,8 +17,10 @@
 namespace nsa {
 
 // Scales all gradients by min(1, max_norm / (N + 1e-6)), N their L2 norm together, and returns N. Parameters without a
-// gradient are passed over.
-double clip_gradients(const std::vector<torch::Tensor>& parameters, double max_norm);
+// gradient are passed over. `together`: by kernels that take all tensors at once, with the norm of each tensor in float32 at least.
+double clip_gradients(const std::vector<torch::Tensor>& parameters,
+                      double max_norm,
+                      bool together = false);
 
 // Everything that an optimiser carries from step to step. Tensors in the parameters' order, on their device.
 struct OptimizerState {
@@ -32,9 +35,12 @@ struct OptimizerState {
 class Optimizer {
  public:
   // REQUIRES: parameters of the precision's dtype (a precision without masters takes any).
+  // `implementation` of seam `optimizer`: reference, LibTorch's AdamW parameter by parameter; fused, its multi-tensor kernels.
+  // Throws: Error on another name.
   Optimizer(std::vector<torch::Tensor> parameters,
             const OptimizerConfig& config,
-            Precision precision = Precision::fp32);
+            Precision precision = Precision::fp32,
+            const std::string& implementation = "reference");
 
   // What backward() is to be called on: the loss times the loss scale. In float32 at least, as next_token_loss() gives it.
   [[nodiscard]] torch::Tensor scaled(const torch::Tensor& loss) const;
@@ -53,6 +59,7 @@ class Optimizer {
   [[nodiscard]] OptimizerState state();
   void load(const OptimizerState& state);
 
+  [[nodiscard]] const char* implementation() const { return fused_ ? "fused" : "reference"; }
   [[nodiscard]] double loss_scale() const { return scaler_ ? scaler_->scale() : 1.0; }
   // Steps that changed nothing because a gradient overflowed.
   [[nodiscard]] std::int64_t skipped() const { return scaler_ ? scaler_->skipped() : 0; }
@@ -62,8 +69,11 @@ class Optimizer {
   }
 
  private:
+  void fused_update();
+
   std::vector<torch::Tensor> parameters_;
   OptimizerConfig config_;
+  bool fused_;
   Schedule schedule_;
   std::int64_t taken_ = 0;
   double applied_lr_ = 0.0;

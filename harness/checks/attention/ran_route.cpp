@@ -6,6 +6,7 @@
 #include <optional>
 #include <tuple>
 
+#include "harness/checks/attention/whole_layer.h"
 #include "harness/checks/list.h"
 #include "harness/checks/result.h"
 #include "nsa/base/text.h"
@@ -19,8 +20,9 @@ struct SeamRule {
   bool backward;
 };
 
+constexpr const char* kWholeLayer = "attention";
 constexpr std::array kSeams = {
-    SeamRule{"attention", true, false},
+    SeamRule{kWholeLayer, true, false},
     SeamRule{"rope", true, false},
     SeamRule{"compress", true, true},
     SeamRule{"score", true, false},
@@ -34,6 +36,9 @@ constexpr std::array kSeams = {
     SeamRule{"optimizer", false, false},
 };
 
+// Of the model around the attention. Judged where a route names it: records of older runs have no row of it.
+constexpr SeamRule kNorm = {"norm", true, true};
+
 // Asked for by parallel.checkpoint, not by the route.
 constexpr SeamRule kCheckpoint = {"checkpoint", true, false};
 
@@ -42,14 +47,25 @@ bool is_required(const std::string& seam) {
       kSeams.begin(), kSeams.end(), [&](const SeamRule& rule) { return seam == rule.name; });
 }
 
-// Back ends that launch kernels of FlashAttention-2, and what those are called.
-constexpr std::array kFlashBackEnds = {"fa2", "fa2_varlen"};
-constexpr const char* kFlashForward = "flash_fwd";
-constexpr const char* kFlashBackward = "flash_bwd";
-
-bool is_flash(const std::string& implementation) {
-  return std::find(kFlashBackEnds.begin(), kFlashBackEnds.end(), implementation) !=
-         kFlashBackEnds.end();
+// Back ends whose kernels the device's trace shows by name: what part of the name tells a forward and a backward pass.
+struct KernelsOf {
+  std::array<const char*, 2> back_ends;
+  std::vector<const char*> seams;
+  const char* forward;
+  const char* backward;
+};
+const std::vector<KernelsOf>& traced_kernels() {
+  static const std::vector<KernelsOf> list = {
+      {{"fa2", "fa2_varlen"}, {"attend_cmp", "attend_win"}, "flash_fwd", "flash_bwd"},
+      {{"cuda", "cuda_mma"},
+       {"attend_cmp", "attend_win", kWholeLayer},
+       "nsa::kernels::attend_forward",
+       "nsa::kernels::attend_query_gradient"},
+      {{"cuda", "cuda_mma"},
+       {"attend_sel"},
+       "nsa::kernels::selected_forward",
+       "nsa::kernels::selected_backward"}};
+  return list;
 }
 
 // Of the kernels whose name has `part` in it, the one that ran most: a pass may take several kernels, each once.
@@ -131,29 +147,37 @@ class RouteJudge {
     return !refused.empty();
   }
 
-  // Kernels of FlashAttention-2 ran where they were asked for, once for each layer and branch at least, and nowhere else.
   void judge_kernels() {
-    const Scenario& scenario = evidence_.the_case.scenario;
-    if (!scenario.attention.trace_kernels) return;
+    if (!evidence_.the_case.scenario.attention.trace_kernels) return;
     if (evidence_.kernels.empty()) {
       result_.missing("kernels in the trace of the device");
       return;
     }
-    std::vector<std::string> flash;  // seams that must have launched some
-    for (const char* seam : {"attend_cmp", "attend_win"}) {
-      const auto asked = scenario.route.find(seam);
-      if (asked == scenario.route.end() || !is_flash(asked->second)) continue;
-      const bool no_keys = seam == std::string("attend_cmp") &&
-                           scenario.model.compressed_len(scenario.training.seq_len) == 0;
-      if (!no_keys) flash.emplace_back(seam);
+    for (const KernelsOf& kernels : traced_kernels()) judge_kernels(kernels);
+  }
+
+  // They ran where they were asked for, once for each layer and seam at least, and nowhere else.
+  void judge_kernels(const KernelsOf& kernels) {
+    const Scenario& scenario = evidence_.the_case.scenario;
+    std::vector<std::string> asking;  // seams that must have launched some
+    bool may_run = false;             // for a seam that need not
+    for (const auto& [seam, asked] : scenario.route) {
+      const auto& names = kernels.back_ends;
+      if (std::find(names.begin(), names.end(), asked) == names.end()) continue;
+      may_run = true;
+      const auto& seams = kernels.seams;
+      if (std::find(seams.begin(), seams.end(), seam) == seams.end()) continue;
+      const bool no_keys =
+          seam == "attend_cmp" && scenario.model.compressed_len(scenario.training.seq_len) == 0;
+      if (!no_keys) asking.push_back(seam);
     }
-    const auto wanted = static_cast<std::int64_t>(flash.size()) * layers();
-    for (const char* part : {kFlashForward, kFlashBackward}) {
+    const auto wanted = static_cast<std::int64_t>(asking.size()) * layers();
+    for (const char* part : {kernels.forward, kernels.backward}) {
       const std::int64_t runs = most_runs(evidence_, part);
       result_.measured(std::string("kernel_runs_") + part, static_cast<double>(runs));
       const bool too_few = runs < wanted;
-      const bool unasked = wanted == 0 && runs > 0;
-      if (too_few || unasked) result_.found(of_kernels(flash, part, runs, wanted));
+      const bool unasked = !may_run && runs > 0;
+      if (too_few || unasked) result_.found(of_kernels(asking, part, runs, wanted));
     }
   }
 
@@ -177,13 +201,30 @@ class RouteJudge {
                       site_of_rank(rank));
       return;
     }
+    const auto& route = evidence_.the_case.scenario.route;
     for (const SeamRule& seam : kSeams) {
+      if (seam.per_layer && seam.name != kWholeLayer && computes_whole_layer(route)) {
+        judge_unused(rank, seam);
+        continue;
+      }
       if (!seam.per_layer && !evidence_.the_case.scenario.trains()) continue;  // nothing is trained
       const int first = seam.per_layer ? 0 : -1;
       const int last = seam.per_layer ? layers() - 1 : -1;
       for (int layer = first; layer <= last; ++layer) judge_seam(rank, seam, layer);
     }
+    if (evidence_.the_case.scenario.trains() && route.count(kNorm.name) > 0) {
+      for (int layer = -1; layer < layers(); ++layer) judge_seam(rank, kNorm, layer);
+    }
     judge_checkpoints(rank);
+  }
+
+  // What computes a whole layer calls none of the layer's other seams.
+  void judge_unused(int rank, const SeamRule& seam) {
+    for (int layer = 0; layer < layers(); ++layer) {
+      const auto at = runs_.find({rank, seam.name, layer});
+      if (at == runs_.end() || total(at->second) == 0) continue;
+      add({kWholeLayer, Fault::other_ran, at->second.forward.begin()->first}, layer, rank);
+    }
   }
 
   // Layers that shall be computed again are, and no others.

@@ -4,6 +4,7 @@
 #include "nsa/kernels/common/launch.h"
 #include "nsa/kernels/compress/kernel.cuh"
 #include "nsa/kernels/lists/kernel.cuh"
+#include "nsa/kernels/rotate/kernel.cuh"
 
 #if defined(NSA_EMULATED)
 #include <cstring>
@@ -76,8 +77,12 @@ struct ElementSet {
            stream,
            p);
   }
+  static void rotate(const RotateParams& p, Stream stream) {
+    const std::int64_t threads = p.tokens * (p.groups + p.key_heads) * p.chunks;
+    launch(rotate_rows<E>, {ceil_div(threads, kRotateThreads), 1, 1}, kRotateThreads, 0, stream, p);
+  }
   static constexpr ElementKernels kTable{
-      pool, pool_gradient, conv_gradient, combine, combine_gradient, key_results};
+      pool, pool_gradient, conv_gradient, combine, combine_gradient, key_results, rotate};
 };
 
 }  // namespace

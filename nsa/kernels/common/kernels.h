@@ -8,6 +8,7 @@
 #include "nsa/kernels/combine/params.h"
 #include "nsa/kernels/compress/params.h"
 #include "nsa/kernels/lists/params.h"
+#include "nsa/kernels/rotate/params.h"
 #include "nsa/kernels/selected/params.h"
 
 namespace nsa::kernels {
@@ -39,6 +40,7 @@ struct ElementKernels {
   void (*combine)(const CombineParams&, Stream);
   void (*combine_gradient)(const CombineGradientParams&, Stream);
   void (*key_results)(const KeyResultParams&, int branches, std::int64_t keys, Stream);
+  void (*rotate)(const RotateParams&, Stream);
 };
 
 // Null where there is none.

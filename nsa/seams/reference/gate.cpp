@@ -5,14 +5,13 @@ namespace nsa::reference {
 namespace {
 
 // One softmax over the three branches for each group (the g of Eq. 5): [B,G,S,3].
-Tensor group_softmax(const ModelConfig& config, const Tensor& q_BHSD, const GateWeights& weights) {
-  const Tensor mean_BGSD = wide(q_BHSD.unflatten(1, {config.n_kv_groups, config.heads_per_group()}))
-                               .mean(2)
-                               .to(q_BHSD.scalar_type());
+Tensor group_softmax(const ModelConfig& config,
+                     const Tensor& mean_BGSD,
+                     const GateWeights& weights) {
   const Tensor hidden_BGSF =
       torch::silu(torch::linear(mean_BGSD, weights.fc1_weight, weights.fc1_bias));
   const Tensor logits_BGS3 = torch::linear(hidden_BGSF, weights.fc2_weight, weights.fc2_bias);
-  return (wide(logits_BGS3) / config.gate_temp).softmax(-1).to(q_BHSD.scalar_type());
+  return (wide(logits_BGS3) / config.gate_temp).softmax(-1).to(mean_BGSD.scalar_type());
 }
 
 // The paper's form: a sigmoid for each head and branch, from the layer's input: [B,H,S,3].
@@ -33,14 +32,30 @@ Tensor constant(const SeamContext& context, const Tensor& x_BSE) {
 
 }  // namespace
 
+Tensor gate_of_means(const SeamContext& context,
+                     const Tensor& x_BSE,
+                     const Tensor& mean_BGSD,
+                     const GateWeights& weights) {
+  if (context.gate_override) return constant(context, x_BSE);
+  if (context.config.gate == Gate::head_sigmoid) {
+    return head_sigmoid(context.config, x_BSE, weights);
+  }
+  return group_softmax(context.config, mean_BGSD, weights);
+}
+
 Tensor gate(const SeamContext& context,
             const Tensor& x_BSE,
             const Tensor& q_BHSD,
             const GateWeights& weights) {
-  const bool per_head = context.config.gate == Gate::head_sigmoid;
-  const Tensor gate = context.gate_override ? constant(context, x_BSE)
-                      : per_head            ? head_sigmoid(context.config, x_BSE, weights)
-                                            : group_softmax(context.config, q_BHSD, weights);
+  const auto& config = context.config;
+  const bool reads_means = !context.gate_override && config.gate == Gate::group_softmax;
+  Tensor mean_BGSD;
+  if (reads_means) {
+    mean_BGSD = wide(q_BHSD.unflatten(1, {config.n_kv_groups, config.heads_per_group()}))
+                    .mean(2)
+                    .to(q_BHSD.scalar_type());
+  }
+  const Tensor gate = gate_of_means(context, x_BSE, mean_BGSD, weights);
   context.routes.ran("gate", context.layer, "reference", gate);
   return gate;
 }

@@ -13,25 +13,21 @@ namespace nsa::reference {
 // One pair of tables for each dtype, device and set of constants; a longer request replaces the shorter table.
 class RopeTable {
  public:
-  struct Angles {
-    Tensor cos_SD;  // D = d_k / 2 pairs
-    Tensor sin_SD;
-  };
-
   // Of positions first .. first+length-1.
   Angles at(const ModelConfig& config,
             std::int64_t first,
             std::int64_t length,
-            const Tensor& like) {
-    const Key key(like.scalar_type(),
-                  like.device().str(),
+            const torch::TensorOptions& options,
+            std::int64_t width) {
+    const Key key(c10::typeMetaToScalarType(options.dtype()),
+                  options.device().str(),
                   config.rope_base,
                   config.rope_scale,
-                  like.size(-1));
+                  width);
     const std::lock_guard<std::mutex> lock(mutex_);
     auto& table = tables_[key];
     if (!table.cos_SD.defined() || table.cos_SD.size(0) < first + length) {
-      table = compute(config, first + length, like);
+      table = compute(config, first + length, options, width);
     }
     return {table.cos_SD.slice(0, first, first + length),
             table.sin_SD.slice(0, first, first + length)};
@@ -42,9 +38,11 @@ class RopeTable {
 
   // Angle of pair c at position t: (t / rope_scale) * rope_base^(-2c / d_k). Computed in float64: at position
   // 65536 a float32 angle is off by 4e-3.
-  static Angles compute(const ModelConfig& config, std::int64_t length, const Tensor& like) {
+  static Angles compute(const ModelConfig& config,
+                        std::int64_t length,
+                        const torch::TensorOptions& options,
+                        std::int64_t width) {
     const torch::NoGradGuard no_gradient;
-    const auto width = like.size(-1);
     std::vector<double> frequencies;
     for (std::int64_t c = 0; c < width / 2; ++c) {
       const double exponent = -2.0 * static_cast<double>(c) / static_cast<double>(width);
@@ -53,7 +51,7 @@ class RopeTable {
     const Tensor frequency_D = torch::tensor(frequencies, torch::kDouble);
     const Tensor t_S1 = torch::arange(length, torch::kDouble).unsqueeze(1) / config.rope_scale;
     const Tensor angle_SD = t_S1 * frequency_D;
-    return {angle_SD.cos().to(like.options()), angle_SD.sin().to(like.options())};
+    return {angle_SD.cos().to(options), angle_SD.sin().to(options)};
   }
 
   std::mutex mutex_;
@@ -64,13 +62,22 @@ std::shared_ptr<RopeTable> make_rope_table() {
   return std::make_shared<RopeTable>();
 }
 
+Angles angles(RopeTable& table,
+              const ModelConfig& config,
+              std::int64_t length,
+              const torch::TensorOptions& options,
+              std::int64_t width) {
+  return table.at(config, 0, length, options, width);
+}
+
 // Rotary position embedding of interleaved pairs.
 Tensor rope(const SeamContext& context,
             RopeTable& table,
             const Tensor& x_BHSD,
             std::int64_t first) {
   const Tensor wide_BHSD = wide(x_BHSD);  // cosines in bf16 would be off by 2e-3
-  const auto angles = table.at(context.config, first, x_BHSD.size(2), wide_BHSD);
+  const auto angles =
+      table.at(context.config, first, x_BHSD.size(2), wide_BHSD.options(), wide_BHSD.size(-1));
   const Tensor pairs = wide_BHSD.unflatten(-1, {x_BHSD.size(3) / 2, 2});
   const Tensor even = pairs.select(-1, 0);
   const Tensor odd = pairs.select(-1, 1);

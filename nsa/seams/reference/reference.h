@@ -40,6 +40,16 @@ Tensor project(const SeamContext& context,
 // Cosines and sines of all positions so far asked for, computed in float64. Thread-safe; owned by one layer's seams.
 class RopeTable;
 [[nodiscard]] std::shared_ptr<RopeTable> make_rope_table();
+struct Angles {
+  Tensor cos_SD;  // D: width / 2 pairs
+  Tensor sin_SD;
+};
+// Of positions 0 .. length-1, as tensors with `options`.
+[[nodiscard]] Angles angles(RopeTable& table,
+                            const ModelConfig& config,
+                            std::int64_t length,
+                            const torch::TensorOptions& options,
+                            std::int64_t width);
 
 Tensor rope(const SeamContext& context, RopeTable& table, const Tensor& x_BHSD, std::int64_t first);
 
@@ -52,6 +62,11 @@ Tensor gate(const SeamContext& context,
             const Tensor& x_BSE,
             const Tensor& q_BHSD,
             const GateWeights& weights);
+// The same from the mean query of each group [B,G,S,D], and not counted in the routes.
+Tensor gate_of_means(const SeamContext& context,
+                     const Tensor& x_BSE,
+                     const Tensor& mean_BGSD,
+                     const GateWeights& weights);
 
 Tensor score(const SeamContext& context,
              const Tensor& q_BHSD,

@@ -1,0 +1,332 @@
+#include "nsa/seams/cuda/layer.h"
+
+#include <c10/core/DeviceGuard.h>
+
+#include "nsa/kernels/branches.h"
+#include "nsa/seams/cuda/device.h"
+#include "nsa/seams/cuda/projections.h"
+#include "nsa/seams/fan_out.h"
+
+namespace nsa::cuda {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+struct Operands {
+  Projected x;            // by Column
+  Tensor gates;           // [B,G|H,S,3]
+  Tensor k_conv, v_conv;  // phi conv: [D,1,l]
+};
+
+// What lies between the operands and the sum of the branches. The outputs of the branches are not there where nobody goes back
+// and nobody looks.
+struct Between {
+  Tensor k_cmp, v_cmp;
+  Tensor o_cmp, o_sel, o_win;
+  Tensor lse;     // of the three branches, one after the other
+  Tensor blocks;  // int32
+  Tensor p_grp;   // where somebody looks
+};
+
+Between new_between(const kernels::Problem& problem, const Tensor& like, bool keeps_outputs) {
+  Between between;
+  const std::int64_t heads = std::int64_t{problem.groups} * problem.heads;
+  between.k_cmp = new_heads(like, problem.groups, problem.compressed_rows(), problem.d_k);
+  between.v_cmp = new_heads(like, problem.groups, problem.compressed_rows(), problem.d_v);
+  if (keeps_outputs) {
+    for (Tensor* o : {&between.o_cmp, &between.o_sel, &between.o_win}) {
+      *o = new_heads(like, heads, problem.length, problem.d_v);
+    }
+  }
+  between.lse = new_floats(like, 3 * problem.batch * heads * problem.length);
+  between.blocks = torch::empty({problem.batch, problem.length, problem.groups, problem.n_sel},
+                                like.options().dtype(torch::kInt))
+                       .transpose(1, 2);
+  return between;
+}
+
+kernels::Inputs inputs_of(const Operands& operands) {
+  const auto rows = [&](Column column) {
+    return rows_of(operands.x[static_cast<std::size_t>(column)]);
+  };
+  kernels::Inputs in;
+  in.q = rows(Column::q);
+  in.k_raw = rows(Column::k_cmp);
+  in.v_raw = rows(Column::v_cmp);
+  in.k_sel = rows(Column::k_sel);
+  in.v_sel = rows(Column::v_sel);
+  in.k_win = rows(Column::k_win);
+  in.v_win = rows(Column::v_win);
+  in.gates = rows_of(operands.gates);
+  if (operands.k_conv.defined()) in.k_conv = operands.k_conv.data_ptr();
+  if (operands.v_conv.defined()) in.v_conv = operands.v_conv.data_ptr();
+  return in;
+}
+
+kernels::Saved saved_of(const Between& between) {
+  kernels::Saved saved;
+  saved.k_cmp = rows_of(between.k_cmp);
+  saved.v_cmp = rows_of(between.v_cmp);
+  if (between.o_cmp.defined()) {
+    saved.o_cmp = rows_of(between.o_cmp);
+    saved.o_sel = rows_of(between.o_sel);
+    saved.o_win = rows_of(between.o_win);
+  }
+  const std::int64_t rows = between.lse.numel() / 3;
+  saved.lse_cmp = between.lse.data_ptr<float>();
+  saved.lse_sel = saved.lse_cmp + rows;
+  saved.lse_win = saved.lse_sel + rows;
+  saved.blocks = rows_of(between.blocks);
+  return saved;
+}
+
+Tensor scores_of(const kernels::Problem& problem,
+                 const kernels::Inputs& in,
+                 const kernels::Saved& saved,
+                 const Tensor& like) {
+  const Tensor p_grp =
+      torch::zeros({problem.batch, problem.groups, problem.length, problem.block_count()},
+                   like.options().dtype(torch::kFloat));
+  if (problem.compressed_rows() > 0) {
+    kernels::score(problem,
+                   in.q,
+                   saved.k_cmp,
+                   saved.lse_cmp,
+                   nullptr,
+                   rows_of(p_grp),
+                   current_stream(like.device()));
+  }
+  return p_grp;
+}
+
+// The three branches and their gated sum: o [B,H,S,d_v].
+struct Branches : torch::autograd::Function<Branches> {
+  static Tensor forward(AutogradContext* context,
+                        const Tensor& q,
+                        const Tensor& k_cmp,
+                        const Tensor& k_sel,
+                        const Tensor& k_win,
+                        const Tensor& v_cmp,
+                        const Tensor& v_sel,
+                        const Tensor& v_win,
+                        const Tensor& gates,
+                        const std::optional<Tensor>& k_conv,
+                        const std::optional<Tensor>& v_conv,
+                        const kernels::Problem& problem,
+                        bool keeps_outputs,
+                        Between* shown) {
+    const c10::DeviceGuard guard(q.device());
+    Operands operands{{q, k_cmp, k_sel, k_win, v_cmp, v_sel, v_win},
+                      gates.stride(3) == 1 ? gates : gates.contiguous(),
+                      without_gaps(k_conv),
+                      without_gaps(v_conv)};
+    for (Tensor& x : operands.x) x = readable(x);
+    Between between = new_between(problem, q, keeps_outputs);
+    Tensor o = new_heads(q, q.size(1), q.size(2), problem.d_v);
+    const Tensor space = new_bytes(q, kernels::forward_workspace(problem, keeps_outputs));
+    const kernels::Inputs in = inputs_of(operands);
+    const kernels::Saved saved = saved_of(between);
+    kernels::forward(problem, in, saved, rows_of(o), space.data_ptr(), current_stream(q.device()));
+    if (shown != nullptr) {
+      *shown = between;
+      shown->p_grp = scores_of(problem, in, saved, q);
+    }
+    variable_list to_save(operands.x.begin(), operands.x.end());
+    to_save.insert(to_save.end(),
+                   {operands.gates,
+                    operands.k_conv,
+                    operands.v_conv,
+                    between.k_cmp,
+                    between.v_cmp,
+                    between.o_cmp,
+                    between.o_sel,
+                    between.o_win,
+                    between.lse,
+                    between.blocks});
+    context->save_for_backward(to_save);
+    keep(context, problem, 0);
+    return o;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients);
+};
+
+struct Restored {
+  explicit Restored(const variable_list& saved) {
+    auto next = saved.begin();
+    for (Tensor& x : operands.x) x = *next++;
+    for (Tensor* x : {&operands.gates,
+                      &operands.k_conv,
+                      &operands.v_conv,
+                      &between.k_cmp,
+                      &between.v_cmp,
+                      &between.o_cmp,
+                      &between.o_sel,
+                      &between.o_win,
+                      &between.lse,
+                      &between.blocks}) {
+      *x = *next++;
+    }
+  }
+  Operands operands;
+  Between between;
+};
+
+// Gradients of the projections lie in rows as the projections do, so that they are one matrix for what comes before.
+Projected new_gradients(const kernels::Problem& problem, const Tensor& like) {
+  ModelConfig shape;
+  shape.n_heads = std::int64_t{problem.groups} * problem.heads;
+  shape.n_kv_groups = problem.groups;
+  shape.d_k = problem.d_k;
+  shape.d_v = problem.d_v;
+  return columns_of(shape, new_rows(shape, like, problem.batch, problem.length));
+}
+
+kernels::Gradients rows_of_gradients(const Projected& x, const Tensor& gates) {
+  const auto rows = [&](Column column) { return rows_of(x[static_cast<std::size_t>(column)]); };
+  kernels::Gradients to;
+  to.q = rows(Column::q);
+  to.k_raw = rows(Column::k_cmp);
+  to.v_raw = rows(Column::v_cmp);
+  to.k_sel = rows(Column::k_sel);
+  to.v_sel = rows(Column::v_sel);
+  to.k_win = rows(Column::k_win);
+  to.v_win = rows(Column::v_win);
+  to.gates = rows_of(gates);
+  return to;
+}
+
+variable_list Branches::backward(AutogradContext* context, const variable_list& gradients) {
+  const kernels::Problem& problem = kept(context).problem;
+  const Restored restored(context->get_saved_variables());
+  const Operands& operands = restored.operands;
+  const Tensor& q = operands.x.front();
+  const c10::DeviceGuard guard(q.device());
+  const Tensor d_o = readable(gradients[0]);
+  const Projected d_x = new_gradients(problem, q);
+  const Tensor d_gates = torch::empty_like(operands.gates, at::MemoryFormat::Contiguous);
+  kernels::Gradients to = rows_of_gradients(d_x, d_gates);
+  Tensor d_k_conv;
+  Tensor d_v_conv;
+  if (operands.k_conv.defined()) {
+    d_k_conv = new_floats(q, operands.k_conv.numel());
+    d_v_conv = new_floats(q, operands.v_conv.numel());
+    to.k_conv = d_k_conv.data_ptr<float>();
+    to.v_conv = d_v_conv.data_ptr<float>();
+  }
+  const Tensor space = new_bytes(q, kernels::backward_workspace(problem));
+  kernels::backward(problem,
+                    inputs_of(operands),
+                    saved_of(restored.between),
+                    rows_of(d_o),
+                    to,
+                    space.data_ptr(),
+                    current_stream(q.device()));
+  const auto like = [](const Tensor& gradient, const Tensor& weight) {
+    return weight.defined() ? gradient.view(weight.sizes()).to(weight.scalar_type()) : Tensor();
+  };
+  variable_list results(d_x.begin(), d_x.end());
+  results.insert(results.end(),
+                 {d_gates,
+                  like(d_k_conv, operands.k_conv),
+                  like(d_v_conv, operands.v_conv),
+                  Tensor(),
+                  Tensor(),
+                  Tensor()});
+  return results;
+}
+
+// One layer: from its input to its output.
+class Layer {
+ public:
+  Layer(const BackEnd& back_end, const SeamContext& context, const AttentionWeights& weights)
+      : back_end_(back_end), context_(context), config_(context.config), weights_(weights) {}
+
+  AttentionTrace run(reference::RopeTable& table, const Tensor& x_BSE) {
+    refuse(x_BSE);
+    const bool per_head = config_.gate == Gate::head_sigmoid && !context_.gate_override;
+    const auto x_of = fan_out(x_BSE, per_head ? 2 : 1);
+    const auto angles = reference::angles(
+        table, config_, x_BSE.size(1), x_BSE.options().dtype(torch::kFloat), config_.d_k);
+    const Projections projected =
+        project(config_, weights_, x_of.front(), angles.cos_SD, angles.sin_SD);
+    const Tensor gate = reference::gate_of_means(
+        context_, x_of.back(), projected.means_BSGD.transpose(1, 2), weights_.gate);
+    Between between;
+    const Tensor o_BHSD = mixed(projected.columns, gate, &between);
+    const Tensor y_BSE = torch::linear(o_BHSD.transpose(1, 2).flatten(2), weights_.out);
+    context_.routes.ran("attention", context_.layer, back_end_.name, y_BSE);
+    return trace_of(x_BSE, projected.columns, gate, between, y_BSE);
+  }
+
+ private:
+  void refuse(const Tensor& x_BSE) const {
+    std::vector<Tensor> operands = {x_BSE, weights_.q, weights_.out};
+    if (weights_.phi_k.conv.defined()) operands.push_back(weights_.phi_k.conv);
+    refuse_unsupported(back_end_, Part::whole_layer, "attention", context_, operands);
+  }
+
+  [[nodiscard]] Tensor mixed(const Projected& x, const Tensor& gate, Between* between) const {
+    const bool differentiates = torch::GradMode::is_enabled() && x.front().requires_grad();
+    return Branches::apply(
+        x[0],
+        x[1],
+        x[2],
+        x[3],
+        x[4],
+        x[5],
+        x[6],
+        gate,
+        optional_of(weights_.phi_k.conv),
+        optional_of(weights_.phi_v.conv),
+        problem_of(back_end_, config_, gate.scalar_type(), gate.size(0), gate.size(2)),
+        differentiates || context_.shown,
+        context_.shown ? between : nullptr);
+  }
+
+  [[nodiscard]] AttentionTrace trace_of(const Tensor& x_BSE,
+                                        const Projected& x,
+                                        const Tensor& gate,
+                                        const Between& between,
+                                        const Tensor& y_BSE) const {
+    const auto column = [&](Column which) { return x[static_cast<std::size_t>(which)]; };
+    AttentionTrace trace;
+    trace.layer = context_.layer;
+    trace.x_BSE = x_BSE;
+    trace.q_BHSD = column(Column::q);
+    trace.k_raw_BGSD = column(Column::k_cmp);
+    trace.v_raw_BGSD = column(Column::v_cmp);
+    trace.k_sel_BGSD = column(Column::k_sel);
+    trace.v_sel_BGSD = column(Column::v_sel);
+    trace.k_win_BGSD = column(Column::k_win);
+    trace.v_win_BGSD = column(Column::v_win);
+    trace.k_cmp_BGCD = between.k_cmp;
+    trace.v_cmp_BGCD = between.v_cmp;
+    trace.p_grp_BGSN = between.p_grp;
+    if (between.blocks.defined()) trace.blocks_BGSn = between.blocks.to(torch::kLong);
+    trace.o_cmp_BHSD = between.o_cmp;
+    trace.o_sel_BHSD = between.o_sel;
+    trace.o_win_BHSD = between.o_win;
+    trace.gate = gate;
+    trace.y_BSE = y_BSE;
+    return trace;
+  }
+
+  const BackEnd& back_end_;
+  const SeamContext& context_;
+  const ModelConfig& config_;
+  const AttentionWeights& weights_;
+};
+
+}  // namespace
+
+AttentionTrace attention(const BackEnd& back_end,
+                         const SeamContext& context,
+                         const AttentionWeights& weights,
+                         reference::RopeTable& angles,
+                         const Tensor& x_BSE) {
+  return Layer(back_end, context, weights).run(angles, x_BSE);
+}
+
+}  // namespace nsa::cuda

@@ -1,0 +1,266 @@
+// The kernels behind the seams, emulated on the host with LibTorch's autograd around them: outputs and all gradients as near to
+// a float64 layer as the reference in the same narrow type, the whole layer and each step alone, at edge lengths, where
+// inputs have gaps and uninitialised memory is NaN; what the trace shows; what is counted; what is refused.
+
+#include <cmath>
+
+#include <ATen/Context.h>
+
+#include "nsa/seams/cuda/cuda.h"
+#include "nsa/seams/refused.h"
+#include "tests/model/support.h"
+
+namespace nsa::testing {
+namespace {
+
+using torch::Tensor;
+using Route = std::map<std::string, std::string>;
+
+ModelConfig config_of_kernels() {
+  ModelConfig config;
+  config.dim = 64;
+  config.n_layers = 1;
+  config.n_heads = 4;
+  config.n_kv_groups = 2;
+  config.d_k = 64;
+  config.d_v = 64;
+  config.l = 8;
+  config.d = 4;
+  config.l_sel = 16;
+  config.n_sel = 16;  // all blocks of what is tested: no choice that rounding could turn
+  config.w = 24;
+  return config;
+}
+
+struct Variant {
+  std::string name;
+  ModelConfig config;
+  GateOverride gates = {};
+};
+
+std::vector<Variant> kernel_variants() {
+  ModelConfig paper = config_of_kernels();
+  paper.gate = Gate::head_sigmoid;
+  paper.phi = Phi::conv;
+  paper.eq9 = Eq9::overlap;
+  paper.rope_scale = 2.0;
+  ModelConfig lone = config_of_kernels();
+  lone.n_heads = 3;
+  lone.n_kv_groups = 1;
+  lone.gate_temp = 0.5;
+  return {{"softmax_avg", config_of_kernels()},
+          {"sigmoid_conv", paper},
+          {"one_group", lone},
+          {"selected_alone", config_of_kernels(), one_hot(1)}};
+}
+
+// A layer's results by name: y, dx, and the gradient of every weight.
+using Results = std::map<std::string, Tensor>;
+
+struct Ran {
+  Results results;
+  AttentionTrace trace;
+  std::vector<RouteCount> counts;
+};
+
+class KernelSeams : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    at::globalContext().setDeterministicAlgorithms(true, true);
+    at::globalContext().setDeterministicFillUninitializedMemory(true);
+  }
+  void TearDown() override { at::globalContext().setDeterministicAlgorithms(false, false); }
+
+  static Attention layer_of(const Variant& variant,
+                            const Route& route,
+                            Routes& routes,
+                            torch::ScalarType type) {
+    torch::manual_seed(3);
+    Attention layer(variant.config, 0, make_attention_seams(variant.config, route), routes);
+    spread_weights(*layer, 0.15);
+    layer->to(torch::kBFloat16);  // the same numbers in every type
+    layer->to(type);
+    layer->set_gate_override(variant.gates);
+    return layer;
+  }
+
+  // `gaps`: x is every second row of a larger tensor.
+  static Ran run(const Variant& variant,
+                 const Route& route,
+                 std::int64_t length,
+                 torch::ScalarType type,
+                 bool gaps = false) {
+    Routes routes;
+    Attention layer = layer_of(variant, route, routes, type);
+    torch::manual_seed(5);
+    const auto narrow = torch::TensorOptions().dtype(torch::kBFloat16);
+    const Tensor drawn =
+        torch::randn({2, length, variant.config.dim}, torch::kDouble).to(narrow).to(type);
+    const Tensor dy = torch::randn_like(drawn);
+    Tensor x = drawn;
+    if (gaps) x = torch::stack({drawn, drawn}, 2).flatten(1, 2).slice(1, 0, 2 * length, 2);
+    x = x.detach().requires_grad_(true);
+    Ran ran;
+    layer->set_tap([&](const AttentionTrace& trace) { ran.trace = trace; });
+    const Tensor y = layer->forward(x);
+    y.backward(torch::ones_like(y) * dy);
+    ran.results["y"] = y.detach();
+    ran.results["dx"] = x.grad();
+    for (const auto& item : layer->named_parameters()) {
+      ran.results[item.key()] = gradient_of(item.value());
+    }
+    ran.counts = routes.counts();
+    return ran;
+  }
+
+  static double distance(const Tensor& x, const Tensor& truth) {
+    const Tensor difference = x.to(torch::kDouble) - truth.to(torch::kDouble);
+    const double size = truth.to(torch::kDouble).norm().item<double>();
+    const double error = difference.norm().item<double>();
+    return size > 0 ? error / size : error;
+  }
+
+  // As near to the truth as the reference in bfloat16, or half as far again: both round, in other places.
+  static void expect_near(const Results& found,
+                          const Results& reference,
+                          const Results& truth,
+                          const std::string& where) {
+    ASSERT_EQ(found.size(), truth.size());
+    for (const auto& [name, right] : truth) {
+      const double limit = 1.5 * distance(reference.at(name), right) + 2e-3;
+      EXPECT_LE(distance(found.at(name), right), limit) << where << " " << name;
+    }
+  }
+};
+
+TEST_F(KernelSeams, AWholeLayerIsAsNearToTheTruthAsTheReference) {
+  for (const Variant& variant : kernel_variants()) {
+    for (const std::int64_t length : {1, 7, 8, 33, 150}) {
+      const Ran truth = run(variant, {}, length, torch::kDouble);
+      const Ran reference = run(variant, {}, length, torch::kBFloat16);
+      for (const bool gaps : {false, true}) {
+        const Ran found = run(variant, {{"attention", "cuda"}}, length, torch::kBFloat16, gaps);
+        expect_near(found.results,
+                    reference.results,
+                    truth.results,
+                    variant.name + " " + std::to_string(length) + (gaps ? " gaps" : ""));
+      }
+    }
+  }
+}
+
+TEST_F(KernelSeams, EachStepIsAsNearToTheTruthAsTheReference) {
+  for (const Variant& variant : kernel_variants()) {
+    for (const char* seam : cuda::kSeams) {
+      if (seam == std::string("attention")) continue;
+      for (const std::int64_t length : {7, 100}) {
+        const Ran truth = run(variant, {}, length, torch::kDouble);
+        const Ran reference = run(variant, {}, length, torch::kBFloat16);
+        const Ran found = run(variant, {{seam, "cuda_mma"}}, length, torch::kBFloat16);
+        expect_near(found.results, reference.results, truth.results, variant.name + " " + seam);
+      }
+    }
+  }
+}
+
+// What somebody looks at is what the reference shows, each tensor.
+TEST_F(KernelSeams, TheTraceOfAWholeLayerIsWhole) {
+  for (const Variant& variant : kernel_variants()) {
+    const auto shown = [&](const Route& route, torch::ScalarType type) {
+      const AttentionTrace t = run(variant, route, 100, type).trace;
+      return Results{{"x", t.x_BSE},
+                     {"q", t.q_BHSD},
+                     {"k_raw", t.k_raw_BGSD},
+                     {"v_raw", t.v_raw_BGSD},
+                     {"k_cmp", t.k_cmp_BGCD},
+                     {"v_cmp", t.v_cmp_BGCD},
+                     {"k_sel", t.k_sel_BGSD},
+                     {"v_sel", t.v_sel_BGSD},
+                     {"k_win", t.k_win_BGSD},
+                     {"v_win", t.v_win_BGSD},
+                     {"p_grp", t.p_grp_BGSN},
+                     {"o_cmp", t.o_cmp_BHSD},
+                     {"o_sel", t.o_sel_BHSD},
+                     {"o_win", t.o_win_BHSD},
+                     {"gate", t.gate},
+                     {"y", t.y_BSE},
+                     {"blocks", t.blocks_BGSn}};
+    };
+    expect_near(shown({{"attention", "cuda"}}, torch::kBFloat16),
+                shown({}, torch::kBFloat16),
+                shown({}, torch::kDouble),
+                variant.name);
+  }
+}
+
+// The gradients of the projections are one matrix where nobody touched them, and are put together where somebody did.
+TEST_F(KernelSeams, AGradientThatSomebodyReplacedArrives) {
+  const Variant variant = kernel_variants().front();
+  const auto gradients = [&](const Route& route, torch::ScalarType type) {
+    Routes routes;
+    Attention layer = layer_of(variant, route, routes, type);
+    torch::manual_seed(7);
+    const Tensor x = torch::randn({1, 40, variant.config.dim}, torch::kDouble)
+                         .to(torch::kBFloat16)
+                         .to(type)
+                         .requires_grad_(true);
+    layer->set_tap([&](const AttentionTrace& trace) {
+      trace.k_sel_BGSD.register_hook([](const Tensor& gradient) { return gradient * 3; });
+    });
+    layer->forward(x).sum().backward();
+    return Results{{"dx", x.grad()}, {"k_sel", layer->weights().k_sel.grad()}};
+  };
+  expect_near(gradients({{"attention", "cuda"}}, torch::kBFloat16),
+              gradients({}, torch::kBFloat16),
+              gradients({}, torch::kDouble),
+              "hook");
+}
+
+TEST_F(KernelSeams, AWholeLayerCountsItselfAlone) {
+  const Ran ran = run(kernel_variants().front(), {{"attention", "cuda"}}, 33, torch::kBFloat16);
+  ASSERT_EQ(ran.counts.size(), 1U);
+  EXPECT_EQ(ran.counts[0].seam, "attention");
+  EXPECT_EQ(ran.counts[0].implementation, "cuda");
+  EXPECT_EQ(ran.counts[0].forward, 1);
+  EXPECT_EQ(ran.counts[0].backward, 1);
+}
+
+std::string refusal(const std::function<void()>& ask) {
+  try {
+    ask();
+  } catch (const Refused& refused) {
+    return refused.seam + " " + refused.implementation + ": " + refused.reason;
+  }
+  return "";
+}
+
+TEST_F(KernelSeams, WhatTheyCannotDoIsRefusedByName) {
+  const auto there = [&](const ModelConfig& config,
+                         const char* seam,
+                         torch::ScalarType type,
+                         bool decodes) {
+    return refusal([&] { check_route(config, {{seam, "cuda"}}, {torch::kCPU, type, decodes}); });
+  };
+  ModelConfig config = config_of_kernels();
+  EXPECT_EQ(there(config, "attention", torch::kBFloat16, false), "");
+  EXPECT_EQ(there(config, "attention", torch::kFloat, false),
+            "attention cuda: dtype Float: wanted BFloat16 or Half");
+  EXPECT_EQ(there(config, "select", torch::kFloat, false), "");
+  EXPECT_EQ(there(config, "attend_win", torch::kBFloat16, true),
+            "attend_win cuda: decoding: its kernels do not tell what they read");
+  config.phi = Phi::mlp;
+  EXPECT_EQ(there(config, "attention", torch::kBFloat16, false),
+            "attention cuda: phi mlp: its kernels pool by avg or conv");
+  EXPECT_EQ(there(config, "attend_sel", torch::kBFloat16, false), "");
+  config = config_of_kernels();
+  config.d_k = 136;
+  EXPECT_EQ(there(config, "attend_sel", torch::kBFloat16, false),
+            "attend_sel cuda: no kernels were built for bf16, d_k 136, d_v 64");
+  config = config_of_kernels();
+  config.n_heads = 34;
+  EXPECT_EQ(there(config, "attend_cmp", torch::kBFloat16, false),
+            "attend_cmp cuda: heads of a group: 1 to 16, not 17");
+}
+
+}  // namespace
+}  // namespace nsa::testing
