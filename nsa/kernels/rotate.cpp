@@ -23,7 +23,9 @@ RotateParams params_of(const Rotation& r, void* rows) {
     refuse("memory is not aligned to 16 bytes");
   }
   if (r.groups < 1 || r.heads < 1 || r.key_heads < 0) refuse("heads");
-  if (r.length >= std::int64_t{1} << 31) refuse("length: below 2^31");
+  if (r.batch * r.length * (r.groups + r.key_heads) * (r.d_k / 8) >= std::int64_t{1} << 31) {
+    refuse("more than 2^31 pieces of 16 bytes");
+  }
   RotateParams p;
   p.rows = static_cast<char*>(rows);
   p.sequence = 2 * r.sequence;

@@ -11,7 +11,9 @@ BlockImpl::BlockImpl(const ModelConfig& config,
       attn_(register_module("attn",
                             Attention(config, layer, make_attention_seams(config, route), routes))),
       norm2_(register_module("norm2", RmsNorm(config.dim, make_norm(route, routes, layer)))),
-      mlp_(register_module("mlp", Mlp(config.dim, config.mlp_ratio * config.dim))) {}
+      mlp_(register_module(
+          "mlp",
+          Mlp(config.dim, config.mlp_ratio * config.dim, make_mlp_down(route, routes, layer)))) {}
 
 torch::Tensor BlockImpl::forward(const torch::Tensor& x_BSE) {
   return run(x_BSE, [](Attention& attention, const torch::Tensor& h_BSE) {

@@ -15,14 +15,15 @@ torch::nn::Linear linear(std::int64_t inputs, std::int64_t outputs) {
 
 }  // namespace
 
-MlpImpl::MlpImpl(std::int64_t width, std::int64_t hidden)
+MlpImpl::MlpImpl(std::int64_t width, std::int64_t hidden, MlpDown down)
     : fc1_(register_module("fc1", linear(width, hidden))),
-      fc2_(register_module("fc2", linear(hidden, width))) {}
+      fc2_(register_module("fc2", linear(hidden, width))),
+      down_(std::move(down)) {}
 
 torch::Tensor MlpImpl::forward(const torch::Tensor& x_BSE, const MlpTap& tap) {
   auto hidden_BSF = fc1_(x_BSE);
   auto activated_BSF = torch::silu(hidden_BSF);
-  const auto y_BSE = fc2_(activated_BSF);
+  const auto y_BSE = down_(activated_BSF, hidden_BSF, fc2_->weight);
   if (tap) tap({x_BSE, std::move(hidden_BSF), std::move(activated_BSF), y_BSE});
   return y_BSE;
 }

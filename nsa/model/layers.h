@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "nsa/seams/mlp.h"
 #include "nsa/seams/norm.h"
 #include "nsa/seams/seams.h"
 #include "nsa/torch.h"
@@ -35,13 +36,14 @@ using MlpTap = std::function<void(const MlpTrace&)>;
 // fc2(silu(fc1 x)), without biases.
 class MlpImpl : public torch::nn::Module {
  public:
-  MlpImpl(std::int64_t width, std::int64_t hidden);
+  MlpImpl(std::int64_t width, std::int64_t hidden, MlpDown down);
   // Shows `tap` what was computed on the way, where there is one.
   torch::Tensor forward(const torch::Tensor& x_BSE, const MlpTap& tap = nullptr);
 
  private:
   torch::nn::Linear fc1_{nullptr};
   torch::nn::Linear fc2_{nullptr};
+  MlpDown down_;
 };
 TORCH_MODULE(Mlp);
 

@@ -36,7 +36,7 @@ struct FanOut : torch::autograd::Function<FanOut> {
 std::vector<Tensor> fan_out(const Tensor& x, std::int64_t consumers) {
   const auto type = x.scalar_type();
   const bool low = type == torch::kBFloat16 || type == torch::kHalf;
-  if (!low || !x.requires_grad() || !torch::GradMode::is_enabled()) {
+  if (!low || consumers == 1 || !x.requires_grad() || !torch::GradMode::is_enabled()) {
     return std::vector<Tensor>(static_cast<std::size_t>(consumers), x);
   }
   return FanOut::apply(x, consumers);

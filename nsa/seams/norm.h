@@ -16,7 +16,8 @@ namespace nsa {
 // rounded once.
 using Norm = std::function<torch::Tensor(const torch::Tensor& x, const torch::Tensor& weight)>;
 
-// The default first: `reference`, operation by operation; `fused`, LibTorch's one kernel a direction where the device has it.
+// The default first: `reference`, operation by operation; `fused`, LibTorch's own kernels where the device has some; `cuda`,
+// the project's kernels, which refuse what they cannot do.
 [[nodiscard]] std::vector<std::string> norm_implementations();
 
 // The one that `route` asks for; it counts itself in `routes`, which outlives it. Layer -1: the norm before the logits.

@@ -7,9 +7,11 @@
 #include "nsa/base/error.h"
 #include "nsa/base/text.h"
 #include "nsa/seams/cuda/cuda.h"
+#include "nsa/seams/cuda/norm.h"
 #include "nsa/seams/flash/flash.h"
 #include "nsa/seams/historic/historic.h"
 #include "nsa/seams/implementation.h"
+#include "nsa/seams/mlp.h"
 #include "nsa/seams/norm.h"
 #include "nsa/seams/reference/reference.h"
 #include "nsa/seams/refused.h"
@@ -147,11 +149,12 @@ const std::vector<Implementation>& implementations() {
   return list;
 }
 
-// Seams outside the attention layer: made elsewhere (norm.h, nsa/train, nsa/parallel), named here so that a route may name
+// Seams outside the attention layer: made elsewhere (norm.h, mlp.h, nsa/train, nsa/parallel), named here so that a route may name
 // them.
 const std::map<std::string, std::vector<std::string>>& other_seams() {
   static const std::map<std::string, std::vector<std::string>> list = {
       {"norm", norm_implementations()},
+      {"mlp", mlp_implementations()},
       {"data", {"reference"}},
       {"grad_sync", {"reference", "bf16"}},
       {"optimizer", {"reference", "fused"}}};
@@ -209,6 +212,10 @@ void check_route(const ModelConfig& config,
                  const std::map<std::string, std::string>& route,
                  const Surroundings& where) {
   for (const Implementation* asked : asked_for(route)) refuse_unsupported(*asked, config, &where);
+  const auto norm = route.find("norm");
+  if (norm == route.end() || norm->second != "cuda") return;
+  const std::string missing = cuda::unsupported_norm(config.dim, where);
+  if (!missing.empty()) throw Refused("norm", norm->second, missing);
 }
 
 AttentionSeams make_attention_seams(const ModelConfig& config,

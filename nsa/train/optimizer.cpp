@@ -22,17 +22,14 @@ torch::optim::AdamWOptions adamw_options(const OptimizerConfig& config) {
       .weight_decay(config.weight_decay);
 }
 
-// The L2 norm of each tensor.
-std::vector<torch::Tensor> norms_of(const std::vector<torch::Tensor>& tensors, bool together) {
-  if (together) {
-    const bool is_double = tensors.front().scalar_type() == torch::kDouble;
-    return at::_foreach_norm(tensors, 2, is_double ? torch::kDouble : torch::kFloat32);
+constexpr double kClipRoom = 1e-6;  // keeps the quotient finite where all gradients are zero
+
+std::vector<torch::Tensor> gradients_of(const std::vector<torch::Tensor>& parameters) {
+  std::vector<torch::Tensor> gradients;
+  for (const auto& parameter : parameters) {
+    if (parameter.grad().defined()) gradients.push_back(parameter.grad());
   }
-  std::vector<torch::Tensor> norms;
-  for (const auto& tensor : tensors) {
-    norms.push_back(torch::linalg_vector_norm(tensor, 2, std::nullopt, false, torch::kFloat64));
-  }
-  return norms;
+  return gradients;
 }
 
 bool is_fused(const std::string& implementation) {
@@ -43,25 +40,32 @@ bool is_fused(const std::string& implementation) {
 
 }  // namespace
 
-double clip_gradients(const std::vector<torch::Tensor>& parameters,
-                      double max_norm,
-                      bool together) {
+double clip_gradients(const std::vector<torch::Tensor>& parameters, double max_norm) {
   const torch::NoGradGuard no_grad;
-  std::vector<torch::Tensor> gradients;
-  for (const auto& parameter : parameters) {
-    if (parameter.grad().defined()) gradients.push_back(parameter.grad());
-  }
+  std::vector<torch::Tensor> gradients = gradients_of(parameters);
   if (gradients.empty()) return 0.0;
-  const auto norms = norms_of(gradients, together);
-  const double norm =
-      torch::linalg_vector_norm(torch::stack(norms).to(torch::kDouble), 2).item<double>();
-  const double scale = max_norm / (norm + 1e-6);
-  if (!(scale < 1.0)) return norm;
-  if (together) {
-    at::_foreach_mul_(gradients, scale);
-  } else {
+  std::vector<torch::Tensor> norms;
+  for (const auto& gradient : gradients) {
+    norms.push_back(torch::linalg_vector_norm(gradient, 2, std::nullopt, false, torch::kFloat64));
+  }
+  const double norm = torch::linalg_vector_norm(torch::stack(norms), 2).item<double>();
+  const double scale = max_norm / (norm + kClipRoom);
+  if (scale < 1.0) {
     for (auto& gradient : gradients) gradient.mul_(scale);
   }
+  return norm;
+}
+
+torch::Tensor clip_gradients_together(const std::vector<torch::Tensor>& parameters,
+                                      double max_norm) {
+  const torch::NoGradGuard no_grad;
+  const std::vector<torch::Tensor> gradients = gradients_of(parameters);
+  if (gradients.empty()) return torch::zeros({}, torch::kDouble);
+  const bool is_double = gradients.front().scalar_type() == torch::kDouble;
+  const auto norms = at::_foreach_norm(gradients, 2, is_double ? torch::kDouble : torch::kFloat32);
+  const torch::Tensor norm = torch::linalg_vector_norm(torch::stack(norms).to(torch::kDouble), 2);
+  const torch::Tensor scale = max_norm / (norm + kClipRoom);
+  at::_foreach_mul_(gradients, torch::where(scale < 1.0, scale, 1.0));  // a NaN scales nothing
   return norm;
 }
 
@@ -84,8 +88,19 @@ torch::Tensor Optimizer::scaled(const torch::Tensor& loss) const {
 
 double Optimizer::step() {
   if (masters_) masters_->take_gradients(loss_scale());
-  const double norm = clip_gradients(updated(), config_.max_norm, fused_);
+  if (fused_ && !scaler_) {  // everything is launched before the host looks at the norm
+    const torch::Tensor norm = clip_gradients_together(updated(), config_.max_norm);
+    update();
+    return norm.item<double>();
+  }
+  const double norm = fused_ ? clip_gradients_together(updated(), config_.max_norm).item<double>()
+                             : clip_gradients(updated(), config_.max_norm);
   if (scaler_ && !scaler_->update(std::isfinite(norm))) return norm;
+  update();
+  return norm;
+}
+
+void Optimizer::update() {
   ++taken_;
   applied_lr_ = schedule_(taken_);
   auto& options = adamw_.param_groups().front().options();
@@ -96,7 +111,6 @@ double Optimizer::step() {
     adamw_.step();
   }
   if (masters_) masters_->round_to_parameters();
-  return norm;
 }
 
 // The moments stay where LibTorch's optimiser keeps them, so that a snapshot of one is read by the other.

@@ -17,10 +17,11 @@
 namespace nsa {
 
 // Scales all gradients by min(1, max_norm / (N + 1e-6)), N their L2 norm together, and returns N. Parameters without a
-// gradient are passed over. `together`: by kernels that take all tensors at once, with the norm of each tensor in float32 at least.
-double clip_gradients(const std::vector<torch::Tensor>& parameters,
-                      double max_norm,
-                      bool together = false);
+// gradient are passed over.
+double clip_gradients(const std::vector<torch::Tensor>& parameters, double max_norm);
+// The same by kernels that take all tensors at once, with the norm of each in float32 at least; N stays on the device.
+torch::Tensor clip_gradients_together(const std::vector<torch::Tensor>& parameters,
+                                      double max_norm);
 
 // Everything that an optimiser carries from step to step. Tensors in the parameters' order, on their device.
 struct OptimizerState {
@@ -69,6 +70,7 @@ class Optimizer {
   }
 
  private:
+  void update();
   void fused_update();
 
   std::vector<torch::Tensor> parameters_;

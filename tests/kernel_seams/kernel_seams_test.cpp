@@ -7,6 +7,8 @@
 #include <ATen/Context.h>
 
 #include "nsa/seams/cuda/cuda.h"
+#include "nsa/seams/cuda/norm.h"
+#include "nsa/seams/norm.h"
 #include "nsa/seams/refused.h"
 #include "tests/model/support.h"
 
@@ -225,6 +227,35 @@ TEST_F(KernelSeams, AWholeLayerCountsItselfAlone) {
   EXPECT_EQ(ran.counts[0].backward, 1);
 }
 
+// Rows of every count of chunks that a lane can have, rows of zeros among them.
+TEST_F(KernelSeams, ANormIsAsNearToTheTruthAsTheReference) {
+  for (const std::int64_t width : {8, 64, 256, 520, 768, 1024, 2048}) {
+    const auto run = [&](const Norm& norm, torch::ScalarType type) {
+      torch::manual_seed(11);
+      const auto drawn = [&](torch::IntArrayRef sizes) {
+        return torch::randn(sizes, torch::kDouble).to(torch::kBFloat16).to(type);
+      };
+      Tensor x = drawn({2, 9, width});
+      x.select(1, 4).zero_();
+      x.requires_grad_(true);
+      const Tensor weight = drawn({width}).requires_grad_(true);
+      const Tensor y = norm(x, weight);
+      y.backward(drawn(y.sizes()));
+      return Results{{"y", y.detach()}, {"dx", x.grad()}, {"d_weight", weight.grad()}};
+    };
+    Routes routes;
+    const Norm reference = make_norm({}, routes, 0);
+    const Norm kernel = [](const Tensor& x, const Tensor& weight) {
+      return cuda::norm(x, weight, 0);
+    };
+    const Results truth = run(reference, torch::kDouble);
+    expect_near(run(kernel, torch::kBFloat16),
+                run(reference, torch::kBFloat16),
+                truth,
+                std::to_string(width));
+  }
+}
+
 std::string refusal(const std::function<void()>& ask) {
   try {
     ask();
@@ -260,6 +291,13 @@ TEST_F(KernelSeams, WhatTheyCannotDoIsRefusedByName) {
   config.n_heads = 34;
   EXPECT_EQ(there(config, "attend_cmp", torch::kBFloat16, false),
             "attend_cmp cuda: heads of a group: 1 to 16, not 17");
+  config = config_of_kernels();
+  EXPECT_EQ(there(config, "norm", torch::kBFloat16, false), "");
+  EXPECT_EQ(there(config, "norm", torch::kFloat, false),
+            "norm cuda: dtype Float: wanted BFloat16 or Half");
+  config.dim = 2056;
+  EXPECT_EQ(there(config, "norm", torch::kHalf, false),
+            "norm cuda: width 2056: wanted a multiple of 8 up to 2048");
 }
 
 }  // namespace

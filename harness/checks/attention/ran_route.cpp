@@ -36,8 +36,9 @@ constexpr std::array kSeams = {
     SeamRule{"optimizer", false, false},
 };
 
-// Of the model around the attention. Judged where a route names it: records of older runs have no row of it.
+// Of the model around the attention. Judged where a route names them: records of older runs have no rows of them.
 constexpr SeamRule kNorm = {"norm", true, true};
+constexpr SeamRule kMlp = {"mlp", true, true};
 
 // Asked for by parallel.checkpoint, not by the route.
 constexpr SeamRule kCheckpoint = {"checkpoint", true, false};
@@ -212,8 +213,10 @@ class RouteJudge {
       const int last = seam.per_layer ? layers() - 1 : -1;
       for (int layer = first; layer <= last; ++layer) judge_seam(rank, seam, layer);
     }
-    if (evidence_.the_case.scenario.trains() && route.count(kNorm.name) > 0) {
-      for (int layer = -1; layer < layers(); ++layer) judge_seam(rank, kNorm, layer);
+    for (const SeamRule& seam : {kNorm, kMlp}) {
+      if (!evidence_.the_case.scenario.trains() || route.count(seam.name) == 0) continue;
+      const bool has_last = seam.name == kNorm.name;  // before the logits
+      for (int layer = has_last ? -1 : 0; layer < layers(); ++layer) judge_seam(rank, seam, layer);
     }
     judge_checkpoints(rank);
   }

@@ -53,7 +53,7 @@ combine_branches(NSA_PARAMETER CombineParams p) {
 }
 
 template <class E>
-NSA_KERNEL(kCombineThreads, 1)
+NSA_KERNEL(kCombineThreads, 3)
 combine_gradient(NSA_PARAMETER CombineGradientParams p) {
   const Common& c = p.common;
   const int token = block_x() * (kCombineThreads / 32) + warp_index();

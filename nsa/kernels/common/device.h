@@ -106,6 +106,9 @@ NSA_DEVICE float largest_or_nan(float a, float b) {
   asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
   return r;
 }
+NSA_DEVICE float rsqrt_float(float x) {
+  return rsqrtf(x);
+}
 NSA_DEVICE float log2_exact(float x) {
   return log2f(x);
 }

@@ -4,6 +4,7 @@
 #include "nsa/kernels/common/launch.h"
 #include "nsa/kernels/compress/kernel.cuh"
 #include "nsa/kernels/lists/kernel.cuh"
+#include "nsa/kernels/norm/kernel.cuh"
 #include "nsa/kernels/rotate/kernel.cuh"
 
 #if defined(NSA_EMULATED)
@@ -81,8 +82,49 @@ struct ElementSet {
     const std::int64_t threads = p.tokens * (p.groups + p.key_heads) * p.chunks;
     launch(rotate_rows<E>, {ceil_div(threads, kRotateThreads), 1, 1}, kRotateThreads, 0, stream, p);
   }
-  static constexpr ElementKernels kTable{
-      pool, pool_gradient, conv_gradient, combine, combine_gradient, key_results, rotate};
+  template <int kChunks>
+  static void norm_of(const NormParams& p, Stream stream) {
+    launch(norm_forward<E, kChunks>, {kNormBlocks, 1, 1}, kNormThreads, 0, stream, p);
+  }
+  template <int kChunks>
+  static void norm_backward_of(const NormParams& p, Stream stream) {
+    const int columns = p.chunks * 8;
+    launch(kernels::norm_backward<E, kChunks>,
+           {kNormBlocks, 1, 1},
+           kNormThreads,
+           4 * kNormWarps * columns,
+           stream,
+           p);
+    launch(
+        norm_weight_gradient<E>, {ceil_div(columns, kNormWarps), 1, 1}, kNormThreads, 0, stream, p);
+  }
+  static void norm(const NormParams& p, Stream stream) {
+    const std::int64_t of_lane = ceil_div(p.chunks, 32);
+    const auto run = of_lane <= 1   ? norm_of<1>
+                     : of_lane <= 2 ? norm_of<2>
+                     : of_lane <= 3 ? norm_of<3>
+                     : of_lane <= 4 ? norm_of<4>
+                                    : norm_of<8>;
+    run(p, stream);
+  }
+  static void norm_backward(const NormParams& p, Stream stream) {
+    const std::int64_t of_lane = ceil_div(p.chunks, 32);
+    const auto run = of_lane <= 1   ? norm_backward_of<1>
+                     : of_lane <= 2 ? norm_backward_of<2>
+                     : of_lane <= 3 ? norm_backward_of<3>
+                     : of_lane <= 4 ? norm_backward_of<4>
+                                    : norm_backward_of<8>;
+    run(p, stream);
+  }
+  static constexpr ElementKernels kTable{pool,
+                                         pool_gradient,
+                                         conv_gradient,
+                                         combine,
+                                         combine_gradient,
+                                         key_results,
+                                         rotate,
+                                         norm,
+                                         norm_backward};
 };
 
 }  // namespace

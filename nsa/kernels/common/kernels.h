@@ -8,6 +8,7 @@
 #include "nsa/kernels/combine/params.h"
 #include "nsa/kernels/compress/params.h"
 #include "nsa/kernels/lists/params.h"
+#include "nsa/kernels/norm/params.h"
 #include "nsa/kernels/rotate/params.h"
 #include "nsa/kernels/selected/params.h"
 
@@ -41,6 +42,8 @@ struct ElementKernels {
   void (*combine_gradient)(const CombineGradientParams&, Stream);
   void (*key_results)(const KeyResultParams&, int branches, std::int64_t keys, Stream);
   void (*rotate)(const RotateParams&, Stream);
+  void (*norm)(const NormParams&, Stream);
+  void (*norm_backward)(const NormParams&, Stream);
 };
 
 // Null where there is none.

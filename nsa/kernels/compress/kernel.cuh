@@ -72,7 +72,7 @@ pooled_gradient(const Common& c, const PoolTensor& x, int group, int b, int i, i
 
 // d_raw of token t: of the compressed tokens that cover it.
 template <class E>
-NSA_KERNEL(kPoolThreads, 1)
+NSA_KERNEL(kPoolThreads, 8)
 pool_gradient(NSA_PARAMETER PoolParams p) {
   const Common& c = p.common;
   const PoolTensor& x = p.tensors[block_z()];

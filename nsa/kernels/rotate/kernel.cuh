@@ -80,7 +80,8 @@ rotate_rows(NSA_PARAMETER RotateParams p) {
              (static_cast<std::int64_t>(first_head) * p.chunks + chunk) * 16;
   const Angles a = angles_of(p, t, chunk);
   if (unit < p.groups) {
-    rotate_group<E>(p, at, a, ((token * p.groups + unit) * p.chunks + chunk) * 16);
+    rotate_group<E>(
+        p, at, a, ((static_cast<std::int64_t>(token) * p.groups + unit) * p.chunks + chunk) * 16);
   } else {
     store_eight<E>(at, rotated(load_eight<E>(at), a));
   }

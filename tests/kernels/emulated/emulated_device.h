@@ -174,6 +174,9 @@ inline float bits_to_float(std::uint32_t bits) {
 inline float exp2_fast(float x) {
   return std::exp2(x);
 }
+inline float rsqrt_float(float x) {
+  return 1.0F / std::sqrt(x);
+}
 inline float log2_exact(float x) {
   return std::log2(x);
 }
