@@ -65,7 +65,9 @@ torch::Tensor clip_gradients_together(const std::vector<torch::Tensor>& paramete
   const auto norms = at::_foreach_norm(gradients, 2, is_double ? torch::kDouble : torch::kFloat32);
   const torch::Tensor norm = torch::linalg_vector_norm(torch::stack(norms).to(torch::kDouble), 2);
   const torch::Tensor scale = max_norm / (norm + kClipRoom);
-  at::_foreach_mul_(gradients, torch::where(scale < 1.0, scale, 1.0));  // a NaN scales nothing
+  // A NaN scales nothing. In the gradients' type: with another one each gradient would be a launch of its own.
+  at::_foreach_mul_(gradients,
+                    torch::where(scale < 1.0, scale, 1.0).to(gradients.front().scalar_type()));
   return norm;
 }
 

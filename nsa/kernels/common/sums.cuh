@@ -57,26 +57,31 @@ NSA_DEVICE void add_sums(Eight& to,
 }
 
 template <class E>
-NSA_DEVICE Eight load_eight(const char* from) {
-  const Words4 w = load_global16(from);
-  const std::uint32_t words[4] = {w.x, w.y, w.z, w.w};
+NSA_DEVICE Eight unpacked(const Words4& w) {
+  const Pair pairs[4] = {unpack<E>(w.x), unpack<E>(w.y), unpack<E>(w.z), unpack<E>(w.w)};
   Eight v;
   NSA_UNROLL
   for (int i = 0; i < 4; ++i) {
-    const Pair pair = unpack<E>(words[i]);
-    v.x[2 * i] = pair.x;
-    v.x[2 * i + 1] = pair.y;
+    v.x[2 * i] = pairs[i].x;
+    v.x[2 * i + 1] = pairs[i].y;
   }
   return v;
 }
+template <class E>
+NSA_DEVICE Words4 packed(const Eight& v) {
+  return {pack<E>(v.x[0], v.x[1]),
+          pack<E>(v.x[2], v.x[3]),
+          pack<E>(v.x[4], v.x[5]),
+          pack<E>(v.x[6], v.x[7])};
+}
 
 template <class E>
+NSA_DEVICE Eight load_eight(const char* from) {
+  return unpacked<E>(load_global16(from));
+}
+template <class E>
 NSA_DEVICE void store_eight(char* to, const Eight& v) {
-  store_global16(to,
-                 {pack<E>(v.x[0], v.x[1]),
-                  pack<E>(v.x[2], v.x[3]),
-                  pack<E>(v.x[4], v.x[5]),
-                  pack<E>(v.x[6], v.x[7])});
+  store_global16(to, packed<E>(v));
 }
 
 }  // namespace nsa::kernels

@@ -62,7 +62,7 @@ norm_forward(NSA_PARAMETER NormParams p) {
 
 // With g = dy weight and s the row's scale: dx = s (g - x s^2 mean(g x)); the weight's gradient is the sum of dy x s.
 template <class E, int kChunks>
-NSA_KERNEL(kNormThreads, 1)
+NSA_KERNEL(kNormThreads, kChunks <= 3 ? 2 : 1)
 norm_backward(NSA_PARAMETER NormParams p) {
   NSA_SHARED(shared);
   Eight weight[kChunks];

@@ -39,23 +39,36 @@ NSA_DEVICE Eight rotated(const Eight& x, const Angles& a) {
   return y;
 }
 
-// All heads of one group's queries from `at` on, `step` bytes apart; `mean` is where the group's mean or its gradient is.
+inline constexpr int kHeadsAtOnce = 4;  // loads on their way together
+
+// All heads of one group's queries from `at` on; `mean` is where the group's mean or its gradient is.
 template <class E>
 NSA_DEVICE void rotate_group(const RotateParams& p, char* at, const Angles& a, std::int64_t mean) {
   const std::int64_t step = static_cast<std::int64_t>(p.chunks) * 16;
   const float share = 1.0F / static_cast<float>(p.heads);
   Eight added{};
   if (p.backward && p.d_means != nullptr) added = load_eight<E>(p.d_means + mean);
+  NSA_UNROLL
+  for (int i = 0; i < 8; ++i) added.x[i] *= share;
   Eight sum{};
-  for (int head = 0; head < p.heads; ++head, at += step) {
-    Eight x = load_eight<E>(at);
+  for (int first = 0; first < p.heads; first += kHeadsAtOnce) {
+    Words4 words[kHeadsAtOnce] = {};
     NSA_UNROLL
-    for (int i = 0; i < 8; ++i) x.x[i] += added.x[i] * share;
-    store_eight<E>(at, rotated(x, a));
-    if (p.backward) continue;
-    const Eight stored = load_eight<E>(at);  // the mean is of what attention reads
+    for (int head = 0; head < kHeadsAtOnce; ++head) {
+      if (first + head < p.heads) words[head] = load_global16(at + (first + head) * step);
+    }
     NSA_UNROLL
-    for (int i = 0; i < 8; ++i) sum.x[i] += stored.x[i];
+    for (int head = 0; head < kHeadsAtOnce; ++head) {
+      if (first + head >= p.heads) break;
+      Eight x = unpacked<E>(words[head]);
+      NSA_UNROLL
+      for (int i = 0; i < 8; ++i) x.x[i] += added.x[i];
+      const Words4 stored = packed<E>(rotated(x, a));
+      store_global16(at + (first + head) * step, stored);
+      const Eight rounded = unpacked<E>(stored);  // the mean is of what attention reads
+      NSA_UNROLL
+      for (int i = 0; i < 8; ++i) sum.x[i] += rounded.x[i];
+    }
   }
   if (p.backward) return;
   NSA_UNROLL
