@@ -73,6 +73,22 @@ void RecomputeWatch::watch_layer(nsa::AttentionSeams& seams) {
     now(context).blocks_BGSn = blocks_BGSn.detach().clone();
     return blocks_BGSn;
   };
+  // What computes a whole layer calls no seam: what it shows stands for what the seams would have told.
+  seams.attention = [inner = std::move(seams.attention), this](const nsa::SeamContext& context,
+                                                               const nsa::AttentionSeams& parts,
+                                                               const nsa::AttentionWeights& weights,
+                                                               const Tensor& x_BSE) {
+    nsa::SeamContext shown = context;
+    shown.shown = true;
+    nsa::AttentionTrace trace = inner(shown, parts, weights, x_BSE);
+    Look& look = now(context);
+    if (!look.blocks_BGSn.defined() && trace.blocks_BGSn.defined()) {
+      look.blocks_BGSn = trace.blocks_BGSn.detach().clone();
+      look.dtype = c10::toString(trace.q_BHSD.scalar_type());
+      look.q_sums = sums_of(trace.q_BHSD.detach().transpose(1, 2).flatten(2));
+    }
+    return trace;
+  };
   seams.project = [inner = std::move(seams.project), this](const nsa::SeamContext& context,
                                                            const Tensor& x_BSE,
                                                            const Tensor& weight,

@@ -3,7 +3,7 @@
 //   step_profile BATCH LENGTH [SEAM=IMPLEMENTATION | KEY=VALUE]...
 //     rank=R world=W port=P  one of W processes over NCCL, each on the card of its rank; rank 0 alone traces
 //     losses=N text=FILE     N steps on the bytes of FILE in place of measuring; prints the mean loss of the last 50
-//     seed=S                 of the initial values; places in the text do not depend on it
+//     noise=S                initial weights are moved by up to half a rounding, drawn from S
 // The model is m7c_125m's shape in bf16 with masters; random tokens. Three steps warm up, the next ten are timed, two more are
 // traced.
 #include <algorithm>
@@ -146,7 +146,7 @@ class Arguments {
   std::map<std::string, std::string> route;
 
  private:
-  static constexpr std::array kKeys = {"rank", "world", "port", "losses", "text", "seed"};
+  static constexpr std::array kKeys = {"rank", "world", "port", "losses", "text", "noise"};
   std::map<std::string, std::string> own_;
 };
 
@@ -241,10 +241,18 @@ int run(std::int64_t batch, std::int64_t length, const Arguments& arguments) {
   const int world = arguments.number("world", 1);
   const torch::Device device(torch::kCUDA, static_cast<c10::DeviceIndex>(rank));
   const c10::DeviceGuard guard(device);
-  torch::manual_seed(static_cast<std::uint64_t>(arguments.number("seed", 1)));
+  torch::manual_seed(1);
   nsa::Routes routes;
   nsa::NsaLm model(model_config(), arguments.route, routes);
   model->to(device, torch::kBFloat16);
+  if (const int noise = arguments.number("noise", 0); noise > 0) {
+    const torch::NoGradGuard no_gradient;
+    torch::manual_seed(static_cast<std::uint64_t>(noise));
+    for (auto& parameter : model->parameters()) {
+      const torch::Tensor factor = 1.0 + (torch::rand_like(parameter, torch::kFloat) - 0.5) / 128;
+      parameter.copy_(parameter.to(torch::kFloat) * factor);
+    }
+  }
   const auto asked = arguments.route.find("optimizer");
   nsa::Optimizer optimizer(model->parameters(),
                            {},

@@ -29,7 +29,7 @@ ModelConfig config_of_kernels() {
   config.l = 8;
   config.d = 4;
   config.l_sel = 16;
-  config.n_sel = 16;  // all blocks of what is tested: no choice that rounding could turn
+  config.n_sel = 16;  // all blocks of what is tested
   config.w = 24;
   return config;
 }
@@ -50,7 +50,10 @@ std::vector<Variant> kernel_variants() {
   lone.n_heads = 3;
   lone.n_kv_groups = 1;
   lone.gate_temp = 0.5;
+  ModelConfig choosing = config_of_kernels();
+  choosing.n_sel = 4;
   return {{"softmax_avg", config_of_kernels()},
+          {"drops_blocks", choosing},
           {"sigmoid_conv", paper},
           {"one_group", lone},
           {"selected_alone", config_of_kernels(), one_hot(1)}};
@@ -95,17 +98,18 @@ class KernelSeams : public ::testing::Test {
     Routes routes;
     Attention layer = layer_of(variant, route, routes, type);
     torch::manual_seed(5);
-    const auto narrow = torch::TensorOptions().dtype(torch::kBFloat16);
-    const Tensor drawn =
-        torch::randn({2, length, variant.config.dim}, torch::kDouble).to(narrow).to(type);
-    const Tensor dy = torch::randn_like(drawn);
+    const auto drawn_alike = [&](torch::IntArrayRef sizes) {  // the same numbers in every type
+      return torch::randn(sizes, torch::kDouble).to(torch::kBFloat16).to(type);
+    };
+    const Tensor drawn = drawn_alike({2, length, variant.config.dim});
+    const Tensor dy = drawn_alike(drawn.sizes());
     Tensor x = drawn;
     if (gaps) x = torch::stack({drawn, drawn}, 2).flatten(1, 2).slice(1, 0, 2 * length, 2);
     x = x.detach().requires_grad_(true);
     Ran ran;
     layer->set_tap([&](const AttentionTrace& trace) { ran.trace = trace; });
     const Tensor y = layer->forward(x);
-    y.backward(torch::ones_like(y) * dy);
+    y.backward(dy);
     ran.results["y"] = y.detach();
     ran.results["dx"] = x.grad();
     for (const auto& item : layer->named_parameters()) {
