@@ -38,6 +38,8 @@ struct Part {
 
 enum class Kind { whole, head, row };
 
+constexpr std::int64_t kEnoughForAMean = 8;
+
 class Account {
  public:
   explicit Account(const Measured& tensor)
@@ -87,8 +89,10 @@ class Account {
            t_.summed;
   }
   // A mean square of n errors is itself known to 1/sqrt(2n) of it, and two are compared: three deviations of their ratio are
-  // 3/sqrt(n). A row has few numbers, which one rounding the other way moves by a unit in the last place.
+  // 3/sqrt(n). A row has few numbers, which one rounding the other way moves by a unit in the last place. The mean of a handful
+  // (the three biases of a gate) can be far smaller by luck on one side: there it says no more than the largest error does.
   [[nodiscard]] double mean_allowed(const Part& part, Kind kind) const {
+    if (part.count < kEnoughForAMean) return most_allowed(part);
     const double spread = 1.0 + 3.0 / std::sqrt(static_cast<double>(part.count));
     return kMeanBudget * spread * part.mean(part.plain_squares) + kMeanShareOfCeiling * t_.summed +
            (kind == Kind::row ? oracles::spacing(part.size, t_.number) : 0.0);

@@ -160,6 +160,56 @@ inline void add_kernels(std::vector<Planted>& list) {
   });
 }
 
+// A whole layer by `name`: the layer's other seams leave no rows, but those of `beside` in layer 1.
+inline void compute_whole_layers(Healthy& h,
+                                 const std::string& name,
+                                 const std::string& beside = "") {
+  ask_for(h, "attention", name);
+  const std::set<std::string> outside = {
+      "attention", "grad_sync", "data", "optimizer", "checkpoint"};
+  remove_if(h.evidence.routes, [&](const auto& row) {
+    const bool stays =
+        outside.count(row.row.seam) > 0 || (row.row.seam == beside && row.row.layer == 1);
+    return !stays;
+  });
+}
+
+inline void add_whole_layers(std::vector<Planted>& list) {
+  const auto add = [&](const std::string& name,
+                       Verdict verdict,
+                       const std::string& site,
+                       std::function<void(Healthy&)> spoil) {
+    const char* code = verdict == Verdict::fail ? "ROUTE.MISMATCH" : "";
+    list.push_back({"ran_route", name, verdict, code, site, std::move(spoil), 1});
+  };
+  add("whole layers as asked for", Verdict::pass, "{}", [](Healthy& h) {
+    compute_whole_layers(h, "cuda");
+  });
+  add("a seam of the layer ran beside a whole layer",
+      Verdict::fail,
+      R"({"op":"attention","layers":[1],"detail":{"requested":"cuda","effective":"reference"}})",
+      [](Healthy& h) { compute_whole_layers(h, "cuda", "attend_sel"); });
+  add("whole layers counted themselves, and no kernel of theirs ran",
+      Verdict::fail,
+      R"({"op":"attention","detail":{"kernel":"nsa::kernels::attend_forward","runs":0,"wanted":3}})",
+      [](Healthy& h) {
+        compute_whole_layers(h, "cuda_mma");
+        trace_kernels(h, 0, 0);
+      });
+  add("another norm than the one asked for",
+      Verdict::fail,
+      R"({"op":"norm","layers":[2],"detail":{"requested":"cuda","effective":"reference"}})",
+      [](Healthy& h) {
+        h.evidence.the_case.scenario.route["norm"] = "cuda";
+        for (const int rank : {0, 1}) {
+          for (const int layer : {-1, 0, 1, 2}) {
+            const char* ran = layer == 2 ? "reference" : "cuda";
+            put(h.evidence.routes, rank, harness::RouteUse{"norm", layer, ran, 1, 1});
+          }
+        }
+      });
+}
+
 inline harness::WorkerError error_of(const std::string& type, const std::string& what) {
   harness::WorkerError error;
   error.type = type;
