@@ -17,6 +17,14 @@ using nsa::YamlNode;
 
 constexpr std::int64_t kBytes = 256;  // what a token of a text can be
 
+// Seams that came when cases lay in databases already. Their defaults are left out of the route, so that the id of a case that
+// does not name them is what it was.
+bool is_told_only_where_named(const std::string& seam,
+                              const std::string& implementation,
+                              const Manifest& manifest) {
+  return (seam == "mlp" || seam == "norm") && implementation == manifest.seams.at(seam).front();
+}
+
 // Every seam of the manifest, the first implementation of each where the scenario names none.
 std::map<std::string, std::string> read_route(const YamlNode* node, const Manifest* manifest) {
   nsa::YamlKeyLog::note("route.SEAM");
@@ -25,7 +33,8 @@ std::map<std::string, std::string> read_route(const YamlNode* node, const Manife
   if (manifest != nullptr) {
     for (const auto& [seam, implementations] : manifest->seams) {
       seams.push_back(seam);
-      route[seam] = implementations.front();
+      const std::string& preset = implementations.front();
+      if (!is_told_only_where_named(seam, preset, *manifest)) route[seam] = preset;
     }
   }
   if (node == nullptr) return route;
@@ -37,7 +46,8 @@ std::map<std::string, std::string> read_route(const YamlNode* node, const Manife
     } else if (!manifest->seams.contains(seam)) {
       nsa::throw_unknown_name(value.where, "seam of route", seam, seams);
     } else {
-      route[seam] = nsa::read_name(value, what, manifest->seams.at(seam));
+      const std::string name = nsa::read_name(value, what, manifest->seams.at(seam));
+      if (!is_told_only_where_named(seam, name, *manifest)) route[seam] = name;
     }
   }
   return route;

@@ -348,7 +348,10 @@ TEST_F(Laws, RoutesCountWhatRan) {
                                                                               count.backward};
   }
   using Pair = std::pair<std::int64_t, std::int64_t>;
-  EXPECT_EQ(found.size(), 20U);
+  EXPECT_EQ(found.size(), 25U);
+  EXPECT_EQ(found["norm1reference"], Pair(4, 2));
+  EXPECT_EQ(found["norm-1reference"], Pair(2, 1));
+  EXPECT_EQ(found["mlp0reference"], Pair(2, 1));
   EXPECT_EQ(found["attention0reference"], Pair(2, 1));
   EXPECT_EQ(found["project0reference"], Pair(14, 7));
   EXPECT_EQ(found["attend_win0reference"], Pair(2, 1));

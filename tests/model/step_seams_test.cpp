@@ -14,8 +14,11 @@ namespace {
 
 using torch::Tensor;
 
+// Equal infinities (a norm of a step that was skipped) differ by nothing.
 double largest_difference(const Tensor& a, const Tensor& b) {
-  return (a.to(torch::kDouble) - b.to(torch::kDouble)).abs().max().item<double>();
+  const Tensor x = a.to(torch::kDouble);
+  const Tensor y = b.to(torch::kDouble);
+  return torch::where(x.eq(y), 0.0, (x - y).abs()).max().item<double>();
 }
 
 TEST(StepSeams, AFusedNormIsTheReferenceUpToRounding) {
@@ -52,7 +55,7 @@ TEST(StepSeams, ALeanMlpIsTheReferenceBitForBit) {
       const Tensor hidden = drawn({2, 9, 24}).requires_grad_(true);
       const Tensor weight = drawn({10, 24}).requires_grad_(true);
       const Tensor activated = torch::silu(hidden);
-      const std::int64_t uses = activated.use_count();
+      const auto uses = activated.use_count();
       const Tensor y = make_mlp_down({{"mlp", name}}, routes, 0)(activated, hidden, weight);
       const bool keeps_it = activated.use_count() > uses;
       EXPECT_EQ(keeps_it, name == "reference");
@@ -105,7 +108,8 @@ TEST(StepSeams, AFusedOptimiserIsTheReferenceUpToRounding) {
     const auto found = run("fused");
     ASSERT_EQ(found.size(), right.size());
     for (std::size_t i = 0; i < right.size(); ++i) {
-      EXPECT_LE(largest_difference(found[i], right[i]), 1e-5) << i;
+      EXPECT_LE(largest_difference(found[i], right[i]), 1e-5)
+          << i << " in precision " << static_cast<int>(precision);
     }
   }
 }

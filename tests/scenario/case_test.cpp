@@ -143,6 +143,21 @@ TEST_F(CaseTest, TheIdIsPinned) {
   EXPECT_EQ(cases.at(0).id, "8a8d8817d0719c41");
 }
 
+// A seam that came later: its default is no part of the case, another implementation is.
+TEST_F(CaseTest, TheIdHeedsALaterSeamOnlyWhereItIsNotTheDefault) {
+  const fakes::TempFolder folder;
+  const auto id = [&](const std::string& route) {
+    return load(folder,
+                "version: 1\nscenario: s\nkind: training\nmodel: {use: toy}\n" + route +
+                    "training: {seq_len: 16}\nchecks: [finite]\n")
+        .at(0)
+        .id;
+  };
+  EXPECT_EQ(id("route: {norm: reference, mlp: reference}\n"), id(""));
+  EXPECT_NE(id("route: {norm: fused}\n"), id(""));
+  EXPECT_NE(id("route: {mlp: lean}\n"), id(""));
+}
+
 TEST_F(CaseTest, TheIdHeedsEveryValueAndNoComment) {
   const fakes::TempFolder folder;
   const std::string head = "version: 1\nscenario: s\nkind: training\n";
