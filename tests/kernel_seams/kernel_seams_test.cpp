@@ -144,24 +144,23 @@ TEST_F(KernelSeams, AWholeLayerIsAsNearToTheTruthAsTheReference) {
     for (const std::int64_t length : {1, 7, 8, 33, 150}) {
       const Ran truth = run(variant, {}, length, torch::kDouble);
       const Ran reference = run(variant, {}, length, torch::kBFloat16);
-      for (const bool gaps : {false, true}) {
-        const Ran found = run(variant, {{"attention", "cuda"}}, length, torch::kBFloat16, gaps);
-        expect_near(found.results,
-                    reference.results,
-                    truth.results,
-                    variant.name + " " + std::to_string(length) + (gaps ? " gaps" : ""));
-      }
+      const bool gaps = length == 8 || length == 33;
+      const Ran found = run(variant, {{"attention", "cuda"}}, length, torch::kBFloat16, gaps);
+      expect_near(found.results,
+                  reference.results,
+                  truth.results,
+                  variant.name + " " + std::to_string(length) + (gaps ? " gaps" : ""));
     }
   }
 }
 
 TEST_F(KernelSeams, EachStepIsAsNearToTheTruthAsTheReference) {
   for (const Variant& variant : kernel_variants()) {
-    for (const char* seam : cuda::kSeams) {
-      if (seam == std::string("attention")) continue;
-      for (const std::int64_t length : {7, 100}) {
-        const Ran truth = run(variant, {}, length, torch::kDouble);
-        const Ran reference = run(variant, {}, length, torch::kBFloat16);
+    for (const std::int64_t length : {7, 100}) {
+      const Ran truth = run(variant, {}, length, torch::kDouble);
+      const Ran reference = run(variant, {}, length, torch::kBFloat16);
+      for (const char* seam : cuda::kSeams) {
+        if (seam == std::string("attention")) continue;
         const Ran found = run(variant, {{seam, "cuda_mma"}}, length, torch::kBFloat16);
         expect_near(found.results, reference.results, truth.results, variant.name + " " + seam);
       }
@@ -302,6 +301,24 @@ TEST_F(KernelSeams, WhatTheyCannotDoIsRefusedByName) {
   config.dim = 2056;
   EXPECT_EQ(there(config, "norm", torch::kHalf, false),
             "norm cuda: width 2056: wanted a multiple of 8 up to 2048");
+}
+
+// Sizes that nobody can ask about before the call: no memory stands behind these.
+TEST_F(KernelSeams, WhatIsTooLargeIsRefusedByTheCall) {
+  const ModelConfig config = config_of_kernels();
+  const AttentionSeams seams = make_attention_seams(config, {{"attend_sel", "cuda"}});
+  Routes routes;
+  const SeamContext context{config, 5, routes};
+  const auto tensor = [](std::int64_t heads, std::int64_t width) {
+    constexpr std::int64_t kLength = 70'000'000;
+    return torch::zeros({1}, torch::kBFloat16).expand({1, heads, kLength, width});
+  };
+  EXPECT_EQ(refusal([&] {
+              static_cast<void>(seams.attend_sel(
+                  context, tensor(4, 64), tensor(2, 64), tensor(2, 64), tensor(2, 16)));
+            }),
+            "attend_sel cuda: more than 2^30 chosen blocks in a group");
+  EXPECT_TRUE(routes.counts().empty());
 }
 
 }  // namespace

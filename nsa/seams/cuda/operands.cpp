@@ -47,6 +47,16 @@ std::string unsupported_mixture(const std::vector<Tensor>& operands) {
   return "";
 }
 
+// What is too large to be indexed. x [B,S,E] or [B,heads,S,D].
+std::string unsupported_size(const BackEnd& back_end,
+                             Part part,
+                             const ModelConfig& config,
+                             const Tensor& x) {
+  const std::int64_t length = x.dim() == 3 ? x.size(1) : x.size(2);
+  const auto problem = problem_of(back_end, config, x.scalar_type(), x.size(0), length);
+  return kernels::refusal(over_keys_alone(problem, part), compute_capability(x.device()));
+}
+
 bool copies_in_chunks(const Tensor& x) {
   constexpr std::int64_t kChunk = 8;  // elements in 16 bytes
   const auto last = x.dim() - 1;
@@ -107,6 +117,7 @@ void refuse_unsupported(const BackEnd& back_end,
   std::string reason = unsupported(back_end, part, context.config, &where);
   if (reason.empty()) reason = unsupported_mixture(operands);
   if (reason.empty() && first.numel() == 0) reason = "an empty sequence";
+  if (reason.empty()) reason = unsupported_size(back_end, part, context.config, first);
   if (!reason.empty()) throw Refused(seam, back_end.name, reason, context.layer);
 }
 
