@@ -20,7 +20,15 @@ CommandResult git(const std::string& tree, std::vector<std::string> words) {
   return run_command(words);
 }
 
+// An installed tree may lie inside somebody else's repository, whose commit says nothing of it.
+bool is_checkout(const std::string& tree) {
+  const CommandResult top = git(tree, {"rev-parse", "--show-toplevel"});
+  std::error_code error;  // two paths that cannot be compared are not the same
+  return top.ok() && std::filesystem::equivalent(without_newline(top.out), tree, error);
+}
+
 void add_commit(const std::string& tree, Provenance& provenance) {
+  if (!is_checkout(tree)) return;
   const CommandResult head = git(tree, {"rev-parse", "HEAD"});
   if (!head.ok()) return;  // an installed tree, or no git
   provenance.commit = without_newline(head.out);
@@ -55,6 +63,7 @@ Provenance provenance_of(const Paths& paths,
 
 std::optional<std::int64_t> commit_time_ms(const std::string& tree, const std::string& commit) {
   if (commit.empty() || commit.front() == '-') return std::nullopt;  // no option of git's
+  if (!is_checkout(tree)) return std::nullopt;
   const CommandResult shown =
       git(tree, {"show", "--no-patch", "--format=%ct", "--end-of-options", commit + "^{commit}"});
   const auto seconds = shown.ok() ? nsa::parse_int(without_newline(shown.out)) : std::nullopt;

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "harness/cli/case_needs.h"
 #include "harness/cli/command.h"
 #include "harness/cli/environment.h"
 #include "harness/cli/machine.h"
@@ -12,7 +13,6 @@
 #include "harness/cli/paths.h"
 #include "harness/cli/progress.h"
 #include "harness/cli/provenance.h"
-#include "harness/cli/case_needs.h"
 #include "harness/store/prune.h"
 #include "nsa/base/file.h"
 #include "tests/fakes/error_of.h"
@@ -202,6 +202,22 @@ TEST(Prune, RemovesFilesOfRanksAndNothingElse) {
 
 TEST(Provenance, AnOptionOfGitIsNoCommit) {
   EXPECT_FALSE(cli::commit_time_ms("/", "--all").has_value());
+}
+
+// An installed tree inside somebody else's repository: that one's commits are not the product's.
+TEST(Provenance, ARepositoryAroundTheTreeIsNotTheTrees) {
+  const fakes::TempFolder folder;
+  folder.write("installed/scenarios/a.yaml", "");
+  const std::vector<std::vector<std::string>> steps = {
+      {"init", "-q"},
+      {"add", "."},
+      {"-c", "user.name=t", "-c", "user.email=t@t", "commit", "-q", "-m", "first"}};
+  for (std::vector<std::string> words : steps) {
+    words.insert(words.begin(), {"git", "-C", folder.path()});
+    ASSERT_TRUE(cli::run_command(words).ok());
+  }
+  EXPECT_TRUE(cli::commit_time_ms(folder.path(), "HEAD").has_value());
+  EXPECT_FALSE(cli::commit_time_ms(folder / "installed", "HEAD").has_value());
 }
 
 TEST(Paths, FoldersBecomeTheirScenariosSorted) {
