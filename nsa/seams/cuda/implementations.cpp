@@ -36,23 +36,14 @@ void install_select(AttentionSeams& seams, const BackEnd& back_end) {
   };
 }
 
-void install_attend_cmp(AttentionSeams& seams, const BackEnd& back_end) {
-  seams.attend_cmp = [back_end](const SeamContext& context,
-                                const Tensor& q_BHSD,
-                                const Tensor& k_BGCD,
-                                const Tensor& v_BGCD) {
-    constexpr auto kBranch = kernels::Branch::compressed;
-    return attend(back_end, context, "attend_cmp", kBranch, q_BHSD, k_BGCD, v_BGCD);
-  };
-}
-
-void install_attend_win(AttentionSeams& seams, const BackEnd& back_end) {
-  seams.attend_win = [back_end](const SeamContext& context,
-                                const Tensor& q_BHSD,
-                                const Tensor& k_BGSD,
-                                const Tensor& v_BGSD) {
-    constexpr auto kBranch = kernels::Branch::window;
-    return attend(back_end, context, "attend_win", kBranch, q_BHSD, k_BGSD, v_BGSD);
+// attend_cmp or attend_win.
+template <auto seam, kernels::Branch branch>
+void install_attend(AttentionSeams& seams, const BackEnd& back_end) {
+  seams.*seam = [back_end](const SeamContext& context,
+                           const Tensor& q_BHSD,
+                           const Tensor& k_BGKD,
+                           const Tensor& v_BGKD) {
+    return attend(back_end, context, branch, q_BHSD, k_BGKD, v_BGKD);
   };
 }
 
@@ -63,7 +54,7 @@ void install_attend_sel(AttentionSeams& seams, const BackEnd& back_end) {
                                 const Tensor& v_BGSD,
                                 const Tensor& blocks_BGSn) {
     constexpr auto kBranch = kernels::Branch::selected;
-    return attend(back_end, context, "attend_sel", kBranch, q_BHSD, k_BGSD, v_BGSD, blocks_BGSn);
+    return attend(back_end, context, kBranch, q_BHSD, k_BGSD, v_BGSD, blocks_BGSn);
   };
 }
 
@@ -78,9 +69,9 @@ constexpr std::array<SeamRow, kSeams.size()> kRows = {{
     {Part::compress, install_compress},
     {Part::score, install_score},
     {Part::select, install_select},
-    {Part::attend, install_attend_cmp},
+    {Part::attend, install_attend<&AttentionSeams::attend_cmp, kernels::Branch::compressed>},
     {Part::attend, install_attend_sel},
-    {Part::attend, install_attend_win},
+    {Part::attend, install_attend<&AttentionSeams::attend_win, kernels::Branch::window>},
 }};
 
 // In the order of kNames.

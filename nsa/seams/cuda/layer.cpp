@@ -46,19 +46,42 @@ Between new_between(const kernels::Problem& problem, const Tensor& like, bool ke
   return between;
 }
 
+// What goes from the forward to the backward pass, in the order in which it is saved.
+std::vector<Tensor*> kept_tensors(Operands& operands, Between& between) {
+  std::vector<Tensor*> tensors;
+  for (Tensor& x : operands.x) tensors.push_back(&x);
+  tensors.insert(tensors.end(),
+                 {&operands.gates,
+                  &operands.k_conv,
+                  &operands.v_conv,
+                  &between.k_cmp,
+                  &between.v_cmp,
+                  &between.o_cmp,
+                  &between.o_sel,
+                  &between.o_win,
+                  &between.lse,
+                  &between.blocks});
+  return tensors;
+}
+
+// `Views`: kernels::Inputs of the projections and gates, or kernels::Gradients of theirs.
+template <typename Views>
+Views views_of(const Projected& x, const Tensor& gates) {
+  const auto rows = [&](Column column) { return rows_of(x[static_cast<std::size_t>(column)]); };
+  Views views;
+  views.q = rows(Column::q);
+  views.k_raw = rows(Column::k_cmp);
+  views.v_raw = rows(Column::v_cmp);
+  views.k_sel = rows(Column::k_sel);
+  views.v_sel = rows(Column::v_sel);
+  views.k_win = rows(Column::k_win);
+  views.v_win = rows(Column::v_win);
+  views.gates = rows_of(gates);
+  return views;
+}
+
 kernels::Inputs inputs_of(const Operands& operands) {
-  const auto rows = [&](Column column) {
-    return rows_of(operands.x[static_cast<std::size_t>(column)]);
-  };
-  kernels::Inputs in;
-  in.q = rows(Column::q);
-  in.k_raw = rows(Column::k_cmp);
-  in.v_raw = rows(Column::v_cmp);
-  in.k_sel = rows(Column::k_sel);
-  in.v_sel = rows(Column::v_sel);
-  in.k_win = rows(Column::k_win);
-  in.v_win = rows(Column::v_win);
-  in.gates = rows_of(operands.gates);
+  auto in = views_of<kernels::Inputs>(operands.x, operands.gates);
   if (operands.k_conv.defined()) in.k_conv = operands.k_conv.data_ptr();
   if (operands.v_conv.defined()) in.v_conv = operands.v_conv.data_ptr();
   return in;
@@ -132,18 +155,8 @@ struct Branches : torch::autograd::Function<Branches> {
       *shown = between;
       shown->p_grp = scores_of(problem, in, saved, q);
     }
-    variable_list to_save(operands.x.begin(), operands.x.end());
-    to_save.insert(to_save.end(),
-                   {operands.gates,
-                    operands.k_conv,
-                    operands.v_conv,
-                    between.k_cmp,
-                    between.v_cmp,
-                    between.o_cmp,
-                    between.o_sel,
-                    between.o_win,
-                    between.lse,
-                    between.blocks});
+    variable_list to_save;
+    for (const Tensor* x : kept_tensors(operands, between)) to_save.push_back(*x);
     context->save_for_backward(to_save);
     keep(context, problem, 0);
     return o;
@@ -152,61 +165,22 @@ struct Branches : torch::autograd::Function<Branches> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients);
 };
 
-struct Restored {
-  explicit Restored(const variable_list& saved) {
-    auto next = saved.begin();
-    for (Tensor& x : operands.x) x = *next++;
-    for (Tensor* x : {&operands.gates,
-                      &operands.k_conv,
-                      &operands.v_conv,
-                      &between.k_cmp,
-                      &between.v_cmp,
-                      &between.o_cmp,
-                      &between.o_sel,
-                      &between.o_win,
-                      &between.lse,
-                      &between.blocks}) {
-      *x = *next++;
-    }
-  }
-  Operands operands;
-  Between between;
-};
-
-// Gradients of the projections lie in rows as the projections do, so that they are one matrix for what comes before.
-Projected new_gradients(const kernels::Problem& problem, const Tensor& like) {
-  ModelConfig shape;
-  shape.n_heads = std::int64_t{problem.groups} * problem.heads;
-  shape.n_kv_groups = problem.groups;
-  shape.d_k = problem.d_k;
-  shape.d_v = problem.d_v;
-  return columns_of(shape, new_rows(shape, like, problem.batch, problem.length));
-}
-
-kernels::Gradients rows_of_gradients(const Projected& x, const Tensor& gates) {
-  const auto rows = [&](Column column) { return rows_of(x[static_cast<std::size_t>(column)]); };
-  kernels::Gradients to;
-  to.q = rows(Column::q);
-  to.k_raw = rows(Column::k_cmp);
-  to.v_raw = rows(Column::v_cmp);
-  to.k_sel = rows(Column::k_sel);
-  to.v_sel = rows(Column::v_sel);
-  to.k_win = rows(Column::k_win);
-  to.v_win = rows(Column::v_win);
-  to.gates = rows_of(gates);
-  return to;
-}
-
 variable_list Branches::backward(AutogradContext* context, const variable_list& gradients) {
   const kernels::Problem& problem = kept(context).problem;
-  const Restored restored(context->get_saved_variables());
-  const Operands& operands = restored.operands;
+  Operands operands;
+  Between between;
+  const variable_list saved = context->get_saved_variables();
+  const std::vector<Tensor*> tensors = kept_tensors(operands, between);
+  for (std::size_t i = 0; i < saved.size(); ++i) *tensors[i] = saved[i];
   const Tensor& q = operands.x.front();
   const c10::DeviceGuard guard(q.device());
   const Tensor d_o = readable(gradients[0]);
-  const Projected d_x = new_gradients(problem, q);
+  // In rows as the projections are, so that they are one matrix for what comes before.
+  const RowShape shape{
+      std::int64_t{problem.groups} * problem.heads, problem.groups, problem.d_k, problem.d_v};
+  const Projected d_x = columns_of(shape, new_rows(shape, q, problem.batch, problem.length));
   const Tensor d_gates = torch::empty_like(operands.gates, at::MemoryFormat::Contiguous);
-  kernels::Gradients to = rows_of_gradients(d_x, d_gates);
+  auto to = views_of<kernels::Gradients>(d_x, d_gates);
   Tensor d_k_conv;
   Tensor d_v_conv;
   if (operands.k_conv.defined()) {
@@ -218,7 +192,7 @@ variable_list Branches::backward(AutogradContext* context, const variable_list& 
   const Tensor space = new_bytes(q, kernels::backward_workspace(problem));
   kernels::backward(problem,
                     inputs_of(operands),
-                    saved_of(restored.between),
+                    saved_of(between),
                     rows_of(d_o),
                     to,
                     space.data_ptr(),

@@ -15,8 +15,7 @@ using torch::autograd::variable_list;
 
 kernels::RmsNorm norm_of(const Tensor& x_TE) {
   kernels::RmsNorm norm;
-  norm.element =
-      x_TE.scalar_type() == torch::kHalf ? kernels::Element::fp16 : kernels::Element::bf16;
+  norm.element = element_of(x_TE.scalar_type());
   norm.rows = x_TE.size(0);
   norm.width = static_cast<int>(x_TE.size(1));
   return norm;
@@ -66,9 +65,7 @@ struct Normed : torch::autograd::Function<Normed> {
 
 std::string unsupported_norm(std::int64_t width, const Surroundings& where) {
   if (std::string reason = unsupported_device(where.device); !reason.empty()) return reason;
-  if (where.dtype != torch::kBFloat16 && where.dtype != torch::kHalf) {
-    return std::string("dtype ") + c10::toString(where.dtype) + ": wanted BFloat16 or Half";
-  }
+  if (std::string reason = unsupported_type(where.dtype); !reason.empty()) return reason;
   if (compute_capability(where.device) < 80) {
     return "a card of compute capability below 8.0: wanted 8.0 or newer";
   }

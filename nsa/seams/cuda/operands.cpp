@@ -8,13 +8,6 @@ namespace {
 
 constexpr const char* kKept = "kept";
 
-// Block scores are float32 whatever the model's type is.
-std::string unsupported_type(Part part, torch::ScalarType type) {
-  if (type == torch::kBFloat16 || type == torch::kHalf) return "";
-  if (part == Part::select && type == torch::kFloat) return "";
-  return std::string("dtype ") + c10::toString(type) + ": wanted BFloat16 or Half";
-}
-
 std::string unsupported_phi(Part part, const ModelConfig& config) {
   const bool pools = part == Part::whole_layer || part == Part::compress;
   return pools && config.phi == Phi::mlp ? "phi mlp: its kernels pool by avg or conv" : "";
@@ -31,7 +24,11 @@ std::string unsupported_there(const BackEnd& back_end,
                               const ModelConfig& config,
                               const Surroundings& where) {
   if (std::string reason = unsupported_device(where.device); !reason.empty()) return reason;
-  if (std::string reason = unsupported_type(part, where.dtype); !reason.empty()) return reason;
+  // Block scores are float32 whatever the model's type is.
+  const bool takes_scores = part == Part::select && where.dtype == torch::kFloat;
+  if (std::string reason = unsupported_type(where.dtype); !reason.empty() && !takes_scores) {
+    return reason;
+  }
   if (where.decodes) return "decoding: its kernels do not tell what they read";
   return kernels::refusal(over_keys_alone(problem_of(back_end, config, where.dtype, 1, 1), part),
                           compute_capability(where.device));
@@ -69,13 +66,18 @@ bool copies_in_chunks(const Tensor& x) {
 
 }  // namespace
 
+std::string unsupported_type(torch::ScalarType type) {
+  if (type == torch::kBFloat16 || type == torch::kHalf) return "";
+  return std::string("dtype ") + c10::toString(type) + ": wanted BFloat16 or Half";
+}
+
 kernels::Problem problem_of(const BackEnd& back_end,
                             const ModelConfig& config,
                             torch::ScalarType type,
                             std::int64_t batch,
                             std::int64_t length) {
   kernels::Problem problem;
-  problem.element = type == torch::kHalf ? kernels::Element::fp16 : kernels::Element::bf16;
+  problem.element = element_of(type);
   problem.batch = batch;
   problem.length = length;
   problem.groups = static_cast<int>(config.n_kv_groups);

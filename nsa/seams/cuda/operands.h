@@ -19,6 +19,14 @@ struct BackEnd {
 // The part of the attention that a seam asks of the kernels.
 enum class Part { whole_layer, compress, score, select, attend };
 
+// REQUIRES: type is bfloat16 or float16.
+[[nodiscard]] inline kernels::Element element_of(torch::ScalarType type) {
+  return type == torch::kHalf ? kernels::Element::fp16 : kernels::Element::bf16;
+}
+
+// "" where kernels take this type, else why not.
+[[nodiscard]] std::string unsupported_type(torch::ScalarType type);
+
 // The problem of `batch` sequences of `length` tokens. REQUIRES: type is bfloat16 or float16.
 [[nodiscard]] kernels::Problem problem_of(const BackEnd& back_end,
                                           const ModelConfig& config,

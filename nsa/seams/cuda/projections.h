@@ -13,15 +13,23 @@ enum class Column { q, k_cmp, k_sel, k_win, v_cmp, v_sel, v_win };
 inline constexpr std::size_t kColumns = 7;
 inline constexpr int kKeyColumns = 3;
 
+// What the columns of a row follow from.
+struct RowShape {
+  std::int64_t heads;   // of queries
+  std::int64_t groups;  // heads of keys and of values
+  std::int64_t d_k;
+  std::int64_t d_v;
+};
+
 using Projected = std::array<Tensor, kColumns>;  // each [B,heads,S,D], by Column
 
 // Rows [B,S,R] without a gap, as all of a layer's projections or their gradients.
-[[nodiscard]] Tensor new_rows(const ModelConfig& config,
+[[nodiscard]] Tensor new_rows(const RowShape& shape,
                               const Tensor& like,
                               std::int64_t batch,
                               std::int64_t length);
 // Views of them.
-[[nodiscard]] Projected columns_of(const ModelConfig& config, const Tensor& rows_BSR);
+[[nodiscard]] Projected columns_of(const RowShape& shape, const Tensor& rows_BSR);
 
 struct Projections {
   Projected columns;

@@ -16,6 +16,15 @@ kernels::Pooled pooled_of(int choice) {
   return static_cast<kernels::Pooled>(choice);
 }
 
+const char* seam_of(kernels::Branch branch) {
+  switch (branch) {
+    case kernels::Branch::compressed: return "attend_cmp";
+    case kernels::Branch::selected: return "attend_sel";
+    case kernels::Branch::window: return "attend_win";
+  }
+  TORCH_CHECK(false, "unknown branch");
+}
+
 kernels::Branch branch_of(int choice) {
   return static_cast<kernels::Branch>(choice);
 }
@@ -227,12 +236,12 @@ Tensor select(const BackEnd& back_end, const SeamContext& context, const Tensor&
 
 Tensor attend(const BackEnd& back_end,
               const SeamContext& context,
-              const char* seam,
               kernels::Branch branch,
               const Tensor& q_BHSD,
               const Tensor& k_BGKD,
               const Tensor& v_BGKD,
               const Tensor& blocks_BGSn) {
+  const char* seam = seam_of(branch);
   refuse_unsupported(back_end, Part::attend, seam, context, {q_BHSD, k_BGKD, v_BGKD});
   const Tensor o_BHSD = k_BGKD.size(2) == 0 ? over_no_keys(q_BHSD, k_BGKD, v_BGKD)
                                             : Attend::apply(q_BHSD,

@@ -21,10 +21,9 @@ Tensor score(const BackEnd& back_end,
 
 Tensor select(const BackEnd& back_end, const SeamContext& context, const Tensor& p_grp_BGSN);
 
-// `seam` names the branch in what is refused and counted; blocks only of the selected one.
+// Seam attend_cmp, attend_sel or attend_win; blocks only of the selected branch.
 Tensor attend(const BackEnd& back_end,
               const SeamContext& context,
-              const char* seam,
               kernels::Branch branch,
               const Tensor& q_BHSD,
               const Tensor& k_BGKD,
