@@ -255,11 +255,20 @@ TEST(Geometry, StepsPassEveryVisibleKeyOnce) {
       KeySteps<2> steps;
       steps.plan<64>(2, from, last, [&](int s) -> const KeyRange& { return ranges[s]; });
       std::map<std::pair<int, int>, int> passed;
+      KeyStep step;
       for (int i = 0; i < steps.all; ++i) {
-        const KeyStep step = steps.at<64>(i);
+        if (i == 0) {
+          step = steps.first();
+        } else {
+          steps.advance<64>(step);
+        }
         for (int key = step.key; key < smaller(step.key + 64, step.end); ++key) {
           ++passed[{step.source, key}];
         }
+      }
+      if (steps.all > 0) {
+        steps.advance<64>(step);
+        ASSERT_GE(step.key, step.end);
       }
       for (int t = from; t <= last; ++t) {
         for (int s = 0; s < 2; ++s) {

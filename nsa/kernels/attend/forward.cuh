@@ -66,22 +66,23 @@ struct ForwardKernel {
   NSA_DEVICE void load_tile(std::uint32_t to,
                             const TensorRef& x,
                             const KeyStep& step,
-                            int chunks) const {
+                            int chunks,
+                            FoundRows& from) const {
     const int stride = branch.sources[step.source].stride();
     copy_rows<T, C::kThreads>(to,
-                              key_rows(p.common, x, tile.sequence, group, stride),
+                              from.find(p.common, step.source, x, tile.sequence, group, stride),
                               step.key,
                               step.end,
                               chunks,
                               thread_index());
   }
-  NSA_DEVICE void load_keys(const KeyStep& step, int buffer) const {
+  NSA_DEVICE void load_keys(const KeyStep& step, int buffer, FoundRows& from) const {
     load_tile<typename C::TileK>(
-        shared_k(buffer), branch.sources[step.source].k, step, p.common.k_chunks);
+        shared_k(buffer), branch.sources[step.source].k, step, p.common.k_chunks, from);
   }
-  NSA_DEVICE void load_values(const KeyStep& step, int buffer) const {
+  NSA_DEVICE void load_values(const KeyStep& step, int buffer, FoundRows& from) const {
     load_tile<typename C::TileV>(
-        shared_v(buffer), branch.sources[step.source].v, step, p.common.v_chunks);
+        shared_v(buffer), branch.sources[step.source].v, step, p.common.v_chunks, from);
   }
 
   NSA_DEVICE void mask(Scores& s, const KeyStep& step) const {
@@ -151,17 +152,6 @@ struct ForwardKernel {
     X::commit();
   }
 
-  NSA_DEVICE void mask_edges(Scores& s, const KeyStep& step) const {
-    const Common& c = p.common;
-    const KeyRange& range = branch.sources[step.source].range;
-    const int first_row = smaller(tile.row + offset, tile.end - 1);
-    const int from = c.sequences.first + c.heads.quotient(first_row);
-    const int last = c.sequences.first + c.heads.quotient(smaller(first_row + 64, tile.end) - 1);
-    if (step.key < range.low(last) || step.key + C::kKeys > smaller(range.high(from), step.end)) {
-      mask(s, step);
-    }
-  }
-
   NSA_DEVICE void begin_outputs(ForwardState<C>& state,
                                 std::uint32_t (&probabilities)[C::kKeys / 16][4],
                                 int buffer) const {
@@ -174,9 +164,10 @@ struct ForwardKernel {
   // Softmax of one step; the outputs of the step before are summed up meanwhile.
   NSA_DEVICE void take_in(Scores& s,
                           const KeyStep& step,
+                          const KeysOfAll& seen,
                           ForwardState<C>& state,
                           std::uint32_t (&probabilities)[C::kKeys / 16][4]) const {
-    mask_edges(s, step);
+    if (!seen.all_of(step.key, C::kKeys)) mask(s, step);
     float shrink[2];
     soften(s, state, shrink);
     X::template wait<0>(state.o, probabilities);
@@ -197,12 +188,21 @@ struct ForwardKernel {
         c.sequences.first + c.heads.quotient(tile.end - 1),
         [&](int s) -> const KeyRange& { return branch.sources[s].range; });
     if (steps.all == 0) return;
-    const auto at = [&](int i) { return steps.template at<C::kKeys>(i); };
     const Handover<C::kGroups> handover{offset / 64};
+    FoundRows keys;
+    FoundRows values;
+    KeyStep step = steps.first();
+    KeyStep next = step;
+    steps.template advance<C::kKeys>(next);
+    // Values of `step`, keys of `next`.
     const auto load = [&](int turn) {
-      load_values(at(turn), turn % C::kStages);
-      if (turn + 1 < steps.all) load_keys(at(turn + 1), (turn + 1) % C::kStages);
+      load_values(step, turn % C::kStages, values);
+      if (turn + 1 < steps.all) load_keys(next, (turn + 1) % C::kStages, keys);
       copy_commit();
+    };
+    KeysOfAll seen{0, 0};
+    const auto look_at = [&](int source) {
+      seen = keys_of_all(c, branch.sources[source].range, tile, tile.row + offset, step.end);
     };
     const auto hand_over = [&](int turn) {
       copy_wait<0>();
@@ -215,7 +215,7 @@ struct ForwardKernel {
                                                tile.end,
                                                c.k_chunks,
                                                thread_index());
-    load_keys(at(0), 0);
+    load_keys(step, 0, keys);
     copy_commit();
     load(0);
     copy_wait<1>();
@@ -226,15 +226,23 @@ struct ForwardKernel {
     begin_scores(s, 0);
     X::template wait<0>(s);
     hand_over(0);
-    take_in(s, at(0), state, probabilities);
+    look_at(step.source);
+    take_in(s, step, seen, state, probabilities);
     for (int i = 0; i + 1 < steps.all; ++i) {
       handover.take(i);
+      if (next.source != step.source) {
+        step = next;
+        look_at(step.source);
+      } else {
+        step = next;
+      }
+      steps.template advance<C::kKeys>(next);
       load(i + 1);
       begin_scores(s, (i + 1) % C::kStages);
       begin_outputs(state, probabilities, i % C::kStages);
       X::template wait<1>(s);
       hand_over(i + 1);
-      take_in(s, at(i + 1), state, probabilities);
+      take_in(s, step, seen, state, probabilities);
     }
     handover.take(steps.all - 1);
     begin_outputs(state, probabilities, (steps.all - 1) % C::kStages);

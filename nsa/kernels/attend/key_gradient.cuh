@@ -33,6 +33,26 @@ struct KeyGradientConfig {
   static_assert(kSharedBytes <= 163 * 1024, "an A100's block has 163 KiB of shared memory");
 };
 
+// Rows [any_from, any_to) see one of a tile's keys, [all_from, all_to) every one of them.
+struct SeeingRows {
+  int any_from;
+  int any_to;
+  int all_from;
+  int all_to;
+};
+
+// Of the keys key .. key + 63 of those before `end`. REQUIRES: queries count from position 0.
+NSA_DEVICE SeeingRows
+rows_that_see(const Common& c, const KeyRange& range, int b, int key, int end) {
+  if (key >= end) return {0, 0, 0, 0};
+  const int queries = c.sequences.queries(b);
+  const int h = c.heads.divisor;
+  return {smaller(range.first_query(key), queries) * h,
+          range.end_query(key + 63, queries) * h,
+          smaller(range.first_query(key + 63), queries) * h,
+          range.end_query(key, queries) * h};
+}
+
 template <class C>
 struct KeyGradientKernel {
   using E = typename C::E;
@@ -47,6 +67,10 @@ struct KeyGradientKernel {
   int warp;
   int offset;  // first key of the group of warps, within the tile
   std::uint32_t shared;
+  PairRows q_rows;
+  PairRows o_rows;
+  SeeingRows seeing;
+  std::int64_t first_number;  // of the sequence's rows in lse and gate_delta
 
   static constexpr int kAtV = C::TileK::kBytes;
   static constexpr int kAtRows = kAtV + C::TileV::kBytes;
@@ -75,19 +99,14 @@ struct KeyGradientKernel {
   NSA_DEVICE void load_rows(int row, int end, int buffer) const {
     const Common& c = p.common;
     const std::uint32_t q = shared + kAtRows + buffer * C::kStageBytes;
-    copy_pairs<typename C::TileQ, C::kThreads>(
-        q, pair_rows(c, p.q, tile.sequence, group), row, end, c.k_chunks, thread_index());
-    copy_pairs<typename C::TileO, C::kThreads>(q + C::TileQ::kBytes,
-                                               pair_rows(c, p.d_o, tile.sequence, group),
-                                               row,
-                                               end,
-                                               c.v_chunks,
-                                               thread_index());
+    copy_pairs<typename C::TileQ, C::kThreads>(q, q_rows, row, end, c.k_chunks, thread_index());
+    copy_pairs<typename C::TileO, C::kThreads>(
+        q + C::TileQ::kBytes, o_rows, row, end, c.v_chunks, thread_index());
     const int r = thread_index();
     if (r < C::kRows) {
       const std::uint32_t numbers = shared + kAtNumbers + buffer * C::kNumberBytes;
       const bool valid = row + r < end;
-      const std::int64_t at = c.row_index(group, tile.sequence, valid ? row + r : 0);
+      const std::int64_t at = first_number + (valid ? row + r : 0);
       copy4(numbers + 4 * r, source.in.lse + at, valid);
       copy8(numbers + 4 * C::kRows + 8 * r, source.in.gate_delta + 2 * at, valid);
     }
@@ -99,7 +118,18 @@ struct KeyGradientKernel {
     const Common& c = p.common;
     const std::uint32_t lse = shared + kAtNumbers + buffer * C::kNumberBytes;
     const std::uint32_t gate_delta = lse + 4 * C::kRows;
-    const int key = tile.key + offset + warp * 16 + (lane_index() >> 2);
+    int seen_from[2];
+    int seen_to[2];
+    if constexpr (kMasked) {
+      const int queries = c.sequences.queries(tile.sequence);
+      NSA_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        const int key = tile.key + offset + warp * 16 + (lane_index() >> 2) + 8 * half;
+        const KeyRange& range = source.tiles.range;
+        seen_from[half] = smaller(range.first_query(key), queries) * c.heads.divisor;
+        seen_to[half] = range.end_query(key, queries) * c.heads.divisor;
+      }
+    }
     NSA_UNROLL
     for (int j = 0; j < C::kRows / 8; ++j) {
       const int first = 8 * j + 2 * (lane_index() & 3);
@@ -110,26 +140,61 @@ struct KeyGradientKernel {
         const float log2_sum = (e == 0 ? sums.x : sums.y) * kLog2E;
         const float gate = bits_to_float(e == 0 ? words.x : words.z);
         const float delta = bits_to_float(e == 0 ? words.y : words.w);
-        int low = 0;
-        int high = 0;
-        if constexpr (kMasked) {
-          const int query = c.sequences.first + c.heads.quotient(row + first + e);
-          low = source.tiles.range.low(query);
-          high = source.tiles.range.high(query);
-        }
         NSA_UNROLL
         for (int half = 0; half < 2; ++half) {
           float& x = st[j][2 * half + e];
           float& y = dpt[j][2 * half + e];
           float probability = exp2_fast(x * c.scale_log2 - log2_sum);
           if constexpr (kMasked) {
-            if (key + 8 * half < low || key + 8 * half >= high) probability = 0.0F;
+            const int query_row = row + first + e;
+            if (query_row < seen_from[half] || query_row >= seen_to[half]) probability = 0.0F;
           }
           x = probability * (gate * y - delta);
           y = probability * gate;
         }
       }
     }
+  }
+
+  // They are there after X::wait.
+  NSA_DEVICE void begin_products(Scores& st, Scores& dpt, int buffer) const {
+    const std::uint32_t q = shared + kAtRows + buffer * C::kStageBytes;
+    X::begin();
+    X::template product<E, C::kRows, C::kDk>(st,
+                                             Operand<typename C::TileK, Major::k>{shared, offset},
+                                             Operand<typename C::TileQ, Major::k>{q, 0},
+                                             warp);
+    X::template product<E, C::kRows, C::kDv>(
+        dpt,
+        Operand<typename C::TileV, Major::k>{shared + kAtV, offset},
+        Operand<typename C::TileO, Major::k>{q + C::TileQ::kBytes, 0},
+        warp);
+    X::commit();
+  }
+
+  // `dpt` and `st` of rows from `row` on become g p and ds.
+  NSA_DEVICE void use_products(Scores& st, Scores& dpt, int row, int end, int buffer) const {
+    if (row < seeing.all_from || smaller(row + C::kRows, end) > seeing.all_to) {
+      differentiate<true>(st, dpt, row, buffer);
+    } else {
+      differentiate<false>(st, dpt, row, buffer);
+    }
+  }
+
+  using Left = std::uint32_t[C::kRows / 16][4];
+
+  NSA_DEVICE void begin_sums(float (&dk)[C::kDk / 8][4],
+                             float (&dv)[C::kDv / 8][4],
+                             Left& left_p,
+                             Left& left_ds,
+                             int buffer) const {
+    const std::uint32_t q = shared + kAtRows + buffer * C::kStageBytes;
+    X::begin(left_p, left_ds, dk, dv);
+    X::template multiply_held<E, C::kDv, C::kRows>(
+        dv, left_p, Operand<typename C::TileO, Major::mn>{q + C::TileQ::kBytes, 0}, warp);
+    X::template multiply_held<E, C::kDk, C::kRows>(
+        dk, left_ds, Operand<typename C::TileQ, Major::mn>{q, 0}, warp);
+    X::commit();
   }
 
   // `meanwhile` runs beside the last products, or in their place where this group's keys see none of the rows.
@@ -140,47 +205,20 @@ struct KeyGradientKernel {
                        float (&dk)[C::kDk / 8][4],
                        float (&dv)[C::kDv / 8][4],
                        const Meanwhile& meanwhile) const {
-    const Common& c = p.common;
-    const KeyRange& range = source.tiles.range;
-    const int key = tile.key + offset;
-    const int from = c.sequences.first + c.heads.quotient(row);
-    const int last = c.sequences.first + c.heads.quotient(smaller(row + C::kRows, end) - 1);
-    if (key >= tile.end || key >= range.high(last) || key + 64 <= range.low(from)) {
+    if (row >= seeing.any_to || row + C::kRows <= seeing.any_from) {
       meanwhile();
       return;
     }
-    const std::uint32_t base = shared;
-    const std::uint32_t q = base + kAtRows + buffer * C::kStageBytes;
-    const std::uint32_t d_o = q + C::TileQ::kBytes;
     Scores st;
     Scores dpt;
-    X::begin();
-    X::template product<E, C::kRows, C::kDk>(st,
-                                             Operand<typename C::TileK, Major::k>{base, offset},
-                                             Operand<typename C::TileQ, Major::k>{q, 0},
-                                             warp);
-    X::template product<E, C::kRows, C::kDv>(
-        dpt,
-        Operand<typename C::TileV, Major::k>{base + kAtV, offset},
-        Operand<typename C::TileO, Major::k>{d_o, 0},
-        warp);
-    X::commit();
+    begin_products(st, dpt, buffer);
     X::template wait<0>(st, dpt);
-    if (key < range.low(last) || key + 64 > range.high(from)) {
-      differentiate<true>(st, dpt, row, buffer);
-    } else {
-      differentiate<false>(st, dpt, row, buffer);
-    }
-    std::uint32_t left_p[C::kRows / 16][4];
-    std::uint32_t left_ds[C::kRows / 16][4];
+    use_products(st, dpt, row, end, buffer);
+    Left left_p;
+    Left left_ds;
     as_left<E, C::kRows>(dpt, left_p);
     as_left<E, C::kRows>(st, left_ds);
-    X::begin(left_p, left_ds, dk, dv);
-    X::template multiply_held<E, C::kDv, C::kRows>(
-        dv, left_p, Operand<typename C::TileO, Major::mn>{d_o, 0}, warp);
-    X::template multiply_held<E, C::kDk, C::kRows>(
-        dk, left_ds, Operand<typename C::TileQ, Major::mn>{q, 0}, warp);
-    X::commit();
+    begin_sums(dk, dv, left_p, left_ds, buffer);
     meanwhile();
     X::template wait<0>(dk, dv, left_p, left_ds);
   }
@@ -233,20 +271,16 @@ struct KeyGradientKernel {
                                                 p.common.v_chunks);
   }
 
-  NSA_DEVICE void run(int first, int end) const {
-    float dk[C::kDk / 8][4];
-    float dv[C::kDv / 8][4];
-    clear<C::kDk>(dk);
-    clear<C::kDv>(dv);
+  NSA_DEVICE void pass_rows(int first,
+                            int end,
+                            float (&dk)[C::kDk / 8][4],
+                            float (&dv)[C::kDv / 8][4]) const {
     const Handover<C::kGroups> handover{offset / 64};
     const auto hand_over = [&](int turn) {
       copy_wait<0>();
       X::publish();
       handover.give(turn);
     };
-    load_keys();
-    if (first < end) load_rows(first, end, 0);
-    copy_commit();
     hand_over(0);
     handover.take(0);
     const int steps = first < end ? (end - first + C::kRows - 1) / C::kRows : 0;
@@ -261,6 +295,17 @@ struct KeyGradientKernel {
         if (i + 1 < steps) hand_over(i + 1);
       });
     }
+  }
+
+  NSA_DEVICE void run(int first, int end) const {
+    float dk[C::kDk / 8][4];
+    float dv[C::kDv / 8][4];
+    clear<C::kDk>(dk);
+    clear<C::kDv>(dv);
+    load_keys();
+    if (first < end) load_rows(first, end, 0);
+    copy_commit();
+    pass_rows(first, end, dk, dv);
     if (tile.key + offset >= tile.end) return;
     NSA_UNROLL
     for (int j = 0; j < C::kDk / 8; ++j) {
@@ -298,8 +343,20 @@ attend_key_gradient(NSA_PARAMETER KeyGradientParams p) {
   // A key that nobody sees still gets its zeros, from segment 0.
   if (segment >= rows.count() && segment > 0) return;
   const int warp = warp_index();
+  const int offset = warp / 4 * 64;
   const KeyGradientKernel<C> kernel{
-      p, source, tile, segment, block_y(), warp % 4, warp / 4 * 64, shared_address(shared)};
+      p,
+      source,
+      tile,
+      segment,
+      block_y(),
+      warp % 4,
+      offset,
+      shared_address(shared),
+      pair_rows(p.common, p.q, tile.sequence, block_y()),
+      pair_rows(p.common, p.d_o, tile.sequence, block_y()),
+      rows_that_see(p.common, source.tiles.range, tile.sequence, tile.key + offset, tile.end),
+      p.common.row_index(block_y(), tile.sequence, 0)};
   kernel.run(rows.begin(segment), rows.end(segment));
 }
 

@@ -16,7 +16,6 @@ template <int kMost>
 struct KeySteps {
   int begin[kMost];
   int end[kMost];
-  int count[kMost];
   int all = 0;
 
   // Ranges of queries at positions from .. last. `range_of(s)` gives the range of source s.
@@ -26,23 +25,28 @@ struct KeySteps {
     for (int s = 0; s < kMost; ++s) {
       begin[s] = 0;
       end[s] = 0;
-      count[s] = 0;
       if (s >= sources) continue;
       const KeyRange& range = range_of(s);
       begin[s] = range.low(from);
       end[s] = range.high(last);
-      count[s] = end[s] > begin[s] ? (end[s] - begin[s] + kKeys - 1) / kKeys : 0;
-      all += count[s];
+      if (end[s] > begin[s]) all += (end[s] - begin[s] + kKeys - 1) / kKeys;
     }
   }
 
-  // REQUIRES: 0 <= index < all.
+  // REQUIRES: all > 0.
+  NSA_BOTH KeyStep first() const { return following(-1); }
+  // The next step; after the last one a step without keys.
   template <int kKeys>
-  NSA_BOTH KeyStep at(int index) const {
-    KeyStep step;
-    for (int s = 0; s < kMost; ++s) {
-      if (index >= 0 && index < count[s]) step = {s, begin[s] + index * kKeys, end[s]};
-      index -= count[s];
+  NSA_BOTH void advance(KeyStep& step) const {
+    step.key += kKeys;
+    if (step.key >= step.end) step = following(step.source);
+  }
+
+ private:
+  NSA_BOTH KeyStep following(int source) const {
+    KeyStep step{kMost, 0, 0};
+    for (int s = kMost - 1; s >= 0; --s) {
+      if (s > source && end[s] > begin[s]) step = {s, begin[s], end[s]};
     }
     return step;
   }

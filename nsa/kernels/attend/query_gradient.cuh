@@ -20,10 +20,10 @@ struct QueryGradientConfig {
   static constexpr int kRows = 64 * kGroups;
   static constexpr int kThreads = 128 * kGroups;
   static constexpr int kBlocks = kDk <= 64 ? 2 : 1;  // of a multiprocessor: bounds registers
+  // The products of the next keys run while those of these are used, where registers suffice.
+  static constexpr bool kAhead = kDk > 64;
   static constexpr int kKeys = 64;
   static constexpr int kMostSources = 4;
-  // The products of the next keys run while those of these are used, where registers suffice.
-  static constexpr bool kAhead = kDk > 64 && kDk <= 128;
   static constexpr int kStages = kAhead ? 3 : 2;
   using TileQ = Tile<kRows, kDk>;
   using TileO = Tile<kRows, kDv>;
@@ -57,20 +57,24 @@ struct QueryGradientKernel {
   std::uint32_t shared_o;
   std::uint32_t shared_keys;
 
-  NSA_DEVICE void load_keys(const KeyStep& step, int buffer) const {
+  NSA_DEVICE void load_keys(const KeyStep& step,
+                            int buffer,
+                            FoundRows& keys,
+                            FoundRows& values) const {
     const Common& c = p.common;
-    const KeySource& source = p.sources[step.source].keys;
+    const KeySource& from = p.sources[step.source].keys;
+    const int stride = from.stride();
     const std::uint32_t k = shared_keys + buffer * C::kStageBytes;
     copy_rows<typename C::TileK, C::kThreads>(
         k,
-        key_rows(c, source.k, tile.sequence, group, source.stride()),
+        keys.find(c, step.source, from.k, tile.sequence, group, stride),
         step.key,
         step.end,
         c.k_chunks,
         thread_index());
     copy_rows<typename C::TileV, C::kThreads>(
         k + C::TileK::kBytes,
-        key_rows(c, source.v, tile.sequence, group, source.stride()),
+        values.find(c, step.source, from.v, tile.sequence, group, stride),
         step.key,
         step.end,
         c.v_chunks,
@@ -131,44 +135,33 @@ struct QueryGradientKernel {
     }
   }
 
-  struct Products {
-    Scores s;   // q . k
-    Scores dp;  // d_o . v
-  };
-
-  // They are there after X::wait.
-  NSA_DEVICE void begin_products(Products& x, int buffer) const {
+  // s: q . k, dp: d_o . v; they are there after X::wait.
+  NSA_DEVICE void begin_products(Scores& s, Scores& dp, int buffer) const {
     const std::uint32_t k = shared_keys + buffer * C::kStageBytes;
     X::begin();
-    X::template product<E, C::kKeys, C::kDk>(x.s,
+    X::template product<E, C::kKeys, C::kDk>(s,
                                              Operand<typename C::TileQ, Major::k>{shared_q, offset},
                                              Operand<typename C::TileK, Major::k>{k, 0},
                                              warp);
     X::template product<E, C::kKeys, C::kDv>(
-        x.dp,
+        dp,
         Operand<typename C::TileO, Major::k>{shared_o, offset},
         Operand<typename C::TileV, Major::k>{k + C::TileK::kBytes, 0},
         warp);
     X::commit();
   }
 
-  NSA_DEVICE void use_products(Products& x,
+  // s becomes ds.
+  NSA_DEVICE void use_products(Scores& s,
+                               const Scores& dp,
                                const KeyStep& step,
                                const RowNumbers& n,
-                               std::uint32_t (&ds)[C::kKeys / 16][4]) const {
-    const Common& c = p.common;
-    const KeyRange& range = p.sources[step.source].keys.range;
-    const int first_row = smaller(tile.row + offset, tile.end - 1);
-    const int from = c.sequences.first + c.heads.quotient(first_row);
-    const int last = c.sequences.first + c.heads.quotient(smaller(first_row + 64, tile.end) - 1);
-    const int key_end = step.key + C::kKeys;
-    const bool masked = step.key < range.low(last) || key_end > smaller(range.high(from), step.end);
-    if (masked) {
-      differentiate(x.s, x.dp, n, step, true);
+                               const KeysOfAll& seen) const {
+    if (seen.all_of(step.key, C::kKeys)) {
+      differentiate(s, dp, n, step, false);
     } else {
-      differentiate(x.s, x.dp, n, step, false);
+      differentiate(s, dp, n, step, true);
     }
-    as_left<E, C::kKeys>(x.s, ds);
   }
   NSA_DEVICE void begin_sum(float (&dq)[C::kDk / 8][4],
                             std::uint32_t (&ds)[C::kKeys / 16][4],
@@ -192,50 +185,63 @@ struct QueryGradientKernel {
         [&](int s) -> const KeyRange& { return p.sources[s].keys.range; });
     if (steps.all == 0) return;
     load_rows();
+    FoundRows keys;
+    FoundRows values;
+    KeyStep loaded = steps.first();
     const auto load = [&](int i) {
-      if (i < steps.all) load_keys(steps.template at<C::kKeys>(i), i % C::kStages);
+      if (i >= steps.all) return;
+      load_keys(loaded, i % C::kStages, keys, values);
       copy_commit();
+      steps.template advance<C::kKeys>(loaded);
     };
-    load(0);
-    Products x;
-    if constexpr (C::kAhead) {
-      load(1);
-      copy_wait<1>();
-      X::publish();
-      block_sync();
-      begin_products(x, 0);
-      X::template wait<0>(x.s, x.dp);
-    }
-    int source = -1;
-    RowNumbers n;
-    std::uint32_t ds[C::kKeys / 16][4];
-    for (int i = 0; i < steps.all; ++i) {
-      const KeyStep step = steps.template at<C::kKeys>(i);
-      if (step.source != source) {
-        source = step.source;
-        n = numbers(p.sources[source]);
-      }
+    const auto loads_are_there = [] {
       copy_wait<0>();
       X::publish();
       block_sync();
-      load(i + C::kStages - 1);
-      const int buffer = i % C::kStages;
+    };
+    load(0);
+    Scores s;
+    Scores dp;
+    std::uint32_t ds[C::kKeys / 16][4] = {};
+    if constexpr (C::kAhead) {
+      loads_are_there();
+      load(1);
+      begin_products(s, dp, 0);
+      X::template wait<0>(s, dp);
+    }
+    KeyStep step = steps.first();
+    int source = -1;
+    RowNumbers n;
+    KeysOfAll seen{0, 0};
+    for (int i = 0; i < steps.all; ++i) {
+      if (step.source != source) {
+        source = step.source;
+        n = numbers(p.sources[source]);
+        seen = keys_of_all(c, p.sources[source].keys.range, tile, tile.row + offset, step.end);
+      }
       if constexpr (C::kAhead) {
-        // After the last keys they are those of a tile that is there from before; nobody uses them.
-        Products next;
-        begin_products(next, (i + 1) % C::kStages);
-        use_products(x, step, n, ds);
-        begin_sum(dq, ds, buffer);
-        X::template wait<0>(next.s, next.dp, dq, ds);
-        x = next;
+        // The sum of a step runs beside the use of the next one's products.
+        use_products(s, dp, step, n, seen);
+        X::template wait<0>(dq, ds);
+        as_left<E, C::kKeys>(s, ds);
+        loads_are_there();
+        if (i + 1 < steps.all) begin_products(s, dp, (i + 1) % C::kStages);
+        begin_sum(dq, ds, i % C::kStages);
+        load(i + 2);
+        X::template wait<1>(s, dp);
       } else {
-        begin_products(x, buffer);
-        X::template wait<0>(x.s, x.dp);
-        use_products(x, step, n, ds);
-        begin_sum(dq, ds, buffer);
+        loads_are_there();
+        load(i + 1);
+        begin_products(s, dp, i % C::kStages);
+        X::template wait<0>(s, dp);
+        use_products(s, dp, step, n, seen);
+        as_left<E, C::kKeys>(s, ds);
+        begin_sum(dq, ds, i % C::kStages);
         X::template wait<0>(dq, ds);
       }
+      steps.template advance<C::kKeys>(step);
     }
+    if constexpr (C::kAhead) X::template wait<0>(dq, ds);
   }
 
   NSA_DEVICE void add_selected(float (&dq)[C::kDk / 8][4], int half) const {

@@ -37,6 +37,36 @@ NSA_DEVICE ByteRows key_rows(const Common& c, const TensorRef& x, int b, int gro
   return {at_sequence(x, c.sequences, b, stride) + group * x.head, x.position};
 }
 
+// Keys [low, high) that each of 64 rows from `first` on sees.
+struct KeysOfAll {
+  int low;
+  int high;
+
+  NSA_DEVICE bool all_of(int key, int keys) const { return key >= low && key + keys <= high; }
+};
+NSA_DEVICE KeysOfAll
+keys_of_all(const Common& c, const KeyRange& range, const RowTile& tile, int first, int key_end) {
+  const int first_row = smaller(first, tile.end - 1);
+  const int from = c.sequences.first + c.heads.quotient(first_row);
+  const int last = c.sequences.first + c.heads.quotient(smaller(first_row + 64, tile.end) - 1);
+  return {range.low(last), smaller(range.high(from), key_end)};
+}
+
+// The rows of keys or of values of the source that was asked for last: finding them is work for every step of a kernel.
+struct FoundRows {
+  int source = -1;
+  ByteRows rows{nullptr, 0};
+
+  NSA_DEVICE const ByteRows& find(
+      const Common& c, int from, const TensorRef& x, int b, int group, int stride) {
+    if (from != source) {
+      source = from;
+      rows = key_rows(c, x, b, group, stride);
+    }
+    return rows;
+  }
+};
+
 // Results of a warp (16 rows) in element type to memory, 16 bytes a lane, by way of the warp's rows of a tile.
 template <class E, class T, int kColumns>
 NSA_DEVICE void store_results(const float (&acc)[kColumns / 8][4],

@@ -172,15 +172,27 @@ struct ScoreKernel {
     const int stride = c.geometry.l_sel / c.geometry.d;
     const int touching = c.geometry.touching();
     char* scores = at_sequence(p.scores, c.sequences, tile.sequence) + group * p.scores.head;
-    for (int row = 4 * (offset / 64) + warp; row < rows; row += C::kThreads / 32) {
+    constexpr int kWarps = C::kThreads / 32;
+    constexpr int kAtOnce = 4;  // rows: each share is read once for them
+    static_assert(C::kRows % (kWarps * kAtOnce) == 0, "all of a warp's rows are in the tile");
+    for (int row = 4 * (offset / 64) + warp; row < rows; row += kWarps * kAtOnce) {
       for (int block = lane_index(); block < blocks; block += 32) {
-        float score = 0.0F;
+        float score[kAtOnce] = {};
+        const std::uint32_t sums = shared + 4 * (row * C::kSumStep + block * stride);
         for (int r = 0; r < touching; ++r) {
-          score += load_shared_float(shared + 4 * (row * C::kSumStep + block * stride + r)) *
-                   load_shared_float(shared + C::kAtShares + 4 * r);
+          const float share = load_shared_float(shared + C::kAtShares + 4 * r);
+          NSA_UNROLL
+          for (int i = 0; i < kAtOnce; ++i) {
+            score[i] += load_shared_float(sums + 4 * (i * kWarps * C::kSumStep + r)) * share;
+          }
         }
-        reinterpret_cast<float*>(scores +
-                                 (tile.row + row) * p.scores.position)[first_block + block] = score;
+        NSA_UNROLL
+        for (int i = 0; i < kAtOnce; ++i) {
+          const int at = row + i * kWarps;
+          if (at >= rows) break;
+          reinterpret_cast<float*>(scores + (tile.row + at) *
+                                                p.scores.position)[first_block + block] = score[i];
+        }
       }
     }
   }

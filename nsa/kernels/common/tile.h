@@ -40,6 +40,8 @@ struct Share {
   static constexpr bool kEven = kThreads % T::kChunks == 0 && kStep % 8 == 0;
   static constexpr int kAll = T::kRows * T::kChunks;
   static constexpr int kTimes = (kAll + kThreads - 1) / kThreads;
+  // A thread's places are a constant apart, and it has as many as every other one.
+  static constexpr bool kRegular = kEven && T::kRows % (kEven ? kStep : 1) == 0;
   int row;
   int chunk;
   std::uint32_t place;  // in the tile
@@ -61,11 +63,30 @@ struct Share {
   }
 };
 
+// index * step, both not negative: fewer instructions than with signs.
+NSA_DEVICE std::int64_t offset_of(int index, std::int64_t step) {
+  return static_cast<std::int64_t>(std::uint64_t{static_cast<std::uint32_t>(index)} *
+                                   static_cast<std::uint64_t>(step));
+}
+
 // Rows first .. first + kRows - 1 into the tile; zeros before row 0, from row `end` on, and from chunk `chunks` on.
 template <class T, int kThreads>
 NSA_DEVICE void copy_rows(
     std::uint32_t tile, const ByteRows& from, int first, int end, int chunks, int thread) {
   Share<T, kThreads> share;
+  if constexpr (share.kRegular) {
+    // Nothing is missing: no row is asked whether it is there.
+    if (first >= 0 && first + T::kRows <= end && chunks == T::kChunks) {
+      share.move(0, thread);
+      const char* source = from.data + offset_of(first + share.row, from.step) + share.chunk * 16;
+      NSA_UNROLL
+      for (int i = 0; i < share.kTimes; ++i) {
+        copy16(tile + share.place + i * share.kStep * T::kLineBytes, source, true);
+        source += share.kStep * from.step;
+      }
+      return;
+    }
+  }
   NSA_UNROLL
   for (int i = 0; i < share.kTimes; ++i) {
     if (!share.move(i, thread)) break;
@@ -85,7 +106,7 @@ struct PairRows {
 
   NSA_DEVICE const char* row(int r) const {
     const int query = heads.quotient(r);
-    return data + query * query_step + (r - query * heads.divisor) * head_step;
+    return data + offset_of(query, query_step) + offset_of(r - query * heads.divisor, head_step);
   }
 };
 
@@ -93,6 +114,18 @@ template <class T, int kThreads>
 NSA_DEVICE void copy_pairs(
     std::uint32_t tile, const PairRows& from, int first, int end, int chunks, int thread) {
   Share<T, kThreads> share;
+  if constexpr (share.kRegular) {
+    if (first + T::kRows <= end && chunks == T::kChunks) {
+      share.move(0, thread);
+      NSA_UNROLL
+      for (int i = 0; i < share.kTimes; ++i) {
+        copy16(tile + share.place + i * share.kStep * T::kLineBytes,
+               from.row(first + share.row + i * share.kStep) + share.chunk * 16,
+               true);
+      }
+      return;
+    }
+  }
   NSA_UNROLL
   for (int i = 0; i < share.kTimes; ++i) {
     if (!share.move(i, thread)) break;

@@ -29,7 +29,7 @@ struct SelectedBackwardConfig {
   static constexpr int kAtRows = kAtS + TileS::kBytes;
   static constexpr int kAtNumbers = kAtRows + 2 * kStageBytes;
   static constexpr int kAtEntries = kAtNumbers + 2 * kNumberBytes;
-  static constexpr int kSharedBytes = kAtEntries + 4 * kMostItemEntries;
+  static constexpr int kSharedBytes = kAtEntries + kEntryBytes * kMostItemEntries;
   static_assert(kSharedBytes <= 163 * 1024, "an A100's block has 163 KiB of shared memory");
 };
 
@@ -66,10 +66,15 @@ struct SelectedBackwardKernel {
   NSA_DEVICE void load_rows(int first, int buffer) const {
     const Common& c = p.common;
     const std::uint32_t q = shared + C::kAtRows + buffer * C::kStageBytes;
-    copy_list_rows<typename C::TileQ, C::kThreads>(
-        q, pair_rows(c, p.q, item.sequence, group), list, first, c.k_chunks);
-    copy_list_rows<typename C::TileO, C::kThreads>(
-        q + C::TileQ::kBytes, pair_rows(c, p.d_o, item.sequence, group), list, first, c.v_chunks);
+    copy_list_rows<typename C::TileQ, typename C::TileO, C::kThreads>(
+        q,
+        pair_rows(c, p.q, item.sequence, group),
+        c.k_chunks,
+        q + C::TileQ::kBytes,
+        pair_rows(c, p.d_o, item.sequence, group),
+        c.v_chunks,
+        list,
+        first);
     const int r = thread_index();
     if (r < C::kRows) {
       const std::uint32_t numbers = shared + C::kAtNumbers + buffer * C::kNumberBytes;
@@ -134,9 +139,8 @@ struct SelectedBackwardKernel {
     }
   }
 
-  NSA_DEVICE void store_dq(int first) const {
-    const Common& c = p.common;
-    float dq[C::kDk / 8][4];
+  // ds^T k; it is there after X::wait.
+  NSA_DEVICE void begin_dq(float (&dq)[C::kDk / 8][4]) const {
     X::begin();
     X::template product<E, C::kDk, C::kKeys>(
         dq,
@@ -144,7 +148,10 @@ struct SelectedBackwardKernel {
         Operand<typename C::TileK, Major::mn>{shared, 0},
         warp);
     X::commit();
-    X::template wait<0>(dq);
+  }
+
+  NSA_DEVICE void store_dq(const float (&dq)[C::kDk / 8][4], int first) const {
+    const Common& c = p.common;
     NSA_UNROLL
     for (int half = 0; half < 2; ++half) {
       const int r = first + warp * 16 + (lane_index() >> 2) + 8 * half;
@@ -166,8 +173,9 @@ struct SelectedBackwardKernel {
     const Common& c = p.common;
     const std::uint32_t q = shared + C::kAtRows + buffer * C::kStageBytes;
     const std::uint32_t d_o = q + C::TileQ::kBytes;
-    std::uint32_t left_ds[C::kRows / 16][4];
+    float dq[C::kDk / 8][4];
     {
+      std::uint32_t left_ds[C::kRows / 16][4];
       Scores st;
       Scores dpt;
       X::begin();
@@ -200,10 +208,11 @@ struct SelectedBackwardKernel {
       X::template multiply_held<E, C::kDk, C::kRows>(
           dk, left_ds, Operand<typename C::TileQ, Major::mn>{q, 0}, warp);
       X::commit();
-      X::template wait<0>(dk, dv, left_p, left_ds);
+      block_sync();
+      begin_dq(dq);
+      X::template wait<0>(dq, dk, dv, left_p, left_ds);
     }
-    block_sync();
-    store_dq(first);
+    store_dq(dq, first);
   }
 
   // Items of a block take turns, so that the order of the sum is that of the list.
@@ -285,8 +294,7 @@ selected_backward(NSA_PARAMETER SelectedParams p) {
                                          {shared + C::kAtEntries,
                                           item.count * p.common.heads.divisor,
                                           p.common.sequences.begin(item.sequence),
-                                          p.common.heads,
-                                          p.picks},
+                                          p.common.heads},
                                          block_keys(p.common, item),
                                          group,
                                          warp_index(),

@@ -21,7 +21,7 @@ struct SelectedForwardConfig {
   static constexpr int kAtV = TileK::kBytes;
   static constexpr int kAtQ = kAtV + TileV::kBytes;
   static constexpr int kAtEntries = kAtQ + 2 * TileQ::kBytes;
-  static constexpr int kSharedBytes = kAtEntries + 4 * kMostItemEntries;
+  static constexpr int kSharedBytes = kAtEntries + kEntryBytes * kMostItemEntries;
   static_assert(kSharedBytes <= 163 * 1024, "an A100's block has 163 KiB of shared memory");
 };
 
@@ -35,6 +35,7 @@ struct SelectedForwardKernel {
   ListItem item;
   ListRows list;
   BlockKeys keys;
+  PairRows q_rows;
   int group;
   std::uint32_t shared;
 
@@ -54,11 +55,8 @@ struct SelectedForwardKernel {
                                               thread_index());
   }
   NSA_DEVICE void load_rows(int first, int buffer) const {
-    copy_list_rows<typename C::TileQ, C::kThreads>(shared + C::kAtQ + buffer * C::TileQ::kBytes,
-                                                   pair_rows(p.common, p.q, item.sequence, group),
-                                                   list,
-                                                   first,
-                                                   p.common.k_chunks);
+    copy_list_rows<typename C::TileQ, C::kThreads>(
+        shared + C::kAtQ + buffer * C::TileQ::kBytes, q_rows, list, first, p.common.k_chunks);
   }
 
   struct RowSum {
@@ -191,9 +189,9 @@ selected_forward(NSA_PARAMETER SelectedParams p) {
                                         {shared + C::kAtEntries,
                                          item.count * p.common.heads.divisor,
                                          p.common.sequences.begin(item.sequence),
-                                         p.common.heads,
-                                         p.picks},
+                                         p.common.heads},
                                         block_keys(p.common, item),
+                                        pair_rows(p.common, p.q, item.sequence, group),
                                         group,
                                         shared};
   kernel.run();

@@ -16,20 +16,23 @@ struct ListRow {
   int head;
 };
 
-// The entries of the item in shared memory, and what turns a row of the item into a query and a head.
+// The entries of the item in shared memory, token and pick of each, and what turns a row of the item into a query and a head.
+inline constexpr int kEntryBytes = 8;
+
 struct ListRows {
   std::uint32_t entries;  // shared
   int rows;               // of the item
   int sequence_begin;
   Divider heads;
-  Divider picks;
 
   NSA_DEVICE ListRow at(int row) const {
     const int index = heads.quotient(row);
-    const int entry = static_cast<int>(load_shared(entries + 4 * index));
-    const int token = picks.quotient(entry);
-    return {
-        token - sequence_begin, token, entry - token * picks.divisor, row - index * heads.divisor};
+    const Pair entry = load_shared_pair(entries + kEntryBytes * index);
+    const int token = static_cast<int>(float_to_bits(entry.x));
+    return {token - sequence_begin,
+            token,
+            static_cast<int>(float_to_bits(entry.y)),
+            row - index * heads.divisor};
   }
 };
 
@@ -37,8 +40,15 @@ NSA_DEVICE void load_entries(
     const SelectedParams& p, int group, const ListItem& item, std::uint32_t shared, int threads) {
   const std::int32_t* entries = p.group_entries(group) + item.from;
   for (int i = thread_index(); i < item.count; i += threads) {
-    store_shared(shared + 4 * i, static_cast<std::uint32_t>(entries[i]));
+    const int token = p.picks.quotient(entries[i]);
+    store_shared(shared + kEntryBytes * i, static_cast<std::uint32_t>(token));
+    store_shared(shared + kEntryBytes * i + 4,
+                 static_cast<std::uint32_t>(entries[i] - token * p.picks.divisor));
   }
+}
+
+NSA_DEVICE const char* row_of(const PairRows& from, const ListRow& r) {
+  return from.data + offset_of(r.query, from.query_step) + offset_of(r.head, from.head_step);
 }
 
 template <class T, int kThreads>
@@ -50,11 +60,37 @@ NSA_DEVICE void copy_list_rows(
     if (!share.move(i, thread_index())) break;
     const bool valid = first + share.row < list.rows && share.chunk < chunks;
     const ListRow r = list.at(valid ? first + share.row : 0);
-    const char* source =
-        valid ? from.data + r.query * from.query_step + r.head * from.head_step + share.chunk * 16
-              : from.data;
+    const char* source = valid ? row_of(from, r) + share.chunk * 16 : from.data;
     copy16(tile + share.place, source, valid);
   }
+}
+
+// The same rows of two tensors, each looked up once where their tiles are alike and nothing is missing.
+template <class A, class B, int kThreads>
+NSA_DEVICE void copy_list_rows(std::uint32_t tile_a,
+                               const PairRows& a,
+                               int chunks_a,
+                               std::uint32_t tile_b,
+                               const PairRows& b,
+                               int chunks_b,
+                               const ListRows& list,
+                               int first) {
+  Share<A, kThreads> share;
+  if constexpr (share.kRegular && A::kRows == B::kRows && A::kChunks == B::kChunks) {
+    if (first + A::kRows <= list.rows && chunks_a == A::kChunks && chunks_b == A::kChunks) {
+      share.move(0, thread_index());
+      NSA_UNROLL
+      for (int i = 0; i < share.kTimes; ++i) {
+        const ListRow r = list.at(first + share.row + i * share.kStep);
+        const std::uint32_t place = share.place + i * share.kStep * A::kLineBytes;
+        copy16(tile_a + place, row_of(a, r) + share.chunk * 16, true);
+        copy16(tile_b + place, row_of(b, r) + share.chunk * 16, true);
+      }
+      return;
+    }
+  }
+  copy_list_rows<A, kThreads>(tile_a, a, list, first, chunks_a);
+  copy_list_rows<B, kThreads>(tile_b, b, list, first, chunks_b);
 }
 
 // Keys of the block that exist: [first, end) of the sequence.
