@@ -25,6 +25,9 @@ constexpr int kMostItemEntries = 256;
 constexpr std::int64_t kWantedListRows = 512;
 constexpr std::int64_t kWantedTileRows = 100000;
 constexpr std::int64_t kMostGrowth = 4;
+// A chunk of the backward pass, in chunks of the forward pass: its kernels keep fewer blocks on a card, so that the end of each
+// launch leaves more of it idle.
+constexpr std::int64_t kBackwardChunk = 4;
 
 std::string number(std::int64_t value) {
   return std::to_string(value);
@@ -181,11 +184,13 @@ std::int64_t slots_over(const Work& work, std::int64_t tokens) {
   return std::min(all, (tokens / std::max(c.sequences.length, 1) + 2) * blocks);
 }
 
-std::int64_t chunk_aim(const Work& work, const ListPlan& plan) {
+std::int64_t chunk_aim(const Work& work, const ListPlan& plan, Pass pass) {
   const Common& c = work.common;
   const std::int64_t of_token =
       static_cast<std::int64_t>(c.groups) * plan.picks * c.heads.divisor * (plan.columns * 2 + 8);
-  const std::int64_t aim = static_cast<std::int64_t>(work.problem.chunk_bytes) / of_token;
+  const std::int64_t bytes = static_cast<std::int64_t>(work.problem.chunk_bytes) *
+                             (pass == Pass::backward ? kBackwardChunk : 1);
+  const std::int64_t aim = bytes / of_token;
   // More where lists would be too short for the keys that are loaded for each, or there would be too few tiles of rows.
   const std::int64_t blocks = std::max(c.max_blocks, 1);
   const std::int64_t of_lists =
@@ -213,7 +218,7 @@ ListPlan plan_lists(
   if (plan.empty()) return plan;
   p.strip = static_cast<int>(std::max(kLeastStrip, ceil_div(c.tokens, kStrips)));
   p.strips = static_cast<int>(ceil_div(c.tokens, p.strip));
-  const std::int64_t wanted = chunk_aim(work, plan) / p.strip;
+  const std::int64_t wanted = chunk_aim(work, plan, pass) / p.strip;
   p.chunk_strips = static_cast<int>(std::clamp<std::int64_t>(wanted, 1, p.strips));
   p.chunks = static_cast<int>(ceil_div(p.strips, p.chunk_strips));
   // Chunks of one size.

@@ -5,8 +5,8 @@
 namespace nsa::kernels {
 namespace {
 
-// Scores in memory at a time: a chunk stays in the second-level cache.
-constexpr std::int64_t kScoreBytes = std::int64_t{32} << 20;
+// Scores in memory at a time. More than the second-level cache holds: fewer launches are worth more.
+constexpr std::int64_t kScoreBytes = std::int64_t{128} << 20;
 
 SelectedParams selected_params(
     const Work& work, const Rows& q, const KeyTensors& keys, const ListPlan& plan, int chunk) {
@@ -63,6 +63,9 @@ ScoreParams score_params(const Work& work, const Rows& q, const Rows& k_cmp, con
   p.k = element_rows(k_cmp, "k_cmp");
   p.lse = lse;
   p.share_unit = static_cast<float>(work.problem.overlap == Overlap::fractional ? g.l : g.d);
+  p.by_d = Divider::of(g.d);
+  p.stride = g.l_sel / g.d;
+  p.touching = g.touching();
   return p;
 }
 

@@ -17,6 +17,16 @@ struct ScoreParams {
   bool every_block = false;    // false: only what decides a choice
   float share_unit =
       1.0F;  // a compressed token's share of a block is its tokens there / share_unit
+  // Of the geometry, so that blocks do not divide.
+  Divider by_d;
+  int stride = 1;       // compressed tokens from one selection block to the next
+  int touching = 1;     // compressed tokens that touch one
+  int tile_blocks = 1;  // selection blocks that one tile of compressed tokens gives scores of
+
+  NSA_BOTH int compressed(int t) const {
+    const Geometry& g = common.geometry;
+    return t + 1 < g.l ? 0 : by_d.quotient(t + 1 - g.l) + 1;
+  }
 };
 
 struct SelectParams {

@@ -32,12 +32,6 @@ struct ScoreConfig {
   static_assert(kSharedBytes <= 163 * 1024, "an A100's block has 163 KiB of shared memory");
 };
 
-// Blocks that one tile of compressed tokens gives scores of.
-template <int kKeys>
-NSA_BOTH int blocks_of_tile(const Geometry& g) {
-  return (kKeys - g.touching()) / (g.l_sel / g.d) + 1;
-}
-
 template <class C>
 struct ScoreKernel {
   using E = typename C::E;
@@ -68,7 +62,7 @@ struct ScoreKernel {
 
   NSA_DEVICE void load_keys() const {
     const Common& c = p.common;
-    const int last = c.geometry.compressed(c.sequences.keys(tile.sequence) - 1);
+    const int last = p.compressed(c.sequences.keys(tile.sequence) - 1);
     copy_rows<typename C::TileK, C::kThreads>(shared,
                                               key_rows(c, p.k, tile.sequence, group, c.geometry.d),
                                               first_key,
@@ -167,10 +161,8 @@ struct ScoreKernel {
   // Block scores from the sums; the same order for every block.
   NSA_DEVICE void store_scores() const {
     const Common& c = p.common;
-    const int blocks = smaller(blocks_of_tile<C::kKeys>(c.geometry), c.max_blocks - first_block);
+    const int blocks = smaller(p.tile_blocks, c.max_blocks - first_block);
     const int rows = tile.end - tile.row;
-    const int stride = c.geometry.l_sel / c.geometry.d;
-    const int touching = c.geometry.touching();
     char* scores = at_sequence(p.scores, c.sequences, tile.sequence) + group * p.scores.head;
     constexpr int kWarps = C::kThreads / 32;
     constexpr int kAtOnce = 4;  // rows: each share is read once for them
@@ -178,8 +170,8 @@ struct ScoreKernel {
     for (int row = 4 * (offset / 64) + warp; row < rows; row += kWarps * kAtOnce) {
       for (int block = lane_index(); block < blocks; block += 32) {
         float score[kAtOnce] = {};
-        const std::uint32_t sums = shared + 4 * (row * C::kSumStep + block * stride);
-        for (int r = 0; r < touching; ++r) {
+        const std::uint32_t sums = shared + 4 * (row * C::kSumStep + block * p.stride);
+        for (int r = 0; r < p.touching; ++r) {
           const float share = load_shared_float(shared + C::kAtShares + 4 * r);
           NSA_UNROLL
           for (int i = 0; i < kAtOnce; ++i) {
@@ -205,12 +197,12 @@ struct ScoreKernel {
     NSA_UNROLL
     for (int half = 0; half < 2; ++half) {
       const int row = tile.row + offset + warp * 16 + (lane_index() >> 2) + 8 * half;
-      rows.visible[half] = p.common.geometry.compressed(p.common.sequences.first + row);
+      rows.visible[half] = p.compressed(p.common.sequences.first + row);
     }
     const Geometry& g = p.common.geometry;
     const int first_query = p.common.sequences.first + tile.row + offset;
-    const bool masked = first_key < 0 || first_key + C::kKeys > g.compressed(first_query);
-    for (int r = thread_index(); r < g.touching(); r += C::kThreads) {
+    const bool masked = first_key < 0 || first_key + C::kKeys > p.compressed(first_query);
+    for (int r = thread_index(); r < p.touching; r += C::kThreads) {
       const float share = static_cast<float>(g.shared_tokens(r)) / p.share_unit;
       store_shared_float(shared + C::kAtShares + 4 * r, share);
     }
@@ -242,7 +234,7 @@ score_blocks(NSA_PARAMETER ScoreParams p) {
   const RowTile tile = find_tile(p.tiles, c.sequences, block_x());
   if (tile.row >= tile.end) return;
   const Geometry& g = c.geometry;
-  const int first_block = block_y() * blocks_of_tile<C::kKeys>(g);
+  const int first_block = block_y() * p.tile_blocks;
   const int last = c.sequences.first + tile.end - 1;
   if (!p.every_block && (!g.scores_decide(last) || first_block >= g.candidates_end(last))) return;
   const int warp = warp_index();
@@ -250,7 +242,7 @@ score_blocks(NSA_PARAMETER ScoreParams p) {
                               tile,
                               block_z(),
                               first_block,
-                              g.first_touching(first_block),
+                              first_block * p.stride - (p.touching - p.stride),
                               warp % 4,
                               warp / 4 * 64,
                               shared_address(shared)};

@@ -62,11 +62,11 @@ struct KernelSet {
            stream,
            p);
   }
-  static void score(const ScoreParams& p, std::int64_t tiles, Stream stream) {
-    const std::int64_t block_tiles =
-        ceil_div(p.common.max_blocks, blocks_of_tile<Score::kKeys>(p.common.geometry));
+  static void score(const ScoreParams& asked, std::int64_t tiles, Stream stream) {
+    ScoreParams p = asked;
+    p.tile_blocks = (Score::kKeys - p.touching) / p.stride + 1;
     launch(score_blocks<Score>,
-           {tiles, block_tiles, p.common.groups},
+           {tiles, ceil_div(p.common.max_blocks, p.tile_blocks), p.common.groups},
            Score::kThreads,
            Score::kSharedBytes,
            stream,

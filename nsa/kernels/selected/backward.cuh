@@ -43,6 +43,8 @@ struct SelectedBackwardKernel {
   ListItem item;
   ListRows list;
   BlockKeys keys;
+  PairRows q_rows;
+  PairRows o_rows;
   int group;
   int warp;
   std::uint32_t shared;
@@ -67,14 +69,7 @@ struct SelectedBackwardKernel {
     const Common& c = p.common;
     const std::uint32_t q = shared + C::kAtRows + buffer * C::kStageBytes;
     copy_list_rows<typename C::TileQ, typename C::TileO, C::kThreads>(
-        q,
-        pair_rows(c, p.q, item.sequence, group),
-        c.k_chunks,
-        q + C::TileQ::kBytes,
-        pair_rows(c, p.d_o, item.sequence, group),
-        c.v_chunks,
-        list,
-        first);
+        q, q_rows, c.k_chunks, q + C::TileQ::kBytes, o_rows, c.v_chunks, list, first);
     const int r = thread_index();
     if (r < C::kRows) {
       const std::uint32_t numbers = shared + C::kAtNumbers + buffer * C::kNumberBytes;
@@ -296,6 +291,8 @@ selected_backward(NSA_PARAMETER SelectedParams p) {
                                           p.common.sequences.begin(item.sequence),
                                           p.common.heads},
                                          block_keys(p.common, item),
+                                         pair_rows(p.common, p.q, item.sequence, group),
+                                         pair_rows(p.common, p.d_o, item.sequence, group),
                                          group,
                                          warp_index(),
                                          shared};
