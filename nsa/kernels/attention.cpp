@@ -29,7 +29,8 @@ struct ForwardBuffers {
     scores = take_scores(work, carver);
     const std::size_t with_scores = carver.used();
     carver.reuse(mark);
-    lists = plan_lists(work, blocks, /*forced_apart=*/true, Pass::forward, carver);
+    const Pass pass = saves_outputs ? Pass::forward_saving : Pass::forward;
+    lists = plan_lists(work, blocks, /*forced_apart=*/true, pass, carver);
     parts = take_parts(work, lists, carver);
     bytes = with_scores > carver.used() ? with_scores : carver.used();
   }

@@ -62,8 +62,8 @@ struct Problem {
   GateForm gate_form = GateForm::per_group;
   GateType gate_type = GateType::element;
   Family family = Family::automatic;
-  // Aim for the forward pass's buffers whose size follows a chunk of queries; up to four times as much where the lists of a
-  // chunk would be short, and four times that in the backward pass. Smaller costs time, never bits of the forward pass.
+  // Aim for the buffers whose size follows a chunk of queries, of a forward pass that saves nothing; up to four times as much where
+  // the lists of a chunk would be short, and four times that in training. Smaller costs time, never bits of the forward pass.
   std::size_t chunk_bytes = std::size_t{128} << 20;
 
   [[nodiscard]] std::int64_t all_tokens() const { return varlen ? tokens : batch * length; }

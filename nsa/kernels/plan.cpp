@@ -25,9 +25,9 @@ constexpr int kMostItemEntries = 256;
 constexpr std::int64_t kWantedListRows = 512;
 constexpr std::int64_t kWantedTileRows = 100000;
 constexpr std::int64_t kMostGrowth = 4;
-// A chunk of the backward pass, in chunks of the forward pass: its kernels keep fewer blocks on a card, so that the end of each
-// launch leaves more of it idle.
-constexpr std::int64_t kBackwardChunk = 4;
+// A chunk in training, in chunks of a forward pass alone: what is saved for the backward pass is much more than a chunk, and each
+// launch leaves a part of the card idle at its end.
+constexpr std::int64_t kTrainingChunk = 4;
 
 std::string number(std::int64_t value) {
   return std::to_string(value);
@@ -189,7 +189,7 @@ std::int64_t chunk_aim(const Work& work, const ListPlan& plan, Pass pass) {
   const std::int64_t of_token =
       static_cast<std::int64_t>(c.groups) * plan.picks * c.heads.divisor * (plan.columns * 2 + 8);
   const std::int64_t bytes = static_cast<std::int64_t>(work.problem.chunk_bytes) *
-                             (pass == Pass::backward ? kBackwardChunk : 1);
+                             (pass == Pass::forward ? 1 : kTrainingChunk);
   const std::int64_t aim = bytes / of_token;
   // More where lists would be too short for the keys that are loaded for each, or there would be too few tiles of rows.
   const std::int64_t blocks = std::max(c.max_blocks, 1);
@@ -208,7 +208,7 @@ ListPlan plan_lists(
   const Common& c = work.common;
   const Geometry& g = c.geometry;
   ListPlan plan;
-  plan.columns = pass == Pass::forward ? work.matrix.v_columns : work.matrix.k_columns;
+  plan.columns = pass == Pass::backward ? work.matrix.k_columns : work.matrix.v_columns;
   plan.skipped = forced_apart ? g.init_blocks : 0;
   plan.picks = forced_apart ? g.n_sel - g.init_blocks - g.local_blocks : g.n_sel;
   ListParams& p = plan.params;
@@ -227,7 +227,7 @@ ListPlan plan_lists(
   plan.chunk_tokens = p.chunk_strips * p.strip;
   p.slots = static_cast<int>(list_slots(work));
   p.window = static_cast<int>(slots_over(work, p.strip));
-  const std::int64_t item_rows = pass == Pass::forward ? kForwardItemRows : kBackwardItemRows;
+  const std::int64_t item_rows = pass == Pass::backward ? kBackwardItemRows : kForwardItemRows;
   p.item_entries = static_cast<int>(
       std::min<std::int64_t>(kMostItemEntries, ceil_div(item_rows, c.heads.divisor)));
   const std::int64_t chunk_picks = static_cast<std::int64_t>(plan.chunk_tokens) * plan.picks;

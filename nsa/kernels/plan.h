@@ -72,7 +72,7 @@ struct ListPlan {
   [[nodiscard]] bool empty() const { return picks == 0 || params.common.tokens == 0; }
 };
 // Takes what the lists need from the workspace.
-enum class Pass { forward, backward };
+enum class Pass { forward, forward_saving, backward };
 ListPlan plan_lists(
     const Work& work, const Rows& blocks, bool forced_apart, Pass pass, Carver& carver);
 PartBuffers take_parts(const Work& work, const ListPlan& plan, Carver& carver);

@@ -132,8 +132,7 @@ void whole(benchmark::State& state, const nk::Problem& p, bool saves, bool backw
   const Tflop tflop(p);
   report(state, ms, tflop.forward() + (backward ? tflop.backward() : 0));
   state.counters["MiB"] = mib(all - inputs);
-  state.counters["workspace MiB"] =
-      mib(op.workspace.nbytes() + (backward ? op.backspace.nbytes() : 0));
+  state.counters["workspace MiB"] = mib(op.workspace.nbytes());
   state.counters["inputs MiB"] = mib(inputs - before_inputs);
 }
 

@@ -80,9 +80,11 @@ class Op {
     const auto bytes = [](std::size_t n) {
       return torch::empty({static_cast<std::int64_t>(n)}, options(torch::kByte));
     };
-    workspace = bytes(nk::forward_workspace(p, saves));
+    // One for both passes: neither leaves anything in it for the other.
+    const std::size_t forward_bytes = nk::forward_workspace(p, saves);
+    workspace =
+        bytes(backward ? std::max(forward_bytes, nk::backward_workspace(p)) : forward_bytes);
     if (!backward) return;
-    backspace = bytes(nk::backward_workspace(p));
     d_q = std::make_unique<Held>(p, heads, p.length, p.d_k, false);
     for (int i = 0; i < 3; ++i) {
       d_k.emplace_back(p, p.groups, p.length, p.d_k, false);
@@ -123,7 +125,7 @@ class Op {
     g.k_win = d_k[2].rows();
     g.v_win = d_v[2].rows();
     g.gates = gate_rows(d_gates);
-    nk::backward(p, inputs(), saved(), d_o.rows(), g, backspace.data_ptr(), stream());
+    nk::backward(p, inputs(), saved(), d_o.rows(), g, workspace.data_ptr(), stream());
   }
 
   static nk::Stream stream() { return at::cuda::getCurrentCUDAStream().stream(); }
@@ -135,7 +137,7 @@ class Op {
   std::vector<Held> k, v, d_k, d_v;  // raw, sel, win
   std::unique_ptr<Held> o, d_q;
   std::unique_ptr<Held> branch[3];
-  Tensor pooled[2], lse[3], blocks, workspace, backspace, d_gates;
+  Tensor pooled[2], lse[3], blocks, workspace, d_gates;
 };
 
 }  // namespace kernels_bench
