@@ -50,7 +50,7 @@ c10::intrusive_ptr<c10d::Backend> make_nccl(const CommunicatorOptions& options,
 
 }  // namespace
 
-torch::Device torch_device(Device device, int index) {
+torch::Device torch_device(Device device, [[maybe_unused]] int index) {
   if (device == Device::cpu) {
     return torch::kCPU;
   }
