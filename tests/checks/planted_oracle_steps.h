@@ -609,8 +609,10 @@ inline void add_oracle_steps(std::vector<Planted>& list) {
                          const std::string& tensor,
                          const std::string& code,
                          const std::string& site,
-                         const std::function<void(oracles::Tensor&)>& change) {
+                         const std::function<void(oracles::Tensor&)>& change,
+                         nsa::Precision precision = nsa::Precision::fp32) {
     Training wrong;
+    wrong.precision = precision;
     wrong.stage = [=](int at, const std::string& what, oracles::Tensor& made) {
       if (at == layer && what == tensor) change(made);
     };
@@ -678,13 +680,36 @@ inline void add_oracle_steps(std::vector<Planted>& list) {
                                   {"norm_f.weight", "norm_f"},
                                   {"lm_head.weight", "lm_head"},
                                   {"embed.weight", "embed"}}) {
-    stage(std::string("a gradient of ") + param + " times 1.01",
-          -1,
-          std::string("g.") + param,
-          of_gradient,
-          of_param(harness::checks::short_name(param), op),
-          by_a_percent);
+    for (const auto& [precision, type] :
+         {std::pair{nsa::Precision::fp32, "fp32"}, {nsa::Precision::fp16, "fp16"}}) {
+      stage(std::string("a gradient of ") + param + " times 1.01 in " + type,
+            -1,
+            std::string("g.") + param,
+            of_gradient,
+            of_param(harness::checks::short_name(param), op),
+            by_a_percent,
+            precision);
+    }
   }
+  stage("a gradient of fc2's input times 1.01 in fp16",
+        1,
+        "d.activated",
+        of_gradient,
+        site("mlp", "[1]", "backward"),
+        by_a_percent,
+        nsa::Precision::fp16);
+  stage("a gradient of norm_f's input times 1.01 in fp16",
+        -1,
+        "d.x",
+        of_gradient,
+        R"({"op":"norm_f","phase":"backward"})",
+        by_a_percent,
+        nsa::Precision::fp16);
+  Training infinite = of({}, nsa::Precision::fp16);
+  infinite.stage = [](int layer, const std::string& tensor, oracles::Tensor& made) {
+    if (layer == -1 && tensor == "g.lm_head.weight") made.data[0] = INFINITY;
+  };
+  add("a gradient of a weight that overflows", Verdict::pass, "", "{}", infinite);
   Training backward;
   backward.stage = [](int layer, const std::string& tensor, oracles::Tensor& made) {
     if (layer == 1 && tensor == "d.middle") made = oracles::zeros(made.shape);

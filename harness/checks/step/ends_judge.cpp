@@ -34,12 +34,16 @@ class EndsJudge : PartJudge {
     judge_embedding();
     judge_norm();
     judge_logits();
-    if (!keeps_all_digits(rounding())) return std::move(verdict_);
     if (!step_.contains("dlogits.0") || !head_.contains("d.x")) {
       verdict_.missing.emplace_back("the gradients between the stages of the head");
       return std::move(verdict_);
     }
-    if (!is_finite(dlogits()) || !is_finite(recorded_matrix(first_, "d.x"))) return unjudged();
+    for (const Matrix& gradient : {dlogits(),
+                                   recorded_matrix(head_, "d.normed"),
+                                   recorded_matrix(head_, "d.x"),
+                                   recorded_matrix(first_, "d.x")}) {
+      if (!is_finite(gradient)) return unjudged();
+    }
     judge_backward();
     judge_table();
     return std::move(verdict_);

@@ -67,9 +67,15 @@ bool PartJudge::knows_gradient_of(const std::string& op) {
 
 std::optional<oracles::Matrix> PartJudge::gradient_of(const std::string& param) {
   const oracles::Matrix gradient = model_.gradient(param);
-  if (gradient.rows > 0) return gradient;
-  verdict_.not_judged.push_back("the gradient of " + param + ", which did not arrive");
-  return std::nullopt;
+  if (gradient.rows == 0) {
+    verdict_.not_judged.push_back("the gradient of " + param + ", which did not arrive");
+    return std::nullopt;
+  }
+  if (!is_finite(gradient)) {
+    verdict_.not_judged.push_back("the gradient of " + param + ", which is not finite");
+    return std::nullopt;
+  }
+  return gradient;
 }
 
 oracles::Tensor PartJudge::gain(const std::string& param) const {

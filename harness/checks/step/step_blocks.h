@@ -47,13 +47,7 @@ struct PartJudgement {
 [[nodiscard]] PartJudgement judge_ends(const RecordedModel& model,
                                        const oracles::IntTensor& tokens);
 
-// Is every result kept with the digits it was computed with? Where not, the way back rounds too often for one bound a stage: then
-// stages are judged forward alone.
-[[nodiscard]] inline bool keeps_all_digits(const oracles::Rounding& rounding) {
-  return rounding.stored <= rounding.summed;
-}
-
-// Opens the files of all steps and has them judged. False: something is wrong.
-bool judge_blocks(StepJudge& judge);
+// Opens the files of all steps and has them judged.
+void judge_blocks(StepJudge& judge);
 
 }  // namespace harness::checks
