@@ -9,6 +9,8 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "nsa/train/autocast.h"
+
 namespace nsa {
 namespace {
 
@@ -66,7 +68,11 @@ class SurroundingsScope {
   explicit SurroundingsScope(const Surroundings& wanted) : before_(surroundings_of(wanted.device)) {
     restore(wanted);
   }
-  ~SurroundingsScope() { restore(before_); }
+  ~SurroundingsScope() {
+    // Casts that autocast keeps are of these weights: the next forward has others.
+    if (!before_.autocast) at::autocast::clear_cache();
+    restore(before_);
+  }
   SurroundingsScope(const SurroundingsScope&) = delete;
   SurroundingsScope& operator=(const SurroundingsScope&) = delete;
 
@@ -116,6 +122,11 @@ struct CheckpointNode : torch::autograd::Function<CheckpointNode> {
   }
 };
 
+// The way back runs as it does without checkpointing, outside autocast: there, products in float32 would be taken in bfloat16.
+AutocastScope plain_backward(const Tensor& like) {
+  return {like.device().type(), false};
+}
+
 variable_list functional_inputs(Block& block, const Tensor& x_BSE) {
   variable_list inputs = {x_BSE};
   for (const Tensor& parameter : block->parameters()) inputs.push_back(parameter);
@@ -143,6 +154,7 @@ CheckpointSeam ActivationCheckpoint::functional(int layer) {
     routes_.ran("checkpoint", layer, "functional");
     const Tensor leaf_BSE = x_BSE.detach().requires_grad_(true);
     const Tensor y_BSE = recomputed(layer, block, leaf_BSE);
+    const AutocastScope outside = plain_backward(leaf_BSE);
     return torch::autograd::grad({y_BSE},
                                  functional_inputs(block, leaf_BSE),
                                  {dy_BSE},
@@ -159,6 +171,7 @@ CheckpointSeam ActivationCheckpoint::nested(int layer) {
     routes_.ran("checkpoint", layer, "nested");
     Tensor leaf_BSE = x_BSE.detach().requires_grad_(true);
     const Tensor y_BSE = recomputed(layer, block, leaf_BSE);
+    const AutocastScope outside = plain_backward(leaf_BSE);
     y_BSE.backward(dy_BSE);
     return variable_list{leaf_BSE.grad()};
   };
