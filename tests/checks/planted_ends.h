@@ -24,6 +24,14 @@ inline void add_route(std::vector<Planted>& list) {
        R"({"op":"attend_sel","layers":[0,1,2],"ranks":[1]})",
        change("attend_sel", -1, [](harness::RouteUse& row) { row.effective = "masked"; })});
   list.push_back({check,
+                  "autocast that is never on",
+                  Verdict::fail,
+                  "ROUTE.MISMATCH",
+                  R"({"op":"project","layers":[0,1,2],"ranks":[0,1]})",
+                  [](Healthy& h) {
+                    h.evidence.the_case.scenario.training.precision = nsa::Precision::bf16_autocast;
+                  }});
+  list.push_back({check,
                   "never ran in a layer",
                   Verdict::fail,
                   "ROUTE.MISMATCH",

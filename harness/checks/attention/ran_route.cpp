@@ -6,6 +6,7 @@
 #include <optional>
 #include <tuple>
 
+#include "harness/checks/attention/ran_precision.h"
 #include "harness/checks/attention/whole_layer.h"
 #include "harness/checks/list.h"
 #include "harness/checks/result.h"
@@ -116,6 +117,7 @@ class RouteJudge {
     if (seen_.empty()) return inconclusive("no route row was recorded");
     for (const int rank : all_ranks(evidence_)) judge_rank(rank);
     judge_kernels();
+    judge_precision(evidence_, result_);
     for (const auto& [place, where] : wrong_) result_.found(finding(place, where));
     return result_.finish("every seam ran as requested in all " + std::to_string(layers()) +
                           " layers on " + ranks_text(all_ranks(evidence_)));

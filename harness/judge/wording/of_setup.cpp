@@ -65,6 +65,13 @@ constexpr std::array kSetupWords = {
             "Look at `gradients_arrived`: something between this seam and the loss is cut out of "
             "the graph."},
     Wording{"ROUTE.MISMATCH",
+            "precision",
+            "The precision of the case makes {requested} of what a linear map gives. What W_Q gave "
+            "is {effective}, on {ranks}[, {layers}].",
+            "It does not rest on what an implementation says of itself: it is the type of the "
+            "recorded queries.",
+            "Follow training.precision to the forward: a cast or an autocast that is not there."},
+    Wording{"ROUTE.MISMATCH",
             "kernels",
             "The device ran {kernel} of FlashAttention-2 {runs:time}. {asked} should have launched "
             "it {wanted:time}.",
