@@ -151,6 +151,12 @@ constexpr std::array kEdges = {
     Edge{"CKPT.", "ROUTE.MISMATCH/no_backward", Tie::same_layer},
     Edge{"CKPT.DTYPE", "NUMERIC.GRADIENT/twin", Tie::same_rank},  // the forward may be the odd one
     Edge{"CKPT.", "NUMERIC.GRADIENT/twin", Tie::gradient_path},
+    // Every gradient of the rank holds what was left in it, in this step and in all later ones.
+    Edge{"NUMERIC.GRADIENT/kept", "NUMERIC.GRADIENT/layer", Tie::same_rank},
+    Edge{"NUMERIC.GRADIENT/kept", "NUMERIC.GRADIENT/mean", Tie::same_rank},
+    Edge{"NUMERIC.GRADIENT/kept", "NUMERIC.GRADIENT/twin", Tie::same_rank},
+    Edge{"NUMERIC.GRADIENT/kept", "GRAD.SCALE/twin", Tie::same_rank},
+    Edge{"NUMERIC.GRADIENT/kept", "CKPT.GRADIENT/gradient", Tie::same_rank},
     Edge{"GRAD.ZERO", "NUMERIC.GRADIENT", Tie::same_param},
     Edge{"GRAD.ZERO", "NUMERIC.GRADIENT", Tie::gradient_path},
     Edge{"GRAD.ZERO", "CKPT.GRADIENT/gradient", Tie::gradient_path},

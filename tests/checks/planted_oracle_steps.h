@@ -50,7 +50,9 @@ struct Training {
   // Changes a tensor that a stage gives, before any later stage sees it: "x", "middle", ..., "d.hidden" of a block, "logits",
   // "normed", "d.x" of the head (layer -1), and "g.PARAM" with a parameter's full name.
   std::function<void(int layer, const std::string& tensor, oracles::Tensor&)> stage;
-  bool cut_weights = false;  // masters are cut off, not rounded
+  bool cut_weights = false;      // masters are cut off, not rounded
+  bool keeps_gradients = false;  // local ones, from step 2 on, clipped as the optimiser left them
+  std::map<std::string, double> reported;  // factors of samples, by metric
   std::function<void(oracles::Weights&)> initial;
   std::function<void(MadeStep&)> before;     // the gradient is drawn, nothing is computed from it
   std::function<void(MadeStep&)> optimizer;  // all that the optimiser works with
@@ -85,7 +87,10 @@ class StepMaker {
     e.the_case.scenario.model.vocab_size = 16;
     e.the_case.scenario.training.optimizer.warmup = 3;
     e.artefacts.clear();
-    remove_if(e.samples, [](const auto& row) { return row.row.metric == "grad_norm"; });
+    remove_if(e.samples, [](const auto& row) {
+      const std::set<std::string> own = {"grad_norm", "loss", "loss_scale"};
+      return own.count(row.row.metric) > 0;
+    });
     return e;
   }
 
@@ -325,7 +330,10 @@ class StepMaker {
     save("head_stages", s.rank, s.step);
     tensors_.clear();
     if (!together) return;
-    for (const auto& [name, gradient] : gradients_) add(name, gradient);
+    for (const auto& [name, gradient] : gradients_) {
+      const bool left = training_.keeps_gradients && s.step > 1;
+      add(name, left ? sum_of(gradient, left_.at(name)) : gradient);
+    }
     save("local_gradients", s.rank, s.step);
   }
   void add_gradients(const std::string& prefix) {
@@ -387,12 +395,35 @@ class StepMaker {
     add_state("1");
     add_micros(s);
     put(h_.evidence.samples, rank, harness::Sample{"grad_norm", step, s.norm});
-    put(h_.evidence.samples, rank, harness::Sample{"loss_scale", step, scale_});
+    report(rank, "loss_scale", step, scale_);
+    report_means(s);
     save(harness::checks::kStep, rank, step);
     tensors_.clear();
     for (const auto& [name, gradient] : s.gradient) add(name, gradient);
     save("reduced_gradients", rank, step);
+    left_ = s.gradient;
+    for (auto& [name, gradient] : left_) {
+      for (double& x : gradient.data) x *= s.factor;
+    }
     if (training_.between) training_.between(s, parameters_);
+  }
+
+  void report(int rank, const std::string& metric, int step, double value) {
+    const auto factor = training_.reported.find(metric);
+    value *= factor == training_.reported.end() ? 1 : factor->second;
+    put(h_.evidence.samples, rank, harness::Sample{metric, step, value});
+  }
+  void report_means(const MadeStep& s) {
+    double loss = 0;
+    double floor = 0;
+    for (const MadeMicro& micro : s.micros) {
+      loss += micro.loss;
+      floor += oracles::loss_floor(run_.data, micro.tokens).value_or(NAN);
+    }
+    const auto count = static_cast<double>(s.micros.size());
+    report(s.rank, "loss", s.step, loss / count);
+    report(s.rank, "source_floor", s.step, floor / count);
+    report(s.rank, "floor_tokens", s.step, count * (kLength - 1));
   }
 
   // Of two micro-batches, parts whose mean is the gradient.
@@ -511,6 +542,7 @@ class StepMaker {
   oracles::IntTensor tokens_;   // of the first micro-batch
   oracles::Weights gradients_;  // local ones, of what is outside the attention
   oracles::Weights parts_;
+  oracles::Weights left_;  // by the step before
   std::int64_t n_ = 0;
   double scale_ = 1;
   std::vector<Written> tensors_;
@@ -710,6 +742,12 @@ inline void add_oracle_steps(std::vector<Planted>& list) {
     if (layer == -1 && tensor == "g.lm_head.weight") made.data[0] = INFINITY;
   };
   add("a gradient of a weight that overflows", Verdict::pass, "", "{}", infinite);
+  Training kept;
+  kept.keeps_gradients = true;
+  fail("gradients of weights that still hold those of the step before",
+       of_gradient,
+       R"({"op":"zero_grad","phase":"backward","step":2,"detail":{"law":"gradients_kept"}})",
+       kept);
   Training backward;
   backward.stage = [](int layer, const std::string& tensor, oracles::Tensor& made) {
     if (layer == 1 && tensor == "d.middle") made = oracles::zeros(made.shape);
@@ -749,6 +787,19 @@ inline void add_oracle_steps(std::vector<Planted>& list) {
        "NUMERIC.GRADIENT",
        R"({"op":"grad_sync","step":2,"detail":{"law":"previous_added"}})",
        two);
+  for (const auto& [metric, code, op, precision] :
+       {std::tuple{"loss", "LOSS.WRONG", "told_loss", nsa::Precision::fp32},
+        {"source_floor", "LOSS.WRONG", "told_floor", nsa::Precision::fp32},
+        {"floor_tokens", "LOSS.WRONG", "told_floor", nsa::Precision::fp32},
+        {"loss_scale", "SCALER.WRONG", "told_scale", nsa::Precision::fp16}}) {
+    Training reported = of({}, precision);
+    reported.accumulate = 2;
+    reported.reported = {{metric, 1.01}};
+    fail(std::string("another ") + metric + " is reported",
+         code,
+         std::string(R"({"op":")") + op + R"(","step":1})",
+         reported);
+  }
   Training between;
   between.after = [](MadeStep& s, oracles::Weights& w) {
     if (s.step == 1) w.at("norm_f.weight").data[2] += 1e-3;

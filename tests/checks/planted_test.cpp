@@ -9,6 +9,7 @@
 
 #include "harness/judge/expectation.h"
 #include "tests/checks/planted_checkpoints.h"
+#include "tests/checks/planted_oracle_steps.h"
 
 namespace {
 
@@ -172,6 +173,21 @@ TEST(ProcessClean, PlacesNoEndInTheLifeBefore) {
   EXPECT_EQ(result.findings[0].code, "CRASH.SIGNAL");
   EXPECT_EQ(result.findings[0].site.phase, "")
       << "where it was killed on purpose is not where it died";
+}
+
+// A norm2 that reads another tensor than it should passes its gradient on to that one.
+TEST(StepIsOracle, AStageThatReadsElsewhereMakesNoGradientOfItsBlockWrong) {
+  fixtures::Training training;
+  training.stage = [](int layer, const std::string& tensor, oracles::Tensor& made) {
+    if (layer != 1 || (tensor != "normed" && tensor != "d.x")) return;
+    for (double& x : made.data) x *= 1.5;
+  };
+  fixtures::Healthy healthy;
+  fixtures::StepMaker(healthy, training).write();
+  const auto result = fixtures::run("step_is_oracle", healthy.evidence);
+  ASSERT_EQ(result.findings.size(), 1U) << text_of(result);
+  EXPECT_EQ(result.findings[0].code, "NUMERIC.FORWARD");
+  EXPECT_EQ(result.findings[0].site.op, "norm2");
 }
 
 TEST(CheckpointEqual, TellsOfEveryLayerHowWrongItsGradientsAre) {

@@ -119,7 +119,9 @@ class EndsJudge : PartJudge {
                         weight_gradient_product(dlogits(), normed(), *found, rounding()));
       }
     }
-    if (!knows_gradient_of("norm_f")) return;
+    // Logits that are wrong may have been taken from what enters norm_f, and then their gradient enters there.
+    const bool known = knows_gradient_of("norm_f") && knows_gradient_of("lm_head");
+    if (!known) return;
     const Tensor dy = tensor_of(dnormed);
     const oracles::NormInputs inputs{entering(), gain_f(), {}, {}, rounding()};
     const Matrix found = recorded_matrix(head_, "d.x");

@@ -5,6 +5,7 @@
 #include "harness/checks/attention/layer_survey.h"
 #include "harness/checks/attention/sample_rows.h"
 #include "harness/checks/largest.h"
+#include "harness/checks/step/step_kept.h"
 #include "harness/checks/step/step_weights.h"
 #include "nsa/base/text.h"
 #include "oracles/parallel.h"
@@ -113,12 +114,13 @@ void judge_file(StepJudge& judge, const StepFile& file, Totals& totals) {
   const auto tokens = file.tokens(0);
   if (!tokens) return;  // already missing
   ModelFiles files(judge, file);
-  const std::optional<RecordedModel> model = files.open();
+  std::optional<RecordedModel> model = files.open();
   if (!model) return;
   files.kept_at(*model);
-  for (PartJudgement& part : judged_parts(*model, *tokens)) {
-    take(judge, file, std::move(part), totals);
-  }
+  const auto judged = [&](const RecordedModel& of) { return judged_parts(of, *tokens); };
+  std::vector<PartJudgement> parts = judged(*model);
+  name_kept_gradients(judge, *model, parts, judged);
+  for (PartJudgement& part : parts) take(judge, file, std::move(part), totals);
 }
 
 }  // namespace

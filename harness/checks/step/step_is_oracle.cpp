@@ -1,6 +1,6 @@
 // Is every stage of a training step outside the attention what the float64 oracle makes of what was recorded before it? Tokens,
-// initial values, loss, the mean over micro-batches, loss scale, norm and clipping, AdamW, masters. A stage is judged from the
-// record, never from what the oracle made of the stage before: so two wrong stages are two findings.
+// initial values, loss, the mean over micro-batches, loss scale, norm and clipping, AdamW, masters, and what is reported of them.
+// A stage is judged from the record, never from what the oracle made of the stage before: so two wrong stages are two findings.
 #include "harness/checks/list.h"
 #include "harness/checks/step/step_stages.h"
 #include "nsa/base/text.h"
@@ -17,6 +17,7 @@ CheckResult judge_steps(const Evidence& evidence) {
   judge_losses(judge);
   judge_sums(judge);
   judge_updates(judge);
+  judge_reports(judge);
   for (Finding& finding : judge.told.findings()) judge.result.found(std::move(finding));
   std::string text = "as the oracle says on " + ranks_text(all_ranks(evidence)) + " in " +
                      counted(evidence.the_case.scenario.training.steps, "step") + ": " +

@@ -44,5 +44,6 @@ void judge_losses(StepJudge& judge);
 void judge_model(StepJudge& judge);
 void judge_sums(StepJudge& judge);
 void judge_updates(StepJudge& judge);
+void judge_reports(StepJudge& judge);
 
 }  // namespace harness::checks

@@ -14,6 +14,7 @@ constexpr std::string_view kOrder[] = {"data",
                                        "initial_values",
                                        "",
                                        "loss",
+                                       "zero_grad",
                                        "accumulate",
                                        "grad_sync",
                                        "scaler",
@@ -23,7 +24,10 @@ constexpr std::string_view kOrder[] = {"data",
                                        "schedule",
                                        "optimizer",
                                        "masters",
-                                       "between_steps"};
+                                       "between_steps",
+                                       "told_loss",
+                                       "told_floor",
+                                       "told_scale"};
 
 bool is_of_model(std::string_view op) {
   return std::find(std::begin(kOrder), std::end(kOrder), op) == std::end(kOrder);
@@ -33,6 +37,8 @@ bool is_of_model(std::string_view op) {
 std::string variant_of(const Departure& departure) {
   if (departure.op == "grad_sync") return "mean";
   if (departure.op == "schedule") return "applied";
+  if (departure.op == "zero_grad") return "kept";
+  if (departure.op.starts_with("told_")) return "reported";
   return is_of_model(departure.op) ? "between" : departure.op;
 }
 

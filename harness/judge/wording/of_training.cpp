@@ -33,6 +33,18 @@ constexpr std::array kTrainingWords = {
         "number: {known}.][ Each of these mistakes explains every wrong number: {laws}.]",
         "The model is not the cause: the loss was computed again from the logits that left it."},
     Wording{"LOSS.WRONG",
+            "reported",
+            "In {step}, {ranks} report {found:6} as the {what}. By the losses and tokens on record "
+            "it is {wanted:6}.",
+            "The loss itself is not the cause: it was judged from the recorded logits.",
+            "Look at what the ranks report, not at what they compute."},
+    Wording{"SCALER.WRONG",
+            "reported",
+            "After {step}, {ranks} report {found:6} as the {what}. The next step uses {wanted:6}.",
+            "The scaler is not the cause: the scale of a step is what its backward started from, "
+            "over its loss.",
+            "Look at what the ranks report, not at what they compute."},
+    Wording{"LOSS.WRONG",
             "accumulate",
             "In {step}, the backward of {ranks} starts from {factor:4} times the share that the "
             "loss has in its step.[ This explains every wrong number: {known}.][ Each of these "
@@ -56,6 +68,12 @@ constexpr std::array kTrainingWords = {
         "The attention and the forward are not the cause: the recorded forward is right, and "
         "the gradients that enter the stage are on record.",
         "Compare the backward of {op} with its equation."},
+    Wording{"NUMERIC.GRADIENT",
+            "kept",
+            "In {step}, the gradients on {ranks} still hold those of the step before, times "
+            "{factor:4}. Without these, all of them are the oracle's.",
+            "The backward is not the cause: what it adds is right.",
+            "Look at what sets gradients to zero, or drops them, between two steps."},
     Wording{"NUMERIC.GRADIENT",
             "mean",
             "In {step}, {count:gradient} on {ranks} ({params}) {count?is|are} not the mean over "

@@ -1,0 +1,103 @@
+// Are the numbers that a rank reports of a step those of its record? Curves, floors and the check of the loss scale live from them.
+#include <cmath>
+#include <string>
+
+#include "harness/checks/series.h"
+#include "harness/checks/step/step_stages.h"
+
+namespace harness::checks {
+namespace {
+
+constexpr double kRoom =
+    0x1p-20;  // relative: a report is the record in another type, or summed in another order
+
+struct Reports {
+  explicit Reports(const Evidence& evidence)
+      : loss(series_of(evidence, "loss")),
+        floor(series_of(evidence, "source_floor")),
+        tokens(series_of(evidence, "floor_tokens")),
+        scale(series_of(evidence, "loss_scale")) {}
+  Series loss;
+  Series floor;
+  Series tokens;
+  Series scale;
+};
+
+class ReportJudge {
+ public:
+  ReportJudge(StepJudge& judge, const Reports& reports, const StepFile& file)
+      : judge_(judge), reports_(reports), file_(file) {}
+
+  // The numbers that were compared.
+  std::int64_t judge() {
+    judge_means();
+    judge_scale();
+    return judged_;
+  }
+
+ private:
+  // Loss and floor of a step are means over its micro-batches.
+  void judge_means() {
+    const std::int64_t micros = judge_.run.data.accumulate;
+    double loss = 0;
+    double floor = 0;
+    double tokens = 0;
+    for (std::int64_t micro = 0; micro < micros; ++micro) {
+      loss += file_.of_micro("loss", micro).value_or(NAN) / static_cast<double>(micros);
+      const auto batch = file_.tokens(micro);
+      if (!batch || batch->shape.size() != 2) return;  // already missing
+      floor +=
+          oracles::loss_floor(judge_.run.data, *batch).value_or(NAN) / static_cast<double>(micros);
+      tokens += static_cast<double>(batch->shape[0] * (batch->shape[1] - 1));
+    }
+    compare({"LOSS.WRONG", "told_loss", "mean loss"}, reports_.loss, file_.step, loss);
+    compare({"LOSS.WRONG", "told_floor", "floor of the source"}, reports_.floor, file_.step, floor);
+    compare({"LOSS.WRONG", "told_floor", "number of predicted tokens"},
+            reports_.tokens,
+            file_.step,
+            tokens);
+  }
+
+  // Reported after a step is the scale that the next one uses.
+  void judge_scale() {
+    if (!judge_.run.scales_loss || file_.step == 1) return;
+    const auto used = attested_scale(judge_, file_);
+    if (!used) return;
+    compare({"SCALER.WRONG", "told_scale", "loss scale"}, reports_.scale, file_.step - 1, *used);
+  }
+
+  struct Report {
+    const char* code;
+    const char* op;
+    const char* what;  // for people
+  };
+  // What is nowhere reported, or not finite, is judged by others.
+  void compare(const Report& report, const Series& series, std::int64_t step, double wanted) {
+    const Sample* sample = series.find({file_.rank, step});
+    if (sample == nullptr || !std::isfinite(sample->value) || !std::isfinite(wanted)) return;
+    ++judged_;
+    const double found = sample->value;
+    if (std::abs(found - wanted) <= kRoom * std::abs(wanted)) return;
+    Departure departure{report.code, report.op, file_.rank, step, "forward", {}, {}};
+    departure.detail["what"] = report.what;
+    departure.detail["found"] = Real(found);
+    departure.detail["wanted"] = Real(wanted);
+    judge_.told.add(std::move(departure));
+  }
+
+  StepJudge& judge_;
+  const Reports& reports_;
+  const StepFile& file_;
+  std::int64_t judged_ = 0;
+};
+
+}  // namespace
+
+void judge_reports(StepJudge& judge) {
+  const Reports reports(judge.run.evidence);
+  std::int64_t judged = 0;
+  for (const auto& [key, file] : judge.files) judged += ReportJudge(judge, reports, file).judge();
+  if (judged > 0) judge.judged.push_back(std::to_string(judged) + " reported numbers");
+}
+
+}  // namespace harness::checks
