@@ -241,12 +241,15 @@ def accused_wrongly(finding, options):
 def report(folder, mutants):
     results = {result["name"]: result for result in read_results(folder / "mutants/results.jsonl")}
     rows = [(mutant, results[mutant.name]) for mutant in mutants if mutant.name in results]
+    for mutant, result in rows:
+        if mutant.equivalent and result["outcome"] != "found":
+            result["outcome"] = "equivalent"
     places = collections.defaultdict(collections.Counter)
     for mutant, result in rows:
         for place in (os.path.dirname(mutant.file), "all"):
             places[place][result["outcome"]] += 1
     for place, counts in sorted(places.items()):
-        tried = counts.total() - counts["unreached"]
+        tried = counts.total() - counts["unreached"] - counts["equivalent"]
         print(f"{place:24} {counts['found']:3} of {tried:3} found   {dict(counts)}")
     seconds = [result["seconds"] for _, result in rows]
     print(f"{sum(seconds) / max(len(seconds), 1):.1f} s a mutant, {len(mutants) - len(rows)} not tried")
