@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <set>
 #include <string>
@@ -58,7 +59,10 @@ class KeptGradients {
       if (found.rows == 0 || !before_->contains(param)) continue;
       std::vector<double>& own = own_[param] = found.numbers.values();
       const std::vector<double> left = numbers_of(before_->at(param)).values();
-      for (std::size_t i = 0; i < own.size() && i < left.size(); ++i) own[i] -= factor * left[i];
+      for (std::size_t i = 0; i < own.size() && i < left.size(); ++i) {
+        own[i] -= factor * left[i];
+        largest_ = std::max(largest_, std::abs(factor * left[i]));
+      }
     }
     return [this](const std::string& param) {
       oracles::Matrix matrix = recorded_(param);
@@ -68,12 +72,18 @@ class KeptGradients {
     };
   }
 
+  // What was left was rounded when it was clipped, and again in every sum with what came to it.
+  [[nodiscard]] oracles::Rounding rounding(const oracles::Rounding& once) const {
+    return {4 * once.stored, 4 * once.summed, std::max(once.flushed, 2 * once.stored * largest_)};
+  }
+
  private:
   StepJudge& judge_;
   const StepFile& step_;
   std::function<oracles::Matrix(const std::string&)> recorded_;
   std::optional<nsa::SafetensorsFile> before_;
   std::map<std::string, std::vector<double>> own_;
+  double largest_ = 0;  // of what was taken off
 };
 
 }  // namespace
@@ -87,10 +97,13 @@ void name_kept_gradients(StepJudge& judge,
   KeptGradients kept(judge, model);
   if (!kept.known()) return;
   const auto recorded = model.gradient;
+  const oracles::Rounding rounding = model.rounding;
   for (const double factor : kept.factors()) {
     model.gradient = kept.without(params, factor);
+    model.rounding = kept.rounding(rounding);
     const bool explains = wrong_params(judge_again(model)).empty();
     model.gradient = recorded;
+    model.rounding = rounding;
     if (!explains) continue;
     for (PartJudgement& part : parts) std::erase_if(part.departures, is_of_weight);
     oracles::Naming naming;
