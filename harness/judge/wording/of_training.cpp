@@ -70,8 +70,9 @@ constexpr std::array kTrainingWords = {
         "Compare the backward of {op} with its equation."},
     Wording{"NUMERIC.GRADIENT",
             "kept",
-            "In {step}, the gradients on {ranks} still hold those of the step before, times "
-            "{factor:4}. Without these, all of them are the oracle's.",
+            "In {step}, the gradients on {ranks} are not those of the oracle. This explains every "
+            "wrong "
+            "number: {known}, times {factor:4}.",
             "The backward is not the cause: what it adds is right.",
             "Look at what sets gradients to zero, or drops them, between two steps."},
     Wording{"NUMERIC.GRADIENT",
