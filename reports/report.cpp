@@ -21,30 +21,66 @@ bool is_all_folded(const std::string& body) {
   return true;
 }
 
-std::string markdown(const ReportView& view, bool brief) {
-  std::string text;
-  for (const Section& section : sections()) {
-    if (brief && !section.in_summary) continue;
-    const std::string body = section.body(view);
-    if (body.empty()) continue;
-    const bool titled = *section.title != '\0' && !is_all_folded(body);
-    if (titled) text += std::string("## ") + section.title + "\n\n";
-    text += body;
-  }
+std::string text_of(const Section& section, const ReportView& view) {
+  const std::string body = section.body(view);
+  if (body.empty()) return "";
+  const bool titled = *section.title != '\0' && !is_all_folded(body);
+  return titled ? std::string("## ") + section.title + "\n\n" + body : body;
+}
+
+std::string ended(std::string text) {
   while (!text.empty() && text.back() == '\n') text.pop_back();
   return text + "\n";
 }
 
+std::string markdown(const ReportView& view, bool brief) {
+  std::string text;
+  for (const Section& section : sections()) {
+    if (!brief || section.in_summary) text += text_of(section, view);
+  }
+  return ended(text);
+}
+
+nlohmann::json nights_json(const ReportView& view) {
+  nlohmann::json nights = nlohmann::json::array();
+  for (const DecidedNight& night : view.nights) {
+    nlohmann::json names = nlohmann::json::array();
+    for (const harness::RunRecord& run : night.runs) names.push_back(run.name);
+    nights.push_back(
+        {{"night", night.name}, {"decision", night.decision}, {"runs", std::move(names)}});
+  }
+  return nights;
+}
+
 std::string json_text(const harness::Store& store, const ReportView& view) {
   nlohmann::json runs = nlohmann::json::array();
+  for (const Night& night : view.request.earlier) {
+    for (const harness::RunRecord& run : night.runs) runs.push_back(render_json(store, run, ""));
+  }
   for (const harness::RunRecord& run : view.request.runs)
     runs.push_back(render_json(store, run, ""));
-  const nlohmann::json report = {
+  nlohmann::json report = {
       {"decision", view.decision}, {"range", view.request.about_range}, {"runs", std::move(runs)}};
+  if (!view.nights.empty()) report["nights"] = nights_json(view);
   return report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace
+
+std::string render_summary(const harness::Store& store,
+                           const ReportRequest& request,
+                           std::size_t most_bytes) {
+  constexpr std::string_view kRest =
+      "The rest is in the report itself, report.md in the run's folder.\n";
+  const ReportView view = make_view(store, request);
+  std::string text;
+  for (const Section& section : sections()) {
+    const std::string more = text_of(section, view);
+    if (text.size() + more.size() + kRest.size() > most_bytes) return text + std::string(kRest);
+    text += more;
+  }
+  return ended(text);
+}
 
 std::string render_report(const harness::Store& store, const ReportRequest& request) {
   const ReportView view = make_view(store, request);

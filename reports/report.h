@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "harness/store/store.h"
+#include "reports/nights.h"
 
 namespace reports {
 
@@ -16,13 +17,22 @@ enum class Format { engineer, summary, json };
 
 // What a report is about. `about_range` is empty for a report of one run, else the absolute range with its zone
 // ("2026-11-20 00:00 to 2026-11-21 04:19 (+01:00)", see range.h).
+// Several runs are those of one night: each case is decided once, by its newest judgement. Earlier nights are decided each
+// alone, and told in a line.
 struct ReportRequest {
   std::vector<harness::RunRecord> runs;  // oldest first, at least one
   std::string about_range;
+  std::string night;           // the name of the night of `runs`, "" where nights do not matter
+  std::vector<Night> earlier;  // of the range, oldest first
   Format format = Format::engineer;
   std::vector<std::pair<std::string, std::string>>
       check_about;  // name, what it judges, in the order of `list`
 };
+
+// As much of the engineers' report as fits into so many bytes: whole sections, and a line that says what was left out.
+[[nodiscard]] std::string render_summary(const harness::Store& store,
+                                         const ReportRequest& request,
+                                         std::size_t most_bytes);
 
 // The report in the format asked for; ends with a newline. Throws: nsa::Error from the store.
 [[nodiscard]] std::string render_report(const harness::Store& store, const ReportRequest& request);

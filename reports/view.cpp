@@ -1,5 +1,8 @@
 #include "reports/view.h"
 
+#include <algorithm>
+#include <map>
+
 #include "nsa/base/error.h"
 
 namespace reports {
@@ -25,6 +28,42 @@ CaseView make_case(const harness::Store& store,
   return view;
 }
 
+DecidedNight decided(const harness::Store& store, const Night& night) {
+  std::vector<harness::CaseRecord> all;
+  for (const harness::RunRecord& run : night.runs) {
+    const std::vector<harness::CaseRecord> cases = store.cases(run.id);
+    all.insert(all.end(), cases.begin(), cases.end());
+  }
+  DecidedNight result{night.name, "", night.runs, all};
+  if (night.runs.size() > 1) {
+    result.cases = newest_of_each_cell(all);
+    result.runs = runs_that_count(night.runs, all, result.cases);
+  }
+  result.decision = decision(result.runs, result.cases);
+  return result;
+}
+
+// With one shard, whatever else was run in this night counts as well; with several, each has its own cases.
+std::vector<NightBefore> nightly_of(const harness::Store& store, const DecidedNight& night) {
+  std::map<std::string, harness::RunRecord> newest;  // by shard
+  for (const harness::RunRecord& run : night.runs) {
+    if (is_nightly(run)) newest[run.option("shard")] = run;
+  }
+  std::vector<NightBefore> all;
+  for (const auto& [shard, run] : newest) {
+    NightBefore one{run, earlier_nights(store, run), {}};
+    std::vector<harness::CaseRecord> now = night.cases;
+    if (newest.size() > 1) {
+      std::erase_if(now, [&](const auto& record) { return record.run_id != one.run.id; });
+    }
+    if (one.earlier.previous) {
+      one.comparison = compare_runs(*one.earlier.previous, one.earlier.cases, run, now);
+    }
+    all.push_back(std::move(one));
+  }
+  return all;
+}
+
 }  // namespace
 
 Outcome CaseView::outcome() const {
@@ -46,20 +85,24 @@ bool CaseView::expects() const {
 
 ReportView make_view(const harness::Store& store, const ReportRequest& request) {
   if (request.runs.empty()) throw nsa::Error("a report needs at least one run");
-  ReportView view{request, {}, "", {}, {}, {}};
-  std::vector<harness::CaseRecord> records;
-  for (const harness::RunRecord& run : request.runs) {
-    for (const harness::CaseRecord& record : store.cases(run.id)) {
-      view.cases.push_back(make_case(store, run, record));
-      records.push_back(record);
-    }
+  ReportView view{request, {}, "", {}, {}, {}, {}, {}};
+  const DecidedNight night = decided(store, {request.night, request.runs});
+  view.request.runs = night.runs;
+  view.decision = night.decision;
+  view.outcomes = harness::outcomes_that_count(night.cases);
+  for (const harness::CaseRecord& record : night.cases) {
+    const auto run = std::find_if(night.runs.begin(), night.runs.end(), [&](const auto& one) {
+      return one.id == record.run_id;
+    });
+    view.cases.push_back(make_case(store, *run, record));
   }
   for (const CaseView& one : view.cases) {
     if (one.the_case && harness::is_trial(*one.the_case)) view.trials.push_back(one.record);
   }
   view.bisections = harness::bisections_of(view.trials);
-  view.decision = decision(request.runs, records);
-  view.outcomes = harness::outcomes_that_count(records);
+  for (const Night& earlier : request.earlier) view.nights.push_back(decided(store, earlier));
+  if (!view.nights.empty()) view.nights.push_back(night);
+  view.nightly = nightly_of(store, night);
   return view;
 }
 

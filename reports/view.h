@@ -9,6 +9,7 @@
 
 #include "harness/store/bisection.h"
 #include "harness/store/store.h"
+#include "reports/comparison.h"
 #include "reports/report.h"
 
 namespace reports {
@@ -30,14 +31,31 @@ struct CaseView {
   [[nodiscard]] bool expects() const;         // the scenario says what must be found
 };
 
+struct DecidedNight {
+  std::string name;
+  std::string decision;
+  std::vector<harness::RunRecord> runs;
+  std::vector<harness::CaseRecord> cases;  // each cell once
+};
+
+// A nightly run and what came before it.
+struct NightBefore {
+  harness::RunRecord run;
+  EarlierNights earlier;
+  Comparison comparison;  // with earlier.previous, where there is one
+};
+
 struct ReportView {
-  const ReportRequest& request;
+  ReportRequest request;        // its runs are those that count
   std::vector<CaseView> cases;  // of all runs, oldest first, in the order of the runs
   std::string decision;
   std::vector<harness::Outcome>
       outcomes;  // that count for it: of a search only the one of the whole
   std::vector<harness::CaseRecord> trials;     // of all bisections
   std::vector<harness::Bisection> bisections;  // point into `trials`
+  std::vector<DecidedNight>
+      nights;  // of a range with several, oldest first, the last one is what this report is about
+  std::vector<NightBefore> nightly;  // of each shard, the newest run
 };
 
 // Throws: nsa::Error from the store.

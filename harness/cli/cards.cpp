@@ -22,6 +22,15 @@ std::vector<std::string> fields_of(const std::string& text) {
   return fields;
 }
 
+// "8.0" -> 80; 0 where it is no such number.
+int capability_in(const std::string& field) {
+  const std::size_t dot = field.find('.');
+  if (dot == std::string::npos || dot > 2 || field.size() != dot + 2) return 0;
+  const auto major = nsa::parse_int(field.substr(0, dot));
+  const auto minor = nsa::parse_int(field.substr(dot + 1));
+  return major && minor && *major > 0 ? static_cast<int>(10 * *major + *minor) : 0;
+}
+
 // "(UUID: GPU-...)" at the end of a line.
 std::string id_in(const std::string& line) {
   const std::string key = "(UUID: ";
@@ -55,7 +64,10 @@ void read_instances(const std::string& list, std::vector<Card>& cards) {
       card = at == cards.end() ? nullptr : &*at;
     } else if (text.starts_with("MIG ") && card != nullptr && !id.empty()) {
       const std::string profile = text.substr(4, text.find(' ', 4) - 4);
-      card->instances.push_back({card->whole.name + " MIG " + profile, memory_mib_of(profile), id});
+      card->instances.push_back({card->whole.name + " MIG " + profile,
+                                 memory_mib_of(profile),
+                                 id,
+                                 card->whole.capability});
     }
   }
 }
@@ -99,7 +111,8 @@ Cards read_cards(const std::string& query, const std::string& list) {
     const std::vector<std::string> fields = fields_of(line);
     if (fields.size() != kCardFields.size()) continue;
     Card card;
-    card.whole = {fields[0], nsa::parse_int(fields[1]).value_or(0), fields[3]};
+    card.whole = {
+        fields[0], nsa::parse_int(fields[1]).value_or(0), fields[3], capability_in(fields[5])};
     card.divided = fields[4] == "Enabled";
     read.cards.push_back(std::move(card));
     read.driver = fields[2];

@@ -15,6 +15,8 @@ struct Gpu {
   std::string id =
       "";  // GPU-... or MIG-...: names it to CUDA, whatever order CUDA counts the cards in
 
+  int capability = 0;  // compute capability, 80 for 8.0; 0: not told
+
   [[nodiscard]] double memory_gib() const { return static_cast<double>(memory_mib) / 1024.0; }
 };
 
@@ -31,7 +33,7 @@ struct Cards {
 };
 
 inline const std::vector<std::string> kCardFields = {
-    "name", "memory.total", "driver_version", "uuid", "mig.mode.current"};
+    "name", "memory.total", "driver_version", "uuid", "mig.mode.current", "compute_cap"};
 // `query`: of --query-gpu with the fields above as CSV without header and units; `list`: of `nvidia-smi -L`, which alone
 // names the instances. What is not of that form is left out.
 [[nodiscard]] Cards read_cards(const std::string& query, const std::string& list);

@@ -5,6 +5,61 @@
 #include "nsa/base/text.h"
 
 namespace harness::cli {
+namespace {
+
+constexpr int kOldestOfKernels =
+    80;  // compute capability that fa2 and this project's kernels begin at
+constexpr int kOldestOfCuda13 = 75;
+
+// NVIDIA's table: the oldest driver on which programs of this CUDA run. 0: nothing is known.
+int oldest_driver(const std::string& cuda_version) {
+  constexpr int kForCuda13 = 580;
+  constexpr int kForCuda12 = 525;
+  if (cuda_version.starts_with("13.")) return kForCuda13;
+  return cuda_version.starts_with("12.") ? kForCuda12 : 0;
+}
+
+// The compute capability that a card must have to run the case, 0 where every card will do.
+int wanted_capability(const Scenario& scenario, const Manifest& manifest) {
+  const bool kernels =
+      std::any_of(scenario.route.begin(), scenario.route.end(), [](const auto& asked) {
+        return asked.second.starts_with("cuda") || asked.second == "fa2";
+      });
+  if (kernels) return kOldestOfKernels;
+  return manifest.cuda_version.starts_with("13.") ? kOldestOfCuda13 : 0;
+}
+
+// What the cards lack. The case is given the largest ones (Admission): smaller ones beside them are not its concern.
+std::string missing_in_cards(const Scenario& scenario,
+                             const Machine& machine,
+                             const Manifest& manifest) {
+  const int capability = wanted_capability(scenario, manifest);
+  const auto able = [&](const Gpu& gpu) {
+    return gpu.capability == 0 || gpu.capability >= capability;
+  };
+  const auto large = [&](const Gpu& gpu) {
+    return scenario.requires_gpu_memory_gib <= gpu.memory_gib();
+  };
+  const auto count = [&](const auto& good) {
+    return std::count_if(machine.gpus.begin(), machine.gpus.end(), good);
+  };
+  const auto text = [&](const std::string& what, std::ptrdiff_t there) {
+    return "needs " + std::to_string(scenario.requires_gpus) + " GPUs " + what +
+           ", this machine has " + std::to_string(there);
+  };
+  if (count(large) < scenario.requires_gpus) {
+    return text("with " + nsa::to_text(scenario.requires_gpu_memory_gib, 3) + " GiB of memory",
+                count(large));
+  }
+  if (count([&](const Gpu& gpu) { return large(gpu) && able(gpu); }) < scenario.requires_gpus) {
+    return text("of compute capability " + std::to_string(capability / 10) + "." +
+                    std::to_string(capability % 10) + " or newer",
+                count(able));
+  }
+  return "";
+}
+
+}  // namespace
 
 std::string missing_requirement(const Scenario& scenario,
                                 const Machine& machine,
@@ -25,14 +80,18 @@ std::string missing_requirement(const Scenario& scenario,
            " GiB of memory, this machine has " + nsa::to_text(machine.memory_gib(), 3);
   }
   if (!cuda) return "";
-  // The case is given the largest cards (Admission): smaller ones beside them are not its concern.
-  const auto large = std::count_if(machine.gpus.begin(), machine.gpus.end(), [&](const Gpu& gpu) {
-    return scenario.requires_gpu_memory_gib <= gpu.memory_gib();
-  });
-  if (large >= scenario.requires_gpus) return "";
-  return "needs " + std::to_string(scenario.requires_gpus) + " GPUs with " +
-         nsa::to_text(scenario.requires_gpu_memory_gib, 3) + " GiB of memory, this machine has " +
-         std::to_string(large);
+  const std::string unusable = cards_unusable(machine, manifest);
+  return unusable.empty() ? missing_in_cards(scenario, machine, manifest) : unusable;
+}
+
+std::string cards_unusable(const Machine& machine, const Manifest& manifest) {
+  if (machine.gpus.empty()) return "";
+  if (manifest.cuda_version.empty()) return "needs CUDA, this build has none";
+  const auto major = nsa::parse_int(machine.driver.substr(0, machine.driver.find('.')));
+  const int oldest = oldest_driver(manifest.cuda_version);
+  if (!major || *major >= oldest) return "";
+  return "needs driver " + std::to_string(oldest) + " or newer for CUDA " + manifest.cuda_version +
+         ", this machine has " + machine.driver;
 }
 
 }  // namespace harness::cli

@@ -14,4 +14,8 @@ namespace harness::cli {
                                               const Machine& machine,
                                               const Manifest& manifest);
 
+// Why this build cannot use the machine's cards at all ("needs driver 580 or newer for CUDA 13.0, this machine has
+// 550.54"), "" where it can, or where there are none.
+[[nodiscard]] std::string cards_unusable(const Machine& machine, const Manifest& manifest);
+
 }  // namespace harness::cli

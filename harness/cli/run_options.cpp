@@ -7,8 +7,26 @@
 #include "harness/cli/output.h"
 #include "harness/cli/provenance.h"
 #include "harness/cli/run_and_tell.h"
+#include "nsa/base/error.h"
+#include "nsa/base/text.h"
 
 namespace harness::cli {
+
+std::string Part::text() const {
+  return std::to_string(part) + "/" + std::to_string(parts);
+}
+
+Part read_part(const std::string& option, const std::string& text) {
+  constexpr std::int64_t kMostParts = 1000;
+  const std::size_t slash = text.find('/');
+  const auto part = nsa::parse_int(text.substr(0, slash));
+  const auto parts =
+      slash == std::string::npos ? std::nullopt : nsa::parse_int(text.substr(slash + 1));
+  if (!part || !parts || *part < 1 || *parts < *part || *parts > kMostParts) {
+    throw nsa::Error(option + ": found \"" + text + "\", wanted I/N with 1 <= I <= N <= 1000");
+  }
+  return {static_cast<int>(*part), static_cast<int>(*parts)};
+}
 
 void add_run_options(CLI::App& command, RunOptions& options) {
   command.add_option("--profile", options.profile, "A profile of the scenarios; base: none");

@@ -22,6 +22,16 @@ struct RunOptions {
   bool quiet = false;
 };
 
+struct Part {    // of the cases, for one of several machines
+  int part = 1;  // 1..parts
+  int parts = 1;
+
+  [[nodiscard]] std::string text() const;  // "1/2"
+};
+
+// "I/N", as it was given for `option`. Throws: nsa::Error.
+[[nodiscard]] Part read_part(const std::string& option, const std::string& text);
+
 // The options are filled when the command line is read; `options` must live until then.
 void add_run_options(CLI::App& command, RunOptions& options);
 

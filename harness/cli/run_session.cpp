@@ -9,7 +9,6 @@
 #include "harness/checks/list.h"
 #include "harness/cli/output.h"
 #include "harness/cli/room.h"
-#include "harness/cli/side_by_side.h"
 #include "harness/cli/signals.h"
 #include "harness/run/build_info.h"
 #include "harness/run/clock.h"
@@ -154,7 +153,7 @@ bool RunSession::record_or_tell(Write write) {
 
 void RunSession::run() {
   const auto run_one = [this](std::size_t point, const Place& place) { run_point(point, place); };
-  run_side_by_side(needs_of_points(), capacity_of(plan_.machine), run_one);
+  run_side_by_side(needs_of_points(), capacity_of(plan_.machine), run_one, plan_.order);
   if (ran_ < planned_.size() && interrupted() != 0) {
     tell("interrupted: " + std::to_string(planned_.size() - ran_) + " of " +
          std::to_string(planned_.size()) + " cases were not run");
@@ -174,7 +173,24 @@ std::vector<Needs> RunSession::needs_of_points() const {
   return needs;
 }
 
+// It was planned as a case to run, so its row stays, with the judgement that it was skipped.
+void RunSession::leave_out(const Indices& waiting, const std::string& why) {
+  Attempt none;
+  none.judgement.outcome = Outcome::skip;
+  none.judgement.reason = why;
+  for (const std::size_t index : waiting) {
+    (void)settle(index, none);
+    ++ran_;
+  }
+}
+
 void RunSession::run_point(std::size_t point, const Place& place) {
+  const bool asks = plan_.cut && plan_.unmet[point].why.empty() && interrupted() == 0;
+  const std::string why = asks ? plan_.cut(point) : "";
+  if (!why.empty()) {
+    leave_out(first_[point], why);
+    return;
+  }
   Indices tried;
   for (Indices waiting = first_[point]; !waiting.empty(); waiting = plan_next(point, tried)) {
     for (const std::size_t index : waiting) {

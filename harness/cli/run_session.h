@@ -16,6 +16,7 @@
 #include "harness/cli/environment.h"
 #include "harness/cli/machine.h"
 #include "harness/cli/progress.h"
+#include "harness/cli/side_by_side.h"
 #include "harness/run/admission.h"
 #include "harness/run/runner.h"
 #include "harness/scenario/case.h"
@@ -40,6 +41,9 @@ struct RunPlan {
   std::string runs_folder;  // the run's folder is made in it
   bool keep = false;
   bool quiet = false;
+  Order order = Order::soonest_done;  // of the points
+  // Asked when a point's turn has come: why it is not run after all, "" where it is. From any thread; may be empty.
+  std::function<std::string(std::size_t point)> cut;
   // Of each case, as soon as it is known; may be empty.
   std::function<void(Outcome, const std::string& label, double seconds, const std::string& reason)>
       on_result;
@@ -78,6 +82,7 @@ class RunSession {
   [[nodiscard]] std::vector<Needs> needs_of_points() const;
   // Of every point on a thread of its own.
   void run_point(std::size_t point, const Place& place);
+  void leave_out(const Indices& waiting, const std::string& why);
   [[nodiscard]] Indices plan_next(std::size_t point, const Indices& tried);
   void run_planned(std::size_t index, const Place& place);
   struct Attempt {

@@ -15,9 +15,11 @@ class Crew {
  public:
   Crew(const std::vector<Needs>& pieces,
        const Capacity& capacity,
-       const std::function<void(std::size_t, const Place&)>& run)
-      : pieces_(pieces), run_(run), admission_(capacity), waiting_(pieces.size()) {
+       const std::function<void(std::size_t, const Place&)>& run,
+       Order order)
+      : pieces_(pieces), run_(run), order_(order), admission_(capacity), waiting_(pieces.size()) {
     std::iota(waiting_.begin(), waiting_.end(), std::size_t{0});
+    if (order == Order::as_given) return;
     waiting_.sort([&](std::size_t a, std::size_t b) { return comes_before(pieces[a], pieces[b]); });
   }
 
@@ -45,6 +47,7 @@ class Crew {
     for (auto at = waiting_.begin(); at != waiting_.end() && !failure_;) {
       const std::size_t piece = *at;
       const auto place = admission_.admit(pieces_[piece]);
+      if (!place && order_ == Order::as_given) return;
       at = place ? waiting_.erase(at) : std::next(at);
       if (place) begin(piece, *place);
     }
@@ -75,6 +78,7 @@ class Crew {
 
   const std::vector<Needs>& pieces_;
   const std::function<void(std::size_t, const Place&)>& run_;
+  const Order order_;
   std::mutex mutex_;  // of all below
   std::condition_variable ended_;
   Admission admission_;
@@ -88,8 +92,9 @@ class Crew {
 
 void run_side_by_side(const std::vector<Needs>& pieces,
                       const Capacity& capacity,
-                      const std::function<void(std::size_t, const Place&)>& run) {
-  Crew(pieces, capacity, run).work();
+                      const std::function<void(std::size_t, const Place&)>& run,
+                      Order order) {
+  Crew(pieces, capacity, run, order).work();
 }
 
 }  // namespace harness::cli

@@ -6,14 +6,12 @@
 
 #include "harness/cli/output.h"
 #include "harness/cli/paths.h"
+#include "harness/cli/retention.h"
 #include "harness/cli/verbs.h"
-#include "harness/run/clock.h"
 #include "harness/scenario/exit_code.h"
 #include "harness/store/maintain.h"
-#include "harness/store/prune.h"
 #include "harness/store/rebuild.h"
 #include "nsa/base/error.h"
-#include "nsa/base/text.h"
 
 namespace harness::cli {
 namespace {
@@ -24,8 +22,6 @@ struct DbArguments {
   std::string keep;
   int files = 10;
 };
-
-constexpr std::int64_t kDayMs = std::int64_t{24} * 3'600'000;
 
 // Each folder is a run of its own: one that is refused takes no other with it.
 int rebuild(const DbArguments& arguments) {
@@ -52,32 +48,9 @@ int rebuild(const DbArguments& arguments) {
   return code;
 }
 
-std::int64_t span_ms(const std::string& text) {
-  const auto days = text.size() > 1 && text.back() == 'd'
-                        ? nsa::parse_int(text.substr(0, text.size() - 1))
-                        : std::nullopt;
-  constexpr std::int64_t kMostDays = 36'500;
-  if (!days || *days < 1 || *days > kMostDays) {
-    throw nsa::Error("--keep: found \"" + text + "\", wanted a number of days like 90d");
-  }
-  return *days * kDayMs;
-}
-
 int prune(const DbArguments& arguments) {
   const auto store = Store::open(database_path(arguments.database), false, &log_line);
-  PruneRule rule;
-  rule.now_ms = wall_clock_ms();
-  rule.before_ms = rule.now_ms - span_ms(arguments.keep);
-  rule.runs_with_files = arguments.files;
-  const Pruned pruned = prune_runs(*store, rule);
-  for (const std::string& name : pruned.dropped) {
-    std::cout << "dropped the folder of " << name << "; its rows stay\n";
-  }
-  for (const std::string& name : pruned.thinned) {
-    std::cout << "dropped the tensors of " << name << "; its log and verdicts stay\n";
-  }
-  for (const std::string& line : pruned.left) log_line("kept " + line);
-  std::cout << megabytes(pruned.freed_bytes) << " freed\n";
+  prune_and_tell(*store, days_in_ms("--keep", arguments.keep), arguments.files, std::cout);
   return kExitPass;
 }
 

@@ -70,7 +70,14 @@ int report(const ReportArguments& arguments) {
   request.format = format_of(arguments.format);
   request.check_about = check_about();
   if (!arguments.since.empty()) {
-    request.runs = runs_since(*store, arguments.since, request.about_range);
+    std::vector<reports::Night> nights = reports::split_into_nights(
+        runs_since(*store, arguments.since, request.about_range), &local_offset_minutes);
+    if (!nights.empty()) {
+      request.runs = nights.back().runs;
+      request.night = nights.back().name;
+      nights.pop_back();
+      request.earlier = std::move(nights);
+    }
   } else if (const auto run = find_run(*store, arguments.run.empty() ? "last" : arguments.run)) {
     request.runs = {*run};
   }

@@ -35,18 +35,6 @@ std::uint64_t seed_of(const std::string& text) {
   return static_cast<std::uint64_t>(*seed);
 }
 
-void read_part(const std::string& text, SelftestRequest& request) {
-  const std::size_t slash = text.find('/');
-  const auto part = nsa::parse_int(text.substr(0, slash));
-  const auto parts =
-      slash == std::string::npos ? std::nullopt : nsa::parse_int(text.substr(slash + 1));
-  if (!part || !parts || *part < 1 || *parts < *part || *parts > 1000) {
-    throw nsa::Error("--part: found \"" + text + "\", wanted I/N with 1 <= I <= N <= 1000");
-  }
-  request.part = static_cast<int>(*part);
-  request.parts = static_cast<int>(*parts);
-}
-
 SelftestRequest request_of(const SelftestArguments& arguments, const Paths& paths) {
   SelftestRequest request;
   request.files = scenario_files(arguments.files.empty()
@@ -55,7 +43,9 @@ SelftestRequest request_of(const SelftestArguments& arguments, const Paths& path
   request.seed = seed_of(arguments.seed);
   request.draws = arguments.draws;
   request.full_size = arguments.full_size;
-  read_part(arguments.part, request);
+  const Part part = read_part("--part", arguments.part);
+  request.part = part.part;
+  request.parts = part.parts;
   return request;
 }
 

@@ -30,6 +30,8 @@ struct Verb {
 [[nodiscard]] Action add_explain(CLI::App& command);
 [[nodiscard]] Action add_golden(CLI::App& command);
 [[nodiscard]] Action add_selftest(CLI::App& command);
+[[nodiscard]] Action add_nightly(CLI::App& command);
+[[nodiscard]] Action add_compare(CLI::App& command);
 [[nodiscard]] Action add_db(CLI::App& command);
 [[nodiscard]] Action add_doctor(CLI::App& command);
 [[nodiscard]] Action add_version(CLI::App& command);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <tuple>
 
@@ -93,7 +94,55 @@ void take_samples(const Evidence& evidence, Digest& digest) {
       digest.series[metric].push_back(value);
     }
   }
+  // No sample may stand beside what is counted below.
+  for (const char* counted : {"collectives", "collective_bytes", "operators"}) last.erase(counted);
   digest.metrics.assign(last.begin(), last.end());
+}
+
+// By LibTorch's names; 0 of one that is not known here.
+std::int64_t bytes_of(const std::string& dtype) {
+  static const std::map<std::string, std::int64_t> kBytes = {{"Byte", 1},
+                                                             {"Char", 1},
+                                                             {"Bool", 1},
+                                                             {"Short", 2},
+                                                             {"Half", 2},
+                                                             {"BFloat16", 2},
+                                                             {"Int", 4},
+                                                             {"Float", 4},
+                                                             {"Long", 8},
+                                                             {"Double", 8}};
+  const auto at = kBytes.find(dtype);
+  return at == kBytes.end() ? 0 : at->second;
+}
+
+// What rank 0 handed to collectives in its last step. Nothing where some of it cannot be told in bytes.
+void take_collectives(const Evidence& evidence, Digest& digest) {
+  std::int64_t step = 0;
+  for (const auto& row : evidence.collectives) {
+    if (row.process == 0) step = std::max(step, row.row.step);
+  }
+  std::int64_t count = 0;
+  std::int64_t bytes = 0;
+  bool told = step > 0;
+  for (const auto& row : evidence.collectives) {
+    if (row.process != 0 || row.row.step != step) continue;
+    const std::int64_t each = bytes_of(row.row.dtype);
+    told = told && (each > 0 || row.row.count == 0);
+    ++count;
+    bytes += each * row.row.count;
+  }
+  if (step > 0) digest.metrics.emplace_back("collectives", static_cast<double>(count));
+  if (told) digest.metrics.emplace_back("collective_bytes", static_cast<double>(bytes));
+}
+
+// All operators of rank 0, from its last heartbeat: the one that is written when all is done.
+void take_operators(const Evidence& evidence, Digest& digest) {
+  std::optional<std::int64_t> operators;
+  for (const auto& row : evidence.heartbeats) {
+    if (row.process != 0 || row.row.phase != "done") continue;
+    operators = row.row.counters.operators_forward + row.row.counters.operators_backward;
+  }
+  if (operators) digest.metrics.emplace_back("operators", static_cast<double>(*operators));
 }
 
 json series_json(const Digest& digest) {
@@ -122,6 +171,9 @@ Digest digest_of(const Evidence& evidence) {
   take_phases(evidence, digest);
   take_files(evidence, digest);
   take_samples(evidence, digest);
+  take_collectives(evidence, digest);
+  take_operators(evidence, digest);
+  std::sort(digest.metrics.begin(), digest.metrics.end());
   return digest;
 }
 

@@ -43,7 +43,7 @@ struct Digest {
   std::map<std::string, std::vector<double>>
       series;  // of the lowest rank that has any, in order of steps
   std::vector<std::pair<std::string, double>>
-      metrics;  // the last value of each sample of rank 0, by name
+      metrics;  // of rank 0: its samples' last values, last step's collectives, operators; by name
 };
 
 [[nodiscard]] Digest digest_of(const Evidence& evidence);

@@ -4,6 +4,7 @@
 
 #include "harness/scenario/bisect.h"
 #include "nsa/base/text.h"
+#include "reports/nights.h"
 #include "reports/selftest_tally.h"
 
 namespace reports {
@@ -51,6 +52,10 @@ std::string case_again(const CaseView& one) {
     if (!is_repeated(key, selftest)) continue;
     words.push_back("--" + key);
     if (!value.empty()) words.push_back(value);
+  }
+  if (is_nightly(one.run)) {  // it chose the profile of each scenario by itself
+    words.emplace_back("--profile");
+    words.push_back(one.record.profile.empty() ? harness::kNoProfile : one.record.profile);
   }
   auto point = one.the_case->point;
   if (harness::is_trial(*one.the_case) && !point.empty()) point.pop_back();

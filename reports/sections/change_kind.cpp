@@ -17,7 +17,7 @@ std::string first_code(const harness::CaseRecord& record) {
 
 Change change_of(const CaseView& one) {
   const Outcome now = one.outcome();
-  const bool ran = one.record.skip_reason.empty() && one.record.judgement;
+  const bool ran = one.record.skip_reason.empty() && one.record.judgement && now != Outcome::skip;
   if (!ran) return Change::not_run;
   if (!harness::is_decided(now)) return Change::undecided;
   if (one.history.empty()) return Change::first;

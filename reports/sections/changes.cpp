@@ -120,8 +120,15 @@ bool is_all_first(const ReportView& view) {
   });
 }
 
+// The comparison with the previous night says it, case by case.
+bool is_told_by_night(const ReportView& view) {
+  return std::any_of(view.nightly.begin(), view.nightly.end(), [](const NightBefore& one) {
+    return one.earlier.previous.has_value();
+  });
+}
+
 std::string changes_body(const ReportView& view) {
-  if (is_all_first(view)) return "";
+  if (is_all_first(view) || is_told_by_night(view)) return "";
   std::vector<Row> news;
   std::vector<Row> rest;  // ran for the first time, or did not run: neither better nor worse
   std::int64_t same = 0;

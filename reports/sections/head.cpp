@@ -128,6 +128,50 @@ std::string runs_table(const ReportView& view) {
   return table.text();
 }
 
+// Of nights with several shards one row each.
+void add_nights_before(Table& table, const ReportView& view) {
+  for (const NightBefore& one : view.nightly) {
+    const std::string shard = one.run.option("shard");
+    const std::string of_shard = shard.empty() ? "" : ", shard " + escape(shard);
+    const auto& previous = one.earlier.previous;
+    table.row({"Against the previous night" + of_shard,
+               previous ? comparison_line(one.comparison) + " (run " + escape(previous->name) + ")"
+                        : "there is none: this is the first night that ended"});
+  }
+}
+
+// What the newest night did not undo: names of what failed, a few.
+std::string failed_in(const DecidedNight& night) {
+  constexpr std::size_t kMostNames = 4;
+  std::vector<std::string> names;
+  for (const harness::CaseRecord& record : night.cases) {
+    if (severity(harness::outcome_of(record)) <= severity(harness::Outcome::error)) {
+      names.push_back(escape(record.label));
+    }
+  }
+  const std::size_t all = names.size();
+  if (all > kMostNames) names.resize(kMostNames);
+  const std::string more =
+      all > kMostNames ? " and " + std::to_string(all - kMostNames) + " more" : "";
+  return all == 0 ? "–" : nsa::join(names) + more;
+}
+
+// Each night is decided alone.
+std::string nights_table(const ReportView& view) {
+  if (view.nights.empty()) return "";
+  Table table({"night to", "decision", "cases", "what failed", "runs"});
+  for (auto night = view.nights.rbegin(); night != view.nights.rend(); ++night) {
+    std::vector<std::string> runs;
+    for (const harness::RunRecord& run : night->runs) runs.push_back(escape(run.name));
+    table.row({escape(night->name),
+               "**" + night->decision + "**",
+               tally(night->cases).empty() ? "none" : tally(night->cases),
+               failed_in(*night),
+               nsa::join(runs)});
+  }
+  return table.text();
+}
+
 std::string head_body(const ReportView& view) {
   const auto& runs = view.request.runs;
   const harness::RunRecord& last = runs.back();
@@ -142,13 +186,15 @@ std::string head_body(const ReportView& view) {
           : std::vector<std::string>{
                 "Runs", std::to_string(runs.size()) + (range.empty() ? "" : ", " + escape(range))});
   table.row({"Cases", view.cases.empty() ? "none" : tally(view.cases)});
+  if (alone && !range.empty()) table.row({"Range", escape(range)});
+  add_nights_before(table, view);
   if (!view.cases.empty()) {
-    table.row({"Against earlier runs", since_text(view)});
+    if (view.nightly.empty()) table.row({"Against earlier runs", since_text(view)});
     table.row({"Profile", profile_text(view)});
   }
   if (alone) table.row({"Commit", commit_of(last)});
   table.row({"Machine", machine_of(last)});
-  return text + table.text() + (alone ? "" : runs_table(view));
+  return text + table.text() + nights_table(view) + (alone ? "" : runs_table(view));
 }
 
 }  // namespace

@@ -5,7 +5,9 @@ namespace reports {
 const std::vector<Section>& sections() {
   static const std::vector<Section> kSections = {
       section::head(),
+      section::alarms(),
       section::summary(),
+      section::previous_night(),
       section::selftest(),
       section::changes(),
       section::findings(),

@@ -20,7 +20,9 @@ struct Section {
 namespace section {
 
 [[nodiscard]] Section head();
+[[nodiscard]] Section alarms();
 [[nodiscard]] Section summary();
+[[nodiscard]] Section previous_night();
 [[nodiscard]] Section changes();
 [[nodiscard]] Section configuration();
 [[nodiscard]] Section results();

@@ -10,6 +10,24 @@ namespace reports {
 
 using harness::Outcome;
 
+namespace {
+
+std::string tally_text(const std::vector<Outcome>& outcomes) {
+  std::map<int, std::pair<Outcome, std::int64_t>> counts;  // by severity
+  for (const Outcome outcome : outcomes) {
+    auto& entry = counts[severity(outcome)];
+    entry.first = outcome;
+    ++entry.second;
+  }
+  std::vector<std::string> parts;
+  for (const auto& [severity, entry] : counts) {
+    parts.push_back(std::to_string(entry.second) + " " + harness::name_of(entry.first));
+  }
+  return nsa::join(parts);
+}
+
+}  // namespace
+
 std::string outcome_text(harness::Outcome outcome) {
   return std::string("**") + harness::name_of(outcome) + "**";
 }
@@ -75,17 +93,15 @@ std::string why(const ReportView& view) {
 }
 
 std::string tally(const std::vector<CaseView>& cases) {
-  std::map<int, std::pair<harness::Outcome, std::int64_t>> counts;  // by severity
-  for (const CaseView& one : cases) {
-    auto& entry = counts[severity(one.outcome())];
-    entry.first = one.outcome();
-    ++entry.second;
-  }
-  std::vector<std::string> parts;
-  for (const auto& [severity, entry] : counts) {
-    parts.push_back(std::to_string(entry.second) + " " + harness::name_of(entry.first));
-  }
-  return nsa::join(parts);
+  std::vector<Outcome> outcomes;
+  for (const CaseView& one : cases) outcomes.push_back(one.outcome());
+  return tally_text(outcomes);
+}
+
+std::string tally(const std::vector<harness::CaseRecord>& cases) {
+  std::vector<Outcome> outcomes;
+  for (const harness::CaseRecord& record : cases) outcomes.push_back(harness::outcome_of(record));
+  return tally_text(outcomes);
 }
 
 std::string shortened(const std::string& text) {

@@ -25,6 +25,7 @@ namespace reports {
 
 // How many cases have each outcome, the worst first: "1 FAIL, 3 PASS".
 [[nodiscard]] std::string tally(const std::vector<CaseView>& cases);
+[[nodiscard]] std::string tally(const std::vector<harness::CaseRecord>& cases);
 
 // The beginning of a long text, for a table that is an index; whole characters. Not escaped.
 [[nodiscard]] std::string shortened(const std::string& text);

@@ -16,9 +16,9 @@ using Names = std::vector<std::string>;
 
 // Three cards; the second is divided.
 const char* const kQuery =
-    "NVIDIA A100-SXM4-80GB, 81920, 580.65.06, GPU-aaaa1111-0000, Disabled\n"
-    "NVIDIA A100-SXM4-40GB, 40960, 580.65.06, GPU-bbbb2222-0000, Enabled\n"
-    "NVIDIA T4, 15360, 580.65.06, GPU-aaaa3333-0000, [N/A]\n";
+    "NVIDIA A100-SXM4-80GB, 81920, 580.65.06, GPU-aaaa1111-0000, Disabled, 8.0\n"
+    "NVIDIA A100-SXM4-40GB, 40960, 580.65.06, GPU-bbbb2222-0000, Enabled, 8.0\n"
+    "NVIDIA T4, 15360, 580.65.06, GPU-aaaa3333-0000, [N/A], 7.5\n";
 const char* const kList =
     "GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-aaaa1111-0000)\n"
     "GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-bbbb2222-0000)\n"
@@ -39,6 +39,17 @@ TEST(Cards, TheOnesThatAreNamedAndNotTheFirstSoMany) {
   EXPECT_THAT(visible_cards(read_cards(kQuery, kList).cards, "2").at(0).name, "NVIDIA T4");
   EXPECT_EQ(visible_cards(read_cards(kQuery, kList).cards, "2, 0").at(1).memory_mib, 81920);
   EXPECT_THAT(visible_cards(read_cards(kQuery, kList).cards, "GPU-aaaa3").at(0).name, "NVIDIA T4");
+}
+
+TEST(Cards, TellTheirComputeCapability) {
+  const auto cards = read_cards(kQuery, kList).cards;
+  EXPECT_EQ(visible_cards(cards, "0").at(0).capability, 80);
+  EXPECT_EQ(visible_cards(cards, "1").at(0).capability, 80) << "an instance has that of its card";
+  EXPECT_EQ(visible_cards(cards, "2").at(0).capability, 75);
+  for (const char* text : {"[N/A]", "", "8", "x.y", "8.", "-8.0", "8.00000000000000000001"}) {
+    const std::string line = std::string("Card, 1, 580, GPU-1, Disabled, ") + text + "\n";
+    EXPECT_EQ(visible_cards(read_cards(line, "").cards, "0").at(0).capability, 0) << text;
+  }
 }
 
 TEST(Cards, EndAtTheFirstThatCudaDoesNotKnow) {
@@ -66,11 +77,11 @@ TEST(Cards, AnInstanceIsACardOfItsOwnAndTheOnlyOne) {
 
 TEST(Cards, AllWhereNothingIsSaid) {
   const std::string two =
-      "A, 100, 1, GPU-1, Disabled\nnot a card\n\nB, 200, 1, GPU-2, [N/A]\nC, 1\n";
+      "A, 100, 1, GPU-1, Disabled, 8.0\nnot a card\n\nB, 200, 1, GPU-2, [N/A], 8.0\nC, 1\n";
   const harness::cli::Cards cards = read_cards(two, "");
   EXPECT_EQ(cards.driver, "1");
   EXPECT_EQ(visible_cards(cards.cards, std::nullopt).size(), 2U);
-  EXPECT_THAT(visible_cards(read_cards("A, 100, 1, GPU-1, Enabled\n", "").cards, std::nullopt),
+  EXPECT_THAT(visible_cards(read_cards("A, 100, 1, GPU-1, Enabled, 8.0\n", "").cards, std::nullopt),
               IsEmpty())
       << "divided, and no instance was made";
 }

@@ -38,9 +38,10 @@ class Program {
 
   // How every rank will behave (fake_rank.cpp).
   void set_mood(const std::string& mood) const {
-    const std::string worker = folder_.write(
-        "bin/nsa-harness-worker",
-        "#!/bin/sh\nFAKE_MOOD=" + mood + " exec \"" + NSA_TEST_BIN + "/fake_rank\" \"$@\"\n");
+    const std::string worker =
+        folder_.write("bin/nsa-harness-worker",
+                      "#!/bin/sh\n[ \"$1\" = --version ] && echo fake && exit\nFAKE_MOOD=" + mood +
+                          " exec \"" + NSA_TEST_BIN + "/fake_rank\" \"$@\"\n");
     chmod(worker.c_str(), 0755);
   }
 

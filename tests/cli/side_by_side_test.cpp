@@ -47,6 +47,24 @@ TEST(SideBySide, EveryPieceRunsOnceAndNeverTooMany) {
   for (std::size_t i = 0; i < done.size(); ++i) EXPECT_EQ(done[i], i);
 }
 
+TEST(SideBySide, InTheGivenOrderNoneBeginsBeforeOneThatStandsBeforeIt) {
+  std::vector<Needs> pieces;
+  for (int i = 0; i < 300; ++i) {
+    pieces.push_back(i % 7 == 0 ? Needs{} : cores(1 + i % 4));
+    pieces.back().seconds = i % 5;
+  }
+  std::atomic<std::size_t> begun = 0;  // a piece is handed to its thread while the next ones wait
+  std::atomic<bool> early = false;
+  const auto run = [&](std::size_t piece, const Place& /*place*/) {
+    // Pieces that run at the same time may come here in any order: at most as many as there are cores.
+    early = early || piece > begun + 4;
+    ++begun;
+  };
+  cli::run_side_by_side(pieces, {4, 64.0, {}}, run, cli::Order::as_given);
+  EXPECT_FALSE(early);
+  EXPECT_EQ(begun, pieces.size());
+}
+
 TEST(SideBySide, WhatFitsReallyRunsAtTheSameTime) {
   std::barrier all_here(3);  // one alone would wait for ever
   std::atomic<int> met = 0;

@@ -161,6 +161,15 @@ void lie(Rank& rank) {
   rank.record(harness::Stopped{"still", "", 0});
 }
 
+// As a worker's last heartbeat; how many operators ran is what a test chooses.
+void tell_operators(Rank& rank) {
+  const char* text = std::getenv("FAKE_COUNT");
+  harness::Heartbeat beat;
+  beat.phase = "done";
+  beat.counters.operators_forward = text != nullptr ? std::atoi(text) : 100;
+  rank.record(beat);
+}
+
 int wanted_ms() {
   const char* text = std::getenv("FAKE_MS");
   return text != nullptr ? std::atoi(text) : 1'000;
@@ -290,6 +299,7 @@ using Mood = std::function<int(Rank&)>;
 const std::map<std::string, Mood>& moods() {
   static const std::map<std::string, Mood> kMoods = {
       {"ok", [](Rank& r) { return r.work(), r.done(), 0; }},
+      {"counts", [](Rank& r) { return r.work(), tell_operators(r), r.done(), 0; }},
       {"crash", [](Rank&) { return end_by(SIGSEGV); }},
       {"killed", [](Rank&) { return end_by(SIGKILL); }},
       {"exit7", [](Rank&) { return 7; }},

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The nightly's own commands leave the checkout as it is, and report this night's run alone.
+# The nightly's own commands leave the checkout as it is; a night that could not start says so in the summary.
 # shellcheck source=tests/launcher/fake_tree.sh
 source "${BASH_SOURCE[0]%/*}/fake_tree.sh" "$1"
 
@@ -17,22 +17,28 @@ workflow=$1/.github/workflows/nightly.yml
 cat >"$tree/nsa-harness" <<'FAKE'
 #!/usr/bin/env bash
 printf 'nsa-harness %s\n' "$*" >>"$FAKE_WORK/calls"
-echo "# a report"
+[[ -z ${FAKE_EXIT:-} ]] || exit "$FAKE_EXIT"
+echo "# a report" >>"$GITHUB_STEP_SUMMARY"
 FAKE
 chmod +x "$tree/nsa-harness"
 mkdir "$work/temp"
-unset XDG_DATA_HOME
-export RUNNER_TEMP=$work/temp GITHUB_ENV=$work/env GITHUB_STEP_SUMMARY=$work/summary NSA_HARNESS_DB=$work/n.db
+export RUNNER_TEMP=$work/temp GITHUB_STEP_SUMMARY=$work/summary BUDGET=8m CARDS=0
 cd "$tree" || exit
 find . -type f | sort >"$work/before"
-for step in 'Where the runs are kept' 'Run the scenarios' Report; do
-  step_script "$step" >"$work/step.sh"
-  expect "has the step: $step" test -s "$work/step.sh"
-  expect "runs: $step" bash -ec 'source "$1" >/dev/null' run "$work/step.sh"
-done
+step_script 'The night' >"$work/step.sh"
+expect "has the step" test -s "$work/step.sh"
+
+expect "runs" bash -eo pipefail "$work/step.sh"
+expect "calls one verb" equal "$(count_calls '^nsa-harness ')" 1
+expect "with what the variables say" equal "$(count_calls '^nsa-harness --yes nightly --budget 8m --cards 0 ')" 1
+expect "the summary has the report" equal "$(cat "$work/summary")" "# a report"
+
+: >"$work/summary"
+code=0
+FAKE_EXIT=3 bash -eo pipefail "$work/step.sh" || code=$?
+expect "its exit code is kept" equal "$code" 3
+expect "a start that failed is told" grep -q 'NO-GO.*exit code 3' "$work/summary"
 expect "the checkout is as it was" equal "$(find . -type f | sort)" "$(cat "$work/before")"
-expect "this run is reported" equal "$(count_calls '^nsa-harness --yes report last ')" 1
-expect "the summary has it" equal "$(cat "$work/summary")" "# a report"
 kept=$(sed -n 's/^          path: //p' "$workflow")
 expect "what is kept is what was written" test -s "${kept/'${{ runner.temp }}'/$RUNNER_TEMP}"
 finish

@@ -574,6 +574,7 @@ TEST(LongReport, OfSeveralRunsSaysWhichRunIsMeant) {
     bad.id = 100 + i;
     bad.run_id = 2;
     bad.label += "x";
+    bad.history_id = run.store.case_rows[static_cast<std::size_t>(i)].history_id;
     bad.judgement = fixtures::failed();
     run.store.case_rows.push_back(bad);
   }
@@ -581,7 +582,7 @@ TEST(LongReport, OfSeveralRunsSaysWhichRunIsMeant) {
   request.runs = run.store.run_rows;
   const std::string text = reports::render_report(run.store, request);
   EXPECT_EQ(count(first_screen(text),
-                  "1. **FAIL** lengths (2 of 16 cases: training.seq_len 16; run "
+                  "1. **FAIL** lengths (2 of 14 cases: training.seq_len 16; run "
                   "20261122T000000Z-eeee) (new): **GRAD.MISSING"),
             1)
       << text;

@@ -23,10 +23,11 @@ TEST(Report, SummaryIsTheGoldenFile) {
 TEST(Report, JsonIsTheGoldenFile) {
   expect_golden("report.json", rendered(fixtures::sample_store(), reports::Format::json));
 }
-TEST(Report, SeveralRunsAreTheGoldenFile) {
+TEST(Report, SeveralNightsAreTheGoldenFile) {
   const FakeStore store = fixtures::sample_store();
   reports::ReportRequest request = fixtures::request_for(store);
-  request.runs = store.run_rows;
+  request.night = "2026-11-21";
+  request.earlier = {{"2026-11-20", {store.run_rows[0]}}};
   request.about_range = "2026-11-20 00:00:00 to 2026-11-21 05:00:00 (UTC+01:00)";
   expect_golden("since.md", reports::render_report(store, request));
 }

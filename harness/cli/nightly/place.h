@@ -1,0 +1,32 @@
+// Where a night writes, and that nothing else writes there meanwhile.
+#pragma once
+
+#include <string>
+
+namespace harness::cli {
+
+// `given`, else NSA_HARNESS_DB, else nightly.db in the user's data folder: nights are kept apart from what people run by day.
+// Throws: nsa::Error.
+[[nodiscard]] std::string night_database(const std::string& given);
+
+// A checkout that a night writes into is another one the next night.
+// Throws: nsa::Error where `path` lies in the tree and the tree is a checkout.
+void refuse_inside(const std::string& tree, const std::string& path, const std::string& what);
+
+// Held as long as it lives, also when the process is killed.
+class NightLock {
+ public:
+  // Beside the database. Throws: nsa::Error where it cannot be written.
+  explicit NightLock(const std::string& database);
+  ~NightLock();
+  NightLock(const NightLock&) = delete;
+  NightLock& operator=(const NightLock&) = delete;
+
+  [[nodiscard]] bool is_mine() const { return mine_; }  // false: another night is running
+
+ private:
+  int fd_ = -1;
+  bool mine_ = false;
+};
+
+}  // namespace harness::cli

@@ -1,0 +1,31 @@
+// What a night runs, and in which order: the cases of all scenarios at the profile that fits the machine. Pure but for reading
+// the scenario files: the machine is a value that the caller gives.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/cli/machine.h"
+#include "harness/cli/run_options.h"
+#include "harness/scenario/case.h"
+
+namespace harness::cli {
+
+struct NightCase {
+  Case the_case;
+  std::string history_id;  // identity_of()
+  std::string lacking;     // what the machine lacks for it, "" where it can run
+};
+
+// A scenario with a profile `gpu` has the cases of that profile. Where this machine can run none of them, it has those without
+// a profile as well, so that it is not left out altogether; the others stay in the list, as what was not run.
+// The most important case first: the first one of every scenario before the second one of any, and of these what plants no
+// fault before what plants one. A shard is chosen by the content of a case, so that it is the same part every night.
+// Throws: nsa::Error with file:line.
+[[nodiscard]] std::vector<NightCase> night_cases(const std::vector<std::string>& files,
+                                                 const ScenarioOptions& options,
+                                                 const Machine& machine,
+                                                 const Manifest& manifest,
+                                                 const Part& shard);
+
+}  // namespace harness::cli

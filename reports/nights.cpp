@@ -1,0 +1,120 @@
+#include "reports/nights.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "reports/range.h"
+
+namespace reports {
+namespace {
+
+constexpr std::int64_t kHourInMs = 3'600'000;
+constexpr std::int64_t kDayInMs = 24 * kHourInMs;
+
+std::string date_text(std::int64_t unix_ms, int offset_minutes) {
+  constexpr std::size_t kDate = 10;
+  return time_text(unix_ms, offset_minutes).substr(0, kDate);
+}
+
+bool has_judgement(const harness::CaseRecord& record) {
+  return record.skip_reason.empty() && record.judgement.has_value();
+}
+
+// One that was left out when the time was over says as little as one that was never judged.
+bool tells_more(const harness::CaseRecord& record) {
+  return has_judgement(record) && record.judgement->outcome != harness::Outcome::skip;
+}
+
+}  // namespace
+
+bool is_nightly(const harness::RunRecord& run) {
+  return run.option("verb") == "nightly";
+}
+
+EarlierNights earlier_nights(const harness::Store& store, const harness::RunRecord& night) {
+  EarlierNights earlier;
+  std::vector<harness::RunRecord> runs = store.runs(std::numeric_limits<std::int64_t>::min(),
+                                                    std::numeric_limits<std::int64_t>::max());
+  std::erase_if(runs, [&](const harness::RunRecord& run) {
+    return run.id >= night.id || !is_nightly(run) || run.option("shard") != night.option("shard");
+  });
+  std::int64_t next_ms = night.started_ms;
+  for (auto run = runs.rbegin(); run != runs.rend(); ++run) {
+    const auto missing = missing_nights(run->started_ms, next_ms);
+    earlier.missing.insert(earlier.missing.begin(), missing.begin(), missing.end());
+    next_ms = run->started_ms;
+    const std::vector<harness::CaseRecord> cases = store.cases(run->id);
+    if (run->complete) {
+      earlier.previous = *run;
+      earlier.cases = cases;
+      break;
+    }
+    const auto unjudged = std::count_if(cases.begin(), cases.end(), [](const auto& record) {
+      return record.skip_reason.empty() && !record.judgement;
+    });
+    earlier.broken.insert(earlier.broken.begin(),
+                          {*run, cases.size(), static_cast<std::size_t>(unjudged)});
+  }
+  return earlier;
+}
+
+std::vector<std::string> missing_nights(std::int64_t before_ms, std::int64_t now_ms) {
+  constexpr std::int64_t kMostNamed = 7;
+  const std::int64_t days = (now_ms - before_ms + kDayInMs / 2) / kDayInMs;
+  std::vector<std::string> names;
+  if (days < 2) return names;
+  if (days - 1 > kMostNamed) {
+    return {date_text(before_ms + kDayInMs, 0) + " to " +
+            date_text(before_ms + (days - 1) * kDayInMs, 0)};
+  }
+  for (std::int64_t day = 1; day < days; ++day) {
+    names.push_back(date_text(before_ms + day * kDayInMs, 0));
+  }
+  return names;
+}
+
+std::vector<Night> split_into_nights(
+    const std::vector<harness::RunRecord>& runs,
+    const std::function<int(std::int64_t unix_ms)>& offset_minutes) {
+  std::map<std::string, Night> nights;  // by name: dates in this form are in the order of time
+  for (const harness::RunRecord& run : runs) {
+    const std::string morning =
+        date_text(run.started_ms + kDayInMs / 2, offset_minutes(run.started_ms));
+    nights[morning].name = morning;
+    nights[morning].runs.push_back(run);
+  }
+  std::vector<Night> all;
+  for (auto& [name, night] : nights) all.push_back(std::move(night));
+  return all;
+}
+
+std::vector<harness::CaseRecord> newest_of_each_cell(
+    std::vector<harness::CaseRecord> oldest_run_first) {
+  std::map<std::string, const harness::CaseRecord*> newest;
+  for (const harness::CaseRecord& record : oldest_run_first) {
+    const harness::CaseRecord*& known = newest[record.history_id];
+    if (known == nullptr || tells_more(record) || !tells_more(*known)) known = &record;
+  }
+  std::vector<harness::CaseRecord> kept;
+  for (harness::CaseRecord& record : oldest_run_first) {
+    const bool nameless = record.history_id.empty();
+    if (nameless || newest.at(record.history_id) == &record) kept.push_back(record);
+  }
+  return kept;
+}
+
+std::vector<harness::RunRecord> runs_that_count(const std::vector<harness::RunRecord>& runs,
+                                                const std::vector<harness::CaseRecord>& all,
+                                                const std::vector<harness::CaseRecord>& kept) {
+  std::set<std::int64_t> superseded;
+  for (const harness::CaseRecord& record : all) superseded.insert(record.run_id);
+  for (const harness::CaseRecord& record : kept) superseded.erase(record.run_id);
+  std::vector<harness::RunRecord> counting = runs;
+  std::erase_if(counting,
+                [&](const harness::RunRecord& run) { return superseded.contains(run.id); });
+  return counting;
+}
+
+}  // namespace reports
