@@ -249,8 +249,7 @@ TEST_F(NightTest, NothingIsWrittenIntoTheCheckout) {
   for (const std::vector<std::string>& words :
        std::vector<std::vector<std::string>>{{"nightly", "--budget", "soon"},
                                              {"nightly", "--retain", "x"},
-                                             {"nightly", "--shard", "3/2"},
-                                             {"nightly", "--scenarios", "nowhere"}}) {
+                                             {"nightly", "--shard", "3/2"}}) {
     EXPECT_EQ(program_.run(words).exit_code, 3) << words.back();
   }
 }
