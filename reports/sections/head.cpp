@@ -96,7 +96,8 @@ std::string profile_text(const ReportView& view) {
   std::map<std::string, std::int64_t> earlier;
   for (const CaseView& one : view.cases) {
     ++counts[one.record.profile];
-    if (one.namesake && one.namesake->profile != one.record.profile) {
+    // A night lists cases of both profiles under one name, and its comparison matches them by content.
+    if (view.nightly.empty() && one.namesake && one.namesake->profile != one.record.profile) {
       ++earlier[one.namesake->profile];
     }
   }
