@@ -16,7 +16,8 @@ const std::vector<Check>& all_checks() {
       checks::resume_equal(),      checks::within_budget(),
       checks::decode_equal(),      checks::reads_count(),
       checks::exercised(),         checks::finite(),
-      checks::ran_route(),         checks::process_clean(),
+      checks::ran_route(),         checks::kernel_is_oracle(),
+      checks::kernel_causal(),     checks::process_clean(),
       checks::progress(),
   };
   return kChecks;

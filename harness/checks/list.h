@@ -37,6 +37,8 @@ namespace checks {
 [[nodiscard]] Check exercised();
 [[nodiscard]] Check finite();
 [[nodiscard]] Check ran_route();
+[[nodiscard]] Check kernel_is_oracle();
+[[nodiscard]] Check kernel_causal();
 [[nodiscard]] Check process_clean();
 [[nodiscard]] Check progress();
 

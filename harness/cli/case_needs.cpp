@@ -71,8 +71,10 @@ std::string missing_requirement(const Scenario& scenario,
            std::to_string(gpus) + why;
   }
   const bool cuda = scenario.parallel.device == nsa::Device::cuda;
-  if (cuda && manifest.cuda_version.empty()) return "needs CUDA, this build has none";
-  if (cuda && scenario.parallel.effective_backend() == "nccl" && manifest.nccl_version.empty()) {
+  const bool own_worker = !scenario.is_foreign();
+  if (cuda && own_worker && manifest.cuda_version.empty()) return "needs CUDA, this build has none";
+  if (cuda && own_worker && scenario.parallel.effective_backend() == "nccl" &&
+      manifest.nccl_version.empty()) {
     return "needs NCCL, this build has none";
   }
   if (scenario.requires_memory_gib > machine.memory_gib()) {

@@ -11,7 +11,7 @@ extern char** environ;
 namespace harness::cli {
 namespace {
 
-constexpr std::array<std::string_view, 11> kNames = {"PATH",
+constexpr std::array<std::string_view, 17> kNames = {"PATH",
                                                      "HOME",
                                                      "LANG",
                                                      "LC_ALL",
@@ -21,9 +21,16 @@ constexpr std::array<std::string_view, 11> kNames = {"PATH",
                                                      "MKL_NUM_THREADS",
                                                      "NSA_TORCH",
                                                      "CUBLAS_WORKSPACE_CONFIG",
-                                                     "GLOO_SOCKET_IFNAME"};
-// They change what LibTorch, CUDA, NCCL and OpenMP do.
-constexpr std::array<std::string_view, 4> kSteeringPrefixes = {"NCCL_", "TORCH_", "CUDA_", "OMP_"};
+                                                     "GLOO_SOCKET_IFNAME",
+                                                     "NSA_HARNESS_MAIN",
+                                                     "NSA_HARNESS_PYTHON",
+                                                     "PYTHONPATH",
+                                                     "USER",
+                                                     "VIRTUAL_ENV",
+                                                     "XDG_CACHE_HOME"};
+// They change what LibTorch, CUDA, NCCL, OpenMP and Triton do.
+constexpr std::array<std::string_view, 5> kSteeringPrefixes = {
+    "NCCL_", "TORCH_", "CUDA_", "OMP_", "TRITON_"};
 
 bool has_prefix(const std::string& name) {
   return std::any_of(kSteeringPrefixes.begin(),

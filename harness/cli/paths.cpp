@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <sstream>
+#include <unistd.h>
 
 #include "harness/checks/list.h"
+#include "harness/run/build_info.h"
 #include "nsa/base/error.h"
 
 namespace harness::cli {
@@ -86,6 +89,33 @@ Manifest load_own_manifest(const Paths& paths) {
         "with this build");
   }
   return load_manifest(paths.manifest);
+}
+
+bool has_worker(const Paths& paths) {
+  std::error_code error;
+  return fs::exists(paths.manifest, error);
+}
+
+Manifest manifest_to_run(const Paths& paths) {
+  Manifest manifest;
+  if (has_worker(paths)) {
+    manifest = load_own_manifest(paths);
+  } else {
+    manifest.source_hash = built_source_hash();
+  }
+  manifest.kinds.emplace_back(kKernelKind);
+  return manifest;
+}
+
+std::string users_python() {
+  const std::string given = variable("NSA_HARNESS_PYTHON");
+  if (!given.empty()) return given;
+  std::istringstream folders(variable("PATH"));
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const std::string path = folder + "/python3";
+    if (!folder.empty() && access(path.c_str(), X_OK) == 0) return path;
+  }
+  return "";
 }
 
 ScenarioOptions scenario_options(const Paths& paths, int gpus) {

@@ -38,6 +38,13 @@ struct Paths {
 // The manifest of the worker beside this controller. Throws: nsa::Error if there is none.
 [[nodiscard]] Manifest load_own_manifest(const Paths& paths);
 
+// The same with what needs no worker: kind `kernel`. An installation without a worker has nothing but that.
+[[nodiscard]] bool has_worker(const Paths& paths);
+[[nodiscard]] Manifest manifest_to_run(const Paths& paths);
+
+// The Python that runs a kernel of the user's own: NSA_HARNESS_PYTHON, else the first python3 on PATH; "" where there is none.
+[[nodiscard]] std::string users_python();
+
 // What is known here of scenarios: configurations, checks, corpus, `gpus`.
 [[nodiscard]] ScenarioOptions scenario_options(const Paths& paths, int gpus);
 

@@ -49,10 +49,13 @@ Provenance provenance_of(const Paths& paths,
   Provenance provenance;
   add_commit(paths.tree, provenance);
   provenance.source_hash = manifest.source_hash;
-  provenance.binary_hash = nsa::hash_file(paths.worker);
+  const std::string binary = has_worker(paths) ? paths.worker : "/proc/self/exe";
+  provenance.binary_hash = nsa::hash_file(binary);
   provenance.argv = nsa::shell_text(argv);
   provenance.machine = machine.facts();
-  provenance.machine.emplace_back("torch", manifest.torch_version);
+  if (!manifest.torch_version.empty()) {
+    provenance.machine.emplace_back("torch", manifest.torch_version);
+  }
   if (!manifest.cuda_version.empty())
     provenance.machine.emplace_back("cuda", manifest.cuda_version);
   if (!manifest.nccl_version.empty())

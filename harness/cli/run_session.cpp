@@ -285,7 +285,11 @@ RunResult RunSession::run_attempt(std::size_t index, const Place& place, Evidenc
   RunnerOptions options;
   options.folder = begin_attempt(index);
   options.texts = record_.folder + "/texts";
-  options.worker = plan_.worker;
+  options.worker = the_case.scenario.is_foreign() ? plan_.python : plan_.worker;
+  if (options.worker.empty()) {
+    throw nsa::Error(
+        "no Python to run the kernel: found no python3 on PATH; NSA_HARNESS_PYTHON names one");
+  }
   options.environment = environment_of(the_case.scenario, place);
   options.interrupted = &interrupted();
   evidence.the_case = the_case;

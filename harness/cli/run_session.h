@@ -34,6 +34,7 @@ struct RunPlan {
   std::vector<Case> cases;   // the points of the axes; strategies make the cases that are run
   std::vector<Unmet> unmet;  // of each point
   std::string worker;
+  std::string python;     // of the user's: what runs cases of kind kernel
   Variables environment;  // allowed_variables()
   Machine machine;
   Provenance provenance;

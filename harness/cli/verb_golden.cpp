@@ -4,6 +4,7 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
 #include <CLI/CLI.hpp>
@@ -31,6 +32,7 @@ namespace fs = std::filesystem;
 struct GoldenArguments {
   std::vector<std::string> files;
   std::string export_folder;
+  bool oracle_only = false;
   bool json = false;
 };
 
@@ -81,7 +83,7 @@ void prepare_export(const GoldenArguments& arguments) {
 
 void judge_file(const std::string& file,
                 const GoldenArguments& arguments,
-                const golden::Worker& worker,
+                const std::optional<golden::Worker>& worker,
                 nlohmann::json& entries,
                 Seen& seen) {
   using Clock = std::chrono::steady_clock;
@@ -92,7 +94,7 @@ void judge_file(const std::string& file,
   std::string trouble;
   std::optional<golden::Wanted> model;
   try {
-    model = golden::model_results(the_case, worker, seconds.count());
+    if (worker) model = golden::model_results(the_case, *worker, seconds.count());
   } catch (const golden::WorkerFailure& failure) {
     trouble = failure.what();
   }
@@ -120,17 +122,28 @@ golden::Worker own_worker(const Paths& paths) {
       worker_environment(allowed_variables(own_variables()), scenario, look_at_machine().cores)};
 }
 
-int golden_files(const GoldenArguments& arguments) {
+// The worker of this very build, or nothing when it is another one's.
+std::optional<golden::Worker> checked_worker() {
   const Paths paths = find_paths();
+  if (!has_worker(paths)) {
+    throw nsa::Error(
+        "this installation has no worker, which computes the model's side: start with "
+        "--oracle-only");
+  }
   const Manifest manifest = load_own_manifest(paths);
   if (manifest.source_hash != built_source_hash()) {
     log_line("stale build: the worker was built from other sources (" + manifest.source_hash +
              ") than this program (" + built_source_hash() + "): build both again");
-    return kExitError;
+    return std::nullopt;
   }
+  return own_worker(paths);
+}
+
+int golden_files(const GoldenArguments& arguments) {
+  std::optional<golden::Worker> worker;
+  if (!arguments.oracle_only && !(worker = checked_worker())) return kExitError;
   if (!all_readable(arguments.files)) return kExitUsage;
   prepare_export(arguments);
-  const golden::Worker worker = own_worker(paths);
   auto entries = nlohmann::json::array();
   Seen seen;
   try {
@@ -158,6 +171,9 @@ Action add_golden(CLI::App& command) {
                      arguments->export_folder,
                      "Write a file of the same name here, with every result as the oracle "
                      "computes it");
+  command.add_flag("--oracle-only",
+                   arguments->oracle_only,
+                   "Compare with the oracle alone: needs no worker, so no LibTorch");
   command.add_flag("--json", arguments->json, "Print one object instead of tables");
   return [arguments] { return golden_files(*arguments); };
 }

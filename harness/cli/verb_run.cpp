@@ -159,7 +159,10 @@ void tell_fallback(const RunArguments& arguments, const RunPlan& plan) {
 
 int run(const RunArguments& arguments) {
   const Paths paths = find_paths();
-  const Manifest manifest = load_own_manifest(paths);
+  if (!has_worker(paths)) {
+    log_line("this installation has no worker: it runs scenarios of kind kernel, and no others");
+  }
+  const Manifest manifest = manifest_to_run(paths);
   if (is_stale(manifest)) return kExitError;
   RunPlan plan = make_plan(arguments, paths, manifest);
   if (arguments.dry_run) return show_plan(plan, arguments.options.json);

@@ -30,7 +30,7 @@ int version(bool json) {
   }
   std::cout << version_line() << "\n";
   if (facts["worker"].is_null()) {
-    std::cout << "no worker: nothing can be run with this build\n";
+    std::cout << "no worker: it judges kernels of your own, and records that are there\n";
     return kExitPass;
   }
   std::cout << "worker: sources " << facts["worker"]["source_hash"].get<std::string>();

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "harness/evidence/evidence.h"
+#include "harness/foreign/trials.h"
 #include "harness/run/kept_text.h"
 #include "harness/run/machine_state.h"
 #include "harness/run/worker_group.h"
@@ -49,6 +50,9 @@ class CaseRun {
 
   RunResult run() {
     for (const Fact& fact : machine_facts()) record(fact);
+    if (case_.scenario.is_foreign()) {
+      for (const Artefact& trial : write_trials(case_.scenario, options_.folder)) record(trial);
+    }
     std::string stop_reason = run_ranks();
     if (well_ && interrupted() != 0) {
       stop_reason = "interrupted";
@@ -97,10 +101,14 @@ class CaseRun {
   [[nodiscard]] ProcessRequest request(int process) const {
     const std::string name = process == kTwin ? "twin" : "rank_" + std::to_string(process);
     ProcessRequest request;
-    request.argv = {options_.worker, "--case", case_file_};
+    request.argv = {options_.worker};
+    if (case_.scenario.is_foreign()) {
+      request.argv.insert(request.argv.end(), {"-m", "nsa_harness.serve"});
+    }
     const auto option = [&](const char* key, const std::string& value) {
       request.argv.insert(request.argv.end(), {key, value});
     };
+    option("--case", case_file_);
     if (process == kTwin) {
       request.argv.emplace_back("--twin");
     } else {

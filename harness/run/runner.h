@@ -20,7 +20,7 @@
 namespace harness {
 
 struct RunnerOptions {
-  std::string worker;  // path of the worker executable
+  std::string worker;  // path of the worker executable; of kind kernel that of the user's Python
   std::vector<std::string>
       environment;     // NAME=value, all that a worker gets (rank and world come as arguments)
   std::string folder;  // of the case; exists
@@ -29,8 +29,7 @@ struct RunnerOptions {
   const std::atomic<int>* interrupted = nullptr;  // a signal number once the user wants to stop
   MemoryWitness memory;
   // Deadlines and periods in milliseconds; a test shortens them.
-  std::int64_t still_floor_ms =
-      10'000;  // nothing moved for max(this, still_factor x longest gap)
+  std::int64_t still_floor_ms = 10'000;  // nothing moved for max(this, still_factor x longest gap)
   double still_factor = 20.0;
   std::int64_t look_apart_ms = 2'000;  // between the two stack samples
   std::int64_t peer_grace_ms =

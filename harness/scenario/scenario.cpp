@@ -101,6 +101,30 @@ void read_configs(YamlMap& map, const ReadContext& context, Scenario& scenario) 
       nsa::read_parallel(parallel != nullptr ? *parallel : YamlNode(), scenario.model.n_layers);
 }
 
+void check_kernel(const Scenario& scenario, const nsa::Location& where) {
+  const auto refuse_kernel = [&](const std::string& text) { throw Error(where, "kernel" + text); };
+  const KernelConfig& kernel = scenario.kernel;
+  if (!scenario.is_foreign()) {
+    if (kernel != KernelConfig()) refuse_kernel(": wanted with kind kernel alone");
+    return;
+  }
+  if (kernel.level.empty()) refuse_kernel(".level: found none, wanted one");
+  if (kernel.callable.find(':') == std::string::npos) {
+    refuse_kernel(".callable: found \"" + kernel.callable + "\", wanted module:name");
+  }
+  if (scenario.parallel.ranks != 1) refuse_kernel(": wanted with parallel.ranks 1");
+  const nsa::Precision precision = scenario.training.precision;
+  const bool plain = precision == nsa::Precision::fp64 || precision == nsa::Precision::fp32 ||
+                     precision == nsa::Precision::bf16 || precision == nsa::Precision::fp16;
+  if (!plain) refuse_kernel(": wanted with training.precision fp64, fp32, bf16 or fp16");
+  const bool names_a_block =
+      kernel.sentinel >= 0 && kernel.sentinel < scenario.model.n_sel + 3;  // blocks of a trial
+  if (names_a_block) {
+    refuse_kernel(".sentinel: found " + std::to_string(kernel.sentinel) +
+                  ", the number of a block: wanted -1 or a number that no block has");
+  }
+}
+
 // Laws that tie the parts together; `root` gives the lines.
 void check_together(const Scenario& scenario, const YamlNode& root) {
   const auto line_of = [&](std::string_view path, std::string_view else_path) {
@@ -127,6 +151,7 @@ void check_together(const Scenario& scenario, const YamlNode& root) {
                 "training.precision: found bf16_autocast with kind " + scenario.kind +
                     ", wanted it with training or throughput: layers alone run in one dtype");
   }
+  check_kernel(scenario, line_of("kernel", "kind"));
   const bool on_device = scenario.parallel.device == nsa::Device::cuda;
   if (scenario.attention.trace_kernels && (!on_device || scenario.kind != "attention")) {
     throw Error(line_of("attention.trace_kernels", "attention"),
@@ -158,6 +183,12 @@ bool is_scenario_name(const std::string& text) {
   constexpr std::size_t kLongest = 64;
   return !text.empty() && text.size() <= kLongest &&
          text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos;
+}
+
+bool is_layout(const std::string& text) {
+  std::string letters = text;
+  std::sort(letters.begin(), letters.end());
+  return letters == "bdhs";
 }
 
 Scenario read_scenario(const YamlNode& root, const ReadContext& context) {

@@ -47,6 +47,30 @@ inline constexpr std::array kInputs = {
     "normal", "large_logits", "ties", "integers", "one_hot", "equal_keys"};
 inline constexpr std::array kGates = {"learned", "cmp", "sel", "win", "all"};
 
+// What kind `kernel` calls: an attention kernel of the user's own, in the user's Python. It says what the kernel computes and
+// in which form it takes and gives it; the sizes are those of the model.
+struct KernelConfig {
+  std::string callable;             // module:name, as the user's Python imports it
+  std::string level;                // of kLevels
+  std::string layout = "bshd";      // the order of batch, sequence, heads and width, of all tensors
+  std::string picks_per = "group";  // of attend_sel: one list of blocks a group, or a head
+  std::int64_t sentinel = -1;       // of attend_sel: what stands in slots that hold no block
+  std::string picks_order = "ascending";  // or any
+  std::string picks_dtype = "int64";      // or int32
+  double scale = 0.0;                     // of the logits; 0: 1/sqrt(d_k)
+  std::string lse = "none";  // of a second result: none, e or 2, the base of its logarithm
+  bool gradients = true;
+  std::string products = "narrow";  // in bf16 and fp16: what the probabilities are multiplied in
+
+  bool operator==(const KernelConfig&) const = default;
+};
+inline constexpr std::array kLevels = {"attend_sel", "attend_win", "attend_cmp"};
+inline constexpr std::array kPicksPer = {"group", "head"};
+inline constexpr std::array kPicksOrders = {"ascending", "any"};
+inline constexpr std::array kPicksTypes = {"int64", "int32"};
+inline constexpr std::array kLogarithms = {"none", "e", "2"};
+inline constexpr std::array kProducts = {"narrow", "wide"};
+
 // Sizes that kind `sweep` trains one step at, every combination. An empty list: the one value of model or training.
 struct SweepConfig {
   std::vector<std::int64_t> seq_len;
@@ -95,6 +119,8 @@ struct BisectConfig {
   bool operator==(const BisectConfig&) const = default;
 };
 
+inline constexpr const char* kKernelKind = "kernel";
+
 struct Scenario {
   std::string name;  // file name without .yaml
   std::string path;  // absolute
@@ -109,6 +135,7 @@ struct Scenario {
   AttentionProbe attention;
   SweepConfig sweep;
   LifeConfig life;
+  KernelConfig kernel;
   std::map<std::string, std::string>
       route;  // seam -> requested implementation, every seam of the manifest
   int requires_gpus = 0;
@@ -123,6 +150,8 @@ struct Scenario {
   BisectConfig bisect;                // not over anything: none
 
   [[nodiscard]] bool trains() const { return kind == "training"; }
+  // Its one process is the user's Python, not a worker of this project.
+  [[nodiscard]] bool is_foreign() const { return kind == kKernelKind; }
   // Ranks that train are compared with a process that does their work alone, where a check asks for it.
   [[nodiscard]] bool has_twin() const;
   // The card of a rank, counted from 0 among the `requires.gpus` that the case is given: where there are fewer cards than

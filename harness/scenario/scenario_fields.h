@@ -73,6 +73,54 @@ inline constexpr auto kLifeFields = [] {
             nsa::within(0, kLongestWaitMs)}};
 }();
 
+[[nodiscard]] bool is_layout(const std::string& text);  // b, s, h and d, each once
+
+inline constexpr auto kKernelFields = [] {
+  using K = KernelConfig;
+  constexpr double kMostSentinel = 1 << 30;
+  return std::tuple{
+      Field{"callable",
+            &K::callable,
+            "module:name, as the user's Python imports it",
+            {},
+            {.initial = "required"}},
+      Field{"level",
+            &K::level,
+            "attend_sel, attend_win or attend_cmp",
+            nsa::one_of(kLevels),
+            {.initial = "required"}},
+      Field{"layout",
+            &K::layout,
+            "the order of batch, sequence, heads and width, such as bshd or bhsd",
+            nsa::text_that(is_layout, "b, s, h and d in some order, each once")},
+      Field{"picks_per",
+            &K::picks_per,
+            "of attend_sel: one list of blocks a group, or a head",
+            nsa::one_of(kPicksPer)},
+      Field{"sentinel",
+            &K::sentinel,
+            "of attend_sel: what stands in slots that hold no block",
+            nsa::within(-1, kMostSentinel)},
+      Field{"picks_order",
+            &K::picks_order,
+            "of attend_sel: blocks come ascending, or in any order",
+            nsa::one_of(kPicksOrders)},
+      Field{"picks_dtype",
+            &K::picks_dtype,
+            "of attend_sel: int64 or int32",
+            nsa::one_of(kPicksTypes)},
+      Field{"scale", &K::scale, "of the logits; 0: 1/sqrt(d_k)", nsa::within(0, 1e6)},
+      Field{"lse",
+            &K::lse,
+            "base of the logarithm in a second result, the sums of the softmax: none, e or 2",
+            nsa::one_of(kLogarithms)},
+      Field{"gradients", &K::gradients, "whether its backward is judged"},
+      Field{"products",
+            &K::products,
+            "in bf16 and fp16 the probabilities are multiplied narrow (rounded first) or wide",
+            nsa::one_of(kProducts)}};
+}();
+
 inline constexpr auto kBisectFields = [] {
   using B = BisectConfig;
   return std::tuple{Field{"over",
@@ -122,7 +170,7 @@ inline constexpr auto kScenarioFields = [] {
       Field{"about", &S::about, "what it shows, one or two sentences"},
       Field{"kind",
             &S::kind,
-            "what the ranks do: training, attention, decode or sweep",
+            "what the ranks do: training, attention, decode, sweep, throughput, or kernel",
             {},
             {.type = "name", .required = true}},
       Field{"seed", &S::seed, "of initialisation, data and every draw"},
@@ -155,6 +203,11 @@ inline constexpr auto kScenarioFields = [] {
            &S::life,
            kLifeFields,
            "of kind training: snapshots, a kill, another life",
+           {.sparse = true}},
+      Part{"kernel",
+           &S::kernel,
+           kKernelFields,
+           "of kind kernel: what a kernel of the user's own computes, and in which form",
            {.sparse = true}},
       Part{"bisect",
            &S::bisect,

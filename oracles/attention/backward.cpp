@@ -170,6 +170,12 @@ Backward::Backward(const Stages& forward, const Tensor& dy) : forward_(forward) 
   layer.kept.round(dgate_.data);
 }
 
+Backward::Backward(const Stages& forward, Branch branch, Tensor d_o) : forward_(forward) {
+  require_shape(d_o, forward.shape_of(output_stage(branch)), "d_o");
+  require_finite(d_o, "d_o");
+  d_o_[index_of(branch)] = std::move(d_o);
+}
+
 RowRule Backward::right_rule(Branch branch) const {
   const std::vector<KeyBank>& banks = forward_.banks(branch);
   const Tensor& q = forward_.input(Stage::q);

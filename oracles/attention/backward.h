@@ -33,6 +33,10 @@ class Backward {
   // Throws std::invalid_argument where dy has another shape, a NaN or an infinity.
   Backward(const Stages& forward, const Tensor& dy);
 
+  // Of one branch's attention alone, from the gradient of its output [B,G,h,R,V]: only through(), right_rule() and
+  // of_output() of that branch may be asked for.
+  Backward(const Stages& forward, Branch branch, Tensor d_o);
+
   // Everything by the right rule.
   [[nodiscard]] AttentionGradients gradients() const;
   // With other gradients through one branch.

@@ -30,7 +30,7 @@ std::span<const BackwardLaw> backward_laws();
 
 // One gradient that was recorded. Refers to its owner's tensors.
 struct RecordedGradient {
-  std::string of;  // a weight's name, or "x"
+  std::string of;  // a weight's name, or "x"; of a branch alone "q", "k" or "v"
   const Tensor& found;
   const Tensor& wanted;
   Allowed allowed;
@@ -46,6 +46,11 @@ struct GradientNaming {
 // law fits, the patterns of match.h are tried, one for all.
 GradientNaming name_gradients(const Backward& backward, std::span<const RecordedGradient> recorded);
 
+// The same of one branch's attention alone, whose gradients of queries, keys and values were recorded.
+Naming name_gradients(const Backward& backward,
+                      Branch branch,
+                      std::span<const RecordedGradient> recorded);
+
 // Which query heads a wrong gradient of queries, keys or values comes from. The heads of a group
 // share keys and values, so that the gradients of their weights are sums over the group's heads.
 // Every head's share follows from the equations, and where shares that count more or less than once
@@ -58,5 +63,7 @@ struct WrongHeads {
 };
 // Nothing for weights that no head can be told from.
 std::optional<WrongHeads> wrong_heads(const Backward& backward, const RecordedGradient& recorded);
+// Of one branch's attention alone: `recorded` is the gradient of its queries, keys or values.
+WrongHeads wrong_heads(const Backward& backward, Branch branch, const RecordedGradient& recorded);
 
 }  // namespace oracles

@@ -20,6 +20,9 @@ Vectors wrong_in(const RecordedGradient& gradient) {
 const Tensor& of_name(const AttentionGradients& gradients, const std::string& name) {
   return name == "x" ? gradients.x : gradients.weights.at(name);
 }
+const Tensor& of_name(const BranchGradients& gradients, const std::string& name) {
+  return name == "q" ? gradients.q : name == "k" ? gradients.k : gradients.v;
+}
 
 // The branches whose attention every wrong gradient goes through.
 std::vector<Branch> branches_on_the_way(const Backward& backward,
@@ -68,6 +71,36 @@ void add(const RecordedGradient& gradient,
   std::set_intersection(
       wrong.begin(), wrong.end(), not_given.begin(), not_given.end(), std::back_inserter(both));
   extent.explains = extent.explains && both.empty();
+}
+
+bool is_of(const BackwardLaw& law, Branch branch, const Backward& backward) {
+  const bool of_branch =
+      std::find(law.branches.begin(), law.branches.end(), branch) != law.branches.end();
+  return of_branch && (!law.of_all_rows || backward.forward().has_all_rows());
+}
+
+// Which vectors of each gradient are wrong; counts them.
+std::vector<Vectors> wrong_in(std::span<const RecordedGradient> recorded, Misfit& right) {
+  std::vector<Vectors> wrong;
+  for (const RecordedGradient& gradient : recorded) {
+    wrong.push_back(wrong_in(gradient));
+    right.judged += static_cast<std::int64_t>(gradient.wanted.data.size()) /
+                    std::max<std::int64_t>(1, gradient.wanted.shape.back());
+    right.wrong += static_cast<std::int64_t>(wrong.back().size());
+  }
+  return wrong;
+}
+
+// How far the gradients that a law gives are what was recorded.
+template <typename Gradients>
+Extent extent_of(const Gradients& output,
+                 std::span<const RecordedGradient> recorded,
+                 const std::vector<Vectors>& wrong) {
+  Extent extent;
+  for (std::size_t i = 0; i < recorded.size(); ++i) {
+    add(recorded[i], wrong[i], of_name(output, recorded[i].of), extent);
+  }
+  return extent;
 }
 
 // What every wrong gradient has in common: the same factor, the same rounding.
@@ -175,11 +208,8 @@ std::optional<Vector> fit(const std::vector<Vector>& shares,
   return largest(left) <= bound ? coefficients : std::nullopt;
 }
 
-// The gradient that head i of every group gives to a weight of keys or values.
-Tensor share_of_head(const Backward& backward,
-                     Branch branch,
-                     const std::string& of,
-                     std::int64_t i) {
+// That of the branch's output in head i of every group, zero elsewhere.
+Tensor gradient_of_head(const Backward& backward, Branch branch, std::int64_t i) {
   const Sizes& n = backward.forward().sizes();
   Tensor d_o = backward.of_output(branch);
   const std::int64_t size = n.rows * backward.forward().config().d_v;
@@ -188,6 +218,15 @@ Tensor share_of_head(const Backward& backward,
       std::fill_n(d_o.data.begin() + head * size, size, 0.0);
     }
   }
+  return d_o;
+}
+
+// The gradient that head i of every group gives to a weight of keys or values.
+Tensor share_of_head(const Backward& backward,
+                     Branch branch,
+                     const std::string& of,
+                     std::int64_t i) {
+  const Tensor d_o = gradient_of_head(backward, branch, i);
   Weights weights;
   Tensor dx = zeros(backward.forward().x().shape);
   backward.add_key_gradients(
@@ -219,6 +258,47 @@ WrongHeads heads_of_rows(const AttentionConfig& config, const Vector& difference
   return {ascending(heads), ascending(groups), {}};
 }
 
+// Lanes are the groups of one sequence after the other. `shares` are what each head of a group gives to the sum.
+WrongHeads heads_of_shares(const AttentionConfig& config,
+                           const std::vector<Vector>& shares,
+                           const Vector& difference,
+                           std::int64_t lanes,
+                           double bound) {
+  const auto per_group = static_cast<int>(config.heads_per_group());
+  std::set<int> groups;
+  std::set<int> heads;
+  WrongHeads found;
+  bool explained = true;
+  for (const int lane : wrong_lanes(difference, lanes, bound)) {
+    const int group = lane % static_cast<int>(config.n_kv_groups);
+    groups.insert(group);
+    std::vector<Vector> of_group;
+    for (const Vector& share : shares) {
+      of_group.push_back(lane_of(share, lanes, lane));
+    }
+    const Vector own = lane_of(difference, lanes, lane);
+    const auto more = std::isfinite(largest(own)) ? fit(of_group, own, bound) : std::nullopt;
+    explained = explained && more.has_value();
+    for (int i = 0; i < per_group; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      // A head whose own part of the difference is within the bound has none.
+      if (more && std::abs((*more)[at]) * largest(of_group[at]) <= bound) {
+        continue;
+      }
+      heads.insert(group * per_group + i);
+      if (more) {
+        found.counts[group * per_group + i] = 1 + (*more)[at];
+      }
+    }
+  }
+  found.groups = ascending(groups);
+  found.heads = ascending(heads);
+  if (!explained) {
+    found.counts.clear();
+  }
+  return found;
+}
+
 std::optional<Branch> branch_of_weight(const std::string& of) {
   for (const Branch branch : kBranches) {
     const std::string name = std::string(branch_name(branch)) + ".weight";
@@ -234,29 +314,18 @@ std::optional<Branch> branch_of_weight(const std::string& of) {
 GradientNaming name_gradients(const Backward& backward,
                               std::span<const RecordedGradient> recorded) {
   GradientNaming found;
-  std::vector<Vectors> wrong;
-  for (const RecordedGradient& gradient : recorded) {
-    wrong.push_back(wrong_in(gradient));
-    found.naming.right.judged += static_cast<std::int64_t>(gradient.wanted.data.size()) /
-                                 std::max<std::int64_t>(1, gradient.wanted.shape.back());
-    found.naming.right.wrong += static_cast<std::int64_t>(wrong.back().size());
-  }
+  const std::vector<Vectors> wrong = wrong_in(recorded, found.naming.right);
   if (found.naming.right.fits()) {
     return found;
   }
   std::vector<std::pair<LawFit, Branch>> fitting;
   for (const Branch branch : branches_on_the_way(backward, recorded, wrong)) {
     for (const BackwardLaw& law : backward_laws()) {
-      const bool is_of_branch =
-          std::find(law.branches.begin(), law.branches.end(), branch) != law.branches.end();
-      if (!is_of_branch || (law.of_all_rows && !backward.forward().has_all_rows())) {
+      if (!is_of(law, branch, backward)) {
         continue;
       }
-      const AttentionGradients output = backward.gradients(branch, law.through(backward, branch));
-      Extent extent;
-      for (std::size_t i = 0; i < recorded.size(); ++i) {
-        add(recorded[i], wrong[i], of_name(output, recorded[i].of), extent);
-      }
+      const Extent extent =
+          extent_of(backward.gradients(branch, law.through(backward, branch)), recorded, wrong);
       if (extent.explains) {
         fitting.push_back({{law.law, {}, extent.share(), {}}, branch});
       }
@@ -280,6 +349,30 @@ GradientNaming name_gradients(const Backward& backward,
   return found;
 }
 
+Naming name_gradients(const Backward& backward,
+                      Branch branch,
+                      std::span<const RecordedGradient> recorded) {
+  Naming found;
+  const std::vector<Vectors> wrong = wrong_in(recorded, found.right);
+  if (found.right.fits()) {
+    return found;
+  }
+  for (const BackwardLaw& law : backward_laws()) {
+    if (!is_of(law, branch, backward)) {
+      continue;
+    }
+    const Extent extent = extent_of(law.through(backward, branch), recorded, wrong);
+    if (extent.explains) {
+      found.fitting.push_back({law.law, {}, extent.share(), {}});
+    }
+  }
+  keep_the_strongest(found.fitting);
+  if (found.fitting.empty()) {
+    found.fitting = common_patterns(recorded, wrong);
+  }
+  return found;
+}
+
 std::optional<WrongHeads> wrong_heads(const Backward& backward, const RecordedGradient& recorded) {
   const AttentionConfig& config = backward.forward().config();
   const double bound = recorded.allowed.of(recorded.wanted);
@@ -294,38 +387,37 @@ std::optional<WrongHeads> wrong_heads(const Backward& backward, const RecordedGr
   if (!branch) {
     return std::nullopt;
   }
-  const std::int64_t groups = config.n_kv_groups;
-  const auto per_group = static_cast<int>(config.heads_per_group());
-  const std::set<int> wrong = wrong_lanes(difference, groups, bound);
   std::vector<Vector> shares;
-  for (int i = 0; i < per_group; ++i) {
+  for (int i = 0; i < static_cast<int>(config.heads_per_group()); ++i) {
     shares.push_back(share_of_head(backward, *branch, recorded.of, i).data);
   }
-  WrongHeads found;
-  found.groups = ascending(wrong);
-  for (const int group : wrong) {
-    std::vector<Vector> of_group;
-    for (const Vector& share : shares) {
-      of_group.push_back(lane_of(share, groups, group));
-    }
-    const Vector own = lane_of(difference, groups, group);
-    const auto more = std::isfinite(largest(own)) ? fit(of_group, own, bound) : std::nullopt;
-    for (int i = 0; i < per_group; ++i) {
-      const auto at = static_cast<std::size_t>(i);
-      // A head whose own part of the difference is within the bound has none.
-      if (more && std::abs((*more)[at]) * largest(of_group[at]) <= bound) {
-        continue;
-      }
-      found.heads.push_back(group * per_group + i);
-      if (more) {
-        found.counts[found.heads.back()] = 1 + (*more)[at];
-      }
-    }
+  return heads_of_shares(config, shares, difference, config.n_kv_groups, bound);
+}
+
+WrongHeads wrong_heads(const Backward& backward, Branch branch, const RecordedGradient& recorded) {
+  const AttentionConfig& config = backward.forward().config();
+  const Sizes& n = backward.forward().sizes();
+  const double bound = recorded.allowed.of(recorded.wanted);
+  Vector difference = recorded.found.data;
+  for (std::size_t i = 0; i < difference.size(); ++i) {
+    difference[i] -= recorded.wanted.data[i];
   }
-  if (found.counts.size() != found.heads.size()) {
-    found.counts.clear();
+  if (recorded.of == "q") {
+    std::set<int> heads;
+    std::set<int> groups;
+    for (const int lane : wrong_lanes(difference, n.batch_groups() * n.heads, bound)) {
+      heads.insert(lane % static_cast<int>(config.n_heads));
+      groups.insert(lane % static_cast<int>(config.n_heads) / static_cast<int>(n.heads));
+    }
+    return {ascending(heads), ascending(groups), {}};
   }
-  return found;
+  std::vector<Vector> shares;
+  for (std::int64_t i = 0; i < n.heads; ++i) {
+    const Tensor d_o = gradient_of_head(backward, branch, i);
+    shares.push_back(
+        of_name(backward.through(branch, d_o, backward.right_rule(branch)), recorded.of).data);
+  }
+  return heads_of_shares(config, shares, difference, n.batch_groups(), bound);
 }
 
 }  // namespace oracles

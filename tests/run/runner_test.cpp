@@ -545,5 +545,61 @@ TEST_F(RunnerTest, AttemptIsNeverWrittenOver) {
   EXPECT_THROW((void)run(1, {}), nsa::Error);
 }
 
+// ---- a kernel of the user's own -------------------------------------------------------------------------------------
+
+// `torch` is what `import torch` runs in the process of the kernel.
+Ran run_foreign(const fakes::TempFolder& folder, const std::string& torch) {
+  Case the_case = fake_case(1);
+  the_case.scenario.kind = kKernelKind;
+  the_case.scenario.kernel.callable = "module:name";
+  the_case.scenario.kernel.level = "attend_win";
+  folder.write("torch.py", torch);
+  RunnerOptions options = patient_options(folder.path(), {});
+  options.worker = "/usr/bin/python3";
+  options.environment.push_back("PYTHONPATH=" + std::string(NSA_TEST_ROOT) +
+                                "/python:" + folder.path());
+  options.environment.emplace_back("PYTHONDONTWRITEBYTECODE=1");
+  options.still_floor_ms = 2'000;
+  return run_fakes(the_case, options);
+}
+
+TEST_F(RunnerTest, AForeignCaseHasTrialsBeforeItHasAProcess) {
+  const Ran ran = run_foreign(folder_, "raise RuntimeError('this torch is none')");
+  ASSERT_FALSE(ran.evidence.artefacts.empty());
+  const std::int64_t started = ran.evidence.started.at(0).t_ms;
+  for (const auto& row : ran.evidence.artefacts) {
+    EXPECT_EQ(row.process, kController);
+    EXPECT_LE(row.t_ms, started);
+    EXPECT_TRUE(std::filesystem::exists(folder_ / row.row.path));
+  }
+  ASSERT_NE(ran.evidence.error_of(0), nullptr);
+  EXPECT_EQ(ran.evidence.error_of(0)->type, "builtins.RuntimeError");
+  EXPECT_EQ(ran.evidence.error_of(0)->what, "this torch is none");
+  EXPECT_EQ(ran.evidence.error_of(0)->phase, "init");
+  EXPECT_EQ(ran.evidence.error_of(0)->frames.at(0), "<module> (torch.py:1)");
+  EXPECT_TRUE(ran.evidence.rejected.empty());
+  expect_nobody_left(ran);
+}
+
+TEST_F(RunnerTest, AForeignProcessThatWaitsForEverTellsWhere) {
+  const Ran ran = run_foreign(folder_,
+                              "import threading\n"
+                              "def waits_for_ever():\n"
+                              "    threading.Event().wait()\n"
+                              "__version__ = '2'\n"
+                              "waits_for_ever()\n");
+  EXPECT_EQ(stop_reason(ran), "still");
+  bool told = false;
+  for (const auto& row : ran.evidence.observations) {
+    for (const ThreadStack& thread : row.row.threads) {
+      for (const std::string& frame : thread.frames) {
+        told = told || frame == "waits_for_ever (torch.py:3)";
+      }
+    }
+  }
+  EXPECT_TRUE(told);
+  expect_nobody_left(ran);
+}
+
 }  // namespace
 }  // namespace harness

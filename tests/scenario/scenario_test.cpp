@@ -472,4 +472,48 @@ TEST_F(ScenarioTest, AProductHasALimit) {
       HasSubstr("more than 10000 cases"));
 }
 
+// ---- kernels of the user's own ------------------------------------------------------------------------------------
+
+class KernelScenario : public ScenarioTest {
+ protected:
+  KernelScenario() { manifest_.kinds.emplace_back(harness::kKernelKind); }
+  static std::string text(const std::string& kernel, const std::string& more = "") {
+    return "version: 1\nscenario: s\nkind: kernel\nmodel: {use: toy}\n"
+           "training: {seq_len: 16, data: {source: uniform}" +
+           more + "}\nkernel: {" + kernel + "}\nchecks: [kernel_is_oracle]\n";
+  }
+  const std::string plain_ = "callable: 'm:f', level: attend_sel";
+};
+
+TEST_F(KernelScenario, SaysWhatAKernelComputes) {
+  options_.known_checks.emplace_back("kernel_is_oracle");
+  const std::vector<Case> cases = load(text(plain_ + ", layout: dhsb, sentinel: 99, lse: 2"));
+  ASSERT_EQ(cases.size(), 1U);
+  const harness::Scenario& scenario = cases[0].scenario;
+  EXPECT_TRUE(scenario.is_foreign());
+  EXPECT_EQ(scenario.kernel.layout, "dhsb");
+  EXPECT_EQ(scenario.kernel.sentinel, 99);
+  EXPECT_EQ(scenario.kernel.lse, "2");
+  EXPECT_EQ(harness::case_from_json(harness::case_to_json(cases[0]), "case.json"), cases[0]);
+}
+
+TEST_F(KernelScenario, WhatContradictsItselfIsRefused) {
+  options_.known_checks.emplace_back("kernel_is_oracle");
+  const auto refused = [&](const std::string& kernel, const std::string& more = "") {
+    return error(text(kernel, more));
+  };
+  EXPECT_THAT(refused("callable: 'm:f'"), HasSubstr("kernel.level: found none"));
+  EXPECT_THAT(refused("callable: mf, level: attend_win"), HasSubstr("wanted module:name"));
+  EXPECT_THAT(refused(plain_ + ", layout: bsh"), HasSubstr("b, s, h and d in some order"));
+  EXPECT_THAT(refused(plain_ + ", sentinel: 3"), HasSubstr("the number of a block"));
+  EXPECT_THAT(refused(plain_, ", precision: bf16_pure"), HasSubstr("training.precision"));
+  EXPECT_THAT(error(std::string(kHead) + "kernel: {level: attend_win, callable: 'm:f'}\n"),
+              HasSubstr("wanted with kind kernel alone"));
+}
+
+TEST_F(KernelScenario, OtherCasesSayNothingOfIt) {
+  const Case the_case = load(kHead).at(0);
+  EXPECT_EQ(harness::case_to_json(the_case).find("\"kernel\""), std::string::npos);
+}
+
 }  // namespace

@@ -150,7 +150,7 @@ class LayerJudge {
     std::map<Stage, Tensor> wanted;
     double outputs = 0.0;
     for (const StageRow& row : kStages) {
-      if (!record_.has(name_of(row))) continue;
+      if (!record_.has(name_of(row)) || record_.given.count(name_of(row)) > 0) continue;
       const auto at = wanted.emplace(row.stage, stages_.right(row.stage)).first;
       if (row.output) outputs = std::max(outputs, oracles::finite_scale(at->second));
     }

@@ -6,6 +6,7 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -46,7 +47,8 @@ struct LayerRecord {
   std::optional<oracles::Tensor> dy;  // [B,R,E]
   bool forward_only = false;
   bool from_input = true;
-  bool dy_elsewhere = false;  // dy is not zero in all rows that are not judged
+  std::set<std::string> given;  // tensors that are inputs: not results to be judged
+  bool dy_elsewhere = false;    // dy is not zero in all rows that are not judged
   // Everything else that is floating, by name: q [B,G,h,R,D], o_* [B,G,h,R,V], gate [B,G,R,3] or [B,G,h,R,3], y [B,R,E],
   // k_*, v_* [B,G,S|C,D], p_grp [B,G,S,N], dx [B,S,E], g.w.*
   std::map<std::string, oracles::Tensor> tensors;

@@ -131,6 +131,10 @@ std::string report_text(const Report& report) {
   if (!unknown.empty()) text += "  not judged: " + nsa::join(unknown) + "\n";
   text += report.judgement.sentence + "\n";
   if (!report.judgement.reason.empty()) text += "likely: " + report.judgement.reason + "\n";
+  const std::vector<Stage>& stages = report.judgement.stages;
+  const bool asked = std::any_of(
+      stages.begin(), stages.end(), [](const Stage& stage) { return stage.model.has_value(); });
+  if (!asked && report.trouble.empty()) text += "the model was not asked (--oracle-only)\n";
   if (!report.trouble.empty()) {
     text += "nothing is known of the model: " + without_controls(report.trouble) + "\n";
   }

@@ -18,7 +18,51 @@ constexpr std::string_view kOnlyThisLaw =
     "{law} gives all wrong rows from the recorded inputs.][ It is no mistake of another kind that "
     "the oracle knows: only {laws} give all wrong rows from the recorded inputs.]";
 
+constexpr std::string_view kOfKernel =
+    "With the inputs {trial}, {tensors} {tensors?differs|differ} from the oracle[ in {row_count} "
+    "of "
+    "{rows_in_all} rows]. The relative error is {error:3}[ {measure}], the limit {limit:3}.[ It is "
+    "wrong in {call} alone.][ It is what the law {law} gives.][ This law: \"{about}\".][ Each of "
+    "these laws gives it: {laws}.]";
+
+constexpr std::string_view kOfKernelOnly =
+    "It is no rounding: the limit covers it. The inputs are not the cause: the oracle got the same "
+    "ones.";
+
 constexpr std::array kForwardWords = {
+    // kernel_is_oracle, kernel_causal
+    Wording{"MASK.ALIGNMENT", "kernel", kOfKernel, kOfKernelOnly},
+    Wording{"MASK.POLARITY", "kernel", kOfKernel, kOfKernelOnly},
+    Wording{"MASK.ABSENT", "kernel", kOfKernel, kOfKernelOnly},
+    Wording{
+        "NUMERIC.FORWARD",
+        "kernel",
+        kOfKernel,
+        kOfKernelOnly,
+        "Compare {op} with its equation on the trial's tensors, in the first row that is wrong."},
+    Wording{
+        "NUMERIC.GRADIENT",
+        "kernel",
+        kOfKernel,
+        "The forward is not the cause: it is the oracle's in these trials. The incoming gradient "
+        "is not the cause: the oracle got the same one.",
+        "Compare the backward of {op} with its equation on the trial's tensors, head by head.",
+        "row_count rows_in_all call"},
+    Wording{
+        "CAUSALITY.LEAK",
+        "kernel_forward",
+        "With the inputs {trial}, {tensor} before position {perturbed_from} changed when only the "
+        "inputs from there on changed, in {places}.",
+        "It is no rounding and no chance: all that these rows may see has the same bits in both "
+        "trials."},
+    Wording{
+        "CAUSALITY.LEAK",
+        "kernel_backward",
+        "With the inputs {trial}, no gradient came in from position {perturbed_from} on, but "
+        "{tensor} is not zero there, in {places}.",
+        "The forward is not the cause: what comes before the position has the same bits in both "
+        "trials.",
+        "Look at the mask in the backward of {op}."},
     // close_to_oracle, selection_valid
     Wording{"RANGE.INVALID",
             "blocks",

@@ -1,0 +1,196 @@
+#include "harness/checks/kernel/kernel_call.h"
+
+#include <cmath>
+#include <numeric>
+
+#include "harness/checks/attention/sample_rows.h"
+#include "nsa/base/error.h"
+#include "oracles/weights.h"
+
+namespace harness::checks {
+namespace {
+
+using KernelShape = std::vector<std::int64_t>;
+using oracles::Tensor;
+
+// Numbers that nothing was made of.
+Tensor arbitrary(const KernelShape& shape, std::uint64_t key) {
+  Tensor tensor = oracles::zeros(shape);
+  for (std::size_t i = 0; i < tensor.data.size(); ++i) {
+    const std::uint64_t bits = mixed(key * 0x10001U + i);
+    tensor.data[i] = static_cast<double>(bits >> 11U) * 0x1p-52 - 1.0;
+  }
+  return tensor;
+}
+
+Tensor read_tensor(const nsa::SafetensorsFile& file, const char* name, const KernelShape& wanted) {
+  const nsa::TensorView& view = file.at(name);
+  if (view.shape != wanted) {
+    throw nsa::Error(view.where + ": found shape " + oracles::shape_text(view.shape) + ", wanted " +
+                     oracles::shape_text(wanted));
+  }
+  return {wanted, nsa::to_doubles(view)};
+}
+
+void scale_by(Tensor& tensor, double factor) {
+  for (double& value : tensor.data) value *= factor;
+}
+
+class CallReader {
+ public:
+  CallReader(const Scenario& scenario,
+             const nsa::SafetensorsFile& inputs,
+             const nsa::SafetensorsFile& outputs)
+      : scenario_(scenario), in_(inputs), out_(outputs) {
+    const KernelShape& q = in_.at("q").shape;
+    const KernelShape& k = in_.at("k").shape;
+    if (q.size() != 4 || k.size() != 4) throw nsa::Error("a trial without four axes");
+    batch_ = q[0];
+    length_ = q[2];
+    keys_ = k[2];
+    const double root = std::sqrt(static_cast<double>(scenario.model.d_k));
+    ratio_ = scenario.kernel.scale > 0.0 ? scenario.kernel.scale * root : 1.0;
+  }
+
+  KernelCall read() {
+    call_.branch = branch_of_level(scenario_.kernel.level);
+    set_layer();
+    set_precision();
+    take_inputs();
+    take_results();
+    return std::move(call_);
+  }
+
+ private:
+  [[nodiscard]] const nsa::ModelConfig& model() const { return scenario_.model; }
+  [[nodiscard]] KernelShape of_queries(std::int64_t width) const {
+    return {batch_, model().n_heads, length_, width};
+  }
+  [[nodiscard]] KernelShape of_keys(std::int64_t width) const {
+    return {batch_, model().n_kv_groups, keys_, width};
+  }
+  [[nodiscard]] std::string name_of(const char* what) const {
+    return std::string(what) + std::string(oracles::branch_name(call_.branch));
+  }
+  // Heads of a group apart.
+  [[nodiscard]] Tensor grouped(Tensor tensor) const {
+    KernelShape shape = tensor.shape;
+    shape[1] = model().heads_per_group();
+    shape.insert(shape.begin() + 1, model().n_kv_groups);
+    return oracles::reshaped(std::move(tensor), shape);
+  }
+
+  void set_layer() {
+    LayerRecord& record = call_.record;
+    record.config = oracle_config(kernel_model(scenario_));
+    record.batch = batch_;
+    record.length = length_;
+    record.rows.resize(static_cast<std::size_t>(length_));
+    std::iota(record.rows.begin(), record.rows.end(), 0);
+    record.forward_only = true;  // its gradients are judged apart: they are not those of a layer
+    record.from_input = false;
+    record.x = arbitrary({batch_, length_, 1}, 1);
+    std::uint64_t key = 2;
+    for (const auto& [name, shape] : oracles::weight_shapes(record.config)) {
+      record.weights[name] = arbitrary(shape, key++);
+    }
+    record.blocks = oracles::filled<std::int64_t>(
+        {batch_, model().n_kv_groups, length_, model().n_sel}, std::int64_t{-1});
+    if (call_.branch == oracles::Branch::sel) {
+      record.blocks.data = nsa::to_int64s(in_.at("blocks"));
+      if (in_.at("blocks").shape != record.blocks.shape) {
+        throw nsa::Error(in_.at("blocks").where + ": wanted shape " +
+                         oracles::shape_text(record.blocks.shape));
+      }
+    }
+  }
+
+  void set_precision() {
+    LayerRecord& record = call_.record;
+    oracles::Kept kept;
+    switch (in_.at("q").dtype) {
+      case nsa::DType::f64: record.arithmetic = oracles::Arithmetic::float64(); break;
+      case nsa::DType::bf16:
+        record.arithmetic = oracles::Arithmetic::bfloat16();
+        kept.results = oracles::Number::bf16;
+        break;
+      case nsa::DType::f16:
+        record.arithmetic = oracles::Arithmetic::float16();
+        kept.results = oracles::Number::f16;
+        break;
+      default: record.arithmetic = oracles::Arithmetic::float32();
+    }
+    record.unit_roundoff = record.arithmetic.stored;
+    if (!kept.rounds()) return;
+    kept.input = kept.results;
+    kept.narrow_products.fill(scenario_.kernel.products == "narrow");
+    record.kept = kept;
+  }
+
+  void take_inputs() {
+    LayerRecord& record = call_.record;
+    Tensor q = grouped(read_tensor(in_, "q", of_queries(model().d_k)));
+    scale_by(q, ratio_);  // the oracle's logits are q.k / sqrt(d_k)
+    record.tensors["q"] = std::move(q);
+    record.tensors[name_of("k_")] = read_tensor(in_, "k", of_keys(model().d_k));
+    record.tensors[name_of("v_")] = read_tensor(in_, "v", of_keys(model().d_v));
+    record.given = {"q", name_of("k_"), name_of("v_")};
+    call_.d_o = grouped(read_tensor(in_, "do", of_queries(model().d_v)));
+  }
+
+  void take_results() {
+    const nsa::DType wanted = in_.at("q").dtype;
+    if (out_.at("o").dtype != wanted) {
+      throw nsa::Error(out_.at("o").where + ": found dtype " +
+                       std::string(nsa::dtype_name(out_.at("o").dtype)) + ", wanted " +
+                       std::string(nsa::dtype_name(wanted)));
+    }
+    call_.record.tensors[name_of("o_")] = grouped(read_tensor(out_, "o", of_queries(model().d_v)));
+    if (scenario_.kernel.lse != "none") {
+      call_.lse_unit_roundoff = Reals(out_.at("lse")).unit_roundoff();
+      call_.lse =
+          oracles::reshaped(read_tensor(out_, "lse", {batch_, model().n_heads, length_}),
+                            {batch_, model().n_kv_groups, model().heads_per_group(), length_});
+    }
+    if (!scenario_.kernel.gradients) return;
+    Tensor q = grouped(gradient("dq", of_queries(model().d_k)));
+    scale_by(q, 1.0 / ratio_);
+    call_.gradients["q"] = std::move(q);
+    call_.gradients["k"] = gradient("dk", of_keys(model().d_k));
+    call_.gradients["v"] = gradient("dv", of_keys(model().d_v));
+  }
+
+  [[nodiscard]] Tensor gradient(const char* name, const KernelShape& shape) const {
+    return out_.contains(name) ? read_tensor(out_, name, shape) : oracles::zeros(shape);
+  }
+
+  const Scenario& scenario_;
+  const nsa::SafetensorsFile& in_;
+  const nsa::SafetensorsFile& out_;
+  std::int64_t batch_ = 0;
+  std::int64_t length_ = 0;
+  std::int64_t keys_ = 0;
+  double ratio_ = 1.0;
+  KernelCall call_;
+};
+
+}  // namespace
+
+nsa::ModelConfig kernel_model(const Scenario& scenario) {
+  nsa::ModelConfig model = scenario.model;
+  model.dim = 1;
+  return model;
+}
+
+oracles::Branch branch_of_level(const std::string& level) {
+  if (level == "attend_sel") return oracles::Branch::sel;
+  return level == "attend_win" ? oracles::Branch::win : oracles::Branch::cmp;
+}
+
+KernelCall read_kernel_call(const Scenario& scenario,
+                            const nsa::SafetensorsFile& inputs,
+                            const nsa::SafetensorsFile& outputs) {
+  return CallReader(scenario, inputs, outputs).read();
+}
+
+}  // namespace harness::checks

@@ -1,0 +1,39 @@
+// One call of a foreign kernel, as the oracle wants it: what the controller drew, and what came back. A kernel is one branch's
+// attention without a layer around it: queries, keys and values are given, so nothing before them is judged. The layer of the
+// oracle still has weights and an input; they are arbitrary numbers, so that a law which would use them explains nothing.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "harness/checks/attention/layer_record.h"
+#include "harness/scenario/scenario.h"
+#include "nsa/base/safetensors.h"
+#include "oracles/attention/layer.h"
+
+namespace harness::checks {
+
+inline constexpr const char* kKernelOutputs = "kernel_outputs";
+
+struct KernelCall {
+  LayerRecord record;  // q, k_* and v_* are given; o_* is judged
+  oracles::Branch branch = oracles::Branch::sel;
+  oracles::Tensor d_o;  // [B,G,h,S,V]
+  // "q", "k" and "v", shaped like these; empty where the case wants none. One that did not come back is zero.
+  std::map<std::string, oracles::Tensor> gradients;
+  std::optional<oracles::Tensor> lse;  // [B,G,h,S]
+  double lse_unit_roundoff = 0.0;
+};
+
+// The model of a kernel: nothing is projected, so that no limit counts the terms of a projection.
+[[nodiscard]] nsa::ModelConfig kernel_model(const Scenario& scenario);
+
+[[nodiscard]] oracles::Branch branch_of_level(const std::string& level);
+
+// Throws: nsa::Error where a tensor is missing, or has not the shape or the type that the case demands.
+[[nodiscard]] KernelCall read_kernel_call(const Scenario& scenario,
+                                          const nsa::SafetensorsFile& inputs,
+                                          const nsa::SafetensorsFile& outputs);
+
+}  // namespace harness::checks

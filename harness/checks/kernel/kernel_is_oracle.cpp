@@ -1,0 +1,205 @@
+// Is what a foreign kernel gives, forward and gradients, what the float64 oracle says, in every trial and in a second call?
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <stdexcept>
+
+#include "harness/checks/kernel/kernel_judge.h"
+#include "harness/checks/kernel/kernel_trials.h"
+#include "harness/checks/largest.h"
+#include "harness/checks/list.h"
+#include "nsa/base/error.h"
+#include "nsa/base/text.h"
+
+namespace harness::checks {
+namespace {
+
+struct SeenInTrial {
+  Deviation seen;
+  int trial = 0;
+};
+
+// The laws that give what was seen.
+std::set<std::string> laws_of(const Deviation& seen) {
+  std::set<std::string> laws(seen.laws.begin(), seen.laws.end());
+  if (!seen.law.empty()) laws.insert(seen.law);
+  return laws;
+}
+
+// One mistake is one finding. A short trial leaves laws undecided that a long one tells apart: the only law that gives what was
+// seen in every trial is the law of all of them.
+void tell_together(std::vector<SeenInTrial>& list, const std::string& tensor) {
+  const auto is_about = [&](const SeenInTrial& one) { return one.seen.tensors.front() == tensor; };
+  std::optional<std::set<std::string>> common;
+  for (const SeenInTrial& one : list) {
+    if (!is_about(one)) continue;
+    const std::set<std::string> own = laws_of(one.seen);
+    if (!common) common = own;
+    std::erase_if(*common, [&](const std::string& law) { return own.count(law) == 0; });
+  }
+  const auto alone = std::find_if(list.begin(), list.end(), [&](const SeenInTrial& one) {
+    return is_about(one) && common && common->count(one.seen.law) > 0;
+  });
+  if (alone == list.end()) return;
+  const Deviation told = alone->seen;
+  for (SeenInTrial& one : list) {
+    if (!is_about(one)) continue;
+    one.seen.code = told.code;
+    one.seen.law = told.law;
+    one.seen.about = told.about;
+    one.seen.laws.clear();
+  }
+}
+
+std::vector<Finding> findings_of(std::vector<SeenInTrial> list) {
+  std::set<std::string> tensors;
+  for (const SeenInTrial& one : list) tensors.insert(one.seen.tensors.front());
+  for (const std::string& tensor : tensors) tell_together(list, tensor);
+  Deviations deviations;
+  for (const SeenInTrial& one : list) deviations.add(one.seen, {0, 1, one.trial});
+  return deviations.findings();
+}
+
+class KernelComparison {
+ public:
+  explicit KernelComparison(const Evidence& evidence)
+      : evidence_(evidence), scenario_(evidence.the_case.scenario) {}
+
+  CheckResult judge() {
+    if (!scenario_.is_foreign()) return inconclusive("the case has no kernel of the user's own");
+    const std::vector<TrialOnRecord> trials = trials_on_record(evidence_, result_);
+    for (const TrialOnRecord& trial : trials) judge_trial(trial);
+    for (Finding& finding : findings_of(first_)) tell(std::move(finding), trials, "");
+    for (Finding& finding : findings_of(second_)) {
+      tell(std::move(finding), trials, "the second call");
+    }
+    for (const auto& [tensor, error] : errors_) {
+      result_.measured("relative_error_" + tensor, error.value, error.limit);
+    }
+    result_.measured("calls_that_differ", static_cast<double>(differing_));
+    result_.measured("rows_that_differ_alone", static_cast<double>(other_alone_));
+    return result_.finish(summary());
+  }
+
+ private:
+  void judge_trial(const TrialOnRecord& trial) {
+    const auto once = open_outputs(evidence_, trial, 1, result_);
+    if (!once || !judge_call(trial, *once, first_)) return;
+    ++trials_;
+    if (const auto of = trial.number_said("alone_of")) compare_alone(*once, *of);
+    if (trial.number_said("calls").value_or(1) < 2) return;
+    const auto again = open_outputs(evidence_, trial, 2, result_);
+    if (!again || same_tensors(*once, *again)) return;
+    ++differing_;
+    if (first_.empty()) judge_call(trial, *again, second_);
+  }
+
+  bool judge_call(const TrialOnRecord& trial,
+                  const nsa::SafetensorsFile& outputs,
+                  std::vector<SeenInTrial>& list) {
+    try {
+      const KernelCall call = read_kernel_call(scenario_, trial.inputs, outputs);
+      const LayerJudgement judged = judge_kernel_call(scenario_, call);
+      for (const auto& [tensor, error] : judged.errors) keep_worst(tensor, error);
+      for (const Deviation& seen : judged.deviations) {
+        list.push_back({seen, trial.number});
+      }
+      for (const std::string& lacking : judged.missing) {
+        result_.missing(lacking + " in the trial " + trial.name);
+      }
+      return true;
+    } catch (const nsa::Error& error) {
+      result_.missing("the trial " + trial.name + ", which cannot be judged: " + error.what());
+    } catch (const std::invalid_argument& error) {
+      result_.missing("the trial " + trial.name + ", which the oracle refuses: " + error.what());
+    } catch (const std::out_of_range& error) {
+      result_.missing("the trial " + trial.name + ", which lacks a tensor: " + error.what());
+    }
+    return false;
+  }
+
+  static bool same_tensors(const nsa::SafetensorsFile& a, const nsa::SafetensorsFile& b) {
+    return std::all_of(a.tensors().begin(), a.tensors().end(), [&](const auto& entry) {
+      return b.contains(entry.first) && same_bytes(entry.second, b.at(entry.first));
+    });
+  }
+
+  // Rows of a sequence that are other bits when it is not one of a batch. Both are judged by the oracle: that they differ is
+  // worth knowing and no failure, since a sum may be split by the size of the batch.
+  void compare_alone(const nsa::SafetensorsFile& alone, std::int64_t of) {
+    const Artefact* const row =
+        find_artefact(evidence_, {0, kKernelOutputs, 1, 0, static_cast<int>(of)});
+    if (row == nullptr) return;
+    const auto batch =
+        open_artefact(evidence_, {0, kKernelOutputs, 1, 0, static_cast<int>(of)}, result_);
+    if (!batch) return;
+    const Reals one(alone.at("o"));
+    const Reals all(batch->at("o"));
+    const auto width = static_cast<std::size_t>(alone.at("o").shape.back());
+    const std::size_t before = all.size() - one.size();  // it is the last of the batch
+    for (std::size_t begin = 0; begin < one.size(); begin += width) {
+      bool same = true;
+      for (std::size_t i = begin; i < begin + width; ++i) same = same && one[i] == all[before + i];
+      if (!same) ++other_alone_;
+    }
+  }
+
+  void keep_worst(const std::string& tensor, const ErrorOfTensor& error) {
+    const auto [kept, is_new] = errors_.try_emplace(tensor, error);
+    const double before = kept->second.value / kept->second.limit;
+    double worst = before;
+    raise_to(worst, error.value / error.limit);
+    if (!(worst <= before)) kept->second = error;
+  }
+
+  void tell(Finding finding, const std::vector<TrialOnRecord>& trials, const std::string& call) {
+    std::vector<std::string> names;
+    for (const int number : finding.site.layers) {
+      const auto at = std::find_if(trials.begin(), trials.end(), [&](const TrialOnRecord& trial) {
+        return trial.number == number;
+      });
+      if (at != trials.end()) names.push_back(at->name);
+    }
+    put_trials(names, finding);
+    finding.variant = "kernel";
+    if (!call.empty()) finding.facts["call"] = call;
+    result_.found(std::move(finding));
+  }
+
+  [[nodiscard]] std::string summary() const {
+    std::string worst;
+    double share = -1.0;
+    for (const auto& [tensor, error] : errors_) {
+      if (error.value / error.limit <= share) continue;
+      share = error.value / error.limit;
+      worst = tensor;
+    }
+    return "in " + counted(trials_, "trial") + " the kernel's output" +
+           (scenario_.kernel.lse == "none" ? "" : ", sums") +
+           (scenario_.kernel.gradients ? " and gradients are" : " is") +
+           " what the oracle gives; nearest to its limit is " + worst + " (" +
+           nsa::to_text(share, 2) + " of it)";
+  }
+
+  const Evidence& evidence_;
+  const Scenario& scenario_;
+  ResultBuilder result_;
+  std::vector<SeenInTrial> first_;  // in first calls
+  std::vector<SeenInTrial> second_;
+  std::map<std::string, ErrorOfTensor> errors_;
+  std::int64_t trials_ = 0;
+  std::int64_t differing_ = 0;
+  std::int64_t other_alone_ = 0;
+};
+
+}  // namespace
+
+Check kernel_is_oracle() {
+  return {"kernel_is_oracle",
+          "of kind kernel: output and gradients of the user's kernel are the float64 oracle's, in "
+          "every trial",
+          {"NUMERIC.FORWARD", "NUMERIC.GRADIENT", "MASK.ALIGNMENT", "MASK.POLARITY", "MASK.ABSENT"},
+          [](const Evidence& evidence) { return KernelComparison(evidence).judge(); }};
+}
+
+}  // namespace harness::checks

@@ -1,0 +1,243 @@
+#include "harness/checks/kernel/kernel_judge.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "harness/checks/attention/law_codes.h"
+#include "harness/checks/ceilings.h"
+#include "harness/checks/error_budget.h"
+#include "harness/checks/largest.h"
+#include "harness/checks/result.h"
+#include "nsa/base/text.h"
+#include "oracles/attention/backward.h"
+#include "oracles/laws/backward_laws.h"
+
+namespace harness::checks {
+namespace {
+
+using oracles::BranchGradients;
+using oracles::RecordedGradient;
+using oracles::Stages;
+using oracles::Tensor;
+
+constexpr double kLn2 = 0.69314718055994530942;
+
+void give(const LayerRecord& record, Stages& stages) {
+  for (const auto& [name, tensor] : record.tensors) {
+    stages.record(oracles::stage_named(name).value(), tensor);
+  }
+}
+
+class KernelJudge {
+ public:
+  KernelJudge(const Scenario& scenario, const KernelCall& call)
+      : scenario_(scenario),
+        call_(call),
+        record_(call.record),
+        sums_(kernel_model(scenario), 1, call.record.length) {}
+
+  LayerJudgement judge() {
+    verdict_ = judge_layer(record_, kernel_model(scenario_));
+    oracles::AttentionOptions options;
+    options.replay = record_.blocks;
+    Stages stages(record_.config, record_.weights, record_.x, options);
+    give(record_, stages);
+    if (call_.lse) judge_lse(stages);
+    // What the backward of another function should be, the oracle does not know.
+    if (call_.gradients.empty() || !verdict_.deviations.empty()) return std::move(verdict_);
+    judge_gradients(stages, options);
+    return std::move(verdict_);
+  }
+
+ private:
+  [[nodiscard]] std::string branch() const {
+    return std::string(oracles::branch_name(call_.branch));
+  }
+
+  [[nodiscard]] Deviation deviation(const char* code) const {
+    Deviation seen;
+    seen.code = code;
+    seen.branch = branch();
+    seen.op = "attend_" + branch();
+    return seen;
+  }
+
+  // ---- sums of the softmax --------------------------------------------------------------------------------------
+
+  // log sum exp of a row's logits, NaN where it has no keys: what stands there is not judged.
+  [[nodiscard]] Tensor right_lse(const Stages& stages) const {
+    const oracles::Sizes& n = stages.sizes();
+    const std::vector<oracles::KeyBank>& banks = stages.banks(call_.branch);
+    const Tensor& q = stages.input(oracles::Stage::q);
+    Tensor lse = oracles::filled(call_.lse->shape, std::nan(""));
+    std::vector<double> logits;
+    for (std::int64_t group = 0; group < n.batch_groups(); ++group) {
+      for (std::int64_t row = 0; row < n.rows; ++row) {
+        const oracles::KeyList keys = oracles::visible_keys(stages.query(call_.branch, group, row));
+        const auto count = static_cast<std::size_t>(oracles::key_count(keys));
+        if (count == 0) continue;
+        oracles::scaled_logits(banks[static_cast<std::size_t>(group)],
+                               keys,
+                               oracles::head_rows(q, group, row),
+                               logits);
+        for (std::int64_t head = 0; head < n.heads; ++head) {
+          const auto begin = logits.begin() + head * static_cast<std::ptrdiff_t>(count);
+          const auto end = begin + static_cast<std::ptrdiff_t>(count);
+          const double most = *std::max_element(begin, end);
+          double sum = 0.0;
+          for (auto at = begin; at != end; ++at) sum += std::exp(*at - most);
+          lse.data[static_cast<std::size_t>((group * n.heads + head) * n.rows + row)] =
+              most + std::log(sum);
+        }
+      }
+    }
+    return lse;
+  }
+
+  // The largest difference from `factor` times the right ones.
+  [[nodiscard]] double lse_difference(const Tensor& right, double factor) const {
+    double most = 0.0;
+    for (std::size_t i = 0; i < right.data.size(); ++i) {
+      if (std::isnan(right.data[i])) continue;
+      raise_to(most, std::abs(call_.lse->data[i] - factor * right.data[i]));
+    }
+    return most;
+  }
+
+  void judge_lse(const Stages& stages) {
+    const Tensor right = right_lse(stages);
+    const bool base_two = scenario_.kernel.lse == "2";
+    const double factor = base_two ? 1.0 / kLn2 : 1.0;
+    const double scale = std::max(1.0, factor * oracles::finite_scale(right));
+    const double unit = std::max(call_.lse_unit_roundoff, record_.arithmetic.summed);
+    const double limit = ceiling(sums_.gradient, unit, record_.arithmetic.summed);
+    const double error = lse_difference(right, factor) / scale;
+    verdict_.errors["lse"] = {error, limit};
+    if (error <= limit) return;
+    Deviation seen = deviation("NUMERIC.FORWARD");
+    seen.tensors = {"lse"};
+    seen.error = error;
+    seen.limit = limit;
+    seen.row_count = seen.rows_in_all = record_.lists() * record_.length;
+    if (lse_difference(right, base_two ? 1.0 : 1.0 / kLn2) / scale <= limit) {
+      seen.law = base_two ? "logarithm_to_base_e" : "logarithm_to_base_two";
+      seen.about =
+          base_two ? "the natural logarithm of the sums" : "the logarithm of the sums to base 2";
+    }
+    verdict_.deviations.push_back(std::move(seen));
+  }
+
+  // ---- gradients ------------------------------------------------------------------------------------------------
+
+  void judge_gradients(const Stages& stages, oracles::AttentionOptions options) {
+    const oracles::Backward backward(stages, call_.branch, call_.d_o);
+    const BranchGradients& right = backward.through(call_.branch);
+    std::optional<Stages> plain_stages;
+    std::optional<oracles::Backward> plain;
+    if (record_.kept) {
+      options.kept = *record_.kept;
+      plain_stages.emplace(record_.config, record_.weights, record_.x, options);
+      give(record_, *plain_stages);
+      plain.emplace(*plain_stages, call_.branch, call_.d_o);
+    }
+    const double all = std::max({oracles::finite_scale(right.q),
+                                 oracles::finite_scale(right.k),
+                                 oracles::finite_scale(right.v)});
+    take("q",
+         right.q,
+         plain ? &plain->through(call_.branch).q : nullptr,
+         kSmallestCancellingShare * all);
+    take("k",
+         right.k,
+         plain ? &plain->through(call_.branch).k : nullptr,
+         kSmallestCancellingShare * all);
+    take(
+        "v", right.v, plain ? &plain->through(call_.branch).v : nullptr, kSmallestScaleShare * all);
+    tell(backward);
+  }
+
+  void take(const std::string& of, const Tensor& wanted, const Tensor* plain, double least_scale) {
+    const Tensor& found = call_.gradients.at(of);
+    const double scale = std::max(oracles::finite_scale(wanted), least_scale);
+    const std::string name = "d" + of;
+    oracles::Allowed allowed{
+        ceiling(sums_.gradient, record_.unit_roundoff, record_.arithmetic.summed),
+        scale,
+        record_.arithmetic.stored};
+    ErrorOfTensor& error = verdict_.errors[name];
+    if (plain != nullptr) {
+      Measured measured{found, wanted, *plain, record_.kept->results, kGradientBudget};
+      measured.summed = ceiling(sums_.gradient, record_.arithmetic.summed) * scale;
+      tell_heads_apart(measured);
+      const Spent budget = spent(measured);
+      error = {budget.error, budget.limit};
+      where_[name] = budget.where;
+      allowed.relative = scale > 0.0 ? budget.whole / scale : 0.0;
+      if (!budget.within()) wrong_.push_back(of);
+    } else {
+      double difference = 0.0;
+      for (std::size_t i = 0; i < wanted.data.size(); ++i) {
+        raise_to(difference, std::abs(found.data[i] - wanted.data[i]));
+      }
+      error = {difference == 0.0 ? 0.0 : difference / scale, allowed.relative};
+      if (!(error.value <= error.limit)) wrong_.push_back(of);
+    }
+    judged_.push_back({of, found, wanted, allowed});
+  }
+
+  void tell(const oracles::Backward& backward) {
+    if (wrong_.empty()) return;
+    Deviation seen = deviation("NUMERIC.GRADIENT");
+    std::set<int> heads;
+    std::map<int, double> counts;
+    bool counted = true;
+    for (const RecordedGradient& judged : judged_) {
+      if (std::find(wrong_.begin(), wrong_.end(), judged.of) == wrong_.end()) continue;
+      const std::string name = "d" + judged.of;
+      seen.tensors.push_back(name);
+      const ErrorOfTensor& error = verdict_.errors.at(name);
+      if (seen.limit == 0.0 || !(error.value / error.limit <= seen.error / seen.limit)) {
+        seen.error = error.value;
+        seen.limit = error.limit;
+        seen.where = where_[name];
+      }
+      const oracles::WrongHeads of_heads = oracles::wrong_heads(backward, call_.branch, judged);
+      heads.insert(of_heads.heads.begin(), of_heads.heads.end());
+      counted = counted && !of_heads.counts.empty();
+      counts.insert(of_heads.counts.begin(), of_heads.counts.end());
+    }
+    if (static_cast<std::int64_t>(heads.size()) < record_.config.n_heads)
+      seen.heads = to_ints(heads);
+    explain(oracles::name_gradients(backward, call_.branch, judged_), seen);
+    if (seen.law.empty() && seen.laws.empty() && counted) put_shares(counts, seen);
+    verdict_.deviations.push_back(std::move(seen));
+  }
+
+  static void put_shares(const std::map<int, double>& counts, Deviation& seen) {
+    std::vector<std::string> words;
+    for (const auto& [head, count] : counts) {
+      words.push_back("that of head " + std::to_string(head) + " counts " + nsa::to_text(count, 4) +
+                      " times");
+    }
+    seen.law = "shares_of_heads";
+    seen.about = "every head's share of the sum once, but " + nsa::join(words);
+  }
+
+  const Scenario& scenario_;
+  const KernelCall& call_;
+  const LayerRecord& record_;
+  LongestSums sums_;
+  LayerJudgement verdict_;
+  std::vector<RecordedGradient> judged_;
+  std::vector<std::string> wrong_;
+  std::map<std::string, std::string> where_;  // an error was measured, by tensor
+};
+
+}  // namespace
+
+LayerJudgement judge_kernel_call(const Scenario& scenario, const KernelCall& call) {
+  return KernelJudge(scenario, call).judge();
+}
+
+}  // namespace harness::checks

@@ -1,0 +1,45 @@
+#include "harness/checks/kernel/kernel_trials.h"
+
+#include "harness/checks/kernel/kernel_call.h"
+#include "harness/foreign/trials.h"
+#include "nsa/base/text.h"
+
+namespace harness::checks {
+
+std::optional<std::int64_t> TrialOnRecord::number_said(const std::string& key) const {
+  const auto at = inputs.metadata().find(key);
+  return at == inputs.metadata().end() ? std::nullopt : nsa::parse_int(at->second);
+}
+
+std::vector<TrialOnRecord> trials_on_record(const Evidence& evidence, ResultBuilder& result) {
+  std::vector<TrialOnRecord> trials;
+  for (const auto& row : evidence.artefacts) {
+    if (row.process != kController || row.row.name != kTrialInputs) continue;
+    const int number = row.row.layer;
+    auto file = open_artefact(evidence, {kController, kTrialInputs, 1, 0, number}, result);
+    if (!file) continue;
+    const auto name = file->metadata().find("trial");
+    trials.push_back({number,
+                      name == file->metadata().end() ? std::to_string(number) : name->second,
+                      std::move(*file)});
+  }
+  if (trials.empty()) result.missing("a trial of the kernel");
+  return trials;
+}
+
+std::optional<nsa::SafetensorsFile> open_outputs(const Evidence& evidence,
+                                                 const TrialOnRecord& trial,
+                                                 int call,
+                                                 ResultBuilder& result) {
+  return open_artefact(evidence, {0, kKernelOutputs, call, 0, trial.number}, result);
+}
+
+void put_trials(const std::vector<std::string>& names, Finding& finding) {
+  finding.site.layers.clear();
+  finding.site.ranks.clear();
+  finding.site.step.reset();
+  finding.site.detail["trials"] = names;
+  put_some(finding, "trial", names);
+}
+
+}  // namespace harness::checks

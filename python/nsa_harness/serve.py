@@ -1,0 +1,235 @@
+"""The process that runs a kernel: python -m nsa_harness.serve. Started by the controller, which has drawn the trials and judges
+what is written here; this process judges nothing."""
+
+import argparse
+import importlib
+import importlib.metadata
+import json
+import os
+import runpy
+import sys
+import traceback
+
+from nsa_harness.channel import Channel, die_with_the_controller
+from nsa_harness.validate import SERVING
+
+CANONICAL = "bhsd"
+SOURCES = "foreign"  # this process is not built from the controller's sources
+
+
+class WrongResult(Exception):
+    """What the callable returned is not what the spec says."""
+
+
+def load(name):
+    """The callable "module:name". A script is run as multiprocessing does it: under another name than __main__."""
+    module_name, _, path = name.partition(":")
+    if module_name == "__main__":
+        found = argparse.Namespace(**runpy.run_path(os.environ["NSA_HARNESS_MAIN"], run_name="__mp_main__"))
+    else:
+        found = importlib.import_module(module_name)
+    for part in path.split("."):
+        found = getattr(found, part)
+    if not callable(found):
+        raise TypeError(f"{name} is not callable")
+    return found
+
+
+class Kernel:
+    """One level in the layout of the spec."""
+
+    def __init__(self, scenario, torch):
+        self.torch = torch
+        self.spec = scenario["kernel"]
+        self.heads_per_group = scenario["model"]["n_heads"] // scenario["model"]["n_kv_groups"]
+        self.device = torch.device(scenario["parallel"]["device"])
+        self.layout = self.spec["layout"]
+        self.fn = load(self.spec["callable"])
+
+    def laid_out(self, tensor, gaps):
+        """From [B,N,S,W] to the layout; with gaps, every row is followed by as many NaNs."""
+        placed = tensor.to(self.device).permute([CANONICAL.index(letter) for letter in self.layout]).contiguous()
+        if not gaps:
+            return placed
+        wide = self.torch.full((*placed.shape[:-1], 2 * placed.shape[-1]), float("nan"), dtype=placed.dtype, device=self.device)
+        view = wide[..., : placed.shape[-1]]
+        view.copy_(placed)
+        return view
+
+    def canonical(self, tensor, letters=CANONICAL):
+        layout = [letter for letter in self.layout if letter in letters]
+        return tensor.permute([layout.index(letter) for letter in letters]).contiguous()
+
+    def picks(self, blocks):
+        if self.spec["picks_per"] == "head":
+            blocks = blocks.repeat_interleave(self.heads_per_group, dim=1)
+        if self.spec["picks_order"] == "any":
+            blocks = blocks.sort(dim=-1, descending=True).values
+        blocks = blocks.masked_fill(blocks < 0, self.spec["sentinel"])
+        return self.laid_out(blocks.to(getattr(self.torch, self.spec["picks_dtype"])), False)
+
+    def inputs(self, tensors, gaps):
+        wants = self.spec["gradients"]
+        # Without a copy of its own a view with gaps would be no leaf.
+        given = [self.laid_out(tensors[name], gaps).detach().requires_grad_(wants) for name in ("q", "k", "v")]
+        return given + ([self.picks(tensors["blocks"])] if "blocks" in tensors else [])
+
+    def call(self, given, shape):
+        """(out, lse or None), checked: `shape` is that of out in the layout."""
+        result = self.fn(*given)
+        wants_lse = self.spec["lse"] != "none"
+        wanted = "(out, lse)" if wants_lse else "one tensor"
+        parts = list(result) if isinstance(result, (tuple, list)) else [result]
+        if len(parts) != (2 if wants_lse else 1) or not all(isinstance(part, self.torch.Tensor) for part in parts):
+            kinds = ", ".join(type(part).__name__ for part in parts)
+            raise WrongResult(f"found {kinds}, wanted {wanted}")
+        self.check(parts[0], "out", shape, given[0].dtype)
+        if wants_lse:
+            self.check(parts[1], "lse", [size for size, letter in zip(shape, self.layout) if letter != "d"], None)
+        return parts[0], parts[1] if wants_lse else None
+
+    def check(self, tensor, name, shape, dtype):
+        if list(tensor.shape) != list(shape):
+            raise WrongResult(f"{name}: found shape {list(tensor.shape)}, wanted {list(shape)}")
+        if dtype is not None and tensor.dtype != dtype:
+            raise WrongResult(f"{name}: found {tensor.dtype}, wanted {dtype}")
+        if not tensor.is_floating_point():
+            raise WrongResult(f"{name}: found {tensor.dtype}, wanted a floating type")
+        if tensor.device.type != self.device.type:
+            raise WrongResult(f"{name}: found it on {tensor.device}, wanted {self.device}")
+
+    def run(self, tensors, gaps, channel):
+        """What comes back from one call, by name; and how many numbers of each input have another value afterwards."""
+        torch = self.torch
+        given = self.inputs(tensors, gaps)
+        before = [tensor.detach().clone() for tensor in given]
+        d_out = self.laid_out(tensors["do"], gaps)
+        channel.enter("forward")
+        out, lse = self.call(given, d_out.shape)
+        channel.moved()
+        results = {"o": self.canonical(out)}
+        if lse is not None:
+            results["lse"] = self.canonical(lse, "bhs")
+        if self.spec["gradients"]:
+            channel.enter("backward")
+            results.update(self.gradients(out, given, d_out))
+            channel.moved()
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+        written = {
+            name: int((old != new.detach()).sum())
+            for name, old, new in zip(("q", "k", "v", "picks"), before, given)
+        }
+        return results, written
+
+    def gradients(self, out, given, d_out):
+        if not out.requires_grad:
+            if given[1].numel() == 0:
+                return {}  # no keys: nothing that it could depend on
+            raise WrongResult("out has no autograd graph; a kernel without a backward needs gradients=False")
+        names = ("q", "k", "v")
+        found = self.torch.autograd.grad(out, given[:3], d_out, allow_unused=True)
+        return {"d" + name: self.canonical(one) for name, one in zip(names, found) if one is not None}
+
+
+def told_type(error, torch):
+    """Type and base classes as the controller knows them: LibTorch's own names for what LibTorch raised."""
+    kind = type(error)
+    bases = [f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__[1:-1]]
+    text = str(error)
+    if torch is not None:
+        no_memory = getattr(torch, "OutOfMemoryError", None) or torch.cuda.OutOfMemoryError
+        if isinstance(error, no_memory):
+            bases.insert(0, "c10::OutOfMemoryError")
+        elif isinstance(error, RuntimeError) and "CUDA error" in text:
+            bases.insert(0, "c10::AcceleratorError")
+        elif isinstance(error, RuntimeError) and "DefaultCPUAllocator" in text:
+            bases.insert(0, "std::bad_alloc")
+    if isinstance(error, MemoryError):
+        bases.insert(0, "std::bad_alloc")
+    return f"{kind.__module__}.{kind.__qualname__}", bases
+
+
+def place_of(error):
+    """Frames of the traceback, innermost first."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return [f"{frame.name} ({os.path.basename(frame.filename)}:{frame.lineno})" for frame in reversed(frames)]
+
+
+def serve(case, folder, channel, torch):
+    from nsa_harness import tensors
+
+    scenario = case["scenario"]
+    kernel = Kernel(scenario, torch)
+    os.makedirs(os.path.join(folder, "rank_0"), exist_ok=True)
+    calls = 0
+    for number, name in enumerate(sorted(os.listdir(os.path.join(folder, "trials")))):
+        inputs, said = tensors.read(os.path.join(folder, "trials", name))
+        for call in range(1, int(said["calls"]) + 1):
+            results, written = kernel.run(inputs, said["gaps"] == "1", channel)
+            calls += 1
+            for tensor, count in written.items():
+                if count:
+                    channel.write("mutation", step=1, layer=-1, seam=scenario["kernel"]["level"], tensor=tensor, elements=count)
+            channel.enter("record")
+            path = f"rank_0/outputs_{number:02d}_{call}.safetensors"
+            tensors.write(os.path.join(folder, path), results)
+            channel.write(
+                "artefact",
+                step=call,
+                of_rank=0,
+                name="kernel_outputs",
+                layer=number,
+                path=path,
+                bytes=os.path.getsize(os.path.join(folder, path)),
+            )
+            channel.moved()
+    channel.write("fact", name="mutations_watched", value=str(calls))
+
+
+def say_hello(case, channel):
+    """Before torch is imported: whatever stands still from here on is asked where."""
+    try:
+        version = importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        version = ""
+    channel.write(
+        "hello",
+        pid=os.getpid(),
+        source_hash=SOURCES,
+        torch_version=version,
+        device=case["scenario"]["parallel"]["device"],
+        threads=int(os.environ.get("OMP_NUM_THREADS", "0")),
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    for option in ("case", "folder", "clock-origin-ms", "rank", "world", "port", "listen-fd"):
+        parser.add_argument("--" + option, required=True)
+    asked = parser.parse_args()
+    os.environ[SERVING] = "1"
+    die_with_the_controller()
+    channel = Channel(int(asked.clock_origin_ms))
+    torch = None
+    try:
+        with open(asked.case, encoding="utf-8") as file:
+            case = json.load(file)
+        say_hello(case, channel)
+        channel.enter("init")
+        import torch
+
+        channel.moved()
+        torch.manual_seed(case["scenario"].get("seed", 0))
+        serve(case, asked.folder, channel, torch)
+    except BaseException as error:  # whatever ends the user's code is told
+        traceback.print_exc()
+        kind, bases = told_type(error, torch)
+        channel.write("error", type=kind, what=str(error), phase=channel.phase, step=1, bases=bases, frames=place_of(error))
+        sys.stderr.flush()
+        os._exit(1)
+    channel.write("done")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""Hands a callable to the controller, which draws the cases, runs the callable in a process of its own and judges it."""
+
+import dataclasses
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+from nsa_harness import program
+from nsa_harness.spec import Spec, SpecError
+
+SERVING = "NSA_HARNESS_SERVING"  # set in the process that runs the kernel
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    code: str
+    site: dict
+    statement: str
+
+    @property
+    def trials(self):
+        return self.site.get("detail", {}).get("trials", [])
+
+    def __str__(self):
+        return f"{self.code}: {self.statement}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    name: str
+    outcome: str  # PASS, FAIL, CRASH, HANG, SLOW, OOM, ERROR, INCONCLUSIVE, SKIP
+    reason: str
+    findings: tuple
+
+    def __str__(self):
+        lines = [f"{self.outcome}  {self.name}: {self.reason}"]
+        return "\n".join(lines + [f"  {finding}" for finding in self.findings])
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    passed: bool  # every case passed
+    cases: tuple
+    report: str  # path of the report
+    run: str  # its name in the database: nsa-harness explain RUN CASE
+
+    def __bool__(self):
+        return self.passed
+
+    @property
+    def findings(self):
+        return [finding for case in self.cases for finding in case.findings]
+
+    def __str__(self):
+        return "\n".join([str(case) for case in self.cases] + [self.report])
+
+
+def validate(fn, spec, *, out=None, db=None):
+    """Judges `fn` (a callable that another process can import, or "module:name") against `spec`: a Spec or a dict.
+
+    `out` is the folder for this run's folder, `db` the database; without them they lie in your data folder.
+    Raises SpecError where spec or callable cannot be used, RuntimeError where the harness itself could not run."""
+    if os.environ.get(SERVING):
+        raise RuntimeError(
+            "validate() was called while the script was imported to find the kernel: "
+            'put the call below `if __name__ == "__main__":`'
+        )
+    spec = Spec.of(spec)
+    callable_name, main = locate(fn)
+    name = re.sub(r"[^a-z0-9_]", "_", callable_name.split(":")[1].lower())[:64]
+    with tempfile.TemporaryDirectory(prefix="nsa_harness_") as folder:
+        path = os.path.join(folder, name + ".yaml")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(spec.document(name, callable_name), file)
+        command = [program.path(), "run", path, "--json"]
+        command += ["--out", out] if out else []
+        command += ["--db", db] if db else []
+        done = subprocess.run(command, env=_environment(main), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode == 3:
+        raise SpecError(done.stderr.strip())
+    try:
+        told = json.loads(done.stdout)
+    except ValueError:
+        raise RuntimeError(f"nsa-harness ended with {done.returncode}: {done.stderr.strip()}") from None
+    return _verdict(told)
+
+
+def locate(fn):
+    """("module:name", path of the script where the module is __main__ and "" elsewhere)."""
+    if isinstance(fn, str):
+        if not re.fullmatch(r"[\w.]+:[\w.]+", fn):
+            raise SpecError(f"callable: found {fn!r}, wanted module:name")
+        return fn, ""
+    owner = getattr(fn, "__self__", None)
+    if isinstance(owner, type):  # MyFunction.apply of an autograd.Function
+        module, name = owner.__module__, f"{owner.__qualname__}.{fn.__name__}"
+    else:
+        module, name = getattr(fn, "__module__", None), getattr(fn, "__qualname__", None)
+    if not callable(fn) or not module or not name:
+        raise SpecError(f"callable: found {fn!r}, which has no name to import it by; give it one in a module, or say 'module:name'")
+    if "<lambda>" in name or "<locals>" in name:
+        raise SpecError(f"callable: found {name}, which no other process can import; define it at the top of a module")
+    found = sys.modules.get(module) or importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if found is not fn and found != fn:
+        raise SpecError(f"callable: {module}:{name} is another object than the one given; say 'module:name' of this one")
+    if module != "__main__":
+        return f"{module}:{name}", ""
+    main = getattr(sys.modules["__main__"], "__file__", None)
+    if not main:
+        raise SpecError(f"callable: {name} is defined in an interactive session, which no other process can import; put it into a file")
+    return f"__main__:{name}", os.path.abspath(main)
+
+
+def _environment(main):
+    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    folders = [here] + [os.path.abspath(folder) for folder in sys.path]
+    environment = dict(os.environ, NSA_HARNESS_PYTHON=sys.executable, PYTHONPATH=os.pathsep.join(dict.fromkeys(folders)))
+    if main:
+        environment["NSA_HARNESS_MAIN"] = main
+    return environment
+
+
+def _verdict(told):
+    cases = tuple(
+        Case(
+            case["case"],
+            case["outcome"],
+            case["reason"],
+            tuple(Finding(one["code"], one["site"], one["statement"]) for one in case["findings"]),
+        )
+        for case in told["cases"]
+    )
+    return Verdict(told["exit"] == 0, cases, told["report"], told["run"])

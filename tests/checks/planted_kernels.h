@@ -1,0 +1,283 @@
+// What is planted into the trials of a foreign kernel. The kernel is a few loops over a list of allowed keys: it shares nothing
+// with the oracle, so what is healthy here is right by two witnesses.
+#pragma once
+
+#include "harness/checks/kernel/kernel_call.h"
+#include "harness/foreign/trials.h"
+#include "tests/checks/planted_case.h"
+
+namespace fixtures {
+
+// What a trial's kernel is asked for, and what it gives; all in [B,N,rows,width].
+struct KernelTensors {
+  std::map<std::string, std::vector<std::int64_t>> shapes;
+  std::map<std::string, std::vector<double>> values;
+  std::vector<std::int64_t> blocks;  // [B,G,S,n]
+
+  [[nodiscard]] std::int64_t size(const std::string& name, int axis) const {
+    return shapes.at(name).at(static_cast<std::size_t>(axis));
+  }
+  double& at(
+      const std::string& name, std::int64_t b, std::int64_t n, std::int64_t row, std::int64_t c) {
+    const std::vector<std::int64_t>& s = shapes.at(name);
+    return values.at(name).at(static_cast<std::size_t>(((b * s[1] + n) * s[2] + row) * s[3] + c));
+  }
+  void add(const std::string& name, const std::string& like, std::int64_t width) {
+    shapes[name] = shapes.at(like);
+    shapes[name].back() = width;
+    std::int64_t count = 1;
+    for (const std::int64_t axis : shapes[name]) count *= axis;
+    values[name].assign(static_cast<std::size_t>(count), 0.0);
+  }
+};
+
+struct PlantedKernel {
+  std::string level = "attend_win";
+  std::string lse = "none";
+  // Is key u listed for the query at t? `right` says what should be.
+  std::function<bool(std::int64_t t, std::int64_t u, bool right)> allowed =
+      [](auto, auto, bool right) { return right; };
+  // Changes what a call of a trial gives.
+  std::function<void(const std::string& trial, int call, KernelTensors& t)> spoil =
+      [](auto, auto, auto&) {};
+};
+
+inline bool right_key(const harness::Scenario& s,
+                      const KernelTensors& k,
+                      std::int64_t b,
+                      std::int64_t g,
+                      std::int64_t t,
+                      std::int64_t u) {
+  const nsa::ModelConfig& m = s.model;
+  if (s.kernel.level == "attend_win") return u <= t && u > t - m.w;
+  if (s.kernel.level == "attend_cmp") return u * m.d + m.l - 1 <= t;
+  bool chosen = false;
+  for (std::int64_t i = 0; i < m.n_sel; ++i) {
+    const std::int64_t list = (b * m.n_kv_groups + g) * k.size("q", 2) + t;
+    chosen = chosen || k.blocks[static_cast<std::size_t>(list * m.n_sel + i)] == u / m.l_sel;
+  }
+  return chosen && u <= t;
+}
+
+// Softmax attention of one query and its gradients, written out.
+inline void attend_row(const harness::Scenario& s,
+                       const PlantedKernel& planted,
+                       KernelTensors& k,
+                       std::int64_t b,
+                       std::int64_t head,
+                       std::int64_t t) {
+  const std::int64_t g = head / s.model.heads_per_group();
+  const double scale = 1.0 / std::sqrt(static_cast<double>(s.model.d_k));
+  std::vector<std::int64_t> keys;
+  std::vector<double> p;
+  double sum = 0.0;
+  for (std::int64_t u = 0; u < k.size("k", 2); ++u) {
+    if (!planted.allowed(t, u, right_key(s, k, b, g, t, u))) continue;
+    double logit = 0.0;
+    for (std::int64_t c = 0; c < s.model.d_k; ++c)
+      logit += k.at("q", b, head, t, c) * k.at("k", b, g, u, c);
+    keys.push_back(u);
+    p.push_back(std::exp(scale * logit));
+    sum += p.back();
+  }
+  k.at("lse", b, head, t, 0) = std::log(sum);
+  double mean = 0.0;
+  std::vector<double> dp(keys.size());
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    p[i] /= sum;
+    for (std::int64_t c = 0; c < s.model.d_v; ++c) {
+      k.at("o", b, head, t, c) += p[i] * k.at("v", b, g, keys[i], c);
+      k.at("dv", b, g, keys[i], c) += p[i] * k.at("do", b, head, t, c);
+      dp[i] += k.at("do", b, head, t, c) * k.at("v", b, g, keys[i], c);
+    }
+    mean += p[i] * dp[i];
+  }
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const double ds = scale * p[i] * (dp[i] - mean);
+    for (std::int64_t c = 0; c < s.model.d_k; ++c) {
+      k.at("dq", b, head, t, c) += ds * k.at("k", b, g, keys[i], c);
+      k.at("dk", b, g, keys[i], c) += ds * k.at("q", b, head, t, c);
+    }
+  }
+}
+
+inline KernelTensors kernel_results(const harness::Scenario& s,
+                                    const PlantedKernel& planted,
+                                    const nsa::SafetensorsFile& inputs) {
+  KernelTensors k;
+  for (const char* name : {"q", "k", "v", "do"}) {
+    k.shapes[name] = inputs.at(name).shape;
+    k.values[name] = nsa::to_doubles(inputs.at(name));
+  }
+  if (inputs.contains("blocks")) k.blocks = nsa::to_int64s(inputs.at("blocks"));
+  for (const auto& [name, like] : std::map<std::string, std::string>{
+           {"o", "do"}, {"dq", "q"}, {"dk", "k"}, {"dv", "v"}, {"lse", "q"}}) {
+    k.add(name, like, name == "lse" ? 1 : k.shapes[like].back());
+  }
+  for (std::int64_t b = 0; b < k.size("q", 0); ++b) {
+    for (std::int64_t head = 0; head < s.model.n_heads; ++head) {
+      for (std::int64_t t = 0; t < k.size("q", 2); ++t) attend_row(s, planted, k, b, head, t);
+    }
+  }
+  return k;
+}
+
+inline void write_kernel_outputs(Healthy& h, const KernelTensors& k, int trial, int call) {
+  std::vector<nsa::TensorToWrite> tensors;
+  for (const char* name : {"o", "dq", "dk", "dv", "lse"}) {
+    std::vector<std::int64_t> shape = k.shapes.at(name);
+    if (std::string(name) == "lse") shape.pop_back();
+    tensors.push_back({name, nsa::DType::f64, shape, std::as_bytes(std::span(k.values.at(name)))});
+  }
+  harness::Artefact row;
+  row.step = call;
+  row.name = harness::checks::kKernelOutputs;
+  row.layer = trial;
+  row.path =
+      "rank_0/outputs_" + std::to_string(trial) + "_" + std::to_string(call) + ".safetensors";
+  const std::filesystem::path path = std::filesystem::path(h.evidence.folder) / row.path;
+  std::filesystem::create_directories(path.parent_path());
+  nsa::write_safetensors(path, tensors);
+  row.bytes = static_cast<std::int64_t>(std::filesystem::file_size(path));
+  put(h.evidence.artefacts, 0, row);
+}
+
+inline void make_kernel(Healthy& h, const PlantedKernel& planted) {
+  harness::Scenario& s = h.evidence.the_case.scenario;
+  s.kernel.callable = "module:name";
+  s.kernel.level = planted.level;
+  s.kernel.lse = planted.lse;
+  s.training.precision = nsa::Precision::fp64;
+  s.model.n_heads = 4;
+  s.model.n_kv_groups = 2;
+  s.model.d_k = 4;
+  s.model.d_v = 3;
+  s.model.l = s.model.d = s.model.l_sel = 4;
+  s.model.n_sel = 3;
+  s.model.w = 6;
+  h.evidence.artefacts.clear();
+  for (const harness::Artefact& row : harness::write_trials(s, h.evidence.folder)) {
+    put(h.evidence.artefacts, kController, row, 1);
+    const nsa::SafetensorsFile inputs(h.evidence.folder + "/" + row.path);
+    for (int call = 1; call <= std::stoi(inputs.metadata().at("calls")); ++call) {
+      KernelTensors results = kernel_results(s, planted, inputs);
+      planted.spoil(inputs.metadata().at("trial"), call, results);
+      write_kernel_outputs(h, results, row.layer, call);
+    }
+  }
+}
+
+inline void add_foreign_kernels(std::vector<Planted>& list) {
+  const auto adder = [&](const std::string& check,
+                         const std::string& name,
+                         Verdict verdict,
+                         const std::string& code,
+                         const std::string& site,
+                         const PlantedKernel& planted) {
+    list.push_back({check,
+                    name,
+                    verdict,
+                    code,
+                    site,
+                    [planted](Healthy& h) { make_kernel(h, planted); },
+                    1,
+                    1,
+                    "kernel"});
+  };
+  const auto of = [&](const std::string& check,
+                      const std::string& name,
+                      const std::string& code,
+                      const std::string& site,
+                      const PlantedKernel& planted) {
+    adder(check, name, Verdict::fail, code, site, planted);
+  };
+  const std::string is_oracle = "kernel_is_oracle";
+  for (const char* level : {"attend_sel", "attend_win", "attend_cmp"}) {
+    adder(is_oracle, std::string("healthy ") + level, Verdict::pass, "", "{}", {.level = level});
+  }
+  adder(is_oracle, "healthy sums", Verdict::pass, "", "{}", {.lse = "e"});
+  of(is_oracle,
+     "window one too long",
+     "NUMERIC.FORWARD",
+     R"({"branch":"win","op":"attend_win"})",
+     {.allowed = [](std::int64_t t, std::int64_t u, bool) { return u <= t && u > t - 7; }});
+  of(is_oracle,
+     "no mask",
+     "MASK.ABSENT",
+     R"({"branch":"cmp"})",
+     {.level = "attend_cmp", .allowed = [](auto, auto, bool) { return true; }});
+  of(is_oracle,
+     "first key alone",
+     "MASK.ALIGNMENT",
+     R"({"branch":"win"})",
+     {.allowed = [](std::int64_t t, std::int64_t u, bool) {
+       return u == std::max<std::int64_t>(0, t - 5);
+     }});
+  of(is_oracle,
+     "mask turned round",
+     "MASK.POLARITY",
+     R"({"branch":"win"})",
+     {.allowed = [](auto, auto, bool right) { return !right; }});
+  of(is_oracle,
+     "sums to base two",
+     "NUMERIC.FORWARD",
+     R"({"op":"attend_win"})",
+     {.lse = "e", .spoil = [](const std::string&, int, KernelTensors& t) {
+        for (double& value : t.values.at("lse")) value /= std::log(2.0);
+      }});
+  of(is_oracle,
+     "half the values' gradients",
+     "NUMERIC.GRADIENT",
+     R"({"branch":"sel","phase":"backward"})",
+     {.level = "attend_sel", .spoil = [](const std::string&, int, KernelTensors& t) {
+        for (double& value : t.values.at("dv")) value *= 0.5;
+      }});
+  of(is_oracle,
+     "the second call adds to the first",
+     "NUMERIC.FORWARD",
+     R"({"branch":"win"})",
+     {.spoil = [](const std::string&, int call, KernelTensors& t) {
+       for (double& value : t.values.at("o")) value *= call;
+     }});
+  of(is_oracle,
+     "a NaN in one row of one length",
+     "NUMERIC.FORWARD",
+     R"({"rows":[0]})",
+     {.spoil = [](const std::string& trial, int, KernelTensors& t) {
+       if (trial == "length_1") t.at("o", 0, 1, 0, 2) = std::nan("");
+     }});
+  list.push_back(
+      {is_oracle, "no trial", Verdict::inconclusive, "", "{}", kLeaveAsItIs, 1, 1, "kernel"});
+  list.push_back({is_oracle,
+                  "what came back is lost",
+                  Verdict::inconclusive,
+                  "",
+                  "{}",
+                  [](Healthy& h) {
+                    make_kernel(h, {});
+                    remove_if(h.evidence.artefacts, [](const auto& row) {
+                      return row.process == 0 && row.row.layer == 3;
+                    });
+                  },
+                  1,
+                  1,
+                  "kernel"});
+  const std::string causal = "kernel_causal";
+  adder(causal, "healthy", Verdict::pass, "", "{}", {});
+  of(causal,
+     "sees the next key",
+     "CAUSALITY.LEAK",
+     R"({"branch":"win","phase":"forward"})",
+     {.allowed = [](std::int64_t t, std::int64_t u, bool right) { return right || u == t + 1; }});
+  of(causal,
+     "gives gradients to what comes after",
+     "CAUSALITY.LEAK",
+     R"({"op":"attend_win","phase":"backward"})",
+     {.spoil = [](const std::string&, int, KernelTensors& t) {
+       t.values.at("dk").back() = 1e-30;
+     }});
+  list.push_back(
+      {causal, "no trial", Verdict::inconclusive, "", "{}", kLeaveAsItIs, 1, 1, "kernel"});
+}
+
+}  // namespace fixtures

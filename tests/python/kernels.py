@@ -1,0 +1,230 @@
+"""Attention kernels in plain torch, right ones and ones with one mistake each, in layout bshd unless said otherwise. Scores and
+softmax are float32 in narrow types, and probabilities are rounded before they meet the values, as fast kernels do."""
+
+import torch
+
+WIDE = {torch.float64: torch.float64}
+
+
+def attend(q, k, v, allowed, scale=None, late_mask=False, base_two=False):
+    """q [B,H,S,D], k and v one a head [B,H,K,.], allowed [B,H or 1,S,K]; rows without keys give zeros. (out, log of sums)"""
+    wide = WIDE.get(q.dtype, torch.float32)
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    scores = (q.to(wide) @ k.to(wide).transpose(-1, -2)) * scale
+    if base_two:
+        scores = scores * 0.6931471805599453
+    lowest = torch.finfo(wide).min
+    if not late_mask:
+        scores = scores.masked_fill(~allowed, lowest)
+    p = torch.softmax(scores, -1) if scores.shape[-1] else scores
+    p = p.masked_fill(~allowed, 0.0)
+    out = (p.to(q.dtype).to(wide) @ v.to(wide)).to(q.dtype)
+    return out, torch.logsumexp(scores, -1) if scores.shape[-1] else scores.sum(-1)
+
+
+def heads_first(*tensors):
+    return [tensor.transpose(1, 2) for tensor in tensors]
+
+
+def of_heads(tensor, heads):
+    return tensor.repeat_interleave(heads // tensor.shape[1], dim=1)
+
+
+def window_mask(length, window, device, future=0):
+    t = torch.arange(length, device=device)
+    back = t[:, None] - t[None, :]
+    return ((back < window) & (back >= -future))[None, None]
+
+
+# ---- window, w = 12 ------------------------------------------------------------------------------------------------
+
+
+def window(q, k, v, width=12, future=0, **options):
+    q, k, v = heads_first(q, k, v)
+    allowed = window_mask(q.shape[2], width, q.device, future)
+    out, lse = attend(q, of_heads(k, q.shape[1]), of_heads(v, q.shape[1]), allowed, **options)
+    return out.transpose(1, 2), lse.transpose(1, 2)
+
+
+def win_right(q, k, v):
+    return window(q, k, v)[0]
+
+
+def win_right_bhsd(q, k, v):
+    return win_right(*heads_first(q, k, v)).transpose(1, 2)
+
+
+def win_right_with_lse(q, k, v):
+    return window(q, k, v)
+
+
+def win_one_more(q, k, v):
+    return window(q, k, v, width=13)[0]
+
+
+def win_sees_next(q, k, v):
+    return window(q, k, v, future=1)[0]
+
+
+def win_scale_missing(q, k, v):
+    return window(q, k, v, scale=1.0)[0]
+
+
+def win_lse_base_two(q, k, v):
+    out, lse = window(q, k, v)
+    return out, lse / 0.6931471805599453
+
+
+def win_last_row_zero(q, k, v):
+    out = window(q, k, v)[0]
+    return torch.cat([out[:, :-1], torch.zeros_like(out[:, -1:])], 1)
+
+
+class HalfTheKeysOfOneHead(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, k):
+        return k
+
+    @staticmethod
+    def backward(ctx, dk):  # of one head, before the heads of a group are summed
+        return torch.cat([dk[:, :1] * 0.5, dk[:, 1:]], 1)
+
+
+def win_half_dk_of_head_0(q, k, v):
+    q, k, v = heads_first(q, k, v)
+    heads = q.shape[1]
+    out = attend(q, HalfTheKeysOfOneHead.apply(of_heads(k, heads)), of_heads(v, heads), window_mask(q.shape[2], 12, q.device))[0]
+    return out.transpose(1, 2)
+
+
+def win_groups_interleaved(q, k, v):
+    q, k, v = heads_first(q, k, v)
+    group = torch.arange(q.shape[1], device=q.device) % k.shape[1]
+    return attend(q, k[:, group], v[:, group], window_mask(q.shape[2], 12, q.device))[0].transpose(1, 2)
+
+
+def win_softmax_before_mask(q, k, v):
+    return window(q, k, v, late_mask=True)[0]
+
+
+# ---- selected blocks, l' = 8, layout bshd, picks [B,S,G,n] ----------------------------------------------------------
+
+
+def picked(picks, length, block, times=False):
+    """[B,N,S,K]: is (or how often is) a key in the blocks of a query"""
+    picks = picks.transpose(1, 2)
+    counts = torch.zeros(*picks.shape[:3], length // block + 2, device=picks.device)
+    counts.scatter_add_(-1, picks.masked_fill(picks < 0, length // block + 1), torch.ones_like(picks, dtype=counts.dtype))
+    of_key = counts[..., torch.arange(length, device=picks.device) // block]
+    t = torch.arange(length, device=picks.device)
+    return of_key * (t[None, :] <= t[:, None])
+
+
+def selected(q, k, v, picks, block=8, of_queries=None):
+    q, k, v = heads_first(q, k, v)
+    heads = q.shape[1]
+    allowed = of_heads(picked(picks, q.shape[2], block), heads) > 0
+    if of_queries is not None:
+        allowed = of_queries(allowed)
+    return attend(q, of_heads(k, heads), of_heads(v, heads), allowed)[0].transpose(1, 2)
+
+
+def sel_right(q, k, v, picks):
+    return selected(q, k, v, picks.long())
+
+
+def sel_right_bhsd(q, k, v, picks):
+    return sel_right(*heads_first(q, k, v, picks)).transpose(1, 2)
+
+
+def sel_right_sentinel_99(q, k, v, picks):
+    return sel_right(q, k, v, picks.masked_fill(picks == 99, -1))
+
+
+def sel_picks_of_head_0(q, k, v, picks):
+    return sel_right(q, k, v, picks[:, :, :1].expand_as(picks))
+
+
+def sel_first_pick_lost(q, k, v, picks):
+    return sel_right(q, k, v, torch.cat([torch.full_like(picks[..., :1], -1), picks[..., 1:]], -1))
+
+
+def sel_future_in_own_block(q, k, v, picks):
+    q, k, v = heads_first(q, k, v)
+    heads, length = q.shape[1], q.shape[2]
+    counts = torch.zeros(picks.shape[0], picks.shape[2], length, length // 8 + 2)
+    spots = picks.transpose(1, 2)
+    counts.scatter_(-1, spots.masked_fill(spots < 0, length // 8 + 1), 1.0)
+    allowed = of_heads(counts[..., torch.arange(length) // 8], heads) > 0
+    return attend(q, of_heads(k, heads), of_heads(v, heads), allowed)[0].transpose(1, 2)
+
+
+def sel_sentinel_is_block_0(q, k, v, picks):
+    """Slots that hold no block are clamped to block 0, which then counts once more."""
+    q, k, v = heads_first(q, k, v)
+    heads, length = q.shape[1], q.shape[2]
+    times = of_heads(picked(picks.clamp(min=0), length, 8), heads)
+    scores = q @ of_heads(k, heads).transpose(-1, -2) * q.shape[-1] ** -0.5 + times.to(q.dtype).log()
+    return (torch.softmax(scores, -1) @ of_heads(v, heads)).transpose(1, 2)
+
+
+# ---- compressed tokens, l = 8, d = 4 ---------------------------------------------------------------------------------
+
+
+def compressed(q, k, v, last):
+    q, k, v = heads_first(q, k, v)
+    heads, keys = q.shape[1], k.shape[2]
+    t = torch.arange(q.shape[2], device=q.device)
+    allowed = (last(torch.arange(keys, device=q.device))[None, :] <= t[:, None])[None, None]
+    return attend(q, of_heads(k, heads), of_heads(v, heads), allowed)[0].transpose(1, 2)
+
+
+def cmp_right(q, k, v):
+    return compressed(q, k, v, lambda i: 4 * i + 7)
+
+
+def cmp_seen_when_begun(q, k, v):
+    return compressed(q, k, v, lambda i: 4 * i)
+
+
+def cmp_seen_one_late(q, k, v):
+    return compressed(q, k, v, lambda i: 4 * i + 8)
+
+
+# ---- what is no kernel ------------------------------------------------------------------------------------------------
+
+
+def wrong_shape(q, k, v):
+    return win_right(q, k, v)[:, 1:]
+
+
+def wrong_dtype(q, k, v):
+    return win_right(q, k, v).double()
+
+
+def raises(q, k, v):
+    raise ValueError("no tile for this width")
+
+
+def kills_itself(q, k, v):
+    import os
+    import signal
+
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def hangs(q, k, v):
+    import threading
+
+    threading.Event().wait()
+
+
+def writes_into_q(q, k, v):
+    out = win_right(q, k, v)
+    with torch.no_grad():
+        q.mul_(2)
+    return out
+
+
+def no_gradient(q, k, v):
+    return win_right(q.detach(), k.detach(), v.detach())

@@ -1,0 +1,102 @@
+"""nsa_harness.validate on kernels that are right and kernels with one mistake each, by the built controller and this Python's
+torch. Without arguments the rows that stand for all; with --all the whole table, which is also printed."""
+
+import concurrent.futures
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path[:0] = [HERE, os.path.join(ROOT, "python")]
+
+import kernels  # noqa: E402
+import nsa_harness  # noqa: E402
+
+WIN = dict(level="attend_win", heads=4, groups=2, d_k=8, d_v=6, window=12)
+SEL = dict(level="attend_sel", heads=4, groups=2, d_k=8, d_v=8, block=8, top_n=4)
+CMP = dict(level="attend_cmp", heads=4, groups=2, d_k=8, d_v=8, compress_length=8, compress_stride=4)
+ALL_TYPES = ("fp64", "fp32", "bf16")
+
+# kernel, spec, outcome, code, what site or statement must say; the last column: judged without --all too.
+TABLE = [
+    (kernels.win_right, dict(WIN, dtypes=ALL_TYPES), "PASS", "", "", True),
+    (kernels.win_right_bhsd, dict(WIN, layout="bhtd"), "PASS", "", "", False),
+    (kernels.win_right_with_lse, dict(WIN, lse="e", dtypes=("fp32", "bf16")), "PASS", "", "", False),
+    (kernels.sel_right, dict(SEL, picks_dtype="int32", picks_order="any", dtypes=ALL_TYPES), "PASS", "", "", True),
+    (kernels.sel_right_bhsd, dict(SEL, layout="bhsd", picks_per="head"), "PASS", "", "", False),
+    (kernels.sel_right_sentinel_99, dict(SEL, sentinel=99, scale=8**-0.5), "PASS", "", "", False),
+    (kernels.cmp_right, dict(CMP, dtypes=("fp64", "fp32", "bf16", "fp16")), "PASS", "", "", False),
+    (kernels.win_scale_missing, WIN, "FAIL", "NUMERIC.FORWARD", "scale_missing", False),
+    (kernels.win_one_more, dict(WIN, dtypes=("bf16",)), "FAIL", "NUMERIC.FORWARD", "one_longer", True),
+    (kernels.win_right, dict(WIN, window_counts_self=False), "FAIL", "NUMERIC.FORWARD", "one_shorter", False),
+    (kernels.win_sees_next, WIN, "FAIL", "CAUSALITY.LEAK", "forward", False),
+    (kernels.win_softmax_before_mask, WIN, "FAIL", "NUMERIC.FORWARD", "normalised_over_all", False),
+    (kernels.win_lse_base_two, dict(WIN, lse="e"), "FAIL", "NUMERIC.FORWARD", "logarithm_to_base_two", False),
+    (kernels.win_last_row_zero, WIN, "FAIL", "NUMERIC.FORWARD", "", False),
+    (kernels.win_groups_interleaved, WIN, "FAIL", "NUMERIC.FORWARD", "heads_interleaved", False),
+    (kernels.win_half_dk_of_head_0, WIN, "FAIL", "NUMERIC.GRADIENT", "head 0 counts 0.5", True),
+    (kernels.sel_picks_of_head_0, SEL, "FAIL", "NUMERIC.FORWARD", "", False),
+    (kernels.sel_first_pick_lost, SEL, "FAIL", "NUMERIC.FORWARD", "", False),
+    (kernels.sel_future_in_own_block, SEL, "FAIL", "CAUSALITY.LEAK", "forward", False),
+    (kernels.sel_sentinel_is_block_0, SEL, "FAIL", "NUMERIC.FORWARD", "", False),
+    (kernels.cmp_seen_when_begun, CMP, "FAIL", "CAUSALITY.LEAK", "forward", False),
+    (kernels.cmp_seen_one_late, CMP, "FAIL", "NUMERIC.FORWARD", "seen_one_late", False),
+    (kernels.wrong_shape, WIN, "CRASH", "CRASH.EXCEPTION", "found shape", True),
+    (kernels.wrong_dtype, WIN, "CRASH", "CRASH.EXCEPTION", "torch.float64, wanted torch.float32", False),
+    (kernels.raises, WIN, "CRASH", "CRASH.EXCEPTION", "no tile for this width", False),
+    (kernels.kills_itself, WIN, "CRASH", "CRASH.SIGNAL", "SIGSEGV", False),
+    (kernels.hangs, WIN, "HANG", "HANG.HOST", "", False),
+    (kernels.writes_into_q, WIN, "FAIL", "ALIAS.MUTATED", "", False),
+    (kernels.no_gradient, WIN, "CRASH", "CRASH.EXCEPTION", "gradients=False", False),
+]
+
+
+def judged(row, folder):
+    fn, spec = row[:2]
+    name = f"{fn.__name__}_{TABLE.index(row)}"
+    return nsa_harness.validate(fn, spec, out=os.path.join(folder, name), db=os.path.join(folder, name + ".db"))
+
+
+class Validate(unittest.TestCase):
+    def test_table(self):
+        rows = [row for row in TABLE if row[-1] or "--all" in ASKED]
+        with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(2) as pool:
+            verdicts = list(pool.map(lambda row: judged(row, folder), rows))
+        for (fn, spec, outcome, code, words, _), verdict in zip(rows, verdicts):
+            with self.subTest(kernel=fn.__name__, spec=spec):
+                codes = [finding.code for finding in verdict.findings]
+                text = " ".join(f"{one.site} {one.statement}" for one in verdict.findings)
+                law = {one.site.get("detail", {}).get("law", "") for one in verdict.findings}
+                print(f"{fn.__name__}: {[case.outcome for case in verdict.cases]} {codes} {sorted(law)}", flush=True)
+                self.assertEqual({case.outcome for case in verdict.cases}, {outcome}, str(verdict))
+                self.assertEqual(bool(verdict), outcome == "PASS")
+                self.assertEqual(len(verdict.cases), len(spec.get("dtypes", ("fp32",))))
+                if code:
+                    self.assertIn(code, codes, str(verdict))
+                    self.assertIn(words, text, str(verdict))
+
+    def test_the_page_runs(self):
+        with open(os.path.join(ROOT, "docs", "your-kernel.md"), encoding="utf-8") as file:
+            page = re.search(r"<!-- tests/python/validate_test.py runs this -->\n```python\n(.*?)```", file.read(), re.S)
+        with tempfile.TemporaryDirectory() as folder:
+            script = os.path.join(folder, "my-kernel.py")  # a name that no import statement can say
+            with open(script, "w", encoding="utf-8") as file:
+                file.write(page.group(1))
+            environment = dict(os.environ, PYTHONPATH=os.path.join(ROOT, "python"), NSA_HARNESS_DB=os.path.join(folder, "runs.db"))
+            done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = done.stdout.splitlines()
+        self.assertTrue(lines[0].startswith("PASS  window_attention"), done.stdout)
+        self.assertTrue(any(line.startswith("FAIL  one_key_too_many") for line in lines), done.stdout)
+        self.assertIn("a query sees a window of w + 1", done.stdout)
+
+
+if __name__ == "__main__":
+    ASKED = sys.argv[1:]
+    unittest.main(argv=sys.argv[:1], verbosity=0)
+else:
+    ASKED = []
