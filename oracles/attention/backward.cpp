@@ -76,9 +76,10 @@ struct HeadPlace {
 // output as it was stored.
 class NarrowRule {
  public:
-  NarrowRule(const Stages& forward, Branch branch, const Tensor& d_o)
+  NarrowRule(const Stages& forward, Branch branch, const Tensor& d_o, Backward::Mean mean)
       : forward_(forward),
         branch_(branch),
+        of_rounded_(mean == Backward::Mean::of_rounded),
         d_o_(d_o),
         q_(forward.input(Stage::q)),
         o_(forward.input(output_stage(branch))),
@@ -98,16 +99,24 @@ class NarrowRule {
     scaled_logits(bank, keys, q, work.p_hK);
     softmax_rows(work.p_hK, 1);
     value_products(bank, keys, d_o, work.ds_hK);
+    if (of_rounded_) {
+      kept.round(work.ds_hK);
+    }
     double mean = 0;
-    for (std::int64_t c = 0; c < o.columns; ++c) {
+    for (std::int64_t c = 0; c < o.columns && !of_rounded_; ++c) {
       mean += d_o.data[c] * o.data[c];
+    }
+    for (std::size_t k = 0; k < work.p_hK.size() && of_rounded_; ++k) {
+      mean += work.p_hK[k] * work.ds_hK[k];
     }
     const double root = std::sqrt(static_cast<double>(bank.d_k()));
     for (std::size_t k = 0; k < work.p_hK.size(); ++k) {
       work.ds_hK[k] = work.p_hK[k] * (work.ds_hK[k] - mean) / root;
     }
     kept.round(work.p_hK);
-    kept.round(work.ds_hK);
+    if (!of_rounded_) {
+      kept.round(work.ds_hK);
+    }
     add_value_gradients(bank, keys, work.p_hK, d_o, gradients.dv_NV);
     add_query_gradients(bank, keys, work.ds_hK, gradients.dq_hD);
     add_key_gradients(bank, keys, work.ds_hK, q, gradients.dk_ND);
@@ -116,6 +125,7 @@ class NarrowRule {
  private:
   const Stages& forward_;
   Branch branch_;
+  bool of_rounded_;
   const Tensor& d_o_;
   const Tensor& q_;
   const Tensor& o_;
@@ -170,7 +180,8 @@ Backward::Backward(const Stages& forward, const Tensor& dy) : forward_(forward) 
   layer.kept.round(dgate_.data);
 }
 
-Backward::Backward(const Stages& forward, Branch branch, Tensor d_o) : forward_(forward) {
+Backward::Backward(const Stages& forward, Branch branch, Tensor d_o, Mean mean)
+    : forward_(forward), mean_(mean) {
   require_shape(d_o, forward.shape_of(output_stage(branch)), "d_o");
   require_finite(d_o, "d_o");
   d_o_[index_of(branch)] = std::move(d_o);
@@ -216,7 +227,7 @@ BranchGradients Backward::through_narrow(Branch branch) const {
   const auto k_size = static_cast<std::int64_t>(sums.k.data.size()) / n.batch_groups();
   const auto v_size = static_cast<std::int64_t>(sums.v.data.size()) / n.batch_groups();
   const Kept& kept = forward_.layer().kept;
-  const NarrowRule rule(forward_, branch, of_output(branch));
+  const NarrowRule rule(forward_, branch, of_output(branch), mean_);
   std::vector<KeySums> heads(n.batch_groups() * n.heads);
   const auto size = static_cast<std::int64_t>(heads.size());
   parallel_for(size, 1, forward_.layer().threads, [&](std::int64_t begin, std::int64_t end) {

@@ -33,9 +33,13 @@ class Backward {
   // Throws std::invalid_argument where dy has another shape, a NaN or an infinity.
   Backward(const Stages& forward, const Tensor& dy);
 
+  // Where the mean of the softmax's backward comes from when products take narrow numbers: do . o of the output as it was stored;
+  // or sum p dp of the gradients of the probabilities, rounded as soon as they are there (and not again once they are multiplied),
+  // as automatic differentiation does where the probabilities were rounded.
+  enum class Mean { of_output, of_rounded };
   // Of one branch's attention alone, from the gradient of its output [B,G,h,R,V]: only through(), right_rule() and
   // of_output() of that branch may be asked for.
-  Backward(const Stages& forward, Branch branch, Tensor d_o);
+  Backward(const Stages& forward, Branch branch, Tensor d_o, Mean mean = Mean::of_output);
 
   // Everything by the right rule.
   [[nodiscard]] AttentionGradients gradients() const;
@@ -67,6 +71,7 @@ class Backward {
       const std::array<const BranchGradients*, 3>& branches) const;
 
   const Stages& forward_;
+  Mean mean_ = Mean::of_output;
   Tensor dout_weight_;
   std::array<Tensor, 3> d_o_;
   Tensor dgate_;

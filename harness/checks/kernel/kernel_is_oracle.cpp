@@ -19,6 +19,13 @@ struct SeenInTrial {
   int trial = 0;
 };
 
+constexpr const char* kGradients = "gradients";
+
+// The output, the sums or the gradients.
+std::string about_of(const Deviation& seen) {
+  return seen.is_forward() ? seen.tensors.front() : kGradients;
+}
+
 // The laws that give what was seen.
 std::set<std::string> laws_of(const Deviation& seen) {
   std::set<std::string> laws(seen.laws.begin(), seen.laws.end());
@@ -26,10 +33,10 @@ std::set<std::string> laws_of(const Deviation& seen) {
   return laws;
 }
 
-// One mistake is one finding. A short trial leaves laws undecided that a long one tells apart: the only law that gives what was
-// seen in every trial is the law of all of them.
-void tell_together(std::vector<SeenInTrial>& list, const std::string& tensor) {
-  const auto is_about = [&](const SeenInTrial& one) { return one.seen.tensors.front() == tensor; };
+// One mistake is one finding. A short trial leaves laws undecided that a long one tells apart: the law of all of them is the one
+// that gives what was seen in every trial. One that gives it in some of them is none.
+void tell_together(std::vector<SeenInTrial>& list, const std::string& about) {
+  const auto is_about = [&](const SeenInTrial& one) { return about_of(one.seen) == about; };
   std::optional<std::set<std::string>> common;
   for (const SeenInTrial& one : list) {
     if (!is_about(one)) continue;
@@ -40,8 +47,10 @@ void tell_together(std::vector<SeenInTrial>& list, const std::string& tensor) {
   const auto alone = std::find_if(list.begin(), list.end(), [&](const SeenInTrial& one) {
     return is_about(one) && common && common->count(one.seen.law) > 0;
   });
-  if (alone == list.end()) return;
-  const Deviation told = alone->seen;
+  if (alone == list.end() && common && !common->empty()) return;  // several laws, in every trial
+  Deviation told;
+  told.code = about == kGradients ? "NUMERIC.GRADIENT" : "NUMERIC.FORWARD";
+  if (alone != list.end()) told = alone->seen;
   for (SeenInTrial& one : list) {
     if (!is_about(one)) continue;
     one.seen.code = told.code;
@@ -52,9 +61,9 @@ void tell_together(std::vector<SeenInTrial>& list, const std::string& tensor) {
 }
 
 std::vector<Finding> findings_of(std::vector<SeenInTrial> list) {
-  std::set<std::string> tensors;
-  for (const SeenInTrial& one : list) tensors.insert(one.seen.tensors.front());
-  for (const std::string& tensor : tensors) tell_together(list, tensor);
+  std::set<std::string> abouts;
+  for (const SeenInTrial& one : list) abouts.insert(about_of(one.seen));
+  for (const std::string& about : abouts) tell_together(list, about);
   Deviations deviations;
   for (const SeenInTrial& one : list) deviations.add(one.seen, {0, 1, one.trial});
   return deviations.findings();

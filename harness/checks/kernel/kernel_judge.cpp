@@ -133,28 +133,45 @@ class KernelJudge {
   void judge_gradients(const Stages& stages, oracles::AttentionOptions options) {
     const oracles::Backward backward(stages, call_.branch, call_.d_o);
     const BranchGradients& right = backward.through(call_.branch);
-    std::optional<Stages> plain_stages;
-    std::optional<oracles::Backward> plain;
-    if (record_.kept) {
-      options.kept = *record_.kept;
-      plain_stages.emplace(record_.config, record_.weights, record_.x, options);
-      give(record_, *plain_stages);
-      plain.emplace(*plain_stages, call_.branch, call_.d_o);
-    }
+    std::optional<BranchGradients> plain;
+    if (record_.kept) plain = yardstick(right, std::move(options));
     const double all = std::max({oracles::finite_scale(right.q),
                                  oracles::finite_scale(right.k),
                                  oracles::finite_scale(right.v)});
-    take("q",
-         right.q,
-         plain ? &plain->through(call_.branch).q : nullptr,
-         kSmallestCancellingShare * all);
-    take("k",
-         right.k,
-         plain ? &plain->through(call_.branch).k : nullptr,
-         kSmallestCancellingShare * all);
-    take(
-        "v", right.v, plain ? &plain->through(call_.branch).v : nullptr, kSmallestScaleShare * all);
+    take("q", right.q, plain ? &plain->q : nullptr, kSmallestCancellingShare * all);
+    take("k", right.k, plain ? &plain->k : nullptr, kSmallestCancellingShare * all);
+    take("v", right.v, plain ? &plain->v : nullptr, kSmallestScaleShare * all);
     tell(backward);
+  }
+
+  // The places where a backward in a narrow type is rounded are the kernel's choice, and what is lost at one of them says nothing
+  // of another: the rows of dq are differences. The yardstick is off by as much as the worst of three computations that are all
+  // right: products of narrow numbers with the mean from the stored output, products of wide ones, and what automatic
+  // differentiation makes of rounded probabilities.
+  [[nodiscard]] BranchGradients yardstick(const BranchGradients& right,
+                                          oracles::AttentionOptions options) const {
+    BranchGradients worst = right;
+    using Mean = oracles::Backward::Mean;
+    for (const auto& [narrow, mean] :
+         {std::pair{true, Mean::of_output}, {false, Mean::of_output}, {true, Mean::of_rounded}}) {
+      options.kept = *record_.kept;
+      options.kept.narrow_products.fill(narrow);
+      Stages stages(record_.config, record_.weights, record_.x, options);
+      give(record_, stages);
+      const oracles::Backward backward(stages, call_.branch, call_.d_o, mean);
+      const BranchGradients& plain = backward.through(call_.branch);
+      keep_further(plain.q, right.q, worst.q);
+      keep_further(plain.k, right.k, worst.k);
+      keep_further(plain.v, right.v, worst.v);
+    }
+    return worst;
+  }
+
+  static void keep_further(const Tensor& plain, const Tensor& right, Tensor& worst) {
+    for (std::size_t i = 0; i < right.data.size(); ++i) {
+      const double most = std::abs(worst.data[i] - right.data[i]);
+      if (std::abs(plain.data[i] - right.data[i]) > most) worst.data[i] = plain.data[i];
+    }
   }
 
   void take(const std::string& of, const Tensor& wanted, const Tensor* plain, double least_scale) {
