@@ -480,7 +480,7 @@ class KernelScenario : public ScenarioTest {
   static std::string text(const std::string& kernel, const std::string& more = "") {
     return "version: 1\nscenario: s\nkind: kernel\nmodel: {use: toy}\n"
            "training: {seq_len: 16, data: {source: uniform}" +
-           more + "}\nkernel: {" + kernel + "}\nchecks: [kernel_is_oracle]\n";
+           more + "}\nparallel: {ranks: 1}\nkernel: {" + kernel + "}\nchecks: [kernel_is_oracle]\n";
   }
   const std::string plain_ = "callable: 'm:f', level: attend_sel";
 };

@@ -1,5 +1,6 @@
 // Is what a foreign kernel gives, forward and gradients, what the float64 oracle says, in every trial and in a second call?
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <set>
 #include <stdexcept>
@@ -156,6 +157,7 @@ class KernelComparison {
   void keep_worst(const std::string& tensor, const ErrorOfTensor& error) {
     const auto [kept, is_new] = errors_.try_emplace(tensor, error);
     const double before = kept->second.value / kept->second.limit;
+    if (std::isnan(before)) return;  // nothing is worse
     double worst = before;
     raise_to(worst, error.value / error.limit);
     if (!(worst <= before)) kept->second = error;

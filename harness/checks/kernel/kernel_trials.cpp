@@ -1,5 +1,7 @@
 #include "harness/checks/kernel/kernel_trials.h"
 
+#include <algorithm>
+
 #include "harness/checks/kernel/kernel_call.h"
 #include "harness/foreign/trials.h"
 #include "nsa/base/text.h"
@@ -23,6 +25,9 @@ std::vector<TrialOnRecord> trials_on_record(const Evidence& evidence, ResultBuil
                       name == file->metadata().end() ? std::to_string(number) : name->second,
                       std::move(*file)});
   }
+  std::sort(trials.begin(), trials.end(), [](const TrialOnRecord& a, const TrialOnRecord& b) {
+    return a.number < b.number;
+  });
   if (trials.empty()) result.missing("a trial of the kernel");
   return trials;
 }
