@@ -101,6 +101,8 @@ Item item_of(const ReportView& view, const harness::Bisection& bisection) {
 }
 
 bool needs_telling(const harness::Bisection& bisection) {
+  // Not begun: its first trial is told as the skipped case it is.
+  if (!bisection.trials.empty() && bisection.trials.front().outcome == Outcome::skip) return false;
   const auto outcome = bisection.outcome();
   if (outcome) return is_failure(*outcome);
   return bisection.progress.state != harness::BisectProgress::State::nothing_breaks;

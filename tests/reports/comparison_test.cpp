@@ -122,6 +122,10 @@ TEST(Comparison, ExactValuesAreComparedExactlyAndTimingsNotAtAll) {
   failed.judgement->outcome = Outcome::fail;
   EXPECT_EQ(reports::compare_cells({counted(100, 1.0)}, {failed}).values_compared, 0U)
       << "what failed did other work";
+  CaseRecord planted = counted(500, 1.0);
+  planted.case_json = R"({"fault":{"name":"uninit_buffer"}})";
+  EXPECT_EQ(reports::compare_cells({counted(100, 1.0)}, {planted}).values_compared, 0U)
+      << "what a fault sets off is not counted";
   const auto text =
       reports::comparison_text(reports::compare_cells({counted(100, 1.0)}, {counted(101, 1.0)}));
   EXPECT_THAT(text, HasSubstr("| a | operators | 100 | 101 | +1 % |"));
