@@ -50,6 +50,16 @@ TEST(Report, ABisectionThatFoundWhatWasExpectedIsGo) {
       << broken;
 }
 
+TEST(Report, ABisectionThatWasNotBegunIsNoFailure) {
+  FakeStore store = fixtures::bisected_store(false);
+  store.case_rows.resize(1);
+  store.case_rows.front().judgement.reset();
+  store.case_rows.front().skip_reason = "the night's budget of 4 min did not suffice for it";
+  const std::string text = rendered(store);
+  EXPECT_EQ(text.find("What failed"), std::string::npos) << text;
+  EXPECT_NE(text.find("the night's budget of 4 min did not suffice for it"), std::string::npos);
+}
+
 TEST(Report, AKnownFailureSaysWhyAndUntilWhen) {
   FakeStore store = fixtures::sample_store();
   harness::Case known = fixtures::sample_case("kcmp_detached");
