@@ -157,14 +157,22 @@ void tell_fallback(const RunArguments& arguments, const RunPlan& plan) {
            (trouble.empty() ? "" : " (" + trouble + ")") + "; --profile gpu makes that an error");
 }
 
+// An installation without a worker runs scenarios of kind kernel only: what it refuses says so.
+RunPlan plan_here(const RunArguments& arguments, const Paths& paths, const Manifest& manifest) {
+  try {
+    return make_plan(arguments, paths, manifest);
+  } catch (const nsa::Error& error) {
+    if (has_worker(paths)) throw;
+    throw nsa::Error(std::string(error.what()) +
+                     " (this installation has no worker, which all kinds but kernel need)");
+  }
+}
+
 int run(const RunArguments& arguments) {
   const Paths paths = find_paths();
-  if (!has_worker(paths)) {
-    log_line("this installation has no worker: it runs scenarios of kind kernel, and no others");
-  }
   const Manifest manifest = manifest_to_run(paths);
   if (is_stale(manifest)) return kExitError;
-  RunPlan plan = make_plan(arguments, paths, manifest);
+  RunPlan plan = plan_here(arguments, paths, manifest);
   if (arguments.dry_run) return show_plan(plan, arguments.options.json);
   complete_plan(plan, arguments.options, paths, manifest, command_words(), asked_by(arguments));
   tell_fallback(arguments, plan);

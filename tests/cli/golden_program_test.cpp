@@ -131,7 +131,7 @@ TEST_F(GoldenProgram, AnOldOrMissingWorkerNeverRuns) {
   fs::remove(program_.share() + "/manifest.json");
   const ProgramResult missing = program_.run({"golden", good});
   EXPECT_EQ(missing.exit_code, 3);
-  EXPECT_THAT(missing.err, HasSubstr("manifest.json: found no manifest"));
+  EXPECT_THAT(missing.err, HasSubstr("this installation has no worker"));
 }
 
 TEST_F(GoldenProgram, AnInterruptedOneLeavesNothing) {

@@ -290,7 +290,7 @@ TEST_F(ProgramTest, BadWordsAreOneClearLine) {
 
 TEST_F(ProgramTest, WithoutItsWorkerNothingIsRun) {
   fs::remove(program_.share() + "/manifest.json");
-  expect_refused({"run", program_.scenario()}, "manifest.json: found no manifest");
+  expect_refused({"run", program_.scenario()}, "this installation has no worker");
   EXPECT_EQ(program_.run({"list", "--schema"}).exit_code, 0);
   EXPECT_EQ(program_.run({"version"}).exit_code, 0);
 }
