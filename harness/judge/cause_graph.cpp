@@ -40,6 +40,8 @@ constexpr std::array kEdges = {
     Edge{"RESUME.DIVERGED", "NUMERIC.GRADIENT/twin", Tie::same_rank},
     Edge{"RESUME.DIVERGED", "CKPT.GRADIENT/gradient", Tie::same_rank},
     Edge{"RESUME.DIVERGED", "STATE.DIVERGED", Tie::same_rank},
+    Edge{"RESUME.DIVERGED", "OPT.UPDATE_WRONG", Tie::same_rank},
+    Edge{"RESUME.DIVERGED", "SCALER.WRONG/scaler", Tie::same_rank},
     Edge{"RESUME.DIVERGED", "LOSS.BELOW_FLOOR", Tie::whole_run},
     Edge{"RESUME.DIVERGED", "LOSS.NOT_FALLING", Tie::whole_run},
     // Other data gives other gradients.

@@ -1,5 +1,4 @@
 // Which finding is a cause and which follows: laws of the graph, and cases that were met.
-#include "harness/judge/cause_graph.h"
 #include "harness/judge/roles.h"
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "harness/judge/cause_graph.h"
 #include "harness/judge/codes/codes.h"
 #include "harness/judge/expectation.h"
 #include "harness/judge/wording/wording.h"
@@ -395,6 +395,10 @@ TEST(Met, AResumptionExplainsWhatDiffersFromItsStepOn) {
   EXPECT_THAT(initiating({finding("NUMERIC.GRADIENT/twin", R"({"step":3})"),
                           finding("RESUME.DIVERGED/diverged", R"({"step":3})"),
                           finding("DATA.SOURCE/tokens", R"({"step":3})")}),
+              ElementsAre("RESUME.DIVERGED"));
+  EXPECT_THAT(initiating({finding("OPT.UPDATE_WRONG/between_steps", R"({"ranks":[0],"step":3})"),
+                          finding("RESUME.DIVERGED/diverged", R"({"ranks":[0],"step":3})"),
+                          finding("SCALER.WRONG/scaler", R"({"ranks":[0],"step":4})")}),
               ElementsAre("RESUME.DIVERGED"));
   EXPECT_THAT(initiating({finding("MASK.ABSENT/law", R"({"step":1,"layers":[1]})"),
                           finding("RESUME.DIVERGED/diverged", R"({"step":3})")}),
