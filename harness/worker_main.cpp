@@ -31,6 +31,7 @@
 #include "harness/worker/error_report.h"
 #include "harness/worker/golden_run.h"
 #include "harness/worker/stacks.h"
+#include "harness/worker/vector_math.h"
 #include "nsa/base/error.h"
 #include "nsa/seams/seams.h"
 #include "nsa/torch.h"
@@ -165,6 +166,7 @@ const harness::Kind& kind_named(const std::string& name) {
     try {
       Session session(options, read_case(options.case_file), channel, progress, heartbeat);
       at::set_num_interop_threads(1);
+      harness::prepare_vector_math();
       progress.watch_operators();
       say_hello(session);
       if (session.the_case().scenario.fault && !session.is_twin()) {
@@ -195,6 +197,7 @@ const harness::Kind& kind_named(const std::string& name) {
 // The last line of stderr is why, for whoever started it.
 int golden(const std::string& file, const std::string& out) {
   try {
+    harness::prepare_vector_math();
     harness::run_golden(file, out);
     return 0;
   } catch (const c10::Error& error) {

@@ -9,6 +9,7 @@
 
 #include "harness/store/bisection.h"
 #include "nsa/base/text.h"
+#include "reports/sections/wording.h"
 
 namespace reports {
 namespace {
@@ -69,6 +70,21 @@ Cell cell_of(const harness::Bisection& bisection) {
   return cell;
 }
 
+// The launches of one cell are one, with the worst of their outcomes.
+void add_cell(std::vector<Cell>& cells, const CaseRecord& record) {
+  const auto known = std::find_if(cells.begin(), cells.end(), [&](const Cell& one) {
+    return !one.key.empty() && one.key == record.history_id && one.scenario == record.scenario;
+  });
+  const Cell cell = cell_of(record);
+  if (known == cells.end()) {
+    cells.push_back(cell);
+  } else if (severity(cell.outcome) < severity(known->outcome)) {
+    const std::string label = known->label;
+    *known = cell;
+    known->label = label;
+  }
+}
+
 // The trials of a bisection are steps of a search: only the search as a whole is a cell.
 std::vector<Cell> cells_of(const std::vector<CaseRecord>& records) {
   const std::vector<harness::Bisection> bisections = harness::bisections_of(records);
@@ -76,7 +92,7 @@ std::vector<Cell> cells_of(const std::vector<CaseRecord>& records) {
   for (const auto& one : bisections) trials.insert(one.records.begin(), one.records.end());
   std::vector<Cell> cells;
   for (const CaseRecord& record : records) {
-    if (!trials.contains(&record)) cells.push_back(cell_of(record));
+    if (!trials.contains(&record)) add_cell(cells, record);
   }
   for (const auto& one : bisections) cells.push_back(cell_of(one));
   return cells;
@@ -189,11 +205,6 @@ std::vector<std::string> differences(const harness::Pairs& before,
   return found;
 }
 
-// Another processor or card does the same work with other libraries and in other pieces.
-bool is_hardware(const std::string& fact) {
-  return fact == "cpu" || fact == "cores" || fact.starts_with("gpu");
-}
-
 void append(std::vector<std::string>& all, const std::vector<std::string>& more) {
   all.insert(all.end(), more.begin(), more.end());
 }
@@ -221,6 +232,10 @@ const char* name_of(CellChange change) {
   return "";
 }
 
+bool is_hardware(const std::string& fact) {
+  return fact == "cpu" || fact == "cores" || fact.starts_with("gpu");
+}
+
 bool is_exact(const std::string& metric) {
   constexpr std::array<std::string_view, 6> kExact = {"collective_bytes",
                                                       "collectives",
@@ -242,7 +257,7 @@ bool Comparison::is_calm() const {
     return one.change != CellChange::newly_passing && one.change != CellChange::fresh &&
            one.change != CellChange::other_content;
   });
-  return !worse && values.empty();
+  return !worse && values.empty() && slower_cells(times).empty();
 }
 
 Comparison compare_cells(const std::vector<CaseRecord>& before_records,
@@ -271,11 +286,13 @@ Comparison compare_cells(const std::vector<CaseRecord>& before_records,
   return result;
 }
 
-Comparison compare_runs(const harness::RunRecord& before_run,
+Comparison compare_runs(const harness::Store& store,
+                        const harness::RunRecord& before_run,
                         const std::vector<CaseRecord>& before,
                         const harness::RunRecord& now_run,
                         const std::vector<CaseRecord>& now) {
   Comparison result = compare_cells(before, now);
+  result.times = judge_times(store, before_run, now_run, now);
   const harness::Provenance& was = before_run.provenance;
   const harness::Provenance& is = now_run.provenance;
   const std::vector<std::string> other = differences(was.machine, is.machine, is_hardware);

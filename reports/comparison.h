@@ -1,6 +1,6 @@
 // Two sets of cells against each other, a cell being a case by its content, whatever it is called: what became worse or better,
 // what is missing, and which exact values differ. Exact values are counts and sizes that the same work gives every time; they are
-// compared as numbers, without a tolerance. Timings are not compared.
+// compared as numbers, without a tolerance. Times are judged against the earlier nights of each cell (times.h).
 #pragma once
 
 #include <optional>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "harness/store/store.h"
+#include "reports/times.h"
 
 namespace reports {
 
@@ -51,21 +52,26 @@ struct Comparison {
   std::size_t values_compared = 0;
   std::size_t cells_with_values = 0;
   std::string not_comparable;       // why exact values were not compared, "" where they were
+  std::vector<TimedCell> times;     // judge_times(); compare_cells() leaves it empty
   std::vector<std::string> around;  // what else differs: "torch: 2.10.0, now 2.11.0"
 
   [[nodiscard]] std::size_t count(CellChange change) const;
-  // Nothing became worse, nothing is missing, and no exact value differs.
+  // Nothing became worse or slower, nothing is missing, and no exact value differs.
   [[nodiscard]] bool is_calm() const;
 };
 
 // Whether the same work on the same machine gives the same value every time.
 [[nodiscard]] bool is_exact(const std::string& metric);
 
+// Whether a fact of the machine says on what it computes: another processor or card does the same work in other pieces.
+[[nodiscard]] bool is_hardware(const std::string& fact);
+
 [[nodiscard]] Comparison compare_cells(const std::vector<harness::CaseRecord>& before,
                                        const std::vector<harness::CaseRecord>& now);
 
-// The cells, and what the runs were tied to. On another machine exact values are not compared.
-[[nodiscard]] Comparison compare_runs(const harness::RunRecord& before_run,
+// The cells, their times, and what the runs were tied to. On another machine exact values are not compared.
+[[nodiscard]] Comparison compare_runs(const harness::Store& store,
+                                      const harness::RunRecord& before_run,
                                       const std::vector<harness::CaseRecord>& before,
                                       const harness::RunRecord& now_run,
                                       const std::vector<harness::CaseRecord>& now);

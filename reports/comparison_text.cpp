@@ -150,6 +150,8 @@ std::string comparison_line(const Comparison& comparison) {
   }
   if (!parts.empty()) parts.front() = "**" + parts.front() + "**";
   std::string text = parts.empty() ? "every case as before" : nsa::join(parts);
+  const std::string slower = slower_cells(comparison.times);
+  if (!slower.empty()) text = "**" + slower + "**; " + text;
   if (!comparison.not_comparable.empty()) return text + "; exact values not compared";
   if (comparison.values_compared == 0) return text;
   return text + "; " +
@@ -161,8 +163,10 @@ std::string comparison_line(const Comparison& comparison) {
 }
 
 std::string comparison_text(const Comparison& comparison) {
-  return cells_text(comparison) + values_text(comparison) + around_text(comparison) +
-         "Timings were NOT judged.\n\n";
+  const std::string times = times_text(comparison.times);
+  return cells_text(comparison) + values_text(comparison) +
+         (times.empty() ? "No case was measured in launches, so no time was judged.\n\n" : times) +
+         around_text(comparison);
 }
 
 }  // namespace reports

@@ -100,7 +100,8 @@ std::vector<harness::CaseRecord> newest_of_each_cell(
   std::vector<harness::CaseRecord> kept;
   for (harness::CaseRecord& record : oldest_run_first) {
     const bool nameless = record.history_id.empty();
-    if (nameless || newest.at(record.history_id) == &record) kept.push_back(record);
+    // Of a cell with several launches those of the newest run.
+    if (nameless || newest.at(record.history_id)->run_id == record.run_id) kept.push_back(record);
   }
   return kept;
 }

@@ -57,7 +57,7 @@ std::vector<NightBefore> nightly_of(const harness::Store& store, const DecidedNi
       std::erase_if(now, [&](const auto& record) { return record.run_id != one.run.id; });
     }
     if (one.earlier.previous) {
-      one.comparison = compare_runs(*one.earlier.previous, one.earlier.cases, run, now);
+      one.comparison = compare_runs(store, *one.earlier.previous, one.earlier.cases, run, now);
     }
     all.push_back(std::move(one));
   }
@@ -103,6 +103,10 @@ ReportView make_view(const harness::Store& store, const ReportRequest& request) 
   for (const Night& earlier : request.earlier) view.nights.push_back(decided(store, earlier));
   if (!view.nights.empty()) view.nights.push_back(night);
   view.nightly = nightly_of(store, night);
+  const bool slower = std::any_of(view.nightly.begin(), view.nightly.end(), [](const auto& one) {
+    return !slower_cells(one.comparison.times).empty();
+  });
+  if (slower) view.decision = "NO-GO";
   return view;
 }
 

@@ -18,7 +18,8 @@ const std::vector<Check>& all_checks() {
       checks::exercised(),         checks::finite(),
       checks::ran_route(),         checks::kernel_is_oracle(),
       checks::kernel_causal(),     checks::process_clean(),
-      checks::progress(),
+      checks::progress(),          checks::same_losses(),
+      checks::measured_as_asked(),
   };
   return kChecks;
 }

@@ -24,6 +24,8 @@ namespace checks {
 [[nodiscard]] Check causal();
 [[nodiscard]] Check unmutated();
 [[nodiscard]] Check memory_scaling();
+[[nodiscard]] Check measured_as_asked();
+[[nodiscard]] Check same_losses();
 [[nodiscard]] Check gate_alive();
 [[nodiscard]] Check step_is_oracle();
 [[nodiscard]] Check optimizer_sound();

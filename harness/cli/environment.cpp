@@ -87,6 +87,12 @@ Variables own_variables() {
   return all;
 }
 
+std::vector<std::string> as_texts(const Variables& variables) {
+  std::vector<std::string> texts;
+  for (const auto& [name, value] : variables) texts.push_back(name + "=" + value);
+  return texts;
+}
+
 Variables allowed_variables(const Variables& all) {
   return kept(all, [](const std::string& name) {
     const bool named = std::find(kNames.begin(), kNames.end(), name) != kNames.end();
@@ -126,9 +132,7 @@ std::vector<std::string> worker_environment(const Variables& allowed,
     std::string& libraries = variables["LD_LIBRARY_PATH"];
     libraries = torch->second + "/lib" + (libraries.empty() ? "" : ":" + libraries);
   }
-  std::vector<std::string> environment;
-  for (const auto& [name, value] : variables) environment.push_back(name + "=" + value);
-  return environment;
+  return as_texts({variables.begin(), variables.end()});
 }
 
 }  // namespace harness::cli

@@ -15,6 +15,8 @@ using Variables = std::vector<std::pair<std::string, std::string>>;  // name, va
 // This process's variables.
 [[nodiscard]] Variables own_variables();
 
+[[nodiscard]] std::vector<std::string> as_texts(const Variables& variables);  // NAME=value
+
 // Those of `all` that workers get and the database keeps: what every program needs, and what steers LibTorch, CUDA, NCCL and
 // OpenMP, but for names that look like a secret's (token, key, password, auth, ...), in any case of letters.
 [[nodiscard]] Variables allowed_variables(const Variables& all);

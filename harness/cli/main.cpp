@@ -1,6 +1,8 @@
 #include <malloc.h>
+#include <string_view>
 
 #include "harness/cli/verbs.h"
+#include "harness/run/keeper.h"
 
 namespace {
 
@@ -16,6 +18,8 @@ void keep_freed_memory() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 2 && std::string_view(argv[1]) == harness::kKeepArgument)
+    return harness::keep(argv + 2);
   keep_freed_memory();
   return harness::cli::run_command_line(argc, argv);
 }

@@ -104,6 +104,7 @@ Manifest manifest_to_run(const Paths& paths) {
     manifest.source_hash = built_source_hash();
   }
   manifest.kinds.emplace_back(kKernelKind);
+  manifest.kinds.emplace_back(kCommandKind);
   return manifest;
 }
 

@@ -8,6 +8,7 @@
 
 #include "harness/checks/list.h"
 #include "harness/cli/output.h"
+#include "harness/cli/py_spy.h"
 #include "harness/cli/room.h"
 #include "harness/cli/signals.h"
 #include "harness/run/build_info.h"
@@ -61,6 +62,9 @@ Capacity capacity_of(const Machine& machine) {
   for (const Gpu& gpu : machine.gpus) capacity.gpu_memory_gib.push_back(gpu.memory_gib());
   return capacity;
 }
+
+// A command is kept by another process of this program.
+constexpr const char* kThisProgram = "/proc/self/exe";
 
 Judgement error_judgement(const std::string& reason) {
   Judgement judgement;
@@ -212,13 +216,23 @@ RunSession::Indices RunSession::plan_next(std::size_t point, const Indices& trie
     for (const std::size_t index : tried) {
       seen.push_back({&planned_[index].the_case, outcome_of(planned_[index].record)});
     }
-    const Case& base = plan_.cases[point];
-    const Indices added =
-        plan_cases(point, strategies::strategy_for(base.scenario).next(base, seen));
+    const Indices added = plan_cases(point, next_of(point, seen));
     if (!added.empty()) write_plan();
     planned = added;
   });
   return planned;
+}
+
+std::vector<Case> RunSession::next_of(std::size_t point, const std::vector<Tried>& seen) const {
+  const Case& base = plan_.cases[point];
+  std::vector<Case> next = strategies::strategy_for(base.scenario).next(base, seen);
+  const bool all_passed = std::all_of(
+      seen.begin(), seen.end(), [](const Tried& one) { return one.outcome == Outcome::pass; });
+  if (next.empty() && all_passed && plan_.again && plan_.again(point, seen.size())) {
+    next.push_back(base);
+    next.back().point.emplace_back(kLaunchAxis, std::to_string(seen.size() + 1));
+  }
+  return next;
 }
 
 void RunSession::show_result(Outcome outcome,
@@ -264,6 +278,7 @@ std::string RunSession::begin_attempt(std::size_t index) {
 
 std::vector<std::string> RunSession::environment_of(const Scenario& scenario,
                                                     const Place& place) const {
+  if (scenario.is_command()) return as_texts(own_variables());  // it is the user's
   std::vector<std::string> environment =
       worker_environment(plan_.environment, scenario, plan_.machine.cores);
   if (scenario.parallel.device != nsa::Device::cuda) return environment;
@@ -285,13 +300,16 @@ RunResult RunSession::run_attempt(std::size_t index, const Place& place, Evidenc
   RunnerOptions options;
   options.folder = begin_attempt(index);
   options.texts = record_.folder + "/texts";
-  options.worker = the_case.scenario.is_foreign() ? plan_.python : plan_.worker;
+  options.worker = the_case.scenario.is_foreign()   ? plan_.python
+                   : the_case.scenario.is_command() ? kThisProgram
+                                                    : plan_.worker;
   if (options.worker.empty()) {
     throw nsa::Error(
         "no Python to run the kernel: found no python3 on PATH; NSA_HARNESS_PYTHON names one");
   }
   options.environment = environment_of(the_case.scenario, place);
   options.interrupted = &interrupted();
+  options.frames_of = &python_frames;
   evidence.the_case = the_case;
   evidence.folder = options.folder;
   RunnerHooks hooks;

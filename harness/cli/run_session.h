@@ -21,6 +21,7 @@
 #include "harness/run/runner.h"
 #include "harness/scenario/case.h"
 #include "harness/store/store.h"
+#include "harness/strategies/strategy.h"
 
 namespace harness::cli {
 
@@ -45,6 +46,9 @@ struct RunPlan {
   Order order = Order::soonest_done;  // of the points
   // Asked when a point's turn has come: why it is not run after all, "" where it is. From any thread; may be empty.
   std::function<std::string(std::size_t point)> cut;
+  // Asked when all cases of a point have passed, `made` of them: whether it is launched once more, so that its times can be compared
+  // over the nights. From any thread; may be empty.
+  std::function<bool(std::size_t point, std::size_t made)> again;
   // Of each case, as soon as it is known; may be empty.
   std::function<void(Outcome, const std::string& label, double seconds, const std::string& reason)>
       on_result;
@@ -85,6 +89,7 @@ class RunSession {
   void run_point(std::size_t point, const Place& place);
   void leave_out(const Indices& waiting, const std::string& why);
   [[nodiscard]] Indices plan_next(std::size_t point, const Indices& tried);
+  [[nodiscard]] std::vector<Case> next_of(std::size_t point, const std::vector<Tried>& seen) const;
   void run_planned(std::size_t index, const Place& place);
   struct Attempt {
     Judgement judgement;

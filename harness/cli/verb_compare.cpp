@@ -60,7 +60,7 @@ int compare(const CompareArguments& arguments) {
   const auto now = find_run(*store, arguments.now);
   if (!before || !now) return kExitNothing;
   const reports::Comparison comparison =
-      reports::compare_runs(*before, store->cases(before->id), *now, store->cases(now->id));
+      reports::compare_runs(*store, *before, store->cases(before->id), *now, store->cases(now->id));
   const int code = exit_code_of(comparison);
   if (arguments.json) {
     nlohmann::json object = comparison_json(comparison);

@@ -10,6 +10,7 @@
 #include "harness/cli/verbs.h"
 #include "harness/scenario/exit_code.h"
 #include "harness/store/maintain.h"
+#include "harness/store/merge.h"
 #include "harness/store/rebuild.h"
 #include "nsa/base/error.h"
 
@@ -19,6 +20,7 @@ namespace {
 struct DbArguments {
   std::string database;
   std::vector<std::string> folders;
+  std::vector<std::string> others;
   std::string keep;
   int files = 10;
 };
@@ -62,6 +64,16 @@ int check(const DbArguments& arguments) {
   return wrong.empty() ? kExitPass : kExitError;
 }
 
+int merge(const DbArguments& arguments) {
+  const std::string path = database_path(arguments.database);
+  for (const std::string& from : arguments.others) {
+    const Merged merged = merge_database(path, from, &log_line);
+    std::cout << from << ": " << merged.added << " runs added, " << merged.known
+              << " were there already\n";
+  }
+  return kExitPass;
+}
+
 int vacuum(const DbArguments& arguments) {
   const std::string path = database_path(arguments.database);
   const Sizes sizes = vacuum_database(path, &log_line);
@@ -93,12 +105,15 @@ Action add_db(CLI::App& command) {
                    "Of cases that did not pass, keep the tensors of so many of the newest runs")
       ->check(CLI::Range(0, 1'000'000))
       ->capture_default_str();
+  CLI::App* merges = part("merge", "Add the runs of other databases; those of a known name stay");
+  merges->add_option("other", arguments->others, "A database, which is only read")->required();
   CLI::App* checks = part("check", "Look whether the database is whole");
   CLI::App* vacuums = part("vacuum", "Give the room of deleted rows back to the disk");
   command.require_subcommand(1);
   return [=] {
     if (rebuilds->parsed()) return rebuild(*arguments);
     if (prunes->parsed()) return prune(*arguments);
+    if (merges->parsed()) return merge(*arguments);
     if (checks->parsed()) return check(*arguments);
     return vacuums->parsed() ? vacuum(*arguments) : kExitInternal;
   };

@@ -15,6 +15,7 @@
 #include "harness/cli/nightly/budget.h"
 #include "harness/cli/nightly/place.h"
 #include "harness/cli/nightly/plan.h"
+#include "harness/cli/nightly/timed_cells.h"
 #include "harness/cli/output.h"
 #include "harness/cli/retention.h"
 #include "harness/cli/run_and_tell.h"
@@ -26,6 +27,7 @@
 #include "nsa/base/file.h"
 #include "reports/markdown.h"
 #include "reports/report.h"
+#include "reports/times.h"
 
 namespace harness::cli {
 namespace {
@@ -146,7 +148,10 @@ class Past {
     const auto known = seconds_.find(one.history_id);
     const auto searched = of_scenario_.find({scenario.name, scenario.profile});
     constexpr double kMostTrials = 16.0;
-    const double allowed = scenario.budget_seconds * (search ? kMostTrials : 1.0);
+    const double times = search               ? kMostTrials
+                         : is_timed(scenario) ? TimedCells::kMostLaunches
+                                              : 1.0;
+    const double allowed = scenario.budget_seconds * times;
     const double took = search && searched != of_scenario_.end() ? searched->second
                         : !search && known != seconds_.end()     ? known->second
                                                                  : 0.0;
@@ -185,6 +190,7 @@ RunPlan plan_night(const NightRequest& request,
   RunPlan plan = empty_plan(options, paths);
   const Past past(options.database, arguments.shard);
   std::vector<double> seconds;
+  std::vector<std::string> cells;
   for (NightCase& one : night_cases(request.files,
                                     scenario_options(options, paths, plan.machine),
                                     plan.machine,
@@ -193,6 +199,7 @@ RunPlan plan_night(const NightRequest& request,
     plan.unmet.push_back(unmet_of(one, past, arguments.accept_machine));
     seconds.push_back(past.most_seconds(one));
     plan.cases.push_back(std::move(one.the_case));
+    cells.push_back(one.history_id);
   }
   if (plan.cases.empty()) {
     throw nsa::Error("--shard " + arguments.shard + ": no case is in this part");
@@ -200,6 +207,8 @@ RunPlan plan_night(const NightRequest& request,
   plan.order = Order::as_given;
   const auto budget = std::make_shared<NightBudget>(request.budget, seconds);
   plan.cut = [budget](std::size_t point) { return budget->cut(point); };
+  const TimedCells timed(options.database, plan.cases, cells);
+  plan.again = [timed](std::size_t point, std::size_t made) { return timed.again(point, made); };
   complete_plan(
       plan, options, paths, manifest, command_words(), asked_by(arguments, request.scenarios));
   return plan;
@@ -221,6 +230,14 @@ void hand_over(const Store& store, std::int64_t run_id, const NightlyArguments& 
   }
 }
 
+// A night in which a cell became slower has failed, whatever its cases ended with.
+int with_times(const Store& store, std::int64_t run_id, int code) {
+  const auto run = store.run_named(std::to_string(run_id));
+  if (!run || (code != kExitPass && code != kExitInconclusive)) return code;
+  const auto cells = reports::judge_times(store, *run, *run, store.cases(run_id));
+  return reports::slower_cells(cells).empty() ? code : kExitFailed;
+}
+
 int after_the_night(std::int64_t run_id,
                     int code,
                     std::int64_t keep_ms,
@@ -229,6 +246,7 @@ int after_the_night(std::int64_t run_id,
   try {
     const auto store = Store::open(options.database, false, &log_line);
     if (run_id > 0) hand_over(*store, run_id, arguments);
+    code = with_times(*store, run_id, code);
     prune_and_tell(*store, keep_ms, arguments.tensors, std::cerr);
   } catch (const nsa::Error& error) {
     log_line(std::string("AFTER THE NIGHT: ") + error.what());

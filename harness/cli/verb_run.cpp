@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include "harness/cli/case_needs.h"
+#include "harness/cli/command_case.h"
 #include "harness/cli/output.h"
 #include "harness/cli/run_and_tell.h"
 #include "harness/cli/run_options.h"
@@ -24,6 +25,7 @@ struct RunArguments {
   std::vector<std::string> sets;
   std::vector<std::string> only;
   std::string seed;
+  double budget_seconds = 86'400.0;  // of a command
   bool dry_run = false;
   RunOptions options;
 };
@@ -68,6 +70,17 @@ ScenarioOptions options_of(const RunArguments& arguments,
 
 bool is_named(const std::string& file, const RunArguments& arguments) {
   return std::find(arguments.files.begin(), arguments.files.end(), file) != arguments.files.end();
+}
+
+// `run -- CMD...`: the only case.
+RunPlan plan_of_command(const RunArguments& arguments, const Paths& paths) {
+  if (!arguments.files.empty() || !arguments.sets.empty() || !arguments.only.empty()) {
+    throw nsa::Error("-- COMMAND: found scenarios, --set or --only before it, wanted none of them");
+  }
+  RunPlan plan = empty_plan(arguments.options, paths);
+  plan.cases.push_back(case_of_command(words_after_dashes(), arguments.budget_seconds));
+  plan.unmet.emplace_back();
+  return plan;
 }
 
 RunPlan make_plan(const RunArguments& arguments, const Paths& paths, const Manifest& manifest) {
@@ -146,7 +159,8 @@ void tell_fallback(const RunArguments& arguments, const RunPlan& plan) {
   if (!arguments.options.profile.empty() || arguments.options.quiet) return;
   std::set<std::string> files;
   for (const Case& the_case : plan.cases) {
-    if (the_case.scenario.profile.empty()) files.insert(the_case.scenario.path);
+    if (the_case.scenario.profile.empty() && !the_case.scenario.path.empty())
+      files.insert(the_case.scenario.path);
   }
   const auto without = std::count_if(
       files.begin(), files.end(), [](const std::string& file) { return has_profile(file, "gpu"); });
@@ -157,14 +171,17 @@ void tell_fallback(const RunArguments& arguments, const RunPlan& plan) {
            (trouble.empty() ? "" : " (" + trouble + ")") + "; --profile gpu makes that an error");
 }
 
-// An installation without a worker runs scenarios of kind kernel only: what it refuses says so.
+// An installation without a worker runs kinds kernel and command only: what it refuses says so.
 RunPlan plan_here(const RunArguments& arguments, const Paths& paths, const Manifest& manifest) {
   try {
+    if (!words_after_dashes().empty()) return plan_of_command(arguments, paths);
+    if (arguments.files.empty()) throw nsa::Error("found no scenario, wanted files or -- COMMAND");
     return make_plan(arguments, paths, manifest);
   } catch (const nsa::Error& error) {
     if (has_worker(paths)) throw;
-    throw nsa::Error(std::string(error.what()) +
-                     " (this installation has no worker, which all kinds but kernel need)");
+    throw nsa::Error(
+        std::string(error.what()) +
+        " (this installation has no worker, which all kinds but kernel and command need)");
   }
 }
 
@@ -183,8 +200,8 @@ int run(const RunArguments& arguments) {
 
 Action add_run(CLI::App& command) {
   const auto arguments = std::make_shared<RunArguments>();
-  command.add_option("files", arguments->files, "Scenario files, or folders of them")
-      ->required()
+  command
+      .add_option("files", arguments->files, "Scenario files, or folders of them; or -- COMMAND...")
       ->type_name("FILE|DIR");
   const auto one_each = [&](const char* name, std::vector<std::string>& values, const char* about) {
     command.add_option(name, values, about)->allow_extra_args(false)->take_all();
@@ -195,6 +212,9 @@ Action add_run(CLI::App& command) {
   command.add_option("--seed",
                      arguments->seed,
                      "Of initialisation, data and every draw; random: drawn, said and stored");
+  command
+      .add_option("--budget", arguments->budget_seconds, "Of -- COMMAND: seconds, then it is ended")
+      ->check(CLI::Range(1.0, 86400.0));
   command.add_flag("--dry-run", arguments->dry_run, "Show the cases, run nothing");
   add_run_options(command, arguments->options);
   return [arguments] {

@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "harness/cli/command_case.h"
 #include "harness/cli/output.h"
 #include "harness/scenario/exit_code.h"
 #include "nsa/base/error.h"
@@ -100,6 +101,18 @@ const std::vector<Verb>& verbs() {
        "Compare two stored runs, case by case by their content",
        "nsa-harness compare 41 last",
        add_compare},
+      {"history",
+       "Show what a case took over the nights, and what is said of each night",
+       "nsa-harness history throughput --nights 14",
+       add_history},
+      {"baseline",
+       "Accept the times of a run as what they are meant to be, or show what was accepted",
+       "nsa-harness baseline accept throughput --run last --because 'a larger model'",
+       add_baseline},
+      {"bisect",
+       "Find the commit that made it worse; builds are kept, and UNKNOWN is an answer",
+       "nsa-harness bisect --commits v1 HEAD --test './nsa-harness run scenarios/ddp_onestep.yaml'",
+       add_bisect},
       {"judge",
        "Judge a stored run again; the new verdicts stand beside the old",
        "nsa-harness judge last",
@@ -108,6 +121,10 @@ const std::vector<Verb>& verbs() {
        "Explain a code, or the findings of a stored case",
        "nsa-harness explain GRAD.MISSING",
        add_explain},
+      {"attach",
+       "Look at processes that hang at this moment: stacks, waits, a verdict",
+       "nsa-harness attach 4711",
+       add_attach},
       {"golden",
        "Compare somebody else's tensors with the oracle and the model, stage by stage",
        "nsa-harness golden mine.safetensors --export exported",
@@ -121,7 +138,7 @@ const std::vector<Verb>& verbs() {
        "nsa-harness nightly --budget 3h",
        add_nightly},
       {"db",
-       "Care of the database: rebuild, prune, check, vacuum",
+       "Care of the database: rebuild, prune, merge, check, vacuum",
        "nsa-harness db prune --keep 90d",
        add_db},
       {"doctor", "Look at this machine and this build", "nsa-harness doctor --json", add_doctor},
@@ -141,7 +158,7 @@ const std::vector<std::string>& command_words() {
 int run_command_line(int argc, char** argv) {
   words().assign(argv, argv + argc);
   if (!words().empty()) words().front() = "nsa-harness";
-  std::vector<std::string> given = without_help_verb(words());
+  std::vector<std::string> given = without_words_after_dashes(without_help_verb(words()));
   const int known = guarded([&] {
     refuse_unknown_verb(given);
     return kExitPass;

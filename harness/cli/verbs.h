@@ -24,6 +24,7 @@ struct Verb {
 [[nodiscard]] const std::vector<Verb>& verbs();
 
 [[nodiscard]] Action add_run(CLI::App& command);
+[[nodiscard]] Action add_attach(CLI::App& command);
 [[nodiscard]] Action add_list(CLI::App& command);
 [[nodiscard]] Action add_report(CLI::App& command);
 [[nodiscard]] Action add_judge(CLI::App& command);
@@ -32,6 +33,9 @@ struct Verb {
 [[nodiscard]] Action add_selftest(CLI::App& command);
 [[nodiscard]] Action add_nightly(CLI::App& command);
 [[nodiscard]] Action add_compare(CLI::App& command);
+[[nodiscard]] Action add_history(CLI::App& command);
+[[nodiscard]] Action add_baseline(CLI::App& command);
+[[nodiscard]] Action add_bisect(CLI::App& command);
 [[nodiscard]] Action add_db(CLI::App& command);
 [[nodiscard]] Action add_doctor(CLI::App& command);
 [[nodiscard]] Action add_version(CLI::App& command);

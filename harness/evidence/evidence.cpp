@@ -229,7 +229,10 @@ bool is_worker_kind(std::string_view kind) {
 }
 
 int Evidence::ranks() const {
-  return static_cast<int>(the_case.scenario.parallel.ranks);
+  if (!the_case.scenario.is_command()) return static_cast<int>(the_case.scenario.parallel.ranks);
+  int ranks = 1;
+  for (const From<Started>& from : started) ranks = std::max(ranks, from.row.process_started + 1);
+  return ranks;
 }
 
 bool Evidence::finished(int process) const {

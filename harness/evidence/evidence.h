@@ -85,7 +85,7 @@ struct Evidence {
   // Throws: nsa::Error as check_row() does; then nothing was added.
   void add(const Event& event);
 
-  [[nodiscard]] int ranks() const;  // as the case wanted
+  [[nodiscard]] int ranks() const;  // as the case wanted; of kind command as they were found
   // Ranks that were killed on purpose and started again (Relaunched) are in their last life: these three speak of it.
   [[nodiscard]] bool finished(int process) const;  // Done was seen
   [[nodiscard]] bool twin_ran() const { return finished(kTwin); }

@@ -21,7 +21,13 @@ constexpr std::array kTypes = {Telling{Failure::host_memory, "std::bad_alloc"},
                                Telling{Failure::device, "c10::AcceleratorError"},
                                Telling{Failure::device, "c10::CUDAError"},
                                Telling{Failure::communication, "c10::Dist"},
-                               Telling{Failure::communication, "gloo::"}};
+                               Telling{Failure::communication, "gloo::"},
+                               // The same as Python names them.
+                               Telling{Failure::host_memory, "MemoryError"},
+                               Telling{Failure::device_memory, "torch.OutOfMemoryError"},
+                               Telling{Failure::device_memory, "torch.cuda.OutOfMemoryError"},
+                               Telling{Failure::device, "torch.AcceleratorError"},
+                               Telling{Failure::communication, "torch.distributed.Dist"}};
 
 constexpr std::string_view kReducer = "c10d::Reducer::";
 
@@ -92,10 +98,14 @@ std::optional<Failure> by_type(const WorkerError& error) {
   return std::nullopt;
 }
 
+// A Python file of PyTorch: what its functions raise comes from below, where no frame is.
+constexpr std::string_view kInTorch = " (torch/";
+
 // The harness and the model are the program itself: what they raise with a type of no such reason is their own, whatever it says.
 bool raised_by_the_program(const WorkerError& error) {
   const std::string* frame = raising_frame(error);
-  return frame != nullptr && frame->find(".so") == std::string::npos;
+  return frame != nullptr && frame->find(".so") == std::string::npos &&
+         frame->find(kInTorch) == std::string::npos;
 }
 
 }  // namespace

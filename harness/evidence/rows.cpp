@@ -10,6 +10,7 @@ namespace harness {
 std::string process_name(int process) {
   if (process == kTwin) return "twin";
   if (process == kController) return "controller";
+  if (process == kLauncher) return "launcher";
   return "rank " + std::to_string(process);
 }
 

@@ -17,8 +17,10 @@ namespace harness {
 
 inline constexpr int kTwin = -1;
 inline constexpr int kController = -2;
+inline constexpr int kLauncher =
+    -3;  // the command of a case of kind command, where its ranks are other processes
 
-// "rank 3", "twin", "controller"
+// "rank 3", "twin", "controller", "launcher"
 [[nodiscard]] std::string process_name(int process);
 
 // A double that survives JSON: NaN and infinities travel as the strings "NaN", "Infinity", "-Infinity".
@@ -343,6 +345,8 @@ struct Exited {
   int exit_code = -1;  // -1 when a signal ended it
   int signal = 0;
   bool by_controller = false;  // the controller had sent it a signal before
+  bool by_launcher =
+      false;  // of kind command: the launcher ended it, after another rank had failed
   bool core_dumped = false;
   bool out_of_memory = false;          // the kernel killed it for memory
   bool memory_kill_elsewhere = false;  // the kernel killed some process for memory meanwhile
@@ -357,6 +361,7 @@ struct ThreadStack {
   std::vector<std::string> kernel;  // the same inside the kernel, seen from outside, where readable
   std::string call;                 // system call it waits in, or "running"; "" where not readable
   bool timed = false;               // that call ends by itself: it has a time limit
+  std::int64_t left_ms = -1;        // until that limit; -1: not readable, or none
   std::int64_t cpu_ms = 0;
   std::int64_t switches = -1;  // times it gave up the processor of its own will; -1: not readable
 };
@@ -492,12 +497,13 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Exited,
                                                 exit_code,
                                                 signal,
                                                 by_controller,
+                                                by_launcher,
                                                 core_dumped,
                                                 out_of_memory,
                                                 memory_kill_elsewhere,
                                                 rss_peak_bytes)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
-    ThreadStack, thread, state, wchan, frames, kernel, call, timed, cpu_ms, switches)
+    ThreadStack, thread, state, wchan, frames, kernel, call, timed, left_ms, cpu_ms, switches)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ChildProcess, name, pid, state, cpu_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Observation,
                                                 process_observed,

@@ -43,7 +43,8 @@ bool is_of_training(const ThreadStack& thread, bool is_main) {
 
 bool sleeps(const Observation& look, std::size_t i) {
   const ThreadStack& thread = look.threads[i];
-  return is_plain_sleep(thread) || (thread.timed && is_of_training(thread, i == 0));
+  const bool soon = thread.timed && thread.left_ms <= kFarLimitMs;
+  return is_plain_sleep(thread) || (soon && is_of_training(thread, i == 0));
 }
 
 bool any_sleeps(const Observation& look) {
@@ -116,6 +117,12 @@ std::int64_t wake_ups_between(const Observation& first, const Observation& last)
     least = least < 0 ? times : std::min(least, times);
   }
   return least;
+}
+
+bool waits_with_far_limit(const Observation& look) {
+  return std::any_of(look.threads.begin(), look.threads.end(), [](const ThreadStack& thread) {
+    return !is_plain_sleep(thread) && thread.left_ms > kFarLimitMs;
+  });
 }
 
 const std::vector<std::string>& main_frames(const Observation& look) {

@@ -37,6 +37,11 @@ inline constexpr std::int64_t kWakeUpsOfAHang = 5;
 // driver of the device is at one place.
 [[nodiscard]] bool same_place(const Observation& before, const Observation& after);
 
+// A limit that ends later than this is none for whoever watches: those of sleeps and polls are seconds, those that libraries of
+// communication give to a wait for a peer are half an hour.
+inline constexpr std::int64_t kFarLimitMs = 300'000;
+[[nodiscard]] bool waits_with_far_limit(const Observation& look);  // a thread of it
+
 // The stack of the main thread: its own frames, or those inside the kernel.
 [[nodiscard]] const std::vector<std::string>& main_frames(const Observation& look);
 

@@ -41,7 +41,8 @@ constexpr std::array kEdges = {
     Edge{"RESUME.DIVERGED", "CKPT.GRADIENT/gradient", Tie::same_rank},
     Edge{"RESUME.DIVERGED", "STATE.DIVERGED", Tie::same_rank},
     Edge{"RESUME.DIVERGED", "OPT.UPDATE_WRONG", Tie::same_rank},
-    Edge{"RESUME.DIVERGED", "SCALER.WRONG/scaler", Tie::same_rank},
+    Edge{"RESUME.DIVERGED", "SCALER.WRONG", Tie::same_rank},
+    Edge{"RESUME.DIVERGED", "NAN.ORIGIN@optimizer", Tie::same_rank},
     Edge{"RESUME.DIVERGED", "LOSS.BELOW_FLOOR", Tie::whole_run},
     Edge{"RESUME.DIVERGED", "LOSS.NOT_FALLING", Tie::whole_run},
     // Other data gives other gradients.
@@ -84,7 +85,10 @@ constexpr std::array kEdges = {
     Edge{"NAN.", "OPT.SKIPPED", Tie::same_rank},
     Edge{"NAN.", "OPT.UPDATE_WRONG", Tie::same_rank},
     Edge{"NAN.", "CLIP.WRONG", Tie::same_rank},
-    Edge{"NAN.", "SCALER.WRONG", Tie::same_rank},
+    Edge{"NAN.", "SCALER.WRONG/unscale", Tie::same_rank},
+    // A step that overflowed is taken: its gradient makes NaN of the state, and nothing of it arrives.
+    Edge{"SCALER.WRONG/scaler", "NAN.ORIGIN@optimizer", Tie::same_rank},
+    Edge{"SCALER.WRONG/scaler", "OPT.UPDATE_LOST", Tie::same_rank},
     Edge{"NAN.", "CRASH.EXCEPTION/raised", Tie::same_rank},
     Edge{"MASK.", "CAUSALITY.LEAK", Tie::same_tensor},
     Edge{"MASK.", "NUMERIC.FORWARD", Tie::same_tensor},
@@ -186,6 +190,11 @@ constexpr std::array kEdges = {
     Edge{"GRAD.SCALE", "STATE.DIVERGED", Tie::one_side},
     Edge{"NUMERIC.GRADIENT/sum", "STATE.DIVERGED", Tie::one_side},
     Edge{"reduction", "NUMERIC.GRADIENT/twin", Tie::later_step},
+    // A scale that is too large overflows, and the step is left out. What is counted wrong is only told wrong.
+    Edge{"SCALER.WRONG/scale", "OPT.SKIPPED", Tie::same_rank},
+    Edge{"SCALER.WRONG/reported", "OPT.SKIPPED", Tie::same_rank},
+    Edge{"OPT.UPDATE_WRONG/reported", "OPT.SKIPPED", Tie::same_rank},
+    Edge{"OPT.UPDATE_WRONG/reported", "OPT.UPDATE_LOST", Tie::same_rank},
     Edge{"OPT.SKIPPED", "SCHEDULE.LR", Tie::same_rank},
     Edge{"OPT.UPDATE_LOST", "NUMERIC.GRADIENT/twin", Tie::same_rank},
     Edge{"OPT.UPDATE_LOST", "OPT.UPDATE_WRONG/optimizer", Tie::same_rank},

@@ -38,6 +38,12 @@ CheckResult run_check(const std::string& name,
   return result;
 }
 
+// Without the two lines in its script, a command is seen from outside alone: what it did not record is not asked about.
+bool is_asked(const std::string& check, const Evidence& evidence) {
+  if (!evidence.the_case.scenario.is_command() || !evidence.hellos.empty()) return true;
+  return check == "process_clean" || check == "progress";
+}
+
 // Roles are given over all checks together and copied back, so that a verdict and the case say the same.
 std::vector<Finding> order_findings(std::vector<CheckResult>& verdicts) {
   std::vector<Finding> all;
@@ -207,7 +213,7 @@ Judgement judge(const Evidence& evidence, std::span<const Check> checks) {
   Judgement judged;
   const Evidence shown = blinded(evidence);
   for (const std::string& name : evidence.the_case.scenario.checks) {
-    judged.verdicts.push_back(run_check(name, shown, checks));
+    if (is_asked(name, evidence)) judged.verdicts.push_back(run_check(name, shown, checks));
   }
   judged.findings = order_findings(judged.verdicts);
   derive_outcome(judged);

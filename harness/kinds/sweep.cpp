@@ -154,6 +154,7 @@ class SweepCase {
               const torch::Tensor& tokens_BS,
               std::int64_t number) {
     session_.enter("forward", number);
+    session_.sample("tokens", number, static_cast<double>(tokens_BS.numel()));
     const auto loss = nsa::next_token_loss(model->forward(tokens_BS), tokens_BS);
     session_.enter("backward", number);
     optimizer.scaled(loss).backward();

@@ -2,8 +2,10 @@
 
 #include <vector>
 
+#include "harness/kinds/dense_control.h"
 #include "harness/kinds/model_parts.h"
 #include "harness/kinds/step_clock.h"
+#include "harness/kinds/training.h"
 #include "harness/worker/fault.h"
 #include "harness/worker/gpu_sensors.h"
 #include "harness/worker/host_syncs.h"
@@ -68,7 +70,10 @@ class ThroughputCase {
     for (auto& parameter : model_->parameters()) parameter.mutable_grad().reset();
     session_.sample("loss", step, loss.item<double>());
     sensors_.record(session_, step);
-    if (step > kWarmUpSteps) write(step, ms, syncs);
+    const double control_ms = control_.measure_ms();
+    if (step <= kWarmUpSteps) return;
+    write(step, ms, syncs);
+    session_.sample("control_ms", step, control_ms);
   }
 
   // The mean loss, left where it is: to look at it is to wait for it.
@@ -116,13 +121,19 @@ class ThroughputCase {
   GpuSensors sensors_{device_};
   HostSyncs syncs_;
   StepClock clock_{device_};
+  DenseControl control_{scenario_.training, device_};
   Fired fired_;
   FaultRequest request_;
   FaultContext fault_;
 };
 
+// The twin trains with the recorded driver: what is timed must have its losses.
 void run_throughput(Session& session) {
-  ThroughputCase(session).run();
+  if (session.is_twin()) {
+    training().run(session);
+  } else {
+    ThroughputCase(session).run();
+  }
 }
 
 }  // namespace

@@ -73,24 +73,13 @@ ThreadStack look_at_thread(pid_t pid, pid_t tid) {
   if (const auto call = parse_waiting_call(first_line(folder + "syscall"))) {
     stack.call = call->name;
     stack.timed = call->timed;
+    stack.left_ms = time_left_ms(pid, *call).value_or(-1);
   }
   stack.switches = read_counter(folder + "status", "voluntary_ctxt_switches:").value_or(-1);
   const std::string wchan = first_line(folder + "wchan");
   if (wchan != "0") stack.wchan = wchan;
   stack.kernel = kernel_frames(folder + "stack");
   return stack;
-}
-
-bool descends(const Processes& all, pid_t child, pid_t from) {
-  constexpr int kDeepest =
-      64;  // parents are read one after the other, so a chain of them may be a ring
-  for (int i = 0; i < kDeepest; ++i) {
-    const auto at = all.find(child);
-    if (at == all.end()) return false;
-    child = at->second.parent;
-    if (child == from) return true;
-  }
-  return false;
 }
 
 // A worker is the leader of its process group: a child whose parent has ended is known by it.
@@ -102,6 +91,10 @@ void look_at_children(pid_t pid, const Processes& all, Observation& observation)
     observation.children_cpu_ms += state.cpu_ms + state.ended_children_cpu_ms;
     if (observation.children.size() < kMaxChildren) {
       observation.children.push_back({state.name, child, {state.state}, state.cpu_ms});
+      // Whoever waits for a child that sleeps waits as long as it does.
+      if (observation.threads.size() < kMaxThreads) {
+        observation.threads.push_back(look_at_thread(child, child));
+      }
     }
   }
 }
@@ -135,6 +128,18 @@ std::optional<ProcessState> parse_stat(std::string_view text) {
   state.cpu_ms = (ticks[0] + ticks[1]) * 1000 / ticks_per_s;
   state.ended_children_cpu_ms = (ticks[2] + ticks[3]) * 1000 / ticks_per_s;
   return state;
+}
+
+bool descends(const Processes& all, pid_t child, pid_t from) {
+  constexpr int kDeepest =
+      64;  // parents are read one after the other, so a chain of them may be a ring
+  for (int i = 0; i < kDeepest; ++i) {
+    const auto at = all.find(child);
+    if (at == all.end()) return false;
+    child = at->second.parent;
+    if (child == from) return true;
+  }
+  return false;
 }
 
 std::int64_t peak_resident_bytes_of(pid_t pid) {

@@ -35,6 +35,9 @@ using Processes = std::map<pid_t, ProcessState>;
 // All processes of the machine, to find children among.
 [[nodiscard]] Processes all_processes();
 
+// Whether `from` is among the ancestors of `child`.
+[[nodiscard]] bool descends(const Processes& all, pid_t child, pid_t from);
+
 // All threads with name, state, wait channel, system call and kernel stack (the latter as root only), no frames; and those of
 // `all` that this process started, by ancestry or by its process group.
 [[nodiscard]] Observation look_at(int process, int look, pid_t pid, const Processes& all);

@@ -10,6 +10,8 @@
 
 #include "harness/evidence/evidence.h"
 #include "harness/foreign/trials.h"
+#include "harness/run/command_group.h"
+#include "harness/run/keeper.h"
 #include "harness/run/kept_text.h"
 #include "harness/run/machine_state.h"
 #include "harness/run/worker_group.h"
@@ -53,7 +55,7 @@ class CaseRun {
     if (case_.scenario.is_foreign()) {
       for (const Artefact& trial : write_trials(case_.scenario, options_.folder)) record(trial);
     }
-    std::string stop_reason = run_ranks();
+    std::string stop_reason = case_.scenario.is_command() ? run_command() : run_ranks();
     if (well_ && interrupted() != 0) {
       stop_reason = "interrupted";
       record(Stopped{stop_reason, "before the twin was started", now_ms()});
@@ -134,6 +136,22 @@ class CaseRun {
     const auto space = std::filesystem::space(options_.folder, error);
     if (error || space.available >= kFull) return;
     record(Fact{kDiskFullFact, std::to_string(space.available) + " bytes left"});
+  }
+
+  // Gives why it was stopped, "" when it ended by itself.
+  std::string run_command() {
+    ProcessRequest keeper;
+    keeper.argv = {options_.worker, kKeepArgument};
+    const std::vector<std::string>& command = case_.scenario.command.argv;
+    keeper.argv.insert(keeper.argv.end(), command.begin(), command.end());
+    keeper.environment = options_.environment;
+    keeper.out_path = options_.folder + "/command.out";
+    keeper.err_path = options_.folder + "/command.err";
+    SupervisorLimits of_command = limits(1);
+    of_command.loading_floors = 0;  // what its processor time tells, the group tells
+    CommandGroup group(options_, of_command, origin_ms_, keeper, sink_);
+    group.run();
+    return group.stop_reason();
   }
 
   // Gives why they were stopped, "" when they ended by themselves.

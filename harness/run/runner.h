@@ -4,13 +4,17 @@
 // Where the scenario asks for a kill, the ranks are killed in the midst of it and started again with `--life 1`; what the second
 // life records comes after the event Relaunched. Where the ranks end before the kill's point came, there is no such event.
 //
-// In the case's folder: case.json, the events with their hash (run_folder.h), rank_N.out and rank_N.err, twin.out, twin.err.
+// A case of kind `command` has one process of its own, the command's keeper; the ranks are found among what it starts.
+//
+// In the case's folder: case.json, the events with their hash (run_folder.h), rank_N.out and rank_N.err, twin.out, twin.err; of a command
+// command.out and command.err.
 // The twin runs when every rank ended well (Done, exit 0) and nothing was stopped.
 #pragma once
 
 #include <atomic>
 #include <functional>
 #include <string>
+#include <sys/types.h>
 #include <vector>
 
 #include "harness/evidence/event.h"
@@ -20,7 +24,8 @@
 namespace harness {
 
 struct RunnerOptions {
-  std::string worker;  // path of the worker executable; of kind kernel that of the user's Python
+  // Path of the worker executable; of kind kernel that of the user's Python; of kind command that of this program, which keeps it
+  std::string worker;
   std::vector<std::string>
       environment;     // NAME=value, all that a worker gets (rank and world come as arguments)
   std::string folder;  // of the case; exists
@@ -28,6 +33,8 @@ struct RunnerOptions {
       texts;  // folder for the texts of training, one file a content for all cases of a run; "": `folder`
   const std::atomic<int>* interrupted = nullptr;  // a signal number once the user wants to stop
   MemoryWitness memory;
+  // The main thread's frames, innermost first, of a process of a command that does not answer itself; may be empty.
+  std::function<std::vector<std::string>(pid_t)> frames_of;
   // Deadlines and periods in milliseconds; a test shortens them.
   std::int64_t still_floor_ms = 10'000;  // nothing moved for max(this, still_factor x longest gap)
   double still_factor = 20.0;

@@ -14,10 +14,6 @@ namespace {
 // machine), and what it could not read meanwhile must not count as stillness.
 constexpr std::int64_t kDueMs = 1'000;
 
-// A worker that has not said hello is loading its libraries and has no counters: using CPU counts as moving for this many
-// times the floor (LibTorch from a cold disk on a busy machine takes about a minute).
-constexpr std::int64_t kLoadingFloors = 12;
-
 // Rows that a thread other than the training thread writes: they tell nothing about progress.
 bool tells_progress(std::string_view kind) {
   constexpr std::array<std::string_view, 3> kSilent = {
@@ -60,7 +56,7 @@ void Supervisor::seen(int process, char state, std::int64_t cpu_ms, std::int64_t
   if (!worker.live) return;
   worker.held = state == 'T' || state == 't';
   const bool loading =
-      !worker.said_hello && now_ms - started_ms_ < kLoadingFloors * limits_.still_floor_ms;
+      !worker.said_hello && now_ms - started_ms_ < limits_.loading_floors * limits_.still_floor_ms;
   if (loading && cpu_ms > worker.cpu_ms) moved(now_ms);
   worker.cpu_ms = cpu_ms;
 }

@@ -22,6 +22,9 @@ struct SupervisorLimits {
   std::int64_t look_apart_ms = 2'000;
   std::int64_t peer_grace_ms = 5'000;
   std::int64_t budget_ms = 0;  // since the supervisor was made; 0: none
+  // A worker that has not said hello is loading its libraries and has no counters: using CPU counts as moving for this many
+  // times the floor (LibTorch from a cold disk on a busy machine takes about a minute).
+  std::int64_t loading_floors = 12;
 };
 
 struct Decision {
@@ -44,7 +47,8 @@ class Supervisor {
   void seen(int process,
             char state,
             std::int64_t cpu_ms,
-            std::int64_t now_ms);  // from outside, /proc/PID/stat
+            std::int64_t now_ms);                               // from outside, /proc/PID/stat
+  void moved(std::int64_t now_ms) { last_moved_ms_ = now_ms; }  // something did, seen from outside
   void ended(int process, bool well, const std::string& how, std::int64_t now_ms);
   void interrupt(int signal) { interrupted_by_ = signal; }
   // The look that was asked for has been taken. `still`: it and the one before it show a standstill of all live processes.
@@ -69,7 +73,6 @@ class Supervisor {
     std::string phase;
   };
 
-  void moved(std::int64_t now_ms) { last_moved_ms_ = now_ms; }
   void forgive_own_delay(std::int64_t now_ms);
   [[nodiscard]] std::int64_t longest_gap_ms() const;
   [[nodiscard]] std::int64_t threshold_ms() const;

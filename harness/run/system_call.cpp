@@ -5,6 +5,9 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <linux/futex.h>
 #include <sys/syscall.h>
 
 namespace harness {
@@ -89,6 +92,13 @@ std::size_t numbers_of(const std::string& line, long& number, Arguments& argumen
   return found;
 }
 
+// FUTEX_WAIT takes a span of time, FUTEX_WAIT_BITSET and what waits for locks a point in it.
+WaitingCall::Clock futex_clock(std::uint64_t operation) {
+  if ((operation & FUTEX_CMD_MASK) == FUTEX_WAIT) return WaitingCall::Clock::relative;
+  return (operation & FUTEX_CLOCK_REALTIME) != 0 ? WaitingCall::Clock::realtime
+                                                 : WaitingCall::Clock::monotonic;
+}
+
 bool has_limit(const KnownCall& call, const Arguments& arguments) {
   switch (call.limit) {
     case Limit::none: return false;
@@ -116,7 +126,35 @@ std::optional<WaitingCall> parse_waiting_call(std::string_view line) {
   if (known == kKnownCalls.end()) {
     return WaitingCall{"system call " + std::to_string(number), false};
   }
-  return WaitingCall{known->name, has_limit(*known, arguments)};
+  WaitingCall call{known->name, has_limit(*known, arguments)};
+  if (!call.timed) return call;
+  if (known->limit == Limit::milliseconds) {
+    call.limit_ms = static_cast<std::int32_t>(arguments.at(known->argument) & 0xffffffffU);
+  } else if (known->limit == Limit::pointer) {
+    call.limit_at = arguments.at(known->argument);
+    call.limit_clock =
+        known->number == SYS_futex ? futex_clock(arguments.at(1)) : WaitingCall::Clock::relative;
+  }
+  return call;
+}
+
+std::optional<std::int64_t> time_left_ms(pid_t pid, const WaitingCall& call) {
+  if (call.limit_ms > 0) return call.limit_ms;
+  if (!call.timed || call.limit_at == 0) return std::nullopt;
+  timespec limit{};
+  std::ifstream memory("/proc/" + std::to_string(pid) + "/mem", std::ios::binary);
+  memory.seekg(static_cast<std::streamoff>(call.limit_at));
+  memory.read(reinterpret_cast<char*>(&limit), sizeof limit);  // NOLINT: its bytes
+  if (!memory) return std::nullopt;
+  timespec now{};
+  if (call.limit_clock != WaitingCall::Clock::relative) {
+    const bool real = call.limit_clock == WaitingCall::Clock::realtime;
+    clock_gettime(real ? CLOCK_REALTIME : CLOCK_MONOTONIC, &now);
+  }
+  constexpr std::int64_t kLongestS = 1 << 30;  // libraries write "for ever" as the largest number
+  const std::int64_t left_s = std::clamp<std::int64_t>(limit.tv_sec, 0, kLongestS * 4) - now.tv_sec;
+  return std::max<std::int64_t>(
+      0, std::min(left_s, kLongestS) * 1000 + (limit.tv_nsec - now.tv_nsec) / 1'000'000);
 }
 
 }  // namespace harness

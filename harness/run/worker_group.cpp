@@ -18,26 +18,13 @@ namespace {
 
 constexpr int kRoundMs = 100;  // deadlines are kept to this; ten rounds a second cost nothing
 constexpr int kLingerMs = 5;   // while the group of a process that has ended is being killed
-constexpr std::int64_t kSampleMs = 500;  // between two readings of /proc/PID/stat
-constexpr std::int64_t kTickMs = 250;    // the progress line: a few times a second
+constexpr std::int64_t kTickMs = 250;  // the progress line: a few times a second
 // For what a process leaves behind: a killed grandchild, and what it still holds of the pipe; it ends at once.
 constexpr std::int64_t kDrainMs = 1'000;
-constexpr std::int64_t kAnswerMs = 1'000;  // a worker samples its threads in 0.5 s at most
 constexpr std::int64_t kLeaveMs =
     5'000;  // a process that SIGKILL does not end is in the kernel's hands (state D)
-constexpr std::int64_t kMaxRejected =
-    100;  // per process: enough to see what is wrong, bounded for the store
 constexpr int kReadsPerRound =
     16;  // of 64 KiB: a flooding rank must not keep the others from being read
-
-// As it is stored: text that came from a worker, printable, of bounded length.
-std::string printable(std::string_view text) {
-  constexpr std::size_t kLongest = 256;
-  std::string result(text.substr(0, kLongest));
-  std::replace_if(
-      result.begin(), result.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
-  return result;
-}
 
 std::string how_ended(const ExitStatus& status, bool finished) {
   if (status.signal != 0) return "was ended by signal " + std::to_string(status.signal);
@@ -52,15 +39,17 @@ WorkerGroup::WorkerGroup(const RunnerOptions& options,
                          std::int64_t origin_ms,
                          EventSink& sink)
     : options_(options),
-      supervisor_(limits, monotonic_ms() - origin_ms),
-      origin_ms_(origin_ms),
-      sink_(sink) {}
+      sink_(sink),
+      watch_(limits,
+             origin_ms,
+             sink,
+             [this](int process, Observation&) { return ask_for_stacks(process); }),
+      intake_(watch_, sink) {}
 
 void WorkerGroup::start(int process, const ProcessRequest& request) {
   const std::int64_t oom_before = options_.memory.kills();
   members_.push_back(std::make_unique<Member>(process, Process::spawn(request), oom_before));
-  supervisor_.started(process, now_ms());
-  record(Started{process, members_.back()->process.pid()});
+  watch_.started(process, members_.back()->process.pid());
 }
 
 void WorkerGroup::run() {
@@ -68,8 +57,6 @@ void WorkerGroup::run() {
     wait_for_something();
     read_pipes();
     notice_ends();
-    sample_states();
-    collect_look();
     kill_as_planned();
     decide();
     press_on();
@@ -129,48 +116,11 @@ void WorkerGroup::read_pipe(Member& member) {
 }
 
 void WorkerGroup::on_line(Member& member, LineReader::Piece piece, std::string_view text) {
-  if (piece == LineReader::Piece::too_long) return reject(member, "line too long", text);
-  if (piece == LineReader::Piece::unfinished) return reject(member, "half a line", text);
-  try {
-    Event event = decode_event(text);
-    if (!is_worker_kind(event.kind)) throw nsa::Error("kind " + event.kind + " is not a worker's");
-    event.process = member.process_number;  // who holds the pipe wrote it, whatever the line says
-    event.t_ms = std::min(event.t_ms, now_ms());
-    check_row(event);
-    accept(member, std::move(event));
-  } catch (const nsa::Error& error) {
-    reject(member, error.what(), text);
-  }
-}
-
-void WorkerGroup::accept(Member& member, Event event) {
-  supervisor_.heard(event, now_ms());
-  member.looks.heard(event);
-  if (event.kind == Phase::kKind) notice_kill_point(event);
-  if (event.kind == Hello::kKind) member.said_hello = true;
-  if (event.kind == Done::kKind) member.finished = true;
-  if (event.kind == Observation::kKind) {
-    if (take_answer(member, event)) return;
-    event.body["process_observed"] = member.process_number;
-    event.body["look"] = -1;  // came too late, or was not asked for
-  }
-  sink_.add(std::move(event));
-}
-
-bool WorkerGroup::take_answer(const Member& member, const Event& event) {
-  if (look_ == nullptr || look_->awaited.erase(member.process_number) == 0) return false;
-  for (Observation& seen : look_->seen) {
-    if (seen.process_observed == member.process_number) {
-      merge_frames(seen, event.body.get<Observation>());
-    }
-  }
-  return true;
-}
-
-void WorkerGroup::reject(Member& member, const std::string& why, std::string_view text) {
-  if (++member.rejected > kMaxRejected) return;
-  const Fact fact{printable(why), printable(text)};
-  sink_.add(Event{member.process_number, now_ms(), kRejectedKind, nlohmann::json(fact)});
+  const std::optional<Event> event = intake_.take(member.process_number, piece, text);
+  if (!event) return;
+  if (event->kind == Phase::kKind) notice_kill_point(*event);
+  if (event->kind == Hello::kKind) member.said_hello = true;
+  if (event->kind == Done::kKind) member.finished = true;
 }
 
 void WorkerGroup::notice_ends() {
@@ -178,6 +128,7 @@ void WorkerGroup::notice_ends() {
     if (member->gone) continue;
     if (!member->process.reaped() && member->process.exited()) {
       member->status = member->process.reap();
+      watch_.reaped(member->process_number);
       member->drain_until_ms = now_ms() + kDrainMs;
     }
     if (!member->process.reaped()) continue;
@@ -191,10 +142,7 @@ void WorkerGroup::notice_ends() {
 void WorkerGroup::record_end(Member& member) {
   member.gone = true;
   member.process.close_events();
-  if (member.rejected > kMaxRejected) {
-    const Fact fact{"more lines rejected", std::to_string(member.rejected - kMaxRejected)};
-    sink_.add(Event{member.process_number, now_ms(), kRejectedKind, nlohmann::json(fact)});
-  }
+  intake_.finish(member.process_number);
   Exited exited;
   exited.process_ended = member.process_number;
   exited.exit_code = member.status.exit_code;
@@ -208,10 +156,8 @@ void WorkerGroup::record_end(Member& member) {
   }
   exited.rss_peak_bytes = member.status.rss_peak_bytes;
   record(exited);
-  if (look_ != nullptr) look_->awaited.erase(member.process_number);
   const bool well = member.finished && member.status.exit_code == 0;
-  supervisor_.ended(
-      member.process_number, well, how_ended(member.status, member.finished), now_ms());
+  watch_.ended(member.process_number, well, how_ended(member.status, member.finished));
 }
 
 MemoryKill WorkerGroup::memory_kill_of(const Member& ended) const {
@@ -224,63 +170,13 @@ MemoryKill WorkerGroup::memory_kill_of(const Member& ended) const {
   return memory_kill(kills, held, options_.memory.usable_bytes());
 }
 
-void WorkerGroup::sample_states() {
-  if (now_ms() - sampled_ms_ < kSampleMs) return;
-  sampled_ms_ = now_ms();
+bool WorkerGroup::ask_for_stacks(int process) const {
   for (const auto& member : members_) {
-    if (member->gone || member->process.reaped()) continue;
-    if (const auto state = read_process_state(member->process.pid())) {
-      supervisor_.seen(member->process_number, state->state, state->cpu_ms, now_ms());
-    }
-  }
-}
-
-void WorkerGroup::begin_look(const Decision& decision) {
-  look_ = std::make_unique<Look>();
-  look_->number = decision.look;
-  look_->t_ms = now_ms();
-  look_->until_ms = look_->t_ms + kAnswerMs;
-  const Processes all = all_processes();
-  for (const auto& member : members_) {
-    if (member->gone || member->process.reaped()) continue;
-    look_->seen.push_back(
-        look_at(member->process_number, decision.look, member->process.pid(), all));
-    const std::string& state = look_->seen.back().state;
-    const bool can_answer = member->said_hello && state != "T" && state != "t" && state != "Z";
-    if (!decision.wait_for_stacks || !can_answer) continue;
+    if (member->process_number != process || !member->said_hello) continue;
     member->process.signal(SIGUSR1);
-    look_->awaited.insert(member->process_number);
+    return true;
   }
-}
-
-void WorkerGroup::collect_look() {
-  if (look_ == nullptr || (!look_->awaited.empty() && now_ms() < look_->until_ms)) return;
-  for (Observation& observation : look_->seen) {
-    if (observation.look < 2) sink_.add(Event::of(kController, look_->t_ms, observation));
-    for (const auto& member : members_) {
-      if (member->process_number != observation.process_observed) continue;
-      member->looks.take(std::move(observation), look_->t_ms);
-      break;
-    }
-  }
-  look_.reset();
-  supervisor_.looked(all_stand_still(), now_ms());
-}
-
-bool WorkerGroup::all_stand_still() const {
-  std::vector<Looked> looked;
-  for (const auto& member : members_) {
-    if (!member->gone && !member->process.reaped()) looked.push_back(member->looks.newest());
-  }
-  return stands_still(looked);
-}
-
-void WorkerGroup::record_silent_looks() {
-  for (const auto& member : members_) {
-    for (const LookHistory::Taken& look : member->looks.unrecorded()) {
-      sink_.add(Event::of(kController, look.t_ms, look.seen));
-    }
-  }
+  return false;
 }
 
 void WorkerGroup::notice_kill_point(const Event& event) {
@@ -308,25 +204,13 @@ void WorkerGroup::kill_as_planned() {
 void WorkerGroup::decide() {
   if (killed_) return;  // nothing is left to be decided about
   if (options_.interrupted != nullptr) {
-    if (const int signal = options_.interrupted->load(); signal != 0) supervisor_.interrupt(signal);
+    if (const int signal = options_.interrupted->load(); signal != 0) watch_.interrupt(signal);
   }
-  const Decision decision = supervisor_.decide(now_ms());
-  const bool looks_on = decision.kind == Decision::Kind::look && decision.look > 1;
-  if (decision.fact || (decision.kind != Decision::Kind::nothing && !looks_on)) {
-    record_silent_looks();
-  }
-  if (decision.suspect) {
-    record(*decision.suspect);
-    for (const auto& member : members_) member->looks.clear();
-  }
-  if (decision.fact) record(*decision.fact);
-  if (decision.kind == Decision::Kind::look) begin_look(decision);
-  if (decision.kind == Decision::Kind::stop) begin_stop(decision.stopped);
+  if (const auto stopped = watch_.step()) begin_stop(*stopped);
 }
 
 void WorkerGroup::begin_stop(const Stopped& stopped) {
   stop_reason_ = stopped.reason;
-  record(stopped);
   sink_.flush();  // the record says why before anything is ended
   signal_all(SIGTERM);
   kill_at_ms_ = now_ms() + options_.term_grace_ms;

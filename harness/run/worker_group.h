@@ -6,17 +6,12 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "harness/evidence/line_reader.h"
-#include "harness/run/clock.h"
-#include "harness/run/event_sink.h"
-#include "harness/run/look_history.h"
+#include "harness/run/intake.h"
 #include "harness/run/machine_state.h"
 #include "harness/run/process.h"
-#include "harness/run/supervisor.h"
 
 namespace harness {
 
@@ -41,7 +36,7 @@ class WorkerGroup {
   void plan_kill(const PlannedKill& kill) { kill_ = kill; }
   void run();
 
-  [[nodiscard]] bool all_well() const { return supervisor_.all_well(); }
+  [[nodiscard]] bool all_well() const { return watch_.all_well(); }
   [[nodiscard]] bool was_killed() const { return killed_; }  // as planned
   [[nodiscard]] bool was_stopped() const { return !stop_reason_.empty(); }
   [[nodiscard]] const std::string& stop_reason() const { return stop_reason_; }
@@ -58,23 +53,13 @@ class WorkerGroup {
     LineReader lines;
     std::int64_t oom_kills_before;
     bool said_hello = false;
-    LookHistory looks;
     bool finished = false;   // Done was seen
     bool signalled = false;  // the controller sent it a signal
     bool gone = false;       // its end is recorded, or it was left
     std::int64_t drain_until_ms = 0;
     ExitStatus status;
-    std::int64_t rejected = 0;
   };
-  struct Look {
-    int number = 0;
-    std::int64_t until_ms = 0;
-    std::int64_t t_ms = 0;
-    std::vector<Observation> seen;
-    std::set<int> awaited;
-  };
-
-  [[nodiscard]] std::int64_t now_ms() const { return monotonic_ms() - origin_ms_; }
+  [[nodiscard]] std::int64_t now_ms() const { return watch_.now_ms(); }
   template <typename Row>
   void record(const Row& row) {
     sink_.add(Event::of(kController, now_ms(), row));
@@ -84,22 +69,15 @@ class WorkerGroup {
   void wait_for_something() const;
   void read_pipes();
   void notice_ends();
-  void sample_states();
-  void collect_look();
-  void decide();
   void kill_as_planned();
+  void decide();
   void press_on();
 
   void read_pipe(Member& member);
   void on_line(Member& member, LineReader::Piece piece, std::string_view text);
-  void accept(Member& member, Event event);
-  bool take_answer(const Member& member, const Event& event);
-  void reject(Member& member, const std::string& why, std::string_view text);
   void record_end(Member& member);
   [[nodiscard]] MemoryKill memory_kill_of(const Member& ended) const;
-  void begin_look(const Decision& decision);
-  [[nodiscard]] bool all_stand_still() const;
-  void record_silent_looks();
+  [[nodiscard]] bool ask_for_stacks(int process) const;
   void begin_stop(const Stopped& stopped);
   void notice_kill_point(const Event& event);
   void signal_all(int number);
@@ -107,12 +85,10 @@ class WorkerGroup {
   [[nodiscard]] bool all_gone() const;
 
   const RunnerOptions& options_;
-  Supervisor supervisor_;
-  std::int64_t origin_ms_;
   EventSink& sink_;
+  Watch watch_;
+  Intake intake_;
   std::vector<std::unique_ptr<Member>> members_;
-  std::unique_ptr<Look> look_;
-  std::int64_t sampled_ms_ = 0;
   std::int64_t ticked_ms_ = 0;
   std::string stop_reason_;
   std::int64_t kill_at_ms_ = 0;  // 0: not decided

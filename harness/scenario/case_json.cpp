@@ -40,6 +40,9 @@ json scenario_json(const Scenario& scenario) {
   json& layers = out["parallel"]["checkpoint"]["layers"];
   layers = scenario.parallel.checkpoint_layers;
   if (layers.empty()) layers = "none";
+  if (scenario.is_command()) {
+    for (const char* part : {"model", "training", "parallel"}) out.erase(part);
+  }
   if (scenario.fault && scenario.fault->rank) out["fault"]["rank"] = *scenario.fault->rank;
   if (scenario.fault && scenario.fault->all_ranks) out["fault"]["rank"] = "all";
   if (scenario.expect) out["expect"]["site"] = scenario.expect->site;

@@ -87,9 +87,30 @@ void check_names(const YamlNode& root, const ReadContext& context, const Scenari
   }
 }
 
+// A command is not asked what it trains. The least numbers that a model may have stand where nobody reads any.
+void say_nothing_of_training(Scenario& scenario) {
+  nsa::ModelConfig& model = scenario.model;
+  for (std::int64_t* size : {&model.dim,
+                             &model.n_layers,
+                             &model.n_heads,
+                             &model.n_kv_groups,
+                             &model.d_v,
+                             &model.l,
+                             &model.d,
+                             &model.l_sel,
+                             &model.n_sel,
+                             &model.w}) {
+    *size = 1;
+  }
+  model.d_k = 2;
+  scenario.training.seq_len = 1;
+  scenario.training.data.source = nsa::DataConfig::Source::uniform;  // reads no text
+}
+
 // What is read by functions of its own: model files, paths of texts, layers.
 void read_configs(YamlMap& map, const ReadContext& context, Scenario& scenario) {
   const ScenarioOptions* options = context.options;
+  if (scenario.is_command()) return say_nothing_of_training(scenario);
   scenario.model = nsa::read_model(map.require("model"),
                                    options != nullptr ? options->configs_folder + "/models" : "");
   const std::string folder = std::filesystem::path(context.path).parent_path().string();
@@ -125,6 +146,12 @@ void check_kernel(const Scenario& scenario, const nsa::Location& where) {
   }
 }
 
+void check_command(const Scenario& scenario, const nsa::Location& where) {
+  if (scenario.is_command() == scenario.command.argv.empty()) {
+    throw Error(where, "command.argv: wanted with kind command, and with no other");
+  }
+}
+
 // Laws that tie the parts together; `root` gives the lines.
 void check_together(const Scenario& scenario, const YamlNode& root) {
   const auto line_of = [&](std::string_view path, std::string_view else_path) {
@@ -152,6 +179,7 @@ void check_together(const Scenario& scenario, const YamlNode& root) {
                     ", wanted it with training or throughput: layers alone run in one dtype");
   }
   check_kernel(scenario, line_of("kernel", "kind"));
+  check_command(scenario, line_of("command", "kind"));
   const bool on_device = scenario.parallel.device == nsa::Device::cuda;
   if (scenario.attention.trace_kernels && (!on_device || scenario.kind != "attention")) {
     throw Error(line_of("attention.trace_kernels", "attention"),
@@ -174,9 +202,11 @@ void check_together(const Scenario& scenario, const YamlNode& root) {
 bool Scenario::has_twin() const {
   constexpr std::array kWithTwin = {
       "matches_twin", "close_to_oracle", "data_distinct", "checkpoint_equal", "resume_equal"};
-  return trains() && std::any_of(kWithTwin.begin(), kWithTwin.end(), [&](const char* check) {
-           return std::find(checks.begin(), checks.end(), check) != checks.end();
-         });
+  const auto asks_for = [&](const char* check) {
+    return std::find(checks.begin(), checks.end(), check) != checks.end();
+  };
+  const bool trained = trains() && std::any_of(kWithTwin.begin(), kWithTwin.end(), asks_for);
+  return trained || (kind == "throughput" && asks_for("same_losses"));
 }
 
 bool is_scenario_name(const std::string& text) {

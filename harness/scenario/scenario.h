@@ -71,6 +71,13 @@ inline constexpr std::array kPicksTypes = {"int64", "int32"};
 inline constexpr std::array kLogarithms = {"none", "e", "2"};
 inline constexpr std::array kProducts = {"narrow", "wide"};
 
+// What kind `command` supervises: any command line of the user's own.
+struct CommandConfig {
+  std::vector<std::string> argv;  // the program, looked for on PATH, and its arguments
+
+  bool operator==(const CommandConfig&) const = default;
+};
+
 // Sizes that kind `sweep` trains one step at, every combination. An empty list: the one value of model or training.
 struct SweepConfig {
   std::vector<std::int64_t> seq_len;
@@ -120,6 +127,7 @@ struct BisectConfig {
 };
 
 inline constexpr const char* kKernelKind = "kernel";
+inline constexpr const char* kCommandKind = "command";
 
 struct Scenario {
   std::string name;  // file name without .yaml
@@ -136,6 +144,7 @@ struct Scenario {
   SweepConfig sweep;
   LifeConfig life;
   KernelConfig kernel;
+  CommandConfig command;
   std::map<std::string, std::string>
       route;  // seam -> requested implementation, every seam of the manifest
   int requires_gpus = 0;
@@ -152,6 +161,8 @@ struct Scenario {
   [[nodiscard]] bool trains() const { return kind == "training"; }
   // Its one process is the user's Python, not a worker of this project.
   [[nodiscard]] bool is_foreign() const { return kind == kKernelKind; }
+  // Whatever it starts is the user's; how many ranks there are is only known once they run.
+  [[nodiscard]] bool is_command() const { return kind == kCommandKind; }
   // Ranks that train are compared with a process that does their work alone, where a check asks for it.
   [[nodiscard]] bool has_twin() const;
   // The card of a rank, counted from 0 among the `requires.gpus` that the case is given: where there are fewer cards than

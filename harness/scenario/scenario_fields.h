@@ -121,6 +121,15 @@ inline constexpr auto kKernelFields = [] {
             nsa::one_of(kProducts)}};
 }();
 
+inline constexpr auto kCommandFields = [] {
+  using C = CommandConfig;
+  return std::tuple{Field{"argv",
+                          &C::argv,
+                          "the program, looked for on PATH, and its arguments",
+                          {},
+                          {.type = "list", .initial = "required"}}};
+}();
+
 inline constexpr auto kBisectFields = [] {
   using B = BisectConfig;
   return std::tuple{Field{"over",
@@ -170,7 +179,7 @@ inline constexpr auto kScenarioFields = [] {
       Field{"about", &S::about, "what it shows, one or two sentences"},
       Field{"kind",
             &S::kind,
-            "what the ranks do: training, attention, decode, sweep, throughput, or kernel",
+            "what the ranks do: training, attention, decode, sweep, throughput, kernel, or command",
             {},
             {.type = "name", .required = true}},
       Field{"seed", &S::seed, "of initialisation, data and every draw"},
@@ -208,6 +217,11 @@ inline constexpr auto kScenarioFields = [] {
            &S::kernel,
            kKernelFields,
            "of kind kernel: what a kernel of the user's own computes, and in which form",
+           {.sparse = true}},
+      Part{"command",
+           &S::command,
+           kCommandFields,
+           "of kind command: a command line of the user's own",
            {.sparse = true}},
       Part{"bisect",
            &S::bisect,

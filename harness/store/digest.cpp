@@ -1,6 +1,7 @@
 #include "harness/store/digest.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -80,6 +81,25 @@ void take_files(const Evidence& evidence, Digest& digest) {
   });
 }
 
+// The upper one of two; NaN where one of them is.
+double median(std::vector<double> values) {
+  const auto not_a_number = [](double value) { return std::isnan(value); };
+  const auto wrong = std::find_if(values.begin(), values.end(), not_a_number);
+  if (wrong != values.end()) return *wrong;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// Of steps that were measured beside a control.
+void take_medians(Digest& digest) {
+  const auto steps = digest.series.find("step_ms");
+  const auto controls = digest.series.find("control_ms");
+  if (steps == digest.series.end() || controls == digest.series.end()) return;
+  digest.metrics.emplace_back(kStepMs, median(steps->second));
+  digest.metrics.emplace_back(kControlMs, median(controls->second));
+}
+
 void take_samples(const Evidence& evidence, Digest& digest) {
   std::map<std::string, std::map<int, std::map<std::int64_t, double>>>
       values;  // metric, rank, step
@@ -95,8 +115,12 @@ void take_samples(const Evidence& evidence, Digest& digest) {
     }
   }
   // No sample may stand beside what is counted below.
-  for (const char* counted : {"collectives", "collective_bytes", "operators"}) last.erase(counted);
+  for (const char* counted :
+       {"collectives", "collective_bytes", "operators", kStepMs, kControlMs}) {
+    last.erase(counted);
+  }
   digest.metrics.assign(last.begin(), last.end());
+  take_medians(digest);
 }
 
 // By LibTorch's names; 0 of one that is not known here.

@@ -13,6 +13,10 @@
 
 namespace harness {
 
+// Metrics that history compares: medians over the measured steps, in milliseconds.
+inline constexpr const char* kStepMs = "step_ms.median";
+inline constexpr const char* kControlMs = "control_ms.median";
+
 struct Arrivals {  // the gradient ledger of one rank
   int rank = 0;
   std::int64_t steps = 0;

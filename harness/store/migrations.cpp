@@ -148,12 +148,14 @@ void migrate(SQLite::Database& database, const std::string& path, const Store::O
   database.exec("PRAGMA foreign_keys = OFF");
   SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
   // Another process may have done it meanwhile.
-  if (database.execAndGet("PRAGMA user_version").getInt() >= kSchemaVersion) return;
-  if (on_note) on_note(path + ": is brought to schema 2, which can take minutes where it is large");
-  from_1_to_2(database);
+  const int version = database.execAndGet("PRAGMA user_version").getInt();
+  if (version >= kSchemaVersion) return;
+  if (on_note) on_note(path + ": is brought to schema 3, which can take minutes where it is large");
+  if (version < 2) from_1_to_2(database);
+  database.exec(kAcceptedTable);  // 2 -> 3
   database.exec("PRAGMA user_version = " + std::to_string(kSchemaVersion));
   transaction.commit();
-  if (on_note) on_note(path + ": has schema 2; nsa-harness db vacuum gives the room back");
+  if (on_note) on_note(path + ": has schema 3; nsa-harness db vacuum gives the room back");
 }
 
 }  // namespace harness

@@ -14,7 +14,7 @@
 namespace harness {
 
 inline constexpr std::int32_t kApplicationId = 0x4E534148;  // "NSAH"
-inline constexpr int kSchemaVersion = 2;
+inline constexpr int kSchemaVersion = 3;
 inline constexpr int kNoLimit = 0;  // no pattern that is ever kept: +0.0 is told by its value
 
 inline constexpr const char* kSchema = R"sql(
@@ -132,6 +132,18 @@ CREATE TABLE finding (
 ) STRICT;
 CREATE INDEX finding_by_judgement ON finding (judgement_id, position);
 CREATE INDEX finding_by_code ON finding (code);
+)sql";
+
+// From schema 3 on. From which run on the times of a cell are what they are meant to be, who says so and why.
+inline constexpr const char* kAcceptedTable = R"sql(
+CREATE TABLE accepted (
+  id INTEGER PRIMARY KEY,
+  history_id TEXT NOT NULL,
+  run_id INTEGER NOT NULL REFERENCES run (id),
+  accepted_ms INTEGER NOT NULL,
+  reason TEXT NOT NULL
+) STRICT;
+CREATE INDEX accepted_by_history ON accepted (history_id, id);
 )sql";
 
 }  // namespace harness

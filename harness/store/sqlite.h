@@ -1,5 +1,6 @@
 // The Store on SQLite: one connection, used from one thread. Its sources are split by idea: open.cpp (files), migrations.cpp
-// (files of older schemas), write.cpp (runs and cases), judgement.cpp (verdicts), read.cpp (what reports ask for).
+// (files of older schemas), write.cpp (runs and cases), judgement.cpp (verdicts), read.cpp (what reports ask for), times.cpp
+// (launches of a cell, and from when on they are accepted).
 #pragma once
 
 #include <SQLiteCpp/SQLiteCpp.h>
@@ -69,6 +70,7 @@ class SqliteStore final : public Store {
                   std::int64_t ended_ms) override;
   std::int64_t add_run(const RunRecord& run, std::span<const WholeCase> cases) override;
   void mark_pruned(std::int64_t run_row, std::int64_t pruned_ms) override;
+  void accept(const Acceptance& acceptance) override;
 
   [[nodiscard]] std::vector<RunRecord> runs(std::int64_t since_ms,
                                             std::int64_t until_ms) const override;
@@ -78,6 +80,8 @@ class SqliteStore final : public Store {
   [[nodiscard]] std::map<Outcome, int> tally(std::int64_t run_id) const override;
   [[nodiscard]] std::vector<Earlier> history(const CaseRecord& now, int most) const override;
   [[nodiscard]] std::optional<Earlier> namesake(const CaseRecord& now) const override;
+  [[nodiscard]] std::vector<LaunchTimes> launches(const std::string& history_id) const override;
+  [[nodiscard]] std::vector<Acceptance> acceptances(const std::string& history_id) const override;
 
  private:
   [[nodiscard]] std::vector<RunRecord> runs_where(const std::string& condition,

@@ -84,6 +84,25 @@ struct Earlier {
   std::string code;  // of the first finding, "" without one
 };
 
+// In the point of every launch of a case but the first: no axis of a file has this name.
+inline constexpr const char* kLaunchAxis = "launch";
+
+// What one launch of a cell took, where it passed. Milliseconds, medians over its steps.
+struct LaunchTimes {
+  std::int64_t run_id = 0;
+  int position = 0;  // in the run
+  double step_ms = 0.0;
+  double control_ms = 0.0;
+};
+
+// Somebody says that the times of a cell are meant to be as they are from a run on.
+struct Acceptance {
+  std::string history_id;
+  std::int64_t run_id = 0;
+  std::int64_t accepted_ms = 0;
+  std::string reason;
+};
+
 // A run whose rows come all at once: from its folder.
 struct WholeCase {
   CaseRecord record;
@@ -114,6 +133,7 @@ class Store {
   // All of it or nothing. Keeps the run's id where that is free.
   virtual std::int64_t add_run(const RunRecord& run, std::span<const WholeCase> cases) = 0;
   virtual void mark_pruned(std::int64_t run_row, std::int64_t pruned_ms) = 0;
+  virtual void accept(const Acceptance& acceptance) = 0;
 
   [[nodiscard]] virtual std::vector<RunRecord> runs(
       std::int64_t since_ms, std::int64_t until_ms) const = 0;  // in the order they began
@@ -127,6 +147,11 @@ class Store {
   [[nodiscard]] virtual std::vector<Earlier> history(const CaseRecord& now, int most) const = 0;
   // The newest decided case before its own run of the same scenario and label, whatever it was run with.
   [[nodiscard]] virtual std::optional<Earlier> namesake(const CaseRecord& now) const = 0;
+  // Of one cell, in the order of the runs and of their cases: those that were measured beside a control.
+  [[nodiscard]] virtual std::vector<LaunchTimes> launches(const std::string& history_id) const = 0;
+  // Of one cell, in the order in which they were said.
+  [[nodiscard]] virtual std::vector<Acceptance> acceptances(
+      const std::string& history_id) const = 0;
 };
 
 // Whether an outcome decides something about the case.

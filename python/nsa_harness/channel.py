@@ -1,4 +1,4 @@
-"""What the process that runs a kernel says to the controller: events as JSON lines on descriptor 3."""
+"""What a process in Python says to the controller: events as JSON lines."""
 
 import ctypes
 import json
@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 
 EVENTS_FD = 3
 HEARTBEAT_S = 2.0
@@ -25,64 +26,80 @@ def die_with_the_controller():
 
 
 class Channel:
-    def __init__(self, clock_origin_ms):
+    """Of one process, which is number `process` of its case. Events go to descriptor 3; a subclass may send them elsewhere."""
+
+    def __init__(self, clock_origin_ms, process=0):
         self._origin_ms = clock_origin_ms
+        self._process = process
         self._lock = threading.Lock()
         self._phase = "init"
-        self._done = 0  # pieces of work
+        self._step = 1
+        self._counters = {"work_items": 0, "hooks": 0, "collectives_enqueued": 0, "collectives_completed": 0}
         self._longest_gap_ms = 0
         self._moved_ms = self._now_ms()
+        self._start()
+
+    def _start(self):
         for task in (self._beat, self._answer):
             threading.Thread(target=task, name=task.__name__.strip("_"), daemon=True).start()
+
+    def _send(self, data):
+        while data:
+            data = data[os.write(EVENTS_FD, data) :]
 
     def _now_ms(self):
         return max(0, time.monotonic_ns() // 1_000_000 - self._origin_ms)
 
     def write(self, kind, **body):
-        line = json.dumps({"process": 0, "t_ms": self._now_ms(), "kind": kind, "body": body}) + "\n"
-        data = line.encode()
+        line = json.dumps({"process": self._process, "t_ms": self._now_ms(), "kind": kind, "body": body}) + "\n"
         with self._lock:
-            while data:
-                data = data[os.write(EVENTS_FD, data) :]
+            self._send(line.encode())
 
-    def enter(self, phase):
+    def enter(self, phase, step=1):
         self._phase = phase
+        self._step = step
         self._longest_gap_ms = 0
-        self.write("phase", phase=phase, step=1)
+        self.write("phase", phase=phase, step=step)
 
-    def moved(self):
+    def moved(self, counter="work_items"):
         now = self._now_ms()
         self._longest_gap_ms = max(self._longest_gap_ms, now - self._moved_ms)
         self._moved_ms = now
-        self._done += 1
+        self._counters[counter] += 1
 
     @property
     def phase(self):
         return self._phase
 
+    def beat(self):
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        self.write(
+            "heartbeat",
+            phase=self._phase,
+            step=self._step,
+            counters={**self._counters, "cpu_ms": int(1000 * (used.ru_utime + used.ru_stime))},
+            longest_gap_ms=self._longest_gap_ms,
+            rss_bytes=used.ru_maxrss * 1024,
+        )
+
+    def tell_stacks(self):
+        frames = sys._current_frames()
+        threads = [
+            {"thread": f"{thread.name} {thread.native_id}", "frames": stack_of(frames.get(thread.ident))}
+            for thread in threading.enumerate()
+        ]
+        self.write("observation", threads=threads)
+
     def _beat(self):
         while True:
             time.sleep(HEARTBEAT_S)
-            used = resource.getrusage(resource.RUSAGE_SELF)
-            self.write(
-                "heartbeat",
-                phase=self._phase,
-                step=1,
-                counters={"work_items": self._done, "cpu_ms": int(1000 * (used.ru_utime + used.ru_stime))},
-                longest_gap_ms=self._longest_gap_ms,
-                rss_bytes=used.ru_maxrss * 1024,
-            )
+            self.beat()
 
     # The controller asks with SIGUSR1, which it has blocked in all threads, where every thread stands.
     def _answer(self):
         while True:
             signal.sigwait([signal.SIGUSR1])
-            frames = sys._current_frames()
-            threads = [
-                {"thread": f"{thread.name} {thread.native_id}", "frames": stack_of(frames.get(thread.ident))}
-                for thread in threading.enumerate()
-            ]
-            self.write("observation", threads=threads)
+            self.tell_stacks()
 
 
 def stack_of(frame):
@@ -93,3 +110,17 @@ def stack_of(frame):
         stack.append(f"{code.co_name} ({os.path.basename(code.co_filename)}:{frame.f_lineno})")
         frame = frame.f_back
     return stack
+
+
+def place_of(error):
+    """Frames of the traceback, innermost first."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return [f"{frame.name} ({short_path(frame.filename)}:{frame.lineno})" for frame in reversed(frames)]
+
+
+def short_path(path):
+    """Of a library from its package on, else the file's name: a message that comes out of PyTorch is not the script's own."""
+    for folder in ("site-packages/", "dist-packages/"):
+        if folder in path:
+            return path.rsplit(folder, 1)[1]
+    return os.path.basename(path)

@@ -10,7 +10,7 @@ import runpy
 import sys
 import traceback
 
-from nsa_harness.channel import Channel, die_with_the_controller
+from nsa_harness.channel import Channel, die_with_the_controller, place_of
 from nsa_harness.validate import SERVING
 
 CANONICAL = "bhsd"
@@ -148,12 +148,6 @@ def told_type(error, torch):
     if isinstance(error, MemoryError):
         bases.insert(0, "std::bad_alloc")
     return f"{kind.__module__}.{kind.__qualname__}", bases
-
-
-def place_of(error):
-    """Frames of the traceback, innermost first."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return [f"{frame.name} ({os.path.basename(frame.filename)}:{frame.lineno})" for frame in reversed(frames)]
 
 
 def serve(case, folder, channel, torch):

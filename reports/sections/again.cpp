@@ -60,6 +60,7 @@ std::string case_again(const CaseView& one) {
   auto point = one.the_case->point;
   if (harness::is_trial(*one.the_case) && !point.empty()) point.pop_back();
   if (selftest) point.clear();
+  std::erase_if(point, [](const auto& axis) { return axis.first == harness::kLaunchAxis; });
   for (const auto& [axis, value] : point) {
     words.emplace_back("--only");
     words.push_back(axis + "=" + value);

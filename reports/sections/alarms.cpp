@@ -1,4 +1,4 @@
-// Of a night: what is missing. Nights that never ended or never began, and cells that the previous night judged and this one did
+// Of a night: what became slower, and what is missing. Nights that never ended or never began, and cells that the previous night judged and this one did
 // not. What is missing did not fail, so nothing else of the report would tell it.
 #include <algorithm>
 #include <map>
@@ -60,8 +60,19 @@ std::vector<std::string> cell_alarms(const Comparison& comparison) {
   return alarms;
 }
 
-std::vector<std::string> alarms_of(const NightBefore& one) {
+std::vector<std::string> time_alarms(const Comparison& comparison) {
   std::vector<std::string> alarms;
+  for (const TimedCell& cell : comparison.times) {
+    if (cell.judgement.verdict != harness::history::TimeVerdict::regressed) continue;
+    alarms.push_back("**SLOWER** " + escape(cell.label) + ": " + verdict_text(cell.judgement) +
+                     (cell.judgement.reason.empty() ? "" : ", " + escape(cell.judgement.reason)) +
+                     ".");
+  }
+  return alarms;
+}
+
+std::vector<std::string> alarms_of(const NightBefore& one) {
+  std::vector<std::string> alarms = time_alarms(one.comparison);
   for (const BrokenNight& broken : one.earlier.broken) alarms.push_back(broken_text(broken));
   if (!one.earlier.missing.empty()) {
     alarms.push_back("**NIGHT MISSING** No night began on " +

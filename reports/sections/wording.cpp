@@ -87,6 +87,10 @@ std::string why(const ReportView& view) {
   }
   const std::string failed =
       count([](Outcome outcome) { return severity(outcome) <= severity(Outcome::error); });
+  for (const NightBefore& one : view.nightly) {
+    const std::string slower = slower_cells(one.comparison.times);
+    if (failed == "0" && !slower.empty()) return slower + " than in the reference nights";
+  }
   if (failed == "0") return "no case passed";
   const bool error = std::count(view.outcomes.begin(), view.outcomes.end(), Outcome::error) > 0;
   return failed + " of " + all + (error ? " failed or could not be run" : " failed");

@@ -1,4 +1,5 @@
-// How long reports take on a database of 220 nights, made once in the temporary folder (two minutes):
+// How long reports, and the history of one case, take on a database of a year of nights, made once in the temporary folder (some
+// minutes):
 //   store_bench --benchmark_min_time=1
 #include <filesystem>
 #include <iostream>
@@ -6,6 +7,7 @@
 #include <benchmark/benchmark.h>
 
 #include "reports/report.h"
+#include "reports/times.h"
 #include "tests/fakes/temp_folder.h"
 #include "tests/store/night.h"
 
@@ -13,9 +15,27 @@ namespace {
 
 using harness::Store;
 
-constexpr int kNights = 220;
+constexpr int kNights = 365;
 constexpr std::int64_t kDayMs = 86'400'000;
 constexpr std::int64_t kFirstMs = 1'750'000'000'000;
+
+// One timed cell of a night: eight launches beside a control.
+void write_launches(harness::Store& store, int night) {
+  harness::RunRecord run = harness::test::a_run("times-" + std::to_string(night));
+  run.started_ms = kFirstMs + night * kDayMs + 1;
+  run.id = store.begin_run(run);
+  for (int i = 0; i < 8; ++i) {
+    const std::int64_t row = store.plan_case(harness::test::a_case(run.id, i, "timed"));
+    harness::Digest digest;
+    digest.recorded = true;
+    const double noise = 1.0 + 0.001 * ((night * 8 + i) * 37 % 19);
+    digest.metrics = {{harness::kControlMs, 10.0}, {harness::kStepMs, 100.0 * noise}};
+    store.begin_case(row, run.started_ms);
+    store.finish_case(row, 1.0, digest);
+    store.add_judgement(row, harness::test::stored(harness::Outcome::pass));
+  }
+  store.finish_run(run.id, 0, true, run.started_ms + 1);
+}
 
 // Its path. Lives as long as the program.
 const std::string& database() {
@@ -26,6 +46,7 @@ const std::string& database() {
     harness::test::NightWriter night;
     for (int i = 0; i < kNights; ++i) {
       night.write(*store, "night-" + std::to_string(i), kFirstMs + i * kDayMs, 45);
+      write_launches(*store, i);
     }
     return path;
   }();
@@ -48,6 +69,21 @@ void report_since(benchmark::State& state) {
   state.counters["report_bytes"] = static_cast<double>(bytes);
   state.counters["database_MB"] = static_cast<double>(std::filesystem::file_size(path)) / 1e6;
 }
+// What `history CELL` does, from opening the database to its text.
+void history_of_a_cell(benchmark::State& state) {
+  std::size_t nights = 0;
+  for ([[maybe_unused]] auto _ : state) {
+    const auto store = Store::open_read_only(database());
+    const auto runs = store->runs(0, kFirstMs + kNights * kDayMs);
+    const std::string cell = store->cases(runs.back().id).front().history_id;
+    const auto judged = harness::history::judge_nights(reports::nights_of_cell(*store, runs, cell));
+    benchmark::DoNotOptimize(reports::history_text(runs, judged, {}, kNights));
+    nights = judged.size();
+  }
+  state.counters["nights"] = static_cast<double>(nights);
+}
+BENCHMARK(history_of_a_cell)->Unit(benchmark::kMillisecond);
+
 BENCHMARK(report_since)->Arg(1)->Arg(2)->Arg(7)->Unit(benchmark::kMillisecond);
 
 }  // namespace

@@ -1,6 +1,10 @@
 #include "tests/checks/planted.h"
 
+#include <array>
+
+#include "harness/checks/list.h"
 #include "tests/checks/planted_checkpoints.h"
+#include "tests/checks/planted_command.h"
 #include "tests/checks/planted_ends.h"
 #include "tests/checks/planted_gradients.h"
 #include "tests/checks/planted_kernels.h"
@@ -21,19 +25,42 @@ const std::vector<Planted>& all_planted() {
   static const std::vector<Planted> kAll = [] {
     std::vector<Planted> list;
     for (const auto add :
-         {add_arrival,      add_agreement,      add_twin,         add_collectives,
-          add_state,        add_data,           add_oracle,       add_stages,
-          add_selection,    add_causal,         add_unmutated,    add_reference,
-          add_decode,       add_reads,          add_births,       add_gates,
-          add_optimizer,    add_exposure,       add_sweep,        add_finite,
-          add_route,        add_kernels,        add_whole_layers, add_ends,
-          add_progress,     add_checkpoints,    add_loss_floor,   add_loss_falls,
-          add_memory,       add_resume,         add_accumulation, add_decoded_finite,
-          add_sums,         add_skips,          add_schedule,     add_layer_gradients,
-          add_oracle_steps, add_foreign_kernels}) {
+         {add_arrival,   add_agreement,       add_twin,           add_collectives,    add_state,
+          add_data,      add_oracle,          add_stages,         add_selection,      add_causal,
+          add_unmutated, add_reference,       add_decode,         add_reads,          add_births,
+          add_gates,     add_optimizer,       add_exposure,       add_sweep,          add_finite,
+          add_route,     add_kernels,         add_whole_layers,   add_ends,           add_command,
+          add_progress,  add_checkpoints,     add_loss_floor,     add_loss_falls,     add_memory,
+          add_resume,    add_accumulation,    add_decoded_finite, add_sums,           add_skips,
+          add_schedule,  add_layer_gradients, add_oracle_steps,   add_foreign_kernels}) {
       add(list);
     }
     return list;
+  }();
+  return kAll;
+}
+
+namespace {
+
+bool takes_long(const std::string& check) {
+  constexpr std::array kLong = {"close_to_oracle", "selection_valid", "kernel_is_oracle"};
+  return std::find(kLong.begin(), kLong.end(), check) != kLong.end();
+}
+
+}  // namespace
+
+const std::vector<Said>& all_said() {
+  static const std::vector<Said> kAll = [] {
+    std::vector<Said> said;
+    for (const Planted& planted : all_planted()) {
+      Healthy healthy(planted.ranks, planted.steps, planted.kind);
+      planted.spoil(healthy);
+      for (const harness::Check& check : harness::all_checks()) {
+        if (takes_long(check.name) && planted.check != check.name) continue;
+        said.push_back({planted, check.name, run(check.name, healthy.evidence)});
+      }
+    }
+    return said;
   }();
   return kAll;
 }

@@ -8,4 +8,15 @@ namespace fixtures {
 
 const std::vector<Planted>& all_planted();
 
+// What `check` says of evidence into which `planted` was put.
+struct Said {
+  const Planted& planted;
+  std::string check;
+  harness::CheckResult result;
+};
+
+// Of every planted defect and every check; of a check that takes long only what it says of its own defects. Computed at the first
+// call, which takes a minute.
+const std::vector<Said>& all_said();
+
 }  // namespace fixtures

@@ -383,6 +383,14 @@ inline void add_ends(std::vector<Planted>& list) {
                     h.ends(0, 0, SIGTERM, true);
                     h.ends(1, 0, SIGTERM, true);
                   }});
+  list.push_back({check,
+                  "all ranks leave a step out",
+                  Verdict::fail,
+                  "CRASH.EXCEPTION",
+                  R"({"ranks":[0,1],"step":2})",
+                  [](Healthy& h) { h.evidence.the_case.scenario.training.steps = 3; },
+                  2,
+                  2});
   list.push_back({check, "lived again after a kill", Verdict::pass, "", "{}", &lived_before});
   list.push_back({check,
                   "killed in its second life by somebody else",

@@ -1,6 +1,8 @@
 // Gradients of single attention layers (kind attention): of which weights, heads and tokens they are wrong.
 #pragma once
 
+#include <set>
+
 #include "tests/checks/planted_layers.h"
 
 namespace fixtures {
@@ -32,6 +34,22 @@ inline std::function<void(Healthy&)> heads_counted(int layer,
   };
 }
 
+// Some gradients of layer 1 are left zero; phi has weights.
+inline std::function<void(Healthy&)> compression_spoiled(const std::set<std::string>& zeros) {
+  return [=](Healthy& h) {
+    nsa::ModelConfig& model = h.evidence.the_case.scenario.model;
+    model.phi = nsa::Phi::mlp;
+    for (int layer = 0; layer < 3; ++layer) {
+      LayerSetting setting;
+      setting.model = model;
+      setting.spoil = [&](const std::string& name, oracles::Tensor& tensor) {
+        if (layer == 1 && zeros.count(name) > 0) tensor = oracles::zeros(tensor.shape);
+      };
+      h.write_layer(0, 1, 0, layer, made_layer(setting, 0, layer));
+    }
+  };
+}
+
 inline void add_layer_gradients(std::vector<Planted>& list) {
   const auto add = [&](const std::string& name,
                        const std::string& code,
@@ -58,6 +76,19 @@ inline void add_layer_gradients(std::vector<Planted>& list) {
   const std::string one_head =
       R"({"layers":[2],"branch":"sel","heads":[3],"phase":"backward",
           "detail":{"groups":[1],"law":"shares_of_heads"}})";
+  add("a position code that gets no gradient",
+      "NUMERIC.GRADIENT",
+      R"({"layers":[1],"branch":"cmp","op":"compress","param":"phi_k.pe","phase":"backward"})",
+      compression_spoiled({"g.w.phi_k.pe"}));
+  add("a compression whose input and weights get no gradient, one apart",
+      "NUMERIC.GRADIENT",
+      R"({"layers":[1],"branch":"cmp","op":"compress"})",
+      compression_spoiled({"g.w.phi_k.pe", "g.w.phi_k.fc1.weight", "g.w.W_K_cmp.weight"}));
+  add("compressed keys that get no gradient",
+      "NUMERIC.GRADIENT",
+      R"({"layers":[1],"branch":"cmp","op":"attend_cmp"})",
+      compression_spoiled(
+          {"g.w.phi_k.pe", "g.w.phi_k.fc1.weight", "g.w.phi_k.fc2.weight", "g.w.W_K_cmp.weight"}));
   add("one head's share of the values' gradient counts more",
       "NUMERIC.GRADIENT",
       one_head,

@@ -2,14 +2,17 @@
 // Logits and gradients are drawn: the stages that make them are judged elsewhere.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <functional>
 #include <limits>
 #include <map>
 #include <memory>
+#include <numeric>
 
 #include "harness/checks/step/step_record.h"
+#include "nsa/base/text.h"
 #include "oracles/counter_random.h"
 #include "oracles/model/head_stage.h"
 #include "oracles/model/linear_rows.h"
@@ -47,6 +50,10 @@ struct Training {
   nsa::Precision precision = nsa::Precision::fp32;
   int accumulate = 1;
   int wrong_mlp = -1;  // the layer whose mlp has relu in place of silu
+  bool last_block_first = false;
+  bool tells_all_lost = false;  // of the updates
+  bool forgets_row = false;     // of steps that were taken one after the other
+  bool scale_doubles = false;   // after every step
   // Changes a tensor that a stage gives, before any later stage sees it: "x", "middle", ..., "d.hidden" of a block, "logits",
   // "normed", "d.x" of the head (layer -1), and "g.PARAM" with a parameter's full name.
   std::function<void(int layer, const std::string& tensor, oracles::Tensor&)> stage;
@@ -70,7 +77,7 @@ class StepMaker {
     for (int rank = 0; rank < h_.evidence.ranks(); ++rank) {
       parameters_ = initial;
       state_ = {};
-      n_ = 0;
+      n_ = row_ = 0;
       scale_ = training_.precision == nsa::Precision::fp16 ? 65536 : 1;
       for (int step = 1; step <= run_.training.steps; ++step) write_step(rank, step);
     }
@@ -87,8 +94,9 @@ class StepMaker {
     e.the_case.scenario.model.vocab_size = 16;
     e.the_case.scenario.training.optimizer.warmup = 3;
     e.artefacts.clear();
+    e.updates.clear();
     remove_if(e.samples, [](const auto& row) {
-      const std::set<std::string> own = {"grad_norm", "loss", "loss_scale"};
+      const std::set<std::string> own = {"grad_norm", "loss", "loss_scale", "skipped_steps"};
       return own.count(row.row.metric) > 0;
     });
     return e;
@@ -142,6 +150,14 @@ class StepMaker {
     }
   }
 
+  // In which the stream goes through the blocks.
+  [[nodiscard]] std::vector<int> order() const {
+    std::vector<int> layers(static_cast<std::size_t>(run_.model.n_layers));
+    std::iota(layers.begin(), layers.end(), 0);
+    if (training_.last_block_first) std::rotate(layers.begin(), layers.end() - 1, layers.end());
+    return layers;
+  }
+
   // A stage's result, as it is kept.
   oracles::Tensor made(int layer, const std::string& name, oracles::Tensor tensor) const {
     for (double& x : tensor.data) x = narrowed(x);
@@ -192,7 +208,8 @@ class StepMaker {
              oracles::expected_embedding(
                  {tokens, rows, oracles::matrix_of(table), oracles::matrix_of(head), rounding})
                  .value);
-    for (int layer = 0; layer < static_cast<int>(run_.model.n_layers); ++layer) {
+    borders_.resize(static_cast<std::size_t>(run_.model.n_layers));
+    for (const int layer : order()) {
       const std::string block = "blocks." + std::to_string(layer) + ".";
       Border b;
       b.entering = x;
@@ -211,7 +228,7 @@ class StepMaker {
       b.activated = made(layer, "activated", b.activated);
       b.mlp = made(layer, "mlp", times(b.activated, weight(block + "mlp.fc2.weight"), true));
       x = made(layer + 1, "x", sum_of(b.middle, b.mlp));
-      if (recorded) borders_.push_back(b);
+      if (recorded) borders_[static_cast<std::size_t>(layer)] = b;
     }
     const Tensor normed = made(-1, "normed", norm(x, "norm_f.weight"));
     if (recorded) {
@@ -239,7 +256,9 @@ class StepMaker {
     keep_gradient("norm_f.weight", gain_gradient(last_, "norm_f.weight", dnormed));
     Tensor d = made(-1, "d.x", back(last_, "norm_f.weight", dnormed));
     const Tensor of_last = d;
-    for (auto layer = static_cast<int>(borders_.size()) - 1; layer >= 0; --layer) {
+    std::vector<int> back_order = order();
+    std::reverse(back_order.begin(), back_order.end());
+    for (const int layer : back_order) {
       Border& b = borders_[static_cast<std::size_t>(layer)];
       const std::string block = "blocks." + std::to_string(layer) + ".";
       b.dmlp = d;
@@ -378,7 +397,6 @@ class StepMaker {
 
   void write_step(int rank, int step) {
     MadeStep s;
-    borders_.clear();
     s.rank = rank;
     s.step = step;
     draw(s);
@@ -391,8 +409,12 @@ class StepMaker {
     add_state("");
     if (s.taken) update(s);
     if (s.scale != 1 && !std::isfinite(s.norm)) scale_ /= 2;
+    if (training_.scale_doubles) scale_ *= 2;
     if (training_.after) training_.after(s, parameters_);
     add_state("1");
+    report(rank, "skipped_steps", step, static_cast<double>(step - n_));
+    report_updates(s);
+    put(h_.evidence.states, rank, harness::StateHash{step, "scaler", scaler_text(s.taken)});
     add_micros(s);
     put(h_.evidence.samples, rank, harness::Sample{"grad_norm", step, s.norm});
     report(rank, "loss_scale", step, scale_);
@@ -424,6 +446,22 @@ class StepMaker {
     report(s.rank, "loss", s.step, loss / count);
     report(s.rank, "source_floor", s.step, floor / count);
     report(s.rank, "floor_tokens", s.step, count * (kLength - 1));
+  }
+
+  // Of the steps of one rank.
+  std::string scaler_text(bool taken) {
+    row_ = taken ? row_ + 1 : 0;
+    const std::int64_t told = training_.forgets_row ? 0 : row_;
+    return nsa::to_text(scale_, 17) + " " + std::to_string(told) + " 0";
+  }
+  void report_updates(const MadeStep& s) {
+    for (const auto& [name, tensor] : parameters_) {
+      const auto all = static_cast<std::int64_t>(tensor.data.size());
+      const bool lost = training_.tells_all_lost || !s.taken;
+      put(h_.evidence.updates,
+          s.rank,
+          harness::Update{s.step, name, "F32", all, all, lost ? all : 0, !s.taken});
+    }
   }
 
   // Of two micro-batches, parts whose mean is the gradient.
@@ -545,6 +583,7 @@ class StepMaker {
   oracles::Weights left_;  // by the step before
   std::int64_t n_ = 0;
   double scale_ = 1;
+  std::int64_t row_ = 0;  // steps taken since the scale last changed
   std::vector<Written> tensors_;
 };
 
@@ -629,6 +668,9 @@ inline void add_oracle_steps(std::vector<Planted>& list) {
   Training taken = of([](MadeStep& s) { s.taken = true; }, nsa::Precision::fp16);
   taken.before = overflow;
   fail("an overflowed step that is taken", "SCALER.WRONG", R"({"op":"scaler","step":1})", taken);
+  Training doubled = of({}, nsa::Precision::fp16);
+  doubled.scale_doubles = true;
+  fail("a loss scale that doubles", "SCALER.WRONG", R"({"op":"scale","step":2})", doubled);
   Training activation;
   activation.wrong_mlp = 1;
   fail("another activation in one layer",
@@ -759,6 +801,12 @@ inline void add_oracle_steps(std::vector<Planted>& list) {
   Training cut = of({}, nsa::Precision::fp16);
   cut.cut_weights = true;
   fail("masters that are cut off", "OPT.UPDATE_WRONG", R"({"op":"masters","step":1})", cut);
+  Training rotated;
+  rotated.last_block_first = true;
+  fail("blocks in another order",
+       "NUMERIC.FORWARD",
+       R"({"op":"blocks","phase":"forward","step":1,"detail":{"law":"blocks_in_other_order"}})",
+       rotated);
   Training moved;
   moved.between = [](MadeStep&, oracles::Weights& w) { w.at("norm_f.weight").data[2] += 1e-3; };
   fail("a parameter that moves between two steps",
@@ -800,6 +848,19 @@ inline void add_oracle_steps(std::vector<Planted>& list) {
          std::string(R"({"op":")") + op + R"(","step":1})",
          reported);
   }
+  Training lost;
+  lost.tells_all_lost = true;
+  fail("updates that moved are told as lost",
+       "OPT.UPDATE_WRONG",
+       R"({"op":"told_updates","step":1,"phase":"optimizer"})",
+       lost);
+  Training unsaid = of({}, nsa::Precision::fp16);
+  unsaid.before = overflow;
+  unsaid.reported = {{"skipped_steps", 0}};
+  fail("a skipped step is not told", "SCALER.WRONG", R"({"op":"told_skips","step":1})", unsaid);
+  Training forgotten = of({}, nsa::Precision::fp16);
+  forgotten.forgets_row = true;
+  fail("taken steps are not counted", "SCALER.WRONG", R"({"op":"told_row","step":1})", forgotten);
   Training between;
   between.after = [](MadeStep& s, oracles::Weights& w) {
     if (s.step == 1) w.at("norm_f.weight").data[2] += 1e-3;

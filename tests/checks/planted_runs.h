@@ -132,7 +132,44 @@ inline void add_loss_floor(std::vector<Planted>& list) {
       500.0);
 }
 
+// Losses of a rank and of the twin's steps; the twin's last one is `factor` times the rank's.
+inline std::function<void(Healthy&)> losses_beside_twin(double factor) {
+  return [=](Healthy& h) {
+    sample_steps(h, 4, {{"loss", [](int step) { return 5.5 - 0.1 * step; }}});
+    for (int step = 1; step <= 4; ++step) {
+      const double loss = (5.5 - 0.1 * step) * (step == 4 ? factor : 1.0);
+      put(h.evidence.samples, kTwin, harness::Sample{"loss_of_rank_0", step, loss});
+    }
+  };
+}
+
+inline void add_same_losses(std::vector<Planted>& list) {
+  const auto add = [&](const std::string& name,
+                       Verdict verdict,
+                       const std::string& code,
+                       const std::string& site,
+                       const std::function<void(Healthy&)>& spoil) {
+    list.push_back({"same_losses", name, verdict, code, site, spoil, 1, 4});
+  };
+  add("healthy", Verdict::pass, "", "{}", losses_beside_twin(1.0));
+  add("a step that was not taken",
+      Verdict::fail,
+      "LOSS.WRONG",
+      R"({"step":4,"ranks":[0]})",
+      losses_beside_twin(0.999));
+  add("a twin without a number",
+      Verdict::fail,
+      "LOSS.WRONG",
+      R"({"step":4})",
+      losses_beside_twin(std::nan("")));
+  add("the twin has no losses", Verdict::inconclusive, "", "{}", [](Healthy& h) {
+    losses_beside_twin(1.0)(h);
+    remove_if(h.evidence.samples, [](const auto& row) { return row.process == kTwin; });
+  });
+}
+
 inline void add_loss_falls(std::vector<Planted>& list) {
+  add_same_losses(list);
   const auto add = [&](const std::string& name,
                        Verdict verdict,
                        int steps,

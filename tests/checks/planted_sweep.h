@@ -5,9 +5,21 @@
 
 namespace fixtures {
 
+// Weights and both moments, in float32.
+inline double held_by_state() {
+  nsa::ModelConfig model = toy_model();
+  model.n_layers = 2;
+  return 12.0 * static_cast<double>(model.parameter_count());
+}
+
 // Sizes whose memory is exactly what its parts are: gradients, tokens, tokens a layer, query-key pairs a layer.
 inline void make_sweep(Healthy& h, double tokens_power = 1.0, double pairs_factor_of_large = 1.0) {
   h.evidence.samples.clear();
+  harness::Scenario& scenario = h.evidence.the_case.scenario;
+  scenario.model.n_layers = 2;
+  scenario.sweep.batch_size = {1, 2, 4};
+  scenario.sweep.seq_len = {128, 256, 512, 1024};
+  const double held = held_by_state();
   int number = 0;
   const auto put_sample = [&](const char* metric, double value) {
     put(h.evidence.samples, 0, harness::Sample{metric, number, value});
@@ -23,8 +35,9 @@ inline void make_sweep(Healthy& h, double tokens_power = 1.0, double pairs_facto
       put_sample("seq_len", length);
       put_sample("batch_size", batch);
       put_sample("n_layers", 2.0);
-      put_sample("held_bytes", 5e5);
-      put_sample("peak_bytes", 5e5 + transient);
+      put_sample("tokens", tokens);
+      put_sample("held_bytes", held);
+      put_sample("peak_bytes", held + transient);
       put_sample("step_ms", 0.01 * tokens);
       for (const char* kept : {"kept_bytes", "kept_bytes_plain"}) {
         put_sample((std::string(kept) + ".attend_sel.0").c_str(), 64.0 * tokens);
@@ -35,7 +48,42 @@ inline void make_sweep(Healthy& h, double tokens_power = 1.0, double pairs_facto
   }
 }
 
+// Multiplies what was sampled of one metric.
+inline std::function<void(Healthy&)> sweep_with(const std::string& metric, double factor) {
+  return [=](Healthy& h) {
+    make_sweep(h);
+    for (auto& row : h.evidence.samples) {
+      if (row.row.metric == metric) row.row.value = factor * row.row.value;
+    }
+  };
+}
+
+inline void add_sweep_as_asked(std::vector<Planted>& list) {
+  const auto add = [&](const std::string& name,
+                       Verdict verdict,
+                       const std::string& code,
+                       const std::string& site,
+                       const std::function<void(Healthy&)>& spoil) {
+    list.push_back({"measured_as_asked", name, verdict, code, site, spoil, 1, 1, "sweep"});
+  };
+  add("healthy", Verdict::pass, "", "{}", [](Healthy& h) { make_sweep(h); });
+  add("half of the tokens",
+      Verdict::fail,
+      "DATA.WRONG",
+      R"({"op":"data"})",
+      sweep_with("tokens", 0.5));
+  add("more is held than the state",
+      Verdict::fail,
+      "MEM.BUDGET",
+      R"({"op":"zero_grad"})",
+      sweep_with("held_bytes", 20.0));
+  add("no sizes on record", Verdict::inconclusive, "", "{}", [](Healthy& h) {
+    h.evidence.samples.clear();
+  });
+}
+
 inline void add_sweep(std::vector<Planted>& list) {
+  add_sweep_as_asked(list);
   const std::string check = "memory_scaling";
   list.push_back({check,
                   "healthy",
@@ -68,7 +116,8 @@ inline void add_sweep(std::vector<Planted>& list) {
                     }
                     for (auto& row : h.evidence.samples) {
                       if (row.row.metric == "peak_bytes")
-                        row.row.value = 5e5 + 0.01 * std::pow(length[row.row.step], 3.0);
+                        row.row.value =
+                            held_by_state() + 0.01 * std::pow(length[row.row.step], 3.0);
                     }
                   },
                   1,

@@ -176,9 +176,16 @@ TEST_F(ProgramTest, AKillThatTheScenarioAskedForIsNoCrash) {
   EXPECT_THAT(resumed.out, StartsWith("PASS"));
   EXPECT_EQ(program_.run({"judge"}).exit_code, 0) << "from the database as well";
   program_.set_mood("ok");
-  const ProgramResult never = program_.run(words);
+  const ProgramResult never = program_.run({"run",
+                                            file,
+                                            "--set",
+                                            "training.steps=1",
+                                            "--set",
+                                            "life.save_every=1",
+                                            "--set",
+                                            "life.kill_step=1"});
   EXPECT_EQ(never.exit_code, 6) << never.out << never.err;
-  EXPECT_THAT(never.out, HasSubstr("the kill in step 4, phase save, never happened"));
+  EXPECT_THAT(never.out, HasSubstr("the kill in step 1, phase save, never happened"));
   program_.set_mood("crash");
   EXPECT_EQ(program_.run(words).exit_code, 1);
 }
@@ -283,7 +290,7 @@ TEST_F(ProgramTest, BadInputIsOneClearLine) {
 TEST_F(ProgramTest, BadWordsAreOneClearLine) {
   expect_refused({}, "subcommand");
   expect_refused({"rum"}, "verb: found \"rum\", wanted one of run, list, report");
-  expect_refused({"run"}, "files is required");
+  expect_refused({"run"}, "found no scenario, wanted files or -- COMMAND");
   expect_refused({"run", program_.scenario(), "--sett", "a=b"}, "--sett");
   expect_refused({"report", "--format", "pdf"}, "pdf");
 }

@@ -25,7 +25,8 @@ inline harness::ScenarioOptions scenario_options(const std::string& root) {
       "optimizer_sound",   "decode_equal",     "reads_count",     "memory_scaling",
       "exercised",         "finite",           "ran_route",       "process_clean",
       "progress",          "checkpoint_equal", "loss_floor",      "loss_falls",
-      "resume_equal",      "within_budget",    "step_is_oracle"};
+      "resume_equal",      "within_budget",    "step_is_oracle",  "same_losses",
+      "measured_as_asked"};
   return options;
 }
 

@@ -23,7 +23,7 @@ bench() {
 check() {
   [ -x "$tools/kernels_check" ] || { say "kernels_check: not there"; return; }
   local part family pids=()
-  for part in smoke edges varlen patterns repeats pairs large; do
+  for part in smoke edges varlen patterns repeats pairs product large; do
     for family in auto mma; do
       [ "$part-$family" != large-mma ] || continue
       "$tools/kernels_check" --parts "$part" --family "$family" --seconds 120 --json "$out/check_${part}_$family.json" \

@@ -311,8 +311,8 @@ TEST(Judge, TellsWhatCouldNotBeJudgedWithTheFindingThatIsTheReason) {
 
 // ---- sites -----------------------------------------------------------------------------------------------------------------
 
-harness::Site site(const char* json) {
-  return nlohmann::json::parse(json).get<harness::Site>();
+harness::Site site(const char* text) {
+  return nlohmann::json::parse(text).get<harness::Site>();
 }
 
 TEST(Sites, OnlyWhatIsWantedIsCompared) {

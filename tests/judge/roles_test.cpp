@@ -196,13 +196,16 @@ TEST(Causes, EveryEdgeSpeaksOfFindingsThatThereAre) {
     bool cause = false;
     bool effect = false;
     for (const harness::Wording& words : harness::all_wordings()) {
-      Finding one;
-      one.code = words.code;
-      one.variant = words.variant;
-      const std::size_t at = edge.cause.find('@');
-      if (at != std::string_view::npos) one.site.op = edge.cause.substr(at + 1);
-      cause = cause || harness::fits(edge.cause, one);
-      effect = effect || harness::fits(edge.effect, one);
+      const auto fits = [&](std::string_view pattern) {
+        Finding one;
+        one.code = words.code;
+        one.variant = words.variant;
+        const std::size_t at = pattern.find('@');
+        if (at != std::string_view::npos) one.site.op = pattern.substr(at + 1);
+        return harness::fits(pattern, one);
+      };
+      cause = cause || fits(edge.cause);
+      effect = effect || fits(edge.effect);
     }
     EXPECT_TRUE(cause) << edge.cause;
     EXPECT_TRUE(effect) << edge.effect;
@@ -442,9 +445,9 @@ std::vector<Recorded> recorded() {
   std::ifstream file(std::string(NSA_TEST_ROOT) + "/tests/judge/recorded/faults.jsonl");
   std::vector<Recorded> cases;
   for (std::string line; std::getline(file, line);) {
-    const auto json = nlohmann::json::parse(line);
-    Recorded one{json.at("case"), json.at("code"), {}};
-    for (const auto& row : json.at("findings")) {
+    const auto read = nlohmann::json::parse(line);
+    Recorded one{read.at("case"), read.at("code"), {}};
+    for (const auto& row : read.at("findings")) {
       Finding made;
       made.code = row.at("code");
       made.variant = row.at("variant");

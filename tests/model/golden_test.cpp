@@ -30,14 +30,6 @@ std::vector<std::string> golden_names(const std::string& level) {
   return names;
 }
 
-AttentionTrace traced(Attention& layer, const torch::Tensor& x_BSE) {
-  AttentionTrace result;
-  layer->set_tap([&](const AttentionTrace& trace) { result = trace; });
-  layer->forward(x_BSE);
-  layer->set_tap(nullptr);
-  return result;
-}
-
 void load_weights(Attention& layer, const Golden& golden) {
   for (const auto& item : layer->named_parameters()) {
     set_parameter(*layer, item.key(), golden.at("w." + item.key()));

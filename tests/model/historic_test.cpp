@@ -20,22 +20,16 @@ using torch::Tensor;
 using AttendSel = std::function<Tensor(
     const SeamContext&, const Tensor&, const Tensor&, const Tensor&, const Tensor&)>;
 
-constexpr std::int64_t kSmallChunk = 40'000;  // bytes: several chunks at these sizes
+constexpr std::int64_t kChunk = 40'000;  // bytes: several chunks at these sizes
 
 const std::vector<std::pair<std::string, AttendSel>>& forms() {
   static const std::vector<std::pair<std::string, AttendSel>> list = {
       {"masked",
-       [](const auto&... arguments) {
-         return historic::attend_sel_masked(arguments..., kSmallChunk);
-       }},
+       [](const auto&... arguments) { return historic::attend_sel_masked(arguments..., kChunk); }},
       {"packed",
-       [](const auto&... arguments) {
-         return historic::attend_sel_packed(arguments..., kSmallChunk);
-       }},
+       [](const auto&... arguments) { return historic::attend_sel_packed(arguments..., kChunk); }},
       {"gather",
-       [](const auto&... arguments) {
-         return historic::attend_sel_gather(arguments..., kSmallChunk);
-       }},
+       [](const auto&... arguments) { return historic::attend_sel_gather(arguments..., kChunk); }},
   };
   return list;
 }

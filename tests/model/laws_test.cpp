@@ -55,11 +55,11 @@ double largest_difference(const Tensor& a, const Tensor& b) {
   return a.numel() == 0 ? 0.0 : (a - b).abs().max().item<double>();
 }
 
-struct Inputs {
+struct BranchInputs {
   Tensor q_BHSD, k_BGSD, v_BGSD;
 };
 
-Inputs random_inputs(const ModelConfig& config, std::int64_t length, double scale = 1.0) {
+BranchInputs random_inputs(const ModelConfig& config, std::int64_t length, double scale = 1.0) {
   const auto options = torch::kDouble;
   return {torch::randn({2, config.n_heads, length, config.d_k}, options) * scale,
           torch::randn({2, config.n_kv_groups, length, config.d_k}, options),

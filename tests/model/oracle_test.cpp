@@ -14,7 +14,7 @@ namespace {
 
 using torch::Tensor;
 
-constexpr double kTolerance = 1e-12;  // float64 against the oracle
+constexpr double kOracleTolerance = 1e-12;  // float64 against the oracle
 
 template <typename T>
 oracles::Array<T> to_array(const Tensor& tensor) {
@@ -197,7 +197,7 @@ double compare_values(const ModelRun& run,
   EXPECT_EQ(comparison.size(), 9U + 8U + gradients.weights.size());
   std::string worst;
   const double error = comparison.worst(worst);
-  EXPECT_LE(error, kTolerance) << worst;
+  EXPECT_LE(error, kOracleTolerance) << worst;
   return error;
 }
 
@@ -219,7 +219,7 @@ void compare_blocks(const RandomCase& test,
   // A score is the sum of a group's probabilities, times up to l/d where the overlap is not divided by the token's length.
   const auto most = test.config.heads_per_group() *
                     (test.config.eq9 == Eq9::overlap ? test.config.l / test.config.d : 1);
-  const double bound = kTolerance * static_cast<double>(most);
+  const double bound = kOracleTolerance * static_cast<double>(most);
   const std::vector<double> bounds(n_blocks, bound);
   const std::size_t rows = blocks.data.size() / n;
   for (std::size_t row = 0; row < rows; ++row) {
@@ -262,14 +262,14 @@ double compare_seeds(std::uint64_t first, std::uint64_t last, Choices& choices) 
 
 TEST(Oracle, FiftyRandomConfigurations) {
   Choices choices;
-  EXPECT_LE(compare_seeds(1, 50, choices), kTolerance);
+  EXPECT_LE(compare_seeds(1, 50, choices), kOracleTolerance);
   EXPECT_GT(choices.decided, 1000);
   EXPECT_LT(choices.tied, choices.decided / 100);
 }
 
 TEST(OracleSlow, FiveHundredRandomConfigurations) {
   Choices choices;
-  EXPECT_LE(compare_seeds(1001, 1500, choices), kTolerance);
+  EXPECT_LE(compare_seeds(1001, 1500, choices), kOracleTolerance);
   EXPECT_GT(choices.decided, 10'000);
   EXPECT_LT(choices.tied, choices.decided / 100);
 }

@@ -36,14 +36,6 @@ class LowPrecision : public ::testing::Test {
   Routes routes_;
 };
 
-AttentionTrace traced(Attention& layer, const Tensor& x_BSE) {
-  AttentionTrace result;
-  layer->set_tap([&](const AttentionTrace& trace) { result = trace; });
-  layer->forward(x_BSE);
-  layer->set_tap(nullptr);
-  return result;
-}
-
 // The same weights and input in the narrow dtype and in float64, the float64 one's blocks for both.
 TEST_F(LowPrecision, EveryStageAndGradientBelowTheCeiling) {
   for (const auto dtype : {torch::kBFloat16, torch::kHalf}) {

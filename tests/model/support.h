@@ -153,4 +153,13 @@ inline GateOverride one_hot(std::size_t branch) {
   return gates;
 }
 
+// What the layer's forward of x [B,S,E] showed.
+inline AttentionTrace traced(Attention& layer, const torch::Tensor& x_BSE) {
+  AttentionTrace result;
+  layer->set_tap([&](const AttentionTrace& trace) { result = trace; });
+  layer->forward(x_BSE);
+  layer->set_tap(nullptr);
+  return result;
+}
+
 }  // namespace nsa::testing

@@ -209,13 +209,6 @@ TEST(BackwardLaws, SomeGradientsStayRight) {
 
 // ---- naming -------------------------------------------------------------------------------------
 
-Tensor rounded_to(Tensor tensor, Number number) {
-  for (double& value : tensor.data) {
-    value = rounded(value, number);
-  }
-  return tensor;
-}
-
 // Gradients as they may be recorded, each against the right one.
 struct Recorded {
   Weights found;

@@ -12,7 +12,7 @@ namespace {
 // 1e-16 / step = 5e-13 from rounding, each times numbers of the order of the loss; four more orders
 // for layers that are steep.
 constexpr double kStep = 2e-4;
-constexpr double kLimit = 1e-8;
+constexpr double kGradientLimit = 1e-8;
 
 double dot(const Tensor& a, const Tensor& b) {
   double sum = 0;
@@ -65,7 +65,7 @@ class Gradients : public ::testing::TestWithParam<int> {
   }
 
   void expect_close(double found, double wanted, const std::string& name) {
-    EXPECT_NEAR(found, wanted, kLimit * std::max(1.0, std::abs(wanted))) << name;
+    EXPECT_NEAR(found, wanted, kGradientLimit * std::max(1.0, std::abs(wanted))) << name;
   }
 
   Random random_{static_cast<std::uint64_t>(GetParam()) + 1000};

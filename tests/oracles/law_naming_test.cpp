@@ -19,13 +19,6 @@ struct Precision {
 constexpr Precision kPrecisions[] = {
     {Number::f64, 1e-11}, {Number::f32, 0x1p-20}, {Number::bf16, 0x1p-6}};
 
-Tensor rounded_to(Tensor tensor, Number number) {
-  for (double& value : tensor.data) {
-    value = rounded(value, number);
-  }
-  return tensor;
-}
-
 Naming named(const Case& s, Stage stage, const Tensor& found, const Precision& precision) {
   const Tensor wanted = s.stages.right(stage);
   const bool exact = stage == Stage::blocks;

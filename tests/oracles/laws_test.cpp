@@ -11,7 +11,7 @@
 namespace oracles::testing {
 namespace {
 
-constexpr double kRounding = 1e-13;  // sums of some hundred terms of the order of one
+constexpr double kSumError = 1e-13;  // sums of some hundred terms of the order of one
 
 // What belongs to a query, by name.
 std::vector<std::pair<std::string, const Tensor*>> row_tensors(const AttentionResult& r) {
@@ -107,7 +107,7 @@ TEST(Laws, AWindowAsLongAsTheSequenceIsDense) {
         found,
         "win",
         [](std::int64_t, std::int64_t, std::int64_t t, std::int64_t u) { return u <= t; });
-    EXPECT_LT(largest_difference(found.o_win, dense), kRounding) << w;
+    EXPECT_LT(largest_difference(found.o_win, dense), kSumError) << w;
   }
 }
 
@@ -125,7 +125,7 @@ TEST(Laws, TheWindowHasExactlyWKeys) {
                      [w](std::int64_t, std::int64_t, std::int64_t t, std::int64_t u) {
                        return t - w < u && u <= t;
                      });
-    EXPECT_LT(largest_difference(found.o_win, wanted), kRounding) << w;
+    EXPECT_LT(largest_difference(found.o_win, wanted), kSumError) << w;
   }
 }
 
@@ -140,7 +140,7 @@ TEST(Laws, SelectingEveryBlockIsDense) {
       found,
       "sel",
       [](std::int64_t, std::int64_t, std::int64_t t, std::int64_t u) { return u <= t; });
-  EXPECT_LT(largest_difference(found.o_sel, dense), kRounding);
+  EXPECT_LT(largest_difference(found.o_sel, dense), kSumError);
 }
 
 TEST(Laws, TheSelectedBranchSeesItsBlocksOnly) {
@@ -155,7 +155,7 @@ TEST(Laws, TheSelectedBranchSeesItsBlocksOnly) {
                    [&](std::int64_t b, std::int64_t g, std::int64_t t, std::int64_t u) {
                      return u <= t && taken(found.blocks, b * 2 + g, t, u / layer.config.l_sel);
                    });
-  EXPECT_LT(largest_difference(found.o_sel, wanted), kRounding);
+  EXPECT_LT(largest_difference(found.o_sel, wanted), kSumError);
 }
 
 TEST(Laws, TheCompressedBranchSeesCompleteWindowsOnly) {
@@ -170,7 +170,7 @@ TEST(Laws, TheCompressedBranchSeesCompleteWindowsOnly) {
                    [&](std::int64_t, std::int64_t, std::int64_t t, std::int64_t i) {
                      return i * layer.config.d + layer.config.l - 1 <= t;
                    });
-  EXPECT_LT(largest_difference(found.o_cmp, wanted), kRounding);
+  EXPECT_LT(largest_difference(found.o_cmp, wanted), kSumError);
 }
 
 TEST(Laws, AOneHotGateIsTheBranch) {
@@ -185,7 +185,7 @@ TEST(Laws, AOneHotGateIsTheBranch) {
       const Shape heads{layer.x.shape[0], layer.config.n_heads, layer.length(), layer.config.d_v};
       const Tensor y =
           linear(merge_heads(reshaped(branch, heads)), layer.weights.at("out.weight"), 1);
-      EXPECT_LT(largest_difference(r.y, y), kRounding) << seed << " branch " << k;
+      EXPECT_LT(largest_difference(r.y, y), kSumError) << seed << " branch " << k;
     }
   }
 }
@@ -213,7 +213,7 @@ TEST(Laws, BranchesAreLinearInTheirValues) {
       for (std::size_t i = 0; own && i < wanted.data.size(); ++i) {
         wanted.data[i] = 2 * wanted.data[i] - 3 * (second.*member).data[i];
       }
-      EXPECT_LT(largest_difference(both.*member, wanted), 10 * kRounding) << branch;
+      EXPECT_LT(largest_difference(both.*member, wanted), 10 * kSumError) << branch;
     }
   }
 }
@@ -269,8 +269,8 @@ TEST(Laws, HeadsOfAGroupMayBePermuted) {
   const AttentionResult first = attention(c, layer.weights, layer.x);
   const AttentionResult second = attention(c, permuted, layer.x);
   EXPECT_EQ(first.blocks.data, second.blocks.data);
-  EXPECT_LT(largest_difference(first.p_grp, second.p_grp), kRounding);
-  EXPECT_LT(largest_difference(first.y, second.y), kRounding);
+  EXPECT_LT(largest_difference(first.p_grp, second.p_grp), kSumError);
+  EXPECT_LT(largest_difference(first.y, second.y), kSumError);
   EXPECT_GT(largest_difference(first.q, second.q), 0.1);
 }
 
@@ -285,7 +285,7 @@ TEST(Laws, ScoresOfARowAddUpToTheNumberOfHeads) {
     for (std::int64_t j = 0; j < blocks; ++j) {
       sum += found.p_grp.data[place * blocks + j];
     }
-    EXPECT_NEAR(sum, place % layer.length() < layer.config.l - 1 ? 0 : 3, kRounding) << place;
+    EXPECT_NEAR(sum, place % layer.length() < layer.config.l - 1 ? 0 : 3, kSumError) << place;
   }
 }
 
@@ -305,8 +305,8 @@ TEST(Laws, ProbabilitiesOfARowAddUpToOne) {
   const AttentionResult found = attention(layer.config, layer.weights, layer.x);
   for (std::size_t i = 0; i < found.o_cmp.data.size(); ++i) {
     const auto t = static_cast<std::int64_t>(i) / layer.config.d_v % layer.length();
-    EXPECT_NEAR(found.o_cmp.data[i], t < layer.config.l - 1 ? 0 : 5, kRounding);
-    EXPECT_NEAR(found.o_sel.data[i] + found.o_win.data[i], 10, kRounding);
+    EXPECT_NEAR(found.o_cmp.data[i], t < layer.config.l - 1 ? 0 : 5, kSumError);
+    EXPECT_NEAR(found.o_sel.data[i] + found.o_win.data[i], 10, kSumError);
   }
 }
 
@@ -422,7 +422,7 @@ TEST(Laws, ReplayAttendsToItsBlocksAndReportsTheOwn) {
                    [&](std::int64_t, std::int64_t, std::int64_t t, std::int64_t u) {
                      return u <= t && u / layer.config.l_sel == 1;
                    });
-  EXPECT_LT(largest_difference(replayed.o_sel, wanted), kRounding);
+  EXPECT_LT(largest_difference(replayed.o_sel, wanted), kSumError);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "oracles/attention/attention.h"
+#include "oracles/numbers.h"
 
 namespace oracles::testing {
 
@@ -31,6 +32,17 @@ class Random {
   std::mt19937_64 engine_;
   std::normal_distribution<double> normal_;
 };
+
+inline Tensor rounded_to(Tensor tensor, Number number) {
+  for (double& value : tensor.data) {
+    value = rounded(value, number);
+  }
+  return tensor;
+}
+
+inline Tensor drawn(Random& random, const Shape& shape, double scale, Number number) {
+  return rounded_to(random.tensor(shape, scale), number);
+}
 
 // The default variant: phi avg, gate group_softmax, eq9 fractional.
 inline AttentionConfig random_config(Random& random) {

@@ -13,7 +13,7 @@
 namespace oracles::testing {
 namespace {
 
-using Floats = std::vector<float>;
+using FloatRow = std::vector<float>;
 
 enum class Order { forward, backward };
 
@@ -56,15 +56,15 @@ class FloatScores {
   }
 
  private:
-  Floats vector(const Tensor& from, std::int64_t number) const {
+  FloatRow vector(const Tensor& from, std::int64_t number) const {
     const auto begin = from.data.begin() + number * c_.d_k;
     return {begin, begin + c_.d_k};
   }
 
-  Floats probabilities(const Floats& q,
-                       const std::vector<Floats>& keys,
-                       std::int64_t visible) const {
-    Floats p;
+  FloatRow probabilities(const FloatRow& q,
+                         const std::vector<FloatRow>& keys,
+                         std::int64_t visible) const {
+    FloatRow p;
     for (std::int64_t i = 0; i < visible; ++i) {
       p.push_back(float_sum(c_.d_k, order_, [&](std::int64_t k) { return q[k] * keys[i][k]; }) /
                   std::sqrt(static_cast<float>(c_.d_k)));
@@ -89,7 +89,7 @@ class FloatScores {
   }
 
   void add_group(std::int64_t group, Tensor& result) const {
-    std::vector<Floats> keys;
+    std::vector<FloatRow> keys;
     const std::int64_t count = c_.compressed_count(in_.length);
     for (std::int64_t i = 0; i < count; ++i) {
       keys.push_back(vector(in_.k_cmp, group * count + i));
@@ -97,11 +97,11 @@ class FloatScores {
     const std::int64_t blocks = result.shape[3];
     for (std::int64_t t = 0; t < in_.length; ++t) {
       const std::int64_t place = group * in_.length + t;
-      Floats row(static_cast<std::size_t>(blocks), 0.0f);
+      FloatRow row(static_cast<std::size_t>(blocks), 0.0f);
       for (std::int64_t head = 0; head < c_.heads_per_group(); ++head) {
-        const Floats q = vector(in_.q, (group * c_.heads_per_group() + head) * in_.length + t);
+        const FloatRow q = vector(in_.q, (group * c_.heads_per_group() + head) * in_.length + t);
         const std::int64_t visible = t + 1 < c_.l ? 0 : (t + 1 - c_.l) / c_.d + 1;
-        const Floats p = probabilities(q, keys, visible);
+        const FloatRow p = probabilities(q, keys, visible);
         for (std::int64_t j = 0; j < blocks; ++j) {
           row[j] += float_sum(visible, order_, [&](std::int64_t i) { return p[i] * map(i, j); });
         }

@@ -153,6 +153,10 @@ inline Vector projected(
   return z;
 }
 
+inline Vector unrotated_query(const Case& s, Index b, Index hq, Index row) {
+  return projected(s, "W_Q.weight", hq * s.c().d_k, s.c().d_k, b, s.right.rows[row]);
+}
+
 // Pair c, numbers first(c) and second(c), turned by angle(c).
 inline Vector turned(
     Vector z,

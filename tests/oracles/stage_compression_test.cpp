@@ -7,7 +7,7 @@ namespace {
 bool of_keys(Stage stage) {
   return stage == Stage::k_cmp;
 }
-Index width_of(const Case& s, Stage stage) {
+Index pooled_width(const Case& s, Stage stage) {
   return of_keys(stage) ? s.c().d_k : s.c().d_v;
 }
 
@@ -15,7 +15,7 @@ Index width_of(const Case& s, Stage stage) {
 using RawOf = std::function<Vector(const Case&, Stage, Index b, Index g, Index t)>;
 
 Vector unrotated(const Case& s, Stage stage, Index b, Index g, Index t) {
-  const Index width = width_of(s, stage);
+  const Index width = pooled_width(s, stage);
   return t < s.length()
              ? projected(
                    s, of_keys(stage) ? "W_K_cmp.weight" : "W_V_cmp.weight", g * width, width, b, t)
@@ -49,7 +49,7 @@ Vector compressed_window(const Case& s,
                          Stage stage,
                          const std::vector<Vector>& window,
                          const Way& way) {
-  const Index width = width_of(s, stage);
+  const Index width = pooled_width(s, stage);
   const auto l = static_cast<Index>(window.size());
   const std::string phi = of_keys(stage) != way.other_phi ? "phi_k" : "phi_v";
   Vector sums(static_cast<std::size_t>(width), 0.0);
@@ -72,7 +72,7 @@ Vector compressed_window(const Case& s,
 // Windows of `length` tokens from token i*d + late on.
 Tensor windows(
     const Case& s, Stage stage, const RawOf& raw, const Way& way, Index length, Index late) {
-  return built({s.batch(), s.c().n_kv_groups, s.tokens(), width_of(s, stage)},
+  return built({s.batch(), s.c().n_kv_groups, s.tokens(), pooled_width(s, stage)},
                [&](const std::vector<Index>& at) {
                  std::vector<Vector> window;
                  for (Index j = 0; j < length; ++j) {
@@ -134,7 +134,7 @@ Tensor rope_after(const Case& s, Stage stage) {
   });
 }
 
-Restatements restated() {
+Restatements restated_compression() {
   Restatements all = layouts();
   for (const auto& [name, turning] : wrong_turns()) {
     all[name] = of_turned(turning);
@@ -156,7 +156,7 @@ Restatements restated() {
 }
 
 TEST(StageCompression, EveryLawIsWhatItSays) {
-  expect_all_restated({Stage::k_cmp, Stage::v_cmp}, restated());
+  expect_all_restated({Stage::k_cmp, Stage::v_cmp}, restated_compression());
 }
 
 TEST(StageCompression, TheRestatementWithoutALawIsTheRightOne) {

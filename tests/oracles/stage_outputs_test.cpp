@@ -38,10 +38,6 @@ Vector value(const Case& s, Stage stage, Index b, Index g, Index u) {
 Vector query(const Case& s, Index b, Index hq, Index row) {
   return row_of(s.right.q, (b * s.c().n_heads + hq) * s.rows() + row);
 }
-Vector unrotated_query(const Case& s, Index b, Index hq, Index row) {
-  return projected(s, "W_Q.weight", hq * s.c().d_k, s.c().d_k, b, s.right.rows[row]);
-}
-
 Index own_group(const Case&, Index g, Index) {
   return g;
 }

@@ -102,7 +102,7 @@ Tensor rotated_values(const Case& s, Stage stage) {
   });
 }
 
-Restatements restated() {
+Restatements restated_projections() {
   Restatements all = layouts();
   for (const auto& [name, turning] : wrong_turns()) {
     all[name] = turned_as(turning);
@@ -124,7 +124,7 @@ TEST(StageProjections, EveryLawIsWhatItSays) {
   for (const auto& [stage, name] : weight_names()) {
     stages.push_back(stage);
   }
-  expect_all_restated(stages, restated());
+  expect_all_restated(stages, restated_projections());
 }
 
 TEST(StageLaws, NameAndStageAreUnique) {

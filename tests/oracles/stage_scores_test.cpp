@@ -7,7 +7,7 @@ namespace oracles::testing {
 namespace {
 
 // p_grp in the plainest way; right where nothing else is said.
-struct Plain {
+struct PlainScores {
   // Does the query at t see compressed token i?
   std::function<bool(const Case&, Index t, Index i)> sees = [](const Case& s, Index t, Index i) {
     return i * s.c().d + s.c().l <= t + 1;
@@ -79,13 +79,15 @@ std::function<Vector(const Case&, const Vector&)> equation_nine(Index a, Index b
   };
 }
 
-double logit(const Case& s, const Plain& plain, Index b, Index g, Index head, Index row, Index i) {
+double logit(
+    const Case& s, const PlainScores& plain, Index b, Index g, Index head, Index row, Index i) {
   const Index other = plain.group(s, g, head);
   const Vector key = row_of(s.right.k_cmp, (b * s.c().n_kv_groups + other) * s.tokens() + i);
   return dot(plain.query(s, b, g * s.heads() + head, row), key) / plain.root(s);
 }
 
-Vector probabilities(const Case& s, const Plain& plain, Index b, Index g, Index head, Index row) {
+Vector probabilities(
+    const Case& s, const PlainScores& plain, Index b, Index g, Index head, Index row) {
   double sum = 0;
   Vector p_C;
   for (Index i = 0; i < s.tokens(); ++i) {
@@ -100,7 +102,7 @@ Vector probabilities(const Case& s, const Plain& plain, Index b, Index g, Index 
   return p_C;
 }
 
-Tensor p_grp(const Case& s, const Plain& plain) {
+Tensor p_grp(const Case& s, const PlainScores& plain) {
   return built(
       {s.batch(), s.c().n_kv_groups, s.rows(), s.blocks()}, [&](const std::vector<Index>& at) {
         Vector sum(static_cast<std::size_t>(s.blocks()), 0.0);
@@ -160,15 +162,15 @@ Tensor choices(const Case& s, const Choice& how, const Tensor& scores) {
                });
 }
 
-Restatement with(const std::function<void(Plain&)>& change) {
-  Plain plain;
+Restatement with(const std::function<void(PlainScores&)>& change) {
+  PlainScores plain;
   plain.scores = through(right_map);
   change(plain);
   return [plain](const Case& s, Stage) { return p_grp(s, plain); };
 }
 
 Restatement with_map(const MapOf& map) {
-  return with([&](Plain& plain) { plain.scores = through(map); });
+  return with([&](PlainScores& plain) { plain.scores = through(map); });
 }
 
 Restatements map_laws() {
@@ -177,8 +179,8 @@ Restatements map_laws() {
           {"map_shifted_left",
            with_map([](auto& s, Index i, Index j) { return right_map(s, i, j + 1); })},
           {"map_negated", with_map([](auto& s, Index i, Index j) { return -right_map(s, i, j); })},
-          {"map_as_printed", with([](Plain& p) { p.scores = equation_nine(-1, -1); })},
-          {"map_plus_n", with([](Plain& p) { p.scores = equation_nine(1, 1); })},
+          {"map_as_printed", with([](PlainScores& p) { p.scores = equation_nine(-1, -1); })},
+          {"map_plus_n", with([](PlainScores& p) { p.scores = equation_nine(1, 1); })},
           {"map_of_first_token", with_map([](auto& s, Index i, Index j) {
              return j * s.c().l_sel <= i * s.c().d && i * s.c().d < (j + 1) * s.c().l_sel ? 1 : 0;
            })},
@@ -199,12 +201,8 @@ Restatements map_laws() {
            })}};
 }
 
-Vector unrotated_query(const Case& s, Index b, Index hq, Index row) {
-  return projected(s, "W_Q.weight", hq * s.c().d_k, s.c().d_k, b, s.right.rows[row]);
-}
-
 // Beside any real logit exp(-10000) is zero; with no other, all tokens are equal.
-Tensor finite_sentinel(const Case& s, Stage) {
+Tensor finite_sentinel_of_scores(const Case& s, Stage) {
   return built(s.right.p_grp.shape, [&](const std::vector<Index>& at) {
     const Index row = (at[0] * s.c().n_kv_groups + at[1]) * s.rows() + at[2];
     Vector scores = row_of(s.right.p_grp, row);
@@ -221,72 +219,74 @@ Tensor finite_sentinel(const Case& s, Stage) {
 Restatements probability_laws() {
   const auto own = [](double value) { return value; };
   return {
-      {"no_mask", with([](Plain& p) { p.sees = [](auto&, Index, Index) { return true; }; })},
-      {"normalised_over_all", with([&](Plain& p) { p.hidden_in_sum = own; })},
-      {"finite_sentinel", finite_sentinel},
-      {"seen_one_late", with([](Plain& p) {
+      {"no_mask", with([](PlainScores& p) { p.sees = [](auto&, Index, Index) { return true; }; })},
+      {"normalised_over_all", with([&](PlainScores& p) { p.hidden_in_sum = own; })},
+      {"finite_sentinel", finite_sentinel_of_scores},
+      {"seen_one_late", with([](PlainScores& p) {
          p.sees = [](auto& s, Index t, Index i) { return i * s.c().d + s.c().l <= t; };
        })},
-      {"seen_when_begun",
-       with([](Plain& p) { p.sees = [](auto& s, Index t, Index i) { return i * s.c().d <= t; }; })},
-      {"seen_one_early", with([](Plain& p) {
+      {"seen_when_begun", with([](PlainScores& p) {
+         p.sees = [](auto& s, Index t, Index i) { return i * s.c().d <= t; };
+       })},
+      {"seen_one_early", with([](PlainScores& p) {
          p.sees = [](auto& s, Index t, Index i) { return i * s.c().d + s.c().l <= t + 2; };
        })},
-      {"last_window_unseen", with([](Plain& p) {
+      {"last_window_unseen", with([](PlainScores& p) {
          p.sees = [](auto& s, Index t, Index i) { return (i + 1) * s.c().d + s.c().l <= t + 1; };
        })},
-      {"first_window_unseen", with([](Plain& p) {
+      {"first_window_unseen", with([](PlainScores& p) {
          p.sees = [](auto& s, Index t, Index i) { return i > 0 && i * s.c().d + s.c().l <= t + 1; };
        })},
-      {"next_window_seen", with([](Plain& p) {
+      {"next_window_seen", with([](PlainScores& p) {
          p.sees = [](auto& s, Index t, Index i) {
            return i == 0 || (i - 1) * s.c().d + s.c().l <= t + 1;
          };
        })},
-      {"first_row_zero", with([](Plain& p) {
+      {"first_row_zero", with([](PlainScores& p) {
          p.sees = [](auto& s, Index t, Index i) {
            return t + 1 > s.c().l && i * s.c().d + s.c().l <= t + 1;
          };
        })},
-      {"scale_of_all_heads", with([](Plain& p) {
+      {"scale_of_all_heads", with([](PlainScores& p) {
          p.root = [](auto& s) { return std::sqrt(static_cast<double>(s.c().n_heads * s.c().d_k)); };
        })},
-      {"base_two", with([](Plain& p) {
+      {"base_two", with([](PlainScores& p) {
          p.root = [](auto& s) { return std::sqrt(static_cast<double>(s.c().d_k)) / std::log(2.0); };
        })},
-      {"base_two_factor_left", with([](Plain& p) {
+      {"base_two_factor_left", with([](PlainScores& p) {
          p.root = [](auto& s) {
            return std::sqrt(static_cast<double>(s.c().d_k)) / std::log2(std::exp(1.0));
          };
        })},
-      {"scale_missing", with([](Plain& p) { p.root = [](auto&) { return 1.0; }; })},
-      {"scale_twice",
-       with([](Plain& p) { p.root = [](auto& s) { return static_cast<double>(s.c().d_k); }; })},
-      {"scale_of_values", with([](Plain& p) {
+      {"scale_missing", with([](PlainScores& p) { p.root = [](auto&) { return 1.0; }; })},
+      {"scale_twice", with([](PlainScores& p) {
+         p.root = [](auto& s) { return static_cast<double>(s.c().d_k); };
+       })},
+      {"scale_of_values", with([](PlainScores& p) {
          p.root = [](auto& s) { return std::pow(static_cast<double>(s.c().d_v), 0.5); };
        })},
-      {"next_groups_keys", with([](Plain& p) {
+      {"next_groups_keys", with([](PlainScores& p) {
          p.group = [](auto& s, Index g, Index) { return g + 1 == s.c().n_kv_groups ? 0 : g + 1; };
        })},
-      {"heads_interleaved", with([](Plain& p) {
+      {"heads_interleaved", with([](PlainScores& p) {
          p.group = [](auto& s, Index g, Index i) {
            return (g * s.heads() + i) % s.c().n_kv_groups;
          };
        })},
-      {"heads_averaged", with([](Plain& p) {
+      {"heads_averaged", with([](PlainScores& p) {
          p.share_of_head = [](auto& s, Index) { return 1 / static_cast<double>(s.heads()); };
        })},
-      {"first_head_only", with([](Plain& p) {
+      {"first_head_only", with([](PlainScores& p) {
          p.share_of_head = [](auto&, Index head) { return head == 0 ? 1.0 : 0.0; };
        })},
-      {"queries_unrotated", with([](Plain& p) { p.query = unrotated_query; })}};
+      {"queries_unrotated", with([](PlainScores& p) { p.query = unrotated_query; })}};
 }
 
 Restatements score_laws() {
   Restatements all = map_laws();
   all.merge(probability_laws());
   for (Index by = 2; by < 8; ++by) {
-    all["groups_shifted_by_" + std::to_string(by)] = with([by](Plain& p) {
+    all["groups_shifted_by_" + std::to_string(by)] = with([by](PlainScores& p) {
       p.group = [by](auto& s, Index g, Index) { return (g + by) % s.c().n_kv_groups; };
     });
   }
@@ -300,7 +300,7 @@ TEST(StageScores, EveryLawIsWhatItSays) {
 
 TEST(StageScores, TheRestatementWithoutALawIsTheRightOne) {
   for (const Case& s : cases()) {
-    const Tensor scores = with([](Plain&) {})(s, Stage::p_grp);
+    const Tensor scores = with([](PlainScores&) {})(s, Stage::p_grp);
     EXPECT_LT(largest_difference(scores, s.right.p_grp), 1e-13);
     EXPECT_EQ(choices(s, {}, s.right.p_grp).data, s.stages.right(Stage::blocks).data);
   }

@@ -16,6 +16,7 @@ class FakeStore : public harness::Store {
  public:
   std::vector<harness::RunRecord> run_rows;  // oldest first
   std::vector<harness::CaseRecord> case_rows;
+  std::vector<harness::Acceptance> accepted;
 
   std::int64_t begin_run(const harness::RunRecord&) override { return refuse(); }
   std::int64_t plan_case(const harness::CaseRecord&) override { return refuse(); }
@@ -27,6 +28,7 @@ class FakeStore : public harness::Store {
     return refuse();
   }
   void mark_pruned(std::int64_t, std::int64_t) override { refuse(); }
+  void accept(const harness::Acceptance&) override { refuse(); }
 
   [[nodiscard]] std::vector<harness::RunRecord> runs(std::int64_t since_ms,
                                                      std::int64_t until_ms) const override {
@@ -66,6 +68,27 @@ class FakeStore : public harness::Store {
       const harness::CaseRecord& now) const override {
     const auto all = earlier(now, [&](const auto& record) { return record.label == now.label; });
     return all.empty() ? std::nullopt : std::optional(all.front());
+  }
+  [[nodiscard]] std::vector<harness::LaunchTimes> launches(
+      const std::string& history_id) const override {
+    std::vector<harness::LaunchTimes> found;
+    for (const auto& record : case_rows) {
+      const std::map<std::string, double> metrics(record.digest.metrics.begin(),
+                                                  record.digest.metrics.end());
+      if (record.history_id != history_id || !metrics.contains(harness::kControlMs)) continue;
+      if (harness::outcome_of(record) != harness::Outcome::pass) continue;
+      found.push_back({record.run_id,
+                       record.position,
+                       metrics.at(harness::kStepMs),
+                       metrics.at(harness::kControlMs)});
+    }
+    return found;
+  }
+  [[nodiscard]] std::vector<harness::Acceptance> acceptances(
+      const std::string& history_id) const override {
+    std::vector<harness::Acceptance> found = accepted;
+    std::erase_if(found, [&](const auto& one) { return one.history_id != history_id; });
+    return found;
   }
 
  private:

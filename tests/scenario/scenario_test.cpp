@@ -516,4 +516,32 @@ TEST_F(KernelScenario, OtherCasesSayNothingOfIt) {
   EXPECT_EQ(harness::case_to_json(the_case).find("\"kernel\""), std::string::npos);
 }
 
+// ---- a command of the user's own ----------------------------------------------------------------------------------
+
+class CommandScenario : public ScenarioTest {
+ protected:
+  CommandScenario() {
+    manifest_.kinds.emplace_back(harness::kCommandKind);
+    options_.known_checks.emplace_back("process_clean");
+  }
+  static std::string text(const std::string& more) {
+    return "version: 1\nscenario: s\nkind: command\nchecks: [process_clean]\n" + more;
+  }
+};
+
+TEST_F(CommandScenario, SaysNothingOfAModelAndComesBackFromItsJson) {
+  const std::vector<Case> cases = load(text("command: {argv: [torchrun, 'train.py', '-x']}\n"));
+  ASSERT_EQ(cases.size(), 1U);
+  EXPECT_EQ(cases[0].scenario.command.argv,
+            (std::vector<std::string>{"torchrun", "train.py", "-x"}));
+  EXPECT_EQ(harness::case_from_json(harness::case_to_json(cases[0]), "case.json"), cases[0]);
+}
+
+TEST_F(CommandScenario, WhatContradictsItselfIsRefused) {
+  EXPECT_THAT(error(text("")), HasSubstr("command.argv: wanted with kind command"));
+  EXPECT_THAT(error(text("command: {argv: [a]}\nmodel: {use: toy}\n")), HasSubstr("model"));
+  EXPECT_THAT(error(std::string(kHead) + "command: {argv: [a]}\n"),
+              HasSubstr("command.argv: wanted with kind command"));
+}
+
 }  // namespace

@@ -1,102 +1,64 @@
 #!/usr/bin/env python3
-"""Which scenario catches which fault: runs every fault through every shipped scenario that can carry it, and writes the table.
+"""Writes docs/faults.md from the files of scenarios/faults: what is planted, where, and what the harness must say.
 
-    tests/selftest/fault_table.py NSA_HARNESS OUT.md [--jobs 4] [--only NAME,NAME]
-
-A cell is the code of the first finding; "–" where the fault does not fit the scenario's kind or settings, "not reached" where it
-never took part there, "passes" where it did and nothing was found. Scenarios run with a small model, one cell of their axes.
+    tests/selftest/fault_table.py            writes the table anew
+    tests/selftest/fault_table.py --check    fails where the table is not what the files say
 """
-import argparse
-import concurrent.futures
-import json
 import pathlib
 import re
-import subprocess
-import tempfile
+import sys
 
-HEALTHY = "(none)"
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-TOY = {"model.use": "toy", "model.n_layers": 3, "model.n_sel": 4, "model.w": 32, "training.seq_len": 285}
-FILES = {}
-OWN = "its own"  # scenarios/faults/NAME.yaml
-SCENARIOS = {  # shipped scenario: what makes it small or points it at one cell
-    "ddp_onestep": {"set": TOY},
-    "branch_isolation": {"only": {"attention.gate": "learned", "training.seq_len": "211"}},
-    "causality": {}, "selection_ties": {}, "decode": {}, "precision": {},
-    "ddp_static_graph": {"only": {"parallel.ddp.static_graph": "true", "parallel.ddp.find_unused": "false", "training.accumulate": "2",
-                                  "parallel.checkpoint": "{layers: all}", "parallel.ddp.bucket_mb": "25", "parallel.ranks": "2"},
-                         "set": {"training.steps": 3}},
-    "resume": {"only": {"life.kill_phase": "backward", "training.precision": "fp32"}},
-    "loader": {"only": {"training.data": "{source: uniform}", "training.accumulate": "1"}},
-    OWN: {},
-}
+PAGE = ROOT / "docs/faults.md"
+HEAD = """# What is planted, and what must be said
+
+Written by `tests/selftest/fault_table.py` from the files of `scenarios/faults`; a test holds it to them. A row is a file: the case
+that it runs (`kind`), the fault and its parameters, and what its `expect` demands: outcome, code and site. Where a code has an
+alternative, both are right.
+
+```sh
+./nsa-harness run scenarios/faults/first_key.yaml         # one of them: PASS where what must be said was said
+./nsa-harness run scenarios/ddp_onestep.yaml --set fault=first_key   # the same fault in another scenario
+./nsa-harness selftest                                    # all of them at drawn places, each beside the same case without it
+```
+
+`selftest` counts how many were found, with the right code and the right site, and how many cases without a fault did not pass.
+`./nsa-harness list` names the parameters that each fault heeds.
+
+| file | kind | fault | what is wrong | outcome | code | site |
+| --- | --- | --- | --- | --- | --- | --- |
+"""
 
 
-def names():
-    found = {HEALTHY: "–"}
-    for path in sorted((ROOT / "scenarios/faults").glob("*.yaml")):
-        name = re.search(r"^fault: \{name: (\w+)", path.read_text(), re.M).group(1)
-        found.setdefault(name, re.search(r"code: ([A-Z_.]+(?: or [A-Z_.]+)*)", path.read_text()).group(1))
-        FILES.setdefault(name, path)
-    return found
+def value_of(text, key):
+    """Of a key of the first level: the rest of its line, or the folded lines below it."""
+    found = re.search(rf"^{key}: *(.*(?:\n +.*)*)", text, re.M).group(1)
+    return " ".join(found.removeprefix(">-").split())
 
 
-def words_of(fault, scenario):
-    if scenario == OWN:
-        return [str(FILES[fault])]
-    words = [str(ROOT / f"scenarios/{scenario}.yaml")]
-    if fault != HEALTHY:
-        words += ["--set", f"fault={fault}", "--set", "fault.seed=5"]
-    for path, value in SCENARIOS[scenario].get("set", {}).items():
-        words += ["--set", f"{path}={value}"]
-    for path, value in SCENARIOS[scenario].get("only", {}).items():
-        words += ["--only", f"{path}={value}"]
-    return words
+def parts_of(flow):
+    """A flow map as (key, value) texts: commas inside brackets belong to the value."""
+    parts = re.findall(r"(\w+): *((?:\[[^\]]*\]|\{(?:[^{}]|\{[^{}]*\})*\}|[^,{}\[\]])+)", flow[1:-1])
+    return {key: value.strip() for key, value in parts}
 
 
-def cell(program, fault, scenario):
-    if (fault, scenario) == (HEALTHY, OWN):
-        return "–"
-    with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run([program, "run", "--db", folder + "/r.db", "--out", folder, "--profile", "base", "--quiet", "--json"]
-                              + words_of(fault, scenario), capture_output=True, text=True, timeout=900)
-    if not done.stdout.strip():
-        return "–"
-    cases = json.loads(done.stdout)["cases"]
-    for case in cases:
-        if case["findings"]:
-            first = next((f for f in case["findings"] if f["role"] == "initiating"), case["findings"][0])
-            # The fault itself refuses a kind that has no place for it.
-            return "–" if "nsa::Error: fault" in first["statement"] else first["code"]
-    reasons = " ".join(case["reason"] for case in cases)
-    if "never fired" in reasons or "never took part" in reasons:
-        return "not reached"
-    if "no check noticed" in reasons:
-        return "passes"
-    return "passes" if all(case["outcome"] == "PASS" for case in cases) else cases[0]["outcome"].lower()
+def row(path):
+    text = path.read_text()
+    fault, expect = parts_of(value_of(text, "fault")), parts_of(value_of(text, "expect"))
+    planted = ", ".join([f"**{fault.pop('name')}**"] + [f"{key} {value}" for key, value in fault.items()])
+    site = expect.get("site", "").removeprefix("{").removesuffix("}") or "–"
+    cells = [f"[{path.stem}](../scenarios/faults/{path.name})", value_of(text, "kind"), planted, value_of(text, "about"),
+             expect.get("outcome", "any"), expect.get("code", "–"), site]
+    return "| " + " | ".join(cells) + " |\n"
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("program")
-    parser.add_argument("out")
-    parser.add_argument("--jobs", type=int, default=4)
-    parser.add_argument("--only", default="")
-    options = parser.parse_args()
-    expected = names()
-    wanted = [n for n in expected if not options.only or n in options.only.split(",")]
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        cells = {(f, s): pool.submit(cell, options.program, f, s) for f in wanted for s in SCENARIOS}
-        lines = ["# Which scenario catches which fault", "",
-                 "Generated by `tests/selftest/fault_table.py`, which says how the scenarios were run. Rows are the faults of",
-                 "`scenarios/faults`, columns the shipped scenarios and the one of the fault itself; a cell is the code of the first finding. `–`: the fault does not fit the",
-                 "scenario; `not reached`: it never took part there; `passes`: nothing was found. The first row is the same without a fault.", "",
-                 "| fault | code wanted | " + " | ".join(SCENARIOS) + " |", "| --- | --- |" + " --- |" * len(SCENARIOS)]
-        for fault in wanted:
-            row = [cells[fault, s].result() for s in SCENARIOS]
-            lines.append(f"| {fault} | {expected[fault]} | " + " | ".join(row) + " |")
-            print(lines[-1], flush=True)
-    pathlib.Path(options.out).write_text("\n".join(lines) + "\n")
+    page = HEAD + "".join(row(path) for path in sorted((ROOT / "scenarios/faults").glob("*.yaml")))
+    if "--check" not in sys.argv[1:]:
+        PAGE.write_text(page)
+    elif PAGE.read_text() != page:
+        sys.exit("docs/faults.md is not what scenarios/faults says: run tests/selftest/fault_table.py")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Does the harness notice bugs that nobody planted for it? One binary holds many small bugs ("mutants"), each in one line of
 the model, the training step or the worker; the variable TORCH_NSA_MUTANT switches one
-of them on: the harness hands variables that begin with TORCH_ to its workers.
+of them on, or several with commas between them: the harness hands variables that begin with TORCH_ to its workers.
 
     tests/selftest/mutants.py make DIR      a copy of this tree in DIR with all mutants in it
     (build DIR: target harness/all, preset full)
     tests/selftest/mutants.py run DIR       coverage, then every mutant against the scenarios that reach its line
     tests/selftest/mutants.py report DIR    the score, by folder; survivors; wrong names and wrong accusations
+    tests/selftest/mutants.py pairs DIR     20 drawn pairs that the same run finds one by one: are both named together?
 
 `run` adds a line to DIR/mutants/results.jsonl for each mutant and goes on where it stopped. The mutants are in
 tests/selftest/mutants/*.txt; mutant_list.py says how they are written.
@@ -14,6 +15,7 @@ tests/selftest/mutants/*.txt; mutant_list.py says how they are written.
 import argparse
 import collections
 import concurrent.futures
+import itertools
 import json
 import os
 import pathlib
@@ -49,7 +51,8 @@ inline bool is(const char* name) {
     }
   }
   const char* chosen = std::getenv("TORCH_NSA_MUTANT");
-  return chosen != nullptr && std::strcmp(chosen, name) == 0;
+  return chosen != nullptr &&
+         ("," + std::string(chosen) + ",").find("," + std::string(name) + ",") != std::string::npos;
 }
 // Of this worker; the twin has -1.
 inline int rank() {
@@ -238,6 +241,51 @@ def accused_wrongly(finding, options):
         word in name for word in options["at"].split(",") for name in named)
 
 
+PAIRS = 20
+
+
+def initiating(found):
+    return {(finding["code"], finding["site"].get("op")) for finding in found if finding["role"] == "initiating"}
+
+
+def ends_early(result):
+    """Then nothing of a second mutant may be on record."""
+    return any(code.startswith(("CRASH", "HANG", "OOM", "DESYNC")) for code, _ in initiating(result["findings"]))
+
+
+def drawn_pairs(folder, mutants):
+    """Mutants of two files that one run found, each with findings of its own."""
+    files = {mutant.name: mutant.file for mutant in mutants}
+    results = {result["name"]: result for result in read_results(folder / "mutants/results.jsonl")}
+    found = [result for name, result in sorted(results.items())
+             if result["outcome"] == "found" and name in files and not ends_early(result)]
+    random.Random(1).shuffle(found)
+    taken = set()
+    for at, first in enumerate(found):
+        for second in found[at + 1:]:
+            own, other = initiating(first["findings"]), initiating(second["findings"])
+            apart = files[first["name"]] != files[second["name"]] and own and other and not own & other
+            free = not taken & {first["name"], second["name"]}
+            if apart and free and first["runs"][-1][0] == second["runs"][-1][0]:
+                taken |= {first["name"], second["name"]}
+                yield first, second
+
+
+def pairs(harness, mutants):
+    """A pair counts where each of the two is among the causes that are told, by code and operation."""
+    both = 0
+    for first, second in itertools.islice(drawn_pairs(harness.folder, mutants), PAIRS):
+        line = first["runs"][-1][0]
+        cases = harness.run(shlex.split(line), 300, TORCH_NSA_MUTANT=first["name"] + "," + second["name"])
+        told = findings(cases or [])
+        named = [bool(initiating(one["findings"]) & initiating(told)) for one in (first, second)]
+        both += all(named)
+        print(f"{'both' if all(named) else 'NOT BOTH'}: {first['name']} ({named[0]}), {second['name']} ({named[1]}): {line}")
+        for finding in told if not all(named) else []:
+            print(f"    {finding['role']}: {said(finding)}", flush=True)
+    print(f"{both} of {PAIRS} pairs: both are named, and neither is told as what follows from the other")
+
+
 def report(folder, mutants):
     results = {result["name"]: result for result in read_results(folder / "mutants/results.jsonl")}
     rows = [(mutant, results[mutant.name]) for mutant in mutants if mutant.name in results]
@@ -279,7 +327,7 @@ def report(folder, mutants):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("verb", choices=["make", "run", "report"])
+    parser.add_argument("verb", choices=["make", "run", "report", "pairs"])
     parser.add_argument("folder", type=pathlib.Path, help="outside this tree")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=24 * 60, help="no mutant is begun after so many")
@@ -291,6 +339,8 @@ def main():
         make(folder, mutants)
     elif given.verb == "run":
         run(Harness(folder), mutants, given)
+    elif given.verb == "pairs":
+        pairs(Harness(folder), mutants)
     else:
         report(folder, mutants)
 

@@ -185,5 +185,23 @@ TEST_F(MigrationTest, ReadersBringItUpToDateToo) {
   EXPECT_EQ(Store::open_read_only(path_)->cases(4).size(), 1u);
 }
 
+TEST(Migration, ADatabaseOfSchema2CanKeepAcceptances) {
+  const fakes::TempFolder folder;
+  const std::string path = folder / "two.db";
+  {
+    SQLite::Database database(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+    database.exec(kSchema);
+    database.exec("PRAGMA application_id = " + std::to_string(kApplicationId));
+    database.exec("PRAGMA user_version = 2");
+    (void)database.execAndGet("PRAGMA journal_mode = WAL").getString();
+  }
+  const auto store = Store::open(path, false);
+  const std::int64_t run = store->begin_run(test::a_run("a"));
+  store->accept({"cell", run, 7, "why"});
+  ASSERT_EQ(store->acceptances("cell").size(), 1U);
+  EXPECT_EQ(store->acceptances("cell")[0].reason, "why");
+  EXPECT_TRUE(store->acceptances("other").empty());
+}
+
 }  // namespace
 }  // namespace harness

@@ -38,6 +38,9 @@ TEST(QueryPlan, NothingThatIsAskedOftenLooksAtWholeTables) {
     const CaseRecord record = store.cases(run).at(0);
     (void)store.history(record, 20);
     (void)store.namesake(record);
+    store.accept({record.history_id, run, 3, "why"});
+    (void)store.launches(record.history_id);
+    (void)store.acceptances(record.history_id);
   }
   SQLite::Database database(path, SQLite::OPEN_READONLY);
   int looked_at = 0;

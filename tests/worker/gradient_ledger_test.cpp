@@ -15,7 +15,7 @@ namespace harness {
 namespace {
 
 // Three parameters of which `c` can be left out of the loss.
-struct Net {
+struct ThreeParameters {
   torch::Tensor a = torch::randn({4, 3}, torch::requires_grad());
   torch::Tensor b = torch::randn({5, 4}, torch::requires_grad());
   torch::Tensor c = torch::randn({5}, torch::requires_grad());
@@ -29,7 +29,7 @@ struct Net {
 
 // One rank with a Reducer, and the ledger in front of it.
 struct Rank {
-  Net net;
+  ThreeParameters net;
   Progress progress;
   GradientLedger ledger{net.parameters(), progress};
   tests::SeenCollectives seen;
@@ -115,7 +115,7 @@ TEST(GradientLedger, ADoubledHookIsSeen) {
 }
 
 TEST(GradientLedger, ANestedBackwardMarksAParameterReadyTwice) {
-  Net net;
+  ThreeParameters net;
   Progress progress;
   GradientLedger ledger(net.parameters(), progress);
   const auto loss = net.loss();
@@ -126,7 +126,7 @@ TEST(GradientLedger, ANestedBackwardMarksAParameterReadyTwice) {
 }
 
 TEST(GradientLedger, NanAndZeroAreStates) {
-  Net net;
+  ThreeParameters net;
   Progress progress;
   GradientLedger ledger(net.parameters(), progress);
   const auto loss = (net.a * NAN).sum() + (net.b * 0.0).sum() + net.c.sum();

@@ -6,7 +6,7 @@
 #include "harness/checks/attention/choice_judge.h"
 #include "harness/checks/attention/layer_judge.h"
 #include "harness/checks/attention/layer_survey.h"
-#include "harness/checks/largest.h"
+#include "harness/checks/attention/worst_errors.h"
 #include "harness/checks/list.h"
 #include "nsa/base/text.h"
 
@@ -26,9 +26,7 @@ class OracleComparison {
       for (const LayerPlace& at : layers_to_judge(evidence_, rank)) judge_one(at);
     }
     for (Finding& finding : deviations_.findings()) result_.found(std::move(finding));
-    for (const auto& [tensor, error] : errors_) {
-      result_.measured("relative_error_" + tensor, error.value, error.limit);
-    }
+    errors_.put_measured(result_);
     if (rows_ < rows_in_all_) {
       result_.measured("rows_judged", static_cast<double>(rows_));
       result_.measured("rows_in_all", static_cast<double>(rows_in_all_));
@@ -72,29 +70,15 @@ class OracleComparison {
     for (const std::string& lacking : judged.missing) {
       result_.missing(lacking + " in " + text_of(at), site_of_layer(at.rank, at.layer));
     }
-    for (const auto& [tensor, error] : judged.errors) {
-      const auto [kept, is_new] = errors_.try_emplace(tensor, error);
-      const double before = kept->second.value / kept->second.limit;
-      double worst = before;
-      raise_to(worst, error.value / error.limit);
-      if (!(worst <= before)) kept->second = error;
-    }
+    errors_.take(judged.errors);
     for (const Deviation& seen : judged.deviations) deviations_.add(seen, at);
   }
 
   [[nodiscard]] std::string summary() const {
-    std::string worst;
-    double share = -1.0;
-    for (const auto& [tensor, error] : errors_) {
-      if (error.value / error.limit <= share) continue;
-      share = error.value / error.limit;
-      worst = tensor;
-    }
     std::string text =
         (layers_.size() == 1 ? "layer " : "layers ") + nsa::ranges_text(to_ints(layers_)) + " on " +
         ranks_text(all_ranks(evidence_)) + ": forward" + (tells_choice_ ? ", blocks" : "") +
-        " and gradients are the oracle's; nearest to its ceiling is " + worst + " (" +
-        nsa::to_text(share, 2) + " of it)";
+        " and gradients are the oracle's; nearest to its ceiling is " + errors_.nearest();
     if (rows_ < rows_in_all_) {
       text +=
           "; judged in " + std::to_string(rows_) + " of " + std::to_string(rows_in_all_) + " rows";
@@ -111,7 +95,7 @@ class OracleComparison {
   bool tells_choice_ = true;
   ResultBuilder result_;
   Deviations deviations_;
-  std::map<std::string, ErrorOfTensor> errors_;
+  WorstErrors errors_;
   std::set<int> layers_;
   std::int64_t rows_ = 0;
   std::int64_t rows_in_all_ = 0;

@@ -2,6 +2,7 @@
 
 #include "harness/checks/largest.h"
 #include "harness/checks/result.h"
+#include "nsa/base/text.h"
 
 namespace harness::checks {
 namespace {
@@ -31,6 +32,16 @@ bool compares_numbers(const Deviation& seen) {
 }
 
 }  // namespace
+
+void put_shares_of_heads(const std::map<int, double>& counts, Deviation& seen) {
+  std::vector<std::string> words;
+  for (const auto& [head, count] : counts) {
+    words.push_back("that of head " + std::to_string(head) + " counts " + nsa::to_text(count, 4) +
+                    " times");
+  }
+  seen.law = "shares_of_heads";
+  seen.about = "every head's share of the sum once, but " + nsa::join(words);
+}
 
 void put_rows(const std::vector<BadRow>& rows, std::int64_t in_all, Deviation& seen) {
   std::set<int> positions;

@@ -45,6 +45,9 @@ struct Deviation {
 // Rows, groups and counts of `rows`, out of `in_all`.
 void put_rows(const std::vector<BadRow>& rows, std::int64_t in_all, Deviation& seen);
 
+// The law of a sum over heads in which some heads count another time than once: `counts` by head.
+void put_shares_of_heads(const std::map<int, double>& counts, Deviation& seen);
+
 struct LayerPlace {
   int rank = 0;
   std::int64_t step = 1;

@@ -187,12 +187,40 @@ class GradientJudge {
       branches.insert(branch_of(of));
     }
     if (branches.size() == 1) seen.branch = *branches.begin();
-    if (!seen.branch.empty()) seen.op = "attend_" + seen.branch;
+    if (!seen.branch.empty()) {
+      seen.op = compression_alone(wrong) ? "compress" : "attend_" + seen.branch;
+    }
     if (params.size() == 1) seen.param = short_name(params.front());
     put_heads(wrong, seen);
     put_law(wrong, seen);
     if (std::find(wrong.begin(), wrong.end(), kInput) != wrong.end()) put_tokens(seen);
     verdict_.deviations.push_back(std::move(seen));
+  }
+
+  // Compressed keys, and compressed values, pass their gradient on to phi's weights and to the
+  // projection. Where one of these is right, what came back from the attention was right too.
+  [[nodiscard]] bool compression_alone(const std::vector<std::string>& wrong) const {
+    return std::all_of(wrong.begin(), wrong.end(), [this](const std::string& of) {
+      if (of == kInput) return true;  // as wrong as what the projection passes on
+      const Stage made = compressed_on_the_way(of);
+      return made != Stage::y && any_right_through(made);
+    });
+  }
+
+  // The compressed keys or values that a gradient goes through; `y` where it goes through neither, or both.
+  [[nodiscard]] Stage compressed_on_the_way(const std::string& of) const {
+    const auto way = oracles::stages_on_the_way(of, record_.config);
+    const bool keys = std::find(way.begin(), way.end(), Stage::k_cmp) != way.end();
+    const bool values = std::find(way.begin(), way.end(), Stage::v_cmp) != way.end();
+    if (keys == values) return Stage::y;
+    return keys ? Stage::k_cmp : Stage::v_cmp;
+  }
+
+  [[nodiscard]] bool any_right_through(Stage made) const {
+    return std::any_of(judged_.begin(), judged_.end(), [&](const RecordedGradient& judged) {
+      return judged.of != kInput && compressed_on_the_way(judged.of) == made &&
+             std::find(wrong_.begin(), wrong_.end(), judged.of) == wrong_.end();
+    });
   }
 
   // Of several tensors, the one that is furthest beyond its limit.
@@ -225,10 +253,9 @@ class GradientJudge {
     if (found.naming.fitting.empty()) return;
     seen.law.clear();
     explain(found.naming, seen);
-    if (found.branch && seen.branch.empty()) {
-      seen.branch = oracles::branch_name(*found.branch);
-      seen.op = "attend_" + seen.branch;
-    }
+    if (!found.branch) return;
+    if (seen.branch.empty()) seen.branch = oracles::branch_name(*found.branch);
+    seen.op = "attend_" + seen.branch;
   }
 
   // Heads and groups of all wrong gradients together. Counts are a law where they explain every one
@@ -253,13 +280,7 @@ class GradientJudge {
     }
     seen.groups = to_ints(groups);
     if (!any || !agree) return;
-    std::vector<std::string> words;
-    for (const auto& [head, count] : counts) {
-      words.push_back("that of head " + std::to_string(head) + " counts " + nsa::to_text(count, 4) +
-                      " times");
-    }
-    seen.law = "shares_of_heads";
-    seen.about = "every head's share of the sum once, but " + nsa::join(words);
+    put_shares_of_heads(counts, seen);
   }
 
   // The tokens whose own gradient is wrong, where not all are: what was left out of a weight's

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <tuple>
 
+#include "harness/checks/course.h"
 #include "harness/checks/gradients/ledger.h"
 #include "harness/checks/list.h"
 #include "harness/checks/lives.h"
@@ -43,15 +44,16 @@ class Agreement {
   explicit Agreement(const Evidence& evidence)
       : evidence_(evidence),
         ledger_(evidence),
-        params_(parameter_names(evidence.the_case.scenario.model)),
+        course_(Course::of(evidence)),
+        params_(course_.params),
         micro_is_told_(std::any_of(evidence.collectives.begin(),
                                    evidence.collectives.end(),
                                    [](const auto& row) { return row.row.micro > 0; })) {}
 
   CheckResult judge() {
     if (evidence_.gradients.empty()) return inconclusive("no gradient row was recorded");
-    const std::int64_t steps = evidence_.the_case.scenario.training.steps;
-    for (std::int64_t step = 1; step <= steps; ++step) judge_step(step);
+    for (const std::int64_t step : course_.steps) judge_step(step);
+    const auto steps = static_cast<std::int64_t>(course_.steps.size());
     const std::string count = std::to_string(params_.size());
     return result_.finish(
         evidence_.ranks() == 1
@@ -94,7 +96,9 @@ class Agreement {
         seen.unfinished[rank].push_back(param);
       }
       // One rank's mean is its own gradient, but for what travels in another width.
-      const bool as_it_is = evidence_.the_case.scenario.parallel.compress == "none";
+      // What a script of the user's own does between the two (clipping, unscaling) is not known.
+      const bool as_it_is =
+          evidence_.the_case.scenario.parallel.compress == "none" && !course_.as_recorded;
       if (evidence_.ranks() == 1 && as_it_is) hashes[-1] = row->hash_before;
       if (row->reduced || evidence_.ranks() == 1) hashes[rank] = row->hash_after;
     }
@@ -125,7 +129,7 @@ class Agreement {
       const std::vector<const Collective*> sums = reductions(rank, step);
       const bool has_rows = ledger_.ranks.find({step, rank, params_.front()}) != nullptr;
       if (sums.empty() && has_rows && !lost_its_peer(rank)) seen.silent.push_back(rank);
-      too_many(step, rank, sums);
+      if (!course_.as_recorded) too_many(step, rank, sums);  // a script may reduce as it likes
     }
     if (!extra_.empty() && !extra_told_) {
       result_.found(extra(step));
@@ -253,7 +257,8 @@ class Agreement {
 
   const Evidence& evidence_;
   Ledger ledger_;
-  std::vector<std::string> params_;
+  Course course_;
+  const std::vector<std::string>& params_;
   bool micro_is_told_ = false;
   ResultBuilder result_;
   std::map<int, Counts> extra_;

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "harness/checks/course.h"
 #include "harness/checks/gradients/ledger.h"
 #include "harness/checks/list.h"
 #include "harness/checks/params.h"
@@ -49,7 +50,8 @@ bool listed(const std::vector<std::string>& names, const std::string& param) {
   return std::find(names.begin(), names.end(), short_name(param)) != names.end();
 }
 
-std::optional<Symptom> symptom_of(const Gradient& row, const Uninfluential& expected) {
+std::optional<Symptom> symptom_of(const Gradient& row, const Course& course) {
+  const Uninfluential& expected = course.expected;
   if (!row.reachable) {
     if (listed(expected.unreachable, row.param)) return std::nullopt;
     return Symptom::unreachable;
@@ -57,7 +59,9 @@ std::optional<Symptom> symptom_of(const Gradient& row, const Uninfluential& expe
   if (row.ready_count > 1 || row.hooks_found > row.hooks_expected) return Symptom::twice;
   if (row.hooks_found < row.hooks_expected) return Symptom::hook_lost;
   if (row.ready_count == 0 || row.state == "none") return Symptom::none;
-  if (row.state == "zero" && !listed(expected.zero, row.param)) return Symptom::zero;
+  // A model of the user's own may start with weights of zero that make gradients zero.
+  const bool may_be_zero = course.as_recorded || listed(expected.zero, row.param);
+  if (row.state == "zero" && !may_be_zero) return Symptom::zero;
   return std::nullopt;
 }
 
@@ -78,15 +82,12 @@ class Arrival {
   explicit Arrival(const Evidence& evidence)
       : evidence_(evidence),
         ledger_(evidence),
-        params_(parameter_names(evidence.the_case.scenario.model)),
-        // The last position predicts nothing, and nothing before it sees it.
-        expected_(uninfluential(evidence.the_case.scenario.model,
-                                evidence.the_case.scenario.training.seq_len - 1)) {}
+        course_(Course::of(evidence)),
+        params_(course_.params) {}
 
   CheckResult judge() {
     if (evidence_.gradients.empty()) return inconclusive("no gradient row was recorded");
-    const std::int64_t steps = evidence_.the_case.scenario.training.steps;
-    for (std::int64_t step = 1; step <= steps; ++step) {
+    for (const std::int64_t step : course_.steps) {
       for (const std::string& param : params_) judge_param(step, param);
     }
     name_missing();
@@ -94,7 +95,7 @@ class Arrival {
     for (const auto& [group, steps_of] : affected_) result_.found(finding(group, steps_of));
     const double arrived = static_cast<double>(params_.size() - lacking_.size());
     result_.measured("parameters_arrived", arrived, static_cast<double>(params_.size()));
-    return result_.finish(summary(steps));
+    return result_.finish(summary());
   }
 
  private:
@@ -106,7 +107,7 @@ class Arrival {
       if (row == nullptr) {
         absent.push_back(rank);
         absent_[{rank, step}].push_back(param);
-      } else if (const auto symptom = symptom_of(*row, expected_)) {
+      } else if (const auto symptom = symptom_of(*row, course_)) {
         if (*symptom == Symptom::none && backward_raised(rank, step)) {
           unreached_[{rank, step}].push_back(param);
         } else {
@@ -222,16 +223,17 @@ class Arrival {
     return finding;
   }
 
-  [[nodiscard]] std::string summary(std::int64_t steps) const {
+  [[nodiscard]] std::string summary() const {
     const std::string count = std::to_string(params_.size());
     return count + " of " + count + " parameters arrived on " + ranks_text(all_ranks(evidence_)) +
-           " in " + counted(steps, "step") + ", each ready once";
+           " in " + counted(static_cast<std::int64_t>(course_.steps.size()), "step") +
+           ", each ready once";
   }
 
   const Evidence& evidence_;
   Ledger ledger_;
-  std::vector<std::string> params_;
-  Uninfluential expected_;
+  Course course_;
+  const std::vector<std::string>& params_;
   ResultBuilder result_;
   Affected affected_;
   std::set<std::string> lacking_;

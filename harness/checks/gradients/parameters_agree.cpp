@@ -1,6 +1,7 @@
 // Are the parameters bitwise the same on every rank after each optimiser step? With agreeing gradients they must be.
 #include <tuple>
 
+#include "harness/checks/course.h"
 #include "harness/checks/list.h"
 #include "harness/checks/params.h"
 #include "harness/checks/result.h"
@@ -31,7 +32,7 @@ Finding diverged(const Divergence& seen, std::size_t all) {
 class States {
  public:
   explicit States(const Evidence& evidence)
-      : evidence_(evidence), params_(parameter_names(evidence.the_case.scenario.model)) {
+      : evidence_(evidence), course_(Course::of(evidence)), params_(course_.params) {
     for (const auto& row : evidence.parameters) {
       if (row.process >= 0) hashes_.put({row.row.step, row.process, row.row.param}, row);
     }
@@ -39,8 +40,8 @@ class States {
 
   CheckResult judge() {
     if (hashes_.all().empty()) return inconclusive("no parameter hash was recorded");
-    const std::int64_t steps = evidence_.the_case.scenario.training.steps;
-    for (std::int64_t step = 1; step <= steps; ++step) {
+    const auto steps = static_cast<std::int64_t>(course_.steps.size());
+    for (const std::int64_t step : course_.steps) {
       Divergence seen;
       seen.step = step;
       for (const std::string& param : params_) compare(param, seen);
@@ -77,7 +78,8 @@ class States {
   }
 
   const Evidence& evidence_;
-  std::vector<std::string> params_;
+  Course course_;
+  const std::vector<std::string>& params_;
   Latest<ParameterKey, ParameterHash> hashes_;
   ResultBuilder result_;
 };

@@ -5,9 +5,9 @@
 #include <set>
 #include <stdexcept>
 
+#include "harness/checks/attention/worst_errors.h"
 #include "harness/checks/kernel/kernel_judge.h"
 #include "harness/checks/kernel/kernel_trials.h"
-#include "harness/checks/largest.h"
 #include "harness/checks/list.h"
 #include "nsa/base/error.h"
 #include "nsa/base/text.h"
@@ -83,9 +83,7 @@ class KernelComparison {
     for (Finding& finding : findings_of(second_)) {
       tell(std::move(finding), trials, "the second call");
     }
-    for (const auto& [tensor, error] : errors_) {
-      result_.measured("relative_error_" + tensor, error.value, error.limit);
-    }
+    errors_.put_measured(result_);
     result_.measured("calls_that_differ", static_cast<double>(differing_));
     result_.measured("rows_that_differ_alone", static_cast<double>(other_alone_));
     return result_.finish(summary());
@@ -110,7 +108,7 @@ class KernelComparison {
     try {
       const KernelCall call = read_kernel_call(scenario_, trial.inputs, outputs);
       const LayerJudgement judged = judge_kernel_call(scenario_, call);
-      for (const auto& [tensor, error] : judged.errors) keep_worst(tensor, error);
+      errors_.take(judged.errors);
       for (const Deviation& seen : judged.deviations) {
         list.push_back({seen, trial.number});
       }
@@ -154,15 +152,6 @@ class KernelComparison {
     }
   }
 
-  void keep_worst(const std::string& tensor, const ErrorOfTensor& error) {
-    const auto [kept, is_new] = errors_.try_emplace(tensor, error);
-    const double before = kept->second.value / kept->second.limit;
-    if (std::isnan(before)) return;  // nothing is worse
-    double worst = before;
-    raise_to(worst, error.value / error.limit);
-    if (!(worst <= before)) kept->second = error;
-  }
-
   void tell(Finding finding, const std::vector<TrialOnRecord>& trials, const std::string& call) {
     std::vector<std::string> names;
     for (const int number : finding.site.layers) {
@@ -178,18 +167,10 @@ class KernelComparison {
   }
 
   [[nodiscard]] std::string summary() const {
-    std::string worst;
-    double share = -1.0;
-    for (const auto& [tensor, error] : errors_) {
-      if (error.value / error.limit <= share) continue;
-      share = error.value / error.limit;
-      worst = tensor;
-    }
     return "in " + counted(trials_, "trial") + " the kernel's output" +
            (scenario_.kernel.lse == "none" ? "" : ", sums") +
            (scenario_.kernel.gradients ? " and gradients are" : " is") +
-           " what the oracle gives; nearest to its limit is " + worst + " (" +
-           nsa::to_text(share, 2) + " of it)";
+           " what the oracle gives; nearest to its limit is " + errors_.nearest();
   }
 
   const Evidence& evidence_;
@@ -197,7 +178,7 @@ class KernelComparison {
   ResultBuilder result_;
   std::vector<SeenInTrial> first_;  // in first calls
   std::vector<SeenInTrial> second_;
-  std::map<std::string, ErrorOfTensor> errors_;
+  WorstErrors errors_;
   std::int64_t trials_ = 0;
   std::int64_t differing_ = 0;
   std::int64_t other_alone_ = 0;

@@ -227,18 +227,8 @@ class KernelJudge {
     if (static_cast<std::int64_t>(heads.size()) < record_.config.n_heads)
       seen.heads = to_ints(heads);
     explain(oracles::name_gradients(backward, call_.branch, judged_), seen);
-    if (seen.law.empty() && seen.laws.empty() && counted) put_shares(counts, seen);
+    if (seen.law.empty() && seen.laws.empty() && counted) put_shares_of_heads(counts, seen);
     verdict_.deviations.push_back(std::move(seen));
-  }
-
-  static void put_shares(const std::map<int, double>& counts, Deviation& seen) {
-    std::vector<std::string> words;
-    for (const auto& [head, count] : counts) {
-      words.push_back("that of head " + std::to_string(head) + " counts " + nsa::to_text(count, 4) +
-                      " times");
-    }
-    seen.law = "shares_of_heads";
-    seen.about = "every head's share of the sum once, but " + nsa::join(words);
   }
 
   const Scenario& scenario_;

@@ -51,7 +51,10 @@ class Motion {
       longest = std::max(longest, row.row.longest_gap_ms);
     }
     result.measured("longest_gap_ms", static_cast<double>(longest));
-    for (Finding& finding : late_data(evidence_)) result.found(std::move(finding));
+    // What a script of the user's own does between two steps is not only its data, and may take as long as it likes.
+    if (!evidence_.the_case.scenario.is_command()) {
+      for (Finding& finding : late_data(evidence_)) result.found(std::move(finding));
+    }
     for (Finding& finding : host_waits(evidence_)) result.found(std::move(finding));
     const Lulls lulls = lulls_of(evidence_);
     for (Finding finding : lulls.findings) result.found(std::move(finding));
@@ -97,7 +100,7 @@ class Motion {
 
   void judge_looks(ResultBuilder& result) const {
     if (stands_still(looked_at(live_))) {
-      result.found(hang_of(live_, gone_));
+      result.found(hang_of(live_, gone_, evidence_.the_case.scenario.is_command()));
     } else if (const auto busy = busy_ranks(); !busy.empty()) {
       result.found(slow_by_doing(busy.front().doing(), busy));
     } else if (stop_->row.reason == "budget") {

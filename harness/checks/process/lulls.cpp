@@ -66,7 +66,11 @@ std::string note_of(const RankState& rank, const Lull& lull, const std::string& 
 void judge_rank(const Evidence& evidence, const RankState& rank, const Lull& lull, Lulls& lulls) {
   const Doing doing = rank.doing();
   const bool computed = doing == Doing::computing;
-  if (doing == Doing::sleeping || (computed && is_its_own(evidence, rank, lull))) {
+  // Nobody says how long a step of a command takes: it may sleep or compute as it likes.
+  const bool may = evidence.the_case.scenario.is_command();
+  if (may && doing == Doing::sleeping) {
+    lulls.notes.push_back(note_of(rank, lull, "slept"));
+  } else if (doing == Doing::sleeping || (computed && !may && is_its_own(evidence, rank, lull))) {
     Finding finding = slow_host(computed ? "computed" : "asleep", {rank});
     finding.facts["still_ms"] = lull.still_ms;
     finding.facts["seen"] = told(rank.looked());

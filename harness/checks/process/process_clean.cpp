@@ -32,6 +32,7 @@ struct End {  // what is told together
   bool memory_kill = false;    // of some process, meanwhile
   std::int64_t sequence = -1;  // of the collective that it had entered and not left
   std::vector<int> peers;      // that had ended by themselves
+  std::int64_t steps = 0;      // that were asked for, where fewer were done
   auto operator<=>(const End&) const = default;
 };
 
@@ -90,8 +91,11 @@ class Ends {
 
   CheckResult judge() {
     for (const int rank : all_ranks(evidence_)) judge_rank(rank);
+    judge_steps();
     judge_twin();
-    for (const auto& [end, ranks] : ends_) result_.found(finding(end, to_ints(ranks)));
+    judge_launcher();
+    tell(false);
+    tell(true);
     return result_.finish(ranks_text(all_ranks(evidence_)) +
                           " did all that was asked and exited with 0");
   }
@@ -108,6 +112,8 @@ class Ends {
       by_error(rank, *error);
     } else if (end == nullptr) {
       result_.missing("how " + process_name(rank) + " ended", site_of_rank(rank));
+    } else if (end->by_launcher) {
+      by_launcher(rank, *end);
     } else if (end->by_controller && !ended_well(evidence_, rank)) {
       by_controller(rank, *end);
     } else if (end->signal != 0) {
@@ -178,13 +184,22 @@ class Ends {
     return open.empty() ? -1 : open.begin()->second;
   }
 
+  // After another rank had failed: no failure of its own.
+  void by_launcher(int rank, const Exited& exited) {
+    ends_[teardown("launcher", exited)].insert(rank);
+  }
+
+  static End teardown(const char* variant, const Exited& exited) {
+    End end;
+    end.code = "CRASH.SIGNAL";
+    end.variant = variant;
+    end.role = Role::teardown;
+    end.signal = exited.signal;
+    return end;
+  }
+
   void by_controller(int rank, const Exited& end) {
-    End teardown;
-    teardown.code = "CRASH.SIGNAL";
-    teardown.variant = "teardown";
-    teardown.role = Role::teardown;
-    teardown.signal = end.signal;
-    ends_[teardown].insert(rank);
+    ends_[teardown("teardown", end)].insert(rank);
     result_.missing(
         "how " + process_name(rank) + " would have ended: the controller ended it (see progress)",
         site_of_rank(rank));
@@ -225,6 +240,44 @@ class Ends {
     }
   }
 
+  // Ranks that all say that they are done, and none began the last step. One that leaves its peers alone is told by what they
+  // do without it.
+  void judge_steps() {
+    const Scenario& scenario = evidence_.the_case.scenario;
+    if (!scenario.trains() || evidence_.phases.empty()) return;
+    std::int64_t latest = 0;
+    for (const auto& row : evidence_.phases) {
+      if (row.process >= 0) latest = std::max(latest, row.row.step);
+    }
+    for (const auto& row : evidence_.snapshots) latest = std::max(latest, row.row.step);
+    const auto ranks = all_ranks(evidence_);
+    const bool all_well = std::all_of(
+        ranks.begin(), ranks.end(), [&](int rank) { return ended_well(evidence_, rank); });
+    if (!all_well || latest >= scenario.training.steps) return;
+    End end;
+    end.code = "CRASH.EXCEPTION";
+    end.variant = "exit_short";
+    end.step = latest;
+    end.steps = scenario.training.steps;
+    ends_[end].insert(ranks.begin(), ranks.end());
+  }
+
+  // Ranks that failed are told themselves.
+  void judge_launcher() {
+    const Exited* exited = evidence_.exit_of(kLauncher);
+    const bool told = std::any_of(ends_.begin(), ends_.end(), [](const auto& entry) {
+      return entry.first.role != Role::teardown;
+    });
+    if (exited == nullptr || exited->by_controller || told || result_.has_missing()) return;
+    if (exited->exit_code == 0) return;
+    End end;
+    end.code = exited->signal != 0 ? "CRASH.SIGNAL" : "CRASH.EXCEPTION";
+    end.variant = exited->signal != 0 ? "command_signal" : "command";
+    end.signal = exited->signal;
+    if (exited->signal == 0) end.exit_code = exited->exit_code;
+    ends_[end];
+  }
+
   void judge_twin() {
     const bool started =
         std::any_of(evidence_.started.begin(), evidence_.started.end(), [](const auto& row) {
@@ -235,6 +288,13 @@ class Ends {
     result_.missing("a twin that ended well" +
                     (error != nullptr ? " (" + error->type + ": " + first_line(error->what) + ")"
                                       : std::string()));
+  }
+
+  // Ranks that the launcher ended are told behind those that it ended them for.
+  void tell(bool teardown) {
+    for (const auto& [end, ranks] : ends_) {
+      if ((end.role == Role::teardown) == teardown) result_.found(finding(end, to_ints(ranks)));
+    }
   }
 
   [[nodiscard]] static Finding finding(const End& end, const std::vector<int>& ranks) {
@@ -258,6 +318,7 @@ class Ends {
     if (end.memory_kill) finding.facts["memory"] = "killed a process for memory meanwhile";
     if (!end.peers.empty()) finding.facts["peers"] = ranks_text(end.peers);
     if (end.exit_code != 0) finding.facts["exit_code"] = end.exit_code;
+    if (end.steps > 0) finding.facts["steps"] = end.steps;
     return finding;
   }
 

@@ -96,6 +96,18 @@ Finding hang_host(const char* variant,
   return finding;
 }
 
+// No rank says where it is. What tells who waits for its peers is the limit of the wait.
+Finding hang_unsaid(const std::vector<RankState>& live) {
+  std::vector<RankState> outside;
+  for (const RankState& rank : live) {
+    if (!waits_with_far_limit(rank.looks[1]->row)) outside.push_back(rank);
+  }
+  if (!outside.empty()) return hang_host("standing", outside, live);
+  Finding finding = base("HANG.COLLECTIVE", "unsaid", live);
+  put_looks(live, finding);
+  return finding;
+}
+
 // The names of the ranks' children.
 std::vector<std::string> child_names(const std::vector<RankState>& ranks) {
   std::set<std::string> names;
@@ -108,7 +120,7 @@ std::vector<std::string> child_names(const std::vector<RankState>& ranks) {
 
 }  // namespace
 
-Finding hang_of(const std::vector<RankState>& live, const std::vector<int>& gone) {
+Finding hang_of(const std::vector<RankState>& live, const std::vector<int>& gone, bool is_command) {
   std::vector<RankState> stopped;
   std::vector<RankState> outside;
   std::size_t starting = 0;
@@ -120,6 +132,10 @@ Finding hang_of(const std::vector<RankState>& live, const std::vector<int>& gone
     if (!waits) outside.push_back(rank);
   }
   if (!stopped.empty()) return hang_stopped(stopped, live);
+  const bool unsaid = std::all_of(live.begin(), live.end(), [](const RankState& rank) {
+    return rank.phase.empty() && rank.looked_twice();
+  });
+  if (unsaid && is_command) return hang_unsaid(live);
   if (starting == live.size()) return hang_init(live, gone);
   return outside.empty() ? hang_collective(live) : hang_host("standing", outside, live);
 }

@@ -8,8 +8,10 @@
 
 namespace harness::checks {
 
-// All live ranks stood still. `gone`: those that had ended before.
-[[nodiscard]] Finding hang_of(const std::vector<RankState>& live, const std::vector<int>& gone);
+// All live ranks stood still. `gone`: those that had ended before. `is_command`: ranks need not have said where they are.
+[[nodiscard]] Finding hang_of(const std::vector<RankState>& live,
+                              const std::vector<int>& gone,
+                              bool is_command);
 
 // These ranks waited in calls with a limit for longer than the case had time. `live`: they and all others.
 [[nodiscard]] Finding outlasted(const std::vector<RankState>& ranks,

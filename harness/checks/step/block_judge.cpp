@@ -28,6 +28,12 @@ Expected exactly(Tensor value) {
   return {std::move(value), std::move(bound)};
 }
 
+// The block that ran after this one, or the head.
+const nsa::SafetensorsFile& after(const RecordedModel& model, int layer) {
+  const auto next = std::next(std::find(model.order.begin(), model.order.end(), layer));
+  return next == model.order.end() ? *model.head : *model.blocks[static_cast<std::size_t>(*next)];
+}
+
 class BlockJudge : PartJudge {
  public:
   BlockJudge(const RecordedModel& model, int layer)
@@ -36,7 +42,7 @@ class BlockJudge : PartJudge {
         block_("blocks." + std::to_string(layer) + "."),
         file_(*model.blocks[at_]),
         attention_(*model.attentions[at_]),
-        next_(at_ + 1 < model.blocks.size() ? *model.blocks[at_ + 1] : *model.head) {}
+        next_(after(model, layer)) {}
 
   PartJudgement judge() {
     for (const char* name : {"x", "middle", "normed", "hidden", "mlp"}) {

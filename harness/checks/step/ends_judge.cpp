@@ -23,7 +23,7 @@ class EndsJudge : PartJudge {
         tokens_(tokens),
         step_(model.step->file),
         head_(*model.head),
-        first_(*model.blocks.front()) {}
+        first_(*model.blocks[static_cast<std::size_t>(model.order.front())]) {}
 
   PartJudgement judge() {
     if (!step_.contains("logits.0")) {
@@ -65,13 +65,7 @@ class EndsJudge : PartJudge {
   // ---- forward ----------------------------------------------------------------------------------
 
   void judge_embedding() {
-    oracles::EmbeddingInputs inputs;
-    inputs.tokens = tokens_;
-    inputs.rows.resize(tokens_.data.size());
-    std::iota(inputs.rows.begin(), inputs.rows.end(), 0);
-    inputs.table = weight("embed.weight");
-    inputs.head = head();
-    inputs.rounding = rounding();
+    const oracles::EmbeddingInputs inputs = embedding_inputs(model_, tokens_);
     const Matrix found = recorded_matrix(first_, "x");
     judge_values({Way::forward, "embed", "what enters the first block"},
                  found,
@@ -166,6 +160,18 @@ class EndsJudge : PartJudge {
 };
 
 }  // namespace
+
+oracles::EmbeddingInputs embedding_inputs(const RecordedModel& model,
+                                          const oracles::IntTensor& tokens) {
+  oracles::EmbeddingInputs inputs;
+  inputs.tokens = tokens;
+  inputs.rows.resize(tokens.data.size());
+  std::iota(inputs.rows.begin(), inputs.rows.end(), 0);
+  inputs.table = model.weight("embed.weight");
+  inputs.head = model.weight("lm_head.weight");
+  inputs.rounding = model.rounding;
+  return inputs;
+}
 
 PartJudgement judge_ends(const RecordedModel& model, const oracles::IntTensor& tokens) {
   return EndsJudge(model, tokens).judge();

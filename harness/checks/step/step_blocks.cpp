@@ -6,6 +6,7 @@
 #include "harness/checks/attention/sample_rows.h"
 #include "harness/checks/largest.h"
 #include "harness/checks/step/step_kept.h"
+#include "harness/checks/step/step_order.h"
 #include "harness/checks/step/step_weights.h"
 #include "nsa/base/text.h"
 #include "oracles/parallel.h"
@@ -33,6 +34,7 @@ class ModelFiles {
     for (int layer = 0; layer < static_cast<int>(judge_.run.model.n_layers); ++layer) {
       model.blocks.push_back(file("block_stages", layer));
       model.attentions.push_back(file(kLayer, layer));
+      model.order.push_back(layer);
       if (!model.blocks.back() || !model.attentions.back()) return std::nullopt;
     }
     const bool own_file = judge_.run.data.accumulate == 1;
@@ -119,6 +121,7 @@ void judge_file(StepJudge& judge, const StepFile& file, Totals& totals) {
   files.kept_at(*model);
   const auto judged = [&](const RecordedModel& of) { return judged_parts(of, *tokens); };
   std::vector<PartJudgement> parts = judged(*model);
+  name_block_order(*model, *tokens, parts, judged);
   name_kept_gradients(judge, *model, parts, judged);
   for (PartJudgement& part : parts) take(judge, file, std::move(part), totals);
 }

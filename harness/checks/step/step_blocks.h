@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "harness/checks/step/step_stages.h"
+#include "oracles/model/stream_stage.h"
 #include "oracles/products.h"
 
 namespace harness::checks {
@@ -22,6 +23,7 @@ struct RecordedModel {
   std::optional<nsa::SafetensorsFile> head;  // after the last block
   std::vector<std::optional<nsa::SafetensorsFile>> blocks;
   std::vector<std::optional<nsa::SafetensorsFile>> attentions;
+  std::vector<int> order;  // of the blocks, in which the stream went through them
   std::function<oracles::Matrix(const std::string&)> weight;
   // None where there is none on record.
   std::function<oracles::Matrix(const std::string&)> gradient;
@@ -42,6 +44,12 @@ struct PartJudgement {
   std::int64_t products = 0;
   double worst = 0;  // error in units of its bound
 };
+
+using JudgeParts = std::function<std::vector<PartJudgement>(const RecordedModel&)>;
+
+// What the embedding is judged from, in all rows.
+[[nodiscard]] oracles::EmbeddingInputs embedding_inputs(const RecordedModel& model,
+                                                        const oracles::IntTensor& tokens);
 
 [[nodiscard]] PartJudgement judge_block(const RecordedModel& model, int layer);
 [[nodiscard]] PartJudgement judge_ends(const RecordedModel& model,

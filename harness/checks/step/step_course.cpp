@@ -66,10 +66,10 @@ class OptimizerCourse {
         return false;
       }
       scale = *attested;
-      scales_.push_back({step.finite(), scale, step.moved()});
+      scales_.push_back({step.finite(), scale, file.moved(judge_.run.params)});
       const auto naming = oracles::name_scales({}, scales_);
       if (!naming.right.fits()) {
-        judge_.told.add({"SCALER.WRONG", "scaler", rank_, file.step, "optimizer", {}, naming});
+        tell_scaler(file.step, naming);
         return false;
       }
       if (!step.finite()) {
@@ -86,6 +86,20 @@ class OptimizerCourse {
     step.judge_taken(++n_, skipped_, scale);
     elements_ += step.elements();
     return true;
+  }
+
+  // The first step whose scale, or whose choice, is not the rule's.
+  void tell_scaler(std::int64_t step, const oracles::Naming& naming) {
+    std::vector<bool> finite;
+    for (const oracles::ScaleStep& one : scales_) finite.push_back(one.finite);
+    const double wanted = oracles::scales_under("right", {}, finite).back().scale;
+    Departure departure{"SCALER.WRONG", "scaler", rank_, step, "optimizer", {}, naming};
+    if (scales_.back().scale != wanted) {
+      departure.op = "scale";
+      departure.detail["found"] = scales_.back().scale;
+      departure.detail["wanted"] = wanted;
+    }
+    judge_.told.add(std::move(departure));
   }
 
   StepJudge& judge_;

@@ -18,6 +18,7 @@ CheckResult judge_steps(const Evidence& evidence) {
   judge_sums(judge);
   judge_updates(judge);
   judge_reports(judge);
+  judge_counts(judge);
   for (Finding& finding : judge.told.findings()) judge.result.found(std::move(finding));
   std::string text = "as the oracle says on " + ranks_text(all_ranks(evidence)) + " in " +
                      counted(evidence.the_case.scenario.training.steps, "step") + ": " +

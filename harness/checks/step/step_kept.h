@@ -1,14 +1,11 @@
 // Gradients of weights that are wrong because they still hold those of the step before.
 #pragma once
 
-#include <functional>
 #include <vector>
 
 #include "harness/checks/step/step_blocks.h"
 
 namespace harness::checks {
-
-using JudgeParts = std::function<std::vector<PartJudgement>(const RecordedModel&)>;
 
 // Replaces the departures of weights' gradients by one, where all of them vanish when the gradients of the step before are taken
 // off. `judge_again` judges all parts of a model.

@@ -1,5 +1,7 @@
 #include "harness/checks/step/step_record.h"
 
+#include <algorithm>
+
 #include "harness/checks/attention/layer_record.h"
 #include "harness/checks/params.h"
 #include "nsa/base/error.h"
@@ -128,6 +130,18 @@ bool StepFile::is_whole() const {
   const auto& tensors = file.tensors();
   const auto at = tensors.lower_bound("rows.");
   return at == tensors.end() || at->first.rfind("rows.", 0) != 0;
+}
+
+bool StepFile::moved(const std::vector<std::string>& params) const {
+  return std::any_of(params.begin(), params.end(), [&](const std::string& param) {
+    for (const char* part : {"p", "m", "v"}) {
+      const std::string before = std::string(part) + "." + param;
+      const std::string after = std::string(part) + "1." + param;
+      if (!has(after)) continue;
+      if (!has(before) || !same_bytes(file.at(before), file.at(after))) return true;
+    }
+    return false;
+  });
 }
 
 std::optional<double> StepFile::of_micro(const std::string& name, std::int64_t micro) const {

@@ -52,6 +52,8 @@ struct StepFile {
   // The rows of a parameter that were drawn; none where all of it is on record.
   [[nodiscard]] std::vector<std::int64_t> rows(const std::string& param) const;
   [[nodiscard]] bool is_whole() const;
+  // Did the step change a parameter or a moment of these parameters?
+  [[nodiscard]] bool moved(const std::vector<std::string>& params) const;
   // The number of micro-batch `micro` in tensor `name` ("loss", "root").
   [[nodiscard]] std::optional<double> of_micro(const std::string& name, std::int64_t micro) const;
 };

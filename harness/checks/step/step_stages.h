@@ -45,5 +45,6 @@ void judge_model(StepJudge& judge);
 void judge_sums(StepJudge& judge);
 void judge_updates(StepJudge& judge);
 void judge_reports(StepJudge& judge);
+void judge_counts(StepJudge& judge);
 
 }  // namespace harness::checks

@@ -10,24 +10,11 @@ namespace harness::checks {
 namespace {
 
 // The order of a step. What is none of these is a stage of the model.
-constexpr std::string_view kOrder[] = {"data",
-                                       "initial_values",
-                                       "",
-                                       "loss",
-                                       "zero_grad",
-                                       "accumulate",
-                                       "grad_sync",
-                                       "scaler",
-                                       "unscale",
-                                       "norm",
-                                       "clip",
-                                       "schedule",
-                                       "optimizer",
-                                       "masters",
-                                       "between_steps",
-                                       "told_loss",
-                                       "told_floor",
-                                       "told_scale"};
+constexpr std::string_view kOrder[] = {
+    "data",       "initial_values", "",         "loss",          "zero_grad", "accumulate",
+    "grad_sync",  "scale",          "scaler",   "unscale",       "norm",      "clip",
+    "schedule",   "optimizer",      "masters",  "between_steps", "told_loss", "told_floor",
+    "told_scale", "told_skips",     "told_row", "told_updates"};
 
 bool is_of_model(std::string_view op) {
   return std::find(std::begin(kOrder), std::end(kOrder), op) == std::end(kOrder);
@@ -69,7 +56,8 @@ std::vector<std::string> params_of(const std::vector<Departure>& departures, std
 
 // Do the sentences name parameters?
 bool names_params(std::string_view op) {
-  return op == "initial_values" || op == "grad_sync" || op == "optimizer" || op == "between_steps";
+  return op == "initial_values" || op == "grad_sync" || op == "optimizer" ||
+         op == "between_steps" || op == "told_updates";
 }
 
 void put_laws(Finding& finding, const std::vector<oracles::LawFit>& laws) {

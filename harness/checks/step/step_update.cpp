@@ -66,20 +66,6 @@ class RankStepJudge final : public OptimizerStepJudge {
   [[nodiscard]] std::size_t lacking() const override { return lacking_.size(); }
   [[nodiscard]] std::int64_t elements() const override { return elements_; }
 
-  [[nodiscard]] bool moved() const override {
-    return std::any_of(run_.params.begin(), run_.params.end(), [&](const std::string& param) {
-      for (const char* part : {"p", "m", "v"}) {
-        const std::string before = std::string(part) + "." + param;
-        const std::string after = std::string(part) + "1." + param;
-        if (!file_.has(after)) continue;
-        if (!file_.has(before) || !same_bytes(file_.file.at(before), file_.file.at(after))) {
-          return true;
-        }
-      }
-      return false;
-    });
-  }
-
   void judge_taken(std::int64_t n, std::int64_t skipped, double scale) override {
     const double norm = judge_norm(scale);
     oracles::UpdateSettings settings = oracles::settings_of(run_.train, n);

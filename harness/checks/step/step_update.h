@@ -15,8 +15,6 @@ class OptimizerStepJudge {
   [[nodiscard]] virtual bool finite() const = 0;
   // Parameters whose state or gradient is not on record.
   [[nodiscard]] virtual std::size_t lacking() const = 0;
-  // Whether anything that the optimiser keeps has another value after the step.
-  [[nodiscard]] virtual bool moved() const = 0;
   // n: updates, this one included. skipped: steps left out before.
   virtual void judge_taken(std::int64_t n, std::int64_t skipped, double scale) = 0;
   virtual void judge_left_out() = 0;

@@ -25,7 +25,8 @@ std::string slot_text(const Slot& slot) {
 
 class Batches {
  public:
-  explicit Batches(const Evidence& evidence) : evidence_(evidence) {
+  explicit Batches(const Evidence& evidence)
+      : evidence_(evidence), is_command_(evidence.the_case.scenario.is_command()) {
     for (const auto& row : evidence.batches) {
       const Batch& batch = row.row;
       const int rank = row.process == kTwin ? batch.of_rank : row.process;
@@ -37,18 +38,13 @@ class Batches {
 
   CheckResult judge() {
     if (ranks_.all().empty()) return inconclusive("no batch was recorded");
-    const nsa::TrainingConfig& training = evidence_.the_case.scenario.training;
-    for (std::int64_t step = 1; step <= training.steps; ++step) {
+    for (const auto& [step, slots] : slots_of_steps()) {
       Readers readers;
-      for (std::int64_t micro = 0; micro < training.accumulate; ++micro) {
-        for (int sequence = 0; sequence < training.batch_size; ++sequence) {
-          judge_slot({step, micro, sequence}, readers);
-        }
-      }
+      for (const Slot& slot : slots) judge_slot(slot, readers);
       judge_readers(readers);
     }
     judge_sources();
-    if (evidence_.ranks() == 1 && compared_ == 0) {
+    if (evidence_.ranks() == 1 && compared_ == 0 && !is_command_) {
       result_.missing("the twin's batches: one rank has nobody else to be compared with");
     }
     for (const auto& [ranks, slots] : duplicates_) result_.found(duplicate(ranks, slots));
@@ -60,6 +56,27 @@ class Batches {
   }
 
  private:
+  // Of a command those that some rank recorded.
+  [[nodiscard]] std::map<std::int64_t, std::set<Slot>> slots_of_steps() const {
+    std::map<std::int64_t, std::set<Slot>> slots;
+    if (is_command_) {
+      for (const auto& [key, row] : ranks_.all()) {
+        const auto& [step, micro, sequence, rank] = key;
+        slots[step].insert({step, micro, sequence});
+      }
+      return slots;
+    }
+    const nsa::TrainingConfig& training = evidence_.the_case.scenario.training;
+    for (std::int64_t step = 1; step <= training.steps; ++step) {
+      for (std::int64_t micro = 0; micro < training.accumulate; ++micro) {
+        for (int sequence = 0; sequence < training.batch_size; ++sequence) {
+          slots[step].insert({step, micro, sequence});
+        }
+      }
+    }
+    return slots;
+  }
+
   [[nodiscard]] const Batch* find(const Latest<BatchKey, Batch>& rows,
                                   const Slot& slot,
                                   int rank) const {
@@ -90,7 +107,10 @@ class Batches {
         ++repeats_;
         continue;
       }
-      if (!evidence_.twin_ran() && evidence_.the_case.scenario.training.seq_len < kTellingLength) {
+      // A command hashes its whole batch.
+      const bool telling =
+          is_command_ || evidence_.the_case.scenario.training.seq_len >= kTellingLength;
+      if (!evidence_.twin_ran() && !telling) {
         result_.missing("the twin's batches: sequences of this length coincide by chance");
         continue;
       }
@@ -214,6 +234,7 @@ class Batches {
   }
 
   const Evidence& evidence_;
+  bool is_command_;
   Latest<BatchKey, Batch> ranks_;
   Latest<BatchKey, Batch> twin_;
   ResultBuilder result_;

@@ -132,6 +132,8 @@ class Finiteness {
     } else if (evidence_.the_case.scenario.kind == "decode") {
       demand_layers(kPrefill);
       demand_layers(kSteps);
+    } else if (evidence_.the_case.scenario.is_command()) {
+      judge_gradients();
     } else if (evidence_.the_case.scenario.trains()) {
       demand_losses();
       judge_gradients();

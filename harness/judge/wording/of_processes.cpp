@@ -30,6 +30,14 @@ constexpr std::array kProcessWords = {
             "The controller ended {ranks}[ with {signal}].",
             "",
             "Read why the controller ended the case: see the finding of `progress`."},
+    Wording{"CRASH.SIGNAL",
+            "launcher",
+            "{Ranks} {ranks?was|were} ended[ by {signal}] after another rank, or the command, had "
+            "ended."},
+    Wording{"CRASH.SIGNAL",
+            "command_signal",
+            "The command was ended by {signal}, although no rank had failed by itself.",
+            kNotTheController},
     Wording{
         "OOM.HOST",
         "killed",
@@ -91,6 +99,13 @@ constexpr std::array kProcessWords = {
     Wording{"CRASH.EXCEPTION",
             "exit_late",
             "{Ranks} reported that all was done, and then exited with code {exit_code}."},
+    Wording{"CRASH.EXCEPTION",
+            "exit_short",
+            "{Ranks} reported that all was done after {step}. No later one was begun, and {steps} "
+            "were asked for."},
+    Wording{"CRASH.EXCEPTION",
+            "command",
+            "The command exited with code {exit_code}, although no rank had failed by itself."},
     // progress
     Wording{"HANG.HOST",
             "stopped",
@@ -132,6 +147,14 @@ constexpr std::array kProcessWords = {
             "Every live rank waited inside a collective: {waits}.",
             kNotSlow,
             "",
+            "stacks"},
+    Wording{"HANG.COLLECTIVE",
+            "unsaid",
+            "Every live rank waited in a call whose time limit is minutes away, as libraries of "
+            "communication set it.",
+            kNotSlow,
+            "Put the two lines of nsa_harness.train into the script: then the collective and the "
+            "rank that did not enter it are named.",
             "stacks"},
     Wording{"SLOW.HOST",
             "busy",

@@ -19,6 +19,12 @@ constexpr std::array kTrainingWords = {
             "every wrong number: {laws}.]",
             "The record of the loader is not the cause: every token that entered the model was "
             "computed again."},
+    Wording{"DATA.WRONG",
+            "point",
+            "{found} tokens entered the model at point {point} of the sweep. Its sizes ask for "
+            "{wanted}.",
+            "The report is not the cause: the tokens were counted where they enter the model.",
+            "Look at what draws the tokens of a point."},
     Wording{"INIT.WRONG",
             "initial_values",
             "On {ranks}, {count:parameter} ({params}) {count?does|do} not begin with values of "
@@ -40,10 +46,18 @@ constexpr std::array kTrainingWords = {
             "Look at what the ranks report, not at what they compute."},
     Wording{"SCALER.WRONG",
             "reported",
-            "After {step}, {ranks} report {found:6} as the {what}. The next step uses {wanted:6}.",
+            "After {step}, {ranks} report {found:6} as the {what}. By what the steps on record did "
+            "it is {wanted:6}.",
             "The scaler is not the cause: the scale of a step is what its backward started from, "
-            "over its loss.",
+            "over its loss, and a step that was left out moved no number of the state.",
             "Look at what the ranks report, not at what they compute."},
+    Wording{"LOSS.WRONG",
+            "timed",
+            "In {step}, {ranks} {ranks?has|have} the loss {found:6}. The same step of the twin has "
+            "{wanted:6}, and all earlier ones agree.",
+            "Chance is not the cause: seed, tokens and first weights are the twin's.",
+            "Look at what the timed step leaves out or does twice: the update, gradients that are "
+            "not dropped, another batch."},
     Wording{"LOSS.WRONG",
             "accumulate",
             "In {step}, the backward of {ranks} starts from {factor:4} times the share that the "
@@ -83,8 +97,15 @@ constexpr std::array kTrainingWords = {
             "No micro-batch is the cause: its gradients are on record, and this is not their mean.",
             "Look at what sums and divides gradients: accumulation, buckets and the reduction."},
     Wording{"SCALER.WRONG",
+            "scale",
+            "In {step}, the loss of {ranks} was multiplied by {found:6}. By the rule of the loss "
+            "scale it is {wanted:6}.[ This explains every wrong number: {known}.][ Each of these "
+            "mistakes explains every wrong number: {laws}.]",
+            "The gradients are not the cause: whether they were finite in the steps before is on "
+            "record."},
+    Wording{"SCALER.WRONG",
             "scaler",
-            "In {step}, the loss scale of {ranks} or the choice to take the step does not follow "
+            "In {step}, the choice of {ranks} to take the step or to leave it out does not follow "
             "its rule.[ This explains every wrong number: {known}.][ Each of these mistakes "
             "explains every wrong number: {laws}.]",
             "The gradients are not the cause: whether they are finite is on record."},
@@ -134,6 +155,12 @@ constexpr std::array kTrainingWords = {
             "{known}.][ Each of these mistakes explains every wrong number: {laws}.]",
             "The optimiser is not the cause: what it left is on record.",
             "Look at what writes to parameters or moments between two steps."},
+    Wording{"OPT.UPDATE_WRONG",
+            "reported",
+            "In {step}, {ranks} report {found} lost updates of {count:parameter} ({params}). By "
+            "the numbers on record before and after the step it is {wanted}.",
+            "The optimiser is not the cause: its state is on record before and after the step.",
+            "Look at what the ranks report, not at what they compute."},
     // optimizer_sound
     Wording{"OPT.SKIPPED",
             "steps",
@@ -212,6 +239,12 @@ constexpr std::array kTrainingWords = {
         "and for the same sizes.",
         "Look for a copy that is kept for the backward: keys and values for each query head, an "
         "input made contiguous, or scores kept twice."},
+    Wording{"MEM.BUDGET",
+            "point",
+            "Between its two steps, point {point} of the sweep holds {found:MiB} of tensors. "
+            "Weights, moments and masters of its model are {wanted:MiB}.",
+            "The allocator is not the cause: bytes of tensors were counted.",
+            "Look for gradients that are not dropped after a step, and for a graph that is kept."},
     Wording{"MEM.BUDGET",
             "prediction",
             "A step of {seq_len} tokens took {measured_bytes:MiB}. Smaller sizes predict "

@@ -201,8 +201,9 @@ struct ForwardKernel {
       copy_commit();
     };
     KeysOfAll seen{0, 0};
-    const auto look_at = [&](int source) {
-      seen = keys_of_all(c, branch.sources[source].range, tile, tile.row + offset, step.end);
+    const auto look_at_source = [&] {
+      const KeyRange& range = branch.sources[step.source].range;
+      seen = keys_of_all(c, range, tile, tile.row + offset, step.end);
     };
     const auto hand_over = [&](int turn) {
       copy_wait<0>();
@@ -226,16 +227,13 @@ struct ForwardKernel {
     begin_scores(s, 0);
     X::template wait<0>(s);
     hand_over(0);
-    look_at(step.source);
+    look_at_source();
     take_in(s, step, seen, state, probabilities);
     for (int i = 0; i + 1 < steps.all; ++i) {
       handover.take(i);
-      if (next.source != step.source) {
-        step = next;
-        look_at(step.source);
-      } else {
-        step = next;
-      }
+      const bool other_source = next.source != step.source;
+      step = next;
+      if (other_source) look_at_source();
       steps.template advance<C::kKeys>(next);
       load(i + 1);
       begin_scores(s, (i + 1) % C::kStages);

@@ -33,24 +33,32 @@ struct KeyGradientConfig {
   static_assert(kSharedBytes <= 163 * 1024, "an A100's block has 163 KiB of shared memory");
 };
 
-// Rows [any_from, any_to) see one of a tile's keys, [all_from, all_to) every one of them.
-struct SeeingRows {
-  int any_from;
-  int any_to;
-  int all_from;
-  int all_to;
+// Rows [from, to) of a sequence.
+struct RowRange {
+  int from;
+  int to;
 };
 
-// Of the keys key .. key + 63 of those before `end`. REQUIRES: queries count from position 0.
+// Of a sequence's `queries`, those whose rows see a key. REQUIRES: they count from position 0.
+NSA_DEVICE RowRange rows_of_key(const Common& c, const KeyRange& range, int queries, int key) {
+  const int h = c.heads.divisor;
+  return {smaller(range.first_query(key), queries) * h, range.end_query(key, queries) * h};
+}
+
+// Of a tile's keys: rows that see one of them, and rows that see every one.
+struct SeeingRows {
+  RowRange any;
+  RowRange all;
+};
+
+// Of the keys key .. key + 63 of those before `end`.
 NSA_DEVICE SeeingRows
 rows_that_see(const Common& c, const KeyRange& range, int b, int key, int end) {
-  if (key >= end) return {0, 0, 0, 0};
+  if (key >= end) return {{0, 0}, {0, 0}};
   const int queries = c.sequences.queries(b);
-  const int h = c.heads.divisor;
-  return {smaller(range.first_query(key), queries) * h,
-          range.end_query(key + 63, queries) * h,
-          smaller(range.first_query(key + 63), queries) * h,
-          range.end_query(key, queries) * h};
+  const RowRange first = rows_of_key(c, range, queries, key);
+  const RowRange last = rows_of_key(c, range, queries, key + 63);
+  return {{first.from, last.to}, {last.from, first.to}};
 }
 
 template <class C>
@@ -118,16 +126,13 @@ struct KeyGradientKernel {
     const Common& c = p.common;
     const std::uint32_t lse = shared + kAtNumbers + buffer * C::kNumberBytes;
     const std::uint32_t gate_delta = lse + 4 * C::kRows;
-    int seen_from[2];
-    int seen_to[2];
+    RowRange seen[2] = {};
     if constexpr (kMasked) {
       const int queries = c.sequences.queries(tile.sequence);
       NSA_UNROLL
       for (int half = 0; half < 2; ++half) {
         const int key = tile.key + offset + warp * 16 + (lane_index() >> 2) + 8 * half;
-        const KeyRange& range = source.tiles.range;
-        seen_from[half] = smaller(range.first_query(key), queries) * c.heads.divisor;
-        seen_to[half] = range.end_query(key, queries) * c.heads.divisor;
+        seen[half] = rows_of_key(c, source.tiles.range, queries, key);
       }
     }
     NSA_UNROLL
@@ -147,7 +152,7 @@ struct KeyGradientKernel {
           float probability = exp2_fast(x * c.scale_log2 - log2_sum);
           if constexpr (kMasked) {
             const int query_row = row + first + e;
-            if (query_row < seen_from[half] || query_row >= seen_to[half]) probability = 0.0F;
+            if (query_row < seen[half].from || query_row >= seen[half].to) probability = 0.0F;
           }
           x = probability * (gate * y - delta);
           y = probability * gate;
@@ -174,7 +179,7 @@ struct KeyGradientKernel {
 
   // `dpt` and `st` of rows from `row` on become g p and ds.
   NSA_DEVICE void use_products(Scores& st, Scores& dpt, int row, int end, int buffer) const {
-    if (row < seeing.all_from || smaller(row + C::kRows, end) > seeing.all_to) {
+    if (row < seeing.all.from || smaller(row + C::kRows, end) > seeing.all.to) {
       differentiate<true>(st, dpt, row, buffer);
     } else {
       differentiate<false>(st, dpt, row, buffer);
@@ -205,7 +210,7 @@ struct KeyGradientKernel {
                        float (&dk)[C::kDk / 8][4],
                        float (&dv)[C::kDv / 8][4],
                        const Meanwhile& meanwhile) const {
-    if (row >= seeing.any_to || row + C::kRows <= seeing.any_from) {
+    if (row >= seeing.any.to || row + C::kRows <= seeing.any.from) {
       meanwhile();
       return;
     }

@@ -104,9 +104,12 @@ struct PairRows {
   std::int64_t head_step;
   Divider heads;
 
+  NSA_DEVICE const char* of(int query, int head) const {
+    return data + offset_of(query, query_step) + offset_of(head, head_step);
+  }
   NSA_DEVICE const char* row(int r) const {
     const int query = heads.quotient(r);
-    return data + offset_of(query, query_step) + offset_of(r - query * heads.divisor, head_step);
+    return of(query, r - query * heads.divisor);
   }
 };
 

@@ -49,22 +49,6 @@ struct SelectedBackwardKernel {
   int warp;
   std::uint32_t shared;
 
-  NSA_DEVICE void load_keys() const {
-    const Common& c = p.common;
-    copy_rows<typename C::TileK, C::kThreads>(shared,
-                                              key_rows(c, p.k, item.sequence, group, 1),
-                                              keys.first,
-                                              keys.end,
-                                              c.k_chunks,
-                                              thread_index());
-    copy_rows<typename C::TileV, C::kThreads>(shared + C::kAtV,
-                                              key_rows(c, p.v, item.sequence, group, 1),
-                                              keys.first,
-                                              keys.end,
-                                              c.v_chunks,
-                                              thread_index());
-  }
-
   NSA_DEVICE void load_rows(int first, int buffer) const {
     const Common& c = p.common;
     const std::uint32_t q = shared + C::kAtRows + buffer * C::kStageBytes;
@@ -248,7 +232,7 @@ struct SelectedBackwardKernel {
     float dv[C::kDv / 8][4];
     clear<C::kDk>(dk);
     clear<C::kDv>(dv);
-    load_keys();
+    load_block_keys<C>(p, item, keys, group, shared);
     load_rows(0, 0);
     copy_commit();
     int buffer = 0;

@@ -39,21 +39,6 @@ struct SelectedForwardKernel {
   int group;
   std::uint32_t shared;
 
-  NSA_DEVICE void load_keys() const {
-    const Common& c = p.common;
-    copy_rows<typename C::TileK, C::kThreads>(shared,
-                                              key_rows(c, p.k, item.sequence, group, 1),
-                                              keys.first,
-                                              keys.end,
-                                              c.k_chunks,
-                                              thread_index());
-    copy_rows<typename C::TileV, C::kThreads>(shared + C::kAtV,
-                                              key_rows(c, p.v, item.sequence, group, 1),
-                                              keys.first,
-                                              keys.end,
-                                              c.v_chunks,
-                                              thread_index());
-  }
   NSA_DEVICE void load_rows(int first, int buffer) const {
     copy_list_rows<typename C::TileQ, C::kThreads>(
         shared + C::kAtQ + buffer * C::TileQ::kBytes, q_rows, list, first, p.common.k_chunks);
@@ -156,7 +141,7 @@ struct SelectedForwardKernel {
   }
 
   NSA_DEVICE void run() const {
-    load_keys();
+    load_block_keys<C>(p, item, keys, group, shared);
     load_rows(0, 0);
     copy_commit();
     int buffer = 0;

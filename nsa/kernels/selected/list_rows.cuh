@@ -1,4 +1,4 @@
-// Rows (entry, head) of one item of an inverted list.
+// Rows (entry, head) of one item of an inverted list, and the keys of its block.
 #pragma once
 
 #include "nsa/kernels/attend/row_tile.h"
@@ -47,10 +47,6 @@ NSA_DEVICE void load_entries(
   }
 }
 
-NSA_DEVICE const char* row_of(const PairRows& from, const ListRow& r) {
-  return from.data + offset_of(r.query, from.query_step) + offset_of(r.head, from.head_step);
-}
-
 template <class T, int kThreads>
 NSA_DEVICE void copy_list_rows(
     std::uint32_t tile, const PairRows& from, const ListRows& list, int first, int chunks) {
@@ -60,7 +56,7 @@ NSA_DEVICE void copy_list_rows(
     if (!share.move(i, thread_index())) break;
     const bool valid = first + share.row < list.rows && share.chunk < chunks;
     const ListRow r = list.at(valid ? first + share.row : 0);
-    const char* source = valid ? row_of(from, r) + share.chunk * 16 : from.data;
+    const char* source = valid ? from.of(r.query, r.head) + share.chunk * 16 : from.data;
     copy16(tile + share.place, source, valid);
   }
 }
@@ -83,8 +79,8 @@ NSA_DEVICE void copy_list_rows(std::uint32_t tile_a,
       for (int i = 0; i < share.kTimes; ++i) {
         const ListRow r = list.at(first + share.row + i * share.kStep);
         const std::uint32_t place = share.place + i * share.kStep * A::kLineBytes;
-        copy16(tile_a + place, row_of(a, r) + share.chunk * 16, true);
-        copy16(tile_b + place, row_of(b, r) + share.chunk * 16, true);
+        copy16(tile_a + place, a.of(r.query, r.head) + share.chunk * 16, true);
+        copy16(tile_b + place, b.of(r.query, r.head) + share.chunk * 16, true);
       }
       return;
     }
@@ -101,6 +97,22 @@ struct BlockKeys {
 NSA_DEVICE BlockKeys block_keys(const Common& c, const ListItem& item) {
   const int first = item.block * c.geometry.l_sel;
   return {first, smaller(first + c.geometry.l_sel, c.sequences.keys(item.sequence))};
+}
+
+// The block's keys into shared memory, its values behind them.
+template <class C>
+NSA_DEVICE void load_block_keys(const SelectedParams& p,
+                                const ListItem& item,
+                                const BlockKeys& keys,
+                                int group,
+                                std::uint32_t shared) {
+  const Common& c = p.common;
+  const auto k_rows = key_rows(c, p.k, item.sequence, group, 1);
+  const auto v_rows = key_rows(c, p.v, item.sequence, group, 1);
+  copy_rows<typename C::TileK, C::kThreads>(
+      shared, k_rows, keys.first, keys.end, c.k_chunks, thread_index());
+  copy_rows<typename C::TileV, C::kThreads>(
+      shared + C::kAtV, v_rows, keys.first, keys.end, c.v_chunks, thread_index());
 }
 
 }  // namespace nsa::kernels

@@ -67,7 +67,7 @@ std::vector<Tensor*> kept_tensors(Operands& operands, Between& between) {
 // `Views`: kernels::Inputs of the projections and gates, or kernels::Gradients of theirs.
 template <typename Views>
 Views views_of(const Projected& x, const Tensor& gates) {
-  const auto rows = [&](Column column) { return rows_of(x[static_cast<std::size_t>(column)]); };
+  const auto rows = [&](Column column) { return rows_of(column_of(x, column)); };
   Views views;
   views.q = rows(Column::q);
   views.k_raw = rows(Column::k_cmp);
@@ -264,7 +264,7 @@ class Layer {
                                         const Tensor& gate,
                                         const Between& between,
                                         const Tensor& y_BSE) const {
-    const auto column = [&](Column which) { return x[static_cast<std::size_t>(which)]; };
+    const auto column = [&](Column which) { return column_of(x, which); };
     AttentionTrace trace;
     trace.layer = context_.layer;
     trace.x_BSE = x_BSE;

@@ -23,6 +23,10 @@ struct RowShape {
 
 using Projected = std::array<Tensor, kColumns>;  // each [B,heads,S,D], by Column
 
+[[nodiscard]] inline const Tensor& column_of(const Projected& x, Column column) {
+  return x[static_cast<std::size_t>(column)];
+}
+
 // Rows [B,S,R] without a gap, as all of a layer's projections or their gradients.
 [[nodiscard]] Tensor new_rows(const RowShape& shape,
                               const Tensor& like,

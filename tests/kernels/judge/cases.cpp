@@ -4,6 +4,7 @@
 #include <array>
 #include <random>
 #include <stdexcept>
+#include <string_view>
 
 namespace judge {
 namespace {
@@ -78,6 +79,8 @@ std::vector<std::int64_t> edges(const nk::Problem& p) {
           331,
           400};
 }
+
+constexpr std::array kHeads{1, 2, 4, 6, 8, 12, 16};  // of a group
 
 std::vector<CheckedCase> smoke(std::uint64_t seed) {
   std::vector<CheckedCase> cases;
@@ -182,7 +185,6 @@ std::vector<std::vector<int>> covering_pairs(const std::vector<int>& sizes, std:
 }
 
 std::vector<CheckedCase> pairs(std::uint64_t seed) {
-  constexpr std::array kHeads{1, 2, 4, 6, 8, 12, 16};
   constexpr std::array kDk{32, 64, 96, 128, 192};
   constexpr std::array kDv{32, 64, 96, 128};
   const auto lengths = edges(base_case().problem);
@@ -341,20 +343,49 @@ std::vector<CheckedCase> repeats(std::uint64_t seed) {
   return cases;
 }
 
+// Every number of heads with every edge length, in both element types, at one width.
+std::vector<CheckedCase> product(std::uint64_t seed) {
+  std::vector<CheckedCase> cases;
+  for (const nk::Element element : {nk::Element::bf16, nk::Element::fp16}) {
+    for (const int heads : kHeads) {
+      for (const std::int64_t length : edges(base_case().problem)) {
+        CheckedCase checked{base_case()};
+        checked.one.problem.element = element;
+        checked.one.problem.heads = heads;
+        checked.one.lengths = {length};
+        add_case(cases, "product", checked, seed);
+      }
+    }
+  }
+  return cases;
+}
+
+struct Part {
+  std::string_view name;
+  std::vector<CheckedCase> (*cases)(std::uint64_t seed);
+};
+
+constexpr std::array<Part, 8> kParts{{{"smoke", smoke},
+                                      {"edges", every_edge},
+                                      {"varlen", varlen},
+                                      {"patterns", patterns},
+                                      {"repeats", repeats},
+                                      {"large", large},
+                                      {"pairs", pairs},
+                                      {"product", product}}};
+
 }  // namespace
 
 std::vector<std::string> part_names() {
-  return {"smoke", "edges", "varlen", "patterns", "repeats", "large", "pairs"};
+  std::vector<std::string> names;
+  for (const Part& part : kParts) names.emplace_back(part.name);
+  return names;
 }
 
 std::vector<CheckedCase> cases_of(const std::string& part, std::uint64_t seed) {
-  if (part == "smoke") return smoke(seed);
-  if (part == "edges") return every_edge(seed);
-  if (part == "pairs") return pairs(seed);
-  if (part == "varlen") return varlen(seed);
-  if (part == "patterns") return patterns(seed);
-  if (part == "large") return large(seed);
-  if (part == "repeats") return repeats(seed);
+  for (const Part& known : kParts) {
+    if (known.name == part) return known.cases(seed);
+  }
   throw std::invalid_argument("no part named " + part);
 }
 

@@ -16,14 +16,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Tensor drawn(Random& random, const Shape& shape, double scale, Number number) {
-  Tensor t = random.tensor(shape, scale);
-  for (double& value : t.data) {
-    value = rounded(value, number);
-  }
-  return t;
-}
-
 struct Head {
   Tensor head, table;
   HeadInputs in;

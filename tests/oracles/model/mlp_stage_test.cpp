@@ -17,14 +17,6 @@ namespace {
 constexpr std::int64_t kWidth = 24;
 constexpr std::int64_t kHidden = 64;
 
-Tensor drawn(Random& random, const Shape& shape, double scale, Number number) {
-  Tensor t = random.tensor(shape, scale);
-  for (double& value : t.data) {
-    value = rounded(value, number);
-  }
-  return t;
-}
-
 // Owns what MlpInputs refers to.
 struct Mlp {
   Tensor fc1, fc2, other_fc1, other_fc2, dy;

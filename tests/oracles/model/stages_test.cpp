@@ -21,7 +21,7 @@
 namespace oracles::testing {
 namespace {
 
-const Rounding kRounding = Rounding::of(Number::f64);
+const Rounding kExact = Rounding::of(Number::f64);
 
 // [B,S,.] as rows.
 Tensor rows(const Tensor& tensor) {
@@ -51,15 +51,15 @@ class Stages : public ::testing::TestWithParam<int> {
     in.weights = {"",
                   matrix_of(parameter(layer, "mlp.fc1.weight")),
                   matrix_of(parameter(layer, "mlp.fc2.weight"))};
-    in.rounding = kRounding;
+    in.rounding = kExact;
     return in;
   }
   [[nodiscard]] ResidualInputs residual(const Tensor& stream, const Tensor& branch) const {
-    return {rows(stream), rows(branch), {}, {}, kRounding};
+    return {rows(stream), rows(branch), {}, {}, kExact};
   }
   // What goes past a norm and what comes through it.
   [[nodiscard]] Expected joined(const Tensor& stream, const Expected& branch) const {
-    return expected_residual({rows(stream), branch.value, branch.bound, {}, kRounding});
+    return expected_residual({rows(stream), branch.value, branch.bound, {}, kExact});
   }
 
   RandomLm lm_;
@@ -70,21 +70,20 @@ TEST_P(Stages, ForwardOfEveryBlock) {
   const LmResult& r = pass_.result;
   for (std::int64_t layer = 0; layer < lm_.config.n_layers; ++layer) {
     const BlockStages& s = r.stages.blocks[layer];
-    expect_given(expected_norm(rows(r.inputs[layer]), parameter(layer, "norm1.weight"), kRounding),
+    expect_given(expected_norm(rows(r.inputs[layer]), parameter(layer, "norm1.weight"), kExact),
                  s.norm1,
                  "norm1");
     expect_given(expected_residual(residual(r.inputs[layer], s.attention)),
                  r.mlp_inputs[layer],
                  "residual 1");
-    expect_given(
-        expected_norm(rows(r.mlp_inputs[layer]), parameter(layer, "norm2.weight"), kRounding),
-        s.norm2,
-        "norm2");
+    expect_given(expected_norm(rows(r.mlp_inputs[layer]), parameter(layer, "norm2.weight"), kExact),
+                 s.norm2,
+                 "norm2");
     expect_given(expected_mlp(mlp(layer)), s.mlp, "mlp");
     EXPECT_TRUE(judge_product(linear_product(matrix_of(s.norm2),
                                              matrix_of(parameter(layer, "mlp.fc1.weight")),
                                              matrix_of(s.hidden),
-                                             kRounding),
+                                             kExact),
                               1)
                     .fits());
     expect_given(
@@ -98,7 +97,7 @@ TEST_P(Stages, BackwardOfEveryBlock) {
   for (std::int64_t layer = 0; layer < lm_.config.n_layers; ++layer) {
     const BlockStages& s = d.stages.blocks[layer];
     const auto through_norm = [&](const Tensor& x, const std::string& norm, const Tensor& dy) {
-      return expected_norm_gradient(rows(x), parameter(layer, norm), rows(dy), kRounding);
+      return expected_norm_gradient(rows(x), parameter(layer, norm), rows(dy), kExact);
     };
     EXPECT_EQ(s.mlp.data, d.inputs[layer + 1].data);
     expect_given(expected_mlp_gradient(mlp(layer), rows(s.mlp)), s.norm2, "mlp");
@@ -122,17 +121,17 @@ TEST_P(Stages, WeightGradients) {
     const BlockStages& gradient = d.stages.blocks[layer];
     const auto fits = [](const Tensor& dy, const Tensor& x, const Tensor& dw) {
       return judge_product(
-                 weight_gradient_product(matrix_of(dy), matrix_of(x), matrix_of(dw), kRounding), 2)
+                 weight_gradient_product(matrix_of(dy), matrix_of(x), matrix_of(dw), kExact), 2)
           .fits();
     };
     EXPECT_TRUE(fits(gradient.hidden, value.norm2, pass_.gradients.at(prefix + "mlp.fc1.weight")));
-    const Tensor activated = expected_silu(value.hidden, kRounding).value;
+    const Tensor activated = expected_silu(value.hidden, kExact).value;
     EXPECT_TRUE(fits(gradient.mlp, activated, pass_.gradients.at(prefix + "mlp.fc2.weight")));
     for (const auto& [norm, x, dy] :
          {std::tuple("norm1.weight", &pass_.result.inputs[layer], &gradient.norm1),
           std::tuple("norm2.weight", &pass_.result.mlp_inputs[layer], &gradient.norm2)}) {
       const Expected gain =
-          expected_gain_gradient(matrix_of(*x), parameter(layer, norm), matrix_of(*dy), kRounding);
+          expected_gain_gradient(matrix_of(*x), parameter(layer, norm), matrix_of(*dy), kExact);
       expect_given(gain, pass_.gradients.at(prefix + norm), norm);
     }
   }
@@ -146,23 +145,23 @@ TEST_P(Stages, EmbeddingAndHead) {
   embed.rows.resize(lm_.tokens.data.size());
   std::iota(embed.rows.begin(), embed.rows.end(), 0);
   embed.table = matrix_of(lm_.parameters.at("embed.weight"));
-  embed.rounding = kRounding;
+  embed.rounding = kExact;
   expect_given(expected_embedding(embed), r.inputs.front(), "embed");
   expect_given(expected_embedding_gradient(
-                   {lm_.tokens, matrix_of(d.inputs.front()), lm_.config.vocab_size, kRounding, 1}),
+                   {lm_.tokens, matrix_of(d.inputs.front()), lm_.config.vocab_size, kExact, 1}),
                pass_.gradients.at("embed.weight"),
                "gradient of embed");
 
-  expect_given(expected_norm(rows(r.inputs.back()), lm_.parameters.at("norm_f.weight"), kRounding),
+  expect_given(expected_norm(rows(r.inputs.back()), lm_.parameters.at("norm_f.weight"), kExact),
                r.stages.norm_f,
                "norm_f");
   HeadInputs head;
   head.x = rows(r.stages.norm_f);
   head.head = matrix_of(lm_.parameters.at("lm_head.weight"));
-  head.rounding = kRounding;
+  head.rounding = kExact;
   expect_given(expected_logits(head), r.logits, "logits");
 
-  const LossInputs loss{matrix_of(r.logits), lm_.tokens, embed.rows, 1, 0, kRounding};
+  const LossInputs loss{matrix_of(r.logits), lm_.tokens, embed.rows, 1, 0, kExact};
   EXPECT_EQ(name_loss(r.loss, rows(d.logits), loss).text(), "right");
 }
 

@@ -15,23 +15,15 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-Tensor drawn(Random& random, const Shape& shape, Number number) {
-  Tensor t = random.tensor(shape, 1);
-  for (double& value : t.data) {
-    value = rounded(value, number);
-  }
-  return t;
-}
-
 class StreamLaws : public ::testing::TestWithParam<Number> {};
 
 TEST_P(StreamLaws, EveryLawOfTheResidualIsNamedAlone) {
   Random random(1);
   ResidualInputs in;
-  in.stream = drawn(random, {6, 20}, GetParam());
-  in.branch = drawn(random, {6, 20}, GetParam());
-  in.others = {{"norm1", drawn(random, {6, 20}, GetParam())},
-               {"block 0", drawn(random, {6, 20}, GetParam())}};
+  in.stream = drawn(random, {6, 20}, 1, GetParam());
+  in.branch = drawn(random, {6, 20}, 1, GetParam());
+  in.others = {{"norm1", drawn(random, {6, 20}, 1, GetParam())},
+               {"block 0", drawn(random, {6, 20}, 1, GetParam())}};
   in.rounding = Rounding::of(GetParam());
   EXPECT_EQ(try_library(residual_laws(), in, expected_residual(in), GetParam()), 14);
 }
@@ -43,9 +35,9 @@ struct Embedding {
 
   explicit Embedding(Number number) {
     Random random(2);
-    table = drawn(random, {11, 9}, number);
-    head = drawn(random, {11, 9}, number);
-    dx = drawn(random, {30, 9}, number);
+    table = drawn(random, {11, 9}, 1, number);
+    head = drawn(random, {11, 9}, 1, number);
+    dx = drawn(random, {30, 9}, 1, number);
     in.tokens = filled<std::int64_t>({2, 15}, 0);
     for (std::int64_t& token : in.tokens.data) {
       token = random.from(0, 10);
@@ -117,8 +109,8 @@ TEST(EmbeddingStage, BoundsHoldForFloat32) {
 TEST(StreamNaming, ABranchWithABound) {
   Random random(4);
   ResidualInputs in;
-  in.stream = drawn(random, {2, 20}, Number::f32);
-  in.branch = drawn(random, {2, 20}, Number::f32);
+  in.stream = drawn(random, {2, 20}, 1, Number::f32);
+  in.branch = drawn(random, {2, 20}, 1, Number::f32);
   Tensor found = expected_residual(in).value;
   for (double& value : found.data) {
     value += 1e-3;
@@ -133,8 +125,8 @@ TEST(StreamNaming, ABranchWithABound) {
 TEST(StreamNaming, ALawThatHoldsInOneRow) {
   Random random(3);
   ResidualInputs in;
-  in.stream = drawn(random, {6, 20}, Number::f32);
-  in.branch = drawn(random, {6, 20}, Number::f32);
+  in.stream = drawn(random, {6, 20}, 1, Number::f32);
+  in.branch = drawn(random, {6, 20}, 1, Number::f32);
   Tensor found = kept(expected_residual(in), Number::f32, 1);
   std::copy_n(in.stream.data.begin() + 40, 20, found.data.begin() + 40);
   EXPECT_THAT(residual_laws().name(found, in).text(), HasSubstr("residual_branch_missing"));

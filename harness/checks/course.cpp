@@ -1,0 +1,39 @@
+#include "harness/checks/course.h"
+
+#include <map>
+#include <numeric>
+#include <set>
+
+namespace harness::checks {
+namespace {
+
+Course recorded(const Evidence& evidence) {
+  Course course;
+  course.as_recorded = true;
+  std::map<int, std::string> by_index;
+  std::set<std::int64_t> steps;
+  for (const auto& row : evidence.gradients) {
+    by_index.emplace(row.row.index, row.row.param);
+    steps.insert(row.row.step);
+  }
+  for (const auto& row : evidence.parameters) steps.insert(row.row.step);
+  for (const auto& [index, param] : by_index) course.params.push_back(param);
+  course.steps.assign(steps.begin(), steps.end());
+  return course;
+}
+
+}  // namespace
+
+Course Course::of(const Evidence& evidence) {
+  const Scenario& scenario = evidence.the_case.scenario;
+  if (scenario.is_command()) return recorded(evidence);
+  Course course;
+  course.params = parameter_names(scenario.model);
+  course.steps.resize(static_cast<std::size_t>(scenario.training.steps));
+  std::iota(course.steps.begin(), course.steps.end(), std::int64_t{1});
+  // The last position predicts nothing, and nothing before it sees it.
+  course.expected = uninfluential(scenario.model, scenario.training.seq_len - 1);
+  return course;
+}
+
+}  // namespace harness::checks

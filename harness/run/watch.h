@@ -1,0 +1,77 @@
+// Watches processes that live and end together: hears what they record, looks at them when the Supervisor asks for it, and
+// says when they must be ended. It signals nobody and owns no process; what it sees becomes events.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <sys/types.h>
+#include <vector>
+
+#include "harness/run/clock.h"
+#include "harness/run/event_sink.h"
+#include "harness/run/look_history.h"
+#include "harness/run/supervisor.h"
+
+namespace harness {
+
+class Watch {
+ public:
+  // Asks a process for its own stacks, which then come as an Observation; false: it cannot answer, and what could be had of
+  // its stacks without it is in `seen`.
+  using AskForStacks = std::function<bool(int process, Observation& seen)>;
+
+  // `origin_ms`: monotonic_ms() at the case's beginning.
+  Watch(const SupervisorLimits& limits, std::int64_t origin_ms, EventSink& sink, AskForStacks ask);
+
+  void started(int process, pid_t pid);         // also where another process takes the number over
+  void heard(int process, const Event& event);  // a checked event of a live process
+  // An Observation that a process made of itself: true where a look waited for it and takes it in.
+  [[nodiscard]] bool take_answer(int process, const Event& event);
+  void moved() { supervisor_.moved(now_ms()); }  // seen from outside: output, processor time
+  void reaped(int process) { members_.erase(process); }  // its pid means nothing from here on
+  void ended(int process, bool well, const std::string& how);
+  void interrupt(int signal) { supervisor_.interrupt(signal); }
+
+  // One round: reads the states of the processes, takes the looks that are due. Gives, once, why they must be ended.
+  [[nodiscard]] std::optional<Stopped> step();
+
+  [[nodiscard]] bool all_well() const { return supervisor_.all_well(); }
+  [[nodiscard]] std::int64_t now_ms() const { return monotonic_ms() - origin_ms_; }
+
+ private:
+  struct Member {
+    pid_t pid = 0;
+    LookHistory looks;
+  };
+  struct Look {
+    std::int64_t until_ms = 0;
+    std::int64_t t_ms = 0;
+    std::vector<Observation> seen;
+    std::set<int> awaited;
+  };
+
+  template <typename Row>
+  void record(const Row& row) {
+    sink_.add(Event::of(kController, now_ms(), row));
+  }
+  void sample_states();
+  void begin_look(const Decision& decision);
+  void collect_look();
+  [[nodiscard]] bool all_stand_still() const;
+  void record_silent_looks();
+
+  Supervisor supervisor_;
+  std::int64_t origin_ms_;
+  EventSink& sink_;
+  AskForStacks ask_;
+  std::map<int, Member> members_;
+  std::unique_ptr<Look> look_;
+  std::int64_t sampled_ms_ = 0;
+};
+
+}  // namespace harness

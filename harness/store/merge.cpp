@@ -1,0 +1,92 @@
+#include "harness/store/merge.h"
+
+#include <filesystem>
+
+#include "harness/store/sqlite.h"
+
+namespace harness {
+namespace {
+
+// Rows get ids behind those that are there: what they had, plus the largest one.
+constexpr const char* kOffsets = R"sql(
+CREATE TEMP TABLE shift AS SELECT
+  (SELECT coalesce(max(id), 0) FROM main.run) AS by_run,
+  (SELECT coalesce(max(id), 0) FROM main.cases) AS by_cases,
+  (SELECT coalesce(max(id), 0) FROM main.judgement) AS by_judgement,
+  (SELECT coalesce(max(id), 0) FROM main.verdict) AS by_verdict,
+  (SELECT coalesce(max(id), 0) FROM main.finding) AS by_finding;
+CREATE TEMP TABLE added AS SELECT id FROM other.run WHERE name NOT IN (SELECT name FROM main.run);
+CREATE TEMP TABLE added_case AS SELECT id FROM other.cases WHERE run_id IN (SELECT id FROM added);
+CREATE TEMP TABLE added_judgement AS
+  SELECT id FROM other.judgement WHERE case_row IN (SELECT id FROM added_case);
+CREATE TEMP TABLE added_verdict AS
+  SELECT id FROM other.verdict WHERE judgement_id IN (SELECT id FROM added_judgement);
+)sql";
+
+// Whoever adds a table or a column to the schema adds it here: a test compares what was read before with what is read after.
+constexpr const char* kCopy = R"sql(
+INSERT INTO main.run SELECT r.id + s.by_run, name, folder, started_ms, ended_ms, exit_code, complete,
+  pruned_ms, commit_id, dirty,
+  diff_hash, source_hash, binary_hash, argv FROM other.run AS r, shift AS s WHERE r.id IN (SELECT
+  id FROM added);
+INSERT INTO main.provenance SELECT run_id + s.by_run, topic, position, name, value FROM
+  other.provenance, shift AS s
+  WHERE run_id IN (SELECT id FROM added);
+INSERT OR IGNORE INTO main.content (hash, body) SELECT hash, body FROM other.content
+  WHERE id IN (SELECT content_id FROM other.cases WHERE run_id IN (SELECT id FROM added));
+INSERT INTO main.cases SELECT c.id + s.by_cases, run_id + s.by_run, position, scenario, label, profile,
+  case_id, history_id,
+  (SELECT mine.id FROM main.content AS mine, other.content AS theirs WHERE theirs.id =
+  c.content_id AND mine.hash = theirs.hash),
+  skip_reason, folder, started_ms, seconds, judgement_id + s.by_judgement, outcome, code
+  FROM other.cases AS c, shift AS s WHERE c.id IN (SELECT id FROM added_case);
+INSERT INTO main.digest SELECT case_row + s.by_cases, body FROM other.digest, shift AS s
+  WHERE case_row IN (SELECT id FROM added_case);
+INSERT INTO main.metric SELECT case_row + s.by_cases, name, value, bits FROM other.metric, shift AS s
+  WHERE case_row IN (SELECT id FROM added_case);
+INSERT INTO main.judgement SELECT j.id + s.by_judgement, case_row + s.by_cases, judged_ms, whole,
+  source_hash, outcome, reason
+  FROM other.judgement AS j, shift AS s WHERE j.id IN (SELECT id FROM added_judgement);
+INSERT INTO main.verdict SELECT v.id + s.by_verdict, judgement_id + s.by_judgement, position,
+  check_name, verdict, reason
+  FROM other.verdict AS v, shift AS s WHERE v.id IN (SELECT id FROM added_verdict);
+INSERT INTO main.measured SELECT verdict_id + s.by_verdict, position, name, value, bits, limit_value,
+  limit_bits
+  FROM other.measured, shift AS s WHERE verdict_id IN (SELECT id FROM added_verdict);
+INSERT INTO main.finding SELECT f.id + s.by_finding, judgement_id + s.by_judgement, position,
+  verdict_position, place, code, role, status,
+  statement, body FROM other.finding AS f, shift AS s WHERE judgement_id IN (SELECT id FROM
+  added_judgement);
+INSERT INTO main.accepted (history_id, run_id, accepted_ms, reason) SELECT history_id, run_id +
+  s.by_run, accepted_ms, reason
+  FROM other.accepted, shift AS s WHERE run_id IN (SELECT id FROM added);
+)sql";
+
+}  // namespace
+
+Merged merge_database(const std::string& into,
+                      const std::string& from,
+                      const Store::OnNote& on_note) {
+  std::error_code error;
+  if (std::filesystem::equivalent(into, from, error)) {
+    throw nsa::Error(from + ": is the database itself, wanted another one");
+  }
+  (void)open_database_read_only(from, on_note);  // refuses what is not ours, or of another schema
+  SQLite::Database database = open_database(into, true, on_note);
+  return guarded(into, [&] {
+    SQLite::Statement attach(database, "ATTACH ? AS other");
+    attach.bind(1, from);
+    attach.exec();
+    SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
+    database.exec("PRAGMA defer_foreign_keys = ON");
+    database.exec(kOffsets);
+    Merged merged;
+    merged.added = database.execAndGet("SELECT count(*) FROM added").getInt();
+    merged.known = database.execAndGet("SELECT count(*) FROM other.run").getInt() - merged.added;
+    database.exec(kCopy);
+    transaction.commit();
+    return merged;
+  });
+}
+
+}  // namespace harness

@@ -1,0 +1,350 @@
+"""Two lines in a training script of your own, below the optimiser: `import nsa_harness` and
+`nsa_harness.train.watch(model, optimizer)`. docs/your-run.md tells what is recorded then.
+
+Where the script was not started by `nsa-harness run -- COMMAND`, watch() does nothing."""
+
+import ctypes
+import hashlib
+import os
+import select
+import socket
+import sys
+import threading
+
+from nsa_harness.channel import HEARTBEAT_S, Channel, place_of
+
+ADDRESS = "NSA_HARNESS_SOCKET"  # name of an abstract Unix socket
+FIRST_STEPS = 10
+ORIGIN = "NSA_HARNESS_ORIGIN_MS"  # when the case began, on the monotonic clock
+
+
+class Refused(ValueError):
+    """What watch() cannot judge, by name."""
+
+
+class SocketChannel(Channel):
+    """The same events over a socket, since no descriptor survives a launcher; stacks are asked for over it too."""
+
+    def __init__(self, address, clock_origin_ms, rank):
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.connect("\0" + address)
+        super().__init__(clock_origin_ms, rank)
+
+    def _start(self):
+        threading.Thread(target=self._serve, name="nsa_harness", daemon=True).start()
+
+    def _send(self, data):
+        try:
+            self._socket.sendall(data)
+        except OSError:
+            pass  # the controller is gone; training is not disturbed
+
+    # Waits in a poll: an outright sleep would look like one that somebody waits for.
+    def _serve(self):
+        while True:
+            ready, _, _ = select.select([self._socket], [], [], HEARTBEAT_S)
+            if not ready:
+                self.beat()
+            elif not self._socket.recv(4096):
+                return
+            else:
+                self.tell_stacks()
+
+
+def watch(model, optimizer, every=100):
+    """Records what `model` and `optimizer` do for the harness: progress and collectives of each step; batches, gradients and
+    parameters of the first ten steps and of each `every`th one.
+
+    `model` is a module or a DistributedDataParallel around one. Raises Refused for what cannot be judged: FSDP, DTensor
+    parameters, a module made by torch.compile, parameters of the optimiser that are none of the model's."""
+    address = os.environ.get(ADDRESS)
+    if not address:
+        return
+    import torch
+
+    _refuse(model, optimizer, torch)
+    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+    rank = torch.distributed.get_rank() if distributed else int(os.environ.get("RANK", "0"))
+    channel = SocketChannel(address, int(os.environ[ORIGIN]), rank)
+    Recorder(model, optimizer, channel, rank, every, torch).start()
+
+
+def _refuse(model, optimizer, torch):
+    for kind in type(model).__mro__:
+        if kind.__name__ in ("FSDPModule", "FullyShardedDataParallel"):
+            raise Refused("watch: found a model of FSDP, whose parameters are shards; wanted a module or DistributedDataParallel")
+        if kind.__name__ == "OptimizedModule":
+            raise Refused("watch: found what torch.compile made; call watch() with the module, and compile it afterwards")
+    for name, param in model.named_parameters():
+        if type(param).__name__ == "DTensor" or type(param.data).__name__ == "DTensor":
+            raise Refused(f"watch: found {name} as a DTensor, which holds a shard; wanted whole parameters")
+    own = {id(param) for param in model.parameters()}
+    if any(id(param) not in own for group in optimizer.param_groups for param in group["params"]):
+        raise Refused("watch: found a parameter of the optimiser that the model does not have")
+    if not any(param.requires_grad for param in model.parameters()):
+        raise Refused("watch: found no parameter that wants a gradient")
+
+
+class Recorder:
+    def __init__(self, model, optimizer, channel, rank, every, torch):
+        self.torch = torch
+        self.model = model
+        self.inner = model.module if _is_ddp(model) else model
+        self.optimizer = optimizer
+        self.channel = channel
+        self.rank = rank
+        self.every = max(1, every)
+        self.params = [(name, param) for name, param in self.inner.named_parameters() if param.requires_grad]
+        self.names = {id(param): name for name, param in self.params}
+        self.step = 1
+        self.micro = -1
+        self.sequences = {}  # of each group
+        self.seen = {}  # name -> local gradient of this step: (order, times, l2, absmax, hash, state)
+        self.buckets = {}
+        self.reduced = {}  # name -> hash of what came out of the reduction
+        self.all_reduce = torch.distributed.all_reduce if self.distributed else None  # without a record around it
+
+    def start(self):
+        torch = self.torch
+        self.channel.write(
+            "hello",
+            pid=os.getpid(),
+            torch_version=torch.__version__,
+            device=next(self.inner.parameters()).device.type,
+            backend=torch.distributed.get_backend() if self.distributed else "",
+            threads=torch.get_num_threads(),
+        )
+        self.enter("data")
+        for _, param in self.params:
+            param.register_post_accumulate_grad_hook(self.gradient)
+        self.model.register_forward_pre_hook(self.forward, with_kwargs=True)
+        self.model.register_forward_hook(lambda *_: self.channel.moved())
+        self.optimizer.register_step_pre_hook(self.before_update)
+        self.optimizer.register_step_post_hook(self.after_update)
+        if _is_ddp(self.model):
+            self.model.register_comm_hook(None, self.reduce)
+        if self.distributed:
+            self.wrap_collectives()
+        self.tell_errors()
+
+    @property
+    def recorded(self):
+        """Whether this step's tensors are: every collective is, but not every tensor of a long run."""
+        return self.step <= FIRST_STEPS or self.step % self.every == 0
+
+    @property
+    def distributed(self):
+        return self.torch.distributed.is_available() and self.torch.distributed.is_initialized()
+
+    def enter(self, phase):
+        self.channel.enter(phase, self.step)
+
+    def forward(self, module, args, kwargs):
+        if not (module.training and self.torch.is_grad_enabled()):
+            return self.channel.moved()  # an evaluation, of any data
+        self.micro += 1
+        self.enter("forward")
+        if self.recorded:
+            tensors = [value for value in [*args, *kwargs.values()] if isinstance(value, self.torch.Tensor)]
+            self.channel.write("batch", step=self.step, micro=self.micro, of_rank=self.rank, sequence=0, hash=_hash(tensors), source="")
+        return self.channel.moved()
+
+    def gradient(self, param):
+        if self.channel.phase != "backward":
+            self.enter("backward")
+        self.channel.moved("hooks")
+        if not self.recorded:
+            return
+        name = self.names[id(param)]
+        order, times = self.seen[name][:2] if name in self.seen else (len(self.seen), 0)
+        self.seen[name] = (order, times + 1, *self.measured(param.grad))
+
+    def measured(self, grad):
+        """l2, absmax, hash, state."""
+        if grad is None:
+            return 0.0, 0.0, "", "none"
+        values = grad.detach().to_dense() if grad.is_sparse else grad.detach()
+        l2, absmax = float(values.double().norm()), float(values.abs().max()) if values.numel() else 0.0
+        if absmax != absmax:
+            state = "nan"
+        elif absmax == float("inf"):
+            state = "inf"
+        else:
+            state = "zero" if absmax == 0.0 else "ok"
+        return l2, absmax, _hash([values]), state
+
+    # What DistributedDataParallel does itself: divide, then sum.
+    def reduce(self, _, bucket):
+        torch = self.torch
+        buffer = bucket.buffer()
+        indices = [index for param in bucket.parameters() for index, (_, own) in enumerate(self.params) if own is param]
+        self.channel.write(
+            "bucket", step=self.step, bucket=bucket.index(), elements=buffer.numel(), dtype=_dtype(buffer), params=indices
+        )
+        for index in indices:
+            self.buckets[self.params[index][0]] = bucket.index()
+        done = self.entered("allreduce", "sum", [buffer], None)
+        group = self.model.process_group
+        buffer.div_(group.size())
+        views = bucket.gradients() if self.recorded else []
+        future = self.all_reduce(buffer, group=group, async_op=True).get_future()
+
+        def finish(future):
+            done()
+            # What the script does with a gradient afterwards, clipping on one rank alone, is no fault of the reduction.
+            for index, view in zip(indices, views):
+                self.reduced[self.params[index][0]] = _hash([view])
+            return future.value()[0]
+
+        return future.then(finish)
+
+    def before_update(self, *_):
+        self.enter("record")
+        if self.recorded:
+            self.tell_gradients()
+        self.enter("optimizer")
+
+    def tell_gradients(self):
+        for index, (name, param) in enumerate(self.params):
+            order, times, l2, absmax, before, state = self.seen.get(name, (-1, 0, 0.0, 0.0, "", "none"))
+            after = self.measured(param.grad)
+            self.channel.write(
+                "gradient",
+                step=self.step,
+                of_rank=self.rank,
+                param=name,
+                index=index,
+                reachable=True,
+                ready_count=min(times, 1) if self.micro > 0 else times,
+                ready_order=order,
+                bucket=self.buckets.get(name, -1),
+                state=state if times else "none",
+                l2=_real(l2),
+                absmax=_real(absmax),
+                hash_before=before,
+                hash_after=self.reduced.get(name, after[2]),
+                reduced=param.grad is not None,
+            )
+        norm = sum(self.measured(param.grad)[0] ** 2 for _, param in self.params) ** 0.5
+        self.channel.write("sample", metric="grad_norm", step=self.step, value=_real(norm))
+
+    def after_update(self, *_):
+        for name, param in self.params if self.recorded else ():
+            self.channel.write("parameter", step=self.step, param=name, hash=_hash([param.detach()]))
+        self.channel.moved()
+        self.step += 1
+        self.micro = -1
+        self.seen, self.buckets, self.reduced = {}, {}, {}
+        self.enter("data")
+
+    def entered(self, op, reduce_op, tensors, group):
+        """Records a collective before it is enqueued; gives what is to be called once it is done."""
+        name = "default" if group is None else getattr(group, "group_name", "default")
+        sequence = self.sequences.get(name, 0)
+        self.sequences[name] = sequence + 1
+        self.channel.write(
+            "collective",
+            sequence=sequence,
+            step=self.step,
+            phase=self.channel.phase,
+            op=op,
+            reduce_op=reduce_op,
+            dtype=_dtype(tensors[0]) if tensors else "",
+            count=sum(tensor.numel() for tensor in tensors),
+            group=name,
+            micro=max(0, self.micro),
+        )
+        self.channel.moved("collectives_enqueued")
+
+        def done():
+            self.channel.write("collective_done", sequence=sequence, group=name)
+            self.channel.moved("collectives_completed")
+
+        return done
+
+    def wrap_collectives(self):
+        """The functions of torch.distributed that a script calls; c10d's own calls do not come through them."""
+        distributed = self.torch.distributed
+        for function, (op, first) in COLLECTIVES.items():
+            if hasattr(distributed, function):
+                setattr(distributed, function, _wrapped(self, getattr(distributed, function), op, first))
+
+    def tell_errors(self):
+        """The exception that ends the script, before torch's own hook prints it."""
+        before = sys.excepthook
+
+        def told(kind, error, trace):
+            try:
+                self.tell_error(error)
+            finally:
+                before(kind, error, trace)
+
+        sys.excepthook = told
+
+    def tell_error(self, error):
+        bases = [f"{base.__module__}.{base.__qualname__}" for base in type(error).__mro__[1:-1]]
+        kind = type(error)
+        name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+        self.channel.write(
+            "error", type=name, what=str(error)[:4000], phase=self.channel.phase, step=self.step, bases=bases, frames=place_of(error)
+        )
+
+
+# What is called, its name in the record, and which argument holds what is sent (-1: none).
+COLLECTIVES = {
+    "all_reduce": ("allreduce", 0),
+    "broadcast": ("broadcast", 0),
+    "reduce": ("reduce", 0),
+    "all_gather": ("allgather", 1),
+    "all_gather_into_tensor": ("allgather", 1),
+    "reduce_scatter": ("reduce_scatter", 0),
+    "reduce_scatter_tensor": ("reduce_scatter", 0),
+    "all_to_all_single": ("alltoall", 1),
+    "barrier": ("barrier", -1),
+}
+
+
+def _wrapped(recorder, function, op, first):
+    def collective(*args, **kwargs):
+        given = args[first] if 0 <= first < len(args) else kwargs.get("tensor" if first == 0 else "input")
+        tensors = [given] if isinstance(given, recorder.torch.Tensor) else []
+        reduce_op = kwargs.get("op", args[1] if op == "allreduce" and len(args) > 1 else None)
+        name = "" if reduce_op is None and op != "allreduce" else str(reduce_op or "SUM").rsplit(".", 1)[-1].lower()
+        done = recorder.entered(op, name, tensors, kwargs.get("group"))
+        result = function(*args, **kwargs)
+        if kwargs.get("async_op"):
+            result.get_future().then(lambda _: done())
+        else:
+            done()
+        return result
+
+    collective.__wrapped__ = function
+    return collective
+
+
+def _is_ddp(model):
+    return type(model).__name__ == "DistributedDataParallel"
+
+
+DTYPES = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int"}
+
+
+def _dtype(tensor):
+    name = str(tensor.dtype).removeprefix("torch.")
+    return DTYPES.get(name, name)
+
+
+def _real(value):
+    if value != value:
+        return "NaN"
+    return value if abs(value) != float("inf") else ("Infinity" if value > 0 else "-Infinity")
+
+
+def _hash(tensors):
+    """Of shapes, types and bytes."""
+    digest = hashlib.blake2b(digest_size=16)
+    for tensor in tensors:
+        whole = tensor.detach().cpu().contiguous()
+        digest.update(f"{tuple(whole.shape)} {whole.dtype};".encode())
+        digest.update(ctypes.string_at(whole.data_ptr(), whole.numel() * whole.element_size()))
+    return digest.hexdigest()

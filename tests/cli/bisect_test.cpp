@@ -1,0 +1,89 @@
+// `bisect --commits` in a repository whose build is a script: 16 commits after the good one, of which some do not build.
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/cli/program.h"
+
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+class BisectCommits : public testing::Test {
+ protected:
+  // Commit i holds i in `value`; those in `broken` (a list of words) do not build. From 11 on the test fails.
+  void make_history(const std::string& broken) const {
+    const auto made = harness::cli::run_command(
+        {"sh",
+         "-c",
+         "set -e; mkdir \"$1\"; cd \"$1\"; git init -q; for i in $(seq 0 16); do echo $i > value; "
+         "rm -f broken; for b in $2; do [ $i = $b ] && touch broken; done; git add -A; "
+         "git -c user.name=n -c user.email=e commit -q -m \"commit $i\"; git tag t$i; done",
+         "sh",
+         repository(),
+         broken});
+    ASSERT_TRUE(made.ok());
+  }
+
+  [[nodiscard]] fakes::ProgramResult bisect(const std::string& good, const std::string& bad) const {
+    return program_.run({"bisect",
+                         "--commits",
+                         good,
+                         bad,
+                         "--repository",
+                         repository(),
+                         "--cache",
+                         program_.folder() / "cache",
+                         "--build",
+                         "echo built >> " + builds() + " && test ! -e broken && cp value made",
+                         "--test",
+                         "test $(cat made) -lt 11"});
+  }
+
+  [[nodiscard]] int built() const {
+    std::ifstream file(builds());
+    int lines = 0;
+    for (std::string line; std::getline(file, line);) ++lines;
+    return lines;
+  }
+  [[nodiscard]] std::string repository() const { return program_.folder() / "repository"; }
+  [[nodiscard]] std::string builds() const { return program_.folder() / "builds"; }
+
+  fakes::Program program_;
+};
+
+TEST_F(BisectCommits, TheFirstBadOneIsFoundAndNothingIsBuiltTwice) {
+  make_history("");
+  const auto found = bisect("t0", "t16");
+  EXPECT_EQ(found.exit_code, 0) << found.err;
+  EXPECT_THAT(found.out, HasSubstr(" commit 11\n"));
+  EXPECT_LE(built(), 6);
+  const int before = built();
+  EXPECT_EQ(bisect("t0", "t16").out, found.out);
+  EXPECT_EQ(built(), before);
+}
+
+TEST_F(BisectCommits, WhatDoesNotBuildIsUnknown) {
+  make_history("9 10");
+  const auto found = bisect("t0", "t16");
+  EXPECT_EQ(found.exit_code, 2) << found.err;
+  EXPECT_THAT(found.out, HasSubstr("UNKNOWN"));
+  for (const char* suspect : {" commit 9\n", " commit 10\n", " commit 11\n"}) {
+    EXPECT_THAT(found.out, HasSubstr(suspect));
+  }
+  EXPECT_THAT(found.out, Not(HasSubstr(" commit 8\n")));
+  EXPECT_THAT(found.out, Not(HasSubstr(" commit 12\n")));
+}
+
+TEST_F(BisectCommits, WhatCannotBeSearchedIsRefused) {
+  make_history("");
+  EXPECT_EQ(bisect("t0", "nothing").exit_code, 3);
+  EXPECT_EQ(bisect("t16", "t0").exit_code, 3) << "the good one comes after the bad one";
+  const auto good = bisect("t0", "t8");
+  EXPECT_EQ(good.exit_code, 3);
+  EXPECT_THAT(good.err, HasSubstr("the last one is good, wanted bad"));
+}
+
+}  // namespace

@@ -1,0 +1,100 @@
+// What a command printed: tracebacks go to the rank that their line names, and to nobody where none does.
+#include "harness/foreign/printed.h"
+
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "harness/evidence/raised.h"
+#include "tests/fakes/mutate.h"
+
+namespace {
+
+using harness::Printed;
+using ::testing::ElementsAre;
+
+Printed read(const std::string& text) {
+  std::istringstream stream(text);
+  Printed printed;
+  harness::read_printed(stream, printed);
+  return printed;
+}
+
+TEST(Printed, InterleavedTracebacksAreOfTheRankBeforeThem) {
+  const Printed printed = read(
+      "[rank1]: Traceback (most recent call last):\n"
+      "[rank0]: Traceback (most recent call last):\n"
+      "[rank1]:   File \"/home/me/train.py\", line 12, in <module>\n"
+      "[rank0]:   File \"/x/site-packages/torch/nn/linear.py\", line 3, in forward\n"
+      "[rank1]:     raise ValueError(\"bad batch\")\n"
+      "[rank1]: ValueError: bad batch\n"
+      "[rank0]: RuntimeError: [../gloo/pair.cc:534] Connection closed by peer [127.0.0.1]:4\n");
+  ASSERT_EQ(printed.errors.size(), 2u);
+  EXPECT_EQ(printed.errors[0].rank, 1);
+  EXPECT_EQ(printed.errors[0].error.type, "ValueError");
+  EXPECT_EQ(printed.errors[0].error.what, "bad batch");
+  EXPECT_THAT(printed.errors[0].error.frames, ElementsAre("<module> (train.py:12)"));
+  EXPECT_EQ(harness::raised_as(printed.errors[0].error).failure, harness::Failure::own);
+  EXPECT_EQ(printed.errors[1].rank, 0);
+  EXPECT_THAT(printed.errors[1].error.frames, ElementsAre("forward (torch/nn/linear.py:3)"));
+  EXPECT_EQ(harness::raised_as(printed.errors[1].error).failure, harness::Failure::communication);
+}
+
+TEST(Printed, OfChainedExceptionsTheLastIsTheOneThatWasRaised) {
+  const Printed printed = read(
+      "[default3]:Traceback (most recent call last):\n"
+      "[default3]:KeyError: 'x'\n"
+      "[default3]:\n"
+      "[default3]:During handling of the above exception, another exception occurred:\n"
+      "[default3]:\n"
+      "[default3]:Traceback (most recent call last):\n"
+      "[default3]:torch.OutOfMemoryError: CUDA out of memory.\n");
+  ASSERT_EQ(printed.errors.size(), 1u);
+  EXPECT_EQ(printed.errors[0].rank, 3);
+  EXPECT_EQ(harness::raised_as(printed.errors[0].error).failure, harness::Failure::device_memory);
+}
+
+TEST(Printed, WhatTorchrunTellsOfProcessesIsReadAndItsOwnErrorIsNoRanks) {
+  const Printed printed = read(
+      "W1123 api.py:900] Sending process 812 closing signal SIGTERM\n"
+      "E1123 api.py:874] failed (exitcode: -9) local_rank: 1 (pid: 813) of binary: "
+      "/usr/bin/python\n"
+      "Traceback (most recent call last):\n"
+      "  File \"/x/run.py\", line 1, in main\n"
+      "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n");
+  EXPECT_THAT(printed.closed, ElementsAre(812));
+  EXPECT_THAT(printed.exit_codes, ElementsAre(std::pair(813, -9)));
+  EXPECT_TRUE(printed.errors.empty());
+}
+
+TEST(Printed, DamagedTextGivesNothingOutOfBounds) {
+  const std::string whole =
+      "[rank1]: Traceback (most recent call last):\n[rank1]:   File \"/a/b.py\", line 12, in f\n"
+      "[rank1]: torch.distributed.DistBackendError: NCCL error\nSending process 812 closing signal "
+      "S\n"
+      "failed (exitcode: -9) local_rank: 1 (pid: 813) of binary\n[E] last enqueued work: 3\n";
+  fakes::Mutator mutate(7, whole.size());
+  for (int i = 0; i < 20'000; ++i) {
+    const Printed printed = read(mutate(whole));
+    for (const auto& one : printed.errors) {
+      EXPECT_TRUE(!one.rank || (*one.rank >= 0 && *one.rank <= 1'000'000));
+      EXPECT_FALSE(one.error.type.empty());
+      EXPECT_LE(one.error.what.size(), 4096u);
+    }
+    for (const auto& [pid, code] : printed.exit_codes) EXPECT_LE(std::abs(code), 1 << 30);
+  }
+}
+
+TEST(Printed, LinesThatOnlyLookAlikeAreNone) {
+  const Printed printed = read(
+      "Traceback (most recent call last):\n"
+      "\x01\x02 no type: at all\n"
+      "[1, 2]: a list\n[rank99999999999999999999]: Traceback (most recent call last):\n"
+      "Sending process x closing signal\n(exitcode: ) (pid: )\n");
+  EXPECT_TRUE(printed.errors.empty());
+  EXPECT_TRUE(printed.closed.empty());
+  EXPECT_TRUE(printed.exit_codes.empty());
+}
+
+}  // namespace

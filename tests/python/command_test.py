@@ -1,0 +1,132 @@
+"""`nsa-harness run -- COMMAND` on commands of the shell and of Python without torch: real processes that end, fail, are killed,
+stopped, stuck or slow. The controller that NSA_HARNESS_PROGRAM names."""
+
+import concurrent.futures
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+import unittest
+
+PROGRAM = os.environ["NSA_HARNESS_PROGRAM"]
+
+# Two ranks as a launcher would start them, in sessions of their own; the first that fails is told apart from the one that is ended.
+LAUNCHER = """
+import os, signal, subprocess, sys, time
+environment = dict(os.environ, WORLD_SIZE="2")
+ranks = [subprocess.Popen([sys.executable, "-c", code], env=dict(environment, RANK=str(rank)), start_new_session=True)
+         for rank, code in enumerate(sys.argv[1:])]
+while all(rank.poll() is None for rank in ranks):
+    time.sleep(0.1)
+failed = [rank for rank in ranks if rank.poll()]
+for rank in ranks:
+    if failed and rank.poll() is None:
+        rank.send_signal(signal.SIGTERM)
+sys.exit(1 if any([rank.wait() for rank in ranks]) else 0)
+"""
+WAIT = "import time; time.sleep(60)"
+STUCK = "import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()"
+RAISES = "import time; time.sleep(1); raise ValueError('bad batch')"
+KILLED = "import os, time; time.sleep(1); os.kill(os.getpid(), 9)"
+STOPPED = "import os, signal, time; time.sleep(1); os.kill(os.getpid(), signal.SIGSTOP)"
+UNANSWERED = """
+import socket
+server = socket.socket(); server.bind(('127.0.0.1', 0)); server.listen(1)
+socket.create_connection(server.getsockname()).recv(1)
+"""
+LEAVES = "import subprocess; subprocess.Popen(['sleep', '600.25'], start_new_session=True)"
+
+
+def ranks(*codes):
+    return [sys.executable, "-c", LAUNCHER, *codes]
+
+
+def python(code):
+    return [sys.executable, "-c", textwrap.dedent(code)]
+
+
+# command, outcome, code, ranks of the first finding
+TABLE = {
+    "good": (python("pass"), "PASS", None, None),
+    "exits_with_3": (["sh", "-c", "exit 3"], "CRASH", "CRASH.EXCEPTION", [0]),
+    "raises": (ranks(WAIT, RAISES), "CRASH", "CRASH.EXCEPTION", [1]),
+    "killed": (ranks(WAIT, KILLED), "CRASH", "CRASH.SIGNAL", [1]),
+    "stopped": (ranks(WAIT, STOPPED), "HANG", "HANG.HOST", [1]),
+    "stuck": (ranks(STUCK, STUCK), "HANG", "HANG.HOST", [0, 1]),
+    "unanswered": (python(UNANSWERED), "HANG", "HANG.HOST", [0]),
+    "sleeps": (python("import time; time.sleep(16)"), "PASS", None, None),
+    "waits_for_a_child": (python("import subprocess; subprocess.run(['sh', '-c', 'sleep 16'])"), "PASS", None, None),
+    "leaves_a_child": (python(LEAVES), "PASS", None, None),
+    "cannot_start": (["/no/such/program"], "CRASH", "CRASH.EXCEPTION", [0]),
+}
+
+
+def judged(name, command, folder):
+    options = ["--out", os.path.join(folder, name), "--db", os.path.join(folder, name + ".db"), "--json", "--quiet"]
+    done = subprocess.run([PROGRAM, "run", *options, "--", *command], capture_output=True, text=True, check=False)
+    try:
+        return json.loads(done.stdout)
+    except ValueError:
+        raise AssertionError(f"{name}: exit {done.returncode}: {done.stderr}") from None
+
+
+def running(word):
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as file:
+                found += [pid] if word in file.read() else []
+        except OSError:
+            pass
+    return found
+
+
+class Command(unittest.TestCase):
+    def test_table(self):
+        with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(len(TABLE)) as pool:
+            told = dict(zip(TABLE, pool.map(lambda name: judged(name, TABLE[name][0], folder), TABLE)))
+        for name, (_, outcome, code, of_ranks) in TABLE.items():
+            with self.subTest(name):
+                (case,) = told[name]["cases"]
+                self.assertEqual(case["outcome"], outcome, case)
+                first = case["findings"][0] if case["findings"] else {"code": None, "site": {}}
+                self.assertEqual(first["code"], code, case)
+                self.assertEqual(first["site"].get("ranks"), of_ranks, case)
+        self.assertIn("ValueError: bad batch", told["raises"]["cases"][0]["reason"])
+        self.assertEqual(running("600.25"), [])
+
+    def test_attach_tells_what_stands_still_from_what_computes(self):
+        commands = [python("print(flush=True); " + STUCK), python("print(flush=True)\nwhile True: pass")]
+        processes = [subprocess.Popen(command, stdout=subprocess.PIPE) for command in commands]
+        try:
+            for process in processes:
+                process.stdout.readline()
+            wanted = {(0,): (1, "HANG.HOST @ rank 0"), (0, 1): (0, "no standstill")}
+            for which, (code, words) in wanted.items():
+                pids = [str(processes[number].pid) for number in which]
+                done = subprocess.run([PROGRAM, "attach", "--seconds", "1", *pids], capture_output=True, text=True, check=False)
+                self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+                self.assertIn(words, done.stdout)
+        finally:
+            for process in processes:
+                process.kill()
+                process.communicate()
+
+    def test_nothing_outlives_a_controller_that_is_killed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            command = python("import subprocess; subprocess.run(['sleep', '600.75'], start_new_session=True)")
+            with subprocess.Popen([PROGRAM, "run", "--quiet", "--out", folder, "--db", folder + "/x.db", "--", *command]) as controller:
+                deadline = time.monotonic() + 60
+                while not running("600.75") and time.monotonic() < deadline:
+                    time.sleep(0.1)
+                controller.kill()
+            while running("600.75") and time.monotonic() < deadline:
+                time.sleep(0.1)
+        self.assertEqual(running("600.75"), [])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=0)

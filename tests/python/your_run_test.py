@@ -1,0 +1,101 @@
+"""The script of docs/your-run.md on two ranks under `nsa-harness run`, with its planted mistake; with --all also healthy, without the
+two lines, and with other mistakes. The controller that NSA_HARNESS_PROGRAM names, and this Python's torch."""
+
+import concurrent.futures
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "python"))
+
+from nsa_harness import train  # noqa: E402
+
+PROGRAM = os.environ["NSA_HARNESS_PROGRAM"]
+PAGE = os.path.join(ROOT, "docs", "your-run.md")
+
+
+def script_of_the_page():
+    with open(PAGE, encoding="utf-8") as file:
+        return re.search(r"<!-- tests/python/your_run_test.py runs this -->\n```python\n(.*?)```", file.read(), re.S).group(1)
+
+
+def judged(name, script, folder, **variables):
+    path = os.path.join(folder, name + ".py")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(script)
+    environment = dict(os.environ, PYTHONPATH=os.path.join(ROOT, "python"), OMP_NUM_THREADS="1", **variables)
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", path]
+    options = ["--quiet", "--json", "--out", os.path.join(folder, name), "--db", os.path.join(folder, name + ".db")]
+    done = subprocess.run([PROGRAM, "run", *options, "--", *launcher], env=environment, capture_output=True, text=True, check=False)
+    try:
+        (case,) = json.loads(done.stdout)["cases"]
+    except ValueError:
+        raise AssertionError(f"{name}: exit {done.returncode}: {done.stderr}") from None
+    return case
+
+
+OURS = re.compile(r"^(import nsa_harness|nsa_harness\.).*\n", re.M)
+
+# name: how the script is changed, variables, outcome, code of the first finding, what the reason must say; the last: run without --all
+TABLE = {
+    "planted": (lambda script: script, {"PLANTED": "1"}, "FAIL", "DESYNC.SIZE", "rank 1", True),
+    "healthy": (lambda script: script, {}, "PASS", None, "8 checks passed", False),
+    "without": (lambda script: OURS.sub("", script), {}, "PASS", None, "2 checks passed", False),
+    "same_data": (lambda script: script.replace("seed(rank)", "seed(1)"), {}, "FAIL", "DATA.DUPLICATE", "ranks 0-1", False),
+    "diverging": (
+        lambda script: script.replace("    optimizer.step()", "    rank and [p.grad.mul_(2) for p in model.parameters()]\n    optimizer.step()"),
+        {},
+        "FAIL",
+        "STATE.DIVERGED",
+        "",
+        False,
+    ),
+    "refused": (lambda script: script.replace("watch(model,", "watch(torch.compile(model),"), {}, "CRASH", "CRASH.EXCEPTION", "torch.compile", False),
+}
+
+
+class YourRun(unittest.TestCase):
+    def test_the_page(self):
+        script = script_of_the_page()
+        names = [name for name, row in TABLE.items() if row[-1] or "--all" in ASKED]
+        with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(2) as pool:
+            cases = list(pool.map(lambda name: judged(name, TABLE[name][0](script), folder, **TABLE[name][1]), names))
+        for name, case in zip(names, cases):
+            _, _, outcome, code, words, _ = TABLE[name]
+            with self.subTest(name):
+                self.assertEqual(case["outcome"], outcome, case)
+                self.assertEqual(next((finding["code"] for finding in case["findings"]), None), code, case)
+                self.assertIn(words, case["reason"], case)
+
+    def test_what_cannot_be_judged_is_refused_by_name(self):
+        import torch
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+        from torch.distributed.tensor import Replicate, distribute_tensor
+
+        store = torch.distributed.HashStore()
+        torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+        self.addCleanup(torch.distributed.destroy_process_group)
+        sharded, whole, spread = (torch.nn.Linear(2, 2) for _ in range(3))
+        fully_shard(sharded)
+        mesh = init_device_mesh("cpu", (1,))
+        spread.weight = torch.nn.Parameter(distribute_tensor(spread.weight.data, mesh, [Replicate()]))
+        models = {sharded: "FSDP", spread: "weight as a DTensor", torch.compile(whole): "torch.compile"}
+        for model, words in models.items():
+            with self.subTest(words), self.assertRaisesRegex(train.Refused, words):
+                train._refuse(model, torch.optim.SGD(model.parameters(), lr=1.0), torch)
+        with self.assertRaisesRegex(train.Refused, "the model does not have"):
+            train._refuse(whole, torch.optim.SGD(spread.parameters(), lr=1.0), torch)
+        train._refuse(whole, torch.optim.SGD(whole.parameters(), lr=1.0), torch)
+
+
+if __name__ == "__main__":
+    ASKED = sys.argv[1:]
+    unittest.main(argv=sys.argv[:1], verbosity=0)
+else:
+    ASKED = []
