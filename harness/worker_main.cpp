@@ -4,9 +4,7 @@
 //   nsa-harness-worker --manifest | --version
 // Exit: 0 did all it was asked; 1 an exception ended it (reported on fd 3); 3 wrong arguments; 74 could not record.
 #include <csignal>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <poll.h>
 #include <stdexcept>
 #include <string>
@@ -33,6 +31,7 @@
 #include "harness/worker/stacks.h"
 #include "harness/worker/vector_math.h"
 #include "nsa/base/error.h"
+#include "nsa/base/file.h"
 #include "nsa/seams/seams.h"
 #include "nsa/torch.h"
 
@@ -112,12 +111,8 @@ WorkerOptions parse_options(int argc, char** argv) {
 }
 
 harness::Case read_case(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) {
-    throw nsa::Error(path + ": cannot read the case");
-  }
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  return harness::case_from_json(text, path);
+  constexpr std::int64_t kMostBytes = 16 << 20;
+  return harness::case_from_json(nsa::read_file(path, kMostBytes), path);
 }
 
 // "cpu", or the card's name. A card that cannot be asked is told by the kind, which wants to use it: with where and why.

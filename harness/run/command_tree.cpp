@@ -1,8 +1,6 @@
 #include "harness/run/command_tree.h"
 
 #include <array>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <sys/ioctl.h>
 #include <sys/wait.h>
@@ -13,11 +11,6 @@ namespace harness {
 namespace {
 
 constexpr double kComputes = 0.1;  // of a core: what only waits takes a hundredth
-
-std::string content_of(pid_t pid, const char* name) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/" + name, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 // Of NAME=value texts that end with '\0', as the process was started with.
 std::optional<int> number_in(const std::string& environment, const std::string& name) {
@@ -83,11 +76,11 @@ std::vector<FoundRank> CommandTree::ranks() const {
   for (const pid_t pid : mine_) {
     const ProcessState& state = all_.at(pid);
     if (state.state == 'Z') continue;
-    const std::string environment = content_of(pid, "environ");
+    const std::string environment = proc_file(pid, "environ");
     const auto rank = number_in(environment, "RANK");
     if (!rank) continue;
     const bool inherited =
-        state.parent != keeper_ && number_in(content_of(state.parent, "environ"), "RANK") == rank;
+        state.parent != keeper_ && number_in(proc_file(state.parent, "environ"), "RANK") == rank;
     if (inherited) continue;
     found.push_back({*rank, number_in(environment, "WORLD_SIZE").value_or(0), pid});
   }
@@ -103,7 +96,7 @@ pid_t CommandTree::owner(pid_t pid, const std::vector<pid_t>& candidates) const 
 
 std::optional<ExitStatus> end_of_stranger(pid_t pid, int pidfd) {
   if (const auto status = status_of_pidfd(pidfd)) return as_exit_status(*status);
-  const std::string stat = content_of(pid, "stat");
+  const std::string stat = proc_file(pid, "stat");
   const auto state = parse_stat(stat);
   if (!state || state->state != 'Z') return std::nullopt;
   const std::size_t last =

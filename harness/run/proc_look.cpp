@@ -107,6 +107,13 @@ std::string_view tid_of(const std::string& thread) {
 
 }  // namespace
 
+std::string proc_file(pid_t pid, const std::string& name) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/" + name, std::ios::binary);
+  std::ostringstream content;
+  content << file.rdbuf();  // an iterator would throw where the process ends between open and read
+  return content.str();
+}
+
 std::optional<ProcessState> parse_stat(std::string_view text) {
   const std::size_t name_end = text.rfind(')');  // the name may hold anything, parentheses too
   if (name_end == std::string_view::npos) return std::nullopt;

@@ -22,6 +22,9 @@ struct ProcessState {
   std::int64_t ended_children_cpu_ms = 0;  // of children that it has waited for
 };
 
+// /proc/PID/`name`; empty when it cannot be read, or the process ends meanwhile.
+[[nodiscard]] std::string proc_file(pid_t pid, const std::string& name);
+
 // Reads the content of /proc/PID/stat. Nothing when it is not of that form.
 [[nodiscard]] std::optional<ProcessState> parse_stat(std::string_view text);
 

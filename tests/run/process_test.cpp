@@ -177,6 +177,13 @@ TEST_F(ProcessTest, MissingExecutableIsNamed) {
   }
 }
 
+// Reading the first page of a process's memory fails after the file was opened, as reading of one that just ended does.
+TEST(ProcFile, WhatCannotBeReadIsEmpty) {
+  EXPECT_EQ(proc_file(getpid(), "mem"), "");
+  EXPECT_EQ(proc_file(getpid(), "none"), "");
+  EXPECT_TRUE(parse_stat(proc_file(getpid(), "stat")));
+}
+
 TEST(ProcLook, StatOfAnyName) {
   const std::string tail = " S 1 1 1 0 -1 4194560 100 0 0 0 30 20 0 0 20 0 1 0 100 0 0";
   for (const char* name : {"(sh)", "(a b)", "(a) R 9 (b)", "()"}) {
