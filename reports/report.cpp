@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "reports/formats.h"
 #include "reports/sections/list.h"
 #include "reports/view.h"
 
@@ -88,6 +89,8 @@ std::string render_report(const harness::Store& store, const ReportRequest& requ
     case Format::engineer: return markdown(view, false);
     case Format::summary: return markdown(view, true);
     case Format::json: return json_text(store, view);
+    case Format::junit: return junit_text(view);
+    case Format::github: return issue_text(view);
   }
   return "";
 }

@@ -13,7 +13,7 @@
 
 namespace reports {
 
-enum class Format { engineer, summary, json };
+enum class Format { engineer, summary, json, junit, github };
 
 // What a report is about. `about_range` is empty for a report of one run, else the absolute range with its zone
 // ("2026-11-20 00:00 to 2026-11-21 04:19 (+01:00)", see range.h).

@@ -1,5 +1,6 @@
 #include <ctime>
 #include <iostream>
+#include <map>
 #include <memory>
 
 #include <CLI/CLI.hpp>
@@ -9,6 +10,7 @@
 #include "harness/cli/paths.h"
 #include "harness/cli/provenance.h"
 #include "harness/cli/verbs.h"
+#include "harness/cli/verify_report.h"
 #include "harness/run/clock.h"
 #include "harness/scenario/exit_code.h"
 #include "nsa/base/error.h"
@@ -25,6 +27,7 @@ struct ReportArguments {
   std::string format = "engineer";
   std::string database;
   std::string out;
+  std::string verify;
 };
 
 int local_offset_minutes(std::int64_t unix_ms) {
@@ -34,9 +37,14 @@ int local_offset_minutes(std::int64_t unix_ms) {
   return static_cast<int>(local.tm_gmtoff / 60);
 }
 
-reports::Format format_of(const std::string& name) {
-  if (name == "summary") return reports::Format::summary;
-  return name == "json" ? reports::Format::json : reports::Format::engineer;
+const std::map<std::string, reports::Format>& formats() {
+  static const std::map<std::string, reports::Format> all = {
+      {"engineer", reports::Format::engineer},
+      {"summary", reports::Format::summary},
+      {"json", reports::Format::json},
+      {"junit", reports::Format::junit},
+      {"github", reports::Format::github}};
+  return all;
 }
 
 // The runs of the range; none, and which run was the last said on stderr, when it is empty.
@@ -66,8 +74,9 @@ int report(const ReportArguments& arguments) {
     throw nsa::Error("report: found a run and --since, wanted one of them");
   }
   const auto store = Store::open_read_only(database_path(arguments.database), &log_line);
+  if (!arguments.verify.empty()) return verify_report(*store, arguments.run, arguments.verify);
   reports::ReportRequest request;
-  request.format = format_of(arguments.format);
+  request.format = formats().at(arguments.format);
   request.check_about = check_about();
   if (!arguments.since.empty()) {
     std::vector<reports::Night> nights = reports::split_into_nights(
@@ -97,15 +106,25 @@ int report(const ReportArguments& arguments) {
 Action add_report(CLI::App& command) {
   const auto arguments = std::make_shared<ReportArguments>();
   command.add_option("run", arguments->run, "A run's name or number (default: the last)");
-  command.add_option(
+  CLI::Option* since = command.add_option(
       "--since", arguments->since, "yesterday, 7d, 36h, a date or a commit: all runs since then");
-  command.add_option("--format", arguments->format, "engineer, summary or json")
-      ->check(CLI::IsMember({"engineer", "summary", "json"}))
-      ->capture_default_str();
+  CLI::Option* format =
+      command
+          .add_option("--format",
+                      arguments->format,
+                      "engineer, summary, json, junit (XML), or github (an issue)")
+          ->check(CLI::IsMember(formats()))
+          ->capture_default_str();
   command.add_option("--db",
                      arguments->database,
                      "The database (default: NSA_HARNESS_DB, or in your data folder)");
-  command.add_option("--out", arguments->out, "A file to write to, instead of printing");
+  CLI::Option* out =
+      command.add_option("--out", arguments->out, "A file to write to, instead of printing");
+  command
+      .add_option("--verify",
+                  arguments->verify,
+                  "A run's report.md: is it what the database gives, and that what was recorded?")
+      ->excludes(since, format, out);
   return [arguments] { return report(*arguments); };
 }
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <map>
-#include <tuple>
 
+#include "nsa/base/hash.h"
 #include "nsa/base/text.h"
 #include "reports/markdown.h"
 #include "reports/sections/again.h"
@@ -19,22 +19,16 @@ using harness::Outcome;
 constexpr std::size_t kMostCommands = 10;  // the rest is read case by case below
 constexpr std::size_t kMostItems = 100;
 
-struct Item {
-  Outcome outcome = Outcome::fail;
-  std::string what;  // Markdown: who failed, and how; one line
-  std::string next;  // what to do, "" where nobody knows
-  std::string command;
-};
-
 // Alike: the same code at the same site in the same scenario; without a finding, the same reason wherever it is.
-auto key_of(const CaseView& one) {
+std::string signature_of(const CaseView& one) {
   const Finding* finding = leading_finding(one);
-  return finding == nullptr
-             ? std::tuple(severity(one.outcome()), one.reason(), std::string(), std::string())
-             : std::tuple(severity(one.outcome()),
-                          one.record.scenario,
-                          finding->code,
-                          finding->site.text());
+  std::vector<std::string> parts = {harness::name_of(one.outcome())};
+  if (finding == nullptr) {
+    parts.push_back(one.reason());
+  } else {
+    parts.insert(parts.end(), {one.record.scenario, finding->code, finding->site.text()});
+  }
+  return nsa::hash_hex(nsa::join(parts, "\n"));
 }
 
 // "(new)", "(2 new, 1 still failing)"
@@ -58,11 +52,13 @@ std::string others_text(const CaseView& one) {
   return causes < 2 ? "" : " This is one of " + std::to_string(causes) + " independent causes.";
 }
 
-Item item_of(const ReportView& view, const Cases& cases) {
+Failure failure_of(const ReportView& view, const Cases& cases) {
   const CaseView& first = *cases.front();
   const Finding* finding = leading_finding(first);
-  Item item;
+  Failure item;
   item.outcome = first.outcome();
+  item.signature = signature_of(first);
+  item.cases = cases;
   const bool several = by_scenario(cases).size() > 1;
   constexpr std::size_t kMostNames = 6;
   item.what = several ? count_text(cases) + " (" + scenarios_text(cases, kMostNames) + ")"
@@ -83,9 +79,10 @@ Item item_of(const ReportView& view, const Cases& cases) {
 }
 
 // Of a search: its answer, and what the minimal set does.
-Item item_of(const ReportView& view, const harness::Bisection& bisection) {
-  Item item;
+Failure failure_of(const ReportView& view, const harness::Bisection& bisection) {
+  Failure item;
   item.outcome = bisection.outcome().value_or(Outcome::fail);
+  item.signature = nsa::hash_hex("bisection\n" + bisection.label);
   item.what = "bisection of " + escape(bisection.label) + " over " + escape(bisection.over) + ": " +
               escape(bisection.progress.conclusion);
   if (!bisection.missed.empty()) item.what += "; " + escape(bisection.missed);
@@ -108,38 +105,6 @@ bool needs_telling(const harness::Bisection& bisection) {
   return bisection.progress.state != harness::BisectProgress::State::nothing_breaks;
 }
 
-std::vector<Item> items_of(const ReportView& view) {
-  std::vector<Cases> groups;
-  std::map<decltype(key_of(view.cases.front())), std::size_t> known;
-  for (const CaseView* one : failed_cases(view)) {
-    const auto [at, is_new] = known.try_emplace(key_of(*one), groups.size());
-    if (is_new) groups.emplace_back();
-    groups[at->second].push_back(one);
-  }
-  std::vector<Item> items;
-  for (const harness::Bisection& bisection : view.bisections) {
-    if (needs_telling(bisection)) items.push_back(item_of(view, bisection));
-  }
-  for (const Cases& group : groups) items.push_back(item_of(view, group));
-  std::stable_sort(items.begin(), items.end(), [](const Item& a, const Item& b) {
-    return severity(a.outcome) < severity(b.outcome);
-  });
-  return items;
-}
-
-std::string text_of(const Item& item, std::size_t number) {
-  std::string text =
-      std::to_string(number) + ". " + outcome_text(item.outcome) + " " + item.what + "\n";
-  if (number > kMostCommands) return text;
-  if (!item.next.empty()) text += "\n   Next: " + item.next + "\n";
-  if (item.command.empty()) return text;
-  std::string block = code_block(item.command, "sh");
-  for (std::size_t at = 0; (at = block.find('\n', at)) + 1 < block.size(); ++at) {
-    block.insert(at + 1, "   ");
-  }
-  return text + "\n   " + block + "\n";
-}
-
 }  // namespace
 
 bool is_failure(Outcome outcome) {
@@ -153,11 +118,42 @@ Cases failed_cases(const ReportView& view) {
   return failed;
 }
 
+std::vector<Failure> failures(const ReportView& view) {
+  std::vector<Cases> groups;
+  std::map<std::string, std::size_t> known;  // by signature
+  for (const CaseView* one : failed_cases(view)) {
+    const auto [at, is_new] = known.try_emplace(signature_of(*one), groups.size());
+    if (is_new) groups.emplace_back();
+    groups[at->second].push_back(one);
+  }
+  std::vector<Failure> items;
+  for (const harness::Bisection& bisection : view.bisections) {
+    if (needs_telling(bisection)) items.push_back(failure_of(view, bisection));
+  }
+  for (const Cases& group : groups) items.push_back(failure_of(view, group));
+  std::stable_sort(items.begin(), items.end(), [](const Failure& a, const Failure& b) {
+    return severity(a.outcome) < severity(b.outcome);
+  });
+  return items;
+}
+
+std::string advice_text(const Failure& failure) {
+  std::string text = failure.next.empty() ? "" : "\n   Next: " + failure.next + "\n";
+  if (failure.command.empty()) return text;
+  std::string block = code_block(failure.command, "sh");
+  for (std::size_t at = 0; (at = block.find('\n', at)) + 1 < block.size(); ++at) {
+    block.insert(at + 1, "   ");
+  }
+  return text + "\n   " + block + "\n";
+}
+
 std::string failures_text(const ReportView& view) {
-  const std::vector<Item> items = items_of(view);
+  const std::vector<Failure> items = failures(view);
   std::string text;
   for (std::size_t i = 0; i < std::min(items.size(), kMostItems); ++i) {
-    text += text_of(items[i], i + 1);
+    const Failure& item = items[i];
+    text += std::to_string(i + 1) + ". " + outcome_text(item.outcome) + " " + item.what + "\n";
+    if (i < kMostCommands) text += advice_text(item);
   }
   if (items.size() > kMostItems) {
     text += "\nand " + std::to_string(items.size() - kMostItems) +

@@ -1,5 +1,5 @@
 // The gate on simulated nights: how often it is wrong, and what it finds. A few years of each noise here; a thousand in
-// SlowSimulation (label slow). Every night has its rerun here, which gives no fewer alarms than the nights that ask for one.
+// SimulationSlowTrials (label slow). Every night has its rerun here, which gives no fewer alarms than the nights that ask for one.
 #include <iostream>
 
 #include "tests/history/simulated.h"
@@ -77,7 +77,7 @@ TEST(Simulation, FiveShortTriesOfEachNoise) {
   }
 }
 
-TEST(SlowSimulation, AThousandSeriesYears) {
+TEST(SimulationSlowTrials, AThousandSeriesYears) {
   for (const NoiseKind kind : kNoises) {
     SCOPED_TRACE(name_of(kind));
     const Tally tally = simulate(kind, 200, 400);

@@ -267,7 +267,7 @@ TEST(Oracle, FiftyRandomConfigurations) {
   EXPECT_LT(choices.tied, choices.decided / 100);
 }
 
-TEST(OracleSlow, FiveHundredRandomConfigurations) {
+TEST(OracleSlowTrials, FiveHundredRandomConfigurations) {
   Choices choices;
   EXPECT_LE(compare_seeds(1001, 1500, choices), kOracleTolerance);
   EXPECT_GT(choices.decided, 10'000);

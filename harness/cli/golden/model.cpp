@@ -12,6 +12,7 @@
 #include "nsa/base/error.h"
 #include "nsa/base/file.h"
 #include "nsa/base/safetensors.h"
+#include "nsa/base/temporary_folder.h"
 #include "nsa/base/text.h"
 
 namespace harness::cli::golden {
@@ -23,26 +24,6 @@ using Clock = std::chrono::steady_clock;
 constexpr double kStartSeconds = 120.0;   // LibTorch is read from a cold disk
 constexpr double kTimesTheOracle = 20.0;  // the model is faster, but may share the machine
 constexpr int kRoundMs = 100;  // a signal that comes just before poll() is noticed after this long
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    path_ = (fs::temp_directory_path() / "nsa_golden_XXXXXX").string();
-    if (mkdtemp(path_.data()) == nullptr) {
-      throw nsa::Error(nsa::system_error_text("make the folder", path_));
-    }
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  [[nodiscard]] std::string operator/(const char* name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
 
 // While there is something to clean up, signals are noticed instead of ending the program.
 class NoticedSignals {
@@ -134,7 +115,7 @@ Wanted read_results(const Case& the_case, const std::string& path) {
 
 Wanted model_results(const Case& the_case, const Worker& worker, double oracle_seconds) {
   const NoticedSignals noticed;
-  const TemporaryFolder folder;
+  const nsa::TemporaryFolder folder;
   const std::string out = folder / "results.safetensors";
   ProcessRequest request;
   request.argv = {worker.path, "--golden", fs::absolute(the_case.path).string(), "--out", out};

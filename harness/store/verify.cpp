@@ -1,0 +1,137 @@
+#include "harness/store/verify.h"
+
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "harness/store/rebuild.h"
+#include "harness/store/run_files.h"
+#include "nsa/base/error.h"
+#include "nsa/base/hash.h"
+#include "nsa/base/strict_json.h"
+#include "nsa/base/temporary_folder.h"
+
+namespace harness {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+// All that both sides know of the run. Its number and where its folder is are the database's own.
+json told(const RunRecord& run) {
+  const Provenance& from = run.provenance;
+  return {{"name", run.name},
+          {"started_ms", run.started_ms},
+          {"ended_ms", run.ended_ms},
+          {"exit_code", run.exit_code},
+          {"complete", run.complete},
+          {"commit", from.commit},
+          {"dirty", from.dirty},
+          {"diff_hash", from.diff_hash},
+          {"source_hash", from.source_hash},
+          {"binary_hash", from.binary_hash},
+          {"argv", from.argv},
+          {"machine", from.machine},
+          {"environment", from.environment},
+          {"command", from.command}};
+}
+
+json told(const Digest& digest) {
+  json object = json::parse(digest_text(digest));
+  json metrics = json::object();
+  for (const auto& [name, value] : digest.metrics) metrics[name] = Real(value);
+  object["metrics"] = std::move(metrics);
+  return object;
+}
+
+json told(const CaseRecord& record) {
+  json object = {{"label", record.label},
+                 {"scenario", record.scenario},
+                 {"case_id", record.case_id},
+                 {"case_json", record.case_json},
+                 {"skip_reason", record.skip_reason},
+                 {"folder", record.folder},
+                 {"judgements", record.judgements},
+                 {"digest", told(record.digest)},
+                 {"outcome", nullptr}};
+  if (record.judgement) {
+    object["outcome"] = name_of(record.judgement->outcome);
+    object["reason"] = record.judgement->reason;
+    object["verdicts"] = record.judgement->verdicts;
+    object["findings"] = record.judgement->findings;
+  }
+  return object;
+}
+
+std::string value_at(const json& object, const json::json_pointer& at) {
+  if (!object.contains(at)) return "nothing";
+  return nsa::shortened(object.at(at).dump(-1, ' ', false, json::error_handler_t::replace));
+}
+
+// The first place where they differ.
+void compare(const std::string& of,
+             const json& database,
+             const json& folder,
+             std::vector<std::string>& wrong) {
+  const json differences = json::diff(folder, database);
+  if (differences.empty()) return;
+  const auto name = differences.front().at("path").get<std::string>();
+  const json::json_pointer at(name);
+  const std::size_t more = differences.size() - 1;
+  wrong.push_back(of + ": " + name.substr(1) + ": the database says " + value_at(database, at) +
+                  ", the folder " + value_at(folder, at) +
+                  (more > 0 ? " (and " + std::to_string(more) + " more places)" : ""));
+}
+
+void verify_files(const RunRecord& run, const CaseRecord& record, Verified& verified) {
+  const std::string folder = case_folder(run.folder, record.folder);
+  for (const FileRow& file : record.digest.files) {
+    const std::string path = folder + "/" + file.path;
+    std::error_code error;
+    if (!fs::exists(path, error)) {
+      ++verified.files_gone;
+    } else if (const std::string found = nsa::hash_file(path); found != file.hash) {
+      verified.wrong.push_back(path + ": found hash " + found + ", recorded was " + file.hash);
+    } else {
+      ++verified.files;
+    }
+  }
+}
+
+}  // namespace
+
+Verified verify_run(const Store& store, const RunRecord& run) {
+  if (run.pruned_ms > 0) throw nsa::Error(run.folder + ": dropped (nsa-harness db prune)");
+  if (!fs::is_directory(run.folder)) throw nsa::Error(run.folder + ": not there");
+  const nsa::TemporaryFolder scratch;
+  const auto again = Store::open(scratch / "again.db", true);
+  Verified verified;
+  try {
+    (void)rebuild_run(run.folder, *again);
+  } catch (const nsa::Error& why) {
+    verified.wrong.emplace_back(why.what());
+    return verified;
+  }
+  const RunRecord rebuilt = again->last_run().value();
+  compare("run " + run.name, told(run), told(rebuilt), verified.wrong);
+  std::map<int, CaseRecord> of_folder;  // by position
+  for (CaseRecord& record : again->cases(rebuilt.id)) {
+    of_folder.emplace(record.position, std::move(record));
+  }
+  for (const CaseRecord& record : store.cases(run.id)) {
+    const auto found = of_folder.extract(record.position);
+    if (found.empty()) {
+      verified.wrong.push_back("case " + record.label + ": the folder does not have it");
+      continue;
+    }
+    compare("case " + record.label, told(record), told(found.mapped()), verified.wrong);
+    verify_files(run, record, verified);
+    ++verified.cases;
+  }
+  for (const auto& [position, record] : of_folder) {
+    verified.wrong.push_back("case " + record.label + ": the database does not have it");
+  }
+  return verified;
+}
+
+}  // namespace harness

@@ -1,0 +1,141 @@
+// `report --verify`: who alters the report, the log, a tensor or the database is found, by name.
+#include <SQLiteCpp/SQLiteCpp.h>
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "harness/run/run_folder.h"
+#include "harness/store/run_files.h"
+#include "harness/store/verdict_log.h"
+#include "nsa/base/file.h"
+#include "tests/cli/program.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class VerifyTest : public testing::Test {
+ protected:
+  // One case that passes and whose rank wrote tensors. Its report is in `report_`.
+  void run(const std::vector<std::string>& words) {
+    program_.set_mood("two_passes");
+    std::vector<std::string> all = {
+        "run", program_.scenario("parallel: {ranks: 1}\n", "[process_clean, causal]"), "--quiet"};
+    all.insert(all.end(), words.begin(), words.end());
+    const fakes::ProgramResult result = program_.run(all);
+    ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+    report_ = result.out.substr(0, result.out.size() - 1);
+    folder_ = fs::path(report_).parent_path();
+  }
+
+  void expect(int exit_code, const std::vector<std::string>& words) const {
+    const fakes::ProgramResult result = program_.run({"report", "--verify", report_});
+    EXPECT_EQ(result.exit_code, exit_code) << result.out << result.err;
+    for (const std::string& word : words) EXPECT_THAT(result.out, HasSubstr(word));
+  }
+
+  void alter(const std::string& statement) const {
+    SQLite::Database(program_.database(), SQLite::OPEN_READWRITE).exec(statement);
+  }
+
+  static void replace_in(const std::string& path, const std::string& old, const std::string& now) {
+    std::string text = nsa::read_file(path, 1 << 24);
+    const std::size_t at = text.find(old);
+    ASSERT_NE(at, std::string::npos) << path;
+    std::ofstream(path, std::ios::binary) << text.replace(at, old.size(), now);
+  }
+
+  fakes::Program program_;
+  std::string report_;
+  std::string folder_;
+};
+
+TEST_F(VerifyTest, WhatNobodyAlteredAgrees) {
+  run({"--keep"});
+  expect(0,
+         {"the report is what the database gives; 1 case compared", "2 as recorded, 0 not kept"});
+}
+
+TEST_F(VerifyTest, TensorsThatWereNotKeptAreCounted) {
+  run({});
+  expect(0, {"0 as recorded, 2 not kept"});
+}
+
+TEST_F(VerifyTest, AnAlteredReportIsToldByItsLine) {
+  run({"--keep"});
+  replace_in(report_, "# GO", "# NO-GO");
+  expect(6, {"DIFFERS " + report_ + ":1: found \"# NO-GO", "the database gives \"# GO"});
+}
+
+TEST_F(VerifyTest, AShortenedReportIsFound) {
+  run({"--keep"});
+  fs::resize_file(report_, fs::file_size(report_) - 1);
+  expect(6, {"DIFFERS " + report_ + ":"});
+}
+
+TEST_F(VerifyTest, AnAlteredLogIsNamed) {
+  run({"--keep"});
+  const std::string at = folder_ + "/01_s/";
+  fs::remove(at + harness::kPackedEventsFile);
+  std::ofstream(at + harness::kEventsFile) << "";
+  expect(6, {at + harness::kEventsFile, "altered"});
+}
+
+TEST_F(VerifyTest, AnAlteredVerdictIsNamed) {
+  run({"--keep"});
+  const std::string log = folder_ + "/01_s/" + harness::kVerdictsFile;
+  replace_in(log, "\"PASS\"", "\"FAIL\"");
+  expect(6, {log + ":1"});
+}
+
+TEST_F(VerifyTest, AnAlteredTensorIsNamed) {
+  run({"--keep"});
+  const std::string path = folder_ + "/01_s/rank_0/attention_layer.safetensors";
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(-1, std::ios::end);
+  file.put('\1');  // of the same length
+  file.close();
+  expect(6, {"DIFFERS " + path + ": found hash "});
+}
+
+TEST_F(VerifyTest, AnAlteredDatabaseIsNamed) {
+  const struct {
+    const char* statement;
+    const char* told;
+  } rows[] = {{"UPDATE verdict SET reason = 'all is well' WHERE position = 0",
+               "DIFFERS case s: verdicts/0/reason: the database says \"all is well\", the folder "},
+              {"UPDATE judgement SET outcome = 'FAIL'",
+               "DIFFERS case s: outcome: the database says \"FAIL\", the folder \"PASS\""},
+              {"UPDATE run SET commit_id = 'c0ffee'",
+               ": commit: the database says \"c0ffee\", the folder "},
+              {"UPDATE cases SET label = 'other'",
+               "DIFFERS case other: label: the database says \"other\""},
+              {"DELETE FROM metric", "metrics"},
+              {"DELETE FROM cases", "DIFFERS case s: the database does not have it"}};
+  run({"--keep"});
+  const std::string kept = program_.database() + ".kept";
+  fs::copy_file(program_.database(), kept);
+  for (const auto& row : rows) {
+    SCOPED_TRACE(row.statement);
+    for (const char* beside : {"-wal", "-shm"}) fs::remove(program_.database() + beside);
+    fs::copy_file(kept, program_.database(), fs::copy_options::overwrite_existing);
+    alter(row.statement);
+    expect(6, {row.told});
+  }
+}
+
+TEST_F(VerifyTest, WhereNothingIsLeftToCompareItSaysSo) {
+  run({"--keep"});
+  const std::string elsewhere = program_.folder() / "report.md";
+  fs::copy_file(report_, elsewhere);
+  fs::remove_all(folder_);
+  report_ = elsewhere;
+  const fakes::ProgramResult result = program_.run({"report", "--verify", report_});
+  EXPECT_EQ(result.exit_code, 3) << result.out;
+  EXPECT_THAT(result.err, HasSubstr(folder_ + ": not there"));
+}
+
+}  // namespace
