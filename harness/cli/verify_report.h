@@ -10,6 +10,8 @@ namespace harness::cli {
 // Prints a line for everything that differs, and what was compared. `run`: whose report it is; "" for the run in whose folder
 // the file lies, or else the last one. Gives an exit code: kExitPass, kExitError where something differs. Throws: nsa::Error
 // where there is no such file or run, or where nothing is left of the run to compare with.
-[[nodiscard]] int verify_report(const Store& store, const std::string& run, const std::string& file);
+[[nodiscard]] int verify_report(const Store& store,
+                                const std::string& run,
+                                const std::string& file);
 
 }  // namespace harness::cli
