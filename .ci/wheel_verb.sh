@@ -2,10 +2,13 @@
 # The launcher's verb `wheel`, read by it only when asked for. Uses the launcher's functions and what they set: root, build,
 # binary, toolchain, pip_limit_s.
 
-# newest_glibc FILE: the newest version of glibc that a program asks for: 2.36.
+# newest_glibc FILE: the newest version of glibc that a program asks for: 2.36; nothing where it asks for none.
 newest_glibc() {
-  readelf --version-info --wide "$1" | grep -o 'Name: GLIBC_2\.[0-9]*' | sed 's/.*GLIBC_//' | sort -uV | tail -n 1
+  readelf --version-info --wide "$1" | sed -n 's/.*Name: GLIBC_\(2\.[0-9]*\).*/\1/p' | sort -uV | tail -n 1
 }
+
+# A program with the C library inside asks for none. The oldest systems it is made for, by theirs: RHEL 8, Debian 10.
+readonly glibc_of_portable=2.28
 
 verb_wheel() {
   (($# <= 1)) || die 3 "usage: ./nsa-harness wheel [FOLDER]"
@@ -19,11 +22,21 @@ verb_wheel() {
   cp -R -- "$root/python/." "$package/"
   find "$package" -name __pycache__ -prune -exec rm -rf -- {} +
   # The controller alone: it links no LibTorch, and what it needs beside it is data.
-  strip -o "$inside/bin/nsa-harness" "$binary" || die 3 "$binary cannot be stripped"
+  local program=$build/bin/nsa-harness-portable
+  if [[ ! -x $program ]]; then
+    say "the program could not be linked to a static C library: missing is libc.a (Debian: libc6-dev, Fedora: glibc-static)"
+    say "  or one of libyaml-cpp.a, libSQLiteCpp.a, libsqlite3.a; the wheel needs a machine with this one's glibc"
+    program=$binary
+  fi
+  strip -o "$inside/bin/nsa-harness" "$program" || die 3 "$program cannot be stripped"
   cp -R -- "$root/configs" "$root/scenarios" "$build/share/nsa-harness/corpus.txt" "$inside/share/nsa-harness/"
   version=$("$inside/bin/nsa-harness" version) || die 3 "the controller that was built does not start"
   version=${version#nsa-harness } version=${version%%,*}
   glibc=$(newest_glibc "$inside/bin/nsa-harness")
+  if [[ $program != "$binary" ]]; then
+    [[ -z $glibc ]] || die 3 "$program was to ask for no glibc, but asks for $glibc"
+    glibc=$glibc_of_portable
+  fi
   [[ -n $glibc ]] || die 3 "readelf tells no version of glibc of the controller"
   say "the wheel runs where glibc is $glibc or newer"
   NSA_HARNESS_VERSION=$version NSA_HARNESS_GLIBC=$glibc timeout --foreground -k 30 "$pip_limit_s" \

@@ -17,7 +17,7 @@ export FAKE_WORK=$work HOME=$work/home NSA_HARNESS_CACHE=$cache PATH=$fakes:$PAT
 unset NSA_TORCH NSA_HARNESS_TREE XDG_CACHE_HOME
 
 cp "$1/nsa-harness" "$tree/"
-cp "$1/.ci/test_verb.sh" "$tree/.ci/"
+cp "$1"/.ci/{test,wheel}_verb.sh "$tree/.ci/"
 for name in CMakeLists.txt CMakePresets.json nsa/base/a.cpp nsa/base/a.h oracles/o.cpp harness/core/c.cpp \
   reports/r.cpp scenarios/s.yaml tests/t.cpp; do
   printf '%s\n' "$name" >"$tree/$name"
@@ -36,6 +36,7 @@ case "$1 $2" in
   '-c '*) echo 3.11 ;;
   '-m venv') mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
   '-I -m')
+    if [[ "$3 $4" == 'pip wheel' ]]; then exit 0; fi
     place=${0%/bin/python}
     for last; do :; done
     echo "Collecting"
@@ -64,6 +65,7 @@ case $1 in
     fi
     mkdir -p "$2/bin"
     cp "$FAKE_WORK/binary" "$2/bin/nsa-harness"
+    [[ ! -e $FAKE_WORK/portable ]] || cp "$FAKE_WORK/portable" "$2/bin/nsa-harness-portable"
     if [[ -e $mood/build_waits ]]; then trap 'exit 1' INT TERM; : >"$mood/build_is_waiting"; sleep 30; exit 1; fi ;;
 esac
 exit 0
