@@ -81,6 +81,10 @@ class Spec:
                 raise SpecError(f"spec: {field.name} is missing")
         return Spec(**spec)
 
+    def each(self):
+        """One Spec for each of its cases."""
+        return [dataclasses.replace(self, dtypes=(dtype,)) for dtype in self.dtypes]
+
     def document(self, name, callable_name):
         """The scenario that says the same. JSON is YAML."""
         document = {
