@@ -17,21 +17,26 @@ constexpr double kLogitsFive =
 constexpr int kMain = 0;  // the trial that others are tied to
 
 // Tensors that are drawn apart.
-enum class Purpose : std::uint64_t { q = 1, k, v, d_o, blocks, other_q, other_k, other_v };
+enum class Purpose : std::uint64_t { q = 1, k, v, d_o, blocks, other_q, other_k, other_v, scores, other_scores };
 
 struct Sizes {
-  std::int64_t batch, heads, groups, length, keys, d_k, d_v, blocks;
+  std::int64_t batch, heads, groups, length, keys, d_k, d_v, picks, blocks;
 };
 
 // ---- which trials -----------------------------------------------------------------------------------------------
 
+bool has_lists(const std::string& level) {
+  return level == "attend_sel" || level == "select";
+}
+
 // Long enough that blocks are dropped, keys leave the window, compressed tokens are many; no multiple of anything.
 std::int64_t main_length(const Scenario& scenario) {
   const nsa::ModelConfig& m = scenario.model;
-  if (scenario.kernel.level == "attend_sel") return (m.n_sel + 2) * m.l_sel + m.l_sel / 2 + 1;
-  if (scenario.kernel.level == "attend_win")
-    return 2 * std::min<std::int64_t>(m.w, 512) + m.w / 2 + 3;
-  return m.l + 9 * m.d + 1;
+  const std::string& level = scenario.kernel.level;
+  if (has_lists(level)) return (m.n_sel + 2) * m.l_sel + m.l_sel / 2 + 1;
+  if (level == "attend_win") return 2 * std::min<std::int64_t>(m.w, 512) + m.w / 2 + 3;
+  const std::int64_t of_tokens = m.l + 9 * m.d + 1;
+  return level == "score" ? std::max(of_tokens, 3 * m.l_sel + m.l_sel / 2 + 1) : of_tokens;
 }
 
 // Both sides of every edge.
@@ -39,14 +44,16 @@ std::set<std::int64_t> edge_lengths(const Scenario& scenario) {
   const nsa::ModelConfig& m = scenario.model;
   std::set<std::int64_t> lengths = {1};
   const auto around = [&](std::int64_t edge) { lengths.insert({edge - 1, edge, edge + 1}); };
-  if (scenario.kernel.level == "attend_sel") {
+  const std::string& level = scenario.kernel.level;
+  if (has_lists(level)) {
     around(m.l_sel);
     lengths.insert(m.n_sel * m.l_sel);
-  } else if (scenario.kernel.level == "attend_win") {
+  } else if (level == "attend_win") {
     around(m.w);
   } else {
     around(m.l);
     lengths.insert(m.l + m.d);
+    if (level == "score") around(m.l_sel);
   }
   lengths.erase(lengths.begin(), lengths.lower_bound(1));
   lengths.erase(main_length(scenario));
@@ -69,7 +76,8 @@ class Drawn {
               compresses() ? compressed : trial.length,
               m.d_k,
               m.d_v,
-              m.n_sel};
+              m.n_sel,
+              (trial.length + m.l_sel - 1) / m.l_sel};
     const int tied = std::max(trial.alone_of, trial.perturbed_of);
     const std::uint64_t number = tied >= 0 ? static_cast<std::uint64_t>(tied) : trial_number();
     key_ = static_cast<std::uint64_t>(scenario.seed) * 1024 + number;
@@ -88,22 +96,31 @@ class Drawn {
           tensors.push_back({name, dtype_, std::move(shape), bytes.back()});
         };
     const Sizes& n = sizes_;
-    add("q", q_, {n.batch, n.heads, n.length, n.d_k});
-    add("k", k_, {n.batch, n.groups, n.keys, n.d_k});
-    add("v", v_, {n.batch, n.groups, n.keys, n.d_v});
-    add("do", do_, {n.batch, n.heads, n.length, n.d_v});
-    if (selects()) {
+    if (takes_scores()) {
+      add("scores", scores_, {n.batch, n.groups, n.length, n.blocks});
+    } else {
+      add("q", q_, {n.batch, n.heads, n.length, n.d_k});
+      add("k", k_, {n.batch, n.groups, n.keys, n.d_k});
+    }
+    if (!scenario_.kernel.chooses()) {
+      add("v", v_, {n.batch, n.groups, n.keys, n.d_v});
+      add("do", do_, {n.batch, n.heads, n.length, n.d_v});
+    }
+    if (takes_lists()) {
       tensors.push_back({"blocks",
                          nsa::DType::i64,
-                         {n.batch, n.groups, n.length, n.blocks},
+                         {n.batch, n.groups, n.length, n.picks},
                          std::as_bytes(std::span(blocks_))});
     }
     nsa::write_safetensors(path, tensors, metadata());
   }
 
  private:
-  [[nodiscard]] bool selects() const { return scenario_.kernel.level == "attend_sel"; }
-  [[nodiscard]] bool compresses() const { return scenario_.kernel.level == "attend_cmp"; }
+  [[nodiscard]] bool takes_lists() const { return scenario_.kernel.level == "attend_sel"; }
+  [[nodiscard]] bool takes_scores() const { return scenario_.kernel.level == "select"; }
+  [[nodiscard]] bool compresses() const {
+    return scenario_.kernel.level == "attend_cmp" || scenario_.kernel.level == "score";
+  }
 
   // A trial's numbers depend on its name, not on how many others there are.
   [[nodiscard]] std::uint64_t trial_number() const {
@@ -136,7 +153,24 @@ class Drawn {
     if (trial_.inputs == "one_hot") make_one_hot();
     if (trial_.inputs == "equal_keys") make_equal();
     if (trial_.inputs == "ties") make_ties();
-    if (selects()) draw_blocks();
+    if (takes_lists()) draw_blocks();
+    if (takes_scores()) scores_ = scores(Purpose::scores);
+  }
+
+  // Never below zero, as sums of probabilities are. `ties`: every other block has none; `equal_keys`: all have the same.
+  [[nodiscard]] std::vector<double> scores(Purpose purpose) const {
+    const Sizes& n = sizes_;
+    std::vector<double> values = normal(purpose, n.batch * n.groups * n.length * n.blocks, 1.0);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const auto place = static_cast<std::int64_t>(i);
+      const std::int64_t block = place % n.blocks;
+      const std::int64_t t = place / n.blocks % n.length;
+      double& value = values[i];
+      value = trial_.inputs == "equal_keys" ? 1.0 : std::abs(value);
+      const bool tied = trial_.inputs == "ties" && block % 2 == 1;
+      if (tied || block * scenario_.model.l_sel > t) value = 0.0;
+    }
+    return values;
   }
 
   template <typename Change>
@@ -168,26 +202,31 @@ class Drawn {
     });
   }
 
-  // The forced blocks, and past ones that are drawn; `crowded`: the first ones, which all queries share.
+  // The forced blocks, and past ones that are drawn; `crowded`: the first ones, which all queries share. External lists may be
+  // shorter than they could be.
   void draw_blocks() {
     const nsa::ModelConfig& m = scenario_.model;
     const Draws draws(key_ * 16 + static_cast<std::uint64_t>(Purpose::blocks));
     const Sizes& n = sizes_;
-    blocks_.assign(static_cast<std::size_t>(n.batch * n.groups * n.length * n.blocks), -1);
+    const bool external = scenario_.kernel.picks == "external";
+    blocks_.assign(static_cast<std::size_t>(n.batch * n.groups * n.length * n.picks), -1);
     std::uint64_t at = 0;
     for (std::int64_t row = 0; row < n.batch * n.groups * n.length; ++row) {
       const std::int64_t current = row % n.length / m.l_sel;
       std::set<std::int64_t> chosen;
       for (std::int64_t i = 0; i < m.init_blocks; ++i) chosen.insert(std::min(i, current));
-      for (std::int64_t i = 0; i < m.local_blocks; ++i) {
+      for (std::int64_t i = 0; scenario_.kernel.own_block && i < m.local_blocks; ++i) {
         chosen.insert(std::max<std::int64_t>(0, current - i));
       }
-      const std::int64_t wanted = std::min(n.blocks, current + 1);
+      std::int64_t wanted = std::min(n.picks, current + 1);
+      if (external && draws.bits(at++) % 2 == 1) {
+        wanted = 1 + static_cast<std::int64_t>(draws.bits(at++) % static_cast<std::uint64_t>(wanted));
+      }
       for (std::int64_t next = 0; static_cast<std::int64_t>(chosen.size()) < wanted; ++next) {
         const std::uint64_t drawn = draws.bits(at++) % static_cast<std::uint64_t>(current + 1);
         chosen.insert(trial_.inputs == "crowded" ? next : static_cast<std::int64_t>(drawn));
       }
-      std::copy(chosen.begin(), chosen.end(), blocks_.begin() + row * n.blocks);
+      std::copy(chosen.begin(), chosen.end(), blocks_.begin() + row * n.picks);
     }
   }
 
@@ -218,6 +257,7 @@ class Drawn {
     replace(k_, other(Purpose::other_k, k_), n.keys, n.d_k, late_key);
     replace(v_, other(Purpose::other_v, v_), n.keys, n.d_v, late_key);
     replace(do_, std::vector<double>(do_.size()), n.length, n.d_v, late);
+    if (takes_scores()) replace(scores_, scores(Purpose::other_scores), n.length, n.blocks, late);
   }
 
   void keep_last_sequence() {
@@ -229,6 +269,7 @@ class Drawn {
     keep(v_);
     keep(do_);
     keep(blocks_);
+    keep(scores_);
     sizes_.batch = 1;
   }
 
@@ -249,7 +290,7 @@ class Drawn {
   nsa::DType dtype_;
   Sizes sizes_{};
   std::uint64_t key_ = 0;
-  std::vector<double> q_, k_, v_, do_;
+  std::vector<double> q_, k_, v_, do_, scores_;
   std::vector<std::int64_t> blocks_;
 };
 
@@ -277,7 +318,10 @@ std::vector<KernelTrial> kernel_trials(const Scenario& scenario) {
   trials.push_back(
       {.name = "gaps", .inputs = "normal", .batch = 2, .length = length, .gaps = true});
   for (const char* inputs : {"large_logits", "integers", "one_hot", "equal_keys", "ties"}) {
-    trials.push_back({.name = inputs, .inputs = inputs, .length = length});
+    const std::string name = inputs;
+    const bool of_logits = name == "large_logits" || name == "one_hot";
+    if (of_logits && scenario.kernel.level == "select") continue;
+    trials.push_back({.name = name, .inputs = name, .length = length});
   }
   if (scenario.kernel.level == "attend_sel") {
     trials.push_back({.name = "crowded", .inputs = "crowded", .length = length});

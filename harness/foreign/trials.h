@@ -1,7 +1,10 @@
 // The trials of kind `kernel`: the calls that a kernel of the user's own is judged by. They are drawn by the controller,
 // before the process that runs the kernel exists, and lie in the case's folder as safetensors files, one a trial:
-//   q [B,H,S,D], k [B,G,K,D], v [B,G,K,V], do [B,H,S,V] in the case's type, and of attend_sel blocks [B,G,S,n] (I64),
-//   ascending, then -1. K are tokens, of attend_cmp compressed tokens.
+//   attend_*  q [B,H,S,D], k [B,G,K,D], v [B,G,K,V], do [B,H,S,V] in the case's type, and of attend_sel blocks [B,G,S,n] (I64),
+//             ascending, then -1
+//   score     q and k
+//   select    scores [B,G,S,N], zero for blocks that begin after the query
+// K are tokens, of attend_cmp and score compressed tokens.
 // Metadata: trial (its name), calls (how often the kernel is called with it), gaps (1: tensors with NaNs between rows), and
 // what ties it to an earlier trial: `perturbed_of` and `first` (the same up to position `first`, other numbers from there
 // on, and no gradient comes in there), `alone_of` (the last sequence of that batch, alone).

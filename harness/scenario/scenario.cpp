@@ -138,6 +138,15 @@ void check_kernel(const Scenario& scenario, const nsa::Location& where) {
   const bool plain = precision == nsa::Precision::fp64 || precision == nsa::Precision::fp32 ||
                      precision == nsa::Precision::bf16 || precision == nsa::Precision::fp16;
   if (!plain) refuse_kernel(": wanted with training.precision fp64, fp32, bf16 or fp16");
+  if (kernel.chooses() && (kernel.gradients || kernel.lse != "none")) {
+    refuse_kernel(".level: found " + kernel.level + ", wanted it with gradients false and lse none");
+  }
+  if (kernel.picks != "own" && kernel.level != "attend_sel") {
+    refuse_kernel(".picks: found " + kernel.picks + ", wanted it with level attend_sel");
+  }
+  if (!kernel.own_block && kernel.picks == "own") {
+    refuse_kernel(".own_block: found false, wanted it with picks external");
+  }
   const bool names_a_block =
       kernel.sentinel >= 0 && kernel.sentinel < scenario.model.n_sel + 3;  // blocks of a trial
   if (names_a_block) {

@@ -54,6 +54,8 @@ struct KernelConfig {
   std::string level;                // of kLevels
   std::string layout = "bshd";      // the order of batch, sequence, heads and width, of all tensors
   std::string picks_per = "group";  // of attend_sel: one list of blocks a group, or a head
+  std::string picks = "own";        // of attend_sel: the lists are as NSA selects, or external: any blocks
+  bool own_block = true;            // of external picks: the query's own block is in every list
   std::int64_t sentinel = -1;       // of attend_sel: what stands in slots that hold no block
   std::string picks_order = "ascending";  // or any
   std::string picks_dtype = "int64";      // or int32
@@ -62,9 +64,13 @@ struct KernelConfig {
   bool gradients = true;
   std::string products = "narrow";  // in bf16 and fp16: what the probabilities are multiplied in
 
+  // Gives scores of blocks or chooses blocks: no gradients flow there.
+  [[nodiscard]] bool chooses() const { return level == "score" || level == "select"; }
+
   bool operator==(const KernelConfig&) const = default;
 };
-inline constexpr std::array kLevels = {"attend_sel", "attend_win", "attend_cmp"};
+inline constexpr std::array kLevels = {"attend_sel", "attend_win", "attend_cmp", "score", "select"};
+inline constexpr std::array kPicks = {"own", "external"};
 inline constexpr std::array kPicksPer = {"group", "head"};
 inline constexpr std::array kPicksOrders = {"ascending", "any"};
 inline constexpr std::array kPicksTypes = {"int64", "int32"};

@@ -35,13 +35,25 @@ def load(name):
     return found
 
 
+# What a level is called with and what it gives, in the trials' names.
+CALLS = {
+    "attend_sel": (("q", "k", "v", "blocks"), "o"),
+    "attend_win": (("q", "k", "v"), "o"),
+    "attend_cmp": (("q", "k", "v"), "o"),
+    "score": (("q", "k"), "scores"),
+    "select": (("scores",), "blocks"),
+}
+
+
 class Kernel:
     """One level in the layout of the spec."""
 
     def __init__(self, scenario, torch):
         self.torch = torch
         self.spec = scenario["kernel"]
-        self.heads_per_group = scenario["model"]["n_heads"] // scenario["model"]["n_kv_groups"]
+        self.model = scenario["model"]
+        self.heads_per_group = self.model["n_heads"] // self.model["n_kv_groups"]
+        self.takes, self.gives = CALLS[self.spec["level"]]
         self.device = torch.device(scenario["parallel"]["device"])
         self.layout = self.spec["layout"]
         self.fn = load(self.spec["callable"])
@@ -69,31 +81,57 @@ class Kernel:
         return self.laid_out(blocks.to(getattr(self.torch, self.spec["picks_dtype"])), False)
 
     def inputs(self, tensors, gaps):
-        wants = self.spec["gradients"]
-        # Without a copy of its own a view with gaps would be no leaf.
-        given = [self.laid_out(tensors[name], gaps).detach().requires_grad_(wants) for name in ("q", "k", "v")]
-        return given + ([self.picks(tensors["blocks"])] if "blocks" in tensors else [])
+        """By name, in the order of the call."""
+        given = {}
+        for name in self.takes:
+            if name == "blocks":
+                given[name] = self.picks(tensors[name])
+            else:  # without a copy of its own a view with gaps would be no leaf
+                given[name] = self.laid_out(tensors[name], gaps).detach().requires_grad_(self.spec["gradients"])
+        return given
+
+    def shape_of_result(self, tensors):
+        """In the layout."""
+        rows = (tensors["q"] if "q" in tensors else tensors["scores"]).shape
+        groups = self.model["n_kv_groups"]
+        blocks = -(-rows[2] // self.model["l_sel"])
+        shape = {
+            "o": (rows[0], rows[1], rows[2], self.model["d_v"]),
+            "scores": (rows[0], groups, rows[2], blocks),
+            "blocks": (rows[0], groups, rows[2], self.model["n_sel"]),
+        }[self.gives]
+        return [shape[CANONICAL.index(letter)] for letter in self.layout]
 
     def call(self, given, shape):
-        """(out, lse or None), checked: `shape` is that of out in the layout."""
-        result = self.fn(*given)
+        """The results by name, checked: `shape` is that of the first in the layout."""
+        result = self.fn(*given.values())
         wants_lse = self.spec["lse"] != "none"
         wanted = "(out, lse)" if wants_lse else "one tensor"
         parts = list(result) if isinstance(result, (tuple, list)) else [result]
         if len(parts) != (2 if wants_lse else 1) or not all(isinstance(part, self.torch.Tensor) for part in parts):
             kinds = ", ".join(type(part).__name__ for part in parts)
             raise WrongResult(f"found {kinds}, wanted {wanted}")
-        self.check(parts[0], "out", shape, given[0].dtype)
+        name = {"o": "out", "blocks": "picks"}.get(self.gives, self.gives)
+        self.check(parts[0], name, shape, self.type_of_result(next(iter(given.values()))))
+        results = {self.gives: parts[0]}
         if wants_lse:
             self.check(parts[1], "lse", [size for size, letter in zip(shape, self.layout) if letter != "d"], None)
-        return parts[0], parts[1] if wants_lse else None
+            results["lse"] = parts[1]
+        return results
+
+    def type_of_result(self, first):
+        if self.gives == "blocks":
+            return getattr(self.torch, self.spec["picks_dtype"])
+        if self.gives == "scores":  # narrow ones would often be equal, and choose other blocks
+            return self.torch.promote_types(first.dtype, self.torch.float32)
+        return first.dtype
 
     def check(self, tensor, name, shape, dtype):
         if list(tensor.shape) != list(shape):
             raise WrongResult(f"{name}: found shape {list(tensor.shape)}, wanted {list(shape)}")
         if dtype is not None and tensor.dtype != dtype:
             raise WrongResult(f"{name}: found {tensor.dtype}, wanted {dtype}")
-        if not tensor.is_floating_point():
+        if dtype is None and not tensor.is_floating_point():
             raise WrongResult(f"{name}: found {tensor.dtype}, wanted a floating type")
         if tensor.device.type != self.device.type:
             raise WrongResult(f"{name}: found it on {tensor.device}, wanted {self.device}")
@@ -102,33 +140,40 @@ class Kernel:
         """What comes back from one call, by name; and how many numbers of each input have another value afterwards."""
         torch = self.torch
         given = self.inputs(tensors, gaps)
-        before = [tensor.detach().clone() for tensor in given]
-        d_out = self.laid_out(tensors["do"], gaps)
+        before = {name: tensor.detach().clone() for name, tensor in given.items()}
         channel.enter("forward")
-        out, lse = self.call(given, d_out.shape)
+        called = self.call(given, self.shape_of_result(tensors))
         channel.moved()
-        results = {"o": self.canonical(out)}
-        if lse is not None:
-            results["lse"] = self.canonical(lse, "bhs")
+        results = {name: self.canonical(one, "bhs" if name == "lse" else CANONICAL) for name, one in called.items()}
+        if self.gives == "blocks":
+            results["blocks"] = self.own_lists(results["blocks"])
         if self.spec["gradients"]:
             channel.enter("backward")
-            results.update(self.gradients(out, given, d_out))
+            results.update(self.gradients(called["o"], given, self.laid_out(tensors["do"], gaps)))
             channel.moved()
         if self.device.type == "cuda":
             torch.cuda.synchronize()
         written = {
-            name: int((old != new.detach()).sum())
-            for name, old, new in zip(("q", "k", "v", "picks"), before, given)
+            "picks" if name == "blocks" else name: int((before[name] != tensor.detach()).sum()) for name, tensor in given.items()
         }
         return results, written
 
+    def own_lists(self, picks):
+        """As this project's lists are: -1 in slots that hold no block; sorted where any order was said to be right."""
+        last = self.torch.iinfo(self.torch.int64).max
+        lists = picks.long()
+        lists = lists.masked_fill(lists == self.spec["sentinel"], last)
+        if self.spec["picks_order"] == "any":
+            lists = lists.sort(dim=-1).values
+        return lists.masked_fill(lists == last, -1)
+
     def gradients(self, out, given, d_out):
         if not out.requires_grad:
-            if given[1].numel() == 0:
+            if given["k"].numel() == 0:
                 return {}  # no keys: nothing that it could depend on
             raise WrongResult("out has no autograd graph; a kernel without a backward needs gradients=False")
         names = ("q", "k", "v")
-        found = self.torch.autograd.grad(out, given[:3], d_out, allow_unused=True)
+        found = self.torch.autograd.grad(out, [given[name] for name in names], d_out, allow_unused=True)
         return {"d" + name: self.canonical(one) for name, one in zip(names, found) if one is not None}
 
 

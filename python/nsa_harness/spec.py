@@ -4,19 +4,25 @@ default that stands here, and what contradicts itself is refused by name."""
 import dataclasses
 import difflib
 
-LEVELS = ("attend_sel", "attend_win", "attend_cmp")
 DTYPES = ("fp64", "fp32", "bf16", "fp16")
 
-# Sizes that belong to one level alone.
-OF_LEVEL = {
-    "attend_sel": ("block", "top_n", "forced_first", "forced_last", "picks_per", "picks_order", "picks_dtype", "sentinel"),
-    "attend_win": ("window", "window_counts_self"),
-    "attend_cmp": ("compress_length", "compress_stride"),
-}
+# What a level needs, and what else it knows of the fields that not all levels have.
 REQUIRED = {
-    "attend_sel": ("block", "top_n"),
-    "attend_win": ("window",),
-    "attend_cmp": ("compress_length", "compress_stride"),
+    "attend_sel": ("d_k", "d_v", "block", "top_n"),
+    "attend_win": ("d_k", "d_v", "window"),
+    "attend_cmp": ("d_k", "d_v", "compress_length", "compress_stride"),
+    "score": ("d_k", "compress_length", "compress_stride", "block"),
+    "select": ("block", "top_n"),
+}
+LEVELS = tuple(REQUIRED)
+_OF_ATTENTION = ("scale", "lse", "products")
+_OF_LISTS = ("forced_first", "forced_last", "picks_order", "picks_dtype", "sentinel")
+OPTIONAL = {
+    "attend_sel": (*_OF_ATTENTION, *_OF_LISTS, "select", "picks_per"),
+    "attend_win": (*_OF_ATTENTION, "window_counts_self"),
+    "attend_cmp": _OF_ATTENTION,
+    "score": ("scale", "eq9"),
+    "select": _OF_LISTS,
 }
 
 
@@ -28,21 +34,21 @@ class SpecError(ValueError):
 class Spec:
     """See docs/your-kernel.md. B, S, H, G: batch, sequence, query heads, key/value groups."""
 
-    level: str  # attend_sel: fn(q, k, v, picks); attend_win and attend_cmp: fn(q, k, v)
+    level: str  # attend_sel: fn(q, k, v, picks); attend_win and attend_cmp: fn(q, k, v); score: fn(q, k); select: fn(scores)
     heads: int  # query heads, a multiple of groups; query head g * (heads / groups) + i belongs to group g
     groups: int  # key/value heads
-    d_k: int  # width of queries and keys, even
-    d_v: int  # width of values
+    d_k: int | None = None  # width of queries and keys, even; not of select
+    d_v: int | None = None  # width of values; of attention alone
     layout: str = "bshd"  # the order of batch, sequence (s or t), heads and width, of all tensors
     dtypes: tuple = ("fp32",)  # one case each: fp64, fp32, bf16, fp16
     device: str = "cpu"  # or cuda
     scale: float | None = None  # of the logits; None: 1 / sqrt(d_k)
     lse: str | None = None  # base of the logarithm where fn returns (out, lse): "e" or "2"
-    gradients: bool = True  # its backward is judged
+    gradients: bool = True  # its backward is judged; score and select have none
     products: str = "narrow"  # in bf16 and fp16 the probabilities are rounded before they meet the values; or "wide"
     seconds: float = 300.0  # then a case is ended
     seed: int = 0
-    # attend_sel: keys of the chosen blocks, up to the query's own position
+    # attend_sel: keys of the chosen blocks, up to the query's own position; select: the choice of them
     block: int | None = None  # tokens of a block
     top_n: int | None = None  # blocks of a list, the forced ones included
     forced_first: int = 1  # first blocks that are in every list
@@ -51,12 +57,14 @@ class Spec:
     picks_order: str = "ascending"  # or "any"
     picks_dtype: str = "int64"  # or "int32"
     sentinel: int = -1  # in slots that hold no block; they come last
+    select: str = "own"  # attend_sel: the lists are as NSA selects; or "external": other kernels' lists, which may be short
     # attend_win
     window: int | None = None  # keys that a query sees
     window_counts_self: bool = True  # its own position is one of them
-    # attend_cmp: key i covers tokens [i * stride, i * stride + length) and is seen once it is complete
+    # attend_cmp and score: key i covers tokens [i * stride, i * stride + length) and is seen once it is complete
     compress_length: int | None = None
     compress_stride: int | None = None
+    eq9: str = "fractional"  # score: a key counts for a block by the share of its tokens in it; or "overlap": by their number over the stride
 
     def __post_init__(self):
         dtypes = self.dtypes
@@ -103,10 +111,12 @@ class Spec:
                 "picks_per": self.picks_per,
                 "picks_order": self.picks_order,
                 "picks_dtype": self.picks_dtype,
+                "picks": self.select,
+                "own_block": self.select == "own" or self.forced_last > 0,
                 "sentinel": self.sentinel,
                 "scale": self.scale or 0.0,
                 "lse": self.lse or "none",
-                "gradients": self.gradients,
+                "gradients": self.gradients and "d_v" in REQUIRED[self.level],
                 "products": self.products,
             },
             "requires": {"gpus": 1 if self.device == "cuda" else 0},
@@ -144,12 +154,10 @@ def _check(spec):
         _refuse("layout", spec.layout, "b, s (or t), h and d in some order, each once")
     if not spec.dtypes or len(set(spec.dtypes)) != len(spec.dtypes) or not set(spec.dtypes) <= set(DTYPES):
         _refuse("dtypes", spec.dtypes, "some of " + ", ".join(DTYPES) + ", each once")
-    for field, least in (("heads", 1), ("groups", 1), ("d_k", 2), ("d_v", 1)):
-        _whole(spec, field, least)
+    for field in ("heads", "groups"):
+        _whole(spec, field, 1)
     if spec.heads % spec.groups:
         _refuse("heads", spec.heads, f"a multiple of groups, which is {spec.groups}")
-    if spec.d_k % 2:
-        _refuse("d_k", spec.d_k, "an even number")
     if spec.scale is not None and not spec.scale > 0:
         _refuse("scale", spec.scale, "a number above 0, or None for 1 / sqrt(d_k)")
     if not spec.seconds > 0:
@@ -159,58 +167,63 @@ def _check(spec):
 
 def _check_level(spec):
     defaults = {field.name: field.default for field in dataclasses.fields(Spec)}
-    for level, fields in OF_LEVEL.items():
-        for field in fields:
-            if level != spec.level and getattr(spec, field) != defaults[field]:
-                raise SpecError(f"spec: {field} belongs to {level}, but level is {spec.level}")
+    own = (*REQUIRED[spec.level], *OPTIONAL[spec.level])
+    for field, value in defaults.items():
+        levels = [level for level in LEVELS if field in REQUIRED[level] or field in OPTIONAL[level]]
+        if levels and field not in own and getattr(spec, field) != value:
+            raise SpecError(f"spec: {field} belongs to {', '.join(levels)}, but level is {spec.level}")
     for field in REQUIRED[spec.level]:
         if getattr(spec, field) is None:
             raise SpecError(f"spec: {field} is missing: {spec.level} needs it")
         _whole(spec, field, 1)
-    if spec.level == "attend_sel":
+    if spec.d_k is not None and spec.d_k % 2:
+        _refuse("d_k", spec.d_k, "an even number")
+    if spec.top_n is not None:
         _check_picks(spec)
-    if spec.level == "attend_cmp" and spec.compress_length % spec.compress_stride:
-        _refuse("compress_length", spec.compress_length, f"a multiple of compress_stride, {spec.compress_stride}")
+    if spec.compress_length is not None:
+        _check_compression(spec)
+
+
+def _check_compression(spec):
+    _one_of(spec, "eq9", ("fractional", "overlap"))
+    for field in ("compress_length", "block"):
+        size = getattr(spec, field)
+        if size is not None and size % spec.compress_stride:
+            _refuse(field, size, f"a multiple of compress_stride, {spec.compress_stride}")
 
 
 def _check_picks(spec):
     _one_of(spec, "picks_per", ("group", "head"))
     _one_of(spec, "picks_order", ("ascending", "any"))
     _one_of(spec, "picks_dtype", ("int64", "int32"))
+    _one_of(spec, "select", ("own", "external"))
     _whole(spec, "forced_first", 0)
-    _whole(spec, "forced_last", 1)
-    if spec.forced_first + spec.forced_last > spec.top_n:
-        _refuse("top_n", spec.top_n, f"at least forced_first + forced_last, {spec.forced_first + spec.forced_last}")
+    _whole(spec, "forced_last", 0 if spec.select == "external" else 1)
+    least = spec.forced_first + max(1, spec.forced_last)
+    if least > spec.top_n:
+        _refuse("top_n", spec.top_n, f"at least forced_first + forced_last, {least}")
     _whole(spec, "sentinel", -1)
     if 0 <= spec.sentinel < spec.top_n + 3:
         _refuse("sentinel", spec.sentinel, "-1, or a number that no block has")
 
 
 def _model(spec):
-    model = {
-        "dim": spec.heads * spec.d_v,
+    block = spec.block or 16
+    length = spec.compress_length or block
+    d_v = spec.d_v or 1
+    return {
+        "dim": spec.heads * d_v,
         "n_layers": 1,
         "n_heads": spec.heads,
         "n_kv_groups": spec.groups,
-        "d_k": spec.d_k,
-        "d_v": spec.d_v,
-        "l": 16,
-        "d": 16,
-        "l_sel": 16,
-        "n_sel": 3,
-        "w": 16,
+        "d_k": spec.d_k or 2,
+        "d_v": d_v,
+        "l": length,
+        "d": spec.compress_stride or length,
+        "l_sel": spec.block or length,
+        "n_sel": spec.top_n or 3,
+        "w": 16 if spec.window is None else spec.window + (0 if spec.window_counts_self else 1),
+        "init_blocks": spec.forced_first,
+        "local_blocks": max(1, spec.forced_last),
+        "eq9": spec.eq9,
     }
-    if spec.level == "attend_sel":
-        model.update(
-            l=spec.block,
-            d=spec.block,
-            l_sel=spec.block,
-            n_sel=spec.top_n,
-            init_blocks=spec.forced_first,
-            local_blocks=spec.forced_last,
-        )
-    elif spec.level == "attend_win":
-        model["w"] = spec.window + (0 if spec.window_counts_self else 1)
-    else:
-        model.update(l=spec.compress_length, d=spec.compress_stride, l_sel=spec.compress_length)
-    return model

@@ -122,9 +122,103 @@ inline KernelTensors kernel_results(const harness::Scenario& s,
   return k;
 }
 
-inline void write_kernel_outputs(Healthy& h, const KernelTensors& k, int trial, int call) {
+// Tokens that compressed token i and block j share, of those of the token.
+inline double share_of_block(const nsa::ModelConfig& m, std::int64_t i, std::int64_t j) {
+  std::int64_t shared = 0;
+  for (std::int64_t token = i * m.d; token < i * m.d + m.l; ++token) {
+    shared += token / m.l_sel == j ? 1 : 0;
+  }
+  return static_cast<double>(shared) / static_cast<double>(m.l);
+}
+
+// The scores of blocks: probabilities of the compressed tokens that are complete, by their share, over the heads of a group.
+inline KernelTensors score_results(const harness::Scenario& s, const nsa::SafetensorsFile& inputs) {
+  const nsa::ModelConfig& m = s.model;
+  KernelTensors k;
+  for (const char* name : {"q", "k"}) {
+    k.shapes[name] = inputs.at(name).shape;
+    k.values[name] = nsa::to_doubles(inputs.at(name));
+  }
+  const std::int64_t blocks = (k.size("q", 2) + m.l_sel - 1) / m.l_sel;
+  k.add("scores", "q", blocks);
+  k.shapes["scores"][1] = m.n_kv_groups;
+  const std::int64_t rows = k.size("q", 0) * k.size("q", 2);
+  k.values["scores"].assign(static_cast<std::size_t>(rows * m.n_kv_groups * blocks), 0.0);
+  for (std::int64_t at = 0; at < rows * m.n_heads; ++at) {
+    const std::int64_t b = at / m.n_heads / k.size("q", 2);
+    const std::int64_t head = at % m.n_heads;
+    const std::int64_t t = at / m.n_heads % k.size("q", 2);
+    const std::int64_t g = head / m.heads_per_group();
+    std::vector<double> p;
+    double sum = 0.0;
+    for (std::int64_t i = 0; i * m.d + m.l - 1 <= t; ++i) {
+      double logit = 0.0;
+      for (std::int64_t c = 0; c < m.d_k; ++c)
+        logit += k.at("q", b, head, t, c) * k.at("k", b, g, i, c);
+      p.push_back(std::exp(logit / std::sqrt(static_cast<double>(m.d_k))));
+      sum += p.back();
+    }
+    for (std::size_t i = 0; i < p.size(); ++i) {
+      for (std::int64_t j = 0; j < blocks; ++j) {
+        k.at("scores", b, g, t, j) +=
+            p[i] / sum * share_of_block(m, static_cast<std::int64_t>(i), j);
+      }
+    }
+  }
+  return k;
+}
+
+// The forced blocks and the best complete ones; among equal ones the first.
+inline KernelTensors select_results(const harness::Scenario& s,
+                                    const nsa::SafetensorsFile& inputs) {
+  const nsa::ModelConfig& m = s.model;
+  KernelTensors k;
+  k.shapes["scores"] = inputs.at("scores").shape;
+  k.values["scores"] = nsa::to_doubles(inputs.at("scores"));
+  const std::int64_t length = k.size("scores", 2);
+  for (std::int64_t row = 0; row < k.size("scores", 0) * m.n_kv_groups * length; ++row) {
+    const std::int64_t t = row % length;
+    const std::int64_t current = t / m.l_sel;
+    const double* const score = k.values["scores"].data() + row * k.size("scores", 3);
+    std::set<std::int64_t> chosen;
+    for (std::int64_t j = 0; j <= current; ++j) {
+      if (j < m.init_blocks || j > current - m.local_blocks) chosen.insert(j);
+    }
+    while (static_cast<std::int64_t>(chosen.size()) < std::min(m.n_sel, current + 1)) {
+      std::int64_t best = -1;
+      for (std::int64_t j = 0; j < (t + 1) / m.l_sel; ++j) {
+        if (!chosen.contains(j) && (best < 0 || score[j] > score[best])) best = j;
+      }
+      if (best < 0) break;
+      chosen.insert(best);
+    }
+    k.blocks.insert(k.blocks.end(), chosen.begin(), chosen.end());
+    k.blocks.resize(static_cast<std::size_t>((row + 1) * m.n_sel), -1);
+  }
+  k.shapes["blocks"] = k.shapes["scores"];
+  k.shapes["blocks"].back() = m.n_sel;
+  return k;
+}
+
+inline KernelTensors results_of(const harness::Scenario& s,
+                                const PlantedKernel& planted,
+                                const nsa::SafetensorsFile& inputs) {
+  if (s.kernel.level == "score") return score_results(s, inputs);
+  if (s.kernel.level == "select") return select_results(s, inputs);
+  return kernel_results(s, planted, inputs);
+}
+
+inline void write_kernel_outputs(
+    Healthy& h, const std::string& level, const KernelTensors& k, int trial, int call) {
   std::vector<nsa::TensorToWrite> tensors;
-  for (const char* name : {"o", "dq", "dk", "dv", "lse"}) {
+  std::vector<const char*> names = {"o", "dq", "dk", "dv", "lse"};
+  if (level == "score") names = {"scores"};
+  if (level == "select") {
+    names = {};
+    tensors.push_back(
+        {"blocks", nsa::DType::i64, k.shapes.at("blocks"), std::as_bytes(std::span(k.blocks))});
+  }
+  for (const char* name : names) {
     std::vector<std::int64_t> shape = k.shapes.at(name);
     if (std::string(name) == "lse") shape.pop_back();
     tensors.push_back({name, nsa::DType::f64, shape, std::as_bytes(std::span(k.values.at(name)))});
@@ -147,12 +241,14 @@ inline void make_kernel(Healthy& h, const PlantedKernel& planted) {
   s.kernel.callable = "module:name";
   s.kernel.level = planted.level;
   s.kernel.lse = planted.lse;
+  s.kernel.gradients = !s.kernel.chooses();
   s.training.precision = nsa::Precision::fp64;
   s.model.n_heads = 4;
   s.model.n_kv_groups = 2;
   s.model.d_k = 4;
   s.model.d_v = 3;
   s.model.l = s.model.d = s.model.l_sel = 4;
+  if (planted.level == "score") s.model.l = 8;
   s.model.n_sel = 3;
   s.model.w = 6;
   h.evidence.artefacts.clear();
@@ -160,9 +256,9 @@ inline void make_kernel(Healthy& h, const PlantedKernel& planted) {
     put(h.evidence.artefacts, kController, row, 1);
     const nsa::SafetensorsFile inputs(h.evidence.folder + "/" + row.path);
     for (int call = 1; call <= std::stoi(inputs.metadata().at("calls")); ++call) {
-      KernelTensors results = kernel_results(s, planted, inputs);
+      KernelTensors results = results_of(s, planted, inputs);
       planted.spoil(inputs.metadata().at("trial"), call, results);
-      write_kernel_outputs(h, results, row.layer, call);
+      write_kernel_outputs(h, planted.level, results, row.layer, call);
     }
   }
 }
@@ -192,7 +288,7 @@ inline void add_foreign_kernels(std::vector<Planted>& list) {
     adder(check, name, Verdict::fail, code, site, planted);
   };
   const std::string is_oracle = "kernel_is_oracle";
-  for (const char* level : {"attend_sel", "attend_win", "attend_cmp"}) {
+  for (const char* level : {"attend_sel", "attend_win", "attend_cmp", "score", "select"}) {
     adder(is_oracle, std::string("healthy ") + level, Verdict::pass, "", "{}", {.level = level});
   }
   adder(is_oracle, "healthy sums", Verdict::pass, "", "{}", {.lse = "e"});
@@ -246,6 +342,34 @@ inline void add_foreign_kernels(std::vector<Planted>& list) {
      {.spoil = [](const std::string& trial, int, KernelTensors& t) {
        if (trial == "length_1") t.at("o", 0, 1, 0, 2) = std::nan("");
      }});
+  of(is_oracle,
+     "scores a hundred thousandth too high",
+     "SELECTION.WRONG",
+     R"({"op":"score"})",
+     {.level = "score", .spoil = [](const std::string&, int, KernelTensors& t) {
+        for (double& value : t.values.at("scores")) value *= 1.00001;
+      }});
+  of(is_oracle,
+     "the first block is not in the last list",
+     "SELECTION.WRONG",
+     R"({"op":"select"})",
+     {.level = "select", .spoil = [](const std::string& trial, int, KernelTensors& t) {
+        if (trial == "normal") ++t.blocks[t.blocks.size() - 3];
+      }});
+  of(is_oracle,
+     "a list that does not ascend",
+     "SELECTION.WRONG",
+     R"({"op":"select","detail":{"law":"not_a_legal_list"}})",
+     {.level = "select", .spoil = [](const std::string& trial, int, KernelTensors& t) {
+        if (trial == "normal") std::swap(t.blocks.end()[-1], t.blocks.end()[-2]);
+      }});
+  of(is_oracle,
+     "a block after the query",
+     "RANGE.INVALID",
+     R"({"op":"select"})",
+     {.level = "select", .spoil = [](const std::string& trial, int, KernelTensors& t) {
+        if (trial == "normal") t.blocks.back() += 1;
+      }});
   list.push_back(
       {is_oracle, "no trial", Verdict::inconclusive, "", "{}", kLeaveAsItIs, 1, 1, "kernel"});
   list.push_back({is_oracle,
@@ -269,6 +393,13 @@ inline void add_foreign_kernels(std::vector<Planted>& list) {
      "CAUSALITY.LEAK",
      R"({"branch":"win","phase":"forward"})",
      {.allowed = [](std::int64_t t, std::int64_t u, bool right) { return right || u == t + 1; }});
+  of(causal,
+     "its last choice depends on the future",
+     "CAUSALITY.LEAK",
+     R"({"op":"select","phase":"forward"})",
+     {.level = "select", .spoil = [](const std::string& trial, int, KernelTensors& t) {
+        if (trial == "other_future") t.blocks.front() = 1;
+      }});
   of(causal,
      "gives gradients to what comes after",
      "CAUSALITY.LEAK",

@@ -90,12 +90,13 @@ TEST_P(Trials, AnotherFutureChangesEveryKeyAfterThePositionAndNoneBeforeIt) {
   const SafetensorsFile plain = file(rows, "normal");
   const SafetensorsFile other = file(rows, "other_future");
   const std::int64_t first = std::stoll(other.metadata().at("first"));
-  const bool compressed = GetParam() == "attend_cmp";
+  const bool compressed = GetParam() == "attend_cmp" || GetParam() == "score";
   int before = 0;
   int after = 0;
-  for (const char* name : {"q", "k", "v"}) {
+  for (const char* name : {"q", "k", "v", "scores"}) {
+    if (!plain.contains(name)) continue;
     for_each_row(plain.at(name), other.at(name), [&](std::int64_t row, bool same) {
-      const bool of_keys = std::string(name) != "q";
+      const bool of_keys = std::string(name) == "k" || std::string(name) == "v";
       const std::int64_t last =
           compressed && of_keys ? row * scenario.model.d + scenario.model.l - 1 : row;
       EXPECT_EQ(same, last < first) << name << " at " << row;
@@ -104,6 +105,7 @@ TEST_P(Trials, AnotherFutureChangesEveryKeyAfterThePositionAndNoneBeforeIt) {
   }
   EXPECT_GT(before, 0);
   EXPECT_GT(after, 0);
+  if (!other.contains("do")) return;
   const std::vector<double> d_o = nsa::to_doubles(other.at("do"));
   const auto width = static_cast<std::size_t>(scenario.model.d_v);
   for (std::size_t i = 0; i < d_o.size(); ++i) {
@@ -131,7 +133,8 @@ TEST_P(Trials, HaveALengthAtBothSidesOfTheEdge) {
   const Scenario scenario = scenario_of(GetParam());
   std::set<std::int64_t> lengths;
   for (const harness::KernelTrial& trial : kernel_trials(scenario)) lengths.insert(trial.length);
-  const std::int64_t edge = GetParam() == "attend_sel"   ? scenario.model.l_sel
+  const bool of_lists = GetParam() == "attend_sel" || GetParam() == "select";
+  const std::int64_t edge = of_lists                     ? scenario.model.l_sel
                             : GetParam() == "attend_win" ? scenario.model.w
                                                          : scenario.model.l;
   for (const std::int64_t length : {std::int64_t{1}, edge - 1, edge, edge + 1}) {
@@ -139,7 +142,59 @@ TEST_P(Trials, HaveALengthAtBothSidesOfTheEdge) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Levels, Trials, testing::Values("attend_sel", "attend_win", "attend_cmp"));
+INSTANTIATE_TEST_SUITE_P(
+    Levels, Trials, testing::Values("attend_sel", "attend_win", "attend_cmp", "score", "select"));
+
+TEST(TrialScores, HaveTiesAndAreZeroWhereTheBlockBeginsAfterTheQuery) {
+  const Scenario scenario = scenario_of("select");
+  const fakes::TempFolder folder;
+  std::int64_t ties = 0;
+  for (const Artefact& row : write_trials(scenario, folder.path())) {
+    const SafetensorsFile file(folder.path() + "/" + row.path);
+    const nsa::TensorView& view = file.at("scores");
+    const std::vector<double> scores = nsa::to_doubles(view);
+    for (std::size_t i = 0; i < scores.size(); ++i) {
+      const std::int64_t block = static_cast<std::int64_t>(i) % view.shape[3];
+      const std::int64_t t = static_cast<std::int64_t>(i) / view.shape[3] % view.shape[2];
+      EXPECT_GE(scores[i], 0.0);
+      if (block * scenario.model.l_sel > t) {
+        EXPECT_EQ(scores[i], 0.0);
+      } else if (block > 1 && scores[i] == scores[i - 1]) {
+        ++ties;
+      }
+    }
+  }
+  EXPECT_GT(ties, 0);
+}
+
+TEST(TrialBlocks, OfOthersAreOfAnyLengthAndNeedNotHoldTheQuerysOwnBlock) {
+  Scenario scenario = scenario_of("attend_sel");
+  scenario.kernel.picks = "external";
+  scenario.kernel.own_block = false;
+  scenario.model.init_blocks = 0;
+  const fakes::TempFolder folder;
+  const auto n = static_cast<std::size_t>(scenario.model.n_sel);
+  std::set<std::size_t> lengths;
+  int without_own = 0;
+  for (const Artefact& row : write_trials(scenario, folder.path())) {
+    const SafetensorsFile file(folder.path() + "/" + row.path);
+    const std::vector<std::int64_t> blocks = nsa::to_int64s(file.at("blocks"));
+    for (std::size_t list = 0; list * n < blocks.size(); ++list) {
+      const std::int64_t* const begin = blocks.data() + list * n;
+      const std::int64_t* const end = std::find(begin, begin + n, -1);
+      const std::int64_t t = static_cast<std::int64_t>(list) % file.at("blocks").shape[2];
+      EXPECT_TRUE(std::is_sorted(begin, end));
+      ASSERT_NE(begin, end) << "a query without keys";
+      EXPECT_LE(end[-1], t / scenario.model.l_sel);
+      without_own += end[-1] < t / scenario.model.l_sel ? 1 : 0;
+      if (t / scenario.model.l_sel + 1 >= scenario.model.n_sel) {
+        lengths.insert(static_cast<std::size_t>(end - begin));
+      }
+    }
+  }
+  EXPECT_EQ(lengths.size(), n) << "every length";
+  EXPECT_GT(without_own, 0);
+}
 
 TEST(TrialBlocks, AreAscendingListsOfPastBlocksWithTheForcedOnes) {
   const Scenario scenario = scenario_of("attend_sel");

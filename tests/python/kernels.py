@@ -191,6 +191,120 @@ def cmp_seen_one_late(q, k, v):
     return compressed(q, k, v, lambda i: 4 * i + 8)
 
 
+# ---- lists that others have made -------------------------------------------------------------------------------------
+
+
+def sel_reads_full_lists(q, k, v, picks):
+    """Takes min(n, blocks so far) slots for granted: what stands behind the end of a shorter list counts as block 0."""
+    current = torch.arange(q.shape[1]) // 8
+    slots = torch.arange(picks.shape[-1])
+    there = (slots[None, :] <= current[:, None])[None, :, None]
+    return sel_right(q, k, v, torch.where(there, picks.clamp(min=0), picks))
+
+
+def sel_adds_own_block(q, k, v, picks):
+    current = (torch.arange(q.shape[1]) // 8)[None, :, None, None].expand(*picks.shape[:-1], 1)
+    return sel_right(q, k, v, torch.cat([picks, current], -1))
+
+
+# ---- scores of blocks, l = 8, d = 4, l' = 8 -----------------------------------------------------------------------------
+
+
+def block_scores(q, k, length, eq9="fractional", scale=None, seen=lambda i: 4 * i + 7):
+    """[B,S,G,N]"""
+    q, k = (one.transpose(1, 2).to(WIDE.get(one.dtype, torch.float32)) for one in (q, k))
+    heads, groups, keys = q.shape[1], k.shape[1], k.shape[2]
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    i = torch.arange(keys)
+    scores = (q @ of_heads(k, heads).transpose(-1, -2)) * scale
+    hidden = ~(seen(i)[None, :] <= torch.arange(length)[:, None])
+    p = torch.softmax(scores.masked_fill(hidden, torch.finfo(q.dtype).min), -1).masked_fill(hidden, 0.0) if keys else scores
+    j = torch.arange(-(-length // 8))
+    shared = (torch.minimum(4 * i[:, None] + 8, 8 * j[None, :] + 8) - torch.maximum(4 * i[:, None], 8 * j[None, :])).clamp(min=0)
+    share = shared.to(q.dtype) / (8 if eq9 == "fractional" else 4)
+    return (p @ share).unflatten(1, (groups, heads // groups)).sum(2).transpose(1, 2)
+
+
+def score_right(q, k):
+    return block_scores(q, k, q.shape[1])
+
+
+def score_right_bhsd(q, k):
+    return score_right(*heads_first(q, k)).transpose(1, 2)
+
+
+def score_overlap(q, k):
+    return block_scores(q, k, q.shape[1], eq9="overlap")
+
+
+def score_scale_missing(q, k):
+    return block_scores(q, k, q.shape[1], scale=1.0)
+
+
+def score_of_head_0(q, k):
+    heads = q.unflatten(2, (k.shape[2], -1))
+    return score_right(heads[:, :, :, :1].expand_as(heads).flatten(2, 3), k)
+
+
+def score_sees_begun(q, k):
+    return block_scores(q, k, q.shape[1], seen=lambda i: 4 * i)
+
+
+def score_in_bf16(q, k):
+    return score_right(q, k).bfloat16().to(q.dtype)
+
+
+def score_given_in_bf16(q, k):
+    return score_right(q, k).bfloat16()
+
+
+# ---- the choice, l' = 8, n = 4: the first block, the last two, and the best that are complete -----------------------------
+
+
+def chosen(scores, best=lambda row, blocks: sorted(blocks, key=lambda j: (-row[j], j)), first=1, last=2):
+    """One list at a time. A complete block that is not forced may be chosen."""
+    picks = torch.full((*scores.shape[:3], 4), -1)
+    for b, t, g in ((b, t, g) for b in range(scores.shape[0]) for t in range(scores.shape[1]) for g in range(scores.shape[2])):
+        current = t // 8
+        forced = {j for j in range(current + 1) if j < first or j > current - last}
+        others = [j for j in range((t + 1) // 8) if j not in forced]
+        row = scores[b, t, g].tolist()
+        blocks = sorted(forced | set(best(row, others)[: 4 - len(forced)]))
+        picks[b, t, g, : len(blocks)] = torch.tensor(blocks)
+    return picks
+
+
+def select_right(scores):
+    return chosen(scores)
+
+
+def select_right_any_order(scores):
+    picks = chosen(scores)
+    return picks.masked_fill(picks < 0, 99).flip(-1).int()
+
+
+def select_ties_high(scores):
+    return chosen(scores, best=lambda row, blocks: sorted(blocks, key=lambda j: (-row[j], -j)))
+
+
+def select_lowest(scores):
+    return chosen(scores, best=lambda row, blocks: sorted(blocks, key=lambda j: (row[j], j)))
+
+
+def select_forgets_first(scores):
+    return chosen(scores, first=0)
+
+
+def select_one_after(scores):
+    picks = chosen(scores)
+    return torch.where(picks == (torch.arange(scores.shape[1]) // 8)[None, :, None, None], picks + 1, picks)
+
+
+def select_unsorted(scores):
+    picks = chosen(scores)
+    return torch.where((picks < 0).any(-1, keepdim=True), picks, picks.flip(-1))
+
+
 # ---- what is no kernel ------------------------------------------------------------------------------------------------
 
 

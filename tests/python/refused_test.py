@@ -13,16 +13,28 @@ from nsa_harness.validate import locate  # noqa: E402
 
 WIN = dict(level="attend_win", heads=4, groups=2, d_k=8, d_v=6, window=12)
 SEL = dict(level="attend_sel", heads=4, groups=2, d_k=8, d_v=8, block=8, top_n=4)
+SCORE = dict(level="score", heads=4, groups=2, d_k=8, compress_length=8, compress_stride=4, block=8)
+CHOICE = dict(level="select", heads=4, groups=2, block=8, top_n=4)
 
 # what is changed in a spec that is right, and what the message must say
 REFUSED = [
-    (WIN, dict(level="attention"), "level: found 'attention', wanted one of attend_sel, attend_win, attend_cmp"),
+    (WIN, dict(level="gate"), "level: found 'gate', wanted one of attend_sel, attend_win, attend_cmp, score, select"),
     (WIN, dict(heads=3), "heads: found 3, wanted a multiple of groups, which is 2"),
     (WIN, dict(d_k=7), "d_k: found 7, wanted an even number"),
     (WIN, dict(window=None), "window is missing: attend_win needs it"),
     (WIN, dict(window=0), "window: found 0, wanted a whole number of at least 1"),
-    (WIN, dict(block=8), "block belongs to attend_sel, but level is attend_win"),
-    (WIN, dict(sentinel=99), "sentinel belongs to attend_sel, but level is attend_win"),
+    (WIN, dict(block=8), "block belongs to attend_sel, score, select, but level is attend_win"),
+    (WIN, dict(sentinel=99), "sentinel belongs to attend_sel, select, but level is attend_win"),
+    (WIN, dict(select="external"), "select belongs to attend_sel, but level is attend_win"),
+    (SEL, dict(select="extern"), "select: found 'extern', wanted one of own, external"),
+    (SEL, dict(forced_last=0), "forced_last: found 0, wanted a whole number of at least 1"),
+    (SCORE, dict(d_v=8), "d_v belongs to attend_sel, attend_win, attend_cmp, but level is score"),
+    (SCORE, dict(lse="e"), "lse belongs to attend_sel, attend_win, attend_cmp, but level is score"),
+    (SCORE, dict(block=6), "block: found 6, wanted a multiple of compress_stride, 4"),
+    (SCORE, dict(eq9="sum"), "eq9: found 'sum', wanted one of fractional, overlap"),
+    (CHOICE, dict(picks_per="head"), "picks_per belongs to attend_sel, but level is select"),
+    (CHOICE, dict(d_k=8), "d_k belongs to attend_sel, attend_win, attend_cmp, score, but level is select"),
+    (CHOICE, dict(top_n=None), "top_n is missing: select needs it"),
     (WIN, dict(layout="bnsd"), "layout: found 'bnsd', wanted b, s (or t), h and d"),
     (WIN, dict(dtypes=("fp32", "fp32")), "dtypes: found ('fp32', 'fp32'), wanted some of"),
     (WIN, dict(scale=0.0), "scale: found 0.0, wanted a number above 0"),
@@ -62,8 +74,9 @@ class Refused(unittest.TestCase):
             Spec.of([])
 
     def test_what_is_right_is_taken(self):
-        for good in (WIN, SEL):
+        for good in (WIN, SEL, SCORE, CHOICE, dict(SEL, select="external", forced_first=0, forced_last=0, top_n=1)):
             Spec.of(good)
+        self.assertFalse(Spec.of(SCORE).document("n", "m:n")["kernel"]["gradients"])
         self.assertEqual(Spec.of(dict(WIN, layout="BHTD", dtypes="bf16")).layout, "bhsd")
         self.assertEqual(Spec.of(dict(WIN, window_counts_self=False)).document("n", "m:n")["model"]["w"], 13)
 

@@ -19,6 +19,8 @@ import nsa_harness  # noqa: E402
 WIN = dict(level="attend_win", heads=4, groups=2, d_k=8, d_v=6, window=12)
 SEL = dict(level="attend_sel", heads=4, groups=2, d_k=8, d_v=8, block=8, top_n=4)
 CMP = dict(level="attend_cmp", heads=4, groups=2, d_k=8, d_v=8, compress_length=8, compress_stride=4)
+SCORE = dict(level="score", heads=4, groups=2, d_k=8, compress_length=8, compress_stride=4, block=8)
+CHOICE = dict(level="select", heads=4, groups=2, block=8, top_n=4)
 ALL_TYPES = ("fp64", "fp32", "bf16")
 
 # kernel, spec, outcome, code, what site or statement must say; the last column: judged without --all too.
@@ -45,6 +47,28 @@ TABLE = [
     (kernels.sel_sentinel_is_block_0, SEL, "FAIL", "NUMERIC.FORWARD", "", False),
     (kernels.cmp_seen_when_begun, CMP, "FAIL", "CAUSALITY.LEAK", "forward", False),
     (kernels.cmp_seen_one_late, CMP, "FAIL", "NUMERIC.FORWARD", "seen_one_late", False),
+    (kernels.sel_right, dict(SEL, select="external", forced_first=0, forced_last=0, dtypes=("fp32", "bf16")), "PASS", "", "", True),
+    (kernels.sel_reads_full_lists, SEL, "PASS", "", "", False),
+    (kernels.sel_reads_full_lists, dict(SEL, select="external"), "FAIL", "NUMERIC.FORWARD", "", True),
+    (kernels.sel_adds_own_block, SEL, "PASS", "", "", False),
+    (kernels.sel_adds_own_block, dict(SEL, select="external", forced_last=0), "FAIL", "NUMERIC.FORWARD", "", False),
+    (kernels.score_right, dict(SCORE, dtypes=ALL_TYPES), "PASS", "", "", True),
+    (kernels.score_right_bhsd, dict(SCORE, layout="bhsd", eq9="fractional", scale=8**-0.5), "PASS", "", "", False),
+    (kernels.score_overlap, dict(SCORE, eq9="overlap"), "PASS", "", "", False),
+    (kernels.score_overlap, SCORE, "FAIL", "SELECTION.WRONG", "score", True),
+    (kernels.score_scale_missing, SCORE, "FAIL", "SELECTION.WRONG", "score", False),
+    (kernels.score_of_head_0, SCORE, "FAIL", "SELECTION.WRONG", "score", False),
+    (kernels.score_sees_begun, SCORE, "FAIL", "CAUSALITY.LEAK", "scores", False),
+    (kernels.score_in_bf16, SCORE, "FAIL", "SELECTION.WRONG", "score", False),
+    (kernels.score_given_in_bf16, dict(SCORE, dtypes="bf16"), "CRASH", "CRASH.EXCEPTION", "torch.bfloat16, wanted torch.float32", False),
+    (kernels.select_right, dict(CHOICE, dtypes=ALL_TYPES), "PASS", "", "", True),
+    (kernels.select_right_any_order, dict(CHOICE, picks_order="any", picks_dtype="int32", sentinel=99), "PASS", "", "", False),
+    (kernels.select_right_any_order, CHOICE, "CRASH", "CRASH.EXCEPTION", "torch.int32, wanted torch.int64", False),
+    (kernels.select_ties_high, CHOICE, "FAIL", "SELECTION.WRONG", "blocks of equal score", True),
+    (kernels.select_lowest, CHOICE, "FAIL", "SELECTION.WRONG", "select", False),
+    (kernels.select_forgets_first, CHOICE, "FAIL", "SELECTION.WRONG", "select", False),
+    (kernels.select_one_after, CHOICE, "FAIL", "RANGE.INVALID", "after the query", False),
+    (kernels.select_unsorted, CHOICE, "FAIL", "SELECTION.WRONG", "no valid list", False),
     (kernels.wrong_shape, WIN, "CRASH", "CRASH.EXCEPTION", "found shape", True),
     (kernels.wrong_dtype, WIN, "CRASH", "CRASH.EXCEPTION", "torch.float64, wanted torch.float32", False),
     (kernels.raises, WIN, "CRASH", "CRASH.EXCEPTION", "no tile for this width", False),

@@ -35,7 +35,7 @@ class ChoiceJudge {
     skip_.insert(unusable.out_of_range.begin(), unusable.out_of_range.end());
     skip_.insert(unusable.malformed.begin(), unusable.malformed.end());
     if (!unusable.out_of_range.empty()) add("RANGE.INVALID", Of::blocks, unusable.out_of_range);
-    judge_scores();
+    if (record_.given.count("p_grp") == 0) judge_scores();
     judge_choices(unusable.malformed);
     return std::move(verdict_);
   }

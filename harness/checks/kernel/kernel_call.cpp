@@ -23,17 +23,29 @@ Tensor arbitrary(const KernelShape& shape, std::uint64_t key) {
   return tensor;
 }
 
-Tensor read_tensor(const nsa::SafetensorsFile& file, const char* name, const KernelShape& wanted) {
-  const nsa::TensorView& view = file.at(name);
-  if (view.shape != wanted) {
-    throw nsa::Error(view.where + ": found shape " + oracles::shape_text(view.shape) + ", wanted " +
-                     oracles::shape_text(wanted));
-  }
-  return {wanted, nsa::to_doubles(view)};
-}
-
 void scale_by(Tensor& tensor, double factor) {
   for (double& value : tensor.data) value *= factor;
+}
+
+void set_precision(const Scenario& scenario, nsa::DType dtype, LayerRecord& record) {
+  oracles::Kept kept;
+  switch (dtype) {
+    case nsa::DType::f64: record.arithmetic = oracles::Arithmetic::float64(); break;
+    case nsa::DType::bf16:
+      record.arithmetic = oracles::Arithmetic::bfloat16();
+      kept.results = oracles::Number::bf16;
+      break;
+    case nsa::DType::f16:
+      record.arithmetic = oracles::Arithmetic::float16();
+      kept.results = oracles::Number::f16;
+      break;
+    default: record.arithmetic = oracles::Arithmetic::float32();
+  }
+  record.unit_roundoff = record.arithmetic.stored;
+  if (!kept.rounds()) return;
+  kept.input = kept.results;
+  kept.narrow_products.fill(scenario.kernel.products == "narrow");
+  record.kept = kept;
 }
 
 class CallReader {
@@ -48,14 +60,13 @@ class CallReader {
     batch_ = q[0];
     length_ = q[2];
     keys_ = k[2];
-    const double root = std::sqrt(static_cast<double>(scenario.model.d_k));
-    ratio_ = scenario.kernel.scale > 0.0 ? scenario.kernel.scale * root : 1.0;
+    ratio_ = logit_ratio(scenario);
   }
 
   KernelCall read() {
     call_.branch = branch_of_level(scenario_.kernel.level);
-    set_layer();
-    set_precision();
+    call_.record = blank_layer(scenario_, batch_, length_, in_.at("q").dtype);
+    if (call_.branch == oracles::Branch::sel) take_blocks();
     take_inputs();
     take_results();
     return std::move(call_);
@@ -72,70 +83,28 @@ class CallReader {
   [[nodiscard]] std::string name_of(const char* what) const {
     return std::string(what) + std::string(oracles::branch_name(call_.branch));
   }
-  // Heads of a group apart.
   [[nodiscard]] Tensor grouped(Tensor tensor) const {
-    KernelShape shape = tensor.shape;
-    shape[1] = model().heads_per_group();
-    shape.insert(shape.begin() + 1, model().n_kv_groups);
-    return oracles::reshaped(std::move(tensor), shape);
+    return by_group(scenario_, std::move(tensor));
   }
 
-  void set_layer() {
-    LayerRecord& record = call_.record;
-    record.config = oracle_config(kernel_model(scenario_));
-    record.batch = batch_;
-    record.length = length_;
-    record.rows.resize(static_cast<std::size_t>(length_));
-    std::iota(record.rows.begin(), record.rows.end(), 0);
-    record.forward_only = true;  // its gradients are judged apart: they are not those of a layer
-    record.from_input = false;
-    record.x = arbitrary({batch_, length_, 1}, 1);
-    std::uint64_t key = 2;
-    for (const auto& [name, shape] : oracles::weight_shapes(record.config)) {
-      record.weights[name] = arbitrary(shape, key++);
+  void take_blocks() {
+    oracles::IntTensor& blocks = call_.record.blocks;
+    if (in_.at("blocks").shape != blocks.shape) {
+      throw nsa::Error(in_.at("blocks").where + ": wanted shape " +
+                       oracles::shape_text(blocks.shape));
     }
-    record.blocks = oracles::filled<std::int64_t>(
-        {batch_, model().n_kv_groups, length_, model().n_sel}, std::int64_t{-1});
-    if (call_.branch == oracles::Branch::sel) {
-      record.blocks.data = nsa::to_int64s(in_.at("blocks"));
-      if (in_.at("blocks").shape != record.blocks.shape) {
-        throw nsa::Error(in_.at("blocks").where + ": wanted shape " +
-                         oracles::shape_text(record.blocks.shape));
-      }
-    }
-  }
-
-  void set_precision() {
-    LayerRecord& record = call_.record;
-    oracles::Kept kept;
-    switch (in_.at("q").dtype) {
-      case nsa::DType::f64: record.arithmetic = oracles::Arithmetic::float64(); break;
-      case nsa::DType::bf16:
-        record.arithmetic = oracles::Arithmetic::bfloat16();
-        kept.results = oracles::Number::bf16;
-        break;
-      case nsa::DType::f16:
-        record.arithmetic = oracles::Arithmetic::float16();
-        kept.results = oracles::Number::f16;
-        break;
-      default: record.arithmetic = oracles::Arithmetic::float32();
-    }
-    record.unit_roundoff = record.arithmetic.stored;
-    if (!kept.rounds()) return;
-    kept.input = kept.results;
-    kept.narrow_products.fill(scenario_.kernel.products == "narrow");
-    record.kept = kept;
+    blocks.data = nsa::to_int64s(in_.at("blocks"));
   }
 
   void take_inputs() {
     LayerRecord& record = call_.record;
-    Tensor q = grouped(read_tensor(in_, "q", of_queries(model().d_k)));
+    Tensor q = grouped(tensor_of(in_, "q", of_queries(model().d_k)));
     scale_by(q, ratio_);  // the oracle's logits are q.k / sqrt(d_k)
     record.tensors["q"] = std::move(q);
-    record.tensors[name_of("k_")] = read_tensor(in_, "k", of_keys(model().d_k));
-    record.tensors[name_of("v_")] = read_tensor(in_, "v", of_keys(model().d_v));
+    record.tensors[name_of("k_")] = tensor_of(in_, "k", of_keys(model().d_k));
+    record.tensors[name_of("v_")] = tensor_of(in_, "v", of_keys(model().d_v));
     record.given = {"q", name_of("k_"), name_of("v_")};
-    call_.d_o = grouped(read_tensor(in_, "do", of_queries(model().d_v)));
+    call_.d_o = grouped(tensor_of(in_, "do", of_queries(model().d_v)));
   }
 
   void take_results() {
@@ -145,11 +114,11 @@ class CallReader {
                        std::string(nsa::dtype_name(out_.at("o").dtype)) + ", wanted " +
                        std::string(nsa::dtype_name(wanted)));
     }
-    call_.record.tensors[name_of("o_")] = grouped(read_tensor(out_, "o", of_queries(model().d_v)));
+    call_.record.tensors[name_of("o_")] = grouped(tensor_of(out_, "o", of_queries(model().d_v)));
     if (scenario_.kernel.lse != "none") {
       call_.lse_unit_roundoff = Reals(out_.at("lse")).unit_roundoff();
       call_.lse =
-          oracles::reshaped(read_tensor(out_, "lse", {batch_, model().n_heads, length_}),
+          oracles::reshaped(tensor_of(out_, "lse", {batch_, model().n_heads, length_}),
                             {batch_, model().n_kv_groups, model().heads_per_group(), length_});
     }
     if (!scenario_.kernel.gradients) return;
@@ -161,7 +130,7 @@ class CallReader {
   }
 
   [[nodiscard]] Tensor gradient(const char* name, const KernelShape& shape) const {
-    return out_.contains(name) ? read_tensor(out_, name, shape) : oracles::zeros(shape);
+    return out_.contains(name) ? tensor_of(out_, name, shape) : oracles::zeros(shape);
   }
 
   const Scenario& scenario_;
@@ -185,6 +154,55 @@ nsa::ModelConfig kernel_model(const Scenario& scenario) {
 oracles::Branch branch_of_level(const std::string& level) {
   if (level == "attend_sel") return oracles::Branch::sel;
   return level == "attend_win" ? oracles::Branch::win : oracles::Branch::cmp;
+}
+
+const char* result_of_level(const std::string& level) {
+  if (level == "score") return "scores";
+  return level == "select" ? "blocks" : "o";
+}
+
+double logit_ratio(const Scenario& scenario) {
+  const double root = std::sqrt(static_cast<double>(scenario.model.d_k));
+  return scenario.kernel.scale > 0.0 ? scenario.kernel.scale * root : 1.0;
+}
+
+Tensor by_group(const Scenario& scenario, Tensor heads) {
+  KernelShape shape = heads.shape;
+  shape[1] = scenario.model.heads_per_group();
+  shape.insert(shape.begin() + 1, scenario.model.n_kv_groups);
+  return oracles::reshaped(std::move(heads), shape);
+}
+
+Tensor tensor_of(const nsa::SafetensorsFile& file, const char* name, const KernelShape& wanted) {
+  const nsa::TensorView& view = file.at(name);
+  if (view.shape != wanted) {
+    throw nsa::Error(view.where + ": found shape " + oracles::shape_text(view.shape) + ", wanted " +
+                     oracles::shape_text(wanted));
+  }
+  return {wanted, nsa::to_doubles(view)};
+}
+
+LayerRecord blank_layer(const Scenario& scenario,
+                        std::int64_t batch,
+                        std::int64_t length,
+                        nsa::DType dtype) {
+  LayerRecord record;
+  record.config = oracle_config(kernel_model(scenario));
+  record.batch = batch;
+  record.length = length;
+  record.rows.resize(static_cast<std::size_t>(length));
+  std::iota(record.rows.begin(), record.rows.end(), 0);
+  record.forward_only = true;  // its gradients are judged apart: they are not those of a layer
+  record.from_input = false;
+  record.x = arbitrary({batch, length, 1}, 1);
+  std::uint64_t key = 2;
+  for (const auto& [name, shape] : oracles::weight_shapes(record.config)) {
+    record.weights[name] = arbitrary(shape, key++);
+  }
+  record.blocks = oracles::filled<std::int64_t>(
+      {batch, scenario.model.n_kv_groups, length, scenario.model.n_sel}, std::int64_t{-1});
+  set_precision(scenario, dtype, record);
+  return record;
 }
 
 KernelCall read_kernel_call(const Scenario& scenario,

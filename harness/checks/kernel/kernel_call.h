@@ -26,9 +26,30 @@ struct KernelCall {
   double lse_unit_roundoff = 0.0;
 };
 
+// What a kernel of a level gives: "o", "scores" or "blocks".
+[[nodiscard]] const char* result_of_level(const std::string& level);
+
+// A layer without tensors of its own: weights and input are arbitrary numbers. `dtype` is that of the kernel's inputs.
+[[nodiscard]] LayerRecord blank_layer(const Scenario& scenario,
+                                      std::int64_t batch,
+                                      std::int64_t length,
+                                      nsa::DType dtype);
+
+// The oracle's logits are q.k / sqrt(d_k): queries times this give those of the case's scale.
+[[nodiscard]] double logit_ratio(const Scenario& scenario);
+
+// Query heads [B,H,S,W] with the heads of a group apart: [B,G,h,S,W].
+[[nodiscard]] oracles::Tensor by_group(const Scenario& scenario, oracles::Tensor heads);
+
+// Throws: nsa::Error where the shape is another.
+[[nodiscard]] oracles::Tensor tensor_of(const nsa::SafetensorsFile& file,
+                                        const char* name,
+                                        const std::vector<std::int64_t>& wanted);
+
 // The model of a kernel: nothing is projected, so that no limit counts the terms of a projection.
 [[nodiscard]] nsa::ModelConfig kernel_model(const Scenario& scenario);
 
+// REQUIRES: a level of attention.
 [[nodiscard]] oracles::Branch branch_of_level(const std::string& level);
 
 // Throws: nsa::Error where a tensor is missing, or has not the shape or the type that the case demands.

@@ -12,14 +12,21 @@
 namespace harness::checks {
 namespace {
 
+// Block numbers are exact in doubles too.
+std::vector<double> numbers_of(const nsa::TensorView& view) {
+  if (view.dtype != nsa::DType::i64) return nsa::to_doubles(view);
+  const std::vector<std::int64_t> blocks = nsa::to_int64s(view);
+  return {blocks.begin(), blocks.end()};
+}
+
 // Positions of a tensor [B,N,rows,width] for which `differs` holds at some number.
 template <typename Differs>
 std::set<int> rows_where(const nsa::TensorView& view, Differs differs) {
   std::set<int> rows;
-  const Reals numbers(view);
   const auto width = static_cast<std::size_t>(view.shape.at(3));
   const auto count = static_cast<std::size_t>(view.shape.at(2));
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
+  const std::size_t size = view.bytes.size() / static_cast<std::size_t>(nsa::dtype_bytes(view.dtype));
+  for (std::size_t i = 0; i < size; ++i) {
     const auto row = static_cast<int>(i / width % count);
     if (differs(i, row)) rows.insert(row);
   }
@@ -70,16 +77,17 @@ class FutureJudge {
                        const nsa::SafetensorsFile& two,
                        const TrialOnRecord& trial,
                        std::int64_t first) {
-    const nsa::TensorView& view = two.at("o");
-    if (one.at("o").shape != view.shape || one.at("o").dtype != view.dtype) {
+    const char* const result = result_of_level(scenario_.kernel.level);
+    const nsa::TensorView& view = two.at(result);
+    if (one.at(result).shape != view.shape || one.at(result).dtype != view.dtype) {
       throw nsa::Error(view.where + ": has another shape or dtype than in the first trial");
     }
-    const Reals a(one.at("o"));
-    const Reals b(view);
+    const std::vector<double> a = numbers_of(one.at(result));
+    const std::vector<double> b = numbers_of(view);
     const std::set<int> rows = rows_where(view, [&](std::size_t i, int row) {
       return row < first && a[i] != b[i] && !(std::isnan(a[i]) && std::isnan(b[i]));
     });
-    if (!rows.empty()) tell(trial, rows, first, "forward", "o");
+    if (!rows.empty()) tell(trial, rows, first, "forward", result);
     return rows.empty();
   }
 
@@ -106,9 +114,10 @@ class FutureJudge {
             const char* tensor) {
     Finding finding = make_finding("CAUSALITY.LEAK", std::string("kernel_") + phase);
     put_trials({trial.name}, finding);
-    const std::string branch(oracles::branch_name(branch_of_level(scenario_.kernel.level)));
-    finding.site.branch = branch;
-    finding.site.op = "attend_" + branch;
+    finding.site.op = scenario_.kernel.level;
+    if (!scenario_.kernel.chooses()) {
+      finding.site.branch = oracles::branch_name(branch_of_level(scenario_.kernel.level));
+    }
     finding.site.phase = phase;
     finding.site.rows = to_ints(rows);
     finding.site.detail["perturbed_from"] = first;

@@ -3,9 +3,11 @@
 #include <cmath>
 #include <optional>
 #include <set>
+#include <span>
 #include <stdexcept>
 
 #include "harness/checks/attention/worst_errors.h"
+#include "harness/checks/kernel/kernel_choice.h"
 #include "harness/checks/kernel/kernel_judge.h"
 #include "harness/checks/kernel/kernel_trials.h"
 #include "harness/checks/list.h"
@@ -22,8 +24,13 @@ struct SeenInTrial {
 
 constexpr const char* kGradients = "gradients";
 
-// The output, the sums or the gradients.
+bool is_of_choice(const std::string& code) {
+  return code == "SELECTION.WRONG" || code == "RANGE.INVALID";
+}
+
+// The output, the sums or the gradients; of scores and choices the code.
 std::string about_of(const Deviation& seen) {
+  if (is_of_choice(seen.code)) return seen.code;
   return seen.is_forward() ? seen.tensors.front() : kGradients;
 }
 
@@ -51,6 +58,7 @@ void tell_together(std::vector<SeenInTrial>& list, const std::string& about) {
   if (alone == list.end() && common && !common->empty()) return;  // several laws, in every trial
   Deviation told;
   told.code = about == kGradients ? "NUMERIC.GRADIENT" : "NUMERIC.FORWARD";
+  if (is_of_choice(about)) told.code = about;
   if (alone != list.end()) told = alone->seen;
   for (SeenInTrial& one : list) {
     if (!is_about(one)) continue;
@@ -106,8 +114,7 @@ class KernelComparison {
                   const nsa::SafetensorsFile& outputs,
                   std::vector<SeenInTrial>& list) {
     try {
-      const KernelCall call = read_kernel_call(scenario_, trial.inputs, outputs);
-      const LayerJudgement judged = judge_kernel_call(scenario_, call);
+      const LayerJudgement judged = judgement_of(trial.inputs, outputs);
       errors_.take(judged.errors);
       for (const Deviation& seen : judged.deviations) {
         list.push_back({seen, trial.number});
@@ -126,6 +133,21 @@ class KernelComparison {
     return false;
   }
 
+  LayerJudgement judgement_of(const nsa::SafetensorsFile& inputs,
+                              const nsa::SafetensorsFile& outputs) {
+    if (!scenario_.kernel.chooses()) {
+      return judge_kernel_call(scenario_, read_kernel_call(scenario_, inputs, outputs));
+    }
+    const ChoiceJudgement choice = judge_kernel_choice(scenario_, inputs, outputs);
+    LayerJudgement judged;
+    judged.deviations = choice.deviations;
+    judged.missing = choice.missing;
+    rows_chosen_ += choice.rows;
+    // Of a choice there is no error: it is right or wrong.
+    if (scenario_.kernel.level == "score") judged.errors["scores"] = {choice.worst_share_of_bound, 1.0};
+    return judged;
+  }
+
   static bool same_tensors(const nsa::SafetensorsFile& a, const nsa::SafetensorsFile& b) {
     return std::all_of(a.tensors().begin(), a.tensors().end(), [&](const auto& entry) {
       return b.contains(entry.first) && same_bytes(entry.second, b.at(entry.first));
@@ -141,14 +163,17 @@ class KernelComparison {
     const auto batch =
         open_artefact(evidence_, {0, kKernelOutputs, 1, 0, static_cast<int>(of)}, result_);
     if (!batch) return;
-    const Reals one(alone.at("o"));
-    const Reals all(batch->at("o"));
-    const auto width = static_cast<std::size_t>(alone.at("o").shape.back());
-    const std::size_t before = all.size() - one.size();  // it is the last of the batch
-    for (std::size_t begin = 0; begin < one.size(); begin += width) {
-      bool same = true;
-      for (std::size_t i = begin; i < begin + width; ++i) same = same && one[i] == all[before + i];
-      if (!same) ++other_alone_;
+    const char* const result = result_of_level(scenario_.kernel.level);
+    const nsa::TensorView& one = alone.at(result);
+    const std::span<const std::byte> all = batch->at(result).bytes;
+    const auto row_bytes =
+        static_cast<std::size_t>(one.shape.back() * nsa::dtype_bytes(one.dtype));
+    // It is the last of the batch.
+    const std::span<const std::byte> last = all.last(std::min(all.size(), one.bytes.size()));
+    for (std::size_t begin = 0; begin + row_bytes <= last.size(); begin += row_bytes) {
+      const auto of_batch = last.subspan(begin, row_bytes);
+      if (!std::equal(of_batch.begin(), of_batch.end(), one.bytes.begin() + static_cast<std::ptrdiff_t>(begin)))
+        ++other_alone_;
     }
   }
 
@@ -161,12 +186,21 @@ class KernelComparison {
       if (at != trials.end()) names.push_back(at->name);
     }
     put_trials(names, finding);
-    finding.variant = "kernel";
+    finding.variant = is_of_choice(finding.code) ? "kernel_" + finding.variant : "kernel";
     if (!call.empty()) finding.facts["call"] = call;
     result_.found(std::move(finding));
   }
 
   [[nodiscard]] std::string summary() const {
+    if (scenario_.kernel.level == "select") {
+      return "in " + counted(trials_, "trial") + " the blocks of " +
+             std::to_string(rows_chosen_) + " rows are those that the scores demand";
+    }
+    if (scenario_.kernel.level == "score") {
+      return "in " + counted(trials_, "trial") +
+             " the scores are the oracle's; nearest to the bound on its rounding is " +
+             errors_.nearest();
+    }
     return "in " + counted(trials_, "trial") + " the kernel's output" +
            (scenario_.kernel.lse == "none" ? "" : ", sums") +
            (scenario_.kernel.gradients ? " and gradients are" : " is") +
@@ -180,6 +214,7 @@ class KernelComparison {
   std::vector<SeenInTrial> second_;
   WorstErrors errors_;
   std::int64_t trials_ = 0;
+  std::int64_t rows_chosen_ = 0;
   std::int64_t differing_ = 0;
   std::int64_t other_alone_ = 0;
 };
@@ -189,8 +224,14 @@ class KernelComparison {
 Check kernel_is_oracle() {
   return {"kernel_is_oracle",
           "of kind kernel: output and gradients of the user's kernel are the float64 oracle's, in "
-          "every trial",
-          {"NUMERIC.FORWARD", "NUMERIC.GRADIENT", "MASK.ALIGNMENT", "MASK.POLARITY", "MASK.ABSENT"},
+          "every trial; its choice of blocks is what the scores demand",
+          {"NUMERIC.FORWARD",
+           "NUMERIC.GRADIENT",
+           "MASK.ALIGNMENT",
+           "MASK.POLARITY",
+           "MASK.ABSENT",
+           "SELECTION.WRONG",
+           "RANGE.INVALID"},
           [](const Evidence& evidence) { return KernelComparison(evidence).judge(); }};
 }
 

@@ -48,6 +48,34 @@ constexpr std::array kForwardWords = {
         "is not the cause: the oracle got the same one.",
         "Compare the backward of {op} with its equation on the trial's tensors, head by head.",
         "row_count rows_in_all call"},
+    Wording{"SELECTION.WRONG",
+            "kernel_score",
+            "With the inputs {trial}, the scores of {row_count} of {rows_in_all} rows are not what "
+            "the queries and compressed keys give.[ It is wrong in {call} alone.][ It is what the "
+            "law {law} gives.][ This law: \"{about}\".][ Each of these laws gives it: {laws}.]",
+            "It is no rounding: the error is above a strict bound on it. The inputs are not the "
+            "cause: the oracle got the same ones.",
+            "Look at the overlap map, the mask and the precision of the scores."},
+    Wording{"SELECTION.WRONG",
+            "kernel_select",
+            "With the inputs {trial}, {row_count} of {rows_in_all} rows chose other blocks than "
+            "the scores demand.[ In {tie_rows} of them, blocks of equal score were taken in "
+            "another order.][ It is wrong in {call} alone.][ It is what the law {law} gives.][ "
+            "This law: \"{about}\".][ Each of these laws gives it: {laws}.]",
+            "Scores and near ties are not the cause: the oracle chose by the same scores.",
+            "Look at the choice: forced blocks, score descending, index ascending among equal "
+            "scores."},
+    Wording{"SELECTION.WRONG",
+            "kernel_list",
+            "With the inputs {trial}, {row_count} of {rows_in_all} rows hold no valid list of "
+            "blocks: ascending, each block once, then the sentinel.[ It is wrong in {call} alone.]",
+            "The scores are not the cause: no scores give such a list.",
+            "Look at how the list is sorted, and at duplicates of forced blocks."},
+    Wording{"RANGE.INVALID",
+            "kernel_blocks",
+            "With the inputs {trial}, {row_count} of {rows_in_all} rows chose a block that lies "
+            "after the query or outside the sequence.[ It is wrong in {call} alone.]",
+            "The scores are not the cause: no score may choose a block that the query cannot see."},
     Wording{
         "CAUSALITY.LEAK",
         "kernel_forward",
