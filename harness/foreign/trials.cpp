@@ -1,6 +1,7 @@
 #include "harness/foreign/trials.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <set>
@@ -17,7 +18,9 @@ constexpr double kLogitsFive =
 constexpr int kMain = 0;  // the trial that others are tied to
 
 // Tensors that are drawn apart.
-enum class Purpose : std::uint64_t { q = 1, k, v, d_o, blocks, other_q, other_k, other_v, scores, other_scores };
+enum class Purpose : std::uint64_t { q = 1, k, v, d_o, blocks, other_q, other_k, other_v, scores, other_scores, gates, other_gates };
+
+constexpr std::array kBranches = {"cmp", "sel", "win"};
 
 struct Sizes {
   std::int64_t batch, heads, groups, length, keys, d_k, d_v, picks, blocks;
@@ -33,7 +36,9 @@ bool has_lists(const std::string& level) {
 std::int64_t main_length(const Scenario& scenario) {
   const nsa::ModelConfig& m = scenario.model;
   const std::string& level = scenario.kernel.level;
-  if (has_lists(level)) return (m.n_sel + 2) * m.l_sel + m.l_sel / 2 + 1;
+  const std::int64_t of_lists = (m.n_sel + 2) * m.l_sel + m.l_sel / 2 + 1;
+  if (scenario.kernel.is_whole()) return std::max(of_lists, m.w + m.w / 2 + 3) | 1;
+  if (has_lists(level)) return of_lists;
   if (level == "attend_win") return 2 * std::min<std::int64_t>(m.w, 512) + m.w / 2 + 3;
   const std::int64_t of_tokens = m.l + 9 * m.d + 1;
   return level == "score" ? std::max(of_tokens, 3 * m.l_sel + m.l_sel / 2 + 1) : of_tokens;
@@ -45,16 +50,17 @@ std::set<std::int64_t> edge_lengths(const Scenario& scenario) {
   std::set<std::int64_t> lengths = {1};
   const auto around = [&](std::int64_t edge) { lengths.insert({edge - 1, edge, edge + 1}); };
   const std::string& level = scenario.kernel.level;
-  if (has_lists(level)) {
+  const bool whole = scenario.kernel.is_whole();
+  if (whole || has_lists(level)) {
     around(m.l_sel);
     lengths.insert(m.n_sel * m.l_sel);
-  } else if (level == "attend_win") {
-    around(m.w);
-  } else {
+  }
+  if (whole || level == "attend_win") around(m.w);
+  if (level == "attend_cmp" || level == "score") {
     around(m.l);
     lengths.insert(m.l + m.d);
-    if (level == "score") around(m.l_sel);
   }
+  if (level == "score") around(m.l_sel);
   lengths.erase(lengths.begin(), lengths.lower_bound(1));
   lengths.erase(main_length(scenario));
   return lengths;
@@ -89,7 +95,7 @@ class Drawn {
     if (trial_.alone_of >= 0) keep_last_sequence();
     std::vector<nsa::TensorToWrite> tensors;
     std::vector<std::vector<std::byte>> bytes;
-    bytes.reserve(5);  // the spans below point into them
+    bytes.reserve(16);  // the spans below point into them
     const auto add =
         [&](const char* name, std::vector<double>& values, std::vector<std::int64_t> shape) {
           bytes.push_back(encoded(dtype_, values));
@@ -100,12 +106,14 @@ class Drawn {
       add("scores", scores_, {n.batch, n.groups, n.length, n.blocks});
     } else {
       add("q", q_, {n.batch, n.heads, n.length, n.d_k});
-      add("k", k_, {n.batch, n.groups, n.keys, n.d_k});
     }
-    if (!scenario_.kernel.chooses()) {
-      add("v", v_, {n.batch, n.groups, n.keys, n.d_v});
-      add("do", do_, {n.batch, n.heads, n.length, n.d_v});
+    for (Bank& bank : banks_) {
+      if (!takes_scores()) add(bank.k_name.c_str(), bank.k, {n.batch, n.groups, n.keys, n.d_k});
+      if (scenario_.kernel.chooses()) continue;
+      add(bank.v_name.c_str(), bank.v, {n.batch, n.groups, n.keys, n.d_v});
     }
+    if (!scenario_.kernel.chooses()) add("do", do_, {n.batch, n.heads, n.length, n.d_v});
+    if (scenario_.kernel.is_whole()) add("gates", gates_, {n.batch, n.heads, n.length, 3});
     if (takes_lists()) {
       tensors.push_back({"blocks",
                          nsa::DType::i64,
@@ -116,7 +124,13 @@ class Drawn {
   }
 
  private:
-  [[nodiscard]] bool takes_lists() const { return scenario_.kernel.level == "attend_sel"; }
+  // Keys and values of one branch, or of all.
+  struct Bank {
+    std::string k_name, v_name;
+    std::vector<double> k, v;
+  };
+
+  [[nodiscard]] bool takes_lists() const { return scenario_.kernel.takes_picks(); }
   [[nodiscard]] bool takes_scores() const { return scenario_.kernel.level == "select"; }
   [[nodiscard]] bool compresses() const {
     return scenario_.kernel.level == "attend_cmp" || scenario_.kernel.level == "score";
@@ -132,8 +146,10 @@ class Drawn {
 
   [[nodiscard]] std::vector<double> normal(Purpose purpose,
                                            std::int64_t count,
-                                           double factor) const {
-    const Draws draws(key_ * 16 + static_cast<std::uint64_t>(purpose));
+                                           double factor,
+                                           std::size_t bank = 0) const {
+    constexpr std::uint64_t kOfBank = std::uint64_t{1} << 48U;
+    const Draws draws(key_ * 16 + static_cast<std::uint64_t>(purpose) + bank * kOfBank);
     std::vector<double> values(static_cast<std::size_t>(count));
     for (std::size_t i = 0; i < values.size(); ++i) {
       double value = factor * draws.normal(i);
@@ -147,14 +163,32 @@ class Drawn {
     const Sizes& n = sizes_;
     const double factor = trial_.inputs == "large_logits" ? kLogitsFive : 1.0;
     q_ = normal(Purpose::q, n.batch * n.heads * n.length * n.d_k, factor);
-    k_ = normal(Purpose::k, n.batch * n.groups * n.keys * n.d_k, factor);
-    v_ = normal(Purpose::v, n.batch * n.groups * n.keys * n.d_v, 1.0);
+    const bool apart = scenario_.kernel.is_whole() && scenario_.kernel.keys == "separate";
+    for (std::size_t i = 0; i < (apart ? kBranches.size() : 1); ++i) {
+      const std::string of = apart ? std::string("_") + kBranches[i] : "";
+      banks_.push_back({"k" + of,
+                        "v" + of,
+                        normal(Purpose::k, n.batch * n.groups * n.keys * n.d_k, factor, i),
+                        normal(Purpose::v, n.batch * n.groups * n.keys * n.d_v, 1.0, i)});
+    }
     do_ = normal(Purpose::d_o, n.batch * n.heads * n.length * n.d_v, 1.0);
     if (trial_.inputs == "one_hot") make_one_hot();
     if (trial_.inputs == "equal_keys") make_equal();
     if (trial_.inputs == "ties") make_ties();
     if (takes_lists()) draw_blocks();
     if (takes_scores()) scores_ = scores(Purpose::scores);
+    if (scenario_.kernel.is_whole()) gates_ = gates(Purpose::gates);
+  }
+
+  // Of all branches between 0 and 1, or one branch alone: then the output is that branch's.
+  [[nodiscard]] std::vector<double> gates(Purpose purpose) const {
+    const Draws draws(key_ * 16 + static_cast<std::uint64_t>(purpose));
+    std::vector<double> values(static_cast<std::size_t>(sizes_.batch * sizes_.heads * sizes_.length * 3));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] = trial_.gate.empty() ? held_by(dtype_, draws.uniform(i))
+                                      : (trial_.gate == kBranches[i % 3] ? 1.0 : 0.0);
+    }
+    return values;
   }
 
   // Never below zero, as sums of probabilities are. `ties`: every other block has none; `equal_keys`: all have the same.
@@ -176,8 +210,10 @@ class Drawn {
   template <typename Change>
   void for_each_key(Change change) {
     const std::int64_t rows = sizes_.batch * sizes_.groups * sizes_.keys;
-    for (std::int64_t row = 0; row < rows; ++row) {
-      change(row % std::max<std::int64_t>(1, sizes_.keys), k_.data() + row * sizes_.d_k, row);
+    for (Bank& bank : banks_) {
+      for (std::int64_t row = 0; row < rows; ++row) {
+        change(row % std::max<std::int64_t>(1, sizes_.keys), bank.k.data() + row * sizes_.d_k, row);
+      }
     }
   }
 
@@ -191,7 +227,7 @@ class Drawn {
 
   void make_equal() {
     for_each_key(
-        [&](std::int64_t, double* k, std::int64_t) { std::copy_n(k_.data(), sizes_.d_k, k); });
+        [&](std::int64_t, double* k, std::int64_t) { std::copy_n(banks_.front().k.data(), sizes_.d_k, k); });
   }
 
   // Zeros in half of the runs of keys: their logits are equal.
@@ -250,12 +286,16 @@ class Drawn {
     const auto late_key = [&](std::int64_t key) {
       return compresses() ? key * m.d + m.l > first : key >= first;
     };
-    const auto other = [&](Purpose purpose, const std::vector<double>& like) {
-      return normal(purpose, static_cast<std::int64_t>(like.size()), 1.0);
+    const auto other = [&](Purpose purpose, const std::vector<double>& like, std::size_t bank = 0) {
+      return normal(purpose, static_cast<std::int64_t>(like.size()), 1.0, bank);
     };
     replace(q_, other(Purpose::other_q, q_), n.length, n.d_k, late);
-    replace(k_, other(Purpose::other_k, k_), n.keys, n.d_k, late_key);
-    replace(v_, other(Purpose::other_v, v_), n.keys, n.d_v, late_key);
+    for (std::size_t i = 0; i < banks_.size(); ++i) {
+      Bank& bank = banks_[i];
+      replace(bank.k, other(Purpose::other_k, bank.k, i), n.keys, n.d_k, late_key);
+      replace(bank.v, other(Purpose::other_v, bank.v, i), n.keys, n.d_v, late_key);
+    }
+    if (scenario_.kernel.is_whole()) replace(gates_, gates(Purpose::other_gates), n.length, 3, late);
     replace(do_, std::vector<double>(do_.size()), n.length, n.d_v, late);
     if (takes_scores()) replace(scores_, scores(Purpose::other_scores), n.length, n.blocks, late);
   }
@@ -265,9 +305,12 @@ class Drawn {
       values.erase(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
     };
     keep(q_);
-    keep(k_);
-    keep(v_);
+    for (Bank& bank : banks_) {
+      keep(bank.k);
+      keep(bank.v);
+    }
     keep(do_);
+    keep(gates_);
     keep(blocks_);
     keep(scores_);
     sizes_.batch = 1;
@@ -277,6 +320,7 @@ class Drawn {
     std::map<std::string, std::string> said = {{"trial", trial_.name},
                                                {"calls", std::to_string(trial_.calls)},
                                                {"gaps", trial_.gaps ? "1" : "0"}};
+    if (!trial_.gate.empty()) said["gate"] = trial_.gate;
     if (trial_.perturbed_of >= 0) {
       said["perturbed_of"] = std::to_string(trial_.perturbed_of);
       said["first"] = std::to_string(trial_.first);
@@ -290,7 +334,8 @@ class Drawn {
   nsa::DType dtype_;
   Sizes sizes_{};
   std::uint64_t key_ = 0;
-  std::vector<double> q_, k_, v_, do_, scores_;
+  std::vector<double> q_, do_, scores_, gates_;
+  std::vector<Bank> banks_;
   std::vector<std::int64_t> blocks_;
 };
 
@@ -321,9 +366,17 @@ std::vector<KernelTrial> kernel_trials(const Scenario& scenario) {
     const std::string name = inputs;
     const bool of_logits = name == "large_logits" || name == "one_hot";
     if (of_logits && scenario.kernel.level == "select") continue;
+    // Where keys are alike so are scores, and the choice, which cannot be seen, is anybody's.
+    const bool alike = name == "one_hot" || name == "equal_keys" || name == "ties";
+    if (alike && scenario.kernel.is_whole() && !scenario.kernel.takes_picks()) continue;
     trials.push_back({.name = name, .inputs = name, .length = length});
   }
-  if (scenario.kernel.level == "attend_sel") {
+  for (const char* branch : kBranches) {
+    if (!scenario.kernel.is_whole()) break;
+    const std::string name = std::string("only_") + branch;
+    trials.push_back({.name = name, .inputs = "normal", .gate = branch, .length = length});
+  }
+  if (scenario.kernel.takes_picks()) {
     trials.push_back({.name = "crowded", .inputs = "crowded", .length = length});
   }
   for (const std::int64_t edge : edge_lengths(scenario)) {

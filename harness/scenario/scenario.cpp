@@ -141,8 +141,14 @@ void check_kernel(const Scenario& scenario, const nsa::Location& where) {
   if (kernel.chooses() && (kernel.gradients || kernel.lse != "none")) {
     refuse_kernel(".level: found " + kernel.level + ", wanted it with gradients false and lse none");
   }
-  if (kernel.picks != "own" && kernel.level != "attend_sel") {
-    refuse_kernel(".picks: found " + kernel.picks + ", wanted it with level attend_sel");
+  if (kernel.picks != "own" && !kernel.takes_picks()) {
+    refuse_kernel(".picks: found " + kernel.picks + ", wanted it with level attend_sel or attention");
+  }
+  if (kernel.keys != "shared" && !kernel.is_whole()) {
+    refuse_kernel(".keys: found " + kernel.keys + ", wanted it with level attention");
+  }
+  if (kernel.is_whole() && kernel.lse != "none") {
+    refuse_kernel(".lse: found " + kernel.lse + ", wanted none with level attention");
   }
   if (!kernel.own_block && kernel.picks == "own") {
     refuse_kernel(".own_block: found false, wanted it with picks external");

@@ -54,8 +54,9 @@ struct KernelConfig {
   std::string level;                // of kLevels
   std::string layout = "bshd";      // the order of batch, sequence, heads and width, of all tensors
   std::string picks_per = "group";  // of attend_sel: one list of blocks a group, or a head
-  std::string picks = "own";        // of attend_sel: the lists are as NSA selects, or external: any blocks
+  std::string picks = "own";        // the lists are as NSA selects, or external: any blocks, given to the kernel
   bool own_block = true;            // of external picks: the query's own block is in every list
+  std::string keys = "shared";      // of attention: one k and v, or separate ones of each branch
   std::int64_t sentinel = -1;       // of attend_sel: what stands in slots that hold no block
   std::string picks_order = "ascending";  // or any
   std::string picks_dtype = "int64";      // or int32
@@ -66,11 +67,16 @@ struct KernelConfig {
 
   // Gives scores of blocks or chooses blocks: no gradients flow there.
   [[nodiscard]] bool chooses() const { return level == "score" || level == "select"; }
+  [[nodiscard]] bool is_whole() const { return level == "attention"; }
+  [[nodiscard]] bool takes_picks() const {
+    return level == "attend_sel" || (is_whole() && picks == "external");
+  }
 
   bool operator==(const KernelConfig&) const = default;
 };
-inline constexpr std::array kLevels = {"attend_sel", "attend_win", "attend_cmp", "score", "select"};
+inline constexpr std::array kLevels = {"attend_sel", "attend_win", "attend_cmp", "score", "select", "attention"};
 inline constexpr std::array kPicks = {"own", "external"};
+inline constexpr std::array kKeys = {"shared", "separate"};
 inline constexpr std::array kPicksPer = {"group", "head"};
 inline constexpr std::array kPicksOrders = {"ascending", "any"};
 inline constexpr std::array kPicksTypes = {"int64", "int32"};

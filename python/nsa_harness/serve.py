@@ -42,6 +42,7 @@ CALLS = {
     "attend_cmp": (("q", "k", "v"), "o"),
     "score": (("q", "k"), "scores"),
     "select": (("scores",), "blocks"),
+    "attention": (("q", "k", "v", "k_cmp", "v_cmp", "k_sel", "v_sel", "k_win", "v_win", "gates", "blocks"), "o"),
 }
 
 
@@ -84,6 +85,8 @@ class Kernel:
         """By name, in the order of the call."""
         given = {}
         for name in self.takes:
+            if name not in tensors:  # of attention: the other form of its keys, picks of its own
+                continue
             if name == "blocks":
                 given[name] = self.picks(tensors[name])
             else:  # without a copy of its own a view with gaps would be no leaf
@@ -169,10 +172,10 @@ class Kernel:
 
     def gradients(self, out, given, d_out):
         if not out.requires_grad:
-            if given["k"].numel() == 0:
+            if any(one.numel() == 0 for one in given.values()):
                 return {}  # no keys: nothing that it could depend on
             raise WrongResult("out has no autograd graph; a kernel without a backward needs gradients=False")
-        names = ("q", "k", "v")
+        names = [name for name in given if name != "blocks"]
         found = self.torch.autograd.grad(out, [given[name] for name in names], d_out, allow_unused=True)
         return {"d" + name: self.canonical(one) for name, one in zip(names, found) if one is not None}
 

@@ -13,6 +13,7 @@ REQUIRED = {
     "attend_cmp": ("d_k", "d_v", "compress_length", "compress_stride"),
     "score": ("d_k", "compress_length", "compress_stride", "block"),
     "select": ("block", "top_n"),
+    "attention": ("d_k", "d_v", "block", "top_n", "window", "compress_length", "compress_stride"),
 }
 LEVELS = tuple(REQUIRED)
 _OF_ATTENTION = ("scale", "lse", "products")
@@ -23,6 +24,7 @@ OPTIONAL = {
     "attend_cmp": _OF_ATTENTION,
     "score": ("scale", "eq9"),
     "select": _OF_LISTS,
+    "attention": ("scale", "products", *_OF_LISTS, "select", "picks_per", "window_counts_self", "eq9", "keys"),
 }
 
 
@@ -35,6 +37,7 @@ class Spec:
     """See docs/your-kernel.md. B, S, H, G: batch, sequence, query heads, key/value groups."""
 
     level: str  # attend_sel: fn(q, k, v, picks); attend_win and attend_cmp: fn(q, k, v); score: fn(q, k); select: fn(scores)
+    # attention: fn(q, k, v, gates), with separate keys fn(q, k_cmp, v_cmp, k_sel, v_sel, k_win, v_win, gates); external picks come last
     heads: int  # query heads, a multiple of groups; query head g * (heads / groups) + i belongs to group g
     groups: int  # key/value heads
     d_k: int | None = None  # width of queries and keys, even; not of select
@@ -57,7 +60,8 @@ class Spec:
     picks_order: str = "ascending"  # or "any"
     picks_dtype: str = "int64"  # or "int32"
     sentinel: int = -1  # in slots that hold no block; they come last
-    select: str = "own"  # attend_sel: the lists are as NSA selects; or "external": other kernels' lists, which may be short
+    select: str = "own"  # attend_sel, attention: the lists are as NSA selects; or "external": other kernels' lists, which may be short
+    keys: str = "shared"  # attention: one k and v for all branches, or "separate" ones
     # attend_win
     window: int | None = None  # keys that a query sees
     window_counts_self: bool = True  # its own position is one of them
@@ -112,6 +116,7 @@ class Spec:
                 "picks_order": self.picks_order,
                 "picks_dtype": self.picks_dtype,
                 "picks": self.select,
+                "keys": self.keys,
                 "own_block": self.select == "own" or self.forced_last > 0,
                 "sentinel": self.sentinel,
                 "scale": self.scale or 0.0,
@@ -197,6 +202,11 @@ def _check_picks(spec):
     _one_of(spec, "picks_order", ("ascending", "any"))
     _one_of(spec, "picks_dtype", ("int64", "int32"))
     _one_of(spec, "select", ("own", "external"))
+    _one_of(spec, "keys", ("shared", "separate"))
+    if spec.level == "attention" and spec.select == "own":
+        for field in ("picks_per", "picks_order", "picks_dtype", "sentinel"):
+            if getattr(spec, field) != Spec.__dataclass_fields__[field].default:
+                raise SpecError(f"spec: {field} belongs to select 'external', but select is 'own': no picks are seen")
     _whole(spec, "forced_first", 0)
     _whole(spec, "forced_last", 0 if spec.select == "external" else 1)
     least = spec.forced_first + max(1, spec.forced_last)

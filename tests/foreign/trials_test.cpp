@@ -93,7 +93,7 @@ TEST_P(Trials, AnotherFutureChangesEveryKeyAfterThePositionAndNoneBeforeIt) {
   const bool compressed = GetParam() == "attend_cmp" || GetParam() == "score";
   int before = 0;
   int after = 0;
-  for (const char* name : {"q", "k", "v", "scores"}) {
+  for (const char* name : {"q", "k", "v", "scores", "gates"}) {
     if (!plain.contains(name)) continue;
     for_each_row(plain.at(name), other.at(name), [&](std::int64_t row, bool same) {
       const bool of_keys = std::string(name) == "k" || std::string(name) == "v";
@@ -133,7 +133,8 @@ TEST_P(Trials, HaveALengthAtBothSidesOfTheEdge) {
   const Scenario scenario = scenario_of(GetParam());
   std::set<std::int64_t> lengths;
   for (const harness::KernelTrial& trial : kernel_trials(scenario)) lengths.insert(trial.length);
-  const bool of_lists = GetParam() == "attend_sel" || GetParam() == "select";
+  const bool of_lists =
+      GetParam() == "attend_sel" || GetParam() == "select" || GetParam() == "attention";
   const std::int64_t edge = of_lists                     ? scenario.model.l_sel
                             : GetParam() == "attend_win" ? scenario.model.w
                                                          : scenario.model.l;
@@ -143,7 +144,7 @@ TEST_P(Trials, HaveALengthAtBothSidesOfTheEdge) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Levels, Trials, testing::Values("attend_sel", "attend_win", "attend_cmp", "score", "select"));
+    Levels, Trials, testing::Values("attend_sel", "attend_win", "attend_cmp", "score", "select", "attention"));
 
 TEST(TrialScores, HaveTiesAndAreZeroWhereTheBlockBeginsAfterTheQuery) {
   const Scenario scenario = scenario_of("select");
@@ -165,6 +166,39 @@ TEST(TrialScores, HaveTiesAndAreZeroWhereTheBlockBeginsAfterTheQuery) {
     }
   }
   EXPECT_GT(ties, 0);
+}
+
+TEST(TrialGates, AreOfAllBranchesOrOfOneAlone) {
+  const fakes::TempFolder folder;
+  std::set<std::string> alone;
+  for (const Artefact& row : write_trials(scenario_of("attention"), folder.path())) {
+    const SafetensorsFile file(folder.path() + "/" + row.path);
+    const std::vector<double> gates = nsa::to_doubles(file.at("gates"));
+    const auto branch = file.metadata().find("gate");
+    const std::vector<std::string> branches = {"cmp", "sel", "win"};
+    for (std::size_t i = 0; i < gates.size(); ++i) {
+      if (branch == file.metadata().end()) {
+        EXPECT_GT(gates[i], 0.0);
+        EXPECT_LT(gates[i], 1.0);
+      } else {
+        EXPECT_EQ(gates[i], branch->second == branches[i % 3] ? 1.0 : 0.0);
+        alone.insert(branch->second);
+      }
+    }
+  }
+  EXPECT_EQ(alone.size(), 3U);
+}
+
+TEST(TrialKeys, OfBranchesApartAreUnlike) {
+  Scenario scenario = scenario_of("attention");
+  scenario.kernel.keys = "separate";
+  const fakes::TempFolder folder;
+  const auto rows = write_trials(scenario, folder.path());
+  const SafetensorsFile file(folder.path() + "/" + rows.at(0).path);
+  EXPECT_FALSE(file.contains("k"));
+  std::set<std::vector<double>> banks;
+  for (const char* name : {"k_cmp", "k_sel", "k_win"}) banks.insert(nsa::to_doubles(file.at(name)));
+  EXPECT_EQ(banks.size(), 3U);
 }
 
 TEST(TrialBlocks, OfOthersAreOfAnyLengthAndNeedNotHoldTheQuerysOwnBlock) {

@@ -305,6 +305,68 @@ def select_unsorted(scores):
     return torch.where((picks < 0).any(-1, keepdim=True), picks, picks.flip(-1))
 
 
+# ---- all of it: l = 8, d = 4, l' = 8, n = 4, w = 12 --------------------------------------------------------------------
+
+
+def attention(q, banks, gates, picks=None, width=12, pooled=8, shift=0):
+    """`banks`: k and v of cmp, sel and win."""
+    length = q.shape[1]
+    wide = WIDE.get(q.dtype, torch.float32)
+
+    def pool(x):  # averages of 8 tokens, 4 apart
+        windows = x.to(wide).unfold(1, 8, 4) if length >= 8 else x.new_zeros((x.shape[0], 0, *x.shape[2:], 8)).to(wide)
+        return (windows[..., :pooled].sum(-1) / pooled).to(x.dtype)
+
+    (k_cmp, v_cmp), (k_sel, v_sel), (k_win, v_win) = banks
+    k_cmp, v_cmp = pool(k_cmp), pool(v_cmp)
+    if picks is None:
+        picks = chosen(block_scores(q.detach(), k_cmp.detach(), length))
+    out = (cmp_right(q, k_cmp, v_cmp), sel_right(q, k_sel, v_sel, picks), window(q, k_win, v_win, width=width)[0])
+    return sum(gates[..., (i + shift) % 3, None] * out[i] for i in range(3))
+
+
+def attention_right(q, k, v, gates):
+    return attention(q, 3 * [(k, v)], gates)
+
+
+def attention_right_bhsd(q, k, v, gates):
+    return attention_right(*heads_first(q, k, v, gates)).transpose(1, 2)
+
+
+def attention_separate(q, k_cmp, v_cmp, k_sel, v_sel, k_win, v_win, gates):
+    return attention(q, [(k_cmp, v_cmp), (k_sel, v_sel), (k_win, v_win)], gates)
+
+
+def attention_with_picks(q, k, v, gates, picks):
+    return attention(q, 3 * [(k, v)], gates, picks=picks)
+
+
+def attention_window_one_more(q, k, v, gates):
+    return attention(q, 3 * [(k, v)], gates, width=13)
+
+
+def attention_gates_turned(q, k, v, gates):
+    return attention(q, 3 * [(k, v)], gates, shift=1)
+
+
+def attention_averages_seven(q, k, v, gates):
+    return attention(q, 3 * [(k, v)], gates, pooled=7)
+
+
+def attention_keys_of_sel_for_win(q, k_cmp, v_cmp, k_sel, v_sel, k_win, v_win, gates):
+    return attention(q, [(k_cmp, v_cmp), (k_sel, v_sel), (k_sel, v_win)], gates)
+
+
+def attention_first_blocks(q, k, v, gates):
+    """Chooses the lowest blocks, whatever the scores."""
+    scores = block_scores(q.detach(), k.detach()[:, :0], q.shape[1])
+    return attention(q, 3 * [(k, v)], gates, picks=chosen(scores))
+
+
+def attention_detached_averages(q, k, v, gates):
+    return attention(q, [(k.detach(), v), (k, v), (k, v)], gates)
+
+
 # ---- what is no kernel ------------------------------------------------------------------------------------------------
 
 

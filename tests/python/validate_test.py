@@ -21,6 +21,7 @@ SEL = dict(level="attend_sel", heads=4, groups=2, d_k=8, d_v=8, block=8, top_n=4
 CMP = dict(level="attend_cmp", heads=4, groups=2, d_k=8, d_v=8, compress_length=8, compress_stride=4)
 SCORE = dict(level="score", heads=4, groups=2, d_k=8, compress_length=8, compress_stride=4, block=8)
 CHOICE = dict(level="select", heads=4, groups=2, block=8, top_n=4)
+WHOLE = dict(level="attention", heads=4, groups=2, d_k=8, d_v=8, block=8, top_n=4, window=12, compress_length=8, compress_stride=4)
 ALL_TYPES = ("fp64", "fp32", "bf16")
 
 # kernel, spec, outcome, code, what site or statement must say; the last column: judged without --all too.
@@ -69,6 +70,16 @@ TABLE = [
     (kernels.select_forgets_first, CHOICE, "FAIL", "SELECTION.WRONG", "select", False),
     (kernels.select_one_after, CHOICE, "FAIL", "RANGE.INVALID", "after the query", False),
     (kernels.select_unsorted, CHOICE, "FAIL", "SELECTION.WRONG", "no valid list", False),
+    (kernels.attention_right, dict(WHOLE, dtypes=ALL_TYPES), "PASS", "", "", True),
+    (kernels.attention_right_bhsd, dict(WHOLE, layout="bhsd", scale=8**-0.5), "PASS", "", "", False),
+    (kernels.attention_separate, dict(WHOLE, keys="separate"), "PASS", "", "", False),
+    (kernels.attention_with_picks, dict(WHOLE, select="external", dtypes=("fp32", "bf16")), "PASS", "", "", False),
+    (kernels.attention_window_one_more, WHOLE, "FAIL", "NUMERIC.FORWARD", "one_longer", True),
+    (kernels.attention_gates_turned, WHOLE, "FAIL", "NUMERIC.FORWARD", "", False),
+    (kernels.attention_averages_seven, WHOLE, "FAIL", "NUMERIC.FORWARD", "", False),
+    (kernels.attention_keys_of_sel_for_win, dict(WHOLE, keys="separate"), "FAIL", "NUMERIC.FORWARD", "win", False),
+    (kernels.attention_first_blocks, WHOLE, "FAIL", "NUMERIC.FORWARD", "sel", False),
+    (kernels.attention_detached_averages, WHOLE, "FAIL", "NUMERIC.GRADIENT", "cmp", False),
     (kernels.wrong_shape, WIN, "CRASH", "CRASH.EXCEPTION", "found shape", True),
     (kernels.wrong_dtype, WIN, "CRASH", "CRASH.EXCEPTION", "torch.float64, wanted torch.float32", False),
     (kernels.raises, WIN, "CRASH", "CRASH.EXCEPTION", "no tile for this width", False),

@@ -13,12 +13,6 @@
 namespace harness::checks {
 namespace {
 
-// Block scores are computed and stored in float32 where other results are narrower, from the recorded queries and keys.
-oracles::Arithmetic of_scores(const LayerRecord& record) {
-  const oracles::Arithmetic& own = record.arithmetic;
-  return own.stored > own.summed ? oracles::Arithmetic::float32() : own;
-}
-
 bool all_finite(const oracles::Tensor& tensor) {
   return std::all_of(
       tensor.data.begin(), tensor.data.end(), [](double value) { return std::isfinite(value); });
@@ -89,7 +83,7 @@ class ChoiceJudge {
     inputs.length = record_.length;
     inputs.rows = record_.rows;
     const oracles::BoundedScores scores =
-        oracles::scores_from(record_.config, inputs, of_scores(record_));
+        oracles::scores_from(record_.config, inputs, arithmetic_of_scores(record_));
     std::vector<BadRow> wrong;
     std::vector<std::size_t> vectors;  // of them
     std::size_t begin = 0;
@@ -131,7 +125,7 @@ class ChoiceJudge {
                             found,
                             scores.p_grp,
                             wrong,
-                            {largest(scores.bound.data) / scale, scale, of_scores(record_).stored}),
+                            {largest(scores.bound.data) / scale, scale, arithmetic_of_scores(record_).stored}),
         seen);
   }
 
@@ -237,6 +231,11 @@ class ChoiceJudge {
 };
 
 }  // namespace
+
+oracles::Arithmetic arithmetic_of_scores(const LayerRecord& record) {
+  const oracles::Arithmetic& own = record.arithmetic;
+  return own.stored > own.summed ? oracles::Arithmetic::float32() : own;
+}
 
 ChoiceJudgement judge_choice(const LayerRecord& record) {
   return ChoiceJudge(record).judge();

@@ -22,6 +22,9 @@ struct ChoiceJudgement {
   double worst_share_of_bound = 0.0;  // of the scores' errors
 };
 
+// Block scores are computed and stored in float32 where other results are narrower.
+[[nodiscard]] oracles::Arithmetic arithmetic_of_scores(const LayerRecord& record);
+
 [[nodiscard]] ChoiceJudgement judge_choice(const LayerRecord& record);
 
 }  // namespace harness::checks

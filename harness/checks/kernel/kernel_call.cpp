@@ -65,7 +65,8 @@ class CallReader {
 
   KernelCall read() {
     call_.branch = branch_of_level(scenario_.kernel.level);
-    call_.record = blank_layer(scenario_, batch_, length_, in_.at("q").dtype);
+    call_.record = blank_layer(
+        scenario_, oracle_config(kernel_model(scenario_)), batch_, length_, in_.at("q").dtype);
     if (call_.branch == oracles::Branch::sel) take_blocks();
     take_inputs();
     take_results();
@@ -183,18 +184,19 @@ Tensor tensor_of(const nsa::SafetensorsFile& file, const char* name, const Kerne
 }
 
 LayerRecord blank_layer(const Scenario& scenario,
+                        const oracles::AttentionConfig& config,
                         std::int64_t batch,
                         std::int64_t length,
                         nsa::DType dtype) {
   LayerRecord record;
-  record.config = oracle_config(kernel_model(scenario));
+  record.config = config;
   record.batch = batch;
   record.length = length;
   record.rows.resize(static_cast<std::size_t>(length));
   std::iota(record.rows.begin(), record.rows.end(), 0);
   record.forward_only = true;  // its gradients are judged apart: they are not those of a layer
   record.from_input = false;
-  record.x = arbitrary({batch, length, 1}, 1);
+  record.x = arbitrary({batch, length, config.dim}, 1);
   std::uint64_t key = 2;
   for (const auto& [name, shape] : oracles::weight_shapes(record.config)) {
     record.weights[name] = arbitrary(shape, key++);

@@ -31,6 +31,7 @@ struct KernelCall {
 
 // A layer without tensors of its own: weights and input are arbitrary numbers. `dtype` is that of the kernel's inputs.
 [[nodiscard]] LayerRecord blank_layer(const Scenario& scenario,
+                                      const oracles::AttentionConfig& config,
                                       std::int64_t batch,
                                       std::int64_t length,
                                       nsa::DType dtype);

@@ -94,16 +94,16 @@ class FutureJudge {
   void compare_backward(const nsa::SafetensorsFile& two,
                         const TrialOnRecord& trial,
                         std::int64_t first) {
-    const bool compressed = branch_of_level(scenario_.kernel.level) == oracles::Branch::cmp;
+    const bool compressed = scenario_.kernel.level == "attend_cmp";
     const nsa::ModelConfig& m = scenario_.model;
-    for (const char* name : {"dk", "dv"}) {
-      if (!two.contains(name)) continue;
-      const Reals values(two.at(name));
-      const std::set<int> rows = rows_where(two.at(name), [&](std::size_t i, int row) {
+    for (const auto& [name, view] : two.tensors()) {
+      if (!name.starts_with("dk") && !name.starts_with("dv")) continue;
+      const Reals values(view);
+      const std::set<int> rows = rows_where(view, [&](std::size_t i, int row) {
         const std::int64_t last = compressed ? row * m.d + m.l - 1 : row;
         return last >= first && values[i] != 0.0;
       });
-      if (!rows.empty()) tell(trial, rows, first, "backward", name);
+      if (!rows.empty()) tell(trial, rows, first, "backward", name.c_str());
     }
   }
 
@@ -115,7 +115,7 @@ class FutureJudge {
     Finding finding = make_finding("CAUSALITY.LEAK", std::string("kernel_") + phase);
     put_trials({trial.name}, finding);
     finding.site.op = scenario_.kernel.level;
-    if (!scenario_.kernel.chooses()) {
+    if (scenario_.kernel.level.starts_with("attend_")) {
       finding.site.branch = oracles::branch_name(branch_of_level(scenario_.kernel.level));
     }
     finding.site.phase = phase;

@@ -29,7 +29,11 @@ LayerRecord scored(const Scenario& scenario,
                    const nsa::SafetensorsFile& outputs) {
   const nsa::ModelConfig& m = scenario.model;
   const std::vector<std::int64_t> q = inputs.at("q").shape;
-  LayerRecord record = blank_layer(scenario, q.at(0), q.at(2), inputs.at("q").dtype);
+  LayerRecord record = blank_layer(scenario,
+                                   oracle_config(kernel_model(scenario)),
+                                   q.at(0),
+                                   q.at(2),
+                                   inputs.at("q").dtype);
   oracles::Tensor queries = tensor_of(inputs, "q", {q[0], m.n_heads, q[2], m.d_k});
   for (double& value : queries.data) value *= logit_ratio(scenario);
   record.tensors["q"] = by_group(scenario, std::move(queries));
@@ -47,7 +51,11 @@ LayerRecord selected(const Scenario& scenario,
                      const nsa::SafetensorsFile& outputs) {
   const nsa::ModelConfig& m = scenario.model;
   const std::vector<std::int64_t> s = inputs.at("scores").shape;
-  LayerRecord record = blank_layer(scenario, s.at(0), s.at(2), inputs.at("scores").dtype);
+  LayerRecord record = blank_layer(scenario,
+                                   oracle_config(kernel_model(scenario)),
+                                   s.at(0),
+                                   s.at(2),
+                                   inputs.at("scores").dtype);
   record.tensors["p_grp"] = tensor_of(
       inputs, "scores", {s[0], m.n_kv_groups, s[2], record.config.block_count(s[2])});
   record.tensors["k_cmp"] =  // of no law's business: scores are given

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "harness/checks/attention/worst_errors.h"
+#include "harness/checks/kernel/kernel_attention.h"
 #include "harness/checks/kernel/kernel_choice.h"
 #include "harness/checks/kernel/kernel_judge.h"
 #include "harness/checks/kernel/kernel_trials.h"
@@ -69,7 +70,26 @@ void tell_together(std::vector<SeenInTrial>& list, const std::string& about) {
   }
 }
 
+// Of a whole layer: what one branch alone gives tells more than the sum of all, which is wrong because of it. A gradient is wrong in
+// the one branch in which it is wrong alone, if there is one.
+void keep_what_tells_most(std::vector<SeenInTrial>& list) {
+  std::set<std::string> outputs;
+  std::set<std::string> branches;
+  for (const SeenInTrial& one : list) {
+    if (one.seen.op != "attention") return;
+    if (one.seen.is_forward()) outputs.insert(about_of(one.seen));
+    if (!one.seen.is_forward() && !one.seen.branch.empty()) branches.insert(one.seen.branch);
+  }
+  if (outputs.size() > outputs.count("y")) {
+    std::erase_if(list, [](const SeenInTrial& one) { return about_of(one.seen) == "y"; });
+  }
+  for (SeenInTrial& one : list) {
+    if (!one.seen.is_forward()) one.seen.branch = branches.size() == 1 ? *branches.begin() : "";
+  }
+}
+
 std::vector<Finding> findings_of(std::vector<SeenInTrial> list) {
+  keep_what_tells_most(list);
   std::set<std::string> abouts;
   for (const SeenInTrial& one : list) abouts.insert(about_of(one.seen));
   for (const std::string& about : abouts) tell_together(list, about);
@@ -91,6 +111,7 @@ class KernelComparison {
     for (Finding& finding : findings_of(second_)) {
       tell(std::move(finding), trials, "the second call");
     }
+    if (scenario_.kernel.is_whole()) tell_what_was_certain(trials);
     errors_.put_measured(result_);
     result_.measured("calls_that_differ", static_cast<double>(differing_));
     result_.measured("rows_that_differ_alone", static_cast<double>(other_alone_));
@@ -114,7 +135,7 @@ class KernelComparison {
                   const nsa::SafetensorsFile& outputs,
                   std::vector<SeenInTrial>& list) {
     try {
-      const LayerJudgement judged = judgement_of(trial.inputs, outputs);
+      const LayerJudgement judged = judgement_of(trial, outputs);
       errors_.take(judged.errors);
       for (const Deviation& seen : judged.deviations) {
         list.push_back({seen, trial.number});
@@ -133,8 +154,17 @@ class KernelComparison {
     return false;
   }
 
-  LayerJudgement judgement_of(const nsa::SafetensorsFile& inputs,
-                              const nsa::SafetensorsFile& outputs) {
+  LayerJudgement judgement_of(const TrialOnRecord& trial, const nsa::SafetensorsFile& outputs) {
+    const nsa::SafetensorsFile& inputs = trial.inputs;
+    if (scenario_.kernel.is_whole()) {
+      const auto gate = inputs.metadata().find("gate");
+      const AttentionJudgement whole = judge_kernel_attention(
+          scenario_, inputs, outputs, gate == inputs.metadata().end() ? "" : gate->second);
+      rows_certain_ += whole.judged.rows;
+      rows_in_all_ += whole.judged.rows_in_all;
+      with_gradients_ += whole.of_gradients ? 1 : 0;
+      return whole.judged;
+    }
     if (!scenario_.kernel.chooses()) {
       return judge_kernel_call(scenario_, read_kernel_call(scenario_, inputs, outputs));
     }
@@ -146,6 +176,19 @@ class KernelComparison {
     // Of a choice there is no error: it is right or wrong.
     if (scenario_.kernel.level == "score") judged.errors["scores"] = {choice.worst_share_of_bound, 1.0};
     return judged;
+  }
+
+  // Queries whose choice of blocks rounding could turn are not judged: too many of them, and nothing is.
+  void tell_what_was_certain(const std::vector<TrialOnRecord>& trials) {
+    if (trials.empty()) return;
+    result_.measured("queries_left_out", static_cast<double>(rows_in_all_ - rows_certain_));
+    if (2 * rows_certain_ < rows_in_all_) {
+      result_.missing("queries whose choice of blocks is certain: " +
+                      std::to_string(rows_certain_) + " of " + std::to_string(rows_in_all_));
+    }
+    if (scenario_.kernel.gradients && with_gradients_ == 0 && first_.empty()) {
+      result_.missing("gradients of a trial in which the choice of blocks is certain");
+    }
   }
 
   static bool same_tensors(const nsa::SafetensorsFile& a, const nsa::SafetensorsFile& b) {
@@ -204,7 +247,12 @@ class KernelComparison {
     return "in " + counted(trials_, "trial") + " the kernel's output" +
            (scenario_.kernel.lse == "none" ? "" : ", sums") +
            (scenario_.kernel.gradients ? " and gradients are" : " is") +
-           " what the oracle gives; nearest to its limit is " + errors_.nearest();
+           " what the oracle gives" +
+           (scenario_.kernel.is_whole()
+                ? " for " + std::to_string(rows_certain_) + " of " +
+                      std::to_string(rows_in_all_) + " queries"
+                : "") +
+           "; nearest to its limit is " + errors_.nearest();
   }
 
   const Evidence& evidence_;
@@ -215,6 +263,9 @@ class KernelComparison {
   WorstErrors errors_;
   std::int64_t trials_ = 0;
   std::int64_t rows_chosen_ = 0;
+  std::int64_t rows_certain_ = 0;  // of a whole layer
+  std::int64_t rows_in_all_ = 0;
+  std::int64_t with_gradients_ = 0;
   std::int64_t differing_ = 0;
   std::int64_t other_alone_ = 0;
 };

@@ -6,7 +6,7 @@
 
 #include "harness/checks/attention/law_codes.h"
 #include "harness/checks/ceilings.h"
-#include "harness/checks/error_budget.h"
+#include "harness/checks/kernel/kernel_gradient.h"
 #include "harness/checks/largest.h"
 #include "harness/checks/result.h"
 #include "nsa/base/text.h"
@@ -167,40 +167,15 @@ class KernelJudge {
     return worst;
   }
 
-  static void keep_further(const Tensor& plain, const Tensor& right, Tensor& worst) {
-    for (std::size_t i = 0; i < right.data.size(); ++i) {
-      const double most = std::abs(worst.data[i] - right.data[i]);
-      if (std::abs(plain.data[i] - right.data[i]) > most) worst.data[i] = plain.data[i];
-    }
-  }
-
   void take(const std::string& of, const Tensor& wanted, const Tensor* plain, double least_scale) {
     const Tensor& found = call_.gradients.at(of);
-    const double scale = std::max(oracles::finite_scale(wanted), least_scale);
+    const JudgedGradient judged =
+        judge_gradient(record_, found, {wanted, plain, least_scale, sums_.gradient});
     const std::string name = "d" + of;
-    oracles::Allowed allowed{
-        ceiling(sums_.gradient, record_.unit_roundoff, record_.arithmetic.summed),
-        scale,
-        record_.arithmetic.stored};
-    ErrorOfTensor& error = verdict_.errors[name];
-    if (plain != nullptr) {
-      Measured measured{found, wanted, *plain, record_.kept->results, kGradientBudget};
-      measured.summed = ceiling(sums_.gradient, record_.arithmetic.summed) * scale;
-      tell_heads_apart(measured);
-      const Spent budget = spent(measured);
-      error = {budget.error, budget.limit};
-      where_[name] = budget.where;
-      allowed.relative = scale > 0.0 ? budget.whole / scale : 0.0;
-      if (!budget.within()) wrong_.push_back(of);
-    } else {
-      double difference = 0.0;
-      for (std::size_t i = 0; i < wanted.data.size(); ++i) {
-        raise_to(difference, std::abs(found.data[i] - wanted.data[i]));
-      }
-      error = {difference == 0.0 ? 0.0 : difference / scale, allowed.relative};
-      if (!(error.value <= error.limit)) wrong_.push_back(of);
-    }
-    judged_.push_back({of, found, wanted, allowed});
+    verdict_.errors[name] = judged.error;
+    where_[name] = judged.where;
+    if (judged.wrong) wrong_.push_back(of);
+    judged_.push_back({of, found, wanted, judged.allowed});
   }
 
   void tell(const oracles::Backward& backward) {

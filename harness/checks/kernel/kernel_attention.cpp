@@ -1,0 +1,364 @@
+#include "harness/checks/kernel/kernel_attention.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "harness/checks/attention/choice_judge.h"
+#include "harness/checks/ceilings.h"
+#include "harness/checks/kernel/kernel_call.h"
+#include "harness/checks/kernel/kernel_gradient.h"
+#include "nsa/base/error.h"
+#include "oracles/attention/backward.h"
+#include "oracles/attention/compress.h"
+#include "oracles/attention/score_bound.h"
+
+namespace harness::checks {
+namespace {
+
+using oracles::Branch;
+using oracles::Stage;
+using oracles::Stages;
+using oracles::Tensor;
+using Gradients = std::map<std::string, Tensor>;  // by the names of the inputs
+
+// Queries as they are given, gates by head, and an output that is the heads side by side.
+oracles::AttentionConfig config_of(const Scenario& scenario) {
+  oracles::AttentionConfig config = oracle_config(kernel_model(scenario));
+  config.dim = config.n_heads * config.d_v;
+  config.gate = oracles::Gate::head_sigmoid;
+  return config;
+}
+
+Tensor identity(std::int64_t size) {
+  Tensor one = oracles::zeros({size, size});
+  for (std::int64_t i = 0; i < size; ++i) one.data[static_cast<std::size_t>(i * size + i)] = 1.0;
+  return one;
+}
+
+// [B,H,S,V] as [B,S,H*V].
+Tensor side_by_side(const Tensor& heads) {
+  const std::int64_t count = heads.shape[1];
+  const std::int64_t length = heads.shape[2];
+  const std::int64_t width = heads.shape[3];
+  Tensor merged = oracles::zeros({heads.shape[0], length, count * width});
+  for (std::int64_t row = 0; row < heads.shape[0] * count * length; ++row) {
+    const std::int64_t t = row % length;
+    const std::int64_t head = row / length % count;
+    const std::int64_t b = row / length / count;
+    std::copy_n(heads.data.begin() + row * width,
+                width,
+                merged.data.begin() + ((b * length + t) * count + head) * width);
+  }
+  return merged;
+}
+
+class AttentionReader {
+ public:
+  AttentionReader(const Scenario& scenario,
+                  const nsa::SafetensorsFile& inputs,
+                  const nsa::SafetensorsFile& outputs)
+      : scenario_(scenario), in_(inputs), out_(outputs) {
+    const std::vector<std::int64_t>& q = in_.at("q").shape;
+    if (q.size() != 4) throw nsa::Error("a trial without four axes");
+    batch_ = q[0];
+    length_ = q[2];
+  }
+
+  // All that was given, of the whole sequence.
+  [[nodiscard]] LayerRecord record() const {
+    LayerRecord record =
+        blank_layer(scenario_, config_of(scenario_), batch_, length_, in_.at("q").dtype);
+    record.weights["out.weight"] = identity(record.config.dim);
+    Tensor q = of_queries(in_, "q", model().d_k);
+    for (double& value : q.data) value *= logit_ratio(scenario_);
+    record.tensors["q"] = std::move(q);
+    for (const char* branch : {"cmp", "sel", "win"}) {
+      const bool raw = std::string(branch) == "cmp";
+      const std::string of = raw ? "raw" : branch;
+      record.tensors["k_" + of] = of_tokens(in_, key_name("k", branch), model().d_k);
+      record.tensors["v_" + of] = of_tokens(in_, key_name("v", branch), model().d_v);
+    }
+    record.tensors["gate"] = of_queries(in_, "gates", 3);
+    for (const auto& [name, tensor] : record.tensors) record.given.insert(name);
+    return record;
+  }
+
+  [[nodiscard]] Tensor output() const {
+    return tensor_of(out_, "o", {batch_, model().n_heads, length_, model().d_v});
+  }
+  [[nodiscard]] Tensor d_output() const { return of_queries(in_, "do", model().d_v); }
+  [[nodiscard]] oracles::IntTensor picks() const {
+    const nsa::TensorView& view = in_.at("blocks");
+    const std::vector<std::int64_t> wanted = {batch_, model().n_kv_groups, length_, model().n_sel};
+    if (view.shape != wanted)
+      throw nsa::Error(view.where + ": wanted shape " + oracles::shape_text(wanted));
+    return {wanted, nsa::to_int64s(view)};
+  }
+
+  // "k" of all branches, or "k_sel".
+  [[nodiscard]] std::string key_name(const std::string& what, const std::string& branch) const {
+    return scenario_.kernel.keys == "shared" ? what : what + "_" + branch;
+  }
+
+  // What came back, by the inputs' names. One that did not is zero.
+  [[nodiscard]] Gradients gradients() const {
+    Gradients found;
+    for (const auto& [name, view] : in_.tensors()) {
+      if (name == "do" || name == "blocks") continue;
+      const bool of_heads = name == "q" || name == "gates";
+      const std::string of = "d" + name;
+      Tensor tensor = out_.contains(of) ? tensor_of(out_, of.c_str(), view.shape)
+                                        : oracles::zeros(view.shape);
+      found[name] = of_heads ? by_group(scenario_, std::move(tensor)) : std::move(tensor);
+    }
+    for (double& value : found.at("q").data) value /= logit_ratio(scenario_);
+    return found;
+  }
+
+ private:
+  [[nodiscard]] const nsa::ModelConfig& model() const { return scenario_.model; }
+  [[nodiscard]] Tensor of_queries(const nsa::SafetensorsFile& file,
+                                  const char* name,
+                                  std::int64_t width) const {
+    return by_group(scenario_,
+                    tensor_of(file, name, {batch_, model().n_heads, length_, width}));
+  }
+  [[nodiscard]] Tensor of_tokens(const nsa::SafetensorsFile& file,
+                                 const std::string& name,
+                                 std::int64_t width) const {
+    return tensor_of(file, name.c_str(), {batch_, model().n_kv_groups, length_, width});
+  }
+
+  const Scenario& scenario_;
+  const nsa::SafetensorsFile& in_;
+  const nsa::SafetensorsFile& out_;
+  std::int64_t batch_ = 0;
+  std::int64_t length_ = 0;
+};
+
+// ---- the choice ------------------------------------------------------------------------------------------------------------
+
+// How far compressed keys may be from the oracle's: the sum of l terms, and what they are kept in.
+double error_of_compressed(const LayerRecord& record, const Tensor& k_cmp) {
+  const oracles::Arithmetic& own = record.arithmetic;
+  const double most = oracles::finite_scale(record.at("k_raw"));
+  return oracles::gamma(static_cast<double>(record.config.l) + 1, own.summed) * most +
+         own.stored * oracles::finite_scale(k_cmp);
+}
+
+// Puts the oracle's choice into the record, and keeps the positions at which it is certain in every list.
+void choose(LayerRecord& record) {
+  Stages stages(record.config, record.weights, record.x);
+  stages.record(Stage::q, record.at("q"));
+  stages.record(Stage::k_raw, record.at("k_raw"));
+  const Tensor blocks = stages.right(Stage::blocks);
+  record.blocks.data.assign(blocks.data.begin(), blocks.data.end());
+  const Tensor margins = stages.margins();
+  const Tensor& k_cmp = stages.input(Stage::k_cmp);
+  oracles::ScoreInputs inputs;
+  inputs.q = record.at("q");
+  inputs.k_cmp = k_cmp;
+  inputs.length = record.length;
+  inputs.rows = record.rows;
+  inputs.k_error = error_of_compressed(record, k_cmp);
+  const Tensor bound =
+      oracles::scores_from(record.config, inputs, arithmetic_of_scores(record)).bound;
+  const std::int64_t count = bound.shape.back();
+  std::vector<bool> certain(static_cast<std::size_t>(record.length), true);
+  for (std::int64_t place = 0; place < record.lists() * record.length; ++place) {
+    const auto begin = bound.data.begin() + place * count;
+    const double most = *std::max_element(begin, begin + count);
+    const bool decided = margins.data[static_cast<std::size_t>(place)] > 2.0 * most;
+    if (!decided) certain[static_cast<std::size_t>(place % record.length)] = false;
+  }
+  std::erase_if(record.rows, [&](std::int64_t t) { return !certain[static_cast<std::size_t>(t)]; });
+}
+
+// ---- gradients ----------------------------------------------------------------------------------------------------------------
+
+class AttentionGradientsOf {
+ public:
+  explicit AttentionGradientsOf(const AttentionReader& reader)
+      : reader_(reader), d_out_(reader.d_output()) {}
+
+  // At this forward.
+  [[nodiscard]] Gradients at(const Stages& stages, oracles::Backward::Mean mean) const {
+    Gradients sums;
+    const Tensor& gate = stages.input(Stage::gate);
+    Tensor d_gate = oracles::zeros(gate.shape);
+    for (const Branch branch : oracles::kBranches) {
+      const std::size_t number = oracles::index_of(branch);
+      const Tensor& out = stages.input(oracles::output_stage(branch));
+      Tensor d_o = d_out_;
+      const auto width = static_cast<std::size_t>(d_o.shape.back());
+      for (std::size_t i = 0; i < d_o.data.size(); ++i) {
+        const std::size_t gate_at = i / width * 3 + number;
+        d_gate.data[gate_at] += d_out_.data[i] * out.data[i];
+        d_o.data[i] *= gate.data[gate_at];
+      }
+      const oracles::Backward backward(stages, branch, stages.layer().kept.of(std::move(d_o)), mean);
+      add(stages, branch, backward.through(branch), sums);
+    }
+    sums["gates"] = stages.layer().kept.of(std::move(d_gate));
+    for (auto& [name, sum] : sums) sum = stages.layer().kept.of(std::move(sum));
+    return sums;
+  }
+
+ private:
+  void add(const Stages& stages,
+           Branch branch,
+           const oracles::BranchGradients& through,
+           Gradients& sums) const {
+    const std::string name = oracles::branch_name(branch);
+    add_to(sums["q"], through.q);
+    Tensor k = through.k;
+    Tensor v = through.v;
+    if (branch == Branch::cmp) {
+      oracles::Weights none;
+      const oracles::Layer& layer = stages.layer();
+      k = compress_gradients(layer, oracles::PhiOf::keys, stages.input(Stage::k_raw), k, none);
+      v = compress_gradients(layer, oracles::PhiOf::values, stages.input(Stage::v_raw), v, none);
+    }
+    add_to(sums[reader_.key_name("k", name)], k);
+    add_to(sums[reader_.key_name("v", name)], v);
+  }
+
+  static void add_to(Tensor& sum, const Tensor& part) {
+    if (sum.shape.empty()) {
+      sum = part;
+      return;
+    }
+    for (std::size_t i = 0; i < part.data.size(); ++i) sum.data[i] += part.data[i];
+  }
+
+  const AttentionReader& reader_;
+  Tensor d_out_;
+};
+
+class AttentionJudge {
+ public:
+  AttentionJudge(const Scenario& scenario, const AttentionReader& reader, std::string alone)
+      : scenario_(scenario),
+        reader_(reader),
+        alone_(std::move(alone)),
+        whole_(reader.record()),
+        record_(whole_) {}
+
+  AttentionJudgement judge() {
+    if (scenario_.kernel.takes_picks()) {
+      record_.blocks = reader_.picks();
+    } else {
+      choose(record_);
+    }
+    whole_.blocks = record_.blocks;
+    verdict_.judged.rows = record_.row_count();
+    verdict_.judged.rows_in_all = record_.length;
+    if (record_.rows.empty()) return std::move(verdict_);
+    take_rows();
+    verdict_.judged = judge_layer(record_, kernel_model(scenario_));
+    for (Deviation& seen : verdict_.judged.deviations) seen.op = "attention";
+    if (!scenario_.kernel.gradients || record_.is_sample()) return std::move(verdict_);
+    if (verdict_.judged.deviations.empty()) judge_gradients();
+    return std::move(verdict_);
+  }
+
+ private:
+  // What belongs to queries at the rows that are judged.
+  void take_rows() {
+    const Tensor output = reader_.output();
+    const bool one = !alone_.empty();
+    const std::string name = one ? "o_" + alone_ : "y";
+    record_.tensors[name] = one ? by_group(scenario_, output) : side_by_side(output);
+    if (!record_.is_sample()) return;
+    for (const std::string& of : {std::string("q"), std::string("gate"), name}) {
+      Tensor& tensor = record_.tensors.at(of);
+      std::vector<std::int64_t> shape = tensor.shape;
+      shape[shape.size() - 2] = record_.row_count();
+      tensor = at_rows(tensor, record_.length, shape.back(), record_.rows);
+      tensor.shape = shape;
+    }
+  }
+
+  [[nodiscard]] Stages forward(const oracles::AttentionOptions& options) const {
+    return {record_.config, record_.weights, record_.x, options};
+  }
+
+  void give(Stages& stages) const {
+    for (const std::string& name : whole_.given) {
+      stages.record(oracles::stage_named(name).value(), whole_.at(name));
+    }
+  }
+
+  void judge_gradients() {
+    using Mean = oracles::Backward::Mean;
+    const AttentionGradientsOf gradients(reader_);
+    oracles::AttentionOptions options;
+    options.replay = record_.blocks;
+    Stages stages = forward(options);
+    give(stages);
+    const Gradients right = gradients.at(stages, Mean::of_output);
+    std::optional<Gradients> worst;
+    if (record_.kept) {
+      worst = right;
+      for (const auto& [narrow, mean] :
+           {std::pair{true, Mean::of_output}, {false, Mean::of_output}, {true, Mean::of_rounded}}) {
+        options.kept = *record_.kept;
+        options.kept.narrow_products.fill(narrow);
+        Stages plain = forward(options);
+        give(plain);
+        for (const auto& [name, tensor] : gradients.at(plain, mean)) {
+          keep_further(tensor, right.at(name), worst->at(name));
+        }
+      }
+    }
+    tell(right, worst ? &*worst : nullptr);
+    verdict_.of_gradients = true;
+  }
+
+  void tell(const Gradients& right, const Gradients* worst) {
+    double all = 0.0;
+    for (const auto& [name, tensor] : right) all = std::max(all, oracles::finite_scale(tensor));
+    const LongestSums sums(kernel_model(scenario_), 1, record_.length);
+    Deviation seen;
+    for (const auto& [name, found] : reader_.gradients()) {
+      const bool values = name.front() == 'v' || name == "gates";
+      const double share = values ? kSmallestScaleShare : kSmallestCancellingShare;
+      const JudgedGradient judged = judge_gradient(
+          record_,
+          found,
+          {right.at(name), worst != nullptr ? &worst->at(name) : nullptr, share * all, sums.gradient});
+      verdict_.judged.errors["d" + name] = judged.error;
+      if (!judged.wrong) continue;
+      seen.tensors.push_back("d" + name);
+      if (seen.limit == 0.0 || !(judged.error.value / judged.error.limit <= seen.error / seen.limit)) {
+        seen.error = judged.error.value;
+        seen.limit = judged.error.limit;
+        seen.where = judged.where;
+      }
+    }
+    if (seen.tensors.empty()) return;
+    seen.code = "NUMERIC.GRADIENT";
+    seen.branch = alone_;
+    seen.op = "attention";
+    verdict_.judged.deviations.push_back(std::move(seen));
+  }
+
+  const Scenario& scenario_;
+  const AttentionReader& reader_;
+  std::string alone_;
+  LayerRecord whole_;   // of all queries
+  LayerRecord record_;  // of those that are judged
+  AttentionJudgement verdict_;
+};
+
+}  // namespace
+
+AttentionJudgement judge_kernel_attention(const Scenario& scenario,
+                                          const nsa::SafetensorsFile& inputs,
+                                          const nsa::SafetensorsFile& outputs,
+                                          const std::string& alone) {
+  const AttentionReader reader(scenario, inputs, outputs);
+  return AttentionJudge(scenario, reader, alone).judge();
+}
+
+}  // namespace harness::checks

@@ -1,0 +1,34 @@
+// Judges one gradient of a foreign kernel: within the ceiling of its sums, and in a narrow type within the budget of a yardstick,
+// the oracle's gradient in that type.
+#pragma once
+
+#include "harness/checks/attention/layer_judge.h"
+#include "oracles/laws/gradient_match.h"
+
+namespace harness::checks {
+
+struct GradientLimits {
+  const oracles::Tensor& wanted;
+  const oracles::Tensor* plain = nullptr;  // the yardstick; null where the type is not narrow
+  double least_scale = 0.0;                // numbers far below it are judged against it
+  std::int64_t terms = 1;                  // of the longest sum on the way
+};
+
+struct JudgedGradient {
+  ErrorOfTensor error;
+  std::string where;         // it was measured, where that is not the whole tensor
+  oracles::Allowed allowed;  // to any of its numbers
+  bool wrong = false;
+};
+
+// `record` says the arithmetic.
+[[nodiscard]] JudgedGradient judge_gradient(const LayerRecord& record,
+                                            const oracles::Tensor& found,
+                                            const GradientLimits& limits);
+
+// `worst` becomes `plain` where that is further from what is right.
+void keep_further(const oracles::Tensor& plain,
+                  const oracles::Tensor& right,
+                  oracles::Tensor& worst);
+
+}  // namespace harness::checks
