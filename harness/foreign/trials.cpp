@@ -18,7 +18,20 @@ constexpr double kLogitsFive =
 constexpr int kMain = 0;  // the trial that others are tied to
 
 // Tensors that are drawn apart.
-enum class Purpose : std::uint64_t { q = 1, k, v, d_o, blocks, other_q, other_k, other_v, scores, other_scores, gates, other_gates };
+enum class Purpose : std::uint64_t {
+  q = 1,
+  k,
+  v,
+  d_o,
+  blocks,
+  other_q,
+  other_k,
+  other_v,
+  scores,
+  other_scores,
+  gates,
+  other_gates
+};
 
 constexpr std::array kBranches = {"cmp", "sel", "win"};
 
@@ -183,7 +196,8 @@ class Drawn {
   // Of all branches between 0 and 1, or one branch alone: then the output is that branch's.
   [[nodiscard]] std::vector<double> gates(Purpose purpose) const {
     const Draws draws(key_ * 16 + static_cast<std::uint64_t>(purpose));
-    std::vector<double> values(static_cast<std::size_t>(sizes_.batch * sizes_.heads * sizes_.length * 3));
+    std::vector<double> values(
+        static_cast<std::size_t>(sizes_.batch * sizes_.heads * sizes_.length * 3));
     for (std::size_t i = 0; i < values.size(); ++i) {
       values[i] = trial_.gate.empty() ? held_by(dtype_, draws.uniform(i))
                                       : (trial_.gate == kBranches[i % 3] ? 1.0 : 0.0);
@@ -226,8 +240,9 @@ class Drawn {
   }
 
   void make_equal() {
-    for_each_key(
-        [&](std::int64_t, double* k, std::int64_t) { std::copy_n(banks_.front().k.data(), sizes_.d_k, k); });
+    for_each_key([&](std::int64_t, double* k, std::int64_t) {
+      std::copy_n(banks_.front().k.data(), sizes_.d_k, k);
+    });
   }
 
   // Zeros in half of the runs of keys: their logits are equal.
@@ -256,7 +271,8 @@ class Drawn {
       }
       std::int64_t wanted = std::min(n.picks, current + 1);
       if (external && draws.bits(at++) % 2 == 1) {
-        wanted = 1 + static_cast<std::int64_t>(draws.bits(at++) % static_cast<std::uint64_t>(wanted));
+        wanted =
+            1 + static_cast<std::int64_t>(draws.bits(at++) % static_cast<std::uint64_t>(wanted));
       }
       for (std::int64_t next = 0; static_cast<std::int64_t>(chosen.size()) < wanted; ++next) {
         const std::uint64_t drawn = draws.bits(at++) % static_cast<std::uint64_t>(current + 1);
@@ -295,7 +311,8 @@ class Drawn {
       replace(bank.k, other(Purpose::other_k, bank.k, i), n.keys, n.d_k, late_key);
       replace(bank.v, other(Purpose::other_v, bank.v, i), n.keys, n.d_v, late_key);
     }
-    if (scenario_.kernel.is_whole()) replace(gates_, gates(Purpose::other_gates), n.length, 3, late);
+    if (scenario_.kernel.is_whole())
+      replace(gates_, gates(Purpose::other_gates), n.length, 3, late);
     replace(do_, std::vector<double>(do_.size()), n.length, n.d_v, late);
     if (takes_scores()) replace(scores_, scores(Purpose::other_scores), n.length, n.blocks, late);
   }

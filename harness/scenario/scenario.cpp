@@ -139,10 +139,12 @@ void check_kernel(const Scenario& scenario, const nsa::Location& where) {
                      precision == nsa::Precision::bf16 || precision == nsa::Precision::fp16;
   if (!plain) refuse_kernel(": wanted with training.precision fp64, fp32, bf16 or fp16");
   if (kernel.chooses() && (kernel.gradients || kernel.lse != "none")) {
-    refuse_kernel(".level: found " + kernel.level + ", wanted it with gradients false and lse none");
+    refuse_kernel(".level: found " + kernel.level +
+                  ", wanted it with gradients false and lse none");
   }
   if (kernel.picks != "own" && !kernel.takes_picks()) {
-    refuse_kernel(".picks: found " + kernel.picks + ", wanted it with level attend_sel or attention");
+    refuse_kernel(".picks: found " + kernel.picks +
+                  ", wanted it with level attend_sel or attention");
   }
   if (kernel.keys != "shared" && !kernel.is_whole()) {
     refuse_kernel(".keys: found " + kernel.keys + ", wanted it with level attention");

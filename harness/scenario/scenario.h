@@ -54,10 +54,11 @@ struct KernelConfig {
   std::string level;                // of kLevels
   std::string layout = "bshd";      // the order of batch, sequence, heads and width, of all tensors
   std::string picks_per = "group";  // of attend_sel: one list of blocks a group, or a head
-  std::string picks = "own";        // the lists are as NSA selects, or external: any blocks, given to the kernel
-  bool own_block = true;            // of external picks: the query's own block is in every list
-  std::string keys = "shared";      // of attention: one k and v, or separate ones of each branch
-  std::int64_t sentinel = -1;       // of attend_sel: what stands in slots that hold no block
+  std::string picks =
+      "own";  // the lists are as NSA selects, or external: any blocks, given to the kernel
+  bool own_block = true;        // of external picks: the query's own block is in every list
+  std::string keys = "shared";  // of attention: one k and v, or separate ones of each branch
+  std::int64_t sentinel = -1;   // of attend_sel: what stands in slots that hold no block
   std::string picks_order = "ascending";  // or any
   std::string picks_dtype = "int64";      // or int32
   double scale = 0.0;                     // of the logits; 0: 1/sqrt(d_k)
@@ -74,7 +75,8 @@ struct KernelConfig {
 
   bool operator==(const KernelConfig&) const = default;
 };
-inline constexpr std::array kLevels = {"attend_sel", "attend_win", "attend_cmp", "score", "select", "attention"};
+inline constexpr std::array kLevels = {
+    "attend_sel", "attend_win", "attend_cmp", "score", "select", "attention"};
 inline constexpr std::array kPicks = {"own", "external"};
 inline constexpr std::array kKeys = {"shared", "separate"};
 inline constexpr std::array kPicksPer = {"group", "head"};

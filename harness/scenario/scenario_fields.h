@@ -99,7 +99,8 @@ inline constexpr auto kKernelFields = [] {
             nsa::one_of(kPicksPer)},
       Field{"picks",
             &K::picks,
-            "of attend_sel and attention: the lists are as NSA selects (own), or of any blocks and given "
+            "of attend_sel and attention: the lists are as NSA selects (own), or of any blocks and "
+            "given "
             "(external)",
             nsa::one_of(kPicks),
             {.sparse = true}},

@@ -71,7 +71,8 @@ TEST_F(Portable, LooksUpNoHostsAndNoUsers) {
   const CommandResult symbols = run_command({"nm", portable()});
   ASSERT_TRUE(symbols.ok());
   ASSERT_THAT(symbols.out, HasSubstr(" T main"));
-  const std::regex lookup(" [TW] (getaddrinfo|gethostby\\w+|getpw\\w+|getgr(gid|nam|ouplist)\\w*)\n");
+  const std::regex lookup(
+      " [TW] (getaddrinfo|gethostby\\w+|getpw\\w+|getgr(gid|nam|ouplist)\\w*)\n");
   std::smatch found;
   EXPECT_FALSE(std::regex_search(symbols.out, found, lookup)) << found.str();
 }
@@ -83,7 +84,8 @@ TEST_F(Portable, Judges) {
   const CommandResult agrees = alone({"golden", "--oracle-only", golden_file()});
   EXPECT_TRUE(agrees.ok()) << agrees.out;
   EXPECT_THAT(agrees.out, HasSubstr("AGREES"));
-  const CommandResult refused = alone({"golden", "--oracle-only", "/no/such/file"});  // an exception
+  const CommandResult refused =
+      alone({"golden", "--oracle-only", "/no/such/file"});  // an exception
   EXPECT_EQ(refused.exit_code, 3);
 }
 

@@ -508,8 +508,9 @@ TEST_F(KernelScenario, WhatContradictsItselfIsRefused) {
   EXPECT_THAT(refused(plain_ + ", sentinel: 3"), HasSubstr("the number of a block"));
   EXPECT_THAT(refused(plain_, ", precision: bf16_pure"), HasSubstr("training.precision"));
   EXPECT_THAT(refused("callable: 'm:f', level: select"), HasSubstr("gradients false and lse none"));
-  EXPECT_THAT(refused("callable: 'm:f', level: attend_win, picks: external"),
-              HasSubstr("kernel.picks: found external, wanted it with level attend_sel or attention"));
+  EXPECT_THAT(
+      refused("callable: 'm:f', level: attend_win, picks: external"),
+      HasSubstr("kernel.picks: found external, wanted it with level attend_sel or attention"));
   EXPECT_THAT(refused(plain_ + ", own_block: false"), HasSubstr("wanted it with picks external"));
   EXPECT_THAT(error(std::string(kHead) + "kernel: {level: attend_win, callable: 'm:f'}\n"),
               HasSubstr("wanted with kind kernel alone"));

@@ -119,14 +119,14 @@ class ChoiceJudge {
     oracles::Tensor found =
         record_.is_sample() ? at_rows(all, record_.length, blocks_, record_.rows) : all;
     found.shape = scores.p_grp.shape;
-    explain(
-        oracles::name_stage(stages,
-                            oracles::Stage::p_grp,
-                            found,
-                            scores.p_grp,
-                            wrong,
-                            {largest(scores.bound.data) / scale, scale, arithmetic_of_scores(record_).stored}),
-        seen);
+    explain(oracles::name_stage(
+                stages,
+                oracles::Stage::p_grp,
+                found,
+                scores.p_grp,
+                wrong,
+                {largest(scores.bound.data) / scale, scale, arithmetic_of_scores(record_).stored}),
+            seen);
   }
 
   bool within(std::span<const double> found,

@@ -107,8 +107,8 @@ class AttentionReader {
       if (name == "do" || name == "blocks") continue;
       const bool of_heads = name == "q" || name == "gates";
       const std::string of = "d" + name;
-      Tensor tensor = out_.contains(of) ? tensor_of(out_, of.c_str(), view.shape)
-                                        : oracles::zeros(view.shape);
+      Tensor tensor =
+          out_.contains(of) ? tensor_of(out_, of.c_str(), view.shape) : oracles::zeros(view.shape);
       found[name] = of_heads ? by_group(scenario_, std::move(tensor)) : std::move(tensor);
     }
     for (double& value : found.at("q").data) value /= logit_ratio(scenario_);
@@ -120,8 +120,7 @@ class AttentionReader {
   [[nodiscard]] Tensor of_queries(const nsa::SafetensorsFile& file,
                                   const char* name,
                                   std::int64_t width) const {
-    return by_group(scenario_,
-                    tensor_of(file, name, {batch_, model().n_heads, length_, width}));
+    return by_group(scenario_, tensor_of(file, name, {batch_, model().n_heads, length_, width}));
   }
   [[nodiscard]] Tensor of_tokens(const nsa::SafetensorsFile& file,
                                  const std::string& name,
@@ -196,7 +195,8 @@ class AttentionGradientsOf {
         d_gate.data[gate_at] += d_out_.data[i] * out.data[i];
         d_o.data[i] *= gate.data[gate_at];
       }
-      const oracles::Backward backward(stages, branch, stages.layer().kept.of(std::move(d_o)), mean);
+      const oracles::Backward backward(
+          stages, branch, stages.layer().kept.of(std::move(d_o)), mean);
       add(stages, branch, backward.through(branch), sums);
     }
     sums["gates"] = stages.layer().kept.of(std::move(d_gate));
@@ -323,14 +323,17 @@ class AttentionJudge {
     for (const auto& [name, found] : reader_.gradients()) {
       const bool values = name.front() == 'v' || name == "gates";
       const double share = values ? kSmallestScaleShare : kSmallestCancellingShare;
-      const JudgedGradient judged = judge_gradient(
-          record_,
-          found,
-          {right.at(name), worst != nullptr ? &worst->at(name) : nullptr, share * all, sums.gradient});
+      const JudgedGradient judged = judge_gradient(record_,
+                                                   found,
+                                                   {right.at(name),
+                                                    worst != nullptr ? &worst->at(name) : nullptr,
+                                                    share * all,
+                                                    sums.gradient});
       verdict_.judged.errors["d" + name] = judged.error;
       if (!judged.wrong) continue;
       seen.tensors.push_back("d" + name);
-      if (seen.limit == 0.0 || !(judged.error.value / judged.error.limit <= seen.error / seen.limit)) {
+      if (seen.limit == 0.0 ||
+          !(judged.error.value / judged.error.limit <= seen.error / seen.limit)) {
         seen.error = judged.error.value;
         seen.limit = judged.error.limit;
         seen.where = judged.where;

@@ -25,7 +25,8 @@ std::set<int> rows_where(const nsa::TensorView& view, Differs differs) {
   std::set<int> rows;
   const auto width = static_cast<std::size_t>(view.shape.at(3));
   const auto count = static_cast<std::size_t>(view.shape.at(2));
-  const std::size_t size = view.bytes.size() / static_cast<std::size_t>(nsa::dtype_bytes(view.dtype));
+  const std::size_t size =
+      view.bytes.size() / static_cast<std::size_t>(nsa::dtype_bytes(view.dtype));
   for (std::size_t i = 0; i < size; ++i) {
     const auto row = static_cast<int>(i / width % count);
     if (differs(i, row)) rows.insert(row);

@@ -17,8 +17,7 @@ oracles::IntTensor chosen_by(const LayerRecord& record) {
   const double* scores = record.at("p_grp").data.data();
   for (std::int64_t list = 0; list < record.lists() * record.length; ++list) {
     const std::span row(scores + list * count, static_cast<std::size_t>(count));
-    const oracles::Selection own =
-        oracles::select_blocks(record.config, list % record.length, row);
+    const oracles::Selection own = oracles::select_blocks(record.config, list % record.length, row);
     std::copy(own.blocks.begin(), own.blocks.end(), blocks.data.begin() + list * n);
   }
   return blocks;
@@ -29,19 +28,16 @@ LayerRecord scored(const Scenario& scenario,
                    const nsa::SafetensorsFile& outputs) {
   const nsa::ModelConfig& m = scenario.model;
   const std::vector<std::int64_t> q = inputs.at("q").shape;
-  LayerRecord record = blank_layer(scenario,
-                                   oracle_config(kernel_model(scenario)),
-                                   q.at(0),
-                                   q.at(2),
-                                   inputs.at("q").dtype);
+  LayerRecord record = blank_layer(
+      scenario, oracle_config(kernel_model(scenario)), q.at(0), q.at(2), inputs.at("q").dtype);
   oracles::Tensor queries = tensor_of(inputs, "q", {q[0], m.n_heads, q[2], m.d_k});
   for (double& value : queries.data) value *= logit_ratio(scenario);
   record.tensors["q"] = by_group(scenario, std::move(queries));
-  record.tensors["k_cmp"] = tensor_of(
-      inputs, "k", {q[0], m.n_kv_groups, record.config.compressed_count(q[2]), m.d_k});
+  record.tensors["k_cmp"] =
+      tensor_of(inputs, "k", {q[0], m.n_kv_groups, record.config.compressed_count(q[2]), m.d_k});
   record.given = {"q", "k_cmp"};
-  record.tensors["p_grp"] = tensor_of(
-      outputs, "scores", {q[0], m.n_kv_groups, q[2], record.config.block_count(q[2])});
+  record.tensors["p_grp"] =
+      tensor_of(outputs, "scores", {q[0], m.n_kv_groups, q[2], record.config.block_count(q[2])});
   record.blocks = chosen_by(record);
   return record;
 }
@@ -51,13 +47,10 @@ LayerRecord selected(const Scenario& scenario,
                      const nsa::SafetensorsFile& outputs) {
   const nsa::ModelConfig& m = scenario.model;
   const std::vector<std::int64_t> s = inputs.at("scores").shape;
-  LayerRecord record = blank_layer(scenario,
-                                   oracle_config(kernel_model(scenario)),
-                                   s.at(0),
-                                   s.at(2),
-                                   inputs.at("scores").dtype);
-  record.tensors["p_grp"] = tensor_of(
-      inputs, "scores", {s[0], m.n_kv_groups, s[2], record.config.block_count(s[2])});
+  LayerRecord record = blank_layer(
+      scenario, oracle_config(kernel_model(scenario)), s.at(0), s.at(2), inputs.at("scores").dtype);
+  record.tensors["p_grp"] =
+      tensor_of(inputs, "scores", {s[0], m.n_kv_groups, s[2], record.config.block_count(s[2])});
   record.tensors["k_cmp"] =  // of no law's business: scores are given
       oracles::zeros({s[0], m.n_kv_groups, record.config.compressed_count(s[2]), m.d_k});
   record.given = {"p_grp", "k_cmp"};

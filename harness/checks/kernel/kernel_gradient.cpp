@@ -32,8 +32,7 @@ JudgedGradient judge_gradient(const LayerRecord& record,
     judged.wrong = !(judged.error.value <= judged.error.limit);
     return judged;
   }
-  Measured measured{
-      found, limits.wanted, *limits.plain, record.kept->results, kGradientBudget};
+  Measured measured{found, limits.wanted, *limits.plain, record.kept->results, kGradientBudget};
   measured.summed = ceiling(limits.terms, summed) * scale;
   tell_heads_apart(measured);
   const Spent budget = spent(measured);

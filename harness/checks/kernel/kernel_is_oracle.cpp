@@ -174,7 +174,8 @@ class KernelComparison {
     judged.missing = choice.missing;
     rows_chosen_ += choice.rows;
     // Of a choice there is no error: it is right or wrong.
-    if (scenario_.kernel.level == "score") judged.errors["scores"] = {choice.worst_share_of_bound, 1.0};
+    if (scenario_.kernel.level == "score")
+      judged.errors["scores"] = {choice.worst_share_of_bound, 1.0};
     return judged;
   }
 
@@ -209,13 +210,14 @@ class KernelComparison {
     const char* const result = result_of_level(scenario_.kernel.level);
     const nsa::TensorView& one = alone.at(result);
     const std::span<const std::byte> all = batch->at(result).bytes;
-    const auto row_bytes =
-        static_cast<std::size_t>(one.shape.back() * nsa::dtype_bytes(one.dtype));
+    const auto row_bytes = static_cast<std::size_t>(one.shape.back() * nsa::dtype_bytes(one.dtype));
     // It is the last of the batch.
     const std::span<const std::byte> last = all.last(std::min(all.size(), one.bytes.size()));
     for (std::size_t begin = 0; begin + row_bytes <= last.size(); begin += row_bytes) {
       const auto of_batch = last.subspan(begin, row_bytes);
-      if (!std::equal(of_batch.begin(), of_batch.end(), one.bytes.begin() + static_cast<std::ptrdiff_t>(begin)))
+      if (!std::equal(of_batch.begin(),
+                      of_batch.end(),
+                      one.bytes.begin() + static_cast<std::ptrdiff_t>(begin)))
         ++other_alone_;
     }
   }
@@ -236,8 +238,8 @@ class KernelComparison {
 
   [[nodiscard]] std::string summary() const {
     if (scenario_.kernel.level == "select") {
-      return "in " + counted(trials_, "trial") + " the blocks of " +
-             std::to_string(rows_chosen_) + " rows are those that the scores demand";
+      return "in " + counted(trials_, "trial") + " the blocks of " + std::to_string(rows_chosen_) +
+             " rows are those that the scores demand";
     }
     if (scenario_.kernel.level == "score") {
       return "in " + counted(trials_, "trial") +
@@ -246,12 +248,10 @@ class KernelComparison {
     }
     return "in " + counted(trials_, "trial") + " the kernel's output" +
            (scenario_.kernel.lse == "none" ? "" : ", sums") +
-           (scenario_.kernel.gradients ? " and gradients are" : " is") +
-           " what the oracle gives" +
-           (scenario_.kernel.is_whole()
-                ? " for " + std::to_string(rows_certain_) + " of " +
-                      std::to_string(rows_in_all_) + " queries"
-                : "") +
+           (scenario_.kernel.gradients ? " and gradients are" : " is") + " what the oracle gives" +
+           (scenario_.kernel.is_whole() ? " for " + std::to_string(rows_certain_) + " of " +
+                                              std::to_string(rows_in_all_) + " queries"
+                                        : "") +
            "; nearest to its limit is " + errors_.nearest();
   }
 

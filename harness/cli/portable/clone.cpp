@@ -5,7 +5,10 @@
 #include <cstddef>
 
 // NOLINTNEXTLINE(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp): glibc's own name
-extern "C" int __clone3(void* /*arguments*/, std::size_t /*size*/, int (* /*function*/)(void*), void* /*argument*/) {
+extern "C" int __clone3(void* /*arguments*/,
+                        std::size_t /*size*/,
+                        int (* /*function*/)(void*),
+                        void* /*argument*/) {
   errno = ENOSYS;
   return -1;
 }
