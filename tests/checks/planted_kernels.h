@@ -101,15 +101,20 @@ inline void attend_row(const harness::Scenario& s,
   }
 }
 
-inline KernelTensors kernel_results(const harness::Scenario& s,
-                                    const PlantedKernel& planted,
-                                    const nsa::SafetensorsFile& inputs) {
+inline KernelTensors given_to_kernel(const nsa::SafetensorsFile& inputs) {
   KernelTensors k;
-  for (const char* name : {"q", "k", "v", "do"}) {
-    k.shapes[name] = inputs.at(name).shape;
-    k.values[name] = nsa::to_doubles(inputs.at(name));
+  for (const auto& [name, view] : inputs.tensors()) {
+    if (name == "blocks") {
+      k.blocks = nsa::to_int64s(view);
+    } else {
+      k.shapes[name] = view.shape;
+      k.values[name] = nsa::to_doubles(view);
+    }
   }
-  if (inputs.contains("blocks")) k.blocks = nsa::to_int64s(inputs.at("blocks"));
+  return k;
+}
+
+inline void attend(const harness::Scenario& s, const PlantedKernel& planted, KernelTensors& k) {
   for (const auto& [name, like] : std::map<std::string, std::string>{
            {"o", "do"}, {"dq", "q"}, {"dk", "k"}, {"dv", "v"}, {"lse", "q"}}) {
     k.add(name, like, name == "lse" ? 1 : k.shapes[like].back());
@@ -119,7 +124,6 @@ inline KernelTensors kernel_results(const harness::Scenario& s,
       for (std::int64_t t = 0; t < k.size("q", 2); ++t) attend_row(s, planted, k, b, head, t);
     }
   }
-  return k;
 }
 
 // Tokens that compressed token i and block j share, of those of the token.
@@ -132,13 +136,8 @@ inline double share_of_block(const nsa::ModelConfig& m, std::int64_t i, std::int
 }
 
 // The scores of blocks: probabilities of the compressed tokens that are complete, by their share, over the heads of a group.
-inline KernelTensors score_results(const harness::Scenario& s, const nsa::SafetensorsFile& inputs) {
+inline void score_blocks(const harness::Scenario& s, KernelTensors& k) {
   const nsa::ModelConfig& m = s.model;
-  KernelTensors k;
-  for (const char* name : {"q", "k"}) {
-    k.shapes[name] = inputs.at(name).shape;
-    k.values[name] = nsa::to_doubles(inputs.at(name));
-  }
   const std::int64_t blocks = (k.size("q", 2) + m.l_sel - 1) / m.l_sel;
   k.add("scores", "q", blocks);
   k.shapes["scores"][1] = m.n_kv_groups;
@@ -165,16 +164,11 @@ inline KernelTensors score_results(const harness::Scenario& s, const nsa::Safete
       }
     }
   }
-  return k;
 }
 
 // The forced blocks and the best complete ones; among equal ones the first.
-inline KernelTensors select_results(const harness::Scenario& s,
-                                    const nsa::SafetensorsFile& inputs) {
+inline void choose_blocks(const harness::Scenario& s, KernelTensors& k) {
   const nsa::ModelConfig& m = s.model;
-  KernelTensors k;
-  k.shapes["scores"] = inputs.at("scores").shape;
-  k.values["scores"] = nsa::to_doubles(inputs.at("scores"));
   const std::int64_t length = k.size("scores", 2);
   for (std::int64_t row = 0; row < k.size("scores", 0) * m.n_kv_groups * length; ++row) {
     const std::int64_t t = row % length;
@@ -197,15 +191,106 @@ inline KernelTensors select_results(const harness::Scenario& s,
   }
   k.shapes["blocks"] = k.shapes["scores"];
   k.shapes["blocks"].back() = m.n_sel;
-  return k;
+}
+
+// Averages of the windows of l tokens; and back, gradients of the averages to the tokens.
+inline void average(const nsa::ModelConfig& m,
+                    KernelTensors& k,
+                    const std::string& from,
+                    const std::string& to) {
+  const std::int64_t length = k.size(from, 2);
+  k.shapes[to] = k.shapes[from];
+  k.shapes[to][2] = m.compressed_len(length);
+  const std::vector<std::int64_t> n = k.shapes[to];
+  k.values[to].assign(static_cast<std::size_t>(n[0] * n[1] * n[2] * n[3]), 0.0);
+  for (std::int64_t at = 0; at < n[0] * n[1] * n[2] * n[3] * m.l; ++at) {
+    const std::int64_t place = at / m.l;
+    const std::int64_t c = place % n[3];
+    const std::int64_t i = place / n[3] % n[2];
+    const std::int64_t g = place / n[3] / n[2] % n[1];
+    k.at(to, place / n[3] / n[2] / n[1], g, i, c) +=
+        k.at(from, place / n[3] / n[2] / n[1], g, i * m.d + at % m.l, c) / static_cast<double>(m.l);
+  }
+}
+inline void spread(const nsa::ModelConfig& m,
+                   KernelTensors& k,
+                   const std::string& from,
+                   const std::string& to) {
+  const std::vector<std::int64_t> n = k.shapes.at(from);
+  for (std::int64_t at = 0; at < n[0] * n[1] * n[2] * n[3] * m.l; ++at) {
+    const std::int64_t place = at / m.l;
+    const std::int64_t c = place % n[3];
+    const std::int64_t i = place / n[3] % n[2];
+    const std::int64_t g = place / n[3] / n[2] % n[1];
+    const std::int64_t b = place / n[3] / n[2] / n[1];
+    k.at(to, b, g, i * m.d + at % m.l, c) += k.at(from, b, g, i, c) / static_cast<double>(m.l);
+  }
+}
+
+// Every branch by itself, then the sum of each times its gate. What is planted concerns the keys of the window.
+inline void attend_whole(harness::Scenario s, const PlantedKernel& planted, KernelTensors& k) {
+  KernelTensors pooled = k;
+  average(s.model, pooled, "k", "k_cmp");
+  average(s.model, pooled, "v", "v_cmp");
+  KernelTensors choice = k;
+  choice.shapes["k"] = pooled.shapes["k_cmp"];
+  choice.values["k"] = pooled.values["k_cmp"];
+  score_blocks(s, choice);
+  choose_blocks(s, choice);
+  for (const auto& [name, like] : std::map<std::string, std::string>{
+           {"o", "do"}, {"dq", "q"}, {"dk", "k"}, {"dv", "v"}, {"dgates", "gates"}}) {
+    k.add(name, like, k.shapes[like].back());
+  }
+  const std::vector<std::string> levels = {"attend_cmp", "attend_sel", "attend_win"};
+  for (std::size_t branch = 0; branch < levels.size(); ++branch) {
+    s.kernel.level = levels[branch];
+    KernelTensors own = branch == 0 ? choice : k;
+    own.blocks = choice.blocks;
+    if (branch == 0) {
+      own.shapes["v"] = pooled.shapes["v_cmp"];
+      own.values["v"] = pooled.values["v_cmp"];
+    }
+    const auto width = static_cast<std::size_t>(s.model.d_v);
+    for (std::size_t i = 0; i < own.values["do"].size(); ++i) {
+      own.values["do"][i] *= k.values["gates"][i / width * 3 + branch];
+    }
+    attend(s, branch == 2 ? planted : PlantedKernel{}, own);
+    for (std::size_t i = 0; i < own.values["o"].size(); ++i) {
+      const std::size_t gate = i / width * 3 + branch;
+      k.values["o"][i] += k.values["gates"][gate] * own.values["o"][i];
+      k.values["dgates"][gate] += k.values["do"][i] * own.values["o"][i];
+    }
+    for (std::size_t i = 0; i < own.values["dq"].size(); ++i) {
+      k.values["dq"][i] += own.values["dq"][i];
+    }
+    for (const char* name : {"dk", "dv"}) {
+      if (branch == 0) {
+        k.shapes["pooled"] = own.shapes[name];
+        k.values["pooled"] = own.values[name];
+        spread(s.model, k, "pooled", name);
+      } else {
+        for (std::size_t i = 0; i < own.values[name].size(); ++i) {
+          k.values[name][i] += own.values[name][i];
+        }
+      }
+    }
+  }
 }
 
 inline KernelTensors results_of(const harness::Scenario& s,
                                 const PlantedKernel& planted,
                                 const nsa::SafetensorsFile& inputs) {
-  if (s.kernel.level == "score") return score_results(s, inputs);
-  if (s.kernel.level == "select") return select_results(s, inputs);
-  return kernel_results(s, planted, inputs);
+  KernelTensors k = given_to_kernel(inputs);
+  if (s.kernel.level == "score") {
+    score_blocks(s, k);
+  } else if (s.kernel.level == "select") {
+    choose_blocks(s, k);
+  } else if (s.kernel.is_whole()) {
+    attend_whole(s, planted, k);
+  } else {
+    attend(s, planted, k);
+  }
+  return k;
 }
 
 inline void write_kernel_outputs(
@@ -213,6 +298,7 @@ inline void write_kernel_outputs(
   std::vector<nsa::TensorToWrite> tensors;
   std::vector<const char*> names = {"o", "dq", "dk", "dv", "lse"};
   if (level == "score") names = {"scores"};
+  if (level == "attention") names = {"o", "dq", "dk", "dv", "dgates"};
   if (level == "select") {
     names = {};
     tensors.push_back(
@@ -249,6 +335,7 @@ inline void make_kernel(Healthy& h, const PlantedKernel& planted) {
   s.model.d_v = 3;
   s.model.l = s.model.d = s.model.l_sel = 4;
   if (planted.level == "score") s.model.l = 8;
+  if (planted.level == "attention") s.model.n_sel = 4;  // one that scores choose
   s.model.n_sel = 3;
   s.model.w = 6;
   h.evidence.artefacts.clear();
@@ -288,7 +375,8 @@ inline void add_foreign_kernels(std::vector<Planted>& list) {
     adder(check, name, Verdict::fail, code, site, planted);
   };
   const std::string is_oracle = "kernel_is_oracle";
-  for (const char* level : {"attend_sel", "attend_win", "attend_cmp", "score", "select"}) {
+  for (const char* level :
+       {"attend_sel", "attend_win", "attend_cmp", "score", "select", "attention"}) {
     adder(is_oracle, std::string("healthy ") + level, Verdict::pass, "", "{}", {.level = level});
   }
   adder(is_oracle, "healthy sums", Verdict::pass, "", "{}", {.lse = "e"});
@@ -342,6 +430,19 @@ inline void add_foreign_kernels(std::vector<Planted>& list) {
      {.spoil = [](const std::string& trial, int, KernelTensors& t) {
        if (trial == "length_1") t.at("o", 0, 1, 0, 2) = std::nan("");
      }});
+  of(is_oracle,
+     "a layer whose window is one too long",
+     "NUMERIC.FORWARD",
+     R"({"branch":"win","op":"attention"})",
+     {.level = "attention",
+      .allowed = [](std::int64_t t, std::int64_t u, bool right) { return right || u == t - 6; }});
+  of(is_oracle,
+     "a layer whose gates get half of their gradient",
+     "NUMERIC.GRADIENT",
+     R"({"op":"attention","phase":"backward"})",
+     {.level = "attention", .spoil = [](const std::string&, int, KernelTensors& t) {
+        for (double& value : t.values.at("dgates")) value *= 0.5;
+      }});
   of(is_oracle,
      "scores a hundred thousandth too high",
      "SELECTION.WRONG",
