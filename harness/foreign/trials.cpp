@@ -205,7 +205,8 @@ class Drawn {
     return values;
   }
 
-  // Never below zero, as sums of probabilities are. `ties`: every other block has none; `equal_keys`: all have the same.
+  // Never below zero, as sums of probabilities are. `ties`: every other block has none; `equal_keys`: all have the
+  // same.
   [[nodiscard]] std::vector<double> scores(Purpose purpose) const {
     const Sizes& n = sizes_;
     std::vector<double> values = normal(purpose, n.batch * n.groups * n.length * n.blocks, 1.0);
@@ -253,8 +254,8 @@ class Drawn {
     });
   }
 
-  // The forced blocks, and past ones that are drawn; `crowded`: the first ones, which all queries share. External lists may be
-  // shorter than they could be.
+  // The forced blocks, and past ones that are drawn; `crowded`: the first ones, which all queries share. External
+  // lists may be shorter than they could be.
   void draw_blocks() {
     const nsa::ModelConfig& m = scenario_.model;
     const Draws draws(key_ * 16 + static_cast<std::uint64_t>(Purpose::blocks));

@@ -1,10 +1,10 @@
 // The trials of kind `kernel`: the calls that a kernel of the user's own is judged by. They are drawn by the controller,
 // before the process that runs the kernel exists, and lie in the case's folder as safetensors files, one a trial:
-//   attend_*  q [B,H,S,D], k [B,G,K,D], v [B,G,K,V], do [B,H,S,V] in the case's type, and of attend_sel blocks [B,G,S,n] (I64),
-//             ascending, then -1
+//   attend_*  q [B,H,S,D], k [B,G,K,D], v [B,G,K,V], do [B,H,S,V] in the case's type, and of attend_sel
+//             blocks [B,G,S,n] (I64), ascending, then -1
 //   score     q and k
-//   attention q; k and v, or k_cmp, v_cmp, k_sel, v_sel, k_win, v_win, all of tokens; gates [B,H,S,3] of cmp, sel and win; do; and of
-//             external picks blocks
+//   attention q; k and v, or k_cmp, v_cmp, k_sel, v_sel, k_win, v_win, all of tokens; gates [B,H,S,3] of cmp, sel
+//             and win; do; and of external picks blocks
 //   select    scores [B,G,S,N], zero for blocks that begin after the query
 // K are tokens, of attend_cmp and score compressed tokens.
 // Metadata: trial (its name), calls (how often the kernel is called with it), gaps (1: tensors with NaNs between rows), and

@@ -1,5 +1,5 @@
-"""pytest finds this by itself: the fixture nsa_validate(fn, spec), whose verdicts stand in the summary and in the JUnit file.
-docs/your-kernel.md tells how."""
+"""pytest finds this by itself: the fixture nsa_validate(fn, spec), whose verdicts stand in the summary and in JUnit's
+file. docs/your-kernel.md tells how."""
 
 import pytest
 
@@ -10,7 +10,7 @@ _told = pytest.StashKey[list]()  # verdicts of this session
 
 @pytest.fixture
 def nsa_validate(request, record_property):
-    """nsa_validate(fn, spec) is validate(fn, spec) that fails the test unless every case passed, and gives the Verdict."""
+    """nsa_validate(fn, spec) is validate(fn, spec), and fails the test unless every case passed. Gives the Verdict."""
     told = request.config.stash.setdefault(_told, [])
 
     def judge(fn, spec, **options):

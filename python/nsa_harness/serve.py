@@ -157,7 +157,8 @@ class Kernel:
         if self.device.type == "cuda":
             torch.cuda.synchronize()
         written = {
-            "picks" if name == "blocks" else name: int((before[name] != tensor.detach()).sum()) for name, tensor in given.items()
+            "picks" if name == "blocks" else name: int((before[name] != tensor.detach()).sum())
+            for name, tensor in given.items()
         }
         return results, written
 

@@ -36,8 +36,9 @@ class SpecError(ValueError):
 class Spec:
     """See docs/your-kernel.md. B, S, H, G: batch, sequence, query heads, key/value groups."""
 
-    level: str  # attend_sel: fn(q, k, v, picks); attend_win and attend_cmp: fn(q, k, v); score: fn(q, k); select: fn(scores)
-    # attention: fn(q, k, v, gates), with separate keys fn(q, k_cmp, v_cmp, k_sel, v_sel, k_win, v_win, gates); external picks come last
+    # attend_sel: fn(q, k, v, picks); attend_win, attend_cmp: fn(q, k, v); score: fn(q, k); select: fn(scores);
+    # attention: fn(q, k, v, gates) or fn(q, k_cmp, v_cmp, k_sel, v_sel, k_win, v_win, gates), external picks last
+    level: str
     heads: int  # query heads, a multiple of groups; query head g * (heads / groups) + i belongs to group g
     groups: int  # key/value heads
     d_k: int | None = None  # width of queries and keys, even; not of select
@@ -60,7 +61,8 @@ class Spec:
     picks_order: str = "ascending"  # or "any"
     picks_dtype: str = "int64"  # or "int32"
     sentinel: int = -1  # in slots that hold no block; they come last
-    select: str = "own"  # attend_sel, attention: the lists are as NSA selects; or "external": other kernels' lists, which may be short
+    # attend_sel, attention: the lists are as NSA selects; or "external": another method's, which may be shorter
+    select: str = "own"
     keys: str = "shared"  # attention: one k and v for all branches, or "separate" ones
     # attend_win
     window: int | None = None  # keys that a query sees
@@ -68,7 +70,8 @@ class Spec:
     # attend_cmp and score: key i covers tokens [i * stride, i * stride + length) and is seen once it is complete
     compress_length: int | None = None
     compress_stride: int | None = None
-    eq9: str = "fractional"  # score: a key counts for a block by the share of its tokens in it; or "overlap": by their number over the stride
+    # score: a key counts for a block by the share of its tokens in it; or "overlap": by their number over the stride
+    eq9: str = "fractional"
 
     def __post_init__(self):
         dtypes = self.dtypes

@@ -135,7 +135,8 @@ inline double share_of_block(const nsa::ModelConfig& m, std::int64_t i, std::int
   return static_cast<double>(shared) / static_cast<double>(m.l);
 }
 
-// The scores of blocks: probabilities of the compressed tokens that are complete, by their share, over the heads of a group.
+// The scores of blocks: probabilities of the compressed tokens that are complete, by their share, over the heads of a
+// group.
 inline void score_blocks(const harness::Scenario& s, KernelTensors& k) {
   const nsa::ModelConfig& m = s.model;
   const std::int64_t blocks = (k.size("q", 2) + m.l_sel - 1) / m.l_sel;

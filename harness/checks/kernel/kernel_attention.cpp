@@ -135,7 +135,7 @@ class AttentionReader {
   std::int64_t length_ = 0;
 };
 
-// ---- the choice ------------------------------------------------------------------------------------------------------------
+// ---- the choice --------------------------------------------------------------------------------
 
 // How far compressed keys may be from the oracle's: the sum of l terms, and what they are kept in.
 double error_of_compressed(const LayerRecord& record, const Tensor& k_cmp) {
@@ -173,7 +173,7 @@ void choose(LayerRecord& record) {
   std::erase_if(record.rows, [&](std::int64_t t) { return !certain[static_cast<std::size_t>(t)]; });
 }
 
-// ---- gradients ----------------------------------------------------------------------------------------------------------------
+// ---- gradients ---------------------------------------------------------------------------------
 
 class AttentionGradientsOf {
  public:

@@ -1,9 +1,10 @@
-// Judges one call of a foreign kernel of level `attention`: compression by averages, scores, choice, the three branches and their
-// gated sum, from queries, keys, values and gates. Only its output is seen. Where one branch alone is gated the output is that
-// branch's and judged as such; else it is the layer's.
+// Judges one call of a foreign kernel of level `attention`: compression by averages, scores, choice, the three
+// branches and their gated sum, from queries, keys, values and gates. Only its output is seen. Where one branch alone
+// is gated the output is that branch's and judged as such; else it is the layer's.
 //
-// The choice of blocks cannot be seen. A query is judged where it is certain: where the oracle's scores choose the same whatever
-// rounding does to scores and compressed keys; or where the lists were given. Gradients are judged where all queries are.
+// The choice of blocks cannot be seen. A query is judged where it is certain: where the oracle's scores choose the
+// same whatever rounding does to scores and compressed keys; or where the lists were given. Gradients are judged
+// where all queries are.
 #pragma once
 
 #include "harness/checks/attention/layer_judge.h"
@@ -17,8 +18,8 @@ struct AttentionJudgement {
   bool of_gradients = false;  // they were judged
 };
 
-// `alone`: the branch that is gated alone, "" for all. Throws: nsa::Error where a tensor is missing, or has not the shape that the
-// case demands.
+// `alone`: the branch that is gated alone, "" for all. Throws: nsa::Error where a tensor is missing, or has not the
+// shape that the case demands.
 [[nodiscard]] AttentionJudgement judge_kernel_attention(const Scenario& scenario,
                                                         const nsa::SafetensorsFile& inputs,
                                                         const nsa::SafetensorsFile& outputs,

@@ -1,6 +1,6 @@
-// Judges one call of a foreign kernel that scores blocks (level score) or chooses them (level select), as the scores and the
-// choice of a recorded layer are judged (choice_judge.h): scores by the queries and compressed keys it was given, the choice by
-// the scores it was given, ties included.
+// Judges one call of a foreign kernel that scores blocks (level score) or chooses them (level select), as the scores
+// and the choice of a recorded layer are judged (choice_judge.h): scores by the queries and compressed keys it was
+// given, the choice by the scores it was given, ties included.
 #pragma once
 
 #include "harness/checks/attention/choice_judge.h"

@@ -1,5 +1,5 @@
-// Judges one gradient of a foreign kernel: within the ceiling of its sums, and in a narrow type within the budget of a yardstick,
-// the oracle's gradient in that type.
+// Judges one gradient of a foreign kernel: within the ceiling of its sums, and in a narrow type within the budget of
+// a yardstick, the oracle's gradient in that type.
 #pragma once
 
 #include "harness/checks/attention/layer_judge.h"

@@ -70,8 +70,8 @@ void tell_together(std::vector<SeenInTrial>& list, const std::string& about) {
   }
 }
 
-// Of a whole layer: what one branch alone gives tells more than the sum of all, which is wrong because of it. A gradient is wrong in
-// the one branch in which it is wrong alone, if there is one.
+// Of a whole layer: what one branch alone gives tells more than the sum of all, which is wrong because of it. A
+// gradient is wrong in the one branch in which it is wrong alone, if there is one.
 void keep_what_tells_most(std::vector<SeenInTrial>& list) {
   std::set<std::string> outputs;
   std::set<std::string> branches;
