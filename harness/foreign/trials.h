@@ -26,8 +26,8 @@ inline constexpr const char* kTrialsFolder = "trials";
 
 struct KernelTrial {
   std::string name;
-  std::string inputs;  // normal, large_logits, integers, one_hot, equal_keys, ties, crowded
-  std::string gate;    // of attention: cmp, sel or win alone; or drawn
+  std::string inputs;     // normal, large_logits, integers, one_hot, equal_keys, ties, crowded
+  std::string gate = {};  // of attention: cmp, sel or win alone; or drawn
   std::int64_t batch = 1;
   std::int64_t length = 1;
   bool gaps = false;

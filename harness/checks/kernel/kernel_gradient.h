@@ -3,7 +3,7 @@
 #pragma once
 
 #include "harness/checks/attention/layer_judge.h"
-#include "oracles/laws/gradient_match.h"
+#include "oracles/laws/match.h"
 
 namespace harness::checks {
 
