@@ -8,10 +8,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <poll.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 #include <vector>
 
+#include "harness/run/process_end.h"
 #include "nsa/base/text.h"
 
 namespace harness {
@@ -21,11 +21,6 @@ constexpr int kPollMs = 50;  // a launcher takes note of an end as seldom as eve
 constexpr std::int64_t kScanMs = 250;
 constexpr std::int64_t kProgressMs = 250;
 constexpr std::int64_t kKeeperMs = 10'000;  // it ends the tree in three seconds
-
-Fd watch_pid(pid_t pid) {
-  constexpr unsigned kNoFlags = 0;
-  return Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, kNoFlags)));
-}
 
 bool has_ended(const Fd& pidfd) {
   pollfd ended = {pidfd.get(), POLLIN, 0};
@@ -119,13 +114,13 @@ void CommandGroup::meet_command() {
   const ssize_t n = read(keeper_.events(), text.data(), text.size() - 1);
   if (n <= 0) return;
   command_ = static_cast<pid_t>(std::strtol(text.data(), nullptr, 10));
-  command_fd_ = watch_pid(command_);
+  command_fd_ = watch_end(command_);
   meet(0, command_);
 }
 
 void CommandGroup::meet(int number, pid_t pid) {
   Rank& rank = ranks_[number];
-  rank = Rank{pid, watch_pid(pid), std::nullopt, std::nullopt};
+  rank = Rank{pid, watch_end(pid), std::nullopt, std::nullopt};
   watch_.started(number, pid);
 }
 

@@ -15,6 +15,7 @@
 #include <unistd.h>
 #include <utility>
 
+#include "harness/run/process_end.h"
 #include "nsa/base/error.h"
 
 namespace harness {
@@ -177,8 +178,7 @@ Process Process::spawn(const ProcessRequest& request) {
   actions.close_from(listening.is_open() ? kListenTarget + 1 : kListenTarget);
 
   Process process(spawn_with(request, actions), Fd(), std::move(pipe.reading));
-  constexpr unsigned kNoFlags = 0;
-  process.pidfd_ = Fd(static_cast<int>(syscall(SYS_pidfd_open, process.pid_, kNoFlags)));
+  process.pidfd_ = watch_end(process.pid_);
   check_call(process.pidfd_.get(), "watch the process of " + request.argv.at(0));
   return process;
 }

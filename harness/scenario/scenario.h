@@ -78,7 +78,7 @@ struct KernelConfig {
 inline constexpr std::array kLevels = {
     "attend_sel", "attend_win", "attend_cmp", "score", "select", "attention"};
 inline constexpr std::array kPicks = {"own", "external"};
-inline constexpr std::array kKeys = {"shared", "separate"};
+inline constexpr std::array kBanks = {"shared", "separate"};
 inline constexpr std::array kPicksPer = {"group", "head"};
 inline constexpr std::array kPicksOrders = {"ascending", "any"};
 inline constexpr std::array kPicksTypes = {"int64", "int32"};

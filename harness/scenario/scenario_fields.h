@@ -112,7 +112,7 @@ inline constexpr auto kKernelFields = [] {
       Field{"keys",
             &K::keys,
             "of attention: one k and v for all branches (shared), or separate ones",
-            nsa::one_of(kKeys),
+            nsa::one_of(kBanks),
             {.sparse = true}},
       Field{"sentinel",
             &K::sentinel,

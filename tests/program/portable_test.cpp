@@ -89,12 +89,14 @@ TEST_F(Portable, Judges) {
   EXPECT_EQ(refused.exit_code, 3);
 }
 
-// A seccomp filter that answers clone3 with EPERM, as container runtimes did that do not know it.
-bool refuse_clone3() {
+// A seccomp filter: clone3 and pidfd_open fail, as where the container's runtime or the kernel is too old to know them.
+bool refuse_new_calls() {
   std::array filter = {
       sock_filter BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
       sock_filter BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 0, 1),
       sock_filter BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      sock_filter BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_open, 0, 1),
+      sock_filter BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
       sock_filter BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
   const sock_fprog program = {static_cast<unsigned short>(filter.size()), filter.data()};
@@ -102,8 +104,8 @@ bool refuse_clone3() {
          prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-// glibc starts processes with clone3 where the system has it.
-TEST_F(Portable, StartsProcessesWhereClone3IsRefused) {
+// glibc starts processes with clone3 where the system has it; the end of a process is told by a pidfd.
+TEST_F(Portable, StartsProcessesAndSeesTheirEndWhereNewCallsAreRefused) {
   constexpr int kNoFilter = 77;
   const fakes::TempFolder folder;
   const std::vector<std::string> words = {
@@ -115,7 +117,7 @@ TEST_F(Portable, StartsProcessesWhereClone3IsRefused) {
   ASSERT_GE(child, 0);
   if (child == 0) {
     alarm(kPortableSeconds);
-    if (!refuse_clone3()) _exit(kNoFilter);
+    if (!refuse_new_calls()) _exit(kNoFilter);
     execv(argv[0], argv.data());
     _exit(1);
   }

@@ -15,6 +15,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/run/proc_look.h"
+#include "harness/run/process_end.h"
 #include "nsa/base/error.h"
 #include "tests/fakes/temp_folder.h"
 
@@ -53,6 +54,25 @@ class ProcessTest : public ::testing::Test {
 
   fakes::TempFolder folder_;
 };
+
+// Readable within that time?
+bool is_told(const Fd& end, int within_ms) {
+  pollfd wait{end.get(), POLLIN, 0};
+  return poll(&wait, 1, within_ms) == 1;
+}
+
+TEST_F(ProcessTest, TheEndIsSeenWithoutAPidfdToo) {
+  Process process = shell("sleep 600");
+  const Fd end = watch_end_in_proc(process.pid());
+  ASSERT_TRUE(end.is_open());
+  EXPECT_FALSE(is_told(end, 100)) << "it runs";
+  process.signal(SIGKILL);
+  EXPECT_TRUE(is_told(end, 30'000)) << "it has ended, and nobody has reaped it";
+  const Fd late = watch_end_in_proc(process.pid());
+  EXPECT_TRUE(is_told(late, 30'000));
+  (void)process.reap();
+  EXPECT_FALSE(watch_end_in_proc(process.pid()).is_open()) << "no such process any more";
+}
 
 TEST_F(ProcessTest, ExitCodeAndSignal) {
   Process seven = shell("exit 7");
