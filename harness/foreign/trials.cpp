@@ -210,12 +210,13 @@ class Drawn {
   [[nodiscard]] std::vector<double> scores(Purpose purpose) const {
     const Sizes& n = sizes_;
     std::vector<double> values = normal(purpose, n.batch * n.groups * n.length * n.blocks, 1.0);
+    const double same = std::abs(values.front());
     for (std::size_t i = 0; i < values.size(); ++i) {
       const auto place = static_cast<std::int64_t>(i);
       const std::int64_t block = place % n.blocks;
       const std::int64_t t = place / n.blocks % n.length;
       double& value = values[i];
-      value = trial_.inputs == "equal_keys" ? 1.0 : std::abs(value);
+      value = trial_.inputs == "equal_keys" ? same : std::abs(value);
       const bool tied = trial_.inputs == "ties" && block % 2 == 1;
       if (tied || block * scenario_.model.l_sel > t) value = 0.0;
     }

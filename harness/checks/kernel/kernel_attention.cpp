@@ -177,8 +177,8 @@ void choose(LayerRecord& record) {
 
 class AttentionGradientsOf {
  public:
-  explicit AttentionGradientsOf(const AttentionReader& reader)
-      : reader_(reader), d_out_(reader.d_output()) {}
+  AttentionGradientsOf(const LayerRecord& record, const AttentionReader& reader)
+      : record_(record), reader_(reader), d_out_(reader.d_output()) {}
 
   // At this forward.
   [[nodiscard]] Gradients at(const Stages& stages, oracles::Backward::Mean mean) const {
@@ -202,6 +202,23 @@ class AttentionGradientsOf {
     sums["gates"] = stages.layer().kept.of(std::move(d_gate));
     for (auto& [name, sum] : sums) sum = stages.layer().kept.of(std::move(sum));
     return sums;
+  }
+
+  // A gate's gradient is a sum of products, the gradient of the output times a branch's: both the branch's output and
+  // each product may be rounded.
+  [[nodiscard]] double rounding_of_gates(const Stages& stages) const {
+    double most = 0.0;
+    const auto width = static_cast<std::size_t>(d_out_.shape.back());
+    for (const Branch branch : oracles::kBranches) {
+      const Tensor& out = stages.input(oracles::output_stage(branch));
+      for (std::size_t begin = 0; begin < out.data.size(); begin += width) {
+        double sum = 0.0;
+        for (std::size_t i = begin; i < begin + width; ++i)
+          sum += std::abs(d_out_.data[i] * out.data[i]);
+        most = std::max(most, sum);
+      }
+    }
+    return 2.0 * record_.arithmetic.stored * most;
   }
 
  private:
@@ -231,6 +248,7 @@ class AttentionGradientsOf {
     for (std::size_t i = 0; i < part.data.size(); ++i) sum.data[i] += part.data[i];
   }
 
+  const LayerRecord& record_;
   const AttentionReader& reader_;
   Tensor d_out_;
 };
@@ -291,7 +309,7 @@ class AttentionJudge {
 
   void judge_gradients() {
     using Mean = oracles::Backward::Mean;
-    const AttentionGradientsOf gradients(reader_);
+    const AttentionGradientsOf gradients(record_, reader_);
     oracles::AttentionOptions options;
     options.replay = record_.blocks;
     Stages stages = forward(options);
@@ -311,6 +329,7 @@ class AttentionJudge {
         }
       }
     }
+    if (worst) gate_rounding_ = gradients.rounding_of_gates(stages);
     tell(right, worst ? &*worst : nullptr);
     verdict_.of_gradients = true;
   }
@@ -328,7 +347,8 @@ class AttentionJudge {
                                                    {right.at(name),
                                                     worst != nullptr ? &worst->at(name) : nullptr,
                                                     share * all,
-                                                    sums.gradient});
+                                                    sums.gradient,
+                                                    name == "gates" ? gate_rounding_ : 0.0});
       verdict_.judged.errors["d" + name] = judged.error;
       if (!judged.wrong) continue;
       seen.tensors.push_back("d" + name);
@@ -352,6 +372,7 @@ class AttentionJudge {
   LayerRecord whole_;   // of all queries
   LayerRecord record_;  // of those that are judged
   AttentionJudgement verdict_;
+  double gate_rounding_ = 0.0;
 };
 
 }  // namespace

@@ -33,7 +33,7 @@ JudgedGradient judge_gradient(const LayerRecord& record,
     return judged;
   }
   Measured measured{found, limits.wanted, *limits.plain, record.kept->results, kGradientBudget};
-  measured.summed = ceiling(limits.terms, summed) * scale;
+  measured.summed = ceiling(limits.terms, summed) * scale + limits.rounded;
   tell_heads_apart(measured);
   const Spent budget = spent(measured);
   judged.error = {budget.error, budget.limit};

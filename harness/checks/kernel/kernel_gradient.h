@@ -12,6 +12,8 @@ struct GradientLimits {
   const oracles::Tensor* plain = nullptr;  // the yardstick; null where the type is not narrow
   double least_scale = 0.0;                // numbers far below it are judged against it
   std::int64_t terms = 1;                  // of the longest sum on the way
+  double rounded =
+      0.0;  // in a narrow type: what rounding of the sum's terms may make, which the yardstick cannot know
 };
 
 struct JudgedGradient {

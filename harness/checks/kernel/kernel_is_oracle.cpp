@@ -42,19 +42,22 @@ std::set<std::string> laws_of(const Deviation& seen) {
   return laws;
 }
 
+bool is_about(const SeenInTrial& one, const std::string& about) {
+  return about_of(one.seen) == about;
+}
+
 // One mistake is one finding. A short trial leaves laws undecided that a long one tells apart: the law of all of them is the one
 // that gives what was seen in every trial. One that gives it in some of them is none.
 void tell_together(std::vector<SeenInTrial>& list, const std::string& about) {
-  const auto is_about = [&](const SeenInTrial& one) { return about_of(one.seen) == about; };
   std::optional<std::set<std::string>> common;
   for (const SeenInTrial& one : list) {
-    if (!is_about(one)) continue;
+    if (!is_about(one, about)) continue;
     const std::set<std::string> own = laws_of(one.seen);
     if (!common) common = own;
     std::erase_if(*common, [&](const std::string& law) { return own.count(law) == 0; });
   }
   const auto alone = std::find_if(list.begin(), list.end(), [&](const SeenInTrial& one) {
-    return is_about(one) && common && common->count(one.seen.law) > 0;
+    return is_about(one, about) && common && common->count(one.seen.law) > 0;
   });
   if (alone == list.end() && common && !common->empty()) return;  // several laws, in every trial
   Deviation told;
@@ -62,7 +65,7 @@ void tell_together(std::vector<SeenInTrial>& list, const std::string& about) {
   if (is_of_choice(about)) told.code = about;
   if (alone != list.end()) told = alone->seen;
   for (SeenInTrial& one : list) {
-    if (!is_about(one)) continue;
+    if (!is_about(one, about)) continue;
     one.seen.code = told.code;
     one.seen.law = told.law;
     one.seen.about = told.about;
@@ -70,18 +73,30 @@ void tell_together(std::vector<SeenInTrial>& list, const std::string& about) {
   }
 }
 
-// Of a whole layer: what one branch alone gives tells more than the sum of all, which is wrong because of it. A
-// gradient is wrong in the one branch in which it is wrong alone, if there is one.
+// Of a whole layer, one mistake is seen in many outputs. What one branch alone gives tells more than the sum of all,
+// unless all are wrong and a mistake of the sum explains it; the choice follows from the compressed keys; and a
+// gradient is judged where every output is right. It is wrong in the one branch in which it is wrong alone, if any.
 void keep_what_tells_most(std::vector<SeenInTrial>& list) {
-  std::set<std::string> outputs;
+  const auto erase = [&](const std::string& about) {
+    std::erase_if(list, [&](const SeenInTrial& one) { return is_about(one, about); });
+  };
+  std::set<std::string> abouts;
   std::set<std::string> branches;
+  bool sum_explained = true;
   for (const SeenInTrial& one : list) {
     if (one.seen.op != "attention") return;
-    if (one.seen.is_forward()) outputs.insert(about_of(one.seen));
-    if (!one.seen.is_forward() && !one.seen.branch.empty()) branches.insert(one.seen.branch);
+    abouts.insert(about_of(one.seen));
+    if (!one.seen.branch.empty() && !one.seen.is_forward()) branches.insert(one.seen.branch);
+    if (is_about(one, "y")) sum_explained = sum_explained && !laws_of(one.seen).empty();
   }
-  if (outputs.size() > outputs.count("y")) {
-    std::erase_if(list, [](const SeenInTrial& one) { return about_of(one.seen) == "y"; });
+  const bool forward = abouts.size() > abouts.count(kGradients);
+  if (forward) erase(kGradients);
+  const bool all = abouts.contains("o_cmp") && abouts.contains("o_sel") && abouts.contains("o_win");
+  if (all && abouts.contains("y") && sum_explained) {
+    for (const char* output : {"o_cmp", "o_sel", "o_win"}) erase(output);
+  } else if (abouts.contains("o_cmp") || abouts.contains("o_sel") || abouts.contains("o_win")) {
+    erase("y");
+    if (abouts.contains("o_cmp")) erase("o_sel");
   }
   for (SeenInTrial& one : list) {
     if (!one.seen.is_forward()) one.seen.branch = branches.size() == 1 ? *branches.begin() : "";
