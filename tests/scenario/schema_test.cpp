@@ -64,8 +64,11 @@ TEST(Schema, IsWhatACaseSays) {
     const auto cases =
         harness::load_cases(path, fakes::scenario_options(NSA_TEST_ROOT), fakes::manifest());
     harness::Scenario scenario = cases.at(0).scenario;
-    scenario.kernel.callable = "m:f";  // said by cases of kind kernel alone
-    scenario.command.argv = {"a"};     // and of kind command
+    scenario.kernel.callable = "m:f";    // said by cases of kind kernel alone
+    scenario.kernel.picks = "external";  // and of some levels
+    scenario.kernel.own_block = false;
+    scenario.kernel.keys = "separate";
+    scenario.command.argv = {"a"};  // and of kind command
     add_paths(harness::scenario_json(scenario), "", said);
   }
   std::set<std::string> documented;
