@@ -17,11 +17,10 @@
 namespace harness {
 namespace {
 
-constexpr auto kBetweenLooks =
-    std::chrono::milliseconds(10);  // a hundredth of what a standstill takes to be one
+constexpr auto kBetweenLooks = std::chrono::milliseconds(10);  // far below what a launcher notices
 
-// When the process began, in ticks: another one of the same number began at another time. Nothing where it has ended, reaped or
-// not.
+// When the process began, in ticks: another one of the same number began at another time. Nothing where it has ended,
+// reaped or not.
 std::optional<std::string> beginning_of(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string text;
