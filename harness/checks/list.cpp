@@ -19,7 +19,7 @@ const std::vector<Check>& all_checks() {
       checks::ran_route(),         checks::kernel_is_oracle(),
       checks::kernel_causal(),     checks::process_clean(),
       checks::progress(),          checks::same_losses(),
-      checks::measured_as_asked(),
+      checks::measured_as_asked(), checks::buckets_as_asked(),
   };
   return kChecks;
 }

@@ -16,6 +16,7 @@ namespace checks {
 [[nodiscard]] Check gradients_agree();
 [[nodiscard]] Check matches_twin();
 [[nodiscard]] Check collectives_agree();
+[[nodiscard]] Check buckets_as_asked();
 [[nodiscard]] Check parameters_agree();
 [[nodiscard]] Check data_distinct();
 [[nodiscard]] Check close_to_oracle();

@@ -33,7 +33,7 @@ void install_second_average(FaultContext& context) {
   if (!fault_on_rank(context.request, context.rank)) {
     return;
   }
-  context.needed_training().reduce_bucket = [&context](c10d::GradBucket& bucket) {
+  context.needed_training().parallel.reduce_bucket = [&context](c10d::GradBucket& bucket) {
     return reduce(context, bucket);
   };
 }

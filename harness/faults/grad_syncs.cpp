@@ -8,7 +8,7 @@ namespace {
 using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
 
 void no_delay(FaultContext& context) {
-  context.needed_training().policy.queues_delayed = [&context](bool /*reduces*/) {
+  context.needed_training().parallel.policy.queues_delayed = [&context](bool /*reduces*/) {
     context.fired();
     return false;
   };
@@ -16,14 +16,14 @@ void no_delay(FaultContext& context) {
 
 // The first step's micro-batches are all counted; later steps wait for as many backwards in the one that reduces.
 void counts_micro_batches(FaultContext& context) {
-  context.needed_training().policy.hides_first_micro_batches = [&context] {
+  context.needed_training().parallel.policy.hides_first_micro_batches = [&context] {
     context.fired();
     return false;
   };
 }
 
 void bypass(FaultContext& context) {
-  context.needed_training().policy.reduces = [&context](bool last_micro) {
+  context.needed_training().parallel.policy.reduces = [&context](bool last_micro) {
     if (!last_micro || !context.holds_now()) return last_micro;
     context.fired();
     return false;
@@ -31,7 +31,7 @@ void bypass(FaultContext& context) {
 }
 
 void always(FaultContext& context) {
-  context.needed_training().policy.reduces = [&context](bool last_micro) {
+  context.needed_training().parallel.policy.reduces = [&context](bool last_micro) {
     if (last_micro || !context.holds_now()) return last_micro;
     context.fired();
     return true;
@@ -39,7 +39,8 @@ void always(FaultContext& context) {
 }
 
 void no_division(FaultContext& context) {
-  context.needed_training().reduce_bucket = [&context](c10d::GradBucket& bucket) -> FuturePtr {
+  context.needed_training().parallel.reduce_bucket =
+      [&context](c10d::GradBucket& bucket) -> FuturePtr {
     std::vector<torch::Tensor> buffers = {bucket.getBufferRef()};
     if (context.holds_now()) {
       context.fired();
@@ -53,9 +54,16 @@ void no_division(FaultContext& context) {
 
 // The second registration of a communication hook replaces the first. Where none was asked for, none is lost.
 void drop_hook(FaultContext& context) {
-  nsa::ReduceBucket& hook = context.needed_training().reduce_bucket;
+  nsa::ReduceBucket& hook = context.needed_training().parallel.reduce_bucket;
   if (hook) context.fired();
   hook = nullptr;
+}
+
+// The size that was asked for never reaches the Reducer.
+void forget_bucket_size(FaultContext& context) {
+  if (!fault_on_rank(context.request, context.rank)) return;
+  context.needed_training().parallel.bucket_mb = nsa::DataParallelOptions().bucket_mb;
+  context.fired();
 }
 
 // Parameters that are converted and back have another gradient accumulator, without the Reducer's hook.
@@ -118,6 +126,10 @@ Faults faults_of_grad_syncs() {
        {"step"},
        no_division},
       {"hook_dropped", "the communication hook that was asked for is lost", {}, drop_hook},
+      {"bucket_size_lost",
+       "the size of the gradient buckets that was asked for never reaches the reducer",
+       {"rank"},
+       forget_bucket_size},
       {"hook_lost",
        "parameters are re-typed after the reducer was built",
        {"strength"},

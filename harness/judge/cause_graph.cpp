@@ -105,8 +105,13 @@ constexpr std::array kEdges = {
     Edge{"NUMERIC.FORWARD", "NUMERIC.FORWARD/reference", Tie::same_tensor},
     Edge{"NUMERIC.FORWARD", "NUMERIC.FORWARD/whole", Tie::downstream},
     Edge{"NUMERIC.FORWARD", "GRAD.MISSING", Tie::same_path},
-    Edge{"forward", "DECODE.MISMATCH", Tie::downstream},
-    Edge{"forward", "READS.MISMATCH", Tie::same_layer},
+    // A decoded token differs from the whole sequence first at one operation: a wrong whole sequence is the cause there alone.
+    Edge{"forward", "DECODE.MISMATCH", Tie::same_tensor},
+    // Keys are counted by the recorded blocks: only a mask, a list that is none, or another number of tokens held changes it.
+    Edge{"MASK.", "READS.MISMATCH", Tie::same_tensor},
+    Edge{"RANGE.INVALID", "READS.MISMATCH", Tie::same_path},
+    Edge{"SELECTION.WRONG/list", "READS.MISMATCH", Tie::same_path},
+    Edge{"DECODE.MISMATCH", "READS.MISMATCH", Tie::same_path},
     // Forward to the gradients of the same path. Those that an oracle judges go back through the recorded forward, and are not
     // judged where a wrong stage is in their way: a wrong forward makes none of them wrong.
     Edge{"forward", "NUMERIC.GRADIENT/reference", Tie::same_path},
@@ -176,6 +181,7 @@ constexpr std::array kEdges = {
     Edge{"backward", "LOSS.NOT_FALLING", Tie::whole_run},
     // Reduction, update, state of the parameters.
     // Reductions that are too many on some ranks alone are missing on the others. They make no order wrong.
+    Edge{"COMM.BUCKETS", "DESYNC.SIZE/plan", Tie::one_side},
     Edge{"COMM.EXTRA", "DESYNC.SIZE/extra", Tie::same_step},
     Edge{"COMM.EXTRA", "DESYNC.OP/extra", Tie::same_step},
     Edge{"COMM.EXTRA", "GRAD.SCALE/sum", Tie::same_step},

@@ -20,13 +20,14 @@ struct Flow {
 };
 
 // What is made of what, inside a layer.
-constexpr std::array kFlows = {Flow{"norm1", "rope"},
-                               Flow{"norm1", "rope/cmp"},
-                               Flow{"norm1", "rope/sel"},
-                               Flow{"norm1", "rope/win"},
-                               Flow{"norm1", "project/cmp"},
-                               Flow{"norm1", "project/sel"},
-                               Flow{"norm1", "project/win"},
+constexpr std::array kFlows = {Flow{"norm1", "input"},
+                               Flow{"input", "rope"},
+                               Flow{"input", "rope/cmp"},
+                               Flow{"input", "rope/sel"},
+                               Flow{"input", "rope/win"},
+                               Flow{"input", "project/cmp"},
+                               Flow{"input", "project/sel"},
+                               Flow{"input", "project/win"},
                                Flow{"rope", "score"},
                                Flow{"rope", "attend_cmp"},
                                Flow{"rope", "attend_sel"},

@@ -1,5 +1,6 @@
 #include "harness/kinds/decode.h"
 
+#include <array>
 #include <map>
 #include <string>
 #include <vector>
@@ -14,11 +15,45 @@ namespace {
 
 using torch::Tensor;
 
-// What a layer put out, piece by piece: a prompt, then single tokens.
-struct LayerOutputs {
-  std::vector<Tensor> y_BSE;
-  std::vector<Tensor> blocks_BGSn;
+using nsa::AttentionTrace;
+
+// Results with a row for every token: of a prompt, then of single tokens.
+struct RowResult {
+  const char* name;
+  Tensor AttentionTrace::*tensor;
 };
+constexpr std::array kRowResults = {RowResult{"x", &AttentionTrace::x_BSE},
+                                    RowResult{"q", &AttentionTrace::q_BHSD},
+                                    RowResult{"k_raw", &AttentionTrace::k_raw_BGSD},
+                                    RowResult{"v_raw", &AttentionTrace::v_raw_BGSD},
+                                    RowResult{"k_sel", &AttentionTrace::k_sel_BGSD},
+                                    RowResult{"v_sel", &AttentionTrace::v_sel_BGSD},
+                                    RowResult{"k_win", &AttentionTrace::k_win_BGSD},
+                                    RowResult{"v_win", &AttentionTrace::v_win_BGSD},
+                                    RowResult{"o_cmp", &AttentionTrace::o_cmp_BHSD},
+                                    RowResult{"p_grp", &AttentionTrace::p_grp_BGSN},
+                                    RowResult{"blocks", &AttentionTrace::blocks_BGSn},
+                                    RowResult{"o_sel", &AttentionTrace::o_sel_BHSD},
+                                    RowResult{"o_win", &AttentionTrace::o_win_BHSD},
+                                    RowResult{"gate", &AttentionTrace::gate},
+                                    RowResult{"y", &AttentionTrace::y_BSE}};
+
+// What a layer made, piece by piece.
+struct LayerResults {
+  std::array<std::vector<Tensor>, kRowResults.size()> rows;
+  Tensor k_cmp_BGCD, v_cmp_BGCD;  // all compressed tokens so far
+};
+
+// The pieces one after the other. A block that begins after the last token of a piece has no score there: 0.
+Tensor joined(const std::vector<Tensor>& pieces) {
+  const auto width = pieces.back().size(-1);
+  std::vector<Tensor> alike;
+  alike.reserve(pieces.size());
+  for (const Tensor& piece : pieces) {
+    alike.push_back(torch::constant_pad_nd(piece, {0, width - piece.size(-1)}));
+  }
+  return torch::cat(alike, -2);
+}
 
 class DecodeCase {
  public:
@@ -29,8 +64,7 @@ class DecodeCase {
         recorder_(
             rank_.model, rank_.watch, session.progress(), session.wants_check("close_to_oracle")) {
     for (int layer = 0; layer < rank_.layers(); ++layer) {
-      rank_.model->attention(layer)->set_tap(
-          [this](const nsa::AttentionTrace& trace) { take(trace); });
+      rank_.model->attention(layer)->set_tap([this](const AttentionTrace& trace) { take(trace); });
     }
     recorder_.begin(LoneRank::kStep, 0);
   }
@@ -55,7 +89,7 @@ class DecodeCase {
     session_.sample("prompt_tokens", LoneRank::kStep, static_cast<double>(prompt));
     session_.enter("decode", LoneRank::kStep);
     (void)decoder.prefill(tokens_BS.slice(1, 0, prompt));
-    outputs_.clear();
+    results_.clear();
     for (std::int64_t position = prompt; position < tokens_BS.size(1); ++position) {
       const std::vector<nsa::Reads> before = reads(decoder);
       (void)decoder.step(tokens_BS.select(1, position));
@@ -74,22 +108,29 @@ class DecodeCase {
         .to(device_of(session_));
   }
 
-  void take(const nsa::AttentionTrace& trace) {
+  void take(const AttentionTrace& trace) {
     recorder_.take(trace);
-    LayerOutputs& outputs = outputs_[trace.layer];
-    outputs.y_BSE.push_back(trace.y_BSE.detach());
-    outputs.blocks_BGSn.push_back(trace.blocks_BGSn.detach());
+    LayerResults& results = results_[trace.layer];
+    for (std::size_t i = 0; i < kRowResults.size(); ++i) {
+      results.rows[i].push_back((trace.*kRowResults[i].tensor).detach());
+    }
+    results.k_cmp_BGCD = trace.k_cmp_BGCD.detach();
+    results.v_cmp_BGCD = trace.v_cmp_BGCD.detach();
   }
 
   void write(const std::string& name) {
     session_.enter("record", LoneRank::kStep);
-    for (const auto& [layer, outputs] : outputs_) {
+    for (const auto& [layer, results] : results_) {
+      std::vector<NamedTensor> tensors;
+      for (std::size_t i = 0; i < kRowResults.size(); ++i) {
+        tensors.push_back({kRowResults[i].name, joined(results.rows[i])});
+      }
+      tensors.push_back({"k_cmp", results.k_cmp_BGCD});
+      tensors.push_back({"v_cmp", results.v_cmp_BGCD});
       session_.out_of(LoneRank::kStep, 0)
-          .write({.step = LoneRank::kStep, .name = name, .layer = layer},
-                 {{"y", torch::cat(outputs.y_BSE, 1)},
-                  {"blocks", torch::cat(outputs.blocks_BGSn, 2)}});
+          .write({.step = LoneRank::kStep, .name = name, .layer = layer}, tensors);
     }
-    outputs_.clear();
+    results_.clear();
   }
 
   [[nodiscard]] std::vector<nsa::Reads> reads(const nsa::Decoder& decoder) const {
@@ -116,7 +157,7 @@ class DecodeCase {
   Session& session_;
   const Scenario& scenario_;
   LayerRecorder recorder_;
-  std::map<int, LayerOutputs> outputs_;
+  std::map<int, LayerResults> results_;
 };
 
 void run_decode(Session& session) {

@@ -137,12 +137,7 @@ void run_rank(Session& session) {
 
   Fired fired(session.channel());
   nsa::DataParallelOptions options = data_parallel_options(session, communicator, parts.routes);
-  TrainingPoints points{parts.seams,
-                        options.reduce_bucket,
-                        options.policy,
-                        communicator,
-                        *parts.optimizer,
-                        *parts.checkpoint};
+  TrainingPoints points{parts.seams, options, communicator, *parts.optimizer, *parts.checkpoint};
   FaultContext context{session.the_case().scenario.fault.value_or(FaultRequest{}),
                        session,
                        session.options().rank,

@@ -110,7 +110,8 @@ TrainingParts::TrainingParts(Session& session)
       micro_batches_(session.the_case().scenario.training.accumulate),
       keeps_tensors_(
           session.wants_check("matches_twin") || session.wants_check("close_to_oracle") ||
-          session.wants_check("step_is_oracle") || session.wants_check("checkpoint_equal")) {
+          session.wants_check("step_is_oracle") || session.wants_check("checkpoint_equal") ||
+          session.wants_check("buckets_as_asked")) {
   if (!session.is_twin()) {
     checkpoint = std::make_unique<nsa::ActivationCheckpoint>(
         model, session.the_case().scenario.parallel, routes);

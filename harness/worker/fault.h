@@ -33,8 +33,7 @@ class Fired {
 // Seams that only a training rank has.
 struct TrainingPoints {
   nsa::TrainingSeams& seams;
-  nsa::ReduceBucket& reduce_bucket;  // empty: the Reducer's own
-  nsa::SyncPolicy& policy;
+  nsa::DataParallelOptions& parallel;  // of the Reducer that will be built
   nsa::Communicator& communicator;
   nsa::Optimizer& optimizer;
   nsa::ActivationCheckpoint& checkpoint;

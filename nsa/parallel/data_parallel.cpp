@@ -13,7 +13,8 @@
 namespace nsa {
 namespace {
 
-// The defaults of torch's DistributedDataParallel.
+// The defaults of torch's DistributedDataParallel. The first bucket is small so that its reduction begins early, and never larger
+// than the others.
 constexpr std::size_t kFirstBucketBytes = std::size_t{1} << 20;
 constexpr std::size_t kBroadcastBytes = std::size_t{250} << 20;
 
@@ -64,7 +65,7 @@ std::vector<std::vector<std::size_t>> first_buckets(const std::vector<torch::Ten
   const std::vector<std::size_t> limits =
       rebuilds ? std::vector<std::size_t>{static_cast<std::size_t>(
                      std::numeric_limits<std::int64_t>::max())}
-               : std::vector<std::size_t>{kFirstBucketBytes, bucket_bytes};
+               : std::vector<std::size_t>{std::min(kFirstBucketBytes, bucket_bytes), bucket_bytes};
   auto buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(
       tensors, limits, std::vector<bool>(tensors.size(), false)));
   std::reverse(buckets.begin(), buckets.end());
@@ -103,7 +104,7 @@ DataParallel::DataParallel(const NamedParameters& parameters,
       options.find_unused,
       options.gradient_as_bucket_view,
       names,
-      static_cast<std::int64_t>(kFirstBucketBytes),
+      static_cast<std::int64_t>(std::min(kFirstBucketBytes, bucket_bytes)),
       /*skip_all_reduce_unused_params=*/false,
       /*use_python_reducer=*/false,
       std::vector<std::int64_t>{});

@@ -80,6 +80,9 @@ class Healthy {
     }
     scenario.checks = checks_of(kind);
     params = harness::checks::parameter_names(scenario.model);
+    // One bucket is full, the other one holds what is left.
+    const auto in_first = static_cast<double>(params.size() - params.size() / 2);
+    scenario.parallel.bucket_mb = in_first * kElements * sizeof(float) / 1048576.0;
     if (kind == "attention" || kind == "decode") {
       kind == "attention" ? add_layers_alone() : add_decoding();
       return;
@@ -110,6 +113,7 @@ class Healthy {
                   "gradients_agree",
                   "matches_twin",
                   "collectives_agree",
+                  "buckets_as_asked",
                   "parameters_agree",
                   "data_distinct",
                   "optimizer_sound",
@@ -356,10 +360,13 @@ class Healthy {
   void write_decoded(int layer, const LayerTensors& whole, const LayerTensors& steps) {
     const auto write = [&](const std::string& name, const LayerTensors& from, std::int64_t first) {
       LayerTensors kept;
-      kept.reals["y"] = harness::checks::at_rows(from.reals.at("y"), kLength, 16, rows_from(first));
-      kept.reals["y"].shape = {1, kLength - first, 16};
-      kept.blocks = harness::checks::at_rows(from.blocks, kLength, 4, rows_from(first));
-      kept.blocks.shape = {1, 2, kLength - first, 4};
+      for (const auto& [tensor, values] : from.reals) {
+        const bool is_result = tensor.find('.') == std::string::npos && tensor[0] != 'd';
+        if (!is_result) continue;
+        const bool compressed = tensor == "k_cmp" || tensor == "v_cmp";
+        kept.reals[tensor] = compressed ? values : rows_of(values, first);
+      }
+      kept.blocks = rows_of(from.blocks, first);
       write_layer(0, 1, 0, layer, kept, name);
     };
     write("decode_prefill", whole, 0);
@@ -367,10 +374,15 @@ class Healthy {
   }
 
  private:
-  static std::vector<std::int64_t> rows_from(std::int64_t first) {
-    std::vector<std::int64_t> rows;
-    for (std::int64_t t = first; t < kLength; ++t) rows.push_back(t);
-    return rows;
+  // Those of the tokens from `first` on: the last axis but one.
+  template <typename T>
+  static oracles::Array<T> rows_of(const oracles::Array<T>& all, std::int64_t first) {
+    std::vector<std::int64_t> rows(static_cast<std::size_t>(kLength - first));
+    std::iota(rows.begin(), rows.end(), first);
+    auto kept = harness::checks::at_rows(all, kLength, all.shape.back(), rows);
+    kept.shape = all.shape;
+    kept.shape[kept.shape.size() - 2] = kLength - first;
+    return kept;
   }
 
   void add_decoding() {

@@ -382,7 +382,7 @@ inline void add_decode(std::vector<Planted>& list) {
   add("an output",
       Verdict::fail,
       "DECODE.MISMATCH",
-      R"({"layers":[1],"rows":[25],"detail":{"blocks":false,"layers_wrong":2}})",
+      R"({"layers":[1],"rows":[25],"op":"attention","detail":{"blocks":false,"layers_wrong":2}})",
       [](Healthy& h) {
         for (const int layer : {1, 2}) {
           LayerTensors steps = healthy_layer(0, layer);
@@ -400,6 +400,30 @@ inline void add_decode(std::vector<Planted>& list) {
         steps.blocks.data.back() = -1;
         h.write_decoded(0, healthy_layer(0, 0), steps);
       });
+  add("the operation that differs first",
+      Verdict::fail,
+      "DECODE.MISMATCH",
+      R"({"layers":[1],"rows":[25],"branch":"win","op":"attend_win"})",
+      [](Healthy& h) {
+        LayerTensors steps = healthy_layer(0, 1);
+        steps.reals.at("o_win").data.at(25 * 4) += 0.1;
+        steps.reals.at("y").data.at(25 * 16 + 3) += 0.1;
+        h.write_decoded(1, healthy_layer(0, 1), steps);
+      });
+  add("compressed tokens that were never made",
+      Verdict::fail,
+      "DECODE.MISMATCH",
+      R"({"layers":[1],"branch":"cmp","op":"compress"})",
+      [](Healthy& h) {
+        LayerTensors steps = healthy_layer(0, 1);
+        steps.reals.at("k_cmp") = oracles::zeros({1, 2, 14, 4});
+        steps.reals.at("o_cmp").data.at(25 * 4) += 0.1;
+        steps.reals.at("y").data.at(25 * 16 + 3) += 0.1;
+        h.write_decoded(1, healthy_layer(0, 1), steps);
+      });
+  add("another token", Verdict::fail, "DECODE.MISMATCH", R"({"op":"input"})", [](Healthy& h) {
+    h.write_decoded(0, healthy_layer(0, 0), healthy_layer(1, 0));
+  });
   add("a NaN", Verdict::fail, "DECODE.MISMATCH", R"({"rows":[22]})", [](Healthy& h) {
     LayerTensors steps = healthy_layer(0, 0);
     steps.reals.at("y").data.at(22 * 16) = std::nan("");

@@ -7,6 +7,47 @@
 
 namespace fixtures {
 
+// Puts all gradients of a rank's step into one bucket.
+inline void one_bucket(Healthy& h, int rank, std::int64_t step) {
+  harness::Bucket all{step, 0, 0, "Float", {}};
+  remove_if(h.evidence.buckets, [&](const auto& row) {
+    if (row.process != rank || row.row.step != step) return false;
+    all.elements += row.row.elements;
+    all.params.insert(all.params.end(), row.row.params.begin(), row.row.params.end());
+    return true;
+  });
+  put(h.evidence.buckets, rank, all);
+}
+
+inline void add_bucket_sizes(std::vector<Planted>& list) {
+  const PlantedAdder add{list, "buckets_as_asked", 2, 2};
+  const char* const code = "COMM.BUCKETS";
+  const auto asked = [](double mib) {
+    return [=](Healthy& h) { h.evidence.the_case.scenario.parallel.bucket_mb = mib; };
+  };
+  add("healthy", Verdict::pass, "", "{}", kLeaveAsItIs);
+  add("a first step that learns the order", Verdict::pass, "", "{}", [](Healthy& h) {
+    for (const int rank : {0, 1}) one_bucket(h, rank, 1);
+  });
+  add("never cut", Verdict::fail, code, R"({"step":2,"ranks":[1],"bucket":0})", [](Healthy& h) {
+    for (const int rank : {0, 1}) one_bucket(h, rank, 1);
+    one_bucket(h, 1, 2);
+  });
+  add("larger than asked",
+      Verdict::fail,
+      code,
+      R"({"step":1,"ranks":[0,1],"bucket":0,"op":"grad_sync"})",
+      asked(0.001));
+  add("smaller than asked", Verdict::fail, code, R"({"step":1,"ranks":[0,1]})", asked(25.0));
+  add("no plan", Verdict::inconclusive, "", "{}", [](Healthy& h) {
+    remove_if(h.evidence.buckets, [](const auto& row) { return row.process == 1; });
+  });
+  add("no gradients", Verdict::inconclusive, "", "{}", [](Healthy& h) {
+    remove_if(h.evidence.artefacts,
+              [](const auto& row) { return row.row.name == "local_gradients"; });
+  });
+}
+
 // Two micro-batches a step, reduced in the second one.
 inline void accumulate_two(Healthy& h) {
   h.evidence.the_case.scenario.training.accumulate = 2;

@@ -586,6 +586,37 @@ TEST(Met, NoGradientPassesTheChoiceOfBlocks) {
       UnorderedElementsAre("SELECTION.WRONG", "GRAD.ZERO"));
 }
 
+// A wrong operation of both passes makes neither differ from the other.
+TEST(Met, ADecodedTokenFollowsFromNoWrongSequenceElsewhere) {
+  const char* rope = R"({"layers":[0,1],"op":"rope","ranks":[0],"step":1})";
+  const char* window = R"({"layers":[0],"op":"attend_win","branch":"win","ranks":[0]})";
+  EXPECT_THAT(initiating({finding("NUMERIC.FORWARD/law", rope),
+                          finding("DECODE.MISMATCH/position", window)}),
+              ElementsAre("NUMERIC.FORWARD", "DECODE.MISMATCH"));
+  EXPECT_THAT(initiating({finding("NUMERIC.FORWARD/plain", window),
+                          finding("DECODE.MISMATCH/position", window)}),
+              ElementsAre("NUMERIC.FORWARD"));
+  EXPECT_THAT(initiating({finding("NAN.ORIGIN/operator", R"({"layers":[0],"op":"rope"})"),
+                          finding("DECODE.MISMATCH/position", window)}),
+              ElementsAre("NAN.ORIGIN"));
+}
+
+TEST(Met, KeysThatWereReadFollowFromWhatIsHeldAndFromNoNumber) {
+  const char* const reads = R"({"layers":[0,1],"branch":"sel","ranks":[0]})";
+  const auto two = [&](const char* key, const char* site) {
+    return initiating({finding(key, site), finding("READS.MISMATCH/count", reads)}).size() == 2;
+  };
+  EXPECT_TRUE(two("NUMERIC.FORWARD/law", R"({"layers":[0],"op":"attend_sel","branch":"sel"})"));
+  EXPECT_TRUE(two("SELECTION.WRONG/score", R"({"layers":[0],"op":"score"})"));
+  EXPECT_TRUE(
+      two("DECODE.MISMATCH/position", R"({"layers":[0],"op":"attend_win","branch":"win"})"));
+  EXPECT_FALSE(
+      two("DECODE.MISMATCH/position", R"({"layers":[0],"op":"attend_sel","branch":"sel"})"));
+  EXPECT_FALSE(two("DECODE.MISMATCH/position", R"({"layers":[0],"op":"rope"})"));
+  EXPECT_FALSE(two("RANGE.INVALID/blocks", R"({"layers":[0],"op":"select"})"));
+  EXPECT_FALSE(two("MASK.ABSENT/law", R"({"layers":[1],"op":"attend_sel","branch":"sel"})"));
+}
+
 TEST(Met, WhatAllRanksScaleAlikeMakesNoneOfThemDiffer) {
   EXPECT_THAT(initiating({finding("GRAD.SCALE/sum", R"({"step":1})"),
                           finding("STATE.DIVERGED/no_majority", R"({"step":1})")}),

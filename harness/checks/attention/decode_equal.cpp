@@ -1,8 +1,9 @@
 // Does decoding give what the whole sequence at once gives? Layer by layer, position by position: outputs within the ceiling of
-// the dtype, the same blocks.
+// the dtype, the same blocks. Of the first layer that differs, the operation is named that differs first.
 #include <cmath>
 
 #include "harness/checks/attention/decode_record.h"
+#include "harness/checks/attention/decode_stages.h"
 #include "harness/checks/ceilings.h"
 #include "harness/checks/largest.h"
 #include "harness/checks/list.h"
@@ -17,7 +18,8 @@ struct Mismatch {
   std::int64_t position = 0;  // the first
   bool blocks = false;
   bool values = false;
-  double error = 0.0;  // relative, largest of the layer
+  double error = 0.0;                   // relative, largest of the layer
+  const DecodedStage* stage = nullptr;  // that differs first; nothing where it was not recorded
 };
 
 class DecodeJudge {
@@ -62,6 +64,9 @@ class DecodeJudge {
     try {
       compare_blocks(*whole, *steps, seen);
       compare_values(*whole, *steps, seen);
+      if (wrong_.empty() && (seen.blocks || seen.values)) {
+        seen.stage = first_to_differ(*whole, *steps, prompt_, limit_);
+      }
     } catch (const nsa::Error& error) {
       result_.missing("layer " + std::to_string(layer) + " cannot be compared: " + error.what());
       return;
@@ -128,6 +133,10 @@ class DecodeJudge {
     finding.site.ranks = {0};
     finding.site.rows = {static_cast<int>(first.position)};
     if (first.blocks && !first.values) finding.site.op = "select";
+    if (first.stage != nullptr) {
+      finding.site.op = first.stage->op;
+      finding.site.branch = first.stage->branch;
+    }
     finding.site.detail["prompt_tokens"] = prompt_;
     finding.site.detail["layers_wrong"] = wrong_.size();
     finding.site.detail["blocks"] = first.blocks;

@@ -95,8 +95,9 @@ constexpr std::array kForwardCodes = {
     Code{
         {"DECODE.MISMATCH", Family::forward, 230},
         {.meaning = "Decoding token by token gives another result than the whole sequence at once.",
-         .confirmed_by =
-             "Outputs or chosen blocks differ at a position, and all earlier layers agree there.",
+         .confirmed_by = "Outputs or chosen blocks differ at a position, and all earlier layers "
+                         "agree there. The "
+                         "operation is the first one in the layer whose recorded results differ.",
          .next_action = "Compare the caches after the prompt: which tokens the next compressed "
                         "token covers, the positions of the keys, and the first key of the window.",
          .witness = "The model against itself: both passes share code and weights. An error in "

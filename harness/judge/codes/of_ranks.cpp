@@ -49,6 +49,14 @@ constexpr std::array kRankCodes = {
           .next_action =
               "Reduce only in the last micro-batch of a step, and put no_sync around the others.",
           .witness = kRecord}},
+    Code{{"COMM.BUCKETS", Family::collective, 457},
+         {.meaning = "Gradients were reduced in buckets of another size than was asked for.",
+          .confirmed_by =
+              "A bucket of the reducer's plan holds more without its largest gradient, or several "
+              "hold less, than parallel.ddp.bucket_mb.",
+          .next_action = "Follow parallel.ddp.bucket_mb from the scenario to the reducer.",
+          .witness = "The reducer's plan as each rank recorded it in the step, and the sizes of "
+                     "the recorded gradients."}},
     Code{{"GRAD.SCALE", Family::reduction, 460},
          {.meaning = "Gradients are right up to one constant factor.",
           .confirmed_by = "One factor explains every element within rounding.",

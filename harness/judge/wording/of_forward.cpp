@@ -239,8 +239,8 @@ constexpr std::array kForwardWords = {
             "position",
             "Position {position} of {layers}, decoded alone after a prompt of {prompt_tokens} "
             "tokens, differs from the whole sequence.[ The relative error is {error:3}, the limit "
-            "{limit:3}.][ It chose other blocks: {other}.][ {later:later layer} "
-            "{later?differs|differ} too.]",
+            "{limit:3}.][ It chose other blocks: {other}.][ In the layer, {op} differs "
+            "first.][ {later:later layer} {later?differs|differ} too.]",
             "No earlier layer is the cause: those agree in every position."},
     Wording{"READS.MISMATCH",
             "count",

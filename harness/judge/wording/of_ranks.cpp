@@ -74,6 +74,19 @@ constexpr std::array kRankWords = {
         "recorded no all-reduce of gradients.]",
         "[It is no rounding: {differing:hash} differ, and a reduced gradient has the same bits "
         "on every rank.]"},
+    // buckets_as_asked
+    Wording{"COMM.BUCKETS",
+            "too_large",
+            "In {step}, {bucket} of {ranks} holds {found_bytes:MiB} of gradients. Buckets of "
+            "{asked_bytes:MiB} were asked for.",
+            "A large gradient is not the cause: without its largest one ({largest_bytes:MiB}) the "
+            "bucket would have been full before."},
+    Wording{"COMM.BUCKETS",
+            "too_small",
+            "In {step}, {bucket} of {ranks} holds {found_bytes:MiB} of gradients. Buckets of "
+            "{asked_bytes:MiB} were asked for.",
+            "What is left over at the end is not the cause: a larger bucket of the step is not "
+            "full either."},
     // parameters_agree
     Wording{"STATE.DIVERGED",
             "majority",
