@@ -289,7 +289,14 @@ void Backward::add_key_gradients(Branch branch,
                                  const BranchGradients& through,
                                  Tensor& dx,
                                  Weights& weights) const {
-  const Layer& layer = forward_.layer();
+  add_key_gradients(forward_.layer(), branch, through, dx, weights);
+}
+
+void Backward::add_key_gradients(const Layer& layer,
+                                 Branch branch,
+                                 const BranchGradients& through,
+                                 Tensor& dx,
+                                 Weights& weights) const {
   Tensor dk = through.k;
   Tensor dv = through.v;
   if (branch == Branch::cmp) {
@@ -307,7 +314,14 @@ void Backward::add_key_gradients(Branch branch,
 }
 
 AttentionGradients Backward::gradients() const {
-  return finished({&through(Branch::cmp), &through(Branch::sel), &through(Branch::win)});
+  return finished(forward_.layer(),
+                  {&through(Branch::cmp), &through(Branch::sel), &through(Branch::win)});
+}
+
+AttentionGradients Backward::gradients_added_narrow() const {
+  Layer layer = forward_.layer();
+  layer.kept.narrow_sums = true;
+  return finished(layer, {&through(Branch::cmp), &through(Branch::sel), &through(Branch::win)});
 }
 
 AttentionGradients Backward::gradients(Branch branch, const BranchGradients& other) const {
@@ -315,16 +329,17 @@ AttentionGradients Backward::gradients(Branch branch, const BranchGradients& oth
   for (const Branch each : kBranches) {
     branches[index_of(each)] = each == branch ? &other : &through(each);
   }
-  return finished(branches);
+  return finished(forward_.layer(), branches);
 }
 
-AttentionGradients Backward::finished(const std::array<const BranchGradients*, 3>& branches) const {
-  const Layer& layer = forward_.layer();
+AttentionGradients Backward::finished(const Layer& layer,
+                                      const std::array<const BranchGradients*, 3>& branches) const {
   AttentionGradients gradients;
   gradients.x = zeros(forward_.x().shape);
   gradients.q = zeros(forward_.shape_of(Stage::q));
   gradients.weights["out.weight"] = dout_weight_;
-  Tensor dx_rows = zeros(forward_.x_of_rows().shape);
+  Tensor dq_of_gate = zeros(gradients.q.shape);
+  Tensor dx_of_gate = zeros(forward_.x_of_rows().shape);
   if (forward_.options().gate_override) {  // a constant passes nothing on
     for (const auto& [name, weight] : layer.weights) {
       if (name.rfind("gate.", 0) == 0) {
@@ -336,17 +351,20 @@ AttentionGradients Backward::finished(const std::array<const BranchGradients*, 3
                        {forward_.input(Stage::q), forward_.x_of_rows()},
                        forward_.gate_as_computed(),
                        dgate_,
-                       gradients.q,
-                       dx_rows,
+                       dq_of_gate,
+                       dx_of_gate,
                        gradients.weights);
   }
   for (const BranchGradients* branch : branches) {
     add(branch->q, gradients.q);
+    if (layer.kept.narrow_sums) layer.kept.round(gradients.q.data);
   }
+  add(dq_of_gate, gradients.q);
   layer.kept.round(gradients.q.data);
   const Sizes& n = forward_.sizes();
   const Tensor dq =
       reshaped(gradients.q, {n.batch, layer.config.n_heads, n.rows, layer.config.d_k});
+  Tensor dx_rows = zeros(forward_.x_of_rows().shape);
   projection_gradients(layer,
                        "W_Q.weight",
                        unrotated(dq, layer, forward_.rows()),
@@ -355,8 +373,9 @@ AttentionGradients Backward::finished(const std::array<const BranchGradients*, 3
                        gradients.weights);
   scatter_rows(dx_rows, forward_.rows(), gradients.x);
   for (const Branch branch : kBranches) {
-    add_key_gradients(branch, *branches[index_of(branch)], gradients.x, gradients.weights);
+    add_key_gradients(layer, branch, *branches[index_of(branch)], gradients.x, gradients.weights);
   }
+  scatter_rows(dx_of_gate, forward_.rows(), gradients.x);
   Kept::round(gradients.x.data, layer.kept.input);
   gradients.k_cmp = branches[index_of(Branch::cmp)]->k;
   gradients.v_cmp = branches[index_of(Branch::cmp)]->v;

@@ -43,6 +43,9 @@ class Backward {
 
   // Everything by the right rule.
   [[nodiscard]] AttentionGradients gradients() const;
+  // The same, but the gradients of the consumers of queries and input are added in the narrow type, in the order q, cmp, sel, win,
+  // gate.
+  [[nodiscard]] AttentionGradients gradients_added_narrow() const;
   // With other gradients through one branch.
   [[nodiscard]] AttentionGradients gradients(Branch branch, const BranchGradients& other) const;
 
@@ -68,7 +71,12 @@ class Backward {
  private:
   [[nodiscard]] BranchGradients through_narrow(Branch branch) const;
   [[nodiscard]] AttentionGradients finished(
-      const std::array<const BranchGradients*, 3>& branches) const;
+      const Layer& layer, const std::array<const BranchGradients*, 3>& branches) const;
+  void add_key_gradients(const Layer& layer,
+                         Branch branch,
+                         const BranchGradients& through,
+                         Tensor& dx,
+                         Weights& weights) const;
 
   const Stages& forward_;
   Mean mean_ = Mean::of_output;

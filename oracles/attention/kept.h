@@ -20,6 +20,8 @@ struct Kept {
   // before their products, takes the mean of the softmax's backward from the stored output, and
   // hands on the gradients of keys and values head by head.
   std::array<bool, 3> narrow_products{};
+  // The gradients of a tensor's consumers are added in the type of the results, one after the other.
+  bool narrow_sums = false;
 
   [[nodiscard]] bool rounds() const { return results != Number::f64; }
   [[nodiscard]] bool narrow(Branch branch) const {

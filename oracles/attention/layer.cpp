@@ -54,6 +54,7 @@ void add_kept_input_gradient(const Layer& layer,
   for (std::size_t i = 0; i < part.data.size(); ++i) {
     dx.data[i] += part.data[i];
   }
+  if (kept.narrow_sums) kept.round(dx.data);
 }
 
 std::vector<std::int64_t> requested_rows(const std::vector<std::int64_t>& rows,

@@ -28,6 +28,33 @@ Tensor with_narrow_rotation(const Stages& forward, Stage stage) {
   return kept.of(std::move(z));
 }
 
+Tensor with_float_angles(const Stages& forward, Stage stage, FloatAngles how, Tensor right) {
+  const AttentionConfig& config = forward.config();
+  const std::vector<std::int64_t> positions =
+      stage == Stage::q ? forward.rows() : forward.token_positions();
+  const std::int64_t pairs = config.d_k / 2;
+  std::vector<double> turns;  // by how much more each pair turns
+  for (const std::int64_t t : positions) {
+    for (std::int64_t c = 0; c < pairs; ++c) {
+      const double exponent = -2.0 * static_cast<double>(c) / static_cast<double>(config.d_k);
+      const auto frequency = static_cast<float>(std::pow(config.rope_base, exponent));
+      const double place = static_cast<double>(t) / config.rope_scale;
+      const double angle = how == FloatAngles::frequencies
+                               ? place * static_cast<double>(frequency)
+                               : static_cast<double>(static_cast<float>(place) * frequency);
+      turns.push_back(angle - rope_angle(config, t, c));
+    }
+  }
+  for (std::size_t i = 0; i + 1 < right.data.size(); i += 2) {
+    const double turn = turns[i / 2 % turns.size()];
+    const double even = right.data[i];
+    const double odd = right.data[i + 1];
+    right.data[i] = even * std::cos(turn) - odd * std::sin(turn);
+    right.data[i + 1] = even * std::sin(turn) + odd * std::cos(turn);
+  }
+  return right;
+}
+
 Tensor with_narrow_softmax(const Stages& forward, Branch branch) {
   const Kept& kept = forward.layer().kept;
   const std::vector<KeyBank>& keys = forward.banks(branch);

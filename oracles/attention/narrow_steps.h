@@ -1,5 +1,6 @@
-// Steps that are due in float32, taken in the narrow type of the results instead: what a judged
-// computation is compared with, beside the right one. Everything else is as the forward's own.
+// Steps that are due in float32, taken in the narrow type of the results instead, and angles that are
+// due in float64: what a judged computation is compared with, beside the right one. Everything else
+// is as the forward's own.
 #pragma once
 
 #include "oracles/attention/stages.h"
@@ -8,6 +9,12 @@ namespace oracles {
 
 // A rotated stage (q or keys), with cosines, sines and their products rounded to the type.
 Tensor with_narrow_rotation(const Stages& forward, Stage stage);
+
+// Angles that are due in float64: their frequencies in float32, or their products with the positions as well.
+enum class FloatAngles { frequencies, products };
+
+// What such angles make of a rotated stage that is `right`.
+Tensor with_float_angles(const Stages& forward, Stage stage, FloatAngles how, Tensor right);
 
 // What comes out of a branch, with logits and probabilities rounded to the type.
 Tensor with_narrow_softmax(const Stages& forward, Branch branch);

@@ -165,6 +165,37 @@ TEST(LayerJudgeInBfloat16, ARotationOrSoftmaxInThatTypeIsFound) {
   EXPECT_EQ(branches, (std::set<std::string>{"cmp", "sel", "win"}));
 }
 
+TEST(LayerJudgeInBfloat16, GradientsOfConsumersAddedInThatTypeAreFound) {
+  for (const nsa::Gate gate : {nsa::Gate::group_softmax, nsa::Gate::head_sigmoid}) {
+    LayerSetting setting = in_bfloat16();
+    setting.model.gate = gate;
+    setting.added_narrow = true;
+    const LayerJudgement layer = judged(setting);
+    ASSERT_EQ(layer.deviations.size(), 1U) << text_of(layer.deviations);
+    EXPECT_EQ(layer.deviations.front().code, "NUMERIC.GRADIENT");
+    EXPECT_EQ(layer.deviations.front().tensors, std::vector<std::string>{"dx"});
+  }
+}
+
+// Below the ceiling: they are told by the numbers that such angles give.
+TEST(LayerJudge, AnglesInFloat32AreFoundWhereThePositionsAreLarge) {
+  for (const auto how : {oracles::FloatAngles::frequencies, oracles::FloatAngles::products}) {
+    LayerSetting setting;
+    setting.length = 1024;
+    setting.gradients = false;
+    setting.instead = [how](const oracles::Stages& forward,
+                            oracles::Stage stage) -> std::optional<oracles::Tensor> {
+      if (stage != oracles::Stage::k_win) return std::nullopt;
+      return oracles::with_float_angles(forward, stage, how, forward.right(stage));
+    };
+    const LayerJudgement layer = judged(setting);
+    ASSERT_EQ(layer.deviations.size(), 1U) << text_of(layer.deviations);
+    EXPECT_EQ(layer.deviations.front().code, "NUMERIC.FORWARD");
+    EXPECT_EQ(layer.deviations.front().op, "rope");
+    EXPECT_EQ(layer.deviations.front().branch, "win");
+  }
+}
+
 std::string code_of(const oracles::StageLaw& law, oracles::Stage stage) {
   oracles::Naming naming;
   naming.fitting.push_back({law.law, {}, 1.0, {}});

@@ -83,6 +83,7 @@ struct LayerSetting {
   std::function<void(oracles::IntTensor&)> spoil_blocks;
   std::function<void(oracles::Tensor& x, oracles::Tensor& dy)> inputs;
   bool gradients = true;
+  bool added_narrow = false;  // the gradients of what consumes the queries and the input
   // f32, or bf16: then all that a model in bfloat16 keeps is rounded to it.
   oracles::Number number = oracles::Number::f32;
   // What a stage gives instead; the forward is of the right kind.
@@ -158,7 +159,9 @@ class LayerMaker {
   }
 
   void add_gradients(const oracles::Stages& forward) {
-    const oracles::AttentionGradients gradients = oracles::Backward(forward, dy_).gradients();
+    const oracles::Backward backward(forward, dy_);
+    const oracles::AttentionGradients gradients =
+        setting_.added_narrow ? backward.gradients_added_narrow() : backward.gradients();
     put("dx", gradients.x);
     for (const auto& [name, gradient] : gradients.weights) {
       // A gate that is a constant gives its weights no gradient.

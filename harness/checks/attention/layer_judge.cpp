@@ -176,10 +176,11 @@ class LayerJudge {
       wrong = oracles::wrong_vectors(found, wanted, allowed.relative * allowed.scale);
     }
     if (wrong.empty() && plain_) wrong = computed_too_narrow(row, found, budget);
+    if (wrong.empty() && !plain_) wrong = turned_by_float_angles(row, found, wanted, budget);
     if (row.stage == Stage::o_sel) drop_unusable(wrong);
     if (wrong.empty() && !unusable_.empty()) return;
     note(name, largest_difference(found, wanted), allowed.scale, allowed.relative);
-    if (plain_) verdict_.errors[name] = {budget.error, budget.limit};
+    if (!budget.where.empty() || plain_) verdict_.errors[name] = {budget.error, budget.limit};
     if (wrong.empty()) return;
     Deviation seen;
     seen.code = "NUMERIC.FORWARD";
@@ -221,6 +222,25 @@ class LayerJudge {
         std::string("from the oracle in its type, which is further away than the one whose ") +
         (rotates ? "cosines and sines" : "softmax") + " are in that type too";
     return seen.vectors;
+  }
+
+  // Angles in float32 are off by the position times 6e-8, which the ceiling allows up to ten thousands of positions.
+  std::vector<std::size_t> turned_by_float_angles(const StageRow& row,
+                                                  const Tensor& found,
+                                                  const Tensor& wanted,
+                                                  Spent& budget) const {
+    if (std::string_view(row.op) != "rope" || found.data.size() != wanted.data.size()) return {};
+    for (const auto how : {oracles::FloatAngles::frequencies, oracles::FloatAngles::products}) {
+      const Nearer seen =
+          nearer_to(oracles::with_float_angles(stages_, row.stage, how, wanted), found, wanted);
+      if (!seen.is_nearer()) continue;
+      budget.error = seen.from_plain;
+      budget.limit = kNearer * seen.from_other;
+      budget.where =
+          "from the oracle, which is further away than the one whose angles are in float32";
+      return seen.vectors;
+    }
+    return {};
   }
 
   void note(const std::string& name, double difference, double scale, double limit) {
