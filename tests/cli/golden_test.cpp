@@ -224,6 +224,40 @@ TEST_F(GoldenFiles, InBfloat16NoiseAndARowOfZerosAreFound) {
   EXPECT_EQ(judgement.first, "o_sel");
 }
 
+// The ceiling of a whole model in that type is a quarter of its largest number.
+TEST_F(GoldenFiles, InBfloat16AWholeModelIsJudgedOnAverageToo) {
+  std::mt19937 random(3);
+  std::normal_distribution<double> normal;
+  const auto times = [](double factor) {
+    return [factor](Numbers& values, const Shape&) {
+      for (double& value : values) value *= factor;
+    };
+  };
+  const auto noise = [&](Numbers& values, const Shape&) {
+    for (double& value : values) value *= 1.0 + 0.2 * normal(random);
+  };
+  const auto last_row = [](Numbers& values, const Shape& shape) {
+    std::fill(values.end() - shape.back(), values.end(), 0.0);
+  };
+  const Judgement healthy =
+      judge(in_bfloat16("lm_1layer", "logits", [](Numbers&, const Shape&) {}));
+  EXPECT_TRUE(healthy.agrees()) << healthy.sentence;
+  for (const char* name : {"loss",
+                           "logits",
+                           "g.p.embed.weight",
+                           "g.p.norm_f.weight",
+                           "g.p.blocks.0.mlp.fc1.weight",
+                           "g.p.blocks.0.attn.W_K_cmp.weight",
+                           "g.p.blocks.0.attn.gate.fc1.weight"}) {
+    EXPECT_EQ(judge(in_bfloat16("lm_1layer", name, times(1.2))).first, name);
+    EXPECT_EQ(judge(in_bfloat16("lm_1layer", name, times(0.8))).first, name);
+    if (std::string(name) == "loss") continue;  // one number: noise may be none
+    EXPECT_EQ(judge(in_bfloat16("lm_1layer", name, noise)).first, name);
+    if (std::string(name) == "g.p.norm_f.weight") continue;  // one row
+    EXPECT_EQ(judge(in_bfloat16("lm_1layer", name, last_row)).first, name);
+  }
+}
+
 TEST_F(GoldenFiles, OfAnEmptyResultTheTypeDecidesNothing) {
   EditableFile file(golden_path("attention_s7"));  // too short for a compressed token
   ASSERT_TRUE(file.tensors.at("k_cmp").bytes.empty());

@@ -74,9 +74,12 @@ class Judge {
       if (!(difference <= worst)) worst = difference;
       if (std::isnan(worst)) break;
     }
-    return {worst == 0.0 ? 0.0 : worst / limits_.scale_of(name, wanted),
-            limits_.ceiling_of(name, of_float64),
-            ""};
+    const Compared largest{worst == 0.0 ? 0.0 : worst / limits_.scale_of(name, wanted),
+                           limits_.ceiling_of(name, of_float64),
+                           ""};
+    const auto mean = limits_.mean_of(name, found, wanted);
+    if (!mean || !largest.agrees()) return largest;
+    return {mean->error, mean->limit, mean->where};
   }
 
   Stage values(const std::string& name) {
@@ -99,9 +102,10 @@ class Judge {
                                         const oracles::Tensor& wanted,
                                         const Compared& compared) const {
     const oracles::Tensor& found = c_.found.at(name);
-    const double allowed = limits_.has_budget(name)
-                               ? limits_.spent(name, found, wanted).whole
-                               : compared.limit * limits_.scale_of(name, wanted);
+    const double ceiling =
+        compared.where.empty() ? compared.limit : limits_.ceiling_of(name, kFloat64Oracle);
+    const double allowed = limits_.has_budget(name) ? limits_.spent(name, found, wanted).whole
+                                                    : ceiling * limits_.scale_of(name, wanted);
     std::size_t wrong = 0;
     std::size_t at = 0;
     double worst = -1.0;

@@ -1,8 +1,10 @@
 // How far each result of a golden file may be from what is wanted, by the result's own type and those it is made of. A result of
-// an attention layer in bfloat16 or float16 has the budget of error_budget.h; all others have a ceiling.
+// an attention layer in bfloat16 or float16 has the budget of error_budget.h; all others have a ceiling, which in these types is
+// wide (a quarter in bfloat16): a result of a whole model has a limit on average besides.
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 
 #include "harness/checks/error_budget.h"
@@ -26,6 +28,16 @@ class Limits {
   [[nodiscard]] double scale_of(const std::string& name, const oracles::Tensor& wanted) const;
   // Relative, where the result has no budget.
   [[nodiscard]] double ceiling_of(const std::string& name, double of_float64) const;
+  // A result of a whole model in bfloat16 or float16, by root mean squares: of the whole tensor, and of its rows.
+  struct Mean {
+    double error = 0.0;  // relative
+    double limit = 0.0;
+    std::string where;  // "on average", "on average of one row"
+  };
+  // Of what comes nearest to its limit; nothing where a ceiling or a budget suffices.
+  [[nodiscard]] std::optional<Mean> mean_of(const std::string& name,
+                                            const oracles::Tensor& found,
+                                            const oracles::Tensor& wanted) const;
   // Any number of the result, from the oracle's.
   [[nodiscard]] oracles::Allowed allowed(const std::string& name) const;
 
