@@ -144,9 +144,8 @@ class BucketSizes {
     finding.site.ranks = to_ints(ranks);
     finding.site.op = "grad_sync";
     finding.site.bucket = first.held.bucket;
-    finding.facts = {{"asked_bytes", asked_},
-                     {"found_bytes", first.held.bytes},
-                     {"largest_bytes", first.held.largest}};
+    finding.facts = {{"asked_bytes", asked_}, {"found_bytes", first.held.bytes}};
+    if (first.too_large) finding.facts["largest_bytes"] = first.held.largest;
     return finding;
   }
 
