@@ -103,6 +103,8 @@ inline constexpr const char* kRejectedKind = "rejected";
 
 // A fact of the controller: at the end of the case its disk was full.
 inline constexpr const char* kDiskFullFact = "disk_full";
+// A fact of the controller: what the system's loader said of a worker that it could not start.
+inline constexpr const char* kCannotStartFact = "worker_cannot_start";
 
 // Whether a worker may write rows of this kind (the others are the controller's).
 [[nodiscard]] bool is_worker_kind(std::string_view kind);

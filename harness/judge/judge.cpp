@@ -158,6 +158,22 @@ std::string full_disk(const Evidence& evidence) {
   return "";
 }
 
+// What the loader said of workers that it could not start; "" where they began.
+std::string cannot_start(const Evidence& evidence) {
+  for (const auto& fact : evidence.facts) {
+    if (fact.process == kController && fact.row.name == kCannotStartFact) return fact.row.value;
+  }
+  return "";
+}
+
+// Nothing of the model ran.
+void blame_the_installation(const std::string& why, Judgement& judged) {
+  judged.reason = "the worker cannot start (" + why +
+                  "): is LibTorch where it was when this was built? Else set NSA_TORCH";
+  judged.outcome = Outcome::error;
+  judged.findings.clear();
+}
+
 // Nothing that failed on a full disk is blamed on the ranks.
 void blame_the_disk(const std::string& why, Judgement& judged) {
   judged.reason = "the disk is full (" + why + "), so the record is not whole; judged from what " +
@@ -221,6 +237,8 @@ Judgement judge(const Evidence& evidence, std::span<const Check> checks) {
   if (interrupted(evidence)) {
     judged.outcome = Outcome::inconclusive;
     judged.reason = "interrupted";
+  } else if (const std::string said = cannot_start(evidence); !said.empty()) {
+    blame_the_installation(said, judged);
   } else if (const std::string why = full_disk(evidence);
              !why.empty() && judged.outcome != Outcome::pass) {
     blame_the_disk(why, judged);

@@ -1,12 +1,15 @@
 #include "harness/run/runner.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <string>
 #include <unistd.h>
+#include <vector>
 
 #include "harness/evidence/evidence.h"
 #include "harness/foreign/trials.h"
@@ -28,6 +31,23 @@ void write_file(const std::string& path, const std::string& content) {
   file << content;
   file.close();
   if (!file) throw nsa::Error(path + ": cannot write: " + std::strerror(errno));
+}
+
+// What the dynamic loader wrote before `program` began: "PROGRAM: ... : cannot open shared object file"; "" of all else.
+std::string loader_error(const std::string& path, const std::string& program) {
+  constexpr std::array kWords = {"error while loading shared libraries: ",
+                                 "symbol lookup error: ",
+                                 " not found (required by "};
+  constexpr std::size_t kLongest = 4096;
+  std::array<char, kLongest> text{};
+  std::ifstream(path).getline(text.data(), text.size());
+  const std::string line = text.data();
+  const std::string begin = program + ": ";
+  if (!line.starts_with(begin)) return "";
+  const bool known = std::any_of(kWords.begin(), kWords.end(), [&](const char* words) {
+    return line.find(words) != std::string::npos;
+  });
+  return known ? line.substr(begin.size()) : "";
 }
 
 std::string write_case(Case the_case, const RunnerOptions& options) {
@@ -63,6 +83,7 @@ class CaseRun {
       stop_reason = run_twin();
     }
     note_full_disk();
+    note_unstartable();
     sink_.finish();
     return {static_cast<double>(now_ms()) / 1000.0,
             stop_reason == "interrupted",
@@ -100,7 +121,7 @@ class CaseRun {
     return left;
   }
 
-  [[nodiscard]] ProcessRequest request(int process) const {
+  [[nodiscard]] ProcessRequest request(int process) {
     const std::string name = process == kTwin ? "twin" : "rank_" + std::to_string(process);
     ProcessRequest request;
     request.argv = {options_.worker};
@@ -125,6 +146,7 @@ class CaseRun {
     request.environment = options_.environment;
     request.out_path = options_.folder + "/" + name + ".out";
     request.err_path = options_.folder + "/" + name + ".err";
+    worker_errors_.push_back(request.err_path);
     if (process == 0) request.listen_fd = listener_.fd.get();
     return request;
   }
@@ -136,6 +158,16 @@ class CaseRun {
     const auto space = std::filesystem::space(options_.folder, error);
     if (error || space.available >= kFull) return;
     record(Fact{kDiskFullFact, std::to_string(space.available) + " bytes left"});
+  }
+
+  // A worker that the loader could not start says nothing itself, and nothing of the model ran.
+  void note_unstartable() {
+    for (const std::string& path : worker_errors_) {
+      const std::string said = loader_error(path, options_.worker);
+      if (said.empty()) continue;
+      record(Fact{kCannotStartFact, said});
+      return;
+    }
   }
 
   // Gives why it was stopped, "" when it ended by itself.
@@ -208,8 +240,9 @@ class CaseRun {
   std::string case_file_;
   Listener listener_;
   EventSink sink_;
-  int life_ = 0;         // of the ranks that run
-  bool killed_ = false;  // as the scenario asks, in the life before
+  std::vector<std::string> worker_errors_;  // what each worker writes on its stderr
+  int life_ = 0;                            // of the ranks that run
+  bool killed_ = false;                     // as the scenario asks, in the life before
   bool well_ = false;
 };
 

@@ -175,6 +175,29 @@ TEST_F(RecordTest, AFullDiskIsNotBlamedOnTheRank) {
   EXPECT_THAT(program_.run({"report"}).out, Not(HasSubstr("**CRASH.EXCEPTION")));
 }
 
+// The loader speaks before the worker begins: without LibTorch every case was a crash of the model.
+TEST_F(RecordTest, AWorkerThatCannotStartIsNoFailureOfTheModel) {
+  const std::string worker = program_.folder().write(
+      "bin/nsa-harness-worker",
+      "#!/bin/sh\necho \"$0: error while loading shared libraries: libtorch.so: cannot open shared "
+      "object file\" >&2\nexit 127\n");
+  const ProgramResult result = program_.run({"run", program_.scenario()});
+  EXPECT_EQ(result.exit_code, 6) << result.out << result.err;
+  EXPECT_THAT(result.out, StartsWith("ERROR"));
+  EXPECT_THAT(result.out,
+              HasSubstr("the worker cannot start (error while loading shared libraries: "
+                        "libtorch.so: cannot open shared object file)"));
+  EXPECT_THAT(program_.run({"report"}).out, Not(HasSubstr("CRASH")));
+}
+
+// What a rank writes itself is no word of the loader.
+TEST_F(RecordTest, ARankThatSpeaksOfLibrariesIsStillAFailure) {
+  program_.folder().write("bin/nsa-harness-worker",
+                          "#!/bin/sh\necho \"rank: error while loading shared libraries: x\" "
+                          ">&2\nexit 127\n");
+  EXPECT_THAT(program_.run({"run", program_.scenario()}).out, StartsWith("CRASH"));
+}
+
 // Cases of one text share one copy, as private as its source.
 TEST_F(RecordTest, TheTextIsKeptOnceARun) {
   fs::permissions(program_.folder() / "corpus.txt", static_cast<fs::perms>(0600));
