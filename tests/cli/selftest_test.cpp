@@ -55,6 +55,21 @@ TEST(SelftestCases, EveryFaultStandsBesideTheSameCaseWithoutIt) {
   }
 }
 
+// Rows are expected exactly where the fault spoils all that its file names.
+TEST(SelftestCases, RowsAreExpectedAtFullStrengthOnly) {
+  const std::string file = kRoot + "/scenarios/faults/ranges_oob.yaml";
+  bool full = false;
+  bool thinned = false;
+  for (const Case& one : cases_of(request_of({file}, 5, 16))) {
+    if (!one.scenario.fault) continue;
+    const bool is_full = one.scenario.fault->strength == 1.0;
+    (is_full ? full : thinned) = true;
+    EXPECT_EQ(one.scenario.expect->site.rows.empty(), !is_full) << one.label();
+    EXPECT_FALSE(one.scenario.expect->site.layers.empty()) << "the place is expected all the same";
+  }
+  EXPECT_TRUE(full && thinned) << "of 16 draws";
+}
+
 TEST(SelftestCases, TheSeedDecidesEveryDraw) {
   std::vector<std::string> files = shipped();
   files.resize(12);  // to read all of them takes seconds

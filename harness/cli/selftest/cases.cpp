@@ -70,7 +70,11 @@ Sets draw(const Case& written, const FaultInfo& info, const FileDraws& draws) {
   constexpr std::int64_t kSeeds = 1000;
   Sets sets = draw_place(written, info, draws);
   if (info.heeds("strength") && written.scenario.fault->strength == 1.0) {
-    sets.emplace_back("fault.strength", kStrengths.at(draws.below("strength", kStrengths.size())));
+    const std::string strength = kStrengths.at(draws.below("strength", kStrengths.size()));
+    sets.emplace_back("fault.strength", strength);
+    // The file names rows of the full strength; which of them a share spoils is the fault's own draw.
+    const bool names_rows = !written.scenario.expect->site.rows.empty();
+    if (names_rows && strength != kStrengths.front()) sets.emplace_back("expect.site.rows", "[]");
   }
   sets.emplace_back("fault.seed", std::to_string(draws.below("fault.seed", kSeeds)));
   sets.emplace_back("seed", std::to_string(draws.below("seed", kSeeds)));
