@@ -19,7 +19,7 @@ verb_wheel() {
   local inside=$package/nsa_harness
   rm -rf -- "$package"
   mkdir -p -- "$inside/bin" "$inside/share/nsa-harness" "$out" || die 3 "$package or $out cannot be written"
-  cp -R -- "$root/python/." "$package/"
+  cp -R -- "$root/python/." "$root/LICENSE" "$root/CHANGELOG.md" "$package/"
   find "$package" -name __pycache__ -prune -exec rm -rf -- {} +
   # The controller alone: it links no LibTorch, and what it needs beside it is data.
   local program=$build/bin/nsa-harness-portable

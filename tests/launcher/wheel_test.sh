@@ -5,6 +5,8 @@ source "${BASH_SOURCE[0]%/*}/fake_tree.sh" "$1"
 
 mkdir -p "$tree"/{configs,python} "$tree/build/full/share/nsa-harness"
 : >"$tree/build/full/share/nsa-harness/corpus.txt"
+printf 'may be used\n' >"$tree/LICENSE"
+printf 'what changed\n' >"$tree/CHANGELOG.md"
 # program GLIBC...: one that says which versions of glibc it asks for, where readelf is asked.
 program() { printf '#!/bin/sh\necho "nsa-harness 0.1.0, abc"; exit 0\n'; printf '# Name: GLIBC_%s  Flags\n' "$@"; }
 fake strip <<'FAKE'
@@ -19,6 +21,7 @@ chmod +x "$work/binary"
 harness wheel "$work/out"
 expect "no static C library: the wheel is made" equal "$code" 0
 expect "no static C library: this machine's glibc" equal "$output" "$work/out/nsa_harness-0.1.0-py3-none-manylinux_2_36_$(uname -m).whl"
+expect "the licence and the changes are beside the package" equal "$(cat "$tree"/build/wheel/{LICENSE,CHANGELOG.md})" $'may be used\nwhat changed'
 expect "no static C library: what is missing" has "$log" 'missing is libc.a (Debian: libc6-dev'
 
 program >"$work/portable"
