@@ -19,6 +19,7 @@ import itertools
 import json
 import os
 import pathlib
+import queue
 import random
 import shlex
 import signal
@@ -100,14 +101,28 @@ def write_changed(path, content):
 class Harness:
     """The built copy. A run is a line of tests/selftest/mutants/runs: a scenario and the options that choose its cases."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, program=None, pinned_jobs=0):
         self.folder = folder
-        self.program = folder / "build/full/bin/nsa-harness"
+        self.program = program or folder / "build/full/bin/nsa-harness"
+        self.cores = queue.SimpleQueue()  # of pairs of processors, one pair a job
+        self.is_pinned = pinned_jobs > 0
+        processors = sorted(os.sched_getaffinity(0))
+        for job in range(pinned_jobs):
+            self.cores.put(f"{processors[2 * job]},{processors[2 * job + 1]}")
 
     def run(self, words, limit_s, **variables):
         """The cases of the run as the harness tells them; None when it did not end in time."""
+        if not self.is_pinned:
+            return self.run_on([], words, limit_s, variables)
+        cores = self.cores.get()
+        try:
+            return self.run_on(["taskset", "--cpu-list", cores], words, limit_s, variables)
+        finally:
+            self.cores.put(cores)
+
+    def run_on(self, before, words, limit_s, variables):
         with tempfile.TemporaryDirectory(dir=self.folder / "mutants") as out:
-            line = [self.program, "run", *words, "--db", out + "/r.db", "--out", out, "--quiet", "--json"]
+            line = [*before, self.program, "run", *words, "--db", out + "/r.db", "--out", out, "--quiet", "--json"]
             environment = {**os.environ, "NSA_HARNESS_TREE": str(self.folder), **variables}
             process = subprocess.Popen(line, cwd=self.folder, env=environment, text=True, stdout=subprocess.PIPE,
                                        stderr=subprocess.PIPE, start_new_session=True)
@@ -206,6 +221,7 @@ def run(harness, mutants, given):
     names = {result["name"] for result in done}
     todo = [mutant for mutant in mutants if mutant.name not in names]
     random.Random(1).shuffle(todo)  # whatever is done when time is over is a drawn sample
+    todo.sort(key=lambda mutant: not mutant.folder.startswith(given.first))
     end = time.monotonic() + 60 * given.minutes
 
     def one(mutant):
@@ -253,13 +269,13 @@ def ends_early(result):
     return any(code.startswith(("CRASH", "HANG", "OOM", "DESYNC")) for code, _ in initiating(result["findings"]))
 
 
-def drawn_pairs(folder, mutants):
+def drawn_pairs(folder, mutants, seed):
     """Mutants of two files that one run found, each with findings of its own."""
     files = {mutant.name: mutant.file for mutant in mutants}
     results = {result["name"]: result for result in read_results(folder / "mutants/results.jsonl")}
     found = [result for name, result in sorted(results.items())
              if result["outcome"] == "found" and name in files and not ends_early(result)]
-    random.Random(1).shuffle(found)
+    random.Random(seed).shuffle(found)
     taken = set()
     for at, first in enumerate(found):
         for second in found[at + 1:]:
@@ -271,19 +287,26 @@ def drawn_pairs(folder, mutants):
                 yield first, second
 
 
-def pairs(harness, mutants):
+def pairs(harness, mutants, given):
     """A pair counts where each of the two is among the causes that are told, by code and operation."""
     both = 0
-    for first, second in itertools.islice(drawn_pairs(harness.folder, mutants), PAIRS):
+
+    def one(pair):
+        names = ",".join(result["name"] for result in pair)
+        return harness.run(shlex.split(pair[0]["runs"][-1][0]), 300, TORCH_NSA_MUTANT=names)
+
+    drawn = list(itertools.islice(drawn_pairs(harness.folder, mutants, given.seed), PAIRS))
+    with concurrent.futures.ThreadPoolExecutor(given.jobs) as pool:
+        ran = list(pool.map(one, drawn))
+    for (first, second), cases in zip(drawn, ran):
         line = first["runs"][-1][0]
-        cases = harness.run(shlex.split(line), 300, TORCH_NSA_MUTANT=first["name"] + "," + second["name"])
         told = findings(cases or [])
         named = [bool(initiating(one["findings"]) & initiating(told)) for one in (first, second)]
         both += all(named)
         print(f"{'both' if all(named) else 'NOT BOTH'}: {first['name']} ({named[0]}), {second['name']} ({named[1]}): {line}")
         for finding in told if not all(named) else []:
             print(f"    {finding['role']}: {said(finding)}", flush=True)
-    print(f"{both} of {PAIRS} pairs: both are named, and neither is told as what follows from the other")
+    print(f"{both} of {len(drawn)} pairs: both are named, and neither is told as what follows from the other")
 
 
 def report(folder, mutants):
@@ -330,17 +353,25 @@ def main():
     parser.add_argument("verb", choices=["make", "run", "report", "pairs"])
     parser.add_argument("folder", type=pathlib.Path, help="outside this tree")
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=1, help="of the drawn pairs")
+    parser.add_argument("--pin", action="store_true", help="each job gets two processors of its own")
+    parser.add_argument("--program", type=pathlib.Path, help="nsa-harness of an installed copy, not that of DIR/build/full")
+    parser.add_argument("--first", default="", help="mutants of the files that begin so are run first")
     parser.add_argument("--minutes", type=float, default=24 * 60, help="no mutant is begun after so many")
     given = parser.parse_args()
     folder = given.folder.resolve()
     (folder / "mutants").mkdir(parents=True, exist_ok=True)
     mutants = mutant_list.read()
+
+    def harness():
+        return Harness(folder, given.program, given.jobs if given.pin else 0)
+
     if given.verb == "make":
         make(folder, mutants)
     elif given.verb == "run":
-        run(Harness(folder), mutants, given)
+        run(harness(), mutants, given)
     elif given.verb == "pairs":
-        pairs(Harness(folder), mutants)
+        pairs(harness(), mutants, given)
     else:
         report(folder, mutants)
 
