@@ -5,6 +5,8 @@
 #include <set>
 #include <utility>
 
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+
 namespace harness {
 namespace {
 
@@ -24,6 +26,23 @@ torch::Tensor doubles(const std::vector<double>& values) {
 }
 
 }  // namespace
+
+// Runs before AccumulateGrad adds a micro-batch's gradient to those of the others. A hook on the parameter would also run where
+// a checkpointed layer's recomputation asks for the gradient without adding it.
+class StepRecorder::PartHook : public torch::autograd::FunctionPreHook {
+ public:
+  PartHook(StepRecorder& recorder, std::string name)
+      : recorder_(recorder), name_(std::move(name)) {}
+  torch::autograd::variable_list operator()(
+      const torch::autograd::variable_list& gradients) override {
+    recorder_.take_part(name_, gradients.front());
+    return gradients;
+  }
+
+ private:
+  StepRecorder& recorder_;
+  std::string name_;
+};
 
 StepRecorder::StepRecorder(const nsa::NamedParameters& parameters,
                            nsa::Optimizer& optimizer,
@@ -52,14 +71,23 @@ void StepRecorder::draw_rows() {
   }
 }
 
-// A hook on the parameter sees the gradient of one micro-batch before it is added to those of the others. It returns nothing
-// and keeps nothing but a copy, so it changes nothing.
 void StepRecorder::watch_parts() {
   for (const auto& [name, parameter] : parameters_) {
-    parameter.register_hook([this, name = name](const torch::Tensor& gradient) {
-      if (paused_ || micro_ < 0) return;
-      tensors_.push_back({"part." + std::to_string(micro_) + "." + name, copied(gradient)});
-    });
+    accumulators_.push_back(torch::autograd::impl::grad_accumulator(parameter));
+    accumulators_.back()->add_pre_hook(std::make_unique<PartHook>(*this, name));
+  }
+}
+
+// What one micro-batch adds; a parameter that gets its gradient in two pieces has their sum.
+void StepRecorder::take_part(const std::string& parameter, const torch::Tensor& gradient) {
+  if (paused_ || micro_ < 0 || !gradient.defined()) return;
+  const std::string name = "part." + std::to_string(micro_) + "." + parameter;
+  const auto same = std::find_if(
+      tensors_.rbegin(), tensors_.rend(), [&](const auto& taken) { return taken.name == name; });
+  if (same == tensors_.rend()) {
+    tensors_.push_back({name, copied(gradient)});
+  } else {
+    same->tensor = same->tensor + copied(gradient);
   }
 }
 

@@ -6,6 +6,7 @@
 // drawn, parameter by parameter, the same in every step; its values before step 1 are recorded whole by rank 0 alone.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -48,7 +49,10 @@ class StepRecorder {
   void take(const std::string& name, std::size_t parameter, const torch::Tensor& tensor);
   void draw_rows();
   void watch_parts();
+  void take_part(const std::string& parameter, const torch::Tensor& gradient);
   void write(const std::string& name, const std::vector<NamedTensor>& tensors);
+
+  class PartHook;
 
   const nsa::NamedParameters& parameters_;
   nsa::Optimizer& optimizer_;
@@ -59,6 +63,7 @@ class StepRecorder {
   std::optional<ArtefactOut> out_;  // of the step
   std::int64_t micro_ = -1;
   std::vector<torch::Tensor> rows_;  // of each parameter; empty where the model is recorded whole
+  std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;  // of each parameter; hooked
   std::vector<NamedTensor> tensors_;
   std::vector<torch::Tensor> dlogits_;  // of each micro-batch
   std::vector<double> losses_;

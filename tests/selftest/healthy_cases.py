@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Healthy cases of drawn configurations: every one must pass, or it is a false alarm.
 
-    tests/selftest/healthy_cases.py NSA_HARNESS [--kind attention|training] [--count 100] [--seed 1] [--keep FOLDER]
+    tests/selftest/healthy_cases.py NSA_HARNESS [--kind attention|training] [--count 100] [--seed 1] [--keep FOLDER] [--narrow]
+                                    [--card]
 
 Writes one scenario a configuration, runs them all and lists each with its outcome. Exit 1 on any outcome but PASS.
+--narrow: 16-bit precisions alone. --card: on the first card, with widths and back ends that it has.
 attention: shapes, variants, inputs, gates, precision, poison, back end of the selected branch, length.
 training: shapes, variants, precision, steps, ranks, accumulation, static graph, search for unused parameters, bucket size and
 view, compression, checkpointed layers, form and kept blocks.
@@ -42,7 +44,11 @@ def length(numbers, m):
     return max(1, pick(numbers, *edges))
 
 
-def training(name, numbers):
+def precision_of(numbers, options, *narrow):
+    return pick(numbers, *narrow) if options.narrow or options.card else pick(numbers, "fp32", "fp32", "fp64", *narrow)
+
+
+def training(name, numbers, options):
     m = model(numbers)
     m["n_layers"] = pick(numbers, 1, 2, 3)
     static, unused = pick(numbers, "false", "true"), pick(numbers, "false", "true")
@@ -57,25 +63,29 @@ def training(name, numbers):
         "version: 1", f"scenario: {name}", "about: A drawn configuration in which nothing is wrong.", "kind: training",
         "model: {" + ", ".join(f"{k}: {v}" for k, v in m.items()) + "}",
         f"training: {{steps: {pick(numbers, 1, 2, 3)}, batch_size: {pick(numbers, 1, 2)}, seq_len: {max(2, length(numbers, m))}, "
-        f"precision: {pick(numbers, 'fp32', 'fp32', 'fp64', 'bf16', 'fp16')}, accumulate: {accumulate}}}",
-        f"parallel: {{ranks: {pick(numbers, 1, 2, 2, 3, 4)}, ddp: {{static_graph: {static}, find_unused: {unused}, "
+        f"precision: {precision_of(numbers, options, 'bf16', 'fp16', 'bf16_autocast')}, accumulate: {accumulate}}}",
+        f"parallel: {{{'device: cuda, ranks: 1' if options.card else f'ranks: {pick(numbers, 1, 2, 2, 3, 4)}'}, ddp: {{static_graph: {static}, find_unused: {unused}, "
         f"bucket_mb: {pick(numbers, 25, 0.001, 0.01, 0.1)}, gradient_as_bucket_view: {pick(numbers, 'false', 'true')}, "
         f"compress: {pick(numbers, 'none', 'none', 'none', 'bf16')}}}, checkpoint: {{layers: {layers}, mode: {mode}, "
         f"keep_blocks: {pick(numbers, 'false', 'true')}}}}}",
-        f"seed: {numbers.randrange(10000)}", "budget: {seconds: 90}",
+        f"seed: {numbers.randrange(10000)}", "budget: {seconds: 90, cores: 2}", "requires: {memory_gib: 2}",
         "checks: [checkpoint_equal, gradients_arrived, gradients_agree, matches_twin, collectives_agree, parameters_agree, "
-        "data_distinct, close_to_oracle, finite, optimizer_sound, ran_route, process_clean, progress]"]
+        "buckets_as_asked, data_distinct, close_to_oracle, step_is_oracle, selection_valid, unmutated, finite, optimizer_sound, "
+        "ran_route, process_clean, progress]"]
     return "\n".join(lines) + "\n"
 
 
-def attention(name, numbers):
+def attention(name, numbers, options):
     m = model(numbers)
     route = pick(numbers, "reference", "reference", "masked", "packed", "gather")
-    win, cmp = pick(numbers, "reference", "sdpa"), pick(numbers, "reference", "sdpa")
+    others = ["sdpa", "fa2", "fa2_varlen"] if options.card else ["reference", "sdpa"]
+    win, cmp = pick(numbers, *others), pick(numbers, *others)
+    if options.card:  # what FlashAttention-2 takes
+        m["d_k"] = m["d_v"] = pick(numbers, 16, 32, 64)
     checks = ["close_to_oracle", "selection_valid", "causal", "finite", "unmutated", "ran_route", "process_clean", "progress"]
     if (route, win, cmp) != ("reference", "reference", "reference"):
         checks.insert(0, "close_to_reference")
-    precision = pick(numbers, "fp32", "fp32", "fp64", "bf16", "fp16")
+    precision = precision_of(numbers, options, "bf16", "fp16")
     s = length(numbers, m)
     if s == 1:
         checks.remove("causal")  # one position has no future
@@ -86,7 +96,7 @@ def attention(name, numbers):
         f"attention: {{inputs: {pick(numbers, 'normal', 'large_logits', 'ties', 'integers', 'one_hot', 'equal_keys')}, "
         f"gate: {pick(numbers, 'learned', 'learned', 'cmp', 'sel', 'win', 'all')}, poison: {pick(numbers, 'false', 'false', 'true')}, "
         f"prefix: {pick(numbers, 0.1, 0.5, 0.9)}}}",
-        "parallel: {ranks: 1}", f"route: {{attend_sel: {route}, attend_win: {win}, attend_cmp: {cmp}}}", f"seed: {numbers.randrange(10000)}", "budget: {seconds: 60}",
+        f"parallel: {{ranks: 1{', device: cuda' if options.card else ''}}}", f"route: {{attend_sel: {route}, attend_win: {win}, attend_cmp: {cmp}}}", f"seed: {numbers.randrange(10000)}", "budget: {seconds: 60, cores: 1}", "requires: {memory_gib: 2}",
         "checks: [" + ", ".join(checks) + "]"]
     return "\n".join(lines) + "\n"
 
@@ -98,6 +108,8 @@ def main():
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", default="")
+    parser.add_argument("--narrow", action="store_true")
+    parser.add_argument("--card", action="store_true")
     options = parser.parse_args()
     numbers = random.Random(options.seed)
     with tempfile.TemporaryDirectory() as scratch:
@@ -105,7 +117,7 @@ def main():
         folder.mkdir(parents=True, exist_ok=True)
         for i in range(options.count):
             name = f"healthy_{i:04d}"
-            (folder / f"{name}.yaml").write_text(globals()[options.kind](name, numbers))
+            (folder / f"{name}.yaml").write_text(globals()[options.kind](name, numbers, options))
         done = subprocess.run([options.program, "run", str(folder), "--db", scratch + "/r.db", "--quiet", "--json"],
                               capture_output=True, text=True)
     if not done.stdout:
