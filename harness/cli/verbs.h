@@ -29,6 +29,8 @@ struct Verb {
 [[nodiscard]] Action add_report(CLI::App& command);
 [[nodiscard]] Action add_judge(CLI::App& command);
 [[nodiscard]] Action add_explain(CLI::App& command);
+[[nodiscard]] Action add_bundle(CLI::App& command);
+[[nodiscard]] Action add_replay(CLI::App& command);
 [[nodiscard]] Action add_golden(CLI::App& command);
 [[nodiscard]] Action add_selftest(CLI::App& command);
 [[nodiscard]] Action add_nightly(CLI::App& command);

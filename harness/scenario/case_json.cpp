@@ -73,10 +73,11 @@ std::string case_to_json(const Case& the_case) {
                {"scenario", scenario_json(scenario)}});
 }
 
-Case case_from_json(const std::string& text, const std::string& file) {
+namespace {
+
+Case read_case(const std::string& text, const std::string& file, ReadContext context) {
   const YamlNode root = nsa::parse_yaml(text, file);
   YamlMap map(root, "");
-  ReadContext context;
   Case the_case;
   map.read("id", the_case.id);
   if (const YamlNode* point = map.get("point")) the_case.point = read_point(*point);
@@ -89,6 +90,19 @@ Case case_from_json(const std::string& text, const std::string& file) {
   map.read("text", the_case.scenario.text);
   map.finish();
   return the_case;
+}
+
+}  // namespace
+
+Case case_from_json(const std::string& text, const std::string& file) {
+  return read_case(text, file, {});
+}
+
+Case case_from_json(const std::string& text,
+                    const std::string& file,
+                    const ScenarioOptions& options,
+                    const Manifest& manifest) {
+  return read_case(text, file, {"", &options, &manifest});
 }
 
 }  // namespace harness
