@@ -33,10 +33,5 @@ struct Case {
 // The id is the hash of its member "scenario", which holds no path of this machine.
 [[nodiscard]] std::string case_to_json(const Case& the_case);
 [[nodiscard]] Case case_from_json(const std::string& text, const std::string& file);
-// The same of a case from elsewhere: the names in it must be known here, as in a scenario file.
-[[nodiscard]] Case case_from_json(const std::string& text,
-                                  const std::string& file,
-                                  const ScenarioOptions& options,
-                                  const Manifest& manifest);
 
 }  // namespace harness

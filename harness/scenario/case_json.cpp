@@ -73,11 +73,10 @@ std::string case_to_json(const Case& the_case) {
                {"scenario", scenario_json(scenario)}});
 }
 
-namespace {
-
-Case read_case(const std::string& text, const std::string& file, ReadContext context) {
+Case case_from_json(const std::string& text, const std::string& file) {
   const YamlNode root = nsa::parse_yaml(text, file);
   YamlMap map(root, "");
+  ReadContext context;
   Case the_case;
   map.read("id", the_case.id);
   if (const YamlNode* point = map.get("point")) the_case.point = read_point(*point);
@@ -90,19 +89,6 @@ Case read_case(const std::string& text, const std::string& file, ReadContext con
   map.read("text", the_case.scenario.text);
   map.finish();
   return the_case;
-}
-
-}  // namespace
-
-Case case_from_json(const std::string& text, const std::string& file) {
-  return read_case(text, file, {});
-}
-
-Case case_from_json(const std::string& text,
-                    const std::string& file,
-                    const ScenarioOptions& options,
-                    const Manifest& manifest) {
-  return read_case(text, file, {"", &options, &manifest});
 }
 
 }  // namespace harness

@@ -7,6 +7,7 @@
 #include "harness/cli/paths.h"
 #include "harness/cli/run_options.h"
 #include "harness/cli/verbs.h"
+#include "harness/scenario/known_names.h"
 #include "nsa/base/error.h"
 #include "nsa/base/file.h"
 #include "nsa/base/hash.h"
@@ -41,8 +42,10 @@ Case case_to_run(const Case& the_case,
                  const Paths& paths,
                  const Manifest& manifest,
                  const Machine& machine) {
+  const std::string where = "the bundle's case";
+  Case here = case_from_json(case_to_json(the_case), where);
   const ScenarioOptions options = scenario_options(paths, static_cast<int>(machine.gpus.size()));
-  Case here = case_from_json(case_to_json(the_case), "the bundle's case", options, manifest);
+  require_known_names(here, options.known_checks, manifest, where);
   // A case that reads none must name one that exists.
   here.scenario.training.data.text = {reads_text(here) ? written_text(text, folder) : paths.corpus};
   return here;
