@@ -173,12 +173,18 @@ std::vector<Member> read_archive(std::string_view packed,
   } catch (const nsa::Error& error) {
     throw nsa::Error(where + ": " + error.what());
   }
+  return read_tar(archive, limits.members, where);
+}
+
+std::vector<Member> read_tar(std::string_view archive,
+                             std::size_t most_members,
+                             const std::string& where) {
   ArchiveReader reader(archive, where);
   std::vector<Member> members;
   std::set<std::string> names;
   while (!reader.at_end()) {
-    if (members.size() == limits.members) {
-      reader.fail("found more than " + std::to_string(limits.members) + " members");
+    if (members.size() == most_members) {
+      reader.fail("found more than " + std::to_string(most_members) + " members");
     }
     members.push_back(reader.next());
     if (!names.insert(members.back().name).second) {

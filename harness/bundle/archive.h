@@ -1,5 +1,5 @@
-// Named contents in one file: a tar archive (POSIX ustar, regular files only), packed with Zstandard. `tar --zstd -xf FILE` opens
-// it. The same members give the same bytes: no times, no owners.
+// Named contents in one file: a tar archive (POSIX ustar, regular files only), packed with Zstandard. `tar --zstd -xf
+// FILE` opens it. The same members give the same bytes: no times, no owners.
 #pragma once
 
 #include <cstddef>
@@ -25,10 +25,15 @@ struct ArchiveLimits {
   std::size_t members = 0;
 };
 
-// Of a stranger's bytes: nothing is kept beyond the limits, and nothing is written to the disk. Throws: nsa::Error, `where` in
-// front of it: damaged, larger than the limits, a link or a folder, a name that leaves the archive or comes twice.
+// Of a stranger's bytes: nothing is kept beyond the limits, and nothing is written to the disk. Throws: nsa::Error,
+// `where` in front of it: damaged, larger than the limits, a link or a folder, a name that leaves the archive or comes
+// twice.
 [[nodiscard]] std::vector<Member> read_archive(std::string_view packed,
                                                const ArchiveLimits& limits,
                                                const std::string& where);
+// The same of the archive once it is unpacked.
+[[nodiscard]] std::vector<Member> read_tar(std::string_view archive,
+                                           std::size_t most_members,
+                                           const std::string& where);
 
 }  // namespace harness

@@ -295,8 +295,12 @@ Bundle read_bundle(std::string_view bytes, const std::string& where) {
     throw nsa::Error(where + ": found " + std::to_string(bytes.size()) + " bytes, wanted at most " +
                      std::to_string(kMostBundleBytes));
   }
+  return read_members(read_archive(bytes, kLimits, where), where);
+}
+
+Bundle read_members(std::vector<Member> members, const std::string& where) {
   try {
-    return BundleReader(read_archive(bytes, kLimits, where), where).read();
+    return BundleReader(std::move(members), where).read();
   } catch (const json::exception& error) {
     throw nsa::Error(where + ": " + kSays + ": " + nsa::shortened(error.what()));
   }

@@ -6,8 +6,8 @@
 //   findings.txt      what was found, for people
 //   texts/HASH.txt    the text of training, where the case reads one
 //   bundle.json.hash  hash of bundle.json
-// Nothing in it depends on when and by whom it was made: the same case gives the same bytes. The hashes find accidents; they do not
-// protect against somebody who recomputes them.
+// Nothing in it depends on when and by whom it was made: the same case gives the same bytes. The hashes find accidents;
+// they do not protect against somebody who recomputes them.
 #pragma once
 
 #include <optional>
@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/bundle/archive.h"
 #include "harness/bundle/failure.h"
 #include "harness/bundle/shrink.h"
 #include "harness/store/store.h"
@@ -42,8 +43,8 @@ struct Bundle {
   std::string findings;
 };
 
-// The case without what does not belong to its failure: what its scenario expects and knows, the search it was a trial of, paths of
-// this machine. Its id follows.
+// The case without what does not belong to its failure: what its scenario expects and knows, the search it was a trial
+// of, paths of this machine. Its id follows.
 [[nodiscard]] Case bare_case(Case the_case);
 
 // Whether the case reads a text.
@@ -52,9 +53,12 @@ struct Bundle {
 // REQUIRES: bare cases. Throws: nsa::Error where it would be larger than kMostBundleBytes.
 [[nodiscard]] std::string write_bundle(const Bundle& bundle);
 
-// Of a stranger's bytes. Whether this program knows the names in its cases is another question. Throws: nsa::Error, `where` in front:
-// no bundle, damaged, of another version, of a command, too large.
+// Of a stranger's bytes. Whether this program knows the names in its cases is another question. Throws: nsa::Error,
+// `where` in front: no bundle, damaged, of another version, of a command, too large.
 [[nodiscard]] Bundle read_bundle(std::string_view bytes, const std::string& where);
+
+// The same of what is in the archive.
+[[nodiscard]] Bundle read_members(std::vector<Member> members, const std::string& where);
 
 // The same of a file, whose size is looked at first.
 [[nodiscard]] Bundle read_bundle_file(const std::string& path);

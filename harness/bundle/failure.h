@@ -1,5 +1,5 @@
-// What failed, as far as two machines and two sizes of a case can agree about it: the initiating findings, their codes and the kind
-// of place they name. Pure functions.
+// What failed, as far as two machines and two sizes of a case can agree about it: the initiating findings, their codes
+// and the kind of place they name. Pure functions.
 #pragma once
 
 #include <string>
@@ -21,8 +21,8 @@ struct Cause {
 // Of the initiating findings, the first one told first.
 [[nodiscard]] std::vector<Cause> causes_of(const Judgement& judgement);
 
-// The same code, branch, parameter, operation and phase, and whether layers and ranks are named. Which layer, which rank, which rows
-// and which step may differ: another size of the same case has others.
+// The same code, branch, parameter, operation and phase, and whether layers and ranks are named. Which layer, which
+// rank, which rows and which step may differ: another size of the same case has others.
 [[nodiscard]] bool is_alike(const Cause& a, const Cause& b);
 
 enum class Replayed { same, another, none };
@@ -38,7 +38,8 @@ struct Comparison {
 [[nodiscard]] Comparison compare_causes(const std::vector<Cause>& expected,
                                         const std::vector<Cause>& seen);
 
-// Whether a smaller case failed in the same way and in no other: its first cause and all its codes are those of `expected`.
+// Whether a smaller case failed in the same way and in no other: its first cause and all its codes are those of
+// `expected`.
 [[nodiscard]] bool fails_alike(const std::vector<Cause>& expected, const std::vector<Cause>& seen);
 
 }  // namespace harness

@@ -1,5 +1,5 @@
-// The smallest case that still fails alike, found by trying: all counts at once, then each number alone, its lowest value first and
-// then halves between, until none gets smaller. Pure but for what `attempt` does.
+// The smallest case that still fails alike, found by trying: all counts at once, then each number alone, its lowest
+// value first and then halves between, until none gets smaller. Pure but for what `attempt` does.
 #pragma once
 
 #include <functional>
@@ -31,8 +31,8 @@ struct TryResult {
   std::string saw;
 };
 
-// `attempt` runs a case. `is_valid` is asked first: a case that cannot be run here is no try. Every case that is tried is smaller
-// than `start`, and no case is tried twice.
+// `attempt` runs a case. `is_valid` is asked first: a case that cannot be run here is no try. Every case that is tried
+// is smaller than `start`, and no case is tried twice.
 [[nodiscard]] Shrunk shrink(const Case& start,
                             const std::function<bool(const Case&)>& is_valid,
                             const std::function<TryResult(const Case&)>& attempt);

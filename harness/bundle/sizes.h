@@ -1,5 +1,5 @@
-// The numbers that say how large a case is, and the case with one of them smaller. What is tied to a number goes with it: a layer
-// that a scenario names and that is no longer there becomes the last one.
+// The numbers that say how large a case is, and the case with one of them smaller. What is tied to a number goes with
+// it: a layer that a scenario names and that is no longer there becomes the last one.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// The search for a smaller case: what it finds is smallest, it never takes a case that failed otherwise, it ends when told to.
+// The search for a smaller case: what it finds is smallest, it never takes a case that failed otherwise, it ends when
+// told to.
 #include "harness/bundle/shrink.h"
 
 #include <functional>

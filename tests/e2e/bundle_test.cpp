@@ -22,7 +22,7 @@ TEST(Bundle, AFailureComesAgainElsewhereAndIsSmaller) {
               "--json",
               "--quiet"});
   const std::string file = here.folder() + "/failure.tar.zst";
-  const Told made = here("bundle", {"last", "1", "--out", file, "--seconds", "30", "--json"});
+  const Told made = here("bundle", {"last", "1", "--out", file, "--seconds", "300", "--json"});
   ASSERT_EQ(made.exit_code, 0) << made.text;
   EXPECT_LT(made.out.at("bytes").get<int>(), 2'000'000);
   EXPECT_THAT(made.out.at("causes").at(0).get<std::string>(), HasSubstr("GRAD.SCALE"));

@@ -30,7 +30,8 @@ std::string refusal_of_names(const Case& the_case) {
 
 TEST(KnownNames, ShippedCasesAreKnown) {
   for (const char* name : {"ddp_onestep", "faults/bypass_wrapper", "faults/gc_nested", "decode"}) {
-    for (const Case& one : shipped_cases(name)) EXPECT_EQ(refusal_of_names(one), "no error") << name;
+    for (const Case& one : shipped_cases(name))
+      EXPECT_EQ(refusal_of_names(one), "no error") << name;
   }
 }
 

@@ -1,5 +1,5 @@
-// Runs of single cases beside each other's record: each a run of its own, recorded and judged like any other, in a folder that goes
-// with its owner.
+// Runs of single cases beside each other's record: each a run of its own, recorded and judged like any other, in a
+// folder that goes with its owner.
 #pragma once
 
 #include <string>
@@ -10,7 +10,8 @@
 
 namespace harness::cli {
 
-// The bundle's case as this machine can run it, its text in `folder`. Throws: nsa::Error where this build does not know a name in it.
+// The bundle's case as this machine can run it, its text in `folder`. Throws: nsa::Error where this build does not know
+// a name in it.
 [[nodiscard]] Case case_to_run(const Case& the_case,
                                const std::string& text,
                                const std::string& folder,
