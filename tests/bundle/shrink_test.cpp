@@ -69,13 +69,15 @@ TEST(Shrink, WhatNeedsNothingBecomesTheSmallestThereIs) {
 TEST(Shrink, EachNumberIsAsSmallAsTheFailureAllows) {
   const Shrunk shrunk = shrunk_where([](const Scenario& scenario) {
     return scenario.model.n_layers >= 3 && scenario.training.seq_len >= 60 &&
-           scenario.parallel.ranks >= 2 && scenario.model.n_heads >= 2;
+           scenario.parallel.ranks >= 2 && scenario.model.n_heads >= 2 &&
+           scenario.model.mlp_ratio >= 2;
   });
   const Scenario& small = shrunk.smallest.scenario;
   EXPECT_EQ(small.model.n_layers, 3);
   EXPECT_EQ(small.training.seq_len, 64) << "halves of 512";
   EXPECT_EQ(small.parallel.ranks, 2);
   EXPECT_EQ(small.model.n_heads, 2);
+  EXPECT_EQ(small.model.mlp_ratio, 2);
   EXPECT_EQ(small.training.steps, 1);
   EXPECT_EQ(small.training.batch_size, 1);
 }
