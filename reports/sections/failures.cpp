@@ -52,6 +52,15 @@ std::string others_text(const CaseView& one) {
   return causes < 2 ? "" : " This is one of " + std::to_string(causes) + " independent causes.";
 }
 
+// The case in a file that fails on another machine, too; "" of what no bundle is made of.
+std::string bundle_command(const CaseView& one) {
+  const bool failed = one.outcome() != Outcome::error && leading_finding(one) != nullptr;
+  if (!failed || !one.the_case || one.the_case->scenario.is_command()) return "";
+  const std::string words =
+      "bundle " + one.run.name + " " + std::to_string(one.record.position + 1);
+  return on_database(one.run, words) + "  # one file for a colleague";
+}
+
 Failure failure_of(const ReportView& view, const Cases& cases) {
   const CaseView& first = *cases.front();
   const Finding* finding = leading_finding(first);
@@ -75,6 +84,8 @@ Failure failure_of(const ReportView& view, const Cases& cases) {
     item.next = escape(finding->next_action);
   }
   item.command = case_again(first);
+  const std::string bundle = bundle_command(first);
+  if (!bundle.empty()) item.command += "\n" + bundle;
   return item;
 }
 
