@@ -17,7 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using fakes::ProgramResult;
-using nlohmann::json;
 using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
@@ -68,7 +67,7 @@ TEST_F(BundleVerbTest, AnotherFailureAndNoneAreToldApart) {
   EXPECT_THAT(none.out, HasSubstr("NOT reproduced: PASS, expected CRASH.SIGNAL"));
   const ProgramResult another = replay("exit7", {"--json"});
   EXPECT_EQ(another.exit_code, 2) << another.out;
-  const json told = json::parse(another.out).at("replay");
+  const nlohmann::json told = nlohmann::json::parse(another.out).at("replay");
   EXPECT_EQ(told.at("result"), "another");
   EXPECT_THAT(told.at("text").get<std::string>(), StartsWith("ANOTHER failure: "));
 }
@@ -94,7 +93,7 @@ TEST_F(BundleVerbTest, TheSmallestThatFailsAlikeIsInTheBundle) {
   run_here("crash", "parallel: {ranks: 2}\n");
   const ProgramResult made = bundle({"--json"});
   ASSERT_EQ(made.exit_code, 0) << made.err;
-  const json told = json::parse(made.out);
+  const nlohmann::json told = nlohmann::json::parse(made.out);
   EXPECT_EQ(told.at("shrinking").get<std::string>().rfind("made smaller in ", 0), 0U) << told;
   const harness::Bundle bundle = harness::read_bundle_file(file());
   ASSERT_TRUE(bundle.original.has_value());
