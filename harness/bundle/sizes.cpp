@@ -97,16 +97,18 @@ constexpr auto kSizes = [] {
                     sweep_size<&SweepConfig::n_layers>("sweep.n_layers")};
 }();
 
-// A list of a sweep stands in the place of the one value; of what trains nothing, steps say nothing.
+// A list of a sweep stands in the place of the one value. Layers that run alone have no MLP and make no steps; a kernel
+// of the user's own is called with heads, and the other sizes of its calls are those of its trials.
 bool is_heeded(const CaseSize& size, const Scenario& scenario) {
   const std::string name = size.name;
   if (name.starts_with("sweep.")) return size.of(scenario) > 0;
-  if (name == "training.seq_len") return scenario.sweep.seq_len.empty();
-  if (name == "training.batch_size") return scenario.sweep.batch_size.empty();
-  if (name == "model.n_layers") return scenario.sweep.n_layers.empty();
-  const bool of_training = name == "training.steps" || name == "training.accumulate";
-  return !of_training ||
-         (scenario.kind != "attention" && scenario.kind != "decode" && !scenario.is_foreign());
+  if (name == "training.seq_len" && !scenario.sweep.seq_len.empty()) return false;
+  if (name == "training.batch_size" && !scenario.sweep.batch_size.empty()) return false;
+  if (name == "model.n_layers" && !scenario.sweep.n_layers.empty()) return false;
+  if (scenario.is_foreign()) return name == "model.n_heads" || name == "model.n_kv_groups";
+  const bool alone = scenario.kind == "attention" || scenario.kind == "decode";
+  const bool of_steps = name == "training.steps" || name == "training.accumulate";
+  return !alone || (!of_steps && name != "model.mlp_ratio");
 }
 
 }  // namespace

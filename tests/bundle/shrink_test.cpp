@@ -132,6 +132,34 @@ TEST(Shrink, ChangesAreToldByTheScenariosNames) {
   EXPECT_THAT(text, HasSubstr("training.seq_len 512 -> 2"));
 }
 
+TEST(Shrink, HeadsAreSharedOutOverGroupsThatLeaveNoneOver) {
+  for (const CaseSize& size : all_sizes()) {
+    if (std::string(size.name) != "model.n_heads") continue;
+    Scenario scenario = large_case().scenario;  // 8 heads in 4 groups
+    for (const std::int64_t heads : {6, 2, 1}) {
+      size.make(scenario, heads);
+      EXPECT_EQ(scenario.model.n_heads, heads);
+      EXPECT_EQ(scenario.model.n_heads % scenario.model.n_kv_groups, 0) << heads;
+    }
+  }
+}
+
+TEST(Shrink, OnlyWhatTheKindHeedsIsTried) {
+  const auto names_of_kind = [](const char* kind) {
+    Scenario scenario = large_case().scenario;
+    scenario.kind = kind;
+    std::vector<std::string> names;
+    for (const auto& [name, value] : sizes_of(scenario)) names.push_back(name);
+    return names;
+  };
+  using testing::Contains;
+  using testing::Not;
+  EXPECT_THAT(names_of_kind("kernel"), testing::ElementsAre("model.n_kv_groups", "model.n_heads"));
+  EXPECT_THAT(names_of_kind("attention"), Not(Contains("model.mlp_ratio")));
+  EXPECT_THAT(names_of_kind("decode"), Not(Contains("training.steps")));
+  EXPECT_THAT(names_of_kind("training"), Contains("training.steps"));
+}
+
 TEST(Shrink, ASweepLosesItsLargestSizes) {
   Case sweep = large_case();
   sweep.scenario.kind = "sweep";

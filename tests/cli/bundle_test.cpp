@@ -165,6 +165,8 @@ TEST_F(BundleVerbTest, WhatHasNoFailureGivesNoBundle) {
   EXPECT_EQ(passed.exit_code, 3);
   EXPECT_THAT(passed.err, HasSubstr("case s: found PASS"));
   EXPECT_FALSE(fs::exists(file()));
+  run_here("crash", "requires: {gpus: 64}\n");
+  EXPECT_THAT(bundle().err, HasSubstr("case s: it was skipped (needs 64 GPUs"));
   (void)here_.run({"run", "--quiet", "--", "false"});
   EXPECT_EQ(bundle().exit_code, 3) << "a command";
   run_here("crash");

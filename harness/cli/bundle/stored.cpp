@@ -41,7 +41,11 @@ std::string kept_text(const RunRecord& run, const CaseRecord& record) {
 // What its scenario expects or knows does not count: a failure that was expected is one.
 FailingCase failing_case(const CaseRecord& record) {
   const std::string label = "case " + record.label;
-  if (!record.judgement) throw nsa::Error(label + ": it was never judged, wanted one that failed");
+  if (!record.judgement) {
+    const std::string why =
+        record.skip_reason.empty() ? "never judged" : "skipped (" + record.skip_reason + ")";
+    throw nsa::Error(label + ": it was " + why + ", wanted one that failed");
+  }
   const Judgement& judgement = *record.judgement;
   const bool undecided = judgement.outcome == Outcome::error ||
                          judgement.outcome == Outcome::inconclusive ||
