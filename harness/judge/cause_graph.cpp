@@ -1,5 +1,6 @@
 #include "harness/judge/cause_graph.h"
 
+#include <algorithm>
 #include <array>
 
 #include "harness/judge/codes/codes.h"
@@ -36,7 +37,9 @@ constexpr std::array kEdges = {
     Edge{"DESYNC.", "STATE.DIVERGED", Tie::same_rank},
     // A resumed run that is another one.
     Edge{"RESUME.DIVERGED", "data", Tie::same_rank},
-    Edge{"RESUME.DIVERGED", "SCHEDULE.LR", Tie::same_rank},
+    // The rate depends on nothing else of what is read back.
+    Edge{"RESUME.DIVERGED/scratch", "SCHEDULE.LR", Tie::same_rank},
+    Edge{"RESUME.DIVERGED#schedule", "SCHEDULE.LR", Tie::same_rank},
     Edge{"RESUME.DIVERGED", "NUMERIC.GRADIENT/twin", Tie::same_rank},
     Edge{"RESUME.DIVERGED", "CKPT.GRADIENT/gradient", Tie::same_rank},
     Edge{"RESUME.DIVERGED", "STATE.DIVERGED", Tie::same_rank},
@@ -56,9 +59,9 @@ constexpr std::array kEdges = {
     Edge{"DATA.DUPLICATE", "DATA.WRONG", Tie::same_rank},
     Edge{"DATA.SOURCE/sources", "DATA.SOURCE/tokens", Tie::same_rank},
     // Another implementation than the one that was asked for.
-    Edge{"ROUTE.MISMATCH/other", "forward", Tie::same_tensor},
-    Edge{"ROUTE.MISMATCH/never", "forward", Tie::same_tensor},
-    Edge{"ROUTE.MISMATCH/other", "backward", Tie::same_tensor},
+    Edge{"ROUTE.MISMATCH/other", "forward", Tie::same_tensors},
+    Edge{"ROUTE.MISMATCH/never", "forward", Tie::same_tensors},
+    Edge{"ROUTE.MISMATCH/other", "backward", Tie::same_tensors},
     Edge{"ROUTE.MISMATCH/other", "NUMERIC.GRADIENT/twin", Tie::gradient_path},
     Edge{"ROUTE.MISMATCH/other", "ROUTE.MISMATCH/kernels", Tie::same_seam},
     Edge{"ROUTE.MISMATCH", "memory", Tie::same_tensor},
@@ -237,6 +240,15 @@ bool fits_code(std::string_view pattern, const Finding& finding) {
   return std::string_view(finding.code).substr(0, code.size()) == code;
 }
 
+bool names_part(const Finding& finding, std::string_view part) {
+  const nlohmann::json& detail = finding.site.detail;
+  if (!detail.is_object() || !detail.contains("parts")) return false;
+  const nlohmann::json& parts = detail.at("parts");
+  return std::any_of(parts.begin(), parts.end(), [&](const nlohmann::json& one) {
+    return one.is_string() && one.get_ref<const std::string&>() == part;
+  });
+}
+
 }  // namespace
 
 std::span<const Edge> all_edges() {
@@ -247,6 +259,11 @@ bool fits(std::string_view pattern, const Finding& finding) {
   const std::size_t at = pattern.find('@');
   if (at != std::string_view::npos) {
     return finding.site.op == pattern.substr(at + 1) && fits_code(pattern.substr(0, at), finding);
+  }
+  const std::size_t part = pattern.find('#');
+  if (part != std::string_view::npos) {
+    return names_part(finding, pattern.substr(part + 1)) &&
+           fits_code(pattern.substr(0, part), finding);
   }
   const Code* code = find_code(finding.code);
   const bool family = !pattern.empty() && pattern[0] >= 'a' && pattern[0] <= 'z';

@@ -162,6 +162,12 @@ bool same_tensor(const Site& a, const Site& b) {
   return same_or_unsaid(node_of(a), node_of(b));
 }
 
+bool is_in_all(const std::vector<int>& cause, const std::vector<int>& effect) {
+  return std::all_of(effect.begin(), effect.end(), [&](int layer) {
+    return std::find(cause.begin(), cause.end(), layer) != cause.end();
+  });
+}
+
 // A gradient passes every tensor between the loss and its parameter.
 bool same_path(const Site& a, const Site& b) {
   if (!same_layer(a, b)) return false;
@@ -251,6 +257,9 @@ bool ties_sites(Tie tie, const Site& cause, const Site& effect) {
       return same_layer(cause, effect) && cause.op == effect.op && !cause.op.empty() &&
              same_or_unsaid(law_of(cause), law_of(effect)) && share_rank(cause, effect);
     case Tie::same_tensor: return same_tensor(cause, effect) && on_rank(cause, effect);
+    case Tie::same_tensors:
+      return same_tensor(cause, effect) && is_in_all(cause.layers, effect.layers) &&
+             on_rank(cause, effect);
     case Tie::same_path: return same_path(cause, effect) && on_rank(cause, effect);
     case Tie::downstream: return downstream(cause, effect) && on_rank(cause, effect);
     case Tie::same_layer: return same_layer(cause, effect) && on_rank(cause, effect);
@@ -279,6 +288,7 @@ const char* text_of(Tie tie) {
   switch (tie) {
     case Tie::same_seam: return "the same seam in the same layer";
     case Tie::same_tensor: return "the same tensor";
+    case Tie::same_tensors: return "the same tensor in the same layers";
     case Tie::same_path: return "the gradient passes the wrong tensor";
     case Tie::downstream: return "made of the wrong tensor";
     case Tie::same_layer: return "the same layer";

@@ -11,6 +11,7 @@ namespace harness {
 enum class Tie {
   same_seam,    // one layer, one seam (and one law, where both name one)
   same_tensor,  // one layer, one tensor
+  same_tensors,  // the same, and the cause is in every layer of the effect
   same_path,    // one layer, and one of the tensors is made of the other
   downstream,   // a tensor made of the other one: a later layer, or a later operation of the layer
   same_layer,   // one layer

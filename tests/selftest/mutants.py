@@ -266,7 +266,7 @@ def initiating(found):
 
 def ends_early(result):
     """Then nothing of a second mutant may be on record."""
-    return any(code.startswith(("CRASH", "HANG", "OOM", "DESYNC")) for code, _ in initiating(result["findings"]))
+    return any(finding["code"].startswith(("CRASH", "HANG", "OOM", "DESYNC")) for finding in result["findings"])
 
 
 def drawn_pairs(folder, mutants, seed):

@@ -121,6 +121,7 @@ class BucketSizes {
     std::vector<Held> plan;
     for (const auto& [bucket, row] : rows.all()) {
       Held one{bucket, row->row.dtype};
+      std::int64_t elements = 0;
       for (const int index : row->row.params) {
         const auto at = static_cast<std::size_t>(index);
         if (index < 0 || at >= course_.params.size() || !file->contains(course_.params[at])) {
@@ -129,9 +130,19 @@ class BucketSizes {
                           site_of_rank(rank));
           return {};
         }
-        const auto bytes = static_cast<double>(file->at(course_.params[at]).bytes.size());
+        const nsa::TensorView& gradient = file->at(course_.params[at]);
+        elements +=
+            static_cast<std::int64_t>(gradient.bytes.size()) / nsa::dtype_bytes(gradient.dtype);
+        const auto bytes = static_cast<double>(gradient.bytes.size());
         one.bytes += bytes;
         one.largest = std::max(one.largest, bytes);
+      }
+      if (elements != row->row.elements) {
+        result_.missing("the plan of bucket " + std::to_string(bucket) + " of " +
+                            process_name(rank) + " with the " + std::to_string(elements) +
+                            " elements of its gradients (it says " +
+                            std::to_string(row->row.elements) + ")",
+                        site_of_rank(rank));
       }
       plan.push_back(one);
     }

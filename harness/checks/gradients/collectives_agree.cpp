@@ -77,6 +77,7 @@ class Sequences {
 
   void judge_group(const std::string& name, const Group& group) {
     if (group.of_rank.empty()) return;  // completions without a record of what was enqueued
+    look_for_holes(group);
     std::int64_t first_missing = 0;
     while (true) {
       const std::map<int, Shape> shapes = shapes_at(group, first_missing);
@@ -89,6 +90,26 @@ class Sequences {
       ++first_missing;
     }
     judge_shorter(name, group, first_missing);
+  }
+
+  // A rank numbers its collectives one after the other and writes each before it begins: a record with a hole, or the end of
+  // what never began, is not all that happened.
+  void look_for_holes(const Group& group) {
+    for (const auto& [rank, rows] : group.of_rank) {
+      const std::int64_t last = rows.rbegin()->first;
+      if (last + 1 != static_cast<std::int64_t>(rows.size())) {
+        result_.missing("collectives of " + process_name(rank) + " without a gap (" +
+                            counted(static_cast<std::int64_t>(rows.size()), "row") +
+                            " up to sequence " + std::to_string(last) + ")",
+                        site_of_rank(rank));
+      }
+      const auto completed = group.completed.find(rank);
+      if (completed != group.completed.end() && completed->second > last) {
+        result_.missing("what " + process_name(rank) + " began as sequence " +
+                            std::to_string(completed->second) + ", whose end it tells",
+                        site_of_rank(rank));
+      }
+    }
   }
 
   [[nodiscard]] static std::map<int, Shape> shapes_at(const Group& group, std::int64_t sequence) {

@@ -47,8 +47,8 @@ std::map<int, LayerAgain> recomputed(const Evidence& evidence,
     for (const int rank : all_ranks(evidence)) {
       for (std::int64_t micro = 0; micro < scenario.training.accumulate; ++micro) {
         const Recompute* row = rows.find({layer, rank, micro});
-        const bool whole =
-            row != nullptr && !row->dtype_forward.empty() && !row->blocks_forward.empty();
+        const bool whole = row != nullptr && !row->dtype_forward.empty() &&
+                           !row->dtype_recompute.empty() && !row->blocks_forward.empty();
         if (whole) add(*row, rank, layers[layer]);
         if (whole) continue;
         result.missing("what " + process_name(rank) + " computed again of layer " +

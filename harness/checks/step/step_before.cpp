@@ -1,11 +1,15 @@
 // What a run begins with: the tokens of every batch, and the parameters' initial values.
 #include <algorithm>
 #include <filesystem>
+#include <map>
+#include <span>
 #include <stdexcept>
+#include <tuple>
 
 #include "harness/checks/step/step_stages.h"
 #include "harness/scenario/case.h"
 #include "nsa/base/file.h"
+#include "nsa/base/hash.h"
 #include "oracles/training/data_laws.h"
 #include "oracles/training/initial_values.h"
 
@@ -50,6 +54,30 @@ std::vector<oracles::RecordedBatch> recorded_batches(StepJudge& judge) {
     }
   }
   return batches;
+}
+
+// Whoever compares batches compares their hashes: those must be of the tokens that entered the model.
+void compare_hashes(StepJudge& judge, const std::vector<oracles::RecordedBatch>& batches) {
+  std::map<std::tuple<std::int64_t, std::int64_t, int, int>, std::string> told;
+  for (const auto& row : judge.run.evidence.batches) {
+    const Batch& batch = row.row;
+    if (row.process >= 0) told[{batch.step, batch.micro, batch.sequence, row.process}] = batch.hash;
+  }
+  for (const oracles::RecordedBatch& batch : batches) {
+    if (batch.tokens.shape.size() != 2) continue;
+    const auto width = static_cast<std::size_t>(batch.tokens.shape[1]);
+    const std::span<const std::int64_t> tokens(batch.tokens.data);
+    for (int row = 0; row < static_cast<int>(batch.tokens.shape[0]); ++row) {
+      const auto rank = static_cast<int>(batch.place.rank);
+      const auto at = told.find({batch.place.step, batch.place.micro, row, rank});
+      if (at == told.end()) continue;
+      const auto own = tokens.subspan(static_cast<std::size_t>(row) * width, width);
+      if (at->second == nsa::hash_hex(std::as_bytes(own))) continue;
+      judge.result.missing("a hash of sequence " + std::to_string(row) + " of " +
+                           process_name(rank) + ", step " + std::to_string(batch.place.step) +
+                           ", that is the hash of its tokens");
+    }
+  }
 }
 
 void tell_batches(StepJudge& judge,
@@ -151,6 +179,7 @@ void judge_data(StepJudge& judge) {
   }
   const auto batches = recorded_batches(judge);
   if (batches.empty()) return;
+  compare_hashes(judge, batches);
   try {
     const auto naming = oracles::name_batches(run.data, batches, bytes_of_text(text));
     if (!naming.right.fits()) tell_batches(judge, naming, batches, bytes_of_text(text));
