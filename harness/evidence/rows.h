@@ -283,6 +283,9 @@ struct SnapshotUse {
   std::string use;        // saved, resumed
   std::string path;       // relative to the case's folder
   std::int64_t bytes = 0;
+  std::int64_t tensors = 0;  // of a saved one: those whose bytes in the file were compared
+  std::vector<std::string> torn =
+      {};  // of them: those that are not what they were when it was asked for
 };
 
 struct Reads {  // keys and values that one branch really read, summed over batch and groups
@@ -478,7 +481,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Recompute,
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     InPlace, step, layer, seam, tensor, version_made, version_found, elements)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(StateHash, step, part, hash)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SnapshotUse, step, use, path, bytes)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SnapshotUse, step, use, path, bytes, tensors, torn)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Relaunched, life, reason)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Reads, step, layer, branch, tokens)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(

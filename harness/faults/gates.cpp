@@ -54,11 +54,12 @@ void install_zero(FaultContext& context) {
   });
 }
 
-const std::vector<std::string> kBranches = {"cmp", "sel", "win"};
+const std::vector<std::string> kGatedBranches = {"cmp", "sel", "win"};
 
 void install_collapsed(FaultContext& context) {
-  const std::string form = fault_form(context.request, kBranches);
-  const auto branch = std::find(kBranches.begin(), kBranches.end(), form) - kBranches.begin();
+  const std::string form = fault_form(context.request, kGatedBranches);
+  const auto branch =
+      std::find(kGatedBranches.begin(), kGatedBranches.end(), form) - kGatedBranches.begin();
   set_gates(context, [branch](nsa::GateWeights gate) {
     // The others get e^-8, and gradients that do not bring them back.
     constexpr double kMost = 8.0;
@@ -81,7 +82,7 @@ Faults faults_of_gates() {
            "the gate gives all to one branch",
            {"layers", "form"},
            install_collapsed,
-           kBranches}};
+           kGatedBranches}};
 }
 
 }  // namespace harness

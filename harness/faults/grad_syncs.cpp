@@ -52,6 +52,44 @@ void no_division(FaultContext& context) {
   };
 }
 
+// Sums travel in bf16 although nobody asked for it, or are made of addends that were rounded to it. It counts itself as the
+// Reducer's own reduction.
+void reduce_narrow(FaultContext& context) {
+  const bool sent = fault_form(context.request, {"sent", "rounded"}) == "sent";
+  context.needed_training().parallel.reduce_bucket = [&context,
+                                                      sent](c10d::GradBucket& bucket) -> FuturePtr {
+    torch::Tensor buffer = bucket.getBufferRef().div_(context.world);
+    std::vector<torch::Tensor> travels = {buffer};
+    if (context.holds_now()) {
+      const torch::Tensor narrow = buffer.to(torch::kBFloat16);
+      if (!narrow.to(buffer.scalar_type()).equal(buffer)) context.fired();
+      travels.front() = sent ? narrow : buffer.copy_(narrow);
+    }
+    context.routes.ran("grad_sync", -1, "reference");
+    return context.needed_training().communicator.group()->allreduce(travels)->getFuture()->then(
+        [buffer](c10::ivalue::Future& sum) {
+          buffer.copy_(sum.value().toTensorVector().at(0));
+          return c10::IValue(std::vector<torch::Tensor>{buffer});
+        },
+        c10::ListType::ofTensors());
+  };
+}
+
+// Before the last micro-batch of one step the buckets are built anew, and what was accumulated in the old ones is lost.
+void lose_accumulated(FaultContext& context) {
+  if (!fault_on_rank(context.request, context.rank)) return;
+  context.needed_training().parallel.policy.reduces = [&context](bool last_micro) {
+    if (!last_micro || !context.is_step_now()) return last_micro;
+    const torch::NoGradGuard no_graph;
+    for (const torch::Tensor& parameter : context.model->parameters()) {
+      if (!parameter.grad().defined()) continue;
+      parameter.grad().zero_();
+      context.fired();
+    }
+    return last_micro;
+  };
+}
+
 // The second registration of a communication hook replaces the first. Where none was asked for, none is lost.
 void drop_hook(FaultContext& context) {
   nsa::ReduceBucket& hook = context.needed_training().parallel.reduce_bucket;
@@ -125,6 +163,15 @@ Faults faults_of_grad_syncs() {
        "gradients are summed over the ranks and never divided",
        {"step"},
        no_division},
+      {"reduce_low_precision",
+       "gradients are reduced in bf16 although nobody asked for it",
+       {"step", "form"},
+       reduce_narrow,
+       {"sent", "rounded"}},
+      {"rebuild_loses_accumulated",
+       "buckets that are built anew lose what was accumulated",
+       {"rank", "step"},
+       lose_accumulated},
       {"hook_dropped", "the communication hook that was asked for is lost", {}, drop_hook},
       {"bucket_size_lost",
        "the size of the gradient buckets that was asked for never reaches the reducer",

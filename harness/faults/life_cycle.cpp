@@ -114,6 +114,65 @@ void weights_only(FaultContext& context) {
   };
 }
 
+// The moments are read into an optimiser that has no state yet, and there is nothing to put them into.
+void lazy_state(FaultContext& context) {
+  if (!fault_on_rank(context.request, context.rank)) return;
+  auto& restore = context.needed_training().seams.restore;
+  restore = [inner = restore, &context](const std::string& path) {
+    const std::int64_t step = inner(path);
+    nsa::Optimizer& optimizer = context.needed_training().optimizer;
+    nsa::OptimizerState state = optimizer.state();
+    for (std::int64_t& taken : state.adam_steps) taken = 0;
+    optimizer.load(state);
+    context.fired();
+    return step;
+  };
+}
+
+// A snapshot that is written while the training goes on: its weights were copied when it was asked for, and everything else is
+// read when it is written, a step later.
+struct LateSnapshot {
+  std::string path;
+  std::int64_t step = 0;
+  std::vector<Tensor> weights;
+};
+
+void write_late(FaultContext& context,
+                const std::function<void(const std::string&, std::int64_t)>& save,
+                const LateSnapshot& late) {
+  const torch::NoGradGuard no_graph;
+  const auto parameters = context.model->parameters();
+  std::vector<Tensor> now;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    now.push_back(parameters[i].detach().clone());
+    Tensor(parameters[i]).copy_(late.weights[i]);
+  }
+  save(late.path, late.step);
+  for (std::size_t i = 0; i < parameters.size(); ++i) Tensor(parameters[i]).copy_(now[i]);
+  context.fired();
+}
+
+void tear_snapshots(FaultContext& context) {
+  if (!fault_on_rank(context.request, context.rank)) return;
+  nsa::TrainingSeams& seams = context.needed_training().seams;
+  const auto late = std::make_shared<std::vector<LateSnapshot>>();
+  seams.optimizer =
+      [inner = seams.optimizer, save = seams.save, late, &context](std::int64_t step) {
+        const double norm = inner(step);
+        for (const LateSnapshot& snapshot : *late) write_late(context, save, snapshot);
+        late->clear();
+        return norm;
+      };
+  seams.save = [inner = seams.save, late, &context](const std::string& path, std::int64_t step) {
+    if (!context.holds_now()) return inner(path, step);
+    LateSnapshot asked{path, step, {}};
+    for (const Tensor& parameter : context.model->parameters()) {
+      asked.weights.push_back(parameter.detach().clone());
+    }
+    late->push_back(std::move(asked));
+  };
+}
+
 }  // namespace
 
 Faults faults_of_life_cycle() {
@@ -124,6 +183,14 @@ Faults faults_of_life_cycle() {
           {"scaler_skips", "steps are left out that look like steps", {"step", "strength"}, skips},
           {"unshifted_labels", "every token is predicted from itself", {"step"}, unshifted},
           {"leak_per_step", "memory is kept in every step", {"step", "strength"}, leak},
+          {"optimizer_lazy_state",
+           "a resume drops the moments, since the optimiser has no state yet",
+           {"rank"},
+           lazy_state},
+          {"async_ckpt_torn",
+           "a snapshot holds the weights of one step and the moments of the next",
+           {"rank", "step"},
+           tear_snapshots},
           {"resume_weights_only",
            "a resume brings back less than the whole state",
            {"form"},

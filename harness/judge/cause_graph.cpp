@@ -36,6 +36,7 @@ constexpr std::array kEdges = {
     Edge{"DESYNC.", "NUMERIC.GRADIENT/sum", Tie::same_step},
     Edge{"DESYNC.", "STATE.DIVERGED", Tie::same_rank},
     // A resumed run that is another one.
+    Edge{"RESUME.TORN", "RESUME.DIVERGED", Tie::same_rank},
     Edge{"RESUME.DIVERGED", "data", Tie::same_rank},
     // The rate depends on nothing else of what is read back.
     Edge{"RESUME.DIVERGED/scratch", "SCHEDULE.LR", Tie::same_rank},
@@ -54,6 +55,9 @@ constexpr std::array kEdges = {
     Edge{"data", "CKPT.GRADIENT/gradient", Tie::same_rank},
     Edge{"data", "LOSS.BELOW_FLOOR", Tie::whole_run},
     Edge{"data", "LOSS.NOT_FALLING", Tie::whole_run},
+    // A layer that begins with zeros multiplies the gradients of its other parameters by them.
+    Edge{"INIT.WRONG", "GRAD.ZERO", Tie::same_layer},
+    Edge{"INIT.WRONG", "GATE.DEAD", Tie::same_layer},
     Edge{"DATA.SOURCE/source", "DATA.SOURCE/tokens", Tie::same_rank},
     Edge{"DATA.SOURCE", "DATA.WRONG", Tie::same_rank},
     Edge{"DATA.DUPLICATE", "DATA.WRONG", Tie::same_rank},
@@ -171,6 +175,9 @@ constexpr std::array kEdges = {
     Edge{"NUMERIC.GRADIENT/kept", "NUMERIC.GRADIENT/twin", Tie::same_rank},
     Edge{"NUMERIC.GRADIENT/kept", "GRAD.SCALE/twin", Tie::same_rank},
     Edge{"NUMERIC.GRADIENT/kept", "CKPT.GRADIENT/gradient", Tie::same_rank},
+    // What a rank's micro-batches left before the last one is in its local gradient of the last one.
+    Edge{"NUMERIC.GRADIENT@accumulate", "NUMERIC.GRADIENT/twin", Tie::same_rank},
+    Edge{"NUMERIC.GRADIENT@accumulate", "CKPT.GRADIENT/gradient", Tie::same_rank},
     Edge{"GRAD.ZERO", "NUMERIC.GRADIENT", Tie::same_param},
     Edge{"GRAD.ZERO", "NUMERIC.GRADIENT", Tie::gradient_path},
     Edge{"GRAD.ZERO", "CKPT.GRADIENT/gradient", Tie::gradient_path},
@@ -185,6 +192,11 @@ constexpr std::array kEdges = {
     // Reduction, update, state of the parameters.
     // Reductions that are too many on some ranks alone are missing on the others. They make no order wrong.
     Edge{"COMM.BUCKETS", "DESYNC.SIZE/plan", Tie::one_side},
+    Edge{"COMM.DTYPE/record", "COMM.DTYPE/values", Tie::same_step},
+    Edge{"COMM.DTYPE", "NUMERIC.GRADIENT/mean", Tie::same_step},
+    Edge{"COMM.DTYPE", "NUMERIC.GRADIENT/sum", Tie::same_step},
+    Edge{"COMM.DTYPE", "NUMERIC.GRADIENT/twin", Tie::later_step},
+    Edge{"COMM.DTYPE", "STATE.DIVERGED", Tie::one_side},
     Edge{"COMM.EXTRA", "DESYNC.SIZE/extra", Tie::same_step},
     Edge{"COMM.EXTRA", "DESYNC.OP/extra", Tie::same_step},
     Edge{"COMM.EXTRA", "GRAD.SCALE/sum", Tie::same_step},
@@ -207,6 +219,7 @@ constexpr std::array kEdges = {
     Edge{"OPT.SKIPPED", "SCHEDULE.LR", Tie::same_rank},
     Edge{"OPT.UPDATE_LOST", "NUMERIC.GRADIENT/twin", Tie::same_rank},
     Edge{"OPT.UPDATE_LOST", "OPT.UPDATE_WRONG/optimizer", Tie::same_rank},
+    Edge{"OPT.UPDATE_LOST/left_out", "OPT.UPDATE_LOST/updates", Tie::same_param},
     Edge{"OPT.SKIPPED", "OPT.UPDATE_WRONG/optimizer", Tie::same_rank},
     Edge{"OPT.SKIPPED", "SCALER.WRONG/scaler", Tie::same_rank},
     Edge{"SCHEDULE.LR/rate", "SCHEDULE.LR/applied", Tie::same_rank},
@@ -217,6 +230,7 @@ constexpr std::array kEdges = {
     Edge{"update", "NUMERIC.GRADIENT/twin", Tie::later_step},
     Edge{"update", "CKPT.GRADIENT/gradient", Tie::later_step},
     Edge{"update", "STATE.DIVERGED", Tie::one_side},
+    Edge{"update", "STATE.DIVERGED", Tie::each_its_own},
     Edge{"update", "GATE.DEAD", Tie::same_rank},
     Edge{"update", "LOSS.NOT_FALLING", Tie::whole_run},
     Edge{"STATE.DIVERGED", "NUMERIC.GRADIENT/twin", Tie::later_step},

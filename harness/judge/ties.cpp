@@ -237,6 +237,10 @@ bool one_side(const Site& cause, const Site& effect) {
               : cause.ranks.size() == 1);
 }
 
+bool each_its_own(const Site& cause) {
+  return cause.detail.is_object() && cause.detail.value("differs_by_rank", false);
+}
+
 bool same_step(const Site& a, const Site& b) {
   return !a.step || !b.step || *a.step == *b.step;
 }
@@ -268,6 +272,7 @@ bool ties_sites(Tie tie, const Site& cause, const Site& effect) {
     case Tie::same_param: return same_param(cause, effect);
     case Tie::same_rank: return on_rank(cause, effect);
     case Tie::one_side: return one_side(cause, effect);
+    case Tie::each_its_own: return each_its_own(cause) && not_earlier(cause, effect);
     case Tie::later_step:
       return share_rank(cause, effect) && cause.step && effect.step && *effect.step > *cause.step;
     case Tie::same_step: return same_step(cause, effect);
@@ -296,6 +301,7 @@ const char* text_of(Tie tie) {
     case Tie::same_param: return "the same parameter";
     case Tie::same_rank: return "the same rank, not in an earlier step";
     case Tie::one_side: return "on the ranks alone that differ from the others";
+    case Tie::each_its_own: return "each rank has a number of its own";
     case Tie::later_step: return "the same rank, in a later step";
     case Tie::same_step: return "the same step";
     case Tie::peer: return "a peer at the same place in the run";

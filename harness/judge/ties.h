@@ -19,6 +19,7 @@ enum class Tie {
   same_param,     // one parameter, not earlier
   same_rank,      // one rank, not earlier
   one_side,       // the cause is on those ranks alone that differ from the others, not earlier
+  each_its_own,   // a number that all ranks should share and each has for itself, not earlier
   later_step,     // one rank, in a later step
   same_step,      // one step, whichever rank
   peer,           // another rank that talks with this one: at most one step apart

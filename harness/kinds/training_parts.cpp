@@ -10,6 +10,7 @@
 #include "harness/scenario/constant_gates.h"
 #include "harness/worker/nan_watch.h"
 #include "nsa/base/hash.h"
+#include "nsa/base/safetensors.h"
 #include "nsa/base/text.h"
 #include "nsa/parallel/bf16_compress.h"
 #include "nsa/train/snapshot.h"
@@ -46,6 +47,9 @@ nsa::TrainingSeams make_seams(nsa::DataSource& source,
   seams.optimizer = [&optimizer, &routes](std::int64_t /*step*/) {
     routes.ran("optimizer", -1, optimizer.implementation());
     return optimizer.step();
+  };
+  seams.save = [parts](const std::string& path, std::int64_t step) {
+    nsa::save_snapshot(path, parts, step);
   };
   seams.restore = [parts](const std::string& path) { return nsa::load_snapshot(path, parts); };
   return seams;
@@ -304,6 +308,7 @@ void TrainingParts::update(std::int64_t step) {
   session_.sample("skipped_steps", step, static_cast<double>(optimizer->skipped()));
   write_parameters(step);
   write_state(step);
+  tell_saved();
   session_.sample("rss_bytes", step, static_cast<double>(resident_bytes()));
   session_.sample("rss_peak_bytes", step, peak_resident_bytes());
 }
@@ -318,8 +323,8 @@ void TrainingParts::write_state(std::int64_t step) {
   nsa::OptimizerState state = optimizer->state();
   std::vector<torch::Tensor> moments = state.exp_avg;
   moments.insert(moments.end(), state.exp_avg_sq.begin(), state.exp_avg_sq.end());
-  moments.insert(moments.end(), state.masters.begin(), state.masters.end());
-  tell("optimizer", hash_of(moments));
+  tell("moments", hash_of(moments));
+  if (!state.masters.empty()) tell("masters", hash_of(state.masters));
   tell("schedule", std::to_string(state.taken));
   tell("scaler",
        nsa::to_text(state.scaler.scale, 17) + " " + std::to_string(state.scaler.good_steps) + " " +
@@ -333,15 +338,36 @@ void TrainingParts::save(std::int64_t step) {
   const std::string who = "rank_" + std::to_string(session_.options().rank);
   const std::string folder = session_.options().folder + "/" + who + "/snapshots";
   std::filesystem::create_directories(folder);
-  nsa::save_snapshot(
-      folder + "/" + snapshot_name(step), {parameters, *optimizer, source->identity()}, step);
-  const auto path = who + "/snapshots/" + snapshot_name(step);
-  const auto bytes = std::filesystem::file_size(session_.options().folder + "/" + path);
-  session_.channel().write(SnapshotUse{step, "saved", path, static_cast<std::int64_t>(bytes)});
+  Asked asked{step, who + "/snapshots/" + snapshot_name(step), {}};
+  if (session_.wants_check("resume_equal")) {
+    asked.hashes = nsa::snapshot_hashes({parameters, *optimizer, source->identity()});
+  }
+  asked_.push_back(std::move(asked));
+  seams.save(folder + "/" + snapshot_name(step), step);
+  tell_saved();
   const std::vector<std::int64_t> steps = saved_steps(folder);
   for (std::size_t i = 0; i + 2 < steps.size(); ++i) {
     std::filesystem::remove(folder + "/" + snapshot_name(steps[i]));
   }
+}
+
+// Of the snapshots whose files are there now.
+void TrainingParts::tell_saved() {
+  std::erase_if(asked_, [&](const Asked& asked) {
+    const std::string file = session_.options().folder + "/" + asked.path;
+    std::error_code none;
+    const auto bytes = std::filesystem::file_size(file, none);
+    if (none) return false;
+    SnapshotUse saved{asked.step, "saved", asked.path, static_cast<std::int64_t>(bytes)};
+    const nsa::SafetensorsFile written(file);
+    for (const auto& [name, hash] : asked.hashes) {
+      ++saved.tensors;
+      if (nsa::hash_hex(written.at(name).bytes) != hash) saved.torn.push_back(name);
+      session_.progress().worked();
+    }
+    session_.channel().write(saved);
+    return true;
+  });
 }
 
 std::int64_t TrainingParts::resume(const std::function<std::int64_t(std::int64_t)>& newest) {
@@ -356,6 +382,10 @@ std::int64_t TrainingParts::resume(const std::function<std::int64_t(std::int64_t
   const std::int64_t step = seams.restore(path);
   session_.channel().write(
       SnapshotUse{step, "resumed", who + "/snapshots/" + snapshot_name(common), 0});
+  if (session_.wants_check("resume_equal")) {
+    write_parameters(step);  // as they were read back
+    write_state(step);
+  }
   return step + 1;
 }
 

@@ -80,7 +80,8 @@ class TrainingParts {
   // Where a loss or gradient is NaN: runs the step's forward and backward again, watched, and writes the birth certificate.
   void certify_nan(std::int64_t step, const torch::Tensor& tokens_BS, double loss);
 
-  // The state after `step`, in this process's folder; the last two are kept.
+  // The state after `step`, in this process's folder; the last two are kept. Where somebody looks at resumptions, every tensor
+  // of the file is compared with what it was when the snapshot was asked for, as soon as the file is there.
   void save(std::int64_t step);
   // The newest snapshot that every rank has is brought back; returns the step to go on with. `newest` makes ranks agree: it is
   // given this rank's newest step (0: none) and returns the smallest of all ranks.
@@ -94,6 +95,13 @@ class TrainingParts {
   torch::Tensor loss_of(const torch::Tensor& tokens_BS);
   void write_parameters(std::int64_t step);
   void write_state(std::int64_t step);
+  void tell_saved();
+  // A snapshot that was asked for and whose file was not seen yet.
+  struct Asked {
+    std::int64_t step = 0;
+    std::string path;                           // relative to the case's folder
+    std::map<std::string, std::string> hashes;  // of its tensors, when it was asked for
+  };
 
   Session& session_;
   std::int64_t micro_batches_;
@@ -104,6 +112,7 @@ class TrainingParts {
   std::int64_t losses_ = 0;
   bool keeps_tensors_;
   bool gradients_are_nan_ = false;  // of this step
+  std::vector<Asked> asked_;
 };
 
 [[nodiscard]] nsa::CommunicatorOptions communicator_options(const Session& session);

@@ -19,6 +19,9 @@ struct TrainingSeams {
       loss;
   // Clips the gradients, updates the parameters and returns the gradient norm before clipping.
   std::function<double(std::int64_t step)> optimizer;
+  // Writes the state after a step into a snapshot file. It may return before the file is there; then the state that the file
+  // will hold is still that of the call.
+  std::function<void(const std::string& path, std::int64_t step)> save;
   // Brings back the state that a snapshot file holds; returns the step after which it was taken.
   std::function<std::int64_t(const std::string& path)> restore;
 };

@@ -90,13 +90,14 @@ torch::Tensor Optimizer::scaled(const torch::Tensor& loss) const {
 
 double Optimizer::step() {
   if (masters_) masters_->take_gradients(loss_scale());
-  if (fused_ && !scaler_) {  // everything is launched before the host looks at the norm
+  if (fused_ && !scaler_ && !clip_) {  // everything is launched before the host looks at the norm
     const torch::Tensor norm = clip_gradients_together(updated(), config_.max_norm);
     update();
     return norm.item<double>();
   }
-  const double norm = fused_ ? clip_gradients_together(updated(), config_.max_norm).item<double>()
-                             : clip_gradients(updated(), config_.max_norm);
+  const double norm = clip_    ? clip_(updated())
+                      : fused_ ? clip_gradients_together(updated(), config_.max_norm).item<double>()
+                               : clip_gradients(updated(), config_.max_norm);
   if (scaler_ && !scaler_->update(std::isfinite(norm))) return norm;
   update();
   return norm;

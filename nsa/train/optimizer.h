@@ -53,6 +53,10 @@ class Optimizer {
   // The learning rate of an optimiser step, counted from 1 over the steps that were taken; a seam.
   using Schedule = std::function<double(std::int64_t taken_step)>;
   Schedule& schedule() { return schedule_; }
+  // Clips the gradients of `updated` in place and returns their norm before, as clip_gradients() does; a seam. Empty: the
+  // implementation's own.
+  using Clip = std::function<double(const std::vector<torch::Tensor>& updated)>;
+  Clip& clip() { return clip_; }
   // The rate that the last taken step was made with; 0 before it.
   [[nodiscard]] double applied_lr() const { return applied_lr_; }
   [[nodiscard]] std::int64_t taken() const { return taken_; }
@@ -77,6 +81,7 @@ class Optimizer {
   OptimizerConfig config_;
   bool fused_;
   Schedule schedule_;
+  Clip clip_;
   std::int64_t taken_ = 0;
   double applied_lr_ = 0.0;
   std::optional<MasterWeights> masters_;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "nsa/base/error.h"
+#include "nsa/base/hash.h"
 #include "nsa/base/safetensors.h"
 #include "nsa/base/text.h"
 #include "nsa/tensor_dtype.h"
@@ -113,6 +114,20 @@ OptimizerState read_optimizer(const Reader& reader, const Layout& layout, Optimi
 }
 
 }  // namespace
+
+std::map<std::string, std::string> snapshot_hashes(const SnapshotParts& parts) {
+  OptimizerState state = parts.optimizer.state();
+  const Layout layout = layout_of(parts, state);
+  std::map<std::string, std::string> hashes;
+  for (const auto* entries : {&layout.weights, &layout.optimizer, &layout.rng}) {
+    for (const Entry& entry : *entries) {
+      const Tensor there = entry.tensor.to(torch::kCPU).contiguous();
+      hashes[entry.name] =
+          hash_hex({static_cast<const std::byte*>(there.data_ptr()), there.nbytes()});
+    }
+  }
+  return hashes;
+}
 
 void save_snapshot(const std::filesystem::path& path,
                    const SnapshotParts& parts,

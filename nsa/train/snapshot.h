@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 
 #include "nsa/parallel/data_parallel.h"
@@ -30,6 +31,9 @@ struct SnapshotSections {
 void save_snapshot(const std::filesystem::path& path,
                    const SnapshotParts& parts,
                    std::int64_t step);
+
+// By the names that a snapshot file has for them: hashes (nsa::hash_hex) of the tensors of the state as it is now.
+[[nodiscard]] std::map<std::string, std::string> snapshot_hashes(const SnapshotParts& parts);
 
 // Returns the step after which it was taken. Throws: Error naming the file and what does not fit (another model, other data, a
 // file that is no snapshot); nothing was changed then.

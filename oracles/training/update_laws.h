@@ -2,6 +2,7 @@
 // the formula of update.h with another term; its bound is derived in the same way.
 #pragma once
 
+#include <cmath>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -15,8 +16,9 @@ std::span<const Law> update_laws();
 // What a law needs to know of the step beside UpdateSettings, whose `factor` is the right one.
 struct UpdateContext {
   TrainConfig train;
-  double norm = 0;        // L2 norm of all gradients together, unscaled, before clipping
-  double local_norm = 0;  // of this rank's own gradients before the reduction; 0: not on record
+  double norm = 0;            // L2 norm of all gradients together, unscaled, before clipping
+  double largest = HUGE_VAL;  // magnitude of any number of the gradients, unscaled
+  double local_norm = 0;      // of this rank's own gradients before the reduction; 0: not on record
   double loss_scale = 1;
   std::int64_t world = 1;
   std::int64_t accumulate = 1;

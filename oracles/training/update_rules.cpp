@@ -89,7 +89,7 @@ std::vector<UpdateRule> gradient_factor_rules() {
       {{"clip_by_value", "every number of the gradient is cut off at max_norm"}, [](F f, T t) {
          t.factor = f.settings.factor / f.clip();
          t.clamp = f.context.train.max_norm;
-         return f.clip() < 1;
+         return f.clip() < 1 && f.context.largest > t.clamp;  // else nothing is cut off
        }}};
 }
 

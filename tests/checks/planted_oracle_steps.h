@@ -44,6 +44,7 @@ struct MadeStep {
   double norm = 0;    // recorded
   double factor = 1;  // of the gradient, clipping and scale
   bool taken = true;
+  std::string passed_over;  // a parameter that the optimiser does not know
 };
 
 struct Training {
@@ -57,8 +58,9 @@ struct Training {
   // Changes a tensor that a stage gives, before any later stage sees it: "x", "middle", ..., "d.hidden" of a block, "logits",
   // "normed", "d.x" of the head (layer -1), and "g.PARAM" with a parameter's full name.
   std::function<void(int layer, const std::string& tensor, oracles::Tensor&)> stage;
-  bool cut_weights = false;      // masters are cut off, not rounded
-  bool keeps_gradients = false;  // local ones, from step 2 on, clipped as the optimiser left them
+  bool last_micro_alone = false;  // what the others left is not in the gradient
+  bool cut_weights = false;       // masters are cut off, not rounded
+  bool keeps_gradients = false;   // local ones, from step 2 on, clipped as the optimiser left them
   std::map<std::string, double> reported;  // factors of samples, by metric
   std::function<void(oracles::Weights&)> initial;
   std::function<void(MadeStep&)> before;     // the gradient is drawn, nothing is computed from it
@@ -401,6 +403,7 @@ class StepMaker {
     s.step = step;
     draw(s);
     parts_ = s.gradient;
+    if (training_.last_micro_alone) keep_last_part(s.gradient);
     if (training_.before) training_.before(s);
     compute(s);
     if (training_.optimizer) training_.optimizer(s);
@@ -464,6 +467,13 @@ class StepMaker {
     }
   }
 
+  // What add_micros() writes as the part of the last of two micro-batches.
+  static void keep_last_part(oracles::Weights& gradient) {
+    for (auto& [name, tensor] : gradient) {
+      for (double& x : tensor.data) x = narrowed(x / 2 - 0.25);
+    }
+  }
+
   // Of two micro-batches, parts whose mean is the gradient.
   void add_micros(const MadeStep& s) {
     const auto count = static_cast<std::int64_t>(s.micros.size());
@@ -493,12 +503,25 @@ class StepMaker {
     for (auto& [name, g] : gradient) {
       for (double& x : g.data) x *= s.factor;
     }
+    const oracles::Weights before = parameters_;
+    const oracles::AdamState moments = state_;
     oracles::adamw_step(s.train, n_, s.rate, gradient, parameters_, state_);
+    if (!s.passed_over.empty()) pass_over(s.passed_over, before, moments);
     for (oracles::Weights* of : {&parameters_, &state_.m, &state_.v}) {
       for (auto& [name, tensor] : *of) {
         for (double& x : tensor.data) x = narrowed(x);
       }
     }
+  }
+
+  void pass_over(const std::string& name,
+                 const oracles::Weights& before,
+                 const oracles::AdamState& moments) {
+    const oracles::Tensor& value = before.at(name);
+    parameters_.at(name) = value;
+    const bool fresh = moments.m.count(name) == 0;
+    state_.m.at(name) = fresh ? oracles::zeros(value.shape) : moments.m.at(name);
+    state_.v.at(name) = fresh ? oracles::zeros(value.shape) : moments.v.at(name);
   }
 
   void add_state(const std::string& suffix) {
@@ -635,6 +658,15 @@ inline void add_oracle_steps(std::vector<Planted>& list) {
   zeros.initial = [](oracles::Weights& w) {
     for (double& x : w.at("embed.weight").data) x *= 0.02;
   };
+  Training unwritten;
+  unwritten.initial = [](oracles::Weights& w) {
+    oracles::Tensor& out = w.at("blocks.1.attn.out.weight");
+    out = oracles::zeros(out.shape);
+  };
+  fail("a parameter that nobody initialised",
+       "INIT.WRONG",
+       R"({"param":"out","layers":[1],"op":"initial_values","detail":{"law":"init_zero"}})",
+       unwritten);
   fail("a small embedding", "INIT.WRONG", R"({"param":"embed","op":"initial_values"})", zeros);
   fail("a loss without its last token",
        "LOSS.WRONG",
@@ -658,6 +690,25 @@ inline void add_oracle_steps(std::vector<Planted>& list) {
        "CLIP.WRONG",
        R"({"op":"norm","detail":{"law":"norm_squared"}})",
        of([](MadeStep& s) { s.norm *= s.norm; }));
+  fail("a norm of each rank's own",
+       "CLIP.WRONG",
+       R"({"op":"norm","ranks":[0,1],"detail":{"differs_by_rank":true}})",
+       of([](MadeStep& s) { s.norm *= s.rank == 0 ? 1.25 : 1.5; }));
+  fail("squares that are added up over the ranks",
+       "CLIP.WRONG",
+       R"({"op":"norm","detail":{"law":"norm_reduced_twice"}})",
+       of([](MadeStep& s) {
+         s.norm *= std::sqrt(2.0);
+         s.factor = oracles::clip_factor(s.norm, s.train.max_norm);
+       }));
+  fail("a coefficient that is applied to nothing",
+       "CLIP.WRONG",
+       R"({"op":"clip","detail":{"law":"clip_missing"}})",
+       of([](MadeStep& s) { s.factor = 1; }));
+  fail("a parameter that the optimiser does not know",
+       "OPT.UPDATE_LOST",
+       R"({"op":"optimizer","step":1,"layers":[1],"param":"W_Q","detail":{"law":"step_skipped"}})",
+       of([](MadeStep& s) { s.passed_over = "blocks.1.attn.W_Q.weight"; }));
   fail("another rate", "SCHEDULE.LR", R"({"op":"schedule","step":2})", of([](MadeStep& s) {
          if (s.step == 2) s.rate = s.train.lr;
        }));
@@ -821,6 +872,13 @@ inline void add_oracle_steps(std::vector<Planted>& list) {
       for (double& x : gradient.data) x *= 2;
     }
   };
+  Training last = two;
+  last.before = {};
+  last.last_micro_alone = true;
+  fail("what was accumulated is lost",
+       "NUMERIC.GRADIENT",
+       R"({"op":"accumulate","step":1,"detail":{"law":"micro_alone_divided"}})",
+       last);
   fail("micro-batches added up", "NUMERIC.GRADIENT", R"({"op":"grad_sync","step":1})", two);
   two.before = [held = std::make_shared<std::map<int, oracles::Weights>>()](MadeStep& s) {
     if (s.step > 1) {

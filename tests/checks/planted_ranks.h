@@ -31,6 +31,22 @@ inline void add_collectives(std::vector<Planted>& list) {
     };
   };
   list.push_back({check, "healthy", Verdict::pass, "", "{}", kLeaveAsItIs});
+  const auto sent_as_bf16 = [](std::vector<int> ranks, const std::string& compress) {
+    return [=](Healthy& h) {
+      h.evidence.the_case.scenario.parallel.compress = compress;
+      for (auto& row : h.evidence.collectives) {
+        const bool here = std::count(ranks.begin(), ranks.end(), row.process) > 0;
+        if (here && row.row.op == "allreduce") row.row.dtype = "BFloat16";
+      }
+    };
+  };
+  list.push_back({check, "asked for bf16", Verdict::pass, "", "{}", sent_as_bf16({0, 1}, "bf16")});
+  list.push_back({check,
+                  "bf16 that nobody asked for",
+                  Verdict::fail,
+                  "COMM.DTYPE",
+                  R"({"step":1,"ranks":[0,1],"op":"grad_sync"})",
+                  sent_as_bf16({0, 1}, "none")});
   list.push_back({check,
                   "other size",
                   Verdict::fail,

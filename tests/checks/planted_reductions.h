@@ -146,7 +146,26 @@ inline void add_sums(std::vector<Planted>& list) {
   const auto all = [](const std::string&) { return true; };
   const auto rounded = [](const Healthy& h) { return as_bfloat16(h.means()); };
   add("sent as bfloat16", Verdict::pass, "", "{}", "bf16", rounded);
-  add("sent as bfloat16 unasked", Verdict::fail, "NUMERIC.GRADIENT", "{}", "none", rounded);
+  add("sent as bfloat16 unasked",
+      Verdict::fail,
+      "COMM.DTYPE",
+      R"({"step":1,"op":"grad_sync","detail":{"narrowed":"sums"}})",
+      "none",
+      rounded);
+  // Of two ranks, as written by fixtures: bf16(g_0 / 2) + bf16(g_1 / 2).
+  add("made of addends of bfloat16",
+      Verdict::fail,
+      "COMM.DTYPE",
+      R"({"step":1,"detail":{"narrowed":"addends"}})",
+      "none",
+      [=](const Healthy& h) {
+        const Tensors first = as_bfloat16(scaled(h.locals(0), 0.5F, all));
+        Tensors sum = as_bfloat16(scaled(h.locals(1), 0.5F, all));
+        for (auto& [name, values] : sum) {
+          for (std::size_t i = 0; i < values.size(); ++i) values[i] += first.at(name)[i];
+        }
+        return sum;
+      });
   add("sent as bfloat16 and not averaged",
       Verdict::fail,
       "GRAD.SCALE",

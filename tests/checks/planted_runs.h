@@ -330,7 +330,7 @@ inline void add_memory(std::vector<Planted>& list) {
                   1});
 }
 
-inline constexpr const char* kParts[] = {"optimizer", "schedule", "scaler", "rng", "data"};
+inline constexpr const char* kParts[] = {"moments", "schedule", "scaler", "rng", "data"};
 
 // Four steps; a snapshot after the second, killed in the third, started again and gone on from the snapshot to the end.
 inline void interrupt(Healthy& h) {
@@ -388,6 +388,15 @@ inline void add_resume(std::vector<Planted>& list) {
     const std::string code = verdict == Verdict::fail ? "RESUME.DIVERGED" : "";
     list.push_back({"resume_equal", name, verdict, code, site, spoil, 2, 4});
   };
+  const auto torn = [&](const std::string& name, const std::function<void(Healthy&)>& before) {
+    const auto spoil = [=](Healthy& h) {
+      before(h);
+      harness::SnapshotUse saved{2, "saved", "snapshot_2", 9, 3, {"exp_avg.norm_f.weight"}};
+      put(h.evidence.snapshots, 1, saved, 110);
+    };
+    const char* const site = R"({"step":2,"ranks":[1],"detail":{"parts":["moments"]}})";
+    list.push_back({"resume_equal", name, Verdict::fail, "RESUME.TORN", site, spoil, 2, 4});
+  };
   const auto after = [](const std::function<void(Healthy&)>& spoil) {
     return [=](Healthy& h) {
       interrupt(h);
@@ -395,6 +404,8 @@ inline void add_resume(std::vector<Planted>& list) {
     };
   };
   add("healthy", Verdict::pass, "{}", interrupt);
+  torn("moments of a later step in a snapshot", interrupt);
+  torn("a torn snapshot that nobody read", kLeaveAsItIs);
   add("killed before the first snapshot", Verdict::pass, "{}", [](Healthy& h) {
     interrupt(h);
     h.evidence.snapshots.clear();
@@ -407,9 +418,9 @@ inline void add_resume(std::vector<Planted>& list) {
   });
   add("the optimiser is not restored",
       Verdict::fail,
-      R"({"step":3,"ranks":[0,1],"detail":{"parts":["optimizer"]}})",
+      R"({"step":3,"ranks":[0,1],"detail":{"parts":["moments"]}})",
       after([](Healthy& h) {
-        other_state(h, "optimizer", 2);
+        other_state(h, "moments", 2);
         for (int rank = 0; rank < 2; ++rank) other_parameters(h, rank, 3);
       }));
   add("random numbers begin anew, and nothing uses them",

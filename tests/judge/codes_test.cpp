@@ -20,10 +20,8 @@ using Names = std::set<std::string>;
 // Codes that no shipped fault expects, and why.
 const std::map<std::string, std::string> kExpectedByNobody = {
     {"DATA.WRONG", "faults of the data change a rank, which the twin tells first; mutants show it"},
-    {"INIT.WRONG", "no fault changes what all ranks begin with yet; mutants of the model show it"},
     {"LOSS.WRONG", "no fault expects it yet; mutants of the loss show it"},
     {"SCALER.WRONG", "no fault changes the loss scale on all ranks yet; mutants show it"},
-    {"CLIP.WRONG", "no fault changes norm or clipping yet; mutants of the optimiser show it"},
     {"OPT.UPDATE_WRONG", "no fault changes the update on all ranks yet; mutants show it"},
     {"SELECTION.TIE", "a note on a pass: no case can fail with it"},
     {"DESYNC.OP", "no fault changes the operation of a collective on one rank yet"},

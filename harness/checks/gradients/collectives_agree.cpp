@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "harness/checks/gradients/sequences.h"
+#include "harness/checks/gradients/travelling_type.h"
 #include "harness/checks/list.h"
 #include "harness/checks/lives.h"
 #include "harness/checks/result.h"
@@ -64,6 +65,11 @@ class Sequences {
     }
     for (const auto& [name, group] : groups_) judge_group(name, group);
     judge_plans();
+    // In a command of the user's own nobody asked for a type.
+    const bool asked = evidence_.the_case.scenario.kind == "training";
+    if (auto other = asked ? other_type_travels(evidence_) : std::nullopt) {
+      result_.found(std::move(*other));
+    }
     return result_.finish(std::to_string(compared_) + " collectives are the same on " +
                           ranks_text(all_ranks(evidence_)) + ", in the same order; " + "and so " +
                           (plans_ == 1 ? "is" : "are") + " " + counted(plans_, "bucket plan"));
@@ -349,8 +355,9 @@ class Sequences {
 
 Check collectives_agree() {
   return {"collectives_agree",
-          "all ranks issue the same collectives in the same order, over the same buckets",
-          {"DESYNC.SIZE", "DESYNC.OP", "DESYNC.ORDER", "DESYNC.MISSING_RANK"},
+          "all ranks issue the same collectives in the same order, over the same buckets, and "
+          "gradients travel in the type that was asked for",
+          {"DESYNC.SIZE", "DESYNC.OP", "DESYNC.ORDER", "DESYNC.MISSING_RANK", "COMM.DTYPE"},
           [](const Evidence& evidence) { return Sequences(evidence).judge(); }};
 }
 

@@ -6,6 +6,7 @@
 
 #include "harness/checks/course.h"
 #include "harness/checks/gradients/ledger.h"
+#include "harness/checks/gradients/travelling_type.h"
 #include "harness/checks/list.h"
 #include "harness/checks/lives.h"
 #include "harness/checks/params.h"
@@ -137,19 +138,10 @@ class Agreement {
     }
   }
 
-  // Gradients are summed in the backward or, the first time with a static graph, right after it; maps of unused parameters
-  // are summed too, but of integers.
-  [[nodiscard]] static bool is_of_gradients(const Collective& row) {
-    const bool when = row.phase == "backward" || row.phase == "record";
-    const bool floating = row.dtype.find("Float") != std::string::npos || row.dtype == "Double" ||
-                          row.dtype == "Half";
-    return row.op == "allreduce" && when && floating;
-  }
-
   [[nodiscard]] std::vector<const Collective*> reductions(int rank, std::int64_t step) const {
     std::map<int, std::vector<const Collective*>> of_life;
     for (const auto& row : evidence_.collectives) {
-      if (row.process == rank && row.row.step == step && is_of_gradients(row.row)) {
+      if (row.process == rank && row.row.step == step && sums_gradients(row.row)) {
         of_life[life_at(evidence_, row.t_ms)].push_back(&row.row);
       }
     }

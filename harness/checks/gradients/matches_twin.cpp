@@ -39,7 +39,7 @@ CheckResult judge_twin(const Evidence& evidence) {
 Check matches_twin() {
   return {"matches_twin",
           "local gradients equal those of a single process, and the reduced ones are their mean",
-          {"GRAD.SCALE", "NUMERIC.GRADIENT"},
+          {"GRAD.SCALE", "NUMERIC.GRADIENT", "COMM.DTYPE"},
           &judge_twin};
 }
 

@@ -1,7 +1,9 @@
 #include "harness/checks/gradients/sum_law.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 
 #include "harness/checks/largest.h"
@@ -45,7 +47,49 @@ double smallest(double unit_roundoff) {
                                  : std::numeric_limits<float>::denorm_min();
 }
 
+constexpr std::uint32_t kBelowBf16 = 0xFFFF;  // bits of a float that bfloat16 lacks
+
+bool is_bf16(double x) {
+  const auto narrow = static_cast<float>(x);
+  return static_cast<double>(narrow) == x &&
+         (std::bit_cast<std::uint32_t>(narrow) & kBelowBf16) == 0;
+}
+
+// To nearest, ties to even.
+double as_bf16(double x) {
+  const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(x));
+  const std::uint32_t rounded = bits + (kBelowBf16 >> 1U) + ((bits >> 16U) & 1U);
+  return std::bit_cast<float>(rounded & ~kBelowBf16);
+}
+
+bool is_sum_of_rounded(const Reals& g, const std::vector<Reals>& g_r) {
+  const double world = static_cast<double>(g_r.size());
+  for (std::size_t i = 0; i < g.size(); ++i) {
+    double sum = 0.0;
+    double absolute = 0.0;
+    for (const Reals& local : g_r) {
+      const double addend = as_bf16(local[i] / world);
+      sum += addend;
+      absolute += std::abs(addend);
+    }
+    const double bound = world * (g.unit_roundoff() * absolute + smallest(g.unit_roundoff()));
+    if (!(std::abs(g[i] - sum) <= bound)) return false;
+  }
+  return true;
+}
+
 }  // namespace
+
+Narrowed narrowed_to_bf16(const nsa::TensorView& reduced,
+                          const std::vector<nsa::TensorView>& locals) {
+  const Reals g(reduced);
+  const std::vector<Reals> g_r = readers(reduced, locals);
+  if (g.unit_roundoff() >= kBf16Roundoff) return {};
+  bool all = true;
+  for (std::size_t i = 0; i < g.size() && all; ++i) all = is_bf16(g[i]);
+  return {all && !compare_with_mean(reduced, locals, kBf16Roundoff).violated,
+          is_sum_of_rounded(g, g_r)};
+}
 
 SumOfTensor compare_with_mean(const nsa::TensorView& reduced,
                               const std::vector<nsa::TensorView>& locals,

@@ -30,6 +30,16 @@ struct SumOfTensor {
                                             const std::vector<nsa::TensorView>& locals,
                                             double travelling = 0.0);
 
+// What of a sum can have the digits of bfloat16 alone, where its own type has more.
+struct Narrowed {
+  bool sums =
+      false;  // every number is one of bfloat16, as near to the mean as adding such numbers allows
+  bool addends =
+      false;  // it is the sum of g_r / world, each rounded to the nearest number of bfloat16
+};
+[[nodiscard]] Narrowed narrowed_to_bf16(const nsa::TensorView& reduced,
+                                        const std::vector<nsa::TensorView>& locals);
+
 // ||g - factor * mean|| / (|factor| ||mean||), 0 where both are zero.
 [[nodiscard]] double factor_residual(const nsa::TensorView& reduced,
                                      const std::vector<nsa::TensorView>& locals,

@@ -25,7 +25,7 @@ struct GradientPlace {
   std::string code;
   std::vector<std::string> params;
   std::vector<int> buckets;
-  std::string factor;
+  std::string factor;  // in words, or what of the sum is narrow
   auto operator<=>(const GradientPlace&) const = default;
 };
 

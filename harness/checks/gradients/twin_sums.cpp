@@ -142,8 +142,24 @@ class SumComparison {
               found.first,
               0.0);
     }
-    if (!unexplained.empty())
-      add_sum({step, "NUMERIC.GRADIENT", unexplained, {}, ""}, rank, 1.0, worst);
+    if (unexplained.empty()) return;
+    const std::string narrowed = narrowed_in_all(unexplained, reduced, locals);
+    const char* const code = narrowed.empty() ? "NUMERIC.GRADIENT" : "COMM.DTYPE";
+    add_sum({step, code, unexplained, {}, narrowed}, rank, 1.0, worst);
+  }
+
+  // What of these sums has the digits of bfloat16 alone, in words; "" where they do not have it in common, or nobody asked for
+  // more digits.
+  [[nodiscard]] std::string narrowed_in_all(const std::vector<std::string>& params,
+                                            const nsa::SafetensorsFile& reduced,
+                                            const std::deque<nsa::SafetensorsFile>& locals) const {
+    if (travelling() > 0.0) return "";
+    Narrowed common{true, true};
+    for (const std::string& param : params) {
+      const Narrowed one = narrowed_to_bf16(reduced.at(param), views_of(param, reduced, locals));
+      common = {common.sums && one.sums, common.addends && one.addends};
+    }
+    return common.sums ? "sums" : common.addends ? "addends" : "";
   }
 
   // One factor for the whole bucket, with next to nothing left.
@@ -177,7 +193,8 @@ class SumComparison {
   }
 
   [[nodiscard]] Finding finding(const GradientPlace& place, const ToldGradient& told) const {
-    Finding finding = make_finding(place.code, "sum");
+    const bool narrowed = place.code == "COMM.DTYPE";
+    Finding finding = make_finding(place.code, narrowed ? "values" : "sum");
     const bool everywhere = told.ranks.size() == static_cast<std::size_t>(evidence_.ranks());
     if (place.code == "GRAD.SCALE") {
       if (place.buckets.size() == 1 && place.buckets.front() >= 0) {
@@ -191,6 +208,7 @@ class SumComparison {
       finding.site.op = "grad_sync";
       finding.facts = {{"differing", place.params.size()}, {"bound", Real(told.worst)}};
       put_some(finding, "params", place.params);
+      if (narrowed) finding.site.detail["narrowed"] = finding.facts["narrowed"] = place.factor;
     }
     finding.facts["where"] = everywhere ? "every rank" : ranks_text(to_ints(told.ranks));
     finding.site.step = place.step;

@@ -41,6 +41,7 @@ Check step_is_oracle() {
            "SCALER.WRONG",
            "CLIP.WRONG",
            "SCHEDULE.LR",
+           "OPT.UPDATE_LOST",
            "OPT.UPDATE_WRONG"},
           judge_steps};
 }

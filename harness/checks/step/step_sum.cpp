@@ -82,6 +82,8 @@ class StepSums {
     if (wrong.empty()) return;
     Departure departure{"NUMERIC.GRADIENT", "grad_sync", rank, step_, "backward", {}, {}};
     departure.naming = oracles::name_accumulated(wrong);
+    const oracles::LawFit* const law = departure.naming.alone();
+    if (law != nullptr && law->law.name.starts_with("micro_")) departure.op = "accumulate";
     for (const auto& record : wrong) departure.params.push_back(record.name);
     judge_.told.add(std::move(departure));
   }

@@ -23,6 +23,8 @@ bool is_of_model(std::string_view op) {
 // The situation, for the wording.
 std::string variant_of(const Departure& departure) {
   if (departure.op == "grad_sync") return "mean";
+  if (departure.op == "accumulate" && departure.code == "NUMERIC.GRADIENT") return "mean";
+  if (departure.code == "OPT.UPDATE_LOST") return "left_out";
   if (departure.op == "schedule") return "applied";
   if (departure.op == "zero_grad") return "kept";
   if (departure.op.starts_with("told_")) return "reported";
@@ -56,8 +58,18 @@ std::vector<std::string> params_of(const std::vector<Departure>& departures, std
 
 // Do the sentences name parameters?
 bool names_params(std::string_view op) {
-  return op == "initial_values" || op == "grad_sync" || op == "optimizer" ||
+  return op == "initial_values" || op == "accumulate" || op == "grad_sync" || op == "optimizer" ||
          op == "between_steps" || op == "told_updates";
+}
+
+// Does each rank have a number of its own where all should have one?
+bool differs_by_rank(const std::vector<Departure>& departures, std::int64_t step) {
+  std::map<int, nlohmann::json> found;
+  for (const Departure& departure : departures) {
+    if (departure.step != step) continue;
+    if (departure.detail.contains("found")) found[departure.rank] = departure.detail.at("found");
+  }
+  return found.size() > 1 && !all_equal(found);
 }
 
 void put_laws(Finding& finding, const std::vector<oracles::LawFit>& laws) {
@@ -100,6 +112,7 @@ Finding finding_of(const std::vector<Departure>& departures) {
   finding.site.op = first.op;
   finding.site.phase = first.phase;
   for (const auto& [key, value] : first.detail.items()) finding.site.detail[key] = value;
+  if (differs_by_rank(departures, first.step)) finding.site.detail["differs_by_rank"] = true;
   if (steps.size() > 1) finding.site.detail["steps"] = to_ints(steps);
   put_laws(finding, laws);
   if (first.op == "data") finding.facts["batches"] = departures.size();

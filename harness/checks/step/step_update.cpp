@@ -79,6 +79,7 @@ class RankStepJudge final : public OptimizerStepJudge {
     oracles::UpdateContext context;
     context.train = run_.train;
     context.norm = norm;
+    context.largest = norms_.largest / scale;
     context.local_norm = local_norm() / scale;
     context.loss_scale = scale;
     context.world = run_.data.world;
@@ -128,7 +129,7 @@ class RankStepJudge final : public OptimizerStepJudge {
     facts.loss_scale = scale;
     facts.max_norm = run_.train.max_norm;
     facts.world = run_.data.world;
-    facts.local_norm = local_norm();
+    facts.local_norm = local_norm() / scale;
     facts.number = run_.stored;
     const double recorded = static_cast<double>(row->value);
     const oracles::Naming naming = oracles::name_norm(recorded, facts);
@@ -206,7 +207,12 @@ class RankStepJudge final : public OptimizerStepJudge {
       v += judgements[i].v.wrong;
       p += judgements[i].p.wrong;
     }
-    if (wrong.params.size() == records.size()) wrong.params.clear();
+    const oracles::LawFit* const law = naming.alone();
+    if (wrong.params.size() == records.size()) {
+      wrong.params.clear();
+    } else if (law != nullptr && law->law.name == "step_skipped") {
+      wrong.code = "OPT.UPDATE_LOST";  // the others took the step
+    }
     wrong.detail["wrong_elements"] = {{"m", m}, {"p", p}, {"v", v}};
     judge_.told.add(std::move(wrong));
   }

@@ -52,7 +52,8 @@ class ResumeJudge {
   }
 
   CheckResult judge() {
-    if (evidence_.relaunches.empty() && resumed_.empty()) {
+    if (!torn_.empty()) result_.found(torn());
+    if (torn_.empty() && evidence_.relaunches.empty() && resumed_.empty()) {
       return inconclusive("no rank was started again and no snapshot was read back");
     }
     if (!evidence_.twin_ran()) result_.missing("the twin, which did not run or not to its end");
@@ -76,6 +77,7 @@ class ResumeJudge {
       if (process < 0) continue;
       const bool newest = at.count(process) == 0 || at[process] <= t_ms;
       if (row.use == "saved") saved_.insert(life_at(evidence_, t_ms));
+      if (!row.torn.empty()) torn_[row.step][process] = row;
       if (row.use != "resumed" || !newest) continue;
       at[process] = t_ms;
       resumed_[process] = row.step;
@@ -212,6 +214,37 @@ class ResumeJudge {
     return finding;
   }
 
+  // "moments" of "exp_avg.blocks.0..."
+  static std::string part_of_snapshot(const std::string& tensor) {
+    if (tensor.starts_with("exp_avg")) return "moments";
+    if (tensor.starts_with("master.")) return "masters";
+    return tensor.starts_with("rng.") ? "rng" : kParameters;
+  }
+
+  // Of the first step whose snapshot is torn on some rank.
+  [[nodiscard]] Finding torn() const {
+    const auto& [step, of_rank] = *torn_.begin();
+    std::set<int> ranks;
+    std::set<std::string> parts;
+    std::set<std::string> tensors;
+    std::int64_t compared = 0;
+    for (const auto& [rank, row] : of_rank) {
+      ranks.insert(rank);
+      compared = row.tensors;
+      for (const std::string& tensor : row.torn) {
+        parts.insert(part_of_snapshot(tensor));
+        tensors.insert(tensor);
+      }
+    }
+    Finding finding = make_finding("RESUME.TORN", "torn");
+    finding.site.step = step;
+    finding.site.ranks = to_ints(ranks);
+    finding.site.detail["parts"] = parts;
+    finding.facts = {{"count", tensors.size()}, {"total", compared}};
+    put_some(finding, "tensors", {tensors.begin(), tensors.end()});
+    return finding;
+  }
+
   [[nodiscard]] Finding diverged() const {
     std::set<int> resumed;
     for (const std::int64_t step : diverged_.resumed_at) resumed.insert(static_cast<int>(step));
@@ -231,7 +264,8 @@ class ResumeJudge {
   int last_life_ = 0;
   std::map<int, std::int64_t> resumed_;     // rank -> the step after which it goes on
   std::map<int, std::int64_t> resumed_ms_;  // rank -> when
-  std::set<int> saved_;                     // lives in which a snapshot was written
+  std::map<std::int64_t, std::map<int, SnapshotUse>> torn_;  // by step and rank
+  std::set<int> saved_;  // lives in which a snapshot was written
   Hashes twin_;
   Hashes earlier_;  // of all lives but the last
   Hashes last_;
@@ -247,7 +281,7 @@ class ResumeJudge {
 Check resume_equal() {
   return {"resume_equal",
           "a resumed run goes on bit by bit as one that was never interrupted",
-          {"RESUME.DIVERGED"},
+          {"RESUME.DIVERGED", "RESUME.TORN"},
           [](const Evidence& evidence) { return ResumeJudge(evidence).judge(); }};
 }
 

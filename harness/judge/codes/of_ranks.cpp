@@ -57,6 +57,17 @@ constexpr std::array kRankCodes = {
           .next_action = "Follow parallel.ddp.bucket_mb from the scenario to the reducer.",
           .witness = "The reducer's plan as each rank recorded it in the step, and the sizes of "
                      "the recorded gradients."}},
+    Code{{"COMM.DTYPE", Family::collective, 458},
+         {.meaning = "Gradients travelled between ranks with fewer digits than were asked for, or "
+                     "in another type.",
+          .confirmed_by = "The recorded type of an all-reduce is not that of its bucket, or the "
+                          "sums have the digits of bfloat16 alone.",
+          .next_action = "Look for a communication hook, an autocast region or a default of the "
+                         "wrapper that converts gradients before the all-reduce. Compare with "
+                         "parallel.ddp.compress.",
+          .witness = "Each rank's own record of the type, written before the back end gets the "
+                     "tensor, and beside it the values: recorded gradients before and after the "
+                     "reduction."}},
     Code{{"GRAD.SCALE", Family::reduction, 460},
          {.meaning = "Gradients are right up to one constant factor.",
           .confirmed_by = "One factor explains every element within rounding.",

@@ -6,6 +6,14 @@ namespace harness {
 namespace {
 
 constexpr std::array kSetupCodes = {
+    Code{{"RESUME.TORN", Family::resume, 52},
+         {.meaning = "A snapshot holds a state that there never was: tensors of different steps.",
+          .confirmed_by = "Tensors in the file are not, byte by byte, what they were when the "
+                          "snapshot was asked for.",
+          .next_action = "Copy all of the state before the training goes on, or let it wait until "
+                         "the file is there. Look for tensors that are written from live storage.",
+          .witness = "Hashes of every tensor when the snapshot was asked for, and of its bytes in "
+                     "the file, which the rank reads back."}},
     Code{
         {"RESUME.DIVERGED", Family::resume, 50},
         {.meaning = "A run that went on from a snapshot is not the run that was never interrupted.",

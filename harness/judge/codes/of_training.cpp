@@ -12,13 +12,15 @@ constexpr std::string_view kSupervision =
 constexpr std::array kTrainingCodes = {
     Code{
         {"OPT.UPDATE_LOST", Family::update, 110},
-        {.meaning = "Updates are smaller than the last place of the stored weights and vanish.",
+        {.meaning = "What a step wants of a parameter does not arrive in its stored value: it is "
+                    "below the last place, or the optimiser passes the parameter over.",
          .confirmed_by =
              "Elements with a gradient keep their stored value, at a large learning rate.",
          .next_action =
              "Keep float32 master weights. An update below half a unit in the last place vanishes.",
          .witness = "The stored parameters before and after the step. The rank itself counts the "
-                    "elements that should have moved."}},
+                    "elements that should have moved (`optimizer_sound`); the oracle judges the "
+                    "recorded values and moments (`step_is_oracle`)."}},
     Code{{"OPT.SKIPPED", Family::update, 480},
          {.meaning = "Optimiser steps changed no parameter, and no overflow explains it.",
           .confirmed_by = "No element of any parameter moved, gradients were finite or the loss "

@@ -50,6 +50,20 @@ constexpr std::array kRankWords = {
             "did.",
             "A crash of {ranks} is not the cause: {ranks?it|they} ended well or {ranks?was|were} "
             "still alive."},
+    Wording{
+        "COMM.DTYPE",
+        "record",
+        "In {step}, {ranks} summed gradients in {found} ({all_reduces:all-reduce}). {asked} was "
+        "asked for.",
+        "The gradients themselves are not the cause: their buckets hold {asked}."},
+    // matches_twin
+    Wording{
+        "COMM.DTYPE",
+        "values",
+        "The reduced gradient of {differing:parameter} ({params}) on {where} has lost digits in "
+        "{step}: its {narrowed} are numbers of bfloat16. The error is {bound:3} times the "
+        "bound of what was asked for.",
+        "It is no other error: as {narrowed} of bfloat16 every number is right."},
     // gradients_agree
     Wording{"DESYNC.ORDER",
             "crossed",

@@ -21,6 +21,11 @@ constexpr std::array kSetupWords = {
             "{count:parameter} {count?differs|differ} ({params}).]",
             "The training itself is not the cause: every hash was the twin's until the "
             "interruption."},
+    Wording{"RESUME.TORN",
+            "torn",
+            "The snapshot of {step} on {ranks} holds {count} of {total:tensor} ({tensors}) as they "
+            "were not when it was asked for. These parts are of another step: {parts}.",
+            "Reading it back is not the cause: the file itself was compared."},
     // data_distinct
     Wording{"DATA.SOURCE",
             "source",

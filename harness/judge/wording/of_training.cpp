@@ -141,6 +141,14 @@ constexpr std::array kTrainingWords = {
             "these mistakes explains every wrong number: {laws}.]",
             "The state and the gradient before the step are not the cause: the step was computed "
             "again from both."},
+    Wording{"OPT.UPDATE_LOST",
+            "left_out",
+            "In {step}, the optimiser passes {count:parameter} ({params}) over on {ranks}: values "
+            "and moments stay, although {count?it has a gradient|they have gradients} and the "
+            "other parameters take the step.",
+            "Rounding is not the cause: it spares no element's moments.",
+            "Look whether the optimiser was given {params}: a list or group of parameters that was "
+            "made before {params} existed, or that leaves them out."},
     Wording{"OPT.UPDATE_WRONG",
             "masters",
             "In {step}, the weights of the model on {ranks} are not its float32 masters, rounded "

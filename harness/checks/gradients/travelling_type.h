@@ -1,0 +1,19 @@
+// Do gradients travel between ranks in the type that was asked for? That is the type of the bucket, or bfloat16 where
+// parallel.ddp.compress asks for it. Judged from each rank's own record of its all-reduces; what was made of the values is
+// told by the sums (sum_law.h).
+#pragma once
+
+#include <optional>
+
+#include "harness/checks/result.h"
+
+namespace harness::checks {
+
+// Gradients are summed in the backward or, the first time with a static graph, right after it; maps of unused parameters are
+// summed too, but of integers.
+[[nodiscard]] bool sums_gradients(const Collective& row);
+
+// COMM.DTYPE of the first step in which a rank's all-reduces have another type.
+[[nodiscard]] std::optional<Finding> other_type_travels(const Evidence& evidence);
+
+}  // namespace harness::checks
