@@ -145,7 +145,7 @@ constexpr std::array kTrainingWords = {
             "left_out",
             "In {step}, the optimiser passes {count:parameter} ({params}) over on {ranks}: values "
             "and moments stay, although {count?it has a gradient|they have gradients} and the "
-            "other parameters take the step.",
+            "other parameters take the step.[ This explains every wrong number: {known}.]",
             "Rounding is not the cause: it spares no element's moments.",
             "Look whether the optimiser was given {params}: a list or group of parameters that was "
             "made before {params} existed, or that leaves them out."},
