@@ -61,6 +61,8 @@ struct Sample {
     for (std::int64_t i = 0; i < spread; ++i) {
       places.push_back(i * record.p_before.size() / spread);
     }
+    // A law that cuts numbers off differs in the largest ones alone.
+    if (spread < record.p_before.size()) places.back() = place_of_largest(record.gradient);
     elements_of_one = static_cast<double>(record.p_before.size()) / static_cast<double>(spread);
     gather(record.p_before, places, p);
     gather(record.m_before, places, m);
@@ -78,6 +80,23 @@ struct Sample {
   }
 
  private:
+  static std::int64_t place_of_largest(const Numbers& numbers) {
+    std::int64_t place = 0;
+    double largest = -1;
+    std::vector<double> block(static_cast<std::size_t>(kUpdateBlock));
+    for (std::int64_t begin = 0; begin < numbers.size(); begin += kUpdateBlock) {
+      const std::int64_t count = std::min(kUpdateBlock, numbers.size() - begin);
+      numbers.part(begin, count).copy_to(block.data());
+      for (std::int64_t i = 0; i < count; ++i) {
+        if (std::abs(block[static_cast<std::size_t>(i)]) > largest) {
+          largest = std::abs(block[static_cast<std::size_t>(i)]);
+          place = begin + i;
+        }
+      }
+    }
+    return place;
+  }
+
   static void gather(const Numbers& from,
                      const std::vector<std::int64_t>& places,
                      std::vector<double>& to) {

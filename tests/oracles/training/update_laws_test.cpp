@@ -126,6 +126,22 @@ TEST(UpdateNaming, WhereSomeElementsLoseTheirUpdate) {
   EXPECT_NEAR(naming.alone()->share, 0.1, 0.01);
 }
 
+// One number of many would be cut off, and it is none of those that are spread: it decides all the same.
+TEST(UpdateNaming, TheLargestNumberTellsClippingByValue) {
+  UpdateCase step(3, train_config(), 21, 5);
+  step.context.world = 1;
+  Parameter& large = step.parameters.front();
+  for (auto* values : {&large.p, &large.m, &large.v, &large.gradient}) {
+    values->front() = (*values)[1];
+    values->resize(10'000, (*values)[2]);
+  }
+  large.gradient.back() = static_cast<float>(4 * step.context.loss_scale);
+  step.parameters.resize(1);
+  ASSERT_TRUE(step.follow("clip_missing", 1));
+  ASSERT_NE(step.naming().alone(), nullptr) << step.naming().text();
+  EXPECT_EQ(step.naming().alone()->law.name, "clip_missing");
+}
+
 TEST(UpdateNaming, StateWithFewerDigits) {
   for (const auto& [number, digits] :
        {std::pair(Number::bf16, "(bfloat16 digits)"), std::pair(Number::f16, "(float16 digits)")}) {
