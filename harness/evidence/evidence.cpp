@@ -137,6 +137,7 @@ constexpr std::array kEntries = {
     entry<Batch, &Evidence::batches>(kWorker),
     entry<RouteUse, &Evidence::routes>(kWorker),
     entry<Refusal, &Evidence::refusals>(kWorker),
+    entry<RouteChoice, &Evidence::route_choices>(kWorker),
     entry<KernelRuns, &Evidence::kernels>(kWorker),
     entry<Exposure, &Evidence::exposures>(kWorker),
     entry<NanBirth, &Evidence::nan_births>(kWorker),

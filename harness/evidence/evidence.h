@@ -58,6 +58,7 @@ struct Evidence {
   Rows<Batch> batches;
   Rows<RouteUse> routes;
   Rows<Refusal> refusals;
+  Rows<RouteChoice> route_choices;
   Rows<KernelRuns> kernels;
   Rows<Exposure> exposures;
   Rows<NanBirth> nan_births;

@@ -170,6 +170,14 @@ struct Refusal {
   std::string reason;     // what it cannot do
 };
 
+// What `auto` in a route considered for a seam before the model was made: the fastest first, up to the one that was taken.
+struct RouteChoice {
+  static constexpr const char* kKind = "route_choice";
+  std::string seam;
+  std::string implementation;
+  std::string passed_over;  // what it cannot do there; "" for the one that was taken
+};
+
 // Kernels that ran on the device, as its own trace tells them, in forward and backward of one step.
 struct KernelRuns {
   static constexpr const char* kKind = "kernel";
@@ -388,6 +396,8 @@ struct Observation {  // a look at one process from outside (and its own stacks,
   std::vector<ChildProcess> children;
   std::int64_t children_cpu_ms = 0;  // of all children, those that have ended too
   std::int64_t disk_bytes = 0;       // read from and written to disks so far
+  // Of its card: share of the driver's last sampling period in which a kernel ran, of whichever process; -1: not read
+  int device_busy_percent = -1;
 };
 
 struct Suspect {  // nothing moved on any live rank for longer than the threshold
@@ -454,6 +464,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ParameterHash, step, param, hash
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Batch, step, micro, of_rank, sequence, hash, source)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RouteUse, seam, layer, effective, forward, backward)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Refusal, seam, layer, requested, reason)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RouteChoice, seam, implementation, passed_over)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(KernelRuns, step, name, runs)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     Exposure, step, layer, rows, rows_dropped, rows_cut, rows_compressed)
@@ -516,7 +527,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Observation,
                                                 threads,
                                                 children,
                                                 children_cpu_ms,
-                                                disk_bytes)
+                                                disk_bytes,
+                                                device_busy_percent)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Suspect, still_ms, threshold_ms, longest_gap_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Stopped, reason, detail, after_ms)
 

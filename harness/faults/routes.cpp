@@ -6,6 +6,7 @@
 
 #include "harness/faults/faults.h"
 #include "harness/faults/rows.h"
+#include "harness/worker/case_route.h"
 #include "nsa/base/error.h"
 #include "nsa/base/text.h"
 #include "nsa/seams/refused.h"
@@ -19,8 +20,10 @@ constexpr const char* kOff = "reference";
 const std::vector<std::string> kRouteUses = {"layers", "rank", "step", "form"};
 const std::vector<std::string> kSeams = {"attend_sel", "attend_win", "attend_cmp"};
 
+// Of what `auto` took where that was asked for.
 std::string asked_for(const FaultContext& context, const std::string& seam) {
-  const auto& route = context.session.the_case().scenario.route;
+  const auto device = context.model->parameters().front().device();
+  const auto route = route_of(context.session.the_case().scenario, device).route;
   const auto at = route.find(seam);
   return at == route.end() ? kOff : at->second;
 }

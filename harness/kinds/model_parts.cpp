@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <sys/resource.h>
 
+#include "harness/worker/case_route.h"
+#include "harness/worker/tensor_file.h"
+#include "nsa/base/hash.h"
 #include "nsa/train/autocast.h"
 #include "nsa/train/precision.h"
+#include "nsa/train/step_graph.h"
 
 namespace harness {
 namespace {
@@ -13,13 +17,11 @@ nsa::NsaLm build(const Session& session,
                  const std::map<std::string, std::string>& route,
                  nsa::Routes& routes) {
   const Scenario& scenario = session.the_case().scenario;
-  const nsa::Precision precision = scenario.training.precision;
   const auto device = device_of(session);
-  const auto seams_in = nsa::autocasts(precision) ? torch::kBFloat16 : nsa::dtype_of(precision);
-  nsa::check_route(scenario.model, route, {device, seams_in, scenario.kind == "decode"});
+  nsa::check_route(scenario.model, route, surroundings_of(scenario, device));
   torch::manual_seed(static_cast<std::uint64_t>(scenario.seed));
   nsa::NsaLm model(scenario.model, route, routes);
-  model->to(device, nsa::dtype_of(precision));
+  model->to(device, nsa::dtype_of(scenario.training.precision));
   return model;
 }
 
@@ -31,8 +33,12 @@ torch::Device device_of(const Session& session) {
   return nsa::torch_device(scenario.parallel.device, scenario.card_of(rank));
 }
 
-nsa::NsaLm make_model(const Session& session, nsa::Routes& routes) {
-  return build(session, session.the_case().scenario.route, routes);
+nsa::NsaLm make_model(Session& session, nsa::Routes& routes) {
+  const auto resolved = route_of(session.the_case().scenario, device_of(session));
+  write_choices(session, resolved);
+  const bool captures = session.the_case().scenario.training.cuda_graph && !session.is_twin();
+  if (captures) nsa::check_capturable(resolved.route);
+  return build(session, resolved.route, routes);
 }
 
 nsa::NsaLm make_reference_model(const Session& session, nsa::Routes& routes) {
@@ -64,9 +70,20 @@ nsa::NamedParameters named_parameters(nsa::NsaLm& model) {
   return parameters;
 }
 
-std::string optimizer_of(const Scenario& scenario) {
-  const auto asked = scenario.route.find("optimizer");
-  return asked == scenario.route.end() ? "reference" : asked->second;
+std::string optimizer_of(const Session& session) {
+  const auto route = route_of(session.the_case().scenario, device_of(session)).route;
+  const auto asked = route.find("optimizer");
+  return asked == route.end() ? "reference" : asked->second;
+}
+
+torch::Tensor write_hash(Session& session,
+                         std::int64_t step,
+                         const std::string& name,
+                         const torch::Tensor& parameter) {
+  torch::Tensor value = parameter.detach().to(torch::kCPU).contiguous();
+  session.channel().write(ParameterHash{step, name, nsa::hash_hex(bytes_of(value))});
+  session.progress().worked();
+  return value;
 }
 
 void write_routes(Session& session, const nsa::Routes& routes) {

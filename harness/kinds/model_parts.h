@@ -13,8 +13,9 @@ namespace harness {
 
 [[nodiscard]] torch::Device device_of(const Session& session);
 
-// With its initial values, drawn from the case's seed; in the case's precision, on its device. Throws: nsa::Error.
-[[nodiscard]] nsa::NsaLm make_model(const Session& session, nsa::Routes& routes);
+// With its initial values, drawn from the case's seed; in the case's precision, on its device. Records what `auto` in its route
+// took. Throws: nsa::Error.
+[[nodiscard]] nsa::NsaLm make_model(Session& session, nsa::Routes& routes);
 // The same with the reference behind every seam.
 [[nodiscard]] nsa::NsaLm make_reference_model(const Session& session, nsa::Routes& routes);
 
@@ -28,8 +29,14 @@ namespace harness {
 
 [[nodiscard]] nsa::NamedParameters named_parameters(nsa::NsaLm& model);
 
-// The implementation of seam `optimizer` that a route asks for.
-[[nodiscard]] std::string optimizer_of(const Scenario& scenario);
+// The implementation of seam `optimizer` that the case's route asks for.
+[[nodiscard]] std::string optimizer_of(const Session& session);
+
+// Records the hash of a parameter after `step`; returns its values on the CPU.
+torch::Tensor write_hash(Session& session,
+                         std::int64_t step,
+                         const std::string& name,
+                         const torch::Tensor& parameter);
 
 void write_routes(Session& session, const nsa::Routes& routes);
 

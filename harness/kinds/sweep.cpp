@@ -93,12 +93,10 @@ class SweepCase {
     kept.watch(model);
     std::vector<torch::Tensor> parameters = model->parameters();
     const nsa::TrainingConfig& training = session_.the_case().scenario.training;
-    nsa::Optimizer optimizer(parameters,
-                             training.optimizer,
-                             training.precision,
-                             optimizer_of(session_.the_case().scenario));
+    nsa::Optimizer optimizer(
+        parameters, training.optimizer, training.precision, optimizer_of(session_));
     const auto tokens_BS = draw_tokens(point, number);
-    step(model, optimizer, tokens_BS, number);
+    step(model, optimizer, routes, tokens_BS, number);
     kept.stop();
     write_kept("kept_bytes", kept, number);
     drop_gradients(parameters);
@@ -106,7 +104,7 @@ class SweepCase {
     const std::int64_t held = memory_.held_bytes();
     memory_.reset_peak();
     const StepClock clock(device_);
-    const double loss = step(model, optimizer, tokens_BS, number);
+    const double loss = step(model, optimizer, routes, tokens_BS, number);
     write(point, number, held, clock.elapsed_ms(), loss);
     write_routes(session_, routes);
   }
@@ -151,6 +149,7 @@ class SweepCase {
 
   double step(nsa::NsaLm& model,
               nsa::Optimizer& optimizer,
+              nsa::Routes& routes,
               const torch::Tensor& tokens_BS,
               std::int64_t number) {
     session_.enter("forward", number);
@@ -160,6 +159,7 @@ class SweepCase {
     optimizer.scaled(loss).backward();
     session_.enter("optimizer", number);
     optimizer.step();
+    routes.ran("optimizer", -1, optimizer.implementation());
     return loss.item<double>();
   }
 

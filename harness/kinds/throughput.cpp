@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "harness/kinds/dense_control.h"
+#include "harness/kinds/graphed_steps.h"
 #include "harness/kinds/model_parts.h"
 #include "harness/kinds/step_clock.h"
 #include "harness/kinds/training.h"
@@ -20,6 +21,7 @@ namespace {
 
 // The first makes the optimiser's moments and fills the allocator's caches, the second finds them: neither is a step like others.
 constexpr std::int64_t kWarmUpSteps = 2;
+static_assert(kWarmUpSteps <= nsa::kStepsBeforeGraph, "what is measured of a graph are launches");
 
 class ThroughputCase {
  public:
@@ -33,7 +35,7 @@ class ThroughputCase {
         optimizer_(model_->parameters(),
                    scenario_.training.optimizer,
                    scenario_.training.precision,
-                   optimizer_of(scenario_)),
+                   optimizer_of(session)),
         memory_(session, device_),
         fired_(session.channel()),
         request_(scenario_.fault.value_or(FaultRequest{})),
@@ -44,11 +46,18 @@ class ThroughputCase {
                        ": so many are not measured");
     }
     if (session.fault() != nullptr) session.fault()->install(fault_);
+    if (!scenario_.training.cuda_graph) return;
+    graphed_ = std::make_unique<GraphedSteps>(
+        session, StepParts{model_, optimizer_, *source_, routes_}, device_);
   }
 
   void run() {
     try {
-      for (std::int64_t step = 1; step <= scenario_.training.steps; ++step) train_step(step);
+      if (graphed_) {
+        graphed_->on_stream([this] { train_graphed(); });
+      } else {
+        for (std::int64_t step = 1; step <= scenario_.training.steps; ++step) train_step(step);
+      }
     } catch (...) {
       finish();
       throw;
@@ -57,6 +66,34 @@ class ThroughputCase {
   }
 
  private:
+  void train_graphed() {
+    for (std::int64_t step = 1; step <= scenario_.training.steps; ++step) graphed_step(step);
+    graphed_->finish();
+    session_.enter("record", scenario_.training.steps);
+    for (const auto& [name, parameter] : named_parameters(model_)) {
+      write_hash(session_, scenario_.training.steps, name, parameter);
+    }
+  }
+
+  // A launch allocates nothing: what its tensors take was seen when it was captured.
+  void graphed_step(std::int64_t step) {
+    const bool allocates = step <= nsa::kStepsBeforeGraph + 1;
+    if (allocates) memory_.begin_step(step);
+    graphed_->prepare(step);
+    clock_.start();
+    (void)syncs_.take();
+    graphed_->run(step);
+    const double ms = clock_.elapsed_ms();
+    const std::int64_t syncs = syncs_.take();
+    if (allocates) memory_.end_step();
+    session_.sample("loss", step, graphed_->mean_loss());
+    sensors_.record(session_, step);
+    const double control_ms = control_.measure_ms();
+    if (!GraphedSteps::is_launched(step)) return;
+    write(step, ms, syncs);
+    session_.sample("control_ms", step, control_ms);
+  }
+
   void train_step(std::int64_t step) {
     memory_.begin_step(step);
     clock_.start();
@@ -64,6 +101,7 @@ class ThroughputCase {
     const auto loss = micro_batches(step);
     session_.enter("optimizer", step);
     optimizer_.step();
+    routes_.ran("optimizer", -1, optimizer_.implementation());
     const double ms = clock_.elapsed_ms();
     const std::int64_t syncs = syncs_.take();
     memory_.end_step();
@@ -125,6 +163,7 @@ class ThroughputCase {
   Fired fired_;
   FaultRequest request_;
   FaultContext fault_;
+  std::unique_ptr<GraphedSteps> graphed_;  // with training.cuda_graph
 };
 
 // The twin trains with the recorded driver: what is timed must have its losses.

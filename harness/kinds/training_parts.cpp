@@ -90,7 +90,7 @@ TrainingParts::TrainingParts(Session& session)
       optimizer(std::make_unique<nsa::Optimizer>(tensors_of(parameters),
                                                  session.the_case().scenario.training.optimizer,
                                                  session.the_case().scenario.training.precision,
-                                                 optimizer_of(session.the_case().scenario))),
+                                                 optimizer_of(session))),
       seams(make_seams(*source, *optimizer, routes, {parameters, *optimizer, source->identity()})),
       ledger(parameters, session.progress()),
       watch(session.channel(), session.progress()),
@@ -392,9 +392,7 @@ std::int64_t TrainingParts::resume(const std::function<std::int64_t(std::int64_t
 void TrainingParts::write_parameters(std::int64_t step) {
   bool told = gradients_are_nan_ || !session_.wants_check("finite");
   for (const auto& [name, parameter] : parameters) {
-    const auto value = parameter.detach().to(torch::kCPU).contiguous();
-    session_.channel().write(ParameterHash{step, name, nsa::hash_hex(bytes_of(value))});
-    session_.progress().worked();
+    const auto value = write_hash(session_, step, name, parameter);
     if (told || !value.isnan().any().item<bool>()) {
       continue;
     }

@@ -169,6 +169,36 @@ void check_command(const Scenario& scenario, const nsa::Location& where) {
   }
 }
 
+// What only a captured step cannot have, as far as the scenario tells; the rest its route refuses (nsa/train/step_graph.h).
+void check_cuda_graph(const Scenario& scenario, const nsa::Location& where) {
+  if (!scenario.training.cuda_graph) return;
+  const auto refuse_graph = [&](const std::string& wanted) {
+    throw Error(where, "training.cuda_graph: found true, wanted it " + wanted);
+  };
+  if (scenario.kind != "throughput") {
+    refuse_graph("with kind throughput: kind " + scenario.kind +
+                 " records inside of a step, where a graph has no host");
+  }
+  if (scenario.parallel.device != nsa::Device::cuda) {
+    refuse_graph("with parallel.device cuda: only a card has graphs");
+  }
+  if (scenario.parallel.ranks != 1) {
+    refuse_graph("with parallel.ranks 1: the ranks' collectives are not captured");
+  }
+  if (!scenario.parallel.checkpoint_layers.empty()) {
+    refuse_graph(
+        "without parallel.checkpoint.layers: what is computed again reads the state of "
+        "random number generators");
+  }
+  if (scenario.fault) {
+    refuse_graph("without a fault: no fault takes part in a step that the host does not run");
+  }
+  if (scenario.training.steps <= nsa::kStepsBeforeGraph) {
+    refuse_graph("with training.steps above " + std::to_string(nsa::kStepsBeforeGraph) +
+                 ": those before are not captured");
+  }
+}
+
 // Laws that tie the parts together; `root` gives the lines.
 void check_together(const Scenario& scenario, const YamlNode& root) {
   const auto line_of = [&](std::string_view path, std::string_view else_path) {
@@ -195,6 +225,7 @@ void check_together(const Scenario& scenario, const YamlNode& root) {
                 "training.precision: found bf16_autocast with kind " + scenario.kind +
                     ", wanted it with training or throughput: layers alone run in one dtype");
   }
+  check_cuda_graph(scenario, line_of("training.cuda_graph", "training"));
   check_kernel(scenario, line_of("kernel", "kind"));
   check_command(scenario, line_of("command", "kind"));
   const bool on_device = scenario.parallel.device == nsa::Device::cuda;

@@ -217,7 +217,12 @@ inline constexpr auto kScenarioFields = [] {
            kSweepFields,
            "of kind sweep: sizes that one step is trained at, every combination"},
       ByHand{"route", "map", "", "which implementation stands in each seam"},
-      ByHand{"route.SEAM", "name", "the first known", "asked for; what else ran is a failure"},
+      ByHand{"route.SEAM",
+             "name",
+             "the first known",
+             "asked for; what else ran is a failure. auto: the fastest that can serve, resolved "
+             "before "
+             "anything runs, and told"},
       ByHand{"profiles", "map", "", "overrides for a kind of machine"},
       ByHand{"profiles.NAME",
              "map",

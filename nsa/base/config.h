@@ -118,6 +118,9 @@ struct OptimizerConfig {  // AdamW
   bool operator==(const OptimizerConfig&) const = default;
 };
 
+// Of cuda_graph: steps that the host runs, so that all that is made once was made before the capture.
+inline constexpr std::int64_t kStepsBeforeGraph = 2;
+
 struct TrainingConfig {
   std::int64_t steps = 1;       // optimiser steps, counted from 1
   std::int64_t batch_size = 1;  // sequences a rank and micro-batch
@@ -127,6 +130,7 @@ struct TrainingConfig {
   DataConfig data;
   OptimizerConfig optimizer;
   bool reaches_floor = false;  // the loss shall end at the floor of its source, not only fall
+  bool cuda_graph = false;     // steps are captured once and launched as one CUDA graph
 
   void validate(const Location& where) const;
   bool operator==(const TrainingConfig&) const = default;

@@ -58,6 +58,12 @@ inline constexpr auto kTrainingFields = [] {
       Field{"reaches_floor",
             &T::reaches_floor,
             "judged by loss_falls: the loss shall end at the floor of its source"},
+      Field{"cuda_graph",
+            &T::cuda_graph,
+            "of kind throughput on cuda: the third step is captured as a CUDA graph, and it and "
+            "all later ones are launched as that",
+            {},
+            {.sparse = true}},
       Part{"data", &T::data, kDataFields, "where tokens come from", {.initial = "default text"}},
       Part{"optimizer", &T::optimizer, kOptimizerFields, "AdamW with warm-up and cosine"}};
 }();

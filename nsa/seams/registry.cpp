@@ -6,6 +6,7 @@
 
 #include "nsa/base/error.h"
 #include "nsa/base/text.h"
+#include "nsa/seams/automatic.h"
 #include "nsa/seams/cuda/cuda.h"
 #include "nsa/seams/cuda/norm.h"
 #include "nsa/seams/flash/flash.h"
@@ -175,7 +176,9 @@ void check_names(const std::map<std::string, std::string>& route) {
     if (found == known.end()) {
       throw Error("there is no seam '" + seam + "'" + did_you_mean(seam, seams));
     }
-    if (std::find(found->second.begin(), found->second.end(), name) == found->second.end()) {
+    const bool is_there =
+        std::find(found->second.begin(), found->second.end(), name) != found->second.end();
+    if (!is_there || name == kAutomatic) {  // which is resolved before anybody makes a seam
       throw Error("seam " + seam + " has no implementation '" + name + "'" +
                   did_you_mean(name, found->second));
     }
@@ -205,17 +208,34 @@ void refuse_unsupported(const Implementation& entry,
 std::map<std::string, std::vector<std::string>> seam_implementations() {
   auto result = other_seams();
   for (const auto& entry : implementations()) result[entry.seam].push_back(entry.name);
+  for (auto& [seam, names] : result) {
+    if (has_automatic(seam)) names.emplace_back(kAutomatic);
+  }
   return result;
+}
+
+std::string unsupported(const std::string& seam,
+                        const std::string& implementation,
+                        const ModelConfig& config,
+                        const Surroundings& where) {
+  check_names({{seam, implementation}});
+  if (seam == "norm" && implementation == "cuda") return cuda::unsupported_norm(config.dim, where);
+  for (const auto& entry : implementations()) {
+    if (entry.seam == seam && entry.name == implementation) {
+      return entry.unsupported(config, &where);
+    }
+  }
+  return "";  // a seam outside of the attention layer
 }
 
 void check_route(const ModelConfig& config,
                  const std::map<std::string, std::string>& route,
                  const Surroundings& where) {
-  for (const Implementation* asked : asked_for(route)) refuse_unsupported(*asked, config, &where);
-  const auto norm = route.find("norm");
-  if (norm == route.end() || norm->second != "cuda") return;
-  const std::string missing = cuda::unsupported_norm(config.dim, where);
-  if (!missing.empty()) throw Refused("norm", norm->second, missing);
+  check_names(route);
+  for (const auto& [seam, name] : route) {
+    const std::string missing = unsupported(seam, name, config, where);
+    if (!missing.empty()) throw Refused(seam, name, missing);
+  }
 }
 
 AttentionSeams make_attention_seams(const ModelConfig& config,

@@ -111,8 +111,16 @@ struct AttentionSeams {
 struct Surroundings {
   torch::Device device;
   torch::ScalarType dtype;
-  bool decodes = false;  // from caches, and what is read is counted
+  bool decodes = false;    // from caches, and what is read is counted
+  bool autocasts = false;  // `dtype` is what products are cast to, and weights are float32
 };
+
+// Why an implementation cannot work there, as in "cannot do " + reason; "" where nobody knows a reason beforehand. Throws: Error
+// on a name that there is not.
+[[nodiscard]] std::string unsupported(const std::string& seam,
+                                      const std::string& implementation,
+                                      const ModelConfig& config,
+                                      const Surroundings& where);
 
 // Throws: Refused when an implementation that `route` asks for cannot work there. What nobody asks beforehand, the
 // implementation itself refuses when it is called.
@@ -125,7 +133,8 @@ void check_route(const ModelConfig& config,
 [[nodiscard]] AttentionSeams make_attention_seams(const ModelConfig& config,
                                                   const std::map<std::string, std::string>& route);
 
-// seam -> names of its implementations, the default first, those that can only refuse last: for the manifest.
+// seam -> names of its implementations, the default first, those that can only refuse last, and `auto` where a route may ask
+// for it (automatic.h): for the manifest.
 [[nodiscard]] std::map<std::string, std::vector<std::string>> seam_implementations();
 
 }  // namespace nsa

@@ -17,6 +17,18 @@ MasterWeights::MasterWeights(std::vector<torch::Tensor> parameters)
 
 void MasterWeights::take_gradients(double scale) {
   const torch::NoGradGuard no_gradient;
+  const std::vector<torch::Tensor> gradients = taken_gradients();
+  if (!gradients.empty() && scale != 1.0) at::_foreach_div_(gradients, scale);
+}
+
+void MasterWeights::take_gradients(const torch::Tensor& scale) {
+  const torch::NoGradGuard no_gradient;
+  const std::vector<torch::Tensor> gradients = taken_gradients();
+  if (!gradients.empty()) at::_foreach_div_(gradients, scale);
+}
+
+// In float32, scale and all.
+std::vector<torch::Tensor> MasterWeights::taken_gradients() {
   if (!taken_) at::_foreach_copy_(masters_, parameters_);
   taken_ = true;
   std::vector<torch::Tensor> narrow;
@@ -29,9 +41,8 @@ void MasterWeights::take_gradients(double scale) {
     narrow.push_back(gradient);
     wide.push_back(masters_[i].grad());
   }
-  if (wide.empty()) return;
-  at::_foreach_copy_(wide, narrow);
-  if (scale != 1.0) at::_foreach_div_(wide, scale);
+  if (!wide.empty()) at::_foreach_copy_(wide, narrow);
+  return wide;
 }
 
 void MasterWeights::load(const std::vector<torch::Tensor>& masters) {

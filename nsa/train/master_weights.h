@@ -18,11 +18,15 @@ class MasterWeights {
   // master.grad = parameter.grad / scale in float32; undefined where the parameter's is. The first call also takes the values:
   // what was broadcast to the model after it was made counts.
   void take_gradients(double scale);
+  // The same with a scale on the masters' device, float32 [].
+  void take_gradients(const torch::Tensor& scale);
   void round_to_parameters();
   // Puts back what a snapshot kept, in the parameters' order.
   void load(const std::vector<torch::Tensor>& masters);
 
  private:
+  [[nodiscard]] std::vector<torch::Tensor> taken_gradients();
+
   std::vector<torch::Tensor> parameters_;
   std::vector<torch::Tensor> masters_;
   bool taken_ = false;

@@ -9,6 +9,7 @@
 #include <ATen/ops/_fused_adamw.h>
 
 #include "nsa/base/error.h"
+#include "nsa/seams/refused.h"
 #include "nsa/train/precision.h"
 #include "nsa/train/schedule.h"
 
@@ -67,7 +68,8 @@ torch::Tensor clip_gradients_together(const std::vector<torch::Tensor>& paramete
   const torch::Tensor scale = max_norm / (norm + kClipRoom);
   // A NaN scales nothing. In the gradients' type: with another one each gradient would be a launch of its own.
   at::_foreach_mul_(gradients,
-                    torch::where(scale < 1.0, scale, 1.0).to(gradients.front().scalar_type()));
+                    torch::where(scale < 1.0, scale, torch::ones_like(scale))
+                        .to(gradients.front().scalar_type()));
   return norm;
 }
 
@@ -85,10 +87,12 @@ Optimizer::Optimizer(std::vector<torch::Tensor> parameters,
       adamw_(updated(), adamw_options(config)) {}
 
 torch::Tensor Optimizer::scaled(const torch::Tensor& loss) const {
+  if (on_device_ && on_device_->scales()) return loss * on_device_->scale();
   return scaler_ ? loss * scaler_->scale() : loss;
 }
 
 double Optimizer::step() {
+  TORCH_CHECK(!on_device_, "the device decides: wanted step_on_device()");
   if (masters_) masters_->take_gradients(loss_scale());
   if (fused_ && !scaler_ && !clip_) {  // everything is launched before the host looks at the norm
     const torch::Tensor norm = clip_gradients_together(updated(), config_.max_norm);
@@ -117,14 +121,8 @@ void Optimizer::update() {
 }
 
 // The moments stay where LibTorch's optimiser keeps them, so that a snapshot of one is read by the other.
-void Optimizer::fused_update() {
-  const torch::NoGradGuard no_gradient;
-  std::vector<torch::Tensor> tensors;
-  std::vector<torch::Tensor> gradients;
-  std::vector<torch::Tensor> exp_avgs;
-  std::vector<torch::Tensor> exp_avg_sqs;
-  std::vector<torch::Tensor> steps;
-  std::map<std::int64_t, torch::Tensor> step_of;  // one tensor for all that took as many steps
+Optimizer::FusedLists Optimizer::fused_lists() {
+  FusedLists lists;
   for (const torch::Tensor& tensor : updated()) {
     if (!tensor.grad().defined()) continue;
     auto& kept = adamw_.state()[tensor.unsafeGetTensorImpl()];
@@ -136,26 +134,40 @@ void Optimizer::fused_update() {
       kept = std::move(fresh);
     }
     auto& moments = static_cast<torch::optim::AdamWParamState&>(*kept);
-    moments.step(moments.step() + 1);
-    torch::Tensor& step = step_of[moments.step()];
+    lists.tensors.push_back(tensor);
+    lists.gradients.push_back(tensor.grad());
+    lists.exp_avgs.push_back(moments.exp_avg());
+    lists.exp_avg_sqs.push_back(moments.exp_avg_sq());
+    lists.moments.push_back(&moments);
+  }
+  return lists;
+}
+
+void Optimizer::fused_update() {
+  const torch::NoGradGuard no_gradient;
+  const FusedLists lists = fused_lists();
+  if (lists.tensors.empty()) return;
+  std::vector<torch::Tensor> steps;
+  std::map<std::int64_t, torch::Tensor> step_of;  // one tensor for all that took as many steps
+  for (torch::optim::AdamWParamState* moments : lists.moments) {
+    moments->step(moments->step() + 1);
+    torch::Tensor& step = step_of[moments->step()];
     if (!step.defined()) {
-      step = torch::full(
-          {}, static_cast<double>(moments.step()), tensor.options().dtype(torch::kFloat32));
+      step = torch::full({},
+                         static_cast<double>(moments->step()),
+                         lists.tensors.front().options().dtype(torch::kFloat32));
     }
-    tensors.push_back(tensor);
-    gradients.push_back(tensor.grad());
-    exp_avgs.push_back(moments.exp_avg());
-    exp_avg_sqs.push_back(moments.exp_avg_sq());
     steps.push_back(step);
   }
-  if (tensors.empty()) return;
-  at::_fused_adamw_(tensors,
-                    gradients,
-                    exp_avgs,
-                    exp_avg_sqs,
+  // The kernels read a rate that lies on the device as a float32: one that the host hands them is rounded alike.
+  const bool is_double = lists.tensors.front().scalar_type() == torch::kDouble;
+  at::_fused_adamw_(lists.tensors,
+                    lists.gradients,
+                    lists.exp_avgs,
+                    lists.exp_avg_sqs,
                     /*max_exp_avg_sqs=*/{},
                     steps,
-                    applied_lr_,
+                    is_double ? applied_lr_ : static_cast<double>(static_cast<float>(applied_lr_)),
                     config_.beta1,
                     config_.beta2,
                     config_.weight_decay,
@@ -164,7 +176,86 @@ void Optimizer::fused_update() {
                     /*maximize=*/false);
 }
 
+void Optimizer::decide_on_device(std::int64_t most_steps) {
+  const auto refuse = [&](const std::string& what) {
+    throw Refused("optimizer", implementation(), "steps that the device decides: " + what);
+  };
+  if (!fused_) refuse("it waits for the norm of the gradients");
+  const torch::Tensor& first = updated().front();
+  if (first.scalar_type() == torch::kDouble) {
+    refuse("its kernels read the learning rate as a float32, and the parameters are float64");
+  }
+  for (const torch::Tensor& tensor : updated()) {
+    const auto found = adamw_.state().find(tensor.unsafeGetTensorImpl());
+    const std::int64_t steps =
+        found == adamw_.state().end()
+            ? 0
+            : static_cast<torch::optim::AdamWParamState&>(*found->second).step();
+    if (steps != taken_)
+      refuse("a parameter took " + std::to_string(steps) + " of " + std::to_string(taken_) +
+             " steps");
+  }
+  std::vector<double> rates;
+  for (std::int64_t step = 1; step <= taken_ + most_steps; ++step) rates.push_back(schedule_(step));
+  DeviceDecisions::State state;
+  state.taken = taken_;
+  if (scaler_) state.scaler = scaler_->state();
+  on_device_.emplace(first.device(), state, rates);
+}
+
+torch::Tensor Optimizer::step_on_device() {
+  TORCH_CHECK(on_device_, "the host decides: wanted step()");
+  if (masters_ && on_device_->scales()) {
+    masters_->take_gradients(on_device_->scale());
+  } else if (masters_) {
+    masters_->take_gradients(1.0);
+  }
+  torch::Tensor norm = clip_gradients_together(updated(), config_.max_norm);
+  on_device_->decide(norm);
+  device_update();
+  if (masters_) masters_->round_to_parameters();
+  return norm;
+}
+
+void Optimizer::device_update() {
+  const torch::NoGradGuard no_gradient;
+  const FusedLists lists = fused_lists();
+  if (lists.tensors.size() != updated().size()) {
+    throw Error("optimizer: " + std::to_string(lists.tensors.size()) + " of " +
+                std::to_string(updated().size()) +
+                " parameters have a gradient; a step that the device decides wants all");
+  }
+  at::_fused_adamw_(lists.tensors,
+                    lists.gradients,
+                    lists.exp_avgs,
+                    lists.exp_avg_sqs,
+                    /*max_exp_avg_sqs=*/{},
+                    std::vector<torch::Tensor>(lists.tensors.size(), on_device_->steps()),
+                    on_device_->rate(),
+                    config_.beta1,
+                    config_.beta2,
+                    config_.weight_decay,
+                    config_.eps,
+                    /*amsgrad=*/false,
+                    /*maximize=*/false,
+                    /*grad_scale=*/{},
+                    on_device_->scales() ? std::optional(on_device_->skips()) : std::nullopt);
+}
+
+void Optimizer::decide_on_host() {
+  TORCH_CHECK(on_device_, "the host decides already");
+  const DeviceDecisions::State state = on_device_->read();
+  if (state.taken > taken_) applied_lr_ = schedule_(state.taken);
+  taken_ = state.taken;
+  if (state.scaler) scaler_->load(*state.scaler);
+  for (auto& [tensor, kept] : adamw_.state()) {
+    static_cast<torch::optim::AdamWParamState&>(*kept).step(taken_);
+  }
+  on_device_.reset();
+}
+
 OptimizerState Optimizer::state() {
+  TORCH_CHECK(!on_device_, "the device decides: wanted decide_on_host() before");
   OptimizerState state;
   state.taken = taken_;
   if (scaler_) state.scaler = scaler_->state();

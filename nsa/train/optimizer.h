@@ -11,6 +11,7 @@
 
 #include "nsa/base/config.h"
 #include "nsa/torch.h"
+#include "nsa/train/device_decisions.h"
 #include "nsa/train/loss_scaler.h"
 #include "nsa/train/master_weights.h"
 
@@ -50,6 +51,15 @@ class Optimizer {
   // that is not finite changes nothing but the scale, and the schedule stays where it is.
   double step();
 
+  // From now on step_on_device() makes the steps, and nothing in them waits for the host: it can be captured (step_graph.h). Only
+  // `fused`, and where every parameter took every step so far. REQUIRES: no more than `most_steps` of them are made.
+  // Throws: Refused.
+  void decide_on_device(std::int64_t most_steps);
+  // As step(), to the last bit, but for the norm, which stays on the device. Every parameter has a gradient. Throws: Error.
+  torch::Tensor step_on_device();
+  // Waits for the device; the host decides again. Throws: Error when more steps were made than was said.
+  void decide_on_host();
+
   // The learning rate of an optimiser step, counted from 1 over the steps that were taken; a seam.
   using Schedule = std::function<double(std::int64_t taken_step)>;
   Schedule& schedule() { return schedule_; }
@@ -74,8 +84,16 @@ class Optimizer {
   }
 
  private:
+  // What the fused kernels are given, of all parameters that have a gradient.
+  struct FusedLists {
+    std::vector<torch::Tensor> tensors, gradients, exp_avgs, exp_avg_sqs;
+    std::vector<torch::optim::AdamWParamState*> moments;
+  };
+
   void update();
   void fused_update();
+  void device_update();
+  [[nodiscard]] FusedLists fused_lists();
 
   std::vector<torch::Tensor> parameters_;
   OptimizerConfig config_;
@@ -86,6 +104,7 @@ class Optimizer {
   double applied_lr_ = 0.0;
   std::optional<MasterWeights> masters_;
   std::optional<LossScaler> scaler_;
+  std::optional<DeviceDecisions> on_device_;
   torch::optim::AdamW adamw_;
 };
 

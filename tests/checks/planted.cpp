@@ -47,6 +47,8 @@ const std::vector<Planted>& all_planted() {
                            add_route,
                            add_kernels,
                            add_whole_layers,
+                           add_automatic,
+                           add_graphs,
                            add_ends,
                            add_command,
                            add_progress,

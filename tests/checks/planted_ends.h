@@ -218,6 +218,89 @@ inline void add_whole_layers(std::vector<Planted>& list) {
       });
 }
 
+// `auto` for the norm: a card's kernels refused, and `taken` is what there is a record of; `ran` counted itself.
+inline void ask_for_automatic_norm(Healthy& h, const std::string& taken, const std::string& ran) {
+  h.evidence.the_case.scenario.route["norm"] = "auto";
+  for (const int rank : {0, 1}) {
+    if (!taken.empty()) {
+      put(h.evidence.route_choices, rank, harness::RouteChoice{"norm", "cuda", "dtype Float"});
+      put(h.evidence.route_choices, rank, harness::RouteChoice{"norm", taken, ""});
+    }
+    for (const int layer : {-1, 0, 1, 2}) {
+      put(h.evidence.routes, rank, harness::RouteUse{"norm", layer, ran, 1, 1});
+    }
+  }
+}
+
+inline void add_automatic(std::vector<Planted>& list) {
+  const auto add = [&](const std::string& name,
+                       Verdict verdict,
+                       const std::string& site,
+                       std::function<void(Healthy&)> spoil) {
+    const char* code = verdict == Verdict::fail ? "ROUTE.MISMATCH" : "";
+    list.push_back({"ran_route", name, verdict, code, site, std::move(spoil)});
+  };
+  add("what auto took ran", Verdict::pass, "{}", [](Healthy& h) {
+    ask_for_automatic_norm(h, "fused", "fused");
+  });
+  add("another one than auto took",
+      Verdict::fail,
+      R"json({"op":"norm","ranks":[0,1],"detail":{"requested":"auto (it took fused)"}})json",
+      [](Healthy& h) { ask_for_automatic_norm(h, "fused", "cuda"); });
+  add("nobody recorded what auto took", Verdict::inconclusive, "{}", [](Healthy& h) {
+    ask_for_automatic_norm(h, "", "fused");
+  });
+  add("a whole layer that auto took", Verdict::pass, "{}", [](Healthy& h) {
+    compute_whole_layers(h, "cuda");
+    h.evidence.the_case.scenario.route["attention"] = "auto";
+    h.evidence.the_case.scenario.route["attend_sel"] = "auto";  // never called
+    for (const int rank : {0, 1}) {
+      put(h.evidence.route_choices, rank, harness::RouteChoice{"attention", "cuda", ""});
+    }
+  });
+  add("whole layers ran, and nobody recorded that auto took them",
+      Verdict::inconclusive,
+      "{}",
+      [](Healthy& h) {
+        compute_whole_layers(h, "cuda");
+        h.evidence.the_case.scenario.route["attention"] = "auto";
+      });
+}
+
+// Four steps, the last two of which shall be launched as a graph.
+inline void add_graphs(std::vector<Planted>& list) {
+  const auto add = [&](const std::string& name,
+                       Verdict verdict,
+                       const std::string& site,
+                       bool asked,
+                       std::int64_t launches) {
+    const char* code = verdict == Verdict::fail ? "ROUTE.MISMATCH" : "";
+    const auto launch = [=](Healthy& h) {
+      h.evidence.the_case.scenario.training.cuda_graph = asked;
+      if (launches > 0) {
+        put(h.evidence.routes, 0, harness::RouteUse{"step", -1, "cuda_graph", launches, 0});
+      }
+    };
+    list.push_back({"ran_route", name, verdict, code, site, launch, 1, 4});
+  };
+  add("steps launched as a graph", Verdict::pass, "{}", true, 2);
+  add("a graph that was asked for and never launched",
+      Verdict::fail,
+      R"({"op":"step","ranks":[0],"detail":{"runs":0,"wanted":2}})",
+      true,
+      0);
+  add("one step of the host too many",
+      Verdict::fail,
+      R"({"op":"step","detail":{"runs":1,"wanted":2}})",
+      true,
+      1);
+  add("a graph that nobody asked for",
+      Verdict::fail,
+      R"({"op":"step","detail":{"runs":2,"wanted":0}})",
+      false,
+      2);
+}
+
 inline harness::WorkerError error_of(const std::string& type, const std::string& what) {
   harness::WorkerError error;
   error.type = type;

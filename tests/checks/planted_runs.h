@@ -162,6 +162,33 @@ inline void add_same_losses(std::vector<Planted>& list) {
       "LOSS.WRONG",
       R"({"step":4})",
       losses_beside_twin(std::nan("")));
+  // Launched as a graph: the same to the last bit, and so are the parameters in the end.
+  const auto in_graph = [](double factor) {
+    return [=](Healthy& h) {
+      h.evidence.the_case.scenario.training.cuda_graph = true;
+      losses_beside_twin(factor)(h);
+    };
+  };
+  add("steps of a graph", Verdict::pass, "", "{}", in_graph(1.0));
+  add("a graph whose last loss differs by a rounding",
+      Verdict::fail,
+      "LOSS.WRONG",
+      R"({"step":4,"ranks":[0]})",
+      in_graph(1.0 - 0x1p-24));
+  add("a graph whose last update was not made",
+      Verdict::fail,
+      "LOSS.WRONG",
+      R"({"step":4,"ranks":[0],"op":"step"})",
+      [=](Healthy& h) {
+        in_graph(1.0)(h);
+        for (auto& row : h.evidence.parameters) {
+          if (row.process == 0 && row.row.step == 4) row.row.hash = "0f";
+        }
+      });
+  add("a graph that left no parameters", Verdict::inconclusive, "", "{}", [=](Healthy& h) {
+    in_graph(1.0)(h);
+    remove_if(h.evidence.parameters, [](const auto& row) { return row.process == 0; });
+  });
   add("the twin has no losses", Verdict::inconclusive, "", "{}", [](Healthy& h) {
     losses_beside_twin(1.0)(h);
     remove_if(h.evidence.samples, [](const auto& row) { return row.process == kTwin; });

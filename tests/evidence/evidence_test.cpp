@@ -35,6 +35,7 @@ TEST(Evidence, EveryKindReachesItsList) {
   expect_in(&Evidence::batches);
   expect_in(&Evidence::routes);
   expect_in(&Evidence::refusals);
+  expect_in(&Evidence::route_choices);
   expect_in(&Evidence::kernels);
   expect_in(&Evidence::exposures);
   expect_in(&Evidence::errors);

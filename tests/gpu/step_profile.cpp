@@ -4,6 +4,7 @@
 //     rank=R world=W port=P  one of W processes over NCCL, each on the card of its rank; rank 0 alone traces
 //     losses=N text=FILE     N steps on the bytes of FILE in place of measuring; prints the mean loss of the last 50
 //     noise=S                initial weights are moved by up to half a rounding, drawn from S
+//     graph=true             from the third step on a step is one launch of a CUDA graph; of one process
 // The model is m7c_125m's shape in bf16 with masters; random tokens. Three steps warm up, the next ten are timed, two more are
 // traced.
 #include <algorithm>
@@ -23,10 +24,13 @@
 #include <torch/cuda.h>
 
 #include "harness/worker/kernel_trace.h"
+#include "harness/worker/tensor_file.h"
+#include "nsa/base/hash.h"
 #include "nsa/model/nsa_lm.h"
 #include "nsa/parallel/communicator.h"
 #include "nsa/parallel/data_parallel.h"
 #include "nsa/train/optimizer.h"
+#include "nsa/train/step_graph.h"
 
 namespace {
 
@@ -43,18 +47,35 @@ struct Step {
   nsa::Optimizer& optimizer;
   nsa::DataParallel* parallel;  // null: one process
   torch::Tensor tokens_BS;
+  nsa::StepGraph* graph = nullptr;  // null: the host runs every step
+  torch::Tensor loss = {};
+  std::int64_t made = 0;
 
   torch::Tensor operator()() {
-    if (parallel != nullptr) parallel->before_forward();
-    const torch::Tensor loss = nsa::next_token_loss(model->forward(tokens_BS), tokens_BS);
-    if (parallel != nullptr) {
-      parallel->backward(loss);
-    } else {
-      loss.backward();
+    if (graph == nullptr || ++made <= nsa::kStepsBeforeGraph) {
+      work();
+      return loss;
     }
-    optimizer.step();
+    if (!graph->captured()) graph->capture([this] { work(); });
+    graph->launch();
+    return loss;
+  }
+
+  void work() {
+    if (parallel != nullptr) parallel->before_forward();
+    const torch::Tensor root = nsa::next_token_loss(model->forward(tokens_BS), tokens_BS);
+    if (parallel != nullptr) {
+      parallel->backward(root);
+    } else {
+      root.backward();
+    }
+    if (graph != nullptr) {
+      static_cast<void>(optimizer.step_on_device());
+    } else {
+      optimizer.step();
+    }
     for (auto& parameter : model->parameters()) parameter.mutable_grad().reset();
-    return loss.detach();
+    loss = root.detach();
   }
 };
 
@@ -146,7 +167,7 @@ class Arguments {
   std::map<std::string, std::string> route;
 
  private:
-  static constexpr std::array kKeys = {"rank", "world", "port", "losses", "text", "noise"};
+  static constexpr std::array kKeys = {"rank", "world", "port", "losses", "text", "noise", "graph"};
   std::map<std::string, std::string> own_;
 };
 
@@ -205,11 +226,16 @@ void print_losses(Step& step, const Arguments& arguments, torch::IntArrayRef sha
           static_cast<std::int64_t>(draw() % (text.size() - static_cast<std::size_t>(shape[1])));
       rows.push_back(bytes.slice(0, from, from + shape[1]));
     }
-    step.tokens_BS = torch::stack(rows).to(torch::kCUDA);
+    step.tokens_BS.copy_(torch::stack(rows));
     const double loss = step().item<double>();
     if (i >= steps - 50) sum += loss / 50;
-    if (i % 20 == 0) std::printf("step %d loss %.5f\n", i, loss);
+    if (i % 20 == 0) std::printf("step %d loss %.9g\n", i, loss);
   }
+  std::string hashes;
+  for (const auto& parameter : step.model->parameters()) {
+    hashes += nsa::hash_hex(harness::bytes_of(parameter.detach().to(torch::kCPU).contiguous()));
+  }
+  std::printf("parameters after %d steps: %s\n", steps, nsa::hash_hex(hashes).c_str());
   std::printf("mean loss of the last 50 of %d steps: %.5f\n", steps, sum);
 }
 
@@ -281,11 +307,23 @@ int run(std::int64_t batch, std::int64_t length, const Arguments& arguments) {
             optimizer,
             parallel.get(),
             torch::randint(model_config().vocab_size, {batch, length}, options)};
-  if (arguments.number("losses", 0) > 0) {
-    print_losses(step, arguments, {batch, length});
-  } else {
-    measure(step, rank, world);
+  const auto work = [&] {
+    if (arguments.number("losses", 0) > 0) {
+      print_losses(step, arguments, {batch, length});
+    } else {
+      measure(step, rank, world);
+    }
+  };
+  if (arguments.text("graph") != "true") {
+    work();
+    return 0;
   }
+  if (world > 1) throw std::runtime_error("graph=true is of one process");
+  nsa::check_capturable(arguments.route);
+  nsa::StepGraph graph(device);
+  optimizer.decide_on_device(std::max(arguments.number("losses", 0), kWarmUp + kTimed + kTraced));
+  step.graph = &graph;
+  graph.on_stream(work);
   return 0;
 }
 

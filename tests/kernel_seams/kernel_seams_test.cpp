@@ -6,6 +6,7 @@
 
 #include <ATen/Context.h>
 
+#include "nsa/seams/automatic.h"
 #include "nsa/seams/cuda/cuda.h"
 #include "nsa/seams/cuda/norm.h"
 #include "nsa/seams/norm.h"
@@ -301,6 +302,45 @@ TEST_F(KernelSeams, WhatTheyCannotDoIsRefusedByName) {
   config.dim = 2056;
   EXPECT_EQ(there(config, "norm", torch::kHalf, false),
             "norm cuda: width 2056: wanted a multiple of 8 up to 2048");
+}
+
+// Here the kernels can serve: `auto` takes them, says why where it does not, and what it took is what counts itself.
+TEST_F(KernelSeams, AutoTakesThemWhereTheyCanServe) {
+  const auto resolved = [](const ModelConfig& config,
+                           const Route& route,
+                           torch::ScalarType type,
+                           bool autocasts = false) {
+    return resolve_route(config, route, {torch::kCPU, type, false, autocasts});
+  };
+  const auto reason = [](const ResolvedRoute& found) {
+    return found.candidates.at(0).implementation + ": " + found.candidates.at(0).passed_over;
+  };
+  ModelConfig config = config_of_kernels();
+  const Route whole = {{"attention", "auto"}, {"attend_sel", "auto"}};
+  const ResolvedRoute fits = resolved(config, whole, torch::kBFloat16);
+  EXPECT_EQ(fits.route, (Route{{"attention", "cuda"}, {"attend_sel", "reference"}}));
+  ASSERT_EQ(fits.candidates.size(), 1U) << "nobody calls attend_sel";
+  EXPECT_EQ(reason(fits), "cuda: ");
+
+  const ResolvedRoute wide = resolved(config, whole, torch::kFloat);
+  EXPECT_EQ(wide.route, (Route{{"attention", "reference"}, {"attend_sel", "reference"}}));
+  EXPECT_EQ(reason(wide), "cuda: dtype Float: wanted BFloat16 or Half");
+  EXPECT_EQ(reason(resolved(config, whole, torch::kBFloat16, true)),
+            "cuda: autocast: its operands come in two dtypes");
+
+  const ResolvedRoute beside =
+      resolved(config, {{"attention", "auto"}, {"attend_win", "sdpa"}}, torch::kBFloat16);
+  EXPECT_EQ(beside.route, (Route{{"attention", "reference"}, {"attend_win", "sdpa"}}));
+  EXPECT_EQ(reason(beside), "cuda: attend_win sdpa: it calls no other seam");
+
+  config.phi = Phi::mlp;
+  const ResolvedRoute steps = resolved(config, whole, torch::kBFloat16);
+  EXPECT_EQ(steps.route, (Route{{"attention", "reference"}, {"attend_sel", "cuda"}}));
+  EXPECT_EQ(reason(steps), "cuda: phi mlp: its kernels pool by avg or conv");
+
+  const Ran ran = run(kernel_variants().front(), fits.route, 33, torch::kBFloat16);
+  ASSERT_EQ(ran.counts.size(), 1U);
+  EXPECT_EQ(ran.counts[0].implementation, "cuda");
 }
 
 // Sizes that nobody can ask about before the call: no memory stands behind these.

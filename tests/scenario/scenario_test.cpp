@@ -265,6 +265,36 @@ TEST_F(ScenarioTest, LifeIsOfKindTraining) {
   EXPECT_EQ(error(text), "s.yaml:8: life: found it in kind decode, wanted kind training");
 }
 
+// What only a captured step cannot have, each by its name, at the line of the key.
+TEST_F(ScenarioTest, AGraphIsRefusedWhereNothingCanBeCaptured) {
+  const std::string head =
+      "version: 1\n"
+      "scenario: s\n"
+      "kind: throughput\n"
+      "model: {use: toy}\n"
+      "training:\n"
+      "  seq_len: 64\n"
+      "  steps: 8\n"
+      "  cuda_graph: true\n"
+      "parallel: {ranks: 1, device: cuda}\n"
+      "requires: {gpus: 1}\n"
+      "checks: [progress]\n";
+  EXPECT_TRUE(one(head).training.cuda_graph);
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string text = head;
+    return error(text.replace(text.find(from), from.size(), to));
+  };
+  const std::string found = "s.yaml:8: training.cuda_graph: found true, wanted it ";
+  EXPECT_THAT(with("throughput", "training"), StartsWith(found + "with kind throughput: "));
+  EXPECT_THAT(with(", device: cuda", ""), StartsWith(found + "with parallel.device cuda: "));
+  EXPECT_THAT(with("ranks: 1", "ranks: 2"), StartsWith(found + "with parallel.ranks 1: "));
+  EXPECT_THAT(with("cuda}\n", "cuda, checkpoint: {layers: [0]}}\n"),
+              StartsWith(found + "without parallel.checkpoint.layers: "));
+  EXPECT_THAT(with("steps: 8", "steps: 2"), StartsWith(found + "with training.steps above 2: "));
+  EXPECT_THAT(error(head + "fault: {name: kcmp_detached}\n"),
+              StartsWith(found + "without a fault: "));
+}
+
 TEST_F(ScenarioTest, BisectHasTheLayersAsItsCandidates) {
   options_.sets = {{"model.n_layers", "3"}};
   const std::string text = std::string(kHead) + "bisect: {over: parallel.checkpoint.layers}\n";

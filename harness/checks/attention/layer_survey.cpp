@@ -1,6 +1,7 @@
 #include "harness/checks/attention/layer_survey.h"
 
 #include "harness/checks/attention/arithmetic.h"
+#include "harness/checks/attention/chosen_route.h"
 #include "harness/checks/attention/sample_rows.h"
 #include "harness/checks/gradients/ledger.h"
 #include "harness/checks/training/overflow.h"
@@ -62,7 +63,7 @@ std::string text_of(const LayerPlace& at) {
          std::to_string(at.step);
 }
 
-ReadOptions read_options(const Evidence& evidence, int layer) {
+ReadOptions read_options(const Evidence& evidence, int rank, int layer) {
   const Scenario& scenario = evidence.the_case.scenario;
   ReadOptions options;
   options.forward_only = scenario.kind == "decode";
@@ -75,7 +76,7 @@ ReadOptions read_options(const Evidence& evidence, int layer) {
                                 static_cast<std::uint64_t>(layer);
   options.seed =
       static_cast<std::uint64_t>(scenario.seed) * 1024 + static_cast<std::uint64_t>(layer);
-  options.narrow_products = narrow_products_of(scenario.route);
+  options.narrow_products = narrow_products_of(ChosenRoute(evidence, rank).route());
   return options;
 }
 
@@ -87,7 +88,8 @@ std::optional<LayerRecord> open_record(const Evidence& evidence,
       open_artefact(evidence, {at.rank, artefact, at.step, at.rank, at.layer}, result);
   if (!file) return std::nullopt;
   try {
-    return read_layer(*file, evidence.the_case.scenario.model, read_options(evidence, at.layer));
+    return read_layer(
+        *file, evidence.the_case.scenario.model, read_options(evidence, at.rank, at.layer));
   } catch (const nsa::Error& error) {
     result.missing(text_of(at) + " cannot be judged: " + error.what());
     return std::nullopt;

@@ -22,7 +22,7 @@ inline constexpr const char* kLayer = "attention_layer";
 [[nodiscard]] std::string text_of(const LayerPlace& at);  // "layer 3 of rank 0, step 1"
 
 // How the case's records are read.
-[[nodiscard]] ReadOptions read_options(const Evidence& evidence, int layer);
+[[nodiscard]] ReadOptions read_options(const Evidence& evidence, int rank, int layer);
 
 // A layer's record. What cannot be opened or read is missing in `result`, with the reason.
 [[nodiscard]] std::optional<LayerRecord> open_record(const Evidence& evidence,

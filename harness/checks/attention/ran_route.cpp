@@ -1,11 +1,13 @@
 // Did the implementation run that was asked for? Judged from counters inside the implementations, never from an echo of the
 // configuration; where the device's kernels were traced, from their names as well. Absent backwards are told apart (phase
-// backward): they follow from a graph that was cut. What an implementation refused is told as its refusal, by its reason.
+// backward): they follow from a graph that was cut. What an implementation refused is told as its refusal, by its reason. Where
+// `auto` was asked for, what it took before the model was made is what must have run.
 #include <algorithm>
 #include <array>
 #include <optional>
 #include <tuple>
 
+#include "harness/checks/attention/chosen_route.h"
 #include "harness/checks/attention/ran_precision.h"
 #include "harness/checks/attention/whole_layer.h"
 #include "harness/checks/list.h"
@@ -22,6 +24,8 @@ struct SeamRule {
 };
 
 constexpr const char* kWholeLayer = "attention";
+// Of kinds beside `training` judged only where something was recorded of it or `auto` took it: older runs of those counted none.
+constexpr const char* kOptimizer = "optimizer";
 constexpr std::array kSeams = {
     SeamRule{kWholeLayer, true, false},
     SeamRule{"rope", true, false},
@@ -34,12 +38,15 @@ constexpr std::array kSeams = {
     SeamRule{"gate", true, true},
     SeamRule{"grad_sync", false, false},
     SeamRule{"data", false, false},
-    SeamRule{"optimizer", false, false},
+    SeamRule{kOptimizer, false, false},
 };
 
 // Of the model around the attention. Judged where a route names them: records of older runs have no rows of them.
 constexpr SeamRule kNorm = {"norm", true, true};
 constexpr SeamRule kMlp = {"mlp", true, true};
+
+// Asked for by training.cuda_graph, not by the route: each launch counts itself.
+constexpr const char* kStepSeam = "step";
 
 // Asked for by parallel.checkpoint, not by the route.
 constexpr SeamRule kCheckpoint = {"checkpoint", true, false};
@@ -91,6 +98,7 @@ struct RoutePlace {
   std::string seam;
   Fault fault;
   std::string effective;
+  std::string asked;
   auto operator<=>(const RoutePlace&) const = default;
 };
 struct LayersAndRanks {
@@ -101,6 +109,7 @@ struct LayersAndRanks {
 class RouteJudge {
  public:
   explicit RouteJudge(const Evidence& evidence) : evidence_(evidence) {
+    for (const int rank : all_ranks(evidence)) chosen_.try_emplace(rank, evidence, rank);
     for (const auto& row : evidence.routes) {
       if (row.process < 0) continue;
       Runs& runs = runs_[{row.process, row.row.seam, row.row.layer}];
@@ -120,10 +129,35 @@ class RouteJudge {
     judge_precision(evidence_, result_);
     for (const auto& [place, where] : wrong_) result_.found(finding(place, where));
     return result_.finish("every seam ran as requested in all " + std::to_string(layers()) +
-                          " layers on " + ranks_text(all_ranks(evidence_)));
+                          " layers on " + ranks_text(all_ranks(evidence_)) + text_of_choices() +
+                          text_of_graph());
   }
 
  private:
+  // What each `auto` took, and why nothing faster.
+  [[nodiscard]] std::string text_of_choices() const {
+    std::map<std::string, std::vector<int>> ranks_of;
+    for (const auto& [seam, asked] : evidence_.the_case.scenario.route) {
+      for (const auto& [rank, chosen] : chosen_) {
+        if (asked != kAutomatic) continue;
+        const std::string taken = chosen.taken(seam);
+        if (!taken.empty()) ranks_of[seam + " auto took " + taken].push_back(rank);
+      }
+    }
+    std::string text;
+    for (const auto& [choice, ranks] : ranks_of) {
+      text += "; " + choice + (ranks.size() < chosen_.size() ? " on " + ranks_text(ranks) : "");
+    }
+    return text;
+  }
+
+  [[nodiscard]] std::string text_of_graph() const {
+    const nsa::TrainingConfig& training = evidence_.the_case.scenario.training;
+    if (!training.cuda_graph) return "";
+    return "; steps " + std::to_string(nsa::kStepsBeforeGraph + 1) + "-" +
+           std::to_string(training.steps) + " were launched as one CUDA graph";
+  }
+
   [[nodiscard]] int layers() const {
     return static_cast<int>(evidence_.the_case.scenario.model.n_layers);
   }
@@ -164,7 +198,7 @@ class RouteJudge {
     const Scenario& scenario = evidence_.the_case.scenario;
     std::vector<std::string> asking;  // seams that must have launched some
     bool may_run = false;             // for a seam that need not
-    for (const auto& [seam, asked] : scenario.route) {
+    for (const auto& [seam, asked] : chosen_.at(0).route()) {
       const auto& names = kernels.back_ends;
       if (std::find(names.begin(), names.end(), asked) == names.end()) continue;
       may_run = true;
@@ -204,23 +238,62 @@ class RouteJudge {
                       site_of_rank(rank));
       return;
     }
-    const auto& route = evidence_.the_case.scenario.route;
+    const auto& route = chosen_.at(rank).route();
+    const bool unknown = requested_of(rank, kWholeLayer) == kAutomatic;
     for (const SeamRule& seam : kSeams) {
+      // Whether the layer's seams are called at all follows from what was taken.
+      if (unknown && seam.per_layer && seam.name != std::string_view(kWholeLayer)) continue;
       if (seam.per_layer && seam.name != kWholeLayer && computes_whole_layer(route)) {
         judge_unused(rank, seam);
         continue;
       }
-      if (!seam.per_layer && !evidence_.the_case.scenario.trains()) continue;  // nothing is trained
+      if (!seam.per_layer && !is_judged_outside(rank, seam.name)) continue;
       const int first = seam.per_layer ? 0 : -1;
       const int last = seam.per_layer ? layers() - 1 : -1;
       for (int layer = first; layer <= last; ++layer) judge_seam(rank, seam, layer);
     }
     for (const SeamRule& seam : {kNorm, kMlp}) {
-      if (!evidence_.the_case.scenario.trains() || route.count(seam.name) == 0) continue;
+      if (!updates() || route.count(seam.name) == 0) continue;
       const bool has_last = seam.name == kNorm.name;  // before the logits
       for (int layer = has_last ? -1 : 0; layer < layers(); ++layer) judge_seam(rank, seam, layer);
     }
     judge_checkpoints(rank);
+    judge_graph(rank);
+  }
+
+  // Every step but the first ones was launched as a graph, where that was asked for.
+  void judge_graph(int rank) {
+    const nsa::TrainingConfig& training = evidence_.the_case.scenario.training;
+    const auto at = runs_.find({rank, kStepSeam, -1});
+    const std::int64_t runs = at == runs_.end() ? 0 : total(at->second);
+    const std::int64_t wanted = training.cuda_graph ? training.steps - nsa::kStepsBeforeGraph : 0;
+    if (training.cuda_graph) result_.measured("graph_launches", static_cast<double>(runs));
+    if (runs == wanted) return;
+    if (!evidence_.finished(rank)) {
+      result_.missing(
+          "launches of the graph on " + process_name(rank) + ended_early(evidence_, rank),
+          site_of_rank(rank));
+      return;
+    }
+    Finding finding = make_finding("ROUTE.MISMATCH", "graph");
+    finding.site.op = kStepSeam;
+    finding.site.ranks = {rank};
+    finding.site.detail["runs"] = runs;
+    finding.site.detail["wanted"] = wanted;
+    result_.found(finding);
+  }
+
+  // Whether the case takes steps of an optimiser.
+  [[nodiscard]] bool updates() const {
+    const Scenario& scenario = evidence_.the_case.scenario;
+    return scenario.trains() || scenario.kind == "sweep" || scenario.kind == "throughput";
+  }
+
+  // A seam of no layer.
+  [[nodiscard]] bool is_judged_outside(int rank, const std::string& seam) const {
+    if (evidence_.the_case.scenario.trains()) return true;
+    return seam == kOptimizer && updates() &&
+           (runs_.contains({rank, seam, -1}) || chosen_.at(rank).is_automatic(seam));
   }
 
   // What computes a whole layer calls none of the layer's other seams.
@@ -228,7 +301,12 @@ class RouteJudge {
     for (int layer = 0; layer < layers(); ++layer) {
       const auto at = runs_.find({rank, seam.name, layer});
       if (at == runs_.end() || total(at->second) == 0) continue;
-      add({kWholeLayer, Fault::other_ran, at->second.forward.begin()->first}, layer, rank);
+      add({kWholeLayer,
+           Fault::other_ran,
+           at->second.forward.begin()->first,
+           asked_text(rank, kWholeLayer)},
+          layer,
+          rank);
     }
   }
 
@@ -239,35 +317,52 @@ class RouteJudge {
       if (std::find(wanted.begin(), wanted.end(), layer) != wanted.end()) {
         judge_seam(rank, kCheckpoint, layer);
       } else if (const auto at = runs_.find({rank, kCheckpoint.name, layer}); at != runs_.end()) {
-        add({kCheckpoint.name, Fault::other_ran, at->second.forward.begin()->first}, layer, rank);
+        add({kCheckpoint.name,
+             Fault::other_ran,
+             at->second.forward.begin()->first,
+             asked_text(rank, kCheckpoint.name)},
+            layer,
+            rank);
       }
     }
   }
 
-  // The implementation that was asked for; nothing where any will do.
-  [[nodiscard]] std::optional<std::string> requested_of(const std::string& seam) const {
-    const Scenario& scenario = evidence_.the_case.scenario;
-    if (seam == kCheckpoint.name) return scenario.parallel.checkpoint_mode;
-    const auto at = scenario.route.find(seam);
-    if (at == scenario.route.end()) return std::nullopt;
+  // The implementation that shall have run; nothing where any will do.
+  [[nodiscard]] std::optional<std::string> requested_of(int rank, const std::string& seam) const {
+    if (seam == kCheckpoint.name) return evidence_.the_case.scenario.parallel.checkpoint_mode;
+    const auto& route = chosen_.at(rank).route();
+    const auto at = route.find(seam);
+    if (at == route.end()) return std::nullopt;
     return at->second;
+  }
+
+  // As people are told it: "cuda", "auto (it took cuda)".
+  [[nodiscard]] std::string asked_text(int rank, const std::string& seam) const {
+    const std::string wanted = requested_of(rank, seam).value_or("an implementation");
+    return chosen_.at(rank).is_automatic(seam) ? "auto (it took " + wanted + ")" : wanted;
   }
 
   void judge_seam(int rank, const SeamRule& seam, int layer) {
     const auto at = runs_.find({rank, seam.name, layer});
     const bool ran = at != runs_.end() && total(at->second) > 0;
-    if (!ran) {
-      absent(rank, {seam.name, Fault::never_ran, ""}, layer);
+    const auto requested = requested_of(rank, seam.name);
+    if (requested == kAutomatic) {
+      result_.missing("what auto took for " + std::string(seam.name) + " on " + process_name(rank),
+                      site_of_rank(rank));
       return;
     }
-    const auto requested = requested_of(seam.name);
+    const std::string asked = asked_text(rank, seam.name);
+    if (!ran) {
+      absent(rank, {seam.name, Fault::never_ran, "", asked}, layer);
+      return;
+    }
     for (const auto& [effective, count] : at->second.forward) {
       if (requested && effective != *requested) {
-        add({seam.name, Fault::other_ran, effective}, layer, rank);
+        add({seam.name, Fault::other_ran, effective, asked}, layer, rank);
       }
     }
     if (seam.backward && at->second.backward <= 0 && !is_constant(seam)) {
-      absent(rank, {seam.name, Fault::no_backward, ""}, layer);
+      absent(rank, {seam.name, Fault::no_backward, "", asked}, layer);
     }
   }
 
@@ -302,12 +397,11 @@ class RouteJudge {
   }
 
   [[nodiscard]] Finding finding(const RoutePlace& place, const LayersAndRanks& where) const {
-    const std::string wanted = requested_of(place.seam).value_or("an implementation");
     Finding finding = make_finding("ROUTE.MISMATCH", variant_of(place.fault));
     finding.site.op = place.seam;
     finding.site.layers = to_ints(where.layers);
     finding.site.ranks = to_ints(where.ranks);
-    finding.site.detail["requested"] = wanted;
+    finding.site.detail["requested"] = place.asked;
     if (place.fault == Fault::other_ran) finding.site.detail["effective"] = place.effective;
     if (place.fault == Fault::no_backward) finding.site.phase = "backward";
     return finding;
@@ -319,6 +413,7 @@ class RouteJudge {
   }
 
   const Evidence& evidence_;
+  std::map<int, ChosenRoute> chosen_;  // of each rank
   std::map<RouteKey, Runs> runs_;
   std::set<int> seen_;
   std::map<RoutePlace, LayersAndRanks> wrong_;

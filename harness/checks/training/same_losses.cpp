@@ -12,9 +12,11 @@ namespace harness::checks {
 namespace {
 
 // Relative. On a CPU both compute the same numbers in the same order, and a mean over micro-batches may be summed in another
-// type. On a device the order is not fixed: the differences of some steps with low precision stay below this.
+// type. On a device the order is not fixed: the differences of some steps with low precision stay below this. What a graph
+// launches are the kernels that were captured, so its numbers are those of the twin to the last bit.
 constexpr double kSameOnCpu = 0x1p-20;
 constexpr double kSameOnDevice = 0x1p-7;
+constexpr double kSameInGraph = 0.0;
 
 class LossComparison {
  public:
@@ -22,13 +24,20 @@ class LossComparison {
       : evidence_(evidence), own_(series_of(evidence, "loss")) {
     const bool on_device = evidence.the_case.scenario.parallel.device == nsa::Device::cuda;
     limit_ = on_device ? kSameOnDevice : kSameOnCpu;
+    if (evidence.the_case.scenario.training.cuda_graph) limit_ = kSameInGraph;
   }
 
   CheckResult judge() {
     if (!evidence_.twin_ran()) result_.missing("the twin, which did not run or not to its end");
-    for (const int rank : all_ranks(evidence_)) judge_rank(rank);
+    for (const int rank : all_ranks(evidence_)) {
+      judge_rank(rank);
+      if (evidence_.the_case.scenario.training.cuda_graph) judge_parameters(rank);
+    }
     result_.measured("largest_difference_of_losses", worst_, limit_);
-    return result_.finish(std::to_string(same_) + " losses are those of the twin's steps");
+    return result_.finish(std::to_string(same_) + " losses are those of the twin's steps" +
+                          (equal_ > 0 ? "; so are " + counted(equal_, "parameter") +
+                                            " after the last of them, bit by bit"
+                                      : ""));
   }
 
  private:
@@ -57,6 +66,38 @@ class LossComparison {
     }
   }
 
+  // After the last step, of which no loss is left to tell.
+  void judge_parameters(int rank) {
+    const std::int64_t last = evidence_.the_case.scenario.training.steps;
+    Latest<std::string, ParameterHash> own;
+    Latest<std::string, ParameterHash> twin;
+    for (const auto& row : evidence_.parameters) {
+      if (row.row.step != last) continue;
+      if (row.process == rank) own.put(row.row.param, row);
+      if (row.process == kTwin) twin.put(row.row.param, row);
+    }
+    std::vector<std::string> other;
+    for (const std::string& name : parameter_names(evidence_.the_case.scenario.model)) {
+      const ParameterHash* found = own.find(name);
+      const ParameterHash* wanted = twin.find(name);
+      if (found == nullptr || wanted == nullptr) {
+        result_.missing("the hash of " + name + " after step " + std::to_string(last) + " of " +
+                        process_name(found == nullptr ? rank : kTwin));
+        return;
+      }
+      if (found->hash != wanted->hash) other.push_back(name);
+      ++equal_;
+    }
+    if (other.empty() || result_.has_findings()) return;  // they follow from another loss
+    Finding finding = make_finding("LOSS.WRONG", "timed_parameters");
+    finding.site.ranks = {rank};
+    finding.site.step = last;
+    finding.site.op = "step";
+    finding.facts["count"] = other.size();
+    put_some(finding, "params", other);
+    result_.found(std::move(finding));
+  }
+
   void tell(int rank, std::int64_t step, double found, double wanted) {
     Finding finding = make_finding("LOSS.WRONG", "timed");
     finding.site.ranks = {rank};
@@ -72,6 +113,7 @@ class LossComparison {
   double limit_ = kSameOnCpu;
   double worst_ = 0;
   std::int64_t same_ = 0;
+  std::int64_t equal_ = 0;  // parameters
   ResultBuilder result_;
 };
 

@@ -77,6 +77,12 @@ constexpr std::array kSetupWords = {
             "recorded queries.",
             "Follow training.precision to the forward: a cast or an autocast that is not there."},
     Wording{"ROUTE.MISMATCH",
+            "graph",
+            "{wanted:step} should have been launched as one CUDA graph. {Ranks} launched one "
+            "{runs:time}.",
+            "It does not rest on the configuration: a launch is counted where it is made.",
+            "Look at what decides between a launch and a step of the host."},
+    Wording{"ROUTE.MISMATCH",
             "kernels",
             "The device ran {kernel} of FlashAttention-2 {runs:time}. {asked} should have launched "
             "it {wanted:time}.",

@@ -59,6 +59,12 @@ constexpr std::array kTrainingWords = {
             "Look at what the timed step leaves out or does twice: the update, gradients that are "
             "not dropped, another batch."},
     Wording{"LOSS.WRONG",
+            "timed_parameters",
+            "After {step}, {count:parameter} of {ranks} {count?is|are} not the twin's, though all "
+            "losses agree ({params}).",
+            "Chance is not the cause: seed, tokens and first weights are the twin's.",
+            "Look at the update of the last step, which no later loss shows."},
+    Wording{"LOSS.WRONG",
             "accumulate",
             "In {step}, the backward of {ranks} starts from {factor:4} times the share that the "
             "loss has in its step.[ This explains every wrong number: {known}.][ Each of these "
