@@ -5,6 +5,7 @@
 // Exit: 0 did all it was asked; 1 an exception ended it (reported on fd 3); 3 wrong arguments; 74 could not record.
 #include <csignal>
 #include <iostream>
+#include <memory>
 #include <poll.h>
 #include <stdexcept>
 #include <string>
@@ -28,6 +29,7 @@
 #include "harness/scenario/manifest.h"
 #include "harness/worker/error_report.h"
 #include "harness/worker/golden_run.h"
+#include "harness/worker/gpu_sensors.h"
 #include "harness/worker/stacks.h"
 #include "harness/worker/vector_math.h"
 #include "nsa/base/error.h"
@@ -142,6 +144,15 @@ void say_hello(Session& session) {
   session.channel().write(hello);
 }
 
+// Null for a card that cannot be asked: the kind, which wants to use it, tells where and why.
+std::unique_ptr<harness::GpuSensors> sensors_of(const Session& session) {
+  try {
+    return std::make_unique<harness::GpuSensors>(harness::device_of(session));
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+
 const harness::Kind& kind_named(const std::string& name) {
   for (const auto& kind : harness::all_kinds()) {
     if (kind.name == name) {
@@ -164,6 +175,9 @@ const harness::Kind& kind_named(const std::string& name) {
       harness::prepare_vector_math();
       progress.watch_operators();
       say_hello(session);
+      const auto sensors = sensors_of(session);
+      const harness::DeviceLoad load(heartbeat,
+                                     [&sensors] { return sensors ? sensors->busy_percent() : -1; });
       if (session.the_case().scenario.fault && !session.is_twin()) {
         session.set_fault(&harness::fault_named(session.the_case().scenario.fault->name));
       }

@@ -1,6 +1,7 @@
 #include "harness/evidence/standstill.h"
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 
 namespace harness {
@@ -82,6 +83,17 @@ bool spins_in_driver(const std::vector<std::string>& before,
           std::equal(rest_before.begin(), rest_before.end(), rest_after.begin(), rest_after.end()));
 }
 
+// Who called the driver: the frames behind the outermost one of it, which may call the clock of the C library in its loop. Nothing
+// where no frame is the driver's.
+std::optional<std::span<const std::string>> callers_of_driver(
+    const std::vector<std::string>& frames) {
+  const auto outermost = std::find_if(frames.rbegin(), frames.rend(), [](const std::string& frame) {
+    return frame.find("libcuda.so") != std::string::npos;
+  });
+  if (outermost == frames.rend()) return std::nullopt;
+  return std::span<const std::string>(outermost.base(), frames.end());
+}
+
 std::string call_text(const Observation& look) {
   if (look.threads.empty()) return "its threads could not be read";
   const ThreadStack& main = look.threads.front();
@@ -130,6 +142,19 @@ const std::vector<std::string>& main_frames(const Observation& look) {
   if (look.threads.empty()) return kNone;
   const ThreadStack& main = look.threads.front();
   return main.frames.empty() ? main.kernel : main.frames;
+}
+
+bool waits_for_device(const Observation& before, const Observation& after) {
+  for (std::size_t i = 0; i < after.threads.size(); ++i) {
+    const ThreadStack& thread = after.threads[i];
+    const ThreadStack* earlier = thread_named(before, thread.thread);
+    if (!is_of_training(thread, i == 0) || earlier == nullptr) continue;
+    const auto now = callers_of_driver(thread.frames);
+    const auto then = callers_of_driver(earlier->frames);
+    if (now && then && std::equal(now->begin(), now->end(), then->begin(), then->end()))
+      return true;
+  }
+  return false;
 }
 
 bool same_place(const Observation& before, const Observation& after) {

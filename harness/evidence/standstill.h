@@ -37,6 +37,9 @@ inline constexpr std::int64_t kWakeUpsOfAHang = 5;
 // driver of the device is at one place.
 [[nodiscard]] bool same_place(const Observation& before, const Observation& after);
 
+// A thread of the training waits inside the driver of the device, called from the same place in both looks.
+[[nodiscard]] bool waits_for_device(const Observation& before, const Observation& after);
+
 // A limit that ends later than this is none for whoever watches: those of sleeps and polls are seconds, those that libraries of
 // communication give to a wait for a peer are half an hour.
 inline constexpr std::int64_t kFarLimitMs = 300'000;

@@ -2,6 +2,11 @@
 // that is used up.
 #include <algorithm>
 #include <cstdint>
+#include <limits>
+
+#ifdef NSA_CUDA
+#include <ATen/cuda/Sleep.h>
+#endif
 
 #include "harness/faults/attend_seam.h"
 #include "harness/faults/faults.h"
@@ -75,6 +80,35 @@ void install_device_fault(FaultContext& context) {
   });
 }
 
+// A kernel that waits for a tile that nobody loads: it runs, and does not end.
+void wait_for_no_tile() {
+#ifdef NSA_CUDA
+  at::cuda::sleep(std::numeric_limits<std::int64_t>::max());
+#endif
+}
+
+// Rows near the begin have fewer blocks than slots: their empty slots are what the kernel waits for.
+void install_stalls(FaultContext& context) {
+  if (!fault_on_one_rank(context.request, context.rank, context.world)) return;
+  if (!context.model->parameters().front().is_cuda()) {
+    throw nsa::Error(
+        "fault: found 'empty_row_stalls', wanted a scenario whose parallel.device is cuda");
+  }
+  for_fault_layers(context, [&](nsa::AttentionSeams& seams) {
+    seams.attend_sel = [&context, inner = std::move(seams.attend_sel)](const nsa::SeamContext& seam,
+                                                                       const Tensor& q,
+                                                                       const Tensor& k,
+                                                                       const Tensor& v,
+                                                                       const Tensor& blocks_BGSn) {
+      if (context.holds_now() && blocks_BGSn.lt(0).any().item<bool>()) {
+        context.fired();
+        wait_for_no_tile();
+      }
+      return inner(seam, q, k, v, blocks_BGSn);
+    };
+  });
+}
+
 }  // namespace
 
 Faults faults_of_devices() {
@@ -87,7 +121,12 @@ Faults faults_of_devices() {
            "a kernel of one rank reads an illegal address, or the device's memory is used up",
            {"layers", "rank", "step", "form"},
            install_device_fault,
-           {"illegal_address", "memory"}}};
+           {"illegal_address", "memory"}},
+          {"empty_row_stalls",
+           "a row with fewer blocks than slots makes a kernel of the selected branch wait for a "
+           "tile that never comes",
+           {"layers", "rank", "step"},
+           install_stalls}};
 }
 
 }  // namespace harness

@@ -183,6 +183,7 @@ Observation look_at(int process, int look, pid_t pid, const Processes& all) {
 }
 
 void merge_frames(Observation& outside, const Observation& inside) {
+  outside.device_busy_percent = inside.device_busy_percent;
   for (ThreadStack& thread : outside.threads) {
     const auto at =
         std::find_if(inside.threads.begin(), inside.threads.end(), [&](const ThreadStack& other) {

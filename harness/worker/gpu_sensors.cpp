@@ -84,6 +84,12 @@ GpuSensors::GpuSensors(const torch::Device& device) {
 
 GpuSensors::~GpuSensors() = default;
 
+int GpuSensors::busy_percent() const {
+  Utilization busy;
+  const bool known = library_ && library_->ask("nvmlDeviceGetUtilizationRates", busy);
+  return known ? static_cast<int>(busy.gpu) : -1;
+}
+
 void GpuSensors::record(Session& session, std::int64_t step) {
   const auto now = std::chrono::steady_clock::now();
   if (!library_ || (last_.time_since_epoch().count() != 0 && now - last_ < kLeastApart)) return;

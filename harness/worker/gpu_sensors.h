@@ -20,6 +20,8 @@ class GpuSensors {
 
   // Samples of `step`; at most two a second, since the driver's own figures change no faster and asking costs a millisecond.
   void record(Session& session, std::int64_t step);
+  // How much of the driver's last sampling period a kernel ran, of whichever process; -1 where nobody knows. Any thread may ask.
+  [[nodiscard]] int busy_percent() const;
 
  private:
   struct Library;

@@ -33,6 +33,11 @@ void HeartbeatThread::set_task(std::function<void()> task) {
   task_ = std::move(task);
 }
 
+void HeartbeatThread::set_device_load(std::function<int()> load) {
+  const std::lock_guard lock(mutex_);
+  device_load_ = std::move(load);
+}
+
 HeartbeatThread::~HeartbeatThread() {
   stop_ = true;
   pthread_kill(thread_.native_handle(), SIGUSR1);
@@ -60,6 +65,10 @@ void HeartbeatThread::run() {
       observation.process_observed = channel_.process();
       observation.look = -1;  // the controller knows which look it asked for
       observation.threads = sample_stacks();
+      {
+        const std::lock_guard lock(mutex_);
+        if (device_load_) observation.device_busy_percent = device_load_();
+      }
       channel_.write(observation);
     }
   }

@@ -24,6 +24,8 @@ class HeartbeatThread {
 
   // Runs on the thread before each beat; empty for none. Returns when a running one has ended.
   void set_task(std::function<void()> task);
+  // Asked at each look how busy this process's device is, in percent; empty for none. As set_task().
+  void set_device_load(std::function<int()> load);
 
  private:
   void run();
@@ -32,6 +34,7 @@ class HeartbeatThread {
   const Progress& progress_;
   std::mutex mutex_;
   std::function<void()> task_;
+  std::function<int()> device_load_;
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };
@@ -45,6 +48,20 @@ class HeartbeatTask {
   ~HeartbeatTask() { thread_.set_task({}); }
   HeartbeatTask(const HeartbeatTask&) = delete;
   HeartbeatTask& operator=(const HeartbeatTask&) = delete;
+
+ private:
+  HeartbeatThread& thread_;
+};
+
+// Tells the looks at this process how busy its device is, for as long as this lives.
+class DeviceLoad {
+ public:
+  DeviceLoad(HeartbeatThread& thread, std::function<int()> load) : thread_(thread) {
+    thread_.set_device_load(std::move(load));
+  }
+  ~DeviceLoad() { thread_.set_device_load({}); }
+  DeviceLoad(const DeviceLoad&) = delete;
+  DeviceLoad& operator=(const DeviceLoad&) = delete;
 
  private:
   HeartbeatThread& thread_;

@@ -14,6 +14,7 @@ struct Look {
   std::int64_t switches = -1;
   std::int64_t children_cpu_ms = 0;
   std::int64_t disk_bytes = 0;
+  int device_busy_percent = -1;
 };
 
 // Looks 0 and 1, and those without stacks that came after them.
@@ -37,6 +38,7 @@ inline void look_at(
     row.threads.push_back(stack);
     row.children_cpu_ms = look.children_cpu_ms;
     row.disk_bytes = look.disk_bytes;
+    row.device_busy_percent = look.device_busy_percent;
     if (look.children_cpu_ms > 0) row.children.push_back({"cc1plus", 77, "R", 0});
     put(h.evidence.observations, kController, row, 30'000 + 2'000 * number);
     ++number;
@@ -113,7 +115,58 @@ inline void waits_as_ever(Healthy& h) {
   counts_waits(h, harness::kTwin, R"([["attend_sel", 0, 8, 16], ["attend_sel", 1, 8, 16]])");
 }
 
+// One rank that loops in the driver of a card, until the case is out of its budget at `until_ms`; it moved last at 20 s.
+inline void wait_for_kernel(
+    Healthy& h,
+    int busy_percent,
+    std::int64_t until_ms,
+    const std::string& caller = "cudaStreamSynchronize+0x5 (libcudart.so)") {
+  stopped(h, "budget", "forward");
+  h.evidence.stopped.front().t_ms = until_ms;
+  for (auto& row : h.evidence.exited) row.t_ms = until_ms + 1'000;
+  put(h.evidence.suspects, kController, harness::Suspect{12'000, 10'000, 40}, 30'000);
+  const auto look = [&](std::int64_t cpu_ms, const std::string& inner, const std::string& frame) {
+    Look at = {"R", cpu_ms, {"clock_gettime (libc.so)", inner, frame, "item"}, "running"};
+    at.device_busy_percent = busy_percent;
+    return at;
+  };
+  look_at(h,
+          0,
+          look(100, "libcuda.so.1+0x10", "cudaStreamSynchronize+0x5 (libcudart.so)"),
+          look(1'900, "libcuda.so.1+0x20", caller));
+}
+
+inline void add_kernel_hangs(std::vector<Planted>& list) {
+  const auto add = [&](const std::string& name,
+                       const std::string& code,
+                       const std::string& site,
+                       std::function<void(Healthy&)> spoil) {
+    list.push_back({"progress", name, Verdict::fail, code, site, std::move(spoil), 1});
+  };
+  add("a kernel that does not end",
+      "HANG.KERNEL",
+      R"({"ranks":[0],"step":1,"layers":[1],"phase":"forward"})",
+      [](Healthy& h) { wait_for_kernel(h, 100, 60'000); });
+  add("a kernel that ran for less than half a minute", "SLOW.HOST", "{}", [](Healthy& h) {
+    wait_for_kernel(h, 100, 49'000);
+  });
+  add("a kernel in a phase whose steps are long", "SLOW.HOST", "{}", [](Healthy& h) {
+    wait_for_kernel(h, 100, 60'000);
+    for (auto& row : h.evidence.heartbeats) row.row.longest_gap_ms = 2'100;
+  });
+  add("a card that no kernel keeps", "SLOW.HOST", "{}", [](Healthy& h) {
+    wait_for_kernel(h, 40, 60'000);
+  });
+  add("a card of which nobody knows", "SLOW.HOST", "{}", [](Healthy& h) {
+    wait_for_kernel(h, -1, 60'000);
+  });
+  add("calls of the driver from two places", "SLOW.HOST", "{}", [](Healthy& h) {
+    wait_for_kernel(h, 100, 60'000, "cudaLaunchKernel+0x5 (libcudart.so)");
+  });
+}
+
 inline void add_progress(std::vector<Planted>& list) {
+  add_kernel_hangs(list);
   const std::string check = "progress";
   list.push_back({check, "healthy", Verdict::pass, "", "{}", kLeaveAsItIs});
   list.push_back({check,

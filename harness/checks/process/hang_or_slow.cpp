@@ -101,6 +101,11 @@ class Motion {
   void judge_looks(ResultBuilder& result) const {
     if (stands_still(looked_at(live_))) {
       result.found(hang_of(live_, gone_, evidence_.the_case.scenario.is_command()));
+    } else if (const auto held = held_by_kernel(); !held.empty()) {
+      Finding finding = hang_of_kernel(held, live_);
+      finding.facts["still_ms"] = since_movement();
+      finding.facts["longest_gap_ms"] = longest_gap();
+      result.found(std::move(finding));
     } else if (const auto busy = busy_ranks(); !busy.empty()) {
       result.found(slow_by_doing(busy.front().doing(), busy));
     } else if (stop_->row.reason == "budget") {
@@ -109,6 +114,50 @@ class Motion {
       result.missing("enough wake-ups of " + ranks_text(numbers_of(sleepers())) +
                      ", which waited with a time limit");
     }
+  }
+
+  // Between two movements in the phase that a live rank is in.
+  [[nodiscard]] std::int64_t longest_gap() const {
+    std::int64_t longest = 0;
+    for (const auto& row : evidence_.heartbeats) {
+      const bool same_phase = std::any_of(live_.begin(), live_.end(), [&](const RankState& rank) {
+        return rank.rank == row.process && rank.phase == row.row.phase;
+      });
+      if (same_phase) longest = std::max(longest, row.row.longest_gap_ms);
+    }
+    return longest;
+  }
+
+  [[nodiscard]] std::int64_t since_movement() const {
+    std::int64_t last = 0;
+    for (const RankState& rank : live_) last = std::max(last, last_movement(rank.rank).first);
+    return stop_->t_ms - last;
+  }
+
+  // Ranks that wait for their card at one place, in no collective, while a kernel runs there in both looks; every other live rank
+  // waits. A long kernel looks the same: it is stuck when it outlasts by far whatever was waited for before it.
+  [[nodiscard]] std::vector<RankState> held_by_kernel() const {
+    constexpr std::int64_t kFloorMs = 30'000;
+    constexpr std::int64_t kFactor = 20;
+    if (stop_->row.reason != "budget") return {};
+    if (since_movement() < std::max(kFloorMs, kFactor * longest_gap())) return {};
+    std::vector<RankState> held;
+    for (const RankState& rank : live_) {
+      if (is_held_by_kernel(rank)) {
+        held.push_back(rank);
+      } else if (rank.doing() != Doing::waiting) {
+        return {};
+      }
+    }
+    return held;
+  }
+
+  [[nodiscard]] static bool is_held_by_kernel(const RankState& rank) {
+    constexpr int kResident = 99;  // percent: the driver rounds what it measured
+    const Observation& before = rank.looks[0]->row;
+    const Observation& after = rank.looks[1]->row;
+    return !rank.pending && before.device_busy_percent >= kResident &&
+           after.device_busy_percent >= kResident && waits_for_device(before, after);
   }
 
   // Those that do the same as the first of them that computes, uses a disk or waits for a child.

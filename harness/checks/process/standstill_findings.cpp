@@ -140,6 +140,13 @@ Finding hang_of(const std::vector<RankState>& live, const std::vector<int>& gone
   return outside.empty() ? hang_collective(live) : hang_host("standing", outside, live);
 }
 
+Finding hang_of_kernel(const std::vector<RankState>& ranks, const std::vector<RankState>& live) {
+  Finding finding = base("HANG.KERNEL", "resident", ranks);
+  if (ranks.front().layer >= 0) finding.site.layers = {ranks.front().layer};
+  put_waiting(live, ranks, finding);
+  return finding;
+}
+
 Finding outlasted(const std::vector<RankState>& ranks, const std::vector<RankState>& live) {
   return hang_host("outlasted", ranks, live);
 }

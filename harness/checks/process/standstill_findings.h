@@ -13,6 +13,10 @@ namespace harness::checks {
                               const std::vector<int>& gone,
                               bool is_command);
 
+// A kernel of these ranks ran for longer than anything before it. `live`: they and all others.
+[[nodiscard]] Finding hang_of_kernel(const std::vector<RankState>& ranks,
+                                     const std::vector<RankState>& live);
+
 // These ranks waited in calls with a limit for longer than the case had time. `live`: they and all others.
 [[nodiscard]] Finding outlasted(const std::vector<RankState>& ranks,
                                 const std::vector<RankState>& live);

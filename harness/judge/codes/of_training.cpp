@@ -96,6 +96,20 @@ constexpr std::array kTrainingCodes = {
           .next_action = "Read the rank's stack: what does it wait for on the host (a lock, a "
                          "file, a queue, a child)? If it was stopped, find out who sent SIGSTOP.",
           .witness = kSupervision}},
+    Code{
+        {"HANG.KERNEL", Family::progress, 412, Outcome::hang},
+        {.meaning = "A kernel runs on the card and does not end. Its rank waits for it.",
+         .confirmed_by = "No counter moved for 20 times as long as ever before, and at least 30 s. "
+                         "In two looks the rank waits inside the driver at the same place, in no "
+                         "collective, and the driver says that a kernel runs all the time.",
+         .next_action =
+             "Run the implementation of this layer alone, with the same sizes and inputs, "
+             "under compute-sanitizer (synccheck). Look for what a block waits for: a "
+             "barrier that not all threads reach, a tile or flag that nobody writes, "
+             "such as that of a row without keys.",
+         .witness = "The driver's own figure of how busy the card is, and the stacks of the rank. "
+                    "Another process on the card would show in that figure too: `doctor` lists "
+                    "those there are."}},
     Code{{"HANG.INIT", Family::progress, 415, Outcome::hang},
          {.meaning = "The ranks never met: at least one did not join the rendezvous.",
           .confirmed_by = "All ranks stand still before the first collective.",

@@ -130,6 +130,15 @@ constexpr std::array kProcessWords = {
             kNotSlow,
             "Read the stack: what does this rank wait for on the host, and why so long?",
             "stacks"},
+    Wording{"HANG.KERNEL",
+            "resident",
+            "{Ranks} waited {still_ms} ms for a kernel[ in {step}][, phase {phase}][, {layers}]: "
+            "in two looks it ran on the card, and it did not end.[ {Waiting} waited meanwhile.]",
+            "It is not slow: before that, nothing in this phase had stood for longer than "
+            "{longest_gap_ms} ms. "
+            "It is no collective: none was under way on {ranks}.",
+            "",
+            "stacks"},
     Wording{"HANG.INIT",
             "absent",
             "{Ranks} never joined the rendezvous.",
