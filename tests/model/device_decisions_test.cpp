@@ -42,7 +42,8 @@ void set_gradients(std::vector<Tensor>& parameters,
                    double scale,
                    const std::set<std::int64_t>& overflows) {
   torch::manual_seed(100 + static_cast<std::uint64_t>(step));
-  const double size = (step % 3 == 0 ? 0.01 : 1.0) * scale;
+  const double size =
+      (step % 3 == 0 ? 0.001 : 0.1) * scale;  // of which float16 holds the scaled ones
   for (Tensor& parameter : parameters) {
     Tensor gradient = torch::randn(parameter.sizes(), torch::kDouble) * size;
     parameter.mutable_grad() = gradient.to(parameter.scalar_type());

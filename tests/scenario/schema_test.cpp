@@ -68,7 +68,8 @@ TEST(Schema, IsWhatACaseSays) {
     scenario.kernel.picks = "external";  // and of some levels
     scenario.kernel.own_block = false;
     scenario.kernel.keys = "separate";
-    scenario.command.argv = {"a"};  // and of kind command
+    scenario.command.argv = {"a"};        // and of kind command
+    scenario.training.cuda_graph = true;  // and of kind throughput on a card
     add_paths(harness::scenario_json(scenario), "", said);
   }
   std::set<std::string> documented;

@@ -13,7 +13,7 @@ ChosenRoute::ChosenRoute(const Evidence& evidence, int process)
       choice.taken = row.row.implementation;
       continue;
     }
-    const std::string why = row.row.implementation + " cannot do " + row.row.passed_over;
+    const std::string why = row.row.implementation + " (" + row.row.passed_over + ")";
     if (choice.passed_over.find(why) != std::string::npos) continue;  // a model was made again
     choice.passed_over += (choice.passed_over.empty() ? "" : ", ") + why;
   }
@@ -31,7 +31,7 @@ std::string ChosenRoute::taken(const std::string& seam) const {
   const auto found = choices_.find(seam);
   if (found == choices_.end()) return "";
   const Choice& choice = found->second;
-  return choice.passed_over.empty() ? choice.taken : choice.taken + ", since " + choice.passed_over;
+  return choice.passed_over.empty() ? choice.taken : choice.taken + " and passed over " + choice.passed_over;
 }
 
 }  // namespace harness::checks

@@ -19,13 +19,13 @@ class ChosenRoute {
   // `auto` stays where nothing was recorded of it.
   [[nodiscard]] const std::map<std::string, std::string>& route() const { return route_; }
   [[nodiscard]] bool is_automatic(const std::string& seam) const;
-  // Of a seam that asked for `auto`: "cuda", or "reference, since cuda cannot do device cpu: ...".
+  // Of a seam that asked for `auto`: "cuda", or "reference and passed over cuda (device cpu: ...)".
   [[nodiscard]] std::string taken(const std::string& seam) const;
 
  private:
   struct Choice {
     std::string taken;
-    std::string passed_over;  // "cuda cannot do ..., fused cannot do ..."
+    std::string passed_over;  // "cuda (device cpu: ...), fused (...)"
   };
   std::map<std::string, std::string> route_;
   std::map<std::string, Choice> choices_;
