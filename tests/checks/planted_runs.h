@@ -167,6 +167,8 @@ inline void add_same_losses(std::vector<Planted>& list) {
     return [=](Healthy& h) {
       h.evidence.the_case.scenario.training.cuda_graph = true;
       losses_beside_twin(factor)(h);
+      const auto of_rank = h.evidence.parameters;
+      for (const auto& row : of_rank) put(h.evidence.parameters, kTwin, row.row);
     };
   };
   add("steps of a graph", Verdict::pass, "", "{}", in_graph(1.0));

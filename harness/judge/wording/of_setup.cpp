@@ -78,8 +78,8 @@ constexpr std::array kSetupWords = {
             "Follow training.precision to the forward: a cast or an autocast that is not there."},
     Wording{"ROUTE.MISMATCH",
             "graph",
-            "{wanted:step} should have been launched as one CUDA graph. {Ranks} launched one "
-            "{runs:time}.",
+            "{wanted:step} should have been launched as one CUDA graph. {Ranks} counted "
+            "{runs:run} of {ranks?its own|their own}.",
             "It does not rest on the configuration: a launch is counted where it is made.",
             "Look at what decides between a launch and a step of the host."},
     Wording{"ROUTE.MISMATCH",
