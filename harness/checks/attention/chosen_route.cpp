@@ -31,7 +31,8 @@ std::string ChosenRoute::taken(const std::string& seam) const {
   const auto found = choices_.find(seam);
   if (found == choices_.end()) return "";
   const Choice& choice = found->second;
-  return choice.passed_over.empty() ? choice.taken : choice.taken + " and passed over " + choice.passed_over;
+  return choice.passed_over.empty() ? choice.taken
+                                    : choice.taken + " and passed over " + choice.passed_over;
 }
 
 }  // namespace harness::checks
