@@ -10,8 +10,10 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <span>
 
 #include "harness/checks/step/step_record.h"
+#include "nsa/base/hash.h"
 #include "nsa/base/text.h"
 #include "oracles/counter_random.h"
 #include "oracles/model/head_stage.h"
@@ -433,6 +435,14 @@ class StepMaker {
     if (training_.between) training_.between(s, parameters_);
   }
 
+  // The fixture's row of this batch gets the hash of its tokens.
+  void tell_batch(const MadeStep& s, std::int64_t micro, const oracles::IntTensor& tokens) {
+    for (auto& row : h_.evidence.batches) {
+      if (row.process != s.rank || row.row.step != s.step || row.row.micro != micro) continue;
+      row.row.hash = nsa::hash_hex(std::as_bytes(std::span(tokens.data)));
+    }
+  }
+
   void report(int rank, const std::string& metric, int step, double value) {
     const auto factor = training_.reported.find(metric);
     value *= factor == training_.reported.end() ? 1 : factor->second;
@@ -482,6 +492,7 @@ class StepMaker {
     for (std::size_t micro = 0; micro < s.micros.size(); ++micro) {
       const std::string number = std::to_string(micro);
       add("tokens." + number, s.micros[micro].tokens);
+      tell_batch(s, static_cast<std::int64_t>(micro), s.micros[micro].tokens);
       add("logits." + number, s.micros[micro].logits);
       add("dlogits." + number, s.micros[micro].dlogits);
       losses.data[micro] = s.micros[micro].loss;
@@ -637,6 +648,17 @@ inline void add_oracle_steps(std::vector<Planted>& list) {
   };
   add("as the oracle makes them", Verdict::pass, "", "{}", {});
   add("with masters and a loss scale", Verdict::pass, "", "{}", of({}, nsa::Precision::fp16));
+  list.push_back({"step_is_oracle",
+                  "a batch told by the hash of other tokens",
+                  Verdict::inconclusive,
+                  "",
+                  "{}",
+                  [](Healthy& h) {
+                    StepMaker(h, {}).write();
+                    h.evidence.batches.front().row.hash = nsa::hash_hex("other tokens");
+                  },
+                  2,
+                  2});
   Training skips = of({}, nsa::Precision::fp16);
   skips.before = overflow;
   add("a step that overflows is left out", Verdict::pass, "", "{}", skips);

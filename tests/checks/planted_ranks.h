@@ -180,6 +180,15 @@ inline void add_collectives(std::vector<Planted>& list) {
                    [](const auto& row) { return row.process == 1 && row.row.sequence >= 2; });
          h.ends(1, 0, SIGSEGV, false);
        }});
+  list.push_back({check, "a record with a hole", Verdict::inconclusive, "", "{}", [](Healthy& h) {
+                    for (auto& row : h.evidence.collectives) {
+                      if (row.row.sequence >= 2) ++row.row.sequence;
+                    }
+                  }});
+  list.push_back(
+      {check, "the end of what never began", Verdict::inconclusive, "", "{}", [](Healthy& h) {
+         put(h.evidence.collectives_done, 1, harness::CollectiveDone{9, "default"});
+       }});
   list.push_back({check, "no record of a rank", Verdict::inconclusive, "", "{}", [](Healthy& h) {
                     remove_if(h.evidence.collectives,
                               [](const auto& row) { return row.process == 0; });

@@ -48,6 +48,9 @@ inline void add_bucket_sizes(std::vector<Planted>& list) {
   add("no plan", Verdict::inconclusive, "", "{}", [](Healthy& h) {
     remove_if(h.evidence.buckets, [](const auto& row) { return row.process == 1; });
   });
+  add("a bucket told to be half as large", Verdict::inconclusive, "", "{}", [](Healthy& h) {
+    h.evidence.buckets.front().row.elements /= 2;
+  });
   add("no gradients", Verdict::inconclusive, "", "{}", [](Healthy& h) {
     remove_if(h.evidence.artefacts,
               [](const auto& row) { return row.row.name == "local_gradients"; });

@@ -202,6 +202,8 @@ TEST(Causes, EveryEdgeSpeaksOfFindingsThatThereAre) {
         one.variant = words.variant;
         const std::size_t at = pattern.find('@');
         if (at != std::string_view::npos) one.site.op = pattern.substr(at + 1);
+        const std::size_t part = pattern.find('#');
+        if (part != std::string_view::npos) one.site.detail["parts"] = {pattern.substr(part + 1)};
         return harness::fits(pattern, one);
       };
       cause = cause || fits(edge.cause);
@@ -406,6 +408,32 @@ TEST(Met, AResumptionExplainsWhatDiffersFromItsStepOn) {
   EXPECT_THAT(initiating({finding("MASK.ABSENT/law", R"({"step":1,"layers":[1]})"),
                           finding("RESUME.DIVERGED/diverged", R"({"step":3})")}),
               UnorderedElementsAre("RESUME.DIVERGED", "MASK.ABSENT"));
+}
+
+TEST(Met, AWrongRateFollowsOnlyFromAScheduleThatWasNotResumed) {
+  const Finding rate = finding("SCHEDULE.LR/factor", R"({"step":3})");
+  EXPECT_THAT(initiating({finding("RESUME.DIVERGED/diverged",
+                                  R"({"step":3,"detail":{"parts":["schedule"]}})"),
+                          rate}),
+              ElementsAre("RESUME.DIVERGED"));
+  EXPECT_THAT(initiating({finding("RESUME.DIVERGED/diverged",
+                                  R"({"step":3,"detail":{"parts":["moments"]}})"),
+                          rate}),
+              UnorderedElementsAre("RESUME.DIVERGED", "SCHEDULE.LR"));
+  EXPECT_THAT(initiating({finding("RESUME.DIVERGED/scratch", R"({"step":3})"), rate}),
+              ElementsAre("RESUME.DIVERGED"));
+}
+
+TEST(Met, AnotherImplementationExplainsOnlyTheLayersWhereItRan) {
+  const Finding route =
+      finding("ROUTE.MISMATCH/other", R"({"layers":[1],"op":"attend_win","branch":"win"})");
+  const auto wrong = [](const char* layers) {
+    return finding(
+        "NUMERIC.FORWARD/law",
+        (std::string(R"({"op":"attend_win","branch":"win","layers":)") + layers + "}").c_str());
+  };
+  EXPECT_EQ(initiating({route, wrong("[1]")}).size(), 1U);
+  EXPECT_EQ(initiating({route, wrong("[0,1]")}).size(), 2U);
 }
 
 TEST(Met, ARecomputationExplainsTheGradientsBelowIt) {

@@ -48,6 +48,10 @@ def precision_of(numbers, options, *narrow):
     return pick(numbers, *narrow) if options.narrow or options.card else pick(numbers, "fp32", "fp32", "fp64", *narrow)
 
 
+def requires(options):
+    return "requires: {memory_gib: 2" + (", gpus: 1, gpu_memory_gib: 2}" if options.card else "}")
+
+
 def training(name, numbers, options):
     m = model(numbers)
     m["n_layers"] = pick(numbers, 1, 2, 3)
@@ -68,7 +72,7 @@ def training(name, numbers, options):
         f"bucket_mb: {pick(numbers, 25, 0.001, 0.01, 0.1)}, gradient_as_bucket_view: {pick(numbers, 'false', 'true')}, "
         f"compress: {pick(numbers, 'none', 'none', 'none', 'bf16')}}}, checkpoint: {{layers: {layers}, mode: {mode}, "
         f"keep_blocks: {pick(numbers, 'false', 'true')}}}}}",
-        f"seed: {numbers.randrange(10000)}", "budget: {seconds: 90, cores: 2}", "requires: {memory_gib: 2}",
+        f"seed: {numbers.randrange(10000)}", "budget: {seconds: 90, cores: 2}", requires(options),
         "checks: [checkpoint_equal, gradients_arrived, gradients_agree, matches_twin, collectives_agree, parameters_agree, "
         "buckets_as_asked, data_distinct, close_to_oracle, step_is_oracle, selection_valid, unmutated, finite, optimizer_sound, "
         "ran_route, process_clean, progress]"]
@@ -96,7 +100,8 @@ def attention(name, numbers, options):
         f"attention: {{inputs: {pick(numbers, 'normal', 'large_logits', 'ties', 'integers', 'one_hot', 'equal_keys')}, "
         f"gate: {pick(numbers, 'learned', 'learned', 'cmp', 'sel', 'win', 'all')}, poison: {pick(numbers, 'false', 'false', 'true')}, "
         f"prefix: {pick(numbers, 0.1, 0.5, 0.9)}}}",
-        f"parallel: {{ranks: 1{', device: cuda' if options.card else ''}}}", f"route: {{attend_sel: {route}, attend_win: {win}, attend_cmp: {cmp}}}", f"seed: {numbers.randrange(10000)}", "budget: {seconds: 60, cores: 1}", "requires: {memory_gib: 2}",
+        f"parallel: {{ranks: 1{', device: cuda' if options.card else ''}}}", f"route: {{attend_sel: {route}, attend_win: {win}, attend_cmp: {cmp}}}",
+        f"seed: {numbers.randrange(10000)}", "budget: {seconds: 60, cores: 1}", requires(options),
         "checks: [" + ", ".join(checks) + "]"]
     return "\n".join(lines) + "\n"
 
