@@ -9,12 +9,12 @@
 namespace harness {
 
 enum class Tie {
-  same_seam,    // one layer, one seam (and one law, where both name one)
-  same_tensor,  // one layer, one tensor
+  same_seam,     // one layer, one seam (and one law, where both name one)
+  same_tensor,   // one layer, one tensor
   same_tensors,  // the same, and the cause is in every layer of the effect
-  same_path,    // one layer, and one of the tensors is made of the other
-  downstream,   // a tensor made of the other one: a later layer, or a later operation of the layer
-  same_layer,   // one layer
+  same_path,     // one layer, and one of the tensors is made of the other
+  downstream,    // a tensor made of the other one: a later layer, or a later operation of the layer
+  same_layer,    // one layer
   gradient_path,  // a gradient that the backward makes after passing the other place
   same_param,     // one parameter, not earlier
   same_rank,      // one rank, not earlier
