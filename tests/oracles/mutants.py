@@ -6,7 +6,7 @@ and runs them: killed if a test fails or the program dies, survived if all pass.
 mutant does not touch are compiled once. Needs the built nsa_base of a build tree (the tests read the
 golden files through it).
 
-    tests/oracles/mutants.py [--build build/full] [--lock FILE] [--jobs 2] [--only PART] [--keep DIR]
+    tests/oracles/mutants.py [--build build/full] [--lock FILE] [--jobs 2] [--only PART] [--keep DIR] [--fit]
 
 Ends with 1 where a mutant survived, and with 2 where one no longer fits the sources."""
 
@@ -41,17 +41,17 @@ MUTANTS = [
     ("attention/attend.cpp", "add_query_gradients(bank, keys, work.ds_hK, gradients.dq_hD);", ""),
     # backward
     ("attention/backward.cpp", "add(branch->q, gradients.q);", "gradients.q = branch->q;"),
-    ("attention/backward.cpp", "&through(Branch::cmp), &through(Branch::sel), &through(Branch::win)",
-     "&through(Branch::cmp), &through(Branch::sel), &through(Branch::sel)"),
+    ("attention/backward.cpp", "return finished(layer, {&through(Branch::cmp), &through(Branch::sel), &through(Branch::win)});",
+     "return finished(layer, {&through(Branch::cmp), &through(Branch::sel), &through(Branch::sel)});"),
     ("attention/backward.cpp", "each == branch ? &other : &through(each)", "&through(each)"),
     ("attention/backward.cpp", "row = lane; row <", "row = lane + kRowLanes; row <"),
     ("attention/backward.cpp", "gate.data[g] * d_o.data[c];", "d_o.data[c];"),
     ("attention/backward.cpp", "dgate_.data[g] += d_o", "dgate_.data[g] = d_o"),
-    ("attention/backward.cpp", "rotate(dz, config, rows, Turn::backward);", "rotate(dz, config, rows, Turn::forward);"),
-    ("attention/backward.cpp", "rotate(dz, config, rows, Turn::backward);", ""),
-    ("attention/backward.cpp", "unrotated(dq, layer.config, forward_.rows())", "dq"),
+    ("attention/backward.cpp", "rotate(dz, layer.config, rows, Turn::backward);", "rotate(dz, layer.config, rows, Turn::forward);"),
+    ("attention/backward.cpp", "rotate(dz, layer.config, rows, Turn::backward);", ""),
+    ("attention/backward.cpp", "unrotated(dq, layer, forward_.rows())", "dq"),
     ("attention/backward.cpp", "if (forward_.options().gate_override) {", "if (false) {"),
-    ("attention/backward.cpp", "add_input_gradient(merged, layer.weight(name), dx, layer.threads);", ""),
+    ("attention/backward.cpp", "add_kept_input_gradient(layer, merged, layer.weight(name), dx);", ""),
     ("attention/backward.cpp", "scatter_rows(dx_rows, forward_.rows(), gradients.x);", ""),
     # block scores
     ("attention/block_scores.cpp", "Eq9::fractional ? config.l : config.d", "Eq9::fractional ? config.l_sel : config.d"),
@@ -70,10 +70,10 @@ MUTANTS = [
     ("attention/gate.cpp", "std::exp((*value - largest) / temperature)", "std::exp(*value - largest)"),
     ("attention/gate.cpp", "(dgate.data[k] - mean) / temperature", "(dgate.data[k] - mean)"),
     ("attention/gate.cpp", "(dgate.data[k] - mean) / temperature", "dgate.data[k] / temperature"),
-    ("attention/gate.cpp", "add_mean_gradient(dmean, dq_BGhRD);", ""),
-    ("attention/gate.cpp", "dmean_BGRD.data[group * size + k] / static_cast<double>(heads);", "dmean_BGRD.data[group * size + k];"),
+    ("attention/gate.cpp", "add_mean_gradient(kept, dmean, dq_BGhRD);", ""),
+    ("attention/gate.cpp", "dmean_BGRD.data[group * size + k] / static_cast<double>(heads)", "dmean_BGRD.data[group * size + k]"),
     ("attention/gate.cpp", "gate_value.data[i] * (1 - gate_value.data[i])", "gate_value.data[i]"),
-    ("attention/gate.cpp", 'add_input_gradient(projected, layer.weight("gate.proj.weight"), dx_BRE, layer.threads);', ""),
+    ("attention/gate.cpp", 'add_kept_input_gradient(layer, projected, layer.weight("gate.proj.weight"), dx_BRE);', ""),
     ("silu.h", "return s * (1 + z * (1 - s));", "return s * (1 + z * s);"),
     # keys
     ("attention/keys.cpp", "t - config.w + 1), t + 1);", "t - config.w), t + 1);"),
@@ -378,12 +378,15 @@ def main():
     options.add_argument("--jobs", type=int, default=2)
     options.add_argument("--only", action="append", help="mutants of files whose name contains this")
     options.add_argument("--keep", type=pathlib.Path, help="work in this new folder and leave it")
+    options.add_argument("--fit", action="store_true", help="only whether all of them fit the sources")
     chosen = options.parse_args()
     mutants = [m for m in MUTANTS if not chosen.only or any(part in m[0] for part in chosen.only)]
     unfit = stale(mutants)
     if unfit:
         print("\n".join(["do not fit the sources:", *unfit]))
         return 2
+    if chosen.fit:
+        return 0
     with contextlib.ExitStack() as stack:
         folder = chosen.keep or pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)

@@ -3,6 +3,7 @@
 the model, the training step or the worker; the variable TORCH_NSA_MUTANT switches one
 of them on, or several with commas between them: the harness hands variables that begin with TORCH_ to its workers.
 
+    tests/selftest/mutants.py fit           does every mutant fit the sources?
     tests/selftest/mutants.py make DIR      a copy of this tree in DIR with all mutants in it
     (build DIR: target harness/all, preset full)
     tests/selftest/mutants.py run DIR       coverage, then every mutant against the scenarios that reach its line
@@ -350,8 +351,8 @@ def report(folder, mutants):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("verb", choices=["make", "run", "report", "pairs"])
-    parser.add_argument("folder", type=pathlib.Path, help="outside this tree")
+    parser.add_argument("verb", choices=["fit", "make", "run", "report", "pairs"])
+    parser.add_argument("folder", type=pathlib.Path, nargs="?", help="outside this tree")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1, help="of the drawn pairs")
     parser.add_argument("--pin", action="store_true", help="each job gets two processors of its own")
@@ -359,9 +360,15 @@ def main():
     parser.add_argument("--first", default="", help="mutants of the files that begin so are run first")
     parser.add_argument("--minutes", type=float, default=24 * 60, help="no mutant is begun after so many")
     given = parser.parse_args()
+    mutants = mutant_list.read()
+    if given.verb == "fit":
+        for mutant in mutants:
+            mutant.where((ROOT / mutant.file).read_text())
+        return
+    if given.folder is None:
+        parser.error("FOLDER is missing")
     folder = given.folder.resolve()
     (folder / "mutants").mkdir(parents=True, exist_ok=True)
-    mutants = mutant_list.read()
 
     def harness():
         return Harness(folder, given.program, given.jobs if given.pin else 0)
