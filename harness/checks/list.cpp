@@ -17,9 +17,10 @@ const std::vector<Check>& all_checks() {
       checks::decode_equal(),      checks::reads_count(),
       checks::exercised(),         checks::finite(),
       checks::ran_route(),         checks::kernel_is_oracle(),
-      checks::kernel_causal(),     checks::process_clean(),
-      checks::progress(),          checks::same_losses(),
-      checks::measured_as_asked(), checks::buckets_as_asked(),
+      checks::kernel_causal(),     checks::repeats_equal(),
+      checks::process_clean(),     checks::progress(),
+      checks::same_losses(),       checks::measured_as_asked(),
+      checks::buckets_as_asked(),
   };
   return kChecks;
 }

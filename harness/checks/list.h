@@ -24,6 +24,7 @@ namespace checks {
 [[nodiscard]] Check selection_valid();
 [[nodiscard]] Check causal();
 [[nodiscard]] Check unmutated();
+[[nodiscard]] Check repeats_equal();
 [[nodiscard]] Check memory_scaling();
 [[nodiscard]] Check measured_as_asked();
 [[nodiscard]] Check same_losses();

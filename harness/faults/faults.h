@@ -30,6 +30,7 @@ using Faults = std::vector<Fault>;
 [[nodiscard]] Faults faults_of_not_numbers();
 [[nodiscard]] Faults faults_of_rank_ends();
 [[nodiscard]] Faults faults_of_rank_graph();
+[[nodiscard]] Faults faults_of_repeats();
 [[nodiscard]] Faults faults_of_rotations();
 [[nodiscard]] Faults faults_of_routes();
 [[nodiscard]] Faults faults_of_same_data();

@@ -63,11 +63,11 @@ Decision first_decision(const FaultContext& context,
                         const nsa::SeamContext& seam,
                         const Tensor& mask_BGS,
                         const Tensor& shows_BGS) {
-  using Key = std::tuple<int, std::int64_t, std::int64_t, std::int64_t>;
+  using Key = std::tuple<int, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
   static std::mutex mutex;  // a backward has threads of its own
   static std::map<Key, Decision> decisions;
   const std::int64_t step = context.session.progress().step();
-  const Key key(seam.layer, step, seam.first, mask_BGS.size(2));
+  const Key key(seam.layer, step, seam.first, mask_BGS.size(0), mask_BGS.size(2));
   const std::lock_guard<std::mutex> lock(mutex);
   const auto [place, is_new] = decisions.try_emplace(key);
   if (is_new) place->second = decide(context.request, mask_BGS, shows_BGS);

@@ -16,7 +16,8 @@ bool meet(const std::vector<int>& a, const std::vector<int>& b) {
 // A rank of a case that was ended records no more, whichever rank stood still.
 bool ends_ranks(const Finding& finding, const Site& wanted) {
   const std::string_view code = finding.code;
-  if (code.substr(0, 5) == "HANG." || code == "SLOW.HOST") return !wanted.ranks.empty();
+  const bool still = code == "SLOW.HOST" || code == "SLOW.COMPILE";
+  if (still || code.substr(0, 5) == "HANG.") return !wanted.ranks.empty();
   const Code* known = find_code(code);
   const bool ends =
       known != nullptr && (known->family == Family::process || code == "ROUTE.REFUSED");

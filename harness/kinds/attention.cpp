@@ -28,6 +28,9 @@ struct LayerInputs {
   torch::Tensor dy_BSE;
 };
 
+// Where the batch's last sequence is computed.
+enum class Placed { as_drawn, alone, last_of_four };
+
 class AttentionCase {
  public:
   explicit AttentionCase(Session& session)
@@ -53,9 +56,23 @@ class AttentionCase {
       recorder_.begin(LoneRank::kStep, 0);
       run_layers(rank_.model, rank_.watch, recorder_, first, "attention_layer_perturbed");
     }
+    if (session_.wants_check("repeats_equal")) repeat();
     if (session_.wants_check("close_to_reference")) {
       run_reference();
     }
+  }
+
+  // The same layers on the same inputs again, and the last sequence elsewhere.
+  void repeat() {
+    for (const auto& [placed, name] : {std::pair{Placed::as_drawn, "attention_layer_2"},
+                                       {Placed::as_drawn, "attention_layer_3"},
+                                       {Placed::alone, "attention_layer_alone"},
+                                       {Placed::last_of_four, "attention_layer_of_four"}}) {
+      placed_ = placed;
+      recorder_.begin(LoneRank::kStep, 0);
+      run_layers(rank_.model, rank_.watch, recorder_, 0, name);
+    }
+    placed_ = Placed::as_drawn;
   }
 
   // The first pass alone: the one that is judged by the routes of the case.
@@ -137,6 +154,20 @@ class AttentionCase {
     y_BSE.backward(inputs.dy_BSE);
   }
 
+  // The last sequence of the batch, alone or after three others.
+  void place(InputRequest request, torch::Tensor& x_BSE, torch::Tensor& dy_BSE) const {
+    if (placed_ == Placed::as_drawn) return;
+    const torch::Tensor last_x = x_BSE.slice(0, x_BSE.size(0) - 1);
+    const torch::Tensor last_dy = dy_BSE.slice(0, dy_BSE.size(0) - 1);
+    x_BSE = last_x;
+    dy_BSE = last_dy;
+    if (placed_ == Placed::alone) return;
+    request.batch = 3;
+    ++request.seed;
+    x_BSE = torch::cat({draw_inputs(request, scenario_.model), last_x});
+    dy_BSE = torch::cat({draw_cotangents(request, scenario_.model), last_dy});
+  }
+
   [[nodiscard]] LayerInputs inputs_of(nsa::NsaLm& model, int layer, std::int64_t perturbed) const {
     const InputRequest request{scenario_.attention.inputs,
                                scenario_.seed,
@@ -149,6 +180,7 @@ class AttentionCase {
       x_BSE = perturbed_suffix(x_BSE, perturbed, scenario_.seed, layer);
       dy_BSE.slice(1, perturbed).zero_();
     }
+    place(request, x_BSE, dy_BSE);
     const auto options = model->attention(layer)->parameters().front().options();
     const bool gaps =
         layer % 2 == 1;  // what reads memory as if it had none shows in every second layer
@@ -172,6 +204,7 @@ class AttentionCase {
   Session& session_;
   const Scenario& scenario_;
   LayerRecorder recorder_;
+  Placed placed_ = Placed::as_drawn;
 };
 
 void run_attention(Session& session) {

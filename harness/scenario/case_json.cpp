@@ -55,7 +55,7 @@ json scenario_json(const Scenario& scenario) {
 
 std::string case_id(const Case& the_case) {
   json content = scenario_json(the_case.scenario);
-  content.erase("about");
+  for (const char* words : {"about", "claim"}) content.erase(words);
   content["profile"] = the_case.scenario.profile;
   return nsa::hash_hex(dump(content)).substr(0, kIdDigits);
 }

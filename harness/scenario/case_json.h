@@ -8,7 +8,7 @@
 
 namespace harness {
 
-// 16 hex digits over the canonical JSON of the scenario without `about`, its path, and paths of this machine.
+// 16 hex digits over the canonical JSON of the scenario without `about` and `claim`, its path, and paths of this machine.
 [[nodiscard]] std::string case_id(const Case& the_case);
 
 // The document of a scenario file with every default filled in. Without `life`, `bisect` and `known` where there are none, so

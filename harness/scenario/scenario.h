@@ -148,6 +148,7 @@ struct Scenario {
   std::string path;  // absolute
   std::string text;  // the file as it was read
   std::string about;
+  std::string claim;
   std::string kind;
   std::string profile;    // the one applied, "" for none
   std::int64_t seed = 0;  // of initialisation, data and every draw

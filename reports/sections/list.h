@@ -31,6 +31,7 @@ namespace section {
 [[nodiscard]] Section ledger();
 [[nodiscard]] Section findings();
 [[nodiscard]] Section causes();
+[[nodiscard]] Section supersedes();
 [[nodiscard]] Section measurements();
 [[nodiscard]] Section metrics();
 [[nodiscard]] Section throughput();

@@ -15,6 +15,7 @@
 #include "tests/checks/planted_progress.h"
 #include "tests/checks/planted_ranks.h"
 #include "tests/checks/planted_reductions.h"
+#include "tests/checks/planted_repeats.h"
 #include "tests/checks/planted_runs.h"
 #include "tests/checks/planted_steps.h"
 #include "tests/checks/planted_sweep.h"
@@ -65,7 +66,8 @@ const std::vector<Planted>& all_planted() {
                            add_layer_gradients,
                            add_oracle_steps,
                            add_foreign_kernels,
-                           add_bucket_sizes}) {
+                           add_bucket_sizes,
+                           add_repeats}) {
       add(list);
     }
     return list;

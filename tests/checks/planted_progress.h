@@ -15,6 +15,7 @@ struct Look {
   std::int64_t children_cpu_ms = 0;
   std::int64_t disk_bytes = 0;
   int device_busy_percent = -1;
+  std::string child = "cc1plus";
 };
 
 // Looks 0 and 1, and those without stacks that came after them.
@@ -39,7 +40,7 @@ inline void look_at(
     row.children_cpu_ms = look.children_cpu_ms;
     row.disk_bytes = look.disk_bytes;
     row.device_busy_percent = look.device_busy_percent;
-    if (look.children_cpu_ms > 0) row.children.push_back({"cc1plus", 77, "R", 0});
+    if (look.children_cpu_ms > 0) row.children.push_back({look.child, 77, "R", 0});
     put(h.evidence.observations, kController, row, 30'000 + 2'000 * number);
     ++number;
   }
@@ -410,23 +411,53 @@ inline void add_progress(std::vector<Planted>& list) {
                     const Look wait = {"S", 5, {"wait"}, "futex", true, 3};
                     for (int rank = 0; rank < 2; ++rank) look_at(h, rank, wait, wait);
                   }});
+  const auto child = [](const std::string& name, auto change) {
+    return [=](Healthy& h) {
+      stopped(h, "still", "forward");
+      h.evidence.stopped.front().row.reason = "budget";
+      waiting(h, 0);
+      look_at(h, 0, kInLock, kInLock);
+      Look waits = {"S", 5, {"wait"}, "wait4", false, 3, 1'000};
+      waits.child = name;
+      Look later = waits;
+      later.children_cpu_ms = 2'800;
+      remove_if(h.evidence.collectives, [](const auto& row) { return row.process == 1; });
+      look_at(h, 1, waits, later);
+      change(h.evidence.observations);
+    };
+  };
+  // Another child of rank 1.
+  const auto beside = [](const harness::ChildProcess& other) {
+    return [=](auto& observations) {
+      for (auto& row : observations) {
+        if (row.row.process_observed == 1) row.row.children.push_back(other);
+      }
+    };
+  };
   list.push_back({check,
                   "a child that computed until the budget was up",
                   Verdict::fail,
                   "SLOW.HOST",
                   R"({"ranks":[1]})",
-                  [](Healthy& h) {
-                    stopped(h, "still", "forward");
-                    h.evidence.stopped.front().row.reason = "budget";
-                    waiting(h, 0);
-                    look_at(h, 0, kInLock, kInLock);
-                    const Look waits = {"S", 5, {"wait"}, "wait4", false, 3, 1'000};
-                    Look later = waits;
-                    later.children_cpu_ms = 2'800;
-                    remove_if(h.evidence.collectives,
-                              [](const auto& row) { return row.process == 1; });
-                    look_at(h, 1, waits, later);
-                  }});
+                  child("python3", [](auto&) {})});
+  list.push_back({check,
+                  "a child that compiled until the budget was up",
+                  Verdict::fail,
+                  "SLOW.COMPILE",
+                  R"({"ranks":[1],"phase":"forward"})",
+                  child("cicc", [](auto&) {})});
+  list.push_back({check,
+                  "a shell that waits for the compiler",
+                  Verdict::fail,
+                  "SLOW.COMPILE",
+                  R"({"ranks":[1]})",
+                  child("cc1plus", beside({"sh", 78, "S", 3}))});
+  list.push_back({check,
+                  "a compiler beside another child that computes",
+                  Verdict::fail,
+                  "SLOW.HOST",
+                  R"({"ranks":[1]})",
+                  child("cc1plus", beside({"tune", 78, "R", 3}))});
   list.push_back({check,
                   "a disk that was written until the budget was up",
                   Verdict::fail,
@@ -479,6 +510,26 @@ inline void add_progress(std::vector<Planted>& list) {
          later.children_cpu_ms = 1'800;
          look_at(h, 1, kInLock, later);
        }});
+  list.push_back({check,
+                  "out of budget, counters unknown, a compiler at work",
+                  Verdict::fail,
+                  "SLOW.COMPILE",
+                  R"({"ranks":[1]})",
+                  [=](Healthy& h) {
+                    child("cicc", [](auto&) {})(h);
+                    stopped(h, "budget", "forward");
+                    h.evidence.heartbeats.clear();
+                  }});
+  list.push_back({check,
+                  "out of budget, counters unknown, asleep",
+                  Verdict::inconclusive,
+                  "",
+                  "{}",
+                  [](Healthy& h) {
+                    stopped(h, "budget", "forward");
+                    for (int rank = 0; rank < 2; ++rank) look_at(h, rank, kInLock, kInLock);
+                    h.evidence.heartbeats.clear();
+                  }});
   list.push_back(
       {check, "out of budget, movement unknown", Verdict::inconclusive, "", "{}", [](Healthy& h) {
          stopped(h, "budget", "forward");

@@ -46,7 +46,7 @@ class Program {
   }
 
   void set_source_hash(const std::string& hash) const {
-    harness::Manifest manifest = fakes::manifest();
+    harness::Manifest manifest = fakes::worker_manifest();
     manifest.source_hash = hash;
     folder_.write("share/nsa-harness/manifest.json", harness::manifest_text(manifest));
   }

@@ -6,10 +6,17 @@
 namespace fakes {
 
 // As the built worker writes it (tests/program holds the two equal): nsa-harness-worker --manifest > tests/fakes/manifest.json.
-inline harness::Manifest manifest() {
+inline harness::Manifest worker_manifest() {
   harness::Manifest manifest =
       harness::load_manifest(std::string(NSA_TEST_ROOT) + "/tests/fakes/manifest.json");
   manifest.source_hash = "0123";
+  return manifest;
+}
+
+// With a kind that the controller runs itself.
+inline harness::Manifest manifest() {
+  harness::Manifest manifest = worker_manifest();
+  manifest.kinds.emplace_back(harness::kCommandKind);
   return manifest;
 }
 
@@ -26,7 +33,7 @@ inline harness::ScenarioOptions scenario_options(const std::string& root) {
       "exercised",         "finite",           "ran_route",       "process_clean",
       "progress",          "checkpoint_equal", "loss_floor",      "loss_falls",
       "resume_equal",      "within_budget",    "step_is_oracle",  "same_losses",
-      "measured_as_asked", "buckets_as_asked"};
+      "measured_as_asked", "buckets_as_asked", "repeats_equal"};
   return options;
 }
 

@@ -29,7 +29,6 @@ const std::map<std::string, std::string> kExpectedByNobody = {
     {"OOM.HOST", "a case that uses up the machine's memory endangers what runs beside it"},
     {"HANG.INIT", "no fault keeps a rank out of the rendezvous yet"},
     {"HANG.COLLECTIVE", "no fault blocks a collective on all ranks yet"},
-    {"SLOW.HOST", "no fault slows the host without stopping it yet"},
     {"READS.MISMATCH", "no fault changes the counters of a decoder yet"},
     {"MEM.EXPONENT", "no fault grows faster than the square of the length yet"}};
 

@@ -12,7 +12,7 @@ TEST(Manifest, TheFakeOneIsTheWorkersOwn) {
       {std::string(NSA_TEST_BIN) + "/nsa-harness-worker", "--manifest"}, 60'000);
   ASSERT_EQ(result.exit_code, 0);
   const harness::Manifest real = harness::parse_manifest(result.out, "--manifest");
-  const harness::Manifest fake = fakes::manifest();
+  const harness::Manifest fake = fakes::worker_manifest();
   EXPECT_EQ(fake.kinds, real.kinds);
   EXPECT_EQ(fake.seams, real.seams);
   ASSERT_EQ(fake.faults.size(), real.faults.size());

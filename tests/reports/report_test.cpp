@@ -1,6 +1,8 @@
 // Reports against golden files, and the laws that every report keeps. NSA_WRITE_GOLDEN=1 writes the golden files anew.
 #include <gtest/gtest.h>
 
+#include "harness/scenario/case_json.h"
+#include "reports/markdown.h"
 #include "tests/reports/golden.h"
 #include "tests/reports/sample.h"
 
@@ -75,6 +77,34 @@ TEST(Report, AKnownFailureSaysWhyAndUntilWhen) {
   EXPECT_NE(text.find("FAIL GRAD.MISSING where model.w=64, until 2027-01-31: nobody"),
             std::string::npos);
   EXPECT_NE(text.find("CONDITIONAL GO"), std::string::npos);
+}
+
+TEST(Report, AClaimStandsBesideTheVerdict) {
+  FakeStore store = fixtures::sample_store();
+  EXPECT_EQ(rendered(store).find("What it supersedes"), std::string::npos);
+  for (const std::size_t row : {2, 3}) {
+    harness::Case claimed = fixtures::sample_case(store.case_rows[row].scenario);
+    claimed.scenario.claim = "said <b>before</b> of " + store.case_rows[row].scenario;
+    store.case_rows[row].case_json = harness::case_to_json(claimed);
+  }
+  for (const auto format : {reports::Format::engineer, reports::Format::summary}) {
+    const std::string text = rendered(store, format);
+    const std::size_t at = text.find("## What it supersedes");
+    ASSERT_NE(at, std::string::npos) << text;
+    const std::string section = text.substr(at, text.find("\n## ", at + 1) - at);
+    for (const std::size_t row : {2, 3}) {
+      const harness::CaseRecord& record = store.case_rows[row];
+      const std::string said =
+          "said &lt;b&gt;before&lt;/b&gt; of " + reports::escape(record.scenario);
+      const std::size_t line = section.find(said);
+      ASSERT_NE(line, std::string::npos) << section;
+      // A finding where there is one; of a case that passed, what its first check saw.
+      const auto& judgement = *record.judgement;
+      const std::string verdict = judgement.findings.empty() ? judgement.verdicts.front().reason
+                                                             : judgement.findings.front().statement;
+      EXPECT_NE(section.find(reports::escape(verdict), line), std::string::npos) << section;
+    }
+  }
 }
 
 TEST(Report, SameRowsGiveSameBytes) {

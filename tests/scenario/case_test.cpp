@@ -164,7 +164,10 @@ TEST_F(CaseTest, TheIdHeedsEveryValueAndNoComment) {
   const std::string rest = "training: {seq_len: 16}\nchecks: [finite]\n";
   const auto id = [&](const std::string& text) { return load(folder, head + text).at(0).id; };
   const std::string plain = id("model: {use: toy}\n" + rest);
-  EXPECT_EQ(id("# a comment\nabout: other words\nmodel: {w: 64, use: toy}\n" + rest), plain);
+  EXPECT_EQ(
+      id("# a comment\nabout: other words\nclaim: somebody's words\nmodel: {w: 64, use: toy}\n" +
+         rest),
+      plain);
   std::set<std::string> ids = {plain};
   const std::vector<std::string> changes = {"model.w=65",
                                             "model.rope_scale=2",

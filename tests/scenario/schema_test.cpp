@@ -70,6 +70,7 @@ TEST(Schema, IsWhatACaseSays) {
     scenario.kernel.keys = "separate";
     scenario.command.argv = {"a"};        // and of kind command
     scenario.training.cuda_graph = true;  // and of kind throughput on a card
+    scenario.claim = "it cannot be";      // where somebody said so
     add_paths(harness::scenario_json(scenario), "", said);
   }
   std::set<std::string> documented;

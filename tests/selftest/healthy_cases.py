@@ -86,7 +86,7 @@ def attention(name, numbers, options):
     win, cmp = pick(numbers, *others), pick(numbers, *others)
     if options.card:  # what FlashAttention-2 takes
         m["d_k"] = m["d_v"] = pick(numbers, 16, 32, 64)
-    checks = ["close_to_oracle", "selection_valid", "causal", "finite", "unmutated", "ran_route", "process_clean", "progress"]
+    checks = ["repeats_equal", "close_to_oracle", "selection_valid", "causal", "finite", "unmutated", "ran_route", "process_clean", "progress"]
     if (route, win, cmp) != ("reference", "reference", "reference"):
         checks.insert(0, "close_to_reference")
     precision = precision_of(numbers, options, "bf16", "fp16")

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 
+#include "harness/checks/attention/forward_stages.h"
 #include "harness/checks/attention/layer_survey.h"
 #include "harness/checks/list.h"
 #include "nsa/base/error.h"
@@ -14,35 +15,6 @@ namespace harness::checks {
 namespace {
 
 constexpr const char* kPerturbed = "attention_layer_perturbed";
-
-struct CausalStage {
-  const char* tensor;
-  const char* branch;
-  const char* op;
-  std::array<const char*, 4>
-      inputs;    // whose prefix must have changed for this one to follow from it
-  int row_axis;  // -1: compressed tokens, in axis 2
-};
-
-// In the order of computation.
-constexpr std::array kCausalStages = {
-    CausalStage{"q", "", "rope", {}, 2},
-    CausalStage{"k_raw", "cmp", "rope", {}, 2},
-    CausalStage{"v_raw", "cmp", "project", {}, 2},
-    CausalStage{"k_sel", "sel", "rope", {}, 2},
-    CausalStage{"v_sel", "sel", "project", {}, 2},
-    CausalStage{"k_win", "win", "rope", {}, 2},
-    CausalStage{"v_win", "win", "project", {}, 2},
-    CausalStage{"k_cmp", "cmp", "compress", {"k_raw"}, -1},
-    CausalStage{"v_cmp", "cmp", "compress", {"v_raw"}, -1},
-    CausalStage{"p_grp", "", "score", {"q", "k_cmp"}, 2},
-    CausalStage{"blocks", "", "select", {"p_grp"}, 2},
-    CausalStage{"o_cmp", "cmp", "attend_cmp", {"q", "k_cmp", "v_cmp"}, 2},
-    CausalStage{"o_sel", "sel", "attend_sel", {"q", "k_sel", "v_sel", "blocks"}, 2},
-    CausalStage{"o_win", "win", "attend_win", {"q", "k_win", "v_win"}, 2},
-    CausalStage{"gate", "", "gate", {"q"}, 2},
-    CausalStage{"y", "", "attention", {"o_cmp", "o_sel", "o_win", "gate"}, 1},
-};
 
 // Row of an element along an axis.
 struct Axis {
@@ -179,7 +151,7 @@ class CausalityJudge {
     return true;
   }
 
-  [[nodiscard]] std::set<int> changed(const CausalStage& stage,
+  [[nodiscard]] std::set<int> changed(const ForwardStage& stage,
                                       const nsa::TensorView& a,
                                       const nsa::TensorView& b) const {
     if (stage.row_axis >= 0) {
@@ -195,8 +167,8 @@ class CausalityJudge {
                        int layer) {
     std::map<std::string, std::size_t>
         root_of;  // of a tensor that changed: the stage it began with
-    for (std::size_t i = 0; i < kCausalStages.size(); ++i) {
-      const CausalStage& stage = kCausalStages[i];
+    for (std::size_t i = 0; i < kForwardStages.size(); ++i) {
+      const ForwardStage& stage = kForwardStages[i];
       if (!plain.contains(stage.tensor) || !perturbed.contains(stage.tensor)) {
         result_.missing("tensor " + std::string(stage.tensor) + " of layer " +
                         std::to_string(layer) + " in both passes");
@@ -205,7 +177,7 @@ class CausalityJudge {
       ++tensors_;
       const std::set<int> rows = changed(stage, plain.at(stage.tensor), perturbed.at(stage.tensor));
       if (rows.empty()) continue;
-      root_of[stage.tensor] = root(i, root_of);
+      root_of[stage.tensor] = root_of_stage(i, root_of);
       Leak& leak = leaks_[root_of[stage.tensor]];
       if (root_of[stage.tensor] != i) {
         leak.follow.insert(stage.tensor);
@@ -216,16 +188,6 @@ class CausalityJudge {
       leak.row_count += static_cast<std::int64_t>(rows.size());
     }
     return !root_of.empty();
-  }
-
-  // Where the change of stage i began: with one of its inputs, else with itself.
-  [[nodiscard]] static std::size_t root(std::size_t i,
-                                        const std::map<std::string, std::size_t>& root_of) {
-    for (const char* input : kCausalStages[i].inputs) {
-      if (input == nullptr) continue;
-      if (const auto at = root_of.find(input); at != root_of.end()) return at->second;
-    }
-    return i;
   }
 
   // A gradient at positions that the prefix must not see. Where the forward leaks, it follows.
@@ -273,7 +235,7 @@ class CausalityJudge {
   }
 
   [[nodiscard]] Finding finding(std::size_t place, const Leak& leak) const {
-    const CausalStage& stage = kCausalStages[place];
+    const ForwardStage& stage = kForwardStages[place];
     Finding finding = make_finding("CAUSALITY.LEAK", "forward");
     finding.site = site_of(leak);
     finding.site.branch = stage.branch;
@@ -305,7 +267,7 @@ class CausalityJudge {
   std::int64_t first_ = 0;
   std::int64_t tensors_ = 0;
   std::int64_t layers_ = 0;
-  std::map<std::size_t, Leak> leaks_;  // by place in kCausalStages
+  std::map<std::size_t, Leak> leaks_;  // by place in kForwardStages
   Leak backward_;
 };
 

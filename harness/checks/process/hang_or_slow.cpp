@@ -215,13 +215,7 @@ class Motion {
     constexpr std::int64_t kFloorMs = 10'000;
     constexpr std::int64_t kCapMs = 20'000;
     const std::int64_t threshold = std::max(kFloorMs, std::min(kCapMs, 20 * longest_gap));
-    if (mover == nullptr || still > threshold) {
-      return inconclusive(
-          "the case was ended at its budget of time, and no counter is known to have moved in the "
-          "last " +
-          std::to_string(std::min(still, stop_->t_ms)) +
-          " ms: too little to tell slow from hanging");
-    }
+    if (mover == nullptr || still > threshold) return judge_unmoved(still);
     ResultBuilder result;
     result.measured(
         "since_last_movement_ms", static_cast<double>(still), static_cast<double>(threshold));
@@ -230,6 +224,23 @@ class Motion {
     finding.facts["since_movement_ms"] = still;
     result.found(std::move(finding));
     return result.finish("");
+  }
+
+  // Nobody tells counters, as in a command of the user's own. Two looks at the end show what ranks did then.
+  CheckResult judge_unmoved(std::int64_t still_ms) const {
+    ResultBuilder result;
+    if (!live_.empty() && all_looked_at(result)) {
+      const auto busy = busy_ranks();
+      if (!busy.empty()) {
+        result.found(slow_by_doing(busy.front().doing(), busy));
+        return result.finish("");
+      }
+    }
+    return inconclusive(
+        "the case was ended at its budget of time, and no counter is known to have moved in the "
+        "last " +
+        std::to_string(std::min(still_ms, stop_->t_ms)) +
+        " ms: too little to tell slow from hanging");
   }
 
   // When a counter of the rank was last seen to have grown, and its longest gap; -1 if never.

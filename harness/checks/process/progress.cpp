@@ -11,6 +11,7 @@ Check progress() {
            "HANG.HOST",
            "HANG.KERNEL",
            "SLOW.HOST",
+           "SLOW.COMPILE",
            "SLOW.DATA",
            "SLOW.SYNC_STORM"},
           [](const Evidence& evidence) {

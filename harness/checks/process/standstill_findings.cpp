@@ -1,7 +1,9 @@
 #include "harness/checks/process/standstill_findings.h"
 
 #include <algorithm>
+#include <array>
 #include <set>
+#include <string_view>
 
 #include "harness/checks/result.h"
 
@@ -118,6 +120,55 @@ std::vector<std::string> child_names(const std::vector<RankState>& ranks) {
   return {names.begin(), names.end()};
 }
 
+// Of C++, CUDA, Triton and torch.compile: compilers, assemblers, linkers.
+constexpr std::array<std::string_view, 14> kCompilers = {"cc1",
+                                                         "cc1plus",
+                                                         "clang",
+                                                         "clang++",
+                                                         "as",
+                                                         "ld",
+                                                         "ld.lld",
+                                                         "collect2",
+                                                         "cudafe++",
+                                                         "cicc",
+                                                         "ptxas",
+                                                         "nvlink",
+                                                         "fatbinary",
+                                                         "nvcc"};
+
+bool is_compiler(const ChildProcess& child) {
+  return std::find(kCompilers.begin(), kCompilers.end(), child.name) != kCompilers.end();
+}
+
+// It used the processor between the two looks, or does in the second one.
+bool computes(const ChildProcess& child, const Observation& before) {
+  if (child.state == "R") return true;
+  const auto was = std::find_if(before.children.begin(),
+                                before.children.end(),
+                                [&](const ChildProcess& one) { return one.pid == child.pid; });
+  return child.cpu_ms > (was == before.children.end() ? 0 : was->cpu_ms);
+}
+
+// Some child of these ranks computes, and all that do are compilers.
+bool children_compile(const std::vector<RankState>& ranks) {
+  bool some = false;
+  for (const RankState& rank : ranks) {
+    if (!rank.looked_twice()) continue;
+    for (const ChildProcess& child : rank.looks[1]->row.children) {
+      if (!computes(child, rank.looks[0]->row)) continue;
+      if (!is_compiler(child)) return false;
+      some = true;
+    }
+  }
+  return some;
+}
+
+Finding slow(const char* code, const char* variant, const std::vector<RankState>& ranks) {
+  Finding finding = base(code, variant, ranks);
+  if (ranks.front().layer >= 0) finding.site.layers = {ranks.front().layer};
+  return finding;
+}
+
 }  // namespace
 
 Finding hang_of(const std::vector<RankState>& live, const std::vector<int>& gone, bool is_command) {
@@ -152,14 +203,13 @@ Finding outlasted(const std::vector<RankState>& ranks, const std::vector<RankSta
 }
 
 Finding slow_host(const char* variant, const std::vector<RankState>& ranks) {
-  Finding finding = base("SLOW.HOST", variant, ranks);
-  if (ranks.front().layer >= 0) finding.site.layers = {ranks.front().layer};
-  return finding;
+  return slow("SLOW.HOST", variant, ranks);
 }
 
 Finding slow_by_doing(Doing doing, const std::vector<RankState>& ranks) {
   const char* variant = doing == Doing::child ? "child" : doing == Doing::disk ? "disk" : "busy";
-  Finding finding = slow_host(variant, ranks);
+  const bool compiling = doing == Doing::child && children_compile(ranks);
+  Finding finding = slow(compiling ? "SLOW.COMPILE" : "SLOW.HOST", variant, ranks);
   put_looks(ranks, finding);
   const std::vector<std::string> children = child_names(ranks);
   if (doing == Doing::child && !children.empty()) put_some(finding, "children", children);

@@ -69,6 +69,16 @@ constexpr std::array kForwardCodes = {
           .next_action = "For op score, look at the overlap map, the mask and the precision of the "
                          "scores. For op select, look at forced blocks, order and ties.",
           .witness = kOracle}},
+    Code{
+        {"DETERMINISM.SELECTION", Family::forward, 202},
+        {.meaning = "The same inputs in the same process gave other blocks when they were computed "
+                    "again.",
+         .confirmed_by = "Three calls on inputs with equal bits, of one shape: the lists of "
+                         "blocks, or their scores, have other bits in one of them.",
+         .next_action = "Look for ties that atomics or an unordered sort break, for scores that "
+                        "are summed in the order in which threads come, and for memory that an "
+                        "earlier call left.",
+         .witness = "The recorded scores and lists of all calls, compared by the controller."}},
     Code{{"SELECTION.TIE", Family::forward, 205, Outcome::pass},
          {.meaning = "A note, not a failure: other blocks were chosen than the oracle's, and their "
                      "scores are closer than rounding.",
@@ -92,6 +102,16 @@ constexpr std::array kForwardCodes = {
           .next_action = "Compare this operation with its equation on the recorded tensors. Where "
                          "a law is named, look for that mistake.",
           .witness = kOracle}},
+    Code{{"DETERMINISM.BATCH", Family::forward, 222},
+         {.meaning = "What a sequence gives depends on its neighbours in the batch or on its place "
+                     "among them.",
+          .confirmed_by = "The same sequence, alone or after three others, gives numbers that are "
+                          "further apart than rounding can make them, or other blocks from scores "
+                          "with equal bits.",
+          .next_action = "Look at what depends on the number of sequences: tiles, splits of the "
+                         "keys, strides over the batch, buffers that sequences share.",
+          .witness = "The recorded tensors of both placements, compared by the controller. Both "
+                     "come from the same code: the oracle tells which one is right."}},
     Code{
         {"DECODE.MISMATCH", Family::forward, 230},
         {.meaning = "Decoding token by token gives another result than the whole sequence at once.",

@@ -131,6 +131,15 @@ constexpr std::array kTrainingCodes = {
           .next_action = "Raise budget.seconds, or look for a loop on the host (per token, per "
                          "block) in this phase.",
           .witness = kSupervision}},
+    Code{{"SLOW.COMPILE", Family::progress, 542, Outcome::slow},
+         {.meaning = "A rank waited for a compiler until the case was ended. It is no hang.",
+          .confirmed_by = "No counter moved, and the only children of the rank that used the "
+                          "processor between two looks are compilers, assemblers or linkers.",
+          .next_action = "Let one process compile before the others start, and keep its cache: "
+                         "TORCHINDUCTOR_CACHE_DIR, TRITON_CACHE_DIR, TORCH_EXTENSIONS_DIR. Or "
+                         "raise budget.seconds, and the time limit of the group.",
+          .witness = "The names and the processor time of the rank's children, which the kernel "
+                     "tells the controller."}},
     Code{{"SLOW.SYNC_STORM", Family::progress, 545, Outcome::slow},
          {.meaning =
               "An operator makes the host wait for the device much more often than on the twin.",

@@ -160,6 +160,30 @@ constexpr std::array kForwardWords = {
             "Data type and device are not the cause: the plain implementation ran with the same "
             "input and weights on both.",
             "Look at where this back end rounds: accumulators, probabilities, the order of sums."},
+    // repeats_equal
+    Wording{
+        "NUMERIC.FORWARD",
+        "calls",
+        "In {layers}, {tensor} of {op} is not the same when it is called again on equal inputs: "
+        "{row_count:row} {row_count?differs|differ}.[ Call {call} is the one that differs from "
+        "the two others.]",
+        "The inputs and their shapes are not the cause: they are the same, bit by bit.",
+        "Look at what one call does and another one does not: a tuner that runs on the live "
+        "buffer, an output that is added to, a workspace that is not cleared."},
+    Wording{
+        "DETERMINISM.SELECTION",
+        "calls",
+        "In {layers}, {tensor} of {op} is not the same when it is called again on equal inputs: "
+        "{row_count:row} {row_count?differs|differ}.[ Call {call} is the one that differs from "
+        "the two others.]",
+        "The inputs and their shapes are not the cause: they are the same, bit by bit."},
+    Wording{"DETERMINISM.BATCH",
+            "placed",
+            "In {layers}, {tensor} of {op} is not the same for one sequence where it is computed "
+            "{placed}: "
+            "{row_count:row} {row_count?differs|differ}.",
+            "It is no rounding: another order of sums cannot do as much. Earlier operations are "
+            "not the cause: what they gave is the same."},
     // causal
     Wording{"CAUSALITY.LEAK",
             "forward",

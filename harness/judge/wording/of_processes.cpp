@@ -180,6 +180,13 @@ constexpr std::array kProcessWords = {
             "It is not a hang: the processor time of the children moved until the end.",
             "Find out what the child does. A compiler needs more time, or a cache that is kept.",
             "stacks unread seen"},
+    Wording{"SLOW.COMPILE",
+            "child",
+            "No counter moved, but {ranks} waited for compilers until the controller ended the "
+            "case[ in {step}][, phase {phase}][, {layers}].[ The children are {children}.]",
+            "It is not a hang: the processor time of the compilers moved until the end.",
+            {},
+            "stacks unread seen"},
     Wording{"SLOW.HOST",
             "disk",
             "No counter moved, but {ranks} read from or wrote to a disk until the controller "
