@@ -192,7 +192,7 @@ class Scaling {
                            nsa::to_text(points_[i].n_layers),
                        error,
                        kPredictionLimit);
-      if (!(error <= kPredictionLimit)) add_prediction(points_[i], predicted);
+      if (!(error <= kPredictionLimit)) tell_prediction(points_[i], predicted);
       worst = std::max(worst, error);
     }
     words_ = "memory of " + std::to_string(points_.size() - fitted) + " sizes is what " +
@@ -270,7 +270,15 @@ class Scaling {
     return longest;
   }
 
-  void add_prediction(const SweepPoint& point, double predicted) {
+  // Less than predicted is no memory too much: the smaller sizes were none to predict from.
+  void tell_prediction(const SweepPoint& point, double predicted) {
+    if (point.peak < predicted) {
+      result_.missing("smaller sizes from which that of " + nsa::to_text(point.seq_len) +
+                      " tokens at batch " + nsa::to_text(point.batch_size) +
+                      " follows: they predict " + std::to_string(std::llround(predicted)) +
+                      " bytes, and it took " + std::to_string(std::llround(point.peak)));
+      return;
+    }
     Finding finding = make_finding("MEM.BUDGET", "prediction");
     finding.site.phase = "backward";
     finding.site.detail["seq_len"] = point.seq_len;
