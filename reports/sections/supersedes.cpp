@@ -17,13 +17,18 @@ std::string verdict(const CaseView& one) {
   return escape(judgement->verdicts.front().reason);
 }
 
+std::string outcome_of(const CaseView& one) {
+  const bool found = one.expects() && one.outcome() == harness::Outcome::pass;
+  return outcome_text(one.outcome()) + (found ? ": what it expects was found" : "");
+}
+
 std::string supersedes_body(const ReportView& view) {
   Table table({"case", "what was said", "outcome", "verdict of this run"});
   for (const CaseView& one : view.cases) {
     if (!one.the_case || one.the_case->scenario.claim.empty()) continue;
     table.row({case_name(view, one),
                escape(one.the_case->scenario.claim),
-               outcome_text(one.outcome()),
+               outcome_of(one),
                verdict(one)});
   }
   return table.empty() ? "" : table.text();
