@@ -16,26 +16,6 @@ namespace {
 
 constexpr const char* kPerturbed = "attention_layer_perturbed";
 
-// Row of an element along an axis.
-struct Axis {
-  std::size_t inner = 1;
-  std::size_t length = 1;
-
-  Axis(const nsa::TensorView& view, int axis)
-      : length(static_cast<std::size_t>(view.shape.at(static_cast<std::size_t>(axis)))) {
-    for (std::size_t i = static_cast<std::size_t>(axis) + 1; i < view.shape.size(); ++i) {
-      inner *= static_cast<std::size_t>(view.shape[i]);
-    }
-  }
-  [[nodiscard]] std::int64_t row(std::size_t element) const {
-    return static_cast<std::int64_t>(element / inner % length);
-  }
-};
-
-bool is_integer(const nsa::TensorView& view) {
-  return view.dtype == nsa::DType::i64 || view.dtype == nsa::DType::i32;
-}
-
 // Rows in which two tensors of one shape differ, as long as keep(row). Zeros of either sign are the same, NaNs too.
 template <typename Keep>
 std::set<int> changed_rows(const nsa::TensorView& a,
@@ -47,9 +27,9 @@ std::set<int> changed_rows(const nsa::TensorView& a,
   }
   std::set<int> rows;
   if (same_bytes(a, b) || a.bytes.empty()) return rows;
-  const Axis along(a, axis);
+  const RowAxis along(a, axis);
   const auto note = [&](std::size_t i) {
-    if (const std::int64_t row = along.row(i); keep(row)) rows.insert(static_cast<int>(row));
+    if (const int row = along.row(i); keep(row)) rows.insert(row);
   };
   if (is_integer(a)) {
     const std::vector<std::int64_t> x = nsa::to_int64s(a);
@@ -198,7 +178,7 @@ class CausalityJudge {
     }
     ++tensors_;
     const nsa::TensorView& view = perturbed.at("dx");
-    const Axis along(view, 1);
+    const RowAxis along(view, 1);
     const Reals dx(view);
     std::set<int> rows;
     for (std::size_t i = 0; i < dx.size(); ++i) {
@@ -208,7 +188,7 @@ class CausalityJudge {
                         std::to_string(layer));
         return;
       }
-      rows.insert(static_cast<int>(along.row(i)));
+      rows.insert(along.row(i));
     }
     if (rows.empty() || forward) return;
     backward_.layers.insert(layer);

@@ -7,6 +7,8 @@
 #include <map>
 #include <string>
 
+#include "nsa/base/safetensors.h"
+
 namespace harness::checks {
 
 struct ForwardStage {
@@ -35,6 +37,28 @@ inline constexpr std::array kForwardStages = {
     ForwardStage{"gate", "", "gate", {"q"}, 2},
     ForwardStage{"y", "", "attention", {"o_cmp", "o_sel", "o_win", "gate"}, 1},
 };
+
+// The row of an element of a tensor along the axis of its rows.
+class RowAxis {
+ public:
+  RowAxis(const nsa::TensorView& view, int axis)
+      : length_(static_cast<std::size_t>(view.shape.at(static_cast<std::size_t>(axis)))) {
+    for (std::size_t i = static_cast<std::size_t>(axis) + 1; i < view.shape.size(); ++i) {
+      inner_ *= static_cast<std::size_t>(view.shape[i]);
+    }
+  }
+  [[nodiscard]] int row(std::size_t element) const {
+    return static_cast<int>(element / inner_ % length_);
+  }
+
+ private:
+  std::size_t inner_ = 1;
+  std::size_t length_ = 1;
+};
+
+[[nodiscard]] inline bool is_integer(const nsa::TensorView& view) {
+  return view.dtype == nsa::DType::i64 || view.dtype == nsa::DType::i32;
+}
 
 // Where the change of stage i began: with one of its inputs, else with itself. `root_of` holds that of every changed tensor.
 [[nodiscard]] inline std::size_t root_of_stage(std::size_t i,

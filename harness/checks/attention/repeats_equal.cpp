@@ -26,28 +26,23 @@ struct Placement {
 constexpr std::array kPlacements = {Placement{"attention_layer_alone", "alone"},
                                     Placement{"attention_layer_of_four", "last of four"}};
 
-// The last sequence of a tensor [B, ...], and the place of an element's row in it.
+// The last sequence of a tensor [B, ...]. An element counts from its begin.
 class LastSequence {
  public:
-  LastSequence(const nsa::TensorView& view, int row_axis) {
-    const std::vector<std::int64_t>& shape = view.shape;
-    for (std::size_t i = 1; i < shape.size(); ++i) size_ *= static_cast<std::size_t>(shape[i]);
-    const auto axis = static_cast<std::size_t>(row_axis < 0 ? 2 : row_axis);
-    rows_ = static_cast<std::size_t>(shape.at(axis));
-    for (std::size_t i = axis + 1; i < shape.size(); ++i)
-      inner_ *= static_cast<std::size_t>(shape[i]);
-    begin_ = (static_cast<std::size_t>(shape.at(0)) - 1) * size_;
+  LastSequence(const nsa::TensorView& view, int row_axis)
+      : along_(view, row_axis < 0 ? 2 : row_axis) {
+    for (std::size_t i = 1; i < view.shape.size(); ++i) {
+      size_ *= static_cast<std::size_t>(view.shape[i]);
+    }
+    begin_ = (static_cast<std::size_t>(view.shape.at(0)) - 1) * size_;
   }
   [[nodiscard]] std::size_t size() const { return size_; }
   [[nodiscard]] std::size_t at(std::size_t element) const { return begin_ + element; }
-  [[nodiscard]] int row(std::size_t element) const {
-    return static_cast<int>(element / inner_ % rows_);
-  }
+  [[nodiscard]] int row(std::size_t element) const { return along_.row(element); }
 
  private:
+  RowAxis along_;
   std::size_t size_ = 1;
-  std::size_t rows_ = 1;
-  std::size_t inner_ = 1;
   std::size_t begin_ = 0;
 };
 
@@ -180,15 +175,11 @@ class RepeatsJudge {
       const std::size_t other = first ? 2 : 1;
       const auto& a = calls[0].at(stage.tensor);
       const auto& b = calls[other].at(stage.tensor);
-      const Rows rows = is_integer(stage) ? rows_of_other_integers(a, b, stage.row_axis)
-                                          : rows_apart(a, b, stage.row_axis, 0.0);
+      const Rows rows = is_integer(a) ? rows_of_other_integers(a, b, stage.row_axis)
+                                      : rows_apart(a, b, stage.row_axis, 0.0);
       unequal.rows.insert(rows.begin(), rows.end());
     }
     return root_of.empty();
-  }
-
-  static bool is_integer(const ForwardStage& stage) {
-    return std::string(stage.tensor) == "blocks";
   }
 
   bool has_everywhere(const Files& files, const ForwardStage& stage, int layer) {
@@ -217,8 +208,9 @@ class RepeatsJudge {
       const ForwardStage& stage = kForwardStages[i];
       if (!plain.contains(stage.tensor) || !placed.contains(stage.tensor)) continue;
       ++tensors_;
-      const Rows rows = without(is_integer(stage) ? chosen_apart(plain, placed, stage, other_blocks)
-                                                  : apart(plain, placed, stage),
+      const Rows rows = without(is_integer(plain.at(stage.tensor))
+                                    ? chosen_apart(plain, placed, stage, other_blocks)
+                                    : apart(plain, placed, stage),
                                 other_blocks);
       if (rows.empty()) continue;
       root_of[stage.tensor] = root_of_stage(i, root_of);

@@ -1,13 +1,12 @@
 #include "harness/checks/gradients/sum_law.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <cstdint>
 #include <limits>
 
 #include "harness/checks/largest.h"
 #include "nsa/base/error.h"
+#include "oracles/numbers.h"
 
 namespace harness::checks {
 namespace {
@@ -47,19 +46,13 @@ double smallest(double unit_roundoff) {
                                  : std::numeric_limits<float>::denorm_min();
 }
 
-constexpr std::uint32_t kBelowBf16 = 0xFFFF;  // bits of a float that bfloat16 lacks
-
 bool is_bf16(double x) {
-  const auto narrow = static_cast<float>(x);
-  return static_cast<double>(narrow) == x &&
-         (std::bit_cast<std::uint32_t>(narrow) & kBelowBf16) == 0;
+  return oracles::rounded(x, oracles::Number::bf16) == x;
 }
 
-// To nearest, ties to even.
+// Of a quotient that was a float32 before.
 double as_bf16(double x) {
-  const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(x));
-  const std::uint32_t rounded = bits + (kBelowBf16 >> 1U) + ((bits >> 16U) & 1U);
-  return std::bit_cast<float>(rounded & ~kBelowBf16);
+  return oracles::rounded(oracles::rounded(x, oracles::Number::f32), oracles::Number::bf16);
 }
 
 bool is_sum_of_rounded(const Reals& g, const std::vector<Reals>& g_r) {

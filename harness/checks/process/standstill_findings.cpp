@@ -38,6 +38,13 @@ Finding base(const char* code, const char* variant, const std::vector<RankState>
   return finding;
 }
 
+// With the layer that the first of them was in.
+Finding in_layer(const char* code, const char* variant, const std::vector<RankState>& ranks) {
+  Finding finding = base(code, variant, ranks);
+  if (ranks.front().layer >= 0) finding.site.layers = {ranks.front().layer};
+  return finding;
+}
+
 // Live ranks that are not among these.
 std::vector<int> others(const std::vector<RankState>& live, const std::vector<RankState>& ranks) {
   const std::vector<int> known = numbers_of(ranks);
@@ -91,8 +98,7 @@ Finding hang_collective(const std::vector<RankState>& live) {
 Finding hang_host(const char* variant,
                   const std::vector<RankState>& ranks,
                   const std::vector<RankState>& live) {
-  Finding finding = base("HANG.HOST", variant, ranks);
-  if (ranks.front().layer >= 0) finding.site.layers = {ranks.front().layer};
+  Finding finding = in_layer("HANG.HOST", variant, ranks);
   put_waiting(live, ranks, finding);
   put_looks(ranks, finding);
   return finding;
@@ -163,12 +169,6 @@ bool children_compile(const std::vector<RankState>& ranks) {
   return some;
 }
 
-Finding slow(const char* code, const char* variant, const std::vector<RankState>& ranks) {
-  Finding finding = base(code, variant, ranks);
-  if (ranks.front().layer >= 0) finding.site.layers = {ranks.front().layer};
-  return finding;
-}
-
 }  // namespace
 
 Finding hang_of(const std::vector<RankState>& live, const std::vector<int>& gone, bool is_command) {
@@ -192,8 +192,7 @@ Finding hang_of(const std::vector<RankState>& live, const std::vector<int>& gone
 }
 
 Finding hang_of_kernel(const std::vector<RankState>& ranks, const std::vector<RankState>& live) {
-  Finding finding = base("HANG.KERNEL", "resident", ranks);
-  if (ranks.front().layer >= 0) finding.site.layers = {ranks.front().layer};
+  Finding finding = in_layer("HANG.KERNEL", "resident", ranks);
   put_waiting(live, ranks, finding);
   return finding;
 }
@@ -203,13 +202,13 @@ Finding outlasted(const std::vector<RankState>& ranks, const std::vector<RankSta
 }
 
 Finding slow_host(const char* variant, const std::vector<RankState>& ranks) {
-  return slow("SLOW.HOST", variant, ranks);
+  return in_layer("SLOW.HOST", variant, ranks);
 }
 
 Finding slow_by_doing(Doing doing, const std::vector<RankState>& ranks) {
   const char* variant = doing == Doing::child ? "child" : doing == Doing::disk ? "disk" : "busy";
   const bool compiling = doing == Doing::child && children_compile(ranks);
-  Finding finding = slow(compiling ? "SLOW.COMPILE" : "SLOW.HOST", variant, ranks);
+  Finding finding = in_layer(compiling ? "SLOW.COMPILE" : "SLOW.HOST", variant, ranks);
   put_looks(ranks, finding);
   const std::vector<std::string> children = child_names(ranks);
   if (doing == Doing::child && !children.empty()) put_some(finding, "children", children);
