@@ -1,8 +1,11 @@
 #include "harness/checks/course.h"
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <set>
+
+#include "harness/checks/data_of.h"
 
 namespace harness::checks {
 namespace {
@@ -22,6 +25,22 @@ Course recorded(const Evidence& evidence) {
   return course;
 }
 
+// Of every rank and step, what the longest scored part of its sequences leaves without influence.
+void add_masked(const Scenario& scenario, Course& course) {
+  const oracles::DataConfig data = data_of(scenario);
+  for (int rank = 0; data.ragged && rank < data.world; ++rank) {
+    for (const std::int64_t step : course.steps) {
+      std::int64_t longest = 0;
+      for (std::int64_t micro = 0; micro < data.accumulate; ++micro) {
+        for (const std::int64_t scored : oracles::scored_positions(data, {step, micro, rank})) {
+          longest = std::max(longest, scored);
+        }
+      }
+      course.masked[{rank, step}] = uninfluential(scenario.model, longest).zero;
+    }
+  }
+}
+
 }  // namespace
 
 Course Course::of(const Evidence& evidence) {
@@ -33,6 +52,7 @@ Course Course::of(const Evidence& evidence) {
   std::iota(course.steps.begin(), course.steps.end(), std::int64_t{1});
   // The last position predicts nothing, and nothing before it sees it.
   course.expected = uninfluential(scenario.model, scenario.training.seq_len - 1);
+  add_masked(scenario, course);
   return course;
 }
 

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/checks/params.h"
@@ -15,8 +17,15 @@ struct Course {
   std::vector<std::int64_t> steps;  // ascending; of a command those that some rank recorded
   Uninfluential expected;           // of a command nothing is known
   bool as_recorded = false;         // of a command: what no rank recorded is not missed
+  // With a loss mask: short names of what gets zeros, by rank and step. Positions after the last scored one act on nothing.
+  std::map<std::pair<int, std::int64_t>, std::vector<std::string>> masked = {};
 
   [[nodiscard]] static Course of(const Evidence& evidence);
+  // Short names of the parameters whose gradient is zero in every element.
+  [[nodiscard]] const std::vector<std::string>& zero_of(int rank, std::int64_t step) const {
+    const auto found = masked.find({rank, step});
+    return found == masked.end() ? expected.zero : found->second;
+  }
 };
 
 }  // namespace harness::checks

@@ -36,6 +36,7 @@ using Faults = std::vector<Fault>;
 [[nodiscard]] Faults faults_of_same_data();
 [[nodiscard]] Faults faults_of_scores();
 [[nodiscard]] Faults faults_of_selected_backwards();
+[[nodiscard]] Faults faults_of_token_weighting();
 [[nodiscard]] Faults faults_of_weights();
 
 }  // namespace harness

@@ -70,8 +70,10 @@ void skips(FaultContext& context) {
 
 void unshifted(FaultContext& context) {
   auto& loss = context.needed_training().seams.loss;
-  loss = [inner = loss, &context](const Tensor& logits_BSV, const Tensor& tokens_BS) {
-    if (!context.holds_now()) return inner(logits_BSV, tokens_BS);
+  loss = [inner = loss, &context](const Tensor& logits_BSV,
+                                  const Tensor& tokens_BS,
+                                  const std::vector<std::int64_t>& scored_B) {
+    if (!context.holds_now()) return inner(logits_BSV, tokens_BS, scored_B);
     context.fired();
     return torch::nn::functional::cross_entropy(logits_BSV.flatten(0, 1), tokens_BS.flatten());
   };

@@ -144,6 +144,10 @@ constexpr std::array kEdges = {
     Edge{"LOSS.BELOW_FLOOR", "GRAD.SCALE/twin", Tie::same_rank},
     Edge{"LOSS.WRONG", "NUMERIC.GRADIENT/twin", Tie::same_rank},
     Edge{"LOSS.WRONG", "GRAD.SCALE/twin", Tie::same_rank},
+    // Micro-batches that count too much or too little.
+    Edge{"GRAD.SCALE/tokens", "NUMERIC.GRADIENT/twin", Tie::same_rank},
+    Edge{"GRAD.SCALE/tokens", "GRAD.SCALE/twin", Tie::same_rank},
+    Edge{"GRAD.SCALE/tokens", "CKPT.GRADIENT/gradient", Tie::same_rank},
     Edge{"LOSS.WRONG", "LOSS.BELOW_FLOOR", Tie::same_rank},
     Edge{"LOSS.WRONG", "LOSS.NOT_FALLING", Tie::same_rank},
     // A parameter that the loss does not reach, or reaches twice.

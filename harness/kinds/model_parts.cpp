@@ -25,6 +25,13 @@ nsa::NsaLm build(const Session& session,
   return model;
 }
 
+nsa::BatchShape batch_shape(const Scenario& scenario) {
+  return {scenario.training.batch_size,
+          scenario.training.seq_len,
+          scenario.training.accumulate,
+          scenario.model.vocab_size};
+}
+
 }  // namespace
 
 torch::Device device_of(const Session& session) {
@@ -46,12 +53,17 @@ nsa::NsaLm make_reference_model(const Session& session, nsa::Routes& routes) {
 }
 
 std::unique_ptr<nsa::DataSource> make_source(const Scenario& scenario) {
-  const nsa::BatchShape shape{scenario.training.batch_size,
-                              scenario.training.seq_len,
-                              scenario.training.accumulate,
-                              scenario.model.vocab_size};
-  return nsa::make_data_source(
-      scenario.training.data, shape, scenario.seed, static_cast<int>(scenario.parallel.ranks));
+  return nsa::make_data_source(scenario.training.data,
+                               batch_shape(scenario),
+                               scenario.seed,
+                               static_cast<int>(scenario.parallel.ranks));
+}
+
+nsa::LossMask make_loss_mask(const Scenario& scenario) {
+  return {scenario.training.data,
+          batch_shape(scenario),
+          scenario.seed,
+          static_cast<int>(scenario.parallel.ranks)};
 }
 
 torch::Tensor logits_of(nsa::NsaLm& model,

@@ -37,6 +37,7 @@ bool any_is_nan(const std::vector<torch::Tensor>& tensors) {
 nsa::TrainingSeams make_seams(nsa::DataSource& source,
                               nsa::Optimizer& optimizer,
                               nsa::Routes& routes,
+                              const nsa::LossMask& mask,
                               const nsa::SnapshotParts& parts) {
   nsa::TrainingSeams seams;
   seams.data = [&source, &routes](std::int64_t step, std::int64_t micro, int rank, int world) {
@@ -44,6 +45,10 @@ nsa::TrainingSeams make_seams(nsa::DataSource& source,
     return source.batch(step, micro, rank, world);
   };
   seams.loss = nsa::next_token_loss;
+  seams.share = [&mask](
+                    const torch::Tensor& mean, std::int64_t step, std::int64_t micro, int rank) {
+    return mask.share(mean, step, micro, rank);
+  };
   seams.optimizer = [&optimizer, &routes](std::int64_t /*step*/) {
     routes.ran("optimizer", -1, optimizer.implementation());
     return optimizer.step();
@@ -87,11 +92,13 @@ TrainingParts::TrainingParts(Session& session)
       model(make_model(session, routes)),
       parameters(named_parameters(model)),
       source(make_source(session.the_case().scenario)),
+      mask(make_loss_mask(session.the_case().scenario)),
       optimizer(std::make_unique<nsa::Optimizer>(tensors_of(parameters),
                                                  session.the_case().scenario.training.optimizer,
                                                  session.the_case().scenario.training.precision,
                                                  optimizer_of(session))),
-      seams(make_seams(*source, *optimizer, routes, {parameters, *optimizer, source->identity()})),
+      seams(make_seams(
+          *source, *optimizer, routes, mask, {parameters, *optimizer, source->identity()})),
       ledger(parameters, session.progress()),
       watch(session.channel(), session.progress()),
       recorder(model,
@@ -143,8 +150,8 @@ void TrainingParts::watch_seams() {
 void TrainingParts::begin_step(std::int64_t step, int of_rank) {
   step_ = step;
   of_rank_ = of_rank;
-  loss_sum_ = floor_sum_ = 0.0;
-  losses_ = 0;
+  loss_sum_ = floor_sum_ = losses_ = 0.0;
+  predicted_ = 0;
   for (auto& [name, parameter] : parameters) {
     parameter.mutable_grad().reset();
   }
@@ -168,7 +175,8 @@ torch::Tensor TrainingParts::batch(std::int64_t micro) {
     entry.source = source->identity();
     session_.channel().write(entry);
   }
-  floor_sum_ += source->floor_of(tokens_BS);
+  scored_B_ = mask.scored(step_, micro, of_rank_);
+  floor_sum_ += mask.weight(step_, micro, of_rank_) * source->floor_of(tokens_BS, scored_B_);
   return tokens_BS.to(device);
 }
 
@@ -176,7 +184,7 @@ torch::Tensor TrainingParts::loss_of(const torch::Tensor& tokens_BS) {
   const auto logits_BSV =
       logits_of(model, tokens_BS, session_.the_case().scenario.training.precision);
   step_recorder.logits(tokens_BS, logits_BSV);
-  return seams.loss(logits_BSV, tokens_BS);
+  return seams.loss(logits_BSV, tokens_BS, scored_B_);
 }
 
 torch::Tensor TrainingParts::forward(const torch::Tensor& tokens_BS, std::int64_t micro) {
@@ -189,11 +197,12 @@ torch::Tensor TrainingParts::forward(const torch::Tensor& tokens_BS, std::int64_
   }
   if (recompute_watch) recompute_watch->begin(step_, micro);
   const auto loss = loss_of(tokens_BS);
-  loss_sum_ += loss.item<double>();
-  ++losses_;
+  const double weight = mask.weight(step_, micro, of_rank_);
+  loss_sum_ += weight * loss.item<double>();
+  losses_ += weight;
+  predicted_ += mask.tokens(step_, micro, of_rank_);
   watch.check_outputs();
-  const auto share = micro_batches_ == 1 ? loss : loss / micro_batches_;
-  const auto root = optimizer->scaled(share);
+  const auto root = optimizer->scaled(seams.share(loss, step_, micro, of_rank_));
   step_recorder.loss(loss, root);
   return root;
 }
@@ -226,20 +235,17 @@ void TrainingParts::backward_ended(std::int64_t micro, const TensorFile* local) 
 }
 
 double TrainingParts::mean_loss() const {
-  return loss_sum_ / static_cast<double>(losses_);
+  return loss_sum_ / losses_;
 }
 
 void TrainingParts::write_loss(const std::string& metric) {
   session_.sample(metric, step_, mean_loss());
-  const double floor = floor_sum_ / static_cast<double>(losses_);
+  const double floor = floor_sum_ / losses_;
   if (std::isnan(floor)) {
     return;  // the source does not know
   }
-  const nsa::TrainingConfig& training = session_.the_case().scenario.training;
   session_.sample("source_floor", step_, floor);
-  session_.sample("floor_tokens",
-                  step_,
-                  static_cast<double>(losses_ * training.batch_size * (training.seq_len - 1)));
+  session_.sample("floor_tokens", step_, static_cast<double>(predicted_));
 }
 
 std::unique_ptr<TensorFile> TrainingParts::gradients_file(std::int64_t step,
@@ -280,12 +286,9 @@ void TrainingParts::certify_nan(std::int64_t step, const torch::Tensor& tokens_B
   const NanWatch nan(watch, step, false);
   // The loss as it was scaled: an overflow is one of the scaled loss. Not backward(): nothing may reach the gradients, nor a
   // reducer that waits for them.
-  const auto again = torch::autograd::grad({optimizer->scaled(loss_of(tokens_BS) / micro_batches_)},
-                                           tensors_of(parameters),
-                                           {},
-                                           std::nullopt,
-                                           false,
-                                           true);
+  const auto share = seams.share(loss_of(tokens_BS), step, micro_batches_ - 1, of_rank_);
+  const auto again = torch::autograd::grad(
+      {optimizer->scaled(share)}, tensors_of(parameters), {}, std::nullopt, false, true);
   recorder.pause(false);
   step_recorder.pause(false);
   block_recorder.pause(false);

@@ -37,6 +37,7 @@ class TrainingParts {
   nsa::NsaLm model;
   nsa::NamedParameters parameters;
   std::unique_ptr<nsa::DataSource> source;
+  nsa::LossMask mask;
   std::unique_ptr<nsa::Optimizer> optimizer;
   nsa::TrainingSeams seams;
   GradientLedger ledger;
@@ -107,9 +108,11 @@ class TrainingParts {
   std::int64_t micro_batches_;
   std::int64_t step_ = 0;
   int of_rank_ = 0;
-  double loss_sum_ = 0.0;   // of the step so far
-  double floor_sum_ = 0.0;  // of the same tokens
-  std::int64_t losses_ = 0;
+  nsa::Scored scored_B_;        // of the micro-batch
+  double loss_sum_ = 0.0;       // of the step so far, each micro-batch by its weight
+  double floor_sum_ = 0.0;      // of the same tokens
+  double losses_ = 0;           // the sum of the weights
+  std::int64_t predicted_ = 0;  // scored tokens
   bool keeps_tensors_;
   bool gradients_are_nan_ = false;  // of this step
   std::vector<Asked> asked_;

@@ -199,6 +199,16 @@ void check_cuda_graph(const Scenario& scenario, const nsa::Location& where) {
   }
 }
 
+// Which kinds look at it: a mask that is passed over would be judged as if it held.
+void check_loss_mask(const Scenario& scenario, const nsa::Location& where) {
+  const bool asked = scenario.training.data.loss_mask != nsa::DataConfig::LossMask::none;
+  if (asked && scenario.kind != "training") {
+    throw Error(where,
+                "training.data.loss_mask: found ragged with kind " + scenario.kind +
+                    ", wanted it with kind training");
+  }
+}
+
 // Laws that tie the parts together; `root` gives the lines.
 void check_together(const Scenario& scenario, const YamlNode& root) {
   const auto line_of = [&](std::string_view path, std::string_view else_path) {
@@ -226,6 +236,7 @@ void check_together(const Scenario& scenario, const YamlNode& root) {
                     ", wanted it with training or throughput: layers alone run in one dtype");
   }
   check_cuda_graph(scenario, line_of("training.cuda_graph", "training"));
+  check_loss_mask(scenario, line_of("training.data.loss_mask", "training"));
   check_kernel(scenario, line_of("kernel", "kind"));
   check_command(scenario, line_of("command", "kind"));
   const bool on_device = scenario.parallel.device == nsa::Device::cuda;

@@ -67,6 +67,8 @@ struct ModelConfig {
   std::int64_t gate_hidden = 0;  // 0 stands for max(1, d_k/2)
   Phi phi = Phi::avg;
   Eq9 eq9 = Eq9::fractional;
+  bool tied_head = false;  // lm_head.weight is embed.weight: one parameter
+  double dropout = 0.0;    // of what a block adds to the residual stream, in training
 
   [[nodiscard]] std::int64_t heads_per_group() const { return n_heads / n_kv_groups; }
   [[nodiscard]] std::int64_t gate_width() const {
@@ -90,6 +92,7 @@ struct ModelConfig {
 
 struct DataConfig {
   enum class Source { text, uniform, long_range };
+  enum class LossMask { none, ragged };
   Source source = Source::text;
   std::vector<std::string> text;  // files or folders (corpus.h), absolute after reading
   std::vector<std::string>
@@ -97,12 +100,19 @@ struct DataConfig {
   std::int64_t distance =
       0;                   // long_range: the next token depends on the one this many positions back
   double sharpness = 0.9;  // long_range: probability of the copied token
+  // Which positions of a sequence the loss scores: all that predict, or the first of them, a drawn number.
+  LossMask loss_mask = LossMask::none;
+  bool replicated = false;  // every rank gets the sequences of rank 0
 
   bool operator==(const DataConfig&) const = default;
 };
 inline constexpr std::array kSourceNames = {"text", "uniform", "long_range"};
 constexpr Names names_of(DataConfig::Source /*of*/) {
   return kSourceNames;
+}
+inline constexpr std::array kLossMaskNames = {"none", "ragged"};
+constexpr Names names_of(DataConfig::LossMask /*of*/) {
+  return kLossMaskNames;
 }
 
 struct OptimizerConfig {  // AdamW

@@ -21,6 +21,13 @@ inline constexpr auto kDataFields = [] {
             &D::sharpness,
             "of long_range: probability of the repeated token",
             within(0, 1)},
+      Field{"loss_mask",
+            &D::loss_mask,
+            "of kind training. none: all positions that predict are scored; ragged: the first of "
+            "each sequence, a drawn number, and the loss is the sum over all that are scored in "
+            "the step, over their number",
+            {},
+            {.sparse = true}},
       Field{"text",
             &D::as_written,
             "files and folders, relative to this file",

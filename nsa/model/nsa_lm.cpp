@@ -54,7 +54,25 @@ void NsaLmImpl::set_run_block(int layer, RunBlock run) {
   run_block_[layer] = std::move(run);
 }
 
-torch::Tensor next_token_loss(const torch::Tensor& logits_BSV, const torch::Tensor& tokens_BS) {
+namespace {
+
+// The tokens with the number that cross_entropy passes over where they are not scored.
+torch::Tensor scored_tokens(const torch::Tensor& tokens_BS,
+                            const std::vector<std::int64_t>& scored_B) {
+  if (scored_B.empty()) return tokens_BS;
+  constexpr std::int64_t kNotScored = -100;
+  const auto scored_B1 = torch::tensor(scored_B, tokens_BS.options()).unsqueeze(1);
+  // The token at s is the target of position s - 1.
+  return tokens_BS.masked_fill(torch::arange(tokens_BS.size(1), tokens_BS.options()) > scored_B1,
+                               kNotScored);
+}
+
+}  // namespace
+
+torch::Tensor next_token_loss(const torch::Tensor& logits_BSV,
+                              const torch::Tensor& all_BS,
+                              const std::vector<std::int64_t>& scored_B) {
+  const auto tokens_BS = scored_tokens(all_BS, scored_B);
   TORCH_CHECK(tokens_BS.size(1) >= 2, "a loss needs two tokens, got ", tokens_BS.size(1));
   const auto dtype = logits_BSV.scalar_type();
   const auto wide_BSV = dtype == torch::kDouble ? logits_BSV : logits_BSV.to(torch::kFloat);

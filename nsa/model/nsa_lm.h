@@ -59,9 +59,11 @@ class NsaLmImpl : public torch::nn::Module {
 };
 TORCH_MODULE(NsaLm);
 
-// Mean cross entropy of logits[:, :-1] against tokens[:, 1:], over B*(S-1) positions, float32 at least.
-// REQUIRES: S >= 2.
+// Mean cross entropy of logits[:, :-1] against tokens[:, 1:], over B*(S-1) positions, float32 at least; with `scored_B` over the
+// first positions of each row alone, so many.
+// REQUIRES: S >= 2; scored_B is empty, or of B numbers of 1..S-1.
 [[nodiscard]] torch::Tensor next_token_loss(const torch::Tensor& logits_BSV,
-                                            const torch::Tensor& tokens_BS);
+                                            const torch::Tensor& tokens_BS,
+                                            const std::vector<std::int64_t>& scored_B = {});
 
 }  // namespace nsa

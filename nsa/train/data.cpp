@@ -9,36 +9,10 @@
 #include "nsa/base/error.h"
 #include "nsa/base/hash.h"
 #include "nsa/base/text.h"
+#include "nsa/train/counter_random.h"
 
 namespace nsa {
 namespace {
-
-// splitmix64 (Steele, Lea, Flood 2014) as a counter-based generator: the n-th number without the ones before it.
-std::uint64_t mix(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15U;
-  x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
-  x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
-  return x ^ (x >> 31U);
-}
-
-std::uint64_t draw(std::uint64_t key, std::uint64_t index) {
-  return mix(mix(key) ^ mix(index + 1));
-}
-
-double unit(std::uint64_t bits) {
-  return std::ldexp(static_cast<double>(bits >> 11U), -53);
-}
-
-// The number of a sequence in the whole run: distinct for every (step, micro-batch, rank, row).
-std::uint64_t sequence_number(const BatchShape& shape,
-                              std::int64_t step,
-                              std::int64_t micro,
-                              int rank,
-                              int world,
-                              std::int64_t row) {
-  const std::int64_t micro_batch = (step - 1) * shape.accumulate + micro;
-  return static_cast<std::uint64_t>((micro_batch * world + rank) * shape.batch_size + row);
-}
 
 // Windows of the concatenated files, each used once before any comes again.
 class TextSource : public DataSource {
@@ -79,7 +53,7 @@ class TextSource : public DataSource {
     return tokens_BS;
   }
   std::string identity() const override { return identity_; }
-  double floor_of(const torch::Tensor& /*tokens_BS*/) const override {
+  double floor_of(const torch::Tensor& /*tokens_BS*/, const Scored& /*scored_B*/) const override {
     return std::numeric_limits<double>::quiet_NaN();
   }
 
@@ -126,12 +100,16 @@ class SyntheticSource : public DataSource {
                           : "long_range " + std::to_string(distance_) + " " + to_text(sharpness_);
   }
 
-  double floor_of(const torch::Tensor& tokens_BS) const override {
+  double floor_of(const torch::Tensor& tokens_BS, const Scored& scored_B) const override {
     const auto tokens = tokens_BS.accessor<std::int64_t, 2>();
     const auto vocabulary = static_cast<double>(shape_.vocab_size);
     double sum = 0.0;
+    std::int64_t scored = 0;
     for (std::int64_t row = 0; row < tokens.size(0); ++row) {
-      for (std::int64_t s = 1; s < tokens.size(1); ++s) {
+      const std::int64_t last =
+          scored_B.empty() ? tokens.size(1) - 1 : scored_B[static_cast<std::size_t>(row)];
+      scored += last;
+      for (std::int64_t s = 1; s <= last; ++s) {
         double p = 1.0 / vocabulary;
         if (repeats_at(s)) {
           p = (1.0 - sharpness_) / vocabulary +
@@ -140,7 +118,7 @@ class SyntheticSource : public DataSource {
         sum -= std::log(p);
       }
     }
-    return sum / static_cast<double>(tokens.size(0) * (tokens.size(1) - 1));
+    return sum / static_cast<double>(scored);
   }
 
  private:
@@ -153,6 +131,16 @@ class SyntheticSource : public DataSource {
 };
 
 }  // namespace
+
+std::uint64_t sequence_number(const BatchShape& shape,
+                              std::int64_t step,
+                              std::int64_t micro,
+                              int rank,
+                              int world,
+                              std::int64_t row) {
+  const std::int64_t micro_batch = (step - 1) * shape.accumulate + micro;
+  return static_cast<std::uint64_t>((micro_batch * world + rank) * shape.batch_size + row);
+}
 
 std::unique_ptr<DataSource> make_data_source(const DataConfig& config,
                                              const BatchShape& shape,

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "nsa/base/config.h"
 #include "nsa/torch.h"
@@ -18,6 +19,17 @@ struct BatchShape {
   std::int64_t vocab_size = 256;
 };
 
+// The number of a sequence in the whole run: distinct for every (step, micro-batch, rank, row).
+[[nodiscard]] std::uint64_t sequence_number(const BatchShape& shape,
+                                            std::int64_t step,
+                                            std::int64_t micro,
+                                            int rank,
+                                            int world,
+                                            std::int64_t row);
+
+// Of each row of a batch, how many of its first positions the loss scores; empty: all B*(S-1) that predict.
+using Scored = std::vector<std::int64_t>;
+
 class DataSource {
  public:
   virtual ~DataSource() = default;
@@ -29,9 +41,10 @@ class DataSource {
                                             int world) const = 0;
   // The hash of a text corpus, or the synthetic source's name and parameters.
   [[nodiscard]] virtual std::string identity() const = 0;
-  // -mean log p(token | what came before) of these tokens over the B*(S-1) predicted positions, in nats; NaN where the
-  // source does not know it (text).
-  [[nodiscard]] virtual double floor_of(const torch::Tensor& tokens_BS) const = 0;
+  // -mean log p(token | what came before) of these tokens over the scored positions, in nats; NaN where the source does not
+  // know it (text).
+  [[nodiscard]] virtual double floor_of(const torch::Tensor& tokens_BS,
+                                        const Scored& scored_B) const = 0;
 };
 
 // Throws: Error when the corpus cannot be read, or has too few bytes for one step of `world` ranks.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace oracles {
 namespace {
@@ -22,13 +23,18 @@ double loss_of_row(
 
 }  // namespace
 
-CrossEntropy cross_entropy(const Tensor& logits_BSV, const IntTensor& tokens_BS) {
+CrossEntropy cross_entropy(const Tensor& logits_BSV,
+                           const IntTensor& tokens_BS,
+                           std::span<const std::int64_t> scored) {
   const std::int64_t length = tokens_BS.shape.at(1);
   const std::int64_t size = logits_BSV.shape.at(2);
-  const std::int64_t positions = tokens_BS.shape.at(0) * (length - 1);
+  const std::int64_t positions =
+      scored.empty() ? tokens_BS.shape.at(0) * (length - 1)
+                     : std::accumulate(scored.begin(), scored.end(), std::int64_t{0});
   CrossEntropy result{0, zeros(logits_BSV.shape)};
   for (std::int64_t b = 0; b < tokens_BS.shape[0]; ++b) {
-    for (std::int64_t t = 0; t + 1 < length; ++t) {
+    const std::int64_t end = scored.empty() ? length - 1 : scored[static_cast<std::size_t>(b)];
+    for (std::int64_t t = 0; t < end; ++t) {
       const std::int64_t row = b * length + t;
       result.loss += loss_of_row(logits_BSV.data.data() + row * size,
                                  size,

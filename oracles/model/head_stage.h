@@ -1,5 +1,6 @@
 // The head, logits = lm_head norm_f(x), and the loss, judged from recorded rows.
-// Legend: R rows, E width, V vocabulary, B sequences, S tokens, N = B (S - 1) positions that predict.
+// Legend: R rows, E width, V vocabulary, B sequences, S tokens, N = B (S - 1) positions that predict,
+// or those of them that a mask scores.
 //
 // A logit is off as linear_rows.h says. The loss of a row, log sum exp(z) - z_target, by
 //   (sum_roundoff(V) + 6) summed + 4 summed (|largest z| + |z_target| + loss),
@@ -47,6 +48,8 @@ struct LossInputs {
   double gradient_scale = 1;  // of the gradient: loss scale, share of the micro-batch
   std::int64_t width = 0;     // E, for logits that are scaled by its root; 0: unknown
   Rounding rounding = Rounding::of(Number::f32);
+  // Of each sequence, how many of its first positions are scored; empty: S-1.
+  std::vector<std::int64_t> scored = {};
 };
 
 // The mean loss first, then the gradients of the rows: [1 + R*V]. Throws std::invalid_argument where

@@ -101,7 +101,7 @@ class Model {
     Tensor normed = rms_norm(x, parameter("norm_f.weight"));
     result.logits = linear(normed, parameter("lm_head.weight"), options_.threads);
     result.inputs.push_back(std::move(x));
-    result.loss = cross_entropy(result.logits, tokens_).loss;
+    result.loss = cross_entropy(result.logits, tokens_, options_.scored).loss;
     if (options_.keep_stages) {
       result.stages.norm_f = std::move(normed);
     }
@@ -191,7 +191,7 @@ class Model {
     const Tensor& x = pass.result.inputs.back();
     const Tensor& gain = parameter("norm_f.weight");
     Weights& gradients = pass.gradients;
-    const Tensor dlogits = cross_entropy(pass.result.logits, tokens_).dlogits_BSV;
+    const Tensor dlogits = cross_entropy(pass.result.logits, tokens_, options_.scored).dlogits_BSV;
     keep(dlogits, pass.stage_gradients.logits);
     gradients["lm_head.weight"] = weight_gradient(dlogits, rms_norm(x, gain), options_.threads);
     Tensor dnorm = zeros(x.shape);

@@ -29,6 +29,8 @@ std::map<std::string, Shape> parameter_shapes(const LmConfig& config);
 struct LmOptions {
   // Blocks [B,G,S,n_sel] of each layer, as AttentionOptions::replay; empty: the oracle's own.
   std::vector<IntTensor> replay = {};
+  // As cross_entropy()'s.
+  std::vector<std::int64_t> scored = {};
   // Keep what is between the stages too: LmResult::stages and LmPass::stage_gradients.
   bool keep_stages = false;
   // 0: as many as the hardware has.

@@ -26,6 +26,8 @@ struct LossTerms {
   Number logits = Number::f64;         // the logits are rounded to this first
   Number probabilities = Number::f64;  // the softmax is rounded to this
   bool without_target = false;         // the gradient alone: p in the place of p - [target]
+  bool unmasked = false;               // positions that are not scored count too
+  std::int64_t mask_shift = 0;         // positions that are scored more, in each sequence
 };
 
 struct RowLoss {
@@ -36,9 +38,13 @@ struct RowLoss {
 class LossOf {
  public:
   LossOf(const LossInputs& in, const LossTerms& terms)
-      : in_(in), t_(terms), batch_(in.tokens.shape.at(0)), length_(in.tokens.shape.at(1)) {}
+      : in_(in), t_(terms), batch_(in.tokens.shape.at(0)), length_(in.tokens.shape.at(1)) {
+    for (std::int64_t row = 0; row < batch_ * length_; ++row) {
+      positions_ += counts(row) ? 1 : 0;
+    }
+  }
 
-  [[nodiscard]] bool has_positions() const { return positions() > 0; }
+  [[nodiscard]] bool has_positions() const { return positions_ > 0; }
 
   [[nodiscard]] Expected expected() {
     const std::int64_t width = in_.logits.columns;
@@ -58,7 +64,7 @@ class LossOf {
     e.value.data[0] = mean;
     e.bound.data[0] =
         bound / divisor +
-        (sum_roundoff(positions()) * in_.rounding.summed + in_.rounding.stored) * std::abs(mean);
+        (sum_roundoff(positions_) * in_.rounding.summed + in_.rounding.stored) * std::abs(mean);
     for (std::int64_t i = 0; i < rows; ++i) {
       write_gradient(in_.rows[static_cast<std::size_t>(i)], 1 + i * width, e);
     }
@@ -67,19 +73,19 @@ class LossOf {
 
  private:
   [[nodiscard]] std::int64_t last_sequence() const { return batch_ - t_.sequences_less; }
-  [[nodiscard]] std::int64_t positions() const {
-    const std::int64_t each = length_ - std::max<std::int64_t>(t_.shift, 0) -
-                              std::max<std::int64_t>(-t_.shift, 0) - t_.skip_first - t_.skip_last;
-    return std::max<std::int64_t>(each, 0) * (last_sequence() - t_.first_sequence);
-  }
   [[nodiscard]] double count() const {
-    return t_.divisor > 0 ? t_.divisor : static_cast<double>(positions());
+    return t_.divisor > 0 ? t_.divisor : static_cast<double>(positions_);
+  }
+  // Does the mask let the position count?
+  [[nodiscard]] bool is_scored(std::int64_t b, std::int64_t s) const {
+    if (in_.scored.empty() || t_.unmasked) return true;
+    return s < in_.scored[static_cast<std::size_t>(b)] + t_.mask_shift;
   }
   [[nodiscard]] bool counts(std::int64_t row) const {
     const std::int64_t s = row % length_;
     const std::int64_t b = row / length_;
     return b >= t_.first_sequence && b < last_sequence() && s >= t_.skip_first &&
-           s + t_.shift >= 0 && s + t_.shift + t_.skip_last < length_;
+           s + t_.shift >= 0 && s + t_.shift + t_.skip_last < length_ && is_scored(b, s);
   }
   [[nodiscard]] std::int64_t target(std::int64_t row) const {
     return (in_.tokens.data[row + t_.shift] + t_.id_shift) % in_.logits.columns;
@@ -147,6 +153,7 @@ class LossOf {
   LossTerms t_;
   std::int64_t batch_;
   std::int64_t length_;
+  std::int64_t positions_ = 0;  // that count
   std::vector<double> z_;
   std::vector<double> p_;
   double largest_ = 0;
@@ -162,6 +169,17 @@ void validate(const LossInputs& in) {
     if (token < 0 || token >= in.logits.columns) {
       throw std::invalid_argument("token " + std::to_string(token) + ", wanted 0 to " +
                                   std::to_string(in.logits.columns - 1));
+    }
+  }
+  const auto batch = static_cast<std::size_t>(in.tokens.shape[0]);
+  if (!in.scored.empty() && in.scored.size() != batch) {
+    throw std::invalid_argument(std::to_string(in.scored.size()) +
+                                " numbers of scored positions, wanted " + std::to_string(batch));
+  }
+  for (const std::int64_t scored : in.scored) {
+    if (scored < 1 || scored >= in.tokens.shape[1]) {
+      throw std::invalid_argument(std::to_string(scored) + " scored positions, wanted 1 to " +
+                                  std::to_string(in.tokens.shape[1] - 1));
     }
   }
   for (const std::int64_t row : in.rows) {
@@ -258,6 +276,29 @@ std::vector<Rule> softmax_rules() {
                   [](In in, T t) { return t.without_target = true, !in.rows.empty(); })};
 }
 
+bool is_masked(In in) {
+  return !in.scored.empty();
+}
+
+std::vector<Rule> mask_rules() {
+  using T = LossTerms&;
+  return {changed("loss_mask_ignored",
+                  "positions that are not scored count too",
+                  [](In in, T t) { return t.unmasked = true, is_masked(in); }),
+          changed("loss_mask_one_more",
+                  "one position more of every sequence is scored",
+                  [](In in, T t) { return t.mask_shift = 1, is_masked(in); }),
+          changed("loss_mask_one_less",
+                  "the last scored position of every sequence is not",
+                  [](In in, T t) { return t.mask_shift = -1, is_masked(in); }),
+          changed("loss_over_unscored",
+                  "the sum is divided by all positions that predict, scored or not",
+                  [](In in, T t) {
+                    t.divisor = real(in.tokens.shape[0] * (in.tokens.shape[1] - 1));
+                    return is_masked(in);
+                  })};
+}
+
 constexpr double kTemperatures[] = {0.5, 2, 0.1, 10};
 constexpr double kSmoothings[] = {0.1, 0.05, 0.01, 0.2};
 
@@ -289,6 +330,7 @@ std::vector<Rule> chosen_rules() {
 const std::vector<Rule>& loss_rules() {
   static const std::vector<Rule> kRules = [] {
     std::vector<Rule> rules = position_rules();
+    append(rules, mask_rules());
     append(rules, softmax_rules());
     append(rules, chosen_rules());
     return rules;

@@ -128,7 +128,21 @@ IntTensor batch_tokens(const DataConfig& config, const BatchPlace& place, Text t
   return tokens;
 }
 
-std::optional<double> loss_floor(const DataConfig& config, const IntTensor& tokens) {
+std::vector<std::int64_t> scored_positions(const DataConfig& config, const BatchPlace& place) {
+  const std::int64_t most = config.seq_len - 1;
+  std::vector<std::int64_t> scored(static_cast<std::size_t>(config.batch_size), most);
+  for (std::int64_t row = 0; config.ragged && row < config.batch_size; ++row) {
+    const std::uint64_t key = std::numeric_limits<std::uint64_t>::max() - config.seed;
+    const std::uint64_t drawn = draw(key, sequence_number(config, place, row));
+    scored[static_cast<std::size_t>(row)] =
+        1 + static_cast<std::int64_t>(drawn % static_cast<std::uint64_t>(most));
+  }
+  return scored;
+}
+
+std::optional<double> loss_floor(const DataConfig& config,
+                                 const IntTensor& tokens,
+                                 std::span<const std::int64_t> scored) {
   const auto vocabulary = static_cast<double>(config.vocab_size);
   if (config.source == Source::text) {
     return std::nullopt;
@@ -138,9 +152,12 @@ std::optional<double> loss_floor(const DataConfig& config, const IntTensor& toke
   }
   const std::int64_t length = tokens.shape.at(1);
   double sum = 0;
+  std::int64_t count = 0;
   for (std::int64_t row = 0; row < tokens.shape[0]; ++row) {
     const std::int64_t* const token = tokens.data.data() + row * length;
-    for (std::int64_t s = 1; s < length; ++s) {
+    const std::int64_t last = scored.empty() ? length - 1 : scored[static_cast<std::size_t>(row)];
+    count += last;
+    for (std::int64_t s = 1; s <= last; ++s) {
       double p = 1 / vocabulary;
       if (s >= config.distance) {
         p = (1 - config.sharpness) / vocabulary +
@@ -149,7 +166,7 @@ std::optional<double> loss_floor(const DataConfig& config, const IntTensor& toke
       sum -= std::log(p);
     }
   }
-  return sum / static_cast<double>(tokens.shape[0] * (length - 1));
+  return sum / static_cast<double>(count);
 }
 
 }  // namespace oracles

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "oracles/tensor.h"
 
@@ -23,6 +24,7 @@ struct DataConfig {
   std::int64_t vocab_size = 256;  // of uniform and long_range; a text's tokens are its bytes
   std::int64_t distance = 0;      // of long_range: how far back the repeated token is
   double sharpness = 0;           // of long_range: probability that a token repeats, 0 to 1
+  bool ragged = false;            // of the loss: only the first positions of a sequence are scored
 };
 
 using Text = std::span<const unsigned char>;
@@ -52,9 +54,15 @@ void write_sequence(const DataConfig& config,
 // [R,S]. Throws std::invalid_argument where validate() does or the place is none of the run's.
 IntTensor batch_tokens(const DataConfig& config, const BatchPlace& place, Text text = {});
 
-// The mean of -ln p over all rows and s = 1 to S-1, p the probability that the source gave each
+// How many positions of each row the loss scores, the first ones: S-1, or of a ragged mask
+// 1 + draw(2^64 - 1 - seed, sequence number) % (S-1). REQUIRES: S >= 2 and a place of the run.
+std::vector<std::int64_t> scored_positions(const DataConfig& config, const BatchPlace& place);
+
+// The mean of -ln p over all rows and s = 1 to S-1, or to what is scored of each row, p the probability that the source gave each
 // token after those before it: what no model beats in the mean over many batches, in nats. None for
 // a text. tokens [R,S], S >= 2.
-std::optional<double> loss_floor(const DataConfig& config, const IntTensor& tokens);
+std::optional<double> loss_floor(const DataConfig& config,
+                                 const IntTensor& tokens,
+                                 std::span<const std::int64_t> scored = {});
 
 }  // namespace oracles

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "oracles/training/shares.h"
+
 namespace oracles {
 
 StepGradients step_gradients(
@@ -12,10 +14,13 @@ StepGradients step_gradients(
   }
   LmOptions options;
   options.threads = threads;
-  const double share = 1 / static_cast<double>(config.data.world * config.data.accumulate);
   for (std::int64_t rank = 0; rank < config.data.world; ++rank) {
     for (std::int64_t micro = 0; micro < config.data.accumulate; ++micro) {
-      const IntTensor tokens = batch_tokens(config.data, {step, micro, rank}, text);
+      const BatchPlace place{step, micro, rank};
+      const IntTensor tokens = batch_tokens(config.data, place, text);
+      options.scored = scored_positions(config.data, place);
+      const TokenCounts counts = token_counts(config.data, place);
+      const double share = static_cast<double>(counts.own) / static_cast<double>(counts.of_step);
       const LmPass pass = language_model_with_gradients(config.model, parameters, tokens, options);
       result.losses.push_back(pass.result.loss);
       for (auto& [name, mean] : result.mean) {

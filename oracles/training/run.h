@@ -1,4 +1,4 @@
-// A whole training run in float64: data, model, loss, mean over micro-batches and ranks, clipping,
+// A whole training run in float64: data, model, loss, mean over all scored tokens of a step, clipping,
 // AdamW. For models that are small; a large one is judged piece by piece from what was recorded.
 // After a few steps a run in another arithmetic is another run (Adam's first step is a sign), so judge
 // one step at a time, from the state recorded before it.
@@ -21,7 +21,7 @@ struct RunConfig {
 // What the ranks make of one step before the optimiser.
 struct StepGradients {
   std::vector<double> losses;  // [world, accumulate]: of each rank's micro-batches
-  Weights mean;  // gradient: mean over micro-batches and ranks, neither scaled nor clipped
+  Weights mean;  // gradient of the mean over all scored tokens, neither scaled nor clipped
 };
 
 // Throws std::invalid_argument where the parts do not fit each other or the parameters are not the

@@ -3,8 +3,11 @@
 
 #include <array>
 #include <map>
+#include <stdexcept>
 #include <string>
 
+#include "harness/checks/data_of.h"
+#include "harness/checks/params.h"
 #include "tests/checks/planted_case.h"
 
 namespace fixtures {
@@ -175,6 +178,38 @@ inline void add_arrival(std::vector<Planted>& list) {
                     each_gradient(
                         h.evidence, -1, "W_K_cmp", [](Gradient& row) { row.state = "zero"; });
                   }});
+  // Of two positions that predict, a mask scores one or both: a window of one key acts by no key.
+  const auto zero_keys_where = [](Healthy& h, std::int64_t scored) {
+    h.evidence.the_case.scenario.training.seq_len = 3;
+    h.evidence.the_case.scenario.training.batch_size = 1;
+    h.evidence.the_case.scenario.training.data.loss_mask = nsa::DataConfig::LossMask::ragged;
+    const oracles::DataConfig data = harness::checks::data_of(h.evidence.the_case.scenario);
+    int changed = 0;
+    for (auto& row : h.evidence.gradients) {
+      if (row.process < 0 || harness::checks::short_name(row.row.param) != "W_K_win") continue;
+      if (oracles::scored_positions(data, {row.row.step, 0, row.process}).front() != scored)
+        continue;
+      row.row.state = "zero";
+      ++changed;
+    }
+    if (changed == 0) throw std::logic_error("no row to spoil");
+  };
+  list.push_back({check,
+                  "one scored position has no influence by its key",
+                  Verdict::pass,
+                  "",
+                  "{}",
+                  [=](Healthy& h) { zero_keys_where(h, 1); },
+                  4,
+                  2});
+  list.push_back({check,
+                  "zero though two positions are scored",
+                  Verdict::fail,
+                  "GRAD.ZERO",
+                  R"({"param":"W_K_win"})",
+                  [=](Healthy& h) { zero_keys_where(h, 2); },
+                  4,
+                  2});
 }
 
 inline void add_agreement(std::vector<Planted>& list) {

@@ -22,6 +22,7 @@
 #include "oracles/model/stream_stage.h"
 #include "oracles/silu.h"
 #include "oracles/training/initial_values.h"
+#include "oracles/training/shares.h"
 #include "tests/checks/planted_case.h"
 
 namespace fixtures {
@@ -52,7 +53,8 @@ struct MadeStep {
 struct Training {
   nsa::Precision precision = nsa::Precision::fp32;
   int accumulate = 1;
-  int wrong_mlp = -1;  // the layer whose mlp has relu in place of silu
+  bool ragged = false;  // the loss scores a drawn number of each sequence's positions
+  int wrong_mlp = -1;   // the layer whose mlp has relu in place of silu
   bool last_block_first = false;
   bool tells_all_lost = false;  // of the updates
   bool forgets_row = false;     // of steps that were taken one after the other
@@ -60,6 +62,7 @@ struct Training {
   // Changes a tensor that a stage gives, before any later stage sees it: "x", "middle", ..., "d.hidden" of a block, "logits",
   // "normed", "d.x" of the head (layer -1), and "g.PARAM" with a parameter's full name.
   std::function<void(int layer, const std::string& tensor, oracles::Tensor&)> stage;
+  std::string share;              // the law by which a micro-batch counts; empty: the right one
   bool last_micro_alone = false;  // what the others left is not in the gradient
   bool cut_weights = false;       // masters are cut off, not rounded
   bool keeps_gradients = false;   // local ones, from step 2 on, clipped as the optimiser left them
@@ -94,6 +97,9 @@ class StepMaker {
     e.the_case.scenario.training.precision = training_.precision;
     e.the_case.scenario.training.accumulate = training_.accumulate;
     e.the_case.scenario.training.data.source = nsa::DataConfig::Source::uniform;
+    if (training_.ragged) {
+      e.the_case.scenario.training.data.loss_mask = nsa::DataConfig::LossMask::ragged;
+    }
     e.the_case.scenario.training.optimizer.max_norm = 0.5;
     e.the_case.scenario.model.vocab_size = 16;
     e.the_case.scenario.training.optimizer.warmup = 3;
@@ -382,12 +388,18 @@ class StepMaker {
   }
 
   void compute(MadeStep& s) {
-    for (MadeMicro& micro : s.micros) {
+    for (std::size_t at = 0; at < s.micros.size(); ++at) {
+      MadeMicro& micro = s.micros[at];
+      const oracles::BatchPlace place{s.step, static_cast<std::int64_t>(at), s.rank};
       oracles::LossInputs inputs;
       inputs.logits = oracles::matrix_of(micro.logits);
+      if (training_.ragged) inputs.scored = oracles::scored_positions(run_.data, place);
       inputs.tokens = micro.tokens;
       for (std::int64_t row = 0; row < kLength; ++row) inputs.rows.push_back(row);
-      inputs.gradient_scale = s.scale / training_.accumulate;
+      inputs.gradient_scale =
+          s.scale * (training_.share.empty()
+                         ? oracles::share_of(run_.data, place)
+                         : oracles::share_under(training_.share, run_.data, place).value());
       const oracles::Tensor all = oracles::expected_loss(inputs).value;
       micro.loss = all.data.front();
       micro.root = micro.loss * inputs.gradient_scale;
@@ -451,14 +463,18 @@ class StepMaker {
   void report_means(const MadeStep& s) {
     double loss = 0;
     double floor = 0;
-    for (const MadeMicro& micro : s.micros) {
-      loss += micro.loss;
-      floor += oracles::loss_floor(run_.data, micro.tokens).value_or(NAN);
+    double count = 0;
+    for (std::size_t at = 0; at < s.micros.size(); ++at) {
+      const oracles::BatchPlace place{s.step, static_cast<std::int64_t>(at), s.rank};
+      const auto scored = oracles::scored_positions(run_.data, place);
+      const auto own = static_cast<double>(oracles::token_counts(run_.data, place).own);
+      loss += own * s.micros[at].loss;
+      floor += own * oracles::loss_floor(run_.data, s.micros[at].tokens, scored).value_or(NAN);
+      count += own;
     }
-    const auto count = static_cast<double>(s.micros.size());
     report(s.rank, "loss", s.step, loss / count);
     report(s.rank, "source_floor", s.step, floor / count);
-    report(s.rank, "floor_tokens", s.step, count * (kLength - 1));
+    report(s.rank, "floor_tokens", s.step, count);
   }
 
   // Of the steps of one rank.
@@ -889,6 +905,21 @@ inline void add_oracle_steps(std::vector<Planted>& list) {
   Training two = of({});
   two.accumulate = 2;
   add("two micro-batches", Verdict::pass, "", "{}", two);
+  Training ragged = two;
+  ragged.ragged = true;
+  add("two micro-batches with a ragged mask", Verdict::pass, "", "{}", ragged);
+  for (const char* law : {"mean_of_micro_means", "mean_of_rank_means", "mean_of_means"}) {
+    ragged.share = law;
+    fail(std::string("by token numbers, ") + law,
+         "GRAD.SCALE",
+         std::string(R"({"op":"accumulate","step":1,"detail":{"law":")") + law + "\"}}",
+         ragged);
+  }
+  ragged.share = "loss_not_divided";
+  fail("a ragged loss that is not divided",
+       "LOSS.WRONG",
+       R"({"op":"accumulate","step":1,"detail":{"law":"loss_not_divided"}})",
+       ragged);
   two.before = [](MadeStep& s) {
     for (auto& [name, gradient] : s.gradient) {
       for (double& x : gradient.data) x *= 2;

@@ -8,9 +8,12 @@
 #include <unistd.h>
 
 #include "nsa/base/error.h"
+#include "nsa/model/nsa_lm.h"
 #include "nsa/train/data.h"
+#include "nsa/train/loss_mask.h"
 #include "nsa/train/optimizer.h"
 #include "nsa/train/schedule.h"
+#include "oracles/training/shares.h"
 #include "tests/model/m7c_125m.h"
 #include "tests/model/support.h"
 
@@ -198,6 +201,34 @@ TEST_F(Data, RanksShareTheJointBatch) {
                            one->batch(4, 0, 0, 1)));
 }
 
+// The mask is the oracle's, and the loss is the sum over the scored tokens over their number.
+TEST_F(Data, ARaggedMaskIsTheOracles) {
+  config_.loss_mask = DataConfig::LossMask::ragged;
+  shape_ = {.batch_size = 3, .seq_len = 9, .accumulate = 2, .vocab_size = 5};
+  const LossMask mask(config_, shape_, 7, 2);
+  const oracles::DataConfig law{
+      .seed = 7, .accumulate = 2, .world = 2, .batch_size = 3, .seq_len = 9, .ragged = true};
+  for (std::int64_t step = 1; step <= 2; ++step) {
+    for (std::int64_t micro = 0; micro < 2; ++micro) {
+      for (int rank = 0; rank < 2; ++rank) {
+        const oracles::BatchPlace place{step, micro, rank};
+        EXPECT_EQ(mask.scored(step, micro, rank), oracles::scored_positions(law, place));
+        const auto mean = torch::ones({}, torch::kDouble);
+        EXPECT_NEAR(mask.share(mean, step, micro, rank).item<double>(),
+                    oracles::share_of(law, place),
+                    1e-15);
+      }
+    }
+  }
+  const auto logits_BSV = torch::randn({2, 4, 5}, torch::kDouble);
+  const auto tokens_BS = torch::tensor({{1, 2, 3, 4}, {0, 4, 1, 2}});
+  const auto log_p = torch::log_softmax(logits_BSV, -1);
+  const auto sum = log_p[0][0][2] + log_p[1][0][4] + log_p[1][1][1];
+  EXPECT_NEAR(next_token_loss(logits_BSV, tokens_BS, {1, 2}).item<double>(),
+              -sum.item<double>() / 3,
+              1e-14);
+}
+
 TEST_F(Data, TooLittleTextIsRefused) {
   shape_.seq_len = 1024;  // 9 windows, a step of 4 ranks wants 24
   EXPECT_THROW(static_cast<void>(make_data_source(config_, shape_, 5, 4)), Error);
@@ -215,7 +246,7 @@ TEST_F(Data, UniformTokensAreUniform) {
   ASSERT_EQ(counts.numel(), 37);
   // Chi square with 36 degrees of freedom: mean 36, standard deviation 8.5.
   EXPECT_LT(((counts - expected).square() / expected).sum().item<double>(), 36 + 5 * 8.5);
-  EXPECT_NEAR(source->floor_of(tokens), std::log(37.0), 1e-12);
+  EXPECT_NEAR(source->floor_of(tokens, {}), std::log(37.0), 1e-12);
 }
 
 // The floor is the mean of -log p of the very tokens; its expectation is the entropy of the source.
@@ -238,7 +269,7 @@ TEST_F(Data, LongRangeRepeatsWithItsProbability) {
   const double sum = repeats * log_same +
                      (static_cast<double>(same.numel()) - repeats) * log_other -
                      4 * 49 * std::log(32.0);  // positions 1 .. 49 are uniform
-  EXPECT_NEAR(source->floor_of(tokens), -sum / (4 * 8191), 1e-12);
+  EXPECT_NEAR(source->floor_of(tokens, {}), -sum / (4 * 8191), 1e-12);
 }
 
 TEST(Schedule, WarmUpThenCosineToZero) {

@@ -298,6 +298,14 @@ TEST_F(ScenarioTest, AGraphIsRefusedWhereNothingCanBeCaptured) {
               StartsWith(found + "without a fault: "));
 }
 
+TEST_F(ScenarioTest, ALossMaskIsOfKindTrainingAlone) {
+  options_.sets = {{"training.data.loss_mask", "ragged"}};
+  EXPECT_EQ(one(kHead).training.data.loss_mask, nsa::DataConfig::LossMask::ragged);
+  options_.sets.emplace_back("kind", "throughput");
+  EXPECT_THAT(error(kHead),
+              HasSubstr("training.data.loss_mask: found ragged with kind throughput"));
+}
+
 TEST_F(ScenarioTest, BisectHasTheLayersAsItsCandidates) {
   options_.sets = {{"model.n_layers", "3"}};
   const std::string text = std::string(kHead) + "bisect: {over: parallel.checkpoint.layers}\n";

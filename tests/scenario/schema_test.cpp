@@ -71,6 +71,7 @@ TEST(Schema, IsWhatACaseSays) {
     scenario.command.argv = {"a"};        // and of kind command
     scenario.training.cuda_graph = true;  // and of kind throughput on a card
     scenario.claim = "it cannot be";      // where somebody said so
+    scenario.training.data.loss_mask = nsa::DataConfig::LossMask::ragged;
     add_paths(harness::scenario_json(scenario), "", said);
   }
   std::set<std::string> documented;

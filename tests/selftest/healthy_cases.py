@@ -8,7 +8,7 @@ Writes one scenario a configuration, runs them all and lists each with its outco
 --narrow: 16-bit precisions alone. --card: on the first card, with widths and back ends that it has.
 attention: shapes, variants, inputs, gates, precision, poison, back end of the selected branch, length.
 training: shapes, variants, precision, steps, ranks, accumulation, static graph, search for unused parameters, bucket size and
-view, compression, checkpointed layers, form and kept blocks.
+view, compression, checkpointed layers, form and kept blocks, loss mask.
 """
 import argparse
 import json
@@ -67,7 +67,8 @@ def training(name, numbers, options):
         "version: 1", f"scenario: {name}", "about: A drawn configuration in which nothing is wrong.", "kind: training",
         "model: {" + ", ".join(f"{k}: {v}" for k, v in m.items()) + "}",
         f"training: {{steps: {pick(numbers, 1, 2, 3)}, batch_size: {pick(numbers, 1, 2)}, seq_len: {max(2, length(numbers, m))}, "
-        f"precision: {precision_of(numbers, options, 'bf16', 'fp16', 'bf16_autocast')}, accumulate: {accumulate}}}",
+        f"precision: {precision_of(numbers, options, 'bf16', 'fp16', 'bf16_autocast')}, accumulate: {accumulate}, "
+        f"data: {{loss_mask: {pick(numbers, 'none', 'ragged')}}}}}",
         f"parallel: {{{'device: cuda, ranks: 1' if options.card else f'ranks: {pick(numbers, 1, 2, 2, 3, 4)}'}, ddp: {{static_graph: {static}, find_unused: {unused}, "
         f"bucket_mb: {pick(numbers, 25, 0.001, 0.01, 0.1)}, gradient_as_bucket_view: {pick(numbers, 'false', 'true')}, "
         f"compress: {pick(numbers, 'none', 'none', 'none', 'bf16')}}}, checkpoint: {{layers: {layers}, mode: {mode}, "

@@ -50,7 +50,7 @@ bool listed(const std::vector<std::string>& names, const std::string& param) {
   return std::find(names.begin(), names.end(), short_name(param)) != names.end();
 }
 
-std::optional<Symptom> symptom_of(const Gradient& row, const Course& course) {
+std::optional<Symptom> symptom_of(int rank, const Gradient& row, const Course& course) {
   const Uninfluential& expected = course.expected;
   if (!row.reachable) {
     if (listed(expected.unreachable, row.param)) return std::nullopt;
@@ -60,7 +60,7 @@ std::optional<Symptom> symptom_of(const Gradient& row, const Course& course) {
   if (row.hooks_found < row.hooks_expected) return Symptom::hook_lost;
   if (row.ready_count == 0 || row.state == "none") return Symptom::none;
   // A model of the user's own may start with weights of zero that make gradients zero.
-  const bool may_be_zero = course.as_recorded || listed(expected.zero, row.param);
+  const bool may_be_zero = course.as_recorded || listed(course.zero_of(rank, row.step), row.param);
   if (row.state == "zero" && !may_be_zero) return Symptom::zero;
   return std::nullopt;
 }
@@ -107,7 +107,7 @@ class Arrival {
       if (row == nullptr) {
         absent.push_back(rank);
         absent_[{rank, step}].push_back(param);
-      } else if (const auto symptom = symptom_of(*row, course_)) {
+      } else if (const auto symptom = symptom_of(rank, *row, course_)) {
         if (*symptom == Symptom::none && backward_raised(rank, step)) {
           unreached_[{rank, step}].push_back(param);
         } else {

@@ -36,6 +36,7 @@ Check step_is_oracle() {
           {"DATA.WRONG",
            "INIT.WRONG",
            "LOSS.WRONG",
+           "GRAD.SCALE",
            "NUMERIC.FORWARD",
            "NUMERIC.GRADIENT",
            "SCALER.WRONG",

@@ -6,6 +6,7 @@
 #include "harness/checks/series.h"
 #include "harness/checks/step/step_stages.h"
 #include "oracles/model/head_stage.h"
+#include "oracles/training/shares.h"
 
 namespace harness::checks {
 namespace {
@@ -48,34 +49,45 @@ struct Micro {
   double loss;
   double root;
 
+  [[nodiscard]] oracles::BatchPlace place() const { return {file.step, micro, file.rank}; }
   [[nodiscard]] std::string text() const {
     return process_name(file.rank) + ", step " + std::to_string(file.step) + ", micro-batch " +
            std::to_string(micro);
   }
 };
 
-// loss * scale / micro-batches.
+// Means over different numbers of tokens, averaged as if they were over the same number?
+bool is_mean_of_means(const oracles::Naming& naming) {
+  return std::any_of(naming.fitting.begin(), naming.fitting.end(), [](const auto& fit) {
+    return fit.law.name.starts_with("mean_of_");
+  });
+}
+
+// loss * scale * the micro-batch's share of its step.
 void judge_root(StepJudge& judge, const Micro& at) {
   const double scale = claimed_scale(judge, at.file);
-  const auto micros = static_cast<double>(judge.run.data.accumulate);
+  const double share = oracles::share_of(judge.run.data, at.place());
   if (!std::isfinite(at.root) || !std::isfinite(at.loss)) return;  // an overflow; see `finite`
-  if (is_near(at.root, at.loss * scale / micros)) return;
+  if (is_near(at.root, at.loss * scale * share)) return;
+  const oracles::Naming naming =
+      oracles::name_share(at.root / (at.loss * scale), judge.run.data, at.place());
   // Another scale is told by the scaler's own stage.
-  if (judge.run.scales_loss && attested_scale(judge, at.file)) return;
-  constexpr oracles::Law kSummed{"loss_not_divided",
-                                 "the losses of the micro-batches are added up, not averaged"};
-  constexpr oracles::Law kTwice{"loss_divided_twice",
-                                "the loss is divided by the number of micro-batches twice"};
-  oracles::Naming naming;
-  if (micros > 1 && is_near(at.root, at.loss * scale))
-    naming.fitting.push_back({kSummed, {}, 1, {}});
-  if (micros > 1 && is_near(at.root, at.loss * scale / (micros * micros))) {
-    naming.fitting.push_back({kTwice, {}, 1, {}});
-  }
-  Departure departure{
-      "LOSS.WRONG", "accumulate", at.file.rank, at.file.step, "forward", {}, naming};
+  if (judge.run.scales_loss && naming.fitting.empty() && attested_scale(judge, at.file)) return;
+  const bool alike = is_mean_of_means(naming);
+  Departure departure{alike ? "GRAD.SCALE" : "LOSS.WRONG",
+                      "accumulate",
+                      at.file.rank,
+                      at.file.step,
+                      "forward",
+                      {},
+                      naming};
   departure.detail["micro"] = at.micro;
-  departure.detail["factor"] = at.root / (at.loss * scale / micros);
+  departure.detail["factor"] = at.root / (at.loss * scale * share);
+  if (alike) {
+    const oracles::TokenCounts tokens = oracles::token_counts(judge.run.data, at.place());
+    departure.detail["own_tokens"] = tokens.own;
+    departure.detail["tokens"] = tokens.of_step;
+  }
   judge.told.add(std::move(departure));
 }
 
@@ -92,6 +104,9 @@ bool judge_loss(StepJudge& judge, const Micro& at) {
   inputs.logits = logits;
   inputs.rows = gradient_rows(tokens->shape[0], tokens->shape[1]);
   inputs.tokens = std::move(*tokens);
+  if (judge.run.data.ragged) {
+    inputs.scored = oracles::scored_positions(judge.run.data, at.place());
+  }
   // From what the backward really started with, so that a wrong scale is not told here too.
   inputs.gradient_scale = at.root / at.loss;
   inputs.width = judge.run.model.attention.dim;
@@ -117,15 +132,14 @@ std::optional<double> attested_scale(const StepJudge& judge, const StepFile& fil
   const auto loss = file.of_micro("loss", 0);
   const auto root = file.of_micro("root", 0);
   if (!loss || !root) return std::nullopt;
-  const auto micros = static_cast<double>(judge.run.data.accumulate);
-  const double scale = *root / *loss * micros;
+  const oracles::BatchPlace place{file.step, 0, file.rank};
+  const double share = oracles::share_of(judge.run.data, place);
+  const double scale = *root / *loss / share;
   if (!std::isfinite(scale) || !(scale > 0)) return std::nullopt;
-  // Not divided by the micro-batches, or another scale? The rank's own statement decides between the two.
+  // A wrong share, or another scale? The rank's own statement decides between the two.
   const double claimed = claimed_scale(judge, file);
-  if (is_near(scale, claimed) || is_near(scale, claimed * micros) ||
-      is_near(scale, claimed / micros)) {
-    return claimed;
-  }
+  const oracles::Naming wrong = oracles::name_share(scale * share / claimed, judge.run.data, place);
+  if (is_near(scale, claimed) || !wrong.fitting.empty()) return claimed;
   const double power = std::exp2(std::round(std::log2(scale)));
   return is_near(scale, power) ? std::optional(power) : std::nullopt;
 }

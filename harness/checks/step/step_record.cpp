@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "harness/checks/attention/layer_record.h"
+#include "harness/checks/data_of.h"
 #include "harness/checks/params.h"
 #include "nsa/base/error.h"
 
@@ -15,29 +16,6 @@ oracles::LmConfig lm_config(const nsa::ModelConfig& model) {
   config.n_layers = model.n_layers;
   config.vocab_size = model.vocab_size;
   config.mlp_ratio = model.mlp_ratio;
-  return config;
-}
-
-oracles::Source source_of(nsa::DataConfig::Source source) {
-  switch (source) {
-    case nsa::DataConfig::Source::text: return oracles::Source::text;
-    case nsa::DataConfig::Source::long_range: return oracles::Source::long_range;
-    default: return oracles::Source::uniform;
-  }
-}
-
-oracles::DataConfig data_config(const Scenario& scenario) {
-  const nsa::TrainingConfig& training = scenario.training;
-  oracles::DataConfig config;
-  config.source = source_of(training.data.source);
-  config.seed = static_cast<std::uint64_t>(scenario.seed);
-  config.accumulate = training.accumulate;
-  config.world = scenario.parallel.ranks;
-  config.batch_size = training.batch_size;
-  config.seq_len = training.seq_len;
-  config.vocab_size = scenario.model.vocab_size;
-  config.distance = training.data.distance;
-  config.sharpness = training.data.sharpness;
   return config;
 }
 
@@ -92,7 +70,7 @@ StepRun::StepRun(const Evidence& from)
     : evidence(from),
       training(from.the_case.scenario.training),
       model(lm_config(from.the_case.scenario.model)),
-      data(data_config(from.the_case.scenario)),
+      data(data_of(from.the_case.scenario)),
       train(train_config(training.optimizer)),
       params(parameter_names(from.the_case.scenario.model)),
       stored(oracles::Number::f32),

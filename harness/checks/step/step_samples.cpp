@@ -4,6 +4,7 @@
 
 #include "harness/checks/series.h"
 #include "harness/checks/step/step_stages.h"
+#include "oracles/training/shares.h"
 
 namespace harness::checks {
 namespace {
@@ -36,19 +37,22 @@ class ReportJudge {
   }
 
  private:
-  // Loss and floor of a step are means over its micro-batches.
+  // Loss and floor of a step are means over the scored tokens of the rank's micro-batches.
   void judge_means() {
-    const std::int64_t micros = judge_.run.data.accumulate;
+    const oracles::DataConfig& data = judge_.run.data;
     double loss = 0;
     double floor = 0;
     double tokens = 0;
-    for (std::int64_t micro = 0; micro < micros; ++micro) {
-      loss += file_.of_micro("loss", micro).value_or(NAN) / static_cast<double>(micros);
+    for (std::int64_t micro = 0; micro < data.accumulate; ++micro) {
+      const oracles::BatchPlace place{file_.step, micro, file_.rank};
       const auto batch = file_.tokens(micro);
-      if (!batch || batch->shape.size() != 2) return;  // already missing
-      floor +=
-          oracles::loss_floor(judge_.run.data, *batch).value_or(NAN) / static_cast<double>(micros);
-      tokens += static_cast<double>(batch->shape[0] * (batch->shape[1] - 1));
+      if (!batch || batch->shape != oracles::Shape{data.batch_size, data.seq_len}) return;
+      const oracles::TokenCounts counts = oracles::token_counts(data, place);
+      const double weight = static_cast<double>(counts.own) / static_cast<double>(counts.of_rank);
+      loss += weight * file_.of_micro("loss", micro).value_or(NAN);
+      const auto scored = oracles::scored_positions(data, place);
+      floor += weight * oracles::loss_floor(data, *batch, scored).value_or(NAN);
+      tokens += static_cast<double>(counts.own);
     }
     compare({"LOSS.WRONG", "told_loss", "mean loss"}, reports_.loss, file_.step, loss);
     compare({"LOSS.WRONG", "told_floor", "floor of the source"}, reports_.floor, file_.step, floor);

@@ -23,6 +23,7 @@ bool is_of_model(std::string_view op) {
 // The situation, for the wording.
 std::string variant_of(const Departure& departure) {
   if (departure.op == "grad_sync") return "mean";
+  if (departure.code == "GRAD.SCALE") return "tokens";
   if (departure.op == "accumulate" && departure.code == "NUMERIC.GRADIENT") return "mean";
   if (departure.code == "OPT.UPDATE_LOST") return "left_out";
   if (departure.op == "schedule") return "applied";

@@ -68,6 +68,16 @@ constexpr std::array kGradientWords = {
         "explains it.",
         "Compare what each rank put into the bucket with its own local gradient, and look at "
         "the operation of the all-reduce."},
+    Wording{
+        "GRAD.SCALE",
+        "tokens",
+        "In {step}, the backward of {ranks} counts a micro-batch {factor:4} times as much as it "
+        "should: {own_tokens} of the {tokens} tokens that the step scores are its own.[ This "
+        "explains every wrong share: {known}.][ Each of these mistakes explains every wrong "
+        "share: {laws}.]",
+        "The loss of the micro-batch is not the cause: it is the mean over its own scored tokens.",
+        "Divide the sum of the token losses by the number of scored tokens of all micro-batches "
+        "and all ranks."},
     Wording{"GRAD.SCALE",
             "sum",
             "The reduced gradient on {where} is {factor:4} times the mean of the ranks' local "

@@ -165,6 +165,33 @@ TEST_P(LossLaws, EveryLawIsNamedAlone) {
 
 INSTANTIATE_TEST_SUITE_P(Rows, LossLaws, ::testing::Bool());
 
+// Where a mask leaves positions out: laws of it, and that of the model.
+TEST(LossStage, OfScoredPositionsAlone) {
+  Loss loss(Number::f32);
+  for (const char* law : {"loss_mask_ignored", "loss_mask_one_more", "loss_over_unscored"}) {
+    EXPECT_FALSE(loss_under(law, 0, loss.in).has_value()) << law;
+  }
+  loss.in.scored = {3, 5, 8};
+  Tensor logits = loss.logits;
+  logits.shape = {3, 9, 13};
+  const CrossEntropy wanted = cross_entropy(logits, loss.in.tokens, loss.in.scored);
+  const Expected right = expected_loss(loss.in);
+  EXPECT_NEAR(right.value.data[0], wanted.loss, 1e-14);
+  for (std::int64_t v = 0; v < 13; ++v) {
+    EXPECT_EQ(right.value.data[1 + 13 + v], 0) << "position 7 of the first sequence is not scored";
+  }
+  const auto naming = [&](const Tensor& found) { return loss.naming(found); };
+  EXPECT_EQ(naming(kept(right, Number::f32, 1)).text(), "right");
+  const auto under = [&](std::string_view law, std::size_t choice) {
+    return loss_under(law, choice, loss.in);
+  };
+  EXPECT_EQ(try_every_law({loss_laws(), under, naming, Number::f32}), 32);
+  loss.in.scored = {3, 5};
+  EXPECT_THROW((void)expected_loss(loss.in), std::invalid_argument);
+  loss.in.scored = {3, 5, 9};
+  EXPECT_THROW((void)expected_loss(loss.in), std::invalid_argument);
+}
+
 TEST(LossNaming, AFactorAndFewerDigits) {
   const Loss loss(Number::f32);
   try_last_laws(

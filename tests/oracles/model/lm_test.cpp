@@ -109,6 +109,19 @@ TEST(CrossEntropy, OfTwoPositionsByHand) {
   }
 }
 
+// The same row twice; of the first one position is scored, of the second both.
+TEST(CrossEntropy, OfScoredPositionsByHand) {
+  const std::vector<double> row{0, std::log(3.0), 5, 5 + std::log(3.0), 100, -100};
+  Tensor logits{{2, 3, 2}, row};
+  logits.data.insert(logits.data.end(), row.begin(), row.end());
+  const CrossEntropy found = cross_entropy(logits, {{2, 3}, {0, 1, 0, 0, 1, 0}}, {{1, 2}});
+  EXPECT_NEAR(found.loss, -(2 * std::log(0.75) + std::log(0.25)) / 3, 1e-15);
+  const std::vector<double> wanted{0.25, -0.25, 0, 0, 0, 0, 0.25, -0.25, -0.75, 0.75, 0, 0};
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    EXPECT_NEAR(found.dlogits_BSV.data[i], wanted[i] / 3, 1e-15) << i;
+  }
+}
+
 TEST(CrossEntropy, OfLogitsThatOverflowAlone) {
   const CrossEntropy found = cross_entropy({{1, 2, 2}, {1e5, 0, 0, 0}}, {{1, 2}, {0, 1}});
   EXPECT_EQ(found.loss, 1e5);

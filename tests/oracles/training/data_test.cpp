@@ -126,6 +126,8 @@ TEST(LossFloor, OfFiveTokensByHand) {
   const double uniform = std::log(50.0);
   const double wanted = (2 * uniform - std::log(0.4 / 50 + 0.6) - std::log(0.4 / 50)) / 4;
   EXPECT_NEAR(loss_floor(c, {{1, 5}, {8, 9, 7, 8, 8}}).value(), wanted, 1e-14);
+  const double of_three = (2 * uniform - std::log(0.4 / 50 + 0.6)) / 3;
+  EXPECT_NEAR(loss_floor(c, {{1, 5}, {8, 9, 7, 8, 8}}, {{3}}).value(), of_three, 1e-14);
 }
 
 // The batches of a run: three steps, every micro-batch and rank.

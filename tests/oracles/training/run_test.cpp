@@ -63,6 +63,27 @@ TEST(Runs, SharingOutSequencesChangesNothing) {
   }
 }
 
+// The same eight sequences with a ragged mask: the mean is over all their scored tokens, however they are shared out.
+TEST(Runs, SharingOutRaggedSequencesChangesNothing) {
+  const RandomLm lm(40);
+  RunConfig joint = config_of(lm, 1, 1, 8);
+  joint.data.ragged = true;
+  const StepGradients whole = step_gradients(joint, {}, 2, lm.parameters, 1);
+  for (const auto& [world, accumulate] :
+       {std::pair<std::int64_t, std::int64_t>{8, 1}, {1, 8}, {2, 2}}) {
+    RunConfig config = config_of(lm, world, accumulate, 8 / world / accumulate);
+    config.data.ragged = true;
+    const StepGradients shared = step_gradients(config, {}, 2, lm.parameters, 1);
+    for (const auto& [name, mean] : whole.mean) {
+      EXPECT_LE(relative_error(shared.mean.at(name), mean, 1), 1e-10) << name;
+    }
+  }
+  joint.data.ragged = false;
+  const StepGradients all = step_gradients(joint, {}, 2, lm.parameters, 1);
+  EXPECT_GT(relative_error(all.mean.at("lm_head.weight"), whole.mean.at("lm_head.weight"), 1),
+            0.01);
+}
+
 // The whole run and the judgement of single steps are two ways to the same numbers.
 TEST(Runs, EveryStepIsJudgedRight) {
   const RandomLm lm(41);
