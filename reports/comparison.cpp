@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "harness/store/bisection.h"
+#include "harness/store/experiments.h"
 #include "nsa/base/text.h"
 #include "reports/sections/wording.h"
 
@@ -92,7 +93,7 @@ std::vector<Cell> cells_of(const std::vector<CaseRecord>& records) {
   for (const auto& one : bisections) trials.insert(one.records.begin(), one.records.end());
   std::vector<Cell> cells;
   for (const CaseRecord& record : records) {
-    if (!trials.contains(&record)) add_cell(cells, record);
+    if (!trials.contains(&record) && !harness::is_experiment(record)) add_cell(cells, record);
   }
   for (const auto& one : bisections) cells.push_back(cell_of(one));
   return cells;

@@ -1,6 +1,8 @@
 // The object of `run --json`. NaN and infinities are strings, as everywhere.
+#include "harness/diagnose/recorded.h"
 #include "harness/judge/finding.h"
 #include "harness/store/bisection.h"
+#include "harness/store/experiments.h"
 #include "nsa/base/text.h"
 #include "reports/report.h"
 
@@ -85,12 +87,17 @@ json render_json(const harness::Store& store,
                  const std::string& report) {
   const std::vector<harness::CaseRecord> records = store.cases(run.id);
   json cases = json::array();
-  for (const harness::CaseRecord& record : records) cases.push_back(case_json(record));
+  for (const harness::CaseRecord& record : records) {
+    if (!harness::is_experiment(record)) cases.push_back(case_json(record));
+  }
   json object = {
       {"run", run.name}, {"exit", run.exit_code}, {"report", report}, {"cases", std::move(cases)}};
   json bisections = json::array();
   for (const auto& bisection : harness::bisections_of(records)) {
     bisections.push_back(bisect_json(bisection));
+  }
+  for (const auto& one : harness::diagnoses_of(run, records)) {
+    object["diagnoses"].push_back(harness::to_object(one));
   }
   if (bisections.size() == 1) object["bisect"] = bisections.front();
   if (bisections.size() > 1) object["bisect"] = std::move(bisections);

@@ -38,7 +38,8 @@ struct ReportRequest {
 [[nodiscard]] std::string render_report(const harness::Store& store, const ReportRequest& request);
 
 // The object that `run --json` prints, without line breaks. `report` is the path of the report's file. A run with a
-// bisection has a member "bisect": its object, or a list of objects where there are several (one a point of the axes).
+// bisection has a member "bisect": its object, or a list of objects where there are several (one a point of the axes). A run
+// with diagnoses has a list of them in "diagnoses"; their experiments are not among the cases.
 [[nodiscard]] nlohmann::json render_json(const harness::Store& store,
                                          const harness::RunRecord& run,
                                          const std::string& report);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "harness/store/experiments.h"
 #include "nsa/base/error.h"
 
 namespace reports {
@@ -28,10 +29,18 @@ CaseView make_case(const harness::Store& store,
   return view;
 }
 
+// Without the experiments of diagnoses, which are told by what they found.
+std::vector<harness::CaseRecord> cases_of(const harness::Store& store,
+                                          const harness::RunRecord& run) {
+  std::vector<harness::CaseRecord> cases = store.cases(run.id);
+  std::erase_if(cases, [](const auto& record) { return harness::is_experiment(record); });
+  return cases;
+}
+
 DecidedNight decided(const harness::Store& store, const Night& night) {
   std::vector<harness::CaseRecord> all;
   for (const harness::RunRecord& run : night.runs) {
-    const std::vector<harness::CaseRecord> cases = store.cases(run.id);
+    const std::vector<harness::CaseRecord> cases = cases_of(store, run);
     all.insert(all.end(), cases.begin(), cases.end());
   }
   DecidedNight result{night.name, "", night.runs, all};
@@ -85,7 +94,7 @@ bool CaseView::expects() const {
 
 ReportView make_view(const harness::Store& store, const ReportRequest& request) {
   if (request.runs.empty()) throw nsa::Error("a report needs at least one run");
-  ReportView view{request, {}, "", {}, {}, {}, {}, {}};
+  ReportView view{request, {}, "", {}, {}, {}, {}, {}, {}};
   const DecidedNight night = decided(store, {request.night, request.runs});
   view.request.runs = night.runs;
   view.decision = night.decision;
@@ -100,6 +109,11 @@ ReportView make_view(const harness::Store& store, const ReportRequest& request) 
     if (one.the_case && harness::is_trial(*one.the_case)) view.trials.push_back(one.record);
   }
   view.bisections = harness::bisections_of(view.trials);
+  for (const harness::RunRecord& run : night.runs) {
+    for (auto& one : harness::diagnoses_of(run, store.cases(run.id))) {
+      view.diagnoses.push_back(std::move(one));
+    }
+  }
   for (const Night& earlier : request.earlier) view.nights.push_back(decided(store, earlier));
   if (!view.nights.empty()) view.nights.push_back(night);
   view.nightly = nightly_of(store, night);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/diagnose/recorded.h"
 #include "harness/store/bisection.h"
 #include "harness/store/store.h"
 #include "reports/comparison.h"
@@ -51,8 +52,9 @@ struct ReportView {
   std::string decision;
   std::vector<harness::Outcome>
       outcomes;  // that count for it: of a search only the one of the whole
-  std::vector<harness::CaseRecord> trials;     // of all bisections
-  std::vector<harness::Bisection> bisections;  // point into `trials`
+  std::vector<harness::CaseRecord> trials;            // of all bisections
+  std::vector<harness::Bisection> bisections;         // point into `trials`
+  std::vector<harness::RecordedDiagnosis> diagnoses;  // their experiments are not among `cases`
   std::vector<DecidedNight>
       nights;  // of a range with several, oldest first, the last one is what this report is about
   std::vector<NightBefore> nightly;  // of each shard, the newest run

@@ -11,6 +11,7 @@
 #include "harness/run/build_info.h"
 #include "harness/scenario/exit_code.h"
 #include "harness/store/bisection.h"
+#include "harness/store/experiments.h"
 #include "nsa/base/error.h"
 #include "nsa/base/text.h"
 #include "reports/report.h"
@@ -26,7 +27,8 @@ void tell_environment(const Variables& environment) {
 
 // What a person must see without scrolling: the decision, and what failed.
 void print_end(const RunSession& session) {
-  const std::vector<CaseRecord> records = session.records();
+  std::vector<CaseRecord> records = session.records();
+  std::erase_if(records, [](const CaseRecord& record) { return is_experiment(record); });
   std::map<Outcome, int> counts;
   for (const CaseRecord& record : records) ++counts[outcome_of(record)];
   std::vector<std::string> parts;

@@ -15,6 +15,7 @@
 #include "harness/run/clock.h"
 #include "harness/scenario/bisect.h"
 #include "harness/scenario/exit_code.h"
+#include "harness/scenario/experiment.h"
 #include "harness/store/bisection.h"
 #include "harness/store/prune.h"
 #include "harness/store/run_files.h"
@@ -212,19 +213,22 @@ void RunSession::run_point(std::size_t point, const Place& place) {
 RunSession::Indices RunSession::plan_next(std::size_t point, const Indices& tried) {
   Indices planned;
   record_or_tell([&] {
-    std::vector<Tried> seen;
-    for (const std::size_t index : tried) {
-      seen.push_back({&planned_[index].the_case, outcome_of(planned_[index].record)});
-    }
-    const Indices added = plan_cases(point, next_of(point, seen));
+    const Indices added = plan_cases(point, next_of(point, tried));
     if (!added.empty()) write_plan();
     planned = added;
   });
   return planned;
 }
 
-std::vector<Case> RunSession::next_of(std::size_t point, const std::vector<Tried>& seen) const {
+std::vector<Case> RunSession::next_of(std::size_t point, const Indices& tried) const {
   const Case& base = plan_.cases[point];
+  std::vector<Tried> seen;
+  std::vector<const CaseRecord*> records;
+  for (const std::size_t index : tried) {
+    const Planned& one = planned_[index];
+    records.push_back(&one.record);
+    if (!is_experiment(one.the_case)) seen.push_back({&one.the_case, outcome_of(one.record)});
+  }
   std::vector<Case> next = strategies::strategy_for(base.scenario).next(base, seen);
   const bool all_passed = std::all_of(
       seen.begin(), seen.end(), [](const Tried& one) { return one.outcome == Outcome::pass; });
@@ -232,6 +236,7 @@ std::vector<Case> RunSession::next_of(std::size_t point, const std::vector<Tried
     next.push_back(base);
     next.back().point.emplace_back(kLaunchAxis, std::to_string(seen.size() + 1));
   }
+  if (next.empty() && plan_.more) next = plan_.more(point, records);
   return next;
 }
 
@@ -252,10 +257,13 @@ void RunSession::run_planned(std::size_t index, const Place& place) {
   }
   const Attempt made =
       unmet.why.empty() ? attempt(index, place) : Attempt{error_judgement(unmet.why), {}, {}, 0.0};
-  const bool good = !is_failure(made.judgement.outcome) || is_trial(planned(index).the_case);
+  const Case& the_case = planned(index).the_case;
+  const bool good =
+      !is_failure(made.judgement.outcome) || is_trial(the_case) || is_experiment(the_case);
   progress_.end_case(static_cast<int>(index) + 1, good);
   const bool stored = settle(index, made);
-  if (stored && made.judgement.outcome == Outcome::pass && !plan_.keep) {
+  const bool needed = made.judgement.outcome != Outcome::pass && !is_experiment(the_case);
+  if (stored && !needed && !plan_.keep) {
     remove_files(made.evidence.folder, made.digest.files);
   }
 }

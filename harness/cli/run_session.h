@@ -49,6 +49,10 @@ struct RunPlan {
   // Asked when all cases of a point have passed, `made` of them: whether it is launched once more, so that its times can be compared
   // over the nights. From any thread; may be empty.
   std::function<bool(std::size_t point, std::size_t made)> again;
+  // Asked when strategy and launches of a point have nothing more to run: the cases that are to be run after all. `ran` holds every
+  // case of the point that was run, the first one first. From any thread, one at a time; may be empty.
+  std::function<std::vector<Case>(std::size_t point, const std::vector<const CaseRecord*>& ran)>
+      more;
   // Of each case, as soon as it is known; may be empty.
   std::function<void(Outcome, const std::string& label, double seconds, const std::string& reason)>
       on_result;
@@ -89,7 +93,7 @@ class RunSession {
   void run_point(std::size_t point, const Place& place);
   void leave_out(const Indices& waiting, const std::string& why);
   [[nodiscard]] Indices plan_next(std::size_t point, const Indices& tried);
-  [[nodiscard]] std::vector<Case> next_of(std::size_t point, const std::vector<Tried>& seen) const;
+  [[nodiscard]] std::vector<Case> next_of(std::size_t point, const Indices& tried) const;
   void run_planned(std::size_t index, const Place& place);
   struct Attempt {
     Judgement judgement;

@@ -9,10 +9,12 @@
 
 #include "harness/cli/case_needs.h"
 #include "harness/cli/command_case.h"
+#include "harness/cli/diagnose/experiments.h"
 #include "harness/cli/output.h"
 #include "harness/cli/run_and_tell.h"
 #include "harness/cli/run_options.h"
 #include "harness/cli/verbs.h"
+#include "harness/diagnose/recorded.h"
 #include "harness/scenario/exit_code.h"
 #include "nsa/base/error.h"
 #include "nsa/base/text.h"
@@ -27,6 +29,7 @@ struct RunArguments {
   std::string seed;
   double budget_seconds = 86'400.0;  // of a command
   bool dry_run = false;
+  bool diagnose = false;
   RunOptions options;
 };
 
@@ -151,6 +154,7 @@ Pairs asked_by(const RunArguments& arguments) {
   Pairs command;
   if (!arguments.seed.empty()) command.emplace_back("seed", arguments.seed);
   for (const std::string& set : arguments.sets) command.emplace_back("set", set);
+  if (arguments.diagnose) command.emplace_back(kDiagnoseOption, "");
   return command;
 }
 
@@ -193,7 +197,16 @@ int run(const RunArguments& arguments) {
   if (arguments.dry_run) return show_plan(plan, arguments.options.json);
   complete_plan(plan, arguments.options, paths, manifest, command_words(), asked_by(arguments));
   tell_fallback(arguments, plan);
-  return run_and_tell(std::move(plan), {arguments.options.json, {}});
+  Telling telling;
+  telling.json = arguments.options.json;
+  if (arguments.diagnose) {
+    const Pairs command = plan.provenance.command;
+    plan.more = experiments_within(kDiagnoseSeconds, command);
+    telling.more = [command](const auto& cases, std::string& lines, nlohmann::json&) {
+      lines = diagnosis_lines(command, cases);
+    };
+  }
+  return run_and_tell(std::move(plan), telling);
 }
 
 }  // namespace
@@ -216,6 +229,9 @@ Action add_run(CLI::App& command) {
       .add_option("--budget", arguments->budget_seconds, "Of -- COMMAND: seconds, then it is ended")
       ->check(CLI::Range(1.0, 86400.0));
   command.add_flag("--dry-run", arguments->dry_run, "Show the cases, run nothing");
+  command.add_flag("--diagnose",
+                   arguments->diagnose,
+                   "Look for the cause of each failure (nsa-harness diagnose), 120 s at most");
   add_run_options(command, arguments->options);
   return [arguments] {
     draw_seed(*arguments);

@@ -31,6 +31,7 @@ struct Verb {
 [[nodiscard]] Action add_explain(CLI::App& command);
 [[nodiscard]] Action add_bundle(CLI::App& command);
 [[nodiscard]] Action add_replay(CLI::App& command);
+[[nodiscard]] Action add_diagnose(CLI::App& command);
 [[nodiscard]] Action add_golden(CLI::App& command);
 [[nodiscard]] Action add_selftest(CLI::App& command);
 [[nodiscard]] Action add_nightly(CLI::App& command);

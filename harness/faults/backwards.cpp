@@ -92,7 +92,13 @@ void zero_keys(FaultContext& context) {
 void shared_workspace(FaultContext& context) {
   const auto workspace = std::make_shared<Tensor>();
   const int n_layers = static_cast<int>(context.model->config().n_layers);
-  const int first = fault_layers(context.request, n_layers - 1).front();
+  const std::vector<int> lower =
+      n_layers < 2 ? std::vector<int>() : fault_layers(context.request, n_layers - 1);
+  if (lower.empty()) {
+    context.lacks("found no layer above another, wanted two that share a workspace");
+    return;
+  }
+  const int first = lower.front();
   for (const int layer : {first, first + 1}) {
     auto& seams = context.model->attention(layer)->seams();
     seams.compress = [inner = seams.compress, workspace, layer, first, &context](

@@ -4,7 +4,6 @@
 #include <memory>
 
 #include "harness/faults/faults.h"
-#include "nsa/base/error.h"
 #include "nsa/train/autocast.h"
 
 namespace harness {
@@ -13,10 +12,12 @@ namespace {
 using torch::Tensor;
 using torch::autograd::variable_list;
 
-// Throws: nsa::Error where no layer is checkpointed.
 std::vector<int> checkpointed_layers(const FaultContext& context) {
   const std::vector<int>& all = context.needed_training().checkpoint.layers();
-  if (all.empty()) throw nsa::Error("fault: no layer is checkpointed, wanted at least one");
+  if (all.empty()) {
+    context.lacks("no layer is checkpointed, wanted at least one");
+    return {};
+  }
   if (context.request.layers.empty()) {
     const int drawn = draw_index(context.request.seed, "layer", static_cast<int>(all.size()));
     return {all[static_cast<std::size_t>(drawn)]};

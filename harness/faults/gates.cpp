@@ -35,7 +35,8 @@ void install_ignored(FaultContext& context) {
 // Sets the gate's weights of the fault's layers, before anything ran.
 void set_gates(FaultContext& context, const std::function<void(nsa::GateWeights)>& set) {
   if (context.model->config().gate != nsa::Gate::group_softmax) {
-    throw nsa::Error("fault: '" + context.request.name + "' wants model.gate group_softmax");
+    context.lacks("'" + context.request.name + "' wants model.gate group_softmax");
+    return;
   }
   const torch::NoGradGuard no_grad;
   const int n_layers = static_cast<int>(context.model->config().n_layers);

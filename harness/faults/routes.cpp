@@ -28,7 +28,7 @@ std::string asked_for(const FaultContext& context, const std::string& seam) {
   return at == route.end() ? kOff : at->second;
 }
 
-// The seam whose route is wrong: one for which the scenario asks for a back end, or for none.
+// The seam whose route is wrong: one for which the scenario asks for a back end, or for none; "" where there is none.
 std::string wrong_seam(const FaultContext& context, bool on) {
   std::vector<std::string> fit;
   for (const std::string& seam : kSeams) {
@@ -37,9 +37,9 @@ std::string wrong_seam(const FaultContext& context, bool on) {
   const std::string& form = context.request.form;
   const bool named = std::find(fit.begin(), fit.end(), form) != fit.end();
   if (fit.empty() || (!form.empty() && !named)) {
-    throw nsa::Error("fault: found '" + context.request.name +
-                     "', wanted a scenario whose route of " +
-                     (form.empty() ? nsa::join(kSeams) : form) + (on ? " is not " : " is ") + kOff);
+    context.lacks("found '" + context.request.name + "', wanted a scenario whose route of " +
+                  (form.empty() ? nsa::join(kSeams) : form) + (on ? " is not " : " is ") + kOff);
+    return "";
   }
   return form.empty() ? fault_form(context.request, fit) : form;
 }
@@ -105,6 +105,7 @@ void put_into(FaultContext& context,
 
 void install_not_routed(FaultContext& context) {
   const std::string seam = wrong_seam(context, true);
+  if (seam.empty()) return;
   for_fault_layers(context, [&](nsa::AttentionSeams& seams) {
     put_into(context, seams, seam, seams_with(context, seam, kOff));
   });
@@ -112,6 +113,7 @@ void install_not_routed(FaultContext& context) {
 
 void install_or_default(FaultContext& context) {
   const std::string seam = wrong_seam(context, false);
+  if (seam.empty()) return;
   const std::string back_end = default_back_end(context, seam);
   for_fault_layers(context, [&](nsa::AttentionSeams& seams) {
     put_into(context, seams, seam, seams_with(context, seam, back_end));
@@ -120,6 +122,7 @@ void install_or_default(FaultContext& context) {
 
 void install_fallback(FaultContext& context) {
   const std::string seam = wrong_seam(context, true);
+  if (seam.empty()) return;
   for_fault_layers(context, [&](nsa::AttentionSeams& seams) {
     nsa::AttentionSeams plain = seams_with(context, seam, kOff);
     plain.attend_sel = caught(std::move(plain.attend_sel));

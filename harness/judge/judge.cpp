@@ -11,6 +11,7 @@
 #include "harness/judge/not_judged.h"
 #include "harness/judge/roles.h"
 #include "harness/scenario/bisect.h"
+#include "harness/scenario/experiment.h"
 #include "nsa/base/text.h"
 
 namespace harness {
@@ -120,9 +121,10 @@ void derive_outcome(Judgement& judged) {
   }
 }
 
-// In a trial of a part of a bisection's candidates there may be nothing for the fault to do.
+// In a trial of a part of a bisection's candidates there may be nothing for the fault to do; nor in an experiment, which is
+// judged as if nobody had planted anything.
 bool fault_never_fired(const Evidence& evidence) {
-  if (!evidence.the_case.scenario.fault) return false;
+  if (!evidence.the_case.scenario.fault || is_experiment(evidence.the_case)) return false;
   if (is_trial(evidence.the_case) && !is_whole_trial(evidence.the_case)) return false;
   return std::none_of(evidence.faults_fired.begin(),
                       evidence.faults_fired.end(),
@@ -250,7 +252,7 @@ Judgement judge(const Evidence& evidence, std::span<const Check> checks) {
     judged.reason = kill_text(scenario.life);
   } else if (scenario.expect && scenario.bisect.over.empty()) {
     compare_with_expectation(*scenario.expect, judged);
-  } else if (fault_unnoticed(scenario, judged)) {
+  } else if (!is_experiment(evidence.the_case) && fault_unnoticed(scenario, judged)) {
     judged.outcome = Outcome::error;
     judged.reason = "fault " + scenario.fault->name + " was planted and acted, and no check " +
                     "noticed it: " + nsa::join(scenario.checks);

@@ -15,11 +15,6 @@ using nlohmann::json;
 
 using Indices = std::vector<std::size_t>;  // of candidates, ascending
 
-bool has_failed(Outcome outcome) {
-  return outcome == Outcome::fail || outcome == Outcome::hang || outcome == Outcome::slow ||
-         outcome == Outcome::crash || outcome == Outcome::oom;
-}
-
 Indices united(Indices a, const Indices& b) {
   a.insert(a.end(), b.begin(), b.end());
   std::sort(a.begin(), a.end());

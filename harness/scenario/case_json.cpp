@@ -2,6 +2,7 @@
 // of a scenario file with every default filled in, "text"}.
 #include "harness/scenario/case_json.h"
 
+#include "harness/scenario/experiment.h"
 #include "harness/scenario/fields_json.h"
 #include "harness/scenario/scenario_fields.h"
 #include "harness/scenario/scenario_read.h"
@@ -81,6 +82,7 @@ Case case_from_json(const std::string& text, const std::string& file) {
   map.read("id", the_case.id);
   if (const YamlNode* point = map.get("point")) the_case.point = read_point(*point);
   map.read("path", context.path);
+  context.is_experiment = is_experiment(the_case);
   const YamlNode* document = map.get("scenario");
   if (document == nullptr) throw nsa::Error(root.where, "found no scenario, wanted a case");
   the_case.scenario = read_scenario(*document, context);

@@ -25,6 +25,12 @@ constexpr nsa::Names names_of(Outcome /*of*/) {
   return kOutcomeNames;
 }
 
+// What was judged did not go as it should: FAIL, HANG, SLOW, CRASH, OOM.
+constexpr bool has_failed(Outcome outcome) {
+  return outcome == Outcome::fail || outcome == Outcome::hang || outcome == Outcome::slow ||
+         outcome == Outcome::crash || outcome == Outcome::oom;
+}
+
 [[nodiscard]] const char* name_of(Outcome value);  // "PASS"
 [[nodiscard]] std::optional<Outcome> outcome_from(std::string_view name);
 

@@ -3,6 +3,7 @@
 
 #include "harness/scenario/planted_fields.h"
 #include "harness/scenario/scenario_read.h"
+#include "nsa/base/config_bounds.h"
 #include "nsa/base/fields_read.h"
 #include "nsa/base/text.h"
 
@@ -31,6 +32,10 @@ void check_against(const FaultInfo& info, const YamlNode& node, const FaultReque
     }
   }
   if (!fault.form.empty()) (void)nsa::read_name(*node.find("form"), "fault.form", info.forms);
+}
+
+std::int64_t as_count(double bound) {
+  return static_cast<std::int64_t>(bound);
 }
 
 void read_rank(YamlMap& map, std::int64_t ranks, FaultRequest& fault) {
@@ -106,16 +111,22 @@ bool is_code(const std::string& text) {
   }
 }
 
-FaultRequest read_fault(const YamlNode& node, const Scenario& scenario, const Manifest* manifest) {
+FaultRequest read_fault(const YamlNode& node,
+                        const Scenario& scenario,
+                        const ReadContext& context) {
+  const bool anywhere =
+      context.is_experiment;  // layers, ranks and steps may be fewer than it names
   YamlMap map(node, "fault");
   FaultRequest fault;
   nsa::read_fields(kFaultFields, map, fault);
-  read_rank(map, scenario.parallel.ranks, fault);
+  read_rank(map, anywhere ? as_count(nsa::kMaxRanks) : scenario.parallel.ranks, fault);
   map.finish();
   nsa::refuse(nsa::out_of_range(kFaultFields, fault), node, "fault");
+  const Manifest* manifest = context.manifest;
   if (manifest != nullptr) check_against(info_of(*node.find("name"), *manifest), node, fault);
-  check_layers(node.find("layers"), fault, scenario.model.n_layers);
-  if (fault.step < 1 || fault.step > scenario.training.steps) {
+  check_layers(
+      node.find("layers"), fault, anywhere ? as_count(nsa::kMaxLayers) : scenario.model.n_layers);
+  if (fault.step < 1 || (!anywhere && fault.step > scenario.training.steps)) {
     throw Error(node.find("step")->where,
                 "fault.step: found " + std::to_string(fault.step) + ", wanted 1.." +
                     std::to_string(scenario.training.steps));

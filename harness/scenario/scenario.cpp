@@ -296,7 +296,7 @@ Scenario read_scenario(const YamlNode& root, const ReadContext& context) {
   route_compression(route, scenario);
   const YamlNode* fault = map.get("fault");
   if (fault != nullptr && fault->kind != YamlNode::Kind::null) {
-    scenario.fault = read_fault(*fault, scenario, context.manifest);
+    scenario.fault = read_fault(*fault, scenario, context);
   }
   const YamlNode* expect = map.get("expect");
   if (expect != nullptr && expect->kind != YamlNode::Kind::null) {

@@ -13,6 +13,7 @@ struct ReadContext {
   const ScenarioOptions* options =
       nullptr;  // both null when a case is read back: its names were checked once
   const Manifest* manifest = nullptr;
+  bool is_experiment = false;  // what was planted may have lost its place (experiment.h)
 };
 
 // `root` has neither profiles nor axes. Throws: nsa::Error with file:line.
@@ -21,7 +22,7 @@ struct ReadContext {
 // Parts of it, in planted_read.cpp: what a planted fault is and what must be said of it.
 [[nodiscard]] FaultRequest read_fault(const nsa::YamlNode& node,
                                       const Scenario& scenario,
-                                      const Manifest* manifest);
+                                      const ReadContext& context);
 [[nodiscard]] Expectation read_expectation(const nsa::YamlNode& node);
 
 // In course_read.cpp: what ties `life` and `bisect`, once read, to the rest; the candidates that are not written.

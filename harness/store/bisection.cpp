@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "harness/judge/expectation.h"
+#include "harness/store/experiments.h"
 #include "nsa/base/error.h"
 #include "nsa/base/text.h"
 
@@ -120,7 +121,8 @@ std::vector<Outcome> outcomes_that_count(std::span<const CaseRecord> records) {
     folded.insert(bisection.records.begin(), bisection.records.end());
   }
   for (const CaseRecord& record : records) {
-    if (!folded.contains(&record)) outcomes.push_back(outcome_of(record));
+    if (folded.contains(&record) || is_experiment(record)) continue;
+    outcomes.push_back(outcome_of(record));
   }
   return outcomes;
 }

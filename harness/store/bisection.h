@@ -33,7 +33,7 @@ struct Bisection {
 [[nodiscard]] Outcome outcome_of(const CaseRecord& record);
 
 // What the exit code and the decision of a run are made of: the outcome of every case, but of a bisection of which something
-// is expected only the one outcome of the whole.
+// is expected only the one outcome of the whole, and of a diagnosis the case that it explains.
 [[nodiscard]] std::vector<Outcome> outcomes_that_count(std::span<const CaseRecord> records);
 
 }  // namespace harness

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "harness/scenario/experiment.h"
 #include "nsa/base/error.h"
 
 namespace harness {
@@ -34,6 +35,10 @@ TrainingPoints& FaultContext::needed_training() const {
   return *training;
 }
 
+void FaultContext::lacks(const std::string& what_and_wanted) const {
+  if (!is_experiment(session.the_case())) throw nsa::Error("fault: " + what_and_wanted);
+}
+
 void Fired::operator()(std::int64_t times) {
   if (times > 0 && times_.fetch_add(times) == 0) {
     channel_.write(FaultFired{times});
@@ -55,8 +60,10 @@ int draw_index(std::int64_t seed, std::string_view purpose, int count) {
 }
 
 std::vector<int> fault_layers(const FaultRequest& request, int n_layers) {
-  return request.layers.empty() ? std::vector<int>{draw_index(request.seed, "layer", n_layers)}
-                                : request.layers;
+  if (request.layers.empty()) return {draw_index(request.seed, "layer", n_layers)};
+  std::vector<int> layers = request.layers;
+  std::erase_if(layers, [&](int layer) { return layer >= n_layers; });
+  return layers;
 }
 
 std::string fault_form(const FaultRequest& request, const std::vector<std::string>& forms) {

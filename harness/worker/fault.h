@@ -54,6 +54,10 @@ struct FaultContext {
   // Throws: nsa::Error in a kind that does not train.
   [[nodiscard]] TrainingPoints& needed_training() const;
 
+  // What the fault stands in is not there: no option that it breaks, no layer above. An experiment may have taken it
+  // away, and then nothing is wrong; else throws nsa::Error.
+  void lacks(const std::string& what_and_wanted) const;
+
   // The step that runs now is one in which a lasting fault holds: request.step and all later ones.
   [[nodiscard]] bool holds_now() const { return session.progress().step() >= request.step; }
   [[nodiscard]] bool is_step_now() const { return session.progress().step() == request.step; }
@@ -74,7 +78,7 @@ struct Fault {
 [[nodiscard]] double draw_unit(std::int64_t seed, std::string_view purpose, std::int64_t index = 0);
 [[nodiscard]] int draw_index(std::int64_t seed, std::string_view purpose, int count);
 
-// request.layers, or one drawn.
+// Those of request.layers that the model has, or one drawn.
 [[nodiscard]] std::vector<int> fault_layers(const FaultRequest& request, int n_layers);
 // request.form, or one of `forms` drawn.
 [[nodiscard]] std::string fault_form(const FaultRequest& request,

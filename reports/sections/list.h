@@ -28,6 +28,7 @@ namespace section {
 [[nodiscard]] Section results();
 [[nodiscard]] Section selftest();
 [[nodiscard]] Section bisection();
+[[nodiscard]] Section diagnosis();
 [[nodiscard]] Section ledger();
 [[nodiscard]] Section findings();
 [[nodiscard]] Section causes();

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/judge/expectation.h"
+#include "harness/scenario/experiment.h"
 
 namespace {
 
@@ -248,6 +249,18 @@ TEST(Judge, APlantedFaultThatNothingNoticesIsAnError) {
   evidence.the_case.scenario.checks = {"passes"};
   evidence.the_case.scenario.bisect.over = "parallel.checkpoint.layers";
   EXPECT_EQ(harness::judge(evidence, kChecks).outcome, Outcome::pass);
+}
+
+// In an experiment there may be nothing left that the fault could stand in, and then nothing is wrong.
+TEST(Judge, AnExperimentIsJudgedAsIfNothingHadBeenPlanted) {
+  Evidence evidence = case_with({"passes"});
+  plant(evidence, 3);
+  evidence.the_case.point.emplace_back(harness::kExperimentAxis, "without clipping");
+  EXPECT_EQ(harness::judge(evidence, kChecks).outcome, Outcome::pass);
+  evidence.faults_fired.clear();
+  EXPECT_EQ(harness::judge(evidence, kChecks).outcome, Outcome::pass);
+  evidence.the_case.scenario.checks = {"missing"};
+  EXPECT_EQ(harness::judge(evidence, kChecks).outcome, Outcome::fail);
 }
 
 TEST(Judge, AnyInitiatingFindingMeetsTheExpectation) {

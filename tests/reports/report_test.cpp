@@ -39,6 +39,20 @@ TEST(Report, ABisectionIsTheGoldenFile) {
                 rendered(fixtures::bisected_store(false), reports::Format::summary));
 }
 
+TEST(Report, ADiagnosisIsTheGoldenFile) {
+  expect_golden("diagnosis.md", rendered(fixtures::diagnosed_store(), reports::Format::summary));
+}
+
+TEST(Report, TheExperimentsOfADiagnosisAreNoCases) {
+  const FakeStore store = fixtures::diagnosed_store();
+  ASSERT_GT(store.case_rows.size(), 5U);
+  const nlohmann::json object = reports::render_json(store, store.run_rows.back(), "report.md");
+  EXPECT_EQ(object.at("cases").size(), 1U);
+  EXPECT_EQ(object.at("diagnoses").at(0).at("status"), "established");
+  const std::string text = rendered(store);
+  EXPECT_NE(text.find("1 case"), std::string::npos) << text;
+}
+
 TEST(Report, ABisectionThatFoundWhatWasExpectedIsGo) {
   const std::string found = rendered(fixtures::bisected_store(true), reports::Format::summary);
   EXPECT_EQ(found.rfind("# GO: what a bisection was expected to find was found\n", 0), 0U) << found;

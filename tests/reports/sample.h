@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "harness/diagnose/recorded.h"
 #include "harness/judge/roles.h"
 #include "harness/judge/wording/wording.h"
 #include "harness/store/bisection.h"
@@ -227,6 +228,28 @@ inline FakeStore bisected_store(bool expected) {
     trials.push_back({progress.next, record.judgement->outcome});
     store.case_rows.push_back(record);
   }
+}
+
+// Activation checkpointing is what its failure depends on: the case, and every experiment that a diagnosis asked for.
+inline FakeStore diagnosed_store() {
+  FakeStore store;
+  store.run_rows = {sample_run(1, "20261121T041900Z-dddd", 1'795'234'740'000)};
+  store.run_rows.back().provenance.command = {{harness::kDiagnoseOption, ""}};
+  harness::Case failing = sample_case("ddp_checkpoint");
+  failing.scenario.parallel.checkpoint_layers = {0, 1, 2, 3};
+  for (std::optional<harness::Case> next = failing; next;) {
+    const auto id = static_cast<std::int64_t>(store.case_rows.size() + 1);
+    harness::CaseRecord record = sample_record(id, 1, "ddp_checkpoint");
+    record.label = next->label();
+    record.case_json = harness::case_to_json(*next);
+    const bool fails = !next->scenario.parallel.checkpoint_layers.empty();
+    record.judgement = fails ? failed() : passed();
+    store.case_rows.push_back(record);
+    std::vector<const harness::CaseRecord*> ran;
+    for (const harness::CaseRecord& one : store.case_rows) ran.push_back(&one);
+    next = harness::diagnosis_of(store.run_rows.back().provenance.command, ran)->next;
+  }
+  return store;
 }
 
 inline reports::ReportRequest request_for(const FakeStore& store,

@@ -1,12 +1,10 @@
 #include "harness/cli/bundle/smaller.h"
 
-#include <array>
 #include <chrono>
 
 #include "harness/cli/bundle/stored.h"
 #include "harness/cli/output.h"
 #include "harness/cli/signals.h"
-#include "harness/scenario/exit_code.h"
 #include "nsa/base/error.h"
 #include "nsa/base/text.h"
 
@@ -19,10 +17,6 @@ std::string saw_text(const Judgement& judgement, const std::vector<Cause>& cause
   std::string text = name_of(judgement.outcome);
   if (!causes.empty()) return text + " " + causes.front().title();
   return judgement.outcome == Outcome::pass ? text : text + " (" + judgement.reason + ")";
-}
-
-bool has_failed(Outcome outcome) {
-  return exit_code(std::array{outcome}, false) == kExitFailed;
 }
 
 class Trier {

@@ -1,0 +1,25 @@
+#include "harness/diagnose/on_record.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace harness {
+namespace {
+
+// Of a rank's own doing, which its process or its own lines attest: no peer and no comparison is needed.
+constexpr std::array<std::string_view, 6> kOfOneRank = {
+    "CRASH.SIGNAL", "CRASH.EXCEPTION", "OOM.HOST", "HANG.HOST", "DESYNC.MISSING_RANK", "SLOW.DATA"};
+
+}  // namespace
+
+std::string established_by_record(const Scenario& scenario, const std::vector<Cause>& causes) {
+  const Cause& first = causes.front();
+  const bool own = std::find(kOfOneRank.begin(), kOfOneRank.end(), first.code) != kOfOneRank.end();
+  const bool one_of_several = first.site.ranks.size() == 1 && scenario.parallel.ranks > 1;
+  if (!own || !one_of_several || causes.size() != 1) return "";
+  return "It is rank " + std::to_string(first.site.ranks.front()) +
+         ", as its own record shows: " + first.statement;
+}
+
+}  // namespace harness
