@@ -15,6 +15,10 @@ using State = Question::State;
 using Certainty = Diagnosis::Certainty;
 
 constexpr const char* kAgain = "again";
+constexpr const char* kSmaller = "smaller";
+// Seconds: of a shorter one ten experiments fit into the usual two minutes.
+constexpr double kLongCase = 10.0;
+constexpr double kCostOfSmaller = 0.5;  // in runs of the case
 
 enum class Answer { alike, gone, another, unjudged };
 
@@ -30,6 +34,20 @@ std::string saw_text(const Ran& ran) {
   if (has_failed(ran.outcome) && !ran.causes.empty())
     return word + " " + ran.causes.front().title();
   return word + " (" + ran.reason + ")";
+}
+
+// The widths of a toy model, and one layer above those that the failure names. What a failure may depend on itself (lengths,
+// ranks, steps, options) stays as it was.
+Scenario smaller_sizes(Scenario scenario, const Site& site) {
+  constexpr std::int64_t kDim = 128;
+  constexpr std::int64_t kMlpRatio = 2;
+  scenario.model.dim = std::min(scenario.model.dim, kDim);
+  scenario.model.mlp_ratio = std::min(scenario.model.mlp_ratio, kMlpRatio);
+  if (site.layers.empty()) return scenario;
+  const int layers = *std::max_element(site.layers.begin(), site.layers.end()) + 2;
+  scenario.model.n_layers = std::min<std::int64_t>(scenario.model.n_layers, layers);
+  std::erase_if(scenario.parallel.checkpoint_layers, [&](int layer) { return layer >= layers; });
+  return scenario;
 }
 
 // A row of the table and one of its changes.
@@ -55,7 +73,6 @@ std::vector<Asked> questions_of(const Case& failing, const Cause& symptom) {
       asked.question.what = what_of(row, asked.change);
       asked.question.change =
           difference(asked.change.with.value_or(failing.scenario), asked.change.without);
-      asked.question.cost = row.cost;
       all.push_back(std::move(asked));
     }
   }
@@ -76,7 +93,7 @@ std::string without_text(const Question& question) {
 class Search {
  public:
   Search(const Case& failing, const std::vector<Cause>& causes, std::span<const Ran> ran)
-      : failing_(failing), causes_(causes), ran_(ran) {
+      : failing_(failing), causes_(causes), ran_(ran), seconds_(ran.front().seconds) {
     found_.symptom = causes.front();
   }
 
@@ -105,19 +122,32 @@ class Search {
   }
 
   void ask_all() {
-    std::vector<Asked> questions = questions_of(failing_, causes_.front());
-    if (const Ran* again = take(kAgain, failing_.scenario, 1.0); again != nullptr) {
+    const Ran* again = take(kAgain, failing_.scenario, 1.0);
+    if (again != nullptr) {
       found_.repeats.push_back(*again);
-      if (is_as_it_was(*again)) {
-        for (Asked& asked : questions) {
-          if (found_.next || !contradiction_.empty()) break;
-          ask(asked);
-        }
-      }
+      if (is_as_it_was(*again)) make_smaller();
+    }
+    std::vector<Asked> questions = questions_of(failing_, causes_.front());
+    for (Asked& asked : questions) {
+      if (found_.next || !contradiction_.empty()) break;
+      ask(asked);
     }
     for (Asked& asked : questions) {
       if (!asked.is_no_case) found_.questions.push_back(std::move(asked.question));
     }
+  }
+
+  // A long case is asked in a smaller one, where that fails alike at the same place. One try: each costs its time.
+  void make_smaller() {
+    const Scenario smaller = smaller_sizes(failing_.scenario, causes_.front().site);
+    if (seconds_ < kLongCase || smaller == failing_.scenario) return;
+    const Ran* ran = take(kSmaller, smaller, kCostOfSmaller);
+    if (ran == nullptr) return;
+    found_.repeats.push_back(*ran);
+    if (!is_at_same_place(*ran)) return;
+    found_.smaller = difference(failing_.scenario, smaller);
+    failing_.scenario = smaller;
+    seconds_ = ran->seconds;
   }
 
   // A change may give no case at all: sizes and options depend on each other. What was run was one.
@@ -142,7 +172,7 @@ class Search {
         std::find_if(ran_.begin(), ran_.end(), [&](const Ran& one) { return one.name == name; });
     if (at != ran_.end()) return &*at;
     found_.next = experiment_on(failing_, scenario, name);
-    found_.next_cost = cost;
+    found_.next_seconds = cost * seconds_;
     return nullptr;
   }
 
@@ -274,9 +304,10 @@ class Search {
     }
   }
 
-  const Case& failing_;
+  Case failing_;  // or the smaller one that stands for it
   const std::vector<Cause>& causes_;
   std::span<const Ran> ran_;
+  double seconds_ = 0.0;       // that it takes
   std::string contradiction_;  // why nothing is established, "" where nothing contradicts
   Diagnosis found_;
 };

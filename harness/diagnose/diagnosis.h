@@ -39,7 +39,6 @@ struct Question {
   State state = State::open;
   std::string says;  // what the answer means, a sentence without a full stop
   std::vector<Ran> runs;
-  double cost = 1.0;  // of each of its runs, in runs of the case
 };
 
 struct Diagnosis {
@@ -48,9 +47,10 @@ struct Diagnosis {
   Certainty certainty = Certainty::unknown;
   std::vector<std::string> because;  // what is established, or why nothing is: sentences
   std::vector<Question> questions;   // in the order in which they are asked
-  std::vector<Ran> repeats;          // of the case as it was
-  std::optional<Case> next;          // the experiment to run; none: there is nothing left to ask
-  double next_cost = 1.0;            // in runs of the case
+  std::vector<Ran> repeats;   // of the case as it was, and the smaller one that stands for it
+  std::string smaller;        // in what the smaller one differs; "" where there is none
+  std::optional<Case> next;   // the experiment to run; none: there is nothing left to ask
+  double next_seconds = 0.0;  // that it will take, as far as earlier runs tell
 };
 
 // `causes` are those of the failure that is to be explained, the first one first. `ran`: the case itself first, then what

@@ -8,8 +8,13 @@ namespace harness {
 namespace {
 
 // Of a rank's own doing, which its process or its own lines attest: no peer and no comparison is needed.
-constexpr std::array<std::string_view, 6> kOfOneRank = {
-    "CRASH.SIGNAL", "CRASH.EXCEPTION", "OOM.HOST", "HANG.HOST", "DESYNC.MISSING_RANK", "SLOW.DATA"};
+constexpr std::array<std::string_view, 7> kOfOneRank = {"CRASH.SIGNAL",
+                                                        "CRASH.EXCEPTION",
+                                                        "OOM.HOST",
+                                                        "HANG.HOST",
+                                                        "DESYNC.MISSING_RANK",
+                                                        "DATA.DUPLICATE",
+                                                        "SLOW.DATA"};
 
 }  // namespace
 

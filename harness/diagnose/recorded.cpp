@@ -162,6 +162,7 @@ json to_object(const RecordedDiagnosis& recorded) {
           {"symptom", diagnosis.symptom.title()},
           {"status", name_of(diagnosis.certainty)},
           {"because", diagnosis.because},
+          {"smaller", diagnosis.smaller},
           {"finished", !diagnosis.next.has_value()},
           {"repeats", runs_json(diagnosis.repeats)},
           {"questions", std::move(questions)},
@@ -176,6 +177,7 @@ std::string to_lines(const RecordedDiagnosis& recorded) {
   });
   std::string lines = status + "  " + recorded.label + "  " + diagnosis.symptom.title() + "\n";
   for (const std::string& why : diagnosis.because) lines += "  " + why + ".\n";
+  if (!diagnosis.smaller.empty()) lines += "  in a smaller case: " + diagnosis.smaller + "\n";
   const auto list = [&](const char* words, State state) {
     const std::vector<std::string> all = whats(diagnosis, state);
     if (!all.empty()) lines += std::string("  ") + words + nsa::join(all) + "\n";

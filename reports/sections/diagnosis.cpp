@@ -29,7 +29,7 @@ void add_run(const Ran& ran, const std::string& question, const std::string& say
 std::string tree(const Diagnosis& diagnosis) {
   Table rows({"question", "experiment", "saw", "which means", "seconds"});
   for (const Ran& ran : diagnosis.repeats) {
-    add_run(ran, ran.name.empty() ? "" : "Deterministic or not?", "", rows);
+    add_run(ran, ran.name == "again" ? "Deterministic or not?" : "", "", rows);
   }
   for (const Question& question : diagnosis.questions) {
     for (std::size_t i = 0; i < question.runs.size(); ++i) {
@@ -55,6 +55,9 @@ std::string of_diagnosis(const RecordedDiagnosis& recorded) {
   text += recorded.failed_in.empty() ? "\n" : ", of run " + escape(recorded.failed_in) + "\n";
   text += std::string("- cause: **") + harness::name_of(diagnosis.certainty) + "**\n";
   for (const std::string& why : diagnosis.because) text += "- " + escape(why) + ".\n";
+  if (!diagnosis.smaller.empty()) {
+    text += "- asked of a smaller case: " + escape(diagnosis.smaller) + "\n";
+  }
   const auto line = [&](const char* words, Question::State state) {
     const std::string all = names(diagnosis, state);
     if (!all.empty()) text += std::string("- ") + words + ": " + all + "\n";

@@ -183,6 +183,30 @@ TEST(Diagnosis, AFailureByChanceIsHardlyEverExplained) {
   EXPECT_LE(wrong * 50, kSystems) << wrong << " of " << kSystems;
 }
 
+// A minute a run: a smaller case that fails alike at the same place is asked in its stead.
+TEST(Diagnosis, ALongCaseIsAskedInASmallerOne) {
+  Case large = rich_case();
+  large.scenario.model.dim = 768;
+  large.scenario.model.n_layers = 12;
+  const auto world = [](bool needs_width) {
+    return [needs_width](const Scenario& scenario) {
+      const bool wide = scenario.model.dim > 128;
+      Ran ran = scenario.parallel.static_graph && (wide || !needs_width)
+                    ? failed(cause_at("GRAD.MISSING", {5}))
+                    : passed();
+      ran.seconds = wide ? 60.0 : 5.0;
+      return ran;
+    };
+  };
+  const Diagnosis smaller = diagnosed(large, cause_at("GRAD.MISSING", {5}), world(false));
+  EXPECT_EQ(smaller.smaller,
+            "model.dim 768 -> 128, model.mlp_ratio 4 -> 2, model.n_layers 12 -> 7");
+  EXPECT_THAT(established(smaller), testing::Contains("static_graph"));
+  const Diagnosis whole = diagnosed(large, cause_at("GRAD.MISSING", {5}), world(true));
+  EXPECT_EQ(whole.smaller, "");
+  EXPECT_THAT(established(whole), testing::Contains("static_graph"));
+}
+
 TEST(Diagnosis, TheOneRankOfACrashIsReadFromItsRecord) {
   Cause killed = cause_at("CRASH.SIGNAL");
   killed.site.ranks = {1};

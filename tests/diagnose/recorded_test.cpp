@@ -117,7 +117,7 @@ TEST(RecordedDiagnosis, WhatWasNotAskedForLackOfTimeIsTold) {
   rows.resize(2);
   const auto all = harness::diagnoses_of(run_that_asked(kOfAll), rows);
   EXPECT_THAT(harness::to_lines(all.at(0)),
-              HasSubstr("not asked, the time was over: static_graph"));
+              HasSubstr("not asked, the time was over: the other ranks, static_graph"));
   EXPECT_EQ(harness::to_object(all.at(0)).at("finished"), false);
   EXPECT_EQ(harness::to_object(all.at(0)).at("status"), "unknown");
 }

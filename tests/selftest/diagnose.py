@@ -28,9 +28,7 @@ ACCUMULATION = "gradient accumulation"
 # What each file's name says that its failure depends on, beside the layers that it names.
 OPTIONS = {
     "bucket_size_lost": ["the size of buckets"],
-    "clip_discarded": ["clipping"],
-    "clip_double_norm": ["clipping"],
-    "clip_local_norm": ["clipping"],
+    "clip_discarded": ["clipping"],  # of the norm that others get wrong nothing can be removed: it is computed in every step
     "flag_not_routed": ["sdpa in seam attend_cmp"],
     "fused_gate_ignores_override": ["the override of the gate"],
     "gc_autocast": [CHECKPOINTING],
@@ -55,7 +53,7 @@ OPTIONS = {
 # The branch that stands in `fault.form`, where no finding names it.
 BRANCHES = {"heads_scrambled_decode": "branch win"}
 # One rank does it, which its own record tells.
-OF_ONE_RANK = ["data_exhausted", "loader_raises", "rank_killed", "rank_stopped", "slow_loader"]
+OF_ONE_RANK = ["data_exhausted", "loader_raises", "loader_repeats", "rank_killed", "rank_stopped", "slow_loader"]
 
 
 def said(words, folder):

@@ -26,8 +26,7 @@ experiments_within(double seconds, const Pairs& command) {
     const std::optional<Diagnosis> diagnosis = diagnosis_of(command, ran);
     if (!diagnosis || !diagnosis->next) return {};
     const Clock::time_point begin = begun->emplace(point, Clock::now()).first->second;
-    const double expected = diagnosis->next_cost * ran.front()->seconds;
-    if (seconds_since(begin) + expected > seconds) return {};
+    if (seconds_since(begin) + diagnosis->next_seconds > seconds) return {};
     return {*diagnosis->next};
   };
 }
