@@ -23,8 +23,10 @@ std::string established_by_record(const Scenario& scenario, const std::vector<Ca
   const bool own = std::find(kOfOneRank.begin(), kOfOneRank.end(), first.code) != kOfOneRank.end();
   const bool one_of_several = first.site.ranks.size() == 1 && scenario.parallel.ranks > 1;
   if (!own || !one_of_several || causes.size() != 1) return "";
+  std::string statement = first.statement;
+  while (statement.ends_with('.')) statement.pop_back();
   return "It is rank " + std::to_string(first.site.ranks.front()) +
-         ", as its own record shows: " + first.statement;
+         ", as its own record shows: " + statement;
 }
 
 }  // namespace harness
