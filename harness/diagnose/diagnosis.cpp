@@ -36,8 +36,8 @@ std::string saw_text(const Ran& ran) {
   return word + " (" + ran.reason + ")";
 }
 
-// The widths of a toy model, and one layer above those that the failure names. What a failure may depend on itself (lengths,
-// ranks, steps, options) stays as it was.
+// The widths of a toy model, and one layer above those that the failure names. What a failure may depend on itself
+// (lengths, ranks, steps, options) stays as it was.
 Scenario smaller_sizes(Scenario scenario, const Site& site) {
   constexpr std::int64_t kDim = 128;
   constexpr std::int64_t kMlpRatio = 2;

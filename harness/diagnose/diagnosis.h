@@ -1,8 +1,8 @@
 // What a failing case depends on, by taking things away one by one. What is asked next and what is concluded is a pure
 // function of what was run so far, so that a run and a report made of its rows years later say the same.
 //
-// *Established*: without the thing nothing fails, with it the same failure is back, and twice more without it nothing fails;
-// all else is equal, and the case itself failed alike twice. One contradiction, and nothing is established.
+// *Established*: without the thing nothing fails, with it the same failure is back, and twice more without it nothing
+// fails; all else is equal, and the case itself failed alike twice. One contradiction, and nothing is established.
 // *Supported*: answers were got, and none of them removed the failure. *Unknown*: no answers, or contradictory ones.
 #pragma once
 
@@ -53,8 +53,8 @@ struct Diagnosis {
   double next_seconds = 0.0;  // that it will take, as far as earlier runs tell
 };
 
-// `causes` are those of the failure that is to be explained, the first one first. `ran`: the case itself first, then what
-// was asked for. REQUIRES: at least one cause and one run.
+// `causes` are those of the failure that is to be explained, the first one first. `ran`: the case itself first, then
+// what was asked for. REQUIRES: at least one cause and one run.
 [[nodiscard]] Diagnosis diagnose(const Case& failing,
                                  const std::vector<Cause>& causes,
                                  std::span<const Ran> ran);

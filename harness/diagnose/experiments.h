@@ -1,6 +1,6 @@
 // The table of experiments: one row for each thing that a failure may depend on. A row takes the thing away from a case
-// (an option off, a seam back at `reference`, fewer layers) and says what it means when the failure stays or goes. A row
-// changes nothing else; what was planted in the case is never read, changed or dropped. A new experiment is one row.
+// (an option off, a seam back at `reference`, fewer layers) and says what it means when the failure stays or goes. A
+// row changes nothing else; what was planted in the case is never read, changed or dropped. A new experiment is one row.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@ namespace harness {
 
 struct Change {
   Scenario without;
-  // The least case that has it, where that is smaller than the case itself: one layer more, the layers above it still gone.
+  // The least case that has it, where that is smaller than the case itself: one layer more, those above it still gone.
   std::optional<Scenario> with = std::nullopt;
   std::string what = "";  // that is taken away, where its row does not say it
 };

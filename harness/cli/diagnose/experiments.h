@@ -11,8 +11,8 @@ namespace harness::cli {
 
 inline constexpr double kDiagnoseSeconds = 120.0;
 
-// For RunPlan::more: the next experiment of a point whose case failed, as long as it would end within `seconds` since the first
-// was asked for, as far as the case itself tells. `command` says what is diagnosed (kDiagnoseOption).
+// For RunPlan::more: the next experiment of a point whose case failed, as long as it would end within `seconds` since the
+// first was asked for, as far as the case itself tells. `command` says what is diagnosed (kDiagnoseOption).
 [[nodiscard]] std::function<std::vector<Case>(std::size_t point,
                                               const std::vector<const CaseRecord*>& ran)>
 experiments_within(double seconds, const Pairs& command);
