@@ -119,6 +119,16 @@ TEST(Diagnosis, AFailureThatOnlyMovesIsNotExplainedByTheLayer) {
   EXPECT_THAT(established(diagnosis), IsEmpty());
 }
 
+// With that layer on top it fails at the one below: it takes more than the layer.
+TEST(Diagnosis, AFailureAtAnotherPlaceDoesNotStandForTheOneThatIsExplained) {
+  const World world = [](const Scenario& scenario) {
+    if (scenario.model.n_layers < 3) return passed();
+    return failed(cause_at("NUMERIC.FORWARD", {scenario.model.n_layers == 3 ? 1 : 2}));
+  };
+  EXPECT_THAT(established(diagnosed(rich_case(), cause_at("NUMERIC.FORWARD", {2}), world)),
+              IsEmpty());
+}
+
 TEST(Diagnosis, TwoCausesOfWhichEachSufficesAreNotEstablished) {
   std::mt19937 random(21);
   for (int trial = 0; trial < 20; ++trial) {
