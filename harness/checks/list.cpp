@@ -20,7 +20,7 @@ const std::vector<Check>& all_checks() {
       checks::kernel_causal(),     checks::repeats_equal(),
       checks::process_clean(),     checks::progress(),
       checks::same_losses(),       checks::measured_as_asked(),
-      checks::buckets_as_asked(),
+      checks::buckets_as_asked(),  checks::decisions_agree(),
   };
   return kChecks;
 }

@@ -25,6 +25,7 @@ namespace checks {
 [[nodiscard]] Check causal();
 [[nodiscard]] Check unmutated();
 [[nodiscard]] Check repeats_equal();
+[[nodiscard]] Check decisions_agree();
 [[nodiscard]] Check memory_scaling();
 [[nodiscard]] Check measured_as_asked();
 [[nodiscard]] Check same_losses();

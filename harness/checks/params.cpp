@@ -59,7 +59,8 @@ std::vector<std::string> parameter_names(const nsa::ModelConfig& config) {
       names.push_back(std::string(kBlocks) + std::to_string(layer) + "." + name);
     }
   }
-  names.insert(names.end(), {"norm_f.weight", "lm_head.weight"});
+  names.emplace_back("norm_f.weight");
+  if (!config.tied_head) names.emplace_back("lm_head.weight");
   return names;
 }
 

@@ -140,6 +140,8 @@ constexpr std::array kEntries = {
     entry<RouteChoice, &Evidence::route_choices>(kWorker),
     entry<KernelRuns, &Evidence::kernels>(kWorker),
     entry<Exposure, &Evidence::exposures>(kWorker),
+    entry<BlockChoice, &Evidence::block_choices>(kWorker),
+    entry<DropoutMask, &Evidence::dropout_masks>(kWorker),
     entry<NanBirth, &Evidence::nan_births>(kWorker),
     entry<Mutation, &Evidence::mutations>(kWorker),
     entry<GateUse, &Evidence::gates>(kWorker),

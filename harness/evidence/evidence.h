@@ -61,6 +61,8 @@ struct Evidence {
   Rows<RouteChoice> route_choices;
   Rows<KernelRuns> kernels;
   Rows<Exposure> exposures;
+  Rows<BlockChoice> block_choices;
+  Rows<DropoutMask> dropout_masks;
   Rows<NanBirth> nan_births;
   Rows<Mutation> mutations;
   Rows<GateUse> gates;

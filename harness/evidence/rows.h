@@ -197,6 +197,28 @@ struct Exposure {
   std::int64_t rows_compressed = 0;  // compressed: rows that see at least one compressed token
 };
 
+// Decision ledger: which blocks one layer chose in the first forward of a step, and the scores it chose from, as hashes of their
+// bytes.
+struct BlockChoice {
+  static constexpr const char* kKind = "block_choice";
+  std::int64_t step = 0;
+  int layer = 0;
+  int of_rank = 0;  // of a twin: whose micro-batch
+  std::string scores;
+  std::string blocks;
+};
+
+// Which numbers residual dropout kept in a forward: the hash of a mask.
+struct DropoutMask {
+  static constexpr const char* kKind = "dropout_mask";
+  std::int64_t step = 0;
+  std::int64_t micro = 0;
+  int layer = 0;
+  int site = 0;     // 0: what the attention gives, 1: what the MLP gives
+  int of_rank = 0;  // of a twin: whose micro-batch
+  std::string hash;
+};
+
 // The birth certificate of a number that is not finite: the first operator of this process and step whose inputs were finite
 // and whose output was not. `direction` is forward, backward or optimizer; `poisoned` when uninitialised memory starts as NaN.
 struct NanBirth {
@@ -466,6 +488,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RouteUse, seam, layer, effective
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Refusal, seam, layer, requested, reason)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RouteChoice, seam, implementation, passed_over)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(KernelRuns, step, name, runs)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
+    DropoutMask, step, micro, layer, site, of_rank, hash)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(BlockChoice, step, layer, of_rank, scores, blocks)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     Exposure, step, layer, rows, rows_dropped, rows_cut, rows_compressed)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(

@@ -1,6 +1,6 @@
 // What another call, or other neighbours in the batch, change. Seen: the first call of a kernel that adds to its output runs
 // every configuration of its tuner on the live buffer; ties that atomics break as they come; rows whose split of the keys
-// depends on what else is in the batch.
+// depends on what else is in the batch; ranks with the same inputs that choose other blocks.
 #include <map>
 #include <memory>
 
@@ -52,6 +52,23 @@ void install_race(FaultContext& context) {
   });
 }
 
+// ---- select_rank_differs -------------------------------------------------------------------------
+
+// One rank takes the blocks with the lowest scores.
+void install_other_rank(FaultContext& context) {
+  if (!fault_on_one_rank(context.request, context.rank, context.world)) return;
+  for_fault_layers(context, [&](nsa::AttentionSeams& seams) {
+    seams.select = [inner = seams.select, &context](const nsa::SeamContext& seam,
+                                                    const Tensor& p_grp_BGSN) {
+      const Tensor right_BGSn = inner(seam, p_grp_BGSN);
+      if (!context.holds_now()) return right_BGSn;
+      const Tensor other_BGSn = inner(unseen(seam), -p_grp_BGSN);
+      const Tensor differs_BGS = differing_rows(other_BGSn, right_BGSn, right_BGSn.size(1));
+      return replaced(strike(context, seam, differs_BGS), other_BGSn, right_BGSn);
+    };
+  });
+}
+
 // ---- batch_variant -------------------------------------------------------------------------------
 
 // From three sequences on, a part of the result is the neighbour's.
@@ -84,6 +101,10 @@ Faults faults_of_repeats() {
            "ties between blocks are broken otherwise in every second call",
            kRowsOfLayers,
            install_race},
+          {"select_rank_differs",
+           "one rank chooses other blocks than its peers from the same scores",
+           kRowsOfLayers,
+           install_other_rank},
           {"batch_variant",
            "a sequence's result depends on its neighbours in the batch",
            kFormsOfRows,

@@ -19,7 +19,8 @@ class AlikeWeights {
               {scenario_.training.batch_size,
                scenario_.training.seq_len,
                scenario_.training.accumulate,
-               scenario_.model.vocab_size},
+               scenario_.model.vocab_size,
+               scenario_.training.data.replicated},
               scenario_.seed,
               static_cast<int>(scenario_.parallel.ranks)) {}
 

@@ -1,4 +1,5 @@
-// Another one's weights. Seen: one pair of K/V projections for all three branches; values pooled with the filter of the keys.
+// Another one's weights. Seen: one pair of K/V projections for all three branches; values pooled with the filter of the keys; a
+// head that is no longer tied to the embedding.
 #include "harness/faults/faults.h"
 #include "harness/faults/rows.h"
 
@@ -67,6 +68,14 @@ void install_phi(FaultContext& context) {
   });
 }
 
+// ---- tied_copy -----------------------------------------------------------------------------------
+
+void install_copy(FaultContext& context) {
+  if (!context.model->config().tied_head || !fault_on_rank(context.request, context.rank)) return;
+  context.fired();
+  context.model->set_head_weight(context.model->head_weight().detach().clone());
+}
+
 }  // namespace
 
 Faults faults_of_weights() {
@@ -78,7 +87,11 @@ Faults faults_of_weights() {
           {"phi_v_wrong",
            "phi pools values with the weights for keys",
            {"layers", "rank", "step", "strength"},
-           install_phi}};
+           install_phi},
+          {"tied_copy",
+           "the tied head is a copy of the embedding, made at the start",
+           {"rank"},
+           install_copy}};
 }
 
 }  // namespace harness

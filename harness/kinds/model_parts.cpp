@@ -29,7 +29,8 @@ nsa::BatchShape batch_shape(const Scenario& scenario) {
   return {scenario.training.batch_size,
           scenario.training.seq_len,
           scenario.training.accumulate,
-          scenario.model.vocab_size};
+          scenario.model.vocab_size,
+          scenario.training.data.replicated};
 }
 
 }  // namespace
@@ -61,6 +62,13 @@ std::unique_ptr<nsa::DataSource> make_source(const Scenario& scenario) {
 
 nsa::LossMask make_loss_mask(const Scenario& scenario) {
   return {scenario.training.data,
+          batch_shape(scenario),
+          scenario.seed,
+          static_cast<int>(scenario.parallel.ranks)};
+}
+
+nsa::Dropout make_dropout(const Scenario& scenario) {
+  return {scenario.model.dropout,
           batch_shape(scenario),
           scenario.seed,
           static_cast<int>(scenario.parallel.ranks)};

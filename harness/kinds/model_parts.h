@@ -8,6 +8,7 @@
 #include "nsa/parallel/data_parallel.h"
 #include "nsa/torch.h"
 #include "nsa/train/data.h"
+#include "nsa/train/dropout.h"
 #include "nsa/train/loss_mask.h"
 
 namespace harness {
@@ -24,6 +25,7 @@ namespace harness {
 [[nodiscard]] std::unique_ptr<nsa::DataSource> make_source(const Scenario& scenario);
 // Which of them the loss scores.
 [[nodiscard]] nsa::LossMask make_loss_mask(const Scenario& scenario);
+[[nodiscard]] nsa::Dropout make_dropout(const Scenario& scenario);
 
 // The model's forward in a precision of training: under autocast where that is what it means.
 [[nodiscard]] torch::Tensor logits_of(nsa::NsaLm& model,

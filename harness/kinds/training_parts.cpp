@@ -38,6 +38,7 @@ nsa::TrainingSeams make_seams(nsa::DataSource& source,
                               nsa::Optimizer& optimizer,
                               nsa::Routes& routes,
                               const nsa::LossMask& mask,
+                              const nsa::Dropout& dropout,
                               const nsa::SnapshotParts& parts) {
   nsa::TrainingSeams seams;
   seams.data = [&source, &routes](std::int64_t step, std::int64_t micro, int rank, int world) {
@@ -48,6 +49,9 @@ nsa::TrainingSeams make_seams(nsa::DataSource& source,
   seams.share = [&mask](
                     const torch::Tensor& mean, std::int64_t step, std::int64_t micro, int rank) {
     return mask.share(mean, step, micro, rank);
+  };
+  seams.kept = [&dropout](const nsa::DropoutPlace& place, std::int64_t width) {
+    return dropout.kept(place, width);
   };
   seams.optimizer = [&optimizer, &routes](std::int64_t /*step*/) {
     routes.ran("optimizer", -1, optimizer.implementation());
@@ -93,12 +97,17 @@ TrainingParts::TrainingParts(Session& session)
       parameters(named_parameters(model)),
       source(make_source(session.the_case().scenario)),
       mask(make_loss_mask(session.the_case().scenario)),
+      dropout(make_dropout(session.the_case().scenario)),
       optimizer(std::make_unique<nsa::Optimizer>(tensors_of(parameters),
                                                  session.the_case().scenario.training.optimizer,
                                                  session.the_case().scenario.training.precision,
                                                  optimizer_of(session))),
-      seams(make_seams(
-          *source, *optimizer, routes, mask, {parameters, *optimizer, source->identity()})),
+      seams(make_seams(*source,
+                       *optimizer,
+                       routes,
+                       mask,
+                       dropout,
+                       {parameters, *optimizer, source->identity()})),
       ledger(parameters, session.progress()),
       watch(session.channel(), session.progress()),
       recorder(model,
@@ -123,6 +132,7 @@ TrainingParts::TrainingParts(Session& session)
           session.wants_check("matches_twin") || session.wants_check("close_to_oracle") ||
           session.wants_check("step_is_oracle") || session.wants_check("checkpoint_equal") ||
           session.wants_check("buckets_as_asked")) {
+  recorder.keep_decisions(session.wants_check("decisions_agree"));
   if (!session.is_twin()) {
     checkpoint = std::make_unique<nsa::ActivationCheckpoint>(
         model, session.the_case().scenario.parallel, routes);
@@ -131,9 +141,27 @@ TrainingParts::TrainingParts(Session& session)
     model->attention(layer)->set_gate_override(
         constant_gates(session.the_case().scenario.attention.gate));
   }
+  if (dropout.drops()) drop_residuals();
   session.channel().write(
       Fact{"parameters", std::to_string(session.the_case().scenario.model.parameter_count())});
   session.channel().write(Fact{"parameter_tensors", std::to_string(parameters.size())});
+}
+
+void TrainingParts::drop_residuals() {
+  for (int layer = 0; layer < static_cast<int>(model->config().n_layers); ++layer) {
+    model->block(layer)->set_drop([this](int of_layer, int site, const torch::Tensor& branch_BSE) {
+      return dropped(of_layer, site, branch_BSE);
+    });
+  }
+}
+
+torch::Tensor TrainingParts::dropped(int layer, int site, const torch::Tensor& branch_BSE) {
+  const auto kept_BSE = seams.kept({step_, micro_, of_rank_, layer, site}, branch_BSE.size(2));
+  if (!again_ && !nsa::is_recomputing()) {
+    session_.channel().write(
+        DropoutMask{step_, micro_, layer, site, of_rank_, nsa::hash_hex(bytes_of(kept_BSE))});
+  }
+  return dropout.dropped(branch_BSE, kept_BSE);
 }
 
 void TrainingParts::watch_seams() {
@@ -188,6 +216,7 @@ torch::Tensor TrainingParts::loss_of(const torch::Tensor& tokens_BS) {
 }
 
 torch::Tensor TrainingParts::forward(const torch::Tensor& tokens_BS, std::int64_t micro) {
+  micro_ = micro;
   recorder.pause(micro > 0);
   block_recorder.pause(micro > 0);
   if (micro == 0) {
@@ -286,6 +315,7 @@ void TrainingParts::certify_nan(std::int64_t step, const torch::Tensor& tokens_B
   const NanWatch nan(watch, step, false);
   // The loss as it was scaled: an overflow is one of the scaled loss. Not backward(): nothing may reach the gradients, nor a
   // reducer that waits for them.
+  again_ = true;
   const auto share = seams.share(loss_of(tokens_BS), step, micro_batches_ - 1, of_rank_);
   const auto again = torch::autograd::grad(
       {optimizer->scaled(share)}, tensors_of(parameters), {}, std::nullopt, false, true);
@@ -293,6 +323,7 @@ void TrainingParts::certify_nan(std::int64_t step, const torch::Tensor& tokens_B
   step_recorder.pause(false);
   block_recorder.pause(false);
   if (checkpoint) checkpoint->pause(false);
+  again_ = false;
   // What does not come again has no certificate: nobody saw where it was born.
   if (std::isnan(loss) || any_is_nan(again)) session_.channel().write(nan.certificate());
 }
@@ -393,6 +424,7 @@ std::int64_t TrainingParts::resume(const std::function<std::int64_t(std::int64_t
 }
 
 void TrainingParts::write_parameters(std::int64_t step) {
+  if (model->config().tied_head) write_hash(session_, step, "lm_head.weight", model->head_weight());
   bool told = gradients_are_nan_ || !session_.wants_check("finite");
   for (const auto& [name, parameter] : parameters) {
     const auto value = write_hash(session_, step, name, parameter);

@@ -38,6 +38,7 @@ class TrainingParts {
   nsa::NamedParameters parameters;
   std::unique_ptr<nsa::DataSource> source;
   nsa::LossMask mask;
+  nsa::Dropout dropout;
   std::unique_ptr<nsa::Optimizer> optimizer;
   nsa::TrainingSeams seams;
   GradientLedger ledger;
@@ -93,6 +94,9 @@ class TrainingParts {
   void write_routes();
 
  private:
+  // Puts dropout behind both halves of every block.
+  void drop_residuals();
+  [[nodiscard]] torch::Tensor dropped(int layer, int site, const torch::Tensor& branch_BSE);
   torch::Tensor loss_of(const torch::Tensor& tokens_BS);
   void write_parameters(std::int64_t step);
   void write_state(std::int64_t step);
@@ -107,7 +111,9 @@ class TrainingParts {
   Session& session_;
   std::int64_t micro_batches_;
   std::int64_t step_ = 0;
+  std::int64_t micro_ = 0;
   int of_rank_ = 0;
+  bool again_ = false;          // a forward that is looked at once more
   nsa::Scored scored_B_;        // of the micro-batch
   double loss_sum_ = 0.0;       // of the step so far, each micro-batch by its weight
   double floor_sum_ = 0.0;      // of the same tokens

@@ -209,6 +209,28 @@ void check_loss_mask(const Scenario& scenario, const nsa::Location& where) {
   }
 }
 
+// The bound of the one table's gradient is that of types that are wide enough for both sums.
+void check_tied_head(const Scenario& scenario, const nsa::Location& where) {
+  const nsa::Precision precision = scenario.training.precision;
+  const bool wide = precision == nsa::Precision::fp32 || precision == nsa::Precision::fp64;
+  if (scenario.model.tied_head && !wide) {
+    throw Error(where,
+                "model.tied_head: found true, wanted it with training.precision fp32 or fp64");
+  }
+}
+
+// Only the training loop has masks, and only what is judged block by block sees them.
+void check_dropout(const Scenario& scenario, const nsa::Location& where) {
+  if (!(scenario.model.dropout > 0)) return;
+  const std::string found = "model.dropout: found " + nsa::to_text(scenario.model.dropout);
+  if (scenario.kind != "training") {
+    throw Error(where, found + " with kind " + scenario.kind + ", wanted it with kind training");
+  }
+  if (scenario.training.precision == nsa::Precision::bf16_autocast) {
+    throw Error(where, found + " with training.precision bf16_autocast, wanted another precision");
+  }
+}
+
 // Laws that tie the parts together; `root` gives the lines.
 void check_together(const Scenario& scenario, const YamlNode& root) {
   const auto line_of = [&](std::string_view path, std::string_view else_path) {
@@ -236,6 +258,8 @@ void check_together(const Scenario& scenario, const YamlNode& root) {
                     ", wanted it with training or throughput: layers alone run in one dtype");
   }
   check_cuda_graph(scenario, line_of("training.cuda_graph", "training"));
+  check_tied_head(scenario, line_of("model.tied_head", "model"));
+  check_dropout(scenario, line_of("model.dropout", "model"));
   check_loss_mask(scenario, line_of("training.data.loss_mask", "training"));
   check_kernel(scenario, line_of("kernel", "kind"));
   check_command(scenario, line_of("command", "kind"));

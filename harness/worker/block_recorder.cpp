@@ -8,12 +8,17 @@ namespace {
 constexpr int kHead = -1;
 
 std::vector<NamedTensor> tensors_of_block(const nsa::BlockTrace& trace) {
-  return {{"x", trace.x_BSE},
-          {"middle", trace.middle_BSE},
-          {"normed", trace.mlp.x_BSE},
-          {"hidden", trace.mlp.hidden_BSF},
-          {"activated", trace.mlp.activated_BSF},
-          {"mlp", trace.mlp.y_BSE}};
+  std::vector<NamedTensor> tensors = {{"x", trace.x_BSE},
+                                      {"middle", trace.middle_BSE},
+                                      {"normed", trace.mlp.x_BSE},
+                                      {"hidden", trace.mlp.hidden_BSF},
+                                      {"activated", trace.mlp.activated_BSF},
+                                      {"mlp", trace.mlp.y_BSE}};
+  if (trace.attended_dropped_BSE.defined()) {
+    tensors.push_back({"attended_dropped", trace.attended_dropped_BSE});
+    tensors.push_back({"mlp_dropped", trace.mlp_dropped_BSE});
+  }
+  return tensors;
 }
 
 std::vector<std::string> weights_of_part(int layer) {

@@ -27,6 +27,10 @@ GateUse gate_use_of(const nsa::AttentionTrace& trace) {
   return use;
 }
 
+std::string hash_of_tensor(const torch::Tensor& tensor) {
+  return nsa::hash_hex(bytes_of(tensor.detach().to(torch::kCPU).contiguous()));
+}
+
 bool is_nan_anywhere(const torch::Tensor& tensor) {
   return tensor.defined() && tensor.is_floating_point() &&
          tensor.detach().isnan().any().item<bool>();
@@ -70,6 +74,7 @@ void LayerRecorder::begin(std::int64_t step, int of_rank) {
   layers_.clear();
   exposures_.clear();
   gates_.clear();
+  decisions_.clear();
 }
 
 void LayerRecorder::take(const nsa::AttentionTrace& trace) {
@@ -86,17 +91,27 @@ void LayerRecorder::take(const nsa::AttentionTrace& trace) {
   exposures_.back().step = step_;
   gates_.push_back(gate_use_of(trace));
   gates_.back().step = step_;
+  if (keeps_decisions_) {
+    decisions_.push_back({step_,
+                          trace.layer,
+                          of_rank_,
+                          hash_of_tensor(trace.p_grp_BGSN),
+                          hash_of_tensor(chosen_by(trace))});
+  }
   if (!keep_tensors_) {
     return;
   }
   Layer& layer = layers_[trace.layer];
   layer.trace = trace;
-  // A whole sequence chosen token by token has no one choice.
-  if (const auto chosen = watch_.blocks(trace.layer);
-      chosen.defined() && chosen.sizes() == trace.blocks_BGSn.sizes()) {
-    layer.trace.blocks_BGSn = chosen;
-  }
+  layer.trace.blocks_BGSn = chosen_by(trace);
   watch_gradients(trace);
+}
+
+torch::Tensor LayerRecorder::chosen_by(const nsa::AttentionTrace& trace) const {
+  // A whole sequence chosen token by token has no one choice.
+  const auto chosen = watch_.blocks(trace.layer);
+  const bool is_one = chosen.defined() && chosen.sizes() == trace.blocks_BGSn.sizes();
+  return is_one ? chosen : trace.blocks_BGSn;
 }
 
 // Tensor hooks see the whole gradient of x and y; they return nothing and so change nothing. A layer that is computed again
@@ -140,6 +155,9 @@ void LayerRecorder::write_exposure(Channel& channel) const {
   }
   for (const GateUse& use : gates_) {
     channel.write(use);
+  }
+  for (const BlockChoice& decision : decisions_) {
+    channel.write(decision);
   }
 }
 

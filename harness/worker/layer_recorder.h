@@ -19,6 +19,9 @@ class LayerRecorder {
   // `watch`, as they were chosen: what attends over them may have written into them since.
   LayerRecorder(nsa::NsaLm& model, const SeamWatch& watch, Progress& progress, bool keep_tensors);
 
+  // Hashes of scores and blocks are kept too, for write_exposure().
+  void keep_decisions(bool keep) { keeps_decisions_ = keep; }
+
   void begin(std::int64_t step, int of_rank);
   // What a layer's tap is given; for a kind that has a tap of its own.
   void take(const nsa::AttentionTrace& trace);
@@ -31,7 +34,7 @@ class LayerRecorder {
              const std::map<std::string, torch::Tensor>& local,
              const std::string& name = "attention_layer");
 
-  // How far the layers' laws were exercised in the last forward, and what their gates were.
+  // How far the layers' laws were exercised in the last forward, what their gates were, and what they decided.
   void write_exposure(Channel& channel) const;
 
   // Is there a NaN in what the last forward and backward left here?
@@ -44,17 +47,21 @@ class LayerRecorder {
     torch::Tensor dy_BSE;
   };
   void watch_gradients(const nsa::AttentionTrace& trace);
+  // Blocks as they were chosen.
+  [[nodiscard]] torch::Tensor chosen_by(const nsa::AttentionTrace& trace) const;
 
   nsa::NsaLm& model_;
   const SeamWatch& watch_;
   Progress& progress_;
   bool keep_tensors_;
+  bool keeps_decisions_ = false;
   bool paused_ = false;
   std::int64_t step_ = 0;
   int of_rank_ = 0;
   std::map<int, Layer> layers_;
   std::vector<Exposure> exposures_;
   std::vector<GateUse> gates_;
+  std::vector<BlockChoice> decisions_;
 };
 
 }  // namespace harness

@@ -134,7 +134,8 @@ std::int64_t ModelConfig::parameter_count() const {
   const std::int64_t phis = phi_parameters(*this, d_k) + phi_parameters(*this, d_v);
   const std::int64_t mlp = 2 * mlp_ratio * dim * dim;
   const std::int64_t norms = 2 * dim;
-  return n_layers * (q + kv + out + gates + phis + mlp + norms) + 2 * vocab_size * dim + dim;
+  const std::int64_t tables = (tied_head ? 1 : 2) * vocab_size * dim;
+  return n_layers * (q + kv + out + gates + phis + mlp + norms) + tables + dim;
 }
 
 std::string ParallelConfig::effective_backend() const {

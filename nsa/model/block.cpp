@@ -22,10 +22,15 @@ torch::Tensor BlockImpl::forward(const torch::Tensor& x_BSE) {
 }
 
 torch::Tensor BlockImpl::run(const torch::Tensor& x_BSE, const Attend& attend) {
-  const auto h_BSE = x_BSE + attend(attn_, norm1_(x_BSE));
+  const auto attended_BSE = dropped(0, attend(attn_, norm1_(x_BSE)));
+  const auto h_BSE = x_BSE + attended_BSE;
+  MlpTrace seen;
   MlpTap tap;
-  if (tap_) tap = [&](const MlpTrace& mlp) { tap_({layer_, x_BSE, h_BSE, mlp}); };
-  return h_BSE + mlp_(norm2_(h_BSE), tap);
+  if (tap_) tap = [&](const MlpTrace& mlp) { seen = mlp; };
+  const auto added_BSE = dropped(1, mlp_(norm2_(h_BSE), tap));
+  if (tap_ && drop_) tap_({layer_, x_BSE, h_BSE, seen, attended_BSE, added_BSE});
+  if (tap_ && !drop_) tap_({layer_, x_BSE, h_BSE, seen, {}, {}});
+  return h_BSE + added_BSE;
 }
 
 }  // namespace nsa

@@ -16,8 +16,14 @@ struct BlockTrace {
   torch::Tensor x_BSE;       // what enters the block
   torch::Tensor middle_BSE;  // x + attention, what enters norm2
   MlpTrace mlp;              // from what norm2 gave to what is added to `middle`
+  // With dropout: what is added in the place of what attention and MLP gave.
+  torch::Tensor attended_dropped_BSE;
+  torch::Tensor mlp_dropped_BSE;
 };
 using BlockTap = std::function<void(const BlockTrace&)>;
+
+// Drops a part of what a half of a block adds to the stream: site 0 the attention, 1 the MLP.
+using Drop = std::function<torch::Tensor(int layer, int site, const torch::Tensor& branch_BSE)>;
 
 // Computes the output of an attention layer for its input.
 using Attend = std::function<torch::Tensor(Attention&, const torch::Tensor& x_BSE)>;
@@ -35,10 +41,16 @@ class BlockImpl : public torch::nn::Module {
 
   Attention& attention() { return attn_; }
   void set_tap(BlockTap tap) { tap_ = std::move(tap); }
+  void set_drop(Drop drop) { drop_ = std::move(drop); }
 
  private:
   int layer_;
+  [[nodiscard]] torch::Tensor dropped(int site, const torch::Tensor& branch_BSE) const {
+    return drop_ ? drop_(layer_, site, branch_BSE) : branch_BSE;
+  }
+
   BlockTap tap_;
+  Drop drop_;
   RmsNorm norm1_{nullptr};
   Attention attn_{nullptr};
   RmsNorm norm2_{nullptr};

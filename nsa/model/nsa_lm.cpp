@@ -15,6 +15,7 @@ NsaLmImpl::NsaLmImpl(const ModelConfig& config,
     list->push_back(blocks_.back());
   }
   norm_f_ = register_module("norm_f", RmsNorm(config.dim, make_norm(route, routes, -1)));
+  if (config.tied_head) return;
   const auto options = torch::nn::LinearOptions(config.dim, config.vocab_size).bias(false);
   lm_head_ = register_module("lm_head", torch::nn::Linear(options));
 }
@@ -37,7 +38,13 @@ torch::Tensor NsaLmImpl::forward(const torch::Tensor& tokens_BS) {
 torch::Tensor NsaLmImpl::logits(const torch::Tensor& x_BSE) {
   const auto normed_BSE = norm_f_(x_BSE);
   if (head_tap_) head_tap_({x_BSE, normed_BSE});
+  if (config_.tied_head) return torch::linear(normed_BSE, head_weight());
   return lm_head_(normed_BSE);
+}
+
+const torch::Tensor& NsaLmImpl::head_weight() const {
+  if (other_head_VE_.defined()) return other_head_VE_;
+  return config_.tied_head ? embed_->weight : lm_head_->weight;
 }
 
 torch::Tensor NsaLmImpl::run(const torch::Tensor& tokens_BS, const Attend& attend) {

@@ -40,6 +40,9 @@ class NsaLmImpl : public torch::nn::Module {
   torch::Tensor run(const torch::Tensor& tokens_BS, const Attend& attend);
   Attention& attention(int layer);
   Block& block(int layer) { return blocks_.at(static_cast<std::size_t>(layer)); }
+  // What the head multiplies with: lm_head.weight, or of a tied head embed.weight, if nothing else was put in its place.
+  [[nodiscard]] const torch::Tensor& head_weight() const;
+  void set_head_weight(torch::Tensor weight_VE) { other_head_VE_ = std::move(weight_VE); }
   void set_head_tap(HeadTap tap) { head_tap_ = std::move(tap); }
   // Stands for block(layer)->forward() in forward().
   void set_run_block(int layer, RunBlock run);
@@ -55,7 +58,8 @@ class NsaLmImpl : public torch::nn::Module {
   std::vector<Block> blocks_;
   std::map<int, RunBlock> run_block_;
   RmsNorm norm_f_{nullptr};
-  torch::nn::Linear lm_head_{nullptr};
+  torch::nn::Linear lm_head_{nullptr};  // none where the head is tied
+  torch::Tensor other_head_VE_;
 };
 TORCH_MODULE(NsaLm);
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "nsa/torch.h"
+#include "nsa/train/dropout.h"
 
 namespace nsa {
 
@@ -25,6 +26,8 @@ struct TrainingSeams {
   std::function<torch::Tensor(
       const torch::Tensor& mean, std::int64_t step, std::int64_t micro, int rank)>
       share;
+  // Which numbers of a branch are kept, [B,S,E] bool on the CPU; not called without dropout.
+  std::function<torch::Tensor(const DropoutPlace& place, std::int64_t width)> kept;
   // Clips the gradients, updates the parameters and returns the gradient norm before clipping.
   std::function<double(std::int64_t step)> optimizer;
   // Writes the state after a step into a snapshot file. It may return before the file is there; then the state that the file

@@ -139,7 +139,8 @@ std::uint64_t sequence_number(const BatchShape& shape,
                               int world,
                               std::int64_t row) {
   const std::int64_t micro_batch = (step - 1) * shape.accumulate + micro;
-  return static_cast<std::uint64_t>((micro_batch * world + rank) * shape.batch_size + row);
+  const int of_rank = shape.replicated ? 0 : rank;
+  return static_cast<std::uint64_t>((micro_batch * world + of_rank) * shape.batch_size + row);
 }
 
 std::unique_ptr<DataSource> make_data_source(const DataConfig& config,

@@ -17,9 +17,11 @@ struct BatchShape {
   std::int64_t seq_len = 0;
   std::int64_t accumulate = 1;  // micro-batches a step
   std::int64_t vocab_size = 256;
+  bool replicated = false;  // every rank gets the sequences of rank 0
 };
 
-// The number of a sequence in the whole run: distinct for every (step, micro-batch, rank, row).
+// The number of a sequence in the whole run: distinct for every (step, micro-batch, rank, row), of replicated ones whatever the
+// rank.
 [[nodiscard]] std::uint64_t sequence_number(const BatchShape& shape,
                                             std::int64_t step,
                                             std::int64_t micro,

@@ -109,7 +109,35 @@ constexpr LastLaws kLast{{"embed_factor", "the embedding times a factor"},
 using Back = const EmbeddingGradientInputs&;
 using BackRule = StageRule<EmbeddingGradientInputs>;
 
-// Rows of dx are added to the row that `index` gives, as far as `counts` says.
+// Of a tied head: dlogits^T normed.
+void add_head(Back in, Expected& e) {
+  const std::int64_t width = in.normed.columns;
+  const std::int64_t rows = in.normed.rows;
+  require_matrix(in.dlogits, rows, in.vocab_size, "dlogits");
+  Expected own{zeros(e.value.shape), zeros(e.value.shape)};
+  std::vector<double> x(static_cast<std::size_t>(width));
+  std::vector<double> d(static_cast<std::size_t>(in.vocab_size));
+  for (std::int64_t r = 0; r < rows; ++r) {
+    in.normed.row(r).copy_to(x.data());
+    in.dlogits.row(r).copy_to(d.data());
+    for (std::int64_t v = 0; v < in.vocab_size; ++v) {
+      if (d[static_cast<std::size_t>(v)] == 0) continue;
+      for (std::int64_t c = 0; c < width; ++c) {
+        const double term = d[static_cast<std::size_t>(v)] * x[static_cast<std::size_t>(c)];
+        own.value.data[v * width + c] += term;
+        own.bound.data[v * width + c] += std::abs(term);
+      }
+    }
+  }
+  for (std::size_t i = 0; i < e.value.data.size(); ++i) {
+    e.bound.data[i] += sum_roundoff(rows) * in.rounding.summed * own.bound.data[i] +
+                       2 * in.rounding.stored * std::abs(own.value.data[i]) + in.rounding.flushed;
+    e.value.data[i] += own.value.data[i];
+    e.bound.data[i] += in.rounding.stored * std::abs(e.value.data[i]);
+  }
+}
+
+// Rows of dx are added to the row that `index` gives, as far as `counts` says; a tied head's part besides.
 template <typename Index, typename Counts>
 Expected scattered(Back in, Index index, Counts counts) {
   const std::int64_t width = in.dx.columns;
@@ -134,6 +162,9 @@ Expected scattered(Back in, Index index, Counts counts) {
     const double roundings = terms[static_cast<std::size_t>(i / width)] + 1;
     e.bound.data[i] = roundings * in.rounding.summed * e.bound.data[i] +
                       in.rounding.stored * std::abs(e.value.data[i]) + in.rounding.flushed;
+  }
+  if (!in.normed.numbers.empty()) {
+    add_head(in, e);
   }
   return e;
 }
@@ -207,9 +238,26 @@ const std::vector<BackRule>& back_rules() {
              },
              kAlways));
        }},
+      {{"embed_gradient_without_head", "a tied head's part is missing"},
+       [](Back in, std::size_t) -> std::optional<Expected> {
+         if (in.normed.numbers.empty()) {
+           return std::nullopt;
+         }
+         EmbeddingGradientInputs alone = in;
+         alone.normed = alone.dlogits = {};
+         return expected_embedding_gradient(alone);
+       }},
+      {{"embed_gradient_of_head_alone", "of a tied head the head's part alone"},
+       [](Back in, std::size_t) -> std::optional<Expected> {
+         if (in.normed.numbers.empty()) {
+           return std::nullopt;
+         }
+         return scattered(
+             in, [](std::int64_t) { return std::int64_t{-1}; }, kAlways);
+       }},
       {{"embed_gradient_zero", "zeros"}, [](Back in, std::size_t) {
-         return std::optional(scattered(
-             in, [](std::int64_t) { return std::int64_t{-1}; }, kAlways));
+         const Shape shape{in.vocab_size, in.dx.columns};
+         return std::optional(Expected{zeros(shape), zeros(shape)});
        }}};
   return kRules;
 }

@@ -92,14 +92,14 @@ class Model {
       result.blocks.push_back(std::move(attended.blocks));
       result.margins.push_back(std::move(attended.margin));
       stages.attention = std::move(attended.y);
-      add(x, stages.attention);
+      add(x, dropped(layer, 0, stages.attention));
       result.mlp_inputs.push_back(x);
       mlp(layer, x, stages);
-      add(x, stages.mlp);
+      add(x, dropped(layer, 1, stages.mlp));
       keep(std::move(stages), result.stages);
     }
     Tensor normed = rms_norm(x, parameter("norm_f.weight"));
-    result.logits = linear(normed, parameter("lm_head.weight"), options_.threads);
+    result.logits = linear(normed, parameter(head_name()), options_.threads);
     result.inputs.push_back(std::move(x));
     result.loss = cross_entropy(result.logits, tokens_, options_.scored).loss;
     if (options_.keep_stages) {
@@ -117,16 +117,18 @@ class Model {
     for (std::int64_t layer = config_.n_layers - 1; layer >= 0; --layer) {
       const std::string prefix = layer_prefix(layer);
       BlockStages stages;
-      keep(dx, stages.mlp);
-      add_mlp_gradients(prefix, result.mlp_inputs[layer], dx, stages, pass.gradients);
+      const Tensor dmlp = dropped(layer, 1, dx);
+      keep(dmlp, stages.mlp);
+      add_mlp_gradients(prefix, result.mlp_inputs[layer], dmlp, dx, stages, pass.gradients);
       keep(dx, pass.stage_gradients.mlp_inputs);
-      keep(dx, stages.attention);
+      keep(dropped(layer, 0, dx), stages.attention);
       add_attention_gradients(layer, result.inputs[layer], dx, stages, pass.gradients);
       keep(dx, pass.stage_gradients.inputs);
       keep(std::move(stages), pass.stage_gradients.stages);
     }
-    pass.gradients["embed.weight"] =
-        embedding_gradient(dx, tokens_, parameter("embed.weight").shape);
+    // A tied head has left its own there.
+    add(pass.gradients["embed.weight"],
+        embedding_gradient(dx, tokens_, parameter("embed.weight").shape));
     // Made from the last block to the first.
     LmStageGradients& kept = pass.stage_gradients;
     std::reverse(kept.inputs.begin(), kept.inputs.end());
@@ -137,6 +139,22 @@ class Model {
  private:
   [[nodiscard]] const Tensor& parameter(const std::string& name) const {
     return parameters_.at(name);
+  }
+
+  // Forward and back: a branch, or the gradient of what leaves it, times the layer's factors.
+  [[nodiscard]] Tensor dropped(std::int64_t layer, std::size_t site, Tensor branch) const {
+    if (options_.factors.empty()) {
+      return branch;
+    }
+    const Tensor& factors = options_.factors.at(static_cast<std::size_t>(layer))[site];
+    for (std::size_t i = 0; i < branch.data.size(); ++i) {
+      branch.data[i] *= factors.data.at(i);
+    }
+    return branch;
+  }
+
+  [[nodiscard]] const char* head_name() const {
+    return config_.tied_head ? "embed.weight" : "lm_head.weight";
   }
 
   [[nodiscard]] Weights attention_weights(std::int64_t layer) const {
@@ -193,9 +211,9 @@ class Model {
     Weights& gradients = pass.gradients;
     const Tensor dlogits = cross_entropy(pass.result.logits, tokens_, options_.scored).dlogits_BSV;
     keep(dlogits, pass.stage_gradients.logits);
-    gradients["lm_head.weight"] = weight_gradient(dlogits, rms_norm(x, gain), options_.threads);
+    gradients[head_name()] = weight_gradient(dlogits, rms_norm(x, gain), options_.threads);
     Tensor dnorm = zeros(x.shape);
-    add_input_gradient(dlogits, parameter("lm_head.weight"), dnorm, options_.threads);
+    add_input_gradient(dlogits, parameter(head_name()), dnorm, options_.threads);
     keep(dnorm, pass.stage_gradients.stages.norm_f);
     Tensor dx = zeros(x.shape);
     add_rms_norm_gradients(dnorm, x, gain, dx, gradients["norm_f.weight"]);
@@ -214,7 +232,7 @@ class Model {
     AttentionPass pass = attention_with_gradients(config_.attention,
                                                   attention_weights(layer),
                                                   attention_input(layer, x),
-                                                  dx,
+                                                  dropped(layer, 0, dx),
                                                   options_of(layer));
     for (auto& [name, gradient] : pass.gradients.weights) {
       gradients[prefix + "attn." + name] = std::move(gradient);
@@ -229,6 +247,7 @@ class Model {
 
   void add_mlp_gradients(const std::string& prefix,
                          const Tensor& x,
+                         const Tensor& dmlp,
                          Tensor& dx,
                          BlockStages& stages,
                          Weights& gradients) const {
@@ -237,9 +256,9 @@ class Model {
     const Tensor& fc2 = parameter(prefix + "mlp.fc2.weight");
     const Tensor normed = rms_norm(x, gain);
     const Tensor u = linear(normed, fc1, options_.threads);
-    gradients[prefix + "mlp.fc2.weight"] = weight_gradient(dx, silu(u), options_.threads);
+    gradients[prefix + "mlp.fc2.weight"] = weight_gradient(dmlp, silu(u), options_.threads);
     Tensor da = zeros(u.shape);
-    add_input_gradient(dx, fc2, da, options_.threads);
+    add_input_gradient(dmlp, fc2, da, options_.threads);
     const Tensor du = through_silu(std::move(da), u);
     keep(du, stages.hidden);
     gradients[prefix + "mlp.fc1.weight"] = weight_gradient(du, normed, options_.threads);
@@ -273,8 +292,10 @@ std::map<std::string, Shape> parameter_shapes(const LmConfig& config) {
   const std::int64_t dim = config.attention.dim;
   const std::int64_t hidden = config.mlp_ratio * dim;
   std::map<std::string, Shape> shapes{{"embed.weight", {config.vocab_size, dim}},
-                                      {"lm_head.weight", {config.vocab_size, dim}},
                                       {"norm_f.weight", {dim}}};
+  if (!config.tied_head) {
+    shapes["lm_head.weight"] = {config.vocab_size, dim};
+  }
   for (std::int64_t layer = 0; layer < config.n_layers; ++layer) {
     const std::string prefix = layer_prefix(layer);
     for (const auto& [name, shape] : weight_shapes(config.attention)) {

@@ -4,6 +4,7 @@
 // Legend: B batch, S tokens, E = dim, V = vocab_size, L layers, G groups.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -18,6 +19,7 @@ struct LmConfig {
   std::int64_t n_layers = 0;
   std::int64_t vocab_size = 0;
   std::int64_t mlp_ratio = 4;
+  bool tied_head = false;  // the head multiplies with embed.weight, and there is no lm_head.weight
 };
 
 // Throws std::invalid_argument that names the value found and what was wanted.
@@ -31,6 +33,9 @@ struct LmOptions {
   std::vector<IntTensor> replay = {};
   // As cross_entropy()'s.
   std::vector<std::int64_t> scored = {};
+  // Of each layer, what the attention's and the mlp's result are multiplied with before they are added, [B*S,E] each (residual
+  // dropout); empty: nothing is dropped.
+  std::vector<std::array<Tensor, 2>> factors = {};
   // Keep what is between the stages too: LmResult::stages and LmPass::stage_gradients.
   bool keep_stages = false;
   // 0: as many as the hardware has.

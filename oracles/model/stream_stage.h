@@ -43,13 +43,17 @@ Expected expected_embedding(const EmbeddingInputs& inputs);
 const StageLibrary<EmbeddingInputs>& embedding_laws();
 
 // The table's gradient [V,E]: the rows of dx, each added to its token's row. A row that c tokens add
-// to, in any order, is off by at most (c + 1) summed sum|dx| + stored|g| + f.
+// to, in any order, is off by at most (c + 1) summed sum|dx| + stored|g| + f. Where the head is tied,
+// dlogits^T normed is added: off by at most sum_roundoff(R) summed sum|dlogits normed| + 2 stored|it| + f,
+// and the sum of both, which is rounded once more, by stored|g|.
 struct EmbeddingGradientInputs {
   IntTensor tokens;  // [B,S]
   Matrix dx;         // [B*S,E]
   std::int64_t vocab_size = 0;
   Rounding rounding = Rounding::of(Number::f32);
-  double scale = 1;  // of the sum
+  double scale = 1;     // of the sum
+  Matrix dlogits = {};  // [B*S,V] of a tied head, with
+  Matrix normed = {};   // [B*S,E] what entered it; no numbers where the head is not tied
 };
 Expected expected_embedding_gradient(const EmbeddingGradientInputs& inputs);
 

@@ -71,7 +71,8 @@ void validate(const DataConfig& c, Text text) {
 
 std::uint64_t sequence_number(const DataConfig& c, const BatchPlace& place, std::int64_t row) {
   const std::int64_t micro = (place.step - 1) * c.accumulate + place.micro;
-  return static_cast<std::uint64_t>((micro * c.world + place.rank) * c.batch_size + row);
+  const std::int64_t rank = c.replicated ? 0 : place.rank;
+  return static_cast<std::uint64_t>((micro * c.world + rank) * c.batch_size + row);
 }
 
 std::int64_t window_begin(const DataConfig& config, Text text, std::uint64_t number) {

@@ -24,6 +24,7 @@ struct DataConfig {
   std::int64_t vocab_size = 256;  // of uniform and long_range; a text's tokens are its bytes
   std::int64_t distance = 0;      // of long_range: how far back the repeated token is
   double sharpness = 0;           // of long_range: probability that a token repeats, 0 to 1
+  bool replicated = false;        // every rank gets the sequences of rank 0
   bool ragged = false;            // of the loss: only the first positions of a sequence are scored
 };
 
@@ -39,7 +40,8 @@ struct BatchPlace {
   std::int64_t rank = 0;
 };
 
-// Of a row of a batch: (((step - 1) * accumulate + micro) * world + rank) * batch_size + row.
+// Of a row of a batch: (((step - 1) * accumulate + micro) * world + rank) * batch_size + row; of
+// replicated ones with rank = 0.
 std::uint64_t sequence_number(const DataConfig& config, const BatchPlace& place, std::int64_t row);
 
 // Where the window of a sequence begins in the text, in bytes. REQUIRES: a valid config and text.

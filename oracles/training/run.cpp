@@ -2,9 +2,23 @@
 
 #include <utility>
 
+#include "oracles/training/dropout.h"
 #include "oracles/training/shares.h"
 
 namespace oracles {
+namespace {
+
+std::vector<std::array<Tensor, 2>> factors_of(const RunConfig& config, const BatchPlace& place) {
+  std::vector<std::array<Tensor, 2>> factors;
+  for (std::int64_t layer = 0; config.dropout > 0 && layer < config.model.n_layers; ++layer) {
+    const std::int64_t width = config.model.attention.dim;
+    factors.push_back({dropout_factors(config.data, {place, layer, 0}, width, config.dropout),
+                       dropout_factors(config.data, {place, layer, 1}, width, config.dropout)});
+  }
+  return factors;
+}
+
+}  // namespace
 
 StepGradients step_gradients(
     const RunConfig& config, Text text, std::int64_t step, const Weights& parameters, int threads) {
@@ -19,6 +33,7 @@ StepGradients step_gradients(
       const BatchPlace place{step, micro, rank};
       const IntTensor tokens = batch_tokens(config.data, place, text);
       options.scored = scored_positions(config.data, place);
+      options.factors = factors_of(config, place);
       const TokenCounts counts = token_counts(config.data, place);
       const double share = static_cast<double>(counts.own) / static_cast<double>(counts.of_step);
       const LmPass pass = language_model_with_gradients(config.model, parameters, tokens, options);

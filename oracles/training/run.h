@@ -16,6 +16,7 @@ struct RunConfig {
   LmConfig model;  // vocab_size as the data's; 256 for a text
   DataConfig data;
   TrainConfig train;
+  double dropout = 0;  // of the residual branches
 };
 
 // What the ranks make of one step before the optimiser.

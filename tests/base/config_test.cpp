@@ -72,6 +72,8 @@ TEST(Config, ParametersOfTheVariants) {
             model("{use: toy, d_v: 24}").parameter_count() + 16 * (16 + 24));
   const ModelConfig mlp = model("{use: toy, phi: mlp}");
   EXPECT_EQ(mlp.parameter_count(), toy + 2 * (16 * 16 + 32 * 256 + 16 * 32));
+  const ModelConfig tied = model("{use: toy, tied_head: true}");
+  EXPECT_EQ(tied.parameter_count(), toy - 256 * 128);
   const ModelConfig overlap = model("{use: toy, eq9: overlap}");
   EXPECT_EQ(overlap.eq9, nsa::Eq9::overlap);
   EXPECT_EQ(overlap.parameter_count(), toy);

@@ -5,6 +5,7 @@
 #include "harness/checks/list.h"
 #include "tests/checks/planted_checkpoints.h"
 #include "tests/checks/planted_command.h"
+#include "tests/checks/planted_decisions.h"
 #include "tests/checks/planted_ends.h"
 #include "tests/checks/planted_gradients.h"
 #include "tests/checks/planted_kernels.h"
@@ -67,7 +68,8 @@ const std::vector<Planted>& all_planted() {
                            add_oracle_steps,
                            add_foreign_kernels,
                            add_bucket_sizes,
-                           add_repeats}) {
+                           add_repeats,
+                           add_decisions}) {
       add(list);
     }
     return list;

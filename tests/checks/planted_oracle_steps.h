@@ -21,6 +21,7 @@
 #include "oracles/model/mlp_stage.h"
 #include "oracles/model/stream_stage.h"
 #include "oracles/silu.h"
+#include "oracles/training/dropout.h"
 #include "oracles/training/initial_values.h"
 #include "oracles/training/shares.h"
 #include "tests/checks/planted_case.h"
@@ -53,6 +54,8 @@ struct MadeStep {
 struct Training {
   nsa::Precision precision = nsa::Precision::fp32;
   int accumulate = 1;
+  double dropout = 0;
+  bool tied = false;    // the head is the embedding
   bool ragged = false;  // the loss scores a drawn number of each sequence's positions
   int wrong_mlp = -1;   // the layer whose mlp has relu in place of silu
   bool last_block_first = false;
@@ -97,6 +100,8 @@ class StepMaker {
     e.the_case.scenario.training.precision = training_.precision;
     e.the_case.scenario.training.accumulate = training_.accumulate;
     e.the_case.scenario.training.data.source = nsa::DataConfig::Source::uniform;
+    e.the_case.scenario.model.tied_head = training_.tied;
+    e.the_case.scenario.model.dropout = training_.dropout;
     if (training_.ragged) {
       e.the_case.scenario.training.data.loss_mask = nsa::DataConfig::LossMask::ragged;
     }
@@ -146,7 +151,7 @@ class StepMaker {
     for (int micro = 0; micro < training_.accumulate; ++micro) {
       MadeMicro made;
       made.tokens = oracles::batch_tokens(run_.data, {s.step, micro, s.rank});
-      made.logits = logits_of(made.tokens, micro == 0);
+      made.logits = logits_of(made.tokens, {s.step, micro, s.rank});
       s.micros.push_back(made);
     }
     std::uint64_t key = 1000 * static_cast<std::uint64_t>(s.step);
@@ -175,6 +180,17 @@ class StepMaker {
     for (double& x : tensor.data) x = narrowed(x);
     return tensor;
   }
+  // A branch behind its dropout, or the gradient there.
+  oracles::Tensor dropped(int layer,
+                          const std::string& name,
+                          const oracles::BatchPlace& place,
+                          const oracles::Tensor& branch) const {
+    if (!(training_.dropout > 0)) return branch;
+    const int site = name.find("mlp") == std::string::npos ? 0 : 1;
+    const oracles::DropoutInputs inputs{
+        branch, run_.data, {place, layer, site}, training_.dropout, {}};
+    return made(layer, name, oracles::expected_dropout(inputs).value);
+  }
   // x [R,K] W^T, or x W.
   static oracles::Tensor times(const oracles::Tensor& x,
                                const oracles::Tensor& w,
@@ -202,14 +218,15 @@ class StepMaker {
   }
 
   // What an attention gives is drawn; the layers of the first micro-batch are recorded.
-  oracles::Tensor logits_of(const oracles::IntTensor& tokens, bool recorded) {
+  oracles::Tensor logits_of(const oracles::IntTensor& tokens, const oracles::BatchPlace& place) {
     using oracles::Tensor;
+    const bool recorded = place.micro == 0;
     const auto rounding = oracles::Rounding::of(run_.narrow);
     const auto norm = [&](const Tensor& x, const std::string& gain) {
       return oracles::expected_norm(x, weight(gain), rounding).value;
     };
     const Tensor table = weight("embed.weight");
-    const Tensor head = weight("lm_head.weight");
+    const Tensor head = weight(head_name());
     std::vector<std::int64_t> rows;
     for (std::int64_t row = 0; row < kLength; ++row) rows.push_back(row);
     Tensor x =
@@ -228,7 +245,8 @@ class StepMaker {
       for (std::size_t i = 0; i < b.y.data.size(); ++i) {
         b.y.data[i] = narrowed(0.5 * unit(500 + static_cast<std::uint64_t>(layer), i));
       }
-      b.middle = made(layer, "middle", sum_of(x, b.y));
+      b.attended = dropped(layer, "attended_dropped", place, b.y);
+      b.middle = made(layer, "middle", sum_of(x, b.attended));
       b.normed = made(layer, "normed", norm(b.middle, block + "norm2.weight"));
       b.hidden = made(layer, "hidden", times(b.normed, weight(block + "mlp.fc1.weight"), true));
       b.activated = b.hidden;
@@ -237,7 +255,8 @@ class StepMaker {
       }
       b.activated = made(layer, "activated", b.activated);
       b.mlp = made(layer, "mlp", times(b.activated, weight(block + "mlp.fc2.weight"), true));
-      x = made(layer + 1, "x", sum_of(b.middle, b.mlp));
+      b.added = dropped(layer, "mlp_dropped", place, b.mlp);
+      x = made(layer + 1, "x", sum_of(b.middle, b.added));
       if (recorded) borders_[static_cast<std::size_t>(layer)] = b;
     }
     const Tensor normed = made(-1, "normed", norm(x, "norm_f.weight"));
@@ -259,10 +278,12 @@ class StepMaker {
     };
     Tensor dlogits = oracles::reshaped(s.micros[0].dlogits, {kLength, run_.model.vocab_size});
     for (double& d : dlogits.data) d = narrowed(d);
-    const Tensor dnormed = made(-1, "d.normed", times(dlogits, weight("lm_head.weight"), false));
+    const Tensor dnormed = made(-1, "d.normed", times(dlogits, weight(head_name()), false));
     last_dnormed_ = dnormed;
     gradients_.clear();
-    keep_gradient("lm_head.weight", weight_gradient(dlogits, last_normed_));
+    if (!training_.tied) {
+      keep_gradient("lm_head.weight", weight_gradient(dlogits, last_normed_));
+    }
     keep_gradient("norm_f.weight", gain_gradient(last_, "norm_f.weight", dnormed));
     Tensor d = made(-1, "d.x", back(last_, "norm_f.weight", dnormed));
     const Tensor of_last = d;
@@ -271,8 +292,11 @@ class StepMaker {
     for (const int layer : back_order) {
       Border& b = borders_[static_cast<std::size_t>(layer)];
       const std::string block = "blocks." + std::to_string(layer) + ".";
-      b.dmlp = d;
-      b.dactivated = made(layer, "d.activated", times(d, weight(block + "mlp.fc2.weight"), false));
+      const oracles::BatchPlace place{s.step, 0, s.rank};
+      b.dadded = d;
+      b.dmlp = dropped(layer, "d.mlp_dropped", place, d);
+      b.dactivated =
+          made(layer, "d.activated", times(b.dmlp, weight(block + "mlp.fc2.weight"), false));
       b.dhidden = b.dactivated;
       for (std::size_t i = 0; i < b.dhidden.data.size(); ++i) {
         b.dhidden.data[i] *= oracles::silu_derivative(b.hidden.data[i]);
@@ -282,6 +306,7 @@ class StepMaker {
           made(layer, "d.normed", times(b.dhidden, weight(block + "mlp.fc1.weight"), false));
       b.dmiddle =
           made(layer, "d.middle", sum_of(d, back(b.middle, block + "norm2.weight", b.dnormed)));
+      b.dy = dropped(layer, "d.attended_dropped", place, b.dmiddle);
       b.dx = oracles::zeros(d.shape);
       for (std::size_t i = 0; i < b.dx.data.size(); ++i) {
         b.dx.data[i] = narrowed(0.01 * s.scale * unit(700 + static_cast<std::uint64_t>(layer), i));
@@ -295,7 +320,7 @@ class StepMaker {
       keep_gradient(block + "norm2.weight",
                     gain_gradient(b.middle, block + "norm2.weight", b.dnormed));
     }
-    keep_table_gradient(d);
+    keep_table_gradient(d, dlogits);
     save_parts(s, of_last);
   }
 
@@ -311,11 +336,18 @@ class StepMaker {
                                            oracles::Rounding::of(run_.narrow))
         .value;
   }
-  void keep_table_gradient(const oracles::Tensor& dx) {
+  [[nodiscard]] const char* head_name() const {
+    return training_.tied ? "embed.weight" : "lm_head.weight";
+  }
+  void keep_table_gradient(const oracles::Tensor& dx, const oracles::Tensor& dlogits) {
     oracles::EmbeddingGradientInputs inputs;
     inputs.tokens = tokens_;
     inputs.dx = oracles::matrix_of(dx);
     inputs.vocab_size = run_.model.vocab_size;
+    if (training_.tied) {
+      inputs.dlogits = oracles::matrix_of(dlogits);
+      inputs.normed = oracles::matrix_of(last_normed_);
+    }
     keep_gradient("embed.weight", oracles::expected_embedding_gradient(inputs).value);
   }
 
@@ -326,7 +358,7 @@ class StepMaker {
       const Border& b = borders_[static_cast<std::size_t>(layer)];
       tensors_.clear();
       for (const auto& [name, tensor] :
-           {std::pair{"x", &b.x}, {"y", &b.y}, {"dx", &b.dx}, {"dy", &b.dmiddle}}) {
+           {std::pair{"x", &b.x}, {"y", &b.y}, {"dx", &b.dx}, {"dy", &b.dy}}) {
         add(name, oracles::reshaped(*tensor, {1, kLength, run_.model.attention.dim}));
       }
       save("attention_layer", s.rank, s.step, layer);
@@ -344,6 +376,14 @@ class StepMaker {
                                          {"d.activated", &b.dactivated},
                                          {"d.mlp", &b.dmlp}}) {
         add(name, oracles::reshaped(*tensor, {1, kLength, tensor->shape.back()}));
+      }
+      if (training_.dropout > 0) {
+        for (const auto& [name, tensor] : {std::pair{"attended_dropped", &b.attended},
+                                           {"mlp_dropped", &b.added},
+                                           {"d.attended_dropped", &b.dmiddle},
+                                           {"d.mlp_dropped", &b.dadded}}) {
+          add(name, oracles::reshaped(*tensor, {1, kLength, tensor->shape.back()}));
+        }
       }
       if (!together) add_gradients("blocks." + std::to_string(layer) + ".");
       save("block_stages", s.rank, s.step, layer);
@@ -619,7 +659,8 @@ class StepMaker {
   oracles::Weights parameters_;
   oracles::AdamState state_;
   struct Border {
-    oracles::Tensor x, y;  // of the attention
+    oracles::Tensor x, y;                         // of the attention
+    oracles::Tensor attended, added, dy, dadded;  // with dropout
     oracles::Tensor entering, middle, normed, hidden, activated, mlp;
     oracles::Tensor dx, dentering, dmiddle, dnormed, dhidden, dactivated, dmlp;
   };
@@ -905,6 +946,36 @@ inline void add_oracle_steps(std::vector<Planted>& list) {
   Training two = of({});
   two.accumulate = 2;
   add("two micro-batches", Verdict::pass, "", "{}", two);
+  Training tied;
+  tied.tied = true;
+  add("a tied head", Verdict::pass, "", "{}", tied);
+  tied.stage = [](int layer, const std::string& tensor, oracles::Tensor& x) {
+    if (layer != -1 || tensor != "g.embed.weight") return;
+    for (double& value : x.data) value *= 2;
+  };
+  fail("a tied head whose gradient is counted twice",
+       "NUMERIC.GRADIENT",
+       R"({"op":"embed","step":1,"detail":{"law":"embed_gradient_factor"}})",
+       tied);
+  Training dropout;
+  dropout.dropout = 0.25;
+  add("residual dropout", Verdict::pass, "", "{}", dropout);
+  dropout.stage = [](int layer, const std::string& tensor, oracles::Tensor& x) {
+    if (layer != 1 || tensor != "attended_dropped") return;
+    for (double& value : x.data) value *= 0.75;
+  };
+  fail("what dropout keeps is not scaled",
+       "NUMERIC.FORWARD",
+       R"({"op":"dropout","layers":[1],"step":1,"detail":{"law":"dropout_not_scaled"}})",
+       dropout);
+  dropout.stage = [](int layer, const std::string& tensor, oracles::Tensor& x) {
+    if (layer != 0 || tensor != "d.mlp_dropped") return;
+    for (double& value : x.data) value = 0;
+  };
+  fail("the mlp's gradient is dropped altogether",
+       "NUMERIC.GRADIENT",
+       R"({"op":"dropout","layers":[0],"step":1,"detail":{"law":"dropout_zero"}})",
+       dropout);
   Training ragged = two;
   ragged.ragged = true;
   add("two micro-batches with a ragged mask", Verdict::pass, "", "{}", ragged);

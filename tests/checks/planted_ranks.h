@@ -223,6 +223,39 @@ inline void add_state(std::vector<Planted>& list) {
                   "STATE.DIVERGED",
                   R"({"step":1,"param":"embed"})",
                   other(0, "embed", 1)});
+  const auto tied = [](int untied_rank) {
+    return [=](Healthy& h) {
+      h.evidence.the_case.scenario.model.tied_head = true;
+      std::map<std::pair<int, std::int64_t>, std::string> tables;
+      for (const auto& row : h.evidence.parameters) {
+        if (row.row.param == "embed.weight") tables[{row.process, row.row.step}] = row.row.hash;
+      }
+      for (auto& row : h.evidence.parameters) {
+        if (row.row.param != "lm_head.weight") continue;
+        const bool copied = row.process == untied_rank && row.row.step >= 2;
+        row.row.hash = copied ? "x" : tables.at({row.process, row.row.step});
+      }
+    };
+  };
+  list.push_back({"parameters_agree", "a tied head", Verdict::pass, "", "{}", tied(-5), 2, 3});
+  list.push_back({"parameters_agree",
+                  "a tied head that is a copy",
+                  Verdict::fail,
+                  "STATE.DIVERGED",
+                  R"({"ranks":[1],"step":2,"param":"lm_head","detail":{"tie":"embed"}})",
+                  tied(1),
+                  2,
+                  3});
+  list.push_back({"parameters_agree",
+                  "a tied head that nobody recorded",
+                  Verdict::inconclusive,
+                  "",
+                  "{}",
+                  [](Healthy& h) {
+                    h.evidence.the_case.scenario.model.tied_head = true;
+                    remove_if(h.evidence.parameters,
+                              [](const auto& row) { return row.row.param == "lm_head.weight"; });
+                  }});
   list.push_back(
       {"parameters_agree", "none recorded", Verdict::inconclusive, "", "{}", [](Healthy& h) {
          h.evidence.parameters.clear();
@@ -259,6 +292,36 @@ inline void add_data(std::vector<Planted>& list) {
                   3});
   list.push_back(
       {check, "the corpus repeats itself", Verdict::pass, "", "{}", same_as_rank_0(true), 3});
+  // Two ranks; the masks of rank 1 are those of rank 0 from step `since` on.
+  const auto masks = [](std::int64_t since) {
+    return [=](Healthy& h) {
+      h.evidence.the_case.scenario.model.dropout = 0.1;
+      for (std::int64_t step = 1; step <= 2; ++step) {
+        for (int rank = 0; rank < 2; ++rank) {
+          const std::string hash = std::to_string(step) + " of ";
+          const int own = step >= since ? 0 : rank;
+          put(h.evidence.dropout_masks,
+              rank,
+              harness::DropoutMask{step, 0, 1, 0, rank, hash + std::to_string(own)});
+          put(h.evidence.dropout_masks,
+              harness::kTwin,
+              harness::DropoutMask{step, 0, 1, 0, rank, hash + std::to_string(rank)});
+        }
+      }
+    };
+  };
+  list.push_back({check, "masks of dropout", Verdict::pass, "", "{}", masks(9), 2, 2});
+  list.push_back({check,
+                  "the same masks on both ranks",
+                  Verdict::fail,
+                  "DATA.RNG",
+                  R"({"ranks":[0,1],"step":2,"op":"dropout"})",
+                  masks(2),
+                  2,
+                  2});
+  list.push_back({check, "no masks of dropout", Verdict::inconclusive, "", "{}", [](Healthy& h) {
+                    h.evidence.the_case.scenario.model.dropout = 0.1;
+                  }});
   list.push_back({check,
                   "other tokens than the twin's",
                   Verdict::fail,

@@ -10,9 +10,11 @@
 #include "nsa/base/error.h"
 #include "nsa/model/nsa_lm.h"
 #include "nsa/train/data.h"
+#include "nsa/train/dropout.h"
 #include "nsa/train/loss_mask.h"
 #include "nsa/train/optimizer.h"
 #include "nsa/train/schedule.h"
+#include "oracles/training/dropout.h"
 #include "oracles/training/shares.h"
 #include "tests/model/m7c_125m.h"
 #include "tests/model/support.h"
@@ -54,6 +56,35 @@ TEST(Parameters, NamesOrderAndCount) {
   for (const auto& parameter : model->parameters()) elements += parameter.numel();
   EXPECT_EQ(elements, config.parameter_count());
   EXPECT_NEAR(static_cast<double>(elements), 78.3e6, 0.05e6);
+}
+
+// One parameter for both: no lm_head.weight, and the gradient is the sum of what an untied model with equal weights gives each.
+TEST(Parameters, ATiedHeadIsTheEmbedding) {
+  ModelConfig config = m7c_125m();
+  config.n_layers = 1;
+  config.dim = 32;
+  config.vocab_size = 11;
+  Routes routes;
+  torch::manual_seed(3);
+  NsaLm untied(config, std::map<std::string, std::string>{}, routes);
+  config.tied_head = true;
+  torch::manual_seed(3);
+  NsaLm tied(config, std::map<std::string, std::string>{}, routes);
+  auto of_untied = untied->named_parameters();
+  auto of_tied = tied->named_parameters();
+  EXPECT_EQ(of_tied.size() + 1, of_untied.size());
+  EXPECT_FALSE(of_tied.contains("lm_head.weight"));
+  {
+    const torch::NoGradGuard no_grad;
+    of_untied["lm_head.weight"].copy_(of_untied["embed.weight"]);
+  }
+  const auto tokens_BS = torch::randint(11, {2, 40}, torch::kLong);
+  for (NsaLm model : {untied, tied}) {
+    next_token_loss(model->forward(tokens_BS), tokens_BS).backward();
+  }
+  const auto sum = of_untied["embed.weight"].grad() + of_untied["lm_head.weight"].grad();
+  EXPECT_TRUE(torch::allclose(of_tied["embed.weight"].grad(), sum, 1e-5, 1e-6));
+  EXPECT_TRUE(tied->head_weight().is_same(of_tied["embed.weight"]));
 }
 
 void expect_uniform(const Tensor& weight, double bound, const std::string& name) {
@@ -227,6 +258,25 @@ TEST_F(Data, ARaggedMaskIsTheOracles) {
   EXPECT_NEAR(next_token_loss(logits_BSV, tokens_BS, {1, 2}).item<double>(),
               -sum.item<double>() / 3,
               1e-14);
+}
+
+// Masks are the oracle's, in every place.
+TEST_F(Data, DropoutMasksAreTheOracles) {
+  shape_ = {.batch_size = 2, .seq_len = 7, .accumulate = 2, .vocab_size = 5};
+  const Dropout dropout(0.3, shape_, 7, 2);
+  const oracles::DataConfig law{
+      .seed = 7, .accumulate = 2, .world = 2, .batch_size = 2, .seq_len = 7};
+  for (int at = 0; at < 16; ++at) {
+    const DropoutPlace place{2, at / 8, at / 4 % 2, at / 2 % 2, at % 2};
+    const auto kept_BSE = dropout.kept(place, 5);
+    const auto wanted = oracles::dropout_factors(
+        law, {{place.step, place.micro, place.rank}, place.layer, place.site}, 5, 0.3);
+    const auto ones_BSE = torch::ones({2, 7, 5}, torch::kDouble);
+    const auto found = dropout.dropped(ones_BSE, kept_BSE).flatten();
+    for (std::int64_t i = 0; i < found.numel(); ++i) {
+      ASSERT_NEAR(found[i].item<double>(), wanted.data[static_cast<std::size_t>(i)], 1e-15);
+    }
+  }
 }
 
 TEST_F(Data, TooLittleTextIsRefused) {

@@ -112,7 +112,7 @@ MUTANTS = [
     ("model/cross_entropy.cpp", "tokens_BS.shape.at(0) * (length - 1)", "tokens_BS.shape.at(0) * length"),
     ("model/cross_entropy.cpp", "(v == target ? 1 : 0)", "0"),
     ("model/cross_entropy.cpp", "(z[target] - largest)", "z[target]"),
-    ("model/lm.cpp", "add(x, stages.mlp);", "x = stages.mlp;"),
+    ("model/lm.cpp", "add(x, dropped(layer, 1, stages.mlp));", "x = stages.mlp;"),
     ("model/lm.cpp", "+= *from++", "= *from++"),
     ("model/lm.cpp", 'add_mlp_gradients(prefix, result.mlp_inputs[layer]', 'add_mlp_gradients(prefix, result.inputs[layer]'),
     ("model/lm.cpp", "options.replay = options_.replay[layer];", "options.replay = options_.replay[0];"),
@@ -187,7 +187,7 @@ MUTANTS = [
     ("sweep.cpp", "sums[v * length + i] += factors[v] * row[i];", ""),
     # data
     ("training/data.cpp", "(place.step - 1) * c.accumulate + place.micro", "place.step * c.accumulate + place.micro"),
-    ("training/data.cpp", "(micro * c.world + place.rank) * c.batch_size + row", "(micro * c.world + place.rank) + row * c.world"),
+    ("training/data.cpp", "(micro * c.world + rank) * c.batch_size + row", "(micro * c.world + rank) + row * c.world"),
     ("training/data.cpp", "while (std::gcd(order.stride, windows) != 1) {", "while (false) {"),
     ("training/data.cpp", "draw(config.seed, 0) % windows", "draw(config.seed, 2) % windows"),
     ("training/data.cpp", "return s >= config.distance &&", "return s > config.distance &&"),

@@ -306,6 +306,24 @@ TEST_F(ScenarioTest, ALossMaskIsOfKindTrainingAlone) {
               HasSubstr("training.data.loss_mask: found ragged with kind throughput"));
 }
 
+TEST_F(ScenarioTest, ATiedHeadIsOfWideTypesAlone) {
+  options_.sets = {{"model.tied_head", "true"}};
+  EXPECT_TRUE(one(kHead).model.tied_head);
+  options_.sets.emplace_back("training.precision", "bf16");
+  EXPECT_THAT(error(kHead), HasSubstr("model.tied_head: found true, wanted it with"));
+}
+
+TEST_F(ScenarioTest, DropoutIsOfTrainingBlockByBlock) {
+  options_.sets = {{"model.dropout", "0.1"}};
+  EXPECT_EQ(one(kHead).model.dropout, 0.1);
+  options_.sets.emplace_back("training.precision", "bf16_autocast");
+  EXPECT_THAT(error(kHead), HasSubstr("model.dropout: found 0.1 with training.precision bf16"));
+  options_.sets = {{"model.dropout", "1"}};
+  EXPECT_THAT(error(kHead), HasSubstr("model.dropout: found 1"));
+  options_.sets = {{"model.dropout", "0.1"}, {"kind", "throughput"}};
+  EXPECT_THAT(error(kHead), HasSubstr("model.dropout: found 0.1 with kind throughput"));
+}
+
 TEST_F(ScenarioTest, BisectHasTheLayersAsItsCandidates) {
   options_.sets = {{"model.n_layers", "3"}};
   const std::string text = std::string(kHead) + "bisect: {over: parallel.checkpoint.layers}\n";

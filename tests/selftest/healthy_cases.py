@@ -8,7 +8,7 @@ Writes one scenario a configuration, runs them all and lists each with its outco
 --narrow: 16-bit precisions alone. --card: on the first card, with widths and back ends that it has.
 attention: shapes, variants, inputs, gates, precision, poison, back end of the selected branch, length.
 training: shapes, variants, precision, steps, ranks, accumulation, static graph, search for unused parameters, bucket size and
-view, compression, checkpointed layers, form and kept blocks, loss mask.
+view, compression, checkpointed layers, form and kept blocks, loss mask, tied head, replicated inputs, dropout.
 """
 import argparse
 import json
@@ -55,6 +55,11 @@ def requires(options):
 def training(name, numbers, options):
     m = model(numbers)
     m["n_layers"] = pick(numbers, 1, 2, 3)
+    replicated = pick(numbers, "false", "false", "true")
+    ranks = pick(numbers, 1, 2, 2, 3, 4)
+    precision = precision_of(numbers, options, "bf16", "fp16", "bf16_autocast")
+    m["tied_head"] = pick(numbers, "false", "true") if precision in ("fp32", "fp64") else "false"
+    m["dropout"] = 0 if precision == "bf16_autocast" else pick(numbers, 0, 0, 0.1, 0.5)
     static, unused = pick(numbers, "false", "true"), pick(numbers, "false", "true")
     layers = numbers.sample(range(m["n_layers"]), numbers.randrange(m["n_layers"] + 1))
     mode = pick(numbers, "functional", "nested")
@@ -67,14 +72,15 @@ def training(name, numbers, options):
         "version: 1", f"scenario: {name}", "about: A drawn configuration in which nothing is wrong.", "kind: training",
         "model: {" + ", ".join(f"{k}: {v}" for k, v in m.items()) + "}",
         f"training: {{steps: {pick(numbers, 1, 2, 3)}, batch_size: {pick(numbers, 1, 2)}, seq_len: {max(2, length(numbers, m))}, "
-        f"precision: {precision_of(numbers, options, 'bf16', 'fp16', 'bf16_autocast')}, accumulate: {accumulate}, "
-        f"data: {{loss_mask: {pick(numbers, 'none', 'ragged')}}}}}",
-        f"parallel: {{{'device: cuda, ranks: 1' if options.card else f'ranks: {pick(numbers, 1, 2, 2, 3, 4)}'}, ddp: {{static_graph: {static}, find_unused: {unused}, "
+        f"precision: {precision}, accumulate: {accumulate}, "
+        f"data: {{loss_mask: {pick(numbers, 'none', 'ragged')}, replicated: {replicated}}}}}",
+        f"parallel: {{{'device: cuda, ranks: 1' if options.card else f'ranks: {ranks}'}, ddp: {{static_graph: {static}, find_unused: {unused}, "
         f"bucket_mb: {pick(numbers, 25, 0.001, 0.01, 0.1)}, gradient_as_bucket_view: {pick(numbers, 'false', 'true')}, "
         f"compress: {pick(numbers, 'none', 'none', 'none', 'bf16')}}}, checkpoint: {{layers: {layers}, mode: {mode}, "
         f"keep_blocks: {pick(numbers, 'false', 'true')}}}}}",
         f"seed: {numbers.randrange(10000)}", "budget: {seconds: 90, cores: 2}", requires(options),
-        "checks: [checkpoint_equal, gradients_arrived, gradients_agree, matches_twin, collectives_agree, parameters_agree, "
+        f"checks: [{'decisions_agree, ' if replicated == 'true' and ranks > 1 and not options.card else ''}"
+        "checkpoint_equal, gradients_arrived, gradients_agree, matches_twin, collectives_agree, parameters_agree, "
         "buckets_as_asked, data_distinct, close_to_oracle, step_is_oracle, selection_valid, unmutated, finite, optimizer_sound, "
         "ran_route, process_clean, progress]"]
     return "\n".join(lines) + "\n"

@@ -1,4 +1,5 @@
-// Are the parameters bitwise the same on every rank after each optimiser step? With agreeing gradients they must be.
+// Are the parameters bitwise the same on every rank after each optimiser step? With agreeing gradients they must be. And is a tied
+// head the embedding, on every rank?
 #include <tuple>
 
 #include "harness/checks/course.h"
@@ -29,6 +30,10 @@ Finding diverged(const Divergence& seen, std::size_t all) {
   return finding;
 }
 
+// Of a tied head the rank records what it multiplied with, beside the embedding.
+constexpr const char* kTable = "embed.weight";
+constexpr const char* kTied = "lm_head.weight";
+
 class States {
  public:
   explicit States(const Evidence& evidence)
@@ -45,9 +50,11 @@ class States {
       Divergence seen;
       seen.step = step;
       for (const std::string& param : params_) compare(param, seen);
+      if (evidence_.the_case.scenario.model.tied_head) look_at_tie(step);
       if (seen.params.empty() || result_.has_findings()) continue;
       result_.found(diverged(seen, params_.size()));
     }
+    if (!untied_.empty()) result_.found(untied());
     const std::string count = std::to_string(params_.size());
     const std::string after =
         " after " + (steps == 1 ? std::string("the step") : "each of " + counted(steps, "step"));
@@ -58,6 +65,35 @@ class States {
   }
 
  private:
+  void look_at_tie(std::int64_t step) {
+    for (const int rank : all_ranks(evidence_)) {
+      const ParameterHash* table = hashes_.find({step, rank, kTable});
+      const ParameterHash* head = hashes_.find({step, rank, kTied});
+      if (head == nullptr || head->hash.empty()) {
+        result_.missing("hash of the tied head of " + process_name(rank) + ", step " +
+                            std::to_string(step) + ended_early(evidence_, rank),
+                        site_of_rank(rank));
+      } else if (table != nullptr && table->hash != head->hash) {
+        untied_.emplace(rank, step);
+      }
+    }
+  }
+
+  [[nodiscard]] Finding untied() const {
+    Finding finding = make_finding("STATE.DIVERGED", "tie");
+    std::set<int> ranks;
+    std::int64_t first = untied_.begin()->second;
+    for (const auto& [rank, step] : untied_) {
+      ranks.insert(rank);
+      first = std::min(first, step);
+    }
+    finding.site = site_of_params({kTied});
+    finding.site.ranks = to_ints(ranks);
+    finding.site.step = first;
+    finding.site.detail["tie"] = short_name(kTable);
+    return finding;
+  }
+
   void compare(const std::string& param, Divergence& seen) {
     std::map<int, std::string> of_rank;
     for (const int rank : all_ranks(evidence_)) {
@@ -81,6 +117,8 @@ class States {
   Course course_;
   const std::vector<std::string>& params_;
   Latest<ParameterKey, ParameterHash> hashes_;
+  std::map<int, std::int64_t>
+      untied_;  // by rank: the first step after which the head is not the embedding
   ResultBuilder result_;
 };
 

@@ -6,6 +6,7 @@
 #include "oracles/model/mlp_stage.h"
 #include "oracles/model/norm_stage.h"
 #include "oracles/model/stream_stage.h"
+#include "oracles/training/dropout.h"
 
 namespace harness::checks {
 namespace {
@@ -85,12 +86,33 @@ class BlockJudge : PartJudge {
   void judge_forward() {
     judge_norm("norm1", rows("x"), recorded_matrix(attention_, "x"), "x");
     const Tensor y = tensor_of(recorded_matrix(attention_, "y"));
-    judge_sum(of("middle"), "middle", {rows("x"), y, {}, {}, rounding()});
+    judge_drop(0, "attended_dropped", y);
+    judge_sum(
+        of("middle"), "middle", {rows("x"), added("attended_dropped", y), {}, {}, rounding()});
     judge_norm("norm2", rows("middle"), of("normed"), "normed");
     judge_mlp();
+    judge_drop(1, "mlp_dropped", rows("mlp"));
     judge_sum(recorded_matrix(next_, "x"),
               "what leaves the block",
-              {rows("middle"), rows("mlp"), {}, {}, rounding()});
+              {rows("middle"), added("mlp_dropped", rows("mlp")), {}, {}, rounding()});
+  }
+
+  [[nodiscard]] bool drops() const { return model_.dropout > 0; }
+  // What a half of the block adds to the stream.
+  [[nodiscard]] Tensor added(const std::string& dropped, const Tensor& branch) const {
+    return drops() ? rows(dropped) : branch;
+  }
+  [[nodiscard]] oracles::DropoutInputs drop_inputs(std::int64_t site, const Tensor& branch) const {
+    const oracles::BatchPlace batch{model_.step->step, 0, model_.step->rank};
+    return {branch, model_.data, {batch, layer_, site}, model_.dropout, rounding()};
+  }
+
+  void judge_drop(std::int64_t site, const std::string& name, const Tensor& branch) {
+    if (!drops()) return;
+    const oracles::DropoutInputs inputs = drop_inputs(site, branch);
+    judge_values({Way::forward, "dropout", name}, of(name), oracles::expected_dropout(inputs), [&] {
+      return oracles::dropout_laws().name(rows(name), inputs);
+    });
   }
 
   void judge_norm(const std::string& norm, const Tensor& x, const Matrix& found, const char* what) {
@@ -158,12 +180,13 @@ class BlockJudge : PartJudge {
 
   void judge_backward() {
     const Matrix leaving = recorded_matrix(next_, "d.x");
-    if (knows_gradient_of("residual")) {
+    if (knows_gradient_of("residual") && !drops()) {
       judge_copy(of("d.mlp"), tensor_of(leaving), "the gradient of the mlp's result");
       judge_copy(recorded_matrix(attention_, "dy"),
                  rows("d.middle"),
                  "the gradient of the attention's result");
     }
+    if (drops()) judge_drop_back(tensor_of(leaving));
     if (knows_gradient_of("mlp")) judge_mlp_back();
     judge_junction("norm2", "middle", of("d.normed"), tensor_of(leaving));
     judge_junction("norm1", "x", recorded_matrix(attention_, "dx"), rows("d.middle"));
@@ -173,6 +196,29 @@ class BlockJudge : PartJudge {
     judge_values({Way::backward, "residual", what}, found, exactly(wanted), [&] {
       return oracles::residual_laws().name(
           tensor_of(found), {wanted, oracles::zeros(wanted.shape), {}, {}, rounding()});
+    });
+  }
+
+  void judge_drop_back(const Tensor& leaving) {
+    if (!knows_gradient_of("residual") || !knows_gradient_of("dropout")) return;
+    judge_copy(of("d.mlp_dropped"), leaving, "the gradient of what the mlp adds");
+    judge_copy(
+        of("d.attended_dropped"), rows("d.middle"), "the gradient of what the attention adds");
+    judge_dropped_gradient(
+        1, of("d.mlp"), rows("d.mlp_dropped"), "the gradient of the mlp's result");
+    judge_dropped_gradient(0,
+                           recorded_matrix(attention_, "dy"),
+                           rows("d.attended_dropped"),
+                           "the gradient of the attention's result");
+  }
+
+  void judge_dropped_gradient(std::int64_t site,
+                              const Matrix& found,
+                              const Tensor& leaving,
+                              const char* what) {
+    const oracles::DropoutInputs inputs = drop_inputs(site, leaving);
+    judge_values({Way::backward, "dropout", what}, found, oracles::expected_dropout(inputs), [&] {
+      return oracles::dropout_laws().name(tensor_of(found), inputs);
     });
   }
 
@@ -204,7 +250,8 @@ class BlockJudge : PartJudge {
                       const Tensor& past) {
     // A stage whose forward is wrong may have read the stream elsewhere, and then its gradient enters elsewhere.
     bool known = true;
-    for (const char* op : {"residual", "norm1", "norm2", "mlp"}) known &= knows_gradient_of(op);
+    for (const char* op : {"residual", "dropout", "norm1", "norm2", "mlp"})
+      known &= knows_gradient_of(op);
     if (!known) return;
     const Tensor x = rows(entering);
     const Tensor dy = tensor_of(dnormed);

@@ -59,7 +59,9 @@ class EndsJudge : PartJudge {
   [[nodiscard]] Matrix dlogits() const { return recorded_matrix(step_, "dlogits.0"); }
   [[nodiscard]] Matrix normed() const { return recorded_matrix(head_, "normed"); }
   [[nodiscard]] Tensor entering() const { return tensor_of(recorded_matrix(head_, "x")); }
-  [[nodiscard]] Matrix head() const { return weight("lm_head.weight"); }
+  [[nodiscard]] Matrix head() const {
+    return weight(model_.tied_head ? "embed.weight" : "lm_head.weight");
+  }
   [[nodiscard]] Tensor gain_f() const { return gain("norm_f.weight"); }
 
   // ---- forward ----------------------------------------------------------------------------------
@@ -94,7 +96,7 @@ class EndsJudge : PartJudge {
                       inputs.others = {{"what enters norm_f",
                                         oracles::rows_of(recorded_matrix(head_, "x"), some)}};
                       inputs.head = head();
-                      inputs.table = weight("embed.weight");
+                      if (!model_.tied_head) inputs.table = weight("embed.weight");
                       inputs.rounding = rounding();
                       inputs.threads = 1;
                       return oracles::name_logits(oracles::rows_of(logits(), some), inputs);
@@ -108,10 +110,7 @@ class EndsJudge : PartJudge {
     if (knows_gradient_of("lm_head")) {
       judge_projected({Way::backward, "lm_head", "the gradient of norm_f's result"},
                       input_gradient_product(dlogits(), head(), dnormed, rounding()));
-      if (const auto found = gradient_of("lm_head.weight")) {
-        judge_projected({Way::backward, "lm_head", "dy^T x", "lm_head.weight"},
-                        weight_gradient_product(dlogits(), normed(), *found, rounding()));
-      }
+      if (!model_.tied_head) judge_head_weight();
     }
     // Logits that are wrong may have been taken from what enters norm_f, and then their gradient enters there.
     const bool known = knows_gradient_of("norm_f") && knows_gradient_of("lm_head");
@@ -138,13 +137,25 @@ class EndsJudge : PartJudge {
                  });
   }
 
+  void judge_head_weight() {
+    const auto found = gradient_of("lm_head.weight");
+    if (!found) return;
+    judge_projected({Way::backward, "lm_head", "dy^T x", "lm_head.weight"},
+                    weight_gradient_product(dlogits(), normed(), *found, rounding()));
+  }
+
   void judge_table() {
     const auto found = gradient_of("embed.weight");
     if (!found || !knows_gradient_of("embed")) return;
+    if (model_.tied_head && !knows_gradient_of("lm_head")) return;
     oracles::EmbeddingGradientInputs inputs;
     inputs.tokens = tokens_;
     inputs.dx = recorded_matrix(first_, "d.x");
     inputs.vocab_size = found->rows;
+    if (model_.tied_head) {
+      inputs.dlogits = dlogits();
+      inputs.normed = normed();
+    }
     inputs.rounding = rounding();
     judge_values(
         {Way::backward, "embed", "sum of dx by token", "embed.weight"},
@@ -168,7 +179,7 @@ oracles::EmbeddingInputs embedding_inputs(const RecordedModel& model,
   inputs.rows.resize(tokens.data.size());
   std::iota(inputs.rows.begin(), inputs.rows.end(), 0);
   inputs.table = model.weight("embed.weight");
-  inputs.head = model.weight("lm_head.weight");
+  if (!model.tied_head) inputs.head = model.weight("lm_head.weight");
   inputs.rounding = model.rounding;
   return inputs;
 }

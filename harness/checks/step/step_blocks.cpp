@@ -24,6 +24,9 @@ class ModelFiles {
   std::optional<RecordedModel> open() {
     RecordedModel model;
     model.step = &file_;
+    model.tied_head = judge_.run.model.tied_head;
+    model.dropout = judge_.run.evidence.the_case.scenario.model.dropout;
+    model.data = judge_.run.data;
     model.rounding = oracles::Rounding::of(judge_.run.narrow);
     const auto seed = static_cast<std::uint64_t>(judge_.run.evidence.the_case.scenario.seed);
     model.seed = mixed(mixed(seed) + static_cast<std::uint64_t>(file_.step * 4096 + file_.rank));

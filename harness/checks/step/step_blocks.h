@@ -23,6 +23,9 @@ struct RecordedModel {
   std::optional<nsa::SafetensorsFile> head;  // after the last block
   std::vector<std::optional<nsa::SafetensorsFile>> blocks;
   std::vector<std::optional<nsa::SafetensorsFile>> attentions;
+  bool tied_head = false;
+  double dropout = 0;
+  oracles::DataConfig data;
   std::vector<int> order;  // of the blocks, in which the stream went through them
   std::function<oracles::Matrix(const std::string&)> weight;
   // None where there is none on record.

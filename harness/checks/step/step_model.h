@@ -32,6 +32,10 @@ struct ModelRows {
   [[nodiscard]] const oracles::Tensor& gain(const std::string& name) const {
     return small.at(name + ".weight");
   }
+  [[nodiscard]] bool is_tied() const { return large.count("lm_head.weight") == 0; }
+  [[nodiscard]] const oracles::Matrix& head() const {
+    return large.at(is_tied() ? "embed.weight" : "lm_head.weight");
+  }
   [[nodiscard]] oracles::MlpWeights mlp(std::size_t layer) const;
 };
 

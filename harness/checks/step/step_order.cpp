@@ -46,11 +46,12 @@ class BlockOrder {
   }
 
   [[nodiscard]] oracles::Expected left_by(const nsa::SafetensorsFile& block) const {
-    return oracles::expected_residual({tensor_of(recorded_matrix(block, "middle")),
-                                       tensor_of(recorded_matrix(block, "mlp")),
-                                       {},
-                                       {},
-                                       model_.rounding});
+    return oracles::expected_residual(
+        {tensor_of(recorded_matrix(block, "middle")),
+         tensor_of(recorded_matrix(block, model_.dropout > 0 ? "mlp_dropped" : "mlp")),
+         {},
+         {},
+         model_.rounding});
   }
 
   const RecordedModel& model_;

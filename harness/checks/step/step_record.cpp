@@ -16,6 +16,7 @@ oracles::LmConfig lm_config(const nsa::ModelConfig& model) {
   config.n_layers = model.n_layers;
   config.vocab_size = model.vocab_size;
   config.mlp_ratio = model.mlp_ratio;
+  config.tied_head = model.tied_head;
   return config;
 }
 

@@ -114,7 +114,7 @@ class Forward {
     return {m_.tokens,
             m_.rows,
             m_.large.at("embed.weight"),
-            m_.large.at("lm_head.weight"),
+            m_.is_tied() ? oracles::Matrix{} : m_.head(),
             m_.rounding};
   }
   [[nodiscard]] Tensor norm(const Tensor& x, const std::string& gain) const {
@@ -133,8 +133,8 @@ class Forward {
   [[nodiscard]] oracles::HeadInputs head_inputs(const Tensor& x) const {
     oracles::HeadInputs inputs;
     inputs.x = x;
-    inputs.head = m_.large.at("lm_head.weight");
-    inputs.table = m_.large.at("embed.weight");
+    inputs.head = m_.head();
+    if (!m_.is_tied()) inputs.table = m_.large.at("embed.weight");
     inputs.rounding = m_.rounding;
     return inputs;
   }
@@ -263,7 +263,7 @@ class Backward {
 
   // dlogits W [R,E]
   [[nodiscard]] Tensor head_gradient() const {
-    const Tensor head = oracles::tensor_of(m_.large.at("lm_head.weight"));
+    const Tensor head = oracles::tensor_of(m_.head());
     const std::int64_t rows = m_.dlogits.shape[0];
     const std::int64_t words = m_.dlogits.shape[1];
     const std::int64_t width = head.shape[1];

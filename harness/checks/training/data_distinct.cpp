@@ -44,6 +44,7 @@ class Batches {
       judge_readers(readers);
     }
     judge_sources();
+    if (evidence_.the_case.scenario.model.dropout > 0) judge_masks();
     if (evidence_.ranks() == 1 && compared_ == 0 && !is_command_) {
       result_.missing("the twin's batches: one rank has nobody else to be compared with");
     }
@@ -99,8 +100,9 @@ class Batches {
     }
   }
 
-  // The same sequence anywhere in the step on two ranks.
+  // The same sequence anywhere in the step on two ranks, where it was not asked for.
   void judge_readers(const Readers& readers) {
+    if (is_replicated()) return;
     for (const auto& [hash, slots_of] : readers) {
       if (slots_of.size() < 2) continue;
       if (as_in_twin(hash, slots_of)) {
@@ -159,6 +161,48 @@ class Batches {
       }
     }
     return true;
+  }
+
+  // The same mask on two ranks, though the twin draws them different ones.
+  void judge_masks() {
+    using MaskKey =
+        std::tuple<std::int64_t, std::int64_t, int, int>;  // step, micro-batch, layer, site
+    std::map<MaskKey, std::map<int, std::string>> masks;
+    std::map<MaskKey, std::map<int, std::string>> of_twin;
+    for (const auto& row : evidence_.dropout_masks) {
+      const DropoutMask& mask = row.row;
+      const MaskKey key{mask.step, mask.micro, mask.layer, mask.site};
+      if (row.process == kTwin) of_twin[key][mask.of_rank] = mask.hash;
+      if (row.process >= 0) masks[key][row.process] = mask.hash;
+    }
+    if (masks.empty()) result_.missing("the masks of dropout");
+    std::set<int> ranks;
+    std::set<std::int64_t> steps;
+    for (const auto& [key, hashes] : masks) {
+      for (const auto& [rank, hash] : hashes) {
+        for (const auto& [other, hash_of_other] : hashes) {
+          if (other == rank || hash != hash_of_other) continue;
+          auto twin = of_twin.find(key);
+          if (twin == of_twin.end()) {
+            result_.missing("the twin's masks of dropout, step " +
+                            std::to_string(std::get<0>(key)));
+          } else if (twin->second[rank] != twin->second[other]) {
+            ranks.insert(rank);
+            steps.insert(std::get<0>(key));
+          }
+        }
+      }
+    }
+    if (ranks.empty()) return;
+    Finding finding = make_finding("DATA.RNG", "masks");
+    finding.site.ranks = to_ints(ranks);
+    finding.site.step = *steps.begin();
+    finding.site.op = "dropout";
+    result_.found(std::move(finding));
+  }
+
+  [[nodiscard]] bool is_replicated() const {
+    return evidence_.the_case.scenario.training.data.replicated;
   }
 
   void judge_sources() {
@@ -224,7 +268,9 @@ class Batches {
   [[nodiscard]] std::string summary() const {
     std::string text = counted(sequences_, "sequence") + " on " + ranks_text(all_ranks(evidence_)) +
                        ", " + std::to_string(compared_) + " of them compared with the twin's";
-    if (repeats_ > 0) {
+    if (is_replicated()) {
+      text += "; all ranks are to read the same";
+    } else if (repeats_ > 0) {
       text += "; " + std::to_string(repeats_) +
               " coincide between ranks because the corpus repeats itself there";
     } else {
@@ -252,7 +298,7 @@ class Batches {
 Check data_distinct() {
   return {"data_distinct",
           "every rank trains on its own part of the data that was asked for",
-          {"DATA.DUPLICATE", "DATA.SOURCE"},
+          {"DATA.DUPLICATE", "DATA.SOURCE", "DATA.RNG"},
           [](const Evidence& evidence) { return Batches(evidence).judge(); }};
 }
 

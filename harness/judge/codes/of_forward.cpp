@@ -79,6 +79,19 @@ constexpr std::array kForwardCodes = {
                         "are summed in the order in which threads come, and for memory that an "
                         "earlier call left.",
          .witness = "The recorded scores and lists of all calls, compared by the controller."}},
+    Code{
+        {"DESYNC.SELECTION", Family::forward, 203},
+        {.meaning = "Ranks that were given the same inputs chose other blocks.",
+         .confirmed_by =
+             "The scores of the layer have the same bits on all ranks, and the lists of "
+             "blocks do not.",
+         .next_action =
+             "Compare what the ranks do between score and list: how ties are broken, the "
+             "library and its version, an option that only one rank has, memory that an "
+             "earlier call left.",
+         .witness = "The decision ledger: hashes of scores and lists that each rank records, "
+                    "compared by the controller. The twin, which chose from the same scores, tells "
+                    "which rank is the odd one."}},
     Code{{"SELECTION.TIE", Family::forward, 205, Outcome::pass},
          {.meaning = "A note, not a failure: other blocks were chosen than the oracle's, and their "
                      "scores are closer than rounding.",

@@ -88,8 +88,12 @@ constexpr std::array kRankCodes = {
                      "collectives."}},
     Code{
         {"STATE.DIVERGED", Family::state, 520},
-        {.meaning = "Parameters differ between ranks after an optimiser step.",
-         .confirmed_by = "The hashes of the parameters differ after this step and agree before it.",
+        {.meaning =
+             "Parameters differ between ranks after an optimiser step, or a tied head is not the "
+             "embedding.",
+         .confirmed_by =
+             "The hashes of the parameters differ after this step and agree before it. Of a "
+             "tie: those of the two places on one rank differ.",
          .next_action = "If the reduced gradients agree (gradients_agree), compare optimiser, clip "
                         "norm and learning rate of the ranks. Otherwise mend the reduction first.",
          .witness =

@@ -38,6 +38,15 @@ constexpr std::array kSetupCodes = {
               "Make the sampler depend on the rank and the step. Look at what advances the loader.",
           .witness = "Hashes of the batches on all ranks, and the twin's batches. Twin and rank "
                      "share the loader."}},
+    Code{{"DATA.RNG", Family::data, 72},
+         {.meaning = "Ranks drop the same numbers: their random numbers are the same.",
+          .confirmed_by = "Equal hashes of dropout masks that are different on the twin.",
+          .next_action =
+              "Seed the generator that draws masks by the rank, or make masks a function of "
+              "the sequence.",
+          .witness =
+              "Hashes of the masks on all ranks, and the twin's masks. Twin and rank share the "
+              "code that draws them; the oracle's own masks are in step_is_oracle."}},
     Code{{"DATA.WRONG", Family::data, 75},
          {.meaning = "The tokens that entered the model are not those of the source.",
           .confirmed_by = "The oracle computes every token of the batch from seed, step, "

@@ -177,6 +177,11 @@ constexpr std::array kForwardWords = {
         "{row_count:row} {row_count?differs|differ}.[ Call {call} is the one that differs from "
         "the two others.]",
         "The inputs and their shapes are not the cause: they are the same, bit by bit."},
+    Wording{"DESYNC.SELECTION",
+            "picks",
+            "In {layers}, ranks with the same inputs chose other blocks in {step}.[ {Ranks} "
+            "{ranks?is|are} not with the others.]",
+            "The inputs are not the cause: the scores have the same bits on all ranks."},
     Wording{"DETERMINISM.BATCH",
             "placed",
             "In {layers}, {tensor} of {op} is not the same for one sequence where it is computed "

@@ -103,6 +103,15 @@ constexpr std::array kRankWords = {
             "full either."},
     // parameters_agree
     Wording{"STATE.DIVERGED",
+            "tie",
+            "After {step}, the tied head of {ranks} is not the {tie}: the head multiplies with a "
+            "tensor "
+            "of its own.",
+            "The update is not the cause: there is one parameter, and it was updated once.",
+            "Look for what copies the weight after the two were tied: a load, a move to another "
+            "device, "
+            "a conversion, a wrapper."},
+    Wording{"STATE.DIVERGED",
             "majority",
             "After {step}, {count} of {total:parameter} differ between ranks ({params}). {Ranks} "
             "{ranks?is|are} not with the majority.",

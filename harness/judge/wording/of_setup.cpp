@@ -48,6 +48,10 @@ constexpr std::array kSetupWords = {
             "is {first}, which repeats {before}.",
             "The text does not repeat itself there: the twin's batches for these places differ.",
             "Look at what advances the loader of this rank: its step, epoch or iterator."},
+    Wording{"DATA.RNG",
+            "masks",
+            "{Ranks} drop the same numbers of the residual stream, from {step} on.",
+            "It is no coincidence: the twin's masks for these ranks differ."},
     // ran_route
     Wording{"ROUTE.REFUSED",
             "refused",

@@ -1,6 +1,7 @@
 // The language model: golden files, finite differences, hand-computed cells, and what it refuses.
 #include "oracles/model/lm.h"
 
+#include <array>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -125,6 +126,66 @@ TEST(CrossEntropy, OfScoredPositionsByHand) {
 TEST(CrossEntropy, OfLogitsThatOverflowAlone) {
   const CrossEntropy found = cross_entropy({{1, 2, 2}, {1e5, 0, 0, 0}}, {{1, 2}, {0, 1}});
   EXPECT_EQ(found.loss, 1e5);
+}
+
+// The slopes of the loss along the whole of the parameters, with masks in both halves of every block.
+TEST(Dropout, GradientsAreTheSlopesOfTheLoss) {
+  const RandomLm lm(12);
+  Random random(77);
+  LmOptions options;
+  options.replay = language_model(lm.config, lm.parameters, lm.tokens).blocks;
+  const std::int64_t rows = lm.tokens.shape[0] * lm.tokens.shape[1];
+  for (std::int64_t layer = 0; layer < lm.config.n_layers; ++layer) {
+    std::array<Tensor, 2> factors;
+    for (Tensor& factor : factors) {
+      factor = filled<double>({rows, lm.config.attention.dim}, 0);
+      for (double& value : factor.data) value = random.from(0, 3) == 0 ? 0 : 4.0 / 3;
+    }
+    options.factors.push_back(factors);
+  }
+  const LmPass pass = language_model_with_gradients(lm.config, lm.parameters, lm.tokens, options);
+  Weights direction;
+  double slope = 0;
+  for (const auto& [name, parameter] : lm.parameters) {
+    direction[name] = random.tensor(parameter.shape, 0.1);
+    for (std::size_t i = 0; i < parameter.data.size(); ++i) {
+      slope += direction[name].data[i] * pass.gradients.at(name).data[i];
+    }
+  }
+  const auto loss_at = [&](double step) {
+    Weights moved = lm.parameters;
+    for (auto& [name, parameter] : moved) {
+      for (std::size_t i = 0; i < parameter.data.size(); ++i) {
+        parameter.data[i] += step * direction[name].data[i];
+      }
+    }
+    return language_model(lm.config, moved, lm.tokens, options).loss;
+  };
+  const double h = 1e-3;
+  const double found =
+      (8 * (loss_at(h) - loss_at(-h)) - (loss_at(2 * h) - loss_at(-2 * h))) / (12 * h);
+  EXPECT_NEAR(found, slope, 1e-7 * (1 + std::abs(slope)));
+  EXPECT_NE(pass.result.loss, language_model(lm.config, lm.parameters, lm.tokens).loss);
+}
+
+// A tied head: the gradient of the one table is the sum of both tables' of the untied model with equal weights.
+TEST(TiedHead, AddsBothGradients) {
+  RandomLm lm(7);
+  lm.parameters.at("lm_head.weight") = lm.parameters.at("embed.weight");
+  const LmPass untied = language_model_with_gradients(lm.config, lm.parameters, lm.tokens);
+  lm.config.tied_head = true;
+  EXPECT_EQ(parameter_shapes(lm.config).count("lm_head.weight"), 0u);
+  lm.parameters.erase("lm_head.weight");
+  const LmPass tied = language_model_with_gradients(lm.config, lm.parameters, lm.tokens);
+  EXPECT_EQ(tied.result.loss, untied.result.loss);
+  EXPECT_EQ(tied.gradients.size() + 1, untied.gradients.size());
+  for (const auto& [name, gradient] : tied.gradients) {
+    Tensor wanted = untied.gradients.at(name);
+    for (std::size_t i = 0; name == "embed.weight" && i < wanted.data.size(); ++i) {
+      wanted.data[i] += untied.gradients.at("lm_head.weight").data[i];
+    }
+    EXPECT_LE(relative_error(gradient, wanted, 1), 1e-13) << name;
+  }
 }
 
 class LmGradients : public ::testing::TestWithParam<int> {};

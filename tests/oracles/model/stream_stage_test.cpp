@@ -69,6 +69,29 @@ TEST_P(StreamLaws, EveryLawOfItsGradientIsNamedAlone) {
             7);
 }
 
+// With a tied head's part: its laws are two more.
+TEST_P(StreamLaws, EveryLawOfATiedGradientIsNamedAlone) {
+  Random random(9);
+  Embedding e(GetParam());
+  const Tensor dlogits = drawn(random, {30, 11}, 1, GetParam());
+  const Tensor normed = drawn(random, {30, 9}, 1, GetParam());
+  e.back.scale = 1;
+  e.back.dlogits = matrix_of(dlogits);
+  e.back.normed = matrix_of(normed);
+  const Expected right = expected_embedding_gradient(e.back);
+  for (std::int64_t v = 0; v < 11; ++v) {
+    for (std::int64_t c = 0; c < 9; ++c) {
+      double wanted = 0;
+      for (std::int64_t r = 0; r < 30; ++r) {
+        wanted += dlogits.data[r * 11 + v] * normed.data[r * 9 + c] +
+                  (e.in.tokens.data[r] == v ? e.dx.data[r * 9 + c] : 0);
+      }
+      EXPECT_NEAR(right.value.data[v * 9 + c], wanted, 1e-12);
+    }
+  }
+  EXPECT_GE(try_library(embedding_gradient_laws(), e.back, right, GetParam()), 8);
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, StreamLaws, ::testing::Values(Number::f32, Number::bf16));
 
 TEST(EmbeddingStage, ByHand) {

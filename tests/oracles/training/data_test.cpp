@@ -80,6 +80,15 @@ TEST(Batches, EverySequenceOfARunHasItsOwnNumber) {
   EXPECT_EQ(*numbers.rbegin(), 23u);
 }
 
+TEST(Batches, ReplicatedOnesAreThoseOfTheFirstRank) {
+  DataConfig c = small(Source::uniform, 7);
+  const IntTensor first = batch_tokens(c, {2, 1, 0});
+  EXPECT_NE(batch_tokens(c, {2, 1, 1}).data, first.data);
+  c.replicated = true;
+  EXPECT_EQ(batch_tokens(c, {2, 1, 1}).data, first.data);
+  EXPECT_EQ(batch_tokens(c, {2, 1, 0}).data, first.data);
+}
+
 // 28 windows: a stride that shares a factor with them would come back too early.
 TEST(Batches, EveryWindowComesOnceBeforeAnyComesAgain) {
   const std::vector<unsigned char> text = some_text(200);

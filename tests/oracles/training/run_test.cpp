@@ -78,6 +78,18 @@ TEST(Runs, SharingOutRaggedSequencesChangesNothing) {
       EXPECT_LE(relative_error(shared.mean.at(name), mean, 1), 1e-10) << name;
     }
   }
+  joint.dropout = 0.3;
+  RunConfig dropped = config_of(lm, 2, 2, 2);
+  dropped.data.ragged = true;
+  dropped.dropout = 0.3;
+  const StepGradients one = step_gradients(joint, {}, 2, lm.parameters, 1);
+  const StepGradients four = step_gradients(dropped, {}, 2, lm.parameters, 1);
+  for (const auto& [name, mean] : one.mean) {
+    EXPECT_LE(relative_error(four.mean.at(name), mean, 1), 1e-10) << name;
+  }
+  EXPECT_GT(relative_error(one.mean.at("lm_head.weight"), whole.mean.at("lm_head.weight"), 1),
+            0.01);
+  joint.dropout = 0;
   joint.data.ragged = false;
   const StepGradients all = step_gradients(joint, {}, 2, lm.parameters, 1);
   EXPECT_GT(relative_error(all.mean.at("lm_head.weight"), whole.mean.at("lm_head.weight"), 1),
