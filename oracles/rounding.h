@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "oracles/numbers.h"
 
@@ -19,12 +20,16 @@ struct Rounding {
   double stored;   // unit roundoff of every result that is kept
   double summed;   // unit roundoff inside sums, norms, exponentials and the loss
   double flushed;  // smallest normal number of what is kept: below it digits are lost
+  double largest = 3.4028234663852886e38;  // number inside sums: beyond it they overflow
 
   // float64 and float32 throughout; bfloat16 and float16 keep results only, and sum in float32.
   static Rounding of(Number number) {
     const Number inside = number == Number::f64 ? Number::f64 : Number::f32;
     const double own = unit_roundoff(Number::f64);  // the oracle's
-    return {unit_roundoff(number) + own, unit_roundoff(inside) + own, smallest_normal(number)};
+    return {unit_roundoff(number) + own,
+            unit_roundoff(inside) + own,
+            smallest_normal(number),
+            inside == Number::f64 ? std::numeric_limits<double>::max() : 3.4028234663852886e38};
   }
 };
 

@@ -1,6 +1,6 @@
 // The first-principles ceilings, in one place: relative error of a tensor <= 64 * sqrt(n) * u, u the unit roundoff of
 // the dtype and n the number of terms of the longest sum on the way to the tensor. 64 covers the handful of chained sums,
-// the softmax and its exponentials; sqrt(n) is how independent roundings add up. No limit of a check is written elsewhere.
+// the softmax and its exponentials; sqrt(n) is how independent roundings add up.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 #include "harness/checks/error_budget.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
 
@@ -13,23 +14,48 @@ namespace {
 constexpr double kMeanShareOfCeiling = 1.0 / 8;
 constexpr double kMeanBudget = 1.5;  // times the yardstick's root mean square
 constexpr double kUlpsOfBudget = 4.0;
+// So many times the limit of some draws: no further one makes up for that.
+constexpr int kDrawsInAnyCase = 2;
+constexpr double kFarOut = 10.0;
 
 // A part of a tensor that is judged by itself.
 struct Part {
   double most = 0.0;   // largest error of what was found
-  double plain = 0.0;  // and of the yardstick
+  double plain = 0.0;  // and of the yardsticks
   double size = 0.0;   // largest number
   double squares = 0.0;
-  double plain_squares = 0.0;
+  std::array<double, kDraws + 1> plain_squares{};  // of each yardstick
+  double plain_fourths = 0.0;                      // fourth powers, of all yardsticks
   std::int64_t count = 0;
 
-  void add(double error, double of_plain, double wanted) {
+  void add(double error, const std::vector<double>& of_plain, double wanted) {
     raise_to(most, error);
-    raise_to(plain, of_plain);
     raise_to(size, std::abs(wanted));
     squares += error * error;
-    plain_squares += of_plain * of_plain;
+    for (std::size_t k = 0; k < of_plain.size(); ++k) {
+      raise_to(plain, of_plain[k]);
+      const double square = of_plain[k] * of_plain[k];
+      plain_squares[k] += square;
+      plain_fourths += square * square;
+    }
     ++count;
+  }
+  [[nodiscard]] double most_plain_squares() const {
+    double most_of_all = 0.0;
+    for (const double of_one : plain_squares) raise_to(most_of_all, of_one);
+    return most_of_all;
+  }
+  // How many numbers of like size make as uneven a sum of squares as the yardsticks' errors do: all of them where they are
+  // uniform, one where one number has nearly all of it.
+  [[nodiscard]] double carried_by(std::size_t yardsticks) const {
+    constexpr double kFourthOfUniform =
+        1.8;  // mean fourth power of uniform numbers, in squares of their mean square
+    double all = 0.0;
+    for (const double of_one : plain_squares) all += of_one;
+    const double uneven = plain_fourths > 0.0 ? kFourthOfUniform * all * all / plain_fourths : 1.0;
+    return std::clamp(uneven / static_cast<double>(yardsticks),
+                      1.0,
+                      static_cast<double>(std::max<std::int64_t>(1, count)));
   }
   [[nodiscard]] double mean(double sum_of_squares) const {
     return std::sqrt(sum_of_squares / static_cast<double>(std::max<std::int64_t>(1, count)));
@@ -53,11 +79,15 @@ class Account {
     std::vector<Part> rows(t_.wanted.data.size() / width_);
     std::vector<Part> heads(static_cast<std::size_t>(t_.heads));
     Part whole;
+    std::vector<double> plain(1 + t_.drawn.size());
     for (std::size_t i = 0; i < t_.wanted.data.size(); ++i) {
       if (!std::isfinite(t_.wanted.data[i]))
         continue;  // made of an input that is not: says nothing
       const double error = std::abs(t_.found.data[i] - t_.wanted.data[i]);
-      const double plain = std::abs(t_.plain.data[i] - t_.wanted.data[i]);
+      plain[0] = std::abs(t_.plain.data[i] - t_.wanted.data[i]);
+      for (std::size_t k = 0; k < t_.drawn.size(); ++k) {
+        plain[k + 1] = std::abs(t_.drawn[k]->data[i] - t_.wanted.data[i]);
+      }
       whole.add(error, plain, t_.wanted.data[i]);
       rows[i / width_].add(error, plain, t_.wanted.data[i]);
       if (t_.heads > 0) {
@@ -90,11 +120,15 @@ class Account {
   }
   // A mean square of n errors is itself known to 1/sqrt(2n) of it, and two are compared: three deviations of their ratio are
   // 3/sqrt(n). A row has few numbers, which one rounding the other way moves by a unit in the last place. The mean of a handful
-  // (the three biases of a gate) can be far smaller by luck on one side: there it says no more than the largest error does.
+  // (the three biases of a gate) can be far smaller by luck on one side: there it says no more than the largest error does. Draws
+  // show how many numbers carry the mean.
   [[nodiscard]] double mean_allowed(const Part& part, Kind kind) const {
     if (part.count < kEnoughForAMean) return most_allowed(part);
-    const double spread = 1.0 + 3.0 / std::sqrt(static_cast<double>(part.count));
-    return kMeanBudget * spread * part.mean(part.plain_squares) + kMeanShareOfCeiling * t_.summed +
+    const double numbers =
+        t_.drawn.empty() ? static_cast<double>(part.count) : part.carried_by(1 + t_.drawn.size());
+    const double spread = 1.0 + 3.0 / std::sqrt(numbers);
+    return kMeanBudget * spread * part.mean(part.most_plain_squares()) +
+           kMeanShareOfCeiling * t_.summed +
            (kind == Kind::row ? oracles::spacing(part.size, t_.number) : 0.0);
   }
 
@@ -131,7 +165,7 @@ class Account {
       return all;
     };
     for (std::size_t row = 0; row < rows.size() && (all || !heads.empty()); ++row) {
-      const bool further = !(rows[row].squares <= rows[row].plain_squares);
+      const bool further = !(rows[row].squares <= rows[row].most_plain_squares());
       if (further && is_named(row)) wrong_.insert(row);
     }
   }
@@ -158,6 +192,16 @@ void tell_heads_apart(Measured& tensor) {
 
 Spent spent(const Measured& tensor) {
   return Account(tensor).spent();
+}
+
+Spent spent(Measured tensor, const Drawn& drawn) {
+  Spent seen = spent(tensor);
+  for (int draw = 1; draw <= kDraws && !seen.within(); ++draw) {
+    if (draw > kDrawsInAnyCase && !(seen.error <= kFarOut * seen.limit)) break;
+    tensor.drawn.push_back(&drawn(draw));
+    seen = spent(tensor);
+  }
+  return seen;
 }
 
 }  // namespace harness::checks

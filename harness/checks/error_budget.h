@@ -2,6 +2,10 @@
 // type: the same computation, every kept tensor rounded once (oracles/attention/kept.h). What it is off by is what the type
 // costs; an implementation may be off by twice that and four units in the last place, three times in gradients, and half as much
 // again on average. Asked of the whole tensor, of every head and of every row: one wrong head drowns in a maximum over all.
+//
+// The yardstick is one computation of many that are right. Where few numbers carry a part (tied keys, a sum that cancels), its
+// error may be small by luck. What is out of its budget is therefore asked again with yardsticks whose roundings are drawn
+// (oracles::Kept::draw), and a part may be off by the budget of whichever of them is furthest off.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +32,7 @@ struct Measured {
   // The head that a number belongs to, below `heads`. Without: none can be told apart.
   std::int64_t heads = 0;
   std::function<std::int64_t(std::size_t)> head_of = {};
+  std::vector<const oracles::Tensor*> drawn = {};  // further yardsticks
 };
 
 struct Spent {
@@ -43,5 +48,11 @@ struct Spent {
 void tell_heads_apart(Measured& tensor);
 
 [[nodiscard]] Spent spent(const Measured& tensor);
+
+inline constexpr int kDraws = 8;
+// The yardstick of a draw, 1 to kDraws. Kept by its owner.
+using Drawn = std::function<const oracles::Tensor&(int draw)>;
+// The same; asks for draws one after the other while the tensor is out of its budget and not far out of it.
+[[nodiscard]] Spent spent(Measured tensor, const Drawn& drawn);
 
 }  // namespace harness::checks

@@ -14,8 +14,9 @@ constexpr std::int64_t kLeastFree = std::int64_t{64}
 
 std::int64_t room_wanted(const Scenario& scenario) {
   if (!scenario.has_twin()) return kLeastFree;
-  // Of each rank: its own gradients, the reduced ones, and the twin's, each a float32 for each parameter.
-  constexpr std::int64_t kBytesOfAParameter = 3 * 4;
+  // Of each rank: its own gradients, the reduced ones, and the twin's, each a float32 for each parameter; and in the first step
+  // what the optimiser had and made: weights, masters, both moments, before and after.
+  constexpr std::int64_t kBytesOfAParameter = (3 + 8) * 4;
   return kLeastFree +
          kBytesOfAParameter * scenario.parallel.ranks * scenario.model.parameter_count();
 }

@@ -92,6 +92,7 @@ constexpr std::array kEdges = {
     // later operations wrong in its eyes.
     Edge{"ALIAS.MUTATED", "forward", Tie::downstream},
     Edge{"ALIAS.MUTATED", "backward", Tie::same_layer},
+    Edge{"ALIAS.MUTATED", "SLOW.SYNC_STORM", Tie::same_seam},
     Edge{"NAN.", "forward", Tie::downstream},
     // It compares as unequal with itself; but it writes nothing over, and changes no type.
     Edge{"NAN.", "NUMERIC.GRADIENT", Tie::same_rank},
@@ -241,6 +242,9 @@ constexpr std::array kEdges = {
     Edge{"OPT.SKIPPED", "SCHEDULE.LR", Tie::same_rank},
     Edge{"OPT.UPDATE_LOST", "NUMERIC.GRADIENT/twin", Tie::same_rank},
     Edge{"OPT.UPDATE_LOST", "OPT.UPDATE_WRONG/optimizer", Tie::same_rank},
+    Edge{"OPT.UPDATE_LOST", "OPT.UPDATE_WRONG=update_lost", Tie::same_fact},
+    Edge{"OPT.UPDATE_LOST", "OPT.UPDATE_WRONG=p_kept_narrow", Tie::same_fact},
+    Edge{"SCHEDULE.LR/zero", "OPT.UPDATE_WRONG=update_lost", Tie::same_fact},
     Edge{"OPT.UPDATE_LOST/left_out", "OPT.UPDATE_LOST/updates", Tie::same_param},
     Edge{"OPT.SKIPPED", "OPT.UPDATE_WRONG/optimizer", Tie::same_rank},
     Edge{"OPT.SKIPPED", "SCALER.WRONG/scaler", Tie::same_rank},
@@ -295,6 +299,12 @@ bool fits(std::string_view pattern, const Finding& finding) {
   const std::size_t at = pattern.find('@');
   if (at != std::string_view::npos) {
     return finding.site.op == pattern.substr(at + 1) && fits_code(pattern.substr(0, at), finding);
+  }
+  const std::size_t law = pattern.find('=');
+  if (law != std::string_view::npos) {
+    const nlohmann::json& detail = finding.site.detail;
+    return detail.is_object() && detail.value("law", std::string()) == pattern.substr(law + 1) &&
+           fits_code(pattern.substr(0, law), finding);
   }
   const std::size_t part = pattern.find('#');
   if (part != std::string_view::npos) {

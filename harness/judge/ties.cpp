@@ -148,6 +148,11 @@ bool explains_itself(Tie tie, const Site& effect) {
   return from_before && !law_of(effect).empty();
 }
 
+// Whoever wrote into what it was given is told beside the place of what was written.
+std::string seam_of(const Site& site) {
+  return site.detail.is_object() ? site.detail.value("written_by", site.op) : site.op;
+}
+
 bool share_rank(const Site& a, const Site& b) {
   return share(a.ranks, b.ranks);
 }
@@ -258,7 +263,7 @@ bool same_sequence(const Site& cause, const Site& effect) {
 bool ties_sites(Tie tie, const Site& cause, const Site& effect) {
   switch (tie) {
     case Tie::same_seam:
-      return same_layer(cause, effect) && cause.op == effect.op && !cause.op.empty() &&
+      return same_layer(cause, effect) && seam_of(cause) == seam_of(effect) && !cause.op.empty() &&
              same_or_unsaid(law_of(cause), law_of(effect)) && share_rank(cause, effect);
     case Tie::same_tensor: return same_tensor(cause, effect) && on_rank(cause, effect);
     case Tie::same_tensors:
@@ -270,7 +275,8 @@ bool ties_sites(Tie tie, const Site& cause, const Site& effect) {
     case Tie::gradient_path:
       return backward_place(effect) <= backward_place(cause) && on_rank(cause, effect);
     case Tie::same_param: return same_param(cause, effect);
-    case Tie::same_rank: return on_rank(cause, effect);
+    case Tie::same_rank:
+    case Tie::same_fact: return on_rank(cause, effect);
     case Tie::one_side: return one_side(cause, effect);
     case Tie::each_its_own: return each_its_own(cause) && not_earlier(cause, effect);
     case Tie::later_step:
@@ -300,6 +306,7 @@ const char* text_of(Tie tie) {
     case Tie::gradient_path: return "the backward passes there first";
     case Tie::same_param: return "the same parameter";
     case Tie::same_rank: return "the same rank, not in an earlier step";
+    case Tie::same_fact: return "the same fact, told in other words";
     case Tie::one_side: return "on the ranks alone that differ from the others";
     case Tie::each_its_own: return "each rank has a number of its own";
     case Tie::later_step: return "the same rank, in a later step";

@@ -18,7 +18,8 @@ enum class Tie {
   gradient_path,  // a gradient that the backward makes after passing the other place
   same_param,     // one parameter, not earlier
   same_rank,      // one rank, not earlier
-  one_side,       // the cause is on those ranks alone that differ from the others, not earlier
+  same_fact,  // the same, where both say in other words what was seen once: a law of the effect explains nothing of its own
+  one_side,   // the cause is on those ranks alone that differ from the others, not earlier
   each_its_own,   // a number that all ranks should share and each has for itself, not earlier
   later_step,     // one rank, in a later step
   same_step,      // one step, whichever rank

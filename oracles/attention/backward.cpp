@@ -376,7 +376,7 @@ AttentionGradients Backward::finished(const Layer& layer,
     add_key_gradients(layer, branch, *branches[index_of(branch)], gradients.x, gradients.weights);
   }
   scatter_rows(dx_of_gate, forward_.rows(), gradients.x);
-  Kept::round(gradients.x.data, layer.kept.input);
+  layer.kept.round(gradients.x.data, layer.kept.input);
   gradients.k_cmp = branches[index_of(Branch::cmp)]->k;
   gradients.v_cmp = branches[index_of(Branch::cmp)]->v;
   gradients.o_cmp = of_output(Branch::cmp);

@@ -58,7 +58,7 @@ void add_mean_gradient(const Kept& kept, const Tensor& dmean_BGRD, Tensor& dq_BG
     for (std::int64_t head = 0; head < heads; ++head) {
       for (std::int64_t k = 0; k < size; ++k) {
         dq_BGhRD.data[(group * heads + head) * size + k] +=
-            rounded(dmean_BGRD.data[group * size + k] / static_cast<double>(heads), kept.results);
+            kept.of(dmean_BGRD.data[group * size + k] / static_cast<double>(heads), kept.results);
       }
     }
   }

@@ -10,6 +10,8 @@
 //   sum_roundoff(E) summed r^3 |x| (sum |gain dy x|) / E + f,
 // its gain's gradient, the sum of r x dy over all rows, by
 //   stored |dgain| + (sum_roundoff(rows) + rho) summed sum|r x dy| + f.
+// A row whose squares overflow the type of the sums has no bound: what comes of it says nothing of the norm. Nor has the
+// gradient of one whose r^3 underflows there.
 #pragma once
 
 #include <string>

@@ -118,6 +118,56 @@ TEST_P(ErrorBudget, ANanIsOutside) {
   EXPECT_EQ(all.wrong.front(), 40U / kWidth);
 }
 
+// One row carries the whole head, and the yardstick happens to be close there.
+TEST_P(ErrorBudget, LuckOfAFewNumbersIsMadeUpForByDraws) {
+  int out_at_first = 0;
+  int out_with_draws = 0;
+  for (unsigned seed = 0; seed < 400; ++seed) {
+    const Tensor right = [&] {
+      Tensor tensor = oracles::zeros({1, 1, kHeads, kRows, kWidth});
+      std::mt19937 random(seed);
+      std::normal_distribution<double> normal;
+      for (std::int64_t head = 0; head < kHeads; ++head) {
+        for (std::size_t i = 0; i < 2; ++i) tensor.data[place(head, 5) + i] = normal(random);
+      }
+      return tensor;
+    }();
+    const auto computed = [&](unsigned other) {  // four roundings on the way to a number
+      return kept(right, GetParam(), 20, 1000 * other + seed);
+    };
+    const Tensor plain = computed(1);
+    const Tensor found = computed(2);
+    std::vector<Tensor> draws;
+    for (unsigned draw = 1; draw <= harness::checks::kDraws; ++draw)
+      draws.push_back(computed(draw + 2));
+    const Measured all = measured(found, right, plain, GetParam());
+    out_at_first += spent(all).within() ? 0 : 1;
+    const auto drawn = [&](int draw) -> const Tensor& {
+      return draws.at(static_cast<std::size_t>(draw - 1));
+    };
+    out_with_draws += spent(all, drawn).within() ? 0 : 1;
+  }
+  EXPECT_GT(out_at_first, 10);
+  EXPECT_LE(out_with_draws, 1);
+}
+
+TEST_P(ErrorBudget, NoDrawMakesUpForAFactor) {
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    const Tensor right = right_tensor(seed);
+    const Tensor plain = kept(right, GetParam(), 2, seed + 100);
+    Tensor found = kept(right, GetParam(), 2, seed + 200);
+    for (std::size_t i = place(3, 0); i < found.data.size(); ++i) found.data[i] *= 1.02;
+    std::vector<Tensor> draws;
+    for (unsigned draw = 1; draw <= harness::checks::kDraws; ++draw) {
+      draws.push_back(kept(right, GetParam(), 2, seed + 1000 * draw));
+    }
+    const Spent all = spent(
+        measured(found, right, plain, GetParam()),
+        [&](int draw) -> const Tensor& { return draws.at(static_cast<std::size_t>(draw - 1)); });
+    ASSERT_FALSE(all.within()) << seed;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(OfEveryNarrowType,
                          ErrorBudget,
                          ::testing::Values(Number::bf16, Number::f16));

@@ -65,6 +65,7 @@ class Healthy {
     scenario.training.seq_len = kLength;
     scenario.parallel.ranks = ranks;
     for (const char* seam : {"attention",
+                             "project",
                              "rope",
                              "compress",
                              "score",
@@ -337,7 +338,8 @@ class Healthy {
     }
     for (const auto& [seam, name] : evidence.the_case.scenario.route) {
       if (seam == "grad_sync" || seam == "data" || seam == "optimizer") continue;
-      const bool gradient = seam != "score" && seam != "select" && seam != "rope";
+      const bool gradient =
+          seam != "score" && seam != "select" && seam != "rope" && seam != "project";
       for (int layer = 0; layer < toy_model().n_layers; ++layer) {
         put(evidence.routes, 0, harness::RouteUse{seam, layer, name, 1, gradient ? 1 : 0});
       }
@@ -466,7 +468,8 @@ class Healthy {
   void add_routes(int rank) {
     for (const auto& [seam, name] : evidence.the_case.scenario.route) {
       const bool layered = seam != "grad_sync" && seam != "data" && seam != "optimizer";
-      const bool gradient = layered && seam != "score" && seam != "select" && seam != "rope";
+      const bool gradient =
+          layered && seam != "score" && seam != "select" && seam != "rope" && seam != "project";
       for (int layer = layered ? 0 : -1; layer < (layered ? toy_model().n_layers : 0); ++layer) {
         put(evidence.routes, rank, harness::RouteUse{seam, layer, name, 1, gradient ? 1 : 0});
       }

@@ -61,7 +61,7 @@ inline oracles::Tensor random_tensor(const oracles::Shape& shape, double scale, 
 
 inline oracles::Tensor rounded(oracles::Tensor tensor,
                                oracles::Number number = oracles::Number::f32) {
-  oracles::Kept::round(tensor.data, number);
+  oracles::Kept{}.round(tensor.data, number);
   return tensor;
 }
 

@@ -47,6 +47,7 @@ const std::vector<Planted>& all_planted() {
                            add_sweep,
                            add_finite,
                            add_route,
+                           add_reducer_options,
                            add_kernels,
                            add_whole_layers,
                            add_automatic,

@@ -110,6 +110,51 @@ inline void ask_for(Healthy& h, const std::string& seam, const std::string& name
   }
 }
 
+// The Reducer reduces a map of used parameters: in every step where it looks for unused ones, in the first of a static graph.
+inline void add_reducer_options(std::vector<Planted>& list) {
+  const auto run_with = [](bool static_graph, bool find_unused, std::vector<std::int64_t> mapped) {
+    return [=](Healthy& h) {
+      h.evidence.the_case.scenario.parallel.static_graph = static_graph;
+      h.evidence.the_case.scenario.parallel.find_unused = find_unused;
+      for (const int rank : {0, 1}) {
+        for (const std::int64_t step : mapped) {
+          put(h.evidence.collectives,
+              rank,
+              harness::Collective{90, step, "backward", "allreduce", "sum", "Int", 21, "default"});
+        }
+      }
+    };
+  };
+  const auto add = [&](const std::string& name, const std::string& site, auto spoil) {
+    const bool right = site.empty();
+    list.push_back({"ran_route",
+                    name,
+                    right ? Verdict::pass : Verdict::fail,
+                    right ? "" : "ROUTE.MISMATCH",
+                    right ? "{}" : site,
+                    spoil,
+                    2,
+                    3});
+  };
+  add("a map in every step, as find_unused makes it", "", run_with(false, true, {1, 2, 3}));
+  add("a map in the first step, as a static graph makes it", "", run_with(true, false, {1}));
+  add("a static graph that looks for unused parameters, which it need not",
+      "",
+      run_with(true, true, {1}));
+  add("find_unused was asked for, and no map was reduced",
+      R"({"op":"grad_sync","ranks":[0,1],"step":1,"detail":{"find_unused":true,"static_graph":false}})",
+      run_with(false, true, {}));
+  add("find_unused was not asked for, and maps were reduced",
+      R"({"op":"grad_sync","ranks":[0,1],"step":1,"detail":{"find_unused":false,"static_graph":false}})",
+      run_with(false, false, {1, 2, 3}));
+  add("a static graph was asked for, and a dynamic one looked for unused parameters",
+      R"({"op":"grad_sync","ranks":[0,1],"step":2,"detail":{"find_unused":true,"static_graph":true}})",
+      run_with(true, true, {1, 2, 3}));
+  add("a static graph was asked for and is none",
+      R"({"op":"grad_sync","ranks":[0,1],"step":1,"detail":{"find_unused":false,"static_graph":true}})",
+      run_with(true, false, {}));
+}
+
 inline void add_kernels(std::vector<Planted>& list) {
   const std::string check = "ran_route";
   const auto add = [&](const std::string& name,

@@ -112,6 +112,32 @@ inline void add_arrival(std::vector<Planted>& list) {
                     each_gradient(
                         h.evidence, -1, "W_K_win", [](Gradient& row) { row.state = "zero"; });
                   }});
+  // Equal values: no key makes a difference.
+  const auto of_one_token = [](Healthy& h, const char* param) {
+    nsa::DataConfig& data = h.evidence.the_case.scenario.training.data;
+    data.source = nsa::DataConfig::Source::long_range;
+    data.distance = 1;
+    data.sharpness = 1.0;
+    each_gradient(h.evidence, -1, param, [](Gradient& row) { row.state = "zero"; });
+  };
+  list.push_back({check,
+                  "exactly zero in the first layer, where each sequence is one token repeated",
+                  Verdict::pass,
+                  "",
+                  "{}",
+                  [=](Healthy& h) { of_one_token(h, "blocks.0.attn.W_K_win"); }});
+  list.push_back({check,
+                  "exactly zero in a later layer, though each sequence is one token repeated",
+                  Verdict::fail,
+                  "GRAD.ZERO",
+                  R"({"layers":[1],"param":"W_K_win","branch":"win"})",
+                  [=](Healthy& h) { of_one_token(h, "blocks.1.attn.W_K_win"); }});
+  list.push_back({check,
+                  "a value's gradient exactly zero, though each sequence is one token repeated",
+                  Verdict::fail,
+                  "GRAD.ZERO",
+                  R"({"layers":[0],"param":"W_V_win","branch":"win"})",
+                  [=](Healthy& h) { of_one_token(h, "blocks.0.attn.W_V_win"); }});
   list.push_back({check,
                   "ready twice",
                   Verdict::fail,

@@ -29,7 +29,7 @@ run() {
   echo "$name: exit $code (wanted $wanted) after $((SECONDS - begun)) s" | tee -a "$out/summary.txt"
   [ "$code" -eq "$wanted" ] || touch "$out/unwanted"  # some run in the background
   "$harness" report --db "$out/$name.db" > "$out/$name.md" 2>> "$out/$name.log"
-  grep -E '^\*\*(GO|CONDITIONAL GO|NO-GO)' "$out/$name.md" | tee -a "$out/summary.txt"
+  grep -E '^# (GO|CONDITIONAL GO|NO-GO)' "$out/$name.md" | tee -a "$out/summary.txt"
 }
 
 # A fault of FlashAttention-2 in one cell of fa2_on_off: fa2_fault NAME WANTED_EXIT ROUTE ARGS...

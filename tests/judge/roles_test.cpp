@@ -204,6 +204,8 @@ TEST(Causes, EveryEdgeSpeaksOfFindingsThatThereAre) {
         if (at != std::string_view::npos) one.site.op = pattern.substr(at + 1);
         const std::size_t part = pattern.find('#');
         if (part != std::string_view::npos) one.site.detail["parts"] = {pattern.substr(part + 1)};
+        const std::size_t law = pattern.find('=');
+        if (law != std::string_view::npos) one.site.detail["law"] = pattern.substr(law + 1);
         return harness::fits(pattern, one);
       };
       cause = cause || fits(edge.cause);
@@ -458,6 +460,35 @@ TEST(Met, WeightsThatLoseUpdatesAndTheTwinThatDoesNot) {
   EXPECT_THAT(initiating({finding("OPT.SKIPPED/steps", R"({"ranks":[0],"step":3})"),
                           finding("SCHEDULE.LR/skipped_steps", R"({"ranks":[0],"step":4})")}),
               ElementsAre("OPT.SKIPPED"));
+}
+
+// One mistake told twice by checks that look at it from two sides is one cause; another mistake of the same stage is not.
+TEST(Causes, OneFactInOtherWordsIsNoSecondCause) {
+  const auto lost = finding("OPT.UPDATE_LOST/updates", R"({"ranks":[0,1],"step":1})");
+  const auto zero = finding("SCHEDULE.LR/zero", R"({"ranks":[0,1],"detail":{"law":"zero"}})");
+  const auto wrong = [](const std::string& law) {
+    const std::string site = R"({"ranks":[0,1],"step":1,"detail":{"law":")" + law + R"("}})";
+    return finding("OPT.UPDATE_WRONG/optimizer", site.c_str());
+  };
+  EXPECT_THAT(initiating({lost, wrong("p_kept_narrow")}), ElementsAre("OPT.UPDATE_LOST"));
+  EXPECT_THAT(initiating({zero, wrong("update_lost")}), ElementsAre("SCHEDULE.LR"));
+  EXPECT_THAT(initiating({lost, wrong("betas_swapped")}),
+              UnorderedElementsAre("OPT.UPDATE_LOST", "OPT.UPDATE_WRONG"));
+  EXPECT_THAT(initiating({zero, wrong("betas_swapped")}),
+              UnorderedElementsAre("SCHEDULE.LR", "OPT.UPDATE_WRONG"));
+}
+
+TEST(Causes, WhoWroteIntoTheBlocksAlsoWaits) {
+  const auto mutated = finding(
+      "ALIAS.MUTATED/written",
+      R"({"layers":[0],"branch":"sel","op":"select","ranks":[0,1],"detail":{"written_by":"attend_sel"}})");
+  const auto waits = [](const std::string& op) {
+    const std::string site = R"({"layers":[0],"op":")" + op + R"(","ranks":[0,1]})";
+    return finding("SLOW.SYNC_STORM/more_than_twin", site.c_str());
+  };
+  EXPECT_THAT(initiating({mutated, waits("attend_sel")}), ElementsAre("ALIAS.MUTATED"));
+  EXPECT_THAT(initiating({mutated, waits("attend_win")}),
+              UnorderedElementsAre("ALIAS.MUTATED", "SLOW.SYNC_STORM"));
 }
 
 // ---- recorded --------------------------------------------------------------------------------------------------------------

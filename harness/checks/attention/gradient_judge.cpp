@@ -43,6 +43,7 @@ class GradientJudge {
         wrong_stages_(wrong),
         limit_(limit),
         summed_(forwards.summed),
+        drawn_forward_(forwards.drawn),
         verdict_(verdict),
         backward_(forwards.right, *record.dy),
         wanted_(backward_.gradients()) {
@@ -110,14 +111,12 @@ class GradientJudge {
   }
 
   void take_narrow(const std::string& of, const Tensor& found, const Tensor& wanted, double scale) {
-    Measured measured{found,
-                      wanted,
-                      of == kInput ? plain_->x : plain_->weights.at(of),
-                      record_.kept->results,
-                      kGradientBudget};
+    Measured measured{
+        found, wanted, gradient_in(*plain_, of), record_.kept->results, kGradientBudget};
     measured.summed = summed_ * scale;
     put_heads_of(of, wanted, measured);
-    const Spent budget = spent(measured);
+    const Spent budget =
+        spent(measured, [&](int draw) -> const Tensor& { return gradient_in(drawn(draw), of); });
     judged_.push_back(
         {of,
          found,
@@ -127,6 +126,18 @@ class GradientJudge {
     verdict_.errors[name] = {budget.error, budget.limit};
     where_[name] = budget.where;
     if (!budget.within() || (of == kInput && is_added_too_narrow(found))) wrong_.push_back(of);
+  }
+
+  static const Tensor& gradient_in(const oracles::AttentionGradients& all, const std::string& of) {
+    return of == kInput ? all.x : all.weights.at(of);
+  }
+
+  // By the yardstick of a draw.
+  const oracles::AttentionGradients& drawn(int draw) {
+    const auto at = drawn_.find(draw);
+    if (at != drawn_.end()) return at->second;
+    return drawn_.emplace(draw, oracles::Backward(drawn_forward_(draw), *record_.dy).gradients())
+        .first->second;
   }
 
   // A sum of eight gradients in the narrow type costs hardly more than their own rounding; number by number it is met.
@@ -317,11 +328,13 @@ class GradientJudge {
   const std::set<Stage>& wrong_stages_;
   double limit_;
   double summed_;
+  std::function<const oracles::Stages&(int)> drawn_forward_;
   LayerJudgement& verdict_;
   oracles::Backward backward_;
   oracles::AttentionGradients wanted_;
   std::optional<oracles::Backward> plain_backward_;  // by the yardstick
   std::optional<oracles::AttentionGradients> plain_;
+  std::map<int, oracles::AttentionGradients> drawn_;
   std::map<std::string, std::string> where_;  // an error was measured, by tensor
   double scale_of_all_ = 0.0;
   std::deque<Tensor> zeros_;

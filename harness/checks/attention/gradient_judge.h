@@ -4,6 +4,7 @@
 // know the gradient: it is not judged, and said so by name.
 #pragma once
 
+#include <functional>
 #include <set>
 
 #include "harness/checks/attention/layer_judge.h"
@@ -17,6 +18,8 @@ struct Forwards {
   const oracles::Stages& right;
   const oracles::Stages* plain = nullptr;
   double summed = 0.0;  // relative error that sums in float32 may have beside it
+  // The yardstick with drawn roundings, 1 to kDraws; kept by its owner.
+  std::function<const oracles::Stages&(int draw)> drawn = {};
 };
 
 // Adds to `verdict`. `wrong` are the stages whose forward is not the oracle's; `limit` is the relative

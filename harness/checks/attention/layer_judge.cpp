@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <deque>
 #include <iterator>
+#include <map>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string_view>
@@ -98,14 +101,10 @@ class LayerJudge {
       : record_(record),
         stages_(record.config, record.weights, record.x, options_of(record)),
         sums_(model, record.batch, record.length) {
-    for (const StageRow& row : kStages) {
-      if (record.has(name_of(row))) stages_.record(row.stage, record.at(name_of(row)));
-    }
+    give(stages_);
     if (!record.kept) return;
     plain_.emplace(record.config, record.weights, record.x, plain_options());
-    for (const StageRow& row : kStages) {
-      if (record.has(name_of(row))) plain_->record(row.stage, record.at(name_of(row)));
-    }
+    give(*plain_);
   }
 
   LayerJudgement judge() {
@@ -127,21 +126,41 @@ class LayerJudge {
     return ceiling(sums_.*stage.terms, record_.unit_roundoff, record_.arithmetic.summed);
   }
 
-  [[nodiscard]] oracles::AttentionOptions plain_options() const {
+  // The later stages get what was recorded of the earlier ones.
+  void give(oracles::Stages& stages) const {
+    for (const StageRow& row : kStages) {
+      if (record_.has(name_of(row))) stages.record(row.stage, record_.at(name_of(row)));
+    }
+  }
+
+  [[nodiscard]] oracles::AttentionOptions plain_options(int draw = 0) const {
     oracles::AttentionOptions options = options_of(record_);
     options.kept = *record_.kept;
+    options.kept.draw = static_cast<std::uint64_t>(draw);
     return options;
+  }
+
+  // The yardstick with drawn roundings: made when it is asked for.
+  const oracles::Stages& drawn(int draw) {
+    std::unique_ptr<oracles::Stages>& stages = drawn_[draw];
+    if (stages == nullptr) {
+      stages = std::make_unique<oracles::Stages>(
+          record_.config, record_.weights, record_.x, plain_options(draw));
+      give(*stages);
+    }
+    return *stages;
   }
 
   // What a tensor in a narrow type may be off by. Query heads alone have vectors of their own.
   [[nodiscard]] Spent spent_of(const StageRow& row,
                                const Tensor& wanted,
                                const Tensor& plain,
-                               double scale) const {
+                               double scale,
+                               const Drawn& drawn) const {
     Measured measured{record_.at(name_of(row)), wanted, plain, record_.kept->results};
     measured.summed = ceiling(sums_.*row.terms, record_.arithmetic.summed) * scale;
     tell_heads_apart(measured);
-    return spent(measured);
+    return spent(measured, drawn);
   }
 
   // ---- forward, stage by stage ------------------------------------------------------------------
@@ -169,7 +188,11 @@ class LayerJudge {
     std::vector<std::size_t> wrong;
     Spent budget;
     if (!wanted.data.empty() && plain_) {
-      budget = spent_of(row, wanted, plain_->right(row.stage), allowed.scale);
+      std::deque<Tensor> drawn_stages;
+      budget = spent_of(
+          row, wanted, plain_->right(row.stage), allowed.scale, [&](int draw) -> const Tensor& {
+            return drawn_stages.emplace_back(drawn(draw).right(row.stage));
+          });
       wrong = budget.wrong;
       allowed.relative = allowed.scale > 0.0 ? budget.whole / allowed.scale : 0.0;
     } else if (!wanted.data.empty()) {
@@ -305,10 +328,18 @@ class LayerJudge {
   void judge_whole() {
     const Result wanted =
         oracles::attention(record_.config, record_.weights, record_.x, options_of(record_));
-    std::optional<Result> plain;
-    if (plain_) {
-      plain = oracles::attention(record_.config, record_.weights, record_.x, plain_options());
-    }
+    std::map<int, Result> plain;  // by draw
+    const auto plain_of = [&](int draw) -> const Result& {
+      auto at = plain.find(draw);
+      if (at == plain.end()) {
+        at = plain
+                 .emplace(draw,
+                          oracles::attention(
+                              record_.config, record_.weights, record_.x, plain_options(draw)))
+                 .first;
+      }
+      return at->second;
+    };
     double outputs = 0.0;
     for (const StageRow& row : kStages) {
       if (row.output) outputs = std::max(outputs, largest((wanted.*row.whole).data));
@@ -324,8 +355,11 @@ class LayerJudge {
       double relative = difference == 0.0 ? 0.0 : difference / scale;
       double limit = limit_of(row);
       std::string where;
-      if (plain && !right.data.empty()) {
-        const Spent budget = spent_of(row, right, *plain.*row.whole, scale);
+      if (plain_ && !right.data.empty()) {
+        const Spent budget =
+            spent_of(row, right, plain_of(0).*row.whole, scale, [&](int draw) -> const Tensor& {
+              return plain_of(draw).*row.whole;
+            });
         relative = budget.error;
         limit = budget.limit;
         where = budget.where;
@@ -362,14 +396,18 @@ class LayerJudge {
       const double limit =
           ceiling(sums_.gradient, record_.unit_roundoff, record_.arithmetic.summed);
       const double summed = ceiling(sums_.gradient, record_.arithmetic.summed);
-      judge_gradients(
-          record_, {stages_, plain_ ? &*plain_ : nullptr, summed}, wrong_, limit, verdict_);
+      const Forwards forwards{
+          stages_, plain_ ? &*plain_ : nullptr, summed, [this](int draw) -> const oracles::Stages& {
+            return drawn(draw);
+          }};
+      judge_gradients(record_, forwards, wrong_, limit, verdict_);
     }
   }
 
   const LayerRecord& record_;
   oracles::Stages stages_;
   std::optional<oracles::Stages> plain_;  // in the type on record, where that is narrow
+  std::map<int, std::unique_ptr<oracles::Stages>> drawn_;
   LongestSums sums_;
   std::set<BadRow> unusable_;
   std::set<Stage> wrong_;  // whose forward is not the oracle's

@@ -10,6 +10,7 @@
 #include "harness/checks/attention/chosen_route.h"
 #include "harness/checks/attention/ran_precision.h"
 #include "harness/checks/attention/whole_layer.h"
+#include "harness/checks/gradients/reducer_options.h"
 #include "harness/checks/list.h"
 #include "harness/checks/result.h"
 #include "nsa/base/text.h"
@@ -28,6 +29,7 @@ constexpr const char* kWholeLayer = "attention";
 constexpr const char* kOptimizer = "optimizer";
 constexpr std::array kSeams = {
     SeamRule{kWholeLayer, true, false},
+    SeamRule{"project", true, false},
     SeamRule{"rope", true, false},
     SeamRule{"compress", true, true},
     SeamRule{"score", true, false},
@@ -127,6 +129,7 @@ class RouteJudge {
     for (const int rank : all_ranks(evidence_)) judge_rank(rank);
     judge_kernels();
     judge_precision(evidence_, result_);
+    judge_reducer_options(evidence_, result_);
     for (const auto& [place, where] : wrong_) result_.found(finding(place, where));
     return result_.finish("every seam ran as requested in all " + std::to_string(layers()) +
                           " layers on " + ranks_text(all_ranks(evidence_)) + text_of_choices() +

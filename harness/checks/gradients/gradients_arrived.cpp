@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "harness/checks/course.h"
+#include "harness/checks/drawn_tokens.h"
 #include "harness/checks/gradients/ledger.h"
 #include "harness/checks/list.h"
 #include "harness/checks/params.h"
@@ -82,6 +83,7 @@ class Arrival {
   explicit Arrival(const Evidence& evidence)
       : evidence_(evidence),
         ledger_(evidence),
+        tokens_(evidence),
         course_(Course::of(evidence)),
         params_(course_.params) {}
 
@@ -108,6 +110,7 @@ class Arrival {
         absent.push_back(rank);
         absent_[{rank, step}].push_back(param);
       } else if (const auto symptom = symptom_of(rank, *row, course_)) {
+        if (*symptom == Symptom::zero && has_nothing_to_compare(param, rank, step)) continue;
         if (*symptom == Symptom::none && backward_raised(rank, step)) {
           unreached_[{rank, step}].push_back(param);
         } else {
@@ -123,6 +126,21 @@ class Arrival {
       }
       affected_[{told, ranks}][step].push_back(param);
     }
+  }
+
+  // A softmax over equal values depends on no key and no query: where every sequence is one token repeated, as runs of spaces in
+  // a text are, the gradients that go through scores are zero by the equations. Past the first layer positions differ as soon as
+  // one of them sees a compressed token and another does not.
+  bool has_nothing_to_compare(const std::string& param, int rank, std::int64_t step) {
+    const Scenario& scenario = evidence_.the_case.scenario;
+    const std::string name = short_name(param);
+    const bool acts_through_scores =
+        name.rfind("W_K_", 0) == 0 || name.rfind("phi_k", 0) == 0 ||
+        (name == "W_Q" && scenario.model.gate != nsa::Gate::group_softmax);
+    if (scenario.is_command() || !acts_through_scores) return false;
+    const std::int64_t seen = scenario.training.seq_len - 1;  // the last position predicts nothing
+    if (layer_of(param) > 0 && scenario.model.compressed_len(seen) > 0) return false;
+    return tokens_.repeat_one_token(rank, step, seen);
   }
 
   [[nodiscard]] bool reached_elsewhere(std::int64_t step,
@@ -232,6 +250,7 @@ class Arrival {
 
   const Evidence& evidence_;
   Ledger ledger_;
+  DrawnTokens tokens_;
   Course course_;
   const std::vector<std::string>& params_;
   ResultBuilder result_;

@@ -7,8 +7,8 @@
 namespace harness::checks {
 namespace {
 
-// A batch is late when it takes this many times as long as the slowest other phase of the case, and longer than the machine's
-// own hiccups (a page cache that is cold, a process that is not scheduled).
+// A batch is late when it takes this many times as long as the slowest forward or optimizer phase of its rank, and longer than
+// the machine's own hiccups (a page cache that is cold, a process that is not scheduled).
 constexpr double kTimesTheSlowestPhase = 5.0;
 constexpr std::int64_t kHiccupMs = 3'000;
 

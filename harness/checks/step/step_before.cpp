@@ -1,44 +1,18 @@
 // What a run begins with: the tokens of every batch, and the parameters' initial values.
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <span>
 #include <stdexcept>
 #include <tuple>
 
+#include "harness/checks/drawn_tokens.h"
 #include "harness/checks/step/step_stages.h"
-#include "harness/scenario/case.h"
-#include "nsa/base/file.h"
 #include "nsa/base/hash.h"
 #include "oracles/training/data_laws.h"
 #include "oracles/training/initial_values.h"
 
 namespace harness::checks {
 namespace {
-
-constexpr std::int64_t kMostBytes = std::int64_t{64} << 20;  // no larger text is kept
-
-// The text that the controller kept when the case began, as the case in its folder names it, also where the run's folder was
-// moved; nothing where it was not kept as one file.
-std::optional<std::string> kept_text(const StepRun& run) {
-  namespace fs = std::filesystem;
-  const fs::path folder = run.evidence.folder;
-  const std::string path = folder / "case.json";
-  std::error_code none;
-  if (!fs::exists(path, none)) return std::nullopt;
-  const Case the_case = case_from_json(nsa::read_file(path, kMostBytes), path);
-  const std::vector<std::string>& files = the_case.scenario.training.data.text;
-  if (files.size() != 1) return std::nullopt;
-  const fs::path named = files.front();
-  for (const fs::path& at : {named, folder.parent_path() / "texts" / named.filename()}) {
-    if (fs::is_regular_file(at, none)) return nsa::read_file(at, kMostBytes);
-  }
-  return std::nullopt;
-}
-
-oracles::Text bytes_of_text(const std::string& text) {
-  return {reinterpret_cast<const unsigned char*>(text.data()), text.size()};
-}
 
 std::vector<oracles::RecordedBatch> recorded_batches(StepJudge& judge) {
   std::vector<oracles::RecordedBatch> batches;
@@ -170,7 +144,7 @@ void judge_data(StepJudge& judge) {
   const StepRun& run = judge.run;
   std::string text;
   if (run.data.source == oracles::Source::text) {
-    auto kept = kept_text(run);
+    auto kept = kept_text(run.evidence);
     if (!kept) {
       judge.result.missing("the text that the case trained on, kept as one file");
       return;

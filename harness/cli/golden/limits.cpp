@@ -79,9 +79,7 @@ Limits::Limits(const Case& c, const Wanted& oracle) : c_(c), oracle_(oracle) {
   for (const std::string& name : c_.results) {
     const Number number = number_of(type_of(c_, name));
     const bool narrow = number == Number::bf16 || number == Number::f16;
-    if (narrow && narrow_.count(number) == 0) {
-      narrow_.emplace(number, narrow_results(c_, oracle_, number));
-    }
+    if (narrow) narrow_types_.insert(number);
   }
 }
 
@@ -130,19 +128,26 @@ std::optional<Limits::Mean> Limits::mean_of(const std::string& name,
 }
 
 bool Limits::has_budget(const std::string& name) const {
-  return name != "blocks" && narrow_.count(number_of(type_of(c_, name))) > 0;
+  return name != "blocks" && narrow_types_.count(number_of(type_of(c_, name))) > 0;
+}
+
+const Wanted& Limits::narrow(Number number, int draw) const {
+  const auto known = narrow_.find({number, draw});
+  if (known != narrow_.end()) return known->second;
+  return narrow_.emplace(std::pair{number, draw}, narrow_results(c_, oracle_, number, draw))
+      .first->second;
 }
 
 // In the result's own type, which may be narrower or wider than what it was computed in.
-const Tensor& Limits::plain(const std::string& name) const {
-  const auto known = plain_.find(name);
+const Tensor& Limits::plain(const std::string& name, int draw) const {
+  const auto known = plain_.find({name, draw});
   if (known != plain_.end()) return known->second;
-  Tensor tensor = narrow_.at(number_of(type_of(c_, name))).at(name);
+  Tensor tensor = narrow(number_of(type_of(c_, name)), draw).at(name);
   const auto stored = c_.stored.find(name);
   if (stored != c_.stored.end()) {
     for (double& value : tensor.data) value = oracles::rounded(value, number_of(stored->second));
   }
-  return plain_.emplace(name, std::move(tensor)).first->second;
+  return plain_.emplace(std::pair{name, draw}, std::move(tensor)).first->second;
 }
 
 checks::Spent Limits::spent(const std::string& name,
@@ -153,7 +158,7 @@ checks::Spent Limits::spent(const std::string& name,
   if (kind_of(name) == "gradients") measured.factor = checks::kGradientBudget;
   measured.summed = checks::ceiling(terms_of(name, c_), summed_in(number)) * scale_of(name, wanted);
   checks::tell_heads_apart(measured);
-  return checks::spent(measured);
+  return checks::spent(measured, [&](int draw) -> const Tensor& { return plain(name, draw); });
 }
 
 oracles::Allowed Limits::allowed(const std::string& name) const {

@@ -5,7 +5,9 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "harness/checks/error_budget.h"
 #include "harness/cli/golden/case.h"
@@ -48,13 +50,15 @@ class Limits {
                                     const oracles::Tensor& wanted) const;
 
  private:
-  [[nodiscard]] const oracles::Tensor& plain(const std::string& name) const;
+  [[nodiscard]] const Wanted& narrow(oracles::Number number, int draw) const;
+  [[nodiscard]] const oracles::Tensor& plain(const std::string& name, int draw = 0) const;
 
   const Case& c_;
   const Wanted& oracle_;
   std::map<std::string, double> largest_;  // by kind
-  std::map<oracles::Number, Wanted> narrow_;
-  mutable std::map<std::string, oracles::Tensor> plain_;  // as stored
+  std::set<oracles::Number> narrow_types_;
+  mutable std::map<std::pair<oracles::Number, int>, Wanted> narrow_;      // by draw
+  mutable std::map<std::pair<std::string, int>, oracles::Tensor> plain_;  // as stored, by draw
 };
 
 }  // namespace harness::cli::golden

@@ -142,11 +142,13 @@ Wanted oracle_results(const Case& c, Extent extent) {
   }
 }
 
-Wanted narrow_results(const Case& c, const Wanted& oracle, oracles::Number number) {
+Wanted narrow_results(const Case& c, const Wanted& oracle, oracles::Number number, int draw) {
   oracles::AttentionOptions options;
   options.replay = replays(c, Extent::judged) ? c.blocks : oracle.blocks;
   options.kept.results = number;
   options.kept.input = number;
+  options.kept.draw = static_cast<std::uint64_t>(draw);
+  options.kept.narrow_products.fill(draw % 2 == 1);
   return attention_results_with(c, Extent::judged, options);
 }
 

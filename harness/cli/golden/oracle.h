@@ -33,10 +33,12 @@ enum class Extent { judged, all };
 [[nodiscard]] Wanted oracle_results(const Case& the_case, Extent extent);
 
 // The same of one attention layer computed in a narrow type: the yardstick (harness/checks/error_budget.h).
-// It attends to the blocks that the oracle's results were computed with.
+// It attends to the blocks that the oracle's results were computed with. From draw 1 on the roundings are drawn, and in every
+// other draw the probabilities and their gradients are rounded before their products: whose results these are is not known.
 [[nodiscard]] Wanted narrow_results(const Case& the_case,
                                     const Wanted& oracle,
-                                    oracles::Number number);
+                                    oracles::Number number,
+                                    int draw = 0);
 
 // Writes a golden file with inputs, weights and every result as the oracle computes it, in float64.
 // Throws: nsa::Error where it cannot be written.

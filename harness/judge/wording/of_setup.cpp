@@ -87,6 +87,20 @@ constexpr std::array kSetupWords = {
             "It does not rest on the configuration: a launch is counted where it is made.",
             "Look at what decides between a launch and a step of the host."},
     Wording{"ROUTE.MISMATCH",
+            "map_missing",
+            "The Reducer of {ranks} was asked for static_graph {static_graph} and find_unused "
+            "{find_unused}. Asked so it reduces a map of used parameters in this step. By "
+            "{ranks?its own|their own} record of collectives it did not.",
+            "It does not rest on the configuration: it is what was reduced.",
+            "Follow parallel.ddp to the constructor of DistributedDataParallel."},
+    Wording{"ROUTE.MISMATCH",
+            "map_unasked",
+            "The Reducer of {ranks} was asked for static_graph {static_graph} and find_unused "
+            "{find_unused}. Asked so it reduces no map of used parameters in this step. By "
+            "{ranks?its own|their own} record of collectives it did.",
+            "It does not rest on the configuration: it is what was reduced.",
+            "Follow parallel.ddp to the constructor of DistributedDataParallel."},
+    Wording{"ROUTE.MISMATCH",
             "kernels",
             "The device ran {kernel} of FlashAttention-2 {runs:time}. {asked} should have launched "
             "it {wanted:time}.",

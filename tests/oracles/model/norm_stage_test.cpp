@@ -1,6 +1,7 @@
 // The norms of a block by their recorded rows.
 #include "oracles/model/norm_stage.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -53,6 +54,29 @@ TEST(NormStage, IsTheNormOfTheModel) {
   const Expected gain =
       expected_gain_gradient(matrix_of(in.x), in.gain, matrix_of(dy), in.rounding, 1);
   EXPECT_LE(relative_error(gain.value, dgain, 0), 1e-14);
+}
+
+// Garbage in the stream, 1e20: its squares are infinite in float32, and a right norm makes zeros of the row. Rows beside it keep
+// their bounds.
+TEST(NormStage, ARowThatOverflowsSaysNothingOfTheNorm) {
+  NormInputs in = inputs_of(3, Number::f32);
+  const auto width = static_cast<std::size_t>(in.x.shape.back());
+  in.x.data[0] = 1e20;
+  Tensor found = expected_norm(in.x, in.gain, in.rounding).value;
+  std::fill_n(found.data.begin(), width, 0.0);
+  EXPECT_TRUE(misfit_of(found.data, expected_norm(in.x, in.gain, in.rounding)).fits());
+  found.data[width] *= 1.01;
+  EXPECT_FALSE(misfit_of(found.data, expected_norm(in.x, in.gain, in.rounding)).fits());
+  Random random(4);
+  const Tensor dy = random.tensor(in.x.shape, 1);
+  Tensor back = expected_norm_gradient(in.x, in.gain, dy, in.rounding).value;
+  std::fill_n(back.data.begin(), width, 0.0);
+  EXPECT_TRUE(misfit_of(back.data, expected_norm_gradient(in.x, in.gain, dy, in.rounding)).fits());
+  const Expected gain =
+      expected_gain_gradient(matrix_of(in.x), in.gain, matrix_of(dy), in.rounding);
+  EXPECT_TRUE(misfit_of(zeros(in.gain.shape).data, gain).fits());
+  in.x.data[0] = 1e17;  // r^3 is zero in float32
+  EXPECT_TRUE(misfit_of(back.data, expected_norm_gradient(in.x, in.gain, dy, in.rounding)).fits());
 }
 
 // The same in float32, one operation after the other, is within the bounds; and not far within.

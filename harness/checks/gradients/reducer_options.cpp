@@ -1,0 +1,94 @@
+#include "harness/checks/gradients/reducer_options.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <set>
+
+namespace harness::checks {
+namespace {
+
+constexpr const char* kMap = "Int";  // dtype of the map of used parameters
+
+struct Reduced {
+  bool gradients = false;
+  bool map = false;
+};
+
+class ReducerOptions {
+ public:
+  ReducerOptions(const Evidence& evidence, ResultBuilder& result)
+      : evidence_(evidence), parallel_(evidence.the_case.scenario.parallel), result_(result) {}
+
+  void judge() {
+    std::set<int> wrong;
+    std::int64_t first_wrong = 0;
+    bool found = false;
+    for (const int rank : all_ranks(evidence_)) {
+      for (const auto& [step, reduced] : ended_steps(rank)) {
+        if (!reduced.gradients || reduced.map == wants_map(rank, step)) continue;
+        if (wrong.empty() || step < first_wrong) {
+          first_wrong = step;
+          found = reduced.map;
+        }
+        wrong.insert(rank);
+      }
+    }
+    if (!wrong.empty()) result_.found(finding(wrong, first_wrong, found));
+  }
+
+ private:
+  [[nodiscard]] std::map<std::int64_t, Reduced> ended_steps(int rank) const {
+    std::map<std::int64_t, Reduced> steps;
+    for (const auto& row : evidence_.collectives) {
+      if (row.process != rank || row.row.step < 1 || row.row.op != "allreduce") continue;
+      if (row.row.phase != "backward") continue;
+      Reduced& reduced = steps[row.row.step];
+      (row.row.dtype == kMap ? reduced.map : reduced.gradients) = true;
+    }
+    if (!steps.empty() && !evidence_.finished(rank)) steps.erase(std::prev(steps.end()));
+    return steps;
+  }
+
+  [[nodiscard]] bool wants_map(int rank, std::int64_t step) const {
+    return parallel_.static_graph ? step == first_step(rank) : parallel_.find_unused;
+  }
+
+  // In the last life of the rank.
+  [[nodiscard]] std::int64_t first_step(int rank) const {
+    std::optional<std::int64_t> first;
+    for (const auto& row : evidence_.phases) {
+      if (row.process != rank || row.row.step < 1) continue;
+      first = std::min(first.value_or(row.row.step), row.row.step);
+    }
+    return first.value_or(1);
+  }
+
+  [[nodiscard]] Finding finding(const std::set<int>& ranks, std::int64_t step, bool found) const {
+    Finding finding = make_finding("ROUTE.MISMATCH", found ? "map_unasked" : "map_missing");
+    finding.site.op = "grad_sync";
+    finding.site.ranks = to_ints(ranks);
+    finding.site.step = step;
+    finding.site.detail["static_graph"] = parallel_.static_graph;
+    finding.site.detail["find_unused"] = parallel_.find_unused;
+    return finding;
+  }
+
+  const Evidence& evidence_;
+  const nsa::ParallelConfig& parallel_;
+  ResultBuilder& result_;
+};
+
+}  // namespace
+
+void judge_reducer_options(const Evidence& evidence, ResultBuilder& result) {
+  if (evidence.the_case.scenario.kind != "training") return;
+  if (evidence.relaunches.empty()) {
+    ReducerOptions(evidence, result).judge();
+  } else {
+    ReducerOptions(evidence.last_life(), result).judge();
+  }
+}
+
+}  // namespace harness::checks
