@@ -6,21 +6,13 @@
 #include <cctype>
 
 #include "nsa/base/text.h"
+#include "reports/characters.h"
 
 namespace reports {
 namespace {
 
 bool starts_with(std::string_view text, std::string_view start) {
   return text.substr(0, start.size()) == start;
-}
-
-// Bytes of a direction override (U+202A..U+202E, U+2066..U+2069), which can show a text in another order than it has.
-bool is_direction_override(std::string_view rest) {
-  if (rest.size() < 3 || rest[0] != '\xE2') return false;
-  const auto second = static_cast<unsigned char>(rest[1]);
-  const auto third = static_cast<unsigned char>(rest[2]);
-  return (second == 0x80 && third >= 0xAA && third <= 0xAE) ||
-         (second == 0x81 && third >= 0xA6 && third <= 0xA9);
 }
 
 bool is_word(char c) {
