@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "reports/formats.h"
+#include "reports/html/page.h"
 #include "reports/sections/list.h"
 #include "reports/view.h"
 
@@ -88,6 +89,7 @@ std::string render_report(const harness::Store& store, const ReportRequest& requ
   switch (request.format) {
     case Format::engineer: return markdown(view, false);
     case Format::summary: return markdown(view, true);
+    case Format::html: return html::page(view, html::curves_of(store, view));
     case Format::json: return json_text(store, view);
     case Format::junit: return junit_text(view);
     case Format::github: return issue_text(view);

@@ -4,16 +4,18 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "harness/store/store.h"
 #include "reports/nights.h"
+#include "reports/timeline.h"
 
 namespace reports {
 
-enum class Format { engineer, summary, json, junit, github };
+enum class Format { engineer, summary, html, json, junit, github };
 
 // What a report is about. `about_range` is empty for a report of one run, else the absolute range with its zone
 // ("2026-11-20 00:00 to 2026-11-21 04:19 (+01:00)", see range.h).
@@ -27,6 +29,8 @@ struct ReportRequest {
   Format format = Format::engineer;
   std::vector<std::pair<std::string, std::string>>
       check_about;  // name, what it judges, in the order of `list`
+  std::map<std::int64_t, Timeline>
+      timelines;  // by CaseRecord::id, where the events are there; html
 };
 
 // As much of the engineers' report as fits into so many bytes: whole sections, and a line that says what was left out.

@@ -13,10 +13,13 @@
 #include "harness/cli/verify_report.h"
 #include "harness/run/clock.h"
 #include "harness/scenario/exit_code.h"
+#include "harness/store/case_evidence.h"
 #include "nsa/base/error.h"
 #include "nsa/base/file.h"
 #include "reports/range.h"
 #include "reports/report.h"
+#include "reports/sections/failures.h"
+#include "reports/timeline.h"
 
 namespace harness::cli {
 namespace {
@@ -27,6 +30,7 @@ struct ReportArguments {
   std::string format = "engineer";
   std::string database;
   std::string out;
+  std::string html;
   std::string verify;
 };
 
@@ -41,6 +45,7 @@ const std::map<std::string, reports::Format>& formats() {
   static const std::map<std::string, reports::Format> all = {
       {"engineer", reports::Format::engineer},
       {"summary", reports::Format::summary},
+      {"html", reports::Format::html},
       {"json", reports::Format::json},
       {"junit", reports::Format::junit},
       {"github", reports::Format::github}};
@@ -69,6 +74,26 @@ std::vector<RunRecord> runs_since(const Store& store,
   return runs;
 }
 
+// What each process did when, of cases that failed and whose events are still in the run's folder; the page goes
+// without the others.
+std::map<std::int64_t, reports::Timeline> timelines_of(const Store& store,
+                                                       const std::vector<RunRecord>& runs) {
+  constexpr std::size_t kMost = 60;  // as many as the page shows
+  std::map<std::int64_t, reports::Timeline> all;
+  for (const RunRecord& run : runs) {
+    for (const CaseRecord& record : store.cases(run.id)) {
+      if (all.size() == kMost) return all;
+      if (!reports::is_failure(outcome_of(record))) continue;
+      try {
+        all[record.id] = reports::timeline_of(read_recorded(run, record).evidence);
+      } catch (const std::exception& error) {
+        log_line("no timeline of " + record.label + ": " + error.what());
+      }
+    }
+  }
+  return all;
+}
+
 int report(const ReportArguments& arguments) {
   if (!arguments.run.empty() && !arguments.since.empty()) {
     throw nsa::Error("report: found a run and --since, wanted one of them");
@@ -76,7 +101,7 @@ int report(const ReportArguments& arguments) {
   const auto store = Store::open_read_only(database_path(arguments.database), &log_line);
   if (!arguments.verify.empty()) return verify_report(*store, arguments.run, arguments.verify);
   reports::ReportRequest request;
-  request.format = formats().at(arguments.format);
+  request.format = arguments.html.empty() ? formats().at(arguments.format) : reports::Format::html;
   request.check_about = check_about();
   if (!arguments.since.empty()) {
     std::vector<reports::Night> nights = reports::split_into_nights(
@@ -91,12 +116,16 @@ int report(const ReportArguments& arguments) {
     request.runs = {*run};
   }
   if (request.runs.empty()) return kExitNothing;
+  if (request.format == reports::Format::html) {
+    request.timelines = timelines_of(*store, request.runs);
+  }
   const std::string text = reports::render_report(*store, request);
-  if (arguments.out.empty()) {
+  const std::string& out = arguments.html.empty() ? arguments.out : arguments.html;
+  if (out.empty()) {
     std::cout << text;
   } else {
-    nsa::write_durably(arguments.out, text);
-    std::cout << arguments.out << "\n";
+    nsa::write_durably(out, text);
+    std::cout << out << "\n";
   }
   return kExitPass;
 }
@@ -112,7 +141,7 @@ Action add_report(CLI::App& command) {
       command
           .add_option("--format",
                       arguments->format,
-                      "engineer, summary, json, junit (XML), or github (an issue)")
+                      "engineer, summary, html (a page), json, junit (XML), or github (an issue)")
           ->check(CLI::IsMember(formats()))
           ->capture_default_str();
   command.add_option("--db",
@@ -120,11 +149,17 @@ Action add_report(CLI::App& command) {
                      "The database (default: NSA_HARNESS_DB, or in your data folder)");
   CLI::Option* out =
       command.add_option("--out", arguments->out, "A file to write to, instead of printing");
+  CLI::Option* html =
+      command
+          .add_option("--html",
+                      arguments->html,
+                      "A file for the page in HTML: all of it in one file, for a browser")
+          ->excludes(format, out);
   command
       .add_option("--verify",
                   arguments->verify,
                   "A run's report.md: is it what the database gives, and that what was recorded?")
-      ->excludes(since, format, out);
+      ->excludes(since, format, out, html);
   return [arguments] { return report(*arguments); };
 }
 
