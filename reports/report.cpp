@@ -93,6 +93,7 @@ std::string render_report(const harness::Store& store, const ReportRequest& requ
     case Format::json: return json_text(store, view);
     case Format::junit: return junit_text(view);
     case Format::github: return issue_text(view);
+    case Format::perfetto: return perfetto_text(view);
   }
   return "";
 }

@@ -15,7 +15,7 @@
 
 namespace reports {
 
-enum class Format { engineer, summary, html, json, junit, github };
+enum class Format { engineer, summary, html, json, junit, github, perfetto };
 
 // What a report is about. `about_range` is empty for a report of one run, else the absolute range with its zone
 // ("2026-11-20 00:00 to 2026-11-21 04:19 (+01:00)", see range.h).
@@ -30,7 +30,7 @@ struct ReportRequest {
   std::vector<std::pair<std::string, std::string>>
       check_about;  // name, what it judges, in the order of `list`
   std::map<std::int64_t, Timeline>
-      timelines;  // by CaseRecord::id, where the events are there; html
+      timelines;  // by CaseRecord::id, where the events are there: for html and perfetto
 };
 
 // As much of the engineers' report as fits into so many bytes: whole sections, and a line that says what was left out.

@@ -48,7 +48,8 @@ const std::map<std::string, reports::Format>& formats() {
       {"html", reports::Format::html},
       {"json", reports::Format::json},
       {"junit", reports::Format::junit},
-      {"github", reports::Format::github}};
+      {"github", reports::Format::github},
+      {"perfetto", reports::Format::perfetto}};
   return all;
 }
 
@@ -74,20 +75,23 @@ std::vector<RunRecord> runs_since(const Store& store,
   return runs;
 }
 
-// What each process did when, of cases that failed and whose events are still in the run's folder; the page goes
-// without the others.
+// What each process did when, of cases whose events are still in the run's folder: those that failed, and for a trace
+// all others after them.
 std::map<std::int64_t, reports::Timeline> timelines_of(const Store& store,
-                                                       const std::vector<RunRecord>& runs) {
-  constexpr std::size_t kMost = 60;  // as many as the page shows
+                                                       const std::vector<RunRecord>& runs,
+                                                       bool of_all) {
+  constexpr std::size_t kMost = 60;  // as many as the page shows, and as a browser opens quickly
   std::map<std::int64_t, reports::Timeline> all;
-  for (const RunRecord& run : runs) {
-    for (const CaseRecord& record : store.cases(run.id)) {
-      if (all.size() == kMost) return all;
-      if (!reports::is_failure(outcome_of(record))) continue;
-      try {
-        all[record.id] = reports::timeline_of(read_recorded(run, record).evidence);
-      } catch (const std::exception& error) {
-        log_line("no timeline of " + record.label + ": " + error.what());
+  for (const bool failed : {true, false}) {
+    for (const RunRecord& run : runs) {
+      for (const CaseRecord& record : store.cases(run.id)) {
+        if (reports::is_failure(outcome_of(record)) != failed) continue;
+        if (all.size() == kMost || (!failed && !of_all)) return all;
+        try {
+          all[record.id] = reports::timeline_of(read_recorded(run, record).evidence);
+        } catch (const std::exception& error) {
+          log_line("no timeline of " + record.label + ": " + error.what());
+        }
       }
     }
   }
@@ -116,8 +120,9 @@ int report(const ReportArguments& arguments) {
     request.runs = {*run};
   }
   if (request.runs.empty()) return kExitNothing;
-  if (request.format == reports::Format::html) {
-    request.timelines = timelines_of(*store, request.runs);
+  const bool trace = request.format == reports::Format::perfetto;
+  if (trace || request.format == reports::Format::html) {
+    request.timelines = timelines_of(*store, request.runs, trace);
   }
   const std::string text = reports::render_report(*store, request);
   const std::string& out = arguments.html.empty() ? arguments.out : arguments.html;
@@ -137,13 +142,13 @@ Action add_report(CLI::App& command) {
   command.add_option("run", arguments->run, "A run's name or number (default: the last)");
   CLI::Option* since = command.add_option(
       "--since", arguments->since, "yesterday, 7d, 36h, a date or a commit: all runs since then");
-  CLI::Option* format =
-      command
-          .add_option("--format",
-                      arguments->format,
-                      "engineer, summary, html (a page), json, junit (XML), or github (an issue)")
-          ->check(CLI::IsMember(formats()))
-          ->capture_default_str();
+  CLI::Option* format = command
+                            .add_option("--format",
+                                        arguments->format,
+                                        "engineer, summary, html (a page), json, junit (XML), "
+                                        "github (an issue), or perfetto (a trace)")
+                            ->check(CLI::IsMember(formats()))
+                            ->capture_default_str();
   command.add_option("--db",
                      arguments->database,
                      "The database (default: NSA_HARNESS_DB, or in your data folder)");

@@ -109,4 +109,39 @@ TEST(Formats, AnIssueOfGitHubIsNeverTooLong) {
   EXPECT_NE(text.find("causes more: see the report."), std::string::npos);
 }
 
+// Every slice begins and ends, in the process of its case and the thread of its rank; of bytes that are no text none
+// is left.
+TEST(Formats, ATraceHasEveryPhaseAndCollectiveOfARank) {
+  const FakeStore store = fixtures::sample_store();
+  reports::ReportRequest request = fixtures::request_for(store, Format::perfetto);
+  reports::Lane lane;
+  lane.process = 1;
+  lane.phases = {{"forward\xff", 10, 30, 2, false, -1, "", 0}};
+  lane.collectives = {{"allreduce", 12, 40, 2, true, 7, "default", 42}};
+  lane.moments = {{40, "signal 9"}};
+  request.timelines[store.case_rows[3].id] = {
+      50, {lane}, {{"nothing moved", 20, 50, 0, false, -1, "", 0}}, {{50, "stopped"}}};
+  const auto trace = nlohmann::json::parse(reports::render_report(store, request));
+  std::map<std::string, std::vector<nlohmann::json>> by_kind;
+  for (const auto& event : trace.at("traceEvents")) {
+    EXPECT_EQ(event.at("pid"), 1);
+    by_kind[event.at("ph")].push_back(event);
+  }
+  ASSERT_EQ(by_kind["X"].size(), 2U);
+  EXPECT_EQ(by_kind["X"][0].at("tid"), 2);
+  EXPECT_EQ(by_kind["X"][0].at("ts"), 10'000);
+  EXPECT_EQ(by_kind["X"][0].at("dur"), 20'000);
+  EXPECT_EQ(by_kind["X"][1].at("name"), "nothing moved");
+  ASSERT_EQ(by_kind["b"].size(), 1U);
+  ASSERT_EQ(by_kind["e"].size(), 1U);
+  EXPECT_EQ(by_kind["b"][0].at("id"), by_kind["e"][0].at("id"));
+  EXPECT_EQ(by_kind["b"][0].at("args").at("sequence"), 7);
+  EXPECT_EQ(by_kind["b"][0].at("args").at("never ended"), true);
+  EXPECT_EQ(by_kind["e"][0].at("ts"), 40'000);
+  EXPECT_EQ(by_kind["i"].size(), 2U);
+  std::vector<std::string> names;
+  for (const auto& event : by_kind["M"]) names.push_back(event.at("args").at("name"));
+  EXPECT_EQ(names, (std::vector<std::string>{"FAIL kcmp_detached", "rank 1", "all"}));
+}
+
 }  // namespace
