@@ -35,6 +35,11 @@ std::string tally_of(const Cases& cases) {
   return out;
 }
 
+bool any_failed(const Cases& cases) {
+  return std::any_of(
+      cases.begin(), cases.end(), [](const CaseView* one) { return is_failure(one->outcome()); });
+}
+
 std::string reason_of(const CaseView& one) {
   const std::string reason =
       one.outcome() == Outcome::pass ? shortened(one.reason()) : one.reason();
@@ -63,13 +68,19 @@ std::string table_of_cases(const ReportView& view,
          rows + "</tbody></table></div>\n";
 }
 
+std::string folder_of(const CaseView& one) {
+  if (one.record.folder.empty()) return "";
+  return "<p>Recorded in <code>" + text(one.run.folder + "/" + one.record.folder) + "</code>" +
+         (one.run.pruned_ms == 0 ? "" : ", which was pruned") + ".</p>\n";
+}
+
 std::string card(const ReportView& view, const CaseView& one, const Anchors& anchors) {
   std::string body = case_links(view, one, anchors) + errors_of(one) + costs_of(one);
   const auto recorded = view.request.timelines.find(one.record.id);
   if (recorded != view.request.timelines.end()) body += timeline(recorded->second);
   return "<article class=\"card\" id=\"" + case_id(one) + "\"><h3>" +
          word(harness::name_of(one.outcome())) + " " + spans(spans_of(case_name(view, one))) +
-         "</h3>\n<p>" + text(one.reason()) + "</p>\n" + body +
+         "</h3>\n<p>" + text(one.reason()) + "</p>\n" + folder_of(one) + body +
          folded("Run it again",
                 "<pre tabindex=\"0\"><code>" + text(case_again(one)) + "</code></pre>\n") +
          "</article>\n";
@@ -90,14 +101,14 @@ Cases with_card(const ReportView& view) {
 std::string case_tables(const ReportView& view) {
   const Cases cards = with_card(view);
   const std::set<const CaseView*> carded(cards.begin(), cards.end());
+  std::vector<Cases> groups = by_scenario(all_cases(view));
+  std::stable_partition(groups.begin(), groups.end(), &any_failed);
   std::string out;
-  for (const Cases& cases : by_scenario(all_cases(view))) {
-    const bool failed = std::any_of(
-        cases.begin(), cases.end(), [](const CaseView* one) { return is_failure(one->outcome()); });
+  for (const Cases& cases : groups) {
     out += folded("<span class=\"name\">" + text(cases.front()->record.scenario) + "</span>" +
                       tally_of(cases),
                   table_of_cases(view, cases, carded),
-                  failed);
+                  any_failed(cases));
   }
   return out;
 }

@@ -31,9 +31,22 @@ bool is_number(const std::string& cell) {
   return begins && cell.find_first_not_of(kMay) == std::string::npos;
 }
 
-std::string cell_of(const Spans& cell) {
-  const std::string words = plain(cell);
-  return (is_number(words) ? "<td class=\"n\">" : "<td>") + spans(cell) + "</td>";
+// Columns of numbers, named once for the whole table: "c2 c3". A dash stands where there is none.
+std::string number_columns(const Block& table) {
+  constexpr std::size_t kMostColumns = 12;  // that the style knows
+  std::string names;
+  for (std::size_t column = 0; column < std::min(table.rows.front().size(), kMostColumns);
+       ++column) {
+    std::size_t numbers = 0;
+    const bool all = std::all_of(table.rows.begin() + 1, table.rows.end(), [&](const auto& row) {
+      const std::string words = plain(row[column]);
+      numbers += is_number(words) ? 1 : 0;
+      return words.empty() || words == "–" || is_number(words);
+    });
+    if (!all || numbers == 0) continue;
+    names += (names.empty() ? "c" : " c") + std::to_string(column + 1);
+  }
+  return names;
 }
 
 bool is_nameless(const std::vector<Spans>& header) {
@@ -59,11 +72,12 @@ std::string table_of(const Block& block) {
   std::string body;
   for (std::size_t i = 1; i < block.rows.size(); ++i) {
     body += "<tr>";
-    for (const Spans& cell : block.rows[i]) body += cell_of(cell);
+    for (const Spans& cell : block.rows[i]) body += "<td>" + spans(cell) + "</td>";
     body += "</tr>\n";
   }
-  return scrolling("<table><thead><tr>" + head + "</tr></thead><tbody>\n" + body +
-                   "</tbody></table>");
+  const std::string columns = number_columns(block);
+  return scrolling((columns.empty() ? "<table>" : "<table class=\"" + columns + "\">") +
+                   "<thead><tr>" + head + "</tr></thead><tbody>\n" + body + "</tbody></table>");
 }
 
 std::string heading_of(const Block& block, const std::string& section, Anchors& anchors) {

@@ -20,7 +20,7 @@ namespace reports::html {
                                      const CaseView& one,
                                      const Anchors& anchors);
 
-// A table for each scenario, those with a failure open; a row a case.
+// A table for each scenario, those with a failure first and open; a row a case.
 [[nodiscard]] std::string case_tables(const ReportView& view);
 
 // Of each case that failed: its links, errors by stage and layer, time and memory by phase, and what each process did

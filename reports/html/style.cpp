@@ -40,7 +40,10 @@ td{max-width:44rem}
 thead th{background:var(--panel)}
 table.facts th{background:var(--panel);font-weight:600;white-space:nowrap}
 table.facts td{overflow-wrap:anywhere}
-td.n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
+td.n,.c1 td:nth-child(1),.c2 td:nth-child(2),.c3 td:nth-child(3),.c4 td:nth-child(4),
+.c5 td:nth-child(5),.c6 td:nth-child(6),.c7 td:nth-child(7),.c8 td:nth-child(8),
+.c9 td:nth-child(9),.c10 td:nth-child(10),.c11 td:nth-child(11),.c12 td:nth-child(12){
+text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
 table.cases td:nth-child(2){overflow-wrap:anywhere;min-width:12rem}
 table.cases td:nth-child(5){min-width:14rem;overflow-wrap:anywhere}
 table.layers td{text-align:center;padding:.2rem .3rem}td.hit{color:var(--bad);font-weight:700}
