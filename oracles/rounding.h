@@ -20,7 +20,8 @@ struct Rounding {
   double stored;   // unit roundoff of every result that is kept
   double summed;   // unit roundoff inside sums, norms, exponentials and the loss
   double flushed;  // smallest normal number of what is kept: below it digits are lost
-  double largest = 3.4028234663852886e38;  // number inside sums: beyond it they overflow
+  double largest =
+      std::numeric_limits<float>::max();  // number inside sums: beyond it they overflow
 
   // float64 and float32 throughout; bfloat16 and float16 keep results only, and sum in float32.
   static Rounding of(Number number) {
@@ -29,7 +30,8 @@ struct Rounding {
     return {unit_roundoff(number) + own,
             unit_roundoff(inside) + own,
             smallest_normal(number),
-            inside == Number::f64 ? std::numeric_limits<double>::max() : 3.4028234663852886e38};
+            inside == Number::f64 ? std::numeric_limits<double>::max()
+                                  : std::numeric_limits<float>::max()};
   }
 };
 

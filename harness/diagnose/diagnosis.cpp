@@ -1,6 +1,7 @@
 #include "harness/diagnose/diagnosis.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "harness/diagnose/on_record.h"
 #include "harness/scenario/case_json.h"
@@ -318,6 +319,23 @@ Diagnosis diagnose(const Case& failing,
                    const std::vector<Cause>& causes,
                    std::span<const Ran> ran) {
   return Search(failing, causes, ran).run();
+}
+
+std::vector<AnswerGroup> answers_of(const Diagnosis& diagnosis) {
+  const std::pair<State, const char*> told[] = {
+      {State::stays, "it fails alike without"},
+      {State::needed, "needed, but no cause by itself"},
+      {State::unclear, "no answer"},
+      {State::open, diagnosis.next ? "not asked, the time was over" : "not asked"}};
+  std::vector<AnswerGroup> groups;
+  for (const auto& [state, words] : told) {
+    AnswerGroup group{words, {}};
+    for (const Question& question : diagnosis.questions) {
+      if (question.state == state) group.whats.push_back(question.what);
+    }
+    if (!group.whats.empty()) groups.push_back(std::move(group));
+  }
+  return groups;
 }
 
 const char* name_of(Diagnosis::Certainty certainty) {

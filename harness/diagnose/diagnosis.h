@@ -59,6 +59,14 @@ struct Diagnosis {
                                  const std::vector<Cause>& causes,
                                  std::span<const Ran> ran);
 
+// What was asked beside what is established, by answer: how the answer is told, and the things that have it. Without answers
+// that nothing has.
+struct AnswerGroup {
+  const char* words;  // "it fails alike without"
+  std::vector<std::string> whats;
+};
+[[nodiscard]] std::vector<AnswerGroup> answers_of(const Diagnosis& diagnosis);
+
 [[nodiscard]] const char* name_of(Diagnosis::Certainty certainty);  // "established"
 [[nodiscard]] const char* name_of(Question::State state);           // "established"
 

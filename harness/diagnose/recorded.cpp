@@ -12,7 +12,6 @@ namespace harness {
 namespace {
 
 using nlohmann::json;
-using State = Question::State;
 
 AskedDiagnosis read_asked(const std::string& text) {
   AskedDiagnosis asked;
@@ -78,14 +77,6 @@ std::optional<Found> find(const Pairs& command, std::span<const CaseRecord* cons
 
 std::string seconds_text(double seconds) {
   return nsa::to_text(seconds, 3) + " s";
-}
-
-std::vector<std::string> whats(const Diagnosis& diagnosis, State state) {
-  std::vector<std::string> all;
-  for (const Question& question : diagnosis.questions) {
-    if (question.state == state) all.push_back(question.what);
-  }
-  return all;
 }
 
 json run_json(const Ran& ran) {
@@ -178,14 +169,9 @@ std::string to_lines(const RecordedDiagnosis& recorded) {
   std::string lines = status + "  " + recorded.label + "  " + diagnosis.symptom.title() + "\n";
   for (const std::string& why : diagnosis.because) lines += "  " + why + ".\n";
   if (!diagnosis.smaller.empty()) lines += "  in a smaller case: " + diagnosis.smaller + "\n";
-  const auto list = [&](const char* words, State state) {
-    const std::vector<std::string> all = whats(diagnosis, state);
-    if (!all.empty()) lines += std::string("  ") + words + nsa::join(all) + "\n";
-  };
-  list("it fails alike without: ", State::stays);
-  list("needed, but no cause by itself: ", State::needed);
-  list("no answer: ", State::unclear);
-  list(diagnosis.next ? "not asked, the time was over: " : "not asked: ", State::open);
+  for (const AnswerGroup& answer : answers_of(diagnosis)) {
+    lines += std::string("  ") + answer.words + ": " + nsa::join(answer.whats) + "\n";
+  }
   return lines + "  " + seconds_text(recorded.seconds) + " of runs\n";
 }
 

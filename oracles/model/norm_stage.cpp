@@ -22,19 +22,15 @@ double sum_of_squares(const double* x, std::int64_t width) {
   return sum;
 }
 
-// Of one row. Where its squares overflow, what comes out is decided by the overflow and not by the norm.
-bool overflows(const double* x, std::int64_t width, const Rounding& rounding) {
-  return sum_of_squares(x, width) > rounding.largest;
+// Of a row, from the sum of its squares.
+double inverse_rms(double squares, std::int64_t width) {
+  return 1 / std::sqrt(squares / static_cast<double>(width) + kEpsilon);
 }
 
-// The gradient has the cube of the inverse root in it, which underflows before.
-bool cube_overflows(const double* x, std::int64_t width, const Rounding& rounding) {
-  const double mean = sum_of_squares(x, width) / static_cast<double>(width);
+// The cube of the inverse root, which the gradient has in it, underflows. It does so before the squares overflow.
+bool cube_underflows(double squares, std::int64_t width, const Rounding& rounding) {
+  const double mean = squares / static_cast<double>(width);
   return mean * std::sqrt(mean) > rounding.largest;
-}
-
-double inverse_rms(const double* x, std::int64_t width) {
-  return 1 / std::sqrt(sum_of_squares(x, width) / static_cast<double>(width) + kEpsilon);
 }
 
 void require_rows(const Tensor& x_RE, const Tensor& gain_E, const char* name) {
@@ -56,11 +52,12 @@ Expected expected_norm(const Tensor& x_RE, const Tensor& gain_E, const Rounding&
   for (std::int64_t row = 0; row < x_RE.shape[0]; ++row) {
     double* const y = e.value.data.data() + row * width;
     double* const bound = e.bound.data.data() + row * width;
-    const double r = inverse_rms(y, width);
-    if (overflows(y, width, rounding)) {
+    const double squares = sum_of_squares(y, width);
+    if (squares > rounding.largest) {
       std::fill_n(bound, width, std::numeric_limits<double>::infinity());
       continue;
     }
+    const double r = inverse_rms(squares, width);
     for (std::int64_t i = 0; i < width; ++i) {
       y[i] *= r * gain_E.data[i];
       bound[i] = relative * std::abs(y[i]) + rounding.flushed;
@@ -81,12 +78,13 @@ Expected expected_norm_gradient(const Tensor& x_RE,
   for (std::int64_t row = 0; row < x_RE.shape[0]; ++row) {
     const double* const x = x_RE.data.data() + row * width;
     const double* const dy = dy_RE.data.data() + row * width;
-    if (overflows(x, width, rounding) || cube_overflows(x, width, rounding)) {
+    const double squares = sum_of_squares(x, width);
+    if (cube_underflows(squares, width, rounding)) {
       std::fill_n(
           e.bound.data.begin() + row * width, width, std::numeric_limits<double>::infinity());
       continue;
     }
-    const double r = inverse_rms(x, width);
+    const double r = inverse_rms(squares, width);
     double along = 0;
     double sizes = 0;
     for (std::int64_t i = 0; i < width; ++i) {
@@ -123,11 +121,12 @@ Expected expected_gain_gradient(const Matrix& x,
   for (std::int64_t row = 0; row < x.rows; ++row) {
     x.row(row).copy_to(x_row.data());
     dy.row(row).copy_to(dy_row.data());
-    if (overflows(x_row.data(), width, rounding)) {
+    const double squares = sum_of_squares(x_row.data(), width);
+    if (squares > rounding.largest) {
       std::fill(e.bound.data.begin(), e.bound.data.end(), std::numeric_limits<double>::infinity());
       break;
     }
-    const double r = scale * inverse_rms(x_row.data(), width);
+    const double r = scale * inverse_rms(squares, width);
     for (std::int64_t i = 0; i < width; ++i) {
       const double term = r * x_row[i] * dy_row[i];
       e.value.data[i] += term;

@@ -40,14 +40,6 @@ std::string tree(const Diagnosis& diagnosis) {
   return rows.text();
 }
 
-std::string names(const Diagnosis& diagnosis, Question::State state) {
-  std::vector<std::string> all;
-  for (const Question& question : diagnosis.questions) {
-    if (question.state == state) all.push_back(question.what);
-  }
-  return escape(nsa::join(all));
-}
-
 std::string of_diagnosis(const RecordedDiagnosis& recorded) {
   const Diagnosis& diagnosis = recorded.diagnosis;
   std::string text = "### " + escape(recorded.label) + "\n\n";
@@ -58,14 +50,9 @@ std::string of_diagnosis(const RecordedDiagnosis& recorded) {
   if (!diagnosis.smaller.empty()) {
     text += "- asked of a smaller case: " + escape(diagnosis.smaller) + "\n";
   }
-  const auto line = [&](const char* words, Question::State state) {
-    const std::string all = names(diagnosis, state);
-    if (!all.empty()) text += std::string("- ") + words + ": " + all + "\n";
-  };
-  line("it fails alike without", Question::State::stays);
-  line("needed, but no cause by itself", Question::State::needed);
-  line("no answer", Question::State::unclear);
-  line(diagnosis.next ? "not asked, the time was over" : "not asked", Question::State::open);
+  for (const harness::AnswerGroup& answer : harness::answers_of(diagnosis)) {
+    text += std::string("- ") + answer.words + ": " + escape(nsa::join(answer.whats)) + "\n";
+  }
   return text + "\n" + tree(diagnosis);
 }
 

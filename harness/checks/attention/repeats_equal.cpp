@@ -46,15 +46,15 @@ class LastSequence {
   std::size_t begin_ = 0;
 };
 
-using RowNumbers = std::set<int>;
+using Rows = std::set<int>;
 
 // Rows of the last sequence whose integers differ.
-RowNumbers rows_of_other_integers(const nsa::TensorView& a, const nsa::TensorView& b, int axis) {
+Rows rows_of_other_integers(const nsa::TensorView& a, const nsa::TensorView& b, int axis) {
   const LastSequence in_a(a, axis);
   const LastSequence in_b(b, axis);
   const std::vector<std::int64_t> x = nsa::to_int64s(a);
   const std::vector<std::int64_t> y = nsa::to_int64s(b);
-  RowNumbers rows;
+  Rows rows;
   for (std::size_t i = 0; i < in_a.size(); ++i) {
     if (x[in_a.at(i)] != y[in_b.at(i)]) rows.insert(in_a.row(i));
   }
@@ -62,12 +62,12 @@ RowNumbers rows_of_other_integers(const nsa::TensorView& a, const nsa::TensorVie
 }
 
 // The same of floating numbers that are further apart than `limit`, a NaN from a number always.
-RowNumbers rows_apart(const nsa::TensorView& a, const nsa::TensorView& b, int axis, double limit) {
+Rows rows_apart(const nsa::TensorView& a, const nsa::TensorView& b, int axis, double limit) {
   const LastSequence in_a(a, axis);
   const LastSequence in_b(b, axis);
   const Reals x(a);
   const Reals y(b);
-  RowNumbers rows;
+  Rows rows;
   for (std::size_t i = 0; i < in_a.size(); ++i) {
     const double one = x[in_a.at(i)];
     const double other = y[in_b.at(i)];
@@ -84,8 +84,8 @@ double largest(const nsa::TensorView& view) {
   return most;
 }
 
-RowNumbers without(const RowNumbers& rows, const RowNumbers& others) {
-  RowNumbers kept;
+Rows without(const Rows& rows, const Rows& others) {
+  Rows kept;
   std::set_difference(
       rows.begin(), rows.end(), others.begin(), others.end(), std::inserter(kept, kept.end()));
   return kept;
@@ -93,7 +93,7 @@ RowNumbers without(const RowNumbers& rows, const RowNumbers& others) {
 
 struct Unequal {  // one stage, on all layers
   std::set<int> layers;
-  RowNumbers rows;
+  Rows rows;
   std::set<int> odd_calls;  // the one that differs from the others, 0 where all differ
   std::set<std::string> placed;
 };
@@ -175,8 +175,8 @@ class RepeatsJudge {
       const std::size_t other = first ? 2 : 1;
       const auto& a = calls[0].at(stage.tensor);
       const auto& b = calls[other].at(stage.tensor);
-      const RowNumbers rows = is_integer(a) ? rows_of_other_integers(a, b, stage.row_axis)
-                                            : rows_apart(a, b, stage.row_axis, 0.0);
+      const Rows rows = is_integer(a) ? rows_of_other_integers(a, b, stage.row_axis)
+                                      : rows_apart(a, b, stage.row_axis, 0.0);
       unequal.rows.insert(rows.begin(), rows.end());
     }
     return root_of.empty();
@@ -203,15 +203,15 @@ class RepeatsJudge {
       return;
     }
     std::map<std::string, std::size_t> root_of;
-    RowNumbers other_blocks;  // chosen from scores that rounding made others
+    Rows other_blocks;  // chosen from scores that rounding made others
     for (std::size_t i = 0; i < kForwardStages.size(); ++i) {
       const ForwardStage& stage = kForwardStages[i];
       if (!plain.contains(stage.tensor) || !placed.contains(stage.tensor)) continue;
       ++tensors_;
-      const RowNumbers rows = without(is_integer(plain.at(stage.tensor))
-                                          ? chosen_apart(plain, placed, stage, other_blocks)
-                                          : apart(plain, placed, stage),
-                                      other_blocks);
+      const Rows rows = without(is_integer(plain.at(stage.tensor))
+                                    ? chosen_apart(plain, placed, stage, other_blocks)
+                                    : apart(plain, placed, stage),
+                                other_blocks);
       if (rows.empty()) continue;
       root_of[stage.tensor] = root_of_stage(i, root_of);
       if (root_of[stage.tensor] != i) continue;
@@ -222,20 +222,20 @@ class RepeatsJudge {
     }
   }
 
-  [[nodiscard]] RowNumbers apart(const nsa::SafetensorsFile& plain,
-                                 const nsa::SafetensorsFile& placed,
-                                 const ForwardStage& stage) const {
+  [[nodiscard]] Rows apart(const nsa::SafetensorsFile& plain,
+                           const nsa::SafetensorsFile& placed,
+                           const ForwardStage& stage) const {
     const nsa::TensorView& a = plain.at(stage.tensor);
     const double limit = ceiling(terms_, Reals(a).unit_roundoff(), kSummed) * largest(a);
     return rows_apart(a, placed.at(stage.tensor), stage.row_axis, limit);
   }
 
-  // RowNumbers that chose other blocks from the same scores; the others go to `rounded`.
-  RowNumbers chosen_apart(const nsa::SafetensorsFile& plain,
-                          const nsa::SafetensorsFile& placed,
-                          const ForwardStage& stage,
-                          RowNumbers& rounded) {
-    const RowNumbers other =
+  // Rows that chose other blocks from the same scores; the others go to `rounded`.
+  Rows chosen_apart(const nsa::SafetensorsFile& plain,
+                    const nsa::SafetensorsFile& placed,
+                    const ForwardStage& stage,
+                    Rows& rounded) {
+    const Rows other =
         rows_of_other_integers(plain.at(stage.tensor), placed.at(stage.tensor), stage.row_axis);
     rounded = rows_apart(plain.at("p_grp"), placed.at("p_grp"), stage.row_axis, 0.0);
     std::erase_if(rounded, [&](int row) { return other.count(row) == 0; });
