@@ -204,6 +204,24 @@ Expected weighted(const AccumulateRecord& r,
   return e;
 }
 
+bool may_overflow(const AccumulateRecord& r, std::int64_t at) {
+  double absolute = 0;
+  for (const Numbers& part : r.parts) absolute += std::abs(part[at]);
+  return std::isinf(rounded(absolute, r.number));
+}
+
+// Elements from `begin` on. What overflowed where that is right is told as what is right.
+std::vector<double> found(const AccumulateRecord& r, const Expected& right, std::int64_t begin) {
+  const auto count = static_cast<std::int64_t>(right.value.data.size());
+  std::vector<double> values = r.result.part(begin, count).values();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const bool overflowed =
+        !std::isfinite(values[i]) && may_overflow(r, begin + static_cast<std::int64_t>(i));
+    if (overflowed && std::isfinite(right.value.data[i])) values[i] = right.value.data[i];
+  }
+  return values;
+}
+
 std::vector<Candidate> candidates_of(const AccumulateRecord& r) {
   std::vector<Candidate> candidates;
   const Parts sizes{r.world, r.accumulate};
@@ -234,7 +252,8 @@ Misfit judge_accumulated(const AccumulateRecord& r, int threads) {
   std::vector<Misfit> pieces(static_cast<std::size_t>((count + kGrain - 1) / kGrain));
   parallel_for(count, kGrain, threads, [&](std::int64_t begin, std::int64_t end) {
     Misfit& misfit = pieces[static_cast<std::size_t>(begin / kGrain)];
-    misfit.add(misfit_of(r.result.part(begin, end - begin), weighted(r, right, begin, end)), begin);
+    const Expected expected = weighted(r, right, begin, end);
+    misfit.add(misfit_of(found(r, expected, begin), expected), begin);
   });
   Misfit all;
   for (const Misfit& piece : pieces) {
@@ -271,7 +290,7 @@ Naming name_accumulated(std::span<const AccumulateRecord> records, int threads) 
     }
     const Expected right =
         weighted(r, right_weighting({r.world, r.accumulate}), 0, r.result.size());
-    Naming own = name_values(r.result.values(), right, candidates_of(r));
+    Naming own = name_values(found(r, right, 0), right, candidates_of(r));
     if (first) {
       naming.fitting = std::move(own.fitting);
     } else {

@@ -29,7 +29,8 @@ struct AccumulateRecord {
 
 // All elements. With K parts, u the unit roundoff and f the smallest normal number of the type, a sum
 // in any order, divided at any place, is off by at most (K + 3) u sum|part| / K + f: each part meets
-// at most K - 1 additions, two divisions, and is rounded when it is stored.
+// at most K - 1 additions, two divisions, and is rounded when it is stored. Where sum|part| is beyond
+// the type, a sum that divides last may overflow: a result that is not finite is right there too.
 // Throws std::invalid_argument that names the parameter where sizes do not fit.
 Misfit judge_accumulated(const AccumulateRecord& record, int threads = 0);
 

@@ -194,5 +194,75 @@ TEST(DrawnRounding, LeavesNumbersOfTheTypeAndTreatsEqualOnesAlike) {
   EXPECT_EQ(other.of(1.0 / 3, Number::bf16), rounded(1.0 / 3, Number::bf16));
 }
 
+// The gradient of a branch's keys where every query sees one key: zero by the equations, and in float32 what two sums of the same
+// terms differ by, here one in order and one backwards. do and v are [B,G,(h,)S,V], q is [B,G,h,S,D].
+Tensor key_gradient_of_one_key(const Tensor& d_o, const Tensor& v, const Tensor& q, Number number) {
+  Tensor dk = zeros({q.shape[0], q.shape[1], q.shape[3], q.shape[4]});
+  const std::int64_t heads = q.shape[2];
+  const std::int64_t rows = q.shape[3];
+  const std::int64_t width = q.shape[4];
+  const std::int64_t depth = v.shape[3];
+  for (std::int64_t place = 0; place < q.shape[0] * q.shape[1] * heads * rows; ++place) {
+    const std::int64_t key = place / rows / heads * rows + place % rows;
+    const double* const gradient = d_o.data.data() + place * depth;
+    const double* const value = v.data.data() + key * depth;
+    float forth = 0;
+    float back = 0;
+    for (std::int64_t c = 0; c < depth; ++c) {
+      forth += static_cast<float>(gradient[c] * value[c]);
+      back += static_cast<float>(gradient[depth - 1 - c] * value[depth - 1 - c]);
+    }
+    const double ds = rounded((forth - back) / std::sqrt(static_cast<double>(width)), number);
+    for (std::int64_t d = 0; d < width; ++d) {
+      dk.data[key * width + d] += ds * q.data[place * width + d];
+    }
+  }
+  return dk;
+}
+
+TEST(DrawnRounding, CoversSumsInFloat32WhereNothingElseIsLeft) {
+  double furthest = 0;
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    Random random(seed);
+    AttentionConfig config = random_config(random);
+    config.w = 1;
+    config.d_v = 16;
+    RandomLayer layer(random, config, 2, 9);
+    for (Tensor* const tensor : {&layer.x, &layer.dy}) *tensor = of_type(*tensor, Number::f16);
+    for (auto& [name, weight] : layer.weights) weight = of_type(weight, Number::f16);
+    const auto key_gradient = [&](std::uint64_t draw, Tensor* in_float32) {
+      AttentionOptions options;
+      options.replay = attention(layer.config, layer.weights, layer.x).blocks;
+      options.kept = kept_in(Number::f16, true);
+      Stages forward(layer.config, layer.weights, layer.x, options);
+      for (const Stage stage : {Stage::q, Stage::k_win, Stage::v_win, Stage::o_win}) {
+        forward.record(stage, forward.input(stage));
+      }
+      const Backward at_record(forward, layer.dy);
+      if (in_float32 != nullptr) {
+        *in_float32 = key_gradient_of_one_key(at_record.of_output(Branch::win),
+                                              forward.input(Stage::v_win),
+                                              forward.input(Stage::q),
+                                              Number::f16);
+      }
+      options.kept.draw = draw;
+      Stages drawn(layer.config, layer.weights, layer.x, options);
+      for (const Stage stage : {Stage::q, Stage::k_win, Stage::v_win, Stage::o_win}) {
+        drawn.record(stage, forward.input(stage));
+      }
+      return Backward(drawn, layer.dy).through(Branch::win).k;
+    };
+    Tensor found;
+    EXPECT_EQ(largest(key_gradient(0, &found)), 0) << seed;
+    double most = 0;
+    for (std::uint64_t draw = 1; draw <= 8; ++draw) {
+      most = std::max(most, largest(key_gradient(draw, nullptr)));
+    }
+    EXPECT_LE(largest(found), 3 * most) << seed;
+    furthest = std::max(furthest, largest(found) / most);
+  }
+  EXPECT_GT(furthest, 0.02) << "the draws are far too wide";
+}
+
 }  // namespace
 }  // namespace oracles::testing

@@ -264,7 +264,7 @@ MUTANTS = [
     # stages of the model
     ("model/norm_stage.cpp", "kEpsilon = 1e-6", "kEpsilon = 1e-5"),
     ("model/norm_stage.cpp", "const double pull = r * r * r / static_cast<double>(width);", "const double pull = r * r / static_cast<double>(width);"),
-    ("model/norm_stage.cpp", "const double r = scale * inverse_rms(x_row.data(), width);", "const double r = inverse_rms(x_row.data(), width);"),
+    ("model/norm_stage.cpp", "const double r = scale * inverse_rms(squares, width);", "const double r = inverse_rms(squares, width);"),
     ("model/norm_stage.cpp", "return sum_roundoff(width) / 2 + 6;", "return 0.2;"),
     ("model/norm_stage.cpp", "return sum_roundoff(width) / 2 + 6;", "return 1e4;"),
     ("model/norm_laws.cpp", "value -= t.centre * mean;", ""),

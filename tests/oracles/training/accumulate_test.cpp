@@ -1,6 +1,8 @@
 // The mean over micro-batches and ranks, and the laws that name another sum.
 #include "oracles/training/accumulate.h"
 
+#include <cmath>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -83,6 +85,21 @@ TEST(Accumulation, EveryOrderIsRight) {
     const Misfit one = judge_accumulated(r, 1);
     EXPECT_EQ(one.judged, 70000);
     EXPECT_EQ(one.worst, judge_accumulated(r, 3).worst);
+  }
+}
+
+// A sum that divides last leaves float32 on the way to a mean that fits into it.
+TEST(Accumulation, AnOverflowIsRightWhereASumOfThePartsOverflows) {
+  const float large = 0.7F * std::numeric_limits<float>::max();
+  for (const float found : {std::numeric_limits<float>::infinity(), std::nanf("")}) {
+    Sum sum(1, 2, 2);
+    sum.follow_float32();
+    sum.result[3] = found;
+    EXPECT_NE(sum.naming().text(), "right");
+    for (const std::size_t part : {0, 1}) sum.parts[part][3] = large;
+    EXPECT_EQ(sum.naming().text(), "right");
+    sum.result[3] = 0;  // finite, and not the mean
+    EXPECT_NE(sum.naming().text(), "right");
   }
 }
 
