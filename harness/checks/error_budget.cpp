@@ -14,6 +14,8 @@ namespace {
 constexpr double kMeanShareOfCeiling = 1.0 / 8;
 constexpr double kMeanBudget = 1.5;  // times the yardstick's root mean square
 constexpr double kUlpsOfBudget = 4.0;
+// Of the factor. The largest error of several draws is no luck of one: the room for that is not needed twice.
+constexpr double kShareOfDrawn = 2.0 / 3;
 // So many times the limit of some draws: no further one makes up for that.
 constexpr int kDrawsInAnyCase = 2;
 constexpr double kFarOut = 10.0;
@@ -21,7 +23,8 @@ constexpr double kFarOut = 10.0;
 // A part of a tensor that is judged by itself.
 struct Part {
   double most = 0.0;   // largest error of what was found
-  double plain = 0.0;  // and of the yardsticks
+  double plain = 0.0;  // of the yardstick
+  double drawn = 0.0;  // and of those with drawn roundings
   double size = 0.0;   // largest number
   double squares = 0.0;
   std::array<double, kDraws + 1> plain_squares{};  // of each yardstick
@@ -33,7 +36,7 @@ struct Part {
     raise_to(size, std::abs(wanted));
     squares += error * error;
     for (std::size_t k = 0; k < of_plain.size(); ++k) {
-      raise_to(plain, of_plain[k]);
+      raise_to(k == 0 ? plain : drawn, of_plain[k]);
       const double square = of_plain[k] * of_plain[k];
       plain_squares[k] += square;
       plain_fourths += square * square;
@@ -115,8 +118,8 @@ class Account {
 
  private:
   [[nodiscard]] double most_allowed(const Part& part) const {
-    return t_.factor * part.plain + kUlpsOfBudget * oracles::spacing(part.size, t_.number) +
-           t_.summed;
+    return t_.factor * std::max(part.plain, kShareOfDrawn * part.drawn) +
+           kUlpsOfBudget * oracles::spacing(part.size, t_.number) + t_.summed;
   }
   // A mean square of n errors is itself known to 1/sqrt(2n) of it, and two are compared: three deviations of their ratio are
   // 3/sqrt(n). A row has few numbers, which one rounding the other way moves by a unit in the last place. The mean of a handful

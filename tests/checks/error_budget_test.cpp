@@ -168,6 +168,30 @@ TEST_P(ErrorBudget, NoDrawMakesUpForAFactor) {
   }
 }
 
+// The biases of a gate: a sum over all tokens that nearly cancels, whose roundings cost up to 8 % of it.
+TEST_P(ErrorBudget, AFifthOfThreeNumbersIsOutsideWhereDrawsCostATwelfth) {
+  const Tensor right{{3}, {1.0, -0.5, 0.25}};
+  const auto times = [&](double factor) {
+    Tensor tensor = right;
+    for (double& value : tensor.data) value *= factor;
+    return tensor;
+  };
+  const Tensor plain = times(1.01);
+  std::vector<Tensor> draws;
+  for (int draw = 1; draw <= harness::checks::kDraws; ++draw) {
+    draws.push_back(times(1 + 0.01 * draw * (draw % 2 == 0 ? 1 : -1)));
+  }
+  for (const double factor : {0.8, 0.88, 1.12, 1.2}) {
+    const Tensor found = times(factor);
+    Measured all{found, right, plain, GetParam()};
+    all.factor = harness::checks::kGradientBudget;
+    const Spent seen = spent(all, [&](int draw) -> const Tensor& {
+      return draws.at(static_cast<std::size_t>(draw - 1));
+    });
+    EXPECT_EQ(seen.within(), std::abs(factor - 1) < 0.15) << factor;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(OfEveryNarrowType,
                          ErrorBudget,
                          ::testing::Values(Number::bf16, Number::f16));

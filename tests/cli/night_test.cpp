@@ -176,6 +176,17 @@ TEST_F(NightTest, HealthyThenARegressionThenAMachineThatDiesThenWellAgain) {
   EXPECT_THAT(since.out, StartsWith("# CONDITIONAL GO: nothing failed, but 1 of 5 cases"));
 }
 
+// The worker of this program knows no such kind: the controller runs it itself.
+TEST_F(NightTest, ACommandIsACaseOfTheNight) {
+  program_.folder().write("share/nsa-harness/scenarios/says_hello.yaml",
+                          "version: 1\nscenario: says_hello\nkind: command\n"
+                          "command: {argv: [echo, hello]}\nchecks: [process_clean]\n"
+                          "budget: {seconds: 60, cores: 1}\nrequires: {memory_gib: 0.1}\n");
+  const NightResult with = night();
+  EXPECT_EQ(with.exit_code, 0) << with.out << with.err;
+  EXPECT_THAT(with.out, HasSubstr("PASS          says_hello"));
+}
+
 TEST_F(NightTest, ExactValuesAreComparedAndTold) {
   ASSERT_EQ(night().exit_code, 0);
   program_.set_mood("counts FAKE_COUNT=101");
