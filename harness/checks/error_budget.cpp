@@ -14,7 +14,8 @@ namespace {
 constexpr double kMeanShareOfCeiling = 1.0 / 8;
 constexpr double kMeanBudget = 1.5;  // times the yardstick's root mean square
 constexpr double kUlpsOfBudget = 4.0;
-// Of the factor. The largest error of several draws is no luck of one: the room for that is not needed twice.
+// Of the factor, in a tensor that is one row. The largest error of several draws is no luck of one, and it is asked once; of many
+// rows the worst is asked.
 constexpr double kShareOfDrawn = 2.0 / 3;
 // So many times the limit of some draws: no further one makes up for that.
 constexpr int kDrawsInAnyCase = 2;
@@ -118,7 +119,8 @@ class Account {
 
  private:
   [[nodiscard]] double most_allowed(const Part& part) const {
-    return t_.factor * std::max(part.plain, kShareOfDrawn * part.drawn) +
+    const double share = t_.wanted.data.size() == width_ ? kShareOfDrawn : 1.0;
+    return t_.factor * std::max(part.plain, share * part.drawn) +
            kUlpsOfBudget * oracles::spacing(part.size, t_.number) + t_.summed;
   }
   // A mean square of n errors is itself known to 1/sqrt(2n) of it, and two are compared: three deviations of their ratio are

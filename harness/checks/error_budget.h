@@ -5,7 +5,8 @@
 //
 // The yardstick is one computation of many that are right. Where few numbers carry a part (tied keys, a sum that cancels), its
 // error may be small by luck. What is out of its budget is therefore asked again with yardsticks whose roundings are drawn
-// (oracles::Kept::draw), and a part may be off by the budget of whichever of them is furthest off, with two thirds of the factor.
+// (oracles::Kept::draw), and a part may be off by the budget of whichever of them is furthest off, in a tensor of one row
+// with two thirds of the factor.
 #pragma once
 
 #include <cstdint>

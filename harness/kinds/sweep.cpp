@@ -101,11 +101,13 @@ class SweepCase {
     write_kept("kept_bytes", kept, number);
     drop_gradients(parameters);
     wait_for(device_);
+    const std::int64_t workspaces = memory_.free_workspaces();  // the step takes them again
     const std::int64_t held = memory_.held_bytes();
     memory_.reset_peak();
     const StepClock clock(device_);
     const double loss = step(model, optimizer, routes, tokens_BS, number);
-    write(point, number, held, clock.elapsed_ms(), loss);
+    const double step_ms = clock.elapsed_ms();
+    write(point, number, {held, memory_.peak_bytes() - workspaces}, step_ms, loss);
     write_routes(session_, routes);
   }
 
@@ -169,8 +171,16 @@ class SweepCase {
     }
   }
 
-  void write(
-      const Point& point, std::int64_t number, std::int64_t held, double step_ms, double loss) {
+  struct BytesOfTensors {
+    std::int64_t held;
+    std::int64_t peak;
+  };
+
+  void write(const Point& point,
+             std::int64_t number,
+             const BytesOfTensors& bytes,
+             double step_ms,
+             double loss) {
     const auto sample = [&](const char* metric, double value) {
       session_.sample(metric, number, value);
     };
@@ -178,8 +188,8 @@ class SweepCase {
     sample("batch_size", static_cast<double>(point.batch_size));
     sample("n_layers", static_cast<double>(point.n_layers));
     sample("loss", loss);
-    sample("held_bytes", static_cast<double>(held));
-    sample("peak_bytes", static_cast<double>(memory_.peak_bytes()));
+    sample("held_bytes", static_cast<double>(bytes.held));
+    sample("peak_bytes", static_cast<double>(bytes.peak));
     sample("step_ms", step_ms);
   }
 

@@ -4,6 +4,7 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 #ifdef NSA_CUDA
+#include <ATen/cuda/CUDAContextLight.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #endif
 
@@ -54,6 +55,14 @@ MemoryWatch::MemoryWatch(const torch::Device& device)
 MemoryWatch::~MemoryWatch() {
   c10::ThreadLocalDebugInfo::_pop(c10::DebugInfoKind::PROFILER_STATE);
   FLAGS_caffe2_report_cpu_memory_usage = counted_before_;
+}
+
+std::int64_t MemoryWatch::free_workspaces() {
+  const std::int64_t before = held_bytes();
+#ifdef NSA_CUDA
+  if (device_.is_cuda()) at::cuda::clearCublasWorkspaces();
+#endif
+  return before - held_bytes();
 }
 
 void MemoryWatch::reset_peak() {

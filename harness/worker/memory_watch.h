@@ -19,6 +19,9 @@ class MemoryWatch {
   MemoryWatch(const MemoryWatch&) = delete;
   MemoryWatch& operator=(const MemoryWatch&) = delete;
 
+  // Frees what LibTorch's allocator holds for cuBLAS, which takes it again when it needs it; no kernel may be under way. Returns
+  // the bytes: with 32 MiB for each thread that multiplies matrices it is no tensor, and can be more than a small model.
+  std::int64_t free_workspaces();
   // The peak starts again from what is held now.
   void reset_peak();
   [[nodiscard]] std::int64_t held_bytes() const;
