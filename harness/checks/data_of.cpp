@@ -25,6 +25,7 @@ oracles::DataConfig data_of(const Scenario& scenario) {
   config.vocab_size = scenario.model.vocab_size;
   config.distance = training.data.distance;
   config.sharpness = training.data.sharpness;
+  config.documents = training.data.packed;
   config.replicated = training.data.replicated;
   config.ragged = training.data.loss_mask == nsa::DataConfig::LossMask::ragged;
   return config;

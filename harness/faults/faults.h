@@ -16,6 +16,7 @@ using Faults = std::vector<Fault>;
 [[nodiscard]] Faults faults_of_checkpoints();
 [[nodiscard]] Faults faults_of_clips();
 [[nodiscard]] Faults faults_of_devices();
+[[nodiscard]] Faults faults_of_documents();
 [[nodiscard]] Faults faults_of_dropouts();
 [[nodiscard]] Faults faults_of_expanded();
 [[nodiscard]] Faults faults_of_first_key();

@@ -67,6 +67,13 @@ nsa::LossMask make_loss_mask(const Scenario& scenario) {
           static_cast<int>(scenario.parallel.ranks)};
 }
 
+nsa::Documents make_documents(const Scenario& scenario) {
+  return {scenario.training.data,
+          batch_shape(scenario),
+          scenario.seed,
+          static_cast<int>(scenario.parallel.ranks)};
+}
+
 nsa::Dropout make_dropout(const Scenario& scenario) {
   return {scenario.model.dropout,
           batch_shape(scenario),

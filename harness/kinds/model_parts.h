@@ -8,6 +8,7 @@
 #include "nsa/parallel/data_parallel.h"
 #include "nsa/torch.h"
 #include "nsa/train/data.h"
+#include "nsa/train/documents.h"
 #include "nsa/train/dropout.h"
 #include "nsa/train/loss_mask.h"
 
@@ -25,6 +26,8 @@ namespace harness {
 [[nodiscard]] std::unique_ptr<nsa::DataSource> make_source(const Scenario& scenario);
 // Which of them the loss scores.
 [[nodiscard]] nsa::LossMask make_loss_mask(const Scenario& scenario);
+// And what documents they are packed of.
+[[nodiscard]] nsa::Documents make_documents(const Scenario& scenario);
 [[nodiscard]] nsa::Dropout make_dropout(const Scenario& scenario);
 
 // The model's forward in a precision of training: under autocast where that is what it means.

@@ -97,6 +97,7 @@ TrainingParts::TrainingParts(Session& session)
       parameters(named_parameters(model)),
       source(make_source(session.the_case().scenario)),
       mask(make_loss_mask(session.the_case().scenario)),
+      documents(make_documents(session.the_case().scenario)),
       dropout(make_dropout(session.the_case().scenario)),
       optimizer(std::make_unique<nsa::Optimizer>(tensors_of(parameters),
                                                  session.the_case().scenario.training.optimizer,
@@ -204,6 +205,8 @@ torch::Tensor TrainingParts::batch(std::int64_t micro) {
     session_.channel().write(entry);
   }
   scored_B_ = mask.scored(step_, micro, of_rank_);
+  packed_ = documents.lengths(step_, micro, of_rank_);
+  model->set_documents(packed_);
   floor_sum_ += mask.weight(step_, micro, of_rank_) * source->floor_of(tokens_BS, scored_B_);
   return tokens_BS.to(device);
 }
@@ -212,7 +215,7 @@ torch::Tensor TrainingParts::loss_of(const torch::Tensor& tokens_BS) {
   const auto logits_BSV =
       logits_of(model, tokens_BS, session_.the_case().scenario.training.precision);
   step_recorder.logits(tokens_BS, logits_BSV);
-  return seams.loss(logits_BSV, tokens_BS, scored_B_);
+  return seams.loss(logits_BSV, nsa::labels_of_documents(tokens_BS, packed_), scored_B_);
 }
 
 torch::Tensor TrainingParts::forward(const torch::Tensor& tokens_BS, std::int64_t micro) {

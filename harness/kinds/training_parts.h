@@ -38,6 +38,7 @@ class TrainingParts {
   nsa::NamedParameters parameters;
   std::unique_ptr<nsa::DataSource> source;
   nsa::LossMask mask;
+  nsa::Documents documents;
   nsa::Dropout dropout;
   std::unique_ptr<nsa::Optimizer> optimizer;
   nsa::TrainingSeams seams;
@@ -113,12 +114,13 @@ class TrainingParts {
   std::int64_t step_ = 0;
   std::int64_t micro_ = 0;
   int of_rank_ = 0;
-  bool again_ = false;          // a forward that is looked at once more
-  nsa::Scored scored_B_;        // of the micro-batch
-  double loss_sum_ = 0.0;       // of the step so far, each micro-batch by its weight
-  double floor_sum_ = 0.0;      // of the same tokens
-  double losses_ = 0;           // the sum of the weights
-  std::int64_t predicted_ = 0;  // scored tokens
+  bool again_ = false;           // a forward that is looked at once more
+  nsa::Scored scored_B_;         // of the micro-batch
+  nsa::DocumentLengths packed_;  // of the micro-batch
+  double loss_sum_ = 0.0;        // of the step so far, each micro-batch by its weight
+  double floor_sum_ = 0.0;       // of the same tokens
+  double losses_ = 0;            // the sum of the weights
+  std::int64_t predicted_ = 0;   // scored tokens
   bool keeps_tensors_;
   bool gradients_are_nan_ = false;  // of this step
   std::vector<Asked> asked_;

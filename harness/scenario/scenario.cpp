@@ -209,6 +209,35 @@ void check_loss_mask(const Scenario& scenario, const nsa::Location& where) {
   }
 }
 
+// What is judged document by document, and where positions begin again.
+void check_packed(const Scenario& scenario, const nsa::Location& where) {
+  const nsa::DataConfig& data = scenario.training.data;
+  if (data.packed == 1) return;
+  const auto refuse_packed = [&](const std::string& wanted) {
+    throw Error(
+        where,
+        "training.data.packed: found " + std::to_string(data.packed) + ", wanted it " + wanted);
+  };
+  if (scenario.kind != "training") refuse_packed("with kind training, not " + scenario.kind);
+  if (data.packed > scenario.training.seq_len / 2) {
+    refuse_packed("no larger than half of training.seq_len, " +
+                  std::to_string(scenario.training.seq_len / 2));
+  }
+  if (data.loss_mask != nsa::DataConfig::LossMask::none) {
+    refuse_packed("with training.data.loss_mask none: a mask could leave nothing to score");
+  }
+  if (data.source == nsa::DataConfig::Source::long_range) {
+    refuse_packed("without training.data.source long_range: its tokens repeat across documents");
+  }
+  const nsa::Precision precision = scenario.training.precision;
+  if (precision != nsa::Precision::fp32 && precision != nsa::Precision::fp64) {
+    refuse_packed("with training.precision fp32 or fp64");
+  }
+  if (!scenario.parallel.checkpoint_layers.empty()) {
+    refuse_packed("without parallel.checkpoint.layers: no recomputation knows of documents yet");
+  }
+}
+
 // The bound of the one table's gradient is that of types that are wide enough for both sums.
 void check_tied_head(const Scenario& scenario, const nsa::Location& where) {
   const nsa::Precision precision = scenario.training.precision;
@@ -261,6 +290,7 @@ void check_together(const Scenario& scenario, const YamlNode& root) {
   check_tied_head(scenario, line_of("model.tied_head", "model"));
   check_dropout(scenario, line_of("model.dropout", "model"));
   check_loss_mask(scenario, line_of("training.data.loss_mask", "training"));
+  check_packed(scenario, line_of("training.data.packed", "training"));
   check_kernel(scenario, line_of("kernel", "kind"));
   check_command(scenario, line_of("command", "kind"));
   const bool on_device = scenario.parallel.device == nsa::Device::cuda;

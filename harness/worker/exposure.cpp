@@ -62,10 +62,25 @@ std::int64_t rows_cut(const nsa::AttentionTrace& trace, const nsa::ModelConfig& 
   return how_many(differs) * length / sampled;
 }
 
+// Of each document alone: rows count from its beginning.
+Exposure exposure_of_documents(const nsa::AttentionTrace& trace, const nsa::ModelConfig& config) {
+  Exposure all;
+  all.layer = trace.layer;
+  for (const nsa::AttentionTrace& document : trace.documents) {
+    const Exposure own = exposure_of(document, config);
+    all.rows += own.rows;
+    all.rows_dropped += own.rows_dropped;
+    all.rows_cut += own.rows_cut;
+    all.rows_compressed += own.rows_compressed;
+  }
+  return all;
+}
+
 }  // namespace
 
 Exposure exposure_of(const nsa::AttentionTrace& trace, const nsa::ModelConfig& config) {
   const torch::NoGradGuard no_grad;
+  if (!trace.documents.empty()) return exposure_of_documents(trace, config);
   const auto blocks_BGSn = trace.blocks_BGSn.to(torch::kCPU);
   const std::int64_t length = blocks_BGSn.size(2);
   const auto available_S = torch::arange(length, torch::kLong).floor_divide(config.l_sel) + 1;

@@ -103,6 +103,7 @@ struct DataConfig {
   // Which positions of a sequence the loss scores: all that predict, or the first of them, a drawn number.
   LossMask loss_mask = LossMask::none;
   bool replicated = false;  // every rank gets the sequences of rank 0
+  std::int64_t packed = 1;  // documents in each sequence
 
   bool operator==(const DataConfig&) const = default;
 };

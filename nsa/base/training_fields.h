@@ -33,6 +33,12 @@ inline constexpr auto kDataFields = [] {
             "every rank gets the sequences of rank 0, as the ranks of tensor parallelism do",
             {},
             {.sparse = true}},
+      Field{"packed",
+            &D::packed,
+            "of kind training: documents in each sequence, of drawn lengths. Each is attended to "
+            "as a sequence of its own, and its last token is not scored",
+            within(1, kMaxLength),
+            {.sparse = true}},
       Field{"text",
             &D::as_written,
             "files and folders, relative to this file",

@@ -63,10 +63,22 @@ torch::Tensor AttentionImpl::shown(const AttentionTrace& trace) const {
 }
 
 torch::Tensor AttentionImpl::forward(const torch::Tensor& x_BSE) {
+  if (!documents_.empty()) return shown(attended_apart(x_BSE));
   return shown(seams_.attention(context(), seams_, weights(), x_BSE));
 }
 
+AttentionTrace AttentionImpl::attended_apart(const torch::Tensor& x_BSE) {
+  SeamContext of_document = context();
+  const AttentionWeights all = weights();
+  return attend_documents(
+      x_BSE, documents_, [&](const torch::Tensor& x_1SE, std::int64_t document) {
+        of_document.document = document;
+        return seams_.attention(of_document, seams_, all, x_1SE);
+      });
+}
+
 torch::Tensor AttentionImpl::prefill(const torch::Tensor& x_BSE, LayerCache& cache) {
+  TORCH_CHECK(documents_.empty(), "packed documents are not decoded");
   SeamContext counting = context();
   Reads reads;
   counting.reads = &reads;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "nsa/base/config.h"
+#include "nsa/model/documents.h"
 #include "nsa/model/layers.h"
 #include "nsa/seams/seams.h"
 #include "nsa/seams/sequential/layer_cache.h"
@@ -21,6 +22,8 @@ class AttentionImpl : public torch::nn::Module {
   // `routes` must outlive the layer.
   AttentionImpl(const ModelConfig& config, int layer, AttentionSeams seams, Routes& routes);
   torch::Tensor forward(const torch::Tensor& x_BSE);
+  // The sequences of the next forwards hold these documents; none: each is one document. Not for prefill() and step().
+  void set_documents(DocumentLengths documents) { documents_ = std::move(documents); }
   // forward(), and leaves in `cache` what decoding goes on with; its reads are this forward's.
   torch::Tensor prefill(const torch::Tensor& x_BSE, LayerCache& cache);
   // The token at position cache.length.
@@ -39,6 +42,7 @@ class AttentionImpl : public torch::nn::Module {
  private:
   torch::nn::Linear projection(const char* name, std::int64_t outputs);
   torch::Tensor shown(const AttentionTrace& trace) const;
+  AttentionTrace attended_apart(const torch::Tensor& x_BSE);
 
   ModelConfig config_;
   int layer_;
@@ -46,6 +50,7 @@ class AttentionImpl : public torch::nn::Module {
   Routes& routes_;
   AttentionTap tap_;
   GateOverride gate_override_;
+  DocumentLengths documents_;
   torch::nn::Linear W_Q_{nullptr}, W_K_sel_{nullptr}, W_V_sel_{nullptr}, W_K_win_{nullptr},
       W_V_win_{nullptr}, W_K_cmp_{nullptr}, W_V_cmp_{nullptr}, out_{nullptr};
   GateLayer gate_{nullptr};

@@ -47,6 +47,10 @@ const torch::Tensor& NsaLmImpl::head_weight() const {
   return config_.tied_head ? embed_->weight : lm_head_->weight;
 }
 
+void NsaLmImpl::set_documents(const DocumentLengths& documents) {
+  for (auto& block : blocks_) block->attention()->set_documents(documents);
+}
+
 torch::Tensor NsaLmImpl::run(const torch::Tensor& tokens_BS, const Attend& attend) {
   auto x_BSE = embedded(tokens_BS);
   for (auto& block : blocks_) x_BSE = block->run(x_BSE, attend);

@@ -44,6 +44,8 @@ class NsaLmImpl : public torch::nn::Module {
   [[nodiscard]] const torch::Tensor& head_weight() const;
   void set_head_weight(torch::Tensor weight_VE) { other_head_VE_ = std::move(weight_VE); }
   void set_head_tap(HeadTap tap) { head_tap_ = std::move(tap); }
+  // As AttentionImpl::set_documents(), of every layer.
+  void set_documents(const DocumentLengths& documents);
   // Stands for block(layer)->forward() in forward().
   void set_run_block(int layer, RunBlock run);
   [[nodiscard]] const ModelConfig& config() const { return config_; }
@@ -64,7 +66,7 @@ class NsaLmImpl : public torch::nn::Module {
 TORCH_MODULE(NsaLm);
 
 // Mean cross entropy of logits[:, :-1] against tokens[:, 1:], over B*(S-1) positions, float32 at least; with `scored_B` over the
-// first positions of each row alone, so many.
+// first positions of each row alone, so many. A token of -100 is not scored (documents.h).
 // REQUIRES: S >= 2; scored_B is empty, or of B numbers of 1..S-1.
 [[nodiscard]] torch::Tensor next_token_loss(const torch::Tensor& logits_BSV,
                                             const torch::Tensor& tokens_BS,

@@ -2,6 +2,8 @@
 // used, attached to the graph. Shape letters as in seams.h; E width of the residual stream.
 #pragma once
 
+#include <vector>
+
 #include "nsa/torch.h"
 
 namespace nsa {
@@ -19,6 +21,8 @@ struct AttentionTrace {
   torch::Tensor o_cmp_BHSD, o_sel_BHSD, o_win_BHSD;
   torch::Tensor gate;  // [B,G,S,3] (group_softmax) or [B,H,S,3] (head_sigmoid), order cmp, sel, win
   torch::Tensor y_BSE;  // output, before the residual sum
+  // Of packed documents: the trace of each, in the order of the sequences (nsa/model/documents.h).
+  std::vector<AttentionTrace> documents;
 };
 
 }  // namespace nsa

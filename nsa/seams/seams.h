@@ -35,6 +35,8 @@ struct SeamContext {
   Reads* reads = nullptr;
   // Somebody looks at the trace: an implementation of `attention` fills all of it.
   bool shown = false;
+  // Of packed documents, which are attended to one by one: this one's place in its sequence.
+  std::int64_t document = 0;
 };
 
 enum class Projection { q, k_cmp, v_cmp, k_sel, v_sel, k_win, v_win };

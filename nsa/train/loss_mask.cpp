@@ -21,7 +21,8 @@ Scored LossMask::scored(std::int64_t step, std::int64_t micro, int rank) const {
 }
 
 std::int64_t LossMask::tokens(std::int64_t step, std::int64_t micro, int rank) const {
-  if (!is_ragged()) return shape_.batch_size * (shape_.seq_len - 1);
+  // The last token of every document predicts nothing.
+  if (!is_ragged()) return shape_.batch_size * (shape_.seq_len - config_.packed);
   const Scored scored_B = scored(step, micro, rank);
   return std::accumulate(scored_B.begin(), scored_B.end(), std::int64_t{0});
 }

@@ -16,7 +16,7 @@ class LossMask {
 
   // Of each row of a micro-batch, how many of its first positions are scored. Without a mask none is said: all S-1 are.
   [[nodiscard]] Scored scored(std::int64_t step, std::int64_t micro, int rank) const;
-  // Their number in a micro-batch.
+  // Their number in a micro-batch; of packed documents without their last tokens, as many in every micro-batch.
   [[nodiscard]] std::int64_t tokens(std::int64_t step, std::int64_t micro, int rank) const;
   // What a micro-batch's mean counts in a mean over micro-batches: its tokens; 1 where all have the same number.
   [[nodiscard]] double weight(std::int64_t step, std::int64_t micro, int rank) const;

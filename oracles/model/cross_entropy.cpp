@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 namespace oracles {
 namespace {
@@ -21,27 +20,44 @@ double loss_of_row(
   return std::log(sum) - (z[target] - largest);
 }
 
+// Which positions of [B,S] are scored.
+std::vector<bool> scored_of(const Shape& tokens,
+                            std::span<const std::int64_t> scored,
+                            std::span<const std::vector<std::int64_t>> documents) {
+  const std::int64_t length = tokens.at(1);
+  std::vector<bool> is_scored;
+  for (std::int64_t b = 0; b < tokens[0]; ++b) {
+    const std::int64_t end = scored.empty() ? length - 1 : scored[static_cast<std::size_t>(b)];
+    for (std::int64_t t = 0; t < length; ++t) is_scored.push_back(t < end);
+  }
+  for (std::size_t b = 0; b < documents.size(); ++b) {
+    std::int64_t begin = static_cast<std::int64_t>(b) * length;
+    for (const std::int64_t own : documents[b]) {
+      begin += own;
+      is_scored[static_cast<std::size_t>(begin - 1)] = false;
+    }
+  }
+  return is_scored;
+}
+
 }  // namespace
 
 CrossEntropy cross_entropy(const Tensor& logits_BSV,
                            const IntTensor& tokens_BS,
-                           std::span<const std::int64_t> scored) {
-  const std::int64_t length = tokens_BS.shape.at(1);
+                           std::span<const std::int64_t> scored,
+                           std::span<const std::vector<std::int64_t>> documents) {
   const std::int64_t size = logits_BSV.shape.at(2);
-  const std::int64_t positions =
-      scored.empty() ? tokens_BS.shape.at(0) * (length - 1)
-                     : std::accumulate(scored.begin(), scored.end(), std::int64_t{0});
+  const std::vector<bool> is_scored = scored_of(tokens_BS.shape, scored, documents);
+  const auto positions = std::count(is_scored.begin(), is_scored.end(), true);
   CrossEntropy result{0, zeros(logits_BSV.shape)};
-  for (std::int64_t b = 0; b < tokens_BS.shape[0]; ++b) {
-    const std::int64_t end = scored.empty() ? length - 1 : scored[static_cast<std::size_t>(b)];
-    for (std::int64_t t = 0; t < end; ++t) {
-      const std::int64_t row = b * length + t;
-      result.loss += loss_of_row(logits_BSV.data.data() + row * size,
-                                 size,
-                                 tokens_BS.data[row + 1],
-                                 1 / static_cast<double>(positions),
-                                 result.dlogits_BSV.data.data() + row * size);
-    }
+  for (std::size_t row = 0; row < is_scored.size(); ++row) {
+    if (!is_scored[row]) continue;
+    const auto at = static_cast<std::int64_t>(row) * size;
+    result.loss += loss_of_row(logits_BSV.data.data() + at,
+                               size,
+                               tokens_BS.data[row + 1],
+                               1 / static_cast<double>(positions),
+                               result.dlogits_BSV.data.data() + at);
   }
   result.loss /= static_cast<double>(positions);
   return result;

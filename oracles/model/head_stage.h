@@ -50,6 +50,8 @@ struct LossInputs {
   Rounding rounding = Rounding::of(Number::f32);
   // Of each sequence, how many of its first positions are scored; empty: S-1.
   std::vector<std::int64_t> scored = {};
+  // Of each sequence, the lengths of its documents, whose last tokens are not scored; empty: it is one.
+  std::vector<std::vector<std::int64_t>> documents = {};
 };
 
 // The mean loss first, then the gradients of the rows: [1 + R*V]. Throws std::invalid_argument where

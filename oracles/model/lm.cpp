@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "oracles/attention/documents.h"
 #include "oracles/linear.h"
 #include "oracles/model/cross_entropy.h"
 #include "oracles/model/rms_norm.h"
@@ -78,6 +79,7 @@ class Model {
                                   std::to_string(options.replay.size()) + " layers, wanted " +
                                   std::to_string(config.n_layers));
     }
+    require_documents(options.documents, tokens.shape);
   }
 
   LmResult forward() const {
@@ -87,8 +89,11 @@ class Model {
       BlockStages stages;
       result.inputs.push_back(x);
       stages.norm1 = attention_input(layer, x);
-      AttentionResult attended =
-          attention(config_.attention, attention_weights(layer), stages.norm1, options_of(layer));
+      DocumentResult attended = attention_of_documents(config_.attention,
+                                                       attention_weights(layer),
+                                                       stages.norm1,
+                                                       options_.documents,
+                                                       options_of(layer));
       result.blocks.push_back(std::move(attended.blocks));
       result.margins.push_back(std::move(attended.margin));
       stages.attention = std::move(attended.y);
@@ -101,7 +106,7 @@ class Model {
     Tensor normed = rms_norm(x, parameter("norm_f.weight"));
     result.logits = linear(normed, parameter(head_name()), options_.threads);
     result.inputs.push_back(std::move(x));
-    result.loss = cross_entropy(result.logits, tokens_, options_.scored).loss;
+    result.loss = cross_entropy(result.logits, tokens_, options_.scored, options_.documents).loss;
     if (options_.keep_stages) {
       result.stages.norm_f = std::move(normed);
     }
@@ -209,7 +214,8 @@ class Model {
     const Tensor& x = pass.result.inputs.back();
     const Tensor& gain = parameter("norm_f.weight");
     Weights& gradients = pass.gradients;
-    const Tensor dlogits = cross_entropy(pass.result.logits, tokens_, options_.scored).dlogits_BSV;
+    const Tensor dlogits =
+        cross_entropy(pass.result.logits, tokens_, options_.scored, options_.documents).dlogits_BSV;
     keep(dlogits, pass.stage_gradients.logits);
     gradients[head_name()] = weight_gradient(dlogits, rms_norm(x, gain), options_.threads);
     Tensor dnorm = zeros(x.shape);
@@ -229,20 +235,18 @@ class Model {
                                BlockStages& stages,
                                Weights& gradients) const {
     const std::string prefix = layer_prefix(layer);
-    AttentionPass pass = attention_with_gradients(config_.attention,
-                                                  attention_weights(layer),
-                                                  attention_input(layer, x),
-                                                  dropped(layer, 0, dx),
-                                                  options_of(layer));
-    for (auto& [name, gradient] : pass.gradients.weights) {
+    DocumentPass pass = attention_of_documents_with_gradients(config_.attention,
+                                                              attention_weights(layer),
+                                                              attention_input(layer, x),
+                                                              dropped(layer, 0, dx),
+                                                              options_.documents,
+                                                              options_of(layer));
+    for (auto& [name, gradient] : pass.weights) {
       gradients[prefix + "attn." + name] = std::move(gradient);
     }
-    keep(pass.gradients.x, stages.norm1);
-    add_rms_norm_gradients(pass.gradients.x,
-                           x,
-                           parameter(prefix + "norm1.weight"),
-                           dx,
-                           gradients[prefix + "norm1.weight"]);
+    keep(pass.dx, stages.norm1);
+    add_rms_norm_gradients(
+        pass.dx, x, parameter(prefix + "norm1.weight"), dx, gradients[prefix + "norm1.weight"]);
   }
 
   void add_mlp_gradients(const std::string& prefix,

@@ -36,6 +36,9 @@ struct LmOptions {
   // Of each layer, what the attention's and the mlp's result are multiplied with before they are added, [B*S,E] each (residual
   // dropout); empty: nothing is dropped.
   std::vector<std::array<Tensor, 2>> factors = {};
+  // Of each sequence, the lengths of its documents (attention/documents.h); empty: it is one. The last token of a document is not
+  // scored.
+  std::vector<std::vector<std::int64_t>> documents = {};
   // Keep what is between the stages too: LmResult::stages and LmPass::stage_gradients.
   bool keep_stages = false;
   // 0: as many as the hardware has.

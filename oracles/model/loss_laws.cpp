@@ -28,6 +28,8 @@ struct LossTerms {
   bool without_target = false;         // the gradient alone: p in the place of p - [target]
   bool unmasked = false;               // positions that are not scored count too
   std::int64_t mask_shift = 0;         // positions that are scored more, in each sequence
+  bool without_borders = false;        // documents' last tokens count too
+  bool first_tokens_missing = false;   // documents' first tokens do not count
 };
 
 struct RowLoss {
@@ -76,8 +78,19 @@ class LossOf {
   [[nodiscard]] double count() const {
     return t_.divisor > 0 ? t_.divisor : static_cast<double>(positions_);
   }
-  // Does the mask let the position count?
+  // Is it the last token of a document?
+  [[nodiscard]] bool is_passed_over(std::int64_t b, std::int64_t s) const {
+    std::int64_t end = 0;
+    for (const std::int64_t length : in_.documents[static_cast<std::size_t>(b)]) {
+      if (s == end && t_.first_tokens_missing) return true;
+      end += length;
+      if (s < end) return s == end - 1 && !t_.without_borders;
+    }
+    return false;
+  }
+  // Do mask and documents let the position count?
   [[nodiscard]] bool is_scored(std::int64_t b, std::int64_t s) const {
+    if (!in_.documents.empty() && is_passed_over(b, s)) return false;
     if (in_.scored.empty() || t_.unmasked) return true;
     return s < in_.scored[static_cast<std::size_t>(b)] + t_.mask_shift;
   }
@@ -175,6 +188,10 @@ void validate(const LossInputs& in) {
   if (!in.scored.empty() && in.scored.size() != batch) {
     throw std::invalid_argument(std::to_string(in.scored.size()) +
                                 " numbers of scored positions, wanted " + std::to_string(batch));
+  }
+  if (!in.documents.empty() && in.documents.size() != batch) {
+    throw std::invalid_argument("documents of " + std::to_string(in.documents.size()) +
+                                " sequences, wanted " + std::to_string(batch));
   }
   for (const std::int64_t scored : in.scored) {
     if (scored < 1 || scored >= in.tokens.shape[1]) {
@@ -299,6 +316,26 @@ std::vector<Rule> mask_rules() {
                   })};
 }
 
+bool is_packed(In in) {
+  return !in.documents.empty();
+}
+
+std::vector<Rule> document_rules() {
+  using T = LossTerms&;
+  return {changed("loss_across_documents",
+                  "the last token of a document predicts the first one of the next",
+                  [](In in, T t) { return t.without_borders = true, is_packed(in); }),
+          changed("loss_without_first_tokens",
+                  "the first token of a document does not count",
+                  [](In in, T t) { return t.first_tokens_missing = true, is_packed(in); }),
+          changed("loss_over_document_ends",
+                  "the sum is divided by all positions of a sequence but its last",
+                  [](In in, T t) {
+                    t.divisor = real(in.tokens.shape[0] * (in.tokens.shape[1] - 1));
+                    return is_packed(in);
+                  })};
+}
+
 constexpr double kTemperatures[] = {0.5, 2, 0.1, 10};
 constexpr double kSmoothings[] = {0.1, 0.05, 0.01, 0.2};
 
@@ -331,6 +368,7 @@ const std::vector<Rule>& loss_rules() {
   static const std::vector<Rule> kRules = [] {
     std::vector<Rule> rules = position_rules();
     append(rules, mask_rules());
+    append(rules, document_rules());
     append(rules, softmax_rules());
     append(rules, chosen_rules());
     return rules;

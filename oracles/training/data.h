@@ -26,6 +26,7 @@ struct DataConfig {
   double sharpness = 0;           // of long_range: probability that a token repeats, 0 to 1
   bool replicated = false;        // every rank gets the sequences of rank 0
   bool ragged = false;            // of the loss: only the first positions of a sequence are scored
+  std::int64_t documents = 1;     // in each sequence (documents.h)
 };
 
 using Text = std::span<const unsigned char>;
@@ -57,7 +58,8 @@ void write_sequence(const DataConfig& config,
 IntTensor batch_tokens(const DataConfig& config, const BatchPlace& place, Text text = {});
 
 // How many positions of each row the loss scores, the first ones: S-1, or of a ragged mask
-// 1 + draw(2^64 - 1 - seed, sequence number) % (S-1). REQUIRES: S >= 2 and a place of the run.
+// 1 + draw(2^64 - 1 - seed, sequence number) % (S-1). Of packed documents those without their last tokens, which are as many in
+// every row. REQUIRES: S >= 2 and a place of the run.
 std::vector<std::int64_t> scored_positions(const DataConfig& config, const BatchPlace& place);
 
 // The mean of -ln p over all rows and s = 1 to S-1, or to what is scored of each row, p the probability that the source gave each

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "oracles/training/document_lengths.h"
 #include "oracles/training/dropout.h"
 #include "oracles/training/shares.h"
 
@@ -34,6 +35,7 @@ StepGradients step_gradients(
       const IntTensor tokens = batch_tokens(config.data, place, text);
       options.scored = scored_positions(config.data, place);
       options.factors = factors_of(config, place);
+      options.documents = document_lengths(config.data, place);
       const TokenCounts counts = token_counts(config.data, place);
       const double share = static_cast<double>(counts.own) / static_cast<double>(counts.of_step);
       const LmPass pass = language_model_with_gradients(config.model, parameters, tokens, options);

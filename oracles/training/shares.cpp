@@ -68,7 +68,9 @@ TokenCounts token_counts(const DataConfig& config, const BatchPlace& place) {
   for (std::int64_t rank = 0; rank < config.world; ++rank) {
     for (std::int64_t micro = 0; micro < config.accumulate; ++micro) {
       const std::vector<std::int64_t> rows = scored_positions(config, {place.step, micro, rank});
-      const std::int64_t tokens = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
+      // Of each sequence, the last token of every document but the last one's, which predicts nothing anyhow.
+      const std::int64_t ends = config.batch_size * (config.documents - 1);
+      const std::int64_t tokens = std::accumulate(rows.begin(), rows.end(), -ends);
       counts.of_step += tokens;
       if (rank != place.rank) continue;
       counts.of_rank += tokens;

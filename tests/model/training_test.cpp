@@ -10,10 +10,12 @@
 #include "nsa/base/error.h"
 #include "nsa/model/nsa_lm.h"
 #include "nsa/train/data.h"
+#include "nsa/train/documents.h"
 #include "nsa/train/dropout.h"
 #include "nsa/train/loss_mask.h"
 #include "nsa/train/optimizer.h"
 #include "nsa/train/schedule.h"
+#include "oracles/training/document_lengths.h"
 #include "oracles/training/dropout.h"
 #include "oracles/training/shares.h"
 #include "tests/model/m7c_125m.h"
@@ -258,6 +260,34 @@ TEST_F(Data, ARaggedMaskIsTheOracles) {
   EXPECT_NEAR(next_token_loss(logits_BSV, tokens_BS, {1, 2}).item<double>(),
               -sum.item<double>() / 3,
               1e-14);
+}
+
+// So are the lengths of packed documents, and the loss passes over what ends one.
+TEST_F(Data, PackedDocumentsAreTheOracles) {
+  config_.packed = 4;
+  shape_ = {.batch_size = 3, .seq_len = 70, .accumulate = 2, .vocab_size = 5};
+  const Documents documents(config_, shape_, 7, 2);
+  const oracles::DataConfig law{
+      .seed = 7, .accumulate = 2, .world = 2, .batch_size = 3, .seq_len = 70, .documents = 4};
+  const LossMask mask(config_, shape_, 7, 2);
+  for (std::int64_t step = 1; step <= 3; ++step) {
+    for (std::int64_t micro = 0; micro < 2; ++micro) {
+      for (int rank = 0; rank < 2; ++rank) {
+        const oracles::BatchPlace place{step, micro, rank};
+        EXPECT_EQ(documents.lengths(step, micro, rank), oracles::document_lengths(law, place));
+        EXPECT_EQ(mask.tokens(step, micro, rank), oracles::token_counts(law, place).own);
+      }
+    }
+  }
+  const auto logits_BSV = torch::randn({1, 5, 5}, torch::kDouble);
+  const auto tokens_BS = torch::tensor({{1, 2, 3, 4, 0}});
+  const auto log_p = torch::log_softmax(logits_BSV, -1);
+  const auto sum = log_p[0][0][2] + log_p[0][3][0];
+  EXPECT_NEAR(
+      next_token_loss(logits_BSV, labels_of_documents(tokens_BS, {{2, 1, 2}})).item<double>(),
+      -sum.item<double>() / 2,
+      1e-14);
+  EXPECT_TRUE(Documents({}, shape_, 7, 2).lengths(1, 0, 0).empty());
 }
 
 // Masks are the oracle's, in every place.

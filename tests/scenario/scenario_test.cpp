@@ -306,6 +306,26 @@ TEST_F(ScenarioTest, ALossMaskIsOfKindTrainingAlone) {
               HasSubstr("training.data.loss_mask: found ragged with kind throughput"));
 }
 
+TEST_F(ScenarioTest, PackedDocumentsAreRefusedWhereTheyAreNotJudged) {
+  using Sets = std::vector<std::pair<std::string, std::string>>;
+  const Sets packed = {{"training.data.packed", "4"}, {"training.seq_len", "64"}};
+  options_.sets = packed;
+  EXPECT_EQ(one(kHead).training.data.packed, 4);
+  const std::vector<std::pair<Sets, std::string>> refusals = {
+      {{{"kind", "throughput"}}, "with kind training, not throughput"},
+      {{{"training.seq_len", "7"}}, "no larger than half of training.seq_len, 3"},
+      {{{"training.data.loss_mask", "ragged"}}, "with training.data.loss_mask none"},
+      {{{"training.data.source", "long_range"}, {"training.data.distance", "3"}},
+       "without training.data.source long_range"},
+      {{{"training.precision", "bf16"}}, "with training.precision fp32 or fp64"},
+      {{{"parallel.checkpoint.layers", "all"}}, "without parallel.checkpoint.layers"}};
+  for (const auto& [more, wanted] : refusals) {
+    options_.sets = packed;
+    options_.sets.insert(options_.sets.end(), more.begin(), more.end());
+    EXPECT_THAT(error(kHead), HasSubstr("training.data.packed: found 4, wanted it " + wanted));
+  }
+}
+
 TEST_F(ScenarioTest, ATiedHeadIsOfWideTypesAlone) {
   options_.sets = {{"model.tied_head", "true"}};
   EXPECT_TRUE(one(kHead).model.tied_head);

@@ -74,6 +74,7 @@ TEST(Schema, IsWhatACaseSays) {
     scenario.model.tied_head = true;
     scenario.model.dropout = 0.5;
     scenario.training.data.replicated = true;
+    scenario.training.data.packed = 2;
     scenario.training.data.loss_mask = nsa::DataConfig::LossMask::ragged;
     add_paths(harness::scenario_json(scenario), "", said);
   }

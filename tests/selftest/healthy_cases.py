@@ -2,13 +2,15 @@
 """Healthy cases of drawn configurations: every one must pass, or it is a false alarm.
 
     tests/selftest/healthy_cases.py NSA_HARNESS [--kind attention|training] [--count 100] [--seed 1] [--keep FOLDER] [--narrow]
-                                    [--card]
+                                    [--packed] [--card]
 
 Writes one scenario a configuration, runs them all and lists each with its outcome. Exit 1 on any outcome but PASS.
 --narrow: 16-bit precisions alone. --card: on the first card, with widths and back ends that it has.
+--packed: of training, sequences of several documents in every case, and what may be beside them.
 attention: shapes, variants, inputs, gates, precision, poison, back end of the selected branch, length.
 training: shapes, variants, precision, steps, ranks, accumulation, static graph, search for unused parameters, bucket size and
-view, compression, checkpointed layers, form and kept blocks, loss mask, tied head, replicated inputs, dropout.
+view, compression, checkpointed layers, form and kept blocks, loss mask, packed documents, tied head, replicated
+inputs, dropout.
 """
 import argparse
 import json
@@ -66,14 +68,21 @@ def training(name, numbers, options):
     if unused == "true" and static == "false":
         mode = "functional"  # with a nested backward the reducer itself refuses: scenarios/ddp_static_graph.yaml
     accumulate = pick(numbers, 1, 1, 2, 3, 4)
+    steps, batch_size = pick(numbers, 1, 2, 3), pick(numbers, 1, 2)
+    seq_len, loss_mask = max(2, length(numbers, m)), pick(numbers, "none", "ragged")
+    packed, of_packed = 1, random.Random(f"{options.seed} {name}")  # of its own: the other draws are what they were without it
+    if options.packed:
+        precision, loss_mask, layers, seq_len = pick(of_packed, "fp32", "fp64"), "none", [], max(4, seq_len)
+    if seq_len >= 4 and loss_mask == "none" and not layers and precision in ("fp32", "fp64"):
+        packed = of_packed.randrange(2 if options.packed else 1, min(8, seq_len // 2) + 1)
     if static == "true" and mode == "nested":
         accumulate = 1  # known there as well
     lines = [
         "version: 1", f"scenario: {name}", "about: A drawn configuration in which nothing is wrong.", "kind: training",
         "model: {" + ", ".join(f"{k}: {v}" for k, v in m.items()) + "}",
-        f"training: {{steps: {pick(numbers, 1, 2, 3)}, batch_size: {pick(numbers, 1, 2)}, seq_len: {max(2, length(numbers, m))}, "
+        f"training: {{steps: {steps}, batch_size: {batch_size}, seq_len: {seq_len}, "
         f"precision: {precision}, accumulate: {accumulate}, "
-        f"data: {{loss_mask: {pick(numbers, 'none', 'ragged')}, replicated: {replicated}}}}}",
+        f"data: {{loss_mask: {loss_mask}, replicated: {replicated}, packed: {packed}}}}}",
         f"parallel: {{{'device: cuda, ranks: 1' if options.card else f'ranks: {ranks}'}, ddp: {{static_graph: {static}, find_unused: {unused}, "
         f"bucket_mb: {pick(numbers, 25, 0.001, 0.01, 0.1)}, gradient_as_bucket_view: {pick(numbers, 'false', 'true')}, "
         f"compress: {pick(numbers, 'none', 'none', 'none', 'bf16')}}}, checkpoint: {{layers: {layers}, mode: {mode}, "
@@ -121,6 +130,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", default="")
     parser.add_argument("--narrow", action="store_true")
+    parser.add_argument("--packed", action="store_true")
     parser.add_argument("--card", action="store_true")
     options = parser.parse_args()
     numbers = random.Random(options.seed)

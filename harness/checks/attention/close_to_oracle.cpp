@@ -6,6 +6,7 @@
 #include "harness/checks/attention/choice_judge.h"
 #include "harness/checks/attention/layer_judge.h"
 #include "harness/checks/attention/layer_survey.h"
+#include "harness/checks/attention/packed_judge.h"
 #include "harness/checks/attention/worst_errors.h"
 #include "harness/checks/list.h"
 #include "nsa/base/text.h"
@@ -40,7 +41,15 @@ class OracleComparison {
 
  private:
   void judge_one(const LayerPlace& at) {
-    const auto record = open_record(evidence_, at, kLayer, result_);
+    if (is_packed(evidence_)) {
+      judge_record(open_packed(evidence_, at, result_), at);
+    } else {
+      judge_record(open_record(evidence_, at, kLayer, result_), at);
+    }
+  }
+
+  template <typename Record>
+  void judge_record(const std::optional<Record>& record, const LayerPlace& at) {
     if (!record) return;
     try {
       if (tells_choice_) take_choice(judge_choice(*record), at);
@@ -116,7 +125,8 @@ Check close_to_oracle() {
            "MASK.ABSENT",
            "GATE.OVERRIDE",
            "SELECTION.WRONG",
-           "RANGE.INVALID"},
+           "RANGE.INVALID",
+           "CAUSALITY.LEAK"},
           [](const Evidence& evidence) { return OracleComparison(evidence).judge(); }};
 }
 

@@ -16,6 +16,7 @@ std::vector<int> first_of(const std::set<int>& values) {
 // Which sentences tell it (harness/judge/wording).
 const char* variant_of(const Deviation& seen) {
   if (seen.code == "RANGE.INVALID") return "blocks";
+  if (seen.code == "CAUSALITY.LEAK") return "document";
   if (seen.code == "GATE.OVERRIDE") return "learned";
   if (seen.code == "NUMERIC.GRADIENT") return "layer";
   if (seen.code == "SELECTION.WRONG") {
@@ -28,7 +29,8 @@ const char* variant_of(const Deviation& seen) {
 }
 
 bool compares_numbers(const Deviation& seen) {
-  return seen.code.rfind("MASK.", 0) == 0 || seen.code.rfind("NUMERIC.", 0) == 0;
+  return seen.code.rfind("MASK.", 0) == 0 || seen.code.rfind("NUMERIC.", 0) == 0 ||
+         seen.code == "CAUSALITY.LEAK";
 }
 
 }  // namespace
@@ -67,6 +69,7 @@ void Deviations::add(const Deviation& seen, const LayerPlace& at) {
   merged.ranks.insert(at.rank);
   merged.rows.insert(seen.rows.begin(), seen.rows.end());
   merged.compressed.insert(seen.compressed.begin(), seen.compressed.end());
+  merged.documents.insert(seen.documents.begin(), seen.documents.end());
   merged.groups.insert(seen.groups.begin(), seen.groups.end());
   merged.heads.insert(seen.heads.begin(), seen.heads.end());
   merged.all_heads = merged.all_heads || seen.heads.empty();
@@ -116,6 +119,7 @@ void Deviations::add_detail(const Merged& merged, Site& site) {
             ? static_cast<double>(merged.row_count) / static_cast<double>(merged.rows_in_all)
             : seen.share;
   }
+  if (!merged.documents.empty()) site.detail["documents"] = to_ints(merged.documents);
   if (!merged.groups.empty()) site.detail["groups"] = to_ints(merged.groups);
   if (!merged.compressed.empty()) site.detail["compressed_tokens"] = first_of(merged.compressed);
   if (merged.tie_rows > 0) site.detail["tie_rows"] = merged.tie_rows;

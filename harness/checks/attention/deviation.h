@@ -28,7 +28,9 @@ struct Deviation {
   std::vector<std::string> tensors;  // that are wrong
   std::vector<int> rows;             // positions, ascending
   std::vector<int> compressed;       // compressed tokens, where rows are not positions
-  std::vector<int> heads;            // when not all are wrong
+  std::vector<int>
+      documents;           // of packed ones, those that are wrong, by their place in the sequence
+  std::vector<int> heads;  // when not all are wrong
   std::vector<int> groups;
   std::int64_t row_count = 0;  // (batch, group, row) triples
   std::int64_t rows_in_all = 0;
@@ -72,6 +74,7 @@ class Deviations {
     Deviation worst;
     std::set<int> rows;
     std::set<int> compressed;
+    std::set<int> documents;
     std::set<int> groups;
     std::set<int> heads;
     bool all_heads = false;

@@ -189,6 +189,23 @@ bool is_list(std::span<const std::int64_t> list) {
   return padded && std::adjacent_find(list.begin(), end, std::greater_equal<>()) == end;
 }
 
+LayerRecord started(const nsa::SafetensorsFile& file,
+                    const nsa::ModelConfig& model,
+                    const ReadOptions& options) {
+  LayerRecord record;
+  record.config = oracle_config(model);
+  record.gate_override = options.gate_override;
+  record.forward_only = options.forward_only;
+  record.from_input = options.from_input;
+  const nsa::TensorView& x = file.at("x");
+  if (x.shape.size() != 3 || x.shape[0] < 1 || x.shape[1] < 1) {
+    throw nsa::Error(x.where + ": wanted [B,S,dim]");
+  }
+  record.batch = x.shape[0];
+  record.length = x.shape[1];
+  return record;
+}
+
 }  // namespace
 
 oracles::AttentionConfig oracle_config(const nsa::ModelConfig& model) {
@@ -218,20 +235,20 @@ oracles::AttentionConfig oracle_config(const nsa::ModelConfig& model) {
   return config;
 }
 
+LayerRecord read_shared(const nsa::SafetensorsFile& file,
+                        const nsa::ModelConfig& model,
+                        const ReadOptions& options) {
+  LayerRecord record = started(file, model, options);
+  take_precision(file, record);
+  take_weights(file, record);
+  return record;
+}
+
 LayerRecord read_layer(const nsa::SafetensorsFile& file,
                        const nsa::ModelConfig& model,
                        const ReadOptions& options) {
-  LayerRecord record;
-  record.config = oracle_config(model);
-  record.gate_override = options.gate_override;
-  record.forward_only = options.forward_only;
-  record.from_input = options.from_input;
+  LayerRecord record = started(file, model, options);
   const nsa::TensorView& x = file.at("x");
-  if (x.shape.size() != 3 || x.shape[0] < 1 || x.shape[1] < 1) {
-    throw nsa::Error(x.where + ": wanted [B,S,dim]");
-  }
-  record.batch = x.shape[0];
-  record.length = x.shape[1];
   const Shape whole = {record.batch, record.length, model.dim};
   require(file, "x", whole);
   record.x = {x.shape, nsa::to_doubles(x)};

@@ -67,6 +67,11 @@ struct LayerRecord {
                                      const nsa::ModelConfig& model,
                                      const ReadOptions& options = {});
 
+// What a record of packed documents (packed_record.h) has in common: sizes, type, weights and their gradients. No other tensor.
+[[nodiscard]] LayerRecord read_shared(const nsa::SafetensorsFile& file,
+                                      const nsa::ModelConfig& model,
+                                      const ReadOptions& options);
+
 // A query of one group.
 struct BadRow {
   std::int64_t batch = 0;

@@ -3,10 +3,12 @@
 #include "harness/checks/attention/arithmetic.h"
 #include "harness/checks/attention/chosen_route.h"
 #include "harness/checks/attention/sample_rows.h"
+#include "harness/checks/data_of.h"
 #include "harness/checks/gradients/ledger.h"
 #include "harness/checks/training/overflow.h"
 #include "harness/scenario/constant_gates.h"
 #include "nsa/base/error.h"
+#include "oracles/training/document_lengths.h"
 
 namespace harness::checks {
 namespace {
@@ -90,6 +92,28 @@ std::optional<LayerRecord> open_record(const Evidence& evidence,
   try {
     return read_layer(
         *file, evidence.the_case.scenario.model, read_options(evidence, at.rank, at.layer));
+  } catch (const nsa::Error& error) {
+    result.missing(text_of(at) + " cannot be judged: " + error.what());
+    return std::nullopt;
+  }
+}
+
+bool is_packed(const Evidence& evidence) {
+  return evidence.the_case.scenario.training.data.packed > 1;
+}
+
+std::optional<PackedRecord> open_packed(const Evidence& evidence,
+                                        const LayerPlace& at,
+                                        ResultBuilder& result) {
+  const Scenario& scenario = evidence.the_case.scenario;
+  const auto file = open_artefact(evidence, {at.rank, kLayer, at.step, at.rank, at.layer}, result);
+  if (!file) return std::nullopt;
+  try {
+    // A layer is recorded in the first micro-batch.
+    return read_packed_layer(*file,
+                             scenario.model,
+                             read_options(evidence, at.rank, at.layer),
+                             oracles::document_lengths(data_of(scenario), {at.step, 0, at.rank}));
   } catch (const nsa::Error& error) {
     result.missing(text_of(at) + " cannot be judged: " + error.what());
     return std::nullopt;

@@ -9,6 +9,7 @@
 #include "harness/checks/artefacts.h"
 #include "harness/checks/attention/deviation.h"
 #include "harness/checks/attention/layer_record.h"
+#include "harness/checks/attention/packed_record.h"
 #include "harness/checks/result.h"
 
 namespace harness::checks {
@@ -29,5 +30,11 @@ inline constexpr const char* kLayer = "attention_layer";
                                                      const LayerPlace& at,
                                                      const std::string& artefact,
                                                      ResultBuilder& result);
+
+// The same of packed documents; only where is_packed().
+[[nodiscard]] std::optional<PackedRecord> open_packed(const Evidence& evidence,
+                                                      const LayerPlace& at,
+                                                      ResultBuilder& result);
+[[nodiscard]] bool is_packed(const Evidence& evidence);
 
 }  // namespace harness::checks

@@ -4,6 +4,7 @@
 
 #include "harness/checks/attention/choice_judge.h"
 #include "harness/checks/attention/layer_survey.h"
+#include "harness/checks/attention/packed_judge.h"
 #include "harness/checks/largest.h"
 #include "harness/checks/list.h"
 #include "nsa/base/text.h"
@@ -36,7 +37,15 @@ class SelectionJudge {
 
  private:
   void judge_one(const LayerPlace& at) {
-    const auto record = open_record(evidence_, at, kLayer, result_);
+    if (is_packed(evidence_)) {
+      judge_record(open_packed(evidence_, at, result_), at);
+    } else {
+      judge_record(open_record(evidence_, at, kLayer, result_), at);
+    }
+  }
+
+  template <typename Record>
+  void judge_record(const std::optional<Record>& record, const LayerPlace& at) {
     if (!record) return;
     try {
       take(judge_choice(*record), at);

@@ -6,6 +6,7 @@
 #include "harness/checks/series.h"
 #include "harness/checks/step/step_stages.h"
 #include "oracles/model/head_stage.h"
+#include "oracles/training/document_lengths.h"
 #include "oracles/training/shares.h"
 
 namespace harness::checks {
@@ -107,6 +108,7 @@ bool judge_loss(StepJudge& judge, const Micro& at) {
   if (judge.run.data.ragged) {
     inputs.scored = oracles::scored_positions(judge.run.data, at.place());
   }
+  inputs.documents = oracles::document_lengths(judge.run.data, at.place());
   // From what the backward really started with, so that a wrong scale is not told here too.
   inputs.gradient_scale = at.root / at.loss;
   inputs.width = judge.run.model.attention.dim;

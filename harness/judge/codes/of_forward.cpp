@@ -100,13 +100,16 @@ constexpr std::array kForwardCodes = {
               "Nothing has to be done. The values are judged with the blocks that were chosen.",
           .witness = kOracle}},
     Code{{"CAUSALITY.LEAK", Family::forward, 210},
-         {.meaning = "A result before position p changed when only the input from p on changed.",
+         {.meaning =
+              "A result before position p changed when only the input from p on changed, or a "
+              "query saw another document of its packed sequence.",
           .confirmed_by = "Two passes with the same prefix differ in bits before p, and all inputs "
-                          "of the stage are equal there.",
+                          "of the stage are equal there. Of documents, the oracle that attends "
+                          "across their border gives exactly the wrong rows.",
           .next_action = "Look at which keys this stage normalises or attends over. No key after "
-                         "the query may enter.",
-          .witness = "The model against itself with another future, bit by bit. No reference is "
-                     "involved."}},
+                         "the query may enter, and none of another document.",
+          .witness = "The model against itself with another future, bit by bit. Of documents the "
+                     "float64 oracle, from what was recorded of the sequence."}},
     Code{{"NUMERIC.FORWARD", Family::forward, 220},
          {.meaning =
               "The result of an operation is not what its equation gives for the recorded inputs.",

@@ -192,6 +192,32 @@ TEST(LossStage, OfScoredPositionsAlone) {
   EXPECT_THROW((void)expected_loss(loss.in), std::invalid_argument);
 }
 
+// Packed documents: their last tokens predict nothing, and laws of that.
+TEST(LossStage, OfPackedDocuments) {
+  Loss loss(Number::f32);
+  for (const char* law :
+       {"loss_across_documents", "loss_without_first_tokens", "loss_over_document_ends"}) {
+    EXPECT_FALSE(loss_under(law, 0, loss.in).has_value()) << law;
+  }
+  loss.in.documents = {{2, 6, 1}, {5, 4}, {3, 2, 4}};
+  Tensor logits = loss.logits;
+  logits.shape = {3, 9, 13};
+  const CrossEntropy wanted = cross_entropy(logits, loss.in.tokens, {}, loss.in.documents);
+  const Expected right = expected_loss(loss.in);
+  EXPECT_NEAR(right.value.data[0], wanted.loss, 1e-14);
+  for (std::int64_t v = 0; v < 13; ++v) {
+    EXPECT_EQ(right.value.data[1 + 13 + v], 0) << "position 7 ends the second document";
+  }
+  const auto naming = [&](const Tensor& found) { return loss.naming(found); };
+  EXPECT_EQ(naming(kept(right, Number::f32, 1)).text(), "right");
+  const auto under = [&](std::string_view law, std::size_t choice) {
+    return loss_under(law, choice, loss.in);
+  };
+  EXPECT_EQ(try_every_law({loss_laws(), under, naming, Number::f32}), 31);
+  loss.in.documents.pop_back();
+  EXPECT_THROW((void)expected_loss(loss.in), std::invalid_argument);
+}
+
 TEST(LossNaming, AFactorAndFewerDigits) {
   const Loss loss(Number::f32);
   try_last_laws(

@@ -123,6 +123,18 @@ TEST(CrossEntropy, OfScoredPositionsByHand) {
   }
 }
 
+// Two documents in one sequence: the last position of either predicts nothing.
+TEST(CrossEntropy, OfPackedDocumentsByHand) {
+  const Tensor logits{{1, 4, 2}, {0, std::log(3.0), 7, 7, 5, 5 + std::log(3.0), 100, -100}};
+  const std::vector<std::vector<std::int64_t>> lengths{{2, 2}};
+  const CrossEntropy found = cross_entropy(logits, {{1, 4}, {0, 1, 0, 0}}, {}, lengths);
+  EXPECT_NEAR(found.loss, -(std::log(0.75) + std::log(0.25)) / 2, 1e-15);
+  const std::vector<double> wanted{0.125, -0.125, 0, 0, -0.375, 0.375, 0, 0};
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    EXPECT_NEAR(found.dlogits_BSV.data[i], wanted[i], 1e-15) << i;
+  }
+}
+
 TEST(CrossEntropy, OfLogitsThatOverflowAlone) {
   const CrossEntropy found = cross_entropy({{1, 2, 2}, {1e5, 0, 0, 0}}, {{1, 2}, {0, 1}});
   EXPECT_EQ(found.loss, 1e5);
@@ -166,6 +178,38 @@ TEST(Dropout, GradientsAreTheSlopesOfTheLoss) {
       (8 * (loss_at(h) - loss_at(-h)) - (loss_at(2 * h) - loss_at(-2 * h))) / (12 * h);
   EXPECT_NEAR(found, slope, 1e-7 * (1 + std::abs(slope)));
   EXPECT_NE(pass.result.loss, language_model(lm.config, lm.parameters, lm.tokens).loss);
+}
+
+// A packed sequence is its documents, each as a sequence of its own: loss and gradients are their sums, over all that is scored.
+TEST(PackedModel, IsTheSumOfItsDocuments) {
+  RandomLm lm(12);
+  Random random(3);
+  lm.tokens = filled<std::int64_t>({1, 24}, 0);
+  for (std::int64_t& token : lm.tokens.data) token = random.from(0, lm.config.vocab_size - 1);
+  LmOptions options;
+  options.documents = {{2, 17, 1, 4}};
+  const LmPass packed = language_model_with_gradients(lm.config, lm.parameters, lm.tokens, options);
+  double loss = 0;
+  Weights sums;
+  for (const auto& [begin, length] : {std::pair(0, 2), std::pair(2, 17), std::pair(20, 4)}) {
+    IntTensor own{{1, length}, {}};
+    own.data.assign(lm.tokens.data.begin() + begin, lm.tokens.data.begin() + begin + length);
+    const LmPass alone = language_model_with_gradients(lm.config, lm.parameters, own);
+    const double share = (length - 1) / 20.0;
+    loss += share * alone.result.loss;
+    for (const auto& [name, gradient] : alone.gradients) {
+      Tensor& sum = sums.try_emplace(name, zeros(gradient.shape)).first->second;
+      for (std::size_t i = 0; i < sum.data.size(); ++i) sum.data[i] += share * gradient.data[i];
+    }
+  }
+  EXPECT_NEAR(packed.result.loss, loss, 1e-13 * loss);
+  for (const auto& [name, sum] : sums) {
+    EXPECT_LE(relative_error(packed.gradients.at(name), sum, largest_of(sums)), 1e-12) << name;
+  }
+  EXPECT_NE(packed.result.loss, language_model(lm.config, lm.parameters, lm.tokens).loss);
+  options.documents = {{2, 17, 1, 5}};
+  EXPECT_THROW((void)language_model(lm.config, lm.parameters, lm.tokens, options),
+               std::invalid_argument);
 }
 
 // A tied head: the gradient of the one table is the sum of both tables' of the untied model with equal weights.

@@ -96,6 +96,23 @@ TEST(Runs, SharingOutRaggedSequencesChangesNothing) {
             0.01);
 }
 
+// The same with packed documents: which documents a sequence holds follows from the sequence alone.
+TEST(Runs, SharingOutPackedSequencesChangesNothing) {
+  const RandomLm lm(40);
+  RunConfig joint = config_of(lm, 1, 1, 4);
+  const StepGradients plain = step_gradients(joint, {}, 2, lm.parameters, 1);
+  joint.data.documents = 3;
+  const StepGradients whole = step_gradients(joint, {}, 2, lm.parameters, 1);
+  RunConfig config = config_of(lm, 2, 2, 1);
+  config.data.documents = 3;
+  const StepGradients shared = step_gradients(config, {}, 2, lm.parameters, 1);
+  for (const auto& [name, mean] : whole.mean) {
+    EXPECT_LE(relative_error(shared.mean.at(name), mean, 1), 1e-10) << name;
+  }
+  EXPECT_GT(relative_error(plain.mean.at("lm_head.weight"), whole.mean.at("lm_head.weight"), 1),
+            0.01);
+}
+
 // The whole run and the judgement of single steps are two ways to the same numbers.
 TEST(Runs, EveryStepIsJudgedRight) {
   const RandomLm lm(41);

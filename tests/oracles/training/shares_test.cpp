@@ -36,6 +36,16 @@ TEST(ScoredPositions, ValuesOfThePage) {
   EXPECT_EQ(counts.of_step, 25);
 }
 
+TEST(ScoredPositions, TheLastTokensOfDocumentsAreNone) {
+  DataConfig packed = ragged(2, 2);
+  packed.ragged = false;
+  packed.documents = 3;
+  const TokenCounts counts = token_counts(packed, {3, 1, 1});
+  EXPECT_EQ(counts.own, 2 * (7 - 3));
+  EXPECT_EQ(counts.of_step, 4 * counts.own);
+  EXPECT_EQ(share_of(packed, {3, 1, 1}), 0.5);
+}
+
 TEST(ScoredPositions, EveryNumberComes) {
   DataConfig c = ragged(1, 1);
   std::vector<int> seen(7, 0);

@@ -1,0 +1,337 @@
+#include "harness/checks/attention/packed_judge.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "harness/checks/ceilings.h"
+#include "harness/checks/largest.h"
+#include "harness/checks/params.h"
+#include "harness/checks/result.h"
+#include "oracles/attention/backward.h"
+#include "oracles/attention/stages.h"
+#include "oracles/laws/document_laws.h"
+#include "oracles/laws/match.h"
+
+namespace harness::checks {
+namespace {
+
+using oracles::Branch;
+using oracles::Stage;
+using oracles::Tensor;
+
+// A deviation of a document, and which document of the record it is.
+struct OfDocument {
+  Deviation seen;
+  std::size_t document = 0;
+};
+
+void add_to(std::vector<int>& places, std::int64_t before) {
+  for (int& place : places) place += static_cast<int>(before);
+}
+
+Deviation in_sequence(Deviation seen, const DocumentRecord& document) {
+  add_to(seen.rows, document.at.begin);
+  add_to(seen.compressed, document.compressed_before);
+  seen.documents = {static_cast<int>(document.at.number)};
+  return seen;
+}
+
+std::string output_of(Branch branch) {
+  return std::string(oracles::stage_name(oracles::output_stage(branch)));
+}
+
+// The oracle at what was recorded of a document.
+class DocumentStages {
+ public:
+  explicit DocumentStages(const LayerRecord& record)
+      : stages_(record.config, record.weights, record.x, options_of(record)) {
+    for (const Stage stage : oracles::all_stages()) {
+      const std::string name(oracles::stage_name(stage));
+      const bool is_given = stage == Stage::blocks || stage == Stage::p_grp;
+      if (!is_given && record.has(name)) stages_.record(stage, record.at(name));
+    }
+  }
+  [[nodiscard]] const oracles::Stages& get() const { return stages_; }
+
+ private:
+  static oracles::AttentionOptions options_of(const LayerRecord& record) {
+    oracles::AttentionOptions options;
+    options.replay = usable_blocks(record);
+    options.gate_override = record.gate_override;
+    return options;
+  }
+
+  oracles::Stages stages_;
+};
+
+class PackedJudge {
+ public:
+  PackedJudge(const PackedRecord& packed, const nsa::ModelConfig& model)
+      : packed_(packed), model_(model) {}
+
+  LayerJudgement judge() {
+    for (std::size_t i = 0; i < packed_.documents.size(); ++i) judge_forward(i);
+    // A query without a list of blocks has no defined output, and no defined gradient.
+    const bool right = seen_.empty() && !any_unusable_;
+    for (const Branch branch : {Branch::cmp, Branch::sel, Branch::win}) tell_crossing(branch);
+    for (OfDocument& of : seen_) verdict_.deviations.push_back(std::move(of.seen));
+    if (right) {
+      judge_gradients();
+    } else {
+      verdict_.missing.emplace_back("gradients, which go through a forward that is wrong");
+    }
+    return std::move(verdict_);
+  }
+
+ private:
+  void judge_forward(std::size_t i) {
+    const DocumentRecord& document = packed_.documents[i];
+    LayerJudgement own = judge_layer(document.record, model_);
+    for (const auto& [name, error] : own.errors) note(name, error);
+    verdict_.missing.insert(verdict_.missing.end(), own.missing.begin(), own.missing.end());
+    verdict_.rows += own.rows;
+    verdict_.rows_in_all += own.rows_in_all;
+    const UnusableRows unusable = unusable_rows(document.record);
+    any_unusable_ = any_unusable_ || !unusable.out_of_range.empty() || !unusable.malformed.empty();
+    for (Deviation& seen : own.deviations) {
+      seen_.push_back({in_sequence(std::move(seen), document), i});
+    }
+  }
+
+  // The worst of all documents; a NaN stays.
+  void note(const std::string& name, const ErrorOfTensor& error) {
+    const auto [place, is_new] = verdict_.errors.try_emplace(name, error);
+    if (is_new || std::isnan(place->second.value)) return;
+    const ErrorOfTensor& worst = place->second;
+    if (!(error.value * worst.limit <= worst.value * error.limit)) place->second = error;
+  }
+
+  // ---- across the border ------------------------------------------------------------------------
+
+  [[nodiscard]] bool is_of(const OfDocument& of, Branch branch) const {
+    return of.seen.law.empty() && of.seen.tensors == std::vector<std::string>{output_of(branch)};
+  }
+
+  // One deviation in the place of all that the branch's law explains, where it explains every one.
+  void tell_crossing(Branch branch) {
+    Deviation all;
+    bool any = false;
+    for (const OfDocument& of : seen_) {
+      if (!is_of(of, branch)) continue;
+      if (!crosses(packed_.documents[of.document], branch, of.seen.limit)) return;
+      if (!any) all = of.seen;
+      if (any) merge(of.seen, all);
+      any = true;
+    }
+    if (!any) return;
+    std::erase_if(seen_, [&](const OfDocument& of) { return is_of(of, branch); });
+    const oracles::Law& law = oracles::crossing_law(branch).law;
+    all.code = "CAUSALITY.LEAK";
+    all.law = law.name;
+    all.about = law.about;
+    all.laws.clear();
+    seen_.push_back({std::move(all), 0});
+  }
+
+  static void merge(const Deviation& from, Deviation& to) {
+    const auto unite = [](const std::vector<int>& more, std::vector<int>& all) {
+      std::set<int> both(all.begin(), all.end());
+      both.insert(more.begin(), more.end());
+      all = to_ints(both);
+      if (all.size() > kMostRows) all.resize(kMostRows);
+    };
+    unite(from.rows, to.rows);
+    unite(from.groups, to.groups);
+    unite(from.documents, to.documents);
+    if (from.heads.empty() || to.heads.empty()) to.heads.clear();
+    if (!to.heads.empty()) unite(from.heads, to.heads);
+    to.row_count += from.row_count;
+    to.rows_in_all += from.rows_in_all;
+    raise_to(to.error, from.error);
+  }
+
+  // Does the law give every wrong vector of the document?
+  [[nodiscard]] bool crosses(const DocumentRecord& document, Branch branch, double limit) const {
+    const LayerRecord& record = document.record;
+    const Tensor& found = record.at(output_of(branch));
+    const DocumentStages stages(record);
+    const Tensor wanted = stages.get().right(oracles::output_stage(branch));
+    const Tensor under_law = under_crossing_law(document, branch);
+    const double scale = std::max(oracles::finite_scale(wanted), oracles::finite_scale(under_law));
+    const auto wrong = oracles::wrong_vectors(found, wanted, limit * scale);
+    const auto unlike = oracles::wrong_vectors(found, under_law, limit * scale);
+    return !wrong.empty() && std::none_of(wrong.begin(), wrong.end(), [&](std::size_t vector) {
+      return std::binary_search(unlike.begin(), unlike.end(), vector);
+    });
+  }
+
+  [[nodiscard]] Tensor under_crossing_law(const DocumentRecord& document, Branch branch) const {
+    const auto of = [&](Stage stage) {
+      return of_sequence(packed_, document, std::string(oracles::stage_name(stage)));
+    };
+    const Tensor keys = of(oracles::key_stage(branch));
+    const Tensor values = of(oracles::value_stage(branch));
+    const oracles::IntTensor blocks = usable_blocks(document.record);
+    const bool compressed = branch == Branch::cmp;
+    return oracles::output_across_documents(
+        branch,
+        {packed_.shared.config,
+         document.at,
+         document.record.at("q"),
+         keys,
+         values,
+         compressed ? document.compressed_before : document.at.begin,
+         blocks});
+  }
+
+  // ---- gradients --------------------------------------------------------------------------------
+
+  void judge_gradients() {
+    Tensor dx = oracles::zeros({packed_.shared.batch, 1, packed_.shared.length, model_.dim});
+    oracles::Weights weights;
+    for (const auto& [name, weight] : packed_.shared.weights) {
+      weights[name] = oracles::zeros(weight.shape);
+    }
+    for (const DocumentRecord& document : packed_.documents) {
+      if (!std::isfinite(largest(document.record.dy->data))) {
+        verdict_.missing.emplace_back("gradients: the output's is not finite");
+        return;
+      }
+      const DocumentStages stages(document.record);
+      oracles::AttentionGradients own =
+          oracles::Backward(stages.get(), *document.record.dy).gradients();
+      own.x.shape.insert(own.x.shape.begin() + 1, 1);
+      oracles::put_tokens(own.x, document.at, dx);
+      for (const auto& [name, gradient] : own.weights) {
+        std::vector<double>& sum = weights.at(name).data;
+        for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += gradient.data[i];
+      }
+    }
+    dx.shape.erase(dx.shape.begin() + 1);
+    compare_gradients(dx, weights);
+  }
+
+  void compare_gradients(const Tensor& dx, const oracles::Weights& weights) {
+    double scale_of_all = oracles::finite_scale(dx);
+    for (const auto& [name, wanted] : weights) {
+      scale_of_all = std::max(scale_of_all, oracles::finite_scale(wanted));
+    }
+    Wrong wrong;
+    const LayerRecord& shared = packed_.shared;
+    for (const auto& [name, wanted] : weights) {
+      // A weight's gradient that was not recorded is none at all: right where the weight has no influence.
+      const std::string recorded = "g.w." + name;
+      const Tensor found =
+          shared.has(recorded) ? shared.at(recorded) : oracles::zeros(wanted.shape);
+      if (!compare(recorded, found, wanted, scale_of_all, wrong.seen)) wrong.params.push_back(name);
+    }
+    const Tensor& found = shared.at("dx");
+    if (!compare("dx", found, dx, scale_of_all, wrong.seen)) {
+      put_tokens(found, dx, verdict_.errors.at("dx"), wrong.seen);
+    }
+    if (!wrong.seen.tensors.empty()) tell(std::move(wrong));
+  }
+
+  struct Wrong {
+    Deviation seen;
+    std::vector<std::string> params;
+  };
+
+  // True where the gradient is right; else it is noted in `seen`.
+  bool compare(const std::string& name,
+               const Tensor& found,
+               const Tensor& wanted,
+               double scale_of_all,
+               Deviation& seen) {
+    const LongestSums sums(model_, packed_.shared.batch, packed_.shared.length);
+    const double limit =
+        ceiling(sums.gradient, packed_.shared.unit_roundoff, packed_.shared.arithmetic.summed);
+    const double scale =
+        std::max(oracles::finite_scale(wanted), smallest_scale_share(name) * scale_of_all);
+    double difference = 0.0;
+    for (std::size_t i = 0; i < wanted.data.size(); ++i) {
+      raise_to(difference, std::abs(found.data[i] - wanted.data[i]));
+    }
+    const double error = difference == 0.0 ? 0.0 : difference / scale;
+    verdict_.errors[name] = {error, limit};
+    if (error <= limit) return true;
+    seen.tensors.push_back(name);
+    seen.limit = limit;
+    raise_to(seen.error, error);
+    return false;
+  }
+
+  // Which tokens, in which documents.
+  void put_tokens(const Tensor& found,
+                  const Tensor& wanted,
+                  const ErrorOfTensor& error,
+                  Deviation& seen) const {
+    std::set<int> rows;
+    std::set<int> documents;
+    const auto wrong =
+        oracles::wrong_vectors(found, wanted, error.limit * oracles::finite_scale(wanted));
+    for (const std::size_t vector : wrong) {
+      const auto row = static_cast<std::int64_t>(vector) / packed_.shared.length;
+      const auto token = static_cast<std::int64_t>(vector) % packed_.shared.length;
+      rows.insert(static_cast<int>(token));
+      for (const DocumentRecord& document : packed_.documents) {
+        const oracles::DocumentPlace& at = document.at;
+        if (at.row == row && token >= at.begin && token < at.begin + at.length) {
+          documents.insert(static_cast<int>(at.number));
+        }
+      }
+    }
+    seen.rows = to_ints(rows);
+    if (seen.rows.size() > kMostRows) seen.rows.resize(kMostRows);
+    seen.documents = to_ints(documents);
+  }
+
+  void tell(Wrong wrong) {
+    Deviation& seen = wrong.seen;
+    seen.code = "NUMERIC.GRADIENT";
+    std::set<std::string> branches;
+    for (const std::string& param : wrong.params) {
+      if (param != "W_Q.weight") branches.insert(branch_of(param));
+    }
+    if (branches.size() == 1) seen.branch = *branches.begin();
+    if (!seen.branch.empty()) seen.op = "attend_" + seen.branch;
+    if (wrong.params.size() == 1) seen.param = short_name(wrong.params.front());
+    verdict_.deviations.push_back(std::move(seen));
+  }
+
+  const PackedRecord& packed_;
+  const nsa::ModelConfig& model_;
+  LayerJudgement verdict_;
+  std::vector<OfDocument> seen_;
+  bool any_unusable_ = false;
+};
+
+}  // namespace
+
+LayerJudgement judge_layer(const PackedRecord& packed, const nsa::ModelConfig& model) {
+  return PackedJudge(packed, model).judge();
+}
+
+ChoiceJudgement judge_choice(const PackedRecord& packed) {
+  ChoiceJudgement all;
+  for (const DocumentRecord& document : packed.documents) {
+    const ChoiceJudgement own = judge_choice(document.record);
+    for (const Deviation& seen : own.deviations) {
+      all.deviations.push_back(in_sequence(seen, document));
+    }
+    all.missing.insert(all.missing.end(), own.missing.begin(), own.missing.end());
+    all.rows += own.rows;
+    all.ties += own.ties;
+    raise_to(all.worst_share_of_bound, own.worst_share_of_bound);
+    if (own.ties > 0 && own.tie_gap >= all.tie_gap) {
+      all.tie_gap = own.tie_gap;
+      all.tie_bound = own.tie_bound;
+    }
+  }
+  return all;
+}
+
+}  // namespace harness::checks

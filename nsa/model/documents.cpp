@@ -1,0 +1,147 @@
+#include "nsa/model/documents.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace nsa {
+namespace {
+
+using torch::Tensor;
+
+constexpr std::int64_t kSequences = 0;  // dimensions of a trace's tensors
+constexpr std::int64_t kRows = 2;
+
+// Zeros behind the last number of dimension `dim`, up to `size`.
+Tensor filled_up(const Tensor& tensor, std::int64_t dim, std::int64_t size) {
+  if (tensor.size(dim) == size) return tensor;
+  std::vector<std::int64_t> shape = tensor.sizes().vec();
+  shape[static_cast<std::size_t>(dim)] = size - tensor.size(dim);
+  return torch::cat({tensor, torch::zeros(shape, tensor.options())}, dim);
+}
+
+std::int64_t largest(const std::vector<Tensor>& tensors, std::int64_t dim) {
+  std::int64_t size = 0;
+  for (const Tensor& tensor : tensors) size = std::max(size, tensor.size(dim));
+  return size;
+}
+
+// One tensor of all documents' traces, side by side along `dim`.
+class Joined {
+ public:
+  Joined(const std::vector<AttentionTrace>& documents, const DocumentLengths& lengths)
+      : documents_(documents), lengths_(lengths) {}
+
+  [[nodiscard]] Tensor of(Tensor AttentionTrace::*member, std::int64_t dim = kRows) const {
+    if (!(documents_.front().*member).defined()) return {};
+    std::vector<Tensor> sequences;
+    auto next = documents_.begin();
+    for (const auto& sequence : lengths_) {
+      std::vector<Tensor> parts;
+      for (std::size_t i = 0; i < sequence.size(); ++i) parts.push_back(*next++.*member);
+      sequences.push_back(torch::cat(parts, dim));
+    }
+    const std::int64_t most = largest(sequences, dim);
+    for (Tensor& sequence : sequences) sequence = filled_up(sequence, dim, most);
+    return torch::cat(sequences, kSequences);
+  }
+
+ private:
+  const std::vector<AttentionTrace>& documents_;
+  const DocumentLengths& lengths_;
+};
+
+// Every document has a score for as many blocks as the longest one has.
+void widen_scores(std::vector<AttentionTrace>& documents) {
+  std::vector<Tensor> scores;
+  for (const AttentionTrace& document : documents) {
+    if (!document.p_grp_BGSN.defined()) return;
+    scores.push_back(document.p_grp_BGSN);
+  }
+  const std::int64_t most = largest(scores, 3);
+  for (AttentionTrace& document : documents) {
+    document.p_grp_BGSN = filled_up(document.p_grp_BGSN, 3, most);
+  }
+}
+
+AttentionTrace side_by_side(const Tensor& x_BSE,
+                            const DocumentLengths& lengths,
+                            std::vector<AttentionTrace> documents) {
+  AttentionTrace all;
+  all.documents = documents;
+  widen_scores(documents);
+  const Joined joined(documents, lengths);
+  using T = AttentionTrace;
+  all.layer = documents.front().layer;
+  all.x_BSE = x_BSE;
+  for (Tensor T::*const member : {&T::q_BHSD,
+                                  &T::k_raw_BGSD,
+                                  &T::v_raw_BGSD,
+                                  &T::k_cmp_BGCD,
+                                  &T::v_cmp_BGCD,
+                                  &T::k_sel_BGSD,
+                                  &T::v_sel_BGSD,
+                                  &T::k_win_BGSD,
+                                  &T::v_win_BGSD,
+                                  &T::p_grp_BGSN,
+                                  &T::blocks_BGSn,
+                                  &T::o_cmp_BHSD,
+                                  &T::o_sel_BHSD,
+                                  &T::o_win_BHSD,
+                                  &T::gate}) {
+    all.*member = joined.of(member);
+  }
+  all.y_BSE = joined.of(&T::y_BSE, 1);
+  return all;
+}
+
+void require_lengths(const Tensor& x_BSE, const DocumentLengths& lengths) {
+  TORCH_CHECK(static_cast<std::int64_t>(lengths.size()) == x_BSE.size(0),
+              "documents of ",
+              lengths.size(),
+              " sequences, wanted ",
+              x_BSE.size(0));
+  for (const auto& sequence : lengths) {
+    const bool any_empty =
+        std::any_of(sequence.begin(), sequence.end(), [](std::int64_t n) { return n < 1; });
+    const std::int64_t sum = std::accumulate(sequence.begin(), sequence.end(), std::int64_t{0});
+    TORCH_CHECK(!any_empty && sum == x_BSE.size(1),
+                "documents with ",
+                sum,
+                " tokens in a sequence of ",
+                x_BSE.size(1));
+  }
+}
+
+}  // namespace
+
+AttentionTrace attend_documents(const Tensor& x_BSE,
+                                const DocumentLengths& lengths,
+                                const AttendDocument& attend) {
+  require_lengths(x_BSE, lengths);
+  std::vector<AttentionTrace> documents;
+  const std::vector<Tensor> sequences = x_BSE.split(1, kSequences);
+  for (std::size_t b = 0; b < sequences.size(); ++b) {
+    const std::vector<Tensor> parts = sequences[b].split_with_sizes(lengths[b], 1);
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      documents.push_back(attend(parts[i], static_cast<std::int64_t>(i)));
+    }
+  }
+  return side_by_side(x_BSE, lengths, std::move(documents));
+}
+
+Tensor labels_of_documents(const Tensor& tokens_BS, const DocumentLengths& lengths) {
+  constexpr std::int64_t kNotScored = -100;
+  if (lengths.empty()) return tokens_BS;
+  Tensor labels_BS = tokens_BS.clone();
+  for (std::size_t b = 0; b < lengths.size(); ++b) {
+    std::int64_t first = 0;
+    for (const std::int64_t length : lengths[b]) {
+      if (first > 0) labels_BS[static_cast<std::int64_t>(b)][first] = kNotScored;
+      first += length;
+    }
+  }
+  return labels_BS;
+}
+
+}  // namespace nsa
