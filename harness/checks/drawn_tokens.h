@@ -20,9 +20,12 @@ class DrawnTokens {
   // Refers to it.
   explicit DrawnTokens(const Evidence& evidence) : evidence_(evidence) {}
 
-  // Is each of the sequences that the rank gets in this step one token repeated, over its first `length` positions? False where
-  // the tokens are not known.
-  [[nodiscard]] bool repeat_one_token(int rank, std::int64_t step, std::int64_t length);
+  // The most positions that predict and see each other: of a sequence, or of packed documents of the longest one that the rank
+  // gets in this step.
+  [[nodiscard]] std::int64_t most_in_one_piece(int rank, std::int64_t step) const;
+  // Is each of the sequences, or packed documents, that the rank gets in this step one token repeated, but for its last one?
+  // False where the tokens are not known.
+  [[nodiscard]] bool repeat_one_token(int rank, std::int64_t step);
 
  private:
   const Evidence& evidence_;

@@ -1,5 +1,5 @@
 // Packed documents that see each other. Seen: kernels whose window takes the lengths of the documents, while compressed tokens or
-// selected blocks are those of the whole sequence.
+// selected blocks are those of the whole sequence; backward passes that leave short documents out.
 #include <map>
 #include <memory>
 #include <utility>
@@ -16,6 +16,16 @@ using torch::Tensor;
 constexpr const char* kCompressed = "compressed";
 constexpr const char* kSelected = "selected";
 constexpr const char* kWindow = "window";
+
+bool is_packed(const FaultContext& context) {
+  const bool packed = context.session.the_case().scenario.training.data.packed > 1;
+  if (!packed) {
+    context.lacks("found one document in each sequence, wanted training.data.packed above 1");
+  }
+  return packed;
+}
+
+// ---- doc_leak_compressed ---------------------------------------------------------------------------
 
 // Keys and values of the documents before this one, of one layer and sequence.
 struct Before {
@@ -63,10 +73,7 @@ Tensor across(FaultContext& context, const Attended& at, const Tensor& right_BHS
 }
 
 void install_leak(FaultContext& context) {
-  if (context.session.the_case().scenario.training.data.packed < 2) {
-    context.lacks("found one document in each sequence, wanted training.data.packed above 1");
-    return;
-  }
+  if (!is_packed(context)) return;
   const std::string form = fault_form(context.request, {kCompressed, kSelected, kWindow});
   const std::string branch = form == kCompressed ? "cmp" : form == kSelected ? "sel" : "win";
   const auto of_layers = std::make_shared<std::map<int, Before>>();
@@ -80,14 +87,37 @@ void install_leak(FaultContext& context) {
   });
 }
 
+// ---- varlen_tail -----------------------------------------------------------------------------------
+
+// A backward that walks whole tiles never comes to documents that fill none.
+void install_tail(FaultContext& context) {
+  if (!is_packed(context)) return;
+  for_fault_layers(context, [&](nsa::AttentionSeams& seams) {
+    change_attend(context,
+                  seams,
+                  fault_form(context.request, {"win", "sel"}),
+                  [&context](const Attended& at, const Tensor& right_BHSD) {
+                    if (right_BHSD.size(2) >= at.seam.config.l) return right_BHSD;
+                    context.fired(right_BHSD.size(2));
+                    return right_BHSD.detach();
+                  });
+  });
+}
+
 }  // namespace
 
 Faults faults_of_documents() {
-  return {{"doc_leak_compressed",
-           "a branch attends across the border of packed documents",
-           {"layers", "rank", "step", "form"},
-           install_leak,
-           {kCompressed, kSelected, kWindow}}};
+  return {
+      {"doc_leak_compressed",
+       "a branch attends across the border of packed documents",
+       {"layers", "rank", "step", "form"},
+       install_leak,
+       {kCompressed, kSelected, kWindow}},
+      {"varlen_tail",
+       "a branch passes no gradient back in documents that are shorter than a compression block",
+       {"layers", "rank", "step", "form"},
+       install_tail,
+       {"win", "sel"}}};
 }
 
 }  // namespace harness

@@ -83,6 +83,7 @@ struct LayerSetting {
   std::function<void(oracles::IntTensor&)> spoil_blocks;
   std::function<void(oracles::Tensor& x, oracles::Tensor& dy)> inputs;
   bool gradients = true;
+  std::optional<oracles::Branch> left_out;  // passes no gradient back
   bool added_narrow = false;  // the gradients of what consumes the queries and the input
   // f32, or bf16: then all that a model in bfloat16 keeps is rounded to it.
   oracles::Number number = oracles::Number::f32;
@@ -161,13 +162,27 @@ class LayerMaker {
   void add_gradients(const oracles::Stages& forward) {
     const oracles::Backward backward(forward, dy_);
     const oracles::AttentionGradients gradients =
-        setting_.added_narrow ? backward.gradients_added_narrow() : backward.gradients();
+        setting_.left_out       ? without(*setting_.left_out, forward, backward)
+        : setting_.added_narrow ? backward.gradients_added_narrow()
+                                : backward.gradients();
     put("dx", gradients.x);
     for (const auto& [name, gradient] : gradients.weights) {
       // A gate that is a constant gives its weights no gradient.
       if (setting_.gate_override && name.rfind("gate.", 0) == 0) continue;
       put("g.w." + name, gradient);
     }
+  }
+
+  static oracles::AttentionGradients without(oracles::Branch branch,
+                                             const oracles::Stages& forward,
+                                             const oracles::Backward& backward) {
+    const auto zeros_of = [&](oracles::Stage stage) {
+      return oracles::zeros(forward.shape_of(stage));
+    };
+    return backward.gradients(branch,
+                              {zeros_of(oracles::Stage::q),
+                               zeros_of(oracles::key_stage(branch)),
+                               zeros_of(oracles::value_stage(branch))});
   }
 
   void as_recorded() {  // [B,G,h,S,D] is recorded as [B,H,S,D]

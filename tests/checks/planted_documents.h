@@ -18,10 +18,12 @@ namespace fixtures {
 
 // What is wrong in the layer, if anything.
 struct PackedSpoil {
-  std::optional<oracles::Branch> across;  // attends across the border
+  std::optional<oracles::Branch> across;    // attends across the border
+  std::optional<oracles::Branch> left_out;  // passes no gradient back in documents shorter than l
   // A tensor of one document, just made.
   std::function<void(std::int64_t document, const std::string& name, oracles::Tensor&)> tensor;
   std::function<void(std::int64_t document, oracles::IntTensor&)> blocks;
+  std::function<void(LayerTensors&)> record;  // the layer as it is recorded
 };
 
 class PackedLayerMaker {
@@ -38,6 +40,7 @@ class PackedLayerMaker {
     for (std::size_t i = 0; i < made_.size(); ++i) {
       oracles::put_tokens(made_[i].blocks, places_[i], all.blocks);
     }
+    if (spoil_.record) spoil_.record(all);
     return all;
   }
 
@@ -47,6 +50,7 @@ class PackedLayerMaker {
   LayerTensors document(const oracles::DocumentPlace& at, int rank, int layer) {
     LayerSetting setting;
     setting.length = at.length;
+    if (at.length < setting.model.l) setting.left_out = spoil_.left_out;
     setting.inputs = [&](oracles::Tensor& x, oracles::Tensor& dy) {
       const auto seed = static_cast<unsigned>(100 * rank + at.begin + 1);
       x = random_tensor(x.shape, 1.0, seed);
@@ -172,7 +176,7 @@ inline std::function<void(Healthy&)> packed(const PackedSpoil& spoil = {}, int l
   };
 }
 
-// With seed 1 the documents of rank 0 have 1, 3 and 28 tokens, those of rank 1 4, 26 and 2.
+// With seed 1 the documents of rank 0 have 1, 3 and 28 tokens, those of rank 1 3, 26 and 3.
 inline void add_documents(std::vector<Planted>& list) {
   const PlantedAdder add{list, "close_to_oracle"};
   add("packed documents", Verdict::pass, "", "{}", packed());
@@ -181,7 +185,7 @@ inline void add_documents(std::vector<Planted>& list) {
   add("queries see the compressed tokens of the documents before theirs",
       Verdict::fail,
       "CAUSALITY.LEAK",
-      R"({"layers":[1],"ranks":[1],"branch":"cmp","op":"attend_cmp","detail":{"documents":[1,2],
+      R"({"layers":[1],"ranks":[1],"branch":"cmp","op":"attend_cmp","detail":{"documents":[2],
           "law":"compressed_of_other_documents"}})",
       packed(spoil));
   spoil.across = oracles::Branch::sel;
@@ -223,10 +227,18 @@ inline void add_documents(std::vector<Planted>& list) {
       "NUMERIC.GRADIENT",
       R"({"layers":[1],"branch":"sel","param":"W_K_sel"})",
       packed(forgotten));
-  add("lengths that are not those of the record", Verdict::inconclusive, "", "{}", [](Healthy& h) {
-    packed()(h);
-    h.evidence.the_case.scenario.seed = 3;
-  });
+  // Of both ranks: documents of 1 and 3 tokens beside longer ones.
+  PackedSpoil tail;
+  tail.left_out = oracles::Branch::win;
+  add("a branch passes no gradient back in short documents",
+      Verdict::fail,
+      "NUMERIC.GRADIENT",
+      R"({"layers":[1],"ranks":[0,1],"branch":"win","op":"attend_win","detail":{
+          "law":"short_documents_without_gradient"}})",
+      packed(tail));
+  PackedSpoil without;
+  without.record = [](LayerTensors& made) { made.reals.erase("k_cmp"); };
+  add("a tensor that was not recorded", Verdict::inconclusive, "", "{}", packed(without));
   add("the layers of packed documents were not recorded",
       Verdict::inconclusive,
       "",
@@ -253,19 +265,15 @@ inline void add_documents(std::vector<Planted>& list) {
   of_choice("another block in the last row of a document",
             Verdict::fail,
             "SELECTION.WRONG",
-            R"({"layers":[1],"ranks":[1],"op":"select","rows":[29],"detail":{"documents":[1]}})",
+            R"({"layers":[1],"ranks":[1],"op":"select","rows":[28],"detail":{"documents":[1]}})",
             packed(chosen));
+  PackedSpoil beyond;
+  beyond.record = [](LayerTensors& made) { made.blocks.data.at(1) = 4; };
   of_choice("a block behind the query's own, inside the sequence",
             Verdict::fail,
             "RANGE.INVALID",
-            R"({"layers":[1],"op":"select","detail":{"documents":[0]}})",
-            packed([] {
-              PackedSpoil beyond;
-              beyond.blocks = [](std::int64_t document, oracles::IntTensor& blocks) {
-                if (document == 0) blocks.data.at(1) = 4;
-              };
-              return beyond;
-            }()));
+            R"({"layers":[1],"op":"select","rows":[0],"detail":{"documents":[0]}})",
+            packed(beyond));
 }
 
 }  // namespace fixtures

@@ -2,6 +2,9 @@
 // back end of the selected branch; and what a recorder is shown lies where it belongs.
 #include "nsa/model/documents.h"
 
+#include <map>
+#include <string>
+
 #include <gtest/gtest.h>
 
 #include "nsa/model/nsa_lm.h"
@@ -86,7 +89,7 @@ INSTANTIATE_TEST_SUITE_P(BackEnds,
 TEST(PackedModel, KnowsNothingOfNeighbours) {
   torch::manual_seed(4);
   Routes routes;
-  NsaLm model(small_config(), {}, routes);
+  NsaLm model(small_config(), std::map<std::string, std::string>{}, routes);
   model->to(torch::kDouble);
   const Tensor tokens_BS = torch::randint(29, {2, 90}, torch::kLong);
   model->set_documents(kDocuments);
@@ -101,7 +104,7 @@ TEST(PackedModel, KnowsNothingOfNeighbours) {
 
 TEST(PackedModel, RefusesLengthsThatDoNotFit) {
   Routes routes;
-  NsaLm model(small_config(), {}, routes);
+  NsaLm model(small_config(), std::map<std::string, std::string>{}, routes);
   const Tensor tokens_BS = torch::zeros({1, 10}, torch::kLong);
   for (const DocumentLengths& wrong :
        {DocumentLengths{{4, 5}}, DocumentLengths{{10, 0}}, DocumentLengths{{5, 5}, {5, 5}}}) {

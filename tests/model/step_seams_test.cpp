@@ -15,7 +15,7 @@ namespace {
 using torch::Tensor;
 
 // Equal infinities (a norm of a step that was skipped) differ by nothing.
-double largest_difference(const Tensor& a, const Tensor& b) {
+double furthest_apart(const Tensor& a, const Tensor& b) {
   const Tensor x = a.to(torch::kDouble);
   const Tensor y = b.to(torch::kDouble);
   return torch::where(x.eq(y), 0.0, (x - y).abs()).max().item<double>();
@@ -34,7 +34,7 @@ TEST(StepSeams, AFusedNormIsTheReferenceUpToRounding) {
   const auto right = run("reference");
   const auto found = run("fused");
   for (std::size_t i = 0; i < right.size(); ++i) {
-    EXPECT_LE(largest_difference(found[i], right[i]), 1e-5) << i;
+    EXPECT_LE(furthest_apart(found[i], right[i]), 1e-5) << i;
     EXPECT_GT(right[i].abs().max().item<double>(), 0.1) << i;
   }
   for (const auto& count : routes.counts()) {
@@ -108,7 +108,7 @@ TEST(StepSeams, AFusedOptimiserIsTheReferenceUpToRounding) {
     const auto found = run("fused");
     ASSERT_EQ(found.size(), right.size());
     for (std::size_t i = 0; i < right.size(); ++i) {
-      EXPECT_LE(largest_difference(found[i], right[i]), 1e-5)
+      EXPECT_LE(furthest_apart(found[i], right[i]), 1e-5)
           << i << " in precision " << static_cast<int>(precision);
     }
   }

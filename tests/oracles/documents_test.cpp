@@ -94,7 +94,9 @@ TEST(PackedDocuments, KnowNothingOfTheirNeighbours) {
     for (const DocumentPlace& at : document_places(kPacked)) {
       const bool same = at.row != changed.row || at.number != changed.number;
       EXPECT_EQ(layer.rows(y.y, at).data == layer.rows(right.y, at).data, same);
-      if (same) EXPECT_EQ(layer.rows(dx.dx, at).data, layer.rows(before.dx, at).data);
+      if (same) {
+        EXPECT_EQ(layer.rows(dx.dx, at).data, layer.rows(before.dx, at).data);
+      }
     }
   }
 }

@@ -189,73 +189,99 @@ class PackedJudge {
 
   // ---- gradients --------------------------------------------------------------------------------
 
-  void judge_gradients() {
-    Tensor dx = oracles::zeros({packed_.shared.batch, 1, packed_.shared.length, model_.dim});
+  struct Gradients {
+    Tensor dx;
     oracles::Weights weights;
+  };
+  // A branch gives no gradient in documents of at most so many tokens.
+  struct LeftOut {
+    Branch branch;
+    std::int64_t length;
+  };
+
+  [[nodiscard]] static oracles::AttentionGradients gradients_of(
+      const DocumentRecord& document, const std::optional<LeftOut>& left_out) {
+    const DocumentStages stages(document.record);
+    const oracles::Backward backward(stages.get(), *document.record.dy);
+    if (!left_out || document.at.length > left_out->length) return backward.gradients();
+    const auto zeros_of = [&](Stage stage) { return oracles::zeros(stages.get().shape_of(stage)); };
+    const Branch branch = left_out->branch;
+    return backward.gradients(branch,
+                              {zeros_of(Stage::q),
+                               zeros_of(oracles::key_stage(branch)),
+                               zeros_of(oracles::value_stage(branch))});
+  }
+
+  // Of all documents, by the right law or another one.
+  [[nodiscard]] Gradients gradients(const std::optional<LeftOut>& left_out = {}) const {
+    Gradients all;
+    all.dx = oracles::zeros({packed_.shared.batch, 1, packed_.shared.length, model_.dim});
     for (const auto& [name, weight] : packed_.shared.weights) {
-      weights[name] = oracles::zeros(weight.shape);
+      all.weights[name] = oracles::zeros(weight.shape);
     }
     for (const DocumentRecord& document : packed_.documents) {
-      if (!std::isfinite(largest(document.record.dy->data))) {
-        verdict_.missing.emplace_back("gradients: the output's is not finite");
-        return;
-      }
-      const DocumentStages stages(document.record);
-      oracles::AttentionGradients own =
-          oracles::Backward(stages.get(), *document.record.dy).gradients();
+      oracles::AttentionGradients own = gradients_of(document, left_out);
       own.x.shape.insert(own.x.shape.begin() + 1, 1);
-      oracles::put_tokens(own.x, document.at, dx);
+      oracles::put_tokens(own.x, document.at, all.dx);
       for (const auto& [name, gradient] : own.weights) {
-        std::vector<double>& sum = weights.at(name).data;
+        std::vector<double>& sum = all.weights.at(name).data;
         for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += gradient.data[i];
       }
     }
-    dx.shape.erase(dx.shape.begin() + 1);
-    compare_gradients(dx, weights);
+    all.dx.shape.erase(all.dx.shape.begin() + 1);
+    return all;
   }
 
-  void compare_gradients(const Tensor& dx, const oracles::Weights& weights) {
-    double scale_of_all = oracles::finite_scale(dx);
-    for (const auto& [name, wanted] : weights) {
-      scale_of_all = std::max(scale_of_all, oracles::finite_scale(wanted));
+  void judge_gradients() {
+    for (const DocumentRecord& document : packed_.documents) {
+      if (std::isfinite(largest(document.record.dy->data))) continue;
+      verdict_.missing.emplace_back("gradients: the output's is not finite");
+      return;
+    }
+    const Gradients right = gradients();
+    scale_of_all_ = oracles::finite_scale(right.dx);
+    for (const auto& [name, wanted] : right.weights) {
+      scale_of_all_ = std::max(scale_of_all_, oracles::finite_scale(wanted));
     }
     Wrong wrong;
-    const LayerRecord& shared = packed_.shared;
-    for (const auto& [name, wanted] : weights) {
-      // A weight's gradient that was not recorded is none at all: right where the weight has no influence.
-      const std::string recorded = "g.w." + name;
-      const Tensor found =
-          shared.has(recorded) ? shared.at(recorded) : oracles::zeros(wanted.shape);
-      if (!compare(recorded, found, wanted, scale_of_all, wrong.seen)) wrong.params.push_back(name);
+    for (const auto& [name, wanted] : right.weights) {
+      if (!compare("g.w." + name, wanted, wrong.seen)) wrong.params.push_back(name);
     }
-    const Tensor& found = shared.at("dx");
-    if (!compare("dx", found, dx, scale_of_all, wrong.seen)) {
-      put_tokens(found, dx, verdict_.errors.at("dx"), wrong.seen);
-    }
-    if (!wrong.seen.tensors.empty()) tell(std::move(wrong));
+    if (!compare("dx", right.dx, wrong.seen)) put_tokens(right.dx, wrong);
+    if (!wrong.seen.tensors.empty()) tell(std::move(wrong), right);
   }
 
   struct Wrong {
     Deviation seen;
     std::vector<std::string> params;
+    std::int64_t longest = 0;  // tokens of the longest document whose input's gradient is wrong
   };
 
-  // True where the gradient is right; else it is noted in `seen`.
-  bool compare(const std::string& name,
-               const Tensor& found,
-               const Tensor& wanted,
-               double scale_of_all,
-               Deviation& seen) {
+  [[nodiscard]] double limit() const {
     const LongestSums sums(model_, packed_.shared.batch, packed_.shared.length);
-    const double limit =
-        ceiling(sums.gradient, packed_.shared.unit_roundoff, packed_.shared.arithmetic.summed);
+    return ceiling(sums.gradient, packed_.shared.unit_roundoff, packed_.shared.arithmetic.summed);
+  }
+
+  // Of what was recorded, from `wanted`, relative to the size of the right gradient.
+  [[nodiscard]] double error_of(const std::string& name,
+                                const Tensor& wanted,
+                                const Tensor& right) const {
+    const LayerRecord& shared = packed_.shared;
+    // A weight's gradient that was not recorded is none at all: right where the weight has no influence.
+    const Tensor found = shared.has(name) ? shared.at(name) : oracles::zeros(wanted.shape);
     const double scale =
-        std::max(oracles::finite_scale(wanted), smallest_scale_share(name) * scale_of_all);
+        std::max(oracles::finite_scale(right), smallest_scale_share(name) * scale_of_all_);
     double difference = 0.0;
     for (std::size_t i = 0; i < wanted.data.size(); ++i) {
       raise_to(difference, std::abs(found.data[i] - wanted.data[i]));
     }
-    const double error = difference == 0.0 ? 0.0 : difference / scale;
+    return difference == 0.0 ? 0.0 : difference / scale;
+  }
+
+  // True where the gradient is right; else it is noted in `seen`.
+  bool compare(const std::string& name, const Tensor& right, Deviation& seen) {
+    const double limit = this->limit();
+    const double error = error_of(name, right, right);
     verdict_.errors[name] = {error, limit};
     if (error <= limit) return true;
     seen.tensors.push_back(name);
@@ -265,15 +291,11 @@ class PackedJudge {
   }
 
   // Which tokens, in which documents.
-  void put_tokens(const Tensor& found,
-                  const Tensor& wanted,
-                  const ErrorOfTensor& error,
-                  Deviation& seen) const {
+  void put_tokens(const Tensor& right, Wrong& wrong) const {
     std::set<int> rows;
     std::set<int> documents;
-    const auto wrong =
-        oracles::wrong_vectors(found, wanted, error.limit * oracles::finite_scale(wanted));
-    for (const std::size_t vector : wrong) {
+    for (const std::size_t vector : oracles::wrong_vectors(
+             packed_.shared.at("dx"), right, limit() * oracles::finite_scale(right))) {
       const auto row = static_cast<std::int64_t>(vector) / packed_.shared.length;
       const auto token = static_cast<std::int64_t>(vector) % packed_.shared.length;
       rows.insert(static_cast<int>(token));
@@ -281,15 +303,39 @@ class PackedJudge {
         const oracles::DocumentPlace& at = document.at;
         if (at.row == row && token >= at.begin && token < at.begin + at.length) {
           documents.insert(static_cast<int>(at.number));
+          wrong.longest = std::max(wrong.longest, at.length);
         }
       }
     }
-    seen.rows = to_ints(rows);
-    if (seen.rows.size() > kMostRows) seen.rows.resize(kMostRows);
-    seen.documents = to_ints(documents);
+    wrong.seen.rows = to_ints(rows);
+    if (wrong.seen.rows.size() > kMostRows) wrong.seen.rows.resize(kMostRows);
+    wrong.seen.documents = to_ints(documents);
   }
 
-  void tell(Wrong wrong) {
+  // Does a branch that gives nothing in short documents explain every gradient?
+  [[nodiscard]] bool explains(const LeftOut& left_out, const Gradients& right) const {
+    const Gradients other = gradients(left_out);
+    if (!(error_of("dx", other.dx, right.dx) <= limit())) return false;
+    return std::all_of(other.weights.begin(), other.weights.end(), [&](const auto& item) {
+      const auto& [name, wanted] = item;
+      return error_of("g.w." + name, wanted, right.weights.at(name)) <= limit();
+    });
+  }
+
+  void put_law(const Wrong& wrong, const Gradients& right, Deviation& seen) const {
+    std::vector<Branch> fitting;
+    for (const Branch branch : {Branch::cmp, Branch::sel, Branch::win}) {
+      if (wrong.longest > 0 && explains({branch, wrong.longest}, right)) fitting.push_back(branch);
+    }
+    if (fitting.size() != 1) return;
+    seen.branch = oracles::branch_name(fitting.front());
+    seen.op = "attend_" + seen.branch;
+    seen.law = "short_documents_without_gradient";
+    seen.about = "the branch passes no gradient back in documents of at most " +
+                 std::to_string(wrong.longest) + " tokens";
+  }
+
+  void tell(Wrong wrong, const Gradients& right) {
     Deviation& seen = wrong.seen;
     seen.code = "NUMERIC.GRADIENT";
     std::set<std::string> branches;
@@ -299,6 +345,7 @@ class PackedJudge {
     if (branches.size() == 1) seen.branch = *branches.begin();
     if (!seen.branch.empty()) seen.op = "attend_" + seen.branch;
     if (wrong.params.size() == 1) seen.param = short_name(wrong.params.front());
+    put_law(wrong, right, seen);
     verdict_.deviations.push_back(std::move(seen));
   }
 
@@ -307,6 +354,7 @@ class PackedJudge {
   LayerJudgement verdict_;
   std::vector<OfDocument> seen_;
   bool any_unusable_ = false;
+  double scale_of_all_ = 0.0;  // of all gradients
 };
 
 }  // namespace

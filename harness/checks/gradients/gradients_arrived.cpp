@@ -138,9 +138,9 @@ class Arrival {
         name.rfind("W_K_", 0) == 0 || name.rfind("phi_k", 0) == 0 ||
         (name == "W_Q" && scenario.model.gate != nsa::Gate::group_softmax);
     if (scenario.is_command() || !acts_through_scores) return false;
-    const std::int64_t seen = scenario.training.seq_len - 1;  // the last position predicts nothing
+    const std::int64_t seen = tokens_.most_in_one_piece(rank, step);
     if (layer_of(param) > 0 && scenario.model.compressed_len(seen) > 0) return false;
-    return tokens_.repeat_one_token(rank, step, seen);
+    return tokens_.repeat_one_token(rank, step);
   }
 
   [[nodiscard]] bool reached_elsewhere(std::int64_t step,

@@ -31,7 +31,7 @@ TEST(DocumentLengthsOfThePage, ValuesWorkedOut) {
   EXPECT_THAT(document_lengths(data, {1, 1, 1}),
               ElementsAre(ElementsAre(3, 1, 246, 50), ElementsAre(291, 7, 1, 1)));
   EXPECT_THAT(document_lengths(packed_data(10, 3), {1, 0, 1}),
-              ElementsAre(ElementsAre(6, 2, 2), ElementsAre(1, 1, 8)));
+              ElementsAre(ElementsAre(2, 6, 2), ElementsAre(1, 1, 8)));
 }
 
 TEST(DocumentLengthsOfThePage, FillTheSequence) {

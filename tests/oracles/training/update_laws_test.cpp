@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TrainConfig train_config() {
+TrainConfig updating_config() {
   return {.lr = 0.02,
           .beta1 = 0.9,
           .beta2 = 0.99,
@@ -36,7 +36,7 @@ constexpr Situation kSituations[] = {{"warming_up", 4, 5}, {"falling", 21, 5}, {
 
 // Mistakes that make the same numbers of clipped gradients: no law is alone then, and both are told.
 std::string twin_of(std::string_view law, const Situation& situation) {
-  if (situation.length < train_config().max_norm) {
+  if (situation.length < updating_config().max_norm) {
     return "";
   }
   for (const auto& [a, b] : {std::pair("gradient_over_world", "clip_norm_times_world"),
@@ -53,7 +53,7 @@ class UpdateLaws : public ::testing::TestWithParam<Situation> {};
 
 TEST_P(UpdateLaws, RightUpdatesAreNamedByNone) {
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
-    UpdateCase step(seed, train_config(), GetParam().n, GetParam().length);
+    UpdateCase step(seed, updating_config(), GetParam().n, GetParam().length);
     ASSERT_TRUE(step.follow("right", seed));
     const Naming naming = step.naming();
     EXPECT_EQ(naming.text(), "right");
@@ -64,7 +64,7 @@ TEST_P(UpdateLaws, RightUpdatesAreNamedByNone) {
 TEST_P(UpdateLaws, EveryLawIsNamedAlone) {
   int named = 0;
   for (const Law& law : update_laws()) {
-    UpdateCase step(7, train_config(), GetParam().n, GetParam().length);
+    UpdateCase step(7, updating_config(), GetParam().n, GetParam().length);
     if (!step.follow(law.name, 3)) {
       continue;
     }
@@ -92,7 +92,7 @@ TEST(UpdateLawList, EveryLawHasAMeaningInSomeSituation) {
     EXPECT_TRUE(names.insert(law.name).second) << law.name;
     bool meant = false;
     for (const Situation& situation : kSituations) {
-      UpdateCase step(7, train_config(), situation.n, situation.length);
+      UpdateCase step(7, updating_config(), situation.n, situation.length);
       meant = meant || step.follow(law.name, 3);
     }
     EXPECT_TRUE(meant) << law.name;
@@ -101,9 +101,9 @@ TEST(UpdateLawList, EveryLawHasAMeaningInSomeSituation) {
 
 // A law that holds for one parameter only.
 TEST(UpdateNaming, WhereOneParameterDoesNotDecay) {
-  UpdateCase wrong(5, train_config(), 21, 5);
+  UpdateCase wrong(5, updating_config(), 21, 5);
   ASSERT_TRUE(wrong.follow("decay_missing", 1));
-  UpdateCase step(5, train_config(), 21, 5);
+  UpdateCase step(5, updating_config(), 21, 5);
   ASSERT_TRUE(step.follow("right", 1));
   step.parameters[1] = wrong.parameters[1];
   const Naming naming = step.naming();
@@ -112,9 +112,9 @@ TEST(UpdateNaming, WhereOneParameterDoesNotDecay) {
 
 // A law that holds for some elements only.
 TEST(UpdateNaming, WhereSomeElementsLoseTheirUpdate) {
-  UpdateCase wrong(5, train_config(), 21, 5);
+  UpdateCase wrong(5, updating_config(), 21, 5);
   ASSERT_TRUE(wrong.follow("update_lost", 1));
-  UpdateCase step(5, train_config(), 21, 5);
+  UpdateCase step(5, updating_config(), 21, 5);
   ASSERT_TRUE(step.follow("right", 1));
   for (std::size_t i = 100; i < 170; ++i) {
     step.parameters[1].p_after[i] = wrong.parameters[1].p_after[i];
@@ -128,7 +128,7 @@ TEST(UpdateNaming, WhereSomeElementsLoseTheirUpdate) {
 
 // One number of many would be cut off, and it is none of those that are spread: it decides all the same.
 TEST(UpdateNaming, TheLargestNumberTellsClippingByValue) {
-  UpdateCase step(3, train_config(), 21, 5);
+  UpdateCase step(3, updating_config(), 21, 5);
   step.context.world = 1;
   Parameter& large = step.parameters.front();
   for (auto* values : {&large.p, &large.m, &large.v, &large.gradient}) {
@@ -150,7 +150,7 @@ TEST(UpdateNaming, StateWithFewerDigits) {
         value = static_cast<float>(rounded(value, type));
       }
     };
-    UpdateCase step(5, train_config(), 21, 5);
+    UpdateCase step(5, updating_config(), 21, 5);
     step.parameters.pop_back();  // too small for float16
     ASSERT_TRUE(step.follow("right", 1));
     UpdateCase other = step;
@@ -171,7 +171,7 @@ TEST(UpdateNaming, StateWithFewerDigits) {
 }
 
 TEST(UpdateNaming, WhatNoLawGives) {
-  UpdateCase step(5, train_config(), 21, 5);
+  UpdateCase step(5, updating_config(), 21, 5);
   ASSERT_TRUE(step.follow("right", 1));
   for (float& p : step.parameters[1].p_after) {
     p *= 1.01F;
@@ -183,7 +183,7 @@ TEST(UpdateNaming, WhatNoLawGives) {
 // gradient leaves no trace in p (unless eps is in the way). Without the moments nothing is to be seen; with
 // them the law has a name.
 TEST(UpdateNaming, AFactorInTheFirstStep) {
-  TrainConfig train = train_config();
+  TrainConfig train = updating_config();
   train.eps = 1e-20;
   UpdateCase step(5, train, 1, 5);
   ASSERT_TRUE(step.follow("clip_twice", 1));
@@ -194,14 +194,14 @@ TEST(UpdateNaming, AFactorInTheFirstStep) {
 
 // One rank of one: world and accumulate give the same factor, and no law is alone.
 TEST(UpdateNaming, TwoLawsThatAgree) {
-  UpdateCase step(5, train_config(), 21, 5);
+  UpdateCase step(5, updating_config(), 21, 5);
   step.context.accumulate = step.context.world;
   ASSERT_TRUE(step.follow("gradient_times_world", 1));
   EXPECT_EQ(step.naming().text(), "no law alone: gradient_times_world, gradient_times_accumulate");
 }
 
 TEST(UpdateNaming, RefusesAnUnknownName) {
-  const UpdateCase step(5, train_config(), 21, 5);
+  const UpdateCase step(5, updating_config(), 21, 5);
   EXPECT_THROW(
       (void)update_under("no_such_law", step.parameters[0].record(), step.settings, step.context),
       std::invalid_argument);
