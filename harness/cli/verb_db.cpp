@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "harness/cli/find_run.h"
 #include "harness/cli/output.h"
 #include "harness/cli/paths.h"
 #include "harness/cli/retention.h"
@@ -21,6 +22,8 @@ struct DbArguments {
   std::string database;
   std::vector<std::string> folders;
   std::vector<std::string> others;
+  std::vector<std::string> runs;
+  std::string out;
   std::string keep;
   int files = 10;
 };
@@ -74,6 +77,23 @@ int merge(const DbArguments& arguments) {
   return kExitPass;
 }
 
+int export_some(const DbArguments& arguments) {
+  const std::string path = database_path(arguments.database);
+  std::vector<std::string> names;
+  {
+    const auto store = Store::open_read_only(path, &log_line);
+    for (const std::string& words : arguments.runs) {
+      const auto run = find_run(*store, words);
+      if (!run) return kExitNothing;
+      const bool known = std::find(names.begin(), names.end(), run->name) != names.end();
+      if (!known) names.push_back(run->name);
+    }
+  }
+  export_runs(path, arguments.out, names, &log_line);
+  std::cout << arguments.out << "\n";
+  return kExitPass;
+}
+
 int vacuum(const DbArguments& arguments) {
   const std::string path = database_path(arguments.database);
   const Sizes sizes = vacuum_database(path, &log_line);
@@ -107,6 +127,10 @@ Action add_db(CLI::App& command) {
       ->capture_default_str();
   CLI::App* merges = part("merge", "Add the runs of other databases; those of a known name stay");
   merges->add_option("other", arguments->others, "A database, which is only read")->required();
+  CLI::App* exports =
+      part("export", "Write some runs into a database of their own, to be sent or merged");
+  exports->add_option("run", arguments->runs, "A run's name or number, or last")->required();
+  exports->add_option("--out", arguments->out, "The new database")->required();
   CLI::App* checks = part("check", "Look whether the database is whole");
   CLI::App* vacuums = part("vacuum", "Give the room of deleted rows back to the disk");
   command.require_subcommand(1);
@@ -114,6 +138,7 @@ Action add_db(CLI::App& command) {
     if (rebuilds->parsed()) return rebuild(*arguments);
     if (prunes->parsed()) return prune(*arguments);
     if (merges->parsed()) return merge(*arguments);
+    if (exports->parsed()) return export_some(*arguments);
     if (checks->parsed()) return check(*arguments);
     return vacuums->parsed() ? vacuum(*arguments) : kExitInternal;
   };

@@ -15,7 +15,8 @@ CREATE TEMP TABLE shift AS SELECT
   (SELECT coalesce(max(id), 0) FROM main.judgement) AS by_judgement,
   (SELECT coalesce(max(id), 0) FROM main.verdict) AS by_verdict,
   (SELECT coalesce(max(id), 0) FROM main.finding) AS by_finding;
-CREATE TEMP TABLE added AS SELECT id FROM other.run WHERE name NOT IN (SELECT name FROM main.run);
+CREATE TEMP TABLE added AS SELECT id FROM other.run WHERE name NOT IN (SELECT name FROM main.run)
+  AND name IN (SELECT name FROM wanted);
 CREATE TEMP TABLE added_case AS SELECT id FROM other.cases WHERE run_id IN (SELECT id FROM added);
 CREATE TEMP TABLE added_judgement AS
   SELECT id FROM other.judgement WHERE case_row IN (SELECT id FROM added_case);
@@ -62,11 +63,21 @@ INSERT INTO main.accepted (history_id, run_id, accepted_ms, reason) SELECT histo
   FROM other.accepted, shift AS s WHERE run_id IN (SELECT id FROM added);
 )sql";
 
-}  // namespace
+// Of all runs, or of those that are named.
+void want(SQLite::Database& database, std::span<const std::string> names) {
+  database.exec("CREATE TEMP TABLE wanted (name TEXT NOT NULL)");
+  if (names.empty()) database.exec("INSERT INTO wanted SELECT name FROM other.run");
+  for (const std::string& name : names) {
+    SQLite::Statement insert(database, "INSERT INTO wanted VALUES (?)");
+    insert.bind(1, name);
+    insert.exec();
+  }
+}
 
-Merged merge_database(const std::string& into,
-                      const std::string& from,
-                      const Store::OnNote& on_note) {
+Merged copy_runs(const std::string& into,
+                 const std::string& from,
+                 std::span<const std::string> names,
+                 const Store::OnNote& on_note) {
   std::error_code error;
   if (std::filesystem::equivalent(into, from, error)) {
     throw nsa::Error(from + ": is the database itself, wanted another one");
@@ -79,14 +90,49 @@ Merged merge_database(const std::string& into,
     attach.exec();
     SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
     database.exec("PRAGMA defer_foreign_keys = ON");
+    want(database, names);
     database.exec(kOffsets);
     Merged merged;
     merged.added = database.execAndGet("SELECT count(*) FROM added").getInt();
-    merged.known = database.execAndGet("SELECT count(*) FROM other.run").getInt() - merged.added;
+    merged.known = database.execAndGet("SELECT count(*) FROM wanted").getInt() - merged.added;
     database.exec(kCopy);
     transaction.commit();
     return merged;
   });
+}
+
+void remove_database(const std::string& path) {
+  std::error_code ignored;
+  for (const char* part : {"", "-wal", "-shm"}) std::filesystem::remove(path + part, ignored);
+}
+
+}  // namespace
+
+Merged merge_database(const std::string& into,
+                      const std::string& from,
+                      const Store::OnNote& on_note) {
+  return copy_runs(into, from, {}, on_note);
+}
+
+void export_runs(const std::string& from,
+                 const std::string& to,
+                 std::span<const std::string> names,
+                 const Store::OnNote& on_note) {
+  if (names.empty()) throw nsa::Error("found no run, wanted one or more");
+  if (std::filesystem::exists(to)) throw nsa::Error(to + ": is there already, wanted a new file");
+  const std::string part = to + ".part";
+  remove_database(part);
+  try {
+    const Merged merged = copy_runs(part, from, names, on_note);
+    if (merged.added != static_cast<int>(names.size())) {
+      throw nsa::Error(from + ": found " + std::to_string(merged.added) + " of " +
+                       std::to_string(names.size()) + " runs");
+    }
+    std::filesystem::rename(part, to);
+  } catch (...) {
+    remove_database(part);
+    throw;
+  }
 }
 
 }  // namespace harness

@@ -1,6 +1,7 @@
 // Two databases into one: of several machines that shared a night, or of one that wrote two files.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "harness/store/store.h"
@@ -18,5 +19,12 @@ struct Merged {
 [[nodiscard]] Merged merge_database(const std::string& into,
                                     const std::string& from,
                                     const Store::OnNote& on_note);
+
+// A new database with these runs of `from` (their names), with all that merge_database() brings. Appears whole or not at all. Throws:
+// nsa::Error as above, where `to` is there already, and where `from` has no run of such a name.
+void export_runs(const std::string& from,
+                 const std::string& to,
+                 std::span<const std::string> names,
+                 const Store::OnNote& on_note);
 
 }  // namespace harness

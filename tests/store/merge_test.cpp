@@ -2,6 +2,7 @@
 #include "harness/store/merge.h"
 
 #include <cmath>
+#include <filesystem>
 
 #include <gtest/gtest.h>
 
@@ -93,6 +94,39 @@ TEST_F(Merge, WhatIsNoDatabaseChangesNothing) {
   EXPECT_THROW((void)merge_database(folder_ / "a.db", folder_ / "none.db", {}), nsa::Error);
   EXPECT_THROW((void)merge_database(folder_ / "a.db", folder_ / "a.db", {}), nsa::Error);
   EXPECT_EQ(Store::open_read_only(folder_ / "a.db")->last_run()->name, "one");
+}
+
+TEST_F(Merge, AnExportHasTheRunsThatWereAskedForAndNoOthers) {
+  write("b.db", {"one", "two", "three"});
+  const std::vector<std::string> names = {"three", "one"};
+  export_runs(folder_ / "b.db", folder_ / "some.db", names, {});
+  EXPECT_TRUE(check_database(folder_ / "some.db", {}).empty());
+  const auto some = Store::open_read_only(folder_ / "some.db");
+  const auto b = Store::open_read_only(folder_ / "b.db");
+  EXPECT_FALSE(some->run_named("two"));
+  for (const std::string& name : names) {
+    const auto expected = b->cases(b->run_named(name)->id);
+    const auto found = some->cases(some->run_named(name)->id);
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      EXPECT_EQ(found[i].case_json, expected[i].case_json);
+      EXPECT_EQ(digest_text(found[i].digest), digest_text(expected[i].digest));
+      EXPECT_EQ(judgement_of(found[i]), judgement_of(expected[i]));
+    }
+  }
+  EXPECT_EQ(some->acceptances("cell").size(), 1U);
+}
+
+TEST_F(Merge, AnExportThatIsRefusedLeavesNothing) {
+  write("b.db", {"one"});
+  const std::vector<std::string> names = {"one", "no such run"};
+  EXPECT_THROW(export_runs(folder_ / "b.db", folder_ / "new.db", names, {}), nsa::Error);
+  EXPECT_THROW(export_runs(folder_ / "b.db", folder_ / "new.db", {}, {}), nsa::Error);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "new.db"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "new.db.part"));
+  EXPECT_THROW(export_runs(folder_ / "b.db", folder_ / "b.db", std::vector<std::string>{"one"}, {}),
+               nsa::Error);
+  EXPECT_EQ(Store::open_read_only(folder_ / "b.db")->last_run()->name, "one");
 }
 
 }  // namespace
