@@ -105,6 +105,7 @@ struct Gradient {  // the gradient ledger: one row a parameter, step and process
   std::string hash_before;  // local gradient, "" when there is none
   std::string hash_after;   // after reduction; "" in the twin and where there is none
   bool reduced = false;     // the Reducer finished this step's reduction
+  std::string piece = {};   // of a sharded parameter: the one held here; "" for the whole
 };
 
 struct Bucket {  // the Reducer's plan as it was used in this step
@@ -140,6 +141,7 @@ struct ParameterHash {  // after an optimiser step
   std::int64_t step = 0;
   std::string param;
   std::string hash;
+  std::string piece = {};  // as of Gradient
 };
 
 struct Batch {  // one row per sequence of a micro-batch
@@ -477,12 +479,13 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Gradient,
                                                 absmax,
                                                 hash_before,
                                                 hash_after,
-                                                reduced)
+                                                reduced,
+                                                piece)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Bucket, step, bucket, elements, dtype, params)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     Collective, sequence, step, phase, op, reduce_op, dtype, count, group, micro)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CollectiveDone, sequence, group)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ParameterHash, step, param, hash)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ParameterHash, step, param, hash, piece)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Batch, step, micro, of_rank, sequence, hash, source)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RouteUse, seam, layer, effective, forward, backward)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Refusal, seam, layer, requested, reason)

@@ -379,8 +379,7 @@ std::vector<KernelTrial> kernel_trials(const Scenario& scenario) {
                     .perturbed_of = kMain,
                     .first = first});
   trials.push_back({.name = "alone", .inputs = "normal", .length = length, .alone_of = kMain});
-  trials.push_back(
-      {.name = "gaps", .inputs = "normal", .batch = 2, .length = length, .gaps = true});
+  trials.push_back({.name = kGaps, .inputs = "normal", .batch = 2, .length = length, .gaps = true});
   for (const char* inputs : {"large_logits", "integers", "one_hot", "equal_keys", "ties"}) {
     const std::string name = inputs;
     const bool of_logits = name == "large_logits" || name == "one_hot";

@@ -23,6 +23,7 @@ namespace harness {
 
 inline constexpr const char* kTrialInputs = "kernel_trial";
 inline constexpr const char* kTrialsFolder = "trials";
+inline constexpr const char* kGaps = "gaps";  // NaNs lie between the rows of its inputs
 
 struct KernelTrial {
   std::string name;

@@ -92,6 +92,7 @@ constexpr std::array kEdges = {
     // later operations wrong in its eyes.
     Edge{"ALIAS.MUTATED", "forward", Tie::downstream},
     Edge{"ALIAS.MUTATED", "backward", Tie::same_layer},
+    Edge{"ALIAS.MUTATED", "NUMERIC.GRADIENT/kernel", Tie::same_tensor},
     Edge{"ALIAS.MUTATED", "SLOW.SYNC_STORM", Tie::same_seam},
     Edge{"NAN.", "forward", Tie::downstream},
     // It compares as unequal with itself; but it writes nothing over, and changes no type.
@@ -118,6 +119,9 @@ constexpr std::array kEdges = {
     Edge{"CAUSALITY.LEAK/forward", "SELECTION.WRONG", Tie::same_tensor},
     Edge{"CAUSALITY.LEAK/forward", "NUMERIC.FORWARD/plain", Tie::same_tensor},
     Edge{"CAUSALITY.LEAK/backward", "NUMERIC.GRADIENT/layer", Tie::same_tensor},
+    Edge{"CAUSALITY.LEAK/kernel_forward", "SELECTION.WRONG", Tie::same_tensor},
+    Edge{"CAUSALITY.LEAK/kernel_forward", "NUMERIC.FORWARD/kernel", Tie::same_tensor},
+    Edge{"CAUSALITY.LEAK/kernel_backward", "NUMERIC.GRADIENT/kernel", Tie::same_tensor},
     Edge{"NUMERIC.FORWARD/law", "CAUSALITY.LEAK/forward", Tie::same_tensor},
     Edge{"NUMERIC.FORWARD/law", "NUMERIC.FORWARD", Tie::same_seam},
     Edge{"NUMERIC.FORWARD/plain", "NUMERIC.FORWARD", Tie::same_seam},

@@ -161,9 +161,15 @@ bool on_rank(const Site& cause, const Site& effect) {
   return share_rank(cause, effect) && not_earlier(cause, effect);
 }
 
+// A kernel of the user's own is in no layer.
+bool same_place(const Site& a, const Site& b) {
+  const bool outside = a.layers.empty() && b.layers.empty();
+  return outside ? !a.op.empty() && a.op == b.op : same_layer(a, b);
+}
+
 bool same_tensor(const Site& a, const Site& b) {
   if (!same_or_unsaid(law_of(a), law_of(b))) return false;
-  if (!same_layer(a, b) || !same_or_unsaid(a.branch, b.branch)) return false;
+  if (!same_place(a, b) || !same_or_unsaid(a.branch, b.branch)) return false;
   return same_or_unsaid(node_of(a), node_of(b));
 }
 

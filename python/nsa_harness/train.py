@@ -55,8 +55,9 @@ def watch(model, optimizer, every=100):
     """Records what `model` and `optimizer` do for the harness: progress and collectives of each step; batches, gradients and
     parameters of the first ten steps and of each `every`th one.
 
-    `model` is a module or a DistributedDataParallel around one. Raises Refused for what cannot be judged: FSDP, DTensor
-    parameters, a module made by torch.compile, parameters of the optimiser that are none of the model's."""
+    `model` is a module, a DistributedDataParallel around one, one that fully_shard was applied to, or what torch.compile made
+    of it. Raises Refused for what cannot be judged: FullyShardedDataParallel, DTensor parameters that fully_shard did not make,
+    parameters of the optimiser that are none of the model's."""
     address = os.environ.get(ADDRESS)
     if not address:
         return
@@ -70,14 +71,17 @@ def watch(model, optimizer, every=100):
 
 
 def _refuse(model, optimizer, torch):
-    for kind in type(model).__mro__:
-        if kind.__name__ in ("FSDPModule", "FullyShardedDataParallel"):
-            raise Refused("watch: found a model of FSDP, whose parameters are shards; wanted a module or DistributedDataParallel")
-        if kind.__name__ == "OptimizedModule":
-            raise Refused("watch: found what torch.compile made; call watch() with the module, and compile it afterwards")
+    kinds = {kind.__name__ for module in model.modules() for kind in type(module).__mro__}
+    if "FullyShardedDataParallel" in kinds:
+        raise Refused("watch: found FullyShardedDataParallel, which hides its parameters; wanted fully_shard or DistributedDataParallel")
     for name, param in model.named_parameters():
-        if type(param).__name__ == "DTensor" or type(param.data).__name__ == "DTensor":
-            raise Refused(f"watch: found {name} as a DTensor, which holds a shard; wanted whole parameters")
+        if not _is_dtensor(param):
+            continue
+        placements = [type(placement).__name__ for placement in param.placements]
+        if "FSDPModule" not in kinds:
+            raise Refused(f"watch: found {name} as a DTensor without fully_shard; collectives of tensor parallelism are not seen")
+        if placements not in (["Shard"], ["Replicate", "Shard"]):
+            raise Refused(f"watch: found {name} as a DTensor placed as {', '.join(placements)}; wanted fully_shard alone")
     own = {id(param) for param in model.parameters()}
     if any(id(param) not in own for group in optimizer.param_groups for param in group["params"]):
         raise Refused("watch: found a parameter of the optimiser that the model does not have")
@@ -88,14 +92,17 @@ def _refuse(model, optimizer, torch):
 class Recorder:
     def __init__(self, model, optimizer, channel, rank, every, torch):
         self.torch = torch
-        self.model = model
-        self.inner = model.module if _is_ddp(model) else model
+        self.called = model  # by the script: what torch.compile made, where it did
+        self.model = _uncompiled(model)
+        self.inner = _uncompiled(self.model.module) if _is_ddp(self.model) else self.model
         self.optimizer = optimizer
         self.channel = channel
         self.rank = rank
         self.every = max(1, every)
         self.params = [(name, param) for name, param in self.inner.named_parameters() if param.requires_grad]
+        self.params = [(name.replace("_orig_mod.", ""), param) for name, param in self.params]
         self.names = {id(param): name for name, param in self.params}
+        self.sharded = any(_is_dtensor(param) for _, param in self.params)
         self.step = 1
         self.micro = -1
         self.sequences = {}  # of each group
@@ -115,10 +122,11 @@ class Recorder:
             threads=torch.get_num_threads(),
         )
         self.enter("data")
+        outside = torch.compiler.disable  # nothing of ours becomes a part of what torch.compile makes
         for _, param in self.params:
-            param.register_post_accumulate_grad_hook(self.gradient)
-        self.model.register_forward_pre_hook(self.forward, with_kwargs=True)
-        self.model.register_forward_hook(lambda *_: self.channel.moved())
+            param.register_post_accumulate_grad_hook(outside(self.gradient))
+        self.called.register_forward_pre_hook(outside(self.forward), with_kwargs=True)
+        self.called.register_forward_hook(outside(self.forward_done))
         self.optimizer.register_step_pre_hook(self.before_update)
         self.optimizer.register_step_post_hook(self.after_update)
         if _is_ddp(self.model):
@@ -149,6 +157,14 @@ class Recorder:
             self.channel.write("batch", step=self.step, micro=self.micro, of_rank=self.rank, sequence=0, hash=_hash(tensors), source="")
         return self.channel.moved()
 
+    def forward_done(self, module, _, output):
+        self.channel.moved()
+        # A sharded module reduces its gradients before any of them is there.
+        if self.sharded and module.training and self.torch.is_grad_enabled():
+            for tensor in _tensors(output, self.torch):
+                if tensor.requires_grad:
+                    tensor.register_hook(lambda _: self.enter("backward"))
+
     def gradient(self, param):
         if self.channel.phase != "backward":
             self.enter("backward")
@@ -158,11 +174,14 @@ class Recorder:
         name = self.names[id(param)]
         order, times = self.seen[name][:2] if name in self.seen else (len(self.seen), 0)
         self.seen[name] = (order, times + 1, *self.measured(param.grad))
+        if _is_dtensor(param):
+            self.reduced[name] = self.seen[name][4]  # the hooks of a sharded parameter are called after its reduction
 
     def measured(self, grad):
         """l2, absmax, hash, state."""
         if grad is None:
             return 0.0, 0.0, "", "none"
+        grad = _local(grad)
         values = grad.detach().to_dense() if grad.is_sparse else grad.detach()
         l2, absmax = float(values.double().norm()), float(values.abs().max()) if values.numel() else 0.0
         if absmax != absmax:
@@ -206,8 +225,11 @@ class Recorder:
 
     def tell_gradients(self):
         for index, (name, param) in enumerate(self.params):
-            order, times, l2, absmax, before, state = self.seen.get(name, (-1, 0, 0.0, 0.0, "", "none"))
             after = self.measured(param.grad)
+            nothing = (-1, 0, 0.0, 0.0, "", "none")
+            if self.sharded and not self.seen and param.grad is not None:
+                nothing = (index, 1, *after)  # a torch whose fully_shard calls no hooks
+            order, times, l2, absmax, before, state = self.seen.get(name, nothing)
             self.channel.write(
                 "gradient",
                 step=self.step,
@@ -224,13 +246,16 @@ class Recorder:
                 hash_before=before,
                 hash_after=self.reduced.get(name, after[2]),
                 reduced=param.grad is not None,
+                **_piece(param),
             )
+        if self.sharded:
+            return  # no rank holds what a norm is of
         norm = sum(self.measured(param.grad)[0] ** 2 for _, param in self.params) ** 0.5
         self.channel.write("sample", metric="grad_norm", step=self.step, value=_real(norm))
 
     def after_update(self, *_):
         for name, param in self.params if self.recorded else ():
-            self.channel.write("parameter", step=self.step, param=name, hash=_hash([param.detach()]))
+            self.channel.write("parameter", step=self.step, param=name, hash=_hash([param.detach()]), **_piece(param))
         self.channel.moved()
         self.step += 1
         self.micro = -1
@@ -239,7 +264,8 @@ class Recorder:
 
     def entered(self, op, reduce_op, tensors, group):
         """Records a collective before it is enqueued; gives what is to be called once it is done."""
-        name = "default" if group is None else getattr(group, "group_name", "default")
+        world = group is None or group is self.torch.distributed.group.WORLD
+        name = "default" if world else getattr(group, "group_name", "default")
         sequence = self.sequences.get(name, 0)
         self.sequences[name] = sequence + 1
         self.channel.write(
@@ -265,9 +291,9 @@ class Recorder:
     def wrap_collectives(self):
         """The functions of torch.distributed that a script calls; c10d's own calls do not come through them."""
         distributed = self.torch.distributed
-        for function, (op, first) in COLLECTIVES.items():
+        for function, (op, sent, reduces) in COLLECTIVES.items():
             if hasattr(distributed, function):
-                setattr(distributed, function, _wrapped(self, getattr(distributed, function), op, first))
+                setattr(distributed, function, _wrapped(self, getattr(distributed, function), op, sent, reduces))
 
     def tell_errors(self):
         """The exception that ends the script, before torch's own hook prints it."""
@@ -290,26 +316,33 @@ class Recorder:
         )
 
 
-# What is called, its name in the record, and which argument holds what is sent (-1: none).
+# What is called, its name in the record, which argument holds what is sent, by place and name, and at which place the kind of a
+# reduction is (None: it is none).
 COLLECTIVES = {
-    "all_reduce": ("allreduce", 0),
-    "broadcast": ("broadcast", 0),
-    "reduce": ("reduce", 0),
-    "all_gather": ("allgather", 1),
-    "all_gather_into_tensor": ("allgather", 1),
-    "reduce_scatter": ("reduce_scatter", 0),
-    "reduce_scatter_tensor": ("reduce_scatter", 0),
-    "all_to_all_single": ("alltoall", 1),
-    "barrier": ("barrier", -1),
+    "all_reduce": ("allreduce", (0, "tensor"), 1),
+    "broadcast": ("broadcast", (0, "tensor"), None),
+    "reduce": ("reduce", (0, "tensor"), 2),
+    "all_gather": ("allgather", (1, "tensor"), None),
+    "all_gather_into_tensor": ("allgather", (1, "input_tensor"), None),
+    "reduce_scatter": ("reduce_scatter", (1, "input_list"), 2),
+    "reduce_scatter_tensor": ("reduce_scatter", (1, "input"), 2),
+    "all_to_all_single": ("alltoall", (1, "input"), None),
+    "barrier": ("barrier", None, None),
 }
 
 
-def _wrapped(recorder, function, op, first):
+def _reduction(kind):
+    """ "sum" of ReduceOp.SUM; of one with a factor as well, which prints an address."""
+    return str(getattr(kind, "op", kind)).rsplit(".", 1)[-1].lower()
+
+
+def _wrapped(recorder, function, op, sent, reduces):
+    def argument(args, kwargs, place, name, default=None):
+        return args[place] if place < len(args) else kwargs.get(name, default)
+
     def collective(*args, **kwargs):
-        given = args[first] if 0 <= first < len(args) else kwargs.get("tensor" if first == 0 else "input")
-        tensors = [given] if isinstance(given, recorder.torch.Tensor) else []
-        reduce_op = kwargs.get("op", args[1] if op == "allreduce" and len(args) > 1 else None)
-        name = "" if reduce_op is None and op != "allreduce" else str(reduce_op or "SUM").rsplit(".", 1)[-1].lower()
+        tensors = _tensors(argument(args, kwargs, *sent), recorder.torch) if sent else []
+        name = "" if reduces is None else _reduction(argument(args, kwargs, reduces, "op", "SUM"))
         done = recorder.entered(op, name, tensors, kwargs.get("group"))
         result = function(*args, **kwargs)
         if kwargs.get("async_op"):
@@ -320,6 +353,35 @@ def _wrapped(recorder, function, op, first):
 
     collective.__wrapped__ = function
     return collective
+
+
+def _uncompiled(model):
+    return model._orig_mod if type(model).__name__ == "OptimizedModule" else model
+
+
+def _is_dtensor(param):
+    return type(param).__name__ == "DTensor" or type(param.data).__name__ == "DTensor"
+
+
+def _local(tensor):
+    return tensor.to_local() if type(tensor).__name__ == "DTensor" else tensor
+
+
+def _piece(param):
+    """Which piece of a sharded parameter this rank holds: ranks with the same number hold the same. Nothing for the whole."""
+    if not _is_dtensor(param):
+        return {}
+    at = zip(param.device_mesh.get_coordinate(), param.placements)
+    return {"piece": ",".join(str(place) for place, placement in at if type(placement).__name__ == "Shard")}
+
+
+def _tensors(value, torch):
+    """The tensors in what a module gives, or a collective is given."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [tensor for part in value for tensor in _tensors(part, torch)] if isinstance(value, (list, tuple)) else []
 
 
 def _is_ddp(model):
@@ -344,7 +406,7 @@ def _hash(tensors):
     """Of shapes, types and bytes."""
     digest = hashlib.blake2b(digest_size=16)
     for tensor in tensors:
-        whole = tensor.detach().cpu().contiguous()
+        whole = _local(tensor.detach()).cpu().contiguous()
         digest.update(f"{tuple(whole.shape)} {whole.dtype};".encode())
         digest.update(ctypes.string_at(whole.data_ptr(), whole.numel() * whole.element_size()))
     return digest.hexdigest()

@@ -277,6 +277,31 @@ inline void add_agreement(std::vector<Planted>& list) {
                   },
                   3,
                   2});
+  // Pieces of sharded parameters, whose sums a rank gets from a reduction that scatters them.
+  const auto in_pieces = [=](int holders, int other_rank) {
+    return [=](Healthy& h) {
+      for (auto& row : h.evidence.gradients) {
+        row.row.piece = std::to_string(row.process / holders);
+        row.row.hash_after += row.row.piece;
+        if (row.process == other_rank) row.row.hash_after += "x";
+      }
+      for (auto& row : h.evidence.collectives) {
+        if (row.row.op == "allreduce") row.row.op = "reduce_scatter";
+      }
+    };
+  };
+  list.push_back(
+      {check, "pieces of one rank each", Verdict::pass, "", "{}", in_pieces(1, 1), 2, 2});
+  list.push_back(
+      {check, "pieces of two ranks each", Verdict::pass, "", "{}", in_pieces(2, -5), 4, 2});
+  list.push_back({check,
+                  "a piece that is another sum on one of its ranks",
+                  Verdict::fail,
+                  "GRAD.NOT_REDUCED",
+                  R"({"step":1})",
+                  in_pieces(2, 3),
+                  4,
+                  2});
   list.push_back({check,
                   "the reducer did not finish",
                   Verdict::fail,

@@ -426,10 +426,56 @@ inline void add_foreign_kernels(std::vector<Planted>& list) {
      }});
   of(is_oracle,
      "a NaN in one row of one length",
-     "NUMERIC.FORWARD",
-     R"({"rows":[0]})",
+     "NAN.ORIGIN",
+     R"({"rows":[0],"op":"attend_win"})",
      {.spoil = [](const std::string& trial, int, KernelTensors& t) {
        if (trial == "length_1") t.at("o", 0, 1, 0, 2) = std::nan("");
+     }});
+  of(is_oracle,
+     "NaNs where no compressed key is complete",
+     "NAN.ORIGIN",
+     R"({"rows":[0,1,2],"op":"attend_cmp","branch":"cmp"})",
+     {.level = "attend_cmp", .spoil = [](const std::string&, int, KernelTensors& t) {
+        for (std::int64_t row = 0; row < std::min<std::int64_t>(3, t.size("o", 2)); ++row) {
+          t.at("o", 0, 0, row, 0) = std::nan("");
+        }
+      }});
+  of(is_oracle,
+     "scores that are NaN where no compressed key is complete",
+     "NAN.ORIGIN",
+     R"({"op":"score"})",
+     {.level = "score", .spoil = [](const std::string&, int, KernelTensors& t) {
+        t.at("scores", 0, 0, 0, 0) = std::nan("");
+      }});
+  of(is_oracle,
+     "a NaN beside a row that is wrong",
+     "NUMERIC.FORWARD",
+     R"({"op":"attend_win"})",
+     {.spoil = [](const std::string&, int, KernelTensors& t) {
+       t.at("o", 0, 0, 0, 0) = std::nan("");
+       if (t.size("o", 2) > 1) t.at("o", 0, 0, 1, 0) += 1.0;
+     }});
+  of(is_oracle,
+     "NaNs in the backward alone",
+     "NAN.ORIGIN",
+     R"({"op":"attend_cmp","phase":"backward"})",
+     {.level = "attend_cmp", .spoil = [](const std::string&, int, KernelTensors& t) {
+        t.at("dq", 0, 0, 0, 0) = std::nan("");
+      }});
+  of(is_oracle,
+     "a layer whose gates get NaNs",
+     "NAN.ORIGIN",
+     R"({"op":"attention","phase":"backward"})",
+     {.level = "attention", .spoil = [](const std::string&, int, KernelTensors& t) {
+        t.at("dgates", 0, 0, 0, 0) = std::nan("");
+      }});
+  of(is_oracle,
+     "NaNs from memory between the rows",
+     "NUMERIC.FORWARD",
+     R"({"op":"attend_win","detail":{"law":"strides_ignored"}})",
+     {.spoil = [](const std::string& trial, int, KernelTensors& t) {
+       if (trial != "gaps") return;
+       t.at("o", 0, 0, 1, 0) = std::nan("");
      }});
   of(is_oracle,
      "a layer whose window is one too long",
@@ -508,6 +554,21 @@ inline void add_foreign_kernels(std::vector<Planted>& list) {
      R"({"op":"attend_win","phase":"backward"})",
      {.spoil = [](const std::string&, int, KernelTensors& t) {
        t.values.at("dk").back() = 1e-30;
+     }});
+  adder(causal,
+        "NaNs in the backward, whatever the future",
+        Verdict::pass,
+        "",
+        "{}",
+        {.spoil = [](const std::string&, int, KernelTensors& t) {
+          t.values.at("dk").back() = std::nan("");
+        }});
+  of(causal,
+     "NaNs in the backward with one future alone",
+     "CAUSALITY.LEAK",
+     R"({"op":"attend_win","phase":"backward"})",
+     {.spoil = [](const std::string& trial, int, KernelTensors& t) {
+       if (trial == "other_future") t.values.at("dk").back() = std::nan("");
      }});
   list.push_back(
       {causal, "no trial", Verdict::inconclusive, "", "{}", kLeaveAsItIs, 1, 1, "kernel"});

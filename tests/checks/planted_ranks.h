@@ -223,6 +223,34 @@ inline void add_state(std::vector<Planted>& list) {
                   "STATE.DIVERGED",
                   R"({"step":1,"param":"embed"})",
                   other(0, "embed", 1)});
+  // Two of four ranks hold each piece; or each rank one of its own.
+  const auto in_pieces = [](int holders, bool changed) {
+    return [=](Healthy& h) {
+      for (auto& row : h.evidence.parameters) {
+        if (row.row.param != "embed.weight") continue;
+        row.row.piece = std::to_string(row.process / holders);
+        row.row.hash += row.row.piece;
+        if (changed && row.process == 1 && row.row.step == 2) row.row.hash += "x";
+      }
+    };
+  };
+  list.push_back({"parameters_agree", "pieces", Verdict::pass, "", "{}", in_pieces(1, true), 4, 2});
+  list.push_back({"parameters_agree",
+                  "pieces that two ranks hold",
+                  Verdict::pass,
+                  "",
+                  "{}",
+                  in_pieces(2, false),
+                  4,
+                  2});
+  list.push_back({"parameters_agree",
+                  "a piece that is not the same on the ranks that hold it",
+                  Verdict::fail,
+                  "STATE.DIVERGED",
+                  R"({"step":2,"param":"embed"})",
+                  in_pieces(2, true),
+                  4,
+                  2});
   const auto tied = [](int untied_rank) {
     return [=](Healthy& h) {
       h.evidence.the_case.scenario.model.tied_head = true;

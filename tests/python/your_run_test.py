@@ -39,6 +39,43 @@ def judged(name, script, folder, **variables):
     return case
 
 
+DDP = "model = torch.nn.parallel.DistributedDataParallel(model)\n"
+WATCH = "nsa_harness.train.watch(model,"
+COMPILE = "model = torch.compile(model)\n"
+FULLY_SHARD = """from torch.distributed.fsdp import fully_shard
+for module in (model[0], model[2], model):
+    fully_shard(module)
+"""
+TENSOR_PARALLEL = """from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+model = parallelize_module(model, init_device_mesh("cpu", (2,)), {"0": ColwiseParallel(), "2": RowwiseParallel()})
+"""
+
+
+def compiled(script):
+    return script.replace(WATCH, COMPILE + WATCH)
+
+
+def compiled_inside(script):
+    return script.replace(DDP, COMPILE + DDP)
+
+
+def compiled_afterwards(script):
+    return script.replace("\ndata =", "\n" + COMPILE + "data =")
+
+
+def sharded(script):
+    return script.replace(DDP, FULLY_SHARD)
+
+
+def same_data(script):
+    return script.replace("seed(rank)", "seed(1)")
+
+
+def nan_on_rank_1(script):
+    return script.replace("    loss.backward()", "    (loss * float('nan') if rank == 1 and step == 3 else loss).backward()")
+
+
 OURS = re.compile(r"^(import nsa_harness|nsa_harness\.).*\n", re.M)
 
 # name: how the script is changed, variables, outcome, code of the first finding, what the reason must say; the last: run without --all
@@ -46,7 +83,7 @@ TABLE = {
     "planted": (lambda script: script, {"PLANTED": "1"}, "FAIL", "DESYNC.SIZE", "rank 1", True),
     "healthy": (lambda script: script, {}, "PASS", None, "8 checks passed", False),
     "without": (lambda script: OURS.sub("", script), {}, "PASS", None, "2 checks passed", False),
-    "same_data": (lambda script: script.replace("seed(rank)", "seed(1)"), {}, "FAIL", "DATA.DUPLICATE", "ranks 0-1", False),
+    "same_data": (same_data, {}, "FAIL", "DATA.DUPLICATE", "ranks 0-1", False),
     "diverging": (
         lambda script: script.replace("    optimizer.step()", "    rank and [p.grad.mul_(2) for p in model.parameters()]\n    optimizer.step()"),
         {},
@@ -55,7 +92,19 @@ TABLE = {
         "",
         False,
     ),
-    "refused": (lambda script: script.replace("watch(model,", "watch(torch.compile(model),"), {}, "CRASH", "CRASH.EXCEPTION", "torch.compile", False),
+    "compiled": (compiled, {}, "PASS", None, "8 checks passed", True),
+    "compiled_inside": (compiled_inside, {}, "PASS", None, "8 checks passed", False),
+    "compiled_afterwards": (compiled_afterwards, {}, "PASS", None, "8 checks passed", False),
+    "compiled_planted": (compiled, {"PLANTED": "1"}, "FAIL", "DESYNC.SIZE", "rank 1", False),
+    "compiled_same_data": (lambda script: same_data(compiled(script)), {}, "FAIL", "DATA.DUPLICATE", "ranks 0-1", False),
+    "sharded": (sharded, {}, "PASS", None, "8 checks passed", True),
+    "sharded_compiled": (lambda script: compiled(sharded(script)), {}, "PASS", None, "8 checks passed", False),
+    "sharded_planted": (sharded, {"PLANTED": "1"}, "FAIL", "DESYNC.OP", "rank 1: allreduce sum of 5 Float", False),
+    "sharded_same_data": (lambda script: same_data(sharded(script)), {}, "FAIL", "DATA.DUPLICATE", "ranks 0-1", False),
+    "sharded_nan": (lambda script: nan_on_rank_1(sharded(script)), {}, "FAIL", "NAN.ORIGIN", "step 3", False),
+    "tensor_parallel": (
+        lambda script: script.replace(DDP, TENSOR_PARALLEL), {}, "CRASH", "CRASH.EXCEPTION", "0.weight as a DTensor without fully_shard", False
+    ),
 }
 
 
@@ -75,23 +124,30 @@ class YourRun(unittest.TestCase):
     def test_what_cannot_be_judged_is_refused_by_name(self):
         import torch
         from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.fsdp import fully_shard
+        from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
         from torch.distributed.tensor import Replicate, distribute_tensor
 
         store = torch.distributed.HashStore()
         torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
         self.addCleanup(torch.distributed.destroy_process_group)
-        sharded, whole, spread = (torch.nn.Linear(2, 2) for _ in range(3))
-        fully_shard(sharded)
+        sharded, whole, spread, hidden = (torch.nn.Sequential(torch.nn.Linear(2, 2)) for _ in range(4))
         mesh = init_device_mesh("cpu", (1,))
-        spread.weight = torch.nn.Parameter(distribute_tensor(spread.weight.data, mesh, [Replicate()]))
-        models = {sharded: "FSDP", spread: "weight as a DTensor", torch.compile(whole): "torch.compile"}
+        fully_shard(sharded, mesh=mesh)
+        spread[0].weight = torch.nn.Parameter(distribute_tensor(spread[0].weight.data, mesh, [Replicate()]))
+        both = torch.nn.Sequential(sharded, spread)
+        hidden[0] = FullyShardedDataParallel(hidden[0], device_id=torch.device("cpu"))
+        models = {
+            spread: "0.weight as a DTensor without fully_shard",
+            both: "1.0.weight as a DTensor placed as Replicate; wanted fully_shard alone",
+            hidden: "found FullyShardedDataParallel",
+        }
         for model, words in models.items():
             with self.subTest(words), self.assertRaisesRegex(train.Refused, words):
                 train._refuse(model, torch.optim.SGD(model.parameters(), lr=1.0), torch)
+        for model in (sharded, torch.compile(whole), whole):
+            train._refuse(model, torch.optim.SGD(model.parameters(), lr=1.0), torch)
         with self.assertRaisesRegex(train.Refused, "the model does not have"):
             train._refuse(whole, torch.optim.SGD(spread.parameters(), lr=1.0), torch)
-        train._refuse(whole, torch.optim.SGD(whole.parameters(), lr=1.0), torch)
 
 
 if __name__ == "__main__":

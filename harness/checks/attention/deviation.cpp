@@ -103,6 +103,7 @@ Finding Deviations::finding(std::int64_t step, const Merged& merged) {
     put_some(finding, "tensors", seen.tensors);
     if (!seen.where.empty()) finding.facts["measure"] = seen.where;
   }
+  if (seen.code.rfind("NAN.", 0) == 0) put_some(finding, "tensors", seen.tensors);
   // Others take that input too, and what they give back is in its gradient.
   if (merged.only_input && seen.law.empty()) finding.facts["only"] = "dx";
   if (!seen.about.empty() && seen.code != "GATE.OVERRIDE") finding.facts["about"] = seen.about;

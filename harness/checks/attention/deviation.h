@@ -40,8 +40,9 @@ struct Deviation {
   double error = 0.0;  // relative
   double limit = 0.0;
   std::string where;  // they are measured, where that is not the whole tensor
+  bool backward = false;
 
-  [[nodiscard]] bool is_forward() const { return code != "NUMERIC.GRADIENT"; }
+  [[nodiscard]] bool is_forward() const { return !backward && code != "NUMERIC.GRADIENT"; }
 };
 
 // Rows, groups and counts of `rows`, out of `in_all`.

@@ -16,6 +16,8 @@ namespace harness::checks {
 namespace {
 
 using Hashes = std::map<int, std::string>;  // after the reduction, by rank
+using Pieces =
+    std::map<std::string, Hashes>;  // by the piece of a sharded parameter; "" for the whole
 
 struct NotReduced {                 // of one step
   std::vector<std::string> differ;  // parameters whose hashes differ between ranks
@@ -57,7 +59,8 @@ class Agreement {
     const auto steps = static_cast<std::int64_t>(course_.steps.size());
     const std::string count = std::to_string(params_.size());
     return result_.finish(
-        evidence_.ranks() == 1
+        pieces_ > 0 ? of_pieces(steps)
+        : evidence_.ranks() == 1
             ? "one rank: the reduced gradient of " + count + " parameters is its own"
             : count + " gradients are the same on " + ranks_text(all_ranks(evidence_)) + " after " +
                   (steps == 1 ? std::string("the step") : "each of " + counted(steps, "step")) +
@@ -78,7 +81,7 @@ class Agreement {
   }
 
   void compare(std::int64_t step, const std::string& param, NotReduced& seen) {
-    std::map<int, std::string> hashes;
+    Pieces pieces;
     for (const int rank : all_ranks(evidence_)) {
       const Gradient* row = ledger_.ranks.find({step, rank, param});
       if (row == nullptr) {
@@ -100,15 +103,44 @@ class Agreement {
       // What a script of the user's own does between the two (clipping, unscaling) is not known.
       const bool as_it_is =
           evidence_.the_case.scenario.parallel.compress == "none" && !course_.as_recorded;
-      if (evidence_.ranks() == 1 && as_it_is) hashes[-1] = row->hash_before;
-      if (row->reduced || evidence_.ranks() == 1) hashes[rank] = row->hash_after;
+      if (evidence_.ranks() == 1 && as_it_is) pieces[row->piece][-1] = row->hash_before;
+      if (row->reduced || evidence_.ranks() == 1) pieces[row->piece][rank] = row->hash_after;
     }
+    for (const auto& [piece, hashes] : pieces) {
+      if (!piece.empty()) {
+        sharded_.insert(param);
+        pieces_ += 1;
+        compared_ += hashes.size() > 1 ? 1 : 0;
+      }
+      take(param, hashes, seen);
+    }
+  }
+
+  // What ranks hold of the same piece must be the same.
+  static void take(const std::string& param, const Hashes& hashes, NotReduced& seen) {
     if (hashes.empty() || all_equal(hashes)) return;
-    seen.differ.push_back(param);
+    if (seen.differ.empty() || seen.differ.back() != param) seen.differ.push_back(param);
     seen.hashes[param] = hashes;
     const std::vector<int> off = minority(hashes);
     if (off.empty()) seen.majority = false;
     seen.off_ranks.insert(off.begin(), off.end());
+  }
+
+  // A piece that one rank alone holds is compared with none: nothing says that it is the right sum.
+  [[nodiscard]] std::string of_pieces(std::int64_t steps) const {
+    const std::size_t whole = params_.size() - sharded_.size();
+    const std::string compared =
+        compared_ == 0         ? "each of one rank, so that none is compared with another"
+        : compared_ == pieces_ ? "each the same on the ranks that hold it"
+                               : std::to_string(compared_) + " of " + std::to_string(pieces_) +
+                                     " the same on the ranks that hold it, the others of one rank";
+    return counted(static_cast<std::int64_t>(sharded_.size()), "gradient") + " in pieces, " +
+           compared +
+           (whole == 0 ? std::string()
+                       : "; " + counted(static_cast<std::int64_t>(whole), "whole gradient") +
+                             " the same on " + ranks_text(all_ranks(evidence_))) +
+           "; every rank took part in a reduction in " +
+           (steps == 1 ? std::string("the step") : "each of " + counted(steps, "step"));
   }
 
   [[nodiscard]] bool lost_its_peer(int rank) const {
@@ -141,7 +173,8 @@ class Agreement {
   [[nodiscard]] std::vector<const Collective*> reductions(int rank, std::int64_t step) const {
     std::map<int, std::vector<const Collective*>> of_life;
     for (const auto& row : evidence_.collectives) {
-      if (row.process == rank && row.row.step == step && sums_gradients(row.row)) {
+      if (row.process == rank && row.row.step == step &&
+          (sums_gradients(row.row) || scatters_gradients(row.row))) {
         of_life[life_at(evidence_, row.t_ms)].push_back(&row.row);
       }
     }
@@ -252,6 +285,9 @@ class Agreement {
   Course course_;
   const std::vector<std::string>& params_;
   bool micro_is_told_ = false;
+  std::set<std::string> sharded_;
+  std::size_t pieces_ = 0;    // of all steps
+  std::size_t compared_ = 0;  // of these: held by more than one rank
   ResultBuilder result_;
   std::map<int, Counts> extra_;
   bool told_ = false;

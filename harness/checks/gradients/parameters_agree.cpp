@@ -58,6 +58,7 @@ class States {
     const std::string count = std::to_string(params_.size());
     const std::string after =
         " after " + (steps == 1 ? std::string("the step") : "each of " + counted(steps, "step"));
+    if (!sharded_.empty()) return result_.finish(of_pieces() + after);
     return result_.finish(evidence_.ranks() == 1
                               ? "one rank only: " + count + " hashes recorded" + after
                               : count + " parameters are bitwise equal on " +
@@ -95,7 +96,7 @@ class States {
   }
 
   void compare(const std::string& param, Divergence& seen) {
-    std::map<int, std::string> of_rank;
+    std::map<std::string, std::map<int, std::string>> pieces;  // "" for the whole
     for (const int rank : all_ranks(evidence_)) {
       const ParameterHash* row = hashes_.find({seen.step, rank, param});
       if (row == nullptr || row->hash.empty()) {
@@ -103,14 +104,36 @@ class States {
                             std::to_string(seen.step) + ended_early(evidence_, rank),
                         site_of_rank(rank));
       } else {
-        of_rank[rank] = row->hash;
+        pieces[row->piece][rank] = row->hash;
       }
     }
+    for (const auto& [piece, of_rank] : pieces) {
+      if (!piece.empty()) {
+        sharded_.insert(param);
+        alone_ = alone_ && of_rank.size() == 1;
+      }
+      take(param, of_rank, seen);
+    }
+  }
+
+  static void take(const std::string& param,
+                   const std::map<int, std::string>& of_rank,
+                   Divergence& seen) {
     if (of_rank.size() < 2 || all_equal(of_rank)) return;
-    seen.params.push_back(param);
+    if (seen.params.empty() || seen.params.back() != param) seen.params.push_back(param);
     const std::vector<int> off = minority(of_rank);
     if (off.empty()) seen.majority = false;
     seen.off_ranks.insert(off.begin(), off.end());
+  }
+
+  [[nodiscard]] std::string of_pieces() const {
+    const std::size_t whole = params_.size() - sharded_.size();
+    return counted(static_cast<std::int64_t>(sharded_.size()), "parameter") + " in pieces, " +
+           (alone_ ? "each of one rank, so that none is compared with another"
+                   : "equal on the ranks that hold the same") +
+           (whole == 0 ? std::string()
+                       : "; " + counted(static_cast<std::int64_t>(whole), "whole parameter") +
+                             " bitwise equal on " + ranks_text(all_ranks(evidence_)));
   }
 
   const Evidence& evidence_;
@@ -119,6 +142,8 @@ class States {
   Latest<ParameterKey, ParameterHash> hashes_;
   std::map<int, std::int64_t>
       untied_;  // by rank: the first step after which the head is not the embedding
+  std::set<std::string> sharded_;
+  bool alone_ = true;  // no piece is held by two ranks
   ResultBuilder result_;
 };
 

@@ -56,6 +56,10 @@ bool sums_gradients(const Collective& row) {
   return row.op == "allreduce" && when && floating;
 }
 
+bool scatters_gradients(const Collective& row) {
+  return row.op == "reduce_scatter";
+}
+
 std::optional<Finding> other_type_travels(const Evidence& evidence) {
   const std::map<RankAndStep, Types> asked = asked_types(evidence);
   std::map<std::int64_t, OtherType> steps;

@@ -7,6 +7,7 @@
 #include "harness/checks/ceilings.h"
 #include "harness/checks/kernel/kernel_call.h"
 #include "harness/checks/kernel/kernel_gradient.h"
+#include "harness/checks/kernel/kernel_not_finite.h"
 #include "nsa/base/error.h"
 #include "oracles/attention/backward.h"
 #include "oracles/attention/compress.h"
@@ -274,7 +275,10 @@ class AttentionJudge {
     if (record_.rows.empty()) return std::move(verdict_);
     take_rows();
     verdict_.judged = judge_layer(record_, kernel_model(scenario_));
-    for (Deviation& seen : verdict_.judged.deviations) seen.op = "attention";
+    for (Deviation& seen : verdict_.judged.deviations) {
+      seen.op = "attention";
+      tell_not_finite(record_.at(seen.tensors.front()), seen);
+    }
     if (!scenario_.kernel.gradients || record_.is_sample()) return std::move(verdict_);
     if (verdict_.judged.deviations.empty()) judge_gradients();
     return std::move(verdict_);
@@ -339,19 +343,22 @@ class AttentionJudge {
     for (const auto& [name, tensor] : right) all = std::max(all, oracles::finite_scale(tensor));
     const LongestSums sums(kernel_model(scenario_), 1, record_.length);
     Deviation seen;
+    bool only_not_finite = true;
     for (const auto& [name, found] : reader_.gradients()) {
       const bool values = name.front() == 'v' || name == "gates";
       const double share = values ? kSmallestScaleShare : kSmallestCancellingShare;
-      const JudgedGradient judged = judge_gradient(record_,
-                                                   found,
-                                                   {right.at(name),
-                                                    worst != nullptr ? &worst->at(name) : nullptr,
-                                                    share * all,
-                                                    sums.gradient,
-                                                    name == "gates" ? gate_rounding_ : 0.0});
+      const GradientLimits limits{right.at(name),
+                                  worst != nullptr ? &worst->at(name) : nullptr,
+                                  share * all,
+                                  sums.gradient,
+                                  name == "gates" ? gate_rounding_ : 0.0};
+      const JudgedGradient judged = judge_gradient(record_, found, limits);
       verdict_.judged.errors["d" + name] = judged.error;
       if (!judged.wrong) continue;
       seen.tensors.push_back("d" + name);
+      Tensor mended = found;
+      only_not_finite = only_not_finite && mend_not_finite(limits.wanted, mended) &&
+                        !judge_gradient(record_, mended, limits).wrong;
       if (seen.limit == 0.0 ||
           !(judged.error.value / judged.error.limit <= seen.error / seen.limit)) {
         seen.error = judged.error.value;
@@ -360,7 +367,8 @@ class AttentionJudge {
       }
     }
     if (seen.tensors.empty()) return;
-    seen.code = "NUMERIC.GRADIENT";
+    seen.code = only_not_finite ? kNotFinite : "NUMERIC.GRADIENT";
+    seen.backward = true;
     seen.branch = alone_;
     seen.op = "attention";
     verdict_.judged.deviations.push_back(std::move(seen));

@@ -65,7 +65,7 @@ class FutureJudge {
     try {
       ++pairs_;
       if (compare_forward(*one, *two, other, first) && scenario_.kernel.gradients) {
-        compare_backward(*two, other, first);
+        compare_backward(*one, *two, other, first);
       }
     } catch (const nsa::Error& error) {
       result_.missing(std::string("trials that can be compared: ") + error.what());
@@ -92,7 +92,9 @@ class FutureJudge {
     return rows.empty();
   }
 
-  void compare_backward(const nsa::SafetensorsFile& two,
+  // What is no number in both trials did not come from the future: kernel_is_oracle tells it.
+  void compare_backward(const nsa::SafetensorsFile& one,
+                        const nsa::SafetensorsFile& two,
                         const TrialOnRecord& trial,
                         std::int64_t first) {
     const bool compressed = scenario_.kernel.level == "attend_cmp";
@@ -100,9 +102,14 @@ class FutureJudge {
     for (const auto& [name, view] : two.tensors()) {
       if (!name.starts_with("dk") && !name.starts_with("dv")) continue;
       const Reals values(view);
+      const Reals before(one.at(name));
+      if (one.at(name).shape != view.shape) {
+        throw nsa::Error(view.where + ": has another shape than in the first trial");
+      }
       const std::set<int> rows = rows_where(view, [&](std::size_t i, int row) {
         const std::int64_t last = compressed ? row * m.d + m.l - 1 : row;
-        return last >= first && values[i] != 0.0;
+        const bool no_number = !std::isfinite(values[i]) && !std::isfinite(before[i]);
+        return last >= first && !no_number && values[i] != 0.0;
       });
       if (!rows.empty()) tell(trial, rows, first, "backward", name.c_str());
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "harness/checks/kernel/kernel_call.h"
+#include "harness/checks/kernel/kernel_not_finite.h"
 #include "nsa/base/error.h"
 #include "oracles/attention/selection.h"
 
@@ -69,8 +70,15 @@ ChoiceJudgement judge_kernel_choice(const Scenario& scenario,
                                     const nsa::SafetensorsFile& inputs,
                                     const nsa::SafetensorsFile& outputs) {
   const bool scores = scenario.kernel.level == "score";
-  return judge_choice(scores ? scored(scenario, inputs, outputs)
-                             : selected(scenario, inputs, outputs));
+  const LayerRecord record =
+      scores ? scored(scenario, inputs, outputs) : selected(scenario, inputs, outputs);
+  ChoiceJudgement judged = judge_choice(record);
+  for (Deviation& seen : judged.deviations) {
+    if (!scores || seen.op != "score") continue;
+    tell_not_finite(record.at("p_grp"), seen);
+    if (seen.code == kNotFinite) seen.tensors = {"scores"};
+  }
+  return judged;
 }
 
 }  // namespace harness::checks

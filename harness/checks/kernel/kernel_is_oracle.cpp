@@ -10,8 +10,10 @@
 #include "harness/checks/kernel/kernel_attention.h"
 #include "harness/checks/kernel/kernel_choice.h"
 #include "harness/checks/kernel/kernel_judge.h"
+#include "harness/checks/kernel/kernel_not_finite.h"
 #include "harness/checks/kernel/kernel_trials.h"
 #include "harness/checks/list.h"
+#include "harness/foreign/trials.h"
 #include "nsa/base/error.h"
 #include "nsa/base/text.h"
 
@@ -21,6 +23,7 @@ namespace {
 struct SeenInTrial {
   Deviation seen;
   int trial = 0;
+  std::string name;  // of the trial
 };
 
 constexpr const char* kGradients = "gradients";
@@ -46,12 +49,45 @@ bool is_about(const SeenInTrial& one, const std::string& about) {
   return about_of(one.seen) == about;
 }
 
+// The queries before the first compressed key is complete. Only they have no key, and only in this branch.
+bool has_no_keys(const Deviation& seen, std::int64_t compress_length) {
+  const bool compressed = seen.branch == "cmp" || seen.op == "score";
+  return compressed && seen.is_forward() && !seen.rows.empty() &&
+         seen.rows.back() < compress_length - 1;
+}
+
+// Numbers that are not finite, in every trial in which something is wrong. Where that is the one with NaNs in memory between
+// the rows of its inputs, they come from there.
+Deviation told_not_finite(const std::vector<const SeenInTrial*>& all,
+                          std::int64_t compress_length) {
+  Deviation told;
+  told.code = kNotFinite;
+  const auto each = [&](auto fits) { return std::all_of(all.begin(), all.end(), fits); };
+  if (each([](const SeenInTrial* one) { return one->name == kGaps; })) {
+    told.code = all.front()->seen.is_forward() ? "NUMERIC.FORWARD" : "NUMERIC.GRADIENT";
+    told.law = "strides_ignored";
+    told.about =
+        "it reads memory between the rows of its inputs, where NaNs are: right for contiguous "
+        "inputs only";
+  } else if (each(
+                 [&](const SeenInTrial* one) { return has_no_keys(one->seen, compress_length); })) {
+    told.about = "they come before the first compressed key is complete, and have no key";
+  }
+  return told;
+}
+
 // One mistake is one finding. A short trial leaves laws undecided that a long one tells apart: the law of all of them is the one
 // that gives what was seen in every trial. One that gives it in some of them is none.
-void tell_together(std::vector<SeenInTrial>& list, const std::string& about) {
+void tell_together(std::vector<SeenInTrial>& list,
+                   const std::string& about,
+                   std::int64_t compress_length) {
   std::optional<std::set<std::string>> common;
+  std::vector<const SeenInTrial*> all;
+  bool finite = false;
   for (const SeenInTrial& one : list) {
     if (!is_about(one, about)) continue;
+    all.push_back(&one);
+    finite = finite || one.seen.code != kNotFinite;
     const std::set<std::string> own = laws_of(one.seen);
     if (!common) common = own;
     std::erase_if(*common, [&](const std::string& law) { return own.count(law) == 0; });
@@ -64,6 +100,7 @@ void tell_together(std::vector<SeenInTrial>& list, const std::string& about) {
   told.code = about == kGradients ? "NUMERIC.GRADIENT" : "NUMERIC.FORWARD";
   if (is_of_choice(about)) told.code = about;
   if (alone != list.end()) told = alone->seen;
+  if (!finite) told = told_not_finite(all, compress_length);
   for (SeenInTrial& one : list) {
     if (!is_about(one, about)) continue;
     one.seen.code = told.code;
@@ -103,11 +140,11 @@ void keep_what_tells_most(std::vector<SeenInTrial>& list) {
   }
 }
 
-std::vector<Finding> findings_of(std::vector<SeenInTrial> list) {
+std::vector<Finding> findings_of(std::vector<SeenInTrial> list, std::int64_t compress_length) {
   keep_what_tells_most(list);
   std::set<std::string> abouts;
   for (const SeenInTrial& one : list) abouts.insert(about_of(one.seen));
-  for (const std::string& about : abouts) tell_together(list, about);
+  for (const std::string& about : abouts) tell_together(list, about, compress_length);
   Deviations deviations;
   for (const SeenInTrial& one : list) deviations.add(one.seen, {0, 1, one.trial});
   return deviations.findings();
@@ -122,8 +159,9 @@ class KernelComparison {
     if (!scenario_.is_foreign()) return inconclusive("the case has no kernel of the user's own");
     const std::vector<TrialOnRecord> trials = trials_on_record(evidence_, result_);
     for (const TrialOnRecord& trial : trials) judge_trial(trial);
-    for (Finding& finding : findings_of(first_)) tell(std::move(finding), trials, "");
-    for (Finding& finding : findings_of(second_)) {
+    for (Finding& finding : findings_of(first_, scenario_.model.l))
+      tell(std::move(finding), trials, "");
+    for (Finding& finding : findings_of(second_, scenario_.model.l)) {
       tell(std::move(finding), trials, "the second call");
     }
     if (scenario_.kernel.is_whole()) tell_what_was_certain(trials);
@@ -153,7 +191,7 @@ class KernelComparison {
       const LayerJudgement judged = judgement_of(trial, outputs);
       errors_.take(judged.errors);
       for (const Deviation& seen : judged.deviations) {
-        list.push_back({seen, trial.number});
+        list.push_back({seen, trial.number, trial.name});
       }
       for (const std::string& lacking : judged.missing) {
         result_.missing(lacking + " in the trial " + trial.name);
@@ -293,6 +331,7 @@ Check kernel_is_oracle() {
           "every trial; its choice of blocks is what the scores demand",
           {"NUMERIC.FORWARD",
            "NUMERIC.GRADIENT",
+           kNotFinite,
            "MASK.ALIGNMENT",
            "MASK.POLARITY",
            "MASK.ABSENT",

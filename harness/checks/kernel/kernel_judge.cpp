@@ -7,6 +7,7 @@
 #include "harness/checks/attention/law_codes.h"
 #include "harness/checks/ceilings.h"
 #include "harness/checks/kernel/kernel_gradient.h"
+#include "harness/checks/kernel/kernel_not_finite.h"
 #include "harness/checks/largest.h"
 #include "harness/checks/result.h"
 #include "nsa/base/text.h"
@@ -39,6 +40,9 @@ class KernelJudge {
 
   LayerJudgement judge() {
     verdict_ = judge_layer(record_, kernel_model(scenario_));
+    for (Deviation& seen : verdict_.deviations) {
+      tell_not_finite(record_.at(seen.tensors.front()), seen);
+    }
     oracles::AttentionOptions options;
     options.replay = record_.blocks;
     Stages stages(record_.config, record_.weights, record_.x, options);
@@ -174,13 +178,20 @@ class KernelJudge {
     const std::string name = "d" + of;
     verdict_.errors[name] = judged.error;
     where_[name] = judged.where;
-    if (judged.wrong) wrong_.push_back(of);
+    if (judged.wrong) {
+      wrong_.push_back(of);
+      Tensor mended = found;
+      const bool any = mend_not_finite(wanted, mended);
+      const GradientLimits limits{wanted, plain, least_scale, sums_.gradient};
+      only_not_finite_ = only_not_finite_ && any && !judge_gradient(record_, mended, limits).wrong;
+    }
     judged_.push_back({of, found, wanted, judged.allowed});
   }
 
   void tell(const oracles::Backward& backward) {
     if (wrong_.empty()) return;
-    Deviation seen = deviation("NUMERIC.GRADIENT");
+    Deviation seen = deviation(only_not_finite_ ? kNotFinite : "NUMERIC.GRADIENT");
+    seen.backward = true;
     std::set<int> heads;
     std::map<int, double> counts;
     bool counted = true;
@@ -201,7 +212,11 @@ class KernelJudge {
     }
     if (static_cast<std::int64_t>(heads.size()) < record_.config.n_heads)
       seen.heads = to_ints(heads);
-    explain(oracles::name_gradients(backward, call_.branch, judged_), seen);
+    if (!only_not_finite_) {
+      explain(oracles::name_gradients(backward, call_.branch, judged_), seen);
+    } else {
+      counted = false;
+    }
     if (seen.law.empty() && seen.laws.empty() && counted) put_shares_of_heads(counts, seen);
     verdict_.deviations.push_back(std::move(seen));
   }
@@ -213,6 +228,8 @@ class KernelJudge {
   LayerJudgement verdict_;
   std::vector<RecordedGradient> judged_;
   std::vector<std::string> wrong_;
+  bool only_not_finite_ =
+      true;  // of what is wrong, some numbers are not finite, and all others are right
   std::map<std::string, std::string> where_;  // an error was measured, by tensor
 };
 

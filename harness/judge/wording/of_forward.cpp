@@ -48,6 +48,15 @@ constexpr std::array kForwardWords = {
         "is not the cause: the oracle got the same one.",
         "Compare the backward of {op} with its equation on the trial's tensors, head by head.",
         "row_count rows_in_all call"},
+    Wording{"NAN.ORIGIN",
+            "kernel",
+            "With the inputs {trial}, {tensors} {tensors?is|are} not finite[ in {row_count} of "
+            "{rows_in_all} rows].[ It is wrong in {call} alone.][ Of these rows it is known: "
+            "{about}.]",
+            "The inputs are not the cause: they are finite, and the oracle gives finite numbers "
+            "from them. Nothing else is wrong.",
+            "Give rows without any key zeros instead of a softmax over nothing, in the backward "
+            "too; look for an overflow and a division by zero."},
     Wording{"SELECTION.WRONG",
             "kernel_score",
             "With the inputs {trial}, the scores of {row_count} of {rows_in_all} rows are not what "
