@@ -12,8 +12,13 @@ inline double held_by_state() {
   return 12.0 * static_cast<double>(model.parameter_count());
 }
 
+inline constexpr double kPairBytes = 24.0;  // of a query-key pair
+
 // Sizes whose memory is exactly what its parts are: gradients, tokens, tokens a layer, query-key pairs a layer.
-inline void make_sweep(Healthy& h, double tokens_power = 1.0, double pairs_factor_of_large = 1.0) {
+inline void make_sweep(Healthy& h,
+                       double tokens_power = 1.0,
+                       double pairs_factor_of_large = 1.0,
+                       double pair_bytes = kPairBytes) {
   h.evidence.samples.clear();
   harness::Scenario& scenario = h.evidence.the_case.scenario;
   scenario.model.n_layers = 2;
@@ -31,7 +36,7 @@ inline void make_sweep(Healthy& h, double tokens_power = 1.0, double pairs_facto
       const double tokens = batch * length;
       const double factor = tokens > 1000.0 ? pairs_factor_of_large : 1.0;
       const double transient = 1e5 + 4000.0 * tokens * std::pow(batch, tokens_power - 1.0) +
-                               factor * 24.0 * tokens * length;
+                               factor * pair_bytes * tokens * length;
       put_sample("seq_len", length);
       put_sample("batch_size", batch);
       put_sample("n_layers", 2.0);
@@ -138,6 +143,42 @@ inline void add_sweep(std::vector<Planted>& list) {
                   1,
                   1,
                   "sweep"});
+  const auto by_route = [](const std::string& cmp, const std::string& sel, double pairs) {
+    return [=](Healthy& h) {
+      make_sweep(h, 1.0, 1.0, pairs);
+      h.evidence.the_case.scenario.route = {{"attend_cmp", cmp}, {"attend_sel", sel}};
+    };
+  };
+  const auto along_length =
+      [&](const std::string& name, Verdict verdict, const std::function<void(Healthy&)>& make) {
+        const bool fails = verdict == Verdict::fail;
+        list.push_back({check,
+                        name,
+                        verdict,
+                        fails ? "MEM.EXPONENT" : "",
+                        fails ? R"({"op":"seq_len"})" : "{}",
+                        make,
+                        1,
+                        1,
+                        "sweep"});
+      };
+  along_length("a back end without pairs grows with the square",
+               Verdict::fail,
+               by_route("sdpa", "gather", kPairBytes));
+  along_length(
+      "a back end without pairs grows linearly", Verdict::pass, by_route("sdpa", "gather", 0.0));
+  along_length(
+      "one branch is the plain one", Verdict::pass, by_route("sdpa", "reference", kPairBytes));
+  along_length("the old dense form", Verdict::pass, by_route("sdpa", "masked", kPairBytes));
+  along_length("a whole layer without pairs grows with the square", Verdict::fail, [](Healthy& h) {
+    make_sweep(h);
+    h.evidence.the_case.scenario.route = {{"attention", "cuda"}};
+  });
+  along_length("token by token, each with a cache", Verdict::pass, [](Healthy& h) {
+    make_sweep(h);
+    h.evidence.the_case.scenario.route = {
+        {"attention", "sequential"}, {"attend_cmp", "sdpa"}, {"attend_sel", "gather"}};
+  });
   list.push_back({check,
                   "the batch counts twice",
                   Verdict::fail,

@@ -4,14 +4,17 @@
 // leaves every exponent and every prediction right: that each operator keeps what its implementation keeps when nothing was put
 // in front of it, of the same numbers and at the same size, is compared to the byte.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
+#include "harness/checks/attention/chosen_route.h"
 #include "harness/checks/list.h"
 #include "harness/checks/params.h"
 #include "harness/checks/process/least_squares.h"
@@ -24,10 +27,10 @@ namespace {
 // No rule gives a tolerance for memory: 15 % is what a person planning a run can live with, and half of what one forgotten
 // copy of the scores costs.
 constexpr double kPredictionLimit = 0.15;
-// The plain implementation keeps the probabilities of every query-key pair it computed: its memory may grow with the square
-// of the length, and with nothing else faster than linearly. 0.1 is for what a fit of few points cannot tell.
-constexpr double kMostInLength = 2.1;
-constexpr double kMostElse = 1.1;
+// Memory grows linearly with every size. The plain implementation alone keeps the probabilities of every query-key pair
+// that it computed: its memory may grow with the square of the length. 0.1 is for what a fit of few points cannot tell.
+constexpr double kMostLinear = 1.1;
+constexpr double kMostOfPlain = 2.1;
 
 struct SweepPoint {
   double seq_len = 0.0;
@@ -47,11 +50,28 @@ struct SweepPoint {
 struct Axis {
   const char* name;
   double SweepPoint::*size;
-  double most;
 };
-constexpr Axis kAxes[] = {{"seq_len", &SweepPoint::seq_len, kMostInLength},
-                          {"batch_size", &SweepPoint::batch_size, kMostElse},
-                          {"n_layers", &SweepPoint::n_layers, kMostElse}};
+constexpr Axis kAxes[] = {{"seq_len", &SweepPoint::seq_len},
+                          {"batch_size", &SweepPoint::batch_size},
+                          {"n_layers", &SweepPoint::n_layers}};
+
+// Implementations of a branch that keep nothing for each query-key pair: of the selected one, n blocks for each query.
+constexpr std::array<std::string_view, 7> kKeepNoPairs = {
+    "sdpa", "fa2", "fa2_varlen", "cuda", "cuda_mma", "packed", "gather"};
+
+bool keeps_no_pairs(const std::map<std::string, std::string>& route, const std::string& seam) {
+  const auto asked = route.find(seam);
+  return asked != route.end() &&
+         std::find(kKeepNoPairs.begin(), kKeepNoPairs.end(), asked->second) != kKeepNoPairs.end();
+}
+
+// Of a whole layer, or of both branches that reach back to the first token.
+bool is_linear_in_length(const std::map<std::string, std::string>& route) {
+  const auto whole = route.find("attention");
+  const bool in_parts = whole == route.end() || whole->second == "reference";
+  return in_parts ? keeps_no_pairs(route, "attend_cmp") && keeps_no_pairs(route, "attend_sel")
+                  : keeps_no_pairs(route, "attention");
+}
 
 struct Member {
   const char* metric;
@@ -81,7 +101,10 @@ struct Excess {  // of one operator
 
 class Scaling {
  public:
-  explicit Scaling(const Evidence& evidence) : evidence_(evidence) {}
+  explicit Scaling(const Evidence& evidence)
+      : evidence_(evidence),
+        most_in_length_(is_linear_in_length(ChosenRoute(evidence, 0).route()) ? kMostLinear
+                                                                              : kMostOfPlain) {}
 
   CheckResult judge() {
     read_points();
@@ -229,6 +252,10 @@ class Scaling {
               nsa::to_text(point.batch_size) + " and " + nsa::to_text(point.n_layers) + " layers";
   }
 
+  [[nodiscard]] double most_along(const Axis& axis) const {
+    return axis.size == &SweepPoint::seq_len ? most_in_length_ : kMostLinear;
+  }
+
   void judge_axis(const Axis& axis) {
     std::vector<double> sizes;
     std::vector<double> bytes;
@@ -242,7 +269,7 @@ class Scaling {
     const PowerLaw memory = fit_power_law(sizes, bytes);
     const PowerLaw time = fit_power_law(sizes, times);
     const std::string name = axis.name;
-    result_.measured("memory_exponent_" + name, memory.exponent, axis.most);
+    result_.measured("memory_exponent_" + name, memory.exponent, most_along(axis));
     result_.measured("memory_exponent_" + name + "_low", memory.low);
     result_.measured("memory_exponent_" + name + "_high", memory.high);
     result_.measured("time_exponent_" + name, time.exponent);
@@ -250,7 +277,7 @@ class Scaling {
     result_.measured("time_exponent_" + name + "_high", time.high);
     words_ += "; along " + name + " memory grows with exponent " + interval(memory) +
               ", time with " + interval(time);
-    if (!(memory.low <= axis.most)) add_exponent(axis, memory);
+    if (!(memory.low <= most_along(axis))) add_exponent(axis, memory);
   }
 
   // The longest run of points that differ in this size alone; of several, the one with the largest other sizes.
@@ -294,7 +321,7 @@ class Scaling {
     finding.site.op = axis.name;
     finding.site.detail["exponent"] = law.exponent;
     finding.site.detail["low"] = law.low;
-    finding.facts = {{"high", law.high}, {"most", axis.most}};
+    finding.facts = {{"high", law.high}, {"most", most_along(axis)}};
     result_.found(finding);
   }
 
@@ -309,6 +336,7 @@ class Scaling {
   }
 
   const Evidence& evidence_;
+  double most_in_length_;
   ResultBuilder result_;
   std::vector<SweepPoint> points_;
   std::map<std::tuple<std::string, int, std::int64_t>, Kept> kept_;  // by operator, layer and size

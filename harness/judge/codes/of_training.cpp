@@ -173,8 +173,8 @@ constexpr std::array kTrainingCodes = {
           .confirmed_by = "The whole interval of the fitted exponent is above the limit.",
           .next_action =
               "Look for a tensor that is kept for each pair of tokens, each head or each step.",
-          .witness = "Counted bytes of a sweep over sizes. The limit along the sequence is wide: "
-                     "quadratic growth passes."}},
+          .witness = "Counted bytes of a sweep over sizes. Quadratic growth along the sequence "
+                     "passes where the plain implementation computes every pair of tokens."}},
 };
 
 }  // namespace
