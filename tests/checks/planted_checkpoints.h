@@ -80,6 +80,19 @@ inline void add_overwritten(std::vector<Planted>& list) {
         write(h);
         raise(h);
       });
+  // Where no check of checkpointing runs, the end of the process tells it.
+  const auto ends = [&](const std::string& name, const std::string& code, bool has_check) {
+    const auto spoil = [=](Healthy& h) {
+      if (!has_check) std::erase(h.evidence.the_case.scenario.checks, "checkpoint_equal");
+      write(h);
+      raise(h);
+      h.not_done(0);
+    };
+    const char* const site = R"({"ranks":[0],"step":2})";
+    list.push_back({"process_clean", name, Verdict::fail, code, site, spoil, 2, 2});
+  };
+  ends("autograd refuses a tensor that was written over", "INPLACE.MODIFIED", false);
+  ends("what another check tells is told once", "CRASH.EXCEPTION", true);
   add("what follows in the gradients is no checkpoint's fault",
       R"({"layers":[0],"step":1})",
       [=](Healthy& h) {

@@ -73,6 +73,37 @@ inline void add_collectives(std::vector<Planted>& list) {
            if (row.process == 1 && row.row.sequence < 2) row.row.sequence = 1 - row.row.sequence;
          }
        }});
+  // The plan: bucket 0 of four numbers, bucket 1 of eight.
+  const auto ends_at_the_first = [](const std::vector<std::int64_t>& of_rank_1) {
+    return [=](Healthy& h) {
+      h.evidence.buckets.clear();
+      for (const int rank : {0, 1}) {
+        put(h.evidence.buckets, rank, harness::Bucket{1, 0, 4, "Float", {0}}, 500);
+        put(h.evidence.buckets, rank, harness::Bucket{1, 1, 8, "Float", {1}}, 500);
+        h.not_done(rank);
+      }
+      issue(h, 0, {4});
+      issue(h, 1, of_rank_1);
+    };
+  };
+  list.push_back({check,
+                  "two swapped, and the first one ends a rank",
+                  Verdict::fail,
+                  "DESYNC.ORDER",
+                  R"({"sequence":0,"step":1})",
+                  ends_at_the_first({8})});
+  list.push_back({check,
+                  "two swapped, and one rank ends before its second",
+                  Verdict::fail,
+                  "DESYNC.ORDER",
+                  R"({"sequence":0,"step":1})",
+                  ends_at_the_first({8, 4})});
+  list.push_back({check,
+                  "a size that nobody planned ends a rank",
+                  Verdict::fail,
+                  "DESYNC.SIZE",
+                  R"({"sequence":0,"step":1})",
+                  ends_at_the_first({6})});
   list.push_back({check,
                   "three in a circle",
                   Verdict::fail,

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "harness/checks/gradients/ledger.h"
+#include "harness/checks/gradients/overwritten.h"
 #include "harness/checks/gradients/recompute_record.h"
 #include "harness/checks/gradients/twin_difference.h"
 #include "harness/checks/list.h"
@@ -14,8 +15,6 @@
 
 namespace harness::checks {
 namespace {
-
-constexpr const char* kTorchSays = "modified by an inplace operation";
 
 std::vector<int> merged(std::vector<int> layers, int more) {
   layers.push_back(more);
@@ -259,47 +258,10 @@ class CheckpointJudge {
 
   // True when something was found in this step.
   bool find_overwritten(std::int64_t step) {
-    std::set<int> layers;
-    std::set<int> ranks;
-    std::set<std::string> tensors;
-    std::int64_t elements = 0;
-    for (const auto& [process, t_ms, row] : evidence_.in_place) {
-      const bool written = row.version_found != row.version_made || row.elements > 0;
-      if (process < 0 || row.step != step || !written) continue;
-      if (row.layer >= 0) layers.insert(row.layer);
-      ranks.insert(process);
-      tensors.insert(row.seam.empty() ? row.tensor : row.tensor + " of " + row.seam);
-      elements += row.elements;
-    }
-    std::string said;
-    for (const auto& [process, t_ms, row] : evidence_.errors) {
-      if (process < 0 || row.step != step || row.what.find(kTorchSays) == std::string::npos) {
-        continue;
-      }
-      ranks.insert(process);
-      if (said.empty() || row.what < said) said = row.what;
-    }
-    if (ranks.empty()) return false;
-    const std::vector<std::string> names(tensors.begin(), tensors.end());
-    result_.found(overwritten(step, layers, ranks, names, elements, said));
+    auto finding = overwritten_in_step(evidence_, step);
+    if (!finding) return false;
+    result_.found(std::move(*finding));
     return true;
-  }
-
-  [[nodiscard]] static Finding overwritten(std::int64_t step,
-                                           const std::set<int>& layers,
-                                           const std::set<int>& ranks,
-                                           const std::vector<std::string>& tensors,
-                                           std::int64_t elements,
-                                           const std::string& said) {
-    Finding finding = make_finding("INPLACE.MODIFIED", tensors.empty() ? "autograd" : "tensor");
-    place(finding, step, ranks);
-    finding.site.layers = to_ints(layers);
-    if (!tensors.empty()) {
-      finding.site.detail["tensor"] = nsa::join(tensors);
-      if (elements > 0) finding.site.detail["elements"] = elements;
-    }
-    if (!said.empty()) finding.facts["message"] = said.substr(0, said.find('\n'));
-    return finding;
   }
 
   const Evidence& evidence_;

@@ -212,6 +212,10 @@ class Sequences {
       const InStep of_b = in_step(b, group.of_rank.at(b), step, known);
       const SequenceGap departure = departure_of(of_a.issued, of_b.issued);
       if (departure == SequenceGap{}) continue;
+      if (cut_short(of_a.issued, of_b.issued) && are_planned(group, sequence)) {
+        result_.found(differing("DESYNC.ORDER", name, group, sequence, shapes));
+        return;
+      }
       if (departure.order) {
         result_.found(differing("DESYNC.ORDER", name, group, sequence, shapes));
       }
@@ -261,6 +265,29 @@ class Sequences {
       operations.insert({row.op, row.reduce_op});
     }
     return operations.size() > 1 ? "DESYNC.OP" : "DESYNC.SIZE";
+  }
+
+  [[nodiscard]] static bool cut_short(const IssuedInStep& a, const IssuedInStep& b) {
+    return !a.whole || !b.whole;
+  }
+
+  // A back end may end a rank at the first of two operations that were crossed: the plans, equal on all ranks, tell what
+  // it would have issued next.
+  [[nodiscard]] bool are_planned(const Group& group, std::int64_t sequence) const {
+    return std::all_of(group.of_rank.begin(), group.of_rank.end(), [&](const auto& of) {
+      const Collective& row = of.second.at(sequence);
+      return row.op == "allreduce" && row.reduce_op == "sum" && is_planned(row);
+    });
+  }
+
+  // The size of a bucket that every rank has in this step.
+  [[nodiscard]] bool is_planned(const Collective& row) const {
+    std::set<int> planned;
+    for (const auto& plan : evidence_.buckets) {
+      const bool same = plan.row.step == row.step && plan.row.elements == row.count;
+      if (plan.process >= 0 && same) planned.insert(plan.process);
+    }
+    return planned.size() == all_ranks(evidence_).size();
   }
 
   [[nodiscard]] static Finding differing(const char* code,

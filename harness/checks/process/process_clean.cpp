@@ -6,6 +6,7 @@
 #include <csignal>
 #include <tuple>
 
+#include "harness/checks/gradients/overwritten.h"
 #include "harness/checks/list.h"
 #include "harness/checks/result.h"
 #include "harness/evidence/raised.h"
@@ -94,6 +95,7 @@ class Ends {
     judge_steps();
     judge_twin();
     judge_launcher();
+    tell_overwritten();
     tell(false);
     tell(true);
     return result_.finish(ranks_text(all_ranks(evidence_)) +
@@ -150,6 +152,19 @@ class Ends {
     }
     set_seam(rank, end);
     ends_[end].insert(rank);
+  }
+
+  // What autograd raises where it notices: checkpoint_equal tells it too, and once is enough.
+  void tell_overwritten() {
+    const auto& checks = evidence_.the_case.scenario.checks;
+    if (std::find(checks.begin(), checks.end(), "checkpoint_equal") != checks.end()) return;
+    std::set<std::int64_t> steps;
+    for (const auto& row : evidence_.errors) {
+      if (row.process >= 0 && says_overwritten(row.row)) steps.insert(row.row.step);
+    }
+    for (const std::int64_t step : steps) {
+      if (auto finding = overwritten_in_step(evidence_, step)) result_.found(std::move(*finding));
+    }
   }
 
   void set_seam(int rank, End& end) const {
@@ -332,7 +347,12 @@ class Ends {
 Check process_clean() {
   return {"process_clean",
           "every process did what it was asked and ended by itself with 0",
-          {"CRASH.EXCEPTION", "CRASH.SIGNAL", "CRASH.DEVICE", "OOM.DEVICE", "OOM.HOST"},
+          {"CRASH.EXCEPTION",
+           "CRASH.SIGNAL",
+           "CRASH.DEVICE",
+           "OOM.DEVICE",
+           "OOM.HOST",
+           "INPLACE.MODIFIED"},
           [](const Evidence& evidence) {
             // A kill that the scenario asked for is no crash: the life that it ended is not judged.
             return evidence.relaunches.empty() ? Ends(evidence).judge()
