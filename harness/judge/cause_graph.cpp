@@ -70,8 +70,9 @@ constexpr std::array kEdges = {
     Edge{"INIT.WRONG", "GRAD.ZERO", Tie::same_layer},
     Edge{"INIT.WRONG", "GATE.DEAD", Tie::same_layer},
     Edge{"DATA.SOURCE/source", "DATA.SOURCE/tokens", Tie::same_rank},
-    Edge{"DATA.SOURCE", "DATA.WRONG", Tie::same_rank},
-    Edge{"DATA.DUPLICATE", "DATA.WRONG", Tie::same_rank},
+    // The twin, or another rank, finds what the oracle finds.
+    Edge{"DATA.SOURCE", "DATA.WRONG", Tie::same_fact},
+    Edge{"DATA.DUPLICATE", "DATA.WRONG", Tie::same_fact},
     Edge{"DATA.SOURCE/sources", "DATA.SOURCE/tokens", Tie::same_rank},
     // Another implementation than the one that was asked for.
     Edge{"ROUTE.MISMATCH/other", "forward", Tie::same_tensors},
