@@ -80,6 +80,20 @@ void install_device_fault(FaultContext& context) {
   });
 }
 
+// More than any process can address: asking for it takes nothing from whoever runs beside.
+void install_host_memory(FaultContext& context) {
+  if (!fault_on_one_rank(context.request, context.rank, context.world)) return;
+  const int seam = draw_index(context.request.seed, "seam", static_cast<int>(kSeams.size()));
+  for_fault_layers(context, [&](nsa::AttentionSeams& seams) {
+    in_front_of(seams, kSeams[static_cast<std::size_t>(seam)], [&context](const Tensor& /*q*/) {
+      if (!context.is_step_now()) return;
+      constexpr std::int64_t kTooMuch = std::int64_t{1} << 47;
+      context.fired();
+      (void)torch::empty({kTooMuch}, torch::kFloat);
+    });
+  });
+}
+
 // A kernel that waits for a tile that nobody loads: it runs, and does not end.
 void wait_for_no_tile() {
 #ifdef NSA_CUDA
@@ -122,6 +136,10 @@ Faults faults_of_devices() {
            {"layers", "rank", "step", "form"},
            install_device_fault,
            {"illegal_address", "memory"}},
+          {"host_memory",
+           "an operator of one rank asks for more memory than the machine has",
+           {"layers", "rank", "step"},
+           install_host_memory},
           {"empty_row_stalls",
            "a row with fewer blocks than slots makes a kernel of the selected branch wait for a "
            "tile that never comes",

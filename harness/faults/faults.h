@@ -15,6 +15,8 @@ using Faults = std::vector<Fault>;
 [[nodiscard]] Faults faults_of_blocks();
 [[nodiscard]] Faults faults_of_checkpoints();
 [[nodiscard]] Faults faults_of_clips();
+[[nodiscard]] Faults faults_of_collectives();
+[[nodiscard]] Faults faults_of_dense_backward();
 [[nodiscard]] Faults faults_of_devices();
 [[nodiscard]] Faults faults_of_documents();
 [[nodiscard]] Faults faults_of_dropouts();
@@ -30,8 +32,10 @@ using Faults = std::vector<Fault>;
 [[nodiscard]] Faults faults_of_low_precision();
 [[nodiscard]] Faults faults_of_masks();
 [[nodiscard]] Faults faults_of_not_numbers();
+[[nodiscard]] Faults faults_of_prompt_caches();
 [[nodiscard]] Faults faults_of_rank_ends();
 [[nodiscard]] Faults faults_of_rank_graph();
+[[nodiscard]] Faults faults_of_rendezvous();
 [[nodiscard]] Faults faults_of_repeats();
 [[nodiscard]] Faults faults_of_rotations();
 [[nodiscard]] Faults faults_of_routes();
@@ -39,6 +43,7 @@ using Faults = std::vector<Fault>;
 [[nodiscard]] Faults faults_of_scores();
 [[nodiscard]] Faults faults_of_selected_backwards();
 [[nodiscard]] Faults faults_of_token_weighting();
+[[nodiscard]] Faults faults_of_updates();
 [[nodiscard]] Faults faults_of_weights();
 
 }  // namespace harness

@@ -79,6 +79,18 @@ void unshifted(FaultContext& context) {
   };
 }
 
+// A mask that never reaches the mean: padding counts as much as what is scored.
+void mask_ignored(FaultContext& context) {
+  auto& loss = context.needed_training().seams.loss;
+  loss = [inner = loss, &context](const Tensor& logits_BSV,
+                                  const Tensor& tokens_BS,
+                                  const std::vector<std::int64_t>& scored_B) {
+    if (!context.holds_now() || scored_B.empty()) return inner(logits_BSV, tokens_BS, scored_B);
+    context.fired();
+    return inner(logits_BSV, tokens_BS, {});
+  };
+}
+
 void leak(FaultContext& context) {
   constexpr std::int64_t kLargestLeak = std::int64_t{1} << 20;  // elements a step
   auto& optimizer = context.needed_training().seams.optimizer;
@@ -184,6 +196,10 @@ Faults faults_of_life_cycle() {
           {"no_learning", "the learning rate is zero", {"step"}, zero_rate},
           {"scaler_skips", "steps are left out that look like steps", {"step", "strength"}, skips},
           {"unshifted_labels", "every token is predicted from itself", {"step"}, unshifted},
+          {"loss_mask_ignored",
+           "positions that are not scored count in the mean loss",
+           {"step"},
+           mask_ignored},
           {"leak_per_step", "memory is kept in every step", {"step", "strength"}, leak},
           {"optimizer_lazy_state",
            "a resume drops the moments, since the optimiser has no state yet",

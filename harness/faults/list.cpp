@@ -10,21 +10,19 @@ namespace harness {
 const std::vector<Fault>& all_faults() {
   static const Faults kFaults = [] {
     Faults all;
-    for (const Faults& some : {faults_of_averaged_twice(),  faults_of_backwards(),
-                               faults_of_blocks(),          faults_of_checkpoints(),
-                               faults_of_clips(),           faults_of_devices(),
-                               faults_of_documents(),       faults_of_dropouts(),
-                               faults_of_expanded(),        faults_of_first_key(),
-                               faults_of_gates(),           faults_of_grad_syncs(),
-                               faults_of_heads(),           faults_of_kcmp_detached(),
-                               faults_of_left_out(),        faults_of_life_cycle(),
-                               faults_of_loaders(),         faults_of_low_precision(),
-                               faults_of_masks(),           faults_of_not_numbers(),
-                               faults_of_rank_ends(),       faults_of_rank_graph(),
-                               faults_of_repeats(),         faults_of_rotations(),
-                               faults_of_routes(),          faults_of_same_data(),
-                               faults_of_scores(),          faults_of_selected_backwards(),
-                               faults_of_token_weighting(), faults_of_weights()}) {
+    for (const Faults& some :
+         {faults_of_averaged_twice(),  faults_of_backwards(),     faults_of_blocks(),
+          faults_of_checkpoints(),     faults_of_collectives(),   faults_of_dense_backward(),
+          faults_of_prompt_caches(),   faults_of_rendezvous(),    faults_of_updates(),
+          faults_of_clips(),           faults_of_devices(),       faults_of_documents(),
+          faults_of_dropouts(),        faults_of_expanded(),      faults_of_first_key(),
+          faults_of_gates(),           faults_of_grad_syncs(),    faults_of_heads(),
+          faults_of_kcmp_detached(),   faults_of_left_out(),      faults_of_life_cycle(),
+          faults_of_loaders(),         faults_of_low_precision(), faults_of_masks(),
+          faults_of_not_numbers(),     faults_of_rank_ends(),     faults_of_rank_graph(),
+          faults_of_repeats(),         faults_of_rotations(),     faults_of_routes(),
+          faults_of_same_data(),       faults_of_scores(),        faults_of_selected_backwards(),
+          faults_of_token_weighting(), faults_of_weights()}) {
       all.insert(all.end(), some.begin(), some.end());
     }
     std::sort(

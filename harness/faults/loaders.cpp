@@ -81,6 +81,21 @@ void noise(FaultContext& context) {
       });
 }
 
+const std::vector<std::string> kPlaces = {"next_step", "other_rank"};
+
+// A loader that was already asked once, or that counts the ranks from the other end: right sequences, at another place.
+void moved(FaultContext& context) {
+  const bool ahead = fault_form(context.request, kPlaces) == "next_step";
+  around_data(context,
+              false,
+              [&context, ahead](
+                  std::int64_t step, std::int64_t micro, int rank, int world, const auto& inner) {
+                context.fired();
+                return ahead ? inner(step + 1, micro, rank, world)
+                             : inner(step, micro, world - 1 - rank, world);
+              });
+}
+
 }  // namespace
 
 Faults faults_of_loaders() {
@@ -92,7 +107,12 @@ Faults faults_of_loaders() {
       {"random_local_data",
        "noise instead of the file that was asked for",
        {"rank", "step"},
-       noise}};
+       noise},
+      {"data_moved",
+       "sequences of the next step, or of another rank, instead of its own",
+       {"rank", "step", "form"},
+       moved,
+       kPlaces}};
 }
 
 }  // namespace harness

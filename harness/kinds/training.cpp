@@ -131,14 +131,20 @@ void train(Session& session,
 void run_rank(Session& session) {
   TrainingParts parts(session);
   CollectiveRecorder collectives(session.channel(), session.progress());
+  const FaultRequest request = session.the_case().scenario.fault.value_or(FaultRequest{});
+  Fired fired(session.channel());
+  nsa::CommunicatorOptions joined = communicator_options(session);
+  if (session.fault() != nullptr && session.fault()->before_joining != nullptr) {
+    JoinContext join{request, session, joined, fired};
+    session.fault()->before_joining(join);
+  }
   session.enter("rendezvous", 0);
-  nsa::Communicator communicator(communicator_options(session), collectives);
+  nsa::Communicator communicator(joined, collectives);
   const HeartbeatTask poll(session.heartbeat(), [&communicator] { communicator.poll_completed(); });
 
-  Fired fired(session.channel());
   nsa::DataParallelOptions options = data_parallel_options(session, communicator, parts.routes);
   TrainingPoints points{parts.seams, options, communicator, *parts.optimizer, *parts.checkpoint};
-  FaultContext context{session.the_case().scenario.fault.value_or(FaultRequest{}),
+  FaultContext context{request,
                        session,
                        session.options().rank,
                        session.options().world,

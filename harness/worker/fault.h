@@ -63,6 +63,14 @@ struct FaultContext {
   [[nodiscard]] bool is_step_now() const { return session.progress().step() == request.step; }
 };
 
+// What a fault may change before this rank joins its peers; only a training rank has it.
+struct JoinContext {
+  const FaultRequest& request;
+  Session& session;
+  nsa::CommunicatorOptions& options;
+  Fired& fired;
+};
+
 struct Fault {
   std::string name;
   std::string about;
@@ -70,6 +78,7 @@ struct Fault {
   void (*install)(FaultContext& context) = nullptr;
   std::vector<std::string> forms = {};  // the default first
   bool needs_layer_above = false;       // it does nothing in the last layer
+  void (*before_joining)(JoinContext& context) = nullptr;
 };
 
 // ---- draws: everything a scenario leaves open is a pure function of fault.seed -----------------------------------------

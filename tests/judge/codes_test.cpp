@@ -19,18 +19,7 @@ using Names = std::set<std::string>;
 
 // Codes that no shipped fault expects, and why.
 const std::map<std::string, std::string> kExpectedByNobody = {
-    {"DATA.WRONG", "faults of the data change a rank, which the twin tells first; mutants show it"},
-    {"LOSS.WRONG", "no fault expects it yet; mutants of the loss show it"},
-    {"SCALER.WRONG", "no fault changes the loss scale on all ranks yet; mutants show it"},
-    {"OPT.UPDATE_WRONG", "no fault changes the update on all ranks yet; mutants show it"},
-    {"SELECTION.TIE", "a note on a pass: no case can fail with it"},
-    {"DESYNC.OP", "no fault changes the operation of a collective on one rank yet"},
-    {"DESYNC.ORDER", "no fault exchanges two collectives on one rank yet"},
-    {"OOM.HOST", "a case that uses up the machine's memory endangers what runs beside it"},
-    {"HANG.INIT", "no fault keeps a rank out of the rendezvous yet"},
-    {"HANG.COLLECTIVE", "no fault blocks a collective on all ranks yet"},
-    {"READS.MISMATCH", "no fault changes the counters of a decoder yet"},
-    {"MEM.EXPONENT", "no fault grows faster than the square of the length yet"}};
+    {"SELECTION.TIE", "a note on a pass: no case can fail with it"}};
 
 // Words that tell whose statement something is.
 constexpr std::array<std::string_view, 5> kOwnWords = {
