@@ -20,7 +20,7 @@ FuturePtr reduce(FaultContext& context, c10d::GradBucket& bucket) {
   if (!holds_for(context, bucket)) {
     return sum;
   }
-  context.fired();
+  if (context.world > 1) context.fired();
   return sum->then(
       [world = context.world](c10::ivalue::Future& future) {
         return c10::IValue(

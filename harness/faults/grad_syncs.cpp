@@ -1,5 +1,7 @@
 // The reduction of gradients gone wrong: never queued, queued too early, gone around, done too often, without the division, or
 // lost with the hooks it depends on.
+#include <utility>
+
 #include "harness/faults/faults.h"
 
 namespace harness {
@@ -43,7 +45,7 @@ void no_division(FaultContext& context) {
       [&context](c10d::GradBucket& bucket) -> FuturePtr {
     std::vector<torch::Tensor> buffers = {bucket.getBufferRef()};
     if (context.holds_now()) {
-      context.fired();
+      if (context.world > 1) context.fired();
     } else {
       buffers.front().div_(context.world);
     }
@@ -97,11 +99,12 @@ void drop_hook(FaultContext& context) {
   hook = nullptr;
 }
 
-// The size that was asked for never reaches the Reducer.
+// The size that was asked for never reaches the Reducer. Where the usual one was asked for, nothing is lost.
 void forget_bucket_size(FaultContext& context) {
   if (!fault_on_rank(context.request, context.rank)) return;
-  context.needed_training().parallel.bucket_mb = nsa::DataParallelOptions().bucket_mb;
-  context.fired();
+  double& asked = context.needed_training().parallel.bucket_mb;
+  const double usual = nsa::DataParallelOptions().bucket_mb;
+  if (std::exchange(asked, usual) != usual) context.fired();
 }
 
 // Parameters that are converted and back have another gradient accumulator, without the Reducer's hook.

@@ -34,17 +34,20 @@ constexpr std::array kEdges = {
     Edge{"DESYNC.", "HANG.COLLECTIVE", Tie::same_sequence},
     Edge{"DESYNC.", "reduction", Tie::same_step},
     Edge{"DESYNC.", "NUMERIC.GRADIENT/sum", Tie::same_step},
+    Edge{"DESYNC.", "NUMERIC.GRADIENT/mean", Tie::same_step},
     Edge{"DESYNC.", "STATE.DIVERGED", Tie::same_rank},
     // A resumed run that is another one.
     Edge{"RESUME.TORN", "RESUME.DIVERGED", Tie::same_rank},
+    Edge{"RESUME.TORN", "SCALER.WRONG/reported", Tie::same_rank},
     Edge{"RESUME.DIVERGED", "data", Tie::same_rank},
     // The rate depends on nothing else of what is read back.
-    Edge{"RESUME.DIVERGED/scratch", "SCHEDULE.LR", Tie::same_rank},
-    Edge{"RESUME.DIVERGED#schedule", "SCHEDULE.LR", Tie::same_rank},
+    Edge{"RESUME.DIVERGED/scratch", "SCHEDULE.LR", Tie::same_fact},
+    Edge{"RESUME.DIVERGED#schedule", "SCHEDULE.LR", Tie::same_fact},
     Edge{"RESUME.DIVERGED", "NUMERIC.GRADIENT/twin", Tie::same_rank},
     Edge{"RESUME.DIVERGED", "CKPT.GRADIENT/gradient", Tie::same_rank},
     Edge{"RESUME.DIVERGED", "STATE.DIVERGED", Tie::same_rank},
     Edge{"RESUME.DIVERGED", "OPT.UPDATE_WRONG", Tie::same_rank},
+    Edge{"RESUME.DIVERGED#moments", "OPT.UPDATE_WRONG/optimizer", Tie::same_fact},
     Edge{"RESUME.DIVERGED", "SCALER.WRONG", Tie::same_rank},
     Edge{"RESUME.DIVERGED", "NAN.ORIGIN@optimizer", Tie::same_rank},
     Edge{"RESUME.DIVERGED", "LOSS.BELOW_FLOOR", Tie::whole_run},
@@ -69,6 +72,7 @@ constexpr std::array kEdges = {
     // A layer that begins with zeros multiplies the gradients of its other parameters by them.
     Edge{"INIT.WRONG", "GRAD.ZERO", Tie::same_layer},
     Edge{"INIT.WRONG", "GATE.DEAD", Tie::same_layer},
+    Edge{"INIT.WRONG", "GATE.COLLAPSED", Tie::same_layer},
     Edge{"DATA.SOURCE/source", "DATA.SOURCE/tokens", Tie::same_rank},
     // The twin, or another rank, finds what the oracle finds.
     Edge{"DATA.SOURCE", "DATA.WRONG", Tie::same_fact},
@@ -107,9 +111,12 @@ constexpr std::array kEdges = {
     Edge{"NAN.", "OPT.UPDATE_WRONG", Tie::same_rank},
     Edge{"NAN.", "CLIP.WRONG", Tie::same_rank},
     Edge{"NAN.", "SCALER.WRONG/unscale", Tie::same_rank},
+    Edge{"NAN.", "SCALER.WRONG/reported", Tie::same_rank},
     // A step that overflowed is taken: its gradient makes NaN of the state, and nothing of it arrives.
     Edge{"SCALER.WRONG/scaler", "NAN.ORIGIN@optimizer", Tie::same_rank},
     Edge{"SCALER.WRONG/scaler", "OPT.UPDATE_LOST", Tie::same_rank},
+    // Counts that are told of a step are compared with whether it moved anything.
+    Edge{"SCALER.WRONG/scaler", "SCALER.WRONG/reported", Tie::same_rank},
     Edge{"NAN.", "CRASH.EXCEPTION/raised", Tie::same_rank},
     Edge{"MASK.", "CAUSALITY.LEAK", Tie::same_tensor},
     Edge{"MASK.", "NUMERIC.FORWARD", Tie::same_tensor},
@@ -177,6 +184,7 @@ constexpr std::array kEdges = {
     Edge{"graph", "DESYNC.", Tie::same_step},
     Edge{"graph", "HANG.COLLECTIVE", Tie::same_step},
     Edge{"graph", "NUMERIC.GRADIENT/layer", Tie::same_layer},
+    Edge{"GRAD.MISSING", "NUMERIC.GRADIENT/layer", Tie::same_param},
     Edge{"graph", "NUMERIC.GRADIENT/twin", Tie::gradient_path},
     Edge{"graph", "NUMERIC.GRADIENT/sum", Tie::same_param},
     Edge{"graph", "CKPT.GRADIENT/gradient", Tie::gradient_path},
@@ -194,6 +202,7 @@ constexpr std::array kEdges = {
     Edge{"CKPT.DTYPE", "CKPT.SELECTION_FLIP", Tie::same_layer},
     Edge{"CKPT.SELECTION_FLIP", "CKPT.GRADIENT", Tie::gradient_path},
     Edge{"CKPT.", "NUMERIC.GRADIENT/layer", Tie::same_layer},
+    Edge{"CKPT.", "NUMERIC.GRADIENT/between", Tie::same_layer},
     Edge{"CKPT.", "ROUTE.MISMATCH/no_backward", Tie::same_layer},
     Edge{"CKPT.DTYPE", "NUMERIC.GRADIENT/twin", Tie::same_rank},  // the forward may be the odd one
     Edge{"CKPT.", "NUMERIC.GRADIENT/twin", Tie::gradient_path},

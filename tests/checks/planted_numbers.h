@@ -343,6 +343,33 @@ inline void add_finite(std::vector<Planted>& list) {
       }
     };
   };
+  // The same, and nobody was there to count: both ranks end in a step.
+  const auto infinite_at_the_end = [=](std::int64_t end) {
+    return [=](Healthy& h) {
+      infinite_uncounted(9)(h);
+      harness::WorkerError error;
+      error.type = "c10::Error";
+      error.what = "Expected to have finished reduction in the prior iteration";
+      error.step = end;
+      for (int rank = 0; rank < h.evidence.ranks(); ++rank) put(h.evidence.errors, rank, error);
+    };
+  };
+  list.push_back({check,
+                  "an infinite gradient in a step that nobody ended",
+                  Verdict::pass,
+                  "",
+                  "{}",
+                  infinite_at_the_end(2),
+                  2,
+                  3});
+  list.push_back({check,
+                  "an infinite gradient in the step before the last",
+                  Verdict::fail,
+                  "NAN.ORIGIN",
+                  R"({"param":"W_Q","step":2})",
+                  infinite_at_the_end(3),
+                  2,
+                  3});
   list.push_back({check,
                   "an overflow in a step that moved nothing",
                   Verdict::pass,

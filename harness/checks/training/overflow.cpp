@@ -25,6 +25,12 @@ bool left_out_uncounted(const Evidence& evidence, int rank, std::int64_t step) {
   return moved_nothing(updates);
 }
 
+// The rank ended in this step before anything was decided about it.
+bool ended_undecided(const Evidence& evidence, const Series& counts, int rank, std::int64_t step) {
+  const WorkerError* error = evidence.error_of(rank);
+  return error != nullptr && error->step == step && counts.find({rank, step}) == nullptr;
+}
+
 // Infinities in the backward, as they are or already multiplied by zero.
 bool is_infinite(const Gradient& gradient) {
   return gradient.state == "inf";
@@ -44,7 +50,8 @@ std::set<std::int64_t> overflowed_steps(const Evidence& evidence) {
       const std::int64_t step = row.row.step;
       if (row.process < 0 || steps.count(step) > 0 || !overflows(row.row)) continue;
       const bool left_out = counted_as_skipped(counts, row.process, step) ||
-                            left_out_uncounted(evidence, row.process, step);
+                            left_out_uncounted(evidence, row.process, step) ||
+                            ended_undecided(evidence, counts, row.process, step);
       if (left_out) steps.insert(step);
     }
   };
