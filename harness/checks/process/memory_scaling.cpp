@@ -55,9 +55,10 @@ constexpr Axis kAxes[] = {{"seq_len", &SweepPoint::seq_len},
                           {"batch_size", &SweepPoint::batch_size},
                           {"n_layers", &SweepPoint::n_layers}};
 
-// Implementations of a branch that keep nothing for each query-key pair: of the selected one, n blocks for each query.
-constexpr std::array<std::string_view, 7> kKeepNoPairs = {
-    "sdpa", "fa2", "fa2_varlen", "cuda", "cuda_mma", "packed", "gather"};
+// Implementations of a branch that keep nothing for each query-key pair: of the selected one, n blocks for each query. `packed`
+// keeps those that a query has: among the first ones their number grows with the position.
+constexpr std::array<std::string_view, 6> kKeepNoPairs = {
+    "sdpa", "fa2", "fa2_varlen", "cuda", "cuda_mma", "gather"};
 
 bool keeps_no_pairs(const std::map<std::string, std::string>& route, const std::string& seam) {
   const auto asked = route.find(seam);
