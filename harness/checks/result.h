@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "harness/judge/check.h"
-#include "harness/judge/wording/wording.h"
+#include "harness/judge/wording/find_wording.h"
 
 namespace harness::checks {
 

@@ -8,6 +8,7 @@
 
 #include "harness/cli/output.h"
 #include "harness/cli/signals.h"
+#include "harness/cli/told_lines.h"
 #include "harness/run/build_info.h"
 #include "harness/scenario/exit_code.h"
 #include "harness/store/bisection.h"
@@ -84,8 +85,7 @@ int print_result(RunSession& session, const Telling& telling, bool quiet) {
   return code;
 }
 
-std::function<void(Outcome, const std::string&, double, const std::string&)> telling_results(
-    bool json) {
+ToldLines::Print printing(bool json) {
   return [json](Outcome outcome, const std::string& label, double seconds, const std::string& why) {
     if (json) {
       log_line(outcome_line(name_of(outcome), label, seconds, why));
@@ -115,12 +115,19 @@ std::string today() {
 
 int run_and_tell(RunPlan plan, const Telling& telling) {
   const bool quiet = plan.quiet;
-  if (!quiet) plan.on_result = telling_results(telling.json);
+  ToldLines lines(printing(telling.json));
+  if (!quiet) {
+    plan.on_result = [&lines](Outcome outcome,
+                              const std::string& label,
+                              double seconds,
+                              const std::string& why) { lines.add(outcome, label, seconds, why); };
+  }
   catch_signals();
   const Variables environment = plan.environment;
   RunSession session(std::move(plan));
   if (!quiet) tell_environment(environment);
   session.run();
+  lines.end();
   return print_result(session, telling, quiet);
 }
 

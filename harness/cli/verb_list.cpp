@@ -11,7 +11,7 @@
 #include "harness/cli/paths.h"
 #include "harness/cli/verbs.h"
 #include "harness/scenario/exit_code.h"
-#include "harness/scenario/scenario_file.h"
+#include "harness/scenario/overrides.h"
 #include "harness/scenario/schema.h"
 #include "harness/store/store.h"
 #include "nsa/base/error.h"

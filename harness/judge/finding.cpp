@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "harness/judge/wording/wording.h"
+#include "harness/judge/wording/find_wording.h"
 #include "nsa/base/error.h"
 
 namespace harness {

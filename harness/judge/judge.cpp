@@ -9,7 +9,7 @@
 #include "harness/judge/codes/codes.h"
 #include "harness/judge/expectation.h"
 #include "harness/judge/not_judged.h"
-#include "harness/judge/roles.h"
+#include "harness/judge/telling_order.h"
 #include "harness/scenario/bisect.h"
 #include "harness/scenario/experiment.h"
 #include "nsa/base/text.h"

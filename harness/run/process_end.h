@@ -4,7 +4,7 @@
 
 #include <sys/types.h>
 
-#include "harness/run/process.h"
+#include "harness/run/child_process.h"
 
 namespace harness {
 

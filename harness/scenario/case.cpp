@@ -7,7 +7,7 @@
 
 #include "harness/scenario/bisect.h"
 #include "harness/scenario/case_json.h"
-#include "harness/scenario/scenario_file.h"
+#include "harness/scenario/overrides.h"
 #include "harness/scenario/scenario_read.h"
 #include "nsa/base/corpus.h"
 #include "nsa/base/file.h"

@@ -3,8 +3,8 @@
 #include <chrono>
 
 #include "harness/scenario/case_json.h"
+#include "harness/scenario/overrides.h"
 #include "harness/scenario/planted_fields.h"
-#include "harness/scenario/scenario_file.h"
 #include "harness/scenario/scenario_read.h"
 #include "harness/scenario/schema.h"
 #include "nsa/base/fields_read.h"

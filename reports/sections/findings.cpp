@@ -2,7 +2,7 @@
 // report names in a row what passing cases found because they expect it, and what is known to fail.
 #include <algorithm>
 
-#include "harness/judge/wording/wording.h"
+#include "harness/judge/wording/find_wording.h"
 #include "reports/markdown.h"
 #include "reports/sections/by_scenario.h"
 #include "reports/sections/list.h"

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/judge/roles.h"
+#include "harness/judge/telling_order.h"
 #include "tests/checks/planted.h"
 #include "tests/checks/planted_ranks.h"
 

@@ -6,7 +6,7 @@
 
 #include "harness/scenario/case.h"
 #include "harness/scenario/case_json.h"
-#include "harness/scenario/scenario_file.h"
+#include "harness/scenario/overrides.h"
 #include "harness/scenario/scenario_read.h"
 #include "nsa/base/error.h"
 #include "tests/fakes/manifest.h"

@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/checks/list.h"
-#include "harness/judge/wording/wording.h"
+#include "harness/judge/wording/find_wording.h"
 #include "nsa/base/yaml.h"
 
 namespace {

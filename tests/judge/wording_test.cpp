@@ -1,6 +1,4 @@
 // Sentences of findings: every situation that a check can give has words, and they are plain sentences.
-#include "harness/judge/wording/wording.h"
-
 #include <cmath>
 #include <iterator>
 #include <set>
@@ -10,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/judge/codes/codes.h"
+#include "harness/judge/wording/find_wording.h"
 #include "tests/checks/planted.h"
 
 namespace {

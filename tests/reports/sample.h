@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "harness/diagnose/recorded.h"
-#include "harness/judge/roles.h"
-#include "harness/judge/wording/wording.h"
+#include "harness/judge/telling_order.h"
+#include "harness/judge/wording/find_wording.h"
 #include "harness/store/bisection.h"
 #include "reports/report.h"
 #include "tests/reports/fake_store.h"

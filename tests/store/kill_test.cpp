@@ -12,7 +12,7 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/run/process.h"
+#include "harness/run/child_process.h"
 #include "harness/run/run_folder.h"
 #include "harness/store/store.h"
 #include "tests/run/run_support.h"

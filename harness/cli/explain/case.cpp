@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "harness/cli/explain/lines.h"
-#include "harness/judge/wording/wording.h"
+#include "harness/judge/wording/find_wording.h"
 #include "nsa/base/text.h"
 #include "nsa/base/yaml.h"
 

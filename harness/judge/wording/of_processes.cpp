@@ -1,6 +1,6 @@
 #include <array>
 
-#include "harness/judge/wording/wording.h"
+#include "harness/judge/wording/find_wording.h"
 
 namespace harness {
 namespace {

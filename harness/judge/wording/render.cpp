@@ -3,7 +3,7 @@
 #include <cctype>
 #include <optional>
 
-#include "harness/judge/wording/wording.h"
+#include "harness/judge/wording/find_wording.h"
 #include "nsa/base/text.h"
 
 namespace harness {

@@ -1,4 +1,4 @@
-#include "harness/judge/wording/wording.h"
+#include "harness/judge/wording/find_wording.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // Which finding is a cause and which follows: laws of the graph, and cases that were met.
-#include "harness/judge/roles.h"
+#include "harness/judge/telling_order.h"
 
 #include <algorithm>
 #include <array>
@@ -14,7 +14,7 @@
 #include "harness/judge/cause_graph.h"
 #include "harness/judge/codes/codes.h"
 #include "harness/judge/expectation.h"
-#include "harness/judge/wording/wording.h"
+#include "harness/judge/wording/find_wording.h"
 
 namespace {
 

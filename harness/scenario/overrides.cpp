@@ -1,4 +1,4 @@
-#include "harness/scenario/scenario_file.h"
+#include "harness/scenario/overrides.h"
 
 #include <algorithm>
 

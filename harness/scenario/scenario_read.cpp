@@ -1,11 +1,11 @@
-#include "harness/scenario/scenario.h"
+#include "harness/scenario/scenario_read.h"
 
 #include <algorithm>
 #include <array>
 #include <filesystem>
 
+#include "harness/scenario/scenario.h"
 #include "harness/scenario/scenario_fields.h"
-#include "harness/scenario/scenario_read.h"
 #include "nsa/base/fields_read.h"
 
 namespace harness {

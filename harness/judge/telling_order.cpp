@@ -1,5 +1,5 @@
 // Purely by the graph of causes: no code is known here.
-#include "harness/judge/roles.h"
+#include "harness/judge/telling_order.h"
 
 #include <algorithm>
 #include <cstdint>
