@@ -6,23 +6,25 @@ void ToldLines::add(Outcome outcome,
                     const std::string& label,
                     double seconds,
                     const std::string& reason) {
-  if (outcome == Outcome::skip && !reason.empty() && reason == reason_) {
-    ++counted_;
-    label_ = label;
-    return;
+  if (outcome == Outcome::skip) {
+    const auto [skipped, is_first] = skipped_.try_emplace(reason);
+    if (!is_first) {
+      ++skipped->second.others;
+      skipped->second.last = label;
+      return;
+    }
   }
-  end();
   print_(outcome, label, seconds, reason);
-  if (outcome == Outcome::skip) reason_ = reason;
 }
 
 void ToldLines::end() {
-  if (counted_ == 1) print_(Outcome::skip, label_, 0, reason_);
-  if (counted_ > 1) {
-    print_(Outcome::skip, "and " + std::to_string(counted_) + " more cases", 0, reason_);
+  for (const auto& [reason, skipped] : skipped_) {
+    if (skipped.others == 1) print_(Outcome::skip, skipped.last, 0, reason);
+    if (skipped.others > 1) {
+      print_(Outcome::skip, "and " + std::to_string(skipped.others) + " more cases", 0, reason);
+    }
   }
-  counted_ = 0;
-  reason_.clear();
+  skipped_.clear();
 }
 
 }  // namespace harness::cli

@@ -1,8 +1,9 @@
-// The lines of cases as they end. A night whose time is over skips hundreds of cases at once for one reason: of cases that are
-// skipped one after the other for the same reason, the first one has a line and the others are counted in the next.
+// The lines of cases as they end. A night whose time is over skips hundreds of cases for one reason: of the cases that are
+// skipped for the same reason, the first one has a line, and the others are counted at the end.
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 
 #include "harness/judge/finding.h"
@@ -17,14 +18,17 @@ class ToldLines {
   explicit ToldLines(Print print) : print_(std::move(print)) {}
 
   void add(Outcome outcome, const std::string& label, double seconds, const std::string& reason);
-  // After the last one: what was counted and has no line yet.
+  // After the last one: what was counted.
   void end();
 
  private:
+  struct Skipped {
+    int others = 0;    // beside the first one
+    std::string last;  // of them
+  };
+
   Print print_;
-  std::string reason_;  // of the cases skipped last, "" where another outcome came last
-  std::string label_;   // of the last one that was counted
-  int counted_ = 0;
+  std::map<std::string, Skipped> skipped_;  // by reason
 };
 
 }  // namespace harness::cli
