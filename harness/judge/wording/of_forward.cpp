@@ -213,16 +213,16 @@ constexpr std::array kForwardWords = {
             "incoming gradient is zero in these rows.",
             "Look at the mask in the backward of the attention branches."},
     // close_to_oracle
-    Wording{
-        "CAUSALITY.LEAK",
-        "document",
-        "In {layers} on {ranks}, {op} of packed documents crosses their border: {about}. It is "
-        "wrong in {row_count} of {rows_in_all} rows. The relative error is {error:3}, the limit "
-        "{limit:3}.",
-        "It is no rounding: the limit covers it. Earlier operations are not the cause: with "
-        "what was recorded of all documents, this mistake gives every wrong row.",
-        "Look at where {op} is told the lengths of documents (cu_seqlens): offsets and counts "
-        "of its keys must be those of the query's own document."},
+    Wording{"CAUSALITY.LEAK",
+            "document",
+            "In {layers} on {ranks}, {op} of packed documents crosses their border: {about}. "
+            "{tensors} {tensors?differs|differ} from the oracle in {row_count} of {rows_in_all} "
+            "rows. The relative error is {error:3}, the limit "
+            "{limit:3}.",
+            "It is no rounding: the limit covers it. Earlier operations are not the cause: with "
+            "what was recorded of all documents, this mistake gives every wrong row.",
+            "Look at where {op} is told the lengths of documents (cu_seqlens): offsets and counts "
+            "of its keys must be those of the query's own document."},
     // unmutated
     Wording{"ALIAS.MUTATED",
             "written",
