@@ -15,6 +15,7 @@ verb_wheel() {
   local out=${1:-$root/build} package=$root/build/wheel version glibc
   build_full harness/all unless_fresh
   find_python || die 3 "a Python 3.10 to 3.13 with venv is needed, none was found"
+  choose_requirements 2>/dev/null || true  # told when it was built
   locate_toolchain  # where pip is
   local inside=$package/nsa_harness
   rm -rf -- "$package"

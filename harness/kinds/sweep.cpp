@@ -107,7 +107,7 @@ class SweepCase {
     const StepClock clock(device_);
     const double loss = step(model, optimizer, routes, tokens_BS, number);
     const double step_ms = clock.elapsed_ms();
-    write(point, number, {held, memory_.peak_bytes() - workspaces}, step_ms, loss);
+    write(point, number, {held, memory_.peak_bytes_of_blocks() - workspaces}, step_ms, loss);
     write_routes(session_, routes);
   }
 

@@ -88,6 +88,16 @@ std::int64_t MemoryWatch::peak_bytes() const {
 #ifdef NSA_CUDA
   if (device_.is_cuda()) {
     const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device_.index());
+    return stats.requested_bytes[0].peak;
+  }
+#endif
+  return count.peak;
+}
+
+std::int64_t MemoryWatch::peak_bytes_of_blocks() const {
+#ifdef NSA_CUDA
+  if (device_.is_cuda()) {
+    const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device_.index());
     return stats.allocated_bytes[0].peak;
   }
 #endif

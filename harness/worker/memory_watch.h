@@ -1,7 +1,7 @@
 // How many bytes of tensors this process holds, and the most it held: counted at LibTorch's allocators, so that libraries,
-// code and what the allocator keeps for later are not in it. On a GPU the caching allocator's own figures: what is held is
-// what was asked for, since one tensor may be given a block up to a MiB larger than its neighbour's of the same size; the peak is
-// what the blocks take (max_memory_allocated).
+// code and what the allocator keeps for later are not in it. On a GPU the caching allocator's own figures: what was asked for, and
+// of the peak also what the blocks take (max_memory_allocated). A tensor may be given a block up to a MiB larger than its
+// neighbour's of the same size: with the same steps, blocks differ from run to run, and what was asked for does not.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +26,7 @@ class MemoryWatch {
   void reset_peak();
   [[nodiscard]] std::int64_t held_bytes() const;
   [[nodiscard]] std::int64_t peak_bytes() const;
+  [[nodiscard]] std::int64_t peak_bytes_of_blocks() const;
 
  private:
   torch::Device device_;

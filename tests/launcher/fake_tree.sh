@@ -24,6 +24,7 @@ for name in CMakeLists.txt CMakePresets.json nsa/base/a.cpp nsa/base/a.h oracles
 done
 printf '# tools and LibTorch\ncmake==1 \\\n    --hash=sha256:11\nninja==1 \\\n    --hash=sha256:22\ntorch==2.11.0 \\\n    --hash=sha256:33\n' \
   >"$tree/requirements.txt"
+sed 's/torch==2.11.0/torch==2.10.0/; s/:33/:44/' "$tree/requirements.txt" >"$tree/requirements-cuda12.txt"
 
 # fake NAME: the program NAME from standard input. It notes its call first.
 fake() {

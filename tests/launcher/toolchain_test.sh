@@ -98,19 +98,24 @@ HOME='' XDG_CACHE_HOME='' harness
 expect "no place at all: exit 3" equal "$code" 3
 expect "no place at all: named" has "$log" NSA_HARNESS_CACHE
 
-# The driver.
+# The driver decides which LibTorch is fetched.
 export NSA_HARNESS_CACHE=$cache
-fake nvidia-smi <<'FAKE'
-echo 535.104.05
+with_driver() {
+  fake nvidia-smi <<FAKE
+echo $1
 FAKE
-rm -rf "$tree/build"
-harness
+  rm -rf "$tree/build" "$cache"
+  harness
+  expect "driver $1 stops nothing" equal "$code" 0
+}
+with_driver 535.104.05
 expect "an old driver is named" has "$log" 'NVIDIA driver 535.104.05 is too old for CUDA 13 (580 or newer)'
-expect "an old driver stops nothing" equal "$code" 0
-fake nvidia-smi <<'FAKE'
-echo 580.65.06
-FAKE
-rm -rf "$tree/build"
-harness
+expect "an old driver: the LibTorch for CUDA 12, with its hash" equal "$(grep -cE 'torch==2.10.0|sha256:44' "$work/wanted")" 2
+expect "an old driver: the same tools" equal "$(grep -cE 'cmake==|ninja==|sha256:11|sha256:22' "$work/wanted")" 4
+with_driver 470.256.02
+expect "a driver that runs neither is named" has "$log" 'NVIDIA driver 470.256.02 is too old (525 or newer)'
+expect "a driver that runs neither: the LibTorch of all machines" has "$(<"$work/wanted")" torch==2.11.0
+with_driver 580.65.06
 expect "a new driver is no word worth" lacks "$log" 'NVIDIA driver'
+expect "a new driver: the LibTorch of all machines" has "$(<"$work/wanted")" torch==2.11.0
 finish

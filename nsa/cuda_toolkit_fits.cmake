@@ -1,0 +1,16 @@
+# A LibTorch for CUDA 12 is there because the driver is too old for CUDA 13: what a toolkit 13 makes cannot run on it either, and
+# its headers are not those that this LibTorch was built with. NSA_WITH_CUDA is OFF then, and toolkit_unfit says why.
+set(toolkit_unfit "")
+if(NSA_WITH_CUDA STREQUAL OFF OR NOT EXISTS "${NSA_TORCH_DIR}/version.py")
+  return()
+endif()
+file(STRINGS "${NSA_TORCH_DIR}/version.py" torch_cuda REGEX "^cuda: .*= '[0-9]+")
+string(REGEX REPLACE ".*'([0-9]+)[.].*" "\\1" torch_cuda "${torch_cuda}")
+find_package(CUDAToolkit QUIET)
+if(torch_cuda AND CUDAToolkit_FOUND AND CUDAToolkit_VERSION_MAJOR GREATER torch_cuda)
+  set(toolkit_unfit "nvcc is of CUDA ${CUDAToolkit_VERSION_MAJOR}, LibTorch of CUDA ${torch_cuda}: install the toolkit ${torch_cuda}")
+  if(NSA_WITH_CUDA STREQUAL ON)
+    message(FATAL_ERROR "NSA_WITH_CUDA=ON, but ${toolkit_unfit}")
+  endif()
+  set(NSA_WITH_CUDA OFF)
+endif()
