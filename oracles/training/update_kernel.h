@@ -1,5 +1,5 @@
 // AdamW and its known mistakes as one formula with other numbers in it, over a block of elements.
-// Internal to the oracle; the bounds are derived in update.h.
+// Internal to the oracle; the bounds are derived in judged_update.h.
 #pragma once
 
 #include <array>

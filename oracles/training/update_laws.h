@@ -1,5 +1,5 @@
 // Wrong AdamW updates that are known to happen, and which of them made the recorded state. A law is
-// the formula of update.h with another term; its bound is derived in the same way.
+// the formula of judged_update.h with another term; its bound is derived in the same way.
 #pragma once
 
 #include <cmath>
