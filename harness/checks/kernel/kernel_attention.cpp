@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "harness/checks/attention/choice_judge.h"
 #include "harness/checks/ceilings.h"
@@ -319,26 +320,41 @@ class AttentionJudge {
     Stages stages = forward(options);
     give(stages);
     const Gradients right = gradients.at(stages, Mean::of_output);
-    std::optional<Gradients> worst;
     if (record_.kept) {
-      worst = right;
-      for (const auto& [narrow, mean] :
-           {std::pair{true, Mean::of_output}, {false, Mean::of_output}, {true, Mean::of_rounded}}) {
-        options.kept = *record_.kept;
-        options.kept.narrow_products.fill(narrow);
-        Stages plain = forward(options);
-        give(plain);
-        for (const auto& [name, tensor] : gradients.at(plain, mean)) {
-          keep_further(tensor, right.at(name), worst->at(name));
-        }
-      }
+      gate_rounding_ = gradients.rounding_of_gates(stages);
+      yardstick_ = [&, options](int draw) { return yardstick(gradients, right, options, draw); };
     }
-    if (worst) gate_rounding_ = gradients.rounding_of_gates(stages);
-    tell(right, worst ? &*worst : nullptr);
+    tell(right);
     verdict_.of_gradients = true;
   }
 
-  void tell(const Gradients& right, const Gradients* worst) {
+  // The worst of three computations that are all right, as of one branch (kernel_judge.cpp).
+  [[nodiscard]] Gradients yardstick(const AttentionGradientsOf& gradients,
+                                    const Gradients& right,
+                                    oracles::AttentionOptions options,
+                                    int draw) {
+    using Mean = oracles::Backward::Mean;
+    Gradients worst = right;
+    for (const auto& [narrow, mean] :
+         {std::pair{true, Mean::of_output}, {false, Mean::of_output}, {true, Mean::of_rounded}}) {
+      options.kept = *record_.kept;
+      options.kept.draw = static_cast<std::uint64_t>(draw);
+      options.kept.narrow_products.fill(narrow);
+      Stages plain = forward(options);
+      give(plain);
+      for (const auto& [name, tensor] : gradients.at(plain, mean)) {
+        keep_further(tensor, right.at(name), worst.at(name));
+      }
+    }
+    return worst;
+  }
+
+  const Gradients& drawn(int draw) {
+    const auto at = drawn_.find(draw);
+    return at != drawn_.end() ? at->second : drawn_.emplace(draw, yardstick_(draw)).first->second;
+  }
+
+  void tell(const Gradients& right) {
     double all = 0.0;
     for (const auto& [name, tensor] : right) all = std::max(all, oracles::finite_scale(tensor));
     const LongestSums sums(kernel_model(scenario_), 1, record_.length);
@@ -347,11 +363,15 @@ class AttentionJudge {
     for (const auto& [name, found] : reader_.gradients()) {
       const bool values = name.front() == 'v' || name == "gates";
       const double share = values ? kSmallestScaleShare : kSmallestCancellingShare;
-      const GradientLimits limits{right.at(name),
-                                  worst != nullptr ? &worst->at(name) : nullptr,
-                                  share * all,
-                                  sums.gradient,
-                                  name == "gates" ? gate_rounding_ : 0.0};
+      GradientLimits limits{right.at(name),
+                            nullptr,
+                            share * all,
+                            sums.gradient,
+                            name == "gates" ? gate_rounding_ : 0.0};
+      if (yardstick_) {
+        limits.plain = &drawn(0).at(name);
+        limits.drawn = [this, of = name](int draw) -> const Tensor& { return drawn(draw).at(of); };
+      }
       const JudgedGradient judged = judge_gradient(record_, found, limits);
       verdict_.judged.errors["d" + name] = judged.error;
       if (!judged.wrong) continue;
@@ -381,6 +401,8 @@ class AttentionJudge {
   LayerRecord record_;  // of those that are judged
   AttentionJudgement verdict_;
   double gate_rounding_ = 0.0;
+  std::function<Gradients(int)> yardstick_;  // of a draw; none where the type is not narrow
+  std::map<int, Gradients> drawn_;           // by it
 };
 
 }  // namespace

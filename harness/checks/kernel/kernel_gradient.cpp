@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "harness/checks/ceilings.h"
-#include "harness/checks/error_budget.h"
 #include "harness/checks/largest.h"
 
 namespace harness::checks {
@@ -35,7 +34,7 @@ JudgedGradient judge_gradient(const LayerRecord& record,
   Measured measured{found, limits.wanted, *limits.plain, record.kept->results, kGradientBudget};
   measured.summed = ceiling(limits.terms, summed) * scale + limits.rounded;
   tell_heads_apart(measured);
-  const Spent budget = spent(measured);
+  const Spent budget = limits.drawn ? spent(measured, limits.drawn) : spent(measured);
   judged.error = {budget.error, budget.limit};
   judged.where = budget.where;
   judged.allowed.relative = scale > 0.0 ? budget.whole / scale : 0.0;

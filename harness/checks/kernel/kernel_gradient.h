@@ -3,6 +3,7 @@
 #pragma once
 
 #include "harness/checks/attention/layer_judge.h"
+#include "harness/checks/error_budget.h"
 #include "oracles/laws/match.h"
 
 namespace harness::checks {
@@ -14,6 +15,8 @@ struct GradientLimits {
   std::int64_t terms = 1;                  // of the longest sum on the way
   double rounded =
       0.0;  // in a narrow type: what rounding of the sum's terms may make, which the yardstick cannot know
+  Drawn drawn =
+      {};  // yardsticks whose roundings are drawn, asked for where the gradient is out of the budget of `plain`
 };
 
 struct JudgedGradient {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <map>
 #include <set>
 
 #include "harness/checks/attention/law_codes.h"
@@ -137,28 +139,33 @@ class KernelJudge {
   void judge_gradients(const Stages& stages, oracles::AttentionOptions options) {
     const oracles::Backward backward(stages, call_.branch, call_.d_o);
     const BranchGradients& right = backward.through(call_.branch);
-    std::optional<BranchGradients> plain;
-    if (record_.kept) plain = yardstick(right, std::move(options));
+    if (record_.kept) {
+      yardstick_ = [this, &right, options = std::move(options)](int draw) {
+        return yardstick(right, options, draw);
+      };
+    }
     const double all = std::max({oracles::finite_scale(right.q),
                                  oracles::finite_scale(right.k),
                                  oracles::finite_scale(right.v)});
-    take("q", right.q, plain ? &plain->q : nullptr, kSmallestCancellingShare * all);
-    take("k", right.k, plain ? &plain->k : nullptr, kSmallestCancellingShare * all);
-    take("v", right.v, plain ? &plain->v : nullptr, kSmallestScaleShare * all);
+    take("q", &BranchGradients::q, right, kSmallestCancellingShare * all);
+    take("k", &BranchGradients::k, right, kSmallestCancellingShare * all);
+    take("v", &BranchGradients::v, right, kSmallestScaleShare * all);
     tell(backward);
   }
 
   // The places where a backward in a narrow type is rounded are the kernel's choice, and what is lost at one of them says nothing
   // of another: the rows of dq are differences. The yardstick is off by as much as the worst of three computations that are all
   // right: products of narrow numbers with the mean from the stored output, products of wide ones, and what automatic
-  // differentiation makes of rounded probabilities.
+  // differentiation makes of rounded probabilities. With draw 0 they round to the nearest number, else as oracles::Kept::draw says.
   [[nodiscard]] BranchGradients yardstick(const BranchGradients& right,
-                                          oracles::AttentionOptions options) const {
+                                          oracles::AttentionOptions options,
+                                          int draw) const {
     BranchGradients worst = right;
     using Mean = oracles::Backward::Mean;
     for (const auto& [narrow, mean] :
          {std::pair{true, Mean::of_output}, {false, Mean::of_output}, {true, Mean::of_rounded}}) {
       options.kept = *record_.kept;
+      options.kept.draw = static_cast<std::uint64_t>(draw);
       options.kept.narrow_products.fill(narrow);
       Stages stages(record_.config, record_.weights, record_.x, options);
       give(record_, stages);
@@ -171,10 +178,23 @@ class KernelJudge {
     return worst;
   }
 
-  void take(const std::string& of, const Tensor& wanted, const Tensor* plain, double least_scale) {
+  const BranchGradients& drawn(int draw) {
+    const auto at = drawn_.find(draw);
+    return at != drawn_.end() ? at->second : drawn_.emplace(draw, yardstick_(draw)).first->second;
+  }
+
+  void take(const std::string& of,
+            Tensor BranchGradients::*tensor,
+            const BranchGradients& right,
+            double least_scale) {
     const Tensor& found = call_.gradients.at(of);
-    const JudgedGradient judged =
-        judge_gradient(record_, found, {wanted, plain, least_scale, sums_.gradient});
+    const Tensor& wanted = right.*tensor;
+    GradientLimits limits{wanted, nullptr, least_scale, sums_.gradient};
+    if (yardstick_) {
+      limits.plain = &(drawn(0).*tensor);
+      limits.drawn = [this, tensor](int draw) -> const Tensor& { return drawn(draw).*tensor; };
+    }
+    const JudgedGradient judged = judge_gradient(record_, found, limits);
     const std::string name = "d" + of;
     verdict_.errors[name] = judged.error;
     where_[name] = judged.where;
@@ -182,7 +202,6 @@ class KernelJudge {
       wrong_.push_back(of);
       Tensor mended = found;
       const bool any = mend_not_finite(wanted, mended);
-      const GradientLimits limits{wanted, plain, least_scale, sums_.gradient};
       only_not_finite_ = only_not_finite_ && any && !judge_gradient(record_, mended, limits).wrong;
     }
     judged_.push_back({of, found, wanted, judged.allowed});
@@ -230,7 +249,9 @@ class KernelJudge {
   std::vector<std::string> wrong_;
   bool only_not_finite_ =
       true;  // of what is wrong, some numbers are not finite, and all others are right
-  std::map<std::string, std::string> where_;  // an error was measured, by tensor
+  std::map<std::string, std::string> where_;       // an error was measured, by tensor
+  std::function<BranchGradients(int)> yardstick_;  // of a draw; none where the type is not narrow
+  std::map<int, BranchGradients> drawn_;           // by it
 };
 
 }  // namespace
