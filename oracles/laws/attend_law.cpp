@@ -133,7 +133,7 @@ KeyList AttendUnder::probabilities(std::int64_t group,
   return keys;
 }
 
-// Another factor, the sentinel, and log 2 for what counts twice.
+// Another factor, the sentinel, and log n for what counts n times.
 void AttendUnder::change_logits(const Query& query,
                                 const KeyList& keys,
                                 std::vector<double>& s_hK) const {
@@ -143,17 +143,17 @@ void AttendUnder::change_logits(const Query& query,
       logit *= factor;
     }
   }
-  if (!law_.sentinel && law_.doubled == nullptr) {
+  if (!law_.sentinel && law_.times == nullptr) {
     return;
   }
   const KeyList right = visible_keys(query);
   const std::int64_t count = key_count(keys);
   for_each_key(keys, [&](std::int64_t place, std::int64_t key) {
     const bool hidden = law_.sentinel && !is_listed(right, key);
-    const bool twice = law_.doubled != nullptr && law_.doubled(query, key);
+    const std::int64_t times = law_.times == nullptr ? 1 : law_.times(query, key);
     for (auto at = static_cast<std::size_t>(place); at < s_hK.size();
          at += static_cast<std::size_t>(count)) {
-      s_hK[at] = hidden ? kSentinel : s_hK[at] + (twice ? std::log(2.0) : 0);
+      s_hK[at] = hidden ? kSentinel : s_hK[at] + std::log(static_cast<double>(times));
     }
   });
 }

@@ -30,8 +30,8 @@ struct AttendLaw {
   bool rotated_keys = true;
   // Key u brings the value of u + value_shift, of the nearest token where there is none.
   std::int64_t value_shift = 0;
-  // Keys that count twice.
-  bool (*doubled)(const Query&, std::int64_t key) = nullptr;
+  // How often a listed key counts; none: once.
+  std::int64_t (*times)(const Query&, std::int64_t key) = nullptr;
   // Rows that are left zero.
   bool (*left_out)(const Query&) = nullptr;
   // Another branch's keys, or values, of all tokens.

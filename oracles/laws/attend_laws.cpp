@@ -93,6 +93,40 @@ KeyList blocks_of_l(const Query& query) {
   return selected_tokens(config, query.t, query.blocks);
 }
 
+std::int64_t empty_slots(const Query& query) {
+  return std::count_if(query.blocks.begin(), query.blocks.end(), [](auto j) { return j < 0; });
+}
+bool lists_block_zero(const Query& query) {
+  return std::find(query.blocks.begin(), query.blocks.end(), 0) != query.blocks.end();
+}
+// The keys of the list, and the first `count` ones where a slot is empty and block 0 is not listed.
+KeyList with_first_keys(const Query& query, std::int64_t count) {
+  const KeyList right = visible_keys(query);
+  if (empty_slots(query) == 0 || lists_block_zero(query)) return right;
+  KeyList keys;
+  append_range(keys, 0, std::min(count, query.t + 1));
+  for (const KeyRange& range : right) {
+    append_range(keys, range.begin, range.end);
+  }
+  return keys;
+}
+
+KeyList empty_slots_of_block(const Query& query) {
+  return with_first_keys(query, query.config.l_sel);
+}
+std::int64_t times_of_block(const Query& query, std::int64_t key) {
+  if (key >= query.config.l_sel) return 1;
+  return empty_slots(query) + (lists_block_zero(query) ? 1 : 0);
+}
+
+KeyList empty_slots_of_key(const Query& query) {
+  return with_first_keys(query, 1);
+}
+std::int64_t times_of_key(const Query& query, std::int64_t key) {
+  if (key > 0) return 1;
+  return empty_slots(query) * query.config.l_sel + (lists_block_zero(query) ? 1 : 0);
+}
+
 // Compressed tokens [first, visible + more).
 KeyList compressed_keys(const Query& query, std::int64_t first, std::int64_t more) {
   const std::int64_t visible = key_count(visible_keys(query));
@@ -173,20 +207,28 @@ std::vector<StageLaw> operand_laws() {
       attend_law("forced_twice",
                  {o_sel},
                  "a block forced both at the start and at the end counts twice",
-                 {.doubled =
-                      [](const Query& query, std::int64_t key) {
-                        const AttentionConfig& c = query.config;
-                        const std::int64_t block = key / c.l_sel;
-                        return block < c.init_blocks && block > query.t / c.l_sel - c.local_blocks;
-                      }},
+                 {.times = [](const Query& query, std::int64_t key) -> std::int64_t {
+                   const AttentionConfig& c = query.config;
+                   const std::int64_t block = key / c.l_sel;
+                   const bool local = block > query.t / c.l_sel - c.local_blocks;
+                   return block < c.init_blocks && local ? 2 : 1;
+                 }},
                  [](const Stages& in, Stage) { return in.config().init_blocks > 0; }),
       attend_law("current_twice",
                  {o_sel},
                  "the current block counts twice",
-                 {.doubled =
-                      [](const Query& query, std::int64_t key) {
-                        return key / query.config.l_sel == query.t / query.config.l_sel;
-                      }}),
+                 {.times = [](const Query& query, std::int64_t key) -> std::int64_t {
+                   return key / query.config.l_sel == query.t / query.config.l_sel ? 2 : 1;
+                 }}),
+      attend_law("empty_slots_block_zero",
+                 {o_sel},
+                 "each empty slot of a list is read as block 0, once more",
+                 {.keys = empty_slots_of_block, .times = times_of_block}),
+      attend_law("empty_slots_key_zero",
+                 {o_sel},
+                 "each empty slot of a list is read as l_sel times key 0",
+                 {.keys = empty_slots_of_key, .times = times_of_key},
+                 [](const Stages& in, Stage) { return in.config().l_sel > 1; }),
       attend_law("next_groups_values",
                  all,
                  "values of group g + 1, of the first for the last",

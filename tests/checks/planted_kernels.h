@@ -40,6 +40,7 @@ struct PlantedKernel {
   // Changes what a call of a trial gives.
   std::function<void(const std::string& trial, int call, KernelTensors& t)> spoil =
       [](auto, auto, auto&) {};
+  bool slots_are_block_zero = false;  // what a list's slots without a block are read as
 };
 
 inline bool right_key(const harness::Scenario& s,
@@ -57,6 +58,16 @@ inline bool right_key(const harness::Scenario& s,
     chosen = chosen || k.blocks[static_cast<std::size_t>(list * m.n_sel + i)] == u / m.l_sel;
   }
   return chosen && u <= t;
+}
+
+inline std::int64_t empty_slots(const harness::Scenario& s,
+                                const KernelTensors& k,
+                                std::int64_t b,
+                                std::int64_t g,
+                                std::int64_t t) {
+  const std::int64_t list = (b * s.model.n_kv_groups + g) * k.size("q", 2) + t;
+  const auto first = k.blocks.begin() + list * s.model.n_sel;
+  return std::count(first, first + s.model.n_sel, -1);
 }
 
 // Softmax attention of one query and its gradients, written out.
@@ -78,6 +89,8 @@ inline void attend_row(const harness::Scenario& s,
       logit += k.at("q", b, head, t, c) * k.at("k", b, g, u, c);
     keys.push_back(u);
     p.push_back(std::exp(scale * logit));
+    if (planted.slots_are_block_zero && u < s.model.l_sel)
+      p.back() *= static_cast<double>(1 + empty_slots(s, k, b, g, t));
     sum += p.back();
   }
   k.at("lse", b, head, t, 0) = std::log(sum);
@@ -403,6 +416,11 @@ inline void add_foreign_kernels(std::vector<Planted>& list) {
      "MASK.POLARITY",
      R"({"branch":"win"})",
      {.allowed = [](auto, auto, bool right) { return !right; }});
+  of(is_oracle,
+     "empty slots of a list read as block 0",
+     "NUMERIC.FORWARD",
+     R"({"branch":"sel","op":"attend_sel","detail":{"laws":["forced_twice","empty_slots_block_zero"]}})",
+     {.level = "attend_sel", .slots_are_block_zero = true});
   of(is_oracle,
      "sums to base two",
      "NUMERIC.FORWARD",

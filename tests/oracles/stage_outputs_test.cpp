@@ -67,7 +67,7 @@ struct Plain {
   // Does the softmax's sum hold keys that the query does not see?
   bool all_in_sum = false;
   // How often a key that it sees is attended to.
-  double (*times)(const Case&, Index t, Index block) = nullptr;
+  double (*times)(const Case&, Index b, Index g, Index row, Index u) = nullptr;
 };
 
 Vector output_of_head(
@@ -86,7 +86,7 @@ Vector output_of_head(
                          : naive_key(s.c(), s.layer.weights, p.keys_of, s.layer.x, b, key_group, u);
     double weight = std::exp(dot(q, k) / p.root(s));
     if (p.times != nullptr) {
-      weight *= p.times(s, s.right.rows[row], u / s.c().l_sel);
+      weight *= p.times(s, b, g, row, u);
     }
     sum += weight;
     const Index from = std::min(std::max<Index>(u + p.value_shift, 0), count_of(s, stage) - 1);
@@ -123,16 +123,18 @@ Restatements output_laws() {
       {"normalised_over_all", with({.all_in_sum = true})},
       {"forced_twice",
        with({.times =
-                 [](const Case& s, Index t, Index block) {
-                   const Index current = t / s.c().l_sel;
+                 [](const Case& s, Index, Index, Index row, Index u) {
+                   const Index block = u / s.c().l_sel;
+                   const Index current = s.right.rows[row] / s.c().l_sel;
                    const bool initial = block < s.c().init_blocks;
                    const bool local = current - block < s.c().local_blocks;
                    return initial && local ? 2.0 : 1.0;
                  }})},
       {"current_twice",
-       with({.times = [](const Case& s,
-                         Index t,
-                         Index block) { return t / s.c().l_sel == block ? 2.0 : 1.0; }})},
+       with({.times =
+                 [](const Case& s, Index, Index, Index row, Index u) {
+                   return s.right.rows[row] / s.c().l_sel == u / s.c().l_sel ? 2.0 : 1.0;
+                 }})},
       {"next_groups_keys", with({.key_group = next_group, .value_group = next_group})},
       {"next_groups_values", with({.value_group = next_group})},
       {"heads_interleaved", with({.key_group = interleaved, .value_group = interleaved})},
@@ -209,6 +211,39 @@ Restatements branch_laws() {
     all["groups_shifted_by_" + std::to_string(by)] = with(plain);
   }
   return all;
+}
+
+// Slots of a list that hold no block.
+Index slots_left(const Case& s, Index b, Index g, Index row) {
+  Index left = 0;
+  for (Index slot = 0; slot < s.c().n_sel; ++slot) {
+    const Index list = (b * s.c().n_kv_groups + g) * s.rows() + row;
+    left += s.right.blocks.data[static_cast<std::size_t>(list * s.c().n_sel + slot)] < 0 ? 1 : 0;
+  }
+  return left;
+}
+
+// Each of these slots brings the first block's keys, or as many times the first key.
+Restatements slot_laws() {
+  Plain block;
+  block.sees = [](const Case& s, Stage stage, Index b, Index g, Index row, Index u) {
+    const bool first = u < s.c().l_sel && u <= s.right.rows[row];
+    return sees(s, stage, b, g, row, u) || (first && slots_left(s, b, g, row) > 0);
+  };
+  block.times = [](const Case& s, Index b, Index g, Index row, Index u) {
+    const Index once = sees(s, Stage::o_sel, b, g, row, u) ? 1 : 0;
+    return static_cast<double>(once + (u < s.c().l_sel ? slots_left(s, b, g, row) : 0));
+  };
+  Plain key;
+  key.sees = [](const Case& s, Stage stage, Index b, Index g, Index row, Index u) {
+    return sees(s, stage, b, g, row, u) || (u == 0 && slots_left(s, b, g, row) > 0);
+  };
+  key.times = [](const Case& s, Index b, Index g, Index row, Index u) {
+    const Index once = sees(s, Stage::o_sel, b, g, row, u) ? 1 : 0;
+    const Index more = u == 0 ? s.c().l_sel * slots_left(s, b, g, row) : 0;
+    return static_cast<double>(once + more);
+  };
+  return {{"empty_slots_block_zero", with(block)}, {"empty_slots_key_zero", with(key)}};
 }
 
 // Which keys a query sees, by the law's own words.
@@ -294,6 +329,7 @@ Restatements all_output_laws() {
   all.merge(scale_laws());
   all.merge(branch_laws());
   all.merge(key_laws());
+  all.merge(slot_laws());
   all.merge(layouts());
   return all;
 }
@@ -328,6 +364,23 @@ TEST(StageOutputs, FollowReplayedBlocks) {
                                output_laws().at("scale_missing")(s, Stage::o_sel)),
             1e-12);
   EXPECT_EQ(s.stages.right(Stage::blocks).data, cases()[0].stages.right(Stage::blocks).data);
+}
+
+// Lists of the query's own block alone.
+TEST(StageOutputs, AnEmptySlotBringsABlockThatIsNotListed) {
+  const Case& first = cases()[0];
+  AttentionOptions options;
+  options.replay = first.right.blocks;
+  for (std::size_t i = 0; i < options.replay->data.size(); ++i) {
+    const auto slot = static_cast<Index>(i);
+    const Index t = first.right.rows[slot / first.c().n_sel % first.rows()];
+    options.replay->data[i] = slot % first.c().n_sel == 0 ? t / first.c().l_sel : -1;
+  }
+  Case s(first.layer, options);
+  s.right.blocks = *options.replay;
+  for (const auto& [law, restated] : slot_laws()) {
+    EXPECT_LT(largest_difference(s.output(law, Stage::o_sel), restated(s, Stage::o_sel)), 1e-12);
+  }
 }
 
 // With logits around -12000 the sentinel beats every key that is allowed.
