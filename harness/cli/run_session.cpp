@@ -31,7 +31,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Sortable, and different for two runs of the same second: 20261121T041900Z-1a2b.
+// Sortable, and different for runs of the same second, of which a bundle makes many: 20261121T041900Z-1a2b3c4d.
 std::string run_name(std::int64_t unix_ms) {
   const std::time_t seconds = unix_ms / 1000;
   std::tm utc = {};
@@ -39,7 +39,8 @@ std::string run_name(std::int64_t unix_ms) {
   std::string name(32, '\0');
   name.resize(std::strftime(name.data(), name.size(), "%Y%m%dT%H%M%SZ-", &utc));
   std::random_device random;
-  for (int i = 0; i < 4; ++i) name += "0123456789abcdef"[random() % 16];
+  constexpr int kDigits = 8;
+  for (int i = 0; i < kDigits; ++i) name += "0123456789abcdef"[random() % 16];
   return name;
 }
 
