@@ -3,7 +3,7 @@
 # Read by every test of this folder; REQUIRES $1 = the repository's root. Sets
 #   tree     the tree, its launcher is "$tree/nsa-harness"        cache   where toolchains go
 #   calls    one line for each call of a fake                     fakes   the folder in front of PATH
-# What the fakes do is asked of files in $mood: pip_fails, pip_waits, build_waits, missing (packages), user (not root),
+# What the fakes do is asked of files in $mood: pip_fails, pip_waits, nvcc_fails, build_waits, missing (packages), user (not root),
 # sudo_works, tests (how each one ends), ctest_fails. A source file with the word BROKEN in it does not compile.
 set -u
 
@@ -14,7 +14,7 @@ mkdir -p "$fakes" "$mood" "$tree"/{nsa/base,oracles,harness/core,reports,scenari
 : >"$calls"
 # A broken launcher must not reach the home of who runs the tests.
 export FAKE_WORK=$work HOME=$work/home NSA_HARNESS_CACHE=$cache PATH=$fakes:$PATH
-unset NSA_TORCH NSA_HARNESS_TREE XDG_CACHE_HOME
+unset NSA_TORCH NSA_HARNESS_TREE NSA_HARNESS_NVCC XDG_CACHE_HOME
 
 cp "$1/nsa-harness" "$tree/"
 cp "$1"/.ci/{test,wheel}_verb.sh "$tree/.ci/"
@@ -25,6 +25,8 @@ done
 printf '# tools and LibTorch\ncmake==1 \\\n    --hash=sha256:11\nninja==1 \\\n    --hash=sha256:22\ntorch==2.11.0 \\\n    --hash=sha256:33\n' \
   >"$tree/requirements.txt"
 sed 's/torch==2.11.0/torch==2.10.0/; s/:33/:44/' "$tree/requirements.txt" >"$tree/requirements-cuda12.txt"
+
+printf '# the compiler\nnvidia-cuda-nvcc==13 \\\n    --hash=sha256:55\n' >"$tree/requirements-nvcc.txt"
 
 # fake NAME: the program NAME from standard input. It notes its call first.
 fake() {
@@ -41,6 +43,13 @@ case "$1 $2" in
     place=${0%/bin/python}
     for last; do :; done
     echo "Collecting"
+    if grep -q nvcc "$last"; then
+      [[ ! -e $mood/nvcc_fails ]] || exit 1
+      cp "$last" "$FAKE_WORK/wanted_nvcc"
+      while [[ $1 != --target ]]; do shift; done
+      mkdir -p "$2"/nvidia/cu13/{bin,lib} && printf '#!/bin/sh\n' >"$2/nvidia/cu13/bin/nvcc" && chmod +x "$2/nvidia/cu13/bin/nvcc"
+      exit
+    fi
     cp "$last" "$FAKE_WORK/wanted"
     mkdir -p "$place/lib/python3.11/site-packages/cmake/data/bin"
     cp "$FAKE_WORK/fakes/cmake" "$FAKE_WORK/fakes/ctest" "$place/lib/python3.11/site-packages/cmake/data/bin/"

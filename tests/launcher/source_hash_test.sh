@@ -31,7 +31,7 @@ append() { printf 'x' >>"$tree/$1"; }
 create() { mkdir -p "$(dirname "$tree/$1")" && printf 'x' >"$tree/$1"; }
 
 for file in nsa/base/a.cpp nsa/base/a.h oracles/o.cpp harness/core/c.cpp reports/r.cpp CMakeLists.txt \
-  CMakePresets.json requirements.txt nsa-harness; do
+  CMakePresets.json requirements.txt requirements-nvcc.txt nsa-harness; do
   changes "a byte in $file" append "$file"
 done
 changes "a new file" create nsa/new/deep/n.cu
