@@ -16,6 +16,7 @@ using nlohmann::json;
 bool same_type(const json& found, const json& wanted) {
   if (wanted.is_number_integer()) return found.is_number_integer();
   if (wanted.is_number_float()) return found.is_number() || found.is_string();  // a Real
+  if (wanted == json(Reach::unknown)) return found.is_boolean() || found == wanted;
   return found.type() == wanted.type();
 }
 

@@ -36,4 +36,24 @@ void from_json(const nlohmann::json& json, Real& real) {
   real.value = *nsa::parse_double(text);
 }
 
+void to_json(nlohmann::json& json, const Reach& reach) {
+  if (reach == Reach::unknown) {
+    json = "unknown";
+  } else {
+    json = reach == Reach::yes;
+  }
+}
+
+void from_json(const nlohmann::json& json, Reach& reach) {
+  if (json.is_boolean()) {
+    reach = json.get<bool>() ? Reach::yes : Reach::no;
+    return;
+  }
+  if (!json.is_string() || json.get<std::string>() != "unknown") {
+    throw nsa::Error("found " + std::string(json.type_name()) +
+                     ", wanted true, false or \"unknown\"");
+  }
+  reach = Reach::unknown;
+}
+
 }  // namespace harness

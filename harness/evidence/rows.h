@@ -86,20 +86,26 @@ struct Sample {  // loss, grad_norm, lr, rss_peak_bytes, step_ms, tokens, ...; u
   Real value;
 };
 
+// Whether the loss leads to a parameter, by a walk over the graph. Unknown: it was not walked, or its end lies in a piece without
+// a graph. In JSON: true, false, "unknown".
+enum class Reach { no, yes, unknown };
+void to_json(nlohmann::json& json, const Reach& reach);
+void from_json(const nlohmann::json& json, Reach& reach);
+
 struct Gradient {  // the gradient ledger: one row a parameter, step and process (twin: and of_rank)
   static constexpr const char* kKind = "gradient";
   std::int64_t step = 0;
   int of_rank = 0;
   std::string param;
-  int index = 0;           // position in the model's parameter list
-  bool reachable = false;  // from the loss, by next_edges()
+  int index = 0;  // position in the model's parameter list
+  Reach reachable = Reach::unknown;
   int ready_count =
       0;  // runs of AccumulateGrad seen by an own hook in the synchronising micro-batch
   int ready_order = -1;    // 0 = first
   int bucket = -1;         // of the Reducer; -1 in the twin
   int hooks_expected = 0;  // post hooks on the grad accumulator: when they were installed,
   int hooks_found = 0;     //   and after the backward; another accumulator node counts as 0
-  std::string state;       // ok, none, zero, nan, inf
+  std::string state;       // ok, none, zero, nan, inf; frozen: the training needs none of it
   Real l2;                 // of the local gradient, before reduction
   Real absmax;
   std::string hash_before;  // local gradient, "" when there is none

@@ -27,7 +27,8 @@ void take_arrivals(const Evidence& evidence, Digest& digest) {
     if (row.process < 0) continue;
     const Gradient& gradient = row.row;
     steps[row.process].insert(gradient.step);
-    const bool good = gradient.reachable && gradient.ready_count == 1 && gradient.state != "none";
+    const bool good =
+        gradient.reachable == Reach::yes && gradient.ready_count == 1 && gradient.state != "none";
     const auto [at, is_new] = once[row.process].try_emplace(gradient.param, good);
     at->second = at->second && good;
   }

@@ -84,7 +84,7 @@ void GradientLedger::begin(std::int64_t step,
     fresh.param = rows_[i].param;
     fresh.index = rows_[i].index;
     fresh.bucket = rows_[i].bucket;
-    fresh.reachable = reachable[i];
+    fresh.reachable = reachable[i] ? Reach::yes : Reach::no;
     fresh.hooks_expected = hooks_expected_;
     fresh.hooks_found = hooks_on(watched_[i]);
     fresh.state = "none";

@@ -12,6 +12,7 @@ import sys
 import threading
 
 from nsa_harness.channel import HEARTBEAT_S, Channel, place_of
+from nsa_harness.reach import Reach
 
 ADDRESS = "NSA_HARNESS_SOCKET"  # name of an abstract Unix socket
 FIRST_STEPS = 10
@@ -103,6 +104,7 @@ class Recorder:
         self.params = [(name.replace("_orig_mod.", ""), param) for name, param in self.params]
         self.names = {id(param): name for name, param in self.params}
         self.sharded = any(_is_dtensor(param) for _, param in self.params)
+        self.reach = Reach(self.inner, self.params, torch)
         self.step = 1
         self.micro = -1
         self.sequences = {}  # of each group
@@ -129,6 +131,7 @@ class Recorder:
         self.called.register_forward_hook(outside(self.forward_done))
         self.optimizer.register_step_pre_hook(self.before_update)
         self.optimizer.register_step_post_hook(self.after_update)
+        self.reach.watch_backward(lambda: self.recorded)
         if _is_ddp(self.model):
             self.model.register_comm_hook(None, self.reduce)
         if self.distributed:
@@ -224,23 +227,27 @@ class Recorder:
         self.enter("optimizer")
 
     def tell_gradients(self):
+        held = {id(param) for group in self.optimizer.param_groups for param in group["params"]}
         for index, (name, param) in enumerate(self.params):
             after = self.measured(param.grad)
-            nothing = (-1, 0, 0.0, 0.0, "", "none")
+            # What is there though no hook was called: of an earlier step, of another rank, or put there by the script.
+            there = (-1, 0, *after[:2], "", after[3])
             if self.sharded and not self.seen and param.grad is not None:
-                nothing = (index, 1, *after)  # a torch whose fully_shard calls no hooks
-            order, times, l2, absmax, before, state = self.seen.get(name, nothing)
+                there = (index, 1, *after)  # a torch whose fully_shard calls no hooks
+            order, times, l2, absmax, before, state = self.seen.get(name, there)
+            reachable = True if times else self.reach.of(name)
+            needed = param.requires_grad and (id(param) in held or reachable is True)
             self.channel.write(
                 "gradient",
                 step=self.step,
                 of_rank=self.rank,
                 param=name,
                 index=index,
-                reachable=True,
+                reachable=reachable,
                 ready_count=min(times, 1) if self.micro > 0 else times,
                 ready_order=order,
                 bucket=self.buckets.get(name, -1),
-                state=state if times else "none",
+                state=state if needed else "frozen",
                 l2=_real(l2),
                 absmax=_real(absmax),
                 hash_before=before,
@@ -260,6 +267,7 @@ class Recorder:
         self.step += 1
         self.micro = -1
         self.seen, self.buckets, self.reduced = {}, {}, {}
+        self.reach.begin()
         self.enter("data")
 
     def entered(self, op, reduce_op, tensors, group):

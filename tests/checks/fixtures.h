@@ -451,7 +451,7 @@ class Healthy {
       row.of_rank = of_rank;
       row.param = params[i];
       row.index = static_cast<int>(i);
-      row.reachable = true;
+      row.reachable = harness::Reach::yes;
       row.ready_count = 1;
       row.ready_order = static_cast<int>(params.size() - i);
       row.bucket = process == kTwin ? -1 : bucket_of(i);

@@ -12,6 +12,7 @@
 #include "tests/checks/planted_kernels.h"
 #include "tests/checks/planted_layer_gradients.h"
 #include "tests/checks/planted_layers.h"
+#include "tests/checks/planted_left_out.h"
 #include "tests/checks/planted_numbers.h"
 #include "tests/checks/planted_oracle_steps.h"
 #include "tests/checks/planted_progress.h"
@@ -49,7 +50,8 @@ const std::vector<Planted>& all_planted() {
                            add_schedule,     add_layer_gradients,
                            add_oracle_steps, add_foreign_kernels,
                            add_bucket_sizes, add_repeats,
-                           add_decisions,    add_documents}) {
+                           add_decisions,    add_documents,
+                           add_left_out}) {
       add(list);
     }
     return list;

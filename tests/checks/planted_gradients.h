@@ -13,7 +13,7 @@
 namespace fixtures {
 
 inline void unreachable(Gradient& row) {
-  row.reachable = false;
+  row.reachable = harness::Reach::no;
   row.ready_count = 0;
   row.state = "none";
   row.hash_before.clear();

@@ -110,6 +110,7 @@ INSTANTIATE_TEST_SUITE_P(
                       std::pair{"phase", R"({"colour":1})"},
                       std::pair{"gradient", R"({"index":4294967296})"},
                       std::pair{"gradient", R"({"reachable":1})"},
+                      std::pair{"gradient", R"({"reachable":"perhaps"})"},
                       std::pair{"sample", R"({"value":"much"})"},
                       std::pair{"sample", R"({"value":null})"},
                       std::pair{"sample", R"({"value":[1]})"},

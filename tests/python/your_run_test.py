@@ -76,6 +76,49 @@ def nan_on_rank_1(script):
     return script.replace("    loss.backward()", "    (loss * float('nan') if rank == 1 and step == 3 else loss).backward()")
 
 
+MODEL = "model = torch.nn.Sequential("
+SKIPPING = """class Skipping(torch.nn.Sequential):
+    def forward(self, x):
+        return self[2](x.repeat(1, 2)) if step in (%s,) else super().forward(x)
+model = Skipping("""
+WITHHOLDING = """class Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x)
+        return x @ weight.t()
+    @staticmethod
+    def backward(ctx, grad):
+        return None, grad.t() @ ctx.saved_tensors[0] if step != 4 else None
+class Withholding(torch.nn.Linear):
+    def forward(self, x):
+        return Product.apply(x, self.weight) + self.bias
+"""
+
+
+def skipping(script, steps):
+    """The first layer takes no part in these steps."""
+    return script.replace(MODEL, SKIPPING % steps)
+
+
+def withholding(script):
+    """The first layer's weight takes part in step 4 and gets no gradient."""
+    return script.replace(MODEL, WITHHOLDING + MODEL + "Withholding(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4))\n#")
+
+
+def finds_unused(script):
+    return script.replace(DDP, DDP.replace("(model)", "(model, find_unused_parameters=True)"))
+
+
+def freezing(script):
+    return script.replace("    loss = ", "    model[0].requires_grad_(step < 3)\n    loss = ")
+
+
+def without_it(script):
+    """The optimiser does not hold the first layer, which runs without a graph."""
+    script = script.replace("AdamW(model.parameters()", "AdamW(model[2].parameters()")
+    return skipping(script, "1, 2, 3, 4, 5, 6")
+
+
 OURS = re.compile(r"^(import nsa_harness|nsa_harness\.).*\n", re.M)
 
 # name: how the script is changed, variables, outcome, code of the first finding, what the reason must say; the last: run without --all
@@ -102,6 +145,18 @@ TABLE = {
     "sharded_planted": (sharded, {"PLANTED": "1"}, "FAIL", "DESYNC.OP", "rank 1: allreduce sum of 5 Float", False),
     "sharded_same_data": (lambda script: same_data(sharded(script)), {}, "FAIL", "DATA.DUPLICATE", "ranks 0-1", False),
     "sharded_nan": (lambda script: nan_on_rank_1(sharded(script)), {}, "FAIL", "NAN.ORIGIN", "step 3", False),
+    "sharded_skips": (lambda script: skipping(sharded(script), "4"), {}, "PASS", None, "8 checks passed", True),
+    "sharded_drops": (lambda script: skipping(sharded(script), "3, 4, 5, 6"), {}, "INCONCLUSIVE", None, "after step 2", False),
+    "sharded_frozen": (lambda script: freezing(sharded(script)), {}, "PASS", None, "8 checks passed", False),
+    "sharded_not_held": (lambda script: without_it(sharded(script)), {}, "PASS", None, "8 checks passed", False),
+    "sharded_withheld": (lambda script: withholding(sharded(script)), {}, "FAIL", "GRAD.MISSING", "although the loss leads to it", True),
+    "skips": (lambda script: skipping(finds_unused(script), "4"), {}, "PASS", None, "8 checks passed", True),
+    "skips_compiled": (lambda script: compiled(skipping(finds_unused(script), "4")), {}, "PASS", None, "8 checks passed", False),
+    "skips_on_rank_1": (
+        lambda script: skipping(finds_unused(script), "rank and 4"), {}, "PASS", None, "8 checks passed", False
+    ),
+    "skips_untold": (lambda script: skipping(script, "4"), {}, "FAIL", "GRAD.MISSING", "The loss does not lead to 2 of 4 parameters", True),
+    "withheld": (withholding, {}, "FAIL", "GRAD.MISSING", "although the loss leads to it", False),
     "tensor_parallel": (
         lambda script: script.replace(DDP, TENSOR_PARALLEL), {}, "CRASH", "CRASH.EXCEPTION", "0.weight as a DTensor without fully_shard", False
     ),

@@ -66,7 +66,7 @@ TEST(GradientLedger, EachParameterIsReadyOnceWithItsOwnGradient) {
   std::vector<int> orders;
   for (const auto& [name, tensor] : rank.net.parameters()) {
     const Gradient& row = row_of(rank.ledger, name);
-    EXPECT_TRUE(row.reachable) << name;
+    EXPECT_EQ(row.reachable, Reach::yes) << name;
     EXPECT_EQ(row.ready_count, 1) << name;
     EXPECT_EQ(row.hooks_found, 2) << name;
     EXPECT_EQ(row.bucket, 0) << name;
@@ -86,10 +86,10 @@ TEST(GradientLedger, AParameterOutsideTheGraphIsUnreachableAndTheReducerComplain
   rank.forward_and_begin(loss);
   loss.backward();
   EXPECT_THROW(rank.parallel.after_backward(), c10::Error);
-  EXPECT_FALSE(row_of(rank.ledger, "c").reachable);
+  EXPECT_EQ(row_of(rank.ledger, "c").reachable, Reach::no);
   EXPECT_EQ(row_of(rank.ledger, "c").ready_count, 0);
   EXPECT_EQ(row_of(rank.ledger, "c").state, "none");
-  EXPECT_TRUE(row_of(rank.ledger, "a").reachable);
+  EXPECT_EQ(row_of(rank.ledger, "a").reachable, Reach::yes);
 }
 
 // Re-materialising a parameter (here by changing its type and back) gives it a new accumulator without any hook.

@@ -59,12 +59,15 @@ class Agreement {
     const auto steps = static_cast<std::int64_t>(course_.steps.size());
     const std::string count = std::to_string(params_.size());
     return result_.finish(
-        pieces_ > 0 ? of_pieces(steps)
-        : evidence_.ranks() == 1
-            ? "one rank: the reduced gradient of " + count + " parameters is its own"
-            : count + " gradients are the same on " + ranks_text(all_ranks(evidence_)) + " after " +
-                  (steps == 1 ? std::string("the step") : "each of " + counted(steps, "step")) +
-                  ", reduced once");
+        (pieces_ > 0 ? of_pieces(steps)
+         : evidence_.ranks() == 1
+             ? "one rank: the reduced gradient of " + count + " parameters is its own"
+             : count + " gradients are the same on " + ranks_text(all_ranks(evidence_)) +
+                   " after " +
+                   (steps == 1 ? std::string("the step") : "each of " + counted(steps, "step")) +
+                   ", reduced once") +
+        (none_.empty() ? ""
+                       : "; " + std::to_string(none_.size()) + " were not there in every step"));
   }
 
  private:
@@ -88,6 +91,10 @@ class Agreement {
         result_.missing("gradient rows of " + process_name(rank) + ", step " +
                             std::to_string(step) + ended_early(evidence_, rank),
                         site_of_rank(rank));
+        continue;
+      }
+      if (!row->reduced && course_.as_recorded && none_came(*row)) {
+        none_.insert(param);
         continue;
       }
       if (!row->reduced && evidence_.ranks() > 1) {
@@ -114,6 +121,11 @@ class Agreement {
       }
       take(param, hashes, seen);
     }
+  }
+
+  // Whether a gradient should be there is what gradients_arrived judges.
+  [[nodiscard]] static bool none_came(const Gradient& row) {
+    return row.state == "none" || row.state == "frozen";
   }
 
   // What ranks hold of the same piece must be the same.
@@ -285,6 +297,7 @@ class Agreement {
   Course course_;
   const std::vector<std::string>& params_;
   bool micro_is_told_ = false;
+  std::set<std::string> none_;  // parameters without a gradient in some step
   std::set<std::string> sharded_;
   std::size_t pieces_ = 0;    // of all steps
   std::size_t compared_ = 0;  // of these: held by more than one rank

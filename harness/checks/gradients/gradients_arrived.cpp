@@ -53,7 +53,11 @@ bool listed(const std::vector<std::string>& names, const std::string& param) {
 
 std::optional<Symptom> symptom_of(int rank, const Gradient& row, const Course& course) {
   const Uninfluential& expected = course.expected;
-  if (!row.reachable) {
+  if (row.state == "frozen") return std::nullopt;
+  // No hook was called, and something is there: a script may put its gradients there itself.
+  const bool is_there = row.state != "none" && row.state != "zero";
+  if (row.reachable == Reach::unknown && is_there) return std::nullopt;
+  if (row.reachable == Reach::no) {
     if (listed(expected.unreachable, row.param)) return std::nullopt;
     return Symptom::unreachable;
   }
@@ -110,12 +114,21 @@ class Arrival {
         absent.push_back(rank);
         absent_[{rank, step}].push_back(param);
       } else if (const auto symptom = symptom_of(rank, *row, course_)) {
-        if (*symptom == Symptom::zero && has_nothing_to_compare(param, rank, step)) continue;
+        if (*symptom == Symptom::zero && has_nothing_to_compare(param, rank, step)) {
+          arrived_[param].insert(step);
+          continue;
+        }
         if (*symptom == Symptom::none && backward_raised(rank, step)) {
           unreached_[{rank, step}].push_back(param);
+        } else if (row->reachable == Reach::unknown) {
+          undecided_[{rank, step}].push_back(param);
+        } else if (*symptom == Symptom::unreachable && may_be_left_out(rank, step)) {
+          left_out_[param].insert(step);
         } else {
           ranks_with[*symptom].push_back(rank);
         }
+      } else if (row->state != "frozen") {
+        arrived_[param].insert(step);
       }
     }
     if (!ranks_with.empty() || !absent.empty()) lacking_.insert(param);
@@ -126,6 +139,21 @@ class Arrival {
       }
       affected_[{told, ranks}][step].push_back(param);
     }
+  }
+
+  // A script of the user's own may leave a layer out of a step, unless its reducer was told that every parameter takes part and
+  // says in the next step that one did not.
+  [[nodiscard]] bool may_be_left_out(int rank, std::int64_t step) const {
+    if (!course_.as_recorded) return false;
+    const WorkerError* error = evidence_.error_of(rank);
+    return error == nullptr || !is_unfinished(*error) || error->step - step > 1;
+  }
+
+  // What got no gradient in the later half of the steps is not known to take part at all.
+  [[nodiscard]] bool was_left_out_for_good(const std::string& param) const {
+    const std::int64_t half = course_.steps[course_.steps.size() / 2];
+    const auto arrived = arrived_.find(param);
+    return arrived == arrived_.end() || *arrived->second.rbegin() < half;
   }
 
   // A softmax over equal values depends on no key and no query: where every sequence is one token repeated, as runs of spaces in
@@ -157,10 +185,22 @@ class Arrival {
   [[nodiscard]] bool backward_raised(int rank, std::int64_t step) const {
     const WorkerError* error = evidence_.error_of(rank);
     return error != nullptr && error->step == step && error->phase == "backward" &&
-           !complains(*error, "c10d::Reducer::ensure_prior", "finished reduction");
+           !is_unfinished(*error);
+  }
+
+  [[nodiscard]] static bool is_unfinished(const WorkerError& error) {
+    return complains(error, "c10d::Reducer::ensure_prior", "finished reduction");
   }
 
   void name_missing() {
+    for (const auto& [place, params] : undecided_) {
+      const auto& [rank, step] = place;
+      result_.missing("whether the loss leads to " + some_of(params) + " on " + process_name(rank) +
+                          " in step " + std::to_string(step) +
+                          ": no gradient came, and no walk over the graph decides it",
+                      site_of_rank(rank));
+    }
+    name_left_out();
     for (const auto& [place, params] : unreached_) {
       const auto& [rank, step] = place;
       result_.missing(std::to_string(params.size()) + " gradients of " + process_name(rank) +
@@ -177,6 +217,20 @@ class Arrival {
       result_.missing("no gradient row of " + process_name(rank) + " for " + which + " in step " +
                           std::to_string(step) + ended_early(evidence_, rank),
                       site_of_rank(rank));
+    }
+  }
+
+  void name_left_out() {
+    std::map<std::int64_t, std::vector<std::string>> last;  // step in which a gradient came: params
+    for (const auto& [param, steps] : left_out_) {
+      if (!was_left_out_for_good(param)) continue;
+      const auto arrived = arrived_.find(param);
+      last[arrived == arrived_.end() ? 0 : *arrived->second.rbegin()].push_back(param);
+    }
+    for (const auto& [step, params] : last) {
+      result_.missing("whether the loss should lead to " + some_of(params) + ", as it does in no " +
+                      (step == 0 ? "step that was recorded"
+                                 : "recorded step after step " + std::to_string(step)));
     }
   }
 
@@ -242,10 +296,24 @@ class Arrival {
   }
 
   [[nodiscard]] std::string summary() const {
-    const std::string count = std::to_string(params_.size());
-    return count + " of " + count + " parameters arrived on " + ranks_text(all_ranks(evidence_)) +
-           " in " + counted(static_cast<std::int64_t>(course_.steps.size()), "step") +
-           ", each ready once";
+    std::string text = std::to_string(arrived_.size()) + " of " + std::to_string(params_.size()) +
+                       " parameters arrived on " + ranks_text(all_ranks(evidence_)) + " in " +
+                       counted(static_cast<std::int64_t>(course_.steps.size()), "step") +
+                       ", each ready once";
+    if (arrived_.size() < params_.size()) text += "; the others are frozen";
+    return text + left_out_text();
+  }
+
+  [[nodiscard]] std::string left_out_text() const {
+    if (left_out_.empty()) return "";
+    std::vector<std::string> params;
+    std::set<std::int64_t> steps;
+    for (const auto& [param, of_param] : left_out_) {
+      params.push_back(param);
+      steps.insert(of_param.begin(), of_param.end());
+    }
+    return "; in step " + std::to_string(*steps.begin()) + (steps.size() > 1 ? " and others" : "") +
+           " the loss does not lead to " + some_of(params);
   }
 
   const Evidence& evidence_;
@@ -258,6 +326,9 @@ class Arrival {
   std::set<std::string> lacking_;
   std::map<std::pair<int, std::int64_t>, std::vector<std::string>> absent_;
   std::map<std::pair<int, std::int64_t>, std::vector<std::string>> unreached_;
+  std::map<std::pair<int, std::int64_t>, std::vector<std::string>> undecided_;
+  std::map<std::string, std::set<std::int64_t>> arrived_;   // steps in which some rank had it
+  std::map<std::string, std::set<std::int64_t>> left_out_;  // steps, of a script of the user's own
   std::map<std::pair<std::int64_t, std::string>, std::set<int>> told_by_reducer_;
 };
 

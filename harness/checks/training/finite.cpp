@@ -215,7 +215,10 @@ class Finiteness {
   void judge_gradients() {
     for (const auto& row : evidence_.gradients) {
       const Gradient& gradient = row.row;
-      if (row.process < 0 || gradient.state == "none" || !gradient.reachable) continue;
+      if (row.process < 0 || gradient.state == "none" || gradient.state == "frozen") continue;
+      // A script of the user's own may have it from an earlier step, or from another rank.
+      const bool own_model = !evidence_.the_case.scenario.is_command();
+      if (own_model && gradient.reachable == Reach::no) continue;
       ++gradients_;
       if (overflowed_.count(gradient.step) > 0) continue;
       const bool finite = std::isfinite(gradient.l2.value) &&
