@@ -5,6 +5,7 @@
 #include "nsa/base/text.h"
 #include "reports/comparison.h"
 #include "reports/markdown.h"
+#include "reports/paired_times.h"
 
 namespace reports {
 namespace {
@@ -160,6 +161,10 @@ std::string comparison_line(const Comparison& comparison) {
               : "**" + std::to_string(comparison.values.size()) + " of " +
                     counted(static_cast<std::int64_t>(comparison.values_compared), "exact value") +
                     (comparison.values.size() == 1 ? " differs**" : " differ**"));
+}
+
+std::string untimed_text(const Comparison& comparison) {
+  return cells_text(comparison) + values_text(comparison) + around_text(comparison);
 }
 
 std::string comparison_text(const Comparison& comparison) {

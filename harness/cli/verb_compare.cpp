@@ -12,6 +12,8 @@
 #include "harness/scenario/exit_code.h"
 #include "reports/comparison.h"
 #include "reports/markdown.h"
+#include "reports/paired_times.h"
+#include "reports/result_differences.h"
 
 namespace harness::cli {
 namespace {
@@ -19,8 +21,16 @@ namespace {
 struct CompareArguments {
   std::string before;
   std::string now;
+  std::vector<std::pair<std::string, std::string>> pairs;  // of further launches
   std::string database;
   bool json = false;
+};
+
+struct Compared {
+  reports::Comparison comparison;
+  reports::ResultDifferences results;
+  std::vector<reports::PairedCell> paired;
+  bool in_turn = false;  // times are those of pairs of launches
 };
 
 nlohmann::json comparison_json(const reports::Comparison& comparison) {
@@ -49,32 +59,124 @@ nlohmann::json comparison_json(const reports::Comparison& comparison) {
           {"around", comparison.around}};
 }
 
-int exit_code_of(const reports::Comparison& comparison) {
-  if (comparison.in_both == 0) return kExitNothing;
-  return comparison.is_calm() ? kExitPass : kExitFailed;
+nlohmann::json results_json(const reports::ResultDifferences& results) {
+  auto series = nlohmann::json::array();
+  for (const reports::SeriesDifference& one : results.series) {
+    series.push_back({{"case", one.label},
+                      {"result", one.result},
+                      {"steps", one.steps},
+                      {"steps_that_differ", one.others},
+                      {"first_step", one.first},
+                      {"before", Real(one.before)},
+                      {"now", Real(one.now)},
+                      {"largest_share", Real(one.largest)}});
+  }
+  auto tensors = nlohmann::json::array();
+  for (const reports::TensorDifference& one : results.tensors) {
+    tensors.push_back({{"case", one.label},
+                       {"files", one.files},
+                       {"differ", one.others},
+                       {"only_in_one", one.missing}});
+  }
+  return {{"series", series},
+          {"series_compared", results.series_compared},
+          {"tensors", tensors},
+          {"files_compared", results.files_compared}};
+}
+
+nlohmann::json change_json(const history::PairedChange& change) {
+  return {{"log", Real(change.change)}, {"low", Real(change.low)}, {"high", Real(change.high)}};
+}
+
+nlohmann::json paired_json(const std::vector<reports::PairedCell>& cells) {
+  auto all = nlohmann::json::array();
+  for (const reports::PairedCell& cell : cells) {
+    all.push_back({{"case", cell.label},
+                   {"pairs", cell.pairs},
+                   {"before_ms", Real(cell.before_ms)},
+                   {"now_ms", Real(cell.now_ms)},
+                   {"step", change_json(cell.step)},
+                   {"control", change_json(cell.control)},
+                   {"verdict", history::name_of(cell.verdict)},
+                   {"reason", cell.reason}});
+  }
+  return all;
+}
+
+int exit_code_of(const Compared& compared) {
+  if (compared.comparison.in_both == 0) return kExitNothing;
+  const bool calm = compared.comparison.is_calm() && !reports::any_slower(compared.paired);
+  return calm ? kExitPass : kExitFailed;
+}
+
+std::string library_of(const RunRecord& run) {
+  std::string torch = "none";
+  std::string cuda = "no CUDA";
+  for (const auto& [name, value] : run.provenance.machine) {
+    if (name == "torch") torch = value;
+    if (name == "cuda") cuda = "CUDA " + value;
+  }
+  return "LibTorch " + torch + ", " + cuda;
+}
+
+// "" where both ran with the same one.
+std::string libraries_line(const RunRecord& before, const RunRecord& now) {
+  const std::string was = library_of(before);
+  const std::string is = library_of(now);
+  if (was == is) return "";
+  return "Before: " + reports::escape(was) + ". Now: " + reports::escape(is) + ".\n\n";
+}
+
+Compared compare_both(const Store& store, const std::vector<reports::RunPair>& pairs) {
+  const auto& [before, now] = pairs.front();
+  const std::vector<CaseRecord> earlier = store.cases(before.id);
+  const std::vector<CaseRecord> later = store.cases(now.id);
+  Compared compared;
+  compared.comparison = reports::compare_runs(store, before, earlier, now, later);
+  compared.results = reports::compare_results(earlier, later);
+  compared.in_turn = pairs.size() > 1;
+  if (compared.in_turn) {
+    compared.comparison.times.clear();
+    compared.paired = reports::pair_times(store, pairs);
+  }
+  return compared;
 }
 
 int compare(const CompareArguments& arguments) {
   const auto store = Store::open_read_only(database_path(arguments.database), &log_line);
-  const auto before = find_run(*store, arguments.before);
-  const auto now = find_run(*store, arguments.now);
-  if (!before || !now) return kExitNothing;
-  const reports::Comparison comparison =
-      reports::compare_runs(*store, *before, store->cases(before->id), *now, store->cases(now->id));
-  const int code = exit_code_of(comparison);
+  std::vector<std::pair<std::string, std::string>> words = arguments.pairs;
+  words.insert(words.begin(), {arguments.before, arguments.now});
+  std::vector<reports::RunPair> pairs;
+  for (const auto& [before, now] : words) {
+    const auto first = find_run(*store, before);
+    const auto second = find_run(*store, now);
+    if (!first || !second) return kExitNothing;
+    pairs.emplace_back(*first, *second);
+  }
+  const auto& [before, now] = pairs.front();
+  const Compared compared = compare_both(*store, pairs);
+  const int code = exit_code_of(compared);
   if (arguments.json) {
-    nlohmann::json object = comparison_json(comparison);
+    nlohmann::json object = comparison_json(compared.comparison);
     object["exit"] = code;
-    object["before"] = before->name;
-    object["now"] = now->name;
+    object["before"] = before.name;
+    object["now"] = now.name;
+    object["results"] = results_json(compared.results);
+    object["paired"] = paired_json(compared.paired);
     std::cout << object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
     return code;
   }
-  std::cout << "# " << reports::escape(now->name) << " against " << reports::escape(before->name)
+  std::cout << "# " << reports::escape(now.name) << " against " << reports::escape(before.name)
             << "\n\n"
-            << reports::comparison_line(comparison) << "\n\n"
-            << reports::comparison_text(comparison);
-  if (comparison.in_both == 0) log_line("the two runs have no case in common that both judged");
+            << libraries_line(before, now) << reports::comparison_line(compared.comparison)
+            << "\n\n"
+            << reports::results_text(compared.results)
+            << (compared.in_turn ? reports::paired_text(compared.paired) +
+                                       reports::untimed_text(compared.comparison)
+                                 : reports::comparison_text(compared.comparison));
+  if (compared.comparison.in_both == 0) {
+    log_line("the two runs have no case in common that both judged");
+  }
   return code;
 }
 
@@ -84,6 +186,10 @@ Action add_compare(CLI::App& command) {
   const auto arguments = std::make_shared<CompareArguments>();
   command.add_option("before", arguments->before, "A run's name or number, or last")->required();
   command.add_option("now", arguments->now, "The run that is compared with it")->required();
+  command.add_option(
+      "--pair",
+      arguments->pairs,
+      "A further launch of both, BEFORE NOW; repeatable. Times are then compared by pairs");
   command.add_option("--db",
                      arguments->database,
                      "The database (default: NSA_HARNESS_DB, or in your data folder)");

@@ -10,6 +10,8 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/distributed/c10d/comm.hpp>
 
+#include "nsa/parallel/make_reducer.h"
+
 namespace nsa {
 namespace {
 
@@ -95,7 +97,7 @@ DataParallel::DataParallel(const NamedParameters& parameters,
     c10d::broadcast_coalesced(communicator.group(), values, kBroadcastBytes, 0);
   }
   const auto bucket_bytes = static_cast<std::size_t>(options.bucket_mb * 1024 * 1024);
-  reducer_ = std::make_shared<c10d::Reducer>(
+  reducer_ = make_reducer<c10d::Reducer>(
       tensors,
       first_buckets(tensors, options.static_graph || !options.find_unused, bucket_bytes),
       communicator.group(),
@@ -104,10 +106,7 @@ DataParallel::DataParallel(const NamedParameters& parameters,
       options.find_unused,
       options.gradient_as_bucket_view,
       names,
-      static_cast<std::int64_t>(std::min(kFirstBucketBytes, bucket_bytes)),
-      /*skip_all_reduce_unused_params=*/false,
-      /*use_python_reducer=*/false,
-      std::vector<std::int64_t>{});
+      static_cast<std::int64_t>(std::min(kFirstBucketBytes, bucket_bytes)));
   logger_ = std::make_shared<c10d::Logger>(reducer_);
   reducer_->set_logger(logger_);
   const bool cuda = tensors.front().is_cuda();

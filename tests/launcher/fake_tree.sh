@@ -17,7 +17,7 @@ export FAKE_WORK=$work HOME=$work/home NSA_HARNESS_CACHE=$cache PATH=$fakes:$PAT
 unset NSA_TORCH NSA_HARNESS_TREE NSA_HARNESS_NVCC XDG_CACHE_HOME
 
 cp "$1/nsa-harness" "$tree/"
-cp "$1"/.ci/{test,wheel}_verb.sh "$tree/.ci/"
+cp "$1"/.ci/{test,wheel,version_ab}_verb.sh "$tree/.ci/"
 for name in CMakeLists.txt CMakePresets.json nsa/base/a.cpp nsa/base/a.h oracles/o.cpp harness/core/c.cpp \
   reports/r.cpp scenarios/s.yaml tests/t.cpp; do
   printf '%s\n' "$name" >"$tree/$name"

@@ -1,0 +1,197 @@
+#include "reports/paired_times.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "harness/history/noise.h"
+#include "nsa/base/text.h"
+#include "reports/markdown.h"
+
+namespace reports {
+namespace {
+
+using harness::CaseRecord;
+using harness::RunRecord;
+using harness::history::paired_change;
+using harness::history::PairedChange;
+using harness::history::TimeVerdict;
+
+struct Launch {
+  std::string label;
+  std::string device;
+  double step_ms = 0.0;
+  double control_ms = 0.0;
+};
+
+std::optional<double> metric_of(const CaseRecord& record, const char* wanted) {
+  for (const auto& [name, value] : record.digest.metrics) {
+    if (name == wanted) return value;
+  }
+  return std::nullopt;
+}
+
+std::map<std::string, Launch> launches_of(const harness::Store& store, const RunRecord& run) {
+  std::map<std::string, Launch> launches;
+  for (const CaseRecord& record : store.cases(run.id)) {
+    const auto step = metric_of(record, harness::kStepMs);
+    const auto control = metric_of(record, harness::kControlMs);
+    if (!step || !control) continue;
+    launches.try_emplace(record.history_id,
+                         Launch{record.label, record.digest.device, *step, *control});
+  }
+  return launches;
+}
+
+struct CellLaunches {
+  std::vector<Launch> before;
+  std::vector<Launch> now;
+};
+
+std::string machine_of(const RunRecord& run) {
+  std::vector<std::string> facts;
+  for (const auto& [name, value] : run.provenance.machine) {
+    if (is_hardware(name)) facts.push_back(name + " " + value);
+  }
+  return nsa::join(facts);
+}
+
+std::string machines_differ(const std::vector<RunPair>& pairs) {
+  for (const auto& [before, now] : pairs) {
+    for (const RunRecord* run : {&before, &now}) {
+      if (machine_of(*run) != machine_of(pairs.front().first)) {
+        return "the runs are of several machines: " + machine_of(pairs.front().first) + "; " +
+               machine_of(*run);
+      }
+    }
+  }
+  return "";
+}
+
+double quartile_ms(const std::vector<Launch>& launches) {
+  std::vector<double> values;
+  for (const Launch& launch : launches) values.push_back(launch.step_ms);
+  return harness::history::quantile(values, 0.25);
+}
+
+PairedChange change_of(const CellLaunches& launches, double Launch::*time) {
+  std::vector<double> differences;
+  for (std::size_t i = 0; i < launches.now.size(); ++i) {
+    differences.push_back(std::log(launches.now[i].*time) - std::log(launches.before[i].*time));
+  }
+  return paired_change(differences);
+}
+
+void judge(PairedCell& cell) {
+  const PairedChange& step = cell.step;
+  if (!std::isfinite(step.change)) {
+    cell.reason = "a time is not a positive number";
+  } else if (!std::isfinite(step.low)) {
+    cell.reason = counted(static_cast<std::int64_t>(cell.pairs), "pair") + " of launches; " +
+                  std::to_string(harness::history::kFewestPairs) + " are needed";
+  } else {
+    const bool large = std::abs(step.change) >= harness::history::kFloorShare &&
+                       std::abs(cell.now_ms - cell.before_ms) >= harness::history::kFloorMs;
+    cell.verdict = !large || (step.low <= 0.0 && step.high >= 0.0) ? TimeVerdict::same
+                   : step.low > 0.0                                ? TimeVerdict::regressed
+                                                                   : TimeVerdict::improved;
+  }
+}
+
+PairedCell cell_of(const CellLaunches& launches, const std::string& machines) {
+  PairedCell cell;
+  const Launch& before = launches.before.front();
+  const Launch& now = launches.now.front();
+  cell.label = now.label;
+  cell.pairs = launches.now.size();
+  cell.before_ms = quartile_ms(launches.before);
+  cell.now_ms = quartile_ms(launches.now);
+  cell.step = change_of(launches, &Launch::step_ms);
+  cell.control = change_of(launches, &Launch::control_ms);
+  if (!machines.empty() || before.device != now.device) {
+    cell.verdict = TimeVerdict::not_comparable;
+    cell.reason =
+        !machines.empty() ? machines : "it ran on " + before.device + ", now on " + now.device;
+  } else {
+    judge(cell);
+  }
+  return cell;
+}
+
+std::string percent(double change) {
+  if (!std::isfinite(change)) return "–";
+  const double share = 100.0 * std::expm1(change);
+  return (share > 0.0 ? "+" : "") + nsa::to_text(share, 3) + " %";
+}
+
+std::string interval_text(const PairedChange& change) {
+  if (!std::isfinite(change.low)) return percent(change.change);
+  return percent(change.change) + " (" + percent(change.low) + " to " + percent(change.high) + ")";
+}
+
+// Half of the interval: a change of that size would have had an interval without zero.
+std::string smallest_text(const PairedCell& cell) {
+  if (!std::isfinite(cell.step.low)) return "–";
+  const double half = 0.5 * (cell.step.high - cell.step.low);
+  return nsa::to_text(100.0 * std::max(std::expm1(half), harness::history::kFloorShare), 2) + " %";
+}
+
+}  // namespace
+
+std::vector<PairedCell> pair_times(const harness::Store& store, const std::vector<RunPair>& pairs) {
+  std::map<std::string, CellLaunches> all;
+  std::vector<std::string> order;
+  for (const auto& [before, now] : pairs) {
+    const auto earlier = launches_of(store, before);
+    for (const auto& [id, launch] : launches_of(store, now)) {
+      const auto at = earlier.find(id);
+      if (at == earlier.end()) continue;
+      CellLaunches& launches = all[id];
+      if (launches.now.empty()) order.push_back(id);
+      launches.before.push_back(at->second);
+      launches.now.push_back(launch);
+    }
+  }
+  const std::string machines = machines_differ(pairs);
+  std::vector<PairedCell> cells;
+  for (const std::string& id : order) cells.push_back(cell_of(all[id], machines));
+  return cells;
+}
+
+bool any_slower(const std::vector<PairedCell>& cells) {
+  return std::any_of(cells.begin(), cells.end(), [](const PairedCell& cell) {
+    return cell.verdict == TimeVerdict::regressed;
+  });
+}
+
+std::string paired_text(const std::vector<PairedCell>& cells) {
+  if (cells.empty())
+    return "No case was measured in both runs of a pair, so no time was judged.\n\n";
+  Table table({"cell",
+               "pairs",
+               "step before",
+               "now",
+               "change (99 % interval)",
+               "control",
+               "verdict",
+               "smallest change that is seen",
+               "because"});
+  for (const PairedCell& cell : cells) {
+    table.row({escape(cell.label),
+               std::to_string(cell.pairs),
+               nsa::to_text(cell.before_ms, 4) + " ms",
+               nsa::to_text(cell.now_ms, 4) + " ms",
+               interval_text(cell.step),
+               interval_text(cell.control),
+               harness::history::name_of(cell.verdict),
+               smallest_text(cell),
+               cell.reason.empty() ? "–" : escape(cell.reason)});
+  }
+  return "Times of launches in turn. The control is dense attention by LibTorch itself, so it "
+         "tells what the library and the "
+         "machine did together:\n\n" +
+         table.text();
+}
+
+}  // namespace reports
