@@ -30,7 +30,7 @@ struct Compared {
   reports::Comparison comparison;
   reports::ResultDifferences results;
   std::vector<reports::PairedCell> paired;
-  bool in_turn = false;  // times are those of pairs of launches
+  bool in_turn = false;  // several pairs: their times stand for those against earlier nights
 };
 
 nlohmann::json comparison_json(const reports::Comparison& comparison) {
@@ -135,10 +135,8 @@ Compared compare_both(const Store& store, const std::vector<reports::RunPair>& p
   compared.comparison = reports::compare_runs(store, before, earlier, now, later);
   compared.results = reports::compare_results(earlier, later);
   compared.in_turn = pairs.size() > 1;
-  if (compared.in_turn) {
-    compared.comparison.times.clear();
-    compared.paired = reports::pair_times(store, pairs);
-  }
+  compared.paired = reports::pair_times(store, pairs);
+  if (compared.in_turn) compared.comparison.times.clear();
   return compared;
 }
 
