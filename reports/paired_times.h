@@ -1,4 +1,5 @@
-// Times of two programs that were launched in turn, one run a launch: each cell's change with an interval, and its control's beside it.
+// Times of two programs that were launched in turn, one run a launch: each cell's change with an interval, and its
+// control's beside it.
 #pragma once
 
 #include <optional>
@@ -27,8 +28,8 @@ struct PairedCell {
   std::string reason;  // of unknown and not_comparable, else ""
 };
 
-// The cells that every pair measured beside a control. NOT_COMPARABLE where the runs are of several machines, or where the cell ran
-// on another device. UNKNOWN with fewer than history::kFewestPairs pairs.
+// The cells that every pair measured beside a control. NOT_COMPARABLE where the runs are of several machines, or
+// where the cell ran on another device. UNKNOWN with fewer than history::kFewestPairs pairs.
 [[nodiscard]] std::vector<PairedCell> pair_times(const harness::Store& store,
                                                  const std::vector<RunPair>& pairs);
 

@@ -156,11 +156,19 @@ std::string results_text(const ResultDifferences& differences) {
   if (differences.series_compared + differences.files_compared == 0) {
     return "No result was recorded on both sides.\n\n";
   }
-  return "Results, which are told and not judged: " + std::to_string(differences.series.size()) +
-         " of " + counted(static_cast<std::int64_t>(differences.series_compared), "curve") +
-         " (loss, norm of the gradient) and " + std::to_string(files) + " of " +
-         counted(static_cast<std::int64_t>(differences.files_compared), "tensor file") +
-         " differ.\n\n" + series_text(differences.series) + tensors_text(differences.tensors);
+  const auto share = [](std::size_t differ, std::size_t all, std::string_view noun) {
+    return std::to_string(differ) + " of " + counted(static_cast<std::int64_t>(all), noun);
+  };
+  std::vector<std::string> parts;
+  if (differences.series_compared > 0) {
+    parts.push_back(share(differences.series.size(), differences.series_compared, "curve") +
+                    " (loss, norm of the gradient)");
+  }
+  if (differences.files_compared > 0) {
+    parts.push_back(share(files, differences.files_compared, "tensor file"));
+  }
+  return "Results, which are told and not judged: " + nsa::join(parts, " and ") + " differ.\n\n" +
+         series_text(differences.series) + tensors_text(differences.tensors);
 }
 
 }  // namespace reports

@@ -1,5 +1,6 @@
-// What two runs computed, by cell: losses and their like step by step, and the bytes of the tensors that were recorded. Told and not
-// judged: which number is right is for the checks to say. Two runs of one program on one machine have no difference.
+// What two runs computed, by cell: losses and their like step by step, and the bytes of the tensors that were
+// recorded. Told and not judged: which number is right is for the checks to say. Two runs of one program on one
+// machine have no difference.
 #pragma once
 
 #include <cstdint>

@@ -10,8 +10,8 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// How many of the means at either end lie outside of the interval; 0: even the whole range is too narrow. Of all 2^n choices of
-// signs, so many have a sum of positive ranks of at most k - 1.
+// How many of the means at either end lie outside of the interval; 0: even the whole range is too narrow. Of all 2^n
+// choices of signs, so many have a sum of positive ranks of at most k - 1.
 std::size_t left_out(std::size_t pairs, double level) {
   const std::size_t most = pairs * (pairs + 1) / 2;
   std::vector<double> share(most + 1, 0.0);  // of the choices, by the sum of the positive ranks

@@ -1,9 +1,10 @@
 // Two programs that are launched in turn: does the second one take longer? No clock, no file, no database.
 //
-// Each pair is one launch of either, begun one after the other, in one order and the next pair in the other (A B, B A, A B ...), so
-// that what drifts moves both. Nothing is assumed of the noise but that the launches of a pair could be exchanged if the programs
-// were equally fast: then each difference is as probable with the other sign. The interval is that of the signed ranks (Wilcoxon,
-// Biometrics Bulletin 1, 1945; Hodges and Lehmann, Ann. Math. Statist. 34, 1963).
+// Each pair is one launch of either, begun one after the other, in one order and the next pair in the other (A B, B
+// A, A B ...), so that what drifts moves both. Nothing is assumed of the noise but that the launches of a pair could
+// be exchanged if the programs were equally fast: then each difference is as probable with the other sign. The
+// interval is that of the signed ranks (Wilcoxon, Biometrics Bulletin 1, 1945; Hodges and Lehmann, Ann. Math.
+// Statist. 34, 1963).
 #pragma once
 
 #include <cstddef>

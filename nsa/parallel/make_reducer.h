@@ -1,5 +1,5 @@
-// LibTorch's Reducer has more parameters from release to release. What this code asks of it are the first eight; each further one
-// gets the value that keeps what the release before did.
+// LibTorch's Reducer has more parameters from release to release. What this code asks of it are the first eight; each
+// further one gets the value that keeps what the release before did.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace nsa {
 
-// `Reducer` is c10d::Reducer; `first` are its parameters up to first_bucket_bytes_cap. Does not compile with a LibTorch whose
-// Reducer has parameters that are not known here.
+// `Reducer` is c10d::Reducer; `first` are its parameters up to first_bucket_bytes_cap. Does not compile with a
+// LibTorch whose Reducer has parameters that are not known here.
 template <typename Reducer, typename... First>
 std::shared_ptr<Reducer> make_reducer(First&&... first) {
   constexpr bool kSkipAllReduceOfUnused = false;

@@ -41,7 +41,9 @@ TEST(ResultDifferences, EqualRunsHaveNone) {
   EXPECT_THAT(same.tensors, IsEmpty());
   EXPECT_EQ(same.series_compared, 1U);  // a time is no result
   EXPECT_EQ(same.files_compared, 2U);   // nor is a log
-  EXPECT_THAT(reports::results_text(same), HasSubstr("0 of 1 curve ("));
+  EXPECT_THAT(
+      reports::results_text(same),
+      HasSubstr("0 of 1 curve (loss, norm of the gradient) and 0 of 2 tensor files differ"));
 }
 
 TEST(ResultDifferences, TheLastBitOfALossIsTold) {
