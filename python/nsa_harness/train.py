@@ -3,6 +3,7 @@
 
 Where the script was not started by `nsa-harness run -- COMMAND`, watch() does nothing."""
 
+import atexit
 import ctypes
 import hashlib
 import os
@@ -10,12 +11,15 @@ import select
 import socket
 import sys
 import threading
+import time
+import weakref
 
 from nsa_harness.channel import HEARTBEAT_S, Channel, place_of
 from nsa_harness.reach import Reach
 
 ADDRESS = "NSA_HARNESS_SOCKET"  # name of an abstract Unix socket
 FIRST_STEPS = 10
+LET_GO_S = 1.0  # that threads of torch get at the end to let go of what they called: a lock and a counter each
 ORIGIN = "NSA_HARNESS_ORIGIN_MS"  # when the case began, on the monotonic clock
 
 
@@ -111,6 +115,7 @@ class Recorder:
         self.seen = {}  # name -> local gradient of this step: (order, times, l2, absmax, hash, state)
         self.buckets = {}
         self.reduced = {}  # name -> hash of what came out of the reduction
+        self.end_with_callbacks()
         self.all_reduce = torch.distributed.all_reduce if self.distributed else None  # without a record around it
 
     def start(self):
@@ -218,7 +223,21 @@ class Recorder:
                 self.reduced[self.params[index][0]] = _hash([view])
             return future.value()[0]
 
-        return future.then(finish)
+        return self.then(future, finish)
+
+    def then(self, future, function):
+        """future.then(function). A thread of torch that lets go of `function` when the interpreter is gone aborts the process."""
+        self.callbacks = [held for held in self.callbacks if held() is not None] + [weakref.ref(function)]
+        return future.then(function)
+
+    def end_with_callbacks(self):
+        self.callbacks = []  # weak references to functions that torch holds
+        atexit.register(self.wait_for_callbacks)
+
+    def wait_for_callbacks(self):
+        end = time.monotonic() + LET_GO_S
+        while any(held() is not None for held in self.callbacks) and time.monotonic() < end:
+            time.sleep(0.001)
 
     def before_update(self, *_):
         self.enter("record")
@@ -354,7 +373,7 @@ def _wrapped(recorder, function, op, sent, reduces):
         done = recorder.entered(op, name, tensors, kwargs.get("group"))
         result = function(*args, **kwargs)
         if kwargs.get("async_op"):
-            result.get_future().then(lambda _: done())
+            recorder.then(result.get_future(), lambda _: done())
         else:
             done()
         return result

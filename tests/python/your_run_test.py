@@ -119,6 +119,20 @@ def without_it(script):
     return skipping(script, "1, 2, 3, 4, 5, 6")
 
 
+# The script ends while a thread of gloo is in a callback.
+LATE = """
+import time, torch
+from nsa_harness import train
+torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+recorder = train.Recorder.__new__(train.Recorder)
+recorder.end_with_callbacks()
+future = torch.distributed.all_reduce(torch.ones(4), async_op=True).get_future()
+def done(_):
+    time.sleep(0.5)
+    print("came to its end")
+THEN
+del done
+"""
 OURS = re.compile(r"^(import nsa_harness|nsa_harness\.).*\n", re.M)
 
 # name: how the script is changed, variables, outcome, code of the first finding, what the reason must say; the last: run without --all
@@ -175,6 +189,13 @@ class YourRun(unittest.TestCase):
                 self.assertEqual(case["outcome"], outcome, case)
                 self.assertEqual(next((finding["code"] for finding in case["findings"]), None), code, case)
                 self.assertIn(words, case["reason"], case)
+
+    def test_a_callback_comes_to_its_end_before_the_script(self):
+        for then, waits in (("recorder.then(future, done)", True), ("future.then(done)", False)):
+            script = LATE.replace("THEN", then)
+            ended = subprocess.run([sys.executable, "-c", script], cwd=os.path.join(ROOT, "python"), capture_output=True, check=False)
+            with self.subTest(then):
+                self.assertEqual(b"came to its end" in ended.stdout, waits, ended.stderr)
 
     def test_what_cannot_be_judged_is_refused_by_name(self):
         import torch
