@@ -98,6 +98,7 @@ class NarrowRule {
       : forward_(forward),
         branch_(branch),
         of_rounded_(mean == Backward::Mean::of_rounded),
+        scaled_last_(mean == Backward::Mean::of_output_scaled_last),
         d_o_(d_o),
         q_(forward.input(Stage::q)),
         o_(forward.input(output_stage(branch))),
@@ -136,10 +137,11 @@ class NarrowRule {
     }
     const double root = std::sqrt(static_cast<double>(bank.d_k()));
     for (std::size_t k = 0; k < work.p_hK.size(); ++k) {
-      work.ds_hK[k] = work.p_hK[k] * (work.ds_hK[k] - mean) / root;
+      const double of_logit = work.p_hK[k] * (work.ds_hK[k] - mean);
+      work.ds_hK[k] = scaled_last_ ? kept.of(of_logit, kept.results) / root : of_logit / root;
     }
     kept.round(work.p_hK);
-    if (!of_rounded_) {
+    if (!of_rounded_ && !scaled_last_) {
       kept.round(work.ds_hK);
     }
     add_value_gradients(bank, keys, work.p_hK, d_o, gradients.dv_NV);
@@ -166,6 +168,7 @@ class NarrowRule {
   const Stages& forward_;
   Branch branch_;
   bool of_rounded_;
+  bool scaled_last_;
   const Tensor& d_o_;
   const Tensor& q_;
   const Tensor& o_;

@@ -103,6 +103,26 @@ TEST(BranchGradients, TheMeanIsOfTheOutputOrOfRoundedGradients) {
   }
 }
 
+// Where 1/sqrt(d_k) is a power of two, it does not matter whether it comes before the rounding or after it.
+TEST(BranchGradients, TheScaleMayComeAfterTheRounding) {
+  for (const std::int64_t d_k : {16, 32}) {
+    const Alone s(case_layer(4, [=](auto& c) { c.d_k = d_k; }));
+    AttentionOptions options;
+    options.kept.results = Number::bf16;
+    options.kept.narrow_products.fill(true);
+    const Stages narrow(s.layer.config, s.layer.weights, s.layer.x, options);
+    for (const Branch branch : kAllBranches) {
+      const Tensor& d_o = s.whole.of_output(branch);
+      const Backward first(narrow, branch, d_o);
+      const Backward last(narrow, branch, d_o, Backward::Mean::of_output_scaled_last);
+      const Tensor& one = first.through(branch).q;
+      const Tensor& two = last.through(branch).q;
+      EXPECT_EQ(one.data == two.data, d_k == 16);
+      EXPECT_LT(largest_difference(one, two), 0x1p-4 * finite_scale(one));
+    }
+  }
+}
+
 TEST(BranchGradients, RefuseAGradientOfAnotherShapeAndOneThatIsNotFinite) {
   const Alone s(case_layer(1, [](auto&) {}));
   Tensor d_o = s.whole.of_output(Branch::win);

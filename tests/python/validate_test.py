@@ -19,6 +19,7 @@ import nsa_harness  # noqa: E402
 WIN = dict(level="attend_win", heads=4, groups=2, d_k=8, d_v=6, window=12)
 SEL = dict(level="attend_sel", heads=4, groups=2, d_k=8, d_v=8, block=8, top_n=4)
 CMP = dict(level="attend_cmp", heads=4, groups=2, d_k=8, d_v=8, compress_length=8, compress_stride=4)
+CMP_128 = dict(CMP, heads=16, d_k=128, d_v=128, compress_length=32, compress_stride=32, dtypes="bf16")
 SCORE = dict(level="score", heads=4, groups=2, d_k=8, compress_length=8, compress_stride=4, block=8)
 CHOICE = dict(level="select", heads=4, groups=2, block=8, top_n=4)
 WHOLE = dict(level="attention", heads=4, groups=2, d_k=8, d_v=8, block=8, top_n=4, window=12, compress_length=8, compress_stride=4)
@@ -48,6 +49,11 @@ TABLE = [
     (kernels.sel_sentinel_is_block_0, SEL, "FAIL", "NUMERIC.FORWARD", "", False),
     (kernels.cmp_seen_when_begun, CMP, "FAIL", "CAUSALITY.LEAK", "forward", False),
     (kernels.cmp_seen_one_late, CMP, "FAIL", "NUMERIC.FORWARD", "seen_one_late", False),
+    (kernels.cmp_scaled_last, dict(CMP_128, dtypes=("bf16", "fp16")), "PASS", "", "", True),
+    (kernels.cmp_dq_too_large, CMP_128, "FAIL", "NUMERIC.GRADIENT", "dq", False),
+    (kernels.cmp_dq_too_small, CMP_128, "FAIL", "NUMERIC.GRADIENT", "dq", False),
+    (kernels.cmp_dq_noisy, CMP_128, "FAIL", "NUMERIC.GRADIENT", "dq", False),
+    (kernels.cmp_dq_without_last_row, CMP_128, "FAIL", "NUMERIC.GRADIENT", "dq", True),
     (kernels.sel_right, dict(SEL, select="external", forced_first=0, forced_last=0, dtypes=("fp32", "bf16")), "PASS", "", "", True),
     (kernels.sel_reads_full_lists, SEL, "PASS", "", "", False),
     (kernels.sel_reads_full_lists, dict(SEL, select="external", forced_first=0), "FAIL", "NUMERIC.FORWARD", "", True),
@@ -109,7 +115,8 @@ class Validate(unittest.TestCase):
                 print(f"{fn.__name__}: {[case.outcome for case in verdict.cases]} {codes} {sorted(law)}", flush=True)
                 self.assertEqual({case.outcome for case in verdict.cases}, {outcome}, str(verdict))
                 self.assertEqual(bool(verdict), outcome == "PASS")
-                self.assertEqual(len(verdict.cases), len(spec.get("dtypes", ("fp32",))))
+                types = spec.get("dtypes", "fp32")
+                self.assertEqual(len(verdict.cases), 1 if isinstance(types, str) else len(types))
                 if code:
                     self.assertIn(code, codes, str(verdict))
                     self.assertIn(words, text, str(verdict))

@@ -328,15 +328,13 @@ class AttentionJudge {
     verdict_.of_gradients = true;
   }
 
-  // The worst of three computations that are all right, as of one branch (kernel_judge.cpp).
+  // The worst of the computations that are all right, as of one branch (kernel_judge.cpp).
   [[nodiscard]] Gradients yardstick(const AttentionGradientsOf& gradients,
                                     const Gradients& right,
                                     oracles::AttentionOptions options,
                                     int draw) {
-    using Mean = oracles::Backward::Mean;
     Gradients worst = right;
-    for (const auto& [narrow, mean] :
-         {std::pair{true, Mean::of_output}, {false, Mean::of_output}, {true, Mean::of_rounded}}) {
+    for (const auto& [narrow, mean] : right_backwards(record_.config.d_k)) {
       options.kept = *record_.kept;
       options.kept.draw = static_cast<std::uint64_t>(draw);
       options.kept.narrow_products.fill(narrow);

@@ -1,6 +1,7 @@
 #include "harness/checks/kernel/kernel_gradient.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "harness/checks/ceilings.h"
@@ -15,7 +16,21 @@ double largest_gap(const oracles::Tensor& a, const oracles::Tensor& b) {
   return most;
 }
 
+// A factor that is one moves every rounding along: before it and after it are the same.
+bool has_root_of_two(std::int64_t d_k) {
+  const auto width = static_cast<std::uint64_t>(d_k);
+  return std::has_single_bit(width) && std::countr_zero(width) % 2 == 0;
+}
+
 }  // namespace
+
+std::vector<RightBackward> right_backwards(std::int64_t d_k) {
+  using Mean = oracles::Backward::Mean;
+  std::vector<RightBackward> ways{
+      {true, Mean::of_output}, {false, Mean::of_output}, {true, Mean::of_rounded}};
+  if (!has_root_of_two(d_k)) ways.push_back({true, Mean::of_output_scaled_last});
+  return ways;
+}
 
 JudgedGradient judge_gradient(const LayerRecord& record,
                               const oracles::Tensor& found,

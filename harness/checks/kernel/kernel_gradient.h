@@ -2,8 +2,12 @@
 // a yardstick, the oracle's gradient in that type.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "harness/checks/attention/layer_judge.h"
 #include "harness/checks/error_budget.h"
+#include "oracles/attention/backward.h"
 #include "oracles/laws/match.h"
 
 namespace harness::checks {
@@ -30,6 +34,18 @@ struct JudgedGradient {
 [[nodiscard]] JudgedGradient judge_gradient(const LayerRecord& record,
                                             const oracles::Tensor& found,
                                             const GradientLimits& limits);
+
+// One way to compute a branch's backward in a narrow type.
+struct RightBackward {
+  bool narrow_products;
+  oracles::Backward::Mean mean;
+};
+
+// The places where a backward in a narrow type is rounded are the kernel's choice, and what is lost at one of
+// them says nothing of another: the rows of dq are differences. All of these are right: products of narrow
+// numbers with the mean from the stored output; products of wide ones; what automatic differentiation makes of
+// rounded probabilities; and, where 1/sqrt(d_k) is no power of two, the first with that factor after the rounding.
+[[nodiscard]] std::vector<RightBackward> right_backwards(std::int64_t d_k);
 
 // `worst` becomes `plain` where that is further from what is right.
 void keep_further(const oracles::Tensor& plain,

@@ -153,17 +153,13 @@ class KernelJudge {
     tell(backward);
   }
 
-  // The places where a backward in a narrow type is rounded are the kernel's choice, and what is lost at one of them says nothing
-  // of another: the rows of dq are differences. The yardstick is off by as much as the worst of three computations that are all
-  // right: products of narrow numbers with the mean from the stored output, products of wide ones, and what automatic
-  // differentiation makes of rounded probabilities. With draw 0 they round to the nearest number, else as oracles::Kept::draw says.
+  // Off by as much as the worst of the computations that are all right. With draw 0 they round to the nearest number, else as
+  // oracles::Kept::draw says.
   [[nodiscard]] BranchGradients yardstick(const BranchGradients& right,
                                           oracles::AttentionOptions options,
                                           int draw) const {
     BranchGradients worst = right;
-    using Mean = oracles::Backward::Mean;
-    for (const auto& [narrow, mean] :
-         {std::pair{true, Mean::of_output}, {false, Mean::of_output}, {true, Mean::of_rounded}}) {
+    for (const auto& [narrow, mean] : right_backwards(record_.config.d_k)) {
       options.kept = *record_.kept;
       options.kept.draw = static_cast<std::uint64_t>(draw);
       options.kept.narrow_products.fill(narrow);
