@@ -18,6 +18,9 @@ using harness::history::paired_change;
 using harness::history::PairedChange;
 using harness::history::TimeVerdict;
 
+// A wider half of an interval around no change says nothing: 10 %.
+constexpr double kWidest = 0.1;
+
 struct Launch {
   std::string label;
   std::string device;
@@ -75,12 +78,22 @@ double quartile_ms(const std::vector<Launch>& launches) {
   return harness::history::quantile(values, 0.25);
 }
 
-PairedChange change_of(const CellLaunches& launches, double Launch::*time) {
+PairedChange change_of(const CellLaunches& launches, double (*log_time)(const Launch&)) {
   std::vector<double> differences;
   for (std::size_t i = 0; i < launches.now.size(); ++i) {
-    differences.push_back(std::log(launches.now[i].*time) - std::log(launches.before[i].*time));
+    differences.push_back(log_time(launches.now[i]) - log_time(launches.before[i]));
   }
   return paired_change(differences);
+}
+
+double log_step(const Launch& launch) {
+  return std::log(launch.step_ms);
+}
+double log_control(const Launch& launch) {
+  return std::log(launch.control_ms);
+}
+double log_beside(const Launch& launch) {
+  return log_step(launch) - log_control(launch);
 }
 
 void judge(PairedCell& cell) {
@@ -90,12 +103,15 @@ void judge(PairedCell& cell) {
   } else if (!std::isfinite(step.low)) {
     cell.reason = counted(static_cast<std::int64_t>(cell.pairs), "pair") + " of launches; " +
                   std::to_string(harness::history::kFewestPairs) + " are needed";
+  } else if (step.low <= 0.0 && step.high >= 0.0) {
+    const double half = 0.5 * (step.high - step.low);
+    cell.verdict = half <= kWidest ? TimeVerdict::same : TimeVerdict::unknown;
+    if (half > kWidest) cell.reason = "the launches scatter too much to exclude a change";
+  } else if (std::abs(step.change) < harness::history::kFloorShare ||
+             std::abs(cell.now_ms - cell.before_ms) < harness::history::kFloorMs) {
+    cell.verdict = TimeVerdict::same;
   } else {
-    const bool large = std::abs(step.change) >= harness::history::kFloorShare &&
-                       std::abs(cell.now_ms - cell.before_ms) >= harness::history::kFloorMs;
-    cell.verdict = !large || (step.low <= 0.0 && step.high >= 0.0) ? TimeVerdict::same
-                   : step.low > 0.0                                ? TimeVerdict::regressed
-                                                                   : TimeVerdict::improved;
+    cell.verdict = step.low > 0.0 ? TimeVerdict::regressed : TimeVerdict::improved;
   }
 }
 
@@ -107,8 +123,9 @@ PairedCell cell_of(const CellLaunches& launches, const std::string& machines) {
   cell.pairs = launches.now.size();
   cell.before_ms = quartile_ms(launches.before);
   cell.now_ms = quartile_ms(launches.now);
-  cell.step = change_of(launches, &Launch::step_ms);
-  cell.control = change_of(launches, &Launch::control_ms);
+  cell.step = change_of(launches, log_step);
+  cell.control = change_of(launches, log_control);
+  cell.beside = change_of(launches, log_beside);
   if (!machines.empty() || before.device != now.device) {
     cell.verdict = TimeVerdict::not_comparable;
     cell.reason =
@@ -174,6 +191,7 @@ std::string paired_text(const std::vector<PairedCell>& cells) {
                "now",
                "change (99 % interval)",
                "control",
+               "step / control",
                "verdict",
                "smallest change that is seen",
                "because"});
@@ -184,13 +202,15 @@ std::string paired_text(const std::vector<PairedCell>& cells) {
                nsa::to_text(cell.now_ms, 4) + " ms",
                interval_text(cell.step),
                interval_text(cell.control),
+               interval_text(cell.beside),
                harness::history::name_of(cell.verdict),
                smallest_text(cell),
                cell.reason.empty() ? "–" : escape(cell.reason)});
   }
   return "Times of launches in turn. The control is dense attention by LibTorch itself, so it "
-         "tells what the library and the "
-         "machine did together:\n\n" +
+         "tells "
+         "what the library and the machine did together; a neighbour on the machine moves "
+         "step / control least:\n\n" +
          table.text();
 }
 

@@ -24,12 +24,14 @@ struct PairedCell {
   harness::history::PairedChange step;  // of the step itself
   harness::history::PairedChange
       control;  // of dense attention by LibTorch, measured in the same processes
+  harness::history::PairedChange beside;  // of the step divided by its control
   harness::history::TimeVerdict verdict = harness::history::TimeVerdict::unknown;
   std::string reason;  // of unknown and not_comparable, else ""
 };
 
 // The cells that every pair measured beside a control. NOT_COMPARABLE where the runs are of several machines, or
-// where the cell ran on another device. UNKNOWN with fewer than history::kFewestPairs pairs.
+// where the cell ran on another device. UNKNOWN with fewer than history::kFewestPairs pairs, and
+// where the launches scatter so much that no change can be excluded.
 [[nodiscard]] std::vector<PairedCell> pair_times(const harness::Store& store,
                                                  const std::vector<RunPair>& pairs);
 

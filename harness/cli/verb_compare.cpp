@@ -97,6 +97,7 @@ nlohmann::json paired_json(const std::vector<reports::PairedCell>& cells) {
                    {"now_ms", Real(cell.now_ms)},
                    {"step", change_json(cell.step)},
                    {"control", change_json(cell.control)},
+                   {"step_beside_control", change_json(cell.beside)},
                    {"verdict", history::name_of(cell.verdict)},
                    {"reason", cell.reason}});
   }

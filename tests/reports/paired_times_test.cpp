@@ -74,6 +74,19 @@ TEST_F(PairedTimes, ASureChangeThatIsTooSmallToMatterIsTheSame) {
   EXPECT_EQ(cell().verdict, TimeVerdict::same);
 }
 
+// A neighbour that slows whole launches, now of one side and now of the other, moves step and control alike.
+TEST_F(PairedTimes, LaunchesThatScatterTooMuchExcludeNothing) {
+  for (int i = 0; i < 8; ++i) {
+    const double slowed = i % 2 == 0 ? 2.0 : 1.0;
+    const auto before = add_run(100.0 * slowed, 10.0 * slowed);
+    pairs_.emplace_back(before, add_run(110.0 * (3.0 - slowed), 10.0 * (3.0 - slowed)));
+  }
+  EXPECT_EQ(cell().verdict, TimeVerdict::unknown);
+  EXPECT_THAT(cell().reason, HasSubstr("scatter too much"));
+  EXPECT_NEAR(cell().beside.low, std::log(1.1), 1e-9);
+  EXPECT_NEAR(cell().beside.high, std::log(1.1), 1e-9);
+}
+
 TEST_F(PairedTimes, FewPairsSayNothing) {
   add_pairs(7, 2.0);
   EXPECT_EQ(cell().verdict, TimeVerdict::unknown);
