@@ -28,19 +28,21 @@ constexpr std::array kEdges = {
     Edge{"MEM.BUDGET/tensors", "OOM.", Tie::same_rank},
     Edge{"MEM.BUDGET/resident", "OOM.HOST", Tie::same_rank},
     // Ranks that do not do the same: a back end may abort one of them, or wait.
-    Edge{"DESYNC.", "CRASH.SIGNAL/signal", Tie::same_sequence},
-    Edge{"DESYNC.", "CRASH.EXCEPTION/communication", Tie::same_sequence},
-    Edge{"DESYNC.", "CRASH.EXCEPTION/reducer", Tie::same_sequence},
-    Edge{"DESYNC.", "HANG.COLLECTIVE", Tie::same_sequence},
-    Edge{"DESYNC.", "reduction", Tie::same_step},
-    Edge{"DESYNC.", "NUMERIC.GRADIENT/sum", Tie::same_step},
-    Edge{"DESYNC.", "NUMERIC.GRADIENT/mean", Tie::same_step},
-    Edge{"DESYNC.", "STATE.DIVERGED", Tie::same_rank},
+    Edge{"DESYNC.+collective", "CRASH.SIGNAL/signal", Tie::same_sequence},
+    Edge{"DESYNC.+collective", "CRASH.EXCEPTION/communication", Tie::same_sequence},
+    Edge{"DESYNC.+collective", "CRASH.EXCEPTION/reducer", Tie::same_sequence},
+    Edge{"DESYNC.+collective", "HANG.COLLECTIVE", Tie::same_sequence},
+    Edge{"DESYNC.+collective", "reduction", Tie::same_step},
+    Edge{"DESYNC.+collective", "NUMERIC.GRADIENT/sum", Tie::same_step},
+    Edge{"DESYNC.+collective", "NUMERIC.GRADIENT/mean", Tie::same_step},
+    Edge{"DESYNC.+collective", "STATE.DIVERGED", Tie::same_rank},
     // A resumed run that is another one.
     Edge{"RESUME.TORN", "RESUME.DIVERGED", Tie::same_rank},
     Edge{"RESUME.TORN", "SCALER.WRONG/reported", Tie::same_rank},
     Edge{"RESUME.DIVERGED", "data", Tie::same_rank},
-    // The rate depends on nothing else of what is read back.
+    // The rate depends on nothing else of what is read back. It moves the weights alone: of what else was not read back, the
+    // moments of that step would tell.
+    Edge{"SCHEDULE.LR", "RESUME.DIVERGED/diverged!schedule!moments", Tie::same_rank},
     Edge{"RESUME.DIVERGED/scratch", "SCHEDULE.LR", Tie::same_fact},
     Edge{"RESUME.DIVERGED#schedule", "SCHEDULE.LR", Tie::same_fact},
     Edge{"RESUME.DIVERGED", "NUMERIC.GRADIENT/twin", Tie::same_rank},
@@ -181,7 +183,7 @@ constexpr std::array kEdges = {
     Edge{"graph", "CRASH.EXCEPTION/reducer", Tie::same_step},
     Edge{"graph", "CRASH.EXCEPTION/communication", Tie::same_step},
     Edge{"graph", "CRASH.SIGNAL/signal", Tie::same_sequence},
-    Edge{"graph", "DESYNC.", Tie::same_step},
+    Edge{"graph", "DESYNC.+collective", Tie::same_step},
     Edge{"graph", "HANG.COLLECTIVE", Tie::same_step},
     Edge{"graph", "NUMERIC.GRADIENT/layer", Tie::same_layer},
     Edge{"GRAD.MISSING", "NUMERIC.GRADIENT/layer", Tie::same_param},
@@ -242,6 +244,7 @@ constexpr std::array kEdges = {
     Edge{"COMM.EXTRA", "STATE.DIVERGED", Tie::one_side},
     Edge{"GRAD.SCALE/sum", "GRAD.NOT_REDUCED", Tie::same_step},
     Edge{"GRAD.NOT_REDUCED", "NUMERIC.GRADIENT/sum", Tie::same_param},
+    Edge{"GRAD.NOT_REDUCED", "NUMERIC.GRADIENT=rank_alone", Tie::same_fact},
     Edge{"GRAD.NOT_REDUCED", "CRASH.EXCEPTION/reducer", Tie::same_step},
     Edge{"GRAD.NOT_REDUCED", "COMM.EXTRA", Tie::later_step},
     Edge{"GRAD.NOT_REDUCED", "STATE.DIVERGED", Tie::same_param},
@@ -249,8 +252,11 @@ constexpr std::array kEdges = {
     Edge{"NUMERIC.GRADIENT/sum", "STATE.DIVERGED", Tie::one_side},
     Edge{"reduction", "NUMERIC.GRADIENT/twin", Tie::later_step},
     // A scale that is too large overflows, and the step is left out. What is counted wrong is only told wrong.
-    Edge{"SCALER.WRONG/scale", "OPT.SKIPPED", Tie::same_rank},
-    Edge{"SCALER.WRONG/reported", "OPT.SKIPPED", Tie::same_rank},
+    Edge{"SCALER.WRONG/scale", "OPT.SKIPPED/steps", Tie::same_rank},
+    Edge{"SCALER.WRONG/reported", "OPT.SKIPPED/steps", Tie::same_rank},
+    // Whoever leaves a step out past the scaler leaves its scale and its counts as they were.
+    Edge{"OPT.SKIPPED/uncounted", "SCALER.WRONG", Tie::same_rank},
+    Edge{"OPT.SKIPPED", "OPT.UPDATE_WRONG=step_skipped", Tie::same_fact},
     Edge{"OPT.UPDATE_WRONG/reported", "OPT.SKIPPED", Tie::same_rank},
     Edge{"OPT.UPDATE_WRONG/reported", "OPT.UPDATE_LOST", Tie::same_rank},
     Edge{"OPT.SKIPPED", "SCHEDULE.LR", Tie::same_rank},
@@ -262,11 +268,11 @@ constexpr std::array kEdges = {
     Edge{"OPT.UPDATE_LOST/left_out", "OPT.UPDATE_LOST/updates", Tie::same_param},
     Edge{"OPT.SKIPPED", "OPT.UPDATE_WRONG/optimizer", Tie::same_rank},
     Edge{"OPT.SKIPPED", "SCALER.WRONG/scaler", Tie::same_rank},
-    Edge{"SCHEDULE.LR/rate", "SCHEDULE.LR/applied", Tie::same_rank},
-    Edge{"SCHEDULE.LR/zero", "SCHEDULE.LR/applied", Tie::same_rank},
-    Edge{"SCHEDULE.LR/micro_steps", "SCHEDULE.LR/applied", Tie::same_rank},
-    Edge{"SCHEDULE.LR/skipped_steps", "SCHEDULE.LR/applied", Tie::same_rank},
-    Edge{"SCHEDULE.LR/never_falls", "SCHEDULE.LR/applied", Tie::same_rank},
+    Edge{"SCHEDULE.LR/rate", "SCHEDULE.LR/applied", Tie::same_fact},
+    Edge{"SCHEDULE.LR/zero", "SCHEDULE.LR/applied", Tie::same_fact},
+    Edge{"SCHEDULE.LR/micro_steps", "SCHEDULE.LR/applied", Tie::same_fact},
+    Edge{"SCHEDULE.LR/skipped_steps", "SCHEDULE.LR/applied", Tie::same_fact},
+    Edge{"SCHEDULE.LR/never_falls", "SCHEDULE.LR/applied", Tie::same_fact},
     Edge{"update", "NUMERIC.GRADIENT/twin", Tie::later_step},
     Edge{"update", "CKPT.GRADIENT/gradient", Tie::later_step},
     Edge{"update", "STATE.DIVERGED", Tie::one_side},
@@ -310,6 +316,10 @@ std::span<const Edge> all_edges() {
 }
 
 bool fits(std::string_view pattern, const Finding& finding) {
+  const std::size_t both = pattern.find('+');
+  if (both != std::string_view::npos) {
+    return fits(pattern.substr(0, both), finding) && fits(pattern.substr(both + 1), finding);
+  }
   const std::size_t at = pattern.find('@');
   if (at != std::string_view::npos) {
     return finding.site.op == pattern.substr(at + 1) && fits_code(pattern.substr(0, at), finding);
@@ -319,6 +329,11 @@ bool fits(std::string_view pattern, const Finding& finding) {
     const nlohmann::json& detail = finding.site.detail;
     return detail.is_object() && detail.value("law", std::string()) == pattern.substr(law + 1) &&
            fits_code(pattern.substr(0, law), finding);
+  }
+  const std::size_t other = pattern.rfind('!');
+  if (other != std::string_view::npos) {
+    return !names_part(finding, pattern.substr(other + 1)) &&
+           fits(pattern.substr(0, other), finding);
   }
   const std::size_t part = pattern.find('#');
   if (part != std::string_view::npos) {

@@ -12,8 +12,9 @@ namespace harness {
 
 // A finding that `cause` describes can lead to one that `effect` describes, where `tie` ties them. Both are patterns: a
 // family ("forward"), the beginning of a code ("DESYNC."), a code with a variant ("NUMERIC.GRADIENT/twin"), with the
-// operation of its site ("ROUTE.MISMATCH@grad_sync"), with one of its parts ("RESUME.DIVERGED#schedule")
-// or with the law that it names ("OPT.UPDATE_WRONG=update_lost").
+// operation of its site ("ROUTE.MISMATCH@grad_sync"), with one of its parts ("RESUME.DIVERGED#schedule") or without some
+// ("RESUME.DIVERGED/diverged!schedule!moments"), with the law that it names ("OPT.UPDATE_WRONG=update_lost"), or two of these at
+// once ("DESYNC.+collective").
 struct Edge {
   std::string_view cause;
   std::string_view effect;

@@ -64,6 +64,9 @@ const std::vector<RateRule>& rules() {
        }},
       {{"lr_of_micro_steps", "the schedule counts micro-batches"},
        [](const At& at) { return rate_of(at, at.n * at.accumulate); }},
+      {{"lr_of_micro_steps_before",
+        "the schedule counts micro-batches, up to the first of the step"},
+       [](const At& at) { return rate_of(at, (at.n - 1) * at.accumulate + 1); }},
       {{"lr_counts_skipped", "the schedule counts steps that were skipped"},
        [](const At& at) { return rate_of(at, at.n + at.skipped); }},
       {{"lr_zero", "the learning rate is 0"}, [](const At&) { return Rate(0); }}};

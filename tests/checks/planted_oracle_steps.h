@@ -795,6 +795,10 @@ inline void add_oracle_steps(std::vector<Planted>& list) {
        "SCALER.WRONG",
        R"({"op":"unscale"})",
        of([](MadeStep& s) { s.factor *= s.scale; }, nsa::Precision::fp16));
+  fail("unscaled twice, where clipping by the norm of scaled gradients looks the same",
+       "SCALER.WRONG",
+       R"({"op":"unscale","detail":{"laws":["gradient_unscaled_twice","clip_of_scaled_norm"]}})",
+       of([](MadeStep& s) { s.factor /= s.scale; }, nsa::Precision::fp16));
   Training taken = of([](MadeStep& s) { s.taken = true; }, nsa::Precision::fp16);
   taken.before = overflow;
   fail("an overflowed step that is taken", "SCALER.WRONG", R"({"op":"scaler","step":1})", taken);

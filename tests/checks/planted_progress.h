@@ -98,6 +98,19 @@ inline void waiting(Healthy& h, int first) {
 }
 
 // `rank` waits for its batch and then computes, in milliseconds.
+// `rank` waits so long for every batch of `steps` steps, and computes so long in each.
+inline void wait_for_all_data(
+    Healthy& h, int rank, int steps, std::int64_t waited_ms, std::int64_t forward_ms) {
+  remove_if(h.evidence.phases, [=](const auto& row) { return row.process == rank; });
+  std::int64_t now = 100;
+  for (int step = 1; step <= steps; ++step) {
+    put(h.evidence.phases, rank, harness::Phase{"data", step}, now);
+    put(h.evidence.phases, rank, harness::Phase{"forward", step}, now += waited_ms);
+    put(h.evidence.phases, rank, harness::Phase{"optimizer", step}, now += forward_ms);
+    now += 1;
+  }
+}
+
 inline void wait_for_data(Healthy& h, int rank, std::int64_t waited_ms, std::int64_t forward_ms) {
   remove_if(h.evidence.phases, [=](const auto& row) { return row.process == rank; });
   put(h.evidence.phases, rank, harness::Phase{"data", 1}, 100);
@@ -220,6 +233,34 @@ inline void add_progress(std::vector<Planted>& list) {
   list.push_back(
       {check, "data that took as long as computing", Verdict::pass, "", "{}", [](Healthy& h) {
          wait_for_data(h, 1, 5'000, 4'000);
+       }});
+  list.push_back({check,
+                  "data that comes slower than it is taken",
+                  Verdict::fail,
+                  "SLOW.DATA",
+                  R"({"ranks":[1],"phase":"data","detail":{"waited_ms":900,"computed_ms":301}})",
+                  [](Healthy& h) { wait_for_all_data(h, 1, 12, 900, 300); }});
+  list.push_back(
+      {check, "data that is as quick as it must be", Verdict::pass, "", "{}", [](auto& h) {
+         wait_for_all_data(h, 1, 12, 290, 300);
+       }});
+  list.push_back({check, "seven slow batches are no habit", Verdict::pass, "", "{}", [](auto& h) {
+                    wait_for_all_data(h, 1, 7, 900, 300);
+                  }});
+  list.push_back({check, "milliseconds are no wait", Verdict::pass, "", "{}", [](auto& h) {
+                    wait_for_all_data(h, 1, 12, 19, 3);
+                  }});
+  list.push_back(
+      {check,
+       "data that came late before the ranks were started again",
+       Verdict::fail,
+       "SLOW.DATA",
+       R"({"ranks":[1],"step":1,"phase":"data","detail":{"waited_ms":5000}})",
+       [](Healthy& h) {
+         wait_for_data(h, 1, 5'000, 40);
+         put(h.evidence.relaunches, kController, harness::Relaunched{1, "killed"}, 6'000);
+         put(h.evidence.phases, 1, harness::Phase{"data", 1}, 6'001);
+         put(h.evidence.phases, 1, harness::Phase{"forward", 1}, 6'010);
        }});
   list.push_back({check,
                   "a number read to the host in every layer",

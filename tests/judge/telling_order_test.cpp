@@ -426,6 +426,52 @@ TEST(Met, AWrongRateFollowsOnlyFromAScheduleThatWasNotResumed) {
               ElementsAre("RESUME.DIVERGED"));
 }
 
+TEST(Met, AWrongRateMovesTheWeightsOfAResumedRunAlone) {
+  const Finding rate = finding("SCHEDULE.LR/never_falls", R"({"ranks":[0],"step":5})");
+  const Finding applied = finding("SCHEDULE.LR/applied",
+                                  R"({"ranks":[0],"step":5,"detail":{"law":"lr_does_not_fall"}})");
+  const auto resumed = [](const char* parts, int step) {
+    const std::string site =
+        R"({"ranks":[0],"step":)" + std::to_string(step) + R"(,"detail":{"parts":)" + parts + "}}";
+    return finding("RESUME.DIVERGED/diverged", site.c_str());
+  };
+  EXPECT_THAT(initiating({resumed(R"(["masters","parameters"])", 5), rate, applied}),
+              ElementsAre("SCHEDULE.LR"));
+  EXPECT_EQ(initiating({resumed(R"(["masters","parameters"])", 4), rate}).size(), 2U);
+  EXPECT_THAT(initiating({resumed(R"(["parameters","schedule"])", 5), rate}),
+              ElementsAre("RESUME.DIVERGED"));
+}
+
+TEST(Met, AStepThatIsLeftOutPastTheScaler) {
+  const Finding skipped = finding("OPT.SKIPPED/uncounted", R"({"ranks":[0],"step":1})");
+  const Finding told = finding("SCALER.WRONG/reported", R"({"ranks":[0],"step":1})");
+  const Finding scale = finding("SCALER.WRONG/scale", R"({"ranks":[0],"step":2})");
+  EXPECT_THAT(initiating({skipped, told, scale}), ElementsAre("OPT.SKIPPED"));
+  EXPECT_THAT(initiating({finding("OPT.SKIPPED/steps", R"({"ranks":[0],"step":1})"), told}),
+              ElementsAre("SCALER.WRONG"));
+  EXPECT_THAT(initiating({skipped,
+                          finding("OPT.UPDATE_WRONG/optimizer",
+                                  R"({"ranks":[0],"step":1,"detail":{"law":"step_skipped"}})")}),
+              ElementsAre("OPT.SKIPPED"));
+}
+
+TEST(Met, RanksThatChooseOtherBlocksCrossNoCollectives) {
+  const Finding chosen =
+      finding("DESYNC.SELECTION/blocks", R"({"ranks":[1],"step":1,"layers":[0]})");
+  const Finding unreduced = finding("GRAD.NOT_REDUCED/record", R"({"ranks":[0,1],"step":1})");
+  EXPECT_EQ(initiating({chosen, unreduced}).size(), 2U);
+  EXPECT_THAT(initiating({finding("DESYNC.SIZE/extra", R"({"ranks":[1],"step":1})"), unreduced}),
+              ElementsAre("DESYNC.SIZE"));
+}
+
+TEST(Met, AGradientOfOneRankAloneWhereNothingWasReduced) {
+  EXPECT_THAT(initiating({finding("GRAD.NOT_REDUCED/record", R"({"ranks":[0,1],"step":1})"),
+                          finding("NUMERIC.GRADIENT/mean",
+                                  R"({"ranks":[0,1],"step":1,"op":"grad_sync",
+                                      "detail":{"law":"rank_alone"}})")}),
+              ElementsAre("GRAD.NOT_REDUCED"));
+}
+
 TEST(Met, AnotherImplementationExplainsOnlyTheLayersWhereItRan) {
   const Finding route =
       finding("ROUTE.MISMATCH/other", R"({"layers":[1],"op":"attend_win","branch":"win"})");

@@ -47,7 +47,6 @@ ALSO_RIGHT = {
     "loader_repeats": ("DATA.WRONG", "by the oracle where nobody else reads the data"),
     "random_local_data": ("DATA.WRONG", "by the oracle where nobody else reads the data"),
     "no_learning": ("OPT.UPDATE_WRONG", "at the optimiser; its law tells that p stays"),
-    "scaler_skips": ("OPT.UPDATE_WRONG", "at the optimiser; its law tells that the step was left out"),
     "state_diverged": ("OPT.UPDATE_WRONG", "at the optimiser of the rank"),
     "unshifted_labels": ("LOSS.WRONG", "the loss itself; its law tells the shift"),
     "select_rank_differs": ("SELECTION.WRONG", "of the rank that chooses otherwise"),

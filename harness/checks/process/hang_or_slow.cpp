@@ -15,7 +15,7 @@ namespace {
 
 class Motion {
  public:
-  explicit Motion(const Evidence& evidence) : evidence_(evidence) {}
+  Motion(const Evidence& life, const Evidence& all) : evidence_(life), all_(all) {}
 
   CheckResult judge() {
     if (evidence_.stopped.empty()) return ended_by_itself();
@@ -53,7 +53,7 @@ class Motion {
     result.measured("longest_gap_ms", static_cast<double>(longest));
     // What a script of the user's own does between two steps is not only its data, and may take as long as it likes.
     if (!evidence_.the_case.scenario.is_command()) {
-      for (Finding& finding : late_data(evidence_)) result.found(std::move(finding));
+      for (Finding& finding : late_data(all_)) result.found(std::move(finding));
     }
     for (Finding& finding : host_waits(evidence_)) result.found(std::move(finding));
     const Lulls lulls = lulls_of(evidence_);
@@ -262,6 +262,7 @@ class Motion {
   }
 
   const Evidence& evidence_;
+  const Evidence& all_;  // of all lives
   const From<Stopped>* stop_ = nullptr;
   std::vector<RankState> live_;
   std::vector<int> gone_;
@@ -269,8 +270,8 @@ class Motion {
 
 }  // namespace
 
-CheckResult hang_or_slow(const Evidence& evidence) {
-  return Motion(evidence).judge();
+CheckResult hang_or_slow(const Evidence& life, const Evidence& all) {
+  return Motion(life, all).judge();
 }
 
 }  // namespace harness::checks

@@ -7,7 +7,7 @@
 
 namespace harness::checks {
 
-// REQUIRES: no rank was started again.
-[[nodiscard]] CheckResult hang_or_slow(const Evidence& evidence);
+// REQUIRES: no rank was started again within `life`. `all` is the evidence of all lives: data that came late stays late.
+[[nodiscard]] CheckResult hang_or_slow(const Evidence& life, const Evidence& all);
 
 }  // namespace harness::checks

@@ -1,4 +1,5 @@
-// Did a rank wait for its data longer than it ever computed? Read from when phases began: of a case that moved on by itself.
+// Did a rank wait for one batch longer than it ever computed, or in most steps longer than for the rest of the step? Read from
+// when phases began, in all lives of the ranks: of a case that moved on by itself.
 #pragma once
 
 #include <vector>

@@ -16,8 +16,8 @@ Check progress() {
            "SLOW.SYNC_STORM"},
           [](const Evidence& evidence) {
             // Of ranks that were started again only the last life is judged: what they waited for before is gone.
-            return evidence.relaunches.empty() ? hang_or_slow(evidence)
-                                               : hang_or_slow(evidence.last_life());
+            return evidence.relaunches.empty() ? hang_or_slow(evidence, evidence)
+                                               : hang_or_slow(evidence.last_life(), evidence);
           }};
 }
 

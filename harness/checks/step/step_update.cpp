@@ -32,10 +32,20 @@ UpdateStage stage_of(std::string_view law) {
   return {};
 }
 
-// The one that all fitting laws agree in.
+bool is_of_loss_scale(const oracles::LawFit& fit) {
+  return stage_of(fit.law.name).op == std::string_view("unscale") ||
+         fit.law.name == "clip_of_scaled_norm";
+}
+
+// The one that all fitting laws agree in. Where gradients are clipped, unscaling them twice and clipping by the norm of scaled
+// ones make the same numbers: in both the loss scale is taken out wrongly.
 UpdateStage stage_of(const oracles::Naming& naming) {
-  if (naming.fitting.empty()) return {};
-  const UpdateStage first = stage_of(naming.fitting.front().law.name);
+  const auto& fitting = naming.fitting;
+  if (fitting.empty()) return {};
+  if (fitting.size() > 1 && std::all_of(fitting.begin(), fitting.end(), is_of_loss_scale)) {
+    return {"SCALER.WRONG", "unscale"};
+  }
+  const UpdateStage first = stage_of(fitting.front().law.name);
   const bool agree =
       std::all_of(naming.fitting.begin(), naming.fitting.end(), [&](const oracles::LawFit& fit) {
         return stage_of(fit.law.name) == first;

@@ -69,6 +69,7 @@ class OptimizerJudge {
                         site_of_rank(rank));
       } else if (skips_.skipped(rank, step, at->second)) {
         skipped.insert(step);
+        if (skips_.uncounted(rank, step, at->second)) uncounted_.insert(static_cast<int>(step));
         continue;  // no rate was applied
       }
       ++applied;
@@ -120,7 +121,9 @@ class OptimizerJudge {
   }
 
   [[nodiscard]] Finding skipped() const {
-    Finding finding = make_finding("OPT.SKIPPED", "steps");
+    const bool by_nobody =
+        std::includes(uncounted_.begin(), uncounted_.end(), skipped_.begin(), skipped_.end());
+    Finding finding = make_finding("OPT.SKIPPED", by_nobody ? "uncounted" : "steps");
     finding.site.ranks = to_ints(skipped_ranks_);
     finding.site.op = "optimizer";
     finding.site.step = *skipped_.begin();
@@ -152,6 +155,7 @@ class OptimizerJudge {
   std::map<RankStep, std::vector<const Update*>> updates_;
   std::set<int> skipped_;
   std::set<int> explained_;  // skipped too
+  std::set<int> uncounted_;  // of both
   std::set<int> skipped_ranks_;
   std::set<int> lost_ranks_;
   std::int64_t lost_step_ = 0;

@@ -29,13 +29,17 @@ SkippedSteps::SkippedSteps(const Evidence& evidence)
       rates_(series_of(evidence, "lr")),
       scales_(series_of(evidence, "loss_scale")) {}
 
+bool SkippedSteps::uncounted(int rank,
+                             std::int64_t step,
+                             const std::vector<const Update*>& updates) const {
+  const auto says = [](const Update* row) { return row->skipped; };
+  return std::none_of(updates.begin(), updates.end(), says) && !counted(rank, step).value_or(false);
+}
+
 bool SkippedSteps::skipped(int rank,
                            std::int64_t step,
                            const std::vector<const Update*>& updates) const {
-  const auto says = [](const Update* row) { return row->skipped; };
-  if (std::any_of(updates.begin(), updates.end(), says) || counted(rank, step).value_or(false)) {
-    return true;
-  }
+  if (!uncounted(rank, step, updates)) return true;
   // A rate of zero moves nothing: that is the schedule's matter.
   const Sample* rate = rates_.find({rank, step});
   if (rate != nullptr && rate->value == 0.0) return false;

@@ -32,6 +32,11 @@ class SkippedSteps {
   // Of the steps that `skipped` names of one rank.
   [[nodiscard]] Told tell(int rank, const std::set<std::int64_t>& skipped) const;
 
+  // Does neither the ledger of the step nor the scaler's count say that it was left out?
+  [[nodiscard]] bool uncounted(int rank,
+                               std::int64_t step,
+                               const std::vector<const Update*>& updates) const;
+
  private:
   // Did the scaler count this step as skipped? Nothing where it tells no count.
   [[nodiscard]] std::optional<bool> counted(int rank, std::int64_t step) const;

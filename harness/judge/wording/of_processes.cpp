@@ -230,6 +230,12 @@ constexpr std::array kProcessWords = {
             "By its own clock, {ranks} waited {waited_ms} ms for the batch of {step}. The longest "
             "computation of a step took {longest_computation_ms} ms.",
             "It is not a hang: the batch came, and the case ended by itself."},
+    Wording{"SLOW.DATA",
+            "always",
+            "By its own clock, {ranks} waited {waited_ms} ms for the batches of a step, and "
+            "{computed_ms} "
+            "ms for all the rest of it. Both are medians of {steps:step}.",
+            "The batches come slower than the training takes them, from step to step."},
 };
 
 #undef NSA_ONLY_ITS_WORDS

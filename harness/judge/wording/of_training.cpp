@@ -182,6 +182,12 @@ constexpr std::array kTrainingWords = {
             "optimiser skipped {skipped?it|them}.",
             "The loss scale does not explain it: gradients were finite, or the scale did not "
             "halve, or it had grown too early."},
+    Wording{
+        "OPT.SKIPPED",
+        "uncounted",
+        "{skipped} of {total:step} (steps {steps}) changed no parameter on {ranks}, and nothing "
+        "says that {skipped?it was|they were} left out.",
+        "No loss scaler counted {skipped?it|them}: look at what calls the optimiser."},
     Wording{"SCHEDULE.LR",
             "rate",
             "The optimiser reports a learning rate of {found:9} in {step}, and the schedule gives "

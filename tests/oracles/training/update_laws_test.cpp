@@ -32,7 +32,7 @@ struct Situation {
 };
 
 // Within the warm-up and after it, with gradients that are clipped and with short ones.
-constexpr Situation kSituations[] = {{"warming_up", 4, 5}, {"falling", 21, 5}, {"short", 30, 0.7}};
+constexpr Situation kSituations[] = {{"warming_up", 3, 5}, {"falling", 21, 5}, {"short", 30, 0.7}};
 
 // Mistakes that make the same numbers of clipped gradients: no law is alone then, and both are told.
 std::string twin_of(std::string_view law, const Situation& situation) {
