@@ -88,6 +88,11 @@ void selection_flip(FaultContext& context) {
 
 // The forward runs under autocast, the recomputation does not.
 void autocast_forward(FaultContext& context) {
+  const nsa::Precision precision = context.session.the_case().scenario.training.precision;
+  if (precision != nsa::Precision::fp32) {
+    context.lacks("found 'gc_autocast', wanted a scenario in fp32: autocast changes no other type");
+    return;
+  }
   for (const int layer : checkpointed_layers(context)) {
     auto& seam = context.needed_training().checkpoint.seam(layer);
     seam.forward = [inner = seam.forward, &context](nsa::Block& block, const Tensor& x_BSE) {

@@ -334,13 +334,15 @@ void TrainingParts::certify_nan(std::int64_t step, const torch::Tensor& tokens_B
 void TrainingParts::update(std::int64_t step) {
   session_.enter("optimizer", step);
   const std::int64_t skipped = optimizer->skipped();
+  const std::int64_t taken = optimizer->taken();
   UpdateLedger updates(
       parameters, optimizer->updated(), step, session_.wants_check("optimizer_sound"));
   const double norm = seams.optimizer(step);
   step_recorder.end();
   updates.write(session_.channel(), optimizer->skipped() > skipped);
   session_.sample("grad_norm", step, norm);
-  session_.sample("lr", step, optimizer->applied_lr());
+  // A step that was left out had no rate; that of an earlier one, or 0, would be told as the schedule's.
+  if (optimizer->taken() > taken) session_.sample("lr", step, optimizer->applied_lr());
   session_.sample("loss_scale", step, optimizer->loss_scale());
   session_.sample("skipped_steps", step, static_cast<double>(optimizer->skipped()));
   write_parameters(step);

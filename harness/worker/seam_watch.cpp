@@ -18,36 +18,56 @@ thread_local SeamPlace
 thread_local SeamPlace
     left_by_exception;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): likewise
 
-// Integers decide (blocks); they are small, so they are compared by value: a write that bypasses autograd counts too.
+// Values are compared bit by bit, so a write that bypasses autograd (a raw pointer, data()) is seen too. A copy lives as long as
+// the call. A float tensor that is larger is judged by its version counter alone; queries of 768 numbers at 2048 tokens fit.
+constexpr std::size_t kMostBytesCompared = std::size_t{8} << 20;
+
 struct Before {
   const char* name = "";
   Tensor tensor;
-  Tensor copy;  // of integers
+  Tensor copy;  // undefined where it is too large
   std::int64_t version = 0;
 };
+
+// NaN equals itself in these.
+Tensor bits_of(const Tensor& tensor) {
+  switch (tensor.element_size()) {
+    case 8: return tensor.view(torch::kLong);
+    case 4: return tensor.view(torch::kInt);
+    case 2: return tensor.view(torch::kShort);
+    default: return tensor;
+  }
+}
 
 Before look_at(const char* name, const Tensor& tensor) {
   Before before{name, tensor, {}, 0};
   if (!tensor.defined()) {
     return before;
   }
-  if (!tensor.is_floating_point()) {
+  if (!tensor.is_floating_point() || tensor.nbytes() <= kMostBytesCompared) {
     before.copy = tensor.detach().clone();
   }
   before.version = tensor.is_inference() ? 0 : tensor._version();
   return before;
 }
 
-// Elements that have another value now; all of them where only the version tells.
-std::int64_t written(const Before& before) {
-  if (!before.tensor.defined()) {
-    return 0;
-  }
-  if (before.copy.defined()) {
-    return before.tensor.ne(before.copy).sum().item<std::int64_t>();
-  }
+struct Written {
+  std::int64_t elements =
+      0;  // that have another value now; all of them where only the version tells
+  const char* seen_by = "";
+};
+
+Written written(const Before& before) {
+  if (!before.tensor.defined()) return {};
+  const std::int64_t changed =
+      before.copy.defined()
+          ? bits_of(before.tensor.detach()).ne(bits_of(before.copy)).sum().item<std::int64_t>()
+          : 0;
   const bool same = before.tensor.is_inference() || before.tensor._version() == before.version;
-  return same ? 0 : before.tensor.numel();
+  if (changed > 0) return {changed, same ? "values" : "values and version counter"};
+  // Integers that were written as they are decide nothing else.
+  if (same || !before.tensor.is_floating_point()) return {};
+  return {before.tensor.numel(), "version counter"};
 }
 
 template <typename Argument>
@@ -81,10 +101,8 @@ class SeamCall {
     const torch::NoGradGuard no_grad;
     ++watch_.calls_;
     for (const Before& before : arguments) {
-      if (const std::int64_t elements = written(before); elements > 0) {
-        watch_.channel_.write(
-            Mutation{watch_.step_, now_running.layer, now_running.seam, before.name, elements});
-      }
+      const Written seen = written(before);
+      watch_.tell(now_running, before.name, seen.elements, seen.seen_by);
     }
   }
 
@@ -150,11 +168,20 @@ void SeamWatch::watch_whole_layer(nsa::AttentionSeams& seams) {
     nsa::AttentionTrace trace = inner(context, parts, weights, x_BSE);
     const torch::NoGradGuard no_grad;
     ++calls_;
-    if (const std::int64_t elements = written(before); elements > 0) {
-      channel_.write(Mutation{step_, context.layer, "attention", "x", elements});
-    }
+    const Written seen = written(before);
+    tell({context.layer, "attention"}, before.name, seen.elements, seen.seen_by);
     return trace;
   };
+}
+
+void SeamWatch::tell(const SeamPlace& by,
+                     const std::string& tensor,
+                     std::int64_t elements,
+                     const std::string& seen_by) {
+  if (elements == 0) return;
+  channel_.write(Mutation{step_, by.layer, by.seam, tensor, elements});
+  const nlohmann::json seen = {step_, by.layer, by.seam, tensor, seen_by};
+  channel_.write(Fact{"mutation_seen_by", seen.dump()});
 }
 
 void SeamWatch::begin(std::int64_t step) {
@@ -165,9 +192,9 @@ void SeamWatch::begin(std::int64_t step) {
   ranges_.clear();
 }
 
-// A graph's tensors only: nobody goes back through others.
+// Those of a checkpointed forward too, whose graph comes later: somebody who holds one goes on with it.
 void SeamWatch::made_output(const SeamPlace& place, const Tensor& tensor) {
-  if (!tensor.defined() || !tensor.requires_grad()) return;
+  if (!tensor.defined() || tensor.is_inference()) return;
   outputs_.push_back({place,
                       c10::weak_intrusive_ptr<at::TensorImpl>(tensor.getIntrusivePtr()),
                       tensor._version()});

@@ -71,6 +71,11 @@ class SeamWatch {
   };
   void watch_layer(nsa::AttentionSeams& seams);
   void watch_whole_layer(nsa::AttentionSeams& seams);
+  // Writes nothing of no elements. `seen_by`: values, version counter, or both.
+  void tell(const SeamPlace& by,
+            const std::string& tensor,
+            std::int64_t elements,
+            const std::string& seen_by);
   void made_output(const SeamPlace& place, const torch::Tensor& tensor);
   void ended(const Range& range);
   void waited(const SeamPlace& place, std::int64_t waits);

@@ -296,8 +296,12 @@ inline void add_unmutated(std::vector<Planted>& list) {
       "ranges clamped in place",
       Verdict::fail,
       "ALIAS.MUTATED",
-      R"({"layers":[1,2],"op":"select","detail":{"tensor":"blocks","written_by":"attend_sel"}})",
+      R"({"layers":[1,2],"op":"select","detail":{"tensor":"blocks","written_by":"attend_sel","seen_by":"values"}})",
       [](Healthy& h) {
+        for (const char* seen : {R"([1,1,"attend_sel","blocks","values"])",
+                                 R"([1,2,"attend_sel","blocks","values"])"}) {
+          put(h.evidence.facts, 0, harness::Fact{"mutation_seen_by", seen});
+        }
         put(h.evidence.mutations, 0, harness::Mutation{1, 1, "attend_sel", "blocks", 3});
         put(h.evidence.mutations, 0, harness::Mutation{1, 2, "attend_sel", "blocks", 4});
       }));

@@ -138,6 +138,31 @@ TEST_F(WatchTest, WritingIntoTheQueriesIsNamed) {
   EXPECT_EQ(rows.front().tensor, "q");
 }
 
+// Past autograd's version counter: a raw pointer, as a kernel of one's own has it.
+TEST_F(WatchTest, WritingIntoTheKeysPastAutogradIsSeenByTheirValues) {
+  seams(1).attend_sel = [inner = seams(1).attend_sel](const nsa::SeamContext& context,
+                                                      const torch::Tensor& q,
+                                                      const torch::Tensor& k,
+                                                      const torch::Tensor& v,
+                                                      const torch::Tensor& blocks) {
+    const auto out = inner(context, q, k, v, blocks);
+    k.data().select(2, 3).add_(1);
+    return out;
+  };
+  watch_.install(model_);
+  const torch::NoGradGuard no_grad;
+  (void)model_->attention(1)->forward(x_BSE_);
+  const auto rows = written<Mutation>();
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows.front().layer, 1);
+  EXPECT_EQ(rows.front().tensor, "k");
+  EXPECT_GT(rows.front().elements, 0);
+  const auto facts = written<Fact>();
+  ASSERT_FALSE(facts.empty());
+  EXPECT_EQ(facts.front().name, "mutation_seen_by");
+  EXPECT_EQ(facts.front().value, R"([1,1,"attend_sel","k","values"])");
+}
+
 TEST_F(WatchTest, ANaNsFirstOperatorLayerAndSeamAreNamed) {
   seams(1).attend_win = [inner = seams(1).attend_win](const nsa::SeamContext& context,
                                                       const torch::Tensor& q,

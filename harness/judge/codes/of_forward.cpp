@@ -14,11 +14,13 @@ constexpr std::array kForwardCodes = {
          {.meaning = "An implementation wrote into a tensor that it was given. Its caller still "
                      "uses that tensor.",
           .confirmed_by =
-              "The tensor had other values directly after the call than directly before it.",
+              "Directly after the call the tensor had other values than directly before it, or "
+              "its version counter had moved.",
           .next_action = "Copy before writing. Look for clamp_, masked_fill_, a sort into the "
                          "input, or a view of it.",
-          .witness = "Hashes of integer tensors before and after each call. For float tensors it "
-                     "is LibTorch's version counter, which misses a write through a raw pointer."}},
+          .witness = "The values before and after each call, and LibTorch's version counter. A "
+                     "float tensor of more than 8 MiB is judged by the counter alone, which misses "
+                     "a write through a raw pointer."}},
     Code{{"NAN.UNINIT", Family::forward, 130},
          {.meaning = "A number that is not finite came out of memory that nobody wrote.",
           .confirmed_by = "With attention.poison, uninitialised memory starts as NaN, and the NaN "

@@ -227,8 +227,8 @@ constexpr std::array kForwardWords = {
     Wording{"ALIAS.MUTATED",
             "written",
             "The implementation of {written_by} wrote into {tensor} that it was given, in "
-            "{elements:element}[, {layers}], on {ranks}.",
-            "Later code is not the cause: the values were compared directly before and after the "
+            "{elements:element}[, {layers}], on {ranks}. Seen by: {seen_by}.",
+            "Later code is not the cause: the tensor was compared directly before and after the "
             "call."},
     // finite
     Wording{
