@@ -32,6 +32,7 @@ using Faults = std::vector<Fault>;
 [[nodiscard]] Faults faults_of_low_precision();
 [[nodiscard]] Faults faults_of_masks();
 [[nodiscard]] Faults faults_of_not_numbers();
+[[nodiscard]] Faults faults_of_offsets();
 [[nodiscard]] Faults faults_of_prompt_caches();
 [[nodiscard]] Faults faults_of_rank_ends();
 [[nodiscard]] Faults faults_of_rank_graph();

@@ -22,7 +22,7 @@ const std::vector<Fault>& all_faults() {
           faults_of_not_numbers(),     faults_of_rank_ends(),     faults_of_rank_graph(),
           faults_of_repeats(),         faults_of_rotations(),     faults_of_routes(),
           faults_of_same_data(),       faults_of_scores(),        faults_of_selected_backwards(),
-          faults_of_token_weighting(), faults_of_weights()}) {
+          faults_of_token_weighting(), faults_of_weights(),       faults_of_offsets()}) {
       all.insert(all.end(), some.begin(), some.end());
     }
     std::sort(

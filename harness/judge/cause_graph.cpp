@@ -122,6 +122,8 @@ constexpr std::array kEdges = {
     Edge{"NAN.", "CRASH.EXCEPTION/raised", Tie::same_rank},
     Edge{"MASK.", "CAUSALITY.LEAK", Tie::same_tensor},
     Edge{"MASK.", "NUMERIC.FORWARD", Tie::same_tensor},
+    Edge{"OVERFLOW.INDEX", "CAUSALITY.LEAK", Tie::same_tensor},
+    Edge{"OVERFLOW.INDEX", "NUMERIC.FORWARD", Tie::same_tensor},
     Edge{"RANGE.INVALID", "SELECTION.WRONG", Tie::same_tensor},
     Edge{"RANGE.INVALID", "CAUSALITY.LEAK", Tie::downstream},
     Edge{"RANGE.INVALID", "CRASH.", Tie::same_rank},

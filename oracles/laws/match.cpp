@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "oracles/laws/offset_laws.h"
 #include "oracles/laws/stage_law.h"
 
 namespace oracles {
@@ -223,6 +224,11 @@ Naming name_stage(const Stages& stages,
   }
   if (!everywhere.empty()) {
     naming.fitting = std::move(everywhere);
+  }
+  if (naming.fitting.empty()) {
+    naming.fitting = offset_laws(stages, stage, wrong, [&](const Tensor& output) {
+      return trial.explains(output) && trial.extent(output).share >= 1;
+    });
   }
   if (naming.fitting.empty() && stage != Stage::blocks) {
     naming.fitting = fitted_patterns(found, wanted, wrong, lanes_of(wanted.shape), allowed);

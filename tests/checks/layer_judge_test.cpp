@@ -13,6 +13,7 @@
 #include "nsa/base/text.h"
 #include "oracles/attention/narrow_steps.h"
 #include "oracles/laws/backward_laws.h"
+#include "oracles/laws/offset_laws.h"
 #include "oracles/laws/stage_law.h"
 #include "tests/checks/planted_numbers.h"
 
@@ -252,6 +253,7 @@ TEST(LayerJudge, NamesAMaskFromOneBlockAlone) {
 TEST(LawCodes, AreOfLawsThatThereAre) {
   std::set<std::string_view> names;
   for (const oracles::StageLaw& law : oracles::stage_laws()) names.insert(law.law.name);
+  names.insert(oracles::kOffsetsBeginAgain.name);
   const std::vector<std::string_view> coded = harness::checks::laws_with_codes();
   EXPECT_GE(coded.size(), 17U);
   for (const std::string_view law : coded) EXPECT_EQ(names.count(law), 1U) << law;

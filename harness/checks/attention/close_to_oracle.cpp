@@ -123,6 +123,7 @@ Check close_to_oracle() {
            "MASK.ALIGNMENT",
            "MASK.POLARITY",
            "MASK.ABSENT",
+           "OVERFLOW.INDEX",
            "GATE.OVERRIDE",
            "SELECTION.WRONG",
            "RANGE.INVALID",

@@ -27,6 +27,7 @@ constexpr std::array kRows = {
     Row{"no_mask", "MASK.ABSENT"},
     Row{"every_key", "MASK.ABSENT"},
     Row{"every_past_key", "MASK.ABSENT"},
+    Row{"offsets_begin_again", "OVERFLOW.INDEX"},
     Row{"learned", "GATE.OVERRIDE", "gate"},
     Row{"weights_of_cmp", kForward, "project"},
     Row{"weights_of_sel", kForward, "project"},

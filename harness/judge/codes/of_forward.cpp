@@ -63,6 +63,14 @@ constexpr std::array kForwardCodes = {
           .next_action = "Apply the mask in every case, short sequences included. Compare the mask "
                          "for the rows that are listed.",
           .witness = kOracle}},
+    Code{{"OVERFLOW.INDEX", Family::forward, 190},
+         {.meaning = "An operation reads an operand elsewhere from some element on: an offset has "
+                     "too few bits. Rows that read nothing from there on are right.",
+          .confirmed_by = "The oracle, with the operand's offsets begun again at a power of two, "
+                          "gives exactly the wrong rows.",
+          .next_action = "Compute offsets in 64 bits: batch, head and row times their strides, "
+                         "before they are added. The finding tells operand, order and element.",
+          .witness = kOracle}},
     Code{{"SELECTION.WRONG", Family::forward, 200},
          {.meaning = "The scores of the blocks are wrong, or other blocks were chosen than the "
                      "scores demand.",

@@ -34,6 +34,7 @@ constexpr std::array kForwardWords = {
     Wording{"MASK.ALIGNMENT", "kernel", kOfKernel, kOfKernelOnly},
     Wording{"MASK.POLARITY", "kernel", kOfKernel, kOfKernelOnly},
     Wording{"MASK.ABSENT", "kernel", kOfKernel, kOfKernelOnly},
+    Wording{"OVERFLOW.INDEX", "kernel", kOfKernel, kOfKernelOnly},
     Wording{
         "NUMERIC.FORWARD",
         "kernel",
@@ -141,6 +142,7 @@ constexpr std::array kForwardWords = {
     Wording{"MASK.ALIGNMENT", "law", kWrongByLaw, kOnlyThisLaw},
     Wording{"MASK.POLARITY", "law", kWrongByLaw, kOnlyThisLaw},
     Wording{"MASK.ABSENT", "law", kWrongByLaw, kOnlyThisLaw},
+    Wording{"OVERFLOW.INDEX", "law", kWrongByLaw, kOnlyThisLaw},
     Wording{"NUMERIC.FORWARD",
             "law",
             kWrongByLaw,
