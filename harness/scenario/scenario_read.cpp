@@ -230,8 +230,8 @@ void check_packed(const Scenario& scenario, const nsa::Location& where) {
     refuse_packed("without training.data.source long_range: its tokens repeat across documents");
   }
   const nsa::Precision precision = scenario.training.precision;
-  if (precision != nsa::Precision::fp32 && precision != nsa::Precision::fp64) {
-    refuse_packed("with training.precision fp32 or fp64");
+  if (precision == nsa::Precision::bf16_autocast) {
+    refuse_packed("with training.precision fp64, fp32, bf16 or fp16");
   }
   if (!scenario.parallel.checkpoint_layers.empty()) {
     refuse_packed("without parallel.checkpoint.layers: no recomputation knows of documents yet");

@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 
+#include "nsa/kernels/pooled.h"
 #include "nsa/kernels/steps.h"
 
 namespace nsa::kernels {
@@ -73,12 +74,18 @@ std::size_t forward_workspace(const Problem& problem, bool saves_outputs) {
   return ForwardBuffers(work, {}, saves_outputs, carver).bytes;
 }
 
-void forward(const Problem& problem,
-             const Inputs& in,
-             const Saved& saved,
-             const MutableRows& o,
-             void* workspace,
-             Stream stream) {
+namespace {
+
+// Whose work it is to make compressed tokens of raw ones.
+enum class Pooling { kernels, caller };
+
+void run_forward_pass(Pooling pooling,
+                      const Problem& problem,
+                      const Inputs& in,
+                      const Saved& saved,
+                      const MutableRows& o,
+                      void* workspace,
+                      Stream stream) {
   const Work work(problem, in.cu_seqlens, stream);
   if (work.common.tokens == 0) return;
   const bool saves_outputs = saved.o_cmp.data != nullptr;
@@ -86,7 +93,7 @@ void forward(const Problem& problem,
   const ForwardBuffers buffers(work, saved.blocks, saves_outputs, carver);
   const MutableRows o_cmp = saves_outputs ? saved.o_cmp : buffers.o_cmp;
   const MutableRows o_win = saves_outputs ? saved.o_win : buffers.o_win;
-  pool_keys(work, in, saved);
+  if (pooling == Pooling::kernels) pool_keys(work, in, saved);
   const ForwardBranch dense[2] = {
       branch_of(work, RangeKind::compressed, {saved.k_cmp, saved.v_cmp}, o_cmp, saved.lse_cmp),
       branch_of(work, RangeKind::window, {in.k_win, in.v_win}, o_win, saved.lse_win)};
@@ -102,8 +109,6 @@ void forward(const Problem& problem,
   finish.gates = gate_rows(problem, in.gates);
   run_selected(work, in.q, selected, buffers.lists, buffers.parts, finish);
 }
-
-namespace {
 
 struct BackwardBuffers {
   BackwardBuffers(const Work& work, const Rows& blocks, Carver& carver) {
@@ -146,12 +151,16 @@ class Backward {
            const BackwardBuffers& buffers)
       : work_(work), in_(in), saved_(saved), d_o_(d_o), gradients_(gradients), buffers_(buffers) {}
 
-  void run() {
+  void run(Pooling pooling) {
     rows_of_branches();
     keys_of_ranges();
     queries();
     key_results();
-    pooled();
+    if (pooling == Pooling::caller) {
+      compressed();
+    } else {
+      pooled();
+    }
   }
 
  private:
@@ -241,6 +250,18 @@ class Backward {
     work_.element.key_results(p, branches, key_count(work_, 1), work_.stream);
   }
 
+  void compressed() const {
+    KeyResultParams p;
+    p.common = work_.common;
+    p.stride = work_.common.geometry.d;
+    p.k_columns = work_.matrix.k_columns;
+    p.v_columns = work_.matrix.v_columns;
+    p.first[0] = buffers_.compressed.ref();
+    p.d_k[0] = element_rows(gradients_.k_raw, "d_k_cmp");
+    p.d_v[0] = element_rows(gradients_.v_raw, "d_v_cmp");
+    work_.element.key_results(p, 1, key_count(work_, p.stride), work_.stream);
+  }
+
   void pooled() const {
     PoolParams p;
     p.common = work_.common;
@@ -274,7 +295,43 @@ class Backward {
   const BackwardBuffers& buffers_;
 };
 
+void run_backward_pass(Pooling pooling,
+                       const Problem& problem,
+                       const Inputs& in,
+                       const Saved& saved,
+                       const Rows& d_o,
+                       const Gradients& gradients,
+                       void* workspace,
+                       Stream stream) {
+  const Work work(problem, in.cu_seqlens, stream);
+  if (problem.first != 0) {
+    throw std::invalid_argument("nsa kernels: no backward pass from a later first position");
+  }
+  if (work.common.tokens == 0) return;
+  Carver carver(workspace);
+  const BackwardBuffers buffers(work, saved.blocks, carver);
+  Backward(work, in, saved, d_o, gradients, buffers).run(pooling);
+}
+
 }  // namespace
+
+void forward(const Problem& problem,
+             const Inputs& in,
+             const Saved& saved,
+             const MutableRows& o,
+             void* workspace,
+             Stream stream) {
+  run_forward_pass(Pooling::kernels, problem, in, saved, o, workspace, stream);
+}
+
+void forward_of_pooled(const Problem& problem,
+                       const Inputs& in,
+                       const Saved& saved,
+                       const MutableRows& o,
+                       void* workspace,
+                       Stream stream) {
+  run_forward_pass(Pooling::caller, problem, in, saved, o, workspace, stream);
+}
 
 std::size_t backward_workspace(const Problem& problem) {
   const Work work(problem, nullptr, nullptr);
@@ -290,14 +347,17 @@ void backward(const Problem& problem,
               const Gradients& gradients,
               void* workspace,
               Stream stream) {
-  const Work work(problem, in.cu_seqlens, stream);
-  if (problem.first != 0) {
-    throw std::invalid_argument("nsa kernels: no backward pass from a later first position");
-  }
-  if (work.common.tokens == 0) return;
-  Carver carver(workspace);
-  const BackwardBuffers buffers(work, saved.blocks, carver);
-  Backward(work, in, saved, d_o, gradients, buffers).run();
+  run_backward_pass(Pooling::kernels, problem, in, saved, d_o, gradients, workspace, stream);
+}
+
+void backward_of_pooled(const Problem& problem,
+                        const Inputs& in,
+                        const Saved& saved,
+                        const Rows& d_o,
+                        const Gradients& gradients,
+                        void* workspace,
+                        Stream stream) {
+  run_backward_pass(Pooling::caller, problem, in, saved, d_o, gradients, workspace, stream);
 }
 
 }  // namespace nsa::kernels

@@ -1,8 +1,37 @@
 #include "nsa/model/attention.h"
 
+#include "nsa/seams/fan_out.h"
 #include "nsa/seams/sequential/sequential.h"
 
 namespace nsa {
+namespace {
+
+std::vector<torch::Tensor*> tensors_of(AttentionWeights& w) {
+  std::vector<torch::Tensor*> all = {
+      &w.q, &w.k_cmp, &w.k_sel, &w.k_win, &w.v_cmp, &w.v_sel, &w.v_win, &w.out};
+  for (PhiWeights* phi : {&w.phi_k, &w.phi_v}) {
+    all.insert(all.end(), {&phi->conv, &phi->pe, &phi->fc1_weight, &phi->fc2_weight});
+  }
+  GateWeights& gate = w.gate;
+  all.insert(
+      all.end(),
+      {&gate.fc1_weight, &gate.fc1_bias, &gate.fc2_weight, &gate.fc2_bias, &gate.proj_weight});
+  return all;
+}
+
+// A layer's weights for each of so many documents: what these give to their gradients is rounded once.
+std::vector<AttentionWeights> weights_of_each(AttentionWeights weights, std::int64_t documents) {
+  std::vector<AttentionWeights> each(static_cast<std::size_t>(documents), weights);
+  const std::vector<torch::Tensor*> shared = tensors_of(weights);
+  for (std::size_t i = 0; i < shared.size(); ++i) {
+    if (!shared[i]->defined()) continue;
+    const std::vector<torch::Tensor> handed = fan_out(*shared[i], documents);
+    for (std::size_t n = 0; n < each.size(); ++n) *tensors_of(each[n])[i] = handed[n];
+  }
+  return each;
+}
+
+}  // namespace
 
 AttentionImpl::AttentionImpl(const ModelConfig& config,
                              int layer,
@@ -63,22 +92,29 @@ torch::Tensor AttentionImpl::shown(const AttentionTrace& trace) const {
 }
 
 torch::Tensor AttentionImpl::forward(const torch::Tensor& x_BSE) {
-  if (!documents_.empty()) return shown(attended_apart(x_BSE));
-  return shown(seams_.attention(context(), seams_, weights(), x_BSE));
+  return shown(attended(x_BSE));
 }
 
-AttentionTrace AttentionImpl::attended_apart(const torch::Tensor& x_BSE) {
+AttentionTrace AttentionImpl::attended(const torch::Tensor& x_BSE) const {
+  if (documents_ != nullptr && !seams_.takes_documents) return attended_apart(x_BSE);
+  SeamContext of_batch = context();
+  of_batch.documents = documents_.get();
+  return seams_.attention(of_batch, seams_, weights(), x_BSE);
+}
+
+AttentionTrace AttentionImpl::attended_apart(const torch::Tensor& x_BSE) const {
   SeamContext of_document = context();
-  const AttentionWeights all = weights();
+  const std::vector<AttentionWeights> weights_of = weights_of_each(weights(), documents_->count());
+  auto next = weights_of.begin();
   return attend_documents(
-      x_BSE, documents_, [&](const torch::Tensor& x_1SE, std::int64_t document) {
+      x_BSE, *documents_, [&](const torch::Tensor& x_1SE, std::int64_t document) {
         of_document.document = document;
-        return seams_.attention(of_document, seams_, all, x_1SE);
+        return seams_.attention(of_document, seams_, *next++, x_1SE);
       });
 }
 
 torch::Tensor AttentionImpl::prefill(const torch::Tensor& x_BSE, LayerCache& cache) {
-  TORCH_CHECK(documents_.empty(), "packed documents are not decoded");
+  TORCH_CHECK(documents_ == nullptr, "packed documents are not decoded");
   SeamContext counting = context();
   Reads reads;
   counting.reads = &reads;

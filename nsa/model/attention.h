@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <utility>
 
 #include "nsa/base/config.h"
@@ -23,7 +24,12 @@ class AttentionImpl : public torch::nn::Module {
   AttentionImpl(const ModelConfig& config, int layer, AttentionSeams seams, Routes& routes);
   torch::Tensor forward(const torch::Tensor& x_BSE);
   // The sequences of the next forwards hold these documents; none: each is one document. Not for prefill() and step().
-  void set_documents(DocumentLengths documents) { documents_ = std::move(documents); }
+  void set_documents(DocumentLengths documents) {
+    share_documents(packed_documents(std::move(documents)));
+  }
+  void share_documents(std::shared_ptr<const PackedDocuments> documents) {
+    documents_ = std::move(documents);
+  }
   // forward(), and leaves in `cache` what decoding goes on with; its reads are this forward's.
   torch::Tensor prefill(const torch::Tensor& x_BSE, LayerCache& cache);
   // The token at position cache.length.
@@ -42,7 +48,8 @@ class AttentionImpl : public torch::nn::Module {
  private:
   torch::nn::Linear projection(const char* name, std::int64_t outputs);
   torch::Tensor shown(const AttentionTrace& trace) const;
-  AttentionTrace attended_apart(const torch::Tensor& x_BSE);
+  [[nodiscard]] AttentionTrace attended(const torch::Tensor& x_BSE) const;
+  [[nodiscard]] AttentionTrace attended_apart(const torch::Tensor& x_BSE) const;
 
   ModelConfig config_;
   int layer_;
@@ -50,7 +57,7 @@ class AttentionImpl : public torch::nn::Module {
   Routes& routes_;
   AttentionTap tap_;
   GateOverride gate_override_;
-  DocumentLengths documents_;
+  std::shared_ptr<const PackedDocuments> documents_;
   torch::nn::Linear W_Q_{nullptr}, W_K_sel_{nullptr}, W_V_sel_{nullptr}, W_K_win_{nullptr},
       W_V_win_{nullptr}, W_K_cmp_{nullptr}, W_V_cmp_{nullptr}, out_{nullptr};
   GateLayer gate_{nullptr};

@@ -1,7 +1,6 @@
 #include "nsa/model/documents.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 namespace nsa {
@@ -95,30 +94,13 @@ AttentionTrace side_by_side(const Tensor& x_BSE,
   return all;
 }
 
-void require_lengths(const Tensor& x_BSE, const DocumentLengths& lengths) {
-  TORCH_CHECK(static_cast<std::int64_t>(lengths.size()) == x_BSE.size(0),
-              "documents of ",
-              lengths.size(),
-              " sequences, wanted ",
-              x_BSE.size(0));
-  for (const auto& sequence : lengths) {
-    const bool any_empty =
-        std::any_of(sequence.begin(), sequence.end(), [](std::int64_t n) { return n < 1; });
-    const std::int64_t sum = std::accumulate(sequence.begin(), sequence.end(), std::int64_t{0});
-    TORCH_CHECK(!any_empty && sum == x_BSE.size(1),
-                "documents with ",
-                sum,
-                " tokens in a sequence of ",
-                x_BSE.size(1));
-  }
-}
-
 }  // namespace
 
 AttentionTrace attend_documents(const Tensor& x_BSE,
-                                const DocumentLengths& lengths,
+                                const PackedDocuments& packed,
                                 const AttendDocument& attend) {
-  require_lengths(x_BSE, lengths);
+  packed.require_of(x_BSE);
+  const DocumentLengths& lengths = packed.lengths();
   std::vector<AttentionTrace> documents;
   const std::vector<Tensor> sequences = x_BSE.split(1, kSequences);
   for (std::size_t b = 0; b < sequences.size(); ++b) {

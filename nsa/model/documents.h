@@ -1,5 +1,6 @@
 // Packed documents: a sequence of S tokens that is several documents, one after the other. To the attention each of them is a
-// sequence of its own, whose positions start at 0: window, compressed tokens, blocks, scores and choice lie inside of it.
+// sequence of its own, whose positions start at 0: window, compressed tokens, blocks, scores and choice lie inside of it. Here they
+// are attended to one by one; an implementation of seam `attention` may take them all at once (AttentionSeams::takes_documents).
 // Shape letters as in nsa/seams/seams.h.
 #pragma once
 
@@ -8,12 +9,10 @@
 #include <vector>
 
 #include "nsa/seams/attention_trace.h"
+#include "nsa/seams/packed_documents.h"
 #include "nsa/torch.h"
 
 namespace nsa {
-
-// Of each sequence of a batch, how many tokens each of its documents has: numbers above 0 whose sum is S.
-using DocumentLengths = std::vector<std::vector<std::int64_t>>;
 
 // The attention of one document [1,s,E], the `document`-th of its sequence.
 using AttendDocument =
@@ -24,7 +23,7 @@ using AttendDocument =
 // numbers. Sequences and documents that have fewer of these are filled up with zeros. Throws: c10::Error where the lengths are
 // not those of x.
 [[nodiscard]] AttentionTrace attend_documents(const torch::Tensor& x_BSE,
-                                              const DocumentLengths& lengths,
+                                              const PackedDocuments& packed,
                                               const AttendDocument& attend);
 
 // The tokens as labels of the loss: at the first token of every document but a sequence's first stands the number that

@@ -47,8 +47,9 @@ const torch::Tensor& NsaLmImpl::head_weight() const {
   return config_.tied_head ? embed_->weight : lm_head_->weight;
 }
 
-void NsaLmImpl::set_documents(const DocumentLengths& documents) {
-  for (auto& block : blocks_) block->attention()->set_documents(documents);
+void NsaLmImpl::set_documents(DocumentLengths documents) {
+  const auto packed = packed_documents(std::move(documents));
+  for (auto& block : blocks_) block->attention()->share_documents(packed);
 }
 
 torch::Tensor NsaLmImpl::run(const torch::Tensor& tokens_BS, const Attend& attend) {

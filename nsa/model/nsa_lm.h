@@ -45,7 +45,7 @@ class NsaLmImpl : public torch::nn::Module {
   void set_head_weight(torch::Tensor weight_VE) { other_head_VE_ = std::move(weight_VE); }
   void set_head_tap(HeadTap tap) { head_tap_ = std::move(tap); }
   // As AttentionImpl::set_documents(), of every layer.
-  void set_documents(const DocumentLengths& documents);
+  void set_documents(DocumentLengths documents);
   // Stands for block(layer)->forward() in forward().
   void set_run_block(int layer, RunBlock run);
   [[nodiscard]] const ModelConfig& config() const { return config_; }

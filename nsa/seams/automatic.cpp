@@ -67,7 +67,8 @@ class Resolver {
 
  private:
   std::string take(const Order& order) {
-    if (is_of_layer(order.seam) && is_whole_layer_taken()) return kReference;  // never called
+    // Never called, but for single tokens behind a prompt.
+    if (is_of_layer(order.seam) && is_whole_layer_taken() && !where_.decodes) return kReference;
     for (const char* name : order.names) {
       const std::string missing = name == kReference ? "" : unsuitable(order.seam, name);
       result_.candidates.push_back({order.seam, name, missing});

@@ -14,6 +14,7 @@
 
 #include "nsa/base/config.h"
 #include "nsa/seams/attention_trace.h"
+#include "nsa/seams/packed_documents.h"
 #include "nsa/seams/reads.h"
 #include "nsa/seams/routes.h"
 #include "nsa/torch.h"
@@ -37,6 +38,8 @@ struct SeamContext {
   bool shown = false;
   // Of packed documents, which are attended to one by one: this one's place in its sequence.
   std::int64_t document = 0;
+  // Or all of them at once, where AttentionSeams::takes_documents: what the sequences of x are packed of.
+  const PackedDocuments* documents = nullptr;
 };
 
 enum class Projection { q, k_cmp, v_cmp, k_sel, v_sel, k_win, v_win };
@@ -76,6 +79,9 @@ struct AttentionSeams {
   std::function<AttentionTrace(
       const SeamContext&, const AttentionSeams&, const AttentionWeights&, const Tensor& x_BSE)>
       attention;
+  // `attention` looks at SeamContext::documents, and attends to all of a batch in one call. Without, it is called once for each.
+  // Whoever puts something else in its place that does not look there takes this back.
+  bool takes_documents = false;
   // x [B,S,E], weight [rows,E] -> [B,S,rows]
   std::function<Tensor(
       const SeamContext&, const Tensor& x_BSE, const Tensor& weight, Projection which)>

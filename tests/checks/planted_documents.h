@@ -24,6 +24,8 @@ struct PackedSpoil {
   std::function<void(std::int64_t document, const std::string& name, oracles::Tensor&)> tensor;
   std::function<void(std::int64_t document, oracles::IntTensor&)> blocks;
   std::function<void(LayerTensors&)> record;  // the layer as it is recorded
+  oracles::Number number = oracles::Number::f32;
+  bool added_narrow = false;  // the gradients of what consumes queries and input, of every document
 };
 
 class PackedLayerMaker {
@@ -34,6 +36,7 @@ class PackedLayerMaker {
   LayerTensors make(int rank, int layer) {
     for (const oracles::DocumentPlace& at : places_) made_.push_back(document(at, rank, layer));
     LayerTensors all;
+    all.number = spoil_.number;
     for (const auto& [name, tensor] : made_.front().reals) all.reals[name] = joined(name);
     all.blocks = {{1, toy_model().n_kv_groups, length(), toy_model().n_sel}, {}};
     all.blocks.data.resize(static_cast<std::size_t>(oracles::element_count(all.blocks.shape)));
@@ -50,6 +53,8 @@ class PackedLayerMaker {
   LayerTensors document(const oracles::DocumentPlace& at, int rank, int layer) {
     LayerSetting setting;
     setting.length = at.length;
+    setting.number = spoil_.number;
+    setting.added_narrow = spoil_.added_narrow;
     if (at.length < setting.model.l) setting.left_out = spoil_.left_out;
     setting.inputs = [&](oracles::Tensor& x, oracles::Tensor& dy) {
       const auto seed = static_cast<unsigned>(100 * rank + at.begin + 1);
@@ -140,7 +145,7 @@ class PackedLayerMaker {
       const std::vector<double>& own = document.reals.at(name).data;
       for (std::size_t i = 0; i < own.size(); ++i) sum.data[i] += own[i];
     }
-    return sum;
+    return rounded(sum, spoil_.number);
   }
 
   static oracles::Tensor widened(const oracles::Tensor& scores, std::int64_t columns) {
@@ -164,7 +169,8 @@ inline std::function<void(Healthy&)> packed(const PackedSpoil& spoil = {}, int l
     scenario.training.seq_len = kLength;
     scenario.training.data.packed = 3;
     scenario.seed = 1;
-    const PackedSpoil none;
+    PackedSpoil none;
+    none.number = spoil.number;
     for (int rank = 0; rank < h.evidence.ranks(); ++rank) {
       const auto lengths =
           oracles::document_lengths(harness::checks::data_of(scenario), {1, 0, rank});
@@ -236,6 +242,35 @@ inline void add_documents(std::vector<Planted>& list) {
       R"({"layers":[1],"ranks":[0,1],"branch":"win","op":"attend_win","detail":{
           "law":"short_documents_without_gradient"}})",
       packed(tail));
+  // In bfloat16 the yardstick is the oracle in that type, document by document.
+  PackedSpoil narrow;
+  narrow.number = oracles::Number::bf16;
+  add("packed documents in bfloat16", Verdict::pass, "", "{}", packed(narrow));
+  narrow.across = oracles::Branch::win;
+  add("in bfloat16 the window does not stop at the border",
+      Verdict::fail,
+      "CAUSALITY.LEAK",
+      R"({"layers":[1],"branch":"win","op":"attend_win","detail":{"law":"window_of_sequence"}})",
+      packed(narrow));
+  PackedSpoil share = forgotten;
+  share.number = oracles::Number::bf16;
+  share.tensor = [](std::int64_t at, const std::string& name, oracles::Tensor& made) {
+    if (at != 2 || name != "g.w.W_K_sel.weight") return;
+    for (double& value : made.data) value *= 0.9;
+  };
+  add("in bfloat16 a tenth of one document is missing in the gradient of a weight",
+      Verdict::fail,
+      "NUMERIC.GRADIENT",
+      R"({"layers":[1],"branch":"sel","param":"W_K_sel"})",
+      packed(share));
+  PackedSpoil added;
+  added.number = oracles::Number::bf16;
+  added.added_narrow = true;
+  add("in bfloat16 the gradients of the input's consumers are added in that type",
+      Verdict::fail,
+      "NUMERIC.GRADIENT",
+      R"({"layers":[1],"phase":"backward"})",
+      packed(added));
   PackedSpoil without;
   without.record = [](LayerTensors& made) { made.reals.erase("k_cmp"); };
   add("a tensor that was not recorded", Verdict::inconclusive, "", "{}", packed(without));

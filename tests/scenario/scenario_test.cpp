@@ -311,13 +311,16 @@ TEST_F(ScenarioTest, PackedDocumentsAreRefusedWhereTheyAreNotJudged) {
   const Sets packed = {{"training.data.packed", "4"}, {"training.seq_len", "64"}};
   options_.sets = packed;
   EXPECT_EQ(one(kHead).training.data.packed, 4);
+  options_.sets.emplace_back("training.precision", "bf16");
+  EXPECT_EQ(one(kHead).training.data.packed, 4);
   const std::vector<std::pair<Sets, std::string>> refusals = {
       {{{"kind", "throughput"}}, "with kind training, not throughput"},
       {{{"training.seq_len", "7"}}, "no larger than half of training.seq_len, 3"},
       {{{"training.data.loss_mask", "ragged"}}, "with training.data.loss_mask none"},
       {{{"training.data.source", "long_range"}, {"training.data.distance", "3"}},
        "without training.data.source long_range"},
-      {{{"training.precision", "bf16"}}, "with training.precision fp32 or fp64"},
+      {{{"training.precision", "bf16_autocast"}},
+       "with training.precision fp64, fp32, bf16 or fp16"},
       {{{"parallel.checkpoint.layers", "all"}}, "without parallel.checkpoint.layers"}};
   for (const auto& [more, wanted] : refusals) {
     options_.sets = packed;

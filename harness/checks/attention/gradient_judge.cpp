@@ -6,7 +6,6 @@
 
 #include "harness/checks/attention/law_codes.h"
 #include "harness/checks/ceilings.h"
-#include "harness/checks/error_budget.h"
 #include "harness/checks/largest.h"
 #include "harness/checks/nearer.h"
 #include "harness/checks/params.h"
@@ -114,7 +113,7 @@ class GradientJudge {
     Measured measured{
         found, wanted, gradient_in(*plain_, of), record_.kept->results, kGradientBudget};
     measured.summed = summed_ * scale;
-    put_heads_of(of, wanted, measured);
+    tell_heads_apart(of, record_.config, measured);
     const Spent budget =
         spent(measured, [&](int draw) -> const Tensor& { return gradient_in(drawn(draw), of); });
     judged_.push_back(
@@ -147,25 +146,8 @@ class GradientJudge {
     if (!seen.is_nearer()) return false;
     const std::string name = recorded_name(kInput);
     verdict_.errors[name] = {seen.from_plain, kNearer * seen.from_other};
-    where_[name] =
-        "from the oracle in its type, which is further away than the one that adds the gradients "
-        "of "
-        "the input's consumers in that type too";
+    where_[name] = kAddedTooNarrow;
     return true;
-  }
-
-  // Rows of a projection belong to heads or groups; columns of the one that puts out.
-  void put_heads_of(const std::string& of, const Tensor& wanted, Measured& measured) const {
-    const bool out = of == "out.weight";
-    const bool queries = of == "W_Q.weight";
-    if (!out && !queries && of.rfind("W_", 0) != 0) return;
-    measured.heads = out || queries ? record_.config.n_heads : record_.config.n_kv_groups;
-    const std::int64_t columns = wanted.shape.back();
-    const std::int64_t size = (out ? columns : wanted.shape.front()) / measured.heads;
-    measured.head_of = [out, columns, size](std::size_t i) {
-      const auto at = static_cast<std::int64_t>(i);
-      return (out ? at % columns : at / columns) / size;
-    };
   }
 
   void say_what_is_not_judged() {
@@ -344,6 +326,21 @@ class GradientJudge {
 };
 
 }  // namespace
+
+void tell_heads_apart(const std::string& of,
+                      const oracles::AttentionConfig& config,
+                      Measured& gradient) {
+  const bool out = of == "out.weight";
+  const bool queries = of == "W_Q.weight";
+  if (!out && !queries && of.rfind("W_", 0) != 0) return;
+  gradient.heads = out || queries ? config.n_heads : config.n_kv_groups;
+  const std::int64_t columns = gradient.wanted.shape.back();
+  const std::int64_t size = (out ? columns : gradient.wanted.shape.front()) / gradient.heads;
+  gradient.head_of = [out, columns, size](std::size_t i) {
+    const auto at = static_cast<std::int64_t>(i);
+    return (out ? at % columns : at / columns) / size;
+  };
+}
 
 void judge_gradients(const LayerRecord& record,
                      const Forwards& forwards,

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "harness/checks/attention/layer_judge.h"
+#include "harness/checks/error_budget.h"
 #include "oracles/attention/stages.h"
 
 namespace harness::checks {
@@ -21,6 +22,17 @@ struct Forwards {
   // The yardstick with drawn roundings, 1 to kDraws; kept by its owner.
   std::function<const oracles::Stages&(int draw)> drawn = {};
 };
+
+// Where an input's gradient in a narrow type was measured whose parts were added in that type.
+inline constexpr const char* kAddedTooNarrow =
+    "from the oracle in its type, which is further away than the one that adds the gradients of "
+    "the "
+    "input's consumers in that type too";
+
+// Rows of a projection belong to heads or groups; columns of the one that puts out. `of` is the weight's name.
+void tell_heads_apart(const std::string& of,
+                      const oracles::AttentionConfig& config,
+                      Measured& gradient);
 
 // Adds to `verdict`. `wrong` are the stages whose forward is not the oracle's; `limit` is the relative
 // error allowed where there is no yardstick. REQUIRES: the record has the gradient of the layer's

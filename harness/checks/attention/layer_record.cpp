@@ -240,6 +240,7 @@ LayerRecord read_shared(const nsa::SafetensorsFile& file,
                         const ReadOptions& options) {
   LayerRecord record = started(file, model, options);
   take_precision(file, record);
+  take_kept(file, options, record);
   take_weights(file, record);
   return record;
 }

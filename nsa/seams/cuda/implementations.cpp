@@ -8,11 +8,12 @@ namespace {
 void install_attention(AttentionSeams& seams, const BackEnd& back_end) {
   seams.attention = [back_end, table = reference::make_rope_table()](
                         const SeamContext& context,
-                        const AttentionSeams& /*seams*/,
+                        const AttentionSeams& parts,
                         const AttentionWeights& weights,
                         const Tensor& x_BSE) {
-    return attention(back_end, context, weights, *table, x_BSE);
+    return attention(back_end, context, parts, weights, *table, x_BSE);
   };
+  seams.takes_documents = true;
 }
 
 void install_compress(AttentionSeams& seams, const BackEnd& back_end) {

@@ -3,9 +3,12 @@
 #include <c10/core/DeviceGuard.h>
 
 #include "nsa/kernels/branches.h"
+#include "nsa/kernels/pooled.h"
 #include "nsa/seams/cuda/device.h"
+#include "nsa/seams/cuda/documents.h"
 #include "nsa/seams/cuda/projections.h"
 #include "nsa/seams/fan_out.h"
+#include "nsa/seams/refused.h"
 
 namespace nsa::cuda {
 namespace {
@@ -13,14 +16,16 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+// B = 1 where documents are packed: their tokens one after the other.
 struct Operands {
-  Projected x;            // by Column
+  Projected x;  // by Column; where the caller pools, compressed tokens in the place of the raw ones
   Tensor gates;           // [B,G|H,S,3]
   Tensor k_conv, v_conv;  // phi conv: [D,1,l]
+  Tensor starts;          // of packed documents: int32
 };
 
 // What lies between the operands and the sum of the branches. The outputs of the branches are not there where nobody goes back
-// and nobody looks.
+// and nobody looks. The compressed tokens are handed out in any case: decoding goes on with them.
 struct Between {
   Tensor k_cmp, v_cmp;
   Tensor o_cmp, o_sel, o_win;
@@ -32,15 +37,16 @@ struct Between {
 Between new_between(const kernels::Problem& problem, const Tensor& like, bool keeps_outputs) {
   Between between;
   const std::int64_t heads = std::int64_t{problem.groups} * problem.heads;
+  const std::int64_t length = like.size(2);
   between.k_cmp = new_heads(like, problem.groups, problem.compressed_rows(), problem.d_k);
   between.v_cmp = new_heads(like, problem.groups, problem.compressed_rows(), problem.d_v);
   if (keeps_outputs) {
     for (Tensor* o : {&between.o_cmp, &between.o_sel, &between.o_win}) {
-      *o = new_heads(like, heads, problem.length, problem.d_v);
+      *o = new_heads(like, heads, length, problem.d_v);
     }
   }
-  between.lse = new_floats(like, 3 * problem.batch * heads * problem.length);
-  between.blocks = torch::empty({problem.batch, problem.length, problem.groups, problem.n_sel},
+  between.lse = new_floats(like, 3 * like.size(0) * heads * length);
+  between.blocks = torch::empty({like.size(0), length, problem.groups, problem.n_sel},
                                 like.options().dtype(torch::kInt))
                        .transpose(1, 2);
   return between;
@@ -54,6 +60,7 @@ std::vector<Tensor*> kept_tensors(Operands& operands, Between& between) {
                  {&operands.gates,
                   &operands.k_conv,
                   &operands.v_conv,
+                  &operands.starts,
                   &between.k_cmp,
                   &between.v_cmp,
                   &between.o_cmp,
@@ -84,6 +91,7 @@ kernels::Inputs inputs_of(const Operands& operands) {
   auto in = views_of<kernels::Inputs>(operands.x, operands.gates);
   if (operands.k_conv.defined()) in.k_conv = operands.k_conv.data_ptr();
   if (operands.v_conv.defined()) in.v_conv = operands.v_conv.data_ptr();
+  if (operands.starts.defined()) in.cu_seqlens = operands.starts.data_ptr<std::int32_t>();
   return in;
 }
 
@@ -109,14 +117,14 @@ Tensor scores_of(const kernels::Problem& problem,
                  const kernels::Saved& saved,
                  const Tensor& like) {
   const Tensor p_grp =
-      torch::zeros({problem.batch, problem.groups, problem.length, problem.block_count()},
+      torch::zeros({like.size(0), problem.groups, like.size(2), problem.block_count()},
                    like.options().dtype(torch::kFloat));
   if (problem.compressed_rows() > 0) {
     kernels::score(problem,
                    in.q,
                    saved.k_cmp,
                    saved.lse_cmp,
-                   nullptr,
+                   in.cu_seqlens,
                    rows_of(p_grp),
                    current_stream(like.device()));
   }
@@ -136,29 +144,40 @@ struct Branches : torch::autograd::Function<Branches> {
                         const Tensor& gates,
                         const std::optional<Tensor>& k_conv,
                         const std::optional<Tensor>& v_conv,
+                        const std::optional<Tensor>& starts,
                         const kernels::Problem& problem,
+                        bool pooled,
                         bool keeps_outputs,
-                        Between* shown) {
+                        bool shown,
+                        Between* handed) {
     const c10::DeviceGuard guard(q.device());
     Operands operands{{q, k_cmp, k_sel, k_win, v_cmp, v_sel, v_win},
                       gates.stride(3) == 1 ? gates : gates.contiguous(),
                       without_gaps(k_conv),
-                      without_gaps(v_conv)};
+                      without_gaps(v_conv),
+                      without_gaps(starts)};
     for (Tensor& x : operands.x) x = readable(x);
     Between between = new_between(problem, q, keeps_outputs);
+    if (pooled) {
+      between.k_cmp = column_of(operands.x, Column::k_cmp);
+      between.v_cmp = column_of(operands.x, Column::v_cmp);
+    }
     Tensor o = new_heads(q, q.size(1), q.size(2), problem.d_v);
     const Tensor space = new_bytes(q, kernels::forward_workspace(problem, keeps_outputs));
     const kernels::Inputs in = inputs_of(operands);
     const kernels::Saved saved = saved_of(between);
-    kernels::forward(problem, in, saved, rows_of(o), space.data_ptr(), current_stream(q.device()));
-    if (shown != nullptr) {
-      *shown = between;
-      shown->p_grp = scores_of(problem, in, saved, q);
+    const auto run = pooled ? kernels::forward_of_pooled : kernels::forward;
+    run(problem, in, saved, rows_of(o), space.data_ptr(), current_stream(q.device()));
+    handed->k_cmp = between.k_cmp;
+    handed->v_cmp = between.v_cmp;
+    if (shown) {
+      *handed = between;
+      handed->p_grp = scores_of(problem, in, saved, q);
     }
     variable_list to_save;
     for (const Tensor* x : kept_tensors(operands, between)) to_save.push_back(*x);
     context->save_for_backward(to_save);
-    keep(context, problem, 0);
+    keep(context, problem, pooled ? 1 : 0);
     return o;
   }
 
@@ -167,6 +186,7 @@ struct Branches : torch::autograd::Function<Branches> {
 
 variable_list Branches::backward(AutogradContext* context, const variable_list& gradients) {
   const kernels::Problem& problem = kept(context).problem;
+  const bool pooled = kept(context).choice == 1;
   Operands operands;
   Between between;
   const variable_list saved = context->get_saved_variables();
@@ -178,7 +198,14 @@ variable_list Branches::backward(AutogradContext* context, const variable_list& 
   // In rows as the projections are, so that they are one matrix for what comes before.
   const RowShape shape{
       std::int64_t{problem.groups} * problem.heads, problem.groups, problem.d_k, problem.d_v};
-  const Projected d_x = columns_of(shape, new_rows(shape, q, problem.batch, problem.length));
+  Projected d_x = columns_of(shape, new_rows(shape, q, q.size(0), q.size(2)));
+  if (pooled) {
+    for (const Column column : {Column::k_cmp, Column::v_cmp}) {
+      const Tensor& compressed = column_of(operands.x, column);
+      column_of(d_x, column) =
+          new_heads(q, compressed.size(1), compressed.size(2), compressed.size(3));
+    }
+  }
   const Tensor d_gates = torch::empty_like(operands.gates, at::MemoryFormat::Contiguous);
   auto to = views_of<kernels::Gradients>(d_x, d_gates);
   Tensor d_k_conv;
@@ -190,13 +217,14 @@ variable_list Branches::backward(AutogradContext* context, const variable_list& 
     to.v_conv = d_v_conv.data_ptr<float>();
   }
   const Tensor space = new_bytes(q, kernels::backward_workspace(problem));
-  kernels::backward(problem,
-                    inputs_of(operands),
-                    saved_of(between),
-                    rows_of(d_o),
-                    to,
-                    space.data_ptr(),
-                    current_stream(q.device()));
+  const auto run = pooled ? kernels::backward_of_pooled : kernels::backward;
+  run(problem,
+      inputs_of(operands),
+      saved_of(between),
+      rows_of(d_o),
+      to,
+      space.data_ptr(),
+      current_stream(q.device()));
   const auto like = [](const Tensor& gradient, const Tensor& weight) {
     return weight.defined() ? gradient.view(weight.sizes()).to(weight.scalar_type()) : Tensor();
   };
@@ -207,6 +235,9 @@ variable_list Branches::backward(AutogradContext* context, const variable_list& 
                   like(d_v_conv, operands.v_conv),
                   Tensor(),
                   Tensor(),
+                  Tensor(),
+                  Tensor(),
+                  Tensor(),
                   Tensor()});
   return results;
 }
@@ -214,49 +245,99 @@ variable_list Branches::backward(AutogradContext* context, const variable_list& 
 // One layer: from its input to its output.
 class Layer {
  public:
-  Layer(const BackEnd& back_end, const SeamContext& context, const AttentionWeights& weights)
-      : back_end_(back_end), context_(context), config_(context.config), weights_(weights) {}
+  Layer(const BackEnd& back_end,
+        const SeamContext& context,
+        const AttentionSeams& seams,
+        const AttentionWeights& weights)
+      : back_end_(back_end),
+        context_(context),
+        config_(context.config),
+        seams_(seams),
+        weights_(weights) {}
 
   AttentionTrace run(reference::RopeTable& table, const Tensor& x_BSE) {
+    if (context_.documents == nullptr) return run_rows(table, x_BSE);
+    context_.documents->require_of(x_BSE);
+    const Tensor x_1TE = x_BSE.reshape({1, -1, x_BSE.size(2)});
+    return trace_of_batch(run_rows(table, x_1TE), *context_.documents, config_, x_BSE);
+  }
+
+ private:
+  AttentionTrace run_rows(reference::RopeTable& table, const Tensor& x_BSE) {
     refuse(x_BSE);
     const bool per_head = config_.gate == Gate::head_sigmoid && !context_.gate_override;
     const auto x_of = fan_out(x_BSE, per_head ? 2 : 1);
-    const auto angles = reference::angles(
-        table, config_, x_BSE.size(1), x_BSE.options().dtype(torch::kFloat), config_.d_k);
+    const auto angles = angles_of(table, x_BSE);
     const Projections projected =
         project(config_, weights_, x_of.front(), angles.cos_SD, angles.sin_SD);
     const Tensor gate = reference::gate_of_means(
         context_, x_of.back(), projected.means_BSGD.transpose(1, 2), weights_.gate);
     Between between;
-    const Tensor o_BHSD = mixed(projected.columns, gate, &between);
+    const Tensor o_BHSD = mixed(pooled(projected.columns), gate, &between);
     const Tensor y_BSE = torch::linear(o_BHSD.transpose(1, 2).flatten(2), weights_.out);
     context_.routes.ran("attention", context_.layer, back_end_.name, y_BSE);
     return trace_of(x_BSE, projected.columns, gate, between, y_BSE);
   }
 
- private:
+  // Of each position of x: of packed documents, where it stands in its own.
+  [[nodiscard]] reference::Angles angles_of(reference::RopeTable& table,
+                                            const Tensor& x_BSE) const {
+    const PackedDocuments* documents = context_.documents;
+    const std::int64_t length = documents == nullptr ? x_BSE.size(1) : documents->longest();
+    auto angles = reference::angles(
+        table, config_, length, x_BSE.options().dtype(torch::kFloat), config_.d_k);
+    if (documents == nullptr) return angles;
+    const Tensor& positions_T = documents->places(x_BSE.device()).positions_T;
+    return {angles.cos_SD.index_select(0, positions_T), angles.sin_SD.index_select(0, positions_T)};
+  }
+
   void refuse(const Tensor& x_BSE) const {
     std::vector<Tensor> operands = {x_BSE, weights_.q, weights_.out};
     if (weights_.phi_k.conv.defined()) operands.push_back(weights_.phi_k.conv);
     refuse_unsupported(back_end_, Part::whole_layer, "attention", context_, operands);
+    if (context_.documents != nullptr && config_.phi == Phi::mlp) {
+      throw Refused("attention",
+                    back_end_.name,
+                    "packed documents with phi mlp: its pooling takes one sequence",
+                    context_.layer);
+    }
+  }
+
+  // Compressed tokens in the place of the raw ones where the kernels do not pool.
+  [[nodiscard]] Projected pooled(const Projected& projected) const {
+    Projected x = projected;
+    if (config_.phi != Phi::mlp) return x;
+    Tensor& k = column_of(x, Column::k_cmp);
+    Tensor& v = column_of(x, Column::v_cmp);
+    k = seams_.compress(context_, k, Pooled::key, weights_.phi_k);
+    v = seams_.compress(context_, v, Pooled::value, weights_.phi_v);
+    return x;
   }
 
   [[nodiscard]] Tensor mixed(const Projected& x, const Tensor& gate, Between* between) const {
+    auto problem = problem_of(back_end_, config_, gate.scalar_type(), gate.size(0), gate.size(2));
+    Tensor starts;
+    if (const PackedDocuments* documents = context_.documents; documents != nullptr) {
+      put_documents(*documents, problem);
+      starts = documents->places(gate.device()).starts;
+    }
     const bool differentiates = torch::GradMode::is_enabled() && x.front().requires_grad();
-    return Branches::apply(
-        x[0],
-        x[1],
-        x[2],
-        x[3],
-        x[4],
-        x[5],
-        x[6],
-        gate,
-        optional_of(weights_.phi_k.conv),
-        optional_of(weights_.phi_v.conv),
-        problem_of(back_end_, config_, gate.scalar_type(), gate.size(0), gate.size(2)),
-        differentiates || context_.shown,
-        context_.shown ? between : nullptr);
+    return Branches::apply(x[0],
+                           x[1],
+                           x[2],
+                           x[3],
+                           x[4],
+                           x[5],
+                           x[6],
+                           gate,
+                           optional_of(weights_.phi_k.conv),
+                           optional_of(weights_.phi_v.conv),
+                           optional_of(starts),
+                           problem,
+                           config_.phi == Phi::mlp,
+                           differentiates || context_.shown,
+                           context_.shown,
+                           between);
   }
 
   [[nodiscard]] AttentionTrace trace_of(const Tensor& x_BSE,
@@ -290,6 +371,7 @@ class Layer {
   const BackEnd& back_end_;
   const SeamContext& context_;
   const ModelConfig& config_;
+  const AttentionSeams& seams_;
   const AttentionWeights& weights_;
 };
 
@@ -297,10 +379,11 @@ class Layer {
 
 AttentionTrace attention(const BackEnd& back_end,
                          const SeamContext& context,
+                         const AttentionSeams& seams,
                          const AttentionWeights& weights,
                          reference::RopeTable& angles,
                          const Tensor& x_BSE) {
-  return Layer(back_end, context, weights).run(angles, x_BSE);
+  return Layer(back_end, context, seams, weights).run(angles, x_BSE);
 }
 
 }  // namespace nsa::cuda

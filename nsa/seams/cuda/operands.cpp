@@ -1,5 +1,7 @@
 #include "nsa/seams/cuda/operands.h"
 
+#include <algorithm>
+
 #include "nsa/seams/cuda/device.h"
 #include "nsa/seams/refused.h"
 
@@ -8,9 +10,11 @@ namespace {
 
 constexpr const char* kKept = "kept";
 
+// A whole layer takes compressed tokens from the seam `compress` where its kernels do not pool.
 std::string unsupported_phi(Part part, const ModelConfig& config) {
-  const bool pools = part == Part::whole_layer || part == Part::compress;
-  return pools && config.phi == Phi::mlp ? "phi mlp: its kernels pool by avg or conv" : "";
+  return part == Part::compress && config.phi == Phi::mlp
+             ? "phi mlp: its kernels pool by avg or conv"
+             : "";
 }
 
 // The scores' softmax needs a pass over the keys, which stand for the values as well.
@@ -29,7 +33,6 @@ std::string unsupported_there(const BackEnd& back_end,
   if (std::string reason = unsupported_type(where.dtype); !reason.empty() && !takes_scores) {
     return reason;
   }
-  if (where.decodes) return "decoding: its kernels do not tell what they read";
   return kernels::refusal(over_keys_alone(problem_of(back_end, config, where.dtype, 1, 1), part),
                           compute_capability(where.device));
 }
@@ -44,13 +47,27 @@ std::string unsupported_mixture(const std::vector<Tensor>& operands) {
   return "";
 }
 
+// Of a query that does not begin its sequence, as decoding has them, there is a forward pass alone, step by step.
+std::string unsupported_position(Part part,
+                                 const SeamContext& context,
+                                 const std::vector<Tensor>& operands) {
+  if (context.first == 0) return "";
+  if (part == Part::whole_layer) return "a whole layer from a later position on";
+  const bool differentiates = torch::GradMode::is_enabled() &&
+                              std::any_of(operands.begin(), operands.end(), [](const Tensor& x) {
+                                return x.requires_grad();
+                              });
+  return differentiates ? "gradients of queries from a later position on" : "";
+}
+
 // What is too large to be indexed. x [B,S,E] or [B,heads,S,D].
 std::string unsupported_size(const BackEnd& back_end,
                              Part part,
-                             const ModelConfig& config,
+                             const SeamContext& context,
                              const Tensor& x) {
   const std::int64_t length = x.dim() == 3 ? x.size(1) : x.size(2);
-  const auto problem = problem_of(back_end, config, x.scalar_type(), x.size(0), length);
+  auto problem = problem_of(back_end, context.config, x.scalar_type(), x.size(0), length);
+  problem.first = context.first;
   return kernels::refusal(over_keys_alone(problem, part), compute_capability(x.device()));
 }
 
@@ -114,13 +131,15 @@ void refuse_unsupported(const BackEnd& back_end,
                         const SeamContext& context,
                         const std::vector<Tensor>& operands) {
   const Tensor& first = operands.front();
-  const Surroundings where{
-      first.device(), first.scalar_type(), context.first != 0 || context.reads != nullptr};
+  const Surroundings where{first.device(), first.scalar_type()};
   std::string reason = unsupported(back_end, part, context.config, &where);
+  if (reason.empty()) reason = unsupported_position(part, context, operands);
   if (reason.empty()) reason = unsupported_mixture(operands);
   if (reason.empty() && first.numel() == 0) reason = "an empty sequence";
-  if (reason.empty()) reason = unsupported_size(back_end, part, context.config, first);
+  if (reason.empty()) reason = unsupported_size(back_end, part, context, first);
   if (!reason.empty()) throw Refused(seam, back_end.name, reason, context.layer);
+  const bool reads = part != Part::compress && part != Part::select;
+  if (reads && context.reads != nullptr) context.reads->partial = true;
 }
 
 Tensor readable(const Tensor& x) {

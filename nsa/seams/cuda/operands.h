@@ -40,7 +40,8 @@ enum class Part { whole_layer, compress, score, select, attend };
                                       const ModelConfig& config,
                                       const Surroundings* where);
 
-// Throws: Refused, before anything runs, when the kernels cannot do this call. All tensors are of one type and device.
+// Throws: Refused, before anything runs, when the kernels cannot do this call. All tensors are of one type and device. What a call
+// reads is not counted, and SeamContext::reads says so.
 void refuse_unsupported(const BackEnd& back_end,
                         Part part,
                         const char* seam,

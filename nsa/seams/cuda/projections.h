@@ -26,6 +26,9 @@ using Projected = std::array<Tensor, kColumns>;  // each [B,heads,S,D], by Colum
 [[nodiscard]] inline const Tensor& column_of(const Projected& x, Column column) {
   return x[static_cast<std::size_t>(column)];
 }
+[[nodiscard]] inline Tensor& column_of(Projected& x, Column column) {
+  return x[static_cast<std::size_t>(column)];
+}
 
 // Rows [B,S,R] without a gap, as all of a layer's projections or their gradients.
 [[nodiscard]] Tensor new_rows(const RowShape& shape,

@@ -163,6 +163,14 @@ kernels::Problem problem_like(const BackEnd& back_end,
                               const Tensor& x) {
   return problem_of(back_end, context.config, x.scalar_type(), x.size(0), x.size(2));
 }
+// x are queries, which begin at the context's position.
+kernels::Problem problem_of_queries(const BackEnd& back_end,
+                                    const SeamContext& context,
+                                    const Tensor& x) {
+  kernels::Problem problem = problem_like(back_end, context, x);
+  problem.first = context.first;
+  return problem;
+}
 
 }  // namespace
 
@@ -190,7 +198,7 @@ Tensor score(const BackEnd& back_end,
   refuse_unsupported(back_end, Part::score, "score", context, {q_BHSD, k_cmp_BGCD});
   const torch::NoGradGuard no_gradient;
   const c10::DeviceGuard guard(q_BHSD.device());
-  kernels::Problem problem = problem_like(back_end, context, q_BHSD);
+  kernels::Problem problem = problem_of_queries(back_end, context, q_BHSD);
   const Tensor q = readable(q_BHSD);
   const Tensor k = readable(k_cmp_BGCD);
   const auto stream = current_stream(q.device());
@@ -225,7 +233,8 @@ Tensor select(const BackEnd& back_end, const SeamContext& context, const Tensor&
   const c10::DeviceGuard guard(p_grp_BGSN.device());
   const Tensor p_grp = p_grp_BGSN.contiguous();
   const auto& config = context.config;
-  const auto problem = problem_of(back_end, config, torch::kBFloat16, p_grp.size(0), p_grp.size(2));
+  auto problem = problem_of(back_end, config, torch::kBFloat16, p_grp.size(0), p_grp.size(2));
+  problem.first = context.first;
   const Tensor blocks = torch::empty({p_grp.size(0), p_grp.size(1), p_grp.size(2), config.n_sel},
                                      p_grp.options().dtype(torch::kInt));
   kernels::select(
@@ -243,13 +252,14 @@ Tensor attend(const BackEnd& back_end,
               const Tensor& blocks_BGSn) {
   const char* seam = seam_of(branch);
   refuse_unsupported(back_end, Part::attend, seam, context, {q_BHSD, k_BGKD, v_BGKD});
-  const Tensor o_BHSD = k_BGKD.size(2) == 0 ? over_no_keys(q_BHSD, k_BGKD, v_BGKD)
-                                            : Attend::apply(q_BHSD,
-                                                            k_BGKD,
-                                                            v_BGKD,
-                                                            optional_of(blocks_BGSn),
-                                                            problem_like(back_end, context, q_BHSD),
-                                                            branch);
+  const Tensor o_BHSD = k_BGKD.size(2) == 0
+                            ? over_no_keys(q_BHSD, k_BGKD, v_BGKD)
+                            : Attend::apply(q_BHSD,
+                                            k_BGKD,
+                                            v_BGKD,
+                                            optional_of(blocks_BGSn),
+                                            problem_of_queries(back_end, context, q_BHSD),
+                                            branch);
   context.routes.ran(seam, context.layer, back_end.name, o_BHSD);
   return o_BHSD;
 }
