@@ -362,6 +362,7 @@ class Healthy {
   void write_decoded(int layer, const LayerTensors& whole, const LayerTensors& steps) {
     const auto write = [&](const std::string& name, const LayerTensors& from, std::int64_t first) {
       LayerTensors kept;
+      kept.number = from.number;
       for (const auto& [tensor, values] : from.reals) {
         const bool is_result = tensor.find('.') == std::string::npos && tensor[0] != 'd';
         if (!is_result) continue;

@@ -438,6 +438,42 @@ inline void add_decode(std::vector<Planted>& list) {
     for (double& value : steps.reals.at("y").data) value *= 1.0 + 0x1p-23;
     h.write_decoded(0, healthy_layer(0, 0), steps);
   });
+  // The last row's first block that it did not choose takes the place of one that it did; `near`: with nearly its score.
+  const auto exchanged = [](oracles::Number number, double near) {
+    return [=](Healthy& h) {
+      LayerSetting setting;
+      setting.number = number;
+      LayerTensors whole = made_layer(setting, 0, 0);
+      const auto n = static_cast<std::size_t>(toy_model().n_sel);
+      const auto blocks = static_cast<std::size_t>(kLength / toy_model().l_sel);
+      std::int64_t* const list = whole.blocks.data.data() + whole.blocks.data.size() - n;
+      std::int64_t other = 1;
+      while (std::find(list, list + n, other) != list + n) ++other;
+      double* const scores =
+          whole.reals.at("p_grp").data.data() + whole.reals.at("p_grp").data.size() - blocks;
+      scores[other] = near * scores[list[1]];
+      LayerTensors steps = whole;
+      std::int64_t* const changed = steps.blocks.data.data() + steps.blocks.data.size() - n;
+      changed[1] = other;
+      std::sort(changed, changed + n);
+      h.write_decoded(0, whole, steps);
+    };
+  };
+  add("in bfloat16 a block of nearly the same score",
+      Verdict::pass,
+      "",
+      "{}",
+      exchanged(oracles::Number::bf16, 0.99));
+  add("in bfloat16 a block of another score",
+      Verdict::fail,
+      "DECODE.MISMATCH",
+      R"({"layers":[0],"rows":[31],"op":"select"})",
+      exchanged(oracles::Number::bf16, 0.2));
+  add("in float32 a block of nearly the same score",
+      Verdict::fail,
+      "DECODE.MISMATCH",
+      R"({"layers":[0],"rows":[31],"op":"select"})",
+      exchanged(oracles::Number::f32, 0.99));
   add("no prompt", Verdict::inconclusive, "", "{}", [](Healthy& h) { h.evidence.samples.clear(); });
   add("no steps", Verdict::inconclusive, "", "{}", [](Healthy& h) {
     remove_if(h.evidence.artefacts, [](const auto& row) { return row.row.name == "decode_steps"; });

@@ -246,7 +246,8 @@ class RouteJudge {
     for (const SeamRule& seam : kSeams) {
       // Whether the layer's seams are called at all follows from what was taken.
       if (unknown && seam.per_layer && seam.name != std::string_view(kWholeLayer)) continue;
-      if (seam.per_layer && seam.name != kWholeLayer && computes_whole_layer(route)) {
+      if (seam.per_layer && seam.name != kWholeLayer && computes_whole_layer(route) &&
+          !is_called(seam.name)) {
         judge_unused(rank, seam);
         continue;
       }
@@ -284,6 +285,12 @@ class RouteJudge {
     finding.site.detail["runs"] = runs;
     finding.site.detail["wanted"] = wanted;
     result_.found(finding);
+  }
+
+  // Behind a whole layer the other seams compute the single tokens of decoding; the pooling by an MLP is no kernel's.
+  [[nodiscard]] bool is_called(const std::string& seam) const {
+    const Scenario& scenario = evidence_.the_case.scenario;
+    return scenario.kind == "decode" || (seam == "compress" && scenario.model.phi == nsa::Phi::mlp);
   }
 
   // Whether the case takes steps of an optimiser.
