@@ -446,12 +446,12 @@ inline void add_decode(std::vector<Planted>& list) {
       LayerTensors whole = made_layer(setting, 0, 0);
       const auto n = static_cast<std::size_t>(toy_model().n_sel);
       const auto blocks = static_cast<std::size_t>(kLength / toy_model().l_sel);
-      std::int64_t* const list = whole.blocks.data.data() + whole.blocks.data.size() - n;
+      std::int64_t* const chosen = whole.blocks.data.data() + whole.blocks.data.size() - n;
       std::int64_t other = 1;
-      while (std::find(list, list + n, other) != list + n) ++other;
+      while (std::find(chosen, chosen + n, other) != chosen + n) ++other;
       double* const scores =
           whole.reals.at("p_grp").data.data() + whole.reals.at("p_grp").data.size() - blocks;
-      scores[other] = near * scores[list[1]];
+      scores[other] = near * scores[chosen[1]];
       LayerTensors steps = whole;
       std::int64_t* const changed = steps.blocks.data.data() + steps.blocks.data.size() - n;
       changed[1] = other;

@@ -1,6 +1,7 @@
 // Defects of numbers: the oracle, exposure, what is not finite.
 #pragma once
 
+#include "oracles/laws/offset_laws.h"
 #include "oracles/laws/stage_law.h"
 #include "tests/checks/planted_case.h"
 
@@ -53,6 +54,23 @@ inline std::function<void(Healthy&)> law_planted(
   };
 }
 
+// Offsets of a branch's operand that begin again, on both ranks.
+inline std::function<void(Healthy&)> offsets_planted(const oracles::OffsetForm& form,
+                                                     oracles::Branch branch,
+                                                     int layer) {
+  return [=](Healthy& h) {
+    LayerSetting setting;
+    setting.instead = [=](const oracles::Stages& stages,
+                          oracles::Stage stage) -> std::optional<oracles::Tensor> {
+      if (stage != oracles::output_stage(branch)) return std::nullopt;
+      return oracles::output_under(form, stages, branch);
+    };
+    for (int rank = 0; rank < 2; ++rank) {
+      h.write_layer(rank, 1, rank, layer, made_layer(setting, rank, layer));
+    }
+  };
+}
+
 inline std::function<void(Healthy&)> element_changed(const std::string& name,
                                                      int rank,
                                                      int layer,
@@ -87,6 +105,13 @@ inline void add_oracle(std::vector<Planted>& list) {
                   "MASK.ALIGNMENT",
                   R"({"layers":[2],"branch":"win","rows":[5,14,23],"detail":{"groups":[1]}})",
                   law_planted("top_left", win, "o_win", 2, few)});
+  list.push_back(
+      {check,
+       "queries read again from the beginning",
+       Verdict::fail,
+       "OVERFLOW.INDEX",
+       R"({"layers":[1],"branch":"win","ranks":[0,1],"op":"attend_win"})",
+       offsets_planted({oracles::Operand::queries, oracles::Order::tokens_first, 8}, win, 1)});
   list.push_back({check,
                   "mask inverted",
                   Verdict::fail,
