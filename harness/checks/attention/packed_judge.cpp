@@ -167,6 +167,10 @@ class PackedJudge {
     const Tensor wanted = stages.get().right(oracles::output_stage(branch));
     const Tensor under_law = under_crossing_law(document, branch);
     const double scale = std::max(oracles::finite_scale(wanted), oracles::finite_scale(under_law));
+    // In a narrow type the law's numbers are rounded as right ones are, and the limit may be that of a mean: four units in the last
+    // place, which is what the budget of a single number has beside the yardstick (error_budget.h).
+    constexpr double kRoundings = 8.0;
+    if (record.kept) limit = std::max(limit, kRoundings * record.unit_roundoff);
     const auto wrong = oracles::wrong_vectors(found, wanted, limit * scale);
     const auto unlike = oracles::wrong_vectors(found, under_law, limit * scale);
     return !wrong.empty() && std::none_of(wrong.begin(), wrong.end(), [&](std::size_t vector) {
