@@ -76,6 +76,19 @@ double mean_ratio(const std::vector<Value>& values) {
   return sum / static_cast<double>(values.size());
 }
 
+std::vector<Value> without_disturbed(const std::vector<Value>& nights) {
+  std::vector<double> ratios;
+  std::vector<double> halves;
+  for (const Value& value : nights) {
+    ratios.push_back(value.ratio());
+    halves.push_back(value.half);
+  }
+  std::vector<Value> kept;
+  for (const std::size_t at : undisturbed(ratios, halves, kLeastDeviation))
+    kept.push_back(nights[at]);
+  return kept;
+}
+
 Noise noise_of_nights(const std::vector<Value>& nights) {
   std::vector<double> ratios;
   std::vector<double> halves;
@@ -91,6 +104,7 @@ class Reference {
  public:
   void begin_anew() {
     if (!level_.empty()) earlier_ = noise_;
+    all_.clear();
     level_.clear();
     recent_.clear();
   }
@@ -100,8 +114,9 @@ class Reference {
     if (recent_.size() > kRecent) recent_.erase(recent_.begin());
     machine_ = night.machine;
     library_ = night.library;
-    if (level_.size() == static_cast<std::size_t>(kMostReference)) return;
-    level_.push_back(value);
+    if (all_.size() == static_cast<std::size_t>(kMostReference)) return;
+    all_.push_back(value);
+    level_ = without_disturbed(all_);
     learn();
   }
 
@@ -137,7 +152,8 @@ class Reference {
     found_ = critical_deviations(noise_, kLevel);
   }
 
-  std::vector<Value> level_;
+  std::vector<Value> all_;    // since the reference began
+  std::vector<Value> level_;  // those of them that were not disturbed
   std::vector<Value> recent_;
   Noise noise_;
   Noise earlier_;
@@ -171,7 +187,14 @@ void tell_change(TimeJudgement& judgement, double candidate_change, bool other_l
   if (control_too) judgement.reason = "the control became " + slower(control) + " too";
 }
 
+// Nights that scatter so much hide what somebody would want to know: then it is not said that nothing changed.
 void tell_same(TimeJudgement& judgement) {
+  if (std::expm1(judgement.smallest) > kMostUnseen) {
+    judgement.blind = true;
+    judgement.reason = "the reference nights scatter so much that a change below " +
+                       percent(judgement.smallest) + " cannot be seen";
+    return;
+  }
   judgement.verdict = TimeVerdict::same;
   if (!(std::abs(judgement.control_change) >= kMachineShare)) return;
   judgement.cause = Cause::machine;
@@ -223,6 +246,8 @@ std::string why_unusable(const NightTimes& night) {
 }
 
 void judge_with(TimeJudgement& judgement, const NightTimes& night, Reference& reference) {
+  // Also where this night's own times say nothing: then the new reference begins with the next one that does.
+  if (night.accepted) reference.begin_anew();
   judgement.reason = why_unusable(night);
   if (!judgement.reason.empty()) return;
   std::vector<double> steps = night.first.step_ms;
@@ -231,7 +256,6 @@ void judge_with(TimeJudgement& judgement, const NightTimes& night, Reference& re
   }
   judgement.step_ms = quantile(steps, kQuartile);
   judgement.launches = steps.size();
-  if (night.accepted) reference.begin_anew();
   judgement.reference_nights = static_cast<int>(reference.nights());
   if (reference.nights() > 0 && reference.machine() != night.machine) {
     judgement.verdict = TimeVerdict::not_comparable;
@@ -240,7 +264,9 @@ void judge_with(TimeJudgement& judgement, const NightTimes& night, Reference& re
   }
   if (reference.suffices()) {
     judge_night(judgement, night, reference);
-    if (judgement.verdict == TimeVerdict::same) reference.add(value_of(night.first), night);
+    if (judgement.verdict == TimeVerdict::same || judgement.blind) {
+      reference.add(value_of(night.first), night);
+    }
     return;
   }
   judgement.reason = std::to_string(judgement.reference_nights) + " earlier nights, wanted " +
@@ -288,7 +314,7 @@ std::vector<TimeJudgement> judge_nights(std::span<const NightTimes> nights) {
 bool wants_rerun(std::span<const NightTimes> nights) {
   if (nights.empty() || nights.back().again) return false;
   const TimeJudgement last = judge_nights(nights).back();
-  return last.verdict == TimeVerdict::unknown && last.smallest > 0.0;
+  return last.verdict == TimeVerdict::unknown && last.smallest > 0.0 && !last.blind;
 }
 
 void judge_together(std::span<TimeJudgement> cells) {

@@ -25,6 +25,8 @@ inline constexpr double kLevel =
 inline constexpr double kMostCells = 12.0;   // that a night measures
 inline constexpr double kFloorShare = 0.01;  // a smaller change is not told, however sure
 inline constexpr double kFloorMs = 0.02;
+inline constexpr double kMostUnseen =
+    0.25;  // where less would go unseen, a night is not called the same
 
 struct Stage {  // medians over the steps of each launch, in milliseconds, in the same order
   std::vector<double> step_ms;
@@ -59,6 +61,7 @@ struct TimeJudgement {
   double smallest =
       0.0;  // the smallest change that is found with a probability of 0.95; NaN where none can be
   double p = 1.0;  // both_stages_beyond() of the stage that says less; 1 where one stage sufficed
+  bool blind = false;        // unknown, since the reference nights scatter too much
   std::size_t launches = 0;  // of both stages
   int reference_nights = 0;
 };

@@ -87,6 +87,26 @@ Noise noise_of(std::span<const double> values, std::span<const double> halves) {
   return noise;
 }
 
+std::vector<std::size_t> undisturbed(std::span<const double> values,
+                                     std::span<const double> halves,
+                                     double least) {
+  constexpr double kOfNormal = 1.4826;  // deviations of a normal variable in one median |x|
+  const auto median_size = [](std::span<const double> of, double from) {
+    std::vector<double> sizes;
+    for (const double one : of) sizes.push_back(std::abs(one - from));
+    return sizes.empty() ? 0.0 : quantile(sizes, 0.5);
+  };
+  const double median = quantile({values.begin(), values.end()}, 0.5);
+  // Halves of a night differ by twice the deviation of the whole.
+  const double deviation = std::max(
+      least, kOfNormal * std::max(median_size(values, median), median_size(halves, 0.0) / 2.0));
+  std::vector<std::size_t> kept;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (std::abs(values[i] - median) <= kDisturbed * deviation) kept.push_back(i);
+  }
+  return kept;
+}
+
 double both_stages_beyond(double deviations, const Noise& noise) {
   const double common = std::sqrt(noise.shared + 1.0 / noise.nights);
   const double own = std::sqrt(1.0 - noise.shared);

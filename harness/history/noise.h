@@ -1,6 +1,7 @@
 // What a timing tells in spite of its noise. Times go in as logarithms, so that a difference of 0.05 is 5 %.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <vector>
 
@@ -22,6 +23,14 @@ struct Noise {
 // The noise of nights without a change. `values`: one a night. `halves`: of each night the value of its even launches less that of
 // its odd ones; their scatter is the launches' part of the noise, and what the nights scatter beyond that is the nights' own.
 [[nodiscard]] Noise noise_of(std::span<const double> values, std::span<const double> halves);
+
+// Of `values`, one a night, those that are no disturbed night: at most kDisturbed robust deviations from the median. The robust
+// deviation is 1.4826 times the median absolute deviation, and at least `least` and that of the launches, which `halves` tell in
+// the same way. A neighbour on the machine for one whole night would else hide every later change: the plain deviation grows with its square.
+inline constexpr double kDisturbed = 8.0;
+[[nodiscard]] std::vector<std::size_t> undisturbed(std::span<const double> values,
+                                                   std::span<const double> halves,
+                                                   double least);
 
 // The probability that nothing changed, and yet both stages of a night lie at least `deviations` times `noise.deviation` away from
 // the level, to the same side. The stages share the level, the estimated deviation and a part of the noise, so this is more than

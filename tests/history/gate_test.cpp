@@ -126,6 +126,41 @@ TEST_F(Gate, TimesThatNeverScatterAreNoReasonForAlarm) {
   EXPECT_EQ(judge_nights(nights).back().verdict, TimeVerdict::same) << "0.2 % do not matter";
 }
 
+TEST_F(Gate, ADisturbedNightHidesNoLaterChange) {
+  for (const std::size_t reference : {std::size_t{7}, std::size_t{13}, std::size_t{20}}) {
+    nights = quiet_nights(static_cast<int>(reference), cell);
+    for (Stage* stage : {&nights[2].first, &*nights[2].again}) scale(stage->step_ms, 1.6);
+    EXPECT_EQ(judged(cell.night(0.0)).verdict, TimeVerdict::same) << reference;
+    nights.pop_back();
+    EXPECT_EQ(judged(cell.night(std::log1p(0.12))).verdict, TimeVerdict::regressed) << reference;
+  }
+}
+
+TEST_F(Gate, NightsThatScatterTooMuchAreNotCalledTheSame) {
+  for (std::size_t i = 0; i < nights.size(); ++i) {
+    for (Stage* stage : {&nights[i].first, &*nights[i].again}) {
+      scale(stage->step_ms, 1.0 + 0.2 * static_cast<double>(i % 5));
+    }
+  }
+  const TimeJudgement judgement = judged(cell.night(std::log1p(0.3)));
+  EXPECT_EQ(judgement.verdict, TimeVerdict::unknown);
+  EXPECT_TRUE(judgement.blind);
+  EXPECT_THAT(judgement.reason, ::testing::HasSubstr("cannot be seen"));
+  nights.back().again.reset();
+  EXPECT_FALSE(wants_rerun(nights)) << "to measure it again would tell nothing either";
+}
+
+TEST_F(Gate, AnAcceptedNightThatSaysNothingPassesItsAcceptanceOn) {
+  NightTimes accepted = cell.night(change);
+  accepted.accepted = true;
+  accepted.first.step_ms.pop_back();
+  accepted.first.control_ms.pop_back();
+  nights.push_back(accepted);
+  EXPECT_EQ(judged(cell.night(change)).verdict, TimeVerdict::unknown) << "a new reference begins";
+  for (int i = 0; i < kFewestReference; ++i) nights.push_back(cell.night(change));
+  EXPECT_EQ(judged(cell.night(change)).verdict, TimeVerdict::same);
+}
+
 TEST(GateOfANight, CellsThatMoveTogetherNeedLessEvidenceEach) {
   TimeJudgement cell;
   cell.verdict = TimeVerdict::same;

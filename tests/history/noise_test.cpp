@@ -1,3 +1,5 @@
+#include <algorithm>
+
 // The statistics against values that other programs publish.
 #include "harness/history/noise.h"
 
@@ -10,6 +12,18 @@ TEST(Noise, QuantilesAreThoseOfNumpy) {  // numpy.quantile([9, 1, 4, 16], q)
   EXPECT_DOUBLE_EQ(quantile(values, 0.5), 6.5);
   EXPECT_DOUBLE_EQ(quantile(values, 1.0), 16.0);
   EXPECT_TRUE(std::isnan(quantile({}, 0.5)));
+}
+
+TEST(Noise, ANightFarFromTheOthersWasDisturbed) {
+  const double halves[] = {0.002, -0.004, 0.003, 0.001, -0.002, 0.003, 0.004};
+  const double values[] = {1.001, 0.999, 1.47, 1.002, 0.998, 1.0, 1.003};
+  const std::size_t kept[] = {0, 1, 3, 4, 5, 6};
+  EXPECT_TRUE(std::ranges::equal(undisturbed(values, halves, 1e-4), kept));
+  // Launches that scatter explain nights that do.
+  const double wide[] = {0.2, -0.3, 0.25, 0.3, -0.2, 0.3, 0.2};
+  EXPECT_EQ(undisturbed(values, wide, 1e-4).size(), 7U);
+  const double equal[] = {2.0, 2.0, 2.0 + 1e-12};
+  EXPECT_EQ(undisturbed(equal, {}, 1e-4).size(), 3U) << "a coarse clock";
 }
 
 TEST(Noise, NightsThatScatterMoreThanTheirLaunchesShareTheRest) {
