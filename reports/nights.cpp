@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "reports/range.h"
 
@@ -37,8 +38,12 @@ EarlierNights earlier_nights(const harness::Store& store, const harness::RunReco
   EarlierNights earlier;
   std::vector<harness::RunRecord> runs = store.runs(std::numeric_limits<std::int64_t>::min(),
                                                     std::numeric_limits<std::int64_t>::max());
+  const auto began = [](const harness::RunRecord& run) {
+    return std::pair(run.started_ms, run.id);
+  };
   std::erase_if(runs, [&](const harness::RunRecord& run) {
-    return run.id >= night.id || !is_nightly(run) || run.option("shard") != night.option("shard");
+    return began(run) >= began(night) || !is_nightly(run) ||
+           run.option("shard") != night.option("shard");
   });
   std::int64_t next_ms = night.started_ms;
   for (auto run = runs.rbegin(); run != runs.rend(); ++run) {

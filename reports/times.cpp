@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "nsa/base/text.h"
 #include "reports/comparison.h"
@@ -93,12 +94,13 @@ std::vector<NightTimes> nights_of_cell(const harness::Store& store,
   }
   std::vector<NightTimes> nights;
   std::vector<harness::Acceptance> open = store.acceptances(history_id);
+  bool accepted = false;  // since the night before: numbers of runs are no order, times are
   for (const RunRecord& run : runs) {
+    accepted |= std::erase_if(open, [&](const auto& one) { return one.run_id == run.id; }) > 0;
     const auto launches = by_run.find(run.id);
     if (launches == by_run.end()) continue;
     nights.push_back(night_of(run, launches->second));
-    const auto until_now = [&](const auto& one) { return one.run_id <= run.id; };
-    nights.back().accepted = std::erase_if(open, until_now) > 0;
+    nights.back().accepted = std::exchange(accepted, false);
   }
   return nights;
 }
@@ -116,7 +118,9 @@ std::vector<TimedCell> judge_times(const harness::Store& store,
     if (runs.empty()) {
       runs = store.runs(std::numeric_limits<std::int64_t>::min(),
                         std::numeric_limits<std::int64_t>::max());
-      std::erase_if(runs, [&](const RunRecord& run) { return run.id > now.id; });
+      const auto later = std::find_if(
+          runs.rbegin(), runs.rend(), [&](const RunRecord& run) { return run.id == now.id; });
+      runs.erase(later.base(), runs.end());
     }
     const std::vector<NightTimes> nights = nights_of_cell(store, runs, record.history_id);
     if (nights.empty() || nights.back().run != now.id) continue;

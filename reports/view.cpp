@@ -55,12 +55,16 @@ DecidedNight decided(const harness::Store& store, const Night& night) {
 // With one shard, whatever else was run in this night counts as well; with several, each has its own cases.
 std::vector<NightBefore> nightly_of(const harness::Store& store, const DecidedNight& night) {
   std::map<std::string, harness::RunRecord> newest;  // by shard
+  std::map<std::string, harness::RunRecord> oldest;
   for (const harness::RunRecord& run : night.runs) {
-    if (is_nightly(run)) newest[run.option("shard")] = run;
+    if (!is_nightly(run)) continue;
+    newest[run.option("shard")] = run;
+    oldest.try_emplace(run.option("shard"), run);
   }
   std::vector<NightBefore> all;
   for (const auto& [shard, run] : newest) {
-    NightBefore one{run, earlier_nights(store, run), {}};
+    // The previous night ended before this one began: what was run again in the morning belongs to this one.
+    NightBefore one{run, earlier_nights(store, oldest.at(shard)), {}};
     std::vector<harness::CaseRecord> now = night.cases;
     if (newest.size() > 1) {
       std::erase_if(now, [&](const auto& record) { return record.run_id != one.run.id; });

@@ -76,7 +76,10 @@ class Pruning {
     int newer = 0;
     for (const RunRecord& run : runs) {
       if (run.pruned_ms > 0) continue;
-      const bool has_files = newer++ < rule_.runs_with_files;
+      // Of a run that came from another machine's database there is nothing here.
+      std::error_code error;
+      const bool is_here = fs::exists(run.folder, error);
+      const bool has_files = !is_here || newer++ < rule_.runs_with_files;
       if (run.started_ms < rule_.before_ms) {
         drop(run);
       } else if (!has_files) {

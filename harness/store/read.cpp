@@ -170,12 +170,13 @@ void SqliteStore::read_provenance(RunRecord& run) const {
 
 std::vector<RunRecord> SqliteStore::runs(std::int64_t since_ms, std::int64_t until_ms) const {
   return runs_where(
-      "WHERE started_ms >= CAST(? AS INTEGER) AND started_ms < CAST(? AS INTEGER) ORDER BY id",
+      "WHERE started_ms >= CAST(? AS INTEGER) AND started_ms < CAST(? AS INTEGER) ORDER BY "
+      "started_ms, id",
       {std::to_string(since_ms), std::to_string(until_ms)});
 }
 
 std::optional<RunRecord> SqliteStore::last_run() const {
-  const auto found = runs_where("ORDER BY id DESC LIMIT 1", {});
+  const auto found = runs_where("ORDER BY started_ms DESC, id DESC LIMIT 1", {});
   return found.empty() ? std::nullopt : std::optional(found.front());
 }
 

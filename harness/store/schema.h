@@ -14,7 +14,7 @@
 namespace harness {
 
 inline constexpr std::int32_t kApplicationId = 0x4E534148;  // "NSAH"
-inline constexpr int kSchemaVersion = 3;
+inline constexpr int kSchemaVersion = 4;
 inline constexpr int kNoLimit = 0;  // no pattern that is ever kept: +0.0 is told by its value
 
 inline constexpr const char* kSchema = R"sql(
@@ -72,6 +72,7 @@ CREATE TABLE cases (
 ) STRICT;
 CREATE INDEX cases_by_history ON cases (history_id, run_id);
 CREATE INDEX cases_by_label ON cases (scenario, label, run_id);
+CREATE INDEX cases_by_judgement ON cases (judgement_id);
 
 CREATE TABLE digest (
   case_row INTEGER PRIMARY KEY REFERENCES cases (id),

@@ -93,6 +93,14 @@ TEST_F(Nights, ThePreviousOneIsTheNewestThatEndedOfTheSameShard) {
   EXPECT_FALSE(reports::earlier_nights(store_, store_.run_rows[0]).previous);
 }
 
+TEST_F(Nights, ThePreviousOneBeganBeforeWhateverItsNumber) {
+  add_run(kFirst + kDay);
+  const RunRecord tonight = add_run(kFirst + 2 * kDay);
+  add_run(kFirst);  // of another machine, merged afterwards
+  EXPECT_EQ(reports::earlier_nights(store_, tonight).previous->name, "run1");
+  EXPECT_EQ(reports::earlier_nights(store_, store_.run_rows[0]).previous->name, "run3");
+}
+
 TEST_F(Nights, BeginAndEndAtNoon) {
   for (const std::int64_t hour : {0, 10, 11, 22, 24}) add_run(kFirst + hour * kHour);
   const auto nights = reports::split_into_nights(store_.run_rows, [](std::int64_t) { return 0; });

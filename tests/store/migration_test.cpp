@@ -191,11 +191,16 @@ TEST(Migration, ADatabaseOfSchema2CanKeepAcceptances) {
   {
     SQLite::Database database(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
     database.exec(kSchema);
+    database.exec("DROP INDEX cases_by_judgement");
     database.exec("PRAGMA application_id = " + std::to_string(kApplicationId));
     database.exec("PRAGMA user_version = 2");
     (void)database.execAndGet("PRAGMA journal_mode = WAL").getString();
   }
   const auto store = Store::open(path, false);
+  EXPECT_EQ(SQLite::Database(path)
+                .execAndGet("SELECT count(*) FROM sqlite_master WHERE name = 'cases_by_judgement'")
+                .getInt(),
+            1);
   const std::int64_t run = store->begin_run(test::a_run("a"));
   store->accept({"cell", run, 7, "why"});
   ASSERT_EQ(store->acceptances("cell").size(), 1U);

@@ -80,6 +80,16 @@ TEST_F(PruneTest, TensorsStayWithTheNewestRuns) {
   EXPECT_TRUE(has_log("a"));
 }
 
+TEST_F(PruneTest, RunsOfAnotherMachineTakeNoPlaceAmongTheNewest) {
+  add("here", 5, Outcome::fail);
+  for (const char* name : {"x", "y", "z"}) {
+    add(name, 2, Outcome::fail);
+    fs::remove_all(folder_ / name);  // rows that a merge brought: the folder is elsewhere
+  }
+  prune(90, 2);
+  EXPECT_TRUE(has_tensors("here"));
+}
+
 TEST_F(PruneTest, WhatWasNeverJudgedStays) {
   add("unjudged", 100, std::nullopt);
   add("unjudged_too", 5, std::nullopt);
