@@ -1,6 +1,8 @@
+#include "nsa/base/hash.h"
 #include "nsa/base/text.h"
 #include "reports/formats.h"
 #include "reports/markdown.h"
+#include "reports/sections/alarms.h"
 #include "reports/sections/change_kind.h"
 #include "reports/sections/failures.h"
 #include "reports/sections/wording.h"
@@ -41,6 +43,16 @@ std::string open_item(const Failure& failure) {
          shown(failure) + "; fails " + since_text(failure) + ".\n" + advice_text(failure);
 }
 
+std::string shown(const section::Alarm& alarm) {
+  return nsa::hash_hex(alarm.name + alarm.signature).substr(0, kShownOfSignature);
+}
+
+std::string alarm_item(const section::Alarm& alarm) {
+  const std::string signature = alarm.fails ? "\n\n   Signature " + shown(alarm) + "." : "";
+  return std::string(alarm.fails ? "- [ ] " : "- ") + "**" + alarm.name + "** " + alarm.text +
+         signature + "\n";
+}
+
 std::string fixed_items(const ReportView& view) {
   std::string text;
   for (const CaseView& one : view.cases) {
@@ -59,6 +71,10 @@ std::string issue_text(const ReportView& view) {
   const std::vector<Failure> open = failures(view);
   std::vector<std::string> signatures;
   for (const Failure& failure : open) signatures.push_back(shown(failure));
+  const std::vector<section::Alarm> alarms = section::alarms_of(view);
+  for (const section::Alarm& alarm : alarms) {
+    if (alarm.fails) signatures.push_back(shown(alarm));
+  }
   const harness::RunRecord& run = view.request.runs.back();
   std::string text =
       "<!-- nsa-harness signatures: " + nsa::join(signatures, " ") + " -->\n# " + view.decision +
@@ -73,6 +89,10 @@ std::string issue_text(const ReportView& view) {
   if (told < open.size()) {
     text += "\nand " + counted(static_cast<std::int64_t>(open.size() - told), "cause") +
             " more: see the report.\n";
+  }
+  for (const section::Alarm& alarm : alarms) {
+    const std::string item = alarm_item(alarm);
+    if (text.size() + item.size() < kMostBytes) text += item;
   }
   const std::string fixed = fixed_items(view);
   if (!fixed.empty() && text.size() + fixed.size() < kMostBytes) {

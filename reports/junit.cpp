@@ -6,6 +6,7 @@
 #include "reports/characters.h"
 #include "reports/formats.h"
 #include "reports/sections/again.h"
+#include "reports/sections/alarms.h"
 #include "reports/sections/by_scenario.h"
 #include "reports/sections/failures.h"
 #include "reports/sections/wording.h"
@@ -104,13 +105,34 @@ std::string suite_of(const ReportView& view, const Cases& cases) {
          ">\n" + tests + "  </testsuite>\n";
 }
 
+// An alarm that fails the night fails; another one is told as what was left out.
+std::string alarms_suite(const ReportView& view) {
+  const std::vector<section::Alarm> alarms = section::alarms_of(view);
+  if (alarms.empty()) return "";
+  std::string tests;
+  std::size_t failures = 0;
+  for (const section::Alarm& alarm : alarms) {
+    const std::string element = alarm.fails ? "failure" : "skipped";
+    failures += alarm.fails ? 1 : 0;
+    tests += "    <testcase" + attribute("classname", "alarms") +
+             attribute("name", alarm.name + " " + alarm.signature) + ">\n      <" + element +
+             (alarm.fails ? attribute("type", alarm.name) : "") + attribute("message", alarm.text) +
+             "/>\n    </testcase>\n";
+  }
+  return "  <testsuite" + attribute("name", "alarms") +
+         attribute("tests", std::to_string(alarms.size())) +
+         attribute("failures", std::to_string(failures)) + attribute("errors", "0") +
+         attribute("skipped", std::to_string(alarms.size() - failures)) + ">\n" + tests +
+         "  </testsuite>\n";
+}
+
 }  // namespace
 
 std::string junit_text(const ReportView& view) {
   std::string text = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites" +
                      attribute("name", "nsa-harness") + ">\n";
   for (const Cases& cases : by_scenario(all_cases(view))) text += suite_of(view, cases);
-  return text + "</testsuites>\n";
+  return text + alarms_suite(view) + "</testsuites>\n";
 }
 
 }  // namespace reports

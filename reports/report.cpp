@@ -4,6 +4,7 @@
 
 #include "reports/formats.h"
 #include "reports/html/page.h"
+#include "reports/sections/alarms.h"
 #include "reports/sections/list.h"
 #include "reports/view.h"
 
@@ -64,6 +65,10 @@ std::string json_text(const harness::Store& store, const ReportView& view) {
   nlohmann::json report = {
       {"decision", view.decision}, {"range", view.request.about_range}, {"runs", std::move(runs)}};
   if (!view.nights.empty()) report["nights"] = nights_json(view);
+  for (const section::Alarm& alarm : section::alarms_of(view)) {
+    report["alarms"].push_back(
+        {{"alarm", alarm.name}, {"text", alarm.text}, {"fails", alarm.fails}});
+  }
   return report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 

@@ -1,5 +1,7 @@
 // Of a night: what became slower, and what is missing. Nights that never ended or never began, and cells that the previous night judged and this one did
 // not. What is missing did not fail, so nothing else of the report would tell it.
+#include "reports/sections/alarms.h"
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -12,16 +14,19 @@
 namespace reports::section {
 namespace {
 
-std::string broken_text(const BrokenNight& broken) {
+Alarm broken_alarm(const BrokenNight& broken) {
   const bool ended = broken.run.exit_code >= 0;
   const std::string cases = broken.unjudged == 0
                                 ? ""
                                 : ": " + std::to_string(broken.unjudged) + " of " +
                                       counted(static_cast<std::int64_t>(broken.planned), "case") +
                                       " were not judged";
-  return "**NIGHT LOST** The night that began at " + time_text(broken.run.started_ms, 0) +
-         " UTC (run " + escape(broken.run.name) + ") " +
-         (ended ? "was incomplete when it ended" : "never ended") + cases + ".";
+  return {"NIGHT LOST",
+          "The night that began at " + time_text(broken.run.started_ms, 0) + " UTC (run " +
+              escape(broken.run.name) + ") " +
+              (ended ? "was incomplete when it ended" : "never ended") + cases + ".",
+          false,
+          broken.run.name};
 }
 
 // Names of what is missing, by the reason; of a few hundred cells only the first ones.
@@ -42,58 +47,80 @@ std::string why_missing(const CellDifference& cell) {
   return cell.reason;
 }
 
-std::vector<std::string> cell_alarms(const Comparison& comparison) {
+std::vector<Alarm> cell_alarms(const Comparison& comparison) {
   std::map<std::string, std::vector<const CellDifference*>> by_reason;
   for (const CellDifference& cell : comparison.cells) {
     const bool missing = cell.change == CellChange::gone || cell.change == CellChange::not_run ||
                          cell.change == CellChange::not_decided;
     if (missing) by_reason[why_missing(cell)].push_back(&cell);
   }
-  std::vector<std::string> alarms;
+  std::vector<Alarm> alarms;
   for (const auto& [why, cells] : by_reason) {
-    alarms.push_back("**CELL MISSING** " +
-                     counted(static_cast<std::int64_t>(cells.size()), "case") +
-                     (cells.size() == 1 ? " was" : " were") +
-                     " judged in the previous night and not in this one: " + escape(why) + " (" +
-                     cells_text(cells) + ").");
+    alarms.push_back({"CELL MISSING",
+                      counted(static_cast<std::int64_t>(cells.size()), "case") +
+                          (cells.size() == 1 ? " was" : " were") +
+                          " judged in the previous night and not in this one: " + escape(why) +
+                          " (" + cells_text(cells) + ").",
+                      false,
+                      why});
   }
   return alarms;
 }
 
-std::vector<std::string> time_alarms(const Comparison& comparison) {
-  std::vector<std::string> alarms;
+// Until a cell has its reference nights nobody waits for a verdict; afterwards its absence is news.
+bool went_unjudged(const harness::history::TimeJudgement& judgement) {
+  using harness::history::TimeVerdict;
+  return judgement.verdict == TimeVerdict::not_comparable ||
+         (judgement.verdict == TimeVerdict::unknown && judgement.smallest > 0.0);
+}
+
+std::vector<Alarm> time_alarms(const Comparison& comparison) {
+  std::vector<Alarm> alarms;
   for (const TimedCell& cell : comparison.times) {
-    if (cell.judgement.verdict != harness::history::TimeVerdict::regressed) continue;
-    alarms.push_back("**SLOWER** " + escape(cell.label) + ": " + verdict_text(cell.judgement) +
-                     (cell.judgement.reason.empty() ? "" : ", " + escape(cell.judgement.reason)) +
-                     ".");
+    const bool slower = cell.judgement.verdict == harness::history::TimeVerdict::regressed;
+    if (!slower && !went_unjudged(cell.judgement)) continue;
+    alarms.push_back(
+        {slower ? "SLOWER" : "TIME NOT JUDGED",
+         escape(cell.label) + ": " + verdict_text(cell.judgement) +
+             (cell.judgement.reason.empty() ? "" : ", " + escape(cell.judgement.reason)) + ".",
+         slower,
+         cell.history_id});
   }
   return alarms;
 }
 
-std::vector<std::string> alarms_of(const NightBefore& one) {
-  std::vector<std::string> alarms = time_alarms(one.comparison);
-  for (const BrokenNight& broken : one.earlier.broken) alarms.push_back(broken_text(broken));
+std::vector<Alarm> alarms_of_night(const NightBefore& one) {
+  std::vector<Alarm> alarms = time_alarms(one.comparison);
+  for (const BrokenNight& broken : one.earlier.broken) alarms.push_back(broken_alarm(broken));
   if (!one.earlier.missing.empty()) {
-    alarms.push_back("**NIGHT MISSING** No night began on " +
-                     escape(nsa::join(one.earlier.missing)) + ".");
+    const std::string dates = nsa::join(one.earlier.missing);
+    alarms.push_back({"NIGHT MISSING", "No night began on " + escape(dates) + ".", false, dates});
   }
-  for (const std::string& alarm : cell_alarms(one.comparison)) alarms.push_back(alarm);
+  for (Alarm& alarm : cell_alarms(one.comparison)) alarms.push_back(std::move(alarm));
   return alarms;
 }
 
 std::string alarms_body(const ReportView& view) {
   std::string text;
-  for (const NightBefore& one : view.nightly) {
-    const std::string shard = one.run.option("shard");
-    for (const std::string& alarm : alarms_of(one)) {
-      text += "- " + (shard.empty() ? "" : "Shard " + escape(shard) + ": ") + alarm + "\n";
-    }
+  for (const Alarm& alarm : alarms_of(view)) {
+    text += "- **" + alarm.name + "** " + alarm.text + "\n";
   }
   return text.empty() ? "" : text + "\n";
 }
 
 }  // namespace
+
+std::vector<Alarm> alarms_of(const ReportView& view) {
+  std::vector<Alarm> all;
+  for (const NightBefore& one : view.nightly) {
+    const std::string shard = one.run.option("shard");
+    for (Alarm& alarm : alarms_of_night(one)) {
+      if (!shard.empty()) alarm.text = "Shard " + escape(shard) + ": " + alarm.text;
+      all.push_back(std::move(alarm));
+    }
+  }
+  return all;
+}
 
 Section alarms() {
   return {"Alarms", &alarms_body, true};

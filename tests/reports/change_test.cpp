@@ -1,7 +1,7 @@
 // New, fixed, returned: what a case says against its earlier runs, as a table.
-#include "reports/sections/change_kind.h"
-
 #include <gtest/gtest.h>
+
+#include "reports/sections/change_kind.h"
 
 namespace {
 

@@ -41,8 +41,9 @@ class Times : public testing::Test {
   }
   double noise() { return 1.0 + 0.01 * std::normal_distribution<>()(random_); }
 
-  [[nodiscard]] std::string report() const {
+  [[nodiscard]] std::string report(reports::Format format = reports::Format::engineer) const {
     reports::ReportRequest request;
+    request.format = format;
     request.runs = {store_.run_rows.back()};
     return reports::render_report(store_, request);
   }
@@ -80,6 +81,27 @@ TEST_F(Times, ASlowerCellIsAnAlarmOnTheFirstScreen) {
   EXPECT_THAT(text, HasSubstr("**SLOWER** fast: REGRESSED +"));
   EXPECT_THAT(text, HasSubstr("(code)"));
   EXPECT_THAT(text, HasSubstr("**1 cell slower**"));
+}
+
+TEST_F(Times, ASlowerCellFailsInEveryFormat) {
+  add_night(106.0, 10.0);
+  const std::string junit = report(reports::Format::junit);
+  EXPECT_THAT(junit, HasSubstr("<testsuite name=\"alarms\" tests=\"1\" failures=\"1\""));
+  EXPECT_THAT(junit, HasSubstr("<failure type=\"SLOWER\" message=\"fast: REGRESSED +"));
+  const std::string issue = report(reports::Format::github);
+  EXPECT_THAT(issue, HasSubstr("- [ ] **SLOWER** fast: REGRESSED +"));
+  EXPECT_THAT(issue, Not(HasSubstr("signatures:  -->"))) << "it is told once, not every night anew";
+  const auto json = nlohmann::json::parse(report(reports::Format::json));
+  EXPECT_EQ(json.at("alarms").at(0).at("alarm"), "SLOWER");
+  EXPECT_TRUE(json.at("alarms").at(0).at("fails").get<bool>());
+}
+
+TEST_F(Times, WhatCannotBeJudgedIsAnAlarmThatDoesNotFail) {
+  add_night(106.0, 10.0);
+  store_.run_rows.back().provenance.machine = {{"cpu", "other"}};
+  EXPECT_THAT(report(), HasSubstr("**TIME NOT JUDGED** fast: NOT_COMPARABLE"));
+  EXPECT_THAT(report(reports::Format::junit),
+              HasSubstr("failures=\"0\" errors=\"0\" skipped=\"1\""));
 }
 
 TEST_F(Times, ASlowerMachineIsNone) {
