@@ -21,10 +21,22 @@ namespace {
 
 constexpr std::int64_t kMostBytes = std::int64_t{256} << 20;
 
+// The run that a report says it is about, "" where it says none: what it says of it is compared all the same.
+std::string named_in(std::string_view report) {
+  constexpr std::string_view kRow = "\n| Run | ";
+  const std::size_t at = report.find(kRow);
+  if (at == std::string_view::npos) return "";
+  const std::string_view name = report.substr(at + kRow.size());
+  return std::string(name.substr(0, name.find_first_of(", |\n")));
+}
+
 std::optional<RunRecord> run_of(const Store& store,
                                 const std::string& words,
-                                const std::string& file) {
+                                const std::string& file,
+                                std::string_view report) {
   if (!words.empty()) return find_run(store, words);
+  // A copy, such as a night's artefact, lies in no run's folder.
+  if (auto named = store.run_named(named_in(report))) return named;
   const auto folder = std::filesystem::absolute(file).lexically_normal().parent_path();
   for (const RunRecord& run : store.runs(0, std::numeric_limits<std::int64_t>::max())) {
     if (folder == std::filesystem::path(run.folder).lexically_normal()) return run;
@@ -56,7 +68,7 @@ std::string counted(std::int64_t count, const std::string& noun) {
 
 int verify_report(const Store& store, const std::string& run, const std::string& file) {
   const std::string found = nsa::read_file(file, kMostBytes);
-  const std::optional<RunRecord> about = run_of(store, run, file);
+  const std::optional<RunRecord> about = run_of(store, run, file, found);
   if (!about) return kExitNothing;
   reports::ReportRequest request;
   request.runs = {*about};

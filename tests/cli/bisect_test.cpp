@@ -1,4 +1,5 @@
 // `bisect --commits` in a repository whose build is a script: 16 commits after the good one, of which some do not build.
+#include <filesystem>
 #include <fstream>
 
 #include <gmock/gmock.h>
@@ -27,7 +28,9 @@ class BisectCommits : public testing::Test {
     ASSERT_TRUE(made.ok());
   }
 
-  [[nodiscard]] fakes::ProgramResult bisect(const std::string& good, const std::string& bad) const {
+  [[nodiscard]] fakes::ProgramResult bisect(const std::string& good,
+                                            const std::string& bad,
+                                            const std::string& cache) const {
     return program_.run({"bisect",
                          "--commits",
                          good,
@@ -35,11 +38,15 @@ class BisectCommits : public testing::Test {
                          "--repository",
                          repository(),
                          "--cache",
-                         program_.folder() / "cache",
+                         cache,
                          "--build",
                          "echo built >> " + builds() + " && test ! -e broken && cp value made",
                          "--test",
                          "test $(cat made) -lt 11"});
+  }
+
+  [[nodiscard]] fakes::ProgramResult bisect(const std::string& good, const std::string& bad) const {
+    return bisect(good, bad, program_.folder() / "cache");
   }
 
   [[nodiscard]] int built() const {
@@ -63,6 +70,14 @@ TEST_F(BisectCommits, TheFirstBadOneIsFoundAndNothingIsBuiltTwice) {
   const int before = built();
   EXPECT_EQ(bisect("t0", "t16").out, found.out);
   EXPECT_EQ(built(), before);
+}
+
+TEST_F(BisectCommits, ACacheMayBeARelativePath) {
+  make_history("");
+  const std::string cache = std::filesystem::relative(program_.folder() / "cache");
+  const auto found = bisect("t0", "t16", cache);
+  EXPECT_EQ(found.exit_code, 0) << found.err;
+  EXPECT_THAT(found.out, HasSubstr(" commit 11\n"));
 }
 
 TEST_F(BisectCommits, WhatDoesNotBuildIsUnknown) {

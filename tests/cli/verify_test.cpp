@@ -59,6 +59,15 @@ TEST_F(VerifyTest, WhatNobodyAlteredAgrees) {
          {"the report is what the database gives; 1 case compared", "2 as recorded, 0 not kept"});
 }
 
+TEST_F(VerifyTest, ACopyIsComparedWithTheRunThatItNames) {
+  run({"--keep"});
+  const std::string copy = program_.folder() / "copy.md";
+  fs::copy_file(report_, copy);
+  run({"--keep"});
+  report_ = copy;
+  expect(0, {"the report is what the database gives"});
+}
+
 TEST_F(VerifyTest, TensorsThatWereNotKeptAreCounted) {
   run({});
   expect(0, {"0 as recorded, 2 not kept"});

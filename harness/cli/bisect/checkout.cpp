@@ -68,7 +68,9 @@ int run_in(const std::string& folder,
 }
 
 Checkouts::Checkouts(std::string repository, std::string cache, std::string build)
-    : repository_(std::move(repository)), cache_(std::move(cache)), build_(std::move(build)) {}
+    : repository_(fs::absolute(repository)),
+      cache_(fs::absolute(cache)),
+      build_(std::move(build)) {}
 
 std::string Checkouts::built(const std::string& commit) const {
   const std::string place =
