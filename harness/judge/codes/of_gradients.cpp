@@ -95,7 +95,14 @@ constexpr std::array kGradientCodes = {
                          "the recorded tensors.",
           .witness = "The float64 oracle for recorded layers. Elsewhere the twin, which shares the "
                      "code of the rank: it shows where they differ, not which one is right."}},
-};
+    Code{{"GRAD.SCALE", Family::reduction, 460},
+         {.meaning = "Gradients are right up to one constant factor.",
+          .confirmed_by = "One factor explains every element within rounding.",
+          .next_action =
+              "Count the divisions by the number of ranks: in the reducer, in a communication hook "
+              "and in the loss. Look for a mean over another number of tokens.",
+          .witness = "The mean of the ranks' recorded local gradients, or the twin. Twin and rank "
+                     "share the code of the model."}}};
 
 }  // namespace
 

@@ -68,14 +68,6 @@ constexpr std::array kRankCodes = {
           .witness = "Each rank's own record of the type, written before the back end gets the "
                      "tensor, and beside it the values: recorded gradients before and after the "
                      "reduction."}},
-    Code{{"GRAD.SCALE", Family::reduction, 460},
-         {.meaning = "Gradients are right up to one constant factor.",
-          .confirmed_by = "One factor explains every element within rounding.",
-          .next_action =
-              "Count the divisions by the number of ranks: in the reducer, in a communication hook "
-              "and in the loss. Look for a mean over another number of tokens.",
-          .witness = "The mean of the ranks' recorded local gradients, or the twin. Twin and rank "
-                     "share the code of the model."}},
     Code{{"GRAD.NOT_REDUCED", Family::reduction, 470},
          {.meaning = "Gradients were not averaged over the ranks: they differ between ranks, or no "
                      "all-reduce ran.",

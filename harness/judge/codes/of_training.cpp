@@ -5,10 +5,6 @@
 namespace harness {
 namespace {
 
-constexpr std::string_view kSupervision =
-    "The controller, from outside: it reads states, waits and processor time in /proc. Counters in "
-    "heartbeats and the frames of stacks come from the rank.";
-
 constexpr std::array kTrainingCodes = {
     Code{
         {"OPT.UPDATE_LOST", Family::update, 110},
@@ -88,77 +84,6 @@ constexpr std::array kTrainingCodes = {
                          "the learning rate and the updates (`optimizer_sound`), then at the "
                          "gradients and at what the model can see.",
           .witness = "The losses that the ranks record: their own statement."}},
-    Code{{"HANG.HOST", Family::progress, 410, Outcome::hang},
-         {.meaning =
-              "A rank stands still on the host, outside any collective. Its peers may wait for it.",
-          .confirmed_by = "No counter of any rank moved. Two looks from outside show no processor "
-                          "time and a wait without a time limit, or wake-ups that moved nothing.",
-          .next_action = "Read the rank's stack: what does it wait for on the host (a lock, a "
-                         "file, a queue, a child)? If it was stopped, find out who sent SIGSTOP.",
-          .witness = kSupervision}},
-    Code{
-        {"HANG.KERNEL", Family::progress, 412, Outcome::hang},
-        {.meaning = "A kernel runs on the card and does not end. Its rank waits for it.",
-         .confirmed_by = "No counter moved for 20 times as long as ever before, and at least 30 s. "
-                         "In two looks the rank waits inside the driver at the same place, in no "
-                         "collective, and the driver says that a kernel runs all the time.",
-         .next_action =
-             "Run the implementation of this layer alone, with the same sizes and inputs, "
-             "under compute-sanitizer (synccheck). Look for what a block waits for: a "
-             "barrier that not all threads reach, a tile or flag that nobody writes, "
-             "such as that of a row without keys.",
-         .witness = "The driver's own figure of how busy the card is, and the stacks of the rank. "
-                    "Another process on the card would show in that figure too: `doctor` lists "
-                    "those there are."}},
-    Code{{"HANG.INIT", Family::progress, 415, Outcome::hang},
-         {.meaning = "The ranks never met: at least one did not join the rendezvous.",
-          .confirmed_by = "All ranks stand still before the first collective.",
-          .next_action = "Check that as many processes were started as the group expects, and that "
-                         "they use the same address and port.",
-          .witness = kSupervision}},
-    Code{{"HANG.COLLECTIVE", Family::progress, 530, Outcome::hang},
-         {.meaning = "Every live rank waits inside a collective that does not complete.",
-          .confirmed_by = "No counter moved, and each rank's record holds a collective that it "
-                          "entered and did not leave.",
-          .next_action = "Look at `collectives_agree`: do all ranks issue the same operation? If "
-                         "they do, look at the transport.",
-          .witness = kSupervision}},
-    Code{{"SLOW.HOST", Family::progress, 540, Outcome::slow},
-         {.meaning = "The case was slow, not stuck: it worked until it was ended, or nothing moved "
-                     "for a long time and then it moved on.",
-          .confirmed_by = "Counters moved, or processor time, disk or children did; or a wait with "
-                          "a time limit ended.",
-          .next_action = "Raise budget.seconds, or look for a loop on the host (per token, per "
-                         "block) in this phase.",
-          .witness = kSupervision}},
-    Code{{"SLOW.COMPILE", Family::progress, 542, Outcome::slow},
-         {.meaning = "A rank waited for a compiler until the case was ended. It is no hang.",
-          .confirmed_by = "No counter moved, and the only children of the rank that used the "
-                          "processor between two looks are compilers, assemblers or linkers.",
-          .next_action = "Let one process compile before the others start, and keep its cache: "
-                         "TORCHINDUCTOR_CACHE_DIR, TRITON_CACHE_DIR, TORCH_EXTENSIONS_DIR. Or "
-                         "raise budget.seconds, and the time limit of the group.",
-          .witness = "The names and the processor time of the rank's children, which the kernel "
-                     "tells the controller."}},
-    Code{{"SLOW.SYNC_STORM", Family::progress, 545, Outcome::slow},
-         {.meaning =
-              "An operator makes the host wait for the device much more often than on the twin.",
-          .confirmed_by = "The count of host waits for each call is higher than the twin's for the "
-                          "same operator.",
-          .next_action = "Look for .item(), nonzero or a printed statistic in this operator. Keep "
-                         "such values on the device and read them once a step.",
-          .witness = "A count of the operators that LibTorch tags as reading a tensor's numbers, "
-                     "and of copies from a device to the host, in the rank and in the twin. A back "
-                     "end that waits by calling the device's runtime itself is not seen."}},
-    Code{
-        {"SLOW.DATA", Family::progress, 550, Outcome::slow},
-        {.meaning = "A rank waited for its batch much longer than any computation of a step takes.",
-         .confirmed_by = "The data phase took more than three seconds and more than five times the "
-                         "longest computation.",
-         .next_action = "Look at the loader of this rank: storage, decoding, a cold cache. "
-                        "Prefetch the next batch.",
-         .witness = "The times at which the rank entered its phases: its own statement, stamped by "
-                    "the rank."}},
     Code{{"MEM.BUDGET", Family::memory, 580},
          {.meaning = "Memory is above what it should be: it grows from step to step, or a size or "
                      "operator keeps more than expected.",

@@ -41,14 +41,6 @@ constexpr std::array kForwardWords = {
         kOfKernel,
         kOfKernelOnly,
         "Compare {op} with its equation on the trial's tensors, in the first row that is wrong."},
-    Wording{
-        "NUMERIC.GRADIENT",
-        "kernel",
-        kOfKernel,
-        "The forward is not the cause: it is the oracle's in these trials. The incoming gradient "
-        "is not the cause: the oracle got the same one.",
-        "Compare the backward of {op} with its equation on the trial's tensors, head by head.",
-        "row_count rows_in_all call"},
     Wording{"NAN.ORIGIN",
             "kernel",
             "With the inputs {trial}, {tensors} {tensors?is|are} not finite[ in {row_count} of "
@@ -132,13 +124,6 @@ constexpr std::array kForwardWords = {
             "blocks: ascending, each block once, then -1.",
             "The scores are not the cause: no scores give such a list.",
             "Look at how the list is sorted, and at duplicates of forced blocks."},
-    Wording{
-        "GATE.OVERRIDE",
-        "learned",
-        "In {layers} on {ranks}, the gates of {row_count} of {rows_in_all} rows are the learned "
-        "ones, although constant gates were asked for.",
-        "The gate network is not the cause: its values are exactly those of the recorded "
-        "queries."},
     Wording{"MASK.ALIGNMENT", "law", kWrongByLaw, kOnlyThisLaw},
     Wording{"MASK.POLARITY", "law", kWrongByLaw, kOnlyThisLaw},
     Wording{"MASK.ABSENT", "law", kWrongByLaw, kOnlyThisLaw},
@@ -322,7 +307,14 @@ constexpr std::array kForwardWords = {
             "The gates of {layers} on {ranks} give branch {branch} everything, from step "
             "{first_step} to step {last_step}.",
             "A few rows are not the cause: the gates hardly differ between rows."},
-};
+    Wording{"NUMERIC.FORWARD",
+            "between",
+            "In {step}, a stage between the attention layers ({op}[, after {layers}]) on "
+            "{ranks} is not the one of the oracle.[ This explains every wrong number: {known}.][ "
+            "Each of these mistakes explains every wrong number: {laws}.]",
+            "The attention is not the cause: the stream was computed from the outputs of the "
+            "attention layers that are on record.",
+            "Compare {op} with its equation."}};
 
 }  // namespace
 

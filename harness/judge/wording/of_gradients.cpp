@@ -147,7 +147,37 @@ constexpr std::array kGradientWords = {
             "autograd",
             "A tensor that the backward needs was overwritten on {ranks}. Autograd reports "
             "\"{message}\"."},
-};
+    Wording{
+        "NUMERIC.GRADIENT",
+        "between",
+        "In {step}, the gradient of a stage between the attention layers ({op}[, in block "
+        "{layers}]) on {ranks} is not the one of the oracle.[ This explains every wrong number: "
+        "{known}.][ Each of these mistakes explains every wrong number: {laws}.]",
+        "The attention and the forward are not the cause: the recorded forward is right, and "
+        "the gradients that enter the stage are on record.",
+        "Compare the backward of {op} with its equation."},
+    Wording{"NUMERIC.GRADIENT",
+            "kept",
+            "In {step}, the gradients on {ranks} are not those of the oracle. This explains every "
+            "wrong "
+            "number: {known}, times {factor:4}.",
+            "The backward is not the cause: what it adds is right.",
+            "Look at what sets gradients to zero, or drops them, between two steps."},
+    Wording{"NUMERIC.GRADIENT",
+            "mean",
+            "In {step}, {count:gradient} on {ranks} ({params}) {count?is|are} not the mean over "
+            "micro-batches and ranks.[ This explains every wrong number: {known}.][ Each of these "
+            "mistakes explains every wrong number: {laws}.]",
+            "No micro-batch is the cause: its gradients are on record, and this is not their mean.",
+            "Look at what sums and divides gradients: accumulation, buckets and the reduction."},
+    Wording{
+        "NUMERIC.GRADIENT",
+        "kernel",
+        kOfKernel,
+        "The forward is not the cause: it is the oracle's in these trials. The incoming gradient "
+        "is not the cause: the oracle got the same one.",
+        "Compare the backward of {op} with its equation on the trial's tensors, head by head.",
+        "row_count rows_in_all call"}};
 
 }  // namespace
 

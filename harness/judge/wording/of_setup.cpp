@@ -113,7 +113,33 @@ constexpr std::array kSetupWords = {
             "It does not rest on what an implementation says of itself: it is the trace of the "
             "device.",
             "Look at what the implementation calls, and at what that call dispatches to."},
-};
+    Wording{"DATA.WRONG",
+            "data",
+            "From {step} on, the tokens of {batches?a batch|several batches} on {ranks} are not "
+            "those of the "
+            "source.[ This explains every wrong number: {known}.][ Each of these mistakes explains "
+            "every wrong number: {laws}.]",
+            "The record of the loader is not the cause: every token that entered the model was "
+            "computed again."},
+    Wording{"DATA.WRONG",
+            "point",
+            "{found} tokens entered the model at point {point} of the sweep. Its sizes ask for "
+            "{wanted}.",
+            "The report is not the cause: the tokens were counted where they enter the model.",
+            "Look at what draws the tokens of a point."},
+    Wording{"INIT.WRONG",
+            "initial_values",
+            "On {ranks}, {count:parameter} ({params}) {count?does|do} not begin with values of "
+            "{count?its|their} law.[ This explains every wrong number: {known}.][ Each of these "
+            "mistakes explains every wrong number: {laws}.]",
+            "Chance is not the cause: the tests fail one healthy model in 10^9."},
+    Wording{
+        "GATE.OVERRIDE",
+        "learned",
+        "In {layers} on {ranks}, the gates of {row_count} of {rows_in_all} rows are the learned "
+        "ones, although constant gates were asked for.",
+        "The gate network is not the cause: its values are exactly those of the recorded "
+        "queries."}};
 
 }  // namespace
 

@@ -11,26 +11,6 @@ constexpr std::string_view kExactSchedule =
 
 constexpr std::array kTrainingWords = {
     // step_is_oracle
-    Wording{"DATA.WRONG",
-            "data",
-            "From {step} on, the tokens of {batches?a batch|several batches} on {ranks} are not "
-            "those of the "
-            "source.[ This explains every wrong number: {known}.][ Each of these mistakes explains "
-            "every wrong number: {laws}.]",
-            "The record of the loader is not the cause: every token that entered the model was "
-            "computed again."},
-    Wording{"DATA.WRONG",
-            "point",
-            "{found} tokens entered the model at point {point} of the sweep. Its sizes ask for "
-            "{wanted}.",
-            "The report is not the cause: the tokens were counted where they enter the model.",
-            "Look at what draws the tokens of a point."},
-    Wording{"INIT.WRONG",
-            "initial_values",
-            "On {ranks}, {count:parameter} ({params}) {count?does|do} not begin with values of "
-            "{count?its|their} law.[ This explains every wrong number: {known}.][ Each of these "
-            "mistakes explains every wrong number: {laws}.]",
-            "Chance is not the cause: the tests fail one healthy model in 10^9."},
     Wording{
         "LOSS.WRONG",
         "loss",
@@ -71,37 +51,6 @@ constexpr std::array kTrainingWords = {
             "mistakes explains every wrong number: {laws}.]",
             "The loss is not the cause: its value is on record.",
             "Look at what divides the loss by the number of micro-batches."},
-    Wording{"NUMERIC.FORWARD",
-            "between",
-            "In {step}, a stage between the attention layers ({op}[, after {layers}]) on "
-            "{ranks} is not the one of the oracle.[ This explains every wrong number: {known}.][ "
-            "Each of these mistakes explains every wrong number: {laws}.]",
-            "The attention is not the cause: the stream was computed from the outputs of the "
-            "attention layers that are on record.",
-            "Compare {op} with its equation."},
-    Wording{
-        "NUMERIC.GRADIENT",
-        "between",
-        "In {step}, the gradient of a stage between the attention layers ({op}[, in block "
-        "{layers}]) on {ranks} is not the one of the oracle.[ This explains every wrong number: "
-        "{known}.][ Each of these mistakes explains every wrong number: {laws}.]",
-        "The attention and the forward are not the cause: the recorded forward is right, and "
-        "the gradients that enter the stage are on record.",
-        "Compare the backward of {op} with its equation."},
-    Wording{"NUMERIC.GRADIENT",
-            "kept",
-            "In {step}, the gradients on {ranks} are not those of the oracle. This explains every "
-            "wrong "
-            "number: {known}, times {factor:4}.",
-            "The backward is not the cause: what it adds is right.",
-            "Look at what sets gradients to zero, or drops them, between two steps."},
-    Wording{"NUMERIC.GRADIENT",
-            "mean",
-            "In {step}, {count:gradient} on {ranks} ({params}) {count?is|are} not the mean over "
-            "micro-batches and ranks.[ This explains every wrong number: {known}.][ Each of these "
-            "mistakes explains every wrong number: {laws}.]",
-            "No micro-batch is the cause: its gradients are on record, and this is not their mean.",
-            "Look at what sums and divides gradients: accumulation, buckets and the reduction."},
     Wording{"SCALER.WRONG",
             "scale",
             "In {step}, the loss of {ranks} was multiplied by {found:6}. By the rule of the loss "
