@@ -8,6 +8,9 @@ namespace fixtures {
 
 const std::vector<Planted>& all_planted();
 
+// A check that computes with the oracle takes seconds.
+[[nodiscard]] bool asks_the_oracle(const std::string& check);
+
 // What `check` says of evidence into which `planted` was put.
 struct Said {
   const Planted& planted;
@@ -15,7 +18,7 @@ struct Said {
   harness::CheckResult result;
 };
 
-// Of every planted defect and every check; of a check that takes long only what it says of its own defects. Computed at the first
+// Of every planted defect and every check; of one that asks the oracle only what it says of its own defects. Computed at the first
 // call, which takes a minute.
 const std::vector<Said>& all_said();
 

@@ -32,16 +32,11 @@ nlohmann::json judged(harness::Evidence evidence, const std::string& check, std:
           {"findings", judgement.findings}};
 }
 
-// Cases that ask the oracle take seconds; the tests of the checks try them under another name, one check at a time.
-bool is_costly(const fixtures::Planted& planted) {
-  return planted.check == "close_to_oracle" || planted.check == "selection_valid" ||
-         planted.check == "close_to_reference" || planted.check == "step_is_oracle";
-}
-
 TEST(Renamed, TheSameEvidenceGivesTheSameDiagnosisUnderAnyName) {
   std::mt19937 random(20261122);
   for (const fixtures::Planted& planted : fixtures::all_planted()) {
-    if (is_costly(planted)) continue;
+    // These take seconds; the tests of the checks try them under another name, one check at a time.
+    if (fixtures::asks_the_oracle(planted.check)) continue;
     fixtures::Healthy healthy(planted.ranks, planted.steps, planted.kind);
     planted.spoil(healthy);
     // A random name, and one of a fault that would suggest something else.
