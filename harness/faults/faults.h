@@ -11,7 +11,6 @@ inline const std::vector<std::string> kFormsOfRows = {"layers", "rank", "step", 
 
 using Faults = std::vector<Fault>;
 [[nodiscard]] Faults faults_of_averaged_twice();
-[[nodiscard]] Faults faults_of_backwards();
 [[nodiscard]] Faults faults_of_blocks();
 [[nodiscard]] Faults faults_of_checkpoints();
 [[nodiscard]] Faults faults_of_clips();
@@ -22,11 +21,10 @@ using Faults = std::vector<Fault>;
 [[nodiscard]] Faults faults_of_dropouts();
 [[nodiscard]] Faults faults_of_expanded();
 [[nodiscard]] Faults faults_of_first_key();
+[[nodiscard]] Faults faults_of_forgotten_parameters();
 [[nodiscard]] Faults faults_of_gates();
-[[nodiscard]] Faults faults_of_grad_syncs();
 [[nodiscard]] Faults faults_of_heads();
 [[nodiscard]] Faults faults_of_kcmp_detached();
-[[nodiscard]] Faults faults_of_left_out();
 [[nodiscard]] Faults faults_of_life_cycle();
 [[nodiscard]] Faults faults_of_loaders();
 [[nodiscard]] Faults faults_of_low_precision();
@@ -46,5 +44,7 @@ using Faults = std::vector<Fault>;
 [[nodiscard]] Faults faults_of_token_weighting();
 [[nodiscard]] Faults faults_of_updates();
 [[nodiscard]] Faults faults_of_weights();
+[[nodiscard]] Faults faults_of_wrong_gradients();
+[[nodiscard]] Faults faults_of_wrong_reductions();
 
 }  // namespace harness

@@ -78,7 +78,7 @@ void skip_init(FaultContext& context) {
 
 }  // namespace
 
-Faults faults_of_left_out() {
+Faults faults_of_forgotten_parameters() {
   return {{"param_not_in_optimizer",
            "the optimiser was never given a parameter",
            {"layers", "form"},

@@ -122,7 +122,7 @@ void shared_workspace(FaultContext& context) {
 
 }  // namespace
 
-Faults faults_of_backwards() {
+Faults faults_of_wrong_gradients() {
   return {{"wrong_dv_scale",
            "one head's share of the gradient of the values is off by a factor",
            {"layers", "step", "form"},

@@ -153,7 +153,7 @@ void decays_twice(FaultContext& context) {
 
 }  // namespace
 
-Faults faults_of_grad_syncs() {
+Faults faults_of_wrong_reductions() {
   return {
       {"static_no_delay", "the first reduction of a static graph is never queued", {}, no_delay},
       {"static_accum",

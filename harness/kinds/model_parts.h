@@ -8,7 +8,7 @@
 #include "nsa/parallel/data_parallel.h"
 #include "nsa/torch.h"
 #include "nsa/train/data.h"
-#include "nsa/train/documents.h"
+#include "nsa/train/document_lengths.h"
 #include "nsa/train/dropout.h"
 #include "nsa/train/loss_mask.h"
 

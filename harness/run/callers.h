@@ -12,7 +12,7 @@
 
 #include "harness/evidence/event.h"
 #include "harness/evidence/line_reader.h"
-#include "harness/run/child_process.h"
+#include "harness/run/spawn_process.h"
 
 namespace harness {
 

@@ -7,8 +7,8 @@
 #include <sys/types.h>
 #include <vector>
 
-#include "harness/run/child_process.h"
 #include "harness/run/proc_look.h"
+#include "harness/run/spawn_process.h"
 
 namespace harness {
 

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "harness/run/child_process.h"
+#include "harness/run/spawn_process.h"
 #include "nsa/base/corpus.h"
 #include "nsa/base/error.h"
 #include "nsa/base/file.h"

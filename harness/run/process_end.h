@@ -4,7 +4,7 @@
 
 #include <sys/types.h>
 
-#include "harness/run/child_process.h"
+#include "harness/run/spawn_process.h"
 
 namespace harness {
 

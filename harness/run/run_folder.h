@@ -10,7 +10,7 @@
 #include <string>
 
 #include "harness/evidence/event.h"
-#include "harness/run/child_process.h"
+#include "harness/run/spawn_process.h"
 #include "nsa/base/hash.h"
 
 namespace harness {

@@ -1,4 +1,4 @@
-#include "harness/run/child_process.h"
+#include "harness/run/spawn_process.h"
 
 #include <arpa/inet.h>
 #include <array>

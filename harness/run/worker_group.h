@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "harness/run/child_process.h"
 #include "harness/run/intake.h"
 #include "harness/run/machine_state.h"
+#include "harness/run/spawn_process.h"
 
 namespace harness {
 

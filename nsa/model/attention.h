@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "nsa/base/config.h"
-#include "nsa/model/documents.h"
 #include "nsa/model/layers.h"
+#include "nsa/model/packed_attention.h"
 #include "nsa/seams/seams.h"
 #include "nsa/seams/sequential/layer_cache.h"
 #include "nsa/torch.h"

@@ -1,4 +1,4 @@
-#include "nsa/model/documents.h"
+#include "nsa/model/packed_attention.h"
 
 #include <algorithm>
 #include <utility>

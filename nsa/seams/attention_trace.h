@@ -21,7 +21,7 @@ struct AttentionTrace {
   torch::Tensor o_cmp_BHSD, o_sel_BHSD, o_win_BHSD;
   torch::Tensor gate;  // [B,G,S,3] (group_softmax) or [B,H,S,3] (head_sigmoid), order cmp, sel, win
   torch::Tensor y_BSE;  // output, before the residual sum
-  // Of packed documents: the trace of each, in the order of the sequences (nsa/model/documents.h).
+  // Of packed documents: the trace of each, in the order of the sequences (nsa/model/packed_attention.h).
   std::vector<AttentionTrace> documents;
 };
 

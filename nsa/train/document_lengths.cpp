@@ -1,4 +1,4 @@
-#include "nsa/train/documents.h"
+#include "nsa/train/document_lengths.h"
 
 #include <algorithm>
 #include <bit>

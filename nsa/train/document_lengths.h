@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "nsa/base/config.h"
-#include "nsa/model/documents.h"
+#include "nsa/model/packed_attention.h"
 #include "nsa/train/data.h"
 
 namespace nsa {

@@ -1,5 +1,5 @@
 // Loops without branches over blocks that fit a cache: the compiler makes vectors of them.
-#include "oracles/training/update_kernel.h"
+#include "oracles/training/adamw_terms.h"
 
 #include <algorithm>
 #include <cmath>

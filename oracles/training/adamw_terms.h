@@ -1,5 +1,5 @@
 // AdamW and its known mistakes as one formula with other numbers in it, over a block of elements.
-// Internal to the oracle; the bounds are derived in judged_update.h.
+// Internal to the oracle; the bounds are derived in judge_adamw.h.
 #pragma once
 
 #include <array>
@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "oracles/training/judged_update.h"
+#include "oracles/training/judge_adamw.h"
 
 namespace oracles {
 

@@ -1,4 +1,4 @@
-#include "oracles/training/judged_update.h"
+#include "oracles/training/judge_adamw.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include "oracles/parallel.h"
-#include "oracles/training/update_kernel.h"
+#include "oracles/training/adamw_terms.h"
 
 namespace oracles {
 namespace {

@@ -261,7 +261,7 @@ FitSums fit_sums(const UpdateRecord& record, double beta1, int threads) {
 
 // Least squares: factor = along / squares. An error e of m moves it by sum(e (1 - beta1) g) / squares,
 // and |e| <= 9 u (|m| + |(1 - beta1) factor g|) + f: the roundings of m and of the gradient's factor,
-// as in judged_update.h.
+// as in judge_adamw.h.
 FittedFactor fitted_factor(std::span<const UpdateRecord> records,
                            const UpdateSettings& settings,
                            int threads) {

@@ -7,7 +7,7 @@
 
 #include "oracles/naming.h"
 #include "oracles/numbers.h"
-#include "oracles/training/judged_update.h"
+#include "oracles/training/judge_adamw.h"
 
 namespace oracles {
 

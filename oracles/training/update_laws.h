@@ -1,5 +1,5 @@
 // Wrong AdamW updates that are known to happen, and which of them made the recorded state. A law is
-// the formula of judged_update.h with another term; its bound is derived in the same way.
+// the formula of judge_adamw.h with another term; its bound is derived in the same way.
 #pragma once
 
 #include <cmath>
@@ -7,7 +7,7 @@
 #include <span>
 #include <string_view>
 
-#include "oracles/training/judged_update.h"
+#include "oracles/training/judge_adamw.h"
 
 namespace oracles {
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "oracles/training/update_kernel.h"
+#include "oracles/training/adamw_terms.h"
 #include "oracles/training/update_laws.h"
 
 namespace oracles {

@@ -13,9 +13,9 @@
 #include "oracles/model/mlp_stage.h"
 #include "oracles/products.h"
 #include "oracles/training/initial_values.h"
+#include "oracles/training/judge_adamw.h"
 #include "oracles/training/norms.h"
 #include "oracles/training/run.h"
-#include "oracles/training/judged_update.h"
 
 namespace oracles {
 namespace {

@@ -1,13 +1,12 @@
 // Packed documents through attention and model: each is attended to as if it were alone, bit by bit, forward and back, with every
 // back end of the selected branch; and what a recorder is shown lies where it belongs.
-#include "nsa/model/documents.h"
-
 #include <map>
 #include <string>
 
 #include <gtest/gtest.h>
 
 #include "nsa/model/nsa_lm.h"
+#include "nsa/model/packed_attention.h"
 #include "tests/model/variants.h"
 
 namespace nsa::testing {

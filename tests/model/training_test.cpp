@@ -10,7 +10,7 @@
 #include "nsa/base/error.h"
 #include "nsa/model/nsa_lm.h"
 #include "nsa/train/data.h"
-#include "nsa/train/documents.h"
+#include "nsa/train/document_lengths.h"
 #include "nsa/train/dropout.h"
 #include "nsa/train/loss_mask.h"
 #include "nsa/train/optimizer.h"

@@ -1,5 +1,5 @@
 // One process: what it is given, what it is not, how its end is told. Shell scripts stand in for workers.
-#include "harness/run/child_process.h"
+#include "harness/run/spawn_process.h"
 
 #include <algorithm>
 #include <array>

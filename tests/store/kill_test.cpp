@@ -12,8 +12,8 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/run/child_process.h"
 #include "harness/run/run_folder.h"
+#include "harness/run/spawn_process.h"
 #include "harness/store/store.h"
 #include "tests/run/run_support.h"
 

@@ -1,6 +1,6 @@
 // AdamW number by number: every order of operations of a correct step stays within the bounds, a
 // step that is off by little does not.
-#include "oracles/training/judged_update.h"
+#include "oracles/training/judge_adamw.h"
 
 #include <algorithm>
 #include <cmath>

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "oracles/training/accumulate.h"
-#include "oracles/training/judged_update.h"
+#include "oracles/training/judge_adamw.h"
 #include "tests/oracles/golden.h"
 #include "tests/oracles/model/random_lm.h"
 
