@@ -21,6 +21,7 @@ int oldest_driver(const std::string& cuda_version) {
 
 // The compute capability that a card must have to run the case, 0 where every card will do.
 int wanted_capability(const Scenario& scenario, const Manifest& manifest) {
+  if (scenario.is_foreign()) return 0;
   const bool kernels =
       std::any_of(scenario.route.begin(), scenario.route.end(), [](const auto& asked) {
         return asked.second.starts_with("cuda") || asked.second == "fa2";
@@ -82,7 +83,8 @@ std::string missing_requirement(const Scenario& scenario,
            " GiB of memory, this machine has " + nsa::to_text(machine.memory_gib(), 3);
   }
   if (!cuda) return "";
-  const std::string unusable = cards_unusable(machine, manifest);
+  // What a user brings computes with the user's own LibTorch: this build's CUDA says nothing of it.
+  const std::string unusable = own_worker ? cards_unusable(machine, manifest) : "";
   return unusable.empty() ? missing_in_cards(scenario, machine, manifest) : unusable;
 }
 

@@ -174,6 +174,22 @@ TEST(Requirements, ToldInWords) {
       << "it is given the large one";
 }
 
+// The wheel has no CUDA of its own, and yet judges kernels that run on a card.
+TEST(Requirements, WhatAUserBringsNeedsNoCudaOfThisBuild) {
+  harness::Scenario scenario;
+  scenario.kind = harness::kKernelKind;
+  scenario.parallel.device = nsa::Device::cuda;
+  scenario.requires_gpus = 1;
+  cli::Machine machine;
+  machine.driver = "470.57";
+  machine.gpus = {{"old", 80 * 1024}};
+  machine.gpus[0].capability = 70;
+  EXPECT_EQ(cli::missing_requirement(scenario, machine, {}), "");
+  harness::Manifest newer;
+  newer.cuda_version = "13.0";
+  EXPECT_EQ(cli::missing_requirement(scenario, machine, newer), "");
+}
+
 TEST(Prune, RemovesFilesOfRanksAndNothingElse) {
   const fakes::TempFolder folder;
   const std::string outside = folder.write("outside", "x");
