@@ -696,7 +696,7 @@ double read_short(
     const Tensor& x, Index heads, const OffsetForm& form, Index b, Index head, Index t, Index i) {
   const Index tokens = x.shape[x.shape.size() - 2];
   const Index width = x.shape.back();
-  const bool first = form.order == Order::heads_first;
+  const bool first = form.order == oracles::Order::heads_first;
   const Index vector = first ? (b * heads + head) * tokens + t : (b * tokens + t) * heads + head;
   const Index at = (vector * width + i) % (Index{1} << form.bits);
   const Index from = at / width;
@@ -715,7 +715,7 @@ Tensor window_read_short(const Case& s, const OffsetForm& form) {
   const Tensor& k = s.stages.input(Stage::k_win);
   const Tensor& v = s.stages.input(Stage::v_win);
   const Index groups = s.c().n_kv_groups;
-  const OffsetForm right{form.operand, Order::heads_first, 62};
+  const OffsetForm right{form.operand, oracles::Order::heads_first, 62};
   const auto form_of = [&](Operand operand) {
     const bool both = form.operand == Operand::keys_and_values && operand != Operand::queries;
     return form.operand == operand || both ? form : right;
@@ -751,11 +751,12 @@ Naming named_offsets(const Case& s, Stage stage, const Tensor& found) {
       s.stages, stage, found, wanted, wrong_vectors(found, wanted, allowed.of(wanted)), allowed);
 }
 
-constexpr std::array kForms = {OffsetForm{Operand::queries, Order::heads_first, 11},
-                               OffsetForm{Operand::queries, Order::tokens_first, 11},
-                               OffsetForm{Operand::keys, Order::heads_first, 9},
-                               OffsetForm{Operand::values, Order::tokens_first, 8},
-                               OffsetForm{Operand::keys_and_values, Order::heads_first, 9}};
+constexpr std::array kForms = {
+    OffsetForm{Operand::queries, oracles::Order::heads_first, 11},
+    OffsetForm{Operand::queries, oracles::Order::tokens_first, 11},
+    OffsetForm{Operand::keys, oracles::Order::heads_first, 9},
+    OffsetForm{Operand::values, oracles::Order::tokens_first, 8},
+    OffsetForm{Operand::keys_and_values, oracles::Order::heads_first, 9}};
 
 int reaches(const Tensor& x) {
   int bits = 0;
@@ -785,7 +786,8 @@ TEST(OffsetLaws, GiveWhatLoopsGiveAndAreNamed) {
 
 TEST(OffsetLaws, EveryRowBeforeTheWrapIsRight) {
   const Case& s = cases().front();
-  const OffsetForm form{Operand::queries, Order::heads_first, reaches(s.stages.input(Stage::q))};
+  const OffsetForm form{
+      Operand::queries, oracles::Order::heads_first, reaches(s.stages.input(Stage::q))};
   const Tensor wanted = s.stages.right(Stage::o_sel);
   const Tensor found = output_under(form, s.stages, Branch::sel);
   const auto first = static_cast<std::size_t>((Index{1} << form.bits) / s.c().d_k);
@@ -797,7 +799,8 @@ TEST(OffsetLaws, EveryRowBeforeTheWrapIsRight) {
 // Half of the rows that the law would change, and a head that is wrong by itself.
 TEST(OffsetLaws, AreNotNamedWhereTheyDoNotGiveAll) {
   const Case& s = cases().front();
-  const OffsetForm form{Operand::queries, Order::heads_first, reaches(s.stages.input(Stage::q))};
+  const OffsetForm form{
+      Operand::queries, oracles::Order::heads_first, reaches(s.stages.input(Stage::q))};
   const Tensor wanted = s.stages.right(Stage::o_win);
   Tensor half = output_under(form, s.stages, Branch::win);
   const auto wrong = wrong_vectors(half, wanted, 1e-9);
