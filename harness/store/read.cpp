@@ -176,7 +176,7 @@ std::vector<RunRecord> SqliteStore::runs(std::int64_t since_ms, std::int64_t unt
 }
 
 std::optional<RunRecord> SqliteStore::last_run() const {
-  const auto found = runs_where("ORDER BY started_ms DESC, id DESC LIMIT 1", {});
+  const auto found = runs_where("ORDER BY id DESC LIMIT 1", {});
   return found.empty() ? std::nullopt : std::optional(found.front());
 }
 

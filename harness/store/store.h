@@ -137,6 +137,7 @@ class Store {
 
   [[nodiscard]] virtual std::vector<RunRecord> runs(std::int64_t since_ms, std::int64_t until_ms)
       const = 0;  // in the order in which they began, as their clocks had it
+  // The one that came last into the database, whatever its clock said.
   [[nodiscard]] virtual std::optional<RunRecord> last_run() const = 0;
   [[nodiscard]] virtual std::optional<RunRecord> run_named(const std::string& name_or_id) const = 0;
   [[nodiscard]] virtual std::vector<CaseRecord> cases(std::int64_t run_id) const = 0;
