@@ -41,6 +41,7 @@ struct PlantedKernel {
   std::function<void(const std::string& trial, int call, KernelTensors& t)> spoil =
       [](auto, auto, auto&) {};
   bool slots_are_block_zero = false;  // what a list's slots without a block are read as
+  bool queries_begin_again = false;   // from the largest power of two below their number on
 };
 
 inline bool right_key(const harness::Scenario& s,
@@ -127,7 +128,14 @@ inline KernelTensors given_to_kernel(const nsa::SafetensorsFile& inputs) {
   return k;
 }
 
+inline void begin_again(std::vector<double>& values) {
+  std::size_t limit = 1;
+  while (2 * limit < values.size()) limit *= 2;
+  for (std::size_t i = limit; i < values.size(); ++i) values[i] = values[i - limit];
+}
+
 inline void attend(const harness::Scenario& s, const PlantedKernel& planted, KernelTensors& k) {
+  if (planted.queries_begin_again) begin_again(k.values["q"]);
   for (const auto& [name, like] : std::map<std::string, std::string>{
            {"o", "do"}, {"dq", "q"}, {"dk", "k"}, {"dv", "v"}, {"lse", "q"}}) {
     k.add(name, like, name == "lse" ? 1 : k.shapes[like].back());
@@ -487,6 +495,11 @@ inline void add_foreign_kernels(std::vector<Planted>& list) {
      {.level = "attention", .spoil = [](const std::string&, int, KernelTensors& t) {
         t.at("dgates", 0, 0, 0, 0) = std::nan("");
       }});
+  of(is_oracle,
+     "queries whose offsets begin again",
+     "OVERFLOW.INDEX",
+     R"({"op":"attend_win","detail":{"law":"offsets_begin_again"}})",
+     {.queries_begin_again = true});
   of(is_oracle,
      "NaNs from memory between the rows",
      "NUMERIC.FORWARD",

@@ -1,6 +1,7 @@
 // A store of plain vectors, for reports: the same rows every time.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
@@ -36,6 +37,9 @@ class FakeStore : public harness::Store {
     for (const auto& run : run_rows) {
       if (run.started_ms >= since_ms && run.started_ms < until_ms) found.push_back(run);
     }
+    std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
+      return a.started_ms < b.started_ms;
+    });
     return found;
   }
   [[nodiscard]] std::optional<harness::RunRecord> last_run() const override {

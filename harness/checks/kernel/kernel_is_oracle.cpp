@@ -335,6 +335,7 @@ Check kernel_is_oracle() {
            "MASK.ALIGNMENT",
            "MASK.POLARITY",
            "MASK.ABSENT",
+           "OVERFLOW.INDEX",
            "SELECTION.WRONG",
            "RANGE.INVALID"},
           [](const Evidence& evidence) { return KernelComparison(evidence).judge(); }};

@@ -204,7 +204,7 @@ constexpr std::array kForwardWords = {
             "document",
             "In {layers} on {ranks}, {op} of packed documents crosses their border: {about}. "
             "{tensors} {tensors?differs|differ} from the oracle in {row_count} of {rows_in_all} "
-            "rows. The relative error is {error:3}, the limit "
+            "rows. The relative error is {error:3}[ {measure}], the limit "
             "{limit:3}.",
             "It is no rounding: the limit covers it. Earlier operations are not the cause: with "
             "what was recorded of all documents, this mistake gives every wrong row.",
