@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "nsa/base/text.h"
 #include "reports/range.h"
 
 namespace reports {
@@ -28,7 +29,39 @@ bool tells_more(const harness::CaseRecord& record) {
   return has_judgement(record) && record.judgement->outcome != harness::Outcome::skip;
 }
 
+// Each option of the plan in which they differ.
+harness::Pairs plan_differences(const harness::RunRecord& before, const harness::RunRecord& now) {
+  harness::Pairs differ;
+  const auto shown = [](const std::string& value) { return value.empty() ? "none" : value; };
+  for (const char* option : kPlanOptions) {
+    const std::string was = before.option(option);
+    const std::string is = now.option(option);
+    if (was != is) differ.emplace_back(option, shown(was) + ", now " + shown(is));
+  }
+  return differ;
+}
+
+BrokenNight broken_night(const harness::Store& store, const harness::RunRecord& run) {
+  const std::vector<harness::CaseRecord> cases = store.cases(run.id);
+  const auto unjudged = std::count_if(cases.begin(), cases.end(), [](const auto& record) {
+    return record.skip_reason.empty() && !record.judgement;
+  });
+  return {run, cases.size(), static_cast<std::size_t>(unjudged)};
+}
+
 }  // namespace
+
+bool EarlierNights::had_other(const std::string& option) const {
+  return std::any_of(planned_otherwise.begin(), planned_otherwise.end(), [&](const auto& one) {
+    return one.first == option;
+  });
+}
+
+std::string EarlierNights::plan_text() const {
+  std::vector<std::string> parts;
+  for (const auto& [option, values] : planned_otherwise) parts.push_back(option + " " + values);
+  return parts.empty() ? "" : "planned otherwise: " + nsa::join(parts, "; ");
+}
 
 bool is_nightly(const harness::RunRecord& run) {
   return run.option("verb") == "nightly";
@@ -45,23 +78,30 @@ EarlierNights earlier_nights(const harness::Store& store, const harness::RunReco
     return began(run) >= began(night) || !is_nightly(run) ||
            run.option("shard") != night.option("shard");
   });
+  std::optional<harness::RunRecord> of_other_plan;
   std::int64_t next_ms = night.started_ms;
-  for (auto run = runs.rbegin(); run != runs.rend(); ++run) {
-    const auto missing = missing_nights(run->started_ms, next_ms);
-    earlier.missing.insert(earlier.missing.begin(), missing.begin(), missing.end());
-    next_ms = run->started_ms;
-    const std::vector<harness::CaseRecord> cases = store.cases(run->id);
-    if (run->complete) {
-      earlier.previous = *run;
-      earlier.cases = cases;
-      break;
+  bool none_ended = true;
+  for (auto run = runs.rbegin(); run != runs.rend() && !earlier.previous; ++run) {
+    if (none_ended) {
+      const auto missing = missing_nights(run->started_ms, next_ms);
+      earlier.missing.insert(earlier.missing.begin(), missing.begin(), missing.end());
+      next_ms = run->started_ms;
+      none_ended = !run->complete;
     }
-    const auto unjudged = std::count_if(cases.begin(), cases.end(), [](const auto& record) {
-      return record.skip_reason.empty() && !record.judgement;
-    });
-    earlier.broken.insert(earlier.broken.begin(),
-                          {*run, cases.size(), static_cast<std::size_t>(unjudged)});
+    const bool same_plan = plan_differences(*run, night).empty();
+    if (same_plan && run->complete) {
+      earlier.previous = *run;
+    } else if (same_plan) {
+      earlier.broken.insert(earlier.broken.begin(), broken_night(store, *run));
+    } else if (run->complete && !of_other_plan) {
+      of_other_plan = *run;
+    }
   }
+  if (!earlier.previous && of_other_plan) {
+    earlier.previous = of_other_plan;
+    earlier.planned_otherwise = plan_differences(*of_other_plan, night);
+  }
+  if (earlier.previous) earlier.cases = store.cases(earlier.previous->id);
   return earlier;
 }
 

@@ -1,7 +1,10 @@
 // Which runs are nights, which night came before one, and what is missing between them. From the store's rows only.
-// A night is a run of the verb `nightly`. Nights are compared only with nights of the same shard.
+// A night is a run of the verb `nightly`. Nights are compared only with nights of the same shard. What decides which cases a night
+// reaches, --scenarios and --budget, is its plan: a short night that somebody starts by day is nobody's previous night but of the
+// next short one.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <optional>
 #include <string>
@@ -21,11 +24,21 @@ struct BrokenNight {  // it has no exit code: killed, or the machine died; or it
 
 // What is known of the nights before one.
 struct EarlierNights {
-  std::optional<harness::RunRecord> previous;  // the newest complete one
-  std::vector<harness::CaseRecord> cases;      // of it
-  std::vector<BrokenNight> broken;             // after it, oldest first
-  std::vector<std::string> missing;            // dates between the nights on which none began
+  // The newest complete one of the same plan; where there is none, the newest complete one.
+  std::optional<harness::RunRecord> previous;
+  std::vector<harness::CaseRecord> cases;  // of it
+  harness::Pairs planned_otherwise;        // of it: {"budget", "3h, now 8m"}
+  std::vector<BrokenNight> broken;         // of the same plan, since then, oldest first
+  std::vector<std::string> missing;  // dates since the newest complete one on which none began
+
+  // Whether `previous` had another `option` ("budget").
+  [[nodiscard]] bool had_other(const std::string& option) const;
+  // "planned otherwise: budget 3h, now 8m", "" where it was planned the same.
+  [[nodiscard]] std::string plan_text() const;
 };
+
+// Options of the command that decide which cases a night reaches.
+inline constexpr std::array kPlanOptions = {"scenarios", "budget"};
 
 // Throws: nsa::Error from the store.
 [[nodiscard]] EarlierNights earlier_nights(const harness::Store& store,

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "harness/store/experiments.h"
 #include "nsa/base/error.h"
+#include "nsa/base/text.h"
 
 namespace reports {
 namespace {
@@ -52,23 +54,53 @@ DecidedNight decided(const harness::Store& store, const Night& night) {
   return result;
 }
 
-// With one shard, whatever else was run in this night counts as well; with several, each has its own cases.
+using NightKey = std::vector<std::string>;  // shard, and each option of the plan
+
+NightKey key_of(const harness::RunRecord& run) {
+  NightKey key = {run.option("shard")};
+  for (const char* option : kPlanOptions) key.push_back(run.option(option));
+  return key;
+}
+
+// The shard, and what of the plan differs among the night's.
+std::string name_among(const NightKey& key, const std::map<NightKey, harness::RunRecord>& all) {
+  std::vector<std::string> parts;
+  if (!key.front().empty()) parts.push_back("shard " + key.front());
+  for (std::size_t i = 0; i < kPlanOptions.size(); ++i) {
+    const std::string& mine = key.at(i + 1);
+    const bool differs = std::any_of(
+        all.begin(), all.end(), [&](const auto& one) { return one.first.at(i + 1) != mine; });
+    if (differs) parts.push_back(std::string(kPlanOptions.at(i)) + " " + mine);
+  }
+  return nsa::join(parts);
+}
+
+// Of the night's cases those that the run planned, as the newest run of the night judged them.
+std::vector<harness::CaseRecord> planned_in(const std::vector<harness::CaseRecord>& of_night,
+                                            const std::vector<harness::CaseRecord>& of_run) {
+  std::set<std::string> planned;
+  for (const harness::CaseRecord& record : of_run) planned.insert(record.history_id);
+  std::vector<harness::CaseRecord> kept = of_night;
+  std::erase_if(kept, [&](const auto& one) { return !planned.contains(one.history_id); });
+  return kept;
+}
+
+// With one nightly run, whatever else was run in this night counts as well; with several (shards, or one with other scenarios that
+// somebody started by hand), each has the cases that it planned.
 std::vector<NightBefore> nightly_of(const harness::Store& store, const DecidedNight& night) {
-  std::map<std::string, harness::RunRecord> newest;  // by shard
-  std::map<std::string, harness::RunRecord> oldest;
+  std::map<NightKey, harness::RunRecord> newest;
+  std::map<NightKey, harness::RunRecord> oldest;
   for (const harness::RunRecord& run : night.runs) {
     if (!is_nightly(run)) continue;
-    newest[run.option("shard")] = run;
-    oldest.try_emplace(run.option("shard"), run);
+    newest[key_of(run)] = run;
+    oldest.try_emplace(key_of(run), run);
   }
   std::vector<NightBefore> all;
-  for (const auto& [shard, run] : newest) {
+  for (const auto& [key, run] : newest) {
     // The previous night ended before this one began: what was run again in the morning belongs to this one.
-    NightBefore one{run, earlier_nights(store, oldest.at(shard)), {}};
-    std::vector<harness::CaseRecord> now = night.cases;
-    if (newest.size() > 1) {
-      std::erase_if(now, [&](const auto& record) { return record.run_id != one.run.id; });
-    }
+    NightBefore one{run, name_among(key, newest), earlier_nights(store, oldest.at(key)), {}};
+    const std::vector<harness::CaseRecord> now =
+        newest.size() > 1 ? planned_in(night.cases, cases_of(store, run)) : night.cases;
     if (one.earlier.previous) {
       one.comparison = compare_runs(store, *one.earlier.previous, one.earlier.cases, run, now);
     }

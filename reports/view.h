@@ -42,6 +42,8 @@ struct DecidedNight {
 // A nightly run and what came before it.
 struct NightBefore {
   harness::RunRecord run;
+  std::string
+      name;  // "shard 1/2, budget 3h": what tells it from the others of the night, "" where it is the only one
   EarlierNights earlier;
   Comparison comparison;  // with earlier.previous, where there is one
 };
@@ -57,7 +59,7 @@ struct ReportView {
   std::vector<harness::RecordedDiagnosis> diagnoses;  // their experiments are not among `cases`
   std::vector<DecidedNight>
       nights;  // of a range with several, oldest first, the last one is what this report is about
-  std::vector<NightBefore> nightly;  // of each shard, the newest run
+  std::vector<NightBefore> nightly;  // of each shard and plan, the newest run
 };
 
 // Throws: nsa::Error from the store.

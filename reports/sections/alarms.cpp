@@ -47,12 +47,19 @@ std::string why_missing(const CellDifference& cell) {
   return cell.reason;
 }
 
-std::vector<Alarm> cell_alarms(const Comparison& comparison) {
+// What another plan left out is not missing: other scenarios have other cells, and another budget reaches others.
+bool is_missing(const CellDifference& cell, const EarlierNights& earlier) {
+  switch (cell.change) {
+    case CellChange::gone: return !earlier.had_other("scenarios");
+    case CellChange::not_run: return !earlier.had_other("budget");
+    default: return cell.change == CellChange::not_decided;
+  }
+}
+
+std::vector<Alarm> cell_alarms(const NightBefore& one) {
   std::map<std::string, std::vector<const CellDifference*>> by_reason;
-  for (const CellDifference& cell : comparison.cells) {
-    const bool missing = cell.change == CellChange::gone || cell.change == CellChange::not_run ||
-                         cell.change == CellChange::not_decided;
-    if (missing) by_reason[why_missing(cell)].push_back(&cell);
+  for (const CellDifference& cell : one.comparison.cells) {
+    if (is_missing(cell, one.earlier)) by_reason[why_missing(cell)].push_back(&cell);
   }
   std::vector<Alarm> alarms;
   for (const auto& [why, cells] : by_reason) {
@@ -96,7 +103,7 @@ std::vector<Alarm> alarms_of_night(const NightBefore& one) {
     const std::string dates = nsa::join(one.earlier.missing);
     alarms.push_back({"NIGHT MISSING", "No night began on " + escape(dates) + ".", false, dates});
   }
-  for (Alarm& alarm : cell_alarms(one.comparison)) alarms.push_back(std::move(alarm));
+  for (Alarm& alarm : cell_alarms(one)) alarms.push_back(std::move(alarm));
   return alarms;
 }
 
@@ -113,9 +120,8 @@ std::string alarms_body(const ReportView& view) {
 std::vector<Alarm> alarms_of(const ReportView& view) {
   std::vector<Alarm> all;
   for (const NightBefore& one : view.nightly) {
-    const std::string shard = one.run.option("shard");
     for (Alarm& alarm : alarms_of_night(one)) {
-      if (!shard.empty()) alarm.text = "Shard " + escape(shard) + ": " + alarm.text;
+      if (!one.name.empty()) alarm.text = "Of " + escape(one.name) + ": " + alarm.text;
       all.push_back(std::move(alarm));
     }
   }

@@ -129,15 +129,19 @@ std::string runs_table(const ReportView& view) {
   return table.text();
 }
 
-// Of nights with several shards one row each.
+std::string night_before_text(const NightBefore& one) {
+  const auto& previous = one.earlier.previous;
+  if (!previous) return "there is none: this is the first night that ended";
+  const std::string plan = one.earlier.plan_text();
+  return comparison_line(one.comparison) + " (run " + escape(previous->name) +
+         (plan.empty() ? "" : ", " + escape(plan)) + ")";
+}
+
+// Of nights with several shards or plans one row each.
 void add_nights_before(Table& table, const ReportView& view) {
   for (const NightBefore& one : view.nightly) {
-    const std::string shard = one.run.option("shard");
-    const std::string of_shard = shard.empty() ? "" : ", shard " + escape(shard);
-    const auto& previous = one.earlier.previous;
-    table.row({"Against the previous night" + of_shard,
-               previous ? comparison_line(one.comparison) + " (run " + escape(previous->name) + ")"
-                        : "there is none: this is the first night that ended"});
+    const std::string which = one.name.empty() ? "" : ", " + escape(one.name);
+    table.row({"Against the previous night" + which, night_before_text(one)});
   }
 }
 

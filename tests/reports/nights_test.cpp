@@ -38,6 +38,13 @@ class Nights : public testing::Test {
     return store_.run_rows.back();
   }
 
+  // Of the newest run.
+  void plan(const std::string& budget, const std::string& scenarios = "/all") {
+    harness::Pairs& command = store_.run_rows.back().provenance.command;
+    command.emplace_back("budget", budget);
+    command.emplace_back("scenarios", scenarios);
+  }
+
   CaseRecord& add_case(const std::string& label, std::optional<Outcome> outcome) {
     const auto id = static_cast<std::int64_t>(store_.case_rows.size() + 1);
     const std::int64_t run = store_.run_rows.back().id;
@@ -99,6 +106,74 @@ TEST_F(Nights, ThePreviousOneBeganBeforeWhateverItsNumber) {
   add_run(kFirst);  // of another machine, merged afterwards
   EXPECT_EQ(reports::earlier_nights(store_, tonight).previous->name, "run1");
   EXPECT_EQ(reports::earlier_nights(store_, store_.run_rows[0]).previous->name, "run3");
+}
+
+TEST_F(Nights, OneOfAnotherPlanIsNobodysPreviousNight) {
+  add_run(kFirst);
+  plan("3h");
+  add_case("a", Outcome::fail);
+  add_case("b", Outcome::pass);
+  add_run(kFirst + 12 * kHour);  // by hand, at noon: b was not reached
+  plan("4m");
+  add_case("a", Outcome::pass);
+  add_case("b", Outcome::skip);
+  add_run(kFirst + 13 * kHour, false);  // and this one was given up
+  plan("3h", "/museum");
+  add_case("m", std::nullopt);
+  add_run(kFirst + kDay);
+  plan("3h");
+  add_case("a", Outcome::fail);
+  add_case("b", Outcome::pass);
+  const reports::EarlierNights earlier = reports::earlier_nights(store_, store_.run_rows[3]);
+  EXPECT_EQ(earlier.previous->name, "run1");
+  EXPECT_EQ(earlier.plan_text(), "");
+  EXPECT_THAT(earlier.broken, IsEmpty());
+  const std::string text = report({store_.run_rows[3]});
+  EXPECT_THAT(text, HasSubstr("**1 still failing** (run run1)"));
+  EXPECT_THAT(text, Not(HasSubstr("## Alarms")));
+}
+
+TEST_F(Nights, WhereNoneWasPlannedTheSameTheNewestIsAndWhatHasNoCounterpartIsToldAndNoAlarm) {
+  add_run(kFirst);
+  plan("3h");
+  for (const char* label : {"a", "b", "c", "d"}) add_case(label, Outcome::pass);
+  add_run(kFirst + 12 * kHour);
+  plan("4m");
+  add_case("a", Outcome::fail);
+  for (const char* label : {"b", "c", "d"}) add_case(label, Outcome::skip);
+  const std::string other_budget = report({store_.run_rows[1]});
+  EXPECT_THAT(other_budget, HasSubstr("(run run1, planned otherwise: budget 3h, now 4m)"));
+  EXPECT_THAT(other_budget, HasSubstr("| newly failing | a | PASS | FAIL |"));
+  EXPECT_THAT(other_budget,
+              HasSubstr("So 0 cases of this night and 3 cases of that one have no counterpart."));
+  EXPECT_THAT(other_budget, Not(HasSubstr("## Alarms")));
+  add_run(kFirst + 13 * kHour);
+  plan("3h", "/museum");
+  add_case("m", Outcome::pass);
+  const std::string other_scenarios = report({store_.run_rows[2]});
+  EXPECT_THAT(other_scenarios,
+              HasSubstr("So 1 case of this night and 1 case of that one have no counterpart."));
+  EXPECT_THAT(other_scenarios, Not(HasSubstr("CELL MISSING")));
+}
+
+TEST_F(Nights, TwoPlansInOneNightAreComparedEachWithItsOwn) {
+  add_run(kFirst);
+  plan("3h");
+  add_case("a", Outcome::pass);
+  add_case("b", Outcome::pass);
+  add_run(kFirst + kDay);
+  plan("3h");
+  add_case("a", Outcome::pass);
+  add_case("b", Outcome::fail);
+  add_run(kFirst + kDay + kHour);
+  plan("4m", "/museum");
+  add_case("m", Outcome::pass);
+  const std::string text = report({store_.run_rows[1], store_.run_rows[2]});
+  EXPECT_THAT(text,
+              HasSubstr("| Against the previous night, scenarios /all, budget 3h | **1 newly "
+                        "failing** (run run1) |"));
+  EXPECT_THAT(text, HasSubstr("| Against the previous night, scenarios /museum, budget 4m | "));
+  EXPECT_THAT(text, Not(HasSubstr("CELL MISSING")));
 }
 
 TEST_F(Nights, BeginAndEndAtNoon) {
