@@ -108,16 +108,20 @@ Earlier read_earlier(Statement& query) {
   if (!outcome) throw nsa::Error("unknown outcome " + name);
   earlier.outcome = *outcome;
   earlier.code = query.getColumn(4).getString();
+  earlier.started_ms = query.getColumn(5).getInt64();
   return earlier;
 }
 
-// Of the columns that read_earlier() takes, decided cases before the run of `?3`, newest first, at most `?4`.
+// Of the columns that read_earlier() takes, decided cases of runs that began before the run of `?3`, newest first, at most `?4`.
+// Goes from run to run back in time (CROSS JOIN keeps that order) and asks each for the case: the first few that have it suffice.
 std::string earlier_where(const std::string& condition) {
-  return "SELECT run_id, run.name, profile, outcome, code FROM cases JOIN run ON run.id = run_id "
-         "WHERE " +
+  return "SELECT run_id, run.name, profile, outcome, code, run.started_ms FROM run CROSS JOIN "
+         "cases ON run_id = run.id WHERE " +
          condition +
-         " AND run_id < ?3 AND skip_reason = '' AND outcome NOT IN ('ERROR', 'INCONCLUSIVE', "
-         "'SKIP') ORDER BY run_id DESC, cases.position DESC LIMIT ?4";
+         " AND (run.started_ms, run.id) < (coalesce((SELECT started_ms FROM run WHERE id = ?3), "
+         "9223372036854775807), ?3) AND skip_reason = '' AND outcome NOT IN ('ERROR', "
+         "'INCONCLUSIVE', 'SKIP') ORDER BY run.started_ms DESC, run.id DESC, cases.position DESC "
+         "LIMIT ?4";
 }
 
 }  // namespace

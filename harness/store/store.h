@@ -33,10 +33,9 @@ struct Provenance {    // of a run; every row of the database is tied to one
 };
 
 struct RunRecord {
-  std::int64_t id =
-      0;             // runs are numbered in the order in which they began, whatever the clock said
-  std::string name;  // unique, sortable: 20261121T041900Z-1a2b
-  std::string folder;           // absolute
+  std::int64_t id = 0;  // runs are numbered in the order in which they came into this database
+  std::string name;     // unique, sortable: 20261121T041900Z-1a2b
+  std::string folder;   // absolute
   std::int64_t started_ms = 0;  // Unix time, UTC
   std::int64_t ended_ms = 0;    // 0: still running, or killed
   int exit_code = -1;           // -1: not ended
@@ -81,7 +80,8 @@ struct Earlier {
   std::string run;
   std::string profile;
   Outcome outcome = Outcome::inconclusive;
-  std::string code;  // of the first finding, "" without one
+  std::string code;             // of the first finding, "" without one
+  std::int64_t started_ms = 0;  // of the run
 };
 
 // In the point of every launch of a case but the first: no axis of a file has this name.
@@ -143,14 +143,14 @@ class Store {
   [[nodiscard]] virtual std::vector<CaseRecord> cases(std::int64_t run_id) const = 0;
   // How many cases of the run have each outcome: SKIP when skipped, INCONCLUSIVE when never judged.
   [[nodiscard]] virtual std::map<Outcome, int> tally(std::int64_t run_id) const = 0;
-  // The same case in runs before its own, newest first, at most `most`: only where it was decided. ERROR, INCONCLUSIVE and
-  // SKIP say nothing of it.
+  // The same case in runs that began before its own, by their clocks, newest first, at most `most`: only where it was decided.
+  // ERROR, INCONCLUSIVE and SKIP say nothing of it. A run that is not stored began after all others.
   [[nodiscard]] virtual std::vector<Earlier> history(const CaseRecord& now, int most) const = 0;
   // The newest decided case before its own run of the same scenario and label, whatever it was run with.
   [[nodiscard]] virtual std::optional<Earlier> namesake(const CaseRecord& now) const = 0;
   // Of one cell, in the order of the runs and of their cases: those that were measured beside a control.
   [[nodiscard]] virtual std::vector<LaunchTimes> launches(const std::string& history_id) const = 0;
-  // Of one cell, in the order in which they were said.
+  // Of one cell, in the order in which they were said, by their clocks.
   [[nodiscard]] virtual std::vector<Acceptance> acceptances(
       const std::string& history_id) const = 0;
 };

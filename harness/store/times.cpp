@@ -46,7 +46,7 @@ std::vector<Acceptance> SqliteStore::acceptances(const std::string& history_id) 
     Statement query(
         database_,
         "SELECT run_id, accepted_ms, reason FROM accepted WHERE history_id = ? ORDER BY "
-        "history_id, id");
+        "accepted_ms, id");
     query.bind(1, history_id);
     std::vector<Acceptance> all;
     while (query.executeStep()) {

@@ -99,9 +99,15 @@ class FakeStore : public harness::Store {
   template <typename Same>
   [[nodiscard]] std::vector<harness::Earlier> earlier(const harness::CaseRecord& now,
                                                       const Same& same) const {
+    const auto began = [&](std::int64_t run_id) {
+      const auto run = std::find_if(
+          run_rows.begin(), run_rows.end(), [&](const auto& one) { return one.id == run_id; });
+      return std::pair(run == run_rows.end() ? run_id : run->started_ms, run_id);
+    };
     std::vector<harness::Earlier> found;
     for (const auto& record : case_rows) {
-      if (record.run_id >= now.run_id || !same(record) || !record.judgement) continue;
+      if (began(record.run_id) >= began(now.run_id)) continue;
+      if (!same(record) || !record.judgement) continue;
       if (!harness::is_decided(record.judgement->outcome)) continue;
       const auto& findings = record.judgement->findings;
       found.insert(found.begin(),
@@ -109,8 +115,12 @@ class FakeStore : public harness::Store {
                     "run" + std::to_string(record.run_id),
                     record.profile,
                     record.judgement->outcome,
-                    findings.empty() ? "" : findings.front().code});
+                    findings.empty() ? "" : findings.front().code,
+                    began(record.run_id).first});
     }
+    std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
+      return a.started_ms > b.started_ms;
+    });
     return found;
   }
 

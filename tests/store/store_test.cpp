@@ -364,17 +364,26 @@ TEST_F(StoreHistory, OnlyWhatWasDecidedCounts) {
   EXPECT_EQ(seen(), "e:CRASH a:PASS ");
 }
 
-TEST_F(StoreHistory, RunsAreInTheOrderTheyBeganWhateverTheClockSays) {
-  RunRecord ahead = a_run("ahead");
-  ahead.started_ms = 1'000'000;
-  run_ = store_->begin_run(ahead);
-  store_->add_judgement(store_->plan_case(a_case(run_, 0, case_.label())),
-                        test::stored(Outcome::fail));
-  CaseRecord now = a_case(store_->begin_run(a_run("now")), 0, case_.label());
-  (void)store_->plan_case(now);
-  EXPECT_EQ(store_->last_run()->name, "now");
-  run_ = now.run_id;
-  EXPECT_EQ(seen(), "ahead:FAIL ");
+TEST_F(StoreHistory, RunsAreInTheOrderOfTheirClocksWhateverTheirNumbers) {
+  const auto add_at = [&](const std::string& name, std::int64_t started_ms, Outcome outcome) {
+    RunRecord run = a_run(name);
+    run.started_ms = started_ms;
+    run.id = store_->begin_run(run);
+    store_->add_judgement(store_->plan_case(a_case(run.id, 0, "fake")), test::stored(outcome));
+    return run.id;
+  };
+  run_ = add_at("now", 3'000, Outcome::pass);
+  add_at("older", 1'000, Outcome::fail);  // of another machine, merged afterwards
+  add_at("old", 2'000, Outcome::pass);
+  add_at("later", 4'000, Outcome::crash);
+  EXPECT_EQ(seen(), "old:PASS older:FAIL ");
+  EXPECT_EQ(store_->last_run()->name, "later");
+  CaseRecord other = store_->cases(run_).at(0);
+  other.history_id = "another";
+  EXPECT_TRUE(store_->history(other, 5).empty());
+  EXPECT_EQ(store_->namesake(other)->run, "old");
+  other.run_id = std::numeric_limits<std::int64_t>::max();  // not stored: after all others
+  EXPECT_EQ(store_->namesake(other)->run, "later");
 }
 
 TEST_F(StoreHistory, AnotherCaseIsNoHistory) {
