@@ -1,11 +1,8 @@
 // All that a runner calls every night. What the machine lacks is listed as not run; it is an error only where the machine could do
 // it in an earlier night.
 #include <chrono>
-#include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <limits>
-#include <map>
 #include <memory>
 
 #include <CLI/CLI.hpp>
@@ -13,6 +10,7 @@
 #include "harness/cli/case_needs.h"
 #include "harness/cli/doctor.h"
 #include "harness/cli/nightly/budget.h"
+#include "harness/cli/nightly/past.h"
 #include "harness/cli/nightly/place.h"
 #include "harness/cli/nightly/plan.h"
 #include "harness/cli/nightly/timed_cells.h"
@@ -21,7 +19,6 @@
 #include "harness/cli/run_and_tell.h"
 #include "harness/cli/run_options.h"
 #include "harness/cli/verbs.h"
-#include "harness/run/clock.h"
 #include "harness/scenario/exit_code.h"
 #include "nsa/base/error.h"
 #include "nsa/base/file.h"
@@ -31,8 +28,6 @@
 
 namespace harness::cli {
 namespace {
-
-constexpr const char* kAcceptMachine = "accept-machine";
 
 struct NightlyArguments {
   std::string budget = "3h";
@@ -108,63 +103,6 @@ int refuse_machine(const std::vector<Fact>& wrong, const NightlyArguments& argum
   return kExitError;
 }
 
-// What earlier nights say of tonight's cases.
-class Past {
- public:
-  Past(const std::string& database, const std::string& shard) {
-    std::error_code error;
-    if (!std::filesystem::exists(database, error)) return;
-    store_ = Store::open_read_only(database, &log_line);
-    constexpr std::int64_t kEver = std::numeric_limits<std::int64_t>::max();
-    for (const RunRecord& run : store_->runs(std::numeric_limits<std::int64_t>::min(), kEver)) {
-      if (!run.option(kAcceptMachine).empty()) accepted_ = run.id;
-    }
-    RunRecord tonight;
-    tonight.id = kEver;
-    tonight.started_ms = wall_clock_ms();
-    tonight.provenance.command = {{"verb", "nightly"}, {"shard", shard}};
-    for (const CaseRecord& record : reports::earlier_nights(*store_, tonight).cases) {
-      seconds_[record.history_id] += record.seconds;
-      if (record.judgement) of_scenario_[{record.scenario, record.profile}] += record.seconds;
-    }
-  }
-
-  // The run in which the machine could still do it; "" where none is known, or the machine was accepted as it is.
-  [[nodiscard]] std::string could_in(const std::string& history_id) const {
-    if (!store_) return "";
-    CaseRecord now;
-    now.history_id = history_id;
-    now.run_id = std::numeric_limits<std::int64_t>::max();
-    const std::vector<Earlier> earlier = store_->history(now, 1);
-    const bool known = !earlier.empty() && earlier.front().run_id >= accepted_;
-    return known ? earlier.front().run : "";
-  }
-
-  // The most that the case may take: a quarter more than in the previous night, or what its scenario allows.
-  [[nodiscard]] double most_seconds(const NightCase& one) const {
-    constexpr double kReserve = 1.25;
-    const Scenario& scenario = one.the_case.scenario;
-    const bool search = !scenario.bisect.over.empty();
-    const auto known = seconds_.find(one.history_id);
-    const auto searched = of_scenario_.find({scenario.name, scenario.profile});
-    constexpr double kMostTrials = 16.0;
-    const double times = search               ? kMostTrials
-                         : is_timed(scenario) ? TimedCells::kMostLaunches
-                                              : 1.0;
-    const double allowed = scenario.budget_seconds * times;
-    const double took = search && searched != of_scenario_.end() ? searched->second
-                        : !search && known != seconds_.end()     ? known->second
-                                                                 : 0.0;
-    return took > 0.0 ? std::min(allowed, kReserve * took) : allowed;
-  }
-
- private:
-  std::unique_ptr<Store> store_;
-  std::int64_t accepted_ = 0;
-  std::map<std::string, double> seconds_;  // by history_id
-  std::map<std::pair<std::string, std::string>, double> of_scenario_;
-};
-
 Unmet unmet_of(const NightCase& one, const Past& past, bool accepted) {
   if (one.lacking.empty() || accepted) return {one.lacking, false};
   const std::string run = past.could_in(one.history_id);
@@ -188,7 +126,7 @@ RunPlan plan_night(const NightRequest& request,
                    const Paths& paths,
                    const Manifest& manifest) {
   RunPlan plan = empty_plan(options, paths);
-  const Past past(options.database, arguments.shard);
+  const Past past(options.database);
   std::vector<double> seconds;
   std::vector<std::string> cells;
   for (NightCase& one : night_cases(request.files,
@@ -197,7 +135,7 @@ RunPlan plan_night(const NightRequest& request,
                                     manifest,
                                     request.shard)) {
     plan.unmet.push_back(unmet_of(one, past, arguments.accept_machine));
-    seconds.push_back(past.most_seconds(one));
+    seconds.push_back(past.most_seconds(one.the_case, one.history_id));
     plan.cases.push_back(std::move(one.the_case));
     cells.push_back(one.history_id);
   }

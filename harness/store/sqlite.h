@@ -81,9 +81,14 @@ class SqliteStore final : public Store {
   [[nodiscard]] std::vector<Earlier> history(const CaseRecord& now, int most) const override;
   [[nodiscard]] std::optional<Earlier> namesake(const CaseRecord& now) const override;
   [[nodiscard]] std::vector<LaunchTimes> launches(const std::string& history_id) const override;
+  [[nodiscard]] double seconds_taken(const std::string& history_id) const override;
+  [[nodiscard]] double seconds_taken(const std::string& scenario,
+                                     const std::string& profile) const override;
   [[nodiscard]] std::vector<Acceptance> acceptances(const std::string& history_id) const override;
 
  private:
+  [[nodiscard]] double seconds_where(const std::string& condition,
+                                     const std::vector<std::string>& values) const;
   [[nodiscard]] std::vector<RunRecord> runs_where(const std::string& condition,
                                                   const std::vector<std::string>& values) const;
   void read_provenance(RunRecord& run) const;

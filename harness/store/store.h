@@ -150,6 +150,11 @@ class Store {
   [[nodiscard]] virtual std::optional<Earlier> namesake(const CaseRecord& now) const = 0;
   // Of one cell, in the order of the runs and of their cases: those that were measured beside a control.
   [[nodiscard]] virtual std::vector<LaunchTimes> launches(const std::string& history_id) const = 0;
+  // Seconds that a cell took, all its launches together, in the newest run in which it ran to its end; 0: in none.
+  [[nodiscard]] virtual double seconds_taken(const std::string& history_id) const = 0;
+  // The same of all cases of a scenario and profile, for searches: each of their trials is a cell of its own.
+  [[nodiscard]] virtual double seconds_taken(const std::string& scenario,
+                                             const std::string& profile) const = 0;
   // Of one cell, in the order in which they were said, by their clocks.
   [[nodiscard]] virtual std::vector<Acceptance> acceptances(
       const std::string& history_id) const = 0;

@@ -28,6 +28,31 @@ std::vector<LaunchTimes> SqliteStore::launches(const std::string& history_id) co
   });
 }
 
+// From run to run back in time; the bound on it only names the index to walk. What was left out took no time.
+double SqliteStore::seconds_where(const std::string& condition,
+                                  const std::vector<std::string>& values) const {
+  return guarded(path_, [&] {
+    const std::string ran = condition + " AND seconds > 0";
+    Statement query(database_,
+                    "SELECT total(seconds) FROM cases WHERE " + ran +
+                        " AND run_id = (SELECT run.id FROM run CROSS JOIN cases ON run_id = run.id "
+                        "WHERE run.started_ms >= 0 AND " +
+                        ran + " ORDER BY run.started_ms DESC, run.id DESC LIMIT 1)");
+    int index = 0;
+    for (const std::string& value : values) query.bind(++index, value);
+    query.executeStep();
+    return query.getColumn(0).getDouble();
+  });
+}
+
+double SqliteStore::seconds_taken(const std::string& history_id) const {
+  return seconds_where("history_id = ?1", {history_id});
+}
+
+double SqliteStore::seconds_taken(const std::string& scenario, const std::string& profile) const {
+  return seconds_where("scenario = ?1 AND profile = ?2", {scenario, profile});
+}
+
 void SqliteStore::accept(const Acceptance& acceptance) {
   guarded(path_, [&] {
     Statement insert(

@@ -88,6 +88,10 @@ class FakeStore : public harness::Store {
     }
     return found;
   }
+  [[nodiscard]] double seconds_taken(const std::string&) const override { return 0.0; }
+  [[nodiscard]] double seconds_taken(const std::string&, const std::string&) const override {
+    return 0.0;
+  }
   [[nodiscard]] std::vector<harness::Acceptance> acceptances(
       const std::string& history_id) const override {
     std::vector<harness::Acceptance> found = accepted;

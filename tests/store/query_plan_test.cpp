@@ -40,6 +40,8 @@ TEST(QueryPlan, NothingThatIsAskedOftenLooksAtWholeTables) {
     (void)store.namesake(record);
     store.accept({record.history_id, run, 3, "why"});
     (void)store.launches(record.history_id);
+    (void)store.seconds_taken(record.history_id);
+    (void)store.seconds_taken(record.scenario, record.profile);
     (void)store.acceptances(record.history_id);
   }
   SQLite::Database database(path, SQLite::OPEN_READONLY);

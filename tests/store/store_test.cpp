@@ -386,6 +386,29 @@ TEST_F(StoreHistory, RunsAreInTheOrderOfTheirClocksWhateverTheirNumbers) {
   EXPECT_EQ(store_->namesake(other)->run, "later");
 }
 
+// A cell that one night leaves out is not forgotten: its launches of the newest run that has any count.
+TEST_F(StoreHistory, SecondsAreThoseOfTheNewestRunThatMeasuredThem) {
+  const auto add_at = [&](std::int64_t started_ms, const std::vector<double>& seconds) {
+    RunRecord run = a_run("at " + std::to_string(started_ms));
+    run.started_ms = started_ms;
+    run.id = store_->begin_run(run);
+    for (int i = 0; i < static_cast<int>(seconds.size()); ++i) {
+      const std::int64_t row = store_->plan_case(a_case(run.id, i, "fake"));
+      const double took = seconds[static_cast<std::size_t>(i)];
+      if (took > 0.0) store_->finish_case(row, took, {});
+    }
+    return store_->cases(run.id).at(0);
+  };
+  const CaseRecord cell = add_at(2'000, {3.0, 4.0});
+  EXPECT_EQ(store_->seconds_taken(cell.history_id), 7.0);
+  add_at(3'000, {0.0});  // left out
+  add_at(1'000, {100.0});
+  EXPECT_EQ(store_->seconds_taken(cell.history_id), 7.0);
+  EXPECT_EQ(store_->seconds_taken(cell.scenario, cell.profile), 7.0);
+  EXPECT_EQ(store_->seconds_taken("another"), 0.0);
+  EXPECT_EQ(store_->seconds_taken(cell.scenario, "another"), 0.0);
+}
+
 TEST_F(StoreHistory, AnotherCaseIsNoHistory) {
   const auto change = [&](const auto& edit) {
     Case other = case_;
