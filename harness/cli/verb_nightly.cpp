@@ -133,7 +133,10 @@ RunPlan plan_night(const NightRequest& request,
                                     scenario_options(options, paths, plan.machine),
                                     plan.machine,
                                     manifest,
-                                    request.shard)) {
+                                    request.shard,
+                                    [&](const Case&the_case, const std::string&history_id) {
+                                      return past.expected_seconds(the_case, history_id);
+                                    })) {
     plan.unmet.push_back(unmet_of(one, past, arguments.accept_machine));
     seconds.push_back(past.most_seconds(one.the_case, one.history_id));
     plan.cases.push_back(std::move(one.the_case));

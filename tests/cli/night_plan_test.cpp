@@ -56,14 +56,20 @@ std::vector<std::string> few_files(const std::string& root) {
   return files;
 }
 
+// Nothing was measured: each may take what its scenario allows.
+double allowed(const harness::Case& the_case, const std::string&) {
+  return the_case.scenario.budget_seconds;
+}
+
 std::vector<NightCase> night_on(const cli::Machine& machine,
                                 const cli::Part& shard = {},
-                                const harness::Manifest& manifest = cuda_manifest()) {
+                                const harness::Manifest& manifest = cuda_manifest(),
+                                const cli::ExpectedSeconds& expected = allowed) {
   const std::string root = NSA_TEST_ROOT;
   harness::ScenarioOptions options = fakes::scenario_options(root);
   options.gpus = static_cast<int>(machine.gpus.size());
   static const std::vector<std::string> files = few_files(root);
-  return cli::night_cases(files, options, machine, manifest, shard);
+  return cli::night_cases(files, options, machine, manifest, shard, expected);
 }
 
 // What is not run, by scenario and profile, with its reasons.
@@ -152,21 +158,77 @@ TEST(NightPlan, AnOldDriverAndAnOldCardAreReasons) {
   EXPECT_THAT(running_in(night_on(machine_with(2, 80), {}, no_cuda)), Contains("ddp_onestep/"));
 }
 
-TEST(NightPlan, TheFirstCaseOfEveryScenarioComesBeforeTheSecondOfAny) {
+bool stands_still(const NightCase& one) {
+  const auto& expect = one.the_case.scenario.expect;
+  return expect &&
+         (expect->outcome == harness::Outcome::hang || expect->outcome == harness::Outcome::slow);
+}
+
+TEST(NightPlan, TheMainJobThenOneCaseOfEveryScenarioAndWhatStandsStillLast) {
   const auto night = night_on(machine_with(2, 80));
-  std::map<std::string, int> seen;
-  int last = 0;
+  EXPECT_EQ(night.front().the_case.scenario.name, "ddp_onestep");
+  std::set<std::string> first;
+  std::set<std::string> second;
+  int standing = 0;
   bool planted = false;
   for (const NightCase& one : night) {
-    const int index = seen[one.the_case.scenario.name]++;
-    EXPECT_LE(last, index) << one.the_case.label();
-    if (index > last) planted = false;
-    last = std::max(last, index);
-    const bool fault = one.the_case.scenario.fault.has_value();
-    EXPECT_TRUE(fault || !planted) << one.the_case.label() << " after a planted fault";
-    planted = fault;
+    const harness::Scenario& scenario = one.the_case.scenario;
+    if (stands_still(one)) {
+      ++standing;
+      continue;
+    }
+    EXPECT_EQ(standing, 0) << one.the_case.label() << " after one that stands still";
+    if (first.insert(scenario.name).second) {
+      EXPECT_TRUE(second.empty()) << one.the_case.label() << " after " << *second.begin();
+      EXPECT_TRUE(scenario.fault || !planted) << one.the_case.label() << " after a planted fault";
+      planted = scenario.fault.has_value();
+    } else {
+      second.insert(scenario.name);
+    }
   }
-  EXPECT_GT(last, 0);
+  EXPECT_GT(standing, 2);
+  EXPECT_FALSE(second.empty());
+}
+
+// One after the other, until the budget is used up.
+std::size_t covered_by(double budget, const std::vector<NightCase>& night) {
+  std::size_t covered = 0;
+  for (const NightCase& one : night) {
+    if (!one.lacking.empty() || one.seconds > budget) continue;
+    budget -= one.seconds;
+    ++covered;
+  }
+  return covered;
+}
+
+TEST(NightPlan, ASmallBudgetCoversTheCheapCases) {
+  const auto by_content = [](const harness::Case&, const std::string& history_id) {
+    return history_id.front() < '8' ? 2.0 : 50.0;
+  };
+  const auto night = night_on(machine_with(1, 80), {}, cuda_manifest(), by_content);
+  std::vector<double> seconds;
+  for (const NightCase& one : night) {
+    if (one.lacking.empty()) seconds.push_back(one.seconds);
+  }
+  const auto cheap = static_cast<std::size_t>(std::count(seconds.begin(), seconds.end(), 2.0));
+  ASSERT_GT(cheap, seconds.size() / 3);
+  constexpr double kBudget = 240.0;
+  // All of these take 2 s but the first case of some scenarios that have no cheap one.
+  EXPECT_GE(covered_by(kBudget, night), std::min<std::size_t>(cheap, 60));
+}
+
+TEST(NightPlan, WhatScattersALittleDoesNotChangeTheOrder) {
+  const auto labels = [](double factor) {
+    std::vector<std::string> all;
+    for (const NightCase& one :
+         night_on(machine_with(1, 80), {}, cuda_manifest(), [&](const auto&, const auto& id) {
+           return (id.front() < '8' ? 2.5 : 50.0) * factor;
+         })) {
+      all.push_back(one.history_id);
+    }
+    return all;
+  };
+  EXPECT_EQ(labels(1.0), labels(1.2));
 }
 
 TEST(NightPlan, ShardsHaveEveryCaseOnce) {

@@ -1,5 +1,6 @@
 #include "harness/cli/nightly/timed_cells.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "harness/cli/output.h"
@@ -16,11 +17,19 @@ TimedCells::TimedCells(std::string database,
                        const std::vector<Case>& cases,
                        std::vector<std::string> history_ids)
     : database_(std::move(database)), history_ids_(std::move(history_ids)) {
-  double left = history::kMostCells;
+  constexpr auto kMost = static_cast<std::size_t>(history::kMostCells);
+  std::vector<std::size_t> timed;
   for (std::size_t point = 0; point < cases.size(); ++point) {
-    if (is_timed(cases[point].scenario) && left-- > 0.0) continue;
-    history_ids_[point].clear();
+    if (is_timed(cases[point].scenario)) {
+      timed.push_back(point);
+    } else {
+      history_ids_[point].clear();
+    }
   }
+  std::stable_sort(timed.begin(), timed.end(), [&](std::size_t a, std::size_t b) {
+    return cases[a].label() < cases[b].label();
+  });
+  for (std::size_t i = kMost; i < timed.size(); ++i) history_ids_[timed[i]].clear();
 }
 
 bool TimedCells::again(std::size_t point, std::size_t made) const {
