@@ -47,7 +47,7 @@ std::string run_name(std::int64_t unix_ms) {
 void make_folder(const std::string& path) {
   std::error_code error;
   fs::create_directories(path, error);
-  if (error) throw nsa::Error("cannot make the folder " + path + ": " + error.message());
+  if (error) nsa::throw_write_error("make the folder", path, error.value());
   if (access(path.c_str(), W_OK) != 0) throw nsa::Error("cannot write in the folder " + path);
 }
 
@@ -340,6 +340,7 @@ RunSession::Attempt RunSession::attempt(std::size_t index, const Place& place) {
       record_or_tell([&] { throw nsa::Error(result.recording_error); });
     }
   } catch (const nsa::Error& error) {
+    if (harness::exit_code(error) == kExitIncomplete) record_or_tell([&] { throw; });
     made.judgement = error_judgement(error.what());
     return made;
   }

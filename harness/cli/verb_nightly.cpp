@@ -1,5 +1,6 @@
 // All that a runner calls every night. What the machine lacks is listed as not run; it is an error only where the machine could do
 // it in an earlier night.
+#include <cerrno>
 #include <chrono>
 #include <fstream>
 #include <iostream>
@@ -88,7 +89,7 @@ std::vector<Fact> unfit(const std::vector<Fact>& facts,
 void append_to(const std::string& path, const std::string& text) {
   std::ofstream file(path, std::ios::app);
   file << text;
-  if (!file.flush()) throw nsa::Error("--summary " + path + ": cannot be written");
+  if (!file.flush()) nsa::throw_write_error("write --summary", path, errno);
 }
 
 int refuse_machine(const std::vector<Fact>& wrong, const NightlyArguments& arguments) {

@@ -64,7 +64,7 @@ int guarded(const Action& action) {
     return action();
   } catch (const nsa::Error& error) {
     log_line(error.what());
-    return kExitUsage;
+    return exit_code(error);
   } catch (const std::bad_alloc&) {
     log_line("internal error: out of memory");
   } catch (const std::exception& error) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -19,6 +18,7 @@
 #include "harness/run/machine_state.h"
 #include "harness/run/worker_group.h"
 #include "nsa/base/error.h"
+#include "nsa/base/file.h"
 
 namespace harness {
 namespace {
@@ -30,7 +30,7 @@ void write_file(const std::string& path, const std::string& content) {
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file << content;
   file.close();
-  if (!file) throw nsa::Error(path + ": cannot write: " + std::strerror(errno));
+  if (!file) nsa::throw_write_error("write", path, errno);
 }
 
 // What the dynamic loader wrote before `program` began: "PROGRAM: ... : cannot open shared object file"; "" of all else.

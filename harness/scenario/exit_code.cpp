@@ -27,4 +27,8 @@ int exit_code(std::span<const Outcome> outcomes, bool incomplete) {
   return any({Outcome::xfail}) ? kExitInconclusive : kExitNothing;
 }
 
+int exit_code(const nsa::Error& error) {
+  return dynamic_cast<const nsa::NotRecorded*>(&error) != nullptr ? kExitIncomplete : kExitUsage;
+}
+
 }  // namespace harness

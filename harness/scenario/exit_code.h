@@ -4,6 +4,7 @@
 #include <span>
 
 #include "harness/scenario/outcome.h"
+#include "nsa/base/error.h"
 
 namespace harness {
 
@@ -18,5 +19,8 @@ inline constexpr int kExitInternal = 70;
 
 // `incomplete`: the run was interrupted, or something of it could not be recorded.
 [[nodiscard]] int exit_code(std::span<const Outcome> outcomes, bool incomplete);
+
+// Of a command that ended with this error.
+[[nodiscard]] int exit_code(const nsa::Error& error);
 
 }  // namespace harness

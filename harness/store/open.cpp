@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string_view>
+#include <sys/statvfs.h>
 #include <thread>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include "harness/store/migrations.h"
 #include "harness/store/schema.h"
 #include "harness/store/sqlite.h"
+#include "nsa/base/file.h"
 
 namespace harness {
 namespace {
@@ -115,7 +117,7 @@ void make_folder_of(const std::string& path) {
   const auto folder = std::filesystem::path(path).parent_path();
   std::error_code error;
   if (!folder.empty()) std::filesystem::create_directories(folder, error);
-  if (error) throw nsa::Error(path + ": cannot make its folder: " + error.message());
+  if (error) nsa::throw_write_error("make the folder of", path, error.value());
 }
 
 // What of a database in WAL mode lies outside of its file.
@@ -168,7 +170,56 @@ SQLite::Database open_to_read(const std::string& path, const Store::OnNote& on_n
   }
 }
 
+// No room for bytes, or for names of files.
+bool is_disk_full(const std::string& path) {
+  struct statvfs disk = {};
+  const auto folder = std::filesystem::path(path).parent_path();
+  if (statvfs(folder.empty() ? "." : folder.c_str(), &disk) != 0) return false;
+  return disk.f_bavail == 0 || (disk.f_files > 0 && disk.f_favail == 0);
+}
+
+[[noreturn]] void throw_naming(const std::string& path, const SQLite::Exception& error) {
+  const std::string text = path + ": " + error.what();
+  switch (error.getErrorCode()) {
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB: throw DamagedDatabase(text);
+    case SQLITE_FULL:
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED: throw nsa::NotRecorded(text);
+    case SQLITE_IOERR: {
+      const int what = error.getExtendedErrorCode();
+      if (what == SQLITE_IOERR_READ || what == SQLITE_IOERR_SHORT_READ) throw DamagedDatabase(text);
+      throw nsa::NotRecorded(text);
+    }
+    case SQLITE_CANTOPEN:  // it makes files beside the database
+      if (is_disk_full(path)) throw nsa::NotRecorded(text + ": the disk is full");
+      throw nsa::Error(text);
+    default: throw nsa::Error(text);
+  }
+}
+
 }  // namespace
+
+void throw_naming(const std::string& path) {
+  const auto named = [&](const std::string& what) {
+    return what.starts_with(path) ? what : path + ": " + what;
+  };
+  try {
+    throw;
+  } catch (const SQLite::Exception& error) {
+    throw_naming(path, error);
+  } catch (const nlohmann::json::exception& error) {
+    throw DamagedDatabase(named(error.what()));
+  } catch (const std::out_of_range& error) {  // a row that belongs to none
+    throw DamagedDatabase(named(error.what()));
+  } catch (const DamagedDatabase&) {
+    throw;
+  } catch (const nsa::NotRecorded& error) {
+    throw nsa::NotRecorded(named(error.what()));
+  } catch (const nsa::Error& error) {
+    throw nsa::Error(named(error.what()));
+  }
+}
 
 SQLite::Database open_database(const std::string& path, bool create, const Store::OnNote& on_note) {
   refuse_other_files(path, create);

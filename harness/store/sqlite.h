@@ -4,6 +4,7 @@
 #pragma once
 
 #include <SQLiteCpp/SQLiteCpp.h>
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -23,18 +24,23 @@ namespace harness {
 void bind_real(SQLite::Statement& statement, int value_index, int bits_index, double value);
 [[nodiscard]] double read_real(SQLite::Statement& query, int value_index, int bits_index);
 
-// Runs `action`; what SQLite throws, or JSON of a row that is none, becomes an nsa::Error; every one names the file.
+// What the file says is not what was written into it.
+class DamagedDatabase : public nsa::Error {
+ public:
+  using nsa::Error::Error;
+};
+
+// REQUIRES: an exception is being handled. Throws it again as an nsa::Error that names the file: DamagedDatabase, NotRecorded where
+// the disk is full or fails or another process holds the file, else Error.
+[[noreturn]] void throw_naming(const std::string& path);
+
+// Runs `action`; what SQLite throws, or a row that cannot be read, becomes an nsa::Error that names the file.
 template <typename Action>
 auto guarded(const std::string& path, const Action& action) {
   try {
     return action();
-  } catch (const SQLite::Exception& error) {
-    throw nsa::Error(path + ": " + error.what());
-  } catch (const nlohmann::json::exception& error) {
-    throw nsa::Error(path + ": " + error.what());
-  } catch (const nsa::Error& error) {
-    const std::string what = error.what();
-    throw nsa::Error(what.starts_with(path) ? what : path + ": " + what);
+  } catch (const std::exception&) {
+    throw_naming(path);
   }
 }
 

@@ -86,7 +86,7 @@ Fd open_locked(const std::string& path) {
   constexpr int kTries = 200;  // ten seconds; the other one needs milliseconds
   constexpr useconds_t kPauseUs = 50'000;
   Fd file(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, kMode));
-  if (!file.is_open()) throw nsa::Error(nsa::system_error_text("write", path));
+  if (!file.is_open()) nsa::throw_write_error("write", path, errno);
   for (int i = 0; flock(file.get(), LOCK_EX | LOCK_NB) != 0; ++i) {
     if (i == kTries) throw nsa::Error(nsa::system_error_text("lock", path));
     usleep(kPauseUs);
@@ -114,9 +114,9 @@ void log_judgement(const std::string& case_folder, const LoggedJudgement& judgem
   const auto end = static_cast<off_t>(log.bytes);
   const std::string line = sealed_line(to_json_text(judgement), log.hash) + "\n";
   if (ftruncate(file.get(), end) != 0 || !write_at(file.get(), log.bytes, line)) {
-    const std::string why = nsa::system_error_text("write", path);
+    const int code = errno;
     const bool undone = ftruncate(file.get(), end) == 0;  // half a line tells nothing
-    throw nsa::Error(undone ? why : why + " (half a line is left)");
+    nsa::throw_write_error(undone ? "write" : "write (half a line is left)", path, code);
   }
   if (log.in_file > 0) return;
   nsa::sync_folder(case_folder);

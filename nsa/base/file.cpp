@@ -33,11 +33,15 @@ std::int64_t regular_size(const struct stat& status, const std::string& path) {
   return status.st_size;
 }
 
+std::string error_text(const std::string& doing, const std::string& path, int code) {
+  return "cannot " + doing + " " + path + ": " + std::generic_category().message(code);
+}
+
 void write_all(int fd, std::string_view bytes, const std::string& path) {
   while (!bytes.empty()) {
     const ssize_t n = ::write(fd, bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) throw Error(system_error_text("write", path));
+    if (n <= 0) throw_write_error("write", path, errno);
     bytes.remove_prefix(static_cast<std::size_t>(n));
   }
 }
@@ -45,8 +49,13 @@ void write_all(int fd, std::string_view bytes, const std::string& path) {
 }  // namespace
 
 std::string system_error_text(const std::string& doing, const std::string& path) {
-  const int code = errno;
-  return "cannot " + doing + " " + path + ": " + std::generic_category().message(code);
+  return error_text(doing, path, errno);
+}
+
+void throw_write_error(const std::string& doing, const std::string& path, int code) {
+  const std::string text = error_text(doing, path, code);
+  if (code == ENOSPC || code == EDQUOT || code == EFBIG || code == EIO) throw NotRecorded(text);
+  throw Error(text);
 }
 
 std::int64_t file_size(const std::string& path) {
@@ -66,11 +75,10 @@ void write_durably(const std::string& path, std::string_view content) {
   constexpr mode_t kMode = 0644;
   try {
     const Descriptor file(::open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kMode));
-    if (file.get() < 0) throw Error(system_error_text("make", draft));
+    if (file.get() < 0) throw_write_error("make", draft, errno);
     write_all(file.get(), content, draft);
-    if (::fsync(file.get()) != 0) throw Error(system_error_text("write", draft));
-    if (std::rename(draft.c_str(), path.c_str()) != 0)
-      throw Error(system_error_text("write", path));
+    if (::fsync(file.get()) != 0) throw_write_error("write", draft, errno);
+    if (std::rename(draft.c_str(), path.c_str()) != 0) throw_write_error("write", path, errno);
   } catch (const Error&) {
     ::unlink(draft.c_str());  // on a full disk half a file would only take room
     throw;

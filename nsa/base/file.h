@@ -17,12 +17,15 @@ namespace nsa {
 [[nodiscard]] std::int64_t file_size(const std::string& path);
 
 // Writes the file whole or not at all, through to the disk, and its name too: after a power cut the old file is there or the
-// new one. Throws: Error.
+// new one. Throws: Error, NotRecorded.
 void write_durably(const std::string& path, std::string_view content);
 
 // Writes the names in a folder through to the disk. A file system that cannot do this (some network ones) is no error.
 // Throws: Error if the folder cannot be opened.
 void sync_folder(const std::string& folder);
+
+// That something could not be written. Throws: NotRecorded where the disk is full or fails, else Error. `code`: as errno.
+[[noreturn]] void throw_write_error(const std::string& doing, const std::string& path, int code);
 
 // "cannot read PATH: No such file or directory", from errno.
 [[nodiscard]] std::string system_error_text(const std::string& doing, const std::string& path);

@@ -1,6 +1,7 @@
 #include "harness/cli/nightly/place.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
@@ -9,6 +10,7 @@
 
 #include "harness/cli/paths.h"
 #include "nsa/base/error.h"
+#include "nsa/base/file.h"
 
 namespace harness::cli {
 namespace {
@@ -49,7 +51,7 @@ NightLock::NightLock(const std::string& database) {
   fs::create_directories(fs::path(path).parent_path(), error);
   constexpr mode_t kMode = 0644;
   fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kMode);
-  if (fd_ < 0) throw nsa::Error(path + ": cannot be written");
+  if (fd_ < 0) nsa::throw_write_error("write", path, errno);
   mine_ = ::flock(fd_, LOCK_EX | LOCK_NB) == 0;
 }
 
