@@ -47,7 +47,7 @@ int rebuild(const DbArguments& arguments) {
       std::cout << folder << ": run " << row << ", " << cases.size() << " cases" << rest << "\n";
     } catch (const nsa::Error& error) {
       log_line(error.what());
-      code = kExitUsage;
+      code = std::max(code, exit_code(error));
     }
   }
   return code;
@@ -67,14 +67,21 @@ int check(const DbArguments& arguments) {
   return wrong.empty() ? kExitPass : kExitError;
 }
 
+// Each source by itself, as with rebuild(): what was merged stays.
 int merge(const DbArguments& arguments) {
   const std::string path = database_path(arguments.database);
+  int code = kExitPass;
   for (const std::string& from : arguments.others) {
-    const Merged merged = merge_database(path, from, &log_line);
-    std::cout << from << ": " << merged.added << " runs added, " << merged.known
-              << " were there already\n";
+    try {
+      const Merged merged = merge_database(path, from, &log_line);
+      std::cout << from << ": " << merged.added << " runs added, " << merged.known
+                << " were there already\n";
+    } catch (const nsa::Error& error) {
+      log_line(std::string("NOT MERGED ") + error.what());
+      code = std::max(code, exit_code(error));
+    }
   }
-  return kExitPass;
+  return code;
 }
 
 int export_some(const DbArguments& arguments) {

@@ -1,5 +1,6 @@
 #include "harness/store/merge.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "harness/store/sqlite.h"
@@ -15,13 +16,23 @@ CREATE TEMP TABLE shift AS SELECT
   (SELECT coalesce(max(id), 0) FROM main.judgement) AS by_judgement,
   (SELECT coalesce(max(id), 0) FROM main.verdict) AS by_verdict,
   (SELECT coalesce(max(id), 0) FROM main.finding) AS by_finding;
-CREATE TEMP TABLE added AS SELECT id FROM other.run WHERE name NOT IN (SELECT name FROM main.run)
-  AND name IN (SELECT name FROM wanted);
+CREATE TEMP TABLE added (id INTEGER PRIMARY KEY);
+)sql";
+
+constexpr const char* kChosen = R"sql(
 CREATE TEMP TABLE added_case AS SELECT id FROM other.cases WHERE run_id IN (SELECT id FROM added);
 CREATE TEMP TABLE added_judgement AS
   SELECT id FROM other.judgement WHERE case_row IN (SELECT id FROM added_case);
 CREATE TEMP TABLE added_verdict AS
   SELECT id FROM other.verdict WHERE judgement_id IN (SELECT id FROM added_judgement);
+)sql";
+
+constexpr const char* kForget = R"sql(
+DROP TABLE temp.added_verdict;
+DROP TABLE temp.added_judgement;
+DROP TABLE temp.added_case;
+DROP TABLE temp.added;
+DROP TABLE temp.shift;
 )sql";
 
 // Whoever adds a table or a column to the schema adds it here: a test compares what was read before with what is read after.
@@ -63,42 +74,83 @@ INSERT INTO main.accepted (history_id, run_id, accepted_ms, reason) SELECT histo
   FROM other.accepted, shift AS s WHERE run_id IN (SELECT id FROM added);
 )sql";
 
-// Of all runs, or of those that are named.
-void want(SQLite::Database& database, std::span<const std::string> names) {
-  database.exec("CREATE TEMP TABLE wanted (name TEXT NOT NULL)");
-  if (names.empty()) database.exec("INSERT INTO wanted SELECT name FROM other.run");
-  for (const std::string& name : names) {
-    SQLite::Statement insert(database, "INSERT INTO wanted VALUES (?)");
-    insert.bind(1, name);
-    insert.exec();
+// Of all runs, or of those that are named: which are not there yet, in their order.
+std::vector<std::string> missing_runs(SQLite::Database& database,
+                                      std::span<const std::string> names,
+                                      Merged& merged) {
+  std::vector<std::string> missing;
+  SQLite::Statement query(
+      database,
+      "SELECT name, name IN (SELECT name FROM main.run) FROM other.run ORDER BY "
+      "id");
+  while (query.executeStep()) {
+    const std::string name = query.getColumn(0).getString();
+    const bool wanted = names.empty() || std::find(names.begin(), names.end(), name) != names.end();
+    if (!wanted) continue;
+    if (query.getColumn(1).getInt() != 0) {
+      ++merged.known;
+    } else {
+      missing.push_back(name);
+    }
+  }
+  return missing;
+}
+
+// One transaction a run: whoever else writes waits for one run only. False where another process has added it meanwhile.
+bool copy_run(SQLite::Database& database, const std::string& name) {
+  SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
+  database.exec("PRAGMA defer_foreign_keys = ON");
+  database.exec(kOffsets);
+  SQLite::Statement choose(database,
+                           "INSERT INTO added SELECT id FROM other.run WHERE name = ? AND name NOT "
+                           "IN (SELECT name FROM main.run)");
+  choose.bind(1, name);
+  const bool added = choose.exec() == 1;
+  choose.reset();
+  database.exec(kChosen);
+  database.exec(kCopy);
+  database.exec(kForget);
+  transaction.commit();
+  return added;
+}
+
+void copy_runs(const std::string& into,
+               const std::string& from,
+               std::span<const std::string> names,
+               const Store::OnNote& on_note,
+               Merged& merged) {
+  SQLite::Database database = open_database(into, true, on_note);
+  std::size_t wanted = 0;
+  try {
+    database.exec("PRAGMA temp_store = MEMORY");
+    SQLite::Statement attach(database, "ATTACH ? AS other");
+    attach.bind(1, from);
+    attach.exec();
+    const std::vector<std::string> missing = missing_runs(database, names, merged);
+    wanted = missing.size();
+    for (const std::string& name : missing) {
+      ++(copy_run(database, name) ? merged.added : merged.known);
+    }
+  } catch (const std::exception&) {
+    const std::string got = "after " + std::to_string(merged.added) + " of " +
+                            std::to_string(wanted) + " runs were added to " + into;
+    throw_naming(from + ": " + got);
   }
 }
 
-Merged copy_runs(const std::string& into,
-                 const std::string& from,
-                 std::span<const std::string> names,
-                 const Store::OnNote& on_note) {
+void refuse_itself(const std::string& into, const std::string& from) {
   std::error_code error;
   if (std::filesystem::equivalent(into, from, error)) {
     throw nsa::Error(from + ": is the database itself, wanted another one");
   }
-  (void)open_database_read_only(from, on_note);  // refuses what is not ours, or of another schema
-  SQLite::Database database = open_database(into, true, on_note);
-  return guarded(into, [&] {
-    SQLite::Statement attach(database, "ATTACH ? AS other");
-    attach.bind(1, from);
-    attach.exec();
-    SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
-    database.exec("PRAGMA defer_foreign_keys = ON");
-    want(database, names);
-    database.exec(kOffsets);
-    Merged merged;
-    merged.added = database.execAndGet("SELECT count(*) FROM added").getInt();
-    merged.known = database.execAndGet("SELECT count(*) FROM wanted").getInt() - merged.added;
-    database.exec(kCopy);
-    transaction.commit();
-    return merged;
-  });
+}
+
+// A whole file that is ours. Of a damaged one nothing is taken: what could still be read may not be what was written.
+void refuse_damaged(const std::string& from, const Store::OnNote& on_note) {
+  SQLite::Database database = open_database_read_only(from, on_note);
+  const std::string found =
+      guarded(from, [&] { return database.execAndGet("PRAGMA quick_check(1)").getString(); });
+  if (found != "ok") throw DamagedDatabase(from + ": damaged: " + found);
 }
 
 void remove_database(const std::string& path) {
@@ -111,7 +163,17 @@ void remove_database(const std::string& path) {
 Merged merge_database(const std::string& into,
                       const std::string& from,
                       const Store::OnNote& on_note) {
-  return copy_runs(into, from, {}, on_note);
+  refuse_itself(into, from);
+  refuse_damaged(from, on_note);
+  const bool is_new = !std::filesystem::exists(into);
+  Merged merged;
+  try {
+    copy_runs(into, from, {}, on_note, merged);
+  } catch (const nsa::Error&) {
+    if (is_new && merged.added == 0) remove_database(into);
+    throw;
+  }
+  return merged;
 }
 
 void export_runs(const std::string& from,
@@ -120,10 +182,12 @@ void export_runs(const std::string& from,
                  const Store::OnNote& on_note) {
   if (names.empty()) throw nsa::Error("found no run, wanted one or more");
   if (std::filesystem::exists(to)) throw nsa::Error(to + ": is there already, wanted a new file");
+  (void)open_database_read_only(from, on_note);  // refuses what is not ours
   const std::string part = to + ".part";
   remove_database(part);
   try {
-    const Merged merged = copy_runs(part, from, names, on_note);
+    Merged merged;
+    copy_runs(part, from, names, on_note, merged);
     if (merged.added != static_cast<int>(names.size())) {
       throw nsa::Error(from + ": found " + std::to_string(merged.added) + " of " +
                        std::to_string(names.size()) + " runs");

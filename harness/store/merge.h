@@ -13,9 +13,11 @@ struct Merged {
   int known = 0;  // runs of a name that was there already: left as they are
 };
 
-// Adds the runs of `from` to `into`, with all their judgements and what was accepted from them on; all of them or none. Added runs get
-// numbers behind those that are there, in their own order. `from` is only read. Throws: nsa::Error where `from` is no database of
-// ours or of another schema: whoever opens it to write brings it up to date.
+// Adds the runs of `from` to `into`, with all their judgements and what was accepted from them on. Added runs get numbers behind
+// those that are there, in their own order. `from` is only read; of a damaged one nothing is added. Each run is a transaction of its
+// own, so that another writer waits for one run and not for all: where it fails in between, the runs before are there, whole, and
+// the error says how many; where nothing was added, no new file is left. Throws: nsa::Error where `from` is no database of ours or
+// of another schema: whoever opens it to write brings it up to date.
 [[nodiscard]] Merged merge_database(const std::string& into,
                                     const std::string& from,
                                     const Store::OnNote& on_note);

@@ -1,12 +1,15 @@
 // Two databases into one: everything that is read of a run is the same afterwards.
 #include "harness/store/merge.h"
 
+#include <SQLiteCpp/SQLiteCpp.h>
 #include <cmath>
 #include <filesystem>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "harness/store/maintain.h"
+#include "tests/fakes/error_of.h"
 #include "tests/fakes/temp_folder.h"
 #include "tests/store/store_support.h"
 
@@ -94,6 +97,27 @@ TEST_F(Merge, WhatIsNoDatabaseChangesNothing) {
   EXPECT_THROW((void)merge_database(folder_ / "a.db", folder_ / "none.db", {}), nsa::Error);
   EXPECT_THROW((void)merge_database(folder_ / "a.db", folder_ / "a.db", {}), nsa::Error);
   EXPECT_EQ(Store::open_read_only(folder_ / "a.db")->last_run()->name, "one");
+}
+
+// One transaction a run: nobody else waits for all of them, and what failed in between keeps what was added before.
+TEST_F(Merge, WhereItFailsInBetweenTheRunsBeforeAreThereWholeAndTheSourceIsNamed) {
+  write("b.db", {"one", "two", "three"});
+  (void)Store::open(folder_ / "a.db", true);
+  {
+    SQLite::Database a(folder_ / "a.db", SQLite::OPEN_READWRITE);
+    a.exec(
+        "CREATE TRIGGER refuse BEFORE INSERT ON digest WHEN (SELECT count(*) FROM run) = 3 BEGIN "
+        "SELECT raise(ABORT, 'no more room'); END");
+  }
+  const std::string error =
+      error_of([&] { (void)merge_database(folder_ / "a.db", folder_ / "b.db", {}); });
+  EXPECT_THAT(error, testing::StartsWith(folder_ / "b.db"));
+  EXPECT_THAT(error, testing::HasSubstr("after 2 of 3 runs were added to " + (folder_ / "a.db")));
+  EXPECT_THAT(error, testing::HasSubstr("no more room"));
+  const auto a = Store::open_read_only(folder_ / "a.db");
+  ASSERT_EQ(a->runs(0, 1'000'000).size(), 2U);
+  EXPECT_EQ(a->cases(a->run_named("two")->id).size(), 3U);
+  EXPECT_TRUE(check_database(folder_ / "a.db", {}).empty());
 }
 
 TEST_F(Merge, AnExportHasTheRunsThatWereAskedForAndNoOthers) {
