@@ -60,6 +60,7 @@ verb_version_ab() {
     case $1 in
       --other-torch | --pairs | --db)
         (($# > 1)) || die 3 "$version_ab_usage"
+        [[ -n $2 ]] || die 3 "$1: found an empty word, wanted a value"
         case $1 in
           --other-torch) other=$2 ;;
           --pairs) pairs=$2 ;;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <filesystem>
 #include <iostream>
 #include <new>
 
@@ -59,12 +60,27 @@ void refuse_unknown_verb(const std::vector<std::string>& given) {
   }
 }
 
+// An empty word is a variable of somebody's script that was not set. No option means anything by it.
+void refuse_empty_words(const CLI::App& command) {
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& word : option->results()) {
+      if (word.empty()) {
+        throw nsa::Error(option->get_name() + ": found an empty word, wanted a value");
+      }
+    }
+  }
+  for (const CLI::App* part : command.get_subcommands()) refuse_empty_words(*part);
+}
+
 int guarded(const Action& action) {
   try {
     return action();
   } catch (const nsa::Error& error) {
     log_line(error.what());
     return exit_code(error);
+  } catch (const std::filesystem::filesystem_error& error) {  // of a path that the user gave
+    log_line(error.what());
+    return error.code() == std::errc::no_space_on_device ? kExitIncomplete : kExitUsage;
   } catch (const std::bad_alloc&) {
     log_line("internal error: out of memory");
   } catch (const std::exception& error) {
@@ -193,7 +209,11 @@ int run_command_line(int argc, char** argv) {
     return parse_failure(app, error);
   }
   for (const auto& [command, action] : actions) {
-    if (command->parsed()) return with_what_was_printed(guarded(action));
+    if (!command->parsed()) continue;
+    return with_what_was_printed(guarded([&, app = command, act = action] {
+      refuse_empty_words(*app);
+      return act();
+    }));
   }
   return kExitInternal;
 }

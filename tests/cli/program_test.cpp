@@ -295,6 +295,35 @@ TEST_F(ProgramTest, BadWordsAreOneClearLine) {
   expect_refused({"report", "--format", "pdf"}, "pdf");
 }
 
+// Each verb's options with a value, given an empty one, beside nothing else that would be refused first.
+TEST_F(ProgramTest, EmptyWordsAreOneClearLine) {
+  const std::vector<std::pair<std::vector<std::string>, std::vector<std::string>>> verbs = {
+      {{"run", program_.scenario()}, {"--out", "--db", "--profile", "--seed", "--set", "--only"}},
+      {{"report"}, {"--out", "--html", "--db", "--since", "--verify"}},
+      {{"nightly"}, {"--out", "--db", "--summary", "--report", "--scenarios", "--shard"}},
+      {{"bundle", "last", "1"}, {"--out", "--db"}},
+      {{"replay", "x.tar.zst"}, {"--out", "--db"}},
+      {{"diagnose", "last"}, {"--out", "--db"}},
+      {{"selftest"}, {"--out", "--db"}},
+      {{"golden", "x.safetensors"}, {"--export"}},
+      {{"compare", "1", "2"}, {"--db"}},
+      {{"history", "x"}, {"--db"}},
+      {{"judge"}, {"--db"}},
+      {{"db", "export", "1"}, {"--out"}},
+      {{"db", "check"}, {"--db"}},
+      {{"baseline", "accept", "x", "--because", "y"}, {"--run", "--db"}},
+      {{"bisect", "--commits", "HEAD~1", "HEAD", "--test", "true"}, {"--cache", "--repository"}}};
+  for (const auto& [verb, options] : verbs) {
+    for (const std::string& option : options) {
+      std::vector<std::string> words = verb;
+      words.insert(words.end(), {option, ""});
+      expect_refused(words, option + ": found an empty word");
+    }
+  }
+  expect_refused({"run", ""}, "found an empty word");
+  EXPECT_FALSE(fs::exists(program_.database()));
+}
+
 TEST_F(ProgramTest, WithoutItsWorkerNothingIsRun) {
   fs::remove(program_.share() + "/manifest.json");
   expect_refused({"run", program_.scenario()}, "this installation has no worker");

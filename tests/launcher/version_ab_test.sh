@@ -27,6 +27,11 @@ runs() { grep '^program .* run ' "$calls" | cut -d' ' -f2 | tr '\n' ' '; }
 harness version-ab scenarios/s.yaml
 expect "without another LibTorch: exit 3" equal "$code" 3
 expect "without another LibTorch: usage" has "$log" 'usage: ./nsa-harness version-ab --other-torch'
+for option in --other-torch --pairs --db; do
+  harness version-ab --other-torch "$tree/requirements.txt" "$option" '' scenarios/s.yaml
+  expect "$option '': exit 3" equal "$code" 3
+  expect "$option '': said in one line" has "$log" "$option: found an empty word, wanted a value"
+done
 harness version-ab --other-torch "$work/nowhere" scenarios/s.yaml
 expect "no such LibTorch: exit 3" equal "$code" 3
 expect "no such LibTorch: named" has "$log" "$work/nowhere: neither a folder"
