@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "nsa/base/file.h"
+
 namespace harness {
 
 int exit_code(std::span<const Outcome> outcomes, bool incomplete) {

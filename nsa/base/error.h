@@ -25,10 +25,4 @@ class Error : public std::runtime_error {
       : std::runtime_error(where.file.empty() ? message : where.text() + ": " + message) {}
 };
 
-// What was asked for is right, but what was to be kept could not be: the disk is full or fails, or another process holds the file.
-class NotRecorded : public Error {
- public:
-  using Error::Error;
-};
-
 }  // namespace nsa

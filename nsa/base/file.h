@@ -10,6 +10,12 @@
 
 namespace nsa {
 
+// What was asked for is right, but what was to be kept could not be: the disk is full or fails, or another process holds the file.
+class NotRecorded : public Error {
+ public:
+  using Error::Error;
+};
+
 // Throws: Error naming the file: missing, not a regular file, unreadable, larger than `max_bytes`.
 [[nodiscard]] std::string read_file(const std::string& path, std::int64_t max_bytes);
 
