@@ -7,6 +7,7 @@
 #include "harness/cli/output.h"
 #include "harness/cli/provenance.h"
 #include "harness/cli/run_and_tell.h"
+#include "harness/store/run_files.h"
 #include "nsa/base/error.h"
 #include "nsa/base/text.h"
 
@@ -74,6 +75,7 @@ void complete_plan(RunPlan& plan,
   command = {{"program", program_path(paths)},
              {"directory", std::filesystem::current_path(error).string()},
              {"database", plan.database}};
+  if (options.keep) command.emplace_back(kKeepOption, "yes");
   if (!options.profile.empty()) command.emplace_back("profile", options.profile);
   command.insert(command.end(), asked.begin(), asked.end());
 }

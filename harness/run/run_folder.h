@@ -15,6 +15,7 @@
 
 namespace harness {
 
+inline constexpr const char* kCaseFile = "case.json";  // as the ranks got it
 inline constexpr const char* kEventsFile = "events.jsonl";
 inline constexpr const char* kPackedEventsFile = "events.jsonl.zst";
 inline constexpr const char* kEventsHashFile = "events.jsonl.hash";

@@ -16,6 +16,7 @@
 #include "harness/run/keeper.h"
 #include "harness/run/kept_text.h"
 #include "harness/run/machine_state.h"
+#include "harness/run/run_folder.h"
 #include "harness/run/worker_group.h"
 #include "nsa/base/error.h"
 #include "nsa/base/file.h"
@@ -53,7 +54,7 @@ std::string loader_error(const std::string& path, const std::string& program) {
 std::string write_case(Case the_case, const RunnerOptions& options) {
   keep_text(the_case.scenario.training.data,
             options.texts.empty() ? options.folder : options.texts);
-  std::string path = options.folder + "/case.json";
+  std::string path = options.folder + "/" + kCaseFile;
   write_file(path, case_to_json(the_case) + "\n");
   return path;
 }

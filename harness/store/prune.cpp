@@ -7,6 +7,7 @@
 
 #include "harness/store/run_files.h"
 #include "nsa/base/error.h"
+#include "nsa/base/file.h"
 
 namespace harness {
 namespace {
@@ -130,6 +131,19 @@ class Pruning {
     }
     if (freed > 0) pruned_.thinned.push_back(run.name);
     pruned_.freed_bytes += freed;
+    note_thinned(run);
+  }
+
+  // Afterwards: on a full disk there is room only now. Who verifies the run then knows that nobody else took them.
+  void note_thinned(const RunRecord& run) {
+    std::error_code error;
+    const std::string note = run.folder + "/" + kThinnedFile;
+    if (fs::exists(note, error) || !fs::is_directory(run.folder, error)) return;
+    try {
+      nsa::write_durably(note, "nsa-harness db prune dropped the files of the ranks\n");
+    } catch (const nsa::Error& why) {
+      pruned_.left.push_back(run.name + ": " + why.what());
+    }
   }
 
   Store& store_;

@@ -13,6 +13,8 @@ namespace harness {
 
 inline constexpr const char* kRunFile = "run.json";
 inline constexpr const char* kEndFile = "end.json";
+inline constexpr const char* kThinnedFile = "thinned.txt";  // there where db prune dropped files
+inline constexpr const char* kKeepOption = "keep";          // of the command: of passing cases too
 
 // Throws: nsa::Error.
 void write_run_file(const RunRecord& run, std::span<const CaseRecord> planned);

@@ -4,9 +4,14 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "harness/run/run_folder.h"
+#include "harness/scenario/case.h"
+#include "harness/store/experiments.h"
 #include "harness/store/rebuild.h"
 #include "harness/store/run_files.h"
+#include "harness/store/verdict_log.h"
 #include "nsa/base/error.h"
+#include "nsa/base/file.h"
 #include "nsa/base/hash.h"
 #include "nsa/base/strict_json.h"
 #include "nsa/base/temporary_folder.h"
@@ -83,18 +88,56 @@ void compare(const std::string& of,
                   (more > 0 ? " (and " + std::to_string(more) + " more places)" : ""));
 }
 
-void verify_files(const RunRecord& run, const CaseRecord& record, Verified& verified) {
-  const std::string folder = case_folder(run.folder, record.folder);
+// Whether the files of the ranks were dropped on purpose: of a case that passed when it ran, unless --keep, and by `db prune`.
+bool were_dropped(const RunRecord& run, const CaseRecord& record, const std::string& folder) {
+  std::error_code error;
+  if (fs::exists(run.folder + "/" + kThinnedFile, error)) return true;
+  if (!run.option(kKeepOption).empty()) return false;
+  const std::vector<LoggedJudgement> judgements = read_verdict_log(folder);
+  const bool passed =
+      !judgements.empty() && judgements.front().judged.judgement.outcome == Outcome::pass;
+  return passed || is_experiment(record);
+}
+
+void verify_files(const RunRecord& run,
+                  const CaseRecord& record,
+                  const std::string& folder,
+                  Verified& verified) {
+  const bool dropped = were_dropped(run, record, folder);
   for (const FileRow& file : record.digest.files) {
     const std::string path = folder + "/" + file.path;
     std::error_code error;
     if (!fs::exists(path, error)) {
+      if (!dropped) verified.wrong.push_back(path + ": not there, and nobody dropped it");
       ++verified.files_gone;
     } else if (const std::string found = nsa::hash_file(path); found != file.hash) {
       verified.wrong.push_back(path + ": found hash " + found + ", recorded was " + file.hash);
     } else {
       ++verified.files;
     }
+  }
+}
+
+// Without the training text, which was copied into the run's folder when the case began.
+std::string case_without_text(const std::string& text, const std::string& where) {
+  Case the_case = case_from_json(text, where);
+  the_case.scenario.training.data.text.clear();
+  return case_to_json(the_case);
+}
+
+// case.json, from which the ranks read what to do.
+void verify_case_file(const CaseRecord& record,
+                      const std::string& folder,
+                      std::vector<std::string>& wrong) {
+  constexpr std::int64_t kMostBytes = std::int64_t{16} << 20;
+  const std::string path = folder + "/" + kCaseFile;
+  try {
+    const std::string found = case_without_text(nsa::read_file(path, kMostBytes), path);
+    if (found == case_without_text(record.case_json, path)) return;
+    wrong.push_back(path + ": found another case than the one that was planned");
+  } catch (const std::exception& why) {
+    const std::string what = why.what();
+    wrong.push_back(what.find(path) == std::string::npos ? path + ": " + what : what);
   }
 }
 
@@ -125,7 +168,9 @@ Verified verify_run(const Store& store, const RunRecord& run) {
       continue;
     }
     compare("case " + record.label, told(record), told(found.mapped()), verified.wrong);
-    verify_files(run, record, verified);
+    const std::string folder = case_folder(run.folder, record.folder);
+    if (record.digest.recorded) verify_case_file(record, folder, verified.wrong);
+    verify_files(run, record, folder, verified);
     ++verified.cases;
   }
   for (const auto& [position, record] : of_folder) {

@@ -73,6 +73,32 @@ TEST_F(VerifyTest, TensorsThatWereNotKeptAreCounted) {
   expect(0, {"0 as recorded, 2 not kept"});
 }
 
+TEST_F(VerifyTest, ARemovedTensorIsNamed) {
+  run({"--keep"});
+  const std::string path = folder_ + "/01_s/rank_0/attention_layer.safetensors";
+  fs::remove(path);
+  expect(6, {"DIFFERS " + path + ": not there", "1 as recorded, 1 not kept"});
+  fs::remove_all(folder_ + "/01_s/rank_0");
+  expect(6, {"DIFFERS " + path + ": not there", "0 as recorded, 2 not kept"});
+}
+
+TEST_F(VerifyTest, WhatPruneTookIsNoRemovedTensor) {
+  run({"--keep"});
+  const auto pruned = program_.run({"db", "prune", "--keep", "90d", "--tensors", "0"});
+  ASSERT_EQ(pruned.exit_code, 0) << pruned.err;
+  EXPECT_FALSE(fs::exists(folder_ + "/01_s/rank_0/attention_layer.safetensors"));
+  expect(0, {"0 as recorded, 2 not kept"});
+}
+
+TEST_F(VerifyTest, ARemovedOrAlteredCaseFileIsNamed) {
+  run({});
+  const std::string path = folder_ + "/01_s/case.json";
+  replace_in(path, "\"seq_len\":16", "\"seq_len\":17");
+  expect(6, {"DIFFERS " + path + ": found another case than the one that was planned"});
+  fs::remove(path);
+  expect(6, {"DIFFERS", path});
+}
+
 TEST_F(VerifyTest, AnAlteredReportIsToldByItsLine) {
   run({"--keep"});
   replace_in(report_, "# GO", "# NO-GO");

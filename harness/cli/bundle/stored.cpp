@@ -5,6 +5,7 @@
 #include "harness/cli/environment.h"
 #include "harness/cli/explain/case.h"
 #include "harness/judge/codes/codes.h"
+#include "harness/run/run_folder.h"
 #include "harness/store/run_files.h"
 #include "nsa/base/error.h"
 #include "nsa/base/file.h"
@@ -23,7 +24,7 @@ std::string kept_text(const RunRecord& run, const CaseRecord& record) {
   const std::string gone = "case " + record.label + ": the text that it trained on was not kept" +
                            (run.pruned_ms > 0 ? " (nsa-harness db prune)" : "") +
                            ": run the case again";
-  const std::string path = case_folder(run.folder, record.folder) + "/case.json";
+  const std::string path = case_folder(run.folder, record.folder) + "/" + kCaseFile;
   std::error_code none;
   if (!fs::is_regular_file(path, none)) throw nsa::Error(gone);
   const Case ran = case_from_json(nsa::read_file(path, kLongestCase), path);
