@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cstddef>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -104,10 +106,28 @@ nlohmann::json paired_json(const std::vector<reports::PairedCell>& cells) {
   return all;
 }
 
+bool is_open(history::TimeVerdict verdict) {
+  return verdict == history::TimeVerdict::unknown ||
+         verdict == history::TimeVerdict::not_comparable;
+}
+
+// Cases whose times were measured and not judged.
+std::ptrdiff_t unjudged_times(const Compared& compared) {
+  const auto& cells = compared.comparison.times;
+  const auto& paired = compared.paired;
+  return compared.in_turn ? std::count_if(paired.begin(),
+                                          paired.end(),
+                                          [](const auto& cell) { return is_open(cell.verdict); })
+                          : std::count_if(cells.begin(), cells.end(), [](const auto& cell) {
+                              return is_open(cell.judgement.verdict);
+                            });
+}
+
 int exit_code_of(const Compared& compared) {
   if (compared.comparison.in_both == 0) return kExitNothing;
   const bool calm = compared.comparison.is_calm() && !reports::any_slower(compared.paired);
-  return calm ? kExitPass : kExitFailed;
+  if (!calm) return kExitFailed;
+  return unjudged_times(compared) > 0 ? kExitInconclusive : kExitPass;
 }
 
 std::string library_of(const RunRecord& run) {
@@ -175,6 +195,10 @@ int compare(const CompareArguments& arguments) {
                                  : reports::comparison_text(compared.comparison));
   if (compared.comparison.in_both == 0) {
     log_line("the two runs have no case in common that both judged");
+  }
+  if (code == kExitInconclusive) {
+    log_line("nothing is worse, but times of " + std::to_string(unjudged_times(compared)) +
+             " cases were not judged: UNKNOWN or NOT_COMPARABLE above");
   }
   return code;
 }

@@ -143,7 +143,7 @@ TEST_F(Nights, WhereNoneWasPlannedTheSameTheNewestIsAndWhatHasNoCounterpartIsTol
   for (const char* label : {"b", "c", "d"}) add_case(label, Outcome::skip);
   const std::string other_budget = report({store_.run_rows[1]});
   EXPECT_THAT(other_budget, HasSubstr("(run run1, planned otherwise: budget 3h, now 4m)"));
-  EXPECT_THAT(other_budget, HasSubstr("| newly failing | a | PASS | FAIL |"));
+  EXPECT_THAT(other_budget, HasSubstr("| newly failing | a | PASS | FAIL"));
   EXPECT_THAT(other_budget,
               HasSubstr("So 0 cases of this night and 3 cases of that one have no counterpart."));
   EXPECT_THAT(other_budget, Not(HasSubstr("## Alarms")));
