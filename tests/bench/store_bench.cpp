@@ -1,11 +1,14 @@
 // How long reports, and the history of one case, take on a database of a year of nights, made once in the temporary folder (some
-// minutes):
+// minutes); and how long it takes until what a case wrote is stored:
 //   store_bench --benchmark_min_time=1
+//   store_bench --benchmark_filter=ingest
 #include <filesystem>
 #include <iostream>
 
 #include <benchmark/benchmark.h>
 
+#include "harness/evidence/evidence.h"
+#include "harness/run/run_folder.h"
 #include "reports/report.h"
 #include "reports/times.h"
 #include "tests/fakes/temp_folder.h"
@@ -82,6 +85,79 @@ void history_of_a_cell(benchmark::State& state) {
   }
   state.counters["nights"] = static_cast<double>(nights);
 }
+
+constexpr std::int64_t kSamplesOfAStep = 10;  // loss, grad_norm, lr, ...
+
+// As a rank writes them, a line each.
+std::vector<std::string> sample_lines(std::int64_t count) {
+  std::vector<std::string> lines;
+  lines.reserve(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const harness::Sample sample = {"metric_" + std::to_string(i % kSamplesOfAStep),
+                                    i / kSamplesOfAStep,
+                                    harness::Real(1.0 / static_cast<double>(i + 1))};
+    lines.push_back(encode_event(harness::Event::of(0, i / 100, sample)));
+  }
+  return lines;
+}
+
+// What the controller does with the lines of a rank, in batches: reads and checks them, appends them to the log.
+void take_lines(const std::vector<std::string>& lines,
+                const std::string& folder,
+                harness::Evidence& evidence) {
+  constexpr std::size_t kBatch = 256;
+  harness::EventLog log(folder);
+  std::vector<harness::Event> batch;
+  for (const std::string& line : lines) {
+    batch.push_back(harness::decode_event(line));
+    evidence.add(batch.back());
+    if (batch.size() < kBatch && &line != &lines.back()) continue;
+    log.append(batch);
+    batch.clear();
+  }
+  log.finish();
+}
+
+std::int64_t planned_case(Store& store) {
+  const std::int64_t run = store.begin_run(harness::test::a_run("samples"));
+  return store.plan_case(harness::test::a_case(run, 0, "samples"));
+}
+
+// Of a case that wrote so many samples: from the lines to its rows in the database.
+void ingest_samples(benchmark::State& state) {
+  const std::vector<std::string> lines = sample_lines(state.range(0));
+  for ([[maybe_unused]] auto _ : state) {
+    const fakes::TempFolder folder;
+    const auto store = Store::open(folder / "runs.db", true);
+    const std::int64_t row = planned_case(*store);
+    harness::Evidence evidence;
+    take_lines(lines, folder.path(), evidence);
+    store->finish_case(row, 1.0, digest_of(evidence));
+  }
+  state.SetItemsProcessed(state.iterations() * state.range(0));
+}
+BENCHMARK(ingest_samples)->Arg(1'000'000)->Unit(benchmark::kSecond)->UseRealTime();
+
+// The same from the case's folder, as `db rebuild` and `judge` do it.
+void ingest_samples_again(benchmark::State& state) {
+  const fakes::TempFolder folder;
+  {
+    harness::Evidence evidence;
+    take_lines(sample_lines(state.range(0)), folder.path(), evidence);
+  }
+  for ([[maybe_unused]] auto _ : state) {
+    const fakes::TempFolder beside;
+    const auto store = Store::open(beside / "runs.db", true);
+    const std::int64_t row = planned_case(*store);
+    harness::Evidence evidence;
+    (void)harness::read_event_log(folder.path(),
+                                  [&](const harness::Event& event) { evidence.add(event); });
+    store->finish_case(row, 1.0, digest_of(evidence));
+  }
+  state.SetItemsProcessed(state.iterations() * state.range(0));
+}
+BENCHMARK(ingest_samples_again)->Arg(1'000'000)->Unit(benchmark::kSecond)->UseRealTime();
+
 BENCHMARK(history_of_a_cell)->Unit(benchmark::kMillisecond);
 
 BENCHMARK(report_since)->Arg(1)->Arg(2)->Arg(7)->Unit(benchmark::kMillisecond);
