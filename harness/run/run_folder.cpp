@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
@@ -18,15 +17,11 @@
 namespace harness {
 namespace {
 
-[[noreturn]] void fail(const std::string& doing, const std::string& path) {
-  throw nsa::Error(path + ": cannot " + doing + ": " + std::strerror(errno));
-}
-
 void write_all(int fd, std::string_view bytes, const std::string& path) {
   while (!bytes.empty()) {
     const ssize_t n = write(fd, bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) fail("write", path);
+    if (n <= 0) nsa::throw_write_error("write", path, errno);
     bytes.remove_prefix(static_cast<std::size_t>(n));
   }
 }
@@ -66,7 +61,7 @@ void read_log(const std::string& folder,
     return;
   }
   std::ifstream file(path, std::ios::binary);
-  if (!file) fail("read", path);
+  if (!file) throw nsa::Error(nsa::system_error_text("read", path));
   std::array<char, 1 << 16> buffer{};
   while (file.read(buffer.data(), buffer.size()) || file.gcount() > 0) {
     on_piece({buffer.data(), static_cast<std::size_t>(file.gcount())});
@@ -80,7 +75,7 @@ EventLog::EventLog(const std::string& folder) : folder_(folder) {
   if (has_event_log(folder)) throw nsa::Error(path + ": cannot make: it holds an attempt already");
   constexpr mode_t kMode = 0644;
   fd_ = Fd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, kMode));
-  if (!fd_.is_open()) fail("make", path);
+  if (!fd_.is_open()) nsa::throw_write_error("make", path, errno);
 }
 
 void EventLog::append(std::span<const Event> events) {
@@ -96,7 +91,7 @@ void EventLog::append(std::span<const Event> events) {
 
 void EventLog::finish() {
   const std::string path = folder_ + "/" + kEventsFile;
-  if (fsync(fd_.get()) != 0) fail("write through", path);
+  if (fsync(fd_.get()) != 0) nsa::throw_write_error("write through", path, errno);
   fd_.reset();
   nsa::write_durably(folder_ + "/" + kEventsHashFile, hash_text(hash_.hex(), bytes_));
   pack_file(path, folder_ + "/" + kPackedEventsFile);
