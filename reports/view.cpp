@@ -109,6 +109,18 @@ std::vector<NightBefore> nightly_of(const harness::Store& store, const DecidedNi
   return all;
 }
 
+// Of what was not decided only the first cases are told in full: where there are many, it is one reason over and over. All have their
+// row with the reason, and one with a finding is told in full.
+void shorten_undecided(std::vector<CaseView>& cases) {
+  constexpr int kMostInFull = 20;
+  int in_full = 0;
+  for (CaseView& one : cases) {
+    const bool trial = one.the_case && harness::is_trial(*one.the_case);
+    if (trial || one.outcome() != Outcome::inconclusive || !one.record.judgement) continue;
+    one.in_brief = one.record.judgement->findings.empty() && ++in_full > kMostInFull;
+  }
+}
+
 }  // namespace
 
 Outcome CaseView::outcome() const {
@@ -141,6 +153,7 @@ ReportView make_view(const harness::Store& store, const ReportRequest& request) 
     });
     view.cases.push_back(make_case(store, *run, record));
   }
+  shorten_undecided(view.cases);
   for (const CaseView& one : view.cases) {
     if (one.the_case && harness::is_trial(*one.the_case)) view.trials.push_back(one.record);
   }

@@ -23,6 +23,7 @@ struct CaseView {
   std::vector<harness::Earlier> history;
   // Where there is none: the newest earlier case of this name, which was run with something else.
   std::optional<harness::Earlier> namesake;
+  bool in_brief = false;  // one of many that were not decided: told by its rows alone
 
   [[nodiscard]] const harness::Digest& digest() const { return record.digest; }
   [[nodiscard]] harness::Outcome outcome()

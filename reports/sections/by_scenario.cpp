@@ -57,6 +57,7 @@ Telling telling_of(const CaseView& one) {
   if (!judgement && one.digest().device.empty())
     return Telling::not_run;  // no rank ever said hello
   if (outcome == Outcome::error && judgement->verdicts.empty()) return Telling::not_run;
+  if (one.in_brief) return Telling::in_brief;
   if (outcome == Outcome::xfail) return Telling::together;
   if (outcome != Outcome::pass) return Telling::in_full;
   return leading_finding(one) != nullptr ? Telling::found : Telling::together;

@@ -19,6 +19,7 @@ inline constexpr std::size_t kMostCasesInFull = 12;
 enum class Telling {
   in_full,   // it did not pass, and is not known to fail
   together,  // it passed or failed as is known: together with the others of its scenario
+  in_brief,  // one of many that were not decided: its rows tell it, with the reason
   found,     // it passed because what was expected to be found was found: the finding tells it
   not_run    // skipped, refused, or never begun: the reason tells it
 };

@@ -35,11 +35,11 @@ std::string evidence_of_case(const ReportView& view, const CaseView& one) {
   return text + (folds ? folded("Files of this case", list) : list);
 }
 
-std::string in_a_row(const ReportView& view) {
+template <typename Wanted>
+std::string in_a_row(const ReportView& view, const Wanted& wanted) {
   Table table({"case", "folder", "case id", "files", "bytes when written"});
   for (const CaseView& one : view.cases) {
-    const Telling telling = telling_of(one);
-    if (telling != Telling::together && telling != Telling::found) continue;
+    if (!wanted(telling_of(one))) continue;
     std::int64_t bytes = 0;
     for (const harness::FileRow& file : one.digest().files) bytes += file.bytes;
     table.row({case_name(view, one),
@@ -58,7 +58,12 @@ std::string evidence_body(const ReportView& view) {
     if (!one->record.skip_reason.empty()) continue;
     (is_open(*one) ? text : passed) += evidence_of_case(view, *one);
   }
-  if (tells_by_scenario(view)) passed += in_a_row(view);
+  if (tells_by_scenario(view)) {
+    text += in_a_row(view, [](Telling telling) { return telling == Telling::in_brief; });
+    passed += in_a_row(view, [](Telling telling) {
+      return telling == Telling::together || telling == Telling::found;
+    });
+  }
   return text + folded("Evidence of what passed or is known to fail", passed);
 }
 

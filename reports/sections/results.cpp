@@ -5,6 +5,7 @@
 
 #include "nsa/base/text.h"
 #include "reports/markdown.h"
+#include "reports/sections/again.h"
 #include "reports/sections/by_scenario.h"
 #include "reports/sections/failures.h"
 #include "reports/sections/list.h"
@@ -148,14 +149,25 @@ std::string checks_of_group(const ReportView& view, const Cases& group) {
   return table.empty() ? "" : "### Checks of " + titled(view, group) + "\n\n" + table.text();
 }
 
+// What the other sections leave out of them is stored.
+std::string in_brief_text(const ReportView& view) {
+  const Cases brief = cases_told(view, Telling::in_brief);
+  if (brief.empty()) return "";
+  const harness::RunRecord& run = brief.front()->run;
+  return "Of " + counted(static_cast<std::int64_t>(brief.size()), "case") +
+         " that were not decided, only the rows above are told here. What their checks saw:\n\n" +
+         code_block(on_database(run, "explain " + run.name + " CASE") + "\n", "sh") + "\n";
+}
+
 std::string results_body(const ReportView& view) {
   if (view.cases.empty()) return "No case was planned.\n\n";
   if (told_at_once(view)) return "";
+  const auto is_listed = [](const CaseView* one) { return is_open(*one) || one->in_brief; };
   Cases failed = all_cases(view);
-  std::erase_if(failed, [](const CaseView* one) { return !is_open(*one); });
+  std::erase_if(failed, [&](const CaseView* one) { return !is_listed(one); });
   Cases rest = all_cases(view);
-  std::erase_if(rest, [](const CaseView* one) { return is_open(*one); });
-  return scenarios_table(view) + chart(view) + cases_table(view, failed) +
+  std::erase_if(rest, is_listed);
+  return scenarios_table(view) + chart(view) + cases_table(view, failed) + in_brief_text(view) +
          folded("Results: what passed, was skipped or is known to fail (" +
                     counted(static_cast<std::int64_t>(rest.size()), "case") + ")",
                 cases_table(view, rest)) +

@@ -11,6 +11,7 @@
 namespace {
 
 using fixtures::FakeStore;
+using harness::Outcome;
 using reports::Block;
 
 std::string value_of(const std::string& tag, const std::string& attribute) {
@@ -303,6 +304,44 @@ TEST(Html, OfANightIsNotTooLarge) {
   EXPECT_GE(page.size(), 500'000U) << "a night has more than this";
   RecordProperty("bytes", static_cast<int>(page.size()));
   EXPECT_EQ(page, page_of(run.store)) << "the same rows give the same bytes";
+}
+
+// Most of a night was not decided, each case of a scenario of its own, and three failed among them.
+TEST(Html, OfANightThatIsMostlyUndecidedIsNotTooLargeAndHasEveryFailure) {
+  fixtures::LongRun run;
+  const std::string undecided = "the file of the layer is not there any more (pruned?)";
+  for (int i = 0; i < 327; ++i) {
+    const std::string name = "scenario_" + std::to_string(i);
+    if (i == 1 || i == 150 || i == 326) {
+      run.add(name, {}, fixtures::failed());
+    } else if (i < 250) {
+      run.add(name,
+              {},
+              fixtures::judged_as(Outcome::inconclusive, undecided + " " + std::to_string(i)));
+      run.store.case_rows.back().judgement->findings.clear();
+    } else {
+      run.add(name, {}, fixtures::passed());
+    }
+    for (int file = 0; file < 30; ++file) {
+      const std::string path = "rank_0/step_1/some_tensor_" + std::to_string(file) + ".safetensors";
+      run.store.case_rows.back().digest.files.push_back({0, path, 1000, "0011223344556677"});
+    }
+    harness::Judgement& judgement = *run.store.case_rows.back().judgement;
+    while (judgement.verdicts.size() < 12) judgement.verdicts.push_back(judgement.verdicts.back());
+  }
+  for (harness::CaseRecord& record : run.store.case_rows) measure(record);
+  const std::string page = page_of(run.store);
+  EXPECT_LE(page.size(), 2'000'000U);
+  RecordProperty("bytes", static_cast<int>(page.size()));
+  for (int i = 0; i < 250; ++i) {
+    if (i == 1 || i == 150) continue;
+    EXPECT_NE(page.find(undecided + " " + std::to_string(i) + "<"), std::string::npos) << i;
+  }
+  const auto view = reports::make_view(run.store, fixtures::request_for(run.store));
+  for (const reports::CaseView* one : reports::failed_cases(view)) {
+    EXPECT_NE(page.find("<article class=\"card\" id=\"" + reports::html::case_id(*one)),
+              std::string::npos);
+  }
 }
 
 TEST(Timeline, TellsWhatNeverEnded) {
