@@ -12,7 +12,6 @@ namespace {
 namespace fs = std::filesystem;
 using fakes::ProgramResult;
 using testing::HasSubstr;
-using testing::IsEmpty;
 using testing::Not;
 
 using Words = std::vector<std::string>;
@@ -57,7 +56,7 @@ class RecordingTest : public testing::Test {
             {"report", "--out", folder + "/report.md"},
             {"report", "--html", folder + "/report.html"},
             {"db", "merge", program_.database(), "--db", db},
-            {"db", "export", "1", "--out", db},
+            {"db", "export", "1", "--out", folder + "/some.db"},
             {"db", "rebuild", run, "--db", db}};
   }
 
@@ -76,14 +75,11 @@ TEST_F(RecordingTest, AFullDiskIsFive) {
   const ProgramResult may = in_small("1m", {"version"});
   if (may.exit_code != 0) GTEST_SKIP() << "no file system can be mounted here: " << may.err;
   for (const Words& words : writers(program_.folder() / "small")) {
-    for (const char* size : {"4k", "16k", "64k"}) {
-      const ProgramResult result = in_small(size, words);
-      EXPECT_EQ(result.exit_code, 5) << size << " " << testing::PrintToString(words) << "\n"
-                                     << result.out << result.err;
-      EXPECT_THAT(result.err, Not(HasSubstr("internal error")));
-    }
+    const ProgramResult full = in_small("4k", words);
+    EXPECT_EQ(full.exit_code, 5) << testing::PrintToString(words) << "\n" << full.out << full.err;
+    EXPECT_THAT(full.err, Not(HasSubstr("internal error")));
     // With a little more some of it can be written. A case that has too little room is an ERROR, which is 6.
-    for (const char* size : {"128k", "200k", "256k", "400k", "1m"}) {
+    for (const char* size : {"16k", "64k", "128k", "256k", "400k", "1m"}) {
       const ProgramResult result = in_small(size, words);
       const bool is_run = words.front() == "run";
       EXPECT_THAT(result.exit_code, testing::AnyOf(5, is_run ? 6 : 0))
