@@ -60,9 +60,11 @@ void refuse_unknown_verb(const std::vector<std::string>& given) {
   }
 }
 
-// An empty word is a variable of somebody's script that was not set. No option means anything by it.
+// An empty word is a variable of somebody's script that was not set. No option means anything by it; one whose value may be left out
+// has such a word where it was.
 void refuse_empty_words(const CLI::App& command) {
   for (const CLI::Option* option : command.get_options()) {
+    if (option->get_expected_min() == 0) continue;
     for (const std::string& word : option->results()) {
       if (word.empty()) {
         throw nsa::Error(option->get_name() + ": found an empty word, wanted a value");
