@@ -76,13 +76,14 @@ std::string read_kind(const json& object) {
 
 }  // namespace
 
+// By hand, with the keys in their order: an object made for it would copy the row, for each of a million samples.
 std::string encode_event(const Event& event) {
-  json line = json::object();
-  line["process"] = event.process;
-  line["t_ms"] = event.t_ms;
-  line["kind"] = event.kind;
-  line["body"] = event.body;
-  return line.dump(-1, ' ', false, json::error_handler_t::replace);
+  const auto text = [](const json& value) {
+    return value.dump(-1, ' ', false, json::error_handler_t::replace);
+  };
+  return "{\"body\":" + text(event.body) + ",\"kind\":" + text(event.kind) +
+         ",\"process\":" + std::to_string(event.process) +
+         ",\"t_ms\":" + std::to_string(event.t_ms) + "}";
 }
 
 Event decode_event(std::string_view line) {
