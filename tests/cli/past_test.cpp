@@ -45,14 +45,22 @@ class PastTest : public testing::Test {
 
 TEST_F(PastTest, ATimedCellThatWasLeftOutOnceIsNotForgotten) {
   const Past nothing(folder_ / "none.db");
-  EXPECT_EQ(nothing.most_seconds(timed_, "cell"), 16 * 120.0);
+  EXPECT_EQ(nothing.most_seconds(timed_, "cell"), 16 * 120.0 / 4);
   add_night(1'000, 8);
   add_night(2'000, 0);
   add_night(3'000, 0);
   const Past past(path_);
   EXPECT_EQ(past.expected_seconds(timed_, cell_), 40.0);
   EXPECT_EQ(past.most_seconds(timed_, cell_), 50.0);
-  EXPECT_EQ(past.most_seconds(timed_, "another"), 16 * 120.0);
+  EXPECT_EQ(past.most_seconds(timed_, "another"), 16 * 120.0 / 4);
+}
+
+TEST_F(PastTest, OfACaseThatNeverRanAQuarterOfItsLimitMustBeLeftAndAllOfOneThatStandsStill) {
+  Case one;
+  one.scenario.budget_seconds = 60.0;
+  EXPECT_EQ(Past(path_).most_seconds(one, "cell"), 15.0);
+  one.scenario.expect.emplace().outcome = Outcome::hang;
+  EXPECT_EQ(Past(path_).most_seconds(one, "cell"), 60.0);
 }
 
 TEST_F(PastTest, WhatTheMachineCouldDoIsForgottenWhereItWasAcceptedAsItIs) {

@@ -20,9 +20,10 @@ class Past {
   // The run in which the machine could still do it; "" where none is known, or the machine was accepted as it is since.
   [[nodiscard]] std::string could_in(const std::string& history_id) const;
 
-  // What the case took when it last ran, else what its scenario allows.
+  // What the case took when it last ran; else a quarter of what its scenario allows, or all of that where it is to stand still.
   [[nodiscard]] double expected_seconds(const Case& the_case, const std::string& history_id) const;
-  // The most that it may take: a quarter more than when it last ran, and what its scenario allows.
+  // What must be left of the budget to begin it: a quarter more than it took when it last ran, and at most what its scenario allows;
+  // else as expected.
   [[nodiscard]] double most_seconds(const Case& the_case, const std::string& history_id) const;
 
  private:

@@ -24,11 +24,6 @@ struct Placed {
   std::size_t cheaper = 0;  // so many cases of its scenario cost less
 };
 
-bool stands_still(const Scenario& scenario) {
-  const auto outcome = scenario.expect ? scenario.expect->outcome : std::nullopt;
-  return outcome == Outcome::hang || outcome == Outcome::slow;
-}
-
 double machine_seconds(const NightCase& one, const Machine& machine) {
   const Needs needs = needs_of(one.the_case.scenario);
   const double cores = std::max(1, machine.cores);
@@ -98,6 +93,11 @@ bool is_in(const Part& shard, const NightCase& one) {
 }
 
 }  // namespace
+
+bool stands_still(const Scenario& scenario) {
+  const auto outcome = scenario.expect ? scenario.expect->outcome : std::nullopt;
+  return outcome == Outcome::hang || outcome == Outcome::slow;
+}
 
 std::vector<NightCase> night_cases(const std::vector<std::string>& files,
                                    const ScenarioOptions& options,

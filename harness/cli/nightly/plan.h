@@ -19,6 +19,9 @@ struct NightCase {
   double seconds = 0.0;    // that it is expected to take
 };
 
+// What is expected to stand still or to be slow takes all the time that it is given.
+[[nodiscard]] bool stands_still(const Scenario& scenario);
+
 // Of a case and its history_id, the seconds that it is expected to take: positive.
 using ExpectedSeconds = std::function<double(const Case&, const std::string&)>;
 
