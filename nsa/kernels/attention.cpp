@@ -25,6 +25,7 @@ struct ForwardBuffers {
       o_cmp = take_output(work, carver);
       o_win = take_output(work, carver);
     }
+    forced_scales = carver.take<float>(2 * work.rows());
     // Scores are used up before there are lists and parts.
     const std::size_t mark = carver.used();
     scores = take_scores(work, carver);
@@ -38,6 +39,7 @@ struct ForwardBuffers {
 
   MutableRows o_cmp;
   MutableRows o_win;
+  float* forced_scales = nullptr;  // of the forced blocks' share, PartScale [G,T,h]
   ChooseBuffers scores;
   ListPlan lists;
   PartBuffers parts;
@@ -94,20 +96,28 @@ void run_forward_pass(Pooling pooling,
   const MutableRows o_cmp = saves_outputs ? saved.o_cmp : buffers.o_cmp;
   const MutableRows o_win = saves_outputs ? saved.o_win : buffers.o_win;
   if (pooling == Pooling::kernels) pool_keys(work, in, saved);
-  const ForwardBranch dense[2] = {
-      branch_of(work, RangeKind::compressed, {saved.k_cmp, saved.v_cmp}, o_cmp, saved.lse_cmp),
-      branch_of(work, RangeKind::window, {in.k_win, in.v_win}, o_win, saved.lse_win)};
-  run_forward(work, in.q, dense, 2);
-  run_choose(work, in.q, saved.k_cmp, saved.lse_cmp, saved.blocks, buffers.scores);
   const KeyTensors selected{in.k_sel, in.v_sel};
-  ForwardBranch finish = branch_of(work, RangeKind::initial, selected, saved.o_sel, saved.lse_sel);
-  finish.sources[1] = key_source_of(work, RangeKind::local, selected);
-  finish.source_count = 2;
+  // The forced blocks' share waits where the result will be.
+  const MutableRows forced_rows = saves_outputs ? saved.o_sel : o;
+  ForwardBranch forced = branch_of(work, RangeKind::initial, selected, forced_rows, nullptr);
+  forced.sources[1] = key_source_of(work, RangeKind::local, selected);
+  forced.source_count = 2;
+  forced.scales = buffers.forced_scales;
+  const ForwardBranch dense[3] = {
+      branch_of(work, RangeKind::compressed, {saved.k_cmp, saved.v_cmp}, o_cmp, saved.lse_cmp),
+      branch_of(work, RangeKind::window, {in.k_win, in.v_win}, o_win, saved.lse_win),
+      forced};
+  run_forward(work, in.q, dense, 3);
+  run_choose(work, in.q, saved.k_cmp, saved.lse_cmp, saved.blocks, buffers.scores);
+  MergeOutputsParams finish;
+  finish.dense_scales = forced.scales;
+  finish.o = element_rows(saved.o_sel, "o_sel");
+  finish.lse = saved.lse_sel;
   finish.mixed = element_rows(o, "o");
-  finish.o_cmp = element_rows(o_cmp, "o_cmp");
-  finish.o_win = element_rows(o_win, "o_win");
+  finish.o_cmp = dense[0].o;
+  finish.o_win = dense[1].o;
   finish.gates = gate_rows(problem, in.gates);
-  run_selected(work, in.q, selected, buffers.lists, buffers.parts, finish);
+  run_selected(work, in.q, selected, buffers.lists, buffers.parts, forced.o, finish);
 }
 
 struct BackwardBuffers {
@@ -120,6 +130,7 @@ struct BackwardBuffers {
     lists = plan_lists(work, blocks, /*forced_apart=*/true, Pass::backward, carver);
     parts = take_parts(work, lists, carver);
     turns = take_turns(work, lists, carver);
+    steps = carver.take<float>(work.rows());
     if (work.problem.phi == Phi::conv) {
       for (int i = 0; i < 2; ++i) {
         const std::int64_t width = i == 0 ? work.problem.d_k : work.problem.d_v;
@@ -137,6 +148,7 @@ struct BackwardBuffers {
   ListPlan lists;
   PartBuffers parts;
   TurnBuffers turns;
+  float* steps = nullptr;  // of the dense share of dq, [G,T,h]
   float* conv_parts[2] = {};
 };
 
@@ -229,8 +241,11 @@ class Backward {
          {RangeKind::compressed, RangeKind::window, RangeKind::initial, RangeKind::local}) {
       p.sources[p.source_count++] = source(kind);
     }
-    const SelectedGradient selected{
-        {in_.k_sel, in_.v_sel}, saved_.lse_sel, buffers_.gate_delta[1], buffers_.local.sums};
+    const SelectedGradient selected{{in_.k_sel, in_.v_sel},
+                                    saved_.lse_sel,
+                                    buffers_.gate_delta[1],
+                                    buffers_.local.sums,
+                                    buffers_.steps};
     run_query_gradient(work_, p, buffers_.lists, buffers_.parts, selected, buffers_.turns);
   }
 

@@ -139,10 +139,10 @@ void attend(const Problem& problem,
             Stream stream) {
   const Work work(problem, in.cu_seqlens, stream);
   if (work.common.tokens == 0) return;
-  ForwardBranch out;
-  out.o = element_rows(o, "o");
-  out.lse = lse;
   if (branch != Branch::selected) {
+    ForwardBranch out;
+    out.o = element_rows(o, "o");
+    out.lse = lse;
     out.sources[0] = key_source_of(work, kind_of(branch), {in.k, in.v});
     out.source_count = 1;
     run_forward(work, in.q, &out, 1);
@@ -150,7 +150,10 @@ void attend(const Problem& problem,
   }
   Carver carver(workspace);
   const ListPlan plan = plan_lists(work, in.blocks, /*forced_apart=*/false, Pass::forward, carver);
-  run_selected(work, in.q, {in.k, in.v}, plan, take_parts(work, plan, carver), out);
+  MergeOutputsParams finish;
+  finish.o = element_rows(o, "o");
+  finish.lse = lse;
+  run_selected(work, in.q, {in.k, in.v}, plan, take_parts(work, plan, carver), {}, finish);
 }
 
 namespace {

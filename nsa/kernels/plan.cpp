@@ -21,6 +21,7 @@ constexpr std::int64_t kLeastStrip = 64;
 constexpr std::int64_t kForwardItemRows = 768;
 constexpr std::int64_t kBackwardItemRows = 1536;
 constexpr int kMostItemEntries = 256;
+constexpr std::int64_t kMostParts = std::int64_t{1} << 31;
 // Chunks of the selected branch grow until lists have that many rows in the mean and there are that many rows in all.
 constexpr std::int64_t kWantedListRows = 512;
 constexpr std::int64_t kWantedTileRows = 100000;
@@ -184,10 +185,11 @@ std::int64_t slots_over(const Work& work, std::int64_t tokens) {
   return std::min(all, (tokens / std::max(c.sequences.length, 1) + 2) * blocks);
 }
 
+// Queries of one group whose parts are to be in memory together.
 std::int64_t chunk_aim(const Work& work, const ListPlan& plan, Pass pass) {
   const Common& c = work.common;
   const std::int64_t of_token =
-      static_cast<std::int64_t>(c.groups) * plan.picks * c.heads.divisor * (plan.columns * 2 + 8);
+      static_cast<std::int64_t>(plan.picks) * c.heads.divisor * (plan.columns * 2 + 8);
   const std::int64_t bytes = static_cast<std::int64_t>(work.problem.chunk_bytes) *
                              (pass == Pass::forward ? 1 : kTrainingChunk);
   const std::int64_t aim = bytes / of_token;
@@ -195,10 +197,11 @@ std::int64_t chunk_aim(const Work& work, const ListPlan& plan, Pass pass) {
   const std::int64_t blocks = std::max(c.max_blocks, 1);
   const std::int64_t of_lists =
       kWantedListRows * blocks / (static_cast<std::int64_t>(plan.picks) * c.heads.divisor);
-  const std::int64_t of_tiles =
-      kWantedTileRows / (static_cast<std::int64_t>(c.groups) * c.heads.divisor);
+  const std::int64_t of_tiles = kWantedTileRows / c.heads.divisor;
   const std::int64_t wanted = std::min(std::max(of_lists, of_tiles), kMostGrowth * aim);
-  return std::max<std::int64_t>({1, aim, wanted});
+  // Parts have numbers of 32 bits.
+  const std::int64_t most = kMostParts / (static_cast<std::int64_t>(plan.picks) * c.heads.divisor);
+  return std::clamp<std::int64_t>(std::max(aim, wanted), 1, most);
 }
 
 }  // namespace
@@ -218,13 +221,17 @@ ListPlan plan_lists(
   if (plan.empty()) return plan;
   p.strip = static_cast<int>(std::max(kLeastStrip, ceil_div(c.tokens, kStrips)));
   p.strips = static_cast<int>(ceil_div(c.tokens, p.strip));
-  const std::int64_t wanted = chunk_aim(work, plan, pass) / p.strip;
-  p.chunk_strips = static_cast<int>(std::clamp<std::int64_t>(wanted, 1, p.strips));
+  const std::int64_t aim = chunk_aim(work, plan, pass);
+  p.chunk_strips = static_cast<int>(std::clamp<std::int64_t>(aim / p.strip, 1, p.strips));
   p.chunks = static_cast<int>(ceil_div(p.strips, p.chunk_strips));
   // Chunks of one size.
   p.chunk_strips = static_cast<int>(ceil_div(p.strips, p.chunks));
   p.chunks = static_cast<int>(ceil_div(p.strips, p.chunk_strips));
   plan.chunk_tokens = p.chunk_strips * p.strip;
+  // Groups in turns of one size, several where each has all of its queries.
+  const std::int64_t group_turns =
+      ceil_div(c.groups, std::clamp<std::int64_t>(aim / c.tokens, 1, c.groups));
+  plan.chunk_groups = static_cast<int>(ceil_div(c.groups, group_turns));
   p.slots = static_cast<int>(list_slots(work));
   p.window = static_cast<int>(slots_over(work, p.strip));
   const std::int64_t item_rows = pass == Pass::backward ? kBackwardItemRows : kForwardItemRows;
@@ -244,7 +251,7 @@ PartBuffers take_parts(const Work& work, const ListPlan& plan, Carver& carver) {
   if (plan.empty()) return {};
   const Common& c = work.common;
   const std::int64_t parts = static_cast<std::int64_t>(smaller(plan.chunk_tokens, c.tokens)) *
-                             c.groups * plan.picks * c.heads.divisor;
+                             plan.chunk_groups * plan.picks * c.heads.divisor;
   PartBuffers buffers;
   buffers.values = carver.take<char>(parts * plan.columns * 2);
   buffers.scales = carver.take<float>(parts * 2);

@@ -56,17 +56,38 @@ TensorRef element_rows(const Rows& rows, const char* name);
 TensorRef number_rows(const Rows& rows, int bytes);
 GateRef gate_rows(const Problem& problem, const Rows& gates);
 
-// The inverted lists of all queries and the chunks of queries whose parts are in memory together.
+// Queries [from, to) of all sequences and some groups, whose parts are in memory together.
+struct ListChunk {
+  int index = 0;  // of the lists' chunks of queries
+  int from = 0;
+  int to = 0;
+  int first_group = 0;
+  int groups = 0;
+};
+
+// The inverted lists of all queries, and the chunks they are worked on in: few groups and many queries each, so that lists are long.
 struct ListPlan {
   ListParams params;
   int chunk_tokens = 0;
+  int chunk_groups = 1;
   int picks = 0;    // of a query that can have parts
   int skipped = 0;  // first of them
   int columns = 0;  // of a part
 
-  [[nodiscard]] int from(int chunk) const { return chunk * chunk_tokens; }
-  [[nodiscard]] int to(int chunk) const {
-    return smaller(params.common.tokens, (chunk + 1) * chunk_tokens);
+  [[nodiscard]] int chunks() const {
+    if (empty()) return 1;
+    return params.chunks * static_cast<int>(ceil_div(params.common.groups, chunk_groups));
+  }
+  [[nodiscard]] ListChunk chunk(int i) const {
+    const Common& c = params.common;
+    if (empty()) return {0, 0, c.tokens, 0, c.groups};
+    const int index = i % params.chunks;
+    const int first_group = i / params.chunks * chunk_groups;
+    return {index,
+            index * chunk_tokens,
+            smaller(c.tokens, (index + 1) * chunk_tokens),
+            first_group,
+            smaller(chunk_groups, c.groups - first_group)};
   }
   // No query can have parts: all its blocks are forced.
   [[nodiscard]] bool empty() const { return picks == 0 || params.common.tokens == 0; }

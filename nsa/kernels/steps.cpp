@@ -11,7 +11,8 @@ constexpr std::int64_t kScoreBytes = std::int64_t{128} << 20;
 SelectedParams selected_params(
     const Work& work, const Rows& q, const KeyTensors& keys, const ListPlan& plan, int chunk) {
   const ListParams& lists = plan.params;
-  const std::int64_t first = static_cast<std::int64_t>(chunk) * work.common.groups;
+  const std::int64_t first =
+      static_cast<std::int64_t>(plan.chunk(chunk).index) * work.common.groups;
   SelectedParams p;
   p.common = work.common;
   p.q = element_rows(q, "q");
@@ -26,14 +27,32 @@ SelectedParams selected_params(
   return p;
 }
 
-int chunk_count(const ListPlan& plan) {
-  return plan.empty() ? 1 : plan.params.chunks;
+// The parts of a chunk, in the memory of `all`.
+PartBuffers chunk_parts(const ListPlan& plan, int i, PartBuffers all) {
+  const ListChunk chunk = plan.chunk(i);
+  all.from = chunk.from;
+  all.first_group = chunk.first_group;
+  all.groups = chunk.groups;
+  return all;
 }
 
-RowTiles chunk_tiles(const Work& work, const ListPlan& plan, int chunk, int rows) {
-  const int heads = work.common.heads.divisor;
-  if (plan.empty()) return work.tiles(rows, 0, work.common.tokens, heads);
-  return work.tiles(rows, plan.from(chunk), plan.to(chunk), heads);
+MergeRows merge_rows(const Work& work,
+                     const ListPlan& plan,
+                     int i,
+                     const PartBuffers& parts,
+                     const TensorRef& dense) {
+  const ListChunk chunk = plan.chunk(i);
+  MergeRows rows;
+  rows.common = work.common;
+  rows.from = chunk.from;
+  rows.to = chunk.to;
+  rows.queries = kMergeRows / work.common.heads.divisor;
+  rows.parts = parts;
+  rows.columns = plan.columns;
+  rows.blocks = plan.params.blocks;
+  rows.forced_apart = plan.params.forced_apart;
+  rows.dense = dense;
+  return rows;
 }
 
 }  // namespace
@@ -124,25 +143,19 @@ void run_selected(const Work& work,
                   const Rows& q,
                   const KeyTensors& keys,
                   const ListPlan& plan,
-                  PartBuffers parts,
-                  ForwardBranch finish) {
+                  const PartBuffers& parts,
+                  const TensorRef& dense,
+                  MergeOutputsParams finish) {
   if (!plan.empty()) invert_lists(plan.params, work.stream);
-  finish.forced_apart = plan.params.forced_apart;
-  finish.blocks = plan.params.blocks;
-  for (int chunk = 0; chunk < chunk_count(plan); ++chunk) {
+  for (int i = 0; i < plan.chunks(); ++i) {
+    const PartBuffers of_chunk = chunk_parts(plan, i, parts);
     if (!plan.empty()) {
-      parts.from = plan.from(chunk);
-      SelectedParams p = selected_params(work, q, keys, plan, chunk);
-      p.parts = parts;
+      SelectedParams p = selected_params(work, q, keys, plan, i);
+      p.parts = of_chunk;
       work.matrix.selected_forward(p, plan.params.max_items, work.stream);
-      finish.parts = parts;
     }
-    ForwardParams p;
-    p.common = work.common;
-    p.tiles = chunk_tiles(work, plan, chunk, work.matrix.forward_rows);
-    p.q = element_rows(q, "q");
-    p.branches[0] = finish;
-    work.matrix.forward(p, work.slots(p.tiles), 1, work.stream);
+    finish.rows = merge_rows(work, plan, i, of_chunk, dense);
+    work.element.merge_outputs(finish, work.stream);
   }
 }
 
@@ -159,28 +172,33 @@ void run_query_gradient(const Work& work,
                         const PartBuffers& parts,
                         const SelectedGradient& selected,
                         const TurnBuffers& turns) {
-  if (!plan.empty()) invert_lists(plan.params, work.stream);
-  p.forced_apart = plan.params.forced_apart;
-  p.blocks = plan.params.blocks;
-  for (int chunk = 0; chunk < chunk_count(plan); ++chunk) {
-    if (!plan.empty()) {
-      p.parts = parts;
-      p.parts.from = plan.from(chunk);
-      const Rows q{p.q.data, p.q.sequence / 2, p.q.head / 2, p.q.position / 2};
-      SelectedParams list = selected_params(work, q, selected.keys, plan, chunk);
-      list.parts = p.parts;
-      list.d_o = p.d_o;
-      list.lse = selected.lse;
-      list.gate_delta = selected.gate_delta;
-      list.sums = selected.sums;
-      list.key_rows = work.common.tokens;
-      list.tickets = turns.tickets;
-      list.turns = turns.tickets + work.common.groups;
-      fill_zero(turns.tickets, static_cast<std::size_t>(turns.count) * sizeof(int), work.stream);
-      work.matrix.selected_backward(list, plan.params.max_items, work.stream);
-    }
-    p.tiles = chunk_tiles(work, plan, chunk, work.matrix.gradient_rows);
+  const bool has_dense = p.source_count > 0;
+  if (!plan.empty()) p.steps = selected.steps;
+  if (has_dense) {
+    const int heads = work.common.heads.divisor;
+    p.tiles = work.tiles(work.matrix.gradient_rows, 0, work.common.tokens, heads);
     work.matrix.query_gradient(p, work.slots(p.tiles), work.stream);
+  }
+  if (plan.empty()) return;
+  invert_lists(plan.params, work.stream);
+  for (int i = 0; i < plan.chunks(); ++i) {
+    const Rows q{p.q.data, p.q.sequence / 2, p.q.head / 2, p.q.position / 2};
+    SelectedParams list = selected_params(work, q, selected.keys, plan, i);
+    list.parts = chunk_parts(plan, i, parts);
+    list.d_o = p.d_o;
+    list.lse = selected.lse;
+    list.gate_delta = selected.gate_delta;
+    list.sums = selected.sums;
+    list.key_rows = work.common.tokens;
+    list.tickets = turns.tickets;
+    list.turns = turns.tickets + work.common.groups;
+    fill_zero(turns.tickets, static_cast<std::size_t>(turns.count) * sizeof(int), work.stream);
+    work.matrix.selected_backward(list, plan.params.max_items, work.stream);
+    MergeGradientsParams merge;
+    merge.rows = merge_rows(work, plan, i, list.parts, p.d_q);
+    merge.dense_steps = has_dense ? p.steps : nullptr;
+    merge.d_q = p.d_q;
+    work.element.merge_gradients(merge, work.stream);
   }
 }
 

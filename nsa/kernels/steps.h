@@ -33,20 +33,24 @@ ScoreParams score_params(const Work& work, const Rows& q, const Rows& k_cmp, con
 // All rows in one launch: window and compressed attention.
 void run_forward(const Work& work, const Rows& q, const ForwardBranch* branches, int count);
 
-// The selected branch, chunk after chunk: parts of the lists' blocks, then `finish` with everything but its parts set.
+// The selected branch, chunk after chunk: parts of the lists' blocks, then `finish` with everything but its rows set.
+// `dense`: where the share of the forced blocks waits.
 void run_selected(const Work& work,
                   const Rows& q,
                   const KeyTensors& keys,
                   const ListPlan& plan,
-                  PartBuffers parts,
-                  ForwardBranch finish);
+                  const PartBuffers& parts,
+                  const TensorRef& dense,
+                  MergeOutputsParams finish);
 
-// dq of all rows and, where `plan` has lists, the gradients that those give: parts of dq, and dk, dv added to `sums`.
+// dq of all rows and, where `plan` has lists, the gradients that those give: parts of dq, and dk, dv added to `sums`. `steps`
+// [G,T,h] is what the dense share of dq takes until then.
 struct SelectedGradient {
   KeyTensors keys;
   const float* lse = nullptr;
   const float* gate_delta = nullptr;
   float* sums = nullptr;
+  float* steps = nullptr;
 };
 // Counters of the blocks of a launch, zero before each chunk.
 struct TurnBuffers {

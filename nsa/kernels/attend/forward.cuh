@@ -2,7 +2,6 @@
 // group; keys and values pass through three buffers of 64 keys each.
 #pragma once
 
-#include "nsa/kernels/attend/gates.h"
 #include "nsa/kernels/attend/key_steps.h"
 #include "nsa/kernels/attend/params.h"
 #include "nsa/kernels/attend/row_tile.h"
@@ -247,40 +246,18 @@ struct ForwardKernel {
     X::template wait<0>(state.o, probabilities);
   }
 
-  // Joins the parts of single blocks to the row's softmax.
-  NSA_DEVICE void merge(ForwardState<C>& state, int half) const {
-    const Common& c = p.common;
-    const PartBuffers& parts = branch.parts;
-    const bool valid = rows.valid[half];
-    const RowParts row =
-        row_parts(c, parts, branch.blocks, tile.sequence, group, valid ? rows.row[half] : tile.row);
-    float logs[kMostPicks / 4];
-    float weights[kMostPicks / 4];
-    float largest = state.sum[half] > 0.0F ? state.largest[half] : minus_infinity();
-    const float own = largest;
-    each_own_pick(
-        c, parts, row, valid, branch.forced_apart, rows.query[half], [&](int i, const Pair& part) {
-          logs[i] = part.x;
-          weights[i] = part.y;
-          largest = fmaxf(largest, part.x);
-        });
-    largest = fmaxf(largest, shuffle_xor(largest, 1));
-    largest = fmaxf(largest, shuffle_xor(largest, 2));
-    const float base = largest == minus_infinity() ? 0.0F : largest;
-    float sum = 0.0F;
+  // The rows as steps, with the logarithms of their denominators.
+  NSA_DEVICE void store_steps(ForwardState<C>& state) const {
     NSA_UNROLL
-    for (int i = 0; i < kMostPicks / 4; ++i) {
-      const float weight = exp2_fast(logs[i] - base);
-      sum += weight;
-      weights[i] = weight == 0.0F ? 0.0F : weight * weights[i];
+    for (int half = 0; half < 2; ++half) {
+      const float sum = state.sum[half];
+      const float step = count_steps<C::kDv>(state.o, half);
+      if (!rows.valid[half] || (lane_index() & 3) != 0) continue;
+      store_pair(branch.scales + 2 * p.common.row_index(group, tile.sequence, rows.row[half]),
+                 sum == 0.0F ? minus_infinity() : state.largest[half] + log2_exact(sum),
+                 sum == 0.0F ? 0.0F : step / sum);
     }
-    sum += shuffle_xor(sum, 1);
-    sum += shuffle_xor(sum, 2);
-    const float shrink = exp2_fast(own - base);
-    state.sum[half] = state.sum[half] * shrink + sum;
-    state.largest[half] = largest;
-    shrink_outputs(state, half, shrink);
-    add_parts<C::kDv>(state.o, half, c, parts, row.first, weights);
+    store<Steps>(state);
   }
 
   NSA_DEVICE void finish(ForwardState<C>& state) const {
@@ -289,7 +266,13 @@ struct ForwardKernel {
     for (int half = 0; half < 2; ++half) {
       state.sum[half] += shuffle_xor(state.sum[half], 1);
       state.sum[half] += shuffle_xor(state.sum[half], 2);
-      if (branch.parts.values != nullptr) merge(state, half);
+    }
+    if (branch.scales != nullptr) {
+      store_steps(state);
+      return;
+    }
+    NSA_UNROLL
+    for (int half = 0; half < 2; ++half) {
       const float sum = state.sum[half];
       // A row without keys gives zeros; a NaN stays one.
       shrink_outputs(state, half, sum == 0.0F ? 0.0F : 1.0F / sum);
@@ -299,53 +282,19 @@ struct ForwardKernel {
             sum == 0.0F ? minus_infinity() : (state.largest[half] + log2_exact(sum)) * kLn2;
       }
     }
-    store(state, branch.o);
-    if (branch.mixed.data != nullptr) {
-      mix(state);
-      store(state, branch.mixed);
-    }
+    store<Rounded<E>>(state);
   }
-  NSA_DEVICE void store(const ForwardState<C>& state, const TensorRef& to) const {
-    if (to.data == nullptr) return;
+  template <class As>
+  NSA_DEVICE void store(const ForwardState<C>& state) const {
     const int warp_row = offset + warp * 16;
-    store_results<E, typename C::TileQ, C::kDv>(state.o,
-                                                shared_q,
-                                                warp_row,
-                                                pair_rows(p.common, to, tile.sequence, group),
-                                                tile.row + warp_row,
-                                                tile.end,
-                                                p.common.v_chunks);
-  }
-
-  // o becomes gate_cmp o_cmp + gate_sel o + gate_win o_win.
-  NSA_DEVICE void mix(ForwardState<C>& state) const {
-    const Common& c = p.common;
-    NSA_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      const int row = rows.valid[half] ? rows.row[half] : tile.row;
-      const Gates gates = read_gates<E>(c, branch.gates, tile.sequence, group, row);
-      shrink_outputs(state, half, gates.sel);
-      add_branch(state, half, row, gates.cmp, branch.o_cmp);
-      add_branch(state, half, row, gates.win, branch.o_win);
-    }
-  }
-  // All loads first: each waits for memory.
-  NSA_DEVICE void add_branch(
-      ForwardState<C>& state, int half, int row, float gate, const TensorRef& o) const {
-    const char* from =
-        pair_rows(p.common, o, tile.sequence, group).row(row) + (lane_index() & 3) * 4;
-    std::uint32_t words[C::kDv / 8];
-    NSA_UNROLL
-    for (int j = 0; j < C::kDv / 8; ++j) {
-      const int chunk = smaller(j, p.common.v_chunks - 1);
-      words[j] = *reinterpret_cast<const std::uint32_t*>(from + chunk * 16);
-    }
-    NSA_UNROLL
-    for (int j = 0; j < C::kDv / 8; ++j) {
-      const Pair x = unpack<E>(words[j]);
-      state.o[j][2 * half] += gate * x.x;
-      state.o[j][2 * half + 1] += gate * x.y;
-    }
+    store_results<As, typename C::TileQ, C::kDv>(
+        state.o,
+        shared_q,
+        warp_row,
+        pair_rows(p.common, branch.o, tile.sequence, group),
+        tile.row + warp_row,
+        tile.end,
+        p.common.v_chunks);
   }
 
   NSA_DEVICE void run() const {

@@ -107,9 +107,8 @@ struct KeyGradientKernel {
   NSA_DEVICE void load_rows(int row, int end, int buffer) const {
     const Common& c = p.common;
     const std::uint32_t q = shared + kAtRows + buffer * C::kStageBytes;
-    copy_pairs<typename C::TileQ, C::kThreads>(q, q_rows, row, end, c.k_chunks, thread_index());
-    copy_pairs<typename C::TileO, C::kThreads>(
-        q + C::TileQ::kBytes, o_rows, row, end, c.v_chunks, thread_index());
+    copy_pairs<typename C::TileQ, typename C::TileO, C::kThreads>(
+        q, q_rows, c.k_chunks, q + C::TileQ::kBytes, o_rows, c.v_chunks, row, end, thread_index());
     const int r = thread_index();
     if (r < C::kRows) {
       const std::uint32_t numbers = shared + kAtNumbers + buffer * C::kNumberBytes;
@@ -260,20 +259,20 @@ struct KeyGradientKernel {
     const int warp_row = offset + warp * 16;
     const std::uint32_t base = shared;
     X::template settle<C::kGroups>(offset / 64);
-    store_results<E, typename C::TileK, C::kDk>(dk,
-                                                base,
-                                                warp_row,
-                                                key_pairs(source.d_k),
-                                                tile.key + warp_row,
-                                                tile.end,
-                                                p.common.k_chunks);
-    store_results<E, typename C::TileV, C::kDv>(dv,
-                                                base + kAtV,
-                                                warp_row,
-                                                key_pairs(source.d_v),
-                                                tile.key + warp_row,
-                                                tile.end,
-                                                p.common.v_chunks);
+    store_results<Rounded<E>, typename C::TileK, C::kDk>(dk,
+                                                         base,
+                                                         warp_row,
+                                                         key_pairs(source.d_k),
+                                                         tile.key + warp_row,
+                                                         tile.end,
+                                                         p.common.k_chunks);
+    store_results<Rounded<E>, typename C::TileV, C::kDv>(dv,
+                                                         base + kAtV,
+                                                         warp_row,
+                                                         key_pairs(source.d_v),
+                                                         tile.key + warp_row,
+                                                         tile.end,
+                                                         p.common.v_chunks);
   }
 
   NSA_DEVICE void pass_rows(int first,
@@ -336,7 +335,6 @@ attend_key_gradient(NSA_PARAMETER KeyGradientParams p) {
     ++s;
   }
   const KeyGradientSource& source = p.sources[s];
-  const int segment = index / source.slots;
   const KeyTile tile = find_keys(source.tiles, p.common.sequences, index % source.slots);
   if (tile.key >= tile.end) return;
   const RowSegments rows = seeing_rows(source.tiles.range,
@@ -345,8 +343,10 @@ attend_key_gradient(NSA_PARAMETER KeyGradientParams p) {
                                        p.common.sequences.queries(tile.sequence),
                                        p.common.heads.divisor,
                                        source.segment);
-  // A key that nobody sees still gets its zeros, from segment 0.
-  if (segment >= rows.count() && segment > 0) return;
+  // The last rows first: all keys see them. A key that nobody sees still gets its zeros, from segment 0.
+  const int place = source.segments - 1 - index / source.slots;
+  const int segment = rows.count() > 0 ? place - rows.skipped() : place;
+  if (segment < 0 || (segment >= rows.count() && segment > 0)) return;
   const int warp = warp_index();
   const int offset = warp / 4 * 64;
   const KeyGradientKernel<C> kernel{

@@ -1,5 +1,4 @@
-// Attention of rows (query, head) over ranges of keys: window, compressed tokens, the forced blocks; and the end of the
-// selected branch: parts of single blocks are merged into the rows, the branches are mixed by their gates.
+// Attention of rows (query, head) over ranges of keys: window, compressed tokens, the forced blocks.
 #pragma once
 
 #include "nsa/kernels/common/params.h"
@@ -26,24 +25,17 @@ struct GateRef {
 struct ForwardBranch {
   KeySource sources[2];  // one softmax over both
   int source_count = 0;
-  TensorRef o;           // data may be null
+  TensorRef o;
   float* lse = nullptr;  // [G,T,h]; may be null
-  // Merging of parts: blocks [B,G,S,n] int32.
-  PartBuffers parts;
-  TensorRef blocks;
-  bool forced_apart = false;
-  // Mixing: this branch is sel; `mixed` null: none.
-  TensorRef mixed;
-  TensorRef o_cmp;
-  TensorRef o_win;
-  GateRef gates;
+  // [G,T,h,2] as PartScale: the rows of o are steps (common/part.h), for a sum with parts. Null: they are results.
+  float* scales = nullptr;
 };
 
 struct ForwardParams {
   Common common;
   RowTiles tiles;
   TensorRef q;
-  ForwardBranch branches[2];  // by blockIdx.z
+  ForwardBranch branches[3];  // by blockIdx.z
 };
 
 // What a row of the backward pass needs of its branch: gate g and g * (d_o . o) as pairs [G,T,h]; ds = p (g dp - g x).
@@ -60,10 +52,9 @@ struct QueryGradientParams {
   TensorRef d_o;
   GradientSource sources[4];
   int source_count = 0;
-  PartBuffers parts;  // of dq
-  TensorRef blocks;
-  bool forced_apart = false;
   TensorRef d_q;
+  float* steps =
+      nullptr;  // [G,T,h]: the rows of d_q are steps of this size (common/part.h). Null: they are results.
 };
 
 // One set of key tiles in a launch of the key-gradient kernel. The rows that see a key tile are cut into segments; the sums of

@@ -244,17 +244,16 @@ struct QueryGradientKernel {
     if constexpr (C::kAhead) X::template wait<0>(dq, ds);
   }
 
-  NSA_DEVICE void add_selected(float (&dq)[C::kDk / 8][4], int half) const {
-    const Common& c = p.common;
-    const bool valid = rows.valid[half];
-    const RowParts row =
-        row_parts(c, p.parts, p.blocks, tile.sequence, group, valid ? rows.row[half] : tile.row);
-    float weights[kMostPicks / 4];
-    each_own_pick(
-        c, p.parts, row, valid, p.forced_apart, rows.query[half], [&](int i, const Pair& part) {
-          weights[i] = part.y;
-        });
-    add_parts<C::kDk>(dq, half, c, p.parts, row.first, weights);
+  template <class As>
+  NSA_DEVICE void store(const float (&dq)[C::kDk / 8][4]) const {
+    const int warp_row = offset + warp * 16;
+    store_results<As, typename C::TileQ, C::kDk>(dq,
+                                                 shared_q,
+                                                 warp_row,
+                                                 pair_rows(p.common, p.d_q, tile.sequence, group),
+                                                 tile.row + warp_row,
+                                                 tile.end,
+                                                 p.common.k_chunks);
   }
 
   NSA_DEVICE void run() const {
@@ -268,18 +267,18 @@ struct QueryGradientKernel {
       NSA_UNROLL
       for (int i = 0; i < 4; ++i) dq[j][i] *= p.common.scale;
     }
-    if (p.parts.values != nullptr) {
-      NSA_UNROLL
-      for (int half = 0; half < 2; ++half) add_selected(dq, half);
+    if (p.steps == nullptr) {
+      store<Rounded<E>>(dq);
+      return;
     }
-    const int warp_row = offset + warp * 16;
-    store_results<E, typename C::TileQ, C::kDk>(dq,
-                                                shared_q,
-                                                warp_row,
-                                                pair_rows(p.common, p.d_q, tile.sequence, group),
-                                                tile.row + warp_row,
-                                                tile.end,
-                                                p.common.k_chunks);
+    NSA_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const float step = count_steps<C::kDk>(dq, half);
+      if (rows.valid[half] && (lane_index() & 3) == 0) {
+        p.steps[p.common.row_index(group, tile.sequence, rows.row[half])] = step;
+      }
+    }
+    store<Steps>(dq);
   }
 };
 

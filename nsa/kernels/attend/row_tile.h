@@ -67,8 +67,17 @@ struct FoundRows {
   }
 };
 
-// Results of a warp (16 rows) in element type to memory, 16 bytes a lane, by way of the warp's rows of a tile.
-template <class E, class T, int kColumns>
+// How two results become a word: rounded to the element type, or as steps (common/part.h).
+template <class E>
+struct Rounded {
+  NSA_DEVICE static std::uint32_t packed(float low, float high) { return pack<E>(low, high); }
+};
+struct Steps {
+  NSA_DEVICE static std::uint32_t packed(float low, float high) { return pack_steps(low, high); }
+};
+
+// Results of a warp (16 rows) to memory, 16 bytes a lane, by way of the warp's rows of a tile.
+template <class As, class T, int kColumns>
 NSA_DEVICE void store_results(const float (&acc)[kColumns / 8][4],
                               std::uint32_t tile,
                               int warp_row,
@@ -82,8 +91,8 @@ NSA_DEVICE void store_results(const float (&acc)[kColumns / 8][4],
   for (int j = 0; j < kColumns / 8; ++j) {
     const int r = warp_row + (lane >> 2);
     const std::uint32_t column = (lane & 3) * 4;
-    store_shared(tile + T::at(r, j) + column, pack<E>(acc[j][0], acc[j][1]));
-    store_shared(tile + T::at(r + 8, j) + column, pack<E>(acc[j][2], acc[j][3]));
+    store_shared(tile + T::at(r, j) + column, As::packed(acc[j][0], acc[j][1]));
+    store_shared(tile + T::at(r + 8, j) + column, As::packed(acc[j][2], acc[j][3]));
   }
   warp_sync();
   constexpr int kChunks = kColumns / 8;
@@ -96,84 +105,6 @@ NSA_DEVICE void store_results(const float (&acc)[kColumns / 8][4],
                      load_shared16(tile + T::at(warp_row + r, chunk)));
     }
   }
-}
-
-// The parts of one row's picks, in the order of picks. Lane t of the row's four looks at picks t, t + 4, ..; their scales are
-// handed round. `weigh(scale)` makes the factor of a part of its scale, all four lanes at once; 0 leaves it out.
-inline constexpr int kMostPicks = 32;
-
-struct RowParts {
-  const std::int32_t* blocks;  // of the row's query
-  std::int64_t first;          // part of pick 0
-};
-
-template <class Use>
-NSA_DEVICE void each_own_pick(const Common& c,
-                              const PartBuffers& parts,
-                              const RowParts& row,
-                              bool valid,
-                              bool forced_apart,
-                              int query,
-                              const Use& use) {
-  const int t = lane_index() & 3;
-  const int n = c.geometry.n_sel;
-  // All loads first: each waits for memory. Where there is no pick, any place will do.
-  bool listed[kMostPicks / 4];
-  NSA_UNROLL
-  for (int i = 0; i < kMostPicks / 4; ++i) {
-    if (4 * i >= n) break;
-    const int pick = smaller(4 * i + t, n - 1);
-    const int previous = row.blocks[larger(pick - 1, 0)];
-    listed[i] =
-        valid && 4 * i + t < n &&
-        is_listed(c.geometry, forced_apart, query, row.blocks[pick], pick > 0 ? previous : -1);
-  }
-  PartScale scales[kMostPicks / 4];
-  NSA_UNROLL
-  for (int i = 0; i < kMostPicks / 4; ++i) {
-    if (4 * i >= n) break;
-    const std::int64_t at =
-        listed[i] ? row.first + static_cast<std::int64_t>(4 * i + t) * c.heads.divisor : 0;
-    scales[i] = {parts.scales[2 * at], parts.scales[2 * at + 1]};
-  }
-  NSA_UNROLL
-  for (int i = 0; i < kMostPicks / 4; ++i) {
-    const bool there = 4 * i < n && listed[i];
-    use(i, there ? scales[i] : PartScale{minus_infinity(), 0.0F});
-  }
-}
-
-// acc += sum over picks of weight * values. The loop over picks stays one: unrolled it is longer than the instruction cache.
-template <int kColumns>
-NSA_DEVICE void add_parts(float (&acc)[kColumns / 8][4],
-                          int half,
-                          const Common& c,
-                          const PartBuffers& parts,
-                          std::int64_t first,
-                          const float (&weights)[kMostPicks / 4]) {
-  const int lane = lane_index();
-  NSA_NO_UNROLL
-  for (int i = 0; 4 * i < c.geometry.n_sel; ++i) {
-    float own = weights[0];
-    NSA_UNROLL
-    for (int j = 1; j < kMostPicks / 4; ++j) own = i == j ? weights[j] : own;
-    NSA_UNROLL
-    for (int k = 0; k < 4; ++k) {
-      const float weight = shuffle(own, (lane & ~3) + k);
-      // Where nothing is to be added, any memory will do: integers times 0 are 0.
-      const std::int64_t at =
-          weight != 0.0F ? first + static_cast<std::int64_t>(4 * i + k) * c.heads.divisor : 0;
-      add_part<kColumns>(acc, half, weight, parts.values + at * kColumns * 2);
-    }
-  }
-}
-
-NSA_DEVICE RowParts row_parts(
-    const Common& c, const PartBuffers& parts, const TensorRef& blocks, int b, int group, int row) {
-  const int query = c.heads.quotient(row);
-  return {reinterpret_cast<const std::int32_t*>(at_sequence(blocks, c.sequences, b) +
-                                                group * blocks.head + query * blocks.position),
-          parts.row(c, group, c.sequences.begin(b) + query, 0, row - query * c.heads.divisor)};
 }
 
 }  // namespace nsa::kernels

@@ -165,7 +165,7 @@ struct ScoreKernel {
     const int rows = tile.end - tile.row;
     char* scores = at_sequence(p.scores, c.sequences, tile.sequence) + group * p.scores.head;
     constexpr int kWarps = C::kThreads / 32;
-    constexpr int kAtOnce = 4;  // rows: each share is read once for them
+    constexpr int kAtOnce = 8;  // rows: each share is read once for them
     static_assert(C::kRows % (kWarps * kAtOnce) == 0, "all of a warp's rows are in the tile");
     for (int row = 4 * (offset / 64) + warp; row < rows; row += kWarps * kAtOnce) {
       for (int block = lane_index(); block < blocks; block += 32) {
@@ -236,6 +236,8 @@ score_blocks(NSA_PARAMETER ScoreParams p) {
   const Geometry& g = c.geometry;
   const int first_block = block_y() * p.tile_blocks;
   const int last = c.sequences.first + tile.end - 1;
+  if (!p.every_block && first_block * g.l_sel > last)
+    return;  // in the future: no divisions for that
   if (!p.every_block && (!g.scores_decide(last) || first_block >= g.candidates_end(last))) return;
   const int warp = warp_index();
   const ScoreKernel<C> kernel{p,

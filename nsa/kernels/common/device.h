@@ -100,6 +100,11 @@ NSA_DEVICE float exp2_fast(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+NSA_DEVICE float reciprocal_fast(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 // The larger one; NaN where one is NaN.
 NSA_DEVICE float largest_or_nan(float a, float b) {
   float r;
@@ -199,6 +204,15 @@ NSA_DEVICE Words4 load_global16(const void* from) {
 }
 NSA_DEVICE void store_global16(void* to, const Words4& v) {
   *static_cast<uint4*>(to) = make_uint4(v.x, v.y, v.z, v.w);
+}
+
+// Of what is read or written once: not worth keeping in a cache.
+NSA_DEVICE Words4 load_global16_once(const void* from) {
+  const uint4 v = __ldcs(static_cast<const uint4*>(from));
+  return {v.x, v.y, v.z, v.w};
+}
+NSA_DEVICE void store_global16_once(void* to, const Words4& v) {
+  __stcs(static_cast<uint4*>(to), make_uint4(v.x, v.y, v.z, v.w));
 }
 
 NSA_DEVICE void store_pair(float* to, float x, float y) {

@@ -4,6 +4,7 @@
 #include "nsa/kernels/common/launch.h"
 #include "nsa/kernels/compress/kernel.cuh"
 #include "nsa/kernels/lists/kernel.cuh"
+#include "nsa/kernels/merge/kernel.cuh"
 #include "nsa/kernels/norm/kernel.cuh"
 #include "nsa/kernels/rotate/kernel.cuh"
 
@@ -66,6 +67,21 @@ struct ElementSet {
            stream,
            p);
   }
+  static GridSize merge_grid(const MergeRows& rows) {
+    return {ceil_div(rows.to - rows.from, rows.queries), rows.parts.groups, 1};
+  }
+  static void merge_outputs(const MergeOutputsParams& p, Stream stream) {
+    launch(
+        kernels::merge_outputs<E>, merge_grid(p.rows), kMergeThreads, kMergeSharedBytes, stream, p);
+  }
+  static void merge_gradients(const MergeGradientsParams& p, Stream stream) {
+    launch(kernels::merge_gradients<E>,
+           merge_grid(p.rows),
+           kMergeThreads,
+           kMergeSharedBytes,
+           stream,
+           p);
+  }
   static void key_results(const KeyResultParams& p,
                           int branches,
                           std::int64_t keys,
@@ -121,6 +137,8 @@ struct ElementSet {
                                          conv_gradient,
                                          combine,
                                          combine_gradient,
+                                         merge_outputs,
+                                         merge_gradients,
                                          key_results,
                                          rotate,
                                          norm,

@@ -222,22 +222,29 @@ NSA_BOTH KeyTile find_keys(const KeyTiles& tiles, const Sequences& all, std::int
   return {b, static_cast<int>(key), end};
 }
 
-// Rows (query, head) that see a key of a tile, cut into segments.
+// Rows (query, head) that see a key of a tile, cut into segments: at multiples of `segment` from `origin` on.
 struct RowSegments {
   int from = 0;
   int to = 0;
   int segment = 1;
+  int origin = 0;
 
-  NSA_BOTH int count() const { return to <= from ? 0 : (to - from + segment - 1) / segment; }
-  NSA_BOTH int begin(int i) const { return from + i * segment; }
-  NSA_BOTH int end(int i) const { return smaller(to, from + (i + 1) * segment); }
+  // Segments that end before the first row.
+  NSA_BOTH int skipped() const { return (from - origin) / segment; }
+  NSA_BOTH int count() const {
+    return to <= from ? 0 : (to - origin + segment - 1) / segment - skipped();
+  }
+  NSA_BOTH int begin(int i) const { return larger(from, origin + (skipped() + i) * segment); }
+  NSA_BOTH int end(int i) const { return smaller(to, origin + (skipped() + i + 1) * segment); }
 };
 
+// Segments of compressed tokens begin at the same rows for all keys, so that blocks which run together read the same rows.
 NSA_BOTH RowSegments
 seeing_rows(const KeyRange& range, int key, int key_end, int queries, int heads, int segment) {
   const int from = range.first_query(key);
   const int to = range.end_query(key_end - 1, queries);
-  return {smaller(from, to) * heads, to * heads, segment};
+  const int first = smaller(from, to) * heads;
+  return {first, to * heads, segment, range.kind == RangeKind::compressed ? 0 : first};
 }
 
 // Blocks of all sequences, numbered through with gaps: block j of sequence b is slot block_slot(b) + j.

@@ -8,6 +8,7 @@
 #include "nsa/kernels/combine/params.h"
 #include "nsa/kernels/compress/params.h"
 #include "nsa/kernels/lists/params.h"
+#include "nsa/kernels/merge/params.h"
 #include "nsa/kernels/norm/params.h"
 #include "nsa/kernels/rotate/params.h"
 #include "nsa/kernels/selected/params.h"
@@ -40,6 +41,8 @@ struct ElementKernels {
   void (*conv_gradient)(const PoolParams&, int tensors, Stream);
   void (*combine)(const CombineParams&, Stream);
   void (*combine_gradient)(const CombineGradientParams&, Stream);
+  void (*merge_outputs)(const MergeOutputsParams&, Stream);
+  void (*merge_gradients)(const MergeGradientsParams&, Stream);
   void (*key_results)(const KeyResultParams&, int branches, std::int64_t keys, Stream);
   void (*rotate)(const RotateParams&, Stream);
   void (*norm)(const NormParams&, Stream);

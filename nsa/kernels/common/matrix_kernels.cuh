@@ -48,7 +48,7 @@ struct KernelSet {
   }
   static void selected_forward(const SelectedParams& p, std::int64_t items, Stream stream) {
     launch(kernels::selected_forward<SelectedForward>,
-           {items, p.common.groups, 1},
+           {items, p.parts.groups, 1},
            SelectedForward::kThreads,
            SelectedForward::kSharedBytes,
            stream,
@@ -56,7 +56,7 @@ struct KernelSet {
   }
   static void selected_backward(const SelectedParams& p, std::int64_t items, Stream stream) {
     launch(kernels::selected_backward<SelectedBackward>,
-           {items, p.common.groups, 1},
+           {items, p.parts.groups, 1},
            SelectedBackward::kThreads,
            SelectedBackward::kSharedBytes,
            stream,

@@ -18,10 +18,9 @@ inline constexpr float kPartBias =
 // Rows whose values all lie below are steps of this one: its reciprocal is finite.
 inline constexpr float kSmallestPart = 1e-30F;
 
-// kColumns values of one row, held by four lanes: acc[j][2*half], acc[j][2*half + 1]. Gives the value of one step. Nothing is
-// written where `row` is null.
+// The largest magnitude of one row's kColumns values, held by four lanes: acc[j][2*half], acc[j][2*half + 1].
 template <int kColumns>
-NSA_DEVICE float store_part(const float (&acc)[kColumns / 8][4], int half, char* row) {
+NSA_DEVICE float largest_of_row(const float (&acc)[kColumns / 8][4], int half) {
   float largest = kSmallestPart;
   NSA_UNROLL
   for (int j = 0; j < kColumns / 8; ++j) {
@@ -29,40 +28,56 @@ NSA_DEVICE float store_part(const float (&acc)[kColumns / 8][4], int half, char*
                              largest_or_nan(fabsf(acc[j][2 * half]), fabsf(acc[j][2 * half + 1])));
   }
   largest = largest_or_nan(largest, shuffle_xor(largest, 1));
-  largest = largest_or_nan(largest, shuffle_xor(largest, 2));
-  const float inverse = kPartSteps / largest;
+  return largest_or_nan(largest, shuffle_xor(largest, 2));
+}
+
+// Two biased integers, the first in the lower half.
+NSA_DEVICE std::uint32_t pack_steps(float low, float high) {
+  return permute(float_to_bits(low), float_to_bits(high), 0x5410);
+}
+
+// The row's values become biased integers, as floats. Gives the value of one step.
+template <int kColumns>
+NSA_DEVICE float count_steps(float (&acc)[kColumns / 8][4], int half) {
+  const float largest = largest_of_row<kColumns>(acc, half);
+  const float inverse = kPartSteps * reciprocal_fast(largest);
+  NSA_UNROLL
+  for (int j = 0; j < kColumns / 8; ++j) {
+    NSA_UNROLL
+    for (int e = 0; e < 2; ++e) {
+      acc[j][2 * half + e] = acc[j][2 * half + e] * inverse + kPartBias;
+    }
+  }
+  return largest * (1.0F / kPartSteps);  // NaN and infinity of a row stay what they are
+}
+
+// The row as a part. Gives the value of one step. Nothing is written where `row` is null.
+template <int kColumns>
+NSA_DEVICE float store_part(float (&acc)[kColumns / 8][4], int half, char* row) {
+  const float step = count_steps<kColumns>(acc, half);
   const int t = lane_index() & 3;
   NSA_UNROLL
   for (int group = 0; group < kColumns / 32; ++group) {
     std::uint32_t words[4];
     NSA_UNROLL
     for (int j = 0; j < 4; ++j) {
-      const float x = acc[group * 4 + j][2 * half] * inverse + kPartBias;
-      const float y = acc[group * 4 + j][2 * half + 1] * inverse + kPartBias;
-      words[j] = permute(float_to_bits(x), float_to_bits(y), 0x5410);
+      const auto& x = acc[group * 4 + j];
+      words[j] = pack_steps(x[2 * half], x[2 * half + 1]);
     }
     if (row != nullptr) {
-      store_global16(row + group * 64 + t * 16, {words[0], words[1], words[2], words[3]});
+      store_global16_once(row + group * 64 + t * 16, {words[0], words[1], words[2], words[3]});
     }
   }
-  return largest / kPartSteps;  // NaN and infinity of a row stay what they are
+  return step;
 }
 
-// acc += weight * the row's values.
-template <int kColumns>
-NSA_DEVICE void add_part(float (&acc)[kColumns / 8][4], int half, float weight, const char* row) {
-  const int t = lane_index() & 3;
+// x += weight * eight steps.
+NSA_DEVICE void add_steps(float (&x)[8], float weight, const Words4& words) {
+  const std::uint32_t w[4] = {words.x, words.y, words.z, words.w};
   NSA_UNROLL
-  for (int group = 0; group < kColumns / 32; ++group) {
-    const Words4 words = load_global16(row + group * 64 + t * 16);
-    const std::uint32_t w[4] = {words.x, words.y, words.z, words.w};
-    NSA_UNROLL
-    for (int j = 0; j < 4; ++j) {
-      const float x = bits_to_float(permute(w[j], 0x4b000000U, 0x7610)) - kPartBias;
-      const float y = bits_to_float(permute(w[j], 0x4b000000U, 0x7632)) - kPartBias;
-      acc[group * 4 + j][2 * half] += weight * x;
-      acc[group * 4 + j][2 * half + 1] += weight * y;
-    }
+  for (int j = 0; j < 4; ++j) {
+    x[2 * j] += weight * (bits_to_float(permute(w[j], 0x4b000000U, 0x7610)) - kPartBias);
+    x[2 * j + 1] += weight * (bits_to_float(permute(w[j], 0x4b000000U, 0x7632)) - kPartBias);
   }
 }
 

@@ -74,13 +74,15 @@ template <class T, int kThreads>
 NSA_DEVICE void copy_rows(
     std::uint32_t tile, const ByteRows& from, int first, int end, int chunks, int thread) {
   Share<T, kThreads> share;
-  if constexpr (share.kRegular) {
+  if constexpr (share.kEven) {
     // Nothing is missing: no row is asked whether it is there.
     if (first >= 0 && first + T::kRows <= end && chunks == T::kChunks) {
       share.move(0, thread);
       const char* source = from.data + offset_of(first + share.row, from.step) + share.chunk * 16;
       NSA_UNROLL
       for (int i = 0; i < share.kTimes; ++i) {
+        // The last round of the threads may be too many for the tile.
+        if (!share.kRegular && share.row + i * share.kStep >= T::kRows) break;
         copy16(tile + share.place + i * share.kStep * T::kLineBytes, source, true);
         source += share.kStep * from.step;
       }
@@ -104,12 +106,41 @@ struct PairRows {
   std::int64_t head_step;
   Divider heads;
 
-  NSA_DEVICE const char* of(int query, int head) const {
-    return data + offset_of(query, query_step) + offset_of(head, head_step);
+  NSA_DEVICE const char* at(const char* first, int query, int head) const {
+    return first + offset_of(query, query_step) + offset_of(head, head_step);
+  }
+  NSA_DEVICE const char* of(int query, int head) const { return at(data, query, head); }
+  // Rows are as far apart as the other one's.
+  NSA_DEVICE bool steps_like(const PairRows& other) const {
+    return query_step == other.query_step && head_step == other.head_step;
   }
   NSA_DEVICE const char* row(int r) const {
     const int query = heads.quotient(r);
     return of(query, r - query * heads.divisor);
+  }
+};
+
+// A (query, head) pair, and the ones that come a number of rows later each, without divisions.
+struct PairWalk {
+  int query;
+  int head;
+  int queries;  // of a step
+  int heads;
+  int all_heads;
+
+  NSA_DEVICE PairWalk(const Divider& of, int row, int step)
+      : query(of.quotient(row)),
+        head(row - query * of.divisor),
+        queries(of.quotient(step)),
+        heads(step - queries * of.divisor),
+        all_heads(of.divisor) {}
+  NSA_DEVICE void next() {
+    query += queries;
+    head += heads;
+    if (head >= all_heads) {
+      head -= all_heads;
+      ++query;
+    }
   }
 };
 
@@ -120,11 +151,14 @@ NSA_DEVICE void copy_pairs(
   if constexpr (share.kRegular) {
     if (first + T::kRows <= end && chunks == T::kChunks) {
       share.move(0, thread);
+      PairWalk pair(from.heads, first + share.row, share.kStep);
+      const char* data = from.data + share.chunk * 16;
       NSA_UNROLL
       for (int i = 0; i < share.kTimes; ++i) {
         copy16(tile + share.place + i * share.kStep * T::kLineBytes,
-               from.row(first + share.row + i * share.kStep) + share.chunk * 16,
+               from.at(data, pair.query, pair.head),
                true);
+        pair.next();
       }
       return;
     }
@@ -137,6 +171,40 @@ NSA_DEVICE void copy_pairs(
     const char* source = valid ? from.row(row) + share.chunk * 16 : from.data;
     copy16(tile + share.place, source, valid);
   }
+}
+
+// The same rows of two tensors, each looked up once where their tiles and steps are alike and nothing is missing.
+template <class A, class B, int kThreads>
+NSA_DEVICE void copy_pairs(std::uint32_t tile_a,
+                           const PairRows& a,
+                           int chunks_a,
+                           std::uint32_t tile_b,
+                           const PairRows& b,
+                           int chunks_b,
+                           int first,
+                           int end,
+                           int thread) {
+  Share<A, kThreads> share;
+  if constexpr (share.kRegular && A::kRows == B::kRows && A::kChunks == B::kChunks) {
+    if (first + A::kRows <= end && chunks_a == A::kChunks && chunks_b == A::kChunks &&
+        a.steps_like(b)) {
+      share.move(0, thread);
+      PairWalk pair(a.heads, first + share.row, share.kStep);
+      const char* data = a.data + share.chunk * 16;
+      const std::int64_t to_b = b.data - a.data;
+      NSA_UNROLL
+      for (int i = 0; i < share.kTimes; ++i) {
+        const std::uint32_t place = share.place + i * share.kStep * A::kLineBytes;
+        const char* source = a.at(data, pair.query, pair.head);
+        copy16(tile_a + place, source, true);
+        copy16(tile_b + place, source + to_b, true);
+        pair.next();
+      }
+      return;
+    }
+  }
+  copy_pairs<A, kThreads>(tile_a, a, first, end, chunks_a, thread);
+  copy_pairs<B, kThreads>(tile_b, b, first, end, chunks_b, thread);
 }
 
 }  // namespace nsa::kernels

@@ -184,18 +184,18 @@ NSA_DEVICE void make_items(const ListParams& p, int group, int chunk, std::uint3
     const int made_before = made;
     each_list(p, group, p.slots, shared, [&](int slot, int first) {
       const int from = slot >= 0 ? before[slot] : 0;
-      const int left = (slot >= 0 ? after[slot] - from : 0) - turn * p.item_entries;
+      // Items of one size.
+      const int length = slot >= 0 ? after[slot] - from : 0;
+      const int items_of_list = larger(1, (length + p.item_entries - 1) / p.item_entries);
+      const int size = (length + items_of_list - 1) / items_of_list;
+      const int left = length - turn * size;
       const BlockSum sum = sum_before(left > 0 ? 1 : 0, shared);
       if (left > 0) {
         const int sequence =
             c.sequences.find(slot, [&](int b) { return block_slot(c.geometry, c.sequences, b); });
         const int block = slot - static_cast<int>(block_slot(c.geometry, c.sequences, sequence));
-        items[made + sum.before] = {sequence,
-                                    block,
-                                    first + from + turn * p.item_entries,
-                                    smaller(left, p.item_entries),
-                                    slot,
-                                    turn};
+        items[made + sum.before] = {
+            sequence, block, first + from + turn * size, smaller(left, size), slot, turn};
       }
       made += sum.all;
     });

@@ -129,14 +129,14 @@ struct SelectedBackwardKernel {
     X::commit();
   }
 
-  NSA_DEVICE void store_dq(const float (&dq)[C::kDk / 8][4], int first) const {
+  NSA_DEVICE void store_dq(float (&dq)[C::kDk / 8][4], int first) const {
     const Common& c = p.common;
     NSA_UNROLL
     for (int half = 0; half < 2; ++half) {
       const int r = first + warp * 16 + (lane_index() >> 2) + 8 * half;
       const bool valid = r < list.rows;
       const ListRow row = list.at(valid ? r : 0);
-      const std::int64_t at = p.parts.row(c, group, row.token, row.pick, row.head);
+      const std::int64_t at = row.part;
       const float step =
           store_part<C::kDk>(dq, half, valid ? p.parts.values + at * C::kDk * 2 : nullptr);
       if (valid && (lane_index() & 3) == 0) {
@@ -194,6 +194,25 @@ struct SelectedBackwardKernel {
     store_dq(dq, first);
   }
 
+  template <int kColumns>
+  NSA_DEVICE static void load_sums(Pair (&sums)[kColumns / 8], const float* from) {
+    NSA_UNROLL
+    for (int j = 0; j < kColumns / 8; ++j) sums[j] = load_pair_coherent(from + 8 * j);
+  }
+  template <int kColumns>
+  NSA_DEVICE static void store_sums(const Pair (&sums)[kColumns / 8],
+                                    const float (&acc)[kColumns / 8][4],
+                                    int half,
+                                    float scale,
+                                    float* to) {
+    NSA_UNROLL
+    for (int j = 0; j < kColumns / 8; ++j) {
+      store_pair(to + 8 * j,
+                 sums[j].x + acc[j][2 * half] * scale,
+                 sums[j].y + acc[j][2 * half + 1] * scale);
+    }
+  }
+
   // Items of a block take turns, so that the order of the sum is that of the list.
   NSA_DEVICE void add_sums(const float (&dk)[C::kDk / 8][4],
                            const float (&dv)[C::kDv / 8][4]) const {
@@ -209,18 +228,13 @@ struct SelectedBackwardKernel {
       const int key = warp * 16 + (lane_index() >> 2) + 8 * half;
       if (keys.first + key >= keys.end) continue;
       float* to = p.sums + (first + key) * (C::kDk + C::kDv) + 2 * (lane_index() & 3);
-      NSA_UNROLL
-      for (int j = 0; j < C::kDk / 8; ++j) {
-        const Pair sum = load_pair_coherent(to + 8 * j);
-        store_pair(to + 8 * j,
-                   sum.x + dk[j][2 * half] * p.common.scale,
-                   sum.y + dk[j][2 * half + 1] * p.common.scale);
-      }
-      NSA_UNROLL
-      for (int j = 0; j < C::kDv / 8; ++j) {
-        const Pair sum = load_pair_coherent(to + C::kDk + 8 * j);
-        store_pair(to + C::kDk + 8 * j, sum.x + dv[j][2 * half], sum.y + dv[j][2 * half + 1]);
-      }
+      // All loads first: each waits for memory.
+      Pair sums_k[C::kDk / 8];
+      Pair sums_v[C::kDv / 8];
+      load_sums<C::kDk>(sums_k, to);
+      load_sums<C::kDv>(sums_v, to + C::kDk);
+      store_sums<C::kDk>(sums_k, dk, half, p.common.scale, to);
+      store_sums<C::kDv>(sums_v, dv, half, 1.0F, to + C::kDk);
     }
     memory_fence();
     block_sync();
@@ -256,7 +270,7 @@ NSA_KERNEL(C::kThreads, C::kBlocks)
 selected_backward(NSA_PARAMETER SelectedParams p) {
   NSA_SHARED(shared_memory);
   const std::uint32_t shared = shared_address(shared_memory);
-  const int group = block_y();
+  const int group = p.parts.first_group + block_y();
   // Items in the order in which blocks come to run: nobody waits for a turn that has not begun.
   if (thread_index() == 0) {
     store_shared(shared, static_cast<std::uint32_t>(take_ticket(p.tickets + group)));

@@ -84,7 +84,7 @@ struct SelectedForwardKernel {
     sum += shuffle_xor(sum, 1);
     sum += shuffle_xor(sum, 2);
     if (sum == 0.0F) return {minus_infinity(), 0.0F};
-    return {base + log2_exact(sum), 1.0F / sum};
+    return {base + log2_exact(sum), reciprocal_fast(sum)};
   }
 
   NSA_DEVICE void attend(int first, int buffer) const {
@@ -127,12 +127,12 @@ struct SelectedForwardKernel {
   }
 
   // Not the values are divided by the sum but the size of their step.
-  NSA_DEVICE void store(const float (&o)[C::kDv / 8][4],
+  NSA_DEVICE void store(float (&o)[C::kDv / 8][4],
                         int half,
                         const ListRow& row,
                         bool valid,
                         const RowSum& sum) const {
-    const std::int64_t at = p.parts.row(p.common, group, row.token, row.pick, row.head);
+    const std::int64_t at = row.part;
     const float step =
         store_part<C::kDv>(o, half, valid ? p.parts.values + at * C::kDv * 2 : nullptr);
     if (valid && (lane_index() & 3) == 0) {
@@ -163,7 +163,7 @@ template <class C>
 NSA_KERNEL(C::kThreads, C::kBlocks)
 selected_forward(NSA_PARAMETER SelectedParams p) {
   NSA_SHARED(shared_memory);
-  const int group = block_y();
+  const int group = p.parts.first_group + block_y();
   if (block_x() >= p.item_counts[group]) return;
   const std::uint32_t shared = shared_address(shared_memory);
   const ListItem item = p.items[static_cast<std::int64_t>(group) * p.max_items + block_x()];

@@ -10,13 +10,14 @@ namespace nsa::kernels {
 inline constexpr int kMostItemEntries = 256;
 
 struct ListRow {
-  int query;  // within the sequence
-  int token;  // query of all sequences
-  int pick;
+  int query;          // within the sequence
+  int token;          // query of all sequences
+  std::int64_t part;  // of the row (PartBuffers)
   int head;
 };
 
-// The entries of the item in shared memory, token and pick of each, and what turns a row of the item into a query and a head.
+// The entries of the item in shared memory, token and part of head 0 of each, and what turns a row of the item into a query and a
+// head.
 inline constexpr int kEntryBytes = 8;
 
 struct ListRows {
@@ -29,10 +30,11 @@ struct ListRows {
     const int index = heads.quotient(row);
     const Pair entry = load_shared_pair(entries + kEntryBytes * index);
     const int token = static_cast<int>(float_to_bits(entry.x));
-    return {token - sequence_begin,
-            token,
-            static_cast<int>(float_to_bits(entry.y)),
-            row - index * heads.divisor};
+    const int head = row - index * heads.divisor;
+    return {token - sequence_begin, token, std::int64_t{float_to_bits(entry.y)} + head, head};
+  }
+  NSA_DEVICE int token(int index) const {
+    return static_cast<int>(load_shared(entries + kEntryBytes * index));
   }
 };
 
@@ -42,8 +44,9 @@ NSA_DEVICE void load_entries(
   for (int i = thread_index(); i < item.count; i += threads) {
     const int token = p.picks.quotient(entries[i]);
     store_shared(shared + kEntryBytes * i, static_cast<std::uint32_t>(token));
+    const int pick = entries[i] - token * p.picks.divisor;
     store_shared(shared + kEntryBytes * i + 4,
-                 static_cast<std::uint32_t>(entries[i] - token * p.picks.divisor));
+                 static_cast<std::uint32_t>(p.parts.row(p.common, group, token, pick, 0)));
   }
 }
 
@@ -51,6 +54,22 @@ template <class T, int kThreads>
 NSA_DEVICE void copy_list_rows(
     std::uint32_t tile, const PairRows& from, const ListRows& list, int first, int chunks) {
   Share<T, kThreads> share;
+  if constexpr (share.kRegular) {
+    if (first + T::kRows <= list.rows && chunks == T::kChunks) {
+      share.move(0, thread_index());
+      PairWalk entry(list.heads, first + share.row, share.kStep);
+      const char* data =
+          from.data - offset_of(list.sequence_begin, from.query_step) + share.chunk * 16;
+      NSA_UNROLL
+      for (int i = 0; i < share.kTimes; ++i) {
+        copy16(tile + share.place + i * share.kStep * T::kLineBytes,
+               from.at(data, list.token(entry.query), entry.head),
+               true);
+        entry.next();
+      }
+      return;
+    }
+  }
   NSA_UNROLL
   for (int i = 0; i < share.kTimes; ++i) {
     if (!share.move(i, thread_index())) break;
@@ -61,7 +80,7 @@ NSA_DEVICE void copy_list_rows(
   }
 }
 
-// The same rows of two tensors, each looked up once where their tiles are alike and nothing is missing.
+// The same rows of two tensors, each looked up once where their tiles and steps are alike and nothing is missing.
 template <class A, class B, int kThreads>
 NSA_DEVICE void copy_list_rows(std::uint32_t tile_a,
                                const PairRows& a,
@@ -73,14 +92,19 @@ NSA_DEVICE void copy_list_rows(std::uint32_t tile_a,
                                int first) {
   Share<A, kThreads> share;
   if constexpr (share.kRegular && A::kRows == B::kRows && A::kChunks == B::kChunks) {
-    if (first + A::kRows <= list.rows && chunks_a == A::kChunks && chunks_b == A::kChunks) {
+    if (first + A::kRows <= list.rows && chunks_a == A::kChunks && chunks_b == A::kChunks &&
+        a.steps_like(b)) {
       share.move(0, thread_index());
+      PairWalk entry(list.heads, first + share.row, share.kStep);
+      const char* data = a.data - offset_of(list.sequence_begin, a.query_step) + share.chunk * 16;
+      const std::int64_t to_b = b.data - a.data;
       NSA_UNROLL
       for (int i = 0; i < share.kTimes; ++i) {
-        const ListRow r = list.at(first + share.row + i * share.kStep);
         const std::uint32_t place = share.place + i * share.kStep * A::kLineBytes;
-        copy16(tile_a + place, a.of(r.query, r.head) + share.chunk * 16, true);
-        copy16(tile_b + place, b.of(r.query, r.head) + share.chunk * 16, true);
+        const char* source = a.at(data, list.token(entry.query), entry.head);
+        copy16(tile_a + place, source, true);
+        copy16(tile_b + place, source + to_b, true);
+        entry.next();
       }
       return;
     }

@@ -174,6 +174,9 @@ inline float bits_to_float(std::uint32_t bits) {
 inline float exp2_fast(float x) {
   return std::exp2(x);
 }
+inline float reciprocal_fast(float x) {
+  return 1.0F / x;
+}
 inline float rsqrt_float(float x) {
   return 1.0F / std::sqrt(x);
 }
@@ -255,6 +258,13 @@ inline Words4 load_global16(const void* from) {
 }
 inline void store_global16(void* to, const Words4& v) {
   std::memcpy(to, &v, 16);
+}
+
+inline Words4 load_global16_once(const void* from) {
+  return load_global16(from);
+}
+inline void store_global16_once(void* to, const Words4& v) {
+  store_global16(to, v);
 }
 
 struct MatrixRows {

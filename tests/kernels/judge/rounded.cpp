@@ -167,6 +167,7 @@ class Group {
     for (int b = 0; b < 3; ++b) {
       Partial r = attend(b, whole_[b]);
       if (b == 1) {
+        if (apart_) quantize(r.sum);
         for (const Keys& part : parts_) {
           Partial one = attend(b, part);
           quantize(one.sum);
@@ -268,6 +269,7 @@ class Group {
 
   void backward(std::int64_t i, std::int64_t t) {
     Numbers dq(n_.d_k);
+    Numbers of_parts(n_.d_k);
     Numbers squares(n_.d_k);
     for (int b = 0; b < 3; ++b) {
       double gate = gate_of(i, t, b);
@@ -283,15 +285,18 @@ class Group {
           Numbers of_part(n_.d_k);
           differentiate(b, gate, part, of_part, squares, of_x);
           quantize(of_part);
-          for (std::int64_t c = 0; c < n_.d_k; ++c) of_branch[c] += of_part[c];
+          Numbers& to = apart_ ? of_parts : of_branch;
+          for (std::int64_t c = 0; c < n_.d_k; ++c) to[c] += of_part[c];
         }
       }
       for (std::int64_t c = 0; c < n_.d_k; ++c)
         dq[c] += apart_ ? of_branch[c] : rounded(of_branch[c], p_.element);
       for (std::int64_t c = 0; c < n_.d_k; ++c) squares[c] += squared(of_x[c] * noise_[b]);
     }
+    // The dense share waits as the parts do, where there can be parts.
+    if (apart_ && p_.n_sel > p_.init_blocks + p_.local_blocks) quantize(dq);
     for (std::int64_t c = 0; c < n_.d_k; ++c) {
-      value_.d_q[row_ * n_.d_k + c] = rounded(dq[c], p_.element);
+      value_.d_q[row_ * n_.d_k + c] = rounded(dq[c] + of_parts[c], p_.element);
       spread_.d_q[row_ * n_.d_k + c] = std::sqrt(squares[c]);
     }
   }
