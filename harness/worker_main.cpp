@@ -173,7 +173,7 @@ const harness::Kind& kind_named(const std::string& name) {
       Session session(options, read_case(options.case_file), channel, progress, heartbeat);
       at::set_num_interop_threads(1);
       harness::prepare_vector_math();
-      progress.watch_operators();
+      if (session.observe() >= harness::kWatchEvents) progress.watch_operators();
       say_hello(session);
       const auto sensors = sensors_of(session);
       const harness::DeviceLoad load(heartbeat,

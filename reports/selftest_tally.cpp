@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "harness/judge/asked.h"
 #include "harness/judge/expectation.h"
 #include "harness/store/bisection.h"
 #include "nsa/base/text.h"
@@ -63,6 +64,7 @@ class Tally {
   void add_fault(const harness::CaseRecord& record, const harness::Scenario& scenario) {
     if (!record.judgement || !scenario.expect) return;
     const harness::Judgement& judgement = *record.judgement;
+    if (is_compared_later(scenario, judgement)) return;
     const harness::Expectation& wanted = *scenario.expect;
     const Finding* cause = first_cause(judgement);
     if (cause == nullptr && judgement.outcome == Outcome::error) {

@@ -147,6 +147,7 @@ ReportView make_view(const harness::Store& store, const ReportRequest& request) 
   view.request.runs = night.runs;
   view.decision = night.decision;
   view.outcomes = harness::outcomes_that_count(night.cases);
+  view.unasked = not_fully_asked(night.cases);
   for (const harness::CaseRecord& record : night.cases) {
     const auto run = std::find_if(night.runs.begin(), night.runs.end(), [&](const auto& one) {
       return one.id == record.run_id;

@@ -61,6 +61,7 @@ struct ReportView {
   std::vector<DecidedNight>
       nights;  // of a range with several, oldest first, the last one is what this report is about
   std::vector<NightBefore> nightly;  // of each shard and plan, the newest run
+  std::size_t unasked = 0;           // cases that passed without some of their checks
 };
 
 // Throws: nsa::Error from the store.

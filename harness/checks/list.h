@@ -46,6 +46,7 @@ namespace checks {
 [[nodiscard]] Check kernel_causal();
 [[nodiscard]] Check process_clean();
 [[nodiscard]] Check progress();
+[[nodiscard]] Check levels_agree();
 
 }  // namespace checks
 }  // namespace harness

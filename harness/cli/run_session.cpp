@@ -7,10 +7,12 @@
 #include <unistd.h>
 
 #include "harness/checks/list.h"
+#include "harness/checks/process/level_course.h"
 #include "harness/cli/output.h"
 #include "harness/cli/py_spy.h"
 #include "harness/cli/room.h"
 #include "harness/cli/signals.h"
+#include "harness/judge/asked.h"
 #include "harness/run/build_info.h"
 #include "harness/run/clock.h"
 #include "harness/scenario/bisect.h"
@@ -186,6 +188,7 @@ void RunSession::leave_out(const Indices& waiting, const std::string& why) {
   none.judgement.reason = why;
   for (const std::size_t index : waiting) {
     (void)settle(index, none);
+    note_end(index, none.evidence);
     ++ran_;
   }
 }
@@ -253,12 +256,14 @@ void RunSession::show_result(Outcome outcome,
 void RunSession::run_planned(std::size_t index, const Place& place) {
   const Unmet& unmet = plan_.unmet[planned(index).point];
   if (!unmet.why.empty() && !unmet.is_error) {
+    note_end(index, {});
     show_result(Outcome::skip, index, 0.0, unmet.why);
     return;
   }
   const Attempt made =
       unmet.why.empty() ? attempt(index, place) : Attempt{error_judgement(unmet.why), {}, {}, 0.0};
   const Case& the_case = planned(index).the_case;
+  note_end(index, made.evidence);
   const bool good =
       !is_failure(made.judgement.outcome) || is_trial(the_case) || is_experiment(the_case);
   progress_.end_case(static_cast<int>(index) + 1, good);
@@ -302,6 +307,28 @@ std::vector<std::string> RunSession::environment_of(const Scenario& scenario,
   return environment;
 }
 
+void RunSession::note_end(std::size_t index, const Evidence& evidence) {
+  const std::lock_guard lock(mutex_);
+  Planned& ended = planned_[index];
+  ended.has_ended = true;
+  if (ended.the_case.scenario.has_check(kComparesLevels)) {
+    ended.shown = checks::shown_at_level(evidence);
+  }
+}
+
+std::vector<OtherLevel> RunSession::other_levels(std::size_t index) {
+  const std::lock_guard lock(mutex_);
+  const Scenario& own = planned_[index].the_case.scenario;
+  std::vector<OtherLevel> shown;
+  if (!own.has_check(kComparesLevels)) return shown;
+  for (const Planned& other : planned_) {
+    if (!checks::differ_in_level_alone(own, other.the_case.scenario)) continue;
+    if (!other.has_ended) return {};
+    if (other.shown) shown.push_back(*other.shown);
+  }
+  return shown;
+}
+
 RunResult RunSession::run_attempt(std::size_t index, const Place& place, Evidence& evidence) {
   const Planned& mine = planned(index);
   const Case& the_case = mine.the_case;
@@ -319,6 +346,7 @@ RunResult RunSession::run_attempt(std::size_t index, const Place& place, Evidenc
   options.environment = environment_of(the_case.scenario, place);
   options.interrupted = &interrupted();
   options.frames_of = &python_frames;
+  options.other_levels = other_levels(index);
   evidence.the_case = the_case;
   evidence.folder = options.folder;
   RunnerHooks hooks;

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -82,6 +83,9 @@ class RunSession {
     std::size_t point = 0;  // of the plan
     Case the_case;
     CaseRecord record;  // with its judgement, once there is one
+    bool has_ended = false;
+    std::optional<OtherLevel> shown =
+        {};  // of a case that is compared with other levels of observation
   };
   using Indices = std::vector<std::size_t>;  // of planned cases
 
@@ -104,6 +108,10 @@ class RunSession {
   [[nodiscard]] Attempt attempt(std::size_t index, const Place& place);
   [[nodiscard]] RunResult run_attempt(std::size_t index, const Place& place, Evidence& evidence);
   [[nodiscard]] std::string begin_attempt(std::size_t index);
+  // Of a case that was run, or left out.
+  void note_end(std::size_t index, const Evidence& evidence);
+  // What the cases showed that differ from this one in the level of observation alone, where this is the last of them.
+  [[nodiscard]] std::vector<OtherLevel> other_levels(std::size_t index);
   [[nodiscard]] std::vector<std::string> environment_of(const Scenario& scenario,
                                                         const Place& place) const;
   // False: the judgement is not stored, and nothing of the case may be freed.

@@ -27,6 +27,7 @@ struct RunArguments {
   std::vector<std::string> sets;
   std::vector<std::string> only;
   std::string seed;
+  std::string observe;               // "": as the scenarios say
   double budget_seconds = 86'400.0;  // of a command
   bool dry_run = false;
   bool diagnose = false;
@@ -232,8 +233,15 @@ Action add_run(CLI::App& command) {
   command.add_flag("--diagnose",
                    arguments->diagnose,
                    "Look for the cause of each failure (nsa-harness diagnose), 120 s at most");
+  command
+      .add_option("--observe",
+                  arguments->observe,
+                  "How closely ranks are watched: 2 as checks need it, 1 without waiting for the "
+                  "device in a step, 0 processes only; short for --set observe=...")
+      ->check(CLI::IsMember({"0", "1", "2"}));
   add_run_options(command, arguments->options);
   return [arguments] {
+    if (!arguments->observe.empty()) arguments->sets.push_back("observe=" + arguments->observe);
     draw_seed(*arguments);
     return run(*arguments);
   };

@@ -158,6 +158,7 @@ constexpr std::array kEntries = {
     entry<Fact, &Evidence::facts>(kWorker),
     entry<Done, &Evidence::done>(kWorker),
     entry<Observation, &Evidence::observations>(kWorker),
+    entry<OtherLevel, &Evidence::other_levels>(kControllerOnly),
     entry<Started, &Evidence::started>(kControllerOnly),
     entry<Exited, &Evidence::exited>(kControllerOnly),
     entry<Suspect, &Evidence::suspects>(kControllerOnly),

@@ -77,6 +77,7 @@ struct Evidence {
   Rows<FaultFired> faults_fired;
   Rows<Fact> facts;
   Rows<Done> done;
+  Rows<OtherLevel> other_levels;
   Rows<Started> started;
   Rows<Exited> exited;
   Rows<Observation> observations;

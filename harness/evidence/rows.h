@@ -92,6 +92,9 @@ enum class Reach { no, yes, unknown };
 void to_json(nlohmann::json& json, const Reach& reach);
 void from_json(const nlohmann::json& json, Reach& reach);
 
+// State of a gradient that is there and whose values nobody looked at.
+inline constexpr const char* kUnread = "unread";
+
 struct Gradient {  // the gradient ledger: one row a parameter, step and process (twin: and of_rank)
   static constexpr const char* kKind = "gradient";
   std::int64_t step = 0;
@@ -105,8 +108,8 @@ struct Gradient {  // the gradient ledger: one row a parameter, step and process
   int bucket = -1;         // of the Reducer; -1 in the twin
   int hooks_expected = 0;  // post hooks on the grad accumulator: when they were installed,
   int hooks_found = 0;     //   and after the backward; another accumulator node counts as 0
-  std::string state;       // ok, none, zero, nan, inf; frozen: the training needs none of it
-  Real l2;                 // of the local gradient, before reduction
+  std::string state;  // ok, none, zero, nan, inf; frozen: the training needs none of it; kUnread
+  Real l2;            // of the local gradient, before reduction
   Real absmax;
   std::string hash_before;  // local gradient, "" when there is none
   std::string hash_after;   // after reduction; "" in the twin and where there is none
@@ -374,6 +377,16 @@ struct Done {  // last event of a worker that did all it was asked
 
 // ---- written by the controller -------------------------------------------------------------------------------------
 
+// What a case of the same run showed that differs from this one in the level of observation alone, and had ended before.
+struct OtherLevel {
+  static constexpr const char* kKind = "other_level";
+  int observe = 0;
+  std::string end;                  // well; still or budget: ended by the controller for it; failed
+  std::vector<int> ranks;           // that did not end well
+  std::vector<std::string> losses;  // "RANK STEP LOSS", every digit of it, where they were recorded
+  std::vector<std::string> parameters;  // "RANK HASH", over all of them after the last step
+};
+
 struct Started {
   static constexpr const char* kKind = "started";
   int process_started = 0;
@@ -539,6 +552,7 @@ inline void to_json(nlohmann::json& json, const Done&) {
   json = nlohmann::json::object();
 }
 inline void from_json(const nlohmann::json&, Done&) {}
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(OtherLevel, observe, end, ranks, losses, parameters)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Started, process_started, pid)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Exited,
                                                 process_ended,

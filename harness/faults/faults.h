@@ -42,6 +42,7 @@ using Faults = std::vector<Fault>;
 [[nodiscard]] Faults faults_of_scores();
 [[nodiscard]] Faults faults_of_selected_backwards();
 [[nodiscard]] Faults faults_of_token_weighting();
+[[nodiscard]] Faults faults_of_unwatched();
 [[nodiscard]] Faults faults_of_updates();
 [[nodiscard]] Faults faults_of_weights();
 [[nodiscard]] Faults faults_of_wrong_gradients();

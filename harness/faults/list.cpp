@@ -42,6 +42,7 @@ const std::vector<Fault>& all_faults() {
                                faults_of_scores(),
                                faults_of_selected_backwards(),
                                faults_of_token_weighting(),
+                               faults_of_unwatched(),
                                faults_of_updates(),
                                faults_of_weights(),
                                faults_of_wrong_gradients(),

@@ -25,6 +25,8 @@ constexpr std::array kEdges = {
     Edge{"HANG.HOST", "CRASH.EXCEPTION/communication", Tie::peer},
     Edge{"HANG.HOST", "DESYNC.MISSING_RANK", Tie::same_rank},
     Edge{"HANG.COLLECTIVE", "CRASH.EXCEPTION/communication", Tie::same_sequence},
+    Edge{"OBSERVER.EFFECT/end", "HANG.", Tie::whole_run},
+    Edge{"OBSERVER.EFFECT/end", "process", Tie::whole_run},
     Edge{"MEM.BUDGET/tensors", "OOM.", Tie::same_rank},
     Edge{"MEM.BUDGET/resident", "OOM.HOST", Tie::same_rank},
     // Ranks that do not do the same: a back end may abort one of them, or wait.

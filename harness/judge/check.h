@@ -17,6 +17,7 @@ struct Check {
   std::string about;               // one line for `list` and the report
   std::vector<std::string> codes;  // every code it can give
   CheckResult (*judge)(const Evidence& evidence) = nullptr;
+  int observe = kWatchValues;  // the lowest level of observation that records its evidence
 };
 
 }  // namespace harness

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "harness/judge/asked.h"
 #include "harness/judge/codes/codes.h"
 #include "harness/judge/expectation.h"
 #include "harness/judge/not_judged.h"
@@ -37,12 +38,6 @@ CheckResult run_check(const std::string& name,
   for (Finding& finding : result.findings) finding.check = name;
   for (NotJudged& lacking : result.not_judged) lacking.check = name;
   return result;
-}
-
-// Without the two lines in its script, a command is seen from outside alone: what it did not record is not asked about.
-bool is_asked(const std::string& check, const Evidence& evidence) {
-  if (!evidence.the_case.scenario.is_command() || !evidence.hellos.empty()) return true;
-  return check == "process_clean" || check == "progress";
 }
 
 // Roles are given over all checks together and copied back, so that a verdict and the case say the same.
@@ -105,10 +100,12 @@ void derive_failure(Judgement& judged) {
   if (causes > 1) judged.reason += " (1 of " + std::to_string(causes) + " independent causes)";
 }
 
-void derive_outcome(Judgement& judged) {
+void derive_outcome(const Scenario& scenario, Judgement& judged) {
+  const std::string left_out = not_asked_text(scenario, judged);
   if (judged.verdicts.empty()) {
     judged.outcome = Outcome::inconclusive;
-    judged.reason = "nothing was judged: the scenario names no check";
+    judged.reason = "nothing was judged: " +
+                    (left_out.empty() ? std::string("the scenario names no check") : left_out);
   } else if (any(judged, Verdict::fail)) {
     derive_failure(judged);
   } else if (any(judged, Verdict::inconclusive)) {
@@ -117,7 +114,8 @@ void derive_outcome(Judgement& judged) {
   } else {
     judged.outcome = Outcome::pass;
     const std::size_t count = judged.verdicts.size();
-    judged.reason = std::to_string(count) + (count == 1 ? " check passed" : " checks passed");
+    judged.reason = std::to_string(count) + (count == 1 ? " check passed" : " checks passed") +
+                    (left_out.empty() ? "" : "; " + left_out);
   }
 }
 
@@ -231,11 +229,11 @@ Judgement judge(const Evidence& evidence, std::span<const Check> checks) {
   Judgement judged;
   const Evidence shown = blinded(evidence);
   for (const std::string& name : evidence.the_case.scenario.checks) {
-    if (is_asked(name, evidence)) judged.verdicts.push_back(run_check(name, shown, checks));
+    if (is_asked(name, evidence, checks)) judged.verdicts.push_back(run_check(name, shown, checks));
   }
   judged.findings = order_findings(judged.verdicts);
-  derive_outcome(judged);
   const Scenario& scenario = evidence.the_case.scenario;
+  derive_outcome(scenario, judged);
   if (interrupted(evidence)) {
     judged.outcome = Outcome::inconclusive;
     judged.reason = "interrupted";
@@ -250,6 +248,8 @@ Judgement judge(const Evidence& evidence, std::span<const Check> checks) {
   } else if (kill_never_happened(evidence, judged.outcome)) {
     judged.outcome = Outcome::error;
     judged.reason = kill_text(scenario.life);
+  } else if (is_compared_later(scenario, judged)) {
+    // What is planted, and what is expected of it, shows where the levels are compared.
   } else if (scenario.expect && scenario.bisect.over.empty()) {
     compare_with_expectation(*scenario.expect, judged);
   } else if (!is_experiment(evidence.the_case) && fault_unnoticed(scenario, judged)) {

@@ -19,11 +19,13 @@ struct Judgement {
 
 // Runs the case's checks over `evidence`, orders the findings and derives the outcome:
 //  - a check that throws, or whose name is not in `checks`, is inconclusive with the reason;
+//  - a check whose evidence is not recorded at the case's level of observation is not asked (asked.h);
 //  - no check judged anything: INCONCLUSIVE;
 //  - a case that did not pass while the disk was full: ERROR, and no finding;
 //  - a fault that was asked for and never fired: ERROR (in a bisection only where all candidates are there);
 //  - a kill that was asked for and never happened, in a case that did not fail: ERROR;
-//  - `expect` met: PASS, missed: FAIL (the trials of a bisection are not compared with it: see bisection.h);
+//  - `expect` met: PASS, missed: FAIL (the trials of a bisection are not compared with it: see bisection.h; nor is a case that a
+//    later one compares with itself: see asked.h);
 //  - a fault was planted without `expect`, it acted, and everything passed: ERROR;
 //  - then a known failure that is as known: XFAIL, a pass where one is known: XPASS.
 [[nodiscard]] Judgement judge(const Evidence& evidence, std::span<const Check> checks);

@@ -1,5 +1,6 @@
 #include "harness/kinds/throughput.h"
 
+#include <memory>
 #include <vector>
 
 #include "harness/kinds/dense_control.h"
@@ -23,6 +24,16 @@ namespace {
 constexpr std::int64_t kWarmUpSteps = 2;
 static_assert(kWarmUpSteps <= nsa::kStepsBeforeGraph, "what is measured of a graph are launches");
 
+// What is asked in a step besides its time. Each operator pays for it, and on a CPU each allocation.
+struct StepWatches {
+  StepWatches(Session& session, const torch::Device& device)
+      : memory(session, device), sensors(device) {}
+
+  PhaseMemory memory;
+  GpuSensors sensors;
+  HostSyncs syncs;
+};
+
 class ThroughputCase {
  public:
   explicit ThroughputCase(Session& session)
@@ -36,7 +47,8 @@ class ThroughputCase {
                    scenario_.training.optimizer,
                    scenario_.training.precision,
                    optimizer_of(session)),
-        memory_(session, device_),
+        watches_(session.observe() == kWatchValues ? std::make_unique<StepWatches>(session, device_)
+                                                   : nullptr),
         fired_(session.channel()),
         request_(scenario_.fault.value_or(FaultRequest{})),
         fault_{request_, session, 0, 1, model_, routes_, fired_} {
@@ -78,39 +90,54 @@ class ThroughputCase {
   // A launch allocates nothing: what its tensors take was seen when it was captured.
   void graphed_step(std::int64_t step) {
     const bool allocates = step <= nsa::kStepsBeforeGraph + 1;
-    if (allocates) memory_.begin_step(step);
+    if (watches_ && allocates) watches_->memory.begin_step(step);
     graphed_->prepare(step);
-    clock_.start();
-    (void)syncs_.take();
+    start_clock();
     graphed_->run(step);
-    const double ms = clock_.elapsed_ms();
-    const std::int64_t syncs = syncs_.take();
-    if (allocates) memory_.end_step();
-    session_.sample("loss", step, graphed_->mean_loss());
-    sensors_.record(session_, step);
-    const double control_ms = control_.measure_ms();
-    if (!GraphedSteps::is_launched(step)) return;
-    write(step, ms, syncs);
-    session_.sample("control_ms", step, control_ms);
+    stop_clock();
+    if (watches_ && allocates) watches_->memory.end_step();
+    tell(step, GraphedSteps::is_launched(step), [this] { return graphed_->mean_loss(); });
   }
 
   void train_step(std::int64_t step) {
-    memory_.begin_step(step);
-    clock_.start();
-    (void)syncs_.take();
+    if (watches_) watches_->memory.begin_step(step);
+    start_clock();
     const auto loss = micro_batches(step);
     session_.enter("optimizer", step);
     optimizer_.step();
     routes_.ran("optimizer", -1, optimizer_.implementation());
-    const double ms = clock_.elapsed_ms();
-    const std::int64_t syncs = syncs_.take();
-    memory_.end_step();
+    stop_clock();
+    if (watches_) watches_->memory.end_step();
     for (auto& parameter : model_->parameters()) parameter.mutable_grad().reset();
-    session_.sample("loss", step, loss.item<double>());
-    sensors_.record(session_, step);
+    tell(step, step > kWarmUpSteps, [&loss] { return loss.item<double>(); });
+  }
+
+  [[nodiscard]] bool tells() const { return session_.observe() >= kWatchEvents; }
+
+  // The clock waits for the device, before a step and after it.
+  void start_clock() {
+    if (tells()) clock_.start();
+    if (watches_) (void)watches_->syncs.take();
+  }
+  void stop_clock() {
+    if (tells()) ms_ = clock_.elapsed_ms();
+    if (watches_) host_syncs_ = watches_->syncs.take();
+  }
+
+  // `counts`: the step is like those that come after it.
+  template <typename ReadLoss>
+  void tell(std::int64_t step, bool counts, const ReadLoss& read_loss) {
+    if (!tells()) return;
+    session_.sample("loss", step, read_loss());
+    if (watches_) watches_->sensors.record(session_, step);
     const double control_ms = control_.measure_ms();
-    if (step <= kWarmUpSteps) return;
-    write(step, ms, syncs);
+    if (!counts) return;
+    const nsa::TrainingConfig& training = scenario_.training;
+    const auto tokens =
+        static_cast<double>(training.batch_size * training.seq_len * training.accumulate);
+    session_.sample("step_ms", step, ms_);
+    session_.sample("tokens_per_s", step, tokens / ms_ * 1000.0);
+    if (watches_) session_.sample("host_syncs", step, static_cast<double>(host_syncs_));
     session_.sample("control_ms", step, control_ms);
   }
 
@@ -132,17 +159,9 @@ class ThroughputCase {
     return sum;
   }
 
-  void write(std::int64_t step, double ms, std::int64_t syncs) {
-    const nsa::TrainingConfig& training = scenario_.training;
-    const auto tokens =
-        static_cast<double>(training.batch_size * training.seq_len * training.accumulate);
-    session_.sample("step_ms", step, ms);
-    session_.sample("tokens_per_s", step, tokens / ms * 1000.0);
-    session_.sample("host_syncs", step, static_cast<double>(syncs));
-  }
-
   void finish() {
     fired_.write_total();
+    if (!tells()) return;
     write_routes(session_, routes_);
     session_.sample("rss_peak_bytes", scenario_.training.steps, peak_resident_bytes());
   }
@@ -155,10 +174,10 @@ class ThroughputCase {
   nsa::ActivationCheckpoint checkpoint_;
   std::unique_ptr<nsa::DataSource> source_;
   nsa::Optimizer optimizer_;
-  PhaseMemory memory_;
-  GpuSensors sensors_{device_};
-  HostSyncs syncs_;
+  std::unique_ptr<StepWatches> watches_;  // at kWatchValues
   StepClock clock_{device_};
+  double ms_ = 0.0;              // of the last step
+  std::int64_t host_syncs_ = 0;  // likewise
   DenseControl control_{scenario_.training, device_};
   Fired fired_;
   FaultRequest request_;

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "harness/kinds/training_parts.h"
 #include "harness/worker/fault.h"
@@ -69,10 +70,10 @@ bool train_step(Session& session,
   session.enter("forward", step);
   parallel.before_forward(true);
   const auto plans = parallel.buckets();
-  write_buckets(session, plans, step);
+  if (parts.watches(kWatchEvents)) write_buckets(session, plans, step);
   parts.ledger.set_buckets(plans);
   const auto loss = parts.forward(tokens_BS, last);
-  parts.write_loss("loss");
+  if (parts.watches(kWatchValues)) parts.write_loss("loss");
 
   session.enter("backward", step);
   auto local = parts.gradients_file(step, rank, "local_gradients");
@@ -109,28 +110,56 @@ std::int64_t first_step(Session& session, TrainingParts& parts, nsa::Communicato
       [&](std::int64_t newest) { return smallest_of_ranks(communicator, parts.device, newest); });
 }
 
+// What a step takes of the memory and of the card.
+class StepMeasures {
+ public:
+  StepMeasures(Session& session, const torch::Device& device)
+      : session_(session), memory_(session, device), sensors_(device) {}
+
+  void begin(std::int64_t step) { memory_.begin_step(step); }
+  void end(std::int64_t step) {
+    memory_.end_step();
+    sensors_.record(session_, step);
+  }
+
+ private:
+  Session& session_;
+  PhaseMemory memory_;
+  GpuSensors sensors_;
+};
+
 void train(Session& session,
            TrainingParts& parts,
            nsa::DataParallel& parallel,
            nsa::Communicator& communicator) {
   const Scenario& scenario = session.the_case().scenario;
   const std::int64_t every = scenario.life.save_every;
-  PhaseMemory memory(session, parts.device);
-  GpuSensors sensors(parts.device);
+  std::optional<StepMeasures> measures;
+  if (parts.watches(kWatchValues)) measures.emplace(session, parts.device);
   for (std::int64_t step = first_step(session, parts, communicator);
        step <= scenario.training.steps;
        ++step) {
-    memory.begin_step(step);
+    if (measures) measures->begin(step);
     if (!train_step(session, parts, parallel, step)) return;
-    memory.end_step();
-    sensors.record(session, step);
+    if (measures) measures->end(step);
     if (every > 0 && step % every == 0) parts.save(step);
   }
 }
 
+// Watched as a process alone, a rank tells of no collective.
+struct NoObserver : nsa::CollectiveObserver {
+  void enqueued(const nsa::CollectiveInfo& /*info*/) override {}
+  void completed(std::int64_t /*sequence*/, const std::string& /*group*/) override {}
+};
+
+std::unique_ptr<nsa::CollectiveObserver> observer_of_collectives(Session& session) {
+  if (session.observe() < kWatchEvents) return std::make_unique<NoObserver>();
+  return std::make_unique<CollectiveRecorder>(session.channel(), session.progress());
+}
+
 void run_rank(Session& session) {
   TrainingParts parts(session);
-  CollectiveRecorder collectives(session.channel(), session.progress());
+  const auto collectives = observer_of_collectives(session);
   const FaultRequest request = session.the_case().scenario.fault.value_or(FaultRequest{});
   Fired fired(session.channel());
   nsa::CommunicatorOptions joined = communicator_options(session);
@@ -139,7 +168,7 @@ void run_rank(Session& session) {
     session.fault()->before_joining(join);
   }
   session.enter("rendezvous", 0);
-  nsa::Communicator communicator(joined, collectives);
+  nsa::Communicator communicator(joined, *collectives);
   const HeartbeatTask poll(session.heartbeat(), [&communicator] { communicator.poll_completed(); });
 
   nsa::DataParallelOptions options = data_parallel_options(session, communicator, parts.routes);

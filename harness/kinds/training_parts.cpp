@@ -109,14 +109,7 @@ TrainingParts::TrainingParts(Session& session)
                        mask,
                        dropout,
                        {parameters, *optimizer, source->identity()})),
-      ledger(parameters, session.progress()),
-      watch(session.channel(), session.progress()),
-      recorder(model,
-               watch,
-               session.progress(),
-               !session.is_twin() && (session.wants_check("close_to_oracle") ||
-                                      session.wants_check("selection_valid") ||
-                                      session.wants_check("step_is_oracle"))),
+      ledger(parameters, session.progress(), session.observe()),
       step_recorder(parameters,
                     *optimizer,
                     {session.wants_check("step_is_oracle") && !session.is_twin(),
@@ -133,7 +126,15 @@ TrainingParts::TrainingParts(Session& session)
           session.wants_check("matches_twin") || session.wants_check("close_to_oracle") ||
           session.wants_check("step_is_oracle") || session.wants_check("checkpoint_equal") ||
           session.wants_check("buckets_as_asked")) {
-  recorder.keep_decisions(session.wants_check("decisions_agree"));
+  if (watches(kWatchValues)) {
+    watch = std::make_unique<SeamWatch>(session.channel(), session.progress());
+    const bool keeps_layers = session.wants_check("close_to_oracle") ||
+                              session.wants_check("selection_valid") ||
+                              session.wants_check("step_is_oracle");
+    recorder = std::make_unique<LayerRecorder>(
+        model, *watch, session.progress(), !session.is_twin() && keeps_layers);
+    recorder->keep_decisions(session.wants_check("decisions_agree"));
+  }
   if (!session.is_twin()) {
     checkpoint = std::make_unique<nsa::ActivationCheckpoint>(
         model, session.the_case().scenario.parallel, routes);
@@ -158,7 +159,7 @@ void TrainingParts::drop_residuals() {
 
 torch::Tensor TrainingParts::dropped(int layer, int site, const torch::Tensor& branch_BSE) {
   const auto kept_BSE = seams.kept({step_, micro_, of_rank_, layer, site}, branch_BSE.size(2));
-  if (!again_ && !nsa::is_recomputing()) {
+  if (watches(kWatchValues) && !again_ && !nsa::is_recomputing()) {
     session_.channel().write(
         DropoutMask{step_, micro_, layer, site, of_rank_, nsa::hash_hex(bytes_of(kept_BSE))});
   }
@@ -166,7 +167,8 @@ torch::Tensor TrainingParts::dropped(int layer, int site, const torch::Tensor& b
 }
 
 void TrainingParts::watch_seams() {
-  watch.install(model);
+  if (!watch) return;
+  watch->install(model);
   if (checkpoint) {
     recompute_watch =
         std::make_unique<RecomputeWatch>(session_.channel(),
@@ -180,11 +182,12 @@ void TrainingParts::begin_step(std::int64_t step, int of_rank) {
   step_ = step;
   of_rank_ = of_rank;
   loss_sum_ = floor_sum_ = losses_ = 0.0;
+  unread_losses_.clear();
   predicted_ = 0;
   for (auto& [name, parameter] : parameters) {
     parameter.mutable_grad().reset();
   }
-  step_recorder.begin(step, session_.out_of(step, of_rank));
+  if (watches(kWatchValues)) step_recorder.begin(step, session_.out_of(step, of_rank));
 }
 
 torch::Tensor TrainingParts::batch(std::int64_t micro) {
@@ -194,6 +197,17 @@ torch::Tensor TrainingParts::batch(std::int64_t micro) {
   auto tokens_BS = seams.data(step_, micro, of_rank_, world);
   if (!tokens_BS.defined()) return tokens_BS;
   tokens_BS = tokens_BS.contiguous();
+  if (watches(kWatchValues)) write_batch(micro, tokens_BS);
+  scored_B_ = mask.scored(step_, micro, of_rank_);
+  packed_ = documents.lengths(step_, micro, of_rank_);
+  model->set_documents(packed_);
+  if (watches(kWatchEvents)) {
+    floor_sum_ += mask.weight(step_, micro, of_rank_) * source->floor_of(tokens_BS, scored_B_);
+  }
+  return tokens_BS.to(device);
+}
+
+void TrainingParts::write_batch(std::int64_t micro, const torch::Tensor& tokens_BS) {
   for (std::int64_t row = 0; row < tokens_BS.size(0); ++row) {
     Batch entry;
     entry.step = step_;
@@ -204,11 +218,6 @@ torch::Tensor TrainingParts::batch(std::int64_t micro) {
     entry.source = source->identity();
     session_.channel().write(entry);
   }
-  scored_B_ = mask.scored(step_, micro, of_rank_);
-  packed_ = documents.lengths(step_, micro, of_rank_);
-  model->set_documents(packed_);
-  floor_sum_ += mask.weight(step_, micro, of_rank_) * source->floor_of(tokens_BS, scored_B_);
-  return tokens_BS.to(device);
 }
 
 torch::Tensor TrainingParts::loss_of(const torch::Tensor& tokens_BS) {
@@ -220,31 +229,38 @@ torch::Tensor TrainingParts::loss_of(const torch::Tensor& tokens_BS) {
 
 torch::Tensor TrainingParts::forward(const torch::Tensor& tokens_BS, std::int64_t micro) {
   micro_ = micro;
-  recorder.pause(micro > 0);
   block_recorder.pause(micro > 0);
+  if (recorder) recorder->pause(micro > 0);
   if (micro == 0) {
-    watch.begin(step_);
-    recorder.begin(step_, of_rank_);
+    if (watch) watch->begin(step_);
+    if (recorder) recorder->begin(step_, of_rank_);
     block_recorder.begin(step_, of_rank_);
   }
   if (recompute_watch) recompute_watch->begin(step_, micro);
   const auto loss = loss_of(tokens_BS);
-  const double weight = mask.weight(step_, micro, of_rank_);
-  loss_sum_ += weight * loss.item<double>();
-  losses_ += weight;
+  add_loss(loss.detach(), mask.weight(step_, micro, of_rank_));
   predicted_ += mask.tokens(step_, micro, of_rank_);
-  watch.check_outputs();
+  if (watch) watch->check_outputs();
   const auto root = optimizer->scaled(seams.share(loss, step_, micro, of_rank_));
   step_recorder.loss(loss, root);
   return root;
 }
 
+void TrainingParts::add_loss(const torch::Tensor& loss, double weight) {
+  losses_ += weight;
+  if (watches(kWatchValues)) {
+    loss_sum_ += weight * loss.item<double>();
+  } else {
+    unread_losses_.emplace_back(loss, weight);
+  }
+}
+
 void TrainingParts::backward_ended(std::int64_t micro, const TensorFile* local) {
   if (recompute_watch) recompute_watch->write();
-  if (micro > 0) {
+  if (micro > 0 || !recorder) {
     return;
   }
-  recorder.write_exposure(session_.channel());
+  recorder->write_exposure(session_.channel());
   if (!keeps_tensors_) {
     return;
   }
@@ -261,7 +277,7 @@ void TrainingParts::backward_ended(std::int64_t micro, const TensorFile* local) 
     }
   }
   const ArtefactOut out = session_.out_of(step_, of_rank_);
-  recorder.write(out, gradients);
+  recorder->write(out, gradients);
   // The gradients of a step of one micro-batch have a file of their own.
   block_recorder.write(out, local != nullptr ? std::map<std::string, torch::Tensor>{} : gradients);
 }
@@ -271,6 +287,8 @@ double TrainingParts::mean_loss() const {
 }
 
 void TrainingParts::write_loss(const std::string& metric) {
+  for (const auto& [loss, weight] : unread_losses_) loss_sum_ += weight * loss.item<double>();
+  unread_losses_.clear();
   session_.sample(metric, step_, mean_loss());
   const double floor = floor_sum_ / losses_;
   if (std::isnan(floor)) {
@@ -310,19 +328,19 @@ void TrainingParts::certify_nan(std::int64_t step, const torch::Tensor& tokens_B
   if (!gradients_are_nan_ || !session_.wants_check("finite")) {
     return;
   }
-  recorder.pause(true);
+  recorder->pause(true);
   step_recorder.pause(true);
   block_recorder.pause(true);
   if (checkpoint) checkpoint->pause(true);
-  watch.begin(step);
-  const NanWatch nan(watch, step, false);
+  watch->begin(step);
+  const NanWatch nan(*watch, step, false);
   // The loss as it was scaled: an overflow is one of the scaled loss. Not backward(): nothing may reach the gradients, nor a
   // reducer that waits for them.
   again_ = true;
   const auto share = seams.share(loss_of(tokens_BS), step, micro_batches_ - 1, of_rank_);
   const auto again = torch::autograd::grad(
       {optimizer->scaled(share)}, tensors_of(parameters), {}, std::nullopt, false, true);
-  recorder.pause(false);
+  recorder->pause(false);
   step_recorder.pause(false);
   block_recorder.pause(false);
   if (checkpoint) checkpoint->pause(false);
@@ -340,14 +358,21 @@ void TrainingParts::update(std::int64_t step) {
   const double norm = seams.optimizer(step);
   step_recorder.end();
   updates.write(session_.channel(), optimizer->skipped() > skipped);
-  session_.sample("grad_norm", step, norm);
-  // A step that was left out had no rate; that of an earlier one, or 0, would be told as the schedule's.
-  if (optimizer->taken() > taken) session_.sample("lr", step, optimizer->applied_lr());
-  session_.sample("loss_scale", step, optimizer->loss_scale());
-  session_.sample("skipped_steps", step, static_cast<double>(optimizer->skipped()));
-  write_parameters(step);
+  if (watches(kWatchEvents)) write_update(step, norm, optimizer->taken() > taken);
+  // Less closely watched, the state is looked at where no step comes after it.
+  const bool is_last = step == session_.the_case().scenario.training.steps;
+  if (watches(kWatchValues) || is_last) write_parameters(step);
   write_state(step);
   tell_saved();
+}
+
+void TrainingParts::write_update(std::int64_t step, double norm, bool taken) {
+  if (!watches(kWatchValues)) write_loss("loss");
+  session_.sample("grad_norm", step, norm);
+  // A step that was left out had no rate; that of an earlier one, or 0, would be told as the schedule's.
+  if (taken) session_.sample("lr", step, optimizer->applied_lr());
+  session_.sample("loss_scale", step, optimizer->loss_scale());
+  session_.sample("skipped_steps", step, static_cast<double>(optimizer->skipped()));
   session_.sample("rss_bytes", step, static_cast<double>(resident_bytes()));
   session_.sample("rss_peak_bytes", step, peak_resident_bytes());
 }
@@ -447,8 +472,8 @@ void TrainingParts::write_parameters(std::int64_t step) {
 }
 
 void TrainingParts::write_routes() {
-  harness::write_routes(session_, routes);
-  watch.write_total();
+  if (watches(kWatchEvents)) harness::write_routes(session_, routes);
+  if (watch) watch->write_total();
 }
 
 nsa::CommunicatorOptions communicator_options(const Session& session) {

@@ -43,10 +43,10 @@ class TrainingParts {
   std::unique_ptr<nsa::Optimizer> optimizer;
   nsa::TrainingSeams seams;
   GradientLedger ledger;
-  SeamWatch watch;  // installed by watch_seams()
-  LayerRecorder recorder;
-  StepRecorder step_recorder;    // of a rank; a twin records no steps
-  BlockRecorder block_recorder;  // likewise
+  std::unique_ptr<SeamWatch> watch;         // installed by watch_seams(); at kWatchValues
+  std::unique_ptr<LayerRecorder> recorder;  // at kWatchValues
+  StepRecorder step_recorder;               // of a rank; a twin records no steps
+  BlockRecorder block_recorder;             // likewise
   // Of a rank; a twin computes nothing twice.
   std::unique_ptr<nsa::ActivationCheckpoint> checkpoint;
   std::unique_ptr<RecomputeWatch> recompute_watch;
@@ -66,9 +66,10 @@ class TrainingParts {
   torch::Tensor forward(const torch::Tensor& tokens_BS, std::int64_t micro);
   // After a backward. The layers are recorded in the first micro-batch, whose gradients are its own.
   void backward_ended(std::int64_t micro, const TensorFile* local);
-  // The mean loss of the micro-batches so far, and what the source knows of it.
+  // The mean loss of the micro-batches so far, and what the source knows of it. Waits for the device.
   void write_loss(const std::string& metric);
   [[nodiscard]] double mean_loss() const;
+  [[nodiscard]] bool watches(int level) const { return session_.observe() >= level; }
 
   // A file for one process's gradients of a step, or null when tensors are not kept.
   [[nodiscard]] std::unique_ptr<TensorFile> gradients_file(std::int64_t step,
@@ -99,6 +100,10 @@ class TrainingParts {
   void drop_residuals();
   [[nodiscard]] torch::Tensor dropped(int layer, int site, const torch::Tensor& branch_BSE);
   torch::Tensor loss_of(const torch::Tensor& tokens_BS);
+  void write_batch(std::int64_t micro, const torch::Tensor& tokens_BS);
+  // A micro-batch's loss. To read it is to wait for the device: below kWatchValues it stays where it is until write_loss().
+  void add_loss(const torch::Tensor& loss, double weight);
+  void write_update(std::int64_t step, double norm, bool taken);
   void write_parameters(std::int64_t step);
   void write_state(std::int64_t step);
   void tell_saved();
@@ -117,10 +122,11 @@ class TrainingParts {
   bool again_ = false;           // a forward that is looked at once more
   nsa::Scored scored_B_;         // of the micro-batch
   nsa::DocumentLengths packed_;  // of the micro-batch
-  double loss_sum_ = 0.0;        // of the step so far, each micro-batch by its weight
-  double floor_sum_ = 0.0;       // of the same tokens
-  double losses_ = 0;            // the sum of the weights
-  std::int64_t predicted_ = 0;   // scored tokens
+  std::vector<std::pair<torch::Tensor, double>> unread_losses_;  // and their weights
+  double loss_sum_ = 0.0;       // of the step so far, each micro-batch by its weight
+  double floor_sum_ = 0.0;      // of the same tokens
+  double losses_ = 0;           // the sum of the weights
+  std::int64_t predicted_ = 0;  // scored tokens
   bool keeps_tensors_;
   bool gradients_are_nan_ = false;  // of this step
   std::vector<Asked> asked_;

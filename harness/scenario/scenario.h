@@ -140,6 +140,14 @@ struct BisectConfig {
   bool operator==(const BisectConfig&) const = default;
 };
 
+// How closely the ranks of kinds training and throughput are watched. What a level leaves out is neither recorded nor judged.
+inline constexpr int kWatchProcesses =
+    0;  // phases, heartbeats, ends; once the last step is over, hashes of the parameters
+inline constexpr int kWatchEvents =
+    1;  // counters, hooks, collectives too: nothing that waits for the device in a step
+inline constexpr int kWatchValues =
+    2;  // tensors, their hashes and the memory too: all that checks can judge
+
 inline constexpr const char* kKernelKind = "kernel";
 inline constexpr const char* kCommandKind = "command";
 
@@ -152,6 +160,7 @@ struct Scenario {
   std::string kind;
   std::string profile;    // the one applied, "" for none
   std::int64_t seed = 0;  // of initialisation, data and every draw
+  int observe = kWatchValues;
   nsa::ModelConfig model;
   nsa::TrainingConfig training;
   nsa::ParallelConfig parallel;
@@ -178,8 +187,12 @@ struct Scenario {
   [[nodiscard]] bool is_foreign() const { return kind == kKernelKind; }
   // Whatever it starts is the user's; how many ranks there are is only known once they run.
   [[nodiscard]] bool is_command() const { return kind == kCommandKind; }
-  // Ranks that train are compared with a process that does their work alone, where a check asks for it.
+  // Ranks that train are compared with a process that does their work alone, where a check asks for it and the level of observation
+  // leaves something to compare.
   [[nodiscard]] bool has_twin() const;
+  [[nodiscard]] bool has_check(const std::string& check) const {
+    return std::find(checks.begin(), checks.end(), check) != checks.end();
+  }
   // The card of a rank, counted from 0 among the `requires.gpus` that the case is given: where there are fewer cards than
   // ranks (Gloo alone allows it), ranks share.
   [[nodiscard]] int card_of(int rank) const { return rank % std::max(1, requires_gpus); }

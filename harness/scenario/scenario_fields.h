@@ -205,6 +205,13 @@ inline constexpr auto kScenarioFields = [] {
             {},
             {.type = "name", .required = true}},
       Field{"seed", &S::seed, "of initialisation, data and every draw"},
+      Field{
+          "observe",
+          &S::observe,
+          "of kinds training and throughput, how closely ranks are watched: 2 all that checks can "
+          "judge, 1 nothing that waits for the device in a step, 0 processes only",
+          nsa::within(kWatchProcesses, kWatchValues),
+          {.sparse = true}},
       Part{
           "model", &S::model, nsa::kModelFields, "the NSA language model", {.initial = "required"}},
       Part{"training",

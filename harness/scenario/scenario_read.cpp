@@ -199,6 +199,15 @@ void check_cuda_graph(const Scenario& scenario, const nsa::Location& where) {
   }
 }
 
+// The other kinds record nothing but what they judge.
+void check_observe(const Scenario& scenario, const nsa::Location& where) {
+  const bool has_steps = scenario.trains() || scenario.kind == "throughput";
+  if (scenario.observe == kWatchValues || has_steps) return;
+  throw Error(where,
+              "observe: found " + std::to_string(scenario.observe) + " with kind " + scenario.kind +
+                  ", wanted it with kind training or throughput");
+}
+
 // Which kinds look at it: a mask that is passed over would be judged as if it held.
 void check_loss_mask(const Scenario& scenario, const nsa::Location& where) {
   const bool asked = scenario.training.data.loss_mask != nsa::DataConfig::LossMask::none;
@@ -286,6 +295,7 @@ void check_together(const Scenario& scenario, const YamlNode& root) {
                 "training.precision: found bf16_autocast with kind " + scenario.kind +
                     ", wanted it with training or throughput: layers alone run in one dtype");
   }
+  check_observe(scenario, line_of("observe", "kind"));
   check_cuda_graph(scenario, line_of("training.cuda_graph", "training"));
   check_tied_head(scenario, line_of("model.tied_head", "model"));
   check_dropout(scenario, line_of("model.dropout", "model"));
@@ -315,11 +325,10 @@ void check_together(const Scenario& scenario, const YamlNode& root) {
 bool Scenario::has_twin() const {
   constexpr std::array kWithTwin = {
       "matches_twin", "close_to_oracle", "data_distinct", "checkpoint_equal", "resume_equal"};
-  const auto asks_for = [&](const char* check) {
-    return std::find(checks.begin(), checks.end(), check) != checks.end();
-  };
-  const bool trained = trains() && std::any_of(kWithTwin.begin(), kWithTwin.end(), asks_for);
-  return trained || (kind == "throughput" && asks_for("same_losses"));
+  const auto asks_for = [&](const char* check) { return has_check(check); };
+  const bool trained = trains() && observe == kWatchValues &&
+                       std::any_of(kWithTwin.begin(), kWithTwin.end(), asks_for);
+  return trained || (kind == "throughput" && observe >= kWatchEvents && asks_for("same_losses"));
 }
 
 bool is_scenario_name(const std::string& text) {

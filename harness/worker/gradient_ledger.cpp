@@ -45,8 +45,11 @@ class GradientLedger::ReadyHook : public torch::autograd::FunctionPostHook {
   std::size_t index_;
 };
 
-GradientLedger::GradientLedger(const nsa::NamedParameters& parameters, Progress& progress)
-    : progress_(progress) {
+GradientLedger::GradientLedger(const nsa::NamedParameters& parameters,
+                               Progress& progress,
+                               int observe)
+    : progress_(progress), observe_(observe) {
+  if (observe_ < kWatchEvents) return;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const auto& [name, tensor] = parameters[i];
     Watched watched{tensor, torch::autograd::impl::grad_accumulator(tensor), 0};
@@ -69,6 +72,7 @@ void GradientLedger::begin(std::int64_t step,
                            int of_rank,
                            const torch::Tensor& loss,
                            TensorFile* local) {
+  if (observe_ < kWatchEvents) return;
   counting_ = true;
   local_ = local;
   next_order_ = 0;
@@ -110,6 +114,14 @@ void GradientLedger::ready(std::size_t index) {
   if (!gradient.defined()) {
     return;
   }
+  if (observe_ == kWatchValues) {
+    look_at(row, gradient);
+  } else {
+    row.state = kUnread;
+  }
+}
+
+void GradientLedger::look_at(Gradient& row, const torch::Tensor& gradient) {
   const torch::NoGradGuard no_grad;
   row.absmax = torch::linalg_vector_norm(gradient, INFINITY).item<double>();
   row.l2 =
@@ -124,7 +136,7 @@ void GradientLedger::after_reduction(TensorFile* reduced) {
     Gradient& row = rows_[i];
     row.reduced = true;
     const torch::Tensor gradient = watched_[i].parameter.grad();
-    if (gradient.defined()) {
+    if (gradient.defined() && observe_ == kWatchValues) {
       row.hash_after =
           reduced != nullptr ? nsa::hash_hex(reduced->put(row.param, gradient)) : hash_of(gradient);
     }
@@ -133,6 +145,7 @@ void GradientLedger::after_reduction(TensorFile* reduced) {
 }
 
 void GradientLedger::set_buckets(const std::vector<nsa::BucketPlan>& plans) {
+  if (rows_.empty()) return;
   for (const nsa::BucketPlan& plan : plans) {
     for (const int index : plan.params) {
       rows_[static_cast<std::size_t>(index)].bucket = plan.bucket;
@@ -140,13 +153,17 @@ void GradientLedger::set_buckets(const std::vector<nsa::BucketPlan>& plans) {
   }
 }
 
+std::string GradientLedger::state_of_arrived(const torch::Tensor& gradient) const {
+  if (observe_ < kWatchValues) return kUnread;
+  return state_of(torch::linalg_vector_norm(gradient, INFINITY).item<double>());
+}
+
 void GradientLedger::write(Channel& channel) const {
   for (std::size_t i = 0; i < rows_.size(); ++i) {
     Gradient row = rows_[i];
     // A gradient that arrived past every hook of ours is there all the same: say so instead of "none".
     if (row.ready_count == 0 && watched_[i].parameter.grad().defined()) {
-      row.state = state_of(
-          torch::linalg_vector_norm(watched_[i].parameter.grad(), INFINITY).item<double>());
+      row.state = state_of_arrived(watched_[i].parameter.grad());
     }
     row.hooks_found = std::min(row.hooks_found, hooks_on(watched_[i]));
     if (hooks_on(watched_[i]) > row.hooks_expected) {

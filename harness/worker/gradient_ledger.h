@@ -1,12 +1,14 @@
 // The gradient ledger of one process: for every parameter of every step, whether the loss reaches it, how often and in what
 // order its gradient became ready, and what it was before and after the reduction. It observes with a post hook of its own
-// on each gradient accumulator, installed before the Reducer's, and changes nothing.
+// on each gradient accumulator, installed before the Reducer's, and changes nothing. To look at values it waits for the device
+// and copies them, before the Reducer's hook runs: watched less closely, it only counts.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "harness/scenario/scenario.h"
 #include "harness/worker/channel.h"
 #include "harness/worker/progress.h"
 #include "harness/worker/tensor_file.h"
@@ -17,8 +19,12 @@ namespace harness {
 
 class GradientLedger {
  public:
-  // Installs the hooks. `parameters` as in the model's order; the ledger must not outlive them.
-  GradientLedger(const nsa::NamedParameters& parameters, Progress& progress);
+  // Installs the hooks. `parameters` as in the model's order; the ledger must not outlive them. `observe`: at kWatchValues values
+  // are looked at; at kWatchEvents a gradient that came has the state "unread"; below there are no hooks, and no function does
+  // anything.
+  GradientLedger(const nsa::NamedParameters& parameters,
+                 Progress& progress,
+                 int observe = kWatchValues);
   ~GradientLedger();
   GradientLedger(const GradientLedger&) = delete;
   GradientLedger& operator=(const GradientLedger&) = delete;
@@ -52,11 +58,14 @@ class GradientLedger {
   };
 
   void ready(std::size_t index);
+  void look_at(Gradient& row, const torch::Tensor& gradient);
+  [[nodiscard]] std::string state_of_arrived(const torch::Tensor& gradient) const;
   [[nodiscard]] int hooks_on(const Watched& watched) const;
 
   std::vector<Watched> watched_;
   std::vector<Gradient> rows_;
   Progress& progress_;
+  int observe_;
   TensorFile* local_ = nullptr;
   int hooks_expected_ = 1;
   int next_order_ = 0;

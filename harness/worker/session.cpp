@@ -1,6 +1,5 @@
 #include "harness/worker/session.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -19,9 +18,12 @@ Session::Session(WorkerOptions options,
       progress_(progress),
       heartbeat_(heartbeat) {}
 
+int Session::observe() const {
+  return is_twin() ? kWatchValues : case_.scenario.observe;
+}
+
 bool Session::wants_check(const std::string& name) const {
-  const auto& checks = case_.scenario.checks;
-  return std::find(checks.begin(), checks.end(), name) != checks.end();
+  return observe() == kWatchValues && case_.scenario.has_check(name);
 }
 
 void Session::enter(const std::string& phase, std::int64_t step) {

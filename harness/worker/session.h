@@ -39,6 +39,9 @@ class Session {
   [[nodiscard]] const WorkerOptions& options() const { return options_; }
   [[nodiscard]] const Case& the_case() const { return case_; }
   [[nodiscard]] bool is_twin() const { return options_.rank == kTwin; }
+  // How closely this process is watched (harness/scenario/scenario.h): the twin as closely as can be.
+  [[nodiscard]] int observe() const;
+  // Whether the values that this check judges are recorded.
   [[nodiscard]] bool wants_check(const std::string& name) const;
   Channel& channel() { return channel_; }
   Progress& progress() { return progress_; }

@@ -68,6 +68,12 @@ Parts fault_parts(const harness::FaultRequest& fault) {
   return parts;
 }
 
+std::string observe_text(int level) {
+  return std::to_string(level) + (level == harness::kWatchEvents
+                                      ? " (events: nothing waits for the device in a step)"
+                                      : " (processes only)");
+}
+
 Parts life_parts(const harness::LifeConfig& life) {
   Parts parts = {life.save_every > 0 ? "a snapshot every " + counted(life.save_every, "step")
                                      : "no snapshot"};
@@ -116,6 +122,7 @@ std::vector<ConfigurationRow> configuration_rows(const CaseView& one) {
   add("training", training_parts(scenario.training));
   add("parallel", parallel_parts(one, scenario.parallel));
   rows.push_back(route_row(scenario.route));
+  if (scenario.observe < harness::kWatchValues) add("observe", {observe_text(scenario.observe)});
   if (!scenario.profile.empty()) add("profile", {escape(scenario.profile)});
   add("seed", {std::to_string(scenario.seed)});
   if (scenario.life != harness::LifeConfig{}) add("life", life_parts(scenario.life));

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <map>
 
+#include "harness/judge/asked.h"
 #include "nsa/base/text.h"
 #include "reports/markdown.h"
 #include "reports/sections/again.h"
@@ -109,6 +110,13 @@ std::string checks_table(const ReportView& view, const CaseView& one) {
     table.row({escape(result.check),
                std::string("**") + harness::name_of(result.verdict) + "**",
                escape(result.reason)});
+  }
+  if (one.the_case) {
+    const harness::Scenario& scenario = one.the_case->scenario;
+    for (const std::string& check : not_asked(scenario, *one.record.judgement)) {
+      const std::string why = why_not_asked(scenario, check);
+      if (!why.empty()) table.row({escape(check), "not asked", why});
+    }
   }
   std::string text = "### Checks of " + case_name(view, one) + "\n\n" + table.text();
   return text + judged_again_text(one.record);

@@ -1,7 +1,9 @@
 // The rest of the first screen, after its table: what failed with its cause, next action and command; what was not decided; what
 // passed, in a line.
 #include <algorithm>
+#include <map>
 
+#include "harness/judge/asked.h"
 #include "nsa/base/text.h"
 #include "reports/markdown.h"
 #include "reports/sections/by_scenario.h"
@@ -23,6 +25,24 @@ std::string shown(const CaseView& one) {
     text += "- " + escape(result.check) + ": " + escape(result.reason) + "\n";
   }
   return text;
+}
+
+// What passed without some of its checks, by what was left out.
+std::string not_asked_lines(const ReportView& view) {
+  if (view.unasked == 0) return "";
+  std::map<std::string, Cases> cases_of;
+  for (const CaseView& one : view.cases) {
+    if (one.outcome() != Outcome::pass || !one.record.judgement || !one.the_case) continue;
+    const harness::Scenario& scenario = one.the_case->scenario;
+    if (is_fully_asked(scenario, *one.record.judgement)) continue;
+    cases_of[not_asked_text(scenario, *one.record.judgement)].push_back(&one);
+  }
+  std::string text;
+  for (const auto& [left_out, cases] : cases_of) {
+    text += "- " + (cases.size() == 1 ? case_name(view, *cases.front()) : count_text(cases)) +
+            ": " + escape(left_out) + "\n";
+  }
+  return "## What was not asked\n\n" + text + "\n";
 }
 
 Cases with_outcome(const ReportView& view, Outcome outcome) {
@@ -53,7 +73,7 @@ std::string summary_body(const ReportView& view) {
   if (!failures.empty()) text += "## What failed\n\n" + failures;
   const std::string open = open_groups(view);
   if (!open.empty()) text += "## What was not decided, or is known\n\n" + open + "\n";
-  return text + what_passed(view);
+  return text + not_asked_lines(view) + what_passed(view);
 }
 
 }  // namespace

@@ -82,6 +82,17 @@ std::string why(const ReportView& view) {
   const auto undecided = [](Outcome outcome) {
     return outcome != Outcome::pass && severity(outcome) > severity(Outcome::error);
   };
+  const std::size_t unasked = view.unasked;
+  const std::string unasked_text =
+      std::to_string(unasked) + " of " + all + (unasked == 1 ? " was" : " were") +
+      " watched less closely than " + (unasked == 1 ? "its" : "their") + " checks need";
+  if (view.decision == "CONDITIONAL GO" && count(undecided) == "0") {
+    return "nothing failed, but " + unasked_text;
+  }
+  if (view.decision == "CONDITIONAL GO" && unasked > 0) {
+    return "nothing failed, but " + count(undecided) + " of " + all + " were not decided, and " +
+           unasked_text;
+  }
   if (view.decision == "CONDITIONAL GO") {
     return "nothing failed, but " + count(undecided) + " of " + all + " were not decided";
   }

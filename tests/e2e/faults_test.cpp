@@ -120,8 +120,8 @@ TEST_P(FaultTest, IsNamedWithItsSite) {
   if (is_large(YAML::LoadFile(path))) args.insert(args.end(), {"--set", "model.use=toy"});
   const Installed program;
   const Told told = program("run", args);
-  ASSERT_EQ(told.out.at("cases").size(), 1U) << told.text;
-  const nlohmann::json& the_case = told.out.at("cases").at(0);
+  ASSERT_FALSE(told.out.at("cases").empty()) << told.text;
+  const nlohmann::json& the_case = told.out.at("cases").back();  // of several, it compares them
   const nlohmann::json* initiating = nullptr;
   for (const auto& finding : the_case.at("findings")) {
     if (finding.at("role") == "initiating" && initiating == nullptr) initiating = &finding;

@@ -33,7 +33,8 @@ inline harness::ScenarioOptions scenario_options(const std::string& root) {
       "exercised",         "finite",           "ran_route",       "process_clean",
       "progress",          "checkpoint_equal", "loss_floor",      "loss_falls",
       "resume_equal",      "within_budget",    "step_is_oracle",  "same_losses",
-      "measured_as_asked", "buckets_as_asked", "repeats_equal",   "decisions_agree"};
+      "measured_as_asked", "buckets_as_asked", "repeats_equal",   "decisions_agree",
+      "levels_agree"};
   return options;
 }
 

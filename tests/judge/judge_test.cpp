@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "harness/judge/asked.h"
 #include "harness/judge/expectation.h"
 #include "harness/scenario/experiment.h"
 
@@ -54,6 +55,16 @@ const std::vector<harness::Check> kChecks = {
      }},
     {"hang", "", {}, [](const Evidence&) { return result_of(Verdict::fail, "HANG.COLLECTIVE"); }},
     {"slow", "", {}, [](const Evidence&) { return result_of(Verdict::fail, "SLOW.HOST"); }},
+    {"of processes",
+     "",
+     {},
+     [](const Evidence&) { return result_of(Verdict::pass); },
+     harness::kWatchProcesses},
+    {"levels_agree",
+     "",
+     {},
+     [](const Evidence&) { return result_of(Verdict::fail, "OBSERVER.EFFECT"); },
+     harness::kWatchProcesses},
     {"oom", "", {}, [](const Evidence&) { return result_of(Verdict::fail, "OOM.HOST"); }},
     {"peeks", "", {}, [](const Evidence& e) {
        const harness::Scenario& s = e.the_case.scenario;
@@ -93,6 +104,38 @@ TEST(Judge, DerivesTheOutcome) {
   EXPECT_EQ(outcome_of({"slow"}), Outcome::slow);
   EXPECT_EQ(outcome_of({"oom"}), Outcome::oom);
   EXPECT_EQ(outcome_of({"crash", "hang", "missing"}), Outcome::fail);
+}
+
+TEST(Judge, AsksNoCheckWhoseEvidenceTheLevelLeavesOut) {
+  Evidence evidence = case_with({"of processes", "fails", "passes"});
+  evidence.the_case.scenario.observe = harness::kWatchEvents;
+  const auto judged = harness::judge(evidence, kChecks);
+  EXPECT_EQ(judged.outcome, Outcome::pass);
+  ASSERT_EQ(judged.verdicts.size(), 1U);
+  EXPECT_EQ(judged.reason, "1 check passed; not asked at observe 1: fails, passes");
+  EXPECT_FALSE(harness::is_fully_asked(evidence.the_case.scenario, judged));
+  evidence.the_case.scenario.checks = {"of processes"};
+  EXPECT_TRUE(
+      harness::is_fully_asked(evidence.the_case.scenario, harness::judge(evidence, kChecks)));
+  evidence.the_case.scenario.checks = {"passes"};
+  const auto none = harness::judge(evidence, kChecks);
+  EXPECT_EQ(none.outcome, Outcome::inconclusive);
+  EXPECT_EQ(none.reason, "nothing was judged: not asked at observe 1: passes");
+}
+
+TEST(Judge, ExpectsOfSeveralLevelsWhatTheLastOneShows) {
+  Evidence evidence = case_with({"passes", "levels_agree"});
+  plant(evidence, 1);
+  evidence.the_case.scenario.expect = harness::Expectation{Outcome::fail, "OBSERVER.EFFECT", {}};
+  const auto first = harness::judge(evidence, kChecks);
+  EXPECT_EQ(first.outcome, Outcome::pass) << "what was planted shows where levels are compared";
+  EXPECT_TRUE(harness::is_compared_later(evidence.the_case.scenario, first));
+  evidence.other_levels.push_back({harness::kController, 1, {}});
+  const auto last = harness::judge(evidence, kChecks);
+  EXPECT_EQ(last.outcome, Outcome::pass);
+  EXPECT_EQ(last.reason.rfind("as expected: FAIL", 0), 0U) << last.reason;
+  evidence.the_case.scenario.expect->code = "GRAD.MISSING";
+  EXPECT_EQ(harness::judge(evidence, kChecks).outcome, Outcome::fail);
 }
 
 TEST(Judge, KeepsTheOrderOfTheScenario) {

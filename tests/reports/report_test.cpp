@@ -243,6 +243,23 @@ std::string decided(const std::vector<Outcome>& outcomes, bool complete = true) 
   return reports::decision({run}, cases);
 }
 
+TEST(Decision, APassWithoutSomeOfItsChecksIsConditional) {
+  harness::RunRecord run;
+  run.complete = true;
+  harness::Case the_case = fixtures::sample_case("ddp_onestep");
+  the_case.scenario.checks = {"finite", "progress"};
+  the_case.scenario.observe = harness::kWatchProcesses;
+  harness::CaseRecord record;
+  record.case_json = harness::case_to_json(the_case);
+  record.judgement = harness::Judgement{};
+  record.judgement->outcome = Outcome::pass;
+  record.judgement->verdicts = {{"progress", harness::Verdict::pass, "", {}, {}}};
+  EXPECT_EQ(reports::decision({run}, {record}), "CONDITIONAL GO");
+  the_case.scenario.checks = {"progress"};
+  record.case_json = harness::case_to_json(the_case);
+  EXPECT_EQ(reports::decision({run}, {record}), "GO") << "everything was asked";
+}
+
 TEST(Decision, FollowsTheWrittenRules) {
   EXPECT_EQ(decided({Outcome::pass, Outcome::pass}), "GO");
   for (const Outcome open : {Outcome::skip, Outcome::inconclusive, Outcome::xfail}) {

@@ -155,4 +155,13 @@ TEST(Admission, WhoDoesNotSayWhatItTakesRunsAlone) {
   EXPECT_EQ(harness::needs_of(scenario), (Needs{2, 4.0, 1, 8.0, false, 60.0}));
 }
 
+TEST(Needs, WhatComparesLevelsRunsAlone) {
+  harness::Scenario scenario;
+  scenario.budget_cores = 1;
+  scenario.requires_memory_gib = 1.0;
+  EXPECT_FALSE(harness::needs_of(scenario).alone);
+  scenario.checks = {"levels_agree"};
+  EXPECT_TRUE(harness::needs_of(scenario).alone);
+}
+
 }  // namespace

@@ -74,6 +74,17 @@ TEST_F(RunnerTest, RanksThenTwinAndEverythingRecorded) {
   expect_nobody_left(ran);
 }
 
+TEST_F(RunnerTest, WhatTheCaseIsComparedWithIsRecordedWithIt) {
+  RunnerOptions options = patient_options(folder_.path(), {{"", "ok"}});
+  options.other_levels = {{0, "still", {1}, {"0 1 5.5"}, {"0 hash"}}};
+  const Ran ran = run_fakes(fake_case(1), options);
+  ASSERT_EQ(ran.evidence.other_levels.size(), 1U);
+  const auto& row = ran.evidence.other_levels.front();
+  EXPECT_EQ(row.process, kController);
+  EXPECT_EQ(row.row.end, "still");
+  EXPECT_EQ(row.row.losses, options.other_levels.front().losses);
+}
+
 TEST_F(RunnerTest, LogHoldsExactlyWhatTheHookSaw) {
   const Ran ran = run(1, {{"", "garbage"}});
   std::vector<std::string> logged;

@@ -554,6 +554,23 @@ TEST_F(ScenarioTest, AProductHasALimit) {
       HasSubstr("more than 10000 cases"));
 }
 
+TEST_F(ScenarioTest, StepsMayBeWatchedLessClosely) {
+  const std::string text = std::string(kHead) + "observe: 1\n";
+  const std::vector<Case> closely = load(std::string(kHead) + "observe: 2\n");
+  EXPECT_EQ(closely[0].id, load(kHead)[0].id) << "as ever";
+  const std::vector<Case> cases = load(text);
+  EXPECT_EQ(cases[0].scenario.observe, 1);
+  EXPECT_NE(cases[0].id, closely[0].id) << "another measurement";
+  EXPECT_EQ(harness::case_from_json(harness::case_to_json(cases[0]), "case.json"), cases[0]);
+  EXPECT_THAT(error(std::string(kHead) + "observe: 3\n"), HasSubstr("found 3, wanted 0..2"));
+}
+
+TEST_F(ScenarioTest, WhatRecordsOnlyWhatItJudgesIsWatchedClosely) {
+  std::string text = std::string(kHead) + "observe: 1\n";
+  text.replace(text.find("training"), 8, "decode");
+  EXPECT_THAT(error(text), HasSubstr("observe: found 1 with kind decode"));
+}
+
 // ---- kernels of the user's own ------------------------------------------------------------------------------------
 
 class KernelScenario : public ScenarioTest {

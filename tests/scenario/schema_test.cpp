@@ -71,6 +71,7 @@ TEST(Schema, IsWhatACaseSays) {
     scenario.command.argv = {"a"};        // and of kind command
     scenario.training.cuda_graph = true;  // and of kind throughput on a card
     scenario.claim = "it cannot be";      // where somebody said so
+    scenario.observe = 1;
     scenario.model.tied_head = true;
     scenario.model.dropout = 0.5;
     scenario.training.data.replicated = true;

@@ -138,6 +138,37 @@ TEST(GradientLedger, NanAndZeroAreStates) {
   EXPECT_EQ(row_of(ledger, "c").state, "ok");
 }
 
+TEST(GradientLedger, WatchingEventsCountsAndLooksAtNoValue) {
+  ThreeParameters net;
+  Progress progress;
+  GradientLedger ledger(net.parameters(), progress, kWatchEvents);
+  const auto loss = net.loss();
+  ledger.begin(1, 0, loss, nullptr);
+  loss.backward();
+  ledger.after_reduction(nullptr);
+  for (const Gradient& row : ledger.rows()) {
+    EXPECT_EQ(row.ready_count, 1) << row.param;
+    EXPECT_GE(row.ready_order, 0) << row.param;
+    EXPECT_EQ(row.reachable, Reach::yes) << row.param;
+    EXPECT_EQ(row.state, kUnread) << row.param;
+    EXPECT_EQ(row.hash_before + row.hash_after, "") << row.param;
+    EXPECT_TRUE(row.reduced) << row.param;
+  }
+}
+
+TEST(GradientLedger, WatchingProcessesPutsNoHookIn) {
+  ThreeParameters net;
+  Progress progress;
+  GradientLedger ledger(net.parameters(), progress, kWatchProcesses);
+  const auto loss = net.loss();
+  ledger.begin(1, 0, loss, nullptr);
+  loss.backward();
+  ledger.after_reduction(nullptr);
+  EXPECT_TRUE(ledger.rows().empty());
+  EXPECT_EQ(progress.heartbeat().counters.hooks, 0);
+  EXPECT_TRUE(torch::autograd::impl::grad_accumulator(net.a)->post_hooks().empty());
+}
+
 TEST(GradientLedger, LocalGradientsLieInTheFileUnderTheirNames) {
   Rank rank;
   const auto path =

@@ -436,7 +436,8 @@ Check ran_route() {
   return {"ran_route",
           "what ran is what was asked for, in every layer, forward and backward",
           {"ROUTE.MISMATCH", "ROUTE.REFUSED"},
-          [](const Evidence& evidence) { return RouteJudge(evidence).judge(); }};
+          [](const Evidence& evidence) { return RouteJudge(evidence).judge(); },
+          kWatchEvents};
 }
 
 }  // namespace harness::checks

@@ -385,7 +385,8 @@ Check collectives_agree() {
           "all ranks issue the same collectives in the same order, over the same buckets, and "
           "gradients travel in the type that was asked for",
           {"DESYNC.SIZE", "DESYNC.OP", "DESYNC.ORDER", "DESYNC.MISSING_RANK", "COMM.DTYPE"},
-          [](const Evidence& evidence) { return Sequences(evidence).judge(); }};
+          [](const Evidence& evidence) { return Sequences(evidence).judge(); },
+          kWatchEvents};
 }
 
 }  // namespace harness::checks

@@ -339,7 +339,8 @@ Check gradients_arrived() {
       "gradients_arrived",
       "every parameter gets a gradient on every rank and step, and becomes ready once",
       {"GRAD.MISSING", "GRAD.ZERO", "GRAD.DOUBLE_READY", "GRAD.NOT_FINALIZED", "GRAD.HOOK_LOST"},
-      [](const Evidence& evidence) { return Arrival(evidence).judge(); }};
+      [](const Evidence& evidence) { return Arrival(evidence).judge(); },
+      kWatchEvents};
 }
 
 }  // namespace harness::checks

@@ -17,6 +17,7 @@ struct Divergence {
   std::vector<std::string> params;
   std::set<int> off_ranks;
   bool majority = true;
+  bool is_only = false;  // no state before it was recorded
 };
 
 Finding diverged(const Divergence& seen, std::size_t all) {
@@ -26,7 +27,7 @@ Finding diverged(const Divergence& seen, std::size_t all) {
   if (seen.majority) finding.site.ranks = to_ints(seen.off_ranks);
   finding.facts = {{"count", seen.params.size()}, {"total", all}};
   put_some(finding, "params", seen.params);
-  if (seen.step > 1) finding.facts["agreed_after"] = seen.step - 1;
+  if (seen.step > 1 && !seen.is_only) finding.facts["agreed_after"] = seen.step - 1;
   return finding;
 }
 
@@ -38,6 +39,9 @@ class States {
  public:
   explicit States(const Evidence& evidence)
       : evidence_(evidence), course_(Course::of(evidence)), params_(course_.params) {
+    // Less closely watched, ranks record the state that no step comes after.
+    only_last_ = evidence.the_case.scenario.observe < kWatchValues;
+    if (only_last_) course_.steps.erase(course_.steps.begin(), course_.steps.end() - 1);
     for (const auto& row : evidence.parameters) {
       if (row.process >= 0) hashes_.put({row.row.step, row.process, row.row.param}, row);
     }
@@ -49,6 +53,7 @@ class States {
     for (const std::int64_t step : course_.steps) {
       Divergence seen;
       seen.step = step;
+      seen.is_only = only_last_;
       for (const std::string& param : params_) compare(param, seen);
       if (evidence_.the_case.scenario.model.tied_head) look_at_tie(step);
       if (seen.params.empty() || result_.has_findings()) continue;
@@ -56,8 +61,9 @@ class States {
     }
     if (!untied_.empty()) result_.found(untied());
     const std::string count = std::to_string(params_.size());
-    const std::string after =
-        " after " + (steps == 1 ? std::string("the step") : "each of " + counted(steps, "step"));
+    const std::string after = " after " + (only_last_   ? std::string("the last step")
+                                           : steps == 1 ? std::string("the step")
+                                                        : "each of " + counted(steps, "step"));
     if (!sharded_.empty()) return result_.finish(of_pieces() + after);
     return result_.finish(evidence_.ranks() == 1
                               ? "one rank only: " + count + " hashes recorded" + after
@@ -144,6 +150,7 @@ class States {
       untied_;  // by rank: the first step after which the head is not the embedding
   std::set<std::string> sharded_;
   bool alone_ = true;  // no piece is held by two ranks
+  bool only_last_ = false;
   ResultBuilder result_;
 };
 
@@ -153,7 +160,8 @@ Check parameters_agree() {
   return {"parameters_agree",
           "parameters are bitwise equal on all ranks after each optimiser step",
           {"STATE.DIVERGED"},
-          [](const Evidence& evidence) { return States(evidence).judge(); }};
+          [](const Evidence& evidence) { return States(evidence).judge(); },
+          kWatchProcesses};
 }
 
 }  // namespace harness::checks

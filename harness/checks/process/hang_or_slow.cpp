@@ -100,7 +100,7 @@ class Motion {
 
   void judge_looks(ResultBuilder& result) const {
     if (stands_still(looked_at(live_))) {
-      result.found(hang_of(live_, gone_, evidence_.the_case.scenario.is_command()));
+      result.found(hang_of(live_, gone_, evidence_.the_case.scenario));
     } else if (const auto held = held_by_kernel(); !held.empty()) {
       Finding finding = hang_of_kernel(held, live_);
       finding.facts["still_ms"] = since_movement();

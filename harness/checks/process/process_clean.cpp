@@ -357,7 +357,8 @@ Check process_clean() {
             // A kill that the scenario asked for is no crash: the life that it ended is not judged.
             return evidence.relaunches.empty() ? Ends(evidence).judge()
                                                : Ends(evidence.last_life()).judge();
-          }};
+          },
+          kWatchProcesses};
 }
 
 }  // namespace harness::checks

@@ -18,7 +18,8 @@ Check progress() {
             // Of ranks that were started again only the last life is judged: what they waited for before is gone.
             return evidence.relaunches.empty() ? hang_or_slow(evidence, evidence)
                                                : hang_or_slow(evidence.last_life(), evidence);
-          }};
+          },
+          kWatchProcesses};
 }
 
 }  // namespace harness::checks

@@ -104,7 +104,7 @@ Finding hang_host(const char* variant,
   return finding;
 }
 
-// No rank says where it is. What tells who waits for its peers is the limit of the wait.
+// No rank says what it waits for. What tells who waits for its peers is the limit of the wait.
 Finding hang_unsaid(const std::vector<RankState>& live) {
   std::vector<RankState> outside;
   for (const RankState& rank : live) {
@@ -171,7 +171,9 @@ bool children_compile(const std::vector<RankState>& ranks) {
 
 }  // namespace
 
-Finding hang_of(const std::vector<RankState>& live, const std::vector<int>& gone, bool is_command) {
+Finding hang_of(const std::vector<RankState>& live,
+                const std::vector<int>& gone,
+                const Scenario& scenario) {
   std::vector<RankState> stopped;
   std::vector<RankState> outside;
   std::size_t starting = 0;
@@ -183,11 +185,14 @@ Finding hang_of(const std::vector<RankState>& live, const std::vector<int>& gone
     if (!waits) outside.push_back(rank);
   }
   if (!stopped.empty()) return hang_stopped(stopped, live);
-  const bool unsaid = std::all_of(live.begin(), live.end(), [](const RankState& rank) {
-    return rank.phase.empty() && rank.looked_twice();
-  });
-  if (unsaid && is_command) return hang_unsaid(live);
+  const bool looked_twice = std::all_of(
+      live.begin(), live.end(), [](const RankState& rank) { return rank.looked_twice(); });
+  const bool unsaid = std::all_of(
+      live.begin(), live.end(), [](const RankState& rank) { return rank.phase.empty(); });
+  if (unsaid && looked_twice && scenario.is_command()) return hang_unsaid(live);
   if (starting == live.size()) return hang_init(live, gone);
+  // Watched as processes alone, ranks tell of no collective.
+  if (looked_twice && scenario.observe < kWatchEvents) return hang_unsaid(live);
   return outside.empty() ? hang_collective(live) : hang_host("standing", outside, live);
 }
 

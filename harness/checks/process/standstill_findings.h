@@ -8,10 +8,11 @@
 
 namespace harness::checks {
 
-// All live ranks stood still. `gone`: those that had ended before. `is_command`: ranks need not have said where they are.
+// All live ranks stood still. `gone`: those that had ended before. Of a command, and of ranks that are watched as processes alone,
+// it need not be known what they wait for.
 [[nodiscard]] Finding hang_of(const std::vector<RankState>& live,
                               const std::vector<int>& gone,
-                              bool is_command);
+                              const Scenario& scenario);
 
 // A kernel of these ranks ran for longer than anything before it. `live`: they and all others.
 [[nodiscard]] Finding hang_of_kernel(const std::vector<RankState>& ranks,

@@ -135,8 +135,13 @@ class Finiteness {
     } else if (evidence_.the_case.scenario.is_command()) {
       judge_gradients();
     } else if (evidence_.the_case.scenario.trains()) {
-      demand_losses();
-      judge_gradients();
+      demand("loss", "the loss");
+      // A sum over all gradients: where it is finite they are.
+      if (evidence_.the_case.scenario.observe == kWatchValues) {
+        judge_gradients();
+      } else {
+        demand("grad_norm", "the norm of the gradients");
+      }
     } else {
       demand_any_loss();
     }
@@ -187,16 +192,17 @@ class Finiteness {
     }
   }
 
-  void demand_losses() {
-    std::set<std::pair<int, std::int64_t>> losses;
+  // Of every rank and step.
+  void demand(const char* metric, const std::string& what) {
+    std::set<std::pair<int, std::int64_t>> there;
     for (const auto& row : evidence_.samples) {
-      if (row.process >= 0 && row.row.metric == "loss") losses.insert({row.process, row.row.step});
+      if (row.process >= 0 && row.row.metric == metric) there.insert({row.process, row.row.step});
     }
     const std::int64_t steps = evidence_.the_case.scenario.training.steps;
     for (const int rank : all_ranks(evidence_)) {
       for (std::int64_t step = 1; step <= steps; ++step) {
-        if (losses.count({rank, step}) > 0) continue;
-        result_.missing("the loss of " + process_name(rank) + " in step " + std::to_string(step) +
+        if (there.count({rank, step}) > 0) continue;
+        result_.missing(what + " of " + process_name(rank) + " in step " + std::to_string(step) +
                             ended_early(evidence_, rank),
                         site_of_rank(rank));
       }
@@ -464,7 +470,8 @@ Check finite() {
   return {"finite",
           "losses, gradients and recorded tensors are finite; else the earliest place that is not",
           {"NAN.ORIGIN", "NAN.UNINIT"},
-          [](const Evidence& evidence) { return Finiteness(evidence).judge(); }};
+          [](const Evidence& evidence) { return Finiteness(evidence).judge(); },
+          kWatchEvents};
 }
 
 }  // namespace harness::checks

@@ -130,7 +130,8 @@ Check loss_falls() {
   return {"loss_falls",
           "the loss of the last quarter of the steps is below that of the first",
           {"LOSS.NOT_FALLING"},
-          [](const Evidence& evidence) { return FallJudge(evidence).judge(); }};
+          [](const Evidence& evidence) { return FallJudge(evidence).judge(); },
+          kWatchEvents};
 }
 
 }  // namespace harness::checks

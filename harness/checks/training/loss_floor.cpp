@@ -160,7 +160,8 @@ Check loss_floor() {
   return {"loss_floor",
           "the loss is not below what the source of the data allows on the same tokens",
           {"LOSS.BELOW_FLOOR"},
-          [](const Evidence& evidence) { return FloorJudge(evidence).judge(); }};
+          [](const Evidence& evidence) { return FloorJudge(evidence).judge(); },
+          kWatchEvents};
 }
 
 }  // namespace harness::checks

@@ -35,6 +35,10 @@ bool ended_undecided(const Evidence& evidence, const Series& counts, int rank, s
 bool is_infinite(const Gradient& gradient) {
   return gradient.state == "inf";
 }
+// Where no gradient was looked at, their norm tells it.
+bool is_infinite_norm(const Sample& sample) {
+  return sample.metric == "grad_norm" && !std::isfinite(sample.value.value);
+}
 bool came_from_infinity(const NanBirth& birth) {
   return birth.direction == "backward" && std::isinf(birth.largest_input.value);
 }
@@ -57,6 +61,7 @@ std::set<std::int64_t> overflowed_steps(const Evidence& evidence) {
   };
   look(evidence.gradients, is_infinite);
   look(evidence.nan_births, came_from_infinity);
+  if (evidence.the_case.scenario.observe < kWatchValues) look(evidence.samples, is_infinite_norm);
   return steps;
 }
 

@@ -123,7 +123,8 @@ Check same_losses() {
   return {"same_losses",
           "steps that are timed have the losses of the same steps in the twin",
           {"LOSS.WRONG"},
-          [](const Evidence& evidence) { return LossComparison(evidence).judge(); }};
+          [](const Evidence& evidence) { return LossComparison(evidence).judge(); },
+          kWatchEvents};
 }
 
 }  // namespace harness::checks

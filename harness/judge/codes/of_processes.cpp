@@ -57,6 +57,17 @@ constexpr std::array kProcessCodes = {
          .witness = "The exit status that the controller reads, and the exception: its type and "
                     "the function that raised it. The words of its message decide only where these "
                     "tell nothing, and the finding says so."}},
+    Code{
+        {"OBSERVER.EFFECT", Family::progress, 405},
+        {.meaning = "The same case ends otherwise, or computes other numbers, when it is watched "
+                    "less closely.",
+         .confirmed_by = "The cases differ in `observe` alone. Repeat each level some times: what "
+                         "comes at one level only depends on the watching.",
+         .next_action = "Look for what the close watching hides: a read before the device is done, "
+                        "a missing event between streams, a wake-up that comes too early. Look "
+                        "with the level that shows it.",
+         .witness = "Two cases of one run. The controller sees how their processes ended; losses "
+                    "and hashes come from the ranks."}},
     Code{{"HANG.HOST", Family::progress, 410, Outcome::hang},
          {.meaning =
               "A rank stands still on the host, outside any collective. Its peers may wait for it.",

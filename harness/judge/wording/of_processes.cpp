@@ -162,8 +162,9 @@ constexpr std::array kProcessWords = {
             "Every live rank waited in a call whose time limit is minutes away, as libraries of "
             "communication set it.",
             kNotSlow,
-            "Put the two lines of nsa_harness.train into the script: then the collective and the "
-            "rank that did not enter it are named.",
+            "Let ranks record their collectives: the two lines of nsa_harness.train in a script, "
+            "observe 1 in a scenario. Then the collective and the rank that did not enter it are "
+            "named.",
             "stacks"},
     Wording{"SLOW.HOST",
             "busy",
@@ -225,6 +226,21 @@ constexpr std::array kProcessWords = {
         "times more in each step than on the twin.",
         "The implementation does not need these waits: on the twin it ran on the same batches "
         "without them."},
+    Wording{"OBSERVER.EFFECT",
+            "end",
+            "At observe {observe} the case {end}. At observe {other} it {other_end}.",
+            "Options, data and seed are not the cause: the cases differ in `observe` alone."},
+    Wording{"OBSERVER.EFFECT",
+            "loss",
+            "At observe {observe} the loss of {step} is {loss}. At observe {other} it is "
+            "{other_loss}.",
+            "Options, data and seed are not the cause: the cases differ in `observe` alone."},
+    Wording{"OBSERVER.EFFECT",
+            "state",
+            "At observe {observe} the parameters of {ranks} after {step} are not those that they "
+            "are at observe {other}.",
+            "Options, data and seed are not the cause: the cases differ in `observe` alone. No "
+            "loss that both recorded differs."},
     Wording{"SLOW.DATA",
             "late",
             "By its own clock, {ranks} waited {waited_ms} ms for the batch of {step}. The longest "

@@ -1,0 +1,60 @@
+#include "harness/judge/asked.h"
+
+#include <algorithm>
+
+#include "nsa/base/text.h"
+
+namespace harness {
+
+bool is_asked(const std::string& check, const Evidence& evidence, std::span<const Check> checks) {
+  const Scenario& scenario = evidence.the_case.scenario;
+  // Without the two lines in its script, a command is seen from outside alone.
+  const bool from_outside = scenario.is_command() && evidence.hellos.empty();
+  if (from_outside && check != "process_clean" && check != "progress") return false;
+  if (check == kComparesLevels && evidence.other_levels.empty()) return false;
+  const auto known = std::find_if(
+      checks.begin(), checks.end(), [&](const Check& one) { return one.name == check; });
+  return known == checks.end() || scenario.observe >= known->observe;
+}
+
+std::vector<std::string> not_asked(const Scenario& scenario, const Judgement& judgement) {
+  std::vector<std::string> names = scenario.checks;
+  std::erase_if(names, [&](const std::string& name) {
+    return std::any_of(judgement.verdicts.begin(),
+                       judgement.verdicts.end(),
+                       [&](const CheckResult& verdict) { return verdict.check == name; });
+  });
+  return names;
+}
+
+std::string why_not_asked(const Scenario& scenario, const std::string& check) {
+  if (check == kComparesLevels) return "levels are compared where the last of them runs";
+  return scenario.observe < kWatchValues ? "at observe " + std::to_string(scenario.observe) : "";
+}
+
+std::string not_asked_text(const Scenario& scenario, const Judgement& judgement) {
+  std::vector<std::string> names = not_asked(scenario, judgement);
+  const bool compares_later = std::erase(names, kComparesLevels) > 0;
+  std::vector<std::string> parts;
+  if (scenario.observe < kWatchValues && !names.empty()) {
+    parts.push_back("not asked at observe " + std::to_string(scenario.observe) + ": " +
+                    nsa::join(names));
+  }
+  if (compares_later) {
+    parts.push_back(kComparesLevels + (": " + why_not_asked(scenario, kComparesLevels)));
+  }
+  return nsa::join(parts, "; ");
+}
+
+bool is_fully_asked(const Scenario& scenario, const Judgement& judgement) {
+  std::vector<std::string> names = not_asked(scenario, judgement);
+  std::erase(names, kComparesLevels);
+  return scenario.observe == kWatchValues || names.empty();
+}
+
+bool is_compared_later(const Scenario& scenario, const Judgement& judgement) {
+  const std::vector<std::string> names = not_asked(scenario, judgement);
+  return std::find(names.begin(), names.end(), kComparesLevels) != names.end();
+}
+
+}  // namespace harness
