@@ -254,6 +254,7 @@ struct Mutation {  // a seam's implementation wrote into what it was given
   std::string seam;           // who wrote
   std::string tensor;         // what was written to: "blocks", "q", "x"
   std::int64_t elements = 0;  // that have another value now
+  std::string seen_by;        // what told: values, version counter, or both; "": not said
 };
 
 struct GateUse {  // what a layer's gates were over all rows of one step
@@ -517,7 +518,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     Exposure, step, layer, rows, rows_dropped, rows_cut, rows_compressed)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     NanBirth, step, layer, seam, op, direction, poisoned, shape, elements, first, largest_input)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Mutation, step, layer, seam, tensor, elements)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
+    Mutation, step, layer, seam, tensor, elements, seen_by)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     GateUse, step, layer, mean_cmp, mean_sel, mean_win, spread, hash)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(

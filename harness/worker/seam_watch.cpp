@@ -179,9 +179,7 @@ void SeamWatch::tell(const SeamPlace& by,
                      std::int64_t elements,
                      const std::string& seen_by) {
   if (elements == 0) return;
-  channel_.write(Mutation{step_, by.layer, by.seam, tensor, elements});
-  const nlohmann::json seen = {step_, by.layer, by.seam, tensor, seen_by};
-  channel_.write(Fact{"mutation_seen_by", seen.dump()});
+  channel_.write(Mutation{step_, by.layer, by.seam, tensor, elements, seen_by});
 }
 
 void SeamWatch::begin(std::int64_t step) {

@@ -298,12 +298,8 @@ inline void add_unmutated(std::vector<Planted>& list) {
       "ALIAS.MUTATED",
       R"({"layers":[1,2],"op":"select","detail":{"tensor":"blocks","written_by":"attend_sel","seen_by":"values"}})",
       [](Healthy& h) {
-        for (const char* seen : {R"([1,1,"attend_sel","blocks","values"])",
-                                 R"([1,2,"attend_sel","blocks","values"])"}) {
-          put(h.evidence.facts, 0, harness::Fact{"mutation_seen_by", seen});
-        }
-        put(h.evidence.mutations, 0, harness::Mutation{1, 1, "attend_sel", "blocks", 3});
-        put(h.evidence.mutations, 0, harness::Mutation{1, 2, "attend_sel", "blocks", 4});
+        put(h.evidence.mutations, 0, harness::Mutation{1, 1, "attend_sel", "blocks", 3, "values"});
+        put(h.evidence.mutations, 0, harness::Mutation{1, 2, "attend_sel", "blocks", 4, "values"});
       }));
   list.push_back(alone(check, "nobody watched", Verdict::inconclusive, "", "{}", [](Healthy& h) {
     h.evidence.facts.clear();

@@ -22,26 +22,6 @@ std::string op_of(const Mutation& row) {
   return row.tensor == "blocks" ? "select" : row.seam;
 }
 
-// What saw the write: the values, the version counter of the tensor, or both. Of a mutation by [step, layer, seam, tensor].
-using SeenBy = std::map<std::pair<int, std::string>, std::string>;
-
-std::string key_of(const Mutation& row) {
-  return nlohmann::json{row.step, row.layer, row.seam, row.tensor}.dump();
-}
-
-SeenBy seen_by(const Evidence& evidence) {
-  SeenBy seen;
-  for (const auto& row : evidence.facts) {
-    if (row.row.name != "mutation_seen_by") continue;
-    auto told = nlohmann::json::parse(row.row.value, nullptr, false);
-    if (!told.is_array() || told.size() != 5 || !told.back().is_string()) continue;
-    const auto by = told.back().get<std::string>();
-    told.erase(4);
-    seen[{row.process, told.dump()}] = by;
-  }
-  return seen;
-}
-
 struct Where {
   std::set<int> layers;
   std::set<int> ranks;
@@ -84,7 +64,6 @@ CheckResult judge_mutations(const Evidence& evidence) {
         "a count of watched seam calls on " + process_name(rank) + ended_early(evidence, rank),
         site_of_rank(rank));
   }
-  const SeenBy seen = seen_by(evidence);
   std::map<TensorKey, Where> wrong;
   for (const auto& row : evidence.mutations) {
     if (row.process < 0) continue;
@@ -93,8 +72,7 @@ CheckResult judge_mutations(const Evidence& evidence) {
     where.ranks.insert(row.process);
     where.tensors.insert(row.row.tensor);
     where.elements += row.row.elements;
-    const auto by = seen.find({row.process, key_of(row.row)});
-    where.seen_by.insert(by == seen.end() ? "what the rank recorded" : by->second);
+    where.seen_by.insert(row.row.seen_by.empty() ? "what the rank recorded" : row.row.seen_by);
   }
   for (const auto& [key, where] : wrong) result.found(finding(key, where));
   result.measured("seam_calls_watched", static_cast<double>(watched));
