@@ -2,7 +2,6 @@
 
 #include <stdexcept>
 
-#include "nsa/kernels/pooled.h"
 #include "nsa/kernels/steps.h"
 
 namespace nsa::kernels {
@@ -76,18 +75,12 @@ std::size_t forward_workspace(const Problem& problem, bool saves_outputs) {
   return ForwardBuffers(work, {}, saves_outputs, carver).bytes;
 }
 
-namespace {
-
-// Whose work it is to make compressed tokens of raw ones.
-enum class Pooling { kernels, caller };
-
-void run_forward_pass(Pooling pooling,
-                      const Problem& problem,
-                      const Inputs& in,
-                      const Saved& saved,
-                      const MutableRows& o,
-                      void* workspace,
-                      Stream stream) {
+void forward(const Problem& problem,
+             const Inputs& in,
+             const Saved& saved,
+             const MutableRows& o,
+             void* workspace,
+             Stream stream) {
   const Work work(problem, in.cu_seqlens, stream);
   if (work.common.tokens == 0) return;
   const bool saves_outputs = saved.o_cmp.data != nullptr;
@@ -95,7 +88,7 @@ void run_forward_pass(Pooling pooling,
   const ForwardBuffers buffers(work, saved.blocks, saves_outputs, carver);
   const MutableRows o_cmp = saves_outputs ? saved.o_cmp : buffers.o_cmp;
   const MutableRows o_win = saves_outputs ? saved.o_win : buffers.o_win;
-  if (pooling == Pooling::kernels) pool_keys(work, in, saved);
+  if (problem.phi != Phi::caller) pool_keys(work, in, saved);
   const KeyTensors selected{in.k_sel, in.v_sel};
   // The forced blocks' share waits where the result will be.
   const MutableRows forced_rows = saves_outputs ? saved.o_sel : o;
@@ -119,6 +112,8 @@ void run_forward_pass(Pooling pooling,
   finish.gates = gate_rows(problem, in.gates);
   run_selected(work, in.q, selected, buffers.lists, buffers.parts, forced.o, finish);
 }
+
+namespace {
 
 struct BackwardBuffers {
   BackwardBuffers(const Work& work, const Rows& blocks, Carver& carver) {
@@ -163,12 +158,12 @@ class Backward {
            const BackwardBuffers& buffers)
       : work_(work), in_(in), saved_(saved), d_o_(d_o), gradients_(gradients), buffers_(buffers) {}
 
-  void run(Pooling pooling) {
+  void run() {
     rows_of_branches();
     keys_of_ranges();
     queries();
     key_results();
-    if (pooling == Pooling::caller) {
+    if (work_.problem.phi == Phi::caller) {
       compressed();
     } else {
       pooled();
@@ -310,43 +305,7 @@ class Backward {
   const BackwardBuffers& buffers_;
 };
 
-void run_backward_pass(Pooling pooling,
-                       const Problem& problem,
-                       const Inputs& in,
-                       const Saved& saved,
-                       const Rows& d_o,
-                       const Gradients& gradients,
-                       void* workspace,
-                       Stream stream) {
-  const Work work(problem, in.cu_seqlens, stream);
-  if (problem.first != 0) {
-    throw std::invalid_argument("nsa kernels: no backward pass from a later first position");
-  }
-  if (work.common.tokens == 0) return;
-  Carver carver(workspace);
-  const BackwardBuffers buffers(work, saved.blocks, carver);
-  Backward(work, in, saved, d_o, gradients, buffers).run(pooling);
-}
-
 }  // namespace
-
-void forward(const Problem& problem,
-             const Inputs& in,
-             const Saved& saved,
-             const MutableRows& o,
-             void* workspace,
-             Stream stream) {
-  run_forward_pass(Pooling::kernels, problem, in, saved, o, workspace, stream);
-}
-
-void forward_of_pooled(const Problem& problem,
-                       const Inputs& in,
-                       const Saved& saved,
-                       const MutableRows& o,
-                       void* workspace,
-                       Stream stream) {
-  run_forward_pass(Pooling::caller, problem, in, saved, o, workspace, stream);
-}
 
 std::size_t backward_workspace(const Problem& problem) {
   const Work work(problem, nullptr, nullptr);
@@ -362,17 +321,14 @@ void backward(const Problem& problem,
               const Gradients& gradients,
               void* workspace,
               Stream stream) {
-  run_backward_pass(Pooling::kernels, problem, in, saved, d_o, gradients, workspace, stream);
-}
-
-void backward_of_pooled(const Problem& problem,
-                        const Inputs& in,
-                        const Saved& saved,
-                        const Rows& d_o,
-                        const Gradients& gradients,
-                        void* workspace,
-                        Stream stream) {
-  run_backward_pass(Pooling::caller, problem, in, saved, d_o, gradients, workspace, stream);
+  const Work work(problem, in.cu_seqlens, stream);
+  if (problem.first != 0) {
+    throw std::invalid_argument("nsa kernels: no backward pass from a later first position");
+  }
+  if (work.common.tokens == 0) return;
+  Carver carver(workspace);
+  const BackwardBuffers buffers(work, saved.blocks, carver);
+  Backward(work, in, saved, d_o, gradients, buffers).run();
 }
 
 }  // namespace nsa::kernels

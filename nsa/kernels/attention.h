@@ -29,7 +29,8 @@ namespace nsa::kernels {
 using Stream = CUstream_st*;
 
 enum class Element { bf16, fp16 };
-enum class Phi { avg, conv };
+// `caller`: the caller has pooled, by a law of its own.
+enum class Phi { avg, conv, caller };
 enum class Overlap {
   fractional,
   per_stride
@@ -99,11 +100,12 @@ struct MutableRows {
 };
 
 struct Inputs {
-  Rows q;             // [B,H,S,d_k], rotated
-  Rows k_raw, v_raw;  // [B,G,first+S,d_k], [.., d_v]: keys (rotated) and values before pooling
-  Rows k_sel, v_sel;  // [B,G,first+S,.]
-  Rows k_win, v_win;  // [B,G,first+S,.]
-  Rows gates;         // [B,G|H,S,3] of cmp, sel, win; any strides
+  Rows q;  // [B,H,S,d_k], rotated
+  Rows k_raw,
+      v_raw;  // [B,G,first+S,d_k], [.., d_v]: keys (rotated) and values before pooling; phi caller: not read
+  Rows k_sel, v_sel;             // [B,G,first+S,.]
+  Rows k_win, v_win;             // [B,G,first+S,.]
+  Rows gates;                    // [B,G|H,S,3] of cmp, sel, win; any strides
   const void* k_conv = nullptr;  // phi conv: weights [d_k,l], [d_v,l], element type
   const void* v_conv = nullptr;
   const std::int32_t* cu_seqlens = nullptr;  // varlen: [B+1], from 0 to tokens, on the device
@@ -111,7 +113,7 @@ struct Inputs {
 
 // What the forward pass leaves for the backward pass. The caller owns the memory.
 struct Saved {
-  MutableRows k_cmp, v_cmp;         // [B,G,C,.], C = compressed_rows()
+  MutableRows k_cmp, v_cmp;  // [B,G,C,.], C = compressed_rows(); phi caller: read, not written
   MutableRows o_cmp, o_sel, o_win;  // [B,H,S,d_v]; may lack data where no backward follows
   float* lse_cmp =
       nullptr;  // [G,T,h] natural logarithm of the softmax's denominator; -inf without keys
@@ -131,7 +133,7 @@ void forward(const Problem& problem,
 
 struct Gradients {
   MutableRows q;
-  MutableRows k_raw, v_raw;
+  MutableRows k_raw, v_raw;  // phi caller: of k_cmp and v_cmp, [B,G,C,.]
   MutableRows k_sel, v_sel;
   MutableRows k_win, v_win;
   MutableRows gates;        // of the gates' type

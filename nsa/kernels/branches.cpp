@@ -23,6 +23,13 @@ void no_later_first(const Problem& problem) {
   }
 }
 
+// Throws std::invalid_argument where there is no law to pool by.
+void pooled_here(const Problem& problem) {
+  if (problem.phi == Phi::caller) {
+    throw std::invalid_argument("nsa kernels: phi caller: the caller pools");
+  }
+}
+
 }  // namespace
 
 void compress(const Problem& problem,
@@ -33,6 +40,7 @@ void compress(const Problem& problem,
               const MutableRows& out,
               Stream stream) {
   const Work work(problem, cu_seqlens, stream);
+  pooled_here(problem);
   PoolParams p;
   p.common = work.common;
   p.tensors[0] = pool_tensor(work, what, conv);
@@ -59,6 +67,7 @@ void compress_backward(const Problem& problem,
                        Stream stream) {
   const Work work(problem, cu_seqlens, stream);
   no_later_first(problem);
+  pooled_here(problem);
   PoolParams p;
   p.common = work.common;
   p.parts = kConvParts;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "nsa/seams/joined_documents.h"
+
 namespace nsa {
 namespace {
 
@@ -11,53 +13,13 @@ using torch::Tensor;
 constexpr std::int64_t kSequences = 0;  // dimensions of a trace's tensors
 constexpr std::int64_t kRows = 2;
 
-// Zeros behind the last number of dimension `dim`, up to `size`.
-Tensor filled_up(const Tensor& tensor, std::int64_t dim, std::int64_t size) {
-  if (tensor.size(dim) == size) return tensor;
-  std::vector<std::int64_t> shape = tensor.sizes().vec();
-  shape[static_cast<std::size_t>(dim)] = size - tensor.size(dim);
-  return torch::cat({tensor, torch::zeros(shape, tensor.options())}, dim);
-}
-
-std::int64_t largest(const std::vector<Tensor>& tensors, std::int64_t dim) {
-  std::int64_t size = 0;
-  for (const Tensor& tensor : tensors) size = std::max(size, tensor.size(dim));
-  return size;
-}
-
-// One tensor of all documents' traces, side by side along `dim`.
-class Joined {
- public:
-  Joined(const std::vector<AttentionTrace>& documents, const DocumentLengths& lengths)
-      : documents_(documents), lengths_(lengths) {}
-
-  [[nodiscard]] Tensor of(Tensor AttentionTrace::*member, std::int64_t dim = kRows) const {
-    if (!(documents_.front().*member).defined()) return {};
-    std::vector<Tensor> sequences;
-    auto next = documents_.begin();
-    for (const auto& sequence : lengths_) {
-      std::vector<Tensor> parts;
-      for (std::size_t i = 0; i < sequence.size(); ++i) parts.push_back(*next++.*member);
-      sequences.push_back(torch::cat(parts, dim));
-    }
-    const std::int64_t most = largest(sequences, dim);
-    for (Tensor& sequence : sequences) sequence = filled_up(sequence, dim, most);
-    return torch::cat(sequences, kSequences);
-  }
-
- private:
-  const std::vector<AttentionTrace>& documents_;
-  const DocumentLengths& lengths_;
-};
-
 // Every document has a score for as many blocks as the longest one has.
 void widen_scores(std::vector<AttentionTrace>& documents) {
-  std::vector<Tensor> scores;
+  std::int64_t most = 0;
   for (const AttentionTrace& document : documents) {
     if (!document.p_grp_BGSN.defined()) return;
-    scores.push_back(document.p_grp_BGSN);
+    most = std::max(most, document.p_grp_BGSN.size(3));
   }
-  const std::int64_t most = largest(scores, 3);
   for (AttentionTrace& document : documents) {
     document.p_grp_BGSN = filled_up(document.p_grp_BGSN, 3, most);
   }
@@ -69,7 +31,6 @@ AttentionTrace side_by_side(const Tensor& x_BSE,
   AttentionTrace all;
   all.documents = documents;
   widen_scores(documents);
-  const Joined joined(documents, lengths);
   using T = AttentionTrace;
   all.layer = documents.front().layer;
   all.x_BSE = x_BSE;
@@ -88,9 +49,9 @@ AttentionTrace side_by_side(const Tensor& x_BSE,
                                   &T::o_sel_BHSD,
                                   &T::o_win_BHSD,
                                   &T::gate}) {
-    all.*member = joined.of(member);
+    all.*member = joined_documents(documents, lengths, member, kRows);
   }
-  all.y_BSE = joined.of(&T::y_BSE, 1);
+  all.y_BSE = joined_documents(documents, lengths, &T::y_BSE, 1);
   return all;
 }
 

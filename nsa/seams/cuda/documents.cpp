@@ -1,6 +1,6 @@
 #include "nsa/seams/cuda/documents.h"
 
-#include <algorithm>
+#include "nsa/seams/joined_documents.h"
 
 namespace nsa::cuda {
 namespace {
@@ -39,25 +39,6 @@ AttentionTrace trace_of_document(const AttentionTrace& row,
   return own;
 }
 
-// Compressed tokens of a sequence one after the other, behind them zeros up to those of the sequence that has most.
-Tensor compressed_of_batch(const std::vector<AttentionTrace>& each,
-                           const DocumentLengths& lengths,
-                           Tensor T::*member) {
-  std::vector<Tensor> sequences;
-  auto next = each.begin();
-  std::int64_t most = 0;
-  for (const auto& sequence : lengths) {
-    std::vector<Tensor> parts;
-    for (std::size_t i = 0; i < sequence.size(); ++i) parts.push_back(*next++.*member);
-    sequences.push_back(torch::cat(parts, 2));
-    most = std::max(most, sequences.back().size(2));
-  }
-  for (Tensor& sequence : sequences) {
-    sequence = torch::constant_pad_nd(sequence, {0, 0, 0, most - sequence.size(2)});
-  }
-  return torch::cat(sequences);
-}
-
 }  // namespace
 
 void put_documents(const PackedDocuments& documents, kernels::Problem& problem) {
@@ -89,7 +70,7 @@ AttentionTrace trace_of_batch(const AttentionTrace& row,
     }
   }
   for (const auto member : kCompressed) {
-    batch.*member = compressed_of_batch(batch.documents, documents.lengths(), member);
+    batch.*member = joined_documents(batch.documents, documents.lengths(), member, 2);
   }
   return batch;
 }

@@ -3,7 +3,6 @@
 #include <c10/core/DeviceGuard.h>
 
 #include "nsa/kernels/branches.h"
-#include "nsa/kernels/pooled.h"
 #include "nsa/seams/cuda/device.h"
 #include "nsa/seams/cuda/documents.h"
 #include "nsa/seams/cuda/projections.h"
@@ -146,7 +145,6 @@ struct Branches : torch::autograd::Function<Branches> {
                         const std::optional<Tensor>& v_conv,
                         const std::optional<Tensor>& starts,
                         const kernels::Problem& problem,
-                        bool pooled,
                         bool keeps_outputs,
                         bool shown,
                         Between* handed) {
@@ -158,7 +156,7 @@ struct Branches : torch::autograd::Function<Branches> {
                       without_gaps(starts)};
     for (Tensor& x : operands.x) x = readable(x);
     Between between = new_between(problem, q, keeps_outputs);
-    if (pooled) {
+    if (problem.phi == kernels::Phi::caller) {
       between.k_cmp = column_of(operands.x, Column::k_cmp);
       between.v_cmp = column_of(operands.x, Column::v_cmp);
     }
@@ -166,8 +164,7 @@ struct Branches : torch::autograd::Function<Branches> {
     const Tensor space = new_bytes(q, kernels::forward_workspace(problem, keeps_outputs));
     const kernels::Inputs in = inputs_of(operands);
     const kernels::Saved saved = saved_of(between);
-    const auto run = pooled ? kernels::forward_of_pooled : kernels::forward;
-    run(problem, in, saved, rows_of(o), space.data_ptr(), current_stream(q.device()));
+    kernels::forward(problem, in, saved, rows_of(o), space.data_ptr(), current_stream(q.device()));
     handed->k_cmp = between.k_cmp;
     handed->v_cmp = between.v_cmp;
     if (shown) {
@@ -177,7 +174,7 @@ struct Branches : torch::autograd::Function<Branches> {
     variable_list to_save;
     for (const Tensor* x : kept_tensors(operands, between)) to_save.push_back(*x);
     context->save_for_backward(to_save);
-    keep(context, problem, pooled ? 1 : 0);
+    keep(context, problem, 0);
     return o;
   }
 
@@ -186,7 +183,6 @@ struct Branches : torch::autograd::Function<Branches> {
 
 variable_list Branches::backward(AutogradContext* context, const variable_list& gradients) {
   const kernels::Problem& problem = kept(context).problem;
-  const bool pooled = kept(context).choice == 1;
   Operands operands;
   Between between;
   const variable_list saved = context->get_saved_variables();
@@ -199,7 +195,7 @@ variable_list Branches::backward(AutogradContext* context, const variable_list& 
   const RowShape shape{
       std::int64_t{problem.groups} * problem.heads, problem.groups, problem.d_k, problem.d_v};
   Projected d_x = columns_of(shape, new_rows(shape, q, q.size(0), q.size(2)));
-  if (pooled) {
+  if (problem.phi == kernels::Phi::caller) {
     for (const Column column : {Column::k_cmp, Column::v_cmp}) {
       const Tensor& compressed = column_of(operands.x, column);
       column_of(d_x, column) =
@@ -217,14 +213,13 @@ variable_list Branches::backward(AutogradContext* context, const variable_list& 
     to.v_conv = d_v_conv.data_ptr<float>();
   }
   const Tensor space = new_bytes(q, kernels::backward_workspace(problem));
-  const auto run = pooled ? kernels::backward_of_pooled : kernels::backward;
-  run(problem,
-      inputs_of(operands),
-      saved_of(between),
-      rows_of(d_o),
-      to,
-      space.data_ptr(),
-      current_stream(q.device()));
+  kernels::backward(problem,
+                    inputs_of(operands),
+                    saved_of(between),
+                    rows_of(d_o),
+                    to,
+                    space.data_ptr(),
+                    current_stream(q.device()));
   const auto like = [](const Tensor& gradient, const Tensor& weight) {
     return weight.defined() ? gradient.view(weight.sizes()).to(weight.scalar_type()) : Tensor();
   };
@@ -233,7 +228,6 @@ variable_list Branches::backward(AutogradContext* context, const variable_list& 
                  {d_gates,
                   like(d_k_conv, operands.k_conv),
                   like(d_v_conv, operands.v_conv),
-                  Tensor(),
                   Tensor(),
                   Tensor(),
                   Tensor(),
@@ -334,7 +328,6 @@ class Layer {
                            optional_of(weights_.phi_v.conv),
                            optional_of(starts),
                            problem,
-                           config_.phi == Phi::mlp,
                            differentiates || context_.shown,
                            context_.shown,
                            between);

@@ -17,6 +17,15 @@ std::string unsupported_phi(Part part, const ModelConfig& config) {
              : "";
 }
 
+kernels::Phi phi_of(Phi phi) {
+  switch (phi) {
+    case Phi::avg: return kernels::Phi::avg;
+    case Phi::conv: return kernels::Phi::conv;
+    case Phi::mlp: return kernels::Phi::caller;
+  }
+  return kernels::Phi::caller;
+}
+
 // The scores' softmax needs a pass over the keys, which stand for the values as well.
 kernels::Problem over_keys_alone(kernels::Problem problem, Part part) {
   if (part == Part::score) problem.d_v = problem.d_k;
@@ -108,7 +117,7 @@ kernels::Problem problem_of(const BackEnd& back_end,
   problem.w = static_cast<int>(config.w);
   problem.init_blocks = static_cast<int>(config.init_blocks);
   problem.local_blocks = static_cast<int>(config.local_blocks);
-  problem.phi = config.phi == Phi::conv ? kernels::Phi::conv : kernels::Phi::avg;
+  problem.phi = phi_of(config.phi);
   problem.overlap =
       config.eq9 == Eq9::fractional ? kernels::Overlap::fractional : kernels::Overlap::per_stride;
   problem.gate_form = config.gate == Gate::head_sigmoid ? kernels::GateForm::per_head
