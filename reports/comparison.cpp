@@ -237,6 +237,14 @@ bool is_hardware(const std::string& fact) {
   return fact == "cpu" || fact == "cores" || fact.starts_with("gpu");
 }
 
+std::string hardware_text(const harness::RunRecord& run) {
+  std::vector<std::string> facts;
+  for (const auto& [name, value] : run.provenance.machine) {
+    if (is_hardware(name)) facts.push_back(name + " " + value);
+  }
+  return nsa::join(facts);
+}
+
 bool is_exact(const std::string& metric) {
   constexpr std::array<std::string_view, 6> kExact = {"collective_bytes",
                                                       "collectives",

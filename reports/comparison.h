@@ -65,6 +65,8 @@ struct Comparison {
 
 // Whether a fact of the machine says on what it computes: another processor or card does the same work in other pieces.
 [[nodiscard]] bool is_hardware(const std::string& fact);
+// Those facts of a run's machine, for a person; equal where the hardware is.
+[[nodiscard]] std::string hardware_text(const harness::RunRecord& run);
 
 [[nodiscard]] Comparison compare_cells(const std::vector<harness::CaseRecord>& before,
                                        const std::vector<harness::CaseRecord>& now);

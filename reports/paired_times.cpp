@@ -28,18 +28,11 @@ struct Launch {
   double control_ms = 0.0;
 };
 
-std::optional<double> metric_of(const CaseRecord& record, const char* wanted) {
-  for (const auto& [name, value] : record.digest.metrics) {
-    if (name == wanted) return value;
-  }
-  return std::nullopt;
-}
-
 std::map<std::string, Launch> launches_of(const harness::Store& store, const RunRecord& run) {
   std::map<std::string, Launch> launches;
   for (const CaseRecord& record : store.cases(run.id)) {
-    const auto step = metric_of(record, harness::kStepMs);
-    const auto control = metric_of(record, harness::kControlMs);
+    const auto step = record.digest.metric(harness::kStepMs);
+    const auto control = record.digest.metric(harness::kControlMs);
     if (!step || !control) continue;
     launches.try_emplace(record.history_id,
                          Launch{record.label, record.digest.device, *step, *control});
@@ -52,20 +45,12 @@ struct CellLaunches {
   std::vector<Launch> now;
 };
 
-std::string machine_of(const RunRecord& run) {
-  std::vector<std::string> facts;
-  for (const auto& [name, value] : run.provenance.machine) {
-    if (is_hardware(name)) facts.push_back(name + " " + value);
-  }
-  return nsa::join(facts);
-}
-
 std::string machines_differ(const std::vector<RunPair>& pairs) {
   for (const auto& [before, now] : pairs) {
     for (const RunRecord* run : {&before, &now}) {
-      if (machine_of(*run) != machine_of(pairs.front().first)) {
-        return "the runs are of several machines: " + machine_of(pairs.front().first) + "; " +
-               machine_of(*run);
+      if (hardware_text(*run) != hardware_text(pairs.front().first)) {
+        return "the runs are of several machines: " + hardware_text(pairs.front().first) + "; " +
+               hardware_text(*run);
       }
     }
   }

@@ -22,15 +22,15 @@ using harness::history::Stage;
 using harness::history::TimeJudgement;
 using harness::history::TimeVerdict;
 
-std::string facts_text(const RunRecord& run, bool hardware) {
+std::string library_text(const RunRecord& run) {
   constexpr const char* kLibraries[] = {"driver", "torch", "cuda", "nccl"};
-  std::vector<std::string> parts;
+  std::vector<std::string> facts;
   for (const auto& [name, value] : run.provenance.machine) {
-    const bool library =
-        std::find(std::begin(kLibraries), std::end(kLibraries), name) != std::end(kLibraries);
-    if (hardware ? is_hardware(name) : library) parts.push_back(name + " " + value);
+    if (std::find(std::begin(kLibraries), std::end(kLibraries), name) != std::end(kLibraries)) {
+      facts.push_back(name + " " + value);
+    }
   }
-  return nsa::join(parts);
+  return nsa::join(facts);
 }
 
 Stage stage_of(const std::vector<LaunchTimes>& launches, std::size_t from, std::size_t to) {
@@ -45,8 +45,8 @@ Stage stage_of(const std::vector<LaunchTimes>& launches, std::size_t from, std::
 NightTimes night_of(const RunRecord& run, const std::vector<LaunchTimes>& launches) {
   NightTimes night;
   night.run = run.id;
-  night.machine = facts_text(run, true);
-  night.library = facts_text(run, false);
+  night.machine = hardware_text(run);
+  night.library = library_text(run);
   const std::size_t half = launches.size() / 2;
   const bool twice = half >= harness::history::kFewestLaunches;
   night.first = stage_of(launches, 0, twice ? half : launches.size());
@@ -77,10 +77,7 @@ std::string smallest_text(double smallest) {
 }
 
 bool is_measured(const harness::CaseRecord& record) {
-  const auto& metrics = record.digest.metrics;
-  return std::any_of(metrics.begin(), metrics.end(), [](const auto& metric) {
-    return metric.first == harness::kControlMs;
-  });
+  return record.digest.metric(harness::kControlMs).has_value();
 }
 
 }  // namespace

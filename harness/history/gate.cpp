@@ -76,27 +76,29 @@ double mean_ratio(const std::vector<Value>& values) {
   return sum / static_cast<double>(values.size());
 }
 
-std::vector<Value> without_disturbed(const std::vector<Value>& nights) {
+struct Scatter {  // of some nights, in their order
+  explicit Scatter(const std::vector<Value>& nights) {
+    for (const Value& value : nights) {
+      ratios.push_back(value.ratio());
+      halves.push_back(value.half);
+    }
+  }
   std::vector<double> ratios;
   std::vector<double> halves;
-  for (const Value& value : nights) {
-    ratios.push_back(value.ratio());
-    halves.push_back(value.half);
-  }
+};
+
+std::vector<Value> without_disturbed(const std::vector<Value>& nights) {
+  const Scatter all(nights);
   std::vector<Value> kept;
-  for (const std::size_t at : undisturbed(ratios, halves, kLeastDeviation))
+  for (const std::size_t at : undisturbed(all.ratios, all.halves, kLeastDeviation)) {
     kept.push_back(nights[at]);
+  }
   return kept;
 }
 
 Noise noise_of_nights(const std::vector<Value>& nights) {
-  std::vector<double> ratios;
-  std::vector<double> halves;
-  for (const Value& value : nights) {
-    ratios.push_back(value.ratio());
-    halves.push_back(value.half);
-  }
-  return noise_of(ratios, halves);
+  const Scatter all(nights);
+  return noise_of(all.ratios, all.halves);
 }
 
 // What nights are compared with.

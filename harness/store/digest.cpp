@@ -180,6 +180,12 @@ json series_json(const Digest& digest) {
 
 }  // namespace
 
+std::optional<double> Digest::metric(std::string_view name) const {
+  const auto at = std::find_if(
+      metrics.begin(), metrics.end(), [&](const auto& metric) { return metric.first == name; });
+  return at == metrics.end() ? std::nullopt : std::optional(at->second);
+}
+
 Digest digest_of(const Evidence& evidence) {
   Digest digest;
   digest.recorded = true;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -48,6 +49,8 @@ struct Digest {
       series;  // of the lowest rank that has any, in order of steps
   std::vector<std::pair<std::string, double>>
       metrics;  // of rank 0: its samples' last values, last step's collectives, operators; by name
+
+  [[nodiscard]] std::optional<double> metric(std::string_view name) const;
 };
 
 [[nodiscard]] Digest digest_of(const Evidence& evidence);

@@ -150,14 +150,17 @@ void migrate(SQLite::Database& database, const std::string& path, const Store::O
   // Another process may have done it meanwhile.
   const int version = database.execAndGet("PRAGMA user_version").getInt();
   if (version >= kSchemaVersion) return;
-  if (on_note) on_note(path + ": is brought to schema 4, which can take minutes where it is large");
+  const std::string schema = "schema " + std::to_string(kSchemaVersion);
+  const auto note = [&](const std::string& text) {
+    if (on_note) on_note(path + ": " + text);
+  };
+  note("is brought to " + schema + ", which can take minutes where it is large");
   if (version < 2) from_1_to_2(database);
   if (version < 3) database.exec(kAcceptedTable);
-  // 3 -> 4. Without it each judgement that is added looks through all cases for those that refer to it.
-  database.exec("CREATE INDEX IF NOT EXISTS cases_by_judgement ON cases (judgement_id)");
+  if (version < 4) database.exec(kCasesByJudgement);
   database.exec("PRAGMA user_version = " + std::to_string(kSchemaVersion));
   transaction.commit();
-  if (on_note) on_note(path + ": has schema 4; nsa-harness db vacuum gives the room back");
+  note("has " + schema + "; nsa-harness db vacuum gives the room back");
 }
 
 }  // namespace harness

@@ -92,6 +92,7 @@ void make_schema(SQLite::Database& database, const std::string& path) {
   if (check_content(database, path) == Content::empty) {
     database.exec(kSchema);
     database.exec(kAcceptedTable);
+    database.exec(kCasesByJudgement);
     database.exec("PRAGMA application_id = " + std::to_string(kApplicationId));
     database.exec("PRAGMA user_version = " + std::to_string(kSchemaVersion));
   }

@@ -72,7 +72,6 @@ CREATE TABLE cases (
 ) STRICT;
 CREATE INDEX cases_by_history ON cases (history_id, run_id);
 CREATE INDEX cases_by_label ON cases (scenario, label, run_id);
-CREATE INDEX cases_by_judgement ON cases (judgement_id);
 
 CREATE TABLE digest (
   case_row INTEGER PRIMARY KEY REFERENCES cases (id),
@@ -134,6 +133,10 @@ CREATE TABLE finding (
 CREATE INDEX finding_by_judgement ON finding (judgement_id, position);
 CREATE INDEX finding_by_code ON finding (code);
 )sql";
+
+// From schema 4 on. Without it each judgement that is added looks through all cases for those that refer to it.
+inline constexpr const char* kCasesByJudgement =
+    "CREATE INDEX IF NOT EXISTS cases_by_judgement ON cases (judgement_id)";
 
 // From schema 3 on. From which run on the times of a cell are what they are meant to be, who says so and why.
 inline constexpr const char* kAcceptedTable = R"sql(

@@ -135,8 +135,9 @@ class Store {
   virtual void mark_pruned(std::int64_t run_row, std::int64_t pruned_ms) = 0;
   virtual void accept(const Acceptance& acceptance) = 0;
 
-  [[nodiscard]] virtual std::vector<RunRecord> runs(std::int64_t since_ms, std::int64_t until_ms)
-      const = 0;  // in the order in which they began, as their clocks had it
+  // In the order in which they began, as their clocks had it.
+  [[nodiscard]] virtual std::vector<RunRecord> runs(std::int64_t since_ms,
+                                                    std::int64_t until_ms) const = 0;
   // The one that came last into the database, whatever its clock said.
   [[nodiscard]] virtual std::optional<RunRecord> last_run() const = 0;
   [[nodiscard]] virtual std::optional<RunRecord> run_named(const std::string& name_or_id) const = 0;

@@ -61,13 +61,6 @@ Parts peaks_of(const CaseView& one) {
   return parts;
 }
 
-double metric_of(const CaseView& one, const std::string& wanted) {
-  for (const auto& [name, value] : one.digest().metrics) {
-    if (name == wanted && std::isfinite(value)) return value;
-  }
-  return 0.0;
-}
-
 std::string ms_text(double ms) {
   return ms >= 1000.0 ? nsa::to_text(ms / 1000.0, 3) + " s" : nsa::to_text(ms, 3) + " ms";
 }
@@ -128,7 +121,8 @@ std::vector<Cost> costs_by_scenario(const ReportView& view) {
       if (!phases.empty()) ++cost.cases;
       for (const Part& part : phases) add_part(cost.phases, part.name, part.size, false);
       for (const Part& part : peaks_of(*one)) add_part(cost.peaks, part.name, part.size, true);
-      cost.process_bytes = std::max(cost.process_bytes, metric_of(*one, "rss_peak_bytes"));
+      cost.process_bytes =
+          std::max(cost.process_bytes, one->digest().metric("rss_peak_bytes").value_or(0.0));
     }
     if (!cost.phases.empty() || cost.process_bytes > 0.0) all.push_back(std::move(cost));
   }

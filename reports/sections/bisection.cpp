@@ -38,9 +38,8 @@ std::vector<std::string> codes_of(const CaseRecord& record) {
 // Of tensors, on whatever device they are; of the process where that is not known.
 std::optional<double> peak_bytes(const CaseRecord& record) {
   for (const char* metric : {"tensor_peak_bytes", "rss_peak_bytes"}) {
-    for (const auto& [name, value] : record.digest.metrics) {
-      if (name == metric && value > 0.0) return value;
-    }
+    const auto bytes = record.digest.metric(metric);
+    if (bytes && *bytes > 0.0) return bytes;
   }
   return std::nullopt;
 }

@@ -84,13 +84,17 @@ TEST(BranchGradients, OfOneHeadThatCountsLessAreTold) {
   }
 }
 
-// The two places of the mean are two roundings of one gradient: neither is the other, and both are near the right one.
-TEST(BranchGradients, TheMeanIsOfTheOutputOrOfRoundedGradients) {
-  const Alone s(case_layer(4, [](auto&) {}));
+Stages narrow_stages(const RandomLayer& layer) {
   AttentionOptions options;
   options.kept.results = Number::bf16;
   options.kept.narrow_products.fill(true);
-  const Stages narrow(s.layer.config, s.layer.weights, s.layer.x, options);
+  return {layer.config, layer.weights, layer.x, options};
+}
+
+// The two places of the mean are two roundings of one gradient: neither is the other, and both are near the right one.
+TEST(BranchGradients, TheMeanIsOfTheOutputOrOfRoundedGradients) {
+  const Alone s(case_layer(4, [](auto&) {}));
+  const Stages narrow = narrow_stages(s.layer);
   for (const Branch branch : kAllBranches) {
     const Tensor& d_o = s.whole.of_output(branch);
     const Backward of_output(narrow, branch, d_o);
@@ -107,10 +111,7 @@ TEST(BranchGradients, TheMeanIsOfTheOutputOrOfRoundedGradients) {
 TEST(BranchGradients, TheScaleMayComeAfterTheRounding) {
   for (const std::int64_t d_k : {16, 32}) {
     const Alone s(case_layer(4, [=](auto& c) { c.d_k = d_k; }));
-    AttentionOptions options;
-    options.kept.results = Number::bf16;
-    options.kept.narrow_products.fill(true);
-    const Stages narrow(s.layer.config, s.layer.weights, s.layer.x, options);
+    const Stages narrow = narrow_stages(s.layer);
     for (const Branch branch : kAllBranches) {
       const Tensor& d_o = s.whole.of_output(branch);
       const Backward first(narrow, branch, d_o);
