@@ -232,7 +232,7 @@ int nightly(const NightlyArguments& arguments) {
 
 Action add_nightly(CLI::App& command) {
   const auto arguments = std::make_shared<NightlyArguments>();
-  command.add_option("--budget", arguments->budget, "The most that the night takes: 3h, 2.5, 8m")
+  command.add_option("--budget", arguments->budget, "The most that the cases take: 3h, 2.5, 8m")
       ->capture_default_str();
   command
       .add_option("--scenarios", arguments->scenarios, "A file or folder (default: all shipped)")

@@ -2,7 +2,7 @@
 // a kernel's backward does that falls back to plain products. Numbers and kept memory are right; the peak grows with S^2.
 #include "harness/faults/attend_seam.h"
 #include "harness/faults/faults.h"
-#include "harness/faults/rows.h"
+#include "harness/faults/struck_rows.h"
 
 namespace harness {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "harness/faults/attend_seam.h"
 #include "harness/faults/faults.h"
-#include "harness/faults/rows.h"
+#include "harness/faults/struck_rows.h"
 #include "nsa/base/error.h"
 
 namespace harness {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "harness/faults/faults.h"
-#include "harness/faults/rows.h"
+#include "harness/faults/struck_rows.h"
 
 namespace harness {
 namespace {

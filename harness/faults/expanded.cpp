@@ -2,7 +2,7 @@
 // as many times the memory as a group has heads. Seen: repeat_interleave before a kernel that knows nothing of groups.
 #include "harness/faults/attend_seam.h"
 #include "harness/faults/faults.h"
-#include "harness/faults/rows.h"
+#include "harness/faults/struck_rows.h"
 
 namespace harness {
 namespace {

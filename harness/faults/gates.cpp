@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "harness/faults/faults.h"
-#include "harness/faults/rows.h"
+#include "harness/faults/struck_rows.h"
 #include "nsa/base/error.h"
 
 namespace harness {

@@ -1,7 +1,7 @@
 // Heads that are not where they belong. Seen: a branch's output reshaped to tokens without the transpose before it; the group
 // of a head computed from the head after it.
 #include "harness/faults/faults.h"
-#include "harness/faults/rows.h"
+#include "harness/faults/struck_rows.h"
 
 namespace harness {
 namespace {

@@ -1,7 +1,7 @@
 // Wrong key sets. Seen: boolean masks whose True means "hide" in one library and "attend" in the next; short sequences sent
 // down a path without a mask; -10000 in place of minus infinity; a window sliced from a cache that had been trimmed already.
 #include "harness/faults/faults.h"
-#include "harness/faults/rows.h"
+#include "harness/faults/struck_rows.h"
 
 namespace harness {
 namespace {

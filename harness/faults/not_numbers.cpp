@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "harness/faults/faults.h"
-#include "harness/faults/rows.h"
+#include "harness/faults/struck_rows.h"
 
 namespace harness {
 namespace {

@@ -2,7 +2,7 @@
 // two on, numbers are read from the beginning again. Where that happens at 2^31 a test would need gigabytes: here it is the largest
 // power of two that the operand reaches over, so that some of its last vectors are read elsewhere and all others are right.
 #include "harness/faults/faults.h"
-#include "harness/faults/rows.h"
+#include "harness/faults/struck_rows.h"
 
 namespace harness {
 namespace {

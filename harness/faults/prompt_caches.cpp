@@ -1,7 +1,7 @@
 // A prompt's last window of raw tokens is compressed although it is not complete. No query of the prompt may see the
 // token, so every output of it is right; what is decoded afterwards reads one compressed token more.
 #include "harness/faults/faults.h"
-#include "harness/faults/rows.h"
+#include "harness/faults/struck_rows.h"
 
 namespace harness {
 namespace {

@@ -5,7 +5,7 @@
 #include <stdexcept>
 
 #include "harness/faults/faults.h"
-#include "harness/faults/rows.h"
+#include "harness/faults/struck_rows.h"
 #include "harness/worker/case_route.h"
 #include "nsa/base/error.h"
 #include "nsa/base/text.h"

@@ -1,7 +1,7 @@
 // Wrong block scores. Seen: probabilities normalised before the causal mask; the overlap map of Eq. 9 with the sign as
 // printed, or summed to the right; scores rounded to bf16, or cubed in fp16 to sharpen them, before the best n are taken.
 #include "harness/faults/faults.h"
-#include "harness/faults/rows.h"
+#include "harness/faults/struck_rows.h"
 
 namespace harness {
 namespace {

@@ -1,7 +1,7 @@
 // Another one's weights. Seen: one pair of K/V projections for all three branches; values pooled with the filter of the keys; a
 // head that is no longer tied to the embedding.
 #include "harness/faults/faults.h"
-#include "harness/faults/rows.h"
+#include "harness/faults/struck_rows.h"
 
 namespace harness {
 namespace {

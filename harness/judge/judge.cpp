@@ -10,7 +10,7 @@
 #include "harness/judge/codes/codes.h"
 #include "harness/judge/expectation.h"
 #include "harness/judge/not_judged.h"
-#include "harness/judge/telling_order.h"
+#include "harness/judge/find_cause.h"
 #include "harness/scenario/bisect.h"
 #include "harness/scenario/experiment.h"
 #include "nsa/base/text.h"

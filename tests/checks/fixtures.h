@@ -8,8 +8,10 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "harness/checks/list.h"
@@ -54,42 +56,16 @@ using Tensors = std::map<std::string, Values>;  // one-dimensional
 
 class Healthy {
  public:
+  // Made once for each (ranks, steps, kind): a table of defects asks for the same one hundreds of times. Each has its own files.
   explicit Healthy(int ranks = 2, int steps = 1, const std::string& kind = "training")
       : ranks_(ranks), steps_(steps) {
-    evidence.folder = folder_.path();
-    harness::Scenario& scenario = evidence.the_case.scenario;
-    scenario.name = "fixture";
-    scenario.kind = kind;
-    scenario.model = toy_model();
-    scenario.training.steps = steps;
-    scenario.training.seq_len = kLength;
-    scenario.parallel.ranks = ranks;
-    for (const char* seam : {"attention",
-                             "project",
-                             "rope",
-                             "compress",
-                             "score",
-                             "select",
-                             "attend_cmp",
-                             "attend_sel",
-                             "attend_win",
-                             "gate",
-                             "grad_sync",
-                             "data",
-                             "optimizer"}) {
-      scenario.route[seam] = "reference";
-    }
-    scenario.checks = checks_of(kind);
-    params = harness::checks::parameter_names(scenario.model);
-    // One bucket is full, the other one holds what is left.
-    const auto in_first = static_cast<double>(params.size() - params.size() / 2);
-    scenario.parallel.bucket_mb = in_first * kElements * sizeof(float) / 1048576.0;
-    if (kind == "attention" || kind == "decode") {
-      kind == "attention" ? add_layers_alone() : add_decoding();
-      return;
-    }
-    for (int rank = 0; rank < ranks; ++rank) add_rank(rank);
-    add_twin();
+    static std::map<std::tuple<int, int, std::string>, std::unique_ptr<const Healthy>> all;
+    auto& made = all[{ranks, steps, kind}];
+    if (!made) made.reset(new Healthy(Anew{}, ranks, steps, kind));
+    evidence = made->evidence;
+    evidence.folder = folder();
+    params = made->params;
+    std::filesystem::copy(made->folder(), folder());
   }
 
   // The checks that such a case can pass.
@@ -258,6 +234,44 @@ class Healthy {
   static constexpr std::size_t kElements = 24;
 
  private:
+  struct Anew {};
+  Healthy(Anew, int ranks, int steps, const std::string& kind) : ranks_(ranks), steps_(steps) {
+    evidence.folder = folder();
+    harness::Scenario& scenario = evidence.the_case.scenario;
+    scenario.name = "fixture";
+    scenario.kind = kind;
+    scenario.model = toy_model();
+    scenario.training.steps = steps;
+    scenario.training.seq_len = kLength;
+    scenario.parallel.ranks = ranks;
+    for (const char* seam : {"attention",
+                             "project",
+                             "rope",
+                             "compress",
+                             "score",
+                             "select",
+                             "attend_cmp",
+                             "attend_sel",
+                             "attend_win",
+                             "gate",
+                             "grad_sync",
+                             "data",
+                             "optimizer"}) {
+      scenario.route[seam] = "reference";
+    }
+    scenario.checks = checks_of(kind);
+    params = harness::checks::parameter_names(scenario.model);
+    // One bucket is full, the other one holds what is left.
+    const auto in_first = static_cast<double>(params.size() - params.size() / 2);
+    scenario.parallel.bucket_mb = in_first * kElements * sizeof(float) / 1048576.0;
+    if (kind == "attention" || kind == "decode") {
+      kind == "attention" ? add_layers_alone() : add_decoding();
+      return;
+    }
+    for (int rank = 0; rank < ranks; ++rank) add_rank(rank);
+    add_twin();
+  }
+
   void add_rank(int rank) {
     put(evidence.started, kController, harness::Started{rank, 100 + rank}, 0);
     put(evidence.phases, rank, harness::Phase{"rendezvous", 0}, 5);

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/judge/telling_order.h"
+#include "harness/judge/find_cause.h"
 #include "tests/checks/planted.h"
 #include "tests/checks/planted_ranks.h"
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "harness/diagnose/recorded.h"
-#include "harness/judge/telling_order.h"
+#include "harness/judge/find_cause.h"
 #include "harness/judge/wording/find_wording.h"
 #include "harness/store/bisection.h"
 #include "reports/report.h"

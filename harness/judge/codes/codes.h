@@ -13,7 +13,7 @@
 
 namespace harness {
 
-// The part of a run that a code speaks of. Also what the edges of harness/judge/cause_graph.cpp are drawn between.
+// The part of a run that a code speaks of. Also what the edges of harness/judge/cause_edges.cpp are drawn between.
 enum class Family {
   process,
   resume,

@@ -1,5 +1,5 @@
 // Which finding is a cause and which follows: laws of the graph, and cases that were met.
-#include "harness/judge/telling_order.h"
+#include "harness/judge/find_cause.h"
 
 #include <algorithm>
 #include <array>
@@ -11,7 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "harness/judge/cause_graph.h"
+#include "harness/judge/cause_edges.h"
 #include "harness/judge/codes/codes.h"
 #include "harness/judge/expectation.h"
 #include "harness/judge/wording/find_wording.h"

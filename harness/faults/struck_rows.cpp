@@ -1,4 +1,4 @@
-#include "harness/faults/rows.h"
+#include "harness/faults/struck_rows.h"
 
 #include <cmath>
 #include <limits>

@@ -2,7 +2,7 @@
 // block to "break ties"; forced blocks that entered the list twice; an index past the query that the kernel clamped; a
 // kernel's wrapper that clamped the caller's list in place.
 #include "harness/faults/faults.h"
-#include "harness/faults/rows.h"
+#include "harness/faults/struck_rows.h"
 
 namespace harness {
 namespace {

@@ -1,5 +1,5 @@
 // Purely by the graph of causes: no code is known here.
-#include "harness/judge/telling_order.h"
+#include "harness/judge/find_cause.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include <string>
 #include <tuple>
 
-#include "harness/judge/cause_graph.h"
+#include "harness/judge/cause_edges.h"
 #include "harness/judge/codes/codes.h"
 
 namespace harness {

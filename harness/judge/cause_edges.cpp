@@ -1,4 +1,4 @@
-#include "harness/judge/cause_graph.h"
+#include "harness/judge/cause_edges.h"
 
 #include <algorithm>
 #include <array>

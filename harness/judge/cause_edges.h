@@ -1,4 +1,4 @@
-// What can lead to what: a graph over kinds of findings, as data. The roles that follow from it are given in telling_order.h.
+// What can lead to what: a graph over kinds of findings, as data. The roles that follow from it are given in find_cause.h.
 #pragma once
 
 #include <span>
