@@ -11,7 +11,6 @@ inline const std::vector<std::string> kFormsOfRows = {"layers", "rank", "step", 
 
 using Faults = std::vector<Fault>;
 [[nodiscard]] Faults faults_of_averaged_twice();
-[[nodiscard]] Faults faults_of_blocks();
 [[nodiscard]] Faults faults_of_checkpoints();
 [[nodiscard]] Faults faults_of_clips();
 [[nodiscard]] Faults faults_of_collectives();
@@ -35,13 +34,15 @@ using Faults = std::vector<Fault>;
 [[nodiscard]] Faults faults_of_rank_ends();
 [[nodiscard]] Faults faults_of_rank_graph();
 [[nodiscard]] Faults faults_of_rendezvous();
-[[nodiscard]] Faults faults_of_repeats();
 [[nodiscard]] Faults faults_of_rotations();
 [[nodiscard]] Faults faults_of_routes();
 [[nodiscard]] Faults faults_of_same_data();
 [[nodiscard]] Faults faults_of_scores();
 [[nodiscard]] Faults faults_of_selected_backwards();
+[[nodiscard]] Faults faults_of_selected_lists();
+[[nodiscard]] Faults faults_of_streams();
 [[nodiscard]] Faults faults_of_token_weighting();
+[[nodiscard]] Faults faults_of_unstable_results();
 [[nodiscard]] Faults faults_of_unwatched();
 [[nodiscard]] Faults faults_of_updates();
 [[nodiscard]] Faults faults_of_weights();

@@ -1,6 +1,6 @@
 // Wrong lists of blocks. Seen: only complete blocks were candidates, so the current one was never read; a bias of 1e-8 a
 // block to "break ties"; forced blocks that entered the list twice; an index past the query that the kernel clamped; a
-// kernel's wrapper that clamped the caller's list in place.
+// kernel's wrapper that clamped the caller's list in place; slots behind the last block that entered the softmax.
 #include "harness/faults/faults.h"
 #include "harness/faults/struck_rows.h"
 
@@ -98,9 +98,41 @@ void install_mutated(FaultContext& context) {
   });
 }
 
+// ---- invalid_pick_unmasked -----------------------------------------------------------------------
+
+// Empty slots as they read where -1 is clamped to 0: as block 0 again, or as so many times its first key.
+void install_empty_slots(FaultContext& context) {
+  const bool whole_block = fault_form(context.request, {"block_zero", "key_zero"}) == "block_zero";
+  for_fault_layers(context, [&](nsa::AttentionSeams& seams) {
+    change_attend(
+        context,
+        seams,
+        "sel",
+        [whole_block, &context](const Attended& at, const Tensor& right_BHSD) {
+          if (!context.holds_now()) return right_BHSD;
+          const std::int64_t block = at.seam.config.l_sel;
+          const std::int64_t heads = at.q_BHSD.size(1);
+          const Tensor empty_BGS1 = at.blocks_BGSn.lt(0).sum(-1, /*keepdim=*/true);
+          const Tensor key_K = key_positions(at);
+          const Tensor first_SK =
+              key_K.lt(whole_block ? block : 1)
+                  .logical_and(key_K.le(query_positions(at.seam, key_K, at.q_BHSD.size(2))));
+          const Tensor listed_BGSK = right_keys(at);
+          // How often each key is read: n times the weight of one is its logit plus log n.
+          const Tensor times_BGSK =
+              listed_BGSK.to(torch::kFloat) + empty_BGS1 * first_SK * (whole_block ? 1 : block);
+          const Tensor logits_BHSK =
+              scaled_logits(at.q_BHSD, at.k_BGKD) + to_heads(times_BGSK.log(), heads);
+          const Tensor wrong_BHSD = weighted_values(logits_BHSK.softmax(-1), at.v_BGKD);
+          const Tensor differs_BGS = differing_rows(wrong_BHSD, right_BHSD, at.k_BGKD.size(1));
+          return replaced(strike(context, at.seam, differs_BGS), wrong_BHSD, right_BHSD);
+        });
+  });
+}
+
 }  // namespace
 
-Faults faults_of_blocks() {
+Faults faults_of_selected_lists() {
   return {{"drop_partial_block",
            "the current block is not selected while it is incomplete",
            kRowsOfLayers,
@@ -120,7 +152,12 @@ Faults faults_of_blocks() {
           {"ranges_mutated",
            "the selected branch clamps the caller's list of blocks in place",
            kRowsOfLayers,
-           install_mutated}};
+           install_mutated},
+          {"invalid_pick_unmasked",
+           "slots behind the last block of a list enter the softmax",
+           kFormsOfRows,
+           install_empty_slots,
+           {"block_zero", "key_zero"}}};
 }
 
 }  // namespace harness

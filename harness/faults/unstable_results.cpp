@@ -91,7 +91,7 @@ void install_neighbour(FaultContext& context) {
 
 }  // namespace
 
-Faults faults_of_repeats() {
+Faults faults_of_unstable_results() {
   return {{"autotune_pollutes",
            "the first call adds to what the tuner left in the output",
            kFormsOfRows,

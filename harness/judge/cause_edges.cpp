@@ -103,6 +103,8 @@ constexpr std::array kEdges = {
     Edge{"ALIAS.MUTATED", "backward", Tie::same_layer},
     Edge{"ALIAS.MUTATED", "NUMERIC.GRADIENT/kernel", Tie::same_tensor},
     Edge{"ALIAS.MUTATED", "SLOW.SYNC_STORM", Tie::same_seam},
+    Edge{"RACE.STREAM", "forward", Tie::downstream},
+    Edge{"RACE.STREAM", "backward", Tie::same_layer},
     Edge{"NAN.", "forward", Tie::downstream},
     // It compares as unequal with itself; but it writes nothing over, and changes no type.
     Edge{"NAN.", "NUMERIC.GRADIENT", Tie::same_rank},
@@ -127,6 +129,7 @@ constexpr std::array kEdges = {
     Edge{"OVERFLOW.INDEX", "CAUSALITY.LEAK", Tie::same_tensor},
     Edge{"OVERFLOW.INDEX", "NUMERIC.FORWARD", Tie::same_tensor},
     Edge{"RANGE.INVALID", "SELECTION.WRONG", Tie::same_tensor},
+    Edge{"RANGE.INVALID", "NUMERIC.FORWARD", Tie::same_tensor},
     Edge{"RANGE.INVALID", "CAUSALITY.LEAK", Tie::downstream},
     Edge{"RANGE.INVALID", "CRASH.", Tie::same_rank},
     Edge{"SELECTION.WRONG/list", "CRASH.", Tie::same_rank},

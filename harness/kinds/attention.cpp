@@ -5,11 +5,13 @@
 #include <string>
 
 #include <ATen/Context.h>
+#include <torch/cuda.h>
 
 #include "harness/kinds/attention_inputs.h"
 #include "harness/kinds/lone_rank.h"
 #include "harness/scenario/constant_gates.h"
 #include "harness/worker/kernel_trace.h"
+#include "harness/worker/late_streams.h"
 #include "harness/worker/layer_recorder.h"
 #include "harness/worker/nan_watch.h"
 
@@ -37,6 +39,7 @@ class AttentionCase {
       : rank_(session),
         session_(session),
         scenario_(rank_.scenario),
+        device_(device_of(session)),
         recorder_(rank_.model, rank_.watch, session.progress(), true) {
     draw_equal_weights(rank_.model, scenario_.seed);
   }
@@ -73,6 +76,25 @@ class AttentionCase {
       run_layers(rank_.model, rank_.watch, recorder_, 0, name);
     }
     placed_ = Placed::as_drawn;
+    if (device_.is_cuda()) repeat_with_late_streams();
+  }
+
+  // The same calls once more: with nothing beside anything, twice, and with either side of the streams late.
+  void repeat_with_late_streams() {
+    const auto call = [this](const char* name) {
+      recorder_.begin(LoneRank::kStep, 0);
+      run_layers(rank_.model, rank_.watch, recorder_, 0, name);
+    };
+    {
+      const InSeries in_series(device_);
+      call("attention_layer_in_series");
+      call("attention_layer_in_series_2");
+    }
+    late_ = Late::current_stream;
+    call("attention_layer_late");
+    late_ = Late::other_streams;
+    call("attention_layer_others_late");
+    late_ = Late::nobody;
   }
 
   // The first pass alone: the one that is judged by the routes of the case.
@@ -149,9 +171,12 @@ class AttentionCase {
       parameter.mutable_grad().reset();
     }
     session_.enter("forward", LoneRank::kStep);
+    make_late(late_, device_);
     const auto y_BSE = model->attention(layer)->forward(inputs.x_BSE);
     session_.enter("backward", LoneRank::kStep);
+    make_late(late_, device_);
     y_BSE.backward(inputs.dy_BSE);
+    if (late_ != Late::nobody) torch::cuda::synchronize();  // nothing is late for the next layer
   }
 
   // The last sequence of the batch, alone or after three others.
@@ -203,8 +228,10 @@ class AttentionCase {
   LoneRank rank_;
   Session& session_;
   const Scenario& scenario_;
+  torch::Device device_;
   LayerRecorder recorder_;
   Placed placed_ = Placed::as_drawn;
+  Late late_ = Late::nobody;
 };
 
 void run_attention(Session& session) {

@@ -19,6 +19,22 @@ inline void call_again(Healthy& h) {
   }
 }
 
+inline constexpr const char* kInSeries = "attention_layer_in_series";
+inline constexpr const char* kInSeriesAgain = "attention_layer_in_series_2";
+inline constexpr const char* kLate = "attention_layer_late";
+inline constexpr const char* kOthersLate = "attention_layer_others_late";
+
+// As on a card, where no stream races.
+inline void call_late(Healthy& h) {
+  call_again(h);
+  h.evidence.the_case.scenario.parallel.device = nsa::Device::cuda;
+  for (int layer = 0; layer < static_cast<int>(toy_model().n_layers); ++layer) {
+    for (const char* name : {kInSeries, kInSeriesAgain, kLate, kOthersLate}) {
+      h.write_layer(0, 1, 0, layer, healthy_layer(0, layer), name);
+    }
+  }
+}
+
 inline void add_repeats(std::vector<Planted>& list) {
   const PlantedAdder add{list, "repeats_equal", 1, 1, "attention"};
   // Layer 1 of one call or placement is another one.
@@ -90,6 +106,48 @@ inline void add_repeats(std::vector<Planted>& list) {
         });
       });
   add("called once", Verdict::inconclusive, "", "{}", kLeaveAsItIs);
+  add("no stream races", Verdict::pass, "", "{}", call_late);
+  add("another stream is read too early",
+      Verdict::fail,
+      "RACE.STREAM",
+      R"({"layers":[1],"op":"attend_win","branch":"win","phase":"forward","rows":[9],)"
+      R"("detail":{"late":["the other streams were late"]}})",
+      [=](Healthy& h) {
+        call_late(h);
+        other(h, kOthersLate, moved("o_win", 1e-7));
+      });
+  add("a race that shows as it is",
+      Verdict::fail,
+      "RACE.STREAM",
+      R"({"layers":[1],"op":"select","detail":{"late":["no stream was late"]}})",
+      [=](Healthy& h) {
+        call_late(h);
+        for (const char* name : {kInSeries, kInSeriesAgain, kLate, kOthersLate}) {
+          other(h, name, rechosen);
+        }
+      });
+  add("a gradient that races",
+      Verdict::fail,
+      "RACE.STREAM",
+      R"({"layers":[1],"phase":"backward","detail":{"tensors":["dx"]}})",
+      [=](Healthy& h) {
+        call_late(h);
+        other(h, kLate, moved("dx", 1e-7));
+      });
+  add("other numbers also one after the other",
+      Verdict::fail,
+      "NUMERIC.FORWARD",
+      R"({"layers":[1],"op":"attend_win","detail":{"call":2}})",
+      [=](Healthy& h) {
+        call_late(h);
+        for (const char* name : {kSecondCall, kInSeriesAgain, kLate}) {
+          other(h, name, moved("o_win", 1e-7));
+        }
+      });
+  add("late streams were not recorded", Verdict::inconclusive, "", "{}", [](Healthy& h) {
+    call_again(h);
+    h.evidence.the_case.scenario.parallel.device = nsa::Device::cuda;
+  });
 }
 
 }  // namespace fixtures

@@ -15,7 +15,7 @@ std::vector<int> first_of(const std::set<int>& values) {
 
 // Which sentences tell it (harness/judge/wording).
 const char* variant_of(const Deviation& seen) {
-  if (seen.code == "RANGE.INVALID") return "blocks";
+  if (seen.code == "RANGE.INVALID") return seen.law.empty() ? "blocks" : "law";
   if (seen.code == "CAUSALITY.LEAK") return "document";
   if (seen.code == "GATE.OVERRIDE") return "learned";
   if (seen.code == "NUMERIC.GRADIENT") return "layer";

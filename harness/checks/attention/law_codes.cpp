@@ -28,6 +28,8 @@ constexpr std::array kRows = {
     Row{"every_key", "MASK.ABSENT"},
     Row{"every_past_key", "MASK.ABSENT"},
     Row{"offsets_begin_again", "OVERFLOW.INDEX"},
+    Row{"empty_slots_block_zero", "RANGE.INVALID"},
+    Row{"empty_slots_key_zero", "RANGE.INVALID"},
     Row{"learned", "GATE.OVERRIDE", "gate"},
     Row{"weights_of_cmp", kForward, "project"},
     Row{"weights_of_sel", kForward, "project"},

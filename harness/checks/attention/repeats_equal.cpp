@@ -1,13 +1,14 @@
 // Does a layer give the same again? In one process it was called three times on equal inputs: forward, all bits are the same.
 // Then one sequence was computed alone, and as the last of four: there the order of sums may be another one, so numbers are
-// compared within the ceiling, and blocks where their scores are the same to the last bit. Files of call 1 are those that
-// every other check judges.
+// compared within the ceiling, and blocks where their scores are the same to the last bit. On a card it was called with late
+// streams as well (stream_races.h). Files of call 1 are those that every other check judges.
 #include <algorithm>
 #include <array>
 #include <cmath>
 
 #include "harness/checks/attention/forward_stages.h"
 #include "harness/checks/attention/layer_survey.h"
+#include "harness/checks/attention/stream_races.h"
 #include "harness/checks/ceilings.h"
 #include "harness/checks/list.h"
 #include "nsa/base/error.h"
@@ -117,13 +118,15 @@ class RepeatsJudge {
         result_.missing("layer " + std::to_string(layer) + " cannot be compared: a shape is wrong");
       }
     }
+    for (Finding& finding : races_.findings()) result_.found(std::move(finding));
     for (const auto& [stage, unequal] : of_calls_) result_.found(calls_finding(stage, unequal));
     for (const auto& [stage, unequal] : of_places_) result_.found(place_finding(stage, unequal));
     result_.measured("tensors_compared", static_cast<double>(tensors_));
     result_.measured("rows_with_other_blocks", static_cast<double>(other_blocks_));
     return result_.finish(std::to_string(tensors_) + " tensors of " + counted(layers_, "layer") +
                           " are the same, bit by bit, in three calls; a sequence alone, and as the "
-                          "last of four, is the same up to rounding");
+                          "last of four, is the same up to rounding" +
+                          (on_card_ ? "; late streams change no bit" : ""));
   }
 
  private:
@@ -137,6 +140,7 @@ class RepeatsJudge {
     }
     if (calls.size() < kCalls.size() || !same_inputs(calls, layer)) return;
     ++layers_;
+    if (on_card_ && races_.judge_layer(calls.front(), layer)) return;
     // Where calls differ, a difference between placements tells nothing.
     if (!compare_calls(calls, layer)) return;
     for (const Placement& placement : kPlacements) {
@@ -280,7 +284,9 @@ class RepeatsJudge {
 
   const Evidence& evidence_;
   std::int64_t terms_ = 1;
+  bool on_card_ = evidence_.the_case.scenario.parallel.device == nsa::Device::cuda;
   ResultBuilder result_;
+  StreamRaces races_{evidence_, result_};
   std::map<std::size_t, Unequal> of_calls_;  // by place in kForwardStages
   std::map<std::size_t, Unequal> of_places_;
   std::int64_t tensors_ = 0;
@@ -291,12 +297,12 @@ class RepeatsJudge {
 }  // namespace
 
 Check repeats_equal() {
-  return {
-      "repeats_equal",
-      "a layer gives the same again: in three calls bit by bit, and for a sequence alone and as "
-      "the last of four up to rounding",
-      {"NUMERIC.FORWARD", "DETERMINISM.SELECTION", "DETERMINISM.BATCH"},
-      [](const Evidence& evidence) { return RepeatsJudge(evidence).judge(); }};
+  return {"repeats_equal",
+          "a layer gives the same again: in three calls bit by bit, on a card with late streams "
+          "too, and "
+          "for a sequence alone and as the last of four up to rounding",
+          {"NUMERIC.FORWARD", "DETERMINISM.SELECTION", "DETERMINISM.BATCH", "RACE.STREAM"},
+          [](const Evidence& evidence) { return RepeatsJudge(evidence).judge(); }};
 }
 
 }  // namespace harness::checks

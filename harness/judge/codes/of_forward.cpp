@@ -21,6 +21,17 @@ constexpr std::array kForwardCodes = {
           .witness = "The values before and after each call, and LibTorch's version counter. A "
                      "float tensor of more than 8 MiB is judged by the counter alone, which misses "
                      "a write through a raw pointer."}},
+    Code{{"RACE.STREAM", Family::forward, 125},
+         {.meaning = "A result depends on which stream of the card comes first: something is read "
+                     "before it is written, or "
+                     "after its memory was given to somebody else.",
+          .confirmed_by = "With every operator waiting for the one before it, two calls give equal "
+                          "bits; with some streams late, or as it is, a call gives others.",
+          .next_action = "Look for a tensor that one stream writes and another one reads: it needs "
+                         "an event to wait for. If it is freed on another stream than the one "
+                         "that still reads it, the allocator must be told (record_stream).",
+          .witness = "The recorded tensors of all calls, compared by the controller. Kernels that "
+                     "one operator launches on several streams by itself are never in series."}},
     Code{{"NAN.UNINIT", Family::forward, 130},
          {.meaning = "A number that is not finite came out of memory that nobody wrote.",
           .confirmed_by = "With attention.poison, uninitialised memory starts as NaN, and the NaN "
@@ -37,13 +48,16 @@ constexpr std::array kForwardCodes = {
           .witness =
               "A record of every operator with its inputs and outputs, and the recorded tensors."}},
     Code{{"RANGE.INVALID", Family::forward, 150},
-         {.meaning = "A query chose a block that lies after it, or outside the sequence.",
-          .confirmed_by =
-              "The recorded list of blocks holds an index above t / l_sel, or below zero.",
+         {.meaning = "A query chose a block that lies after it, or outside the sequence; or it "
+                     "attended to an empty slot of its list.",
+          .confirmed_by = "The recorded list of blocks holds an index above t / l_sel, or below "
+                          "zero. Of empty slots, the oracle that reads them as block 0 gives "
+                          "exactly the wrong rows.",
           .next_action = "Look at the bounds of the candidates. A query at position t may take "
                          "blocks 0 to t / l_sel.",
           .witness = "The recorded blocks against the definition of the selection. No score enters "
-                     "the judgement."}},
+                     "the judgement. Of empty slots the float64 oracle, from the recorded "
+                     "operands."}},
     Code{{"MASK.ALIGNMENT", Family::forward, 160},
          {.meaning = "The causal mask is aligned with the wrong corner: queries see the keys of "
                      "earlier queries.",

@@ -29,12 +29,18 @@ constexpr std::string_view kOfKernelOnly =
     "It is no rounding: the limit covers it. The inputs are not the cause: the oracle got the same "
     "ones.";
 
+constexpr std::string_view kEmptySlots =
+    "Leave out the slots behind the last block of a list, whatever they hold: in the softmax and "
+    "in "
+    "its backward.";
+
 constexpr std::array kForwardWords = {
     // kernel_is_oracle, kernel_causal
     Wording{"MASK.ALIGNMENT", "kernel", kOfKernel, kOfKernelOnly},
     Wording{"MASK.POLARITY", "kernel", kOfKernel, kOfKernelOnly},
     Wording{"MASK.ABSENT", "kernel", kOfKernel, kOfKernelOnly},
     Wording{"OVERFLOW.INDEX", "kernel", kOfKernel, kOfKernelOnly},
+    Wording{"RANGE.INVALID", "kernel", kOfKernel, kOfKernelOnly, kEmptySlots},
     Wording{
         "NUMERIC.FORWARD",
         "kernel",
@@ -128,6 +134,7 @@ constexpr std::array kForwardWords = {
     Wording{"MASK.POLARITY", "law", kWrongByLaw, kOnlyThisLaw},
     Wording{"MASK.ABSENT", "law", kWrongByLaw, kOnlyThisLaw},
     Wording{"OVERFLOW.INDEX", "law", kWrongByLaw, kOnlyThisLaw},
+    Wording{"RANGE.INVALID", "law", kWrongByLaw, kOnlyThisLaw, kEmptySlots},
     Wording{"NUMERIC.FORWARD",
             "law",
             kWrongByLaw,
@@ -178,6 +185,18 @@ constexpr std::array kForwardWords = {
             "In {layers}, ranks with the same inputs chose other blocks in {step}.[ {Ranks} "
             "{ranks?is|are} not with the others.]",
             "The inputs are not the cause: the scores have the same bits on all ranks."},
+    Wording{"RACE.STREAM",
+            "forward",
+            "In {layers}, {tensor} of {op} depends on which stream of the card comes first: "
+            "{row_count:row} {row_count?differs|differ} where {late} from the calls in which "
+            "operators waited for each other.",
+            "The operations are not the cause: one after the other they gave equal bits, twice."},
+    Wording{"RACE.STREAM",
+            "backward",
+            "In {layers}, gradients depend on which stream of the card comes first: {tensors} "
+            "differ where {late} from the calls in which operators waited for each other.",
+            "The operations are not the cause: one after the other they gave equal bits, twice. "
+            "Nor is the forward: it is the same in all calls."},
     Wording{"DETERMINISM.BATCH",
             "placed",
             "In {layers}, {tensor} of {op} is not the same for one sequence where it is computed "

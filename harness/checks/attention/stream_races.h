@@ -1,0 +1,45 @@
+// Do the streams of a card race? A layer was called twice with every operator waiting for the one before it, and with either side of
+// the streams late. Where those two calls give equal bits and another one does not, what differs is the order in which streams came.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "harness/checks/result.h"
+#include "harness/evidence/evidence.h"
+#include "nsa/base/safetensors.h"
+
+namespace harness::checks {
+
+class StreamRaces {
+ public:
+  StreamRaces(const Evidence& evidence, ResultBuilder& result)
+      : evidence_(evidence), result_(result) {}
+
+  // True where streams race in this layer: then calls that differ tell no more. `plain`: the first call, nobody late. What is not
+  // recorded is missing.
+  bool judge_layer(const nsa::SafetensorsFile& plain, int layer);
+  [[nodiscard]] std::vector<Finding> findings() const;
+
+ private:
+  struct Raced {  // one stage of the forward, or the gradients
+    std::set<int> layers;
+    std::set<int> rows;
+    std::set<std::string> tensors;
+    std::set<std::string> late;
+  };
+
+  bool compare(const nsa::SafetensorsFile& in_series,
+               const nsa::SafetensorsFile& other,
+               const std::string& late,
+               int layer);
+
+  const Evidence& evidence_;
+  ResultBuilder& result_;
+  std::map<std::size_t, Raced> forward_;  // by place in kForwardStages
+  Raced gradients_;
+};
+
+}  // namespace harness::checks

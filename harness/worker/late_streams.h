@@ -1,0 +1,36 @@
+// What makes a race between the streams of a card visible: one side that is late, or no side beside another. Streams that race
+// may give the right numbers thousands of times; where one begins late, what does not wait for it reads what was there before.
+// On a CPU nothing of this does anything.
+#pragma once
+
+#include <memory>
+
+#include "nsa/torch.h"
+
+namespace harness {
+
+enum class Late {
+  nobody,
+  current_stream,
+  other_streams,  // of LibTorch's pools
+};
+
+// Some 20 ms of nothing on these streams, in front of what is launched on them from now on. What runs on a stream that shares a
+// queue of the card with a late one may be late with it.
+void make_late(Late late, const torch::Device& device);
+
+// While it lives, the host waits for the card after every operator of LibTorch, so that no two run beside each other. Kernels that
+// one operator launches on several streams by itself still do.
+class InSeries {
+ public:
+  explicit InSeries(const torch::Device& device);
+  ~InSeries();
+  InSeries(const InSeries&) = delete;
+  InSeries& operator=(const InSeries&) = delete;
+
+ private:
+  struct Callback;
+  std::unique_ptr<Callback> callback_;
+};
+
+}  // namespace harness
