@@ -41,6 +41,7 @@ struct PlantedKernel {
   std::function<void(const std::string& trial, int call, KernelTensors& t)> spoil =
       [](auto, auto, auto&) {};
   bool slots_are_block_zero = false;  // what a list's slots without a block are read as
+  int slots = 3;                      // of a list
   bool queries_begin_again =
       false;  // in the forward, from the largest power of two below their number on
 };
@@ -362,8 +363,7 @@ inline void make_kernel(Healthy& h, const PlantedKernel& planted) {
   s.model.d_v = 3;
   s.model.l = s.model.d = s.model.l_sel = 4;
   if (planted.level == "score") s.model.l = 8;
-  if (planted.level == "attention") s.model.n_sel = 4;  // one that scores choose
-  s.model.n_sel = 3;
+  s.model.n_sel = planted.slots;
   s.model.w = 6;
   h.evidence.artefacts.clear();
   for (const harness::Artefact& row : harness::write_trials(s, h.evidence.folder)) {
@@ -434,6 +434,11 @@ inline void add_foreign_kernels(std::vector<Planted>& list) {
      "NUMERIC.FORWARD",
      R"({"branch":"sel","op":"attend_sel","detail":{"laws":["forced_twice","empty_slots_block_zero"]}})",
      {.level = "attend_sel", .slots_are_block_zero = true});
+  of(is_oracle,
+     "two empty slots of a list read as block 0",
+     "RANGE.INVALID",
+     R"({"branch":"sel","op":"attend_sel","detail":{"law":"empty_slots_block_zero"}})",
+     {.level = "attend_sel", .slots_are_block_zero = true, .slots = 4});
   of(is_oracle,
      "sums to base two",
      "NUMERIC.FORWARD",

@@ -112,6 +112,13 @@ inline void add_oracle(std::vector<Planted>& list) {
        "OVERFLOW.INDEX",
        R"({"layers":[1],"branch":"win","ranks":[0,1],"op":"attend_win"})",
        offsets_planted({oracles::Operand::queries, oracles::Order::tokens_first, 8}, win, 1)});
+  list.push_back(
+      {check,
+       "empty slots read as block 0",
+       Verdict::fail,
+       "RANGE.INVALID",
+       R"({"layers":[1],"branch":"sel","op":"attend_sel","detail":{"law":"empty_slots_block_zero"}})",
+       law_planted("empty_slots_block_zero", sel, "o_sel", 1, everywhere)});
   list.push_back({check,
                   "mask inverted",
                   Verdict::fail,

@@ -114,7 +114,7 @@ inline void add_repeats(std::vector<Planted>& list) {
       R"("detail":{"late":["the other streams were late"]}})",
       [=](Healthy& h) {
         call_late(h);
-        other(h, kOthersLate, moved("o_win", 1e-7));
+        other(h, kOthersLate, moved("o_win", 1e-3));
       });
   add("a race that shows as it is",
       Verdict::fail,
@@ -141,7 +141,7 @@ inline void add_repeats(std::vector<Planted>& list) {
       [=](Healthy& h) {
         call_late(h);
         for (const char* name : {kSecondCall, kInSeriesAgain, kLate}) {
-          other(h, name, moved("o_win", 1e-7));
+          other(h, name, moved("o_win", 1e-3));
         }
       });
   add("late streams were not recorded", Verdict::inconclusive, "", "{}", [](Healthy& h) {
