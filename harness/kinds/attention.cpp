@@ -90,11 +90,14 @@ class AttentionCase {
       call("attention_layer_in_series");
       call("attention_layer_in_series_2");
     }
+    // In front of each seam: by the end of a layer the first delay is over.
+    rank_.watch.in_front_of_seams([this] { make_late(late_, device_); });
     late_ = Late::current_stream;
     call("attention_layer_late");
     late_ = Late::other_streams;
     call("attention_layer_others_late");
     late_ = Late::nobody;
+    rank_.watch.in_front_of_seams({});
   }
 
   // The first pass alone: the one that is judged by the routes of the case.
@@ -171,7 +174,6 @@ class AttentionCase {
       parameter.mutable_grad().reset();
     }
     session_.enter("forward", LoneRank::kStep);
-    make_late(late_, device_);
     const auto y_BSE = model->attention(layer)->forward(inputs.x_BSE);
     session_.enter("backward", LoneRank::kStep);
     make_late(late_, device_);

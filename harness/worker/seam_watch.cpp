@@ -118,6 +118,7 @@ class SeamCall {
       std::size_t i = 0;
       (look_at_argument<std::decay_t<Arguments>>(names[i++], arguments, before), ...);
       (void)watch.syncs_.take();  // what looking cost
+      if (watch.in_front_) watch.in_front_();
       Tensor result = inner(context, arguments...);
       watch.waited(now_running, watch.syncs_.take());
       call.check(before);
@@ -165,6 +166,7 @@ void SeamWatch::watch_whole_layer(nsa::AttentionSeams& seams) {
                                                                const nsa::AttentionWeights& weights,
                                                                const Tensor& x_BSE) {
     const Before before = look_at("x", x_BSE);
+    if (in_front_) in_front_();
     nsa::AttentionTrace trace = inner(context, parts, weights, x_BSE);
     const torch::NoGradGuard no_grad;
     ++calls_;

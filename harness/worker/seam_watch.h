@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -34,6 +35,9 @@ class SeamWatch {
   void install(nsa::NsaLm& model);
 
   void begin(std::int64_t step);
+
+  // From now on done directly before each implementation of a seam is called.
+  void in_front_of_seams(std::function<void()> what) { in_front_ = std::move(what); }
 
   // The seam that runs on this thread.
   [[nodiscard]] static SeamPlace running();
@@ -84,6 +88,7 @@ class SeamWatch {
   Progress& progress_;
   std::int64_t step_ = 1;
   std::int64_t calls_ = 0;
+  std::function<void()> in_front_;
   mutable std::mutex mutex_;  // of ranges_: a device's backward thread asks
   std::vector<Range> ranges_;
   std::map<int, torch::Tensor> blocks_;

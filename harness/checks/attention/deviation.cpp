@@ -30,7 +30,8 @@ const char* variant_of(const Deviation& seen) {
 
 bool compares_numbers(const Deviation& seen) {
   return seen.code.rfind("MASK.", 0) == 0 || seen.code.rfind("NUMERIC.", 0) == 0 ||
-         seen.code == "CAUSALITY.LEAK" || seen.code == "OVERFLOW.INDEX";
+         seen.code == "CAUSALITY.LEAK" || seen.code == "OVERFLOW.INDEX" ||
+         (seen.code == "RANGE.INVALID" && !seen.law.empty());
 }
 
 }  // namespace
