@@ -103,6 +103,8 @@ constexpr std::array kEdges = {
     Edge{"ALIAS.MUTATED", "backward", Tie::same_layer},
     Edge{"ALIAS.MUTATED", "NUMERIC.GRADIENT/kernel", Tie::same_tensor},
     Edge{"ALIAS.MUTATED", "SLOW.SYNC_STORM", Tie::same_seam},
+    // A copy that comes late writes into memory that others got meanwhile.
+    Edge{"RACE.STREAM", "ALIAS.MUTATED", Tie::same_layer},
     Edge{"RACE.STREAM", "forward", Tie::downstream},
     Edge{"RACE.STREAM", "backward", Tie::same_layer},
     Edge{"NAN.", "forward", Tie::downstream},

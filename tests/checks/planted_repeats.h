@@ -126,6 +126,16 @@ inline void add_repeats(std::vector<Planted>& list) {
           other(h, name, rechosen);
         }
       });
+  add("the first call is the odd one, and no stream races",
+      Verdict::fail,
+      "NUMERIC.FORWARD",
+      R"({"layers":[1],"op":"attend_sel","detail":{"call":1}})",
+      [=](Healthy& h) {
+        call_late(h);
+        LayerTensors tensors = healthy_layer(0, 1);
+        moved("o_sel", 1e-3)(tensors);
+        h.write_layer(0, 1, 0, 1, tensors);
+      });
   add("a gradient that races",
       Verdict::fail,
       "RACE.STREAM",

@@ -140,7 +140,7 @@ class RepeatsJudge {
     }
     if (calls.size() < kCalls.size() || !same_inputs(calls, layer)) return;
     ++layers_;
-    if (on_card_ && races_.judge_layer(calls.front(), layer)) return;
+    if (on_card_ && races_.judge_layer(calls, layer)) return;
     // Where calls differ, a difference between placements tells nothing.
     if (!compare_calls(calls, layer)) return;
     for (const Placement& placement : kPlacements) {

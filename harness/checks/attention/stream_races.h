@@ -18,9 +18,9 @@ class StreamRaces {
   StreamRaces(const Evidence& evidence, ResultBuilder& result)
       : evidence_(evidence), result_(result) {}
 
-  // True where streams race in this layer: then calls that differ tell no more. `plain`: the first call, nobody late. What is not
-  // recorded is missing.
-  bool judge_layer(const nsa::SafetensorsFile& plain, int layer);
+  // True where streams race in this layer: then calls that differ tell no more. `plain`: calls in which nobody was late; a single
+  // one that differs is no race, but the odd one of them. What is not recorded is missing.
+  bool judge_layer(const std::vector<nsa::SafetensorsFile>& plain, int layer);
   [[nodiscard]] std::vector<Finding> findings() const;
 
  private:

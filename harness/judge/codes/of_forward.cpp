@@ -21,7 +21,7 @@ constexpr std::array kForwardCodes = {
           .witness = "The values before and after each call, and LibTorch's version counter. A "
                      "float tensor of more than 8 MiB is judged by the counter alone, which misses "
                      "a write through a raw pointer."}},
-    Code{{"RACE.STREAM", Family::forward, 125},
+    Code{{"RACE.STREAM", Family::forward, 118},
          {.meaning = "A result depends on which stream of the card comes first: something is read "
                      "before it is written, or "
                      "after its memory was given to somebody else.",
