@@ -11,7 +11,7 @@ namespace {
 constexpr int kAllDigits = 17;  // of a double
 
 // A worker says that it is done; a process that is stopped afterwards did all it was asked.
-bool ended_well(const Evidence& evidence, int rank) {
+bool ended_whole(const Evidence& evidence, int rank) {
   const Exited* exited = evidence.exit_of(rank);
   return evidence.finished(rank) && exited != nullptr && exited->exit_code == 0;
 }
@@ -60,7 +60,7 @@ std::optional<OtherLevel> shown_at_level(const Evidence& evidence) {
   shown.observe = evidence.the_case.scenario.observe;
   for (const int rank : all_ranks(evidence)) {
     if (evidence.exit_of(rank) == nullptr) return std::nullopt;
-    if (!ended_well(evidence, rank)) shown.ranks.push_back(rank);
+    if (!ended_whole(evidence, rank)) shown.ranks.push_back(rank);
   }
   const auto end = end_of(evidence, shown.ranks.empty());
   if (!end) return std::nullopt;
