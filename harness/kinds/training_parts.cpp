@@ -287,7 +287,7 @@ double TrainingParts::mean_loss() const {
 }
 
 void TrainingParts::write_loss(const std::string& metric) {
-  for (const auto& [loss, weight] : unread_losses_) loss_sum_ += weight * loss.item<double>();
+  for (const auto& [unread, weight] : unread_losses_) loss_sum_ += weight * unread.item<double>();
   unread_losses_.clear();
   session_.sample(metric, step_, mean_loss());
   const double floor = floor_sum_ / losses_;
