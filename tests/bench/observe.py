@@ -59,8 +59,9 @@ def launch(tool, path, mode, count=False):
     drain = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
     actions = f"exec 3>&{drain.stdin.fileno()}; exec \"$@\""
     try:
+        # One thread: those that wait for each other on a busy machine use processor time that is no step's.
         told = subprocess.run(["bash", "-c", actions, "bash"] + words, check=True, capture_output=True, text=True,
-                              timeout=TIMEOUT_S, pass_fds=[drain.stdin.fileno()])
+                              timeout=TIMEOUT_S, pass_fds=[drain.stdin.fileno()], env=dict(os.environ, OMP_NUM_THREADS="1"))
     except subprocess.CalledProcessError as error:
         sys.exit(f"{' '.join(words)}: {error.stderr}")
     finally:
