@@ -191,7 +191,6 @@ TEST(Migration, ADatabaseOfSchema2CanKeepAcceptances) {
   {
     SQLite::Database database(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
     database.exec(kSchema);
-    database.exec("DROP INDEX cases_by_judgement");
     database.exec("PRAGMA application_id = " + std::to_string(kApplicationId));
     database.exec("PRAGMA user_version = 2");
     (void)database.execAndGet("PRAGMA journal_mode = WAL").getString();

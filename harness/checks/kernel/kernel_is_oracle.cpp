@@ -32,9 +32,14 @@ bool is_of_choice(const std::string& code) {
   return code == "SELECTION.WRONG" || code == "RANGE.INVALID";
 }
 
+// A list is right, and its empty slots are attended: what is wrong is the output.
+bool is_of_empty_slots(const Deviation& seen) {
+  return seen.code == "RANGE.INVALID" && !seen.law.empty();
+}
+
 // The output, the sums or the gradients; of scores and choices the code.
 std::string about_of(const Deviation& seen) {
-  if (is_of_choice(seen.code)) return seen.code;
+  if (is_of_choice(seen.code) && !is_of_empty_slots(seen)) return seen.code;
   return seen.is_forward() ? seen.tensors.front() : kGradients;
 }
 
@@ -284,7 +289,8 @@ class KernelComparison {
       if (at != trials.end()) names.push_back(at->name);
     }
     put_trials(names, finding);
-    finding.variant = is_of_choice(finding.code) ? "kernel_" + finding.variant : "kernel";
+    const bool chose = is_of_choice(finding.code) && finding.variant != "law";
+    finding.variant = chose ? "kernel_" + finding.variant : "kernel";
     if (!call.empty()) finding.facts["call"] = call;
     result_.found(std::move(finding));
   }
