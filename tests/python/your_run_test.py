@@ -191,11 +191,10 @@ class YourRun(unittest.TestCase):
                 self.assertIn(words, case["reason"], case)
 
     def test_a_callback_comes_to_its_end_before_the_script(self):
-        for then, waits in (("recorder.then(future, done)", True), ("future.then(done)", False)):
-            script = LATE.replace("THEN", then)
-            ended = subprocess.run([sys.executable, "-c", script], cwd=os.path.join(ROOT, "python"), capture_output=True, check=False)
-            with self.subTest(then):
-                self.assertEqual(b"came to its end" in ended.stdout, waits, ended.stderr)
+        # With `future.then(done)` in its place nobody waits, and it comes to its end or not, as the machine has time.
+        script = LATE.replace("THEN", "recorder.then(future, done)")
+        ended = subprocess.run([sys.executable, "-c", script], cwd=os.path.join(ROOT, "python"), capture_output=True, check=False)
+        self.assertIn(b"came to its end", ended.stdout, ended.stderr)
 
     def test_what_cannot_be_judged_is_refused_by_name(self):
         import torch
