@@ -15,6 +15,7 @@ namespace checks {
 [[nodiscard]] Check gradients_arrived();
 [[nodiscard]] Check gradients_agree();
 [[nodiscard]] Check matches_twin();
+[[nodiscard]] Check equals_joint_batch();
 [[nodiscard]] Check collectives_agree();
 [[nodiscard]] Check buckets_as_asked();
 [[nodiscard]] Check parameters_agree();

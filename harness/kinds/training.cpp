@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "harness/kinds/joint_batch.h"
 #include "harness/kinds/training_parts.h"
 #include "harness/worker/fault.h"
 #include "harness/worker/gpu_sensors.h"
@@ -252,7 +253,8 @@ void set_mean_gradients(const Session& session,
   }
 }
 
-void run_micro_batch(
+// Returns its tokens.
+torch::Tensor run_micro_batch(
     Session& session, TrainingParts& parts, std::int64_t step, std::int64_t micro, int of_rank) {
   const bool last = micro + 1 == parts.micro_batches();
   const auto tokens_BS = parts.batch(micro);
@@ -271,21 +273,26 @@ void run_micro_batch(
   if (last) parts.ledger.write(session.channel());
   parts.backward_ended(micro, local.get());
   parts.finish_gradients(std::move(local), step, of_rank, "local_gradients");
+  return tokens_BS;
 }
 
 void run_twin(Session& session) {
   TrainingParts parts(session);
   parts.watch_seams();
   const std::int64_t steps = session.the_case().scenario.training.steps;
+  const bool joins = session.wants_check("equals_joint_batch");
+  JointBatch joint;
   for (std::int64_t step = 1; step <= steps; ++step) {
     std::vector<torch::Tensor> mean(parts.parameters.size());
     for (int of_rank = 0; of_rank < session.options().world; ++of_rank) {
       parts.begin_step(step, of_rank);
       for (std::int64_t micro = 0; micro < parts.micro_batches(); ++micro) {
-        run_micro_batch(session, parts, step, micro, of_rank);
+        const auto tokens_BS = run_micro_batch(session, parts, step, micro, of_rank);
+        if (joins) joint.add(parts, step, micro, of_rank, tokens_BS);
       }
       add_share(mean, parts.parameters, session.options().world);
     }
+    if (joins) joint.write(parts, step);
     set_mean_gradients(session, parts, mean, step);
     parts.update(step);
   }

@@ -123,9 +123,9 @@ TrainingParts::TrainingParts(Session& session)
       session_(session),
       micro_batches_(session.the_case().scenario.training.accumulate),
       keeps_tensors_(
-          session.wants_check("matches_twin") || session.wants_check("close_to_oracle") ||
-          session.wants_check("step_is_oracle") || session.wants_check("checkpoint_equal") ||
-          session.wants_check("buckets_as_asked")) {
+          session.wants_check("matches_twin") || session.wants_check("equals_joint_batch") ||
+          session.wants_check("close_to_oracle") || session.wants_check("step_is_oracle") ||
+          session.wants_check("checkpoint_equal") || session.wants_check("buckets_as_asked")) {
   if (watches(kWatchValues)) {
     watch = std::make_unique<SeamWatch>(session.channel(), session.progress());
     const bool keeps_layers = session.wants_check("close_to_oracle") ||

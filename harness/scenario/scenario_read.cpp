@@ -269,6 +269,21 @@ void check_dropout(const Scenario& scenario, const nsa::Location& where) {
   }
 }
 
+// One pass over all sequences sums in another order, which float64 alone shows to be the same; and it has no places of dropout.
+void check_joint_batch(const Scenario& scenario, const nsa::Location& where) {
+  if (!scenario.has_check("equals_joint_batch")) return;
+  const std::string with = "checks: found equals_joint_batch with ";
+  if (scenario.kind != "training") {
+    throw Error(where, with + "kind " + scenario.kind + ", wanted kind training");
+  }
+  if (scenario.training.precision != nsa::Precision::fp64) {
+    throw Error(where, with + "another precision than fp64, wanted training.precision fp64");
+  }
+  if (scenario.model.dropout > 0) {
+    throw Error(where, with + "model.dropout, wanted a model without dropout");
+  }
+}
+
 // Laws that tie the parts together; `root` gives the lines.
 void check_together(const Scenario& scenario, const YamlNode& root) {
   const auto line_of = [&](std::string_view path, std::string_view else_path) {
@@ -301,6 +316,7 @@ void check_together(const Scenario& scenario, const YamlNode& root) {
   check_dropout(scenario, line_of("model.dropout", "model"));
   check_loss_mask(scenario, line_of("training.data.loss_mask", "training"));
   check_packed(scenario, line_of("training.data.packed", "training"));
+  check_joint_batch(scenario, line_of("checks", "kind"));
   check_kernel(scenario, line_of("kernel", "kind"));
   check_command(scenario, line_of("command", "kind"));
   const bool on_device = scenario.parallel.device == nsa::Device::cuda;
@@ -323,8 +339,12 @@ void check_together(const Scenario& scenario, const YamlNode& root) {
 }  // namespace
 
 bool Scenario::has_twin() const {
-  constexpr std::array kWithTwin = {
-      "matches_twin", "close_to_oracle", "data_distinct", "checkpoint_equal", "resume_equal"};
+  constexpr std::array kWithTwin = {"matches_twin",
+                                    "close_to_oracle",
+                                    "data_distinct",
+                                    "checkpoint_equal",
+                                    "resume_equal",
+                                    "equals_joint_batch"};
   const auto asks_for = [&](const char* check) { return has_check(check); };
   const bool trained = trains() && observe == kWatchValues &&
                        std::any_of(kWithTwin.begin(), kWithTwin.end(), asks_for);

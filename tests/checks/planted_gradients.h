@@ -382,6 +382,54 @@ inline Tensors scaled(Tensors tensors,
   return tensors;
 }
 
+inline void add_joint(std::vector<Planted>& list) {
+  const auto add = [&](const std::string& name,
+                       Verdict verdict,
+                       const std::string& code,
+                       const std::string& site,
+                       const std::function<void(Healthy&)>& spoil) {
+    list.push_back({"equals_joint_batch", name, verdict, code, site, [=](Healthy& h) {
+                      h.write_gradients(harness::kTwin, "joint_gradients", 1, 0, h.means());
+                      spoil(h);
+                    }});
+  };
+  const auto of_all_ranks = [](Healthy& h, const Tensors& reduced) {
+    for (int rank = 0; rank < 2; ++rank) {
+      h.write_gradients(rank, "reduced_gradients", 1, rank, reduced);
+    }
+  };
+  const auto only_of = [](const std::string& wanted) {
+    return [=](const std::string& name) { return name == wanted; };
+  };
+  add("healthy", Verdict::pass, "", "{}", kLeaveAsItIs);
+  add("half of the joint gradients",
+      Verdict::fail,
+      "GRAD.SCALE",
+      R"({"step":1,"detail":{"factor":0.5}})",
+      [=](Healthy& h) {
+        of_all_ranks(h, scaled(h.means(), 0.5F, [](const std::string&) { return true; }));
+      });
+  add("one parameter differs in the seventh digit",
+      Verdict::fail,
+      "NUMERIC.GRADIENT",
+      R"({"step":1,"layers":[0],"param":"W_V_win"})",
+      [=](Healthy& h) {
+        of_all_ranks(h, scaled(h.means(), 1.0000002F, only_of("blocks.0.attn.W_V_win.weight")));
+      });
+  add("a number that is none",
+      Verdict::fail,
+      "NUMERIC.GRADIENT",
+      R"({"step":1,"param":"norm_f"})",
+      [=](Healthy& h) {
+        of_all_ranks(h, scaled(h.means(), std::nanf(""), only_of("norm_f.weight")));
+      });
+  add("no joint pass", Verdict::inconclusive, "", "{}", [](Healthy& h) {
+    std::erase_if(h.evidence.artefacts,
+                  [](const auto& row) { return row.row.name == "joint_gradients"; });
+  });
+  add("no twin", Verdict::inconclusive, "", "{}", [](Healthy& h) { h.without_twin(); });
+}
+
 inline void add_twin(std::vector<Planted>& list) {
   const std::string check = "matches_twin";
   const auto all = [](const std::string&) { return true; };

@@ -25,16 +25,23 @@ inline harness::ScenarioOptions scenario_options(const std::string& root) {
   harness::ScenarioOptions options;
   options.configs_folder = root + "/configs";
   options.default_text = root;
-  options.known_checks = {
-      "gradients_arrived", "gradients_agree",  "matches_twin",    "collectives_agree",
-      "parameters_agree",  "data_distinct",    "close_to_oracle", "close_to_reference",
-      "selection_valid",   "causal",           "unmutated",       "gate_alive",
-      "optimizer_sound",   "decode_equal",     "reads_count",     "memory_scaling",
-      "exercised",         "finite",           "ran_route",       "process_clean",
-      "progress",          "checkpoint_equal", "loss_floor",      "loss_falls",
-      "resume_equal",      "within_budget",    "step_is_oracle",  "same_losses",
-      "measured_as_asked", "buckets_as_asked", "repeats_equal",   "decisions_agree",
-      "levels_agree"};
+  options.known_checks = {"gradients_arrived", "gradients_agree",
+                          "matches_twin",      "collectives_agree",
+                          "parameters_agree",  "data_distinct",
+                          "close_to_oracle",   "close_to_reference",
+                          "selection_valid",   "causal",
+                          "unmutated",         "gate_alive",
+                          "optimizer_sound",   "decode_equal",
+                          "reads_count",       "memory_scaling",
+                          "exercised",         "finite",
+                          "ran_route",         "process_clean",
+                          "progress",          "checkpoint_equal",
+                          "loss_floor",        "loss_falls",
+                          "resume_equal",      "within_budget",
+                          "step_is_oracle",    "same_losses",
+                          "measured_as_asked", "buckets_as_asked",
+                          "repeats_equal",     "decisions_agree",
+                          "levels_agree",      "equals_joint_batch"};
   return options;
 }
 

@@ -472,6 +472,32 @@ TEST(Met, AGradientOfOneRankAloneWhereNothingWasReduced) {
               ElementsAre("GRAD.NOT_REDUCED"));
 }
 
+TEST(Met, AWrongMeanOverRanksIsToldOnce) {
+  const auto mean = [](const char* op) {
+    return finding("NUMERIC.GRADIENT/mean",
+                   (std::string(R"({"ranks":[0,1],"step":1,"op":")") + op + "\"}").c_str());
+  };
+  const Finding factor = finding("GRAD.SCALE/sum", R"({"step":1,"detail":{"factor":2}})");
+  const Finding sum = finding("NUMERIC.GRADIENT/sum", R"({"step":1,"op":"grad_sync"})");
+  EXPECT_THAT(initiating({mean("grad_sync"), factor}), ElementsAre("GRAD.SCALE"));
+  EXPECT_EQ(initiating({mean("grad_sync"), sum}).size(), 1U);
+  // What accumulation loses before the reduction is no factor of the reduction.
+  EXPECT_EQ(initiating({mean("accumulate"), factor}).size(), 2U);
+}
+
+TEST(Met, OnePassOverAllSequencesFollowsFromWhatIsWrongInTheStep) {
+  const Finding joint = finding("NUMERIC.GRADIENT/joint", R"({"step":2,"layers":[1]})");
+  for (const char* cause : {"GRAD.SCALE/sum",
+                            "NUMERIC.GRADIENT/twin",
+                            "NUMERIC.GRADIENT/layer",
+                            "NUMERIC.GRADIENT/mean",
+                            "GRAD.NOT_REDUCED/gradients"}) {
+    EXPECT_EQ(initiating({finding(cause, R"({"ranks":[1],"step":2})"), joint}).size(), 1U) << cause;
+    EXPECT_EQ(initiating({finding(cause, R"({"ranks":[1],"step":1})"), joint}).size(), 2U) << cause;
+  }
+  EXPECT_THAT(initiating({joint}), ElementsAre("NUMERIC.GRADIENT"));
+}
+
 TEST(Met, AnotherImplementationExplainsOnlyTheLayersWhereItRan) {
   const Finding route =
       finding("ROUTE.MISMATCH/other", R"({"layers":[1],"op":"attend_win","branch":"win"})");

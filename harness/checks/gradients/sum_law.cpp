@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "harness/checks/ceilings.h"
 #include "harness/checks/largest.h"
 #include "nsa/base/error.h"
 #include "oracles/numbers.h"
@@ -118,6 +119,27 @@ double factor_residual(const nsa::TensorView& reduced,
   }
   if (left == 0.0) return 0.0;
   return std::sqrt(left / scale);
+}
+
+std::optional<double> constant_factor(const nsa::SafetensorsFile& own,
+                                      const nsa::SafetensorsFile& other,
+                                      const std::vector<std::string>& params) {
+  double with = 0.0;
+  double square = 0.0;
+  double limit = 0.0;
+  for (const std::string& param : params) {
+    if (!own.contains(param) || !other.contains(param)) return std::nullopt;
+    const SumOfTensor seen = compare_with_mean(own.at(param), {other.at(param)});
+    with += seen.with_mean;
+    square += seen.mean_mean;
+    limit = factor_limit(seen.unit_roundoff);
+  }
+  const double factor = with / square;
+  if (!(std::abs(factor - 1.0) > limit) || !std::isfinite(factor)) return std::nullopt;
+  for (const std::string& param : params) {
+    if (!(factor_residual(own.at(param), {other.at(param)}, factor) <= limit)) return std::nullopt;
+  }
+  return factor;
 }
 
 }  // namespace harness::checks

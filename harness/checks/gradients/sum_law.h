@@ -3,6 +3,7 @@
 // between ranks where it is wider than the gradients' own.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,5 +45,11 @@ struct Narrowed {
 [[nodiscard]] double factor_residual(const nsa::TensorView& reduced,
                                      const std::vector<nsa::TensorView>& locals,
                                      double factor);
+
+// The one factor by which all of `params` in `own` differ from `other`, with next to nothing left; none where there is no such
+// factor, it is 1, or one of the files lacks a tensor.
+[[nodiscard]] std::optional<double> constant_factor(const nsa::SafetensorsFile& own,
+                                                    const nsa::SafetensorsFile& other,
+                                                    const std::vector<std::string>& params);
 
 }  // namespace harness::checks

@@ -86,28 +86,6 @@ class LocalComparison {
     kept.differing = std::max(kept.differing, differ.size());
   }
 
-  [[nodiscard]] static std::optional<double> constant_factor(
-      const nsa::SafetensorsFile& own,
-      const nsa::SafetensorsFile& twin,
-      const std::vector<std::string>& params) {
-    double with = 0.0;
-    double square = 0.0;
-    double limit = 0.0;
-    for (const std::string& param : params) {
-      if (!own.contains(param) || !twin.contains(param)) return std::nullopt;
-      const SumOfTensor seen = compare_with_mean(own.at(param), {twin.at(param)});
-      with += seen.with_mean;
-      square += seen.mean_mean;
-      limit = factor_limit(seen.unit_roundoff);
-    }
-    const double factor = with / square;
-    if (!(std::abs(factor - 1.0) > limit) || !std::isfinite(factor)) return std::nullopt;
-    for (const std::string& param : params) {
-      if (!(factor_residual(own.at(param), {twin.at(param)}, factor) <= limit)) return std::nullopt;
-    }
-    return factor;
-  }
-
   [[nodiscard]] static double worst_relative(const nsa::SafetensorsFile& own,
                                              const nsa::SafetensorsFile& twin,
                                              const std::vector<std::string>& params) {

@@ -84,6 +84,23 @@ constexpr std::array kGradientWords = {
             "gradients in {step}.",
             "It is no rounding: one factor explains every element. The local gradients are not the "
             "cause: the mean was taken of the recorded ones."},
+    // equals_joint_batch
+    Wording{
+        "NUMERIC.GRADIENT",
+        "joint",
+        "In {step}, the reduced gradients of {differing} of {total:parameter} are not those of one "
+        "pass over all sequences. The backward reaches {params} first, with a relative error "
+        "of {error:3}.",
+        "It is no rounding: both are computed in float64. No constant factor explains them.",
+        "Look at what depends on how sequences are put into batches: the accumulation of "
+        "micro-batches, the weights of their means, the reduction, and operators whose result "
+        "depends on the size of the batch."},
+    Wording{"GRAD.SCALE",
+            "joint",
+            "In {step}, the reduced gradients are {factor:4} times those of one pass over all "
+            "sequences.",
+            "It is no rounding and no single operation: one factor explains every element.",
+            "Look at what the sum over micro-batches and ranks is divided by."},
     // close_to_oracle, close_to_reference
     Wording{"NUMERIC.GRADIENT",
             "layer",
