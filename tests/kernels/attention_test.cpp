@@ -134,6 +134,16 @@ TEST(EmulatedAttention, OtherForcedBlocks) {
   expect_true(one, false);
 }
 
+// Blocks whose scores are made by way of shared memory, not between lanes.
+TEST(EmulatedAttention, BlocksOfOtherCompressedTokens) {
+  Case one = small_case();
+  one.problem.d = 16;
+  expect_true(one, false);
+  one.problem.l = 32;
+  one.problem.d = 8;
+  expect_true(one, false);
+}
+
 TEST(Refusal, NamesWhatIsMissing) {
   Problem p = small_case().problem;
   p.length = 10;
