@@ -237,6 +237,7 @@ ListPlan plan_lists(
   const std::int64_t item_rows = pass == Pass::backward ? kBackwardItemRows : kForwardItemRows;
   p.item_entries = static_cast<int>(
       std::min<std::int64_t>(kMostItemEntries, ceil_div(item_rows, c.heads.divisor)));
+  p.by_item = Divider::of(p.item_entries);
   const std::int64_t chunk_picks = static_cast<std::int64_t>(plan.chunk_tokens) * plan.picks;
   p.max_items = static_cast<int>(std::min(slots_over(work, plan.chunk_tokens), chunk_picks) +
                                  chunk_picks / p.item_entries);
