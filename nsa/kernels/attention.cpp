@@ -83,6 +83,7 @@ void forward(const Problem& problem,
              Stream stream) {
   const Work work(problem, in.cu_seqlens, stream);
   if (work.common.tokens == 0) return;
+  check_queries(work, in.q);
   const bool saves_outputs = saved.o_cmp.data != nullptr;
   Carver carver(workspace);
   const ForwardBuffers buffers(work, saved.blocks, saves_outputs, carver);
@@ -330,6 +331,7 @@ void backward(const Problem& problem,
     throw std::invalid_argument("nsa kernels: no backward pass from a later first position");
   }
   if (work.common.tokens == 0) return;
+  check_queries(work, in.q);
   Carver carver(workspace);
   const BackwardBuffers buffers(work, saved.blocks, carver);
   Backward(work, in, saved, d_o, gradients, buffers).run();

@@ -151,6 +151,15 @@ TensorRef element_rows(const Rows& rows, const char* name) {
   return number_rows(rows, 2);
 }
 
+void check_queries(const Work& work, const Rows& q) {
+  const TensorRef rows = element_rows(q, "q");
+  const Common& c = work.common;
+  const std::int64_t span = c.sequences.length * rows.position + c.heads.divisor * rows.head;
+  if (span >= std::int64_t{16} << 32) {
+    throw std::invalid_argument("nsa kernels: q: rows of a sequence span 64 GiB or more");
+  }
+}
+
 TensorRef number_rows(const Rows& rows, int bytes) {
   return {static_cast<char*>(const_cast<void*>(rows.data)),
           rows.batch * bytes,

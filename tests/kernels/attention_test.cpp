@@ -176,5 +176,19 @@ TEST(Refusal, CrookedStridesAreNamed) {
   }
 }
 
+TEST(Refusal, QueriesTooFarApartAreNamed) {
+  Case one = small_case();
+  one.lengths = {1 << 10};
+  settle(one);
+  nsa::kernels::Inputs in;
+  in.q.position = std::int64_t{1} << 25;
+  try {
+    nsa::kernels::forward(one.problem, in, {}, {}, nullptr, nullptr);
+    FAIL();
+  } catch (const std::invalid_argument& error) {
+    EXPECT_NE(std::string(error.what()).find("64 GiB"), std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace judge
