@@ -83,6 +83,7 @@ void forward(const Problem& problem,
              Stream stream) {
   const Work work(problem, in.cu_seqlens, stream);
   if (work.common.tokens == 0) return;
+  check_queries(work, in.q);
   const bool saves_outputs = saved.o_cmp.data != nullptr;
   Carver carver(workspace);
   const ForwardBuffers buffers(work, saved.blocks, saves_outputs, carver);
@@ -291,6 +292,10 @@ class Backward {
       x.conv_parts = buffers_.conv_parts[i];
       x.d_conv = d_conv[i];
     }
+    if (buffers_.compressed.segments > 1) {
+      work_.element.sum_segments(p, key_count(work_, work_.common.geometry.d), work_.stream);
+      for (PoolTensor& x : p.tensors) x.sums.summed = true;
+    }
     work_.element.pool_gradient(p, 2, key_count(work_, 1), work_.stream);
     if (work_.problem.phi == Phi::conv && gradients_.k_conv != nullptr) {
       work_.element.conv_gradient(p, 2, work_.stream);
@@ -326,6 +331,7 @@ void backward(const Problem& problem,
     throw std::invalid_argument("nsa kernels: no backward pass from a later first position");
   }
   if (work.common.tokens == 0) return;
+  check_queries(work, in.q);
   Carver carver(workspace);
   const BackwardBuffers buffers(work, saved.blocks, carver);
   Backward(work, in, saved, d_o, gradients, buffers).run();

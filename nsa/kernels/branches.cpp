@@ -148,6 +148,7 @@ void attend(const Problem& problem,
             Stream stream) {
   const Work work(problem, in.cu_seqlens, stream);
   if (work.common.tokens == 0) return;
+  check_queries(work, in.q);
   if (branch != Branch::selected) {
     ForwardBranch out;
     out.o = element_rows(o, "o");
@@ -214,6 +215,7 @@ void attend_backward(const Problem& problem,
   const Work work(problem, in.cu_seqlens, stream);
   no_later_first(problem);
   if (work.common.tokens == 0) return;
+  check_queries(work, in.q);
   Carver carver(workspace);
   const BranchBuffers buffers(work, branch, in.blocks, carver);
   CombineGradientParams rows;

@@ -151,6 +151,15 @@ TensorRef element_rows(const Rows& rows, const char* name) {
   return number_rows(rows, 2);
 }
 
+void check_queries(const Work& work, const Rows& q) {
+  const TensorRef rows = element_rows(q, "q");
+  const Common& c = work.common;
+  const std::int64_t span = c.sequences.length * rows.position + c.heads.divisor * rows.head;
+  if (span >= std::int64_t{16} << 32) {
+    throw std::invalid_argument("nsa kernels: q: rows of a sequence span 64 GiB or more");
+  }
+}
+
 TensorRef number_rows(const Rows& rows, int bytes) {
   return {static_cast<char*>(const_cast<void*>(rows.data)),
           rows.batch * bytes,
@@ -237,6 +246,7 @@ ListPlan plan_lists(
   const std::int64_t item_rows = pass == Pass::backward ? kBackwardItemRows : kForwardItemRows;
   p.item_entries = static_cast<int>(
       std::min<std::int64_t>(kMostItemEntries, ceil_div(item_rows, c.heads.divisor)));
+  p.by_item = Divider::of(p.item_entries);
   const std::int64_t chunk_picks = static_cast<std::int64_t>(plan.chunk_tokens) * plan.picks;
   p.max_items = static_cast<int>(std::min(slots_over(work, plan.chunk_tokens), chunk_picks) +
                                  chunk_picks / p.item_entries);

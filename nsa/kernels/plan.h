@@ -52,6 +52,8 @@ struct Work {
 
 // Throws std::invalid_argument that names the tensor where it cannot be copied 16 bytes at a time.
 TensorRef element_rows(const Rows& rows, const char* name);
+// Throws std::invalid_argument where q has rows that a list cannot name: it has 32 bits for a place in units of 16 bytes.
+void check_queries(const Work& work, const Rows& q);
 // A tensor whose elements have `bytes` bytes.
 TensorRef number_rows(const Rows& rows, int bytes);
 GateRef gate_rows(const Problem& problem, const Rows& gates);

@@ -74,6 +74,35 @@ KeySource key_source_of(const Work& work, RangeKind kind, const KeyTensors& keys
   return {element_rows(keys.k, "k"), element_rows(keys.v, "v"), work.range(kind)};
 }
 
+namespace {
+
+// The first position whose candidates are more than its places: there are ever more of them, and never more places.
+int first_deciding(const Geometry& g, int end) {
+  int low = 0;
+  int high = end;
+  while (low < high) {
+    const int middle = low + (high - low) / 2;
+    if (g.scores_decide(middle)) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return low;
+}
+
+// Selection blocks that no query of the tokens [from, to) has as a candidate begin here at the latest.
+int candidates_end(const Common& c, int from, int to) {
+  const Sequences& all = c.sequences;
+  if (all.starts != nullptr)
+    return c.max_blocks;  // which sequences these are is known on the card alone
+  const bool wraps = from / all.length != (to - 1) / all.length;
+  const int last = wraps ? all.length - 1 : (to - 1) % all.length;
+  return std::clamp(c.geometry.candidates_end(all.first + last), 0, c.max_blocks);
+}
+
+}  // namespace
+
 ScoreParams score_params(const Work& work, const Rows& q, const Rows& k_cmp, const float* lse) {
   const Geometry& g = work.common.geometry;
   ScoreParams p;
@@ -83,8 +112,15 @@ ScoreParams score_params(const Work& work, const Rows& q, const Rows& k_cmp, con
   p.lse = lse;
   p.share_unit = static_cast<float>(work.problem.overlap == Overlap::fractional ? g.l : g.d);
   p.by_d = Divider::of(g.d);
+  p.by_block = Divider::of(g.l_sel);
   p.stride = g.l_sel / g.d;
   p.touching = g.touching();
+  p.by_lanes = p.stride == 4 && p.touching == 5;
+  for (int r = 0; p.by_lanes && r < p.touching; ++r) {
+    p.shares[r] = static_cast<float>(g.shared_tokens(r)) / p.share_unit;
+  }
+  p.blocks_end = work.common.max_blocks;
+  p.first_deciding = first_deciding(g, work.key_positions());
   return p;
 }
 
@@ -119,6 +155,7 @@ void run_choose(const Work& work,
     ScoreParams score = score_params(work, q, k_cmp, lse);
     score.tiles = work.tiles(work.matrix.score_queries, from, to, 1);
     score.scores = scores;
+    score.blocks_end = candidates_end(c, from, to);
     work.matrix.score(score, work.slots(score.tiles), work.stream);
     SelectParams select;
     select.common = c;

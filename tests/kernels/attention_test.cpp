@@ -134,6 +134,16 @@ TEST(EmulatedAttention, OtherForcedBlocks) {
   expect_true(one, false);
 }
 
+// Blocks whose scores are made by way of shared memory, not between lanes.
+TEST(EmulatedAttention, BlocksOfOtherCompressedTokens) {
+  Case one = small_case();
+  one.problem.d = 16;
+  expect_true(one, false);
+  one.problem.l = 32;
+  one.problem.d = 8;
+  expect_true(one, false);
+}
+
 TEST(Refusal, NamesWhatIsMissing) {
   Problem p = small_case().problem;
   p.length = 10;
@@ -163,6 +173,20 @@ TEST(Refusal, CrookedStridesAreNamed) {
     FAIL();
   } catch (const std::invalid_argument& error) {
     EXPECT_NE(std::string(error.what()).find("16 bytes"), std::string::npos);
+  }
+}
+
+TEST(Refusal, QueriesTooFarApartAreNamed) {
+  Case one = small_case();
+  one.lengths = {1 << 10};
+  settle(one);
+  nsa::kernels::Inputs in;
+  in.q.position = std::int64_t{1} << 25;
+  try {
+    nsa::kernels::forward(one.problem, in, {}, {}, nullptr, nullptr);
+    FAIL();
+  } catch (const std::invalid_argument& error) {
+    EXPECT_NE(std::string(error.what()).find("64 GiB"), std::string::npos);
   }
 }
 

@@ -61,27 +61,27 @@ struct ForwardKernel {
   [[nodiscard]] NSA_DEVICE std::uint32_t shared_v(int buffer) const {
     return shared_keys + C::kStages * C::TileK::kBytes + buffer * C::TileV::kBytes;
   }
-  template <class T>
-  NSA_DEVICE void load_tile(std::uint32_t to,
-                            const TensorRef& x,
-                            const KeyStep& step,
-                            int chunks,
-                            FoundRows& from) const {
-    const int stride = branch.sources[step.source].stride();
-    copy_rows<T, C::kThreads>(to,
-                              from.find(p.common, step.source, x, tile.sequence, group, stride),
-                              step.key,
-                              step.end,
-                              chunks,
-                              thread_index());
+  using Keys = KeyCopies<typename C::TileK, C::kThreads>;
+  using Values = KeyCopies<typename C::TileV, C::kThreads>;
+  template <class Copies>
+  NSA_DEVICE void load_tile(
+      std::uint32_t to, const TensorRef& x, const KeyStep& step, int chunks, Copies& copies) const {
+    copies.copy(to,
+                p.common,
+                step.source,
+                x,
+                tile.sequence,
+                group,
+                branch.sources[step.source].stride(),
+                step.key,
+                step.end,
+                chunks);
   }
-  NSA_DEVICE void load_keys(const KeyStep& step, int buffer, FoundRows& from) const {
-    load_tile<typename C::TileK>(
-        shared_k(buffer), branch.sources[step.source].k, step, p.common.k_chunks, from);
+  NSA_DEVICE void load_keys(const KeyStep& step, int buffer, Keys& copies) const {
+    load_tile(shared_k(buffer), branch.sources[step.source].k, step, p.common.k_chunks, copies);
   }
-  NSA_DEVICE void load_values(const KeyStep& step, int buffer, FoundRows& from) const {
-    load_tile<typename C::TileV>(
-        shared_v(buffer), branch.sources[step.source].v, step, p.common.v_chunks, from);
+  NSA_DEVICE void load_values(const KeyStep& step, int buffer, Values& copies) const {
+    load_tile(shared_v(buffer), branch.sources[step.source].v, step, p.common.v_chunks, copies);
   }
 
   NSA_DEVICE void mask(Scores& s, const KeyStep& step) const {
@@ -107,11 +107,7 @@ struct ForwardKernel {
     const float scale = p.common.scale_log2;
     NSA_UNROLL
     for (int half = 0; half < 2; ++half) {
-      float largest = minus_infinity();
-      NSA_UNROLL
-      for (int j = 0; j < C::kKeys / 8; ++j) {
-        largest = fmaxf(largest, fmaxf(s[j][2 * half], s[j][2 * half + 1]));
-      }
+      float largest = largest_of<C::kKeys>(s, half);
       largest = fmaxf(largest, shuffle_xor(largest, 1));
       largest = fmaxf(largest, shuffle_xor(largest, 2));
       largest = fmaxf(largest * scale, state.largest[half]);
@@ -119,16 +115,7 @@ struct ForwardKernel {
       const float base = largest == minus_infinity() ? 0.0F : largest;
       shrink[half] = exp2_fast(state.largest[half] - base);
       state.largest[half] = largest;
-      float sum = 0.0F;
-      NSA_UNROLL
-      for (int j = 0; j < C::kKeys / 8; ++j) {
-        NSA_UNROLL
-        for (int e = 0; e < 2; ++e) {
-          float& x = s[j][2 * half + e];
-          x = exp2_fast(x * scale - base);
-          sum += x;
-        }
-      }
+      const float sum = raise<C::kKeys>(s, half, scale, base);
       state.sum[half] = state.sum[half] * shrink[half] + sum;
     }
   }
@@ -188,8 +175,8 @@ struct ForwardKernel {
         [&](int s) -> const KeyRange& { return branch.sources[s].range; });
     if (steps.all == 0) return;
     const Handover<C::kGroups> handover{offset / 64};
-    FoundRows keys;
-    FoundRows values;
+    Keys keys;
+    Values values;
     KeyStep step = steps.first();
     KeyStep next = step;
     steps.template advance<C::kKeys>(next);
@@ -317,8 +304,10 @@ template <class C>
 NSA_KERNEL(C::kThreads, C::kBlocks)
 attend_forward(NSA_PARAMETER ForwardParams p) {
   NSA_SHARED(shared);
-  const RowTile tile = find_tile(
-      p.tiles, p.common.sequences, p.tiles.slots(p.common.sequences.count) - 1 - block_x());
+  RowTiles tiles = p.tiles;
+  tiles.rows = C::kRows;  // as they are; a constant, so that nothing is divided
+  const RowTile tile =
+      find_tile(tiles, p.common.sequences, tiles.slots(p.common.sequences.count) - 1 - block_x());
   if (tile.row >= tile.end) return;
   const int warp = warp_index();
   const int offset = warp / 4 * 64;

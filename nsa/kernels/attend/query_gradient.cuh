@@ -57,28 +57,27 @@ struct QueryGradientKernel {
   std::uint32_t shared_o;
   std::uint32_t shared_keys;
 
-  NSA_DEVICE void load_keys(const KeyStep& step,
-                            int buffer,
-                            FoundRows& keys,
-                            FoundRows& values) const {
+  using Keys = KeyCopies<typename C::TileK, C::kThreads>;
+  using Values = KeyCopies<typename C::TileV, C::kThreads>;
+  NSA_DEVICE void load_keys(const KeyStep& step, int buffer, Keys& keys, Values& values) const {
     const Common& c = p.common;
     const KeySource& from = p.sources[step.source].keys;
-    const int stride = from.stride();
     const std::uint32_t k = shared_keys + buffer * C::kStageBytes;
-    copy_rows<typename C::TileK, C::kThreads>(
-        k,
-        keys.find(c, step.source, from.k, tile.sequence, group, stride),
-        step.key,
-        step.end,
-        c.k_chunks,
-        thread_index());
-    copy_rows<typename C::TileV, C::kThreads>(
-        k + C::TileK::kBytes,
-        values.find(c, step.source, from.v, tile.sequence, group, stride),
-        step.key,
-        step.end,
-        c.v_chunks,
-        thread_index());
+    const auto copy =
+        [&](auto& copies, std::uint32_t tile_of_keys, const TensorRef& x, int chunks) {
+          copies.copy(tile_of_keys,
+                      c,
+                      step.source,
+                      x,
+                      tile.sequence,
+                      group,
+                      from.stride(),
+                      step.key,
+                      step.end,
+                      chunks);
+        };
+    copy(keys, k, from.k, c.k_chunks);
+    copy(values, k + C::TileK::kBytes, from.v, c.v_chunks);
   }
 
   NSA_DEVICE void load_rows() const {
@@ -185,8 +184,8 @@ struct QueryGradientKernel {
         [&](int s) -> const KeyRange& { return p.sources[s].keys.range; });
     if (steps.all == 0) return;
     load_rows();
-    FoundRows keys;
-    FoundRows values;
+    Keys keys;
+    Values values;
     KeyStep loaded = steps.first();
     const auto load = [&](int i) {
       if (i >= steps.all) return;
@@ -286,8 +285,10 @@ template <class C>
 NSA_KERNEL(C::kThreads, C::kBlocks)
 attend_query_gradient(NSA_PARAMETER QueryGradientParams p) {
   NSA_SHARED(shared);
-  const RowTile tile = find_tile(
-      p.tiles, p.common.sequences, p.tiles.slots(p.common.sequences.count) - 1 - block_x());
+  RowTiles tiles = p.tiles;
+  tiles.rows = C::kRows;  // as they are; a constant, so that nothing is divided
+  const RowTile tile =
+      find_tile(tiles, p.common.sequences, tiles.slots(p.common.sequences.count) - 1 - block_x());
   if (tile.row >= tile.end) return;
   const int warp = warp_index();
   const int offset = warp / 4 * 64;

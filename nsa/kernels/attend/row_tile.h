@@ -52,20 +52,83 @@ keys_of_all(const Common& c, const KeyRange& range, const RowTile& tile, int fir
   return {range.low(last), smaller(range.high(from), key_end)};
 }
 
-// The rows of keys or of values of the source that was asked for last: finding them is work for every step of a kernel.
-struct FoundRows {
-  int source = -1;
-  ByteRows rows{nullptr, 0};
-
-  NSA_DEVICE const ByteRows& find(
-      const Common& c, int from, const TensorRef& x, int b, int group, int stride) {
-    if (from != source) {
-      source = from;
-      rows = key_rows(c, x, b, group, stride);
+// Copies tiles of T::kRows keys of one source after the other, each where the one before it ended; what a thread needs to know is
+// found once for a source.
+template <class T, int kThreads>
+class KeyCopies {
+ public:
+  NSA_DEVICE void copy(std::uint32_t tile,
+                       const Common& c,
+                       int from,
+                       const TensorRef& x,
+                       int b,
+                       int group,
+                       int stride,
+                       int key,
+                       int end,
+                       int chunks) {
+    Share<T, kThreads> share;
+    share.move(0, thread_index());
+    if (from != source_) {
+      source_ = from;
+      const ByteRows rows = key_rows(c, x, b, group, stride);
+      step_ = rows.step;
+      next_ = rows.data + offset_of(key + share.row, step_) + share.chunk * 16;
     }
-    return rows;
+    const char* source = next_;
+    next_ += T::kRows * step_;
+    if constexpr (share.kEven) {
+      if (key + T::kRows <= end && chunks == T::kChunks) {
+        NSA_UNROLL
+        for (int i = 0; i < share.kTimes; ++i) {
+          // The last round of the threads may be too many for the tile.
+          if (!share.kRegular && share.row + i * share.kStep >= T::kRows) break;
+          copy16(tile + share.place + i * share.kStep * T::kLineBytes, source, true);
+          source += share.kStep * step_;
+        }
+        return;
+      }
+    }
+    const char* first = source - offset_of(share.row, step_) - share.chunk * 16;
+    copy_rows<T, kThreads>(tile, {first, step_}, 0, end - key, chunks, thread_index());
   }
+
+ private:
+  int source_ = -1;
+  std::int64_t step_ = 0;
+  const char* next_ = nullptr;  // the thread's first chunk of the next tile
 };
+
+// Of a lane's columns of one row: four chains in the place of one, because each instruction of a chain waits for the one before.
+inline constexpr int kChains = 4;
+
+template <int kColumns>
+NSA_DEVICE float largest_of(const float (&x)[kColumns / 8][4], int half) {
+  static_assert(kColumns / 8 >= kChains, "a chain has a beginning");
+  float chain[kChains];
+  NSA_UNROLL
+  for (int j = 0; j < kColumns / 8; ++j) {
+    const float two = fmaxf(x[j][2 * half], x[j][2 * half + 1]);
+    chain[j % kChains] = j < kChains ? two : fmaxf(chain[j % kChains], two);
+  }
+  return fmaxf(fmaxf(chain[0], chain[1]), fmaxf(chain[2], chain[3]));
+}
+
+// x becomes 2^(x scale - base). Gives the sum.
+template <int kColumns>
+NSA_DEVICE float raise(float (&x)[kColumns / 8][4], int half, float scale, float base) {
+  float chain[kChains] = {};
+  NSA_UNROLL
+  for (int j = 0; j < kColumns / 8; ++j) {
+    NSA_UNROLL
+    for (int e = 0; e < 2; ++e) {
+      float& y = x[j][2 * half + e];
+      y = exp2_fast(y * scale - base);
+      chain[(2 * j + e) % kChains] += y;
+    }
+  }
+  return (chain[0] + chain[1]) + (chain[2] + chain[3]);
+}
 
 // How two results become a word: rounded to the element type, or as steps (common/part.h).
 template <class E>

@@ -15,17 +15,32 @@ struct ScoreParams {
   const float* lse = nullptr;  // [G,T,h]
   TensorRef scores;            // float32 [B,G,S,N]
   bool every_block = false;    // false: only what decides a choice
-  float share_unit =
-      1.0F;  // a compressed token's share of a block is its tokens there / share_unit
+  // A compressed token's share of a block is its tokens there / share_unit.
+  float share_unit = 1.0F;
   // Of the geometry, so that blocks do not divide.
   Divider by_d;
-  int stride = 1;       // compressed tokens from one selection block to the next
-  int touching = 1;     // compressed tokens that touch one
-  int tile_blocks = 1;  // selection blocks that one tile of compressed tokens gives scores of
+  Divider by_block;        // tokens of a selection block
+  int first_deciding = 0;  // the first position whose blocks scores decide
+  int stride = 1;          // compressed tokens from one selection block to the next
+  int touching = 1;        // compressed tokens that touch one
+  int tile_blocks = 1;     // selection blocks that one tile of compressed tokens gives scores of
+  // Tiles of compressed tokens that a tile of queries may need; they run together, so that its queries come from memory once.
+  Divider key_tiles;
+  int blocks_end = 0;  // no query of the launch needs a score from here on
+
+  // Shares of the compressed tokens of a block where it has four of its own and one from before it: scores then are made between
+  // lanes. Not used otherwise.
+  bool by_lanes = false;
+  float shares[5] = {};
 
   NSA_BOTH int compressed(int t) const {
     const Geometry& g = common.geometry;
     return t + 1 < g.l ? 0 : by_d.quotient(t + 1 - g.l) + 1;
+  }
+  // Geometry::candidates_end.
+  NSA_BOTH int candidates_end(int t) const {
+    return smaller(by_block.quotient(t + 1),
+                   by_block.quotient(t) - common.geometry.local_blocks + 1);
   }
 };
 

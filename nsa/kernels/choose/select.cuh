@@ -9,9 +9,9 @@ namespace nsa::kernels {
 
 inline constexpr int kSelectThreads = 256;
 
-// Integers in the order of floats, a NaN below all of them.
+// Integers in the order of floats, a NaN below all of them; 0 is no score's.
 NSA_DEVICE std::uint32_t score_order(float score) {
-  if (score != score) return 0;
+  if (score != score) return 1;
   const std::uint32_t bits = float_to_bits(score + 0.0F);  // one zero
   return (bits & 0x80000000U) != 0 ? ~bits : bits | 0x80000000U;
 }
@@ -42,13 +42,16 @@ NSA_DEVICE void best_ones(const float* scores, int from, int end, Candidate (&be
   NSA_UNROLL
   for (int i = 0; i < kKnown; ++i) best[i] = {0, 0xffffffffU};
   for (int block = from + lane_index(); block < end; block += 32) {
-    Candidate next{score_order(scores[block]), static_cast<std::uint32_t>(block)};
+    const Candidate next{score_order(scores[block]), static_cast<std::uint32_t>(block)};
+    // Blocks come in ascending order: of equal scores the first one stays before.
+    bool before[kKnown];
     NSA_UNROLL
-    for (int i = 0; i < kKnown; ++i) {
-      const bool swaps = next.before(best[i]);
-      const Candidate other = best[i];
-      best[i] = swaps ? next : other;
-      next = swaps ? other : next;
+    for (int i = 0; i < kKnown; ++i) before[i] = next.order > best[i].order;
+    NSA_UNROLL
+    for (int i = kKnown - 1; i >= 0; --i) {
+      const bool moves = i > 0 && before[larger(i - 1, 0)];
+      const Candidate other = moves ? best[larger(i - 1, 0)] : next;
+      if (before[i]) best[i] = other;
     }
   }
 }

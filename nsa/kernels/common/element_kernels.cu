@@ -31,6 +31,15 @@ struct ElementSet {
            stream,
            p);
   }
+  static void sum_segments(const PoolParams& p, std::int64_t compressed_rows, Stream stream) {
+    launch(
+        kernels::sum_segments,
+        {ceil_div(compressed_rows * (p.tensors[0].columns / 8), kPoolThreads), p.common.groups, 1},
+        kPoolThreads,
+        0,
+        stream,
+        p);
+  }
   static void pool_gradient(const PoolParams& p, int tensors, std::int64_t rows, Stream stream) {
     launch(kernels::pool_gradient<E>,
            {ceil_div(rows * most_chunks(p, tensors), kPoolThreads), p.common.groups, tensors},
@@ -133,6 +142,7 @@ struct ElementSet {
     run(p, stream);
   }
   static constexpr ElementKernels kTable{pool,
+                                         sum_segments,
                                          pool_gradient,
                                          conv_gradient,
                                          combine,
@@ -156,7 +166,7 @@ void invert_lists(const ListParams& p, Stream stream) {
   launch(count_picks, {p.strips, groups, 1}, kListThreads, 4 * p.window, stream, p);
   launch(sum_strips, {ceil_div(p.slots, kListThreads), groups, 1}, kListThreads, 0, stream, p);
   launch(fill_lists,
-         {p.strips + p.chunks, groups, 1},
+         {p.strips + static_cast<std::int64_t>(p.chunks) * kItemBlocks, groups, 1},
          kListThreads,
          4 * (p.window + kListThreads / 32 + kFillQueries * p.common.geometry.n_sel),
          stream,

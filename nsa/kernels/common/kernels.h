@@ -37,6 +37,7 @@ struct MatrixKernels {
 
 struct ElementKernels {
   void (*pool)(const PoolParams&, int tensors, std::int64_t compressed_rows, Stream);
+  void (*sum_segments)(const PoolParams&, std::int64_t compressed_rows, Stream);
   void (*pool_gradient)(const PoolParams&, int tensors, std::int64_t rows, Stream);
   void (*conv_gradient)(const PoolParams&, int tensors, Stream);
   void (*combine)(const CombineParams&, Stream);

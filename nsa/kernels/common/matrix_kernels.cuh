@@ -20,7 +20,7 @@ struct KernelSet {
   using KeyGradient = KeyGradientConfig<E, kDk, kDv, (kDk == 128 ? 2 : 1), X>;
   using SelectedForward = SelectedForwardConfig<E, kDk, kDv, X>;
   using SelectedBackward = SelectedBackwardConfig<E, kDk, kDv, X>;
-  using Score = ScoreConfig<E, kDk, 2, X>;
+  using Score = ScoreConfig<E, kDk, X>;
 
   static void forward(const ForwardParams& p, std::int64_t tiles, int branches, Stream stream) {
     launch(attend_forward<Forward>,
@@ -65,8 +65,10 @@ struct KernelSet {
   static void score(const ScoreParams& asked, std::int64_t tiles, Stream stream) {
     ScoreParams p = asked;
     p.tile_blocks = (Score::kKeys - p.touching) / p.stride + 1;
+    const std::int64_t key_tiles = ceil_div(p.blocks_end, p.tile_blocks);
+    p.key_tiles = Divider::of(larger(1, static_cast<int>(key_tiles)));
     launch(score_blocks<Score>,
-           {tiles, ceil_div(p.common.max_blocks, p.tile_blocks), p.common.groups},
+           {tiles * key_tiles, p.common.groups, 1},
            Score::kThreads,
            Score::kSharedBytes,
            stream,

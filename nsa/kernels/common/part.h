@@ -21,12 +21,14 @@ inline constexpr float kSmallestPart = 1e-30F;
 // The largest magnitude of one row's kColumns values, held by four lanes: acc[j][2*half], acc[j][2*half + 1].
 template <int kColumns>
 NSA_DEVICE float largest_of_row(const float (&acc)[kColumns / 8][4], int half) {
-  float largest = kSmallestPart;
+  // Two chains in the place of one: each instruction of a chain waits for the one before.
+  float chain[2] = {kSmallestPart, kSmallestPart};
   NSA_UNROLL
   for (int j = 0; j < kColumns / 8; ++j) {
-    largest = largest_or_nan(largest,
-                             largest_or_nan(fabsf(acc[j][2 * half]), fabsf(acc[j][2 * half + 1])));
+    chain[j & 1] = largest_or_nan(
+        chain[j & 1], largest_or_nan(fabsf(acc[j][2 * half]), fabsf(acc[j][2 * half + 1])));
   }
+  float largest = largest_or_nan(chain[0], chain[1]);
   largest = largest_or_nan(largest, shuffle_xor(largest, 1));
   return largest_or_nan(largest, shuffle_xor(largest, 2));
 }
@@ -51,9 +53,9 @@ NSA_DEVICE float count_steps(float (&acc)[kColumns / 8][4], int half) {
   return largest * (1.0F / kPartSteps);  // NaN and infinity of a row stay what they are
 }
 
-// The row as a part. Gives the value of one step. Nothing is written where `row` is null.
+// The row as a part, where it is `valid`. Gives the value of one step.
 template <int kColumns>
-NSA_DEVICE float store_part(float (&acc)[kColumns / 8][4], int half, char* row) {
+NSA_DEVICE float store_part(float (&acc)[kColumns / 8][4], int half, char* row, bool valid) {
   const float step = count_steps<kColumns>(acc, half);
   const int t = lane_index() & 3;
   NSA_UNROLL
@@ -64,7 +66,7 @@ NSA_DEVICE float store_part(float (&acc)[kColumns / 8][4], int half, char* row) 
       const auto& x = acc[group * 4 + j];
       words[j] = pack_steps(x[2 * half], x[2 * half + 1]);
     }
-    if (row != nullptr) {
+    if (valid) {
       store_global16_once(row + group * 64 + t * 16, {words[0], words[1], words[2], words[3]});
     }
   }

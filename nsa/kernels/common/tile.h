@@ -99,6 +99,46 @@ NSA_DEVICE void copy_rows(
   }
 }
 
+// copy_rows for rows that are copied again and again from places a constant apart: what a thread needs to know is found once.
+template <class T, int kThreads>
+class RowCopies {
+ public:
+  NSA_DEVICE RowCopies(const ByteRows& from, int first, int end, int chunks, int thread)
+      : from_(from), first_(first), end_(end), chunks_(chunks), thread_(thread) {
+    Share<T, kThreads> share;
+    share.move(0, thread);
+    place_ = share.place;
+    full_ = share.kRegular && first >= 0 && first + T::kRows <= end && chunks == T::kChunks;
+    source_ = from.data + (full_ ? offset_of(first + share.row, from.step) + share.chunk * 16 : 0);
+  }
+  NSA_DEVICE void copy(std::uint32_t tile) const {
+    using S = Share<T, kThreads>;
+    if constexpr (S::kRegular) {
+      if (full_) {
+        const char* source = source_;
+        NSA_UNROLL
+        for (int i = 0; i < S::kTimes; ++i) {
+          copy16(tile + place_ + i * S::kStep * T::kLineBytes, source, true);
+          source += S::kStep * from_.step;
+        }
+        return;
+      }
+    }
+    copy_rows<T, kThreads>(tile, {source_, from_.step}, first_, end_, chunks_, thread_);
+  }
+  NSA_DEVICE void move(std::int64_t bytes) { source_ += bytes; }
+
+ private:
+  ByteRows from_;
+  const char* source_;  // of the thread's first chunk; not full_: of row 0
+  std::uint32_t place_;
+  int first_;
+  int end_;
+  int chunks_;
+  int thread_;
+  bool full_;
+};
+
 // Rows of (query, head) pairs of one sequence and group.
 struct PairRows {
   const char* data;  // of query 0, head 0 of the group

@@ -7,6 +7,7 @@
 namespace nsa::kernels {
 
 inline constexpr int kPoolThreads = 128;
+inline constexpr int kPoolAtOnce = 8;  // tokens whose loads are under way together
 
 // A thread's place: token `index` of a sequence and a chunk of its columns.
 struct PoolPlace {
@@ -39,13 +40,24 @@ pool(NSA_PARAMETER PoolParams p) {
                     static_cast<std::int64_t>(place.index) * g.d * x.raw.position +
                     place.chunk * 16;
   Eight sum{};
-  for (int j = 0; j < g.l; ++j) {
-    const Eight v = load_eight<E>(raw + j * x.raw.position);
+  NSA_NO_UNROLL
+  for (int first = 0; first < g.l; first += kPoolAtOnce) {
+    Words4 words[kPoolAtOnce];
     NSA_UNROLL
-    for (int i = 0; i < 8; ++i) {
-      // The mean is the sum times 1/l, so that l = 2^k rounds nothing twice.
-      sum.x[i] +=
-          x.conv == nullptr ? v.x[i] : v.x[i] * conv_weight<E>(x, g.l, place.chunk * 8 + i, j);
+    for (int k = 0; k < kPoolAtOnce; ++k) {
+      words[k] = load_global16(raw + smaller(first + k, g.l - 1) * x.raw.position);
+    }
+    NSA_UNROLL
+    for (int k = 0; k < kPoolAtOnce; ++k) {
+      const int j = first + k;
+      if (j >= g.l) break;
+      const Eight v = unpacked<E>(words[k]);
+      NSA_UNROLL
+      for (int i = 0; i < 8; ++i) {
+        // The mean is the sum times 1/l, so that l = 2^k rounds nothing twice.
+        sum.x[i] +=
+            x.conv == nullptr ? v.x[i] : v.x[i] * conv_weight<E>(x, g.l, place.chunk * 8 + i, j);
+      }
     }
   }
   if (x.conv == nullptr) {
@@ -55,6 +67,22 @@ pool(NSA_PARAMETER PoolParams p) {
   store_eight<E>(at_sequence(x.pooled, c.sequences, place.sequence, g.d) + group * x.pooled.head +
                      place.index * x.pooled.position + place.chunk * 16,
                  sum);
+}
+
+// The segments of the compressed tokens' sums become one, in place: many threads read each of them afterwards.
+NSA_KERNEL(kPoolThreads, 1)
+sum_segments(NSA_PARAMETER PoolParams p) {
+  const Common& c = p.common;
+  const PoolTensor& x = p.tensors[0];
+  const PoolPlace place = pool_place(c, x.columns / 8, c.geometry.d);
+  if (place.index >= keys_of(c, place.sequence, c.geometry.d)) return;
+  const int column = place.chunk * 8;
+  Eight sum{};
+  add_sums(sum, x.sums, c, block_y(), place.sequence, place.index, x.columns, column);
+  const std::int64_t row = x.sums.row(c, block_y(), place.sequence, place.index);
+  float* to = const_cast<float*>(x.sums.data) + row * x.columns + column;
+  NSA_UNROLL
+  for (int i = 0; i < 8; i += 2) store_pair(to + i, sum.x[i], sum.x[i + 1]);
 }
 
 // Gradient of compressed token i, eight columns.

@@ -7,6 +7,7 @@
 namespace nsa::kernels {
 
 inline constexpr int kListThreads = 256;
+inline constexpr int kItemBlocks = 8;    // that make the items of one chunk and group
 inline constexpr int kFillQueries = 64;  // whose slots are in shared memory together
 
 // A query of a strip, with the sequence it belongs to.
@@ -70,7 +71,7 @@ sum_strips(NSA_PARAMETER ListParams p) {
   if (slot >= p.slots) return;
   int* at = p.count(block_y(), 0) + slot;
   int sum = 0;
-  constexpr int kBatch = 8;  // loads under way
+  constexpr int kBatch = 32;  // loads under way
   for (int strip = 0; strip < p.strips; strip += kBatch) {
     int counted[kBatch];
     NSA_UNROLL
@@ -173,36 +174,62 @@ NSA_DEVICE void fill_strip(const ListParams& p, int group, int strip, std::uint3
   }
 }
 
-NSA_DEVICE void make_items(const ListParams& p, int group, int chunk, std::uint32_t shared) {
+// How the entries of a slot that lie in a chunk become items of one size.
+struct SlotItems {
+  int from;  // first entry, within the block's list
+  int length;
+  int size;
+  int count;
+};
+NSA_DEVICE SlotItems slot_items(const ListParams& p, int group, int chunk, int slot) {
+  if (slot < 0) return {0, 0, 0, 0};
+  const int from = p.count(group, chunk * p.chunk_strips)[slot];
+  const int to = p.count(group, smaller((chunk + 1) * p.chunk_strips, p.strips))[slot];
+  const int length = to - from;
+  const int count = larger(1, p.by_item.quotient(length + p.item_entries - 1));
+  const int size = (length + count - 1) / count;
+  return {from, length, size, length > 0 ? count : 0};
+}
+
+// The first items of all blocks, then the second ones, ..: those of one block run far apart and need not wait for each other.
+// Of kItemBlocks thread blocks each makes every kItemBlocks-th turn.
+NSA_DEVICE void make_items(
+    const ListParams& p, int group, int chunk, int first_turn, std::uint32_t shared) {
   const Common& c = p.common;
-  const int* before = p.count(group, chunk * p.chunk_strips);
-  const int* after = p.count(group, smaller((chunk + 1) * p.chunk_strips, p.strips));
   ListItem* items = p.items + (static_cast<std::int64_t>(chunk) * c.groups + group) * p.max_items;
-  // The first items of all blocks, then the second ones, ..: those of one block run far apart and need not wait for each other.
-  int made = 0;
-  for (int turn = 0;; ++turn) {
-    const int made_before = made;
+  for (int turn = first_turn;; turn += kItemBlocks) {
+    int earlier = 0;  // items of earlier turns
+    int all = 0;
+    for (int slot = thread_index(); slot < p.slots; slot += kListThreads) {
+      const int count = slot_items(p, group, chunk, slot).count;
+      earlier += smaller(count, turn);
+      all += count;
+    }
+    earlier = sum_before(earlier, shared).all;
+    all = sum_before(all, shared).all;
+    if (thread_index() == 0 && turn == 0) {
+      p.item_counts[static_cast<std::int64_t>(chunk) * c.groups + group] = all;
+    }
+    if (earlier == all) break;
+    int made = earlier;
     each_list(p, group, p.slots, shared, [&](int slot, int first) {
-      const int from = slot >= 0 ? before[slot] : 0;
-      // Items of one size.
-      const int length = slot >= 0 ? after[slot] - from : 0;
-      const int items_of_list = larger(1, (length + p.item_entries - 1) / p.item_entries);
-      const int size = (length + items_of_list - 1) / items_of_list;
-      const int left = length - turn * size;
-      const BlockSum sum = sum_before(left > 0 ? 1 : 0, shared);
-      if (left > 0) {
+      const SlotItems list = slot_items(p, group, chunk, slot);
+      const bool has = turn < list.count;
+      const BlockSum sum = sum_before(has ? 1 : 0, shared);
+      if (has) {
         const int sequence =
             c.sequences.find(slot, [&](int b) { return block_slot(c.geometry, c.sequences, b); });
         const int block = slot - static_cast<int>(block_slot(c.geometry, c.sequences, sequence));
-        items[made + sum.before] = {
-            sequence, block, first + from + turn * size, smaller(left, size), slot, turn};
+        const int at = turn * list.size;
+        items[made + sum.before] = {sequence,
+                                    block,
+                                    first + list.from + at,
+                                    smaller(list.length - at, list.size),
+                                    slot,
+                                    turn};
       }
       made += sum.all;
     });
-    if (made == made_before) break;
-  }
-  if (thread_index() == 0) {
-    p.item_counts[static_cast<std::int64_t>(chunk) * c.groups + group] = made;
   }
 }
 
@@ -212,7 +239,8 @@ fill_lists(NSA_PARAMETER ListParams p) {
   if (block_x() < p.strips) {
     fill_strip(p, block_y(), block_x(), shared_address(shared));
   } else {
-    make_items(p, block_y(), block_x() - p.strips, shared_address(shared));
+    const int index = block_x() - p.strips;
+    make_items(p, block_y(), index / kItemBlocks, index % kItemBlocks, shared_address(shared));
   }
 }
 

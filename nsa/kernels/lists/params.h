@@ -28,6 +28,7 @@ struct ListParams {
   int chunk_strips = 0;  // strips of a chunk
   int chunks = 0;
   int item_entries = 0;  // most entries of an item
+  Divider by_item;       // that
   int max_items = 0;     // of a chunk and group
   int window = 0;        // most slots that the queries of a strip reach over
   int* counts =

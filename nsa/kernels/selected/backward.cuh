@@ -137,8 +137,7 @@ struct SelectedBackwardKernel {
       const bool valid = r < list.rows;
       const ListRow row = list.at(valid ? r : 0);
       const std::int64_t at = row.part;
-      const float step =
-          store_part<C::kDk>(dq, half, valid ? p.parts.values + at * C::kDk * 2 : nullptr);
+      const float step = store_part<C::kDk>(dq, half, p.parts.values + at * C::kDk * 2, valid);
       if (valid && (lane_index() & 3) == 0) {
         store_pair(p.parts.scales + 2 * at, 0.0F, step * c.scale);
       }
@@ -287,7 +286,8 @@ selected_backward(NSA_PARAMETER SelectedParams p) {
                                          {shared + C::kAtEntries,
                                           item.count * p.common.heads.divisor,
                                           p.common.sequences.begin(item.sequence),
-                                          p.common.heads},
+                                          p.common.heads,
+                                          p.q.position},
                                          block_keys(p.common, item),
                                          pair_rows(p.common, p.q, item.sequence, group),
                                          pair_rows(p.common, p.d_o, item.sequence, group),

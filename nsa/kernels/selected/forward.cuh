@@ -14,7 +14,7 @@ struct SelectedForwardConfig {
   static constexpr int kKeys = 64;
   static constexpr int kRows = 64;
   static constexpr int kThreads = 128;
-  static constexpr int kBlocks = kDk <= 64 ? 4 : 3;  // of a multiprocessor: bounds registers
+  static constexpr int kBlocks = kDk <= 64 ? 5 : 3;  // of a multiprocessor: bounds registers
   using TileK = Tile<kKeys, kDk>;
   using TileV = Tile<kKeys, kDv>;
   using TileQ = Tile<kRows, kDk>;
@@ -62,29 +62,15 @@ struct SelectedForwardKernel {
 
   // s becomes probabilities times the sum.
   NSA_DEVICE RowSum soften(Scores& s, int half) const {
-    float largest = minus_infinity();
-    NSA_UNROLL
-    for (int j = 0; j < C::kKeys / 8; ++j) {
-      NSA_UNROLL
-      for (int e = 0; e < 2; ++e) largest = fmaxf(largest, s[j][2 * half + e]);
-    }
+    float largest = largest_of<C::kKeys>(s, half);
     largest = fmaxf(largest, shuffle_xor(largest, 1));
     largest = fmaxf(largest, shuffle_xor(largest, 2));
     const float base = largest == minus_infinity() ? 0.0F : largest * p.common.scale_log2;
-    float sum = 0.0F;
-    NSA_UNROLL
-    for (int j = 0; j < C::kKeys / 8; ++j) {
-      NSA_UNROLL
-      for (int e = 0; e < 2; ++e) {
-        float& x = s[j][2 * half + e];
-        x = exp2_fast(x * p.common.scale_log2 - base);
-        sum += x;
-      }
-    }
+    float sum = raise<C::kKeys>(s, half, p.common.scale_log2, base);
     sum += shuffle_xor(sum, 1);
     sum += shuffle_xor(sum, 2);
     if (sum == 0.0F) return {minus_infinity(), 0.0F};
-    return {base + log2_exact(sum), reciprocal_fast(sum)};
+    return {base + log2_fast(sum), reciprocal_fast(sum)};
   }
 
   NSA_DEVICE void attend(int first, int buffer) const {
@@ -133,8 +119,7 @@ struct SelectedForwardKernel {
                         bool valid,
                         const RowSum& sum) const {
     const std::int64_t at = row.part;
-    const float step =
-        store_part<C::kDv>(o, half, valid ? p.parts.values + at * C::kDv * 2 : nullptr);
+    const float step = store_part<C::kDv>(o, half, p.parts.values + at * C::kDv * 2, valid);
     if (valid && (lane_index() & 3) == 0) {
       store_pair(p.parts.scales + 2 * at, sum.log2, step * sum.inverse);
     }
@@ -174,7 +159,8 @@ selected_forward(NSA_PARAMETER SelectedParams p) {
                                         {shared + C::kAtEntries,
                                          item.count * p.common.heads.divisor,
                                          p.common.sequences.begin(item.sequence),
-                                         p.common.heads},
+                                         p.common.heads,
+                                         p.q.position},
                                         block_keys(p.common, item),
                                         pair_rows(p.common, p.q, item.sequence, group),
                                         group,

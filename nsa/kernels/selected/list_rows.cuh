@@ -16,37 +16,45 @@ struct ListRow {
   int head;
 };
 
-// The entries of the item in shared memory, token and part of head 0 of each, and what turns a row of the item into a query and a
-// head.
-inline constexpr int kEntryBytes = 8;
+// The entries of the item in shared memory: token and part of head 0 of each, then, in units of 16 bytes, where head 0 of each
+// query is in the sequence's rows of q. And what turns a row of the item into a query and a head.
+inline constexpr int kEntryBytes = 12;
+inline constexpr int kAtEntryOffsets = 8 * kMostItemEntries;
 
 struct ListRows {
   std::uint32_t entries;  // shared
   int rows;               // of the item
   int sequence_begin;
   Divider heads;
+  std::int64_t query_step;  // of q
 
   NSA_DEVICE ListRow at(int row) const {
     const int index = heads.quotient(row);
-    const Pair entry = load_shared_pair(entries + kEntryBytes * index);
+    const Pair entry = load_shared_pair(entries + 8 * index);
     const int token = static_cast<int>(float_to_bits(entry.x));
     const int head = row - index * heads.divisor;
     return {token - sequence_begin, token, std::int64_t{float_to_bits(entry.y)} + head, head};
   }
-  NSA_DEVICE int token(int index) const {
-    return static_cast<int>(load_shared(entries + kEntryBytes * index));
+  // Of a query's head in rows that are as far apart as those of q.
+  NSA_DEVICE std::uint64_t offset(int index, int head, std::uint32_t head_step) const {
+    const std::uint32_t query = load_shared(entries + kAtEntryOffsets + 4 * index);
+    return std::uint64_t{query + static_cast<std::uint32_t>(head) * head_step} * 16;
   }
 };
 
 NSA_DEVICE void load_entries(
     const SelectedParams& p, int group, const ListItem& item, std::uint32_t shared, int threads) {
   const std::int32_t* entries = p.group_entries(group) + item.from;
+  const int sequence_begin = p.common.sequences.begin(item.sequence);
+  const auto step = static_cast<std::uint32_t>(p.q.position / 16);
   for (int i = thread_index(); i < item.count; i += threads) {
     const int token = p.picks.quotient(entries[i]);
-    store_shared(shared + kEntryBytes * i, static_cast<std::uint32_t>(token));
+    store_shared(shared + 8 * i, static_cast<std::uint32_t>(token));
     const int pick = entries[i] - token * p.picks.divisor;
-    store_shared(shared + kEntryBytes * i + 4,
+    store_shared(shared + 8 * i + 4,
                  static_cast<std::uint32_t>(p.parts.row(p.common, group, token, pick, 0)));
+    store_shared(shared + kAtEntryOffsets + 4 * i,
+                 static_cast<std::uint32_t>(token - sequence_begin) * step);
   }
 }
 
@@ -55,15 +63,16 @@ NSA_DEVICE void copy_list_rows(
     std::uint32_t tile, const PairRows& from, const ListRows& list, int first, int chunks) {
   Share<T, kThreads> share;
   if constexpr (share.kRegular) {
-    if (first + T::kRows <= list.rows && chunks == T::kChunks) {
+    if (first + T::kRows <= list.rows && chunks == T::kChunks &&
+        from.query_step == list.query_step) {
       share.move(0, thread_index());
       PairWalk entry(list.heads, first + share.row, share.kStep);
-      const char* data =
-          from.data - offset_of(list.sequence_begin, from.query_step) + share.chunk * 16;
+      const char* data = from.data + share.chunk * 16;
+      const auto head_step = static_cast<std::uint32_t>(from.head_step / 16);
       NSA_UNROLL
       for (int i = 0; i < share.kTimes; ++i) {
         copy16(tile + share.place + i * share.kStep * T::kLineBytes,
-               from.at(data, list.token(entry.query), entry.head),
+               data + list.offset(entry.query, entry.head, head_step),
                true);
         entry.next();
       }
@@ -93,15 +102,16 @@ NSA_DEVICE void copy_list_rows(std::uint32_t tile_a,
   Share<A, kThreads> share;
   if constexpr (share.kRegular && A::kRows == B::kRows && A::kChunks == B::kChunks) {
     if (first + A::kRows <= list.rows && chunks_a == A::kChunks && chunks_b == A::kChunks &&
-        a.steps_like(b)) {
+        a.steps_like(b) && a.query_step == list.query_step) {
       share.move(0, thread_index());
       PairWalk entry(list.heads, first + share.row, share.kStep);
-      const char* data = a.data - offset_of(list.sequence_begin, a.query_step) + share.chunk * 16;
+      const char* data = a.data + share.chunk * 16;
+      const auto head_step = static_cast<std::uint32_t>(a.head_step / 16);
       const std::int64_t to_b = b.data - a.data;
       NSA_UNROLL
       for (int i = 0; i < share.kTimes; ++i) {
         const std::uint32_t place = share.place + i * share.kStep * A::kLineBytes;
-        const char* source = a.at(data, list.token(entry.query), entry.head);
+        const char* source = data + list.offset(entry.query, entry.head, head_step);
         copy16(tile_a + place, source, true);
         copy16(tile_b + place, source + to_b, true);
         entry.next();

@@ -180,6 +180,9 @@ inline float reciprocal_fast(float x) {
 inline float rsqrt_float(float x) {
   return 1.0F / std::sqrt(x);
 }
+inline float log2_fast(float x) {
+  return std::log2(x);
+}
 inline float log2_exact(float x) {
   return std::log2(x);
 }

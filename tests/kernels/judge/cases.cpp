@@ -5,6 +5,7 @@
 #include <random>
 #include <stdexcept>
 #include <string_view>
+#include <utility>
 
 namespace judge {
 namespace {
@@ -38,6 +39,7 @@ std::string text_of(const Case& one) {
   add("n", p.n_sel);
   add("w", p.w);
   if (p.l != 32) add("l", p.l);
+  if (p.d != 16) add("d", p.d);
   if (p.phi == nk::Phi::conv) text += " conv";
   if (p.gate_form == nk::GateForm::per_head) text += " gate/head";
   if (p.gate_type == nk::GateType::float32) text += " gate32";
@@ -278,6 +280,13 @@ std::vector<CheckedCase> patterns(std::uint64_t seed) {
   small.one.problem.l_sel = 32;
   small.one.problem.w = 64;
   add_case(cases, "patterns", small, seed);
+  // Blocks whose scores are made by way of shared memory.
+  for (const auto& [l, d] : {std::pair{32, 8}, std::pair{16, 16}, std::pair{64, 16}}) {
+    CheckedCase other{base_case()};
+    other.one.problem.l = l;
+    other.one.problem.d = d;
+    add_case(cases, "patterns", other, seed);
+  }
   CheckedCase later{base_case()};
   later.one.problem.first = 333;
   later.one.backward = false;
