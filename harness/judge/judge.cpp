@@ -7,10 +7,11 @@
 #include <utility>
 
 #include "harness/judge/asked.h"
+#include "harness/evidence/hosts.h"
 #include "harness/judge/codes/codes.h"
 #include "harness/judge/expectation.h"
-#include "harness/judge/not_judged.h"
 #include "harness/judge/find_cause.h"
+#include "harness/judge/not_judged.h"
 #include "harness/scenario/bisect.h"
 #include "harness/scenario/experiment.h"
 #include "nsa/base/text.h"
@@ -166,6 +167,27 @@ std::string cannot_start(const Evidence& evidence) {
   return "";
 }
 
+// Which ranks could not be reached any more, or how a launcher ended before them; "" where neither is so. What a rank did that nobody
+// saw is not known, and what its peers did then may follow from the lost network alone.
+std::string lost_ranks(const Evidence& evidence) {
+  std::vector<std::string> lost;
+  for (const auto& fact : evidence.facts) {
+    if (fact.process != kController) continue;
+    if (fact.row.name == kLinkLostFact) lost.push_back("the link was lost to " + fact.row.value);
+    if (fact.row.name == kLauncherEndedFact) lost.push_back("the launcher " + fact.row.value);
+  }
+  return nsa::join(lost, "; ");
+}
+
+// Nothing is said of ranks that nobody saw.
+void blame_the_hosts(const std::string& why, Judgement& judged) {
+  judged.reason = why +
+                  ": the record is not whole, and no rank is blamed; judged from what there is: " +
+                  judged.reason;
+  judged.outcome = Outcome::error;
+  judged.findings.clear();
+}
+
 // Nothing of the model ran.
 void blame_the_installation(const std::string& why, Judgement& judged) {
   judged.reason = "the worker cannot start (" + why +
@@ -242,6 +264,9 @@ Judgement judge(const Evidence& evidence, std::span<const Check> checks) {
   } else if (const std::string why = full_disk(evidence);
              !why.empty() && judged.outcome != Outcome::pass) {
     blame_the_disk(why, judged);
+  } else if (const std::string lost = lost_ranks(evidence);
+             !lost.empty() && judged.outcome != Outcome::pass) {
+    blame_the_hosts(lost, judged);
   } else if (fault_never_fired(evidence)) {
     judged.outcome = Outcome::error;
     judged.reason = "fault " + scenario.fault->name + " never fired";
