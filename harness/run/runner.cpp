@@ -225,7 +225,7 @@ class CaseRun {
       add_launched(*launched, group);
     }
     group.run();
-    if (launched) note_launcher(*launched);
+    if (launched) note_launcher(*launched, group.lost_one());
     killed_ = group.was_killed();
     well_ = group.all_well() && !group.was_stopped();
     return group.stop_reason();
@@ -250,8 +250,8 @@ class CaseRun {
     }
   }
 
-  void note_launcher(LaunchedRanks& launched) {
-    if (const auto fact = launched.finish()) record(*fact);
+  void note_launcher(LaunchedRanks& launched, bool lost_one) {
+    if (const auto fact = launched.finish(lost_one)) record(*fact);
   }
 
   std::string stop_before_ranks() {

@@ -155,6 +155,9 @@ void WorkerGroup::record_end(Member& member) {
   exited.rss_peak_bytes = status.rss_peak_bytes;
   member.process->close();
   record(exited);
+  if (exited.by_launcher) {
+    record(Fact{kEndedByLauncherFact, process_name(member.process_number)});
+  }
   const bool well = member.finished && status.exit_code == 0;
   watch_.ended(member.process_number, well, how_ended(status, member.finished));
 }
@@ -162,6 +165,7 @@ void WorkerGroup::record_end(Member& member) {
 // Nothing is said of how it ended: whoever is not reached may be computing still.
 void WorkerGroup::record_lost(Member& member, const std::string& why) {
   member.gone = true;
+  lost_one_ = true;
   intake_.finish(member.process_number);
   member.process->close();
   record(Fact{kLinkLostFact, process_name(member.process_number) + ": " + why});

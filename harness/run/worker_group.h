@@ -44,6 +44,7 @@ class WorkerGroup {
   [[nodiscard]] bool was_killed() const { return killed_; }  // as planned
   [[nodiscard]] bool was_stopped() const { return !stop_reason_.empty(); }
   [[nodiscard]] const std::string& stop_reason() const { return stop_reason_; }
+  [[nodiscard]] bool lost_one() const { return lost_one_; }  // that could not be reached any more
 
  private:
   struct Member {
@@ -95,6 +96,7 @@ class WorkerGroup {
   std::optional<PlannedKill> kill_;
   std::optional<std::int64_t> kill_due_ms_;  // its point has come
   bool killed_ = false;
+  bool lost_one_ = false;
 };
 
 }  // namespace harness

@@ -33,7 +33,6 @@ constexpr std::int64_t kUnstartedMs =
     30'000;                             // of silence, until the controller says its own deadline
 constexpr std::int64_t kStateMs = 500;  // as the controller reads /proc
 constexpr std::int64_t kLeftByRankMs = 1'000;  // for what a rank leaves behind
-constexpr std::int64_t kReleaseMs = 5'000;     // until the controller has let go
 constexpr std::int64_t kTermByLauncherMs =
     500;  // between TERM and KILL: launchers kill soon after they ask
 constexpr std::size_t kMostUnsent = std::size_t{8}
@@ -114,7 +113,6 @@ class Agent {
       link_.read([this](std::string_view line) { on_line(line); });
       if (rank_) watch_rank();
       if (lost()) return give_up();
-      if (said_end_ && monotonic_ms() - *said_end_ >= kReleaseMs) break;
     }
     return kExitPass;
   }
@@ -222,7 +220,8 @@ class Agent {
     hear_rank();
     const auto& end = rank_->end();
     if (!end) return say_state();
-    if (!drain_until_ms_) drain_until_ms_ = monotonic_ms() + kLeftByRankMs;
+    // What waits here for a slow controller is no reason to leave off what the rank wrote before its end.
+    if (!drain_until_ms_ || is_full()) drain_until_ms_ = monotonic_ms() + kLeftByRankMs;
     hear_rank();
     if (rank_->silent() || monotonic_ms() >= *drain_until_ms_) say_end(*end);
   }
@@ -255,7 +254,7 @@ class Agent {
         memory_.kills() - memory_kills_before_, status.rss_peak_bytes, memory_.usable_bytes());
     rank_->close();
     link_.send(end_text(end));
-    said_end_ = monotonic_ms();
+    said_end_ = true;
   }
 
   [[nodiscard]] bool lost() const {
@@ -285,7 +284,7 @@ class Agent {
   std::int64_t stated_ms_ = 0;
   std::optional<std::int64_t> kill_at_ms_;
   std::optional<std::int64_t> drain_until_ms_;
-  std::optional<std::int64_t> said_end_;
+  bool said_end_ = false;
   bool by_launcher_ = false;
   bool released_ = false;
 };

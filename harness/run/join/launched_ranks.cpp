@@ -24,6 +24,7 @@ constexpr int kGatherRoundMs = 50;
 // agent hears of the controller meanwhile.
 constexpr std::int64_t kStartParts = 3;
 constexpr std::int64_t kStartOfParts = 2;
+constexpr std::int64_t kFarewellOfLostMs = 1'000;
 constexpr std::int64_t kFarewellMs =
     10'000;  // a launcher ends soon after the last of its processes
 
@@ -190,10 +191,10 @@ void LaunchedRanks::probe(const std::string& path,
   (void)unlink(path.c_str());
 }
 
-std::optional<Fact> LaunchedRanks::finish() {
-  const ExitStatus end = launcher_->wait(kFarewellMs);
-  if (end.exit_code == 0) return std::nullopt;
-  return Fact{kLauncherEndedFact, end_words(end)};
+std::optional<Fact> LaunchedRanks::finish(bool lost_one) {
+  const LauncherEnd end = launcher_->wait(lost_one ? kFarewellOfLostMs : kFarewellMs);
+  if (end.asked || end.status.exit_code == 0) return std::nullopt;
+  return Fact{kLauncherEndedFact, end_words(end.status)};
 }
 
 }  // namespace harness

@@ -30,8 +30,9 @@ class LaunchedRanks {
   [[nodiscard]] std::vector<std::unique_ptr<RankProcess>> start(
       const std::vector<ProcessRequest>& requests, std::int64_t origin_ms);
 
-  // Once all ranks have ended: waits for the launcher. A fact where it ended badly.
-  [[nodiscard]] std::optional<Fact> finish();
+  // Once all ranks have ended: waits for the launcher, not for long where an agent was lost that may never end. A fact where the
+  // launcher ended badly by itself.
+  [[nodiscard]] std::optional<Fact> finish(bool lost_one);
 
  private:
   [[nodiscard]] bool interrupted() const;

@@ -36,7 +36,7 @@ bool Launcher::gone_for_long() {
   return end() && monotonic_ms() - ended_ms_ >= kToldMs;
 }
 
-ExitStatus Launcher::wait(std::int64_t within_ms) {
+LauncherEnd Launcher::wait(std::int64_t within_ms) {
   const std::int64_t asked_ms = monotonic_ms() + within_ms;
   const std::int64_t until_ms = asked_ms + kKeeperEndsMs;
   bool asked = false;
@@ -48,8 +48,7 @@ ExitStatus Launcher::wait(std::int64_t within_ms) {
     pollfd ended{keeper_.pidfd(), POLLIN, 0};
     (void)poll(&ended, 1, kLauncherRoundMs);
   }
-  return end_.value_or(
-      ExitStatus{});  // else the keeper's own end, by the destructor of its process
+  return {end_.value_or(ExitStatus{}), asked};  // else the destructor of its process ends it
 }
 
 }  // namespace harness

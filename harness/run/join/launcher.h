@@ -13,6 +13,11 @@
 
 namespace harness {
 
+struct LauncherEnd {
+  ExitStatus status;
+  bool asked = false;  // it did not end by itself
+};
+
 class Launcher {
  public:
   // Throws: nsa::Error as Process::spawn() does.
@@ -27,8 +32,8 @@ class Launcher {
   const std::optional<ExitStatus>& end();
   // It has ended so long ago that whoever it started must have been told by now.
   [[nodiscard]] bool gone_for_long();
-  // Waits until it has ended by itself, or `within_ms` are over; then it is ended. How it ended.
-  ExitStatus wait(std::int64_t within_ms);
+  // Waits until it has ended by itself, or `within_ms` are over; then it is ended.
+  LauncherEnd wait(std::int64_t within_ms);
 
  private:
   Process keeper_;
