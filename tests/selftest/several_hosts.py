@@ -70,7 +70,7 @@ class Trial:
             found = {}
             for pid, line in processes_with([str(self.folder / "runs")]).items():
                 words = line.split()
-                if "nsa-harness-worker" in words[0] and "--rank" in words:
+                if words and "nsa-harness-worker" in words[0] and "--rank" in words:
                     found[int(words[words.index("--rank") + 1])] = pid
             if len(found) == count:
                 return found
@@ -336,10 +336,12 @@ def try_cable(args, hosts, report):
 def try_own_folder(args, hosts, report):
     """The second host sees another folder under the same path."""
     script = hosts.script.with_name("own_folder.sh")
+    other = tempfile.mkdtemp(prefix="several_hosts_")
     script.write_text(f"""#!/bin/sh
 world=$1; shift
 RANK=0 WORLD_SIZE=$world ip netns exec {hosts.names[0]} "$@" &
-RANK=1 WORLD_SIZE=$world ip netns exec {hosts.names[1]} unshare -m sh -c 'mount -t tmpfs none {args.folder} && exec "$@"' sh "$@" &
+RANK=1 WORLD_SIZE=$world ip netns exec {hosts.names[1]} unshare -m sh -c '
+  cp -a {args.folder}/. {other} && mount --bind {other} {args.folder} && exec "$@"' sh "$@" &
 wait
 """)
     script.chmod(0o755)
@@ -348,6 +350,7 @@ wait
     code, outcome, reason, findings = trial.end()
     report.tell("namespaces", "folder not shared", is_error("rank 1", "all hosts share")(code, outcome, reason, findings),
                 f"exit {code}, {outcome}: {reason[:300]}", time.monotonic() - trial.began, trial.left()[0])
+    shutil.rmtree(other)
 
 
 def missing(*programs):

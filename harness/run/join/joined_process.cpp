@@ -1,5 +1,6 @@
 #include "harness/run/join/joined_process.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "harness/run/clock.h"
@@ -45,6 +46,14 @@ void JoinedProcess::await_start(std::int64_t until_ms) {
   }
 }
 
+void JoinedProcess::refuse(std::string_view why) const {
+  constexpr std::size_t kLongest = 500;
+  std::string text(why.substr(0, kLongest));
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  throw nsa::Error(name_ + ": " + text);
+}
+
 void JoinedProcess::on_answer(std::string_view line) {
   constexpr std::int64_t kMostPid = 1 << 30;
   if (pid_ != 0) {
@@ -52,10 +61,7 @@ void JoinedProcess::on_answer(std::string_view line) {
     return;
   }
   const Message message = message_of(line);
-  if (message.word != "started") {
-    throw nsa::Error(name_ + ": " +
-                     nsa::shortened(message.word == "refused" ? message.rest : line));
-  }
+  if (message.word != "started") refuse(message.word == "refused" ? message.rest : line);
   pid_ = static_cast<pid_t>(read_number(message.rest, 1, kMostPid));
 }
 

@@ -45,6 +45,7 @@ class JoinedProcess : public RankProcess {
   std::optional<Observation> look(int process, int look, const Processes& all) override;
 
  private:
+  [[noreturn]] void refuse(std::string_view why) const;
   void on_answer(std::string_view line);
   void on_message(const Message& message, const LineReader::OnLine& on_line, const OnLook& on_look);
 
