@@ -77,6 +77,15 @@ class Trial:
             time.sleep(0.02)
         raise RuntimeError("the ranks did not start: " + self.text("err"))
 
+    def wait_for_training(self):
+        """Until a rank has begun its second step."""
+        while time.monotonic() - self.began < DEADLINE and self.process.poll() is None:
+            for events in (self.folder / "runs").glob("*/*/events.jsonl"):
+                if '"step":2}' in events.read_text():
+                    return
+            time.sleep(0.05)
+        raise RuntimeError("the ranks did not begin to train: " + self.text("err"))
+
     def text(self, name):
         return (self.folder / name).read_text()[-2000:]
 
@@ -133,7 +142,9 @@ def disturbed(args, launcher, report, what, action, judge, ranks=2):
     trial = Trial(args.folder, args, launcher, [*LONG, "--set", f"parallel.ranks={ranks}"])
     try:
         pids = trial.ranks(ranks)
-        time.sleep(args.random.uniform(0.3, 1.5))
+        if args.random.random() < 0.75:  # else while it loads its libraries, or meets the others
+            trial.wait_for_training()
+        time.sleep(args.random.uniform(0.0, 1.5))
         action(trial, pids)
     except (RuntimeError, OSError) as error:
         trial.process.kill()
@@ -177,6 +188,9 @@ def try_ends(args, launcher, report):
     disturbed(args, launcher, report, f"agent of rank {rank} killed",
               lambda trial, pids: os.kill(parent_of(pids[rank]), signal.SIGKILL), is_error(f"the link was lost to rank {rank}"))
     disturbed(args, launcher, report, "launcher killed", kill_launcher, is_error("launcher"))
+    disturbed(args, launcher, report, "controller interrupted",
+              lambda trial, pids: os.kill(controller_of(trial), signal.SIGINT),
+              lambda code, outcome, reason, findings: code == 5 and reason == "interrupted")
     disturbed(args, launcher, report, "controller killed",
               lambda trial, pids: os.kill(controller_of(trial), signal.SIGKILL),
               lambda code, outcome, reason, findings: outcome == "NONE")

@@ -95,6 +95,10 @@ class Agent {
     join_.rank = standing.rank;
     join_.world = standing.world;
     join_.address = address != nullptr ? address : link_.own_address();
+    if (!is_numeric_address(join_.address)) {
+      throw nsa::Error(std::string(kAddressVariable) + ": found \"" +
+                       nsa::shortened(join_.address) + "\", wanted an IPv4 address in numbers");
+    }
     std::array<char, 256> host{};
     if (gethostname(host.data(), host.size() - 1) == 0) join_.host = host.data();
     join_.machine = line_in("/proc/sys/kernel/random/boot_id");
@@ -136,8 +140,9 @@ class Agent {
         throw nsa::Error("the launcher sent signal " + std::to_string(info.ssi_signo) +
                          " before the start");
       }
-      if (by_launcher_) continue;
-      by_launcher_ = !rank_->has_ended();
+      if (launcher_asked_) continue;
+      launcher_asked_ = true;
+      if (rank_->has_ended()) continue;
       kill_at_ms_ = monotonic_ms() + kTermByLauncherMs;
       rank_->signal_group(SIGTERM);
     }
@@ -205,6 +210,7 @@ class Agent {
     const auto number = static_cast<int>(read_number(signal.word, 1, NSIG - 1));
     if (rank_->has_ended()) return;
     if (signal.rest == "group") {
+      controller_asked_ = true;
       rank_->signal_group(number);
     } else {
       rank_->signal(number);
@@ -220,10 +226,18 @@ class Agent {
     hear_rank();
     const auto& end = rank_->end();
     if (!end) return say_state();
+    if (!ended_ms_) ended_ms_ = monotonic_ms();
     // What waits here for a slow controller is no reason to leave off what the rank wrote before its end.
     if (!drain_until_ms_ || is_full()) drain_until_ms_ = monotonic_ms() + kLeftByRankMs;
     hear_rank();
-    if (rank_->silent() || monotonic_ms() >= *drain_until_ms_) say_end(*end);
+    const bool all_heard = rank_->silent() || monotonic_ms() >= *drain_until_ms_;
+    if (all_heard && !may_be_asked_yet(*end)) say_end(*end);
+  }
+
+  // Who ends a job signals all of its processes, the rank before its agent perhaps.
+  [[nodiscard]] bool may_be_asked_yet(const ExitStatus& end) const {
+    return end.signal == SIGTERM && !launcher_asked_ && !controller_asked_ &&
+           monotonic_ms() - *ended_ms_ < kTermByLauncherMs;
   }
 
   void hear_rank() {
@@ -249,7 +263,8 @@ class Agent {
   void say_end(const ExitStatus& status) {
     End end;
     end.status = status;
-    end.by_launcher = by_launcher_;
+    const bool by_request = status.signal == SIGTERM || status.signal == SIGKILL;
+    end.by_launcher = launcher_asked_ && by_request;
     end.memory = memory_kill(
         memory_.kills() - memory_kills_before_, status.rss_peak_bytes, memory_.usable_bytes());
     rank_->close();
@@ -284,8 +299,10 @@ class Agent {
   std::int64_t stated_ms_ = 0;
   std::optional<std::int64_t> kill_at_ms_;
   std::optional<std::int64_t> drain_until_ms_;
+  std::optional<std::int64_t> ended_ms_;
   bool said_end_ = false;
-  bool by_launcher_ = false;
+  bool launcher_asked_ = false;
+  bool controller_asked_ = false;
   bool released_ = false;
 };
 

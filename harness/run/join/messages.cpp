@@ -1,5 +1,7 @@
 #include "harness/run/join/messages.h"
 
+#include <algorithm>
+#include <arpa/inet.h>
 #include <csignal>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -16,6 +18,9 @@ using nlohmann::json;
 
 constexpr std::int64_t kMostWorld = 1 << 20;
 constexpr std::int64_t kMostMs = std::int64_t{1} << 53;
+constexpr std::size_t kMostName = 256;
+constexpr std::size_t kMostPath = 4096;
+constexpr int kMostPort = 65535;
 constexpr int kMostDepth = 8;  // an Observation has five levels
 
 std::string dump(const json& value) {
@@ -37,6 +42,24 @@ std::string text_at(const json& object, const char* key, std::size_t most_bytes)
                      " bytes, and no zero among them");
   }
   return text;
+}
+
+// What people are shown of another host.
+std::string name_at(const json& object, const char* key) {
+  std::string name = text_at(object, key, kMostName);
+  const auto is_shown = [](char c) { return c >= ' ' && c <= '~'; };
+  if (!std::all_of(name.begin(), name.end(), is_shown)) {
+    throw nsa::Error(std::string(key) + ": wanted letters, numbers and signs");
+  }
+  return name;
+}
+
+std::string address_at(const json& object, const char* key) {
+  std::string address = name_at(object, key);
+  if (!is_numeric_address(address)) {
+    throw nsa::Error(std::string(key) + ": wanted an IPv4 address in numbers");
+  }
+  return address;
 }
 
 std::vector<std::string> texts_at(const json& object, const char* key) {
@@ -67,16 +90,17 @@ int int_at(const json& object, const char* key, std::int64_t low, std::int64_t h
   return static_cast<int>(nsa::integer_at(object, key, low, high));
 }
 
-constexpr std::size_t kMostName = 256;
-constexpr std::size_t kMostPath = 4096;
-constexpr int kMostPort = 65535;
-
 }  // namespace
 
 Message message_of(std::string_view line) {
   const std::size_t space = line.find(' ');
   if (space == std::string_view::npos) return {line, {}};
   return {line.substr(0, space), line.substr(space + 1)};
+}
+
+bool is_numeric_address(const std::string& text) {
+  in_addr address{};
+  return inet_pton(AF_INET, text.c_str(), &address) == 1;
 }
 
 std::string join_text(const Join& join) {
@@ -96,11 +120,11 @@ Join read_join(std::string_view text) {
   join.token = text_at(object, "token", kMostName);
   join.world = int_at(object, "world", 1, kMostWorld);
   join.rank = int_at(object, "rank", 0, join.world - 1);
-  join.address = text_at(object, "address", kMostName);
+  join.address = address_at(object, "address");
   join.port = int_at(object, "port", 0, kMostPort);
-  join.host = text_at(object, "host", kMostName);
-  join.machine = text_at(object, "machine", kMostName);
-  join.sources = text_at(object, "sources", kMostName);
+  join.host = name_at(object, "host");
+  join.machine = name_at(object, "machine");
+  join.sources = name_at(object, "sources");
   return join;
 }
 
@@ -131,7 +155,7 @@ Start read_start(std::string_view text) {
   start.now_ms = nsa::integer_at(object, "now_ms", 0, kMostMs);
   start.link_deadline_ms = nsa::integer_at(object, "link_deadline_ms", 1, kMostMs);
   start.term_grace_ms = nsa::integer_at(object, "term_grace_ms", 0, kMostMs);
-  start.store = text_at(object, "store", kMostName);
+  start.store = address_at(object, "store");
   start.port = int_at(object, "port", 1, kMostPort);
   return start;
 }

@@ -38,6 +38,8 @@ struct Message {
 };
 [[nodiscard]] Message message_of(std::string_view line);
 
+[[nodiscard]] bool is_numeric_address(const std::string& text);  // of IPv4
+
 struct Join {
   std::string token;  // the agent's half
   int rank = 0;
