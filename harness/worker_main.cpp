@@ -1,5 +1,7 @@
-// The worker: one rank, or the twin, of one case. Started by the controller only (or asked for its manifest by the build).
-//   nsa-harness-worker --case FILE --rank R|--twin --world N --port P [--listen-fd F] --folder DIR --clock-origin-ms M [--life L]
+// The worker: one rank, or the twin, of one case. Started by the controller, or by an agent of it, only (or asked for its manifest
+// by the build).
+//   nsa-harness-worker --case FILE --rank R|--twin --world N --port P [--listen-fd F] [--store ADDRESS] [--address ADDRESS]
+//     --folder DIR --clock-origin-ms M [--life L]
 //   nsa-harness-worker --golden FILE --out FILE
 //   nsa-harness-worker --manifest | --version
 // Exit: 0 did all it was asked; 1 an exception ended it (reported on fd 3); 3 wrong arguments; 74 could not record.
@@ -101,6 +103,10 @@ WorkerOptions parse_options(int argc, char** argv) {
       options.port = to_int(value);
     } else if (name == "--listen-fd") {
       options.listen_fd = to_int(value);
+    } else if (name == "--store") {
+      options.store = value;
+    } else if (name == "--address") {
+      options.address = value;
     } else if (name == "--life") {
       options.life = to_int(value);
     } else if (name == "--clock-origin-ms") {

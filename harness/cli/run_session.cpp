@@ -346,6 +346,7 @@ RunResult RunSession::run_attempt(std::size_t index, const Place& place, Evidenc
   options.environment = environment_of(the_case.scenario, place);
   options.interrupted = &interrupted();
   options.frames_of = &python_frames;
+  options.launch = plan_.launch;
   options.other_levels = other_levels(index);
   evidence.the_case = the_case;
   evidence.folder = options.folder;

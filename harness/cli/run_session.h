@@ -37,6 +37,7 @@ struct RunPlan {
   std::vector<Unmet> unmet;  // of each point
   std::string worker;
   std::string python;     // of the user's: what runs cases of kind kernel
+  Launch launch;          // what starts the ranks, where the user names it
   Variables environment;  // allowed_variables()
   Machine machine;
   Provenance provenance;

@@ -10,6 +10,7 @@
 #include "harness/cli/case_needs.h"
 #include "harness/cli/command_case.h"
 #include "harness/cli/diagnose/experiments.h"
+#include "harness/cli/launch_options.h"
 #include "harness/cli/output.h"
 #include "harness/cli/run_and_tell.h"
 #include "harness/cli/run_options.h"
@@ -32,6 +33,7 @@ struct RunArguments {
   bool dry_run = false;
   bool diagnose = false;
   RunOptions options;
+  LaunchOptions launch;
 };
 
 std::vector<std::pair<std::string, std::string>> pairs_of(const std::vector<std::string>& texts,
@@ -107,6 +109,18 @@ RunPlan make_plan(const RunArguments& arguments, const Paths& paths, const Manif
   return plan;
 }
 
+// Ranks that are no processes of this program's worker cannot be started by an agent.
+void refuse_other_ranks(const RunPlan& plan) {
+  if (plan.launch.words.empty()) return;
+  for (const Case& the_case : plan.cases) {
+    const Scenario& scenario = the_case.scenario;
+    if (!scenario.is_foreign() && !scenario.is_command()) continue;
+    throw nsa::Error("--launcher: found a case of kind " + scenario.kind + " (" + scenario.name +
+                     "), wanted ranks of this program; a command names its launcher itself: "
+                     "run -- LAUNCHER ...");
+  }
+}
+
 nlohmann::json planned_json(const Case& the_case, const std::string& unmet) {
   const Scenario& scenario = the_case.scenario;
   nlohmann::json json = {{"scenario", scenario.name},
@@ -156,6 +170,10 @@ Pairs asked_by(const RunArguments& arguments) {
   if (!arguments.seed.empty()) command.emplace_back("seed", arguments.seed);
   for (const std::string& set : arguments.sets) command.emplace_back("set", set);
   if (arguments.diagnose) command.emplace_back(kDiagnoseOption, "");
+  if (!arguments.launch.launcher.empty()) {
+    command.emplace_back("launcher", arguments.launch.launcher);
+    if (!arguments.launch.listen.empty()) command.emplace_back("listen", arguments.launch.listen);
+  }
   return command;
 }
 
@@ -195,6 +213,8 @@ int run(const RunArguments& arguments) {
   const Manifest manifest = manifest_to_run(paths);
   if (is_stale(manifest)) return kExitError;
   RunPlan plan = plan_here(arguments, paths, manifest);
+  plan.launch = launch_of(arguments.launch);
+  refuse_other_ranks(plan);
   if (arguments.dry_run) return show_plan(plan, arguments.options.json);
   complete_plan(plan, arguments.options, paths, manifest, command_words(), asked_by(arguments));
   tell_fallback(arguments, plan);
@@ -239,6 +259,7 @@ Action add_run(CLI::App& command) {
                   "How closely ranks are watched: 2 as checks need it, 1 without waiting for the "
                   "device in a step, 0 processes only; short for --set observe=...")
       ->check(CLI::IsMember({"0", "1", "2"}));
+  add_launch_options(command, arguments->launch);
   add_run_options(command, arguments->options);
   return [arguments] {
     if (!arguments->observe.empty()) arguments->sets.push_back("observe=" + arguments->observe);

@@ -25,6 +25,7 @@ struct Verb {
 
 [[nodiscard]] Action add_run(CLI::App& command);
 [[nodiscard]] Action add_attach(CLI::App& command);
+[[nodiscard]] Action add_join(CLI::App& command);
 [[nodiscard]] Action add_list(CLI::App& command);
 [[nodiscard]] Action add_report(CLI::App& command);
 [[nodiscard]] Action add_judge(CLI::App& command);

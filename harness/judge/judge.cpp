@@ -6,11 +6,12 @@
 #include <string_view>
 #include <utility>
 
+#include "harness/evidence/hosts.h"
 #include "harness/judge/asked.h"
 #include "harness/judge/codes/codes.h"
 #include "harness/judge/expectation.h"
-#include "harness/judge/not_judged.h"
 #include "harness/judge/find_cause.h"
+#include "harness/judge/not_judged.h"
 #include "harness/scenario/bisect.h"
 #include "harness/scenario/experiment.h"
 #include "nsa/base/text.h"
@@ -166,6 +167,43 @@ std::string cannot_start(const Evidence& evidence) {
   return "";
 }
 
+std::vector<std::string> told_by_controller(const Evidence& evidence,
+                                            std::string_view name,
+                                            const std::string& before) {
+  std::vector<std::string> all;
+  for (const auto& fact : evidence.facts) {
+    if (fact.process == kController && fact.row.name == name) {
+      all.push_back(before + fact.row.value);
+    }
+  }
+  return all;
+}
+
+// Why nobody saw what ranks did, or let them: a lost link, a launcher that ended them. "" where neither is so. What a rank did that
+// nobody saw is not known, and what its peers did then may follow from that alone. A launcher that fails beside ranks that are well
+// says nothing of them.
+std::string lost_ranks(const Evidence& evidence, Outcome outcome) {
+  std::vector<std::string> why =
+      told_by_controller(evidence, kLinkLostFact, "the link was lost to ");
+  const auto add = [&](std::vector<std::string> more) {
+    why.insert(why.end(), more.begin(), more.end());
+  };
+  add(told_by_controller(evidence, kEndedByLauncherFact, "the launcher asked for the end of "));
+  if (!why.empty() || outcome != Outcome::pass) {
+    add(told_by_controller(evidence, kLauncherEndedFact, "the launcher "));
+  }
+  return nsa::join(why, "; ");
+}
+
+// No rank is blamed for what nobody saw.
+void blame_the_hosts(const std::string& why, Judgement& judged) {
+  judged.reason = why +
+                  ": the record is not whole, and no rank is blamed; judged from what there " +
+                  "is: " + judged.reason;
+  judged.outcome = Outcome::error;
+  judged.findings.clear();
+}
+
 // Nothing of the model ran.
 void blame_the_installation(const std::string& why, Judgement& judged) {
   judged.reason = "the worker cannot start (" + why +
@@ -242,6 +280,8 @@ Judgement judge(const Evidence& evidence, std::span<const Check> checks) {
   } else if (const std::string why = full_disk(evidence);
              !why.empty() && judged.outcome != Outcome::pass) {
     blame_the_disk(why, judged);
+  } else if (const std::string lost = lost_ranks(evidence, judged.outcome); !lost.empty()) {
+    blame_the_hosts(lost, judged);
   } else if (fault_never_fired(evidence)) {
     judged.outcome = Outcome::error;
     judged.reason = "fault " + scenario.fault->name + " never fired";

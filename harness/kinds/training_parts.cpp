@@ -486,6 +486,8 @@ nsa::CommunicatorOptions communicator_options(const Session& session) {
   options.card = session.the_case().scenario.card_of(options.rank);
   options.port = session.options().port;
   options.listen_fd = session.options().listen_fd;
+  options.store = session.options().store;
+  options.address = session.options().address;
   return options;
 }
 

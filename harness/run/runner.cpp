@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <optional>
 #include <string>
 #include <unistd.h>
@@ -13,9 +14,11 @@
 #include "harness/evidence/evidence.h"
 #include "harness/foreign/trials.h"
 #include "harness/run/command_group.h"
+#include "harness/run/join/launched_ranks.h"
 #include "harness/run/keeper.h"
 #include "harness/run/kept_text.h"
 #include "harness/run/machine_state.h"
+#include "harness/run/meeting.h"
 #include "harness/run/run_folder.h"
 #include "harness/run/worker_group.h"
 #include "nsa/base/error.h"
@@ -24,7 +27,6 @@
 namespace harness {
 namespace {
 
-constexpr int kListenFd = 4;
 constexpr useconds_t kMillisecondUs = 1'000;
 
 void write_file(const std::string& path, const std::string& content) {
@@ -140,17 +142,24 @@ class CaseRun {
       option("--rank", std::to_string(process));
     }
     option("--world", std::to_string(ranks_));
-    option("--port", std::to_string(listener_.port));
-    if (process == 0) option("--listen-fd", std::to_string(kListenFd));
     option("--folder", options_.folder);
-    option("--clock-origin-ms", std::to_string(origin_ms_));
     if (process != kTwin && life_ > 0) option("--life", std::to_string(life_));
     request.environment = options_.environment;
     request.out_path = options_.folder + "/" + name + ".out";
     request.err_path = options_.folder + "/" + name + ".err";
     worker_errors_.push_back(request.err_path);
-    if (process == 0) request.listen_fd = listener_.fd.get();
     return request;
+  }
+
+  // Of a process of this machine.
+  [[nodiscard]] ProcessRequest request_here(int process) {
+    ProcessRequest here = request(process);
+    if (process == 0) here.listen_fd = listener_.fd.get();
+    Meeting meeting;
+    meeting.port = listener_.port;
+    meeting.origin_ms = origin_ms_;
+    add_meeting(meeting, here);
+    return here;
   }
 
   // What ranks do on a full disk looks like many other failures: whoever judges must know.
@@ -206,15 +215,48 @@ class CaseRun {
   std::string run_life(const std::optional<PlannedKill>& kill) {
     WorkerGroup group(options_, limits_of_life(), origin_ms_, sink_);
     if (kill) group.plan_kill(*kill);
-    for (int rank = 0; rank < ranks_; ++rank) {
-      group.start(rank, request(rank));
-      // Rank 0 holds it now: were the controller's copy open, nobody would be refused after rank 0's end.
-      listener_.fd.reset();
+    std::unique_ptr<LaunchedRanks> launched;
+    if (options_.launch.words.empty()) {
+      start_here(group);
+    } else {
+      const bool cards = case_.scenario.parallel.device == nsa::Device::cuda;
+      launched = std::make_unique<LaunchedRanks>(options_, ranks_, cards);
+      if (!launched->gather()) return stop_before_ranks();
+      add_launched(*launched, group);
     }
     group.run();
+    if (launched) note_launcher(*launched, group.lost_one());
     killed_ = group.was_killed();
     well_ = group.all_well() && !group.was_stopped();
     return group.stop_reason();
+  }
+
+  void start_here(WorkerGroup& group) {
+    for (int rank = 0; rank < ranks_; ++rank) {
+      group.start(rank, request_here(rank));
+      // Rank 0 holds it now: were the controller's copy open, nobody would be refused after rank 0's end.
+      listener_.fd.reset();
+    }
+  }
+
+  void add_launched(LaunchedRanks& launched, WorkerGroup& group) {
+    for (const Fact& fact : launched.facts()) record(fact);
+    std::vector<ProcessRequest> requests;
+    for (int rank = 0; rank < ranks_; ++rank) requests.push_back(request(rank));
+    const std::int64_t oom_kills = options_.memory.kills();
+    auto ranks = launched.start(requests, origin_ms_);
+    for (int rank = 0; rank < ranks_; ++rank) {
+      group.add(rank, std::move(ranks[static_cast<std::size_t>(rank)]), oom_kills);
+    }
+  }
+
+  void note_launcher(LaunchedRanks& launched, bool lost_one) {
+    if (const auto fact = launched.finish(lost_one)) record(*fact);
+  }
+
+  std::string stop_before_ranks() {
+    record(Stopped{"interrupted", "before the ranks had joined", now_ms()});
+    return "interrupted";
   }
 
   // Times tell the lives apart: all of the next one is later than the event.
@@ -230,7 +272,7 @@ class CaseRun {
   // The twin does the ranks' work one after the other, so it has as much time for each.
   std::string run_twin() {
     WorkerGroup group(options_, limits(ranks_), origin_ms_, sink_);
-    group.start(kTwin, request(kTwin));
+    group.start(kTwin, request_here(kTwin));
     group.run();
     return group.stop_reason();
   }

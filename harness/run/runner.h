@@ -4,6 +4,8 @@
 // Where the scenario asks for a kill, the ranks are killed in the midst of it and started again with `--life 1`; what the second
 // life records comes after the event Relaunched. Where the ranks end before the kill's point came, there is no such event.
 //
+// Where a launcher starts the ranks, they are reached through agents (join/); the twin runs here all the same.
+//
 // A case of kind `command` has one process of its own, the command's keeper; the ranks are found among what it starts.
 //
 // In the case's folder: case.json, the events with their hash (run_folder.h), rank_N.out and rank_N.err, twin.out, twin.err; of a command
@@ -23,6 +25,17 @@
 
 namespace harness {
 
+// A launcher of the user's that starts the ranks of every case (join/launched_ranks.h).
+struct Launch {
+  std::vector<std::string> words;  // empty: ranks are started here; {ranks} in them is their number
+  std::string program;             // of this program: what the launcher is to start
+  std::vector<std::string> environment;  // NAME=value, of the launcher
+  std::string address = "127.0.0.1";     // where agents find the controller
+  int port = 0;                          // 0: one of the kernel's choice
+  std::int64_t join_deadline_ms =
+      60'000;  // since the launcher's start, until all ranks have joined
+};
+
 struct RunnerOptions {
   // Path of the worker executable; of kind kernel that of the user's Python; of kind command that of this program, which keeps it
   std::string worker;
@@ -34,6 +47,7 @@ struct RunnerOptions {
       texts;  // folder for the texts of training, one file a content for all cases of a run; "": `folder`
   const std::atomic<int>* interrupted = nullptr;  // a signal number once the user wants to stop
   MemoryWitness memory;
+  Launch launch;
   // The main thread's frames, innermost first, of a process of a command that does not answer itself; may be empty.
   std::function<std::vector<std::string>(pid_t)> frames_of;
   // Deadlines and periods in milliseconds; a test shortens them.
@@ -43,6 +57,9 @@ struct RunnerOptions {
   std::int64_t peer_grace_ms =
       5'000;  // for the others to record and end once one rank has ended badly
   std::int64_t term_grace_ms = 2'000;  // between TERM and KILL
+  // Without a word over the link to a rank's agent, which speaks twice a second: a machine that is busy, or a cable that is put back,
+  // is not yet a lost host.
+  std::int64_t link_deadline_ms = 20'000;
 };
 
 // Called on the runner's thread, in order, after the event is in the log. `on_event` gets every event, the controller's

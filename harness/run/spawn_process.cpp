@@ -232,18 +232,22 @@ ExitStatus Process::reap() {
   return status;
 }
 
-Listener listen_on_loopback() {
+Listener listen_on(const std::string& address, int port) {
+  const std::string place = address + (port > 0 ? ":" + std::to_string(port) : "");
   Listener listener{Fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), 0};
   check_call(listener.fd.get(), "make a socket");
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof(address);
-  auto* const generic = reinterpret_cast<sockaddr*>(&address);  // NOLINT: the socket API's own way
-  check_call(bind(listener.fd.get(), generic, length), "bind 127.0.0.1");
-  check_call(listen(listener.fd.get(), SOMAXCONN), "listen on 127.0.0.1");
+  sockaddr_in where{};
+  where.sin_family = AF_INET;
+  where.sin_port = htons(static_cast<std::uint16_t>(port));
+  if (inet_pton(AF_INET, address.c_str(), &where.sin_addr) != 1) {
+    throw nsa::Error("cannot listen on " + address + ": wanted an IPv4 address in numbers");
+  }
+  socklen_t length = sizeof(where);
+  auto* const generic = reinterpret_cast<sockaddr*>(&where);  // NOLINT: the socket API's own way
+  check_call(bind(listener.fd.get(), generic, length), "bind " + place);
+  check_call(listen(listener.fd.get(), SOMAXCONN), "listen on " + place);
   check_call(getsockname(listener.fd.get(), generic, &length), "read a socket's port");
-  listener.port = ntohs(address.sin_port);
+  listener.port = ntohs(where.sin_port);
   return listener;
 }
 

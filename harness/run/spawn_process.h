@@ -89,12 +89,15 @@ class Process {
   bool reaped_ = false;
 };
 
-// A socket that listens on 127.0.0.1 at a port of the kernel's choice.
+// A socket that listens at one IPv4 address.
 struct Listener {
   Fd fd;
   int port = 0;
 };
-// Throws: nsa::Error.
-[[nodiscard]] Listener listen_on_loopback();
+// At a port of the kernel's choice where `port` is 0. Throws: nsa::Error.
+[[nodiscard]] Listener listen_on(const std::string& address, int port = 0);
+[[nodiscard]] inline Listener listen_on_loopback() {
+  return listen_on("127.0.0.1");
+}
 
 }  // namespace harness

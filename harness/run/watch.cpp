@@ -9,6 +9,7 @@ namespace {
 
 constexpr std::int64_t kSampleMs = 500;    // between two readings of /proc/PID/stat
 constexpr std::int64_t kAnswerMs = 1'000;  // a worker samples its threads in 0.5 s at most
+constexpr std::int64_t kFarMs = 2'000;     // more, for a look at another host and its way back
 
 }  // namespace
 
@@ -21,10 +22,21 @@ Watch::Watch(const SupervisorLimits& limits,
       sink_(sink),
       ask_(std::move(ask)) {}
 
-void Watch::started(int process, pid_t pid) {
-  members_[process] = Member{pid, {}};
+Watch::Member& Watch::start(int process, pid_t pid) {
+  Member& member = members_[process] = Member{};
   supervisor_.started(process, now_ms());
   record(Started{process, pid});
+  return member;
+}
+
+void Watch::started(int process, pid_t pid) {
+  Member& member = start(process, pid);
+  member.own = std::make_unique<OutsideOfPid>(pid);
+  member.outside = member.own.get();
+}
+
+void Watch::started(int process, pid_t pid, Outside& outside) {
+  start(process, pid).outside = &outside;
 }
 
 void Watch::heard(int process, const Event& event) {
@@ -34,15 +46,24 @@ void Watch::heard(int process, const Event& event) {
 
 bool Watch::take_answer(int process, const Event& event) {
   if (look_ == nullptr || look_->awaited.erase(process) == 0) return false;
-  for (Observation& seen : look_->seen) {
-    if (seen.process_observed == process) merge_frames(seen, event.body.get<Observation>());
-  }
+  const auto seen = look_->seen.find(process);
+  if (seen != look_->seen.end()) merge_frames(seen->second, event.body.get<Observation>());
   return true;
+}
+
+void Watch::take_look(int process, Observation seen) {
+  if (look_ == nullptr || look_->awaited_looks.erase(process) == 0) return;
+  seen.process_observed = process;
+  seen.look = look_->number;
+  look_->seen[process] = std::move(seen);
 }
 
 void Watch::ended(int process, bool well, const std::string& how) {
   members_.erase(process);
-  if (look_ != nullptr) look_->awaited.erase(process);
+  if (look_ != nullptr) {
+    look_->awaited.erase(process);
+    look_->awaited_looks.erase(process);
+  }
   supervisor_.ended(process, well, how, now_ms());
 }
 
@@ -69,7 +90,7 @@ void Watch::sample_states() {
   if (now_ms() - sampled_ms_ < kSampleMs) return;
   sampled_ms_ = now_ms();
   for (const auto& [process, member] : members_) {
-    if (const auto state = read_process_state(member.pid)) {
+    if (const auto state = member.outside->state()) {
       supervisor_.seen(process, state->state, state->cpu_ms, now_ms());
     }
   }
@@ -77,23 +98,40 @@ void Watch::sample_states() {
 
 void Watch::begin_look(const Decision& decision) {
   look_ = std::make_unique<Look>();
+  look_->number = decision.look;
   look_->t_ms = now_ms();
-  look_->until_ms = look_->t_ms + kAnswerMs;
   const Processes all = all_processes();
   for (const auto& [process, member] : members_) {
-    look_->seen.push_back(look_at(process, decision.look, member.pid, all));
-    Observation& seen = look_->seen.back();
-    const bool runs = seen.state != "T" && seen.state != "t" && seen.state != "Z";
-    if (decision.wait_for_stacks && runs && ask_(process, seen)) look_->awaited.insert(process);
+    const auto state = member.outside->state();
+    Observation answer;  // of a process elsewhere it may not be here yet
+    if (auto seen = member.outside->look(process, decision.look, all)) {
+      answer = std::move(*seen);
+      look_->seen[process] = answer;
+    } else {
+      look_->awaited_looks.insert(process);
+    }
+    const char letter = state ? state->state : '?';
+    const bool runs = letter != 'T' && letter != 't' && letter != 'Z';
+    if (!decision.wait_for_stacks || !runs) continue;
+    if (ask_(process, answer)) look_->awaited.insert(process);
+    if (look_->seen.contains(process)) look_->seen[process] = std::move(answer);
   }
+  look_->until_ms = look_->t_ms + kAnswerMs + (look_->awaited_looks.empty() ? 0 : kFarMs);
 }
 
 void Watch::collect_look() {
-  if (look_ == nullptr || (!look_->awaited.empty() && now_ms() < look_->until_ms)) return;
-  for (Observation& observation : look_->seen) {
+  if (look_ == nullptr) return;
+  const bool all_here = look_->awaited.empty() && look_->awaited_looks.empty();
+  if (!all_here && now_ms() < look_->until_ms) return;
+  for (auto& [process, observation] : look_->seen) {
     if (observation.look < 2) sink_.add(Event::of(kController, look_->t_ms, observation));
-    const auto member = members_.find(observation.process_observed);
+    const auto member = members_.find(process);
     if (member != members_.end()) member->second.looks.take(std::move(observation), look_->t_ms);
+  }
+  // Between a look that came and one that did not lies nothing that is known.
+  for (const int process : look_->awaited_looks) {
+    if (const auto member = members_.find(process); member != members_.end())
+      member->second.looks.clear();
   }
   look_.reset();
   supervisor_.looked(all_stand_still(), now_ms());

@@ -15,6 +15,7 @@
 #include "harness/run/clock.h"
 #include "harness/run/event_sink.h"
 #include "harness/run/look_history.h"
+#include "harness/run/outside.h"
 #include "harness/run/supervisor.h"
 
 namespace harness {
@@ -28,10 +29,14 @@ class Watch {
   // `origin_ms`: monotonic_ms() at the case's beginning.
   Watch(const SupervisorLimits& limits, std::int64_t origin_ms, EventSink& sink, AskForStacks ask);
 
-  void started(int process, pid_t pid);         // also where another process takes the number over
-  void heard(int process, const Event& event);  // a checked event of a live process
+  // Also where another process takes the number over.
+  void started(int process, pid_t pid);
+  void started(int process, pid_t pid, Outside& outside);  // which lives until reaped() or ended()
+  void heard(int process, const Event& event);             // a checked event of a live process
   // An Observation that a process made of itself: true where a look waited for it and takes it in.
   [[nodiscard]] bool take_answer(int process, const Event& event);
+  // A look from outside that did not come at once; dropped where none waits for it.
+  void take_look(int process, Observation seen);
   void moved() { supervisor_.moved(now_ms()); }  // seen from outside: output, processor time
   void reaped(int process) { members_.erase(process); }  // its pid means nothing from here on
   void ended(int process, bool well, const std::string& how);
@@ -45,20 +50,24 @@ class Watch {
 
  private:
   struct Member {
-    pid_t pid = 0;
+    std::unique_ptr<Outside> own;
+    Outside* outside = nullptr;
     LookHistory looks;
   };
   struct Look {
+    int number = 0;
     std::int64_t until_ms = 0;
     std::int64_t t_ms = 0;
-    std::vector<Observation> seen;
-    std::set<int> awaited;
+    std::map<int, Observation> seen;  // by process
+    std::set<int> awaited_looks;      // from elsewhere
+    std::set<int> awaited;            // their own stacks
   };
 
   template <typename Row>
   void record(const Row& row) {
     sink_.add(Event::of(kController, now_ms(), row));
   }
+  Member& start(int process, pid_t pid);
   void sample_states();
   void begin_look(const Decision& decision);
   void collect_look();

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "harness/evidence/evidence.h"
+#include "harness/evidence/hosts.h"
 #include "harness/run/machine_state.h"
 #include "harness/run/proc_look.h"
 #include "nsa/base/error.h"
@@ -23,8 +24,6 @@ constexpr std::int64_t kTickMs = 250;  // the progress line: a few times a secon
 constexpr std::int64_t kDrainMs = 1'000;
 constexpr std::int64_t kLeaveMs =
     5'000;  // a process that SIGKILL does not end is in the kernel's hands (state D)
-constexpr int kReadsPerRound =
-    16;  // of 64 KiB: a flooding rank must not keep the others from being read
 
 std::string how_ended(const ExitStatus& status, bool finished) {
   if (status.signal != 0) return "was ended by signal " + std::to_string(status.signal);
@@ -46,10 +45,19 @@ WorkerGroup::WorkerGroup(const RunnerOptions& options,
              [this](int process, Observation&) { return ask_for_stacks(process); }),
       intake_(watch_, sink) {}
 
+void WorkerGroup::add(int process, std::unique_ptr<RankProcess> started, std::int64_t oom_kills) {
+  auto member = std::make_unique<Member>();
+  member->process_number = process;
+  member->process = std::move(started);
+  member->oom_kills_before = oom_kills;
+  members_.push_back(std::move(member));
+  RankProcess& added = *members_.back()->process;
+  watch_.started(process, added.pid(), added);
+}
+
 void WorkerGroup::start(int process, const ProcessRequest& request) {
   const std::int64_t oom_before = options_.memory.kills();
-  members_.push_back(std::make_unique<Member>(process, Process::spawn(request), oom_before));
-  watch_.started(process, members_.back()->process.pid());
+  add(process, std::make_unique<LocalProcess>(request), oom_before);
 }
 
 void WorkerGroup::run() {
@@ -77,12 +85,10 @@ bool WorkerGroup::all_gone() const {
 void WorkerGroup::wait_for_something() const {
   std::vector<pollfd> waited;
   for (const auto& member : members_) {
-    if (member->gone) continue;
-    if (!member->process.reaped()) waited.push_back({member->process.pidfd(), POLLIN, 0});
-    if (member->process.events() >= 0) waited.push_back({member->process.events(), POLLIN, 0});
+    if (!member->gone) member->process->add_to(waited);
   }
   const bool lingers = std::any_of(members_.begin(), members_.end(), [](const auto& member) {
-    return !member->gone && member->process.reaped();
+    return !member->gone && member->ended;
   });
   std::int64_t round_ms = lingers ? kLingerMs : kRoundMs;
   if (kill_due_ms_) round_ms = std::clamp<std::int64_t>(*kill_due_ms_ - now_ms(), 0, round_ms);
@@ -98,21 +104,9 @@ void WorkerGroup::read_pipes() {
 }
 
 void WorkerGroup::read_pipe(Member& member) {
-  const LineReader::OnLine on_piece = [&](LineReader::Piece piece, std::string_view text) {
-    on_line(member, piece, text);
-  };
-  std::array<char, 1 << 16> buffer;  // NOLINT: filled by read()
-  for (int i = 0; i < kReadsPerRound && member.process.events() >= 0; ++i) {
-    const ssize_t n = read(member.process.events(), buffer.data(), buffer.size());
-    if (n > 0) {
-      member.lines.feed({buffer.data(), static_cast<std::size_t>(n)}, on_piece);
-    } else if (n == 0 || (errno != EINTR && errno != EAGAIN)) {
-      member.lines.finish(on_piece);
-      member.process.close_events();
-    } else if (errno == EAGAIN) {
-      return;
-    }
-  }
+  member.process->read(
+      [&](LineReader::Piece piece, std::string_view text) { on_line(member, piece, text); },
+      [&](Observation seen) { watch_.take_look(member.process_number, std::move(seen)); });
 }
 
 void WorkerGroup::on_line(Member& member, LineReader::Piece piece, std::string_view text) {
@@ -126,54 +120,70 @@ void WorkerGroup::on_line(Member& member, LineReader::Piece piece, std::string_v
 void WorkerGroup::notice_ends() {
   for (const auto& member : members_) {
     if (member->gone) continue;
-    if (!member->process.reaped() && member->process.exited()) {
-      member->status = member->process.reap();
+    if (!member->ended && member->process->end()) {
+      member->ended = true;
       watch_.reaped(member->process_number);
       member->drain_until_ms = now_ms() + kDrainMs;
     }
-    if (!member->process.reaped()) continue;
+    if (!member->ended) {
+      const std::string why = member->process->lost();
+      if (!why.empty()) record_lost(*member, why);
+      continue;
+    }
     read_pipe(*member);
     // Whoever still holds the pipe then left the process group: it is not listened to.
-    const bool nobody_left = member->process.events() < 0 && member->process.group_gone();
-    if (nobody_left || now_ms() >= member->drain_until_ms) record_end(*member);
+    if (member->process->silent() || now_ms() >= member->drain_until_ms) record_end(*member);
   }
 }
 
 void WorkerGroup::record_end(Member& member) {
   member.gone = true;
-  member.process.close_events();
   intake_.finish(member.process_number);
+  const ExitStatus status = *member.process->end();
   Exited exited;
   exited.process_ended = member.process_number;
-  exited.exit_code = member.status.exit_code;
-  exited.signal = member.status.signal;
+  exited.exit_code = status.exit_code;
+  exited.signal = status.signal;
   exited.by_controller = member.signalled;
-  exited.core_dumped = member.status.core_dumped;
-  if (member.status.signal == SIGKILL && !member.signalled) {
+  exited.by_launcher = member.process->ended_by_launcher() && !member.signalled;
+  exited.core_dumped = status.core_dumped;
+  if (status.signal == SIGKILL && !member.signalled) {
     const MemoryKill kill = memory_kill_of(member);
     exited.out_of_memory = kill == MemoryKill::this_case;
     exited.memory_kill_elsewhere = kill == MemoryKill::somebody;
   }
-  exited.rss_peak_bytes = member.status.rss_peak_bytes;
+  exited.rss_peak_bytes = status.rss_peak_bytes;
+  member.process->close();
   record(exited);
-  const bool well = member.finished && member.status.exit_code == 0;
-  watch_.ended(member.process_number, well, how_ended(member.status, member.finished));
+  if (exited.by_launcher) {
+    record(Fact{kEndedByLauncherFact, process_name(member.process_number)});
+  }
+  const bool well = member.finished && status.exit_code == 0;
+  watch_.ended(member.process_number, well, how_ended(status, member.finished));
+}
+
+// Nothing is said of how it ended: whoever is not reached may be computing still.
+void WorkerGroup::record_lost(Member& member, const std::string& why) {
+  member.gone = true;
+  lost_one_ = true;
+  intake_.finish(member.process_number);
+  member.process->close();
+  record(Fact{kLinkLostFact, process_name(member.process_number) + ": " + why});
+  watch_.ended(member.process_number, false, "could not be reached any more");
 }
 
 MemoryKill WorkerGroup::memory_kill_of(const Member& ended) const {
+  if (const auto told = ended.process->memory_kill()) return *told;
   const std::int64_t kills = options_.memory.kills() - ended.oom_kills_before;
   std::int64_t held = 0;
-  for (const auto& member : members_) {
-    held += member->process.reaped() ? member->status.rss_peak_bytes
-                                     : peak_resident_bytes_of(member->process.pid());
-  }
+  for (const auto& member : members_) held += member->process->peak_resident_bytes();
   return memory_kill(kills, held, options_.memory.usable_bytes());
 }
 
 bool WorkerGroup::ask_for_stacks(int process) const {
   for (const auto& member : members_) {
     if (member->process_number != process || !member->said_hello) continue;
-    member->process.signal(SIGUSR1);
+    member->process->signal(SIGUSR1);
     return true;
   }
   return false;
@@ -193,7 +203,7 @@ void WorkerGroup::kill_as_planned() {
   kill_due_ms_.reset();
   if (was_stopped()) return;
   const bool all_live = std::none_of(members_.begin(), members_.end(), [](const auto& member) {
-    return member->gone || member->process.reaped() || member->process.exited();
+    return member->gone || member->process->has_ended();
   });
   if (!all_live) return;
   killed_ = true;
@@ -219,9 +229,9 @@ void WorkerGroup::begin_stop(const Stopped& stopped) {
 void WorkerGroup::signal_all(int number) {
   for (const auto& member : members_) {
     // One that has ended by itself meanwhile is not blamed on the controller.
-    if (member->gone || member->process.reaped() || member->process.exited()) continue;
+    if (member->gone || member->process->has_ended()) continue;
     member->signalled = true;
-    member->process.signal_group(number);
+    member->process->signal_group(number);
   }
 }
 
@@ -238,10 +248,10 @@ void WorkerGroup::press_on() {
 }
 
 void WorkerGroup::leave(Member& member) {
-  const auto state = read_process_state(member.process.pid());
+  const auto state = member.process->state();
   record(Fact{"process_left",
               process_name(member.process_number) + ", pid " +
-                  std::to_string(member.process.pid()) + ", state " +
+                  std::to_string(member.process->pid()) + ", state " +
                   std::string(1, state ? state->state : '?') + ", does not end on SIGKILL"});
   member.gone = true;
 }

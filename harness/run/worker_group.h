@@ -1,6 +1,7 @@
 // Worker processes that live and end together (the ranks of a case, or its twin), under one Supervisor and one poll loop on
 // the caller's thread. Reads what they record, looks at them, ends them; turns all of it into events. When run() returns,
-// or the destructor, none of the processes is left, save one that the kernel itself cannot end (said as a fact).
+// or the destructor, none of the processes is left, save one that the kernel itself cannot end (said as a fact), or one that
+// cannot be reached any more (said too; whoever is beside it ends it).
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,8 @@
 
 #include "harness/run/intake.h"
 #include "harness/run/machine_state.h"
-#include "harness/run/spawn_process.h"
+#include "harness/run/rank_process.h"
+#include "harness/run/runner.h"
 
 namespace harness {
 
@@ -30,7 +32,9 @@ class WorkerGroup {
               std::int64_t origin_ms,
               EventSink& sink);
 
-  // Throws: nsa::Error as Process::spawn() does.
+  // One that has just been started. `oom_kills`: what options.memory.kills() said before.
+  void add(int process, std::unique_ptr<RankProcess> started, std::int64_t oom_kills);
+  // Starts it on this machine. Throws: nsa::Error as Process::spawn() does.
   void start(int process, const ProcessRequest& request);
   // Before run(). It comes only while every process lives: what had ended before, had ended by itself.
   void plan_kill(const PlannedKill& kill) { kill_ = kill; }
@@ -40,24 +44,19 @@ class WorkerGroup {
   [[nodiscard]] bool was_killed() const { return killed_; }  // as planned
   [[nodiscard]] bool was_stopped() const { return !stop_reason_.empty(); }
   [[nodiscard]] const std::string& stop_reason() const { return stop_reason_; }
+  [[nodiscard]] bool lost_one() const { return lost_one_; }  // that could not be reached any more
 
  private:
   struct Member {
-    Member(int number, Process started, std::int64_t oom)
-        : process_number(number),
-          process(std::move(started)),
-          lines(kMaxEventBytes),
-          oom_kills_before(oom) {}
-    int process_number;
-    Process process;
-    LineReader lines;
-    std::int64_t oom_kills_before;
+    int process_number = 0;
+    std::unique_ptr<RankProcess> process;
+    std::int64_t oom_kills_before = 0;
     bool said_hello = false;
     bool finished = false;   // Done was seen
     bool signalled = false;  // the controller sent it a signal
+    bool ended = false;      // its end is known; more may come from what it left behind
     bool gone = false;       // its end is recorded, or it was left
     std::int64_t drain_until_ms = 0;
-    ExitStatus status;
   };
   [[nodiscard]] std::int64_t now_ms() const { return watch_.now_ms(); }
   template <typename Row>
@@ -76,6 +75,7 @@ class WorkerGroup {
   void read_pipe(Member& member);
   void on_line(Member& member, LineReader::Piece piece, std::string_view text);
   void record_end(Member& member);
+  void record_lost(Member& member, const std::string& why);
   [[nodiscard]] MemoryKill memory_kill_of(const Member& ended) const;
   [[nodiscard]] bool ask_for_stacks(int process) const;
   void begin_stop(const Stopped& stopped);
@@ -96,6 +96,7 @@ class WorkerGroup {
   std::optional<PlannedKill> kill_;
   std::optional<std::int64_t> kill_due_ms_;  // its point has come
   bool killed_ = false;
+  bool lost_one_ = false;
 };
 
 }  // namespace harness

@@ -24,6 +24,8 @@ struct WorkerOptions {
   int world = 1;
   int port = 0;
   int listen_fd = -1;
+  std::string store = "127.0.0.1";    // rank 0's address
+  std::string address = "127.0.0.1";  // this rank's own
   std::int64_t clock_origin_ms = 0;
   int life = 0;  // 1: the ranks were ended and started again
 };

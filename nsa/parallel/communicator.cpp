@@ -23,14 +23,14 @@ c10::intrusive_ptr<c10d::Store> make_store(const CommunicatorOptions& options) {
     // Without a socket of its own the store would listen on every interface.
     store.masterListenFd = options.listen_fd;
   }
-  return c10::make_intrusive<c10d::TCPStore>("127.0.0.1", store);
+  return c10::make_intrusive<c10d::TCPStore>(options.store, store);
 }
 
 c10::intrusive_ptr<c10d::Backend> make_gloo(const CommunicatorOptions& options,
                                             const c10::intrusive_ptr<c10d::Store>& store) {
   auto gloo = c10d::ProcessGroupGloo::Options::create();
   // Gloo's default device follows the host name, which may be another interface.
-  gloo->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1"));
+  gloo->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(options.address));
   gloo->timeout = options.timeout;
   return c10::make_intrusive<c10d::ProcessGroupGloo>(store, options.rank, options.world, gloo);
 }

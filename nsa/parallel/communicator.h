@@ -1,4 +1,4 @@
-// One rank's way to its peers: a loopback TCP store and a process group on Gloo or NCCL, every collective observed.
+// One rank's way to its peers: a TCP store (on loopback where nobody says otherwise) and a process group on Gloo or NCCL, every collective observed.
 // Made once per process, used by one thread. Every wait in it ends after `timeout`.
 #pragma once
 
@@ -19,9 +19,11 @@ struct CommunicatorOptions {
   std::string backend = "gloo";  // gloo, nccl
   Device device = Device::cpu;
   int card = 0;  // of this rank, with CUDA; Gloo's ranks may share one
-  int port = 0;  // of the store on 127.0.0.1
+  int port = 0;  // of the store
   int listen_fd =
       -1;  // rank 0: the bound and listening socket of that port; the store takes it over
+  std::string store = "127.0.0.1";    // the address of rank 0
+  std::string address = "127.0.0.1";  // of this rank: Gloo listens there
   std::chrono::milliseconds timeout{600'000};
 };
 

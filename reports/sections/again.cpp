@@ -22,7 +22,8 @@ std::string quoted(const std::string& word) {
 
 bool is_repeated(const std::string& option, bool selftest) {
   if (option == "profile" || option == "seed") return true;
-  return selftest ? option == "draws" || option == "full-size" : option == "set";
+  if (selftest) return option == "draws" || option == "full-size";
+  return option == "set" || option == "launcher" || option == "listen";
 }
 
 }  // namespace
