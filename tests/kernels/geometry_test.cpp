@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "nsa/kernels/attend/key_steps.h"
+#include "nsa/kernels/choose/params.h"
 #include "nsa/kernels/common/params.h"
 #include "oracles/attention/selection.h"
 
@@ -52,6 +53,22 @@ TEST(Geometry, ForcedAndCandidateBlocksAreTheOraclesOnes) {
       ASSERT_EQ(g.candidate_count(t), candidates) << t;
       ASSERT_EQ(g.scores_decide(t), candidates > g.n_sel - forced) << t;
     }
+  }
+}
+
+// The host looks for the first position that scores decide by halving (steps.cpp), and the score kernel divides by multiplying.
+TEST(Geometry, ScoresDecideFromOnePositionOn) {
+  for (const Geometry& g : kGeometries) {
+    ScoreParams p;
+    p.common.geometry = g;
+    p.by_block = Divider::of(g.l_sel);
+    bool decided = false;
+    for (int t = 0; t < 40 * g.l_sel; ++t) {
+      ASSERT_TRUE(g.scores_decide(t) || !decided) << t;
+      decided = g.scores_decide(t);
+      ASSERT_EQ(p.candidates_end(t), g.candidates_end(t)) << t;
+    }
+    ASSERT_TRUE(decided);
   }
 }
 
