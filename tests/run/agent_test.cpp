@@ -47,7 +47,7 @@ class AgentTest : public ::testing::Test {
     if (door_.complete()) link_ = std::move(door_.close().front().link);
   }
 
-  [[nodiscard]] Start start_of(const std::string& mood) const {
+  [[nodiscard]] Start start_of(const std::string& mood, std::int64_t deadline_ms = 600'000) const {
     Start start;
     start.token = token_.of_controller();
     start.argv = {std::string(NSA_TEST_BIN) + "/fake_rank", "--rank", "0"};
@@ -55,7 +55,7 @@ class AgentTest : public ::testing::Test {
     start.out_path = folder_ / "rank.out";
     start.err_path = folder_ / "rank.err";
     start.probe = folder_ / "probe";
-    start.link_deadline_ms = 2'000;
+    start.link_deadline_ms = deadline_ms;
     start.term_grace_ms = 400;
     start.store = "127.0.0.1";
     start.port = 4711;
@@ -74,8 +74,9 @@ class AgentTest : public ::testing::Test {
     return rest;
   }
 
-  pid_t start_rank(const std::string& mood) {
-    link_->send(start_text(start_of(mood)));
+  pid_t start_rank(const std::string& mood) { return start_rank(start_of(mood)); }
+  pid_t start_rank(const Start& start) {
+    link_->send(start_text(start));
     return static_cast<pid_t>(read_number(hear("started"), 1, 1 << 30));
   }
 
@@ -108,10 +109,10 @@ TEST_F(AgentTest, EndsItsRankWhenTheLinkEnds) {
 TEST_F(AgentTest, EndsItsRankWhenNothingComesForTheDeadline) {
   start_agent(token_.text());
   let_in();
-  const pid_t rank = start_rank("hang");
+  const pid_t rank = start_rank(start_of("hang", 4'000));
   EXPECT_EQ(end_of_agent().exit_code, 6) << "the link is open, as where a cable was cut";
   EXPECT_FALSE(test::is_alive(rank));
-  EXPECT_THAT(said(), HasSubstr("nothing came from it for 2 s"));
+  EXPECT_THAT(said(), HasSubstr("nothing came from it for 4 s"));
 }
 
 TEST_F(AgentTest, StartsNothingForWhoDoesNotKnowTheOtherHalf) {

@@ -300,8 +300,12 @@ TEST_F(JoinedRanks, AnotherNumberOfProcessesIsRefused) {
   EXPECT_THAT(said, HasSubstr("started 3 processes, but the scenario has 2 ranks"));
 }
 
+// Rank 1 comes when one of the two has been turned away: until then the door is open.
 TEST_F(JoinedRanks, SecondRankZeroIsTurnedAwayByName) {
-  RunnerOptions options = launched_options(folder_.path(), {}, "RANK=0 WORLD_SIZE=2 \"$@\" & true");
+  RunnerOptions options = launched_options(folder_.path(), {});
+  options.launch.words[2] = "cd '" + folder_.path() + "'; export WORLD_SIZE={ranks}\n" +
+                            R"((RANK=0 "$@"; touch away) & (RANK=0 "$@"; touch away) &
+until [ -e away ]; do sleep 0.05; done; RANK=1 "$@" & wait)";
   test::Ran ran = test::run_fakes(test::fake_case(2), options);
   EXPECT_THAT(fact(ran, "turned_away"), HasSubstr("a second rank 0"));
   EXPECT_EQ(judged(ran).outcome, Outcome::pass) << "the first one was a rank like any other";

@@ -35,6 +35,8 @@ constexpr std::int64_t kStateMs = 500;  // as the controller reads /proc
 constexpr std::int64_t kLeftByRankMs = 1'000;  // for what a rank leaves behind
 constexpr std::int64_t kTermByLauncherMs =
     500;  // between TERM and KILL: launchers kill soon after they ask
+constexpr std::int64_t kAskedYetMs =
+    1'000;  // between the signals to a rank and to its agent, on a busy machine
 constexpr std::size_t kMostUnsent = std::size_t{8}
                                     << 20;  // then the rank has to wait, as at a full pipe
 constexpr int kAgentRoundMs = 100;
@@ -237,7 +239,7 @@ class Agent {
   // Who ends a job signals all of its processes, the rank before its agent perhaps.
   [[nodiscard]] bool may_be_asked_yet(const ExitStatus& end) const {
     return end.signal == SIGTERM && !launcher_asked_ && !controller_asked_ &&
-           monotonic_ms() - *ended_ms_ < kTermByLauncherMs;
+           monotonic_ms() - *ended_ms_ < kAskedYetMs;
   }
 
   void hear_rank() {
