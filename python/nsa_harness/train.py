@@ -139,7 +139,8 @@ class Recorder:
         outside = torch.compiler.disable  # nothing of ours becomes a part of what torch.compile makes
         self.hook_gradients()
         self.called.register_forward_pre_hook(outside(self.forward), with_kwargs=True)
-        self.called.register_forward_hook(outside(self.forward_done))
+        if self.sharded:
+            self.called.register_forward_hook(outside(self.forward_done))
         self.optimizer.register_step_pre_hook(self.before_update)
         self.optimizer.register_step_post_hook(self.after_update)
         self.reach.watch_backward(lambda: self.recorded, self.backward_begins)
@@ -171,10 +172,10 @@ class Recorder:
             self.channel.write("batch", step=self.step, micro=self.micro, of_rank=self.rank, sequence=0, hash=_hash(tensors), source="")
         return self.channel.moved()
 
+    # A sharded module reduces its gradients before any of them is there.
     def forward_done(self, module, _, output):
         self.channel.moved()
-        # A sharded module reduces its gradients before any of them is there.
-        if self.sharded and module.training and self.torch.is_grad_enabled():
+        if module.training and self.torch.is_grad_enabled():
             for tensor in _tensors(output, self.torch):
                 if tensor.requires_grad:
                     tensor.register_hook(lambda _: self.enter("backward"))
