@@ -179,8 +179,10 @@ const harness::Kind& kind_named(const std::string& name) {
       Session session(options, read_case(options.case_file), channel, progress, heartbeat);
       at::set_num_interop_threads(1);
       harness::prepare_vector_math();
-      if (session.observe() >= harness::kWatchEvents) progress.watch_operators();
       say_hello(session);
+      if (session.observe() >= harness::kWatchEvents) {
+        channel.write(harness::Fact{"operators_counted_by", progress.watch_operators()});
+      }
       const auto sensors = sensors_of(session);
       const harness::DeviceLoad load(heartbeat,
                                      [&sensors] { return sensors ? sensors->busy_percent() : -1; });

@@ -5,6 +5,7 @@
 #include <ctime>
 #include <unistd.h>
 
+#include "harness/evidence/gradient_line.h"
 #include "harness/run/clock.h"
 
 namespace harness {
@@ -22,10 +23,20 @@ std::int64_t Channel::now_ms() const {
 }
 
 void Channel::write_event(const Event& event) {
-  const std::string line = encode_event(event) + "\n";
+  write_lines(encode_event(event) + "\n");
+}
+
+void Channel::write_all(const std::vector<Gradient>& rows) {
+  const std::int64_t now = now_ms();
+  std::string lines;
+  for (const Gradient& row : rows) append_line(lines, process_, now, row);
+  write_lines(lines);
+}
+
+void Channel::write_lines(const std::string& lines) {
   const std::lock_guard lock(mutex_);
-  for (std::size_t sent = 0; sent < line.size();) {
-    const ssize_t n = ::write(fd_, line.data() + sent, line.size() - sent);
+  for (std::size_t sent = 0; sent < lines.size();) {
+    const ssize_t n = ::write(fd_, lines.data() + sent, lines.size() - sent);
     if (n < 0 && errno == EINTR) {
       continue;
     }

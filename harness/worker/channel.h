@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <mutex>
+#include <string>
+#include <vector>
 
 #include "harness/evidence/event.h"
 
@@ -22,11 +24,15 @@ class Channel {
     write_event(Event::of(process_, now_ms(), row));
   }
 
+  // Many at once: with one call into the kernel, and no line of another thread between them.
+  void write_all(const std::vector<Gradient>& rows);
+
   [[nodiscard]] std::int64_t now_ms() const;
   [[nodiscard]] int process() const { return process_; }
 
  private:
   void write_event(const Event& event);
+  void write_lines(const std::string& lines);
 
   int fd_;
   int process_;

@@ -1,5 +1,6 @@
 #include "harness/worker/gradient_ledger.h"
 
+#include <algorithm>
 #include <cmath>
 #include <unordered_map>
 #include <unordered_set>
@@ -50,6 +51,7 @@ GradientLedger::GradientLedger(const nsa::NamedParameters& parameters,
                                int observe)
     : progress_(progress), observe_(observe) {
   if (observe_ < kWatchEvents) return;
+  parameters_ = parameters;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const auto& [name, tensor] = parameters[i];
     Watched watched{tensor, torch::autograd::impl::grad_accumulator(tensor), 0};
@@ -76,24 +78,34 @@ void GradientLedger::begin(std::int64_t step,
   counting_ = true;
   local_ = local;
   next_order_ = 0;
-  nsa::NamedParameters parameters;
-  for (std::size_t i = 0; i < rows_.size(); ++i) {
-    parameters.emplace_back(rows_[i].param, watched_[i].parameter);
-  }
-  const std::vector<bool> reachable = reachable_from(loss, parameters);
+  root_ = loss;
   for (std::size_t i = 0; i < rows_.size(); ++i) {
     Gradient fresh;
     fresh.step = step;
     fresh.of_rank = of_rank;
-    fresh.param = rows_[i].param;
+    fresh.param = std::move(rows_[i].param);
     fresh.index = rows_[i].index;
     fresh.bucket = rows_[i].bucket;
-    fresh.reachable = reachable[i] ? Reach::yes : Reach::no;
     fresh.hooks_expected = hooks_expected_;
     fresh.hooks_found = hooks_on(watched_[i]);
     fresh.state = "none";
     rows_[i] = std::move(fresh);
   }
+  if (observe_ == kWatchValues) find_reachable();
+}
+
+// What a backward arrived at is reachable. For the rest the graph is walked, which takes as long as some hundred operators: nodes
+// keep their edges when a backward has freed what they saved.
+void GradientLedger::find_reachable() {
+  if (!root_.defined()) return;
+  const bool all_arrived = std::all_of(
+      rows_.begin(), rows_.end(), [](const Gradient& row) { return row.ready_count > 0; });
+  const std::vector<bool> reachable =
+      all_arrived ? std::vector<bool>(rows_.size(), true) : reachable_from(root_, parameters_);
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
+    rows_[i].reachable = reachable[i] ? Reach::yes : Reach::no;
+  }
+  root_.reset();
 }
 
 // A parameter that was made anew has another accumulator, or none: nobody's hook runs on it.
@@ -132,11 +144,14 @@ void GradientLedger::look_at(Gradient& row, const torch::Tensor& gradient) {
 }
 
 void GradientLedger::after_reduction(TensorFile* reduced) {
+  find_reachable();
+  for (Gradient& row : rows_) row.reduced = true;
+  progress_.worked();
+  if (observe_ < kWatchValues) return;
   for (std::size_t i = 0; i < rows_.size(); ++i) {
     Gradient& row = rows_[i];
-    row.reduced = true;
     const torch::Tensor gradient = watched_[i].parameter.grad();
-    if (gradient.defined() && observe_ == kWatchValues) {
+    if (gradient.defined()) {
       row.hash_after =
           reduced != nullptr ? nsa::hash_hex(reduced->put(row.param, gradient)) : hash_of(gradient);
     }
@@ -158,19 +173,19 @@ std::string GradientLedger::state_of_arrived(const torch::Tensor& gradient) cons
   return state_of(torch::linalg_vector_norm(gradient, INFINITY).item<double>());
 }
 
-void GradientLedger::write(Channel& channel) const {
-  for (std::size_t i = 0; i < rows_.size(); ++i) {
-    Gradient row = rows_[i];
+void GradientLedger::write(Channel& channel) {
+  find_reachable();
+  std::vector<Gradient> told = rows_;
+  for (std::size_t i = 0; i < told.size(); ++i) {
+    Gradient& row = told[i];
     // A gradient that arrived past every hook of ours is there all the same: say so instead of "none".
     if (row.ready_count == 0 && watched_[i].parameter.grad().defined()) {
       row.state = state_of_arrived(watched_[i].parameter.grad());
     }
-    row.hooks_found = std::min(row.hooks_found, hooks_on(watched_[i]));
-    if (hooks_on(watched_[i]) > row.hooks_expected) {
-      row.hooks_found = hooks_on(watched_[i]);
-    }
-    channel.write(row);
+    const int hooks = hooks_on(watched_[i]);
+    row.hooks_found = hooks > row.hooks_expected ? hooks : std::min(row.hooks_found, hooks);
   }
+  channel.write_all(told);
 }
 
 std::vector<TensorFile::Plan> gradient_plan(const nsa::NamedParameters& parameters) {

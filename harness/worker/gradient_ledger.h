@@ -1,7 +1,8 @@
 // The gradient ledger of one process: for every parameter of every step, whether the loss reaches it, how often and in what
 // order its gradient became ready, and what it was before and after the reduction. It observes with a post hook of its own
 // on each gradient accumulator, installed before the Reducer's, and changes nothing. To look at values it waits for the device
-// and copies them, before the Reducer's hook runs: watched less closely, it only counts.
+// and copies them, before the Reducer's hook runs: watched less closely, it only counts, and walks the graph only where a gradient
+// did not come.
 #pragma once
 
 #include <memory>
@@ -45,7 +46,7 @@ class GradientLedger {
   void set_buckets(const std::vector<nsa::BucketPlan>& plans);
 
   // One row a parameter; call once per begin(), also when the backward ended in an exception.
-  void write(Channel& channel) const;
+  void write(Channel& channel);
 
   [[nodiscard]] const std::vector<Gradient>& rows() const { return rows_; }
 
@@ -58,14 +59,18 @@ class GradientLedger {
   };
 
   void ready(std::size_t index);
+  void find_reachable();
   void look_at(Gradient& row, const torch::Tensor& gradient);
   [[nodiscard]] std::string state_of_arrived(const torch::Tensor& gradient) const;
   [[nodiscard]] int hooks_on(const Watched& watched) const;
 
+  nsa::NamedParameters parameters_;
   std::vector<Watched> watched_;
   std::vector<Gradient> rows_;
   Progress& progress_;
   int observe_;
+  torch::Tensor
+      root_;  // of the backward that follows or has ended, until it is known what it reaches
   TensorFile* local_ = nullptr;
   int hooks_expected_ = 1;
   int next_order_ = 0;

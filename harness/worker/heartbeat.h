@@ -1,4 +1,4 @@
-// A thread that writes the progress counters every 2 s and, when the controller sends SIGUSR1, the stacks of all threads.
+// A thread that looks at the progress counters ten times a second, writes them every 2 s and, when the controller sends SIGUSR1, the stacks of all threads.
 // It uses neither LibTorch nor locks that the training thread holds for long, so it speaks while everything else is stuck.
 #pragma once
 
@@ -17,7 +17,7 @@ void block_stack_request();
 
 class HeartbeatThread {
  public:
-  HeartbeatThread(Channel& channel, const Progress& progress);
+  HeartbeatThread(Channel& channel, Progress& progress);
   ~HeartbeatThread();
   HeartbeatThread(const HeartbeatThread&) = delete;
   HeartbeatThread& operator=(const HeartbeatThread&) = delete;
@@ -29,9 +29,11 @@ class HeartbeatThread {
 
  private:
   void run();
+  void beat();
+  void tell_stacks();
 
   Channel& channel_;
-  const Progress& progress_;
+  Progress& progress_;
   std::mutex mutex_;
   std::function<void()> task_;
   std::function<int()> device_load_;

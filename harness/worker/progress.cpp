@@ -4,8 +4,7 @@
 #include <cstdio>
 #include <ctime>
 #include <unistd.h>
-
-#include <ATen/record_function.h>
+#include <utility>
 
 namespace harness {
 namespace {
@@ -20,17 +19,6 @@ std::int64_t process_cpu_ms() {
   timespec used{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
   return std::int64_t{used.tv_sec} * 1000 + used.tv_nsec / 1'000'000;
-}
-
-// RecordFunction takes plain functions, so they reach the process's one Progress through this.
-std::atomic<Progress*> watched{
-    nullptr};  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
-
-std::unique_ptr<at::ObserverContext> on_operator(const at::RecordFunction& function) {
-  if (Progress* progress = watched.load(std::memory_order_relaxed)) {
-    progress->operator_ran(function.scope() == at::RecordScope::BACKWARD_FUNCTION);
-  }
-  return nullptr;
 }
 
 }  // namespace
@@ -61,11 +49,6 @@ void Progress::touch(bool counts_as_gap) {
   while (gap > longest &&
          !longest_gap_ns_.compare_exchange_weak(longest, gap, std::memory_order_relaxed)) {
   }
-}
-
-void Progress::operator_ran(bool backward) {
-  (backward ? operators_backward_ : operators_forward_).fetch_add(1, std::memory_order_relaxed);
-  touch(true);
 }
 
 void Progress::hook_fired() {
@@ -100,6 +83,15 @@ void Progress::enter(const std::string& phase, std::int64_t step) {
   worked();
 }
 
+void Progress::look() {
+  const std::int64_t ran = operators().all();
+  if (ran != std::exchange(operators_seen_, ran)) touch(true);
+}
+
+OperatorCount Progress::operators() const {
+  return watches_operators_ ? operators_run() : OperatorCount{};
+}
+
 std::string Progress::phase() const {
   const std::lock_guard lock(mutex_);
   return phase_;
@@ -110,8 +102,9 @@ Heartbeat Progress::heartbeat() const {
   beat.phase = phase();
   beat.step = step_;
   beat.layer = layer_;
-  beat.counters.operators_forward = operators_forward_;
-  beat.counters.operators_backward = operators_backward_;
+  const OperatorCount ran = operators();
+  beat.counters.operators_forward = ran.forward;
+  beat.counters.operators_backward = ran.backward;
   beat.counters.hooks = hooks_;
   beat.counters.collectives_enqueued = enqueued_;
   beat.counters.collectives_completed = completed_;
@@ -123,11 +116,11 @@ Heartbeat Progress::heartbeat() const {
   return beat;
 }
 
-void Progress::watch_operators() {
-  watched = this;
-  at::addGlobalCallback(
-      at::RecordFunctionCallback(on_operator)
-          .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
+std::string Progress::watch_operators() {
+  watches_operators_ = true;
+  if (operators_are_seen()) return "dispatch";
+  count_operators_by_callback();
+  return "callback";
 }
 
 }  // namespace harness

@@ -103,6 +103,10 @@ class SyntheticSource : public DataSource {
   double floor_of(const torch::Tensor& tokens_BS, const Scored& scored_B) const override {
     const auto tokens = tokens_BS.accessor<std::int64_t, 2>();
     const auto vocabulary = static_cast<double>(shape_.vocab_size);
+    // There are three probabilities, and a step has thousands of tokens.
+    const double log_uniform = std::log(1.0 / vocabulary);
+    const double log_other = std::log((1.0 - sharpness_) / vocabulary);
+    const double log_repeated = std::log((1.0 - sharpness_) / vocabulary + sharpness_);
     double sum = 0.0;
     std::int64_t scored = 0;
     for (std::int64_t row = 0; row < tokens.size(0); ++row) {
@@ -110,12 +114,11 @@ class SyntheticSource : public DataSource {
           scored_B.empty() ? tokens.size(1) - 1 : scored_B[static_cast<std::size_t>(row)];
       scored += last;
       for (std::int64_t s = 1; s <= last; ++s) {
-        double p = 1.0 / vocabulary;
-        if (repeats_at(s)) {
-          p = (1.0 - sharpness_) / vocabulary +
-              (tokens[row][s] == tokens[row][s - distance_] ? sharpness_ : 0.0);
+        if (!repeats_at(s)) {
+          sum -= log_uniform;
+        } else {
+          sum -= tokens[row][s] == tokens[row][s - distance_] ? log_repeated : log_other;
         }
-        sum -= std::log(p);
       }
     }
     return sum / static_cast<double>(scored);

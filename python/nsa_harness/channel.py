@@ -32,9 +32,11 @@ class Channel:
         self._origin_ms = clock_origin_ms
         self._process = process
         self._lock = threading.Lock()
+        self._waiting = []  # lines that go out with the next one
         self._phase = "init"
         self._step = 1
         self._counters = {"work_items": 0, "hooks": 0, "collectives_enqueued": 0, "collectives_completed": 0}
+        self.hooked = []  # grows by one for each hook that is called and was not counted yet
         self._longest_gap_ms = 0
         self._moved_ms = self._now_ms()
         self._start()
@@ -51,21 +53,33 @@ class Channel:
         return max(0, time.monotonic_ns() // 1_000_000 - self._origin_ms)
 
     def write(self, kind, **body):
-        line = json.dumps({"process": self._process, "t_ms": self._now_ms(), "kind": kind, "body": body}) + "\n"
+        self.write_text(kind, json.dumps(body))
+
+    def write_text(self, kind, body, waits=False):
+        """`body`: the row as JSON. One that waits goes out with the next one that does not."""
+        line = f'{{"process": {self._process}, "t_ms": {self._now_ms()}, "kind": "{kind}", "body": {body}}}\n'
         with self._lock:
-            self._send(line.encode())
+            self._waiting.append(line)
+            if not waits:
+                data = "".join(self._waiting).encode()
+                self._waiting.clear()
+                self._send(data)
 
     def enter(self, phase, step=1):
         self._phase = phase
         self._step = step
         self._longest_gap_ms = 0
-        self.write("phase", phase=phase, step=step)
+        self.write_text("phase", f'{{"phase": "{phase}", "step": {step}}}')
 
     def moved(self, counter="work_items"):
         now = self._now_ms()
         self._longest_gap_ms = max(self._longest_gap_ms, now - self._moved_ms)
         self._moved_ms = now
         self._counters[counter] += 1
+
+    def count_hooked(self):
+        self._counters["hooks"] += len(self.hooked)
+        self.hooked.clear()
 
     @property
     def phase(self):
@@ -77,7 +91,7 @@ class Channel:
             "heartbeat",
             phase=self._phase,
             step=self._step,
-            counters={**self._counters, "cpu_ms": int(1000 * (used.ru_utime + used.ru_stime))},
+            counters={**self._counters, "hooks": self._counters["hooks"] + len(self.hooked), "cpu_ms": int(1000 * (used.ru_utime + used.ru_stime))},
             longest_gap_ms=self._longest_gap_ms,
             rss_bytes=used.ru_maxrss * 1024,
         )

@@ -27,13 +27,15 @@ class Reach:
         self.certain, self.perhaps = set(), set()  # names
         self.known = set(self.names.values()) - self.sharded  # the names that the walk can find
 
-    def watch_backward(self, is_recorded):
-        """Every backward that a script or torch itself (checkpointing) starts by torch.autograd.backward or Tensor.backward."""
-        autograd, walk = self.torch.autograd, self.torch.compiler.disable(self.walk)
-        function = autograd.backward
+    def watch_backward(self, is_recorded, begins=lambda: None):
+        """Every backward that a script or torch itself (checkpointing) starts by torch.autograd.backward or Tensor.backward.
+        `begins` is called before each."""
+        autograd, outside = self.torch.autograd, self.torch.compiler.disable
+        walk, begins, function = outside(self.walk), outside(begins), autograd.backward
 
         @functools.wraps(function)
         def backward(tensors, *args, **kwargs):
+            begins()
             if is_recorded():
                 walk(tensors, kwargs.get("inputs", args[4] if len(args) > 4 else None))
             return function(tensors, *args, **kwargs)

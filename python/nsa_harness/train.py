@@ -6,6 +6,7 @@ Where the script was not started by `nsa-harness run -- COMMAND`, watch() does n
 import atexit
 import ctypes
 import hashlib
+import json
 import os
 import select
 import socket
@@ -19,6 +20,7 @@ from nsa_harness.reach import Reach
 
 ADDRESS = "NSA_HARNESS_SOCKET"  # name of an abstract Unix socket
 FIRST_STEPS = 10
+FEW_HOOKS = 4  # in a step that is not recorded: a backward of many seconds still moves
 LET_GO_S = 1.0  # that threads of torch get at the end to let go of what they called: a lock and a counter each
 ORIGIN = "NSA_HARNESS_ORIGIN_MS"  # when the case began, on the monotonic clock
 
@@ -107,6 +109,7 @@ class Recorder:
         self.params = [(name, param) for name, param in self.inner.named_parameters() if param.requires_grad]
         self.params = [(name.replace("_orig_mod.", ""), param) for name, param in self.params]
         self.names = {id(param): name for name, param in self.params}
+        self.indices = {id(param): index for index, (_, param) in enumerate(self.params)}
         self.sharded = any(_is_dtensor(param) for _, param in self.params)
         self.reach = Reach(self.inner, self.params, torch)
         self.step = 1
@@ -114,9 +117,13 @@ class Recorder:
         self.sequences = {}  # of each group
         self.seen = {}  # name -> local gradient of this step: (order, times, l2, absmax, hash, state)
         self.buckets = {}
+        self.plan = {}  # (bucket, elements) -> what is told of it
         self.reduced = {}  # name -> hash of what came out of the reduction
+        self.hooks = {}  # name -> hook of its gradient
+        self.apart = -(-len(self.params) // FEW_HOOKS)
         self.end_with_callbacks()
         self.all_reduce = torch.distributed.all_reduce if self.distributed else None  # without a record around it
+        self.sum = self.options_of_sum()
 
     def start(self):
         torch = self.torch
@@ -130,13 +137,13 @@ class Recorder:
         )
         self.enter("data")
         outside = torch.compiler.disable  # nothing of ours becomes a part of what torch.compile makes
-        for _, param in self.params:
-            param.register_post_accumulate_grad_hook(outside(self.gradient))
+        self.hook_gradients()
         self.called.register_forward_pre_hook(outside(self.forward), with_kwargs=True)
-        self.called.register_forward_hook(outside(self.forward_done))
+        if self.sharded:
+            self.called.register_forward_hook(outside(self.forward_done))
         self.optimizer.register_step_pre_hook(self.before_update)
         self.optimizer.register_step_post_hook(self.after_update)
-        self.reach.watch_backward(lambda: self.recorded)
+        self.reach.watch_backward(lambda: self.recorded, self.backward_begins)
         if _is_ddp(self.model):
             self.model.register_comm_hook(None, self.reduce)
         if self.distributed:
@@ -165,13 +172,31 @@ class Recorder:
             self.channel.write("batch", step=self.step, micro=self.micro, of_rank=self.rank, sequence=0, hash=_hash(tensors), source="")
         return self.channel.moved()
 
+    # A sharded module reduces its gradients before any of them is there.
     def forward_done(self, module, _, output):
         self.channel.moved()
-        # A sharded module reduces its gradients before any of them is there.
-        if self.sharded and module.training and self.torch.is_grad_enabled():
+        if module.training and self.torch.is_grad_enabled():
             for tensor in _tensors(output, self.torch):
                 if tensor.requires_grad:
                     tensor.register_hook(lambda _: self.enter("backward"))
+
+    def hook_gradients(self):
+        """Of each parameter where the step is recorded. A call into Python costs as much as an operator, so in other steps a few
+        parameters are put into a list, which needs none."""
+        self.hooks_all = self.recorded
+        for hook in self.hooks.values():
+            hook.remove()
+        self.hooks.clear()
+        gradient = self.torch.compiler.disable(self.gradient) if self.hooks_all else self.channel.hooked.append
+        for name, param in self.params if self.hooks_all else self.params[:: self.apart]:
+            if param.requires_grad:  # torch refuses a hook of one that is frozen now
+                self.hooks[name] = param.register_post_accumulate_grad_hook(gradient)
+
+    def backward_begins(self):
+        if self.channel.phase != "backward":
+            self.enter("backward")
+        if self.recorded and not self.seen:
+            self.hook_gradients()  # the script may have unfrozen something since the step began
 
     def gradient(self, param):
         if self.channel.phase != "backward":
@@ -200,30 +225,52 @@ class Recorder:
             state = "zero" if absmax == 0.0 else "ok"
         return l2, absmax, _hash([values]), state
 
+    def row_of_bucket(self, bucket, buffer):
+        """(indices of its parameters, its row but for the step). DistributedDataParallel makes its buckets anew after the first step."""
+        place = (bucket.index(), buffer.numel())
+        if self.recorded or place not in self.plan:
+            indices = [self.indices[id(param)] for param in bucket.parameters()]
+            row = f'"bucket": {place[0]}, "elements": {place[1]}, "dtype": "{_dtype(buffer)}", "params": {indices}'
+            self.plan[place] = indices, row
+        return self.plan[place]
+
     # What DistributedDataParallel does itself: divide, then sum.
     def reduce(self, _, bucket):
-        torch = self.torch
         buffer = bucket.buffer()
-        indices = [index for param in bucket.parameters() for index, (_, own) in enumerate(self.params) if own is param]
-        self.channel.write(
-            "bucket", step=self.step, bucket=bucket.index(), elements=buffer.numel(), dtype=_dtype(buffer), params=indices
-        )
-        for index in indices:
-            self.buckets[self.params[index][0]] = bucket.index()
+        indices, row = self.row_of_bucket(bucket, buffer)
+        self.channel.write_text("bucket", f'{{"step": {self.step}, {row}}}', waits=True)  # for its collective, some microseconds
+        names = [self.params[index][0] for index in indices] if self.recorded else []
+        for name in names:
+            self.buckets[name] = bucket.index()
         done = self.entered("allreduce", "sum", [buffer], None)
-        group = self.model.process_group
-        buffer.div_(group.size())
         views = bucket.gradients() if self.recorded else []
-        future = self.all_reduce(buffer, group=group, async_op=True).get_future()
 
         def finish(future):
             done()
             # What the script does with a gradient afterwards, clipping on one rank alone, is no fault of the reduction.
-            for index, view in zip(indices, views):
-                self.reduced[self.params[index][0]] = _hash([view])
+            for name, view in zip(names, views):
+                self.reduced[name] = _hash([view])
             return future.value()[0]
 
-        return self.then(future, finish)
+        return self.then(self.summed(buffer), finish)
+
+    def options_of_sum(self):
+        """What torch.distributed.all_reduce(async_op=True) gives to a process group."""
+        if not self.distributed:
+            return None
+        options = self.torch.distributed.distributed_c10d.AllreduceOptions()
+        if hasattr(options, "asyncOp"):  # newer torch runs others on the stream of the computation
+            options.asyncOp = True
+        return options
+
+    def summed(self, buffer):
+        """A future of the mean over the ranks."""
+        group = self.model.process_group
+        if group.size() > 1:
+            buffer.div_(group.size())
+        if buffer.is_complex():
+            return self.all_reduce(buffer, group=group, async_op=True).get_future()
+        return group.allreduce([buffer], self.sum).get_future()
 
     def then(self, future, function):
         """future.then(function). A thread of torch that lets go of `function` when the interpreter is gone aborts the process."""
@@ -240,8 +287,8 @@ class Recorder:
             time.sleep(0.001)
 
     def before_update(self, *_):
-        self.enter("record")
         if self.recorded:
+            self.enter("record")
             self.tell_gradients()
         self.enter("optimizer")
 
@@ -283,10 +330,14 @@ class Recorder:
         for name, param in self.params if self.recorded else ():
             self.channel.write("parameter", step=self.step, param=name, hash=_hash([param.detach()]), **_piece(param))
         self.channel.moved()
+        self.channel.count_hooked()
         self.step += 1
         self.micro = -1
-        self.seen, self.buckets, self.reduced = {}, {}, {}
-        self.reach.begin()
+        if self.recorded or self.hooks_all:
+            self.seen, self.buckets, self.reduced = {}, {}, {}
+            self.reach.begin()
+        if self.recorded != self.hooks_all:
+            self.hook_gradients()
         self.enter("data")
 
     def entered(self, op, reduce_op, tensors, group):
@@ -295,22 +346,16 @@ class Recorder:
         name = "default" if world else getattr(group, "group_name", "default")
         sequence = self.sequences.get(name, 0)
         self.sequences[name] = sequence + 1
-        self.channel.write(
+        self.channel.write_text(
             "collective",
-            sequence=sequence,
-            step=self.step,
-            phase=self.channel.phase,
-            op=op,
-            reduce_op=reduce_op,
-            dtype=_dtype(tensors[0]) if tensors else "",
-            count=sum(tensor.numel() for tensor in tensors),
-            group=name,
-            micro=max(0, self.micro),
+            f'{{"sequence": {sequence}, "step": {self.step}, "phase": "{self.channel.phase}", "op": "{op}", '
+            f'"reduce_op": "{reduce_op}", "dtype": "{_dtype(tensors[0]) if tensors else ""}", '
+            f'"count": {sum(tensor.numel() for tensor in tensors)}, "group": {json.dumps(name)}, "micro": {max(0, self.micro)}}}',
         )
         self.channel.moved("collectives_enqueued")
 
         def done():
-            self.channel.write("collective_done", sequence=sequence, group=name)
+            self.channel.write_text("collective_done", f'{{"sequence": {sequence}, "group": {json.dumps(name)}}}')
             self.channel.moved("collectives_completed")
 
         return done

@@ -2,22 +2,28 @@
 """What the levels of observation cost, beside the same steps without the harness.
 
     tests/bench/observe.py PROGRAM TOOL OUT [--rounds N] [--device cpu|cuda] [--steps N] [--levels 0,1,2] [--set PATH=VALUE]...
+    tests/bench/observe.py PROGRAM TOOL OUT --instructions [...]
 
 PROGRAM is nsa-harness, TOOL the built observe_cost. Every round launches, in turn and each as a process of its own: the plain steps,
 the levels, and the plain steps again, which is the A/A pair. The order is turned from round to round. The time of
 a launch is the median of its steps. Two costs: the ratio to the mean of the round's two plain times, as median over the rounds with
 quartiles; and the ratio of the lower quartiles over all launches, which a busy machine moves less. Processor time on a CPU, wall time on
 a card; operators of a step from launches of their own. Writes OUT/observe.json and OUT/observe.md.
+
+--instructions counts the processor instructions of a step instead, which no other load on the machine changes: each variant runs twice
+under valgrind's callgrind, with a few steps and with ten more; the difference is ten steps'. Needs valgrind; some minutes a variant.
 """
 import argparse
 import json
 import os
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
 
-TIMEOUT_S = 600
+TIMEOUT_S = 1200
+FEW_STEPS, MORE_STEPS = 5, 10
 
 
 def case_of(program, out, kind, device, sets):
@@ -53,9 +59,9 @@ def variant(case, steps, observe, folder):
     return path
 
 
-def launch(tool, path, mode, count=False):
-    """One process; its rows go where nobody keeps them, through a pipe as in a run."""
-    words = [tool, str(path), mode] + (["count"] if count else [])
+def launch(tool, path, mode, count=False, under=()):
+    """One process; its rows go where nobody keeps them, through a pipe as in a run. Gives what it printed on both streams."""
+    words = [*under, tool, str(path), mode] + (["count"] if count else [])
     drain = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
     actions = f"exec 3>&{drain.stdin.fileno()}; exec \"$@\""
     try:
@@ -67,7 +73,24 @@ def launch(tool, path, mode, count=False):
     finally:
         drain.stdin.close()
         drain.wait()
-    return json.loads(told.stdout.strip().splitlines()[-1])
+    return told.stdout, told.stderr
+
+
+def instructions_of(arguments, case, out, name):
+    """Of one step, in the process that runs it."""
+    mode = "plain" if name == "plain" else "harness"
+    counted = []
+    for steps in (FEW_STEPS, FEW_STEPS + MORE_STEPS):
+        path = variant(case, steps, name, out / f"instructions_{name}")
+        profile = path.parent / "callgrind.out"
+        _, log = launch(arguments.tool, path, mode, under=["valgrind", "--tool=callgrind", f"--callgrind-out-file={profile}"])
+        counted.append(int(re.search(r"Collected : (\d+)", log)[1]))
+    return (counted[1] - counted[0]) / MORE_STEPS
+
+
+def count_instructions(arguments, case, out):
+    found = {name: instructions_of(arguments, case, out, name) for name in ("plain", *arguments.levels)}
+    return {name: [round(count), percent(count / found["plain"])] for name, count in found.items()}
 
 
 def quartiles(values):
@@ -81,12 +104,13 @@ def measure(arguments, case, out, time_of):
     def one(name, folder, count=False):
         mode = "plain" if name.startswith("plain") else "harness"
         path = variant(case, arguments.steps, name, out / folder)
-        told = launch(arguments.tool, path, mode, count)
+        told = json.loads(launch(arguments.tool, path, mode, count)[0].strip().splitlines()[-1])
         for tensors in (out / folder).glob("rank_0"):
             subprocess.run(["rm", "-rf", str(tensors)], check=True)
         return told
 
-    operators = {name: one(name, "counted", True)["operators"] for name in watched[:-1]}
+    counted = [] if arguments.without_operators else watched[:-1]
+    operators = {name: one(name, "counted", True)["operators"] for name in counted}
     times = {name: [] for name in watched}
     for number in range(arguments.rounds):
         turned = watched[number % len(watched):] + watched[:number % len(watched)]
@@ -119,7 +143,7 @@ def page_of(found, arguments):
             lines.append(f"| {kind} | {label} | {one['ms'][name]:.2f} | "
                          f"{percent(cost['median'])} ({percent(cost['low'])} to {percent(cost['high'])}) | "
                          f"{percent(cost['of lower quartiles'])} | "
-                         f"{one['operators'][name]} |")
+                         f"{one['operators'].get(name, '')} |")
     return "\n".join(lines) + "\n"
 
 
@@ -132,6 +156,8 @@ def main():
     parser.add_argument("--steps", type=int, default=43)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--levels", type=lambda text: text.split(","), default=["0", "1", "2"])
+    parser.add_argument("--without-operators", action="store_true", help="saves the launches that count them")
+    parser.add_argument("--instructions", action="store_true")
     parser.add_argument("--set", action="append", default=[], dest="sets")
     arguments = parser.parse_args()
     arguments.out = arguments.out.resolve()
@@ -139,12 +165,16 @@ def main():
     found = {}
     for kind in ("training", "throughput"):
         case = case_of(arguments.program, arguments.out, kind, arguments.device, arguments.sets)
-        time_of = "wall_ms" if arguments.device == "cuda" else "cpu_ms"
-        found[kind] = measure(arguments, case, arguments.out / kind, time_of)
+        if arguments.instructions:
+            found[kind] = count_instructions(arguments, case, arguments.out / kind)
+            page = "".join(f"{kind}, {name}: {count:,} instructions a step, {cost}\n" for name, (count, cost) in found[kind].items())
+        else:
+            time_of = "wall_ms" if arguments.device == "cuda" else "cpu_ms"
+            found[kind] = measure(arguments, case, arguments.out / kind, time_of)
+            page = page_of(found, arguments)
+            (arguments.out / "observe.md").write_text(page)
+        print(page, flush=True)
     (arguments.out / "observe.json").write_text(json.dumps(found, indent=1) + "\n")
-    page = page_of(found, arguments)
-    (arguments.out / "observe.md").write_text(page)
-    print(page)
 
 
 if __name__ == "__main__":

@@ -173,7 +173,7 @@ int measure(const std::string& case_file, bool plain) {
   if (plain) {
     PlainSteps(session).run(marks);
   } else {
-    if (session.observe() >= harness::kWatchEvents) progress.watch_operators();
+    if (session.observe() >= harness::kWatchEvents) (void)progress.watch_operators();
     run_kind(session, marks);
   }
   std::cout << marks.told().dump() << std::endl;

@@ -1,49 +1,26 @@
 #!/usr/bin/env python3
 """What the two lines of nsa_harness.train cost a plain DistributedDataParallel script: processor time of a step.
 
-    tests/bench/watch.py [--rounds N] [--width W] [--batch B]
+    tests/bench/watch.py [--steps N] [--width W] [--batch B]
 
-Needs torch in this Python. Every round launches the script without the lines' address, with it, and without it again (the A/A pair),
-each as a process of its own, in an order that is turned from round to round. Steps 21 to 220 count: two of them are recorded whole,
-as every hundredth is, which the mean of the steps shows and their median does not. Prints the ratios to the mean of the round's two
-plain times: median and quartiles.
+Needs torch in this Python. One process trains three equal models, one step of each in turn: a plain one, a watched one, and a plain
+one again (the A/A pair). Plain steps run without watch()'s part in torch.autograd.backward. Steps 21 on count; those that are recorded
+whole, every hundredth, are told apart. Prints ratios to the mean of the two plain steps of the same turn: median and quartiles.
 """
 import argparse
 import os
 import pathlib
 import socket
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SCRIPT = """
-import os, sys, time
-import torch
-import torch.distributed as dist
-import nsa_harness.train
-width, batch = int(sys.argv[2]), int(sys.argv[3])
-torch.set_num_threads(1)
-dist.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=0, world_size=1)
-torch.manual_seed(0)
-layers = [layer for _ in range(12) for layer in (torch.nn.Linear(width, width), torch.nn.LayerNorm(width), torch.nn.GELU())]
-model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*layers))
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-nsa_harness.train.watch(model, optimizer)
-marks = []
-for step in range(1, 222):
-    if step > 20: marks.append(time.process_time())
-    x = torch.randn(batch, width)
-    loss = model(x).square().mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-steps = sorted(b - a for a, b in zip(marks, marks[1:]))
-print(steps[100] * 1000, (marks[-1] - marks[0]) / 200 * 1000, flush=True)
-os._exit(0)
-"""
+sys.path.insert(0, str(ROOT / "python"))
+SETTLED = 20  # steps
+EVERY = 100  # of watch()
 
 
 class Drain:
@@ -54,24 +31,46 @@ class Drain:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.bind("\0" + self.address)
         self._socket.listen()
-        self.told = 0
-        threading.Thread(target=self._serve, daemon=True).start()
+        self._told, self._ends = os.pipe()
+        if os.fork() == 0:  # its processor time is none of the training's
+            os.close(self._told)
+            self._serve()
+            os._exit(0)
+        os.close(self._ends)
 
     def _serve(self):
-        while True:
-            rank, _ = self._socket.accept()
-            while data := rank.recv(1 << 16):
-                self.told += len(data)
+        rank, _ = self._socket.accept()
+        total = 0
+        while data := rank.recv(1 << 16):
+            total += len(data)
+        os.write(self._ends, str(total).encode())
 
 
-def launch(drain, watched, arguments):
-    environment = dict(os.environ, PYTHONPATH=str(ROOT / "python"))
-    if watched:
-        environment.update(NSA_HARNESS_SOCKET=drain.address, NSA_HARNESS_ORIGIN_MS="0")
-    with tempfile.TemporaryDirectory() as folder:
-        words = [sys.executable, "-c", SCRIPT, f"{folder}/store", str(arguments.width), str(arguments.batch)]
-        told = subprocess.run(words, env=environment, check=True, capture_output=True, text=True, timeout=300)
-    return [float(word) for word in told.stdout.split()]
+class Training:
+    def __init__(self, torch, arguments, watched):
+        torch.manual_seed(0)
+        width = arguments.width
+        layers = [layer for _ in range(12) for layer in (torch.nn.Linear(width, width), torch.nn.LayerNorm(width), torch.nn.GELU())]
+        self.torch = torch
+        self.model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*layers))
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
+        self.x = torch.randn(arguments.batch, width)
+        plain = torch.autograd.backward
+        if watched:
+            import nsa_harness.train
+
+            nsa_harness.train.watch(self.model, self.optimizer, every=EVERY)
+        self.backward, torch.autograd.backward = torch.autograd.backward, plain
+        self.ms = []
+
+    def step(self):
+        self.torch.autograd.backward = self.backward
+        begun = time.process_time()
+        loss = self.model(self.x).square().mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        self.ms.append(1000 * (time.process_time() - begun))
 
 
 def text_of(ratios):
@@ -81,24 +80,34 @@ def text_of(ratios):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--steps", type=int, default=420)
     parser.add_argument("--width", type=int, default=512)
     parser.add_argument("--batch", type=int, default=128)
     arguments = parser.parse_args()
     drain = Drain()
-    names = ["plain", "watched", "plain again"]
-    times = {name: [] for name in names}
-    for number in range(arguments.rounds):
-        for name in names[number % 3:] + names[:number % 3]:
-            times[name].append(launch(drain, name == "watched", arguments))
-    if drain.told == 0:
-        sys.exit("the watched script told nothing")
-    for what, place in (("median step", 0), ("mean step", 1)):
-        of = {name: [launched[place] for launched in times[name]] for name in names}
-        plain = [(a + b) / 2 for a, b in zip(of["plain"], of["plain again"])]
-        print(f"{what}: plain {statistics.median(plain):.2f} ms")
-        print(f"  plain / plain  {text_of([b / a for a, b in zip(of['plain'], of['plain again'])])}")
-        print(f"  watched        {text_of([a / b for a, b in zip(of['watched'], plain)])}")
+    os.environ.update(NSA_HARNESS_SOCKET=drain.address, NSA_HARNESS_ORIGIN_MS="0")
+    import torch
+
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=0, world_size=1)
+        plain, watched, again = (Training(torch, arguments, name == "watched") for name in ("plain", "watched", "again"))
+        for _ in range(arguments.steps):
+            for training in (plain, watched, again):
+                training.step()
+    turns = [turn for turn in range(SETTLED, arguments.steps)]
+    recorded = [turn for turn in turns if (turn + 1) % EVERY == 0]
+    others = [turn for turn in turns if (turn + 1) % EVERY != 0]
+    base = {turn: (plain.ms[turn] + again.ms[turn]) / 2 for turn in turns}
+    print(f"a plain step: {statistics.median(base.values()):.2f} ms of processor time")
+    print(f"plain / plain               {text_of([again.ms[turn] / plain.ms[turn] for turn in others])}")
+    print(f"watched                     {text_of([watched.ms[turn] / base[turn] for turn in others])}")
+    extra = statistics.median(watched.ms[turn] - base[turn] for turn in others)
+    print(f"watched, median difference  {1000 * extra:+.0f} us")
+    if len(recorded) > 1:
+        print(f"watched, recorded steps     {text_of([watched.ms[turn] / base[turn] for turn in recorded])}")
+    sys.stdout.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/evidence/evidence.h"
+#include "harness/evidence/gradient_line.h"
 #include "nsa/base/error.h"
 #include "tests/fakes/error_of.h"
 
@@ -33,6 +34,38 @@ TEST(EventCodec, LineHasNoNewlineWhateverTheText) {
   const std::string line = encode_event(Event::of(0, 0, Fact{"a\nb", std::string("\0\xff\n", 3)}));
   EXPECT_EQ(line.find('\n'), std::string::npos);
   EXPECT_NO_THROW((void)decode_event(line)) << "invalid UTF-8 was replaced";
+}
+
+// Gradients have a writer of their own: byte by byte what the codec writes.
+TEST(EventCodec, AGradientsLineIsTheCodecs) {
+  Gradient row;
+  row.step = 7;
+  row.of_rank = 1;
+  row.param = "layers.0.attention.w_q";
+  row.index = 194;
+  row.reachable = Reach::yes;
+  row.ready_count = 1;
+  row.ready_order = 12;
+  row.bucket = 3;
+  row.hooks_expected = row.hooks_found = 2;
+  row.state = kUnread;
+  row.reduced = true;
+  Gradient strange = row;
+  strange.param = std::string("a\"b\\c\n\xff\x7f", 8);
+  strange.reachable = Reach::unknown;
+  strange.l2 = std::numeric_limits<double>::quiet_NaN();
+  strange.absmax = -0.0;
+  strange.hash_before = "0123456789abcdef";
+  strange.step = std::numeric_limits<std::int64_t>::min();
+  Gradient fresh;
+  fresh.reachable = Reach::no;
+  fresh.l2 = 0.1;
+  fresh.absmax = std::numeric_limits<double>::infinity();
+  for (const Gradient& one : {row, strange, fresh}) {
+    std::string line = "before\n";
+    append_line(line, -2, 1234, one);
+    EXPECT_EQ(line, "before\n" + encode_event(Event::of(-2, 1234, one)) + "\n");
+  }
 }
 
 class IeeeSpecial : public ::testing::TestWithParam<double> {};

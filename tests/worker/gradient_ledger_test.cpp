@@ -156,6 +156,33 @@ TEST(GradientLedger, WatchingEventsCountsAndLooksAtNoValue) {
   }
 }
 
+// The graph is walked after the backward, and only for what did not come.
+TEST(GradientLedger, WatchingEventsTellsWhatTheLossDoesNotReach) {
+  ThreeParameters net;
+  Progress progress;
+  GradientLedger ledger(net.parameters(), progress, kWatchEvents);
+  const auto loss = net.loss(false);
+  ledger.begin(1, 0, loss, nullptr);
+  loss.backward();
+  ledger.after_reduction(nullptr);
+  EXPECT_EQ(row_of(ledger, "a").reachable, Reach::yes);
+  EXPECT_EQ(row_of(ledger, "c").reachable, Reach::no);
+  EXPECT_EQ(row_of(ledger, "c").state, "none");
+}
+
+TEST(GradientLedger, WatchingEventsTellsAGradientThatTheLossReachesAndThatDidNotCome) {
+  ThreeParameters net;
+  Progress progress;
+  GradientLedger ledger(net.parameters(), progress, kWatchEvents);
+  const auto loss = net.loss();
+  ledger.begin(1, 0, loss, nullptr);
+  loss.backward({}, std::nullopt, false, std::vector<torch::Tensor>{net.b});
+  ledger.after_reduction(nullptr);
+  EXPECT_EQ(row_of(ledger, "b").ready_count, 1);
+  EXPECT_EQ(row_of(ledger, "a").ready_count, 0);
+  EXPECT_EQ(row_of(ledger, "a").reachable, Reach::yes);
+}
+
 TEST(GradientLedger, WatchingProcessesPutsNoHookIn) {
   ThreeParameters net;
   Progress progress;
