@@ -1,7 +1,9 @@
 // The worker: one rank, or the twin, of one case. Started by the controller only (or asked for its manifest by the build).
 //   nsa-harness-worker --case FILE --rank R|--twin --world N --port P [--listen-fd F] --folder DIR --clock-origin-ms M [--life L]
 //   nsa-harness-worker --golden FILE --out FILE
+//   nsa-harness-worker --operator FILE
 //   nsa-harness-worker --manifest | --version
+//   nsa-harness-worker --occupy CARD (another process on the card; what a fault starts)
 // Exit: 0 did all it was asked; 1 an exception ended it (reported on fd 3); 3 wrong arguments; 74 could not record.
 #include <csignal>
 #include <iostream>
@@ -23,6 +25,7 @@
 #include <torch/version.h>
 
 #include "harness/faults/list.h"
+#include "harness/faults/machines.h"
 #include "harness/kinds/list.h"
 #include "harness/kinds/model_parts.h"
 #include "harness/run/build_info.h"
@@ -30,6 +33,7 @@
 #include "harness/worker/error_report.h"
 #include "harness/worker/golden_run.h"
 #include "harness/worker/gpu_sensors.h"
+#include "harness/worker/operator_call.h"
 #include "harness/worker/stacks.h"
 #include "harness/worker/vector_math.h"
 #include "nsa/base/error.h"
@@ -141,6 +145,9 @@ void say_hello(Session& session) {
   hello.device = device_name(session);
   hello.backend = session.is_twin() ? "none" : parallel.effective_backend();
   hello.threads = at::get_num_threads();
+  if (session.fault() != nullptr && session.fault()->in_hello != nullptr) {
+    session.fault()->in_hello(hello, session);
+  }
   session.channel().write(hello);
 }
 
@@ -174,13 +181,13 @@ const harness::Kind& kind_named(const std::string& name) {
       at::set_num_interop_threads(1);
       harness::prepare_vector_math();
       if (session.observe() >= harness::kWatchEvents) progress.watch_operators();
+      if (session.the_case().scenario.fault && !session.is_twin()) {
+        session.set_fault(&harness::fault_named(session.the_case().scenario.fault->name));
+      }
       say_hello(session);
       const auto sensors = sensors_of(session);
       const harness::DeviceLoad load(heartbeat,
                                      [&sensors] { return sensors ? sensors->busy_percent() : -1; });
-      if (session.the_case().scenario.fault && !session.is_twin()) {
-        session.set_fault(&harness::fault_named(session.the_case().scenario.fault->name));
-      }
       kind_named(session.the_case().scenario.kind).run(session);
       session.enter("done", progress.step());
       channel.write(progress.heartbeat());
@@ -217,6 +224,19 @@ int golden(const std::string& file, const std::string& out) {
   return kExitError;
 }
 
+// One operator of a bundle, alone. What is printed is the answer, or why there is none.
+int print_operator(const std::string& file) {
+  try {
+    harness::run_operator_file(file);
+    return 0;
+  } catch (const c10::Error& error) {
+    std::cout << error.what_without_backtrace() << "\n";
+  } catch (const std::exception& error) {
+    std::cout << error.what() << "\n";
+  }
+  return kExitError;
+}
+
 // Ends with the controller, also when that died before the request was made: then nobody reads the event pipe any more.
 void die_with_parent() {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -238,6 +258,8 @@ int main(int argc, char** argv) {
               << TORCH_VERSION << "\n";
     return 0;
   }
+  if (argc == 3 && std::string(argv[1]) == "--operator") return print_operator(argv[2]);
+  if (argc == 3 && std::string(argv[1]) == "--occupy") harness::occupy_card(to_int(argv[2]));
   die_with_parent();
   if (argc == 5 && std::string(argv[1]) == "--golden" && std::string(argv[3]) == "--out") {
     return golden(argv[2], argv[4]);

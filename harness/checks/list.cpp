@@ -21,7 +21,7 @@ const std::vector<Check>& all_checks() {
       checks::process_clean(),     checks::progress(),
       checks::same_losses(),       checks::measured_as_asked(),
       checks::buckets_as_asked(),  checks::decisions_agree(),
-      checks::levels_agree(),
+      checks::levels_agree(),      checks::machine_sound(),
   };
   return kChecks;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -23,6 +24,9 @@ struct CommunicatorOptions {
   int listen_fd =
       -1;  // rank 0: the bound and listening socket of that port; the store takes it over
   std::chrono::milliseconds timeout{600'000};
+  // What stands between the process group and the back end, where anything does: made of the back end once.
+  std::function<c10::intrusive_ptr<c10d::Backend>(c10::intrusive_ptr<c10d::Backend>)> transport =
+      {};
 };
 
 class Communicator {

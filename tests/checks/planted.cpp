@@ -14,6 +14,7 @@
 #include "tests/checks/planted_layers.h"
 #include "tests/checks/planted_left_out.h"
 #include "tests/checks/planted_levels.h"
+#include "tests/checks/planted_machine.h"
 #include "tests/checks/planted_numbers.h"
 #include "tests/checks/planted_oracle_steps.h"
 #include "tests/checks/planted_progress.h"
@@ -52,7 +53,8 @@ const std::vector<Planted>& all_planted() {
                            add_oracle_steps, add_foreign_kernels,
                            add_bucket_sizes, add_repeats,
                            add_decisions,    add_documents,
-                           add_left_out,     add_levels}) {
+                           add_left_out,     add_levels,
+                           add_machines}) {
       add(list);
     }
     return list;
