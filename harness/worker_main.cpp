@@ -3,7 +3,9 @@
 //   nsa-harness-worker --case FILE --rank R|--twin --world N --port P [--listen-fd F] [--store ADDRESS] [--address ADDRESS]
 //     --folder DIR --clock-origin-ms M [--life L]
 //   nsa-harness-worker --golden FILE --out FILE
+//   nsa-harness-worker --operator FILE
 //   nsa-harness-worker --manifest | --version
+//   nsa-harness-worker --occupy CARD (another process on the card; what a fault starts)
 // Exit: 0 did all it was asked; 1 an exception ended it (reported on fd 3); 3 wrong arguments; 74 could not record.
 #include <csignal>
 #include <iostream>
@@ -25,6 +27,7 @@
 #include <torch/version.h>
 
 #include "harness/faults/list.h"
+#include "harness/faults/machines.h"
 #include "harness/kinds/list.h"
 #include "harness/kinds/model_parts.h"
 #include "harness/run/build_info.h"
@@ -32,6 +35,7 @@
 #include "harness/worker/error_report.h"
 #include "harness/worker/golden_run.h"
 #include "harness/worker/gpu_sensors.h"
+#include "harness/worker/operator_call.h"
 #include "harness/worker/stacks.h"
 #include "harness/worker/vector_math.h"
 #include "nsa/base/error.h"
@@ -147,6 +151,9 @@ void say_hello(Session& session) {
   hello.device = device_name(session);
   hello.backend = session.is_twin() ? "none" : parallel.effective_backend();
   hello.threads = at::get_num_threads();
+  if (session.fault() != nullptr && session.fault()->in_hello != nullptr) {
+    session.fault()->in_hello(hello, session);
+  }
   session.channel().write(hello);
 }
 
@@ -179,6 +186,9 @@ const harness::Kind& kind_named(const std::string& name) {
       Session session(options, read_case(options.case_file), channel, progress, heartbeat);
       at::set_num_interop_threads(1);
       harness::prepare_vector_math();
+      if (session.the_case().scenario.fault && !session.is_twin()) {
+        session.set_fault(&harness::fault_named(session.the_case().scenario.fault->name));
+      }
       say_hello(session);
       if (session.observe() >= harness::kWatchEvents) {
         channel.write(harness::Fact{"operators_counted_by", progress.watch_operators()});
@@ -186,9 +196,6 @@ const harness::Kind& kind_named(const std::string& name) {
       const auto sensors = sensors_of(session);
       const harness::DeviceLoad load(heartbeat,
                                      [&sensors] { return sensors ? sensors->busy_percent() : -1; });
-      if (session.the_case().scenario.fault && !session.is_twin()) {
-        session.set_fault(&harness::fault_named(session.the_case().scenario.fault->name));
-      }
       kind_named(session.the_case().scenario.kind).run(session);
       session.enter("done", progress.step());
       channel.write(progress.heartbeat());
@@ -225,6 +232,19 @@ int golden(const std::string& file, const std::string& out) {
   return kExitError;
 }
 
+// One operator of a bundle, alone. What is printed is the answer, or why there is none.
+int print_operator(const std::string& file) {
+  try {
+    harness::run_operator_file(file);
+    return 0;
+  } catch (const c10::Error& error) {
+    std::cout << error.what_without_backtrace() << "\n";
+  } catch (const std::exception& error) {
+    std::cout << error.what() << "\n";
+  }
+  return kExitError;
+}
+
 // Ends with the controller, also when that died before the request was made: then nobody reads the event pipe any more.
 void die_with_parent() {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -246,6 +266,8 @@ int main(int argc, char** argv) {
               << TORCH_VERSION << "\n";
     return 0;
   }
+  if (argc == 3 && std::string(argv[1]) == "--operator") return print_operator(argv[2]);
+  if (argc == 3 && std::string(argv[1]) == "--occupy") harness::occupy_card(to_int(argv[2]));
   die_with_parent();
   if (argc == 5 && std::string(argv[1]) == "--golden" && std::string(argv[3]) == "--out") {
     return golden(argv[2], argv[4]);

@@ -5,12 +5,14 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <span>
 
 #include "harness/bundle/archive.h"
 #include "harness/scenario/case_json.h"
 #include "nsa/base/error.h"
 #include "nsa/base/file.h"
 #include "nsa/base/hash.h"
+#include "nsa/base/safetensors.h"
 #include "nsa/base/strict_json.h"
 #include "nsa/base/text.h"
 
@@ -30,6 +32,7 @@ constexpr const char* kCase = "case.json";
 constexpr const char* kOriginal = "original.json";
 constexpr const char* kScenario = "scenario.yaml";
 constexpr const char* kFindings = "findings.txt";
+constexpr const char* kOperator = "operator.safetensors";
 
 std::string dump(const json& value, int indent = -1) {
   return value.dump(indent, ' ', false, json::error_handler_t::replace);
@@ -92,6 +95,7 @@ std::vector<Member> members_of(const Bundle& bundle) {
   }
   others.push_back({kScenario, bundle.failing.the_case.scenario.text});
   others.push_back({kFindings, bundle.findings});
+  if (!bundle.operator_call.empty()) others.push_back({kOperator, bundle.operator_call});
   if (reads_text(bundle.failing.the_case)) others.push_back({text_name(bundle.text), bundle.text});
   return others;
 }
@@ -120,6 +124,7 @@ class BundleReader {
     read_tries(says, bundle);
     bundle.findings = content(kFindings);
     (void)content(kScenario);
+    read_operator(bundle);
     if (!contents_.empty()) fail("found " + contents_.begin()->first + ", wanted no such member");
     return bundle;
   }
@@ -133,6 +138,16 @@ class BundleReader {
     std::string content = std::move(at->second);
     contents_.erase(at);
     return content;
+  }
+
+  // That it is a file of tensors is seen here; what it says of the operator, by the worker that runs it.
+  void read_operator(Bundle& bundle) {
+    if (contents_.count(kOperator) == 0) return;
+    bundle.operator_call = content(kOperator);
+    if (bundle.operator_call.size() > kMostOperatorBytes)
+      fail(std::string(kOperator) + ": too long");
+    (void)nsa::parse_safetensors(std::as_bytes(std::span(bundle.operator_call)),
+                                 where_ + ": " + kOperator);
   }
 
   json read_says() {

@@ -4,6 +4,7 @@
 //   original.json     the case as it ran, where case.json is a smaller one
 //   scenario.yaml     the scenario's file as it was, for people
 //   findings.txt      what was found, for people
+//   operator.safetensors  where a NaN was born in an operator: that one call, to be run alone (harness/worker/operator_call.h)
 //   texts/HASH.txt    the text of training, where the case reads one
 //   bundle.json.hash  hash of bundle.json
 // Nothing in it depends on when and by whom it was made: the same case gives the same bytes. The hashes find accidents;
@@ -23,6 +24,7 @@
 namespace harness {
 
 inline constexpr std::size_t kMostBundleBytes = 20'000'000;
+inline constexpr std::size_t kMostOperatorBytes = std::size_t{2} << 20;
 inline constexpr const char* kBundleEnding = ".tar.zst";
 
 struct FailingCase {
@@ -41,6 +43,7 @@ struct Bundle {
   std::string shrinking;  // how the smaller case was found, or why there is none
   std::vector<ShrinkTry> tries;
   std::string findings;
+  std::string operator_call;  // of the original; "" where there is none
 };
 
 // The case without what does not belong to its failure: what its scenario expects and knows, the search it was a trial

@@ -48,6 +48,7 @@ namespace checks {
 [[nodiscard]] Check process_clean();
 [[nodiscard]] Check progress();
 [[nodiscard]] Check levels_agree();
+[[nodiscard]] Check machine_sound();
 
 }  // namespace checks
 }  // namespace harness

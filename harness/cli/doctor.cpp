@@ -1,6 +1,5 @@
 #include "harness/cli/doctor.h"
 
-#include <cstdlib>
 #include <filesystem>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -79,14 +78,7 @@ Fact driver_fact(const Machine& machine, const Manifest& manifest) {
 }
 
 Fact worker_fact(const Paths& paths) {
-  std::vector<std::string> argv = {paths.worker, "--version"};
-  if (const char* torch = std::getenv("NSA_TORCH"); torch != nullptr && *torch != '\0') {
-    const char* libraries = std::getenv("LD_LIBRARY_PATH");
-    const std::string rest =
-        libraries != nullptr && *libraries != '\0' ? ":" + std::string(libraries) : "";
-    argv.insert(argv.begin(), {"env", "LD_LIBRARY_PATH=" + std::string(torch) + "/lib" + rest});
-  }
-  const CommandResult answer = run_command(argv, kStartWorkerMs);
+  const CommandResult answer = run_command(worker_argv(paths, {"--version"}), kStartWorkerMs);
   if (!answer.started) return {"worker", Health::failed, "cannot start " + paths.worker};
   if (answer.timed_out)
     return {"worker", Health::failed, paths.worker + " did not answer in 120 s"};

@@ -108,6 +108,19 @@ Manifest manifest_to_run(const Paths& paths) {
   return manifest;
 }
 
+std::vector<std::string> worker_argv(const Paths& paths,
+                                     const std::vector<std::string>& arguments) {
+  std::vector<std::string> argv;
+  if (const std::string torch = variable("NSA_TORCH"); !torch.empty()) {
+    const std::string libraries = variable("LD_LIBRARY_PATH");
+    argv = {"env",
+            "LD_LIBRARY_PATH=" + torch + "/lib" + (libraries.empty() ? "" : ":" + libraries)};
+  }
+  argv.push_back(paths.worker);
+  argv.insert(argv.end(), arguments.begin(), arguments.end());
+  return argv;
+}
+
 std::string users_python() {
   const std::string given = variable("NSA_HARNESS_PYTHON");
   if (!given.empty()) return given;

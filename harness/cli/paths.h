@@ -42,6 +42,10 @@ struct Paths {
 [[nodiscard]] bool has_worker(const Paths& paths);
 [[nodiscard]] Manifest manifest_to_run(const Paths& paths);
 
+// How the worker is started for something else than a rank, with the LibTorch that NSA_TORCH names.
+[[nodiscard]] std::vector<std::string> worker_argv(const Paths& paths,
+                                                   const std::vector<std::string>& arguments);
+
 // The Python that runs a kernel of the user's own: NSA_HARNESS_PYTHON, else the first python3 on PATH; "" where there is none.
 [[nodiscard]] std::string users_python();
 

@@ -335,6 +335,7 @@ RunResult RunSession::run_attempt(std::size_t index, const Place& place, Evidenc
   const int position = static_cast<int>(index) + 1;
   RunnerOptions options;
   options.folder = begin_attempt(index);
+  options.built_from = built_source_hash();
   options.texts = record_.folder + "/texts";
   options.worker = the_case.scenario.is_foreign()   ? plan_.python
                    : the_case.scenario.is_command() ? kThisProgram

@@ -8,12 +8,14 @@
 #include "harness/cli/bundle/stored.h"
 #include "harness/cli/bundle/tries.h"
 #include "harness/cli/case_needs.h"
+#include "harness/cli/command.h"
 #include "harness/cli/output.h"
 #include "harness/cli/run_and_tell.h"
 #include "harness/cli/run_options.h"
 #include "harness/cli/verbs.h"
 #include "harness/scenario/exit_code.h"
 #include "nsa/base/error.h"
+#include "nsa/base/file.h"
 #include "nsa/base/temporary_folder.h"
 #include "nsa/base/text.h"
 
@@ -23,6 +25,7 @@ namespace {
 struct ReplayArguments {
   std::string file;
   bool original = false;
+  bool operator_alone = false;
   RunOptions options;
 };
 
@@ -124,8 +127,42 @@ RunOptions with_own_database(RunOptions options) {
   return options;
 }
 
+// The one operator in which a NaN was born, without the case around it. It fails where it gives a NaN again.
+int replay_operator(const ReplayArguments& arguments, const Bundle& bundle) {
+  constexpr int kWithinMs = 120'000;  // LibTorch is read from a cold disk
+  if (bundle.operator_call.empty()) {
+    throw nsa::Error(arguments.file +
+                     ": found no operator in it: no NaN was born in one, or what " +
+                     "it was given is larger than a MiB");
+  }
+  const Paths paths = find_paths();
+  if (is_stale(manifest_to_run(paths))) return kExitError;
+  const nsa::TemporaryFolder folder;
+  const std::string file = folder / "operator.safetensors";
+  nsa::write_durably(file, bundle.operator_call);
+  const CommandResult ran = run_command(worker_argv(paths, {"--operator", file}), kWithinMs);
+  if (!ran.ok()) {
+    log_line("the operator did not run: " +
+             (ran.timed_out ? std::string("no answer in 120 s") : without_controls(ran.out)));
+    return kExitError;
+  }
+  const nlohmann::json said = nlohmann::json::parse(ran.out);
+  const bool again = said.at("nan").get<std::int64_t>() > 0;
+  if (arguments.options.json) {
+    std::cout
+        << nlohmann::json{{"exit", again ? kExitFailed : kExitPass}, {"operator", said}}.dump()
+        << "\n";
+  } else {
+    std::cout << (again ? "NaN AGAIN" : "NO NaN") << "  " << said.at("operator").get<std::string>()
+              << " alone: " << said.at("nan") << " of " << said.at("numbers")
+              << " numbers are NaN\n";
+  }
+  return again ? kExitFailed : kExitPass;
+}
+
 int replay(const ReplayArguments& arguments) {
   const Bundle bundle = read_bundle_file(arguments.file);
+  if (arguments.operator_alone) return replay_operator(arguments, bundle);
   const bool as_it_ran = arguments.original && bundle.original;
   const FailingCase& failing = as_it_ran ? *bundle.original : bundle.failing;
   const Paths paths = find_paths();
@@ -164,6 +201,9 @@ Action add_replay(CLI::App& command) {
   command.add_option("file", arguments->file, "A bundle")->required()->type_name("FILE");
   command.add_flag(
       "--original", arguments->original, "The case as it ran, not the smaller one made of it");
+  command.add_flag("--operator",
+                   arguments->operator_alone,
+                   "Only the one operator in which a NaN was born, with what it was given");
   command.add_option("--db",
                      arguments->options.database,
                      "The database (default: in --out, else NSA_HARNESS_DB, or your data folder)");

@@ -54,6 +54,8 @@ struct Evidence {
   Rows<Bucket> buckets;
   Rows<Collective> collectives;
   Rows<CollectiveDone> collectives_done;
+  Rows<ExactSum> exact_sums;
+  Rows<ReducedAgain> reduced_again;
   Rows<ParameterHash> parameters;
   Rows<Batch> batches;
   Rows<RouteUse> routes;
@@ -64,6 +66,7 @@ struct Evidence {
   Rows<BlockChoice> block_choices;
   Rows<DropoutMask> dropout_masks;
   Rows<NanBirth> nan_births;
+  Rows<CardLook> card_looks;
   Rows<Mutation> mutations;
   Rows<GateUse> gates;
   Rows<Update> updates;
@@ -107,6 +110,8 @@ inline constexpr const char* kRejectedKind = "rejected";
 
 // A fact of the controller: at the end of the case its disk was full.
 inline constexpr const char* kDiskFullFact = "disk_full";
+// A fact of the controller: the hash of the sources that it was built from.
+inline constexpr const char* kBuiltFromFact = "built_from";
 // A fact of the controller: what the system's loader said of a worker that it could not start.
 inline constexpr const char* kCannotStartFact = "worker_cannot_start";
 

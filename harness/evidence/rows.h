@@ -145,6 +145,38 @@ struct CollectiveDone {
   std::string group;
 };
 
+// A sum over the ranks whose addends everybody knows (docs/data.md, "Sums that are known beforehand"): what a rank holds of it.
+struct ExactSum {
+  static constexpr const char* kKind = "exact_sum";
+  std::int64_t step = 0;  // after this one
+  int bucket = 0;         // whose size and type the sum has
+  std::int64_t elements = 0;
+  std::string dtype;
+  std::string hash;                       // of its bytes
+  std::int64_t wrong = 0;                 // elements that the rank itself finds wrong
+  std::vector<std::int64_t> places = {};  // of these, the first ones
+  std::vector<std::string> values = {};   // what it holds there
+
+  // Whether a run of so many steps takes one after this step.
+  [[nodiscard]] static constexpr bool is_due(std::int64_t step, std::int64_t steps) {
+    constexpr std::int64_t kEvery =
+        10;  // more often where the run is short: then nothing else costs less
+    return step <= kEvery || step % kEvery == 0 || step == steps;
+  }
+};
+
+// A reduced gradient of a backward that was done again while streams of the card were late, or in series.
+struct ReducedAgain {
+  static constexpr const char* kKind = "reduced_again";
+  std::int64_t step = 0;
+  std::string call;  // of kReducedCalls
+  std::string param;
+  int bucket = -1;
+  std::string hash;
+};
+inline constexpr const char* kReducedCalls[] = {
+    "in_series", "in_series_2", "as_it_is", "late", "others_late"};
+
 struct ParameterHash {  // after an optimiser step
   static constexpr const char* kKind = "parameter";
   std::int64_t step = 0;
@@ -245,6 +277,19 @@ struct NanBirth {
   std::int64_t elements = 0;        // of the output that are not finite
   std::int64_t first = 0;           // index of the first of them, row-major
   Real largest_input;               // largest |input|
+};
+
+// What the driver says of a rank's card while the rank's times are taken.
+struct CardLook {
+  static constexpr const char* kKind = "card_look";
+  std::int64_t step = 0;  // after this one; 0: before the first
+  bool idle =
+      false;  // the rank had nothing on its card for longer than the driver's sampling period
+  int busy_percent =
+      -1;  // share of that period in which a kernel ran, of whichever process; -1: not told
+  std::int64_t used_bytes = -1;  // of the card's memory, by all processes; -1: not told
+  std::int64_t own_bytes = -1;   // of these, what the rank's allocator holds
+  int processes = -1;            // that compute on the card, the rank included; -1: not told
 };
 
 struct Mutation {  // a seam's implementation wrote into what it was given
@@ -505,6 +550,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Bucket, step, bucket, elements, 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     Collective, sequence, step, phase, op, reduce_op, dtype, count, group, micro)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CollectiveDone, sequence, group)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
+    ExactSum, step, bucket, elements, dtype, hash, wrong, places, values)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ReducedAgain, step, call, param, bucket, hash)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ParameterHash, step, param, hash, piece)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Batch, step, micro, of_rank, sequence, hash, source)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RouteUse, seam, layer, effective, forward, backward)
@@ -518,6 +566,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     Exposure, step, layer, rows, rows_dropped, rows_cut, rows_compressed)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     NanBirth, step, layer, seam, op, direction, poisoned, shape, elements, first, largest_input)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
+    CardLook, step, idle, busy_percent, used_bytes, own_bytes, processes)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     Mutation, step, layer, seam, tensor, elements, seen_by)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(

@@ -77,6 +77,26 @@ void install_other_op(FaultContext& context) {
   };
 }
 
+// ---- mismatch_completes --------------------------------------------------------------------------
+
+// Two elements fewer than its peers: the back end takes the message as it comes, and nobody is told.
+void install_shorter(FaultContext& context) {
+  if (!fault_on_one_rank(context.request, context.rank, context.world)) return;
+  context.needed_training().parallel.reduce_bucket =
+      [&context](c10d::GradBucket& bucket) -> FuturePtr {
+    const Tensor buffer = bucket.getBufferRef().div_(context.world);
+    context.routes.ran("grad_sync", -1, "reference");
+    if (!context.is_step_now() || buffer.numel() < 3) return sent(context, {buffer});
+    if (context.world > 1) context.fired();
+    return sent(context, {buffer.narrow(0, 0, buffer.numel() - 2)})
+        ->then(
+            [buffer](c10::ivalue::Future& /*sum*/) {
+              return c10::IValue(std::vector<Tensor>{buffer});
+            },
+            c10::ListType::ofTensors());
+  };
+}
+
 // ---- everybody_receives --------------------------------------------------------------------------
 
 // After the step the norm is broadcast; each rank takes the next one for the root, so that all receive and nobody sends.
@@ -107,6 +127,10 @@ Faults faults_of_collectives() {
            "one rank reduces by MAX where its peers add up",
            {"rank", "step"},
            install_other_op},
+          {"mismatch_completes",
+           "one rank reduces two elements fewer than its peers",
+           {"rank", "step"},
+           install_shorter},
           {"everybody_receives",
            "each rank takes another one for the root of a broadcast, and nobody sends",
            {"step"},

@@ -52,7 +52,7 @@ Tensor copied_aside(const Tensor& right, bool /*freed_early*/) {
 }
 #endif
 
-void install_race(FaultContext& context) {
+void install_stream_race(FaultContext& context) {
   if (!context.model->parameters().front().is_cuda()) {
     throw nsa::Error(
         "fault: found 'stream_reuse', wanted a scenario whose parallel.device is cuda");
@@ -71,14 +71,38 @@ void install_race(FaultContext& context) {
   });
 }
 
+// A gradient that another stream makes. Whoever takes it for done when its hook is called reads what was there before.
+void install_early_reduction(FaultContext& context) {
+  if (!context.model->parameters().front().is_cuda()) {
+    throw nsa::Error("fault: found 'hook_stream', wanted a scenario whose parallel.device is cuda");
+  }
+  if (!fault_on_rank(context.request, context.rank)) return;
+  const auto layers =
+      fault_layers(context.request, static_cast<int>(context.model->config().n_layers));
+  for (const auto& item : context.model->named_parameters()) {
+    for (const int layer : layers) {
+      if (!item.key().starts_with("blocks." + std::to_string(layer) + ".")) continue;
+      item.value().register_hook([&context](const Tensor& gradient) {
+        if (!context.holds_now()) return gradient;
+        context.fired();
+        return copied_aside(gradient, /*freed_early=*/false);
+      });
+    }
+  }
+}
+
 }  // namespace
 
 Faults faults_of_streams() {
   return {{"stream_reuse",
            "a second stream of the card reads memory that was given away, or is not waited for",
            {"layers", "rank", "step", "form"},
-           install_race,
-           kRaces}};
+           install_stream_race,
+           kRaces},
+          {"hook_stream",
+           "gradients are reduced before the stream that makes them has ended",
+           {"layers", "rank", "step"},
+           install_early_reduction}};
 }
 
 }  // namespace harness

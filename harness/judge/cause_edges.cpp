@@ -29,6 +29,12 @@ constexpr std::array kEdges = {
     Edge{"OBSERVER.EFFECT/end", "process", Tie::whole_run},
     Edge{"MEM.BUDGET/tensors", "OOM.", Tie::same_rank},
     Edge{"MEM.BUDGET/resident", "OOM.HOST", Tie::same_rank},
+    // A transport that adds up wrong spoils the gradients that go through it, and what is made of them.
+    Edge{"INFRA.COMM_CORRUPT", "NUMERIC.GRADIENT/sum", Tie::same_step},
+    Edge{"INFRA.COMM_CORRUPT", "NUMERIC.GRADIENT/mean", Tie::same_step},
+    Edge{"INFRA.COMM_CORRUPT", "GRAD.NOT_REDUCED", Tie::same_step},
+    Edge{"INFRA.COMM_CORRUPT", "NUMERIC.GRADIENT/twin", Tie::later_step},
+    Edge{"INFRA.COMM_CORRUPT", "STATE.DIVERGED", Tie::same_rank},
     // Ranks that do not do the same: a back end may abort one of them, or wait.
     Edge{"DESYNC.+collective", "CRASH.SIGNAL/signal", Tie::same_sequence},
     Edge{"DESYNC.+collective", "CRASH.EXCEPTION/communication", Tie::same_sequence},

@@ -8,6 +8,7 @@
 #include "harness/kinds/model_parts.h"
 #include "harness/kinds/step_clock.h"
 #include "harness/kinds/training.h"
+#include "harness/worker/card_looks.h"
 #include "harness/worker/fault.h"
 #include "harness/worker/gpu_sensors.h"
 #include "harness/worker/host_syncs.h"
@@ -29,10 +30,11 @@ static_assert(kWarmUpSteps <= nsa::kStepsBeforeGraph, "what is measured of a gra
 // What is asked in a step besides its time. Each operator pays for it, and on a CPU each allocation.
 struct StepWatches {
   StepWatches(Session& session, const torch::Device& device)
-      : memory(session, device), sensors(device) {}
+      : memory(session, device), sensors(device), looks(session, sensors, device) {}
 
   PhaseMemory memory;
   GpuSensors sensors;
+  CardLooks looks;
   HostSyncs syncs;
 };
 
@@ -76,6 +78,7 @@ class ThroughputCase {
       finish();
       throw;
     }
+    if (watches_) watches_->looks.look_at_rest(scenario_.training.steps);
     finish();
   }
 
@@ -131,7 +134,10 @@ class ThroughputCase {
   void tell(std::int64_t step, bool counts, const ReadLoss& read_loss) {
     if (!tells()) return;
     session_.sample("loss", step, read_loss());
-    if (watches_) watches_->sensors.record(session_, step);
+    if (watches_) {
+      watches_->sensors.record(session_, step);
+      watches_->looks.look(step);
+    }
     const bool controls = watches_ || !counts || counted_ % kStepsAControl == 0;
     const double control_ms = controls ? control_.measure_ms() : 0.0;
     if (!counts) return;
@@ -195,6 +201,7 @@ void run_throughput(Session& session) {
   if (session.is_twin()) {
     training().run(session);
   } else {
+    look_at_unused_card(session, device_of(session));
     ThroughputCase(session).run();
   }
 }

@@ -5,7 +5,9 @@
 #include <optional>
 
 #include "harness/kinds/joint_batch.h"
+#include "harness/kinds/reduced_again.h"
 #include "harness/kinds/training_parts.h"
+#include "harness/worker/exact_sums.h"
 #include "harness/worker/fault.h"
 #include "harness/worker/gpu_sensors.h"
 #include "harness/worker/heartbeat.h"
@@ -59,6 +61,7 @@ bool local_micro_batch(Session& session,
 bool train_step(Session& session,
                 TrainingParts& parts,
                 nsa::DataParallel& parallel,
+                ExactSums& sums,
                 std::int64_t step) {
   const int rank = session.options().rank;
   const std::int64_t last = parts.micro_batches() - 1;
@@ -91,6 +94,7 @@ bool train_step(Session& session,
 
   parts.certify_nan(step, tokens_BS, parts.mean_loss());
   parts.update(step);
+  sums.take(step, plans);
   return true;
 }
 
@@ -137,14 +141,16 @@ void train(Session& session,
   const std::int64_t every = scenario.life.save_every;
   std::optional<StepMeasures> measures;
   if (parts.watches(kWatchValues)) measures.emplace(session, parts.device);
+  ExactSums sums(session, communicator, parts.device);
   for (std::int64_t step = first_step(session, parts, communicator);
        step <= scenario.training.steps;
        ++step) {
     if (measures) measures->begin(step);
-    if (!train_step(session, parts, parallel, step)) return;
+    if (!train_step(session, parts, parallel, sums, step)) return;
     if (measures) measures->end(step);
     if (every > 0 && step % every == 0) parts.save(step);
   }
+  reduce_again(session, parts, parallel, scenario.training.steps);
 }
 
 // Watched as a process alone, a rank tells of no collective.

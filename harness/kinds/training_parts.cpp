@@ -204,7 +204,8 @@ torch::Tensor TrainingParts::batch(std::int64_t micro) {
   if (watches(kWatchEvents)) {
     floor_sum_ += mask.weight(step_, micro, of_rank_) * source->floor_of(tokens_BS, scored_B_);
   }
-  return tokens_BS.to(device);
+  tokens_BS_ = tokens_BS.to(device);
+  return tokens_BS_;
 }
 
 void TrainingParts::write_batch(std::int64_t micro, const torch::Tensor& tokens_BS) {
@@ -320,6 +321,21 @@ void TrainingParts::finish_gradients(std::unique_ptr<TensorFile> file,
       .tell({.step = step, .of_rank = of_rank, .name = name}, file->finish());
 }
 
+void TrainingParts::pause_recorders(bool pause) {
+  if (recorder) recorder->pause(pause);
+  step_recorder.pause(pause);
+  block_recorder.pause(pause);
+  if (checkpoint) checkpoint->pause(pause);
+  again_ = pause;
+}
+
+torch::Tensor TrainingParts::forward_again() {
+  pause_recorders(true);
+  const auto share = seams.share(loss_of(tokens_BS_), step_, micro_, of_rank_);
+  pause_recorders(false);
+  return optimizer->scaled(share);
+}
+
 void TrainingParts::certify_nan(std::int64_t step, const torch::Tensor& tokens_BS, double loss) {
   const auto& rows = ledger.rows();
   gradients_are_nan_ =
@@ -328,25 +344,18 @@ void TrainingParts::certify_nan(std::int64_t step, const torch::Tensor& tokens_B
   if (!gradients_are_nan_ || !session_.wants_check("finite")) {
     return;
   }
-  recorder->pause(true);
-  step_recorder.pause(true);
-  block_recorder.pause(true);
-  if (checkpoint) checkpoint->pause(true);
+  pause_recorders(true);
   watch->begin(step);
   const NanWatch nan(*watch, step, false);
   // The loss as it was scaled: an overflow is one of the scaled loss. Not backward(): nothing may reach the gradients, nor a
   // reducer that waits for them.
-  again_ = true;
   const auto share = seams.share(loss_of(tokens_BS), step, micro_batches_ - 1, of_rank_);
   const auto again = torch::autograd::grad(
       {optimizer->scaled(share)}, tensors_of(parameters), {}, std::nullopt, false, true);
-  recorder->pause(false);
-  step_recorder.pause(false);
-  block_recorder.pause(false);
-  if (checkpoint) checkpoint->pause(false);
-  again_ = false;
+  pause_recorders(false);
   // What does not come again has no certificate: nobody saw where it was born.
-  if (std::isnan(loss) || any_is_nan(again)) session_.channel().write(nan.certificate());
+  if (std::isnan(loss) || any_is_nan(again))
+    write_certificate(nan, session_.out_of(step, of_rank_));
 }
 
 void TrainingParts::update(std::int64_t step) {

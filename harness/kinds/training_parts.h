@@ -62,6 +62,8 @@ class TrainingParts {
   void begin_step(std::int64_t step, int of_rank);
   // A micro-batch of `of_rank`, recorded, on the device; undefined when there is no more data.
   torch::Tensor batch(std::int64_t micro);
+  // The last micro-batch once more, of which nothing is recorded.
+  torch::Tensor forward_again();
   // What to go backward from: the micro-batch's share of the step's loss, times the loss scale.
   torch::Tensor forward(const torch::Tensor& tokens_BS, std::int64_t micro);
   // After a backward. The layers are recorded in the first micro-batch, whose gradients are its own.
@@ -100,6 +102,7 @@ class TrainingParts {
   void drop_residuals();
   [[nodiscard]] torch::Tensor dropped(int layer, int site, const torch::Tensor& branch_BSE);
   torch::Tensor loss_of(const torch::Tensor& tokens_BS);
+  void pause_recorders(bool pause);
   void write_batch(std::int64_t micro, const torch::Tensor& tokens_BS);
   // A micro-batch's loss. To read it is to wait for the device: below kWatchValues it stays where it is until write_loss().
   void add_loss(const torch::Tensor& loss, double weight);
@@ -120,6 +123,7 @@ class TrainingParts {
   std::int64_t micro_ = 0;
   int of_rank_ = 0;
   bool again_ = false;           // a forward that is looked at once more
+  torch::Tensor tokens_BS_;      // of the micro-batch, on the device
   nsa::Scored scored_B_;         // of the micro-batch
   nsa::DocumentLengths packed_;  // of the micro-batch
   std::vector<std::pair<torch::Tensor, double>> unread_losses_;  // and their weights

@@ -75,6 +75,7 @@ class CaseRun {
 
   RunResult run() {
     for (const Fact& fact : machine_facts()) record(fact);
+    if (!options_.built_from.empty()) record(Fact{kBuiltFromFact, options_.built_from});
     for (const OtherLevel& other : options_.other_levels) record(other);
     if (case_.scenario.is_foreign()) {
       for (const Artefact& trial : write_trials(case_.scenario, options_.folder)) record(trial);

@@ -42,6 +42,8 @@ struct RunnerOptions {
   std::vector<std::string>
       environment;     // NAME=value, all that a worker gets (rank and world come as arguments)
   std::string folder;  // of the case; exists
+  std::string
+      built_from;  // hash of this program's sources, recorded with the case; "": not recorded
   std::vector<OtherLevel> other_levels;  // recorded with the case: what it is compared with
   std::string
       texts;  // folder for the texts of training, one file a content for all cases of a run; "": `folder`

@@ -79,6 +79,7 @@ struct Fault {
   std::vector<std::string> forms = {};  // the default first
   bool needs_layer_above = false;       // it does nothing in the last layer
   void (*before_joining)(JoinContext& context) = nullptr;
+  void (*in_hello)(Hello& hello, Session& session) = nullptr;  // in what the process says first
 };
 
 // ---- draws: everything a scenario leaves open is a pure function of fault.seed -----------------------------------------

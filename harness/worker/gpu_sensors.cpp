@@ -21,6 +21,15 @@ struct Utilization {
   unsigned gpu = 0;  // percent of the driver's last sampling period in which a kernel ran
   unsigned memory = 0;
 };
+struct Memory {
+  unsigned version = 0;
+  unsigned long long total = 0;
+  unsigned long long reserved = 0;  // by the driver itself
+  unsigned long long free = 0;
+  unsigned long long used = 0;
+};
+constexpr unsigned kSecondVersion = 2U << 24U;
+constexpr int kInsufficientSize = 7;
 using Handle = void*;
 
 #ifdef NSA_CUDA
@@ -64,6 +73,14 @@ struct GpuSensors::Library {
            find(bus.c_str(), &card) == kSuccess;
   }
 
+  // Into instances (MIG): what the driver says of the whole card is said of other instances too.
+  [[nodiscard]] bool is_divided() const {
+    const auto mode = function<int (*)(Handle, unsigned*, unsigned*)>("nvmlDeviceGetMigMode");
+    unsigned now = 0;
+    unsigned later = 0;
+    return mode != nullptr && mode(card, &now, &later) == kSuccess && now != 0;
+  }
+
   // Writes what `name` gives for the card with these arguments, if it gives anything.
   template <typename Value, typename... Arguments>
   [[nodiscard]] bool ask(const char* name, Value& value, Arguments... arguments) const {
@@ -88,6 +105,26 @@ int GpuSensors::busy_percent() const {
   Utilization busy;
   const bool known = library_ && library_->ask("nvmlDeviceGetUtilizationRates", busy);
   return known ? static_cast<int>(busy.gpu) : -1;
+}
+
+std::int64_t GpuSensors::used_bytes() const {
+  Memory memory;
+  memory.version = kSecondVersion | static_cast<unsigned>(sizeof(Memory));
+  const bool known =
+      library_ && !library_->is_divided() && library_->ask("nvmlDeviceGetMemoryInfo_v2", memory);
+  return known ? static_cast<std::int64_t>(memory.used) : -1;
+}
+
+int GpuSensors::processes() const {
+  if (!library_ || library_->is_divided()) return -1;
+  const auto list = library_->function<int (*)(Handle, unsigned*, void*)>(
+      "nvmlDeviceGetComputeRunningProcesses_v3");
+  if (list == nullptr) return -1;
+  // With room for none it tells how many there are.
+  unsigned count = 0;
+  const int answer = list(library_->card, &count, nullptr);
+  const bool told = answer == kInsufficientSize && count > 0;
+  return told ? static_cast<int>(count) : -1;
 }
 
 void GpuSensors::record(Session& session, std::int64_t step) {

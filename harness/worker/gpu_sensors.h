@@ -22,6 +22,10 @@ class GpuSensors {
   void record(Session& session, std::int64_t step);
   // How much of the driver's last sampling period a kernel ran, of whichever process; -1 where nobody knows. Any thread may ask.
   [[nodiscard]] int busy_percent() const;
+  // Of the card's memory, by all processes; -1 where nobody knows.
+  [[nodiscard]] std::int64_t used_bytes() const;
+  // How many processes compute on the card; -1 where nobody knows: a driver in a container often lists none at all.
+  [[nodiscard]] int processes() const;
 
  private:
   struct Library;

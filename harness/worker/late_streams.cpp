@@ -1,5 +1,8 @@
 #include "harness/worker/late_streams.h"
 
+#include <chrono>
+#include <mutex>
+
 #include <ATen/record_function.h>
 #include <torch/cuda.h>
 
@@ -36,6 +39,46 @@ void make_late(Late late, const torch::Device& device) {
 #else
 void make_late(Late /*late*/, const torch::Device& /*device*/) {}
 #endif
+
+// A callback of LibTorch's is a plain function: what it needs stands here.
+struct LateInBackward::Callback {
+  static constexpr std::chrono::milliseconds kAgainAfter{15};  // of the 20 that a delay lasts
+
+  Callback(Late which, const torch::Device& on) {
+    const std::lock_guard lock(mutex);
+    late = which;
+    device = on;
+    last = {};
+    handle = at::addGlobalCallback(
+        at::RecordFunctionCallback(&delay).scopes({at::RecordScope::BACKWARD_FUNCTION}));
+  }
+  ~Callback() { at::removeCallback(handle); }
+  Callback(const Callback&) = delete;
+  Callback& operator=(const Callback&) = delete;
+
+  static std::unique_ptr<at::ObserverContext> delay(const at::RecordFunction& /*function*/) {
+    const std::lock_guard lock(mutex);
+    const auto now = std::chrono::steady_clock::now();
+    if (now - last < kAgainAfter) return nullptr;
+    last = now;
+    make_late(late, device);
+    return nullptr;
+  }
+
+  static inline std::mutex mutex;  // of all below: several threads go backward
+  static inline Late late = Late::nobody;
+  static inline torch::Device device{torch::kCPU};
+  static inline std::chrono::steady_clock::time_point last{};
+  at::CallbackHandle handle = 0;
+};
+
+LateInBackward::LateInBackward(Late late, const torch::Device& device) {
+  if (device.is_cuda() && late != Late::nobody) {
+    callback_ = std::make_unique<Callback>(late, device);
+  }
+}
+
+LateInBackward::~LateInBackward() = default;
 
 struct InSeries::Callback {
   Callback()

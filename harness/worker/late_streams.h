@@ -19,6 +19,20 @@ enum class Late {
 // queue of the card with a late one may be late with it.
 void make_late(Late late, const torch::Device& device);
 
+// While it lives, the same again and again in a backward: in front of its operators, as soon as the delay before is nearly over. One
+// at a time.
+class LateInBackward {
+ public:
+  LateInBackward(Late late, const torch::Device& device);
+  ~LateInBackward();
+  LateInBackward(const LateInBackward&) = delete;
+  LateInBackward& operator=(const LateInBackward&) = delete;
+
+ private:
+  struct Callback;
+  std::unique_ptr<Callback> callback_;
+};
+
 // While it lives, the host waits for the card after every operator of LibTorch, so that no two run beside each other. Kernels that
 // one operator launches on several streams by itself still do.
 class InSeries {

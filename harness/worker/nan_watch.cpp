@@ -11,6 +11,7 @@
 #include <ATen/record_function.h>
 
 #include "nsa/torch.h"
+
 namespace harness {
 namespace {
 
@@ -23,6 +24,8 @@ struct Watching {
   std::optional<NanBirth> birth;
   std::optional<NanBirth>
       written;  // of an operator that was given NaN as a number, not in a tensor
+  std::optional<OperatorCall> birth_call;
+  std::optional<OperatorCall> written_call;
 };
 Watching watching;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): as above
 
@@ -37,6 +40,7 @@ struct Seen : at::ObserverContext {
   bool nan_number = false;  // among the numbers
   double largest = 0.0;
   SeamPlace outer;
+  std::vector<c10::IValue> inputs;  // at the end the operator's own are gone
 };
 
 struct Inside {
@@ -100,6 +104,26 @@ std::string plain_name(std::string_view name) {
   return std::string(name);
 }
 
+// An operator that writes into what it is given leaves nothing of it: that is copied.
+std::vector<c10::IValue> kept_inputs(const at::RecordFunction& function) {
+  const std::string_view name = function.name();
+  const auto overload = function.operator_name();
+  const bool overwrites =
+      name.ends_with('_') || (overload && overload->overload_name.find("out") != std::string::npos);
+  std::vector<c10::IValue> kept(function.inputs().begin(), function.inputs().end());
+  if (!overwrites) return kept;
+  for (c10::IValue& value : kept) {
+    if (value.isTensor() && value.toTensor().defined()) value = value.toTensor().detach().clone();
+  }
+  return kept;
+}
+
+OperatorCall call_of(const at::RecordFunction& function, const std::vector<c10::IValue>& inputs) {
+  const auto name = function.operator_name();
+  return name ? OperatorCall{name->name, name->overload_name, inputs}
+              : OperatorCall{function.name(), "", inputs};
+}
+
 void certify(const at::RecordFunction& function, const at::Tensor& output, const Seen& seen) {
   const std::lock_guard lock(watching.mutex);
   std::optional<NanBirth>& kept = seen.nan_number ? watching.written : watching.birth;
@@ -121,6 +145,7 @@ void certify(const at::RecordFunction& function, const at::Tensor& output, const
   birth.first = nan.to(at::kInt).argmax().item<std::int64_t>();
   birth.largest_input = seen.nan_number ? std::nan("") : seen.largest;
   kept = birth;
+  (seen.nan_number ? watching.written_call : watching.birth_call) = call_of(function, seen.inputs);
 }
 
 std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function) {
@@ -142,6 +167,7 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function
     seen->nan_number = seen->nan_number || nan_number;
     for_each_tensor(value, [&](const at::Tensor& tensor) { look_in(tensor, *seen); });
   }
+  if (!seen->nan_in) seen->inputs = kept_inputs(function);
   return seen;
 }
 
@@ -182,6 +208,8 @@ NanWatch::NanWatch(const SeamWatch& seams, std::int64_t step, bool poisoned) {
     watching.poisoned = poisoned;
     watching.birth.reset();
     watching.written.reset();
+    watching.birth_call.reset();
+    watching.written_call.reset();
   }
   handle_ = at::addGlobalCallback(
       at::RecordFunctionCallback(on_start, on_end)
@@ -213,6 +241,19 @@ NanBirth NanWatch::certificate() const {
   unwritten.poisoned = watching.poisoned;
   // A number that somebody wrote counts where no operator made one: it may be a mark that is replaced later.
   return watching.birth.value_or(watching.written.value_or(unwritten));
+}
+
+std::optional<OperatorCall> NanWatch::call() const {
+  const Inside guard;
+  const std::lock_guard lock(watching.mutex);
+  const auto& made = watching.birth ? watching.birth_call : watching.written_call;
+  return made ? std::optional(fewer_rows(*made)) : std::nullopt;
+}
+
+void write_certificate(const NanWatch& watch, const ArtefactOut& out) {
+  const NanBirth birth = watch.certificate();
+  out.channel.write(birth);
+  if (const auto call = watch.call()) (void)write_call(out, {birth.step, 0, kOperatorFile}, *call);
 }
 
 }  // namespace harness

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "harness/evidence/rows.h"
+#include "harness/worker/operator_call.h"
 #include "harness/worker/seam_watch.h"
 
 namespace harness {
@@ -26,9 +27,14 @@ class NanWatch {
   [[nodiscard]] std::optional<NanBirth> birth() const;
   // What to record of a NaN that was seen: its birth; without one it came out of memory that nobody had written, and op is "".
   [[nodiscard]] NanBirth certificate() const;
+  // The call that made it, on as few rows as give it again; nothing where no operator made it.
+  [[nodiscard]] std::optional<OperatorCall> call() const;
 
  private:
   std::uint64_t handle_ = 0;
 };
+
+// Writes the certificate, and the call beside it where there is one that can be written.
+void write_certificate(const NanWatch& watch, const ArtefactOut& out);
 
 }  // namespace harness

@@ -1,5 +1,7 @@
 #include "nsa/parallel/communicator.h"
 
+#include <utility>
+
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -81,11 +83,9 @@ Communicator::Communicator(const CommunicatorOptions& options, CollectiveObserve
   group_ = c10::make_intrusive<c10d::ProcessGroup>(store, options.rank, options.world);
   // A prefix of its own keeps the backend's keys apart from those of whoever else uses the store.
   const auto backend_store = c10::make_intrusive<c10d::PrefixStore>("backend", store);
-  backend_ = c10::make_intrusive<ObservedBackend>(
-      nccl ? make_nccl(options, backend_store) : make_gloo(options, backend_store),
-      "default",
-      observer,
-      cuda);
+  auto backend = nccl ? make_nccl(options, backend_store) : make_gloo(options, backend_store);
+  if (options.transport) backend = options.transport(std::move(backend));
+  backend_ = c10::make_intrusive<ObservedBackend>(std::move(backend), "default", observer, cuda);
   const std::optional<c10::intrusive_ptr<c10d::Backend>> observed(backend_);
   // The Reducer keeps its bookkeeping on the CPU: Gloo serves both devices, NCCL only its own.
   group_->setBackend(

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -25,6 +26,9 @@ struct CommunicatorOptions {
   std::string store = "127.0.0.1";    // the address of rank 0
   std::string address = "127.0.0.1";  // of this rank: Gloo listens there
   std::chrono::milliseconds timeout{600'000};
+  // What stands between the process group and the back end, where anything does: made of the back end once.
+  std::function<c10::intrusive_ptr<c10d::Backend>(c10::intrusive_ptr<c10d::Backend>)> transport =
+      {};
 };
 
 class Communicator {

@@ -110,6 +110,25 @@ TEST(Bundle, ComesBackAsItWasWritten) {
   EXPECT_EQ(read.findings, written.findings);
 }
 
+// A file of tensors without any.
+std::string an_operator_call() {
+  const std::string header = R"({"__metadata__":{"operator":"{}"}})" + std::string(6, ' ');
+  std::string bytes(8, '\0');
+  bytes[0] = static_cast<char>(header.size());
+  return bytes + header;
+}
+
+TEST(Bundle, TheOperatorInWhichANaNWasBornTravelsWithIt) {
+  Bundle bundle = some_bundle();
+  bundle.operator_call = an_operator_call();
+  EXPECT_EQ(read_bundle(write_bundle(bundle), "f").operator_call, bundle.operator_call);
+  EXPECT_EQ(read_bundle(write_bundle(some_bundle()), "f").operator_call, "");
+  bundle.operator_call = "no tensors";
+  EXPECT_THAT(error_of_reading(write_bundle(bundle)), HasSubstr("operator.safetensors"));
+  bundle.operator_call.assign(kMostOperatorBytes + 1, ' ');
+  EXPECT_THAT(error_of_reading(write_bundle(bundle)), HasSubstr("too long"));
+}
+
 TEST(Bundle, TheSameCaseGivesTheSameBytes) {
   EXPECT_EQ(write_bundle(some_bundle()), write_bundle(some_bundle()));
 }

@@ -14,6 +14,7 @@
 #include "tests/checks/planted_layers.h"
 #include "tests/checks/planted_left_out.h"
 #include "tests/checks/planted_levels.h"
+#include "tests/checks/planted_machine.h"
 #include "tests/checks/planted_numbers.h"
 #include "tests/checks/planted_oracle_steps.h"
 #include "tests/checks/planted_progress.h"
@@ -77,7 +78,8 @@ const std::vector<Planted>& all_planted() {
                            add_decisions,
                            add_documents,
                            add_left_out,
-                           add_levels}) {
+                           add_levels,
+                           add_machines}) {
       add(list);
     }
     return list;

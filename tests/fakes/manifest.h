@@ -41,7 +41,8 @@ inline harness::ScenarioOptions scenario_options(const std::string& root) {
                           "step_is_oracle",    "same_losses",
                           "measured_as_asked", "buckets_as_asked",
                           "repeats_equal",     "decisions_agree",
-                          "levels_agree",      "equals_joint_batch"};
+                          "levels_agree",      "equals_joint_batch",
+                          "machine_sound"};
   return options;
 }
 

@@ -154,6 +154,7 @@ TEST(Wording, StandsInTheFileThatIsNamedLikeThatOfItsCode) {
     for (const harness::Code& code : codes) names.insert(code.name);
     for (const Wording& wording : words) EXPECT_TRUE(names.contains(wording.code)) << wording.code;
   };
+  expect_alike(harness::codes_of_machine(), harness::words_of_machine());
   expect_alike(harness::codes_of_processes(), harness::words_of_processes());
   expect_alike(harness::codes_of_setup(), harness::words_of_setup());
   expect_alike(harness::codes_of_forward(), harness::words_of_forward());

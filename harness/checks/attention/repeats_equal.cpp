@@ -10,6 +10,7 @@
 #include "harness/checks/attention/layer_survey.h"
 #include "harness/checks/attention/stream_races.h"
 #include "harness/checks/ceilings.h"
+#include "harness/checks/gradients/reducer_races.h"
 #include "harness/checks/list.h"
 #include "nsa/base/error.h"
 #include "nsa/base/text.h"
@@ -297,12 +298,16 @@ class RepeatsJudge {
 }  // namespace
 
 Check repeats_equal() {
-  return {"repeats_equal",
-          "a layer gives the same again: in three calls bit by bit, on a card with late streams "
-          "too, and "
-          "for a sequence alone and as the last of four up to rounding",
-          {"NUMERIC.FORWARD", "DETERMINISM.SELECTION", "DETERMINISM.BATCH", "RACE.STREAM"},
-          [](const Evidence& evidence) { return RepeatsJudge(evidence).judge(); }};
+  return {
+      "repeats_equal",
+      "a layer gives the same again: in three calls bit by bit, on a card with late streams "
+      "too, and for a sequence alone and as the last of four up to rounding; in training, so do "
+      "the reduced gradients of the last step",
+      {"NUMERIC.FORWARD", "DETERMINISM.SELECTION", "DETERMINISM.BATCH", "RACE.STREAM"},
+      [](const Evidence& evidence) {
+        return evidence.the_case.scenario.trains() ? judge_reducer_races(evidence)
+                                                   : RepeatsJudge(evidence).judge();
+      }};
 }
 
 }  // namespace harness::checks

@@ -1,5 +1,6 @@
 #include "harness/cli/bundle/stored.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "harness/cli/environment.h"
@@ -37,6 +38,22 @@ std::string kept_text(const RunRecord& run, const CaseRecord& record) {
     if (nsa::hash_hex(text) == at.stem()) return text;
   }
   throw nsa::Error(gone);
+}
+
+// The one call in which a NaN was born, where a rank kept it.
+std::string kept_operator(const RunRecord& run, const CaseRecord& record) {
+  std::error_code none;
+  std::vector<std::string> found;
+  const fs::recursive_directory_iterator files(case_folder(run.folder, record.folder), none);
+  for (const fs::directory_entry& entry : files) {
+    const bool is_it = entry.path().filename() == "nan_operator.safetensors";
+    if (is_it && entry.is_regular_file(none)) found.push_back(entry.path().string());
+  }
+  if (found.empty()) return "";
+  const std::string& first = *std::min_element(found.begin(), found.end());
+  return fs::file_size(first, none) > kMostOperatorBytes
+             ? ""
+             : nsa::read_file(first, static_cast<std::int64_t>(kMostOperatorBytes));
 }
 
 // What its scenario expects or knows does not count: a failure that was expected is one.
@@ -100,6 +117,7 @@ Bundle bundle_of(const RunRecord& run, const CaseRecord& record) {
   // Once more through the list of what is allowed: an older version's may have been longer.
   bundle.environment = steering_variables(allowed_variables(run.provenance.environment));
   bundle.findings = case_text(record);
+  bundle.operator_call = kept_operator(run, record);
   return bundle;
 }
 

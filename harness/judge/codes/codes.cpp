@@ -23,7 +23,8 @@ constexpr std::array kFamilies = {Names{"process", "How processes end"},
                                   Names{"update", "Optimiser and schedule"},
                                   Names{"state", "Parameters across ranks"},
                                   Names{"progress", "Standstill and slowness"},
-                                  Names{"memory", "Memory"}};
+                                  Names{"memory", "Memory"},
+                                  Names{"machine", "The machine and what connects it"}};
 
 }  // namespace
 
@@ -38,7 +39,8 @@ const char* title_of(Family family) {
 const std::vector<Code>& all_codes() {
   static const std::vector<Code> kAll = [] {
     std::vector<Code> all;
-    for (const auto& part : {codes_of_processes(),
+    for (const auto& part : {codes_of_machine(),
+                             codes_of_processes(),
                              codes_of_setup(),
                              codes_of_forward(),
                              codes_of_gradients(),

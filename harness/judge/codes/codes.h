@@ -28,7 +28,8 @@ enum class Family {
   update,
   state,
   progress,
-  memory
+  memory,
+  machine
 };
 
 struct CodePlace {
@@ -57,6 +58,7 @@ struct Code : CodePlace, CodeWords {};
 [[nodiscard]] const char* title_of(Family family);  // "Forward pass of the model"
 
 // The rows of the table, a file each.
+[[nodiscard]] std::span<const Code> codes_of_machine();
 [[nodiscard]] std::span<const Code> codes_of_processes();
 [[nodiscard]] std::span<const Code> codes_of_setup();  // resume, data, route
 [[nodiscard]] std::span<const Code> codes_of_forward();

@@ -9,7 +9,8 @@ namespace harness {
 const std::vector<Wording>& all_wordings() {
   static const std::vector<Wording> kAll = [] {
     std::vector<Wording> all;
-    for (const auto& part : {words_of_processes(),
+    for (const auto& part : {words_of_machine(),
+                             words_of_processes(),
                              words_of_setup(),
                              words_of_forward(),
                              words_of_gradients(),

@@ -46,6 +46,7 @@ struct Wording {
 [[nodiscard]] std::vector<std::string> names_in(std::string_view pattern);
 
 // The rows, a file each.
+[[nodiscard]] std::span<const Wording> words_of_machine();
 [[nodiscard]] std::span<const Wording> words_of_processes();
 [[nodiscard]] std::span<const Wording> words_of_setup();
 [[nodiscard]] std::span<const Wording> words_of_forward();

@@ -197,6 +197,15 @@ constexpr std::array kForwardWords = {
             "differ where {late} from the calls in which operators waited for each other.",
             "The operations are not the cause: one after the other they gave equal bits, twice. "
             "Nor is the forward: it is the same in all calls."},
+    Wording{"RACE.STREAM",
+            "reduced",
+            "In {step}, {count:reduced gradient} ({params}) on {ranks} {count?depends|depend} on "
+            "which stream of the card comes first: {count?it differs|they differ} where {late} "
+            "from the backward in which operators waited for each other.",
+            "Forward and operations are not the cause: one after the other, the same step gave "
+            "equal bits twice.",
+            "Look at what makes these gradients on another stream than that of the backward: a "
+            "hook, a scaling, a check. The reduction must wait for an event of that stream."},
     Wording{"DETERMINISM.BATCH",
             "placed",
             "In {layers}, {tensor} of {op} is not the same for one sequence where it is computed "
