@@ -111,13 +111,15 @@ class Reaching(unittest.TestCase):
         reach = self.watched(model)
         torch.compile(model, backend="aot_eager")(self.x).sum().backward()
         self.assertIsNone(model.b.weight.grad)
-        self.assertEqual(self.told(reach)["b"], UNKNOWN)
+        # torch 2.4 gives a compiled piece only those inputs that get a gradient: there the walk itself does not arrive.
+        lists_all = tuple(int(part) for part in torch.__version__.split(".")[:2]) > (2, 4)
+        self.assertEqual(self.told(reach)["b"], UNKNOWN if lists_all else False)
         reach = self.watched(model)
         torch.compile(model.a, backend="aot_eager")(self.x).sum().backward()
         self.assertFalse(self.told(reach)["b"])
 
     def test_of_all_ranks(self):
-        from torch.distributed.fsdp import fully_shard
+        import torch.distributed.fsdp
 
         store = torch.distributed.HashStore()
         torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
@@ -127,9 +129,11 @@ class Reaching(unittest.TestCase):
         ddp(self.x)[0].sum().backward()
         self.assertEqual(self.told(reach), {"a": True, "b": False})
 
+        if not hasattr(torch.distributed.fsdp, "fully_shard"):
+            self.skipTest("this torch has no fully_shard")
         sharded = Two()
         for module in (sharded.a, sharded.b, sharded):
-            fully_shard(module, mesh=torch.distributed.init_device_mesh("cpu", (1,)))
+            torch.distributed.fsdp.fully_shard(module, mesh=torch.distributed.init_device_mesh("cpu", (1,)))
         reach = self.watched(sharded)
         for _ in range(2):  # the first call may make its parameters anew
             reach.begin()
