@@ -104,7 +104,9 @@ bool LaunchedRanks::gather() {
       usleep(kGatherRoundMs * 1000);
     door_.look();
     if (door_.complete()) break;
-    const std::string missing = "rank " + nsa::ranges_text(door_.missing());
+    const std::vector<int> absent = door_.missing();
+    const std::string missing =
+        (absent.size() == 1 ? "rank " : "ranks ") + nsa::ranges_text(absent);
     std::string refused = nsa::join(door_.refused(), "; ");
     if (!refused.empty()) refused = "; turned away: " + refused;
     if (const auto end = launcher_->end()) {
