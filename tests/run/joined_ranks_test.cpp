@@ -289,7 +289,7 @@ TEST_F(JoinedRanks, MissingRankIsNamedAfterTheDeadline) {
 TEST_F(JoinedRanks, LauncherThatFailsIsToldWithItsOwnWords) {
   RunnerOptions options = launched_options(folder_.path(), {}, "echo 'no such host' >&2; exit 4");
   const std::string said = error_of([&] { (void)test::run_fakes(test::fake_case(2), options); });
-  EXPECT_THAT(said, HasSubstr("/bin/sh exited with 4 before rank 0-1 had joined"));
+  EXPECT_THAT(said, HasSubstr("/bin/sh exited with 4 before ranks 0-1 had joined"));
   EXPECT_THAT(said, HasSubstr("no such host"));
 }
 
