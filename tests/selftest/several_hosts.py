@@ -316,6 +316,16 @@ wait
 """)
         self.script.chmod(0o755)
 
+    def mpirun(self):
+        """Open MPI over both hosts: what it would start by ssh, it starts by a script."""
+        remote = self.script.with_name("remote.sh")
+        remote.write_text(f'#!/bin/sh\nshift\nexec ip netns exec {self.names[1]} unshare --uts sh -c "hostname {self.names[1]}; $*"\n')
+        remote.chmod(0o755)
+        words = (f"mpirun --allow-run-as-root --oversubscribe --bind-to none --mca plm_rsh_agent {remote} --mca oob_tcp_if_include cable "
+                 f"-H {self.addresses[0]}:1,{self.addresses[1]}:2 -n {{ranks}} -x NSA_HARNESS_CONTROLLER -x NSA_HARNESS_TOKEN")
+        enter = ["ip", "netns", "exec", self.names[0], "unshare", "--uts", "sh", "-c", f'hostname {self.names[0]}; exec "$@"', "sh"]
+        return Launcher("two mpirun", words, ["--listen", self.addresses[0]], enter)
+
     def cut(self, up=False):
         ip("-n", self.names[1], "link", "set", "cable", "up" if up else "down")
 
@@ -328,10 +338,14 @@ wait
                         ["ip", "netns", "exec", self.names[0]])
 
 
-def try_cable(args, hosts, report):
-    launcher = hosts.launcher()
+def try_cut(args, hosts, launcher, report):
     disturbed(args, launcher, report, "cable cut", lambda trial, pids: hosts.cut(), is_error("the link was lost to rank 1"))
     hosts.cut(up=True)
+
+
+def try_cable(args, hosts, report):
+    launcher = hosts.launcher()
+    try_cut(args, hosts, launcher, report)
 
     def cut_briefly(trial, pids):
         hosts.cut()
@@ -421,6 +435,11 @@ def try_way(way, args, report):
             everything(args, hosts.launcher(), report)
             try_cable(args, hosts, report)
             try_own_folder(args, hosts, report)
+            if missing("mpirun"):
+                print("skip mpirun over two namespaces: not here: mpirun")
+            else:
+                everything(args, hosts.mpirun(), report)
+                try_cut(args, hosts, hosts.mpirun(), report)
         finally:
             hosts.stop()
 
