@@ -4,8 +4,6 @@
 Where the script was not started by `nsa-harness run -- COMMAND`, watch() does nothing."""
 
 import atexit
-import ctypes
-import hashlib
 import json
 import os
 import select
@@ -16,7 +14,9 @@ import time
 import weakref
 
 from nsa_harness.channel import HEARTBEAT_S, Channel, place_of
+from nsa_harness.collectives import COLLECTIVES, wrapped
 from nsa_harness.reach import Reach
+from nsa_harness.values import dtype_name, hash_of, is_dtensor, local, piece, real, tensors_in
 
 ADDRESS = "NSA_HARNESS_SOCKET"  # name of an abstract Unix socket
 FIRST_STEPS = 10
@@ -82,7 +82,7 @@ def _refuse(model, optimizer, torch):
     if "FullyShardedDataParallel" in kinds:
         raise Refused("watch: found FullyShardedDataParallel, which hides its parameters; wanted fully_shard or DistributedDataParallel")
     for name, param in model.named_parameters():
-        if not _is_dtensor(param):
+        if not is_dtensor(param):
             continue
         placements = [type(placement).__name__ for placement in param.placements]
         if "FSDPModule" not in kinds:
@@ -110,7 +110,7 @@ class Recorder:
         self.params = [(name.replace("_orig_mod.", ""), param) for name, param in self.params]
         self.names = {id(param): name for name, param in self.params}
         self.indices = {id(param): index for index, (_, param) in enumerate(self.params)}
-        self.sharded = any(_is_dtensor(param) for _, param in self.params)
+        self.sharded = any(is_dtensor(param) for _, param in self.params)
         self.reach = Reach(self.inner, self.params, torch)
         self.step = 1
         self.micro = -1
@@ -169,14 +169,14 @@ class Recorder:
         self.enter("forward")
         if self.recorded:
             tensors = [value for value in [*args, *kwargs.values()] if isinstance(value, self.torch.Tensor)]
-            self.channel.write("batch", step=self.step, micro=self.micro, of_rank=self.rank, sequence=0, hash=_hash(tensors), source="")
+            self.channel.write("batch", step=self.step, micro=self.micro, of_rank=self.rank, sequence=0, hash=hash_of(tensors), source="")
         return self.channel.moved()
 
     # A sharded module reduces its gradients before any of them is there.
     def forward_done(self, module, _, output):
         self.channel.moved()
         if module.training and self.torch.is_grad_enabled():
-            for tensor in _tensors(output, self.torch):
+            for tensor in tensors_in(output, self.torch):
                 if tensor.requires_grad:
                     tensor.register_hook(lambda _: self.enter("backward"))
 
@@ -207,14 +207,14 @@ class Recorder:
         name = self.names[id(param)]
         order, times = self.seen[name][:2] if name in self.seen else (len(self.seen), 0)
         self.seen[name] = (order, times + 1, *self.measured(param.grad))
-        if _is_dtensor(param):
+        if is_dtensor(param):
             self.reduced[name] = self.seen[name][4]  # the hooks of a sharded parameter are called after its reduction
 
     def measured(self, grad):
         """l2, absmax, hash, state."""
         if grad is None:
             return 0.0, 0.0, "", "none"
-        grad = _local(grad)
+        grad = local(grad)
         values = grad.detach().to_dense() if grad.is_sparse else grad.detach()
         l2, absmax = float(values.double().norm()), float(values.abs().max()) if values.numel() else 0.0
         if absmax != absmax:
@@ -223,14 +223,14 @@ class Recorder:
             state = "inf"
         else:
             state = "zero" if absmax == 0.0 else "ok"
-        return l2, absmax, _hash([values]), state
+        return l2, absmax, hash_of([values]), state
 
     def row_of_bucket(self, bucket, buffer):
         """(indices of its parameters, its row but for the step). DistributedDataParallel makes its buckets anew after the first step."""
         place = (bucket.index(), buffer.numel())
         if self.recorded or place not in self.plan:
             indices = [self.indices[id(param)] for param in bucket.parameters()]
-            row = f'"bucket": {place[0]}, "elements": {place[1]}, "dtype": "{_dtype(buffer)}", "params": {indices}'
+            row = f'"bucket": {place[0]}, "elements": {place[1]}, "dtype": "{dtype_name(buffer)}", "params": {indices}'
             self.plan[place] = indices, row
         return self.plan[place]
 
@@ -249,7 +249,7 @@ class Recorder:
             done()
             # What the script does with a gradient afterwards, clipping on one rank alone, is no fault of the reduction.
             for name, view in zip(names, views):
-                self.reduced[name] = _hash([view])
+                self.reduced[name] = hash_of([view])
             return future.value()[0]
 
         return self.then(self.summed(buffer), finish)
@@ -314,21 +314,21 @@ class Recorder:
                 ready_order=order,
                 bucket=self.buckets.get(name, -1),
                 state=state if needed else "frozen",
-                l2=_real(l2),
-                absmax=_real(absmax),
+                l2=real(l2),
+                absmax=real(absmax),
                 hash_before=before,
                 hash_after=self.reduced.get(name, after[2]),
                 reduced=param.grad is not None,
-                **_piece(param),
+                **piece(param),
             )
         if self.sharded:
             return  # no rank holds what a norm is of
         norm = sum(self.measured(param.grad)[0] ** 2 for _, param in self.params) ** 0.5
-        self.channel.write("sample", metric="grad_norm", step=self.step, value=_real(norm))
+        self.channel.write("sample", metric="grad_norm", step=self.step, value=real(norm))
 
     def after_update(self, *_):
         for name, param in self.params if self.recorded else ():
-            self.channel.write("parameter", step=self.step, param=name, hash=_hash([param.detach()]), **_piece(param))
+            self.channel.write("parameter", step=self.step, param=name, hash=hash_of([param.detach()]), **piece(param))
         self.channel.moved()
         self.channel.count_hooked()
         self.step += 1
@@ -349,7 +349,7 @@ class Recorder:
         self.channel.write_text(
             "collective",
             f'{{"sequence": {sequence}, "step": {self.step}, "phase": "{self.channel.phase}", "op": "{op}", '
-            f'"reduce_op": "{reduce_op}", "dtype": "{_dtype(tensors[0]) if tensors else ""}", '
+            f'"reduce_op": "{reduce_op}", "dtype": "{dtype_name(tensors[0]) if tensors else ""}", '
             f'"count": {sum(tensor.numel() for tensor in tensors)}, "group": {json.dumps(name)}, "micro": {max(0, self.micro)}}}',
         )
         self.channel.moved("collectives_enqueued")
@@ -365,7 +365,7 @@ class Recorder:
         distributed = self.torch.distributed
         for function, (op, sent, reduces) in COLLECTIVES.items():
             if hasattr(distributed, function):
-                setattr(distributed, function, _wrapped(self, getattr(distributed, function), op, sent, reduces))
+                setattr(distributed, function, wrapped(self, getattr(distributed, function), op, sent, reduces))
 
     def tell_errors(self):
         """The exception that ends the script, before torch's own hook prints it."""
@@ -388,97 +388,9 @@ class Recorder:
         )
 
 
-# What is called, its name in the record, which argument holds what is sent, by place and name, and at which place the kind of a
-# reduction is (None: it is none).
-COLLECTIVES = {
-    "all_reduce": ("allreduce", (0, "tensor"), 1),
-    "broadcast": ("broadcast", (0, "tensor"), None),
-    "reduce": ("reduce", (0, "tensor"), 2),
-    "all_gather": ("allgather", (1, "tensor"), None),
-    "all_gather_into_tensor": ("allgather", (1, "input_tensor"), None),
-    "reduce_scatter": ("reduce_scatter", (1, "input_list"), 2),
-    "reduce_scatter_tensor": ("reduce_scatter", (1, "input"), 2),
-    "all_to_all_single": ("alltoall", (1, "input"), None),
-    "barrier": ("barrier", None, None),
-}
-
-
-def _reduction(kind):
-    """ "sum" of ReduceOp.SUM; of one with a factor as well, which prints an address."""
-    return str(getattr(kind, "op", kind)).rsplit(".", 1)[-1].lower()
-
-
-def _wrapped(recorder, function, op, sent, reduces):
-    def argument(args, kwargs, place, name, default=None):
-        return args[place] if place < len(args) else kwargs.get(name, default)
-
-    def collective(*args, **kwargs):
-        tensors = _tensors(argument(args, kwargs, *sent), recorder.torch) if sent else []
-        name = "" if reduces is None else _reduction(argument(args, kwargs, reduces, "op", "SUM"))
-        done = recorder.entered(op, name, tensors, kwargs.get("group"))
-        result = function(*args, **kwargs)
-        if kwargs.get("async_op"):
-            recorder.then(result.get_future(), lambda _: done())
-        else:
-            done()
-        return result
-
-    collective.__wrapped__ = function
-    return collective
-
-
 def _uncompiled(model):
     return model._orig_mod if type(model).__name__ == "OptimizedModule" else model
 
 
-def _is_dtensor(param):
-    return type(param).__name__ == "DTensor" or type(param.data).__name__ == "DTensor"
-
-
-def _local(tensor):
-    return tensor.to_local() if type(tensor).__name__ == "DTensor" else tensor
-
-
-def _piece(param):
-    """Which piece of a sharded parameter this rank holds: ranks with the same number hold the same. Nothing for the whole."""
-    if not _is_dtensor(param):
-        return {}
-    at = zip(param.device_mesh.get_coordinate(), param.placements)
-    return {"piece": ",".join(str(place) for place, placement in at if type(placement).__name__ == "Shard")}
-
-
-def _tensors(value, torch):
-    """The tensors in what a module gives, or a collective is given."""
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    return [tensor for part in value for tensor in _tensors(part, torch)] if isinstance(value, (list, tuple)) else []
-
-
 def _is_ddp(model):
     return type(model).__name__ == "DistributedDataParallel"
-
-
-DTYPES = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int"}
-
-
-def _dtype(tensor):
-    name = str(tensor.dtype).removeprefix("torch.")
-    return DTYPES.get(name, name)
-
-
-def _real(value):
-    if value != value:
-        return "NaN"
-    return value if abs(value) != float("inf") else ("Infinity" if value > 0 else "-Infinity")
-
-
-def _hash(tensors):
-    """Of shapes, types and bytes."""
-    digest = hashlib.blake2b(digest_size=16)
-    for tensor in tensors:
-        whole = _local(tensor.detach()).cpu().contiguous()
-        digest.update(f"{tuple(whole.shape)} {whole.dtype};".encode())
-        digest.update(ctypes.string_at(whole.data_ptr(), whole.numel() * whole.element_size()))
-    return digest.hexdigest()

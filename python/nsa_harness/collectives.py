@@ -1,0 +1,41 @@
+"""The collectives of torch.distributed that a script calls, each with a record around it."""
+
+from nsa_harness.values import tensors_in
+
+# What is called, its name in the record, which argument holds what is sent, by place and name, and at which place the kind of a
+# reduction is (None: it is none).
+COLLECTIVES = {
+    "all_reduce": ("allreduce", (0, "tensor"), 1),
+    "broadcast": ("broadcast", (0, "tensor"), None),
+    "reduce": ("reduce", (0, "tensor"), 2),
+    "all_gather": ("allgather", (1, "tensor"), None),
+    "all_gather_into_tensor": ("allgather", (1, "input_tensor"), None),
+    "reduce_scatter": ("reduce_scatter", (1, "input_list"), 2),
+    "reduce_scatter_tensor": ("reduce_scatter", (1, "input"), 2),
+    "all_to_all_single": ("alltoall", (1, "input"), None),
+    "barrier": ("barrier", None, None),
+}
+
+
+def _reduction(kind):
+    """ "sum" of ReduceOp.SUM; of one with a factor as well, which prints an address."""
+    return str(getattr(kind, "op", kind)).rsplit(".", 1)[-1].lower()
+
+
+def wrapped(recorder, function, op, sent, reduces):
+    def argument(args, kwargs, place, name, default=None):
+        return args[place] if place < len(args) else kwargs.get(name, default)
+
+    def collective(*args, **kwargs):
+        tensors = tensors_in(argument(args, kwargs, *sent), recorder.torch) if sent else []
+        name = "" if reduces is None else _reduction(argument(args, kwargs, reduces, "op", "SUM"))
+        done = recorder.entered(op, name, tensors, kwargs.get("group"))
+        result = function(*args, **kwargs)
+        if kwargs.get("async_op"):
+            recorder.then(result.get_future(), lambda _: done())
+        else:
+            done()
+        return result
+
+    collective.__wrapped__ = function
+    return collective
