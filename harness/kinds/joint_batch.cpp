@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include <torch/csrc/autograd/autograd.h>
+
 namespace harness {
 namespace {
 

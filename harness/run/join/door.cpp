@@ -59,8 +59,10 @@ void Door::accept_all() {
   while (strangers_.size() < kMostStrangers) {
     Fd fd(accept4(listener_.fd.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd.is_open()) return;
-    strangers_.push_back(
-        {std::make_unique<Link>(std::move(fd), kMaxJoinBytes), monotonic_ms(), false});
+    Stranger stranger;
+    stranger.link = std::make_unique<Link>(std::move(fd), kMaxJoinBytes);
+    stranger.since_ms = monotonic_ms();
+    strangers_.push_back(std::move(stranger));
   }
 }
 

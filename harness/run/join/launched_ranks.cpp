@@ -93,6 +93,23 @@ std::string LaunchedRanks::told_by_launcher() const {
   return last.empty() ? "it wrote nothing on stderr" : "stderr ends: " + nsa::join(last, " / ");
 }
 
+// Where ranks are missing and will not come.
+void LaunchedRanks::refuse_to_wait(std::int64_t until_ms) const {
+  const std::vector<int> absent = door_.missing();
+  const std::string missing = (absent.size() == 1 ? "rank " : "ranks ") + nsa::ranges_text(absent);
+  std::string refused = nsa::join(door_.refused(), "; ");
+  if (!refused.empty()) refused = "; turned away: " + refused;
+  if (const auto end = launcher_->end()) {
+    throw nsa::Error("the launcher " + options_.launch.words.front() + " " + end_words(*end) +
+                     " before " + missing + " had joined; " + told_by_launcher() + refused);
+  }
+  if (monotonic_ms() >= until_ms) {
+    throw nsa::Error(missing + " did not join within " +
+                     std::to_string(options_.launch.join_deadline_ms / 1000) +
+                     " s of the launcher's start; " + told_by_launcher() + refused);
+  }
+}
+
 bool LaunchedRanks::gather() {
   const std::int64_t until_ms = monotonic_ms() + options_.launch.join_deadline_ms;
   while (!door_.complete()) {
@@ -104,20 +121,7 @@ bool LaunchedRanks::gather() {
       usleep(kGatherRoundMs * 1000);
     door_.look();
     if (door_.complete()) break;
-    const std::vector<int> absent = door_.missing();
-    const std::string missing =
-        (absent.size() == 1 ? "rank " : "ranks ") + nsa::ranges_text(absent);
-    std::string refused = nsa::join(door_.refused(), "; ");
-    if (!refused.empty()) refused = "; turned away: " + refused;
-    if (const auto end = launcher_->end()) {
-      throw nsa::Error("the launcher " + options_.launch.words.front() + " " + end_words(*end) +
-                       " before " + missing + " had joined; " + told_by_launcher() + refused);
-    }
-    if (monotonic_ms() >= until_ms) {
-      throw nsa::Error(missing + " did not join within " +
-                       std::to_string(options_.launch.join_deadline_ms / 1000) +
-                       " s of the launcher's start; " + told_by_launcher() + refused);
-    }
+    refuse_to_wait(until_ms);
   }
   joined_ = door_.close();
   refuse_cards_elsewhere();

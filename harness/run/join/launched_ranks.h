@@ -37,6 +37,7 @@ class LaunchedRanks {
  private:
   [[nodiscard]] bool interrupted() const;
   [[nodiscard]] std::string told_by_launcher() const;
+  void refuse_to_wait(std::int64_t until_ms) const;
   void refuse_cards_elsewhere() const;
   void probe(const std::string& path, const std::string& rank, std::int64_t until_ms) const;
 
