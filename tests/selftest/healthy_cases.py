@@ -91,6 +91,7 @@ def training(name, numbers, options):
         f"checks: [{'decisions_agree, ' if replicated == 'true' and ranks > 1 and not options.card else ''}"
         "checkpoint_equal, gradients_arrived, gradients_agree, matches_twin, collectives_agree, parameters_agree, "
         "buckets_as_asked, data_distinct, close_to_oracle, step_is_oracle, selection_valid, unmutated, finite, optimizer_sound, "
+        "machine_sound, repeats_equal, "
         "ran_route, process_clean, progress]"]
     return "\n".join(lines) + "\n"
 

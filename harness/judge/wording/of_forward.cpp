@@ -200,7 +200,7 @@ constexpr std::array kForwardWords = {
     Wording{"RACE.STREAM",
             "reduced",
             "In {step}, {count:reduced gradient} ({params}) on {ranks} {count?depends|depend} on "
-            "which stream of the card comes first: {count?it differs|they differ} where {late} "
+            "which stream of the card comes first. Where {late}, {count?it differs|they differ} "
             "from the backward in which operators waited for each other.",
             "Forward and operations are not the cause: one after the other, the same step gave "
             "equal bits twice.",
