@@ -27,6 +27,9 @@ std::optional<LawFit> fitted_factor(const std::vector<double>& found,
   if (found.size() < 4 || !(std::abs(right.value.data[largest]) > 0)) {
     return std::nullopt;
   }
+  if (std::abs(found[largest] - right.value.data[largest]) <= right.bound.data[largest]) {
+    return std::nullopt;  // the factor is 1: it explains nothing
+  }
   const double factor = found[largest] / right.value.data[largest];
   const double own = right.bound.data[largest] / std::abs(right.value.data[largest]);
   Misfit misfit;

@@ -44,8 +44,8 @@ const StageLibrary<EmbeddingInputs>& embedding_laws();
 
 // The table's gradient [V,E]: the rows of dx, each added to its token's row. A row that c tokens add
 // to, in any order, is off by at most (c + 1) summed sum|dx| + stored|g| + f. Where the head is tied,
-// dlogits^T normed is added: off by at most sum_roundoff(R) summed sum|dlogits normed| + 2 stored|it| + f,
-// and the sum of both, which is rounded once more, by stored|g|.
+// dlogits^T normed is added: off by at most (4 sqrt(R) + 2) summed sum|dlogits normed| + 2 stored|it| + f,
+// with what is lost of terms too small for the sum, and the sum of both, which is rounded once more, by stored|g|.
 struct EmbeddingGradientInputs {
   IntTensor tokens;  // [B,S]
   Matrix dx;         // [B*S,E]

@@ -1,7 +1,9 @@
 // The residual stream and the embedding by their recorded rows.
 #include "oracles/model/stream_stage.h"
 
+#include <cmath>
 #include <numeric>
+#include <random>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -90,6 +92,62 @@ TEST_P(StreamLaws, EveryLawOfATiedGradientIsNamedAlone) {
     }
   }
   EXPECT_GE(try_library(embedding_gradient_laws(), e.back, right, GetParam()), 8);
+}
+
+// Of a peaked softmax: a first term carries the sum, and each of the others is lost below its last digit.
+TEST(TiedGradient, BoundsHoldWhereOneTermCarriesTheSum) {
+  constexpr std::int64_t kTerms = 126;
+  constexpr std::int64_t kVocabulary = 64;
+  constexpr std::int64_t kColumns = 16;
+  std::mt19937 random(5);
+  std::uniform_real_distribution<float> places(0.0F, 1.0F);
+  Tensor dlogits = zeros({kTerms, kVocabulary});
+  Tensor normed = zeros({kTerms, kColumns});
+  for (double& x : normed.data) x = 1.0F + 0.25F * places(random);
+  for (std::int64_t r = 0; r < kTerms; ++r) {
+    for (std::int64_t v = 0; v < kVocabulary; ++v) {
+      const float digits = r == 0 ? 0.0F : -24.4F - 0.2F * places(random);
+      dlogits.data[r * kVocabulary + v] = std::exp2(digits);
+    }
+  }
+  const Tensor dx = zeros({kTerms, kColumns});
+  EmbeddingGradientInputs back{{{1, kTerms}, std::vector<std::int64_t>(kTerms, 0)},
+                               matrix_of(dx),
+                               kVocabulary,
+                               Rounding::of(Number::f32),
+                               1,
+                               matrix_of(dlogits),
+                               matrix_of(normed)};
+  const Expected right = expected_embedding_gradient(back);
+  Misfit misfit;
+  for (std::int64_t v = 0; v < kVocabulary; ++v) {
+    for (std::int64_t c = 0; c < kColumns; ++c) {
+      float sum = 0.0F;
+      for (std::int64_t r = 0; r < kTerms; ++r) {
+        sum +=
+            static_cast<float>(dlogits.data[r * kVocabulary + v] * normed.data[r * kColumns + c]);
+      }
+      const std::int64_t i = v * kColumns + c;
+      misfit.add(i, sum, right.value.data[i], right.bound.data[i]);
+      EXPECT_LT(right.bound.data[i],
+                2e-5 * right.value.data[i]);  // below any mistake worth telling
+    }
+  }
+  EXPECT_TRUE(misfit.fits());
+}
+
+TEST(TiedGradient, OneWrongNumberIsNoFactor) {
+  const Embedding e(Number::f32);
+  const Expected right = expected_embedding_gradient(e.back);
+  Tensor found = right.value;
+  std::size_t smallest = 0;
+  for (std::size_t i = 0; i < found.data.size(); ++i) {
+    if (std::abs(found.data[i]) < std::abs(found.data[smallest])) smallest = i;
+  }
+  found.data[smallest] += 1.5 * right.bound.data[smallest];
+  for (const LawFit& law : embedding_gradient_laws().name(found, e.back).fitting) {
+    EXPECT_NE(law.law.name, "embed_gradient_factor");
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, StreamLaws, ::testing::Values(Number::f32, Number::bf16));
