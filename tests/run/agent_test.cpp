@@ -172,7 +172,9 @@ TEST_F(AgentTest, RankThatCrashedBeforeTheLauncherAskedIsNotExcused) {
   start_agent(token_.text());
   let_in();
   const pid_t rank = start_rank("hang");
+  (void)hear("line");  // it has begun
   kill(rank, SIGABRT);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // else either signal may end it
   agent_->signal(SIGTERM);
   const End end = read_end(hear("ended"));
   EXPECT_EQ(end.status.signal, SIGABRT);
