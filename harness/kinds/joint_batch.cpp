@@ -1,29 +1,9 @@
 #include "harness/kinds/joint_batch.h"
 
-#include <utility>
-
 #include <torch/csrc/autograd/autograd.h>
 
 namespace harness {
 namespace {
-
-// No recorder takes this pass for one of a rank's micro-batches.
-class RecordersPaused {
- public:
-  explicit RecordersPaused(TrainingParts& parts) : parts_(parts) { pause(true); }
-  ~RecordersPaused() { pause(false); }
-  RecordersPaused(const RecordersPaused&) = delete;
-  RecordersPaused& operator=(const RecordersPaused&) = delete;
-
- private:
-  void pause(bool paused) {
-    if (parts_.recorder) parts_.recorder->pause(paused);
-    parts_.step_recorder.pause(paused);
-    parts_.block_recorder.pause(paused);
-  }
-
-  TrainingParts& parts_;
-};
 
 template <typename List>
 void append(List& all, const List& more) {
@@ -43,7 +23,7 @@ void JointBatch::add(const TrainingParts& parts,
 }
 
 void JointBatch::write(TrainingParts& parts, std::int64_t step) {
-  const RecordersPaused paused(parts);
+  parts.pause_recorders(true);
   const auto tokens_BS = torch::cat(tokens_);
   parts.model->set_documents(documents_);
   const auto logits_BSV = parts.model->forward(tokens_BS);
@@ -52,6 +32,7 @@ void JointBatch::write(TrainingParts& parts, std::int64_t step) {
   std::vector<torch::Tensor> leaves;
   for (const auto& [name, parameter] : parts.parameters) leaves.push_back(parameter);
   const auto gradients = torch::autograd::grad({loss}, leaves, {}, std::nullopt, false, true);
+  parts.pause_recorders(false);
   auto file = parts.gradients_file(step, 0, "joint_gradients");
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     if (gradients[i].defined()) file->put(parts.parameters[i].first, gradients[i]);

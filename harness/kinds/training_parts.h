@@ -83,6 +83,9 @@ class TrainingParts {
                         int of_rank,
                         const std::string& name);
 
+  // No recorder takes what runs meanwhile for one of a rank's micro-batches.
+  void pause_recorders(bool pause);
+
   // Where a loss or gradient is NaN: runs the step's forward and backward again, watched, and writes the birth certificate.
   void certify_nan(std::int64_t step, const torch::Tensor& tokens_BS, double loss);
 
@@ -102,7 +105,6 @@ class TrainingParts {
   void drop_residuals();
   [[nodiscard]] torch::Tensor dropped(int layer, int site, const torch::Tensor& branch_BSE);
   torch::Tensor loss_of(const torch::Tensor& tokens_BS);
-  void pause_recorders(bool pause);
   void write_batch(std::int64_t micro, const torch::Tensor& tokens_BS);
   // A micro-batch's loss. To read it is to wait for the device: below kWatchValues it stays where it is until write_loss().
   void add_loss(const torch::Tensor& loss, double weight);
