@@ -21,49 +21,30 @@ using harness::history::TimeVerdict;
 // A wider half of an interval around no change says nothing: 10 %.
 constexpr double kWidest = 0.1;
 
-struct Launch {
-  std::string label;
-  std::string device;
-  double step_ms = 0.0;
-  double control_ms = 0.0;
-};
-
-std::map<std::string, Launch> launches_of(const harness::Store& store, const RunRecord& run) {
-  std::map<std::string, Launch> launches;
-  for (const CaseRecord& record : store.cases(run.id)) {
-    const auto step = record.digest.metric(harness::kStepMs);
-    const auto control = record.digest.metric(harness::kControlMs);
-    if (!step || !control) continue;
-    launches.try_emplace(record.history_id,
-                         Launch{record.label, record.digest.device, *step, *control});
-  }
-  return launches;
-}
-
 struct CellLaunches {
-  std::vector<Launch> before;
-  std::vector<Launch> now;
+  std::vector<LaunchedCell> before;
+  std::vector<LaunchedCell> now;
 };
 
-std::string machines_differ(const std::vector<RunPair>& pairs) {
+std::string machines_differ(const std::vector<std::pair<TimedRun, TimedRun>>& pairs) {
   for (const auto& [before, now] : pairs) {
-    for (const RunRecord* run : {&before, &now}) {
-      if (hardware_text(*run) != hardware_text(pairs.front().first)) {
-        return "the runs are of several machines: " + hardware_text(pairs.front().first) + "; " +
-               hardware_text(*run);
+    for (const TimedRun* run : {&before, &now}) {
+      if (run->hardware != pairs.front().first.hardware) {
+        return "the runs are of several machines: " + pairs.front().first.hardware + "; " +
+               run->hardware;
       }
     }
   }
   return "";
 }
 
-double quartile_ms(const std::vector<Launch>& launches) {
+double quartile_ms(const std::vector<LaunchedCell>& launches) {
   std::vector<double> values;
-  for (const Launch& launch : launches) values.push_back(launch.step_ms);
+  for (const LaunchedCell& launch : launches) values.push_back(launch.step_ms);
   return harness::history::quantile(values, 0.25);
 }
 
-PairedChange change_of(const CellLaunches& launches, double (*log_time)(const Launch&)) {
+PairedChange change_of(const CellLaunches& launches, double (*log_time)(const LaunchedCell&)) {
   std::vector<double> differences;
   for (std::size_t i = 0; i < launches.now.size(); ++i) {
     differences.push_back(log_time(launches.now[i]) - log_time(launches.before[i]));
@@ -71,13 +52,13 @@ PairedChange change_of(const CellLaunches& launches, double (*log_time)(const La
   return paired_change(differences);
 }
 
-double log_step(const Launch& launch) {
+double log_step(const LaunchedCell& launch) {
   return std::log(launch.step_ms);
 }
-double log_control(const Launch& launch) {
+double log_control(const LaunchedCell& launch) {
   return std::log(launch.control_ms);
 }
-double log_beside(const Launch& launch) {
+double log_beside(const LaunchedCell& launch) {
   return log_step(launch) - log_control(launch);
 }
 
@@ -102,8 +83,8 @@ void judge(PairedCell& cell) {
 
 PairedCell cell_of(const CellLaunches& launches, const std::string& machines) {
   PairedCell cell;
-  const Launch& before = launches.before.front();
-  const Launch& now = launches.now.front();
+  const LaunchedCell& before = launches.before.front();
+  const LaunchedCell& now = launches.now.front();
   cell.label = now.label;
   cell.pairs = launches.now.size();
   cell.before_ms = quartile_ms(launches.before);
@@ -127,11 +108,6 @@ std::string percent(double change) {
   return (share > 0.0 ? "+" : "") + nsa::to_text(share, 3) + " %";
 }
 
-std::string interval_text(const PairedChange& change) {
-  if (!std::isfinite(change.low)) return percent(change.change);
-  return percent(change.change) + " (" + percent(change.low) + " to " + percent(change.high) + ")";
-}
-
 // Half of the interval: a change of that size would have had an interval without zero.
 std::string smallest_text(const PairedCell& cell) {
   if (!std::isfinite(cell.step.low)) return "–";
@@ -141,14 +117,25 @@ std::string smallest_text(const PairedCell& cell) {
 
 }  // namespace
 
-std::vector<PairedCell> pair_times(const harness::Store& store, const std::vector<RunPair>& pairs) {
+TimedRun timed_run(const harness::Store& store, const RunRecord& run) {
+  TimedRun timed{hardware_text(run), {}};
+  for (const CaseRecord& record : store.cases(run.id)) {
+    const auto step = record.digest.metric(harness::kStepMs);
+    const auto control = record.digest.metric(harness::kControlMs);
+    if (!step || !control) continue;
+    timed.cells.try_emplace(record.history_id,
+                            LaunchedCell{record.label, record.digest.device, *step, *control});
+  }
+  return timed;
+}
+
+std::vector<PairedCell> pair_times(const std::vector<std::pair<TimedRun, TimedRun>>& pairs) {
   std::map<std::string, CellLaunches> all;
   std::vector<std::string> order;
   for (const auto& [before, now] : pairs) {
-    const auto earlier = launches_of(store, before);
-    for (const auto& [id, launch] : launches_of(store, now)) {
-      const auto at = earlier.find(id);
-      if (at == earlier.end()) continue;
+    for (const auto& [id, launch] : now.cells) {
+      const auto at = before.cells.find(id);
+      if (at == before.cells.end()) continue;
       CellLaunches& launches = all[id];
       if (launches.now.empty()) order.push_back(id);
       launches.before.push_back(at->second);
@@ -157,8 +144,24 @@ std::vector<PairedCell> pair_times(const harness::Store& store, const std::vecto
   }
   const std::string machines = machines_differ(pairs);
   std::vector<PairedCell> cells;
-  for (const std::string& id : order) cells.push_back(cell_of(all[id], machines));
+  for (const std::string& id : order) {
+    cells.push_back(cell_of(all[id], machines));
+    cells.back().history_id = id;
+  }
   return cells;
+}
+
+std::vector<PairedCell> pair_times(const harness::Store& store, const std::vector<RunPair>& pairs) {
+  std::vector<std::pair<TimedRun, TimedRun>> timed;
+  for (const auto& [before, now] : pairs) {
+    timed.emplace_back(timed_run(store, before), timed_run(store, now));
+  }
+  return pair_times(timed);
+}
+
+std::string interval_text(const PairedChange& change) {
+  if (!std::isfinite(change.low)) return percent(change.change);
+  return percent(change.change) + " (" + percent(change.low) + " to " + percent(change.high) + ")";
 }
 
 bool any_slower(const std::vector<PairedCell>& cells) {

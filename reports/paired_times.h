@@ -2,7 +2,7 @@
 // control's beside it.
 #pragma once
 
-#include <optional>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,7 +16,23 @@ namespace reports {
 
 using RunPair = std::pair<harness::RunRecord, harness::RunRecord>;  // before, now
 
+// What one cell took in one launch, in milliseconds.
+struct LaunchedCell {
+  std::string label;
+  std::string device;
+  double step_ms = 0.0;
+  double control_ms = 0.0;
+};
+
+// The cells of a run that were measured beside a control, by history id.
+struct TimedRun {
+  std::string hardware;
+  std::map<std::string, LaunchedCell> cells;
+};
+[[nodiscard]] TimedRun timed_run(const harness::Store& store, const harness::RunRecord& run);
+
 struct PairedCell {
+  std::string history_id;
   std::string label;
   std::size_t pairs = 0;
   double before_ms = 0.0;  // lower quartile over the launches
@@ -32,8 +48,13 @@ struct PairedCell {
 // The cells that every pair measured beside a control. NOT_COMPARABLE where the runs are of several machines, or
 // where the cell ran on another device. UNKNOWN with fewer than history::kFewestPairs pairs, and
 // where the launches scatter so much that no change can be excluded.
+[[nodiscard]] std::vector<PairedCell> pair_times(
+    const std::vector<std::pair<TimedRun, TimedRun>>& pairs);
 [[nodiscard]] std::vector<PairedCell> pair_times(const harness::Store& store,
                                                  const std::vector<RunPair>& pairs);
+
+// "+5.1 % (+4.2 % to +6 %)", "–" where nothing was measured.
+[[nodiscard]] std::string interval_text(const harness::history::PairedChange& change);
 
 [[nodiscard]] bool any_slower(const std::vector<PairedCell>& cells);
 // A table, or that nothing was measured. Markdown.

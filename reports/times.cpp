@@ -76,6 +76,18 @@ std::string smallest_text(double smallest) {
   return std::isfinite(smallest) ? nsa::to_text(100.0 * std::expm1(smallest), 2) + " %" : "–";
 }
 
+// Of the newest night before the last one that was found the same.
+std::string newest_same_commit(const std::vector<RunRecord>& runs,
+                               const std::vector<TimeJudgement>& judged) {
+  for (auto night = judged.rbegin() + 1; night != judged.rend(); ++night) {
+    if (night->verdict != TimeVerdict::same) continue;
+    for (const RunRecord& run : runs) {
+      if (run.id == night->run) return run.provenance.commit;
+    }
+  }
+  return "";
+}
+
 bool is_measured(const harness::CaseRecord& record) {
   return record.digest.metric(harness::kControlMs).has_value();
 }
@@ -121,10 +133,13 @@ std::vector<TimedCell> judge_times(const harness::Store& store,
     }
     const std::vector<NightTimes> nights = nights_of_cell(store, runs, record.history_id);
     if (nights.empty() || nights.back().run != now.id) continue;
+    const auto judged = harness::history::judge_nights(nights);
     cells.push_back({record.label,
                      record.history_id,
                      least_ms(nights, before.id),
-                     harness::history::judge_nights(nights).back()});
+                     judged.back(),
+                     newest_same_commit(runs, judged),
+                     now.provenance.commit});
   }
   std::vector<TimeJudgement> together;
   for (const TimedCell& cell : cells) together.push_back(cell.judgement);

@@ -21,6 +21,9 @@ struct TimedCell {
   std::string history_id;
   double before_ms = 0.0;  // in the run compared with; NaN where it was not measured there
   harness::history::TimeJudgement judgement;
+  // Of the newest earlier run whose times were the same as its reference, and of this one; "" where none is known.
+  std::string same_commit;
+  std::string commit;
 };
 
 // The cells of `now` that were measured beside a control, judged together, each against its own earlier nights.

@@ -1,11 +1,12 @@
-// The commit that made it worse. Each commit is built in a folder of its own, once, and asked by a command of the user's: exit code
-// 0 is good, 1 is bad, anything else is UNKNOWN, as a commit is that does not build.
+// The commit that made it worse, or slower. Each commit is built in a folder of its own, once, and asked by a command of the user's;
+// a commit that does not build is UNKNOWN.
 #include <iostream>
 #include <memory>
 
 #include <CLI/CLI.hpp>
 
 #include "harness/cli/bisect/checkout.h"
+#include "harness/cli/bisect/commit_test.h"
 #include "harness/cli/output.h"
 #include "harness/cli/paths.h"
 #include "harness/cli/verbs.h"
@@ -19,13 +20,12 @@ namespace {
 using history::CommitAnswer;
 using history::CommitSearch;
 
-constexpr int kTestMs = 3'600'000;
-
 struct BisectArguments {
   std::vector<std::string> commits;
   std::string repository;
   std::string build = "./nsa-harness --yes version";
   std::string test;
+  std::string slower;
   std::string cache;
 };
 
@@ -39,12 +39,21 @@ const char* name_of(CommitAnswer answer) {
   return "";
 }
 
-CommitAnswer ask(const Checkouts& checkouts, const std::string& commit, const std::string& test) {
+std::unique_ptr<CommitTest> make_test(const BisectArguments& arguments,
+                                      const Checkouts& checkouts,
+                                      const std::string& good) {
+  if (arguments.slower.empty()) return exit_code_test(arguments.test);
+  const std::string folder = checkouts.built(good);
+  if (folder.empty()) throw nsa::Error("the good commit does not build: " + checkouts.log_of(good));
+  return slower_test(folder, arguments.slower);
+}
+
+TestedCommit ask(const Checkouts& checkouts, const std::string& commit, CommitTest& test) {
   const std::string folder = checkouts.built(commit);
-  if (folder.empty()) return CommitAnswer::unknown;
-  const int code = run_in(folder, test, folder + "/../test.log", kTestMs);
-  if (code == kExitPass) return CommitAnswer::good;
-  return code == kExitFailed ? CommitAnswer::bad : CommitAnswer::unknown;
+  if (folder.empty()) {
+    return {CommitAnswer::unknown, "does not build: " + checkouts.log_of(commit)};
+  }
+  return test.ask(folder);
 }
 
 int tell(const CommitSearch& search,
@@ -72,12 +81,17 @@ int bisect(const BisectArguments& arguments) {
   const std::vector<std::string> commits =
       commits_between(repository, arguments.commits[0], arguments.commits[1]);
   const Checkouts checkouts(repository, cache, arguments.build);
+  const auto test = make_test(arguments, checkouts, commits.front());
   std::vector<CommitAnswer> answers(commits.size(), CommitAnswer::untried);
+  if (!arguments.slower.empty())
+    answers.front() = CommitAnswer::good;  // the others are compared with it
   CommitSearch search = history::search_commits(answers);
   for (; search.next; search = history::search_commits(answers)) {
     const std::size_t at = *search.next;
-    answers[at] = ask(checkouts, commits[at], arguments.test);
-    log_line(std::string(name_of(answers[at])) + "\t" + commit_title(repository, commits[at]));
+    const TestedCommit tested = ask(checkouts, commits[at], *test);
+    answers[at] = tested.answer;
+    log_line(std::string(name_of(tested.answer)) + "\t" + commit_title(repository, commits[at]) +
+             (tested.because.empty() ? "" : "\t" + tested.because));
   }
   return tell(search, answers, commits, repository);
 }
@@ -89,11 +103,18 @@ Action add_bisect(CLI::App& command) {
   command.add_option("--commits", arguments->commits, "A good commit and a later bad one")
       ->expected(2)
       ->required();
-  command
-      .add_option("--test",
-                  arguments->test,
-                  "Run in a commit's folder: exit code 0 is good, 1 bad, anything else UNKNOWN")
-      ->required();
+  CLI::Option_group* const question =
+      command.add_option_group("Question", "One of these is wanted");
+  question->add_option(
+      "--test",
+      arguments->test,
+      "Run in a commit's folder: exit code 0 is good, 1 bad, anything else UNKNOWN");
+  question->add_option(
+      "--slower",
+      arguments->slower,
+      "Runs timed cases in a commit's folder and in the good one's, in turn: bad is "
+      "what takes longer");
+  question->require_option(1);
   command.add_option("--build", arguments->build, "Run once in a commit's folder, before the test")
       ->capture_default_str();
   command.add_option("--repository", arguments->repository, "Default: this tree");

@@ -129,7 +129,7 @@ const std::vector<Verb>& verbs() {
        add_baseline},
       {"bisect",
        "Find the commit that made it worse; builds are kept, and UNKNOWN is an answer",
-       "nsa-harness bisect --commits v1 HEAD --test './nsa-harness run scenarios/ddp_onestep.yaml'",
+       "nsa-harness bisect --commits v1 HEAD --slower './nsa-harness run scenarios/throughput.yaml'",
        add_bisect},
       {"judge",
        "Judge a stored run again; the new verdicts stand beside the old",

@@ -14,6 +14,9 @@ namespace reports {
 // whole search: it chooses its cases itself.
 [[nodiscard]] std::string case_again(const CaseView& one);
 
+// The same in a checkout of another commit, recorded where the environment says.
+[[nodiscard]] std::string case_again_in_checkout(const CaseView& one);
+
 // "PROGRAM WORDS... --db FILE"
 [[nodiscard]] std::string on_database(const harness::RunRecord& run, const std::string& words);
 

@@ -9,6 +9,7 @@
 #include "nsa/base/text.h"
 #include "reports/markdown.h"
 #include "reports/range.h"
+#include "reports/sections/again.h"
 #include "reports/sections/list.h"
 
 namespace reports::section {
@@ -81,7 +82,29 @@ bool went_unjudged(const harness::history::TimeJudgement& judgement) {
          (judgement.verdict == TimeVerdict::unknown && judgement.smallest > 0.0);
 }
 
-std::vector<Alarm> time_alarms(const Comparison& comparison) {
+// What finds the commit, where only a commit can have done it. "" where none can be named.
+std::string search_for_commit(const ReportView& view, const TimedCell& cell) {
+  const bool by_code = cell.judgement.verdict == harness::history::TimeVerdict::regressed &&
+                       cell.judgement.cause == harness::history::Cause::code;
+  if (!by_code || cell.same_commit.empty() || cell.same_commit == cell.commit) return "";
+  const auto measured = std::find_if(view.cases.begin(), view.cases.end(), [&](const auto& one) {
+    return one.record.history_id == cell.history_id;
+  });
+  if (measured == view.cases.end()) return "";
+  const std::string launch = case_again_in_checkout(*measured);
+  if (launch.empty()) return "";
+  return " Which commit: `" +
+         nsa::shell_text(std::vector<std::string>{"./nsa-harness",
+                                                  "bisect",
+                                                  "--commits",
+                                                  cell.same_commit,
+                                                  cell.commit,
+                                                  "--slower",
+                                                  launch}) +
+         "`";
+}
+
+std::vector<Alarm> time_alarms(const ReportView& view, const Comparison& comparison) {
   std::vector<Alarm> alarms;
   for (const TimedCell& cell : comparison.times) {
     const bool slower = cell.judgement.verdict == harness::history::TimeVerdict::regressed;
@@ -89,15 +112,16 @@ std::vector<Alarm> time_alarms(const Comparison& comparison) {
     alarms.push_back(
         {slower ? "SLOWER" : "TIME NOT JUDGED",
          escape(cell.label) + ": " + verdict_text(cell.judgement) +
-             (cell.judgement.reason.empty() ? "" : ", " + escape(cell.judgement.reason)) + ".",
+             (cell.judgement.reason.empty() ? "" : ", " + escape(cell.judgement.reason)) + "." +
+             search_for_commit(view, cell),
          slower,
          cell.history_id});
   }
   return alarms;
 }
 
-std::vector<Alarm> alarms_of_night(const NightBefore& one) {
-  std::vector<Alarm> alarms = time_alarms(one.comparison);
+std::vector<Alarm> alarms_of_night(const ReportView& view, const NightBefore& one) {
+  std::vector<Alarm> alarms = time_alarms(view, one.comparison);
   for (const BrokenNight& broken : one.earlier.broken) alarms.push_back(broken_alarm(broken));
   if (!one.earlier.missing.empty()) {
     const std::string dates = nsa::join(one.earlier.missing);
@@ -120,7 +144,7 @@ std::string alarms_body(const ReportView& view) {
 std::vector<Alarm> alarms_of(const ReportView& view) {
   std::vector<Alarm> all;
   for (const NightBefore& one : view.nightly) {
-    for (Alarm& alarm : alarms_of_night(one)) {
+    for (Alarm& alarm : alarms_of_night(view, one)) {
       if (!one.name.empty()) alarm.text = "Of " + escape(one.name) + ": " + alarm.text;
       all.push_back(std::move(alarm));
     }

@@ -49,6 +49,27 @@ class BisectCommits : public testing::Test {
     return bisect(good, bad, program_.folder() / "cache");
   }
 
+  // Commits whose step takes 5 % longer from 11 on, in launches that scatter by `noise`.
+  [[nodiscard]] fakes::ProgramResult bisect_slower(const std::string& good,
+                                                   const std::string& bad,
+                                                   const std::string& noise,
+                                                   const std::string& launch = "") const {
+    const std::string timed = std::string(NSA_TEST_BIN) + "/fake_controller timed " +
+                              "\"$NSA_HARNESS_DB\" $((100 + 5 * ($(cat value) >= 11))) " + noise;
+    return program_.run({"bisect",
+                         "--commits",
+                         good,
+                         bad,
+                         "--repository",
+                         repository(),
+                         "--cache",
+                         program_.folder() / "cache",
+                         "--build",
+                         "true",
+                         "--slower",
+                         launch.empty() ? timed : launch});
+  }
+
   [[nodiscard]] int built() const {
     std::ifstream file(builds());
     int lines = 0;
@@ -99,6 +120,39 @@ TEST_F(BisectCommits, WhatCannotBeSearchedIsRefused) {
   const auto good = bisect("t0", "t8");
   EXPECT_EQ(good.exit_code, 3);
   EXPECT_THAT(good.err, HasSubstr("the last one is good, wanted bad"));
+}
+
+TEST_F(BisectCommits, TheSlowOneIsFoundByLaunchesInTurn) {
+  make_history("");
+  const auto found = bisect_slower("t0", "t16", "0.02");
+  EXPECT_EQ(found.exit_code, 0) << found.err;
+  EXPECT_THAT(found.out, HasSubstr(" commit 11\n"));
+  EXPECT_THAT(found.err, HasSubstr("beside the good commit in 8 pairs"));
+}
+
+TEST_F(BisectCommits, WhereNothingBecameSlowerThereIsNothingToSearch) {
+  make_history("");
+  const auto good = bisect_slower("t0", "t10", "0.005");
+  EXPECT_EQ(good.exit_code, 3);
+  EXPECT_THAT(good.err, HasSubstr("the last one is good, wanted bad"));
+  const auto noisy = bisect_slower("t0", "t16", "0.9");
+  EXPECT_EQ(noisy.exit_code, 3) << noisy.out;
+  EXPECT_THAT(noisy.err, HasSubstr("the last one is UNKNOWN, wanted bad"));
+}
+
+TEST_F(BisectCommits, ALaunchWithoutATimeIsUnknown) {
+  make_history("");
+  const auto found = bisect_slower("t0", "t16", "", "exit 0");
+  EXPECT_EQ(found.exit_code, 3);
+  EXPECT_THAT(found.err, HasSubstr("a launch recorded no time"));
+}
+
+TEST_F(BisectCommits, OneQuestionIsWanted) {
+  make_history("");
+  const auto none =
+      program_.run({"bisect", "--commits", "t0", "t16", "--repository", repository()});
+  EXPECT_EQ(none.exit_code, 3);
+  EXPECT_THAT(none.err, HasSubstr("--slower"));
 }
 
 }  // namespace

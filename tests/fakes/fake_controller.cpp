@@ -1,10 +1,12 @@
 // A controller small enough to be killed at any moment.
 //   fake_controller run DB FOLDER WORKER     a run of fake ranks, recorded into the store, again and again
 //   fake_controller write DB NAME COUNT      one run of COUNT cases, each planned, begun, ended and judged
+//   fake_controller timed DB MS NOISE        one run of one case whose step took MS, times 1 up to 1 + NOISE, beside a control
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
+#include <random>
 #include <string>
 #include <unistd.h>
 
@@ -30,6 +32,26 @@ int write_cases(const std::string& path, const std::string& name, int count) {
     store->finish_case(row, i, digest);
     store->add_judgement(row, test::stored(Outcome::pass));
   }
+  store->finish_run(run, 0, true, 2'000);
+  return 0;
+}
+
+int write_timed(const std::string& path, double step_ms, double noise) {
+  const auto store = Store::open(path, true);
+  const std::int64_t run = store->begin_run(test::a_run("timed"));
+  const std::int64_t row = store->plan_case(test::a_case(run, 0, "timed"));
+  store->begin_case(row, 1);
+  // By the name of the file, so that a search gives the same every time.
+  const std::string file = std::filesystem::path(path).filename();
+  std::seed_seq seed(file.begin(), file.end());
+  std::mt19937 random(seed);
+  Digest digest;
+  digest.recorded = true;
+  digest.metrics = {
+      {kControlMs, 10.0},
+      {kStepMs, step_ms * (1.0 + noise * std::uniform_real_distribution<>()(random))}};
+  store->finish_case(row, 1.0, digest);
+  store->add_judgement(row, test::stored(Outcome::pass));
   store->finish_run(run, 0, true, 2'000);
   return 0;
 }
@@ -66,6 +88,7 @@ int main(int argc, char** argv) {
   try {
     const std::string verb = argc == 5 ? argv[1] : "";
     if (verb == "run") return run_forever(argv[2], argv[3], argv[4]);
+    if (verb == "timed") return write_timed(argv[2], std::atof(argv[3]), std::atof(argv[4]));
     if (verb == "write") return write_cases(argv[2], argv[3], std::atoi(argv[4]));
   } catch (const nsa::Error& error) {
     std::cerr << error.what() << "\n";

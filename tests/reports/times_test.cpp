@@ -33,6 +33,9 @@ class Times : public testing::Test {
       record.position = i;
       record.scenario = "fast";
       record.history_id = "fast";
+      harness::Case content = fixtures::sample_case("fast");
+      content.scenario.path = "scenarios/fast.yaml";
+      record.case_json = harness::case_to_json(content);
       record.judgement = fixtures::passed();
       record.digest.metrics = {{harness::kControlMs, control_ms * noise()},
                                {harness::kStepMs, step_ms * noise()}};
@@ -81,6 +84,20 @@ TEST_F(Times, ASlowerCellIsAnAlarmOnTheFirstScreen) {
   EXPECT_THAT(text, HasSubstr("**SLOWER** fast: REGRESSED +"));
   EXPECT_THAT(text, HasSubstr("(code)"));
   EXPECT_THAT(text, HasSubstr("**1 cell slower**"));
+}
+
+TEST_F(Times, WhereACommitMadeItSlowerTheSearchForItIsNamed) {
+  add_night(100.0, 10.0);
+  store_.run_rows.back().provenance.commit = "fast";
+  add_night(106.0, 10.0);
+  EXPECT_THAT(report(),
+              HasSubstr("`./nsa-harness bisect --commits fast 0123456789abcdef --slower "
+                        "'./nsa-harness run scenarios/fast.yaml --profile base'`"));
+  store_.run_rows.back().provenance.commit = "fast";
+  EXPECT_THAT(report(), Not(HasSubstr("bisect"))) << "there is no commit between them";
+  store_.run_rows.back().provenance.commit = "slow";
+  store_.run_rows.back().provenance.machine = {{"cpu", "other"}};
+  EXPECT_THAT(report(), Not(HasSubstr("bisect"))) << "no commit changed the machine";
 }
 
 TEST_F(Times, ASlowerCellFailsInEveryFormat) {

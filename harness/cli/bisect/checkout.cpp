@@ -60,10 +60,20 @@ std::string commit_title(const std::string& repository, const std::string& commi
 int run_in(const std::string& folder,
            const std::string& line,
            const std::string& log,
+           const std::vector<std::string>& variables,
            int timeout_ms) {
-  const CommandResult result = run_command(
-      {"sh", "-c", "cd \"$1\" && exec >\"$2\" 2>&1 && eval \"$3\"", "sh", folder, log, line},
-      timeout_ms);
+  std::vector<std::string> words = {"env"};
+  words.insert(words.end(), variables.begin(), variables.end());
+  for (const std::string& word : {std::string("sh"),
+                                  std::string("-c"),
+                                  std::string("cd \"$1\" && exec >\"$2\" 2>&1 && eval \"$3\""),
+                                  std::string("sh"),
+                                  folder,
+                                  log,
+                                  line}) {
+    words.push_back(word);
+  }
+  const CommandResult result = run_command(words, timeout_ms);
   return result.started && !result.timed_out ? result.exit_code : -1;
 }
 
@@ -72,10 +82,17 @@ Checkouts::Checkouts(std::string repository, std::string cache, std::string buil
       cache_(fs::absolute(cache)),
       build_(std::move(build)) {}
 
+std::string Checkouts::place_of(const std::string& commit) const {
+  const std::string hash = nsa::hash_hex(repository_ + "\n" + build_ + "\n" + commit);
+  return cache_ + "/" + hash.substr(0, kHashLetters);
+}
+
+std::string Checkouts::log_of(const std::string& commit) const {
+  return place_of(commit) + "/build.log";
+}
+
 std::string Checkouts::built(const std::string& commit) const {
-  const std::string place =
-      cache_ + "/" +
-      nsa::hash_hex(repository_ + "\n" + build_ + "\n" + commit).substr(0, kHashLetters);
+  const std::string place = place_of(commit);
   const std::string folder = place + "/tree";
   const std::string done = place + "/built";
   const std::string failed = place + "/failed";
@@ -95,7 +112,7 @@ std::string Checkouts::built(const std::string& commit) const {
                    folder},
                   kGitMs);
   if (!unpacked.ok()) throw nsa::Error(folder + ": commit " + commit + " cannot be unpacked there");
-  const bool good = run_in(folder, build_, place + "/build.log", kBuildMs) == 0;
+  const bool good = run_in(folder, build_, place + "/build.log", {}, kBuildMs) == 0;
   nsa::write_durably(good ? done : failed, build_ + "\n");
   return good ? folder : "";
 }

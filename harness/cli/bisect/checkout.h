@@ -23,17 +23,24 @@ class Checkouts {
   // The commit's folder, built; "" where it does not build. What the build printed is in build.log beside the folder.
   // Throws: nsa::Error where the folder cannot be made.
   [[nodiscard]] std::string built(const std::string& commit) const;
+  [[nodiscard]] std::string log_of(const std::string& commit) const;
 
  private:
+  [[nodiscard]] std::string place_of(const std::string& commit) const;
+
   std::string repository_;
   std::string cache_;
   std::string build_;
 };
 
-// Runs a line of shell in the folder; its output goes to `log`. Its exit code; -1 where it was ended after `timeout_ms`.
+inline constexpr int kTestMs = 3'600'000;
+
+// Runs a line of shell in the folder, with these variables (NAME=VALUE) beside those of this process; its output goes to `log`. Its
+// exit code; -1 where it was ended after `timeout_ms`.
 [[nodiscard]] int run_in(const std::string& folder,
                          const std::string& line,
                          const std::string& log,
-                         int timeout_ms);
+                         const std::vector<std::string>& variables = {},
+                         int timeout_ms = kTestMs);
 
 }  // namespace harness::cli
