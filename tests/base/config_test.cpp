@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/fakes/error_of.h"
+#include "tests/fakes/where.h"
 
 namespace {
 
@@ -16,7 +17,7 @@ using nsa::ModelConfig;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-const std::string kModels = std::string(NSA_TEST_ROOT) + "/configs/models";
+const std::string kModels = fakes::tree() + "/configs/models";
 
 ModelConfig model(const std::string& yaml) {
   return nsa::read_model(nsa::parse_yaml(yaml, "s.yaml"), kModels);

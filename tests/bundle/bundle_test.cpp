@@ -16,6 +16,7 @@
 #include "nsa/base/hash.h"
 #include "tests/fakes/manifest.h"
 #include "tests/fakes/mutate.h"
+#include "tests/fakes/where.h"
 
 namespace harness {
 namespace {
@@ -26,10 +27,9 @@ using testing::HasSubstr;
 constexpr ArchiveLimits kRoomy = {std::size_t{1} << 24, 16};
 
 Case shipped(const std::string& name) {
-  const ScenarioOptions options = fakes::scenario_options(NSA_TEST_ROOT);
-  return load_cases(std::string(NSA_TEST_ROOT) + "/scenarios/faults/" + name + ".yaml",
-                    options,
-                    fakes::manifest())
+  const ScenarioOptions options = fakes::scenario_options(fakes::tree());
+  return load_cases(
+             fakes::tree() + "/scenarios/faults/" + name + ".yaml", options, fakes::manifest())
       .front();
 }
 
@@ -135,12 +135,12 @@ TEST(Bundle, TheSameCaseGivesTheSameBytes) {
 
 TEST(Bundle, NothingOfThisMachineIsInTheCase) {
   const Case the_case = shipped("averaged_twice");
-  ASSERT_THAT(case_to_json(the_case), HasSubstr(NSA_TEST_ROOT));
+  ASSERT_THAT(case_to_json(the_case), HasSubstr(fakes::tree()));
   std::string all;
   for (const Member& member : read_archive(write_bundle(some_bundle()), kRoomy, "f")) {
     all += member.content;
   }
-  EXPECT_EQ(all.find(NSA_TEST_ROOT), std::string::npos);
+  EXPECT_EQ(all.find(fakes::tree()), std::string::npos);
   EXPECT_FALSE(bare_case(the_case).scenario.expect.has_value());
   EXPECT_TRUE(bare_case(the_case).scenario.fault.has_value()) << "it is what fails";
 }

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/cli/program.h"
+#include "tests/fakes/where.h"
 
 namespace {
 
@@ -54,7 +55,7 @@ class BisectCommits : public testing::Test {
                                                    const std::string& bad,
                                                    const std::string& noise,
                                                    const std::string& launch = "") const {
-    const std::string timed = std::string(NSA_TEST_BIN) + "/fake_controller timed " +
+    const std::string timed = fakes::programs() + "/fake_controller timed " +
                               "\"$NSA_HARNESS_DB\" $((100 + 5 * ($(cat value) >= 11))) " + noise;
     return program_.run({"bisect",
                          "--commits",

@@ -9,6 +9,7 @@
 
 #include "harness/judge/codes/codes.h"
 #include "tests/cli/program.h"
+#include "tests/fakes/where.h"
 
 namespace {
 
@@ -21,7 +22,7 @@ using testing::StartsWith;
 class ExplainTest : public testing::Test {
  protected:
   ExplainTest() {
-    std::filesystem::copy(std::string(NSA_TEST_ROOT) + "/scenarios",
+    std::filesystem::copy(fakes::tree() + "/scenarios",
                           program_.share() + "/scenarios",
                           std::filesystem::copy_options::recursive);
   }
@@ -36,7 +37,7 @@ class ExplainTest : public testing::Test {
 };
 
 TEST_F(ExplainTest, ThePageOfCodesIsWhatItPrints) {
-  std::ifstream file(std::string(NSA_TEST_ROOT) + "/docs/codes.md");
+  std::ifstream file(fakes::tree() + "/docs/codes.md");
   std::stringstream page;
   page << file.rdbuf();
   EXPECT_EQ(page.str(), out({"explain", "--markdown"}))

@@ -12,17 +12,17 @@
 #include "harness/cli/golden/judge.h"
 #include "nsa/base/safetensors.h"
 #include "tests/fakes/temp_folder.h"
+#include "tests/fakes/where.h"
 
 namespace fakes {
 
 inline std::string golden_path(const std::string& name) {
-  return std::string(NSA_TEST_ROOT) + "/tests/golden/" + name + ".safetensors";
+  return fakes::tree() + "/tests/golden/" + name + ".safetensors";
 }
 
 inline std::vector<std::string> all_golden_files() {
   std::vector<std::string> files;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(std::string(NSA_TEST_ROOT) + "/tests/golden")) {
+  for (const auto& entry : std::filesystem::directory_iterator(fakes::tree() + "/tests/golden")) {
     if (entry.path().extension() == ".safetensors") files.push_back(entry.path().string());
   }
   std::sort(files.begin(), files.end());

@@ -14,6 +14,7 @@
 #include "tests/fakes/error_of.h"
 #include "tests/fakes/manifest.h"
 #include "tests/fakes/temp_folder.h"
+#include "tests/fakes/where.h"
 
 namespace {
 
@@ -65,7 +66,7 @@ std::vector<NightCase> night_on(const cli::Machine& machine,
                                 const cli::Part& shard = {},
                                 const harness::Manifest& manifest = cuda_manifest(),
                                 const cli::ExpectedSeconds& expected = allowed) {
-  const std::string root = NSA_TEST_ROOT;
+  const std::string root = fakes::tree();
   harness::ScenarioOptions options = fakes::scenario_options(root);
   options.gpus = static_cast<int>(machine.gpus.size());
   static const std::vector<std::string> files = few_files(root);

@@ -8,6 +8,7 @@
 
 #include "harness/store/store.h"
 #include "tests/cli/program.h"
+#include "tests/fakes/where.h"
 
 namespace {
 
@@ -33,7 +34,7 @@ std::string first_screen(const std::string& report) {
 
 // The shell text of the workflow's step.
 std::string step_of_workflow() {
-  std::ifstream file(std::string(NSA_TEST_ROOT) + "/.github/workflows/nightly.yml");
+  std::ifstream file(fakes::tree() + "/.github/workflows/nightly.yml");
   std::string script;
   bool inside = false;
   bool block = false;

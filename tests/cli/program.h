@@ -13,6 +13,7 @@
 #include "harness/scenario/manifest.h"
 #include "tests/fakes/manifest.h"
 #include "tests/fakes/temp_folder.h"
+#include "tests/fakes/where.h"
 
 namespace fakes {
 
@@ -28,9 +29,8 @@ class Program {
     namespace fs = std::filesystem;
     fs::create_directories(folder_ / "bin");
     fs::create_directories(share());
-    fs::copy_file(std::string(NSA_TEST_BIN) + "/nsa-harness", folder_ / "bin/nsa-harness");
-    fs::copy(
-        std::string(NSA_TEST_ROOT) + "/configs", share() + "/configs", fs::copy_options::recursive);
+    fs::copy_file(fakes::programs() + "/nsa-harness", folder_ / "bin/nsa-harness");
+    fs::copy(fakes::tree() + "/configs", share() + "/configs", fs::copy_options::recursive);
     set_mood("ok");
     set_source_hash(harness::built_source_hash());
     folder_.write("corpus.txt", std::string(1000, 'a'));
@@ -41,7 +41,7 @@ class Program {
     const std::string worker =
         folder_.write("bin/nsa-harness-worker",
                       "#!/bin/sh\n[ \"$1\" = --version ] && echo fake && exit\nFAKE_MOOD=" + mood +
-                          " exec \"" + NSA_TEST_BIN + "/fake_rank\" \"$@\"\n");
+                          " exec \"" + fakes::programs() + "/fake_rank\" \"$@\"\n");
     chmod(worker.c_str(), 0755);
   }
 

@@ -10,6 +10,7 @@
 
 #include "harness/cli/verbs.h"
 #include "harness/store/store.h"
+#include "tests/fakes/where.h"
 
 namespace {
 
@@ -380,11 +381,10 @@ TEST_F(ProgramTest, AnEmptyRangeNamesTheLastRun) {
 }
 
 TEST_F(ProgramTest, TheFolderOfAllScenarios) {
-  fs::copy_file(fs::path(NSA_TEST_BIN) / "../share/nsa-harness/corpus.txt",
+  fs::copy_file(fs::path(fakes::programs()) / "../share/nsa-harness/corpus.txt",
                 program_.share() + "/corpus.txt");
-  fs::copy(std::string(NSA_TEST_ROOT) + "/scenarios",
-           program_.share() + "/scenarios",
-           fs::copy_options::recursive);
+  fs::copy(
+      fakes::tree() + "/scenarios", program_.share() + "/scenarios", fs::copy_options::recursive);
   const ProgramResult result =
       program_.run({"run", program_.share() + "/scenarios", "--dry-run", "--json"});
   EXPECT_EQ(result.exit_code, 0) << result.err;

@@ -15,6 +15,7 @@
 #include "harness/store/verdict_log.h"
 #include "nsa/base/file.h"
 #include "tests/cli/program.h"
+#include "tests/fakes/where.h"
 
 namespace {
 
@@ -140,7 +141,7 @@ TEST_F(RecordTest, NothingIsDeletedBeforeItsVerdictIsStored) {
   std::ofstream(worker) << "#!/bin/sh\nfor word in \"$@\"; do\n"
                            "  [ \"$last\" = --folder ] && mkdir -p \"$word/verdicts.jsonl\"\n"
                            "  last=$word\ndone\n"
-                        << "FAKE_MOOD=two_passes exec \"" << NSA_TEST_BIN
+                        << "FAKE_MOOD=two_passes exec \"" << fakes::programs()
                         << "/fake_rank\" \"$@\"\n";
   const ProgramResult result =
       program_.run({"run", program_.scenario("parallel: {ranks: 1}\n", kTwoPasses)});
@@ -232,9 +233,9 @@ TEST_F(RecordTest, TextThatNobodyNamedIsTheOneOfTheBuild) {
 }
 
 TEST(BuiltText, HoldsTheSourcesThatEveryBuildCompiles) {
-  const std::string text = text_of(fs::path(NSA_TEST_BIN) / "../share/nsa-harness/corpus.txt");
+  const std::string text = text_of(fs::path(fakes::programs()) / "../share/nsa-harness/corpus.txt");
   for (const char* file : {"/harness/cli/paths.cpp", "/oracles/attention/attend.cpp"}) {
-    EXPECT_THAT(text, HasSubstr(text_of(std::string(NSA_TEST_ROOT) + file))) << file;
+    EXPECT_THAT(text, HasSubstr(text_of(fakes::tree() + file))) << file;
   }
   EXPECT_GT(text.size(), 1'000'000U);
 }

@@ -10,13 +10,14 @@
 #include "nsa/base/error.h"
 #include "tests/fakes/manifest.h"
 #include "tests/fakes/temp_folder.h"
+#include "tests/fakes/where.h"
 
 namespace {
 
 using harness::Case;
 using harness::cli::SelftestRequest;
 
-const std::string kRoot = NSA_TEST_ROOT;
+const std::string kRoot = fakes::tree();
 
 std::vector<std::string> shipped() {
   return harness::cli::scenario_files({kRoot + "/scenarios/faults"});

@@ -11,6 +11,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include "tests/e2e/installed.h"
+#include "tests/fakes/where.h"
 
 namespace e2e {
 namespace {
@@ -53,8 +54,7 @@ bool is_large(const YAML::Node& file) {
 std::vector<Planted> one_for_each_code() {
   std::map<std::string, fs::path>
       files;  // by name, so that the choice does not depend on the file system
-  for (const auto& entry :
-       fs::directory_iterator(std::string(NSA_TEST_ROOT) + "/scenarios/faults")) {
+  for (const auto& entry : fs::directory_iterator(fakes::tree() + "/scenarios/faults")) {
     if (entry.path().extension() == ".yaml") files[entry.path().stem()] = entry.path();
   }
   std::vector<Planted> chosen;

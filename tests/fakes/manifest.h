@@ -2,13 +2,13 @@
 #pragma once
 
 #include "harness/scenario/scenario.h"
+#include "tests/fakes/where.h"
 
 namespace fakes {
 
 // As the built worker writes it (tests/program holds the two equal): nsa-harness-worker --manifest > tests/fakes/manifest.json.
 inline harness::Manifest worker_manifest() {
-  harness::Manifest manifest =
-      harness::load_manifest(std::string(NSA_TEST_ROOT) + "/tests/fakes/manifest.json");
+  harness::Manifest manifest = harness::load_manifest(fakes::tree() + "/tests/fakes/manifest.json");
   manifest.source_hash = "0123";
   return manifest;
 }

@@ -10,6 +10,7 @@
 #include "harness/scenario/scenario_read.h"
 #include "nsa/base/error.h"
 #include "tests/fakes/manifest.h"
+#include "tests/fakes/where.h"
 
 namespace {
 
@@ -32,7 +33,7 @@ void read_as_case(const std::string& text) {
 }
 
 void read_as_scenario(const std::string& text) {
-  harness::ScenarioOptions options = fakes::scenario_options(NSA_TEST_ROOT);
+  harness::ScenarioOptions options = fakes::scenario_options(fakes::tree());
   options.gpus = static_cast<int>(text.size() % 3);
   const harness::ReadContext context{"/s.yaml", &options, &kManifest};
   Case the_case;

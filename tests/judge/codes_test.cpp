@@ -12,6 +12,7 @@
 #include "harness/checks/list.h"
 #include "harness/judge/wording/find_wording.h"
 #include "nsa/base/yaml.h"
+#include "tests/fakes/where.h"
 
 namespace {
 
@@ -52,7 +53,7 @@ Names split(std::string text) {
 // By code: the files that expect it.
 std::map<std::string, Names> expected_by_scenarios() {
   std::map<std::string, Names> expected;
-  const std::string folder = std::string(NSA_TEST_ROOT) + "/scenarios";
+  const std::string folder = fakes::tree() + "/scenarios";
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
     if (entry.path().extension() != ".yaml") continue;
     const std::string wanted = expected_in(entry.path());

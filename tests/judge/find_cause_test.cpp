@@ -15,6 +15,7 @@
 #include "harness/judge/codes/codes.h"
 #include "harness/judge/expectation.h"
 #include "harness/judge/wording/find_wording.h"
+#include "tests/fakes/where.h"
 
 namespace {
 
@@ -573,7 +574,7 @@ struct Recorded {
 
 // What the checks found in real runs of the shipped faults, before anybody gave roles.
 std::vector<Recorded> recorded() {
-  std::ifstream file(std::string(NSA_TEST_ROOT) + "/tests/judge/recorded/faults.jsonl");
+  std::ifstream file(fakes::tree() + "/tests/judge/recorded/faults.jsonl");
   std::vector<Recorded> cases;
   for (std::string line; std::getline(file, line);) {
     const auto read = nlohmann::json::parse(line);
@@ -620,7 +621,7 @@ const Finding& first_cause(const Recorded& one) {
 }
 
 std::string kind_of(const Recorded& one) {
-  std::ifstream file(std::string(NSA_TEST_ROOT) + "/scenarios/faults/" + one.name + ".yaml");
+  std::ifstream file(fakes::tree() + "/scenarios/faults/" + one.name + ".yaml");
   for (std::string line; std::getline(file, line);) {
     if (line.rfind("kind: ", 0) == 0) return line;
   }

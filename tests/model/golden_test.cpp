@@ -6,6 +6,7 @@
 
 #include "nsa/train/optimizer.h"
 #include "nsa/train/schedule.h"
+#include "tests/fakes/where.h"
 #include "tests/model/support.h"
 
 namespace nsa::testing {
@@ -19,8 +20,7 @@ constexpr double kTolerance = 1e-10;
 
 std::vector<std::string> golden_names(const std::string& level) {
   std::vector<std::string> names;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(std::string(NSA_TEST_ROOT) + "/tests/golden")) {
+  for (const auto& entry : std::filesystem::directory_iterator(fakes::tree() + "/tests/golden")) {
     const std::string name = entry.path().stem();
     if (entry.path().extension() == ".safetensors" && name.rfind(level + "_", 0) == 0) {
       names.push_back(name);

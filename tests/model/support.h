@@ -16,6 +16,7 @@
 #include "nsa/base/safetensors.h"
 #include "nsa/model/nsa_lm.h"
 #include "nsa/torch.h"
+#include "tests/fakes/where.h"
 
 namespace nsa::testing {
 
@@ -58,7 +59,7 @@ inline ModelConfig config_of(const nlohmann::json& json) {
 
 struct Golden {
   explicit Golden(const std::string& name)
-      : file(std::string(NSA_TEST_ROOT) + "/tests/golden/" + name + ".safetensors"),
+      : file(fakes::tree() + "/tests/golden/" + name + ".safetensors"),
         json(nlohmann::json::parse(file.metadata().at("config"))),
         config(config_of(json)) {}
   [[nodiscard]] torch::Tensor at(const std::string& name) const { return to_tensor(file.at(name)); }

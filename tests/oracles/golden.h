@@ -11,6 +11,7 @@
 
 #include "nsa/base/safetensors.h"
 #include "oracles/attention/attention.h"
+#include "tests/fakes/where.h"
 
 namespace oracles::testing {
 
@@ -48,7 +49,7 @@ inline AttentionConfig config_of(const std::string& text) {
 }
 
 inline std::filesystem::path golden_folder() {
-  return std::filesystem::path(NSA_TEST_ROOT) / "tests" / "golden";
+  return std::filesystem::path(fakes::tree()) / "tests" / "golden";
 }
 
 // NAME of every file LEVEL_NAME.safetensors there is, in order.

@@ -10,6 +10,7 @@
 
 #include "harness/cli/command.h"
 #include "tests/fakes/temp_folder.h"
+#include "tests/fakes/where.h"
 
 namespace {
 
@@ -20,7 +21,7 @@ using testing::HasSubstr;
 constexpr int kTimeoutMs = 600'000;  // 29 starts of LibTorch on a busy machine
 
 nlohmann::json golden(std::vector<std::string> files) {
-  std::vector<std::string> argv = {std::string(NSA_TEST_BIN) + "/nsa-harness", "golden", "--json"};
+  std::vector<std::string> argv = {fakes::programs() + "/nsa-harness", "golden", "--json"};
   argv.insert(argv.end(), files.begin(), files.end());
   const CommandResult result = harness::cli::run_command(argv, kTimeoutMs);
   EXPECT_TRUE(result.started && !result.timed_out);
@@ -36,7 +37,7 @@ double worst(const nlohmann::json& file, const char* side) {
 
 TEST(GoldenProgram, EveryShippedFileAgreesWithOracleAndModel) {
   std::vector<std::string> files;
-  for (const auto& entry : fs::directory_iterator(std::string(NSA_TEST_ROOT) + "/tests/golden")) {
+  for (const auto& entry : fs::directory_iterator(fakes::tree() + "/tests/golden")) {
     if (entry.path().extension() == ".safetensors") files.push_back(entry.path());
   }
   const nlohmann::json all = golden(files);
@@ -58,7 +59,7 @@ TEST(GoldenProgram, EveryShippedFileAgreesWithOracleAndModel) {
 // ---- the snippet ---------------------------------------------------------------------------------------------------------
 
 std::string snippet() {
-  std::ifstream file(std::string(NSA_TEST_ROOT) + "/docs/golden.md");
+  std::ifstream file(fakes::tree() + "/docs/golden.md");
   std::stringstream text;
   text << file.rdbuf();
   const std::string all = text.str();

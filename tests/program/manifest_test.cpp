@@ -4,12 +4,13 @@
 #include <gtest/gtest.h>
 
 #include "harness/cli/command.h"
+#include "tests/fakes/where.h"
 
 namespace {
 
 TEST(Manifest, TheFakeOneIsTheWorkersOwn) {
-  const auto result = harness::cli::run_command(
-      {std::string(NSA_TEST_BIN) + "/nsa-harness-worker", "--manifest"}, 60'000);
+  const auto result =
+      harness::cli::run_command({fakes::programs() + "/nsa-harness-worker", "--manifest"}, 60'000);
   ASSERT_EQ(result.exit_code, 0);
   const harness::Manifest real = harness::parse_manifest(result.out, "--manifest");
   const harness::Manifest fake = fakes::worker_manifest();

@@ -18,6 +18,7 @@
 
 #include "harness/cli/command.h"
 #include "tests/fakes/temp_folder.h"
+#include "tests/fakes/where.h"
 
 namespace {
 
@@ -30,11 +31,11 @@ constexpr std::uintmax_t kMostBytes = 20'000'000;
 constexpr unsigned kPortableSeconds = 300;
 
 std::string portable() {
-  return std::string(NSA_TEST_BIN) + "/nsa-harness-portable";
+  return fakes::programs() + "/nsa-harness-portable";
 }
 
 std::string golden_file() {
-  return std::string(NSA_TEST_ROOT) + "/tests/golden/attention_s17.safetensors";
+  return fakes::tree() + "/tests/golden/attention_s17.safetensors";
 }
 
 // With nothing of this machine's environment; what it prints.

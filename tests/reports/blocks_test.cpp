@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "reports/markdown.h"
+#include "tests/fakes/where.h"
 #include "tests/reports/golden.h"
 
 namespace {
@@ -130,8 +131,7 @@ std::string words_of(const std::vector<Block>& blocks) {
 TEST(Blocks, HaveAllWordsOfAReport) {
   for (const char* name :
        {"engineer.md", "since.md", "long.md", "bisection.md", "diagnosis.md", "summary.md"}) {
-    std::string text =
-        fixtures::read_file(std::string(NSA_TEST_ROOT) + "/tests/reports/golden/" + name);
+    std::string text = fixtures::read_file(fakes::tree() + "/tests/reports/golden/" + name);
     const std::string words = letters(words_of(blocks_of(text)));
     for (const char* markup : {"<details>",
                                "</details>",

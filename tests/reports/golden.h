@@ -8,6 +8,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/fakes/where.h"
+
 namespace fixtures {
 
 inline std::string read_file(const std::string& path) {
@@ -18,7 +20,7 @@ inline std::string read_file(const std::string& path) {
 }
 
 inline void expect_golden(const std::string& name, const std::string& text) {
-  const std::string path = std::string(NSA_TEST_ROOT) + "/tests/reports/golden/" + name;
+  const std::string path = fakes::tree() + "/tests/reports/golden/" + name;
   if (std::getenv("NSA_WRITE_GOLDEN") != nullptr) std::ofstream(path, std::ios::binary) << text;
   EXPECT_EQ(text, read_file(path)) << "differs from " << path;
 }

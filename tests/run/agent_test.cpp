@@ -12,6 +12,7 @@
 #include "harness/run/clock.h"
 #include "harness/run/join/door.h"
 #include "nsa/base/file.h"
+#include "tests/fakes/where.h"
 #include "tests/run/run_support.h"
 
 namespace harness {
@@ -26,7 +27,7 @@ class AgentTest : public ::testing::Test {
   // One rank; its agent reads the token that it is given.
   void start_agent(const std::string& token) {
     ProcessRequest request;
-    request.argv = {std::string(NSA_TEST_BIN) + "/fake_agent", kJoinVerb};
+    request.argv = {fakes::programs() + "/fake_agent", kJoinVerb};
     request.environment = {
         "ASAN_OPTIONS=detect_leaks=0",
         "RANK=0",
@@ -50,7 +51,7 @@ class AgentTest : public ::testing::Test {
   [[nodiscard]] Start start_of(const std::string& mood, std::int64_t deadline_ms = 600'000) const {
     Start start;
     start.token = token_.of_controller();
-    start.argv = {std::string(NSA_TEST_BIN) + "/fake_rank", "--rank", "0"};
+    start.argv = {fakes::programs() + "/fake_rank", "--rank", "0"};
     start.environment = {"ASAN_OPTIONS=detect_leaks=0", "FAKE_MOOD=" + mood};
     start.out_path = folder_ / "rank.out";
     start.err_path = folder_ / "rank.err";

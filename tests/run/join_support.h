@@ -4,6 +4,7 @@
 #include <csignal>
 #include <string>
 
+#include "tests/fakes/where.h"
 #include "tests/run/run_support.h"
 
 namespace harness::test {
@@ -18,7 +19,7 @@ inline RunnerOptions launched_options(const std::string& folder,
                           before + R"(; world={ranks}; rank=0
 while [ "$rank" -lt "$world" ]; do RANK=$rank WORLD_SIZE=$world "$@" & rank=$((rank + 1)); done; wait)",
                           "sh"};
-  options.launch.program = std::string(NSA_TEST_BIN) + "/fake_agent";
+  options.launch.program = fakes::programs() + "/fake_agent";
   options.launch.environment = {"ASAN_OPTIONS=detect_leaks=0", "PATH=/usr/bin:/bin"};
   return options;
 }

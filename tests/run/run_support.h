@@ -12,6 +12,7 @@
 #include "harness/run/proc_look.h"
 #include "harness/run/runner.h"
 #include "tests/fakes/temp_folder.h"
+#include "tests/fakes/where.h"
 #include "tests/scenario/valid_case.h"
 
 namespace harness::test {
@@ -36,7 +37,7 @@ inline std::vector<std::string> fake_environment(const std::map<std::string, std
 inline RunnerOptions patient_options(const std::string& folder,
                                      const std::map<std::string, std::string>& moods) {
   RunnerOptions options;
-  options.worker = std::string(NSA_TEST_BIN) + "/fake_rank";
+  options.worker = fakes::programs() + "/fake_rank";
   options.environment = fake_environment(moods);
   options.folder = folder;
   options.still_floor_ms = 20'000;

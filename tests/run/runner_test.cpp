@@ -12,6 +12,7 @@
 
 #include "harness/run/run_folder.h"
 #include "nsa/base/error.h"
+#include "tests/fakes/where.h"
 #include "tests/run/run_support.h"
 
 namespace harness {
@@ -567,8 +568,7 @@ Ran run_foreign(const fakes::TempFolder& folder, const std::string& torch) {
   folder.write("torch.py", torch);
   RunnerOptions options = patient_options(folder.path(), {});
   options.worker = "/usr/bin/python3";
-  options.environment.push_back("PYTHONPATH=" + std::string(NSA_TEST_ROOT) +
-                                "/python:" + folder.path());
+  options.environment.push_back("PYTHONPATH=" + fakes::tree() + "/python:" + folder.path());
   options.environment.emplace_back("PYTHONDONTWRITEBYTECODE=1");
   options.still_floor_ms = 2'000;
   return run_fakes(the_case, options);

@@ -12,6 +12,7 @@
 #include "tests/fakes/error_of.h"
 #include "tests/fakes/manifest.h"
 #include "tests/fakes/temp_folder.h"
+#include "tests/fakes/where.h"
 
 namespace {
 
@@ -101,7 +102,7 @@ class CaseTest : public testing::Test {
     return harness::load_cases(folder.write("s.yaml", text), options_, manifest_);
   }
   harness::Manifest manifest_ = fakes::manifest();
-  harness::ScenarioOptions options_ = fakes::scenario_options(NSA_TEST_ROOT);
+  harness::ScenarioOptions options_ = fakes::scenario_options(fakes::tree());
 };
 
 TEST_F(CaseTest, JsonReadsBackToAnEqualCase) {

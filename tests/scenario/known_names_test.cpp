@@ -8,6 +8,7 @@
 
 #include "tests/fakes/error_of.h"
 #include "tests/fakes/manifest.h"
+#include "tests/fakes/where.h"
 
 namespace {
 
@@ -16,13 +17,13 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 std::vector<Case> shipped_cases(const std::string& name) {
-  const auto options = fakes::scenario_options(NSA_TEST_ROOT);
+  const auto options = fakes::scenario_options(fakes::tree());
   return harness::load_cases(
-      std::string(NSA_TEST_ROOT) + "/scenarios/" + name + ".yaml", options, fakes::manifest());
+      fakes::tree() + "/scenarios/" + name + ".yaml", options, fakes::manifest());
 }
 
 std::string refusal_of_names(const Case& the_case) {
-  const auto options = fakes::scenario_options(NSA_TEST_ROOT);
+  const auto options = fakes::scenario_options(fakes::tree());
   return error_of([&] {
     harness::require_known_names(the_case, options.known_checks, fakes::manifest(), "f");
   });

@@ -11,6 +11,7 @@
 #include "tests/fakes/error_of.h"
 #include "tests/fakes/manifest.h"
 #include "tests/fakes/temp_folder.h"
+#include "tests/fakes/where.h"
 
 namespace {
 
@@ -53,7 +54,7 @@ class ScenarioTest : public testing::Test {
 
   fakes::TempFolder folder_;
   harness::Manifest manifest_ = fakes::manifest();
-  harness::ScenarioOptions options_ = fakes::scenario_options(NSA_TEST_ROOT);
+  harness::ScenarioOptions options_ = fakes::scenario_options(fakes::tree());
 };
 
 TEST_F(ScenarioTest, FillsInEveryDefault) {
@@ -93,7 +94,7 @@ TEST_F(ScenarioTest, DetailKeepsTextAndNumbersApart) {
 
 TEST_F(ScenarioTest, EveryShippedScenarioIsRead) {
   int count = 0;
-  const std::string root = std::string(NSA_TEST_ROOT) + "/scenarios";
+  const std::string root = fakes::tree() + "/scenarios";
   for (const auto& entry : std::filesystem::recursive_directory_iterator(root)) {
     if (!entry.is_regular_file()) continue;
     ++count;

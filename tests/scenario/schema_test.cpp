@@ -9,6 +9,7 @@
 #include "harness/scenario/case_json.h"
 #include "tests/fakes/manifest.h"
 #include "tests/fakes/temp_folder.h"
+#include "tests/fakes/where.h"
 
 namespace {
 
@@ -24,7 +25,7 @@ TEST(Schema, IsWhatTheReaderAsksFor) {
                    "expect: {code: A.B, site: {}}\n"
                    "known: [{when: {seed: 0}, outcome: FAIL, because: x, until: 2027-01-31}]\n");
   const nsa::YamlKeyLog log;
-  (void)harness::load_cases(path, fakes::scenario_options(NSA_TEST_ROOT), fakes::manifest());
+  (void)harness::load_cases(path, fakes::scenario_options(fakes::tree()), fakes::manifest());
   std::set<std::string> documented;
   for (const harness::SchemaKey& key : harness::schema()) {
     EXPECT_TRUE(documented.insert(key.path).second) << key.path << " twice";
@@ -62,7 +63,7 @@ TEST(Schema, IsWhatACaseSays) {
         "bisect: {over: parallel.checkpoint.layers}\n"}) {
     const std::string path = folder.write("s.yaml", std::string(kEverything) + last);
     const auto cases =
-        harness::load_cases(path, fakes::scenario_options(NSA_TEST_ROOT), fakes::manifest());
+        harness::load_cases(path, fakes::scenario_options(fakes::tree()), fakes::manifest());
     harness::Scenario scenario = cases.at(0).scenario;
     scenario.kernel.callable = "m:f";    // said by cases of kind kernel alone
     scenario.kernel.picks = "external";  // and of some levels

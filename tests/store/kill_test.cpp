@@ -15,6 +15,7 @@
 #include "harness/run/run_folder.h"
 #include "harness/run/spawn_process.h"
 #include "harness/store/store.h"
+#include "tests/fakes/where.h"
 #include "tests/run/run_support.h"
 
 namespace harness {
@@ -27,7 +28,7 @@ class KillTest : public ::testing::Test {
  protected:
   Process start(const std::string& name, const std::vector<std::string>& arguments) {
     ProcessRequest request;
-    request.argv = {std::string(NSA_TEST_BIN) + "/fake_controller"};
+    request.argv = {fakes::programs() + "/fake_controller"};
     request.argv.insert(request.argv.end(), arguments.begin(), arguments.end());
     request.environment = {"ASAN_OPTIONS=detect_leaks=0"};
     request.out_path = folder_ / (name + ".out");
@@ -138,7 +139,7 @@ TEST_F(KillTest, ControllerKilledAtAnyMomentLeavesNoProcess) {
   for (int i = 0; i < 8; ++i) {
     const std::string name = "controller" + std::to_string(i);
     const std::string runs = folder_ / name;
-    Process controller = start(name, {"run", db_, runs, std::string(NSA_TEST_BIN) + "/fake_rank"});
+    Process controller = start(name, {"run", db_, runs, fakes::programs() + "/fake_rank"});
     ASSERT_TRUE(wait_for(milliseconds(30'000), [&] { return !text(name + ".out").empty(); }))
         << text(name + ".err");
     std::this_thread::sleep_for(milliseconds(std::uniform_int_distribution<>(0, 1'500)(random)));

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/fakes/manifest.h"
+#include "tests/fakes/where.h"
 #include "tests/store/store_support.h"
 
 namespace harness::test {
@@ -18,7 +19,7 @@ inline constexpr int kCasesOfANight = 327;
 
 inline std::vector<Case> cases_of_a_night() {
   namespace fs = std::filesystem;
-  const std::string root = NSA_TEST_ROOT;
+  const std::string root = fakes::tree();
   std::vector<std::string> files;
   for (const auto& entry : fs::recursive_directory_iterator(root + "/scenarios")) {
     if (entry.path().extension() == ".yaml") files.push_back(entry.path());

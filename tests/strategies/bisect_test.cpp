@@ -12,6 +12,7 @@
 #include "harness/strategies/list.h"
 #include "tests/fakes/manifest.h"
 #include "tests/fakes/temp_folder.h"
+#include "tests/fakes/where.h"
 
 namespace {
 
@@ -173,7 +174,7 @@ class StrategyTest : public testing::Test {
                       "version: 1\nscenario: s\nkind: training\nmodel: {use: small}\n"
                       "training: {seq_len: 16, data: {text: [corpus.txt]}}\nchecks: [finite]\n" +
                           lines),
-        fakes::scenario_options(NSA_TEST_ROOT),
+        fakes::scenario_options(fakes::tree()),
         fakes::manifest());
   }
   fakes::TempFolder folder_;
