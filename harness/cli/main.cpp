@@ -2,7 +2,7 @@
 #include <string_view>
 
 #include "harness/cli/verbs.h"
-#include "harness/run/keeper.h"
+#include "harness/run/processes/keeper.h"
 
 namespace {
 

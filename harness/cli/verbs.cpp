@@ -8,8 +8,8 @@
 
 #include <CLI/CLI.hpp>
 
-#include "harness/cli/command_case.h"
 #include "harness/cli/output.h"
+#include "harness/cli/running/command_case.h"
 #include "harness/scenario/exit_code.h"
 #include "nsa/base/error.h"
 #include "nsa/base/yaml.h"
@@ -129,7 +129,8 @@ const std::vector<Verb>& verbs() {
        add_baseline},
       {"bisect",
        "Find the commit that made it worse; builds are kept, and UNKNOWN is an answer",
-       "nsa-harness bisect --commits v1 HEAD --slower './nsa-harness run scenarios/throughput.yaml'",
+       "nsa-harness bisect --commits v1 HEAD --slower './nsa-harness run "
+       "scenarios/throughput.yaml'",
        add_bisect},
       {"judge",
        "Judge a stored run again; the new verdicts stand beside the old",

@@ -1,4 +1,4 @@
-// The verbs there are, in the order of --help. A new one is one verb_NAME.cpp here and one line in verbs.cpp.
+// The verbs there are, in the order of --help. A new one is one file in verbs/ and one line in verbs.cpp.
 #pragma once
 
 #include <functional>

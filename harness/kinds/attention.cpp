@@ -10,10 +10,10 @@
 #include "harness/kinds/attention_inputs.h"
 #include "harness/kinds/lone_rank.h"
 #include "harness/scenario/constant_gates.h"
-#include "harness/worker/kernel_trace.h"
-#include "harness/worker/late_streams.h"
-#include "harness/worker/layer_recorder.h"
-#include "harness/worker/nan_watch.h"
+#include "harness/worker/record/layer_recorder.h"
+#include "harness/worker/watch/kernel_trace.h"
+#include "harness/worker/watch/late_streams.h"
+#include "harness/worker/watch/nan_watch.h"
 
 namespace harness {
 namespace {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "harness/kinds/lone_rank.h"
-#include "harness/worker/layer_recorder.h"
-#include "harness/worker/tensor_file.h"
+#include "harness/worker/record/layer_recorder.h"
+#include "harness/worker/record/tensor_file.h"
 #include "nsa/model/decode.h"
 
 namespace harness {

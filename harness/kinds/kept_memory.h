@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "harness/worker/memory_watch.h"
+#include "harness/worker/watch/memory_watch.h"
 #include "nsa/model/nsa_lm.h"
 
 namespace harness {

@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "harness/kinds/model_parts.h"
-#include "harness/worker/seam_watch.h"
+#include "harness/worker/watch/seam_watch.h"
 
 namespace harness {
 

@@ -4,7 +4,7 @@
 #include <sys/resource.h>
 
 #include "harness/worker/case_route.h"
-#include "harness/worker/tensor_file.h"
+#include "harness/worker/record/tensor_file.h"
 #include "nsa/base/hash.h"
 #include "nsa/train/autocast.h"
 #include "nsa/train/precision.h"

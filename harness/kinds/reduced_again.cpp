@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "harness/kinds/step_clock.h"
-#include "harness/worker/late_streams.h"
-#include "harness/worker/tensor_file.h"
+#include "harness/worker/record/tensor_file.h"
+#include "harness/worker/watch/late_streams.h"
 #include "nsa/base/hash.h"
 
 namespace harness {

@@ -6,9 +6,9 @@
 #include "harness/kinds/kept_memory.h"
 #include "harness/kinds/model_parts.h"
 #include "harness/kinds/step_clock.h"
-#include "harness/run/machine_state.h"
+#include "harness/run/looks/machine_state.h"
 #include "harness/worker/fault.h"
-#include "harness/worker/memory_watch.h"
+#include "harness/worker/watch/memory_watch.h"
 #include "nsa/train/optimizer.h"
 #ifdef NSA_CUDA
 #include <ATen/cuda/CUDAContext.h>

@@ -9,9 +9,9 @@
 #include "harness/kinds/training_parts.h"
 #include "harness/worker/exact_sums.h"
 #include "harness/worker/fault.h"
-#include "harness/worker/gpu_sensors.h"
 #include "harness/worker/heartbeat.h"
-#include "harness/worker/phase_memory.h"
+#include "harness/worker/watch/gpu_sensors.h"
+#include "harness/worker/watch/phase_memory.h"
 #include "nsa/base/safetensors.h"
 
 namespace harness {

@@ -8,7 +8,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "harness/scenario/constant_gates.h"
-#include "harness/worker/nan_watch.h"
+#include "harness/worker/watch/nan_watch.h"
 #include "nsa/base/hash.h"
 #include "nsa/base/safetensors.h"
 #include "nsa/base/text.h"

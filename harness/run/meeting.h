@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "harness/run/spawn_process.h"
+#include "harness/run/processes/spawn_process.h"
 
 namespace harness {
 

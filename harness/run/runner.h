@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "harness/evidence/event.h"
-#include "harness/run/machine_state.h"
+#include "harness/run/looks/machine_state.h"
 #include "harness/scenario/case.h"
 
 namespace harness {

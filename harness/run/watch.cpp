@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "harness/run/proc_look.h"
+#include "harness/run/looks/proc_look.h"
 
 namespace harness {
 namespace {

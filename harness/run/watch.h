@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "harness/run/clock.h"
-#include "harness/run/event_sink.h"
-#include "harness/run/look_history.h"
-#include "harness/run/outside.h"
+#include "harness/run/looks/look_history.h"
+#include "harness/run/looks/outside.h"
+#include "harness/run/record/event_sink.h"
 #include "harness/run/supervisor.h"
 
 namespace harness {

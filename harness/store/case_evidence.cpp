@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <map>
 
-#include "harness/run/run_folder.h"
+#include "harness/run/record/run_folder.h"
 #include "harness/store/run_files.h"
 #include "nsa/base/error.h"
 

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "harness/run/run_folder.h"
+#include "harness/run/record/run_folder.h"
 #include "harness/store/case_evidence.h"
 #include "harness/store/run_files.h"
 #include "harness/store/verdict_log.h"

@@ -7,7 +7,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "harness/run/spawn_process.h"
+#include "harness/run/processes/spawn_process.h"
 #include "harness/store/sealed.h"
 #include "nsa/base/error.h"
 #include "nsa/base/file.h"

@@ -4,7 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "harness/run/run_folder.h"
+#include "harness/run/record/run_folder.h"
 #include "harness/scenario/case.h"
 #include "harness/store/experiments.h"
 #include "harness/store/rebuild.h"

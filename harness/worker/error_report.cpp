@@ -7,8 +7,8 @@
 #include <torch/version.h>
 
 #include "harness/evidence/raised.h"
-#include "harness/worker/seam_watch.h"
 #include "harness/worker/thrown.h"
+#include "harness/worker/watch/seam_watch.h"
 #include "nsa/seams/refused.h"
 
 namespace harness {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <map>
 
-#include "harness/worker/tensor_file.h"
+#include "harness/worker/record/tensor_file.h"
 #include "nsa/base/error.h"
 #include "nsa/base/hash.h"
 #include "nsa/base/text.h"

@@ -1,7 +1,7 @@
 #include "harness/worker/golden_run.h"
 
 #include "harness/golden/golden_file.h"
-#include "harness/worker/tensor_file.h"
+#include "harness/worker/record/tensor_file.h"
 #include "nsa/model/nsa_lm.h"
 #include "nsa/torch.h"
 #include "nsa/train/optimizer.h"

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "harness/evidence/rows.h"
-#include "harness/worker/operator_count.h"
+#include "harness/worker/watch/operator_count.h"
 
 namespace harness {
 

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "harness/scenario/case.h"
-#include "harness/worker/artefact_out.h"
 #include "harness/worker/channel.h"
 #include "harness/worker/heartbeat.h"
 #include "harness/worker/progress.h"
+#include "harness/worker/record/artefact_out.h"
 #include "nsa/parallel/observed_backend.h"
 
 namespace harness {

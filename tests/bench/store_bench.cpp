@@ -8,7 +8,7 @@
 #include <benchmark/benchmark.h>
 
 #include "harness/evidence/evidence.h"
-#include "harness/run/run_folder.h"
+#include "harness/run/record/run_folder.h"
 #include "reports/report.h"
 #include "reports/times.h"
 #include "tests/fakes/temp_folder.h"

@@ -1,5 +1,5 @@
 // Which cards CUDA shows, from what nvidia-smi printed.
-#include "harness/cli/cards.h"
+#include "harness/cli/machine/cards.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

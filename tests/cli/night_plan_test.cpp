@@ -6,11 +6,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "harness/cli/case_needs.h"
 #include "harness/cli/nightly/budget.h"
 #include "harness/cli/nightly/place.h"
 #include "harness/cli/nightly/plan.h"
 #include "harness/cli/paths.h"
+#include "harness/cli/running/case_needs.h"
 #include "tests/fakes/error_of.h"
 #include "tests/fakes/manifest.h"
 #include "tests/fakes/temp_folder.h"

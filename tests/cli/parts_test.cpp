@@ -5,14 +5,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "harness/cli/case_needs.h"
 #include "harness/cli/command.h"
-#include "harness/cli/environment.h"
-#include "harness/cli/machine.h"
+#include "harness/cli/machine/environment.h"
+#include "harness/cli/machine/machine.h"
+#include "harness/cli/machine/provenance.h"
 #include "harness/cli/output.h"
 #include "harness/cli/paths.h"
-#include "harness/cli/progress.h"
-#include "harness/cli/provenance.h"
+#include "harness/cli/running/case_needs.h"
+#include "harness/cli/running/progress.h"
 #include "harness/store/prune.h"
 #include "nsa/base/file.h"
 #include "tests/fakes/error_of.h"

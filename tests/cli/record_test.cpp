@@ -9,8 +9,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "harness/cli/machine.h"
-#include "harness/run/run_folder.h"
+#include "harness/cli/machine/machine.h"
+#include "harness/run/record/run_folder.h"
 #include "harness/store/run_files.h"
 #include "harness/store/verdict_log.h"
 #include "nsa/base/file.h"

@@ -1,5 +1,5 @@
 // Work that fits runs together, nothing runs twice, and a failure ends what has not begun.
-#include "harness/cli/side_by_side.h"
+#include "harness/cli/running/side_by_side.h"
 
 #include <algorithm>
 #include <atomic>

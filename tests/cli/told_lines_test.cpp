@@ -1,5 +1,5 @@
 // Hundreds of cases that were skipped for one reason are a line and a count.
-#include "harness/cli/told_lines.h"
+#include "harness/cli/running/told_lines.h"
 
 #include <vector>
 

@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "harness/run/run_folder.h"
+#include "harness/run/record/run_folder.h"
 #include "tests/e2e/installed.h"
 
 namespace e2e {

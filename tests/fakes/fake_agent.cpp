@@ -4,7 +4,7 @@
 #include <string>
 
 #include "harness/run/join/agent.h"
-#include "harness/run/keeper.h"
+#include "harness/run/processes/keeper.h"
 #include "nsa/base/error.h"
 
 int main(int argc, char** argv) {

@@ -23,8 +23,8 @@
 #include <torch/csrc/autograd/profiler_kineto.h>
 #include <torch/cuda.h>
 
-#include "harness/worker/kernel_trace.h"
-#include "harness/worker/tensor_file.h"
+#include "harness/worker/record/tensor_file.h"
+#include "harness/worker/watch/kernel_trace.h"
 #include "nsa/base/hash.h"
 #include "nsa/model/nsa_lm.h"
 #include "nsa/parallel/communicator.h"

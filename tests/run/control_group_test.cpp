@@ -1,9 +1,9 @@
 // What control groups let a process use, read from folders that stand for /proc and /sys/fs/cgroup.
-#include "harness/run/control_group.h"
+#include "harness/run/looks/control_group.h"
 
 #include <gtest/gtest.h>
 
-#include "harness/run/machine_state.h"
+#include "harness/run/looks/machine_state.h"
 #include "tests/fakes/temp_folder.h"
 
 namespace harness {

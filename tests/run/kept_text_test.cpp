@@ -1,5 +1,5 @@
 // The text of a case: one copy a content, and nobody reads it who might not read its source.
-#include "harness/run/kept_text.h"
+#include "harness/run/record/kept_text.h"
 
 #include <filesystem>
 #include <fstream>

@@ -1,5 +1,5 @@
 // The append-only log: whole lines, a hash over all of them, and what a kill or a later hand leaves.
-#include "harness/run/run_folder.h"
+#include "harness/run/record/run_folder.h"
 
 #include <filesystem>
 #include <fstream>

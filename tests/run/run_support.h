@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/evidence/evidence.h"
-#include "harness/run/proc_look.h"
+#include "harness/run/looks/proc_look.h"
 #include "harness/run/runner.h"
 #include "tests/fakes/temp_folder.h"
 #include "tests/fakes/where.h"

@@ -10,7 +10,7 @@
 #include <sstream>
 #include <thread>
 
-#include "harness/run/run_folder.h"
+#include "harness/run/record/run_folder.h"
 #include "nsa/base/error.h"
 #include "tests/fakes/where.h"
 #include "tests/run/run_support.h"

@@ -1,5 +1,5 @@
 // One process: what it is given, what it is not, how its end is told. Shell scripts stand in for workers.
-#include "harness/run/spawn_process.h"
+#include "harness/run/processes/spawn_process.h"
 
 #include <algorithm>
 #include <array>
@@ -14,8 +14,8 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/run/proc_look.h"
-#include "harness/run/process_end.h"
+#include "harness/run/looks/proc_look.h"
+#include "harness/run/processes/process_end.h"
 #include "nsa/base/error.h"
 #include "tests/fakes/temp_folder.h"
 

@@ -6,8 +6,8 @@
 #include <random>
 
 #include "harness/checks/list.h"
-#include "harness/run/look_history.h"
-#include "harness/run/system_call.h"
+#include "harness/run/looks/look_history.h"
+#include "harness/run/looks/system_call.h"
 #include "tests/run/run_support.h"
 
 namespace harness {

@@ -12,8 +12,8 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/run/run_folder.h"
-#include "harness/run/spawn_process.h"
+#include "harness/run/processes/spawn_process.h"
+#include "harness/run/record/run_folder.h"
 #include "harness/store/store.h"
 #include "tests/fakes/where.h"
 #include "tests/run/run_support.h"

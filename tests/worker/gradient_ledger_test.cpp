@@ -1,4 +1,4 @@
-#include "harness/worker/gradient_ledger.h"
+#include "harness/worker/record/gradient_ledger.h"
 
 #include <fcntl.h>
 #include <filesystem>

@@ -1,5 +1,5 @@
 // What is told of kernels and of refusals: names, not templates; reasons, not exceptions.
-#include "harness/worker/kernel_trace.h"
+#include "harness/worker/watch/kernel_trace.h"
 
 #include <stdexcept>
 

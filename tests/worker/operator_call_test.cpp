@@ -1,5 +1,5 @@
 // The one call in which a NaN was born: kept, cut down to few rows, written, read back and run alone.
-#include "harness/worker/operator_call.h"
+#include "harness/worker/record/operator_call.h"
 
 #include <cmath>
 #include <filesystem>
@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "harness/worker/nan_watch.h"
+#include "harness/worker/watch/nan_watch.h"
 #include "nsa/base/error.h"
 #include "nsa/base/safetensors.h"
 #include "nsa/base/temporary_folder.h"

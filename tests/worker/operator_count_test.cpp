@@ -1,5 +1,5 @@
 // Operators are counted where LibTorch's dispatcher asks: as many as a callback of RecordFunction is told of.
-#include "harness/worker/operator_count.h"
+#include "harness/worker/watch/operator_count.h"
 
 #include <atomic>
 #include <thread>

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "harness/worker/gradient_ledger.h"
-#include "harness/worker/layer_recorder.h"
-#include "harness/worker/recompute_watch.h"
-#include "harness/worker/seam_watch.h"
+#include "harness/worker/record/gradient_ledger.h"
+#include "harness/worker/record/layer_recorder.h"
+#include "harness/worker/watch/recompute_watch.h"
+#include "harness/worker/watch/seam_watch.h"
 #include "nsa/base/safetensors.h"
 #include "tests/worker/channel_test_base.h"
 

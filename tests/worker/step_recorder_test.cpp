@@ -1,5 +1,5 @@
 // The share of each micro-batch in a gradient: taken once, also where a checkpointed layer computes its gradients again.
-#include "harness/worker/step_recorder.h"
+#include "harness/worker/record/step_recorder.h"
 
 #include <filesystem>
 #include <string>

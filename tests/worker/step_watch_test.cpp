@@ -3,8 +3,8 @@
 #include <optional>
 
 #include "harness/worker/heartbeat.h"
-#include "harness/worker/host_syncs.h"
-#include "harness/worker/phase_memory.h"
+#include "harness/worker/watch/host_syncs.h"
+#include "harness/worker/watch/phase_memory.h"
 #include "tests/worker/channel_test_base.h"
 
 namespace {

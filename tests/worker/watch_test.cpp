@@ -6,9 +6,9 @@
 #include <thread>
 
 #include "harness/worker/error_report.h"
-#include "harness/worker/memory_watch.h"
-#include "harness/worker/nan_watch.h"
-#include "harness/worker/seam_watch.h"
+#include "harness/worker/watch/memory_watch.h"
+#include "harness/worker/watch/nan_watch.h"
+#include "harness/worker/watch/seam_watch.h"
 #include "tests/worker/channel_test_base.h"
 
 namespace harness {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "harness/cli/environment.h"
 #include "harness/cli/explain/case.h"
+#include "harness/cli/machine/environment.h"
 #include "harness/judge/codes/codes.h"
-#include "harness/run/run_folder.h"
+#include "harness/run/record/run_folder.h"
 #include "harness/store/run_files.h"
 #include "nsa/base/error.h"
 #include "nsa/base/file.h"

@@ -3,9 +3,9 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "harness/cli/case_needs.h"
 #include "harness/cli/paths.h"
-#include "harness/cli/run_options.h"
+#include "harness/cli/running/case_needs.h"
+#include "harness/cli/running/run_options.h"
 #include "harness/cli/verbs.h"
 #include "harness/scenario/known_names.h"
 #include "nsa/base/error.h"

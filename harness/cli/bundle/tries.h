@@ -6,7 +6,7 @@
 
 #include "harness/bundle/bundle.h"
 #include "harness/cli/paths.h"
-#include "harness/cli/run_session.h"
+#include "harness/cli/running/run_session.h"
 
 namespace harness::cli {
 

@@ -8,7 +8,7 @@
 #include <poll.h>
 
 #include "harness/cli/signals.h"
-#include "harness/run/spawn_process.h"
+#include "harness/run/processes/spawn_process.h"
 #include "nsa/base/error.h"
 #include "nsa/base/file.h"
 #include "nsa/base/safetensors.h"

@@ -5,7 +5,7 @@
 #include <map>
 #include <tuple>
 
-#include "harness/cli/case_needs.h"
+#include "harness/cli/running/case_needs.h"
 #include "harness/run/admission.h"
 #include "harness/store/identity.h"
 

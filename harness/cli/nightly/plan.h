@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/cli/machine.h"
-#include "harness/cli/run_options.h"
+#include "harness/cli/machine/machine.h"
+#include "harness/cli/running/run_options.h"
 #include "harness/scenario/case.h"
 
 namespace harness::cli {

@@ -12,7 +12,7 @@
 #include "harness/run/join/link.h"
 #include "harness/run/join/messages.h"
 #include "harness/run/join/token.h"
-#include "harness/run/spawn_process.h"
+#include "harness/run/processes/spawn_process.h"
 
 namespace harness {
 

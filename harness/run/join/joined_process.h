@@ -8,7 +8,7 @@
 #include "harness/run/join/launcher.h"
 #include "harness/run/join/link.h"
 #include "harness/run/join/messages.h"
-#include "harness/run/rank_process.h"
+#include "harness/run/processes/rank_process.h"
 
 namespace harness {
 

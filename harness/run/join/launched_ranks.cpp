@@ -10,7 +10,7 @@
 #include "harness/run/build_info.h"
 #include "harness/run/clock.h"
 #include "harness/run/join/agent.h"
-#include "harness/run/keeper.h"
+#include "harness/run/processes/keeper.h"
 #include "nsa/base/error.h"
 #include "nsa/base/file.h"
 #include "nsa/base/strict_json.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/run/spawn_process.h"
+#include "harness/run/processes/spawn_process.h"
 
 namespace harness {
 

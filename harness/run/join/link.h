@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "harness/evidence/line_reader.h"
-#include "harness/run/spawn_process.h"
+#include "harness/run/processes/spawn_process.h"
 
 namespace harness {
 

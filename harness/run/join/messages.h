@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "harness/evidence/rows.h"
-#include "harness/run/machine_state.h"
-#include "harness/run/spawn_process.h"
+#include "harness/run/looks/machine_state.h"
+#include "harness/run/processes/spawn_process.h"
 
 namespace harness {
 

@@ -1,0 +1,74 @@
+#include "harness/cli/running/command_case.h"
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "harness/scenario/case_json.h"
+
+namespace harness::cli {
+namespace {
+
+std::vector<std::string>& stored_words() {
+  static std::vector<std::string> words;
+  return words;
+}
+
+// The last word that names a Python file, else the program.
+std::string script_of(const std::vector<std::string>& argv) {
+  const auto script = std::find_if(
+      argv.begin(), argv.end(), [](const std::string& word) { return word.ends_with(".py"); });
+  return std::filesystem::path(script != argv.end() ? *script : argv.front()).stem().string();
+}
+
+std::string scenario_name(const std::vector<std::string>& argv) {
+  constexpr std::size_t kLongest = 64;
+  std::string name;
+  for (const unsigned char c : script_of(argv).substr(0, kLongest)) {
+    name += std::isalnum(c) != 0 ? static_cast<char>(std::tolower(c)) : '_';
+  }
+  return name.empty() ? "command" : name;
+}
+
+}  // namespace
+
+const std::vector<std::string>& words_after_dashes() {
+  return stored_words();
+}
+
+std::vector<std::string> without_words_after_dashes(std::vector<std::string> words) {
+  const auto dashes = std::find(words.begin(), words.end(), "--");
+  if (words.size() < 2 || words[1] != "run" || dashes == words.end()) return words;
+  stored_words().assign(dashes + 1, words.end());
+  words.erase(dashes, words.end());
+  return words;
+}
+
+Case case_of_command(const std::vector<std::string>& argv, double budget_seconds) {
+  const nlohmann::json document = {{"version", 1},
+                                   {"scenario", scenario_name(argv)},
+                                   {"kind", kCommandKind},
+                                   {"command", {{"argv", argv}}},
+                                   {"budget", {{"seconds", budget_seconds}}},
+                                   {"checks",
+                                    {"process_clean",
+                                     "progress",
+                                     "gradients_arrived",
+                                     "gradients_agree",
+                                     "parameters_agree",
+                                     "data_distinct",
+                                     "collectives_agree",
+                                     "finite"}}};
+  const nlohmann::json stored = {{"id", ""},
+                                 {"path", ""},
+                                 {"profile", ""},
+                                 {"data", nlohmann::json::array()},
+                                 {"text", document.dump(2) + "\n"},
+                                 {"scenario", document}};
+  Case the_case = case_from_json(stored.dump(), "the command line");
+  the_case.id = case_id(the_case);
+  return the_case;
+}
+
+}  // namespace harness::cli

@@ -1,0 +1,93 @@
+#include "harness/run/processes/callers.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <random>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <utility>
+
+#include "nsa/base/error.h"
+
+namespace harness {
+namespace {
+
+constexpr int kReadsOfACaller =
+    16;  // of 64 KiB a round, so that a flooding rank does not keep the others waiting
+
+std::string random_name() {
+  std::random_device random;
+  std::string name = "nsa-harness-";
+  for (int i = 0; i < 32; ++i) name += "0123456789abcdef"[random() % 16];
+  return name;
+}
+
+}  // namespace
+
+Callers::Callers()
+    : address_(random_name()),
+      listening_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  address_.copy(address.sun_path + 1, sizeof address.sun_path - 1);  // behind a zero: abstract
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + address_.size());
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);  // NOLINT: the socket API's own way
+  const bool listens = listening_.is_open() && bind(listening_.get(), generic, length) == 0 &&
+                       listen(listening_.get(), SOMAXCONN) == 0;
+  if (!listens) throw nsa::Error(std::string("cannot listen for ranks: ") + std::strerror(errno));
+}
+
+void Callers::add_to(std::vector<pollfd>& waited) const {
+  waited.push_back({listening_.get(), POLLIN, 0});
+  for (const auto& caller : callers_) waited.push_back({caller->fd.get(), POLLIN, 0});
+}
+
+void Callers::read(const OnLine& on_line) {
+  accept_all();
+  for (const auto& caller : callers_) read_one(*caller, on_line);
+  std::erase_if(callers_, [](const auto& caller) { return !caller->fd.is_open(); });
+}
+
+void Callers::accept_all() {
+  while (true) {
+    Fd fd(accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!fd.is_open()) return;
+    ucred who{};
+    socklen_t size = sizeof who;
+    const bool known = getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &who, &size) == 0;
+    if (!known || who.uid != geteuid()) continue;
+    callers_.push_back(std::make_unique<Caller>(who.pid, std::move(fd)));
+  }
+}
+
+void Callers::read_one(Caller& caller, const OnLine& on_line) {
+  const auto on_piece = [&](LineReader::Piece piece, std::string_view text) {
+    on_line(caller.pid, piece, text);
+  };
+  std::array<char, 1 << 16> buffer;  // NOLINT: filled by recv()
+  for (int i = 0; i < kReadsOfACaller; ++i) {
+    const ssize_t n = recv(caller.fd.get(), buffer.data(), buffer.size(), 0);
+    if (n > 0) {
+      caller.lines.feed({buffer.data(), static_cast<std::size_t>(n)}, on_piece);
+    } else if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+      return;
+    } else {
+      caller.lines.finish(on_piece);
+      caller.fd.reset();
+      return;
+    }
+  }
+}
+
+bool Callers::ask_for_stacks(pid_t pid) const {
+  const auto at = std::find_if(
+      callers_.begin(), callers_.end(), [&](const auto& caller) { return caller->pid == pid; });
+  constexpr std::string_view kAsk = "stacks\n";
+  return at != callers_.end() && send((*at)->fd.get(), kAsk.data(), kAsk.size(), MSG_NOSIGNAL) ==
+                                     static_cast<ssize_t>(kAsk.size());
+}
+
+}  // namespace harness

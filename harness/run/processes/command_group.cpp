@@ -1,0 +1,328 @@
+#include "harness/run/processes/command_group.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <poll.h>
+#include <unistd.h>
+#include <vector>
+
+#include "harness/run/processes/process_end.h"
+#include "nsa/base/text.h"
+
+namespace harness {
+namespace {
+
+constexpr int kPollMs = 50;  // a launcher takes note of an end as seldom as every tenth of a second
+constexpr std::int64_t kScanMs = 250;
+constexpr std::int64_t kProgressMs = 250;
+constexpr std::int64_t kKeeperMs = 10'000;  // it ends the tree in three seconds
+
+bool has_ended(const Fd& pidfd) {
+  pollfd ended = {pidfd.get(), POLLIN, 0};
+  return !pidfd.is_open() || poll(&ended, 1, 0) > 0;
+}
+
+std::int64_t size_of(const std::string& path) {
+  std::error_code error;
+  const auto size = std::filesystem::file_size(path, error);
+  return error ? 0 : static_cast<std::int64_t>(size);
+}
+
+bool is_good(const std::optional<ExitStatus>& end) {
+  return end.has_value() && end->signal == 0 && end->exit_code == 0;
+}
+
+std::string told_end(const std::optional<ExitStatus>& end) {
+  if (!end) return "ended";
+  return end->signal != 0 ? "was ended by signal " + std::to_string(end->signal)
+                          : "exited with " + std::to_string(end->exit_code);
+}
+
+// What the two lines look for.
+ProcessRequest with_address(ProcessRequest keeper,
+                            const std::string& address,
+                            std::int64_t origin_ms) {
+  keeper.environment.push_back("NSA_HARNESS_SOCKET=" + address);
+  keeper.environment.push_back("NSA_HARNESS_ORIGIN_MS=" + std::to_string(origin_ms));
+  return keeper;
+}
+
+ExitStatus as_torchrun_tells(int code) {
+  ExitStatus end;
+  (code < 0 ? end.signal : end.exit_code) = std::abs(code);
+  return end;
+}
+
+}  // namespace
+
+CommandGroup::CommandGroup(const RunnerOptions& options,
+                           const SupervisorLimits& limits,
+                           std::int64_t origin_ms,
+                           const ProcessRequest& keeper,
+                           EventSink& sink)
+    : options_(options),
+      sink_(sink),
+      watch_(limits,
+             origin_ms,
+             sink,
+             [this](int number, Observation& seen) { return ask_for_stacks(number, seen); }),
+      intake_(watch_, sink),
+      keeper_(Process::spawn(with_address(keeper, callers_.address(), origin_ms))),
+      out_path_(keeper.out_path),
+      err_path_(keeper.err_path),
+      tree_(keeper_.pid()),
+      memory_kills_before_(options.memory.kills()) {}
+
+void CommandGroup::run() {
+  while (!keeper_.reaped()) {
+    wait_for_something();
+    meet_command();
+    hear();
+    scan();
+    notice_ends();
+    watch_launcher();
+    decide();
+    press_on();
+    sink_.flush();
+    if (now_ms() - ticked_ms_ < kProgressMs) continue;
+    ticked_ms_ = now_ms();
+    sink_.tick();
+  }
+  hear();
+  record_ends();
+  sink_.flush();
+}
+
+void CommandGroup::wait_for_something() const {
+  std::vector<pollfd> waited = {{keeper_.pidfd(), POLLIN, 0}};
+  for (const auto& [number, rank] : ranks_) {
+    if (!rank.ended_ms) waited.push_back({rank.pidfd.get(), POLLIN, 0});
+  }
+  callers_.add_to(waited);
+  const int ready = poll(waited.data(), waited.size(), kPollMs);
+  if (ready < 0 && errno != EINTR) usleep(kPollMs * 1000);
+}
+
+void CommandGroup::meet_command() {
+  if (command_ != 0) return;
+  std::array<char, 32> text{};
+  const ssize_t n = read(keeper_.events(), text.data(), text.size() - 1);
+  if (n <= 0) return;
+  command_ = static_cast<pid_t>(std::strtol(text.data(), nullptr, 10));
+  command_fd_ = watch_end(command_);
+  meet(0, command_);
+}
+
+void CommandGroup::meet(int number, pid_t pid) {
+  Rank& rank = ranks_[number];
+  rank = Rank{pid, watch_end(pid), std::nullopt, std::nullopt};
+  watch_.started(number, pid);
+}
+
+void CommandGroup::scan() {
+  if (command_ == 0 || now_ms() - scanned_ms_ < kScanMs) return;
+  scanned_ms_ = now_ms();
+  tree_.scan(scanned_ms_);
+  const bool seen = printed_more() || tree_.computed();
+  if (seen && !all_tell_themselves()) watch_.moved();
+  for (const FoundRank& found : tree_.ranks()) {
+    const auto known = ranks_.find(found.rank);
+    // What an ended rank left behind has its number too: the first that had it is the rank.
+    if (known != ranks_.end() && (ranks_say_so_ || known->second.pid == found.pid)) {
+      ranks_say_so_ = true;
+      continue;
+    }
+    if (!ranks_say_so_ && found.rank != 0) {  // the command is no rank
+      watch_.ended(0, true, "");
+      ranks_.erase(0);
+    }
+    ranks_say_so_ = true;
+    meet(found.rank, found.pid);
+  }
+}
+
+bool CommandGroup::ask_for_stacks(int number, Observation& seen) const {
+  const pid_t pid = ranks_.at(number).pid;
+  if (callers_.ask_for_stacks(pid)) return true;
+  if (options_.frames_of && !seen.threads.empty()) {
+    seen.threads.front().frames = options_.frames_of(pid);
+  }
+  return false;
+}
+
+void CommandGroup::hear() {
+  callers_.read([this](pid_t pid, LineReader::Piece piece, std::string_view text) {
+    on_line(pid, piece, text);
+  });
+}
+
+void CommandGroup::on_line(pid_t pid, LineReader::Piece piece, std::string_view text) {
+  const int number = number_of(pid, text);
+  const std::optional<Event> event = intake_.take(number, piece, text);
+  if (!event) return;
+  Rank& rank = ranks_.at(number);
+  if (event->kind == Hello::kKind) rank.said_hello = true;
+  if (event->kind == WorkerError::kKind) rank.told_error = true;
+}
+
+// The rank that /proc tells; where none does, the one that the process itself says: it was set after its start.
+int CommandGroup::number_of(pid_t pid, std::string_view line) {
+  std::vector<pid_t> pids;
+  for (const auto& [number, rank] : ranks_) {
+    if (ranks_say_so_ || rank.pid == pid) pids.push_back(rank.pid);
+  }
+  const pid_t owner = tree_.owner(pid, pids);
+  for (const auto& [number, rank] : ranks_) {
+    if (owner != 0 && rank.pid == owner) return number;
+  }
+  constexpr int kMostRanks = 1'000'000;
+  const auto said = nlohmann::json::parse(line, nullptr, false);
+  const bool tells =
+      said.is_object() && said.contains("process") && said["process"].is_number_integer();
+  const int number = tells ? std::clamp(said["process"].get<int>(), 0, kMostRanks) : 0;
+  if (!ranks_say_so_ || !ranks_.contains(number)) meet(number, pid);
+  ranks_say_so_ = true;
+  return number;
+}
+
+// Counters tell more than processor time: a rank that spins does not move.
+bool CommandGroup::all_tell_themselves() const {
+  return std::all_of(ranks_.begin(), ranks_.end(), [](const auto& entry) {
+    return entry.second.said_hello || entry.second.ended_ms;
+  });
+}
+
+bool CommandGroup::printed_more() {
+  const std::int64_t bytes = size_of(out_path_) + size_of(err_path_);
+  return std::exchange(printed_bytes_, bytes) != bytes;
+}
+
+void CommandGroup::notice_ends() {
+  for (auto& [number, rank] : ranks_) {
+    if (rank.ended_ms) continue;
+    if (has_ended(rank.pidfd)) end(number, rank, end_of_stranger(rank.pid, rank.pidfd.get()));
+  }
+  if (command_ != 0 && !command_ended_ms_ && has_ended(command_fd_)) command_ended_ms_ = now_ms();
+  if (keeper_.exited()) keeper_end_ = keeper_.reap();
+}
+
+void CommandGroup::end(int number, Rank& rank, std::optional<ExitStatus> status) {
+  rank.ended_ms = now_ms();
+  rank.end = status;
+  rank.pidfd.reset();
+  watch_.ended(number, is_good(status) || (!status && number != kLauncher), told_end(status));
+}
+
+// A command that goes on after its ranks is waited for like them.
+void CommandGroup::watch_launcher() {
+  const bool ranks_live = std::any_of(
+      ranks_.begin(), ranks_.end(), [](const auto& entry) { return !entry.second.ended_ms; });
+  if (command_ == 0 || ranks_live || command_is_rank()) return;
+  meet(kLauncher, command_);
+}
+
+bool CommandGroup::command_is_rank() const {
+  return std::any_of(ranks_.begin(), ranks_.end(), [&](const auto& entry) {
+    return entry.second.pid == command_;
+  });
+}
+
+void CommandGroup::decide() {
+  if (options_.interrupted != nullptr) {
+    if (const int signal = options_.interrupted->load(); signal != 0) watch_.interrupt(signal);
+  }
+  const auto stopped = watch_.step();
+  if (!stopped) return;
+  stop_reason_ = stopped->reason;
+  stopped_ms_ = now_ms();
+  sink_.flush();  // the record says why before anything is ended
+  keeper_.signal(SIGTERM);
+  kill_at_ms_ = now_ms() + kKeeperMs;
+}
+
+void CommandGroup::press_on() {
+  if (kill_at_ms_ == 0 || now_ms() < kill_at_ms_) return;
+  record(kController,
+         now_ms(),
+         Fact{"process_left", "processes of the command do not end on SIGKILL"});
+  keeper_.signal(SIGKILL);
+  kill_at_ms_ = now_ms() + kKeeperMs;
+}
+
+bool CommandGroup::failed_before(int number) const {
+  const Rank& mine = ranks_.at(number);
+  return std::any_of(ranks_.begin(), ranks_.end(), [&](const auto& entry) {
+    const Rank& other = entry.second;
+    return entry.first != number && other.ended_ms && !is_good(other.end) &&
+           *other.ended_ms < *mine.ended_ms;
+  });
+}
+
+void CommandGroup::record_ends() {
+  for (const std::string& path : {out_path_, err_path_}) {
+    std::ifstream stream(path);
+    read_printed(stream, printed_);
+  }
+  if (ranks_.empty()) ranks_[0];  // it could not be started
+  for (auto& [number, rank] : ranks_) {
+    if (rank.pid == command_) rank.end = keeper_end_;
+    if (!rank.ended_ms) rank.ended_ms = now_ms();
+    const auto told = printed_.exit_codes.find(rank.pid);
+    if (!rank.end && told != printed_.exit_codes.end()) rank.end = as_torchrun_tells(told->second);
+  }
+  for (const auto& [number, rank] : ranks_) {
+    intake_.finish(number);
+    record_end(number, rank);
+  }
+  if (!command_is_rank()) {
+    ranks_[kLauncher] = Rank{command_, Fd(), now_ms(), keeper_end_};
+    record_end(kLauncher, ranks_.at(kLauncher));
+  }
+  record_errors();
+  for (const std::string& line : printed_.nccl) record(kController, now_ms(), Fact{"nccl", line});
+}
+
+void CommandGroup::record_end(int number, const Rank& rank) {
+  if (!rank.end) return;  // how it ended is not known
+  Exited exited;
+  exited.process_ended = number;
+  exited.exit_code = rank.end->signal != 0 ? -1 : rank.end->exit_code;
+  exited.signal = rank.end->signal;
+  exited.core_dumped = rank.end->core_dumped;
+  exited.by_controller = !stop_reason_.empty() && *rank.ended_ms >= stopped_ms_;
+  const bool closed = printed_.closed.contains(rank.pid);
+  const bool cascade = rank.end->signal == SIGTERM && ranks_say_so_ && failed_before(number);
+  // Who is left when the command has ended is ended by its keeper.
+  const bool left = rank.end->signal != 0 && rank.pid != command_ && command_ended_ms_ &&
+                    *rank.ended_ms > *command_ended_ms_;
+  exited.by_launcher = !exited.by_controller && (closed || cascade || left);
+  exited.memory_kill_elsewhere = exited.signal == SIGKILL && !exited.by_controller &&
+                                 options_.memory.kills() > memory_kills_before_;
+  record(kController, *rank.ended_ms, exited);
+  // All that can be asked of a command is that it exits with 0.
+  if (is_good(rank.end)) record(number, *rank.ended_ms, Done{});
+}
+
+// A traceback that names no rank is of the only one that failed by itself; else nobody is blamed for it.
+void CommandGroup::record_errors() {
+  std::vector<int> failed;
+  for (const auto& [number, rank] : ranks_) {
+    const bool by_itself = rank.end && rank.end->signal == 0 && rank.end->exit_code != 0;
+    if (number != kLauncher && by_itself) failed.push_back(number);
+  }
+  for (const PrintedError& printed : printed_.errors) {
+    const bool known = printed.rank && ranks_.contains(*printed.rank);
+    if (!known && failed.size() != 1) continue;
+    const int number = known ? *printed.rank : failed.front();
+    const bool went_on = is_good(ranks_.at(number).end);
+    if (!went_on && !ranks_.at(number).told_error)
+      record(number, *ranks_.at(number).ended_ms, printed.error);
+  }
+}
+
+}  // namespace harness

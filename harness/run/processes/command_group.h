@@ -1,0 +1,97 @@
+// A command of the user's own, supervised from outside: its ranks are found in /proc, what moves is their processor time and
+// what they print, and how each ended is read before its parent takes note. When run() returns, none of its processes is left.
+//
+// As long as no process says that it is a rank, the command itself is rank 0. Where there are ranks, it is their launcher, and is
+// watched only once they have ended.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "harness/foreign/printed.h"
+#include "harness/run/processes/callers.h"
+#include "harness/run/processes/command_tree.h"
+#include "harness/run/record/intake.h"
+#include "harness/run/runner.h"
+
+namespace harness {
+
+class CommandGroup {
+ public:
+  // `origin_ms`: monotonic_ms() at the case's beginning. Throws: nsa::Error as Process::spawn() does.
+  CommandGroup(const RunnerOptions& options,
+               const SupervisorLimits& limits,
+               std::int64_t origin_ms,
+               const ProcessRequest& keeper,
+               EventSink& sink);
+
+  void run();
+  [[nodiscard]] const std::string& stop_reason() const { return stop_reason_; }
+
+ private:
+  struct Rank {
+    pid_t pid = 0;
+    Fd pidfd;
+    std::optional<std::int64_t> ended_ms;
+    std::optional<ExitStatus> end;  // none although it ended: its parent was quicker
+    bool said_hello = false;        // it has the two lines
+    bool told_error = false;        // of itself
+  };
+
+  [[nodiscard]] std::int64_t now_ms() const { return watch_.now_ms(); }
+  template <typename Row>
+  void record(int process, std::int64_t t_ms, const Row& row) {
+    sink_.add(Event::of(process, t_ms, row));
+  }
+
+  // One round of the loop, in this order.
+  void wait_for_something() const;
+  void meet_command();
+  void hear();
+  void scan();
+  void notice_ends();
+  void watch_launcher();
+  void decide();
+  void press_on();
+
+  void meet(int number, pid_t pid);
+  void on_line(pid_t pid, LineReader::Piece piece, std::string_view text);
+  [[nodiscard]] bool ask_for_stacks(int number, Observation& seen) const;
+  [[nodiscard]] int number_of(pid_t pid, std::string_view line);
+  [[nodiscard]] bool all_tell_themselves() const;
+  [[nodiscard]] bool printed_more();
+  [[nodiscard]] bool command_is_rank() const;
+  void end(int number, Rank& rank, std::optional<ExitStatus> status);
+  [[nodiscard]] bool failed_before(int number) const;
+  void record_ends();
+  void record_end(int number, const Rank& rank);
+  void record_errors();
+
+  const RunnerOptions& options_;
+  EventSink& sink_;
+  Callers callers_;
+  Watch watch_;
+  Intake intake_;
+  Process keeper_;
+  std::string out_path_;
+  std::string err_path_;
+  CommandTree tree_;
+  Fd command_fd_;
+  std::optional<std::int64_t> command_ended_ms_;
+  std::int64_t memory_kills_before_;
+  pid_t command_ = 0;          // 0: not heard of yet
+  bool ranks_say_so_ = false;  // else the command is taken for rank 0
+  std::map<int, Rank> ranks_;  // kLauncher too, once it is watched
+  Printed printed_;
+  ExitStatus keeper_end_;
+  std::int64_t printed_bytes_ = 0;
+  std::int64_t scanned_ms_ = 0;
+  std::int64_t ticked_ms_ = 0;
+  std::string stop_reason_;
+  std::int64_t stopped_ms_ = 0;
+  std::int64_t kill_at_ms_ = 0;
+};
+
+}  // namespace harness

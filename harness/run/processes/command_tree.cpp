@@ -1,0 +1,108 @@
+#include "harness/run/processes/command_tree.h"
+
+#include <array>
+#include <string>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+
+#include "nsa/base/text.h"
+
+namespace harness {
+namespace {
+
+constexpr double kComputes = 0.1;  // of a core: what only waits takes a hundredth
+
+// Of NAME=value texts that end with '\0', as the process was started with.
+std::optional<int> number_in(const std::string& environment, const std::string& name) {
+  std::size_t at = environment.starts_with(name + "=") ? 0 : environment.find('\0' + name + "=");
+  if (at == std::string::npos) return std::nullopt;
+  at = environment.find('=', at) + 1;
+  constexpr std::int64_t kMost = 1'000'000;
+  const auto number = nsa::parse_int(environment.substr(at, environment.find('\0', at) - at));
+  if (!number || *number < 0 || *number > kMost) return std::nullopt;
+  return static_cast<int>(*number);
+}
+
+ExitStatus as_exit_status(int word) {
+  ExitStatus end;
+  if (WIFSIGNALED(word)) {
+    end.signal = WTERMSIG(word);
+    end.core_dumped = WCOREDUMP(word);
+  } else {
+    end.exit_code = WEXITSTATUS(word);
+  }
+  return end;
+}
+
+// struct pidfd_info of linux/pidfd.h, which older systems do not have.
+struct PidfdInfo {
+  std::uint64_t mask = 0;
+  std::uint64_t cgroup = 0;
+  std::array<std::uint32_t, 11> ids{};
+  std::int32_t exit_code = 0;
+};
+
+std::optional<int> status_of_pidfd(int pidfd) {
+  constexpr std::uint64_t kExit = 1U << 3;
+  PidfdInfo info;
+  info.mask = kExit;
+  const bool told =
+      ioctl(pidfd, _IOWR(0xFF, 11, PidfdInfo), &info) == 0 && (info.mask & kExit) != 0;
+  return told ? std::optional<int>(info.exit_code) : std::nullopt;
+}
+
+}  // namespace
+
+void CommandTree::scan(std::int64_t now_ms) {
+  const Processes before = std::move(all_);
+  all_ = all_processes();
+  mine_.clear();
+  computed_ = false;
+  const auto least_ms = kComputes * static_cast<double>(now_ms - scanned_ms_);
+  for (const auto& [pid, state] : all_) {
+    if (!descends(all_, pid, keeper_)) continue;
+    mine_.push_back(pid);
+    const auto was = before.find(pid);
+    const std::int64_t from_ms =
+        was == before.end() ? 0 : was->second.cpu_ms + was->second.ended_children_cpu_ms;
+    const std::int64_t took_ms = state.cpu_ms + state.ended_children_cpu_ms - from_ms;
+    computed_ = computed_ || static_cast<double>(took_ms) > least_ms;
+  }
+  scanned_ms_ = now_ms;
+}
+
+std::vector<FoundRank> CommandTree::ranks() const {
+  std::vector<FoundRank> found;
+  for (const pid_t pid : mine_) {
+    const ProcessState& state = all_.at(pid);
+    if (state.state == 'Z') continue;
+    const std::string environment = proc_file(pid, "environ");
+    const auto rank = number_in(environment, "RANK");
+    if (!rank) continue;
+    const bool inherited =
+        state.parent != keeper_ && number_in(proc_file(state.parent, "environ"), "RANK") == rank;
+    if (inherited) continue;
+    found.push_back({*rank, number_in(environment, "WORLD_SIZE").value_or(0), pid});
+  }
+  return found;
+}
+
+pid_t CommandTree::owner(pid_t pid, const std::vector<pid_t>& candidates) const {
+  for (const pid_t candidate : candidates) {
+    if (pid == candidate || descends(all_, pid, candidate)) return candidate;
+  }
+  return 0;
+}
+
+std::optional<ExitStatus> end_of_stranger(pid_t pid, int pidfd) {
+  if (const auto status = status_of_pidfd(pidfd)) return as_exit_status(*status);
+  const std::string stat = proc_file(pid, "stat");
+  const auto state = parse_stat(stat);
+  if (!state || state->state != 'Z') return std::nullopt;
+  const std::size_t last =
+      stat.find_last_of(' ');  // its last field is the status, as wait() has it
+  const auto status = nsa::parse_int(stat.substr(last + 1, stat.find('\n', last) - last - 1));
+  return status ? std::optional(as_exit_status(static_cast<int>(*status))) : std::nullopt;
+}
+
+}  // namespace harness

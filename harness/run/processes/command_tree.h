@@ -1,0 +1,44 @@
+// The processes of a command of the user's own, as /proc tells them: all that descend from its keeper, in whatever group or
+// session, and which of them are ranks. A rank says so itself: its environment has RANK, as every launcher of PyTorch sets it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <sys/types.h>
+#include <vector>
+
+#include "harness/run/looks/proc_look.h"
+#include "harness/run/processes/spawn_process.h"
+
+namespace harness {
+
+struct FoundRank {
+  int rank = 0;
+  int world = 0;  // of WORLD_SIZE; 0: it is not set
+  pid_t pid = 0;  // the topmost process with this RANK: its children inherit the variable
+};
+
+class CommandTree {
+ public:
+  explicit CommandTree(pid_t keeper) : keeper_(keeper) {}
+
+  void scan(std::int64_t now_ms);
+  // Between the last two scans one of the processes took more than a tenth of a core.
+  [[nodiscard]] bool computed() const { return computed_; }
+  [[nodiscard]] std::vector<FoundRank> ranks() const;
+  // The rank that this process belongs to: `candidates` are pids of ranks. 0: none of them is it or among its ancestors.
+  [[nodiscard]] pid_t owner(pid_t pid, const std::vector<pid_t>& candidates) const;
+
+ private:
+  pid_t keeper_;
+  Processes all_;  // of the machine
+  std::vector<pid_t> mine_;
+  std::int64_t scanned_ms_ = 0;
+  bool computed_ = false;
+};
+
+// How a process ended that is no child of this one: from its pidfd (Linux 6.15 and newer), else from /proc as long as its parent
+// has not waited for it. Nothing: neither tells.
+[[nodiscard]] std::optional<ExitStatus> end_of_stranger(pid_t pid, int pidfd);
+
+}  // namespace harness

@@ -1,0 +1,144 @@
+#include "harness/run/processes/keeper.h"
+
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <cstring>
+#include <fcntl.h>
+#include <iostream>
+#include <optional>
+#include <spawn.h>
+#include <string>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "harness/run/clock.h"
+#include "harness/run/looks/proc_look.h"
+
+extern char** environ;
+
+namespace harness {
+namespace {
+
+constexpr int kPidFd = 3;
+constexpr int kNotStarted = 127;         // as shells say it
+constexpr std::int64_t kLeftMs = 1'000;  // for what the command left behind
+constexpr std::int64_t kTermMs = 2'000;  // between TERM and KILL
+constexpr long kRoundNs =
+    50 * 1'000'000;  // a tree that forks while it is killed is killed again so often
+
+sigset_t watched_signals() {
+  sigset_t set{};
+  sigemptyset(&set);
+  sigaddset(&set, SIGCHLD);
+  sigaddset(&set, SIGTERM);
+  return set;
+}
+
+// As a shell would start it: no signal is blocked or ignored, a process group of its own.
+std::optional<pid_t> start_command(char** argv) {
+  posix_spawnattr_t attributes{};
+  posix_spawnattr_init(&attributes);
+  sigset_t none{};
+  sigemptyset(&none);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
+  pid_t pid = -1;
+  const int error = posix_spawnp(&pid, argv[0], nullptr, &attributes, argv, environ);
+  posix_spawnattr_destroy(&attributes);
+  if (error == 0) return pid;
+  std::cerr << argv[0] << ": " << std::strerror(error) << std::endl;
+  return std::nullopt;
+}
+
+void signal_all_below(int number) {
+  const Processes all = all_processes();
+  for (const auto& [pid, state] : all) {
+    if (descends(all, pid, getpid())) kill(pid, number);
+  }
+}
+
+// What the command did is done again here, so that whoever waits for this process learns it.
+int end_as(int status) {
+  if (!WIFSIGNALED(status)) return WEXITSTATUS(status);
+  const rlimit no_core = {0, 0};
+  setrlimit(RLIMIT_CORE, &no_core);  // the command has written its own
+  const int number = WTERMSIG(status);
+  std::signal(number, SIG_DFL);
+  sigset_t set{};
+  sigemptyset(&set);
+  sigaddset(&set, number);
+  sigprocmask(SIG_UNBLOCK, &set, nullptr);
+  raise(number);
+  constexpr int kShells = 128;
+  return kShells + number;
+}
+
+class Keeping {
+ public:
+  explicit Keeping(pid_t command) : command_(command) {}
+
+  int run() {
+    const sigset_t set = watched_signals();
+    const timespec round = {0, kRoundNs};
+    while (reap()) {
+      if (sigtimedwait(&set, nullptr, &round) == SIGTERM || getppid() != parent_) end_soon(0);
+      press_on();
+    }
+    return end_as(status_);
+  }
+
+ private:
+  // False: nothing is left.
+  bool reap() {
+    int status = 0;
+    pid_t pid = 0;
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+      if (pid != command_) continue;
+      status_ = status;
+      end_soon(kLeftMs);
+    }
+    return pid == 0;
+  }
+
+  void end_soon(std::int64_t after_ms) {
+    const std::int64_t at_ms = monotonic_ms() + after_ms;
+    if (term_at_ms_ == 0 || at_ms < term_at_ms_) term_at_ms_ = at_ms;
+  }
+
+  void press_on() {
+    if (term_at_ms_ == 0 || monotonic_ms() < term_at_ms_) return;
+    if (kill_at_ms_ == 0) {
+      signal_all_below(SIGTERM);
+      kill_at_ms_ = monotonic_ms() + kTermMs;
+    } else if (monotonic_ms() >= kill_at_ms_) {
+      signal_all_below(SIGKILL);
+    }
+  }
+
+  pid_t command_;
+  pid_t parent_ = getppid();
+  int status_ = 0;
+  std::int64_t term_at_ms_ = 0;  // 0: not decided
+  std::int64_t kill_at_ms_ = 0;
+};
+
+}  // namespace
+
+int keep(char** argv) {
+  const sigset_t set = watched_signals();
+  sigprocmask(SIG_BLOCK, &set, nullptr);
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  fcntl(kPidFd, F_SETFD, FD_CLOEXEC);
+  const std::optional<pid_t> command = start_command(argv);
+  if (!command) return kNotStarted;
+  const std::string line = std::to_string(*command) + "\n";
+  (void)!write(kPidFd, line.data(), line.size());  // nobody reads it: then the parent is gone
+  return Keeping(*command).run();
+}
+
+}  // namespace harness

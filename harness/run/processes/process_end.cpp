@@ -1,0 +1,87 @@
+#include "harness/run/processes/process_end.h"
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <fcntl.h>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <system_error>
+#include <thread>
+#include <unistd.h>
+
+namespace harness {
+namespace {
+
+constexpr auto kBetweenLooks = std::chrono::milliseconds(10);  // far below what a launcher notices
+
+// When the process began, in ticks: another one of the same number began at another time. Nothing where it has ended,
+// reaped or not.
+std::optional<std::string> beginning_of(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  if (!std::getline(file, text)) return std::nullopt;
+  const std::size_t name_end = text.rfind(')');  // a name may hold spaces and brackets
+  if (name_end == std::string::npos) return std::nullopt;
+  std::istringstream fields(text.substr(name_end + 1));
+  constexpr int kBeginning = 22;  // proc(5); the state is field 3
+  std::string field;
+  for (int number = 3; number <= kBeginning && fields >> field; ++number) {
+    if (number == 3 && (field == "Z" || field == "X")) return std::nullopt;
+  }
+  return field;
+}
+
+// Signals are for the threads that the controller waits in.
+class NoSignals {
+ public:
+  NoSignals() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~NoSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  NoSignals(const NoSignals&) = delete;
+  NoSignals& operator=(const NoSignals&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+}  // namespace
+
+Fd watch_end_in_proc(pid_t pid) {
+  const auto beginning = beginning_of(pid);
+  if (!beginning && kill(pid, 0) != 0) {
+    errno = ESRCH;
+    return {};
+  }
+  Fd ended(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  Fd told(fcntl(ended.get(), F_DUPFD_CLOEXEC, 0));
+  if (!ended.is_open() || !told.is_open()) return {};
+  const NoSignals no_signals;
+  try {
+    std::thread([pid, beginning, told = std::move(told)] {
+      while (beginning && beginning_of(pid) == beginning)
+        std::this_thread::sleep_for(kBetweenLooks);
+      (void)eventfd_write(told.get(), 1);
+    }).detach();
+  } catch (const std::system_error& error) {
+    errno = error.code().value();
+    return {};
+  }
+  return ended;
+}
+
+Fd watch_end(pid_t pid) {
+  constexpr unsigned kNoFlags = 0;
+  Fd pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, kNoFlags)));
+  const bool unknown = !pidfd.is_open() && (errno == ENOSYS || errno == EPERM);
+  return unknown ? watch_end_in_proc(pid) : std::move(pidfd);
+}
+
+}  // namespace harness

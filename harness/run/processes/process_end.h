@@ -1,0 +1,17 @@
+// A descriptor that becomes readable once a process has ended: a pidfd. Kernels before 5.3 (RHEL 8), and the seccomp filters
+// of older container runtimes, have none; there a thread looks into /proc for the end.
+#pragma once
+
+#include <sys/types.h>
+
+#include "harness/run/processes/spawn_process.h"
+
+namespace harness {
+
+// Closed where there is no such process, or nothing can watch it; errno tells why.
+[[nodiscard]] Fd watch_end(pid_t pid);
+
+// The same without a pidfd.
+[[nodiscard]] Fd watch_end_in_proc(pid_t pid);
+
+}  // namespace harness

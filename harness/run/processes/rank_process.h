@@ -1,0 +1,82 @@
+// One process of a case, as the group that watches it sees it: what it writes, how it is seen from outside, how it ended, and the
+// signals that reach it. A LocalProcess was started by this program; one on another host is reached through an agent beside it
+// (join/joined_process.h). Owned by its group.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <poll.h>
+#include <string>
+#include <sys/types.h>
+#include <vector>
+
+#include "harness/evidence/event.h"
+#include "harness/evidence/line_reader.h"
+#include "harness/run/looks/machine_state.h"
+#include "harness/run/looks/outside.h"
+#include "harness/run/processes/spawn_process.h"
+
+namespace harness {
+
+class RankProcess : public Outside {
+ public:
+  using OnLook = std::function<void(Observation seen)>;
+
+  [[nodiscard]] virtual pid_t pid() const = 0;  // where it runs
+  virtual void add_to(std::vector<pollfd>& waited) const = 0;
+  // What has come since: what it wrote on fd 3, and looks that were asked for. Never waits, and takes in a bounded amount.
+  virtual void read(const LineReader::OnLine& on_line, const OnLook& on_look) = 0;
+
+  [[nodiscard]] virtual bool has_ended() const = 0;
+  // How it ended, once it has. From this call on its pid means nothing.
+  [[nodiscard]] virtual const std::optional<ExitStatus>& end() = 0;
+  [[nodiscard]] virtual bool silent()
+      const = 0;  // it has ended, and so has all that could still be heard of it
+  // Why nothing can be known of it any more; "" as long as it can.
+  [[nodiscard]] virtual std::string lost() const = 0;
+  // Whoever started it (a launcher) asked for its end.
+  [[nodiscard]] virtual bool ended_by_launcher() const = 0;
+  // Nothing where whoever asks must tell it from the memory of the whole case.
+  [[nodiscard]] virtual std::optional<MemoryKill> memory_kill() const = 0;
+  [[nodiscard]] virtual std::int64_t peak_resident_bytes() const = 0;
+
+  virtual void signal(int number) = 0;        // to the process alone
+  virtual void signal_group(int number) = 0;  // to it and what it started
+  virtual void close() = 0;                   // nothing it says is wanted any more
+};
+
+// A process that this program started.
+class LocalProcess : public RankProcess {
+ public:
+  // Throws: nsa::Error as Process::spawn() does.
+  explicit LocalProcess(const ProcessRequest& request);
+
+  [[nodiscard]] pid_t pid() const override { return process_.pid(); }
+  void add_to(std::vector<pollfd>& waited) const override;
+  void read(const LineReader::OnLine& on_line, const OnLook& on_look) override;
+  [[nodiscard]] bool has_ended() const override { return end_ || process_.exited(); }
+  [[nodiscard]] const std::optional<ExitStatus>& end() override;
+  [[nodiscard]] bool silent() const override;
+  [[nodiscard]] std::string lost() const override { return ""; }
+  [[nodiscard]] bool ended_by_launcher() const override { return false; }
+  [[nodiscard]] std::optional<MemoryKill> memory_kill() const override { return std::nullopt; }
+  [[nodiscard]] std::int64_t peak_resident_bytes() const override;
+  void signal(int number) override { process_.signal(number); }
+  void signal_group(int number) override { process_.signal_group(number); }
+  void close() override { process_.close_events(); }
+
+  [[nodiscard]] std::optional<ProcessState> state() const override {
+    return read_process_state(process_.pid());
+  }
+  std::optional<Observation> look(int process, int look, const Processes& all) override {
+    return look_at(process, look, process_.pid(), all);
+  }
+
+ private:
+  Process process_;
+  LineReader lines_;
+  std::optional<ExitStatus> end_;
+};
+
+}  // namespace harness

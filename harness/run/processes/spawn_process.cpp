@@ -1,0 +1,254 @@
+#include "harness/run/processes/spawn_process.h"
+
+#include <arpa/inet.h>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <spawn.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <utility>
+
+#include "harness/run/processes/process_end.h"
+#include "nsa/base/error.h"
+
+namespace harness {
+namespace {
+
+constexpr int kEventsTarget = 3;
+constexpr int kListenTarget = 4;
+// The pipe holds what a rank writes while the controller is busy elsewhere; the kernel's default is 64 KiB.
+constexpr int kPipeBytes = 1 << 20;
+
+[[noreturn]] void fail(const std::string& doing, int error) {
+  throw nsa::Error("cannot " + doing + ": " + std::strerror(error));
+}
+
+void check_call(int result, const std::string& doing) {
+  if (result < 0) fail(doing, errno);
+}
+
+void check_spawn_call(int error) {
+  if (error != 0) fail("prepare a process", error);
+}
+
+// dup2 to fd 3 and 4 must not hit the other source: sources are moved above both.
+Fd above_targets(int fd) {
+  constexpr int kFirstFree = 10;
+  Fd copy(fcntl(fd, F_DUPFD_CLOEXEC, kFirstFree));
+  check_call(copy.get(), "duplicate a descriptor");
+  return copy;
+}
+
+struct Pipe {
+  Fd reading;
+  Fd writing;
+};
+
+Pipe make_pipe() {
+  std::array<int, 2> ends{};
+  check_call(pipe2(ends.data(), O_CLOEXEC), "make a pipe");
+  Pipe pipe{Fd(ends[0]), Fd(ends[1])};
+  // Only the reading end: O_NONBLOCK on the writing end would lose a flooding rank's events.
+  check_call(fcntl(pipe.reading.get(), F_SETFL, O_NONBLOCK), "make a pipe non-blocking");
+  fcntl(pipe.reading.get(),
+        F_SETPIPE_SZ,
+        kPipeBytes);  // refused above the user's limit: then it stays smaller
+  return pipe;
+}
+
+class FileActions {
+ public:
+  FileActions() { check_spawn_call(posix_spawn_file_actions_init(&actions_)); }
+  ~FileActions() { posix_spawn_file_actions_destroy(&actions_); }
+  FileActions(const FileActions&) = delete;
+  FileActions& operator=(const FileActions&) = delete;
+
+  void open(int fd, const std::string& path, int flags) {
+    constexpr mode_t kMode = 0644;
+    check_spawn_call(posix_spawn_file_actions_addopen(&actions_, fd, path.c_str(), flags, kMode));
+  }
+  void duplicate(int from, int to) {
+    check_spawn_call(posix_spawn_file_actions_adddup2(&actions_, from, to));
+  }
+  void close_from(int first) {
+    check_spawn_call(posix_spawn_file_actions_addclosefrom_np(&actions_, first));
+  }
+  [[nodiscard]] const posix_spawn_file_actions_t* get() const { return &actions_; }
+
+ private:
+  posix_spawn_file_actions_t actions_{};
+};
+
+class Attributes {
+ public:
+  Attributes() {
+    check_spawn_call(posix_spawnattr_init(&attributes_));
+    sigset_t blocked{};
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGUSR1);
+    sigset_t defaults{};
+    sigfillset(&defaults);
+    sigdelset(&defaults, SIGKILL);
+    sigdelset(&defaults, SIGSTOP);
+    check_spawn_call(posix_spawnattr_setsigmask(&attributes_, &blocked));
+    check_spawn_call(posix_spawnattr_setsigdefault(&attributes_, &defaults));
+    check_spawn_call(posix_spawnattr_setpgroup(&attributes_, 0));
+    constexpr int kFlags = POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF;
+    check_spawn_call(posix_spawnattr_setflags(&attributes_, static_cast<short>(kFlags)));
+  }
+  ~Attributes() { posix_spawnattr_destroy(&attributes_); }
+  Attributes(const Attributes&) = delete;
+  Attributes& operator=(const Attributes&) = delete;
+  [[nodiscard]] const posix_spawnattr_t* get() const { return &attributes_; }
+
+ private:
+  posix_spawnattr_t attributes_{};
+};
+
+std::vector<char*> pointers(const std::vector<std::string>& texts) {
+  std::vector<char*> result;
+  result.reserve(texts.size() + 1);
+  for (const std::string& text : texts) {
+    result.push_back(
+        const_cast<char*>(text.c_str()));  // NOLINT: posix_spawn does not write to them
+  }
+  result.push_back(nullptr);
+  return result;
+}
+
+pid_t spawn_with(const ProcessRequest& request, const FileActions& actions) {
+  const Attributes attributes;
+  const std::vector<char*> argv = pointers(request.argv);
+  const std::vector<char*> environment = pointers(request.environment);
+  pid_t pid = -1;
+  const int error = posix_spawn(&pid,
+                                request.argv.at(0).c_str(),
+                                actions.get(),
+                                attributes.get(),
+                                argv.data(),
+                                environment.data());
+  if (error != 0) fail("start " + request.argv.at(0), error);
+  return pid;
+}
+
+}  // namespace
+
+Fd& Fd::operator=(Fd&& other) noexcept {
+  if (this != &other) {
+    reset();
+    fd_ = other.release();
+  }
+  return *this;
+}
+
+int Fd::release() noexcept {
+  return std::exchange(fd_, -1);
+}
+
+void Fd::reset() noexcept {
+  if (fd_ >= 0) close(std::exchange(fd_, -1));
+}
+
+Process::Process(pid_t pid, Fd pidfd, Fd events)
+    : pid_(pid), pidfd_(std::move(pidfd)), events_(std::move(events)) {}
+
+Process::Process(Process&& other) noexcept
+    : pid_(other.pid_),
+      pidfd_(std::move(other.pidfd_)),
+      events_(std::move(other.events_)),
+      reaped_(std::exchange(other.reaped_, true)) {}
+
+Process Process::spawn(const ProcessRequest& request) {
+  Pipe pipe = make_pipe();
+  const Fd writing = above_targets(pipe.writing.get());
+  const Fd listening = request.listen_fd >= 0 ? above_targets(request.listen_fd) : Fd();
+  FileActions actions;
+  actions.open(STDIN_FILENO, "/dev/null", O_RDONLY);
+  actions.open(STDOUT_FILENO, request.out_path, O_WRONLY | O_CREAT | O_APPEND);
+  actions.open(STDERR_FILENO, request.err_path, O_WRONLY | O_CREAT | O_APPEND);
+  actions.duplicate(writing.get(), kEventsTarget);
+  if (listening.is_open()) actions.duplicate(listening.get(), kListenTarget);
+  actions.close_from(listening.is_open() ? kListenTarget + 1 : kListenTarget);
+
+  Process process(spawn_with(request, actions), Fd(), std::move(pipe.reading));
+  process.pidfd_ = watch_end(process.pid_);
+  check_call(process.pidfd_.get(), "watch the process of " + request.argv.at(0));
+  return process;
+}
+
+Process::~Process() {
+  if (reaped_) return;
+  signal_group(SIGKILL);
+  // A killed process ends at once, or (state D) when its device lets go of it; the latter is not waited for.
+  for (int i = 0; i < 100 && !exited(); ++i) usleep(10'000);
+  if (exited()) (void)reap();
+}
+
+void Process::signal(int number) const noexcept {
+  if (!reaped_) kill(pid_, number);
+}
+
+void Process::signal_group(int number) const noexcept {
+  if (!reaped_) kill(-pid_, number);
+}
+
+bool Process::exited() const {
+  siginfo_t info{};
+  return !reaped_ &&
+         waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid == pid_;
+}
+
+bool Process::group_gone() const {
+  return reaped_ && kill(-pid_, 0) != 0;
+}
+
+ExitStatus Process::reap() {
+  signal_group(SIGKILL);
+  siginfo_t info{};
+  rusage usage{};
+  // glibc's waitid() leaves out the usage that the system call gives.
+  long result = -1;
+  do {
+    result = syscall(SYS_waitid, P_PID, pid_, &info, WEXITED, &usage);
+  } while (result < 0 && errno == EINTR);
+  reaped_ = true;
+  ExitStatus status;
+  if (result < 0) return status;
+  if (info.si_code == CLD_EXITED) {
+    status.exit_code = info.si_status;
+  } else {
+    status.signal = info.si_status;
+    status.core_dumped = info.si_code == CLD_DUMPED;
+  }
+  status.rss_peak_bytes = std::int64_t{usage.ru_maxrss} * 1024;
+  return status;
+}
+
+Listener listen_on(const std::string& address, int port) {
+  const std::string place = address + (port > 0 ? ":" + std::to_string(port) : "");
+  Listener listener{Fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), 0};
+  check_call(listener.fd.get(), "make a socket");
+  sockaddr_in where{};
+  where.sin_family = AF_INET;
+  where.sin_port = htons(static_cast<std::uint16_t>(port));
+  if (inet_pton(AF_INET, address.c_str(), &where.sin_addr) != 1) {
+    throw nsa::Error("cannot listen on " + address + ": wanted an IPv4 address in numbers");
+  }
+  socklen_t length = sizeof(where);
+  auto* const generic = reinterpret_cast<sockaddr*>(&where);  // NOLINT: the socket API's own way
+  check_call(bind(listener.fd.get(), generic, length), "bind " + place);
+  check_call(listen(listener.fd.get(), SOMAXCONN), "listen on " + place);
+  check_call(getsockname(listener.fd.get(), generic, &length), "read a socket's port");
+  listener.port = ntohs(where.sin_port);
+  return listener;
+}
+
+}  // namespace harness

@@ -1,0 +1,41 @@
+#include "harness/run/record/event_sink.h"
+
+#include <exception>
+
+namespace harness {
+
+EventSink::EventSink(const std::string& folder, const RunnerHooks& hooks)
+    : log_(folder), hooks_(hooks) {}
+
+bool EventSink::attempt(const std::function<void()>& action) noexcept {
+  try {
+    action();
+    return true;
+  } catch (const std::exception& error) {
+    if (error_.empty()) error_ = error.what();
+  } catch (...) {
+    if (error_.empty()) error_ = "unknown error while recording";
+  }
+  if (error_.empty()) error_ = "error without a text while recording";
+  return false;
+}
+
+void EventSink::flush() noexcept {
+  if (batch_.empty()) return;
+  if (log_works_) log_works_ = attempt([&] { log_.append(batch_); });
+  for (const Event& event : batch_) {
+    if (hooks_.on_event && !attempt([&] { hooks_.on_event(event); })) hooks_.on_event = nullptr;
+  }
+  batch_.clear();
+}
+
+void EventSink::tick() noexcept {
+  if (hooks_.on_tick && !attempt(hooks_.on_tick)) hooks_.on_tick = nullptr;
+}
+
+void EventSink::finish() noexcept {
+  flush();
+  if (log_works_) log_works_ = attempt([&] { log_.finish(); });
+}
+
+}  // namespace harness

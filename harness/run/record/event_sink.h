@@ -1,0 +1,37 @@
+// Where a case's events go: first the append-only log, in batches, then the hooks. A failure to record never disturbs the
+// case: it is kept, what failed is not used again (a record has no holes), and the case ends as `recording_failed`.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "harness/run/record/run_folder.h"
+#include "harness/run/runner.h"
+
+namespace harness {
+
+class EventSink {
+ public:
+  // Throws: nsa::Error if the log cannot be made.
+  EventSink(const std::string& folder, const RunnerHooks& hooks);
+
+  void add(Event event) { batch_.push_back(std::move(event)); }
+  void flush() noexcept;  // what was added goes out
+  void tick() noexcept;
+  void finish() noexcept;  // nothing comes after
+
+  [[nodiscard]] bool failed() const { return !error_.empty(); }
+  [[nodiscard]] const std::string& error() const { return error_; }
+
+ private:
+  bool attempt(const std::function<void()>& action) noexcept;  // false: it threw
+
+  EventLog log_;
+  RunnerHooks hooks_;
+  std::vector<Event> batch_;
+  bool log_works_ = true;
+  std::string error_;  // the first
+};
+
+}  // namespace harness

@@ -1,0 +1,135 @@
+#include "harness/run/record/run_folder.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+#include <unistd.h>
+
+#include "harness/evidence/line_reader.h"
+#include "harness/evidence/packed.h"
+#include "nsa/base/error.h"
+#include "nsa/base/file.h"
+#include "nsa/base/text.h"
+
+namespace harness {
+namespace {
+
+void write_all(int fd, std::string_view bytes, const std::string& path) {
+  while (!bytes.empty()) {
+    const ssize_t n = write(fd, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) nsa::throw_write_error("write", path, errno);
+    bytes.remove_prefix(static_cast<std::size_t>(n));
+  }
+}
+
+std::string hash_text(const std::string& hash, std::uint64_t bytes) {
+  return hash + " " + std::to_string(bytes) + "\n";
+}
+
+// What the hash file says, "" where there is none.
+std::string noted_text(const std::string& folder) {
+  std::ifstream noted(folder + "/" + kEventsHashFile);
+  std::string line;
+  std::getline(noted, line);
+  return line.empty() ? "" : line + "\n";
+}
+
+// How much the hash file promises: a packed log that holds more is none of ours.
+std::uint64_t noted_bytes(const std::string& noted) {
+  const std::size_t space = noted.find(' ');
+  if (space == std::string::npos) return 0;
+  const auto bytes = nsa::parse_int(noted.substr(space + 1, noted.size() - space - 2));
+  return bytes && *bytes >= 0 ? static_cast<std::uint64_t>(*bytes) : 0;
+}
+
+bool exists(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error);
+}
+
+// The lines themselves where they still are: they are removed last.
+void read_log(const std::string& folder,
+              const std::string& noted,
+              const std::function<void(std::string_view)>& on_piece) {
+  const std::string path = folder + "/" + kEventsFile;
+  if (!exists(path) && exists(folder + "/" + kPackedEventsFile)) {
+    unpack_file(folder + "/" + kPackedEventsFile, noted_bytes(noted), on_piece);
+    return;
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw nsa::Error(nsa::system_error_text("read", path));
+  std::array<char, 1 << 16> buffer{};
+  while (file.read(buffer.data(), buffer.size()) || file.gcount() > 0) {
+    on_piece({buffer.data(), static_cast<std::size_t>(file.gcount())});
+  }
+}
+
+}  // namespace
+
+EventLog::EventLog(const std::string& folder) : folder_(folder) {
+  const std::string path = folder_ + "/" + kEventsFile;
+  if (has_event_log(folder)) throw nsa::Error(path + ": cannot make: it holds an attempt already");
+  constexpr mode_t kMode = 0644;
+  fd_ = Fd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, kMode));
+  if (!fd_.is_open()) nsa::throw_write_error("make", path, errno);
+}
+
+void EventLog::append(std::span<const Event> events) {
+  std::string lines;
+  for (const Event& event : events) {
+    lines += encode_event(event);
+    lines += '\n';
+  }
+  write_all(fd_.get(), lines, folder_ + "/" + kEventsFile);
+  hash_.update(lines);
+  bytes_ += lines.size();
+}
+
+void EventLog::finish() {
+  const std::string path = folder_ + "/" + kEventsFile;
+  if (fsync(fd_.get()) != 0) nsa::throw_write_error("write through", path, errno);
+  fd_.reset();
+  nsa::write_durably(folder_ + "/" + kEventsHashFile, hash_text(hash_.hex(), bytes_));
+  pack_file(path, folder_ + "/" + kPackedEventsFile);
+  std::error_code error;
+  std::filesystem::remove(path, error);
+  if (error) throw nsa::Error(path + ": cannot remove: " + error.message());
+}
+
+bool has_event_log(const std::string& folder) {
+  return exists(folder + "/" + kEventsFile) || exists(folder + "/" + kPackedEventsFile);
+}
+
+LogState read_event_log(const std::string& folder,
+                        const std::function<void(const Event&)>& on_event) {
+  const std::string path = folder + "/" + kEventsFile;
+  const std::string noted = noted_text(folder);
+  int line = 0;
+  LineReader reader(kMaxEventBytes);
+  const auto on_line = [&](LineReader::Piece piece, std::string_view text) {
+    ++line;
+    if (piece == LineReader::Piece::unfinished) return;
+    if (piece == LineReader::Piece::too_long) throw nsa::Error({path, line}, "line too long");
+    try {
+      on_event(decode_event(text));
+    } catch (const nsa::Error& error) {
+      throw nsa::Error({path, line}, error.what());
+    }
+  };
+  nsa::Hasher hash;
+  std::uint64_t bytes = 0;
+  read_log(folder, noted, [&](std::string_view piece) {
+    hash.update(piece);
+    bytes += piece.size();
+    reader.feed(piece, on_line);
+  });
+  reader.finish(on_line);
+  if (noted.empty()) return LogState::unfinished;
+  return noted == hash_text(hash.hex(), bytes) ? LogState::whole : LogState::altered;
+}
+
+}  // namespace harness

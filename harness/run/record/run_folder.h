@@ -1,0 +1,56 @@
+// The append-only record of one attempt at a case: events.jsonl, one event a line. Once the attempt is over there are
+// events.jsonl.hash ("HASH BYTES\n" of the lines, the hash as nsa::hash_hex gives it) and, instead of the lines themselves,
+// events.jsonl.zst, which holds the same lines packed. The source of which the database is derived.
+// Lines arrive whole: a batch is one write(). A file that ends in half a line is of a controller that was killed.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+
+#include "harness/evidence/event.h"
+#include "harness/run/processes/spawn_process.h"
+#include "nsa/base/hash.h"
+
+namespace harness {
+
+inline constexpr const char* kCaseFile = "case.json";  // as the ranks got it
+inline constexpr const char* kEventsFile = "events.jsonl";
+inline constexpr const char* kPackedEventsFile = "events.jsonl.zst";
+inline constexpr const char* kEventsHashFile = "events.jsonl.hash";
+
+class EventLog {
+ public:
+  // Throws: nsa::Error if the file is there already or cannot be made.
+  explicit EventLog(const std::string& folder);
+  EventLog(const EventLog&) = delete;
+  EventLog& operator=(const EventLog&) = delete;
+
+  // Throws: nsa::Error (disk full, ...); nothing may be appended afterwards.
+  void append(std::span<const Event> events);
+  // Writes everything through to the disk, the hash file, and packs the lines. Throws: nsa::Error; then the lines are there.
+  void finish();
+
+ private:
+  std::string folder_;
+  Fd fd_;
+  nsa::Hasher hash_;
+  std::uint64_t bytes_ = 0;
+};
+
+enum class LogState {
+  whole,
+  unfinished,
+  altered
+};  // unfinished: no hash file; altered: it names another content
+
+[[nodiscard]] bool has_event_log(const std::string& folder);
+
+// Calls `on_event` for each whole line. Throws: nsa::Error with file:line at a line that is no event (a half line at the
+// end is none, and is left out), if there is no such file, or if what is packed cannot be unpacked.
+// Altered is known only at the end: whoever keeps what `on_event` gave must then give it up.
+LogState read_event_log(const std::string& folder,
+                        const std::function<void(const Event&)>& on_event);
+
+}  // namespace harness
