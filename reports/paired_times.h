@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "harness/history/gate.h"
+#include "harness/history/judge_nights.h"
 #include "harness/history/paired.h"
 #include "harness/store/store.h"
 #include "reports/comparison.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/history/gate.h"
+#include "harness/history/judge_nights.h"
 #include "harness/store/store.h"
 
 namespace reports {

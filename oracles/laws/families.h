@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "oracles/laws/stage_law.h"
+#include "oracles/laws/stage_laws.h"
 
 namespace oracles {
 

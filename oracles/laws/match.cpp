@@ -6,7 +6,7 @@
 #include <set>
 
 #include "oracles/laws/offset_laws.h"
-#include "oracles/laws/stage_law.h"
+#include "oracles/laws/stage_laws.h"
 
 namespace oracles {
 namespace {

@@ -14,7 +14,7 @@
 #include "oracles/attention/narrow_steps.h"
 #include "oracles/laws/backward_laws.h"
 #include "oracles/laws/offset_laws.h"
-#include "oracles/laws/stage_law.h"
+#include "oracles/laws/stage_laws.h"
 #include "tests/checks/planted_numbers.h"
 
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "oracles/laws/offset_laws.h"
-#include "oracles/laws/stage_law.h"
+#include "oracles/laws/stage_laws.h"
 #include "tests/checks/planted_case.h"
 
 namespace fixtures {

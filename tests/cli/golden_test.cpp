@@ -12,7 +12,7 @@
 #include "harness/cli/golden/text.h"
 #include "nsa/base/error.h"
 #include "oracles/laws/backward_laws.h"
-#include "oracles/laws/stage_law.h"
+#include "oracles/laws/stage_laws.h"
 #include "tests/cli/golden_support.h"
 #include "tests/fakes/error_of.h"
 

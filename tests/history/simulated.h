@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-#include "harness/history/gate.h"
+#include "harness/history/judge_nights.h"
 
 namespace harness::history::test {
 

@@ -16,7 +16,7 @@
 
 #include <gtest/gtest.h>
 
-#include "oracles/laws/stage_law.h"
+#include "oracles/laws/stage_laws.h"
 #include "tests/oracles/naive.h"
 #include "tests/oracles/random_layer.h"
 

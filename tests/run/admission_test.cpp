@@ -1,5 +1,5 @@
 // Laws of what may run at the same time, over drawn machines and cases.
-#include "harness/run/admission.h"
+#include "harness/run/case_admission.h"
 
 #include <algorithm>
 #include <numeric>

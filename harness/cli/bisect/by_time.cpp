@@ -5,8 +5,8 @@
 
 #include "harness/cli/bisect/checkout.h"
 #include "harness/cli/bisect/commit_test.h"
-#include "harness/history/gate.h"
-#include "harness/history/slowdown.h"
+#include "harness/history/judge_nights.h"
+#include "harness/history/slow_commit.h"
 #include "harness/store/store.h"
 #include "nsa/base/error.h"
 #include "reports/paired_times.h"

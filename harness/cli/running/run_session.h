@@ -18,7 +18,7 @@
 #include "harness/cli/machine/machine.h"
 #include "harness/cli/running/progress.h"
 #include "harness/cli/running/side_by_side.h"
-#include "harness/run/admission.h"
+#include "harness/run/case_admission.h"
 #include "harness/run/runner.h"
 #include "harness/scenario/case.h"
 #include "harness/store/store.h"

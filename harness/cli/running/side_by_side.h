@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "harness/run/admission.h"
+#include "harness/run/case_admission.h"
 
 namespace harness::cli {
 

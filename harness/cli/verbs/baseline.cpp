@@ -11,7 +11,7 @@
 #include "harness/cli/output.h"
 #include "harness/cli/paths.h"
 #include "harness/cli/verbs.h"
-#include "harness/history/gate.h"
+#include "harness/history/judge_nights.h"
 #include "harness/run/clock.h"
 #include "harness/scenario/exit_code.h"
 #include "nsa/base/error.h"

@@ -5,7 +5,7 @@
 
 #include "harness/cli/bundle/stored.h"
 #include "harness/cli/bundle/tries.h"
-#include "harness/cli/diagnose/experiments.h"
+#include "harness/cli/diagnose/run_experiments.h"
 #include "harness/cli/explain/case.h"
 #include "harness/cli/find_run.h"
 #include "harness/cli/output.h"

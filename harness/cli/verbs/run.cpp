@@ -7,7 +7,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "harness/cli/diagnose/experiments.h"
+#include "harness/cli/diagnose/run_experiments.h"
 #include "harness/cli/output.h"
 #include "harness/cli/running/case_needs.h"
 #include "harness/cli/running/command_case.h"

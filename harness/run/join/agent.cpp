@@ -19,7 +19,7 @@
 #include "harness/run/join/messages.h"
 #include "harness/run/join/token.h"
 #include "harness/run/meeting.h"
-#include "harness/run/processes/rank_process.h"
+#include "harness/run/processes/watched_process.h"
 #include "harness/scenario/exit_code.h"
 #include "nsa/base/error.h"
 #include "nsa/base/strict_json.h"

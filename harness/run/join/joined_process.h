@@ -8,11 +8,11 @@
 #include "harness/run/join/launcher.h"
 #include "harness/run/join/link.h"
 #include "harness/run/join/messages.h"
-#include "harness/run/processes/rank_process.h"
+#include "harness/run/processes/watched_process.h"
 
 namespace harness {
 
-class JoinedProcess : public RankProcess {
+class JoinedProcess : public WatchedProcess {
  public:
   // `name`: in errors. `launcher`: that of all ranks of the case. `deadline_ms`: of a link on which nothing comes.
   JoinedProcess(std::string name,

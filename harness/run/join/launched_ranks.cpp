@@ -152,7 +152,7 @@ std::vector<Fact> LaunchedRanks::facts() const {
   return facts;
 }
 
-std::vector<std::unique_ptr<RankProcess>> LaunchedRanks::start(
+std::vector<std::unique_ptr<WatchedProcess>> LaunchedRanks::start(
     const std::vector<ProcessRequest>& requests, std::int64_t origin_ms) {
   Start start;
   start.token = token_.of_controller();
@@ -169,7 +169,7 @@ std::vector<std::unique_ptr<RankProcess>> LaunchedRanks::start(
     start.now_ms = monotonic_ms() - origin_ms;
     joined_[i].link->send(start_text(start));
   }
-  std::vector<std::unique_ptr<RankProcess>> ranks;
+  std::vector<std::unique_ptr<WatchedProcess>> ranks;
   const std::int64_t until_ms =
       monotonic_ms() + options_.link_deadline_ms / kStartParts * kStartOfParts;
   for (Joined& joined : joined_) {

@@ -27,7 +27,7 @@ class LaunchedRanks {
   [[nodiscard]] std::vector<Fact> facts() const;
   // Starts them, in the order of `requests`. `origin_ms`: monotonic_ms() here when the case began. REQUIRES: gather().
   // Throws: nsa::Error.
-  [[nodiscard]] std::vector<std::unique_ptr<RankProcess>> start(
+  [[nodiscard]] std::vector<std::unique_ptr<WatchedProcess>> start(
       const std::vector<ProcessRequest>& requests, std::int64_t origin_ms);
 
   // Once all ranks have ended: waits for the launcher, not for long where an agent was lost that may never end. A fact where the

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "harness/run/looks/machine_state.h"
-#include "harness/run/processes/rank_process.h"
+#include "harness/run/processes/watched_process.h"
 #include "harness/run/record/intake.h"
 #include "harness/run/runner.h"
 
@@ -33,7 +33,7 @@ class WorkerGroup {
               EventSink& sink);
 
   // One that has just been started. `oom_kills`: what options.memory.kills() said before.
-  void add(int process, std::unique_ptr<RankProcess> started, std::int64_t oom_kills);
+  void add(int process, std::unique_ptr<WatchedProcess> started, std::int64_t oom_kills);
   // Starts it on this machine. Throws: nsa::Error as Process::spawn() does.
   void start(int process, const ProcessRequest& request);
   // Before run(). It comes only while every process lives: what had ended before, had ended by itself.
@@ -49,7 +49,7 @@ class WorkerGroup {
  private:
   struct Member {
     int process_number = 0;
-    std::unique_ptr<RankProcess> process;
+    std::unique_ptr<WatchedProcess> process;
     std::int64_t oom_kills_before = 0;
     bool said_hello = false;
     bool finished = false;   // Done was seen

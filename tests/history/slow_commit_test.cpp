@@ -1,5 +1,5 @@
 // The side of a slowdown: of intervals, by where they lie.
-#include "harness/history/slowdown.h"
+#include "harness/history/slow_commit.h"
 
 #include <cmath>
 

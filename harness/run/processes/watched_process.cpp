@@ -1,4 +1,4 @@
-#include "harness/run/processes/rank_process.h"
+#include "harness/run/processes/watched_process.h"
 
 #include <array>
 #include <cerrno>

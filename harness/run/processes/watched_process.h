@@ -19,7 +19,7 @@
 
 namespace harness {
 
-class RankProcess : public Outside {
+class WatchedProcess : public Outside {
  public:
   using OnLook = std::function<void(Observation seen)>;
 
@@ -47,7 +47,7 @@ class RankProcess : public Outside {
 };
 
 // A process that this program started.
-class LocalProcess : public RankProcess {
+class LocalProcess : public WatchedProcess {
  public:
   // Throws: nsa::Error as Process::spawn() does.
   explicit LocalProcess(const ProcessRequest& request);

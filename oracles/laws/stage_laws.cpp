@@ -1,4 +1,4 @@
-#include "oracles/laws/stage_law.h"
+#include "oracles/laws/stage_laws.h"
 
 #include <algorithm>
 #include <iterator>

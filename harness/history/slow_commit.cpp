@@ -1,4 +1,4 @@
-#include "harness/history/slowdown.h"
+#include "harness/history/slow_commit.h"
 
 namespace harness::history {
 

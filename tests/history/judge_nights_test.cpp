@@ -1,4 +1,4 @@
-#include "harness/history/gate.h"
+#include "harness/history/judge_nights.h"
 
 #include "tests/history/simulated.h"
 

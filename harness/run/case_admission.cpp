@@ -1,4 +1,4 @@
-#include "harness/run/admission.h"
+#include "harness/run/case_admission.h"
 
 #include <algorithm>
 #include <numeric>

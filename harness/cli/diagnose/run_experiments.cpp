@@ -1,4 +1,4 @@
-#include "harness/cli/diagnose/experiments.h"
+#include "harness/cli/diagnose/run_experiments.h"
 
 #include <chrono>
 #include <map>
