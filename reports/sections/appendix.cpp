@@ -44,8 +44,8 @@ std::string appendix_body(const ReportView& view) {
          "A case is one run of a scenario at one point of its axes. Its processes only record; the "
          "checks judge what was recorded. INCONCLUSIVE and SKIP are never counted as passed.\n\n"
          "GO: every case passed. CONDITIONAL GO: beside passed cases there are only skipped, "
-         "inconclusive and expectedly failing ones. NO-GO: anything else, and always when a run is "
-         "incomplete or nothing passed.\n\n"
+         "inconclusive and expectedly failing ones, or checks that were not asked. NO-GO: anything "
+         "else, and always when a run is incomplete or nothing passed.\n\n"
          "New, returned, fixed: against the newest earlier run of the same case that decided it. "
          "The "
          "same case has the same scenario, profile, model, training, route, fault and seed.\n";

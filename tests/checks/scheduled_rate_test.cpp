@@ -1,9 +1,9 @@
-#include "harness/checks/training/rate_schedule.h"
-
 #include <algorithm>
 #include <functional>
 
 #include <gtest/gtest.h>
+
+#include "harness/checks/training/rate_schedule.h"
 
 namespace harness::checks {
 namespace {

@@ -1,4 +1,4 @@
-// What every verb ends with where nothing more can be written, and where the database is damaged: the codes of README's table.
+// What every verb ends with where nothing more can be written, and where the database is damaged: the codes of docs/commands.md.
 #include <filesystem>
 #include <fstream>
 

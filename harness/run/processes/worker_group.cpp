@@ -45,7 +45,9 @@ WorkerGroup::WorkerGroup(const RunnerOptions& options,
              [this](int process, Observation&) { return ask_for_stacks(process); }),
       intake_(watch_, sink) {}
 
-void WorkerGroup::add(int process, std::unique_ptr<WatchedProcess> started, std::int64_t oom_kills) {
+void WorkerGroup::add(int process,
+                      std::unique_ptr<WatchedProcess> started,
+                      std::int64_t oom_kills) {
   auto member = std::make_unique<Member>();
   member->process_number = process;
   member->process = std::move(started);
