@@ -6,7 +6,6 @@
 #include <set>
 
 #include "harness/checks/data_of.h"
-#include "oracles/training/document_lengths.h"
 
 namespace harness::checks {
 namespace {
@@ -26,32 +25,14 @@ Course recorded(const Evidence& evidence) {
   return course;
 }
 
-// Of a micro-batch, the most positions that are scored in one piece: of a sequence, or of one of its documents.
-std::int64_t longest_scored(const oracles::DataConfig& data, const oracles::BatchPlace& place) {
-  std::int64_t longest = 0;
-  if (data.documents > 1) {
-    for (const auto& sequence : oracles::document_lengths(data, place)) {
-      for (const std::int64_t length : sequence) longest = std::max(longest, length - 1);
-    }
-    return longest;
-  }
-  for (const std::int64_t scored : oracles::scored_positions(data, place)) {
-    longest = std::max(longest, scored);
-  }
-  return longest;
-}
-
 // Of every rank and step, what the longest scored part of its sequences leaves without influence.
 void add_masked(const Scenario& scenario, Course& course) {
   const oracles::DataConfig data = data_of(scenario);
   if (!data.ragged && data.documents == 1) return;
   for (int rank = 0; rank < data.world; ++rank) {
     for (const std::int64_t step : course.steps) {
-      std::int64_t longest = 0;
-      for (std::int64_t micro = 0; micro < data.accumulate; ++micro) {
-        longest = std::max(longest, longest_scored(data, {step, micro, rank}));
-      }
-      course.masked[{rank, step}] = uninfluential(scenario.model, longest).zero;
+      course.masked[{rank, step}] =
+          uninfluential(scenario.model, longest_scored(data, rank, step)).zero;
     }
   }
 }

@@ -7,35 +7,11 @@
 #include "harness/checks/data_of.h"
 #include "harness/scenario/case.h"
 #include "nsa/base/file.h"
-#include "oracles/attention/documents.h"
-#include "oracles/training/document_lengths.h"
 
 namespace harness::checks {
 namespace {
 
 constexpr std::int64_t kMostBytes = std::int64_t{64} << 20;  // no larger text is kept
-
-// Each document, without its last token, which predicts nothing and which none of its own sees.
-bool documents_repeat_one(const oracles::IntTensor& tokens,
-                          const oracles::DocumentLengths& lengths) {
-  const std::int64_t width = tokens.shape.back();
-  for (const oracles::DocumentPlace& at : oracles::document_places(lengths)) {
-    const auto begin = tokens.data.begin() + at.row * width + at.begin;
-    const auto same = [&](std::int64_t token) { return token == *begin; };
-    if (!std::all_of(begin, begin + at.length - 1, same)) return false;
-  }
-  return true;
-}
-
-bool repeats_one(const oracles::IntTensor& tokens, std::int64_t length) {
-  const auto width = static_cast<std::size_t>(tokens.shape.back());
-  for (std::size_t row = 0; row + width <= tokens.data.size(); row += width) {
-    const auto begin = tokens.data.begin() + static_cast<std::ptrdiff_t>(row);
-    const auto same = [&](std::int64_t token) { return token == *begin; };
-    if (!std::all_of(begin, begin + length, same)) return false;
-  }
-  return true;
-}
 
 }  // namespace
 
@@ -59,19 +35,19 @@ oracles::Text bytes_of_text(const std::string& text) {
   return {reinterpret_cast<const unsigned char*>(text.data()), text.size()};
 }
 
-std::int64_t DrawnTokens::most_in_one_piece(int rank, std::int64_t step) const {
-  const oracles::DataConfig config = data_of(evidence_.the_case.scenario);
-  if (config.documents == 1) return config.seq_len - 1;
-  std::int64_t most = 0;
-  for (std::int64_t micro = 0; micro < config.accumulate; ++micro) {
-    for (const auto& sequence : oracles::document_lengths(config, {step, micro, rank})) {
-      for (const std::int64_t length : sequence) most = std::max(most, length - 1);
-    }
-  }
-  return most;
+bool DrawnTokens::repeat_one_token(int rank, std::int64_t step) {
+  return repeat(rank, step, 1, [](std::int64_t length) { return length; });
 }
 
-bool DrawnTokens::repeat_one_token(int rank, std::int64_t step) {
+bool DrawnTokens::repeat_one_window(int rank, std::int64_t step) {
+  const nsa::ModelConfig& model = evidence_.the_case.scenario.model;
+  return repeat(rank, step, model.d, [&](std::int64_t length) {
+    const std::int64_t windows = model.compressed_len(length);
+    return windows <= 1 ? 0 : (windows - 1) * model.d + model.l;
+  });
+}
+
+bool DrawnTokens::repeat(int rank, std::int64_t step, std::int64_t period, const Extent& seen) {
   const oracles::DataConfig config = data_of(evidence_.the_case.scenario);
   if (config.source == oracles::Source::text && !looked_) {
     text_ = kept_text(evidence_);
@@ -83,11 +59,11 @@ bool DrawnTokens::repeat_one_token(int rank, std::int64_t step) {
     for (std::int64_t micro = 0; micro < config.accumulate; ++micro) {
       const oracles::BatchPlace place{step, micro, rank};
       const oracles::IntTensor tokens = oracles::batch_tokens(config, place, text);
-      const bool repeats =
-          config.documents > 1
-              ? documents_repeat_one(tokens, oracles::document_lengths(config, place))
-              : repeats_one(tokens, config.seq_len - 1);
-      if (!repeats) return false;
+      for (const ScoredPiece& piece : scored_pieces(config, place)) {
+        const auto begin = tokens.data.begin() + piece.row * tokens.shape.back() + piece.begin;
+        const std::int64_t count = seen(piece.length);
+        if (count > period && !std::equal(begin + period, begin + count, begin)) return false;
+      }
     }
   } catch (const std::invalid_argument&) {
     return false;  // no run of this case: others say so

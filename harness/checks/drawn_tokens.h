@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -20,14 +21,18 @@ class DrawnTokens {
   // Refers to it.
   explicit DrawnTokens(const Evidence& evidence) : evidence_(evidence) {}
 
-  // The most positions that predict and see each other: of a sequence, or of packed documents of the longest one that the rank
-  // gets in this step.
-  [[nodiscard]] std::int64_t most_in_one_piece(int rank, std::int64_t step) const;
-  // Is each of the sequences, or packed documents, that the rank gets in this step one token repeated, but for its last one?
+  // Is all that scored positions see one token repeated, in each piece (data_of.h) that the rank gets in this step?
   // False where the tokens are not known.
   [[nodiscard]] bool repeat_one_token(int rank, std::int64_t step);
+  // The same of the windows that scored positions see compressed: in each piece all windows hold the same tokens.
+  [[nodiscard]] bool repeat_one_window(int rank, std::int64_t step);
 
  private:
+  // Of a piece, how many of its first tokens are looked at.
+  using Extent = std::function<std::int64_t(std::int64_t length)>;
+  // Is each of these tokens the one `period` places before it?
+  [[nodiscard]] bool repeat(int rank, std::int64_t step, std::int64_t period, const Extent& seen);
+
   const Evidence& evidence_;
   std::optional<std::string> text_;
   bool looked_ = false;  // for the text

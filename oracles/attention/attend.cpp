@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "oracles/attention/float_sums.h"
+
 namespace oracles {
 namespace {
 
@@ -61,16 +63,22 @@ std::int64_t width(const KeyRange& range) {
 }
 
 // ds = p (dp - sum p dp) / root, in place of dp: the softmax, and the factor 1 / sqrt(d_k) of the
-// logits.
+// logits. With a draw the sum over several keys is one in float32.
 void softmax_gradient_rows(const std::vector<double>& p_hK,
                            std::vector<double>& dp_hK,
                            std::int64_t heads,
-                           double root) {
+                           double root,
+                           std::uint64_t draw) {
   const std::size_t count = p_hK.size() / static_cast<std::size_t>(heads);
   for (std::size_t row = 0; count > 0 && row < p_hK.size(); row += count) {
     double mean = 0;
     for (std::size_t k = row; k < row + count; ++k) {
       mean += p_hK[k] * dp_hK[k];
+    }
+    if (draw != 0 && count > 1) {
+      const double magnitudes =
+          magnitudes_of_products(&p_hK[row], &dp_hK[row], static_cast<std::int64_t>(count));
+      mean = sum_in_float32(mean, magnitudes, mean_draw(draw));
     }
     for (std::size_t k = row; k < row + count; ++k) {
       dp_hK[k] = p_hK[k] * (dp_hK[k] - mean) / root;
@@ -210,13 +218,17 @@ void add_attend_gradients(const KeyBank& bank,
                           const View& q_hD,
                           const View& do_hV,
                           const AttendGradients& gradients,
-                          AttendWork& work) {
+                          AttendWork& work,
+                          std::uint64_t draw) {
   scaled_logits(bank, keys, q_hD, work.p_hK);
   softmax_rows(work.p_hK, q_hD.rows);
   add_value_gradients(bank, keys, work.p_hK, do_hV, gradients.dv_NV);
   value_products(bank, keys, do_hV, work.ds_hK);
+  if (draw != 0) {
+    draw_value_products(bank, keys, do_hV, draw, work.ds_hK);
+  }
   softmax_gradient_rows(
-      work.p_hK, work.ds_hK, q_hD.rows, std::sqrt(static_cast<double>(bank.d_k())));
+      work.p_hK, work.ds_hK, q_hD.rows, std::sqrt(static_cast<double>(bank.d_k())), draw);
   add_query_gradients(bank, keys, work.ds_hK, gradients.dq_hD);
   add_key_gradients(bank, keys, work.ds_hK, q_hD, gradients.dk_ND);
 }

@@ -96,12 +96,13 @@ struct AttendWork {
   std::vector<double> ds_hK;
 };
 
-// Adds the gradients for do_hV.
+// Adds the gradients for do_hV. With a draw, sums are as float32 might have taken them (float_sums.h).
 void add_attend_gradients(const KeyBank& bank,
                           const KeyList& keys,
                           const View& q_hD,
                           const View& do_hV,
                           const AttendGradients& gradients,
-                          AttendWork& work);
+                          AttendWork& work,
+                          std::uint64_t draw = 0);
 
 }  // namespace oracles

@@ -1,16 +1,15 @@
 #include "oracles/attention/backward.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <string>
 #include <utility>
 
 #include "oracles/attention/compress.h"
+#include "oracles/attention/float_sums.h"
 #include "oracles/attention/gate.h"
 #include "oracles/attention/rope.h"
-#include "oracles/counter_random.h"
 
 namespace oracles {
 namespace {
@@ -74,21 +73,6 @@ struct HeadPlace {
   }
 };
 
-// What a sum in float32 comes to, by a draw: off by up to one unit roundoff of the magnitudes of its terms. A softmax over one
-// key passes on the difference of two such sums, and nothing else.
-double sum_in_float32(double sum, double magnitudes, std::uint64_t draw) {
-  const double error = 2 * unit(oracles::draw(draw, std::bit_cast<std::uint64_t>(sum))) - 1;
-  return sum + error * unit_roundoff(Number::f32) * magnitudes;
-}
-
-double magnitudes_of_products(const double* a, const double* b, std::int64_t count) {
-  double sum = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    sum += std::abs(a[i] * b[i]);
-  }
-  return sum;
-}
-
 // The backward of one branch's attention where products take narrow numbers: the probabilities and
 // their gradients are rounded before they are multiplied, and sum p dp is taken as do . o, of the
 // output as it was stored.
@@ -119,7 +103,7 @@ class NarrowRule {
     softmax_rows(work.p_hK, 1);
     value_products(bank, keys, d_o, work.ds_hK);
     if (kept.draw != 0) {
-      draw_value_products(bank, keys, d_o, work.ds_hK);
+      draw_value_products(bank, keys, d_o, kept.draw, work.ds_hK);
     }
     if (of_rounded_) {
       kept.round(work.ds_hK);
@@ -132,8 +116,8 @@ class NarrowRule {
       mean += work.p_hK[k] * work.ds_hK[k];
     }
     if (kept.draw != 0 && !of_rounded_) {
-      mean =
-          sum_in_float32(mean, magnitudes_of_products(d_o.data, o.data, o.columns), mix(kept.draw));
+      mean = sum_in_float32(
+          mean, magnitudes_of_products(d_o.data, o.data, o.columns), mean_draw(kept.draw));
     }
     const double root = std::sqrt(static_cast<double>(bank.d_k()));
     for (std::size_t k = 0; k < work.p_hK.size(); ++k) {
@@ -150,21 +134,6 @@ class NarrowRule {
   }
 
  private:
-  void draw_value_products(const KeyBank& bank,
-                           const KeyList& keys,
-                           const View& d_o,
-                           std::vector<double>& dp) const {
-    std::size_t at = 0;
-    for (const KeyRange& piece : keys) {
-      const View values = bank.values(piece);
-      for (std::int64_t key = 0; key < values.rows; ++key, ++at) {
-        const double* const value = values.data + key * values.row_step;
-        const double magnitudes = magnitudes_of_products(d_o.data, value, values.columns);
-        dp[at] = sum_in_float32(dp[at], magnitudes, forward_.layer().kept.draw);
-      }
-    }
-  }
-
   const Stages& forward_;
   Branch branch_;
   bool of_rounded_;
@@ -246,7 +215,8 @@ RowRule Backward::right_rule(Branch branch) const {
                          head_rows(q, group, row),
                          do_hV,
                          gradients,
-                         work);
+                         work,
+                         forward_.layer().kept.draw);
   };
 }
 

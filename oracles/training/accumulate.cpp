@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <stdexcept>
 
 #include "oracles/expected.h"
@@ -11,6 +12,9 @@ namespace oracles {
 namespace {
 
 constexpr std::int64_t kGrain = 65536;
+
+// Stands for NaN, which equals nothing: a sum with a NaN among its parts is NaN in any order.
+constexpr double kNotANumber = std::numeric_limits<double>::max();
 
 // A sum of the parts with weights, and of what was there before: every law is one.
 struct Weighting {
@@ -198,8 +202,11 @@ Expected weighted(const AccumulateRecord& r,
   add(r.before, w.before);
   const double terms = static_cast<double>(r.parts.size()) + 3 + w.before;
   const double u = unit_roundoff(r.number) + unit_roundoff(Number::f64);
-  for (double& bound : e.bound.data) {
-    bound = terms * u * bound + smallest_normal(r.number);
+  for (std::size_t i = 0; i < e.value.data.size(); ++i) {
+    double& bound = e.bound.data[i];
+    const bool none = std::isnan(e.value.data[i]);
+    bound = none ? 0 : terms * u * bound + smallest_normal(r.number);
+    if (none) e.value.data[i] = kNotANumber;
   }
   return e;
 }
@@ -210,14 +217,19 @@ bool may_overflow(const AccumulateRecord& r, std::int64_t at) {
   return std::isinf(rounded(absolute, r.number));
 }
 
-// Elements from `begin` on. What overflowed where that is right is told as what is right.
+// Elements from `begin` on. What overflowed, or is NaN, where that is right is told as what is right.
 std::vector<double> found(const AccumulateRecord& r, const Expected& right, std::int64_t begin) {
   const auto count = static_cast<std::int64_t>(right.value.data.size());
   std::vector<double> values = r.result.part(begin, count).values();
   for (std::size_t i = 0; i < values.size(); ++i) {
+    const double wanted = right.value.data[i];
+    if (wanted == kNotANumber) {
+      if (std::isnan(values[i])) values[i] = wanted;
+      continue;
+    }
     const bool overflowed =
         !std::isfinite(values[i]) && may_overflow(r, begin + static_cast<std::int64_t>(i));
-    if (overflowed && std::isfinite(right.value.data[i])) values[i] = right.value.data[i];
+    if (overflowed && std::isfinite(wanted)) values[i] = wanted;
   }
   return values;
 }

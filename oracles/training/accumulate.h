@@ -30,7 +30,8 @@ struct AccumulateRecord {
 // All elements. With K parts, u the unit roundoff and f the smallest normal number of the type, a sum
 // in any order, divided at any place, is off by at most (K + 3) u sum|part| / K + f: each part meets
 // at most K - 1 additions, two divisions, and is rounded when it is stored. Where sum|part| is beyond
-// the type, a sum that divides last may overflow: a result that is not finite is right there too.
+// the type, a sum that divides last may overflow: a result that is not finite is right there too. Where
+// a part is NaN, or parts are infinite in both directions, NaN is right and nothing else.
 // Throws std::invalid_argument that names the parameter where sizes do not fit.
 Misfit judge_accumulated(const AccumulateRecord& record, int threads = 0);
 

@@ -264,5 +264,108 @@ TEST(DrawnRounding, CoversSumsInFloat32WhereNothingElseIsLeft) {
   EXPECT_GT(furthest, 0.02) << "the draws are far too wide";
 }
 
+// One query's attention to keys [begin, row] and its backward in float32, sums one after the other: adds to dk.
+void add_key_gradient_in_float32(const double* q,
+                                 const double* k,
+                                 const double* v,
+                                 const double* d_o,
+                                 std::int64_t begin,
+                                 std::int64_t row,
+                                 const AttentionConfig& config,
+                                 std::vector<float>& dk) {
+  const auto root = static_cast<float>(std::sqrt(static_cast<double>(config.d_k)));
+  std::vector<float> p;
+  std::vector<float> dp;
+  float sum = 0;
+  for (std::int64_t key = begin; key <= row; ++key) {
+    float logit = 0;
+    for (std::int64_t d = 0; d < config.d_k; ++d) {
+      logit += static_cast<float>(q[d] * k[key * config.d_k + d]);
+    }
+    p.push_back(std::exp(logit / root));
+    sum += p.back();
+    dp.push_back(0);
+    for (std::int64_t c = 0; c < config.d_v; ++c) {
+      dp.back() += static_cast<float>(d_o[c] * v[key * config.d_v + c]);
+    }
+  }
+  float mean = 0;
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    p[i] /= sum;
+    mean += p[i] * dp[i];
+  }
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    const float ds = p[i] * (dp[i] - mean) / root;
+    for (std::int64_t d = 0; d < config.d_k; ++d) {
+      dk[(begin + static_cast<std::int64_t>(i)) * config.d_k + d] += ds * static_cast<float>(q[d]);
+    }
+  }
+}
+
+// Where all tokens are one, so are the gradients of a query's probabilities, and the softmax passes on what float32 makes of their
+// mean. The rounding of every product's result says nothing of it.
+TEST(DrawnRounding, CoversTheMeanOverEqualKeys) {
+  double furthest = 0;
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    Random random(seed);
+    AttentionConfig config = random_config(random);
+    config.w = 7;
+    config.d_v = 16;
+    RandomLayer layer(random, config, 1, 9);
+    for (std::size_t i = 0; i < layer.x.data.size(); ++i) {
+      layer.x.data[i] = layer.x.data[i % static_cast<std::size_t>(config.dim)];
+    }
+    for (Tensor* const tensor : {&layer.x, &layer.dy}) *tensor = of_type(*tensor, Number::bf16);
+    for (auto& [name, weight] : layer.weights) weight = of_type(weight, Number::bf16);
+    const auto key_gradient = [&](std::uint64_t draw, std::vector<float>* in_float32) {
+      AttentionOptions options;
+      options.replay = attention(layer.config, layer.weights, layer.x).blocks;
+      options.kept = kept_in(Number::bf16);
+      Stages forward(layer.config, layer.weights, layer.x, options);
+      options.kept.draw = draw;
+      Stages drawn(layer.config, layer.weights, layer.x, options);
+      for (const Stage stage : {Stage::q, Stage::k_win, Stage::v_win, Stage::o_win}) {
+        drawn.record(stage, forward.input(stage));
+      }
+      const Backward backward(drawn, layer.dy);
+      if (in_float32 != nullptr) {
+        const std::int64_t rows = layer.length();
+        const std::int64_t per_group = config.n_heads / config.n_kv_groups;
+        in_float32->assign(forward.input(Stage::k_win).data.size(), 0.0F);
+        for (std::int64_t place = 0; place < config.n_heads * rows; ++place) {
+          const std::int64_t group = place / rows / per_group;
+          const std::int64_t row = place % rows;
+          std::vector<float> dk(static_cast<std::size_t>(rows * config.d_k), 0.0F);
+          add_key_gradient_in_float32(
+              forward.input(Stage::q).data.data() + place * config.d_k,
+              forward.input(Stage::k_win).data.data() + group * rows * config.d_k,
+              forward.input(Stage::v_win).data.data() + group * rows * config.d_v,
+              backward.of_output(Branch::win).data.data() + place * config.d_v,
+              std::max<std::int64_t>(0, row - config.w + 1),
+              row,
+              config,
+              dk);
+          for (std::size_t i = 0; i < dk.size(); ++i) {
+            (*in_float32)[static_cast<std::size_t>(group * rows * config.d_k) + i] += dk[i];
+          }
+        }
+      }
+      return backward.through(Branch::win).k;
+    };
+    std::vector<float> in_float32;
+    EXPECT_LT(largest(key_gradient(0, &in_float32)), 1e-14) << seed;
+    double most = 0;
+    for (std::uint64_t draw = 1; draw <= 8; ++draw) {
+      most = std::max(most, largest(key_gradient(draw, nullptr)));
+    }
+    double found = 0;
+    for (const float value : in_float32)
+      found = std::max(found, static_cast<double>(std::abs(value)));
+    EXPECT_LE(found, 3 * most) << seed;
+    furthest = std::max(furthest, found / most);
+  }
+  EXPECT_GT(furthest, 0.02) << "the draws are far too wide";
+}
+
 }  // namespace
 }  // namespace oracles::testing

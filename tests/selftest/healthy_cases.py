@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Healthy cases of drawn configurations: every one must pass, or it is a false alarm.
 
-    tests/selftest/healthy_cases.py NSA_HARNESS [--kind attention|training] [--count 100] [--seed 1] [--keep FOLDER] [--narrow]
+    tests/selftest/healthy_cases.py NSA_HARNESS [--kind attention|training|decode] [--count 100] [--seed 1] [--keep FOLDER] [--narrow]
                                     [--packed] [--card]
 
 Writes one scenario a configuration, runs them all and lists each with its outcome. Exit 1 on any outcome but PASS.
 --narrow: 16-bit precisions alone. --card: on the first card, with widths and back ends that it has.
 --packed: of training, sequences of several documents in every case, and what may be beside them.
 attention: shapes, variants, inputs, gates, precision, poison, back end of the selected branch, length.
+decode: shapes, variants, precision, back end of the selected branch, length, how much of it is the prompt.
 training: shapes, variants, precision, steps, ranks, accumulation, static graph, search for unused parameters, bucket size and
 view, compression, checkpointed layers, form and kept blocks, loss mask, packed documents, tied head, replicated
 inputs, dropout.
@@ -123,10 +124,27 @@ def attention(name, numbers, options):
     return "\n".join(lines) + "\n"
 
 
+def decode(name, numbers, options):
+    m = model(numbers)
+    if options.card:
+        m["d_k"] = m["d_v"] = pick(numbers, 16, 32, 64)
+    lines = [
+        "version: 1", f"scenario: {name}", "about: A drawn configuration in which nothing is wrong.", "kind: decode",
+        "model: {" + ", ".join(f"{k}: {v}" for k, v in m.items()) + "}",
+        f"training: {{batch_size: {pick(numbers, 1, 2)}, seq_len: {max(3, length(numbers, m))}, "
+        f"precision: {precision_of(numbers, options, 'bf16', 'fp16')}}}",
+        f"attention: {{prefix: {pick(numbers, 0.01, 0.1, 0.5, 0.9)}}}",
+        f"parallel: {{ranks: 1{', device: cuda' if options.card else ''}}}",
+        f"route: {{attend_sel: {pick(numbers, 'reference', 'masked', 'packed', 'gather')}}}",
+        f"seed: {numbers.randrange(10000)}", "budget: {seconds: 60, cores: 1}", requires(options),
+        "checks: [decode_equal, close_to_oracle, selection_valid, reads_count, finite, unmutated, ran_route, process_clean, progress]"]
+    return "\n".join(lines) + "\n"
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
-    parser.add_argument("--kind", choices=["attention", "training"], default="attention")
+    parser.add_argument("--kind", choices=["attention", "training", "decode"], default="attention")
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", default="")

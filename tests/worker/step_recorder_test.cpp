@@ -69,5 +69,29 @@ TEST_F(StepRecorderTest, ACheckpointedLayerIsCountedOnce) {
   EXPECT_LT(worst_difference({0, 2}, "nested"), 1e-5);
 }
 
+// The first step overflows and is left out; then somebody writes to the weights. What the optimiser goes on with are its masters.
+TEST_F(StepRecorderTest, MastersAreTheOptimisersAlsoAfterAStepThatIsLeftOut) {
+  constexpr float kValue = 0.25F;
+  torch::Tensor weight = torch::full({4}, kValue, torch::kHalf).requires_grad_(true);
+  const nsa::NamedParameters parameters = {{"weight", weight}};
+  nsa::Optimizer optimizer({weight}, nsa::OptimizerConfig{}, nsa::Precision::fp16);
+  StepRecorder recorder(parameters, optimizer, {.enabled = true});
+  Progress progress;
+  recorder.begin(1, {channel_, progress, folder_ / "", "."});
+  weight.mutable_grad() = torch::full_like(weight, INFINITY);
+  optimizer.step();
+  recorder.end();
+  ASSERT_EQ(optimizer.skipped(), 1);
+  {
+    const torch::NoGradGuard no_grad;
+    weight.fill_(2.0F * kValue);
+  }
+  recorder.begin(2, {channel_, progress, folder_ / "", "."});
+  recorder.end();
+  const nsa::SafetensorsFile file(folder_ / "optimizer_step.safetensors");
+  EXPECT_EQ(nsa::to_doubles(file.at("p.weight")), std::vector<double>(4, kValue));
+  EXPECT_EQ(nsa::to_doubles(file.at("w.weight")), std::vector<double>(4, 2.0 * kValue));
+}
+
 }  // namespace
 }  // namespace harness

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "harness/checks/course.h"
+#include "harness/checks/data_of.h"
 #include "harness/checks/drawn_tokens.h"
 #include "harness/checks/gradients/ledger.h"
 #include "harness/checks/list.h"
@@ -156,19 +157,24 @@ class Arrival {
     return arrived == arrived_.end() || *arrived->second.rbegin() < half;
   }
 
-  // A softmax over equal values depends on no key and no query: where every sequence is one token repeated, as runs of spaces in
-  // a text are, the gradients that go through scores are zero by the equations. Past the first layer positions differ as soon as
-  // one of them sees a compressed token and another does not.
+  // A softmax over equal values depends on no key and no query: where all that scored positions see is one token repeated, as runs
+  // of spaces in a text are, the gradients that go through scores are zero by the equations. Compressed tokens are equal already
+  // where the windows hold the same tokens. Past the first layer positions differ as soon as one of them sees a compressed token
+  // and another does not.
   bool has_nothing_to_compare(const std::string& param, int rank, std::int64_t step) {
     const Scenario& scenario = evidence_.the_case.scenario;
     const std::string name = short_name(param);
+    const bool of_keys = name.rfind("W_K_", 0) == 0 || name.rfind("phi_k", 0) == 0;
     const bool acts_through_scores =
-        name.rfind("W_K_", 0) == 0 || name.rfind("phi_k", 0) == 0 ||
-        (name == "W_Q" && scenario.model.gate != nsa::Gate::group_softmax);
+        of_keys || (name == "W_Q" && scenario.model.gate != nsa::Gate::group_softmax);
     if (scenario.is_command() || !acts_through_scores) return false;
-    const std::int64_t seen = tokens_.most_in_one_piece(rank, step);
-    if (layer_of(param) > 0 && scenario.model.compressed_len(seen) > 0) return false;
-    return tokens_.repeat_one_token(rank, step);
+    const bool first = layer_of(param) == 0;
+    if (first && of_keys && branch_of(name) == "cmp" && tokens_.repeat_one_window(rank, step)) {
+      return true;
+    }
+    if (!tokens_.repeat_one_token(rank, step)) return false;
+    const std::int64_t seen = longest_scored(data_of(scenario), rank, step);
+    return first || scenario.model.compressed_len(seen) == 0;
   }
 
   [[nodiscard]] bool reached_elsewhere(std::int64_t step,

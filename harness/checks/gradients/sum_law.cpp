@@ -40,9 +40,10 @@ Sum sum_at(const std::vector<Reals>& locals, std::size_t i) {
   return sum;
 }
 
-// Below it a number has no digits left to be relative to.
+// The spacing of a type's smallest numbers: below it none has digits left to be relative to.
 double smallest(double unit_roundoff) {
   if (unit_roundoff >= kBf16Roundoff) return 0x1p-133;  // of bfloat16, 16 bits fewer than a float's
+  if (unit_roundoff >= oracles::unit_roundoff(oracles::Number::f16)) return 0x1p-24;
   return unit_roundoff < 0x1p-40 ? std::numeric_limits<double>::denorm_min()
                                  : std::numeric_limits<float>::denorm_min();
 }
@@ -93,9 +94,10 @@ SumOfTensor compare_with_mean(const nsa::TensorView& reduced,
   const double world = static_cast<double>(locals.size());
   SumOfTensor seen;
   seen.unit_roundoff = std::max(g.unit_roundoff(), travelling);
+  const double least = std::max(smallest(g.unit_roundoff()), smallest(seen.unit_roundoff));
   for (std::size_t i = 0; i < g.size(); ++i) {
     const Sum sum = sum_at(g_r, i);
-    const double bound = world * (seen.unit_roundoff * sum.absolute + smallest(seen.unit_roundoff));
+    const double bound = world * (seen.unit_roundoff * sum.absolute + least);
     const double difference = std::abs(g[i] - sum.mean);
     if (!(difference <= bound)) seen.violated = true;
     raise_to(seen.worst, difference / bound);

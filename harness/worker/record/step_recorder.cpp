@@ -101,7 +101,8 @@ void StepRecorder::take(const std::string& name,
                                           : tensor.detach().index_select(0, rows_[parameter]))});
 }
 
-// What the optimiser keeps from step to step. Before the first update it has no moments, and its masters are not taken yet.
+// What the optimiser keeps from step to step. Before the first update it has no moments. Its masters are taken in the first step,
+// also where that step changes nothing because a gradient overflowed; a snapshot brings them along.
 void StepRecorder::take_state(const std::string& suffix) {
   const torch::NoGradGuard no_grad;
   const std::vector<torch::Tensor>& stored = optimizer_.updated();
@@ -111,8 +112,8 @@ void StepRecorder::take_state(const std::string& suffix) {
     const torch::Tensor& weight = parameters_[i].second;
     take("p" + suffix,
          i,
-         masters && fresh && suffix.empty() ? weight.detach().to(stored[i].scalar_type())
-                                            : stored[i]);
+         masters && step_ == 1 && suffix.empty() ? weight.detach().to(stored[i].scalar_type())
+                                                 : stored[i]);
     if (masters) take("w" + suffix, i, weight);
   }
   if (fresh) return;

@@ -103,6 +103,35 @@ TEST(Accumulation, AnOverflowIsRightWhereASumOfThePartsOverflows) {
   }
 }
 
+// A gradient that overflows on its way back makes NaN of others; their step is left out, and the sum is right.
+TEST(Accumulation, ANanAmongThePartsMakesTheSumOneAndNothingElseIs) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const bool infinities : {false, true}) {
+    Sum sum(1, 3, 2);
+    sum.parts[4][3] = infinities ? infinity : std::nanf("");
+    if (infinities) sum.parts[1][3] = -infinity;
+    sum.follow_float32();
+    ASSERT_TRUE(std::isnan(sum.result[3]));
+    EXPECT_EQ(sum.naming().text(), "right");
+    for (const float found : {0.0F, infinity}) {  // a part that is passed over, or another sum
+      sum.result[3] = found;
+      EXPECT_NE(sum.naming().text(), "right") << found;
+    }
+  }
+}
+
+// A law is named as without it, by all other numbers.
+TEST(Accumulation, ANanHidesNoLaw) {
+  Sum sum(1, 3, 2);
+  ASSERT_TRUE(sum.follow("micro_twice", 1));
+  sum.parts[4][3] = std::nanf("");
+  sum.result[3] = std::nanf("");
+  const Naming naming = sum.naming();
+  ASSERT_NE(naming.alone(), nullptr) << naming.text();
+  EXPECT_EQ(naming.alone()->law.name, "micro_twice");
+  EXPECT_EQ(naming.alone()->share, 1);
+}
+
 // World and accumulate as in the law's name; with other numbers some laws coincide.
 class AccumulateLaws : public ::testing::TestWithParam<std::pair<std::int64_t, std::int64_t>> {};
 
