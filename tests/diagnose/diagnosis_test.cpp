@@ -256,5 +256,55 @@ TEST(Diagnosis, IsTheSameWhenItIsReadAgainAfterEveryRun) {
   EXPECT_THAT(asked, testing::Contains("without static_graph again"));
 }
 
+// ---- what the record itself shows -----------------------------------------------------------------------------------------
+
+Diagnosis of_record(const std::string& code, const std::vector<int>& ranks, int others = 0) {
+  Cause cause = cause_at(code);
+  cause.site.ranks = ranks;
+  std::vector<Cause> causes = {cause};
+  for (int i = 0; i < others; ++i) causes.push_back(cause_at("GRAD.SCALE"));
+  Ran ran = failed(cause);
+  ran.causes = causes;
+  return harness::diagnose(rich_case(), causes, std::vector{ran});
+}
+
+TEST(Record, WhatOneRankDidByItselfNeedsNoExperiment) {
+  for (const char* code : {"CRASH.SIGNAL",
+                           "HANG.HOST",
+                           "HANG.INIT",
+                           "HANG.KERNEL",
+                           "INFRA.STALE_BUILD",
+                           "SLOW.COMPILE",
+                           "SLOW.DATA"}) {
+    const Diagnosis diagnosis = of_record(code, {1});
+    EXPECT_EQ(diagnosis.certainty, Certainty::established) << code;
+    EXPECT_FALSE(diagnosis.next) << code;
+    EXPECT_THAT(diagnosis.because,
+                ElementsAre("It is rank 1, as its own record shows: something is wrong"));
+  }
+}
+
+// Whoever moved last is no cause of what was slow.
+TEST(Record, WhatSeveralDidOrPeersAreNeededToSeeIsAsked) {
+  EXPECT_TRUE(of_record("HANG.INIT", {0, 1}).next);
+  EXPECT_TRUE(of_record("HANG.HOST", {}).next);
+  EXPECT_TRUE(of_record("HANG.HOST", {1}, 1).next);
+  EXPECT_TRUE(of_record("HANG.COLLECTIVE", {1}).next);
+  EXPECT_TRUE(of_record("SLOW.HOST", {1}).next);
+  EXPECT_TRUE(of_record("STATE.DIVERGED", {1}).next);
+}
+
+// Of what is slow another back end is asked first: three times its time would be all the time there is.
+TEST(Order, OfWhatIsSlowTheBackEndsAreAskedBeforeTheLimitOfTime) {
+  const Cause slow = cause_at("SLOW.HOST");
+  const Diagnosis diagnosis =
+      diagnosed(rich_case(), slow, [&](const Scenario& /*scenario*/) { return failed(slow); });
+  std::vector<std::string> asked;
+  for (const harness::Question& question : diagnosis.questions) asked.push_back(question.what);
+  EXPECT_THAT(
+      std::vector(asked.begin(), asked.begin() + 3),
+      ElementsAre("packed in seam attend_sel", "sdpa in seam attend_win", "the limit of time"));
+}
+
 }  // namespace
 }  // namespace fixtures
