@@ -104,7 +104,7 @@ Changes compression(const Scenario& scenario, const Cause& /*symptom*/) {
 }
 
 // Every seam that does not ask for the plain implementation, each alone.
-Changes routes(const Scenario& scenario, const Cause& symptom) {
+Changes back_ends(const Scenario& scenario, const Cause& symptom) {
   Changes changes;
   for (const auto& [seam, asked] : scenario.route) {
     if (asked == kPlain || seam == "grad_sync" || seam == "data") continue;
@@ -115,6 +115,15 @@ Changes routes(const Scenario& scenario, const Cause& symptom) {
     return !symptom.site.op.empty() && change.what.ends_with(" " + symptom.site.op);
   });
   return changes;
+}
+
+// What a back end may take is told beside it: with the plain one in its place, other memory is expected, and what is too much by the
+// one may be within the other.
+constexpr std::string_view kOfMemory = "MEM.";
+
+Changes routes(const Scenario& scenario, const Cause& symptom) {
+  if (begins_with_any(symptom.code, kOfMemory)) return {};
+  return back_ends(scenario, symptom);
 }
 
 Changes low_precision(const Scenario& scenario, const Cause& /*symptom*/) {
@@ -234,6 +243,14 @@ std::vector<Experiment> make_rows() {
        "ROUTE. SLOW.",
        "",
        &routes},
+      {"",
+       "Which implementation?",
+       "the plain implementation in its place fails alike",
+       kAlsoWhatShowsIt,
+       1.0,
+       "",
+       kOfMemory,
+       &back_ends},
       option("activation checkpointing", "CKPT. GRAD.DOUBLE_READY INPLACE.", &checkpointing),
       option("static_graph", "GRAD. COMM.", &plain_value<&S::parallel, &P::static_graph>),
       option("find_unused", "GRAD.", &plain_value<&S::parallel, &P::find_unused>),

@@ -256,6 +256,20 @@ TEST(Diagnosis, IsTheSameWhenItIsReadAgainAfterEveryRun) {
   EXPECT_THAT(asked, testing::Contains("without static_graph again"));
 }
 
+// The plain implementation takes more memory and may: what is too much with another one is within that.
+TEST(Memory, ABackEndInWhosePlaceMoreMemoryIsExpectedIsNoCause) {
+  for (const char* code : {"MEM.BUDGET", "NUMERIC.FORWARD"}) {
+    const Cause symptom = cause_at(code);
+    const Diagnosis diagnosis = diagnosed(rich_case(), symptom, [&](const Scenario& scenario) {
+      return scenario.route.at("attend_sel") == "packed" ? failed(symptom) : passed();
+    });
+    const bool is_memory = code == std::string("MEM.BUDGET");
+    EXPECT_EQ(established(diagnosis),
+              is_memory ? std::vector<std::string>()
+                        : std::vector<std::string>{"packed in seam attend_sel"});
+  }
+}
+
 // ---- what the record itself shows -----------------------------------------------------------------------------------------
 
 Diagnosis of_record(const std::string& code, const std::vector<int>& ranks, int others = 0) {

@@ -41,7 +41,7 @@ OPTIONS = {
     "fused_gate_ignores_override": ["the override of the gate"],
     "gc_autocast": [CHECKPOINTING],
     "gc_late_binding": [CHECKPOINTING],
-    "gc_late_binding_nested": [CHECKPOINTING],
+    "gc_late_binding_nested": [CHECKPOINTING, "layer 2"],  # the last one, whose weights are bound
     "gc_nested": [CHECKPOINTING, "find_unused"],
     "gc_selection_flip": [CHECKPOINTING],
     "head_group_off_by_one": ["several groups of heads"],
