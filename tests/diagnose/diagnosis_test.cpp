@@ -270,6 +270,33 @@ TEST(Memory, ABackEndInWhosePlaceMoreMemoryIsExpectedIsNoCause) {
   }
 }
 
+// ---- how long the next experiment takes ------------------------------------------------------------------------------------
+
+// Without the slow back end the case takes two seconds, with it half a minute.
+TEST(Seconds, ACaseThatWasRunTakesAsLongAgain) {
+  const Cause slow = cause_at("SLOW.HOST");
+  const auto is_slow = [](const Scenario& s) { return s.route.at("attend_sel") == "packed"; };
+  std::vector<std::pair<std::string, double>> told;
+  std::vector<Ran> ran = {failed(slow)};
+  ran.front().seconds = 30;
+  while (true) {
+    const Diagnosis diagnosis = harness::diagnose(rich_case(), {slow}, ran);
+    if (!diagnosis.next) break;
+    const std::string name = diagnosis.next->point.back().second;
+    told.emplace_back(name, diagnosis.next_seconds);
+    ran.push_back(is_slow(diagnosis.next->scenario) ? failed(slow) : passed());
+    ran.back().name = name;
+    ran.back().seconds = is_slow(diagnosis.next->scenario) ? 30 : 2;
+    if (name == "without packed in seam attend_sel once more") break;
+  }
+  EXPECT_THAT(told,
+              ElementsAre(std::pair("again", 30.0),
+                          std::pair("without packed in seam attend_sel", 30.0),
+                          std::pair("with packed in seam attend_sel", 30.0),
+                          std::pair("without packed in seam attend_sel again", 2.0),
+                          std::pair("without packed in seam attend_sel once more", 2.0)));
+}
+
 // ---- what the record itself shows -----------------------------------------------------------------------------------------
 
 Diagnosis of_record(const std::string& code, const std::vector<int>& ranks, int others = 0) {
