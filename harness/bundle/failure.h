@@ -22,7 +22,8 @@ struct Cause {
 [[nodiscard]] std::vector<Cause> causes_of(const Judgement& judgement);
 
 // The same code, branch, parameter, operation and phase, and whether layers and ranks are named. Which layer, which
-// rank, which rows and which step may differ: another size of the same case has others.
+// rank, which rows and which step may differ: another size of the same case has others. Of SLOW.HOST the code alone: its
+// place is where a rank was when its time was over.
 [[nodiscard]] bool is_alike(const Cause& a, const Cause& b);
 
 enum class Replayed { same, another, none };

@@ -138,8 +138,10 @@ class Search {
     }
   }
 
-  // A long case is asked in a smaller one, where that fails alike at the same place. One try: each costs its time.
+  // A long case is asked in a smaller one, where that fails alike at the same place. One try: each costs its time. What stands
+  // still or is ended at its limit takes as long in any size.
   void make_smaller() {
+    if (begins_with_any(causes_.front().code, "HANG. SLOW.")) return;
     const Scenario smaller = smaller_sizes(failing_.scenario, causes_.front().site);
     if (seconds_ < kLongCase || smaller == failing_.scenario) return;
     const Ran* ran = take(kSmaller, smaller, kCostOfSmaller);
@@ -167,7 +169,7 @@ class Search {
     return false;
   }
 
-  // The run of this name; nullptr: it is what is to be run next.
+  // The run of this name; nullptr: it is what is to be run next, in about so many runs of the case.
   const Ran* take(const std::string& name, const Scenario& scenario, double cost) {
     const auto at =
         std::find_if(ran_.begin(), ran_.end(), [&](const Ran& one) { return one.name == name; });
@@ -192,8 +194,20 @@ class Search {
         !with ? asked.change.without : asked.change.with.value_or(failing_.scenario);
     const double cost = with && !asked.change.with ? 1.0 : asked.row->cost;
     const Ran* ran = take(words, scenario, cost);
-    if (ran != nullptr) asked.question.runs.push_back(*ran);
+    if (ran != nullptr) {
+      asked.question.runs.push_back(*ran);
+    } else if (const Ran* before = run_before(asked.question, with)) {
+      found_.next_seconds =
+          before->seconds;  // the same case: what is gone may have been what took the time
+    }
     return ran;
+  }
+
+  static const Ran* run_before(const Question& question, bool with) {
+    const auto at = std::find_if(question.runs.begin(), question.runs.end(), [&](const Ran& ran) {
+      return ran.name.starts_with("without ") != with;
+    });
+    return at == question.runs.end() ? nullptr : &*at;
   }
 
   // Without it, with it again, and twice more without it.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "harness/diagnose/shapes.h"
 #include "harness/scenario/case_json.h"
 #include "nsa/base/text.h"
 
@@ -21,6 +22,16 @@ Changes plain_value(const Scenario& scenario, const Cause& /*symptom*/) {
   if (scenario.*Part.*Member == plain) return {};
   Change change{scenario};
   change.without.*Part.*Member = plain;
+  return {change};
+}
+
+// The same of what the batches are made of.
+template <auto Member>
+Changes plain_data(const Scenario& scenario, const Cause& /*symptom*/) {
+  const auto plain = nsa::DataConfig().*Member;
+  if (scenario.training.data.*Member == plain) return {};
+  Change change{scenario};
+  change.without.training.data.*Member = plain;
   return {change};
 }
 
@@ -93,7 +104,7 @@ Changes compression(const Scenario& scenario, const Cause& /*symptom*/) {
 }
 
 // Every seam that does not ask for the plain implementation, each alone.
-Changes routes(const Scenario& scenario, const Cause& symptom) {
+Changes back_ends(const Scenario& scenario, const Cause& symptom) {
   Changes changes;
   for (const auto& [seam, asked] : scenario.route) {
     if (asked == kPlain || seam == "grad_sync" || seam == "data") continue;
@@ -104,6 +115,15 @@ Changes routes(const Scenario& scenario, const Cause& symptom) {
     return !symptom.site.op.empty() && change.what.ends_with(" " + symptom.site.op);
   });
   return changes;
+}
+
+// What a back end may take is told beside it: with the plain one in its place, other memory is expected, and what is too much by the
+// one may be within the other.
+constexpr std::string_view kOfMemory = "MEM.";
+
+Changes routes(const Scenario& scenario, const Cause& symptom) {
+  if (begins_with_any(symptom.code, kOfMemory)) return {};
+  return back_ends(scenario, symptom);
 }
 
 Changes low_precision(const Scenario& scenario, const Cause& /*symptom*/) {
@@ -183,11 +203,12 @@ Changes more_time(const Scenario& scenario, const Cause& /*symptom*/) {
 Experiment option(const char* what,
                   std::string_view first_of,
                   Changes (*changes)(const Scenario&, const Cause&),
-                  std::string_view only_of = "") {
+                  std::string_view only_of = "",
+                  Takes takes = Takes::only_it) {
   return {what,
           "Which option takes part?",
           "it fails alike without it",
-          Takes::only_it,
+          takes,
           1.0,
           first_of,
           only_of,
@@ -199,6 +220,7 @@ std::vector<Experiment> make_rows() {
   using P = nsa::ParallelConfig;
   using T = nsa::TrainingConfig;
   using M = nsa::ModelConfig;
+  using D = nsa::DataConfig;
   using A = AttentionProbe;
   constexpr Takes kOnlyIt = Takes::only_it;
   constexpr Takes kAlsoWhatShowsIt = Takes::what_shows_it;
@@ -218,9 +240,17 @@ std::vector<Experiment> make_rows() {
        "the plain implementation in its place fails alike",
        kOnlyIt,
        1.0,
-       "ROUTE.",
+       "ROUTE. SLOW.",
        "",
        &routes},
+      {"",
+       "Which implementation?",
+       "the plain implementation in its place fails alike",
+       kAlsoWhatShowsIt,
+       1.0,
+       "",
+       kOfMemory,
+       &back_ends},
       option("activation checkpointing", "CKPT. GRAD.DOUBLE_READY INPLACE.", &checkpointing),
       option("static_graph", "GRAD. COMM.", &plain_value<&S::parallel, &P::static_graph>),
       option("find_unused", "GRAD.", &plain_value<&S::parallel, &P::find_unused>),
@@ -242,6 +272,19 @@ std::vector<Experiment> make_rows() {
       option("the override of the gate", "GATE.", &plain_value<&S::attention, &A::gate>, "GATE."),
       option(
           "the kind of inputs", "SELECTION. DETERMINISM.", &plain_value<&S::attention, &A::inputs>),
+      // Without poison what was never written has some number. The mistake is still there.
+      option(
+          "poisoned memory", "NAN.", &plain_value<&S::attention, &A::poison>, "", kAlsoWhatShowsIt),
+      option("residual dropout", "DATA.RNG CKPT.", &plain_value<&S::model, &M::dropout>),
+      option("the tied head", "STATE.", &plain_value<&S::model, &M::tied_head>),
+      option("packed documents", "CAUSALITY. NUMERIC.", &plain_data<&D::packed>),
+      option("the mask of the loss", "GRAD.SCALE LOSS.", &plain_data<&D::loss_mask>),
+      // Ranks with batches of their own choose other blocks: nobody could tell a wrong choice from another one.
+      option("replicated inputs",
+             "DESYNC.SELECTION",
+             &plain_data<&D::replicated>,
+             "DESYNC.SELECTION",
+             kAlsoWhatShowsIt),
       option("the CUDA graph", "", &plain_value<&S::training, &T::cuda_graph>),
       {"",
        "Which branch?",
@@ -305,7 +348,12 @@ void add_differences(const std::string& path,
 }  // namespace
 
 std::span<const Experiment> all_experiments() {
-  static const std::vector<Experiment> kRows = make_rows();
+  static const std::vector<Experiment> kRows = [] {
+    std::vector<Experiment> rows = make_rows();
+    const std::vector<Experiment> shapes = experiments_on_shapes();
+    rows.insert(rows.end(), shapes.begin(), shapes.end());
+    return rows;
+  }();
   return kRows;
 }
 

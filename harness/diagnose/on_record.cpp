@@ -8,13 +8,17 @@ namespace harness {
 namespace {
 
 // Of a rank's own doing, which its process or its own lines attest: no peer and no comparison is needed.
-constexpr std::array<std::string_view, 7> kOfOneRank = {"CRASH.SIGNAL",
-                                                        "CRASH.EXCEPTION",
-                                                        "OOM.HOST",
-                                                        "HANG.HOST",
-                                                        "DESYNC.MISSING_RANK",
-                                                        "DATA.DUPLICATE",
-                                                        "SLOW.DATA"};
+constexpr std::array kOfOneRank = {std::string_view("CRASH.SIGNAL"),
+                                   std::string_view("CRASH.EXCEPTION"),
+                                   std::string_view("OOM.HOST"),
+                                   std::string_view("HANG.HOST"),
+                                   std::string_view("HANG.INIT"),
+                                   std::string_view("HANG.KERNEL"),
+                                   std::string_view("DESYNC.MISSING_RANK"),
+                                   std::string_view("DATA.DUPLICATE"),
+                                   std::string_view("INFRA.STALE_BUILD"),
+                                   std::string_view("SLOW.COMPILE"),
+                                   std::string_view("SLOW.DATA")};
 
 }  // namespace
 

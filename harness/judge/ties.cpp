@@ -256,9 +256,15 @@ bool same_step(const Site& a, const Site& b) {
   return !a.step || !b.step || *a.step == *b.step;
 }
 
+// Of a collective; each group counts its own.
+std::string group_of(const Site& site) {
+  return site.detail.is_object() ? site.detail.value("group", std::string()) : "";
+}
+
 // After a mismatch the later operations of the step meet wrong ones too. Where one of them does not know the number: the same
 // step and phase.
 bool same_sequence(const Site& cause, const Site& effect) {
+  if (!same_or_unsaid(group_of(cause), group_of(effect))) return false;
   if (cause.sequence && effect.sequence) {
     return same_step(cause, effect) && *effect.sequence >= *cause.sequence;
   }

@@ -1,5 +1,6 @@
 #include "oracles/training/dropout.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -24,7 +25,15 @@ Expected times(In in, const Tensor& factors) {
 }
 
 Tensor factors_at(In in, const DropoutPlace& place) {
-  return dropout_factors(in.data, place, in.branch.shape.at(1), in.p);
+  Tensor all = dropout_factors(in.data, place, in.branch.shape.at(1), in.p);
+  if (in.rows.empty()) return all;
+  const std::int64_t width = all.shape.at(1);
+  Tensor some = zeros({static_cast<std::int64_t>(in.rows.size()), width});
+  for (std::size_t i = 0; i < in.rows.size(); ++i) {
+    const auto from = all.data.begin() + static_cast<std::ptrdiff_t>(in.rows[i] * width);
+    std::copy_n(from, width, some.data.begin() + static_cast<std::ptrdiff_t>(i) * width);
+  }
+  return some;
 }
 
 Expected scaled(In in, double scale) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "oracles/expected.h"
 #include "oracles/model/stage_naming.h"
@@ -28,11 +29,12 @@ Tensor dropout_factors(const DataConfig& config,
 // A branch, forward; back, the gradient of what leaves the branch. One product, rounded once:
 //   2 summed |y| + stored|y| + f.
 struct DropoutInputs {
-  Tensor branch;  // [B*S,E]
+  Tensor branch;  // [B*S,E], or some rows of it
   DataConfig data;
   DropoutPlace place;
   double p = 0;
   Rounding rounding = Rounding::of(Number::f32);
+  std::vector<std::int64_t> rows = {};  // of B*S that the branch has; empty: all
 };
 Expected expected_dropout(const DropoutInputs& inputs);
 

@@ -45,6 +45,14 @@ TEST(Failure, NumbersMayDifferAndNamesMayNot) {
   }
 }
 
+TEST(Failure, WhereASlowRankWasAtTheEndOfItsTimeIsChance) {
+  Cause in_backward = cause("SLOW.HOST");
+  in_backward.site.phase = "backward";
+  EXPECT_TRUE(is_alike(cause("SLOW.HOST", {0}), in_backward));
+  EXPECT_FALSE(is_alike(cause("SLOW.DATA", {0}), cause("SLOW.DATA")));
+  EXPECT_FALSE(is_alike(cause("SLOW.HOST"), cause("SLOW.DATA")));
+}
+
 TEST(Failure, AReplayIsTheSameAnotherOrNone) {
   const std::vector<Cause> expected = {cause("A.B", {3}), cause("C.D")};
   const Comparison same = compare_causes(expected, {cause("E.F"), cause("A.B", {1})});

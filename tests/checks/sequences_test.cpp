@@ -2,12 +2,14 @@
 #include "harness/checks/gradients/sequences.h"
 
 #include <algorithm>
+#include <array>
 #include <random>
 
 #include <gtest/gtest.h>
 
 #include "harness/judge/find_cause.h"
 #include "tests/checks/planted.h"
+#include "tests/checks/planted_progress.h"
 #include "tests/checks/planted_ranks.h"
 
 namespace {
@@ -185,6 +187,68 @@ TEST(Sequences, WhatOneRankAddsIsTheCauseOfTheMismatch) {
   EXPECT_EQ(findings[1].code, "COMM.EXTRA");
   EXPECT_EQ(findings[1].number, 1);
   EXPECT_EQ(findings[0].follows, 1);
+}
+
+// ---- a mismatch that a back end waits on ----------------------------------------------------------------------------------
+
+void leaves(fixtures::Healthy& healthy, int rank, const std::string& group, std::int64_t before) {
+  for (std::int64_t sequence = 0; sequence < before; ++sequence) {
+    fixtures::put(
+        healthy.evidence.collectives_done, rank, harness::CollectiveDone{sequence, group}, 900);
+  }
+}
+
+// Rank 1 sends fewer numbers in collectives 1 and 2 of the backward. The hosts are already in the optimizer; each rank left the
+// collectives before its number of `pending`.
+void wait_after_a_mismatch(fixtures::Healthy& healthy, const std::array<std::int64_t, 2>& pending) {
+  fixtures::stopped(healthy, "still", "optimizer");
+  healthy.evidence.collectives_done.clear();
+  fixtures::issue(healthy, 0, {10, 20, 30, 40});
+  fixtures::issue(healthy, 1, {10, 18, 28, 40});
+  for (const int rank : {0, 1}) {
+    leaves(healthy, rank, "default", pending.at(static_cast<std::size_t>(rank)));
+    fixtures::look_at(healthy, rank, {"S", 5, {"wait"}}, {"S", 6, {"wait"}});
+  }
+}
+
+std::vector<harness::Finding> found_after(const fixtures::Healthy& healthy) {
+  auto findings = fixtures::run("collectives_agree", healthy.evidence).findings;
+  const auto hang = fixtures::run("progress", healthy.evidence).findings;
+  findings.insert(findings.end(), hang.begin(), hang.end());
+  if (findings.size() == 2) harness::assign_roles(findings);
+  return findings;
+}
+
+TEST(Sequences, AWaitFollowsFromTheMismatchThatItWaitsIn) {
+  for (const std::int64_t pending : {1, 2, 3}) {
+    fixtures::Healthy healthy(2, 1);
+    wait_after_a_mismatch(healthy, {1, pending});
+    const auto findings = found_after(healthy);
+    ASSERT_EQ(findings.size(), 2U) << pending;
+    EXPECT_EQ(findings[0].code, "DESYNC.SIZE");
+    EXPECT_EQ(findings[0].role, harness::Role::initiating);
+    EXPECT_EQ(findings[1].code, "HANG.COLLECTIVE");
+    EXPECT_EQ(findings[1].site.sequence, 1);
+    EXPECT_EQ(findings[1].site.phase, "backward");
+    EXPECT_EQ(findings[1].follows, findings[0].number) << pending;
+  }
+}
+
+TEST(Sequences, AWaitInAnotherGroupFollowsFromNoMismatch) {
+  fixtures::Healthy healthy(2, 1);
+  wait_after_a_mismatch(healthy, {4, 4});
+  for (const int rank : {0, 1}) {
+    for (std::int64_t sequence = 0; sequence < 3; ++sequence) {
+      const harness::Collective row{
+          sequence, 1, "backward", "allreduce", "sum", "Float", 4, "experts"};
+      fixtures::put(healthy.evidence.collectives, rank, row, 950);
+    }
+    leaves(healthy, rank, "experts", 2);
+  }
+  const auto findings = found_after(healthy);
+  ASSERT_EQ(findings.size(), 2U);
+  EXPECT_EQ(findings[1].code, "HANG.COLLECTIVE");
+  EXPECT_EQ(findings[1].role, harness::Role::initiating);
 }
 
 }  // namespace

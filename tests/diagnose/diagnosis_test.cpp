@@ -256,5 +256,96 @@ TEST(Diagnosis, IsTheSameWhenItIsReadAgainAfterEveryRun) {
   EXPECT_THAT(asked, testing::Contains("without static_graph again"));
 }
 
+// The plain implementation takes more memory and may: what is too much with another one is within that.
+TEST(Memory, ABackEndInWhosePlaceMoreMemoryIsExpectedIsNoCause) {
+  for (const char* code : {"MEM.BUDGET", "NUMERIC.FORWARD"}) {
+    const Cause symptom = cause_at(code);
+    const Diagnosis diagnosis = diagnosed(rich_case(), symptom, [&](const Scenario& scenario) {
+      return scenario.route.at("attend_sel") == "packed" ? failed(symptom) : passed();
+    });
+    const bool is_memory = code == std::string("MEM.BUDGET");
+    EXPECT_EQ(established(diagnosis),
+              is_memory ? std::vector<std::string>()
+                        : std::vector<std::string>{"packed in seam attend_sel"});
+  }
+}
+
+// ---- how long the next experiment takes ------------------------------------------------------------------------------------
+
+// Without the slow back end the case takes two seconds, with it half a minute.
+TEST(Seconds, ACaseThatWasRunTakesAsLongAgain) {
+  const Cause slow = cause_at("SLOW.HOST");
+  const auto is_slow = [](const Scenario& s) { return s.route.at("attend_sel") == "packed"; };
+  std::vector<std::pair<std::string, double>> told;
+  std::vector<Ran> ran = {failed(slow)};
+  ran.front().seconds = 30;
+  while (true) {
+    const Diagnosis diagnosis = harness::diagnose(rich_case(), {slow}, ran);
+    if (!diagnosis.next) break;
+    const std::string name = diagnosis.next->point.back().second;
+    told.emplace_back(name, diagnosis.next_seconds);
+    ran.push_back(is_slow(diagnosis.next->scenario) ? failed(slow) : passed());
+    ran.back().name = name;
+    ran.back().seconds = is_slow(diagnosis.next->scenario) ? 30 : 2;
+    if (name == "without packed in seam attend_sel once more") break;
+  }
+  EXPECT_THAT(told,
+              ElementsAre(std::pair("again", 30.0),
+                          std::pair("without packed in seam attend_sel", 30.0),
+                          std::pair("with packed in seam attend_sel", 30.0),
+                          std::pair("without packed in seam attend_sel again", 2.0),
+                          std::pair("without packed in seam attend_sel once more", 2.0)));
+}
+
+// ---- what the record itself shows -----------------------------------------------------------------------------------------
+
+Diagnosis of_record(const std::string& code, const std::vector<int>& ranks, int others = 0) {
+  Cause cause = cause_at(code);
+  cause.site.ranks = ranks;
+  std::vector<Cause> causes = {cause};
+  for (int i = 0; i < others; ++i) causes.push_back(cause_at("GRAD.SCALE"));
+  Ran ran = failed(cause);
+  ran.causes = causes;
+  return harness::diagnose(rich_case(), causes, std::vector{ran});
+}
+
+TEST(Record, WhatOneRankDidByItselfNeedsNoExperiment) {
+  for (const char* code : {"CRASH.SIGNAL",
+                           "HANG.HOST",
+                           "HANG.INIT",
+                           "HANG.KERNEL",
+                           "INFRA.STALE_BUILD",
+                           "SLOW.COMPILE",
+                           "SLOW.DATA"}) {
+    const Diagnosis diagnosis = of_record(code, {1});
+    EXPECT_EQ(diagnosis.certainty, Certainty::established) << code;
+    EXPECT_FALSE(diagnosis.next) << code;
+    EXPECT_THAT(diagnosis.because,
+                ElementsAre("It is rank 1, as its own record shows: something is wrong"));
+  }
+}
+
+// Whoever moved last is no cause of what was slow.
+TEST(Record, WhatSeveralDidOrPeersAreNeededToSeeIsAsked) {
+  EXPECT_TRUE(of_record("HANG.INIT", {0, 1}).next);
+  EXPECT_TRUE(of_record("HANG.HOST", {}).next);
+  EXPECT_TRUE(of_record("HANG.HOST", {1}, 1).next);
+  EXPECT_TRUE(of_record("HANG.COLLECTIVE", {1}).next);
+  EXPECT_TRUE(of_record("SLOW.HOST", {1}).next);
+  EXPECT_TRUE(of_record("STATE.DIVERGED", {1}).next);
+}
+
+// Of what is slow another back end is asked first: three times its time would be all the time there is.
+TEST(Order, OfWhatIsSlowTheBackEndsAreAskedBeforeTheLimitOfTime) {
+  const Cause slow = cause_at("SLOW.HOST");
+  const Diagnosis diagnosis =
+      diagnosed(rich_case(), slow, [&](const Scenario& /*scenario*/) { return failed(slow); });
+  std::vector<std::string> asked;
+  for (const harness::Question& question : diagnosis.questions) asked.push_back(question.what);
+  EXPECT_THAT(
+      std::vector(asked.begin(), asked.begin() + 3),
+      ElementsAre("packed in seam attend_sel", "sdpa in seam attend_win", "the limit of time"));
+}
+
 }  // namespace
 }  // namespace fixtures

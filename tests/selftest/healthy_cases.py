@@ -62,7 +62,7 @@ def training(name, numbers, options):
     ranks = pick(numbers, 1, 2, 2, 3, 4)
     precision = precision_of(numbers, options, "bf16", "fp16", "bf16_autocast")
     m["tied_head"] = pick(numbers, "false", "true") if precision in ("fp32", "fp64") else "false"
-    m["dropout"] = 0 if precision == "bf16_autocast" else pick(numbers, 0, 0, 0.1, 0.5)
+    m["dropout"] = pick(numbers, 0, 0, 0.1, 0.5)
     static, unused = pick(numbers, "false", "true"), pick(numbers, "false", "true")
     layers = numbers.sample(range(m["n_layers"]), numbers.randrange(m["n_layers"] + 1))
     mode = pick(numbers, "functional", "nested")

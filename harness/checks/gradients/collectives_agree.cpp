@@ -302,6 +302,7 @@ class Sequences {
     if (row.step > 0) finding.site.step = row.step;
     finding.site.phase = row.phase;
     finding.facts["group"] = name;
+    finding.site.detail["group"] = name;
     finding.facts["issued"] = issued_at(group, sequence);
     if (sequence > 0) finding.facts["agreed"] = sequence;
     return finding;
@@ -318,6 +319,7 @@ class Sequences {
     finding.site.sequence = sequence;
     finding.site.phase = row.phase;
     if (row.step > 0) finding.site.step = row.step;
+    finding.site.detail["group"] = name;
     finding.facts = {{"group", name}, {"operation", words(row)}, {"others", ranks_text(others)}};
     return finding;
   }

@@ -32,8 +32,8 @@ std::optional<PendingCollective> pending_at(const Evidence& evidence,
     }
   }
   if (oldest == nullptr) return std::nullopt;
-  return PendingCollective{
-      oldest->row.group, oldest->row.sequence, oldest->row.step, oldest->row.op};
+  const Collective& row = oldest->row;
+  return PendingCollective{row.group, row.sequence, row.step, row.phase, row.op};
 }
 
 // The newest heartbeat or phase says where it was.

@@ -17,6 +17,7 @@ struct PendingCollective {  // the oldest one that a rank entered and did not le
   std::string group;
   std::int64_t sequence = 0;
   std::int64_t step = 0;
+  std::string phase;  // in which the rank issued it
   std::string op;
 };
 

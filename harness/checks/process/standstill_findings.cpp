@@ -81,16 +81,29 @@ Finding hang_init(const std::vector<RankState>& live, const std::vector<int>& go
   return finding;
 }
 
-Finding hang_collective(const std::vector<RankState>& live) {
-  std::set<std::int64_t> sequences;
-  Finding finding = base("HANG.COLLECTIVE", "waiting", live);
+// Of one group, the collective that is waited for is the first that some rank did not leave: it keeps the later ones. A rank that
+// issues without waiting is further by then, so the place is where the collective was issued.
+void put_oldest(const std::vector<RankState>& live, Finding& finding) {
+  const PendingCollective* oldest = nullptr;
   for (const RankState& rank : live) {
-    sequences.insert(rank.pending->sequence);
+    if (rank.pending->group != live.front().pending->group) return;
+    if (oldest == nullptr || rank.pending->sequence < oldest->sequence) oldest = &*rank.pending;
+  }
+  finding.site.sequence = oldest->sequence;
+  finding.site.phase = oldest->phase;
+  finding.site.step.reset();
+  if (oldest->step > 0) finding.site.step = oldest->step;
+  finding.site.detail["group"] = oldest->group;
+}
+
+Finding hang_collective(const std::vector<RankState>& live) {
+  Finding finding = base("HANG.COLLECTIVE", "waiting", live);
+  put_oldest(live, finding);
+  for (const RankState& rank : live) {
     finding.facts["waits"][process_name(rank.rank)] = rank.pending->op + " " +
                                                       std::to_string(rank.pending->sequence) +
                                                       " of group " + rank.pending->group;
   }
-  if (sequences.size() == 1) finding.site.sequence = *sequences.begin();
   put_looks(live, finding);
   return finding;
 }

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "harness/checks/attention/layer_survey.h"
+#include "harness/checks/ceilings.h"
 #include "harness/checks/step/step_blocks.h"
 #include "harness/checks/step/step_weights.h"
 
@@ -60,6 +61,10 @@ class ModelReader {
     if (file_.has("dlogits.0")) {
       model.dlogits = rows_of_view(file_.file.at("dlogits.0"), model.rows);
     }
+    model.dropout = judge_.run.evidence.the_case.scenario.model.dropout;
+    model.data = judge_.run.data;
+    model.place = {file_.step, 0, file_.rank};
+    model.draw_factors();
     return model;
   }
 
@@ -133,6 +138,73 @@ std::int64_t judge_model_of(StepJudge& judge, const StepFile& file) {
 }
 
 }  // namespace
+
+void ModelRows::draw_factors() {
+  factors.clear();
+  if (!(dropout > 0) || layers.empty()) return;
+  for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+    Halves halves;
+    for (const std::int64_t site : {0, 1}) {
+      oracles::Tensor ones = layers[layer].y;
+      std::fill(ones.data.begin(), ones.data.end(), 1.0);
+      halves.at(static_cast<std::size_t>(site)) =
+          oracles::expected_dropout(dropping(layer, site, ones)).value;
+    }
+    factors.push_back(std::move(halves));
+  }
+}
+
+oracles::DropoutInputs ModelRows::dropping(std::size_t layer,
+                                           std::int64_t site,
+                                           const oracles::Tensor& branch) const {
+  const oracles::DropoutPlace at{place, static_cast<std::int64_t>(layer), site};
+  return {branch, data, at, dropout, rounding, rows};
+}
+
+oracles::Tensor ModelRows::dropped(std::size_t layer,
+                                   std::int64_t site,
+                                   oracles::Tensor branch) const {
+  if (factors.empty()) return branch;
+  const oracles::Tensor& factor = factors[layer].at(static_cast<std::size_t>(site));
+  for (std::size_t i = 0; i < branch.data.size(); ++i) branch.data[i] *= factor.data[i];
+  return branch;
+}
+
+oracles::MlpWeights ModelRows::mlp(std::size_t layer) const {
+  const std::string prefix = "blocks." + std::to_string(layer) + ".mlp.";
+  return {"block " + std::to_string(layer),
+          large.at(prefix + "fc1.weight"),
+          large.at(prefix + "fc2.weight")};
+}
+
+oracles::Expected within_ceiling(oracles::Tensor value, const ModelRows& model) {
+  double largest = 0;
+  for (const double x : value.data) largest = std::max(largest, std::abs(x));
+  const std::int64_t terms = model.large.at("blocks.0.mlp.fc1.weight").rows;
+  const oracles::Rounding& rounding = model.rounding;
+  oracles::Tensor bound{value.shape, std::vector<double>(value.data.size())};
+  if (rounding.stored <= rounding.summed) {
+    const double limit = ceiling(terms, rounding.stored) * largest;
+    std::fill(bound.data.begin(), bound.data.end(), limit);
+    return {std::move(value), std::move(bound)};
+  }
+  // Kept in a narrow type: two roundings a block on the stream (two more of what is dropped) and a few beside it, independent of
+  // each other.
+  const std::size_t a_block = model.factors.empty() ? 2 : 4;
+  const auto roundings = static_cast<double>(a_block * model.layers.size() + 4);
+  const double share = 8 / std::sqrt(3.0) * std::sqrt(roundings) * rounding.stored;
+  const auto width = static_cast<std::size_t>(value.shape.back());
+  for (std::size_t begin = 0; begin < value.data.size(); begin += width) {
+    double squares = 0;
+    for (std::size_t i = begin; i < begin + width; ++i) squares += value.data[i] * value.data[i];
+    const double typical = std::sqrt(squares / static_cast<double>(width));
+    for (std::size_t i = begin; i < begin + width; ++i) {
+      bound.data[i] = share * (std::abs(value.data[i]) + typical) +
+                      ceiling(terms, rounding.summed) * largest + rounding.flushed;
+    }
+  }
+  return {std::move(value), std::move(bound)};
+}
 
 void judge_model(StepJudge& judge) {
   if (!is_autocast(judge.run)) {

@@ -4,6 +4,7 @@
 // Legend: R rows, E width, L layers.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "oracles/expected.h"
 #include "oracles/model/mlp_stage.h"
 #include "oracles/model/norm_stage.h"
+#include "oracles/training/dropout.h"
 
 namespace harness::checks {
 
@@ -28,7 +30,22 @@ struct ModelRows {
   oracles::Weights small;   // gains
   std::map<std::string, oracles::Matrix> large;
   oracles::Rounding rounding = oracles::Rounding::of(oracles::Number::f32);
+  double dropout = 0;        // of what a block adds to the stream
+  oracles::DataConfig data;  // with the place: what its masks follow from
+  oracles::BatchPlace place;
+  using Halves = std::array<oracles::Tensor, 2>;
+  std::vector<Halves>
+      factors;  // of dropout, [R,E] of both halves of each block; empty: nothing is dropped
 
+  // Draws the factors. REQUIRES: all of the above.
+  void draw_factors();
+  [[nodiscard]] oracles::DropoutInputs dropping(std::size_t layer,
+                                                std::int64_t site,
+                                                const oracles::Tensor& branch) const;
+  // A branch behind its dropout, or its gradient from the one behind it.
+  [[nodiscard]] oracles::Tensor dropped(std::size_t layer,
+                                        std::int64_t site,
+                                        oracles::Tensor branch) const;
   [[nodiscard]] const oracles::Tensor& gain(const std::string& name) const {
     return small.at(name + ".weight");
   }

@@ -3,7 +3,6 @@
 #include <functional>
 #include <type_traits>
 
-#include "harness/checks/ceilings.h"
 #include "harness/checks/step/step_model.h"
 #include "oracles/model/head_stage.h"
 #include "oracles/model/stream_stage.h"
@@ -93,8 +92,8 @@ class Forward {
     for (std::size_t l = 0; l < m_.layers.size(); ++l) {
       const Expected right = within_ceiling(norm(s_.entering[l], gain(l)), m_);
       if (!oracles::misfit_of(m_.layers[l].x.data, right).fits()) return name(l, right);
-      s_.middle.push_back(sum_of(s_.entering[l], m_.layers[l].y));
-      s_.entering.push_back(sum_of(s_.middle[l], mlp(l, norm(s_.middle[l], gain2(l)))));
+      s_.middle.push_back(sum_of(s_.entering[l], m_.dropped(l, 0, m_.layers[l].y)));
+      s_.entering.push_back(sum_of(s_.middle[l], added(l, norm(s_.middle[l], gain2(l)))));
     }
     if (m_.logits.data.empty()) return std::nullopt;
     const Expected right = within_ceiling(head(norm(s_.entering.back(), "norm_f")), m_);
@@ -129,6 +128,10 @@ class Forward {
   }
   [[nodiscard]] Tensor mlp(std::size_t l, const Tensor& x) const {
     return oracles::expected_mlp(mlp_inputs(l, x)).value;
+  }
+  // What the mlp adds to the stream.
+  [[nodiscard]] Tensor added(std::size_t l, const Tensor& normed) const {
+    return m_.dropped(l, 1, mlp(l, normed));
   }
   [[nodiscard]] oracles::HeadInputs head_inputs(const Tensor& x) const {
     oracles::HeadInputs inputs;
@@ -185,22 +188,47 @@ class Forward {
         [&](const Tensor& logits) { return logits; });
   }
 
+  // Both masks of block b: `from_middle` carries what leaves its first half to the end of the segment, `from_added` what its mlp
+  // adds.
+  template <typename FromMiddle, typename FromAdded>
+  void add_dropout(std::size_t b,
+                   const Tensor& branch,
+                   Candidates& all,
+                   FromMiddle from_middle,
+                   FromAdded from_added) const {
+    if (m_.factors.empty()) return;
+    all.add("dropout",
+            oracles::dropout_laws(),
+            m_.dropping(b, 0, m_.layers[b].y),
+            [&](const Tensor& x) { return from_middle(sum_of(s_.entering[b], x)); });
+    all.add("dropout", oracles::dropout_laws(), m_.dropping(b, 1, branch), from_added);
+  }
+
   // The second half of block b, before the end of segment l.
   void add_half(std::size_t b, std::size_t l, Candidates& all) const {
     const Tensor& enters = s_.entering[b];
     const Tensor& middle = s_.middle[b];
     const Tensor normed = norm(middle, gain2(b));
     const Tensor branch = mlp(b, normed);
-    const auto from_normed = [&](const Tensor& x) { return end_of(l, sum_of(middle, mlp(b, x))); };
+    const Tensor attended = m_.dropped(b, 0, m_.layers[b].y);
+    const auto from_normed = [&](const Tensor& x) {
+      return end_of(l, sum_of(middle, added(b, x)));
+    };
+    const auto from_middle = [&](const Tensor& sum) {
+      return end_of(l, sum_of(sum, added(b, norm(sum, gain2(b)))));
+    };
+    add_dropout(
+        b, branch, all, from_middle, [&](const Tensor& x) { return end_of(l, sum_of(middle, x)); });
     const std::vector<oracles::NamedRows> streams = {{"what enters the block", enters},
                                                      {"the result of norm1", m_.layers[b].x},
                                                      {"the attention's result", m_.layers[b].y}};
-    const oracles::ResidualInputs first{enters, m_.layers[b].y, {}, {streams[1]}, m_.rounding};
-    all.add("residual", oracles::residual_laws(), first, [&](const Tensor& sum) {
-      return end_of(l, sum_of(sum, mlp(b, norm(sum, gain2(b)))));
-    });
-    const oracles::ResidualInputs second{
-        middle, branch, {}, {{"the result of norm2", normed}, streams[0]}, m_.rounding};
+    const oracles::ResidualInputs first{enters, attended, {}, {streams[1]}, m_.rounding};
+    all.add("residual", oracles::residual_laws(), first, from_middle);
+    const oracles::ResidualInputs second{middle,
+                                         m_.dropped(b, 1, branch),
+                                         {},
+                                         {{"the result of norm2", normed}, streams[0]},
+                                         m_.rounding};
     all.add("residual", oracles::residual_laws(), second, [&](const Tensor& sum) {
       return end_of(l, sum);
     });
@@ -213,16 +241,16 @@ class Forward {
       if (other != b) of_mlp.other_weights.push_back(m_.mlp(other));
     }
     all.add("mlp", oracles::mlp_laws(), of_mlp, [&](const Tensor& result) {
-      return end_of(l, sum_of(middle, result));
+      return end_of(l, sum_of(middle, m_.dropped(b, 1, result)));
     });
     if (b == 0) {
       // The first norm does not show a factor of the embedding, the stream after it does.
       const double root = std::sqrt(static_cast<double>(enters.shape.back()));
-      const Tensor sum = sum_of(scaled(enters, root), m_.layers[b].y);
-      all.add_one("embed", kRoot, end_of(l, sum_of(sum, mlp(b, norm(sum, gain2(b))))));
+      all.add_one("embed", kRoot, from_middle(sum_of(scaled(enters, root), attended)));
     }
     for (const double factor : {0.5, 2.0}) {
-      all.add_one("mlp", kFactor, end_of(l, sum_of(middle, scaled(branch, factor))));
+      all.add_one(
+          "mlp", kFactor, end_of(l, sum_of(middle, m_.dropped(b, 1, scaled(branch, factor)))));
     }
   }
 
@@ -247,19 +275,28 @@ class Backward {
     for (std::size_t l = layers; l-- > 0;) {
       const ModelRows::Border& at = m_.layers[l];
       if (at.dy.data.empty() || at.dx.data.empty()) return std::nullopt;
-      const Tensor right_branch = through_half(l, dstream);
-      const Expected right = within_ceiling(sum_of(dstream, right_branch), m_);
+      const Tensor dmiddle = sum_of(dstream, through_half(l, dstream));
+      const Expected right = behind_dropout(l, dmiddle);
       if (!oracles::misfit_of(at.dy.data, right).fits()) return name(l, dstream, right);
-      dstream = sum_of(at.dy,
-                       oracles::expected_norm_gradient(
-                           s_.entering[l], m_.gain(block(l) + "norm1"), at.dx, m_.rounding)
-                           .value);
+      dstream =
+          sum_of(m_.factors.empty() ? at.dy : dmiddle,  // where it was dropped, nobody recorded it
+                 oracles::expected_norm_gradient(
+                     s_.entering[l], m_.gain(block(l) + "norm1"), at.dx, m_.rounding)
+                     .value);
     }
     return std::nullopt;
   }
 
  private:
   static std::string block(std::size_t l) { return "blocks." + std::to_string(l) + "."; }
+
+  // The roundings are on the stream: what is dropped is zero to the last bit, and what is kept is as far off as the stream is.
+  [[nodiscard]] Expected behind_dropout(std::size_t l, const Tensor& dmiddle) const {
+    Expected right = within_ceiling(dmiddle, m_);
+    right.value = m_.dropped(l, 0, std::move(right.value));
+    right.bound = m_.dropped(l, 0, std::move(right.bound));
+    return right;
+  }
 
   // dlogits W [R,E]
   [[nodiscard]] Tensor head_gradient() const {
@@ -294,23 +331,33 @@ class Backward {
   }
   // What the second half of block l adds to the gradient that goes past it.
   [[nodiscard]] Tensor through_half(std::size_t l, const Tensor& dstream) const {
-    return through_norm2(l, oracles::expected_mlp_gradient(mlp_inputs(l), dstream).value);
+    const Tensor dmlp = m_.dropped(l, 1, dstream);
+    return through_norm2(l, oracles::expected_mlp_gradient(mlp_inputs(l), dmlp).value);
   }
 
   SegmentWrong name(std::size_t l, const Tensor& dstream, const Expected& right) const {
     Candidates all(m_);
     const oracles::MlpInputs inputs = mlp_inputs(l);
-    all.add("mlp", oracles::mlp_gradient_laws(), {inputs, dstream}, [&](const Tensor& dx) {
-      return sum_of(dstream, through_norm2(l, dx));
-    });
-    const Tensor dnormed = oracles::expected_mlp_gradient(inputs, dstream).value;
+    const Tensor dmlp = m_.dropped(l, 1, dstream);
+    const auto to_attention = [&](const Tensor& dmiddle) { return m_.dropped(l, 0, dmiddle); };
+    const auto past_norm2 = [&](const Tensor& dx) { return to_attention(sum_of(dstream, dx)); };
+    const auto past_mlp = [&](const Tensor& dx) { return past_norm2(through_norm2(l, dx)); };
+    all.add("mlp", oracles::mlp_gradient_laws(), {inputs, dmlp}, past_mlp);
+    const Tensor dnormed = oracles::expected_mlp_gradient(inputs, dmlp).value;
     const oracles::NormInputs of_norm{
         s_.middle[l], m_.gain(block(l) + "norm2"), {}, {}, m_.rounding};
-    all.add("norm2", oracles::norm_gradient_laws(), {of_norm, dnormed}, [&](const Tensor& dx) {
-      return sum_of(dstream, dx);
-    });
+    all.add("norm2", oracles::norm_gradient_laws(), {of_norm, dnormed}, past_norm2);
     const oracles::ResidualInputs sum{dstream, through_half(l, dstream), {}, {}, m_.rounding};
-    all.add("residual", oracles::residual_laws(), sum, [](const Tensor& result) { return result; });
+    all.add("residual", oracles::residual_laws(), sum, to_attention);
+    if (!m_.factors.empty()) {
+      all.add("dropout", oracles::dropout_laws(), m_.dropping(l, 1, dstream), [&](const Tensor& d) {
+        return past_mlp(oracles::expected_mlp_gradient(inputs, d).value);
+      });
+      const Tensor dmiddle = sum_of(dstream, through_half(l, dstream));
+      all.add("dropout", oracles::dropout_laws(), m_.dropping(l, 0, dmiddle), [](const Tensor& d) {
+        return d;
+      });
+    }
     const std::string vague = l + 1 == m_.layers.size() ? "logits_to_norm2" : "norm1_to_norm2";
     return all.wrong(m_.layers[l].dy, right, static_cast<int>(l), vague);
   }
@@ -320,40 +367,6 @@ class Backward {
 };
 
 }  // namespace
-
-oracles::MlpWeights ModelRows::mlp(std::size_t layer) const {
-  const std::string prefix = "blocks." + std::to_string(layer) + ".mlp.";
-  return {"block " + std::to_string(layer),
-          large.at(prefix + "fc1.weight"),
-          large.at(prefix + "fc2.weight")};
-}
-
-oracles::Expected within_ceiling(Tensor value, const ModelRows& model) {
-  double largest = 0;
-  for (const double x : value.data) largest = std::max(largest, std::abs(x));
-  const std::int64_t terms = model.large.at("blocks.0.mlp.fc1.weight").rows;
-  const oracles::Rounding& rounding = model.rounding;
-  Tensor bound{value.shape, std::vector<double>(value.data.size())};
-  if (rounding.stored <= rounding.summed) {
-    const double limit = ceiling(terms, rounding.stored) * largest;
-    std::fill(bound.data.begin(), bound.data.end(), limit);
-    return {std::move(value), std::move(bound)};
-  }
-  // Kept in a narrow type: two roundings a block on the stream and a few beside it, independent of each other.
-  const auto roundings = static_cast<double>(2 * model.layers.size() + 4);
-  const double share = 8 / std::sqrt(3.0) * std::sqrt(roundings) * rounding.stored;
-  const auto width = static_cast<std::size_t>(value.shape.back());
-  for (std::size_t begin = 0; begin < value.data.size(); begin += width) {
-    double squares = 0;
-    for (std::size_t i = begin; i < begin + width; ++i) squares += value.data[i] * value.data[i];
-    const double typical = std::sqrt(squares / static_cast<double>(width));
-    for (std::size_t i = begin; i < begin + width; ++i) {
-      bound.data[i] = share * (std::abs(value.data[i]) + typical) +
-                      ceiling(terms, rounding.summed) * largest + rounding.flushed;
-    }
-  }
-  return {std::move(value), std::move(bound)};
-}
 
 std::optional<SegmentWrong> judge_forward(const ModelRows& model, Stream& stream) {
   return Forward(model, stream).judge();
