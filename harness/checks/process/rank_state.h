@@ -18,6 +18,7 @@ struct PendingCollective {  // the oldest one that a rank entered and did not le
   std::int64_t sequence = 0;
   std::int64_t step = 0;
   std::string op;
+  bool of_flight_recorder = false;  // PyTorch's: the rank itself tells of no collective
 };
 
 struct RankState {
@@ -28,6 +29,7 @@ struct RankState {
   // 0 and 1 with stacks; 2 and 3 of a case that was watched further
   std::array<const From<Observation>*, 4> looks{};
   std::optional<PendingCollective> pending;
+  bool held = false;  // by its peers, as PyTorch's flight recorder has it
 
   [[nodiscard]] bool looked_twice() const { return looks[0] != nullptr && looks[1] != nullptr; }
   [[nodiscard]] Looked looked() const;
