@@ -8,6 +8,7 @@
 #include "tests/checks/planted_decisions.h"
 #include "tests/checks/planted_documents.h"
 #include "tests/checks/planted_ends.h"
+#include "tests/checks/planted_flights.h"
 #include "tests/checks/planted_gradients.h"
 #include "tests/checks/planted_kernels.h"
 #include "tests/checks/planted_layer_gradients.h"
@@ -59,6 +60,7 @@ const std::vector<Planted>& all_planted() {
                            add_graphs,
                            add_ends,
                            add_command,
+                           add_flights,
                            add_progress,
                            add_checkpoints,
                            add_loss_floor,
