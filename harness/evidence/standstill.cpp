@@ -167,7 +167,8 @@ Doing slowed_by(const Looked& process) {
   if (process.before == nullptr || process.after == nullptr) return Doing::computing;
   const Doing doing = doing_between(*process.before, *process.after, process.wall_ms);
   if (doing == Doing::sleeping && process.wake_ups >= kWakeUpsOfAHang) return Doing::waiting;
-  if (!process.with_peers) return doing;
+  if (process.held && doing == Doing::computing) return Doing::waiting;
+  if (!process.with_peers && !process.held) return doing;
   // Who waits for its peers may do so with a limit, or in a loop. An outright sleep is its own.
   const bool asleep =
       !process.after->threads.empty() && is_plain_sleep(process.after->threads.front());

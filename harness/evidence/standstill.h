@@ -54,6 +54,8 @@ struct Looked {
   const Observation* after = nullptr;
   std::int64_t wall_ms = 0;
   bool with_peers = false;  // it entered a collective and did not leave it, or is at the rendezvous
+  // PyTorch's flight recorder shows that it cannot go on without its peers (evidence/flight.h): in whatever loop it waits for them
+  bool held = false;
   std::int64_t wake_ups = 0;  // known so far
 };
 

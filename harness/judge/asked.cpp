@@ -1,16 +1,32 @@
 #include "harness/judge/asked.h"
 
 #include <algorithm>
+#include <set>
 
+#include "harness/evidence/flight.h"
 #include "nsa/base/text.h"
 
 namespace harness {
+namespace {
+
+// Of two ranks: PyTorch's flight recorder tells of their collectives then.
+bool has_flights(const Evidence& evidence) {
+  std::set<int> ranks;
+  for (const auto& row : evidence.facts) {
+    if (row.process >= 0 && row.row.name == kFlightFact) ranks.insert(row.process);
+  }
+  return ranks.size() > 1;
+}
+
+}  // namespace
 
 bool is_asked(const std::string& check, const Evidence& evidence, std::span<const Check> checks) {
   const Scenario& scenario = evidence.the_case.scenario;
   // Without the two lines in its script, a command is seen from outside alone.
   const bool from_outside = scenario.is_command() && evidence.hellos.empty();
-  if (from_outside && check != "process_clean" && check != "progress") return false;
+  const bool is_seen = check == "process_clean" || check == "progress" ||
+                       (check == "collectives_agree" && has_flights(evidence));
+  if (from_outside && !is_seen) return false;
   if (check == kComparesLevels && evidence.other_levels.empty()) return false;
   const auto known = std::find_if(
       checks.begin(), checks.end(), [&](const Check& one) { return one.name == check; });

@@ -94,6 +94,7 @@ std::int64_t Supervisor::longest_gap_ms() const {
 }
 
 std::int64_t Supervisor::threshold_ms() const {
+  if (hopeless_) return std::min(limits_.hopeless_floor_ms, limits_.still_floor_ms);
   // A process that is held cannot move, however long its steps are: waiting longer for it tells nothing more.
   const bool held = std::any_of(workers_.begin(), workers_.end(), [](const auto& entry) {
     return entry.second.live && entry.second.held;

@@ -21,6 +21,8 @@ struct SupervisorLimits {
   std::int64_t still_cap_ms = 20'000;  // of what the factor gives
   std::int64_t look_apart_ms = 2'000;
   std::int64_t peer_grace_ms = 5'000;
+  // Where it is known that what is waited for will not come: then stillness needs no long proof.
+  std::int64_t hopeless_floor_ms = 1'500;
   std::int64_t budget_ms = 0;  // since the supervisor was made; 0: none
   // A worker that has not said hello is loading its libraries and has no counters: using CPU counts as moving for this many
   // times the floor (LibTorch from a cold disk on a busy machine takes about a minute).
@@ -51,12 +53,15 @@ class Supervisor {
   void moved(std::int64_t now_ms) { last_moved_ms_ = now_ms; }  // something did, seen from outside
   void ended(int process, bool well, const std::string& how, std::int64_t now_ms);
   void interrupt(int signal) { interrupted_by_ = signal; }
+  // Ranks are known to wait for what will not come, or no longer.
+  void hopeless(bool is) { hopeless_ = is; }
   // The look that was asked for has been taken. `still`: it and the one before it show a standstill of all live processes.
   void looked(bool still, std::int64_t now_ms);
 
   // Call often (several times a second), until it answers nothing. Nothing comes after stop.
   [[nodiscard]] Decision decide(std::int64_t now_ms);
 
+  [[nodiscard]] bool suspects() const { return state_ != State::watching; }
   [[nodiscard]] bool all_ended() const;
   [[nodiscard]] bool all_well() const { return !bad_end_.has_value() && all_ended(); }
 
@@ -98,6 +103,7 @@ class Supervisor {
   };
   std::optional<BadEnd> bad_end_;
   int interrupted_by_ = 0;
+  bool hopeless_ = false;
   std::int64_t started_ms_;
   std::int64_t last_moved_ms_;
   std::int64_t last_decided_ms_;

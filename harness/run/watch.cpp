@@ -58,6 +58,10 @@ void Watch::take_look(int process, Observation seen) {
   look_->seen[process] = std::move(seen);
 }
 
+void Watch::held(int process, bool is) {
+  if (const auto at = members_.find(process); at != members_.end()) at->second.looks.held(is);
+}
+
 void Watch::ended(int process, bool well, const std::string& how) {
   members_.erase(process);
   if (look_ != nullptr) {

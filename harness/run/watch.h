@@ -37,6 +37,10 @@ class Watch {
   [[nodiscard]] bool take_answer(int process, const Event& event);
   // A look from outside that did not come at once; dropped where none waits for it.
   void take_look(int process, Observation seen);
+  // It waits for its peers, as something else than itself tells.
+  void held(int process, bool is);
+  void hopeless(bool is) { supervisor_.hopeless(is); }
+  [[nodiscard]] bool suspects() const { return supervisor_.suspects(); }
   void moved() { supervisor_.moved(now_ms()); }  // seen from outside: output, processor time
   void reaped(int process) { members_.erase(process); }  // its pid means nothing from here on
   void ended(int process, bool well, const std::string& how);

@@ -31,10 +31,11 @@ def wrapped(recorder, function, op, sent, reduces):
         name = "" if reduces is None else _reduction(argument(args, kwargs, reduces, "op", "SUM"))
         done = recorder.entered(op, name, tensors, kwargs.get("group"))
         result = function(*args, **kwargs)
+        on_card = recorder.on_card(tensors)
         if kwargs.get("async_op"):
-            recorder.then(result.get_future(), lambda _: done())
+            recorder.then(result.get_future(), lambda _: recorder.settle(done, on_card))
         else:
-            done()
+            recorder.settle(done, on_card)
         return result
 
     collective.__wrapped__ = function

@@ -13,6 +13,7 @@ import threading
 import time
 import weakref
 
+from nsa_harness import flight
 from nsa_harness.channel import HEARTBEAT_S, Channel, place_of
 from nsa_harness.collectives import COLLECTIVES, wrapped
 from nsa_harness.reach import Reach
@@ -35,10 +36,24 @@ class SocketChannel(Channel):
     def __init__(self, address, clock_origin_ms, rank):
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.connect("\0" + address)
+        self.on_beat = lambda: None
+        self.flight = lambda: ""
         super().__init__(clock_origin_ms, rank)
 
     def _start(self):
         threading.Thread(target=self._serve, name="nsa_harness", daemon=True).start()
+
+    def beat(self):
+        self.on_beat()
+        super().beat()
+
+    def tell_flight(self):
+        try:
+            value = self.flight()
+        except (RuntimeError, ValueError, TypeError):  # of a torch that has another form of it
+            return
+        if value:
+            self.write("fact", name=flight.FACT, value=value)
 
     def _send(self, data):
         try:
@@ -56,6 +71,7 @@ class SocketChannel(Channel):
                 return
             else:
                 self.tell_stacks()
+                self.tell_flight()
 
 
 def watch(model, optimizer, every=100):
@@ -122,6 +138,7 @@ class Recorder:
         self.hooks = {}  # name -> hook of its gradient
         self.apart = -(-len(self.params) // FEW_HOOKS)
         self.end_with_callbacks()
+        self.on_its_way = []  # (event of the card, what is called once it is there)
         self.all_reduce = torch.distributed.all_reduce if self.distributed else None  # without a record around it
         self.sum = self.options_of_sum()
 
@@ -149,6 +166,9 @@ class Recorder:
         if self.distributed:
             self.wrap_collectives()
         self.tell_errors()
+        self.channel.on_beat = self.settle_all
+        if self.distributed and "nccl" not in str(torch.distributed.get_backend()):
+            self.channel.flight = lambda: flight.dump(torch)  # of NCCL's the controller asks PyTorch itself
 
     @property
     def recorded(self):
@@ -246,7 +266,7 @@ class Recorder:
         views = bucket.gradients() if self.recorded else []
 
         def finish(future):
-            done()
+            self.settle(done, self.on_card([buffer]))
             # What the script does with a gradient afterwards, clipping on one rank alone, is no fault of the reduction.
             for name, view in zip(names, views):
                 self.reduced[name] = hash_of([view])
@@ -276,6 +296,28 @@ class Recorder:
         """future.then(function). A thread of torch that lets go of `function` when the interpreter is gone aborts the process."""
         self.callbacks = [held for held in self.callbacks if held() is not None] + [weakref.ref(function)]
         return future.then(function)
+
+    def on_card(self, tensors):
+        return any(tensor.is_cuda for tensor in tensors) and not self.torch.cuda.is_current_stream_capturing()
+
+    def settle(self, done, on_card):
+        """`done` once what the current stream waits for is there: NCCL's functions return as soon as they have told the card."""
+        if not on_card:
+            return done()
+        event = self.torch.cuda.Event()
+        event.record()
+        self.on_its_way.append((event, done))
+        return self.settle_all()
+
+    def settle_all(self):
+        """Also from the thread that sends heartbeats, while the script waits for the card. What two threads find is called once."""
+        for pair in list(self.on_its_way):
+            if pair[0].query():
+                try:
+                    self.on_its_way.remove(pair)
+                except ValueError:
+                    continue  # the other thread has it
+                pair[1]()
 
     def end_with_callbacks(self):
         self.callbacks = []  # weak references to functions that torch holds

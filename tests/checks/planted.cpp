@@ -8,6 +8,7 @@
 #include "tests/checks/planted_decisions.h"
 #include "tests/checks/planted_documents.h"
 #include "tests/checks/planted_ends.h"
+#include "tests/checks/planted_flights.h"
 #include "tests/checks/planted_gradients.h"
 #include "tests/checks/planted_kernels.h"
 #include "tests/checks/planted_layer_gradients.h"
@@ -31,20 +32,58 @@ namespace fixtures {
 const std::vector<Planted>& all_planted() {
   static const std::vector<Planted> kAll = [] {
     std::vector<Planted> list;
-    for (const auto add :
-         {add_arrival,      add_zero_gradients,  add_agreement,    add_twin,
-          add_joint,        add_collectives,     add_state,        add_data,
-          add_oracle,       add_stages,          add_selection,    add_causal,
-          add_unmutated,    add_reference,       add_decode,       add_reads,
-          add_births,       add_gates,           add_optimizer,    add_exposure,
-          add_sweep,        add_finite,          add_route,        add_reducer_options,
-          add_kernels,      add_whole_layers,    add_automatic,    add_graphs,
-          add_ends,         add_command,         add_progress,     add_checkpoints,
-          add_loss_floor,   add_loss_falls,      add_memory,       add_resume,
-          add_accumulation, add_decoded_finite,  add_sums,         add_skips,
-          add_schedule,     add_layer_gradients, add_oracle_steps, add_foreign_kernels,
-          add_bucket_sizes, add_repeats,         add_decisions,    add_documents,
-          add_left_out,     add_levels,          add_machines}) {
+    for (const auto add : {add_arrival,
+                           add_zero_gradients,
+                           add_agreement,
+                           add_twin,
+                           add_joint,
+                           add_collectives,
+                           add_state,
+                           add_data,
+                           add_oracle,
+                           add_stages,
+                           add_selection,
+                           add_causal,
+                           add_unmutated,
+                           add_reference,
+                           add_decode,
+                           add_reads,
+                           add_births,
+                           add_gates,
+                           add_optimizer,
+                           add_exposure,
+                           add_sweep,
+                           add_finite,
+                           add_route,
+                           add_reducer_options,
+                           add_kernels,
+                           add_whole_layers,
+                           add_automatic,
+                           add_graphs,
+                           add_ends,
+                           add_command,
+                           add_flights,
+                           add_progress,
+                           add_checkpoints,
+                           add_loss_floor,
+                           add_loss_falls,
+                           add_memory,
+                           add_resume,
+                           add_accumulation,
+                           add_decoded_finite,
+                           add_sums,
+                           add_skips,
+                           add_schedule,
+                           add_layer_gradients,
+                           add_oracle_steps,
+                           add_foreign_kernels,
+                           add_bucket_sizes,
+                           add_repeats,
+                           add_decisions,
+                           add_documents,
+                           add_left_out,
+                           add_levels,
+                           add_machines}) {
       add(list);
     }
     return list;

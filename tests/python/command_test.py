@@ -39,6 +39,33 @@ socket.create_connection(server.getsockname()).recv(1)
 """
 LEAVES = "import subprocess; subprocess.Popen(['sleep', '600.25'], start_new_session=True)"
 
+# A rank that answers like PyTorch with NCCL: RECORDS are (sequence, elements, state); then it does REST.
+ANSWERS = """
+import os, pickle, threading, time
+rank = os.environ["RANK"]
+pipe = os.environ["TORCH_NCCL_DEBUG_INFO_PIPE_FILE"] + rank + ".pipe"
+os.mkfifo(pipe)
+asked = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+def answer():
+    while True:
+        time.sleep(0.2)
+        if not os.read(asked, 128):
+            continue
+        entries = [{{"process_group": ("0", "default_pg"), "collective_seq_id": sequence, "profiling_name": "nccl:all_reduce",
+                    "input_sizes": [[elements]], "input_dtypes": ["Float"], "state": state}} for sequence, elements, state in {records}]
+        with open(os.environ["TORCH_NCCL_DEBUG_INFO_TEMP_FILE"] + rank, "wb") as file:
+            pickle.dump({{"version": "2.10", "entries": entries}}, file, protocol=2)
+threading.Thread(target=answer, daemon=True).start()
+{rest}
+"""
+SPINS = "while True: pass"
+COMPUTES = "end = time.monotonic() + 20\nwhile time.monotonic() < end: pass\nos._exit(0)"
+DONE, WAITS, OTHER = (1, 8, "completed"), (2, 8, "scheduled"), (2, 5, "started")
+
+
+def answers(records, rest):
+    return ANSWERS.format(records=records, rest=rest)
+
 
 def ranks(*codes):
     return [sys.executable, "-c", LAUNCHER, *codes]
@@ -60,6 +87,9 @@ TABLE = {
     "sleeps": (python("import time; time.sleep(16)"), "PASS", None, None),
     "waits_for_a_child": (python("import subprocess; subprocess.run(['sh', '-c', 'sleep 16'])"), "PASS", None, None),
     "leaves_a_child": (python(LEAVES), "PASS", None, None),
+    "spins_for_a_peer": (ranks(answers([DONE, WAITS], SPINS), answers([DONE], STUCK)), "HANG", "HANG.HOST", [1]),
+    "spins_for_another": (ranks(answers([DONE, WAITS], SPINS), answers([DONE, OTHER], SPINS)), "FAIL", "DESYNC.SIZE", None),
+    "computes_beside_one_that_waits": (ranks(answers([DONE, WAITS], COMPUTES), answers([DONE], COMPUTES)), "PASS", None, None),
     "cannot_start": (["/no/such/program"], "CRASH", "CRASH.EXCEPTION", [0]),
 }
 
@@ -96,6 +126,7 @@ class Command(unittest.TestCase):
                 self.assertEqual(first["code"], code, case)
                 self.assertEqual(first["site"].get("ranks"), of_ranks, case)
         self.assertIn("ValueError: bad batch", told["raises"]["cases"][0]["reason"])
+        self.assertIn("rank 0: all_reduce, collective 2 of group default", told["spins_for_a_peer"]["cases"][0]["reason"])
         self.assertEqual(running("600.25"), [])
 
     def test_attach_tells_what_stands_still_from_what_computes(self):

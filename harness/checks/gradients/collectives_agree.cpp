@@ -4,6 +4,7 @@
 #include <optional>
 #include <tuple>
 
+#include "harness/checks/flights.h"
 #include "harness/checks/gradients/sequences.h"
 #include "harness/checks/gradients/travelling_type.h"
 #include "harness/checks/list.h"
@@ -65,6 +66,9 @@ class Sequences {
     }
     for (const auto& [name, group] : groups_) judge_group(name, group);
     judge_plans();
+    // What a script calls by names of its own is in no record of the two lines.
+    auto unseen = result_.has_findings() ? std::nullopt : flight_finding(evidence_);
+    if (unseen) result_.found(std::move(*unseen));
     // In a command of the user's own nobody asked for a type.
     const bool asked = evidence_.the_case.scenario.kind == "training";
     if (auto other = asked ? other_type_travels(evidence_) : std::nullopt) {
@@ -290,11 +294,11 @@ class Sequences {
     return planned.size() == all_ranks(evidence_).size();
   }
 
-  [[nodiscard]] static Finding differing(const char* code,
-                                         const std::string& name,
-                                         const Group& group,
-                                         std::int64_t sequence,
-                                         const std::map<int, Shape>& shapes) {
+  [[nodiscard]] Finding differing(const char* code,
+                                  const std::string& name,
+                                  const Group& group,
+                                  std::int64_t sequence,
+                                  const std::map<int, Shape>& shapes) const {
     Finding finding = make_finding(code, "collective");
     finding.site.sequence = sequence;
     finding.site.ranks = minority(shapes);
@@ -305,6 +309,8 @@ class Sequences {
     finding.site.detail["group"] = name;
     finding.facts["issued"] = issued_at(group, sequence);
     if (sequence > 0) finding.facts["agreed"] = sequence;
+    const std::string second = flight_words(evidence_);
+    if (!second.empty()) finding.facts["second"] = second;
     return finding;
   }
 
@@ -387,7 +393,9 @@ Check collectives_agree() {
           "all ranks issue the same collectives in the same order, over the same buckets, and "
           "gradients travel in the type that was asked for",
           {"DESYNC.SIZE", "DESYNC.OP", "DESYNC.ORDER", "DESYNC.MISSING_RANK", "COMM.DTYPE"},
-          [](const Evidence& evidence) { return Sequences(evidence).judge(); },
+          [](const Evidence& evidence) {
+            return only_flights(evidence) ? judge_flights(evidence) : Sequences(evidence).judge();
+          },
           kWatchEvents};
 }
 

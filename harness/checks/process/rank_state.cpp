@@ -1,9 +1,11 @@
 #include "harness/checks/process/rank_state.h"
 
+#include <algorithm>
 #include <set>
 #include <tuple>
 #include <utility>
 
+#include "harness/checks/flights.h"
 #include "harness/checks/result.h"
 #include "nsa/base/text.h"
 
@@ -33,7 +35,23 @@ std::optional<PendingCollective> pending_at(const Evidence& evidence,
   }
   if (oldest == nullptr) return std::nullopt;
   const Collective& row = oldest->row;
-  return PendingCollective{row.group, row.sequence, row.step, row.phase, row.op};
+  return PendingCollective{row.group, row.sequence, row.step, row.phase, row.op, false};
+}
+
+bool tells_collectives(const Evidence& evidence, int rank) {
+  return std::any_of(evidence.collectives.begin(),
+                     evidence.collectives.end(),
+                     [&](const auto& row) { return row.process == rank; });
+}
+
+void add_flights(const Evidence& evidence, RankState& state) {
+  const Flights flights = newest_flights(evidence);
+  const auto dump = flights.after.find(state.rank);
+  if (dump == flights.after.end()) return;
+  state.held = held_ranks(evidence, flights).contains(state.rank);
+  const FlightRecord* pending = pending_in(dump->second);
+  if (pending == nullptr || tells_collectives(evidence, state.rank)) return;
+  state.pending = {pending->group, pending->sequence, 0, "", pending->op, true};
 }
 
 // The newest heartbeat or phase says where it was.
@@ -68,10 +86,11 @@ bool wait_is_unread(const RankState& rank) {
 
 Looked RankState::looked() const {
   Looked looked;
-  looked.with_peers = pending.has_value() || phase == "rendezvous";
+  looked.with_peers = (pending && !pending->of_flight_recorder) || phase == "rendezvous";
   if (looks[2] != nullptr && looks[3] != nullptr) {
     looked.wake_ups = wake_ups_between(looks[2]->row, looks[3]->row);
   }
+  looked.held = held;
   if (!looked_twice()) return looked;
   looked.before = &looks[0]->row;
   looked.after = &looks[1]->row;
@@ -93,6 +112,7 @@ RankState state_of_rank(const Evidence& evidence, int rank, const Window& window
   const std::int64_t until_ms = last != nullptr ? last->t_ms : window.to_ms;
   place_at(evidence, until_ms, state);
   state.pending = pending_at(evidence, rank, until_ms);
+  add_flights(evidence, state);
   return state;
 }
 

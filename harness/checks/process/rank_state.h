@@ -19,6 +19,7 @@ struct PendingCollective {  // the oldest one that a rank entered and did not le
   std::int64_t step = 0;
   std::string phase;  // in which the rank issued it
   std::string op;
+  bool of_flight_recorder = false;  // PyTorch's: the rank itself tells of no collective
 };
 
 struct RankState {
@@ -29,6 +30,7 @@ struct RankState {
   // 0 and 1 with stacks; 2 and 3 of a case that was watched further
   std::array<const From<Observation>*, 4> looks{};
   std::optional<PendingCollective> pending;
+  bool held = false;  // by its peers, as PyTorch's flight recorder has it
 
   [[nodiscard]] bool looked_twice() const { return looks[0] != nullptr && looks[1] != nullptr; }
   [[nodiscard]] Looked looked() const;

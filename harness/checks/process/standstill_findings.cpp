@@ -62,6 +62,20 @@ void put_waiting(const std::vector<RankState>& live,
   if (!rest.empty()) finding.facts["waiting"] = ranks_text(rest);
 }
 
+bool told_by_flight_recorder(const RankState& rank) {
+  return rank.pending && rank.pending->of_flight_recorder;
+}
+
+// Who waits in which collective, where PyTorch's flight recorder is the witness.
+void put_flights(const std::vector<RankState>& live, Finding& finding) {
+  for (const RankState& rank : live) {
+    if (!told_by_flight_recorder(rank)) continue;
+    finding.facts["flight"][process_name(rank.rank)] = rank.pending->op + ", collective " +
+                                                       std::to_string(rank.pending->sequence) +
+                                                       " of group " + rank.pending->group;
+  }
+}
+
 Finding hang_stopped(const std::vector<RankState>& ranks, const std::vector<RankState>& live) {
   Finding finding = base("HANG.HOST", "stopped", ranks);
   finding.site.detail["state"] = "T";
@@ -104,6 +118,7 @@ Finding hang_collective(const std::vector<RankState>& live) {
                                                       std::to_string(rank.pending->sequence) +
                                                       " of group " + rank.pending->group;
   }
+  put_flights(live, finding);
   put_looks(live, finding);
   return finding;
 }
@@ -113,6 +128,7 @@ Finding hang_host(const char* variant,
                   const std::vector<RankState>& live) {
   Finding finding = in_layer("HANG.HOST", variant, ranks);
   put_waiting(live, ranks, finding);
+  put_flights(live, finding);
   put_looks(ranks, finding);
   return finding;
 }
@@ -200,6 +216,10 @@ Finding hang_of(const std::vector<RankState>& live,
   if (!stopped.empty()) return hang_stopped(stopped, live);
   const bool looked_twice = std::all_of(
       live.begin(), live.end(), [](const RankState& rank) { return rank.looked_twice(); });
+  // PyTorch's flight recorder tells of collectives, where the ranks themselves tell nothing.
+  if (std::any_of(live.begin(), live.end(), told_by_flight_recorder)) {
+    return outside.empty() ? hang_collective(live) : hang_host("standing", outside, live);
+  }
   const bool unsaid = std::all_of(
       live.begin(), live.end(), [](const RankState& rank) { return rank.phase.empty(); });
   if (unsaid && looked_twice && scenario.is_command()) return hang_unsaid(live);

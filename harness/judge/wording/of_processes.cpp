@@ -118,7 +118,8 @@ constexpr std::array kProcessWords = {
     Wording{"HANG.HOST",
             "standing",
             "{Ranks} stood still outside any collective[ in {step}][, phase {phase}][, "
-            "{layers}].[ {Waiting} waited in a collective.]",
+            "{layers}].[ {Waiting} waited in a collective.][ PyTorch's flight recorder tells what "
+            "they wait in: {flight}.]",
             kNotSlow,
             "Read the stack: what does this rank wait for on the host (a lock, a file, a queue, a "
             "child)?",
@@ -153,7 +154,8 @@ constexpr std::array kProcessWords = {
             "stacks"},
     Wording{"HANG.COLLECTIVE",
             "waiting",
-            "Every live rank waited inside a collective: {waits}.",
+            "Every live rank waited inside a collective: {waits}.[ PyTorch's flight recorder tells "
+            "so: {flight}.]",
             kNotSlow,
             "",
             "stacks"},

@@ -10,7 +10,17 @@ constexpr std::string_view kOtherOperation =
 
 constexpr std::string_view kNotTheTransport =
     "The transport is not the cause: each rank wrote its record before it handed the operation "
-    "over.[ The {agreed:collective} before it agree.]";
+    "over.[ The {agreed:collective} before it agree.][ PyTorch's flight recorder, which shares "
+    "nothing with these records, shows it too: {second}.]";
+
+constexpr std::string_view kOtherFlight =
+    "Collective {sequence} of group {group}, as PyTorch counts them, was not the same on all "
+    "ranks. "
+    "{issued}.";
+
+constexpr std::string_view kNotTheScript =
+    "It is no claim of the script: PyTorch's flight recorder took it down when each rank handed "
+    "the operation over.[ The {agreed:collective} before it that it still holds agree.]";
 
 constexpr std::string_view kCompareRanks =
     "[Look at what {ranks} {ranks?does|do} differently here: a condition on rank, data or sizes. "
@@ -39,6 +49,8 @@ constexpr std::array kRankWords = {
     // collectives_agree
     Wording{"DESYNC.SIZE", "collective", kOtherOperation, kNotTheTransport, kCompareRanks},
     Wording{"DESYNC.OP", "collective", kOtherOperation, kNotTheTransport, kCompareRanks},
+    Wording{"DESYNC.SIZE", "flight", kOtherFlight, kNotTheScript, kCompareRanks},
+    Wording{"DESYNC.OP", "flight", kOtherFlight, kNotTheScript, kCompareRanks},
     Wording{"DESYNC.ORDER", "collective", kOtherOperation, kNotTheTransport},
     Wording{"DESYNC.SIZE", "extra", kOneMore, kWithoutIt, kWhoIsWrong},
     Wording{"DESYNC.OP", "extra", kOneMore, kWithoutIt, kWhoIsWrong},

@@ -53,6 +53,7 @@ void LookHistory::take_silent(Taken look) {
 Looked LookHistory::newest() const {
   Looked looked;
   looked.with_peers = !open_.empty() || phase_ == "rendezvous";
+  looked.held = held_;
   const std::optional<Taken>& after =
       newest_is_silent_ ? (looks_[3] ? looks_[3] : looks_[2]) : looks_[1];
   const std::optional<Taken>& before = newest_is_silent_ ? silent_before_ : looks_[0];

@@ -25,6 +25,7 @@ class LookHistory {
 
   void heard(const Event& event);  // a checked event of the process
 
+  void held(bool is) { held_ = is; }  // by its peers, as something else than itself tells
   void clear();
   void take(Observation seen, std::int64_t t_ms);
 
@@ -38,6 +39,7 @@ class LookHistory {
   void take_silent(Taken look);
 
   std::string phase_;
+  bool held_ = false;
   std::set<std::pair<std::string, std::int64_t>> open_;  // collectives entered and not left
   std::array<std::optional<Taken>, 4> looks_;
   std::optional<Taken> silent_before_;  // the look before the newest one without stacks

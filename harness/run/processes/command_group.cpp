@@ -20,6 +20,9 @@ namespace {
 constexpr int kPollMs = 50;  // a launcher takes note of an end as seldom as every tenth of a second
 constexpr std::int64_t kScanMs = 250;
 constexpr std::int64_t kProgressMs = 250;
+constexpr std::int64_t kSilentMs =
+    2'000;  // without a line: what is asked for dumps costs a rank milliseconds
+constexpr std::int64_t kLastDumpMs = 3'000;
 constexpr std::int64_t kKeeperMs = 10'000;  // it ends the tree in three seconds
 
 bool has_ended(const Fd& pidfd) {
@@ -43,10 +46,14 @@ std::string told_end(const std::optional<ExitStatus>& end) {
                           : "exited with " + std::to_string(end->exit_code);
 }
 
-// What the two lines look for.
+// What the two lines look for, and what switches PyTorch's flight recorder on.
 ProcessRequest with_address(ProcessRequest keeper,
                             const std::string& address,
-                            std::int64_t origin_ms) {
+                            std::int64_t origin_ms,
+                            FlightRecorders& flights) {
+  for (std::string& one : flights.variables(keeper.environment)) {
+    keeper.environment.push_back(std::move(one));
+  }
   keeper.environment.push_back("NSA_HARNESS_SOCKET=" + address);
   keeper.environment.push_back("NSA_HARNESS_ORIGIN_MS=" + std::to_string(origin_ms));
   return keeper;
@@ -67,12 +74,13 @@ CommandGroup::CommandGroup(const RunnerOptions& options,
                            EventSink& sink)
     : options_(options),
       sink_(sink),
+      flights_(options.folder),
       watch_(limits,
              origin_ms,
              sink,
              [this](int number, Observation& seen) { return ask_for_stacks(number, seen); }),
       intake_(watch_, sink),
-      keeper_(Process::spawn(with_address(keeper, callers_.address(), origin_ms))),
+      keeper_(Process::spawn(with_address(keeper, callers_.address(), origin_ms, flights_))),
       out_path_(keeper.out_path),
       err_path_(keeper.err_path),
       tree_(keeper_.pid()),
@@ -86,6 +94,7 @@ void CommandGroup::run() {
     scan();
     notice_ends();
     watch_launcher();
+    ask_flight_recorders();
     decide();
     press_on();
     sink_.flush();
@@ -128,7 +137,9 @@ void CommandGroup::scan() {
   if (command_ == 0 || now_ms() - scanned_ms_ < kScanMs) return;
   scanned_ms_ = now_ms();
   tree_.scan(scanned_ms_);
-  const bool seen = printed_more() || tree_.computed();
+  const bool printed = printed_more();
+  if (printed) printed_ms_ = scanned_ms_;
+  const bool seen = printed || tree_.computed(held_pids());
   if (seen && !all_tell_themselves()) watch_.moved();
   for (const FoundRank& found : tree_.ranks()) {
     const auto known = ranks_.find(found.rank);
@@ -165,6 +176,7 @@ void CommandGroup::on_line(pid_t pid, LineReader::Piece piece, std::string_view 
   const int number = number_of(pid, text);
   const std::optional<Event> event = intake_.take(number, piece, text);
   if (!event) return;
+  order_.heard(*event);
   Rank& rank = ranks_.at(number);
   if (event->kind == Hello::kKind) rank.said_hello = true;
   if (event->kind == WorkerError::kKind) rank.told_error = true;
@@ -236,13 +248,69 @@ void CommandGroup::decide() {
   if (options_.interrupted != nullptr) {
     if (const int signal = options_.interrupted->load(); signal != 0) watch_.interrupt(signal);
   }
-  const auto stopped = watch_.step();
-  if (!stopped) return;
-  stop_reason_ = stopped->reason;
-  stopped_ms_ = now_ms();
+  if (const auto stopped = watch_.step()) {
+    stop_reason_ = stopped->reason;
+    stopped_ms_ = now_ms();
+    const bool wants_dumps = stop_reason_ == "still" || stop_reason_ == "budget";
+    if (wants_dumps && flights_.held().empty()) flights_.ask_at_last(live_ranks(), now_ms());
+  }
+  const bool waits = !flights_.done() && now_ms() - stopped_ms_ < kLastDumpMs;
+  if (stop_reason_.empty() || kill_at_ms_ != 0 || waits) return;
+  end_all();
+}
+
+void CommandGroup::end_all() {
+  record_flights();
   sink_.flush();  // the record says why before anything is ended
   keeper_.signal(SIGTERM);
   kill_at_ms_ = now_ms() + kKeeperMs;
+}
+
+std::set<int> CommandGroup::live_ranks() const {
+  std::set<int> live;
+  for (const auto& [number, rank] : ranks_) {
+    if (number != kLauncher && !rank.ended_ms) live.insert(number);
+  }
+  return live;
+}
+
+std::set<int> CommandGroup::known_ranks() const {
+  std::set<int> known;
+  for (const auto& [number, rank] : ranks_) {
+    if (number != kLauncher) known.insert(number);
+  }
+  return known;
+}
+
+// A rank that waits for its peers may do so in a loop: its processor time tells nothing then.
+std::set<pid_t> CommandGroup::held_pids() const {
+  std::set<pid_t> pids;
+  for (const int number : flights_.held()) {
+    if (const auto at = ranks_.find(number); at != ranks_.end()) pids.insert(at->second.pid);
+  }
+  return pids;
+}
+
+// Ranks that tell of themselves are asked only where they seem to stand still.
+void CommandGroup::ask_flight_recorders() {
+  const bool silent = !all_tell_themselves() && now_ms() - printed_ms_ > kSilentMs;
+  const bool quiet = ranks_say_so_ && (silent || watch_.suspects() || !stop_reason_.empty());
+  const std::set<int> live = live_ranks();
+  if (flights_.step(live, known_ranks(), quiet, now_ms()) || !quiet) {
+    for (const int number : live) watch_.held(number, flights_.held().contains(number));
+  }
+  const bool all_held = !live.empty() && flights_.held() == live;
+  watch_.hopeless(order_.departed() || (flights_.departed() && all_held));
+}
+
+// As rows of the ranks, though it is the controller that read them.
+void CommandGroup::record_flights() {
+  flights_recorded_ = true;
+  std::int64_t t_ms = now_ms();
+  for (const FlightDumps& dumps : flights_.newest(known_ranks())) {
+    for (const auto& [number, dump] : dumps) record(number, t_ms, flight_fact(dump));
+    ++t_ms;  // in the record the newer ones come later
+  }
 }
 
 void CommandGroup::press_on() {
@@ -284,6 +352,9 @@ void CommandGroup::record_ends() {
     record_end(kLauncher, ranks_.at(kLauncher));
   }
   record_errors();
+  const bool all_well = std::all_of(
+      ranks_.begin(), ranks_.end(), [](const auto& entry) { return is_good(entry.second.end); });
+  if (!flights_recorded_ && (!all_well || flights_.departed())) record_flights();
   for (const std::string& line : printed_.nccl) record(kController, now_ms(), Fact{"nccl", line});
 }
 

@@ -12,7 +12,9 @@
 
 #include "harness/foreign/printed.h"
 #include "harness/run/processes/callers.h"
+#include "harness/run/processes/collective_order.h"
 #include "harness/run/processes/command_tree.h"
+#include "harness/run/processes/flight_recorders.h"
 #include "harness/run/record/intake.h"
 #include "harness/run/runner.h"
 
@@ -53,7 +55,9 @@ class CommandGroup {
   void scan();
   void notice_ends();
   void watch_launcher();
+  void ask_flight_recorders();
   void decide();
+  void end_all();
   void press_on();
 
   void meet(int number, pid_t pid);
@@ -62,16 +66,22 @@ class CommandGroup {
   [[nodiscard]] int number_of(pid_t pid, std::string_view line);
   [[nodiscard]] bool all_tell_themselves() const;
   [[nodiscard]] bool printed_more();
+  [[nodiscard]] std::set<int> live_ranks() const;
+  [[nodiscard]] std::set<int> known_ranks() const;  // and those that have ended
+  [[nodiscard]] std::set<pid_t> held_pids() const;
   [[nodiscard]] bool command_is_rank() const;
   void end(int number, Rank& rank, std::optional<ExitStatus> status);
   [[nodiscard]] bool failed_before(int number) const;
   void record_ends();
   void record_end(int number, const Rank& rank);
   void record_errors();
+  void record_flights();
 
   const RunnerOptions& options_;
   EventSink& sink_;
   Callers callers_;
+  FlightRecorders flights_;
+  CollectiveOrder order_;
   Watch watch_;
   Intake intake_;
   Process keeper_;
@@ -87,6 +97,8 @@ class CommandGroup {
   Printed printed_;
   ExitStatus keeper_end_;
   std::int64_t printed_bytes_ = 0;
+  std::int64_t printed_ms_ = 0;
+  bool flights_recorded_ = false;
   std::int64_t scanned_ms_ = 0;
   std::int64_t ticked_ms_ = 0;
   std::string stop_reason_;

@@ -1,5 +1,6 @@
 #include "harness/run/processes/command_tree.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <sys/ioctl.h>
@@ -57,7 +58,7 @@ void CommandTree::scan(std::int64_t now_ms) {
   const Processes before = std::move(all_);
   all_ = all_processes();
   mine_.clear();
-  computed_ = false;
+  computed_.clear();
   const auto least_ms = kComputes * static_cast<double>(now_ms - scanned_ms_);
   for (const auto& [pid, state] : all_) {
     if (!descends(all_, pid, keeper_)) continue;
@@ -66,9 +67,14 @@ void CommandTree::scan(std::int64_t now_ms) {
     const std::int64_t from_ms =
         was == before.end() ? 0 : was->second.cpu_ms + was->second.ended_children_cpu_ms;
     const std::int64_t took_ms = state.cpu_ms + state.ended_children_cpu_ms - from_ms;
-    computed_ = computed_ || static_cast<double>(took_ms) > least_ms;
+    if (static_cast<double>(took_ms) > least_ms) computed_.insert(pid);
   }
   scanned_ms_ = now_ms;
+}
+
+bool CommandTree::computed(const std::set<pid_t>& left_out) const {
+  return std::any_of(
+      computed_.begin(), computed_.end(), [&](pid_t pid) { return !left_out.contains(pid); });
 }
 
 std::vector<FoundRank> CommandTree::ranks() const {

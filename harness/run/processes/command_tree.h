@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <sys/types.h>
 #include <vector>
 
@@ -23,8 +24,8 @@ class CommandTree {
   explicit CommandTree(pid_t keeper) : keeper_(keeper) {}
 
   void scan(std::int64_t now_ms);
-  // Between the last two scans one of the processes took more than a tenth of a core.
-  [[nodiscard]] bool computed() const { return computed_; }
+  // Between the last two scans one of the processes took more than a tenth of a core; one of `left_out` does not count.
+  [[nodiscard]] bool computed(const std::set<pid_t>& left_out) const;
   [[nodiscard]] std::vector<FoundRank> ranks() const;
   // The rank that this process belongs to: `candidates` are pids of ranks. 0: none of them is it or among its ancestors.
   [[nodiscard]] pid_t owner(pid_t pid, const std::vector<pid_t>& candidates) const;
@@ -34,7 +35,7 @@ class CommandTree {
   Processes all_;  // of the machine
   std::vector<pid_t> mine_;
   std::int64_t scanned_ms_ = 0;
-  bool computed_ = false;
+  std::set<pid_t> computed_;
 };
 
 // How a process ended that is no child of this one: from its pidfd (Linux 6.15 and newer), else from /proc as long as its parent

@@ -1,0 +1,15 @@
+// A dump of PyTorch's flight recorder: the file that a rank writes when it is asked, or when NCCL's watchdog gives up. Torch 2.4 and
+// newer write a pickle, which is read as data alone (pickled.h); JSON is read too.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "harness/evidence/flight.h"
+
+namespace harness {
+
+// Throws: nsa::Error; a file that is not written to its end yet does so too.
+[[nodiscard]] FlightDump read_flight_dump(std::string_view bytes);
+
+}  // namespace harness

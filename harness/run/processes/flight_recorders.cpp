@@ -1,0 +1,160 @@
+#include "harness/run/processes/flight_recorders.h"
+
+#include <algorithm>
+#include <array>
+#include <fcntl.h>
+#include <filesystem>
+#include <string_view>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "harness/foreign/flight_dump.h"
+#include "harness/run/processes/spawn_process.h"
+#include "nsa/base/error.h"
+#include "nsa/base/file.h"
+
+namespace harness {
+namespace {
+
+// PyTorch looks at its pipe once a second, and then writes some hundred kilobytes.
+constexpr std::int64_t kAnswerMs = 4'000;
+constexpr std::int64_t kShortestApartMs = 2'000;
+constexpr std::int64_t kLongestApartMs = 10'000;  // while dumps show that the command moves
+constexpr std::int64_t kMaxBytes = std::int64_t{64} << 20;
+constexpr const char* kDump = "/rank_";
+constexpr const char* kPipe = "/ask_rank_";
+
+bool says(const std::vector<std::string>& environment, std::string_view name) {
+  return std::any_of(environment.begin(), environment.end(), [&](const std::string& one) {
+    return one.starts_with(name) && one.size() > name.size() && one[name.size()] == '=';
+  });
+}
+
+// A pipe that PyTorch could not make would end the rank: not every file system has them.
+bool can_hold_pipes(const std::string& folder) {
+  const std::string path = folder + "/try";
+  const bool made = mkfifo(path.c_str(), 0600) == 0;
+  if (made) unlink(path.c_str());
+  return made;
+}
+
+}  // namespace
+
+FlightRecorders::FlightRecorders(const std::string& case_folder) {
+  std::error_code error;
+  const std::string folder = std::filesystem::absolute(case_folder, error).string() + "/flight";
+  if (!error) std::filesystem::create_directories(folder, error);
+  if (!error && can_hold_pipes(folder)) folder_ = folder;
+}
+
+std::vector<std::string> FlightRecorders::variables(const std::vector<std::string>& environment) {
+  struct Variable {
+    const char* name;
+    std::string value;
+  };
+  // By old and new names: torch reads the older ones too, and its pipe asks for the older name of the size alone.
+  const std::array places = {Variable{"TORCH_NCCL_DEBUG_INFO_TEMP_FILE", folder_ + kDump},
+                             Variable{"TORCH_FR_DUMP_TEMP_FILE", folder_ + kDump},
+                             Variable{"TORCH_NCCL_DEBUG_INFO_PIPE_FILE", folder_ + kPipe}};
+  const std::array sizes = {Variable{"TORCH_NCCL_TRACE_BUFFER_SIZE", "2000"},
+                            Variable{"TORCH_FR_BUFFER_SIZE", "2000"}};
+  const auto said = [&](const Variable& one) { return says(environment, one.name); };
+  if (std::any_of(places.begin(), places.end(), said)) folder_.clear();
+  std::vector<std::string> added;
+  if (folder_.empty()) return added;
+  for (const Variable& one : places) added.push_back(one.name + ("=" + one.value));
+  if (std::none_of(sizes.begin(), sizes.end(), said)) {
+    for (const Variable& one : sizes) added.push_back(one.name + ("=" + one.value));
+  }
+  const Variable on_timeout{"TORCH_NCCL_DUMP_ON_TIMEOUT", "1"};
+  if (!said(on_timeout)) added.push_back(on_timeout.name + ("=" + on_timeout.value));
+  return added;
+}
+
+std::string FlightRecorders::file_of(int rank) const {
+  return folder_ + kDump + std::to_string(rank);
+}
+
+FlightRecorders::Stamp FlightRecorders::stamp_of(const std::string& path) {
+  struct stat file = {};
+  if (stat(path.c_str(), &file) != 0) return {};
+  return {file.st_mtim.tv_sec * 1'000'000'000 + file.st_mtim.tv_nsec, file.st_size};
+}
+
+void FlightRecorders::ask(const std::set<int>& ranks, std::int64_t now_ms) {
+  asked_ms_ = now_ms;
+  awaited_.clear();
+  for (const int rank : ranks) {
+    const std::string pipe = folder_ + kPipe + std::to_string(rank) + ".pipe";
+    const Fd fd(open(pipe.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
+    if (fd.is_open() && write(fd.get(), "1\n", 2) == 2) awaited_.insert(rank);
+  }
+}
+
+// Of a file that is still being written the end is missing: it is read again later.
+bool FlightRecorders::read_one(int rank) {
+  const std::string path = file_of(rank);
+  const Stamp stamp = stamp_of(path);
+  const auto read = read_.find(rank);
+  if (stamp == Stamp{} || (read != read_.end() && read->second == stamp)) return false;
+  try {
+    FlightDump dump = read_flight_dump(nsa::read_file(path, kMaxBytes));
+    if (const auto at = after_.find(rank); at != after_.end()) before_[rank] = at->second;
+    after_[rank] = std::move(dump);
+    read_[rank] = stamp;
+    return true;
+  } catch (const nsa::Error&) {
+    return false;
+  }
+}
+
+void FlightRecorders::end_round(const std::set<int>& live,
+                                const std::set<int>& all,
+                                std::int64_t now_ms) {
+  awaited_.clear();
+  held_ = held_by_peers(before_, after_, all);
+  std::erase_if(held_, [&](int rank) { return !live.contains(rank); });
+  departed_ = flight_departure(after_).has_value();
+  const bool soon = !held_.empty() || before_.empty();
+  apart_ms_ =
+      soon ? kShortestApartMs : std::clamp(2 * apart_ms_, kShortestApartMs, kLongestApartMs);
+  next_ms_ = now_ms + apart_ms_;
+}
+
+// What was seen before says nothing of the next silence.
+void FlightRecorders::forget() {
+  held_.clear();
+  departed_ = false;
+  before_.clear();
+  after_.clear();
+  apart_ms_ = 0;
+  next_ms_ = 0;
+}
+
+bool FlightRecorders::step(const std::set<int>& live,
+                           const std::set<int>& all,
+                           bool quiet,
+                           std::int64_t now_ms) {
+  if (folder_.empty()) return false;
+  if (awaited_.empty()) {
+    if (!quiet) forget();
+    if (quiet && now_ms >= next_ms_) ask(live, now_ms);
+    if (awaited_.empty()) return false;
+  }
+  std::erase_if(awaited_, [&](int rank) { return !live.contains(rank) || read_one(rank); });
+  if (!awaited_.empty() && now_ms - asked_ms_ < kAnswerMs) return false;
+  end_round(live, all, now_ms);
+  return true;
+}
+
+void FlightRecorders::ask_at_last(const std::set<int>& ranks, std::int64_t now_ms) {
+  if (!folder_.empty()) ask(ranks, now_ms);
+}
+
+std::vector<FlightDumps> FlightRecorders::newest(const std::set<int>& ranks) {
+  if (folder_.empty()) return {};
+  for (const int rank : ranks) read_one(rank);
+  return {before_, after_};
+}
+
+}  // namespace harness

@@ -1,0 +1,67 @@
+// The flight recorders of a command's ranks (evidence/flight.h): switches them on by the environment, asks the ranks for dumps while the
+// command is silent, and reads what they write. A rank is asked through a named pipe that PyTorch makes where it uses NCCL, and a
+// thread of PyTorch answers: the training goes on, and so a rank that spins in the driver answers too.
+//
+// Two dumps some seconds apart tell which ranks cannot go on without their peers. Never waits.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "harness/evidence/flight.h"
+
+namespace harness {
+
+class FlightRecorders {
+ public:
+  // Makes the folder `flight` in the case's. Throws: nothing; where that fails nobody is asked.
+  explicit FlightRecorders(const std::string& case_folder);
+
+  // NAME=value of what the user's `environment` does not say itself. Where it says where dumps go, they are left to the user.
+  [[nodiscard]] std::vector<std::string> variables(const std::vector<std::string>& environment);
+
+  // One round of the loop. `quiet`: the command is silent, so dumps are wanted. True when a round of dumps has ended.
+  // `all`: the live ones and those that have ended.
+  bool step(const std::set<int>& live, const std::set<int>& all, bool quiet, std::int64_t now_ms);
+  // Asks once more, at once; done() when all answers are there or are not to come.
+  void ask_at_last(const std::set<int>& ranks, std::int64_t now_ms);
+  [[nodiscard]] bool done() const { return awaited_.empty(); }
+
+  [[nodiscard]] const std::set<int>& held() const { return held_; }
+  // Ranks issued different collectives: what waits for one of them will not come to an end.
+  [[nodiscard]] bool departed() const { return departed_; }
+
+  // The last two dumps of each rank, the older ones first; also what a rank wrote without being asked.
+  [[nodiscard]] std::vector<FlightDumps> newest(const std::set<int>& ranks);
+
+ private:
+  struct Stamp {
+    std::int64_t changed_ns = 0;
+    std::int64_t bytes = 0;
+    bool operator==(const Stamp&) const = default;
+  };
+
+  [[nodiscard]] std::string file_of(int rank) const;
+  [[nodiscard]] static Stamp stamp_of(const std::string& path);
+  void ask(const std::set<int>& ranks, std::int64_t now_ms);
+  bool read_one(int rank);
+  void forget();
+  void end_round(const std::set<int>& live, const std::set<int>& all, std::int64_t now_ms);
+
+  std::string folder_;  // "": nobody is asked
+  std::set<int> awaited_;
+  std::map<int, Stamp> read_;  // of the file when it was read last
+  FlightDumps before_;
+  FlightDumps after_;
+  std::set<int> held_;
+  bool departed_ = false;
+  std::int64_t asked_ms_ = 0;
+  std::int64_t next_ms_ = 0;
+  std::int64_t apart_ms_ = 0;
+};
+
+}  // namespace harness

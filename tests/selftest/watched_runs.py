@@ -1,0 +1,132 @@
+"""A plain DistributedDataParallel script (watched_script.py) under `nsa-harness run`, in six situations, without and with the two lines: is it
+told what happened, on which rank, and how soon?
+
+    watched_runs.py NSA_HARNESS OUT [--backend nccl|gloo] [--rounds N] [--parallel N] [--only SITUATION]...
+
+This Python's torch; nccl needs two cards. Writes OUT/watched.md and the reports of what was not right. Exit: 0 when everything
+was right with the lines, and three of four without."""
+
+import argparse
+import collections
+import concurrent.futures
+import json
+import os
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PACKAGE = os.path.join(os.path.dirname(os.path.dirname(HERE)), "python")
+# situation: outcome, codes of which the first finding must have one, ranks that it must name (None: not asked)
+DESYNC = ("DESYNC.SIZE", "DESYNC.OP", "DESYNC.ORDER", "DESYNC.MISSING_RANK")
+WANTED = {
+    "healthy": ("PASS", (), None),
+    "desync": (None, DESYNC, None),
+    "hang": ("HANG", ("HANG.HOST",), [1]),
+    "raises": ("CRASH", ("CRASH.EXCEPTION",), [1]),
+    "killed": ("CRASH", ("CRASH.SIGNAL",), [1]),
+    "slow": ("PASS", (), None),
+}
+DEADLINE_S = 120.0
+Told = collections.namedtuple("Told", "situation lines right outcome code ranks delay_s wall_s reason")
+
+
+def environment(arguments, situation, lines, folder):
+    variables = dict(os.environ, SITUATION=situation, BACKEND=arguments.backend, EVENT=os.path.join(folder, "event"))
+    variables.update(OMP_NUM_THREADS="1", PYTHONPATH=PACKAGE)
+    if lines:
+        variables["TWO_LINES"] = "1"
+    return variables
+
+
+def is_right(situation, outcome, code, ranks):
+    wanted_outcome, codes, wanted_ranks = WANTED[situation]
+    if not codes:
+        return outcome == wanted_outcome and code is None
+    return code in codes and wanted_outcome in (None, outcome) and wanted_ranks in (None, ranks)
+
+
+def one(arguments, situation, lines, number):
+    folder = os.path.join(arguments.out, f"{situation}_{'lines' if lines else 'plain'}_{number}")
+    os.makedirs(folder)
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", os.path.join(HERE, "watched_script.py")]
+    options = ["--quiet", "--json", "--out", os.path.join(folder, "runs"), "--db", os.path.join(folder, "runs.db"), "--budget", "100"]
+    begun = time.time()
+    try:
+        done = subprocess.run(
+            [arguments.program, "run", *options, "--", *launcher],
+            env=environment(arguments, situation, lines, folder),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=DEADLINE_S,
+        )
+        (case,) = json.loads(done.stdout)["cases"]
+    except (ValueError, subprocess.TimeoutExpired) as error:
+        return Told(situation, lines, False, "none", None, None, None, time.time() - begun, str(error))
+    ended = time.time()
+    first = case["findings"][0] if case["findings"] else {"code": None, "site": {}}
+    ranks = first["site"].get("ranks")
+    delay = None
+    if situation not in ("healthy", "slow") and os.path.exists(os.path.join(folder, "event")):
+        with open(os.path.join(folder, "event"), encoding="utf-8") as file:
+            delay = ended - float(file.read())
+    right = is_right(situation, case["outcome"], first["code"], ranks)
+    return Told(situation, lines, right, case["outcome"], first["code"], ranks, delay, ended - begun, case["reason"])
+
+
+def row_of(told):
+    delay = "" if told.delay_s is None else f"{told.delay_s:.1f}"
+    right = "yes" if told.right else "**no**"
+    cells = [told.situation, "two lines" if told.lines else "none", right, told.outcome, told.code or "", str(told.ranks or ""), delay]
+    return "| " + " | ".join([*cells, f"{told.wall_s:.1f}", told.reason.replace("|", "/")[:220]]) + " |"
+
+
+def p95(values):
+    values = sorted(values)
+    return values[min(len(values) - 1, int(0.95 * len(values)))] if values else float("nan")
+
+
+def summary(all_told):
+    lines = []
+    for with_lines in (True, False):
+        mine = [told for told in all_told if told.lines == with_lines]
+        right = sum(told.right for told in mine)
+        lines.append(f"{'with the two lines' if with_lines else 'without'}: right {right} of {len(mine)}")
+        for name, situations in {"crash and desync": ("raises", "killed", "desync"), "hang": ("hang",)}.items():
+            delays = [told.delay_s for told in mine if told.situation in situations and told.delay_s is not None]
+            lines.append(f"  from event to verdict, {name}: p95 {p95(delays):.1f} s of {len(delays)}")
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("program")
+    parser.add_argument("out")
+    parser.add_argument("--backend", default="gloo")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--parallel", type=int, default=2)
+    parser.add_argument("--only", action="append")
+    arguments = parser.parse_args()
+    arguments.program = os.path.abspath(arguments.program)
+    arguments.out = os.path.abspath(arguments.out)
+    jobs = [
+        (situation, lines, number)
+        for number in range(arguments.rounds)
+        for situation in WANTED
+        for lines in (False, True)
+        if not arguments.only or situation in arguments.only
+    ]
+    with concurrent.futures.ThreadPoolExecutor(arguments.parallel) as pool:
+        all_told = list(pool.map(lambda job: one(arguments, *job), jobs))
+    head = "| situation | lines | right | outcome | code | ranks | seconds from event to verdict | seconds | reason |\n|---|---|---|---|---|---|---|---|---|"
+    text = "\n".join([head, *map(row_of, all_told), "", summary(all_told), ""])
+    with open(os.path.join(arguments.out, "watched.md"), "w", encoding="utf-8") as file:
+        file.write(text)
+    print(text)
+    right = {lines: [told.right for told in all_told if told.lines == lines] for lines in (True, False)}
+    return 0 if all(right[True]) and sum(right[False]) >= 0.75 * len(right[False]) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
