@@ -194,15 +194,11 @@ std::int64_t slots_over(const Work& work, std::int64_t tokens) {
   return std::min(all, (tokens / std::max(c.sequences.length, 1) + 2) * blocks);
 }
 
-std::int64_t part_bytes(const Work& work, const ListPlan& plan) {
-  return plan.columns / 8 * (work.problem.element == Element::bf16 ? kNarrowPartBits : 16);
-}
-
 // Queries of one group whose parts are to be in memory together.
 std::int64_t chunk_aim(const Work& work, const ListPlan& plan, Pass pass) {
   const Common& c = work.common;
   const std::int64_t of_token =
-      static_cast<std::int64_t>(plan.picks) * c.heads.divisor * (part_bytes(work, plan) + 8);
+      static_cast<std::int64_t>(plan.picks) * c.heads.divisor * (plan.columns * 2 + 8);
   const std::int64_t bytes = static_cast<std::int64_t>(work.problem.chunk_bytes) *
                              (pass == Pass::forward ? 1 : kTrainingChunk);
   const std::int64_t aim = bytes / of_token;
@@ -267,7 +263,7 @@ PartBuffers take_parts(const Work& work, const ListPlan& plan, Carver& carver) {
   const std::int64_t parts = static_cast<std::int64_t>(smaller(plan.chunk_tokens, c.tokens)) *
                              plan.chunk_groups * plan.picks * c.heads.divisor;
   PartBuffers buffers;
-  buffers.values = carver.take<char>(parts * part_bytes(work, plan));
+  buffers.values = carver.take<char>(parts * plan.columns * 2);
   buffers.scales = carver.take<float>(parts * 2);
   buffers.picks = plan.picks;
   buffers.skipped = plan.skipped;

@@ -137,8 +137,7 @@ struct SelectedBackwardKernel {
       const bool valid = r < list.rows;
       const ListRow row = list.at(valid ? r : 0);
       const std::int64_t at = row.part;
-      const float step = store_part<E, C::kDk>(
-          dq, half, p.parts.values + at * (C::kDk / 8 * PartIntegers<E>::kBits), valid);
+      const float step = store_part<C::kDk>(dq, half, p.parts.values + at * C::kDk * 2, valid);
       if (valid && (lane_index() & 3) == 0) {
         store_pair(p.parts.scales + 2 * at, 0.0F, step * c.scale);
       }

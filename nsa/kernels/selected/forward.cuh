@@ -119,8 +119,7 @@ struct SelectedForwardKernel {
                         bool valid,
                         const RowSum& sum) const {
     const std::int64_t at = row.part;
-    const float step = store_part<E, C::kDv>(
-        o, half, p.parts.values + at * (C::kDv / 8 * PartIntegers<E>::kBits), valid);
+    const float step = store_part<C::kDv>(o, half, p.parts.values + at * C::kDv * 2, valid);
     if (valid && (lane_index() & 3) == 0) {
       store_pair(p.parts.scales + 2 * at, sum.log2, step * sum.inverse);
     }
