@@ -277,8 +277,9 @@ selected_backward(NSA_PARAMETER SelectedParams p) {
   block_sync();
   const int index = static_cast<int>(load_shared(shared));
   block_sync();
-  if (index >= p.item_counts[group]) return;
-  const ListItem item = p.items[static_cast<std::int64_t>(group) * p.max_items + index];
+  const ListItem* found = p.item(group, index);
+  if (found == nullptr) return;
+  const ListItem item = *found;
   load_entries(p, group, item, shared + C::kAtEntries, C::kThreads);
   block_sync();
   const SelectedBackwardKernel<C> kernel{p,
