@@ -10,8 +10,8 @@
 // are float32. Rounded to the element type before a product: probabilities (forward, dv), the gradient of the logits (dq,
 // dk). The softmax's denominator is summed from unrounded probabilities. Each output is rounded once: o; dq summed over the
 // three branches; dk and dv of a branch; k_cmp and v_cmp. The parts of the selected branch (output and dq of one block for
-// one row) wait in memory as integers times the row's largest value / the largest integer: of 12 bits where elements are bf16, 16
-// where they are fp16. So do, with 16 bits, the forced blocks' share of its output and the share of dq that has no parts.
+// one row), the forced blocks' share of its output and the share of dq that has no parts wait in memory as 16-bit integers times
+// the row's largest value / 32767.
 // Sums are taken in an order that depends on shapes alone: same inputs, same bits.
 //
 // All functions launch on `stream`, wait for nothing, allocate nothing and can be captured in a CUDA graph. They throw

@@ -18,8 +18,14 @@ constexpr std::int64_t kMostSegments = 64;
 // Strips that lists are made by, and rows of one item: the backward pass writes sums at the end of each.
 constexpr std::int64_t kStrips = 256;
 constexpr std::int64_t kLeastStrip = 64;
-constexpr std::int64_t kForwardItemRows = 768;
-constexpr std::int64_t kBackwardItemRows = 1536;
+constexpr std::int64_t kForwardItemRows = 1024;
+constexpr std::int64_t kBackwardItemRows = 2048;
+// Rows of a list of one range in the mean: so many that keys are loaded (and sums written) for enough of them, and so few less than
+// an item's that most lists are one item.
+constexpr std::int64_t kForwardListRows = 512;
+constexpr std::int64_t kBackwardListRows = 1024;
+// Rows of a range's queries, all of them, that stay in the second-level cache in any case.
+constexpr std::int64_t kRangeBytes = std::int64_t{8} << 20;
 constexpr int kMostItemEntries = 256;
 constexpr std::int64_t kMostParts = std::int64_t{1} << 31;
 // Chunks of the selected branch grow until lists have that many rows in the mean and there are that many rows in all.
@@ -194,15 +200,11 @@ std::int64_t slots_over(const Work& work, std::int64_t tokens) {
   return std::min(all, (tokens / std::max(c.sequences.length, 1) + 2) * blocks);
 }
 
-std::int64_t part_bytes(const Work& work, const ListPlan& plan) {
-  return plan.columns / 8 * (work.problem.element == Element::bf16 ? kNarrowPartBits : 16);
-}
-
 // Queries of one group whose parts are to be in memory together.
 std::int64_t chunk_aim(const Work& work, const ListPlan& plan, Pass pass) {
   const Common& c = work.common;
   const std::int64_t of_token =
-      static_cast<std::int64_t>(plan.picks) * c.heads.divisor * (part_bytes(work, plan) + 8);
+      static_cast<std::int64_t>(plan.picks) * c.heads.divisor * (plan.columns * 2 + 8);
   const std::int64_t bytes = static_cast<std::int64_t>(work.problem.chunk_bytes) *
                              (pass == Pass::forward ? 1 : kTrainingChunk);
   const std::int64_t aim = bytes / of_token;
@@ -215,6 +217,28 @@ std::int64_t chunk_aim(const Work& work, const ListPlan& plan, Pass pass) {
   // Parts have numbers of 32 bits.
   const std::int64_t most = kMostParts / (static_cast<std::int64_t>(plan.picks) * c.heads.divisor);
   return std::clamp<std::int64_t>(std::max(aim, wanted), 1, most);
+}
+
+// Queries of a range: its lists are as long as they should be, or the rows of all of them are few.
+std::int64_t range_aim(const Work& work, const ListPlan& plan, Pass pass) {
+  const Common& c = work.common;
+  const bool backward = pass == Pass::backward;
+  const std::int64_t of_lists = (backward ? kBackwardListRows : kForwardListRows) *
+                                std::max(c.max_blocks, 1) /
+                                (static_cast<std::int64_t>(plan.picks) * c.heads.divisor);
+  const std::int64_t width = backward ? work.problem.d_k + work.problem.d_v : work.problem.d_k;
+  return std::max(of_lists, kRangeBytes / (c.heads.divisor * width * 2));
+}
+
+// Chunks of one size, then ranges of one size.
+void cut_chunks(ListParams& p, std::int64_t chunk_strips, std::int64_t range_queries) {
+  const std::int64_t chunks = ceil_div(p.strips, chunk_strips);
+  const std::int64_t of_chunk = ceil_div(p.strips, chunks);
+  p.together = static_cast<int>(std::clamp<std::int64_t>(
+      of_chunk * p.strip / std::max<std::int64_t>(range_queries, 1), 1, of_chunk));
+  p.range_strips = static_cast<int>(ceil_div(of_chunk, p.together));
+  p.together = static_cast<int>(ceil_div(of_chunk, p.range_strips));
+  p.ranges = static_cast<int>(ceil_div(p.strips, p.range_strips));
 }
 
 }  // namespace
@@ -235,12 +259,8 @@ ListPlan plan_lists(
   p.strip = static_cast<int>(std::max(kLeastStrip, ceil_div(c.tokens, kStrips)));
   p.strips = static_cast<int>(ceil_div(c.tokens, p.strip));
   const std::int64_t aim = chunk_aim(work, plan, pass);
-  p.chunk_strips = static_cast<int>(std::clamp<std::int64_t>(aim / p.strip, 1, p.strips));
-  p.chunks = static_cast<int>(ceil_div(p.strips, p.chunk_strips));
-  // Chunks of one size.
-  p.chunk_strips = static_cast<int>(ceil_div(p.strips, p.chunks));
-  p.chunks = static_cast<int>(ceil_div(p.strips, p.chunk_strips));
-  plan.chunk_tokens = p.chunk_strips * p.strip;
+  cut_chunks(p, std::clamp<std::int64_t>(aim / p.strip, 1, p.strips), range_aim(work, plan, pass));
+  plan.chunk_tokens = p.together * p.range_strips * p.strip;
   // Groups in turns of one size, several where each has all of its queries.
   const std::int64_t group_turns =
       ceil_div(c.groups, std::clamp<std::int64_t>(aim / c.tokens, 1, c.groups));
@@ -251,13 +271,14 @@ ListPlan plan_lists(
   p.item_entries = static_cast<int>(
       std::min<std::int64_t>(kMostItemEntries, ceil_div(item_rows, c.heads.divisor)));
   p.by_item = Divider::of(p.item_entries);
-  const std::int64_t chunk_picks = static_cast<std::int64_t>(plan.chunk_tokens) * plan.picks;
-  p.max_items = static_cast<int>(std::min(slots_over(work, plan.chunk_tokens), chunk_picks) +
-                                 chunk_picks / p.item_entries);
+  const std::int64_t range_tokens = static_cast<std::int64_t>(p.range_strips) * p.strip;
+  const std::int64_t range_picks = range_tokens * plan.picks;
+  p.max_items = static_cast<int>(std::min(slots_over(work, range_tokens), range_picks) +
+                                 range_picks / p.item_entries);
   p.counts = carver.take<int>(static_cast<std::int64_t>(c.groups) * (p.strips + 1) * p.slots);
   p.entries = carver.take<std::int32_t>(static_cast<std::int64_t>(c.groups) * c.tokens * g.n_sel);
-  p.items = carver.take<ListItem>(static_cast<std::int64_t>(p.chunks) * c.groups * p.max_items);
-  p.item_counts = carver.take<int>(static_cast<std::int64_t>(p.chunks) * c.groups);
+  p.items = carver.take<ListItem>(static_cast<std::int64_t>(p.ranges) * c.groups * p.max_items);
+  p.item_counts = carver.take<int>(static_cast<std::int64_t>(p.ranges) * c.groups);
   return plan;
 }
 
@@ -267,7 +288,7 @@ PartBuffers take_parts(const Work& work, const ListPlan& plan, Carver& carver) {
   const std::int64_t parts = static_cast<std::int64_t>(smaller(plan.chunk_tokens, c.tokens)) *
                              plan.chunk_groups * plan.picks * c.heads.divisor;
   PartBuffers buffers;
-  buffers.values = carver.take<char>(parts * part_bytes(work, plan));
+  buffers.values = carver.take<char>(parts * plan.columns * 2);
   buffers.scales = carver.take<float>(parts * 2);
   buffers.picks = plan.picks;
   buffers.skipped = plan.skipped;

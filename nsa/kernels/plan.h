@@ -60,7 +60,8 @@ GateRef gate_rows(const Problem& problem, const Rows& gates);
 
 // Queries [from, to) of all sequences and some groups, whose parts are in memory together.
 struct ListChunk {
-  int index = 0;  // of the lists' chunks of queries
+  int range = 0;  // the first one
+  int ranges = 0;
   int from = 0;
   int to = 0;
   int first_group = 0;
@@ -76,16 +77,21 @@ struct ListPlan {
   int skipped = 0;  // first of them
   int columns = 0;  // of a part
 
+  [[nodiscard]] int chunks_of_group() const {
+    return static_cast<int>(ceil_div(params.ranges, params.together));
+  }
   [[nodiscard]] int chunks() const {
     if (empty()) return 1;
-    return params.chunks * static_cast<int>(ceil_div(params.common.groups, chunk_groups));
+    return chunks_of_group() * static_cast<int>(ceil_div(params.common.groups, chunk_groups));
   }
   [[nodiscard]] ListChunk chunk(int i) const {
     const Common& c = params.common;
-    if (empty()) return {0, 0, c.tokens, 0, c.groups};
-    const int index = i % params.chunks;
-    const int first_group = i / params.chunks * chunk_groups;
-    return {index,
+    if (empty()) return {0, 0, 0, c.tokens, 0, c.groups};
+    const int index = i % chunks_of_group();
+    const int first_group = i / chunks_of_group() * chunk_groups;
+    const int range = index * params.together;
+    return {range,
+            smaller(params.together, params.ranges - range),
             index * chunk_tokens,
             smaller(c.tokens, (index + 1) * chunk_tokens),
             first_group,

@@ -12,7 +12,7 @@ SelectedParams selected_params(
     const Work& work, const Rows& q, const KeyTensors& keys, const ListPlan& plan, int chunk) {
   const ListParams& lists = plan.params;
   const std::int64_t first =
-      static_cast<std::int64_t>(plan.chunk(chunk).index) * work.common.groups;
+      static_cast<std::int64_t>(plan.chunk(chunk).range) * work.common.groups;
   SelectedParams p;
   p.common = work.common;
   p.q = element_rows(q, "q");
@@ -34,6 +34,11 @@ PartBuffers chunk_parts(const ListPlan& plan, int i, PartBuffers all) {
   all.first_group = chunk.first_group;
   all.groups = chunk.groups;
   return all;
+}
+
+// Items that a group can have in a chunk.
+std::int64_t items_of(const ListPlan& plan, int i) {
+  return static_cast<std::int64_t>(plan.chunk(i).ranges) * plan.params.max_items;
 }
 
 MergeRows merge_rows(const Work& work,
@@ -189,7 +194,7 @@ void run_selected(const Work& work,
     if (!plan.empty()) {
       SelectedParams p = selected_params(work, q, keys, plan, i);
       p.parts = of_chunk;
-      work.matrix.selected_forward(p, plan.params.max_items, work.stream);
+      work.matrix.selected_forward(p, items_of(plan, i), work.stream);
     }
     finish.rows = merge_rows(work, plan, i, of_chunk, dense);
     work.element.merge_outputs(finish, work.stream);
@@ -230,7 +235,7 @@ void run_query_gradient(const Work& work,
     list.tickets = turns.tickets;
     list.turns = turns.tickets + work.common.groups;
     fill_zero(turns.tickets, static_cast<std::size_t>(turns.count) * sizeof(int), work.stream);
-    work.matrix.selected_backward(list, plan.params.max_items, work.stream);
+    work.matrix.selected_backward(list, items_of(plan, i), work.stream);
     MergeGradientsParams merge;
     merge.rows = merge_rows(work, plan, i, list.parts, p.d_q);
     merge.dense_steps = has_dense ? p.steps : nullptr;

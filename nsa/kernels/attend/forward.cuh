@@ -238,7 +238,7 @@ struct ForwardKernel {
     NSA_UNROLL
     for (int half = 0; half < 2; ++half) {
       const float sum = state.sum[half];
-      const float step = count_steps<Integers16, C::kDv>(state.o, half);
+      const float step = count_steps<C::kDv>(state.o, half);
       if (!rows.valid[half] || (lane_index() & 3) != 0) continue;
       store_pair(branch.scales + 2 * p.common.row_index(group, tile.sequence, rows.row[half]),
                  sum == 0.0F ? minus_infinity() : state.largest[half] + log2_exact(sum),

@@ -272,7 +272,7 @@ struct QueryGradientKernel {
     }
     NSA_UNROLL
     for (int half = 0; half < 2; ++half) {
-      const float step = count_steps<Integers16, C::kDk>(dq, half);
+      const float step = count_steps<C::kDk>(dq, half);
       if (rows.valid[half] && (lane_index() & 3) == 0) {
         p.steps[p.common.row_index(group, tile.sequence, rows.row[half])] = step;
       }

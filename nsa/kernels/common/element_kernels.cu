@@ -166,7 +166,7 @@ void invert_lists(const ListParams& p, Stream stream) {
   launch(count_picks, {p.strips, groups, 1}, kListThreads, 4 * p.window, stream, p);
   launch(sum_strips, {ceil_div(p.slots, kListThreads), groups, 1}, kListThreads, 0, stream, p);
   launch(fill_lists,
-         {p.strips + static_cast<std::int64_t>(p.chunks) * kItemBlocks, groups, 1},
+         {p.strips + static_cast<std::int64_t>(p.ranges) * kItemBlocks, groups, 1},
          kListThreads,
          4 * (p.window + kListThreads / 32 + kFillQueries * p.common.geometry.n_sel),
          stream,

@@ -42,13 +42,10 @@ struct Common {
   }
 };
 
-// Bits of a value of a part where elements are bf16; where they are fp16 it has 16.
-inline constexpr int kNarrowPartBits = 12;
-
 // Parts of the selected branch (common/part.h) of the tokens from `from` on and of some groups. Part (T, g, pick, head) is row
 // (((T - from) * groups + g - first_group) * picks + pick - skipped) * h + head of `values` and `scales`.
 struct PartBuffers {
-  char* values = nullptr;   // [.., columns] of 12 or 16 bits; null: there are none
+  char* values = nullptr;   // [.., columns] 16 bits; null: there are none
   float* scales = nullptr;  // [.., 2]
   int from = 0;
   int first_group = 0;

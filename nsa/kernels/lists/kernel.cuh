@@ -7,7 +7,7 @@
 namespace nsa::kernels {
 
 inline constexpr int kListThreads = 256;
-inline constexpr int kItemBlocks = 8;    // that make the items of one chunk and group
+inline constexpr int kItemBlocks = 8;    // that make the items of one range and group
 inline constexpr int kFillQueries = 64;  // whose slots are in shared memory together
 
 // A query of a strip, with the sequence it belongs to.
@@ -174,46 +174,55 @@ NSA_DEVICE void fill_strip(const ListParams& p, int group, int strip, std::uint3
   }
 }
 
-// How the entries of a slot that lie in a chunk become items of one size.
+// How the entries of a slot that lie in a range become items of one size.
 struct SlotItems {
   int from;  // first entry, within the block's list
   int length;
   int size;
   int count;
 };
-NSA_DEVICE SlotItems slot_items(const ListParams& p, int group, int chunk, int slot) {
+NSA_DEVICE SlotItems slot_items(const ListParams& p, int group, int range, int slot) {
   if (slot < 0) return {0, 0, 0, 0};
-  const int from = p.count(group, chunk * p.chunk_strips)[slot];
-  const int to = p.count(group, smaller((chunk + 1) * p.chunk_strips, p.strips))[slot];
+  const int from = p.count(group, range * p.range_strips)[slot];
+  const int to = p.count(group, smaller((range + 1) * p.range_strips, p.strips))[slot];
   const int length = to - from;
   const int count = larger(1, p.by_item.quotient(length + p.item_entries - 1));
   const int size = (length + count - 1) / count;
   return {from, length, size, length > 0 ? count : 0};
 }
 
+// Items of a slot in earlier ranges of the same chunk.
+NSA_DEVICE int earlier_items(const ListParams& p, int group, int range, int slot) {
+  int items = 0;
+  for (int before = range - range % p.together; before < range; ++before) {
+    items += slot_items(p, group, before, slot).count;
+  }
+  return items;
+}
+
 // The first items of all blocks, then the second ones, ..: those of one block run far apart and need not wait for each other.
 // Of kItemBlocks thread blocks each makes every kItemBlocks-th turn.
 NSA_DEVICE void make_items(
-    const ListParams& p, int group, int chunk, int first_turn, std::uint32_t shared) {
+    const ListParams& p, int group, int range, int first_turn, std::uint32_t shared) {
   const Common& c = p.common;
-  ListItem* items = p.items + (static_cast<std::int64_t>(chunk) * c.groups + group) * p.max_items;
+  ListItem* items = p.items + (static_cast<std::int64_t>(range) * c.groups + group) * p.max_items;
   for (int turn = first_turn;; turn += kItemBlocks) {
     int earlier = 0;  // items of earlier turns
     int all = 0;
     for (int slot = thread_index(); slot < p.slots; slot += kListThreads) {
-      const int count = slot_items(p, group, chunk, slot).count;
+      const int count = slot_items(p, group, range, slot).count;
       earlier += smaller(count, turn);
       all += count;
     }
     earlier = sum_before(earlier, shared).all;
     all = sum_before(all, shared).all;
     if (thread_index() == 0 && turn == 0) {
-      p.item_counts[static_cast<std::int64_t>(chunk) * c.groups + group] = all;
+      p.item_counts[static_cast<std::int64_t>(range) * c.groups + group] = all;
     }
     if (earlier == all) break;
     int made = earlier;
     each_list(p, group, p.slots, shared, [&](int slot, int first) {
-      const SlotItems list = slot_items(p, group, chunk, slot);
+      const SlotItems list = slot_items(p, group, range, slot);
       const bool has = turn < list.count;
       const BlockSum sum = sum_before(has ? 1 : 0, shared);
       if (has) {
@@ -226,7 +235,7 @@ NSA_DEVICE void make_items(
                                     first + list.from + at,
                                     smaller(list.length - at, list.size),
                                     slot,
-                                    turn};
+                                    turn + earlier_items(p, group, range, slot)};
       }
       made += sum.all;
     });

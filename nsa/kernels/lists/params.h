@@ -17,7 +17,8 @@ struct ListItem {
   int turn;   // which item of the block this is, within the chunk
 };
 
-// One chunk of queries, as the lists of it are worked on.
+// Lists are cut into items at the same queries for all blocks, range after range, so that items which run together read the same
+// queries. Several ranges are worked on together: a chunk.
 struct ListParams {
   Common common;
   TensorRef blocks;  // int32 [B,G,S,n]
@@ -25,17 +26,18 @@ struct ListParams {
   int slots = 0;  // of blocks, over all sequences
   int strip = 0;  // queries of a strip
   int strips = 0;
-  int chunk_strips = 0;  // strips of a chunk
-  int chunks = 0;
+  int range_strips = 0;  // strips of a range
+  int ranges = 0;        // of all queries
+  int together = 1;      // ranges of a chunk
   int item_entries = 0;  // most entries of an item
   Divider by_item;       // that
-  int max_items = 0;     // of a chunk and group
+  int max_items = 0;     // of a range and group
   int window = 0;        // most slots that the queries of a strip reach over
   int* counts =
       nullptr;  // [G, strips + 1, slots]; in the end entries of a block before a strip, the last its length
   std::int32_t* entries = nullptr;  // [G, T*n]: T*n + pick
-  ListItem* items = nullptr;        // [chunks, G, max_items]
-  int* item_counts = nullptr;       // [chunks, G]
+  ListItem* items = nullptr;        // [ranges, G, max_items]
+  int* item_counts = nullptr;       // [ranges, G]
 
   NSA_BOTH int* count(int group, int strip_index) const {
     return counts + (static_cast<std::int64_t>(group) * (strips + 1) + strip_index) * slots;

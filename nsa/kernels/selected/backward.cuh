@@ -137,8 +137,7 @@ struct SelectedBackwardKernel {
       const bool valid = r < list.rows;
       const ListRow row = list.at(valid ? r : 0);
       const std::int64_t at = row.part;
-      const float step = store_part<E, C::kDk>(
-          dq, half, p.parts.values + at * (C::kDk / 8 * PartIntegers<E>::kBits), valid);
+      const float step = store_part<C::kDk>(dq, half, p.parts.values + at * C::kDk * 2, valid);
       if (valid && (lane_index() & 3) == 0) {
         store_pair(p.parts.scales + 2 * at, 0.0F, step * c.scale);
       }
@@ -278,8 +277,9 @@ selected_backward(NSA_PARAMETER SelectedParams p) {
   block_sync();
   const int index = static_cast<int>(load_shared(shared));
   block_sync();
-  if (index >= p.item_counts[group]) return;
-  const ListItem item = p.items[static_cast<std::int64_t>(group) * p.max_items + index];
+  const ListItem* found = p.item(group, index);
+  if (found == nullptr) return;
+  const ListItem item = *found;
   load_entries(p, group, item, shared + C::kAtEntries, C::kThreads);
   block_sync();
   const SelectedBackwardKernel<C> kernel{p,

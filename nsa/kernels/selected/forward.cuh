@@ -119,8 +119,7 @@ struct SelectedForwardKernel {
                         bool valid,
                         const RowSum& sum) const {
     const std::int64_t at = row.part;
-    const float step = store_part<E, C::kDv>(
-        o, half, p.parts.values + at * (C::kDv / 8 * PartIntegers<E>::kBits), valid);
+    const float step = store_part<C::kDv>(o, half, p.parts.values + at * C::kDv * 2, valid);
     if (valid && (lane_index() & 3) == 0) {
       store_pair(p.parts.scales + 2 * at, sum.log2, step * sum.inverse);
     }
@@ -150,9 +149,10 @@ NSA_KERNEL(C::kThreads, C::kBlocks)
 selected_forward(NSA_PARAMETER SelectedParams p) {
   NSA_SHARED(shared_memory);
   const int group = p.parts.first_group + block_y();
-  if (block_x() >= p.item_counts[group]) return;
+  const ListItem* found = p.item(group, block_x());
+  if (found == nullptr) return;
   const std::uint32_t shared = shared_address(shared_memory);
-  const ListItem item = p.items[static_cast<std::int64_t>(group) * p.max_items + block_x()];
+  const ListItem item = *found;
   load_entries(p, group, item, shared + C::kAtEntries, C::kThreads);
   block_sync();
   const SelectedForwardKernel<C> kernel{p,

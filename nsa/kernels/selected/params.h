@@ -14,8 +14,8 @@ struct SelectedParams {
   TensorRef v;
   Divider picks;                          // n
   const std::int32_t* entries = nullptr;  // [G, T*n]
-  const ListItem* items = nullptr;        // [G, max_items]
-  const int* item_counts = nullptr;       // [G]
+  const ListItem* items = nullptr;        // [ranges, G, max_items]
+  const int* item_counts = nullptr;       // [ranges, G]
   int max_items = 0;
   PartBuffers parts;
   // Backward only.
@@ -30,6 +30,14 @@ struct SelectedParams {
 
   NSA_BOTH const std::int32_t* group_entries(int group) const {
     return entries + static_cast<std::int64_t>(group) * common.tokens * common.geometry.n_sel;
+  }
+  // Of the chunk's items of a group, counted through its ranges; null where there is none.
+  NSA_BOTH const ListItem* item(int group, int index) const {
+    const int range = index / max_items;
+    const int of_range = index - range * max_items;
+    const std::int64_t list = static_cast<std::int64_t>(range) * common.groups + group;
+    if (of_range >= item_counts[list]) return nullptr;
+    return items + list * max_items + of_range;
   }
   NSA_BOTH std::int64_t first_row(int b) const {
     if (common.sequences.starts != nullptr) return common.sequences.starts[b];

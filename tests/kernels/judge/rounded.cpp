@@ -19,7 +19,7 @@ double squared(double x) {
   return x * x;
 }
 
-// 16-bit integers times the largest magnitude / 32767. The kernels keep parts of bf16 in 12 bits; that is not granted here.
+// 16-bit integers times the largest magnitude / 32767.
 void quantize(Numbers& row) {
   double largest = 1e-30;
   for (const double x : row) largest = std::max(largest, std::abs(x));
