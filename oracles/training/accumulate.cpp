@@ -202,10 +202,12 @@ Expected weighted(const AccumulateRecord& r,
   add(r.before, w.before);
   const double terms = static_cast<double>(r.parts.size()) + 3 + w.before;
   const double u = unit_roundoff(r.number) + unit_roundoff(Number::f64);
+  // What travels as bfloat16 may be kept in float16, whose smallest numbers are far larger.
+  const double least = std::max(smallest_normal(r.number), smallest_normal(r.result.number()));
   for (std::size_t i = 0; i < e.value.data.size(); ++i) {
     double& bound = e.bound.data[i];
     const bool none = std::isnan(e.value.data[i]);
-    bound = none ? 0 : terms * u * bound + smallest_normal(r.number);
+    bound = none ? 0 : terms * u * bound + least;
     if (none) e.value.data[i] = kNotANumber;
   }
   return e;

@@ -445,6 +445,17 @@ inline void add_resume(std::vector<Planted>& list) {
       if (row.process >= 0 && row.row.step == 1) row.t_ms = 300;
     }
   });
+  add("killed before all ranks had saved", Verdict::pass, "{}", [](Healthy& h) {
+    interrupt(h);
+    remove_if(h.evidence.snapshots,
+              [](const auto& row) { return row.process == 0 || row.row.use == "resumed"; });
+    for (auto& row : h.evidence.parameters) {
+      if (row.process >= 0) row.t_ms = 300;
+    }
+    for (auto& row : h.evidence.states) {
+      if (row.process >= 0 && row.row.step == 1) row.t_ms = 300;
+    }
+  });
   add("the optimiser is not restored",
       Verdict::fail,
       R"({"step":3,"ranks":[0,1],"detail":{"parts":["moments"]}})",

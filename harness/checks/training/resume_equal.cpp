@@ -76,7 +76,7 @@ class ResumeJudge {
     for (const auto& [process, t_ms, row] : evidence_.snapshots) {
       if (process < 0) continue;
       const bool newest = at.count(process) == 0 || at[process] <= t_ms;
-      if (row.use == "saved") saved_.insert(life_at(evidence_, t_ms));
+      if (row.use == "saved") saved_[row.step].emplace(process, life_at(evidence_, t_ms));
       if (!row.torn.empty()) torn_[row.step][process] = row;
       if (row.use != "resumed" || !newest) continue;
       at[process] = t_ms;
@@ -186,8 +186,15 @@ class ResumeJudge {
     }
   }
 
+  // Ranks go on from a step that all of them have: one that was killed while it saved leaves the others nothing.
   [[nodiscard]] bool saved_before() const {
-    return !saved_.empty() && *saved_.begin() < last_life_;
+    return std::any_of(saved_.begin(), saved_.end(), [&](const auto& step) {
+      const auto& lives = step.second;
+      return lives.size() == static_cast<std::size_t>(evidence_.ranks()) &&
+             std::all_of(lives.begin(), lives.end(), [&](const auto& life) {
+               return life.second < last_life_;
+             });
+    });
   }
 
   // A run that begins anew where a snapshot was there to go on from.
@@ -265,7 +272,8 @@ class ResumeJudge {
   std::map<int, std::int64_t> resumed_;     // rank -> the step after which it goes on
   std::map<int, std::int64_t> resumed_ms_;  // rank -> when
   std::map<std::int64_t, std::map<int, SnapshotUse>> torn_;  // by step and rank
-  std::set<int> saved_;  // lives in which a snapshot was written
+  std::map<std::int64_t, std::map<int, int>>
+      saved_;  // step: rank: the first life in which it wrote its snapshot
   Hashes twin_;
   Hashes earlier_;  // of all lives but the last
   Hashes last_;

@@ -132,6 +132,22 @@ TEST(Accumulation, ANanHidesNoLaw) {
   EXPECT_EQ(naming.alone()->share, 1);
 }
 
+// Sent as bfloat16 and kept in float16: below its smallest normal number a result is rounded to steps of 2^-24.
+TEST(Accumulation, TheSmallestNumbersOfTheTypeThatIsKeptBind) {
+  const std::vector<std::uint16_t> part = {3};  // steps
+  const std::vector<double> other = {4 * 0x1p-24};
+  for (const std::uint16_t found : {std::uint16_t{4}, std::uint16_t{4096}}) {
+    const std::vector<std::uint16_t> result = {found};
+    AccumulateRecord r;
+    r.name = "a";
+    r.accumulate = 2;
+    r.parts = {Numbers(part.data(), 1, Number::f16), Numbers::of(other)};
+    r.result = Numbers(result.data(), 1, Number::f16);
+    r.number = Number::bf16;
+    EXPECT_EQ(judge_accumulated(r).fits(), found == 4) << found;
+  }
+}
+
 // World and accumulate as in the law's name; with other numbers some laws coincide.
 class AccumulateLaws : public ::testing::TestWithParam<std::pair<std::int64_t, std::int64_t>> {};
 
