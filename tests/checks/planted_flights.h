@@ -77,7 +77,9 @@ inline void add_flights(std::vector<Planted>& list) {
                   R"({"ranks":[1]})",
                   [](Healthy& h) {
                     still_command(h, {});
+                    h.evidence.observations.clear();
                     look_at(h, 0, kComputing, kComputingOn);
+                    look_at(h, 1, kInLock, kInLock);
                     dumped(h, 0, {flight(1, 8, true), flight(2, 8, false)});
                     dumped(h, 1, {flight(1, 8, true)});
                   }});
@@ -88,6 +90,7 @@ inline void add_flights(std::vector<Planted>& list) {
                   R"({"ranks":[0,1]})",
                   [](Healthy& h) {
                     still_command(h, {});
+                    h.evidence.observations.clear();
                     for (const int rank : {0, 1}) look_at(h, rank, kComputing, kComputingOn);
                     dumped(h, 0, {flight(1, 8, true), flight(2, 8, false)});
                     dumped(h, 1, {flight(1, 8, true), flight(2, 5, false)});
@@ -99,6 +102,7 @@ inline void add_flights(std::vector<Planted>& list) {
                   R"({"ranks":[0,1]})",
                   [](Healthy& h) {
                     still_command(h, {});
+                    h.evidence.observations.clear();
                     for (const int rank : {0, 1}) {
                       look_at(h, rank, kComputing, kComputingOn);
                       dumped(h, rank, {flight(1, 8, true), flight(2, 8, false)});

@@ -41,6 +41,11 @@ const char kBytes[] =
     "\033\000h(\211ueuq*.";
 const std::string kDump(kBytes, sizeof kBytes - 1);
 
+template <std::size_t kSize>
+std::string bytes(const char (&text)[kSize]) {
+  return std::string(text, kSize - 1);
+}
+
 TEST(FlightDump, WhatTorchWroteIsRead) {
   const FlightDump dump = read_flight_dump(kDump);
   EXPECT_THAT(dump.records,
@@ -75,18 +80,17 @@ TEST(FlightDump, WhateverIsInTheFileItIsReadOrRefused) {
 
 TEST(Pickled, AProgramIsRefused) {
   // What os.system("true") is as a pickle.
-  EXPECT_THROW((void)read_pickled(std::string("\x80\x02"
-                                              "cposix\nsystem\nq\0X\4\0\0\0trueq\1\x85q\2Rq\3.",
-                                              40)),
+  EXPECT_THROW((void)read_pickled(bytes("\x80\x02"
+                                        "cposix\nsystem\nq\0X\4\0\0\0trueq\1\x85q\2Rq\3.")),
                nsa::Error);
 }
 
 TEST(Pickled, NumbersKeepTheirSignAndAListThatHoldsItselfIsRefused) {
-  EXPECT_EQ(read_pickled(std::string("\x80\x02\x8a\x02\x01\xff.", 7)), -255);
-  EXPECT_EQ(read_pickled(std::string("J\xff\xff\xff\xff.", 6)), -1);
-  EXPECT_EQ(read_pickled(std::string("G\x3f\xf8\0\0\0\0\0\0.", 10)), 1.5);
+  EXPECT_EQ(read_pickled(bytes("\x80\x02\x8a\x02\x01\xff.")), -255);
+  EXPECT_EQ(read_pickled(bytes("J\xff\xff\xff\xff.")), -1);
+  EXPECT_EQ(read_pickled(bytes("G\x3f\xf8\0\0\0\0\0\0.")), 1.5);
   EXPECT_EQ(read_pickled("(K\1K\2t."), nlohmann::json::parse("[1, 2]"));
-  EXPECT_THROW((void)read_pickled(std::string("]q\0h\0a.", 7)), nsa::Error);
+  EXPECT_THROW((void)read_pickled(bytes("]q\0h\0a.")), nsa::Error);
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ LEAVES = "import subprocess; subprocess.Popen(['sleep', '600.25'], start_new_ses
 
 # A rank that answers like PyTorch with NCCL: RECORDS are (sequence, elements, state); then it does REST.
 ANSWERS = """
-import os, pickle, threading, time
+import os, pickle, sys, threading, time
 rank = os.environ["RANK"]
 pipe = os.environ["TORCH_NCCL_DEBUG_INFO_PIPE_FILE"] + rank + ".pipe"
 os.mkfifo(pipe)
@@ -51,6 +51,7 @@ def answer():
         time.sleep(0.2)
         if not os.read(asked, 128):
             continue
+        print("preparing to dump debug info", file=sys.stderr, flush=True)
         entries = [{{"process_group": ("0", "default_pg"), "collective_seq_id": sequence, "profiling_name": "nccl:all_reduce",
                     "input_sizes": [[elements]], "input_dtypes": ["Float"], "state": state}} for sequence, elements, state in {records}]
         with open(os.environ["TORCH_NCCL_DEBUG_INFO_TEMP_FILE"] + rank, "wb") as file:

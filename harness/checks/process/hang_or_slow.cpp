@@ -230,6 +230,12 @@ class Motion {
   CheckResult judge_unmoved(std::int64_t still_ms) const {
     ResultBuilder result;
     if (!live_.empty() && all_looked_at(result)) {
+      const bool held =
+          std::any_of(live_.begin(), live_.end(), [](const RankState& rank) { return rank.held; });
+      if (held && stands_still(looked_at(live_))) {
+        result.found(hang_of(live_, gone_, evidence_.the_case.scenario));
+        return result.finish("");
+      }
       const auto busy = busy_ranks();
       if (!busy.empty()) {
         result.found(slow_by_doing(busy.front().doing(), busy));

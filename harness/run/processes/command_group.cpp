@@ -209,9 +209,13 @@ bool CommandGroup::all_tell_themselves() const {
   });
 }
 
+// A rank that was asked for a dump says so on stderr: what comes there until the answer is no movement.
 bool CommandGroup::printed_more() {
-  const std::int64_t bytes = size_of(out_path_) + size_of(err_path_);
-  return std::exchange(printed_bytes_, bytes) != bytes;
+  const std::int64_t out_bytes = size_of(out_path_);
+  const std::int64_t err_bytes = size_of(err_path_);
+  const bool more_out = std::exchange(out_bytes_, out_bytes) != out_bytes;
+  const bool more_err = std::exchange(err_bytes_, err_bytes) != err_bytes;
+  return more_out || (more_err && !flights_.asked_lately(now_ms()));
 }
 
 void CommandGroup::notice_ends() {
@@ -252,7 +256,7 @@ void CommandGroup::decide() {
     stop_reason_ = stopped->reason;
     stopped_ms_ = now_ms();
     const bool wants_dumps = stop_reason_ == "still" || stop_reason_ == "budget";
-    if (wants_dumps && flights_.held().empty()) flights_.ask_at_last(live_ranks(), now_ms());
+    if (wants_dumps && flights_.held().empty()) flights_.ask_at_last(ranks(false), now_ms());
   }
   const bool waits = !flights_.done() && now_ms() - stopped_ms_ < kLastDumpMs;
   if (stop_reason_.empty() || kill_at_ms_ != 0 || waits) return;
@@ -266,20 +270,12 @@ void CommandGroup::end_all() {
   kill_at_ms_ = now_ms() + kKeeperMs;
 }
 
-std::set<int> CommandGroup::live_ranks() const {
-  std::set<int> live;
+std::set<int> CommandGroup::ranks(bool with_ended) const {
+  std::set<int> numbers;
   for (const auto& [number, rank] : ranks_) {
-    if (number != kLauncher && !rank.ended_ms) live.insert(number);
+    if (number != kLauncher && (with_ended || !rank.ended_ms)) numbers.insert(number);
   }
-  return live;
-}
-
-std::set<int> CommandGroup::known_ranks() const {
-  std::set<int> known;
-  for (const auto& [number, rank] : ranks_) {
-    if (number != kLauncher) known.insert(number);
-  }
-  return known;
+  return numbers;
 }
 
 // A rank that waits for its peers may do so in a loop: its processor time tells nothing then.
@@ -295,8 +291,8 @@ std::set<pid_t> CommandGroup::held_pids() const {
 void CommandGroup::ask_flight_recorders() {
   const bool silent = !all_tell_themselves() && now_ms() - printed_ms_ > kSilentMs;
   const bool quiet = ranks_say_so_ && (silent || watch_.suspects() || !stop_reason_.empty());
-  const std::set<int> live = live_ranks();
-  if (flights_.step(live, known_ranks(), quiet, now_ms()) || !quiet) {
+  const std::set<int> live = ranks(false);
+  if (flights_.step(live, ranks(true), quiet, now_ms()) || !quiet) {
     for (const int number : live) watch_.held(number, flights_.held().contains(number));
   }
   const bool all_held = !live.empty() && flights_.held() == live;
@@ -307,7 +303,7 @@ void CommandGroup::ask_flight_recorders() {
 void CommandGroup::record_flights() {
   flights_recorded_ = true;
   std::int64_t t_ms = now_ms();
-  for (const FlightDumps& dumps : flights_.newest(known_ranks())) {
+  for (const FlightDumps& dumps : flights_.newest(ranks(true))) {
     for (const auto& [number, dump] : dumps) record(number, t_ms, flight_fact(dump));
     ++t_ms;  // in the record the newer ones come later
   }

@@ -66,8 +66,7 @@ class CommandGroup {
   [[nodiscard]] int number_of(pid_t pid, std::string_view line);
   [[nodiscard]] bool all_tell_themselves() const;
   [[nodiscard]] bool printed_more();
-  [[nodiscard]] std::set<int> live_ranks() const;
-  [[nodiscard]] std::set<int> known_ranks() const;  // and those that have ended
+  [[nodiscard]] std::set<int> ranks(bool with_ended) const;  // not the launcher
   [[nodiscard]] std::set<pid_t> held_pids() const;
   [[nodiscard]] bool command_is_rank() const;
   void end(int number, Rank& rank, std::optional<ExitStatus> status);
@@ -96,7 +95,8 @@ class CommandGroup {
   std::map<int, Rank> ranks_;  // kLauncher too, once it is watched
   Printed printed_;
   ExitStatus keeper_end_;
-  std::int64_t printed_bytes_ = 0;
+  std::int64_t out_bytes_ = 0;
+  std::int64_t err_bytes_ = 0;
   std::int64_t printed_ms_ = 0;
   bool flights_recorded_ = false;
   std::int64_t scanned_ms_ = 0;

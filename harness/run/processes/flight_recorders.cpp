@@ -18,8 +18,9 @@ namespace {
 
 // PyTorch looks at its pipe once a second, and then writes some hundred kilobytes.
 constexpr std::int64_t kAnswerMs = 4'000;
+constexpr std::int64_t kAfterwardsMs = 1'000;  // what is printed on the way comes late
 constexpr std::int64_t kShortestApartMs = 2'000;
-constexpr std::int64_t kLongestApartMs = 10'000;  // while dumps show that the command moves
+constexpr std::int64_t kLongestApartMs = 8'000;  // while dumps show that the command moves
 constexpr std::int64_t kMaxBytes = std::int64_t{64} << 20;
 constexpr const char* kDump = "/rank_";
 constexpr const char* kPipe = "/ask_rank_";
@@ -115,10 +116,13 @@ void FlightRecorders::end_round(const std::set<int>& live,
   held_ = held_by_peers(before_, after_, all);
   std::erase_if(held_, [&](int rank) { return !live.contains(rank); });
   departed_ = flight_departure(after_).has_value();
-  const bool soon = !held_.empty() || before_.empty();
-  apart_ms_ =
-      soon ? kShortestApartMs : std::clamp(2 * apart_ms_, kShortestApartMs, kLongestApartMs);
-  next_ms_ = now_ms + apart_ms_;
+  // Who waits in this dump may be held; whether it is, the next one tells. Where it was not, there is no hurry the next time.
+  const bool waits = !held_by_peers(after_, after_, all).empty() && !hurried_;
+  hurried_ = waits && held_.empty();
+  if (!held_.empty()) apart_ms_ = 0;
+  apart_ms_ = std::clamp(2 * apart_ms_, kShortestApartMs, kLongestApartMs);
+  answered_ms_ = now_ms;
+  next_ms_ = now_ms + (hurried_ ? kShortestApartMs : apart_ms_);
 }
 
 // What was seen before says nothing of the next silence.
@@ -127,6 +131,7 @@ void FlightRecorders::forget() {
   departed_ = false;
   before_.clear();
   after_.clear();
+  hurried_ = false;
   apart_ms_ = 0;
   next_ms_ = 0;
 }
@@ -145,6 +150,10 @@ bool FlightRecorders::step(const std::set<int>& live,
   if (!awaited_.empty() && now_ms - asked_ms_ < kAnswerMs) return false;
   end_round(live, all, now_ms);
   return true;
+}
+
+bool FlightRecorders::asked_lately(std::int64_t now_ms) const {
+  return !awaited_.empty() || (answered_ms_ >= 0 && now_ms - answered_ms_ < kAfterwardsMs);
 }
 
 void FlightRecorders::ask_at_last(const std::set<int>& ranks, std::int64_t now_ms) {

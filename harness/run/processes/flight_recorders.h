@@ -30,6 +30,8 @@ class FlightRecorders {
   // Asks once more, at once; done() when all answers are there or are not to come.
   void ask_at_last(const std::set<int>& ranks, std::int64_t now_ms);
   [[nodiscard]] bool done() const { return awaited_.empty(); }
+  // A question is open, or was a moment ago.
+  [[nodiscard]] bool asked_lately(std::int64_t now_ms) const;
 
   [[nodiscard]] const std::set<int>& held() const { return held_; }
   // Ranks issued different collectives: what waits for one of them will not come to an end.
@@ -60,8 +62,10 @@ class FlightRecorders {
   std::set<int> held_;
   bool departed_ = false;
   std::int64_t asked_ms_ = 0;
+  std::int64_t answered_ms_ = -1;  // the last round; -1: none yet
   std::int64_t next_ms_ = 0;
   std::int64_t apart_ms_ = 0;
+  bool hurried_ = false;  // the last question came sooner than that
 };
 
 }  // namespace harness
