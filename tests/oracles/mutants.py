@@ -324,12 +324,13 @@ class Tree:
         for part in ("oracles", "tests/oracles"):
             shutil.copytree(ROOT / part, folder / part)
         sources = sorted((folder / "oracles").rglob("*.cpp")) + sorted((folder / "tests/oracles").rglob("*_test.cpp"))
+        sources.append(ROOT / "tests/fakes/where.cpp")
         self.objects = {source: folder / "objects" / (source.stem + ".o") for source in sources}
         (folder / "objects").mkdir()
 
     def compile(self, source, to, first_include=None):
         includes = [first_include] if first_include else []
-        command = ["nice", "g++", *FLAGS, f'-DNSA_TEST_ROOT="{ROOT}"', f'-DNSA_TEST_BIN="{self.build}/bin"']
+        command = ["nice", "g++", *FLAGS, f'-DNSA_TEST_TREE="{ROOT}"', f'-DNSA_TEST_PROGRAMS="{self.build}/bin"']
         for folder in [*includes, self.folder, ROOT]:
             command += ["-I", folder]
         done = run([*command, "-MMD", "-c", source, "-o", to])
