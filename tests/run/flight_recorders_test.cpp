@@ -1,5 +1,5 @@
 // The variables that switch PyTorch's flight recorder on, and a rank that answers through the pipe as PyTorch does.
-#include "harness/run/flight_recorders.h"
+#include "harness/run/processes/flight_recorders.h"
 
 #include <fcntl.h>
 #include <filesystem>
