@@ -128,7 +128,7 @@ TEST_F(BisectCommits, TheSlowOneIsFoundByLaunchesInTurn) {
   const auto found = bisect_slower("t0", "t16", "0.02");
   EXPECT_EQ(found.exit_code, 0) << found.err;
   EXPECT_THAT(found.out, HasSubstr(" commit 11\n"));
-  EXPECT_THAT(found.err, HasSubstr("beside the good commit in 8 pairs"));
+  EXPECT_THAT(found.err, HasSubstr("against the good commit in 8 pairs"));
 }
 
 TEST_F(BisectCommits, WhereNothingBecameSlowerThereIsNothingToSearch) {

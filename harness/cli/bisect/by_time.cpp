@@ -21,19 +21,19 @@ using reports::TimedRun;
 
 constexpr std::size_t kMostPairs = 3 * history::kFewestPairs;
 
-// Is it slower than the good commit, beyond doubt and by something that matters?
+// Beyond doubt, and by something that matters.
 bool is_slower(const PairedCell& cell) {
-  return cell.beside.low > 0.0 && cell.beside.change >= history::kFloorShare &&
-         cell.now_ms - cell.before_ms >= history::kFloorMs;
+  return cell.verdict == history::TimeVerdict::regressed;
 }
 
 bool is_as_fast(const PairedCell& cell) {
-  return cell.beside.high < history::kFloorShare;
+  return cell.verdict == history::TimeVerdict::same ||
+         cell.verdict == history::TimeVerdict::improved;
 }
 
-// How many half widths of its interval a slowdown is away from nothing.
+// How many widths of its interval a slowdown is away from nothing.
 double clearness(const PairedCell& cell) {
-  return cell.beside.change / (cell.beside.high - cell.beside.low);
+  return cell.step.change / (cell.step.high - cell.step.low);
 }
 
 class SlowerTest final : public CommitTest {
@@ -106,7 +106,7 @@ class SlowerTest final : public CommitTest {
         });
     if (is_slower(*slowest)) {
       followed_ = slowest->history_id;
-      slowdown_ = slowest->beside.change;
+      slowdown_ = slowest->step.change;
       return {CommitAnswer::bad, told(*slowest)};
     }
     const bool fast = std::all_of(cells.begin(), cells.end(), is_as_fast);
@@ -116,14 +116,14 @@ class SlowerTest final : public CommitTest {
   [[nodiscard]] TestedCommit ask_commit(const std::vector<PairedCell>& cells) const {
     for (const PairedCell& cell : cells) {
       if (cell.history_id == followed_) {
-        return {history::side_of_slowdown(cell.beside, slowdown_), told(cell)};
+        return {history::side_of_slowdown(cell.step, slowdown_), told(cell)};
       }
     }
     return {CommitAnswer::unknown, "the slower case was not measured in both commits"};
   }
 
   [[nodiscard]] static std::string told(const PairedCell& cell) {
-    return reports::interval_text(cell.beside) + " beside the good commit in " +
+    return reports::interval_text(cell.step) + " against the good commit in " +
            std::to_string(cell.pairs) + " pairs, " + cell.label;
   }
 

@@ -25,8 +25,8 @@ class CommitTest {
 
 // `line` runs timed cases and records them in the database that NSA_HARNESS_DB names, as `./nsa-harness run` does. It is launched in
 // the folder of the good commit and in that of the asked one, in turn. The first commit asked must be the bad one: the cell that
-// became slower there is the one that is followed. A commit is bad where its step beside its control (dense attention by LibTorch)
-// took longer by more than half of the bad commit's slowdown, good where by less; where the interval of the pairs holds that border,
+// became slower there is the one that is followed. A commit is bad where its step took longer by more than half
+// of the bad commit's slowdown, good where by less; where the interval of the pairs holds that border,
 // more pairs are made, and then it is UNKNOWN. What is launched leaves its databases, runs and log in `slower/` beside the folder.
 [[nodiscard]] std::unique_ptr<CommitTest> slower_test(std::string good_folder, std::string line);
 
