@@ -36,6 +36,7 @@
 #include "harness/worker/golden_run.h"
 #include "harness/worker/record/operator_call.h"
 #include "harness/worker/stacks.h"
+#include "harness/worker/uncaught.h"
 #include "harness/worker/vector_math.h"
 #include "harness/worker/watch/gpu_sensors.h"
 #include "nsa/base/error.h"
@@ -179,6 +180,7 @@ const harness::Kind& kind_named(const std::string& name) {
 [[noreturn]] void run(const WorkerOptions& options) {
   harness::Channel channel(harness::kEventFd, options.rank, options.clock_origin_ms);
   harness::Progress progress;
+  const harness::TellUncaught uncaught(channel, progress);
   int code = 0;
   {
     harness::HeartbeatThread heartbeat(channel, progress);

@@ -55,6 +55,9 @@ constexpr std::array kWords = {
     Telling{Failure::communication, "recvValue"},
     Telling{Failure::communication, "sendBytes failed"}};
 
+// The watchdog of a process group hands on what it met, with a type of communication.
+constexpr std::string_view kWatchdogMet = "watchdog thread terminated with exception: CUDA error";
+
 // Functions that raise what another one found.
 constexpr std::array<std::string_view, 6> kHelpers = {"__cxa_",
                                                       "c10::detail::torch",
@@ -115,7 +118,12 @@ Raised raised_as(const WorkerError& error) {
     const bool memory = error.device_code == kDeviceHasNoMemory;
     return {memory ? Failure::device_memory : Failure::device, ToldBy::device_code, ""};
   }
-  if (const auto failure = by_type(error)) return {*failure, ToldBy::type, ""};
+  if (const auto failure = by_type(error)) {
+    const bool handed_on =
+        *failure == Failure::communication && error.what.find(kWatchdogMet) != std::string::npos;
+    if (!handed_on) return {*failure, ToldBy::type, ""};
+    return {Failure::device, ToldBy::words, std::string(kWatchdogMet)};
+  }
   if (raised_by_function(error, kReducer)) return {Failure::reducer, ToldBy::origin, ""};
   if (raised_by_the_program(error)) return {Failure::own, ToldBy::origin, ""};
   for (const auto& [failure, words] : kWords) {

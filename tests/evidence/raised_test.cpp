@@ -79,6 +79,17 @@ TEST(Raised, TheFunctionThatRaisedItTellsBeforeTheWords) {
   }
 }
 
+// The watchdog of NCCL learns of a card's error too, and may end the process before the thread that computes tells of it.
+TEST(Raised, WhatAWatchdogMetOnTheCardIsNoFailureOfCommunication) {
+  const std::string met = "Process group watchdog thread terminated with exception: ";
+  const auto raised = raised_as(error_of(
+      "c10::DistBackendError", met + "CUDA error: an illegal memory access was encountered"));
+  EXPECT_EQ(raised.failure, Failure::device);
+  EXPECT_EQ(raised.told_by, ToldBy::words);
+  EXPECT_EQ(raised_as(error_of("c10::DistBackendError", met + "NCCL error: remote")).failure,
+            Failure::communication);
+}
+
 // Only the innermost function that is no helper raised it: those that had called it are no witnesses.
 TEST(Raised, WhoCalledTheFunctionDoesNotMatter) {
   WorkerError error = error_of("std::runtime_error", "boom");
