@@ -60,8 +60,8 @@ struct Comparison {
   [[nodiscard]] bool is_calm() const;
 };
 
-// Whether the same work on the same machine gives the same value every time.
-[[nodiscard]] bool is_exact(const std::string& metric);
+// Whether the same work on the same machine gives the same value every time. `beside_collectives`: the case made some.
+[[nodiscard]] bool is_exact(const std::string& metric, bool beside_collectives);
 
 // Whether a fact of the machine says on what it computes: another processor or card does the same work in other pieces.
 [[nodiscard]] bool is_hardware(const std::string& fact);
