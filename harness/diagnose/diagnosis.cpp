@@ -222,7 +222,11 @@ class Search {
     }
     const Ran* with = take_for(asked, "with " + question.what, true);
     if (with == nullptr || !is_as_it_was(*with)) return;
-    establish(asked);
+    if (asked.row->takes == Takes::also_the_draw) {
+      establish_in_other_draws(asked);
+    } else {
+      establish(asked);
+    }
   }
 
   // Both cases are smaller than the case itself, so the symptom is looked for in the one first, and at the same place.
@@ -290,6 +294,20 @@ class Search {
     question.state = State::established;
     question.says =
         without_text(question) + " removed the symptom. Putting it back brought it back";
+  }
+
+  // The numbers that showed it may have gone with it. In other draws they are there again.
+  void establish_in_other_draws(Asked& asked) {
+    constexpr std::int64_t kFar = 101;
+    Question& question = asked.question;
+    for (const char* draw : {" in another draw", " in a third draw"}) {
+      asked.change.without.seed += kFar;
+      const Ran* without = take_for(asked, "without " + question.what + draw, false);
+      if (without == nullptr || !goes(asked, *without)) return;
+    }
+    question.state = State::established;
+    question.says = without_text(question) +
+                    " removed the symptom, in two other draws too. Putting it back brought it back";
   }
 
   void contradict(const Question& question, const Ran& ran) {

@@ -23,7 +23,8 @@ struct Change {
 
 // What goes with the thing that a row takes away.
 enum class Takes {
-  only_it,  // a failure that goes with it depends on it
+  only_it,        // a failure that goes with it depends on it
+  also_the_draw,  // also the numbers that were drawn: a failure that goes depends on it where it goes in other draws too
   what_shows_it  // also what such a failure needs to be seen at all: one that goes is not explained by that
 };
 

@@ -59,11 +59,12 @@ Changes one_sequence(const Scenario& scenario, const Cause& /*symptom*/) {
   return {change};
 }
 
+// Other sizes are filled with other numbers: of a batch of two, one sequence is left, and it may be the one that was right.
 Experiment shape(const char* what,
                  const char* stays,
                  Changes (*changes)(const Scenario&, const Cause&)) {
   constexpr double kCost = 1.2;  // asked after what costs no more than the case
-  return {what, "Which sizes?", stays, Takes::only_it, kCost, "", kOfLayers, changes};
+  return {what, "Which sizes?", stays, Takes::also_the_draw, kCost, "", kOfLayers, changes};
 }
 
 }  // namespace

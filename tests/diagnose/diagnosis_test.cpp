@@ -348,4 +348,22 @@ TEST(Order, OfWhatIsSlowTheBackEndsAreAskedBeforeTheLimitOfTime) {
 }
 
 }  // namespace
+// With one sequence of two, the other one's numbers are gone: it was a tie in them that failed, and not their number.
+TEST(Diagnosis, WhatGoesWithTheNumbersDrawnIsNotExplainedByTheirSize) {
+  Case two = rich_case();
+  two.scenario.training.batch_size = 2;
+  const Cause symptom = cause_at("DETERMINISM.SELECTION", {2});
+  const auto by_draw = [&](const Scenario& scenario) {
+    const bool right_by_chance = scenario.training.batch_size == 1 && scenario.seed == 7;
+    return right_by_chance ? passed() : failed(symptom);
+  };
+  EXPECT_THAT(established(diagnosed(two, symptom, by_draw)),
+              testing::Not(testing::Contains("several sequences in a batch")));
+  const auto by_number = [&](const Scenario& scenario) {
+    return scenario.training.batch_size == 1 ? passed() : failed(symptom);
+  };
+  EXPECT_THAT(established(diagnosed(two, symptom, by_number)),
+              testing::Contains("several sequences in a batch"));
+}
+
 }  // namespace fixtures
