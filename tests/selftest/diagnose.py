@@ -57,6 +57,8 @@ OPTIONS = {
     "rng_same_on_ranks": ["residual dropout"],
     "rope_scale_ignored": ["rope_scale"],
     "scaler_skips": ["precision fp16"],
+    "scaler_wrong": ["precision fp16"],  # no other type has a loss scale
+    "scaler_wrong_growth": ["precision fp16"],
     "sched_on_skip": ["precision fp16"],
     "select_nondeterministic": ["the kind of inputs"],
     "silent_fallback": ["packed in seam attend_sel"],
