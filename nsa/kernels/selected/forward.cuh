@@ -1,13 +1,16 @@
 // Forward kernel of selected/params.h: four warps, 64 rows at a time; the softmax of a part is over its block alone.
 #pragma once
 
+#include "nsa/kernels/common/part.h"
 #include "nsa/kernels/selected/list_rows.cuh"
 
 namespace nsa::kernels {
 
-template <class E_, int kDk_, int kDv_, class X_>
+// Parts: how a part is kept (common/part.h).
+template <class E_, int kDk_, int kDv_, class X_, class Parts_>
 struct SelectedForwardConfig {
   using E = E_;
+  using Parts = Parts_;
   using X = X_;
   static constexpr int kDk = kDk_;
   static constexpr int kDv = kDv_;
@@ -119,7 +122,8 @@ struct SelectedForwardKernel {
                         bool valid,
                         const RowSum& sum) const {
     const std::int64_t at = row.part;
-    const float step = store_part<C::kDv>(o, half, p.parts.values + at * C::kDv * 2, valid);
+    const float step = store_part<typename C::Parts, C::kDv>(
+        o, half, p.parts.values + at * part_bytes<typename C::Parts>(C::kDv), valid);
     if (valid && (lane_index() & 3) == 0) {
       store_pair(p.parts.scales + 2 * at, sum.log2, step * sum.inverse);
     }

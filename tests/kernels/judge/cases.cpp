@@ -49,6 +49,7 @@ std::string text_of(const Case& one) {
   add("pattern", static_cast<int>(one.pattern));
   add("layout", static_cast<int>(one.layout));
   if (p.first != 0) add("first", p.first);
+  if (p.least_joined_tiles == 0) text += " joined";
   text += p.varlen ? " varlen" : " S";
   for (const std::int64_t length : one.lengths) text += " " + std::to_string(length);
   return text;
@@ -287,6 +288,20 @@ std::vector<CheckedCase> patterns(std::uint64_t seed) {
     other.one.problem.d = d;
     add_case(cases, "patterns", other, seed);
   }
+  // One block does all branches of a tile; other cases have too few tiles for it.
+  for (const int width : {64, 128}) {
+    for (const auto element : {nk::Element::bf16, nk::Element::fp16}) {
+      CheckedCase joined{base_case()};
+      joined.one.problem.least_joined_tiles = 0;
+      joined.one.problem.heads = width == 64 ? 6 : 16;
+      joined.one.problem.element = element;
+      joined.one.problem.d_k = joined.one.problem.d_v = width;
+      add_case(cases, "patterns", joined, seed);
+      joined.one.problem.varlen = true;
+      joined.one.lengths = {0, 1, 31, 200, 0, 64, 129};
+      add_case(cases, "patterns", joined, seed);
+    }
+  }
   CheckedCase later{base_case()};
   later.one.problem.first = 333;
   later.one.backward = false;
@@ -343,6 +358,7 @@ std::vector<CheckedCase> repeats(std::uint64_t seed) {
     p.chunk_bytes = width == 64 ? std::size_t{1} << 20 : std::size_t{128} << 20;
     checked.one.lengths = {700, 700};
     checked.repeats = 50;
+    p.least_joined_tiles = 0;
     if (width == 128) {
       p.varlen = true;
       checked.one.lengths = {500, 0, 130};
