@@ -20,11 +20,11 @@ constexpr std::int64_t kStrips = 256;
 constexpr std::int64_t kLeastStrip = 64;
 constexpr std::int64_t kForwardItemRows = 1024;
 constexpr std::int64_t kBackwardItemRows = 2048;
-// Fewer rows where there would be fewer items than these. Forward that fills a large card; backward items of one block wait for each
-// other when they write their sums, so that half of a card is better than many short ones.
+// Fewer rows where there would be fewer items than these, which fill a large card. Backward items of one block wait for each other
+// when they write their sums: not so many.
 constexpr std::int64_t kLeastItemRows = 256;
 constexpr std::int64_t kForwardItems = 832;
-constexpr std::int64_t kBackwardItems = 208;
+constexpr std::int64_t kBackwardItems = 396;
 // Rows of a list of one range in the mean: so many that keys are loaded (and sums written) for enough of them, and so few less than
 // an item's that most lists are one item.
 constexpr std::int64_t kForwardListRows = 512;
