@@ -45,13 +45,12 @@ struct ForwardBuffers {
   std::size_t bytes = 0;
 };
 
-ForwardBranch branch_of(
+BranchWork branch_of(
     const Work& work, RangeKind kind, const KeyTensors& keys, const MutableRows& o, float* lse) {
-  ForwardBranch branch;
+  BranchWork branch;
   branch.sources[0] = key_source_of(work, kind, keys);
-  branch.source_count = 1;
-  branch.o = element_rows(o, "o");
-  branch.lse = lse;
+  branch.to.o = element_rows(o, "o");
+  branch.to.lse = lse;
   return branch;
 }
 
@@ -93,25 +92,25 @@ void forward(const Problem& problem,
   const KeyTensors selected{in.k_sel, in.v_sel};
   // The forced blocks' share waits where the result will be.
   const MutableRows forced_rows = saves_outputs ? saved.o_sel : o;
-  ForwardBranch forced = branch_of(work, RangeKind::initial, selected, forced_rows, nullptr);
+  BranchWork forced = branch_of(work, RangeKind::initial, selected, forced_rows, nullptr);
   forced.sources[1] = key_source_of(work, RangeKind::local, selected);
   forced.source_count = 2;
-  forced.scales = buffers.forced_scales;
-  const ForwardBranch dense[3] = {
+  forced.to.scales = buffers.forced_scales;
+  const BranchWork dense[3] = {
       branch_of(work, RangeKind::compressed, {saved.k_cmp, saved.v_cmp}, o_cmp, saved.lse_cmp),
       branch_of(work, RangeKind::window, {in.k_win, in.v_win}, o_win, saved.lse_win),
       forced};
   run_forward(work, in.q, dense, 3);
   run_choose(work, in.q, saved.k_cmp, saved.lse_cmp, saved.blocks, buffers.scores);
   MergeOutputsParams finish;
-  finish.dense_scales = forced.scales;
+  finish.dense_scales = forced.to.scales;
   finish.o = element_rows(saved.o_sel, "o_sel");
   finish.lse = saved.lse_sel;
   finish.mixed = element_rows(o, "o");
-  finish.o_cmp = dense[0].o;
-  finish.o_win = dense[1].o;
+  finish.o_cmp = dense[0].to.o;
+  finish.o_win = dense[1].to.o;
   finish.gates = gate_rows(problem, in.gates);
-  run_selected(work, in.q, selected, buffers.lists, buffers.parts, forced.o, finish);
+  run_selected(work, in.q, selected, buffers.lists, buffers.parts, forced.to.o, finish);
 }
 
 namespace {

@@ -10,8 +10,9 @@
 // are float32. Rounded to the element type before a product: probabilities (forward, dv), the gradient of the logits (dq,
 // dk). The softmax's denominator is summed from unrounded probabilities. Each output is rounded once: o; dq summed over the
 // three branches; dk and dv of a branch; k_cmp and v_cmp. The parts of the selected branch (output and dq of one block for
-// one row), the forced blocks' share of its output and the share of dq that has no parts wait in memory as 16-bit integers times
-// the row's largest value / 32767.
+// one row) wait in memory as integers times the row's largest value / the largest integer: of 12 bits in `forward` and `backward`
+// where elements are bf16, else of 16 (common/part.h says why). So do, with 16 bits, the forced blocks' share of its output and
+// the share of dq that has no parts.
 // Sums are taken in an order that depends on shapes alone: same inputs, same bits.
 //
 // All functions launch on `stream`, wait for nothing, allocate nothing and can be captured in a CUDA graph. They throw
@@ -67,6 +68,9 @@ struct Problem {
   // Aim for the buffers whose size follows a chunk of queries, of a forward pass that saves nothing; up to four times as much where
   // the lists of a chunk would be short, and four times that in training. Smaller costs time, never bits of the forward pass.
   std::size_t chunk_bytes = std::size_t{128} << 20;
+  // One thread block takes a tile of rows through the dense branches of the forward pass one after the other where there are that
+  // many tiles; with fewer the branches are blocks of their own, so that the card is full. Never changes bits.
+  std::int64_t least_joined_tiles = 2048;
 
   [[nodiscard]] std::int64_t all_tokens() const { return varlen ? tokens : batch * length; }
   // Rows of k_cmp and v_cmp of one sequence, or of all of them in varlen: the compressed tokens of sequence b begin at

@@ -150,11 +150,10 @@ void attend(const Problem& problem,
   if (work.common.tokens == 0) return;
   check_queries(work, in.q);
   if (branch != Branch::selected) {
-    ForwardBranch out;
-    out.o = element_rows(o, "o");
-    out.lse = lse;
+    BranchWork out;
+    out.to.o = element_rows(o, "o");
+    out.to.lse = lse;
     out.sources[0] = key_source_of(work, kind_of(branch), {in.k, in.v});
-    out.source_count = 1;
     run_forward(work, in.q, &out, 1);
     return;
   }

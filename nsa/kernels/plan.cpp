@@ -20,6 +20,11 @@ constexpr std::int64_t kStrips = 256;
 constexpr std::int64_t kLeastStrip = 64;
 constexpr std::int64_t kForwardItemRows = 1024;
 constexpr std::int64_t kBackwardItemRows = 2048;
+// Fewer rows where there would be fewer items than these, which fill a large card. Backward items of one block wait for each other
+// when they write their sums: not so many.
+constexpr std::int64_t kLeastItemRows = 256;
+constexpr std::int64_t kForwardItems = 832;
+constexpr std::int64_t kBackwardItems = 396;
 // Rows of a list of one range in the mean: so many that keys are loaded (and sums written) for enough of them, and so few less than
 // an item's that most lists are one item.
 constexpr std::int64_t kForwardListRows = 512;
@@ -204,7 +209,7 @@ std::int64_t slots_over(const Work& work, std::int64_t tokens) {
 std::int64_t chunk_aim(const Work& work, const ListPlan& plan, Pass pass) {
   const Common& c = work.common;
   const std::int64_t of_token =
-      static_cast<std::int64_t>(plan.picks) * c.heads.divisor * (plan.columns * 2 + 8);
+      static_cast<std::int64_t>(plan.picks) * c.heads.divisor * (plan.part_bytes() + 8);
   const std::int64_t bytes = static_cast<std::int64_t>(work.problem.chunk_bytes) *
                              (pass == Pass::forward ? 1 : kTrainingChunk);
   const std::int64_t aim = bytes / of_token;
@@ -230,6 +235,16 @@ std::int64_t range_aim(const Work& work, const ListPlan& plan, Pass pass) {
   return std::max(of_lists, kRangeBytes / (c.heads.divisor * width * 2));
 }
 
+// Most rows of an item.
+std::int64_t rows_of_item(const Work& work, const ListPlan& plan, Pass pass) {
+  const bool backward = pass == Pass::backward;
+  const std::int64_t rows = static_cast<std::int64_t>(plan.chunk_tokens) * plan.chunk_groups *
+                            plan.picks * work.common.heads.divisor;
+  return std::clamp(rows / (backward ? kBackwardItems : kForwardItems),
+                    kLeastItemRows,
+                    backward ? kBackwardItemRows : kForwardItemRows);
+}
+
 // Chunks of one size, then ranges of one size.
 void cut_chunks(ListParams& p, std::int64_t chunk_strips, std::int64_t range_queries) {
   const std::int64_t chunks = ceil_div(p.strips, chunk_strips);
@@ -249,6 +264,8 @@ ListPlan plan_lists(
   const Geometry& g = c.geometry;
   ListPlan plan;
   plan.columns = pass == Pass::backward ? work.matrix.k_columns : work.matrix.v_columns;
+  // The branch alone is judged by its own output; within the operation a part is one share of a gated sum.
+  plan.bits = forced_apart && work.problem.element == Element::bf16 ? kNarrowPartBits : 16;
   plan.skipped = forced_apart ? g.init_blocks : 0;
   plan.picks = forced_apart ? g.n_sel - g.init_blocks - g.local_blocks : g.n_sel;
   ListParams& p = plan.params;
@@ -267,7 +284,7 @@ ListPlan plan_lists(
   plan.chunk_groups = static_cast<int>(ceil_div(c.groups, group_turns));
   p.slots = static_cast<int>(list_slots(work));
   p.window = static_cast<int>(slots_over(work, p.strip));
-  const std::int64_t item_rows = pass == Pass::backward ? kBackwardItemRows : kForwardItemRows;
+  const std::int64_t item_rows = rows_of_item(work, plan, pass);
   p.item_entries = static_cast<int>(
       std::min<std::int64_t>(kMostItemEntries, ceil_div(item_rows, c.heads.divisor)));
   p.by_item = Divider::of(p.item_entries);
@@ -288,7 +305,8 @@ PartBuffers take_parts(const Work& work, const ListPlan& plan, Carver& carver) {
   const std::int64_t parts = static_cast<std::int64_t>(smaller(plan.chunk_tokens, c.tokens)) *
                              plan.chunk_groups * plan.picks * c.heads.divisor;
   PartBuffers buffers;
-  buffers.values = carver.take<char>(parts * plan.columns * 2);
+  buffers.values = carver.take<char>(parts * plan.part_bytes());
+  buffers.bits = plan.bits;
   buffers.scales = carver.take<float>(parts * 2);
   buffers.picks = plan.picks;
   buffers.skipped = plan.skipped;

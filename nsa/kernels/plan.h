@@ -76,6 +76,9 @@ struct ListPlan {
   int picks = 0;    // of a query that can have parts
   int skipped = 0;  // first of them
   int columns = 0;  // of a part
+  int bits = 16;    // of a value of a part
+
+  [[nodiscard]] std::int64_t part_bytes() const { return columns / 8 * bits; }
 
   [[nodiscard]] int chunks_of_group() const {
     return static_cast<int>(ceil_div(params.ranges, params.together));

@@ -172,13 +172,24 @@ void run_choose(const Work& work,
   }
 }
 
-void run_forward(const Work& work, const Rows& q, const ForwardBranch* branches, int count) {
+void run_forward(const Work& work, const Rows& q, const BranchWork* branches, int count) {
   ForwardParams p;
   p.common = work.common;
   p.tiles = work.tiles(work.matrix.forward_rows, 0, work.common.tokens, work.common.heads.divisor);
   p.q = element_rows(q, "q");
-  std::copy(branches, branches + count, p.branches);
-  work.matrix.forward(p, work.slots(p.tiles), count, work.stream);
+  int sources = 0;
+  for (int b = 0; b < count; ++b) {
+    ForwardBranch& to = p.branches[b];
+    to = branches[b].to;
+    to.sources_begin = sources;
+    std::copy_n(branches[b].sources, branches[b].source_count, p.sources + sources);
+    sources += branches[b].source_count;
+    to.sources_end = sources;
+  }
+  p.branch_count = count;
+  const std::int64_t slots = work.slots(p.tiles);
+  p.together = slots * work.common.groups >= work.problem.least_joined_tiles ? count : 1;
+  work.matrix.forward(p, slots, work.stream);
 }
 
 void run_selected(const Work& work,

@@ -30,8 +30,14 @@ void run_choose(const Work& work,
                 const ChooseBuffers& buffers);
 ScoreParams score_params(const Work& work, const Rows& q, const Rows& k_cmp, const float* lse);
 
-// All rows in one launch: window and compressed attention.
-void run_forward(const Work& work, const Rows& q, const ForwardBranch* branches, int count);
+// One branch of a forward launch: where its results go, and the keys of its softmax.
+struct BranchWork {
+  ForwardBranch to;
+  KeySource sources[2];
+  int source_count = 1;
+};
+// All rows in one launch: window and compressed attention, the forced blocks.
+void run_forward(const Work& work, const Rows& q, const BranchWork* branches, int count);
 
 // The selected branch, chunk after chunk: parts of the lists' blocks, then `finish` with everything but its rows set.
 // `dense`: where the share of the forced blocks waits.

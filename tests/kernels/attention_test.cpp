@@ -71,6 +71,17 @@ TEST(EmulatedAttention, ChunksOfQueriesGiveTheSameTruth) {
   expect_true(one, false, {.repeats = 2});
 }
 
+// The first queries see no compressed token: a branch without keys lies between two that have some.
+TEST(EmulatedAttention, OneBlockDoesAllBranchesOfATile) {
+  Case one = small_case();
+  one.problem.least_joined_tiles = 0;
+  expect_true(one, false);
+  one.problem.varlen = true;
+  one.problem.heads = 6;
+  one.lengths = {0, 1, 15, 70, 0, 33};
+  expect_true(one, false);
+}
+
 TEST(EmulatedAttention, WithoutSavedOutputs) {
   expect_true(small_case(), false, {.saves = false});
 }

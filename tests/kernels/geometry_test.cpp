@@ -274,7 +274,7 @@ TEST(Geometry, StepsPassEveryVisibleKeyOnce) {
     for (int from = 0; from < 300; from += 7) {
       const int last = from + 10;
       KeySteps<2> steps;
-      steps.plan<64>(2, from, last, [&](int s) -> const KeyRange& { return ranges[s]; });
+      steps.plan<64>(0, 2, from, last, [&](int s) -> const KeyRange& { return ranges[s]; });
       std::map<std::pair<int, int>, int> passed;
       KeyStep step;
       for (int i = 0; i < steps.all; ++i) {

@@ -28,7 +28,6 @@ struct ForwardConfig {
   static constexpr int kStages = 3;
   static constexpr int kSharedBytes = TileQ::kBytes + kStages * kStageBytes;
   static_assert(kSharedBytes <= 163 * 1024, "an A100's block has 163 KiB of shared memory");
-  static_assert(kDv <= kDk, "results leave through the tile of queries");
 };
 
 // Softmax of a lane's two rows, in powers of two; outputs not yet divided by the sum.
@@ -46,7 +45,6 @@ struct ForwardKernel {
   using Scores = float[C::kKeys / 8][4];
 
   const ForwardParams& p;
-  const ForwardBranch& branch;
   RowTile tile;
   int group;
   int warp;    // of the group of four
@@ -72,20 +70,20 @@ struct ForwardKernel {
                 x,
                 tile.sequence,
                 group,
-                branch.sources[step.source].stride(),
+                p.sources[step.source].stride(),
                 step.key,
                 step.end,
                 chunks);
   }
   NSA_DEVICE void load_keys(const KeyStep& step, int buffer, Keys& copies) const {
-    load_tile(shared_k(buffer), branch.sources[step.source].k, step, p.common.k_chunks, copies);
+    load_tile(shared_k(buffer), p.sources[step.source].k, step, p.common.k_chunks, copies);
   }
   NSA_DEVICE void load_values(const KeyStep& step, int buffer, Values& copies) const {
-    load_tile(shared_v(buffer), branch.sources[step.source].v, step, p.common.v_chunks, copies);
+    load_tile(shared_v(buffer), p.sources[step.source].v, step, p.common.v_chunks, copies);
   }
 
   NSA_DEVICE void mask(Scores& s, const KeyStep& step) const {
-    const KeyRange& range = branch.sources[step.source].range;
+    const KeyRange& range = p.sources[step.source].range;
     const int column = step.key + 2 * (lane_index() & 3);
     NSA_UNROLL
     for (int half = 0; half < 2; ++half) {
@@ -164,16 +162,69 @@ struct ForwardKernel {
     as_left<E, C::kKeys>(s, probabilities);
   }
 
-  // Turn i of the handover has the keys of step i + 1 and the values of step i.
-  NSA_DEVICE void pass_keys(ForwardState<C>& state) const {
+  // The rows as steps, with the logarithms of their denominators.
+  NSA_DEVICE void store_steps(const ForwardBranch& branch, ForwardState<C>& state) const {
+    NSA_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const float sum = state.sum[half];
+      const float step = count_steps<Wide, C::kDv>(state.o, half);
+      if (!rows.valid[half] || (lane_index() & 3) != 0) continue;
+      store_pair(branch.scales + 2 * p.common.row_index(group, tile.sequence, rows.row[half]),
+                 sum == 0.0F ? minus_infinity() : state.largest[half] + log2_exact(sum),
+                 sum == 0.0F ? 0.0F : step / sum);
+    }
+    store<Steps>(branch, state);
+  }
+
+  NSA_DEVICE void finish(const ForwardBranch& branch, ForwardState<C>& state) const {
     const Common& c = p.common;
-    KeySteps<2> steps;
-    steps.template plan<C::kKeys>(
-        branch.source_count,
-        c.sequences.first + c.heads.quotient(tile.row),
-        c.sequences.first + c.heads.quotient(tile.end - 1),
-        [&](int s) -> const KeyRange& { return branch.sources[s].range; });
-    if (steps.all == 0) return;
+    NSA_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      state.sum[half] += shuffle_xor(state.sum[half], 1);
+      state.sum[half] += shuffle_xor(state.sum[half], 2);
+    }
+    if (branch.scales != nullptr) {
+      store_steps(branch, state);
+      return;
+    }
+    NSA_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const float sum = state.sum[half];
+      // A row without keys gives zeros; a NaN stays one.
+      shrink_outputs(state, half, sum == 0.0F ? 0.0F : 1.0F / sum);
+      if (branch.lse != nullptr && rows.valid[half] && (lane_index() & 3) == 0) {
+        constexpr float kLn2 = 0.693147180559945309F;
+        branch.lse[c.row_index(group, tile.sequence, rows.row[half])] =
+            sum == 0.0F ? minus_infinity() : (state.largest[half] + log2_exact(sum)) * kLn2;
+      }
+    }
+    store<Rounded<E>>(branch, state);
+  }
+  template <class As>
+  NSA_DEVICE void store(const ForwardBranch& branch, const ForwardState<C>& state) const {
+    store_held_results<As, C::kDv>(
+        state.o, pair_rows(p.common, branch.o, tile.sequence, group), rows, p.common.v_chunks);
+  }
+
+  NSA_DEVICE static void clear_state(ForwardState<C>& state) {
+    clear<C::kDv>(state.o);
+    NSA_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      state.largest[half] = minus_infinity();
+      state.sum[half] = 0.0F;
+    }
+  }
+
+  // Branches [from, to), one after the other: the first keys of one are on their way while the one before it ends. Turn i of the
+  // handover has the keys of step i + 1 and the values of step i, steps of all branches counted through.
+  NSA_DEVICE void run(int from, int to) const {
+    const Common& c = p.common;
+    KeySteps<4> steps;
+    steps.template plan<C::kKeys>(p.branches[from].sources_begin,
+                                  p.branches[to - 1].sources_end,
+                                  c.sequences.first + c.heads.quotient(tile.row),
+                                  c.sequences.first + c.heads.quotient(tile.end - 1),
+                                  [&](int s) -> const KeyRange& { return p.sources[s].range; });
     const Handover<C::kGroups> handover{offset / 64};
     Keys keys;
     Values values;
@@ -188,114 +239,65 @@ struct ForwardKernel {
     };
     KeysOfAll seen{0, 0};
     const auto look_at_source = [&] {
-      const KeyRange& range = branch.sources[step.source].range;
-      seen = keys_of_all(c, range, tile, tile.row + offset, step.end);
+      seen = keys_of_all(c, p.sources[step.source].range, tile, tile.row + offset, step.end);
     };
     const auto hand_over = [&](int turn) {
       copy_wait<0>();
       X::publish();
       handover.give(turn);
     };
-    copy_pairs<typename C::TileQ, C::kThreads>(shared_q,
-                                               pair_rows(c, p.q, tile.sequence, group),
-                                               tile.row,
-                                               tile.end,
-                                               c.k_chunks,
-                                               thread_index());
-    load_keys(step, 0, keys);
-    copy_commit();
-    load(0);
-    copy_wait<1>();
-    X::publish();
-    block_sync();
-    Scores s;
-    std::uint32_t probabilities[C::kKeys / 16][4] = {};
-    begin_scores(s, 0);
-    X::template wait<0>(s);
-    hand_over(0);
-    look_at_source();
-    take_in(s, step, seen, state, probabilities);
-    for (int i = 0; i + 1 < steps.all; ++i) {
-      handover.take(i);
-      const bool other_source = next.source != step.source;
-      step = next;
-      if (other_source) look_at_source();
-      steps.template advance<C::kKeys>(next);
-      load(i + 1);
-      begin_scores(s, (i + 1) % C::kStages);
-      begin_outputs(state, probabilities, i % C::kStages);
-      X::template wait<1>(s);
-      hand_over(i + 1);
-      take_in(s, step, seen, state, probabilities);
+    if (steps.all > 0) {
+      copy_pairs<typename C::TileQ, C::kThreads>(shared_q,
+                                                 pair_rows(c, p.q, tile.sequence, group),
+                                                 tile.row,
+                                                 tile.end,
+                                                 c.k_chunks,
+                                                 thread_index());
+      load_keys(step, 0, keys);
+      copy_commit();
+      load(0);
+      copy_wait<1>();
+      X::publish();
+      block_sync();
     }
-    handover.take(steps.all - 1);
-    begin_outputs(state, probabilities, (steps.all - 1) % C::kStages);
-    X::template wait<0>(state.o, probabilities);
-  }
-
-  // The rows as steps, with the logarithms of their denominators.
-  NSA_DEVICE void store_steps(ForwardState<C>& state) const {
-    NSA_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      const float sum = state.sum[half];
-      const float step = count_steps<C::kDv>(state.o, half);
-      if (!rows.valid[half] || (lane_index() & 3) != 0) continue;
-      store_pair(branch.scales + 2 * p.common.row_index(group, tile.sequence, rows.row[half]),
-                 sum == 0.0F ? minus_infinity() : state.largest[half] + log2_exact(sum),
-                 sum == 0.0F ? 0.0F : step / sum);
-    }
-    store<Steps>(state);
-  }
-
-  NSA_DEVICE void finish(ForwardState<C>& state) const {
-    const Common& c = p.common;
-    NSA_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      state.sum[half] += shuffle_xor(state.sum[half], 1);
-      state.sum[half] += shuffle_xor(state.sum[half], 2);
-    }
-    if (branch.scales != nullptr) {
-      store_steps(state);
-      return;
-    }
-    NSA_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      const float sum = state.sum[half];
-      // A row without keys gives zeros; a NaN stays one.
-      shrink_outputs(state, half, sum == 0.0F ? 0.0F : 1.0F / sum);
-      if (branch.lse != nullptr && rows.valid[half] && (lane_index() & 3) == 0) {
-        constexpr float kLn2 = 0.693147180559945309F;
-        branch.lse[c.row_index(group, tile.sequence, rows.row[half])] =
-            sum == 0.0F ? minus_infinity() : (state.largest[half] + log2_exact(sum)) * kLn2;
+    int turn = 0;
+    NSA_NO_UNROLL
+    for (int b = from; b < to; ++b) {
+      const ForwardBranch& branch = p.branches[b];
+      ForwardState<C> state;
+      clear_state(state);
+      if (step.source < branch.sources_end) {
+        Scores s;
+        std::uint32_t probabilities[C::kKeys / 16][4] = {};
+        begin_scores(s, turn % C::kStages);
+        X::template wait<0>(s);
+        hand_over(turn);
+        look_at_source();
+        take_in(s, step, seen, state, probabilities);
+        NSA_NO_UNROLL
+        while (next.source < branch.sources_end) {
+          handover.take(turn);
+          const bool other_source = next.source != step.source;
+          step = next;
+          if (other_source) look_at_source();
+          steps.template advance<C::kKeys>(next);
+          load(turn + 1);
+          begin_scores(s, (turn + 1) % C::kStages);
+          begin_outputs(state, probabilities, turn % C::kStages);
+          X::template wait<1>(s);
+          ++turn;
+          hand_over(turn);
+          take_in(s, step, seen, state, probabilities);
+        }
+        handover.take(turn);
+        begin_outputs(state, probabilities, turn % C::kStages);
+        step = next;
+        steps.template advance<C::kKeys>(next);
+        ++turn;
+        if (turn < steps.all) load(turn);
+        X::template wait<0>(state.o, probabilities);
       }
-    }
-    store<Rounded<E>>(state);
-  }
-  template <class As>
-  NSA_DEVICE void store(const ForwardState<C>& state) const {
-    const int warp_row = offset + warp * 16;
-    store_results<As, typename C::TileQ, C::kDv>(
-        state.o,
-        shared_q,
-        warp_row,
-        pair_rows(p.common, branch.o, tile.sequence, group),
-        tile.row + warp_row,
-        tile.end,
-        p.common.v_chunks);
-  }
-
-  NSA_DEVICE void run() const {
-    ForwardState<C> state;
-    clear<C::kDv>(state.o);
-    NSA_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      state.largest[half] = minus_infinity();
-      state.sum[half] = 0.0F;
-    }
-    pass_keys(state);
-    if (tile.row + offset < tile.end) {
-      X::template settle<C::kGroups>(offset / 64);
-      finish(state);
+      if (tile.row + offset < tile.end) finish(branch, state);
     }
   }
 };
@@ -313,7 +315,6 @@ attend_forward(NSA_PARAMETER ForwardParams p) {
   const int offset = warp / 4 * 64;
   const std::uint32_t base = shared_address(shared);
   const ForwardKernel<C> kernel{p,
-                                p.branches[block_z()],
                                 tile,
                                 block_y(),
                                 warp % 4,
@@ -321,7 +322,8 @@ attend_forward(NSA_PARAMETER ForwardParams p) {
                                 lane_rows(p.common, tile, tile.row + offset + warp % 4 * 16),
                                 base,
                                 base + C::TileQ::kBytes};
-  kernel.run();
+  const int first = block_z() * p.together;
+  kernel.run(first, smaller(first + p.together, p.branch_count));
 }
 
 }  // namespace nsa::kernels

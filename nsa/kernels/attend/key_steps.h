@@ -18,14 +18,14 @@ struct KeySteps {
   int end[kMost];
   int all = 0;
 
-  // Ranges of queries at positions from .. last. `range_of(s)` gives the range of source s.
+  // Sources [first_source, sources), ranges of queries at positions from .. last. `range_of(s)` gives the range of source s.
   template <int kKeys, class RangeOf>
-  NSA_BOTH void plan(int sources, int from, int last, const RangeOf& range_of) {
+  NSA_BOTH void plan(int first_source, int sources, int from, int last, const RangeOf& range_of) {
     all = 0;
     for (int s = 0; s < kMost; ++s) {
       begin[s] = 0;
       end[s] = 0;
-      if (s >= sources) continue;
+      if (s < first_source || s >= sources) continue;
       const KeyRange& range = range_of(s);
       begin[s] = range.low(from);
       end[s] = range.high(last);

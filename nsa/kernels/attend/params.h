@@ -23,8 +23,8 @@ struct GateRef {
 };
 
 struct ForwardBranch {
-  KeySource sources[2];  // one softmax over both
-  int source_count = 0;
+  int sources_begin = 0;  // of ForwardParams: one softmax over all of them
+  int sources_end = 0;
   TensorRef o;
   float* lse = nullptr;  // [G,T,h]; may be null
   // [G,T,h,2] as PartScale: the rows of o are steps (common/part.h), for a sum with parts. Null: they are results.
@@ -35,7 +35,10 @@ struct ForwardParams {
   Common common;
   RowTiles tiles;
   TensorRef q;
-  ForwardBranch branches[3];  // by blockIdx.z
+  KeySource sources[4];  // of the branches, one after the other
+  ForwardBranch branches[3];
+  int branch_count = 0;
+  int together = 1;  // branches that one thread block works on, one after the other
 };
 
 // What a row of the backward pass needs of its branch: gate g and g * (d_o . o) as pairs [G,T,h]; ds = p (g dp - g x).

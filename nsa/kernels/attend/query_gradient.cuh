@@ -178,6 +178,7 @@ struct QueryGradientKernel {
     const Common& c = p.common;
     KeySteps<C::kMostSources> steps;
     steps.template plan<C::kKeys>(
+        0,
         p.source_count,
         c.sequences.first + c.heads.quotient(tile.row),
         c.sequences.first + c.heads.quotient(tile.end - 1),
@@ -272,7 +273,7 @@ struct QueryGradientKernel {
     }
     NSA_UNROLL
     for (int half = 0; half < 2; ++half) {
-      const float step = count_steps<C::kDk>(dq, half);
+      const float step = count_steps<Wide, C::kDk>(dq, half);
       if (rows.valid[half] && (lane_index() & 3) == 0) {
         p.steps[p.common.row_index(group, tile.sequence, rows.row[half])] = step;
       }

@@ -139,6 +139,49 @@ struct Steps {
   NSA_DEVICE static std::uint32_t packed(float low, float high) { return pack_steps(low, high); }
 };
 
+// Of four lanes each has word j of each of four pieces: then lane t has all words of piece t.
+NSA_DEVICE void exchange_words(std::uint32_t (&x)[4]) {
+  const int t = lane_index() & 3;
+  NSA_UNROLL
+  for (int distance = 1; distance <= 2; distance *= 2) {
+    const bool upper = (t & distance) != 0;
+    NSA_UNROLL
+    for (int j = 0; j < 4; ++j) {
+      if ((j & distance) != 0) continue;
+      std::uint32_t& low = x[j];
+      std::uint32_t& high = x[j + distance];
+      const std::uint32_t sent = upper ? low : high;
+      const std::uint32_t got = float_to_bits(shuffle_xor(bits_to_float(sent), distance));
+      (upper ? low : high) = got;
+    }
+  }
+}
+
+// Results of a lane's two rows to memory, 16 bytes a lane, without shared memory.
+template <class As, int kColumns>
+NSA_DEVICE void store_held_results(const float (&acc)[kColumns / 8][4],
+                                   const PairRows& to,
+                                   const LaneRows& rows,
+                                   int chunks) {
+  NSA_UNROLL
+  for (int half = 0; half < 2; ++half) {
+    char* row = const_cast<char*>(to.row(rows.row[half]));
+    NSA_UNROLL
+    for (int j = 0; j < kColumns / 8; j += 4) {
+      std::uint32_t words[4];
+      NSA_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        words[i] = As::packed(acc[j + i][2 * half], acc[j + i][2 * half + 1]);
+      }
+      exchange_words(words);
+      const int chunk = j + (lane_index() & 3);
+      if (rows.valid[half] && chunk < chunks) {
+        store_global16(row + chunk * 16, {words[0], words[1], words[2], words[3]});
+      }
+    }
+  }
+}
+
 // Results of a warp (16 rows) to memory, 16 bytes a lane, by way of the warp's rows of a tile.
 template <class As, class T, int kColumns>
 NSA_DEVICE void store_results(const float (&acc)[kColumns / 8][4],

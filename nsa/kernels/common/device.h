@@ -16,6 +16,11 @@ struct Pair {
   float y;
 };
 
+struct Words2 {
+  std::uint32_t x;
+  std::uint32_t y;
+};
+
 struct Words4 {
   std::uint32_t x;
   std::uint32_t y;
@@ -219,6 +224,19 @@ NSA_DEVICE Words4 load_global16_once(const void* from) {
 }
 NSA_DEVICE void store_global16_once(void* to, const Words4& v) {
   __stcs(static_cast<uint4*>(to), make_uint4(v.x, v.y, v.z, v.w));
+}
+NSA_DEVICE Words2 load_global8_once(const void* from) {
+  const uint2 v = __ldcs(static_cast<const uint2*>(from));
+  return {v.x, v.y};
+}
+NSA_DEVICE void store_global8_once(void* to, const Words2& v) {
+  __stcs(static_cast<uint2*>(to), make_uint2(v.x, v.y));
+}
+NSA_DEVICE std::uint32_t load_global4_once(const void* from) {
+  return __ldcs(static_cast<const unsigned*>(from));
+}
+NSA_DEVICE void store_global4_once(void* to, std::uint32_t v) {
+  __stcs(static_cast<unsigned*>(to), v);
 }
 
 NSA_DEVICE void store_pair(float* to, float x, float y) {

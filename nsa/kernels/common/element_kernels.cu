@@ -80,11 +80,17 @@ struct ElementSet {
     return {ceil_div(rows.to - rows.from, rows.queries), rows.parts.groups, 1};
   }
   static void merge_outputs(const MergeOutputsParams& p, Stream stream) {
-    launch(
-        kernels::merge_outputs<E>, merge_grid(p.rows), kMergeThreads, kMergeSharedBytes, stream, p);
+    launch(p.rows.parts.is_narrow() ? kernels::merge_outputs<E, NarrowOf<E>>
+                                    : kernels::merge_outputs<E, Wide>,
+           merge_grid(p.rows),
+           kMergeThreads,
+           kMergeSharedBytes,
+           stream,
+           p);
   }
   static void merge_gradients(const MergeGradientsParams& p, Stream stream) {
-    launch(kernels::merge_gradients<E>,
+    launch(p.rows.parts.is_narrow() ? kernels::merge_gradients<E, NarrowOf<E>>
+                                    : kernels::merge_gradients<E, Wide>,
            merge_grid(p.rows),
            kMergeThreads,
            kMergeSharedBytes,

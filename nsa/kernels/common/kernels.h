@@ -26,8 +26,8 @@ struct MatrixKernels {
   int gradient_keys;  // keys of a tile
   int score_queries;
   int score_keys;
-  // Slots of row tiles (or items) in x; groups in y; branches in z.
-  void (*forward)(const ForwardParams&, std::int64_t tiles, int branches, Stream);
+  // Slots of row tiles (or items) in x; groups in y; branches (or those that are together) in z.
+  void (*forward)(const ForwardParams&, std::int64_t tiles, Stream);
   void (*query_gradient)(const QueryGradientParams&, std::int64_t tiles, Stream);
   void (*key_gradient)(const KeyGradientParams&, std::int64_t tiles, Stream);
   void (*selected_forward)(const SelectedParams&, std::int64_t items, Stream);

@@ -18,13 +18,15 @@ struct KernelSet {
   using Forward = ForwardConfig<E, kDk, kDv, (kDk > 128 ? 1 : (kDk == 128 ? 3 : 2)), X>;
   using QueryGradient = QueryGradientConfig<E, kDk, kDv, (kDk > 128 ? 1 : 2), X>;
   using KeyGradient = KeyGradientConfig<E, kDk, kDv, (kDk == 128 ? 2 : 1), X>;
-  using SelectedForward = SelectedForwardConfig<E, kDk, kDv, X>;
-  using SelectedBackward = SelectedBackwardConfig<E, kDk, kDv, X>;
+  template <class Parts>
+  using SelectedForward = SelectedForwardConfig<E, kDk, kDv, X, Parts>;
+  template <class Parts>
+  using SelectedBackward = SelectedBackwardConfig<E, kDk, kDv, X, Parts>;
   using Score = ScoreConfig<E, kDk, X>;
 
-  static void forward(const ForwardParams& p, std::int64_t tiles, int branches, Stream stream) {
+  static void forward(const ForwardParams& p, std::int64_t tiles, Stream stream) {
     launch(attend_forward<Forward>,
-           {tiles, p.common.groups, branches},
+           {tiles, p.common.groups, ceil_div(p.branch_count, p.together)},
            Forward::kThreads,
            Forward::kSharedBytes,
            stream,
@@ -47,18 +49,22 @@ struct KernelSet {
            p);
   }
   static void selected_forward(const SelectedParams& p, std::int64_t items, Stream stream) {
-    launch(kernels::selected_forward<SelectedForward>,
+    using Config = SelectedForward<Wide>;
+    launch(p.parts.is_narrow() ? kernels::selected_forward<SelectedForward<NarrowOf<E>>>
+                               : kernels::selected_forward<Config>,
            {items, p.parts.groups, 1},
-           SelectedForward::kThreads,
-           SelectedForward::kSharedBytes,
+           Config::kThreads,
+           Config::kSharedBytes,
            stream,
            p);
   }
   static void selected_backward(const SelectedParams& p, std::int64_t items, Stream stream) {
-    launch(kernels::selected_backward<SelectedBackward>,
+    using Config = SelectedBackward<Wide>;
+    launch(p.parts.is_narrow() ? kernels::selected_backward<SelectedBackward<NarrowOf<E>>>
+                               : kernels::selected_backward<Config>,
            {items, p.parts.groups, 1},
-           SelectedBackward::kThreads,
-           SelectedBackward::kSharedBytes,
+           Config::kThreads,
+           Config::kSharedBytes,
            stream,
            p);
   }

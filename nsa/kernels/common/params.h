@@ -42,17 +42,22 @@ struct Common {
   }
 };
 
+// Bits of a value of a narrow part.
+inline constexpr int kNarrowPartBits = 12;
+
 // Parts of the selected branch (common/part.h) of the tokens from `from` on and of some groups. Part (T, g, pick, head) is row
 // (((T - from) * groups + g - first_group) * picks + pick - skipped) * h + head of `values` and `scales`.
 struct PartBuffers {
-  char* values = nullptr;   // [.., columns] 16 bits; null: there are none
+  char* values = nullptr;   // [.., columns] of `bits` bits; null: there are none
   float* scales = nullptr;  // [.., 2]
   int from = 0;
   int first_group = 0;
   int groups = 0;
   int picks = 0;    // that can have parts, of each query
   int skipped = 0;  // first of them
+  int bits = 16;    // of a value: 16 or kNarrowPartBits
 
+  [[nodiscard]] bool is_narrow() const { return bits == kNarrowPartBits; }
   NSA_BOTH std::int64_t row(const Common& c, int group, int token, int pick, int head) const {
     const std::int64_t query =
         static_cast<std::int64_t>(token - from) * groups + group - first_group;

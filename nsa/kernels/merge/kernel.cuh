@@ -1,5 +1,5 @@
 // Kernels of merge/params.h. First four lanes a row look up its picks and make the factor of each part, then each thread sums
-// up 16 bytes of a row at a time: parts are read once and in the order in which they lie.
+// up eight columns of a row at a time: parts are read once and in the order in which they lie.
 #pragma once
 
 #include "nsa/kernels/attend/gates.h"
@@ -11,7 +11,9 @@ namespace nsa::kernels {
 
 inline constexpr int kMostPicks = 32;
 inline constexpr int kMergeThreads = 4 * kMergeRows;
-inline constexpr int kMergeAtOnce = 4;  // parts whose loads are under way together
+template <class As>
+inline constexpr int kMergeAtOnce =
+    As::kBits == 16 ? 4 : 7;  // parts whose loads are under way together
 
 // In shared memory: factors of a row's picks, what else a row needs, and its sequence.
 inline constexpr int kMergeWeightStep = kMostPicks + 1;
@@ -116,38 +118,41 @@ struct MergeBlock {
   }
 
   // Sum of the parts of row r, columns as parts have them.
+  template <class As>
   NSA_DEVICE Eight sum_parts(int r, const MergeRow& row, int chunk) const {
     Eight sum{};
     if (p.parts.values == nullptr) return sum;
     const Common& c = p.common;
     const int begin = p.parts.skipped;
     const int end = begin + p.parts.picks;
-    const std::int64_t row_bytes = p.columns * 2;
+    constexpr int kAtOnce = kMergeAtOnce<As>;
+    const std::int64_t row_bytes = part_bytes<As>(p.columns);
+    const PartReader<As> reader(p.columns, chunk);
     const char* from =
-        p.parts.values + p.parts.row(c, group, row.token, begin, row.head) * row_bytes + chunk * 16;
+        p.parts.values + p.parts.row(c, group, row.token, begin, row.head) * row_bytes;
     const std::int64_t step = row_bytes * c.heads.divisor;
     NSA_NO_UNROLL
-    for (int pick = begin; pick < end; pick += kMergeAtOnce) {
-      float weights[kMergeAtOnce];
-      Words4 words[kMergeAtOnce];
+    for (int pick = begin; pick < end; pick += kAtOnce) {
+      float weights[kAtOnce];
+      typename PartReader<As>::Words words[kAtOnce];
       NSA_UNROLL
-      for (int i = 0; i < kMergeAtOnce; ++i) {
+      for (int i = 0; i < kAtOnce; ++i) {
         weights[i] = pick + i < end
                          ? load_shared_float(shared + 4 * (r * kMergeWeightStep + pick + i))
                          : 0.0F;
         // Where nothing is to be added, any memory will do: integers times 0 are 0.
-        words[i] = load_global16_once(weights[i] != 0.0F ? from + i * step : p.parts.values);
+        words[i] = reader.load(weights[i] != 0.0F ? from + i * step : p.parts.values);
       }
       NSA_UNROLL
-      for (int i = 0; i < kMergeAtOnce; ++i) add_steps(sum.x, weights[i], words[i]);
-      from += kMergeAtOnce * step;
+      for (int i = 0; i < kAtOnce; ++i) PartReader<As>::add(sum.x, weights[i], words[i]);
+      from += kAtOnce * step;
     }
     return sum;
   }
 
-  // Runs `use(r, row, chunk, sum)` for every 16 bytes of the block's rows, columns in their order; all lanes take part in what
+  // Runs `use(r, row, chunk, sum)` for every eight columns of the block's rows, columns in their order; all lanes take part in what
   // comes before. Chunks that the tensors do not have are left out.
-  template <class Use>
+  template <class As, class Use>
   NSA_DEVICE void each_sum(int tensor_chunks, bool has_dense, const Use& use) const {
     const int chunks = p.columns / 8;
     const int all = rows * chunks;
@@ -156,7 +161,7 @@ struct MergeBlock {
       const int r = item / chunks;
       const int chunk = item - r * chunks;
       const MergeRow found = row(r);
-      Eight sum = sum_parts(r, found, chunk);
+      Eight sum = sum_parts<As>(r, found, chunk);
       turn(sum);
       if (first_item + thread_index() >= all || chunk >= tensor_chunks) continue;
       if (has_dense) {
@@ -207,7 +212,7 @@ NSA_DEVICE float merge_weight(float& sum, const PartScale& scale, float base) {
   return weight == 0.0F ? 0.0F : weight * scale.y;
 }
 
-template <class E>
+template <class E, class As>
 NSA_KERNEL(kMergeThreads, 4)
 merge_outputs(NSA_PARAMETER MergeOutputsParams p) {
   NSA_SHARED(memory);
@@ -264,7 +269,7 @@ merge_outputs(NSA_PARAMETER MergeOutputsParams p) {
     }
   }
   block_sync();
-  block.each_sum(
+  block.template each_sum<As>(
       c.v_chunks,
       p.dense_scales != nullptr,
       [&](int r, const MergeRow& row, int chunk, const Eight& o) {
@@ -290,7 +295,7 @@ merge_outputs(NSA_PARAMETER MergeOutputsParams p) {
       });
 }
 
-template <class E>
+template <class E, class As>
 NSA_KERNEL(kMergeThreads, 4)
 merge_gradients(NSA_PARAMETER MergeGradientsParams p) {
   NSA_SHARED(memory);
@@ -305,12 +310,13 @@ merge_gradients(NSA_PARAMETER MergeGradientsParams p) {
     block.keep(row, weights, numbers);
   }
   block_sync();
-  block.each_sum(c.k_chunks,
-                 p.dense_steps != nullptr,
-                 [&](int, const MergeRow& row, int chunk, const Eight& d_q) {
-                   const PairRows to = pair_rows(c, p.d_q, row.sequence, block.group);
-                   store_eight<E>(const_cast<char*>(to.of(row.query, row.head)) + chunk * 16, d_q);
-                 });
+  block.template each_sum<As>(
+      c.k_chunks,
+      p.dense_steps != nullptr,
+      [&](int, const MergeRow& row, int chunk, const Eight& d_q) {
+        const PairRows to = pair_rows(c, p.d_q, row.sequence, block.group);
+        store_eight<E>(const_cast<char*>(to.of(row.query, row.head)) + chunk * 16, d_q);
+      });
 }
 
 }  // namespace nsa::kernels

@@ -3,13 +3,16 @@
 // key_gradient.cuh tiles are keys by rows; ds is turned for dq through shared memory.
 #pragma once
 
+#include "nsa/kernels/common/part.h"
 #include "nsa/kernels/selected/list_rows.cuh"
 
 namespace nsa::kernels {
 
-template <class E_, int kDk_, int kDv_, class X_>
+// Parts: how a part is kept (common/part.h).
+template <class E_, int kDk_, int kDv_, class X_, class Parts_>
 struct SelectedBackwardConfig {
   using E = E_;
+  using Parts = Parts_;
   using X = X_;
   static constexpr int kDk = kDk_;
   static constexpr int kDv = kDv_;
@@ -137,7 +140,8 @@ struct SelectedBackwardKernel {
       const bool valid = r < list.rows;
       const ListRow row = list.at(valid ? r : 0);
       const std::int64_t at = row.part;
-      const float step = store_part<C::kDk>(dq, half, p.parts.values + at * C::kDk * 2, valid);
+      const float step = store_part<typename C::Parts, C::kDk>(
+          dq, half, p.parts.values + at * part_bytes<typename C::Parts>(C::kDk), valid);
       if (valid && (lane_index() & 3) == 0) {
         store_pair(p.parts.scales + 2 * at, 0.0F, step * c.scale);
       }

@@ -1,26 +1,32 @@
 // Forward kernel of selected/params.h: four warps, 64 rows at a time; the softmax of a part is over its block alone.
 #pragma once
 
+#include "nsa/kernels/common/part.h"
 #include "nsa/kernels/selected/list_rows.cuh"
 
 namespace nsa::kernels {
 
-template <class E_, int kDk_, int kDv_, class X_>
+// Parts: how a part is kept (common/part.h).
+template <class E_, int kDk_, int kDv_, class X_, class Parts_>
 struct SelectedForwardConfig {
   using E = E_;
+  using Parts = Parts_;
   using X = X_;
   static constexpr int kDk = kDk_;
   static constexpr int kDv = kDv_;
   static constexpr int kKeys = 64;
   static constexpr int kRows = 64;
   static constexpr int kThreads = 128;
-  static constexpr int kBlocks = kDk <= 64 ? 5 : 3;  // of a multiprocessor: bounds registers
+  // Wide rows have one buffer, so that one thread block more has room: the next rows wait until the logits of these are there.
+  static constexpr int kBuffers = kDk <= 64 ? 2 : 1;
+  static constexpr int kBlocks =
+      kDk <= 64 ? 5 : (kDk <= 128 ? 4 : 3);  // of a multiprocessor: bounds registers
   using TileK = Tile<kKeys, kDk>;
   using TileV = Tile<kKeys, kDv>;
   using TileQ = Tile<kRows, kDk>;
   static constexpr int kAtV = TileK::kBytes;
   static constexpr int kAtQ = kAtV + TileV::kBytes;
-  static constexpr int kAtEntries = kAtQ + 2 * TileQ::kBytes;
+  static constexpr int kAtEntries = kAtQ + kBuffers * TileQ::kBytes;
   static constexpr int kSharedBytes = kAtEntries + kEntryBytes * kMostItemEntries;
   static_assert(kSharedBytes <= 163 * 1024, "an A100's block has 163 KiB of shared memory");
 };
@@ -42,6 +48,7 @@ struct SelectedForwardKernel {
   NSA_DEVICE void load_rows(int first, int buffer) const {
     copy_list_rows<typename C::TileQ, C::kThreads>(
         shared + C::kAtQ + buffer * C::TileQ::kBytes, q_rows, list, first, p.common.k_chunks);
+    copy_commit();
   }
 
   struct RowSum {
@@ -85,6 +92,10 @@ struct SelectedForwardKernel {
         warp);
     X::commit();
     X::template wait<0>(s);
+    if (C::kBuffers == 1 && first + C::kRows < list.rows) {
+      block_sync();
+      load_rows(first + C::kRows, 0);
+    }
     // Queries ascend in a list: what the first one sees, all do.
     const int all_seen = smaller(keys.end, c.sequences.first + list.at(first).query + 1);
     ListRow row[2];
@@ -119,7 +130,8 @@ struct SelectedForwardKernel {
                         bool valid,
                         const RowSum& sum) const {
     const std::int64_t at = row.part;
-    const float step = store_part<C::kDv>(o, half, p.parts.values + at * C::kDv * 2, valid);
+    const float step = store_part<typename C::Parts, C::kDv>(
+        o, half, p.parts.values + at * part_bytes<typename C::Parts>(C::kDv), valid);
     if (valid && (lane_index() & 3) == 0) {
       store_pair(p.parts.scales + 2 * at, sum.log2, step * sum.inverse);
     }
@@ -128,18 +140,16 @@ struct SelectedForwardKernel {
   NSA_DEVICE void run() const {
     load_block_keys<C>(p, item, keys, group, shared);
     load_rows(0, 0);
-    copy_commit();
     int buffer = 0;
     for (int first = 0; first < list.rows; first += C::kRows) {
       copy_wait<0>();
       X::publish();
       block_sync();
-      if (first + C::kRows < list.rows) {
+      if (C::kBuffers == 2 && first + C::kRows < list.rows) {
         load_rows(first + C::kRows, buffer ^ 1);
-        copy_commit();
       }
       attend(first, buffer);
-      buffer ^= 1;
+      if (C::kBuffers == 2) buffer ^= 1;
     }
   }
 };

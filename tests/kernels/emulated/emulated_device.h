@@ -269,6 +269,22 @@ inline Words4 load_global16_once(const void* from) {
 inline void store_global16_once(void* to, const Words4& v) {
   store_global16(to, v);
 }
+inline Words2 load_global8_once(const void* from) {
+  Words2 v;
+  std::memcpy(&v, from, 8);
+  return v;
+}
+inline void store_global8_once(void* to, const Words2& v) {
+  std::memcpy(to, &v, 8);
+}
+inline std::uint32_t load_global4_once(const void* from) {
+  std::uint32_t v = 0;
+  std::memcpy(&v, from, 4);
+  return v;
+}
+inline void store_global4_once(void* to, std::uint32_t v) {
+  std::memcpy(to, &v, 4);
+}
 
 struct MatrixRows {
   std::uint32_t address;

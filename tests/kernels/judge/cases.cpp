@@ -7,6 +7,8 @@
 #include <string_view>
 #include <utility>
 
+#include "tests/kernels/judge/covering_pairs.h"
+
 namespace judge {
 namespace {
 
@@ -49,6 +51,7 @@ std::string text_of(const Case& one) {
   add("pattern", static_cast<int>(one.pattern));
   add("layout", static_cast<int>(one.layout));
   if (p.first != 0) add("first", p.first);
+  if (p.least_joined_tiles == 0) text += " joined";
   text += p.varlen ? " varlen" : " S";
   for (const std::int64_t length : one.lengths) text += " " + std::to_string(length);
   return text;
@@ -129,61 +132,6 @@ std::vector<CheckedCase> every_edge(std::uint64_t seed) {
     add_case(cases, "edges", paper, seed);
   }
   return cases;
-}
-
-// Rows of axis values such that each pair of values of each pair of axes is in some row. Greedy, from a seed.
-std::vector<std::vector<int>> covering_pairs(const std::vector<int>& sizes, std::uint64_t seed) {
-  const auto axes = static_cast<int>(sizes.size());
-  std::mt19937_64 random(seed);
-  std::vector<std::vector<std::vector<char>>> open(axes, std::vector<std::vector<char>>(axes));
-  std::int64_t left = 0;
-  for (int a = 0; a < axes; ++a) {
-    for (int b = a + 1; b < axes; ++b) {
-      open[a][b].assign(static_cast<std::size_t>(sizes[a]) * sizes[b], 1);
-      left += static_cast<std::int64_t>(sizes[a]) * sizes[b];
-    }
-  }
-  const auto gain = [&](const std::vector<int>& row) {
-    int sum = 0;
-    for (int a = 0; a < axes; ++a) {
-      for (int b = a + 1; b < axes; ++b)
-        sum += open[a][b][static_cast<std::size_t>(row[a]) * sizes[b] + row[b]];
-    }
-    return sum;
-  };
-  std::vector<std::vector<int>> rows;
-  while (left > 0) {
-    std::vector<int> best;
-    int best_gain = 0;
-    for (int attempt = 0; attempt < 200; ++attempt) {
-      std::vector<int> row(axes);
-      for (int a = 0; a < axes; ++a) row[a] = static_cast<int>(random() % sizes[a]);
-      // Each axis in turn takes its best value.
-      for (int a = 0; a < axes && attempt % 4 == 0; ++a) {
-        int value = row[a];
-        int most = gain(row);
-        for (row[a] = 0; row[a] < sizes[a]; ++row[a]) {
-          if (gain(row) > most) {
-            most = gain(row);
-            value = row[a];
-          }
-        }
-        row[a] = value;
-      }
-      if (gain(row) > best_gain) {
-        best_gain = gain(row);
-        best = row;
-      }
-    }
-    if (best.empty()) continue;
-    for (int a = 0; a < axes; ++a) {
-      for (int b = a + 1; b < axes; ++b)
-        open[a][b][static_cast<std::size_t>(best[a]) * sizes[b] + best[b]] = 0;
-    }
-    left -= best_gain;
-    rows.push_back(best);
-  }
-  return rows;
 }
 
 std::vector<CheckedCase> pairs(std::uint64_t seed) {
@@ -287,6 +235,20 @@ std::vector<CheckedCase> patterns(std::uint64_t seed) {
     other.one.problem.d = d;
     add_case(cases, "patterns", other, seed);
   }
+  // One block does all branches of a tile; other cases have too few tiles for it.
+  for (const int width : {64, 128}) {
+    for (const auto element : {nk::Element::bf16, nk::Element::fp16}) {
+      CheckedCase joined{base_case()};
+      joined.one.problem.least_joined_tiles = 0;
+      joined.one.problem.heads = width == 64 ? 6 : 16;
+      joined.one.problem.element = element;
+      joined.one.problem.d_k = joined.one.problem.d_v = width;
+      add_case(cases, "patterns", joined, seed);
+      joined.one.problem.varlen = true;
+      joined.one.lengths = {0, 1, 31, 200, 0, 64, 129};
+      add_case(cases, "patterns", joined, seed);
+    }
+  }
   CheckedCase later{base_case()};
   later.one.problem.first = 333;
   later.one.backward = false;
@@ -343,6 +305,7 @@ std::vector<CheckedCase> repeats(std::uint64_t seed) {
     p.chunk_bytes = width == 64 ? std::size_t{1} << 20 : std::size_t{128} << 20;
     checked.one.lengths = {700, 700};
     checked.repeats = 50;
+    p.least_joined_tiles = 0;
     if (width == 128) {
       p.varlen = true;
       checked.one.lengths = {500, 0, 130};

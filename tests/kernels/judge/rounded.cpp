@@ -19,7 +19,7 @@ double squared(double x) {
   return x * x;
 }
 
-// 16-bit integers times the largest magnitude / 32767.
+// 16-bit integers times the largest magnitude / 32767. Narrow parts have 12 bits; that is not granted here.
 void quantize(Numbers& row) {
   double largest = 1e-30;
   for (const double x : row) largest = std::max(largest, std::abs(x));
