@@ -139,6 +139,8 @@ void start_grandchild(bool in_own_session = false) {
   const pid_t child = fork();
   if (child != 0) {
     std::cout << "grandchild " << child << std::endl;
+    constexpr int kLooks = 5'000;  // it is there in microseconds
+    for (int i = 0; in_own_session && i < kLooks && getsid(child) != child; ++i) usleep(1'000);
     return;
   }
   if (in_own_session) setsid();

@@ -46,7 +46,7 @@ TABLE = [
     (kernels.sel_picks_of_head_0, SEL, "FAIL", "NUMERIC.FORWARD", "", False),
     (kernels.sel_first_pick_lost, SEL, "FAIL", "NUMERIC.FORWARD", "", False),
     (kernels.sel_future_in_own_block, SEL, "FAIL", "CAUSALITY.LEAK", "forward", False),
-    (kernels.sel_sentinel_is_block_0, SEL, "FAIL", "NUMERIC.FORWARD", "", False),
+    (kernels.sel_sentinel_is_block_0, SEL, "FAIL", "RANGE.INVALID", "empty_slots_block_zero", False),
     (kernels.cmp_seen_when_begun, CMP, "FAIL", "CAUSALITY.LEAK", "forward", False),
     (kernels.cmp_seen_one_late, CMP, "FAIL", "NUMERIC.FORWARD", "seen_one_late", False),
     (kernels.cmp_scaled_last, CMP_128, "PASS", "", "", True),
@@ -141,8 +141,12 @@ class Validate(unittest.TestCase):
     def test_chance_is_no_look_into_the_future(self):
         with tempfile.TemporaryDirectory() as folder:
             verdict = nsa_harness.validate(kernels.win_with_dropout, dict(WIN), out=folder, db=os.path.join(folder, "runs.db"))
+            with open(verdict.report, encoding="utf-8") as file:
+                report = file.read()
         self.assertEqual([finding.code for finding in verdict.findings], ["NUMERIC.FORWARD"], str(verdict))
         self.assertIn("Two calls with the same inputs gave different outputs", str(verdict))
+        self.assertIn('nsa_harness.validate("kernels:win_with_dropout", spec)', report)
+        self.assertNotIn(".yaml", report.partition("## Configuration")[0])
 
     def test_no_process_outlives_the_case(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -372,7 +372,8 @@ TEST_F(RunnerTest, WhatIsLeftBehindIsTold) {
     });
   };
   EXPECT_TRUE(told(run(1, {{"0", "grandchild_apart"}})));
-  EXPECT_FALSE(told(run(1, {{"0", "ok"}})));
+  const fakes::TempFolder other;
+  EXPECT_FALSE(told(run_fakes(fake_case(1), patient_options(other.path(), {{"0", "ok"}}))));
 }
 
 TEST_F(RunnerTest, TwinThatHangsIsEndedToo) {
