@@ -86,6 +86,15 @@ bool is_of_the_launcher(const std::string& type) {
   return type.starts_with(kLauncher);
 }
 
+// What a traceback does not tell: below a line of the script is LibTorch, which has no frame in Python. These words of its own are
+// in no other error; python/nsa_harness/serve.py says the same of what it catches.
+std::vector<std::string> bases_of(const WorkerError& error) {
+  if (error.type != "RuntimeError") return {};
+  if (error.what.find("DefaultCPUAllocator: ") != std::string::npos) return {"std::bad_alloc"};
+  if (error.what.starts_with("CUDA error: ")) return {"c10::AcceleratorError"};
+  return {};
+}
+
 // One stream of lines of one rank.
 class Tracebacks {
  public:
@@ -110,6 +119,7 @@ class Tracebacks {
     if (!is_type(error.type)) return std::nullopt;
     if (colon != std::string_view::npos) error.what = line.substr(colon + 2);
     error.frames = frames_;
+    error.bases = bases_of(error);
     return error;
   }
 

@@ -18,6 +18,7 @@ constexpr std::array kEdges = {
     Edge{"CRASH.EXCEPTION/reducer", "CRASH.EXCEPTION/communication", Tie::peer},
     Edge{"CRASH.EXCEPTION/exit", "CRASH.EXCEPTION/communication", Tie::peer},
     Edge{"CRASH.EXCEPTION/exit_early", "CRASH.EXCEPTION/communication", Tie::peer},
+    Edge{"CRASH.EXCEPTION/left", "CRASH.EXCEPTION/communication", Tie::peer},
     Edge{"CRASH.EXCEPTION/exit_late", "CRASH.EXCEPTION/communication", Tie::peer},
     Edge{"process", "HANG.COLLECTIVE", Tie::peer},
     Edge{"process", "HANG.INIT", Tie::peer},

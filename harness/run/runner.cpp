@@ -18,11 +18,13 @@
 #include "harness/run/meeting.h"
 #include "harness/run/processes/command_group.h"
 #include "harness/run/processes/keeper.h"
+#include "harness/run/processes/left_behind.h"
 #include "harness/run/processes/worker_group.h"
 #include "harness/run/record/kept_text.h"
 #include "harness/run/record/run_folder.h"
 #include "nsa/base/error.h"
 #include "nsa/base/file.h"
+#include "nsa/base/text.h"
 
 namespace harness {
 namespace {
@@ -87,6 +89,7 @@ class CaseRun {
     } else if (well_ && case_.scenario.has_twin()) {
       stop_reason = run_twin();
     }
+    if (!case_.scenario.is_command()) end_what_is_left();
     note_full_disk();
     note_unstartable();
     sink_.finish();
@@ -160,7 +163,14 @@ class CaseRun {
     meeting.port = listener_.port;
     meeting.origin_ms = origin_ms_;
     add_meeting(meeting, here);
+    here.environment.push_back(case_mark(options_.folder));
     return here;
+  }
+
+  // A command has a keeper, which sees to it.
+  void end_what_is_left() {
+    const std::vector<std::string> names = end_left_behind(case_mark(options_.folder));
+    if (!names.empty()) record(Fact{kLeftBehindFact, nsa::join(names)});
   }
 
   // What ranks do on a full disk looks like many other failures: whoever judges must know.

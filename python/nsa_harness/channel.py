@@ -132,6 +132,29 @@ def place_of(error):
     return [f"{frame.name} ({short_path(frame.filename)}:{frame.lineno})" for frame in reversed(frames)]
 
 
+def name_of_type(error):
+    """As a traceback names it."""
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def bases_of(error, torch):
+    """Names of its base classes, and before them what the controller knows it by: LibTorch's own names for what LibTorch raised."""
+    bases = [f"{base.__module__}.{base.__qualname__}" for base in type(error).__mro__[1:-1]]
+    text = str(error)
+    if torch is not None:
+        no_memory = getattr(torch, "OutOfMemoryError", None) or torch.cuda.OutOfMemoryError
+        if isinstance(error, no_memory):
+            bases.insert(0, "c10::OutOfMemoryError")
+        elif isinstance(error, RuntimeError) and "CUDA error" in text:
+            bases.insert(0, "c10::AcceleratorError")
+        elif isinstance(error, RuntimeError) and "DefaultCPUAllocator" in text:
+            bases.insert(0, "std::bad_alloc")
+    if isinstance(error, MemoryError):
+        bases.insert(0, "std::bad_alloc")
+    return bases
+
+
 def short_path(path):
     """Of a library from its package on, else the file's name: a message that comes out of PyTorch is not the script's own."""
     for folder in ("site-packages/", "dist-packages/"):

@@ -10,7 +10,7 @@ import runpy
 import sys
 import traceback
 
-from nsa_harness.channel import Channel, die_with_the_controller, place_of
+from nsa_harness.channel import Channel, bases_of, die_with_the_controller, name_of_type, place_of
 from nsa_harness.validate import SERVING
 
 CANONICAL = "bhsd"
@@ -19,6 +19,8 @@ SOURCES = "foreign"  # this process is not built from the controller's sources
 
 class WrongResult(Exception):
     """What the callable returned is not what the spec says."""
+
+    __module__ = "nsa_harness"  # this file runs as __main__, which is the user's name for his own
 
 
 def load(name):
@@ -57,6 +59,7 @@ class Kernel:
         self.takes, self.gives = CALLS[self.spec["level"]]
         self.device = torch.device(scenario["parallel"]["device"])
         self.layout = self.spec["layout"]
+        self.trial, self.given = "", {}  # what it is called with
         self.fn = load(self.spec["callable"])
 
     def laid_out(self, tensor, gaps):
@@ -142,7 +145,7 @@ class Kernel:
     def run(self, tensors, gaps, channel):
         """What comes back from one call, by name; and how many numbers of each input have another value afterwards."""
         torch = self.torch
-        given = self.inputs(tensors, gaps)
+        given = self.given = self.inputs(tensors, gaps)
         before = {name: tensor.detach().clone() for name, tensor in given.items()}
         channel.enter("forward")
         called = self.call(given, self.shape_of_result(tensors))
@@ -181,33 +184,21 @@ class Kernel:
         return {"d" + name: self.canonical(one) for name, one in zip(names, found) if one is not None}
 
 
-def told_type(error, torch):
-    """Type and base classes as the controller knows them: LibTorch's own names for what LibTorch raised."""
-    kind = type(error)
-    bases = [f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__[1:-1]]
-    text = str(error)
-    if torch is not None:
-        no_memory = getattr(torch, "OutOfMemoryError", None) or torch.cuda.OutOfMemoryError
-        if isinstance(error, no_memory):
-            bases.insert(0, "c10::OutOfMemoryError")
-        elif isinstance(error, RuntimeError) and "CUDA error" in text:
-            bases.insert(0, "c10::AcceleratorError")
-        elif isinstance(error, RuntimeError) and "DefaultCPUAllocator" in text:
-            bases.insert(0, "std::bad_alloc")
-    if isinstance(error, MemoryError):
-        bases.insert(0, "std::bad_alloc")
-    return f"{kind.__module__}.{kind.__qualname__}", bases
+def told_with_its_trial(error, trial, given):
+    """An engineer asks first what it was called with. Behind the first line: it is the one that a verdict shows."""
+    first, *rest = str(error).split("\n", 1)
+    shapes = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in given.items())
+    return "\n".join([f"{first} (in the trial {trial}{': ' + shapes if shapes else ''})", *rest])
 
 
-def serve(case, folder, channel, torch):
+def serve(kernel, scenario, folder, channel):
     from nsa_harness import tensors
 
-    scenario = case["scenario"]
-    kernel = Kernel(scenario, torch)
     os.makedirs(os.path.join(folder, "rank_0"), exist_ok=True)
     calls = 0
     for number, name in enumerate(sorted(os.listdir(os.path.join(folder, "trials")))):
         inputs, said = tensors.read(os.path.join(folder, "trials", name))
+        kernel.trial = said["trial"]
         for call in range(1, int(said["calls"]) + 1):
             results, written = kernel.run(inputs, said["gaps"] == "1", channel)
             calls += 1
@@ -254,7 +245,7 @@ def main():
     os.environ[SERVING] = "1"
     die_with_the_controller()
     channel = Channel(int(asked.clock_origin_ms))
-    torch = None
+    torch = kernel = None
     try:
         with open(asked.case, encoding="utf-8") as file:
             case = json.load(file)
@@ -264,11 +255,19 @@ def main():
 
         channel.moved()
         torch.manual_seed(case["scenario"].get("seed", 0))
-        serve(case, asked.folder, channel, torch)
+        kernel = Kernel(case["scenario"], torch)
+        serve(kernel, case["scenario"], asked.folder, channel)
     except BaseException as error:  # whatever ends the user's code is told
         traceback.print_exc()
-        kind, bases = told_type(error, torch)
-        channel.write("error", type=kind, what=str(error), phase=channel.phase, step=1, bases=bases, frames=place_of(error))
+        channel.write(
+            "error",
+            type=name_of_type(error),
+            what=told_with_its_trial(error, kernel.trial, kernel.given) if kernel else str(error),
+            phase=channel.phase,
+            step=1,
+            bases=bases_of(error, torch),
+            frames=place_of(error),
+        )
         sys.stderr.flush()
         os._exit(1)
     channel.write("done")

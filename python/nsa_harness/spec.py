@@ -3,6 +3,8 @@ default that stands here, and what contradicts itself is refused by name."""
 
 import dataclasses
 import difflib
+import math
+import re
 
 DTYPES = ("fp64", "fp32", "bf16", "fp16")
 
@@ -147,6 +149,10 @@ def _one_of(spec, field, names):
         _refuse(field, getattr(spec, field), "one of " + ", ".join(str(name) for name in names))
 
 
+def _is_above_zero(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf
+
+
 def _whole(spec, field, least):
     value = getattr(spec, field)
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
@@ -166,10 +172,15 @@ def _check(spec):
         _whole(spec, field, 1)
     if spec.heads % spec.groups:
         _refuse("heads", spec.heads, f"a multiple of groups, which is {spec.groups}")
-    if spec.scale is not None and not spec.scale > 0:
+    if spec.scale is not None and not _is_above_zero(spec.scale):
         _refuse("scale", spec.scale, "a number above 0, or None for 1 / sqrt(d_k)")
-    if not spec.seconds > 0:
+    if not _is_above_zero(spec.seconds):
         _refuse("seconds", spec.seconds, "a number above 0")
+    if isinstance(spec.seed, bool) or not isinstance(spec.seed, int) or abs(spec.seed) >= 2**63:
+        _refuse("seed", spec.seed, "a whole number of at most 63 bits")
+    for field in ("gradients", "window_counts_self"):
+        if not isinstance(getattr(spec, field), bool):
+            _refuse(field, getattr(spec, field), "True or False")
     _check_level(spec)
 
 
@@ -218,6 +229,33 @@ def _check_picks(spec):
     _whole(spec, "sentinel", -1)
     if 0 <= spec.sentinel < spec.top_n + 3:
         _refuse("sentinel", spec.sentinel, "-1, or a number that no block has")
+
+
+# Where a field of a Spec stands in the scenario, if it has another name there.
+PLACES = {
+    "budget.seconds": "seconds",
+    "model.d": "compress_stride",
+    "model.d_k": "d_k",
+    "model.d_v": "d_v",
+    "model.init_blocks": "forced_first",
+    "model.l": "compress_length",
+    "model.l_sel": "block",
+    "model.local_blocks": "forced_last",
+    "model.n_heads": "heads",
+    "model.n_kv_groups": "groups",
+    "model.n_sel": "top_n",
+    "model.w": "window",
+}
+
+
+def told_of_spec(text):
+    """What the controller says of the scenario, in the words of the Spec that it was made of: the file is gone by then."""
+    text = re.sub(r" \(this installation has no worker[^)]*\)$", "", text.strip())
+    found = re.fullmatch(r"nsa-harness: \S+\.yaml:\d+: ([\w.]+): (.*)", text, re.S)
+    if not found:
+        return text
+    place, rest = found.groups()
+    return f"spec: {PLACES.get(place, place)}: {rest}"
 
 
 def _model(spec):

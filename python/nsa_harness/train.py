@@ -14,7 +14,7 @@ import time
 import weakref
 
 from nsa_harness import flight
-from nsa_harness.channel import HEARTBEAT_S, Channel, place_of
+from nsa_harness.channel import HEARTBEAT_S, Channel, bases_of, name_of_type, place_of
 from nsa_harness.collectives import COLLECTIVES, wrapped
 from nsa_harness.reach import Reach
 from nsa_harness.values import dtype_name, hash_of, is_dtensor, local, piece, real, tensors_in
@@ -422,11 +422,14 @@ class Recorder:
         sys.excepthook = told
 
     def tell_error(self, error):
-        bases = [f"{base.__module__}.{base.__qualname__}" for base in type(error).__mro__[1:-1]]
-        kind = type(error)
-        name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
         self.channel.write(
-            "error", type=name, what=str(error)[:4000], phase=self.channel.phase, step=self.step, bases=bases, frames=place_of(error)
+            "error",
+            type=name_of_type(error),
+            what=str(error)[:4000],
+            phase=self.channel.phase,
+            step=self.step,
+            bases=bases_of(error, self.torch),
+            frames=place_of(error),
         )
 
 

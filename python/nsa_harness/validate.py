@@ -10,7 +10,7 @@ import sys
 import tempfile
 
 from nsa_harness import program
-from nsa_harness.spec import Spec, SpecError
+from nsa_harness.spec import Spec, SpecError, told_of_spec
 
 SERVING = "NSA_HARNESS_SERVING"  # set in the process that runs the kernel
 
@@ -81,7 +81,7 @@ def validate(fn, spec, *, out=None, db=None):
         command += ["--db", db] if db else []
         done = subprocess.run(command, env=_environment(main), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode == 3:
-        raise SpecError(done.stderr.strip())
+        raise SpecError(told_of_spec(done.stderr))
     try:
         told = json.loads(done.stdout)
     except ValueError:

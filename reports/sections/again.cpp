@@ -30,6 +30,11 @@ bool is_known(const CaseView& one) {
   return one.the_case && !one.the_case->scenario.path.empty();
 }
 
+// What validate() made of a Spec is gone with it, and so is the path of its own modules.
+bool is_kernel(const CaseView& one) {
+  return one.the_case && one.the_case->scenario.is_foreign();
+}
+
 // Without the database. REQUIRES: is_known(one).
 std::vector<std::string> words_of(const CaseView& one, const std::string& program) {
   // Draws depend on the seed, the file and the number of the draw: a self-test repeats all draws of this file.
@@ -74,6 +79,10 @@ std::string run_again(const harness::RunRecord& run) {
 }
 
 std::string case_again(const CaseView& one) {
+  if (is_kernel(one)) {
+    return "# in Python: nsa_harness.validate(\"" + one.the_case->scenario.kernel.callable +
+           "\", spec) with the same spec";
+  }
   if (!is_known(one)) return run_again(one.run);
   std::vector<std::string> words = words_of(one, program_of(one.run));
   const std::string database = one.run.option("database");
@@ -82,7 +91,7 @@ std::string case_again(const CaseView& one) {
 }
 
 std::string case_again_in_checkout(const CaseView& one) {
-  return is_known(one) ? nsa::shell_text(words_of(one, "./nsa-harness")) : "";
+  return is_known(one) && !is_kernel(one) ? nsa::shell_text(words_of(one, "./nsa-harness")) : "";
 }
 
 }  // namespace reports

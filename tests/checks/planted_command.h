@@ -1,6 +1,7 @@
 // A command of the user's own: how it ended, and whether it stands still, as far as it says nothing of itself.
 #pragma once
 
+#include "tests/checks/planted_ends.h"
 #include "tests/checks/planted_progress.h"
 
 namespace fixtures {
@@ -69,6 +70,24 @@ inline void add_command(std::vector<Planted>& list) {
                     as_command(h);
                     launcher_ends(h, -1, SIGKILL);
                   }});
+  list.push_back({ends,
+                  "a rank that ends after its peer's connection failed",
+                  Verdict::fail,
+                  "CRASH.EXCEPTION",
+                  R"({"ranks":[0]})",
+                  [](Healthy& h) {
+                    as_command(h);
+                    raises(0,
+                           error_of("RuntimeError",
+                                    "[gloo/transport/tcp/pair.cc:5] Connection closed by peer"))(h);
+                    for (auto& row : h.evidence.exited)
+                      row.t_ms = row.row.process_ended == 0 ? 950 : 990;
+                    launcher_ends(h, 1, 0);
+                  }});
+  list.push_back(
+      {ends, "a command that left processes behind", Verdict::pass, "", "{}", [](Healthy& h) {
+         put(h.evidence.facts, kController, harness::Fact{harness::kLeftBehindFact, "sleep"});
+       }});
   const std::string moves = "progress";
   list.push_back({moves,
                   "a command whose ranks all wait for a peer",

@@ -333,6 +333,7 @@ inline void write_kernel_outputs(
         {"blocks", nsa::DType::i64, k.shapes.at("blocks"), std::as_bytes(std::span(k.blocks))});
   }
   for (const char* name : names) {
+    if (!k.values.contains(name)) continue;  // no gradient came
     std::vector<std::int64_t> shape = k.shapes.at(name);
     if (std::string(name) == "lse") shape.pop_back();
     tensors.push_back({name, nsa::DType::f64, shape, std::as_bytes(std::span(k.values.at(name)))});
@@ -519,6 +520,18 @@ inline void add_foreign_kernels(std::vector<Planted>& list) {
        t.at("o", 0, 0, 1, 0) = std::nan("");
      }});
   of(is_oracle,
+     "keys that get no gradient",
+     "GRAD.MISSING",
+     R"({"op":"attend_win","phase":"backward"})",
+     {.spoil = [](const std::string&, int, KernelTensors& t) { t.values.erase("dk"); }});
+  of(is_oracle,
+     "keys whose gradient is zero",
+     "NUMERIC.GRADIENT",
+     R"({"op":"attend_win","phase":"backward"})",
+     {.spoil = [](const std::string&, int, KernelTensors& t) {
+       for (double& value : t.values.at("dk")) value = 0.0;
+     }});
+  of(is_oracle,
      "a layer whose window is one too long",
      "NUMERIC.FORWARD",
      R"({"branch":"win","op":"attention"})",
@@ -582,6 +595,23 @@ inline void add_foreign_kernels(std::vector<Planted>& list) {
      "CAUSALITY.LEAK",
      R"({"branch":"win","phase":"forward"})",
      {.allowed = [](std::int64_t t, std::int64_t u, bool right) { return right || u == t + 1; }});
+  const auto other_calls = [](double second, double future) {
+    return [=](const std::string& trial, int call, KernelTensors& t) {
+      if (trial == "normal" && call == 2) t.at("o", 0, 0, 0, 0) += second;
+      if (trial == "other_future") t.at("o", 0, 0, 1, 0) += future;
+    };
+  };
+  adder(causal,
+        "whose calls differ by as much",
+        Verdict::pass,
+        "",
+        "{}",
+        {.spoil = other_calls(1e-3, 2e-3)});
+  of(causal,
+     "whose calls differ by much less",
+     "CAUSALITY.LEAK",
+     R"({"branch":"win","phase":"forward"})",
+     {.spoil = other_calls(1e-3, 1e-2)});
   of(causal,
      "its last choice depends on the future",
      "CAUSALITY.LEAK",

@@ -2,8 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "harness/judge/find_cause.h"
 #include "harness/judge/wording/find_wording.h"
 #include "tests/checks/planted.h"
+#include "tests/checks/planted_command.h"
 #include "tests/checks/planted_ends.h"
 
 namespace {
@@ -35,6 +37,38 @@ TEST(ProcessEnds, TheFunctionThatRaisedItIsTold) {
   const auto finding = told(error);
   EXPECT_EQ(finding.facts.at("raised_by"), "at::sum(at::Tensor const&) (libtorch_cpu.so)");
   EXPECT_FALSE(harness::details_of(finding).empty());
+}
+
+// Two ranks of a command: the connection of rank 0 fails and it ends at 950 ms, rank 1 ends with 0.
+std::vector<harness::Finding> told_of_command(std::int64_t rank_1_ends_ms, int rank_1_exits_with) {
+  fixtures::Healthy h(2, 2, "training");
+  fixtures::as_command(h);
+  fixtures::raises(0, fixtures::error_of("RuntimeError", "Connection closed by peer"))(h);
+  h.ends(0, 1, 0, false, 950);
+  h.ends(1, rank_1_exits_with, 0, false, rank_1_ends_ms);
+  return fixtures::run("process_clean", h.evidence).findings;
+}
+
+std::vector<int> leavers_of(const std::vector<harness::Finding>& findings) {
+  for (const harness::Finding& finding : findings) {
+    if (finding.variant == "left") return finding.site.ranks;
+  }
+  return {};
+}
+
+TEST(ProcessEnds, ARankThatLeftItsPeerWithZeroIsTheCause) {
+  auto findings = told_of_command(900, 0);
+  EXPECT_THAT(leavers_of(findings), testing::ElementsAre(1));
+  harness::assign_roles(findings);
+  for (const harness::Finding& finding : findings) {
+    EXPECT_EQ(finding.role == harness::Role::initiating, finding.variant == "left")
+        << finding.variant;
+  }
+}
+
+TEST(ProcessEnds, ARankThatEndedLaterOrFailedItselfLeftNobody) {
+  EXPECT_THAT(leavers_of(told_of_command(990, 0)), testing::IsEmpty());
+  EXPECT_THAT(leavers_of(told_of_command(900, 3)), testing::IsEmpty());
 }
 
 }  // namespace

@@ -292,6 +292,9 @@ TEST_F(ProgramTest, BadWordsAreOneClearLine) {
   expect_refused({}, "subcommand");
   expect_refused({"rum"}, "verb: found \"rum\", wanted one of run, list, report");
   expect_refused({"run"}, "found no scenario, wanted files or -- COMMAND");
+  expect_refused({"run", "--", "torchrum", "train.py"},
+                 "-- COMMAND: found torchrum, wanted a program that PATH has");
+  expect_refused({"run", "--", program_.scenario()}, "-- COMMAND: found ");
   expect_refused({"run", program_.scenario(), "--sett", "a=b"}, "--sett");
   expect_refused({"report", "--format", "pdf"}, "pdf");
 }

@@ -135,12 +135,15 @@ int end_by(int signal) {
   return 0;
 }
 
-void start_grandchild() {
+void start_grandchild(bool in_own_session = false) {
   const pid_t child = fork();
   if (child != 0) {
     std::cout << "grandchild " << child << std::endl;
+    constexpr int kLooks = 5'000;  // it is there in microseconds
+    for (int i = 0; in_own_session && i < kLooks && getsid(child) != child; ++i) usleep(1'000);
     return;
   }
+  if (in_own_session) setsid();
   std::signal(SIGTERM, SIG_IGN);
   while (true) pause();
 }
@@ -323,6 +326,8 @@ const std::map<std::string, Mood>& moods() {
       {"early", [](Rank& r) { return r.work(), 0; }},
       {"ignores_term", [](Rank& r) { return std::signal(SIGTERM, SIG_IGN), r.stand(false), 0; }},
       {"grandchild", [](Rank& r) { return start_grandchild(), r.done(), 0; }},
+      {"grandchild_apart", [](Rank& r) { return start_grandchild(true), r.done(), 0; }},
+      {"grandchild_apart_killed", [](Rank&) { return start_grandchild(true), end_by(SIGKILL); }},
       {"grandchild_hang", [](Rank& r) { return start_grandchild(), r.stand(false), 0; }},
       {"closes", [](Rank& r) { return r.work(), close(kEventFd), 0; }},
       {"closes_hang", [](Rank&) { return close(kEventFd), pause(); }},

@@ -55,6 +55,25 @@ TEST(Printed, OfChainedExceptionsTheLastIsTheOneThatWasRaised) {
   EXPECT_EQ(harness::raised_as(printed.errors[0].error).failure, harness::Failure::device_memory);
 }
 
+TEST(Printed, MemoryThatTheScriptItselfAskedForIsNoMistakeOfTheScript) {
+  const std::string traceback =
+      "[rank1]: Traceback (most recent call last):\n"
+      "[rank1]:   File \"/home/me/train.py\", line 12, in <module>\n";
+  const Printed printed = read(traceback +
+                               "[rank1]: RuntimeError: [enforce fail at alloc_cpu.cpp:127] err == "
+                               "0. DefaultCPUAllocator: can't "
+                               "allocate memory: you tried to allocate 4503599627370496 bytes.\n");
+  ASSERT_EQ(printed.errors.size(), 1u);
+  EXPECT_EQ(harness::raised_as(printed.errors[0].error).failure, harness::Failure::host_memory);
+  const Printed device = read(traceback + "[rank1]: RuntimeError: CUDA error: an illegal access\n");
+  ASSERT_EQ(device.errors.size(), 1u);
+  EXPECT_EQ(harness::raised_as(device.errors[0].error).failure, harness::Failure::device);
+  const Printed own =
+      read(traceback + "[rank1]: RuntimeError: can't allocate memory for my cache\n");
+  ASSERT_EQ(own.errors.size(), 1u);
+  EXPECT_EQ(harness::raised_as(own.errors[0].error).failure, harness::Failure::own);
+}
+
 TEST(Printed, WhatTorchrunTellsOfProcessesIsReadAndItsOwnErrorIsNoRanks) {
   const Printed printed = read(
       "W1123 api.py:900] Sending process 812 closing signal SIGTERM\n"

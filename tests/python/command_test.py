@@ -91,11 +91,22 @@ TABLE = {
     "spins_for_a_peer": (ranks(answers([DONE, WAITS], SPINS), answers([DONE], STUCK)), "HANG", "HANG.HOST", [1]),
     "spins_for_another": (ranks(answers([DONE, WAITS], SPINS), answers([DONE, OTHER], SPINS)), "FAIL", "DESYNC.SIZE", None),
     "computes_beside_one_that_waits": (ranks(answers([DONE, WAITS], COMPUTES), answers([DONE], COMPUTES)), "PASS", None, None),
-    "cannot_start": (["/no/such/program"], "CRASH", "CRASH.EXCEPTION", [0]),
+    "cannot_start": (["without_interpreter"], "CRASH", "CRASH.EXCEPTION", [0]),
 }
 
 
+def without_interpreter(folder):
+    """A script that may be executed, and that no system can start."""
+    path = os.path.join(folder, "without_interpreter")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("#!/no/such/interpreter\n")
+    os.chmod(path, 0o755)
+    return path
+
+
 def judged(name, command, folder):
+    if command == ["without_interpreter"]:
+        command = [without_interpreter(folder)]
     options = ["--out", os.path.join(folder, name), "--db", os.path.join(folder, name + ".db"), "--json", "--quiet"]
     done = subprocess.run([PROGRAM, "run", *options, "--", *command], capture_output=True, text=True, check=False)
     try:
@@ -129,6 +140,16 @@ class Command(unittest.TestCase):
         self.assertIn("ValueError: bad batch", told["raises"]["cases"][0]["reason"])
         self.assertIn("rank 0: all_reduce, collective 2 of group default", told["spins_for_a_peer"]["cases"][0]["reason"])
         self.assertEqual(running("600.25"), [])
+
+    def test_a_program_that_is_not_there_is_a_slip_and_no_crash(self):
+        for word in ("torchrum", "/no/such/program", "/tmp"):
+            with tempfile.TemporaryDirectory() as folder:
+                command = [PROGRAM, "run", "--out", folder, "--db", os.path.join(folder, "runs.db"), "--", word, "train.py"]
+                done = subprocess.run(command, capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 3, done)
+            self.assertEqual(len(done.stderr.splitlines()), 1, done)
+            self.assertIn(f"-- COMMAND: found {word}, wanted a program", done.stderr)
+            self.assertNotIn("worker", done.stderr)
 
     def test_attach_tells_what_stands_still_from_what_computes(self):
         commands = [python("print(flush=True); " + STUCK), python("print(flush=True)\nwhile True: pass")]

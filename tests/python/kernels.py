@@ -1,6 +1,8 @@
 """Attention kernels in plain torch, right ones and ones with one mistake each, in layout bshd unless said otherwise. Scores and
 softmax are float32 in narrow types, and probabilities are rounded before they meet the values, as fast kernels do."""
 
+import subprocess
+
 import torch
 
 WIDE = {torch.float64: torch.float64}
@@ -440,6 +442,25 @@ def wrong_dtype(q, k, v):
 
 def raises(q, k, v):
     raise ValueError("no tile for this width")
+
+
+def sel_detached_keys(q, k, v, picks):
+    return sel_right(q, k.detach(), v, picks)
+
+
+def win_with_dropout(q, k, v):
+    return torch.nn.functional.dropout(win_right(q, k, v), 0.01)
+
+
+def win_summed_in_any_order(q, k, v):
+    """As atomic additions do: right, and every call has other bits."""
+    out = win_right(q, k, v)
+    return out * (1 + 1e-7 * torch.randn_like(out))
+
+
+def leaves_a_process(q, k, v):
+    subprocess.Popen(["sleep", "86123"], start_new_session=True)
+    return win_right(q, k, v)
 
 
 def kills_itself(q, k, v):

@@ -49,6 +49,15 @@ class Recording(unittest.TestCase):
             loss.backward()
             self.optimizer.step()
 
+    def test_memory_that_the_script_asked_for_is_told_by_its_own_name(self):
+        try:
+            torch.ones(1 << 50)
+        except RuntimeError as error:
+            self.recorder.tell_error(error)
+        (row,) = self.told.rows("error")
+        self.assertEqual(row["type"], "RuntimeError")
+        self.assertEqual(row["bases"][0], "std::bad_alloc")
+
     def test_gradients_are_told_of_recorded_steps_alone(self):
         self.train(EVERY + 1)
         gradients = self.told.rows("gradient")

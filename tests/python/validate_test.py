@@ -46,7 +46,7 @@ TABLE = [
     (kernels.sel_picks_of_head_0, SEL, "FAIL", "NUMERIC.FORWARD", "", False),
     (kernels.sel_first_pick_lost, SEL, "FAIL", "NUMERIC.FORWARD", "", False),
     (kernels.sel_future_in_own_block, SEL, "FAIL", "CAUSALITY.LEAK", "forward", False),
-    (kernels.sel_sentinel_is_block_0, SEL, "FAIL", "NUMERIC.FORWARD", "", False),
+    (kernels.sel_sentinel_is_block_0, SEL, "FAIL", "RANGE.INVALID", "empty_slots_block_zero", False),
     (kernels.cmp_seen_when_begun, CMP, "FAIL", "CAUSALITY.LEAK", "forward", False),
     (kernels.cmp_seen_one_late, CMP, "FAIL", "NUMERIC.FORWARD", "seen_one_late", False),
     (kernels.cmp_scaled_last, CMP_128, "PASS", "", "", True),
@@ -87,9 +87,11 @@ TABLE = [
     (kernels.attention_keys_of_sel_for_win, dict(WHOLE, keys="separate"), "FAIL", "NUMERIC.FORWARD", "win", False),
     (kernels.attention_first_blocks, WHOLE, "FAIL", "NUMERIC.FORWARD", "sel", False),
     (kernels.attention_detached_averages, WHOLE, "FAIL", "NUMERIC.GRADIENT", "cmp", False),
+    (kernels.sel_detached_keys, SEL, "FAIL", "GRAD.MISSING", "no dk came back", True),
+    (kernels.win_summed_in_any_order, WIN, "PASS", "", "", True),
     (kernels.wrong_shape, WIN, "CRASH", "CRASH.EXCEPTION", "found shape", True),
     (kernels.wrong_dtype, WIN, "CRASH", "CRASH.EXCEPTION", "torch.float64, wanted torch.float32", False),
-    (kernels.raises, WIN, "CRASH", "CRASH.EXCEPTION", "no tile for this width", False),
+    (kernels.raises, WIN, "CRASH", "CRASH.EXCEPTION", "no tile for this width (in the trial normal: q [", False),
     (kernels.kills_itself, WIN, "CRASH", "CRASH.SIGNAL", "SIGSEGV", False),
     (kernels.hangs, WIN, "HANG", "HANG.HOST", "", False),
     (kernels.writes_into_q, WIN, "FAIL", "ALIAS.MUTATED", "", False),
@@ -123,8 +125,42 @@ class Validate(unittest.TestCase):
                     self.assertIn(words, text, str(verdict))
 
     def test_the_page_runs(self):
+        lines = self.printed_by("<!-- tests/python/validate_test.py runs this -->")
+        self.assertTrue(lines[0].startswith("PASS  window_attention"), lines)
+        self.assertTrue(any(line.startswith("FAIL  one_key_too_many") for line in lines), lines)
+        self.assertIn("a query sees a window of w + 1", "\n".join(lines))
+
+    def test_the_pages_whole_attention_runs(self):
+        lines = self.printed_by("<!-- tests/python/validate_test.py runs this, too -->")
+        self.assertTrue(lines[0].startswith("PASS  nsa:"), lines)
+        findings = [line for line in lines if line.startswith("  NUMERIC.FORWARD")]
+        self.assertEqual(len(findings), 2, lines)
+        self.assertIn("only_sel", findings[0])
+        self.assertIn("only_win", findings[1])
+
+    def test_chance_is_no_look_into_the_future(self):
+        with tempfile.TemporaryDirectory() as folder:
+            verdict = nsa_harness.validate(kernels.win_with_dropout, dict(WIN), out=folder, db=os.path.join(folder, "runs.db"))
+            with open(verdict.report, encoding="utf-8") as file:
+                report = file.read()
+        self.assertEqual([finding.code for finding in verdict.findings], ["NUMERIC.FORWARD"], str(verdict))
+        self.assertIn("Two calls with the same inputs gave different outputs", str(verdict))
+        self.assertIn('nsa_harness.validate("kernels:win_with_dropout", spec)', report)
+        self.assertNotIn(".yaml", report.partition("## Configuration")[0])
+
+    def test_no_process_outlives_the_case(self):
+        with tempfile.TemporaryDirectory() as folder:
+            verdict = nsa_harness.validate(kernels.leaves_a_process, dict(WIN), out=folder, db=os.path.join(folder, "runs.db"))
+            self.assertTrue(verdict, str(verdict))
+            with open(verdict.report, encoding="utf-8") as file:
+                self.assertIn("processes that they left behind were ended: sleep", file.read())
+        left = subprocess.run(["pgrep", "-fx", "sleep 86123"], capture_output=True, text=True, check=False)
+        self.assertEqual(left.stdout, "")
+
+    def printed_by(self, comment):
+        """The lines that the code of the page below this comment prints."""
         with open(os.path.join(ROOT, "docs", "your-kernel.md"), encoding="utf-8") as file:
-            page = re.search(r"<!-- tests/python/validate_test.py runs this -->\n```python\n(.*?)```", file.read(), re.S)
+            page = re.search(comment + r"\n```python\n(.*?)```", file.read(), re.S)
         with tempfile.TemporaryDirectory() as folder:
             script = os.path.join(folder, "my-kernel.py")  # a name that no import statement can say
             with open(script, "w", encoding="utf-8") as file:
@@ -132,10 +168,14 @@ class Validate(unittest.TestCase):
             environment = dict(os.environ, PYTHONPATH=os.path.join(ROOT, "python"), NSA_HARNESS_DB=os.path.join(folder, "runs.db"))
             done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
-        lines = done.stdout.splitlines()
-        self.assertTrue(lines[0].startswith("PASS  window_attention"), done.stdout)
-        self.assertTrue(any(line.startswith("FAIL  one_key_too_many") for line in lines), done.stdout)
-        self.assertIn("a query sees a window of w + 1", done.stdout)
+        return done.stdout.splitlines()
+
+    def test_what_a_spec_says_wrongly_is_told_in_its_own_words(self):
+        for field, value in (("d_k", 10**9), ("window", 10**9), ("scale", "x"), ("seconds", float("inf")), ("gradients", "yes"), ("seed", 2**70)):
+            with self.subTest(field=field), self.assertRaises(nsa_harness.SpecError) as caught:
+                nsa_harness.validate(kernels.win_right, dict(WIN, **{field: value}))
+            self.assertTrue(str(caught.exception).startswith(f"spec: {field}: found "), str(caught.exception))
+            self.assertNotIn("worker", str(caught.exception))
 
 
 if __name__ == "__main__":

@@ -179,6 +179,26 @@ TEST_F(RunnerTest, AKillForMemoryIsThatOfTheCaseThatHeldTheMemory) {
   }
 }
 
+TEST_F(RunnerTest, ACommandIsKilledForMemoryWhereItHeldTheMemory) {
+  for (const std::int64_t usable : {std::int64_t{1} << 10, std::int64_t{1} << 60}) {
+    const fakes::TempFolder folder;
+    Case the_case = fake_case(1);
+    the_case.scenario.kind = kCommandKind;
+    the_case.scenario.command.argv = {"sh", "-c", "sleep 2; kill -9 $$"};
+    RunnerOptions options = patient_options(folder.path(), {});
+    options.worker = fakes::programs() + "/fake_agent";
+    options.environment.push_back("PATH=/usr/bin:/bin");
+    std::int64_t counted = 0;
+    options.memory.kills = [&] { return counted++; };
+    options.memory.usable_bytes = [=] { return usable; };
+    const Ran ran = run_fakes(the_case, options);
+    ASSERT_NE(ran.evidence.exit_of(0), nullptr);
+    const bool held = usable < (std::int64_t{1} << 20);
+    EXPECT_EQ(ran.evidence.exit_of(0)->out_of_memory, held);
+    EXPECT_EQ(ran.evidence.exit_of(0)->memory_kill_elsewhere, !held);
+  }
+}
+
 TEST_F(RunnerTest, PeersOfABadEndAreEndedAfterTheirGrace) {
   const Ran ran = run(3, {{"", "hang"}, {"1", "exit7"}});
   EXPECT_EQ(stop_reason(ran), "peer_ended");
@@ -337,7 +357,24 @@ TEST_P(GrandchildTest, DoesNotOutliveTheCase) {
   EXPECT_FALSE(test::is_alive(pid));
 }
 
-INSTANTIATE_TEST_SUITE_P(Moods, GrandchildTest, ::testing::Values("grandchild", "grandchild_hang"));
+INSTANTIATE_TEST_SUITE_P(Moods,
+                         GrandchildTest,
+                         ::testing::Values("grandchild",
+                                           "grandchild_hang",
+                                           "grandchild_apart",
+                                           "grandchild_apart_killed"));
+
+TEST_F(RunnerTest, WhatIsLeftBehindIsTold) {
+  const auto told = [](const Ran& ran) {
+    const auto& facts = ran.evidence.facts;
+    return std::any_of(facts.begin(), facts.end(), [](const auto& row) {
+      return row.process == kController && row.row.name == kLeftBehindFact;
+    });
+  };
+  EXPECT_TRUE(told(run(1, {{"0", "grandchild_apart"}})));
+  const fakes::TempFolder other;
+  EXPECT_FALSE(told(run_fakes(fake_case(1), patient_options(other.path(), {{"0", "ok"}}))));
+}
 
 TEST_F(RunnerTest, TwinThatHangsIsEndedToo) {
   const Ran ran = run_briefly(1, {{"TWIN", "hang"}});
@@ -584,7 +621,7 @@ TEST_F(RunnerTest, AForeignCaseHasTrialsBeforeItHasAProcess) {
     EXPECT_TRUE(std::filesystem::exists(folder_ / row.row.path));
   }
   ASSERT_NE(ran.evidence.error_of(0), nullptr);
-  EXPECT_EQ(ran.evidence.error_of(0)->type, "builtins.RuntimeError");
+  EXPECT_EQ(ran.evidence.error_of(0)->type, "RuntimeError");
   EXPECT_EQ(ran.evidence.error_of(0)->what, "this torch is none");
   EXPECT_EQ(ran.evidence.error_of(0)->phase, "init");
   EXPECT_EQ(ran.evidence.error_of(0)->frames.at(0), "<module> (torch.py:1)");

@@ -1,6 +1,8 @@
 // Does a foreign kernel look into the future? Two trials are the same up to a position, and other numbers from there on, and no
 // gradient comes in there. What belongs to the positions before it must be the same, bit by bit, and no gradient reaches the
-// keys and values after it.
+// keys and values after it. A kernel whose two calls with the same inputs differ has other bits without any future: of its output
+// only what differs by much more than these two calls counts.
+#include <algorithm>
 #include <cmath>
 
 #include "harness/checks/kernel/kernel_call.h"
@@ -34,6 +36,9 @@ std::set<int> rows_where(const nsa::TensorView& view, Differs differs) {
   return rows;
 }
 
+// The largest difference of two such calls is one of thousands of numbers: chance alone exceeds it, but not by this.
+constexpr double kTimesTheNoise = 8.0;
+
 class FutureJudge {
  public:
   explicit FutureJudge(const Evidence& evidence)
@@ -51,10 +56,15 @@ class FutureJudge {
       }
     }
     if (pairs_ == 0) result_.missing("two trials that are the same up to a position");
-    return result_.finish(
-        "the output before a position is the same, bit by bit, whatever comes "
-        "after it" +
-        std::string(scenario_.kernel.gradients ? "; no gradient reaches what comes after" : ""));
+    if (noise_ > 0.0) result_.measured("difference_of_two_calls", noise_);
+    const std::string same =
+        noise_ > 0.0
+            ? "whatever comes after a position, the output before it differs by no more than eight "
+              "times what two calls with the same inputs differ by"
+            : "the output before a position is the same, bit by bit, whatever comes after it";
+    return result_.finish(same + std::string(scenario_.kernel.gradients
+                                                 ? "; no gradient reaches what comes after"
+                                                 : ""));
   }
 
  private:
@@ -64,7 +74,7 @@ class FutureJudge {
     if (!one || !two) return;
     try {
       ++pairs_;
-      if (compare_forward(*one, *two, other, first) && scenario_.kernel.gradients) {
+      if (compare_forward(*one, *two, plain, other, first) && scenario_.kernel.gradients) {
         compare_backward(*one, *two, other, first);
       }
     } catch (const nsa::Error& error) {
@@ -76,6 +86,7 @@ class FutureJudge {
 
   bool compare_forward(const nsa::SafetensorsFile& one,
                        const nsa::SafetensorsFile& two,
+                       const TrialOnRecord& plain,
                        const TrialOnRecord& trial,
                        std::int64_t first) {
     const char* const result = result_of_level(scenario_.kernel.level);
@@ -85,11 +96,30 @@ class FutureJudge {
     }
     const std::vector<double> a = numbers_of(one.at(result));
     const std::vector<double> b = numbers_of(view);
+    noise_ = std::max(noise_, noise_of(plain, a));
     const std::set<int> rows = rows_where(view, [&](std::size_t i, int row) {
-      return row < first && a[i] != b[i] && !(std::isnan(a[i]) && std::isnan(b[i]));
+      const bool same = a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]));
+      return row < first && !same && !(std::abs(a[i] - b[i]) <= kTimesTheNoise * noise_);
     });
     if (!rows.empty()) tell(trial, rows, first, "forward", result);
     return rows.empty();
+  }
+
+  // The largest difference between the two calls of a trial; infinite where one of them alone is no number.
+  double noise_of(const TrialOnRecord& plain, const std::vector<double>& first_call) {
+    if (plain.number_said("calls").value_or(1) < 2) return 0.0;
+    const auto again = open_outputs(evidence_, plain, 2, result_);
+    if (!again) return 0.0;
+    const std::vector<double> second =
+        numbers_of(again->at(result_of_level(scenario_.kernel.level)));
+    if (second.size() != first_call.size()) return 0.0;  // kernel_is_oracle refuses its shape
+    double noise = 0.0;
+    for (std::size_t i = 0; i < second.size(); ++i) {
+      if (std::isnan(second[i]) != std::isnan(first_call[i])) return HUGE_VAL;
+      const double gap = std::abs(second[i] - first_call[i]);
+      if (gap > noise) noise = gap;
+    }
+    return noise;
   }
 
   // What is no number in both trials did not come from the future: kernel_is_oracle tells it.
@@ -131,6 +161,7 @@ class FutureJudge {
     finding.site.detail["perturbed_from"] = first;
     finding.site.detail["row_count"] = rows.size();
     finding.facts["tensor"] = tensor;
+    if (noise_ > 0.0) finding.facts["noise"] = noise_;
     finding.facts["places"] = numbers_text("row", to_ints(rows));
     result_.found(std::move(finding));
   }
@@ -138,6 +169,7 @@ class FutureJudge {
   const Evidence& evidence_;
   const Scenario& scenario_;
   ResultBuilder result_;
+  double noise_ = 0.0;  // by how much the outputs of two calls with the same inputs differ
   int pairs_ = 0;
 };
 

@@ -186,6 +186,7 @@ class KernelComparison {
     const auto again = open_outputs(evidence_, trial, 2, result_);
     if (!again || same_tensors(*once, *again)) return;
     ++differing_;
+    varying_ += numbers_that_differ(*once, *again);
     if (first_.empty()) judge_call(trial, *again, second_);
   }
 
@@ -194,6 +195,7 @@ class KernelComparison {
                   std::vector<SeenInTrial>& list) {
     try {
       const LayerJudgement judged = judgement_of(trial, outputs);
+      note_absent(trial, outputs);
       errors_.take(judged.errors);
       for (const Deviation& seen : judged.deviations) {
         list.push_back({seen, trial.number, trial.name});
@@ -256,6 +258,45 @@ class KernelComparison {
     });
   }
 
+  // Of the output alone: gradients may be summed in any order.
+  [[nodiscard]] std::int64_t numbers_that_differ(const nsa::SafetensorsFile& a,
+                                                 const nsa::SafetensorsFile& b) const {
+    const char* const result = result_of_level(scenario_.kernel.level);
+    const std::span<const std::byte> one = a.at(result).bytes;
+    const std::span<const std::byte> two = b.at(result).bytes;
+    const auto width = static_cast<std::size_t>(nsa::dtype_bytes(a.at(result).dtype));
+    std::int64_t count = 0;
+    for (std::size_t at = 0; at + width <= std::min(one.size(), two.size()); at += width) {
+      const auto of_two = two.subspan(at, width);
+      const auto of_one = one.subspan(at, width);
+      if (!std::equal(of_one.begin(), of_one.end(), of_two.begin())) ++count;
+    }
+    return count;
+  }
+
+  // Gradients of which automatic differentiation says that the output does not depend on the input. Where none came at all, there
+  // are no keys.
+  void note_absent(const TrialOnRecord& trial, const nsa::SafetensorsFile& outputs) {
+    const auto& all = outputs.tensors();
+    const bool any = std::any_of(
+        all.begin(), all.end(), [](const auto& entry) { return entry.first.starts_with('d'); });
+    if (!scenario_.kernel.gradients || !any) return;
+    for (const auto& entry : trial.inputs.tensors()) {
+      const bool input = entry.first != "do" && entry.first != "blocks";
+      if (input && !outputs.contains("d" + entry.first)) absent_.insert("d" + entry.first);
+    }
+  }
+
+  // All that is wrong is what never came.
+  [[nodiscard]] bool is_absence(const Finding& finding) const {
+    const auto tensors = finding.facts.find("tensors");
+    if (finding.code != "NUMERIC.GRADIENT" || tensors == finding.facts.end()) return false;
+    return tensors->is_array() && !tensors->empty() &&
+           std::all_of(tensors->begin(), tensors->end(), [this](const auto& name) {
+             return name.is_string() && absent_.contains(name.template get<std::string>());
+           });
+  }
+
   // Rows of a sequence that are other bits when it is not one of a batch. Both are judged by the oracle: that they differ is
   // worth knowing and no failure, since a sum may be split by the size of the batch.
   void compare_alone(const nsa::SafetensorsFile& alone, std::int64_t of) {
@@ -292,6 +333,8 @@ class KernelComparison {
     const bool chose = is_of_choice(finding.code) && finding.variant != "law";
     finding.variant = chose ? "kernel_" + finding.variant : "kernel";
     if (!call.empty()) finding.facts["call"] = call;
+    if (varying_ > 0 && finding.code == "NUMERIC.FORWARD") finding.facts["varying"] = varying_;
+    if (is_absence(finding)) finding.code = "GRAD.MISSING";
     result_.found(std::move(finding));
   }
 
@@ -326,6 +369,8 @@ class KernelComparison {
   std::int64_t rows_in_all_ = 0;
   std::int64_t with_gradients_ = 0;
   std::int64_t differing_ = 0;
+  std::int64_t varying_ = 0;      // numbers of the output that a second call gave otherwise
+  std::set<std::string> absent_;  // gradients that did not come, though others did
   std::int64_t other_alone_ = 0;
 };
 
@@ -337,6 +382,7 @@ Check kernel_is_oracle() {
           "every trial; its choice of blocks is what the scores demand",
           {"NUMERIC.FORWARD",
            "NUMERIC.GRADIENT",
+           "GRAD.MISSING",
            kNotFinite,
            "MASK.ALIGNMENT",
            "MASK.POLARITY",

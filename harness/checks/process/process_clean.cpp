@@ -8,6 +8,7 @@
 
 #include "harness/checks/gradients/overwritten.h"
 #include "harness/checks/list.h"
+#include "harness/checks/process/leavers.h"
 #include "harness/checks/result.h"
 #include "harness/evidence/raised.h"
 
@@ -92,6 +93,7 @@ class Ends {
 
   CheckResult judge() {
     for (const int rank : all_ranks(evidence_)) judge_rank(rank);
+    judge_leavers();
     judge_steps();
     judge_twin();
     judge_launcher();
@@ -99,10 +101,20 @@ class Ends {
     tell(false);
     tell(true);
     return result_.finish(ranks_text(all_ranks(evidence_)) +
-                          " did all that was asked and exited with 0");
+                          " did all that was asked and exited with 0" + told_left_behind());
   }
 
  private:
+  // No failure: who starts a server for all cases does so. But it did not outlive the case.
+  [[nodiscard]] std::string told_left_behind() const {
+    for (const auto& row : evidence_.facts) {
+      if (row.process == kController && row.row.name == kLeftBehindFact) {
+        return "; processes that they left behind were ended: " + row.row.value;
+      }
+    }
+    return "";
+  }
+
   void judge_rank(int rank) {
     const Exited* end = evidence_.exit_of(rank);
     const WorkerError* error = evidence_.error_of(rank);
@@ -252,6 +264,25 @@ class Ends {
       latest = row.t_ms;
       end.phase = row.row.phase;
       end.step = row.row.step;
+    }
+  }
+
+  // Unless somebody failed by himself.
+  void judge_leavers() {
+    if (!evidence_.the_case.scenario.is_command()) return;
+    std::set<int> alone;
+    for (const auto& [end, ranks] : ends_) {
+      if (end.role == Role::teardown) continue;
+      if (end.variant != "communication") return;
+      alone.insert(ranks.begin(), ranks.end());
+    }
+    for (const int rank : leavers(evidence_, alone)) {
+      End end;
+      end.code = "CRASH.EXCEPTION";
+      end.variant = "left";
+      end.peers = to_ints(alone);
+      set_place(rank, end);
+      ends_[end].insert(rank);
     }
   }
 

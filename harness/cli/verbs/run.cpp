@@ -1,9 +1,12 @@
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <memory>
 #include <random>
 #include <set>
+#include <sstream>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 
@@ -78,13 +81,38 @@ bool is_named(const std::string& file, const RunArguments& arguments) {
   return std::find(arguments.files.begin(), arguments.files.end(), file) != arguments.files.end();
 }
 
+// As a shell looks for it.
+bool can_be_started(const std::string& program) {
+  const auto is_program = [](const std::string& path) {
+    std::error_code error;
+    return !std::filesystem::is_directory(path, error) && access(path.c_str(), X_OK) == 0;
+  };
+  if (program.find('/') != std::string::npos) return is_program(program);
+  const char* const path = std::getenv("PATH");
+  std::istringstream folders(path != nullptr ? path : "/bin:/usr/bin");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    if (is_program((folder.empty() ? "." : folder) + "/" + program)) return true;
+  }
+  return false;
+}
+
+// A slip of the pen is no crash.
+std::vector<std::string> command_after_dashes() {
+  std::vector<std::string> words = words_after_dashes();
+  if (!words.empty() && !can_be_started(words.front())) {
+    throw nsa::Error("-- COMMAND: found " + words.front() +
+                     ", wanted a program that PATH has, or the path of one that may be executed");
+  }
+  return words;
+}
+
 // `run -- CMD...`: the only case.
 RunPlan plan_of_command(const RunArguments& arguments, const Paths& paths) {
   if (!arguments.files.empty() || !arguments.sets.empty() || !arguments.only.empty()) {
     throw nsa::Error("-- COMMAND: found scenarios, --set or --only before it, wanted none of them");
   }
   RunPlan plan = empty_plan(arguments.options, paths);
-  plan.cases.push_back(case_of_command(words_after_dashes(), arguments.budget_seconds));
+  plan.cases.push_back(case_of_command(command_after_dashes(), arguments.budget_seconds));
   plan.unmet.emplace_back();
   return plan;
 }
@@ -201,7 +229,7 @@ RunPlan plan_here(const RunArguments& arguments, const Paths& paths, const Manif
     if (arguments.files.empty()) throw nsa::Error("found no scenario, wanted files or -- COMMAND");
     return make_plan(arguments, paths, manifest);
   } catch (const nsa::Error& error) {
-    if (has_worker(paths)) throw;
+    if (has_worker(paths) || !words_after_dashes().empty()) throw;
     throw nsa::Error(
         std::string(error.what()) +
         " (this installation has no worker, which all kinds but kernel and command need)");

@@ -21,8 +21,9 @@ constexpr std::string_view kOnlyThisLaw =
 constexpr std::string_view kOfKernel =
     "With the inputs {trial}, {tensors} {tensors?differs|differ} from the oracle[ in {row_count} "
     "of "
-    "{rows_in_all} rows]. The relative error is {error:3}[ {measure}], the limit {limit:3}.[ It is "
-    "wrong in {call} alone.][ It is what the law {law} gives.][ This law: \"{about}\".][ Each of "
+    "{rows_in_all} rows]. The relative error is {error:3}[ {measure}], the limit {limit:3}.[ Two "
+    "calls with the same inputs gave different outputs, in {varying:number}.][ It is wrong in "
+    "{call} alone.][ It is what the law {law} gives.][ This law: \"{about}\".][ Each of "
     "these laws gives it: {laws}.]";
 
 constexpr std::string_view kOfKernelOnly =
@@ -88,7 +89,8 @@ constexpr std::array kForwardWords = {
         "CAUSALITY.LEAK",
         "kernel_forward",
         "With the inputs {trial}, {tensor} before position {perturbed_from} changed when only the "
-        "inputs from there on changed, in {places}.",
+        "inputs from there on changed, in {places}.[ Two calls with the same inputs differ by at "
+        "most {noise:3}, and this is more than eight times as much.]",
         "It is no rounding and no chance: all that these rows may see has the same bits in both "
         "trials."},
     Wording{

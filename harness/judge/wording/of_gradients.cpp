@@ -19,6 +19,14 @@ constexpr std::array kGradientWords = {
             "A cut in the graph is not the cause: the walk from the loss arrives there.",
             "Look for a backward that returns an undefined gradient for this input, or an error "
             "that ended the backward."},
+    // kernel_is_oracle
+    Wording{"GRAD.MISSING",
+            "kernel",
+            "With the inputs {trial}, no {tensors} came back: for automatic differentiation the "
+            "output does not depend on this input. The oracle's gradient is not zero.",
+            "The forward is not the cause: it is the oracle's in these trials.",
+            "Look for a detach(), a torch.no_grad(), a copy made of numbers, or a backward that "
+            "returns None for this input."},
     Wording{"GRAD.NOT_FINALIZED",
             "unreachable_here",
             "On {ranks}, the loss does not lead to {count} of {total:parameter} ({params}) in "

@@ -97,6 +97,13 @@ constexpr std::array kProcessWords = {
             "{Ranks} exited with code 0[ in {step}][, phase {phase}] before the work was done, "
             "and did not say why."},
     Wording{"CRASH.EXCEPTION",
+            "left",
+            "{Ranks} exited with code 0[ in {step}][, phase {phase}] while {peers} still "
+            "communicated.",
+            "It is no error of {peers}: no process had failed before the connection was closed.",
+            "Find out why {ranks} ended so early: fewer batches than the others have, a return, an "
+            "exit that hides an error. With `nsa_harness.train.watch` the step is known."},
+    Wording{"CRASH.EXCEPTION",
             "exit_late",
             "{Ranks} reported that all was done, and then exited with code {exit_code}."},
     Wording{"CRASH.EXCEPTION",

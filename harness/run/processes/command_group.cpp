@@ -36,16 +36,6 @@ std::int64_t size_of(const std::string& path) {
   return error ? 0 : static_cast<std::int64_t>(size);
 }
 
-bool is_good(const std::optional<ExitStatus>& end) {
-  return end.has_value() && end->signal == 0 && end->exit_code == 0;
-}
-
-std::string told_end(const std::optional<ExitStatus>& end) {
-  if (!end) return "ended";
-  return end->signal != 0 ? "was ended by signal " + std::to_string(end->signal)
-                          : "exited with " + std::to_string(end->exit_code);
-}
-
 // What the two lines look for, and what switches PyTorch's flight recorder on.
 ProcessRequest with_address(ProcessRequest keeper,
                             const std::string& address,
@@ -57,12 +47,6 @@ ProcessRequest with_address(ProcessRequest keeper,
   keeper.environment.push_back("NSA_HARNESS_SOCKET=" + address);
   keeper.environment.push_back("NSA_HARNESS_ORIGIN_MS=" + std::to_string(origin_ms));
   return keeper;
-}
-
-ExitStatus as_torchrun_tells(int code) {
-  ExitStatus end;
-  (code < 0 ? end.signal : end.exit_code) = std::abs(code);
-  return end;
 }
 
 }  // namespace
@@ -137,6 +121,10 @@ void CommandGroup::scan() {
   if (command_ == 0 || now_ms() - scanned_ms_ < kScanMs) return;
   scanned_ms_ = now_ms();
   tree_.scan(scanned_ms_);
+  for (auto& [number, rank] : ranks_) {
+    if (!rank.ended_ms)
+      rank.peak_bytes = std::max(rank.peak_bytes, peak_resident_bytes_of(rank.pid));
+  }
   const bool printed = printed_more();
   if (printed) printed_ms_ = scanned_ms_;
   const bool seen = printed || tree_.computed(held_pids());
@@ -368,11 +356,22 @@ void CommandGroup::record_end(int number, const Rank& rank) {
   const bool left = rank.end->signal != 0 && rank.pid != command_ && command_ended_ms_ &&
                     *rank.ended_ms > *command_ended_ms_;
   exited.by_launcher = !exited.by_controller && (closed || cascade || left);
-  exited.memory_kill_elsewhere = exited.signal == SIGKILL && !exited.by_controller &&
-                                 options_.memory.kills() > memory_kills_before_;
+  if (exited.signal == SIGKILL && !exited.by_controller) {
+    const MemoryKill kill = memory_kill_of_ranks();
+    exited.out_of_memory = kill == MemoryKill::this_case;
+    exited.memory_kill_elsewhere = kill == MemoryKill::somebody;
+  }
   record(kController, *rank.ended_ms, exited);
   // All that can be asked of a command is that it exits with 0.
   if (is_good(rank.end)) record(number, *rank.ended_ms, Done{});
+}
+
+// As for ranks of this program's own: what they held together tells whose memory it was.
+MemoryKill CommandGroup::memory_kill_of_ranks() const {
+  std::int64_t held = 0;
+  for (const auto& [number, rank] : ranks_) held += rank.peak_bytes;
+  return memory_kill(
+      options_.memory.kills() - memory_kills_before_, held, options_.memory.usable_bytes());
 }
 
 // A traceback that names no rank is of the only one that failed by itself; else nobody is blamed for it.

@@ -38,6 +38,7 @@ class CommandGroup {
     Fd pidfd;
     std::optional<std::int64_t> ended_ms;
     std::optional<ExitStatus> end;  // none although it ended: its parent was quicker
+    std::int64_t peak_bytes = 0;    // the largest resident set that was seen, of itself
     bool said_hello = false;        // it has the two lines
     bool told_error = false;        // of itself
   };
@@ -73,6 +74,7 @@ class CommandGroup {
   [[nodiscard]] bool failed_before(int number) const;
   void record_ends();
   void record_end(int number, const Rank& rank);
+  [[nodiscard]] MemoryKill memory_kill_of_ranks() const;
   void record_errors();
   void record_flights();
 

@@ -84,4 +84,20 @@ Fd watch_end(pid_t pid) {
   return unknown ? watch_end_in_proc(pid) : std::move(pidfd);
 }
 
+bool is_good(const std::optional<ExitStatus>& end) {
+  return end.has_value() && end->signal == 0 && end->exit_code == 0;
+}
+
+std::string told_end(const std::optional<ExitStatus>& end) {
+  if (!end) return "ended";
+  return end->signal != 0 ? "was ended by signal " + std::to_string(end->signal)
+                          : "exited with " + std::to_string(end->exit_code);
+}
+
+ExitStatus as_torchrun_tells(int code) {
+  ExitStatus end;
+  (code < 0 ? end.signal : end.exit_code) = std::abs(code);
+  return end;
+}
+
 }  // namespace harness

@@ -1,7 +1,9 @@
 // A descriptor that becomes readable once a process has ended: a pidfd. Kernels before 5.3 (RHEL 8), and the seccomp filters
-// of older container runtimes, have none; there a thread looks into /proc for the end.
+// of older container runtimes, have none; there a thread looks into /proc for the end. And how an end is told.
 #pragma once
 
+#include <optional>
+#include <string>
 #include <sys/types.h>
 
 #include "harness/run/processes/spawn_process.h"
@@ -13,5 +15,11 @@ namespace harness {
 
 // The same without a pidfd.
 [[nodiscard]] Fd watch_end_in_proc(pid_t pid);
+
+[[nodiscard]] bool is_good(const std::optional<ExitStatus>& end);
+[[nodiscard]] std::string told_end(const std::optional<ExitStatus>& end);  // "exited with 1"
+
+// As torchrun prints it: the number of a signal is below zero.
+[[nodiscard]] ExitStatus as_torchrun_tells(int code);
 
 }  // namespace harness
