@@ -52,6 +52,8 @@ constexpr std::array kEdges = {
     // moments of that step would tell.
     Edge{"SCHEDULE.LR", "RESUME.DIVERGED/diverged!schedule!moments", Tie::same_rank},
     Edge{"RESUME.DIVERGED/scratch", "SCHEDULE.LR", Tie::same_fact},
+    // Of a step that is done twice the files are those of the second time, and what is told is of both.
+    Edge{"RESUME.DIVERGED/other_step", "update", Tie::same_rank},
     Edge{"RESUME.DIVERGED#schedule", "SCHEDULE.LR", Tie::same_fact},
     Edge{"RESUME.DIVERGED", "NUMERIC.GRADIENT/twin", Tie::same_rank},
     Edge{"RESUME.DIVERGED", "CKPT.GRADIENT/gradient", Tie::same_rank},

@@ -427,6 +427,15 @@ TEST(Met, AWrongRateFollowsOnlyFromAScheduleThatWasNotResumed) {
               ElementsAre("RESUME.DIVERGED"));
 }
 
+TEST(Met, AStepThatIsDoneTwiceExplainsWhatItsOwnFilesSayOfIt) {
+  EXPECT_THAT(initiating({finding("RESUME.DIVERGED/other_step", R"({"ranks":[0],"step":3})"),
+                          finding("SCALER.WRONG/reported", R"({"ranks":[0],"step":3})"),
+                          finding("OPT.UPDATE_WRONG/between_steps", R"({"ranks":[0],"step":3})"),
+                          finding("OPT.UPDATE_WRONG/optimizer", R"({"ranks":[0],"step":3})"),
+                          finding("SCHEDULE.LR/factor", R"({"ranks":[0],"step":4})")}),
+              ElementsAre("RESUME.DIVERGED"));
+}
+
 TEST(Met, AWrongRateMovesTheWeightsOfAResumedRunAlone) {
   const Finding rate = finding("SCHEDULE.LR/never_falls", R"({"ranks":[0],"step":5})");
   const Finding applied = finding("SCHEDULE.LR/applied",

@@ -21,6 +21,12 @@ constexpr std::array kSetupWords = {
             "{count:parameter} {count?differs|differ} ({params}).]",
             "The training itself is not the cause: every hash was the twin's until the "
             "interruption."},
+    Wording{"RESUME.DIVERGED",
+            "other_step",
+            "After the resume from step {resumed_after_step}, {ranks} went on with step {found}, "
+            "not with step {wanted}.",
+            "It is no state that was not read back: the first step that was begun after the "
+            "snapshot had been read is another one."},
     Wording{"RESUME.TORN",
             "torn",
             "The snapshot of {step} on {ranks} holds {count} of {total:tensor} ({tensors}) as they "
