@@ -427,6 +427,19 @@ TEST(Met, AWrongRateFollowsOnlyFromAScheduleThatWasNotResumed) {
               ElementsAre("RESUME.DIVERGED"));
 }
 
+TEST(Met, OtherSequencesHaveOtherDocuments) {
+  const Finding outside = finding("RANGE.INVALID/choice", R"({"ranks":[1],"step":2,"layers":[0]})");
+  const Finding loss = finding("LOSS.WRONG/loss", R"({"ranks":[1],"step":2})");
+  EXPECT_THAT(initiating({finding("DATA.WRONG/data",
+                                  R"({"ranks":[1],"step":2,"detail":{"parts":["documents"]}})"),
+                          outside,
+                          loss}),
+              ElementsAre("DATA.WRONG"));
+  EXPECT_EQ(
+      initiating({finding("DATA.WRONG/data", R"({"ranks":[1],"step":2})"), outside, loss}).size(),
+      3U);
+}
+
 TEST(Met, AStepThatIsDoneTwiceExplainsWhatItsOwnFilesSayOfIt) {
   EXPECT_THAT(initiating({finding("RESUME.DIVERGED/other_step", R"({"ranks":[0],"step":3})"),
                           finding("SCALER.WRONG/reported", R"({"ranks":[0],"step":3})"),
