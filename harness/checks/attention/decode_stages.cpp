@@ -14,7 +14,8 @@ namespace {
 
 constexpr const char* kCache = "cache";
 
-// Those of the attention as layer_judge.cpp has them, its input before, the choice of blocks between.
+// Those of the attention as layer_judge.cpp has them, its input before, the choice of blocks between. Caches of tokens come before
+// compressed tokens, which are made from what such a cache holds.
 constexpr std::array kDecodedStages = {DecodedStage{"x", "input", "", "x"},
                                        DecodedStage{"q", "rope", "", "q"},
                                        DecodedStage{"k_raw", "rope", "cmp", "k_raw"},
@@ -23,14 +24,14 @@ constexpr std::array kDecodedStages = {DecodedStage{"x", "input", "", "x"},
                                        DecodedStage{"v_sel", "project", "sel", "v_sel"},
                                        DecodedStage{"k_win", "rope", "win", "k_win"},
                                        DecodedStage{"v_win", "project", "win", "v_win"},
-                                       DecodedStage{"made_k_cmp", "compress", "cmp", "k_cmp"},
-                                       DecodedStage{"made_v_cmp", "compress", "cmp", "v_cmp"},
-                                       DecodedStage{"k_cmp", kCache, "cmp", "k_cmp"},
-                                       DecodedStage{"v_cmp", kCache, "cmp", "v_cmp"},
                                        DecodedStage{"held_k_sel", kCache, "sel", "k_sel"},
                                        DecodedStage{"held_v_sel", kCache, "sel", "v_sel"},
                                        DecodedStage{"held_k_win", kCache, "win", "k_win"},
                                        DecodedStage{"held_v_win", kCache, "win", "v_win"},
+                                       DecodedStage{"made_k_cmp", "compress", "cmp", "k_cmp"},
+                                       DecodedStage{"made_v_cmp", "compress", "cmp", "v_cmp"},
+                                       DecodedStage{"k_cmp", kCache, "cmp", "k_cmp"},
+                                       DecodedStage{"v_cmp", kCache, "cmp", "v_cmp"},
                                        DecodedStage{"o_cmp", "attend_cmp", "cmp", "o_cmp"},
                                        DecodedStage{"p_grp", "score", "", "p_grp"},
                                        DecodedStage{"blocks", "select", "", "blocks"},
