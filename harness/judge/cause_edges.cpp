@@ -71,8 +71,8 @@ constexpr std::array kEdges = {
     Edge{"data", "LOSS.BELOW_FLOOR", Tie::whole_run},
     Edge{"data", "LOSS.NOT_FALLING", Tie::whole_run},
     // Of another sequence, other documents: what is in them is judged by the borders of the right one.
-    Edge{"DATA.WRONG#documents", "forward", Tie::same_rank},
-    Edge{"DATA.WRONG#documents", "backward", Tie::same_rank},
+    Edge{"DATA.WRONG#documents", "forward", Tie::same_fact},
+    Edge{"DATA.WRONG#documents", "backward", Tie::same_fact},
     Edge{"DATA.RNG", "NUMERIC.FORWARD@dropout", Tie::same_step},
     Edge{"DATA.RNG", "NUMERIC.GRADIENT@dropout", Tie::same_step},
     Edge{"CKPT.GRADIENT", "NUMERIC.GRADIENT@dropout", Tie::same_step},

@@ -430,9 +430,13 @@ TEST(Met, AWrongRateFollowsOnlyFromAScheduleThatWasNotResumed) {
 TEST(Met, OtherSequencesHaveOtherDocuments) {
   const Finding outside = finding("RANGE.INVALID/choice", R"({"ranks":[1],"step":2,"layers":[0]})");
   const Finding loss = finding("LOSS.WRONG/loss", R"({"ranks":[1],"step":2})");
+  const Finding by_law =
+      finding("NUMERIC.FORWARD/law",
+              R"({"ranks":[1],"step":2,"op":"attend_cmp","layers":[0],"detail":{"law":"factor"}})");
   EXPECT_THAT(initiating({finding("DATA.WRONG/data",
                                   R"({"ranks":[1],"step":2,"detail":{"parts":["documents"]}})"),
                           outside,
+                          by_law,
                           loss}),
               ElementsAre("DATA.WRONG"));
   EXPECT_EQ(
