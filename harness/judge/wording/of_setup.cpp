@@ -108,20 +108,21 @@ constexpr std::array kSetupWords = {
             "Follow parallel.ddp to the constructor of DistributedDataParallel."},
     Wording{"ROUTE.MISMATCH",
             "not_broadcast",
-            "{Ranks} trained without the values of rank 0: before the first step {found} of "
-            "{wanted:parameter} were broadcast.",
+            "{Ranks} trained without the values of rank 0: by {ranks?its own|their own} record of "
+            "collectives {found} of {wanted:parameter} were broadcast before the first step.",
             "Equal values are no evidence against it: equal seeds give them, until a seed differs.",
             "Look at what wraps the model: it broadcasts the parameters of rank 0 before the "
             "first step."},
     Wording{"ROUTE.MISMATCH",
             "view_missing",
-            "Gradients of {ranks} were asked to be views of the Reducer's buckets, and they lie in "
-            "memory of their own.",
+            "Gradients of {ranks} were asked to be views of the Reducer's buckets. By {ranks?its "
+            "own|their own} record they lie in memory of their own.",
             "It does not rest on the configuration: it is where the gradients lie.",
             "Follow parallel.ddp to the constructor of DistributedDataParallel."},
     Wording{"ROUTE.MISMATCH",
             "view_unasked",
-            "Gradients of {ranks} are views of the Reducer's buckets, and nobody asked for it.",
+            "By {ranks?its own|their own} record gradients of {ranks} are views of the Reducer's "
+            "buckets, and nobody asked for it.",
             "It does not rest on the configuration: it is where the gradients lie.",
             "Follow parallel.ddp to the constructor of DistributedDataParallel."},
     Wording{"ROUTE.MISMATCH",
