@@ -53,6 +53,8 @@ constexpr std::array kEdges = {
     // moments of that step would tell.
     Edge{"SCHEDULE.LR", "RESUME.DIVERGED/diverged!schedule!moments", Tie::same_rank},
     Edge{"RESUME.DIVERGED/scratch", "SCHEDULE.LR", Tie::same_fact},
+    // Of a step that is done twice the files are those of the second time, and what is told is of both.
+    Edge{"RESUME.DIVERGED/other_step", "update", Tie::same_rank},
     Edge{"RESUME.DIVERGED#schedule", "SCHEDULE.LR", Tie::same_fact},
     Edge{"RESUME.DIVERGED", "NUMERIC.GRADIENT/twin", Tie::same_rank},
     Edge{"RESUME.DIVERGED", "CKPT.GRADIENT/gradient", Tie::same_rank},
@@ -69,6 +71,9 @@ constexpr std::array kEdges = {
     Edge{"data", "CKPT.GRADIENT/gradient", Tie::same_rank},
     Edge{"data", "LOSS.BELOW_FLOOR", Tie::whole_run},
     Edge{"data", "LOSS.NOT_FALLING", Tie::whole_run},
+    // Of another sequence, other documents: what is in them is judged by the borders of the right one.
+    Edge{"DATA.WRONG#documents", "forward", Tie::same_fact},
+    Edge{"DATA.WRONG#documents", "backward", Tie::same_fact},
     Edge{"DATA.RNG", "NUMERIC.FORWARD@dropout", Tie::same_step},
     Edge{"DATA.RNG", "NUMERIC.GRADIENT@dropout", Tie::same_step},
     Edge{"CKPT.GRADIENT", "NUMERIC.GRADIENT@dropout", Tie::same_step},

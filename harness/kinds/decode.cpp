@@ -42,6 +42,9 @@ constexpr std::array kRowResults = {RowResult{"x", &AttentionTrace::x_BSE},
 struct LayerResults {
   std::array<std::vector<Tensor>, kRowResults.size()> rows;
   Tensor k_cmp_BGCD, v_cmp_BGCD;  // all compressed tokens so far
+  // The same, copied when they were first seen.
+  std::vector<Tensor> made_k_BGTD, made_v_BGTD;
+  std::int64_t made = 0;
 };
 
 // The pieces one after the other. A block that begins after the last token of a piece has no score there: 0.
@@ -89,14 +92,14 @@ class DecodeCase {
     session_.sample("prompt_tokens", LoneRank::kStep, static_cast<double>(prompt));
     session_.enter("decode", LoneRank::kStep);
     (void)decoder.prefill(tokens_BS.slice(1, 0, prompt));
-    results_.clear();
+    for (auto& [layer, results] : results_) results.rows = {};  // those of single tokens follow
     for (std::int64_t position = prompt; position < tokens_BS.size(1); ++position) {
       const std::vector<nsa::Reads> before = reads(decoder);
       (void)decoder.step(tokens_BS.select(1, position));
       write_reads(decoder, before, position);
       session_.progress().worked();
     }
-    write("decode_steps");
+    write("decode_steps", &decoder);
   }
 
   [[nodiscard]] Tensor draw_tokens() const {
@@ -116,9 +119,31 @@ class DecodeCase {
     }
     results.k_cmp_BGCD = trace.k_cmp_BGCD.detach();
     results.v_cmp_BGCD = trace.v_cmp_BGCD.detach();
+    const std::int64_t now = results.k_cmp_BGCD.size(2);
+    if (now > results.made) {
+      results.made_k_BGTD.push_back(results.k_cmp_BGCD.slice(2, results.made, now).clone());
+      results.made_v_BGTD.push_back(results.v_cmp_BGCD.slice(2, results.made, now).clone());
+      results.made = now;
+    }
   }
 
-  void write(const std::string& name) {
+  // What lies in the caches at the end, and compressed tokens as they were when they were put there.
+  static void add_held(const nsa::LayerCache& cache,
+                       const LayerResults& results,
+                       std::vector<NamedTensor>& tensors) {
+    if (results.made > 0) {
+      tensors.push_back({"made_k_cmp", torch::cat(results.made_k_BGTD, 2)});
+      tensors.push_back({"made_v_cmp", torch::cat(results.made_v_BGTD, 2)});
+    }
+    const nsa::KeysValues sel = cache.sel.all();
+    tensors.push_back({"held_k_sel", sel.k_BGTD});
+    tensors.push_back({"held_v_sel", sel.v_BGTD});
+    const nsa::KeysValues win = cache.win.all();
+    tensors.push_back({"held_k_win", win.k_BGTD});
+    tensors.push_back({"held_v_win", win.v_BGTD});
+  }
+
+  void write(const std::string& name, const nsa::Decoder* decoder = nullptr) {
     session_.enter("record", LoneRank::kStep);
     for (const auto& [layer, results] : results_) {
       std::vector<NamedTensor> tensors;
@@ -127,6 +152,7 @@ class DecodeCase {
       }
       tensors.push_back({"k_cmp", results.k_cmp_BGCD});
       tensors.push_back({"v_cmp", results.v_cmp_BGCD});
+      if (decoder != nullptr) add_held(decoder->cache(layer), results, tensors);
       session_.out_of(LoneRank::kStep, 0)
           .write({.step = LoneRank::kStep, .name = name, .layer = layer}, tensors);
     }

@@ -1,6 +1,8 @@
 #include "harness/kinds/training.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -57,6 +59,28 @@ bool local_micro_batch(Session& session,
   return true;
 }
 
+// Do gradients lie in the Reducer's buckets? Then all of a bucket lie in one memory. A gradient alone in its bucket tells nothing.
+void tell_views(Session& session,
+                const nsa::NamedParameters& parameters,
+                const std::vector<nsa::BucketPlan>& plans) {
+  std::map<const void*, int> held;  // by memory
+  const auto memory_of = [&](int index) -> const void* {
+    const auto gradient = parameters.at(static_cast<std::size_t>(index)).second.grad();
+    return gradient.defined() ? gradient.storage().data() : nullptr;
+  };
+  std::vector<int> together;
+  for (const nsa::BucketPlan& plan : plans) {
+    if (plan.params.size() > 1)
+      together.insert(together.end(), plan.params.begin(), plan.params.end());
+  }
+  for (const int index : together) ++held[memory_of(index)];
+  const auto shared = std::count_if(together.begin(), together.end(), [&](int index) {
+    return memory_of(index) != nullptr && held.at(memory_of(index)) > 1;
+  });
+  session.channel().write(Fact{"gradients_in_buckets",
+                               std::to_string(shared) + " of " + std::to_string(together.size())});
+}
+
 // False when this rank's data has ended.
 bool train_step(Session& session,
                 TrainingParts& parts,
@@ -88,6 +112,7 @@ bool train_step(Session& session,
   auto reduced = parts.gradients_file(step, rank, "reduced_gradients");
   parts.ledger.after_reduction(reduced.get());
   parts.ledger.write(session.channel());
+  if (step == 1 && parts.watches(kWatchValues)) tell_views(session, parts.parameters, plans);
   parts.backward_ended(last, local.get());
   parts.finish_gradients(std::move(local), step, rank, "local_gradients");
   parts.finish_gradients(std::move(reduced), step, rank, "reduced_gradients");

@@ -22,8 +22,10 @@ class Decoder {
 
   [[nodiscard]] std::int64_t length() const { return caches_.front().length; }
   // Since the last prefill, its own included.
-  [[nodiscard]] const Reads& reads(int layer) const {
-    return caches_.at(static_cast<std::size_t>(layer)).reads;
+  [[nodiscard]] const Reads& reads(int layer) const { return cache(layer).reads; }
+  // What is held now.
+  [[nodiscard]] const LayerCache& cache(int layer) const {
+    return caches_.at(static_cast<std::size_t>(layer));
   }
 
  private:

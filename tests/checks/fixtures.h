@@ -276,7 +276,7 @@ class Healthy {
     put(evidence.started, kController, harness::Started{rank, 100 + rank}, 0);
     put(evidence.phases, rank, harness::Phase{"rendezvous", 0}, 5);
     std::int64_t sequence = 0;
-    collective(rank, sequence++, 0, "rendezvous", "broadcast", "", 1000);
+    collective(rank, sequence++, 0, "rendezvous", "broadcast", "", 1000000);
     for (int step = 1; step <= steps_; ++step) add_step(rank, step, sequence);
     harness::Heartbeat beat;
     beat.phase = "optimizer";
@@ -380,9 +380,11 @@ class Healthy {
       for (const auto& [tensor, values] : from.reals) {
         const bool is_result = tensor.find('.') == std::string::npos && tensor[0] != 'd';
         if (!is_result) continue;
-        const bool compressed = tensor == "k_cmp" || tensor == "v_cmp";
-        kept.reals[tensor] = compressed ? values : rows_of(values, first);
+        const bool compressed = tensor.ends_with("k_cmp") || tensor.ends_with("v_cmp");
+        const bool held = compressed || tensor.starts_with("held_");
+        kept.reals[tensor] = held ? values : rows_of(values, first);
       }
+      if (first > 0) add_held(from, kept);
       kept.blocks = rows_of(from.blocks, first);
       write_layer(0, 1, 0, layer, kept, name);
     };
@@ -391,6 +393,15 @@ class Healthy {
   }
 
  private:
+  // Caches that changed nothing, unless others are given.
+  static void add_held(const LayerTensors& from, LayerTensors& kept) {
+    for (const char* made : {"k_cmp", "v_cmp"}) {
+      kept.reals.try_emplace(std::string("made_") + made, from.reals.at(made));
+    }
+    for (const char* token : {"k_sel", "v_sel", "k_win", "v_win"}) {
+      kept.reals.try_emplace(std::string("held_") + token, from.reals.at(token));
+    }
+  }
   // Those of the tokens from `first` on: the last axis but one.
   template <typename T>
   static oracles::Array<T> rows_of(const oracles::Array<T>& all, std::int64_t first) {

@@ -150,6 +150,29 @@ inline void add_reducer_options(std::vector<Planted>& list) {
   add("a static graph was asked for, and a dynamic one looked for unused parameters",
       R"({"op":"grad_sync","ranks":[0,1],"step":2,"detail":{"find_unused":true,"static_graph":true}})",
       run_with(true, true, {1, 2, 3}));
+  const auto views = [](bool asked, const std::string& told) {
+    return [=](Healthy& h) {
+      h.evidence.the_case.scenario.parallel.gradient_as_bucket_view = asked;
+      for (const int rank : {0, 1}) {
+        put(h.evidence.facts, rank, harness::Fact{"gradients_in_buckets", told});
+      }
+    };
+  };
+  add("gradients in memory of their own", "", views(false, "0 of 21"));
+  add("gradients that are views of buckets, as asked", "", views(true, "21 of 21"));
+  add("gradients are views of buckets, and nobody asked",
+      R"({"op":"grad_sync","ranks":[0,1],"detail":{"gradient_as_bucket_view":false}})",
+      views(false, "21 of 21"));
+  add("views of buckets were asked for, and gradients are none",
+      R"({"op":"grad_sync","ranks":[0,1],"detail":{"gradient_as_bucket_view":true}})",
+      views(true, "0 of 21"));
+  add("parameters are not broadcast on one rank",
+      R"({"op":"broadcast","ranks":[1]})",
+      [](Healthy& h) {
+        for (auto& row : h.evidence.collectives) {
+          if (row.process == 1 && row.row.op == "broadcast") row.row.dtype = "Long";
+        }
+      });
   add("a static graph was asked for and is none",
       R"({"op":"grad_sync","ranks":[0,1],"step":1,"detail":{"find_unused":false,"static_graph":true}})",
       run_with(true, false, {}));

@@ -421,6 +421,37 @@ inline void add_decode(std::vector<Planted>& list) {
         steps.reals.at("y").data.at(25 * 16 + 3) += 0.1;
         h.write_decoded(1, healthy_layer(0, 1), steps);
       });
+  const auto forgets = [&](const char* made, const char* held, const char* branch) {
+    add(std::string("a cache that changes ") + made,
+        Verdict::fail,
+        "DECODE.MISMATCH",
+        R"({"layers":[1],"op":"cache","branch":")" + std::string(branch) + "\"}",
+        [=](Healthy& h) {
+          LayerTensors steps = healthy_layer(0, 1);
+          steps.reals[std::string("made_") + made] = steps.reals.at(made);
+          steps.reals[held] = steps.reals.at(made);
+          steps.reals.at(held).data.at(1) += 0.1;
+          steps.reals.at(std::string("o_") + branch).data.at(25 * 4) += 0.1;
+          steps.reals.at("y").data.at(25 * 16 + 3) += 0.1;
+          h.write_decoded(1, healthy_layer(0, 1), steps);
+        });
+  };
+  forgets("k_cmp", "k_cmp", "cmp");
+  forgets("v_sel", "held_v_sel", "sel");
+  forgets("k_win", "held_k_win", "win");
+  add("caches that change their tokens, and compressed tokens made of them",
+      Verdict::fail,
+      "DECODE.MISMATCH",
+      R"({"layers":[1],"op":"cache","branch":"sel"})",
+      [](Healthy& h) {
+        LayerTensors steps = healthy_layer(0, 1);
+        steps.reals["held_k_sel"] = steps.reals.at("k_sel");
+        for (const char* changed : {"held_k_sel", "k_cmp"}) {
+          steps.reals.at(changed).data.at(1) += 0.1;
+        }
+        steps.reals.at("y").data.at(25 * 16 + 3) += 0.1;
+        h.write_decoded(1, healthy_layer(0, 1), steps);
+      });
   add("another token", Verdict::fail, "DECODE.MISMATCH", R"({"op":"input"})", [](Healthy& h) {
     h.write_decoded(0, healthy_layer(0, 0), healthy_layer(1, 0));
   });

@@ -411,6 +411,22 @@ inline void add_finite(std::vector<Planted>& list) {
                   2,
                   3});
   list.push_back({check,
+                  "an overflow whose state is told as ok",
+                  Verdict::inconclusive,
+                  "",
+                  "{}",
+                  [=](Healthy& h) {
+                    infinite_uncounted(10)(h);
+                    each_gradient(h.evidence, -1, "blocks.2.attn.W_Q", [](Gradient& row) {
+                      if (row.step != 2) return;
+                      row.state = "ok";
+                      row.absmax = INFINITY;
+                      row.ready_count = 1;
+                    });
+                  },
+                  2,
+                  3});
+  list.push_back({check,
                   "an infinite gradient in a step that moved parameters",
                   Verdict::fail,
                   "NAN.ORIGIN",

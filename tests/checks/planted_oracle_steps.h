@@ -62,13 +62,15 @@ struct Training {
   bool tells_all_lost = false;  // of the updates
   bool forgets_row = false;     // of steps that were taken one after the other
   bool scale_doubles = false;   // after every step
+  bool zero_moments = false;    // after a step that was left out they are on record
   // Changes a tensor that a stage gives, before any later stage sees it: "x", "middle", ..., "d.hidden" of a block, "logits",
   // "normed", "d.x" of the head (layer -1), and "g.PARAM" with a parameter's full name.
   std::function<void(int layer, const std::string& tensor, oracles::Tensor&)> stage;
-  std::string share;              // the law by which a micro-batch counts; empty: the right one
-  bool last_micro_alone = false;  // what the others left is not in the gradient
-  bool cut_weights = false;       // masters are cut off, not rounded
-  bool keeps_gradients = false;   // local ones, from step 2 on, clipped as the optimiser left them
+  std::string share;  // the law by which a micro-batch counts; empty: the right one
+  std::function<double(std::size_t)> of_micro;  // a factor of a micro-batch's share
+  bool last_micro_alone = false;                // what the others left is not in the gradient
+  bool cut_weights = false;                     // masters are cut off, not rounded
+  bool keeps_gradients = false;  // local ones, from step 2 on, clipped as the optimiser left them
   std::map<std::string, double> reported;  // factors of samples, by metric
   std::function<void(oracles::Weights&)> initial;
   std::function<void(MadeStep&)> before;     // the gradient is drawn, nothing is computed from it
@@ -440,6 +442,7 @@ class StepMaker {
           s.scale * (training_.share.empty()
                          ? oracles::share_of(run_.data, place)
                          : oracles::share_under(training_.share, run_.data, place).value());
+      if (training_.of_micro) inputs.gradient_scale *= training_.of_micro(at);
       const oracles::Tensor all = oracles::expected_loss(inputs).value;
       micro.loss = all.data.front();
       micro.root = micro.loss * inputs.gradient_scale;
@@ -467,6 +470,7 @@ class StepMaker {
     if (s.taken) update(s);
     if (s.scale != 1 && !std::isfinite(s.norm)) scale_ /= 2;
     if (training_.scale_doubles) scale_ *= 2;
+    if (training_.zero_moments && !s.taken) keep_zero_moments();
     if (training_.after) training_.after(s, parameters_);
     add_state("1");
     report(rank, "skipped_steps", step, static_cast<double>(step - n_));
@@ -578,6 +582,13 @@ class StepMaker {
       for (auto& [name, tensor] : *of) {
         for (double& x : tensor.data) x = narrowed(x);
       }
+    }
+  }
+
+  void keep_zero_moments() {
+    for (const auto& [name, value] : parameters_) {
+      state_.m.try_emplace(name, oracles::zeros(value.shape));
+      state_.v.try_emplace(name, oracles::zeros(value.shape));
     }
   }
 
@@ -924,6 +935,29 @@ inline void add_oracle_steps(std::vector<Planted>& list) {
        of_gradient,
        R"({"op":"zero_grad","phase":"backward","step":2,"detail":{"law":"gradients_kept"}})",
        kept);
+  Training counted = of({}, nsa::Precision::fp16);
+  counted.zero_moments = true;
+  counted.before = [](MadeStep& s) {
+    if (s.step == 1) s.gradient.at("norm_f.weight").data[0] = INFINITY;
+  };
+  add("a first step that is left out, with moments of zeros after it",
+      Verdict::pass,
+      "",
+      "{}",
+      counted);
+  // The bounds within which a kept gradient is looked for are wider: they alone would hold this one.
+  Training little = of({}, nsa::Precision::fp16);
+  little.stage = [](int layer, const std::string& tensor, oracles::Tensor& made) {
+    if (layer != -1 || tensor != "g.lm_head.weight") return;
+    for (double& x : made.data) x *= 1.004;
+  };
+  little.before = [](MadeStep& s) {
+    if (s.step == 1) s.gradient.at("norm_f.weight").data[0] = INFINITY;
+  };
+  fail("a gradient a little off after a step that left nothing",
+       "NUMERIC.GRADIENT",
+       R"({"op":"lm_head","phase":"backward","detail":{"steps":[1,2]}})",
+       little);
   Training backward;
   backward.stage = [](int layer, const std::string& tensor, oracles::Tensor& made) {
     if (layer == 1 && tensor == "d.middle") made = oracles::zeros(made.shape);

@@ -475,6 +475,23 @@ inline void add_resume(std::vector<Planted>& list) {
       Verdict::fail,
       R"({"step":1,"ranks":[0,1],"detail":{"cause":"started from scratch"}})",
       start_from_scratch);
+  const auto gone_on_with = [&](std::int64_t step) {
+    return after([=](Healthy& h) {
+      for (const char* phase : {"data", "forward"}) {
+        put(h.evidence.phases, 1, harness::Phase{phase, step}, 211);
+        put(h.evidence.phases, 1, harness::Phase{phase, step + 1}, 212);
+      }
+    });
+  };
+  add("gone on with the next step", Verdict::pass, "{}", gone_on_with(3));
+  add("the step of the snapshot is done again",
+      Verdict::fail,
+      R"({"step":2,"ranks":[1],"detail":{"cause":"went on with another step"}})",
+      gone_on_with(2));
+  add("a step is left out",
+      Verdict::fail,
+      R"({"step":3,"ranks":[1],"detail":{"cause":"went on with another step"}})",
+      gone_on_with(4));
   add("nothing had been saved", Verdict::inconclusive, "{}", [](Healthy& h) {
     start_from_scratch(h);
     h.evidence.snapshots.clear();

@@ -52,6 +52,12 @@ inline void add_skips(std::vector<Planted>& list) {
     list.push_back({"optimizer_sound", name, verdict, code, site, make, 2, 4});
   };
   add("the scale is searched for", Verdict::pass, "{}", [](Healthy& h) { skip(h, {1, 2}); });
+  add("overflows whose state is told as ok", Verdict::pass, "{}", [](Healthy& h) {
+    skip(h, {1, 2}, "ok");
+    each_gradient(h.evidence, 1, "W_Q", [](Gradient& row) {
+      if (row.step <= 2) row.absmax = INFINITY;
+    });
+  });
   add("one overflow later", Verdict::pass, "{}", [](Healthy& h) { skip(h, {1, 3}); });
   add("two overflows in a row later", Verdict::pass, "{}", [](Healthy& h) { skip(h, {2, 3}); });
   add("overflows again and again, at half the scale each time",

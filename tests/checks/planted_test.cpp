@@ -163,6 +163,20 @@ TEST(StepIsOracle, AStageThatReadsElsewhereMakesNoGradientOfItsBlockWrong) {
   EXPECT_EQ(result.findings[0].site.op, "norm2");
 }
 
+// "Added up, not averaged" would make the first micro-batch wrong too.
+TEST(StepIsOracle, NamesNoLawThatAMicroBatchRefutes) {
+  fixtures::Training training;
+  training.accumulate = 2;
+  training.of_micro = [](std::size_t micro) { return micro == 1 ? 2.0 : 1.0; };
+  fixtures::Healthy healthy;
+  fixtures::StepMaker(healthy, training).write();
+  const auto result = fixtures::run("step_is_oracle", healthy.evidence);
+  ASSERT_FALSE(result.findings.empty());
+  EXPECT_EQ(result.findings[0].code, "LOSS.WRONG") << text_of(result);
+  EXPECT_EQ(result.findings[0].site.op, "accumulate");
+  EXPECT_FALSE(result.findings[0].site.detail.contains("law")) << text_of(result);
+}
+
 TEST(CheckpointEqual, TellsOfEveryLayerHowWrongItsGradientsAre) {
   fixtures::Healthy healthy;
   fixtures::checkpoint(healthy, {0, 1, 2});

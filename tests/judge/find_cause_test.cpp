@@ -427,6 +427,32 @@ TEST(Met, AWrongRateFollowsOnlyFromAScheduleThatWasNotResumed) {
               ElementsAre("RESUME.DIVERGED"));
 }
 
+TEST(Met, OtherSequencesHaveOtherDocuments) {
+  const Finding outside = finding("RANGE.INVALID/choice", R"({"ranks":[1],"step":2,"layers":[0]})");
+  const Finding loss = finding("LOSS.WRONG/loss", R"({"ranks":[1],"step":2})");
+  const Finding by_law =
+      finding("NUMERIC.FORWARD/law",
+              R"({"ranks":[1],"step":2,"op":"attend_cmp","layers":[0],"detail":{"law":"factor"}})");
+  EXPECT_THAT(initiating({finding("DATA.WRONG/data",
+                                  R"({"ranks":[1],"step":2,"detail":{"parts":["documents"]}})"),
+                          outside,
+                          by_law,
+                          loss}),
+              ElementsAre("DATA.WRONG"));
+  EXPECT_EQ(
+      initiating({finding("DATA.WRONG/data", R"({"ranks":[1],"step":2})"), outside, loss}).size(),
+      3U);
+}
+
+TEST(Met, AStepThatIsDoneTwiceExplainsWhatItsOwnFilesSayOfIt) {
+  EXPECT_THAT(initiating({finding("RESUME.DIVERGED/other_step", R"({"ranks":[0],"step":3})"),
+                          finding("SCALER.WRONG/reported", R"({"ranks":[0],"step":3})"),
+                          finding("OPT.UPDATE_WRONG/between_steps", R"({"ranks":[0],"step":3})"),
+                          finding("OPT.UPDATE_WRONG/optimizer", R"({"ranks":[0],"step":3})"),
+                          finding("SCHEDULE.LR/factor", R"({"ranks":[0],"step":4})")}),
+              ElementsAre("RESUME.DIVERGED"));
+}
+
 TEST(Met, AWrongRateMovesTheWeightsOfAResumedRunAlone) {
   const Finding rate = finding("SCHEDULE.LR/never_falls", R"({"ranks":[0],"step":5})");
   const Finding applied = finding("SCHEDULE.LR/applied",

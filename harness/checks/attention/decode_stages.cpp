@@ -12,24 +12,33 @@
 namespace harness::checks {
 namespace {
 
-// Those of the attention as layer_judge.cpp has them, its input before, the choice of blocks between.
-constexpr std::array kDecodedStages = {DecodedStage{"x", "input", ""},
-                                       DecodedStage{"q", "rope", ""},
-                                       DecodedStage{"k_raw", "rope", "cmp"},
-                                       DecodedStage{"v_raw", "project", "cmp"},
-                                       DecodedStage{"k_sel", "rope", "sel"},
-                                       DecodedStage{"v_sel", "project", "sel"},
-                                       DecodedStage{"k_win", "rope", "win"},
-                                       DecodedStage{"v_win", "project", "win"},
-                                       DecodedStage{"k_cmp", "compress", "cmp"},
-                                       DecodedStage{"v_cmp", "compress", "cmp"},
-                                       DecodedStage{"o_cmp", "attend_cmp", "cmp"},
-                                       DecodedStage{"p_grp", "score", ""},
-                                       DecodedStage{"blocks", "select", ""},
-                                       DecodedStage{"o_sel", "attend_sel", "sel"},
-                                       DecodedStage{"o_win", "attend_win", "win"},
-                                       DecodedStage{"gate", "gate", ""},
-                                       DecodedStage{"y", "attention", ""}};
+constexpr const char* kCache = "cache";
+
+// Those of the attention as layer_judge.cpp has them, its input before, the choice of blocks between. Caches of tokens come before
+// compressed tokens, which are made from what such a cache holds.
+constexpr std::array kDecodedStages = {DecodedStage{"x", "input", "", "x"},
+                                       DecodedStage{"q", "rope", "", "q"},
+                                       DecodedStage{"k_raw", "rope", "cmp", "k_raw"},
+                                       DecodedStage{"v_raw", "project", "cmp", "v_raw"},
+                                       DecodedStage{"k_sel", "rope", "sel", "k_sel"},
+                                       DecodedStage{"v_sel", "project", "sel", "v_sel"},
+                                       DecodedStage{"k_win", "rope", "win", "k_win"},
+                                       DecodedStage{"v_win", "project", "win", "v_win"},
+                                       DecodedStage{"held_k_sel", kCache, "sel", "k_sel"},
+                                       DecodedStage{"held_v_sel", kCache, "sel", "v_sel"},
+                                       DecodedStage{"held_k_win", kCache, "win", "k_win"},
+                                       DecodedStage{"held_v_win", kCache, "win", "v_win"},
+                                       DecodedStage{"made_k_cmp", "compress", "cmp", "k_cmp"},
+                                       DecodedStage{"made_v_cmp", "compress", "cmp", "v_cmp"},
+                                       DecodedStage{"k_cmp", kCache, "cmp", "k_cmp"},
+                                       DecodedStage{"v_cmp", kCache, "cmp", "v_cmp"},
+                                       DecodedStage{"o_cmp", "attend_cmp", "cmp", "o_cmp"},
+                                       DecodedStage{"p_grp", "score", "", "p_grp"},
+                                       DecodedStage{"blocks", "select", "", "blocks"},
+                                       DecodedStage{"o_sel", "attend_sel", "sel", "o_sel"},
+                                       DecodedStage{"o_win", "attend_win", "win", "o_win"},
+                                       DecodedStage{"gate", "gate", "", "gate"},
+                                       DecodedStage{"y", "attention", "", "y"}};
 
 // Every element decoded alone, and the same one of the whole sequence: visit(i, j). Tokens are the last axis but one.
 template <typename Visit>
@@ -80,6 +89,18 @@ bool chose_otherwise(const nsa::TensorView& steps, const nsa::TensorView& whole)
   return other;
 }
 
+// Of the whole sequence, the token that the first one on record is. A cache may have forgotten the oldest: how many are held is
+// not judged here (reads_count.cpp).
+std::int64_t first_token(const std::string& name,
+                         const nsa::TensorView& found,
+                         const nsa::TensorView& wanted,
+                         std::int64_t prompt) {
+  if (name.ends_with("_cmp") && name != "o_cmp") return 0;
+  if (!name.starts_with("held_") || found.shape.size() < 2) return prompt;
+  const auto tokens = [](const nsa::TensorView& view) { return view.shape[view.shape.size() - 2]; };
+  return wanted.shape.size() < 2 ? 0 : tokens(wanted) - tokens(found);
+}
+
 }  // namespace
 
 const DecodedStage* first_to_differ(const nsa::SafetensorsFile& whole,
@@ -89,11 +110,12 @@ const DecodedStage* first_to_differ(const nsa::SafetensorsFile& whole,
   const auto* const at =
       std::find_if(kDecodedStages.begin(), kDecodedStages.end(), [&](const DecodedStage& stage) {
         const std::string name = stage.tensor;
-        if (!whole.contains(name) || !steps.contains(name)) return false;
-        const nsa::TensorView& wanted = whole.at(name);
+        if (!whole.contains(stage.whole) || !steps.contains(name)) return false;
+        const nsa::TensorView& wanted = whole.at(stage.whole);
         const nsa::TensorView& found = steps.at(name);
-        const bool of_tokens = std::string(stage.op) != "compress";
-        if (!fits_whole(found.shape, wanted.shape, of_tokens ? prompt : 0)) return true;
+        if (!fits_whole(found.shape, wanted.shape, first_token(name, found, wanted, prompt))) {
+          return true;
+        }
         return name == "blocks" ? chose_otherwise(found, wanted)
                                 : result_differs(found, wanted, limit);
       });

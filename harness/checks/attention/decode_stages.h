@@ -9,14 +9,16 @@
 namespace harness::checks {
 
 struct DecodedStage {
-  const char* tensor;  // of kPrefill and kSteps
+  const char* tensor;  // of kSteps
   const char* op;      // that makes it
   const char* branch;  // "" where it belongs to all
+  const char* whole;   // of kPrefill
 };
 
 // In the order of computation: the first with an element that is off by more than `limit` times the largest of the whole
 // sequence, or of another shape; of blocks, one that is not the same. Rows are those from token `prompt` on; of compressed
-// tokens all. nullptr where none is, or none is in both files. Throws: nsa::Error where a tensor is of another dtype.
+// tokens all. What the caches hold in the end is that of the last tokens: where it differs though it was right when it was made,
+// the cache has changed it. nullptr where none is, or none is in both files. Throws: nsa::Error where a tensor is of another dtype.
 [[nodiscard]] const DecodedStage* first_to_differ(const nsa::SafetensorsFile& whole,
                                                   const nsa::SafetensorsFile& steps,
                                                   std::int64_t prompt,

@@ -1,15 +1,20 @@
 #include "harness/checks/gradients/reducer_options.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <map>
 #include <optional>
 #include <set>
+#include <string_view>
+
+#include "nsa/base/text.h"
 
 namespace harness::checks {
 namespace {
 
 constexpr const char* kMap = "Int";  // dtype of the map of used parameters
+constexpr std::array<std::string_view, 4> kReal = {"Float", "Double", "Half", "BFloat16"};
 
 struct Reduced {
   bool gradients = false;
@@ -36,6 +41,8 @@ class ReducerOptions {
       }
     }
     if (!wrong.empty()) result_.found(finding(wrong, first_wrong, found));
+    judge_start();
+    judge_views();
   }
 
  private:
@@ -49,6 +56,53 @@ class ReducerOptions {
     }
     if (!steps.empty() && !evidence_.finished(rank)) steps.erase(std::prev(steps.end()));
     return steps;
+  }
+
+  // Of ranks that reduced gradients: whoever came as far has wrapped its model.
+  void judge_start() {
+    const std::int64_t wanted = evidence_.the_case.scenario.model.parameter_count();
+    std::set<int> ranks;
+    std::int64_t least = wanted;
+    for (const int rank : all_ranks(evidence_)) {
+      if (ended_steps(rank).empty()) continue;
+      std::int64_t sent = 0;
+      for (const auto& row : evidence_.collectives) {
+        const Collective& op = row.row;
+        if (row.process != rank || op.step != 0 || op.op != "broadcast") continue;
+        if (std::find(kReal.begin(), kReal.end(), op.dtype) != kReal.end()) sent += op.count;
+      }
+      if (sent >= wanted) continue;
+      ranks.insert(rank);
+      least = std::min(least, sent);
+    }
+    if (ranks.empty()) return;
+    Finding finding = make_finding("ROUTE.MISMATCH", "not_broadcast");
+    finding.site.op = "broadcast";
+    finding.site.ranks = to_ints(ranks);
+    finding.facts = {{"found", least}, {"wanted", wanted}};
+    result_.found(std::move(finding));
+  }
+
+  // A fact of each rank: gradients that lie in the memory of others of their bucket, and all that could.
+  void judge_views() {
+    std::set<int> ranks;
+    for (const auto& row : evidence_.facts) {
+      if (row.process < 0 || row.row.name != "gradients_in_buckets") continue;
+      const auto of = row.row.value.find(" of ");
+      if (of == std::string::npos) continue;
+      const auto found = nsa::parse_int(row.row.value.substr(0, of));
+      const auto all = nsa::parse_int(row.row.value.substr(of + 4));
+      if (!found || !all || *all == 0) continue;
+      const bool wrong = parallel_.gradient_as_bucket_view ? *found < *all : *found == *all;
+      if (wrong) ranks.insert(row.process);
+    }
+    if (ranks.empty()) return;
+    const bool asked = parallel_.gradient_as_bucket_view;
+    Finding finding = make_finding("ROUTE.MISMATCH", asked ? "view_missing" : "view_unasked");
+    finding.site.op = "grad_sync";
+    finding.site.ranks = to_ints(ranks);
+    finding.site.detail["gradient_as_bucket_view"] = asked;
+    result_.found(std::move(finding));
   }
 
   [[nodiscard]] bool wants_map(int rank, std::int64_t step) const {

@@ -69,6 +69,8 @@ void tell_batches(StepJudge& judge,
                         {},
                         naming};
     departure.detail["micro"] = batch.place.micro;
+    // Where documents end is drawn for the sequence too.
+    if (judge.run.data.documents > 1) departure.detail["parts"] = {"tokens", "documents"};
     judge.told.add(std::move(departure));
   }
 }

@@ -99,10 +99,13 @@ void name_kept_gradients(StepJudge& judge,
   const auto recorded = model.gradient;
   const oracles::Rounding rounding = model.rounding;
   for (const double factor : kept.factors()) {
+    if (!(factor > 0)) continue;  // of a step without end nothing is left
     model.gradient = kept.without(params, factor);
     model.rounding = kept.rounding(rounding);
-    const bool explains = wrong_params(judge_again(model)).empty();
+    const bool fits_without = wrong_params(judge_again(model)).empty();
     model.gradient = recorded;
+    // Wider bounds alone are no explanation.
+    const bool explains = fits_without && !wrong_params(judge_again(model)).empty();
     model.rounding = rounding;
     if (!explains) continue;
     for (PartJudgement& part : parts) std::erase_if(part.departures, is_of_weight);

@@ -64,14 +64,33 @@ bool is_mean_of_means(const oracles::Naming& naming) {
   });
 }
 
+// A law of a step that would make a micro-batch wrong which is right is not the law of the step.
+void drop_refuted(oracles::Naming& naming,
+                  const oracles::DataConfig& data,
+                  const std::vector<oracles::BatchPlace>& right) {
+  std::erase_if(naming.fitting, [&](const oracles::LawFit& fit) {
+    return std::any_of(right.begin(), right.end(), [&](const oracles::BatchPlace& place) {
+      const auto share = oracles::share_under(fit.law.name, data, place);
+      return share && !is_near(*share, oracles::share_of(data, place));
+    });
+  });
+}
+
 // loss * scale * the micro-batch's share of its step.
-void judge_root(StepJudge& judge, const Micro& at) {
+bool is_right_root(const StepJudge& judge, const Micro& at) {
+  const double share = oracles::share_of(judge.run.data, at.place());
+  return is_near(at.root, at.loss * claimed_scale(judge, at.file) * share);
+}
+
+// `right`: micro-batches of the same step whose root is.
+void judge_root(StepJudge& judge, const Micro& at, const std::vector<oracles::BatchPlace>& right) {
   const double scale = claimed_scale(judge, at.file);
   const double share = oracles::share_of(judge.run.data, at.place());
   if (!std::isfinite(at.root) || !std::isfinite(at.loss)) return;  // an overflow; see `finite`
-  if (is_near(at.root, at.loss * scale * share)) return;
-  const oracles::Naming naming =
+  if (is_right_root(judge, at)) return;
+  oracles::Naming naming =
       oracles::name_share(at.root / (at.loss * scale), judge.run.data, at.place());
+  drop_refuted(naming, judge.run.data, right);
   // Another scale is told by the scaler's own stage.
   if (judge.run.scales_loss && naming.fitting.empty() && attested_scale(judge, at.file)) return;
   const bool alike = is_mean_of_means(naming);
@@ -149,6 +168,14 @@ std::optional<double> attested_scale(const StepJudge& judge, const StepFile& fil
 void judge_losses(StepJudge& judge) {
   std::int64_t judged = 0;
   for (const auto& [key, file] : judge.files) {
+    std::vector<oracles::BatchPlace> right;
+    for (std::int64_t micro = 0; micro < judge.run.data.accumulate; ++micro) {
+      const Micro at{file,
+                     micro,
+                     file.of_micro("loss", micro).value_or(NAN),
+                     file.of_micro("root", micro).value_or(NAN)};
+      if (is_right_root(judge, at)) right.push_back(at.place());
+    }
     for (std::int64_t micro = 0; micro < judge.run.data.accumulate; ++micro) {
       const auto loss = file.of_micro("loss", micro);
       const auto root = file.of_micro("root", micro);
@@ -158,7 +185,7 @@ void judge_losses(StepJudge& judge) {
           judge.result.missing("logits, loss and their gradient of " + at.text());
           continue;
         }
-        judge_root(judge, at);
+        judge_root(judge, at, right);
         ++judged;
       } catch (const std::invalid_argument& error) {
         judge.result.missing("the loss of " + at.text() + ": " + error.what());

@@ -111,13 +111,27 @@ bool StepFile::is_whole() const {
   return at == tensors.end() || at->first.rfind("rows.", 0) != 0;
 }
 
+namespace {
+
+bool all_zero(const oracles::Numbers& numbers) {
+  for (std::int64_t i = 0; i < numbers.size(); ++i) {
+    if (!(numbers[i] == 0)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 bool StepFile::moved(const std::vector<std::string>& params) const {
   return std::any_of(params.begin(), params.end(), [&](const std::string& param) {
     for (const char* part : {"p", "m", "v"}) {
       const std::string before = std::string(part) + "." + param;
       const std::string after = std::string(part) + "1." + param;
       if (!has(after)) continue;
-      if (!has(before) || !same_bytes(file.at(before), file.at(after))) return true;
+      // Moments that were not there are zeros, whoever writes them down.
+      if (has(before) ? !same_bytes(file.at(before), file.at(after)) : !all_zero(numbers(after))) {
+        return true;
+      }
     }
     return false;
   });

@@ -226,6 +226,7 @@ class Finiteness {
       const bool own_model = !evidence_.the_case.scenario.is_command();
       if (own_model && gradient.reachable == Reach::no) continue;
       ++gradients_;
+      require_agreement(row.process, gradient);
       if (overflowed_.count(gradient.step) > 0) continue;
       const bool finite = std::isfinite(gradient.l2.value) &&
                           std::isfinite(gradient.absmax.value) && gradient.state != "nan" &&
@@ -239,6 +240,19 @@ class Finiteness {
           seen);
     }
     if (gradients_ == 0) result_.missing("gradient rows of any rank");
+    if (!disagreeing_.empty()) {
+      result_.missing("a state that is the one of its numbers, of " + *disagreeing_.begin());
+    }
+  }
+
+  // Whoever asks only for the state must learn what the numbers say.
+  void require_agreement(int rank, const Gradient& gradient) {
+    const bool told_finite = gradient.state == "ok" || gradient.state == "zero";
+    if (!told_finite || gradient.ready_count == 0 || std::isfinite(gradient.absmax.value)) return;
+    disagreeing_.insert("the gradient of " + gradient.param + " of " + process_name(rank) +
+                        " in step " + std::to_string(gradient.step) + " (told is " +
+                        gradient.state + ", the largest number is " +
+                        nsa::to_text(gradient.absmax.value) + ")");
   }
 
   void judge_layer(int rank, const Artefact& artefact) {
@@ -456,6 +470,7 @@ class Finiteness {
 
   const Evidence& evidence_;
   std::set<std::int64_t> overflowed_;
+  std::set<std::string> disagreeing_;
   ResultBuilder result_;
   std::map<Birth, std::map<int, Sighting>> births_;
   std::map<Certificate, std::map<int, const NanBirth*>> certificates_;

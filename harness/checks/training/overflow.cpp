@@ -33,7 +33,7 @@ bool ended_undecided(const Evidence& evidence, const Series& counts, int rank, s
 
 // Infinities in the backward, as they are or already multiplied by zero.
 bool is_infinite(const Gradient& gradient) {
-  return gradient.state == "inf";
+  return gradient.state == "inf" || std::isinf(gradient.absmax.value);
 }
 // Where no gradient was looked at, their norm tells it.
 bool is_infinite_norm(const Sample& sample) {

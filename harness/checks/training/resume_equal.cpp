@@ -1,6 +1,8 @@
 // Does a run that was interrupted and resumed go on as if nothing had happened? Its twin was never interrupted: parameters and
 // every part of the training state must be the twin's, bit by bit, at the snapshot and after each step that follows. A run that
-// differs from the twin before it was interrupted tells nothing of its resumption.
+// differs from the twin before it was interrupted tells nothing of its resumption. Before all that, the step that it goes on with
+// must be the one after the snapshot's: files of a step that is done a second time are those of the second time, the twin's lead
+// among them.
 #include <algorithm>
 #include <optional>
 #include <tuple>
@@ -63,6 +65,7 @@ class ResumeJudge {
     if (!states) result_.missing("the twin's training state (optimiser, schedule, random numbers)");
     for (const int rank : all_ranks(evidence_)) judge_rank(rank);
     if (!from_scratch_.empty()) result_.found(scratch());
+    if (!other_step_.empty()) result_.found(other_step());
     if (!diverged_.ranks.empty()) result_.found(diverged());
     result_.measured("values_equal_to_twin", static_cast<double>(equal_));
     return result_.finish("resumed after step " + steps_text() + ", " + std::to_string(equal_) +
@@ -118,6 +121,9 @@ class ResumeJudge {
       }
       // Interrupted before there was anything to go on from: the whole run is the second life's.
       at = resumed_.insert_or_assign(rank, 0).first;
+    } else if (const auto first = step_gone_on_with(rank); first && *first != at->second + 1) {
+      other_step_[{at->second, *first}].insert(rank);
+      return;
     }
     const std::int64_t steps = evidence_.the_case.scenario.training.steps;
     for (std::int64_t step = 1; step <= at->second; ++step) {
@@ -136,6 +142,16 @@ class ResumeJudge {
     }
     if (!first && restored.empty()) return;
     add(rank, first.value_or(at->second), names, restored);
+  }
+
+  // The first step that the rank entered after it had read its snapshot.
+  [[nodiscard]] std::optional<std::int64_t> step_gone_on_with(int rank) const {
+    std::optional<std::pair<std::int64_t, std::int64_t>> first;  // when, and the step
+    for (const auto& [process, t_ms, row] : evidence_.phases) {
+      if (process != rank || row.step < 1 || t_ms < resumed_ms_.at(rank)) continue;
+      first = std::min(first.value_or(std::pair(t_ms, row.step)), std::pair(t_ms, row.step));
+    }
+    return first ? std::optional(first->second) : std::nullopt;
   }
 
   // What is not the twin's, of what `hashes` has of this rank and step. A state as it was read back may go unrecorded.
@@ -221,6 +237,18 @@ class ResumeJudge {
     return finding;
   }
 
+  [[nodiscard]] Finding other_step() const {
+    const auto& [steps, ranks] = *other_step_.begin();
+    const auto& [resumed, found] = steps;
+    Finding finding = make_finding("RESUME.DIVERGED", "other_step");
+    finding.site.step = std::min(found, resumed + 1);
+    finding.site.ranks = to_ints(ranks);
+    finding.site.detail["cause"] = "went on with another step";
+    finding.site.detail["resumed_after_step"] = resumed;
+    finding.facts = {{"found", found}, {"wanted", resumed + 1}};
+    return finding;
+  }
+
   // "moments" of "exp_avg.blocks.0..."
   static std::string part_of_snapshot(const std::string& tensor) {
     if (tensor.starts_with("exp_avg")) return "moments";
@@ -279,6 +307,8 @@ class ResumeJudge {
   Hashes last_;
   std::set<std::pair<int, std::int64_t>> done_again_;  // rank and step, in the last life
   std::set<int> from_scratch_;
+  // The step of the snapshot and the one that it was gone on with: ranks.
+  std::map<std::pair<std::int64_t, std::int64_t>, std::set<int>> other_step_;
   Divergence diverged_;
   std::int64_t equal_ = 0;
   ResultBuilder result_;

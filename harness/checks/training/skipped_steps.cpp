@@ -61,7 +61,7 @@ bool SkippedSteps::overflowed(int rank, std::int64_t step) const {
   for (const auto& [process, t_ms, row] : evidence_.gradients) {
     if (process < 0 || row.step != step) continue;
     any = true;
-    if (row.state == "inf" || row.state == "nan") return true;
+    if (row.state == "inf" || row.state == "nan" || !std::isfinite(row.absmax.value)) return true;
   }
   const Sample* norm = norms_.find({rank, step});
   return !any && norm != nullptr && !std::isfinite(norm->value);

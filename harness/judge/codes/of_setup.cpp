@@ -18,12 +18,13 @@ constexpr std::array kSetupCodes = {
         {"RESUME.DIVERGED", Family::resume, 50},
         {.meaning = "A run that went on from a snapshot is not the run that was never interrupted.",
          .confirmed_by =
-             "Before the interruption all hashes are those of the twin, and after it they are not.",
+             "Before the interruption all hashes are those of the twin, and after it they are "
+             "not; or the first step after the snapshot's is another one.",
          .next_action =
              "Compare what the snapshot holds with what the run needs: weights, optimiser moments, "
              "schedule, loss scale, random state and the position in the data.",
          .witness = "Hashes of the twin, an uninterrupted process. It shares all code but the "
-                    "interruption."}},
+                    "interruption. The phases of a rank tell the step that it goes on with."}},
     Code{{"DATA.SOURCE", Family::data, 60},
          {.meaning = "A rank trained on other tokens than the scenario asks for.",
           .confirmed_by = "The hash of the source, or of the batch, is not the one of the twin.",

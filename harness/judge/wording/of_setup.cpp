@@ -21,6 +21,12 @@ constexpr std::array kSetupWords = {
             "{count:parameter} {count?differs|differ} ({params}).]",
             "The training itself is not the cause: every hash was the twin's until the "
             "interruption."},
+    Wording{"RESUME.DIVERGED",
+            "other_step",
+            "After the resume from step {resumed_after_step}, {ranks} went on with step {found}, "
+            "not with step {wanted}.",
+            "It is no state that was not read back: the first step that was begun after the "
+            "snapshot had been read is another one."},
     Wording{"RESUME.TORN",
             "torn",
             "The snapshot of {step} on {ranks} holds {count} of {total:tensor} ({tensors}) as they "
@@ -99,6 +105,25 @@ constexpr std::array kSetupWords = {
             "{find_unused}. Asked so it reduces no map of used parameters in this step. By "
             "{ranks?its own|their own} record of collectives it did.",
             "It does not rest on the configuration: it is what was reduced.",
+            "Follow parallel.ddp to the constructor of DistributedDataParallel."},
+    Wording{"ROUTE.MISMATCH",
+            "not_broadcast",
+            "{Ranks} trained without the values of rank 0: by {ranks?its own|their own} record of "
+            "collectives {found} of {wanted:parameter} were broadcast before the first step.",
+            "Equal values are no evidence against it: equal seeds give them, until a seed differs.",
+            "Look at what wraps the model: it broadcasts the parameters of rank 0 before the "
+            "first step."},
+    Wording{"ROUTE.MISMATCH",
+            "view_missing",
+            "Gradients of {ranks} were asked to be views of the Reducer's buckets. By {ranks?its "
+            "own|their own} record they lie in memory of their own.",
+            "It does not rest on the configuration: it is where the gradients lie.",
+            "Follow parallel.ddp to the constructor of DistributedDataParallel."},
+    Wording{"ROUTE.MISMATCH",
+            "view_unasked",
+            "By {ranks?its own|their own} record gradients of {ranks} are views of the Reducer's "
+            "buckets, and nobody asked for it.",
+            "It does not rest on the configuration: it is where the gradients lie.",
             "Follow parallel.ddp to the constructor of DistributedDataParallel."},
     Wording{"ROUTE.MISMATCH",
             "kernels",
