@@ -85,6 +85,18 @@ inline void add_command(std::vector<Planted>& list) {
                     launcher_ends(h, 1, 0);
                   }});
   list.push_back(
+      {ends,
+       "a rank that left its peer with zero",  // which of the two is the cause is seen later
+       Verdict::fail,
+       "CRASH.EXCEPTION",
+       R"({"ranks":[0]})",
+       [](Healthy& h) {
+         as_command(h);
+         raises(0, error_of("RuntimeError", "Connection closed by peer"))(h);
+         h.ends(0, 1, 0, false, 950);
+         h.ends(1, 0, 0, false, 900);
+       }});
+  list.push_back(
       {ends, "a command that left processes behind", Verdict::pass, "", "{}", [](Healthy& h) {
          put(h.evidence.facts, kController, harness::Fact{harness::kLeftBehindFact, "sleep"});
        }});

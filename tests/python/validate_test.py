@@ -4,6 +4,7 @@ torch. Without arguments the rows that stand for all; with --all the whole table
 import concurrent.futures
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -99,6 +100,12 @@ TABLE = [
 ]
 
 
+def code_below(comment):
+    """What the page docs/your-kernel.md shows below this comment."""
+    with open(os.path.join(ROOT, "docs", "your-kernel.md"), encoding="utf-8") as file:
+        return re.search(comment + r"\n```\w+\n(.*?)```", file.read(), re.S).group(1)
+
+
 def judged(row, folder):
     fn, spec = row[:2]
     name = f"{fn.__name__}_{TABLE.index(row)}"
@@ -138,6 +145,12 @@ class Validate(unittest.TestCase):
         self.assertIn("only_sel", findings[0])
         self.assertIn("only_win", findings[1])
 
+    @unittest.skipUnless(shutil.which("ninja"), "no ninja is on PATH, by which torch builds an operator")
+    def test_the_pages_operator_in_cpp_runs(self):
+        lines = self.printed_by("<!-- tests/python/validate_test.py runs this with it -->", {"window.cpp": "<!-- tests/python/validate_test.py builds this -->"})
+        self.assertTrue(any(line.startswith("PASS  window_attention") for line in lines), lines)
+        self.assertIn("law one_longer", "\n".join(lines))
+
     def test_chance_is_no_look_into_the_future(self):
         with tempfile.TemporaryDirectory() as folder:
             verdict = nsa_harness.validate(kernels.win_with_dropout, dict(WIN), out=folder, db=os.path.join(folder, "runs.db"))
@@ -157,15 +170,14 @@ class Validate(unittest.TestCase):
         left = subprocess.run(["pgrep", "-fx", "sleep 86123"], capture_output=True, text=True, check=False)
         self.assertEqual(left.stdout, "")
 
-    def printed_by(self, comment):
-        """The lines that the code of the page below this comment prints."""
-        with open(os.path.join(ROOT, "docs", "your-kernel.md"), encoding="utf-8") as file:
-            page = re.search(comment + r"\n```python\n(.*?)```", file.read(), re.S)
+    def printed_by(self, comment, beside=None):
+        """The lines that the code of the page below this comment prints; `beside`: files of its folder, by the comments above them."""
         with tempfile.TemporaryDirectory() as folder:
             script = os.path.join(folder, "my-kernel.py")  # a name that no import statement can say
-            with open(script, "w", encoding="utf-8") as file:
-                file.write(page.group(1))
-            environment = dict(os.environ, PYTHONPATH=os.path.join(ROOT, "python"), NSA_HARNESS_DB=os.path.join(folder, "runs.db"))
+            for name, above in {script: comment, **(beside or {})}.items():
+                with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+                    file.write(code_below(above))
+            environment = dict(os.environ, PYTHONPATH=os.path.join(ROOT, "python"), NSA_HARNESS_DB=os.path.join(folder, "runs.db"), TORCH_EXTENSIONS_DIR=os.path.join(folder, "built"))
             done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout.splitlines()

@@ -334,7 +334,10 @@ class KernelComparison {
     finding.variant = chose ? "kernel_" + finding.variant : "kernel";
     if (!call.empty()) finding.facts["call"] = call;
     if (varying_ > 0 && finding.code == "NUMERIC.FORWARD") finding.facts["varying"] = varying_;
-    if (is_absence(finding)) finding.code = "GRAD.MISSING";
+    if (is_absence(finding)) {
+      finding.code = "GRAD.MISSING";
+      for (const char* of_numbers : {"about", "error", "limit"}) finding.facts.erase(of_numbers);
+    }
     result_.found(std::move(finding));
   }
 
