@@ -213,10 +213,12 @@ Expected weighted(const AccumulateRecord& r,
   return e;
 }
 
+// In the type that it is kept in, or in the one that travels: float16 ends long before bfloat16 does.
 bool may_overflow(const AccumulateRecord& r, std::int64_t at) {
   double absolute = 0;
   for (const Numbers& part : r.parts) absolute += std::abs(part[at]);
-  return std::isinf(rounded(absolute, r.number));
+  return std::isinf(rounded(absolute, r.number)) ||
+         std::isinf(rounded(absolute, r.result.number()));
 }
 
 // Elements from `begin` on. What overflowed, or is NaN, where that is right is told as what is right.

@@ -148,6 +148,23 @@ TEST(Accumulation, TheSmallestNumbersOfTheTypeThatIsKeptBind) {
   }
 }
 
+// Sent as bfloat16 and kept in float16: 49408 + 29392 is more than float16 holds, and nothing to bfloat16.
+TEST(Accumulation, AnOverflowOfTheTypeThatIsKeptIsRight) {
+  constexpr std::uint16_t kInfinity = 0x7c00;
+  const std::vector<std::uint16_t> result = {kInfinity};
+  for (const double part : {49408.0, 1.0}) {
+    const std::vector<double> one = {2 * part};  // its own mean: times the micro-batches
+    const std::vector<double> other = {2 * 29392.0};
+    AccumulateRecord r;
+    r.name = "a";
+    r.accumulate = 2;
+    r.parts = {Numbers::of(one), Numbers::of(part == 1.0 ? one : other)};
+    r.result = Numbers(result.data(), 1, Number::f16);
+    r.number = Number::bf16;
+    EXPECT_EQ(judge_accumulated(r).fits(), part != 1.0) << part;
+  }
+}
+
 // World and accumulate as in the law's name; with other numbers some laws coincide.
 class AccumulateLaws : public ::testing::TestWithParam<std::pair<std::int64_t, std::int64_t>> {};
 
