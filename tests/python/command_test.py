@@ -4,6 +4,7 @@ stopped, stuck or slow. The controller that NSA_HARNESS_PROGRAM names."""
 import concurrent.futures
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -179,6 +180,15 @@ class Command(unittest.TestCase):
             while running("600.75") and time.monotonic() < deadline:
                 time.sleep(0.1)
         self.assertEqual(running("600.75"), [])
+
+    def test_a_command_whose_controller_died_before_it_heard_of_it_is_ended(self):
+        reader, writer = os.pipe()
+        os.close(reader)
+        keeper = ["bash", "-c", f'exec "$0" --keep-command sleep 600.875 3>&{writer}', PROGRAM]
+        done = subprocess.run(keeper, pass_fds=[writer], timeout=60, check=False)
+        os.close(writer)
+        self.assertEqual(running("600.875"), [])
+        self.assertEqual(done.returncode, -signal.SIGTERM)
 
 
 if __name__ == "__main__":

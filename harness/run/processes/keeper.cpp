@@ -79,7 +79,10 @@ int end_as(int status) {
 
 class Keeping {
  public:
-  explicit Keeping(pid_t command) : command_(command) {}
+  Keeping(pid_t command, pid_t parent) : command_(command), parent_(parent) {}
+
+  // The one that started this process is gone.
+  void end_now() { end_soon(0); }
 
   int run() {
     const sigset_t set = watched_signals();
@@ -120,7 +123,7 @@ class Keeping {
   }
 
   pid_t command_;
-  pid_t parent_ = getppid();
+  pid_t parent_;
   int status_ = 0;
   std::int64_t term_at_ms_ = 0;  // 0: not decided
   std::int64_t kill_at_ms_ = 0;
@@ -129,16 +132,19 @@ class Keeping {
 }  // namespace
 
 int keep(char** argv) {
-  const sigset_t set = watched_signals();
+  const pid_t parent = getppid();
+  sigset_t set = watched_signals();
+  sigaddset(&set, SIGPIPE);  // the parent may be gone before it has read who was started
   sigprocmask(SIG_BLOCK, &set, nullptr);
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   fcntl(kPidFd, F_SETFD, FD_CLOEXEC);
   const std::optional<pid_t> command = start_command(argv);
   if (!command) return kNotStarted;
+  Keeping keeping(*command, parent);
   const std::string line = std::to_string(*command) + "\n";
-  (void)!write(kPidFd, line.data(), line.size());  // nobody reads it: then the parent is gone
-  return Keeping(*command).run();
+  if (write(kPidFd, line.data(), line.size()) < 0) keeping.end_now();
+  return keeping.run();
 }
 
 }  // namespace harness
