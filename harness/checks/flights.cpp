@@ -29,13 +29,15 @@ Flights newest_flights(const Evidence& evidence) {
   }
   std::stable_sort(
       rows.begin(), rows.end(), [](const auto* a, const auto* b) { return a->t_ms < b->t_ms; });
+  // From the newest on: a long run has thousands of dumps, and each is read in full.
+  std::reverse(rows.begin(), rows.end());
   Flights flights;
   for (const auto* row : rows) {
+    if (flights.before.contains(row->process)) continue;
     auto dump = flight_dump_of(row->row);
     if (!dump) continue;
-    const auto earlier = flights.after.find(row->process);
-    if (earlier != flights.after.end()) flights.before[row->process] = std::move(earlier->second);
-    flights.after[row->process] = std::move(*dump);
+    auto& of = flights.after.contains(row->process) ? flights.before : flights.after;
+    of[row->process] = std::move(*dump);
   }
   return flights;
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/checks/artefacts.h"
@@ -91,12 +92,15 @@ bool chose_otherwise(const nsa::TensorView& steps, const nsa::TensorView& whole)
 
 // Of the whole sequence, the token that the first one on record is. A cache may have forgotten the oldest: how many are held is
 // not judged here (reads_count.cpp).
-std::int64_t first_token(const std::string& name,
+std::int64_t first_token(const DecodedStage& stage,
                          const nsa::TensorView& found,
                          const nsa::TensorView& wanted,
                          std::int64_t prompt) {
-  if (name.ends_with("_cmp") && name != "o_cmp") return 0;
-  if (!name.starts_with("held_") || found.shape.size() < 2) return prompt;
+  const bool cached = std::string_view(stage.op) == kCache;
+  const bool compressed =
+      cached ? std::string_view(stage.branch) == "cmp" : std::string_view(stage.op) == "compress";
+  if (compressed) return 0;
+  if (!cached || found.shape.size() < 2) return prompt;
   const auto tokens = [](const nsa::TensorView& view) { return view.shape[view.shape.size() - 2]; };
   return wanted.shape.size() < 2 ? 0 : tokens(wanted) - tokens(found);
 }
@@ -113,7 +117,7 @@ const DecodedStage* first_to_differ(const nsa::SafetensorsFile& whole,
         if (!whole.contains(stage.whole) || !steps.contains(name)) return false;
         const nsa::TensorView& wanted = whole.at(stage.whole);
         const nsa::TensorView& found = steps.at(name);
-        if (!fits_whole(found.shape, wanted.shape, first_token(name, found, wanted, prompt))) {
+        if (!fits_whole(found.shape, wanted.shape, first_token(stage, found, wanted, prompt))) {
           return true;
         }
         return name == "blocks" ? chose_otherwise(found, wanted)
