@@ -293,7 +293,6 @@ class Backward {
     }
     if (buffers_.compressed.segments > 1) {
       work_.element.sum_segments(p, key_count(work_, work_.common.geometry.d), work_.stream);
-      for (PoolTensor& x : p.tensors) x.sums.summed = true;
     }
     work_.element.pool_gradient(p, 2, key_count(work_, 1), work_.stream);
     if (work_.problem.phi == Phi::conv && gradients_.k_conv != nullptr) {

@@ -103,12 +103,8 @@ void select(const Problem& problem,
             const MutableRows& blocks,
             Stream stream) {
   const Work work(problem, cu_seqlens, stream);
-  SelectParams p;
-  p.common = work.common;
-  p.to = work.common.tokens;
-  p.scores = number_rows(p_grp, 4);
-  p.blocks = number_rows(blocks, 4);
-  select_best_blocks(p, stream);
+  select_best_blocks(select_params(work, number_rows(p_grp, 4), blocks, 0, work.common.tokens),
+                     stream);
 }
 
 std::size_t choose_workspace(const Problem& problem) {

@@ -17,7 +17,10 @@ constexpr std::int64_t kWantedKeyBlocks = 792;
 constexpr std::int64_t kMostSegments = 64;
 // Strips that lists are made by, and rows of one item: the backward pass writes sums at the end of each.
 constexpr std::int64_t kStrips = 256;
-constexpr std::int64_t kLeastStrip = 64;
+constexpr std::int64_t kLeastStrip = 32;
+// Warps of a thread block that places picks, and their counters, in shared memory.
+constexpr int kMostPlacers = 8;
+constexpr std::int64_t kPlacerCounters = 12 * 1024;
 constexpr std::int64_t kForwardItemRows = 1024;
 constexpr std::int64_t kBackwardItemRows = 2048;
 // Fewer rows where there would be fewer items than these, which fill a large card. Backward items of one block wait for each other
@@ -245,6 +248,14 @@ std::int64_t rows_of_item(const Work& work, const ListPlan& plan, Pass pass) {
                     backward ? kBackwardItemRows : kForwardItemRows);
 }
 
+// Each warp that places has a counter for every slot of the window: as many warps as have room.
+int placers_of(const ListParams& p) {
+  int placers = kMostPlacers;
+  while (placers > 1 && static_cast<std::int64_t>(placers) * p.window > kPlacerCounters)
+    placers /= 2;
+  return placers;
+}
+
 // Chunks of one size, then ranges of one size.
 void cut_chunks(ListParams& p, std::int64_t chunk_strips, std::int64_t range_queries) {
   const std::int64_t chunks = ceil_div(p.strips, chunk_strips);
@@ -272,6 +283,8 @@ ListPlan plan_lists(
   p.common = c;
   p.blocks = number_rows(blocks, 4);
   p.forced_apart = forced_apart;
+  p.by_picks = Divider::of(g.n_sel);
+  p.by_block = Divider::of(g.l_sel);
   if (plan.empty()) return plan;
   p.strip = static_cast<int>(std::max(kLeastStrip, ceil_div(c.tokens, kStrips)));
   p.strips = static_cast<int>(ceil_div(c.tokens, p.strip));
@@ -284,6 +297,7 @@ ListPlan plan_lists(
   plan.chunk_groups = static_cast<int>(ceil_div(c.groups, group_turns));
   p.slots = static_cast<int>(list_slots(work));
   p.window = static_cast<int>(slots_over(work, p.strip));
+  p.placers = placers_of(p);
   const std::int64_t item_rows = rows_of_item(work, plan, pass);
   p.item_entries = static_cast<int>(
       std::min<std::int64_t>(kMostItemEntries, ceil_div(item_rows, c.heads.divisor)));

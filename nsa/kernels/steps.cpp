@@ -129,6 +129,18 @@ ScoreParams score_params(const Work& work, const Rows& q, const Rows& k_cmp, con
   return p;
 }
 
+SelectParams select_params(
+    const Work& work, const TensorRef& scores, const Rows& blocks, int from, int to) {
+  SelectParams p;
+  p.common = work.common;
+  p.by_block = Divider::of(work.common.geometry.l_sel);
+  p.from = from;
+  p.to = to;
+  p.scores = scores;
+  p.blocks = number_rows(blocks, 4);
+  return p;
+}
+
 ChooseBuffers take_scores(const Work& work, Carver& carver) {
   const Common& c = work.common;
   const std::int64_t of_token = static_cast<std::int64_t>(c.groups) * std::max(c.max_blocks, 1) * 4;
@@ -162,13 +174,7 @@ void run_choose(const Work& work,
     score.scores = scores;
     score.blocks_end = candidates_end(c, from, to);
     work.matrix.score(score, work.slots(score.tiles), work.stream);
-    SelectParams select;
-    select.common = c;
-    select.from = from;
-    select.to = to;
-    select.scores = scores;
-    select.blocks = number_rows(blocks, 4);
-    select_best_blocks(select, work.stream);
+    select_best_blocks(select_params(work, scores, blocks, from, to), work.stream);
   }
 }
 

@@ -29,6 +29,8 @@ void run_choose(const Work& work,
                 const MutableRows& blocks,
                 const ChooseBuffers& buffers);
 ScoreParams score_params(const Work& work, const Rows& q, const Rows& k_cmp, const float* lse);
+SelectParams select_params(
+    const Work& work, const TensorRef& scores, const Rows& blocks, int from, int to);
 
 // One branch of a forward launch: where its results go, and the keys of its softmax.
 struct BranchWork {

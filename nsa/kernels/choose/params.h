@@ -7,6 +7,11 @@
 
 namespace nsa::kernels {
 
+// Geometry::candidates_end, with the divider of a block's tokens.
+NSA_BOTH int candidates_end(const Geometry& g, const Divider& by_block, int t) {
+  return smaller(by_block.quotient(t + 1), by_block.quotient(t) - g.local_blocks + 1);
+}
+
 struct ScoreParams {
   Common common;
   RowTiles tiles;  // of queries: one head at a time
@@ -37,16 +42,15 @@ struct ScoreParams {
     const Geometry& g = common.geometry;
     return t + 1 < g.l ? 0 : by_d.quotient(t + 1 - g.l) + 1;
   }
-  // Geometry::candidates_end.
   NSA_BOTH int candidates_end(int t) const {
-    return smaller(by_block.quotient(t + 1),
-                   by_block.quotient(t) - common.geometry.local_blocks + 1);
+    return kernels::candidates_end(common.geometry, by_block, t);
   }
 };
 
 struct SelectParams {
   Common common;
-  int from = 0;  // tokens
+  Divider by_block;  // tokens of a selection block
+  int from = 0;      // tokens
   int to = 0;
   TensorRef scores;
   TensorRef blocks;  // int32 [B,G,S,n]

@@ -1,4 +1,4 @@
-// Kernels of combine/params.h: a warp for each query and group, 4, 8 or 16 lanes for each of its rows.
+// Kernels of combine/params.h: a warp for each query and group, 2 to 16 lanes for each of its rows.
 #pragma once
 
 #include "nsa/kernels/attend/gates.h"
@@ -14,13 +14,14 @@ struct CombinePlace {
   int sequence;
   int query;  // within the sequence
   int lanes;  // of a row
-  int chunk;  // of this lane
+  int chunk;  // of this lane, the first one
   int slot;   // row of this lane among those in one pass
 };
 
-NSA_DEVICE CombinePlace combine_place(const Common& c, int token) {
+// `chunks`: that each lane has of a row, as many apart as the row has lanes.
+NSA_DEVICE CombinePlace combine_place(const Common& c, int token, int chunks) {
   const int b = c.sequences.find(token, [&](int i) { return c.sequences.begin(i); });
-  const int lanes = c.v_chunks > 8 ? 16 : (c.v_chunks > 4 ? 8 : 4);
+  const int lanes = (c.v_chunks > 8 ? 16 : (c.v_chunks > 4 ? 8 : 4)) / chunks;
   return {b, token - c.sequences.begin(b), lanes, lane_index() % lanes, lane_index() / lanes};
 }
 
@@ -30,7 +31,7 @@ combine_branches(NSA_PARAMETER CombineParams p) {
   const Common& c = p.common;
   const int token = block_x() * (kCombineThreads / 32) + warp_index();
   if (token >= c.tokens) return;
-  const CombinePlace place = combine_place(c, token);
+  const CombinePlace place = combine_place(c, token, 1);
   const int group = block_y();
   const int heads = c.heads.divisor;
   for (int head = place.slot; head < heads; head += 32 / place.lanes) {
@@ -52,31 +53,41 @@ combine_branches(NSA_PARAMETER CombineParams p) {
   }
 }
 
+inline constexpr int kGradientChunks =
+    2;  // of a lane: a lane more for each row is a round of sums more
+
 template <class E>
 NSA_KERNEL(kCombineThreads, 3)
 combine_gradient(NSA_PARAMETER CombineGradientParams p) {
   const Common& c = p.common;
   const int token = block_x() * (kCombineThreads / 32) + warp_index();
   if (token >= c.tokens) return;
-  const CombinePlace place = combine_place(c, token);
+  const CombinePlace place = combine_place(c, token, kGradientChunks);
   const int group = block_y();
   const int heads = c.heads.divisor;
   const int rows_at_once = 32 / place.lanes;
   float gate_sum[3] = {};
   for (int first = 0; first < heads; first += rows_at_once) {
     const bool valid = first + place.slot < heads;
-    const int row = place.query * heads + (valid ? first + place.slot : 0);
-    const bool reads = valid && place.chunk < c.v_chunks;
-    Eight d_o{};
-    Eight o[3] = {};  // all loads first: each waits for memory
-    if (reads) {
+    const int head = valid ? first + place.slot : 0;
+    const int row = place.query * heads + head;
+    const auto at = [&](const TensorRef& x) {
+      return pair_rows(c, x, place.sequence, group).of(place.query, head) + place.chunk * 16;
+    };
+    // All loads first: each waits for memory. What there is not is zeros.
+    Words4 d_o[kGradientChunks] = {};
+    Words4 o[kGradientChunks][3] = {};
+    bool reads[kGradientChunks];
+    NSA_UNROLL
+    for (int i = 0; i < kGradientChunks; ++i) {
+      reads[i] = valid && place.chunk + i * place.lanes < c.v_chunks;
+      if (!reads[i]) continue;
       NSA_UNROLL
       for (int k = 0; k < 3; ++k) {
         const TensorRef& branch = p.branches[k < p.branch_count ? k : 0];
-        o[k] =
-            load_eight<E>(pair_rows(c, branch, place.sequence, group).row(row) + place.chunk * 16);
+        o[i][k] = load_global16(at(branch) + i * place.lanes * 16);
       }
-      d_o = load_eight<E>(pair_rows(c, p.d_o, place.sequence, group).row(row) + place.chunk * 16);
+      d_o[i] = load_global16(at(p.d_o) + i * place.lanes * 16);
     }
     float weights[3] = {1.0F, 1.0F, 1.0F};
     if (p.gates.values.data != nullptr) {
@@ -85,25 +96,29 @@ combine_gradient(NSA_PARAMETER CombineGradientParams p) {
       weights[1] = gates.sel;
       weights[2] = gates.win;
     }
+    float sums[3] = {};
+    NSA_UNROLL
+    for (int i = 0; i < kGradientChunks; ++i) {
+      const Eight d = unpacked<E>(d_o[i]);
+      NSA_UNROLL
+      for (int k = 0; k < 3; ++k) {
+        if (k >= p.branch_count) break;
+        const Eight branch = unpacked<E>(o[i][k]);
+        NSA_UNROLL
+        for (int j = 0; j < 8; ++j) sums[k] += d.x[j] * branch.x[j];
+        if (p.d_branches[k].data == nullptr || !reads[i]) continue;
+        Eight d_branch;
+        NSA_UNROLL
+        for (int j = 0; j < 8; ++j) d_branch.x[j] = weights[k] * d.x[j];
+        store_eight<E>(const_cast<char*>(at(p.d_branches[k])) + i * place.lanes * 16, d_branch);
+      }
+    }
     NSA_UNROLL
     for (int k = 0; k < 3; ++k) {
       if (k >= p.branch_count) break;
-      float x = 0.0F;
-      if (reads) {
-        NSA_UNROLL
-        for (int i = 0; i < 8; ++i) x += d_o.x[i] * o[k].x[i];
-        if (p.d_branches[k].data != nullptr) {
-          Eight d_branch;
-          NSA_UNROLL
-          for (int i = 0; i < 8; ++i) d_branch.x[i] = weights[k] * d_o.x[i];
-          store_eight<E>(
-              const_cast<char*>(pair_rows(c, p.d_branches[k], place.sequence, group).row(row)) +
-                  place.chunk * 16,
-              d_branch);
-        }
-      }
+      float x = sums[k];
       NSA_UNROLL
-      for (int distance = 8; distance >= 1; distance /= 2) {
+      for (int distance = 8 / kGradientChunks; distance >= 1; distance /= 2) {
         const float other = shuffle_xor(x, distance);
         if (distance < place.lanes) x += other;
       }
@@ -126,7 +141,7 @@ combine_gradient(NSA_PARAMETER CombineGradientParams p) {
   NSA_UNROLL
   for (int k = 0; k < 3; ++k) {
     NSA_UNROLL
-    for (int distance = 16; distance >= 4; distance /= 2) {
+    for (int distance = 16; distance >= 4 / kGradientChunks; distance /= 2) {
       const float other = shuffle_xor(gate_sum[k], distance);
       if (distance >= place.lanes) gate_sum[k] += other;
     }
@@ -140,29 +155,35 @@ combine_gradient(NSA_PARAMETER CombineGradientParams p) {
 }
 
 inline constexpr int kKeyResultThreads = 128;
+inline constexpr int kKeyResultChunks = 4;  // of a thread, as many apart as a key has threads
 
 template <class E>
 NSA_KERNEL(kKeyResultThreads, 1)
 key_results(NSA_PARAMETER KeyResultParams p) {
   const Common& c = p.common;
   const int chunks = c.k_chunks + c.v_chunks;
+  const int threads = (chunks + kKeyResultChunks - 1) / kKeyResultChunks;  // of a key
   const std::int64_t at = static_cast<std::int64_t>(block_x()) * kKeyResultThreads + thread_index();
-  const KeyPlace place = key_place(c, at / chunks, p.stride);
-  if (place.key >= keys_of(c, place.sequence, p.stride)) return;
-  const int chunk = static_cast<int>(at % chunks);
+  const KeyPlace place = key_place(c, at / threads, p.stride);
   const int b = place.sequence;
+  if (place.key >= keys_of(c, b, p.stride)) return;
   const int group = block_y();
   const int z = block_z();
-  const bool is_k = chunk < c.k_chunks;
-  const int of_tensor = is_k ? chunk : chunk - c.k_chunks;
-  const int column = (is_k ? 0 : p.k_columns) + of_tensor * 8;
-  Eight sum{};
-  add_sums(sum, p.first[z], c, group, b, place.key, p.k_columns + p.v_columns, column);
-  add_sums(sum, p.second[z], c, group, b, place.key, p.k_columns + p.v_columns, column);
-  const TensorRef& to = is_k ? p.d_k[z] : p.d_v[z];
-  store_eight<E>(at_sequence(to, c.sequences, b, p.stride) + group * to.head +
-                     place.key * to.position + of_tensor * 16,
-                 sum);
+  const int columns = p.k_columns + p.v_columns;
+  const KeySums first(p.first[z], c, group, b, place.key, columns);
+  const KeySums second(p.second[z], c, group, b, place.key, columns);
+  for (int chunk = static_cast<int>(at % threads); chunk < chunks; chunk += threads) {
+    const bool is_k = chunk < c.k_chunks;
+    const int of_tensor = is_k ? chunk : chunk - c.k_chunks;
+    const int column = (is_k ? 0 : p.k_columns) + of_tensor * 8;
+    Eight sum{};
+    first.add_to(sum, column);
+    second.add_to(sum, column);
+    const TensorRef& to = is_k ? p.d_k[z] : p.d_v[z];
+    store_eight<E>(at_sequence(to, c.sequences, b, p.stride) + group * to.head +
+                       place.key * to.position + of_tensor * 16,
+                   sum);
+  }
 }
 
 }  // namespace nsa::kernels

@@ -96,6 +96,12 @@ NSA_DEVICE std::uint32_t warp_largest(std::uint32_t value) {
 NSA_DEVICE std::uint32_t warp_smallest(std::uint32_t value) {
   return __reduce_min_sync(0xffffffffU, value);
 }
+NSA_DEVICE std::uint32_t warp_sum(std::uint32_t value) {
+  return __reduce_add_sync(0xffffffffU, value);
+}
+NSA_DEVICE int bit_count(std::uint32_t bits) {
+  return __popc(bits);
+}
 NSA_DEVICE std::uint32_t warp_ballot(bool value) {
   return __ballot_sync(0xffffffffU, value);
 }

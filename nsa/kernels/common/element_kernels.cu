@@ -101,9 +101,10 @@ struct ElementSet {
                           int branches,
                           std::int64_t keys,
                           Stream stream) {
-    const std::int64_t chunks = p.common.k_chunks + p.common.v_chunks;
+    const std::int64_t threads =
+        ceil_div(p.common.k_chunks + p.common.v_chunks, kKeyResultChunks);  // of a key
     launch(kernels::key_results<E>,
-           {ceil_div(keys * chunks, kKeyResultThreads), p.common.groups, branches},
+           {ceil_div(keys * threads, kKeyResultThreads), p.common.groups, branches},
            kKeyResultThreads,
            0,
            stream,
@@ -170,11 +171,11 @@ const ElementKernels* find_element_kernels(Element element) {
 void invert_lists(const ListParams& p, Stream stream) {
   const int groups = p.common.groups;
   launch(count_picks, {p.strips, groups, 1}, kListThreads, 4 * p.window, stream, p);
-  launch(sum_strips, {ceil_div(p.slots, kListThreads), groups, 1}, kListThreads, 0, stream, p);
+  launch(sum_strips, {ceil_div(p.slots, 32), groups, 1}, kListThreads, 4 * kListThreads, stream, p);
   launch(fill_lists,
          {p.strips + static_cast<std::int64_t>(p.ranges) * kItemBlocks, groups, 1},
          kListThreads,
-         4 * (p.window + kListThreads / 32 + kFillQueries * p.common.geometry.n_sel),
+         4 * (p.window * p.placers + kScratchWords),
          stream,
          p);
 }

@@ -34,8 +34,9 @@ struct Geometry {
   // Compressed tokens that a query at t may see; of a sequence of `keys` tokens there are compressed(keys - 1).
   NSA_BOTH int compressed(int t) const { return t + 1 < l ? 0 : (t + 1 - l) / d + 1; }
   NSA_BOTH int blocks(int keys) const { return (keys + l_sel - 1) / l_sel; }
-  NSA_BOTH bool is_forced(int t, int block) const {
-    const int current = t / l_sel;
+  NSA_BOTH bool is_forced(int t, int block) const { return is_forced_at(t / l_sel, block); }
+  // Of a query in block `current`.
+  NSA_BOTH bool is_forced_at(int current, int block) const {
     return block <= current && (block < init_blocks || block > current - local_blocks);
   }
   // Blocks that scores may choose are [init_blocks, end): complete, past and not forced.
@@ -61,9 +62,9 @@ struct Geometry {
   }
 };
 
-// Is this entry of a query's list of blocks attended to? Not what is unused, repeated or after the query.
-NSA_BOTH bool is_attended(const Geometry& g, int t, int block, int previous) {
-  return block > previous && block >= 0 && block <= t / g.l_sel;
+// Is this entry attended to, of the list of blocks of a query in block `current`? Not what is unused, repeated or after the query.
+NSA_BOTH bool is_attended(int current, int block, int previous) {
+  return block > previous && block >= 0 && block <= current;
 }
 
 enum class RangeKind : int { window, compressed, initial, local, none };

@@ -65,9 +65,10 @@ struct PartBuffers {
   }
 };
 
-// Is this pick in the inverted lists? `forced_apart`: forced blocks are dense ranges, not list entries.
-NSA_BOTH bool is_listed(const Geometry& g, bool forced_apart, int t, int block, int previous) {
-  return is_attended(g, t, block, previous) && !(forced_apart && g.is_forced(t, block));
+// Is this pick of a query in block `current` in the inverted lists? `forced_apart`: forced blocks are dense ranges, not list entries.
+NSA_BOTH bool is_listed(
+    const Geometry& g, bool forced_apart, int current, int block, int previous) {
+  return is_attended(current, block, previous) && !(forced_apart && g.is_forced_at(current, block));
 }
 
 }  // namespace nsa::kernels

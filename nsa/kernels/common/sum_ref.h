@@ -9,8 +9,7 @@ struct SumRef {
   const float* data = nullptr;  // null: there are none
   KeyTiles tiles;               // of the kernel that wrote them; range none: one segment, all keys
   int key_rows = 0;
-  int segment = 0;      // rows of one
-  bool summed = false;  // the first segment holds the sum of all
+  int segment = 0;  // rows of one
 
   NSA_BOTH bool has(int key) const {
     if (data == nullptr) return false;
@@ -29,7 +28,7 @@ struct SumRef {
   }
   // Segments that were written for a key.
   NSA_BOTH int segments(const Common& c, int b, int key) const {
-    if (summed || tiles.range.kind == RangeKind::none) return 1;
+    if (tiles.range.kind == RangeKind::none) return 1;
     const int begin = tiles.range.keys_begin();
     const int tile = begin + (key - begin) / tiles.keys * tiles.keys;
     const int end = smaller(tile + tiles.keys, tiles.range.keys_end(c.sequences.keys(b)));

@@ -30,31 +30,35 @@ struct Eight {
   float x[8];
 };
 
-// Adds eight columns of a key, segment after segment.
-NSA_DEVICE void add_sums(Eight& to,
-                         const SumRef& from,
-                         const Common& c,
-                         int group,
-                         int b,
-                         int key,
-                         int columns,
-                         int column) {
-  if (!from.has(key)) return;
-  const std::int64_t rows = static_cast<std::int64_t>(c.groups) * from.key_rows;
-  const std::int64_t row = from.row(c, group, b, key);
-  const int segments = from.segments(c, b, key);
-  for (int s = 0; s < segments; ++s) {
-    const float* at = from.data + (s * rows + row) * columns + column;
-    NSA_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      const Words4 w = load_global16(at + 4 * half);
-      to.x[4 * half] += bits_to_float(w.x);
-      to.x[4 * half + 1] += bits_to_float(w.y);
-      to.x[4 * half + 2] += bits_to_float(w.z);
-      to.x[4 * half + 3] += bits_to_float(w.w);
+// A key's row of sums in memory, segment after segment.
+class KeySums {
+ public:
+  NSA_DEVICE KeySums(const SumRef& from, const Common& c, int group, int b, int key, int columns) {
+    if (!from.has(key)) return;
+    step_ = static_cast<std::int64_t>(c.groups) * from.key_rows * columns;
+    at_ = from.data + from.row(c, group, b, key) * columns;
+    segments_ = from.segments(c, b, key);
+  }
+  // Eight columns.
+  NSA_DEVICE void add_to(Eight& to, int column) const {
+    const float* at = at_ + column;
+    for (int s = 0; s < segments_; ++s, at += step_) {
+      NSA_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        const Words4 w = load_global16(at + 4 * half);
+        to.x[4 * half] += bits_to_float(w.x);
+        to.x[4 * half + 1] += bits_to_float(w.y);
+        to.x[4 * half + 2] += bits_to_float(w.z);
+        to.x[4 * half + 3] += bits_to_float(w.w);
+      }
     }
   }
-}
+
+ private:
+  const float* at_ = nullptr;
+  std::int64_t step_ = 0;  // floats from one segment to the next
+  int segments_ = 0;
+};
 
 template <class E>
 NSA_DEVICE Eight unpacked(const Words4& w) {

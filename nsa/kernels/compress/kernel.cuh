@@ -21,10 +21,28 @@ NSA_DEVICE PoolPlace pool_place(const Common& c, int chunks, int stride) {
   return {key.sequence, key.key, static_cast<int>(at % chunks)};
 }
 
+// Of a convolution.
 template <class E>
 NSA_DEVICE float conv_weight(const PoolTensor& x, int l, int column, int place) {
-  if (x.conv == nullptr) return 1.0F / static_cast<float>(l);
   return read_element<E>(x.conv + (static_cast<std::int64_t>(column) * l + place) * 2);
+}
+
+// Runs `use(j, eight columns)` for the l tokens from `raw` on.
+template <class E, class Use>
+NSA_DEVICE void each_token(const char* raw, std::int64_t position, int l, const Use& use) {
+  NSA_NO_UNROLL
+  for (int first = 0; first < l; first += kPoolAtOnce) {
+    Words4 words[kPoolAtOnce];
+    NSA_UNROLL
+    for (int k = 0; k < kPoolAtOnce; ++k) {
+      words[k] = load_global16(raw + smaller(first + k, l - 1) * position);
+    }
+    NSA_UNROLL
+    for (int k = 0; k < kPoolAtOnce; ++k) {
+      if (first + k >= l) break;
+      use(first + k, unpacked<E>(words[k]));
+    }
+  }
 }
 
 template <class E>
@@ -40,29 +58,22 @@ pool(NSA_PARAMETER PoolParams p) {
                     static_cast<std::int64_t>(place.index) * g.d * x.raw.position +
                     place.chunk * 16;
   Eight sum{};
-  NSA_NO_UNROLL
-  for (int first = 0; first < g.l; first += kPoolAtOnce) {
-    Words4 words[kPoolAtOnce];
+  if (x.conv == nullptr) {
+    each_token<E>(raw, x.raw.position, g.l, [&](int, const Eight& v) {
+      NSA_UNROLL
+      for (int i = 0; i < 8; ++i) sum.x[i] += v.x[i];
+    });
+    // The mean is the sum times 1/l, so that l = 2^k rounds nothing twice.
+    const float weight = 1.0F / static_cast<float>(g.l);
     NSA_UNROLL
-    for (int k = 0; k < kPoolAtOnce; ++k) {
-      words[k] = load_global16(raw + smaller(first + k, g.l - 1) * x.raw.position);
-    }
-    NSA_UNROLL
-    for (int k = 0; k < kPoolAtOnce; ++k) {
-      const int j = first + k;
-      if (j >= g.l) break;
-      const Eight v = unpacked<E>(words[k]);
+    for (int i = 0; i < 8; ++i) sum.x[i] *= weight;
+  } else {
+    each_token<E>(raw, x.raw.position, g.l, [&](int j, const Eight& v) {
       NSA_UNROLL
       for (int i = 0; i < 8; ++i) {
-        // The mean is the sum times 1/l, so that l = 2^k rounds nothing twice.
-        sum.x[i] +=
-            x.conv == nullptr ? v.x[i] : v.x[i] * conv_weight<E>(x, g.l, place.chunk * 8 + i, j);
+        sum.x[i] += v.x[i] * conv_weight<E>(x, g.l, place.chunk * 8 + i, j);
       }
-    }
-  }
-  if (x.conv == nullptr) {
-    NSA_UNROLL
-    for (int i = 0; i < 8; ++i) sum.x[i] /= static_cast<float>(g.l);
+    });
   }
   store_eight<E>(at_sequence(x.pooled, c.sequences, place.sequence, g.d) + group * x.pooled.head +
                      place.index * x.pooled.position + place.chunk * 16,
@@ -78,25 +89,46 @@ sum_segments(NSA_PARAMETER PoolParams p) {
   if (place.index >= keys_of(c, place.sequence, c.geometry.d)) return;
   const int column = place.chunk * 8;
   Eight sum{};
-  add_sums(sum, x.sums, c, block_y(), place.sequence, place.index, x.columns, column);
+  KeySums(x.sums, c, block_y(), place.sequence, place.index, x.columns).add_to(sum, column);
   const std::int64_t row = x.sums.row(c, block_y(), place.sequence, place.index);
   float* to = const_cast<float*>(x.sums.data) + row * x.columns + column;
   NSA_UNROLL
   for (int i = 0; i < 8; i += 2) store_pair(to + i, sum.x[i], sum.x[i + 1]);
 }
 
-// Gradient of compressed token i, eight columns.
+// Gradients of a sequence's compressed tokens, eight columns: sums that are each in one segment, or elements.
 template <class E>
-NSA_DEVICE Eight
-pooled_gradient(const Common& c, const PoolTensor& x, int group, int b, int i, int chunk) {
-  if (x.sums.data == nullptr) {
-    return load_eight<E>(at_sequence(x.pooled, c.sequences, b, c.geometry.d) +
-                         group * x.pooled.head + i * x.pooled.position + chunk * 16);
+class PooledGradients {
+ public:
+  NSA_DEVICE PooledGradients(const Common& c, const PoolTensor& x, int group, int b, int chunk) {
+    if (x.sums.data != nullptr) {
+      sums_ = x.sums.data + x.sums.row(c, group, b, 0) * x.columns + x.column + chunk * 8;
+      step_ = x.columns;
+    } else {
+      elements_ =
+          at_sequence(x.pooled, c.sequences, b, c.geometry.d) + group * x.pooled.head + chunk * 16;
+      step_ = x.pooled.position;
+    }
   }
-  Eight v{};
-  add_sums(v, x.sums, c, group, b, i, x.columns, x.column + chunk * 8);
-  return v;
-}
+  NSA_DEVICE Eight operator()(int i) const {
+    if (sums_ == nullptr) return load_eight<E>(elements_ + i * step_);
+    const Words4 low = load_global16(sums_ + i * step_);
+    const Words4 high = load_global16(sums_ + i * step_ + 4);
+    return {bits_to_float(low.x),
+            bits_to_float(low.y),
+            bits_to_float(low.z),
+            bits_to_float(low.w),
+            bits_to_float(high.x),
+            bits_to_float(high.y),
+            bits_to_float(high.z),
+            bits_to_float(high.w)};
+  }
+
+ private:
+  const float* sums_ = nullptr;
+  const char* elements_ = nullptr;
+  std::int64_t step_ = 0;
+};
 
 // d_raw of token t: of the compressed tokens that cover it.
 template <class E>
@@ -111,12 +143,22 @@ pool_gradient(NSA_PARAMETER PoolParams p) {
   const int group = block_y();
   const int last = smaller(t / g.d, keys_of(c, place.sequence, g.d) - 1);
   const int first = t < g.l ? 0 : (t - g.l) / g.d + 1;
+  const PooledGradients<E> gradients(c, x, group, place.sequence, place.chunk);
   Eight sum{};
-  for (int i = first; i <= last; ++i) {
-    const Eight v = pooled_gradient<E>(c, x, group, place.sequence, i, place.chunk);
-    NSA_UNROLL
-    for (int k = 0; k < 8; ++k) {
-      sum.x[k] += v.x[k] * conv_weight<E>(x, g.l, place.chunk * 8 + k, t - i * g.d);
+  if (x.conv == nullptr) {
+    const float weight = 1.0F / static_cast<float>(g.l);
+    for (int i = first; i <= last; ++i) {
+      const Eight v = gradients(i);
+      NSA_UNROLL
+      for (int k = 0; k < 8; ++k) sum.x[k] += v.x[k] * weight;
+    }
+  } else {
+    for (int i = first; i <= last; ++i) {
+      const Eight v = gradients(i);
+      NSA_UNROLL
+      for (int k = 0; k < 8; ++k) {
+        sum.x[k] += v.x[k] * conv_weight<E>(x, g.l, place.chunk * 8 + k, t - i * g.d);
+      }
     }
   }
   store_eight<E>(at_sequence(x.d_raw, c.sequences, place.sequence) + group * x.d_raw.head +
@@ -138,10 +180,11 @@ conv_gradient(NSA_PARAMETER PoolParams p) {
     for (int group = 0; group < c.groups; ++group) {
       for (int b = 0; b < c.sequences.count; ++b) {
         const int count = keys_of(c, b, g.d);
+        const PooledGradients<E> gradients(c, x, group, b, chunk);
         const int share = static_cast<int>(ceil_div(count, p.parts));
         const int end = smaller(count, (block_x() + 1) * share);
         for (int i = block_x() * share; i < end; ++i) {
-          const Eight v = pooled_gradient<E>(c, x, group, b, i, chunk);
+          const Eight v = gradients(i);
           const Eight raw =
               load_eight<E>(at_sequence(x.raw, c.sequences, b) + group * x.raw.head +
                             (static_cast<std::int64_t>(i) * g.d + j) * x.raw.position + chunk * 16);

@@ -1,41 +1,13 @@
 // Kernels of lists/params.h.
 #pragma once
 
-#include "nsa/kernels/common/device.h"
-#include "nsa/kernels/lists/params.h"
+#include "nsa/kernels/lists/picks.cuh"
+#include "nsa/kernels/lists/sums_before.cuh"
 
 namespace nsa::kernels {
 
-inline constexpr int kListThreads = 256;
-inline constexpr int kItemBlocks = 8;    // that make the items of one range and group
-inline constexpr int kFillQueries = 64;  // whose slots are in shared memory together
-
-// A query of a strip, with the sequence it belongs to.
-struct StripQuery {
-  int sequence;
-  int query;  // within the sequence
-  const std::int32_t* picks;
-};
-
-NSA_DEVICE StripQuery strip_query(const ListParams& p, int group, int token, int sequence) {
-  const Sequences& all = p.common.sequences;
-  while (sequence + 1 < all.count && all.begin(sequence + 1) <= token) ++sequence;
-  const int query = token - all.begin(sequence);
-  return {sequence,
-          query,
-          reinterpret_cast<const std::int32_t*>(at_sequence(p.blocks, all, sequence) +
-                                                group * p.blocks.head + query * p.blocks.position)};
-}
-
-// Slot of a pick within the window; -1 where it is in no list.
-NSA_DEVICE int listed_slot(const ListParams& p, const StripQuery& q, int pick, int window_begin) {
-  const Common& c = p.common;
-  const int block = q.picks[pick];
-  const int previous = pick > 0 ? q.picks[pick - 1] : -1;
-  const int position = c.sequences.first + q.query;
-  if (!is_listed(c.geometry, p.forced_apart, position, block, previous)) return -1;
-  return static_cast<int>(block_slot(c.geometry, c.sequences, q.sequence)) + block - window_begin;
-}
+inline constexpr int kItemBlocks = 8;   // that make the items of one range and group
+inline constexpr int kPicksAtOnce = 4;  // of a thread: their loads are under way together
 
 NSA_KERNEL(kListThreads, 1)
 count_picks(NSA_PARAMETER ListParams p) {
@@ -49,12 +21,22 @@ count_picks(NSA_PARAMETER ListParams p) {
     store_shared(counters + 4 * i, 0);
   }
   block_sync();
-  const int n = c.geometry.n_sel;
-  const int first_sequence = c.sequences.find(from, [&](int b) { return c.sequences.begin(b); });
-  for (int i = thread_index(); i < (to - from) * n; i += kListThreads) {
-    const StripQuery query = strip_query(p, block_y(), from + i / n, first_sequence);
-    const int slot = listed_slot(p, query, i % n, window.begin);
-    if (slot >= 0) count_one(counters + 4 * slot);
+  const int picks_of_strip = (to - from) * c.geometry.n_sel;
+  StripWalk walk(p, block_y(), from);
+  for (int first = thread_index(); first < picks_of_strip; first += kPicksAtOnce * kListThreads) {
+    Pick picks[kPicksAtOnce];
+    int slots[kPicksAtOnce];
+    NSA_UNROLL
+    for (int k = 0; k < kPicksAtOnce; ++k) {
+      const int i = first + k * kListThreads;
+      const int query = p.by_picks.quotient(i);
+      picks[k] = walk.pick(from + query, i - query * p.by_picks.divisor, i < picks_of_strip);
+    }
+    find_slots(p, picks, slots);
+    NSA_UNROLL
+    for (int k = 0; k < kPicksAtOnce; ++k) {
+      if (slots[k] >= 0) count_one(counters + 4 * (slots[k] - window.begin));
+    }
   }
   block_sync();
   int* out = p.count(block_y(), block_x());
@@ -64,114 +46,146 @@ count_picks(NSA_PARAMETER ListParams p) {
   }
 }
 
-// Counts of a block become the entries before each strip.
+// Counts of a block become the entries before each strip. A thread block takes 32 slots, each warp of it some of the strips.
 NSA_KERNEL(kListThreads, 1)
 sum_strips(NSA_PARAMETER ListParams p) {
-  const int slot = block_x() * kListThreads + thread_index();
-  if (slot >= p.slots) return;
-  int* at = p.count(block_y(), 0) + slot;
-  int sum = 0;
-  constexpr int kBatch = 32;  // loads under way
-  for (int strip = 0; strip < p.strips; strip += kBatch) {
-    int counted[kBatch];
-    NSA_UNROLL
-    for (int i = 0; i < kBatch; ++i) {
-      counted[i] = strip + i < p.strips ? at[static_cast<std::int64_t>(strip + i) * p.slots] : 0;
-    }
-    NSA_UNROLL
-    for (int i = 0; i < kBatch; ++i) {
-      if (strip + i < p.strips) at[static_cast<std::int64_t>(strip + i) * p.slots] = sum;
-      sum += counted[i];
-    }
-  }
-  at[static_cast<std::int64_t>(p.strips) * p.slots] = sum;
-}
-
-// Sums before a thread, and of all threads. `scratch`: a word for each warp.
-struct BlockSum {
-  int before;
-  int all;
-};
-NSA_DEVICE BlockSum sum_before(int value, std::uint32_t scratch) {
-  const int lane = lane_index();
+  NSA_SHARED(shared);
+  constexpr int kWarps = kListThreads / 32;
+  constexpr int kBatch = 16;  // loads under way
+  const std::uint32_t sums = shared_address(shared) + 4 * lane_index();
   const int own_warp = warp_index();
-  int inclusive = value;
-  NSA_UNROLL
-  for (int distance = 1; distance < 32; distance *= 2) {
-    const int other = shuffle_up(inclusive, distance);
-    if (lane >= distance) inclusive += other;
-  }
+  const int slot = smaller(block_x() * 32 + lane_index(), p.slots - 1);
+  const bool is_slot = block_x() * 32 + lane_index() < p.slots;
+  int* at = p.count(block_y(), 0) + slot;
+  const int share = static_cast<int>(ceil_div(p.strips, kWarps));
+  const int from = smaller(p.strips, own_warp * share);
+  const int to = smaller(p.strips, from + share);
+  // Runs `use(strip, count)` for the warp's strips.
+  const auto each = [&](const auto& use) {
+    for (int strip = from; strip < to; strip += kBatch) {
+      int counted[kBatch];
+      NSA_UNROLL
+      for (int i = 0; i < kBatch; ++i) {
+        counted[i] = strip + i < to ? at[static_cast<std::int64_t>(strip + i) * p.slots] : 0;
+      }
+      NSA_UNROLL
+      for (int i = 0; i < kBatch; ++i) {
+        if (strip + i < to) use(strip + i, counted[i]);
+      }
+    }
+  };
+  int sum = 0;
+  each([&](int, int count) { sum += count; });
+  store_shared(sums + 128 * own_warp, static_cast<std::uint32_t>(sum));
   block_sync();
-  if (lane == 31) store_shared(scratch + 4 * own_warp, static_cast<std::uint32_t>(inclusive));
-  block_sync();
-  BlockSum sum{inclusive - value, 0};
+  int before = 0;
   NSA_UNROLL
-  for (int warp = 0; warp < kListThreads / 32; ++warp) {
-    const int of_warp = static_cast<int>(load_shared(scratch + 4 * warp));
-    if (warp < own_warp) sum.before += of_warp;
-    sum.all += of_warp;
+  for (int warp = 0; warp < kWarps; ++warp) {
+    if (warp < own_warp) before += static_cast<int>(load_shared(sums + 128 * warp));
   }
-  return sum;
+  if (!is_slot) return;
+  each([&](int strip, int count) {
+    at[static_cast<std::int64_t>(strip) * p.slots] = before;
+    before += count;
+  });
+  if (own_warp == kWarps - 1) at[static_cast<std::int64_t>(p.strips) * p.slots] = before;
 }
 
-// Runs `use(slot, first entry of the block)` for all slots, 256 at a time; every thread takes part in each call, with
-// slot -1 where there is none.
-template <class Use>
-NSA_DEVICE void each_list(
-    const ListParams& p, int group, int slots_end, std::uint32_t scratch, const Use& use) {
-  const int* lengths = p.count(group, p.strips);
-  int before = 0;
-  for (int first = 0; first < slots_end; first += kListThreads) {
-    const int slot = first + thread_index();
-    const BlockSum sum = sum_before(slot < slots_end ? lengths[slot] : 0, scratch);
-    use(slot < slots_end ? slot : -1, before + sum.before);
-    before += sum.all;
+// Puts the picks of a strip where they belong. Some warps take some of the queries each: they count their picks of each block, the
+// counts become places, and each warp fills its own.
+struct StripFiller {
+  const ListParams& p;
+  int group;
+  int strip;
+  int from;  // queries
+  int to;
+  SlotWindow window;
+  std::uint32_t shared;
+
+  // A counter of a warp that places.
+  [[nodiscard]] NSA_DEVICE std::uint32_t counter(int placer, int slot) const {
+    return shared + 4 * (kScratchWords + placer * p.window + slot - window.begin);
   }
-}
+
+  // Runs `use(query, slot, counter's address)` for this lane's pick of each of the warp's queries, one query after the other: its
+  // picks are different blocks, so that no two lanes meet.
+  template <class Use>
+  NSA_DEVICE void each_pick(const Use& use) const {
+    const int placer = warp_index();
+    const int share = (p.strip + p.placers - 1) / p.placers;
+    const int first = smaller(to, from + placer * share);
+    const int end = smaller(to, first + share);
+    if (placer >= p.placers || first >= end) return;
+    StripWalk walk(p, group, first);
+    for (int query = first; query < end; query += kPicksAtOnce) {
+      Pick picks[kPicksAtOnce];
+      int slots[kPicksAtOnce];
+      NSA_UNROLL
+      for (int k = 0; k < kPicksAtOnce; ++k) {
+        const bool exists = query + k < end && lane_index() < p.by_picks.divisor;
+        picks[k] = walk.pick(smaller(query + k, end - 1), lane_index(), exists);
+      }
+      find_slots(p, picks, slots);
+      NSA_UNROLL
+      for (int k = 0; k < kPicksAtOnce; ++k) {
+        if (slots[k] >= 0) use(query + k, counter(placer, slots[k]));
+        warp_sync();
+      }
+    }
+  }
+
+  NSA_DEVICE void count() const {
+    for (int placer = 0; placer < p.placers; ++placer) {
+      for (int slot = window.begin + thread_index(); slot < window.end; slot += kListThreads) {
+        store_shared(counter(placer, slot), 0);
+      }
+    }
+    block_sync();
+    if (p.placers > 1) {
+      each_pick([&](int, std::uint32_t at) { store_shared(at, load_shared(at) + 1); });
+    }
+  }
+
+  // Counts become the places of the first picks.
+  NSA_DEVICE void find_places() const {
+    const int* lengths = p.count(group, p.strips);
+    const int* before = p.count(group, strip);
+    const SlotShare share = slot_share(window.end);
+    int own = 0;
+    each_slot(share, lengths, before, [&](int, int length, int) { own += length; });
+    int first_entry = sum_before<1>({own}, shared).before[0];
+    each_slot(share, lengths, before, [&](int slot, int length, int earlier) {
+      if (slot >= window.begin) {
+        auto place = static_cast<std::uint32_t>(first_entry + earlier);
+        for (int placer = 0; placer < p.placers; ++placer) {
+          const std::uint32_t counted = load_shared(counter(placer, slot));
+          store_shared(counter(placer, slot), place);
+          place += counted;
+        }
+      }
+      first_entry += length;
+    });
+  }
+
+  NSA_DEVICE void run() const {
+    count();
+    block_sync();
+    find_places();
+    block_sync();
+    std::int32_t* entries = p.group_entries(group);
+    const int n = p.by_picks.divisor;
+    each_pick([&](int query, std::uint32_t at) {
+      const std::uint32_t place = load_shared(at);
+      store_shared(at, place + 1);
+      entries[place] = query * n + lane_index();
+    });
+  }
+};
 
 NSA_DEVICE void fill_strip(const ListParams& p, int group, int strip, std::uint32_t shared) {
-  const Common& c = p.common;
   const int from = strip * p.strip;
-  const int to = smaller(from + p.strip, c.tokens);
-  const SlotWindow window = slot_window(c, from, to);
-  const std::uint32_t next = shared + 4 * (kListThreads / 32);
-  const int* before = p.count(group, strip);
-  each_list(p, group, window.end, shared, [&](int slot, int first) {
-    if (slot >= window.begin) {
-      store_shared(next + 4 * (slot - window.begin),
-                   static_cast<std::uint32_t>(first + before[slot]));
-    }
-  });
-  // Slots by all threads; places by one warp, query after query: the picks of a query are different blocks, so that no two
-  // lanes meet.
-  const std::uint32_t slots = next + 4 * p.window;
-  std::int32_t* entries = p.group_entries(group);
-  const int n = c.geometry.n_sel;
-  const int lane = lane_index();
-  const int own_warp = warp_index();
-  const int first_sequence = c.sequences.find(from, [&](int b) { return c.sequences.begin(b); });
-  for (int first = from; first < to; first += kFillQueries) {
-    block_sync();
-    for (int i = thread_index(); i < kFillQueries * n; i += kListThreads) {
-      const int token = first + i / n;
-      int slot = -1;
-      if (token < to) {
-        slot = listed_slot(p, strip_query(p, group, token, first_sequence), i % n, window.begin);
-      }
-      store_shared(slots + 4 * i, static_cast<std::uint32_t>(slot));
-    }
-    block_sync();
-    if (own_warp > 0) continue;
-    for (int i = 0; i < kFillQueries; ++i) {
-      const int slot = lane < n ? static_cast<int>(load_shared(slots + 4 * (i * n + lane))) : -1;
-      if (slot >= 0) {
-        const std::uint32_t place = load_shared(next + 4 * slot);
-        store_shared(next + 4 * slot, place + 1);
-        entries[place] = (first + i) * n + lane;
-      }
-      warp_sync();
-    }
-  }
+  const int to = smaller(from + p.strip, p.common.tokens);
+  StripFiller{p, group, strip, from, to, slot_window(p.common, from, to), shared}.run();
 }
 
 // How the entries of a slot that lie in a range become items of one size.
@@ -181,68 +195,96 @@ struct SlotItems {
   int size;
   int count;
 };
-NSA_DEVICE SlotItems slot_items(const ListParams& p, int group, int range, int slot) {
-  if (slot < 0) return {0, 0, 0, 0};
-  const int from = p.count(group, range * p.range_strips)[slot];
-  const int to = p.count(group, smaller((range + 1) * p.range_strips, p.strips))[slot];
+NSA_DEVICE SlotItems items_between(const ListParams& p, int from, int to) {
   const int length = to - from;
   const int count = larger(1, p.by_item.quotient(length + p.item_entries - 1));
   const int size = (length + count - 1) / count;
   return {from, length, size, length > 0 ? count : 0};
 }
 
+// Counts of all slots at the begin of a range, the last one's end included.
+NSA_DEVICE const int* range_counts(const ListParams& p, int group, int range) {
+  return p.count(group, smaller(range * p.range_strips, p.strips));
+}
+
 // Items of a slot in earlier ranges of the same chunk.
 NSA_DEVICE int earlier_items(const ListParams& p, int group, int range, int slot) {
+  constexpr int kRanges = 4;  // whose loads are under way together
   int items = 0;
-  for (int before = range - range % p.together; before < range; ++before) {
-    items += slot_items(p, group, before, slot).count;
+  for (int first = range - range % p.together; first < range; first += kRanges) {
+    int at[kRanges + 1];
+    NSA_UNROLL
+    for (int i = 0; i <= kRanges; ++i) {
+      at[i] = range_counts(p, group, smaller(first + i, range))[slot];
+    }
+    NSA_UNROLL
+    for (int i = 0; i < kRanges; ++i) items += items_between(p, at[i], at[i + 1]).count;
   }
   return items;
+}
+
+NSA_DEVICE void write_item(const ListParams& p,
+                           int group,
+                           int range,
+                           int slot,
+                           int turn,
+                           int first_entry,
+                           const SlotItems& list,
+                           ListItem& to) {
+  const Common& c = p.common;
+  const int sequence =
+      c.sequences.find(slot, [&](int b) { return block_slot(c.geometry, c.sequences, b); });
+  const int block = slot - static_cast<int>(block_slot(c.geometry, c.sequences, sequence));
+  const int at = turn * list.size;
+  to = {sequence,
+        block,
+        first_entry + list.from + at,
+        smaller(list.length - at, list.size),
+        slot,
+        turn + earlier_items(p, group, range, slot)};
 }
 
 // The first items of all blocks, then the second ones, ..: those of one block run far apart and need not wait for each other.
 // Of kItemBlocks thread blocks each makes every kItemBlocks-th turn.
 NSA_DEVICE void make_items(
     const ListParams& p, int group, int range, int first_turn, std::uint32_t shared) {
-  const Common& c = p.common;
-  ListItem* items = p.items + (static_cast<std::int64_t>(range) * c.groups + group) * p.max_items;
+  ListItem* items =
+      p.items + (static_cast<std::int64_t>(range) * p.common.groups + group) * p.max_items;
+  const int* lengths = p.count(group, p.strips);
+  const int* begins = range_counts(p, group, range);
+  const int* ends = range_counts(p, group, range + 1);
+  const SlotShare share = slot_share(p.slots);
+  int own = 0;
+  for (int slot = share.from; slot < share.to; ++slot) own += lengths[slot];
+  const int first_entry = sum_before<1>({own}, shared).before[0];
   for (int turn = first_turn;; turn += kItemBlocks) {
     int earlier = 0;  // items of earlier turns
     int all = 0;
-    for (int slot = thread_index(); slot < p.slots; slot += kListThreads) {
-      const int count = slot_items(p, group, range, slot).count;
+    int has = 0;  // slots with an item of this turn
+    each_slot(share, begins, ends, [&](int, int begin, int end) {
+      const int count = items_between(p, begin, end).count;
       earlier += smaller(count, turn);
       all += count;
-    }
-    earlier = sum_before(earlier, shared).all;
-    all = sum_before(all, shared).all;
-    if (thread_index() == 0 && turn == 0) {
-      p.item_counts[static_cast<std::int64_t>(range) * c.groups + group] = all;
-    }
-    if (earlier == all) break;
-    int made = earlier;
-    each_list(p, group, p.slots, shared, [&](int slot, int first) {
-      const SlotItems list = slot_items(p, group, range, slot);
-      const bool has = turn < list.count;
-      const BlockSum sum = sum_before(has ? 1 : 0, shared);
-      if (has) {
-        const int sequence =
-            c.sequences.find(slot, [&](int b) { return block_slot(c.geometry, c.sequences, b); });
-        const int block = slot - static_cast<int>(block_slot(c.geometry, c.sequences, sequence));
-        const int at = turn * list.size;
-        items[made + sum.before] = {sequence,
-                                    block,
-                                    first + list.from + at,
-                                    smaller(list.length - at, list.size),
-                                    slot,
-                                    turn + earlier_items(p, group, range, slot)};
-      }
-      made += sum.all;
+      has += turn < count ? 1 : 0;
     });
+    const auto sums = sum_before<3>({earlier, all, has}, shared);
+    if (thread_index() == 0 && turn == 0) {
+      p.item_counts[static_cast<std::int64_t>(range) * p.common.groups + group] = sums.all[1];
+    }
+    if (sums.all[0] == sums.all[1]) break;
+    int made = sums.all[0] + sums.before[2];
+    int entry = first_entry;
+    for (int slot = share.from; slot < share.to; ++slot) {
+      const SlotItems list = items_between(p, begins[slot], ends[slot]);
+      if (turn < list.count) {
+        write_item(p, group, range, slot, turn, entry, list, items[made++]);
+      }
+      entry += lengths[slot];
+    }
   }
 }
 
-NSA_KERNEL(kListThreads, 1)
+NSA_KERNEL(kListThreads, 5)
 fill_lists(NSA_PARAMETER ListParams p) {
   NSA_SHARED(shared);
   if (block_x() < p.strips) {

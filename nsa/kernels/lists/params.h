@@ -23,8 +23,10 @@ struct ListParams {
   Common common;
   TensorRef blocks;  // int32 [B,G,S,n]
   bool forced_apart = false;
-  int slots = 0;  // of blocks, over all sequences
-  int strip = 0;  // queries of a strip
+  int slots = 0;     // of blocks, over all sequences
+  Divider by_picks;  // of a query
+  Divider by_block;  // tokens of a block
+  int strip = 0;     // queries of a strip
   int strips = 0;
   int range_strips = 0;  // strips of a range
   int ranges = 0;        // of all queries
@@ -33,6 +35,8 @@ struct ListParams {
   Divider by_item;       // that
   int max_items = 0;     // of a range and group
   int window = 0;        // most slots that the queries of a strip reach over
+  int placers =
+      1;  // warps that put a strip's picks in their places, each those of some of its queries
   int* counts =
       nullptr;  // [G, strips + 1, slots]; in the end entries of a block before a strip, the last its length
   std::int32_t* entries = nullptr;  // [G, T*n]: T*n + pick

@@ -65,7 +65,7 @@ struct MergeBlock {
     const Common& c = p.common;
     const int t = lane_index() & 3;
     const int n = c.geometry.n_sel;
-    const int query = c.sequences.first + row.query;
+    const int current = (c.sequences.first + row.query) / c.geometry.l_sel;
     const auto* blocks = reinterpret_cast<const std::int32_t*>(
         at_sequence(p.blocks, c.sequences, row.sequence) + group * p.blocks.head +
         row.query * p.blocks.position);
@@ -79,7 +79,7 @@ struct MergeBlock {
       const int previous = blocks[larger(pick - 1, 0)];
       listed[i] =
           4 * i + t < n &&
-          is_listed(c.geometry, p.forced_apart, query, blocks[pick], pick > 0 ? previous : -1);
+          is_listed(c.geometry, p.forced_apart, current, blocks[pick], pick > 0 ? previous : -1);
     }
     PartScale scales[kMostPicks / 4];
     NSA_UNROLL

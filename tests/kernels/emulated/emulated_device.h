@@ -5,6 +5,7 @@
 // that nobody has waited for.
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -149,6 +150,19 @@ inline std::uint32_t warp_smallest(std::uint32_t value) {
     }
   };
   return exchange("warp_smallest", value, Smallest{});
+}
+inline std::uint32_t warp_sum(std::uint32_t value) {
+  struct Sum {
+    std::uint32_t operator()(const std::uint32_t* all, int) const {
+      std::uint32_t r = 0;
+      for (int i = 0; i < 32; ++i) r += all[i];
+      return r;
+    }
+  };
+  return exchange("warp_sum", value, Sum{});
+}
+inline int bit_count(std::uint32_t bits) {
+  return std::popcount(bits);
 }
 inline std::uint32_t warp_ballot(bool value) {
   struct Ballot {
