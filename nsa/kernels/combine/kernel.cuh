@@ -155,35 +155,30 @@ combine_gradient(NSA_PARAMETER CombineGradientParams p) {
 }
 
 inline constexpr int kKeyResultThreads = 128;
-inline constexpr int kKeyResultChunks = 4;  // of a thread, as many apart as a key has threads
 
 template <class E>
 NSA_KERNEL(kKeyResultThreads, 1)
 key_results(NSA_PARAMETER KeyResultParams p) {
   const Common& c = p.common;
   const int chunks = c.k_chunks + c.v_chunks;
-  const int threads = (chunks + kKeyResultChunks - 1) / kKeyResultChunks;  // of a key
   const std::int64_t at = static_cast<std::int64_t>(block_x()) * kKeyResultThreads + thread_index();
-  const KeyPlace place = key_place(c, at / threads, p.stride);
+  const KeyPlace place = key_place(c, at / chunks, p.stride);
   const int b = place.sequence;
   if (place.key >= keys_of(c, b, p.stride)) return;
+  const int chunk = static_cast<int>(at % chunks);
   const int group = block_y();
   const int z = block_z();
+  const bool is_k = chunk < c.k_chunks;
+  const int of_tensor = is_k ? chunk : chunk - c.k_chunks;
+  const int column = (is_k ? 0 : p.k_columns) + of_tensor * 8;
   const int columns = p.k_columns + p.v_columns;
-  const KeySums first(p.first[z], c, group, b, place.key, columns);
-  const KeySums second(p.second[z], c, group, b, place.key, columns);
-  for (int chunk = static_cast<int>(at % threads); chunk < chunks; chunk += threads) {
-    const bool is_k = chunk < c.k_chunks;
-    const int of_tensor = is_k ? chunk : chunk - c.k_chunks;
-    const int column = (is_k ? 0 : p.k_columns) + of_tensor * 8;
-    Eight sum{};
-    first.add_to(sum, column);
-    second.add_to(sum, column);
-    const TensorRef& to = is_k ? p.d_k[z] : p.d_v[z];
-    store_eight<E>(at_sequence(to, c.sequences, b, p.stride) + group * to.head +
-                       place.key * to.position + of_tensor * 16,
-                   sum);
-  }
+  Eight sum{};
+  KeySums(p.first[z], c, group, b, place.key, columns).add_to(sum, column);
+  KeySums(p.second[z], c, group, b, place.key, columns).add_to(sum, column);
+  const TensorRef& to = is_k ? p.d_k[z] : p.d_v[z];
+  store_eight<E>(at_sequence(to, c.sequences, b, p.stride) + group * to.head +
+                     place.key * to.position + of_tensor * 16,
+                 sum);
 }
 
 }  // namespace nsa::kernels

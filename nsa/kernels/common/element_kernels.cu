@@ -101,10 +101,9 @@ struct ElementSet {
                           int branches,
                           std::int64_t keys,
                           Stream stream) {
-    const std::int64_t threads =
-        ceil_div(p.common.k_chunks + p.common.v_chunks, kKeyResultChunks);  // of a key
+    const std::int64_t chunks = p.common.k_chunks + p.common.v_chunks;
     launch(kernels::key_results<E>,
-           {ceil_div(keys * threads, kKeyResultThreads), p.common.groups, branches},
+           {ceil_div(keys * chunks, kKeyResultThreads), p.common.groups, branches},
            kKeyResultThreads,
            0,
            stream,

@@ -30,23 +30,21 @@ NSA_DEVICE float conv_weight(const PoolTensor& x, int l, int column, int place) 
 // Runs `use(j, eight columns)` for the l tokens from `raw` on.
 template <class E, class Use>
 NSA_DEVICE void each_token(const char* raw, std::int64_t position, int l, const Use& use) {
+  int first = 0;
   NSA_NO_UNROLL
-  for (int first = 0; first < l; first += kPoolAtOnce) {
+  for (; first + kPoolAtOnce <= l; first += kPoolAtOnce) {
+    // Nothing is asked between loads and uses: the compiler would move each load to its use.
     Words4 words[kPoolAtOnce];
     NSA_UNROLL
-    for (int k = 0; k < kPoolAtOnce; ++k) {
-      words[k] = load_global16(raw + smaller(first + k, l - 1) * position);
-    }
+    for (int k = 0; k < kPoolAtOnce; ++k) words[k] = load_global16(raw + (first + k) * position);
     NSA_UNROLL
-    for (int k = 0; k < kPoolAtOnce; ++k) {
-      if (first + k >= l) break;
-      use(first + k, unpacked<E>(words[k]));
-    }
+    for (int k = 0; k < kPoolAtOnce; ++k) use(first + k, unpacked<E>(words[k]));
   }
+  for (; first < l; ++first) use(first, load_eight<E>(raw + first * position));
 }
 
 template <class E>
-NSA_KERNEL(kPoolThreads, 1)
+NSA_KERNEL(kPoolThreads, 8)
 pool(NSA_PARAMETER PoolParams p) {
   const Common& c = p.common;
   const PoolTensor& x = p.tensors[block_z()];

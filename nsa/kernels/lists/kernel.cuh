@@ -107,8 +107,8 @@ struct StripFiller {
     return shared + 4 * (kScratchWords + placer * p.window + slot - window.begin);
   }
 
-  // Runs `use(query, slot, counter's address)` for this lane's pick of each of the warp's queries, one query after the other: its
-  // picks are different blocks, so that no two lanes meet.
+  // Runs `use(query, pick, counter's address)` for each pick of the warp's queries, one query after the other: its picks are
+  // different blocks, so that no two lanes meet. Several queries are looked up together where a warp has lanes for their picks.
   template <class Use>
   NSA_DEVICE void each_pick(const Use& use) const {
     const int placer = warp_index();
@@ -116,20 +116,28 @@ struct StripFiller {
     const int first = smaller(to, from + placer * share);
     const int end = smaller(to, first + share);
     if (placer >= p.placers || first >= end) return;
+    const int n = p.by_picks.divisor;
+    const int together = 32 / n;
+    const int own = p.by_picks.quotient(lane_index());  // of the queries looked up together
+    const int number = lane_index() - own * n;
     StripWalk walk(p, group, first);
-    for (int query = first; query < end; query += kPicksAtOnce) {
+    for (int batch = first; batch < end; batch += kPicksAtOnce * together) {
       Pick picks[kPicksAtOnce];
       int slots[kPicksAtOnce];
       NSA_UNROLL
       for (int k = 0; k < kPicksAtOnce; ++k) {
-        const bool exists = query + k < end && lane_index() < p.by_picks.divisor;
-        picks[k] = walk.pick(smaller(query + k, end - 1), lane_index(), exists);
+        const int query = batch + k * together + own;
+        picks[k] = walk.pick(smaller(query, end - 1), number, query < end && own < together);
       }
       find_slots(p, picks, slots);
       NSA_UNROLL
       for (int k = 0; k < kPicksAtOnce; ++k) {
-        if (slots[k] >= 0) use(query + k, counter(placer, slots[k]));
-        warp_sync();
+        for (int turn = 0; turn < together; ++turn) {
+          if (turn == own && slots[k] >= 0) {
+            use(batch + k * together + own, number, counter(placer, slots[k]));
+          }
+          warp_sync();
+        }
       }
     }
   }
@@ -142,7 +150,7 @@ struct StripFiller {
     }
     block_sync();
     if (p.placers > 1) {
-      each_pick([&](int, std::uint32_t at) { store_shared(at, load_shared(at) + 1); });
+      each_pick([&](int, int, std::uint32_t at) { store_shared(at, load_shared(at) + 1); });
     }
   }
 
@@ -174,10 +182,10 @@ struct StripFiller {
     block_sync();
     std::int32_t* entries = p.group_entries(group);
     const int n = p.by_picks.divisor;
-    each_pick([&](int query, std::uint32_t at) {
+    each_pick([&](int query, int pick, std::uint32_t at) {
       const std::uint32_t place = load_shared(at);
       store_shared(at, place + 1);
-      entries[place] = query * n + lane_index();
+      entries[place] = query * n + pick;
     });
   }
 };
