@@ -1,7 +1,9 @@
 """A plain DistributedDataParallel script (watched_script.py) under `nsa-harness run`, in six situations, without and with the two lines: is it
 told what happened, on which rank, and how soon?
 
-    watched_runs.py NSA_HARNESS OUT [--backend nccl|gloo] [--rounds N] [--parallel N] [--only SITUATION]...
+    watched_runs.py NSA_HARNESS OUT [--backend nccl|gloo] [--rounds N] [--parallel N] [--only SITUATION]... [--seed N]
+
+With --seed the rank and the step of each event are drawn; else it is rank 1 in step 6.
 
 This Python's torch; nccl needs two cards. Writes OUT/watched.md and the reports of what was not right. Exit: 0 when everything
 was right with the lines, and three of four without."""
@@ -11,51 +13,62 @@ import collections
 import concurrent.futures
 import json
 import os
+import random
 import subprocess
 import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGE = os.path.join(os.path.dirname(os.path.dirname(HERE)), "python")
-# situation: outcome, codes of which the first finding must have one, ranks that it must name (None: not asked)
+# situation: outcome, codes of which the first finding must have one, whether it must name the event's rank
 DESYNC = ("DESYNC.SIZE", "DESYNC.OP", "DESYNC.ORDER", "DESYNC.MISSING_RANK")
 WANTED = {
-    "healthy": ("PASS", (), None),
-    "desync": (None, DESYNC, None),
-    "hang": ("HANG", ("HANG.HOST",), [1]),
-    "raises": ("CRASH", ("CRASH.EXCEPTION",), [1]),
-    "killed": ("CRASH", ("CRASH.SIGNAL",), [1]),
-    "slow": ("PASS", (), None),
+    "healthy": ("PASS", (), False),
+    "desync": (None, DESYNC, False),
+    "hang": ("HANG", ("HANG.HOST",), True),
+    "raises": ("CRASH", ("CRASH.EXCEPTION",), True),
+    "killed": ("CRASH", ("CRASH.SIGNAL",), True),
+    "slow": ("PASS", (), False),
 }
 DEADLINE_S = 120.0
-Told = collections.namedtuple("Told", "situation lines right outcome code ranks delay_s wall_s reason")
+Event = collections.namedtuple("Event", "rank step")
+Told = collections.namedtuple("Told", "situation lines event right outcome code ranks delay_s wall_s reason")
 
 
-def environment(arguments, situation, lines, folder):
+def drawn_event(arguments, *of):
+    if arguments.seed is None:
+        return Event(1, 6)
+    draw = random.Random(f"{arguments.seed} {of}")
+    return Event(draw.randrange(2), draw.randrange(2, 36))
+
+
+def environment(arguments, situation, lines, event, folder):
     variables = dict(os.environ, SITUATION=situation, BACKEND=arguments.backend, EVENT=os.path.join(folder, "event"))
+    variables.update(EVENT_RANK=str(event.rank), EVENT_STEP=str(event.step))
     variables.update(OMP_NUM_THREADS="1", PYTHONPATH=PACKAGE)
     if lines:
         variables["TWO_LINES"] = "1"
     return variables
 
 
-def is_right(situation, outcome, code, ranks):
-    wanted_outcome, codes, wanted_ranks = WANTED[situation]
+def is_right(situation, event, outcome, code, ranks):
+    wanted_outcome, codes, names_rank = WANTED[situation]
     if not codes:
         return outcome == wanted_outcome and code is None
-    return code in codes and wanted_outcome in (None, outcome) and wanted_ranks in (None, ranks)
+    return code in codes and wanted_outcome in (None, outcome) and (not names_rank or ranks == [event.rank])
 
 
 def one(arguments, situation, lines, number):
     folder = os.path.join(arguments.out, f"{situation}_{'lines' if lines else 'plain'}_{number}")
     os.makedirs(folder)
+    event = drawn_event(arguments, situation, lines, number)
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", os.path.join(HERE, "watched_script.py")]
     options = ["--quiet", "--json", "--out", os.path.join(folder, "runs"), "--db", os.path.join(folder, "runs.db"), "--budget", "100"]
     begun = time.time()
     try:
         done = subprocess.run(
             [arguments.program, "run", *options, "--", *launcher],
-            env=environment(arguments, situation, lines, folder),
+            env=environment(arguments, situation, lines, event, folder),
             capture_output=True,
             text=True,
             check=False,
@@ -63,7 +76,7 @@ def one(arguments, situation, lines, number):
         )
         (case,) = json.loads(done.stdout)["cases"]
     except (ValueError, subprocess.TimeoutExpired) as error:
-        return Told(situation, lines, False, "none", None, None, None, time.time() - begun, str(error))
+        return Told(situation, lines, event, False, "none", None, None, None, time.time() - begun, str(error))
     ended = time.time()
     first = case["findings"][0] if case["findings"] else {"code": None, "site": {}}
     ranks = first["site"].get("ranks")
@@ -71,14 +84,15 @@ def one(arguments, situation, lines, number):
     if situation not in ("healthy", "slow") and os.path.exists(os.path.join(folder, "event")):
         with open(os.path.join(folder, "event"), encoding="utf-8") as file:
             delay = ended - float(file.read())
-    right = is_right(situation, case["outcome"], first["code"], ranks)
-    return Told(situation, lines, right, case["outcome"], first["code"], ranks, delay, ended - begun, case["reason"])
+    right = is_right(situation, event, case["outcome"], first["code"], ranks)
+    return Told(situation, lines, event, right, case["outcome"], first["code"], ranks, delay, ended - begun, case["reason"])
 
 
 def row_of(told):
     delay = "" if told.delay_s is None else f"{told.delay_s:.1f}"
     right = "yes" if told.right else "**no**"
-    cells = [told.situation, "two lines" if told.lines else "none", right, told.outcome, told.code or "", str(told.ranks or ""), delay]
+    event = f"rank {told.event.rank}, step {told.event.step}"
+    cells = [told.situation, "two lines" if told.lines else "none", event, right, told.outcome, told.code or "", str(told.ranks or ""), delay]
     return "| " + " | ".join([*cells, f"{told.wall_s:.1f}", told.reason.replace("|", "/")[:220]]) + " |"
 
 
@@ -107,6 +121,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--parallel", type=int, default=2)
     parser.add_argument("--only", action="append")
+    parser.add_argument("--seed", type=int)
     arguments = parser.parse_args()
     arguments.program = os.path.abspath(arguments.program)
     arguments.out = os.path.abspath(arguments.out)
@@ -119,7 +134,7 @@ def main():
     ]
     with concurrent.futures.ThreadPoolExecutor(arguments.parallel) as pool:
         all_told = list(pool.map(lambda job: one(arguments, *job), jobs))
-    head = "| situation | lines | right | outcome | code | ranks | seconds from event to verdict | seconds | reason |\n|---|---|---|---|---|---|---|---|---|"
+    head = "| situation | lines | event | right | outcome | code | ranks | seconds from event to verdict | seconds | reason |\n|---|---|---|---|---|---|---|---|---|---|"
     text = "\n".join([head, *map(row_of, all_told), "", summary(all_told), ""])
     with open(os.path.join(arguments.out, "watched.md"), "w", encoding="utf-8") as file:
         file.write(text)

@@ -1,4 +1,4 @@
-"""A plain DistributedDataParallel script of two ranks that does as SITUATION says in step 6, on rank 1 (healthy, desync, hang, raises, killed,
+"""A plain DistributedDataParallel script of two ranks that does as SITUATION says in step EVENT_STEP, on rank EVENT_RANK (healthy, desync, hang, raises, killed,
 slow), on the back end of BACKEND. With TWO_LINES it is watched. When it begins, it writes the time to the file EVENT."""
 
 import os
@@ -10,6 +10,8 @@ import torch.distributed as dist
 
 SITUATION = os.environ["SITUATION"]
 BACKEND = os.environ["BACKEND"]
+EVENT_RANK = int(os.environ.get("EVENT_RANK", "1"))
+EVENT_STEP = int(os.environ.get("EVENT_STEP", "6"))
 STEPS = 40
 SLOW_S = 16.0  # longer than what is called still: it must be seen that this rank computes
 
@@ -22,7 +24,7 @@ def note_event():
 def act():
     note_event()
     if SITUATION == "desync":
-        dist.all_reduce(torch.zeros(5, device=device))  # rank 0 does not do this
+        dist.all_reduce(torch.zeros(5, device=device))  # the other rank does not do this
     elif SITUATION == "hang":
         lock = threading.Lock()
         lock.acquire()
@@ -55,7 +57,7 @@ data = torch.Generator().manual_seed(rank)
 for step in range(1, STEPS + 1):
     x = torch.randn(16, 256, generator=data).to(device)
     y = torch.randint(0, 8, (16,), generator=data).to(device)
-    if step == 6 and rank == 1:
+    if step == EVENT_STEP and rank == EVENT_RANK:
         act()
     loss = torch.nn.functional.cross_entropy(model(x), y)
     optimizer.zero_grad()
