@@ -1,11 +1,11 @@
 """A plain DistributedDataParallel script (watched_script.py) under `nsa-harness run`, in six situations, without and with the two lines: is it
 told what happened, on which rank, and how soon?
 
-    watched_runs.py NSA_HARNESS OUT [--backend nccl|gloo] [--rounds N] [--parallel N] [--only SITUATION]... [--seed N]
+    watched_runs.py NSA_HARNESS OUT [--backend nccl|gloo] [--rounds N] [--parallel N] [--only SITUATION]... [--seed N] [--minutes N]
 
 With --seed the rank and the step of each event are drawn; else it is rank 1 in step 6.
 
-This Python's torch; nccl needs two cards. Writes OUT/watched.md and the reports of what was not right. Exit: 0 when everything
+This Python's torch; nccl needs two cards. Writes OUT/watched.md, again after each run, and what each run left. Exit: 0 when everything
 was right with the lines, and three of four without."""
 
 import argparse
@@ -113,6 +113,20 @@ def summary(all_told):
     return "\n".join(lines)
 
 
+def one_in_time(arguments, end, *job):
+    return one(arguments, *job) if time.monotonic() < end else None
+
+
+def text_of(all_told):
+    head = "| situation | lines | event | right | outcome | code | ranks | seconds from event to verdict | seconds | reason |\n|---|---|---|---|---|---|---|---|---|---|"
+    return "\n".join([head, *map(row_of, all_told), "", summary(all_told), ""])
+
+
+def write(folder, all_told):
+    with open(os.path.join(folder, "watched.md"), "w", encoding="utf-8") as file:
+        file.write(text_of(all_told))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("program")
@@ -122,6 +136,7 @@ def main():
     parser.add_argument("--parallel", type=int, default=2)
     parser.add_argument("--only", action="append")
     parser.add_argument("--seed", type=int)
+    parser.add_argument("--minutes", type=float, default=24 * 60, help="no run is begun after so many")
     arguments = parser.parse_args()
     arguments.program = os.path.abspath(arguments.program)
     arguments.out = os.path.abspath(arguments.out)
@@ -132,13 +147,14 @@ def main():
         for lines in (False, True)
         if not arguments.only or situation in arguments.only
     ]
+    end = time.monotonic() + 60 * arguments.minutes
+    all_told = []
     with concurrent.futures.ThreadPoolExecutor(arguments.parallel) as pool:
-        all_told = list(pool.map(lambda job: one(arguments, *job), jobs))
-    head = "| situation | lines | event | right | outcome | code | ranks | seconds from event to verdict | seconds | reason |\n|---|---|---|---|---|---|---|---|---|---|"
-    text = "\n".join([head, *map(row_of, all_told), "", summary(all_told), ""])
-    with open(os.path.join(arguments.out, "watched.md"), "w", encoding="utf-8") as file:
-        file.write(text)
-    print(text)
+        for told in concurrent.futures.as_completed([pool.submit(one_in_time, arguments, end, *job) for job in jobs]):
+            if told.result() is not None:
+                all_told.append(told.result())
+                write(arguments.out, all_told)
+    print(text_of(all_told))
     right = {lines: [told.right for told in all_told if told.lines == lines] for lines in (True, False)}
     return 0 if all(right[True]) and sum(right[False]) >= 0.75 * len(right[False]) else 1
 
