@@ -22,7 +22,7 @@ from nsa_harness.values import dtype_name, hash_of, is_dtensor, local, piece, re
 ADDRESS = "NSA_HARNESS_SOCKET"  # name of an abstract Unix socket
 FIRST_STEPS = 10
 FEW_HOOKS = 4  # in a step that is not recorded: a backward of many seconds still moves
-LET_GO_S = 1.0  # that threads of torch get at the end to let go of what they called: a lock and a counter each
+LET_GO_S = 5.0  # that threads get at the end to come back from torch, and those of torch to let go of what they called
 ORIGIN = "NSA_HARNESS_ORIGIN_MS"  # when the case began, on the monotonic clock
 
 
@@ -38,18 +38,28 @@ class SocketChannel(Channel):
         self._socket.connect("\0" + address)
         self.on_beat = lambda: None
         self.flight = lambda: ""
+        self._inside = threading.Lock()  # held while the thread is in one of these two
         super().__init__(clock_origin_ms, rank)
 
     def _start(self):
         threading.Thread(target=self._serve, name="nsa_harness", daemon=True).start()
 
+    def end_calls(self):
+        """From here on the thread calls nothing of torch: where the interpreter ends meanwhile, that aborts the process."""
+        if self._inside.acquire(timeout=LET_GO_S):
+            self.on_beat = lambda: None
+            self.flight = lambda: ""
+            self._inside.release()
+
     def beat(self):
-        self.on_beat()
+        with self._inside:
+            self.on_beat()
         super().beat()
 
     def tell_flight(self):
         try:
-            value = self.flight()
+            with self._inside:
+                value = self.flight()
         except (RuntimeError, ValueError, TypeError):  # of a torch that has another form of it
             return
         if value:
@@ -167,6 +177,7 @@ class Recorder:
             self.wrap_collectives()
         self.tell_errors()
         self.channel.on_beat = self.settle_all
+        atexit.register(self.channel.end_calls)
         if self.distributed and "nccl" not in str(torch.distributed.get_backend()):
             self.channel.flight = lambda: flight.dump(torch)  # of NCCL's the controller asks PyTorch itself
 

@@ -140,6 +140,25 @@ def done(_):
 THEN
 del done
 """
+# The script ends while the thread of the heartbeats is in a function of torch, as it is where it asks what is done on a card.
+BEATING = """
+import datetime, os, socket, time, torch
+from nsa_harness import train
+controller = socket.socket(socket.AF_UNIX)
+controller.bind("\\0nsa-test-%d" % os.getpid())
+controller.listen()
+train.HEARTBEAT_S = 0.01
+channel = train.SocketChannel(controller.getsockname()[1:].decode(), 0, 0)
+store = torch.distributed.TCPStore("127.0.0.1", 0, 1, True)
+def inside():
+    try:
+        store.wait(["never"], datetime.timedelta(seconds=0.3))
+    except torch.distributed.DistError:
+        pass
+channel.on_beat = inside
+AT_END
+time.sleep(0.1)
+"""
 OURS = re.compile(r"^(import nsa_harness|nsa_harness\.).*\n", re.M)
 
 # name: how the script is changed, variables, outcome, code of the first finding, what the reason must say; the last: run without --all
@@ -205,6 +224,11 @@ class YourRun(unittest.TestCase):
         script = LATE.replace("THEN", "recorder.then(future, done)")
         ended = subprocess.run([sys.executable, "-c", script], cwd=os.path.join(ROOT, "python"), capture_output=True, check=False)
         self.assertIn(b"came to its end", ended.stdout, ended.stderr)
+
+    def test_the_thread_of_heartbeats_is_not_in_torch_at_the_end(self):
+        script = BEATING.replace("AT_END", "__import__('atexit').register(channel.end_calls)")
+        ended = subprocess.run([sys.executable, "-c", script], cwd=os.path.join(ROOT, "python"), capture_output=True, check=False)
+        self.assertEqual(ended.returncode, 0, ended.stderr)
 
     @unittest.skipUnless(has_fully_shard(), "this torch has no fully_shard")
     def test_what_cannot_be_judged_is_refused_by_name(self):
