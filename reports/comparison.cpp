@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <set>
 #include <string_view>
@@ -114,14 +115,17 @@ void compare_values(const Cell& before, const Cell& now, Comparison& result) {
   if (before.outcome != Outcome::pass || now.outcome != Outcome::pass || now.planted) return;
   const std::map<std::string, double> earlier(before.digest->metrics.begin(),
                                               before.digest->metrics.end());
-  const auto collectives = earlier.find("collectives");
-  const bool beside_collectives = collectives != earlier.end() && collectives->second != 0;
+  const auto bytes = earlier.find("collective_bytes");
+  const double collective_bytes = bytes == earlier.end() ? 0 : bytes->second;
   std::size_t compared = 0;
   for (const auto& [metric, value] : now.digest->metrics) {
     const auto at = earlier.find(metric);
-    if (!is_exact(metric, beside_collectives) || at == earlier.end()) continue;
+    const auto within = exact_within(metric, collective_bytes);
+    if (!within || at == earlier.end()) continue;
     ++compared;
-    if (!(at->second == value)) result.values.push_back({now.label, metric, at->second, value});
+    if (!(std::abs(at->second - value) <= *within)) {
+      result.values.push_back({now.label, metric, at->second, value});
+    }
   }
   result.values_compared += compared;
   if (compared > 0) ++result.cells_with_values;
@@ -247,18 +251,20 @@ std::string hardware_text(const harness::RunRecord& run) {
   return nsa::join(facts);
 }
 
-bool is_exact(const std::string& metric, bool beside_collectives) {
+std::optional<double> exact_within(const std::string& metric, double collective_bytes) {
   constexpr std::array<std::string_view, 5> kExact = {
       "collective_bytes", "collectives", "host_syncs", "operators", "held_bytes"};
-  // A process group's own thread lets go of a collective's tensors when it comes to it: earlier or later than the phase that
-  // follows begins. The largest of all phases may be one of these.
-  constexpr std::array<std::string_view, 3> kLetGoByOthers = {
+  // A process group's own thread lets go of a collective's tensors when it comes to it, which may be after a later phase began: each
+  // peak may hold one step's tensors more or less. These three may hold several, or are the largest of those.
+  constexpr std::array<std::string_view, 3> kOfSeveral = {
       "peak_bytes.data", "peak_bytes.known_sums", "tensor_peak_bytes"};
   const auto in = [&](const auto& names) {
     return std::find(names.begin(), names.end(), metric) != names.end();
   };
-  if (in(kLetGoByOthers)) return !beside_collectives;
-  return in(kExact) || metric.starts_with("peak_bytes.");
+  if (in(kExact)) return 0;
+  if (in(kOfSeveral)) return collective_bytes == 0 ? std::optional<double>(0) : std::nullopt;
+  if (metric.starts_with("peak_bytes.")) return collective_bytes;
+  return std::nullopt;
 }
 
 std::size_t Comparison::count(CellChange change) const {

@@ -60,8 +60,10 @@ struct Comparison {
   [[nodiscard]] bool is_calm() const;
 };
 
-// Whether the same work on the same machine gives the same value every time. `beside_collectives`: the case made some.
-[[nodiscard]] bool is_exact(const std::string& metric, bool beside_collectives);
+// By how much a value of the same work on the same machine may differ; nothing where it is no exact value.
+// `collective_bytes`: that the case's collectives moved in a step; 0 where there were none.
+[[nodiscard]] std::optional<double> exact_within(const std::string& metric,
+                                                 double collective_bytes);
 
 // Whether a fact of the machine says on what it computes: another processor or card does the same work in other pieces.
 [[nodiscard]] bool is_hardware(const std::string& fact);

@@ -108,7 +108,7 @@ std::string values_line(const Comparison& comparison) {
   if (comparison.values_compared == 0) return "No exact value was recorded on both sides.";
   const std::string all =
       counted(static_cast<std::int64_t>(comparison.values_compared), "exact value") + of_cells;
-  if (comparison.values.empty()) return "All of " + all + " are equal.";
+  if (comparison.values.empty()) return "All of " + all + " agree.";
   return "Of " + all + ", " + std::to_string(comparison.values.size()) +
          (comparison.values.size() == 1 ? " differs:" : " differ:");
 }
