@@ -1,9 +1,6 @@
 #include "harness/judge/cause_edges.h"
 
-#include <algorithm>
 #include <array>
-
-#include "harness/judge/codes/codes.h"
 
 namespace harness {
 namespace {
@@ -61,7 +58,12 @@ constexpr std::array kEdges = {
     Edge{"RESUME.DIVERGED", "STATE.DIVERGED", Tie::same_rank},
     Edge{"RESUME.DIVERGED", "OPT.UPDATE_WRONG", Tie::same_rank},
     Edge{"RESUME.DIVERGED#moments", "OPT.UPDATE_WRONG/optimizer", Tie::same_fact},
-    Edge{"RESUME.DIVERGED", "SCALER.WRONG", Tie::same_rank},
+    Edge{"RESUME.DIVERGED#scaler", "SCALER.WRONG", Tie::same_rank},
+    // What was read back wrong is told as that of the step before, and is a known mistake of the first step after it.
+    Edge{"RESUME.DIVERGED#scaler", "SCALER.WRONG/reported", Tie::read_back},
+    Edge{"RESUME.DIVERGED#scaler", "LOSS.WRONG@accumulate", Tie::same_step},
+    Edge{"RESUME.DIVERGED#masters", "OPT.UPDATE_WRONG/optimizer", Tie::same_step},
+    Edge{"RESUME.DIVERGED#moments", "NAN.ORIGIN", Tie::same_rank},
     Edge{"RESUME.DIVERGED", "NAN.ORIGIN@optimizer", Tie::same_rank},
     Edge{"RESUME.DIVERGED", "LOSS.BELOW_FLOOR", Tie::whole_run},
     Edge{"RESUME.DIVERGED", "LOSS.NOT_FALLING", Tie::whole_run},
@@ -197,6 +199,8 @@ constexpr std::array kEdges = {
     Edge{"GRAD.SCALE/tokens", "GRAD.SCALE/twin", Tie::same_rank},
     Edge{"GRAD.SCALE/tokens", "CKPT.GRADIENT/gradient", Tie::same_rank},
     Edge{"LOSS.WRONG", "LOSS.BELOW_FLOOR", Tie::same_rank},
+    // Other positions are scored: the share of a micro-batch is counted by them too.
+    Edge{"LOSS.WRONG@loss", "LOSS.WRONG@accumulate", Tie::same_rank},
     Edge{"LOSS.WRONG", "LOSS.NOT_FALLING", Tie::same_rank},
     // A parameter that the loss does not reach, or reaches twice.
     Edge{"graph", "ROUTE.MISMATCH/no_backward", Tie::same_layer},
@@ -209,6 +213,7 @@ constexpr std::array kEdges = {
     Edge{"graph", "NUMERIC.GRADIENT/layer", Tie::same_layer},
     Edge{"GRAD.MISSING", "NUMERIC.GRADIENT/layer", Tie::same_param},
     Edge{"graph", "NUMERIC.GRADIENT/twin", Tie::gradient_path},
+    Edge{"graph", "GRAD.SCALE/twin", Tie::same_param},
     Edge{"graph", "NUMERIC.GRADIENT/sum", Tie::same_param},
     Edge{"graph", "CKPT.GRADIENT/gradient", Tie::gradient_path},
     Edge{"graph", "STATE.DIVERGED", Tie::same_param},
@@ -229,6 +234,7 @@ constexpr std::array kEdges = {
     Edge{"CKPT.", "ROUTE.MISMATCH/no_backward", Tie::same_layer},
     Edge{"CKPT.DTYPE", "NUMERIC.GRADIENT/twin", Tie::same_rank},  // the forward may be the odd one
     Edge{"CKPT.", "NUMERIC.GRADIENT/twin", Tie::gradient_path},
+    Edge{"CKPT.", "GRAD.SCALE/twin", Tie::gradient_path},
     // Every gradient of the rank holds what was left in it, in this step and in all later ones.
     Edge{"NUMERIC.GRADIENT/kept", "NUMERIC.GRADIENT/layer", Tie::same_rank},
     Edge{"NUMERIC.GRADIENT/kept", "NUMERIC.GRADIENT/mean", Tie::same_rank},
@@ -246,6 +252,8 @@ constexpr std::array kEdges = {
     Edge{"NUMERIC.GRADIENT/layer", "NUMERIC.GRADIENT/twin", Tie::gradient_path},
     Edge{"NUMERIC.GRADIENT/layer", "CKPT.GRADIENT/gradient", Tie::gradient_path},
     Edge{"NUMERIC.GRADIENT/layer", "SLOW.SYNC_STORM", Tie::same_seam},
+    // A stage that was cut off from the graph has no backward.
+    Edge{"NUMERIC.GRADIENT/layer", "ROUTE.MISMATCH/no_backward", Tie::same_layer},
     Edge{"NUMERIC.GRADIENT/twin", "CKPT.GRADIENT/gradient", Tie::gradient_path},
     // One pass over all sequences is made by a process that is well: whatever made a gradient of this step wrong before it was
     // compared, on any rank, makes it differ.
@@ -297,6 +305,7 @@ constexpr std::array kEdges = {
     Edge{"GRAD.NOT_REDUCED", "NUMERIC.GRADIENT=rank_alone", Tie::same_fact},
     Edge{"GRAD.NOT_REDUCED", "CRASH.EXCEPTION/reducer", Tie::same_step},
     Edge{"GRAD.NOT_REDUCED", "COMM.EXTRA", Tie::later_step},
+    Edge{"GRAD.NOT_REDUCED", "COMM.BUCKETS", Tie::later_step},
     Edge{"GRAD.NOT_REDUCED", "STATE.DIVERGED", Tie::same_param},
     Edge{"GRAD.SCALE", "STATE.DIVERGED", Tie::one_side},
     Edge{"NUMERIC.GRADIENT/sum", "STATE.DIVERGED", Tie::one_side},
@@ -304,6 +313,10 @@ constexpr std::array kEdges = {
     // A scale that is too large overflows, and the step is left out. What is counted wrong is only told wrong.
     Edge{"SCALER.WRONG/scale", "OPT.SKIPPED/steps", Tie::same_rank},
     Edge{"SCALER.WRONG/reported", "OPT.SKIPPED/steps", Tie::same_rank},
+    Edge{"SCALER.WRONG/scale", "SCALER.WRONG/reported", Tie::same_rank},
+    // The step is made with the norm, and with the rate, that is told.
+    Edge{"CLIP.WRONG@norm", "OPT.UPDATE_WRONG/optimizer", Tie::same_rank},
+    Edge{"SCHEDULE.LR", "OPT.UPDATE_WRONG/optimizer", Tie::same_rank},
     // Whoever leaves a step out past the scaler leaves its scale and its counts as they were.
     Edge{"OPT.SKIPPED/uncounted", "SCALER.WRONG", Tie::same_rank},
     Edge{"OPT.SKIPPED", "OPT.UPDATE_WRONG=step_skipped", Tie::same_fact},
@@ -341,59 +354,10 @@ constexpr std::array kEdges = {
     Edge{"NUMERIC.GRADIENT/twin", "NUMERIC.GRADIENT/twin", Tie::gradient_path},
     Edge{"MEM.BUDGET/prediction", "MEM.BUDGET/prediction", Tie::whole_run}};
 
-bool fits_code(std::string_view pattern, const Finding& finding) {
-  const std::size_t slash = pattern.find('/');
-  const std::string_view code = pattern.substr(0, slash);
-  if (slash != std::string_view::npos) {
-    return finding.code == code && finding.variant == pattern.substr(slash + 1);
-  }
-  return std::string_view(finding.code).substr(0, code.size()) == code;
-}
-
-bool names_part(const Finding& finding, std::string_view part) {
-  const nlohmann::json& detail = finding.site.detail;
-  if (!detail.is_object() || !detail.contains("parts")) return false;
-  const nlohmann::json& parts = detail.at("parts");
-  return std::any_of(parts.begin(), parts.end(), [&](const nlohmann::json& one) {
-    return one.is_string() && one.get_ref<const std::string&>() == part;
-  });
-}
-
 }  // namespace
 
 std::span<const Edge> all_edges() {
   return kEdges;
-}
-
-bool fits(std::string_view pattern, const Finding& finding) {
-  const std::size_t both = pattern.find('+');
-  if (both != std::string_view::npos) {
-    return fits(pattern.substr(0, both), finding) && fits(pattern.substr(both + 1), finding);
-  }
-  const std::size_t at = pattern.find('@');
-  if (at != std::string_view::npos) {
-    return finding.site.op == pattern.substr(at + 1) && fits_code(pattern.substr(0, at), finding);
-  }
-  const std::size_t law = pattern.find('=');
-  if (law != std::string_view::npos) {
-    const nlohmann::json& detail = finding.site.detail;
-    return detail.is_object() && detail.value("law", std::string()) == pattern.substr(law + 1) &&
-           fits_code(pattern.substr(0, law), finding);
-  }
-  const std::size_t other = pattern.rfind('!');
-  if (other != std::string_view::npos) {
-    return !names_part(finding, pattern.substr(other + 1)) &&
-           fits(pattern.substr(0, other), finding);
-  }
-  const std::size_t part = pattern.find('#');
-  if (part != std::string_view::npos) {
-    return names_part(finding, pattern.substr(part + 1)) &&
-           fits_code(pattern.substr(0, part), finding);
-  }
-  const Code* code = find_code(finding.code);
-  const bool family = !pattern.empty() && pattern[0] >= 'a' && pattern[0] <= 'z';
-  if (family) return code != nullptr && pattern == name_of(code->family);
-  return fits_code(pattern, finding);
 }
 
 }  // namespace harness

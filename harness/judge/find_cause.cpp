@@ -11,6 +11,7 @@
 
 #include "harness/judge/cause_edges.h"
 #include "harness/judge/codes/codes.h"
+#include "harness/judge/patterns.h"
 
 namespace harness {
 namespace {

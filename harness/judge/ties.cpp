@@ -252,6 +252,14 @@ bool each_its_own(const Site& cause) {
   return cause.detail.is_object() && cause.detail.value("differs_by_rank", false);
 }
 
+bool read_back(const Site& cause, const Site& effect) {
+  const nlohmann::json steps =
+      cause.detail.is_object() ? cause.detail.value("resumed_after_step", nlohmann::json::array())
+                               : nlohmann::json::array();
+  return effect.step && share_rank(cause, effect) &&
+         std::find(steps.begin(), steps.end(), nlohmann::json(*effect.step)) != steps.end();
+}
+
 bool same_step(const Site& a, const Site& b) {
   return !a.step || !b.step || *a.step == *b.step;
 }
@@ -294,6 +302,7 @@ bool ties_sites(Tie tie, const Site& cause, const Site& effect) {
     case Tie::later_step:
       return share_rank(cause, effect) && cause.step && effect.step && *effect.step > *cause.step;
     case Tie::same_step: return same_step(cause, effect);
+    case Tie::read_back: return read_back(cause, effect);
     case Tie::peer: return is_peer(cause, effect);
     case Tie::same_sequence: return same_sequence(cause, effect);
     case Tie::whole_run: return true;
@@ -323,6 +332,7 @@ const char* text_of(Tie tie) {
     case Tie::each_its_own: return "each rank has a number of its own";
     case Tie::later_step: return "the same rank, in a later step";
     case Tie::same_step: return "the same step";
+    case Tie::read_back: return "told of the step after which it was resumed";
     case Tie::peer: return "a peer at the same place in the run";
     case Tie::same_sequence: return "the same collective, or one after it in the step";
     case Tie::whole_run: return "the whole run shows it";

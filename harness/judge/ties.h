@@ -23,6 +23,7 @@ enum class Tie {
   each_its_own,   // a number that all ranks should share and each has for itself, not earlier
   later_step,     // one rank, in a later step
   same_step,      // one step, whichever rank
+  read_back,      // one rank, and what is told of the step after which it was resumed
   peer,           // another rank that talks with this one: at most one step apart
   same_sequence,  // one collective operation, or one after it in the step
   whole_run       // what the run as a whole shows

@@ -14,6 +14,7 @@
 #include "harness/judge/cause_edges.h"
 #include "harness/judge/codes/codes.h"
 #include "harness/judge/expectation.h"
+#include "harness/judge/patterns.h"
 #include "harness/judge/wording/find_wording.h"
 #include "tests/fakes/where.h"
 
@@ -405,7 +406,8 @@ TEST(Met, AResumptionExplainsWhatDiffersFromItsStepOn) {
                           finding("DATA.SOURCE/tokens", R"({"step":3})")}),
               ElementsAre("RESUME.DIVERGED"));
   EXPECT_THAT(initiating({finding("OPT.UPDATE_WRONG/between_steps", R"({"ranks":[0],"step":3})"),
-                          finding("RESUME.DIVERGED/diverged", R"({"ranks":[0],"step":3})"),
+                          finding("RESUME.DIVERGED/diverged",
+                                  R"({"ranks":[0],"step":3,"detail":{"parts":["scaler"]}})"),
                           finding("SCALER.WRONG/scaler", R"({"ranks":[0],"step":4})")}),
               ElementsAre("RESUME.DIVERGED"));
   EXPECT_THAT(initiating({finding("MASK.ABSENT/law", R"({"step":1,"layers":[1]})"),
@@ -575,6 +577,54 @@ TEST(Causes, OneFactInOtherWordsIsNoSecondCause) {
               UnorderedElementsAre("OPT.UPDATE_LOST", "OPT.UPDATE_WRONG"));
   EXPECT_THAT(initiating({zero, wrong("betas_swapped")}),
               UnorderedElementsAre("SCHEDULE.LR", "OPT.UPDATE_WRONG"));
+}
+
+// What a snapshot lost is told of the step after which the run goes on, and by the first step that it makes.
+TEST(Met, WhatWasReadBackWrongIsNoMistakeOfTheStepsAround) {
+  const auto resumed = [](const std::string& part) {
+    const std::string site =
+        R"({"ranks":[0],"step":4,"detail":{"resumed_after_step":[3],"parts":[")" + part + R"("]}})";
+    return finding("RESUME.DIVERGED/diverged", site.c_str());
+  };
+  const auto told = [](int step) {
+    const std::string site = R"({"ranks":[0],"op":"told_row","step":)" + std::to_string(step) + "}";
+    return finding("SCALER.WRONG/reported", site.c_str());
+  };
+  EXPECT_THAT(initiating({told(3), resumed("scaler")}), ElementsAre("RESUME.DIVERGED"));
+  EXPECT_EQ(initiating({told(2), resumed("scaler")}).size(), 2U);
+  EXPECT_EQ(initiating({told(3), resumed("moments")}).size(), 2U);
+  // The scale is judged by what the recorded steps did: other moments make no rule of it wrong.
+  const Finding scale = finding("SCALER.WRONG/scale", R"({"ranks":[0],"op":"scale","step":5})");
+  EXPECT_EQ(initiating({scale, resumed("scaler")}).size(), 1U);
+  EXPECT_EQ(initiating({scale, resumed("moments")}).size(), 2U);
+  const auto update = [](int step) {
+    const std::string site =
+        R"({"ranks":[0],"detail":{"law":"step_late"},"step":)" + std::to_string(step) + "}";
+    return finding("OPT.UPDATE_WRONG/optimizer", site.c_str());
+  };
+  EXPECT_THAT(initiating({update(4), resumed("masters")}), ElementsAre("RESUME.DIVERGED"));
+  EXPECT_EQ(initiating({update(3), resumed("masters")}).size(), 2U);
+}
+
+// The step is made with the norm and the rate that are told: what they make wrong has no law of its own.
+TEST(Met, AWrongNormOrRateIsToldOnce) {
+  const Finding norm = finding("CLIP.WRONG/norm", R"({"ranks":[0],"step":3,"op":"norm"})");
+  const Finding rate = finding("SCHEDULE.LR/rate", R"({"ranks":[0],"step":3,"op":"optimizer"})");
+  const Finding update = finding("OPT.UPDATE_WRONG/optimizer", R"({"ranks":[0],"step":3})");
+  const Finding known = finding("OPT.UPDATE_WRONG/optimizer",
+                                R"({"ranks":[0],"step":3,"detail":{"law":"betas_swapped"}})");
+  for (const Finding& cause : {norm, rate}) {
+    EXPECT_THAT(initiating({cause, update}), ElementsAre(cause.code));
+    EXPECT_EQ(initiating({cause, known}).size(), 2U);
+  }
+}
+
+TEST(Met, AStageThatIsCutOffHasNoBackward) {
+  EXPECT_THAT(
+      initiating(
+          {finding("ROUTE.MISMATCH/no_backward", R"({"ranks":[0],"layers":[1],"op":"gate"})"),
+           finding("NUMERIC.GRADIENT/layer", R"({"ranks":[0],"layers":[1],"step":1})")}),
+      ElementsAre("NUMERIC.GRADIENT"));
 }
 
 TEST(Causes, WhoWroteIntoTheBlocksAlsoWaits) {

@@ -71,7 +71,6 @@ inline int rank() {
 #define MUTANT(name) \\
   ([] { static const bool on = nsa_mutants::is(name); return on; }())
 """
-MOST_S = 90  # for one mutant, all scenarios together
 FOUND = ("FAIL", "HANG", "CRASH", "OOM")  # a busy machine is SLOW by itself
 
 
@@ -177,7 +176,7 @@ def count(tally, line, file, outcomes):
     return is_found
 
 
-def judge(harness, mutant, coverage, tally):
+def judge(harness, mutant, coverage, tally, most_s):
     """Runs what reaches the mutant until something is found: cheapest first, where those count as cheap that found much in
     the same file so far. `tally`: (tried, found) of each run and file."""
     def price(line):
@@ -188,7 +187,7 @@ def judge(harness, mutant, coverage, tally):
     result = {"name": mutant.name, "outcome": "survived" if reaching else "unreached", "runs": [], "findings": []}
     begin = time.monotonic()
     for line in reaching:
-        left = MOST_S - (time.monotonic() - begin)
+        left = most_s - (time.monotonic() - begin)
         if left < coverage[line]["seconds"]:
             result["outcome"] = "out of time" if result["outcome"] == "survived" else result["outcome"]
             break
@@ -226,7 +225,7 @@ def run(harness, mutants, given):
     end = time.monotonic() + 60 * given.minutes
 
     def one(mutant):
-        return judge(harness, mutant, coverage, tally) if time.monotonic() < end else None
+        return judge(harness, mutant, coverage, tally, given.seconds) if time.monotonic() < end else None
 
     with concurrent.futures.ThreadPoolExecutor(given.jobs) as pool:
         for result in pool.map(one, todo):
@@ -358,6 +357,7 @@ def main():
     parser.add_argument("--pin", action="store_true", help="each job gets two processors of its own")
     parser.add_argument("--program", type=pathlib.Path, help="nsa-harness of an installed copy, not that of DIR/build/full")
     parser.add_argument("--first", default="", help="mutants of the files that begin so are run first")
+    parser.add_argument("--seconds", type=float, default=90, help="for one mutant, all scenarios together")
     parser.add_argument("--minutes", type=float, default=24 * 60, help="no mutant is begun after so many")
     given = parser.parse_args()
     mutants = mutant_list.read()

@@ -1,0 +1,61 @@
+#include "harness/judge/patterns.h"
+
+#include <algorithm>
+
+#include "harness/judge/codes/codes.h"
+
+namespace harness {
+namespace {
+
+bool fits_code(std::string_view pattern, const Finding& finding) {
+  const std::size_t slash = pattern.find('/');
+  const std::string_view code = pattern.substr(0, slash);
+  if (slash != std::string_view::npos) {
+    return finding.code == code && finding.variant == pattern.substr(slash + 1);
+  }
+  return std::string_view(finding.code).substr(0, code.size()) == code;
+}
+
+bool names_part(const Finding& finding, std::string_view part) {
+  const nlohmann::json& detail = finding.site.detail;
+  if (!detail.is_object() || !detail.contains("parts")) return false;
+  const nlohmann::json& parts = detail.at("parts");
+  return std::any_of(parts.begin(), parts.end(), [&](const nlohmann::json& one) {
+    return one.is_string() && one.get_ref<const std::string&>() == part;
+  });
+}
+
+}  // namespace
+
+bool fits(std::string_view pattern, const Finding& finding) {
+  const std::size_t both = pattern.find('+');
+  if (both != std::string_view::npos) {
+    return fits(pattern.substr(0, both), finding) && fits(pattern.substr(both + 1), finding);
+  }
+  const std::size_t at = pattern.find('@');
+  if (at != std::string_view::npos) {
+    return finding.site.op == pattern.substr(at + 1) && fits_code(pattern.substr(0, at), finding);
+  }
+  const std::size_t law = pattern.find('=');
+  if (law != std::string_view::npos) {
+    const nlohmann::json& detail = finding.site.detail;
+    return detail.is_object() && detail.value("law", std::string()) == pattern.substr(law + 1) &&
+           fits_code(pattern.substr(0, law), finding);
+  }
+  const std::size_t other = pattern.rfind('!');
+  if (other != std::string_view::npos) {
+    return !names_part(finding, pattern.substr(other + 1)) &&
+           fits(pattern.substr(0, other), finding);
+  }
+  const std::size_t part = pattern.find('#');
+  if (part != std::string_view::npos) {
+    return names_part(finding, pattern.substr(part + 1)) &&
+           fits_code(pattern.substr(0, part), finding);
+  }
+  const Code* code = find_code(finding.code);
+  const bool family = !pattern.empty() && pattern[0] >= 'a' && pattern[0] <= 'z';
+  if (family) return code != nullptr && pattern == name_of(code->family);
+  return fits_code(pattern, finding);
+}
+
+}  // namespace harness
