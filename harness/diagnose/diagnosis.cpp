@@ -327,6 +327,7 @@ class Search {
       if (question.state == State::established) found_.because.push_back(question.says);
       answered = answered || question.state == State::stays || question.state == State::needed;
     }
+    if (found_.because.empty() && !found_.next) found_.because = known_mistake();
     if (!found_.because.empty()) {
       found_.certainty = Certainty::established;
     } else if (answered) {
@@ -335,6 +336,21 @@ class Search {
     } else {
       found_.because.push_back("Nothing that could be removed gave an answer");
     }
+  }
+
+  // At most one sentence. With other numbers drawn the case must fail alike too.
+  [[nodiscard]] std::vector<std::string> known_mistake() const {
+    std::vector<std::vector<Cause>> alike;
+    for (const Ran& ran : found_.repeats) alike.push_back(ran.causes);
+    bool in_another_draw = false;
+    for (const Question& question : found_.questions) {
+      if (question.state != State::stays) continue;
+      for (const Ran& ran : question.runs) alike.push_back(ran.causes);
+      in_another_draw = in_another_draw || question.what == kDraw;
+    }
+    const std::string sentence = established_by_law(causes_, alike);
+    if (!in_another_draw || sentence.empty()) return {};
+    return {sentence};
   }
 
   Case failing_;  // or the smaller one that stands for it

@@ -318,7 +318,7 @@ std::vector<Experiment> make_rows() {
        "HANG. SLOW.",
        "HANG. SLOW.",
        &more_time},
-      {"what this seed draws",
+      {kDraw,
        "Kernel or inputs?",
        "other weights and inputs fail alike: it is not one draw of them",
        kAlsoWhatShowsIt,

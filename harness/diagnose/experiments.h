@@ -28,6 +28,9 @@ enum class Takes {
   what_shows_it  // also what such a failure needs to be seen at all: one that goes is not explained by that
 };
 
+// The question whether other numbers fail alike.
+inline constexpr const char* kDraw = "what this seed draws";
+
 struct Experiment {
   const char* what;      // that is taken away, as a sentence calls it: "static_graph"
   const char* question;  // "Which layer?"

@@ -33,4 +33,22 @@ std::string established_by_record(const Scenario& scenario, const std::vector<Ca
          ", as its own record shows: " + statement;
 }
 
+std::string law_of(const Cause& cause) {
+  return cause.site.detail.is_object() ? cause.site.detail.value("law", std::string()) : "";
+}
+
+std::string established_by_law(const std::vector<Cause>& causes,
+                               const std::vector<std::vector<Cause>>& alike) {
+  const std::string law = law_of(causes.front());
+  const bool everywhere = std::all_of(alike.begin(), alike.end(), [&](const auto& seen) {
+    return seen.size() == 1 && law_of(seen.front()) == law;
+  });
+  if (law.empty() || causes.size() != 1 || !everywhere) return "";
+  const std::string& op = causes.front().site.op;
+  return "The mistake is in the code" + (op.empty() ? "" : " of " + op) + " itself: the law " +
+         law +
+         " gives every wrong number from what is on record, in this draw and in another, whatever "
+         "was removed";
+}
+
 }  // namespace harness

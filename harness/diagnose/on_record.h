@@ -1,4 +1,5 @@
-// What the record of the failure itself establishes, so that no experiment has to: who ended, and how.
+// What the record of the failure itself establishes, so that no experiment has to (who ended, and how), or where none could: a
+// known mistake in code that every case runs.
 #pragma once
 
 #include <string>
@@ -12,5 +13,14 @@ namespace harness {
 // A sentence; "" where the record alone does not establish the cause.
 [[nodiscard]] std::string established_by_record(const Scenario& scenario,
                                                 const std::vector<Cause>& causes);
+
+// The law of the oracle that the cause names: with this one mistake the recorded inputs give every recorded number that is wrong.
+// "" where it names none.
+[[nodiscard]] std::string law_of(const Cause& cause);
+
+// A sentence; "" where the failure has several causes, names no law, or one of the cases that failed alike named another one.
+// REQUIRES: `alike` has one cause at least each.
+[[nodiscard]] std::string established_by_law(const std::vector<Cause>& causes,
+                                             const std::vector<std::vector<Cause>>& alike);
 
 }  // namespace harness

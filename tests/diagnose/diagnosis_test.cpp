@@ -110,6 +110,28 @@ TEST(Diagnosis, ADefectThatEverybodySharesIsNeverEstablished) {
   }
 }
 
+// A law of the oracle is what the record itself shows of a defect that everybody shares.
+TEST(Diagnosis, AKnownMistakeThatIsNamedWhereverTheCaseFailsIsEstablished) {
+  const auto named = [](const char* law) {
+    Cause cause = cause_at("NUMERIC.FORWARD", {0});
+    cause.site.detail["law"] = law;
+    return cause;
+  };
+  const auto explained = [&](const std::function<Cause(const Scenario&)>& cause_in) {
+    return diagnosed(rich_case(), named("mask_late"), [&](const Scenario& scenario) {
+      return failed(cause_in(scenario));
+    });
+  };
+  const Diagnosis same = explained([&](const Scenario&) { return named("mask_late"); });
+  EXPECT_EQ(same.certainty, Certainty::established);
+  EXPECT_THAT(same.because, ElementsAre(HasSubstr("the law mask_late gives every wrong number")));
+  const auto seed = rich_case().scenario.seed;
+  const Diagnosis other = explained([&](const Scenario& scenario) {
+    return named(scenario.seed == seed ? "mask_late" : "mask_early");
+  });
+  EXPECT_EQ(other.certainty, Certainty::supported);
+}
+
 TEST(Diagnosis, AFailureThatOnlyMovesIsNotExplainedByTheLayer) {
   const World world = [](const Scenario& scenario) {
     return failed(cause_at("NUMERIC.FORWARD", {static_cast<int>(scenario.model.n_layers) - 1}));

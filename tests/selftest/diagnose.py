@@ -73,6 +73,14 @@ OPTIONS = {
     "varlen_tail": ["packed documents"],
     "window_trim_leak": ["the end of the window"],
 }
+# The law of the oracle that makes the mistake of each file, where its expectation does not name it.
+LAWS = {
+    "dtype_promoted": ["rope_in_bfloat16"],
+    "eq9_shift": ["map_plus_n"],
+    "finite_sentinel": ["finite_sentinel"],
+    "no_learning": ["zero"],
+    "transposed_lists_reused": ["lists_transposed"],
+}
 # Families of failures, by the code that a file expects. The first that fits.
 FAMILIES = {
     "hang": "HANG SLOW DESYNC.MISSING CRASH",
@@ -147,8 +155,10 @@ def truth(name, text, label):
         allowed += [f"rank {rank}" for rank in ranks]
     if len(layers) == 1 and layers[0] > 0:
         allowed.append(f"layer {layers[0]}")
-    # The rank, where one is planted and at least two are left without it.
-    return allowed, bool(allowed)
+    removable = bool(allowed)
+    # The mistake itself, where the file says which law it is.
+    allowed += [f"law {law}" for law in re.findall(r"^expect:.*law: (\w+)", text, re.M) + LAWS.get(name, [])]
+    return allowed, removable
 
 
 def established(diagnosis):
@@ -157,6 +167,9 @@ def established(diagnosis):
         by_record = re.match(r"It is (rank [0-9]+), as its own record shows", sentence)
         if by_record:
             found.append(by_record.group(1))
+        by_law = re.match(r"The mistake is in the code.* itself: the (law \w+) gives", sentence)
+        if by_law:
+            found.append(by_law.group(1))
     return found
 
 
