@@ -2,7 +2,8 @@
 // function of what was run so far, so that a run and a report made of its rows years later say the same.
 //
 // *Established*: without the thing nothing fails, with it the same failure is back, and twice more without it nothing
-// fails; all else is equal, and the case itself failed alike twice. One contradiction, and nothing is established.
+// fails; all else is equal, and the case itself failed alike twice. One contradiction, and nothing is established. Or the record shows
+// it (on_record.h): who ended, or a known mistake that is named wherever the case fails.
 // *Supported*: answers were got, and none of them removed the failure. *Unknown*: no answers, or contradictory ones.
 #pragma once
 

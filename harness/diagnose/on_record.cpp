@@ -45,7 +45,7 @@ std::string established_by_law(const std::vector<Cause>& causes,
   });
   if (law.empty() || causes.size() != 1 || !everywhere) return "";
   const std::string& op = causes.front().site.op;
-  return "The mistake is in the code" + (op.empty() ? "" : " of " + op) + " itself: the law " +
+  return "The mistake is in " + (op.empty() ? std::string("the stage") : op) + " itself: the law " +
          law +
          " gives every wrong number from what is on record, in this draw and in another, whatever "
          "was removed";

@@ -75,6 +75,7 @@ OPTIONS = {
 }
 # The law of the oracle that makes the mistake of each file, where its expectation does not name it.
 LAWS = {
+    "comm_corrupt_rank": ["own_addends"],
     "dtype_promoted": ["rope_in_bfloat16"],
     "eq9_shift": ["map_plus_n"],
     "finite_sentinel": ["finite_sentinel"],
@@ -167,7 +168,7 @@ def established(diagnosis):
         by_record = re.match(r"It is (rank [0-9]+), as its own record shows", sentence)
         if by_record:
             found.append(by_record.group(1))
-        by_law = re.match(r"The mistake is in the code.* itself: the (law \w+) gives", sentence)
+        by_law = re.match(r"The mistake is in .* itself: the (law \w+) gives", sentence)
         if by_law:
             found.append(by_law.group(1))
     return found
