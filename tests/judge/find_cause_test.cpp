@@ -619,6 +619,14 @@ TEST(Met, AWrongNormOrRateIsToldOnce) {
   }
 }
 
+// The scale of step 2 is not the half of that of step 1, so nothing explains why step 1 was left out.
+TEST(Met, AScaleThatFallsByAnotherRuleIsOneCause) {
+  EXPECT_THAT(
+      initiating({finding("OPT.SKIPPED/steps", R"({"ranks":[0],"step":1,"op":"optimizer"})"),
+                  finding("SCALER.WRONG/scale", R"({"ranks":[0],"step":2,"op":"scale"})")}),
+      ElementsAre("SCALER.WRONG"));
+}
+
 TEST(Met, AStageThatIsCutOffHasNoBackward) {
   EXPECT_THAT(
       initiating(
