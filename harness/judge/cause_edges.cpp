@@ -48,7 +48,7 @@ constexpr std::array kEdges = {
     Edge{"RESUME.DIVERGED", "data", Tie::same_rank},
     // The rate depends on nothing else of what is read back. It moves the weights alone: of what else was not read back, the
     // moments of that step would tell.
-    Edge{"SCHEDULE.LR", "RESUME.DIVERGED/diverged!schedule!moments", Tie::same_rank},
+    Edge{"SCHEDULE.LR", "RESUME.DIVERGED/diverged!schedule!moments!scaler", Tie::same_rank},
     Edge{"RESUME.DIVERGED/scratch", "SCHEDULE.LR", Tie::same_fact},
     // Of a step that is done twice the files are those of the second time, and what is told is of both.
     Edge{"RESUME.DIVERGED/other_step", "update", Tie::same_rank},

@@ -627,6 +627,16 @@ TEST(Met, AScaleThatFallsByAnotherRuleIsOneCause) {
       ElementsAre("SCALER.WRONG"));
 }
 
+TEST(Met, AWrongRateMovesWeightsAndNoLossScale) {
+  const Finding rate = finding("SCHEDULE.LR/rate", R"({"ranks":[0],"step":3})");
+  const auto resumed = [](const std::string& parts) {
+    const std::string site = R"({"ranks":[0],"step":4,"detail":{"parts":[)" + parts + "]}}";
+    return finding("RESUME.DIVERGED/diverged", site.c_str());
+  };
+  EXPECT_THAT(initiating({rate, resumed(R"("parameters")")}), ElementsAre("SCHEDULE.LR"));
+  EXPECT_EQ(initiating({rate, resumed(R"("scaler","parameters")")}).size(), 2U);
+}
+
 TEST(Met, AStageThatIsCutOffHasNoBackward) {
   EXPECT_THAT(
       initiating(
