@@ -77,10 +77,13 @@ OPTIONS = {
 LAWS = {
     "comm_corrupt_rank": ["own_addends"],
     "dtype_promoted": ["rope_in_bfloat16"],
+    "dtype_promoted_pooling": ["rounded_to_bfloat16"],
     "eq9_shift": ["map_plus_n"],
     "finite_sentinel": ["finite_sentinel"],
+    "lr_floor": ["never_falls"],
     "no_learning": ["zero"],
     "transposed_lists_reused": ["lists_transposed"],
+    "wrong_dv_scale": ["shares_of_heads"],
 }
 # Families of failures, by the code that a file expects. The first that fits.
 FAMILIES = {
