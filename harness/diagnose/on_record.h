@@ -15,7 +15,7 @@ namespace harness {
                                                 const std::vector<Cause>& causes);
 
 // The law of the oracle that the cause names: with this one mistake the recorded inputs give every recorded number that is wrong.
-// "" where it names none.
+// "" where it names none, or one whose numbers are fitted (a constant factor).
 [[nodiscard]] std::string law_of(const Cause& cause);
 
 // A sentence; "" where the failure has several causes, names no law, or one of the cases that failed alike named another one.

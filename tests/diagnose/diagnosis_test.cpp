@@ -118,7 +118,7 @@ TEST(Diagnosis, AKnownMistakeThatIsNamedWhereverTheCaseFailsIsEstablished) {
     return cause;
   };
   const auto explained = [&](const std::function<Cause(const Scenario&)>& cause_in) {
-    return diagnosed(rich_case(), named("mask_late"), [&](const Scenario& scenario) {
+    return diagnosed(rich_case(), cause_in(rich_case().scenario), [&](const Scenario& scenario) {
       return failed(cause_in(scenario));
     });
   };
@@ -130,6 +130,8 @@ TEST(Diagnosis, AKnownMistakeThatIsNamedWhereverTheCaseFailsIsEstablished) {
     return named(scenario.seed == seed ? "mask_late" : "mask_early");
   });
   EXPECT_EQ(other.certainty, Certainty::supported);
+  const Diagnosis fitted = explained([&](const Scenario&) { return named("factor"); });
+  EXPECT_EQ(fitted.certainty, Certainty::supported);
 }
 
 TEST(Diagnosis, AFailureThatOnlyMovesIsNotExplainedByTheLayer) {

@@ -51,6 +51,7 @@ OPTIONS = {
     "lr_microsteps": [ACCUMULATION],
     "missing_dk_tail": ["a last block that is not whole"],
     "no_sync_misplaced": [ACCUMULATION],
+    "noncausal_pcmp": ["several heads in a group"],  # of one head the order of the scores is right
     "phi_v_wrong": ["the form of phi"],
     "rebuild_loses_accumulated": [ACCUMULATION],
     "rng_recompute": [CHECKPOINTING, "residual dropout"],
@@ -83,7 +84,6 @@ LAWS = {
     "lr_floor": ["never_falls"],
     "no_learning": ["zero"],
     "transposed_lists_reused": ["lists_transposed"],
-    "wrong_dv_scale": ["shares_of_heads"],
 }
 # Families of failures, by the code that a file expects. The first that fits.
 FAMILIES = {
