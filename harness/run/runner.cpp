@@ -89,7 +89,7 @@ class CaseRun {
     } else if (well_ && case_.scenario.has_twin()) {
       stop_reason = run_twin();
     }
-    if (!case_.scenario.is_command()) end_what_is_left();
+    end_what_is_left();
     note_full_disk();
     note_unstartable();
     sink_.finish();
@@ -167,7 +167,7 @@ class CaseRun {
     return here;
   }
 
-  // A command has a keeper, which sees to it.
+  // Of a command there is nothing left, but where its keeper was killed.
   void end_what_is_left() {
     const std::vector<std::string> names = end_left_behind(case_mark(options_.folder));
     if (!names.empty()) record(Fact{kLeftBehindFact, nsa::join(names)});
@@ -199,6 +199,7 @@ class CaseRun {
     const std::vector<std::string>& command = case_.scenario.command.argv;
     keeper.argv.insert(keeper.argv.end(), command.begin(), command.end());
     keeper.environment = options_.environment;
+    keeper.environment.push_back(case_mark(options_.folder));
     keeper.out_path = options_.folder + "/command.out";
     keeper.err_path = options_.folder + "/command.err";
     SupervisorLimits of_command = limits(1);

@@ -38,6 +38,12 @@ import socket
 server = socket.socket(); server.bind(('127.0.0.1', 0)); server.listen(1)
 socket.create_connection(server.getsockname()).recv(1)
 """
+KILLS_KEEPER = """
+import os, signal, subprocess, time
+subprocess.Popen(['sleep', '613.25'], start_new_session=True)
+os.kill(os.getppid(), signal.SIGKILL)
+time.sleep(60)
+"""
 LEAVES = "import subprocess; subprocess.Popen(['sleep', '600.25'], start_new_session=True)"
 
 # A rank that answers like PyTorch with NCCL: RECORDS are (sequence, elements, state); then it does REST.
@@ -180,6 +186,19 @@ class Command(unittest.TestCase):
             while running("600.75") and time.monotonic() < deadline:
                 time.sleep(0.1)
         self.assertEqual(running("600.75"), [])
+
+    def test_what_a_command_leaves_that_killed_its_keeper_is_ended(self):
+        with tempfile.TemporaryDirectory() as folder:
+            told = subprocess.run(
+                [PROGRAM, "run", "--quiet", "--json", "--out", folder, "--db", folder + "/runs.db", "--", sys.executable, "-c", KILLS_KEEPER],
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=60,
+            )
+            (case,) = json.loads(told.stdout)["cases"]
+            self.assertNotEqual(case["outcome"], "PASS", case)
+        self.assertEqual(running("613.25"), [])
 
     def test_a_command_whose_controller_died_before_it_heard_of_it_is_ended(self):
         reader, writer = os.pipe()
