@@ -54,8 +54,8 @@ std::string established_by_law(const std::vector<Cause>& causes,
   const std::string& op = causes.front().site.op;
   return "The mistake is in " + (op.empty() ? std::string("the stage") : op) + " itself: the law " +
          law +
-         " gives every wrong number from what is on record, in this draw and in another, whatever "
-         "was removed";
+         " gives every wrong number that was compared, wherever the case failed alike: again, and "
+         "with other numbers drawn";
 }
 
 }  // namespace harness
