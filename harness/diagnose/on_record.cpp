@@ -25,6 +25,14 @@ constexpr std::array kFitted = {std::string_view("factor"),
                                 std::string_view("heads_permuted"),
                                 std::string_view("shares_of_heads")};
 
+// The law of the oracle that the cause names: with this one mistake the recorded inputs give every wrong number that was compared.
+// "" where it names none, or one that is fitted.
+std::string law_of(const Cause& cause) {
+  if (!cause.site.detail.is_object()) return "";
+  const std::string law = cause.site.detail.value("law", std::string());
+  return std::find(kFitted.begin(), kFitted.end(), law) == kFitted.end() ? law : "";
+}
+
 }  // namespace
 
 std::string established_by_record(const Scenario& scenario, const std::vector<Cause>& causes) {
@@ -36,12 +44,6 @@ std::string established_by_record(const Scenario& scenario, const std::vector<Ca
   while (statement.ends_with('.')) statement.pop_back();
   return "It is rank " + std::to_string(first.site.ranks.front()) +
          ", as its own record shows: " + statement;
-}
-
-std::string law_of(const Cause& cause) {
-  if (!cause.site.detail.is_object()) return "";
-  const std::string law = cause.site.detail.value("law", std::string());
-  return std::find(kFitted.begin(), kFitted.end(), law) == kFitted.end() ? law : "";
 }
 
 std::string established_by_law(const std::vector<Cause>& causes,

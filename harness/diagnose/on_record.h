@@ -14,10 +14,6 @@ namespace harness {
 [[nodiscard]] std::string established_by_record(const Scenario& scenario,
                                                 const std::vector<Cause>& causes);
 
-// The law of the oracle that the cause names: with this one mistake the recorded inputs give every recorded number that is wrong.
-// "" where it names none, or one whose numbers are fitted (a constant factor).
-[[nodiscard]] std::string law_of(const Cause& cause);
-
 // A sentence; "" where the failure has several causes, names no law, or one of the cases that failed alike named another one.
 // REQUIRES: `alike` has one cause at least each.
 [[nodiscard]] std::string established_by_law(const std::vector<Cause>& causes,

@@ -15,12 +15,12 @@ constexpr int kScoreKeys = 128;       // compressed tokens of a score tile
 constexpr std::int64_t kLeastSegmentRows = 512;
 constexpr std::int64_t kWantedKeyBlocks = 792;
 constexpr std::int64_t kMostSegments = 64;
-// Strips that lists are made by, and rows of one item: the backward pass writes sums at the end of each.
-constexpr std::int64_t kStrips = 256;
-constexpr std::int64_t kLeastStrip = 32;
 // Warps of a thread block that places picks, and their counters, in shared memory.
 constexpr int kMostPlacers = 8;
 constexpr std::int64_t kPlacerCounters = 12 * 1024;
+// Strips that lists are made by, and rows of one item: the backward pass writes sums at the end of each.
+constexpr std::int64_t kStrips = 256;
+constexpr std::int64_t kLeastStrip = 32;
 constexpr std::int64_t kForwardItemRows = 1024;
 constexpr std::int64_t kBackwardItemRows = 2048;
 // Fewer rows where there would be fewer items than these, which fill a large card. Backward items of one block wait for each other

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "nsa/kernels/branches.h"
+#include "tests/kernels/judge/case.h"
 
 namespace nsa::kernels {
 namespace {
@@ -33,18 +34,6 @@ Problem problem_at(std::int64_t first, int places) {
   return p;
 }
 
-oracles::AttentionConfig config_of(const Problem& p) {
-  oracles::AttentionConfig config;
-  config.l = p.l;
-  config.d = p.d;
-  config.l_sel = p.l_sel;
-  config.n_sel = p.n_sel;
-  config.w = p.w;
-  config.init_blocks = p.init_blocks;
-  config.local_blocks = p.local_blocks;
-  return config;
-}
-
 using Scores = std::vector<float>;  // [G,S,N]
 
 std::vector<std::int32_t> selected(const Problem& p, const Scores& scores) {
@@ -63,7 +52,8 @@ void expect_right(const Problem& p, const Scores& scores) {
   const std::vector<std::int32_t> blocks = selected(p, scores);
   for (std::int64_t row = 0; row < kGroups * kQueries; ++row) {
     const std::vector<double> row_scores(scores.begin() + row * n, scores.begin() + (row + 1) * n);
-    auto wanted = oracles::select_blocks(config_of(p), p.first + row % kQueries, row_scores).blocks;
+    auto wanted =
+        oracles::select_blocks(judge::config_of(p), p.first + row % kQueries, row_scores).blocks;
     wanted.resize(p.n_sel, -1);
     const std::vector<std::int64_t> got(blocks.begin() + row * p.n_sel,
                                         blocks.begin() + (row + 1) * p.n_sel);

@@ -35,8 +35,8 @@ struct ListParams {
   Divider by_item;       // that
   int max_items = 0;     // of a range and group
   int window = 0;        // most slots that the queries of a strip reach over
-  int placers =
-      1;  // warps that put a strip's picks in their places, each those of some of its queries
+  // Warps that put a strip's picks in their places, each those of some of its queries.
+  int placers = 1;
   int* counts =
       nullptr;  // [G, strips + 1, slots]; in the end entries of a block before a strip, the last its length
   std::int32_t* entries = nullptr;  // [G, T*n]: T*n + pick
