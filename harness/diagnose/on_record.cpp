@@ -4,6 +4,8 @@
 #include <array>
 #include <string_view>
 
+#include "harness/judge/patterns.h"
+
 namespace harness {
 namespace {
 
@@ -27,9 +29,8 @@ constexpr std::array kFitted = {std::string_view("factor"),
 
 // The law of the oracle that the cause names: with this one mistake the recorded inputs give every wrong number that was compared.
 // "" where it names none, or one that is fitted.
-std::string law_of(const Cause& cause) {
-  if (!cause.site.detail.is_object()) return "";
-  const std::string law = cause.site.detail.value("law", std::string());
+std::string mistake_of(const Cause& cause) {
+  const std::string law = law_of(cause.site);
   return std::find(kFitted.begin(), kFitted.end(), law) == kFitted.end() ? law : "";
 }
 
@@ -48,9 +49,9 @@ std::string established_by_record(const Scenario& scenario, const std::vector<Ca
 
 std::string established_by_law(const std::vector<Cause>& causes,
                                const std::vector<std::vector<Cause>>& alike) {
-  const std::string law = law_of(causes.front());
+  const std::string law = mistake_of(causes.front());
   const bool everywhere = std::all_of(alike.begin(), alike.end(), [&](const auto& seen) {
-    return seen.size() == 1 && law_of(seen.front()) == law;
+    return seen.size() == 1 && mistake_of(seen.front()) == law;
   });
   if (law.empty() || causes.size() != 1 || !everywhere) return "";
   const std::string& op = causes.front().site.op;

@@ -27,6 +27,10 @@ bool names_part(const Finding& finding, std::string_view part) {
 
 }  // namespace
 
+std::string law_of(const Site& site) {
+  return site.detail.is_object() ? site.detail.value("law", std::string()) : "";
+}
+
 bool fits(std::string_view pattern, const Finding& finding) {
   const std::size_t both = pattern.find('+');
   if (both != std::string_view::npos) {
@@ -38,8 +42,7 @@ bool fits(std::string_view pattern, const Finding& finding) {
   }
   const std::size_t law = pattern.find('=');
   if (law != std::string_view::npos) {
-    const nlohmann::json& detail = finding.site.detail;
-    return detail.is_object() && detail.value("law", std::string()) == pattern.substr(law + 1) &&
+    return law_of(finding.site) == pattern.substr(law + 1) &&
            fits_code(pattern.substr(0, law), finding);
   }
   const std::size_t other = pattern.rfind('!');

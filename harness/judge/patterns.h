@@ -4,11 +4,15 @@
 // ("OPT.UPDATE_WRONG=update_lost"), or two of these at once ("DESYNC.+collective").
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "harness/judge/finding.h"
 
 namespace harness {
+
+// The law that a finding names at its site; "" where it names none.
+[[nodiscard]] std::string law_of(const Site& site);
 
 [[nodiscard]] bool fits(std::string_view pattern, const Finding& finding);
 

@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "harness/judge/patterns.h"
+
 namespace harness {
 namespace {
 
@@ -135,10 +137,6 @@ bool not_earlier(const Site& cause, const Site& effect) {
 
 bool same_or_unsaid(const std::string& a, const std::string& b) {
   return a.empty() || b.empty() || a == b;
-}
-
-std::string law_of(const Site& site) {
-  return site.detail.is_object() ? site.detail.value("law", std::string()) : "";
 }
 
 // A known mistake explains what a stage made out of that stage's recorded inputs: what was wrong before it has no part in it.
