@@ -26,8 +26,8 @@
 
 #include <torch/version.h>
 
+#include "harness/faults/device/machines.h"
 #include "harness/faults/list.h"
-#include "harness/faults/machines.h"
 #include "harness/kinds/list.h"
 #include "harness/kinds/model_parts.h"
 #include "harness/run/build_info.h"

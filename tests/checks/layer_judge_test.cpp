@@ -1,15 +1,15 @@
 // Laws of judging one recorded layer: what is right passes in every variant and at every length, a
 // wrong law is named from a few rows, a wrong stage is blamed alone, a long sequence is judged by a
 // sample of its rows.
-#include "harness/checks/attention/layer_judge.h"
+#include "harness/checks/attention/accuracy/layer_judge.h"
 
 #include <set>
 
 #include <gtest/gtest.h>
 
-#include "harness/checks/attention/choice_judge.h"
-#include "harness/checks/attention/law_codes.h"
-#include "harness/checks/attention/sample_rows.h"
+#include "harness/checks/attention/accuracy/law_codes.h"
+#include "harness/checks/attention/record/sample_rows.h"
+#include "harness/checks/attention/selection/choice_judge.h"
 #include "nsa/base/text.h"
 #include "oracles/attention/narrow_steps.h"
 #include "oracles/laws/backward_laws.h"

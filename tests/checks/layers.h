@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "harness/checks/attention/layer_record.h"
+#include "harness/checks/attention/record/layer_record.h"
 #include "nsa/base/safetensors.h"
 #include "oracles/attention/attention.h"
 #include "oracles/attention/backward.h"

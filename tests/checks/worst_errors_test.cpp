@@ -1,4 +1,4 @@
-#include "harness/checks/attention/worst_errors.h"
+#include "harness/checks/attention/accuracy/worst_errors.h"
 
 #include <cmath>
 #include <limits>

@@ -4,7 +4,7 @@
 #include <iostream>
 #include <random>
 
-#include "harness/checks/attention/layer_record.h"
+#include "harness/checks/attention/record/layer_record.h"
 #include "oracles/attention/attention.h"
 #include "oracles/attention/selection.h"
 #include "tests/model/support.h"

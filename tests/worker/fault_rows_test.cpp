@@ -1,7 +1,7 @@
 // Attention over any set of keys, which wrong laws are made of, acts in every type.
 #include <gtest/gtest.h>
 
-#include "harness/faults/struck_rows.h"
+#include "harness/faults/attention/struck_rows.h"
 
 namespace {
 

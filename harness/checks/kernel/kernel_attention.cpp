@@ -4,7 +4,7 @@
 #include <cmath>
 #include <functional>
 
-#include "harness/checks/attention/choice_judge.h"
+#include "harness/checks/attention/selection/choice_judge.h"
 #include "harness/checks/ceilings.h"
 #include "harness/checks/kernel/kernel_call.h"
 #include "harness/checks/kernel/kernel_gradient.h"

@@ -7,7 +7,7 @@
 // where all queries are.
 #pragma once
 
-#include "harness/checks/attention/layer_judge.h"
+#include "harness/checks/attention/accuracy/layer_judge.h"
 #include "harness/scenario/scenario.h"
 #include "nsa/base/safetensors.h"
 

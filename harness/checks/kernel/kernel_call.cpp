@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "harness/checks/attention/sample_rows.h"
+#include "harness/checks/attention/record/sample_rows.h"
 #include "nsa/base/error.h"
 #include "oracles/weights.h"
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "harness/checks/attention/layer_record.h"
+#include "harness/checks/attention/record/layer_record.h"
 #include "harness/scenario/scenario.h"
 #include "nsa/base/safetensors.h"
 #include "oracles/attention/layer.h"

@@ -3,7 +3,7 @@
 // given, the choice by the scores it was given, ties included.
 #pragma once
 
-#include "harness/checks/attention/choice_judge.h"
+#include "harness/checks/attention/selection/choice_judge.h"
 #include "harness/scenario/scenario.h"
 #include "nsa/base/safetensors.h"
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "harness/checks/attention/layer_judge.h"
+#include "harness/checks/attention/accuracy/layer_judge.h"
 #include "harness/checks/error_budget.h"
 #include "oracles/attention/backward.h"
 #include "oracles/laws/match.h"

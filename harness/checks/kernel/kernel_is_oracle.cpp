@@ -6,7 +6,7 @@
 #include <span>
 #include <stdexcept>
 
-#include "harness/checks/attention/worst_errors.h"
+#include "harness/checks/attention/accuracy/worst_errors.h"
 #include "harness/checks/kernel/kernel_attention.h"
 #include "harness/checks/kernel/kernel_choice.h"
 #include "harness/checks/kernel/kernel_judge.h"

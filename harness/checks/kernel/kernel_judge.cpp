@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "harness/checks/attention/law_codes.h"
+#include "harness/checks/attention/accuracy/law_codes.h"
 #include "harness/checks/ceilings.h"
 #include "harness/checks/kernel/kernel_gradient.h"
 #include "harness/checks/kernel/kernel_not_finite.h"

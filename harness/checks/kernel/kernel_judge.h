@@ -2,7 +2,7 @@
 // where it gives them, and its gradients at its own forward.
 #pragma once
 
-#include "harness/checks/attention/layer_judge.h"
+#include "harness/checks/attention/accuracy/layer_judge.h"
 #include "harness/checks/kernel/kernel_call.h"
 
 namespace harness::checks {

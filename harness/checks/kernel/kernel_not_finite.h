@@ -1,7 +1,7 @@
 // Where all that is wrong of a kernel's result is that numbers are not finite: its inputs are, and so is what the oracle gives.
 #pragma once
 
-#include "harness/checks/attention/deviation.h"
+#include "harness/checks/attention/accuracy/deviation.h"
 #include "oracles/tensor.h"
 
 namespace harness::checks {

@@ -14,7 +14,7 @@
 #include <tuple>
 #include <vector>
 
-#include "harness/checks/attention/chosen_route.h"
+#include "harness/checks/attention/backend/chosen_route.h"
 #include "harness/checks/list.h"
 #include "harness/checks/params.h"
 #include "harness/checks/process/least_squares.h"

@@ -2,8 +2,8 @@
 
 #include <stdexcept>
 
-#include "harness/checks/attention/layer_survey.h"
-#include "harness/checks/attention/sample_rows.h"
+#include "harness/checks/attention/record/layer_survey.h"
+#include "harness/checks/attention/record/sample_rows.h"
 #include "harness/checks/largest.h"
 #include "harness/checks/step/step_kept.h"
 #include "harness/checks/step/step_order.h"

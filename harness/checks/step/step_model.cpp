@@ -6,7 +6,7 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "harness/checks/attention/layer_survey.h"
+#include "harness/checks/attention/record/layer_survey.h"
 #include "harness/checks/ceilings.h"
 #include "harness/checks/step/step_blocks.h"
 #include "harness/checks/step/step_weights.h"

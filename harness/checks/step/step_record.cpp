@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "harness/checks/attention/layer_record.h"
+#include "harness/checks/attention/record/layer_record.h"
 #include "harness/checks/data_of.h"
 #include "harness/checks/params.h"
 #include "nsa/base/error.h"

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <tuple>
 
-#include "harness/checks/attention/decode_record.h"
-#include "harness/checks/attention/layer_survey.h"
+#include "harness/checks/attention/decode/decode_record.h"
+#include "harness/checks/attention/record/layer_survey.h"
 #include "harness/checks/list.h"
 #include "harness/checks/params.h"
 #include "harness/checks/training/overflow.h"

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <tuple>
 
-#include "harness/checks/attention/layer_record.h"
+#include "harness/checks/attention/record/layer_record.h"
 #include "harness/cli/golden/names.h"
 #include "nsa/base/error.h"
 #include "nsa/base/text.h"

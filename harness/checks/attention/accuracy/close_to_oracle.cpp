@@ -1,0 +1,134 @@
+// Is the attention of every layer, forward and gradients, what the float64 oracle says? The choice of
+// blocks is judged here too, unless the case also asks for selection_valid, which then tells it.
+#include <algorithm>
+#include <stdexcept>
+
+#include "harness/checks/attention/accuracy/layer_judge.h"
+#include "harness/checks/attention/accuracy/worst_errors.h"
+#include "harness/checks/attention/packed/packed_judge.h"
+#include "harness/checks/attention/record/layer_survey.h"
+#include "harness/checks/attention/selection/choice_judge.h"
+#include "harness/checks/list.h"
+#include "nsa/base/text.h"
+
+namespace harness::checks {
+namespace {
+
+class OracleComparison {
+ public:
+  explicit OracleComparison(const Evidence& evidence)
+      : evidence_(evidence), model_(evidence.the_case.scenario.model) {
+    const auto& checks = evidence.the_case.scenario.checks;
+    tells_choice_ = std::find(checks.begin(), checks.end(), "selection_valid") == checks.end();
+  }
+
+  CheckResult judge() {
+    for (const int rank : all_ranks(evidence_)) {
+      for (const LayerPlace& at : layers_to_judge(evidence_, rank)) judge_one(at);
+    }
+    for (Finding& finding : deviations_.findings()) result_.found(std::move(finding));
+    errors_.put_measured(result_);
+    if (rows_ < rows_in_all_) {
+      result_.measured("rows_judged", static_cast<double>(rows_));
+      result_.measured("rows_in_all", static_cast<double>(rows_in_all_));
+    }
+    if (ties_ > 0) {
+      result_.measured("selection_rows_tied", static_cast<double>(ties_));
+      result_.measured("selection_tie_gap", tie_gap_, tie_bound_);
+    }
+    return result_.finish(summary());
+  }
+
+ private:
+  void judge_one(const LayerPlace& at) {
+    if (is_packed(evidence_)) {
+      judge_record(open_packed(evidence_, at, result_), at);
+    } else {
+      judge_record(open_record(evidence_, at, kLayer, result_), at);
+    }
+  }
+
+  template <typename Record>
+  void judge_record(const std::optional<Record>& record, const LayerPlace& at) {
+    if (!record) return;
+    try {
+      if (tells_choice_) take_choice(judge_choice(*record), at);
+      take(judge_layer(*record, model_), at);
+    } catch (const std::invalid_argument& error) {
+      result_.missing(text_of(at) + " cannot be judged: the oracle refuses it: " + error.what(),
+                      site_of_layer(at.rank, at.layer));
+    }
+  }
+
+  void take_choice(const ChoiceJudgement& judged, const LayerPlace& at) {
+    ties_ += judged.ties;
+    if (judged.tie_gap >= tie_gap_) {
+      tie_gap_ = judged.tie_gap;
+      tie_bound_ = judged.tie_bound;
+    }
+    for (const std::string& lacking : judged.missing) {
+      result_.missing(lacking + " in " + text_of(at), site_of_layer(at.rank, at.layer));
+    }
+    for (const Deviation& seen : judged.deviations) deviations_.add(seen, at);
+  }
+
+  void take(const LayerJudgement& judged, const LayerPlace& at) {
+    layers_.insert(at.layer);
+    rows_ += judged.rows;
+    rows_in_all_ += judged.rows_in_all;
+    for (const std::string& lacking : judged.missing) {
+      result_.missing(lacking + " in " + text_of(at), site_of_layer(at.rank, at.layer));
+    }
+    errors_.take(judged.errors);
+    for (const Deviation& seen : judged.deviations) deviations_.add(seen, at);
+  }
+
+  [[nodiscard]] std::string summary() const {
+    std::string text =
+        (layers_.size() == 1 ? "layer " : "layers ") + nsa::ranges_text(to_ints(layers_)) + " on " +
+        ranks_text(all_ranks(evidence_)) + ": forward" + (tells_choice_ ? ", blocks" : "") +
+        " and gradients are the oracle's; nearest to its ceiling is " + errors_.nearest();
+    if (rows_ < rows_in_all_) {
+      text +=
+          "; judged in " + std::to_string(rows_) + " of " + std::to_string(rows_in_all_) + " rows";
+    }
+    if (ties_ > 0) {
+      text += "; " + std::to_string(ties_) +
+              " rows chose other blocks within the bound of their scores";
+    }
+    return text;
+  }
+
+  const Evidence& evidence_;
+  const nsa::ModelConfig& model_;
+  bool tells_choice_ = true;
+  ResultBuilder result_;
+  Deviations deviations_;
+  WorstErrors errors_;
+  std::set<int> layers_;
+  std::int64_t rows_ = 0;
+  std::int64_t rows_in_all_ = 0;
+  std::int64_t ties_ = 0;
+  double tie_gap_ = 0.0;
+  double tie_bound_ = 0.0;
+};
+
+}  // namespace
+
+Check close_to_oracle() {
+  return {"close_to_oracle",
+          "attention, forward and gradients, stage by stage, is the float64 oracle's",
+          {"NUMERIC.FORWARD",
+           "NUMERIC.GRADIENT",
+           "MASK.ALIGNMENT",
+           "MASK.POLARITY",
+           "MASK.ABSENT",
+           "OVERFLOW.INDEX",
+           "GATE.OVERRIDE",
+           "SELECTION.WRONG",
+           "RANGE.INVALID",
+           "CAUSALITY.LEAK"},
+          [](const Evidence& evidence) { return OracleComparison(evidence).judge(); }};
+}
+
+}  // namespace harness::checks

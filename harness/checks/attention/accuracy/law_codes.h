@@ -1,0 +1,22 @@
+// What the oracle's known wrong laws stand for in findings. The oracle knows no codes and no sites.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "harness/checks/attention/accuracy/deviation.h"
+#include "oracles/attention/stages.h"
+#include "oracles/naming.h"
+
+namespace harness::checks {
+
+// Puts into the deviation what the laws say that give all of it: the name of the only one, or the
+// names of all where several do; the code, operation and parameter that they agree in.
+void explain(const oracles::Naming& naming, oracles::Stage stage, Deviation& seen);
+// The same of gradients or of a choice: they keep their code.
+void explain(const oracles::Naming& naming, Deviation& seen);
+
+// The laws that have a code, an operation or a parameter of their own.
+[[nodiscard]] std::vector<std::string_view> laws_with_codes();
+
+}  // namespace harness::checks

@@ -1,0 +1,423 @@
+#include "harness/checks/attention/accuracy/layer_judge.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <deque>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string_view>
+
+#include "harness/checks/attention/accuracy/gradient_judge.h"
+#include "harness/checks/attention/accuracy/law_codes.h"
+#include "harness/checks/ceilings.h"
+#include "harness/checks/error_budget.h"
+#include "harness/checks/largest.h"
+#include "harness/checks/nearer.h"
+#include "harness/checks/result.h"
+#include "oracles/attention/narrow_steps.h"
+#include "oracles/laws/match.h"
+
+namespace harness::checks {
+namespace {
+
+using oracles::Stage;
+using oracles::Tensor;
+using Sums = LongestSums;
+using Result = oracles::AttentionResult;
+
+enum class Rows { queries, tokens, compressed };
+
+// What a finding says of a stage, and how it is judged.
+struct StageRow {
+  Stage stage;
+  const char* branch;
+  const char* op;
+  const char* param;
+  std::int64_t Sums::*terms;
+  Rows rows;
+  bool output;            // shares the scale of the layer's outputs
+  Tensor Result::*whole;  // the same from x alone, where the oracle tells
+};
+
+// In the order of computation.
+constexpr std::array kStages = {
+    StageRow{Stage::q, "", "rope", "W_Q", &Sums::gate, Rows::queries, false, &Result::q},
+    StageRow{
+        Stage::k_raw, "cmp", "rope", "W_K_cmp", &Sums::projected, Rows::tokens, false, nullptr},
+    StageRow{
+        Stage::v_raw, "cmp", "project", "W_V_cmp", &Sums::projected, Rows::tokens, false, nullptr},
+    StageRow{
+        Stage::k_sel, "sel", "rope", "W_K_sel", &Sums::projected, Rows::tokens, false, nullptr},
+    StageRow{
+        Stage::v_sel, "sel", "project", "W_V_sel", &Sums::projected, Rows::tokens, false, nullptr},
+    StageRow{
+        Stage::k_win, "win", "rope", "W_K_win", &Sums::projected, Rows::tokens, false, nullptr},
+    StageRow{
+        Stage::v_win, "win", "project", "W_V_win", &Sums::projected, Rows::tokens, false, nullptr},
+    StageRow{
+        Stage::k_cmp, "cmp", "compress", "", &Sums::o_cmp, Rows::compressed, false, &Result::k_cmp},
+    StageRow{
+        Stage::v_cmp, "cmp", "compress", "", &Sums::o_cmp, Rows::compressed, false, &Result::v_cmp},
+    StageRow{
+        Stage::o_cmp, "cmp", "attend_cmp", "", &Sums::o_cmp, Rows::queries, true, &Result::o_cmp},
+    StageRow{
+        Stage::o_sel, "sel", "attend_sel", "", &Sums::o_sel, Rows::queries, true, &Result::o_sel},
+    StageRow{
+        Stage::o_win, "win", "attend_win", "", &Sums::o_win, Rows::queries, true, &Result::o_win},
+    StageRow{Stage::gate, "", "gate", "", &Sums::gate, Rows::queries, true, &Result::gate},
+    StageRow{Stage::y, "", "attention", "", &Sums::y, Rows::queries, true, &Result::y},
+};
+
+std::string name_of(const StageRow& row) {
+  return std::string(oracles::stage_name(row.stage));
+}
+
+// The largest difference of two numbers. A wanted number that is not finite was made of an input
+// that is not, and says nothing.
+double largest_difference(const Tensor& found, const Tensor& wanted) {
+  if (found.data.size() != wanted.data.size()) return std::nan("");
+  double most = 0.0;
+  for (std::size_t i = 0; i < wanted.data.size(); ++i) {
+    if (std::isfinite(wanted.data[i])) raise_to(most, std::abs(found.data[i] - wanted.data[i]));
+  }
+  return most;
+}
+
+oracles::AttentionOptions options_of(const LayerRecord& record) {
+  oracles::AttentionOptions options;
+  if (record.is_sample()) options.rows = record.rows;
+  options.replay = usable_blocks(record);
+  options.gate_override = record.gate_override;
+  return options;
+}
+
+class LayerJudge {
+ public:
+  LayerJudge(const LayerRecord& record, const nsa::ModelConfig& model)
+      : record_(record),
+        stages_(record.config, record.weights, record.x, options_of(record)),
+        sums_(model, record.batch, record.length) {
+    give(stages_);
+    if (!record.kept) return;
+    plain_.emplace(record.config, record.weights, record.x, plain_options());
+    give(*plain_);
+  }
+
+  LayerJudgement judge() {
+    verdict_.rows = record_.row_count();
+    verdict_.rows_in_all = record_.length;
+    const UnusableRows unusable = unusable_rows(record_);
+    unusable_.insert(unusable.out_of_range.begin(), unusable.out_of_range.end());
+    unusable_.insert(unusable.malformed.begin(), unusable.malformed.end());
+    judge_stages();
+    // Nothing that follows from a wrong stage says anything of its own.
+    const bool right = verdict_.deviations.empty() && unusable_.empty();
+    if (right && record_.from_input) judge_whole();
+    judge_backward();
+    return std::move(verdict_);
+  }
+
+ private:
+  [[nodiscard]] double limit_of(const StageRow& stage) const {
+    return ceiling(sums_.*stage.terms, record_.unit_roundoff, record_.arithmetic.summed);
+  }
+
+  // The later stages get what was recorded of the earlier ones.
+  void give(oracles::Stages& stages) const {
+    for (const StageRow& row : kStages) {
+      if (record_.has(name_of(row))) stages.record(row.stage, record_.at(name_of(row)));
+    }
+  }
+
+  [[nodiscard]] oracles::AttentionOptions plain_options(int draw = 0) const {
+    oracles::AttentionOptions options = options_of(record_);
+    options.kept = *record_.kept;
+    options.kept.draw = static_cast<std::uint64_t>(draw);
+    return options;
+  }
+
+  // The yardstick with drawn roundings: made when it is asked for.
+  const oracles::Stages& drawn(int draw) {
+    std::unique_ptr<oracles::Stages>& stages = drawn_[draw];
+    if (stages == nullptr) {
+      stages = std::make_unique<oracles::Stages>(
+          record_.config, record_.weights, record_.x, plain_options(draw));
+      give(*stages);
+    }
+    return *stages;
+  }
+
+  // What a tensor in a narrow type may be off by. Query heads alone have vectors of their own.
+  [[nodiscard]] Spent spent_of(const StageRow& row,
+                               const Tensor& wanted,
+                               const Tensor& plain,
+                               double scale,
+                               const Drawn& drawn) const {
+    Measured measured{record_.at(name_of(row)), wanted, plain, record_.kept->results};
+    measured.summed = ceiling(sums_.*row.terms, record_.arithmetic.summed) * scale;
+    tell_heads_apart(measured);
+    return spent(measured, drawn);
+  }
+
+  // ---- forward, stage by stage ------------------------------------------------------------------
+
+  void judge_stages() {
+    std::map<Stage, Tensor> wanted;
+    double outputs = 0.0;
+    for (const StageRow& row : kStages) {
+      if (!record_.has(name_of(row)) || record_.given.count(name_of(row)) > 0) continue;
+      const auto at = wanted.emplace(row.stage, stages_.right(row.stage)).first;
+      if (row.output) outputs = std::max(outputs, oracles::finite_scale(at->second));
+    }
+    for (const StageRow& row : kStages) {
+      const auto at = wanted.find(row.stage);
+      if (at == wanted.end()) continue;
+      const double scale = std::max(oracles::finite_scale(at->second),
+                                    row.output ? kSmallestScaleShare * outputs : 0.0);
+      judge_stage(row, at->second, {limit_of(row), scale, record_.arithmetic.stored});
+    }
+  }
+
+  void judge_stage(const StageRow& row, const Tensor& wanted, oracles::Allowed allowed) {
+    const std::string name = name_of(row);
+    const Tensor& found = record_.at(name);
+    std::vector<std::size_t> wrong;
+    Spent budget;
+    if (!wanted.data.empty() && plain_) {
+      std::deque<Tensor> drawn_stages;
+      budget = spent_of(
+          row, wanted, plain_->right(row.stage), allowed.scale, [&](int draw) -> const Tensor& {
+            return drawn_stages.emplace_back(drawn(draw).right(row.stage));
+          });
+      wrong = budget.wrong;
+      allowed.relative = allowed.scale > 0.0 ? budget.whole / allowed.scale : 0.0;
+    } else if (!wanted.data.empty()) {
+      wrong = oracles::wrong_vectors(found, wanted, allowed.relative * allowed.scale);
+    }
+    if (wrong.empty() && plain_) wrong = computed_too_narrow(row, found, budget);
+    if (wrong.empty() && !plain_) wrong = turned_by_float_angles(row, found, wanted, budget);
+    if (row.stage == Stage::o_sel) drop_unusable(wrong);
+    if (wrong.empty() && !unusable_.empty()) return;
+    note(name, largest_difference(found, wanted), allowed.scale, allowed.relative);
+    if (!budget.where.empty() || plain_) verdict_.errors[name] = {budget.error, budget.limit};
+    if (wrong.empty()) return;
+    Deviation seen;
+    seen.code = "NUMERIC.FORWARD";
+    seen.branch = row.branch;
+    seen.op = row.op;
+    seen.param = row.param;
+    seen.tensors = {name};
+    seen.error = verdict_.errors.at(name).value;
+    seen.limit = verdict_.errors.at(name).limit;
+    seen.where = budget.where;
+    put_place(row, wanted, wrong, seen);
+    // A law is told by numbers that are further off than any right one may be.
+    const auto far = oracles::wrong_vectors(found, wanted, allowed.relative * allowed.scale);
+    std::vector<std::size_t> told;
+    std::set_intersection(
+        wrong.begin(), wrong.end(), far.begin(), far.end(), std::back_inserter(told));
+    explain(oracles::name_stage(stages_, row.stage, found, wanted, told, allowed), row.stage, seen);
+    verdict_.deviations.push_back(std::move(seen));
+    wrong_.insert(row.stage);
+  }
+
+  // A softmax or a rotation in the narrow type costs hardly more than the rounding of its result. But it costs the same in
+  // every computation: what it makes is met number by number by the oracle that does the same.
+  std::vector<std::size_t> computed_too_narrow(const StageRow& row,
+                                               const Tensor& found,
+                                               Spent& budget) const {
+    const bool rotates = std::string_view(row.op) == "rope";
+    const oracles::Branch branch = oracles::branch_of(row.stage);
+    const bool attends = row.stage == oracles::output_stage(branch);
+    if (!rotates && (!attends || record_.kept->narrow(branch))) return {};
+    const Nearer seen = nearer_to(rotates ? oracles::with_narrow_rotation(*plain_, row.stage)
+                                          : oracles::with_narrow_softmax(*plain_, branch),
+                                  found,
+                                  plain_->right(row.stage));
+    if (!seen.is_nearer()) return {};
+    budget.error = seen.from_plain;
+    budget.limit = kNearer * seen.from_other;
+    budget.where =
+        std::string("from the oracle in its type, which is further away than the one whose ") +
+        (rotates ? "cosines and sines" : "softmax") + " are in that type too";
+    return seen.vectors;
+  }
+
+  // Angles in float32 are off by the position times 6e-8, which the ceiling allows up to ten thousands of positions.
+  std::vector<std::size_t> turned_by_float_angles(const StageRow& row,
+                                                  const Tensor& found,
+                                                  const Tensor& wanted,
+                                                  Spent& budget) const {
+    if (std::string_view(row.op) != "rope" || found.data.size() != wanted.data.size()) return {};
+    for (const auto how : {oracles::FloatAngles::frequencies, oracles::FloatAngles::products}) {
+      const Nearer seen =
+          nearer_to(oracles::with_float_angles(stages_, row.stage, how, wanted), found, wanted);
+      if (!seen.is_nearer()) continue;
+      budget.error = seen.from_plain;
+      budget.limit = kNearer * seen.from_other;
+      budget.where =
+          "from the oracle, which is further away than the one whose angles are in float32";
+      return seen.vectors;
+    }
+    return {};
+  }
+
+  void note(const std::string& name, double difference, double scale, double limit) {
+    verdict_.errors[name] = {difference == 0.0 ? 0.0 : difference / scale, limit};
+  }
+
+  // A query that has no list of blocks has no defined output in the selected branch: those rows are
+  // not judged.
+  void drop_unusable(std::vector<std::size_t>& wrong) const {
+    if (unusable_.empty()) return;
+    std::erase_if(wrong, [&](std::size_t vector) { return unusable_.count(query_of(vector)) > 0; });
+  }
+
+  // The query that a vector of a [B,G,h,R,.] tensor belongs to.
+  [[nodiscard]] BadRow query_of(std::size_t vector) const {
+    const auto r = static_cast<std::size_t>(record_.row_count());
+    const auto h = static_cast<std::size_t>(record_.config.heads_per_group());
+    const auto g = static_cast<std::size_t>(record_.config.n_kv_groups);
+    const std::size_t list = vector / r / h;
+    return {static_cast<std::int64_t>(list / g),
+            static_cast<std::int64_t>(list % g),
+            record_.rows[vector % r]};
+  }
+
+  // Puts into the deviation which rows, heads and groups are wrong.
+  void put_place(const StageRow& stage,
+                 const Tensor& wanted,
+                 const std::vector<std::size_t>& wrong,
+                 Deviation& seen) const {
+    const std::size_t vectors = wanted.data.size() / static_cast<std::size_t>(wanted.shape.back());
+    const auto count = static_cast<std::size_t>(wanted.shape[wanted.shape.size() - 2]);
+    const auto lanes = static_cast<std::int64_t>(vectors / count) / record_.batch;  // of a sequence
+    const std::int64_t heads = record_.config.n_heads;
+    const bool by_head = lanes == heads && stage.rows == Rows::queries;
+    const bool by_group = !by_head && lanes == record_.config.n_kv_groups && lanes > 1;
+    const std::int64_t heads_of_lane = by_head ? record_.config.heads_per_group() : 1;
+    std::set<std::pair<std::int64_t, std::size_t>> rows;
+    std::set<int> positions;
+    std::set<int> wrong_heads;
+    std::set<int> groups;
+    for (const std::size_t vector : wrong) {
+      const auto lane = static_cast<std::int64_t>(vector / count);
+      rows.insert({lane / heads_of_lane, vector % count});
+      const auto row = vector % count;
+      positions.insert(static_cast<int>(
+          stage.rows == Rows::queries ? record_.rows[row] : static_cast<std::int64_t>(row)));
+      if (by_head) wrong_heads.insert(static_cast<int>(lane % heads));
+      if (by_head || by_group) groups.insert(static_cast<int>(lane % lanes / heads_of_lane));
+    }
+    std::vector<int> sorted = to_ints(positions);
+    if (sorted.size() > kMostRows) sorted.resize(kMostRows);
+    (stage.rows == Rows::compressed ? seen.compressed : seen.rows) = std::move(sorted);
+    if (static_cast<std::int64_t>(wrong_heads.size()) < heads) seen.heads = to_ints(wrong_heads);
+    seen.groups = to_ints(groups);
+    seen.row_count = static_cast<std::int64_t>(rows.size());
+    seen.rows_in_all = static_cast<std::int64_t>(vectors) / heads_of_lane;
+  }
+
+  // ---- the whole layer from its input -----------------------------------------------------------
+
+  // Stages that are right one by one may still drift apart.
+  void judge_whole() {
+    const Result wanted =
+        oracles::attention(record_.config, record_.weights, record_.x, options_of(record_));
+    std::map<int, Result> plain;  // by draw
+    const auto plain_of = [&](int draw) -> const Result& {
+      auto at = plain.find(draw);
+      if (at == plain.end()) {
+        at = plain
+                 .emplace(draw,
+                          oracles::attention(
+                              record_.config, record_.weights, record_.x, plain_options(draw)))
+                 .first;
+      }
+      return at->second;
+    };
+    double outputs = 0.0;
+    for (const StageRow& row : kStages) {
+      if (row.output) outputs = std::max(outputs, largest((wanted.*row.whole).data));
+    }
+    Deviation seen;
+    for (const StageRow& row : kStages) {
+      const std::string name = name_of(row);
+      if (row.whole == nullptr || !record_.has(name)) continue;
+      const Tensor& right = wanted.*row.whole;
+      const double scale =
+          std::max(largest(right.data), row.output ? kSmallestScaleShare * outputs : 0.0);
+      const double difference = largest_difference(record_.at(name), right);
+      double relative = difference == 0.0 ? 0.0 : difference / scale;
+      double limit = limit_of(row);
+      std::string where;
+      if (plain_ && !right.data.empty()) {
+        const Spent budget =
+            spent_of(row, right, plain_of(0).*row.whole, scale, [&](int draw) -> const Tensor& {
+              return plain_of(draw).*row.whole;
+            });
+        relative = budget.error;
+        limit = budget.limit;
+        where = budget.where;
+      }
+      if (row.stage == Stage::y) verdict_.errors["y_from_x"] = {relative, limit};
+      if (relative <= limit) continue;
+      if (seen.tensors.empty()) {
+        seen.code = "NUMERIC.FORWARD";
+        seen.branch = row.branch;
+        seen.op = row.op;
+        seen.error = relative;
+        seen.limit = limit;
+        seen.where = where;
+      }
+      seen.tensors.push_back(name);
+    }
+    if (!seen.tensors.empty()) verdict_.deviations.push_back(std::move(seen));
+  }
+
+  // ---- backward ---------------------------------------------------------------------------------
+
+  void judge_backward() {
+    if (record_.forward_only) return;
+    if (!record_.dy) {
+      verdict_.missing.emplace_back("the gradient of the layer's output");
+    } else if (record_.dy_elsewhere) {
+      verdict_.missing.emplace_back(
+          "gradients: the output's is not zero in the rows that were not judged");
+    } else if (!std::isfinite(largest(record_.dy->data))) {
+      verdict_.missing.emplace_back("gradients: the output's is not finite");
+    } else {
+      // A query without a list of blocks has no defined output, and no defined gradient.
+      if (!unusable_.empty()) wrong_.insert(Stage::o_sel);
+      const double limit =
+          ceiling(sums_.gradient, record_.unit_roundoff, record_.arithmetic.summed);
+      const double summed = ceiling(sums_.gradient, record_.arithmetic.summed);
+      const Forwards forwards{
+          stages_, plain_ ? &*plain_ : nullptr, summed, [this](int draw) -> const oracles::Stages& {
+            return drawn(draw);
+          }};
+      judge_gradients(record_, forwards, wrong_, limit, verdict_);
+    }
+  }
+
+  const LayerRecord& record_;
+  oracles::Stages stages_;
+  std::optional<oracles::Stages> plain_;  // in the type on record, where that is narrow
+  std::map<int, std::unique_ptr<oracles::Stages>> drawn_;
+  LongestSums sums_;
+  std::set<BadRow> unusable_;
+  std::set<Stage> wrong_;  // whose forward is not the oracle's
+  LayerJudgement verdict_;
+};
+
+}  // namespace
+
+LayerJudgement judge_layer(const LayerRecord& record, const nsa::ModelConfig& model) {
+  return LayerJudge(record, model).judge();
+}
+
+}  // namespace harness::checks

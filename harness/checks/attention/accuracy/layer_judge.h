@@ -1,0 +1,31 @@
+// Judges one recorded attention layer against the float64 oracle: every stage of the forward, and
+// the gradients. A stage is judged from the recorded inputs of that stage, so that what is wrong
+// downstream of a wrong stage is not blamed for it. The oracle replays the blocks that were chosen:
+// values and choice are judged apart (the choice in choice_judge.h).
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "harness/checks/attention/accuracy/deviation.h"
+#include "harness/checks/attention/record/layer_record.h"
+
+namespace harness::checks {
+
+struct ErrorOfTensor {
+  double value = 0.0;  // relative error
+  double limit = 0.0;
+};
+
+struct LayerJudgement {
+  std::vector<Deviation> deviations;
+  std::map<std::string, ErrorOfTensor> errors;  // by tensor
+  std::vector<std::string> missing;             // what could not be judged
+  std::int64_t rows = 0;                        // of the sequence: judged
+  std::int64_t rows_in_all = 0;
+};
+
+[[nodiscard]] LayerJudgement judge_layer(const LayerRecord& record, const nsa::ModelConfig& model);
+
+}  // namespace harness::checks

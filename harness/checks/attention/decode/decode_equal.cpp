@@ -1,0 +1,236 @@
+// Does decoding give what the whole sequence at once gives? Layer by layer, position by position: outputs within the ceiling of
+// the dtype, the same blocks. Of the first layer that differs, the operation is named that differs first. In bfloat16 and float16 a
+// product over one token may be rounded otherwise than one over all: there a block may give way to one whose score is as near.
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <span>
+
+#include "harness/checks/attention/decode/decode_record.h"
+#include "harness/checks/attention/decode/decode_stages.h"
+#include "harness/checks/ceilings.h"
+#include "harness/checks/largest.h"
+#include "harness/checks/list.h"
+#include "nsa/base/error.h"
+#include "nsa/base/text.h"
+
+namespace harness::checks {
+namespace {
+
+struct Mismatch {
+  int layer = -1;
+  std::int64_t position = 0;  // the first
+  bool blocks = false;
+  bool values = false;
+  double error = 0.0;                   // relative, largest of the layer
+  const DecodedStage* stage = nullptr;  // that differs first; nothing where it was not recorded
+};
+
+class DecodeJudge {
+ public:
+  explicit DecodeJudge(const Evidence& evidence)
+      : evidence_(evidence), model_(evidence.the_case.scenario.model) {}
+
+  CheckResult judge() {
+    const auto prompt = prompt_length(evidence_, result_);
+    if (prompt) {
+      prompt_ = *prompt;
+      for (int layer = 0; layer < model_.n_layers; ++layer) judge_layer(layer);
+      if (!wrong_.empty()) result_.found(finding());
+      result_.measured("relative_error_y", worst_, limit_);
+      if (tied_ > 0) result_.measured("decode_rows_tied", static_cast<double>(tied_));
+    }
+    const std::int64_t length = evidence_.the_case.scenario.training.seq_len;
+    return result_.finish("positions " + std::to_string(prompt_) + " to " +
+                          std::to_string(length - 1) + " of " + counted(model_.n_layers, "layer") +
+                          ", decoded one by one, are those of the whole sequence (relative error " +
+                          nsa::to_text(worst_, 2) + ", ceiling " + nsa::to_text(limit_, 2) +
+                          "), with the same blocks" +
+                          (tied_ == 0 ? ""
+                                      : " but in " + counted(tied_, "row") +
+                                            " whose scores are as near as rounding makes them"));
+  }
+
+ private:
+  void judge_layer(int layer) {
+    const auto whole = open_decoded(evidence_, kPrefill, layer, result_);
+    const auto steps = open_decoded(evidence_, kSteps, layer, result_);
+    if (!whole || !steps) return;
+    const nsa::TrainingConfig& training = evidence_.the_case.scenario.training;
+    const std::int64_t b = training.batch_size;
+    const std::int64_t s = training.seq_len;
+    const std::int64_t k = s - prompt_;
+    const std::int64_t g = model_.n_kv_groups;
+    const bool complete = has_shape(*whole, "y", {b, s, model_.dim}, result_) &&
+                          has_shape(*steps, "y", {b, k, model_.dim}, result_) &&
+                          has_shape(*whole, "blocks", {b, g, s, model_.n_sel}, result_) &&
+                          has_shape(*steps, "blocks", {b, g, k, model_.n_sel}, result_);
+    if (!complete) return;
+    Mismatch seen;
+    seen.layer = layer;
+    seen.position = s;
+    try {
+      compare_blocks(*whole, *steps, seen);
+      compare_values(*whole, *steps, seen);
+      if (wrong_.empty() && (seen.blocks || seen.values)) {
+        seen.stage = first_to_differ(*whole, *steps, prompt_, limit_);
+      }
+    } catch (const nsa::Error& error) {
+      result_.missing("layer " + std::to_string(layer) + " cannot be compared: " + error.what());
+      return;
+    }
+    if (seen.blocks || seen.values) wrong_.push_back(seen);
+  }
+
+  void compare_blocks(const nsa::SafetensorsFile& whole,
+                      const nsa::SafetensorsFile& steps,
+                      Mismatch& seen) {
+    const auto n = static_cast<std::size_t>(model_.n_sel);
+    const std::vector<std::int64_t> wanted = nsa::to_int64s(whole.at("blocks"));
+    const std::vector<std::int64_t> found = nsa::to_int64s(steps.at("blocks"));
+    const auto scores = scores_of(whole, steps);
+    for_each(found.size(), n, [&](std::size_t i, std::size_t j, std::int64_t at) {
+      if (i % n != 0) return;
+      const std::span list(found.data() + i, n);
+      const std::span right(wanted.data() + j, n);
+      if (std::equal(list.begin(), list.end(), right.begin())) return;
+      if (scores && exchanges_near_ones(*scores, i / n, j / n, list, right)) {
+        ++tied_;
+        return;
+      }
+      seen.blocks = true;
+      seen.position = std::min(seen.position, at);
+    });
+  }
+
+  // Of a narrow type, where both have recorded them: [.., N].
+  struct Scores {
+    Reals found;
+    Reals wanted;
+    std::size_t blocks = 0;
+    double tie = 0.0;  // of a row's largest score
+  };
+  [[nodiscard]] std::optional<Scores> scores_of(const nsa::SafetensorsFile& whole,
+                                                const nsa::SafetensorsFile& steps) const {
+    // What a query and its keys are rounded by moves a logit of some units by some units in the last place, and its share as much.
+    constexpr double kUnits = 16.0;
+    const double u = Reals(steps.at("y")).unit_roundoff();
+    if (u <= 0x1p-24 || !whole.contains("p_grp") || !steps.contains("p_grp")) return std::nullopt;
+    const auto& shape = whole.at("p_grp").shape;
+    if (shape.empty() || steps.at("p_grp").shape.back() != shape.back()) return std::nullopt;
+    return Scores{Reals(steps.at("p_grp")),
+                  Reals(whole.at("p_grp")),
+                  static_cast<std::size_t>(shape.back()),
+                  kUnits * u};
+  }
+
+  // Is every score as near to the other's as rounding makes them, and those of the blocks exchanged as near to each other?
+  [[nodiscard]] static bool exchanges_near_ones(const Scores& scores,
+                                                std::size_t row,
+                                                std::size_t row_of_whole,
+                                                std::span<const std::int64_t> list,
+                                                std::span<const std::int64_t> right) {
+    const std::size_t first = row * scores.blocks;
+    const std::size_t first_of_whole = row_of_whole * scores.blocks;
+    double largest_score = 0.0;
+    double apart = 0.0;
+    double low = INFINITY;
+    double high = -INFINITY;
+    const auto has = [](std::span<const std::int64_t> all, std::int64_t block) {
+      return std::find(all.begin(), all.end(), block) != all.end();
+    };
+    for (std::size_t block = 0; block < scores.blocks; ++block) {
+      const double score = scores.wanted[first_of_whole + block];
+      raise_to(largest_score, score);
+      raise_to(apart, std::abs(scores.found[first + block] - score));
+      const auto number = static_cast<std::int64_t>(block);
+      if (has(list, number) == has(right, number)) continue;
+      low = std::min(low, score);
+      high = std::max(high, score);
+    }
+    const double limit = scores.tie * largest_score;
+    return apart <= limit && high - low <= limit;
+  }
+
+  void compare_values(const nsa::SafetensorsFile& whole,
+                      const nsa::SafetensorsFile& steps,
+                      Mismatch& seen) {
+    const nsa::TrainingConfig& training = evidence_.the_case.scenario.training;
+    const Reals wanted(whole.at("y"));
+    const Reals found(steps.at("y"));
+    double scale = 0.0;
+    for (std::size_t i = 0; i < wanted.size(); ++i) raise_to(scale, std::abs(wanted[i]));
+    const LongestSums sums(model_, training.batch_size, training.seq_len);
+    const double u = found.unit_roundoff();
+    limit_ = ceiling(sums.y, u, std::min(u, 0x1p-24));
+    for_each(found.size(),
+             static_cast<std::size_t>(model_.dim),
+             [&](std::size_t i, std::size_t j, std::int64_t at) {
+               const double difference = std::abs(found[i] - wanted[j]);
+               const double relative = difference == 0.0 ? 0.0 : difference / scale;
+               raise_to(seen.error, relative);
+               raise_to(worst_, relative);
+               if (relative <= limit_) return;
+               seen.values = true;
+               seen.position = std::min(seen.position, at);
+             });
+  }
+
+  // visit(element decoded alone, the same element of the whole, position) of [.., k, width] in [.., S, width].
+  template <typename Visit>
+  void for_each(std::size_t elements, std::size_t width, Visit visit) const {
+    const auto s = static_cast<std::size_t>(evidence_.the_case.scenario.training.seq_len);
+    const auto first = static_cast<std::size_t>(prompt_);
+    const std::size_t k = s - first;
+    for (std::size_t i = 0; i < elements; ++i) {
+      const std::size_t lane = i / (k * width);
+      const std::size_t position = first + i / width % k;
+      visit(i, (lane * s + position) * width + i % width, static_cast<std::int64_t>(position));
+    }
+  }
+
+  // What differs in later layers and positions follows from the first layer that differs.
+  [[nodiscard]] Finding finding() const {
+    const Mismatch& first = wrong_.front();
+    Finding finding = make_finding("DECODE.MISMATCH", "position");
+    finding.site.layers = {first.layer};
+    finding.site.ranks = {0};
+    finding.site.rows = {static_cast<int>(first.position)};
+    if (first.blocks && !first.values) finding.site.op = "select";
+    if (first.stage != nullptr) {
+      finding.site.op = first.stage->op;
+      finding.site.branch = first.stage->branch;
+    }
+    finding.site.detail["prompt_tokens"] = prompt_;
+    finding.site.detail["layers_wrong"] = wrong_.size();
+    finding.site.detail["blocks"] = first.blocks;
+    finding.facts["position"] = first.position;
+    if (first.values) {
+      finding.facts["error"] = Real(first.error);
+      finding.facts["limit"] = Real(limit_);
+    }
+    if (first.blocks) finding.facts["other"] = "the indices differ";
+    if (wrong_.size() > 1) finding.facts["later"] = wrong_.size() - 1;
+    return finding;
+  }
+
+  const Evidence& evidence_;
+  const nsa::ModelConfig& model_;
+  std::int64_t prompt_ = 0;
+  std::vector<Mismatch> wrong_;
+  double worst_ = 0.0;
+  double limit_ = 0.0;
+  std::int64_t tied_ = 0;
+  ResultBuilder result_;
+};
+
+}  // namespace
+
+Check decode_equal() {
+  return {"decode_equal",
+          "a prompt and single tokens give the outputs and blocks of the whole sequence",
+          {"DECODE.MISMATCH"},
+          [](const Evidence& evidence) { return DecodeJudge(evidence).judge(); }};
+}
+
+}  // namespace harness::checks
