@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <map>
 #include <set>
 #include <string_view>
@@ -116,16 +115,13 @@ void compare_values(const Cell& before, const Cell& now, Comparison& result) {
   const std::map<std::string, double> earlier(before.digest->metrics.begin(),
                                               before.digest->metrics.end());
   const auto bytes = earlier.find("collective_bytes");
-  const double collective_bytes = bytes == earlier.end() ? 0 : bytes->second;
+  const bool has_collectives = bytes != earlier.end() && bytes->second > 0;
   std::size_t compared = 0;
   for (const auto& [metric, value] : now.digest->metrics) {
     const auto at = earlier.find(metric);
-    const auto within = exact_within(metric, collective_bytes);
-    if (!within || at == earlier.end()) continue;
+    if (at == earlier.end() || !is_exact(metric, has_collectives)) continue;
     ++compared;
-    if (!(std::abs(at->second - value) <= *within)) {
-      result.values.push_back({now.label, metric, at->second, value});
-    }
+    if (at->second != value) result.values.push_back({now.label, metric, at->second, value});
   }
   result.values_compared += compared;
   if (compared > 0) ++result.cells_with_values;
@@ -251,20 +247,12 @@ std::string hardware_text(const harness::RunRecord& run) {
   return nsa::join(facts);
 }
 
-std::optional<double> exact_within(const std::string& metric, double collective_bytes) {
-  constexpr std::array<std::string_view, 5> kExact = {
+bool is_exact(const std::string& metric, bool has_collectives) {
+  constexpr std::array<std::string_view, 5> kCounted = {
       "collective_bytes", "collectives", "host_syncs", "operators", "held_bytes"};
-  // A process group's own thread lets go of a collective's tensors when it comes to it, which may be after a later phase began: each
-  // peak may hold one step's tensors more or less. These three may hold several, or are the largest of those.
-  constexpr std::array<std::string_view, 3> kOfSeveral = {
-      "peak_bytes.data", "peak_bytes.known_sums", "tensor_peak_bytes"};
-  const auto in = [&](const auto& names) {
-    return std::find(names.begin(), names.end(), metric) != names.end();
-  };
-  if (in(kExact)) return 0;
-  if (in(kOfSeveral)) return collective_bytes == 0 ? std::optional<double>(0) : std::nullopt;
-  if (metric.starts_with("peak_bytes.")) return collective_bytes;
-  return std::nullopt;
+  if (std::find(kCounted.begin(), kCounted.end(), metric) != kCounted.end()) return true;
+  // A process group's own thread lets go of a collective's tensors when it comes to it: with NCCL after several quick steps.
+  return !has_collectives && (metric == "tensor_peak_bytes" || metric.starts_with("peak_bytes."));
 }
 
 std::size_t Comparison::count(CellChange change) const {

@@ -3,7 +3,6 @@
 // compared as numbers, without a tolerance. Times are judged against the earlier nights of each cell (times.h).
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -60,10 +59,8 @@ struct Comparison {
   [[nodiscard]] bool is_calm() const;
 };
 
-// By how much a value of the same work on the same machine may differ; nothing where it is no exact value.
-// `collective_bytes`: that the case's collectives moved in a step; 0 where there were none.
-[[nodiscard]] std::optional<double> exact_within(const std::string& metric,
-                                                 double collective_bytes);
+// Whether the same work on the same machine gives the same value each time. `has_collectives`: that the case moved bytes between ranks.
+[[nodiscard]] bool is_exact(const std::string& metric, bool has_collectives);
 
 // Whether a fact of the machine says on what it computes: another processor or card does the same work in other pieces.
 [[nodiscard]] bool is_hardware(const std::string& fact);
