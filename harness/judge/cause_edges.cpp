@@ -121,6 +121,9 @@ constexpr std::array kEdges = {
     Edge{"RACE.STREAM", "ALIAS.MUTATED", Tie::same_layer},
     Edge{"RACE.STREAM", "forward", Tie::downstream},
     Edge{"RACE.STREAM", "backward", Tie::same_layer},
+    // Whoever comes before the stream that makes a gradient takes the zeros from before.
+    Edge{"RACE.STREAM", "GRAD.ZERO", Tie::same_layer},
+    Edge{"RACE.STREAM", "GRAD.SCALE/twin", Tie::same_layer},
     Edge{"NAN.", "forward", Tie::downstream},
     // It compares as unequal with itself; but it writes nothing over, and changes no type.
     Edge{"NAN.", "NUMERIC.GRADIENT", Tie::same_rank},
@@ -244,6 +247,7 @@ constexpr std::array kEdges = {
     // What a rank's micro-batches left before the last one is in its local gradient of the last one.
     Edge{"NUMERIC.GRADIENT@accumulate", "NUMERIC.GRADIENT/twin", Tie::same_rank},
     Edge{"NUMERIC.GRADIENT@accumulate", "CKPT.GRADIENT/gradient", Tie::same_rank},
+    Edge{"GRAD.ZERO", "GRAD.SCALE/twin", Tie::same_param},
     Edge{"GRAD.ZERO", "NUMERIC.GRADIENT", Tie::same_param},
     Edge{"GRAD.ZERO", "NUMERIC.GRADIENT", Tie::gradient_path},
     Edge{"GRAD.ZERO", "CKPT.GRADIENT/gradient", Tie::gradient_path},

@@ -843,6 +843,28 @@ TEST(Met, KeysThatWereReadFollowFromWhatIsHeldAndFromNoNumber) {
   EXPECT_FALSE(two("MASK.ABSENT/law", R"({"layers":[1],"op":"attend_sel","branch":"sel"})"));
 }
 
+TEST(Met, AGradientOfZerosIsNoWrongScaleBesides) {
+  const char* norm = R"({"layers":[0],"params":["blocks.0.norm1.weight"],"ranks":[0],"step":2})";
+  const char* other = R"({"layers":[1],"params":["blocks.1.norm1.weight"],"ranks":[0],"step":2})";
+  EXPECT_THAT(initiating({finding("GRAD.ZERO/zero", norm), finding("GRAD.SCALE/twin", norm)}),
+              ElementsAre("GRAD.ZERO"));
+  EXPECT_THAT(initiating({finding("GRAD.ZERO/zero", norm), finding("GRAD.SCALE/twin", other)}),
+              UnorderedElementsAre("GRAD.ZERO", "GRAD.SCALE"));
+}
+
+TEST(Met, WhatWasReducedBeforeItsStreamEndedIsZeros) {
+  const char* norm = R"({"layers":[0],"params":["blocks.0.norm1.weight"],"ranks":[0],"step":2})";
+  const auto causes = [&](const char* reduced) {
+    return initiating({finding("RACE.STREAM/reduced", reduced),
+                       finding("GRAD.ZERO/zero", norm),
+                       finding("GRAD.SCALE/twin", norm)});
+  };
+  EXPECT_THAT(causes(R"({"layers":[0],"op":"grad_sync","ranks":[0,1],"step":2})"),
+              ElementsAre("RACE.STREAM"));
+  EXPECT_THAT(causes(R"({"layers":[1],"op":"grad_sync","ranks":[0,1],"step":2})"),
+              UnorderedElementsAre("RACE.STREAM", "GRAD.ZERO"));
+}
+
 TEST(Met, WhatAllRanksScaleAlikeMakesNoneOfThemDiffer) {
   EXPECT_THAT(initiating({finding("GRAD.SCALE/sum", R"({"step":1})"),
                           finding("STATE.DIVERGED/no_majority", R"({"step":1})")}),

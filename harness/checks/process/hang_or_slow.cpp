@@ -106,6 +106,8 @@ class Motion {
       finding.facts["still_ms"] = since_movement();
       finding.facts["longest_gap_ms"] = longest_gap();
       result.found(std::move(finding));
+    } else if (const auto kept = kept_by_card(); !kept.empty()) {
+      result.missing(what_keeps(kept), site_of_rank(kept.front().rank));
     } else if (const auto busy = busy_ranks(); !busy.empty()) {
       result.found(slow_by_doing(busy.front().doing(), busy));
     } else if (stop_->row.reason == "budget") {
@@ -141,23 +143,54 @@ class Motion {
     constexpr std::int64_t kFactor = 20;
     if (stop_->row.reason != "budget") return {};
     if (since_movement() < std::max(kFloorMs, kFactor * longest_gap())) return {};
-    std::vector<RankState> held;
+    return only_waiting_beside(
+        [](const RankState& rank) { return waits_for_card(rank) && runs_kernel(rank); });
+  }
+
+  // As those, but too short for that, or on a card of which nobody knows whether a kernel ran.
+  [[nodiscard]] std::vector<RankState> kept_by_card() const {
+    return only_waiting_beside([](const RankState& rank) {
+      return waits_for_card(rank) && (runs_kernel(rank) || !knows_load(rank));
+    });
+  }
+
+  [[nodiscard]] std::string what_keeps(const std::vector<RankState>& kept) const {
+    const std::string ranks = ranks_text(numbers_of(kept));
+    if (!std::all_of(kept.begin(), kept.end(), knows_load)) {
+      return "how busy the card was on which " + ranks + " waited in two looks";
+    }
+    return "time enough to tell a kernel that never ends from a long one: " + ranks + " waited " +
+           std::to_string(since_movement()) + " ms for the card, and before that up to " +
+           std::to_string(longest_gap()) + " ms";
+  }
+
+  // The live ranks of which `is_one` holds; none where another one does anything but wait.
+  template <class Predicate>
+  [[nodiscard]] std::vector<RankState> only_waiting_beside(Predicate is_one) const {
+    std::vector<RankState> ones;
     for (const RankState& rank : live_) {
-      if (is_held_by_kernel(rank)) {
-        held.push_back(rank);
+      if (is_one(rank)) {
+        ones.push_back(rank);
       } else if (rank.doing() != Doing::waiting) {
         return {};
       }
     }
-    return held;
+    return ones;
   }
 
-  [[nodiscard]] static bool is_held_by_kernel(const RankState& rank) {
+  [[nodiscard]] static bool waits_for_card(const RankState& rank) {
+    return !rank.pending && waits_for_device(rank.looks[0]->row, rank.looks[1]->row);
+  }
+
+  [[nodiscard]] static bool runs_kernel(const RankState& rank) {
     constexpr int kResident = 99;  // percent: the driver rounds what it measured
-    const Observation& before = rank.looks[0]->row;
-    const Observation& after = rank.looks[1]->row;
-    return !rank.pending && before.device_busy_percent >= kResident &&
-           after.device_busy_percent >= kResident && waits_for_device(before, after);
+    return std::min(rank.looks[0]->row.device_busy_percent,
+                    rank.looks[1]->row.device_busy_percent) >= kResident;
+  }
+
+  [[nodiscard]] static bool knows_load(const RankState& rank) {
+    return std::min(rank.looks[0]->row.device_busy_percent,
+                    rank.looks[1]->row.device_busy_percent) >= 0;
   }
 
   // Those that do the same as the first of them that computes, uses a disk or waits for a child.

@@ -36,13 +36,27 @@ void make_late(Late late, const torch::Device& device) {
     }
   }
 }
+
+namespace {
+
+void wait_for_current_stream(const torch::Device& device) {
+  c10::cuda::getCurrentCUDAStream(device.index()).synchronize();
+}
+
+}  // namespace
 #else
 void make_late(Late /*late*/, const torch::Device& /*device*/) {}
+
+namespace {
+
+void wait_for_current_stream(const torch::Device& /*device*/) {}
+
+}  // namespace
 #endif
 
 // A callback of LibTorch's is a plain function: what it needs stands here.
 struct LateInBackward::Callback {
-  static constexpr std::chrono::milliseconds kAgainAfter{15};  // of the 20 that a delay lasts
+  static constexpr std::chrono::milliseconds kAgainAfter{5};  // of the 20 that a delay lasts
 
   Callback(Late which, const torch::Device& on) {
     const std::lock_guard lock(mutex);
@@ -58,6 +72,7 @@ struct LateInBackward::Callback {
 
   static std::unique_ptr<at::ObserverContext> delay(const at::RecordFunction& /*function*/) {
     const std::lock_guard lock(mutex);
+    if (late == Late::other_streams) wait_for_current_stream(device);
     const auto now = std::chrono::steady_clock::now();
     if (now - last < kAgainAfter) return nullptr;
     last = now;

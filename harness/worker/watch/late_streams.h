@@ -19,8 +19,9 @@ enum class Late {
 // queue of the card with a late one may be late with it.
 void make_late(Late late, const torch::Device& device);
 
-// While it lives, the same again and again in a backward: in front of its operators, as soon as the delay before is nearly over. One
-// at a time.
+// While it lives, the same again and again in a backward, in front of its operators: delays follow each other sooner than they end.
+// The host launches far ahead of the card. So that the other streams are late by the card's clock and not by the host's, it first
+// waits for what the current stream was given. One at a time.
 class LateInBackward {
  public:
   LateInBackward(Late late, const torch::Device& device);
