@@ -17,7 +17,7 @@ namespace harness {
 namespace {
 
 // PyTorch looks at its pipe once a second, and then writes some hundred kilobytes.
-constexpr std::int64_t kAnswerMs = 4'000;
+constexpr std::int64_t kDumpMs = 4'000;
 constexpr std::int64_t kAfterwardsMs = 1'000;  // what is printed on the way comes late
 constexpr std::int64_t kShortestApartMs = 2'000;
 constexpr std::int64_t kLongestApartMs = 8'000;  // while dumps show that the command moves
@@ -147,7 +147,7 @@ bool FlightRecorders::step(const std::set<int>& live,
     if (awaited_.empty()) return false;
   }
   std::erase_if(awaited_, [&](int rank) { return !live.contains(rank) || read_one(rank); });
-  if (!awaited_.empty() && now_ms - asked_ms_ < kAnswerMs) return false;
+  if (!awaited_.empty() && now_ms - asked_ms_ < kDumpMs) return false;
   end_round(live, all, now_ms);
   return true;
 }
