@@ -296,6 +296,7 @@ void CommandGroup::record_flights() {
     for (const auto& [number, dump] : dumps) record(number, t_ms, flight_fact(dump));
     ++t_ms;  // in the record the newer ones come later
   }
+  for (const auto& [of, why] : flights_.unread()) record(of, t_ms, Fact{kUnreadFlightFact, why});
 }
 
 void CommandGroup::press_on() {

@@ -92,7 +92,7 @@ void FlightRecorders::ask(const std::set<int>& ranks, std::int64_t now_ms) {
   }
 }
 
-// Of a file that is still being written the end is missing: it is read again later.
+// A file that is still being written cannot be read, and is read again later: unread() tells of what stays so.
 bool FlightRecorders::read_one(int rank) {
   const std::string path = file_of(rank);
   const Stamp stamp = stamp_of(path);
@@ -103,8 +103,10 @@ bool FlightRecorders::read_one(int rank) {
     if (const auto at = after_.find(rank); at != after_.end()) before_[rank] = at->second;
     after_[rank] = std::move(dump);
     read_[rank] = stamp;
+    unread_.erase(rank);
     return true;
-  } catch (const nsa::Error&) {
+  } catch (const nsa::Error& error) {
+    unread_[rank] = error.what();
     return false;
   }
 }
