@@ -72,6 +72,21 @@ std::string flight_words(const Evidence& evidence) {
          " of group " + departure->group + ", as PyTorch counts)";
 }
 
+std::map<int, std::string> unread_flights(const Evidence& evidence) {
+  std::map<int, const From<Fact>*> newest;
+  for (const auto& row : evidence.facts) {
+    const bool of_flight = row.row.name == kUnreadFlightFact || row.row.name == kFlightFact;
+    if (row.process < 0 || !of_flight) continue;
+    const auto [at, first] = newest.try_emplace(row.process, &row);
+    if (!first && at->second->t_ms <= row.t_ms) at->second = &row;
+  }
+  std::map<int, std::string> unread;
+  for (const auto& [rank, row] : newest) {
+    if (row->row.name == kUnreadFlightFact) unread[rank] = row->row.value;
+  }
+  return unread;
+}
+
 bool only_flights(const Evidence& evidence) {
   return evidence.collectives.empty() && newest_flights(evidence).after.size() > 1;
 }
@@ -82,6 +97,11 @@ CheckResult judge_flights(const Evidence& evidence) {
   const std::int64_t agreed = flight_agreement(newest_flights(evidence).after);
   if (agreed == 0 && !result.has_findings()) {
     result.missing("a collective that PyTorch's flight recorders of two ranks hold");
+  }
+  for (const auto& [rank, why] : unread_flights(evidence)) {
+    result.missing("the newest dump of " + process_name(rank) +
+                       "'s flight recorder, which cannot be read (" + why + ")",
+                   site_of_rank(rank));
   }
   return result.finish(std::to_string(agreed) +
                        " collectives are the same on all ranks whose flight recorder of PyTorch "

@@ -1,7 +1,9 @@
 // What the record holds of PyTorch's flight recorder (evidence/flight.h): of each rank its last two dumps.
 #pragma once
 
+#include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "harness/evidence/flight.h"
@@ -27,7 +29,10 @@ struct Flights {
 // No rank tells of its collectives itself, and PyTorch does so of two of them.
 [[nodiscard]] bool only_flights(const Evidence& evidence);
 
-// The verdict then.
+// Why the newest dump of a rank could not be read, by rank.
+[[nodiscard]] std::map<int, std::string> unread_flights(const Evidence& evidence);
+
+// The verdict where only_flights().
 [[nodiscard]] CheckResult judge_flights(const Evidence& evidence);
 
 }  // namespace harness::checks

@@ -10,6 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "harness/run/processes/case_mark.h"
+
 extern char** environ;
 
 namespace harness::cli {
@@ -36,6 +38,7 @@ pid_t spawn(const std::vector<std::string>& argv, int write_fd) {
   for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
   pid_t pid = -1;
+  const Marking of_no_case(0);
   const int failed = posix_spawnp(&pid, words[0], &actions, &attributes, words.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);

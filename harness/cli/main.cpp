@@ -2,6 +2,7 @@
 #include <string_view>
 
 #include "harness/cli/verbs.h"
+#include "harness/run/processes/guardian.h"
 #include "harness/run/processes/keeper.h"
 
 namespace {
@@ -20,6 +21,8 @@ void keep_freed_memory() {
 int main(int argc, char** argv) {
   if (argc > 2 && std::string_view(argv[1]) == harness::kKeepArgument)
     return harness::keep(argv + 2);
+  if (argc > 3 && std::string_view(argv[1]) == harness::kGuardArgument)
+    return harness::guard(argv + 2);
   keep_freed_memory();
   return harness::cli::run_command_line(argc, argv);
 }

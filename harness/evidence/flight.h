@@ -18,6 +18,8 @@
 namespace harness {
 
 inline constexpr const char* kFlightFact = "flight_dump";
+// A fact of a rank whose newest dump could not be read: why.
+inline constexpr const char* kUnreadFlightFact = "flight_unread";
 
 struct FlightRecord {
   std::string group;  // "default", or its name and its ranks

@@ -1,4 +1,4 @@
-// What the controller records of ranks that a launcher started on this host or another, and of the hosts.
+// What the controller records where it could not see what ranks did: those of a launcher, on this host or another, and of a command.
 #pragma once
 
 namespace harness {
@@ -9,5 +9,10 @@ inline constexpr const char* kLinkLostFact = "link_lost";
 inline constexpr const char* kEndedByLauncherFact = "ended_by_launcher";
 // A launcher ended badly: "was ended by signal 9".
 inline constexpr const char* kLauncherEndedFact = "launcher_ended";
+// The process between the controller and a command (run/processes/keeper.h) ended before the command: "was ended by signal 9". How the
+// command would have ended is not known.
+inline constexpr const char* kKeeperEndedFact = "keeper_ended";
+// As kLeftBehindFact (evidence.h), of processes that were still there after SIGKILL.
+inline constexpr const char* kStayedFact = "stayed_behind";
 
 }  // namespace harness

@@ -5,6 +5,7 @@
 
 #include "harness/foreign/pickled.h"
 #include "nsa/base/error.h"
+#include "nsa/base/strict_json.h"
 
 namespace harness {
 namespace {
@@ -16,9 +17,22 @@ std::string text_of(const json& object, const char* key) {
   return at != object.end() && at->is_string() ? at->get<std::string>() : std::string();
 }
 
-std::int64_t number_of(const json& object, const char* key) {
-  const auto at = object.find(key);
-  return at != object.end() && at->is_number_integer() ? at->get<std::int64_t>() : 0;
+// PyTorch counts collectives of a group so from version 2.0 of its dumps on; what is older counts otherwise, and what a newer main
+// version means is not known.
+void check_version(const json& dump) {
+  constexpr std::string_view kKnown = "2.";
+  const std::string version = dump.is_object() ? text_of(dump, "version") : "";
+  if (version.starts_with(kKnown)) return;
+  throw nsa::Error("version: found " + (version.empty() ? "none" : nsa::shortened(version)) +
+                   ", wanted 2.x");
+}
+
+std::int64_t sequence_of(const json& entry) {
+  constexpr const char* kSequence = "collective_seq_id";
+  const auto at = entry.find(kSequence);
+  if (at != entry.end() && at->is_number_integer()) return at->get<std::int64_t>();
+  throw nsa::Error(std::string(kSequence) + " of " + text_of(entry, "profiling_name") +
+                   ": found none, wanted a number");
 }
 
 bool is_true(const json& object, const char* key) {
@@ -67,7 +81,7 @@ std::string type_of(const json& entry) {
 FlightRecord record_of(const json& entry, const json& dump) {
   FlightRecord record;
   record.group = group_of(entry, dump);
-  record.sequence = number_of(entry, "collective_seq_id");
+  record.sequence = sequence_of(entry);
   const std::string name = text_of(entry, "profiling_name");  // "nccl:all_reduce"
   const std::size_t colon = name.find(':');
   record.op = colon == std::string::npos ? name : name.substr(colon + 1);
@@ -86,13 +100,16 @@ FlightDump read_flight_dump(std::string_view bytes) {
   try {
     dump = bytes.starts_with('{') ? json::parse(bytes) : read_pickled(bytes, "frames");
   } catch (const json::exception& error) {
-    throw nsa::Error(std::string("flight recorder: ") + error.what());
+    throw nsa::Error(error.what());
   }
+  check_version(dump);
   const auto entries = dump.find("entries");
   FlightDump read;
-  if (entries == dump.end() || !entries->is_array()) return read;
+  if (entries == dump.end()) return read;  // of a rank that has issued nothing
+  if (!entries->is_array()) throw nsa::Error("entries: found no list");
   for (const json& entry : *entries) {
-    if (!entry.is_object() || is_true(entry, "is_p2p")) continue;
+    if (!entry.is_object()) throw nsa::Error("entries: found one that is no object");
+    if (is_true(entry, "is_p2p")) continue;
     read.records.push_back(record_of(entry, dump));
   }
   return read;

@@ -9,7 +9,8 @@
 
 namespace harness {
 
-// Throws: nsa::Error; a file that is not written to its end yet does so too.
+// Throws: nsa::Error saying what is wrong: the end is missing (a file that is still being written), a version that is not known, an entry
+// without its number.
 [[nodiscard]] FlightDump read_flight_dump(std::string_view bytes);
 
 }  // namespace harness

@@ -189,6 +189,8 @@ std::string lost_ranks(const Evidence& evidence, Outcome outcome) {
     why.insert(why.end(), more.begin(), more.end());
   };
   add(told_by_controller(evidence, kEndedByLauncherFact, "the launcher asked for the end of "));
+  add(told_by_controller(
+      evidence, kKeeperEndedFact, "the process of nsa-harness that keeps the command "));
   if (!why.empty() || outcome != Outcome::pass) {
     add(told_by_controller(evidence, kLauncherEndedFact, "the launcher "));
   }

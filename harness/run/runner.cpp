@@ -12,11 +12,13 @@
 #include <vector>
 
 #include "harness/evidence/evidence.h"
+#include "harness/evidence/hosts.h"
 #include "harness/foreign/trials.h"
 #include "harness/run/join/launched_ranks.h"
 #include "harness/run/looks/machine_state.h"
 #include "harness/run/meeting.h"
 #include "harness/run/processes/command_group.h"
+#include "harness/run/processes/guardian.h"
 #include "harness/run/processes/keeper.h"
 #include "harness/run/processes/left_behind.h"
 #include "harness/run/processes/worker_group.h"
@@ -73,7 +75,11 @@ class CaseRun {
         ranks_(static_cast<int>(the_case.scenario.parallel.ranks)),
         case_file_(write_case(the_case, options)),
         listener_(listen_on_loopback()),
-        sink_(options.folder, hooks) {}
+        sink_(options.folder, hooks),
+        mark_(draw_mark(options.folder)) {
+    if (!options.guardian.empty())
+      guardian_.emplace(Process::spawn(guardian_of(mark_, options.guardian)));
+  }
 
   RunResult run() {
     for (const Fact& fact : machine_facts()) record(fact);
@@ -82,13 +88,7 @@ class CaseRun {
     if (case_.scenario.is_foreign()) {
       for (const Artefact& trial : write_trials(case_.scenario, options_.folder)) record(trial);
     }
-    std::string stop_reason = case_.scenario.is_command() ? run_command() : run_ranks();
-    if (well_ && interrupted() != 0) {
-      stop_reason = "interrupted";
-      record(Stopped{stop_reason, "before the twin was started", now_ms()});
-    } else if (well_ && case_.scenario.has_twin()) {
-      stop_reason = run_twin();
-    }
+    const std::string stop_reason = run_processes();
     end_what_is_left();
     note_full_disk();
     note_unstartable();
@@ -100,6 +100,20 @@ class CaseRun {
   }
 
  private:
+  // Gives why they were stopped, "" when they ended by themselves.
+  std::string run_processes() {
+    try {
+      const std::string reason = case_.scenario.is_command() ? run_command() : run_ranks();
+      if (!well_ || (interrupted() == 0 && !case_.scenario.has_twin())) return reason;
+      if (interrupted() == 0) return run_twin();
+    } catch (...) {
+      (void)end_left_behind(mark_);
+      throw;
+    }
+    record(Stopped{"interrupted", "before the twin was started", now_ms()});
+    return "interrupted";
+  }
+
   [[nodiscard]] std::int64_t now_ms() const { return monotonic_ms() - origin_ms_; }
   [[nodiscard]] int interrupted() const {
     return options_.interrupted != nullptr ? options_.interrupted->load() : 0;
@@ -163,14 +177,20 @@ class CaseRun {
     meeting.port = listener_.port;
     meeting.origin_ms = origin_ms_;
     add_meeting(meeting, here);
-    here.environment.push_back(case_mark(options_.folder));
+    put_mark(here);
     return here;
+  }
+
+  void put_mark(ProcessRequest& request) const {
+    request.environment.push_back(mark_.variable);
+    request.mark = mark_.number;
   }
 
   // Of a command there is nothing left, but where its keeper was killed.
   void end_what_is_left() {
-    const std::vector<std::string> names = end_left_behind(case_mark(options_.folder));
-    if (!names.empty()) record(Fact{kLeftBehindFact, nsa::join(names)});
+    const LeftBehind left = end_left_behind(mark_);
+    if (!left.ended.empty()) record(Fact{kLeftBehindFact, nsa::join(left.ended)});
+    if (!left.stayed.empty()) record(Fact{kStayedFact, nsa::join(left.stayed)});
   }
 
   // What ranks do on a full disk looks like many other failures: whoever judges must know.
@@ -199,7 +219,7 @@ class CaseRun {
     const std::vector<std::string>& command = case_.scenario.command.argv;
     keeper.argv.insert(keeper.argv.end(), command.begin(), command.end());
     keeper.environment = options_.environment;
-    keeper.environment.push_back(case_mark(options_.folder));
+    put_mark(keeper);
     keeper.out_path = options_.folder + "/command.out";
     keeper.err_path = options_.folder + "/command.err";
     SupervisorLimits of_command = limits(1);
@@ -232,7 +252,7 @@ class CaseRun {
       start_here(group);
     } else {
       const bool cards = case_.scenario.parallel.device == nsa::Device::cuda;
-      launched = std::make_unique<LaunchedRanks>(options_, ranks_, cards);
+      launched = std::make_unique<LaunchedRanks>(options_, ranks_, cards, mark_.number);
       if (!launched->gather()) return stop_before_ranks();
       add_launched(*launched, group);
     }
@@ -300,6 +320,8 @@ class CaseRun {
   int life_ = 0;                            // of the ranks that run
   bool killed_ = false;                     // as the scenario asks, in the life before
   bool well_ = false;
+  CaseMark mark_;
+  std::optional<Process> guardian_;  // of the mark
 };
 
 }  // namespace

@@ -50,6 +50,8 @@ struct RunnerOptions {
   const std::atomic<int>* interrupted = nullptr;  // a signal number once the user wants to stop
   MemoryWitness memory;
   Launch launch;
+  std::string
+      guardian;  // path of this program: it ends what is left should the controller be killed; "": nobody does
   // The main thread's frames, innermost first, of a process of a command that does not answer itself; may be empty.
   std::function<std::vector<std::string>(pid_t)> frames_of;
   // Deadlines and periods in milliseconds; a test shortens them.

@@ -60,7 +60,8 @@ class SocketChannel(Channel):
         try:
             with self._inside:
                 value = self.flight()
-        except (RuntimeError, ValueError, TypeError):  # of a torch that has another form of it
+        except (RuntimeError, ValueError, TypeError, AttributeError) as error:  # of a torch that has another form of it
+            self.write("fact", name=flight.UNREAD, value=str(error))
             return
         if value:
             self.write("fact", name=flight.FACT, value=value)

@@ -1,6 +1,7 @@
 // A command of the user's own: how it ended, and whether it stands still, as far as it says nothing of itself.
 #pragma once
 
+#include "harness/evidence/hosts.h"
 #include "tests/checks/planted_ends.h"
 #include "tests/checks/planted_progress.h"
 
@@ -100,6 +101,14 @@ inline void add_command(std::vector<Planted>& list) {
       {ends, "a command that left processes behind", Verdict::pass, "", "{}", [](Healthy& h) {
          put(h.evidence.facts, kController, harness::Fact{harness::kLeftBehindFact, "sleep"});
        }});
+  list.push_back({ends,
+                  "a command that left processes behind which do not end",
+                  Verdict::inconclusive,
+                  "",
+                  "{}",
+                  [](Healthy& h) {
+                    put(h.evidence.facts, kController, harness::Fact{harness::kStayedFact, "tar"});
+                  }});
   const std::string moves = "progress";
   list.push_back({moves,
                   "a command whose ranks all wait for a peer",

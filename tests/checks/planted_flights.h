@@ -50,6 +50,16 @@ inline void add_flights(std::vector<Planted>& list) {
                     told_by_torch(h, flight(2, 8, true), flight(2, 8, true));
                   }});
   list.push_back({agree,
+                  "what PyTorch wrote last of a rank cannot be read",
+                  Verdict::inconclusive,
+                  "",
+                  "{}",
+                  [](Healthy& h) {
+                    told_by_torch(h, flight(2, 8, true), flight(2, 8, true));
+                    const harness::Fact unread{harness::kUnreadFlightFact, "version: found 3.0"};
+                    put(h.evidence.facts, 1, unread, 60'000);
+                  }});
+  list.push_back({agree,
                   "what PyTorch holds of two ranks is of other times",
                   Verdict::inconclusive,
                   "",

@@ -135,17 +135,52 @@ int end_by(int signal) {
   return 0;
 }
 
+void wait_for_session_of(pid_t child) {
+  constexpr int kLooks = 5'000;  // it is there in microseconds
+  for (int i = 0; i < kLooks && getsid(child) != child; ++i) usleep(1'000);
+}
+
 void start_grandchild(bool in_own_session = false) {
   const pid_t child = fork();
   if (child != 0) {
     std::cout << "grandchild " << child << std::endl;
-    constexpr int kLooks = 5'000;  // it is there in microseconds
-    for (int i = 0; in_own_session && i < kLooks && getsid(child) != child; ++i) usleep(1'000);
+    if (in_own_session) wait_for_session_of(child);
     return;
   }
   if (in_own_session) setsid();
   std::signal(SIGTERM, SIG_IGN);
   while (true) pause();
+}
+
+// In a session of its own, and nothing is left of the environment.
+void start_bare_grandchild() {
+  const pid_t child = fork();
+  if (child == 0) {
+    setsid();
+    execle("/bin/sleep", "sleep", "600", nullptr, nullptr);
+    _exit(1);
+  }
+  std::cout << "grandchild " << child << std::endl;
+  constexpr int kLooks = 5'000;
+  for (int i = 0; i < kLooks; ++i) {
+    std::ifstream environment("/proc/" + std::to_string(child) + "/environ");
+    if (environment.peek() == std::ifstream::traits_type::eof()) return;
+    usleep(1'000);
+  }
+}
+
+// Processes of which each starts the next one and ends, for a minute at most.
+void start_chain() {
+  const pid_t first = fork();
+  if (first != 0) return wait_for_session_of(first);
+  setsid();
+  prctl(PR_SET_NAME, "chain_of_fakes");
+  constexpr int kLinks = 60'000;
+  for (int i = 0; i < kLinks; ++i) {
+    usleep(500);
+    if (fork() != 0) _exit(0);
+  }
+  _exit(0);
 }
 
 void flood(Rank& rank) {
@@ -328,6 +363,8 @@ const std::map<std::string, Mood>& moods() {
       {"grandchild", [](Rank& r) { return start_grandchild(), r.done(), 0; }},
       {"grandchild_apart", [](Rank& r) { return start_grandchild(true), r.done(), 0; }},
       {"grandchild_apart_killed", [](Rank&) { return start_grandchild(true), end_by(SIGKILL); }},
+      {"grandchild_bare", [](Rank& r) { return start_bare_grandchild(), r.done(), 0; }},
+      {"chain", [](Rank& r) { return start_chain(), r.done(), 0; }},
       {"grandchild_hang", [](Rank& r) { return start_grandchild(), r.stand(false), 0; }},
       {"closes", [](Rank& r) { return r.work(), close(kEventFd), 0; }},
       {"closes_hang", [](Rank&) { return close(kEventFd), pause(); }},

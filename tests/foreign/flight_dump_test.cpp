@@ -54,7 +54,8 @@ TEST(FlightDump, WhatTorchWroteIsRead) {
 }
 
 TEST(FlightDump, JsonIsReadTooAndOfNcclTheStateCounts) {
-  const FlightDump dump = read_flight_dump(R"({"pg_config": {"3": {"ranks": "[0, 2]"}}, "entries": [
+  const FlightDump dump =
+      read_flight_dump(R"({"version": "2.4", "pg_config": {"3": {"ranks": "[0, 2]"}}, "entries": [
       {"process_group": ["3", "mesh"], "collective_seq_id": 4, "profiling_name": "nccl:_all_gather_base", "retired": true,
        "input_sizes": [[5], []], "input_dtypes": ["Half"], "state": "started"},
       {"process_group": ["0", "default_pg"], "profiling_name": "nccl:send 0->1", "is_p2p": true}]})");
@@ -67,6 +68,35 @@ TEST(FlightDump, AFileThatIsNotWrittenToItsEndIsRefused) {
   for (std::size_t size = 0; size < kDump.size(); ++size) {
     EXPECT_THROW((void)read_flight_dump(kDump.substr(0, size)), nsa::Error) << size;
   }
+}
+
+std::string refused(const std::string& text) {
+  try {
+    (void)read_flight_dump(text);
+  } catch (const nsa::Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(FlightDump, AVersionThatIsNotKnownIsRefused) {
+  const std::string entry =
+      R"("entries": [{"collective_seq_id": 1, "profiling_name": "nccl:all_reduce"}]})";
+  EXPECT_EQ(refused(R"({"version": "2.10", )" + entry), "");
+  EXPECT_EQ(refused(R"({"version": "3.0", )" + entry), "version: found 3.0, wanted 2.x");
+  EXPECT_EQ(refused(R"({"version": "1.5", )" + entry), "version: found 1.5, wanted 2.x");
+  EXPECT_EQ(refused("{" + entry), "version: found none, wanted 2.x");
+}
+
+TEST(FlightDump, ACollectiveWithoutItsNumberIsNotTheFirstOne) {
+  const std::string begin = R"({"version": "2.10", "entries": [{"profiling_name": "nccl:barrier")";
+  const std::string words = "collective_seq_id of nccl:barrier: found none, wanted a number";
+  EXPECT_EQ(refused(begin + "}]}"), words);
+  EXPECT_EQ(refused(begin + R"(, "collective_seq_id": "7"}]})"), words);
+  EXPECT_EQ(refused(begin + R"(, "collective_seq_id": 7}]})"), "");
+  EXPECT_EQ(refused(begin + R"(, "is_p2p": true}]})"), "") << "it is no collective";
+  EXPECT_NE(refused(R"({"version": "2.10", "entries": [7]})"), "");
+  EXPECT_NE(refused(R"({"version": "2.10", "entries": {}})"), "");
 }
 
 TEST(FlightDump, WhateverIsInTheFileItIsReadOrRefused) {

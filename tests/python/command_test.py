@@ -44,6 +44,40 @@ subprocess.Popen(['sleep', '613.25'], start_new_session=True)
 os.kill(os.getppid(), signal.SIGKILL)
 time.sleep(60)
 """
+# Started by somebody who is gone, in a session of its own, without an environment.
+BARE = """
+import os, signal, sys, time
+def leave_bare(seconds):
+    told, tells = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        null = os.open("/dev/null", os.O_RDWR)
+        for fd in (0, 1, 2):
+            os.dup2(null, fd)
+        os.closerange(3, tells)
+        os.execve("/bin/sleep", ["sleep", seconds], {})  # closes `tells`
+    os.close(tells)
+    os.read(told, 1)
+def parent_of(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        return int(file.read().rpartition(")")[2].split()[1])
+"""
+KILLS_KEEPER_OF_BARE = BARE + """
+leave_bare("613.5")
+os.kill(os.getppid(), signal.SIGKILL)
+time.sleep(60)
+"""
+KILLS_ALL_ABOVE = BARE + """
+leave_bare("613.75")
+keeper = os.getppid()
+controller = parent_of(keeper)
+os.kill(keeper, signal.SIGSTOP)  # it does not learn of the controller's end
+os.kill(controller, signal.SIGKILL)
+os.kill(keeper, signal.SIGKILL)
+time.sleep(60)
+"""
 LEAVES = "import subprocess; subprocess.Popen(['sleep', '600.25'], start_new_session=True)"
 
 # A rank that answers like PyTorch with NCCL: RECORDS are (sequence, elements, state); then it does REST.
@@ -199,6 +233,24 @@ class Command(unittest.TestCase):
             (case,) = json.loads(told.stdout)["cases"]
             self.assertNotEqual(case["outcome"], "PASS", case)
         self.assertEqual(running("613.25"), [])
+
+    def test_a_killed_keeper_is_told_as_such_and_nothing_is_left_below_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (case,) = judged("keeper", [sys.executable, "-c", KILLS_KEEPER_OF_BARE], folder)["cases"]
+        self.assertEqual(running("613.5"), [])
+        self.assertEqual(case["outcome"], "ERROR", case)
+        self.assertIn("the process of nsa-harness that keeps the command was ended by signal 9", case["reason"])
+        self.assertEqual(case["findings"], [])
+
+    def test_nothing_outlives_a_controller_that_is_killed_together_with_the_keeper(self):
+        with tempfile.TemporaryDirectory() as folder:
+            command = [PROGRAM, "run", "--quiet", "--out", folder, "--db", folder + "/x.db", "--", sys.executable, "-c", KILLS_ALL_ABOVE]
+            done = subprocess.run(command, timeout=60, check=False)
+            self.assertEqual(done.returncode, -signal.SIGKILL)
+            deadline = time.monotonic() + 60
+            while running("613.75") and time.monotonic() < deadline:
+                time.sleep(0.1)
+        self.assertEqual(running("613.75"), [])
 
     def test_a_command_whose_controller_died_before_it_heard_of_it_is_ended(self):
         reader, writer = os.pipe()

@@ -463,6 +463,25 @@ def leaves_a_process(q, k, v):
     return win_right(q, k, v)
 
 
+def leaves_a_bare_process(q, k, v):
+    """Started by somebody who is gone, in a session of its own, without an environment."""
+    import os
+
+    told, tells = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        null = os.open("/dev/null", os.O_RDWR)
+        for fd in (0, 1, 2):
+            os.dup2(null, fd)
+        os.execve("/bin/sleep", ["sleep", "86124"], {})
+    os.close(tells)
+    os.read(told, 1)
+    os.close(told)
+    return win_right(q, k, v)
+
+
 def kills_itself(q, k, v):
     import os
     import signal

@@ -64,8 +64,11 @@ class Plugin(unittest.TestCase):
         write("test_my_kernel.py", page() + REFUSES)
         program = write("controller", f"#!{sys.executable}\n" + CONTROLLER.format(told=TOLD))
         cls.junit = os.path.join(folder, "junit.xml")
+        # An installed package is found by its entry point; this one is a folder on the path. Where a wheel is installed too, pytest
+        # would load the same module twice, and refuse; other plugins may change what is printed.
         environment = dict(os.environ, PYTHONPATH=os.path.join(ROOT, "python"), NSA_HARNESS_PROGRAM=program)
-        # An installed package is found by its entry point; this one is a folder on the path.
+        environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+        environment.pop("PYTEST_ADDOPTS", None)
         command = [sys.executable, "-m", "pytest", "-p", "nsa_harness.pytest_plugin", "--junitxml", cls.junit, folder]
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240, check=False)
         cls.output = done.stdout + done.stderr

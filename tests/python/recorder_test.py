@@ -3,6 +3,8 @@
 import json
 import os
 import sys
+import threading
+import types
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -10,8 +12,9 @@ sys.path.insert(0, os.path.join(ROOT, "python"))
 
 import torch  # noqa: E402
 
+from nsa_harness import flight  # noqa: E402
 from nsa_harness.channel import Channel  # noqa: E402
-from nsa_harness.train import FEW_HOOKS, FIRST_STEPS, Recorder  # noqa: E402
+from nsa_harness.train import FEW_HOOKS, FIRST_STEPS, Recorder, SocketChannel  # noqa: E402
 
 EVERY = FIRST_STEPS + 3
 
@@ -98,6 +101,41 @@ class Recording(unittest.TestCase):
         self.assertEqual(self.told.sent, [])
         self.told.write("fact", name="a", value="b")
         self.assertEqual([json.loads(line)["kind"] for line in self.told.sent[0].splitlines()], ["bucket", "fact"])
+
+
+class FlightRecorder(unittest.TestCase):
+    """What PyTorch's own recorder of collectives gives is read, or refused in words."""
+
+    ENTRY = {"profiling_name": "gloo:all_reduce", "process_group": ["0", "default_pg"], "retired": True, "collective_seq_id": 3}
+
+    @staticmethod
+    def torch_that_holds(held):
+        holder = types.SimpleNamespace(_dump_fr_trace_json=lambda collectives, active: json.dumps(held).encode())
+        return types.SimpleNamespace(_C=types.SimpleNamespace(_distributed_c10d=holder))
+
+    def test_what_is_known_is_read(self):
+        sent = dict(self.ENTRY, is_p2p=True, collective_seq_id=None)
+        value = flight.dump(self.torch_that_holds({"version": "2.10", "entries": [self.ENTRY, sent]}))
+        self.assertEqual(json.loads(value), [["default", 3, "all_reduce", "", 0, True]])
+
+    def test_another_version_and_a_missing_number_are_refused(self):
+        numberless = {key: value for key, value in self.ENTRY.items() if key != "collective_seq_id"}
+        for held, words in (
+            ({"version": "3.0", "entries": [self.ENTRY]}, "version: found 3.0"),
+            ({"entries": [self.ENTRY]}, "version: found none"),
+            ({"version": "2.10", "entries": [numberless]}, "collective_seq_id of gloo:all_reduce: found none"),
+        ):
+            with self.assertRaisesRegex(ValueError, words):
+                flight.dump(self.torch_that_holds(held))
+
+    def test_what_could_not_be_read_is_told(self):
+        told = []
+        channel = SocketChannel.__new__(SocketChannel)
+        channel._inside = threading.Lock()
+        channel.write = lambda kind, **row: told.append((kind, row["name"], row["value"]))
+        channel.flight = lambda: flight.dump(self.torch_that_holds({"version": "3.0"}))
+        channel.tell_flight()
+        self.assertEqual(told, [("fact", "flight_unread", "version: found 3.0, wanted 2.x")])
 
 
 if __name__ == "__main__":

@@ -162,12 +162,13 @@ class Validate(unittest.TestCase):
         self.assertNotIn(".yaml", report.partition("## Configuration")[0])
 
     def test_no_process_outlives_the_case(self):
-        with tempfile.TemporaryDirectory() as folder:
-            verdict = nsa_harness.validate(kernels.leaves_a_process, dict(WIN), out=folder, db=os.path.join(folder, "runs.db"))
-            self.assertTrue(verdict, str(verdict))
-            with open(verdict.report, encoding="utf-8") as file:
-                self.assertIn("processes that they left behind were ended: sleep", file.read())
-        left = subprocess.run(["pgrep", "-fx", "sleep 86123"], capture_output=True, text=True, check=False)
+        for kernel in (kernels.leaves_a_process, kernels.leaves_a_bare_process):
+            with self.subTest(kernel=kernel.__name__), tempfile.TemporaryDirectory() as folder:
+                verdict = nsa_harness.validate(kernel, dict(WIN), out=folder, db=os.path.join(folder, "runs.db"))
+                self.assertTrue(verdict, str(verdict))
+                with open(verdict.report, encoding="utf-8") as file:
+                    self.assertIn("processes that they left behind were ended: sleep", file.read())
+        left = subprocess.run(["pgrep", "-f", "sleep 8612[34]"], capture_output=True, text=True, check=False)
         self.assertEqual(left.stdout, "")
 
     def printed_by(self, comment, beside=None):

@@ -17,6 +17,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::Pair;
 using ::testing::StartsWith;
 
 struct Folder {
@@ -46,6 +47,18 @@ TEST(FlightRecorders, WhereTheUserSaysWhereDumpsGoNobodyIsAsked) {
   EXPECT_FALSE(recorders.step({0}, {0}, true, 0));
 }
 
+TEST(FlightRecorders, ADumpThatCannotBeReadIsTold) {
+  const Folder folder;
+  FlightRecorders recorders(folder.name);
+  const std::string path = folder.name + "/flight/rank_1";
+  std::ofstream(path) << R"({"version": "3.0"})";
+  EXPECT_THAT(recorders.newest({0, 1}).back(), IsEmpty());
+  EXPECT_THAT(recorders.unread(), ElementsAre(Pair(1, "version: found 3.0, wanted 2.x")));
+  std::ofstream(path) << R"({"version": "2.10"} )";
+  EXPECT_EQ(recorders.newest({0, 1}).back().size(), 1u);
+  EXPECT_THAT(recorders.unread(), IsEmpty());
+}
+
 TEST(FlightRecorders, TwoAnswersThatShowTheSameTellWhoIsHeld) {
   const Folder folder;
   FlightRecorders recorders(folder.name);
@@ -59,7 +72,7 @@ TEST(FlightRecorders, TwoAnswersThatShowTheSameTellWhoIsHeld) {
     char text[8];
     EXPECT_EQ(read(asked, text, sizeof text), 2);
     std::ofstream(folder.name + "/flight/rank_0")
-        << R"({"entries": [{"process_group": ["0", "default_pg"], "collective_seq_id": 1,)"
+        << R"({"version": "2.10", "entries": [{"process_group": ["0", "default_pg"], "collective_seq_id": 1,)"
         << R"("profiling_name": "nccl:all_reduce", "state": "started"}]})"
         << std::string(static_cast<std::size_t>(round), ' ');
     EXPECT_TRUE(recorders.step({0}, {0, 1}, true, now_ms + 100));

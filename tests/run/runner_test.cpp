@@ -362,7 +362,19 @@ INSTANTIATE_TEST_SUITE_P(Moods,
                          ::testing::Values("grandchild",
                                            "grandchild_hang",
                                            "grandchild_apart",
+                                           "grandchild_bare",
                                            "grandchild_apart_killed"));
+
+TEST_F(RunnerTest, ProcessesThatStartEachOtherDoNotOutliveTheCase) {
+  const Ran ran = run(1, {{"0", "chain"}});
+  for (const auto& [pid, state] : all_processes()) {
+    EXPECT_FALSE(state.name == "chain_of_fakes" && state.state != 'Z') << pid;
+  }
+  EXPECT_TRUE(
+      std::any_of(ran.evidence.facts.begin(), ran.evidence.facts.end(), [](const auto& row) {
+        return row.row.name == kLeftBehindFact && row.row.value == "chain_of_fakes";
+      }));
+}
 
 TEST_F(RunnerTest, WhatIsLeftBehindIsTold) {
   const auto told = [](const Ran& ran) {

@@ -10,6 +10,7 @@
 #include "harness/checks/list.h"
 #include "harness/checks/process/leavers.h"
 #include "harness/checks/result.h"
+#include "harness/evidence/hosts.h"
 #include "harness/evidence/raised.h"
 
 namespace harness::checks {
@@ -98,6 +99,7 @@ class Ends {
     judge_twin();
     judge_launcher();
     tell_overwritten();
+    judge_left_behind();
     tell(false);
     tell(true);
     return result_.finish(ranks_text(all_ranks(evidence_)) +
@@ -105,6 +107,14 @@ class Ends {
   }
 
  private:
+  void judge_left_behind() {
+    for (const auto& row : evidence_.facts) {
+      if (row.process != kController || row.row.name != kStayedFact) continue;
+      result_.missing("the end of processes that were left behind: SIGKILL did not end " +
+                      row.row.value);
+    }
+  }
+
   // No failure: who starts a server for all cases does so. But it did not outlive the case.
   [[nodiscard]] std::string told_left_behind() const {
     for (const auto& row : evidence_.facts) {

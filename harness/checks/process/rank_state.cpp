@@ -45,6 +45,10 @@ bool tells_collectives(const Evidence& evidence, int rank) {
 }
 
 void add_flights(const Evidence& evidence, RankState& state) {
+  const auto unread = unread_flights(evidence);
+  if (const auto why = unread.find(state.rank); why != unread.end()) {
+    state.unread_flight = why->second;
+  }
   const Flights flights = newest_flights(evidence);
   const auto dump = flights.after.find(state.rank);
   if (dump == flights.after.end()) return;

@@ -30,7 +30,8 @@ struct RankState {
   // 0 and 1 with stacks; 2 and 3 of a case that was watched further
   std::array<const From<Observation>*, 4> looks{};
   std::optional<PendingCollective> pending;
-  bool held = false;  // by its peers, as PyTorch's flight recorder has it
+  bool held = false;          // by its peers, as PyTorch's flight recorder has it
+  std::string unread_flight;  // why the newest dump of that recorder could not be read
 
   [[nodiscard]] bool looked_twice() const { return looks[0] != nullptr && looks[1] != nullptr; }
   [[nodiscard]] Looked looked() const;

@@ -69,6 +69,8 @@ bool told_by_flight_recorder(const RankState& rank) {
 // Who waits in which collective, where PyTorch's flight recorder is the witness.
 void put_flights(const std::vector<RankState>& live, Finding& finding) {
   for (const RankState& rank : live) {
+    if (!rank.unread_flight.empty())
+      finding.facts["unread_flight"][process_name(rank.rank)] = rank.unread_flight;
     if (!told_by_flight_recorder(rank)) continue;
     finding.facts["flight"][process_name(rank.rank)] = rank.pending->op + ", collective " +
                                                        std::to_string(rank.pending->sequence) +

@@ -348,6 +348,7 @@ RunResult RunSession::run_attempt(std::size_t index, const Place& place, Evidenc
   options.interrupted = &interrupted();
   options.frames_of = &python_frames;
   options.launch = plan_.launch;
+  options.guardian = kThisProgram;
   options.other_levels = other_levels(index);
   evidence.the_case = the_case;
   evidence.folder = options.folder;

@@ -126,7 +126,7 @@ constexpr std::array kProcessWords = {
             "standing",
             "{Ranks} stood still outside any collective[ in {step}][, phase {phase}][, "
             "{layers}].[ {Waiting} waited in a collective.][ PyTorch's flight recorder tells what "
-            "they wait in: {flight}.]",
+            "they wait in: {flight}.][ What it wrote last could not be read: {unread_flight}.]",
             kNotSlow,
             "Read the stack: what does this rank wait for on the host (a lock, a file, a queue, a "
             "child)?",
@@ -162,7 +162,7 @@ constexpr std::array kProcessWords = {
     Wording{"HANG.COLLECTIVE",
             "waiting",
             "Every live rank waited inside a collective: {waits}.[ PyTorch's flight recorder tells "
-            "so: {flight}.]",
+            "so: {flight}.][ What it wrote last could not be read: {unread_flight}.]",
             kNotSlow,
             "",
             "stacks"},

@@ -19,6 +19,7 @@
 #include "harness/run/join/messages.h"
 #include "harness/run/join/token.h"
 #include "harness/run/meeting.h"
+#include "harness/run/processes/left_behind.h"
 #include "harness/run/processes/watched_process.h"
 #include "harness/scenario/exit_code.h"
 #include "nsa/base/error.h"
@@ -196,6 +197,7 @@ class Agent {
     request.out_path = start.out_path;
     request.err_path = start.err_path;
     if (listener_.fd.is_open()) request.listen_fd = listener_.fd.get();
+    request.mark = mark_.number;
     add_meeting({start.port, start.store, join_.address, monotonic_ms() - start.now_ms}, request);
     return request;
   }
@@ -270,20 +272,31 @@ class Agent {
     end.memory = memory_kill(
         memory_.kills() - memory_kills_before_, status.rss_peak_bytes, memory_.usable_bytes());
     rank_->close();
+    end_what_is_left();
     link_.send(end_text(end));
     said_end_ = true;
+  }
+
+  void end_what_is_left() {
+    const LeftBehind left = end_left_behind(mark_);
+    if (left.ended.empty() && left.stayed.empty()) return;
+    std::cerr << "nsa-harness join: rank " << join_.rank
+              << " left processes behind; ended: " << nsa::join(left.ended)
+              << "; not ended by SIGKILL: " << nsa::join(left.stayed) << std::endl;
   }
 
   [[nodiscard]] bool lost() const {
     return !released_ && (!link_.is_open() || link_.silent_ms() >= deadline_ms_);
   }
 
-  // The rank goes with the controller: its destructor ends it. Where that had let go of everybody, nothing is lost.
+  // The rank goes with the controller. Where that had let go of everybody, nothing is lost.
   int give_up() {
     const std::string why =
         link_.is_open() ? "nothing came from it for " + std::to_string(deadline_ms_ / 1000) + " s"
                         : link_.why_closed();
     if (said_end_) return kExitPass;
+    rank_.reset();
+    end_what_is_left();
     std::cerr << "nsa-harness join: rank " << join_.rank << ": the controller is lost (" << why
               << "), so the rank is ended" << std::endl;
     return kExitError;
@@ -296,6 +309,7 @@ class Agent {
   Listener listener_;
   MemoryWitness memory_;
   std::unique_ptr<LocalProcess> rank_;
+  const CaseMark mark_{"", draw_number()};  // ranks of one case have the same folder
   std::int64_t memory_kills_before_ = 0;
   std::int64_t deadline_ms_ = kUnstartedMs;
   std::int64_t stated_ms_ = 0;

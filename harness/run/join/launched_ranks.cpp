@@ -43,18 +43,16 @@ std::string replaced(std::string word, const std::string& what, const std::strin
   return word;
 }
 
-std::string end_words(const ExitStatus& end) {
-  return end.signal != 0 ? "was ended by signal " + std::to_string(end.signal)
-                         : "exited with " + std::to_string(end.exit_code);
-}
-
 std::string rank_name(const Joined& joined) {
   return "rank " + std::to_string(joined.join.rank) + " on " + joined.join.host;
 }
 
 }  // namespace
 
-LaunchedRanks::LaunchedRanks(const RunnerOptions& options, int ranks, bool on_cards)
+LaunchedRanks::LaunchedRanks(const RunnerOptions& options,
+                             int ranks,
+                             bool on_cards,
+                             std::uint64_t mark)
     : options_(options),
       on_cards_(on_cards),
       token_(Token::drawn()),
@@ -73,6 +71,7 @@ LaunchedRanks::LaunchedRanks(const RunnerOptions& options, int ranks, bool on_ca
   keeper.environment.push_back(std::string(kTokenVariable) + "=" + token_.text());
   keeper.out_path = out_path_;
   keeper.err_path = err_path_;
+  keeper.mark = mark;
   launcher_ = std::make_shared<Launcher>(keeper);
 }
 
@@ -99,8 +98,8 @@ void LaunchedRanks::refuse_to_wait(std::int64_t until_ms) const {
   const std::string missing = (absent.size() == 1 ? "rank " : "ranks ") + nsa::ranges_text(absent);
   std::string refused = nsa::join(door_.refused(), "; ");
   if (!refused.empty()) refused = "; turned away: " + refused;
-  if (const auto end = launcher_->end()) {
-    throw nsa::Error("the launcher " + options_.launch.words.front() + " " + end_words(*end) +
+  if (launcher_->end()) {
+    throw nsa::Error("the launcher " + options_.launch.words.front() + " " + launcher_->told_end() +
                      " before " + missing + " had joined; " + told_by_launcher() + refused);
   }
   if (monotonic_ms() >= until_ms) {
@@ -200,7 +199,7 @@ void LaunchedRanks::probe(const std::string& path,
 std::optional<Fact> LaunchedRanks::finish(bool lost_one) {
   const LauncherEnd end = launcher_->wait(lost_one ? kFarewellOfLostMs : kFarewellMs);
   if (end.asked || end.status.exit_code == 0) return std::nullopt;
-  return Fact{kLauncherEndedFact, end_words(end.status)};
+  return Fact{kLauncherEndedFact, launcher_->told_end()};
 }
 
 }  // namespace harness

@@ -19,7 +19,7 @@ class LaunchedRanks {
  public:
   // options.folder, that of the case, is one that all hosts share.
   // Throws: nsa::Error.
-  LaunchedRanks(const RunnerOptions& options, int ranks, bool on_cards);
+  LaunchedRanks(const RunnerOptions& options, int ranks, bool on_cards, std::uint64_t mark);
 
   // Waits until every rank has joined; false: the user wants to stop. Throws: nsa::Error naming what is missing.
   [[nodiscard]] bool gather();

@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include "harness/run/clock.h"
+#include "harness/run/processes/keeper.h"
+#include "harness/run/processes/process_end.h"
 
 namespace harness {
 namespace {
@@ -27,9 +29,18 @@ void Launcher::add_to(std::vector<pollfd>& waited) const {
 const std::optional<ExitStatus>& Launcher::end() {
   if (!end_ && keeper_.exited()) {
     end_ = keeper_.reap();
+    std::string heard;
+    const KeeperSaid said = hear_keeper(keeper_.events(), heard);
+    keeper_ended_ = !said.end;
+    if (said.end) end_ = said.end;
     ended_ms_ = monotonic_ms();
   }
   return end_;
+}
+
+std::string Launcher::told_end() const {
+  const std::string end = harness::told_end(end_);
+  return keeper_ended_ ? "was lost: the process of nsa-harness that keeps it " + end : end;
 }
 
 bool Launcher::gone_for_long() {

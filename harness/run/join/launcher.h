@@ -30,6 +30,8 @@ class Launcher {
   void add_to(std::vector<pollfd>& waited) const;
   // How it ended, once it has, and nothing of it is left on this machine.
   const std::optional<ExitStatus>& end();
+  // "exited with 1". REQUIRES: end().
+  [[nodiscard]] std::string told_end() const;
   // It has ended so long ago that whoever it started must have been told by now.
   [[nodiscard]] bool gone_for_long();
   // Waits until it has ended by itself, or `within_ms` are over; then it is ended.
@@ -37,6 +39,7 @@ class Launcher {
 
  private:
   Process keeper_;
+  bool keeper_ended_ = false;  // before the launcher
   std::optional<ExitStatus> end_;
   std::int64_t ended_ms_ = 0;
 };

@@ -158,9 +158,19 @@ std::optional<ProcessState> read_process_state(pid_t pid) {
   return parse_stat(first_line("/proc/" + std::to_string(pid) + "/stat"));
 }
 
+std::vector<pid_t> process_ids() {
+  return numbered("/proc");
+}
+
+std::string newest_process() {
+  const std::string line = first_line("/proc/loadavg");  // its last field
+  const std::size_t space = line.rfind(' ');
+  return space == std::string::npos ? "" : line.substr(space + 1);
+}
+
 Processes all_processes() {
   Processes all;
-  for (const pid_t pid : numbered("/proc")) {
+  for (const pid_t pid : process_ids()) {
     if (auto state = read_process_state(pid)) all.emplace(pid, std::move(*state));
   }
   return all;

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <sys/types.h>
+#include <vector>
 
 #include "harness/evidence/rows.h"
 
@@ -32,6 +33,12 @@ struct ProcessState {
 
 // The largest resident set that a living process has had; 0 where nothing tells.
 [[nodiscard]] std::int64_t peak_resident_bytes_of(pid_t pid);
+
+// Of the machine, as far as this process sees it.
+[[nodiscard]] std::vector<pid_t> process_ids();
+
+// Changes whenever a process or a thread begins; "" where it cannot be read.
+[[nodiscard]] std::string newest_process();
 
 using Processes = std::map<pid_t, ProcessState>;
 

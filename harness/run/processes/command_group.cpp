@@ -1,7 +1,6 @@
 #include "harness/run/processes/command_group.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
@@ -11,6 +10,8 @@
 #include <unistd.h>
 #include <vector>
 
+#include "harness/evidence/hosts.h"
+#include "harness/run/processes/keeper.h"
 #include "harness/run/processes/process_end.h"
 #include "nsa/base/text.h"
 
@@ -73,7 +74,7 @@ CommandGroup::CommandGroup(const RunnerOptions& options,
 void CommandGroup::run() {
   while (!keeper_.reaped()) {
     wait_for_something();
-    meet_command();
+    hear_keeper();
     hear();
     scan();
     notice_ends();
@@ -87,6 +88,7 @@ void CommandGroup::run() {
     sink_.tick();
   }
   hear();
+  hear_keeper();
   record_ends();
   sink_.flush();
 }
@@ -101,12 +103,11 @@ void CommandGroup::wait_for_something() const {
   if (ready < 0 && errno != EINTR) usleep(kPollMs * 1000);
 }
 
-void CommandGroup::meet_command() {
-  if (command_ != 0) return;
-  std::array<char, 32> text{};
-  const ssize_t n = read(keeper_.events(), text.data(), text.size() - 1);
-  if (n <= 0) return;
-  command_ = static_cast<pid_t>(std::strtol(text.data(), nullptr, 10));
+void CommandGroup::hear_keeper() {
+  const KeeperSaid said = harness::hear_keeper(keeper_.events(), said_by_keeper_);
+  command_end_ = said.end;
+  if (command_ != 0 || said.command == 0) return;
+  command_ = said.command;
   command_fd_ = watch_end(command_);
   meet(0, command_);
 }
@@ -295,6 +296,7 @@ void CommandGroup::record_flights() {
     for (const auto& [number, dump] : dumps) record(number, t_ms, flight_fact(dump));
     ++t_ms;  // in the record the newer ones come later
   }
+  for (const auto& [of, why] : flights_.unread()) record(of, t_ms, Fact{kUnreadFlightFact, why});
 }
 
 void CommandGroup::press_on() {
@@ -303,6 +305,7 @@ void CommandGroup::press_on() {
          now_ms(),
          Fact{"process_left", "processes of the command do not end on SIGKILL"});
   keeper_.signal(SIGKILL);
+  killed_keeper_ = true;
   kill_at_ms_ = now_ms() + kKeeperMs;
 }
 
@@ -316,13 +319,16 @@ bool CommandGroup::failed_before(int number) const {
 }
 
 void CommandGroup::record_ends() {
+  if (!command_end_ && !killed_keeper_) {
+    record(kController, now_ms(), Fact{kKeeperEndedFact, told_end(keeper_end_)});
+  }
   for (const std::string& path : {out_path_, err_path_}) {
     std::ifstream stream(path);
     read_printed(stream, printed_);
   }
   if (ranks_.empty()) ranks_[0];  // it could not be started
   for (auto& [number, rank] : ranks_) {
-    if (rank.pid == command_) rank.end = keeper_end_;
+    if (rank.pid == command_ && command_end_) rank.end = command_end_;
     if (!rank.ended_ms) rank.ended_ms = now_ms();
     const auto told = printed_.exit_codes.find(rank.pid);
     if (!rank.end && told != printed_.exit_codes.end()) rank.end = as_torchrun_tells(told->second);
@@ -332,7 +338,7 @@ void CommandGroup::record_ends() {
     record_end(number, rank);
   }
   if (!command_is_rank()) {
-    ranks_[kLauncher] = Rank{command_, Fd(), now_ms(), keeper_end_};
+    ranks_[kLauncher] = Rank{command_, Fd(), now_ms(), command_end_};
     record_end(kLauncher, ranks_.at(kLauncher));
   }
   record_errors();

@@ -51,7 +51,7 @@ class CommandGroup {
 
   // One round of the loop, in this order.
   void wait_for_something() const;
-  void meet_command();
+  void hear_keeper();
   void hear();
   void scan();
   void notice_ends();
@@ -96,7 +96,10 @@ class CommandGroup {
   bool ranks_say_so_ = false;  // else the command is taken for rank 0
   std::map<int, Rank> ranks_;  // kLauncher too, once it is watched
   Printed printed_;
+  std::string said_by_keeper_;
   ExitStatus keeper_end_;
+  std::optional<ExitStatus> command_end_;  // as its keeper tells it
+  bool killed_keeper_ = false;             // by this program
   std::int64_t out_bytes_ = 0;
   std::int64_t err_bytes_ = 0;
   std::int64_t printed_ms_ = 0;

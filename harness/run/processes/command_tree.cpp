@@ -4,8 +4,8 @@
 #include <array>
 #include <string>
 #include <sys/ioctl.h>
-#include <sys/wait.h>
 
+#include "harness/run/processes/process_end.h"
 #include "nsa/base/text.h"
 
 namespace harness {
@@ -22,17 +22,6 @@ std::optional<int> number_in(const std::string& environment, const std::string& 
   const auto number = nsa::parse_int(environment.substr(at, environment.find('\0', at) - at));
   if (!number || *number < 0 || *number > kMost) return std::nullopt;
   return static_cast<int>(*number);
-}
-
-ExitStatus as_exit_status(int word) {
-  ExitStatus end;
-  if (WIFSIGNALED(word)) {
-    end.signal = WTERMSIG(word);
-    end.core_dumped = WCOREDUMP(word);
-  } else {
-    end.exit_code = WEXITSTATUS(word);
-  }
-  return end;
 }
 
 // struct pidfd_info of linux/pidfd.h, which older systems do not have.
@@ -101,14 +90,14 @@ pid_t CommandTree::owner(pid_t pid, const std::vector<pid_t>& candidates) const 
 }
 
 std::optional<ExitStatus> end_of_stranger(pid_t pid, int pidfd) {
-  if (const auto status = status_of_pidfd(pidfd)) return as_exit_status(*status);
+  if (const auto status = status_of_pidfd(pidfd)) return exit_status_of(*status);
   const std::string stat = proc_file(pid, "stat");
   const auto state = parse_stat(stat);
   if (!state || state->state != 'Z') return std::nullopt;
   const std::size_t last =
       stat.find_last_of(' ');  // its last field is the status, as wait() has it
   const auto status = nsa::parse_int(stat.substr(last + 1, stat.find('\n', last) - last - 1));
-  return status ? std::optional(as_exit_status(static_cast<int>(*status))) : std::nullopt;
+  return status ? std::optional(exit_status_of(static_cast<int>(*status))) : std::nullopt;
 }
 
 }  // namespace harness

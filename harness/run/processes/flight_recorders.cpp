@@ -17,7 +17,7 @@ namespace harness {
 namespace {
 
 // PyTorch looks at its pipe once a second, and then writes some hundred kilobytes.
-constexpr std::int64_t kAnswerMs = 4'000;
+constexpr std::int64_t kDumpMs = 4'000;
 constexpr std::int64_t kAfterwardsMs = 1'000;  // what is printed on the way comes late
 constexpr std::int64_t kShortestApartMs = 2'000;
 constexpr std::int64_t kLongestApartMs = 8'000;  // while dumps show that the command moves
@@ -92,7 +92,7 @@ void FlightRecorders::ask(const std::set<int>& ranks, std::int64_t now_ms) {
   }
 }
 
-// Of a file that is still being written the end is missing: it is read again later.
+// A file that is still being written cannot be read, and is read again later: unread() tells of what stays so.
 bool FlightRecorders::read_one(int rank) {
   const std::string path = file_of(rank);
   const Stamp stamp = stamp_of(path);
@@ -103,8 +103,10 @@ bool FlightRecorders::read_one(int rank) {
     if (const auto at = after_.find(rank); at != after_.end()) before_[rank] = at->second;
     after_[rank] = std::move(dump);
     read_[rank] = stamp;
+    unread_.erase(rank);
     return true;
-  } catch (const nsa::Error&) {
+  } catch (const nsa::Error& error) {
+    unread_[rank] = error.what();
     return false;
   }
 }
@@ -147,7 +149,7 @@ bool FlightRecorders::step(const std::set<int>& live,
     if (awaited_.empty()) return false;
   }
   std::erase_if(awaited_, [&](int rank) { return !live.contains(rank) || read_one(rank); });
-  if (!awaited_.empty() && now_ms - asked_ms_ < kAnswerMs) return false;
+  if (!awaited_.empty() && now_ms - asked_ms_ < kDumpMs) return false;
   end_round(live, all, now_ms);
   return true;
 }

@@ -39,6 +39,8 @@ class FlightRecorders {
 
   // The last two dumps of each rank, the older ones first; also what a rank wrote without being asked.
   [[nodiscard]] std::vector<FlightDumps> newest(const std::set<int>& ranks);
+  // Why the newest dump of a rank could not be read, of those where it could not.
+  [[nodiscard]] const std::map<int, std::string>& unread() const { return unread_; }
 
  private:
   struct Stamp {
@@ -57,6 +59,7 @@ class FlightRecorders {
   std::string folder_;  // "": nobody is asked
   std::set<int> awaited_;
   std::map<int, Stamp> read_;  // of the file when it was read last
+  std::map<int, std::string> unread_;
   FlightDumps before_;
   FlightDumps after_;
   std::set<int> held_;

@@ -1,5 +1,7 @@
 #include "harness/run/processes/keeper.h"
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
@@ -13,9 +15,13 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <vector>
 
 #include "harness/run/clock.h"
 #include "harness/run/looks/proc_look.h"
+#include "harness/run/processes/kill_exactly.h"
+#include "harness/run/processes/process_end.h"
+#include "nsa/base/text.h"
 
 extern char** environ;
 
@@ -54,11 +60,32 @@ std::optional<pid_t> start_command(char** argv) {
   return std::nullopt;
 }
 
-void signal_all_below(int number) {
-  const Processes all = all_processes();
-  for (const auto& [pid, state] : all) {
-    if (descends(all, pid, getpid())) kill(pid, number);
+bool is_below(pid_t pid, pid_t from) {
+  constexpr int kDeepest = 64;  // what is deeper comes up when those above it end
+  for (int i = 0; i < kDeepest; ++i) {
+    const auto state = read_process_state(pid);
+    if (!state || state->parent <= 1) return false;
+    if (state->parent == from) return true;
+    pid = state->parent;
   }
+  return false;
+}
+
+// The newest come first, and each gets its signal as soon as it is seen: of processes that start each other, the last one is about
+// to be gone.
+void signal_all_below(int number) {
+  std::vector<pid_t> pids = process_ids();
+  std::sort(pids.rbegin(), pids.rend());
+  for (const pid_t pid : pids) {
+    const Target target(pid);
+    if (is_below(pid, getpid())) target.signal(number);
+  }
+}
+
+// So that whoever started this process can tell the command's end from this one's own.
+void say_end(int status) {
+  const std::string line = "ended " + std::to_string(status) + "\n";
+  (void)!write(kPidFd, line.data(), line.size());
 }
 
 // What the command did is done again here, so that whoever waits for this process learns it.
@@ -102,6 +129,7 @@ class Keeping {
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
       if (pid != command_) continue;
       status_ = status;
+      say_end(status);
       end_soon(kLeftMs);
     }
     return pid == 0;
@@ -140,11 +168,38 @@ int keep(char** argv) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   fcntl(kPidFd, F_SETFD, FD_CLOEXEC);
   const std::optional<pid_t> command = start_command(argv);
-  if (!command) return kNotStarted;
+  if (!command) {
+    say_end(W_EXITCODE(kNotStarted, 0));
+    return kNotStarted;
+  }
   Keeping keeping(*command, parent);
   const std::string line = std::to_string(*command) + "\n";
   if (write(kPidFd, line.data(), line.size()) < 0) keeping.end_now();
   return keeping.run();
+}
+
+KeeperSaid read_keeper(std::string_view text) {
+  constexpr std::string_view kEnded = "ended ";
+  KeeperSaid said;
+  while (true) {
+    const std::size_t end = text.find('\n');
+    if (end == std::string_view::npos) return said;
+    std::string_view line = text.substr(0, end);
+    const bool ended = line.starts_with(kEnded);
+    if (ended) line.remove_prefix(kEnded.size());
+    const auto number = nsa::parse_int(std::string(line));
+    if (number && ended) said.end = exit_status_of(static_cast<int>(*number));
+    if (number && !ended) said.command = static_cast<pid_t>(*number);
+    text.remove_prefix(end + 1);
+  }
+}
+
+KeeperSaid hear_keeper(int pipe, std::string& heard) {
+  std::array<char, 64> text{};
+  for (ssize_t n = 0; (n = read(pipe, text.data(), text.size())) > 0;) {
+    heard.append(text.data(), static_cast<std::size_t>(n));
+  }
+  return read_keeper(heard);
 }
 
 }  // namespace harness

@@ -2,16 +2,33 @@
 // child (a subreaper), whatever groups and sessions they made; so nothing of the command outlives it. It judges and records nothing.
 #pragma once
 
+#include <optional>
+#include <string>
+#include <string_view>
+#include <sys/types.h>
+
+#include "harness/run/processes/spawn_process.h"
+
 namespace harness {
 
 // The first argument of a program that is to keep the command after it.
 inline constexpr const char* kKeepArgument = "--keep-command";
 
 // Runs argv, an array that ends with null, looked for on PATH, and ends as it ended: the same exit code, or the same signal.
-// Writes the command's pid and a newline to fd 3 before anything else. What the command leaves behind has a second to end by
+// Writes the command's pid and a newline to fd 3 before anything else, and how it ended as soon as it has. What the command leaves behind has a second to end by
 // itself; then, and as soon as SIGTERM comes or the process that started this one is gone, all that is left gets SIGTERM, and two
 // seconds later SIGKILL until nothing is left. Exit code 127 and a line on stderr: the command could not be started.
 // REQUIRES: one thread. Returns the exit code.
 [[nodiscard]] int keep(char** argv);
+
+// What a keeper has written.
+struct KeeperSaid {
+  pid_t command = 0;  // 0: not yet, or it could not be started
+  std::optional<ExitStatus>
+      end;  // of the command. Where the keeper has ended without it, somebody ended the keeper
+};
+[[nodiscard]] KeeperSaid read_keeper(std::string_view text);
+// Takes what has come through its pipe since the last call into `heard`, and reads all of it. Never waits.
+[[nodiscard]] KeeperSaid hear_keeper(int pipe, std::string& heard);
 
 }  // namespace harness

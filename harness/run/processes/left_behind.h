@@ -1,17 +1,22 @@
-// What the processes of a case leave behind in groups and sessions of their own, where a signal to the group does not reach it. They
-// have the case's mark in their environment, as they were started; one that was started with an empty environment is not found.
+// What the processes of a case leave behind in groups and sessions of their own, where a signal to the group does not reach it: it is
+// found by the case's mark.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "harness/run/processes/case_mark.h"
+
 namespace harness {
 
-// "NAME=value", to be put into the environment of every process of the case that keeps its files in `folder`.
-[[nodiscard]] std::string case_mark(const std::string& folder);
+// Names of processes, each once and in order.
+struct LeftBehind {
+  std::vector<std::string> ended;
+  std::vector<std::string> stayed;  // SIGKILL was sent, and they were still there at the end
+};
 
-// Kills all processes with this mark until none is left, for two seconds at most. The names of those that were there, each once
-// and in order. REQUIRES: the case's own processes have been collected.
-[[nodiscard]] std::vector<std::string> end_left_behind(const std::string& mark);
+// Kills all processes with this mark, and what they start meanwhile, until none is left; gives up after `within_ms`.
+// REQUIRES: the case's own processes have been collected.
+[[nodiscard]] LeftBehind end_left_behind(const CaseMark& mark, int within_ms = 10'000);
 
 }  // namespace harness

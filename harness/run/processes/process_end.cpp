@@ -10,6 +10,7 @@
 #include <string>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <system_error>
 #include <thread>
 #include <unistd.h>
@@ -82,6 +83,17 @@ Fd watch_end(pid_t pid) {
   Fd pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, kNoFlags)));
   const bool unknown = !pidfd.is_open() && (errno == ENOSYS || errno == EPERM);
   return unknown ? watch_end_in_proc(pid) : std::move(pidfd);
+}
+
+ExitStatus exit_status_of(int word) {
+  ExitStatus end;
+  if (WIFSIGNALED(word)) {
+    end.signal = WTERMSIG(word);
+    end.core_dumped = WCOREDUMP(word);
+  } else {
+    end.exit_code = WEXITSTATUS(word);
+  }
+  return end;
 }
 
 bool is_good(const std::optional<ExitStatus>& end) {

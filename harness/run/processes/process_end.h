@@ -16,6 +16,9 @@ namespace harness {
 // The same without a pidfd.
 [[nodiscard]] Fd watch_end_in_proc(pid_t pid);
 
+// From the word that wait() gives.
+[[nodiscard]] ExitStatus exit_status_of(int word);
+
 [[nodiscard]] bool is_good(const std::optional<ExitStatus>& end);
 [[nodiscard]] std::string told_end(const std::optional<ExitStatus>& end);  // "exited with 1"
 

@@ -15,6 +15,7 @@
 #include <unistd.h>
 #include <utility>
 
+#include "harness/run/processes/case_mark.h"
 #include "harness/run/processes/process_end.h"
 #include "nsa/base/error.h"
 
@@ -128,6 +129,7 @@ pid_t spawn_with(const ProcessRequest& request, const FileActions& actions) {
   const std::vector<char*> argv = pointers(request.argv);
   const std::vector<char*> environment = pointers(request.environment);
   pid_t pid = -1;
+  const Marking marking(request.mark);
   const int error = posix_spawn(&pid,
                                 request.argv.at(0).c_str(),
                                 actions.get(),
