@@ -9,6 +9,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "harness/judge/patterns.h"
+#include "nsa/base/text.h"
 #include "tests/diagnose/worlds.h"
 
 namespace fixtures {
@@ -111,7 +113,7 @@ TEST(Diagnosis, ADefectThatEverybodySharesIsNeverEstablished) {
 }
 
 // A law of the oracle is what the record itself shows of a defect that everybody shares.
-TEST(Diagnosis, AKnownMistakeThatIsNamedWhereverTheCaseFailsIsEstablished) {
+TEST(Diagnosis, AKnownMistakeThatIsNamedWhereverTheCaseFailsIsReproducedAndNotRemoved) {
   const auto named = [](const char* law) {
     Cause cause = cause_at("NUMERIC.FORWARD", {0});
     cause.site.detail["law"] = law;
@@ -123,14 +125,20 @@ TEST(Diagnosis, AKnownMistakeThatIsNamedWhereverTheCaseFailsIsEstablished) {
     });
   };
   const Diagnosis same = explained([&](const Scenario&) { return named("mask_late"); });
-  EXPECT_EQ(same.certainty, Certainty::established);
+  EXPECT_EQ(same.certainty, Certainty::reproduced);
   EXPECT_THAT(same.because, ElementsAre(HasSubstr("the law mask_late gives every wrong number")));
+  EXPECT_THAT(established(same), IsEmpty());
   const auto seed = rich_case().scenario.seed;
   const Diagnosis other = explained([&](const Scenario& scenario) {
     return named(scenario.seed == seed ? "mask_late" : "mask_early");
   });
   EXPECT_EQ(other.certainty, Certainty::supported);
-  const Diagnosis fitted = explained([&](const Scenario&) { return named("factor"); });
+  // A law that says of itself that it is fitted, whatever its name.
+  const Diagnosis fitted = explained([&](const Scenario&) {
+    Cause cause = named("");
+    harness::put_law("mask_late", /*fitted=*/true, cause.site);
+    return cause;
+  });
   EXPECT_EQ(fitted.certainty, Certainty::supported);
 }
 
@@ -196,6 +204,16 @@ TEST(Diagnosis, ACaseThatDoesNotFailAgainIsUnknown) {
   const Diagnosis diagnosis =
       diagnosed(rich_case(), cause_at("GRAD.SCALE"), [](const Scenario&) { return passed(); });
   EXPECT_EQ(diagnosis.certainty, Certainty::unknown);
+  EXPECT_THAT(diagnosis.because,
+              testing::Contains("What was seen without these was not counted: static_graph"));
+  bool has_reason = false;
+  for (const harness::AnswerGroup& group : harness::answers_of(diagnosis)) {
+    const std::string whats = nsa::join(group.whats);
+    has_reason = has_reason || whats.find(
+                                   "static_graph (without it the case fails in another way "
+                                   "(FAIL GRAD.MISSING)") != std::string::npos;
+  }
+  EXPECT_TRUE(has_reason);
   EXPECT_THAT(diagnosis.because, ElementsAre(HasSubstr("not deterministic")));
 }
 
@@ -247,7 +265,7 @@ TEST(Diagnosis, TheOneRankOfACrashIsReadFromItsRecord) {
   killed.statement = "rank 1 was ended by signal 9";
   const Diagnosis diagnosis =
       diagnosed(rich_case(), killed, [&](const Scenario&) { return failed(killed); });
-  EXPECT_EQ(diagnosis.certainty, Certainty::established);
+  EXPECT_EQ(diagnosis.certainty, Certainty::recorded);
   EXPECT_THAT(diagnosis.because, ElementsAre(HasSubstr("rank 1")));
   EXPECT_THAT(diagnosis.questions, IsEmpty());
 }
@@ -342,7 +360,7 @@ TEST(Record, WhatOneRankDidByItselfNeedsNoExperiment) {
                            "SLOW.COMPILE",
                            "SLOW.DATA"}) {
     const Diagnosis diagnosis = of_record(code, {1});
-    EXPECT_EQ(diagnosis.certainty, Certainty::established) << code;
+    EXPECT_EQ(diagnosis.certainty, Certainty::recorded) << code;
     EXPECT_FALSE(diagnosis.next) << code;
     EXPECT_THAT(diagnosis.because,
                 ElementsAre("It is rank 1, as its own record shows: something is wrong"));
