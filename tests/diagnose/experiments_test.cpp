@@ -169,8 +169,7 @@ TEST(Experiments, ADifferenceNamesEveryValue) {
             "model.n_layers 4 -> 2, parallel.checkpoint.layers [0,1,2,3] -> [0,1]");
   Scenario more = rich_case().scenario;
   more.route["transport"] = "by_hand";
-  EXPECT_EQ(harness::difference(rich_case().scenario, more),
-            "route.transport null -> \"by_hand\"");
+  EXPECT_EQ(harness::difference(rich_case().scenario, more), "route.transport null -> \"by_hand\"");
 }
 
 TEST(Experiments, ACodeBeginsWithOneOfTheWords) {

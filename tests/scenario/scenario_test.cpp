@@ -64,7 +64,7 @@ TEST_F(ScenarioTest, FillsInEveryDefault) {
   EXPECT_EQ(scenario.text, kHead);
   EXPECT_EQ(scenario.seed, 0);
   EXPECT_EQ(scenario.budget_seconds, 300.0);
-  EXPECT_EQ(scenario.route.size() + 2, manifest_.seams.size()) << "all but mlp and norm";
+  EXPECT_EQ(scenario.route.size() + 3, manifest_.seams.size()) << "all but mlp, norm, transport";
   EXPECT_EQ(scenario.route.at("attend_sel"), "reference");
   EXPECT_EQ(scenario.training.data.text, std::vector<std::string>{folder_ / "corpus.txt"});
   EXPECT_FALSE(scenario.fault.has_value());
