@@ -20,8 +20,10 @@ void put_by_hand_over(const Scenario& scenario, nsa::NsaLm& model) {
   }
 }
 
-void put_by_hand_over(const Scenario& scenario, nsa::CommunicatorOptions& options) {
-  if (asks(scenario, "transport")) nsa::sum_by_hand(options);
+void put_by_hand_over(const Scenario& scenario,
+                      nsa::Routes& routes,
+                      nsa::CommunicatorOptions& options) {
+  if (asks(scenario, "transport")) nsa::sum_by_hand(options, routes);
 }
 
 void put_by_hand_over(const Scenario& scenario,

@@ -10,7 +10,9 @@
 namespace harness {
 
 void put_by_hand_over(const Scenario& scenario, nsa::NsaLm& model);
-void put_by_hand_over(const Scenario& scenario, nsa::CommunicatorOptions& options);
+void put_by_hand_over(const Scenario& scenario,
+                      nsa::Routes& routes,
+                      nsa::CommunicatorOptions& options);
 void put_by_hand_over(const Scenario& scenario,
                       nsa::Communicator& communicator,
                       nsa::Routes& routes,

@@ -200,7 +200,7 @@ void run_rank(Session& session) {
     JoinContext join{request, session, joined, fired};
     session.fault()->before_joining(join);
   }
-  put_by_hand_over(session.the_case().scenario, joined);
+  put_by_hand_over(session.the_case().scenario, parts.routes, joined);
   session.enter("rendezvous", 0);
   nsa::Communicator communicator(joined, *collectives);
   const HeartbeatTask poll(session.heartbeat(), [&communicator] { communicator.poll_completed(); });

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "nsa/seams/refused.h"
+
 namespace nsa {
 namespace {
 
@@ -14,14 +16,13 @@ struct Nobody : CollectiveObserver {
 };
 
 bool adds_up(const std::vector<Tensor>& tensors, const c10d::AllreduceOptions& options) {
-  return tensors.size() == 1 && tensors.front().device().is_cpu() &&
-         options.reduceOp.op_ == c10d::ReduceOp::SUM;
+  return tensors.size() == 1 && options.reduceOp.op_ == c10d::ReduceOp::SUM;
 }
 
 class SumsByHand : public ObservedBackend {
  public:
-  explicit SumsByHand(BackendPtr inner)
-      : ObservedBackend(std::move(inner), "", nobody(), /*poll=*/false) {}
+  SumsByHand(BackendPtr inner, Routes& routes)
+      : ObservedBackend(std::move(inner), "", nobody(), /*poll=*/false), routes_(routes) {}
 
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
     if (!adds_up(tensors, options)) return ObservedBackend::allreduce(tensors, options);
@@ -38,6 +39,7 @@ class SumsByHand : public ObservedBackend {
       sum.add_(of_ranks.front()[static_cast<std::size_t>(rank)]);
     }
     tensors.front().copy_(sum);
+    routes_.ran("transport", -1, "by_hand");
     const auto done = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::ofTensors());
     done->markCompleted(c10::IValue(tensors));
     return c10d::Work::create_from_future(done);
@@ -48,14 +50,17 @@ class SumsByHand : public ObservedBackend {
     static Nobody nobody;
     return nobody;
   }
+
+  Routes& routes_;
 };
 
 }  // namespace
 
-void sum_by_hand(CommunicatorOptions& options) {
-  options.transport = [inner = options.transport](BackendPtr backend) {
+void sum_by_hand(CommunicatorOptions& options, Routes& routes) {
+  if (options.device != Device::cpu) throw Refused("transport", "by_hand", "sums on a card");
+  options.transport = [inner = options.transport, &routes](BackendPtr backend) {
     if (inner) backend = inner(std::move(backend));
-    return BackendPtr(c10::make_intrusive<SumsByHand>(std::move(backend)));
+    return BackendPtr(c10::make_intrusive<SumsByHand>(std::move(backend), routes));
   };
 }
 

@@ -3,10 +3,12 @@
 #pragma once
 
 #include "nsa/parallel/communicator.h"
+#include "nsa/seams/routes.h"
 
 namespace nsa {
 
-// Of all-reduces on the CPU; everything else is passed on.
-void sum_by_hand(CommunicatorOptions& options);
+// Of sums; everything else is passed on. Counts itself as transport "by_hand". `routes` outlives what is made of `options`. Throws:
+// Refused on a card.
+void sum_by_hand(CommunicatorOptions& options, Routes& routes);
 
 }  // namespace nsa

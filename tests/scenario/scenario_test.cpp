@@ -138,7 +138,7 @@ TEST_F(ScenarioTest, MistakesAreToldAtTheirLine) {
        "s.yaml:8: seam of route: found \"attend_selected\""},
       {"route:\n  attend_sel: maskd\n",
        "s.yaml:9: route.attend_sel: found \"maskd\", wanted one of reference, masked, packed, "
-       "gather, fa2, fa2_varlen, cuda, cuda_mma, auto; did you mean "
+       "gather, fa2, fa2_varlen, cuda, cuda_mma, by_hand, auto; did you mean "
        "\"masked\"?"},
       {"route: [a]\n", "s.yaml:8: route: found a list, wanted a map"},
       {"requires: {gpus: -1}\n", "s.yaml:8: requires.gpus: found -1"},
