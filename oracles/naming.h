@@ -14,6 +14,8 @@ namespace oracles {
 struct Law {
   std::string_view name;   // unique among all laws of a training run
   std::string_view about;  // what is done in place of the right thing
+  // A number or an order in it is taken from what was recorded: other records would have been met as well, by other numbers.
+  bool fitted = false;
 };
 
 // Recorded numbers against what a law gives for them.

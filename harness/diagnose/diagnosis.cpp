@@ -101,9 +101,8 @@ class Search {
   Diagnosis run() {
     found_.repeats.push_back(ran_.front());
     if (!is_as_it_was(ran_.front())) return std::move(found_);
-    if (const std::string record = established_by_record(failing_.scenario, causes_);
-        !record.empty()) {
-      found_.certainty = Certainty::established;
+    if (const std::string record = shown_by_record(failing_.scenario, causes_); !record.empty()) {
+      found_.certainty = Certainty::recorded;
       found_.because.push_back(record);
       return std::move(found_);
     }
@@ -322,24 +321,45 @@ class Search {
       found_.certainty = Certainty::unknown;
       return;
     }
-    bool answered = false;
     for (const Question& question : found_.questions) {
       if (question.state == State::established) found_.because.push_back(question.says);
-      answered = answered || question.state == State::stays || question.state == State::needed;
     }
-    if (found_.because.empty() && !found_.next) found_.because = known_mistake();
     if (!found_.because.empty()) {
       found_.certainty = Certainty::established;
-    } else if (answered) {
+    } else if (const std::string mistake = known_mistake(); !mistake.empty() && !found_.next) {
+      found_.certainty = Certainty::reproduced;
+      found_.because.push_back(mistake);
+      tell_what_says_nothing();
+    } else if (has_answer(State::stays) || has_answer(State::needed)) {
       found_.certainty = Certainty::supported;
       found_.because.push_back("Nothing that could be removed removed the symptom alone");
+      tell_what_says_nothing();
     } else {
       found_.because.push_back("Nothing that could be removed gave an answer");
     }
   }
 
-  // At most one sentence. With other numbers drawn the case must fail alike too.
-  [[nodiscard]] std::vector<std::string> known_mistake() const {
+  [[nodiscard]] bool has_answer(State state) const { return !things_that(state).empty(); }
+
+  [[nodiscard]] std::vector<std::string> things_that(State state) const {
+    std::vector<std::string> things;
+    for (const Question& question : found_.questions) {
+      if (question.state == state) things.push_back(question.what);
+    }
+    return things;
+  }
+
+  // Neither for nor against: what shows the failure, and what gave no answer.
+  void tell_what_says_nothing() {
+    std::vector<std::string> things = things_that(State::needed);
+    const std::vector<std::string> unclear = things_that(State::unclear);
+    things.insert(things.end(), unclear.begin(), unclear.end());
+    if (things.empty()) return;
+    found_.because.push_back("What was seen without these was not counted: " + nsa::join(things));
+  }
+
+  // A sentence, or "". With other numbers drawn the case must fail alike too.
+  [[nodiscard]] std::string known_mistake() const {
     std::vector<std::vector<Cause>> alike;
     for (const Ran& ran : found_.repeats) alike.push_back(ran.causes);
     bool in_another_draw = false;
@@ -348,9 +368,7 @@ class Search {
       for (const Ran& ran : question.runs) alike.push_back(ran.causes);
       in_another_draw = in_another_draw || question.what == kDraw;
     }
-    const std::string sentence = established_by_law(causes_, alike);
-    if (!in_another_draw || sentence.empty()) return {};
-    return {sentence};
+    return in_another_draw ? reproduced_by_law(causes_, alike) : "";
   }
 
   Case failing_;  // or the smaller one that stands for it
@@ -367,43 +385,6 @@ Diagnosis diagnose(const Case& failing,
                    const std::vector<Cause>& causes,
                    std::span<const Ran> ran) {
   return Search(failing, causes, ran).run();
-}
-
-std::vector<AnswerGroup> answers_of(const Diagnosis& diagnosis) {
-  const std::pair<State, const char*> told[] = {
-      {State::stays, "it fails alike without"},
-      {State::needed, "needed, but no cause by itself"},
-      {State::unclear, "no answer"},
-      {State::open, diagnosis.next ? "not asked, the time was over" : "not asked"}};
-  std::vector<AnswerGroup> groups;
-  for (const auto& [state, words] : told) {
-    AnswerGroup group{words, {}};
-    for (const Question& question : diagnosis.questions) {
-      if (question.state == state) group.whats.push_back(question.what);
-    }
-    if (!group.whats.empty()) groups.push_back(std::move(group));
-  }
-  return groups;
-}
-
-const char* name_of(Diagnosis::Certainty certainty) {
-  switch (certainty) {
-    case Certainty::established: return "established";
-    case Certainty::supported: return "supported";
-    case Certainty::unknown: break;
-  }
-  return "unknown";
-}
-
-const char* name_of(Question::State state) {
-  switch (state) {
-    case State::open: return "not asked";
-    case State::stays: return "ruled out";
-    case State::established: return "established";
-    case State::needed: return "needed";
-    case State::unclear: break;
-  }
-  return "unclear";
 }
 
 }  // namespace harness

@@ -2,9 +2,10 @@
 // function of what was run so far, so that a run and a report made of its rows years later say the same.
 //
 // *Established*: without the thing nothing fails, with it the same failure is back, and twice more without it nothing
-// fails; all else is equal, and the case itself failed alike twice. One contradiction, and nothing is established. Or the record shows
-// it (on_record.h): who ended, or a known mistake that is named wherever the case fails.
-// *Supported*: answers were got, and none of them removed the failure. *Unknown*: no answers, or contradictory ones.
+// fails; all else is equal, and the case itself failed alike twice. One contradiction, and nothing is established.
+// Where nothing was removed the record may show it (on_record.h). *Recorded*: who ended. *Reproduced*: a known mistake that is named
+// wherever the case fails. *Supported*: answers were got, and none of them removed the failure. *Unknown*: no answers, or contradictory
+// ones.
 #pragma once
 
 #include <cstdint>
@@ -43,10 +44,10 @@ struct Question {
 };
 
 struct Diagnosis {
-  enum class Certainty { established, supported, unknown };
+  enum class Certainty { established, recorded, reproduced, supported, unknown };
   Cause symptom;
   Certainty certainty = Certainty::unknown;
-  std::vector<std::string> because;  // what is established, or why nothing is: sentences
+  std::vector<std::string> because;  // what is known, and how; or why nothing is: sentences
   std::vector<Question> questions;   // in the order in which they are asked
   std::vector<Ran> repeats;   // of the case as it was, and the smaller one that stands for it
   std::string smaller;        // in what the smaller one differs; "" where there is none
@@ -60,8 +61,11 @@ struct Diagnosis {
                                  const std::vector<Cause>& causes,
                                  std::span<const Ran> ran);
 
-// What was asked beside what is established, by answer: how the answer is told, and the things that have it. Without answers
-// that nothing has.
+// Whether the cause is known: established, recorded or reproduced.
+[[nodiscard]] bool is_known(Diagnosis::Certainty certainty);
+
+// What was asked beside what is established, by answer: how the answer is told, and the things that have it, with the reason where there
+// was none. Without answers that nothing has.
 struct AnswerGroup {
   const char* words;  // "it fails alike without"
   std::vector<std::string> whats;

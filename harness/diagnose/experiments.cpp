@@ -4,6 +4,7 @@
 #include <array>
 
 #include "harness/diagnose/shapes.h"
+#include "harness/diagnose/stages.h"
 #include "harness/scenario/case_json.h"
 #include "nsa/base/text.h"
 
@@ -339,9 +340,13 @@ void add_differences(const std::string& path,
     parts.push_back(path + " " + before.dump() + " -> " + after.dump());
     return;
   }
-  for (const auto& [key, value] : before.items()) {
-    const nlohmann::json other = after.contains(key) ? after.at(key) : nlohmann::json();
-    add_differences(path.empty() ? key : path + "." + key, value, other, parts);
+  const auto at = [](const nlohmann::json& document, const std::string& key) {
+    return document.contains(key) ? document.at(key) : nlohmann::json();
+  };
+  nlohmann::json all = before;
+  all.update(after);  // the keys of both
+  for (const auto& [key, value] : all.items()) {
+    add_differences(path.empty() ? key : path + "." + key, at(before, key), at(after, key), parts);
   }
 }
 
@@ -350,8 +355,9 @@ void add_differences(const std::string& path,
 std::span<const Experiment> all_experiments() {
   static const std::vector<Experiment> kRows = [] {
     std::vector<Experiment> rows = make_rows();
-    const std::vector<Experiment> shapes = experiments_on_shapes();
-    rows.insert(rows.end(), shapes.begin(), shapes.end());
+    for (const auto& more : {experiments_on_shapes(), experiments_on_stages()}) {
+      rows.insert(rows.end(), more.begin(), more.end());
+    }
     return rows;
   }();
   return kRows;

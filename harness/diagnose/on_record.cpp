@@ -22,21 +22,15 @@ constexpr std::array kOfOneRank = {std::string_view("CRASH.SIGNAL"),
                                    std::string_view("SLOW.COMPILE"),
                                    std::string_view("SLOW.DATA")};
 
-// What is fitted to the numbers fits other numbers with another fit: it is no mistake that the oracle makes.
-constexpr std::array kFitted = {std::string_view("factor"),
-                                std::string_view("heads_permuted"),
-                                std::string_view("shares_of_heads")};
-
 // The law of the oracle that the cause names: with this one mistake the recorded inputs give every wrong number that was compared.
-// "" where it names none, or one that is fitted.
+// "" where it names none, or one that says that it is fitted: that fits other numbers with another fit.
 std::string mistake_of(const Cause& cause) {
-  const std::string law = law_of(cause.site);
-  return std::find(kFitted.begin(), kFitted.end(), law) == kFitted.end() ? law : "";
+  return has_fitted_law(cause.site) ? "" : law_of(cause.site);
 }
 
 }  // namespace
 
-std::string established_by_record(const Scenario& scenario, const std::vector<Cause>& causes) {
+std::string shown_by_record(const Scenario& scenario, const std::vector<Cause>& causes) {
   const Cause& first = causes.front();
   const bool own = std::find(kOfOneRank.begin(), kOfOneRank.end(), first.code) != kOfOneRank.end();
   const bool one_of_several = first.site.ranks.size() == 1 && scenario.parallel.ranks > 1;
@@ -47,8 +41,8 @@ std::string established_by_record(const Scenario& scenario, const std::vector<Ca
          ", as its own record shows: " + statement;
 }
 
-std::string established_by_law(const std::vector<Cause>& causes,
-                               const std::vector<std::vector<Cause>>& alike) {
+std::string reproduced_by_law(const std::vector<Cause>& causes,
+                              const std::vector<std::vector<Cause>>& alike) {
   const std::string law = mistake_of(causes.front());
   const bool everywhere = std::all_of(alike.begin(), alike.end(), [&](const auto& seen) {
     return seen.size() == 1 && mistake_of(seen.front()) == law;
@@ -58,7 +52,7 @@ std::string established_by_law(const std::vector<Cause>& causes,
   return "The mistake is in " + (op.empty() ? std::string("the stage") : op) + " itself: the law " +
          law +
          " gives every wrong number that was compared, wherever the case failed alike: again, and "
-         "with other numbers drawn";
+         "with other numbers drawn. Nothing was removed";
 }
 
 }  // namespace harness

@@ -7,6 +7,8 @@
 namespace harness {
 namespace {
 
+constexpr const char* kFitted = "fitted";
+
 bool fits_code(std::string_view pattern, const Finding& finding) {
   const std::size_t slash = pattern.find('/');
   const std::string_view code = pattern.substr(0, slash);
@@ -29,6 +31,16 @@ bool names_part(const Finding& finding, std::string_view part) {
 
 std::string law_of(const Site& site) {
   return site.detail.is_object() ? site.detail.value("law", std::string()) : "";
+}
+
+bool has_fitted_law(const Site& site) {
+  return site.detail.is_object() && site.detail.contains(kFitted);
+}
+
+void put_law(const std::string& law, bool fitted, Site& site) {
+  if (law.empty()) return;
+  site.detail["law"] = law;
+  if (fitted) site.detail[kFitted] = "to the numbers";
 }
 
 bool fits(std::string_view pattern, const Finding& finding) {

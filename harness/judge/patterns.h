@@ -11,8 +11,10 @@
 
 namespace harness {
 
-// The law that a finding names at its site; "" where it names none.
+// The law that a finding names at its site; "" where it names none. Put there with whether it is fitted to the numbers.
 [[nodiscard]] std::string law_of(const Site& site);
+[[nodiscard]] bool has_fitted_law(const Site& site);
+void put_law(const std::string& law, bool fitted, Site& site);  // nothing for ""
 
 [[nodiscard]] bool fits(std::string_view pattern, const Finding& finding);
 

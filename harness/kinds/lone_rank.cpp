@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "harness/kinds/by_hand.h"
 #include "harness/worker/fault.h"
 
 namespace harness {
@@ -27,6 +28,7 @@ void LoneRank::run(const std::function<void()>& work) {
   if (session.fault() != nullptr) {
     session.fault()->install(context);
   }
+  put_by_hand_over(scenario, model);
   watch.install(model);
   const auto finish = [&] {
     fired.write_total();

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "harness/kinds/by_hand.h"
 #include "harness/kinds/joint_batch.h"
 #include "harness/kinds/reduced_again.h"
 #include "harness/kinds/training_parts.h"
@@ -199,6 +200,7 @@ void run_rank(Session& session) {
     JoinContext join{request, session, joined, fired};
     session.fault()->before_joining(join);
   }
+  put_by_hand_over(session.the_case().scenario, parts.routes, joined);
   session.enter("rendezvous", 0);
   nsa::Communicator communicator(joined, *collectives);
   const HeartbeatTask poll(session.heartbeat(), [&communicator] { communicator.poll_completed(); });
@@ -216,6 +218,8 @@ void run_rank(Session& session) {
   if (session.fault() != nullptr) {
     session.fault()->install(context);
   }
+  put_by_hand_over(session.the_case().scenario, parts.model);
+  put_by_hand_over(session.the_case().scenario, communicator, parts.routes, options);
   parts.watch_seams();
   nsa::DataParallel parallel(parts.parameters, communicator, parts.routes, options);
   parts.ledger.expect_hooks(2);  // the ledger's own and the Reducer's

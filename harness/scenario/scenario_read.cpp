@@ -22,7 +22,8 @@ constexpr std::int64_t kBytes = 256;  // what a token of a text can be
 bool is_told_only_where_named(const std::string& seam,
                               const std::string& implementation,
                               const Manifest& manifest) {
-  return (seam == "mlp" || seam == "norm") && implementation == manifest.seams.at(seam).front();
+  return (seam == "mlp" || seam == "norm" || seam == "transport") &&
+         implementation == manifest.seams.at(seam).front();
 }
 
 // Every seam of the manifest, the first implementation of each where the scenario names none.
@@ -60,6 +61,8 @@ void route_compression(const YamlNode* route, Scenario& scenario) {
   const std::string wanted =
       scenario.parallel.compress == "none" ? "reference" : scenario.parallel.compress;
   const YamlNode* named = route != nullptr ? route->find("grad_sync") : nullptr;
+  const bool by_hand = grad_sync->second == "by_hand" && scenario.parallel.compress == "none";
+  if (by_hand) return;
   if (named != nullptr && grad_sync->second != wanted) {
     throw Error(named->where,
                 "route.grad_sync: found " + nsa::found_text(*named) + ", wanted " + wanted +

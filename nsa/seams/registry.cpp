@@ -7,6 +7,7 @@
 #include "nsa/base/error.h"
 #include "nsa/base/text.h"
 #include "nsa/seams/automatic.h"
+#include "nsa/seams/by_hand/by_hand.h"
 #include "nsa/seams/cuda/cuda.h"
 #include "nsa/seams/cuda/norm.h"
 #include "nsa/seams/flash/flash.h"
@@ -143,8 +144,9 @@ std::vector<Implementation> own_rows() {
 const std::vector<Implementation>& implementations() {
   static const std::vector<Implementation> list = [] {
     std::vector<Implementation> rows = own_rows();
-    const std::vector<Implementation> more = cuda::implementations();
-    rows.insert(rows.end(), more.begin(), more.end());
+    for (const auto& more : {cuda::implementations(), by_hand::implementations()}) {
+      rows.insert(rows.end(), more.begin(), more.end());
+    }
     return rows;
   }();
   return list;
@@ -157,7 +159,8 @@ const std::map<std::string, std::vector<std::string>>& other_seams() {
       {"norm", norm_implementations()},
       {"mlp", mlp_implementations()},
       {"data", {"reference"}},
-      {"grad_sync", {"reference", "bf16"}},
+      {"grad_sync", {"reference", "bf16", by_hand::kName}},
+      {"transport", {"reference", by_hand::kName}},
       {"optimizer", {"reference", "fused"}}};
   return list;
 }

@@ -1,4 +1,4 @@
-// Patterns with a free number or order, which are fitted to what was recorded.
+// Patterns that need no inputs of the stage; those with a free number or order are fitted to what was recorded.
 #include <algorithm>
 #include <bit>
 #include <charconv>
@@ -54,7 +54,7 @@ class Patterns {
     if (!fits) {
       return std::nullopt;
     }
-    return LawFit{{"factor", "it is a constant factor times what it should be"},
+    return LawFit{{"factor", "it is a constant factor times what it should be", /*fitted=*/true},
                   {},
                   1,
                   number_text(factor) + " times"};
@@ -105,7 +105,10 @@ class Patterns {
           (moves.empty() ? "" : ", ") + std::to_string(lane) + " holds " + std::to_string(*source);
     }
     moves += named > kMostNamed ? ", ..." : "";
-    return LawFit{{"heads_permuted", "heads hold what belongs to other heads"}, {}, 1, moves};
+    return LawFit{{"heads_permuted", "heads hold what belongs to other heads", /*fitted=*/true},
+                  {},
+                  1,
+                  moves};
   }
 
  private:

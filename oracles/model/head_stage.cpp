@@ -82,7 +82,8 @@ const std::vector<Rule>& head_rules() {
 
 constexpr LastLaws kLast{{"head_factor", "the logits times a factor"},
                          {"head_kept_narrow", "the logits have fewer digits"}};
-constexpr Law kBias{"head_bias", "a number of its own is added to every logit, in every row"};
+constexpr Law kBias{
+    "head_bias", "a number of its own is added to every logit, in every row", /*fitted=*/true};
 
 // found - right, the same in all rows.
 bool is_biased(const std::vector<double>& found, const Expected& right) {

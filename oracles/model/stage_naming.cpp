@@ -41,7 +41,7 @@ std::optional<LawFit> fitted_factor(const std::vector<double>& found,
   if (!misfit.fits() || !std::isfinite(factor)) {
     return std::nullopt;
   }
-  return LawFit{law, misfit, 1, "factor " + text_of(factor)};
+  return LawFit{{law.name, law.about, /*fitted=*/true}, misfit, 1, "factor " + text_of(factor)};
 }
 
 std::optional<LawFit> kept_narrow(const std::vector<double>& found,

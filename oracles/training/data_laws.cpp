@@ -76,7 +76,7 @@ std::optional<LawFit> other_sharpness(const DataConfig& config,
     return std::nullopt;
   }
   return LawFit{
-      {"data_sharpness_other", "tokens repeat with another probability"},
+      {"data_sharpness_other", "tokens repeat with another probability", /*fitted=*/true},
       {.judged = tokens},
       1,
       "between " + std::to_string(interval.above) + " and " + std::to_string(interval.up_to)};

@@ -34,8 +34,8 @@ constexpr Law kKaimingNormal{"init_kaiming_normal", "normal, sqrt(2 / inputs)"};
 constexpr Law kLecunUniform{"init_lecun_uniform", "uniform in +-sqrt(3 / inputs)"};
 constexpr Law kOfOutputs{"init_of_outputs", "uniform in +-1/sqrt(outputs)"};
 constexpr Law kPositive{"init_positive", "the right numbers without their sign"};
-constexpr Law kFactor{"init_factor", "the right distribution times a factor"};
-constexpr Law kUnknown{"init_unknown", "another distribution"};
+constexpr Law kFactor{"init_factor", "the right distribution times a factor", /*fitted=*/true};
+constexpr Law kUnknown{"init_unknown", "another distribution", /*fitted=*/true};
 constexpr Law kEqual{"init_equal_tensors", "the numbers of another tensor"};
 constexpr Law kSameDraws{"init_same_draws",
                          "the random numbers of another tensor, at another scale"};

@@ -284,6 +284,18 @@ inline void add_whole_layers(std::vector<Planted>& list) {
           }
         }
       });
+  for (const bool ran : {true, false}) {
+    add(ran ? "sums by hand" : "sums by hand that were never made",
+        ran ? Verdict::pass : Verdict::fail,
+        ran ? "{}" : R"({"op":"transport","detail":{"requested":"by_hand"}})",
+        [ran](Healthy& h) {
+          h.evidence.the_case.scenario.route["transport"] = "by_hand";
+          for (const int rank : {0, 1}) {
+            if (ran)
+              put(h.evidence.routes, rank, harness::RouteUse{"transport", -1, "by_hand", 5, 0});
+          }
+        });
+  }
 }
 
 // `auto` for the norm: a card's kernels refused, and `taken` is what there is a record of; `ran` counted itself.

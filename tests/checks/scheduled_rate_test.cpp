@@ -20,7 +20,8 @@ nsa::OptimizerConfig short_schedule() {
 std::string law_of(const std::function<double(std::int64_t)>& found) {
   std::vector<AppliedRate> rates;
   for (std::int64_t step = 6; step <= 14; ++step) rates.push_back({step, step, found(step)});
-  return explain_rates(short_schedule(), 3, rates);
+  const RateLaw law = explain_rates(short_schedule(), 3, rates);
+  return law.name + (law.fitted ? ", fitted" : "");
 }
 
 TEST(RateLaw, WarmsUpAndFallsToZero) {
@@ -39,14 +40,16 @@ TEST(RateLaw, TellsWhatGivesTheRates) {
   EXPECT_EQ(law_of([](std::int64_t) { return 0.0; }), "zero");
   EXPECT_EQ(law_of([=](std::int64_t step) { return right(3 * step); }), "zero");  // long over
   EXPECT_EQ(law_of([=](std::int64_t) { return config.lr; }), "never_falls");
-  EXPECT_EQ(law_of([=](std::int64_t step) { return std::max(1e-4, right(step)); }), "never_falls");
-  EXPECT_EQ(law_of([=](std::int64_t step) { return 3e-5 + 0.9 * right(step); }), "never_falls");
+  EXPECT_EQ(law_of([=](std::int64_t step) { return std::max(1e-4, right(step)); }),
+            "never_falls, fitted");
+  EXPECT_EQ(law_of([=](std::int64_t step) { return 3e-5 + 0.9 * right(step); }),
+            "never_falls, fitted");
   EXPECT_EQ(law_of([=](std::int64_t step) { return 1.001 * right(step); }), "");
   EXPECT_EQ(law_of([=](std::int64_t step) { return right(step - 1); }), "");
 }
 
 TEST(RateLaw, OneRateIsNoFloor) {
-  EXPECT_EQ(explain_rates(short_schedule(), 1, {{9, 9, 2e-4}}), "");
+  EXPECT_EQ(explain_rates(short_schedule(), 1, {{9, 9, 2e-4}}).name, "");
 }
 
 TEST(RateLaw, CountsOfMicroBatches) {
@@ -56,8 +59,8 @@ TEST(RateLaw, CountsOfMicroBatches) {
     for (std::int64_t step = 2; step <= 6; ++step) {
       rates.push_back({step, step, scheduled_rate(config, 3 * step - shift)});
     }
-    EXPECT_EQ(explain_rates(config, 3, rates), "micro_steps") << shift;
-    EXPECT_EQ(explain_rates(config, 1, rates), "") << shift;
+    EXPECT_EQ(explain_rates(config, 3, rates).name, "micro_steps") << shift;
+    EXPECT_EQ(explain_rates(config, 1, rates).name, "") << shift;
   }
 }
 

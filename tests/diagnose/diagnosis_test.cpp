@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "nsa/base/text.h"
 #include "tests/diagnose/worlds.h"
 
 namespace fixtures {
@@ -110,28 +111,18 @@ TEST(Diagnosis, ADefectThatEverybodySharesIsNeverEstablished) {
   }
 }
 
-// A law of the oracle is what the record itself shows of a defect that everybody shares.
-TEST(Diagnosis, AKnownMistakeThatIsNamedWhereverTheCaseFailsIsEstablished) {
-  const auto named = [](const char* law) {
-    Cause cause = cause_at("NUMERIC.FORWARD", {0});
-    cause.site.detail["law"] = law;
-    return cause;
+// What every case runs goes where another implementation is put in its place, and only there.
+TEST(Diagnosis, AMistakeInAStageIsGoneWithItsCode) {
+  Case plain = rich_case();
+  for (const char* seam : {"score", "select", "attend_sel"})
+    plain.scenario.route[seam] = "reference";
+  const World world = [](const Scenario& scenario) {
+    const bool by_hand = scenario.route.at("select") == "by_hand";
+    return by_hand ? passed() : failed(cause_at("SELECTION.WRONG", {0}));
   };
-  const auto explained = [&](const std::function<Cause(const Scenario&)>& cause_in) {
-    return diagnosed(rich_case(), cause_in(rich_case().scenario), [&](const Scenario& scenario) {
-      return failed(cause_in(scenario));
-    });
-  };
-  const Diagnosis same = explained([&](const Scenario&) { return named("mask_late"); });
-  EXPECT_EQ(same.certainty, Certainty::established);
-  EXPECT_THAT(same.because, ElementsAre(HasSubstr("the law mask_late gives every wrong number")));
-  const auto seed = rich_case().scenario.seed;
-  const Diagnosis other = explained([&](const Scenario& scenario) {
-    return named(scenario.seed == seed ? "mask_late" : "mask_early");
-  });
-  EXPECT_EQ(other.certainty, Certainty::supported);
-  const Diagnosis fitted = explained([&](const Scenario&) { return named("factor"); });
-  EXPECT_EQ(fitted.certainty, Certainty::supported);
+  const Diagnosis diagnosis = diagnosed(plain, cause_at("SELECTION.WRONG", {0}), world);
+  EXPECT_THAT(established(diagnosis), ElementsAre("the code of select"));
+  EXPECT_EQ(diagnosis.certainty, Certainty::established);
 }
 
 TEST(Diagnosis, AFailureThatOnlyMovesIsNotExplainedByTheLayer) {
@@ -182,6 +173,16 @@ TEST(Diagnosis, AnotherFailureInItsPlaceEstablishesNothing) {
   ASSERT_NE(asked, diagnosis.questions.end());
   EXPECT_EQ(asked->state, harness::Question::State::unclear);
   EXPECT_THAT(asked->says, HasSubstr("in another way"));
+  EXPECT_THAT(diagnosis.because,
+              testing::Contains("What was seen without these was not counted: static_graph"));
+  bool has_reason = false;
+  for (const harness::AnswerGroup& group : harness::answers_of(diagnosis)) {
+    const std::string whats = nsa::join(group.whats);
+    has_reason = has_reason || whats.find(
+                                   "static_graph (without it the case fails in another way "
+                                   "(FAIL GRAD.MISSING)") != std::string::npos;
+  }
+  EXPECT_TRUE(has_reason);
 }
 
 TEST(Diagnosis, WhatWasNotJudgedIsNoAnswer) {
@@ -239,17 +240,6 @@ TEST(Diagnosis, ALongCaseIsAskedInASmallerOne) {
   const Diagnosis whole = diagnosed(large, cause_at("GRAD.MISSING", {5}), world(true));
   EXPECT_EQ(whole.smaller, "");
   EXPECT_THAT(established(whole), testing::Contains("static_graph"));
-}
-
-TEST(Diagnosis, TheOneRankOfACrashIsReadFromItsRecord) {
-  Cause killed = cause_at("CRASH.SIGNAL");
-  killed.site.ranks = {1};
-  killed.statement = "rank 1 was ended by signal 9";
-  const Diagnosis diagnosis =
-      diagnosed(rich_case(), killed, [&](const Scenario&) { return failed(killed); });
-  EXPECT_EQ(diagnosis.certainty, Certainty::established);
-  EXPECT_THAT(diagnosis.because, ElementsAre(HasSubstr("rank 1")));
-  EXPECT_THAT(diagnosis.questions, IsEmpty());
 }
 
 TEST(Diagnosis, OneRankLessIsNoCauseByItself) {
@@ -321,45 +311,6 @@ TEST(Seconds, ACaseThatWasRunTakesAsLongAgain) {
                           std::pair("without packed in seam attend_sel once more", 2.0)));
 }
 
-// ---- what the record itself shows -----------------------------------------------------------------------------------------
-
-Diagnosis of_record(const std::string& code, const std::vector<int>& ranks, int others = 0) {
-  Cause cause = cause_at(code);
-  cause.site.ranks = ranks;
-  std::vector<Cause> causes = {cause};
-  for (int i = 0; i < others; ++i) causes.push_back(cause_at("GRAD.SCALE"));
-  Ran ran = failed(cause);
-  ran.causes = causes;
-  return harness::diagnose(rich_case(), causes, std::vector{ran});
-}
-
-TEST(Record, WhatOneRankDidByItselfNeedsNoExperiment) {
-  for (const char* code : {"CRASH.SIGNAL",
-                           "HANG.HOST",
-                           "HANG.INIT",
-                           "HANG.KERNEL",
-                           "INFRA.STALE_BUILD",
-                           "SLOW.COMPILE",
-                           "SLOW.DATA"}) {
-    const Diagnosis diagnosis = of_record(code, {1});
-    EXPECT_EQ(diagnosis.certainty, Certainty::established) << code;
-    EXPECT_FALSE(diagnosis.next) << code;
-    EXPECT_THAT(diagnosis.because,
-                ElementsAre("It is rank 1, as its own record shows: something is wrong"));
-  }
-}
-
-// Whoever moved last is no cause of what was slow.
-TEST(Record, WhatSeveralDidOrPeersAreNeededToSeeIsAsked) {
-  EXPECT_TRUE(of_record("HANG.INIT", {0, 1}).next);
-  EXPECT_TRUE(of_record("HANG.HOST", {}).next);
-  EXPECT_TRUE(of_record("HANG.HOST", {1}, 1).next);
-  EXPECT_TRUE(of_record("HANG.COLLECTIVE", {1}).next);
-  EXPECT_TRUE(of_record("SLOW.HOST", {1}).next);
-  EXPECT_TRUE(of_record("STATE.DIVERGED", {1}).next);
-}
-
-// Of what is slow another back end is asked first: three times its time would be all the time there is.
 TEST(Order, OfWhatIsSlowTheBackEndsAreAskedBeforeTheLimitOfTime) {
   const Cause slow = cause_at("SLOW.HOST");
   const Diagnosis diagnosis =

@@ -97,7 +97,38 @@ TEST(Experiments, APlainCaseHasNoOptionToTakeAway) {
       asked.push_back(change.what.empty() ? row.what : change.what);
     }
   }
-  EXPECT_THAT(asked, testing::ElementsAre("what this seed draws"));
+  EXPECT_THAT(asked, testing::ElementsAre("what this seed draws", "the code of attend_sel"));
+}
+
+// Which stages are asked of a failure with this op and branch.
+std::vector<std::string> stages_of(const std::string& op, const std::string& branch) {
+  Scenario scenario = rich_case().scenario;
+  for (const char* seam : {"compress", "score", "select", "attend_cmp", "attend_sel", "attend_win"})
+    scenario.route[seam] = "reference";
+  scenario.route["attend_cmp"] = "sdpa";  // of which the plain one is asked
+  Cause symptom = cause_at("NUMERIC.FORWARD", {0});
+  symptom.site.op = op;
+  symptom.site.branch = branch;
+  std::vector<std::string> asked;
+  for (const Experiment& row : all_experiments()) {
+    if (row.question != std::string("Which stage?")) continue;
+    if (!begins_with_any(symptom.code, row.only_of)) continue;
+    for (const Change& change : row.changes(scenario, symptom)) {
+      if (change.what.starts_with("the code of")) asked.push_back(change.what.substr(12));
+      EXPECT_THAT(harness::difference(scenario, change.without), HasSubstr("-> \"by_hand\""));
+    }
+  }
+  return asked;
+}
+
+TEST(Experiments, AStageIsAskedWhereTheFindingDoesNotNameAnother) {
+  using testing::ElementsAre;
+  EXPECT_THAT(stages_of("score", "sel"), ElementsAre("score"));
+  EXPECT_THAT(stages_of("rope", "sel"), testing::IsEmpty());
+  EXPECT_THAT(stages_of("attend_cmp", "cmp"), testing::IsEmpty());
+  EXPECT_THAT(stages_of("softmax", "sel"), ElementsAre("score", "select", "attend_sel"));
+  EXPECT_THAT(stages_of("", ""),
+              ElementsAre("compress", "score", "select", "attend_sel", "attend_win"));
 }
 
 TEST(Experiments, ALayerThatIsTheLowestOrIsNotAloneIsNotLeftOut) {
@@ -136,6 +167,9 @@ TEST(Experiments, ADifferenceNamesEveryValue) {
   changed.parallel.checkpoint_layers = {0, 1};
   EXPECT_EQ(harness::difference(rich_case().scenario, changed),
             "model.n_layers 4 -> 2, parallel.checkpoint.layers [0,1,2,3] -> [0,1]");
+  Scenario more = rich_case().scenario;
+  more.route["transport"] = "by_hand";
+  EXPECT_EQ(harness::difference(rich_case().scenario, more), "route.transport null -> \"by_hand\"");
 }
 
 TEST(Experiments, ACodeBeginsWithOneOfTheWords) {

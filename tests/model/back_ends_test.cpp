@@ -8,6 +8,7 @@
 
 #include <torch/csrc/autograd/autograd.h>
 
+#include "nsa/seams/by_hand/by_hand.h"
 #include "nsa/seams/flash/branches.h"
 #include "nsa/seams/reference/masked_attention.h"
 #include "nsa/seams/refused.h"
@@ -93,6 +94,7 @@ const std::vector<BackEnd>& back_ends() {
        [](const SeamContext& context, const auto&... tensors) {
          return flash::window_varlen(plain_varlen, context.config, tensors...);
        }},
+      {"by_hand", by_hand::attend_cmp, by_hand::attend_win},
   };
   return list;
 }

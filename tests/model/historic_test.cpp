@@ -1,4 +1,4 @@
-// The historic forms of the selected branch against the reference: outputs and gradients, at every edge length, in float64 and
+// The historic forms of the selected branch, and the one by hand, against the reference: outputs and gradients, at every edge length, in float64 and
 // float32, also where uninitialised memory is NaN.
 
 #include "nsa/seams/historic/historic.h"
@@ -8,6 +8,7 @@
 
 #include <torch/csrc/autograd/autograd.h>
 
+#include "nsa/seams/by_hand/by_hand.h"
 #include "tests/model/attend_result.h"
 #include "tests/model/support.h"
 #include "tests/model/variants.h"
@@ -30,6 +31,7 @@ const std::vector<std::pair<std::string, AttendSel>>& forms() {
        [](const auto&... arguments) { return historic::attend_sel_packed(arguments..., kChunk); }},
       {"gather",
        [](const auto&... arguments) { return historic::attend_sel_gather(arguments..., kChunk); }},
+      {"by_hand", by_hand::attend_sel},
   };
   return list;
 }

@@ -64,7 +64,7 @@ TEST_F(ScenarioTest, FillsInEveryDefault) {
   EXPECT_EQ(scenario.text, kHead);
   EXPECT_EQ(scenario.seed, 0);
   EXPECT_EQ(scenario.budget_seconds, 300.0);
-  EXPECT_EQ(scenario.route.size() + 2, manifest_.seams.size()) << "all but mlp and norm";
+  EXPECT_EQ(scenario.route.size() + 3, manifest_.seams.size()) << "all but mlp, norm, transport";
   EXPECT_EQ(scenario.route.at("attend_sel"), "reference");
   EXPECT_EQ(scenario.training.data.text, std::vector<std::string>{folder_ / "corpus.txt"});
   EXPECT_FALSE(scenario.fault.has_value());
@@ -138,7 +138,7 @@ TEST_F(ScenarioTest, MistakesAreToldAtTheirLine) {
        "s.yaml:8: seam of route: found \"attend_selected\""},
       {"route:\n  attend_sel: maskd\n",
        "s.yaml:9: route.attend_sel: found \"maskd\", wanted one of reference, masked, packed, "
-       "gather, fa2, fa2_varlen, cuda, cuda_mma, auto; did you mean "
+       "gather, fa2, fa2_varlen, cuda, cuda_mma, by_hand, auto; did you mean "
        "\"masked\"?"},
       {"route: [a]\n", "s.yaml:8: route: found a list, wanted a map"},
       {"requires: {gpus: -1}\n", "s.yaml:8: requires.gpus: found -1"},

@@ -6,6 +6,7 @@
 
 #include "nsa/model/nsa_lm.h"
 #include "nsa/parallel/bf16_compress.h"
+#include "nsa/parallel/by_hand_reduce.h"
 #include "tests/worker/alone.h"
 #include "tests/worker/small_model.h"
 
@@ -47,6 +48,7 @@ Trained train(const nsa::DataParallelOptions& options,
   nsa::Communicator communicator(tests::alone(), seen);
   nsa::DataParallelOptions wanted = options;
   if (grad_sync == "bf16") wanted.reduce_bucket = nsa::bf16_compressed(communicator, net.routes);
+  if (grad_sync == "by_hand") nsa::reduce_by_hand(wanted, communicator, net.routes);
   nsa::DataParallel parallel(net.named, communicator, net.routes, wanted);
   Trained trained;
   for (int step = 1; step <= kSteps; ++step) {
@@ -126,6 +128,20 @@ TEST(DataParallel, CompressedGradientsAreThePlainOnesToEightBits) {
   const Trained trained = train({}, 2, "bf16");
   expect_plain(trained, 2, 0x1p-8, "bf16");
   expect_reduced_once(trained, 2, "bf16");
+}
+
+// Whatever stood in the seam: here buckets that come back doubled, reduced in every micro-batch.
+TEST(DataParallel, ByHandGivesThePlainGradientsReducedOnce) {
+  nsa::DataParallelOptions options;
+  options.policy.reduces = [](bool) { return true; };
+  options.reduce_bucket = [](c10d::GradBucket& bucket) {
+    const auto done = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::ofTensors());
+    done->markCompleted(c10::IValue(std::vector<torch::Tensor>{bucket.getBufferRef().mul_(2)}));
+    return done;
+  };
+  const Trained trained = train(options, 2, "by_hand");
+  expect_plain(trained, 2, 1e-6, "by hand");
+  expect_reduced_once(trained, 2, "by hand");
 }
 
 // What the reducer does when nobody keeps the first micro-batches from it: it waits for hooks that never come.

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "harness/checks/params.h"
+#include "harness/judge/patterns.h"
 #include "nsa/base/text.h"
 
 namespace harness::checks {
@@ -76,7 +77,7 @@ bool differs_by_rank(const std::vector<Departure>& departures, std::int64_t step
 void put_laws(Finding& finding, const std::vector<oracles::LawFit>& laws) {
   if (laws.size() == 1) {
     const oracles::LawFit& law = laws.front();
-    finding.site.detail["law"] = law.law.name;
+    put_law(std::string(law.law.name), law.law.fitted, finding.site);
     finding.facts["known"] =
         std::string(law.law.about) + (law.detail.empty() ? "" : " (" + law.detail + ")");
     return;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "harness/judge/patterns.h"
+
 namespace harness::checks {
 
 LearningRates::LearningRates(const Evidence& evidence)
@@ -37,9 +39,9 @@ std::optional<Finding> LearningRates::finding() const {
   };
   const auto& [rank, rates] = *std::min_element(wrong_.begin(), wrong_.end(), first_is_earlier);
   const AppliedRate& first = rates.front();
-  const std::string law =
+  const RateLaw law =
       explain_rates(config_, evidence_.the_case.scenario.training.accumulate, rates);
-  Finding finding = make_finding("SCHEDULE.LR", law.empty() ? "rate" : law);
+  Finding finding = make_finding("SCHEDULE.LR", law.name.empty() ? "rate" : law.name);
   std::set<int> steps;
   for (const auto& [wrong_rank, of_rank] : wrong_) {
     finding.site.ranks.push_back(wrong_rank);
@@ -53,7 +55,7 @@ std::optional<Finding> LearningRates::finding() const {
   finding.site.detail["wanted"] = scheduled_rate(config_, first.number);
   finding.site.detail["steps"] = to_ints(steps);
   finding.facts["wrong_steps"] = steps.size();
-  if (!law.empty()) finding.site.detail["law"] = law;
+  put_law(law.name, law.fitted, finding.site);
   return finding;
 }
 

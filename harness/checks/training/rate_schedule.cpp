@@ -66,33 +66,32 @@ bool is_scheduled(const nsa::OptimizerConfig& config, const AppliedRate& rate) {
   return is_near(config, rate.found, scheduled_rate(config, rate.number));
 }
 
-std::string explain_rates(const nsa::OptimizerConfig& config,
-                          std::int64_t accumulate,
-                          const std::vector<AppliedRate>& rates) {
+RateLaw explain_rates(const nsa::OptimizerConfig& config,
+                      std::int64_t accumulate,
+                      const std::vector<AppliedRate>& rates) {
   const auto at = [&](auto number_of) {
     return hold(config, rates, [&, number_of](const AppliedRate& rate) {
       return scheduled_rate(config, number_of(rate));
     });
   };
   if (hold(config, rates, [](const AppliedRate&) { return 0.0; })) {
-    return "zero";
+    return {"zero"};
   }
   // Counted before, or after, the micro-batches of the step.
   const bool micro =
       at([&](const AppliedRate& rate) { return rate.number * accumulate; }) ||
       at([&](const AppliedRate& rate) { return (rate.number - 1) * accumulate + 1; });
   if (accumulate > 1 && micro) {
-    return "micro_steps";
+    return {"micro_steps"};
   }
   if (at([](const AppliedRate& rate) { return rate.step; })) {
-    return "skipped_steps";
+    return {"skipped_steps"};
   }
+  if (stays_largest(config, rates)) return {"never_falls"};
   const bool floor = rates.size() >= kFewestForAFloor &&
                      (ends_at_floor(config, rates) || stays_at_floor(config, rates));
-  if (floor || stays_largest(config, rates)) {
-    return "never_falls";
-  }
-  return "";
+  if (floor) return {"never_falls", /*fitted=*/true};
+  return {};
 }
 
 }  // namespace harness::checks

@@ -20,10 +20,13 @@ struct AppliedRate {
 };
 [[nodiscard]] bool is_scheduled(const nsa::OptimizerConfig& config, const AppliedRate& rate);
 
-// The one law that gives all of `rates`: those from the first wrong step on. zero, micro_steps, skipped_steps, never_falls; ""
-// for none. REQUIRES: they are not empty.
-[[nodiscard]] std::string explain_rates(const nsa::OptimizerConfig& config,
-                                        std::int64_t accumulate,
-                                        const std::vector<AppliedRate>& rates);
+struct RateLaw {
+  std::string name;     // zero, micro_steps, skipped_steps, never_falls; "" for none
+  bool fitted = false;  // the floor to which the rate falls is taken from the rates themselves
+};
+// The one law that gives all of `rates`: those from the first wrong step on. REQUIRES: they are not empty.
+[[nodiscard]] RateLaw explain_rates(const nsa::OptimizerConfig& config,
+                                    std::int64_t accumulate,
+                                    const std::vector<AppliedRate>& rates);
 
 }  // namespace harness::checks

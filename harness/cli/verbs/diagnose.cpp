@@ -70,14 +70,14 @@ std::vector<ToDiagnose> cases_to_diagnose(const DiagnoseArguments& arguments,
   return all;
 }
 
-// What the run itself ended with counts where it could not be run or recorded; else, whether all causes are established.
+// What the run itself ended with counts where it could not be run or recorded; else, whether all causes are known.
 int exit_code_of(const std::vector<RecordedDiagnosis>& diagnoses, int of_run) {
   if (of_run != kExitPass && of_run != kExitFailed && of_run != kExitInconclusive) return of_run;
-  const bool established =
+  const bool known =
       std::all_of(diagnoses.begin(), diagnoses.end(), [](const RecordedDiagnosis& one) {
-        return one.diagnosis.certainty == Diagnosis::Certainty::established;
+        return is_known(one.diagnosis.certainty);
       });
-  return established && !diagnoses.empty() ? kExitPass : kExitInconclusive;
+  return known && !diagnoses.empty() ? kExitPass : kExitInconclusive;
 }
 
 int diagnose_cases(const DiagnoseArguments& arguments) {

@@ -2,6 +2,7 @@
 
 #include "harness/checks/largest.h"
 #include "harness/checks/result.h"
+#include "harness/judge/patterns.h"
 #include "nsa/base/text.h"
 
 namespace harness::checks {
@@ -43,6 +44,7 @@ void put_shares_of_heads(const std::map<int, double>& counts, Deviation& seen) {
                     " times");
   }
   seen.law = "shares_of_heads";
+  seen.fitted = true;
   seen.about = "every head's share of the sum once, but " + nsa::join(words);
 }
 
@@ -125,7 +127,7 @@ void Deviations::add_detail(const Merged& merged, Site& site) {
   if (!merged.groups.empty()) site.detail["groups"] = to_ints(merged.groups);
   if (!merged.compressed.empty()) site.detail["compressed_tokens"] = first_of(merged.compressed);
   if (merged.tie_rows > 0) site.detail["tie_rows"] = merged.tie_rows;
-  if (!seen.law.empty()) site.detail["law"] = seen.law;
+  put_law(seen.law, seen.fitted, site);
   if (!seen.laws.empty()) site.detail["laws"] = seen.laws;
 }
 

@@ -24,6 +24,7 @@ struct Deviation {
   std::string param;
   std::string law;                   // the only known wrong law that reproduces it, "" for none
   std::string about;                 // the law in words
+  bool fitted = false;               // the law is fitted to the numbers
   std::vector<std::string> laws;     // where several do: no law alone
   std::vector<std::string> tensors;  // that are wrong
   std::vector<int> rows;             // positions, ascending

@@ -69,6 +69,7 @@ std::vector<std::string_view> laws_with_codes() {
 void explain(const oracles::Naming& naming, Deviation& seen) {
   if (const oracles::LawFit* const law = naming.alone()) {
     seen.law = law->law.name;
+    seen.fitted = law->law.fitted;
     seen.about = law->law.about;
     if (!law->detail.empty()) seen.about += ": " + law->detail;
     seen.share = law->share;

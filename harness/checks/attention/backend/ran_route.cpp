@@ -46,6 +46,8 @@ constexpr std::array kSeams = {
 // Of the model around the attention. Judged where a route names them: records of older runs have no rows of them.
 constexpr SeamRule kNorm = {"norm", true, true};
 constexpr SeamRule kMlp = {"mlp", true, true};
+// What carries numbers between the ranks. The back end's own counts nothing.
+constexpr SeamRule kTransport = {"transport", false, false};
 
 // Asked for by training.cuda_graph, not by the route: each launch counts itself.
 constexpr const char* kStepSeam = "step";
@@ -260,6 +262,9 @@ class RouteJudge {
       if (!updates() || route.count(seam.name) == 0) continue;
       const bool has_last = seam.name == kNorm.name;  // before the logits
       for (int layer = has_last ? -1 : 0; layer < layers(); ++layer) judge_seam(rank, seam, layer);
+    }
+    if (evidence_.the_case.scenario.trains() && route.count(kTransport.name) > 0) {
+      judge_seam(rank, kTransport, -1);
     }
     judge_checkpoints(rank);
     judge_graph(rank);

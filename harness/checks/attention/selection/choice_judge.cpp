@@ -174,7 +174,10 @@ class ChoiceJudge {
     Deviation& seen = add("SELECTION.WRONG", Of::blocks, {wrong.begin(), wrong.end()});
     seen.tie_rows = tie_rows;
     explain_choice(wrong, seen);
-    if (seen.law.empty() && wrong.size() == malformed.size()) seen.law = kNotALegalList;
+    if (seen.law.empty() && wrong.size() == malformed.size()) {
+      seen.law = kNotALegalList;
+      seen.fitted = true;  // which list it is instead is read from the record
+    }
   }
 
   // The law that chooses the blocks found from the recorded scores, in every row that is wrong.
