@@ -83,6 +83,8 @@ class CaseRun {
 
   RunResult run() {
     for (const Fact& fact : machine_facts()) record(fact);
+    if (mark_.number == 0)
+      record(Fact{"marked_by", "a variable alone: RLIMIT_LOCKS has no effect"});
     if (!options_.built_from.empty()) record(Fact{kBuiltFromFact, options_.built_from});
     for (const OtherLevel& other : options_.other_levels) record(other);
     if (case_.scenario.is_foreign()) {

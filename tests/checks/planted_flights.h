@@ -94,6 +94,16 @@ inline void add_flights(std::vector<Planted>& list) {
                     dumped(h, 1, {flight(1, 8, true)});
                   }});
   list.push_back({moves,
+                  "ranks stand still, and what PyTorch wrote of one cannot be read",
+                  Verdict::fail,
+                  "HANG.HOST",
+                  R"({"ranks":[0,1]})",
+                  [](Healthy& h) {
+                    still_command(h, {});
+                    const harness::Fact unread{harness::kUnreadFlightFact, "version: found 3.0"};
+                    put(h.evidence.facts, 1, unread, 60'000);
+                  }});
+  list.push_back({moves,
                   "ranks spin in collectives that differ, as PyTorch tells",
                   Verdict::fail,
                   "HANG.COLLECTIVE",

@@ -131,13 +131,16 @@ constexpr std::array kProcessWords = {
             "Read the stack: what does this rank wait for on the host (a lock, a file, a queue, a "
             "child)?",
             "stacks"},
-    Wording{"HANG.HOST",
-            "outlasted",
-            "{Ranks} waited[ in {step}][, phase {phase}][, {layers}], in a call with a time limit, "
-            "until the case was out of its budget of time.[ {Waiting} waited in a collective.]",
-            kNotSlow,
-            "Read the stack: what does this rank wait for on the host, and why so long?",
-            "stacks"},
+    Wording{
+        "HANG.HOST",
+        "outlasted",
+        "{Ranks} waited[ in {step}][, phase {phase}][, {layers}], in a call with a time limit, "
+        "until the case was out of its budget of time.[ {Waiting} waited in a collective.][ "
+        "PyTorch's flight recorder tells what they wait in: {flight}.][ What it wrote last could "
+        "not be read: {unread_flight}.]",
+        kNotSlow,
+        "Read the stack: what does this rank wait for on the host, and why so long?",
+        "stacks"},
     Wording{"HANG.KERNEL",
             "resident",
             "{Ranks} waited {still_ms} ms for a kernel[ in {step}][, phase {phase}][, {layers}]: "

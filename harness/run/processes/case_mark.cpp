@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <random>
 #include <string_view>
+#include <unistd.h>
 
 #include "harness/run/looks/proc_look.h"
 #include "nsa/base/text.h"
@@ -46,7 +47,10 @@ std::uint64_t draw_number() {
   rlimit limit{};
   if (getrlimit(kLimit, &limit) != 0) return 0;
   const std::uint64_t most = limit.rlim_max < kMost ? limit.rlim_max : kMost;
-  return most < kTooFew ? 0 : most / 2 + random_below(most / 2);
+  if (most < kTooFew) return 0;
+  const std::uint64_t number = most / 2 + random_below(most / 2);
+  const Marking tried(number);
+  return has_number(getpid(), number) ? number : 0;
 }
 
 CaseMark draw_mark(const std::string& folder) {

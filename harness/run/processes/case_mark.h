@@ -21,7 +21,8 @@ struct CaseMark {
 // Of the case that keeps its files in `folder`: no other one has this number.
 [[nodiscard]] CaseMark draw_mark(const std::string& folder);
 
-// In the upper half of what may be set: nobody has such a limit by chance. 0 where nobody may set one.
+// In the upper half of what may be set: nobody has such a limit by chance. 0 where it cannot be set,
+// or /proc does not show it.
 [[nodiscard]] std::uint64_t draw_number();
 
 // False where it cannot be read, or the process has ended.
