@@ -31,7 +31,7 @@ CheckResult ResultBuilder::finish(const std::string& why_pass) {
     result_.verdict = Verdict::fail;
     result_.reason = result_.findings.front().statement;
     if (count > 1) result_.reason += " (and " + std::to_string(count - 1) + " more findings)";
-    if (!lacking.empty()) result_.reason += "; not judged: " + lacking;
+    if (!lacking.empty()) result_.reason += " Not judged: " + lacking;
   } else if (!lacking.empty()) {
     result_.verdict = Verdict::inconclusive;
     result_.reason = lacking;

@@ -1,10 +1,14 @@
 // Names and JSON of what a check says.
 #include "harness/judge/finding.h"
 
+#include <algorithm>
 #include <array>
+#include <string_view>
+#include <vector>
 
 #include "harness/judge/wording/find_wording.h"
 #include "nsa/base/error.h"
+#include "nsa/base/text.h"
 
 namespace harness {
 namespace {
@@ -31,6 +35,36 @@ Enum read_name(const std::array<const char*, kCount>& names,
   return *value;
 }
 
+// Measures stand beside the place in a site's detail. The sentence tells them, so a title leaves them out.
+bool is_measure(std::string_view key) {
+  constexpr std::array kNames = {"params", "elements"};
+  constexpr std::array kEnds = {
+      "_count", "_rows", "_elements", "_columns", "_ms", "_bytes", "_nats", "_per_step"};
+  return key.starts_with("share") || std::find(kNames.begin(), kNames.end(), key) != kNames.end() ||
+         std::any_of(
+             kEnds.begin(), kEnds.end(), [&](std::string_view end) { return key.ends_with(end); });
+}
+
+bool are_integers(const nlohmann::json& list) {
+  return list.is_array() && std::all_of(list.begin(), list.end(), [](const nlohmann::json& item) {
+           return item.is_number_integer();
+         });
+}
+
+Site place_of(Site site) {
+  nlohmann::json kept = nlohmann::json::object();
+  for (const auto& [key, value] : site.detail.items()) {
+    if (is_measure(key)) continue;
+    kept[key] = value;
+    if (!are_integers(value)) continue;
+    auto numbers = value.get<std::vector<int>>();
+    std::sort(numbers.begin(), numbers.end());
+    kept[key] = nsa::ranges_text(numbers);
+  }
+  site.detail = std::move(kept);
+  return site;
+}
+
 }  // namespace
 
 const char* name_of(Verdict value) {
@@ -44,7 +78,7 @@ const char* name_of(Status value) {
 }
 
 std::string title_of(const std::string& code, const Site& site) {
-  const std::string where = site.text();
+  const std::string where = place_of(site).text();
   return where.empty() ? code : code + " @ " + where;
 }
 

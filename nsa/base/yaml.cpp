@@ -191,9 +191,12 @@ void throw_unknown_name(const Location& where,
   shown.scalar = found;
   const std::string nearest = nearest_name(found, known);
   const std::string hint = nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?";
+  constexpr std::size_t kMostListed = 40;  // beyond, the hint would stand behind a page of names
+  const bool listed = nearest.empty() || known.size() <= kMostListed;
   throw Error(where,
               what + ": found " + found_text(shown) + ", wanted " +
-                  (known.size() == 1 ? "" : "one of ") + join(known) + hint);
+                  (known.size() == 1 ? "" : "one of ") +
+                  (listed ? join(known) : std::to_string(known.size()) + " names") + hint);
 }
 
 std::string read_name(const YamlNode& node,
@@ -237,7 +240,7 @@ const YamlNode* YamlMap::get(const std::string& key) {
 const YamlNode& YamlMap::require(const std::string& key) {
   if (const YamlNode* node = get(key)) return *node;
   throw Error(node_.where,
-              path_.empty() ? "found no " + key + ", wanted it in every scenario"
+              path_.empty() ? "found no key \"" + key + "\", which every scenario needs"
                             : path_ + ": found no " + key + ", wanted one");
 }
 

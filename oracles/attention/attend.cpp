@@ -86,6 +86,19 @@ void softmax_gradient_rows(const std::vector<double>& p_hK,
   }
 }
 
+// to_NX += the transpose of weights_hK times x_hX.
+void add_products_of_keys(const KeyList& keys,
+                          const std::vector<double>& weights_hK,
+                          const View& x_hX,
+                          std::int64_t columns,
+                          double* to_NX) {
+  const std::int64_t count = key_count(keys);
+  for_each_piece(keys, [&](const KeyRange& piece, std::int64_t offset) {
+    const View weights{weights_hK.data() + offset, x_hX.rows, width(piece), count, 1};
+    multiply_add(transposed(weights), x_hX, rows_of(to_NX, piece, columns));
+  });
+}
+
 }  // namespace
 
 KeyBank::KeyBank(
@@ -183,11 +196,7 @@ void add_value_gradients(const KeyBank& bank,
                          const std::vector<double>& p_hK,
                          const View& do_hV,
                          double* dv_NV) {
-  const std::int64_t count = key_count(keys);
-  for_each_piece(keys, [&](const KeyRange& piece, std::int64_t offset) {
-    const View p{p_hK.data() + offset, do_hV.rows, width(piece), count, 1};
-    multiply_add(transposed(p), do_hV, rows_of(dv_NV, piece, bank.d_v()));
-  });
+  add_products_of_keys(keys, p_hK, do_hV, bank.d_v(), dv_NV);
 }
 
 void add_query_gradients(const KeyBank& bank,
@@ -206,11 +215,7 @@ void add_key_gradients(const KeyBank& bank,
                        const std::vector<double>& ds_hK,
                        const View& q_hD,
                        double* dk_ND) {
-  const std::int64_t count = key_count(keys);
-  for_each_piece(keys, [&](const KeyRange& piece, std::int64_t offset) {
-    const View ds{ds_hK.data() + offset, q_hD.rows, width(piece), count, 1};
-    multiply_add(transposed(ds), q_hD, rows_of(dk_ND, piece, bank.d_k()));
-  });
+  add_products_of_keys(keys, ds_hK, q_hD, bank.d_k(), dk_ND);
 }
 
 void add_attend_gradients(const KeyBank& bank,

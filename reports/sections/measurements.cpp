@@ -27,8 +27,8 @@ std::string table_of(const harness::CheckResult& result) {
   for (const harness::Measured& measured : result.measured) {
     const bool limited = measured.limit.has_value();
     table.row({escape(measured.name),
-               nsa::to_text(measured.value.value, kDigits),
-               limited ? nsa::to_text(measured.limit->value, kDigits) : "–",
+               shown_number(measured.value.value, kDigits),
+               limited ? shown_number(measured.limit->value, kDigits) : "–",
                limited ? share(measured) : "–"});
   }
   return table.text();
@@ -94,7 +94,7 @@ std::vector<Values> values_of(const Cases& group) {
 std::vector<std::string> row_of(const ReportView& view, const Values& all) {
   const auto& values = all.values;
   const auto text = [](const Value& one) {
-    return nsa::to_text(one.measured.value.value, kDigits);
+    return shown_number(one.measured.value.value, kDigits);
   };
   std::vector<std::string> row = {
       escape(all.check), escape(all.name), std::to_string(values.size())};
@@ -111,7 +111,7 @@ std::vector<std::string> row_of(const ReportView& view, const Values& all) {
       });
   row.insert(row.end(),
              {text(nearest),
-              nsa::to_text(nearest.measured.limit->value, kDigits),
+              shown_number(nearest.measured.limit->value, kDigits),
               share(nearest.measured),
               point_text(view, *nearest.of)});
   return row;

@@ -17,7 +17,7 @@ std::string samples(const CaseView& one) {
   if (one.digest().metrics.empty()) return "";
   Table table({"metric (rank 0, last step)", "value"});
   for (const auto& [name, value] : one.digest().metrics)
-    table.row({escape(name), nsa::to_text(value, 6)});
+    table.row({escape(name), shown_number(value, 6)});
   return table.text();
 }
 

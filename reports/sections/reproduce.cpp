@@ -13,7 +13,8 @@ std::string of_run(const harness::RunRecord& run) {
     text += "The whole run:\n\n" + code_block(run_again(run), "sh") + "\n";
   }
   text +=
-      "This report again, and what is stored judged anew (which never makes the record worse):\n\n";
+      "To write this report again, and to judge the stored run again (that never makes the record "
+      "worse):\n\n";
   return text +
          code_block(
              on_database(run, "report " + run.name) + "\n" + on_database(run, "judge " + run.name),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "nsa/base/text.h"
 #include "reports/markdown.h"
@@ -49,8 +50,7 @@ int severity(harness::Outcome outcome) {
 }
 
 std::string finding_title(const harness::Finding& finding) {
-  const std::string where = finding.site.text();
-  return escape(finding.code) + (where.empty() ? "" : " @ " + escape(where));
+  return escape(harness::title_of(finding.code, finding.site));
 }
 
 const harness::Finding* leading_finding(const CaseView& view) {
@@ -117,6 +117,16 @@ std::string tally(const std::vector<harness::CaseRecord>& cases) {
   std::vector<Outcome> outcomes;
   for (const harness::CaseRecord& record : cases) outcomes.push_back(harness::outcome_of(record));
   return tally_text(outcomes);
+}
+
+std::string shown_number(double value, int digits) {
+  constexpr double kFewest = 1e3;
+  constexpr double kMost = 1e15;  // whole numbers below are exact
+  const double size = std::abs(value);
+  if (size >= kFewest && size < kMost && value == std::floor(value)) {
+    return grouped(std::llround(value));
+  }
+  return nsa::to_text(value, digits);
 }
 
 std::string shortened(const std::string& text) {

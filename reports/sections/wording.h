@@ -27,6 +27,9 @@ namespace reports {
 [[nodiscard]] std::string tally(const std::vector<CaseView>& cases);
 [[nodiscard]] std::string tally(const std::vector<harness::CaseRecord>& cases);
 
+// A number for people: whole ones from a thousand on in full ("2,048"), all others rounded to `digits` significant ones.
+[[nodiscard]] std::string shown_number(double value, int digits);
+
 // The beginning of a long text, for a table that is an index; whole characters. Not escaped.
 [[nodiscard]] std::string shortened(const std::string& text);
 

@@ -136,6 +136,17 @@ TEST(Yaml, AMapKnowsWhatWasAskedFor) {
       "did you mean \"bucket_mb\"?");
 }
 
+TEST(Yaml, AHintStandsBehindNoPageOfNames) {
+  std::vector<std::string> known = {"first_key"};
+  for (int i = 0; i < 49; ++i) known.push_back("other_fault_" + std::to_string(i));
+  const auto refused = [&](const std::string& found) {
+    return error_of([&] { nsa::throw_unknown_name({"f", 2}, "fault", found, known); });
+  };
+  EXPECT_EQ(refused("first_kez"),
+            "f:2: fault: found \"first_kez\", wanted one of 50 names; did you mean \"first_key\"?");
+  EXPECT_THAT(refused("?"), ::testing::HasSubstr("wanted one of first_key, other_fault_0, "));
+}
+
 TEST(Yaml, MergesMapsAndReplacesTheRest) {
   YamlNode base = nsa::parse_yaml("a: {b: 1, c: [1, 2]}\nd: 4\n", "base");
   nsa::merge_yaml(base, nsa::parse_yaml("a: {c: [3], e: 5}\nd: {x: 1}\n", "over"));

@@ -3,9 +3,11 @@
 #include <array>
 
 #include "harness/checks/list.h"
+#include "tests/checks/planted_births.h"
 #include "tests/checks/planted_checkpoints.h"
 #include "tests/checks/planted_command.h"
 #include "tests/checks/planted_decisions.h"
+#include "tests/checks/planted_decode.h"
 #include "tests/checks/planted_documents.h"
 #include "tests/checks/planted_ends.h"
 #include "tests/checks/planted_flights.h"
@@ -25,6 +27,7 @@
 #include "tests/checks/planted_runs.h"
 #include "tests/checks/planted_steps.h"
 #include "tests/checks/planted_sweep.h"
+#include "tests/checks/planted_updates.h"
 #include "tests/checks/planted_zero_gradients.h"
 
 namespace fixtures {

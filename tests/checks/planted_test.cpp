@@ -8,8 +8,8 @@
 #include <gtest/gtest.h>
 
 #include "harness/judge/expectation.h"
+#include "tests/checks/made_steps.h"
 #include "tests/checks/planted_checkpoints.h"
-#include "tests/checks/planted_oracle_steps.h"
 
 namespace {
 

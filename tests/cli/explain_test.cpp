@@ -70,6 +70,7 @@ TEST_F(ExplainTest, NamesTheNearestCode) {
   EXPECT_THAT(result.err, HasSubstr("did you mean \"GRAD.MISSING\"?"));
   EXPECT_EQ(result.out, "");
   EXPECT_EQ(program_.run({"explain", "GRAD.MISSING", "--markdown"}).exit_code, 3);
+  EXPECT_THAT(program_.run({"explain", "last"}).err, HasSubstr("a run and one of its cases"));
 }
 
 TEST_F(ExplainTest, WhoExpectsACodeIsNotKnownWithoutTheScenarios) {

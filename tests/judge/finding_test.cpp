@@ -44,6 +44,19 @@ Site full_site() {
   return site;
 }
 
+TEST(Finding, ATitleNamesThePlaceAndNoMeasure) {
+  Site site;
+  site.layers = {3};
+  site.detail = {{"law", "top_left"},
+                 {"groups", {1, 0}},
+                 {"row_count", 2044},
+                 {"share", 1.0},
+                 {"kept_bytes", 5},
+                 {"params", {"W_Q", "out"}}};
+  EXPECT_EQ(harness::title_of("MASK.ALIGNMENT", site),
+            "MASK.ALIGNMENT @ layer 3, groups 0-1, law top_left");
+}
+
 TEST(Finding, JsonReadsBackWhole) {
   Finding finding;
   finding.code = "GRAD.MISSING";

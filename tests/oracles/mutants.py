@@ -36,8 +36,8 @@ MUTANTS = [
     # attend: backward
     ("attention/attend.cpp", "(dp_hK[k] - mean) / root", "(dp_hK[k] - mean)"),
     ("attention/attend.cpp", "(dp_hK[k] - mean) / root", "dp_hK[k] / root"),
-    ("attention/attend.cpp", "multiply_add(transposed(p), do_hV, rows_of(dv_NV, piece, bank.d_v()));", ""),
-    ("attention/attend.cpp", "multiply_add(transposed(ds), q_hD, rows_of(dk_ND, piece, bank.d_k()));", ""),
+    ("attention/attend.cpp", "add_products_of_keys(keys, p_hK, do_hV, bank.d_v(), dv_NV);", ""),
+    ("attention/attend.cpp", "add_products_of_keys(keys, ds_hK, q_hD, bank.d_k(), dk_ND);", ""),
     ("attention/attend.cpp", "add_query_gradients(bank, keys, work.ds_hK, gradients.dq_hD);", ""),
     # backward
     ("attention/backward.cpp", "add(branch->q, gradients.q);", "gradients.q = branch->q;"),

@@ -404,7 +404,7 @@ TEST_F(ScenarioTest, MistakesInTheHead) {
   };
   EXPECT_EQ(error(with("version: 1", "version: 2")), "s.yaml:1: version: found 2, wanted 1");
   EXPECT_EQ(error(with("version: 1\n", "")),
-            "s.yaml:1: found no version, wanted it in every scenario");
+            "s.yaml:1: found no key \"version\", which every scenario needs");
   EXPECT_EQ(error(with("scenario: s", "scenario: t")),
             "s.yaml:2: scenario: found \"t\" in the file s.yaml, wanted t.yaml");
   EXPECT_THAT(error(with("scenario: s", "scenario: ../s")),
@@ -433,7 +433,7 @@ TEST_F(ScenarioTest, MistakesInTheHead) {
               StartsWith("s.yaml:4: model.vocab_size"));
   EXPECT_THAT(error(kHead, "s.yml"), HasSubstr("wanted s.yaml"));
   EXPECT_THAT(error("- 1\n"), StartsWith("s.yaml:1: the document: found a list, wanted a map"));
-  EXPECT_THAT(error(""), StartsWith("s.yaml:1: found no version"));
+  EXPECT_THAT(error(""), StartsWith("s.yaml:1: found no key \"version\""));
 }
 
 TEST_F(ScenarioTest, ATextThatIsTooShortOrMissing) {

@@ -147,11 +147,11 @@ void judge_blocks(StepJudge& judge) {
   }
   judge.result.measured("worst_share_of_bound_between", totals.worst, 1.0);
   judge.judged.push_back(std::to_string(totals.stages) +
-                         " stages between the attention layers, forward, back and gradients of "
-                         "weights, in all rows (" +
+                         " stages between the attention layers (forward, back and gradients of "
+                         "weights, in all rows; " +
                          std::to_string(totals.products) +
-                         " of them by projections: what is off by " + nsa::to_text(kToldBounds, 2) +
-                         " bounds passes one of them with a probability of " +
+                         " of them by projections, each of which misses an error of " +
+                         nsa::to_text(kToldBounds, 2) + " bounds with a probability of " +
                          nsa::to_text(oracles::miss_probability(kToldBounds), 1) + ")");
 }
 

@@ -20,7 +20,7 @@ CheckResult judge_steps(const Evidence& evidence) {
   judge_reports(judge);
   judge_counts(judge);
   for (Finding& finding : judge.told.findings()) judge.result.found(std::move(finding));
-  std::string text = "as the oracle says on " + ranks_text(all_ranks(evidence)) + " in " +
+  std::string text = "equal to the oracle on " + ranks_text(all_ranks(evidence)) + " in " +
                      counted(evidence.the_case.scenario.training.steps, "step") + ": " +
                      nsa::join(judge.judged);
   if (!judge.not_judged.empty()) text += "; not judged here: " + nsa::join(judge.not_judged);

@@ -30,7 +30,9 @@ Part read_part(const std::string& option, const std::string& text) {
 }
 
 void add_run_options(CLI::App& command, RunOptions& options) {
-  command.add_option("--profile", options.profile, "A profile of the scenarios; base: none");
+  command.add_option("--profile",
+                     options.profile,
+                     "The profile of the scenarios to use, such as gpu; base: use none");
   command.add_option(
       "--db", options.database, "The database (default: NSA_HARNESS_DB, or in your data folder)");
   command.add_option(

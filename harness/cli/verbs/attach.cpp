@@ -140,7 +140,7 @@ Action add_attach(CLI::App& command) {
   command.add_option("pids", arguments->pids, "Ranks, or the launcher that started them")
       ->required()
       ->type_name("PID");
-  command.add_option("--seconds", arguments->seconds, "Between the two looks")
+  command.add_option("--seconds", arguments->seconds, "Seconds between the two looks")
       ->check(CLI::Range(1.0, 60.0));
   return [arguments] { return attach(*arguments); };
 }

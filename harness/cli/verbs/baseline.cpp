@@ -78,7 +78,7 @@ Action add_baseline(CLI::App& command) {
                       "The database (default: NSA_HARNESS_DB, or in your data folder)");
     return added;
   };
-  CLI::App* accepts = part("accept", "A run's times of the cell are meant to be as they are");
+  CLI::App* accepts = part("accept", "Accept a run's times of the cell as its new reference");
   accepts->add_option("--run", arguments->run, "The run's name or number, or last")
       ->capture_default_str();
   accepts->add_option("--because", arguments->because, "The reason, which `history` shows")

@@ -128,7 +128,9 @@ Action add_bundle(CLI::App& command) {
                    arguments->shrink,
                    "Look for the smallest case that fails alike (default), or not");
   command
-      .add_option("--seconds", arguments->seconds, "For shrinking; then the smallest so far is it")
+      .add_option("--seconds",
+                  arguments->seconds,
+                  "Seconds for the search; then the smallest case found is taken")
       ->check(CLI::Range(1.0, 86'400.0))
       ->capture_default_str();
   command.add_option("--db",

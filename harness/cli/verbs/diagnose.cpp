@@ -124,7 +124,7 @@ Action add_diagnose(CLI::App& command) {
   command.add_option("run", arguments->run, "A run: name, number or last")->required();
   command.add_option(
       "case", arguments->the_case, "One of its cases: label or number (default: all that failed)");
-  command.add_option("--budget", arguments->seconds, "Of the experiments of each case, in seconds")
+  command.add_option("--budget", arguments->seconds, "Seconds for the experiments of each case")
       ->check(CLI::Range(1.0, 86'400.0))
       ->capture_default_str();
   command.add_option("--db",

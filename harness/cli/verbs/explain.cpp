@@ -40,6 +40,11 @@ int explain_all(const ExplainArguments& arguments) {
 int explain_code(const ExplainArguments& arguments) {
   const Code* code = find_code(arguments.words[0]);
   if (code == nullptr) {
+    if (arguments.words[0].find('.') == std::string::npos) {  // a code has a point
+      throw nsa::Error(
+          "explain " + arguments.words[0] +
+          ": found one word that is no code, wanted a code, or a run and one of its cases");
+    }
     nsa::throw_unknown_name({}, "code", arguments.words[0], code_names());
   }
   const CodeUses uses = code_uses(find_paths().scenarios());

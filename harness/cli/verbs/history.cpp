@@ -46,7 +46,7 @@ Action add_history(CLI::App& command) {
   const auto arguments = std::make_shared<HistoryArguments>();
   command.add_option("cell", arguments->cell, "A case as reports name it, or its history id")
       ->required();
-  command.add_option("--nights", arguments->nights, "So many, the newest ones")
+  command.add_option("--nights", arguments->nights, "How many of the newest nights to show")
       ->check(CLI::Range(1, 100'000))
       ->capture_default_str();
   command.add_option("--db",

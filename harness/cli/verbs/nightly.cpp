@@ -241,11 +241,12 @@ Action add_nightly(CLI::App& command) {
   command
       .add_option("--cards",
                   arguments->cards,
-                  "So many cards must be usable; with fewer nothing is run, and the exit code is 6")
+                  "How many cards must be usable; with fewer nothing runs, and the exit code is 6")
       ->check(CLI::Range(0, 1024));
-  command.add_flag("--accept-machine",
-                   arguments->accept_machine,
-                   "What this machine could do in earlier nights and cannot any more is no error");
+  command.add_flag(
+      "--accept-machine",
+      arguments->accept_machine,
+      "Accept that this machine can do less than in earlier nights: it is no error then");
   command.add_option("--db",
                      arguments->database,
                      "The database (default: NSA_HARNESS_DB, or nightly.db in your data folder)");

@@ -200,10 +200,10 @@ Action add_replay(CLI::App& command) {
   const auto arguments = std::make_shared<ReplayArguments>();
   command.add_option("file", arguments->file, "A bundle")->required()->type_name("FILE");
   command.add_flag(
-      "--original", arguments->original, "The case as it ran, not the smaller one made of it");
+      "--original", arguments->original, "Run the case as it was, not the smaller one made of it");
   command.add_flag("--operator",
                    arguments->operator_alone,
-                   "Only the one operator in which a NaN was born, with what it was given");
+                   "Run only the operator that made a NaN, with what it was given");
   command.add_option("--db",
                      arguments->options.database,
                      "The database (default: in --out, else NSA_HARNESS_DB, or your data folder)");

@@ -164,7 +164,8 @@ Action add_report(CLI::App& command) {
   command
       .add_option("--verify",
                   arguments->verify,
-                  "A run's report.md: is it what the database gives, and that what was recorded?")
+                  "Check a run's report.md: does the database give the same, and is that what was "
+                  "recorded?")
       ->excludes(since, format, out, html);
   return [arguments] { return report(*arguments); };
 }

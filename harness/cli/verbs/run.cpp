@@ -273,9 +273,12 @@ Action add_run(CLI::App& command) {
   one_each("--only", arguments->only, "axis=value: keeps these points of the matrix; repeatable");
   command.add_option("--seed",
                      arguments->seed,
-                     "Of initialisation, data and every draw; random: drawn, said and stored");
+                     "The seed of initialisation, data and every draw: a number, or random (drawn, "
+                     "printed, stored)");
   command
-      .add_option("--budget", arguments->budget_seconds, "Of -- COMMAND: seconds, then it is ended")
+      .add_option("--budget",
+                  arguments->budget_seconds,
+                  "Seconds that -- COMMAND may take; then it is ended")
       ->check(CLI::Range(1.0, 86400.0));
   command.add_flag("--dry-run", arguments->dry_run, "Show the cases, run nothing");
   command.add_flag("--diagnose",

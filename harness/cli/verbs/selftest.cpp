@@ -121,16 +121,16 @@ Action add_selftest(CLI::App& command) {
   command
       .add_option("files", arguments->files, "Planted faults (default: all of scenarios/faults)")
       ->type_name("FILE|DIR");
-  command.add_option("--seed", arguments->seed, "Of every draw: random, or a number")
+  command.add_option("--seed", arguments->seed, "The seed of every draw: a number, or random")
       ->capture_default_str();
-  command.add_option("--draws", arguments->draws, "Of each fault")
+  command.add_option("--draws", arguments->draws, "How many places to draw for each fault")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   command.add_option("--part", arguments->part, "I/N: a part of the faults, chosen by the seed")
       ->capture_default_str();
   command.add_flag("--full-size",
                    arguments->full_size,
-                   "Faults of the large model at its size (else in the model toy)");
+                   "Plant faults of the large model at its size (default: in the model toy)");
   add_run_options(command, arguments->options);
   return [arguments] { return selftest(*arguments); };
 }

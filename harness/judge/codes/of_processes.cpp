@@ -37,7 +37,7 @@ constexpr std::array kProcessCodes = {
                          "batch size, sequence length or the number of ranks.",
           .witness =
               "The kernel's count of out-of-memory kills together with the peak memory of the "
-              "case's ranks, which is more than half of what there is; or the exception that the "
+              "case's ranks, which is more than half of what there is. Or the exception that the "
               "rank raised: its type, or the words of its message, and then the finding says so."}},
     Code{{"OOM.DEVICE", Family::process, 40, Outcome::oom},
          {.meaning = "An allocation of device memory failed.",

@@ -235,7 +235,7 @@ constexpr std::array kProcessWords = {
         "SLOW.SYNC_STORM",
         "more_than_twin",
         "On {ranks}, {op} of {layers} made the host wait for the device {host_waits_per_step:3} "
-        "times more in each step than on the twin.",
+        "{host_waits_per_step?time|times} more in each step than on the twin.",
         "The implementation does not need these waits: on the twin it ran on the same batches "
         "without them."},
     Wording{"OBSERVER.EFFECT",

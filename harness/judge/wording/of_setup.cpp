@@ -70,8 +70,9 @@ constexpr std::array kSetupWords = {
             "{layers}]; this is its own statement."},
     Wording{"ROUTE.MISMATCH",
             "never",
-            "For {op}, {requested} was asked for and never counted a run of its own, on {ranks}[, "
-            "{layers}]."},
+            "{requested} was asked for in {op}, and it never ran on {ranks}[, {layers}]: its own "
+            "counter "
+            "stayed at zero."},
     Wording{"ROUTE.MISMATCH",
             "no_backward",
             "For {op}, {requested} ran forward on {ranks}[, {layers}], and counted no backward of "

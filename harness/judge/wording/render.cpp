@@ -115,6 +115,10 @@ bool is_one(const json& value) {
   return value.is_array() || value.is_object() ? value.size() == 1 : value == 1;
 }
 
+std::string plural_of(const std::string& noun) {
+  return noun + (noun.ends_with("sh") || noun.ends_with("ch") || noun.ends_with("s") ? "es" : "s");
+}
+
 std::string capitalised(std::string text) {
   if (!text.empty()) {
     text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
@@ -140,7 +144,7 @@ std::optional<std::string> value_of(const Slot& slot, const Finding& finding) {
     return part.empty() ? std::nullopt : std::optional(part);
   }
   std::string text = text_of(*fact, slot.form);
-  if (is_noun(slot.form)) text += " " + slot.form + (is_one(*fact) ? "" : "s");
+  if (is_noun(slot.form)) text += " " + (is_one(*fact) ? slot.form : plural_of(slot.form));
   const json* more = fact_named(finding, slot.name + "_more");
   return more == nullptr ? text : text + " and " + text_of(*more, "") + " more";
 }

@@ -139,8 +139,17 @@ struct Steps {
   NSA_DEVICE static std::uint32_t packed(float low, float high) { return pack_steps(low, high); }
 };
 
-// Of four lanes each has word j of each of four pieces: then lane t has all words of piece t.
-NSA_DEVICE void exchange_words(std::uint32_t (&x)[4]) {
+NSA_DEVICE float from_lane(float sent, int distance) {
+  return shuffle_xor(sent, distance);
+}
+NSA_DEVICE std::uint32_t from_lane(std::uint32_t sent, int distance) {
+  return float_to_bits(shuffle_xor(bits_to_float(sent), distance));
+}
+
+// Of four lanes each has word j of each of four pieces: then lane t has all words of piece t. A word is kCount / 4 values.
+template <class T, int kCount>
+NSA_DEVICE void exchange_words(T (&x)[kCount]) {
+  constexpr int kWord = kCount / 4;
   const int t = lane_index() & 3;
   NSA_UNROLL
   for (int distance = 1; distance <= 2; distance *= 2) {
@@ -148,11 +157,13 @@ NSA_DEVICE void exchange_words(std::uint32_t (&x)[4]) {
     NSA_UNROLL
     for (int j = 0; j < 4; ++j) {
       if ((j & distance) != 0) continue;
-      std::uint32_t& low = x[j];
-      std::uint32_t& high = x[j + distance];
-      const std::uint32_t sent = upper ? low : high;
-      const std::uint32_t got = float_to_bits(shuffle_xor(bits_to_float(sent), distance));
-      (upper ? low : high) = got;
+      NSA_UNROLL
+      for (int e = 0; e < kWord; ++e) {
+        T& low = x[kWord * j + e];
+        T& high = x[kWord * (j + distance) + e];
+        const T got = from_lane(upper ? low : high, distance);
+        (upper ? low : high) = got;
+      }
     }
   }
 }

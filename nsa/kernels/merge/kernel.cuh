@@ -162,7 +162,8 @@ struct MergeBlock {
       const int chunk = item - r * chunks;
       const MergeRow found = row(r);
       Eight sum = sum_parts<As>(r, found, chunk);
-      turn(sum);
+      exchange_words(
+          sum.x);  // from the order of a part's 32 columns, which four lanes hold, to that of columns
       if (first_item + thread_index() >= all || chunk >= tensor_chunks) continue;
       if (has_dense) {
         const char* dense =
@@ -170,27 +171,6 @@ struct MergeBlock {
         add_steps(sum.x, numbers(r).dense, load_global16(dense + chunk * 16));
       }
       use(r, found, chunk, sum);
-    }
-  }
-
- private:
-  // From the order of a part's 32 columns, which four lanes hold, to that of columns.
-  NSA_DEVICE static void turn(Eight& x) {
-    const int t = lane_index() & 3;
-    NSA_UNROLL
-    for (int distance = 1; distance <= 2; distance *= 2) {
-      const bool upper = (t & distance) != 0;
-      NSA_UNROLL
-      for (int j = 0; j < 4; ++j) {
-        if ((j & distance) != 0) continue;
-        NSA_UNROLL
-        for (int e = 0; e < 2; ++e) {
-          float& low = x.x[2 * j + e];
-          float& high = x.x[2 * (j + distance) + e];
-          const float other = shuffle_xor(upper ? low : high, distance);
-          (upper ? low : high) = other;
-        }
-      }
     }
   }
 };

@@ -6,7 +6,7 @@
 #include "harness/checks/attention/accuracy/layer_judge.h"
 #include "harness/checks/attention/accuracy/worst_errors.h"
 #include "harness/checks/attention/packed/packed_judge.h"
-#include "harness/checks/attention/record/layer_survey.h"
+#include "harness/checks/attention/record/judge_recorded.h"
 #include "harness/checks/attention/selection/choice_judge.h"
 #include "harness/checks/list.h"
 #include "nsa/base/text.h"
@@ -24,7 +24,9 @@ class OracleComparison {
 
   CheckResult judge() {
     for (const int rank : all_ranks(evidence_)) {
-      for (const LayerPlace& at : layers_to_judge(evidence_, rank)) judge_one(at);
+      for (const LayerPlace& at : layers_to_judge(evidence_, rank)) {
+        judge_recorded(evidence_, at, result_, [&](const auto& record) { judge_one(record, at); });
+      }
     }
     for (Finding& finding : deviations_.findings()) result_.found(std::move(finding));
     errors_.put_measured(result_);
@@ -32,55 +34,27 @@ class OracleComparison {
       result_.measured("rows_judged", static_cast<double>(rows_));
       result_.measured("rows_in_all", static_cast<double>(rows_in_all_));
     }
-    if (ties_ > 0) {
-      result_.measured("selection_rows_tied", static_cast<double>(ties_));
-      result_.measured("selection_tie_gap", tie_gap_, tie_bound_);
+    if (ties_.rows > 0) {
+      result_.measured("selection_rows_tied", static_cast<double>(ties_.rows));
+      result_.measured("selection_tie_gap", ties_.gap, ties_.bound);
     }
     return result_.finish(summary());
   }
 
  private:
-  void judge_one(const LayerPlace& at) {
-    if (is_packed(evidence_)) {
-      judge_record(open_packed(evidence_, at, result_), at);
-    } else {
-      judge_record(open_record(evidence_, at, kLayer, result_), at);
-    }
-  }
-
   template <typename Record>
-  void judge_record(const std::optional<Record>& record, const LayerPlace& at) {
-    if (!record) return;
-    try {
-      if (tells_choice_) take_choice(judge_choice(*record), at);
-      take(judge_layer(*record, model_), at);
-    } catch (const std::invalid_argument& error) {
-      result_.missing(text_of(at) + " cannot be judged: the oracle refuses it: " + error.what(),
-                      site_of_layer(at.rank, at.layer));
+  void judge_one(const Record& record, const LayerPlace& at) {
+    if (tells_choice_) {
+      const ChoiceJudgement choice = judge_choice(record);
+      ties_.take(choice.ties);
+      take_judged(choice, at, result_, deviations_);
     }
-  }
-
-  void take_choice(const ChoiceJudgement& judged, const LayerPlace& at) {
-    ties_ += judged.ties;
-    if (judged.tie_gap >= tie_gap_) {
-      tie_gap_ = judged.tie_gap;
-      tie_bound_ = judged.tie_bound;
-    }
-    for (const std::string& lacking : judged.missing) {
-      result_.missing(lacking + " in " + text_of(at), site_of_layer(at.rank, at.layer));
-    }
-    for (const Deviation& seen : judged.deviations) deviations_.add(seen, at);
-  }
-
-  void take(const LayerJudgement& judged, const LayerPlace& at) {
+    const LayerJudgement judged = judge_layer(record, model_);
+    take_judged(judged, at, result_, deviations_);
     layers_.insert(at.layer);
     rows_ += judged.rows;
     rows_in_all_ += judged.rows_in_all;
-    for (const std::string& lacking : judged.missing) {
-      result_.missing(lacking + " in " + text_of(at), site_of_layer(at.rank, at.layer));
-    }
     errors_.take(judged.errors);
-    for (const Deviation& seen : judged.deviations) deviations_.add(seen, at);
   }
 
   [[nodiscard]] std::string summary() const {
@@ -92,8 +66,8 @@ class OracleComparison {
       text +=
           "; judged in " + std::to_string(rows_) + " of " + std::to_string(rows_in_all_) + " rows";
     }
-    if (ties_ > 0) {
-      text += "; " + std::to_string(ties_) +
+    if (ties_.rows > 0) {
+      text += "; " + std::to_string(ties_.rows) +
               " rows chose other blocks within the bound of their scores";
     }
     return text;
@@ -108,9 +82,7 @@ class OracleComparison {
   std::set<int> layers_;
   std::int64_t rows_ = 0;
   std::int64_t rows_in_all_ = 0;
-  std::int64_t ties_ = 0;
-  double tie_gap_ = 0.0;
-  double tie_bound_ = 0.0;
+  Ties ties_;
 };
 
 }  // namespace

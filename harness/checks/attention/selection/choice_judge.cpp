@@ -148,10 +148,7 @@ class ChoiceJudge {
                 std::span<const double> bound) {
     const auto seen = oracles::compare_selection(record_.config, at.row, own, bound, taken(index));
     if (seen.agreement != oracles::Agreement::tied) return;
-    ++verdict_.ties;
-    if (seen.gap < verdict_.tie_gap) return;
-    verdict_.tie_gap = seen.gap;
-    verdict_.tie_bound = seen.bound;
+    verdict_.ties.take({1, seen.gap, seen.bound});
   }
 
   // ---- choice: in every row ---------------------------------------------------------------------
@@ -234,6 +231,13 @@ class ChoiceJudge {
 };
 
 }  // namespace
+
+void Ties::take(const Ties& more) {
+  rows += more.rows;
+  if (more.rows == 0 || more.gap < gap) return;
+  gap = more.gap;
+  bound = more.bound;
+}
 
 oracles::Arithmetic arithmetic_of_scores(const LayerRecord& record) {
   const oracles::Arithmetic& own = record.arithmetic;

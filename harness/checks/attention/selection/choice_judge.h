@@ -11,14 +11,20 @@
 
 namespace harness::checks {
 
+// Rows in which the oracle's scores choose other blocks than the recorded ones, within the bound on their error.
+struct Ties {
+  std::int64_t rows = 0;  // (batch, group, row)
+  double gap = 0.0;       // of the tie that is hardest to explain
+  double bound = 0.0;
+
+  void take(const Ties& more);
+};
+
 struct ChoiceJudgement {
   std::vector<Deviation> deviations;
   std::vector<std::string> missing;
-  std::int64_t rows = 0;  // (batch, group, row) whose choice was judged
-  std::int64_t ties =
-      0;  // of them: the oracle's scores choose other blocks, within the bound on their error
-  double tie_gap = 0.0;  // of the tie that is hardest to explain
-  double tie_bound = 0.0;
+  std::int64_t rows = 0;              // (batch, group, row) whose choice was judged
+  Ties ties;                          // of them
   double worst_share_of_bound = 0.0;  // of the scores' errors
 };
 
