@@ -351,9 +351,9 @@ inline void add_progress(std::vector<Planted>& list) {
                   }});
   list.push_back({check,
                   "in the driver and in no collective: a kernel may take long",
-                  Verdict::fail,
-                  "SLOW.HOST",
-                  R"({"ranks":[0,1]})",
+                  Verdict::inconclusive,
+                  "",
+                  "{}",
                   [=](Healthy& h) {
                     stopped(h, "still", "backward");
                     for (int rank = 0; rank < 2; ++rank) look_at(h, rank, first, second);
