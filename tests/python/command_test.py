@@ -78,6 +78,24 @@ os.kill(controller, signal.SIGKILL)
 os.kill(keeper, signal.SIGKILL)
 time.sleep(60)
 """
+# Ends a rank because another one failed, while the controller looks away.
+ENDS_UNSEEN = BARE + """
+import subprocess
+controller = parent_of(os.getppid())
+environment = dict(os.environ, WORLD_SIZE="2")
+def rank(number, code):
+    return subprocess.Popen([sys.executable, "-c", code], env=dict(environment, RANK=str(number)), stdin=subprocess.PIPE)
+waits, raises = rank(0, "import time; time.sleep(60)"), rank(1, "import sys; sys.stdin.read(); raise ValueError('bad batch')")
+time.sleep(2)  # the controller has met both
+os.kill(controller, signal.SIGSTOP)
+raises.stdin.close()
+raises.wait()
+waits.terminate()
+waits.wait()
+os.kill(controller, signal.SIGCONT)
+time.sleep(1)
+sys.exit(1)
+"""
 LEAVES = "import subprocess; subprocess.Popen(['sleep', '600.25'], start_new_session=True)"
 
 # A rank that answers like PyTorch with NCCL: RECORDS are (sequence, elements, state); then it does REST.
@@ -181,6 +199,12 @@ class Command(unittest.TestCase):
         self.assertIn("ValueError: bad batch", told["raises"]["cases"][0]["reason"])
         self.assertIn("rank 0: all_reduce, collective 2 of group default", told["spins_for_a_peer"]["cases"][0]["reason"])
         self.assertEqual(running("600.25"), [])
+
+    def test_who_was_ended_in_the_moment_in_which_another_one_failed_is_not_blamed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (case,) = judged("unseen", [sys.executable, "-c", ENDS_UNSEEN], folder)["cases"]
+        causes = [(found["code"], found["site"].get("ranks")) for found in case["findings"] if found["role"] == "initiating"]
+        self.assertEqual(causes, [("CRASH.EXCEPTION", [1])], case)
 
     def test_a_program_that_is_not_there_is_a_slip_and_no_crash(self):
         for word in ("torchrum", "/no/such/program", "/tmp"):

@@ -208,6 +208,7 @@ bool CommandGroup::printed_more() {
 }
 
 void CommandGroup::notice_ends() {
+  ++rounds_;
   for (auto& [number, rank] : ranks_) {
     if (rank.ended_ms) continue;
     if (has_ended(rank.pidfd)) end(number, rank, end_of_stranger(rank.pid, rank.pidfd.get()));
@@ -218,6 +219,7 @@ void CommandGroup::notice_ends() {
 
 void CommandGroup::end(int number, Rank& rank, std::optional<ExitStatus> status) {
   rank.ended_ms = now_ms();
+  rank.ended_in = rounds_;
   rank.end = status;
   rank.pidfd.reset();
   watch_.ended(number, is_good(status) || (!status && number != kLauncher), told_end(status));
@@ -313,8 +315,11 @@ bool CommandGroup::failed_before(int number) const {
   const Rank& mine = ranks_.at(number);
   return std::any_of(ranks_.begin(), ranks_.end(), [&](const auto& entry) {
     const Rank& other = entry.second;
-    return entry.first != number && other.ended_ms && !is_good(other.end) &&
-           *other.ended_ms < *mine.ended_ms;
+    if (entry.first == number || !other.ended_ms || is_good(other.end)) return false;
+    // Of two that were noticed in one look nobody knows which ended first. Who is ended by SIGTERM beside one that failed was told to.
+    const bool together = other.ended_in == mine.ended_in;
+    const bool by_itself = other.end && other.end->signal != SIGTERM;
+    return together ? by_itself : *other.ended_ms < *mine.ended_ms;
   });
 }
 

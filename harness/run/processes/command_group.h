@@ -41,6 +41,7 @@ class CommandGroup {
     std::int64_t peak_bytes = 0;    // the largest resident set that was seen, of itself
     bool said_hello = false;        // it has the two lines
     bool told_error = false;        // of itself
+    std::int64_t ended_in = 0;      // of rounds_
   };
 
   [[nodiscard]] std::int64_t now_ms() const { return watch_.now_ms(); }
@@ -96,6 +97,7 @@ class CommandGroup {
   bool ranks_say_so_ = false;  // else the command is taken for rank 0
   std::map<int, Rank> ranks_;  // kLauncher too, once it is watched
   Printed printed_;
+  std::int64_t rounds_ = 0;  // of looks at who has ended
   std::string said_by_keeper_;
   ExitStatus keeper_end_;
   std::optional<ExitStatus> command_end_;  // as its keeper tells it
