@@ -40,12 +40,16 @@ Change by_hand(const Scenario& scenario, std::string_view seam) {
   return change;
 }
 
+bool asks_for_reference(const Scenario& scenario, std::string_view seam) {
+  const auto asked = scenario.route.find(std::string(seam));
+  return asked != scenario.route.end() && asked->second == kReference;
+}
+
 // In these kinds it is put over what stands in the seam (harness/kinds/by_hand.h), and nothing but the whole layer stands above it.
 bool runs_in_parts(const Scenario& scenario) {
   const auto is_kind = [&](std::string_view kind) { return scenario.kind == kind; };
   if (!is_kind("training") && !is_kind("attention") && !is_kind("decode")) return false;
-  const auto asked = scenario.route.find("attention");
-  return asked == scenario.route.end() || asked->second == kReference;
+  return !scenario.route.contains("attention") || asks_for_reference(scenario, "attention");
 }
 
 // A finding that names another stage, or another branch, does not mean this one.
@@ -63,10 +67,9 @@ Changes stages(const Scenario& scenario, const Cause& symptom) {
   Changes changes;
   if (!runs_in_parts(scenario)) return changes;
   for (const Stage& stage : kStages) {
-    const auto asked = scenario.route.find(std::string(stage.seam));
     // Of another back end it is asked what the plain one does (experiments.cpp).
-    if (asked == scenario.route.end() || asked->second != kReference) continue;
-    if (may_mean(symptom, stage)) changes.push_back(by_hand(scenario, stage.seam));
+    if (!asks_for_reference(scenario, stage.seam) || !may_mean(symptom, stage)) continue;
+    changes.push_back(by_hand(scenario, stage.seam));
   }
   return changes;
 }
@@ -76,9 +79,8 @@ bool reduces(const Scenario& scenario) {
 }
 
 Changes reduction(const Scenario& scenario, const Cause& /*symptom*/) {
-  const auto asked = scenario.route.find("grad_sync");
-  const bool plain = asked != scenario.route.end() && asked->second == kReference;
-  return reduces(scenario) && plain ? Changes{by_hand(scenario, "grad_sync")} : Changes();
+  if (!reduces(scenario) || !asks_for_reference(scenario, "grad_sync")) return {};
+  return {by_hand(scenario, "grad_sync")};
 }
 
 Changes sums(const Scenario& scenario, const Cause& /*symptom*/) {

@@ -5,14 +5,6 @@
 #include "nsa/seams/by_hand/by_hand.h"
 
 namespace harness {
-namespace {
-
-bool asks(const Scenario& scenario, const char* seam) {
-  const auto asked = scenario.route.find(seam);
-  return asked != scenario.route.end() && asked->second == nsa::by_hand::kName;
-}
-
-}  // namespace
 
 void put_by_hand_over(const Scenario& scenario, nsa::NsaLm& model) {
   for (int layer = 0; layer < static_cast<int>(scenario.model.n_layers); ++layer) {
@@ -23,14 +15,15 @@ void put_by_hand_over(const Scenario& scenario, nsa::NsaLm& model) {
 void put_by_hand_over(const Scenario& scenario,
                       nsa::Routes& routes,
                       nsa::CommunicatorOptions& options) {
-  if (asks(scenario, "transport")) nsa::sum_by_hand(options, routes);
+  if (nsa::by_hand::is_asked_for(scenario.route, "transport")) nsa::sum_by_hand(options, routes);
 }
 
 void put_by_hand_over(const Scenario& scenario,
                       nsa::Communicator& communicator,
                       nsa::Routes& routes,
                       nsa::DataParallelOptions& options) {
-  if (asks(scenario, "grad_sync")) nsa::reduce_by_hand(options, communicator, routes);
+  if (nsa::by_hand::is_asked_for(scenario.route, "grad_sync"))
+    nsa::reduce_by_hand(options, communicator, routes);
 }
 
 }  // namespace harness

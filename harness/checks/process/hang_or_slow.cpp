@@ -184,13 +184,14 @@ class Motion {
 
   [[nodiscard]] static bool runs_kernel(const RankState& rank) {
     constexpr int kResident = 99;  // percent: the driver rounds what it measured
-    return std::min(rank.looks[0]->row.device_busy_percent,
-                    rank.looks[1]->row.device_busy_percent) >= kResident;
+    return least_load(rank) >= kResident;
   }
 
-  [[nodiscard]] static bool knows_load(const RankState& rank) {
-    return std::min(rank.looks[0]->row.device_busy_percent,
-                    rank.looks[1]->row.device_busy_percent) >= 0;
+  [[nodiscard]] static bool knows_load(const RankState& rank) { return least_load(rank) >= 0; }
+
+  // Of the rank's card in two looks, in percent; negative where one of them does not tell.
+  [[nodiscard]] static int least_load(const RankState& rank) {
+    return std::min(rank.looks[0]->row.device_busy_percent, rank.looks[1]->row.device_busy_percent);
   }
 
   // Those that do the same as the first of them that computes, uses a disk or waits for a child.

@@ -159,7 +159,9 @@ std::optional<ProcessState> read_process_state(pid_t pid) {
 }
 
 std::vector<pid_t> process_ids() {
-  return numbered("/proc");
+  std::vector<pid_t> pids = numbered("/proc");
+  std::sort(pids.rbegin(), pids.rend());
+  return pids;
 }
 
 std::string newest_process() {

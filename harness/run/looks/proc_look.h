@@ -34,7 +34,7 @@ struct ProcessState {
 // The largest resident set that a living process has had; 0 where nothing tells.
 [[nodiscard]] std::int64_t peak_resident_bytes_of(pid_t pid);
 
-// Of the machine, as far as this process sees it.
+// Of the machine, as far as this process sees it; the largest first, which are the newest where numbers have not begun anew.
 [[nodiscard]] std::vector<pid_t> process_ids();
 
 // Changes whenever a process or a thread begins; "" where it cannot be read.

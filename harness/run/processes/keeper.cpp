@@ -1,6 +1,5 @@
 #include "harness/run/processes/keeper.h"
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -15,7 +14,6 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <vector>
 
 #include "harness/run/clock.h"
 #include "harness/run/looks/proc_look.h"
@@ -74,9 +72,7 @@ bool is_below(pid_t pid, pid_t from) {
 // The newest come first, and each gets its signal as soon as it is seen: of processes that start each other, the last one is about
 // to be gone.
 void signal_all_below(int number) {
-  std::vector<pid_t> pids = process_ids();
-  std::sort(pids.rbegin(), pids.rend());
-  for (const pid_t pid : pids) {
+  for (const pid_t pid : process_ids()) {
     const Target target(pid);
     if (is_below(pid, getpid())) target.signal(number);
   }

@@ -20,9 +20,7 @@ constexpr int kLooksAmongOthers = 40;
 // The newest come first: of processes that start each other, the last one is about to be gone.
 std::set<std::string> kill_marked(const CaseMark& mark) {
   std::set<std::string> names;
-  std::vector<pid_t> pids = process_ids();
-  std::sort(pids.rbegin(), pids.rend());
-  for (const pid_t pid : pids) {
+  for (const pid_t pid : process_ids()) {
     if (pid == getpid()) continue;
     const Target target(pid);
     if (!has_mark(pid, mark)) continue;

@@ -20,6 +20,10 @@ namespace {
 constexpr std::int64_t kCycles = 40'000'000;  // 20 ms at 2 GHz
 constexpr int kStreamsOfAPool = 32;           // LibTorch hands them out in turn
 
+void wait_for_current_stream(const torch::Device& device) {
+  c10::cuda::getCurrentCUDAStream(device.index()).synchronize();
+}
+
 }  // namespace
 
 void make_late(Late late, const torch::Device& device) {
@@ -36,22 +40,14 @@ void make_late(Late late, const torch::Device& device) {
     }
   }
 }
-
-namespace {
-
-void wait_for_current_stream(const torch::Device& device) {
-  c10::cuda::getCurrentCUDAStream(device.index()).synchronize();
-}
-
-}  // namespace
 #else
-void make_late(Late /*late*/, const torch::Device& /*device*/) {}
-
 namespace {
 
 void wait_for_current_stream(const torch::Device& /*device*/) {}
 
 }  // namespace
+
+void make_late(Late /*late*/, const torch::Device& /*device*/) {}
 #endif
 
 // A callback of LibTorch's is a plain function: what it needs stands here.

@@ -39,6 +39,9 @@ Tensor attend_win(const SeamContext& context,
 // The rows of the registry.
 [[nodiscard]] std::vector<Implementation> implementations();
 
+// Whether `route`, implementations by seam, asks for this seam by hand.
+[[nodiscard]] bool is_asked_for(const std::map<std::string, std::string>& route,
+                                const std::string& seam);
 // Those that `route` asks for, in the place of what stands in their seams.
 void put_over(AttentionSeams& seams, const std::map<std::string, std::string>& route);
 

@@ -15,10 +15,14 @@ std::vector<Implementation> implementations() {
           row("attend_win", [](AttentionSeams& seams) { seams.attend_win = attend_win; })};
 }
 
+bool is_asked_for(const std::map<std::string, std::string>& route, const std::string& seam) {
+  const auto asked = route.find(seam);
+  return asked != route.end() && asked->second == kName;
+}
+
 void put_over(AttentionSeams& seams, const std::map<std::string, std::string>& route) {
   for (const Implementation& one : implementations()) {
-    const auto asked = route.find(one.seam);
-    if (asked != route.end() && asked->second == kName) one.install(seams);
+    if (is_asked_for(route, one.seam)) one.install(seams);
   }
 }
 
