@@ -301,6 +301,17 @@ inline void add_unmutated(std::vector<Planted>& list) {
         put(h.evidence.mutations, 0, harness::Mutation{1, 1, "attend_sel", "blocks", 3, "values"});
         put(h.evidence.mutations, 0, harness::Mutation{1, 2, "attend_sel", "blocks", 4, "values"});
       }));
+  list.push_back(alone(
+      check,
+      "a version counter alone",
+      Verdict::fail,
+      "ALIAS.MUTATED",
+      R"({"op":"gate","detail":{"tensor":"x","seen_by":"version counter, all values as before"}})",
+      [](Healthy& h) {
+        put(h.evidence.mutations,
+            0,
+            harness::Mutation{1, 1, "gate", "x", 512, "version counter, all values as before"});
+      }));
   list.push_back(alone(check, "nobody watched", Verdict::inconclusive, "", "{}", [](Healthy& h) {
     h.evidence.facts.clear();
   }));
@@ -450,6 +461,19 @@ inline void add_decode(std::vector<Planted>& list) {
           steps.reals.at(changed).data.at(1) += 0.1;
         }
         steps.reals.at("y").data.at(25 * 16 + 3) += 0.1;
+        h.write_decoded(1, healthy_layer(0, 1), steps);
+      });
+  // Told first, and beside it what differs by itself: a gate is made of no cache, and a cache shows what was appended to it.
+  add("a cache and a gate",
+      Verdict::fail,
+      "DECODE.MISMATCH",
+      R"({"layers":[1],"op":"cache","branch":"sel"})",
+      [](Healthy& h) {
+        LayerTensors steps = healthy_layer(0, 1);
+        steps.reals["held_k_sel"] = steps.reals.at("k_sel");
+        for (const char* changed : {"held_k_sel", "o_sel", "gate", "y"}) {
+          steps.reals.at(changed).data.back() += 0.1;
+        }
         h.write_decoded(1, healthy_layer(0, 1), steps);
       });
   add("another token", Verdict::fail, "DECODE.MISMATCH", R"({"op":"input"})", [](Healthy& h) {

@@ -66,7 +66,10 @@ struct Training {
   // Changes a tensor that a stage gives, before any later stage sees it: "x", "middle", ..., "d.hidden" of a block, "logits",
   // "normed", "d.x" of the head (layer -1), and "g.PARAM" with a parameter's full name.
   std::function<void(int layer, const std::string& tensor, oracles::Tensor&)> stage;
-  std::string share;  // the law by which a micro-batch counts; empty: the right one
+  // Changes what is recorded of a stage of a block alone.
+  std::function<void(int layer, const std::string& tensor, oracles::Tensor&)> record;
+  bool tells_rate = false;  // the one that the step is made with
+  std::string share;        // the law by which a micro-batch counts; empty: the right one
   std::function<double(std::size_t)> of_micro;  // a factor of a micro-batch's share
   bool last_micro_alone = false;                // what the others left is not in the gradient
   bool cut_weights = false;                     // masters are cut off, not rounded
@@ -377,7 +380,9 @@ class StepMaker {
                                          {"d.hidden", &b.dhidden},
                                          {"d.activated", &b.dactivated},
                                          {"d.mlp", &b.dmlp}}) {
-        add(name, oracles::reshaped(*tensor, {1, kLength, tensor->shape.back()}));
+        oracles::Tensor kept = oracles::reshaped(*tensor, {1, kLength, tensor->shape.back()});
+        if (training_.record) training_.record(layer, name, kept);
+        add(name, kept);
       }
       if (training_.dropout > 0) {
         for (const auto& [name, tensor] : {std::pair{"attended_dropped", &b.attended},
@@ -478,6 +483,10 @@ class StepMaker {
     put(h_.evidence.states, rank, harness::StateHash{step, "scaler", scaler_text(s.taken)});
     add_micros(s);
     put(h_.evidence.samples, rank, harness::Sample{"grad_norm", step, s.norm});
+    for (auto& row : h_.evidence.samples) {
+      const bool is_rate = row.process == rank && row.row.metric == "lr" && row.row.step == step;
+      if (training_.tells_rate && is_rate) row.row.value = s.rate;
+    }
     report(rank, "loss_scale", step, scale_);
     report_means(s);
     save(harness::checks::kStep, rank, step);
@@ -802,6 +811,21 @@ inline void add_oracle_steps(std::vector<Planted>& list) {
   fail("another rate", "SCHEDULE.LR", R"({"op":"schedule","step":2})", of([](MadeStep& s) {
          if (s.step == 2) s.rate = s.train.lr;
        }));
+  Training told = of([](MadeStep& s) {
+    if (s.step == 2) s.rate *= 0.37;
+  });
+  told.tells_rate = true;
+  fail("a wrong rate that is told and used", "SCHEDULE.LR", R"({"op":"schedule","step":2})", told);
+  // Whatever is told: no rate makes these numbers.
+  Training other = of([](MadeStep& s) {
+    s.rate *= 0.37;
+    s.train.weight_decay *= 10;
+  });
+  other.tells_rate = true;
+  fail("a wrong rate that is told, and another decay",
+       "OPT.UPDATE_WRONG",
+       R"({"op":"optimizer"})",
+       other);
   fail("not unscaled",
        "SCALER.WRONG",
        R"({"op":"unscale"})",
@@ -866,6 +890,14 @@ inline void add_oracle_steps(std::vector<Planted>& list) {
         of_forward,
         site("residual", "[1]", "forward"),
         by_a_percent);
+  Training lies;
+  lies.record = [=](int layer, const std::string& tensor, oracles::Tensor& kept) {
+    if (layer == 1 && tensor == "middle") by_a_percent(kept);
+  };
+  fail("a stream that is recorded wrong, and right where norm2 reads it",
+       of_forward,
+       R"({"op":"residual","layers":[1],"detail":{"tensor":"middle","reader":"norm2"}})",
+       lies);
   stage("a norm_f times 1.01", -1, "normed", of_forward, R"({"op":"norm_f"})", by_a_percent);
   stage("logits times 1.01", -1, "logits", of_forward, R"({"op":"lm_head"})", by_a_percent);
   stage("a gradient of fc2's input times 1.01",
@@ -1068,6 +1100,12 @@ inline void add_oracle_steps(std::vector<Planted>& list) {
          std::string(R"({"op":")") + op + R"(","step":1})",
          reported);
   }
+  Training nearly = of({}, nsa::Precision::fp32);
+  nearly.reported = {{"source_floor", 1 + 1e-7}};
+  fail("a floor of a few tokens less is reported",
+       "LOSS.WRONG",
+       R"({"op":"told_floor","step":1})",
+       nearly);
   Training lost;
   lost.tells_all_lost = true;
   fail("updates that moved are told as lost",
