@@ -65,7 +65,9 @@ def try_pair(harness, first, second):
         cases = harness.run(shlex.split(first["runs"][-1][0]), 300, TORCH_NSA_REACHED=reached.name,
                             TORCH_NSA_MUTANT=",".join(one["name"] for one in both))
         reaches = set(reached.read().split())
-    told = findings(cases or [])
+    if cases is None or not reaches:
+        raise SystemExit(f"{first['name']}, {second['name']}: the run reached no mutant at all, or did not end: {cases}")
+    told = findings(cases)
     named = [bool(initiating(one["findings"]) & initiating(told)) for one in both]
     why = ""
     for one, is_named in zip(both, named):
