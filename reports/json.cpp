@@ -12,11 +12,14 @@ namespace {
 using nlohmann::json;
 
 json finding_json(const harness::Finding& finding) {
-  return {{"code", finding.code},
-          {"site", finding.site},
-          {"role", harness::name_of(finding.role)},
-          {"status", harness::name_of(finding.status)},
-          {"statement", finding.statement}};
+  json entry = {{"code", finding.code},
+                {"site", finding.site},
+                {"check", finding.check},
+                {"role", harness::name_of(finding.role)},
+                {"status", harness::name_of(finding.status)},
+                {"statement", finding.statement}};
+  if (!finding.not_judged.empty()) entry["not_judged"] = finding.not_judged;
+  return entry;
 }
 
 json verdict_json(const harness::CheckResult& result) {

@@ -113,9 +113,10 @@ constexpr std::array kEdges = {
     Edge{"GATE.OVERRIDE", "NUMERIC.FORWARD", Tie::downstream},
     // Forward. An oracle judges each operation from its recorded inputs: only what is written over, or is not a number, makes
     // later operations wrong in its eyes.
-    Edge{"ALIAS.MUTATED", "forward", Tie::downstream},
-    Edge{"ALIAS.MUTATED", "backward", Tie::same_layer},
-    Edge{"ALIAS.MUTATED", "NUMERIC.GRADIENT/kernel", Tie::same_tensor},
+    Edge{"ALIAS.MUTATED/written", "forward", Tie::downstream},
+    Edge{"ALIAS.MUTATED/written", "backward", Tie::same_layer},
+    Edge{"ALIAS.MUTATED/written", "NUMERIC.GRADIENT/kernel", Tie::same_tensor},
+    Edge{"ALIAS.MUTATED/touched", "ALIAS.MUTATED/touched", Tie::downstream},
     Edge{"ALIAS.MUTATED", "SLOW.SYNC_STORM", Tie::same_seam},
     // A copy that comes late writes into memory that others got meanwhile.
     Edge{"RACE.STREAM", "ALIAS.MUTATED", Tie::same_layer},
@@ -141,7 +142,7 @@ constexpr std::array kEdges = {
     Edge{"SCALER.WRONG/scaler", "NAN.ORIGIN@optimizer", Tie::same_rank},
     Edge{"SCALER.WRONG/scaler", "OPT.UPDATE_LOST", Tie::same_rank},
     // Counts that are told of a step are compared with whether it moved anything.
-    Edge{"SCALER.WRONG/scaler", "SCALER.WRONG/reported", Tie::same_rank},
+    Edge{"SCALER.WRONG/scaler", "SCALER.WRONG/reported", Tie::in_its_steps},
     Edge{"NAN.", "CRASH.EXCEPTION/raised", Tie::same_rank},
     Edge{"MASK.", "CAUSALITY.LEAK", Tie::same_tensor},
     Edge{"MASK.", "NUMERIC.FORWARD", Tie::same_tensor},
@@ -161,6 +162,12 @@ constexpr std::array kEdges = {
     Edge{"NUMERIC.FORWARD/law", "CAUSALITY.LEAK/forward", Tie::same_tensor},
     Edge{"NUMERIC.FORWARD/law", "NUMERIC.FORWARD", Tie::same_seam},
     Edge{"NUMERIC.FORWARD/plain", "NUMERIC.FORWARD", Tie::same_seam},
+    // One law in several operations is one mistake in what they share. Scores are made of what the compressed branch attends by.
+    Edge{"NUMERIC.FORWARD", "NUMERIC.FORWARD", Tie::same_law},
+    Edge{"MASK.", "MASK.", Tie::same_law},
+    Edge{"NUMERIC.FORWARD", "SELECTION.WRONG@score", Tie::same_law},
+    Edge{"MASK.", "SELECTION.WRONG@score", Tie::same_law},
+    Edge{"NUMERIC.FORWARD", "NUMERIC.GRADIENT/layer", Tie::other_weight},
     // One of several calls is wrong: where it is the first, the oracle finds that one wrong.
     Edge{"NUMERIC.FORWARD/calls", "NUMERIC.FORWARD", Tie::same_tensor},
     Edge{"NUMERIC.FORWARD/calls", "CAUSALITY.LEAK/forward", Tie::same_tensor},
@@ -183,6 +190,7 @@ constexpr std::array kEdges = {
     Edge{"forward", "NUMERIC.GRADIENT/reference", Tie::same_path},
     // A residual that takes the attention's input gives that input a gradient besides the attention's.
     Edge{"NUMERIC.FORWARD@residual", "NUMERIC.GRADIENT/layer", Tie::same_layer},
+    Edge{"NUMERIC.FORWARD=residual_of_other_stream", "NUMERIC.GRADIENT/between", Tie::same_layer},
     Edge{"forward", "NUMERIC.GRADIENT/twin", Tie::same_rank},
     Edge{"forward", "GRAD.SCALE/twin", Tie::same_rank},
     Edge{"forward", "CKPT.GRADIENT/gradient", Tie::same_rank},
@@ -234,6 +242,8 @@ constexpr std::array kEdges = {
     Edge{"CKPT.SELECTION_FLIP", "CKPT.GRADIENT", Tie::gradient_path},
     Edge{"CKPT.", "NUMERIC.GRADIENT/layer", Tie::same_layer},
     Edge{"CKPT.", "NUMERIC.GRADIENT/between", Tie::same_layer},
+    // What comes to a layer from above comes through its checkpoint, whatever law the numbers happen to fit.
+    Edge{"CKPT.GRADIENT", "NUMERIC.GRADIENT@residual", Tie::same_tensor},
     Edge{"CKPT.", "ROUTE.MISMATCH/no_backward", Tie::same_layer},
     Edge{"CKPT.DTYPE", "NUMERIC.GRADIENT/twin", Tie::same_rank},  // the forward may be the odd one
     Edge{"CKPT.", "NUMERIC.GRADIENT/twin", Tie::gradient_path},
@@ -285,6 +295,7 @@ constexpr std::array kEdges = {
     Edge{"NUMERIC.GRADIENT/twin", "NUMERIC.GRADIENT/joint", Tie::same_step},
     Edge{"NUMERIC.GRADIENT/mean", "NUMERIC.GRADIENT/joint", Tie::same_step},
     Edge{"NUMERIC.GRADIENT/sum", "NUMERIC.GRADIENT/joint", Tie::same_step},
+    Edge{"NUMERIC.GRADIENT", "NUMERIC.GRADIENT", Tie::same_law},
     Edge{"backward", "GATE.DEAD", Tie::same_tensor},
     Edge{"backward", "LOSS.NOT_FALLING", Tie::whole_run},
     // Reduction, update, state of the parameters.
@@ -319,22 +330,22 @@ constexpr std::array kEdges = {
     Edge{"SCALER.WRONG/scale", "OPT.SKIPPED/steps", Tie::whole_run},
     Edge{"SCALER.WRONG/reported", "OPT.SKIPPED/steps", Tie::same_rank},
     Edge{"SCALER.WRONG/scale", "SCALER.WRONG/reported", Tie::same_rank},
-    // The step is made with the norm, and with the rate, that is told.
+    // The step is made with the norm that is told. Whether it was made with the rate that is told says the update itself.
     Edge{"CLIP.WRONG@norm", "OPT.UPDATE_WRONG/optimizer", Tie::same_rank},
-    Edge{"SCHEDULE.LR", "OPT.UPDATE_WRONG/optimizer", Tie::same_rank},
     // Whoever leaves a step out past the scaler leaves its scale and its counts as they were.
     Edge{"OPT.SKIPPED/uncounted", "SCALER.WRONG", Tie::same_rank},
     Edge{"OPT.SKIPPED", "OPT.UPDATE_WRONG=step_skipped", Tie::same_fact},
     Edge{"OPT.UPDATE_WRONG/reported", "OPT.SKIPPED", Tie::same_rank},
     Edge{"OPT.UPDATE_WRONG/reported", "OPT.UPDATE_LOST", Tie::same_rank},
     Edge{"OPT.SKIPPED", "SCHEDULE.LR", Tie::same_rank},
+    Edge{"OPT.SKIPPED", "SCHEDULE.LR/skipped_steps", Tie::same_fact},
     Edge{"OPT.UPDATE_LOST", "NUMERIC.GRADIENT/twin", Tie::same_rank},
     Edge{"OPT.UPDATE_LOST", "OPT.UPDATE_WRONG/optimizer", Tie::same_rank},
     Edge{"OPT.UPDATE_LOST", "OPT.UPDATE_WRONG=update_lost", Tie::same_fact},
     Edge{"OPT.UPDATE_LOST", "OPT.UPDATE_WRONG=p_kept_narrow", Tie::same_fact},
     Edge{"SCHEDULE.LR/zero", "OPT.UPDATE_WRONG=update_lost", Tie::same_fact},
     Edge{"OPT.UPDATE_LOST/left_out", "OPT.UPDATE_LOST/updates", Tie::same_param},
-    Edge{"OPT.SKIPPED", "OPT.UPDATE_WRONG/optimizer", Tie::same_rank},
+    Edge{"OPT.SKIPPED", "OPT.UPDATE_WRONG/optimizer", Tie::in_its_steps},
     Edge{"OPT.SKIPPED", "SCALER.WRONG/scaler", Tie::same_rank},
     Edge{"SCHEDULE.LR/rate", "SCHEDULE.LR/applied", Tie::same_fact},
     Edge{"SCHEDULE.LR/zero", "SCHEDULE.LR/applied", Tie::same_fact},

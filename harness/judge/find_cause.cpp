@@ -12,6 +12,7 @@
 #include "harness/judge/cause_edges.h"
 #include "harness/judge/codes/codes.h"
 #include "harness/judge/patterns.h"
+#include "harness/judge/shared_operations.h"
 
 namespace harness {
 namespace {
@@ -82,6 +83,7 @@ class Graph {
 
   void assign() {
     for (const std::size_t effect : told_) find_cause(effect);
+    find_shared();
     for (const std::size_t root : told_) {
       if (cause_.count(root) == 0) number(root, Role::initiating);
     }
@@ -91,7 +93,7 @@ class Graph {
  private:
   struct Cause {
     std::size_t finding = 0;
-    const Edge* edge = nullptr;
+    const char* tie = "";
   };
 
   // The one that is told first of all that it may follow from.
@@ -103,8 +105,22 @@ class Graph {
       // Each could follow from the other: the one that is told first is the cause.
       const bool both = edge_between(findings_[effect], findings_[cause]) != nullptr;
       if (both && is_told_before(findings_[effect], findings_[cause])) continue;
-      cause_[effect] = {cause, edge};
+      cause_[effect] = {cause, text_of(edge->tie)};
       return;
+    }
+  }
+
+  // Of those that follow from nothing.
+  void find_shared() {
+    std::vector<std::size_t> roots;
+    std::vector<const Finding*> told;
+    for (const std::size_t root : told_) {
+      if (cause_.count(root) > 0) continue;
+      roots.push_back(root);
+      told.push_back(&findings_[root]);
+    }
+    for (const auto& [effect, cause] : wrong_at_all_places(told)) {
+      cause_[roots[effect]] = {roots[cause], kSharedText};
     }
   }
 
@@ -124,7 +140,7 @@ class Graph {
       const auto cause = cause_.find(effect);
       if (cause == cause_.end() || cause->second.finding != at) continue;
       findings_[effect].follows = finding.number;
-      findings_[effect].tie = text_of(cause->second.edge->tie);
+      findings_[effect].tie = cause->second.tie;
       number(effect, Role::cascade);
     }
   }

@@ -142,7 +142,8 @@ bool same_or_unsaid(const std::string& a, const std::string& b) {
 // A known mistake explains what a stage made out of that stage's recorded inputs: what was wrong before it has no part in it.
 bool explains_itself(Tie tie, const Site& effect) {
   const bool from_before = tie == Tie::downstream || tie == Tie::same_layer ||
-                           tie == Tie::gradient_path || tie == Tie::same_rank;
+                           tie == Tie::gradient_path || tie == Tie::same_rank ||
+                           tie == Tie::in_its_steps;
   return from_before && !law_of(effect).empty();
 }
 
@@ -175,6 +176,23 @@ bool is_in_all(const std::vector<int>& cause, const std::vector<int>& effect) {
   return std::all_of(effect.begin(), effect.end(), [&](int layer) {
     return std::find(cause.begin(), cause.end(), layer) != cause.end();
   });
+}
+
+// A finding may name one layer, and tell that it was seen in others too.
+std::vector<int> all_layers(const Site& site) {
+  const nlohmann::json others = site.detail.is_object()
+                                    ? site.detail.value("layers", nlohmann::json::array())
+                                    : nlohmann::json::array();
+  std::vector<int> layers = site.layers;
+  for (const auto& layer : others) {
+    if (layer.is_number_integer()) layers.push_back(layer.get<int>());
+  }
+  return layers;
+}
+
+bool is_on_a_layer_of(const Site& cause, const Site& effect) {
+  const std::vector<int> layers = all_layers(cause);
+  return !layers.empty() && !effect.layers.empty() && share(layers, effect.layers);
 }
 
 // A gradient passes every tensor between the loss and its parameter.
@@ -250,6 +268,16 @@ bool each_its_own(const Site& cause) {
   return cause.detail.is_object() && cause.detail.value("differs_by_rank", false);
 }
 
+// A cause that names no further steps was seen in its own one.
+bool in_its_steps(const Site& cause, const Site& effect) {
+  if (!share_rank(cause, effect) || !cause.step || !effect.step) return false;
+  const nlohmann::json steps = cause.detail.is_object()
+                                   ? cause.detail.value("steps", nlohmann::json::array())
+                                   : nlohmann::json::array();
+  return *effect.step == *cause.step ||
+         std::find(steps.begin(), steps.end(), nlohmann::json(*effect.step)) != steps.end();
+}
+
 bool read_back(const Site& cause, const Site& effect) {
   const nlohmann::json steps =
       cause.detail.is_object() ? cause.detail.value("resumed_after_step", nlohmann::json::array())
@@ -278,6 +306,21 @@ bool same_sequence(const Site& cause, const Site& effect) {
          same_or_unsaid(cause.phase, effect.phase);
 }
 
+// What is known of a law holds its numbers: two factors are two mistakes.
+bool same_law(const Finding& cause, const Finding& effect) {
+  const Site& a = cause.site;
+  const Site& b = effect.site;
+  const bool layers = a.layers.empty() || b.layers.empty() || a.layers == b.layers;
+  return !law_of(a).empty() && law_of(a) == law_of(b) && layers && a.ranks == b.ranks &&
+         a.step == b.step && cause.facts.value("known", "") == effect.facts.value("known", "");
+}
+
+// A stage that takes the weights, keys or values of another branch (weights_of_win) gives these a gradient besides their own.
+bool other_weight(const Site& cause, const Site& effect) {
+  return !effect.branch.empty() && law_of(cause).ends_with("s_of_" + effect.branch) &&
+         same_layer(cause, effect) && on_rank(cause, effect);
+}
+
 bool ties_sites(Tie tie, const Site& cause, const Site& effect) {
   switch (tie) {
     case Tie::same_seam:
@@ -289,16 +332,19 @@ bool ties_sites(Tie tie, const Site& cause, const Site& effect) {
              on_rank(cause, effect);
     case Tie::same_path: return same_path(cause, effect) && on_rank(cause, effect);
     case Tie::downstream: return downstream(cause, effect) && on_rank(cause, effect);
-    case Tie::same_layer: return same_layer(cause, effect) && on_rank(cause, effect);
+    case Tie::same_layer: return is_on_a_layer_of(cause, effect) && on_rank(cause, effect);
     case Tie::gradient_path:
       return backward_place(effect) <= backward_place(cause) && on_rank(cause, effect);
     case Tie::same_param: return same_param(cause, effect);
+    case Tie::other_weight: return other_weight(cause, effect);
+    case Tie::same_law: return false;  // sites alone do not tell
     case Tie::same_rank:
     case Tie::same_fact: return on_rank(cause, effect);
     case Tie::one_side: return one_side(cause, effect);
     case Tie::each_its_own: return each_its_own(cause) && not_earlier(cause, effect);
     case Tie::later_step:
       return share_rank(cause, effect) && cause.step && effect.step && *effect.step > *cause.step;
+    case Tie::in_its_steps: return in_its_steps(cause, effect);
     case Tie::same_step: return same_step(cause, effect);
     case Tie::read_back: return read_back(cause, effect);
     case Tie::peer: return is_peer(cause, effect);
@@ -311,6 +357,7 @@ bool ties_sites(Tie tie, const Site& cause, const Site& effect) {
 }  // namespace
 
 bool ties(Tie tie, const Finding& cause, const Finding& effect) {
+  if (tie == Tie::same_law) return same_law(cause, effect);
   return !explains_itself(tie, effect.site) && ties_sites(tie, cause.site, effect.site);
 }
 
@@ -325,10 +372,13 @@ const char* text_of(Tie tie) {
     case Tie::gradient_path: return "the backward passes there first";
     case Tie::same_param: return "the same parameter";
     case Tie::same_rank: return "the same rank, not in an earlier step";
+    case Tie::same_law: return "the same mistake, in other operations";
+    case Tie::other_weight: return "the gradient of the weights that were taken";
     case Tie::same_fact: return "the same fact, told in other words";
     case Tie::one_side: return "on the ranks alone that differ from the others";
     case Tie::each_its_own: return "each rank has a number of its own";
     case Tie::later_step: return "the same rank, in a later step";
+    case Tie::in_its_steps: return "the same rank, in a step of it";
     case Tie::same_step: return "the same step";
     case Tie::read_back: return "told of the step after which it was resumed";
     case Tie::peer: return "a peer at the same place in the run";

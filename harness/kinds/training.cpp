@@ -82,12 +82,13 @@ void tell_views(Session& session,
                                std::to_string(shared) + " of " + std::to_string(together.size())});
 }
 
-// False when this rank's data has ended.
+// False when this rank's data has ended. `begins`: the first step of this process.
 bool train_step(Session& session,
                 TrainingParts& parts,
                 nsa::DataParallel& parallel,
                 ExactSums& sums,
-                std::int64_t step) {
+                std::int64_t step,
+                bool begins) {
   const int rank = session.options().rank;
   const std::int64_t last = parts.micro_batches() - 1;
   parts.begin_step(step, rank);
@@ -113,7 +114,7 @@ bool train_step(Session& session,
   auto reduced = parts.gradients_file(step, rank, "reduced_gradients");
   parts.ledger.after_reduction(reduced.get());
   parts.ledger.write(session.channel());
-  if (step == 1 && parts.watches(kWatchValues)) tell_views(session, parts.parameters, plans);
+  if (begins && parts.watches(kWatchValues)) tell_views(session, parts.parameters, plans);
   parts.backward_ended(last, local.get());
   parts.finish_gradients(std::move(local), step, rank, "local_gradients");
   parts.finish_gradients(std::move(reduced), step, rank, "reduced_gradients");
@@ -168,11 +169,10 @@ void train(Session& session,
   std::optional<StepMeasures> measures;
   if (parts.watches(kWatchValues)) measures.emplace(session, parts.device);
   ExactSums sums(session, communicator, parts.device);
-  for (std::int64_t step = first_step(session, parts, communicator);
-       step <= scenario.training.steps;
-       ++step) {
+  const std::int64_t first = first_step(session, parts, communicator);
+  for (std::int64_t step = first; step <= scenario.training.steps; ++step) {
     if (measures) measures->begin(step);
-    if (!train_step(session, parts, parallel, sums, step)) return;
+    if (!train_step(session, parts, parallel, sums, step, step == first)) return;
     if (measures) measures->end(step);
     if (every > 0 && step % every == 0) parts.save(step);
   }

@@ -6,7 +6,7 @@
 
 namespace oracles {
 
-Tensor with_narrow_rotation(const Stages& forward, Stage stage) {
+Tensor with_narrow_rotation(const Stages& forward, Stage stage, NarrowRotation how) {
   const Kept& kept = forward.layer().kept;
   const AttentionConfig& config = forward.config();
   const std::vector<std::int64_t> positions =
@@ -14,6 +14,9 @@ Tensor with_narrow_rotation(const Stages& forward, Stage stage) {
   Tensor z = reshaped(forward.projected(stage), forward.shape_of(stage));
   const std::int64_t pairs = config.d_k / 2;
   const auto narrow = [&](double value) { return rounded(value, kept.results); };
+  const auto product = [&](double value) {
+    return how == NarrowRotation::products ? narrow(value) : value;
+  };
   for (std::size_t i = 0; i + 1 < z.data.size(); i += 2) {
     const auto pair = static_cast<std::int64_t>(i / 2);
     const std::size_t row = static_cast<std::size_t>(pair / pairs) % positions.size();
@@ -22,8 +25,8 @@ Tensor with_narrow_rotation(const Stages& forward, Stage stage) {
     const double sine = narrow(std::sin(angle));
     const double even = z.data[i];
     const double odd = z.data[i + 1];
-    z.data[i] = narrow(even * cosine) - narrow(odd * sine);
-    z.data[i + 1] = narrow(even * sine) + narrow(odd * cosine);
+    z.data[i] = product(even * cosine) - product(odd * sine);
+    z.data[i + 1] = product(even * sine) + product(odd * cosine);
   }
   return kept.of(std::move(z));
 }

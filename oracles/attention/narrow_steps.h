@@ -7,8 +7,11 @@
 
 namespace oracles {
 
-// A rotated stage (q or keys), with cosines, sines and their products rounded to the type.
-Tensor with_narrow_rotation(const Stages& forward, Stage stage);
+// What of a rotation is rounded to the type: the table of cosines and sines, or the products with them as well.
+enum class NarrowRotation { table, products };
+
+// A rotated stage (q or keys).
+Tensor with_narrow_rotation(const Stages& forward, Stage stage, NarrowRotation how);
 
 // Angles that are due in float64: their frequencies in float32, or their products with the positions as well.
 enum class FloatAngles { frequencies, products };

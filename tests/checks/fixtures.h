@@ -286,6 +286,7 @@ class Healthy {
     put(evidence.heartbeats, rank, beat, 800);
     add_routes(rank);
     put(evidence.facts, rank, harness::Fact{"mutations_watched", "30"});
+    put(evidence.facts, rank, harness::Fact{"gradients_in_buckets", "0 of 21"});
     put(evidence.done, rank, harness::Done{}, 850);
     ends(rank, 0, 0, false);
   }

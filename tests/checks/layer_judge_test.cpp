@@ -141,15 +141,17 @@ TEST(LayerJudgeInBfloat16, AFactorInOneGradientIsFoundThere) {
 
 // They cost hardly more than the rounding of what they make.
 TEST(LayerJudgeInBfloat16, ARotationOrSoftmaxInThatTypeIsFound) {
-  LayerSetting rotation = in_bfloat16();
-  rotation.instead = [](const oracles::Stages& forward,
-                        oracles::Stage stage) -> std::optional<oracles::Tensor> {
-    if (stage != oracles::Stage::k_win && stage != oracles::Stage::q) return std::nullopt;
-    return oracles::with_narrow_rotation(forward, stage);
-  };
-  const LayerJudgement rotated = judged(rotation);
-  ASSERT_FALSE(rotated.deviations.empty());
-  for (const Deviation& seen : rotated.deviations) EXPECT_EQ(seen.op, "rope") << text_of({seen});
+  for (const auto how : {oracles::NarrowRotation::products, oracles::NarrowRotation::table}) {
+    LayerSetting rotation = in_bfloat16();
+    rotation.instead = [how](const oracles::Stages& forward,
+                             oracles::Stage stage) -> std::optional<oracles::Tensor> {
+      if (stage != oracles::Stage::k_win && stage != oracles::Stage::q) return std::nullopt;
+      return oracles::with_narrow_rotation(forward, stage, how);
+    };
+    const LayerJudgement rotated = judged(rotation);
+    ASSERT_FALSE(rotated.deviations.empty());
+    for (const Deviation& seen : rotated.deviations) EXPECT_EQ(seen.op, "rope") << text_of({seen});
+  }
   LayerSetting softmax = in_bfloat16();
   softmax.instead = [](const oracles::Stages& forward,
                        oracles::Stage stage) -> std::optional<oracles::Tensor> {

@@ -66,7 +66,10 @@ struct Training {
   // Changes a tensor that a stage gives, before any later stage sees it: "x", "middle", ..., "d.hidden" of a block, "logits",
   // "normed", "d.x" of the head (layer -1), and "g.PARAM" with a parameter's full name.
   std::function<void(int layer, const std::string& tensor, oracles::Tensor&)> stage;
-  std::string share;  // the law by which a micro-batch counts; empty: the right one
+  // Changes what is recorded of a stage of a block alone.
+  std::function<void(int layer, const std::string& tensor, oracles::Tensor&)> record;
+  bool tells_rate = false;  // the one that the step is made with
+  std::string share;        // the law by which a micro-batch counts; empty: the right one
   std::function<double(std::size_t)> of_micro;  // a factor of a micro-batch's share
   bool last_micro_alone = false;                // what the others left is not in the gradient
   bool cut_weights = false;                     // masters are cut off, not rounded
@@ -377,7 +380,9 @@ class StepMaker {
                                          {"d.hidden", &b.dhidden},
                                          {"d.activated", &b.dactivated},
                                          {"d.mlp", &b.dmlp}}) {
-        add(name, oracles::reshaped(*tensor, {1, kLength, tensor->shape.back()}));
+        oracles::Tensor kept = oracles::reshaped(*tensor, {1, kLength, tensor->shape.back()});
+        if (training_.record) training_.record(layer, name, kept);
+        add(name, kept);
       }
       if (training_.dropout > 0) {
         for (const auto& [name, tensor] : {std::pair{"attended_dropped", &b.attended},
@@ -478,6 +483,10 @@ class StepMaker {
     put(h_.evidence.states, rank, harness::StateHash{step, "scaler", scaler_text(s.taken)});
     add_micros(s);
     put(h_.evidence.samples, rank, harness::Sample{"grad_norm", step, s.norm});
+    for (auto& row : h_.evidence.samples) {
+      const bool is_rate = row.process == rank && row.row.metric == "lr" && row.row.step == step;
+      if (training_.tells_rate && is_rate) row.row.value = s.rate;
+    }
     report(rank, "loss_scale", step, scale_);
     report_means(s);
     save(harness::checks::kStep, rank, step);

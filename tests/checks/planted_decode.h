@@ -90,6 +90,19 @@ inline void add_decode(std::vector<Planted>& list) {
         steps.reals.at("y").data.at(25 * 16 + 3) += 0.1;
         h.write_decoded(1, healthy_layer(0, 1), steps);
       });
+  // Told first, and beside it what differs by itself: a gate is made of no cache, and a cache shows what was appended to it.
+  add("a cache and a gate",
+      Verdict::fail,
+      "DECODE.MISMATCH",
+      R"({"layers":[1],"op":"cache","branch":"sel"})",
+      [](Healthy& h) {
+        LayerTensors steps = healthy_layer(0, 1);
+        steps.reals["held_k_sel"] = steps.reals.at("k_sel");
+        for (const char* changed : {"held_k_sel", "o_sel", "gate", "y"}) {
+          steps.reals.at(changed).data.back() += 0.1;
+        }
+        h.write_decoded(1, healthy_layer(0, 1), steps);
+      });
   add("another token", Verdict::fail, "DECODE.MISMATCH", R"({"op":"input"})", [](Healthy& h) {
     h.write_decoded(0, healthy_layer(0, 0), healthy_layer(1, 0));
   });

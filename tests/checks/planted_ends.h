@@ -153,12 +153,32 @@ inline void add_reducer_options(std::vector<Planted>& list) {
   const auto views = [](bool asked, const std::string& told) {
     return [=](Healthy& h) {
       h.evidence.the_case.scenario.parallel.gradient_as_bucket_view = asked;
+      remove_if(h.evidence.facts,
+                [](const auto& row) { return row.row.name == "gradients_in_buckets"; });
       for (const int rank : {0, 1}) {
         put(h.evidence.facts, rank, harness::Fact{"gradients_in_buckets", told});
       }
     };
   };
   add("gradients in memory of their own", "", views(false, "0 of 21"));
+  add("gradients that are alone in their buckets", "", views(false, "0 of 0"));
+  list.push_back({"ran_route",
+                  "a rank that does not tell where its gradients lie",
+                  Verdict::inconclusive,
+                  "",
+                  "{}",
+                  [](Healthy& h) {
+                    remove_if(h.evidence.facts, [](const auto& row) {
+                      return row.process == 1 && row.row.name == "gradients_in_buckets";
+                    });
+                  },
+                  2,
+                  3});
+  add("where gradients lie is not told where values are not watched", "", [](Healthy& h) {
+    h.evidence.the_case.scenario.observe = harness::kWatchEvents;
+    remove_if(h.evidence.facts,
+              [](const auto& row) { return row.row.name == "gradients_in_buckets"; });
+  });
   add("gradients that are views of buckets, as asked", "", views(true, "21 of 21"));
   add("gradients are views of buckets, and nobody asked",
       R"({"op":"grad_sync","ranks":[0,1],"detail":{"gradient_as_bucket_view":false}})",

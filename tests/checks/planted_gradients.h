@@ -79,6 +79,18 @@ inline void add_arrival(std::vector<Planted>& list) {
                     });
                   }});
   list.push_back({check,
+                  "none from a layer that is computed again",
+                  Verdict::fail,
+                  "GRAD.MISSING",
+                  R"({"param":"W_V_sel","op":"checkpoint","layers":[0],"ranks":[0]})",
+                  [](Healthy& h) {
+                    h.evidence.the_case.scenario.parallel.checkpoint_layers = {0};
+                    each_gradient(h.evidence, 0, "blocks.0.attn.W_V_sel", [](Gradient& row) {
+                      row.ready_count = 0;
+                      row.state = "none";
+                    });
+                  }});
+  list.push_back({check,
                   "reached but none, and the reducer says that it is not finished",
                   Verdict::fail,
                   "GRAD.MISSING",

@@ -301,6 +301,17 @@ inline void add_unmutated(std::vector<Planted>& list) {
         put(h.evidence.mutations, 0, harness::Mutation{1, 1, "attend_sel", "blocks", 3, "values"});
         put(h.evidence.mutations, 0, harness::Mutation{1, 2, "attend_sel", "blocks", 4, "values"});
       }));
+  list.push_back(alone(
+      check,
+      "a version counter alone",
+      Verdict::fail,
+      "ALIAS.MUTATED",
+      R"({"op":"gate","detail":{"tensor":"x","seen_by":"version counter, all values as before"}})",
+      [](Healthy& h) {
+        put(h.evidence.mutations,
+            0,
+            harness::Mutation{1, 1, "gate", "x", 512, "version counter, all values as before"});
+      }));
   list.push_back(alone(check, "nobody watched", Verdict::inconclusive, "", "{}", [](Healthy& h) {
     h.evidence.facts.clear();
   }));

@@ -122,6 +122,21 @@ inline void add_oracle_steps(std::vector<Planted>& list) {
   fail("another rate", "SCHEDULE.LR", R"({"op":"schedule","step":2})", of([](MadeStep& s) {
          if (s.step == 2) s.rate = s.train.lr;
        }));
+  Training told = of([](MadeStep& s) {
+    if (s.step == 2) s.rate *= 0.37;
+  });
+  told.tells_rate = true;
+  fail("a wrong rate that is told and used", "SCHEDULE.LR", R"({"op":"schedule","step":2})", told);
+  // Whatever is told: no rate makes these numbers.
+  Training other = of([](MadeStep& s) {
+    s.rate *= 0.37;
+    s.train.weight_decay *= 10;
+  });
+  other.tells_rate = true;
+  fail("a wrong rate that is told, and another decay",
+       "OPT.UPDATE_WRONG",
+       R"({"op":"optimizer"})",
+       other);
   fail("not unscaled",
        "SCALER.WRONG",
        R"({"op":"unscale"})",
@@ -186,6 +201,14 @@ inline void add_oracle_steps(std::vector<Planted>& list) {
         of_forward,
         site("residual", "[1]", "forward"),
         by_a_percent);
+  Training lies;
+  lies.record = [=](int layer, const std::string& tensor, oracles::Tensor& kept) {
+    if (layer == 1 && tensor == "middle") by_a_percent(kept);
+  };
+  fail("a stream that is recorded wrong, and right where norm2 reads it",
+       of_forward,
+       R"({"op":"residual","layers":[1],"detail":{"tensor":"middle","reader":"norm2"}})",
+       lies);
   stage("a norm_f times 1.01", -1, "normed", of_forward, R"({"op":"norm_f"})", by_a_percent);
   stage("logits times 1.01", -1, "logits", of_forward, R"({"op":"lm_head"})", by_a_percent);
   stage("a gradient of fc2's input times 1.01",
@@ -388,6 +411,12 @@ inline void add_oracle_steps(std::vector<Planted>& list) {
          std::string(R"({"op":")") + op + R"(","step":1})",
          reported);
   }
+  Training nearly = of({}, nsa::Precision::fp32);
+  nearly.reported = {{"source_floor", 1 + 1e-7}};
+  fail("a floor of a few tokens less is reported",
+       "LOSS.WRONG",
+       R"({"op":"told_floor","step":1})",
+       nearly);
   Training lost;
   lost.tells_all_lost = true;
   fail("updates that moved are told as lost",

@@ -5,6 +5,7 @@
     - text that occurs once in the file; «» marks the part that changes (else all of it)
     + what stands there instead
     = why no run can tell it from the original (only where that is so): such a mutant does not count
+    ~ why it survives, though it counts
 
 The part must be an expression, or a statement that ends with `;`. Where it is less than an expression (an operator, a list of
 arguments), ‹› marks the expression around it. Any white space stands for any other. `layer`, `rank` and `step` say where the
@@ -26,6 +27,7 @@ class Mutant:
     old: str = ""  # with its marks
     new: str = ""
     equivalent: str = ""  # the argument
+    survives: str = ""  # likewise
 
     def where(self, text):
         """Begin and end in `text` of the expression that is doubled, and what stands there when the mutant is on."""
@@ -66,8 +68,10 @@ def read():
                 mutants[-1].new = line[2:]
             elif words[0] == "=":
                 mutants[-1].equivalent = line[2:]
+            elif words[0] == "~":
+                mutants[-1].survives = line[2:]
             else:
-                raise SystemExit(f"{path}: found '{line}', wanted file, mutant, -, + or =")
+                raise SystemExit(f"{path}: found '{line}', wanted file, mutant, -, +, = or ~")
     names = [mutant.name for mutant in mutants]
     if len(set(names)) != len(names):
         raise SystemExit("two mutants have the same name")

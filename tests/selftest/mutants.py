@@ -7,22 +7,23 @@ of them on, or several with commas between them: the harness hands variables tha
     tests/selftest/mutants.py make DIR      a copy of this tree in DIR with all mutants in it
     (build DIR: target harness/all, preset full)
     tests/selftest/mutants.py run DIR       coverage, then every mutant against the scenarios that reach its line
+    tests/selftest/mutants.py judge DIR     judges what `run --keep` recorded once more: after an edit of the judge
     tests/selftest/mutants.py report DIR    the score, by folder; survivors; wrong names and wrong accusations
     tests/selftest/mutants.py pairs DIR     20 drawn pairs that the same run finds one by one: are both named together?
 
 `run` adds a line to DIR/mutants/results.jsonl for each mutant and goes on where it stopped. The mutants are in
-tests/selftest/mutants/*.txt; mutant_list.py says how they are written.
+tests/selftest/mutants/*.txt; mutant_list.py says how they are written, mutant_pairs.py which pairs count.
 """
 import argparse
 import collections
 import concurrent.futures
-import itertools
 import json
 import os
 import pathlib
 import queue
 import random
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,6 +31,8 @@ import tempfile
 import time
 
 import mutant_list
+import mutant_pairs
+from mutant_report import findings, read_results, report
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HEADER = """// Switches of the mutants. This file exists only in a copy made by tests/selftest/mutants.py.
@@ -110,32 +113,40 @@ class Harness:
         for job in range(pinned_jobs):
             self.cores.put(f"{processors[2 * job]},{processors[2 * job + 1]}")
 
-    def run(self, words, limit_s, **variables):
-        """The cases of the run as the harness tells them; None when it did not end in time."""
+    def run(self, words, limit_s, record=None, **variables):
+        """The cases of the run as the harness tells them; None when it did not end in time. Its record stays in the folder
+        `record`."""
+        if record is None:
+            with tempfile.TemporaryDirectory(dir=self.folder / "mutants") as out:
+                return self.run(words, limit_s, out, **variables)
+        shutil.rmtree(record, ignore_errors=True)
+        words = ["run", *words, "--db", f"{record}/r.db", "--out", str(record), "--quiet", "--json"]
         if not self.is_pinned:
-            return self.run_on([], words, limit_s, variables)
+            return self.told([self.program, *words], limit_s, variables)
         cores = self.cores.get()
         try:
-            return self.run_on(["taskset", "--cpu-list", cores], words, limit_s, variables)
+            return self.told(["taskset", "--cpu-list", cores, self.program, *words], limit_s, variables)
         finally:
             self.cores.put(cores)
 
-    def run_on(self, before, words, limit_s, variables):
-        with tempfile.TemporaryDirectory(dir=self.folder / "mutants") as out:
-            line = [*before, self.program, "run", *words, "--db", out + "/r.db", "--out", out, "--quiet", "--json"]
-            environment = {**os.environ, "NSA_HARNESS_TREE": str(self.folder), **variables}
-            process = subprocess.Popen(line, cwd=self.folder, env=environment, text=True, stdout=subprocess.PIPE,
-                                       stderr=subprocess.PIPE, start_new_session=True)
+    def judge(self, record):
+        """The cases of a run whose record was kept, judged by this program."""
+        return self.told([self.program, "judge", "last", "--db", f"{record}/r.db", "--json"], 300, {})
+
+    def told(self, line, limit_s, variables):
+        environment = {**os.environ, "NSA_HARNESS_TREE": str(self.folder), **variables}
+        process = subprocess.Popen(line, cwd=self.folder, env=environment, text=True, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, start_new_session=True)
+        try:
+            told, errors = process.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGINT)  # it ends its workers and then itself
             try:
-                told, errors = process.communicate(timeout=limit_s)
+                process.communicate(timeout=20)
             except subprocess.TimeoutExpired:
-                process.send_signal(signal.SIGINT)  # it ends its workers and then itself
-                try:
-                    process.communicate(timeout=20)
-                except subprocess.TimeoutExpired:
-                    os.killpg(process.pid, signal.SIGKILL)
-                    process.communicate()
-                return None
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+            return None
         if not told.strip():
             return [{"outcome": "ERROR", "reason": errors[-300:], "verdicts": []}]
         return json.loads(told)["cases"]
@@ -164,8 +175,26 @@ def cover(harness, runs, jobs):
     return {line: coverage[line] for line in runs if coverage[line]["outcomes"] == ["PASS"]}
 
 
-def findings(cases):
-    return [finding for case in cases for finding in case.get("findings", [])]
+def records(folder):
+    return folder / "mutants/records"
+
+
+def judge(harness, given):
+    """Of every run whose record was kept, what this program finds in it."""
+    kept = harness.folder / "mutants/results.jsonl"
+
+    def one(result):
+        record = records(harness.folder) / result["name"]
+        if result["runs"] and record.exists():
+            cases = harness.judge(record)
+            result["findings"] = findings(cases)
+            is_found = any(case["outcome"] in FOUND for case in cases)
+            result["outcome"] = "found" if is_found else "lost" if result["outcome"] == "found" else result["outcome"]
+        return json.dumps(result) + "\n"
+
+    with concurrent.futures.ThreadPoolExecutor(given.jobs) as pool:
+        lines = list(pool.map(one, read_results(kept)))
+    kept.write_text("".join(lines))
 
 
 def count(tally, line, file, outcomes):
@@ -176,7 +205,7 @@ def count(tally, line, file, outcomes):
     return is_found
 
 
-def judge(harness, mutant, coverage, tally, most_s):
+def attempt(harness, mutant, coverage, tally, given):
     """Runs what reaches the mutant until something is found: cheapest first, where those count as cheap that found much in
     the same file so far. `tally`: (tried, found) of each run and file."""
     def price(line):
@@ -187,11 +216,12 @@ def judge(harness, mutant, coverage, tally, most_s):
     result = {"name": mutant.name, "outcome": "survived" if reaching else "unreached", "runs": [], "findings": []}
     begin = time.monotonic()
     for line in reaching:
-        left = most_s - (time.monotonic() - begin)
+        left = given.seconds - (time.monotonic() - begin)
         if left < coverage[line]["seconds"]:
             result["outcome"] = "out of time" if result["outcome"] == "survived" else result["outcome"]
             break
-        cases = harness.run(shlex.split(line), left, TORCH_NSA_MUTANT=mutant.name)
+        record = records(harness.folder) / mutant.name if given.keep else None
+        cases = harness.run(shlex.split(line), left, record, TORCH_NSA_MUTANT=mutant.name)
         if cases is None:
             result["outcome"] = "out of time"
             break
@@ -225,7 +255,7 @@ def run(harness, mutants, given):
     end = time.monotonic() + 60 * given.minutes
 
     def one(mutant):
-        return judge(harness, mutant, coverage, tally, given.seconds) if time.monotonic() < end else None
+        return attempt(harness, mutant, coverage, tally, given) if time.monotonic() < end else None
 
     with concurrent.futures.ThreadPoolExecutor(given.jobs) as pool:
         for result in pool.map(one, todo):
@@ -236,126 +266,15 @@ def run(harness, mutants, given):
             print(f"{result['seconds']:6.1f} s  {result['outcome']:11}  {result['name']}", flush=True)
 
 
-def read_results(path):
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def said(finding):
-    site = finding["site"]
-    words = [f"{key} {site[key]}" for key in ("layers", "branch", "op", "param", "phase", "ranks", "step") if key in site]
-    return f"{finding['code']} @ {', '.join(words)}".replace("'", "")
-
-
-def accused_wrongly(finding, options):
-    """Does this finding name a layer, rank or operation other than that of the mutant? Only what the mutant declares is compared."""
-    site = finding["site"]
-    for key, declared in (("layers", "layer"), ("ranks", "rank")):
-        if declared in options and site.get(key) and int(options[declared]) not in site[key]:
-            return True
-    named = [str(site[key]) for key in ("op", "branch", "param") if key in site]
-    return bool("at" in options and named) and not any(
-        word in name for word in options["at"].split(",") for name in named)
-
-
-PAIRS = 20
-
-
-def initiating(found):
-    return {(finding["code"], finding["site"].get("op")) for finding in found if finding["role"] == "initiating"}
-
-
-def ends_early(result):
-    """Then nothing of a second mutant may be on record."""
-    return any(finding["code"].startswith(("CRASH", "HANG", "OOM", "DESYNC")) for finding in result["findings"])
-
-
-def drawn_pairs(folder, mutants, seed):
-    """Mutants of two files that one run found, each with findings of its own."""
-    files = {mutant.name: mutant.file for mutant in mutants}
-    results = {result["name"]: result for result in read_results(folder / "mutants/results.jsonl")}
-    found = [result for name, result in sorted(results.items())
-             if result["outcome"] == "found" and name in files and not ends_early(result)]
-    random.Random(seed).shuffle(found)
-    taken = set()
-    for at, first in enumerate(found):
-        for second in found[at + 1:]:
-            own, other = initiating(first["findings"]), initiating(second["findings"])
-            apart = files[first["name"]] != files[second["name"]] and own and other and not own & other
-            free = not taken & {first["name"], second["name"]}
-            if apart and free and first["runs"][-1][0] == second["runs"][-1][0]:
-                taken |= {first["name"], second["name"]}
-                yield first, second
-
-
-def pairs(harness, mutants, given):
-    """A pair counts where each of the two is among the causes that are told, by code and operation."""
-    both = 0
-
-    def one(pair):
-        names = ",".join(result["name"] for result in pair)
-        return harness.run(shlex.split(pair[0]["runs"][-1][0]), 300, TORCH_NSA_MUTANT=names)
-
-    drawn = list(itertools.islice(drawn_pairs(harness.folder, mutants, given.seed), PAIRS))
-    with concurrent.futures.ThreadPoolExecutor(given.jobs) as pool:
-        ran = list(pool.map(one, drawn))
-    for (first, second), cases in zip(drawn, ran):
-        line = first["runs"][-1][0]
-        told = findings(cases or [])
-        named = [bool(initiating(one["findings"]) & initiating(told)) for one in (first, second)]
-        both += all(named)
-        print(f"{'both' if all(named) else 'NOT BOTH'}: {first['name']} ({named[0]}), {second['name']} ({named[1]}): {line}")
-        for finding in told if not all(named) else []:
-            print(f"    {finding['role']}: {said(finding)}", flush=True)
-    print(f"{both} of {len(drawn)} pairs: both are named, and neither is told as what follows from the other")
-
-
-def report(folder, mutants):
-    results = {result["name"]: result for result in read_results(folder / "mutants/results.jsonl")}
-    rows = [(mutant, results[mutant.name]) for mutant in mutants if mutant.name in results]
-    for mutant, result in rows:
-        if mutant.equivalent and result["outcome"] != "found":
-            result["outcome"] = "equivalent"
-    places = collections.defaultdict(collections.Counter)
-    for mutant, result in rows:
-        for place in (os.path.dirname(mutant.file), "all"):
-            places[place][result["outcome"]] += 1
-    for place, counts in sorted(places.items()):
-        tried = counts.total() - counts["unreached"] - counts["equivalent"]
-        print(f"{place:24} {counts['found']:3} of {tried:3} found   {dict(counts)}")
-    seconds = [result["seconds"] for _, result in rows]
-    print(f"{sum(seconds) / max(len(seconds), 1):.1f} s a mutant, {len(mutants) - len(rows)} not tried")
-    for outcome in ("survived", "out of time", "unclear", "unreached"):
-        print(f"\n{outcome}:")
-        for mutant, result in rows:
-            if result["outcome"] == outcome:
-                line = (ROOT / mutant.file).read_text()[:mutant.where((ROOT / mutant.file).read_text())[0]].count("\n") + 1
-                print(f"  {mutant.name}  {mutant.file}:{line}\n    - {mutant.old}\n    + {mutant.new}")
-                for words, outcomes in result["runs"]:
-                    print(f"      {' '.join(outcomes)}: {words}")
-                for reason in result.get("reason", []):
-                    print(f"      says: {reason}")
-    for title, is_one in (("another family of codes", lambda m, f: not f["code"].startswith(tuple(m.options["codes"].split(",")))),
-                          ("accuses another place", lambda m, f: accused_wrongly(f, m.options))):
-        print(f"\n{title}:")
-        for mutant, result in rows:
-            first = [finding for finding in result["findings"] if finding["role"] == "initiating"]
-            if any(is_one(mutant, finding) for finding in first):
-                print(f"  {mutant.name} ({mutant.options}): {'; '.join(said(finding) for finding in first)}")
-    print("\nfound as:")
-    for mutant, result in rows:
-        first = [finding for finding in result["findings"] if finding["role"] == "initiating"]
-        if result["outcome"] == "found":
-            print(f"  {mutant.name}: {'; '.join(said(finding) for finding in first)}")
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("verb", choices=["fit", "make", "run", "report", "pairs"])
+    parser.add_argument("verb", choices=["fit", "make", "run", "judge", "report", "pairs"])
     parser.add_argument("folder", type=pathlib.Path, nargs="?", help="outside this tree")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1, help="of the drawn pairs")
     parser.add_argument("--pin", action="store_true", help="each job gets two processors of its own")
     parser.add_argument("--program", type=pathlib.Path, help="nsa-harness of an installed copy, not that of DIR/build/full")
+    parser.add_argument("--keep", action="store_true", help="the records, for `judge`: up to 50 MiB each")
     parser.add_argument("--first", default="", help="mutants of the files that begin so are run first")
     parser.add_argument("--seconds", type=float, default=90, help="for one mutant, all scenarios together")
     parser.add_argument("--minutes", type=float, default=24 * 60, help="no mutant is begun after so many")
@@ -377,8 +296,10 @@ def main():
         make(folder, mutants)
     elif given.verb == "run":
         run(harness(), mutants, given)
+    elif given.verb == "judge":
+        judge(harness(), given)
     elif given.verb == "pairs":
-        pairs(harness(), mutants, given)
+        mutant_pairs.pairs(harness(), mutants, given)
     else:
         report(folder, mutants)
 

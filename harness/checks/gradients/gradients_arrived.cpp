@@ -291,6 +291,7 @@ class Arrival {
     Finding finding = make_finding(situation.code, situation.variant);
     finding.site = site_of_params(params);
     finding.site.ranks = group.ranks;
+    if (group.symptom == Symptom::none && are_handed_on(params)) finding.site.op = "checkpoint";
     if (step > 0) finding.site.step = step;
     finding.facts = {{"count", params.size()}, {"total", params_.size()}};
     put_some(finding, "params", params);
@@ -299,6 +300,19 @@ class Arrival {
       finding.facts["later_steps"] = steps_of.size() - 1;
     }
     return finding;
+  }
+
+  // Parameters of a layer that is computed again are inputs of the checkpoint, where it is no nested backward: the backward that
+  // gave them nothing is the checkpoint's.
+  [[nodiscard]] bool are_handed_on(const std::vector<std::string>& params) const {
+    const nsa::ParallelConfig& parallel = evidence_.the_case.scenario.parallel;
+    if (parallel.checkpoint_mode == "nested") return false;
+    const auto& again = parallel.checkpoint_layers;
+    return std::all_of(params.begin(), params.end(), [&](const std::string& param) {
+      const std::vector<int> layers = site_of_params({param}).layers;
+      return layers.size() == 1 &&
+             std::find(again.begin(), again.end(), layers.front()) != again.end();
+    });
   }
 
   [[nodiscard]] std::string summary() const {

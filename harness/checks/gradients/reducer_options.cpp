@@ -83,18 +83,28 @@ class ReducerOptions {
     result_.found(std::move(finding));
   }
 
-  // A fact of each rank: gradients that lie in the memory of others of their bucket, and all that could.
+  // A fact of each rank: gradients that lie in the memory of others of their bucket, and all that could. Told where values are
+  // watched, in the first step.
   void judge_views() {
     std::set<int> ranks;
+    std::set<int> told;
     for (const auto& row : evidence_.facts) {
       if (row.process < 0 || row.row.name != "gradients_in_buckets") continue;
       const auto of = row.row.value.find(" of ");
       if (of == std::string::npos) continue;
       const auto found = nsa::parse_int(row.row.value.substr(0, of));
       const auto all = nsa::parse_int(row.row.value.substr(of + 4));
-      if (!found || !all || *all == 0) continue;
+      if (!found || !all) continue;
+      told.insert(row.process);
+      if (*all == 0) continue;  // each is alone in its bucket
       const bool wrong = parallel_.gradient_as_bucket_view ? *found < *all : *found == *all;
       if (wrong) ranks.insert(row.process);
+    }
+    for (const int rank : all_ranks(evidence_)) {
+      const bool watched = evidence_.the_case.scenario.observe >= kWatchValues;
+      if (!watched || told.count(rank) > 0 || ended_steps(rank).empty()) continue;
+      result_.missing("whether gradients of " + process_name(rank) + " are views of buckets",
+                      site_of_rank(rank));
     }
     if (ranks.empty()) return;
     const bool asked = parallel_.gradient_as_bucket_view;

@@ -40,6 +40,9 @@ class PartJudge {
       const std::function<oracles::Naming(const std::vector<std::int64_t>&)>& name = {});
   // Is the gradient through this operation the oracle's to know? Not where its forward is another function.
   [[nodiscard]] bool knows_gradient_of(const std::string& op);
+  [[nodiscard]] bool is_wrong(const std::string& op) const { return wrong_.count(op) > 0; }
+  // Its input on record is not what it read: its gradient is not known.
+  void read_another(const std::string& op) { wrong_.insert(op); }
   // A weight's recorded gradient; where there is none, it is said.
   [[nodiscard]] std::optional<oracles::Matrix> gradient_of(const std::string& param);
   void tell(const StageAt& at, oracles::Naming naming, nlohmann::json detail);

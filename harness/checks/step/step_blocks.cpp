@@ -104,12 +104,17 @@ struct Totals {
   double worst = 0;
 };
 
-void take(StepJudge& judge, const StepFile& file, PartJudgement part, Totals& totals) {
+// `layer`: -1 for the ends.
+void take(StepJudge& judge, const StepFile& file, int layer, PartJudgement part, Totals& totals) {
   const std::string where =
       " of " + process_name(file.rank) + ", step " + std::to_string(file.step);
   for (Departure& departure : part.departures) judge.told.add(std::move(departure));
   for (const std::string& lacking : part.missing) judge.result.missing(lacking + where);
-  for (const std::string& what : part.not_judged) judge.not_judged.push_back(what + where);
+  for (const std::string& what : part.not_judged) {
+    judge.not_judged.push_back(what + where);
+    judge.result.not_judged(what + where,
+                            layer < 0 ? site_of_rank(file.rank) : site_of_layer(file.rank, layer));
+  }
   totals.stages += part.stages;
   totals.products += part.products;
   raise_to(totals.worst, part.worst);
@@ -126,7 +131,8 @@ void judge_file(StepJudge& judge, const StepFile& file, Totals& totals) {
   std::vector<PartJudgement> parts = judged(*model);
   name_block_order(*model, *tokens, parts, judged);
   name_kept_gradients(judge, *model, parts, judged);
-  for (PartJudgement& part : parts) take(judge, file, std::move(part), totals);
+  int layer = -1;
+  for (PartJudgement& part : parts) take(judge, file, layer++, std::move(part), totals);
 }
 
 }  // namespace

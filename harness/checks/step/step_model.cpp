@@ -128,7 +128,13 @@ std::int64_t judge_model_of(StepJudge& judge, const StepFile& file) {
   Stream stream;
   if (auto wrong = judge_forward(*model, stream)) {
     tell(judge, file, "NUMERIC.FORWARD", "forward", std::move(*wrong));
-    judge.not_judged.emplace_back("gradients between the attention layers: their forward is wrong");
+    const std::string what = "gradients between the attention layers: their forward is wrong";
+    judge.not_judged.push_back(what);
+    Site site = site_of_rank(file.rank);
+    for (std::size_t layer = 0; layer < model->layers.size(); ++layer) {
+      site.layers.push_back(static_cast<int>(layer));
+    }
+    judge.result.not_judged(what, site);
   } else if (!model->dlogits.data.empty()) {
     if (auto back = judge_backward(*model, stream)) {
       tell(judge, file, "NUMERIC.GRADIENT", "backward", std::move(*back));

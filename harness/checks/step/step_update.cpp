@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
+#include <utility>
 
 #include "harness/checks/series.h"
 #include "oracles/training/norms.h"
@@ -203,6 +204,7 @@ class RankStepJudge final : public OptimizerStepJudge {
           oracles::clip_factor(wrong_norm_, run_.train.max_norm) / context.loss_scale;
       if (fit(judged(records, with_wrong))) return;
     }
+    if (tell_reported_rate(records, settings)) return;
     const oracles::Naming naming = oracles::name_updates(records, judgements, settings, context);
     if (naming.fitting.empty() && tell_factor(records, settings, context)) return;
     const UpdateStage stage = stage_of(naming);
@@ -225,6 +227,21 @@ class RankStepJudge final : public OptimizerStepJudge {
     }
     wrong.detail["wrong_elements"] = {{"m", m}, {"p", p}, {"v", v}};
     judge_.told.add(std::move(wrong));
+  }
+
+  // Was the step made with the learning rate that the rank reports, where that is another one than the schedule's?
+  bool tell_reported_rate(const std::vector<oracles::UpdateRecord>& records,
+                          oracles::UpdateSettings settings) {
+    const Series rates = series_of(run_.evidence, "lr");
+    const Sample* row = rates.find({file_.rank, file_.step});
+    if (row == nullptr || static_cast<double>(row->value) == settings.lr) return false;
+    const double wanted = std::exchange(settings.lr, static_cast<double>(row->value));
+    if (!fit(judged(records, settings))) return false;
+    Departure wrong = departure("SCHEDULE.LR", "schedule");
+    wrong.detail["found"] = Real(settings.lr);
+    wrong.detail["wanted"] = wanted;
+    judge_.told.add(std::move(wrong));
+    return true;
   }
 
   // Is all of it explained by one factor of the gradient? Then what scales gradients is wrong, and AdamW is not.

@@ -43,6 +43,7 @@ struct Divergence {
   std::set<std::string> parts;   // that differ first
   std::set<std::string> params;  // names, in that step
   std::set<std::int64_t> resumed_at;
+  bool read_back = true;  // of all ranks: the parts differ before a step is made
 };
 
 class ResumeJudge {
@@ -190,9 +191,10 @@ class ResumeJudge {
            const std::set<std::string>& names,
            const std::set<std::string>& restored) {
     if (!diverged_.ranks.empty() && step > diverged_.step) return;
-    if (diverged_.ranks.empty() || step < diverged_.step) diverged_ = {step, {}, {}, {}, {}};
+    if (diverged_.ranks.empty() || step < diverged_.step) diverged_ = {step, {}, {}, {}, {}, true};
     diverged_.ranks.insert(rank);
     diverged_.resumed_at.insert(resumed_.at(rank));
+    diverged_.read_back = diverged_.read_back && !restored.empty();
     // What was not read back says more than what it led to.
     for (const std::string& name : restored.empty() ? names : restored) {
       diverged_.parts.insert(part_of(name));
@@ -283,7 +285,8 @@ class ResumeJudge {
   [[nodiscard]] Finding diverged() const {
     std::set<int> resumed;
     for (const std::int64_t step : diverged_.resumed_at) resumed.insert(static_cast<int>(step));
-    Finding finding = make_finding("RESUME.DIVERGED", "diverged");
+    Finding finding =
+        make_finding("RESUME.DIVERGED", diverged_.read_back ? "read_back" : "diverged");
     finding.site.step = diverged_.step;
     finding.site.ranks = to_ints(diverged_.ranks);
     finding.site.detail["parts"] = diverged_.parts;

@@ -247,6 +247,12 @@ constexpr std::array kForwardWords = {
             "{elements:element}[, {layers}], on {ranks}. Seen by: {seen_by}.",
             "Later code is not the cause: the tensor was compared directly before and after the "
             "call."},
+    Wording{"ALIAS.MUTATED",
+            "touched",
+            "The implementation of {written_by} raised the version counter of {tensor} that it was "
+            "given[, {layers}], on {ranks}. No number of it is another one.",
+            "It is no wrong result that has this cause: all numbers were compared before and after "
+            "the call. Autograd may refuse the tensor."},
     // finite
     Wording{
         "NAN.UNINIT",
@@ -308,6 +314,12 @@ constexpr std::array kForwardWords = {
             "{limit:3}.][ It chose other blocks: {other}.][ In the layer, {op} differs "
             "first.][ {later:later layer} {later?differs|differ} too.]",
             "No earlier layer is the cause: those agree in every position."},
+    Wording{"DECODE.MISMATCH",
+            "position_too",
+            "In {layers}, {op} of tokens decoded alone after a prompt of {prompt_tokens} tokens "
+            "differs from the whole sequence too.",
+            "What else differs in the layer is not the cause: nothing that {op} is made of "
+            "differs, or, of a cache, it does not hold what was appended to it."},
     Wording{"READS.MISMATCH",
             "count",
             "Branch {branch} reports {found:token} read for position {position}. The keys that it "
@@ -341,7 +353,8 @@ constexpr std::array kForwardWords = {
             "between",
             "In {step}, a stage between the attention layers ({op}[, after {layers}]) on "
             "{ranks} is not the one of the oracle.[ This explains every wrong number: {known}.][ "
-            "Each of these mistakes explains every wrong number: {laws}.]",
+            "Each of these mistakes explains every wrong number: {laws}.][ {reader} made what it "
+            "makes of the right numbers: what is wrong is the record, or a copy.]",
             "The attention is not the cause: the stream was computed from the outputs of the "
             "attention layers that are on record.",
             "Compare {op} with its equation."}};

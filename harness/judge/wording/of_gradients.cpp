@@ -15,7 +15,8 @@ constexpr std::array kGradientWords = {
     Wording{"GRAD.MISSING",
             "none",
             "{count} of {total:parameter} ({params}) got no gradient on {ranks} in {step}[ and "
-            "{later_steps:later step}], although the loss leads to {count?it|them}.",
+            "{later_steps:later step}], although the loss leads to {count?it|them}.[ Their "
+            "gradients are handed on by the {op} of their layers.]",
             "A cut in the graph is not the cause: the walk from the loss arrives there.",
             "Look for a backward that returns an undefined gradient for this input, or an error "
             "that ended the backward."},

@@ -22,6 +22,13 @@ constexpr std::array kSetupWords = {
             "The training itself is not the cause: every hash was the twin's until the "
             "interruption."},
     Wording{"RESUME.DIVERGED",
+            "read_back",
+            "After the resume from step {resumed_after_step}, {ranks} {ranks?differs|differ} from "
+            "the uninterrupted twin. These parts differ as they were read back: {parts}.[ Then "
+            "{count:parameter} {count?differs|differ} ({params}).]",
+            "The training itself is not the cause: every hash was the twin's until the "
+            "interruption, and these differ before a step is made."},
+    Wording{"RESUME.DIVERGED",
             "other_step",
             "After the resume from step {resumed_after_step}, {ranks} went on with step {found}, "
             "not with step {wanted}.",

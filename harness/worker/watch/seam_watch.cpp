@@ -67,7 +67,8 @@ Written written(const Before& before) {
   if (changed > 0) return {changed, same ? "values" : "values and version counter"};
   // Integers that were written as they are decide nothing else.
   if (same || !before.tensor.is_floating_point()) return {};
-  return {before.tensor.numel(), "version counter"};
+  return {before.tensor.numel(),
+          before.copy.defined() ? "version counter, all values as before" : "version counter"};
 }
 
 template <typename Argument>

@@ -234,16 +234,33 @@ class LayerJudge {
     const oracles::Branch branch = oracles::branch_of(row.stage);
     const bool attends = row.stage == oracles::output_stage(branch);
     if (!rotates && (!attends || record_.kept->narrow(branch))) return {};
-    const Nearer seen = nearer_to(rotates ? oracles::with_narrow_rotation(*plain_, row.stage)
-                                          : oracles::with_narrow_softmax(*plain_, branch),
-                                  found,
-                                  plain_->right(row.stage));
+    if (attends) {
+      return met_by(oracles::with_narrow_softmax(*plain_, branch), "softmax", row, found, budget);
+    }
+    for (const auto how : {oracles::NarrowRotation::products, oracles::NarrowRotation::table}) {
+      auto wrong = met_by(oracles::with_narrow_rotation(*plain_, row.stage, how),
+                          "cosines and sines",
+                          row,
+                          found,
+                          budget);
+      if (!wrong.empty()) return wrong;
+    }
+    return {};
+  }
+
+  // The vectors that another oracle in the type makes as they were recorded; none where the plain one is as near.
+  std::vector<std::size_t> met_by(const Tensor& other,
+                                  const char* what,
+                                  const StageRow& row,
+                                  const Tensor& found,
+                                  Spent& budget) const {
+    const Nearer seen = nearer_to(other, found, plain_->right(row.stage));
     if (!seen.is_nearer()) return {};
     budget.error = seen.from_plain;
     budget.limit = kNearer * seen.from_other;
     budget.where =
         std::string("from the oracle in its type, which is further away than the one whose ") +
-        (rotates ? "cosines and sines" : "softmax") + " are in that type too";
+        what + " are in that type too";
     return seen.vectors;
   }
 

@@ -1,5 +1,6 @@
 // Does decoding give what the whole sequence at once gives? Layer by layer, position by position: outputs within the ceiling of
-// the dtype, the same blocks. Of the first layer that differs, the operation is named that differs first. In bfloat16 and float16 a
+// the dtype, the same blocks. Of the first layer that differs, the operation is named that differs first, and every other one that
+// differs though nothing that it is made of does. In bfloat16 and float16 a
 // product over one token may be rounded otherwise than one over all: there a block may give way to one whose score is as near.
 #include <algorithm>
 #include <cmath>
@@ -22,8 +23,8 @@ struct Mismatch {
   std::int64_t position = 0;  // the first
   bool blocks = false;
   bool values = false;
-  double error = 0.0;                   // relative, largest of the layer
-  const DecodedStage* stage = nullptr;  // that differs first; nothing where it was not recorded
+  double error = 0.0;      // relative, largest of the layer
+  DifferingStages stages;  // nothing where they were not recorded
 };
 
 class DecodeJudge {
@@ -36,7 +37,7 @@ class DecodeJudge {
     if (prompt) {
       prompt_ = *prompt;
       for (int layer = 0; layer < model_.n_layers; ++layer) judge_layer(layer);
-      if (!wrong_.empty()) result_.found(finding());
+      if (!wrong_.empty()) tell();
       result_.measured("relative_error_y", worst_, limit_);
       if (tied_ > 0) result_.measured("decode_rows_tied", static_cast<double>(tied_));
     }
@@ -73,7 +74,7 @@ class DecodeJudge {
       compare_blocks(*whole, *steps, seen);
       compare_values(*whole, *steps, seen);
       if (wrong_.empty() && (seen.blocks || seen.values)) {
-        seen.stage = first_to_differ(*whole, *steps, prompt_, limit_);
+        seen.stages = differing_stages(*whole, *steps, prompt_, limit_);
       }
     } catch (const nsa::Error& error) {
       result_.missing("layer " + std::to_string(layer) + " cannot be compared: " + error.what());
@@ -189,18 +190,49 @@ class DecodeJudge {
     }
   }
 
-  // What differs in later layers and positions follows from the first layer that differs.
-  [[nodiscard]] Finding finding() const {
+  // What differs in later layers and positions follows from the first layer that differs, as far as it can be compared.
+  void tell() {
+    const Mismatch& first = wrong_.front();
+    Finding finding = first_finding();
+    std::vector<DecodedStage> others = first.stages.first;
+    if (!others.empty()) {
+      put_stage(others.front(), finding.site);
+      others.erase(others.begin());
+    }
+    result_.found(std::move(finding));
+    for (const DecodedStage& stage : others) {
+      Finding other = make_finding("DECODE.MISMATCH", "position_too");
+      other.site = site_of_layer(0, first.layer);
+      put_stage(stage, other.site);
+      other.site.detail["prompt_tokens"] = prompt_;
+      result_.found(std::move(other));
+    }
+    say_what_is_hidden(first);
+  }
+
+  static void put_stage(const DecodedStage& stage, Site& site) {
+    site.op = stage.op;
+    site.branch = stage.branch;
+  }
+
+  void say_what_is_hidden(const Mismatch& first) {
+    for (const DecodedStage& stage : first.stages.hidden) {
+      Site site = site_of_layer(0, first.layer);
+      put_stage(stage, site);
+      result_.not_judged(
+          "decoding: " + std::string(stage.op) + ", which may be made of what differs", site);
+    }
+    for (int layer = first.layer + 1; layer < model_.n_layers; ++layer) {
+      result_.not_judged("decoding: a layer whose input differs", site_of_layer(0, layer));
+    }
+  }
+
+  [[nodiscard]] Finding first_finding() const {
     const Mismatch& first = wrong_.front();
     Finding finding = make_finding("DECODE.MISMATCH", "position");
-    finding.site.layers = {first.layer};
-    finding.site.ranks = {0};
+    finding.site = site_of_layer(0, first.layer);
     finding.site.rows = {static_cast<int>(first.position)};
     if (first.blocks && !first.values) finding.site.op = "select";
-    if (first.stage != nullptr) {
-      finding.site.op = first.stage->op;
-      finding.site.branch = first.stage->branch;
-    }
     finding.site.detail["prompt_tokens"] = prompt_;
     finding.site.detail["layers_wrong"] = wrong_.size();
     finding.site.detail["blocks"] = first.blocks;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,31 +16,41 @@ namespace {
 
 constexpr const char* kCache = "cache";
 
+struct DecodedRow : DecodedStage {
+  // In kSteps: what it is made of. Of raw keys a cache is not on record, and is trusted where the caches that are on record are right.
+  std::string_view made_of;
+  const char* holds = "";  // of a cache: what was appended, a token at a time
+};
+
+constexpr std::string_view kRawKeys = "k_raw held_k_sel held_v_sel held_k_win held_v_win";
+constexpr std::string_view kRawValues = "v_raw held_k_sel held_v_sel held_k_win held_v_win";
+
 // Those of the attention as layer_judge.cpp has them, its input before, the choice of blocks between. Caches of tokens come before
 // compressed tokens, which are made from what such a cache holds.
-constexpr std::array kDecodedStages = {DecodedStage{"x", "input", "", "x"},
-                                       DecodedStage{"q", "rope", "", "q"},
-                                       DecodedStage{"k_raw", "rope", "cmp", "k_raw"},
-                                       DecodedStage{"v_raw", "project", "cmp", "v_raw"},
-                                       DecodedStage{"k_sel", "rope", "sel", "k_sel"},
-                                       DecodedStage{"v_sel", "project", "sel", "v_sel"},
-                                       DecodedStage{"k_win", "rope", "win", "k_win"},
-                                       DecodedStage{"v_win", "project", "win", "v_win"},
-                                       DecodedStage{"held_k_sel", kCache, "sel", "k_sel"},
-                                       DecodedStage{"held_v_sel", kCache, "sel", "v_sel"},
-                                       DecodedStage{"held_k_win", kCache, "win", "k_win"},
-                                       DecodedStage{"held_v_win", kCache, "win", "v_win"},
-                                       DecodedStage{"made_k_cmp", "compress", "cmp", "k_cmp"},
-                                       DecodedStage{"made_v_cmp", "compress", "cmp", "v_cmp"},
-                                       DecodedStage{"k_cmp", kCache, "cmp", "k_cmp"},
-                                       DecodedStage{"v_cmp", kCache, "cmp", "v_cmp"},
-                                       DecodedStage{"o_cmp", "attend_cmp", "cmp", "o_cmp"},
-                                       DecodedStage{"p_grp", "score", "", "p_grp"},
-                                       DecodedStage{"blocks", "select", "", "blocks"},
-                                       DecodedStage{"o_sel", "attend_sel", "sel", "o_sel"},
-                                       DecodedStage{"o_win", "attend_win", "win", "o_win"},
-                                       DecodedStage{"gate", "gate", "", "gate"},
-                                       DecodedStage{"y", "attention", "", "y"}};
+constexpr std::array kDecodedRows = {
+    DecodedRow{{"x", "input", "", "x"}, ""},
+    DecodedRow{{"q", "rope", "", "q"}, "x"},
+    DecodedRow{{"k_raw", "rope", "cmp", "k_raw"}, "x"},
+    DecodedRow{{"v_raw", "project", "cmp", "v_raw"}, "x"},
+    DecodedRow{{"k_sel", "rope", "sel", "k_sel"}, "x"},
+    DecodedRow{{"v_sel", "project", "sel", "v_sel"}, "x"},
+    DecodedRow{{"k_win", "rope", "win", "k_win"}, "x"},
+    DecodedRow{{"v_win", "project", "win", "v_win"}, "x"},
+    DecodedRow{{"held_k_sel", kCache, "sel", "k_sel"}, "k_sel", "k_sel"},
+    DecodedRow{{"held_v_sel", kCache, "sel", "v_sel"}, "v_sel", "v_sel"},
+    DecodedRow{{"held_k_win", kCache, "win", "k_win"}, "k_win", "k_win"},
+    DecodedRow{{"held_v_win", kCache, "win", "v_win"}, "v_win", "v_win"},
+    DecodedRow{{"made_k_cmp", "compress", "cmp", "k_cmp"}, kRawKeys},
+    DecodedRow{{"made_v_cmp", "compress", "cmp", "v_cmp"}, kRawValues},
+    DecodedRow{{"k_cmp", kCache, "cmp", "k_cmp"}, "made_k_cmp"},
+    DecodedRow{{"v_cmp", kCache, "cmp", "v_cmp"}, "made_v_cmp"},
+    DecodedRow{{"o_cmp", "attend_cmp", "cmp", "o_cmp"}, "q k_cmp v_cmp made_k_cmp made_v_cmp"},
+    DecodedRow{{"p_grp", "score", "", "p_grp"}, "q k_cmp made_k_cmp"},
+    DecodedRow{{"blocks", "select", "", "blocks"}, "p_grp"},
+    DecodedRow{{"o_sel", "attend_sel", "sel", "o_sel"}, "q held_k_sel held_v_sel blocks"},
+    DecodedRow{{"o_win", "attend_win", "win", "o_win"}, "q held_k_win held_v_win"},
+    DecodedRow{{"gate", "gate", "", "gate"}, "x q"},
+    DecodedRow{{"y", "attention", "", "y"}, "o_cmp o_sel o_win gate"}};
 
 // Every element decoded alone, and the same one of the whole sequence: visit(i, j). Tokens are the last axis but one.
 template <typename Visit>
@@ -105,25 +116,108 @@ std::int64_t first_token(const DecodedStage& stage,
   return wanted.shape.size() < 2 ? 0 : tokens(wanted) - tokens(found);
 }
 
+bool has_word(std::string_view words, const std::string& word) {
+  return (" " + std::string(words) + " ").find(" " + word + " ") != std::string::npos;
+}
+
+class DecodedStages {
+ public:
+  DecodedStages(const nsa::SafetensorsFile& whole,
+                const nsa::SafetensorsFile& steps,
+                std::int64_t prompt,
+                double limit)
+      : whole_(whole), steps_(steps), prompt_(prompt), limit_(limit) {}
+
+  DifferingStages differing() {
+    for (const DecodedRow& row : kDecodedRows) {
+      if (!whole_.contains(row.whole) || !steps_.contains(row.tensor)) continue;
+      const bool follows = is_made_of_what_differs(row);
+      const bool differs = this->differs(row);
+      if (differs || follows) differ_.insert(row.tensor);
+      if (!differs && !follows) continue;
+      const bool compares = *row.holds != 0 && !holds_more(row);
+      const bool first = follows ? compares && holds_another(row) : is_first(row);
+      if (first) cache_told_ = cache_told_ || reads_cache(row);
+      tell(row, first ? found_.first : found_.hidden);
+    }
+    return std::move(found_);
+  }
+
+ private:
+  // What a cache held on the way is on no record: of the operations that work with caches only the first is told. A cache that
+  // holds too many tokens was given too many, where anything before it differs.
+  [[nodiscard]] bool is_first(const DecodedRow& row) const {
+    if (reads_cache(row) && cache_told_) return false;
+    return found_.first.empty() || std::string_view(row.op) != kCache || !holds_more(row);
+  }
+
+  [[nodiscard]] static bool reads_cache(const DecodedRow& row) {
+    const std::string_view op = row.op;
+    return op == kCache || op == "compress" || op.substr(0, 7) == "attend_";
+  }
+
+  [[nodiscard]] bool holds_more(const DecodedRow& row) const {
+    const auto& held = steps_.at(row.tensor).shape;
+    const auto& whole = whole_.at(row.whole).shape;
+    return held.size() > 1 && held.size() == whole.size() &&
+           held[held.size() - 2] > whole[whole.size() - 2];
+  }
+
+  static void tell(const DecodedRow& row, std::vector<DecodedStage>& stages) {
+    const auto same_op = [&](const DecodedStage& told) {
+      return std::string_view(told.op) == row.op;
+    };
+    if (std::none_of(stages.begin(), stages.end(), same_op)) stages.push_back(row);
+  }
+
+  [[nodiscard]] bool is_made_of_what_differs(const DecodedRow& row) const {
+    return std::any_of(differ_.begin(), differ_.end(), [&](const std::string& tensor) {
+      return has_word(row.made_of, tensor);
+    });
+  }
+
+  [[nodiscard]] bool differs(const DecodedRow& row) const {
+    const nsa::TensorView& wanted = whole_.at(row.whole);
+    const nsa::TensorView& found = steps_.at(row.tensor);
+    if (!fits_whole(found.shape, wanted.shape, first_token(row, found, wanted, prompt_))) {
+      return true;
+    }
+    return std::string_view(row.tensor) == "blocks" ? chose_otherwise(found, wanted)
+                                                    : result_differs(found, wanted, limit_);
+  }
+
+  // Does a cache hold other tokens than those that were appended to it? That says something of the cache alone.
+  [[nodiscard]] bool holds_another(const DecodedRow& row) const {
+    const nsa::TensorView& held = steps_.at(row.tensor);
+    const nsa::TensorView& appended = steps_.at(row.holds);
+    const auto from = [](const nsa::TensorView& less, const nsa::TensorView& more) {
+      return more.shape[more.shape.size() - 2] - less.shape[less.shape.size() - 2];
+    };
+    if (held.shape.size() < 2 || held.shape.size() != appended.shape.size()) return false;
+    const std::int64_t older = from(appended, held);  // tokens of the prompt that it holds too
+    const bool more = older >= 0;
+    const nsa::TensorView& shorter = more ? appended : held;
+    const nsa::TensorView& longer = more ? held : appended;
+    return fits_whole(shorter.shape, longer.shape, more ? older : -older) &&
+           result_differs(shorter, longer, 0.0);
+  }
+
+  const nsa::SafetensorsFile& whole_;
+  const nsa::SafetensorsFile& steps_;
+  std::int64_t prompt_;
+  double limit_;
+  std::set<std::string> differ_;
+  bool cache_told_ = false;
+  DifferingStages found_;
+};
+
 }  // namespace
 
-const DecodedStage* first_to_differ(const nsa::SafetensorsFile& whole,
-                                    const nsa::SafetensorsFile& steps,
-                                    std::int64_t prompt,
-                                    double limit) {
-  const auto* const at =
-      std::find_if(kDecodedStages.begin(), kDecodedStages.end(), [&](const DecodedStage& stage) {
-        const std::string name = stage.tensor;
-        if (!whole.contains(stage.whole) || !steps.contains(name)) return false;
-        const nsa::TensorView& wanted = whole.at(stage.whole);
-        const nsa::TensorView& found = steps.at(name);
-        if (!fits_whole(found.shape, wanted.shape, first_token(stage, found, wanted, prompt))) {
-          return true;
-        }
-        return name == "blocks" ? chose_otherwise(found, wanted)
-                                : result_differs(found, wanted, limit);
-      });
-  return at == kDecodedStages.end() ? nullptr : at;
+DifferingStages differing_stages(const nsa::SafetensorsFile& whole,
+                                 const nsa::SafetensorsFile& steps,
+                                 std::int64_t prompt,
+                                 double limit) {
+  return DecodedStages(whole, steps, prompt, limit).differing();
 }
 
 }  // namespace harness::checks

@@ -14,6 +14,9 @@
 namespace harness::checks {
 namespace {
 
+// What a rank says of a tensor whose numbers it compared (worker/watch/seam_watch.cpp).
+constexpr const char* kTouched = "version counter, all values as before";
+
 // step, op, who wrote
 using TensorKey = std::tuple<std::int64_t, std::string, std::string>;
 
@@ -32,7 +35,8 @@ struct Where {
 
 Finding finding(const TensorKey& key, const Where& where) {
   const auto& [step, op, seam] = key;
-  Finding finding = make_finding("ALIAS.MUTATED", "written");
+  const bool touched = where.seen_by == std::set<std::string>{kTouched};
+  Finding finding = make_finding("ALIAS.MUTATED", touched ? "touched" : "written");
   finding.site.layers = to_ints(where.layers);
   finding.site.ranks = to_ints(where.ranks);
   finding.site.branch = branch_of_seam(seam);
