@@ -62,36 +62,32 @@ const ThreadStack* thread_named(const Observation& look, const std::string& name
   return at == look.threads.end() ? nullptr : &*at;
 }
 
-// From the first frame on that is none of the device's driver.
-std::span<const std::string> below_driver(const std::vector<std::string>& frames) {
-  const auto first = std::find_if(frames.begin(), frames.end(), [](const std::string& frame) {
-    return frame.find("libcuda.so") == std::string::npos;
-  });
-  return {first, frames.end()};
-}
+using Frames = std::span<const std::string>;  // the innermost first
 
-// The driver waits for the device in a loop of several functions: its own frames differ from look to look.
-bool spins_in_driver(const std::vector<std::string>& before,
-                     const std::vector<std::string>& after) {
-  const auto rest_before = below_driver(before);
-  const auto rest_after = below_driver(after);
-  const bool in_driver = rest_before.size() < before.size() && rest_after.size() < after.size();
-  // A list that is cut off inside the driver tells nothing of who called it.
-  const bool cut_off = rest_before.empty() || rest_after.empty();
-  return in_driver &&
-         (cut_off ||
-          std::equal(rest_before.begin(), rest_before.end(), rest_after.begin(), rest_after.end()));
+// Of lists that begin at the same depth. A list ends where the reader stops counting: one that begins further inside is cut off
+// earlier, and tells less.
+bool same_as_far_as_known(const Frames& before, const Frames& after) {
+  const std::size_t known = std::min(before.size(), after.size());
+  return std::equal(
+      before.begin(), before.begin() + static_cast<std::ptrdiff_t>(known), after.begin());
 }
 
 // Who called the driver: the frames behind the outermost one of it, which may call the clock of the C library in its loop. Nothing
 // where no frame is the driver's.
-std::optional<std::span<const std::string>> callers_of_driver(
-    const std::vector<std::string>& frames) {
+std::optional<Frames> callers_of_driver(const std::vector<std::string>& frames) {
   const auto outermost = std::find_if(frames.rbegin(), frames.rend(), [](const std::string& frame) {
     return frame.find("libcuda.so") != std::string::npos;
   });
   if (outermost == frames.rend()) return std::nullopt;
-  return std::span<const std::string>(outermost.base(), frames.end());
+  return Frames(outermost.base(), frames.end());
+}
+
+// The driver waits for the device in a loop of several functions: its own frames differ from look to look.
+bool called_from_same_place(const std::vector<std::string>& before,
+                            const std::vector<std::string>& after) {
+  const auto then = callers_of_driver(before);
+  const auto now = callers_of_driver(after);
+  return then && now && same_as_far_as_known(*then, *now);
 }
 
 std::string call_text(const Observation& look) {
@@ -149,12 +145,7 @@ bool waits_for_device(const Observation& before, const Observation& after) {
     const ThreadStack& thread = after.threads[i];
     const ThreadStack* earlier = thread_named(before, thread.thread);
     if (!is_of_training(thread, i == 0) || earlier == nullptr) continue;
-    const auto now = callers_of_driver(thread.frames);
-    const auto then = callers_of_driver(earlier->frames);
-    if (!now || !then) continue;
-    // A list that is cut off inside the driver tells nothing of who called it.
-    if (now->empty() || then->empty()) return true;
-    if (std::equal(now->begin(), now->end(), then->begin(), then->end())) return true;
+    if (called_from_same_place(earlier->frames, thread.frames)) return true;
   }
   return false;
 }
@@ -162,7 +153,7 @@ bool waits_for_device(const Observation& before, const Observation& after) {
 bool same_place(const Observation& before, const Observation& after) {
   const std::vector<std::string>& frames = main_frames(after);
   return (!frames.empty() && frames == main_frames(before)) ||
-         spins_in_driver(main_frames(before), frames);
+         called_from_same_place(main_frames(before), frames);
 }
 
 Doing slowed_by(const Looked& process) {

@@ -167,6 +167,16 @@ inline void add_kernel_hangs(std::vector<Planted>& list) {
       "HANG.KERNEL",
       R"({"ranks":[0],"step":1})",
       [](Healthy& h) { wait_for_kernel(h, 100, 60'000, ""); });
+  // Of a deep stack only the innermost calls are kept: how many are the driver's differs from look to look.
+  add("a kernel that does not end, looks cut off at different callers",
+      "HANG.KERNEL",
+      R"({"ranks":[0],"step":1})",
+      [](Healthy& h) {
+        wait_for_kernel(h, 100, 60'000);
+        auto& frames = h.evidence.observations.back().row.threads.front().frames;
+        frames.insert(frames.begin(), "libcuda.so.1+0x30");
+        frames.pop_back();
+      });
   const auto undecided = [&](const std::string& name, std::function<void(Healthy&)> spoil) {
     list.push_back({"progress", name, Verdict::inconclusive, "", "{}", std::move(spoil), 1});
   };
