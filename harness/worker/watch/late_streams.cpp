@@ -1,5 +1,6 @@
 #include "harness/worker/watch/late_streams.h"
 
+#include <algorithm>
 #include <chrono>
 #include <mutex>
 
@@ -7,6 +8,9 @@
 #include <torch/cuda.h>
 
 #ifdef NSA_CUDA
+#include <vector>
+
+#include <ATen/cuda/CUDAEvent.h>
 #include <ATen/cuda/Sleep.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
@@ -20,9 +24,30 @@ namespace {
 constexpr std::int64_t kCycles = 40'000'000;  // 20 ms at 2 GHz
 constexpr int kStreamsOfAPool = 32;           // LibTorch hands them out in turn
 
-void wait_for_current_stream(const torch::Device& device) {
-  c10::cuda::getCurrentCUDAStream(device.index()).synchronize();
-}
+// The delays of the streams of LibTorch's pools.
+class DelaysOfPools {
+ public:
+  void begin(const torch::Device& device) {
+    if (last()) return;
+    ends_.clear();
+    for (const bool high_priority : {false, true}) {
+      for (int i = 0; i < kStreamsOfAPool; ++i) {
+        const auto stream = c10::cuda::getStreamFromPool(high_priority, device.index());
+        const c10::cuda::CUDAStreamGuard guard(stream);
+        at::cuda::sleep(kCycles);
+        ends_.emplace_back();
+        ends_.back().record(stream);
+      }
+    }
+  }
+
+ private:
+  [[nodiscard]] bool last() const {
+    return std::any_of(ends_.begin(), ends_.end(), [](const auto& end) { return !end.query(); });
+  }
+
+  std::vector<at::cuda::CUDAEvent> ends_;
+};
 
 }  // namespace
 
@@ -32,27 +57,18 @@ void make_late(Late late, const torch::Device& device) {
     at::cuda::sleep(kCycles);
     return;
   }
-  for (const bool high_priority : {false, true}) {
-    for (int i = 0; i < kStreamsOfAPool; ++i) {
-      const c10::cuda::CUDAStreamGuard guard(
-          c10::cuda::getStreamFromPool(high_priority, device.index()));
-      at::cuda::sleep(kCycles);
-    }
-  }
+  c10::cuda::getCurrentCUDAStream(device.index()).synchronize();
+  static auto* const delays = new DelaysOfPools;  // lives on: at the end the driver may be gone
+  delays->begin(device);
 }
 #else
-namespace {
-
-void wait_for_current_stream(const torch::Device& /*device*/) {}
-
-}  // namespace
-
 void make_late(Late /*late*/, const torch::Device& /*device*/) {}
 #endif
 
 // A callback of LibTorch's is a plain function: what it needs stands here.
 struct LateInBackward::Callback {
-  static constexpr std::chrono::milliseconds kAgainAfter{5};  // of the 20 that a delay lasts
+  static constexpr std::chrono::milliseconds kAgainAfter{
+      5};  // of the 20 that a delay of the current stream lasts
 
   Callback(Late which, const torch::Device& on) {
     const std::lock_guard lock(mutex);
@@ -68,9 +84,8 @@ struct LateInBackward::Callback {
 
   static std::unique_ptr<at::ObserverContext> delay(const at::RecordFunction& /*function*/) {
     const std::lock_guard lock(mutex);
-    if (late == Late::other_streams) wait_for_current_stream(device);
     const auto now = std::chrono::steady_clock::now();
-    if (now - last < kAgainAfter) return nullptr;
+    if (late == Late::current_stream && now - last < kAgainAfter) return nullptr;
     last = now;
     make_late(late, device);
     return nullptr;

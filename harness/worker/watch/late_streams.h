@@ -15,13 +15,13 @@ enum class Late {
   other_streams,  // of LibTorch's pools
 };
 
-// Some 20 ms of nothing on these streams, in front of what is launched on them from now on. What runs on a stream that shares a
-// queue of the card with a late one may be late with it.
+// Some 20 ms of nothing on these streams, in front of what is launched on them from now on.
+// Other streams are late by the card's clock, which the host runs far ahead of: it first waits for what the current stream was given.
+// While a delay of theirs still lasts, none is added. A delay behind another one would hold up the queue of the card that its stream
+// shares with others, the current one among them, and who is as late as everybody else shows no race.
 void make_late(Late late, const torch::Device& device);
 
-// While it lives, the same again and again in a backward, in front of its operators: delays follow each other sooner than they end.
-// The host launches far ahead of the card. So that the other streams are late by the card's clock and not by the host's, it first
-// waits for what the current stream was given. One at a time.
+// While it lives, the same again and again in a backward, in front of its operators. One at a time.
 class LateInBackward {
  public:
   LateInBackward(Late late, const torch::Device& device);
