@@ -174,6 +174,26 @@ inline void add_sweep(std::vector<Planted>& list) {
     make_sweep(h);
     h.evidence.the_case.scenario.route = {{"attention", "cuda"}};
   });
+  // The smaller sizes have their peak at another moment, which grows with the length alone.
+  const auto peaks = [](double per_token, double per_pair) {
+    return [=](Healthy& h) {
+      make_sweep(h, 1.0, 1.0, 0.0);
+      h.evidence.the_case.scenario.route = {{"attend_cmp", "sdpa"}, {"attend_sel", "gather"}};
+      std::map<std::int64_t, double> length;
+      for (const auto& row : h.evidence.samples) {
+        if (row.row.metric == "seq_len") length[row.row.step] = row.row.value;
+      }
+      for (auto& row : h.evidence.samples) {
+        const double n = length[row.row.step];
+        if (row.row.metric == "peak_bytes") {
+          row.row.value = held_by_state() + std::max(per_token * n, per_pair * n * n);
+        }
+      }
+    };
+  };
+  along_length("a moment that grows with the square is the peak of the largest sizes alone",
+               Verdict::fail,
+               peaks(40'000.0, 100.0));
   along_length("token by token, each with a cache", Verdict::pass, [](Healthy& h) {
     make_sweep(h);
     h.evidence.the_case.scenario.route = {

@@ -31,6 +31,9 @@ constexpr double kPredictionLimit = 0.15;
 // that it computed: its memory may grow with the square of the length. 0.1 is for what a fit of few points cannot tell.
 constexpr double kMostLinear = 1.1;
 constexpr double kMostOfPlain = 2.1;
+// A peak is the largest of several moments of a step, and each is a sum of powers of the size up to the limit: between two sizes none
+// of them rises faster than that. 0.1 is for what an allocator rounds up.
+constexpr double kRoomAtTheEnd = 0.1;
 
 struct SweepPoint {
   double seq_len = 0.0;
@@ -278,7 +281,25 @@ class Scaling {
     result_.measured("time_exponent_" + name + "_high", time.high);
     words_ += "; along " + name + " memory grows with exponent " + interval(memory) +
               ", time with " + interval(time);
-    if (!(memory.low <= most_along(axis))) add_exponent(axis, memory);
+    if (!(memory.low <= most_along(axis))) return add_exponent(axis, memory, "axis");
+    const std::optional<PowerLaw> end = at_the_end(sizes, bytes);
+    if (end && !(end->low <= most_along(axis) + kRoomAtTheEnd)) add_exponent(axis, *end, "largest");
+  }
+
+  // How it grows from one of the three largest sizes to the next. What grows faster than the rest outgrows it there first, and where
+  // the smaller sizes have their peak at another moment no one power fits all.
+  [[nodiscard]] static std::optional<PowerLaw> at_the_end(const std::vector<double>& sizes,
+                                                          const std::vector<double>& bytes) {
+    std::map<double, double> by_size;
+    for (std::size_t i = 0; i < sizes.size(); ++i) by_size[sizes[i]] = bytes[i];
+    if (by_size.size() < 4) return std::nullopt;
+    const auto largest = by_size.rbegin();
+    const auto rise = [](const auto& small, const auto& large) {
+      return std::log(large.second / small.second) / std::log(large.first / small.first);
+    };
+    const double last = rise(*std::next(largest), *largest);
+    const double before = rise(*std::next(largest, 2), *std::next(largest));
+    return PowerLaw{last, std::min(before, last), std::max(before, last)};
   }
 
   // The longest run of points that differ in this size alone; of several, the one with the largest other sizes.
@@ -317,8 +338,8 @@ class Scaling {
     result_.found(finding);
   }
 
-  void add_exponent(const Axis& axis, const PowerLaw& law) {
-    Finding finding = make_finding("MEM.EXPONENT", "axis");
+  void add_exponent(const Axis& axis, const PowerLaw& law, const char* variant) {
+    Finding finding = make_finding("MEM.EXPONENT", variant);
     finding.site.op = axis.name;
     finding.site.detail["exponent"] = law.exponent;
     finding.site.detail["low"] = law.low;

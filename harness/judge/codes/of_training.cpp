@@ -95,7 +95,8 @@ constexpr std::array kTrainingCodes = {
                      "What an operator should keep is taken from the same implementation alone."}},
     Code{{"MEM.EXPONENT", Family::memory, 590},
          {.meaning = "Memory grows faster with a size than its parts can explain.",
-          .confirmed_by = "The whole interval of the fitted exponent is above the limit.",
+          .confirmed_by = "The whole interval of the fitted exponent is above the limit, or memory "
+                          "rises faster than that twice, up to the largest size.",
           .next_action =
               "Look for a tensor that is kept for each pair of tokens, each head or each step.",
           .witness = "Counted bytes of a sweep over sizes. Quadratic growth along the sequence "

@@ -226,6 +226,13 @@ constexpr std::array kTrainingWords = {
             "Memory grows with {op} to the power of {exponent:3} ({low:3} to {high:3}). At most "
             "{most} was expected.",
             "The spread of the fit is not the cause: the whole interval is above the limit."},
+    Wording{"MEM.EXPONENT",
+            "largest",
+            "From one to the next of the three largest sizes, memory grows with {op} to the power "
+            "of {low:3} to {high:3}. At most {most} was expected.",
+            "The smaller sizes are not the cause: only the three largest were compared.",
+            "",
+            "exponent"},
     Wording{"MEM.BUDGET",
             "tensors",
             "The tensors of {ranks} grow by {growth_bytes_per_step:9} bytes in every step, "
