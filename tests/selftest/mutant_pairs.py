@@ -58,13 +58,29 @@ def is_said_to_be_hidden(cause, told):
     return False
 
 
-def try_pair(harness, first, second):
+def cases_of_pair(harness, first, second, keep):
+    """What the run tells with both switched on, and whose lines it reached. A record that is kept is judged once more."""
+    both = ",".join(one["name"] for one in (first, second))
+    if not keep:
+        with tempfile.NamedTemporaryFile("r", dir=harness.folder / "mutants") as reached:
+            cases = harness.run(shlex.split(first["runs"][-1][0]), 300, TORCH_NSA_REACHED=reached.name, TORCH_NSA_MUTANT=both)
+            return cases, set(reached.read().split())
+    record = harness.folder / "mutants/pairs" / both
+    reached = record.with_suffix(".reached")
+    if reached.exists():
+        return harness.judge(record), set(reached.read_text().split())
+    record.parent.mkdir(exist_ok=True)
+    under_way = record.with_suffix(".under_way")
+    under_way.unlink(missing_ok=True)
+    cases = harness.run(shlex.split(first["runs"][-1][0]), 300, record, TORCH_NSA_REACHED=str(under_way), TORCH_NSA_MUTANT=both)
+    under_way.rename(reached)
+    return cases, set(reached.read_text().split())
+
+
+def try_pair(harness, first, second, keep):
     """Whether each is named, and why the pair does not count, if so; and what was told."""
     both = (first, second)
-    with tempfile.NamedTemporaryFile("r", dir=harness.folder / "mutants") as reached:
-        cases = harness.run(shlex.split(first["runs"][-1][0]), 300, TORCH_NSA_REACHED=reached.name,
-                            TORCH_NSA_MUTANT=",".join(one["name"] for one in both))
-        reaches = set(reached.read().split())
+    cases, reaches = cases_of_pair(harness, first, second, keep)
     if cases is None or not reaches:
         raise SystemExit(f"{first['name']}, {second['name']}: the run reached no mutant at all, or did not end: {cases}")
     told = findings(cases)
@@ -84,7 +100,7 @@ def pairs(harness, mutants, given):
     for first, second in drawn_pairs(harness.folder, mutants, given.seed):
         if count == PAIRS:
             break
-        named, why, told = try_pair(harness, first, second)
+        named, why, told = try_pair(harness, first, second, given.keep)
         word = "both" if all(named) else f"does not count ({why})" if why else "NOT BOTH"
         count += all(named) or not why
         both += all(named)
