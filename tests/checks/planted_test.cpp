@@ -177,6 +177,33 @@ TEST(StepIsOracle, NamesNoLawThatAMicroBatchRefutes) {
   EXPECT_FALSE(result.findings[0].site.detail.contains("law")) << text_of(result);
 }
 
+// A count that was told wrong once, and goes on from there, is wrong in that step alone.
+TEST(StepIsOracle, ACountGoesOnFromTheOneThatWasTold) {
+  fixtures::Training training;
+  training.precision = nsa::Precision::fp16;
+  fixtures::Healthy healthy;
+  fixtures::StepMaker(healthy, training).write();
+  for (auto& row : healthy.evidence.states) {
+    if (row.row.part != "scaler") continue;
+    row.row.hash = "65536 " + std::to_string(row.row.step - 1) + " 0";
+  }
+  const auto result = fixtures::run("step_is_oracle", healthy.evidence);
+  ASSERT_EQ(result.findings.size(), 1U) << text_of(result);
+  EXPECT_EQ(result.findings[0].site.op, "told_row");
+  EXPECT_EQ(result.findings[0].site.step, 1);
+  EXPECT_FALSE(result.findings[0].site.detail.contains("steps")) << text_of(result);
+}
+
+TEST(ReadsCount, WhatIsCountedTwiceIsReadAtNoOtherPosition) {
+  fixtures::Healthy healthy(1, 1, "decode");
+  for (auto& row : healthy.evidence.reads) {
+    if (row.row.branch == "cmp") row.row.tokens *= 2;
+  }
+  const auto result = fixtures::run("reads_count", healthy.evidence);
+  ASSERT_EQ(result.findings.size(), 1U) << text_of(result);
+  EXPECT_FALSE(result.findings[0].site.detail.contains("parts")) << text_of(result);
+}
+
 TEST(CheckpointEqual, TellsOfEveryLayerHowWrongItsGradientsAre) {
   fixtures::Healthy healthy;
   fixtures::checkpoint(healthy, {0, 1, 2});

@@ -5,13 +5,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "harness/judge/not_judged.h"
 #include "tests/judge/findings.h"
 
 namespace {
 
 using harness::Finding;
+using harness::NotJudged;
+using harness::Site;
 using judge_tests::finding;
 using judge_tests::initiating;
+using judge_tests::judged;
 using testing::ElementsAre;
 
 // What is left out in two steps, or decided wrongly in one, makes no later step wrong: each is judged from its own record.
@@ -140,19 +144,78 @@ TEST(Shared, WhatACheckpointHandsOnIsNoMistakeOfTheResidual) {
   EXPECT_EQ(initiating({again, gradient("layer", R"(,"layers":[0])")}).size(), 1U);
 }
 
+// A step that nobody counted as left out is counted by the schedule; one that the loss scale left out is not.
 TEST(Shared, ARateThatCountsTheStepThatWasLeftOut) {
-  const Finding skipped =
-      finding("OPT.SKIPPED/steps", R"({"ranks":[0],"step":2,"detail":{"steps":[2]}})");
-  EXPECT_EQ(initiating({skipped,
-                        finding("SCHEDULE.LR/skipped_steps",
-                                R"({"ranks":[0],"step":3,"detail":{"law":"skipped_steps"}})")})
-                .size(),
-            1U);
-  EXPECT_EQ(initiating({skipped,
-                        finding("SCHEDULE.LR/never_falls",
-                                R"({"ranks":[0],"step":3,"detail":{"law":"never_falls"}})")})
-                .size(),
-            2U);
+  const auto causes = [](const std::string& skipped, const std::string& rate) {
+    const std::string site = R"({"ranks":[0],"step":3,"detail":{"law":")" + rate + "\"}}";
+    return initiating({finding("OPT.SKIPPED/" + skipped,
+                               R"({"ranks":[0],"step":2,"detail":{"steps":[2]}})"),
+                       finding("SCHEDULE.LR/" + rate, site.c_str())})
+        .size();
+  };
+  EXPECT_EQ(causes("uncounted", "skipped_steps"), 1U);
+  EXPECT_EQ(causes("uncounted", "never_falls"), 2U);
+  EXPECT_EQ(causes("steps", "skipped_steps"), 2U);
+}
+
+// An update is judged from the state as it was read back: what the reading changed makes no number of it wrong.
+TEST(Shared, AnUpdateThatIsWrongAfterAWrongResumption) {
+  const auto causes = [](const std::string& resumed,
+                         const std::string& part,
+                         const std::string& update) {
+    const std::string site =
+        R"({"ranks":[0],"step":4,"detail":{"resumed_after_step":[3],"parts":[")" + part + R"("]}})";
+    const std::string of_update = R"({"ranks":[0],"step":4,"detail":{)" + update + "}}";
+    return initiating({finding("RESUME.DIVERGED/" + resumed, site.c_str()),
+                       finding("OPT.UPDATE_WRONG/optimizer", of_update.c_str())})
+        .size();
+  };
+  EXPECT_EQ(causes("read_back", "moments", ""), 2U);
+  EXPECT_EQ(causes("read_back", "masters", ""), 2U);
+  // The rate and the count of steps are read back too, and are in no file of the step.
+  EXPECT_EQ(causes("read_back", "schedule", ""), 1U);
+  EXPECT_EQ(causes("read_back", "moments", R"("law":"bias_correction_behind","steps":[4,5])"), 1U);
+  EXPECT_EQ(causes("read_back", "moments", R"("law":"betas_swapped")"), 2U);
+  // What was read back well, and went wrong in the first step after it: in that one alone.
+  EXPECT_EQ(causes("diverged", "parameters", ""), 1U);
+  EXPECT_EQ(causes("diverged", "parameters", R"("steps":[4,5,6])"), 2U);
+  EXPECT_EQ(causes("diverged", "parameters", R"("law":"bias_correction_ahead","steps":[4,5])"), 1U);
+}
+
+// What decoding makes of a wrong layer is not compared: the finding of that layer says so.
+TEST(Shared, LaterLayersOfADecodedTokenAreToldAsNotJudged) {
+  const auto lacking = [](const std::string& check, const std::string& layers) {
+    NotJudged one{check, "decoding: a layer whose input differs", {}};
+    one.site = nlohmann::json::parse(R"({"ranks":[0],"layers":)" + layers + "}").get<Site>();
+    return one;
+  };
+  Finding decoded =
+      finding("DECODE.MISMATCH/position", R"({"ranks":[0],"layers":[1],"op":"gate"})");
+  decoded.check = "decode_equal";
+  std::vector<Finding> findings = {decoded};
+  const std::vector<NotJudged> all = {lacking("decode_equal", "[2]"),
+                                      lacking("decode_equal", "[0]"),
+                                      lacking("close_to_oracle", "[2]")};
+  tell_not_judged(all, findings);
+  ASSERT_EQ(findings[0].not_judged.size(), 1U);
+  EXPECT_THAT(findings[0].not_judged[0].site.layers, ElementsAre(2));
+}
+
+// Which of a shared operation's places is told first depends on no number of it.
+TEST(Shared, TheFirstPlaceOfTheModelIsToldFirst) {
+  const auto wrong = [](const std::string& op, const std::string& layers, int numbers) {
+    const std::string site = R"({"ranks":[0],"step":1,"op":")" + op + "\"" + layers +
+                             R"(,"detail":{"law":"rms_factor","wrong_numbers":)" +
+                             std::to_string(numbers) + "}}";
+    return finding("NUMERIC.FORWARD/between", site.c_str());
+  };
+  const std::string layers = R"(,"layers":[0,1])";
+  for (const int numbers : {1, 5, 9}) {
+    const auto told = judged(
+        {wrong("norm2", layers, 4), wrong("norm_f", "", 3), wrong("norm1", layers, numbers)});
+    EXPECT_EQ(told.front().site.op, "norm1");
+    EXPECT_EQ(told[1].site.op, "norm2");
+  }
 }
 
 // A version counter that grew while every number stayed makes no result wrong.

@@ -5,7 +5,7 @@ where the two are
  - independent: with both switched on, the lines of both are reached. Else one has switched the other off;
  - visible: the harness does not say itself that it could not judge where the other one is. One is hidden, and said to be, where
    the check that names it alone tells of the same layers and ranks what it could not judge because of the other's finding
-   (`not_judged` of that finding): the same operation, or gradients where the cause is a gradient.
+   (`not_judged` of that finding): the same operation, the whole layer, or gradients where the cause is a gradient.
 Pairs that do not count are told with the reason, and others are drawn for them. A pair counts as named where each of the two is
 among the causes that are told, by code and operation. What is hidden and not said to be, or without effect, is a pair not named.
 """
@@ -52,7 +52,8 @@ def is_said_to_be_hidden(cause, told):
     for lacking in (one for finding in told for one in finding.get("not_judged", [])):
         site = lacking["site"]
         here = all(shares(site, cause["site"], key) for key in ("layers", "ranks"))
-        same = site["op"] == cause["site"].get("op") if site.get("op") else of_gradient and "gradient" in lacking["what"]
+        whole = "a layer" in lacking["what"] or of_gradient and "gradient" in lacking["what"]
+        same = site["op"] == cause["site"].get("op") if site.get("op") else whole
         if here and same and lacking["check"] == cause.get("check"):
             return True
     return False
