@@ -1,6 +1,7 @@
 // The table of planted defects against every check, and the laws that hold for all of them.
 #include "tests/checks/planted.h"
 
+#include <algorithm>
 #include <map>
 #include <random>
 #include <set>
@@ -192,6 +193,18 @@ TEST(StepIsOracle, ACountGoesOnFromTheOneThatWasTold) {
   EXPECT_EQ(result.findings[0].site.op, "told_row");
   EXPECT_EQ(result.findings[0].site.step, 1);
   EXPECT_FALSE(result.findings[0].site.detail.contains("steps")) << text_of(result);
+}
+
+TEST(CloseToOracle, SaysThatRowsWithoutAListOfBlocksAreNotJudged) {
+  fixtures::Healthy healthy(1, 1, "attention");
+  fixtures::LayerTensors layer = fixtures::healthy_layer(0, 1);
+  const std::size_t last = layer.blocks.data.size() - 4;
+  layer.blocks.data.at(last + 1) = layer.blocks.data.at(last);
+  healthy.write_layer(0, 1, 0, 1, layer);
+  const auto result = fixtures::run("close_to_oracle", healthy.evidence);
+  EXPECT_TRUE(std::any_of(result.not_judged.begin(), result.not_judged.end(), [](const auto& one) {
+    return one.site.op == "attend_sel" && one.site.layers == std::vector<int>{1};
+  }));
 }
 
 TEST(ReadsCount, WhatIsCountedTwiceIsReadAtNoOtherPosition) {

@@ -74,6 +74,8 @@ def cases_of_pair(harness, first, second, keep):
     under_way = record.with_suffix(".under_way")
     under_way.unlink(missing_ok=True)
     cases = harness.run(shlex.split(first["runs"][-1][0]), 300, record, TORCH_NSA_REACHED=str(under_way), TORCH_NSA_MUTANT=both)
+    if not under_way.exists():
+        return cases, set()  # no mutant is in this program
     under_way.rename(reached)
     return cases, set(reached.read_text().split())
 
