@@ -354,7 +354,7 @@ constexpr std::array kEdges = {
     Edge{"SCALER.WRONG/reported", "OPT.SKIPPED/steps", Tie::same_rank},
     Edge{"SCALER.WRONG/scale", "SCALER.WRONG/reported", Tie::same_rank},
     // The step is made with the norm that is told. Whether it was made with the rate that is told says the update itself.
-    Edge{"CLIP.WRONG@norm", "OPT.UPDATE_WRONG/optimizer", Tie::same_rank},
+    Edge{"CLIP.WRONG@norm", "OPT.UPDATE_WRONG/optimizer!values_alone", Tie::same_rank},
     // Whoever leaves a step out past the scaler leaves its scale and its counts as they were.
     Edge{"OPT.SKIPPED/uncounted", "SCALER.WRONG", Tie::same_rank},
     Edge{"OPT.SKIPPED", "OPT.UPDATE_WRONG=step_skipped", Tie::same_fact},

@@ -370,6 +370,9 @@ TEST(Met, AWrongNormOrRateIsToldOnce) {
   const Finding known = finding("OPT.UPDATE_WRONG/optimizer",
                                 R"({"ranks":[0],"step":3,"detail":{"law":"betas_swapped"}})");
   EXPECT_THAT(initiating({norm, update}), ElementsAre(norm.code));
+  const Finding values = finding("OPT.UPDATE_WRONG/optimizer",
+                                 R"({"ranks":[0],"step":3,"detail":{"parts":["values_alone"]}})");
+  EXPECT_EQ(initiating({norm, values}).size(), 2U) << "a wrong norm moves the moments";
   EXPECT_EQ(initiating({norm, known}).size(), 2U);
   EXPECT_EQ(initiating({rate, applied}).size(), 1U);
   EXPECT_EQ(initiating({rate, update}).size(), 2U);

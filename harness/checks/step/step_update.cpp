@@ -228,6 +228,8 @@ class RankStepJudge final : public OptimizerStepJudge {
       wrong.code = "OPT.UPDATE_LOST";  // the others took the step
     }
     wrong.detail["wrong_elements"] = {{"m", m}, {"p", p}, {"v", v}};
+    // What scales the gradient moves the moments: where they are right it has no part in it.
+    if (m == 0 && v == 0) wrong.detail["parts"] = nlohmann::json::array({"values_alone"});
     judge_.told.add(std::move(wrong));
   }
 
