@@ -56,13 +56,19 @@ constexpr std::array kEdges = {
     Edge{"RESUME.DIVERGED", "NUMERIC.GRADIENT/twin", Tie::same_rank},
     Edge{"RESUME.DIVERGED", "CKPT.GRADIENT/gradient", Tie::same_rank},
     Edge{"RESUME.DIVERGED", "STATE.DIVERGED", Tie::same_rank},
-    Edge{"RESUME.DIVERGED", "OPT.UPDATE_WRONG", Tie::same_rank},
-    Edge{"RESUME.DIVERGED#moments", "OPT.UPDATE_WRONG/optimizer", Tie::same_fact},
+    // An update is judged from the state that was read back, which explains no number of it: the rate and the number of steps
+    // that were taken are no part of what the step's file has, nor are weights of which the masters are taken.
+    Edge{"RESUME.DIVERGED", "OPT.UPDATE_WRONG/between_steps", Tie::same_rank},
+    Edge{"RESUME.DIVERGED/diverged", "OPT.UPDATE_WRONG/optimizer", Tie::in_its_steps_alone},
+    Edge{"RESUME.DIVERGED/diverged", "OPT.UPDATE_WRONG=bias_correction_behind", Tie::same_step},
+    Edge{"RESUME.DIVERGED/diverged", "OPT.UPDATE_WRONG=bias_correction_ahead", Tie::same_step},
+    Edge{"RESUME.DIVERGED#schedule", "OPT.UPDATE_WRONG/optimizer", Tie::in_its_steps_alone},
+    Edge{"RESUME.DIVERGED#moments", "OPT.UPDATE_WRONG=bias_correction_behind", Tie::same_fact},
+    Edge{"RESUME.DIVERGED#moments", "OPT.UPDATE_WRONG=bias_correction_ahead", Tie::same_fact},
     Edge{"RESUME.DIVERGED#scaler", "SCALER.WRONG", Tie::same_rank},
     // What was read back wrong is told as that of the step before, and is a known mistake of the first step after it.
     Edge{"RESUME.DIVERGED#scaler", "SCALER.WRONG/reported", Tie::read_back},
     Edge{"RESUME.DIVERGED#scaler", "LOSS.WRONG@accumulate", Tie::same_step},
-    Edge{"RESUME.DIVERGED#masters", "OPT.UPDATE_WRONG/optimizer", Tie::same_step},
     Edge{"RESUME.DIVERGED#moments", "NAN.ORIGIN", Tie::same_rank},
     Edge{"RESUME.DIVERGED", "NAN.ORIGIN@optimizer", Tie::same_rank},
     Edge{"RESUME.DIVERGED", "LOSS.BELOW_FLOOR", Tie::whole_run},
@@ -179,12 +185,29 @@ constexpr std::array kEdges = {
     Edge{"NUMERIC.FORWARD", "NUMERIC.FORWARD/whole", Tie::downstream},
     Edge{"NUMERIC.FORWARD", "GRAD.MISSING", Tie::same_path},
     // A decoded token differs from the whole sequence first at one operation: a wrong whole sequence is the cause there alone.
-    Edge{"forward", "DECODE.MISMATCH", Tie::same_tensor},
-    // Keys are counted by the recorded blocks: only a mask, a list that is none, or another number of tokens held changes it.
+    // How many keys were read is no number of it.
+    Edge{"NAN.", "DECODE.MISMATCH", Tie::same_tensor},
+    Edge{"RANGE.INVALID", "DECODE.MISMATCH", Tie::same_tensor},
+    Edge{"MASK.", "DECODE.MISMATCH", Tie::same_tensor},
+    Edge{"OVERFLOW.INDEX", "DECODE.MISMATCH", Tie::same_tensor},
+    Edge{"SELECTION.WRONG", "DECODE.MISMATCH", Tie::same_tensor},
+    Edge{"DETERMINISM.", "DECODE.MISMATCH", Tie::same_tensor},
+    Edge{"CAUSALITY.LEAK", "DECODE.MISMATCH", Tie::same_tensor},
+    Edge{"NUMERIC.FORWARD", "DECODE.MISMATCH", Tie::same_tensor},
+    // Keys are counted by the recorded blocks: only a mask, a list that is none, another number of tokens held or another position
+    // changes it. The last two say so themselves.
     Edge{"MASK.", "READS.MISMATCH", Tie::same_tensor},
     Edge{"RANGE.INVALID", "READS.MISMATCH", Tie::same_path},
     Edge{"SELECTION.WRONG/list", "READS.MISMATCH", Tie::same_path},
-    Edge{"DECODE.MISMATCH", "READS.MISMATCH", Tie::same_path},
+    Edge{"DECODE.MISMATCH@cache", "READS.MISMATCH#cache", Tie::same_tensor},
+    // Of a cache that does not hold what was appended to it nobody knows how much it held on the way.
+    Edge{"DECODE.MISMATCH/position_too@cache", "READS.MISMATCH", Tie::same_tensor},
+    Edge{"DECODE.MISMATCH/position_too@cache", "READS.MISMATCH#cache", Tie::same_layer},
+    Edge{"DECODE.MISMATCH@compress", "READS.MISMATCH#cache", Tie::same_path},
+    Edge{"DECODE.MISMATCH@rope", "READS.MISMATCH#position", Tie::same_layer},
+    Edge{"DECODE.MISMATCH@attend_cmp", "READS.MISMATCH", Tie::same_tensor},
+    Edge{"DECODE.MISMATCH@attend_sel", "READS.MISMATCH", Tie::same_tensor},
+    Edge{"DECODE.MISMATCH@attend_win", "READS.MISMATCH", Tie::same_tensor},
     // Forward to the gradients of the same path. Those that an oracle judges go back through the recorded forward, and are not
     // judged where a wrong stage is in their way: a wrong forward makes none of them wrong.
     Edge{"forward", "NUMERIC.GRADIENT/reference", Tie::same_path},
@@ -331,14 +354,15 @@ constexpr std::array kEdges = {
     Edge{"SCALER.WRONG/reported", "OPT.SKIPPED/steps", Tie::same_rank},
     Edge{"SCALER.WRONG/scale", "SCALER.WRONG/reported", Tie::same_rank},
     // The step is made with the norm that is told. Whether it was made with the rate that is told says the update itself.
-    Edge{"CLIP.WRONG@norm", "OPT.UPDATE_WRONG/optimizer", Tie::same_rank},
+    Edge{"CLIP.WRONG@norm", "OPT.UPDATE_WRONG/optimizer!values_alone", Tie::same_rank},
     // Whoever leaves a step out past the scaler leaves its scale and its counts as they were.
     Edge{"OPT.SKIPPED/uncounted", "SCALER.WRONG", Tie::same_rank},
     Edge{"OPT.SKIPPED", "OPT.UPDATE_WRONG=step_skipped", Tie::same_fact},
     Edge{"OPT.UPDATE_WRONG/reported", "OPT.SKIPPED", Tie::same_rank},
     Edge{"OPT.UPDATE_WRONG/reported", "OPT.UPDATE_LOST", Tie::same_rank},
-    Edge{"OPT.SKIPPED", "SCHEDULE.LR", Tie::same_rank},
-    Edge{"OPT.SKIPPED", "SCHEDULE.LR/skipped_steps", Tie::same_fact},
+    // A rate that also counts what a loss scale left out is wrong by itself.
+    Edge{"OPT.SKIPPED/uncounted", "SCHEDULE.LR", Tie::same_rank},
+    Edge{"OPT.SKIPPED/uncounted", "SCHEDULE.LR/skipped_steps", Tie::same_fact},
     Edge{"OPT.UPDATE_LOST", "NUMERIC.GRADIENT/twin", Tie::same_rank},
     Edge{"OPT.UPDATE_LOST", "OPT.UPDATE_WRONG/optimizer", Tie::same_rank},
     Edge{"OPT.UPDATE_LOST", "OPT.UPDATE_WRONG=update_lost", Tie::same_fact},

@@ -30,12 +30,23 @@ bool spoils_layer(const Finding& finding, const Site& wanted) {
          meet(finding.site.layers, wanted.layers) && meet(finding.site.ranks, wanted.ranks);
 }
 
+// Decoding is compared with the whole sequence up to the first layer that differs: later ones are made of its output.
+bool spoils_later_layer(const Finding& finding, const NotJudged& lacking) {
+  const auto& first = finding.site.layers;
+  const auto& later = lacking.site.layers;
+  return finding.code == "DECODE.MISMATCH" && finding.check == lacking.check && !first.empty() &&
+         meet(finding.site.ranks, lacking.site.ranks) &&
+         *std::max_element(first.begin(), first.end()) <
+             *std::min_element(later.begin(), later.end());
+}
+
 Finding* reason_for(const NotJudged& lacking, std::vector<Finding>& findings) {
   Finding* first = nullptr;
   for (Finding& finding : findings) {
     if (finding.role == Role::teardown) continue;
     const bool explains = lacking.site.layers.empty() ? ends_ranks(finding, lacking.site)
-                                                      : spoils_layer(finding, lacking.site);
+                                                      : spoils_layer(finding, lacking.site) ||
+                                                            spoils_later_layer(finding, lacking);
     if (explains && (first == nullptr || finding.number < first->number)) first = &finding;
   }
   return first;

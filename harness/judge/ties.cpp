@@ -143,7 +143,7 @@ bool same_or_unsaid(const std::string& a, const std::string& b) {
 bool explains_itself(Tie tie, const Site& effect) {
   const bool from_before = tie == Tie::downstream || tie == Tie::same_layer ||
                            tie == Tie::gradient_path || tie == Tie::same_rank ||
-                           tie == Tie::in_its_steps;
+                           tie == Tie::in_its_steps || tie == Tie::in_its_steps_alone;
   return from_before && !law_of(effect).empty();
 }
 
@@ -268,22 +268,41 @@ bool each_its_own(const Site& cause) {
   return cause.detail.is_object() && cause.detail.value("differs_by_rank", false);
 }
 
-// A cause that names no further steps was seen in its own one.
-bool in_its_steps(const Site& cause, const Site& effect) {
-  if (!share_rank(cause, effect) || !cause.step || !effect.step) return false;
-  const nlohmann::json steps = cause.detail.is_object()
-                                   ? cause.detail.value("steps", nlohmann::json::array())
+// The steps in which it was seen: those that it names, and its own one.
+std::set<std::int64_t> steps_of(const Site& site) {
+  std::set<std::int64_t> steps;
+  if (site.step) steps.insert(*site.step);
+  const nlohmann::json named = site.detail.is_object()
+                                   ? site.detail.value("steps", nlohmann::json::array())
                                    : nlohmann::json::array();
-  return *effect.step == *cause.step ||
-         std::find(steps.begin(), steps.end(), nlohmann::json(*effect.step)) != steps.end();
+  for (const auto& step : named) {
+    if (step.is_number_integer()) steps.insert(step.get<std::int64_t>());
+  }
+  return steps;
 }
 
+bool in_its_steps(const Site& cause, const Site& effect) {
+  if (!share_rank(cause, effect) || !cause.step || !effect.step) return false;
+  return steps_of(cause).count(*effect.step) > 0;
+}
+
+bool in_its_steps_alone(const Site& cause, const Site& effect) {
+  const std::set<std::int64_t> of_cause = steps_of(cause);
+  const std::set<std::int64_t> of_effect = steps_of(effect);
+  return in_its_steps(cause, effect) &&
+         std::includes(of_cause.begin(), of_cause.end(), of_effect.begin(), of_effect.end());
+}
+
+// What goes on after the first step is told wrong by itself.
 bool read_back(const Site& cause, const Site& effect) {
   const nlohmann::json steps =
       cause.detail.is_object() ? cause.detail.value("resumed_after_step", nlohmann::json::array())
                                : nlohmann::json::array();
+  const std::set<std::int64_t> of_effect = steps_of(effect);
   return effect.step && share_rank(cause, effect) &&
-         std::find(steps.begin(), steps.end(), nlohmann::json(*effect.step)) != steps.end();
+         std::all_of(of_effect.begin(), of_effect.end(), [&](std::int64_t step) {
+           return std::find(steps.begin(), steps.end(), nlohmann::json(step)) != steps.end();
+         });
 }
 
 bool same_step(const Site& a, const Site& b) {
@@ -345,6 +364,7 @@ bool ties_sites(Tie tie, const Site& cause, const Site& effect) {
     case Tie::later_step:
       return share_rank(cause, effect) && cause.step && effect.step && *effect.step > *cause.step;
     case Tie::in_its_steps: return in_its_steps(cause, effect);
+    case Tie::in_its_steps_alone: return in_its_steps_alone(cause, effect);
     case Tie::same_step: return same_step(cause, effect);
     case Tie::read_back: return read_back(cause, effect);
     case Tie::peer: return is_peer(cause, effect);
@@ -379,6 +399,7 @@ const char* text_of(Tie tie) {
     case Tie::each_its_own: return "each rank has a number of its own";
     case Tie::later_step: return "the same rank, in a later step";
     case Tie::in_its_steps: return "the same rank, in a step of it";
+    case Tie::in_its_steps_alone: return "the same rank, in no step but its own";
     case Tie::same_step: return "the same step";
     case Tie::read_back: return "told of the step after which it was resumed";
     case Tie::peer: return "a peer at the same place in the run";

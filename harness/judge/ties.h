@@ -22,12 +22,13 @@ enum class Tie {
   other_weight,   // one layer, and the law of the cause takes what belongs to the effect's branch
   same_fact,  // the same, where both say in other words what was seen once: a law of the effect explains nothing of its own
   one_side,   // the cause is on those ranks alone that differ from the others, not earlier
-  each_its_own,   // a number that all ranks should share and each has for itself, not earlier
-  later_step,     // one rank, in a later step
-  in_its_steps,   // one rank, first seen in a step of the cause
-  same_step,      // one step, whichever rank
-  read_back,      // one rank, and what is told of the step after which it was resumed
-  peer,           // another rank that talks with this one: at most one step apart
+  each_its_own,        // a number that all ranks should share and each has for itself, not earlier
+  later_step,          // one rank, in a later step
+  in_its_steps,        // one rank, first seen in a step of the cause
+  in_its_steps_alone,  // one rank, seen in no step that is none of the cause
+  same_step,           // one step, whichever rank
+  read_back,  // one rank, and what is told of the step after which it was resumed, and of no other
+  peer,       // another rank that talks with this one: at most one step apart
   same_sequence,  // one collective operation, or one after it in the step
   whole_run       // what the run as a whole shows
 };

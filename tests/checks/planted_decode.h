@@ -202,6 +202,41 @@ inline void add_reads(std::vector<Planted>& list) {
           if (row.row.branch == "win" && row.row.layer == 1 && row.row.step == 30) ++row.row.tokens;
         }
       });
+  add("more tokens held, all of which are read",
+      Verdict::fail,
+      "READS.MISMATCH",
+      R"({"branch":"win","layers":[1],"rows":[22],"detail":{"parts":["cache"]}})",
+      [](Healthy& h) {
+        LayerTensors steps = healthy_layer(0, 1);
+        steps.reals["held_k_win"] = oracles::zeros({1, 2, 30, 4});
+        h.write_decoded(1, healthy_layer(0, 1), steps);
+        for (auto& row : h.evidence.reads) {
+          if (row.row.branch == "win" && row.row.layer == 1)
+            row.row.tokens = 2 * (row.row.step - 1);
+        }
+      });
+  add("keys of the position before",
+      Verdict::fail,
+      "READS.MISMATCH",
+      R"({"branch":"cmp","layers":[1],"detail":{"parts":["position"]}})",
+      [](Healthy& h) {
+        std::int64_t before = -1;
+        for (auto& row : h.evidence.reads) {
+          if (row.row.branch != "cmp" || row.row.layer != 1) continue;
+          const std::int64_t own =
+              std::exchange(row.row.tokens, before < 0 ? row.row.tokens : before);
+          before = own;
+        }
+      });
+  add("keys that are counted twice",
+      Verdict::fail,
+      "READS.MISMATCH",
+      R"({"branch":"cmp","layers":[0,1,2],"detail":{"counter":"cmp"}})",
+      [](Healthy& h) {
+        for (auto& row : h.evidence.reads) {
+          if (row.row.branch == "cmp") row.row.tokens *= 2;
+        }
+      });
   add("no counters", Verdict::inconclusive, "", "{}", [](Healthy& h) { h.evidence.reads.clear(); });
   add("a position without counters", Verdict::inconclusive, "", "{}", [](Healthy& h) {
     remove_if(h.evidence.reads, [](const auto& row) { return row.row.step == 27; });

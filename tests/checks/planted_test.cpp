@@ -1,6 +1,7 @@
 // The table of planted defects against every check, and the laws that hold for all of them.
 #include "tests/checks/planted.h"
 
+#include <algorithm>
 #include <map>
 #include <random>
 #include <set>
@@ -175,6 +176,45 @@ TEST(StepIsOracle, NamesNoLawThatAMicroBatchRefutes) {
   EXPECT_EQ(result.findings[0].code, "LOSS.WRONG") << text_of(result);
   EXPECT_EQ(result.findings[0].site.op, "accumulate");
   EXPECT_FALSE(result.findings[0].site.detail.contains("law")) << text_of(result);
+}
+
+// A count that was told wrong once, and goes on from there, is wrong in that step alone.
+TEST(StepIsOracle, ACountGoesOnFromTheOneThatWasTold) {
+  fixtures::Training training;
+  training.precision = nsa::Precision::fp16;
+  fixtures::Healthy healthy;
+  fixtures::StepMaker(healthy, training).write();
+  for (auto& row : healthy.evidence.states) {
+    if (row.row.part != "scaler") continue;
+    row.row.hash = "65536 " + std::to_string(row.row.step - 1) + " 0";
+  }
+  const auto result = fixtures::run("step_is_oracle", healthy.evidence);
+  ASSERT_EQ(result.findings.size(), 1U) << text_of(result);
+  EXPECT_EQ(result.findings[0].site.op, "told_row");
+  EXPECT_EQ(result.findings[0].site.step, 1);
+  EXPECT_FALSE(result.findings[0].site.detail.contains("steps")) << text_of(result);
+}
+
+TEST(CloseToOracle, SaysThatRowsWithoutAListOfBlocksAreNotJudged) {
+  fixtures::Healthy healthy(1, 1, "attention");
+  fixtures::LayerTensors layer = fixtures::healthy_layer(0, 1);
+  const std::size_t last = layer.blocks.data.size() - 4;
+  layer.blocks.data.at(last + 1) = layer.blocks.data.at(last);
+  healthy.write_layer(0, 1, 0, 1, layer);
+  const auto result = fixtures::run("close_to_oracle", healthy.evidence);
+  EXPECT_TRUE(std::any_of(result.not_judged.begin(), result.not_judged.end(), [](const auto& one) {
+    return one.site.op == "attend_sel" && one.site.layers == std::vector<int>{1};
+  }));
+}
+
+TEST(ReadsCount, WhatIsCountedTwiceIsReadAtNoOtherPosition) {
+  fixtures::Healthy healthy(1, 1, "decode");
+  for (auto& row : healthy.evidence.reads) {
+    if (row.row.branch == "cmp") row.row.tokens *= 2;
+  }
+  const auto result = fixtures::run("reads_count", healthy.evidence);
+  ASSERT_EQ(result.findings.size(), 1U) << text_of(result);
+  EXPECT_FALSE(result.findings[0].site.detail.contains("parts")) << text_of(result);
 }
 
 TEST(CheckpointEqual, TellsOfEveryLayerHowWrongItsGradientsAre) {

@@ -5,7 +5,7 @@ where the two are
  - independent: with both switched on, the lines of both are reached. Else one has switched the other off;
  - visible: the harness does not say itself that it could not judge where the other one is. One is hidden, and said to be, where
    the check that names it alone tells of the same layers and ranks what it could not judge because of the other's finding
-   (`not_judged` of that finding): the same operation, or gradients where the cause is a gradient.
+   (`not_judged` of that finding): the same operation, the whole layer, or gradients where the cause is a gradient.
 Pairs that do not count are told with the reason, and others are drawn for them. A pair counts as named where each of the two is
 among the causes that are told, by code and operation. What is hidden and not said to be, or without effect, is a pair not named.
 """
@@ -52,19 +52,38 @@ def is_said_to_be_hidden(cause, told):
     for lacking in (one for finding in told for one in finding.get("not_judged", [])):
         site = lacking["site"]
         here = all(shares(site, cause["site"], key) for key in ("layers", "ranks"))
-        same = site["op"] == cause["site"].get("op") if site.get("op") else of_gradient and "gradient" in lacking["what"]
+        whole = "a layer" in lacking["what"] or of_gradient and "gradient" in lacking["what"]
+        same = site["op"] == cause["site"].get("op") if site.get("op") else whole
         if here and same and lacking["check"] == cause.get("check"):
             return True
     return False
 
 
-def try_pair(harness, first, second):
+def cases_of_pair(harness, first, second, keep):
+    """What the run tells with both switched on, and whose lines it reached. A record that is kept is judged once more."""
+    both = ",".join(one["name"] for one in (first, second))
+    if not keep:
+        with tempfile.NamedTemporaryFile("r", dir=harness.folder / "mutants") as reached:
+            cases = harness.run(shlex.split(first["runs"][-1][0]), 300, TORCH_NSA_REACHED=reached.name, TORCH_NSA_MUTANT=both)
+            return cases, set(reached.read().split())
+    record = harness.folder / "mutants/pairs" / both
+    reached = record.with_suffix(".reached")
+    if reached.exists():
+        return harness.judge(record), set(reached.read_text().split())
+    record.parent.mkdir(exist_ok=True)
+    under_way = record.with_suffix(".under_way")
+    under_way.unlink(missing_ok=True)
+    cases = harness.run(shlex.split(first["runs"][-1][0]), 300, record, TORCH_NSA_REACHED=str(under_way), TORCH_NSA_MUTANT=both)
+    if not under_way.exists():
+        return cases, set()  # no mutant is in this program
+    under_way.rename(reached)
+    return cases, set(reached.read_text().split())
+
+
+def try_pair(harness, first, second, keep):
     """Whether each is named, and why the pair does not count, if so; and what was told."""
     both = (first, second)
-    with tempfile.NamedTemporaryFile("r", dir=harness.folder / "mutants") as reached:
-        cases = harness.run(shlex.split(first["runs"][-1][0]), 300, TORCH_NSA_REACHED=reached.name,
-                            TORCH_NSA_MUTANT=",".join(one["name"] for one in both))
-        reaches = set(reached.read().split())
+    cases, reaches = cases_of_pair(harness, first, second, keep)
     if cases is None or not reaches:
         raise SystemExit(f"{first['name']}, {second['name']}: the run reached no mutant at all, or did not end: {cases}")
     told = findings(cases)
@@ -84,7 +103,7 @@ def pairs(harness, mutants, given):
     for first, second in drawn_pairs(harness.folder, mutants, given.seed):
         if count == PAIRS:
             break
-        named, why, told = try_pair(harness, first, second)
+        named, why, told = try_pair(harness, first, second, given.keep)
         word = "both" if all(named) else f"does not count ({why})" if why else "NOT BOTH"
         count += all(named) or not why
         both += all(named)

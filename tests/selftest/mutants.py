@@ -274,7 +274,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1, help="of the drawn pairs")
     parser.add_argument("--pin", action="store_true", help="each job gets two processors of its own")
     parser.add_argument("--program", type=pathlib.Path, help="nsa-harness of an installed copy, not that of DIR/build/full")
-    parser.add_argument("--keep", action="store_true", help="the records, for `judge`: up to 50 MiB each")
+    parser.add_argument("--keep", action="store_true", help="the records, for `judge`: up to 50 MiB each; `pairs` judges what it kept")
     parser.add_argument("--first", default="", help="mutants of the files that begin so are run first")
     parser.add_argument("--seconds", type=float, default=90, help="for one mutant, all scenarios together")
     parser.add_argument("--minutes", type=float, default=24 * 60, help="no mutant is begun after so many")

@@ -1,5 +1,6 @@
 // Are the counts that a rank reports of its updates those of the state on record before and after each step? Whether a step was
-// left out, and whether updates were lost, is judged from them.
+// left out, and whether updates were lost, is judged from them. A count goes on from the one that was reported before the step: a
+// wrong one is told once, and what is counted wrongly after it is a mistake of its own.
 #include <sstream>
 #include <string>
 
@@ -50,17 +51,16 @@ class CountJudge {
 
  private:
   void judge_rank(int rank) {
-    std::int64_t left_out = 0;
-    oracles::LossScale scale;
+    std::int64_t left_out = 0;  // up to the step before
+    oracles::LossScale scale;   // after it
     for (std::int64_t step = 1; step <= judge_.run.training.steps; ++step) {
       const StepFile* file = judge_.file(rank, step);
       if (file == nullptr) return;  // already missing
       judge_lost(*file);
       const bool taken = file->moved(judge_.run.params);
-      if (!taken) ++left_out;
+      left_out = judge_skipped(*file, left_out + (taken ? 0 : 1));
       scale = oracles::scale_after(scale, taken);
-      judge_skipped(*file, left_out);
-      judge_row(*file, scale.taken);
+      scale.taken = judge_row(*file, scale.taken);
     }
   }
 
@@ -89,22 +89,24 @@ class CountJudge {
     judge_.told.add(std::move(departure));
   }
 
-  // Only a loss scale leaves steps out.
-  void judge_skipped(const StepFile& file, std::int64_t left_out) {
+  // Only a loss scale leaves steps out. Returns what was reported, or `wanted` where nothing was.
+  std::int64_t judge_skipped(const StepFile& file, std::int64_t wanted) {
     const Sample* told = skipped_.find({file.rank, file.step});
-    if (told == nullptr) return;
-    compare({"told_skips", "number of skipped steps"}, file, told->value, left_out);
+    if (told == nullptr) return wanted;
+    compare({"told_skips", "number of skipped steps"}, file, told->value, wanted);
+    return static_cast<std::int64_t>(told->value);
   }
 
   // The state that a snapshot keeps: "scale taken skipped", where taken counts steps since the scale last changed.
-  void judge_row(const StepFile& file, std::int64_t taken) {
+  std::int64_t judge_row(const StepFile& file, std::int64_t wanted) {
     const StateHash* told = states_.find({file.rank, file.step});
-    if (told == nullptr) return;
+    if (told == nullptr) return wanted;
     std::istringstream parts(told->hash);
     double scale = 0;
     double found = -1;
     parts >> scale >> found;
-    compare({"told_row", "number of steps since the loss scale changed"}, file, found, taken);
+    compare({"told_row", "number of steps since the loss scale changed"}, file, found, wanted);
+    return static_cast<std::int64_t>(found);
   }
 
   struct Count {

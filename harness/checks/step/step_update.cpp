@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
@@ -38,20 +39,20 @@ bool is_of_loss_scale(const oracles::LawFit& fit) {
          fit.law.name == "clip_of_scaled_norm";
 }
 
-// The one that all fitting laws agree in. Where gradients are clipped, unscaling them twice and clipping by the norm of scaled
-// ones make the same numbers: in both the loss scale is taken out wrongly.
-UpdateStage stage_of(const oracles::Naming& naming) {
+// The one that all fitting laws agree in, if there is one. Where gradients are clipped, unscaling them twice and clipping by the
+// norm of scaled ones make the same numbers: in both the loss scale is taken out wrongly.
+std::optional<UpdateStage> stage_of(const oracles::Naming& naming) {
   const auto& fitting = naming.fitting;
-  if (fitting.empty()) return {};
+  if (fitting.empty()) return std::nullopt;
   if (fitting.size() > 1 && std::all_of(fitting.begin(), fitting.end(), is_of_loss_scale)) {
-    return {"SCALER.WRONG", "unscale"};
+    return UpdateStage{"SCALER.WRONG", "unscale"};
   }
   const UpdateStage first = stage_of(fitting.front().law.name);
   const bool agree =
       std::all_of(naming.fitting.begin(), naming.fitting.end(), [&](const oracles::LawFit& fit) {
         return stage_of(fit.law.name) == first;
       });
-  return agree ? first : UpdateStage{};
+  return agree ? std::optional(first) : std::nullopt;
 }
 
 class RankStepJudge final : public OptimizerStepJudge {
@@ -206,8 +207,9 @@ class RankStepJudge final : public OptimizerStepJudge {
     }
     if (tell_reported_rate(records, settings)) return;
     const oracles::Naming naming = oracles::name_updates(records, judgements, settings, context);
-    if (naming.fitting.empty() && tell_factor(records, settings, context)) return;
-    const UpdateStage stage = stage_of(naming);
+    const std::optional<UpdateStage> known = stage_of(naming);
+    if (!known && tell_factor(records, settings, context)) return;
+    const UpdateStage stage = known.value_or(UpdateStage{});
     Departure wrong = departure(stage.code, stage.op);
     wrong.naming = naming;
     std::int64_t m = 0;
@@ -226,6 +228,8 @@ class RankStepJudge final : public OptimizerStepJudge {
       wrong.code = "OPT.UPDATE_LOST";  // the others took the step
     }
     wrong.detail["wrong_elements"] = {{"m", m}, {"p", p}, {"v", v}};
+    // What scales the gradient moves the moments: where they are right it has no part in it.
+    if (m == 0 && v == 0) wrong.detail["parts"] = nlohmann::json::array({"values_alone"});
     judge_.told.add(std::move(wrong));
   }
 

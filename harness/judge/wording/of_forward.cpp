@@ -323,7 +323,8 @@ constexpr std::array kForwardWords = {
     Wording{"READS.MISMATCH",
             "count",
             "Branch {branch} reports {found:token} read for position {position}. The keys that it "
-            "may see are {wanted}. {wrong:counter} {wrong?is|are} wrong in {layers}.",
+            "may see are {wanted}. {wrong:counter} {wrong?is|are} wrong in {layers}.[ At the end, "
+            "the cache of the branch holds {held}.][ All of them are those of {elsewhere}.]",
             "Another choice of blocks is not the cause: the keys were counted in the blocks that "
             "were recorded for this position."},
     // gate_alive

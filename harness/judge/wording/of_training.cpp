@@ -26,7 +26,7 @@ constexpr std::array kTrainingWords = {
             "Look at what the ranks report, not at what they compute."},
     Wording{"SCALER.WRONG",
             "reported",
-            "After {step}, {ranks} report {found:6} as the {what}. By what the steps on record did "
+            "After {step}, {ranks} report {found:6} as the {what}. By what is on record "
             "it is {wanted:6}.",
             "The scaler is not the cause: the scale of a step is what its backward started from, "
             "over its loss, and a step that was left out moved no number of the state.",

@@ -51,10 +51,20 @@ class OracleComparison {
     }
     const LayerJudgement judged = judge_layer(record, model_);
     take_judged(judged, at, result_, deviations_);
+    if (judged.rows_without_list > 0) say_selected_is_hidden(judged.rows_without_list, at);
     layers_.insert(at.layer);
     rows_ += judged.rows;
     rows_in_all_ += judged.rows_in_all;
     errors_.take(judged.errors);
+  }
+
+  void say_selected_is_hidden(std::int64_t rows, const LayerPlace& at) {
+    Site site = site_of_layer(at.rank, at.layer);
+    site.op = "attend_sel";
+    site.branch = "sel";
+    result_.not_judged(
+        "o_sel of " + counted(rows, "row") + " without a valid list of blocks in " + text_of(at),
+        site);
   }
 
   [[nodiscard]] std::string summary() const {

@@ -113,6 +113,7 @@ class LayerJudge {
     const UnusableRows unusable = unusable_rows(record_);
     unusable_.insert(unusable.out_of_range.begin(), unusable.out_of_range.end());
     unusable_.insert(unusable.malformed.begin(), unusable.malformed.end());
+    verdict_.rows_without_list = static_cast<std::int64_t>(unusable_.size());
     judge_stages();
     // Nothing that follows from a wrong stage says anything of its own.
     const bool right = verdict_.deviations.empty() && unusable_.empty();

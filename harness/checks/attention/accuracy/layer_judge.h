@@ -24,6 +24,7 @@ struct LayerJudgement {
   std::vector<std::string> missing;             // what could not be judged
   std::int64_t rows = 0;                        // of the sequence: judged
   std::int64_t rows_in_all = 0;
+  std::int64_t rows_without_list = 0;  // whose selected branch has no defined output
 };
 
 [[nodiscard]] LayerJudgement judge_layer(const LayerRecord& record, const nsa::ModelConfig& model);
