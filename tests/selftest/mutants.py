@@ -273,7 +273,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1, help="of the drawn pairs")
     parser.add_argument("--pin", action="store_true", help="each job gets two processors of its own")
-    parser.add_argument("--program", type=pathlib.Path, help="nsa-harness of an installed copy, not that of DIR/build/full")
+    parser.add_argument("--program", type=lambda path: pathlib.Path(path).resolve(), help="nsa-harness of an installed copy, not that of DIR/build/full")
     parser.add_argument("--keep", action="store_true", help="the records, for `judge`: up to 50 MiB each; `pairs` judges what it kept")
     parser.add_argument("--first", default="", help="mutants of the files that begin so are run first")
     parser.add_argument("--seconds", type=float, default=90, help="for one mutant, all scenarios together")

@@ -30,6 +30,12 @@ Moved moved_of(const StepFile& file, const std::string& param) {
   return found;
 }
 
+// What a rank reports may be no count at all.
+std::int64_t goes_on_from(double told, std::int64_t wanted) {
+  constexpr double kMost = 1e15;
+  return told >= 0.0 && told < kMost ? static_cast<std::int64_t>(told) : wanted;
+}
+
 class CountJudge {
  public:
   explicit CountJudge(StepJudge& judge)
@@ -94,7 +100,7 @@ class CountJudge {
     const Sample* told = skipped_.find({file.rank, file.step});
     if (told == nullptr) return wanted;
     compare({"told_skips", "number of skipped steps"}, file, told->value, wanted);
-    return static_cast<std::int64_t>(told->value);
+    return goes_on_from(told->value, wanted);
   }
 
   // The state that a snapshot keeps: "scale taken skipped", where taken counts steps since the scale last changed.
@@ -106,7 +112,7 @@ class CountJudge {
     double found = -1;
     parts >> scale >> found;
     compare({"told_row", "number of steps since the loss scale changed"}, file, found, wanted);
-    return static_cast<std::int64_t>(found);
+    return goes_on_from(found, wanted);
   }
 
   struct Count {
