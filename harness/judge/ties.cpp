@@ -70,15 +70,20 @@ bool is_in_all(const std::vector<int>& cause, const std::vector<int>& effect) {
   });
 }
 
+// The whole numbers that a site's detail lists under this name.
+std::set<std::int64_t> listed(const Site& site, const char* name) {
+  std::set<std::int64_t> numbers;
+  if (!site.detail.is_object()) return numbers;
+  for (const auto& one : site.detail.value(name, nlohmann::json::array())) {
+    if (one.is_number_integer()) numbers.insert(one.get<std::int64_t>());
+  }
+  return numbers;
+}
+
 // A finding may name one layer, and tell that it was seen in others too.
 std::vector<int> all_layers(const Site& site) {
-  const nlohmann::json others = site.detail.is_object()
-                                    ? site.detail.value("layers", nlohmann::json::array())
-                                    : nlohmann::json::array();
   std::vector<int> layers = site.layers;
-  for (const auto& layer : others) {
-    if (layer.is_number_integer()) layers.push_back(layer.get<int>());
-  }
+  for (const std::int64_t layer : listed(site, "layers")) layers.push_back(static_cast<int>(layer));
   return layers;
 }
 
@@ -162,14 +167,8 @@ bool each_its_own(const Site& cause) {
 
 // The steps in which it was seen: those that it names, and its own one.
 std::set<std::int64_t> steps_of(const Site& site) {
-  std::set<std::int64_t> steps;
+  std::set<std::int64_t> steps = listed(site, "steps");
   if (site.step) steps.insert(*site.step);
-  const nlohmann::json named = site.detail.is_object()
-                                   ? site.detail.value("steps", nlohmann::json::array())
-                                   : nlohmann::json::array();
-  for (const auto& step : named) {
-    if (step.is_number_integer()) steps.insert(step.get<std::int64_t>());
-  }
   return steps;
 }
 
@@ -187,14 +186,10 @@ bool in_its_steps_alone(const Site& cause, const Site& effect) {
 
 // What goes on after the first step is told wrong by itself.
 bool read_back(const Site& cause, const Site& effect) {
-  const nlohmann::json steps =
-      cause.detail.is_object() ? cause.detail.value("resumed_after_step", nlohmann::json::array())
-                               : nlohmann::json::array();
+  const std::set<std::int64_t> resumed = listed(cause, "resumed_after_step");
   const std::set<std::int64_t> of_effect = steps_of(effect);
   return effect.step && share_rank(cause, effect) &&
-         std::all_of(of_effect.begin(), of_effect.end(), [&](std::int64_t step) {
-           return std::find(steps.begin(), steps.end(), nlohmann::json(step)) != steps.end();
-         });
+         std::includes(resumed.begin(), resumed.end(), of_effect.begin(), of_effect.end());
 }
 
 bool same_step(const Site& a, const Site& b) {

@@ -67,8 +67,8 @@ void make_late(Late /*late*/, const torch::Device& /*device*/) {}
 
 // A callback of LibTorch's is a plain function: what it needs stands here.
 struct LateInBackward::Callback {
-  static constexpr std::chrono::milliseconds kAgainAfter{
-      5};  // of the 20 that a delay of the current stream lasts
+  // Of the current stream: sooner than its delay of 20 ms ends. Those of other streams are not added to one that lasts.
+  static constexpr std::chrono::milliseconds kAgainAfter{5};
 
   Callback(Late which, const torch::Device& on) {
     const std::lock_guard lock(mutex);
@@ -84,9 +84,11 @@ struct LateInBackward::Callback {
 
   static std::unique_ptr<at::ObserverContext> delay(const at::RecordFunction& /*function*/) {
     const std::lock_guard lock(mutex);
-    const auto now = std::chrono::steady_clock::now();
-    if (late == Late::current_stream && now - last < kAgainAfter) return nullptr;
-    last = now;
+    if (late == Late::current_stream) {
+      const auto now = std::chrono::steady_clock::now();
+      if (now - last < kAgainAfter) return nullptr;
+      last = now;
+    }
     make_late(late, device);
     return nullptr;
   }

@@ -8,6 +8,8 @@
 
 #include <ATen/SequenceNumber.h>
 
+#include "harness/evidence/seen_by.h"
+
 namespace harness {
 namespace {
 
@@ -67,8 +69,7 @@ Written written(const Before& before) {
   if (changed > 0) return {changed, same ? "values" : "values and version counter"};
   // Integers that were written as they are decide nothing else.
   if (same || !before.tensor.is_floating_point()) return {};
-  return {before.tensor.numel(),
-          before.copy.defined() ? "version counter, all values as before" : "version counter"};
+  return {before.tensor.numel(), before.copy.defined() ? kSeenByVersionAlone : "version counter"};
 }
 
 template <typename Argument>

@@ -9,13 +9,11 @@
 #include "harness/checks/list.h"
 #include "harness/checks/params.h"
 #include "harness/checks/result.h"
+#include "harness/evidence/seen_by.h"
 #include "nsa/base/text.h"
 
 namespace harness::checks {
 namespace {
-
-// What a rank says of a tensor whose numbers it compared (worker/watch/seam_watch.cpp).
-constexpr const char* kTouched = "version counter, all values as before";
 
 // step, op, who wrote
 using TensorKey = std::tuple<std::int64_t, std::string, std::string>;
@@ -35,7 +33,7 @@ struct Where {
 
 Finding finding(const TensorKey& key, const Where& where) {
   const auto& [step, op, seam] = key;
-  const bool touched = where.seen_by == std::set<std::string>{kTouched};
+  const bool touched = where.seen_by == std::set<std::string>{kSeenByVersionAlone};
   Finding finding = make_finding("ALIAS.MUTATED", touched ? "touched" : "written");
   finding.site.layers = to_ints(where.layers);
   finding.site.ranks = to_ints(where.ranks);
