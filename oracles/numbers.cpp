@@ -14,17 +14,18 @@ namespace {
 struct Format {
   std::string_view name;
   std::int64_t bytes;
-  int digits;           // significant binary digits, the leading one included
-  int lowest_exponent;  // the smallest normal number is 2 to this power
+  int digits;       // significant binary digits, the leading one included
+  double unit;      // the distance of two numbers from 1 on: 2 to the power 1 - digits
+  double smallest;  // normal number, a power of two
   double largest;
 };
 
 const Format& format(Number number) {
   static constexpr Format kFormats[] = {
-      {"float64", 8, 53, -1022, std::numeric_limits<double>::max()},
-      {"float32", 4, 24, -126, 0x1.fffffep127},
-      {"bfloat16", 2, 8, -126, 0x1.fep127},
-      {"float16", 2, 11, -14, 65504},
+      {"float64", 8, 53, 0x1p-52, 0x1p-1022, std::numeric_limits<double>::max()},
+      {"float32", 4, 24, 0x1p-23, 0x1p-126, 0x1.fffffep127},
+      {"bfloat16", 2, 8, 0x1p-7, 0x1p-126, 0x1.fep127},
+      {"float16", 2, 11, 0x1p-10, 0x1p-14, 65504},
   };
   return kFormats[static_cast<std::size_t>(number)];
 }
@@ -60,10 +61,10 @@ std::int64_t bytes_of(Number number) {
   return format(number).bytes;
 }
 double unit_roundoff(Number number) {
-  return std::ldexp(1.0, -format(number).digits);
+  return 0.5 * format(number).unit;
 }
 double smallest_normal(Number number) {
-  return std::ldexp(1.0, format(number).lowest_exponent);
+  return format(number).smallest;
 }
 
 double rounded(double value, Number number) {
@@ -72,7 +73,7 @@ double rounded(double value, Number number) {
     return value;
   }
   double nearest = 0;
-  if (std::abs(value) >= std::ldexp(1.0, f.lowest_exponent)) {
+  if (std::abs(value) >= f.smallest) {
     // The last digits that stay, plus half of the last one, less a little where that one is even; a
     // carry into the exponent is right.
     const int dropped = 53 - f.digits;
@@ -81,7 +82,7 @@ double rounded(double value, Number number) {
     nearest = std::bit_cast<double>(bits >> dropped << dropped);
   } else {
     // Below the normal numbers all are equally far apart. Division by a power of two is exact.
-    const double step = spacing(value, number);
+    const double step = f.smallest * f.unit;
     nearest = std::nearbyint(value / step) * step;
   }
   if (std::abs(nearest) > f.largest) {
@@ -92,9 +93,10 @@ double rounded(double value, Number number) {
 
 double spacing(double value, Number number) {
   const Format& f = format(number);
-  const int exponent =
-      value == 0 ? f.lowest_exponent : std::max(std::ilogb(value), f.lowest_exponent);
-  return std::ldexp(1.0, exponent - (f.digits - 1));
+  const double size = std::abs(value) >= f.smallest ? std::abs(value) : f.smallest;
+  // Without its fraction a number is the power of two below it.
+  constexpr std::uint64_t kExponent = 0x7FF0000000000000U;
+  return std::bit_cast<double>(std::bit_cast<std::uint64_t>(size) & kExponent) * f.unit;
 }
 
 double Numbers::operator[](std::int64_t i) const {

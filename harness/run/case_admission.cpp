@@ -26,6 +26,9 @@ std::optional<std::vector<int>> Admission::cards_for(const Needs& needs) const {
   const auto free_on = [&](int card) {
     return free_.gpu_memory_gib[static_cast<std::size_t>(card)];
   };
+  std::erase_if(cards, [&](int card) {
+    return cases_on_card_[static_cast<std::size_t>(card)] >= kMostOnACard;
+  });
   std::stable_sort(
       cards.begin(), cards.end(), [&](int a, int b) { return free_on(a) > free_on(b); });
   const auto wanted = static_cast<std::size_t>(needs.gpus);
@@ -65,6 +68,7 @@ void Admission::take(const Needs& needs, const Place& place, int sign) {
   free_.memory_gib -= sign * needs.memory_gib;
   for (const int card : place.gpus) {
     free_.gpu_memory_gib[static_cast<std::size_t>(card)] -= sign * needs.gpu_memory_gib;
+    cases_on_card_[static_cast<std::size_t>(card)] += sign;
   }
 }
 

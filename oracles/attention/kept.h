@@ -13,6 +13,7 @@
 #include "oracles/attention/keys.h"
 #include "oracles/counter_random.h"
 #include "oracles/numbers.h"
+#include "oracles/parallel.h"
 #include "oracles/tensor.h"
 
 namespace oracles {
@@ -39,7 +40,16 @@ struct Kept {
   void round(std::vector<double>& values) const { round(values, results); }
   void round(std::vector<double>& values, Number number) const {
     if (number == Number::f64) return;
-    for (double& value : values) value = of(value, number);
+    constexpr std::int64_t kGrain = 1 << 15;
+    parallel_for(static_cast<std::int64_t>(values.size()),
+                 kGrain,
+                 /*threads=*/0,
+                 [&](std::int64_t begin, std::int64_t end) {
+                   for (std::int64_t i = begin; i < end; ++i) {
+                     double& value = values[static_cast<std::size_t>(i)];
+                     value = of(value, number);
+                   }
+                 });
   }
   [[nodiscard]] double of(double value, Number number) const {
     const double nearest = rounded(value, number);

@@ -73,6 +73,23 @@ TEST(Numbers, RoundsToFloat32AsTheProcessorDoes) {
   }
 }
 
+TEST(Numbers, TheSpacingIsTheDistanceToTheNextNumber) {
+  Random random(2);
+  for (int i = 0; i < 20000; ++i) {
+    const double value = std::ldexp(random.normal(), static_cast<int>(random.from(-160, 120)));
+    const double size = std::abs(value);
+    ASSERT_EQ(spacing(value, Number::f64), std::nextafter(size, kInfinity) - size) << value;
+    // Of a float32 below the value: the distance is that of all numbers up to the next power of two.
+    const double below = std::exp2(std::floor(std::log2(size)));
+    const auto narrow = static_cast<float>(below);
+    const double above = std::nextafter(narrow, std::numeric_limits<float>::infinity());
+    ASSERT_EQ(spacing(value, Number::f32), above - static_cast<double>(narrow)) << value;
+  }
+  for (const double value : {0.0, 1e-9, -0x1p-15}) {
+    EXPECT_EQ(spacing(value, Number::f16), 0x1p-24) << value;
+  }
+}
+
 TEST(Numbers, ReadsMemoryThatIsNotAligned) {
   std::vector<unsigned char> bytes(1 + 3 * sizeof(float));
   const float values[] = {1.5F, -2.25F, 1e-40F};

@@ -56,6 +56,7 @@ void expect_within(const Capacity& all, const std::vector<Running>& running) {
   int cores = 0;
   double memory = 0.0;
   std::vector<double> cards(all.gpu_memory_gib.size(), 0.0);
+  std::vector<int> cases(cards.size(), 0);
   for (const Running& one : running) {
     cores += one.needs.cores;
     memory += one.needs.memory_gib;
@@ -63,12 +64,14 @@ void expect_within(const Capacity& all, const std::vector<Running>& running) {
     EXPECT_TRUE(std::is_sorted(one.place.gpus.begin(), one.place.gpus.end()));
     for (const int card : one.place.gpus) {
       cards.at(static_cast<std::size_t>(card)) += one.needs.gpu_memory_gib;
+      ++cases.at(static_cast<std::size_t>(card));
     }
   }
   EXPECT_LE(cores, all.cores);
   EXPECT_LE(memory, all.memory_gib);
   for (std::size_t card = 0; card < cards.size(); ++card) {
     EXPECT_LE(cards[card], all.gpu_memory_gib[card]);
+    EXPECT_LE(cases[card], harness::kMostOnACard);
   }
 }
 
@@ -125,6 +128,18 @@ TEST(Admission, CardsAreFilledEvenly) {
   EXPECT_FALSE(admission.admit(one_card));
   const Needs both_cards{1, 1.0, 2, 20.0, false, 0.0};
   EXPECT_THAT(admission.admit(both_cards).value().gpus, testing::ElementsAre(0, 1));
+}
+
+TEST(Admission, ACardIsNotSharedByMoreCasesThanItServes) {
+  Admission admission({64, 512.0, {140.0, 140.0}});
+  const Needs tiny{1, 1.0, 1, 1.0, false, 0.0};
+  std::vector<Place> given;
+  for (int i = 0; i < 2 * harness::kMostOnACard; ++i)
+    given.push_back(admission.admit(tiny).value());
+  EXPECT_FALSE(admission.admit(tiny)) << "cores, memory and memory of the cards are left";
+  EXPECT_TRUE(admission.admit(small())) << "it needs no card";
+  admission.release(tiny, given.front());
+  EXPECT_EQ(admission.admit(tiny).value().gpus, given.front().gpus);
 }
 
 TEST(Admission, WhoIsAloneIsAlone) {

@@ -1,6 +1,5 @@
 #include "harness/worker/watch/late_streams.h"
 
-#include <algorithm>
 #include <chrono>
 #include <mutex>
 
@@ -10,10 +9,9 @@
 #ifdef NSA_CUDA
 #include <vector>
 
-#include <ATen/cuda/CUDAEvent.h>
-#include <ATen/cuda/Sleep.h>
-#include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
+
+#include "harness/worker/watch/held_streams.h"
 #endif
 
 namespace harness {
@@ -21,45 +19,31 @@ namespace harness {
 #ifdef NSA_CUDA
 namespace {
 
-constexpr std::int64_t kCycles = 40'000'000;  // 20 ms at 2 GHz
-constexpr int kStreamsOfAPool = 32;           // LibTorch hands them out in turn
+constexpr int kStreamsOfAPool = 32;  // LibTorch hands them out in turn
 
-// The delays of the streams of LibTorch's pools.
-class DelaysOfPools {
- public:
-  void begin(const torch::Device& device) {
-    if (last()) return;
-    ends_.clear();
-    for (const bool high_priority : {false, true}) {
-      for (int i = 0; i < kStreamsOfAPool; ++i) {
-        const auto stream = c10::cuda::getStreamFromPool(high_priority, device.index());
-        const c10::cuda::CUDAStreamGuard guard(stream);
-        at::cuda::sleep(kCycles);
-        ends_.emplace_back();
-        ends_.back().record(stream);
-      }
+std::vector<c10::cuda::CUDAStream> streams_of_pools(const torch::Device& device) {
+  std::vector<c10::cuda::CUDAStream> streams;
+  for (const bool high_priority : {false, true}) {
+    for (int i = 0; i < kStreamsOfAPool; ++i) {
+      streams.push_back(c10::cuda::getStreamFromPool(high_priority, device.index()));
     }
   }
-
- private:
-  [[nodiscard]] bool last() const {
-    return std::any_of(ends_.begin(), ends_.end(), [](const auto& end) { return !end.query(); });
-  }
-
-  std::vector<at::cuda::CUDAEvent> ends_;
-};
+  return streams;
+}
 
 }  // namespace
 
 void make_late(Late late, const torch::Device& device) {
   if (!device.is_cuda() || late == Late::nobody) return;
+  const auto current = c10::cuda::getCurrentCUDAStream(device.index());
   if (late == Late::current_stream) {
-    at::cuda::sleep(kCycles);
+    hold_once(current);
     return;
   }
-  c10::cuda::getCurrentCUDAStream(device.index()).synchronize();
-  static auto* const delays = new DelaysOfPools;  // lives on: at the end the driver may be gone
-  delays->begin(device);
+  current.synchronize();
+  // They live on: at the end the driver may be gone.
+  static auto* const others = new HeldStreams(streams_of_pools(device));
+  others->hold();
 }
 #else
 void make_late(Late /*late*/, const torch::Device& /*device*/) {}
@@ -67,7 +51,7 @@ void make_late(Late /*late*/, const torch::Device& /*device*/) {}
 
 // A callback of LibTorch's is a plain function: what it needs stands here.
 struct LateInBackward::Callback {
-  // Of the current stream: sooner than its delay of 20 ms ends. Those of other streams are not added to one that lasts.
+  // Of the current stream: sooner than its delay of 20 ms ends. Other streams are asked at every operator to go on being held.
   static constexpr std::chrono::milliseconds kAgainAfter{5};
 
   Callback(Late which, const torch::Device& on) {
