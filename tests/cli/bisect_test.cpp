@@ -136,6 +136,9 @@ TEST_F(BisectCommits, WhereNothingBecameSlowerThereIsNothingToSearch) {
   const auto good = bisect_slower("t0", "t10", "0.005");
   EXPECT_EQ(good.exit_code, 3);
   EXPECT_THAT(good.err, HasSubstr("the last one is good, wanted bad"));
+  const auto unclear = bisect_slower("t0", "t10", "0.1");
+  EXPECT_EQ(unclear.exit_code, 3) << "a slowdown of some per cent is not excluded";
+  EXPECT_THAT(unclear.err, HasSubstr("the last one is UNKNOWN, wanted bad"));
   const auto noisy = bisect_slower("t0", "t16", "0.9");
   EXPECT_EQ(noisy.exit_code, 3) << noisy.out;
   EXPECT_THAT(noisy.err, HasSubstr("the last one is UNKNOWN, wanted bad"));

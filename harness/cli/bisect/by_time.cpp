@@ -20,15 +20,17 @@ using reports::PairedCell;
 using reports::TimedRun;
 
 constexpr std::size_t kMostPairs = 3 * history::kFewestPairs;
+constexpr double kAsFast = 2 * history::kFloorShare;
 
 // Beyond doubt, and by something that matters.
 bool is_slower(const PairedCell& cell) {
   return cell.verdict == history::TimeVerdict::regressed;
 }
 
+// An interval that also holds a slowdown worth looking for shows nothing: more pairs are wanted.
 bool is_as_fast(const PairedCell& cell) {
-  return cell.verdict == history::TimeVerdict::same ||
-         cell.verdict == history::TimeVerdict::improved;
+  return cell.verdict == history::TimeVerdict::improved ||
+         (cell.verdict == history::TimeVerdict::same && cell.step.high <= kAsFast);
 }
 
 // How many widths of its interval a slowdown is away from nothing.
