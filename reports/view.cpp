@@ -23,8 +23,9 @@ CaseView make_case(const harness::Store& store,
   view.run = run;
   try {
     view.the_case = harness::case_from_json(record.case_json, "case " + record.label);
-  } catch (const std::exception&) {
+  } catch (const std::exception& error) {
     view.the_case.reset();  // the report goes on with what the row itself says
+    view.unreadable = error.what();
   }
   view.history = store.history(record, kFarthest);
   if (view.history.empty()) view.namesake = store.namesake(record);
@@ -134,6 +135,10 @@ std::string CaseView::reason() const {
 
 std::string CaseView::planted() const {
   return the_case && the_case->scenario.fault ? the_case->scenario.fault->name : "";
+}
+
+bool CaseView::nothing_planted() const {
+  return the_case && planted().empty();
 }
 
 bool CaseView::expects() const {

@@ -19,6 +19,7 @@ struct CaseView {
   harness::CaseRecord record;
   harness::RunRecord run;
   std::optional<harness::Case> the_case;  // absent when its JSON cannot be read
+  std::string unreadable;                 // why, then
   // Of the same case in earlier runs, newest first, where it was decided (harness::Earlier).
   std::vector<harness::Earlier> history;
   // Where there is none: the newest earlier case of this name, which was run with something else.
@@ -29,8 +30,9 @@ struct CaseView {
   [[nodiscard]] harness::Outcome outcome()
       const;  // SKIP when skipped, INCONCLUSIVE when never judged
   [[nodiscard]] std::string reason() const;
-  [[nodiscard]] std::string planted() const;  // name of the planted fault, "" for none
-  [[nodiscard]] bool expects() const;         // the scenario says what must be found
+  [[nodiscard]] std::string planted() const;   // name of the planted fault, "" for none
+  [[nodiscard]] bool nothing_planted() const;  // false also where it cannot be read
+  [[nodiscard]] bool expects() const;          // the scenario says what must be found
 };
 
 struct DecidedNight {

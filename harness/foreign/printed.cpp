@@ -87,7 +87,7 @@ bool is_of_the_launcher(const std::string& type) {
 }
 
 // What a traceback does not tell: below a line of the script is LibTorch, which has no frame in Python. These words of its own are
-// in no other error; python/nsa_harness/serve.py says the same of what it catches.
+// in no other error; python/nsa_harness/kernel_process.py says the same of what it catches.
 std::vector<std::string> bases_of(const WorkerError& error) {
   if (error.type != "RuntimeError") return {};
   if (error.what.find("DefaultCPUAllocator: ") != std::string::npos) return {"std::bad_alloc"};

@@ -265,10 +265,15 @@ Evidence blinded(Evidence evidence) {
   return evidence;
 }
 
-Judgement judge(const Evidence& evidence, std::span<const Check> checks) {
+Judgement judge(const Evidence& evidence,
+                std::span<const Check> checks,
+                const std::function<bool()>& stopped) {
   Judgement judged;
   const Evidence shown = blinded(evidence);
   for (const std::string& name : evidence.the_case.scenario.checks) {
+    if (stopped && stopped()) {
+      return {Outcome::inconclusive, "interrupted while it was judged", {}, {}};
+    }
     if (is_asked(name, evidence, checks)) judged.verdicts.push_back(run_check(name, shown, checks));
   }
   judged.findings = order_findings(judged.verdicts);

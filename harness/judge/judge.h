@@ -1,6 +1,7 @@
 // Evidence -> verdicts -> one outcome. Pure: judging an old run again gives the same answer.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,7 +29,11 @@ struct Judgement {
 //    later one compares with itself: see asked.h);
 //  - a fault was planted without `expect`, it acted, and everything passed: ERROR;
 //  - then a known failure that is as known: XFAIL, a pass where one is known: XPASS.
-[[nodiscard]] Judgement judge(const Evidence& evidence, std::span<const Check> checks);
+// `stopped` is asked before each check; where it says yes, nothing is told of the others either: INCONCLUSIVE, "interrupted while
+// it was judged".
+[[nodiscard]] Judgement judge(const Evidence& evidence,
+                              std::span<const Check> checks,
+                              const std::function<bool()>& stopped = {});
 
 // The same without `fault`, `expect` and `known`: what checks are given.
 [[nodiscard]] Evidence blinded(Evidence evidence);

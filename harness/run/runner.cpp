@@ -150,7 +150,7 @@ class CaseRun {
     ProcessRequest request;
     request.argv = {options_.worker};
     if (case_.scenario.is_foreign()) {
-      request.argv.insert(request.argv.end(), {"-m", "nsa_harness.serve"});
+      request.argv.insert(request.argv.end(), {"-m", "nsa_harness.kernel_process"});
     }
     const auto option = [&](const char* key, const std::string& value) {
       request.argv.insert(request.argv.end(), {key, value});

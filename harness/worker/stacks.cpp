@@ -47,7 +47,9 @@ void answer(int /*signal*/) {
     Slot& slot = slots[static_cast<std::size_t>(i)];
     int wanted = kNotAnswered;
     if (slot.tid.load() == tid && slot.count.compare_exchange_strong(wanted, kWriting)) {
-      slot.count = backtrace(slot.frames.data(), kMaxFrames);
+      // The slot may have been given to another thread since the first look.
+      slot.count =
+          slot.tid.load() == tid ? backtrace(slot.frames.data(), kMaxFrames) : kNotAnswered;
       break;
     }
   }

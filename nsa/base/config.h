@@ -167,8 +167,7 @@ struct ParallelConfig {
   bool operator==(const ParallelConfig&) const = default;
 };
 
-// The documented keys, unknown ones refused; validated, errors at the line of the value. What is specified but not built yet is
-// refused as "not available in this version". `model` may hold {use: NAME, ...overrides}: NAME.yaml of `models_folder`.
+// The documented keys, unknown ones refused; validated, errors at the line of the value. `model` may hold {use: NAME, ...overrides}: NAME.yaml of `models_folder`.
 // Relative text paths are relative to `base_folder`. Throws: Error with file:line.
 [[nodiscard]] ModelConfig read_model(const YamlNode& node, const std::string& models_folder);
 [[nodiscard]] TrainingConfig read_training(const YamlNode& node, const std::string& base_folder);

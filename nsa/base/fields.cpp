@@ -47,12 +47,6 @@ void refuse(const std::optional<Violation>& found, const YamlNode& node, const s
 std::string read_accepted(const YamlNode& node, const std::string& what, const Accepts& accepts) {
   std::string text = read_text(node, what);
   const std::vector<std::string> names(accepts.names.begin(), accepts.names.end());
-  for (const std::string_view planned : accepts.planned) {
-    if (text != planned) continue;
-    throw Error(node.where,
-                what + ": found \"" + text + "\", which is not available in this version, wanted " +
-                    (names.size() > 1 ? "one of " : "") + join(names));
-  }
   if (!names.empty()) (void)read_name(node, what, names);
   if (accepts.fits != nullptr && !accepts.fits(text)) {
     throw Error(node.where,

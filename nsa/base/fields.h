@@ -26,8 +26,7 @@ struct Accepts {
   double high = kUnbounded;
   bool low_excluded = false;
   bool high_excluded = false;
-  Names names = {};    // of a text; empty: any text, any name of the enumeration
-  Names planned = {};  // names that are refused as not available in this version
+  Names names = {};  // of a text; empty: any text, any name of the enumeration
   bool (*fits)(const std::string&) = nullptr;  // of a text
   const char* wanted = nullptr;                // how a message calls a text that fits
 
@@ -43,8 +42,8 @@ struct Accepts {
 [[nodiscard]] constexpr Accepts between(double low, double high) {
   return {.low = low, .high = high, .low_excluded = true, .high_excluded = true};
 }
-[[nodiscard]] constexpr Accepts one_of(Names names, Names planned = {}) {
-  return {.names = names, .planned = planned};
+[[nodiscard]] constexpr Accepts one_of(Names names) {
+  return {.names = names};
 }
 [[nodiscard]] constexpr Accepts text_that(bool (*fits)(const std::string&), const char* wanted) {
   return {.fits = fits, .wanted = wanted};

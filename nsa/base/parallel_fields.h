@@ -12,7 +12,6 @@ namespace nsa {
 
 inline constexpr std::array kBackends = {"auto", "gloo", "nccl"};
 inline constexpr std::array kCompressions = {"none", "bf16"};
-inline constexpr std::array kPlannedCompressions = {"fp16", "powersgd"};
 inline constexpr std::array kCheckpointModes = {"functional", "nested"};
 
 inline constexpr auto kDdpFields = [] {
@@ -30,7 +29,7 @@ inline constexpr auto kDdpFields = [] {
       Field{"compress",
             &P::compress,
             "what travels between ranks: none or bf16",
-            one_of(kCompressions, kPlannedCompressions)}};
+            one_of(kCompressions)}};
 }();
 
 inline constexpr auto kCheckpointFields = [] {

@@ -121,7 +121,7 @@ std::string errors_of(const CaseView& one) {
 std::string nearest_to_limits(const ReportView& view) {
   std::vector<Error> errors;
   for (const CaseView& one : view.cases) {
-    if (one.outcome() == harness::Outcome::pass && one.planted().empty()) take_errors(one, errors);
+    if (one.outcome() == harness::Outcome::pass && one.nothing_planted()) take_errors(one, errors);
   }
   sort_errors(errors);
   std::string rows;

@@ -74,7 +74,7 @@ bool is_open(const CaseView& one) {
 bool told_at_once(const ReportView& view) {
   if (view.cases.size() != 1) return false;
   const CaseView& one = view.cases.front();
-  return one.outcome() == Outcome::pass && one.planted().empty() && one.record.judgements < 2;
+  return one.outcome() == Outcome::pass && one.nothing_planted() && one.record.judgements < 2;
 }
 
 Cases all_cases(const ReportView& view) {

@@ -28,7 +28,9 @@ std::string about_text(const CaseView& one) {
 
 std::string configuration_of_case(const ReportView& view, const CaseView& one) {
   const std::string title = "### " + case_name(view, one) + "\n\n";
-  if (!one.the_case) return title + "The case's description cannot be read.\n\n";
+  if (!one.the_case) {
+    return title + "The case's description cannot be read: " + escape(one.unreadable) + ".\n\n";
+  }
   Table table({"", ""});
   for (const ConfigurationRow& row : configuration_rows(one)) table.row({row.name, row.text});
   const auto& known = one.the_case->scenario.known;

@@ -1,7 +1,7 @@
 // Defects of optimiser steps: those that are left out, and the rates that are applied.
 #pragma once
 
-#include "harness/checks/training/rate_schedule.h"
+#include "harness/checks/training/scheduled_rate.h"
 #include "tests/checks/planted_case.h"
 
 namespace fixtures {

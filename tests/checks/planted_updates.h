@@ -110,6 +110,11 @@ inline void add_optimizer(std::vector<Planted>& list) {
       "SCHEDULE.LR",
       R"({"step":3})",
       rate(3, 1.0001));
+  add("a learning rate that differs in its eleventh digit",
+      Verdict::fail,
+      "SCHEDULE.LR",
+      R"({"step":3})",
+      rate(3, 1.0 + 1e-11));
   add("a learning rate that is none", Verdict::fail, "SCHEDULE.LR", R"({"step":1})", rate(1, NAN));
   add("a skipped step",
       Verdict::fail,

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/checks/training/rate_schedule.h"
+#include "harness/checks/training/scheduled_rate.h"
 
 namespace harness::checks {
 namespace {

@@ -290,6 +290,8 @@ TEST(Progress, TheLineShowsEveryCaseThatRuns) {
   EXPECT_EQ(line.text(), "[2/9] 2 at once | first 0 s | second 0 s forward step 3");
   line.end_case(1, true);
   EXPECT_EQ(line.text(), "[2/9] second 0 s | rank 0 forward step 3");
+  line.begin_judging(5);
+  EXPECT_EQ(line.text(), "[2/9] second 0 s | judging what was recorded");
   line.end_case(5, true);
   EXPECT_EQ(line.text(), "");
   bool printed = false;

@@ -106,6 +106,16 @@ TEST(Judge, DerivesTheOutcome) {
   EXPECT_EQ(outcome_of({"crash", "hang", "missing"}), Outcome::fail);
 }
 
+TEST(Judge, WhatIsStoppedWhileItIsJudgedHasNoVerdict) {
+  Evidence evidence = case_with({"fails", "passes"});
+  evidence.the_case.scenario.expect = harness::Expectation{Outcome::fail, "", {}};
+  int asked = 0;
+  const auto judged = harness::judge(evidence, kChecks, [&] { return ++asked == 2; });
+  EXPECT_EQ(judged.outcome, Outcome::inconclusive);
+  EXPECT_EQ(judged.reason, "interrupted while it was judged");
+  EXPECT_TRUE(judged.verdicts.empty() && judged.findings.empty());
+}
+
 TEST(Judge, AsksNoCheckWhoseEvidenceTheLevelLeavesOut) {
   Evidence evidence = case_with({"of processes", "fails", "passes"});
   evidence.the_case.scenario.observe = harness::kWatchEvents;

@@ -1,4 +1,5 @@
 // Reports against golden files, and the laws that every report keeps. NSA_WRITE_GOLDEN=1 writes the golden files anew.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "harness/scenario/case_json.h"
@@ -41,6 +42,20 @@ TEST(Report, ABisectionIsTheGoldenFile) {
 
 TEST(Report, ADiagnosisIsTheGoldenFile) {
   expect_golden("diagnosis.md", rendered(fixtures::diagnosed_store(), reports::Format::summary));
+}
+
+TEST(Report, ACaseThatCannotBeReadIsNotTakenForOneWithoutAFault) {
+  FakeStore store = fixtures::sample_store();
+  std::erase_if(store.case_rows, [](const auto& row) {
+    return !row.judgement || row.judgement->outcome != Outcome::pass;
+  });
+  ASSERT_FALSE(store.case_rows.empty());
+  store.case_rows.resize(1);
+  store.case_rows.front().case_json = "{";
+  const auto view = reports::make_view(store, fixtures::request_for(store));
+  ASSERT_EQ(view.cases.size(), 1U);
+  EXPECT_FALSE(view.cases.front().nothing_planted());
+  EXPECT_THAT(rendered(store), testing::HasSubstr(reports::escape(view.cases.front().unreadable)));
 }
 
 TEST(Report, TheExperimentsOfADiagnosisAreNoCases) {

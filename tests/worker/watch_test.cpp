@@ -160,6 +160,29 @@ TEST_F(WatchTest, WritingIntoTheKeysPastAutogradIsSeenByTheirValues) {
   EXPECT_EQ(rows.front().seen_by, "values");
 }
 
+// Of what is too large for a copy the sum of all bits tells, past autograd's counter as well.
+TEST_F(WatchTest, WritingIntoALargeTensorIsSeenByTheSumOfItsBits) {
+  seams(1).attend_sel = [](const nsa::SeamContext&,
+                           const torch::Tensor& q,
+                           const torch::Tensor& k,
+                           const torch::Tensor&,
+                           const torch::Tensor&) {
+    k.data().view(-1).narrow(0, 5, 1).add_(1);
+    return q;
+  };
+  watch_.install(model_);
+  const torch::NoGradGuard no_grad;
+  const nsa::ModelConfig config = model_->config();
+  const auto large = torch::zeros({1, 1, (std::int64_t{9} << 20) / 16, 4});
+  const auto small = torch::zeros({1, 1, 1, 4});
+  (void)seams(1).attend_sel({config, 1, routes_}, small, large, large.clone(), small);
+  const auto rows = written<Mutation>();
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows.front().tensor, "k");
+  EXPECT_EQ(rows.front().elements, large.numel());
+  EXPECT_EQ(rows.front().seen_by, "sum of all bits");
+}
+
 TEST_F(WatchTest, ANaNsFirstOperatorLayerAndSeamAreNamed) {
   seams(1).attend_win = [inner = seams(1).attend_win](const nsa::SeamContext& context,
                                                       const torch::Tensor& q,
@@ -194,6 +217,25 @@ TEST_F(WatchTest, ANaNOfTheBackwardIsNamedByTheSeamOfItsForward) {
   EXPECT_EQ(birth->direction, "backward");
   EXPECT_EQ(birth->layer, 0);
   EXPECT_EQ(birth->seam, "gate");
+}
+
+// A hook runs between the operators of a backward.
+TEST_F(WatchTest, ANaNThatAHookWritesIsOneOfTheBackward) {
+  seams(0).gate = [inner = seams(0).gate](const nsa::SeamContext& context,
+                                          const torch::Tensor& x,
+                                          const torch::Tensor& q,
+                                          const nsa::GateWeights& weights) {
+    const torch::Tensor gates = inner(context, x, q, weights);
+    gates.register_hook(
+        [](const torch::Tensor& gradient) { return torch::full_like(gradient, NAN); });
+    return gates;
+  };
+  watch_.install(model_);
+  const NanWatch nan(watch_, 1, false);
+  model_->attention(0)->forward(x_BSE_).sum().backward();
+  EXPECT_FALSE(nan.birth().has_value()) << "no operator made it out of other numbers";
+  EXPECT_EQ(nan.certificate().direction, "backward");
+  EXPECT_TRUE(std::isnan(nan.certificate().largest_input));
 }
 
 TEST(MemoryWatch, CountsWhatIsHeldAndTheMostThatWas) {

@@ -6,7 +6,7 @@
 
 #include "harness/checks/list.h"
 #include "harness/checks/params.h"
-#include "harness/checks/training/judge_rates.h"
+#include "harness/checks/training/learning_rate_judge.h"
 #include "harness/checks/training/skipped_steps.h"
 #include "nsa/base/text.h"
 

@@ -54,7 +54,7 @@ void ProgressLine::begin_case(const std::string& label, int position, int count)
   count_ = count;
   ++begun_;
   const auto now = Clock::now();
-  running_[position] = {label, now, now - kPlainPause, {}};
+  running_[position] = {label, now, now - kPlainPause, {}, false};
   if (style_ == Style::plain) std::cerr << begun() << label << "\n";
   show();
 }
@@ -81,11 +81,22 @@ void ProgressLine::on_event(int position, const Event& event) {
     const auto phase = event.body.get<Phase>();
     state.phase = harmless(phase.phase);
     state.step = phase.step;
-    if (style_ == Style::plain && Clock::now() - running.printed >= kPlainPause) {
-      running.printed = Clock::now();
-      std::cerr << begun() << running.label << running.in_full() << "\n";
-    }
+    print_plainly(running);
   }
+}
+
+void ProgressLine::begin_judging(int position) {
+  const std::lock_guard lock(mutex_);
+  Running& running = running_[position];
+  running.judged = true;
+  print_plainly(running);
+  show();
+}
+
+void ProgressLine::print_plainly(Running& running) {
+  if (style_ != Style::plain || Clock::now() - running.printed < kPlainPause) return;
+  running.printed = Clock::now();
+  std::cerr << begun() << running.label << running.in_full() << "\n";
 }
 
 void ProgressLine::on_tick() {
@@ -154,6 +165,7 @@ std::string ProgressLine::Running::seconds() const {
 
 std::string ProgressLine::Running::in_full() const {
   std::string line = seconds();
+  if (judged) return line + " | judging what was recorded";
   std::size_t shown = 0;
   for (const auto& [order, state] : processes) {
     if (++shown > kShownProcesses) {
@@ -167,6 +179,7 @@ std::string ProgressLine::Running::in_full() const {
 
 // Of the last process: the twin once it runs.
 std::string ProgressLine::Running::in_short() const {
+  if (judged) return seconds() + " judging";
   return seconds() + (processes.empty() ? "" : " " + processes.rbegin()->second.text());
 }
 

@@ -28,6 +28,8 @@ class ProgressLine {
   // A case is known by its position, counted from 1 of `count`.
   void begin_case(const std::string& label, int position, int count);
   void on_event(int position, const Event& event);
+  // The processes of the case have ended; what they left is judged, which may take minutes.
+  void begin_judging(int position);
   // `good`: it did not fail. Failures are counted in the line.
   void end_case(int position, bool good);
   void on_tick();
@@ -57,13 +59,17 @@ class ProgressLine {
     Clock::time_point begun;
     Clock::time_point printed;       // a plain line
     std::map<int, State> processes;  // ranks first, then the twin
+    bool judged = false;             // now
 
     // What comes after the label.
     [[nodiscard]] std::string seconds() const;
     [[nodiscard]] std::string in_full() const;
     [[nodiscard]] std::string in_short() const;
   };
-  void show();  // REQUIRES: mutex_ held, as for all below
+  void print_plainly(
+      Running&
+          running);  // unless a line of it was just printed. REQUIRES: mutex_ held, as for all below
+  void show();
   void hide();
   [[nodiscard]] std::string line(std::size_t width) const;
   [[nodiscard]] std::string begun() const;  // "[7/60, 2 failed] "

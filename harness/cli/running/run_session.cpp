@@ -363,10 +363,12 @@ RunResult RunSession::run_attempt(std::size_t index, const Place& place, Evidenc
 
 RunSession::Attempt RunSession::attempt(std::size_t index, const Place& place) {
   Attempt made;
+  bool stopped_while_it_ran = false;
   try {
     const RunResult result = run_attempt(index, place, made.evidence);
     made.seconds = result.seconds;
-    if (result.interrupted) incomplete_ = true;
+    stopped_while_it_ran = result.interrupted;
+    if (stopped_while_it_ran) incomplete_ = true;
     if (result.recording_failed) {
       record_or_tell([&] { throw nsa::Error(result.recording_error); });
     }
@@ -376,7 +378,13 @@ RunSession::Attempt RunSession::attempt(std::size_t index, const Place& place) {
     return made;
   }
   made.digest = digest_of(made.evidence);
-  made.judgement = judge(made.evidence, all_checks());
+  progress_.begin_judging(static_cast<int>(index) + 1);
+  made.judgement = judge(made.evidence, all_checks(), [&] {
+    // What was stopped while it ran is judged as far as it came.
+    if (stopped_while_it_ran || interrupted() == 0) return false;
+    incomplete_ = true;
+    return true;
+  });
   return made;
 }
 

@@ -18,9 +18,9 @@ constexpr std::array kForwardCodes = {
               "its version counter had moved.",
           .next_action = "Copy before writing. Look for clamp_, masked_fill_, a sort into the "
                          "input, or a view of it.",
-          .witness = "The values before and after each call, and LibTorch's version counter. A "
-                     "float tensor of more than 8 MiB is judged by the counter alone, which misses "
-                     "a write through a raw pointer."}},
+          .witness = "The values before and after each call, and LibTorch's version counter. Of a "
+                     "float tensor of more than 8 MiB the sum of all bits is compared in place of "
+                     "the values, which an exchange of numbers leaves as it is."}},
     Code{{"RACE.STREAM", Family::forward, 118},
          {.meaning = "A result depends on which stream of the card comes first: something is read "
                      "before it is written, or "

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <ATen/record_function.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include "nsa/torch.h"
 
@@ -131,8 +132,10 @@ void certify(const at::RecordFunction& function, const at::Tensor& output, const
     return;
   }
   const auto nan = output.detach().isnan().flatten();
-  const bool backward = backward_depth > 0;
-  const SeamPlace place = backward ? backward_place : SeamWatch::running();
+  const bool in_operator = backward_depth > 0;
+  // A hook runs between the operators of a backward.
+  const bool backward = in_operator || torch::autograd::get_current_graph_task_id() != -1;
+  const SeamPlace place = in_operator ? backward_place : SeamWatch::running();
   NanBirth birth;
   birth.step = watching.step;
   birth.layer = place.layer;

@@ -21,13 +21,15 @@ thread_local SeamPlace
     left_by_exception;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): likewise
 
 // Values are compared bit by bit, so a write that bypasses autograd (a raw pointer, data()) is seen too. A copy lives as long as
-// the call. A float tensor that is larger is judged by its version counter alone; queries of 768 numbers at 2048 tokens fit.
+// the call. Of a float tensor that is larger the sum of all bits is compared, which an exchange of numbers leaves as it is; queries of 768
+// numbers at 2048 tokens fit.
 constexpr std::size_t kMostBytesCompared = std::size_t{8} << 20;
 
 struct Before {
   const char* name = "";
   Tensor tensor;
   Tensor copy;  // undefined where it is too large
+  Tensor sum;   // then: of its bits
   std::int64_t version = 0;
 };
 
@@ -42,12 +44,14 @@ Tensor bits_of(const Tensor& tensor) {
 }
 
 Before look_at(const char* name, const Tensor& tensor) {
-  Before before{name, tensor, {}, 0};
+  Before before{name, tensor, {}, {}, 0};
   if (!tensor.defined()) {
     return before;
   }
   if (!tensor.is_floating_point() || tensor.nbytes() <= kMostBytesCompared) {
     before.copy = tensor.detach().clone();
+  } else {
+    before.sum = bits_of(tensor.detach()).sum();
   }
   before.version = tensor.is_inference() ? 0 : tensor._version();
   return before;
@@ -55,7 +59,7 @@ Before look_at(const char* name, const Tensor& tensor) {
 
 struct Written {
   std::int64_t elements =
-      0;  // that have another value now; all of them where only the version tells
+      0;  // that have another value now; all of them where only a sum or the version tells
   const char* seen_by = "";
 };
 
@@ -67,6 +71,10 @@ Written written(const Before& before) {
           : 0;
   const bool same = before.tensor.is_inference() || before.tensor._version() == before.version;
   if (changed > 0) return {changed, same ? "values" : "values and version counter"};
+  if (before.sum.defined() && !torch::equal(bits_of(before.tensor.detach()).sum(), before.sum)) {
+    return {before.tensor.numel(),
+            same ? "sum of all bits" : "sum of all bits and version counter"};
+  }
   // Integers that were written as they are decide nothing else.
   if (same || !before.tensor.is_floating_point()) return {};
   return {before.tensor.numel(), before.copy.defined() ? kSeenByVersionAlone : "version counter"};

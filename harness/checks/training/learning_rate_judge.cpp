@@ -1,4 +1,4 @@
-#include "harness/checks/training/judge_rates.h"
+#include "harness/checks/training/learning_rate_judge.h"
 
 #include <algorithm>
 

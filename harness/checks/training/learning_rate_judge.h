@@ -8,7 +8,7 @@
 
 #include "harness/checks/result.h"
 #include "harness/checks/series.h"
-#include "harness/checks/training/rate_schedule.h"
+#include "harness/checks/training/scheduled_rate.h"
 
 namespace harness::checks {
 

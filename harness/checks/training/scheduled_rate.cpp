@@ -1,4 +1,4 @@
-#include "harness/checks/training/rate_schedule.h"
+#include "harness/checks/training/scheduled_rate.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-"""The process that runs a kernel: python -m nsa_harness.serve. Started by the controller, which has drawn the trials and judges
+"""The process that runs a kernel: python -m nsa_harness.kernel_process. Started by the controller, which has drawn the trials and judges
 what is written here; this process judges nothing."""
 
 import argparse
