@@ -18,7 +18,6 @@
 namespace harness {
 namespace {
 
-constexpr int kPollMs = 50;  // a launcher takes note of an end as seldom as every tenth of a second
 constexpr std::int64_t kScanMs = 250;
 constexpr std::int64_t kProgressMs = 250;
 constexpr std::int64_t kSilentMs =
@@ -99,8 +98,8 @@ void CommandGroup::wait_for_something() const {
     if (!rank.ended_ms) waited.push_back({rank.pidfd.get(), POLLIN, 0});
   }
   callers_.add_to(waited);
-  const int ready = poll(waited.data(), waited.size(), kPollMs);
-  if (ready < 0 && errno != EINTR) usleep(kPollMs * 1000);
+  const int ready = poll(waited.data(), waited.size(), callers_.interval_ms());
+  if (ready < 0 && errno != EINTR) usleep(callers_.interval_ms() * 1000);
 }
 
 void CommandGroup::hear_keeper() {
