@@ -105,6 +105,11 @@ std::int64_t Supervisor::threshold_ms() const {
   return std::max(limits_.still_floor_ms, static_cast<std::int64_t>(std::min(by_gap, most)));
 }
 
+std::int64_t Supervisor::apart_ms() const {
+  const std::int64_t usual_ms = limits_.look_apart_ms;
+  return hopeless_ ? std::min(limits_.hopeless_apart_ms, usual_ms) : usual_ms;
+}
+
 bool Supervisor::out_of_budget(std::int64_t now_ms) const {
   return limits_.budget_ms > 0 && now_ms - started_ms_ > limits_.budget_ms;
 }
@@ -138,7 +143,7 @@ Decision Supervisor::decide(std::int64_t now_ms) {
     case State::between_looks:
       if (urgent(now_ms)) return suspect(*reason_to_act(now_ms), now_ms);
       if (moved_since_suspected()) return go_on(now_ms);
-      if (now_ms - look_ms_ >= limits_.look_apart_ms) return begin_look(1);
+      if (now_ms - look_ms_ >= apart_ms()) return begin_look(1);
       return {};
     case State::slow: return while_slow(now_ms);
     case State::stopped: break;

@@ -23,7 +23,8 @@ struct SupervisorLimits {
   std::int64_t peer_grace_ms = 5'000;
   // Where it is known that what is waited for will not come: then stillness needs no long proof.
   std::int64_t hopeless_floor_ms = 1'500;
-  std::int64_t budget_ms = 0;  // since the supervisor was made; 0: none
+  std::int64_t hopeless_apart_ms = 1'000;  // between two looks; a hundred ticks of /proc
+  std::int64_t budget_ms = 0;              // since the supervisor was made; 0: none
   // A worker that has not said hello is loading its libraries and has no counters: using CPU counts as moving for this many
   // times the floor (LibTorch from a cold disk on a busy machine takes about a minute).
   std::int64_t loading_floors = 12;
@@ -81,6 +82,7 @@ class Supervisor {
   void forgive_own_delay(std::int64_t now_ms);
   [[nodiscard]] std::int64_t longest_gap_ms() const;
   [[nodiscard]] std::int64_t threshold_ms() const;
+  [[nodiscard]] std::int64_t apart_ms() const;
   [[nodiscard]] std::optional<Reason> reason_to_act(std::int64_t now_ms) const;
   [[nodiscard]] bool urgent(std::int64_t now_ms) const;
   [[nodiscard]] bool out_of_budget(std::int64_t now_ms) const;

@@ -13,7 +13,9 @@ import traceback
 
 EVENTS_FD = 3
 HEARTBEAT_S = 2.0
+PHASES = ("init", "data", "forward", "backward", "record", "optimizer")
 PR_SET_PDEATHSIG = 1
+ROWS_IN_A_PIECE = 16  # some kilobytes: what a socket holds is counted by pieces
 
 
 def die_with_the_controller():
@@ -32,11 +34,11 @@ class Channel:
         self._origin_ms = clock_origin_ms
         self._process = process
         self._lock = threading.Lock()
-        self._waiting = []  # lines that go out with the next one
-        self._phase = "init"
+        self.phase = "init"
         self._step = 1
         self._counters = {"work_items": 0, "hooks": 0, "collectives_enqueued": 0, "collectives_completed": 0}
         self.hooked = []  # grows by one for each hook that is called and was not counted yet
+        self._heads = {phase: self.head("phase", f'"phase": "{phase}", "step": ') for phase in PHASES}
         self._longest_gap_ms = 0
         self._moved_ms = self._now_ms()
         self._start()
@@ -50,48 +52,70 @@ class Channel:
             data = data[os.write(EVENTS_FD, data) :]
 
     def _now_ms(self):
-        return max(0, time.monotonic_ns() // 1_000_000 - self._origin_ms)
+        return time.monotonic_ns() // 1_000_000 - self._origin_ms  # written out where a step passes several times
 
     def write(self, kind, **body):
-        self.write_text(kind, json.dumps(body))
+        self.send(self._line(kind, body))
 
-    def write_text(self, kind, body, waits=False):
-        """`body`: the row as JSON. One that waits goes out with the next one that does not."""
-        line = f'{{"process": {self._process}, "t_ms": {self._now_ms()}, "kind": "{kind}", "body": {body}}}\n'
+    def write_all(self, kind, rows):
+        """Some in one piece; those before one that cannot be made as well."""
+        lines = []
+        try:
+            for body in rows:
+                lines.append(self._line(kind, body))
+                if len(lines) == ROWS_IN_A_PIECE:
+                    self.send("".join(lines))
+                    lines.clear()
+        finally:
+            if lines:
+                self.send("".join(lines))
+
+    def _line(self, kind, body):
+        return f'{{"process": {self._process}, "t_ms": {self._now_ms()}, "kind": "{kind}", "body": {json.dumps(body)}}}\n'
+
+    def head(self, kind, body):
+        """What does not change of a line that is told again and again: `body` is how its row begins. What comes after the row is the time."""
+        return f'{{"process": {self._process}, "kind": "{kind}", "body": {{{body}'
+
+    def send(self, lines):
+        """Whole ones. They are outside when this comes back."""
         with self._lock:
-            self._waiting.append(line)
-            if not waits:
-                data = "".join(self._waiting).encode()
-                self._waiting.clear()
-                self._send(data)
+            self._send(lines.encode())
 
-    def enter(self, phase, step=1):
-        self._phase = phase
+    def enter(self, phase, step=1, after_work=False):
+        """`after_work`: the phase before ends because something was done."""
+        now = time.monotonic_ns() // 1_000_000 - self._origin_ms
+        if after_work:
+            self._moved_ms = now
+            self._counters["work_items"] += 1
+        self.phase = phase
         self._step = step
         self._longest_gap_ms = 0
-        self.write_text("phase", f'{{"phase": "{phase}", "step": {step}}}')
+        self.send(f'{self._heads[phase]}{step}}}, "t_ms": {now}}}\n')
 
     def moved(self, counter="work_items"):
-        now = self._now_ms()
-        self._longest_gap_ms = max(self._longest_gap_ms, now - self._moved_ms)
+        """Gives the time."""
+        now = time.monotonic_ns() // 1_000_000 - self._origin_ms
+        gap = now - self._moved_ms
+        if gap > self._longest_gap_ms:
+            self._longest_gap_ms = gap
         self._moved_ms = now
         self._counters[counter] += 1
+        return now
 
     def count_hooked(self):
-        self._counters["hooks"] += len(self.hooked)
-        self.hooked.clear()
-
-    @property
-    def phase(self):
-        return self._phase
+        if count := len(self.hooked):
+            del self.hooked[:count]  # the thread that computes may have added to it meanwhile
+            self._counters["hooks"] += count
 
     def beat(self):
+        self.count_hooked()
         used = resource.getrusage(resource.RUSAGE_SELF)
         self.write(
             "heartbeat",
-            phase=self._phase,
+            phase=self.phase,
             step=self._step,
-            counters={**self._counters, "hooks": self._counters["hooks"] + len(self.hooked), "cpu_ms": int(1000 * (used.ru_utime + used.ru_stime))},
+            counters={**self._counters, "cpu_ms": int(1000 * (used.ru_utime + used.ru_stime))},
             longest_gap_ms=self._longest_gap_ms,
             rss_bytes=used.ru_maxrss * 1024,
         )

@@ -4,85 +4,27 @@
 Where the script was not started by `nsa-harness run -- COMMAND`, watch() does nothing."""
 
 import atexit
-import json
 import os
-import select
-import socket
 import sys
-import threading
 import time
 import weakref
 
 from nsa_harness import flight
-from nsa_harness.channel import HEARTBEAT_S, Channel, bases_of, name_of_type, place_of
+from nsa_harness.buckets import Buckets
+from nsa_harness.channel import bases_of, name_of_type, place_of
 from nsa_harness.collectives import COLLECTIVES, wrapped
 from nsa_harness.reach import Reach
+from nsa_harness.socket_channel import LET_GO_S, SocketChannel
 from nsa_harness.values import dtype_name, hash_of, is_dtensor, local, piece, real, tensors_in
 
 ADDRESS = "NSA_HARNESS_SOCKET"  # name of an abstract Unix socket
 FIRST_STEPS = 10
 FEW_HOOKS = 4  # in a step that is not recorded: a backward of many seconds still moves
-LET_GO_S = 5.0  # that threads get at the end to come back from torch, and those of torch to let go of what they called
 ORIGIN = "NSA_HARNESS_ORIGIN_MS"  # when the case began, on the monotonic clock
 
 
 class Refused(ValueError):
     """What watch() cannot judge, by name."""
-
-
-class SocketChannel(Channel):
-    """The same events over a socket, since no descriptor survives a launcher; stacks are asked for over it too."""
-
-    def __init__(self, address, clock_origin_ms, rank):
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.connect("\0" + address)
-        self.on_beat = lambda: None
-        self.flight = lambda: ""
-        self._inside = threading.Lock()  # held while the thread is in one of these two
-        super().__init__(clock_origin_ms, rank)
-
-    def _start(self):
-        threading.Thread(target=self._serve, name="nsa_harness", daemon=True).start()
-
-    def end_calls(self):
-        """From here on the thread calls nothing of torch: where the interpreter ends meanwhile, that aborts the process."""
-        if self._inside.acquire(timeout=LET_GO_S):
-            self.on_beat = lambda: None
-            self.flight = lambda: ""
-            self._inside.release()
-
-    def beat(self):
-        with self._inside:
-            self.on_beat()
-        super().beat()
-
-    def tell_flight(self):
-        try:
-            with self._inside:
-                value = self.flight()
-        except (RuntimeError, ValueError, TypeError, AttributeError) as error:  # of a torch that has another form of it
-            self.write("fact", name=flight.UNREAD, value=str(error))
-            return
-        if value:
-            self.write("fact", name=flight.FACT, value=value)
-
-    def _send(self, data):
-        try:
-            self._socket.sendall(data)
-        except OSError:
-            pass  # the controller is gone; training is not disturbed
-
-    # Waits in a poll: an outright sleep would look like one that somebody waits for.
-    def _serve(self):
-        while True:
-            ready, _, _ = select.select([self._socket], [], [], HEARTBEAT_S)
-            if not ready:
-                self.beat()
-            elif not self._socket.recv(4096):
-                return
-            else:
-                self.tell_stacks()
-                self.tell_flight()
 
 
 def watch(model, optimizer, every=100):
@@ -140,18 +82,16 @@ class Recorder:
         self.sharded = any(is_dtensor(param) for _, param in self.params)
         self.reach = Reach(self.inner, self.params, torch)
         self.step = 1
+        self.recorded = self.is_recorded()
         self.micro = -1
         self.sequences = {}  # of each group
         self.seen = {}  # name -> local gradient of this step: (order, times, l2, absmax, hash, state)
         self.buckets = {}
-        self.plan = {}  # (bucket, elements) -> what is told of it
         self.reduced = {}  # name -> hash of what came out of the reduction
         self.hooks = {}  # name -> hook of its gradient
         self.apart = -(-len(self.params) // FEW_HOOKS)
         self.end_with_callbacks()
         self.on_its_way = []  # (event of the card, what is called once it is there)
-        self.all_reduce = torch.distributed.all_reduce if self.distributed else None  # without a record around it
-        self.sum = self.options_of_sum()
 
     def start(self):
         torch = self.torch
@@ -173,7 +113,9 @@ class Recorder:
         self.optimizer.register_step_post_hook(self.after_update)
         self.reach.watch_backward(lambda: self.recorded, self.backward_begins)
         if _is_ddp(self.model):
-            self.model.register_comm_hook(None, self.reduce)
+            self.communication_hook = Buckets(self)
+            self.model.register_comm_hook(None, self.communication_hook.reduce)
+            atexit.register(self.communication_hook.forget)  # before wait_for_callbacks
         if self.distributed:
             self.wrap_collectives()
         self.tell_errors()
@@ -182,8 +124,7 @@ class Recorder:
         if self.distributed and "nccl" not in str(torch.distributed.get_backend()):
             self.channel.flight = lambda: flight.dump(torch)  # of NCCL's the controller asks PyTorch itself
 
-    @property
-    def recorded(self):
+    def is_recorded(self):
         """Whether this step's tensors are: every collective is, but not every tensor of a long run."""
         return self.step <= FIRST_STEPS or self.step % self.every == 0
 
@@ -195,14 +136,13 @@ class Recorder:
         self.channel.enter(phase, self.step)
 
     def forward(self, module, args, kwargs):
-        if not (module.training and self.torch.is_grad_enabled()):
-            return self.channel.moved()  # an evaluation, of any data
-        self.micro += 1
-        self.enter("forward")
-        if self.recorded:
-            tensors = [value for value in [*args, *kwargs.values()] if isinstance(value, self.torch.Tensor)]
-            self.channel.write("batch", step=self.step, micro=self.micro, of_rank=self.rank, sequence=0, hash=hash_of(tensors), source="")
-        return self.channel.moved()
+        if module.training and self.torch.is_grad_enabled():  # else an evaluation, of any data
+            self.micro += 1
+            self.channel.enter("forward", self.step)
+            if self.recorded:
+                tensors = [value for value in [*args, *kwargs.values()] if isinstance(value, self.torch.Tensor)]
+                self.channel.write("batch", step=self.step, micro=self.micro, of_rank=self.rank, sequence=0, hash=hash_of(tensors), source="")
+        self.channel.moved()
 
     # A sharded module reduces its gradients before any of them is there.
     def forward_done(self, module, _, output):
@@ -226,7 +166,7 @@ class Recorder:
 
     def backward_begins(self):
         if self.channel.phase != "backward":
-            self.enter("backward")
+            self.channel.enter("backward", self.step)
         if self.recorded and not self.seen:
             self.hook_gradients()  # the script may have unfrozen something since the step began
 
@@ -257,57 +197,14 @@ class Recorder:
             state = "zero" if absmax == 0.0 else "ok"
         return l2, absmax, hash_of([values]), state
 
-    def row_of_bucket(self, bucket, buffer):
-        """(indices of its parameters, its row but for the step). DistributedDataParallel makes its buckets anew after the first step."""
-        place = (bucket.index(), buffer.numel())
-        if self.recorded or place not in self.plan:
-            indices = [self.indices[id(param)] for param in bucket.parameters()]
-            row = f'"bucket": {place[0]}, "elements": {place[1]}, "dtype": "{dtype_name(buffer)}", "params": {indices}'
-            self.plan[place] = indices, row
-        return self.plan[place]
-
-    # What DistributedDataParallel does itself: divide, then sum.
-    def reduce(self, _, bucket):
-        buffer = bucket.buffer()
-        indices, row = self.row_of_bucket(bucket, buffer)
-        self.channel.write_text("bucket", f'{{"step": {self.step}, {row}}}', waits=True)  # for its collective, some microseconds
-        names = [self.params[index][0] for index in indices] if self.recorded else []
-        for name in names:
-            self.buckets[name] = bucket.index()
-        done = self.entered("allreduce", "sum", [buffer], None)
-        views = bucket.gradients() if self.recorded else []
-
-        def finish(future):
-            self.settle(done, self.on_card([buffer]))
-            # What the script does with a gradient afterwards, clipping on one rank alone, is no fault of the reduction.
-            for name, view in zip(names, views):
-                self.reduced[name] = hash_of([view])
-            return future.value()[0]
-
-        return self.then(self.summed(buffer), finish)
-
-    def options_of_sum(self):
-        """What torch.distributed.all_reduce(async_op=True) gives to a process group."""
-        if not self.distributed:
-            return None
-        options = self.torch.distributed.distributed_c10d.AllreduceOptions()
-        if hasattr(options, "asyncOp"):  # newer torch runs others on the stream of the computation
-            options.asyncOp = True
-        return options
-
-    def summed(self, buffer):
-        """A future of the mean over the ranks."""
-        group = self.model.process_group
-        if group.size() > 1:
-            buffer.div_(group.size())
-        if buffer.is_complex():
-            return self.all_reduce(buffer, group=group, async_op=True).get_future()
-        return group.allreduce([buffer], self.sum).get_future()
-
     def then(self, future, function):
-        """future.then(function). A thread of torch that lets go of `function` when the interpreter is gone aborts the process."""
-        self.callbacks = [held for held in self.callbacks if held() is not None] + [weakref.ref(function)]
+        """future.then(function)."""
+        self.keep(function)
         return future.then(function)
+
+    def keep(self, called):
+        """At its end the process waits for torch to let go of it: a thread of torch that does so later aborts the process."""
+        self.callbacks = [held for held in self.callbacks if held() is not None] + [weakref.ref(called)]
 
     def on_card(self, tensors):
         return any(tensor.is_cuda for tensor in tensors) and not self.torch.cuda.is_current_stream_capturing()
@@ -344,9 +241,16 @@ class Recorder:
         if self.recorded:
             self.enter("record")
             self.tell_gradients()
-        self.enter("optimizer")
+        self.channel.enter("optimizer", self.step)
 
     def tell_gradients(self):
+        self.channel.write_all("gradient", self.rows_of_gradients())
+        if self.sharded:
+            return  # no rank holds what a norm is of
+        norm = sum(self.measured(param.grad)[0] ** 2 for _, param in self.params) ** 0.5
+        self.channel.write("sample", metric="grad_norm", step=self.step, value=real(norm))
+
+    def rows_of_gradients(self):
         held = {id(param) for group in self.optimizer.param_groups for param in group["params"]}
         for index, (name, param) in enumerate(self.params):
             after = self.measured(param.grad)
@@ -357,8 +261,7 @@ class Recorder:
             order, times, l2, absmax, before, state = self.seen.get(name, there)
             reachable = True if times else self.reach.of(name)
             needed = param.requires_grad and (id(param) in held or reachable is True)
-            self.channel.write(
-                "gradient",
+            yield dict(
                 step=self.step,
                 of_rank=self.rank,
                 param=name,
@@ -375,24 +278,20 @@ class Recorder:
                 reduced=param.grad is not None,
                 **piece(param),
             )
-        if self.sharded:
-            return  # no rank holds what a norm is of
-        norm = sum(self.measured(param.grad)[0] ** 2 for _, param in self.params) ** 0.5
-        self.channel.write("sample", metric="grad_norm", step=self.step, value=real(norm))
 
     def after_update(self, *_):
-        for name, param in self.params if self.recorded else ():
-            self.channel.write("parameter", step=self.step, param=name, hash=hash_of([param.detach()]), **piece(param))
-        self.channel.moved()
-        self.channel.count_hooked()
+        if self.recorded:
+            rows = (dict(step=self.step, param=name, hash=hash_of([param.detach()]), **piece(param)) for name, param in self.params)
+            self.channel.write_all("parameter", rows)
         self.step += 1
         self.micro = -1
+        self.recorded = self.is_recorded()
         if self.recorded or self.hooks_all:
             self.seen, self.buckets, self.reduced = {}, {}, {}
             self.reach.begin()
         if self.recorded != self.hooks_all:
             self.hook_gradients()
-        self.enter("data")
+        self.channel.enter("data", self.step, after_work=True)
 
     def entered(self, op, reduce_op, tensors, group):
         """Records a collective before it is enqueued; gives what is to be called once it is done."""
@@ -400,16 +299,22 @@ class Recorder:
         name = "default" if world else getattr(group, "group_name", "default")
         sequence = self.sequences.get(name, 0)
         self.sequences[name] = sequence + 1
-        self.channel.write_text(
+        self.channel.write(
             "collective",
-            f'{{"sequence": {sequence}, "step": {self.step}, "phase": "{self.channel.phase}", "op": "{op}", '
-            f'"reduce_op": "{reduce_op}", "dtype": "{dtype_name(tensors[0]) if tensors else ""}", '
-            f'"count": {sum(tensor.numel() for tensor in tensors)}, "group": {json.dumps(name)}, "micro": {max(0, self.micro)}}}',
+            sequence=sequence,
+            step=self.step,
+            phase=self.channel.phase,
+            op=op,
+            reduce_op=reduce_op,
+            dtype=dtype_name(tensors[0]) if tensors else "",
+            count=sum(tensor.numel() for tensor in tensors),
+            group=name,
+            micro=max(0, self.micro),
         )
         self.channel.moved("collectives_enqueued")
 
         def done():
-            self.channel.write_text("collective_done", f'{{"sequence": {sequence}, "group": {json.dumps(name)}}}')
+            self.channel.write("collective_done", sequence=sequence, group=name)
             self.channel.moved("collectives_completed")
 
         return done

@@ -2,6 +2,7 @@
 """What the two lines of nsa_harness.train cost a plain DistributedDataParallel script: processor time of a step.
 
     tests/bench/watch.py [--steps N] [--width W] [--batch B]
+    nsa-harness run -- torchrun --nproc-per-node 2 tests/bench/watch.py [--steps N] ...    # two ranks, and the controller itself
 
 Needs torch in this Python. One process trains three equal models, one step of each in turn: a plain one, a watched one, and a plain
 one again (the A/A pair). Plain steps run without watch()'s part in torch.autograd.backward. Steps 21 on count; those that are recorded
@@ -21,6 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "python"))
 SETTLED = 20  # steps
 EVERY = 100  # of watch()
+READS_EVERY_S = 0.05  # the controller, where little is told
 
 
 class Drain:
@@ -43,6 +45,7 @@ class Drain:
         total = 0
         while data := rank.recv(1 << 16):
             total += len(data)
+            time.sleep(READS_EVERY_S)
         try:
             os.write(self._ends, str(total).encode())
         except BrokenPipeError:
@@ -65,15 +68,17 @@ class Training:
             nsa_harness.train.watch(self.model, self.optimizer, every=EVERY)
         self.backward, torch.autograd.backward = torch.autograd.backward, plain
         self.ms = []
+        self.wall_ms = []
 
     def step(self):
         self.torch.autograd.backward = self.backward
-        begun = time.process_time()
+        begun, wall = time.process_time(), time.perf_counter()
         loss = self.model(self.x).square().mean()
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
         self.ms.append(1000 * (time.process_time() - begun))
+        self.wall_ms.append(1000 * (time.perf_counter() - wall))
 
 
 def text_of(ratios):
@@ -87,13 +92,14 @@ def main():
     parser.add_argument("--width", type=int, default=512)
     parser.add_argument("--batch", type=int, default=128)
     arguments = parser.parse_args()
-    drain = Drain()
-    os.environ.update(NSA_HARNESS_SOCKET=drain.address, NSA_HARNESS_ORIGIN_MS="0")
+    if "NSA_HARNESS_SOCKET" not in os.environ:
+        os.environ.update(NSA_HARNESS_SOCKET=Drain().address, NSA_HARNESS_ORIGIN_MS="0")
     import torch
 
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
-        torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=0, world_size=1)
+        alone = {} if "RANK" in os.environ else {"init_method": f"file://{folder}/store", "rank": 0, "world_size": 1}
+        torch.distributed.init_process_group("gloo", **alone)
         plain, watched, again = (Training(torch, arguments, name == "watched") for name in ("plain", "watched", "again"))
         for _ in range(arguments.steps):
             for training in (plain, watched, again):
@@ -102,11 +108,16 @@ def main():
     recorded = [turn for turn in turns if (turn + 1) % EVERY == 0]
     others = [turn for turn in turns if (turn + 1) % EVERY != 0]
     base = {turn: (plain.ms[turn] + again.ms[turn]) / 2 for turn in turns}
+    if torch.distributed.get_rank() != 0:
+        os._exit(0)
     print(f"a plain step: {statistics.median(base.values()):.2f} ms of processor time")
     print(f"plain / plain               {text_of([again.ms[turn] / plain.ms[turn] for turn in others])}")
     print(f"watched                     {text_of([watched.ms[turn] / base[turn] for turn in others])}")
     extra = statistics.median(watched.ms[turn] - base[turn] for turn in others)
     print(f"watched, median difference  {1000 * extra:+.0f} us")
+    walls = {turn: (plain.wall_ms[turn] + again.wall_ms[turn]) / 2 for turn in others}
+    print(f"plain / plain, by the clock {text_of([again.wall_ms[turn] / plain.wall_ms[turn] for turn in others])}")
+    print(f"watched, by the clock       {text_of([watched.wall_ms[turn] / walls[turn] for turn in others])}")
     if len(recorded) > 1:
         print(f"watched, recorded steps     {text_of([watched.ms[turn] / base[turn] for turn in recorded])}")
     sys.stdout.flush()

@@ -13,10 +13,13 @@ sys.path.insert(0, os.path.join(ROOT, "python"))
 import torch  # noqa: E402
 
 from nsa_harness import flight  # noqa: E402
-from nsa_harness.channel import Channel  # noqa: E402
+from nsa_harness.channel import ROWS_IN_A_PIECE, Channel  # noqa: E402
+from nsa_harness.collectives import COLLECTIVES  # noqa: E402
 from nsa_harness.train import FEW_HOOKS, FIRST_STEPS, Recorder, SocketChannel  # noqa: E402
 
+torch.set_num_threads(1)
 EVERY = FIRST_STEPS + 3
+MOST_CALLS = 36  # of functions of the package in a step that is not recorded, with two buckets, before one that is
 
 
 class Told(Channel):
@@ -43,6 +46,10 @@ class Recording(unittest.TestCase):
         self.told = Told(0)
         self.recorder = Recorder(self.model, self.optimizer, self.told, 0, EVERY, torch)
         self.recorder.start()
+
+    def hooks(self):
+        self.told.beat()
+        return self.told.rows("heartbeat")[-1]["counters"]["hooks"]
 
     def train(self, steps, before_backward=lambda: None):
         for _ in range(steps):
@@ -71,19 +78,16 @@ class Recording(unittest.TestCase):
 
     def test_every_step_tells_its_phases_and_counts_hooks(self):
         self.train(FIRST_STEPS)
-        hooks = self.told._counters["hooks"]
-        self.assertEqual(hooks, 12 * FIRST_STEPS)
+        self.assertEqual(self.hooks(), 12 * FIRST_STEPS)
         self.train(1)
         phases = [row["phase"] for row in self.told.rows("phase") if row["step"] == FIRST_STEPS + 1]
         self.assertEqual(phases, ["data", "forward", "backward", "optimizer"])
-        self.assertEqual(self.told._counters["hooks"], hooks + FEW_HOOKS)
+        self.assertEqual(self.hooks(), 12 * FIRST_STEPS + FEW_HOOKS)
 
     def test_hooks_of_a_backward_are_told_before_the_step_ends(self):
         self.train(FIRST_STEPS)
-        hooks = self.told._counters["hooks"]
         self.model(torch.randn(2, 4)).square().mean().backward()
-        self.told.beat()
-        self.assertEqual(self.told.rows("heartbeat")[-1]["counters"]["hooks"], hooks + FEW_HOOKS)
+        self.assertEqual(self.hooks(), 12 * FIRST_STEPS + FEW_HOOKS)
 
     # A hook cannot be put on a parameter while it is frozen.
     def test_a_parameter_that_was_frozen_between_recorded_steps_is_seen_again(self):
@@ -95,12 +99,114 @@ class Recording(unittest.TestCase):
         last = {row["param"]: row for row in self.told.rows("gradient") if row["step"] == EVERY}
         self.assertEqual((last["2.weight"]["ready_count"], last["2.weight"]["state"]), (1, "ok"))
 
-    def test_a_row_that_waits_goes_out_with_the_next_one(self):
+
+    def test_rows_of_a_recorded_step_go_out_together(self):
+        self.train(1)
+        pieces = [text for text in self.told.sent if '"kind": "gradient"' in text]
+        self.assertEqual(sum(text.count("\n") for text in pieces), 12)
+        self.assertEqual(len(pieces), -(-12 // ROWS_IN_A_PIECE))
+
+    def test_rows_before_one_that_cannot_be_made_are_told(self):
+        def rows():
+            yield {"param": "a"}
+            raise RuntimeError("of the card")
+
+        with self.assertRaises(RuntimeError):
+            self.told.write_all("gradient", rows())
+        self.assertEqual(self.told.rows("gradient"), [{"param": "a"}])
+
+
+class DataParallel(unittest.TestCase):
+    """What a step of DistributedDataParallel tells that is not recorded whole."""
+
+    def setUp(self):
+        distributed = torch.distributed
+        distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+        self.addCleanup(distributed.destroy_process_group)
+        self.addCleanup(setattr, torch.autograd, "backward", torch.autograd.backward)
+        self.addCleanup(setattr, sys, "excepthook", sys.excepthook)
+        for name in COLLECTIVES:
+            self.addCleanup(setattr, distributed, name, getattr(distributed, name))
+        torch.manual_seed(0)
+        # Two buckets: the first one of DistributedDataParallel holds 1 MiB.
+        layers = torch.nn.Sequential(torch.nn.Linear(400, 400), torch.nn.Linear(400, 400), torch.nn.Linear(400, 400))
+        self.model = torch.nn.parallel.DistributedDataParallel(layers)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.told = Told(0)
+        self.recorder = Recorder(self.model, self.optimizer, self.told, 0, EVERY, torch)
+        self.recorder.start()
+
+    def step(self):
+        self.optimizer.zero_grad()
+        self.model(torch.randn(2, 400)).square().mean().backward()
+        self.optimizer.step()
+
+    def unrecorded_step(self):
+        for _ in range(FIRST_STEPS):
+            self.step()
         self.told.sent.clear()
-        self.told.write_text("bucket", '{"step": 1}', waits=True)
-        self.assertEqual(self.told.sent, [])
-        self.told.write("fact", name="a", value="b")
-        self.assertEqual([json.loads(line)["kind"] for line in self.told.sent[0].splitlines()], ["bucket", "fact"])
+        self.step()
+        return self.told.sent
+
+    def test_a_bucket_and_its_collective_are_one_piece_and_a_phase_is_one(self):
+        pieces = [[json.loads(line)["kind"] for line in text.splitlines()] for text in self.unrecorded_step()]
+        self.assertEqual(sorted(map(str, pieces)), sorted(map(str, 4 * [["phase"]] + 2 * [["bucket", "collective"]] + 2 * [["collective_done"]])))
+
+    # What a step costs is mostly calls: each finds the processor's memory full of the training's numbers.
+    def test_a_step_makes_few_calls(self):
+        self.unrecorded_step()
+        calls = []
+
+        def called(frame, event, _):
+            if event == "call" and os.path.basename(os.path.dirname(frame.f_code.co_filename)) == "nsa_harness":
+                calls.append(frame.f_code.co_name)
+
+        sys.setprofile(called)
+        self.step()
+        sys.setprofile(None)
+        self.assertLessEqual(len(calls), MOST_CALLS, calls)
+
+    def test_every_row_is_whole(self):
+        self.unrecorded_step()
+        step = FIRST_STEPS + 1
+        self.assertEqual(sorted(index for row in self.told.rows("bucket") for index in row["params"]), list(range(6)))
+        collectives = self.told.rows("collective")
+        self.assertEqual(sum(row["count"] for row in collectives), sum(param.numel() for param in self.model.parameters()))
+        first = collectives[0].pop("sequence")
+        expected = {"step": step, "phase": "backward", "op": "allreduce", "reduce_op": "sum", "dtype": "Float", "group": "default", "micro": 0}
+        collectives[0].pop("count")
+        self.assertEqual(collectives[0], expected)
+        self.assertEqual([row["sequence"] for row in self.told.rows("collective_done")], [first, first + 1])
+        for text in self.told.sent:
+            for line in text.splitlines():
+                self.assertEqual(sorted(json.loads(line)), ["body", "kind", "process", "t_ms"])
+
+    def test_a_collective_is_outside_before_it_is_issued(self):
+        for _ in range(FIRST_STEPS):
+            self.step()
+        issued = []
+
+        class Group:
+            def __init__(self, group):
+                self.size, self.group = group.size, group
+
+            def allreduce(group, tensors, options):
+                issued.append(len(self.told.rows("collective")) - len(self.told.rows("collective_done")))
+                return group.group.allreduce(tensors, options)
+
+        self.recorder.communication_hook.group = Group(self.recorder.communication_hook.group)
+        self.step()
+        self.assertEqual(len(issued), 2)
+        self.assertTrue(all(issued), issued)
+
+    def test_a_collective_that_failed_is_not_told_as_done(self):
+        self.unrecorded_step()
+        done = len(self.told.rows("collective_done"))
+        failed = torch.futures.Future()
+        failed.set_exception(RuntimeError("connection closed by peer"))
+        with self.assertRaisesRegex(RuntimeError, "closed by peer"):
+            next(iter(self.recorder.communication_hook.known.values())).finish(failed)
+        self.assertEqual(len(self.told.rows("collective_done")), done)
 
 
 class FlightRecorder(unittest.TestCase):

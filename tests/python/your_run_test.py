@@ -143,11 +143,11 @@ del done
 # The script ends while the thread of the heartbeats is in a function of torch, as it is where it asks what is done on a card.
 BEATING = """
 import datetime, os, socket, time, torch
-from nsa_harness import train
+from nsa_harness import socket_channel, train
 controller = socket.socket(socket.AF_UNIX)
 controller.bind("\\0nsa-test-%d" % os.getpid())
 controller.listen()
-train.HEARTBEAT_S = 0.01
+socket_channel.HEARTBEAT_S = 0.01
 channel = train.SocketChannel(controller.getsockname()[1:].decode(), 0, 0)
 store = torch.distributed.TCPStore("127.0.0.1", 0, 1, True)
 def inside():

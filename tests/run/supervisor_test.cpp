@@ -183,6 +183,20 @@ TEST(Supervisor, ThresholdIsNeverLongerThanItsCap) {
   EXPECT_EQ(player.suspects[0].threshold_ms, 20'000);
 }
 
+TEST(Supervisor, WhereWhatIsWaitedForWillNotComeTheLooksLieCloser) {
+  const SupervisorLimits limits;
+  std::map<bool, std::int64_t> took;
+  for (const bool hopeless : {false, true}) {
+    Player player(limits);
+    player.supervisor.hopeless(hopeless);
+    player.run_to(20'000);
+    ASSERT_EQ(player.reason(), "still");
+    EXPECT_EQ(player.looks, (std::vector<int>{0, 1}));
+    took[hopeless] = player.stops.front().second - player.suspects.front().still_ms;
+  }
+  EXPECT_EQ(took[false] - took[true], limits.look_apart_ms - limits.hopeless_apart_ms);
+}
+
 TEST(Supervisor, WhatIsSlowIsLookedAtUntilItMoves) {
   Player player({});
   player.stands = [] { return false; };

@@ -158,6 +158,11 @@ std::optional<ProcessState> read_process_state(pid_t pid) {
   return parse_stat(first_line("/proc/" + std::to_string(pid) + "/stat"));
 }
 
+std::int64_t main_thread_switches_of(pid_t pid) {
+  const std::string path = "/proc/" + std::to_string(pid) + "/status";
+  return read_counter(path, "voluntary_ctxt_switches:").value_or(-1);
+}
+
 std::vector<pid_t> process_ids() {
   std::vector<pid_t> pids = numbered("/proc");
   std::sort(pids.rbegin(), pids.rend());

@@ -31,6 +31,9 @@ struct ProcessState {
 
 [[nodiscard]] std::optional<ProcessState> read_process_state(pid_t pid);
 
+// Times that its main thread gave up the processor of its own will; -1: not readable.
+[[nodiscard]] std::int64_t main_thread_switches_of(pid_t pid);
+
 // The largest resident set that a living process has had; 0 where nothing tells.
 [[nodiscard]] std::int64_t peak_resident_bytes_of(pid_t pid);
 

@@ -17,6 +17,11 @@ namespace {
 
 constexpr int kReadsOfACaller =
     16;  // of 64 KiB a round, so that a flooding rank does not keep the others waiting
+// A launcher takes note of an end as seldom as every tenth of a second: how its ranks ended must be read before.
+constexpr int kLongestMs = 50;
+constexpr int kShortestMs = 1;
+constexpr std::size_t kFewBytes =
+    8 << 10;  // in an interval. A socket holds 200 short lines and more, which are 30 KiB
 
 std::string random_name() {
   std::random_device random;
@@ -29,7 +34,8 @@ std::string random_name() {
 
 Callers::Callers()
     : address_(random_name()),
-      listening_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
+      listening_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
+      interval_ms_(kLongestMs) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   address_.copy(address.sun_path + 1, sizeof address.sun_path - 1);  // behind a zero: abstract
@@ -42,13 +48,17 @@ Callers::Callers()
 
 void Callers::add_to(std::vector<pollfd>& waited) const {
   waited.push_back({listening_.get(), POLLIN, 0});
-  for (const auto& caller : callers_) waited.push_back({caller->fd.get(), POLLIN, 0});
 }
 
 void Callers::read(const OnLine& on_line) {
   accept_all();
-  for (const auto& caller : callers_) read_one(*caller, on_line);
+  std::size_t most = 0;
+  for (const auto& caller : callers_) most = std::max(most, read_one(*caller, on_line));
   std::erase_if(callers_, [](const auto& caller) { return !caller->fd.is_open(); });
+  // At least doubled while they write little, so that one line does not undo what many have shown.
+  const std::size_t fitting = most == 0 ? kLongestMs : interval_ms_ * kFewBytes / most;
+  const std::size_t longest = std::min(2 * interval_ms_, kLongestMs);
+  interval_ms_ = static_cast<int>(std::clamp<std::size_t>(fitting, kShortestMs, longest));
 }
 
 void Callers::accept_all() {
@@ -63,23 +73,26 @@ void Callers::accept_all() {
   }
 }
 
-void Callers::read_one(Caller& caller, const OnLine& on_line) {
+std::size_t Callers::read_one(Caller& caller, const OnLine& on_line) {
   const auto on_piece = [&](LineReader::Piece piece, std::string_view text) {
     on_line(caller.pid, piece, text);
   };
   std::array<char, 1 << 16> buffer;  // NOLINT: filled by recv()
+  std::size_t bytes = 0;
   for (int i = 0; i < kReadsOfACaller; ++i) {
     const ssize_t n = recv(caller.fd.get(), buffer.data(), buffer.size(), 0);
     if (n > 0) {
+      bytes += static_cast<std::size_t>(n);
       caller.lines.feed({buffer.data(), static_cast<std::size_t>(n)}, on_piece);
     } else if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
-      return;
+      break;
     } else {
       caller.lines.finish(on_piece);
       caller.fd.reset();
-      return;
+      break;
     }
   }
+  return bytes;
 }
 
 bool Callers::ask_for_stacks(pid_t pid) const {

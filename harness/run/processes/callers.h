@@ -1,5 +1,8 @@
 // Processes that call the controller: those of a command that have the two lines in their script. They find it by the name of an
 // abstract Unix socket in their environment, since no descriptor survives a launcher. Who calls is told by the kernel, not by them.
+//
+// What they write wakes nobody: to wake a process that waits costs the writer more than the rest of its write, at every line. They are
+// read at intervals, which are short while one of them writes so much that its socket could fill.
 #pragma once
 
 #include <functional>
@@ -24,7 +27,8 @@ class Callers {
   Callers();
 
   [[nodiscard]] const std::string& address() const { return address_; }  // without the leading zero
-  void add_to(std::vector<pollfd>& waited) const;
+  void add_to(std::vector<pollfd>& waited) const;                        // new callers alone
+  [[nodiscard]] int interval_ms() const { return interval_ms_; }  // until read() is due again
   // Takes in who calls, of this user alone, and what they wrote. Never waits.
   void read(const OnLine& on_line);
   // A line to a caller, that asks it for its stacks; false: this process has not called.
@@ -39,11 +43,12 @@ class Callers {
   };
 
   void accept_all();
-  static void read_one(Caller& caller, const OnLine& on_line);
+  static std::size_t read_one(Caller& caller, const OnLine& on_line);  // gives its bytes
 
   std::string address_;
   Fd listening_;
   std::vector<std::unique_ptr<Caller>> callers_;
+  int interval_ms_;
 };
 
 }  // namespace harness

@@ -18,11 +18,12 @@
 namespace harness {
 namespace {
 
-constexpr int kPollMs = 50;  // a launcher takes note of an end as seldom as every tenth of a second
 constexpr std::int64_t kScanMs = 250;
 constexpr std::int64_t kProgressMs = 250;
 constexpr std::int64_t kSilentMs =
     2'000;  // without a line: what is asked for dumps costs a rank milliseconds
+constexpr std::int64_t kStalledSilentMs =
+    1'000;  // where no rank's main thread seems to go on either
 constexpr std::int64_t kLastDumpMs = 3'000;
 constexpr std::int64_t kKeeperMs = 10'000;  // it ends the tree in three seconds
 
@@ -99,8 +100,8 @@ void CommandGroup::wait_for_something() const {
     if (!rank.ended_ms) waited.push_back({rank.pidfd.get(), POLLIN, 0});
   }
   callers_.add_to(waited);
-  const int ready = poll(waited.data(), waited.size(), kPollMs);
-  if (ready < 0 && errno != EINTR) usleep(kPollMs * 1000);
+  const int ready = poll(waited.data(), waited.size(), callers_.interval_ms());
+  if (ready < 0 && errno != EINTR) usleep(callers_.interval_ms() * 1000);
 }
 
 void CommandGroup::hear_keeper() {
@@ -123,8 +124,9 @@ void CommandGroup::scan() {
   scanned_ms_ = now_ms();
   tree_.scan(scanned_ms_);
   for (auto& [number, rank] : ranks_) {
-    if (!rank.ended_ms)
-      rank.peak_bytes = std::max(rank.peak_bytes, peak_resident_bytes_of(rank.pid));
+    if (rank.ended_ms) continue;
+    rank.peak_bytes = std::max(rank.peak_bytes, peak_resident_bytes_of(rank.pid));
+    stalls_.seen(number, main_thread_switches_of(rank.pid), scanned_ms_);
   }
   const bool printed = printed_more();
   if (printed) printed_ms_ = scanned_ms_;
@@ -272,18 +274,30 @@ std::set<int> CommandGroup::ranks(bool with_ended) const {
 // A rank that waits for its peers may do so in a loop: its processor time tells nothing then.
 std::set<pid_t> CommandGroup::held_pids() const {
   std::set<pid_t> pids;
-  for (const int number : flights_.held()) {
-    if (const auto at = ranks_.find(number); at != ranks_.end()) pids.insert(at->second.pid);
+  for (const auto* numbers : {&flights_.held(), &flights_.waiting()}) {
+    for (const int number : *numbers) {
+      if (const auto at = ranks_.find(number); at != ranks_.end()) pids.insert(at->second.pid);
+    }
   }
   return pids;
 }
 
 // Ranks that tell of themselves are asked only where they seem to stand still.
+FlightRecorders::Wanted CommandGroup::wanted_dumps() const {
+  using Wanted = FlightRecorders::Wanted;
+  if (!ranks_say_so_) return Wanted::no;
+  const std::int64_t silent_ms = all_tell_themselves() ? 0 : now_ms() - printed_ms_;
+  if (silent_ms > kStalledSilentMs && stalls_.all_stalled(ranks(false), now_ms())) {
+    return Wanted::stalled;
+  }
+  const bool silent = silent_ms > kSilentMs || watch_.suspects() || !stop_reason_.empty();
+  return silent ? Wanted::silent : Wanted::no;
+}
+
 void CommandGroup::ask_flight_recorders() {
-  const bool silent = !all_tell_themselves() && now_ms() - printed_ms_ > kSilentMs;
-  const bool quiet = ranks_say_so_ && (silent || watch_.suspects() || !stop_reason_.empty());
+  const FlightRecorders::Wanted wanted = wanted_dumps();
   const std::set<int> live = ranks(false);
-  if (flights_.step(live, ranks(true), quiet, now_ms()) || !quiet) {
+  if (flights_.step(live, ranks(true), wanted, now_ms()) || wanted == FlightRecorders::Wanted::no) {
     for (const int number : live) watch_.held(number, flights_.held().contains(number));
   }
   const bool all_held = !live.empty() && flights_.held() == live;

@@ -15,6 +15,7 @@
 #include "harness/run/processes/collective_order.h"
 #include "harness/run/processes/command_tree.h"
 #include "harness/run/processes/flight_recorders.h"
+#include "harness/run/processes/stalls.h"
 #include "harness/run/record/intake.h"
 #include "harness/run/runner.h"
 
@@ -70,6 +71,7 @@ class CommandGroup {
   [[nodiscard]] bool printed_more();
   [[nodiscard]] std::set<int> ranks(bool with_ended) const;  // not the launcher
   [[nodiscard]] std::set<pid_t> held_pids() const;
+  [[nodiscard]] FlightRecorders::Wanted wanted_dumps() const;
   [[nodiscard]] bool command_is_rank() const;
   void end(int number, Rank& rank, std::optional<ExitStatus> status);
   [[nodiscard]] bool failed_before(int number) const;
@@ -84,6 +86,7 @@ class CommandGroup {
   Callers callers_;
   FlightRecorders flights_;
   CollectiveOrder order_;
+  Stalls stalls_;
   Watch watch_;
   Intake intake_;
   Process keeper_;

@@ -21,6 +21,8 @@ constexpr std::int64_t kDumpMs = 4'000;
 constexpr std::int64_t kAfterwardsMs = 1'000;  // what is printed on the way comes late
 constexpr std::int64_t kShortestApartMs = 2'000;
 constexpr std::int64_t kLongestApartMs = 8'000;  // while dumps show that the command moves
+constexpr std::int64_t kStalledApartMs =
+    4'000;  // of ranks that seem stalled: their steps may just be long
 constexpr std::int64_t kMaxBytes = std::int64_t{64} << 20;
 constexpr const char* kDump = "/rank_";
 constexpr const char* kPipe = "/ask_rank_";
@@ -85,6 +87,7 @@ FlightRecorders::Stamp FlightRecorders::stamp_of(const std::string& path) {
 void FlightRecorders::ask(const std::set<int>& ranks, std::int64_t now_ms) {
   asked_ms_ = now_ms;
   awaited_.clear();
+  answered_.clear();
   for (const int rank : ranks) {
     const std::string pipe = folder_ + kPipe + std::to_string(rank) + ".pipe";
     const Fd fd(open(pipe.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
@@ -119,17 +122,31 @@ void FlightRecorders::end_round(const std::set<int>& live,
   std::erase_if(held_, [&](int rank) { return !live.contains(rank); });
   departed_ = flight_departure(after_).has_value();
   // Who waits in this dump may be held; whether it is, the next one tells. Where it was not, there is no hurry the next time.
-  const bool waits = !held_by_peers(after_, after_, all).empty() && !hurried_;
-  hurried_ = waits && held_.empty();
+  waiting_ = held_by_peers(after_, after_, all);
+  hurried_ = !waiting_.empty() && !hurried_ && held_.empty();
+  std::erase_if(waiting_, [&](int rank) { return !departed_ || !answered_.contains(rank); });
   if (!held_.empty()) apart_ms_ = 0;
   apart_ms_ = std::clamp(2 * apart_ms_, kShortestApartMs, kLongestApartMs);
   answered_ms_ = now_ms;
-  next_ms_ = now_ms + (hurried_ ? kShortestApartMs : apart_ms_);
+  // PyTorch looks at its pipe once a second, so that two answers lie apart as it is.
+  const std::int64_t hurried_ms = departed_ ? 0 : kShortestApartMs;
+  next_ms_ = now_ms + (hurried_ ? hurried_ms : apart_ms_);
+  // Nothing is left to be learnt, and an answer that is half written would be lost when the ranks are ended.
+  if (departed_ && held_ == live) next_ms_ = next_stalled_ms_ = now_ms + kLongestApartMs;
+}
+
+bool FlightRecorders::is_due(Wanted wanted, std::int64_t now_ms) {
+  if (wanted == Wanted::no) return false;
+  if (now_ms >= next_ms_) return true;
+  if (wanted != Wanted::stalled || now_ms < next_stalled_ms_) return false;
+  next_stalled_ms_ = now_ms + kStalledApartMs;
+  return true;
 }
 
 // What was seen before says nothing of the next silence.
 void FlightRecorders::forget() {
   held_.clear();
+  waiting_.clear();
   departed_ = false;
   before_.clear();
   after_.clear();
@@ -140,15 +157,19 @@ void FlightRecorders::forget() {
 
 bool FlightRecorders::step(const std::set<int>& live,
                            const std::set<int>& all,
-                           bool quiet,
+                           Wanted wanted,
                            std::int64_t now_ms) {
   if (folder_.empty()) return false;
   if (awaited_.empty()) {
-    if (!quiet) forget();
-    if (quiet && now_ms >= next_ms_) ask(live, now_ms);
+    if (wanted == Wanted::no) forget();
+    if (is_due(wanted, now_ms)) ask(live, now_ms);
     if (awaited_.empty()) return false;
   }
-  std::erase_if(awaited_, [&](int rank) { return !live.contains(rank) || read_one(rank); });
+  for (const int rank : awaited_) {
+    if (read_one(rank)) answered_.insert(rank);
+  }
+  std::erase_if(awaited_,
+                [&](int rank) { return !live.contains(rank) || answered_.contains(rank); });
   if (!awaited_.empty() && now_ms - asked_ms_ < kDumpMs) return false;
   end_round(live, all, now_ms);
   return true;

@@ -24,9 +24,13 @@ class FlightRecorders {
   // NAME=value of what the user's `environment` does not say itself. Where it says where dumps go, they are left to the user.
   [[nodiscard]] std::vector<std::string> variables(const std::vector<std::string>& environment);
 
-  // One round of the loop. `quiet`: the command is silent, so dumps are wanted. True when a round of dumps has ended.
-  // `all`: the live ones and those that have ended.
-  bool step(const std::set<int>& live, const std::set<int>& all, bool quiet, std::int64_t now_ms);
+  // Whether dumps are wanted: no; the command is silent; its ranks seem to be stalled as well, so that it is worth asking at once.
+  enum class Wanted { no, silent, stalled };
+  // One round of the loop. True when a round of dumps has ended. `all`: the live ones and those that have ended.
+  bool step(const std::set<int>& live,
+            const std::set<int>& all,
+            Wanted wanted,
+            std::int64_t now_ms);
   // Asks once more, at once; done() when all answers are there or are not to come.
   void ask_at_last(const std::set<int>& ranks, std::int64_t now_ms);
   [[nodiscard]] bool done() const { return awaited_.empty(); }
@@ -34,6 +38,8 @@ class FlightRecorders {
   [[nodiscard]] bool asked_lately(std::int64_t now_ms) const;
 
   [[nodiscard]] const std::set<int>& held() const { return held_; }
+  // Ranks that were found waiting for what will not come, which their next dump may show not to be so.
+  [[nodiscard]] const std::set<int>& waiting() const { return waiting_; }
   // Ranks issued different collectives: what waits for one of them will not come to an end.
   [[nodiscard]] bool departed() const { return departed_; }
 
@@ -53,21 +59,25 @@ class FlightRecorders {
   [[nodiscard]] static Stamp stamp_of(const std::string& path);
   void ask(const std::set<int>& ranks, std::int64_t now_ms);
   bool read_one(int rank);
+  [[nodiscard]] bool is_due(Wanted wanted, std::int64_t now_ms);
   void forget();
   void end_round(const std::set<int>& live, const std::set<int>& all, std::int64_t now_ms);
 
   std::string folder_;  // "": nobody is asked
   std::set<int> awaited_;
+  std::set<int> answered_;     // in this round
   std::map<int, Stamp> read_;  // of the file when it was read last
   std::map<int, std::string> unread_;
   FlightDumps before_;
   FlightDumps after_;
   std::set<int> held_;
+  std::set<int> waiting_;
   bool departed_ = false;
   std::int64_t asked_ms_ = 0;
   std::int64_t answered_ms_ = -1;  // the last round; -1: none yet
   std::int64_t next_ms_ = 0;
   std::int64_t apart_ms_ = 0;
+  std::int64_t next_stalled_ms_ = 0;
   bool hurried_ = false;  // the last question came sooner than that
 };
 
