@@ -2,6 +2,7 @@
 // is off by is outside, and so is a NaN.
 #include "harness/checks/error_budget.h"
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 
@@ -72,6 +73,31 @@ TEST_P(ErrorBudget, OtherRoundingsOfTheSameNumberAreWithin) {
     const Spent all = after([](auto&) {}, GetParam(), seed);
     EXPECT_TRUE(all.within()) << seed << ": " << all.where << " " << all.error << " of "
                               << all.limit;
+  }
+}
+
+// One key a row: the yardstick is exact, and a kernel that keeps its partial results in steps of the row's largest number is not.
+TEST_P(ErrorBudget, FixedStepsAreWithinWhereTheYardstickIsExact) {
+  const Number number = GetParam();
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    Tensor right = right_tensor(seed);
+    for (double& value : right.data) value = oracles::rounded(value, number);
+    for (const double steps : {64.0, 2.0}) {  // in a unit in the last place of the largest number
+      Tensor found = right;
+      for (std::size_t row = 0; row < found.data.size(); row += kWidth) {
+        double largest = 0.0;
+        for (std::size_t i = row; i < row + kWidth; ++i) {
+          largest = std::max(largest, std::abs(right.data[i]));
+        }
+        const double step = oracles::spacing(largest, number) / steps;
+        for (std::size_t i = row; i < row + kWidth; ++i) {
+          found.data[i] = oracles::rounded(std::round(right.data[i] / step) * step, number);
+        }
+      }
+      const Spent all = spent(measured(found, right, right, number));
+      EXPECT_EQ(all.within(), steps > 10.0)
+          << seed << ": " << all.where << " " << all.error << " of " << all.limit;
+    }
   }
 }
 
