@@ -80,15 +80,17 @@ class Reduction:
     def finish(self, future):
         result = future.value()[0]
         if self.is_cuda and self.recorder.on_card([result]):
-            self.recorder.settle(functools.partial(self.done, self.sequence), True)
+            # What waits for the card holds no reduction: the process would wait for it at its end.
+            self.recorder.settle(functools.partial(tell_done, self.channel, self.done_row, self.sequence), True)
         else:
-            self.done(self.sequence)
+            tell_done(self.channel, self.done_row, self.sequence)
         # What the script does with a gradient afterwards, clipping on one rank alone, is no fault of the reduction.
         for name, view in zip(self.names, self.views):
             self.recorder.reduced[name] = hash_of([view])
         self.names = self.views = ()  # a step that is not recorded uses this reduction again
         return result
 
-    def done(self, sequence):
-        now = self.channel.moved("collectives_completed")
-        self.channel.send(f'{self.done_row}{sequence}}}, "t_ms": {now}}}\n')
+
+def tell_done(channel, row, sequence):
+    now = channel.moved("collectives_completed")
+    channel.send(f'{row}{sequence}}}, "t_ms": {now}}}\n')

@@ -31,7 +31,7 @@ class Channel:
     """Of one process, which is number `process` of its case. Events go to descriptor 3; a subclass may send them elsewhere."""
 
     def __init__(self, clock_origin_ms, process=0):
-        self._origin_ms = clock_origin_ms
+        self._origin_ms = min(clock_origin_ms, time.monotonic_ns() // 1_000_000)  # a container may have a clock of its own
         self._process = process
         self._lock = threading.Lock()
         self.phase = "init"

@@ -2,6 +2,7 @@
 stopped, stuck or slow. The controller that NSA_HARNESS_PROGRAM names."""
 
 import concurrent.futures
+import glob
 import json
 import os
 import signal
@@ -120,6 +121,19 @@ threading.Thread(target=answer, daemon=True).start()
 """
 SPINS = "while True: pass"
 COMPUTES = "end = time.monotonic() + 20\nwhile time.monotonic() < end: pass\nos._exit(0)"
+# Its main thread never gives up the processor by itself, and outside Python; it prints more often than a silence lasts.
+TALKS = """
+import hashlib
+def talk():
+    while True:
+        print("still here", flush=True)
+        time.sleep(1.5)
+threading.Thread(target=talk, daemon=True).start()
+end = time.monotonic() + 9
+while time.monotonic() < end:
+    hashlib.pbkdf2_hmac("sha256", b"x", b"y", 300000)
+os._exit(0)
+"""
 DONE, WAITS, OTHER = (1, 8, "completed"), (2, 8, "scheduled"), (2, 5, "started")
 
 
@@ -199,6 +213,14 @@ class Command(unittest.TestCase):
         self.assertIn("ValueError: bad batch", told["raises"]["cases"][0]["reason"])
         self.assertIn("rank 0: all_reduce, collective 2 of group default", told["spins_for_a_peer"]["cases"][0]["reason"])
         self.assertEqual(running("600.25"), [])
+
+    def test_a_stall_is_asked_about_before_the_command_counts_as_silent(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (case,) = judged("talks", ranks(answers([DONE], TALKS), answers([DONE], TALKS)), folder)["cases"]
+            (path,) = glob.glob(os.path.join(folder, "talks", "*", "*", "command.err"))
+            with open(path, encoding="utf-8") as file:
+                self.assertIn("preparing to dump debug info", file.read())
+        self.assertEqual(case["outcome"], "PASS", case)
 
     def test_who_was_ended_in_the_moment_in_which_another_one_failed_is_not_blamed(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -1,11 +1,13 @@
 """What watch() records of steps, in one process without a harness: which hooks are in place, what is told, in which order."""
 
+import gc
 import json
 import os
 import sys
 import threading
 import types
 import unittest
+import weakref
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "python"))
@@ -198,6 +200,26 @@ class DataParallel(unittest.TestCase):
         self.step()
         self.assertEqual(len(issued), 2)
         self.assertTrue(all(issued), issued)
+
+    # Else the process would wait at its end for what the card has not done.
+    def test_what_waits_for_the_card_holds_no_reduction(self):
+        self.unrecorded_step()
+        hook = self.recorder.communication_hook
+        reduction = next(iter(hook.known.values()))
+        reduction.is_cuda, self.recorder.on_card = True, lambda tensors: True
+        pending = []
+        self.recorder.settle = lambda done, on_card: pending.append(done)
+        summed = torch.futures.Future()
+        summed.set_result([torch.zeros(1)])
+        reduction.finish(summed)
+        held = weakref.ref(reduction)
+        hook.forget()
+        del reduction
+        gc.collect()
+        self.assertIsNone(held())
+        done = len(self.told.rows("collective_done"))
+        pending[0]()
+        self.assertEqual(len(self.told.rows("collective_done")), done + 1)
 
     def test_a_collective_that_failed_is_not_told_as_done(self):
         self.unrecorded_step()

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <poll.h>
@@ -20,8 +19,7 @@ namespace {
 
 constexpr std::int64_t kScanMs = 250;
 constexpr std::int64_t kProgressMs = 250;
-constexpr std::int64_t kSilentMs =
-    2'000;  // without a line: what is asked for dumps costs a rank milliseconds
+constexpr std::int64_t kSilentMs = 2'000;  // each dump costs a rank milliseconds
 constexpr std::int64_t kStalledSilentMs =
     1'000;  // where no rank's main thread seems to go on either
 constexpr std::int64_t kLastDumpMs = 3'000;
@@ -30,12 +28,6 @@ constexpr std::int64_t kKeeperMs = 10'000;  // it ends the tree in three seconds
 bool has_ended(const Fd& pidfd) {
   pollfd ended = {pidfd.get(), POLLIN, 0};
   return !pidfd.is_open() || poll(&ended, 1, 0) > 0;
-}
-
-std::int64_t size_of(const std::string& path) {
-  std::error_code error;
-  const auto size = std::filesystem::file_size(path, error);
-  return error ? 0 : static_cast<std::int64_t>(size);
 }
 
 // What the two lines look for, and what switches PyTorch's flight recorder on.
@@ -67,8 +59,7 @@ CommandGroup::CommandGroup(const RunnerOptions& options,
              [this](int number, Observation& seen) { return ask_for_stacks(number, seen); }),
       intake_(watch_, sink),
       keeper_(Process::spawn(with_address(keeper, callers_.address(), origin_ms, flights_))),
-      out_path_(keeper.out_path),
-      err_path_(keeper.err_path),
+      output_(keeper.out_path, keeper.err_path),
       tree_(keeper_.pid()),
       memory_kills_before_(options.memory.kills()) {}
 
@@ -128,7 +119,8 @@ void CommandGroup::scan() {
     rank.peak_bytes = std::max(rank.peak_bytes, peak_resident_bytes_of(rank.pid));
     stalls_.seen(number, main_thread_switches_of(rank.pid), scanned_ms_);
   }
-  const bool printed = printed_more();
+  // A rank that was asked for a dump says so on stderr: what comes there until the answer is no movement.
+  const bool printed = output_.more(flights_.asked_lately(scanned_ms_));
   if (printed) printed_ms_ = scanned_ms_;
   const bool seen = printed || tree_.computed(held_pids());
   if (seen && !all_tell_themselves()) watch_.moved();
@@ -200,15 +192,6 @@ bool CommandGroup::all_tell_themselves() const {
   });
 }
 
-// A rank that was asked for a dump says so on stderr: what comes there until the answer is no movement.
-bool CommandGroup::printed_more() {
-  const std::int64_t out_bytes = size_of(out_path_);
-  const std::int64_t err_bytes = size_of(err_path_);
-  const bool more_out = std::exchange(out_bytes_, out_bytes) != out_bytes;
-  const bool more_err = std::exchange(err_bytes_, err_bytes) != err_bytes;
-  return more_out || (more_err && !flights_.asked_lately(now_ms()));
-}
-
 void CommandGroup::notice_ends() {
   ++rounds_;
   for (auto& [number, rank] : ranks_) {
@@ -274,10 +257,8 @@ std::set<int> CommandGroup::ranks(bool with_ended) const {
 // A rank that waits for its peers may do so in a loop: its processor time tells nothing then.
 std::set<pid_t> CommandGroup::held_pids() const {
   std::set<pid_t> pids;
-  for (const auto* numbers : {&flights_.held(), &flights_.waiting()}) {
-    for (const int number : *numbers) {
-      if (const auto at = ranks_.find(number); at != ranks_.end()) pids.insert(at->second.pid);
-    }
+  for (const int number : flights_.waiting()) {
+    if (const auto at = ranks_.find(number); at != ranks_.end()) pids.insert(at->second.pid);
   }
   return pids;
 }
@@ -341,7 +322,7 @@ void CommandGroup::record_ends() {
   if (!command_end_ && !killed_keeper_) {
     record(kController, now_ms(), Fact{kKeeperEndedFact, told_end(keeper_end_)});
   }
-  for (const std::string& path : {out_path_, err_path_}) {
+  for (const std::string& path : {output_.out_path(), output_.err_path()}) {
     std::ifstream stream(path);
     read_printed(stream, printed_);
   }

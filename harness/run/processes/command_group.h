@@ -15,6 +15,7 @@
 #include "harness/run/processes/collective_order.h"
 #include "harness/run/processes/command_tree.h"
 #include "harness/run/processes/flight_recorders.h"
+#include "harness/run/processes/output_growth.h"
 #include "harness/run/processes/stalls.h"
 #include "harness/run/record/intake.h"
 #include "harness/run/runner.h"
@@ -68,7 +69,6 @@ class CommandGroup {
   [[nodiscard]] bool ask_for_stacks(int number, Observation& seen) const;
   [[nodiscard]] int number_of(pid_t pid, std::string_view line);
   [[nodiscard]] bool all_tell_themselves() const;
-  [[nodiscard]] bool printed_more();
   [[nodiscard]] std::set<int> ranks(bool with_ended) const;  // not the launcher
   [[nodiscard]] std::set<pid_t> held_pids() const;
   [[nodiscard]] FlightRecorders::Wanted wanted_dumps() const;
@@ -90,8 +90,7 @@ class CommandGroup {
   Watch watch_;
   Intake intake_;
   Process keeper_;
-  std::string out_path_;
-  std::string err_path_;
+  OutputGrowth output_;
   CommandTree tree_;
   Fd command_fd_;
   std::optional<std::int64_t> command_ended_ms_;
@@ -105,8 +104,6 @@ class CommandGroup {
   ExitStatus keeper_end_;
   std::optional<ExitStatus> command_end_;  // as its keeper tells it
   bool killed_keeper_ = false;             // by this program
-  std::int64_t out_bytes_ = 0;
-  std::int64_t err_bytes_ = 0;
   std::int64_t printed_ms_ = 0;
   bool flights_recorded_ = false;
   std::int64_t scanned_ms_ = 0;

@@ -125,6 +125,7 @@ void FlightRecorders::end_round(const std::set<int>& live,
   waiting_ = held_by_peers(after_, after_, all);
   hurried_ = !waiting_.empty() && !hurried_ && held_.empty();
   std::erase_if(waiting_, [&](int rank) { return !departed_ || !answered_.contains(rank); });
+  waiting_.insert(held_.begin(), held_.end());
   if (!held_.empty()) apart_ms_ = 0;
   apart_ms_ = std::clamp(2 * apart_ms_, kShortestApartMs, kLongestApartMs);
   answered_ms_ = now_ms;

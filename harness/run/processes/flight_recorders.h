@@ -38,7 +38,7 @@ class FlightRecorders {
   [[nodiscard]] bool asked_lately(std::int64_t now_ms) const;
 
   [[nodiscard]] const std::set<int>& held() const { return held_; }
-  // Ranks that were found waiting for what will not come, which their next dump may show not to be so.
+  // These, and those that their newest dump alone shows waiting for what will not come: their next one may show something else.
   [[nodiscard]] const std::set<int>& waiting() const { return waiting_; }
   // Ranks issued different collectives: what waits for one of them will not come to an end.
   [[nodiscard]] bool departed() const { return departed_; }
