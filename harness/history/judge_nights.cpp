@@ -173,12 +173,17 @@ bool is_large(const TimeJudgement& judgement) {
 // A change for the better or the worse, and what it is to be looked for in.
 void tell_change(TimeJudgement& judgement, double candidate_change, bool other_library) {
   const double control = judgement.control_change;
-  const bool control_alone = control * judgement.change < 0.0 &&
-                             std::abs(candidate_change) <= 0.25 * std::abs(judgement.change);
-  if (control_alone) {
+  const double own = judgement.change > 0.0 ? candidate_change : -candidate_change;
+  const bool by_control =
+      control * judgement.change < 0.0 && own <= 0.25 * std::abs(judgement.change);
+  if (by_control) {
+    // The candidate did not move that way, or moved the other way with the control.
     judgement.verdict = TimeVerdict::not_comparable;
     judgement.cause = Cause::machine;
-    judgement.reason = "the control alone became " + slower(control);
+    const bool both = own <= -0.25 * std::abs(judgement.change);
+    judgement.reason = both ? "the control became " + slower(control) + ", and the candidate " +
+                                  slower(candidate_change)
+                            : "the control alone became " + slower(control);
     return;
   }
   judgement.verdict = judgement.change > 0.0 ? TimeVerdict::regressed : TimeVerdict::improved;

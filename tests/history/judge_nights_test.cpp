@@ -60,6 +60,21 @@ TEST_F(Gate, AnotherLibraryIsNamedBeforeTheCode) {
   EXPECT_EQ(judged(night).cause, Cause::library);
 }
 
+// Everything became slower, and the control more than the candidate: no code became faster.
+TEST_F(Gate, AControlThatBecameEvenSlowerThanTheCandidateSaysNothingOfTheCode) {
+  for (const double sign : {1.0, -1.0}) {
+    NightTimes night = cell.night(0.0);
+    for (Stage* stage : {&night.first, &*night.again}) {
+      scale(stage->step_ms, std::exp(0.06 * sign));
+      scale(stage->control_ms, std::exp(0.13 * sign));
+    }
+    const TimeJudgement judgement = judged(night);
+    EXPECT_EQ(judgement.verdict, TimeVerdict::not_comparable);
+    EXPECT_EQ(judgement.cause, Cause::machine);
+    EXPECT_THAT(judgement.reason, ::testing::HasSubstr("and the candidate"));
+  }
+}
+
 TEST_F(Gate, AControlThatAloneBecameSlowerSaysNothingOfTheCode) {
   NightTimes night = cell.night(0.0);
   for (Stage* stage : {&night.first, &*night.again}) scale(stage->control_ms, 1.06);

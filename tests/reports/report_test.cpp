@@ -4,6 +4,7 @@
 
 #include "harness/scenario/case_json.h"
 #include "reports/markdown.h"
+#include "reports/view.h"
 #include "tests/reports/golden.h"
 #include "tests/reports/sample.h"
 

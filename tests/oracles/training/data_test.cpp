@@ -53,8 +53,8 @@ TEST(CounterRandom, ValuesOfThePage) {
   EXPECT_EQ(mix(1), 10451216379200822465U);
   EXPECT_EQ(draw(7, 0), 3804069750978119562U);
   EXPECT_EQ(draw(7, 5), 11049549319851577947U);
-  EXPECT_EQ(unit(0), 0);
-  EXPECT_EQ(unit(~std::uint64_t{0}), 1 - 0x1p-53);
+  EXPECT_EQ(oracles::unit(0), 0);
+  EXPECT_EQ(oracles::unit(~std::uint64_t{0}), 1 - 0x1p-53);
 }
 
 TEST(Batches, ValuesOfThePage) {
