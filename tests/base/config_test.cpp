@@ -202,7 +202,7 @@ TEST(Config, ParallelLaws) {
       {"backend: mpi\n", "wanted one of auto, gloo, nccl"},
       {"device: tpu\n", "wanted one of cpu, cuda"},
       {"ddp: {static_graph: 3}\n", "s.yaml:1: parallel.ddp.static_graph: found"},
-      {"ddp: {compress: fp16}\n", "which is not available"},
+      {"ddp: {compress: fp16}\n", "wanted one of none, bf16"},
       {"ddp: {bucket_mb: 0}\n", "s.yaml:1: parallel.ddp.bucket_mb: found 0"},
       {"checkpoint: {layers: some}\n", "wanted none, all or a list of layers"},
       {"checkpoint: {layers: [3, 12]}\n",

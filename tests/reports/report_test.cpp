@@ -47,16 +47,13 @@ TEST(Report, ADiagnosisIsTheGoldenFile) {
 
 TEST(Report, ACaseThatCannotBeReadIsNotTakenForOneWithoutAFault) {
   FakeStore store = fixtures::sample_store();
-  std::erase_if(store.case_rows, [](const auto& row) {
-    return !row.judgement || row.judgement->outcome != Outcome::pass;
-  });
-  ASSERT_FALSE(store.case_rows.empty());
-  store.case_rows.resize(1);
-  store.case_rows.front().case_json = "{";
+  for (auto& row : store.case_rows) row.case_json = "{";
   const auto view = reports::make_view(store, fixtures::request_for(store));
-  ASSERT_EQ(view.cases.size(), 1U);
-  EXPECT_FALSE(view.cases.front().nothing_planted());
-  EXPECT_THAT(rendered(store), testing::HasSubstr(reports::escape(view.cases.front().unreadable)));
+  ASSERT_FALSE(view.cases.empty());
+  for (const auto& one : view.cases) {
+    EXPECT_FALSE(one.nothing_planted()) << one.record.label;
+    EXPECT_THAT(rendered(store), testing::HasSubstr(reports::escape(one.unreadable)));
+  }
 }
 
 TEST(Report, TheExperimentsOfADiagnosisAreNoCases) {

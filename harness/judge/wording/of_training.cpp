@@ -139,32 +139,32 @@ constexpr std::array kTrainingWords = {
         "No loss scaler counted {skipped?it|them}: look at what calls the optimiser."},
     Wording{"SCHEDULE.LR",
             "rate",
-            "The optimiser reports a learning rate of {found} in {step}, and the schedule gives "
-            "{wanted}. It is "
+            "The optimiser reports a learning rate of {found:14} in {step}, and the schedule gives "
+            "{wanted:14}. It is "
             "wrong in {wrong_steps:step}.",
             kExactSchedule},
     Wording{"SCHEDULE.LR",
             "zero",
-            "The optimiser reports a learning rate of {found} in {step}, and the schedule gives "
-            "{wanted}. It is "
+            "The optimiser reports a learning rate of {found:14} in {step}, and the schedule gives "
+            "{wanted:14}. It is "
             "wrong in {wrong_steps:step}. It is zero in all of them.",
             kExactSchedule},
     Wording{"SCHEDULE.LR",
             "micro_steps",
-            "The optimiser reports a learning rate of {found} in {step}, and the schedule gives "
-            "{wanted}. It is "
+            "The optimiser reports a learning rate of {found:14} in {step}, and the schedule gives "
+            "{wanted:14}. It is "
             "wrong in {wrong_steps:step}. The schedule counts micro-batches, not optimiser steps.",
             kExactSchedule},
     Wording{"SCHEDULE.LR",
             "skipped_steps",
-            "The optimiser reports a learning rate of {found} in {step}, and the schedule gives "
-            "{wanted}. It is "
+            "The optimiser reports a learning rate of {found:14} in {step}, and the schedule gives "
+            "{wanted:14}. It is "
             "wrong in {wrong_steps:step}. The schedule also advances on steps that were skipped.",
             kExactSchedule},
     Wording{"SCHEDULE.LR",
             "never_falls",
-            "The optimiser reports a learning rate of {found} in {step}, and the schedule gives "
-            "{wanted}. It is "
+            "The optimiser reports a learning rate of {found:14} in {step}, and the schedule gives "
+            "{wanted:14}. It is "
             "wrong in {wrong_steps:step}. It does not fall to zero as the schedule does.",
             kExactSchedule},
     Wording{"OPT.UPDATE_LOST",
