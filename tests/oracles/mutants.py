@@ -170,7 +170,7 @@ MUTANTS = [
     ("numbers.cpp", "+= (std::uint64_t{1} << (dropped - 1)) - 1 + ((bits >> dropped) & 1U)", "+= std::uint64_t{1} << (dropped - 1)"),
     ("numbers.cpp", "if (std::abs(nearest) > f.largest) {", "if (false) {"),
     ("numbers.cpp", "* 0x1p112F;", "* 0x1p111F;"),
-    ("numbers.cpp", "std::max(std::ilogb(value), f.lowest_exponent);", "std::ilogb(value);"),
+    ("numbers.cpp", "std::abs(value) >= f.smallest ? std::abs(value) : f.smallest;", "std::abs(value);"),
     ("naming.cpp", "if (difference <= bound || found == wanted) {", "if (!(difference > bound)) {"),
     ("naming.cpp", "first = other.first + offset;", "first = other.first;"),
     ("naming.cpp", "std::erase_if(fitting, [&](const LawFit& law) { return !everywhere(law); });", ""),
