@@ -39,15 +39,12 @@ class Pool {
   }
 
   void run(Job& job) {
+    const std::int64_t helpers = job.helpers;  // once it is in the list it is the lock's
     {
       const std::lock_guard lock(mutex_);
       jobs_.push_front(&job);
     }
-    if (job.helpers == 1) {
-      begun_.notify_one();
-    } else {
-      begun_.notify_all();
-    }
+    for (std::int64_t i = 0; i < helpers; ++i) begun_.notify_one();
     work(job);
     std::unique_lock lock(mutex_);
     std::erase(jobs_, &job);

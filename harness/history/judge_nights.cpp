@@ -174,16 +174,14 @@ bool is_large(const TimeJudgement& judgement) {
 void tell_change(TimeJudgement& judgement, double candidate_change, bool other_library) {
   const double control = judgement.control_change;
   const double own = judgement.change > 0.0 ? candidate_change : -candidate_change;
-  const bool by_control =
-      control * judgement.change < 0.0 && own <= 0.25 * std::abs(judgement.change);
-  if (by_control) {
+  const double little = 0.25 * std::abs(judgement.change);
+  if (control * judgement.change < 0.0 && own <= little) {
     // The candidate did not move that way, or moved the other way with the control.
     judgement.verdict = TimeVerdict::not_comparable;
     judgement.cause = Cause::machine;
-    const bool both = own <= -0.25 * std::abs(judgement.change);
-    judgement.reason = both ? "the control became " + slower(control) + ", and the candidate " +
-                                  slower(candidate_change)
-                            : "the control alone became " + slower(control);
+    judgement.reason = own <= -little ? "the control became " + slower(control) +
+                                            ", and the candidate " + slower(candidate_change)
+                                      : "the control alone became " + slower(control);
     return;
   }
   judgement.verdict = judgement.change > 0.0 ? TimeVerdict::regressed : TimeVerdict::improved;

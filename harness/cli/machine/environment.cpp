@@ -126,11 +126,11 @@ std::vector<std::string> worker_environment(const Variables& allowed,
   // Read when the first cuBLAS handle is made; without it the same product may differ from run to run.
   if (scenario.parallel.device == nsa::Device::cuda) {
     variables.try_emplace("CUBLAS_WORKSPACE_CONFIG", ":4096:8");
-  }
-  // Streams that share a queue of the card wait for each other, so that a race between them does not show. It has 8 queues where
-  // nobody asks for more.
-  if (scenario.parallel.device == nsa::Device::cuda && scenario.has_check("repeats_equal")) {
-    variables.try_emplace("CUDA_DEVICE_MAX_CONNECTIONS", "32");
+    // Streams that share a queue of the card wait for each other, so that a race between them does not show. It has 8 queues where
+    // nobody asks for more.
+    if (scenario.has_check("repeats_equal")) {
+      variables.try_emplace("CUDA_DEVICE_MAX_CONNECTIONS", "32");
+    }
   }
   const auto torch = variables.find("NSA_TORCH");
   if (torch != variables.end() && !torch->second.empty()) {

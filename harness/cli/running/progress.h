@@ -66,9 +66,8 @@ class ProgressLine {
     [[nodiscard]] std::string in_full() const;
     [[nodiscard]] std::string in_short() const;
   };
-  void print_plainly(
-      Running&
-          running);  // unless a line of it was just printed. REQUIRES: mutex_ held, as for all below
+  // REQUIRES: mutex_ held, as for all below. A plain line, unless one of the case was just printed.
+  void print_plainly(Running& running);
   void show();
   void hide();
   [[nodiscard]] std::string line(std::size_t width) const;
