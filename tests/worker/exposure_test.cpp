@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "nsa/model/nsa_lm.h"
+#include "tests/model/support.h"
 #include "tests/worker/small_model.h"
 
 namespace harness {
@@ -21,12 +22,8 @@ class ExposureTest : public ::testing::Test {
 
   nsa::AttentionTrace traced() {
     const torch::NoGradGuard no_grad;
-    nsa::AttentionTrace result;
-    auto layer = model_->attention(0);
-    layer->set_tap([&](const nsa::AttentionTrace& trace) { result = trace; });
-    (void)layer->forward(x_BSE_);
-    layer->set_tap(nullptr);
-    return result;
+    nsa::Attention layer = model_->attention(0);
+    return nsa::testing::traced(layer, x_BSE_);
   }
 
   nsa::ModelConfig config_ = tests::small_model(1);
