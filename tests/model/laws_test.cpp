@@ -33,14 +33,6 @@ ModelConfig law_config() {
   return config;
 }
 
-AttentionTrace run_layer(Attention& layer, const Tensor& x_BSE) {
-  AttentionTrace result;
-  layer->set_tap([&](const AttentionTrace& trace) { result = trace; });
-  layer->forward(x_BSE);
-  layer->set_tap(nullptr);
-  return result;
-}
-
 Tensor dense_attention(const Tensor& q_BHSD, const Tensor& k_BGSD, const Tensor& v_BGSD) {
   const auto heads = q_BHSD.size(1) / k_BGSD.size(1);
   const auto k_BHSD = k_BGSD.repeat_interleave(heads, 1);
@@ -133,7 +125,7 @@ TEST_F(Laws, OneHotGateIsTheBranch) {
   const auto x_BSE = torch::randn({2, 70, config_.dim}, torch::kDouble);
   for (std::size_t branch = 0; branch < 3; ++branch) {
     layer->set_gate_override(one_hot(branch));
-    const auto trace = run_layer(layer, x_BSE);
+    const auto trace = traced(layer, x_BSE);
     const auto o = branch == 0   ? trace.o_cmp_BHSD
                    : branch == 1 ? trace.o_sel_BHSD
                                  : trace.o_win_BHSD;
@@ -190,7 +182,7 @@ TEST_F(Laws, EveryEdgeLength) {
   for (const std::int64_t length : {1, 7, 8, 9, 15, 16, 17, 19, 20, 21, 40, 53}) {
     auto x_BSE = torch::randn({1, length, config_.dim}, torch::kDouble).requires_grad_();
     layer->zero_grad();
-    const auto trace = run_layer(layer, x_BSE);
+    const auto trace = traced(layer, x_BSE);
     trace.y_BSE.square().sum().backward();
     EXPECT_EQ(trace.k_cmp_BGCD.size(2), config_.compressed_len(length)) << length;
     EXPECT_EQ(trace.p_grp_BGSN.size(3), config_.block_count(length)) << length;
