@@ -25,8 +25,8 @@ struct Job {
   std::atomic<std::int64_t> next = 0;
 };
 
-// Threads that live as long as the program: a call of some microseconds is not worth starting one. Who calls works as well, so that a
-// call ends whether or not anybody helps, and calls may be made inside of others.
+// Threads that live as long as the program: a call of some microseconds is not worth starting one. Who calls works as well, so that
+// a call ends whether or not anybody helps, and calls may be made inside of others.
 class Pool {
  public:
   Pool() {

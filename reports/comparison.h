@@ -59,7 +59,8 @@ struct Comparison {
   [[nodiscard]] bool is_calm() const;
 };
 
-// Whether the same work on the same machine gives the same value each time. `has_collectives`: that the case moved bytes between ranks.
+// Whether the same work on the same machine gives the same value each time. `has_collectives`: that the case moved bytes between
+// ranks.
 [[nodiscard]] bool is_exact(const std::string& metric, bool has_collectives);
 
 // Whether a fact of the machine says on what it computes: another processor or card does the same work in other pieces.

@@ -49,8 +49,8 @@ struct ReportRequest {
                                          const std::string& report);
 
 // GO, CONDITIONAL GO or NO-GO: GO when every case is PASS; CONDITIONAL GO when beside at least one PASS there are only
-// SKIP, INCONCLUSIVE and XFAIL, or where a PASS was watched less closely than its checks need; NO-GO else, also when nothing was judged or a run is incomplete. The trials of a bisection of
-// which something is expected count as one case: whether it found that.
+// SKIP, INCONCLUSIVE and XFAIL, or where a PASS was watched less closely than its checks need; NO-GO else, also when nothing was
+// judged or a run is incomplete. The trials of a bisection of which something is expected count as one case: whether it found that.
 [[nodiscard]] std::string decision(const std::vector<harness::RunRecord>& runs,
                                    const std::vector<harness::CaseRecord>& cases);
 

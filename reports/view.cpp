@@ -110,8 +110,8 @@ std::vector<NightBefore> nightly_of(const harness::Store& store, const DecidedNi
   return all;
 }
 
-// Of what was not decided only the first cases are told in full: where there are many, it is one reason over and over. All have their
-// row with the reason, and one with a finding is told in full.
+// Of what was not decided only the first cases are told in full: where there are many, it is one reason over and over. All have
+// their row with the reason, and one with a finding is told in full.
 void shorten_undecided(std::vector<CaseView>& cases) {
   constexpr int kMostInFull = 20;
   int in_full = 0;

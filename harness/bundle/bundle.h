@@ -4,7 +4,8 @@
 //   original.json     the case as it ran, where case.json is a smaller one
 //   scenario.yaml     the scenario's file as it was, for people
 //   findings.txt      what was found, for people
-//   operator.safetensors  where a NaN was born in an operator: that one call, to be run alone (harness/worker/record/operator_call.h)
+//   operator.safetensors  where a NaN was born in an operator: that one call, to be run alone
+//   (harness/worker/record/operator_call.h)
 //   texts/HASH.txt    the text of training, where the case reads one
 //   bundle.json.hash  hash of bundle.json
 // Nothing in it depends on when and by whom it was made: the same case gives the same bytes. The hashes find accidents;

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "harness/checks/params.h"
+#include "harness/checks/parameter_names.h"
 #include "harness/evidence/evidence.h"
 
 namespace harness::checks {

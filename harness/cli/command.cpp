@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <chrono>
 #include <fcntl.h>
+#include <optional>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -62,16 +63,18 @@ bool read_all(int fd, Clock::time_point deadline, std::size_t max_bytes, std::st
   }
 }
 
-// The exit status. The whole group is killed at the deadline: what it started must not outlive it either.
-int wait_for(pid_t pid, Clock::time_point deadline, bool& timed_out) {
+// The exit status; nothing where the system does not tell it. The whole group is killed at the deadline: what it started must
+// not outlive it either.
+std::optional<int> wait_for(pid_t pid, Clock::time_point deadline, bool& timed_out) {
   constexpr useconds_t kPollUs = 2'000;  // it has closed its stdout: it is about to end
   int status = 0;
   timed_out = timed_out || Clock::now() >= deadline;
-  while (!timed_out && ::waitpid(pid, &status, WNOHANG) == 0) {
+  pid_t ended = 0;
+  while (!timed_out && (ended = ::waitpid(pid, &status, WNOHANG)) == 0) {
     ::usleep(kPollUs);
     timed_out = Clock::now() >= deadline;
   }
-  if (!timed_out) return status;
+  if (!timed_out) return ended == pid ? std::optional<int>(status) : std::nullopt;
   ::kill(-pid, SIGKILL);
   ::waitpid(pid, &status, 0);
   return status;
@@ -91,8 +94,8 @@ CommandResult run_command(const std::vector<std::string>& argv,
   if (pid > 0) {
     result.started = true;
     result.timed_out = !read_all(ends[0], deadline, max_bytes, result.out);
-    const int status = wait_for(pid, deadline, result.timed_out);
-    if (WIFEXITED(status)) result.exit_code = WEXITSTATUS(status);
+    const std::optional<int> status = wait_for(pid, deadline, result.timed_out);
+    if (status && WIFEXITED(*status)) result.exit_code = WEXITSTATUS(*status);
   }
   ::close(ends[0]);
   return result;

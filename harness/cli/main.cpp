@@ -1,3 +1,4 @@
+#include <csignal>
 #include <malloc.h>
 #include <string_view>
 
@@ -19,6 +20,8 @@ void keep_freed_memory() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // Some parents leave it ignored, and then nobody can learn how a process ended.
+  std::signal(SIGCHLD, SIG_DFL);
   if (argc > 2 && std::string_view(argv[1]) == harness::kKeepArgument)
     return harness::keep(argv + 2);
   if (argc > 3 && std::string_view(argv[1]) == harness::kGuardArgument)

@@ -1,6 +1,7 @@
 #include "harness/cli/verbs.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <exception>
 #include <filesystem>
 #include <iostream>
@@ -60,8 +61,8 @@ void refuse_unknown_verb(const std::vector<std::string>& given) {
   }
 }
 
-// An empty word is a variable of somebody's script that was not set. No option means anything by it; one whose value may be left out
-// has such a word where it was.
+// An empty word is a variable of somebody's script that was not set. No option means anything by it; one whose value may be left
+// out has such a word where it was.
 void refuse_empty_words(const CLI::App& command) {
   for (const CLI::Option* option : command.get_options()) {
     if (option->get_expected_min() == 0) continue;
@@ -82,7 +83,9 @@ int guarded(const Action& action) {
     return exit_code(error);
   } catch (const std::filesystem::filesystem_error& error) {  // of a path that the user gave
     log_line(error.what());
-    return error.code() == std::errc::no_space_on_device ? kExitIncomplete : kExitUsage;
+    const bool full =
+        error.code() == std::errc::no_space_on_device || error.code().value() == EDQUOT;
+    return full ? kExitIncomplete : kExitUsage;
   } catch (const std::bad_alloc&) {
     log_line("internal error: out of memory");
   } catch (const std::exception& error) {

@@ -3,9 +3,9 @@
 //
 // *Established*: without the thing nothing fails, with it the same failure is back, and twice more without it nothing
 // fails; all else is equal, and the case itself failed alike twice. One contradiction, and nothing is established.
-// Where nothing was removed the record may show it (on_record.h). *Recorded*: who ended. *Reproduced*: a known mistake that is named
-// wherever the case fails. *Supported*: answers were got, and none of them removed the failure. *Unknown*: no answers, or contradictory
-// ones.
+// Where nothing was removed the record may show it (on_record.h). *Recorded*: who ended. *Reproduced*: a known mistake that is
+// named wherever the case fails. *Supported*: answers were got, and none of them removed the failure. *Unknown*: no answers, or
+// contradictory ones.
 #pragma once
 
 #include <cstdint>
@@ -64,8 +64,8 @@ struct Diagnosis {
 // Whether the cause is known: established, recorded or reproduced.
 [[nodiscard]] bool is_known(Diagnosis::Certainty certainty);
 
-// What was asked beside what is established, by answer: how the answer is told, and the things that have it, with the reason where there
-// was none. Without answers that nothing has.
+// What was asked beside what is established, by answer: how the answer is told, and the things that have it, with the reason where
+// there was none. Without answers that nothing has.
 struct AnswerGroup {
   const char* words;  // "it fails alike without"
   std::vector<std::string> whats;

@@ -118,8 +118,8 @@ Changes back_ends(const Scenario& scenario, const Cause& symptom) {
   return changes;
 }
 
-// What a back end may take is told beside it: with the plain one in its place, other memory is expected, and what is too much by the
-// one may be within the other.
+// What a back end may take is told beside it: with the plain one in its place, other memory is expected, and what is too much by
+// the one may be within the other.
 constexpr std::string_view kOfMemory = "MEM.";
 
 Changes routes(const Scenario& scenario, const Cause& symptom) {

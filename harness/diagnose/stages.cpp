@@ -25,8 +25,8 @@ constexpr std::array kStages = {Stage{"compress", "cmp"},
 constexpr std::array kOtherStages = {
     std::string_view("project"), std::string_view("rope"), std::string_view("gate")};
 
-// What a stage can get wrong so that another one in its place shows it: numbers and choices. Of time and memory a slow implementation
-// says nothing.
+// What a stage can get wrong so that another one in its place shows it: numbers and choices. Of time and memory a slow
+// implementation says nothing.
 constexpr std::string_view kOfNumbers =
     "NUMERIC. MASK. SELECTION. CAUSALITY. RANGE. ALIAS. NAN. DETERMINISM. OVERFLOW. DECODE. READS. "
     "GRAD.MISSING GRAD.ZERO CKPT.SELECTION INPLACE. DESYNC.SELECTION";

@@ -1,5 +1,5 @@
-// Experiments that compute a stage by a second implementation, written by hand, which is put over whatever stands in its seam. A failure
-// that goes with it was in the code of that stage; its inputs, and all that comes before and after it, are as they were.
+// Experiments that compute a stage by a second implementation, written by hand, which is put over whatever stands in its seam. A
+// failure that goes with it was in the code of that stage; its inputs, and all that comes before and after it, are as they were.
 #pragma once
 
 #include <vector>

@@ -57,7 +57,8 @@ void check_kept(const json& body, const json& again, const std::string& path) {
   }
 }
 
-// Of the controller trials; rank_2; of the twin twin_of_0, twin_of_1, ...: it writes into a folder for each rank that it stands in for.
+// Of the controller trials; rank_2; of the twin twin_of_0, twin_of_1, ...: it writes into a folder for each rank that it stands in
+// for.
 bool is_folder_of(int process, std::string_view name) {
   if (process >= 0) return name == "rank_" + std::to_string(process);
   if (process == kController) return name == "trials";

@@ -61,7 +61,8 @@ struct FlightDeparture {
 [[nodiscard]] std::int64_t flight_agreement(const FlightDumps& dumps);
 
 // Ranks that cannot go on by themselves: between two dumps they issued nothing and finished nothing, and what they wait for
-// was not issued by another rank, or was another operation there. A rank of which there is no dump has issued nothing that is known.
+// was not issued by another rank, or was another operation there. A rank of which there is no dump has issued nothing that is
+// known.
 // Where all ranks issued the same, nobody is held: what runs before it on the card may just take long.
 [[nodiscard]] std::set<int> held_by_peers(const FlightDumps& before,
                                           const FlightDumps& after,

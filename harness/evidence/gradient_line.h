@@ -1,5 +1,5 @@
-// The line of a gradient's row, as encode_event() writes it, without the JSON object that it makes first: a rank writes one for each
-// parameter in each step, while its training waits.
+// The line of a gradient's row, as encode_event() writes it, without the JSON object that it makes first: a rank writes one for
+// each parameter in each step, while its training waits.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// What the controller records where it could not see what ranks did: those of a launcher, on this host or another, and of a command.
+// What the controller records where it could not see what ranks did: those of a launcher, on this host or another, and of a
+// command.
 #pragma once
 
 namespace harness {
@@ -9,8 +10,8 @@ inline constexpr const char* kLinkLostFact = "link_lost";
 inline constexpr const char* kEndedByLauncherFact = "ended_by_launcher";
 // A launcher ended badly: "was ended by signal 9".
 inline constexpr const char* kLauncherEndedFact = "launcher_ended";
-// The process between the controller and a command (run/processes/keeper.h) ended before the command: "was ended by signal 9". How the
-// command would have ended is not known.
+// The process between the controller and a command (run/processes/keeper.h) ended before the command: "was ended by signal 9". How
+// the command would have ended is not known.
 inline constexpr const char* kKeeperEndedFact = "keeper_ended";
 // As kLeftBehindFact (evidence.h), of processes that were still there after SIGKILL.
 inline constexpr const char* kStayedFact = "stayed_behind";

@@ -1,6 +1,7 @@
 #include "harness/evidence/standstill.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <string_view>
 
@@ -102,6 +103,12 @@ std::string call_text(const Observation& look) {
 }
 
 }  // namespace
+
+std::int64_t StillLimits::after_ms(std::int64_t longest_gap_ms) const {
+  const double by_gap = std::ceil(factor * static_cast<double>(longest_gap_ms));
+  const double most = std::min(by_gap, static_cast<double>(cap_ms));
+  return std::max(floor_ms, static_cast<std::int64_t>(most));
+}
 
 Doing doing_between(const Observation& before, const Observation& after, std::int64_t wall_ms) {
   if (is_stopped(before) && is_stopped(after)) return Doing::stopped;

@@ -13,6 +13,15 @@
 
 namespace harness {
 
+// How long nothing must move before somebody looks: so many times the phase's longest gap, within these bounds.
+struct StillLimits {
+  std::int64_t floor_ms = 10'000;
+  double factor = 20.0;
+  std::int64_t cap_ms = 20'000;  // of what the factor gives
+
+  [[nodiscard]] std::int64_t after_ms(std::int64_t longest_gap_ms) const;
+};
+
 enum class Doing {
   stopped,    // by a signal or a tracer, in both looks
   child,      // a process that it started takes processor time, or is ready to

@@ -7,7 +7,8 @@
 
 namespace harness {
 
-// Tuples become arrays, keys of dictionaries texts. `left_out`: a key whose values are not wanted. Throws: nsa::Error saying what is wrong with it.
+// Tuples become arrays, keys of dictionaries texts. `left_out`: a key whose values are not wanted. Throws: nsa::Error saying what
+// is wrong with it.
 [[nodiscard]] nlohmann::json read_pickled(std::string_view bytes, std::string_view left_out = "");
 
 }  // namespace harness

@@ -26,7 +26,8 @@ struct Noise {
 
 // Of `values`, one a night, those that are no disturbed night: at most kDisturbed robust deviations from the median. The robust
 // deviation is 1.4826 times the median absolute deviation, and at least `least` and that of the launches, which `halves` tell in
-// the same way. A neighbour on the machine for one whole night would else hide every later change: the plain deviation grows with its square.
+// the same way. A neighbour on the machine for one whole night would else hide every later change: the plain deviation grows with
+// its square.
 inline constexpr double kDisturbed = 8.0;
 [[nodiscard]] std::vector<std::size_t> undisturbed(std::span<const double> values,
                                                    std::span<const double> halves,

@@ -348,8 +348,8 @@ constexpr std::array kEdges = {
     Edge{"GRAD.SCALE", "STATE.DIVERGED", Tie::one_side},
     Edge{"NUMERIC.GRADIENT/sum", "STATE.DIVERGED", Tie::one_side},
     Edge{"reduction", "NUMERIC.GRADIENT/twin", Tie::later_step},
-    // A scale that is too large overflows, and the step is left out; a scale that falls otherwise than by the rule does not explain the
-    // step that was left out before it. What is counted wrong is only told wrong.
+    // A scale that is too large overflows, and the step is left out; a scale that falls otherwise than by the rule does not explain
+    // the step that was left out before it. What is counted wrong is only told wrong.
     Edge{"SCALER.WRONG/scale", "OPT.SKIPPED/steps", Tie::whole_run},
     Edge{"SCALER.WRONG/reported", "OPT.SKIPPED/steps", Tie::same_rank},
     Edge{"SCALER.WRONG/scale", "SCALER.WRONG/reported", Tie::same_rank},

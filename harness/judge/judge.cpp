@@ -147,13 +147,21 @@ bool interrupted(const Evidence& evidence) {
   });
 }
 
-// What a full disk did to the ranks and to their record; "" where there was room.
+bool tells_of_a_full_disk(const std::string& what) {
+  return what.find("No space left on device") != std::string::npos ||
+         what.find("Disk quota exceeded") != std::string::npos;
+}
+
+// What a full disk did to the ranks and to their record; "" where there was room. A process of the user's writes to disks of its
+// own: that one of them is full says nothing of the record.
 std::string full_disk(const Evidence& evidence) {
   for (const auto& fact : evidence.facts) {
     if (fact.process == kController && fact.row.name == kDiskFullFact) return fact.row.value;
   }
+  const Scenario& scenario = evidence.the_case.scenario;
+  if (scenario.is_command() || scenario.is_foreign()) return "";
   for (const auto& error : evidence.errors) {
-    if (error.row.what.find("No space left on device") == std::string::npos) continue;
+    if (!tells_of_a_full_disk(error.row.what)) continue;
     return process_name(error.process) + " found no space left on the device";
   }
   return "";

@@ -128,8 +128,7 @@ class CaseRun {
 
   [[nodiscard]] SupervisorLimits limits(int ranks_in_turn) const {
     SupervisorLimits limits;
-    limits.still_floor_ms = options_.still_floor_ms;
-    limits.still_factor = options_.still_factor;
+    limits.still = options_.still;
     limits.look_apart_ms = options_.look_apart_ms;
     limits.peer_grace_ms = options_.peer_grace_ms;
     constexpr double kLongestMs = 1e12;  // far beyond any run, and still an integer

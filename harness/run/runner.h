@@ -8,8 +8,8 @@
 //
 // A case of kind `command` has one process of its own, the command's keeper; the ranks are found among what it starts.
 //
-// In the case's folder: case.json, the events with their hash (run_folder.h), rank_N.out and rank_N.err, twin.out, twin.err; of a command
-// command.out and command.err.
+// In the case's folder: case.json, the events with their hash (run_folder.h), rank_N.out and rank_N.err, twin.out, twin.err; of a
+// command command.out and command.err.
 // The twin runs when every rank ended well (Done, exit 0) and nothing was stopped.
 #pragma once
 
@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "harness/evidence/event.h"
+#include "harness/evidence/standstill.h"
 #include "harness/run/looks/machine_state.h"
 #include "harness/scenario/case.h"
 
@@ -55,14 +56,13 @@ struct RunnerOptions {
   // The main thread's frames, innermost first, of a process of a command that does not answer itself; may be empty.
   std::function<std::vector<std::string>(pid_t)> frames_of;
   // Deadlines and periods in milliseconds; a test shortens them.
-  std::int64_t still_floor_ms = 10'000;  // nothing moved for max(this, still_factor x longest gap)
-  double still_factor = 20.0;
+  StillLimits still;
   std::int64_t look_apart_ms = 2'000;  // between the two stack samples
   std::int64_t peer_grace_ms =
       5'000;  // for the others to record and end once one rank has ended badly
   std::int64_t term_grace_ms = 2'000;  // between TERM and KILL
-  // Without a word over the link to a rank's agent, which speaks twice a second: a machine that is busy, or a cable that is put back,
-  // is not yet a lost host.
+  // Without a word over the link to a rank's agent, which speaks twice a second: a machine that is busy, or a cable that is put
+  // back, is not yet a lost host.
   std::int64_t link_deadline_ms = 20'000;
 };
 

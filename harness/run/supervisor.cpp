@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <string_view>
 
 #include "nsa/base/text.h"
@@ -56,7 +55,7 @@ void Supervisor::seen(int process, char state, std::int64_t cpu_ms, std::int64_t
   if (!worker.live) return;
   worker.held = state == 'T' || state == 't';
   const bool loading =
-      !worker.said_hello && now_ms - started_ms_ < limits_.loading_floors * limits_.still_floor_ms;
+      !worker.said_hello && now_ms - started_ms_ < limits_.loading_floors * limits_.still.floor_ms;
   if (loading && cpu_ms > worker.cpu_ms) moved(now_ms);
   worker.cpu_ms = cpu_ms;
 }
@@ -94,15 +93,13 @@ std::int64_t Supervisor::longest_gap_ms() const {
 }
 
 std::int64_t Supervisor::threshold_ms() const {
-  if (hopeless_) return std::min(limits_.hopeless_floor_ms, limits_.still_floor_ms);
+  if (hopeless_) return std::min(limits_.hopeless_floor_ms, limits_.still.floor_ms);
   // A process that is held cannot move, however long its steps are: waiting longer for it tells nothing more.
   const bool held = std::any_of(workers_.begin(), workers_.end(), [](const auto& entry) {
     return entry.second.live && entry.second.held;
   });
-  if (held) return limits_.still_floor_ms;
-  const double by_gap = std::ceil(limits_.still_factor * static_cast<double>(longest_gap_ms()));
-  const auto most = static_cast<double>(limits_.still_cap_ms);
-  return std::max(limits_.still_floor_ms, static_cast<std::int64_t>(std::min(by_gap, most)));
+  if (held) return limits_.still.floor_ms;
+  return limits_.still.after_ms(longest_gap_ms());
 }
 
 std::int64_t Supervisor::apart_ms() const {

@@ -12,13 +12,12 @@
 #include <string>
 
 #include "harness/evidence/event.h"
+#include "harness/evidence/standstill.h"
 
 namespace harness {
 
 struct SupervisorLimits {
-  std::int64_t still_floor_ms = 10'000;
-  double still_factor = 20.0;
-  std::int64_t still_cap_ms = 20'000;  // of what the factor gives
+  StillLimits still;
   std::int64_t look_apart_ms = 2'000;
   std::int64_t peer_grace_ms = 5'000;
   // Where it is known that what is waited for will not come: then stillness needs no long proof.

@@ -14,15 +14,16 @@ struct Merged {
 };
 
 // Adds the runs of `from` to `into`, with all their judgements and what was accepted from them on. Added runs get numbers behind
-// those that are there, in their own order. `from` is only read; of a damaged one nothing is added. Each run is a transaction of its
-// own, so that another writer waits for one run and not for all: where it fails in between, the runs before are there, whole, and
-// the error says how many; where nothing was added, no new file is left. Throws: nsa::Error where `from` is no database of ours or
-// of another schema: whoever opens it to write brings it up to date.
+// those that are there, in their own order. `from` is only read; of a damaged one nothing is added. Each run is a transaction of
+// its own, so that another writer waits for one run and not for all: where it fails in between, the runs before are there, whole,
+// and the error says how many; where nothing was added, no new file is left. Throws: nsa::Error where `from` is no database of ours
+// or of another schema: whoever opens it to write brings it up to date.
 [[nodiscard]] Merged merge_database(const std::string& into,
                                     const std::string& from,
                                     const Store::OnNote& on_note);
 
-// A new database with these runs of `from` (their names), with all that merge_database() brings. Appears whole or not at all. Throws:
+// A new database with these runs of `from` (their names), with all that merge_database() brings. Appears whole or not at all.
+// Throws:
 // nsa::Error as above, where `to` is there already, and where `from` has no run of such a name.
 void export_runs(const std::string& from,
                  const std::string& to,

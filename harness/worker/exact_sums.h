@@ -1,6 +1,6 @@
-// Sums over the ranks that everybody knows beforehand (docs/data.md): after a step one for each gradient bucket, of its size and type,
-// through the same process group. What this rank holds of them is recorded. Nothing of the model enters them, so a wrong one was
-// made wrong on the way.
+// Sums over the ranks that everybody knows beforehand (docs/data.md): after a step one for each gradient bucket, of its size and
+// type, through the same process group. What this rank holds of them is recorded. Nothing of the model enters them, so a wrong one
+// was made wrong on the way.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,5 @@
-// A thread that looks at the progress counters ten times a second, writes them every 2 s and, when the controller sends SIGUSR1, the stacks of all threads.
+// A thread that looks at the progress counters ten times a second, writes them every 2 s and, when the controller sends SIGUSR1,
+// the stacks of all threads.
 // It uses neither LibTorch nor locks that the training thread holds for long, so it speaks while everything else is stuck.
 #pragma once
 
@@ -8,7 +9,7 @@
 #include <thread>
 
 #include "harness/worker/channel.h"
-#include "harness/worker/progress.h"
+#include "harness/worker/work_counters.h"
 
 namespace harness {
 

@@ -9,8 +9,8 @@
 #include "harness/scenario/case.h"
 #include "harness/worker/channel.h"
 #include "harness/worker/heartbeat.h"
-#include "harness/worker/progress.h"
 #include "harness/worker/record/artefact_out.h"
+#include "harness/worker/work_counters.h"
 #include "nsa/parallel/observed_backend.h"
 
 namespace harness {

@@ -86,22 +86,28 @@ std::uintptr_t distance(const void* from, const void* to) {
   return reinterpret_cast<std::uintptr_t>(to) - reinterpret_cast<std::uintptr_t>(from);
 }
 
-// The slot of each thread, -1 where none is free: one that a thread still writes its answer of an earlier look into is left.
+// False: a thread still writes its answer of an earlier look into it. It is taken as a thread takes it, so that no late answer
+// begins meanwhile.
+bool take(Slot& slot, int tid) {
+  int count = slot.count.load();
+  do {
+    if (count == kWriting) {
+      slot.tid = 0;
+      return false;
+    }
+  } while (!slot.count.compare_exchange_weak(count, kWriting));
+  slot.tid = tid;
+  slot.count = kNotAnswered;
+  return true;
+}
+
+// The slot of each thread, -1 where none is free.
 std::vector<int> take_slots(const std::vector<int>& ids) {
   std::vector<int> taken;
   int next = 0;
   for (const int tid : ids) {
-    while (next < kMaxThreads && slots[static_cast<std::size_t>(next)].count == kWriting) {
-      slots[static_cast<std::size_t>(next++)].tid = 0;
-    }
-    if (next == kMaxThreads) {
-      taken.push_back(-1);
-      continue;
-    }
-    Slot& slot = slots[static_cast<std::size_t>(next)];
-    slot.count = kNotAnswered;
-    slot.tid = tid;
-    taken.push_back(next++);
+    while (next < kMaxThreads && !take(slots[static_cast<std::size_t>(next)], tid)) ++next;
+    taken.push_back(next < kMaxThreads ? next++ : -1);
   }
   slots_used = next;
   return taken;

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "harness/worker/channel.h"
-#include "harness/worker/progress.h"
+#include "harness/worker/work_counters.h"
 
 namespace harness {
 

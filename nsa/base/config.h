@@ -167,7 +167,8 @@ struct ParallelConfig {
   bool operator==(const ParallelConfig&) const = default;
 };
 
-// The documented keys, unknown ones refused; validated, errors at the line of the value. `model` may hold {use: NAME, ...overrides}:
+// The documented keys, unknown ones refused; validated, errors at the line of the value. `model` may hold {use: NAME,
+// ...overrides}:
 // NAME.yaml of `models_folder`. Relative text paths are relative to `base_folder`. Throws: Error with file:line.
 [[nodiscard]] ModelConfig read_model(const YamlNode& node, const std::string& models_folder);
 [[nodiscard]] TrainingConfig read_training(const YamlNode& node, const std::string& base_folder);

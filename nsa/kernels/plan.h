@@ -68,7 +68,8 @@ struct ListChunk {
   int groups = 0;
 };
 
-// The inverted lists of all queries, and the chunks they are worked on in: few groups and many queries each, so that lists are long.
+// The inverted lists of all queries, and the chunks they are worked on in: few groups and many queries each, so that lists are
+// long.
 struct ListPlan {
   ListParams params;
   int chunk_tokens = 0;

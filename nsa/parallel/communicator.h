@@ -1,4 +1,5 @@
-// One rank's way to its peers: a TCP store (on loopback where nobody says otherwise) and a process group on Gloo or NCCL, every collective observed.
+// One rank's way to its peers: a TCP store (on loopback where nobody says otherwise) and a process group on Gloo or NCCL, every
+// collective observed.
 // Made once per process, used by one thread. Every wait in it ends after `timeout`.
 #pragma once
 

@@ -14,8 +14,8 @@ namespace nsa {
                                       std::int64_t dim,
                                       std::int64_t size);
 
-// One tensor of all documents' traces (each of B = 1, in the order of `lengths`): those of a sequence side by side along `dim`, zeros
-// behind the shorter sequences, the sequences one after the other in dimension 0. Undefined where the first trace lacks it.
+// One tensor of all documents' traces (each of B = 1, in the order of `lengths`): those of a sequence side by side along `dim`,
+// zeros behind the shorter sequences, the sequences one after the other in dimension 0. Undefined where the first trace lacks it.
 [[nodiscard]] torch::Tensor joined_documents(const std::vector<AttentionTrace>& documents,
                                              const DocumentLengths& lengths,
                                              torch::Tensor AttentionTrace::*member,

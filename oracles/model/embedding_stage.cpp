@@ -130,7 +130,8 @@ void each_head_term(Back in, Add add) {
 }
 
 // Where the softmax is peaked, one or two terms carry the sum. Then every later addition rounds at the whole sum, which is all
-// that sum_roundoff allows for: 4.6 standard deviations of such roundings, and a table has thousands of these sums. 4 sqrt(n) are 7.
+// that sum_roundoff allows for: 4.6 standard deviations of such roundings, and a table has thousands of these sums. 4 sqrt(n) are
+// 7.
 double peaked_roundoff(std::int64_t terms) {
   const auto n = static_cast<double>(terms);
   return std::min(n, 4 * std::sqrt(n)) + 2;

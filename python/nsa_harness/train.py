@@ -13,7 +13,7 @@ from nsa_harness import flight
 from nsa_harness.buckets import Buckets
 from nsa_harness.channel import bases_of, name_of_type, place_of
 from nsa_harness.collectives import COLLECTIVES, wrapped
-from nsa_harness.reach import Reach
+from nsa_harness.autograd_graph import Reach
 from nsa_harness.socket_channel import LET_GO_S, SocketChannel
 from nsa_harness.values import dtype_name, hash_of, is_dtensor, local, piece, real, tensors_in
 

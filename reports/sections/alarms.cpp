@@ -1,5 +1,5 @@
-// Of a night: what became slower, and what is missing. Nights that never ended or never began, and cells that the previous night judged and this one did
-// not. What is missing did not fail, so nothing else of the report would tell it.
+// Of a night: what became slower, and what is missing. Nights that never ended or never began, and cells that the previous night
+// judged and this one did not. What is missing did not fail, so nothing else of the report would tell it.
 #include "reports/sections/alarms.h"
 
 #include <algorithm>

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "harness/checks/list.h"
-#include "harness/checks/params.h"
+#include "harness/checks/parameter_names.h"
 #include "harness/judge/judge.h"
 #include "nsa/base/hash.h"
 #include "nsa/base/safetensors.h"

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "harness/checks/data_of.h"
-#include "harness/checks/params.h"
+#include "harness/checks/parameter_names.h"
 #include "tests/checks/planted_case.h"
 
 namespace fixtures {

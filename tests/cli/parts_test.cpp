@@ -12,7 +12,7 @@
 #include "harness/cli/output.h"
 #include "harness/cli/paths.h"
 #include "harness/cli/running/case_needs.h"
-#include "harness/cli/running/progress.h"
+#include "harness/cli/running/progress_line.h"
 #include "harness/store/prune.h"
 #include "nsa/base/file.h"
 #include "tests/fakes/error_of.h"

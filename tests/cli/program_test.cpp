@@ -50,6 +50,22 @@ class ProgramTest : public testing::Test {
   fakes::Program program_;
 };
 
+// Some parents ignore SIGCHLD, and what they start inherits that: nobody could learn how a rank or a command ended.
+TEST_F(ProgramTest, AParentThatIgnoresItsChildrenChangesNoVerdict) {
+  const std::string program = program_.folder() / "bin/nsa-harness";
+  const auto below = [&](Words words) {
+    Words argv = {"env", "-u", "NSA_HARNESS_DB", "HOME=" + program_.folder().path(), "timeout"};
+    argv.insert(argv.end(), {"30", "env", "--ignore-signal=CHLD", program, "run", "--quiet"});
+    argv.insert(argv.end(), words.begin(), words.end());
+    return harness::cli::run_command(argv, 40'000).exit_code;
+  };
+  EXPECT_EQ(below({program_.scenario()}), 0);
+  program_.set_mood("exit7");
+  EXPECT_EQ(below({program_.scenario()}), 1);
+  EXPECT_EQ(below({"--", "true"}), 0);
+  EXPECT_EQ(below({"--", "false"}), 1);
+}
+
 TEST_F(ProgramTest, APassingRunEndsWithTheReportsPath) {
   const ProgramResult result = program_.run({"run", program_.scenario()});
   EXPECT_EQ(result.exit_code, 0) << result.err;

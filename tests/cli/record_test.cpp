@@ -168,12 +168,15 @@ TEST_F(RecordTest, ARankCannotHaveTheRecordDeleted) {
 }
 
 TEST_F(RecordTest, AFullDiskIsNotBlamedOnTheRank) {
-  program_.set_mood("disk_full");
-  const ProgramResult result = program_.run({"run", program_.scenario()});
-  EXPECT_EQ(result.exit_code, 6) << result.out << result.err;
-  EXPECT_THAT(result.out, StartsWith("ERROR"));
-  EXPECT_THAT(result.out, HasSubstr("the disk is full (rank "));
-  EXPECT_THAT(program_.run({"report"}).out, Not(HasSubstr("**CRASH.EXCEPTION")));
+  for (const char* mood : {"disk_full", "quota_full"}) {
+    SCOPED_TRACE(mood);
+    program_.set_mood(mood);
+    const ProgramResult result = program_.run({"run", program_.scenario()});
+    EXPECT_EQ(result.exit_code, 6) << result.out << result.err;
+    EXPECT_THAT(result.out, StartsWith("ERROR"));
+    EXPECT_THAT(result.out, HasSubstr("the disk is full (rank "));
+    EXPECT_THAT(program_.run({"report"}).out, Not(HasSubstr("**CRASH.EXCEPTION")));
+  }
 }
 
 // The loader speaks before the worker begins: without LibTorch every case was a crash of the model.

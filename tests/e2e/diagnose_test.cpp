@@ -42,7 +42,8 @@ TEST(Diagnose, TheLayerOfAFailureIsFoundByLeavingItOut) {
               HasSubstr("Removing layer 1 (model.n_layers 2 -> 1)"));
 }
 
-// The lowest layer cannot be left out, and no law names this mistake: what goes is the code of the stage, or of the sums between ranks.
+// The lowest layer cannot be left out, and no law names this mistake: what goes is the code of the stage, or of the sums between
+// ranks.
 TEST(Diagnose, WhatEveryCaseRunsIsFoundByAnotherImplementation) {
   for (const auto& [fault, place, code] :
        {std::tuple{"score_cubed_fp16", "fault.layers=[0]", "Removing the code of score"},

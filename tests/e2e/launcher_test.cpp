@@ -1,4 +1,5 @@
-// The main job with launchers that start the ranks, where this machine has them. Slurm and two hosts: tests/selftest/several_hosts.py.
+// The main job with launchers that start the ranks, where this machine has them. Slurm and two hosts:
+// tests/selftest/several_hosts.py.
 #include <cstdlib>
 #include <filesystem>
 #include <unistd.h>

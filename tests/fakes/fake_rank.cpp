@@ -331,6 +331,11 @@ void name_others(const Rank& rank) {
   }
 }
 
+int cannot_write(const Rank& rank, const std::string& why) {
+  rank.record(harness::WorkerError{"nsa::Error", "cannot write t: " + why, "backward", 1});
+  return 1;
+}
+
 using Mood = std::function<int(Rank&)>;
 
 // What the mood does after hello; the value is the exit code.
@@ -396,12 +401,8 @@ const std::map<std::string, Mood>& moods() {
       {"breaks_with_layers", &break_with_layers},
       {"two_passes", [](Rank& r) { return write_two_passes(r), r.done(), 0; }},
       {"names_others", [](Rank& r) { return name_others(r), r.done(), 0; }},
-      {"disk_full",
-       [](Rank& r) {
-         return r.record(harness::WorkerError{
-                    "nsa::Error", "cannot write t: No space left on device", "backward", 1}),
-                1;
-       }},
+      {"disk_full", [](Rank& r) { return cannot_write(r, "No space left on device"); }},
+      {"quota_full", [](Rank& r) { return cannot_write(r, "Disk quota exceeded"); }},
       {"late", [](Rank& r) { return usleep(300'000), r.work(), r.done(), 0; }},
   };
   return kMoods;

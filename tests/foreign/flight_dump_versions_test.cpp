@@ -1,5 +1,5 @@
-// Dumps of the flight recorders of older PyTorch with NCCL: torch 2.4 writes version 2.1, torch 2.7 version 2.4. Their pickles name the
-// same fields as those of 2.11, less some that are not looked at.
+// Dumps of the flight recorders of older PyTorch with NCCL: torch 2.4 writes version 2.1, torch 2.7 version 2.4. Their pickles name
+// the same fields as those of 2.11, less some that are not looked at.
 #include <string>
 
 #include <gmock/gmock.h>
@@ -14,8 +14,8 @@ namespace {
 using harness::FlightRecord;
 using ::testing::ElementsAre;
 
-// Written by the recorder of torch 2.4.1 itself, which was told of four operations without a card: an all-reduce of 2 x 3 numbers that is
-// done, a gather in a group of two ranks, a send, and an all-reduce of one number without dimensions.
+// Written by the recorder of torch 2.4.1 itself, which was told of four operations without a card: an all-reduce of 2 x 3 numbers
+// that is done, a gather in a group of two ranks, a send, and an all-reduce of one number without dimensions.
 const char kTorch24[] =
     "\200\002}(X\007\000\000\000versionq\000X\003\000\000\0002.1q\001X\011\000\000\000pg_configq"
     "\002}(X\001\000\000\0000q\003}(X\004\000\000\000nameq\004h\003X\004\000\000\000descq\005X"

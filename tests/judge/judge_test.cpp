@@ -265,6 +265,20 @@ TEST(Judge, AnInterruptedCaseIsNotJudgedAsPass) {
   EXPECT_EQ(judged.reason, "interrupted");
 }
 
+// A training of the user's writes its snapshots where it likes; the record is elsewhere, and whole.
+TEST(Judge, AFullDiskOfTheUsersIsAFailureOfTheirCommand) {
+  Evidence evidence = case_with({"crash"});
+  evidence.errors.push_back({0, 0, {"OSError", "[Errno 28] No space left on device", "", 1}});
+  EXPECT_EQ(judge(evidence, kChecks).outcome, Outcome::error);
+  for (const char* kind : {harness::kCommandKind, harness::kKernelKind}) {
+    evidence.the_case.scenario.kind = kind;
+    EXPECT_EQ(judge(evidence, kChecks).outcome, Outcome::crash) << kind;
+  }
+  evidence.facts.push_back(
+      {harness::kController, 0, harness::Fact{harness::kDiskFullFact, "0 bytes left"}});
+  EXPECT_EQ(judge(evidence, kChecks).outcome, Outcome::error) << "the record's own disk";
+}
+
 TEST(Judge, OrdersFindingsAndTellsVerdictsTheirRoles) {
   const auto judged = harness::judge(case_with({"crash", "hang", "missing"}), kChecks);
   ASSERT_EQ(judged.findings.size(), 3U);

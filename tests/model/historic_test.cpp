@@ -1,5 +1,5 @@
-// The historic forms of the selected branch, and the one by hand, against the reference: outputs and gradients, at every edge length, in float64 and
-// float32, also where uninitialised memory is NaN.
+// The historic forms of the selected branch, and the one by hand, against the reference: outputs and gradients, at every edge
+// length, in float64 and float32, also where uninitialised memory is NaN.
 
 #include "nsa/seams/historic/historic.h"
 

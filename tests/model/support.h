@@ -76,7 +76,8 @@ struct Golden {
   ModelConfig config;
 };
 
-// Largest relative error of tensors against what they should be: over the largest number of each, or a thousandth of the largest of its kind.
+// Largest relative error of tensors against what they should be: over the largest number of each, or a thousandth of the largest of
+// its kind.
 class Comparison {
  public:
   void add(const std::string& kind,

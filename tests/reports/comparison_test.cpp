@@ -132,8 +132,8 @@ TEST(Comparison, ExactValuesAreComparedExactly) {
   EXPECT_THAT(text, HasSubstr("no time was judged."));
 }
 
-// Two nights of the same tree over NCCL differed in peaks by the bytes of up to two steps' collectives: a thread of the process group
-// lets go of their tensors when it comes to it.
+// Two nights of the same tree over NCCL differed in peaks by the bytes of up to two steps' collectives: a thread of the process
+// group lets go of their tensors when it comes to it.
 TEST(Comparison, PeaksOfACaseWithCollectivesAreNoExactValues) {
   const auto values = [](double collective_bytes, double more) {
     const auto with = [&](double bytes, double operators) {

@@ -31,7 +31,7 @@ class JoinedRanks : public ::testing::Test {
 
   test::Ran run_briefly(int ranks, const Moods& moods) {
     RunnerOptions options = launched_options(folder_.path(), moods);
-    options.still_floor_ms = 1'500;
+    options.still.floor_ms = 1'500;
     return test::run_fakes(test::fake_case(ranks), options);
   }
 

@@ -40,7 +40,7 @@ inline RunnerOptions patient_options(const std::string& folder,
   options.worker = fakes::programs() + "/fake_rank";
   options.environment = fake_environment(moods);
   options.folder = folder;
-  options.still_floor_ms = 20'000;
+  options.still.floor_ms = 20'000;
   options.look_apart_ms = 200;
   options.peer_grace_ms = 400;
   options.term_grace_ms = 400;

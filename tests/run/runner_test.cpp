@@ -34,7 +34,7 @@ class RunnerTest : public ::testing::Test {
   // With a threshold that a standstill crosses soon.
   Ran run_briefly(int ranks, const Moods& moods, double budget_seconds = 600.0) {
     RunnerOptions options = patient_options(folder_.path(), moods);
-    options.still_floor_ms = 1'500;
+    options.still.floor_ms = 1'500;
     return run_fakes(fake_case(ranks, budget_seconds), options);
   }
 
@@ -266,7 +266,7 @@ TEST_F(RunnerTest, SpinningRankRunsUntilItsBudgetAndItsTimeIsSeen) {
 
 TEST_F(RunnerTest, LoadingLibrariesIsNoStandstill) {
   RunnerOptions options = patient_options(folder_.path(), {{"", "loads_slowly"}});
-  options.still_floor_ms = 800;  // 2 s of loading
+  options.still.floor_ms = 800;  // 2 s of loading
   const Ran ran = run_fakes(fake_case(1), options);
   EXPECT_EQ(stop_reason(ran), "");
   EXPECT_TRUE(ran.evidence.finished(0));
@@ -619,7 +619,7 @@ Ran run_foreign(const fakes::TempFolder& folder, const std::string& torch) {
   options.worker = "/usr/bin/python3";
   options.environment.push_back("PYTHONPATH=" + fakes::tree() + "/python:" + folder.path());
   options.environment.emplace_back("PYTHONDONTWRITEBYTECODE=1");
-  options.still_floor_ms = 2'000;
+  options.still.floor_ms = 2'000;
   return run_fakes(the_case, options);
 }
 

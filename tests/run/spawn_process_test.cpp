@@ -185,6 +185,15 @@ TEST_F(ProcessTest, DestructorLeavesNobody) {
   EXPECT_FALSE(read_process_state(pid));
 }
 
+// With SIGCHLD ignored the system reaps by itself, and how a process ended is lost: that is no exit code, and no wait for ever.
+TEST_F(ProcessTest, AnEndThatIsLostIsToldAsLost) {
+  const auto before = std::signal(SIGCHLD, SIG_IGN);
+  Process process = shell("exit 3");
+  EXPECT_THROW((void)end_of(process), nsa::Error);
+  EXPECT_TRUE(process.reaped());
+  std::signal(SIGCHLD, before);
+}
+
 TEST_F(ProcessTest, MissingExecutableIsNamed) {
   ProcessRequest request;
   request.argv = {"/nowhere/worker"};

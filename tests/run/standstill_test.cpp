@@ -27,7 +27,7 @@ class StandstillTest : public ::testing::Test {
   Ran run_beside_a_waiting_peer(const std::string& mood, double budget_seconds) {
     RunnerOptions options = patient_options(folder_.path(), {{"0", "in_collective"}, {"1", mood}});
     options.environment.push_back("FAKE_MS=" + std::to_string(kSlowMs));
-    options.still_floor_ms = kStillMs;
+    options.still.floor_ms = kStillMs;
     return run_fakes(fake_case(2, budget_seconds), options);
   }
 

@@ -88,7 +88,7 @@ TEST_P(SupervisorLaw, NothingIsStillWhileAnyCounterMovesWithinTheThreshold) {
     return std::uniform_int_distribution<std::int64_t>(low, high)(random);
   };
   SupervisorLimits limits;
-  limits.still_floor_ms = draw(1'000, 10'000);
+  limits.still.floor_ms = draw(1'000, 10'000);
   limits.look_apart_ms = draw(100, 3'000);
   const int ranks = static_cast<int>(draw(1, 4));
   Player player(limits, ranks);
@@ -98,7 +98,7 @@ TEST_P(SupervisorLaw, NothingIsStillWhileAnyCounterMovesWithinTheThreshold) {
     if (player.now >= next_move) {  // one rank moves, the others may stand still for ever
       const auto rank = static_cast<std::size_t>(draw(0, ranks - 1));
       player.beat(static_cast<int>(rank), ++moved[rank], draw(0, 100));
-      next_move = player.now + draw(kTick, limits.still_floor_ms - 2 * kTick);
+      next_move = player.now + draw(kTick, limits.still.floor_ms - 2 * kTick);
     }
     if (draw(0, 3) == 0) {  // beats of the others that tell of no movement
       const auto rank = static_cast<std::size_t>(draw(0, ranks - 1));
@@ -116,7 +116,7 @@ TEST_P(SupervisorLaw, WhatStandsStillIsAlwaysStoppedAfterThresholdAndLooks) {
     return std::uniform_int_distribution<std::int64_t>(low, high)(random);
   };
   SupervisorLimits limits;
-  limits.still_floor_ms = draw(500, 10'000);
+  limits.still.floor_ms = draw(500, 10'000);
   limits.look_apart_ms = draw(100, 3'000);
   const int ranks = static_cast<int>(draw(1, 4));
   Player player(limits, ranks);
@@ -130,7 +130,7 @@ TEST_P(SupervisorLaw, WhatStandsStillIsAlwaysStoppedAfterThresholdAndLooks) {
   }
   const std::int64_t last = player.now;
   const std::int64_t by_gap = moved > 0 ? std::min<std::int64_t>(20 * gap, 20'000) : 0;
-  const std::int64_t threshold = std::max(limits.still_floor_ms, by_gap);
+  const std::int64_t threshold = std::max(limits.still.floor_ms, by_gap);
   const std::int64_t latest =
       last + threshold + limits.look_apart_ms + 2 * player.look_ms + 10 * kTick;
   while (player.now < latest && player.stops.empty()) {
@@ -148,7 +148,7 @@ TEST_P(SupervisorLaw, WhatStandsStillIsAlwaysStoppedAfterThresholdAndLooks) {
 TEST_P(SupervisorLaw, ControllersOwnDelaysAreNoStandstill) {
   std::mt19937 random(static_cast<unsigned>(GetParam()));
   SupervisorLimits limits;
-  limits.still_floor_ms = 3'000;
+  limits.still.floor_ms = 3'000;
   Player player(limits, 1);
   std::int64_t moved = 0;
   for (int i = 0; i < 100; ++i) {

@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/worker/progress.h"
+#include "harness/worker/work_counters.h"
 #include "nsa/torch.h"
 
 namespace harness {

@@ -5,7 +5,7 @@
 #include <tuple>
 
 #include "harness/checks/list.h"
-#include "harness/checks/params.h"
+#include "harness/checks/parameter_names.h"
 #include "harness/checks/result.h"
 #include "nsa/base/text.h"
 

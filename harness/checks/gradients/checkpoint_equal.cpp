@@ -10,7 +10,7 @@
 #include "harness/checks/gradients/recompute_record.h"
 #include "harness/checks/gradients/twin_difference.h"
 #include "harness/checks/list.h"
-#include "harness/checks/params.h"
+#include "harness/checks/parameter_names.h"
 #include "nsa/base/text.h"
 
 namespace harness::checks {

@@ -9,7 +9,7 @@
 #include "harness/checks/gradients/travelling_type.h"
 #include "harness/checks/list.h"
 #include "harness/checks/lives.h"
-#include "harness/checks/params.h"
+#include "harness/checks/parameter_names.h"
 #include "harness/evidence/raised.h"
 
 namespace harness::checks {

@@ -10,7 +10,7 @@
 #include "harness/checks/drawn_tokens.h"
 #include "harness/checks/gradients/ledger.h"
 #include "harness/checks/list.h"
-#include "harness/checks/params.h"
+#include "harness/checks/parameter_names.h"
 #include "harness/evidence/raised.h"
 
 namespace harness::checks {

@@ -4,7 +4,7 @@
 
 #include "harness/checks/course.h"
 #include "harness/checks/list.h"
-#include "harness/checks/params.h"
+#include "harness/checks/parameter_names.h"
 #include "harness/checks/result.h"
 
 namespace harness::checks {

@@ -3,7 +3,7 @@
 #include <map>
 #include <set>
 
-#include "harness/checks/params.h"
+#include "harness/checks/parameter_names.h"
 
 namespace harness::checks {
 namespace {

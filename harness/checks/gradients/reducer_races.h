@@ -1,5 +1,5 @@
-// Does a reduced gradient depend on which stream of a card comes first? The last step's backward was done again with late streams and
-// in series (harness/kinds/reduced_again.h).
+// Does a reduced gradient depend on which stream of a card comes first? The last step's backward was done again with late streams
+// and in series (harness/kinds/reduced_again.h).
 #pragma once
 
 #include "harness/checks/result.h"

@@ -5,7 +5,7 @@
 
 #include "harness/checks/ceilings.h"
 #include "harness/checks/largest.h"
-#include "harness/checks/params.h"
+#include "harness/checks/parameter_names.h"
 
 namespace harness::checks {
 

@@ -8,7 +8,7 @@
 #include "harness/checks/gradients/twin_difference.h"
 #include "harness/checks/gradients/twin_parts.h"
 #include "harness/checks/largest.h"
-#include "harness/checks/params.h"
+#include "harness/checks/parameter_names.h"
 #include "nsa/base/text.h"
 
 namespace harness::checks {

@@ -246,9 +246,7 @@ class Motion {
       }
     }
     const std::int64_t still = stop_->t_ms - last_move;
-    constexpr std::int64_t kFloorMs = 10'000;
-    constexpr std::int64_t kCapMs = 20'000;
-    const std::int64_t threshold = std::max(kFloorMs, std::min(kCapMs, 20 * longest_gap));
+    const std::int64_t threshold = StillLimits{}.after_ms(longest_gap);
     if (mover == nullptr || still > threshold) return judge_unmoved(still);
     ResultBuilder result;
     result.measured(

@@ -1,5 +1,5 @@
-// What each rank holds of a sum that is known beforehand must be that sum, to the last bit. The sums are computed here from the seed;
-// of what the ranks recorded, the hash decides. What they say of single elements is checked before it is told.
+// What each rank holds of a sum that is known beforehand must be that sum, to the last bit. The sums are computed here from the
+// seed; of what the ranks recorded, the hash decides. What they say of single elements is checked before it is told.
 #include <algorithm>
 #include <array>
 #include <bit>

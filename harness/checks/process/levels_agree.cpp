@@ -1,4 +1,5 @@
-// Does the case show the same however closely it is watched? Compares cases of one run that differ in the level of observation alone:
+// Does the case show the same however closely it is watched? Compares cases of one run that differ in the level of observation
+// alone:
 // how they ended, the losses of every step, the state after the last one. To watch closely is to wait for the device and to hold
 // ranks up: a race or a hang may be gone where somebody looks.
 #include <algorithm>

@@ -16,7 +16,7 @@
 
 #include "harness/checks/attention/backend/chosen_route.h"
 #include "harness/checks/list.h"
-#include "harness/checks/params.h"
+#include "harness/checks/parameter_names.h"
 #include "harness/checks/process/least_squares.h"
 #include "harness/checks/result.h"
 #include "nsa/base/text.h"
@@ -31,8 +31,8 @@ constexpr double kPredictionLimit = 0.15;
 // that it computed: its memory may grow with the square of the length. 0.1 is for what a fit of few points cannot tell.
 constexpr double kMostLinear = 1.1;
 constexpr double kMostOfPlain = 2.1;
-// A peak is the largest of several moments of a step, and each is a sum of powers of the size up to the limit: between two sizes none
-// of them rises faster than that. 0.1 is for what an allocator rounds up.
+// A peak is the largest of several moments of a step, and each is a sum of powers of the size up to the limit: between two sizes
+// none of them rises faster than that. 0.1 is for what an allocator rounds up.
 constexpr double kRoomAtTheEnd = 0.1;
 
 struct SweepPoint {
@@ -286,8 +286,8 @@ class Scaling {
     if (end && !(end->low <= most_along(axis) + kRoomAtTheEnd)) add_exponent(axis, *end, "largest");
   }
 
-  // How it grows from one of the three largest sizes to the next. What grows faster than the rest outgrows it there first, and where
-  // the smaller sizes have their peak at another moment no one power fits all.
+  // How it grows from one of the three largest sizes to the next. What grows faster than the rest outgrows it there first, and
+  // where the smaller sizes have their peak at another moment no one power fits all.
   [[nodiscard]] static std::optional<PowerLaw> at_the_end(const std::vector<double>& sizes,
                                                           const std::vector<double>& bytes) {
     std::map<double, double> by_size;

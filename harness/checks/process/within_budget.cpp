@@ -20,7 +20,8 @@ constexpr std::int64_t kFewestSteps = 50;
 // peak of every part of the run, however little it is. Transports free when they get to it, which makes single peaks lower by
 // chance; that the lowest ones of ten parts come in ascending order by chance happens once in 10! = 3.6 million.
 constexpr std::size_t kParts = 10;
-// Resident memory: allocators round, cache and return; growth that would not add this share of what is resident over the whole run is theirs.
+// Resident memory: allocators round, cache and return; growth that would not add this share of what is resident over the whole run
+// is theirs.
 constexpr double kGrowthShare = 0.05;
 // One large allocation is no leak: memory must grow in both halves of what is judged, each at this share of the pace at least.
 constexpr double kPaceOfAPart = 0.25;

@@ -4,7 +4,7 @@
 #include <sstream>
 #include <string>
 
-#include "harness/checks/params.h"
+#include "harness/checks/parameter_names.h"
 #include "harness/checks/series.h"
 #include "harness/checks/step/step_stages.h"
 #include "oracles/training/scaler.h"

@@ -4,7 +4,7 @@
 
 #include "harness/checks/attention/record/layer_record.h"
 #include "harness/checks/data_of.h"
-#include "harness/checks/params.h"
+#include "harness/checks/parameter_names.h"
 #include "nsa/base/error.h"
 
 namespace harness::checks {

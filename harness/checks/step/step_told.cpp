@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "harness/checks/params.h"
+#include "harness/checks/parameter_names.h"
 #include "harness/judge/patterns.h"
 #include "nsa/base/text.h"
 

@@ -11,7 +11,7 @@
 #include "harness/checks/attention/decode/decode_record.h"
 #include "harness/checks/attention/record/layer_survey.h"
 #include "harness/checks/list.h"
-#include "harness/checks/params.h"
+#include "harness/checks/parameter_names.h"
 #include "harness/checks/training/nan_origin.h"
 #include "harness/checks/training/overflow.h"
 #include "nsa/base/text.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "harness/checks/attention/record/layer_survey.h"
-#include "harness/checks/params.h"
+#include "harness/checks/parameter_names.h"
 
 namespace harness::checks {
 namespace {

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "harness/checks/list.h"
-#include "harness/checks/params.h"
+#include "harness/checks/parameter_names.h"
 #include "harness/checks/training/learning_rate_judge.h"
 #include "harness/checks/training/skipped_steps.h"
 #include "nsa/base/text.h"

@@ -1,5 +1,6 @@
-// Steps in which float16 gradients overflowed at the loss scale of the moment, and which were left out: the scaler saw it and halved
-// the scale, or the rank ended before it could. What is not finite there is what the scaler is for, and nothing can be compared with it.
+// Steps in which float16 gradients overflowed at the loss scale of the moment, and which were left out: the scaler saw it and
+// halved the scale, or the rank ended before it could. What is not finite there is what the scaler is for, and nothing can be
+// compared with it.
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,7 @@
 
 #include "harness/checks/list.h"
 #include "harness/checks/lives.h"
-#include "harness/checks/params.h"
+#include "harness/checks/parameter_names.h"
 #include "harness/checks/result.h"
 #include "nsa/base/text.h"
 

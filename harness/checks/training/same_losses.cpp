@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "harness/checks/list.h"
-#include "harness/checks/params.h"
+#include "harness/checks/parameter_names.h"
 #include "harness/checks/series.h"
 #include "nsa/base/text.h"
 

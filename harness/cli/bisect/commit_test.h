@@ -23,11 +23,11 @@ class CommitTest {
 // Exit code 0 is good, 1 is bad, anything else is UNKNOWN. What the command prints is in test.log beside the folder.
 [[nodiscard]] std::unique_ptr<CommitTest> exit_code_test(std::string line);
 
-// `line` runs timed cases and records them in the database that NSA_HARNESS_DB names, as `./nsa-harness run` does. It is launched in
-// the folder of the good commit and in that of the asked one, in turn. The first commit asked must be the bad one: the cell that
-// became slower there is the one that is followed. A commit is bad where its step took longer by more than half
-// of the bad commit's slowdown, good where by less; where the interval of the pairs holds that border,
-// more pairs are made, and then it is UNKNOWN. What is launched leaves its databases, runs and log in `slower/` beside the folder.
+// `line` runs timed cases and records them in the database that NSA_HARNESS_DB names, as `./nsa-harness run` does. It is launched
+// in the folder of the good commit and in that of the asked one, in turn. The first commit asked must be the bad one: the cell that
+// became slower there is the one that is followed. A commit is bad where its step took longer by more than half of the bad commit's
+// slowdown, good where by less; where the interval of the pairs holds that border, more pairs are made, and then it is UNKNOWN.
+// What is launched leaves its databases, runs and log in `slower/` beside the folder.
 [[nodiscard]] std::unique_ptr<CommitTest> slower_test(std::string good_folder, std::string line);
 
 }  // namespace harness::cli

@@ -24,8 +24,8 @@ double allowed_seconds(const Case& the_case) {
   return scenario.budget_seconds * times;
 }
 
-// Limits are wide: of 31 cases that one CPU night ran, none that was not meant to stand still took a quarter of its limit. By the limits
-// themselves a short first night would run next to nothing.
+// Limits are wide: of 31 cases that one CPU night ran, none that was not meant to stand still took a quarter of its limit. By the
+// limits themselves a short first night would run next to nothing.
 double unmeasured_seconds(const Case& the_case) {
   constexpr double kShare = 0.25;
   return allowed_seconds(the_case) * (stands_still(the_case.scenario) ? 1.0 : kShare);

@@ -22,8 +22,8 @@ class Past {
 
   // What the case took when it last ran; else a quarter of what its scenario allows, or all of that where it is to stand still.
   [[nodiscard]] double expected_seconds(const Case& the_case, const std::string& history_id) const;
-  // What must be left of the budget to begin it: a quarter more than it took when it last ran, and at most what its scenario allows;
-  // else as expected.
+  // What must be left of the budget to begin it: a quarter more than it took when it last ran, and at most what its scenario
+  // allows; else as expected.
   [[nodiscard]] double most_seconds(const Case& the_case, const std::string& history_id) const;
 
  private:

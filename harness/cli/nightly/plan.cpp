@@ -6,7 +6,7 @@
 #include <tuple>
 
 #include "harness/cli/running/case_needs.h"
-#include "harness/run/case_admission.h"
+#include "harness/run/cases_at_once.h"
 #include "harness/store/identity.h"
 
 namespace harness::cli {

@@ -16,8 +16,8 @@ class TimedCells {
   static constexpr std::size_t kLaunches = history::kFewestLaunches;
   static constexpr double kMostLaunches = 2.0 * kLaunches;  // with the rerun
 
-  // `history_ids`: of the cases. The first history::kMostCells timed ones by their labels, so that they are the same every night whatever
-  // the order of the cases, are launched several times, the others once.
+  // `history_ids`: of the cases. The first history::kMostCells timed ones by their labels, so that they are the same every night
+  // whatever the order of the cases, are launched several times, the others once.
   TimedCells(std::string database,
              const std::vector<Case>& cases,
              std::vector<std::string> history_ids);

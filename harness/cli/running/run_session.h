@@ -16,9 +16,9 @@
 
 #include "harness/cli/machine/environment.h"
 #include "harness/cli/machine/machine.h"
-#include "harness/cli/running/progress.h"
+#include "harness/cli/running/progress_line.h"
 #include "harness/cli/running/side_by_side.h"
-#include "harness/run/case_admission.h"
+#include "harness/run/cases_at_once.h"
 #include "harness/run/runner.h"
 #include "harness/scenario/case.h"
 #include "harness/store/store.h"
@@ -48,8 +48,8 @@ struct RunPlan {
   Order order = Order::soonest_done;  // of the points
   // Asked when a point's turn has come: why it is not run after all, "" where it is. From any thread; may be empty.
   std::function<std::string(std::size_t point)> cut;
-  // Asked when all cases of a point have passed, `made` of them: whether it is launched once more, so that its times can be compared
-  // over the nights. From any thread; may be empty.
+  // Asked when all cases of a point have passed, `made` of them: whether it is launched once more, so that its times can be
+  // compared over the nights. From any thread; may be empty.
   std::function<bool(std::size_t point, std::size_t made)> again;
   // Asked when strategy and launches of a point have nothing more to run: the cases that are to be run after all. `ran` holds every
   // case of the point that was run, the first one first. From any thread, one at a time; may be empty.

@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "harness/run/case_admission.h"
+#include "harness/run/cases_at_once.h"
 
 namespace harness::cli {
 

@@ -1,5 +1,5 @@
-// The commit that made it worse, or slower. Each commit is built in a folder of its own, once, and asked by a command of the user's;
-// a commit that does not build is UNKNOWN.
+// The commit that made it worse, or slower. Each commit is built in a folder of its own, once, and asked by a command of the
+// user's; a commit that does not build is UNKNOWN.
 #include <iostream>
 #include <memory>
 

@@ -1,6 +1,6 @@
-// Offsets into an operand that are computed with too few bits, as kernels do that count elements in 32 bit integers: from a power of
-// two on, numbers are read from the beginning again. Where that happens at 2^31 a test would need gigabytes: here it is the largest
-// power of two that the operand reaches over, so that some of its last vectors are read elsewhere and all others are right.
+// Offsets into an operand that are computed with too few bits, as kernels do that count elements in 32 bit integers: from a power
+// of two on, numbers are read from the beginning again. Where that happens at 2^31 a test would need gigabytes: here it is the
+// largest power of two that the operand reaches over, so that some of its last vectors are read elsewhere and all others are right.
 #include "harness/faults/attention/struck_rows.h"
 #include "harness/faults/faults.h"
 

@@ -1,5 +1,5 @@
-// What carries numbers between the ranks gives back other ones, though its inputs were right and it reports no error. Seen: the last
-// elements of a message left as they were; one wrong element in a long message; messages of one size alone.
+// What carries numbers between the ranks gives back other ones, though its inputs were right and it reports no error. Seen: the
+// last elements of a message left as they were; one wrong element in a long message; messages of one size alone.
 #include <algorithm>
 #include <memory>
 #include <utility>

@@ -51,13 +51,13 @@ constexpr std::array kForwardCodes = {
          {.meaning = "A query chose a block that lies after it, or outside the sequence; or it "
                      "attended to an empty slot of its list.",
           .confirmed_by = "The recorded list of blocks holds an index above t / l_sel, or below "
-                          "zero. Of empty slots, the oracle that reads them as block 0 gives "
-                          "exactly the wrong rows.",
+                          "zero. Where empty slots were read: the oracle that reads them as "
+                          "block 0 gives exactly the wrong rows.",
           .next_action = "Look at the bounds of the candidates. A query at position t may take "
                          "blocks 0 to t / l_sel.",
           .witness = "The recorded blocks against the definition of the selection. No score enters "
-                     "the judgement. Of empty slots the float64 oracle, from the recorded "
-                     "operands."}},
+                     "the judgement. Where empty slots were read: the float64 oracle, from the "
+                     "recorded operands."}},
     Code{{"MASK.ALIGNMENT", Family::forward, 160},
          {.meaning = "The causal mask is aligned with the wrong corner: queries see the keys of "
                      "earlier queries.",
@@ -123,17 +123,18 @@ constexpr std::array kForwardCodes = {
           .next_action =
               "Nothing has to be done. The values are judged with the blocks that were chosen.",
           .witness = kOracle}},
-    Code{{"CAUSALITY.LEAK", Family::forward, 210},
-         {.meaning =
-              "A result before position p changed when only the input from p on changed, or a "
-              "query saw another document of its packed sequence.",
-          .confirmed_by = "Two passes with the same prefix differ in bits before p, and all inputs "
-                          "of the stage are equal there. Of documents, the oracle that attends "
-                          "across their border gives exactly the wrong rows.",
-          .next_action = "Look at which keys this stage normalises or attends over. No key after "
-                         "the query may enter, and none of another document.",
-          .witness = "The model against itself with another future, bit by bit. Of documents the "
-                     "float64 oracle, from what was recorded of the sequence."}},
+    Code{
+        {"CAUSALITY.LEAK", Family::forward, 210},
+        {.meaning =
+             "A result before position p changed when only the input from p on changed, or a "
+             "query saw another document of its packed sequence.",
+         .confirmed_by = "Two passes with the same prefix differ in bits before p, and all inputs "
+                         "of the stage are equal there. Where documents are mixed: the oracle "
+                         "that attends across their border gives exactly the wrong rows.",
+         .next_action = "Look at which keys this stage normalises or attends over. No key after "
+                        "the query may enter, and none of another document.",
+         .witness = "The model against itself with another future, bit by bit. Where documents are "
+                    "mixed: the float64 oracle, from what was recorded of the sequence."}},
     Code{{"NUMERIC.FORWARD", Family::forward, 220},
          {.meaning =
               "The result of an operation is not what its equation gives for the recorded inputs.",

@@ -1,6 +1,6 @@
 // The process beside a rank: a launcher starts it, it joins the controller, starts the rank, and says and does what the controller
-// would if the rank were its own child. It needs no LibTorch. When the launcher asks for its end, or the controller is not there any
-// more, it ends the rank: nothing outlives its case.
+// would if the rank were its own child. It needs no LibTorch. When the launcher asks for its end, or the controller is not there
+// any more, it ends the rank: nothing outlives its case.
 #pragma once
 
 #include "harness/run/join/standing.h"

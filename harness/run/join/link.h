@@ -1,5 +1,5 @@
-// Lines both ways over a connected socket. Nothing in it waits: what cannot be sent yet is kept, and a line that comes is of bounded
-// length. Once the connection has ended, or was given up, it stays closed and says why.
+// Lines both ways over a connected socket. Nothing in it waits: what cannot be sent yet is kept, and a line that comes is of
+// bounded length. Once the connection has ended, or was given up, it stays closed and says why.
 #pragma once
 
 #include <cstddef>

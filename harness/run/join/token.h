@@ -1,5 +1,6 @@
 // What agent and controller know each other by: a text of a case's own, drawn from the kernel's random numbers. The agent shows the
-// first half, the controller the second: whoever takes the port of a controller that is gone learns nothing that makes an agent obey.
+// first half, the controller the second: whoever takes the port of a controller that is gone learns nothing that makes an agent
+// obey.
 #pragma once
 
 #include <string>

@@ -1,8 +1,8 @@
 // Processes that call the controller: those of a command that have the two lines in their script. They find it by the name of an
 // abstract Unix socket in their environment, since no descriptor survives a launcher. Who calls is told by the kernel, not by them.
 //
-// What they write wakes nobody: to wake a process that waits costs the writer more than the rest of its write, at every line. They are
-// read at intervals, which are short while one of them writes so much that its socket could fill.
+// What they write wakes nobody: to wake a process that waits costs the writer more than the rest of its write, at every line. They
+// are read at intervals, which are short while one of them writes so much that its socket could fill.
 #pragma once
 
 #include <functional>

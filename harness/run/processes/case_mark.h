@@ -1,7 +1,7 @@
-// By what the processes of a case are known, whatever groups and sessions they make, and whoever adopts them. Each process passes it
-// on to what it starts. There are two of them, since each can be lost: a variable in the environment, which a process may empty;
-// and a number in place of RLIMIT_LOCKS, a limit that Linux keeps, inherits and shows in /proc, and has not looked at since 2.4.25. The
-// second one stays when the environment is emptied; it is lost where a limit is set anew, as su and sudo may do.
+// By what the processes of a case are known, whatever groups and sessions they make, and whoever adopts them. Each process passes
+// it on to what it starts. There are two of them, since each can be lost: a variable in the environment, which a process may empty;
+// and a number in place of RLIMIT_LOCKS, a limit that Linux keeps, inherits and shows in /proc, and has not looked at since 2.4.25.
+// The second one stays when the environment is emptied; it is lost where a limit is set anew, as su and sudo may do.
 #pragma once
 
 #include <cstdint>

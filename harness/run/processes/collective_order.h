@@ -1,5 +1,5 @@
-// The collectives that ranks tell while they run: do two of them issue different ones under one number? What then waits will not come to
-// an end. The judgement of it is a check's, from the whole record.
+// The collectives that ranks tell while they run: do two of them issue different ones under one number? What then waits will not
+// come to an end. The judgement of it is a check's, from the whole record.
 #pragma once
 
 #include <cstdint>

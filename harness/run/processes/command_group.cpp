@@ -311,7 +311,8 @@ bool CommandGroup::failed_before(int number) const {
   return std::any_of(ranks_.begin(), ranks_.end(), [&](const auto& entry) {
     const Rank& other = entry.second;
     if (entry.first == number || !other.ended_ms || is_good(other.end)) return false;
-    // Of two that were noticed in one look nobody knows which ended first. Who is ended by SIGTERM beside one that failed was told to.
+    // Of two that were noticed in one look nobody knows which ended first. Who is ended by SIGTERM beside one that failed was told
+    // to.
     const bool together = other.ended_in == mine.ended_in;
     const bool by_itself = other.end && other.end->signal != SIGTERM;
     return together ? by_itself : *other.ended_ms < *mine.ended_ms;

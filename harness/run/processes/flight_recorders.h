@@ -1,6 +1,6 @@
-// The flight recorders of a command's ranks (evidence/flight.h): switches them on by the environment, asks the ranks for dumps while the
-// command is silent, and reads what they write. A rank is asked through a named pipe that PyTorch makes where it uses NCCL, and a
-// thread of PyTorch answers: the training goes on, and so a rank that spins in the driver answers too.
+// The flight recorders of a command's ranks (evidence/flight.h): switches them on by the environment, asks the ranks for dumps
+// while the command is silent, and reads what they write. A rank is asked through a named pipe that PyTorch makes where it uses
+// NCCL, and a thread of PyTorch answers: the training goes on, and so a rank that spins in the driver answers too.
 //
 // Two dumps some seconds apart tell which ranks cannot go on without their peers. Never waits.
 #pragma once

@@ -1,5 +1,6 @@
 // The process between the controller and a command of the user's own. What the command's processes leave behind becomes its
-// child (a subreaper), whatever groups and sessions they made; so nothing of the command outlives it. It judges and records nothing.
+// child (a subreaper), whatever groups and sessions they made; so nothing of the command outlives it. It judges and records
+// nothing.
 #pragma once
 
 #include <optional>
@@ -16,9 +17,9 @@ inline constexpr const char* kKeepArgument = "--keep-command";
 
 // Runs argv, an array that ends with null, looked for on PATH, and ends as it ended: the same exit code, or the same signal.
 // Writes the command's pid and a newline to fd 3 before anything else, and how it ended as soon as it has. What the command leaves
-// behind has a second to end by itself; then, and as soon as SIGTERM comes or the process that started this one is gone, all that is
-// left gets SIGTERM, and two seconds later SIGKILL until nothing is left. Exit code 127 and a line on stderr: the command could not be
-// started.
+// behind has a second to end by itself; then, and as soon as SIGTERM comes or the process that started this one is gone, all that
+// is left gets SIGTERM, and two seconds later SIGKILL until nothing is left. Exit code 127 and a line on stderr: the command could
+// not be started.
 // REQUIRES: one thread. Returns the exit code.
 [[nodiscard]] int keep(char** argv);
 

@@ -1,5 +1,5 @@
-// What the processes of a case leave behind in groups and sessions of their own, where a signal to the group does not reach it: it is
-// found by the case's mark.
+// What the processes of a case leave behind in groups and sessions of their own, where a signal to the group does not reach it: it
+// is found by the case's mark.
 #pragma once
 
 #include <string>

@@ -190,7 +190,7 @@ Process::~Process() {
   signal_group(SIGKILL);
   // A killed process ends at once, or (state D) when its device lets go of it; the latter is not waited for.
   for (int i = 0; i < 100 && !exited(); ++i) usleep(10'000);
-  if (exited()) (void)reap();
+  if (exited()) (void)collect();
 }
 
 void Process::signal(int number) const noexcept {
@@ -203,9 +203,10 @@ void Process::signal_group(int number) const noexcept {
 
 bool Process::exited() const {
   siginfo_t info{};
-  return !reaped_ &&
-         waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-         info.si_pid == pid_;
+  if (reaped_) return false;
+  const int failed = waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT);
+  // Somebody else reaped it: it will never be a zombie, and reap() says so.
+  return failed != 0 ? errno == ECHILD : info.si_pid == pid_;
 }
 
 bool Process::group_gone() const {
@@ -213,6 +214,13 @@ bool Process::group_gone() const {
 }
 
 ExitStatus Process::reap() {
+  const std::optional<ExitStatus> status = collect();
+  if (status) return *status;
+  throw nsa::Error("process " + std::to_string(pid_) +
+                   " ended, and how it ended is lost: somebody else waited for it");
+}
+
+std::optional<ExitStatus> Process::collect() {
   signal_group(SIGKILL);
   siginfo_t info{};
   rusage usage{};
@@ -222,8 +230,8 @@ ExitStatus Process::reap() {
     result = syscall(SYS_waitid, P_PID, pid_, &info, WEXITED, &usage);
   } while (result < 0 && errno == EINTR);
   reaped_ = true;
+  if (result < 0) return std::nullopt;
   ExitStatus status;
-  if (result < 0) return status;
   if (info.si_code == CLD_EXITED) {
     status.exit_code = info.si_status;
   } else {

@@ -72,9 +72,9 @@ class Process {
 
   void signal(int number) const noexcept;        // to the process alone
   void signal_group(int number) const noexcept;  // to the process and what it started
-  [[nodiscard]] bool exited() const;             // it is a zombie: reap() will not wait
+  [[nodiscard]] bool exited() const;             // it has ended: reap() will not wait
   // Kills what is left of the group and collects the status. Waits for nobody: the caller has other processes to hear.
-  // REQUIRES: exited(), and not reaped before.
+  // REQUIRES: exited(), and not reaped before. Throws nsa::Error where the system does not tell how it ended.
   [[nodiscard]] ExitStatus reap();
   [[nodiscard]] bool reaped() const { return reaped_; }
   // After reap(): nothing is left of the group. A killed process is gone in microseconds, milliseconds on a busy machine;
@@ -83,6 +83,8 @@ class Process {
 
  private:
   Process(pid_t pid, Fd pidfd, Fd events);
+  // reap(); nothing where the system does not tell how it ended.
+  [[nodiscard]] std::optional<ExitStatus> collect();
 
   pid_t pid_;
   Fd pidfd_;

@@ -1,6 +1,6 @@
-// Which ranks of a command are stalled: their main threads have not given up the processor of their own will for a second. A training
-// gives it up in every step, where it waits for the thread of the backward, for data, or for a lock. Who waits for the card in a loop does
-// not, and who waits for what does not come does so once.
+// Which ranks of a command are stalled: their main threads have not given up the processor of their own will for a second. A
+// training gives it up in every step, where it waits for the thread of the backward, for data, or for a lock. Who waits for the
+// card in a loop does not, and who waits for what does not come does so once.
 //
 // A stalled rank may just compute for long: this tells when it is worth asking, and nothing else. Pure.
 #pragma once

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "harness/worker/channel.h"
-#include "harness/worker/progress.h"
 #include "harness/worker/record/tensor_file.h"
+#include "harness/worker/work_counters.h"
 
 namespace harness {
 

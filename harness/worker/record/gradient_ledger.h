@@ -11,8 +11,8 @@
 
 #include "harness/scenario/scenario.h"
 #include "harness/worker/channel.h"
-#include "harness/worker/progress.h"
 #include "harness/worker/record/tensor_file.h"
+#include "harness/worker/work_counters.h"
 #include "nsa/parallel/data_parallel.h"
 #include "nsa/torch.h"
 

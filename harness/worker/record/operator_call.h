@@ -1,5 +1,6 @@
 // One call of one operator of LibTorch with all that it was given, in a file that runs it again: what is left of a case in which a
-// number that is not finite was born. A safetensors file; its tensors are the arguments', and its metadata `operator` says the rest.
+// number that is not finite was born. A safetensors file; its tensors are the arguments', and its metadata `operator` says the
+// rest.
 // Files are untrusted: operators that take text are refused, since text names files.
 #pragma once
 

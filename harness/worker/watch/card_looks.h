@@ -1,5 +1,6 @@
-// Looks at the card while times are taken: is this rank alone on it? The driver says how busy the card is while the rank lets it rest,
-// how much of its memory is used beside what the rank's allocator holds, and how many processes compute on it. Recorded as CardLook.
+// Looks at the card while times are taken: is this rank alone on it? The driver says how busy the card is while the rank lets it
+// rest, how much of its memory is used beside what the rank's allocator holds, and how many processes compute on it. Recorded as
+// CardLook.
 #pragma once
 
 #include "harness/worker/session.h"

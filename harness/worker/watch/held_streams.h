@@ -1,7 +1,7 @@
-// Streams of a card that are held up, whatever else the card does. A kernel of one thread waits on each. It ends when it was held for
-// some time since it was last asked to go on. It counts the card's clock only while it runs: what the card gives to other processes
-// meanwhile does not make the hold shorter. Nothing is launched behind it: what waits at the head of a queue of the card holds up every
-// stream that shares the queue.
+// Streams of a card that are held up, whatever else the card does. A kernel of one thread waits on each. It ends when it was held
+// for some time since it was last asked to go on. It counts the card's clock only while it runs: what the card gives to other
+// processes meanwhile does not make the hold shorter. Nothing is launched behind it: what waits at the head of a queue of the card
+// holds up every stream that shares the queue.
 //
 // The kernel is PTX, which the driver translates: for every card, with and without nvcc.
 #pragma once
@@ -24,7 +24,8 @@ class HeldStreams {
  public:
   explicit HeldStreams(std::vector<c10::cuda::CUDAStream> streams);
 
-  // Each stream is held for some 20 ms of this process's time on the card from now on: those that are held already go on, the others begin.
+  // Each stream is held for some 20 ms of this process's time on the card from now on: those that are held already go on, the
+  // others begin.
   void hold();
 
  private:

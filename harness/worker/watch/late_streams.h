@@ -15,8 +15,10 @@ enum class Late {
   other_streams,  // of LibTorch's pools
 };
 
-// Some 20 ms of nothing on these streams, in front of what is launched on them from now on, counted in this process's time on the card.
-// Other streams are late by the card's clock, which the host runs far ahead of: it first waits for what the current stream was given.
+// Some 20 ms of nothing on these streams, in front of what is launched on them from now on, counted in this process's time on the
+// card.
+// Other streams are late by the card's clock, which the host runs far ahead of: it first waits for what the current stream was
+// given.
 // While they are held, they go on being held: as long as this is asked again within 20 ms, they do nothing (held_streams.h).
 void make_late(Late late, const torch::Device& device);
 

@@ -1,7 +1,7 @@
-// How many operators LibTorch ran in this process: each one, forward and backward, on any thread. Counting never stops, takes no lock,
-// and costs an addition an operator. Before it runs an operator LibTorch asks whether somebody records it; what it asks stands here in
-// front of LibTorch's own function of that name, counts, and hands on. A callback of RecordFunction is told the same, but LibTorch
-// describes the operator for it: that costs more than many operators do.
+// How many operators LibTorch ran in this process: each one, forward and backward, on any thread. Counting never stops, takes no
+// lock, and costs an addition an operator. Before it runs an operator LibTorch asks whether somebody records it; what it asks
+// stands here in front of LibTorch's own function of that name, counts, and hands on. A callback of RecordFunction is told the
+// same, but LibTorch describes the operator for it: that costs more than many operators do.
 #pragma once
 
 #include <cstdint>

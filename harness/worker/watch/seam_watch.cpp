@@ -21,8 +21,8 @@ thread_local SeamPlace
     left_by_exception;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): likewise
 
 // Values are compared bit by bit, so a write that bypasses autograd (a raw pointer, data()) is seen too. A copy lives as long as
-// the call. Of a float tensor that is larger the sum of all bits is compared, which an exchange of numbers leaves as it is; queries of 768
-// numbers at 2048 tokens fit.
+// the call. Of a float tensor that is larger the sum of all bits is compared, which an exchange of numbers leaves as it is; queries
+// of 768 numbers at 2048 tokens fit.
 constexpr std::size_t kMostBytesCompared = std::size_t{8} << 20;
 
 struct Before {

@@ -1,6 +1,7 @@
 // Stands around every seam of every attention layer and looks on: which seam runs now, which one ran when an autograd node
 // was made, whether an implementation wrote into what it was given, and how often it made the host wait for the device.
-// Installed after a fault, so that it sees what the fault does. It changes no value. Made by the kind; must outlive the model's forwards and backwards.
+// Installed after a fault, so that it sees what the fault does. It changes no value. Made by the kind; must outlive the model's
+// forwards and backwards.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +13,8 @@
 #include <vector>
 
 #include "harness/worker/channel.h"
-#include "harness/worker/progress.h"
 #include "harness/worker/watch/host_syncs.h"
+#include "harness/worker/work_counters.h"
 #include "nsa/model/nsa_lm.h"
 #include "nsa/torch.h"
 
@@ -54,7 +55,8 @@ class SeamWatch {
   [[nodiscard]] torch::Tensor blocks(int layer) const;
 
   // How many calls of seams were looked at: the evidence behind "nobody wrote into what he was given". And what the forwards of
-  // each seam made the host wait for, as fact host_waits: [[seam, layer, calls, waits], ...] of the whole life, where there was any.
+  // each seam made the host wait for, as fact host_waits: [[seam, layer, calls, waits], ...] of the whole life, where there was
+  // any.
   void write_total() const;
 
  private:

@@ -65,7 +65,8 @@ struct PartBuffers {
   }
 };
 
-// Is this pick of a query in block `current` in the inverted lists? `forced_apart`: forced blocks are dense ranges, not list entries.
+// Is this pick of a query in block `current` in the inverted lists? `forced_apart`: forced blocks are dense ranges, not list
+// entries.
 NSA_BOTH bool is_listed(
     const Geometry& g, bool forced_apart, int current, int block, int previous) {
   return is_attended(current, block, previous) && !(forced_apart && g.is_forced_at(current, block));

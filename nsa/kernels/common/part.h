@@ -2,10 +2,10 @@
 // integer times one step, the row's largest magnitude / the largest integer, so that its error is half a step. Of 16 bits (wide)
 // that is 1/65534 of the largest value, and a row costs half of float32; of 12 bits (narrow) it is 1/4094, about 2^-12.
 // Narrow ones are for bf16 within the whole operation, where a part is one share of a gated sum. What the row had before:
-// probabilities (for dq: gradients of logits) were rounded to bf16, each by up to 2^-8 of itself, which moves column c of the row by
-// up to 2^-8 times the sum of |p_j v_jc|, which is at least |o_c|. In the largest column the narrow integer adds a sixteenth of that
-// bound. And the result is rounded to bf16, which moves a value by up to between 2^-9 and 2^-8 of itself. Alone the branch keeps wide
-// parts: where a row has one key its output is exact in bf16, and an exact result is held to 2^-13.
+// probabilities (for dq: gradients of logits) were rounded to bf16, each by up to 2^-8 of itself, which moves column c of the row
+// by up to 2^-8 times the sum of |p_j v_jc|, which is at least |o_c|. In the largest column the narrow integer adds a sixteenth of
+// that bound. And the result is rounded to bf16, which moves a value by up to between 2^-9 and 2^-8 of itself. Alone the branch
+// keeps wide parts: where a row has one key its output is exact in bf16, and an exact result is held to 2^-13.
 // Values lie in the order in which lanes hold them: lane t = 0..3 of four has of each 32 columns 8j + 2t + e (j = 0..3, e = 0, 1)
 // eight values. A wide row has 16 bytes for each eight. A narrow one has first 8 bytes for each eight, then for each eight the last
 // 4 of its 12.

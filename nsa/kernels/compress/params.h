@@ -12,7 +12,8 @@ struct PoolTensor {
   TensorRef d_raw;
   const char* conv = nullptr;  // [D,l]; null: avg
   int chunks = 0;              // of 16 bytes in a row
-  // Backward: the gradient of `pooled` as sums, from `column` on. All but the kernel that sums their segments up read the first one.
+  // Backward: the gradient of `pooled` as sums, from `column` on. All but the kernel that sums their segments up read the first
+  // one.
   SumRef sums;
   int columns = 0;
   int column = 0;

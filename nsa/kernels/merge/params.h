@@ -6,7 +6,8 @@
 
 namespace nsa::kernels {
 
-// The rows of queries [from, to) of all sequences, of the groups that `parts` names. A row's dense share lies in `dense` as steps in the order of columns.
+// The rows of queries [from, to) of all sequences, of the groups that `parts` names. A row's dense share lies in `dense` as steps
+// in the order of columns.
 struct MergeRows {
   Common common;
   int from = 0;

@@ -1,6 +1,6 @@
-// Stages of the attention layer a second time, written from the equations in float64 and rounded once: no chunks, no views of another
-// layout, nothing shared with `reference`. They are slow, and for short sequences. A diagnosis puts one of them over whatever stands in
-// its seam: a failure that is gone with it was in the code of that stage. Each counts itself as `by_hand`.
+// Stages of the attention layer a second time, written from the equations in float64 and rounded once: no chunks, no views of
+// another layout, nothing shared with `reference`. They are slow, and for short sequences. A diagnosis puts one of them over
+// whatever stands in its seam: a failure that is gone with it was in the code of that stage. Each counts itself as `by_hand`.
 #pragma once
 
 #include <map>

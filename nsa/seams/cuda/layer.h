@@ -8,8 +8,8 @@
 
 namespace nsa::cuda {
 
-// Throws: Refused, before anything runs. `angles` is the layer's own table of cosines and sines. Where phi is mlp, keys and values are
-// pooled by the seam `compress`; of packed documents that is refused.
+// Throws: Refused, before anything runs. `angles` is the layer's own table of cosines and sines. Where phi is mlp, keys and values
+// are pooled by the seam `compress`; of packed documents that is refused.
 [[nodiscard]] AttentionTrace attention(const BackEnd& back_end,
                                        const SeamContext& context,
                                        const AttentionSeams& seams,

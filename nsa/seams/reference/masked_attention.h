@@ -29,13 +29,14 @@ struct Rows {  // queries first .. last-1
                                         std::int64_t dim,
                                         const std::function<torch::Tensor(Rows)>& one_chunk);
 
-// softmax over the allowed keys of q.k / sqrt(d_k) (arXiv 2502.11089 Eq. 2), float32 at least. allowed_PTK (P may be 1) is true where a
-// query may see a key. A row without any has no meaning here: its caller sets it to zero.
+// softmax over the allowed keys of q.k / sqrt(d_k) (arXiv 2502.11089 Eq. 2), float32 at least. allowed_PTK (P may be 1) is true
+// where a query may see a key. A row without any has no meaning here: its caller sets it to zero.
 [[nodiscard]] torch::Tensor probabilities(const torch::Tensor& q_PhTD,
                                           const torch::Tensor& k_PKD,
                                           const torch::Tensor& allowed_PTK);
 
-// probabilities * v -> [P,h,T,d_v] in q's dtype; k and v may be wider than q, where a caller adds up their gradients. Rows without keys are exact zeros and give exact zero gradients.
+// probabilities * v -> [P,h,T,d_v] in q's dtype; k and v may be wider than q, where a caller adds up their gradients. Rows without
+// keys are exact zeros and give exact zero gradients.
 [[nodiscard]] torch::Tensor masked_attention(const torch::Tensor& q_PhTD,
                                              const torch::Tensor& k_PKD,
                                              const torch::Tensor& v_PKD,

@@ -19,7 +19,8 @@ Tensor sum_over_heads(const Tensor& p_PhTC) {
 }
 
 // Importance of each block: its compressed tokens, each weighted by the share of it that lies in the block (Eq. 9 for any
-// l, d, l'; `fractional` divides by the token's length, `overlap` by the stride). Block j meets tokens j*l'/d - (l/d - 1) .. (j+1)*l'/d - 1, with the same weights for every j:
+// l, d, l'; `fractional` divides by the token's length, `overlap` by the stride). Block j meets tokens j*l'/d - (l/d - 1) ..
+// (j+1)*l'/d - 1, with the same weights for every j:
 // they are added in this order for all blocks, so that equal blocks get bit-equal scores.
 Tensor block_importance(const ModelConfig& config, const Tensor& p_PTC, std::int64_t n_blocks) {
   const auto stride = config.l_sel / config.d;

@@ -9,7 +9,7 @@
 #include "harness/checks/ceilings.h"
 #include "harness/checks/largest.h"
 #include "harness/checks/list.h"
-#include "harness/checks/params.h"
+#include "harness/checks/parameter_names.h"
 #include "nsa/base/text.h"
 
 namespace harness::checks {

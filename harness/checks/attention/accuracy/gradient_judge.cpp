@@ -8,7 +8,7 @@
 #include "harness/checks/ceilings.h"
 #include "harness/checks/largest.h"
 #include "harness/checks/nearer.h"
-#include "harness/checks/params.h"
+#include "harness/checks/parameter_names.h"
 #include "harness/checks/result.h"
 #include "nsa/base/text.h"
 #include "oracles/laws/backward_laws.h"

@@ -6,7 +6,7 @@
 
 #include "harness/checks/artefacts.h"
 #include "harness/checks/attention/record/layer_survey.h"
-#include "harness/checks/params.h"
+#include "harness/checks/parameter_names.h"
 
 namespace harness::checks {
 namespace {

@@ -1,5 +1,5 @@
-// Implementations of seam `attention` that compute a whole layer by themselves: no other seam of the attention runs then, but for the
-// pooling by an MLP and the single tokens behind a prompt.
+// Implementations of seam `attention` that compute a whole layer by themselves: no other seam of the attention runs then, but for
+// the pooling by an MLP and the single tokens behind a prompt.
 #pragma once
 
 #include <algorithm>

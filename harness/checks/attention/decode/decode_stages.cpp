@@ -17,7 +17,8 @@ namespace {
 constexpr const char* kCache = "cache";
 
 struct DecodedRow : DecodedStage {
-  // In kSteps: what it is made of. Of raw keys a cache is not on record, and is trusted where the caches that are on record are right.
+  // In kSteps: what it is made of. Of raw keys a cache is not on record, and is trusted where the caches that are on record are
+  // right.
   std::string_view made_of;
   const char* holds = "";  // of a cache: what was appended, a token at a time
 };

@@ -1,5 +1,5 @@
-// Which results of a layer differ by themselves between a whole sequence and its tokens decoded alone? What is made of a result that
-// differs differs too, and says nothing of its own.
+// Which results of a layer differ by themselves between a whole sequence and its tokens decoded alone? What is made of a result
+// that differs differs too, and says nothing of its own.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// Do the streams of a card race? A layer was called twice with every operator waiting for the one before it, and with either side of
-// the streams late. Where those two calls give equal bits and another one does not, what differs is the order in which streams came.
+// Do the streams of a card race? A layer was called twice with every operator waiting for the one before it, and with either side
+// of the streams late. Where those two calls give equal bits and another one does not, what differs is the order in which streams
+// came.
 #pragma once
 
 #include <map>

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "harness/checks/list.h"
-#include "harness/checks/params.h"
+#include "harness/checks/parameter_names.h"
 #include "harness/checks/result.h"
 #include "harness/evidence/seen_by.h"
 #include "nsa/base/text.h"

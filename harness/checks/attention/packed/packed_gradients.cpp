@@ -13,7 +13,7 @@
 #include "harness/checks/ceilings.h"
 #include "harness/checks/largest.h"
 #include "harness/checks/nearer.h"
-#include "harness/checks/params.h"
+#include "harness/checks/parameter_names.h"
 #include "harness/checks/result.h"
 #include "oracles/attention/backward.h"
 #include "oracles/laws/match.h"

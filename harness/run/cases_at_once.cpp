@@ -1,4 +1,4 @@
-#include "harness/run/case_admission.h"
+#include "harness/run/cases_at_once.h"
 
 #include <algorithm>
 #include <numeric>

@@ -10,7 +10,7 @@ sys.path.insert(0, os.path.join(ROOT, "python"))
 import torch  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
-from nsa_harness.reach import UNKNOWN, Reach  # noqa: E402
+from nsa_harness.autograd_graph import UNKNOWN, Reach  # noqa: E402
 
 
 class Two(torch.nn.Module):

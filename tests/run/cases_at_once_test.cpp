@@ -1,12 +1,12 @@
 // Laws of what may run at the same time, over drawn machines and cases.
+#include "harness/run/cases_at_once.h"
+
 #include <algorithm>
 #include <numeric>
 #include <random>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "harness/run/case_admission.h"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "harness/worker/progress.h"
+#include "harness/worker/work_counters.h"
 
 #include <chrono>
 #include <cstdio>

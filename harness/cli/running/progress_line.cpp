@@ -1,4 +1,4 @@
-#include "harness/cli/running/progress.h"
+#include "harness/cli/running/progress_line.h"
 
 #include <algorithm>
 #include <iostream>

@@ -1,4 +1,4 @@
-#include "harness/checks/params.h"
+#include "harness/checks/parameter_names.h"
 
 #include <algorithm>
 #include <array>

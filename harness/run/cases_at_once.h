@@ -12,8 +12,8 @@
 
 namespace harness {
 
-// A card gives its processes turns of some milliseconds. With 60 small cases on one card of a machine with 64 cores, one in four used up
-// its time; with 16 none does.
+// A card gives its processes turns of some milliseconds. With 60 small cases on one card of a machine with 64 cores, one in four
+// used up its time; with 16 none does.
 inline constexpr int kMostOnACard = 16;
 
 struct Capacity {
