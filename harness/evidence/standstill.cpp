@@ -163,7 +163,16 @@ bool same_place(const Observation& before, const Observation& after) {
          called_from_same_place(main_frames(before), frames);
 }
 
-Doing slowed_by(const Looked& process) {
+bool is_inside_nccl(const Observation& look) {
+  const std::vector<std::string>& frames = main_frames(look);
+  return std::any_of(frames.begin(), frames.end(), [](const std::string& frame) {
+    return frame.find("libnccl") != std::string::npos;
+  });
+}
+
+namespace {
+
+Doing without_peers(const Looked& process) {
   if (process.before == nullptr || process.after == nullptr) return Doing::computing;
   const Doing doing = doing_between(*process.before, *process.after, process.wall_ms);
   if (doing == Doing::sleeping && process.wake_ups >= kWakeUpsOfAHang) return Doing::waiting;
@@ -177,6 +186,13 @@ Doing slowed_by(const Looked& process) {
   return loops ? Doing::waiting : doing;
 }
 
+}  // namespace
+
+Doing slowed_by(const Looked& process) {
+  const Doing doing = without_peers(process);
+  return doing == Doing::waiting && process.connecting ? Doing::connecting : doing;
+}
+
 bool stands_still(std::span<const Looked> processes) {
   const auto stopped = [](const Looked& process) {
     return process.before != nullptr && process.after != nullptr && is_stopped(*process.before) &&
@@ -184,10 +200,13 @@ bool stands_still(std::span<const Looked> processes) {
   };
   // A stopped process is no slow one, whatever its peers do while they wait for it.
   if (std::any_of(processes.begin(), processes.end(), stopped)) return true;
-  return !processes.empty() &&
-         std::all_of(processes.begin(), processes.end(), [](const Looked& process) {
-           return slowed_by(process) == Doing::waiting;
-         });
+  bool all_connect = true;
+  for (const Looked& process : processes) {
+    const Doing doing = slowed_by(process);
+    if (doing != Doing::waiting && doing != Doing::connecting) return false;
+    all_connect = all_connect && doing == Doing::connecting;
+  }
+  return !all_connect;
 }
 
 std::string told(const Looked& process) {

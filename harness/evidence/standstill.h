@@ -23,12 +23,13 @@ struct StillLimits {
 };
 
 enum class Doing {
-  stopped,    // by a signal or a tracer, in both looks
-  child,      // a process that it started takes processor time, or is ready to
-  computing,  // it takes processor time, or is ready to
-  disk,       // it reads from or writes to a disk
-  sleeping,   // it waits in a call that ends by itself
-  waiting     // none of these
+  stopped,     // by a signal or a tracer, in both looks
+  child,       // a process that it started takes processor time, or is ready to
+  computing,   // it takes processor time, or is ready to
+  disk,        // it reads from or writes to a disk
+  sleeping,    // it waits in a call that ends by itself
+  connecting,  // it waits inside NCCL at the rendezvous: it has met its peers, and the driver prepares memory that they share
+  waiting      // none of these
 };
 
 // The two looks at one process and the time between them. REQUIRES: of one process, `before` the earlier one.
@@ -66,10 +67,15 @@ struct Looked {
   // PyTorch's flight recorder shows that it cannot go on without its peers (evidence/flight.h): in whatever loop it waits for them
   bool held = false;
   std::int64_t wake_ups = 0;  // known so far
+  bool connecting = false;    // at the rendezvous, inside NCCL
 };
+
+// The main thread is inside NCCL, as far as its stack is known.
+[[nodiscard]] bool is_inside_nccl(const Observation& look);
 
 // What keeps this process from standing still, or none of it (`stopped`, `waiting`).
 [[nodiscard]] Doing slowed_by(const Looked& process);
+// Where all connect, nobody is missing: on a machine whose cards are busy that takes as long as a standstill.
 [[nodiscard]] bool stands_still(std::span<const Looked> processes);
 
 // "in futex without a time limit, 3 ms of processor time in 2001 ms"; what could not be read is said.

@@ -115,6 +115,20 @@ inline void add_flights(std::vector<Planted>& list) {
                     dumped(h, 0, {flight(1, 8, true), flight(2, 8, false)});
                     dumped(h, 1, {flight(1, 8, true), flight(2, 5, false)});
                   }});
+  // With the two lines: rank 1 is in a broadcast of DistributedDataParallel's own, which no script asks for.
+  list.push_back({moves,
+                  "a rank spins in a collective that only PyTorch tells",
+                  Verdict::fail,
+                  "HANG.COLLECTIVE",
+                  R"({"ranks":[0,1],"sequence":2})",
+                  [](Healthy& h) {
+                    stopped(h, "still", "forward");
+                    as_command(h);
+                    waiting(h, 0);
+                    for (const int rank : {0, 1}) look_at(h, rank, kComputing, kComputingOn);
+                    dumped(h, 0, {flight(1, 8, true), flight(2, 8, false)});
+                    dumped(h, 1, {flight(1, 8, true), flight(2, 5, false, "broadcast")});
+                  }});
   list.push_back({moves,
                   "ranks compute before the same collective, as PyTorch tells",
                   Verdict::fail,

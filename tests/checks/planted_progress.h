@@ -220,6 +220,30 @@ inline void add_progress(std::vector<Planted>& list) {
                     for (int rank = 0; rank < 2; ++rank)
                       look_at(h, rank, {"S", 5, {"accept"}}, {"S", 6, {"accept"}});
                   }});
+  const auto connect = [](Healthy& h, const std::string& reason, int ranks) {
+    stopped(h, reason, "rendezvous");
+    put(h.evidence.suspects, kController, harness::Suspect{11'000, 10'000, 40}, 25'000);
+    for (int rank = 0; rank < 2; ++rank) {
+      const std::string inside = rank < ranks ? "libnccl.so.2+0xe9271" : "accept";
+      look_at(h, rank, {"S", 5, {"recvmsg", inside}}, {"S", 6, {"recvmsg", inside}});
+    }
+  };
+  list.push_back({check,
+                  "NCCL never connects those that met",
+                  Verdict::fail,
+                  "HANG.INIT",
+                  R"({"phase":"rendezvous"})",
+                  [=](Healthy& h) { connect(h, "budget", 2); }});
+  // Ended after half a minute: on a machine whose cards are busy NCCL takes as long.
+  list.push_back({check, "NCCL still connects", Verdict::inconclusive, "", "{}", [=](Healthy& h) {
+                    connect(h, "still", 2);
+                  }});
+  list.push_back({check,
+                  "NCCL waits for one that waits elsewhere",
+                  Verdict::fail,
+                  "HANG.INIT",
+                  R"({"phase":"rendezvous"})",
+                  [=](Healthy& h) { connect(h, "still", 1); }});
   list.push_back(
       {check, "one never joined", Verdict::fail, "HANG.INIT", R"({"ranks":[1]})", [](Healthy& h) {
          stopped(h, "still", "rendezvous");

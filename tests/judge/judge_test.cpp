@@ -270,6 +270,7 @@ TEST(Judge, AFullDiskOfTheUsersIsAFailureOfTheirCommand) {
   Evidence evidence = case_with({"crash"});
   evidence.errors.push_back({0, 0, {"OSError", "[Errno 28] No space left on device", "", 1}});
   EXPECT_EQ(judge(evidence, kChecks).outcome, Outcome::error);
+  evidence.hellos.push_back({0, 0, {}});  // else only its end is judged
   for (const char* kind : {harness::kCommandKind, harness::kKernelKind}) {
     evidence.the_case.scenario.kind = kind;
     EXPECT_EQ(judge(evidence, kChecks).outcome, Outcome::crash) << kind;

@@ -110,6 +110,13 @@ class Motion {
       result.missing(what_keeps(kept), site_of_rank(kept.front().rank));
     } else if (const auto busy = busy_ranks(); !busy.empty()) {
       result.found(slow_by_doing(busy.front().doing(), busy));
+    } else if (all_connect(live_)) {
+      if (stop_->row.reason == "budget") {
+        result.found(hang_of(live_, gone_, evidence_.the_case.scenario));
+      } else {
+        result.missing(
+            "time enough to tell ranks that NCCL still connects from ranks that it never will");
+      }
     } else if (stop_->row.reason == "budget") {
       result.found(outlasted(sleepers(), live_));
     } else {

@@ -80,6 +80,8 @@ void judge_rank(const Evidence& evidence, const RankState& rank, const Lull& lul
     lulls.notes.push_back(note_of(rank, lull, "computed"));
   } else if (doing == Doing::child) {
     lulls.notes.push_back(note_of(rank, lull, "waited for a child that computed"));
+  } else if (doing == Doing::connecting) {
+    lulls.notes.push_back(note_of(rank, lull, "waited for NCCL to connect it to its peers"));
   } else if (doing == Doing::disk) {
     lulls.notes.push_back(note_of(rank, lull, "read or wrote a disk"));
   }

@@ -54,8 +54,9 @@ void add_flights(const Evidence& evidence, RankState& state) {
   if (dump == flights.after.end()) return;
   state.held = held_ranks(evidence, flights).contains(state.rank);
   const FlightRecord* pending = pending_in(dump->second);
-  if (pending == nullptr || tells_collectives(evidence, state.rank)) return;
-  state.pending = {pending->group, pending->sequence, 0, "", pending->op, true};
+  if (pending == nullptr) return;
+  state.of_recorder = {pending->group, pending->sequence, 0, "", pending->op, true};
+  if (!tells_collectives(evidence, state.rank)) state.pending = state.of_recorder;
 }
 
 // The newest heartbeat or phase says where it was.
@@ -99,6 +100,7 @@ Looked RankState::looked() const {
   looked.before = &looks[0]->row;
   looked.after = &looks[1]->row;
   looked.wall_ms = looks[1]->t_ms - looks[0]->t_ms;
+  looked.connecting = phase == "rendezvous" && is_inside_nccl(looks[1]->row);
   return looked;
 }
 
@@ -118,6 +120,12 @@ RankState state_of_rank(const Evidence& evidence, int rank, const Window& window
   state.pending = pending_at(evidence, rank, until_ms);
   add_flights(evidence, state);
   return state;
+}
+
+bool all_connect(const std::vector<RankState>& ranks) {
+  return !ranks.empty() && std::all_of(ranks.begin(), ranks.end(), [](const RankState& rank) {
+    return rank.looked_twice() && rank.doing() == Doing::connecting;
+  });
 }
 
 std::vector<Looked> looked_at(const std::vector<RankState>& ranks) {

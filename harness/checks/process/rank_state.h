@@ -29,7 +29,9 @@ struct RankState {
   int layer = -1;
   // 0 and 1 with stacks; 2 and 3 of a case that was watched further
   std::array<const From<Observation>*, 4> looks{};
-  std::optional<PendingCollective> pending;
+  std::optional<PendingCollective>
+      pending;  // as the rank tells; as PyTorch's flight recorder does where no rank tells
+  std::optional<PendingCollective> of_recorder;
   bool held = false;          // by its peers, as PyTorch's flight recorder has it
   std::string unread_flight;  // why the newest dump of that recorder could not be read
 
@@ -46,6 +48,9 @@ struct Window {  // of time, both ends included
 // The newest looks within the window, and where the rank was at look 1, or at the end of the window where there is none. A
 // collective that ended later was pending.
 [[nodiscard]] RankState state_of_rank(const Evidence& evidence, int rank, const Window& window);
+
+// All have met at the rendezvous, and NCCL connects them.
+[[nodiscard]] bool all_connect(const std::vector<RankState>& ranks);
 
 [[nodiscard]] std::vector<Looked> looked_at(const std::vector<RankState>& ranks);
 [[nodiscard]] std::vector<int> numbers_of(const std::vector<RankState>& ranks);

@@ -91,7 +91,8 @@ Finding hang_init(const std::vector<RankState>& live, const std::vector<int>& go
     if (rank.phase != "rendezvous") late.push_back(rank);
   }
   const bool together = late.empty() && gone.empty();
-  Finding finding = base("HANG.INIT", together ? "together" : "absent", late.empty() ? live : late);
+  const char* variant = !together ? "absent" : all_connect(live) ? "connecting" : "together";
+  Finding finding = base("HANG.INIT", variant, late.empty() ? live : late);
   if (late.empty() && !gone.empty()) finding.site.ranks = gone;
   put_stacks(live, finding);
   return finding;
@@ -200,11 +201,26 @@ bool children_compile(const std::vector<RankState>& ranks) {
   return some;
 }
 
+// A rank tells of the collectives that it asks for. Others, such as those with which DistributedDataParallel compares its buckets,
+// are known to PyTorch's flight recorder alone. Where a rank waits in one of those, the recorder speaks for all ranks: its
+// numbers are not theirs.
+std::vector<RankState> with_all_collectives(std::vector<RankState> live) {
+  const bool untold = std::any_of(live.begin(), live.end(), [](const RankState& rank) {
+    return rank.held && !rank.pending && rank.of_recorder;
+  });
+  if (!untold) return live;
+  for (RankState& rank : live) {
+    if (rank.of_recorder) rank.pending = rank.of_recorder;
+  }
+  return live;
+}
+
 }  // namespace
 
-Finding hang_of(const std::vector<RankState>& live,
+Finding hang_of(const std::vector<RankState>& seen,
                 const std::vector<int>& gone,
                 const Scenario& scenario) {
+  const std::vector<RankState> live = with_all_collectives(seen);
   std::vector<RankState> stopped;
   std::vector<RankState> outside;
   std::size_t starting = 0;

@@ -91,7 +91,8 @@ constexpr std::array kProcessCodes = {
                     "Another process on the card would show in that figure too: `doctor` lists "
                     "those there are."}},
     Code{{"HANG.INIT", Family::progress, 415, Outcome::hang},
-         {.meaning = "The ranks never met: at least one did not join the rendezvous.",
+         {.meaning = "The ranks never began: at least one did not join the rendezvous, or NCCL did "
+                     "not connect those that had met.",
           .confirmed_by = "All ranks stand still before the first collective.",
           .next_action = "Check that as many processes were started as the group expects, and that "
                          "they use the same address and port.",

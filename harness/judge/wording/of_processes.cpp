@@ -162,6 +162,17 @@ constexpr std::array kProcessWords = {
             "It is no collective of the training: none had been issued.",
             "",
             "stacks"},
+    Wording{
+        "HANG.INIT",
+        "connecting",
+        "{Ranks} met at the rendezvous, and NCCL had not connected them when the case's time was "
+        "over.",
+        "It is no collective of the training: none had been issued. No rank is missing: all are "
+        "inside NCCL.",
+        "Run the case again with NCCL_DEBUG=INFO: which network interface and which transport "
+        "does NCCL choose? Then change one thing at a time: NCCL_SOCKET_IFNAME, "
+        "NCCL_P2P_DISABLE=1, NCCL_CUMEM_ENABLE=0.",
+        "stacks"},
     Wording{"HANG.COLLECTIVE",
             "waiting",
             "Every live rank waited inside a collective: {waits}.[ PyTorch's flight recorder tells "

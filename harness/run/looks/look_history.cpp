@@ -62,6 +62,7 @@ Looked LookHistory::newest() const {
   looked.before = &before->seen;
   looked.after = &after->seen;
   looked.wall_ms = after->t_ms - before->t_ms;
+  looked.connecting = phase_ == "rendezvous" && is_inside_nccl(after->seen);
   return looked;
 }
 
