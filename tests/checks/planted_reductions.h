@@ -29,12 +29,16 @@ inline void add_bucket_sizes(std::vector<Planted>& list) {
   add("a first step that learns the order", Verdict::pass, "", "{}", [](Healthy& h) {
     for (const int rank : {0, 1}) one_bucket(h, rank, 1);
   });
-  add("a static graph learns it in the second step", Verdict::pass, "", "{}", [](Healthy& h) {
+  const auto learns_twice = [](Healthy& h) {
     h.evidence.the_case.scenario.parallel.static_graph = true;
     for (const int rank : {0, 1}) {
       for (const int step : {1, 2}) one_bucket(h, rank, step);
     }
-  });
+  };
+  add("no step after those that learn the order", Verdict::inconclusive, "", "{}", learns_twice);
+  const PlantedAdder of_three_steps{list, "buckets_as_asked", 2, 3};
+  of_three_steps(
+      "a static graph learns it in the second step", Verdict::pass, "", "{}", learns_twice);
   add("never cut", Verdict::fail, code, R"({"step":2,"ranks":[1],"bucket":0})", [](Healthy& h) {
     for (const int rank : {0, 1}) one_bucket(h, rank, 1);
     one_bucket(h, 1, 2);

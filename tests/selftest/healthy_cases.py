@@ -90,8 +90,9 @@ def training(name, numbers, options):
         f"keep_blocks: {pick(numbers, 'false', 'true')}}}}}",
         f"seed: {numbers.randrange(10000)}", "budget: {seconds: 90, cores: 2}", requires(options),
         f"checks: [{'decisions_agree, ' if replicated == 'true' and ranks > 1 and not options.card else ''}"
+        f"{'buckets_as_asked, ' if steps > 2 else ''}"  # before, all gradients may be one bucket
         "checkpoint_equal, gradients_arrived, gradients_agree, matches_twin, collectives_agree, parameters_agree, "
-        "buckets_as_asked, data_distinct, close_to_oracle, step_is_oracle, selection_valid, unmutated, finite, optimizer_sound, "
+        "data_distinct, close_to_oracle, step_is_oracle, selection_valid, unmutated, finite, optimizer_sound, "
         "machine_sound, repeats_equal, "
         "ran_route, process_clean, progress]"]
     return "\n".join(lines) + "\n"

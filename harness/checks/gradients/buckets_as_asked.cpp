@@ -71,6 +71,11 @@ class BucketSizes {
       result_.found(finding(step));
       break;
     }
+    if (cut_ == 0 && learnt_ > 0) {
+      result_.missing(
+          "a step after those in which the order of the gradients is learnt: until then "
+          "all are one bucket, whatever is asked for");
+    }
     return result_.finish(counted(cut_, "bucket plan") + " " + (cut_ == 1 ? "is" : "are") +
                           " cut at " + nsa::to_text(asked_ / kMiB, 3) + " MiB" +
                           (learnt_ > 0 ? ", after first steps in one bucket" : ""));
