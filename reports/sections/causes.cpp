@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "reports/markdown.h"
+#include "reports/sections/alike.h"
 #include "reports/sections/by_scenario.h"
 #include "reports/sections/list.h"
 #include "reports/sections/wording.h"
@@ -101,13 +102,14 @@ std::string of_cause(const std::vector<Finding>& findings,
   return text + under("  ", "what could not be judged because of it", not_judged(cause));
 }
 
-std::string causes_of_case(const ReportView& view, const CaseView& one) {
+std::string causes_of_case(const CaseView& one) {
+  if (!one.record.judgement || one.record.judgement->findings.empty()) return "";
   const std::vector<Finding>& findings = one.record.judgement->findings;
   const auto count = std::count_if(findings.begin(), findings.end(), [](const Finding& finding) {
     return finding.role == Role::initiating;
   });
   if (findings.size() < 2 && findings.front().not_judged.empty()) return "";
-  std::string text = "### " + case_name(view, one) + "\n\n";
+  std::string text;
   if (count == 0) text += "- no finding is the cause of the case\n";
   if (count > 1) {
     text += "- " + std::to_string(count) + " independent causes: nothing ties one to another\n";
@@ -131,12 +133,8 @@ std::string causes_of_case(const ReportView& view, const CaseView& one) {
 }
 
 std::string causes_body(const ReportView& view) {
-  std::string text;
-  for (const CaseView* one : told_in_full(view)) {
-    const auto& judgement = one->record.judgement;
-    if (judgement && !judgement->findings.empty()) text += causes_of_case(view, *one);
-  }
-  return text;
+  return told_once(
+      view, [&](const CaseView& one) { return case_name(view, one); }, &causes_of_case);
 }
 
 }  // namespace

@@ -1,9 +1,10 @@
-// CODE @ site — what happened — what was ruled out — next action, of every case that has findings. A long
-// report names in a row what passing cases found because they expect it, and what is known to fail.
+// CODE @ site — what happened — what was ruled out — next action, of every case that has findings; what several have alike is
+// told once. A long report names in a row what passing cases found because they expect it, and what is known to fail.
 #include <algorithm>
 
 #include "harness/judge/wording/find_wording.h"
 #include "reports/markdown.h"
+#include "reports/sections/alike.h"
 #include "reports/sections/by_scenario.h"
 #include "reports/sections/list.h"
 #include "reports/sections/wording.h"
@@ -28,15 +29,15 @@ bool is_told_here(const harness::Finding& finding) {
   return finding.role == harness::Role::initiating || finding.role == harness::Role::unknown;
 }
 
-std::string findings_of_case(const ReportView& view, const CaseView& one) {
+// Without the name of the case; "" where nothing is told.
+std::string findings_of_case(const CaseView& one) {
   if (!one.record.judgement) return "";
   std::string found;
   for (const auto& finding : one.record.judgement->findings) {
     if (is_told_here(finding)) found += of_finding(finding);
   }
   if (found.empty()) return "";
-  std::string text =
-      "### " + case_name(view, one) + ": " + harness::name_of(one.outcome()) + "\n\n";
+  std::string text;
   if (!one.planted().empty()) {
     text += "The fault " + escape(one.planted()) + " was planted on purpose" +
             (one.expects() ? ": this case passes when it is found.\n\n" : ".\n\n");
@@ -63,7 +64,10 @@ std::string expected_or_known(const ReportView& view) {
 
 std::string findings_body(const ReportView& view) {
   std::string text;
-  for (const CaseView* one : told_in_full(view)) text += findings_of_case(view, *one);
+  const auto title = [&](const CaseView& one) {
+    return case_name(view, one) + ": " + harness::name_of(one.outcome());
+  };
+  text += told_once(view, title, &findings_of_case);
   return tells_by_scenario(view) ? text + expected_or_known(view) : text;
 }
 

@@ -66,6 +66,17 @@ TEST(Report, TheExperimentsOfADiagnosisAreNoCases) {
   EXPECT_NE(text.find("1 case"), std::string::npos) << text;
 }
 
+TEST(Report, WhatTheTrialsOfABisectionHaveAlikeIsToldOnce) {
+  const std::string text = rendered(fixtures::bisected_store(false));
+  const std::size_t from = text.find("## Critical findings");
+  const std::string section = text.substr(from, text.find("\n## ", from + 1) - from);
+  const std::string title = "### ddp_checkpoint";
+  const std::size_t first = section.find(title);
+  ASSERT_NE(first, std::string::npos) << section;
+  EXPECT_EQ(section.find(title, first + 1), std::string::npos) << section;
+  EXPECT_NE(section.find("The same was found in ddp_checkpoint"), std::string::npos) << section;
+}
+
 TEST(Report, ABisectionThatFoundWhatWasExpectedIsGo) {
   const std::string found = rendered(fixtures::bisected_store(true), reports::Format::summary);
   EXPECT_EQ(found.rfind("# GO: what a bisection was expected to find was found\n", 0), 0U) << found;
