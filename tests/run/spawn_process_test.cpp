@@ -185,13 +185,24 @@ TEST_F(ProcessTest, DestructorLeavesNobody) {
   EXPECT_FALSE(read_process_state(pid));
 }
 
+class Ignored {
+ public:
+  explicit Ignored(int signal) : signal_(signal), before_(std::signal(signal, SIG_IGN)) {}
+  Ignored(const Ignored&) = delete;
+  Ignored& operator=(const Ignored&) = delete;
+  ~Ignored() { std::signal(signal_, before_); }
+
+ private:
+  int signal_;
+  void (*before_)(int);
+};
+
 // With SIGCHLD ignored the system reaps by itself, and how a process ended is lost: that is no exit code, and no wait for ever.
 TEST_F(ProcessTest, AnEndThatIsLostIsToldAsLost) {
-  const auto before = std::signal(SIGCHLD, SIG_IGN);
-  Process process = shell("exit 3");
+  const Ignored ignored(SIGCHLD);
+  Process process = shell("sleep 0.3; exit 3");  // it must be there while it is begun to be watched
   EXPECT_THROW((void)end_of(process), nsa::Error);
   EXPECT_TRUE(process.reaped());
-  std::signal(SIGCHLD, before);
 }
 
 TEST_F(ProcessTest, MissingExecutableIsNamed) {
