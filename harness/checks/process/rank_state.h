@@ -29,9 +29,9 @@ struct RankState {
   int layer = -1;
   // 0 and 1 with stacks; 2 and 3 of a case that was watched further
   std::array<const From<Observation>*, 4> looks{};
-  std::optional<PendingCollective>
-      pending;  // as the rank tells; as PyTorch's flight recorder does where no rank tells
-  std::optional<PendingCollective> of_recorder;
+  // As the rank tells; where the rank tells of none at all, as PyTorch's flight recorder does.
+  std::optional<PendingCollective> pending;
+  std::optional<PendingCollective> of_recorder;  // whatever the rank tells
   bool held = false;          // by its peers, as PyTorch's flight recorder has it
   std::string unread_flight;  // why the newest dump of that recorder could not be read
 
