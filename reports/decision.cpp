@@ -10,10 +10,16 @@ namespace {
 
 using harness::Outcome;
 
-// Passed by fewer checks than the scenario names, since the case was watched less closely. The key stands in no other case.
+bool is_command(const harness::CaseRecord& record) {
+  return record.case_json.find("\"kind\":\"command\"") != std::string::npos;
+}
+
+// Passed by fewer checks than the scenario names: the case was watched less closely, or is a command that was seen from outside. The
+// keys stand in no other case.
 bool passed_unasked(const harness::CaseRecord& record) {
   const bool passed = record.judgement && record.judgement->outcome == Outcome::pass;
-  if (!passed || record.case_json.find("\"observe\":") == std::string::npos) return false;
+  const bool watched_less = record.case_json.find("\"observe\":") != std::string::npos;
+  if (!passed || !(watched_less || is_command(record))) return false;
   const harness::Case read = harness::case_from_json(record.case_json, "case " + record.label);
   return !is_fully_asked(read.scenario, *record.judgement);
 }
@@ -35,7 +41,13 @@ std::string decision(const std::vector<harness::RunRecord>& runs,
     if (outcome == Outcome::pass) ++passed;
     if (undecided(outcome)) ++open;
   }
-  if (!whole || passed == 0 || passed + open < outcomes.size()) return "NO-GO";
+  if (!whole || passed + open < outcomes.size()) return "NO-GO";
+  // On a training of the user's own nothing is decided that was not looked at.
+  if (!cases.empty() && std::all_of(cases.begin(), cases.end(), is_command)) {
+    if (open > 0) return kInconclusive;
+    if (not_fully_asked(cases) > 0) return kEndedByItself;
+  }
+  if (passed == 0) return "NO-GO";
   return open + not_fully_asked(cases) == 0 ? "GO" : "CONDITIONAL GO";
 }
 

@@ -22,7 +22,7 @@ const std::vector<Check>& all_checks() {
       checks::same_losses(),       checks::measured_as_asked(),
       checks::buckets_as_asked(),  checks::decisions_agree(),
       checks::levels_agree(),      checks::equals_joint_batch(),
-      checks::machine_sound(),
+      checks::machine_sound(),     checks::steps_agree(),
   };
   return kChecks;
 }

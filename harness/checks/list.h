@@ -49,6 +49,7 @@ namespace checks {
 [[nodiscard]] Check progress();
 [[nodiscard]] Check levels_agree();
 [[nodiscard]] Check machine_sound();
+[[nodiscard]] Check steps_agree();
 
 }  // namespace checks
 }  // namespace harness

@@ -108,6 +108,12 @@ struct Evidence {
 // The kind of `Evidence::rejected`: what a process wrote that was no event. Written by the controller alone.
 inline constexpr const char* kRejectedKind = "rejected";
 
+// Facts of a rank with the two lines. What it cannot judge, in words: "WHAT, because WHY".
+inline constexpr const char* kNotJudgedFact = "not_judged";
+// How many lines it could not send, since the controller did not read them.
+inline constexpr const char* kLinesLostFact = "lines_lost";
+// Its DistributedDataParallel is in `join`: ranks may take fewer steps by right.
+inline constexpr const char* kJoinsFact = "joins";
 // A fact of the controller: at the end of the case its disk was full.
 inline constexpr const char* kDiskFullFact = "disk_full";
 // A fact of the controller: the hash of the sources that it was built from.

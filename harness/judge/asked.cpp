@@ -33,6 +33,12 @@ bool is_asked(const std::string& check, const Evidence& evidence, std::span<cons
   return known == checks.end() || scenario.observe >= known->observe;
 }
 
+// A command of the user's own whose script does not have the two lines: the verdict is on its end alone.
+bool is_seen_from_outside(const Scenario& scenario, const Judgement& judgement) {
+  return scenario.is_command() && !judgement.verdicts.empty() &&
+         !not_asked(scenario, judgement).empty();
+}
+
 std::vector<std::string> not_asked(const Scenario& scenario, const Judgement& judgement) {
   std::vector<std::string> names = scenario.checks;
   std::erase_if(names, [&](const std::string& name) {
@@ -52,6 +58,9 @@ std::string not_asked_text(const Scenario& scenario, const Judgement& judgement)
   std::vector<std::string> names = not_asked(scenario, judgement);
   const bool compares_later = std::erase(names, kComparesLevels) > 0;
   std::vector<std::string> parts;
+  if (is_seen_from_outside(scenario, judgement)) {
+    parts.emplace_back("weights, gradients and NaN were not looked at");
+  }
   if (scenario.observe < kWatchValues && !names.empty()) {
     parts.push_back("not asked at observe " + std::to_string(scenario.observe) + ": " +
                     nsa::join(names));
@@ -65,7 +74,8 @@ std::string not_asked_text(const Scenario& scenario, const Judgement& judgement)
 bool is_fully_asked(const Scenario& scenario, const Judgement& judgement) {
   std::vector<std::string> names = not_asked(scenario, judgement);
   std::erase(names, kComparesLevels);
-  return scenario.observe == kWatchValues || names.empty();
+  return names.empty() ||
+         (scenario.observe == kWatchValues && !is_seen_from_outside(scenario, judgement));
 }
 
 bool is_compared_later(const Scenario& scenario, const Judgement& judgement) {

@@ -358,6 +358,8 @@ constexpr std::array kEdges = {
     // Whoever leaves a step out past the scaler leaves its scale and its counts as they were.
     Edge{"OPT.SKIPPED/uncounted", "SCALER.WRONG", Tie::same_rank},
     Edge{"OPT.SKIPPED", "OPT.UPDATE_WRONG=step_skipped", Tie::same_fact},
+    Edge{"OPT.SKIPPED/rank", "STATE.DIVERGED", Tie::one_side},
+    Edge{"OPT.SKIPPED/rank", "GRAD.NOT_REDUCED", Tie::one_side},
     Edge{"OPT.UPDATE_WRONG/reported", "OPT.SKIPPED", Tie::same_rank},
     Edge{"OPT.UPDATE_WRONG/reported", "OPT.UPDATE_LOST", Tie::same_rank},
     // A rate that also counts what a loss scale left out is wrong by itself.

@@ -83,12 +83,36 @@ bool any(const Judgement& judged, Verdict wanted) {
                      [&](const CheckResult& verdict) { return verdict.verdict == wanted; });
 }
 
+// Each once, with the checks that give it.
 std::string reasons(const Judgement& judged, Verdict wanted) {
-  std::vector<std::string> parts;
+  std::vector<std::pair<std::string, std::vector<std::string>>> checks_of;
   for (const CheckResult& verdict : judged.verdicts) {
-    if (verdict.verdict == wanted) parts.push_back(verdict.check + ": " + verdict.reason);
+    if (verdict.verdict != wanted) continue;
+    const auto known = std::find_if(checks_of.begin(), checks_of.end(), [&](const auto& entry) {
+      return entry.first == verdict.reason;
+    });
+    if (known == checks_of.end()) {
+      checks_of.push_back({verdict.reason, {verdict.check}});
+    } else {
+      known->second.push_back(verdict.check);
+    }
   }
+  std::vector<std::string> parts;
+  for (const auto& [reason, checks] : checks_of) parts.push_back(nsa::join(checks) + ": " + reason);
   return nsa::join(parts, "; ");
+}
+
+// What a pass on a command of the user's own speaks of: the verdict on every step says it.
+std::string scope_of(const Scenario& scenario, const Judgement& judged) {
+  if (is_seen_from_outside(scenario, judged)) return "ended by itself";
+  const std::size_t count = judged.verdicts.size();
+  const std::string passed = std::to_string(count) + (count == 1 ? " check passed" : " checks passed");
+  const auto steps = std::find_if(
+      judged.verdicts.begin(), judged.verdicts.end(), [](const CheckResult& verdict) {
+        return verdict.check == kSaysScope;
+      });
+  const bool said = scenario.is_command() && steps != judged.verdicts.end();
+  return said ? steps->reason + "; " + passed : passed;
 }
 
 void derive_failure(Judgement& judged) {
@@ -114,9 +138,7 @@ void derive_outcome(const Scenario& scenario, Judgement& judged) {
     judged.reason = reasons(judged, Verdict::inconclusive);
   } else {
     judged.outcome = Outcome::pass;
-    const std::size_t count = judged.verdicts.size();
-    judged.reason = std::to_string(count) + (count == 1 ? " check passed" : " checks passed") +
-                    (left_out.empty() ? "" : "; " + left_out);
+    judged.reason = scope_of(scenario, judged) + (left_out.empty() ? "" : "; " + left_out);
   }
 }
 

@@ -24,7 +24,7 @@ inline void add_meeting(const Meeting& meeting, ProcessRequest& request) {
     request.argv.insert(request.argv.end(), {key, value});
   };
   option("--port", std::to_string(meeting.port));
-  if (request.listen_fd >= 0) option("--listen-fd", std::to_string(kListenFd));
+  if (!request.passed.empty()) option("--listen-fd", std::to_string(kListenFd));
   if (meeting.store != kLoopback) option("--store", meeting.store);
   if (meeting.address != kLoopback) option("--address", meeting.address);
   option("--clock-origin-ms", std::to_string(meeting.origin_ms));

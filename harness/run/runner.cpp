@@ -173,7 +173,7 @@ class CaseRun {
   // Of a process of this machine.
   [[nodiscard]] ProcessRequest request_here(int process) {
     ProcessRequest here = request(process);
-    if (process == 0) here.listen_fd = listener_.fd.get();
+    if (process == 0) here.passed = {listener_.fd.get()};
     Meeting meeting;
     meeting.port = listener_.port;
     meeting.origin_ms = origin_ms_;
@@ -221,8 +221,9 @@ class CaseRun {
     keeper.argv.insert(keeper.argv.end(), command.begin(), command.end());
     keeper.environment = options_.environment;
     put_mark(keeper);
-    keeper.out_path = options_.folder + "/command.out";
-    keeper.err_path = options_.folder + "/command.err";
+    keeper.out_path = options_.folder + "/" + kCommandOutFile;
+    keeper.err_path = options_.folder + "/" + kCommandErrFile;
+    keeper.passed = options_.live;
     SupervisorLimits of_command = limits(1);
     of_command.loading_floors = 0;  // what its processor time tells, the group tells
     CommandGroup group(options_, of_command, origin_ms_, keeper, sink_);

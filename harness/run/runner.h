@@ -53,6 +53,8 @@ struct RunnerOptions {
   Launch launch;
   std::string
       guardian;  // path of this program: it ends what is left should the controller be killed; "": nobody does
+  // Of a command: two descriptors, for what it writes to stdout and stderr while the disk of the record is full; none: it is lost.
+  std::vector<int> live;
   // The main thread's frames, innermost first, of a process of a command that does not answer itself; may be empty.
   std::function<std::vector<std::string>(pid_t)> frames_of;
   // Deadlines and periods in milliseconds; a test shortens them.

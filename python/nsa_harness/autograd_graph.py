@@ -27,18 +27,26 @@ class Reach:
         self.certain, self.perhaps = set(), set()  # names
         self.known = set(self.names.values()) - self.sharded  # the names that the walk can find
 
-    def watch_backward(self, is_recorded, begins=lambda: None):
+    def watch_backward(self, is_recorded, begins=lambda roots: None, walk=None):
         """Every backward that a script or torch itself (checkpointing) starts by torch.autograd.backward or Tensor.backward.
-        `begins` is called before each."""
+        `begins` is called before each that is not a part of another one, `walk` (self.walk, or what stands around it) before each of
+        a recorded step."""
         autograd, outside = self.torch.autograd, self.torch.compiler.disable
-        walk, begins, function = outside(self.walk), outside(begins), autograd.backward
+        walk, begins, function = outside(walk or self.walk), outside(begins), autograd.backward
+        inside = 0
 
         @functools.wraps(function)
         def backward(tensors, *args, **kwargs):
-            begins()
+            nonlocal inside
+            if not inside:
+                begins(tensors)
             if is_recorded():
                 walk(tensors, kwargs.get("inputs", args[4] if len(args) > 4 else None))
-            return function(tensors, *args, **kwargs)
+            inside += 1
+            try:
+                return function(tensors, *args, **kwargs)
+            finally:
+                inside -= 1
 
         autograd.backward = backward
 

@@ -34,13 +34,14 @@ class Channel:
         self._origin_ms = min(clock_origin_ms, time.monotonic_ns() // 1_000_000)  # a container may have a clock of its own
         self._process = process
         self._lock = threading.Lock()
+        self._counting = threading.Lock()
         self.phase = "init"
         self._step = 1
         self._counters = {"work_items": 0, "hooks": 0, "collectives_enqueued": 0, "collectives_completed": 0}
         self.hooked = []  # grows by one for each hook that is called and was not counted yet
         self._heads = {phase: self.head("phase", f'"phase": "{phase}", "step": ') for phase in PHASES}
         self._longest_gap_ms = 0
-        self._moved_ms = self._now_ms()
+        self._moved_ms = self.now_ms()
         self._start()
 
     def _start(self):
@@ -51,7 +52,7 @@ class Channel:
         while data:
             data = data[os.write(EVENTS_FD, data) :]
 
-    def _now_ms(self):
+    def now_ms(self):
         return time.monotonic_ns() // 1_000_000 - self._origin_ms  # written out where a step passes several times
 
     def write(self, kind, **body):
@@ -71,7 +72,7 @@ class Channel:
                 self.send("".join(lines))
 
     def _line(self, kind, body):
-        return f'{{"process": {self._process}, "t_ms": {self._now_ms()}, "kind": "{kind}", "body": {json.dumps(body)}}}\n'
+        return f'{{"process": {self._process}, "t_ms": {self.now_ms()}, "kind": "{kind}", "body": {json.dumps(body)}}}\n'
 
     def head(self, kind, body):
         """What does not change of a line that is told again and again: `body` is how its row begins. What comes after the row is the time."""
@@ -103,13 +104,16 @@ class Channel:
         self._counters[counter] += 1
         return now
 
-    def count_hooked(self):
-        if count := len(self.hooked):
-            del self.hooked[:count]  # the thread that computes may have added to it meanwhile
-            self._counters["hooks"] += count
+    def hooks(self):
+        """How many hooks of gradients were called so far."""
+        with self._counting:
+            if count := len(self.hooked):
+                del self.hooked[:count]  # the thread that computes may have added to it meanwhile
+                self._counters["hooks"] += count
+            return self._counters["hooks"]
 
     def beat(self):
-        self.count_hooked()
+        self.hooks()
         used = resource.getrusage(resource.RUSAGE_SELF)
         self.write(
             "heartbeat",

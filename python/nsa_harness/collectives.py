@@ -1,5 +1,7 @@
 """The collectives of torch.distributed that a script calls, each with a record around it."""
 
+import functools
+
 from nsa_harness.values import tensors_in
 
 # What is called, its name in the record, which argument holds what is sent, by place and name, and at which place the kind of a
@@ -23,20 +25,36 @@ def _reduction(kind):
 
 
 def wrapped(recorder, function, op, sent, reduces):
+    """`function`, which reports its call before it is issued and its end. An error of the report never reaches the caller."""
+    torch = recorder.torch
+    is_compiling = getattr(torch.compiler, "is_compiling", lambda: False)
+
     def argument(args, kwargs, place, name, default=None):
         return args[place] if place < len(args) else kwargs.get(name, default)
 
-    def collective(*args, **kwargs):
-        tensors = tensors_in(argument(args, kwargs, *sent), recorder.torch) if sent else []
+    def entered(args, kwargs):
+        tensors = tensors_in(argument(args, kwargs, *sent), torch) if sent else []
         name = "" if reduces is None else _reduction(argument(args, kwargs, reduces, "op", "SUM"))
-        done = recorder.entered(op, name, tensors, kwargs.get("group"))
-        result = function(*args, **kwargs)
+        return tensors, recorder.entered(op, name, tensors, kwargs.get("group"))
+
+    def left(begun, result, kwargs):
+        tensors, done = begun
         on_card = recorder.on_card(tensors)
         if kwargs.get("async_op"):
             recorder.then(result.get_future(), lambda _: recorder.settle(done, on_card))
         else:
             recorder.settle(done, on_card)
+
+    entered, left = recorder.guard(entered), recorder.guard(left)
+
+    @functools.wraps(function)
+    def collective(*args, **kwargs):
+        if is_compiling():  # what torch.compile makes holds nothing of ours
+            return function(*args, **kwargs)
+        begun = entered(args, kwargs)
+        result = function(*args, **kwargs)
+        if begun is not None:
+            left(begun, result, kwargs)
         return result
 
-    collective.__wrapped__ = function
     return collective

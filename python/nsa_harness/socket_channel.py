@@ -1,38 +1,83 @@
-"""The channel of a process that the controller did not start itself: the same events over a socket, since no descriptor survives a
-launcher."""
+"""The channel of a process that the controller did not start itself: the same events over a Unix socket in the case's folder, since no
+descriptor survives a launcher. A path is found from every network namespace; an abstract name is not.
 
+It never waits for the controller: what the socket does not hold is kept here, up to MOST_KEPT bytes, and lines beyond that are lost
+and counted."""
+
+import collections
+import os
 import select
 import socket
 import threading
+import time
 
 from nsa_harness import flight
 from nsa_harness.channel import HEARTBEAT_S, Channel
 
 LET_GO_S = 5.0  # that threads get at the end to come back from torch, and those of torch to let go of what they called
+LAST_WORDS_S = 2.0  # that the controller gets at the end to read what is kept here
+MOST_KEPT = 32 << 20  # bytes: recorded steps of a large model, and hours of others
+LOST = "lines_lost"  # the fact that says how many
+
+
+def connected(path):
+    """A socket's path may be longer than a socket's address (107 bytes): it is reached through its folder."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    folder = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        # The controller reads at intervals: what is told of a recorded step should fit.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        connection.setblocking(False)
+        connection.connect(f"/proc/self/fd/{folder}/{os.path.basename(path)}")
+    except OSError as error:
+        connection.close()
+        raise OSError(error.errno, f"cannot reach nsa-harness: {error.strerror}", path) from None
+    finally:
+        os.close(folder)
+    return connection
 
 
 class SocketChannel(Channel):
     """Over it stacks are asked for too."""
 
-    def __init__(self, address, clock_origin_ms, rank):
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        # The controller reads at intervals: what is told of a recorded step should fit.
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
-        self._socket.connect("\0" + address)
+    def __init__(self, path, clock_origin_ms, rank):
+        self._socket = connected(path)
+        self._kept = collections.deque()  # bytes that the socket did not take, in order
+        self._kept_bytes = 0
+        self._lost = 0
         self.on_beat = lambda: None
         self.flight = lambda: ""
         self._inside = threading.Lock()  # held while the thread is in one of these two
+        os.register_at_fork(after_in_child=self._let_go)
         super().__init__(clock_origin_ms, rank)
 
     def _start(self):
         threading.Thread(target=self._serve, name="nsa_harness", daemon=True).start()
 
+    def _let_go(self):
+        """In a child of a fork, which has neither the thread nor a right to speak: locks may be held by nobody there."""
+        self._lock, self._inside, self._counting = threading.Lock(), threading.Lock(), threading.Lock()
+        self._gone()
+
+    def _gone(self):
+        """The controller, or for a child of a fork its own right to speak. Training is not disturbed."""
+        connection, self._socket = self._socket, None
+        self._kept.clear()
+        self._kept_bytes = 0
+        if connection is not None:
+            connection.close()
+
     def end_calls(self):
-        """From here on the thread calls nothing of torch: where the interpreter ends meanwhile, that aborts the process."""
+        """From here on the thread calls nothing of torch: if the interpreter ends meanwhile, that aborts the process."""
         if self._inside.acquire(timeout=LET_GO_S):
             self.on_beat = lambda: None
             self.flight = lambda: ""
             self._inside.release()
+        end = time.monotonic() + LAST_WORDS_S
+        while self._kept and time.monotonic() < end:
+            time.sleep(0.001)
+            with self._lock:
+                self._flush()
 
     def beat(self):
         with self._inside:
@@ -49,20 +94,73 @@ class SocketChannel(Channel):
         if value:
             self.write("fact", name=flight.FACT, value=value)
 
+    # Under the lock, as all that speaks of what is kept.
     def _send(self, data):
+        if self._socket is None:
+            return
+        if not self._kept:  # as it nearly always is
+            try:
+                data = data[self._socket.send(data, socket.MSG_NOSIGNAL) :]
+            except BlockingIOError:
+                pass
+            except OSError:
+                self._gone()
+                return
+            if not data:
+                return
+        if self._kept_bytes + len(data) > MOST_KEPT:
+            self._lost += data.count(b"\n")
+        else:
+            self._kept.append(data)
+            self._kept_bytes += len(data)
+        self._flush()
+
+    def _flush(self):
         try:
-            self._socket.sendall(data)
+            while self._kept and self._socket is not None:
+                sent = self._socket.send(self._kept[0], socket.MSG_NOSIGNAL)
+                self._kept_bytes -= sent
+                if sent < len(self._kept[0]):
+                    self._kept[0] = self._kept[0][sent:]
+                else:
+                    self._kept.popleft()
+                if not self._kept and self._lost:
+                    lost, self._lost = self._lost, 0
+                    line = self._line("fact", {"name": LOST, "value": str(lost)}).encode()
+                    self._kept.append(line)
+                    self._kept_bytes += len(line)
+        except BlockingIOError:
+            pass  # the thread goes on with it
         except OSError:
-            pass  # the controller is gone; training is not disturbed
+            self._gone()
 
     # Waits in a poll: an outright sleep would look like one that somebody waits for.
     def _serve(self):
-        while True:
-            ready, _, _ = select.select([self._socket], [], [], HEARTBEAT_S)
-            if not ready:
-                self.beat()
-            elif not self._socket.recv(4096):
+        beaten = time.monotonic()
+        while (connection := self._socket) is not None:
+            poll = select.poll()
+            left_ms = 1000 * (beaten + HEARTBEAT_S - time.monotonic())
+            try:
+                poll.register(connection, select.POLLIN | (select.POLLOUT if self._kept else 0))
+                happened = sum(event for _, event in poll.poll(max(0, left_ms)))
+                if happened & ~select.POLLOUT and not self._hear(connection):
+                    return
+            except (OSError, ValueError):  # it was closed meanwhile
                 return
-            else:
-                self.tell_stacks()
-                self.tell_flight()
+            if happened & select.POLLOUT:
+                with self._lock:
+                    self._flush()
+            if time.monotonic() >= beaten + HEARTBEAT_S:
+                beaten = time.monotonic()
+                self.beat()
+
+    def _hear(self, connection):
+        """False: the controller is gone."""
+        try:
+            if not connection.recv(4096):
+                return False
+        except BlockingIOError:
+            return True
+        self.tell_stacks()
+        self.tell_flight()
+        return True

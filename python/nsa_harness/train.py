@@ -1,73 +1,92 @@
 """Two lines in a training script of your own, below the optimiser: `import nsa_harness` and
-`nsa_harness.train.watch(model, optimizer)`. docs/your-run.md tells what is recorded then.
+`nsa_harness.train.watch(model, optimizer)`. docs/your-run.md says what is recorded then.
 
-Where the script was not started by `nsa-harness run -- COMMAND`, watch() does nothing."""
+If the script was not started by `nsa-harness run -- COMMAND`, watch() does nothing. It never raises and never refuses: what it cannot
+judge it reports by name, and an error of its own ends its record and not the training."""
 
 import atexit
+import functools
+import json
+import math
 import os
 import sys
 import time
 import weakref
 
 from nsa_harness import flight
+from nsa_harness.autograd_graph import Reach
 from nsa_harness.buckets import Buckets
 from nsa_harness.channel import bases_of, name_of_type, place_of
 from nsa_harness.collectives import COLLECTIVES, wrapped
-from nsa_harness.autograd_graph import Reach
+from nsa_harness.guard import Guard, words_of
+from nsa_harness.losses import Losses
+from nsa_harness.scope import Scope
 from nsa_harness.socket_channel import LET_GO_S, SocketChannel
-from nsa_harness.values import dtype_name, hash_of, is_dtensor, local, piece, real, tensors_in
+from nsa_harness.values import dtype_name, hash_of, is_dtensor, local, real, tensors_in
 
-ADDRESS = "NSA_HARNESS_SOCKET"  # name of an abstract Unix socket
+ADDRESS = "NSA_HARNESS_SOCKET"  # path of a Unix socket
 FIRST_STEPS = 10
 FEW_HOOKS = 4  # in a step that is not recorded: a backward of many seconds still moves
 ORIGIN = "NSA_HARNESS_ORIGIN_MS"  # when the case began, on the monotonic clock
+NOT_JUDGED = "not_judged"  # a fact: "WHAT, because WHY"
 
-
-class Refused(ValueError):
-    """What watch() cannot judge, by name."""
+_watching = []  # the Recorder of this process
 
 
 def watch(model, optimizer, every=100):
-    """Records what `model` and `optimizer` do for the harness: progress and collectives of each step; batches, gradients and
-    parameters of the first ten steps and of each `every`th one.
+    """Records what `model` and `optimizer` do for the harness: progress, collectives and the loss of each step; batches, gradients
+    and parameters of the first ten steps and of each `every`th one.
 
     `model` is a module, a DistributedDataParallel around one, one that fully_shard was applied to, or what torch.compile made
-    of it. Raises Refused for what cannot be judged: FullyShardedDataParallel, DTensor parameters that fully_shard did not make,
-    parameters of the optimiser that are none of the model's."""
+    of it. What of another model cannot be judged (FullyShardedDataParallel, tensor parallelism) is listed in the report, with the
+    reason. Never raises."""
     address = os.environ.get(ADDRESS)
     if not address:
         return
-    import torch
+    try:
+        import torch
 
-    _refuse(model, optimizer, torch)
-    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
-    rank = torch.distributed.get_rank() if distributed else int(os.environ.get("RANK", "0"))
-    channel = SocketChannel(address, int(os.environ[ORIGIN]), rank)
-    Recorder(model, optimizer, channel, rank, every, torch).start()
+        if _watching and _watching[-1].guard.is_on:  # not the one of the process that forked this one
+            _watching[-1].not_judged("another model or optimiser, because watch was called before: it looks at the first ones")
+            return
+        distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+        rank = torch.distributed.get_rank() if distributed else int(os.environ.get("RANK") or "0")
+        channel = SocketChannel(address, int(os.environ[ORIGIN]), rank)
+    except Exception as error:  # noqa: BLE001: the training goes on
+        print(f"nsa_harness: watch records nothing: {words_of(error)}", file=sys.stderr)
+        return
+    try:
+        is_module = isinstance(model, torch.nn.Module)
+        channel.write(
+            "hello",
+            pid=os.getpid(),
+            torch_version=torch.__version__,
+            device=next((param.device.type for param in model.parameters()), "cpu") if is_module else "",
+            backend=torch.distributed.get_backend() if distributed else "",
+            threads=torch.get_num_threads(),
+        )
+        if not is_module:
+            found = type(model).__name__
+            channel.write("fact", name=NOT_JUDGED, value=f"the training, because watch was given a {found} in place of a module")
+            return
+        recorder = Recorder(model, optimizer, channel, rank, every, torch)
+        _watching.append(recorder)
+        recorder.start()
+    except Exception as error:  # noqa: BLE001: the training goes on
+        channel.write("fact", name=NOT_JUDGED, value=_failed("watch", error))
 
 
-def _refuse(model, optimizer, torch):
-    kinds = {kind.__name__ for module in model.modules() for kind in type(module).__mro__}
-    if "FullyShardedDataParallel" in kinds:
-        raise Refused("watch: found FullyShardedDataParallel, which hides its parameters; wanted fully_shard or DistributedDataParallel")
-    for name, param in model.named_parameters():
-        if not is_dtensor(param):
-            continue
-        placements = [type(placement).__name__ for placement in param.placements]
-        if "FSDPModule" not in kinds:
-            raise Refused(f"watch: found {name} as a DTensor without fully_shard; collectives of tensor parallelism are not seen")
-        if placements not in (["Shard"], ["Replicate", "Shard"]):
-            raise Refused(f"watch: found {name} as a DTensor placed as {', '.join(placements)}; wanted fully_shard alone")
-    own = {id(param) for param in model.parameters()}
-    if any(id(param) not in own for group in optimizer.param_groups for param in group["params"]):
-        raise Refused("watch: found a parameter of the optimiser that the model does not have")
-    if not any(param.requires_grad for param in model.parameters()):
-        raise Refused("watch: found no parameter that wants a gradient")
+def _failed(name, error):
+    return f"what the two lines record in {name}, because of an error of nsa_harness itself: {words_of(error)}"
 
 
 class Recorder:
+    """Counts *steps*: a step ends with the optimiser's, or when gradients are dropped that no optimiser step has used. So ranks that
+    share each reduction count alike, also where one of them leaves a step of its optimiser out."""
+
     def __init__(self, model, optimizer, channel, rank, every, torch):
         self.torch = torch
+        self.guard = Guard(lambda name, error: self.not_judged(_failed(name, error)))
         self.called = model  # by the script: what torch.compile made, where it did
         self.model = _uncompiled(model)
         self.inner = _uncompiled(self.model.module) if _is_ddp(self.model) else self.model
@@ -75,12 +94,16 @@ class Recorder:
         self.channel = channel
         self.rank = rank
         self.every = max(1, every)
-        self.params = [(name, param) for name, param in self.inner.named_parameters() if param.requires_grad]
-        self.params = [(name.replace("_orig_mod.", ""), param) for name, param in self.params]
+        self.said = set()  # what cannot be judged
+        self.scope = Scope(self.inner, optimizer)
+        self.params = self.scope.params
         self.names = {id(param): name for name, param in self.params}
         self.indices = {id(param): index for index, (_, param) in enumerate(self.params)}
         self.sharded = any(is_dtensor(param) for _, param in self.params)
         self.reach = Reach(self.inner, self.params, torch)
+        self.losses = Losses(torch)
+        self.loss_row = channel.head("sample", '"metric": "loss", "step": ')
+        self.communication_hook = None
         self.step = 1
         self.recorded = self.is_recorded()
         self.micro = -1
@@ -89,44 +112,53 @@ class Recorder:
         self.buckets = {}
         self.reduced = {}  # name -> hash of what came out of the reduction
         self.hooks = {}  # name -> hook of its gradient
-        self.apart = -(-len(self.params) // FEW_HOOKS)
+        self.hooks_before = 0  # that were called before this step
+        self.updates = False  # the optimiser is at work
+        self.apart = -(-len(self.params) // FEW_HOOKS) or 1
         self.end_with_callbacks()
         self.on_its_way = []  # (event of the card, what is called once it is there)
+        self.relaxed = False
 
     def start(self):
-        torch = self.torch
-        self.channel.write(
-            "hello",
-            pid=os.getpid(),
-            torch_version=torch.__version__,
-            device=next(self.inner.parameters()).device.type,
-            backend=torch.distributed.get_backend() if self.distributed else "",
-            threads=torch.get_num_threads(),
-        )
+        torch, guard = self.torch, self.guard
+        for sentence in self.scope.not_judged:
+            self.not_judged(sentence)
         self.enter("data")
-        outside = torch.compiler.disable  # nothing of ours becomes a part of what torch.compile makes
-        self.hook_gradients()
-        self.called.register_forward_pre_hook(outside(self.forward), with_kwargs=True)
-        if self.sharded:
-            self.called.register_forward_hook(outside(self.forward_done))
-        self.optimizer.register_step_pre_hook(self.before_update)
-        self.optimizer.register_step_post_hook(self.after_update)
-        self.reach.watch_backward(lambda: self.recorded, self.backward_begins)
+        guard(self.tell_errors)()
+        guard(self.hook_gradients)()
+        guard(self.hook_forward)()
+        guard(self.hook_optimizer)()
+        self.reach.watch_backward(self.looks, guard(self.backward_begins), guard(self.reach.walk))
         if _is_ddp(self.model):
             self.communication_hook = Buckets(self)
-            self.model.register_comm_hook(None, self.communication_hook.reduce)
             atexit.register(self.communication_hook.forget)  # before wait_for_callbacks
         if self.distributed:
             self.wrap_collectives()
-        self.tell_errors()
-        self.channel.on_beat = self.settle_all
-        atexit.register(self.channel.end_calls)
+        self.channel.on_beat = guard(self.beat)
+        atexit.register(self.end)
         if self.distributed and "nccl" not in str(torch.distributed.get_backend()):
             self.channel.flight = lambda: flight.dump(torch)  # of NCCL's the controller asks PyTorch itself
+
+    def not_judged(self, sentence):
+        """Once each."""
+        if self.guard.is_on and sentence not in self.said:
+            self.said.add(sentence)
+            self.channel.write("fact", name=NOT_JUDGED, value=sentence)
 
     def is_recorded(self):
         """Whether this step's tensors are: every collective is, but not every tensor of a long run."""
         return self.step <= FIRST_STEPS or self.step % self.every == 0
+
+    def looks(self):
+        """Whether tensors may be read now. While a CUDA graph is captured nothing may wait for the card."""
+        return self.recorded and not self.is_capturing()
+
+    def is_capturing(self):
+        cuda = self.torch.cuda
+        if not cuda.is_initialized() or not cuda.is_current_stream_capturing():
+            return False
+        self.not_judged("the steps that a CUDA graph repeats, because it calls no hook")
+        return True
 
     @property
     def distributed(self):
@@ -135,11 +167,65 @@ class Recorder:
     def enter(self, phase):
         self.channel.enter(phase, self.step)
 
+    # ---- forward -----------------------------------------------------------------------------------------------------
+
+    def hook_forward(self):
+        """What torch.compile makes of the model later holds nothing of ours: its own call is hooked in the model's place."""
+        is_compiling = getattr(self.torch.compiler, "is_compiling", lambda: False)
+        forward, forward_done = self.guard(self.forward), self.guard(self.forward_done)
+
+        def before(module, args, kwargs):
+            if not is_compiling():
+                forward(module, args, kwargs)
+
+        def after(module, args, output):
+            if not is_compiling():
+                forward_done(module, args, output)
+
+        def hook(module):
+            hooks = [module.register_forward_pre_hook(before, with_kwargs=True)]
+            return hooks + ([module.register_forward_hook(after)] if self.sharded else [])
+
+        hooks = hook(self.called)
+        make = self.torch.compile
+
+        def unhook():
+            for old in hooks:
+                old.remove()
+            hooks.clear()
+
+        def seen(compiled):
+            def call(*args, **kwargs):
+                forward(self.called, args, kwargs)
+                output = compiled(*args, **kwargs)
+                if self.sharded:
+                    forward_done(self.called, args, output)
+                return output
+
+            return call
+
+        @functools.wraps(make)
+        def compile(model=None, *args, **kwargs):
+            made = make(model, *args, **kwargs)
+            if model is self.called:
+                unhook()
+                hooks.extend(hook(made))
+            elif getattr(model, "__self__", None) is self.called:  # of model.compile()
+                unhook()
+                return seen(made)
+            return made
+
+        self.torch.compile = compile
+
     def forward(self, module, args, kwargs):
+        if self.communication_hook is not None:
+            self.communication_hook.register()
         if module.training and self.torch.is_grad_enabled():  # else an evaluation, of any data
+            if self.micro >= 0 and self.dropped():
+                self.end_step()
             self.micro += 1
             self.channel.enter("forward", self.step)
-            if self.recorded:
+            if self.scope.tells_batches and self.looks():
                 tensors = [value for value in [*args, *kwargs.values()] if isinstance(value, self.torch.Tensor)]
                 self.channel.write("batch", step=self.step, micro=self.micro, of_rank=self.rank, sequence=0, hash=hash_of(tensors), source="")
         self.channel.moved()
@@ -148,9 +234,12 @@ class Recorder:
     def forward_done(self, module, _, output):
         self.channel.moved()
         if module.training and self.torch.is_grad_enabled():
+            enter = self.guard(lambda _: self.enter("backward"))
             for tensor in tensors_in(output, self.torch):
                 if tensor.requires_grad:
-                    tensor.register_hook(lambda _: self.enter("backward"))
+                    tensor.register_hook(enter)
+
+    # ---- backward ----------------------------------------------------------------------------------------------------
 
     def hook_gradients(self):
         """Of each parameter where the step is recorded. A call into Python costs as much as an operator, so in other steps a few
@@ -159,22 +248,24 @@ class Recorder:
         for hook in self.hooks.values():
             hook.remove()
         self.hooks.clear()
-        gradient = self.torch.compiler.disable(self.gradient) if self.hooks_all else self.channel.hooked.append
+        gradient = self.torch.compiler.disable(self.guard(self.gradient)) if self.hooks_all else self.channel.hooked.append
         for name, param in self.params if self.hooks_all else self.params[:: self.apart]:
             if param.requires_grad:  # torch refuses a hook of one that is frozen now
                 self.hooks[name] = param.register_post_accumulate_grad_hook(gradient)
 
-    def backward_begins(self):
+    def backward_begins(self, roots):
         if self.channel.phase != "backward":
             self.channel.enter("backward", self.step)
         if self.recorded and not self.seen:
             self.hook_gradients()  # the script may have unfrozen something since the step began
+        if not self.is_capturing():
+            self.losses.begin(roots)
 
     def gradient(self, param):
         if self.channel.phase != "backward":
             self.enter("backward")
         self.channel.moved("hooks")
-        if not self.recorded:
+        if not self.looks():
             return
         name = self.names[id(param)]
         order, times = self.seen[name][:2] if name in self.seen else (len(self.seen), 0)
@@ -206,8 +297,10 @@ class Recorder:
         """At its end the process waits for torch to let go of it: a thread of torch that does so later aborts the process."""
         self.callbacks = [held for held in self.callbacks if held() is not None] + [weakref.ref(called)]
 
+    # ---- what the card has not done yet ------------------------------------------------------------------------------
+
     def on_card(self, tensors):
-        return any(tensor.is_cuda for tensor in tensors) and not self.torch.cuda.is_current_stream_capturing()
+        return any(tensor.is_cuda for tensor in tensors) and not self.is_capturing()
 
     def settle(self, done, on_card):
         """`done` once what the current stream waits for is there: NCCL's functions return as soon as they have told the card."""
@@ -228,30 +321,86 @@ class Recorder:
                     continue  # the other thread has it
                 pair[1]()
 
+    def beat(self):
+        """In the thread that sends heartbeats. It may ask for an event while another thread captures a graph."""
+        if self.on_its_way and not self.relaxed:
+            self.relaxed = True
+            _let_captures_go_on()
+        self.settle_all()
+
     def end_with_callbacks(self):
         self.callbacks = []  # weak references to functions that torch holds
         atexit.register(self.wait_for_callbacks)
 
     def wait_for_callbacks(self):
         end = time.monotonic() + LET_GO_S
-        while any(held() is not None for held in self.callbacks) and time.monotonic() < end:
+        while self.guard.is_on and any(held() is not None for held in self.callbacks) and time.monotonic() < end:
             time.sleep(0.001)
 
+    def end(self):
+        """What the card does in its last step is reported if it is there soon."""
+        end = time.monotonic() + LET_GO_S
+        settle_all = self.guard(self.settle_all)
+        while self.guard.is_on and self.on_its_way and time.monotonic() < end:
+            settle_all()
+            time.sleep(0.001)
+        self.channel.end_calls()
+
+    # ---- optimiser ---------------------------------------------------------------------------------------------------
+
+    def hook_optimizer(self):
+        optimizer, before, after = self.optimizer, self.guard(self.before_update), self.guard(self.after_update)
+        if hasattr(optimizer, "register_step_pre_hook"):
+            optimizer.register_step_pre_hook(before)
+            optimizer.register_step_post_hook(after)
+        else:  # one that is none of torch's
+            step = optimizer.step
+
+            def step_seen(*args, **kwargs):
+                before()
+                result = step(*args, **kwargs)
+                after()
+                return result
+
+            optimizer.step = step_seen
+        forget, end_if_dropped = getattr(optimizer, "zero_grad", None), self.guard(self.end_if_dropped)
+        if forget is not None:
+
+            def zero_grad(*args, **kwargs):
+                end_if_dropped()
+                return forget(*args, **kwargs)
+
+            optimizer.zero_grad = zero_grad
+
+    def came(self):
+        """How many gradients of this step have come."""
+        return self.channel.hooks() - self.hooks_before
+
+    def dropped(self):
+        """The script has dropped the gradients of this step by itself, and its optimiser has not used them."""
+        return not self.updates and self.came() > 0 and all(param.grad is None for _, param in self.params)
+
+    def end_if_dropped(self):
+        """The script drops all gradients. Inside of the optimiser's step this is a part of the step."""
+        if self.channel.phase != "data" and not self.updates and self.came() > 0:
+            self.end_step()
+
     def before_update(self, *_):
-        if self.recorded:
+        self.updates = True
+        if self.looks():
             self.enter("record")
             self.tell_gradients()
         self.channel.enter("optimizer", self.step)
 
     def tell_gradients(self):
         self.channel.write_all("gradient", self.rows_of_gradients())
-        if self.sharded:
+        if self.sharded or not self.params:
             return  # no rank holds what a norm is of
         norm = sum(self.measured(param.grad)[0] ** 2 for _, param in self.params) ** 0.5
         self.channel.write("sample", metric="grad_norm", step=self.step, value=real(norm))
 
     def rows_of_gradients(self):
-        held = {id(param) for group in self.optimizer.param_groups for param in group["params"]}
+        held = {id(param) for group in getattr(self.optimizer, "param_groups", ()) for param in group["params"]}
         for index, (name, param) in enumerate(self.params):
             after = self.measured(param.grad)
             # What is there though no hook was called: of an earlier step, of another rank, or put there by the script.
@@ -276,15 +425,25 @@ class Recorder:
                 hash_before=before,
                 hash_after=self.reduced.get(name, after[2]),
                 reduced=param.grad is not None,
-                **piece(param),
+                **self.scope.piece(param, self.rank),
             )
 
     def after_update(self, *_):
-        if self.recorded:
-            rows = (dict(step=self.step, param=name, hash=hash_of([param.detach()]), **piece(param)) for name, param in self.params)
+        self.updates = False
+        if self.looks():
+            rows = (
+                dict(step=self.step, param=name, hash=hash_of([param.detach()]), **self.scope.piece(param, self.rank))
+                for name, param in self.params
+            )
             self.channel.write_all("parameter", rows)
+        self.end_step()
+
+    def end_step(self):
+        if self.losses.parts:
+            self.losses.take(self.settle, functools.partial(self.tell_loss, self.step))
         self.step += 1
         self.micro = -1
+        self.hooks_before = self.channel.hooks()
         self.recorded = self.is_recorded()
         if self.recorded or self.hooks_all:
             self.seen, self.buckets, self.reduced = {}, {}, {}
@@ -292,6 +451,12 @@ class Recorder:
         if self.recorded != self.hooks_all:
             self.hook_gradients()
         self.channel.enter("data", self.step, after_work=True)
+
+    def tell_loss(self, step, loss):
+        value = loss if -math.inf < loss < math.inf else json.dumps(real(loss))
+        self.channel.send(f'{self.loss_row}{step}, "value": {value}}}, "t_ms": {self.channel.now_ms()}}}\n')
+
+    # ---- collectives and errors --------------------------------------------------------------------------------------
 
     def entered(self, op, reduce_op, tensors, group):
         """Records a collective before it is enqueued; gives what is to be called once it is done."""
@@ -328,11 +493,11 @@ class Recorder:
 
     def tell_errors(self):
         """The exception that ends the script, before torch's own hook prints it."""
-        before = sys.excepthook
+        before, tell_error = sys.excepthook, self.guard(self.tell_error)
 
         def told(kind, error, trace):
             try:
-                self.tell_error(error)
+                tell_error(error)
             finally:
                 before(kind, error, trace)
 
@@ -348,6 +513,14 @@ class Recorder:
             bases=bases_of(error, self.torch),
             frames=place_of(error),
         )
+
+
+def _let_captures_go_on():
+    """By the rule of captures a question about an event, asked by any thread, ends a capture; not if the asking thread is relaxed."""
+    import ctypes
+
+    RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
+    ctypes.CDLL("libcuda.so.1").cuThreadExchangeStreamCaptureMode(ctypes.byref(ctypes.c_int(RELAXED)))
 
 
 def _uncompiled(model):

@@ -79,6 +79,15 @@ std::string why(const ReportView& view) {
     return view.cases.size() == 1 ? case_name(view, view.cases.front()) + " passed"
                                   : "all " + all + " passed";
   }
+  if (view.decision == kEndedByItself || view.decision == kInconclusive) {
+    const auto open = std::find_if(view.cases.begin(), view.cases.end(), [](const CaseView& one) {
+      return one.outcome() != Outcome::pass;
+    });
+    const CaseView& told = open != view.cases.end() ? *open : view.cases.front();
+    const auto& judgement = told.record.judgement;
+    return case_name(view, told) + ": " +
+           escape(judgement ? judgement->reason : told.record.skip_reason);
+  }
   const auto undecided = [](Outcome outcome) {
     return outcome != Outcome::pass && severity(outcome) > severity(Outcome::error);
   };

@@ -25,6 +25,7 @@
 #include "tests/checks/planted_reductions.h"
 #include "tests/checks/planted_repeats.h"
 #include "tests/checks/planted_runs.h"
+#include "tests/checks/planted_step_scope.h"
 #include "tests/checks/planted_steps.h"
 #include "tests/checks/planted_sweep.h"
 #include "tests/checks/planted_updates.h"
@@ -76,6 +77,7 @@ const std::vector<Planted>& all_planted() {
                            add_decoded_finite,
                            add_sums,
                            add_skips,
+                           add_step_scope,
                            add_schedule,
                            add_layer_gradients,
                            add_oracle_steps,

@@ -255,18 +255,6 @@ class Command(unittest.TestCase):
                 process.kill()
                 process.communicate()
 
-    def test_nothing_outlives_a_controller_that_is_killed(self):
-        with tempfile.TemporaryDirectory() as folder:
-            command = python("import subprocess; subprocess.run(['sleep', '600.75'], start_new_session=True)")
-            with subprocess.Popen([PROGRAM, "run", "--quiet", "--out", folder, "--db", folder + "/x.db", "--", *command]) as controller:
-                deadline = time.monotonic() + 60
-                while not running("600.75") and time.monotonic() < deadline:
-                    time.sleep(0.1)
-                controller.kill()
-            while running("600.75") and time.monotonic() < deadline:
-                time.sleep(0.1)
-        self.assertEqual(running("600.75"), [])
-
     def test_what_a_command_leaves_that_killed_its_keeper_is_ended(self):
         with tempfile.TemporaryDirectory() as folder:
             told = subprocess.run(

@@ -1,13 +1,15 @@
 // A process that calls, here this one: what it writes is read, and wakes nobody; how soon the next look is due.
 #include "harness/run/processes/callers.h"
 
-#include <cstddef>
+#include <filesystem>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "tests/fakes/temp_folder.h"
 
 namespace {
 
@@ -21,11 +23,9 @@ Fd caller_of(const Callers& callers) {
   Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  callers.address().copy(address.sun_path + 1, sizeof address.sun_path - 1);
-  const auto length =
-      static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + callers.address().size());
+  callers.address().copy(address.sun_path, sizeof address.sun_path - 1);
   auto* const generic = reinterpret_cast<sockaddr*>(&address);  // NOLINT: the socket API's own way
-  EXPECT_EQ(connect(fd.get(), generic, length), 0);
+  EXPECT_EQ(connect(fd.get(), generic, sizeof address), 0);
   return fd;
 }
 
@@ -47,8 +47,41 @@ std::vector<pollfd> wakers(const Callers& callers) {
   return waited;
 }
 
+// Longer than the address of a socket, which callers reach through its folder.
+TEST(Callers, TheSocketIsInTheFolderWhateverTheLengthOfItsPath) {
+  const fakes::TempFolder folder;
+  const std::string deep = folder / (std::string(100, 'a') + "/" + std::string(100, 'b'));
+  std::filesystem::create_directories(deep);
+  std::string path;
+  {
+    const Callers callers(deep);
+    path = callers.address();
+    EXPECT_EQ(path, deep + "/ranks.sock");
+    EXPECT_TRUE(std::filesystem::is_socket(path));
+  }
+  EXPECT_FALSE(std::filesystem::exists(path)) << "nothing is left in the record";
+}
+
+TEST(Callers, AFolderThatTakesNoSocketIsReplacedByOneOfThisUserAlone) {
+  const fakes::TempFolder folder;
+  folder.write("ranks.sock", "");  // the name is taken
+  std::string path;
+  {
+    Callers callers(folder.path());
+    path = callers.address();
+    EXPECT_NE(path, folder / "ranks.sock");
+    const auto permissions =
+        std::filesystem::status(std::filesystem::path(path).parent_path()).permissions();
+    EXPECT_EQ(permissions, std::filesystem::perms::owner_all);
+    write_as(caller_of(callers), "heard\n");
+    EXPECT_THAT(lines_of(callers), ElementsAre("heard"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(std::filesystem::path(path).parent_path()));
+}
+
 TEST(Callers, WhoCallsWakesWhatHeSaysDoesNot) {
-  Callers callers;
+  const fakes::TempFolder folder;
+  Callers callers(folder.path());
   const Fd caller = caller_of(callers);
   EXPECT_THAT(wakers(callers), SizeIs(1));
   lines_of(callers);
@@ -58,7 +91,8 @@ TEST(Callers, WhoCallsWakesWhatHeSaysDoesNot) {
 }
 
 TEST(Callers, WhatWasSaidBeforeTheEndIsRead) {
-  Callers callers;
+  const fakes::TempFolder folder;
+  Callers callers(folder.path());
   Fd caller = caller_of(callers);
   write_as(caller, "last\n");
   caller.reset();
@@ -67,7 +101,8 @@ TEST(Callers, WhatWasSaidBeforeTheEndIsRead) {
 
 // A socket that is full makes its rank wait for the next look.
 TEST(Callers, WhoSaysMuchIsReadSoonerUntilHeSaysLittle) {
-  Callers callers;
+  const fakes::TempFolder folder;
+  Callers callers(folder.path());
   const Fd caller = caller_of(callers);
   lines_of(callers);
   const int longest = callers.interval_ms();

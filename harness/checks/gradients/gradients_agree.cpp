@@ -75,6 +75,7 @@ class Agreement {
     NotReduced seen;
     for (const std::string& param : params_) compare(step, param, seen);
     count_reductions(step, seen);
+    if (!seen.silent.empty() && agree_though_unseen(step, seen)) seen.silent.clear();
     const bool reduced = seen.differ.empty() && seen.unfinished.empty() && seen.silent.empty();
     if (!told_) tell_crossed(step, seen);
     if (!reduced && !told_) {
@@ -180,6 +181,25 @@ class Agreement {
       result_.found(extra(step));
       extra_told_ = true;
     }
+  }
+
+  // A script's ranks may reduce by what no record sees. Whole gradients that are equal after the step and were not before it have been
+  // reduced.
+  [[nodiscard]] bool agree_though_unseen(std::int64_t step, const NotReduced& seen) {
+    if (!course_.as_recorded || !seen.differ.empty() || !seen.unfinished.empty()) return false;
+    const bool differed = std::any_of(params_.begin(), params_.end(), [&](const std::string& param) {
+      std::set<std::string> local;
+      for (const int rank : all_ranks(evidence_)) {
+        const Gradient* row = ledger_.ranks.find({step, rank, param});
+        if (row != nullptr && row->piece.empty()) local.insert(row->hash_before);
+      }
+      return local.size() > 1;
+    });
+    if (differed) {
+      result_.missing("the collectives by which the gradients of step " + std::to_string(step) +
+                      " came to agree");
+    }
+    return differed;
   }
 
   [[nodiscard]] std::vector<const Collective*> reductions(int rank, std::int64_t step) const {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "harness/judge/asked.h"
 #include "harness/scenario/case_json.h"
 
 namespace harness::cli {
@@ -54,6 +55,7 @@ Case case_of_command(const std::vector<std::string>& argv, double budget_seconds
                                    {"checks",
                                     {"process_clean",
                                      "progress",
+                                     kSaysScope,
                                      "gradients_arrived",
                                      "gradients_agree",
                                      "parameters_agree",

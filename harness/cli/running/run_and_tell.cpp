@@ -1,10 +1,12 @@
 #include "harness/cli/running/run_and_tell.h"
 
+#include <algorithm>
 #include <array>
 #include <ctime>
 #include <iostream>
 #include <map>
 #include <set>
+#include <unistd.h>
 
 #include "harness/cli/output.h"
 #include "harness/cli/running/told_lines.h"
@@ -121,6 +123,11 @@ int run_and_tell(RunPlan plan, const Telling& telling) {
                               const std::string& label,
                               double seconds,
                               const std::string& why) { lines.add(outcome, label, seconds, why); };
+    const bool is_command = std::any_of(plan.cases.begin(), plan.cases.end(), [](const Case& one) {
+      return one.scenario.is_command();
+    });
+    // With --json nothing but the object is on stdout.
+    if (is_command) plan.live = {telling.json ? STDERR_FILENO : STDOUT_FILENO, STDERR_FILENO};
   }
   catch_signals();
   const Variables environment = plan.environment;

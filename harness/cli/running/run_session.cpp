@@ -80,7 +80,9 @@ Judgement error_judgement(const std::string& reason) {
 }  // namespace
 
 RunSession::RunSession(RunPlan plan)
-    : plan_(std::move(plan)), progress_(ProgressLine::style_for(plan_.quiet)) {
+    : plan_(std::move(plan)),
+      // What a command prints takes the place of a line about its progress.
+      progress_(ProgressLine::style_for(plan_.quiet || !plan_.live.empty())) {
   record_.started_ms = wall_clock_ms();
   record_.name = run_name(record_.started_ms);
   record_.folder = plan_.runs_folder + "/" + record_.name;
@@ -248,6 +250,7 @@ void RunSession::show_result(Outcome outcome,
                              std::size_t index,
                              double seconds,
                              const std::string& reason) {
+  echo_.reset();
   if (!plan_.on_result) return;
   const std::string& label = planned(index).record.label;
   progress_.aside([&] { plan_.on_result(outcome, label, seconds, reason); });
@@ -286,7 +289,8 @@ std::string RunSession::begin_attempt(std::size_t index) {
   std::string folder = record_.folder + "/" + begun.record.folder;
   make_folder(folder);
   const std::string lacking = too_little_room(folder, begun.the_case.scenario);
-  if (!lacking.empty()) throw nsa::Error(lacking);
+  if (!lacking.empty() && !begun.the_case.scenario.is_command()) throw nsa::Error(lacking);
+  if (!lacking.empty()) tell(lacking + "; the command runs all the same, and its record may end early");
   return folder;
 }
 
@@ -350,6 +354,11 @@ RunResult RunSession::run_attempt(std::size_t index, const Place& place, Evidenc
   options.launch = plan_.launch;
   options.guardian = kThisProgram;
   options.other_levels = other_levels(index);
+  if (the_case.scenario.is_command() && !plan_.live.empty()) {
+    options.live = plan_.live;
+    tell("runs " + mine.record.label + "; the record is in " + options.folder);
+    echo_ = std::make_unique<OutputEcho>(options.folder, plan_.live.at(0), plan_.live.at(1));
+  }
   evidence.the_case = the_case;
   evidence.folder = options.folder;
   RunnerHooks hooks;

@@ -16,6 +16,7 @@
 
 #include "harness/cli/machine/environment.h"
 #include "harness/cli/machine/machine.h"
+#include "harness/cli/running/output_echo.h"
 #include "harness/cli/running/progress_line.h"
 #include "harness/cli/running/side_by_side.h"
 #include "harness/run/cases_at_once.h"
@@ -45,6 +46,7 @@ struct RunPlan {
   std::string runs_folder;  // the run's folder is made in it
   bool keep = false;
   bool quiet = false;
+  std::vector<int> live = {};  // descriptors for a command's stdout and stderr, as they come; none: not shown
   Order order = Order::soonest_done;  // of the points
   // Asked when a point's turn has come: why it is not run after all, "" where it is. From any thread; may be empty.
   std::function<std::string(std::size_t point)> cut;
@@ -135,6 +137,7 @@ class RunSession {
   std::deque<Planned> planned_;  // grows, its elements stay where they are
   std::vector<Indices> first_;   // of each point: what is known before anything has run
   std::atomic<std::size_t> ran_ = 0;
+  std::unique_ptr<OutputEcho> echo_;  // of the command that runs
   ProgressLine progress_;
   std::string report_path_;
   std::string told_;  // the last failure to record

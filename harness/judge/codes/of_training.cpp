@@ -18,12 +18,15 @@ constexpr std::array kTrainingCodes = {
                     "elements that should have moved (`optimizer_sound`); the oracle judges the "
                     "recorded values and moments (`step_is_oracle`)."}},
     Code{{"OPT.SKIPPED", Family::update, 480},
-         {.meaning = "Optimiser steps changed no parameter, and no overflow explains it.",
+         {.meaning = "Optimiser steps changed no parameter, and no overflow explains it; or a rank "
+                     "left out an optimiser step that others took.",
           .confirmed_by = "No element of any parameter moved, gradients were finite or the loss "
-                          "scale did not halve.",
+                          "scale did not halve (`optimizer_sound`). Or the rank went on to a later "
+                          "step, or ended, without calling the optimiser (`steps_agree`).",
           .next_action = "Look at the loss scale and at which gradients overflow in these steps.",
           .witness = "The stored parameters before and after the step, and the loss scale that the "
-                     "rank records."}},
+                     "rank records. For a rank that left a step out: the phases that the other "
+                     "ranks report."}},
     Code{{"LOSS.WRONG", Family::forward, 265},
          {.meaning = "The loss or its gradient is not that of the logits and tokens on record.",
           .confirmed_by = "The oracle computes both again from the recorded logits and tokens.",

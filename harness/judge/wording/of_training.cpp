@@ -124,6 +124,14 @@ constexpr std::array kTrainingWords = {
             "the numbers on record before and after the step it is {wanted}.",
             "The optimiser is not the cause: its state is on record before and after the step.",
             "Look at what the ranks report, not at what they compute."},
+    // steps_agree
+    Wording{"OPT.SKIPPED",
+            "rank",
+            "{Ranks} took no optimiser step in {which}. {Others} did. {Skipped:step} of {total} "
+            "{skipped?differs|differ}.",
+            "The end of the run is not the cause: {ranks} went on to a later step, or ended well.",
+            "Look at what decides on {ranks} whether the optimiser is called. From {step} on the "
+            "weights of the ranks are not the same."},
     // optimizer_sound
     Wording{"OPT.SKIPPED",
             "steps",

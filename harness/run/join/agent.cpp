@@ -196,7 +196,7 @@ class Agent {
     request.environment = start.environment;
     request.out_path = start.out_path;
     request.err_path = start.err_path;
-    if (listener_.fd.is_open()) request.listen_fd = listener_.fd.get();
+    if (listener_.fd.is_open()) request.passed = {listener_.fd.get()};
     request.mark = mark_.number;
     add_meeting({start.port, start.store, join_.address, monotonic_ms() - start.now_ms}, request);
     return request;

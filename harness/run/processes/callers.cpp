@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
-#include <random>
+#include <fcntl.h>
+#include <filesystem>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -23,27 +25,57 @@ constexpr int kShortestMs = 1;
 constexpr std::size_t kFewBytes =
     8 << 10;  // in an interval. A socket holds 200 short lines and more, which are 30 KiB
 
-std::string random_name() {
-  std::random_device random;
-  std::string name = "nsa-harness-";
-  for (int i = 0; i < 32; ++i) name += "0123456789abcdef"[random() % 16];
-  return name;
+constexpr const char* kSocketName = "ranks.sock";
+
+// The path may be longer than a socket's address: it is bound through its folder. 0, or the number of the error.
+int bind_in(const std::string& folder, const Fd& listening) {
+  const Fd at(open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!at.is_open()) return errno;
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string path = "/proc/self/fd/" + std::to_string(at.get()) + "/" + kSocketName;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);  // NOLINT: the socket API's own way
+  return bind(listening.get(), generic, sizeof address) == 0 ? 0 : errno;
+}
+
+// Of this user alone; "" where none can be made.
+std::string make_temporary_folder() {
+  const char* const temporary = std::getenv("TMPDIR");
+  std::string folder = std::string(temporary != nullptr ? temporary : "/tmp") + "/nsa-harness-XXXXXX";
+  return mkdtemp(folder.data()) != nullptr ? folder : "";
 }
 
 }  // namespace
 
-Callers::Callers()
-    : address_(random_name()),
+Callers::Callers(const std::string& folder)
+    : folder_(std::filesystem::absolute(folder)),
       listening_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
       interval_ms_(kLongestMs) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  address_.copy(address.sun_path + 1, sizeof address.sun_path - 1);  // behind a zero: abstract
-  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + address_.size());
-  auto* const generic = reinterpret_cast<sockaddr*>(&address);  // NOLINT: the socket API's own way
-  const bool listens = listening_.is_open() && bind(listening_.get(), generic, length) == 0 &&
-                       listen(listening_.get(), SOMAXCONN) == 0;
-  if (!listens) throw nsa::Error(std::string("cannot listen for ranks: ") + std::strerror(errno));
+  int error = listening_.is_open() ? bind_in(folder_, listening_) : errno;
+  if (error != 0 && listening_.is_open()) {
+    const std::string own = make_temporary_folder();
+    is_own_ = !own.empty() && bind_in(own, listening_) == 0;
+    if (is_own_) {
+      folder_ = own;
+      error = 0;
+    } else if (!own.empty()) {
+      rmdir(own.c_str());
+    }
+  }
+  if (error == 0 && listen(listening_.get(), SOMAXCONN) != 0) error = errno;
+  if (error == 0) return;
+  throw nsa::Error("cannot listen for ranks in " + folder_ + ": " + std::strerror(error));
+}
+
+Callers::~Callers() {
+  if (!listening_.is_open()) return;
+  unlink(address().c_str());
+  if (is_own_) rmdir(folder_.c_str());
+}
+
+std::string Callers::address() const {
+  return folder_ + "/" + kSocketName;
 }
 
 void Callers::add_to(std::vector<pollfd>& waited) const {

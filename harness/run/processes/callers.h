@@ -1,5 +1,6 @@
-// Processes that call the controller: those of a command that have the two lines in their script. They find it by the name of an
-// abstract Unix socket in their environment, since no descriptor survives a launcher. Who calls is told by the kernel, not by them.
+// Processes that call the controller: those of a command that have the two lines in their script. They find it by the path of a
+// Unix socket in their environment, since no descriptor survives a launcher. A path is found from every network namespace. The kernel
+// says who calls.
 //
 // What they write wakes nobody: to wake a process that waits costs the writer more than the rest of its write, at every line. They
 // are read at intervals, which are short while one of them writes so much that its socket could fill.
@@ -23,10 +24,14 @@ class Callers {
  public:
   using OnLine = std::function<void(pid_t, LineReader::Piece, std::string_view)>;
 
-  // Listens. Throws: nsa::Error.
-  Callers();
+  // Listens in `folder`. If its file system has no sockets or no room: in a folder of this user alone below TMPDIR or /tmp.
+  // Throws: nsa::Error.
+  explicit Callers(const std::string& folder);
+  ~Callers();
+  Callers(const Callers&) = delete;
+  Callers& operator=(const Callers&) = delete;
 
-  [[nodiscard]] const std::string& address() const { return address_; }  // without the leading zero
+  [[nodiscard]] std::string address() const;       // absolute path of the socket
   void add_to(std::vector<pollfd>& waited) const;                        // new callers alone
   [[nodiscard]] int interval_ms() const { return interval_ms_; }  // until read() is due again
   // Takes in who calls, of this user alone, and what they wrote. Never waits.
@@ -45,7 +50,8 @@ class Callers {
   void accept_all();
   static std::size_t read_one(Caller& caller, const OnLine& on_line);  // gives its bytes
 
-  std::string address_;
+  std::string folder_;  // of the socket
+  bool is_own_ = false;  // made for the socket
   Fd listening_;
   std::vector<std::unique_ptr<Caller>> callers_;
   int interval_ms_;

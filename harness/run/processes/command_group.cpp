@@ -52,6 +52,7 @@ CommandGroup::CommandGroup(const RunnerOptions& options,
                            EventSink& sink)
     : options_(options),
       sink_(sink),
+      callers_(options.folder),
       flights_(options.folder),
       watch_(limits,
              origin_ms,

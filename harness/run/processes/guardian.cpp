@@ -1,24 +1,45 @@
 #include "harness/run/processes/guardian.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <poll.h>
+#include <sstream>
+#include <string>
 #include <unistd.h>
+#include <vector>
 
+#include "harness/run/looks/proc_look.h"
+#include "harness/run/processes/keeper.h"
 #include "harness/run/processes/left_behind.h"
 
 namespace harness {
 namespace {
 
 constexpr int kControllerFd = 3;
-constexpr useconds_t kKeepersUs =
-    3'000'000;  // a keeper gives its command two seconds after SIGTERM
+constexpr useconds_t kKeeperUs = 200'000;  // between two looks whether a keeper is there
+
+// Of its command line; "" where it has none.
+std::string second_word_of(pid_t pid) {
+  std::istringstream words(proc_file(pid, "cmdline"));
+  std::string word;
+  std::getline(words, word, '\0');
+  return std::getline(words, word, '\0') ? word : "";
+}
 
 bool has_reader() {
   pollfd pipe{kControllerFd, 0, 0};
   const int ready = poll(&pipe, 1, -1);  // whoever started this process ends it
   return ready < 0 && errno == EINTR;
+}
+
+// A command of the user's own goes on without the controller, under its keeper.
+bool keeper_lives(const CaseMark& mark) {
+  const std::vector<pid_t> all = process_ids();
+  return std::any_of(all.begin(), all.end(), [&](pid_t pid) {
+    return has_mark(pid, mark) && second_word_of(pid) == kKeepArgument;
+  });
 }
 
 }  // namespace
@@ -39,7 +60,7 @@ int guard(char** argv) {
   for (const int number : {SIGHUP, SIGINT, SIGTERM, SIGPIPE}) std::signal(number, SIG_IGN);
   while (has_reader()) {
   }
-  usleep(kKeepersUs);
+  while (keeper_lives(mark)) usleep(kKeeperUs);
   return end_left_behind(mark).stayed.empty() ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 

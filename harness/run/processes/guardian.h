@@ -13,7 +13,8 @@ inline constexpr const char* kGuardArgument = "--end-what-is-left";
 // How Process::spawn() starts `program` as the guardian.
 [[nodiscard]] ProcessRequest guardian_of(const CaseMark& mark, const std::string& program);
 
-// Waits until fd 3, a pipe, has no reader any more, gives keepers time to end their commands by themselves, and ends the rest.
+// Waits until fd 3, a pipe, has no reader any more and no keeper of the case lives, and ends the rest. A keeper goes on with its
+// command without the controller.
 // REQUIRES: argv ends with null, after the two words of the mark. Returns the exit code.
 [[nodiscard]] int guard(char** argv);
 

@@ -1,5 +1,6 @@
 #include "harness/run/processes/keeper.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -8,12 +9,18 @@
 #include <fcntl.h>
 #include <iostream>
 #include <optional>
+#include <poll.h>
 #include <spawn.h>
 #include <string>
+#include <string_view>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
+#include <utility>
 
 #include "harness/run/clock.h"
 #include "harness/run/looks/proc_look.h"
@@ -27,11 +34,12 @@ namespace harness {
 namespace {
 
 constexpr int kPidFd = 3;
+constexpr int kLiveOutFd = 4;
+constexpr int kLiveErrFd = 5;
 constexpr int kNotStarted = 127;         // as shells say it
 constexpr std::int64_t kLeftMs = 1'000;  // for what the command left behind
 constexpr std::int64_t kTermMs = 2'000;  // between TERM and KILL
-constexpr long kRoundNs =
-    50 * 1'000'000;  // a tree that forks while it is killed is killed again so often
+constexpr int kRoundMs = 50;  // a tree that forks while it is killed is killed again so often
 
 sigset_t watched_signals() {
   sigset_t set{};
@@ -41,17 +49,155 @@ sigset_t watched_signals() {
   return set;
 }
 
+// Appends all of it; false: the disk does not take the rest.
+bool append(int fd, std::string_view text, std::size_t& written) {
+  while (written < text.size()) {
+    const ssize_t n = write(fd, text.data() + written, text.size() - written);
+    if (n < 0 && errno != EINTR) return false;
+    if (n > 0) written += static_cast<std::size_t>(n);
+  }
+  return true;
+}
+
+// One of the two streams that the command prints to.
+class Stream {
+ public:
+  // `file`: of the record; `live`: what the file does not take goes there. A stream whose `live` is a terminal is a terminal to the
+  // command, so that it prints line by line and in colours as it would without this process.
+  Stream(int file, int live) : file_(file), live_(fcntl(live, F_GETFD) < 0 ? -1 : live) {
+    if (live_ >= 0) fcntl(live_, F_SETFD, FD_CLOEXEC);
+    if (live_ >= 0 && isatty(live_) != 0) make_terminal();
+    if (!writing_.is_open()) make_pipe();
+    fcntl(reading_.get(), F_SETFL, O_NONBLOCK);
+  }
+
+  // What the command gets; the file itself where there are no more pipes.
+  [[nodiscard]] int for_command() const { return writing_.is_open() ? writing_.get() : file_; }
+  void command_has_it() { writing_.reset(); }
+  [[nodiscard]] int reading() const { return reading_.get(); }
+
+  // Takes what is there. Never waits for whoever prints.
+  void drain() {
+    std::array<char, 1 << 16> buffer;  // NOLINT: filled by read()
+    while (reading_.is_open()) {
+      const ssize_t n = read(reading_.get(), buffer.data(), buffer.size());
+      if (n > 0) {
+        take({buffer.data(), static_cast<std::size_t>(n)});
+      } else if (n == 0 || errno == EIO) {  // of a terminal that nobody has open any more
+        reading_.reset();
+      } else if (errno != EINTR) {
+        return;
+      }
+    }
+  }
+
+  // Where it waits for its `live`: to be polled for POLLOUT; -1: nothing waits.
+  [[nodiscard]] int waits_for() const { return aside_.empty() ? -1 : live_; }
+
+  // Gives to `live` what it takes at once.
+  void put_aside() {
+    // A pipe takes so many bytes at once if it takes any, and no terminal that is stopped takes one.
+    constexpr std::size_t kAtOnce = 512;
+    std::size_t given = 0;
+    while (given < aside_.size()) {
+      pollfd ready = {live_, POLLOUT, 0};
+      if (poll(&ready, 1, 0) != 1) break;
+      const ssize_t n =
+          write(live_, aside_.data() + given, std::min(kAtOnce, aside_.size() - given));
+      if (n < 0 && errno != EINTR) live_ = -1;  // nobody reads it any more
+      if (n > 0) given += static_cast<std::size_t>(n);
+      if (live_ < 0) given = aside_.size();
+    }
+    aside_.erase(0, given);
+  }
+
+  // Nothing comes after. Whoever reads `live` gets some time for the rest.
+  void finish() {
+    constexpr std::int64_t kRestMs = 2'000;
+    drain();
+    for (const std::int64_t until = monotonic_ms() + kRestMs;
+         !aside_.empty() && monotonic_ms() < until;) {
+      pollfd ready = {live_, POLLOUT, 0};
+      (void)poll(&ready, 1, kRoundMs);
+      put_aside();
+    }
+    if (lost_ == 0) return;
+    const std::string line =
+        "\nnsa-harness: the disk did not take " + std::to_string(lost_) + " bytes of this output\n";
+    std::size_t written = 0;
+    (void)append(file_, line, written);
+  }
+
+ private:
+  void make_pipe() {
+    constexpr int kPipeBytes = 1 << 20;
+    std::array<int, 2> ends{};
+    if (pipe2(ends.data(), O_CLOEXEC) != 0) return;
+    reading_ = Fd(ends[0]);
+    writing_ = Fd(ends[1]);
+    fcntl(reading_.get(), F_SETPIPE_SZ, kPipeBytes);
+  }
+
+  // As large as the real one. It passes every byte on as it is.
+  void make_terminal() {
+    Fd master(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
+    std::array<char, 64> name{};
+    if (!master.is_open() || grantpt(master.get()) != 0 || unlockpt(master.get()) != 0 ||
+        ptsname_r(master.get(), name.data(), name.size()) != 0) {
+      return;
+    }
+    Fd slave(open(name.data(), O_RDWR | O_NOCTTY | O_CLOEXEC));
+    termios mode{};
+    if (!slave.is_open() || tcgetattr(slave.get(), &mode) != 0) return;
+    cfmakeraw(&mode);
+    if (tcsetattr(slave.get(), TCSANOW, &mode) != 0) return;
+    winsize size{};
+    if (ioctl(live_, TIOCGWINSZ, &size) == 0) ioctl(slave.get(), TIOCSWINSZ, &size);
+    reading_ = std::move(master);
+    writing_ = std::move(slave);
+  }
+
+  void take(std::string_view text) {
+    std::size_t written = 0;
+    if (append(file_, text, written)) return;
+    text.remove_prefix(written);
+    lost_ += text.size();
+    constexpr std::size_t kMostAside = std::size_t{8} << 20;
+    if (live_ < 0 || aside_.size() + text.size() > kMostAside) return;
+    aside_ += text;
+    put_aside();
+  }
+
+  int file_;
+  int live_;
+  Fd reading_;
+  Fd writing_;
+  std::string aside_;      // what the file did not take and `live` has not taken yet
+  std::size_t lost_ = 0;  // bytes that the file did not take
+};
+
 // As a shell would start it: no signal is blocked or ignored, a process group of its own.
-std::optional<pid_t> start_command(char** argv) {
+std::optional<pid_t> start_command(char** argv, const Stream& out, const Stream& err) {
   posix_spawnattr_t attributes{};
   posix_spawnattr_init(&attributes);
   sigset_t none{};
   sigemptyset(&none);
   posix_spawnattr_setsigmask(&attributes, &none);
+  sigset_t defaults{};
+  sigemptyset(&defaults);
+  sigaddset(&defaults, SIGXFSZ);
+  sigaddset(&defaults, SIGPIPE);
+  posix_spawnattr_setsigdefault(&attributes, &defaults);
   posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
+  posix_spawnattr_setflags(
+      &attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+  posix_spawn_file_actions_t actions{};
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, out.for_command(), STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, err.for_command(), STDERR_FILENO);
   pid_t pid = -1;
-  const int error = posix_spawnp(&pid, argv[0], nullptr, &attributes, argv, environ);
+  const int error = posix_spawnp(&pid, argv[0], &actions, &attributes, argv, environ);
+  posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   if (error == 0) return pid;
   std::cerr << argv[0] << ": " << std::strerror(error) << std::endl;
@@ -102,22 +248,43 @@ int end_as(int status) {
 
 class Keeping {
  public:
-  Keeping(pid_t command, pid_t parent) : command_(command), parent_(parent) {}
+  // `signals`: readable once one of the watched ones is there; negative: nothing wakes this process then.
+  Keeping(pid_t command, int signals, Stream& out, Stream& err)
+      : command_(command), signals_(signals), out_(out), err_(err) {}
 
-  // The one that started this process is gone.
+  // The one that started this process is gone before it heard of the command.
   void end_now() { end_soon(0); }
 
   int run() {
-    const sigset_t set = watched_signals();
-    const timespec round = {0, kRoundNs};
     while (reap()) {
-      if (sigtimedwait(&set, nullptr, &round) == SIGTERM || getppid() != parent_) end_soon(0);
+      wait_for_something();
+      const sigset_t set = watched_signals();
+      const timespec at_once = {0, 0};
+      for (int number = 0; (number = sigtimedwait(&set, nullptr, &at_once)) > 0;) {
+        if (number == SIGTERM) end_soon(0);
+      }
+      for (Stream* const stream : {&out_, &err_}) {
+        stream->drain();
+        stream->put_aside();
+      }
       press_on();
     }
+    out_.finish();
+    err_.finish();
     return end_as(status_);
   }
 
  private:
+  void wait_for_something() const {
+    std::array<pollfd, 5> waited = {pollfd{signals_, POLLIN, 0},
+                                    pollfd{out_.reading(), POLLIN, 0},
+                                    pollfd{err_.reading(), POLLIN, 0},
+                                    pollfd{out_.waits_for(), POLLOUT, 0},
+                                    pollfd{err_.waits_for(), POLLOUT, 0}};
+    const bool woken = signals_ >= 0 && term_at_ms_ == 0;  // by whatever happens
+    (void)poll(waited.data(), waited.size(), woken ? -1 : kRoundMs);
+  }
+
   // False: nothing is left.
   bool reap() {
     int status = 0;
@@ -147,7 +314,9 @@ class Keeping {
   }
 
   pid_t command_;
-  pid_t parent_;
+  int signals_;
+  Stream& out_;
+  Stream& err_;
   int status_ = 0;
   std::int64_t term_at_ms_ = 0;  // 0: not decided
   std::int64_t kill_at_ms_ = 0;
@@ -156,19 +325,23 @@ class Keeping {
 }  // namespace
 
 int keep(char** argv) {
-  const pid_t parent = getppid();
-  sigset_t set = watched_signals();
-  sigaddset(&set, SIGPIPE);  // the parent may be gone before it has read who was started
+  const sigset_t set = watched_signals();
   sigprocmask(SIG_BLOCK, &set, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);  // the parent may be gone before it has read who was started
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit of the record's files is no end of the command
+  const Fd signals(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   prctl(PR_SET_CHILD_SUBREAPER, 1);
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
   fcntl(kPidFd, F_SETFD, FD_CLOEXEC);
-  const std::optional<pid_t> command = start_command(argv);
+  Stream out(STDOUT_FILENO, kLiveOutFd);
+  Stream err(STDERR_FILENO, kLiveErrFd);
+  const std::optional<pid_t> command = start_command(argv, out, err);
   if (!command) {
     say_end(W_EXITCODE(kNotStarted, 0));
     return kNotStarted;
   }
-  Keeping keeping(*command, parent);
+  out.command_has_it();
+  err.command_has_it();
+  Keeping keeping(*command, signals.get(), out, err);
   const std::string line = std::to_string(*command) + "\n";
   if (write(kPidFd, line.data(), line.size()) < 0) keeping.end_now();
   return keeping.run();

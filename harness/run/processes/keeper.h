@@ -1,6 +1,8 @@
 // The process between the controller and a command of the user's own. What the command's processes leave behind becomes its
-// child (a subreaper), whatever groups and sessions they made; so nothing of the command outlives it. It judges and records
-// nothing.
+// child (a subreaper), whatever groups and sessions they made; so nothing of the command outlives it. What the command prints comes
+// through it to the files of the record: a full disk takes nothing from the command. It judges nothing.
+//
+// It and the command go on if the controller is killed. A tool for diagnosis must not end a training.
 #pragma once
 
 #include <optional>
@@ -16,10 +18,11 @@ namespace harness {
 inline constexpr const char* kKeepArgument = "--keep-command";
 
 // Runs argv, an array that ends with null, looked for on PATH, and ends as it ended: the same exit code, or the same signal.
-// Writes the command's pid and a newline to fd 3 before anything else, and how it ended as soon as it has. What the command leaves
-// behind has a second to end by itself; then, and as soon as SIGTERM comes or the process that started this one is gone, all that
-// is left gets SIGTERM, and two seconds later SIGKILL until nothing is left. Exit code 127 and a line on stderr: the command could
-// not be started.
+// Writes the command's pid and a newline to fd 3 before anything else, and how it ended as soon as it has. The command's stdout and
+// stderr are pipes, or terminals where fd 4 and 5 are. What comes through them is appended to fd 1 and fd 2 as it comes. What these do
+// not take goes to fd 4 and 5 as far as they take it at once, if they are open, and is counted in a line at the end of fd 1 and 2.
+// What the command leaves behind has a second to end by itself; then, and as soon as SIGTERM comes, all that is left gets SIGTERM, and
+// two seconds later SIGKILL until nothing is left. Exit code 127 and a line on stderr: the command could not be started.
 // REQUIRES: one thread. Returns the exit code.
 [[nodiscard]] int keep(char** argv);
 

@@ -23,7 +23,7 @@ namespace harness {
 namespace {
 
 constexpr int kEventsTarget = 3;
-constexpr int kListenTarget = 4;
+constexpr int kFirstPassed = 4;
 // The pipe holds what a rank writes while the controller is busy elsewhere; the kernel's default is 64 KiB.
 constexpr int kPipeBytes = 1 << 20;
 
@@ -39,7 +39,7 @@ void check_spawn_call(int error) {
   if (error != 0) fail("prepare a process", error);
 }
 
-// dup2 to fd 3 and 4 must not hit the other source: sources are moved above both.
+// dup2 to fd 3, 4, ... must not hit another source: sources are moved above all of them.
 Fd above_targets(int fd) {
   constexpr int kFirstFree = 10;
   Fd copy(fcntl(fd, F_DUPFD_CLOEXEC, kFirstFree));
@@ -170,14 +170,16 @@ Process::Process(Process&& other) noexcept
 Process Process::spawn(const ProcessRequest& request) {
   Pipe pipe = make_pipe();
   const Fd writing = above_targets(pipe.writing.get());
-  const Fd listening = request.listen_fd >= 0 ? above_targets(request.listen_fd) : Fd();
+  std::vector<Fd> passed;
+  for (const int fd : request.passed) passed.push_back(above_targets(fd));
   FileActions actions;
   actions.open(STDIN_FILENO, "/dev/null", O_RDONLY);
   actions.open(STDOUT_FILENO, request.out_path, O_WRONLY | O_CREAT | O_APPEND);
   actions.open(STDERR_FILENO, request.err_path, O_WRONLY | O_CREAT | O_APPEND);
   actions.duplicate(writing.get(), kEventsTarget);
-  if (listening.is_open()) actions.duplicate(listening.get(), kListenTarget);
-  actions.close_from(listening.is_open() ? kListenTarget + 1 : kListenTarget);
+  int target = kFirstPassed;
+  for (const Fd& fd : passed) actions.duplicate(fd.get(), target++);
+  actions.close_from(target);
 
   Process process(spawn_with(request, actions), Fd(), std::move(pipe.reading));
   process.pidfd_ = watch_end(process.pid_);

@@ -1,0 +1,236 @@
+// Does every rank take the same optimiser steps, and was each of them looked at? Judged from the phases that ranks report in every step,
+// so also of steps whose tensors were not recorded. It is what the verdict on a training of the user's own speaks of: a check that
+// passes on the recorded steps says nothing of the others.
+#include <algorithm>
+
+#include "harness/checks/gradients/travelling_type.h"
+#include "harness/checks/list.h"
+#include "harness/checks/result.h"
+#include "nsa/base/text.h"
+
+namespace harness::checks {
+namespace {
+
+using Steps = std::set<std::int64_t>;
+
+struct OfRank {
+  Steps begun;     // a forward or a backward
+  Steps updated;   // the optimiser was called
+  Steps compared;  // parameters and gradients were recorded
+  Steps losses;    // what the backward began with
+  Steps reduced;   // gradients were sent to other ranks
+  std::int64_t forwards = 0;
+  std::int64_t backwards = 0;
+  std::int64_t reductions = 0;
+};
+
+Steps without(const Steps& all, const Steps& some) {
+  Steps rest;
+  std::set_difference(
+      all.begin(), all.end(), some.begin(), some.end(), std::inserter(rest, rest.end()));
+  return rest;
+}
+
+// "step 3", "steps 1-10, 100"
+std::string steps_text(const Steps& steps) {
+  std::vector<int> numbers;
+  for (const std::int64_t step : steps) numbers.push_back(static_cast<int>(step));
+  return (numbers.size() == 1 ? "step " : "steps ") + nsa::ranges_text(numbers);
+}
+
+class EveryStep {
+ public:
+  explicit EveryStep(const Evidence& evidence) : evidence_(evidence) {
+    for (const auto& row : evidence.phases) {
+      if (row.process < 0 || row.row.step < 1) continue;
+      OfRank& rank = ranks_[row.process];
+      const std::string& phase = row.row.phase;
+      if (phase == "forward") ++rank.forwards;
+      if (phase == "backward") ++rank.backwards;
+      if (phase == "forward" || phase == "backward") rank.begun.insert(row.row.step);
+      if (phase == "optimizer") rank.updated.insert(row.row.step);
+    }
+    read_tensors();
+    for (const auto& row : evidence.samples) {
+      if (row.process >= 0 && row.row.metric == "loss")
+        ranks_[row.process].losses.insert(row.row.step);
+    }
+    for (const auto& row : evidence.collectives) {
+      if (row.process < 0 || !(sums_gradients(row.row) || scatters_gradients(row.row))) continue;
+      ++ranks_[row.process].reductions;
+      ranks_[row.process].reduced.insert(row.row.step);
+    }
+  }
+
+  CheckResult judge() {
+    for (const int rank : all_ranks(evidence_)) {
+      if (ranks_[rank].begun.empty()) {
+        result_.missing("any step of " + process_name(rank) + ended_early(evidence_, rank),
+                        site_of_rank(rank));
+      }
+      updated_.insert(ranks_[rank].updated.begin(), ranks_[rank].updated.end());
+    }
+    if (updated_.empty()) result_.missing("any optimiser step of any rank");
+    compare_updates();
+    demand_tensors();
+    demand_losses();
+    demand_reductions();
+    name_not_judged();
+    return result_.finish(summary());
+  }
+
+ private:
+  void read_tensors() {
+    std::map<int, Steps> gradients;
+    for (const auto& row : evidence_.gradients) {
+      if (row.process >= 0) gradients[row.process].insert(row.row.step);
+    }
+    for (const auto& row : evidence_.parameters) {
+      const auto of_rank = gradients.find(row.process);
+      if (of_rank == gradients.end() || of_rank->second.count(row.row.step) == 0) continue;
+      ranks_[row.process].compared.insert(row.row.step);
+    }
+  }
+
+  // Ranks may take fewer steps by right where DistributedDataParallel lets them join.
+  [[nodiscard]] bool may_take_fewer() const { return has_fact(kJoinsFact); }
+
+  [[nodiscard]] bool has_fact(const std::string& name) const {
+    return std::any_of(evidence_.facts.begin(), evidence_.facts.end(), [&](const auto& row) {
+      return row.process >= 0 && row.row.name == name;
+    });
+  }
+
+  // A rank leaves a step out that another one takes: it went on to a later one, or it ended well without it.
+  void compare_updates() {
+    std::map<int, Steps> left_out;
+    for (const auto& [rank, seen] : ranks_) {
+      for (const std::int64_t step : without(updated_, seen.updated)) {
+        const bool went_on = !seen.begun.empty() && *seen.begun.rbegin() > step;
+        const bool ended_without_it = evidence_.finished(rank) && !may_take_fewer();
+        if (went_on || ended_without_it) left_out[rank].insert(step);
+      }
+    }
+    std::map<Steps, std::vector<int>> alike;
+    for (const auto& [rank, steps] : left_out) alike[steps].push_back(rank);
+    for (const auto& [steps, ranks] : alike) result_.found(skipped(steps, ranks));
+  }
+
+  [[nodiscard]] Finding skipped(const Steps& steps, const std::vector<int>& ranks) const {
+    std::vector<int> others;
+    for (const auto& [rank, seen] : ranks_) {
+      if (seen.updated.count(*steps.begin()) > 0) others.push_back(rank);
+    }
+    Finding finding = make_finding("OPT.SKIPPED", "rank");
+    finding.site.op = "optimizer";
+    finding.site.ranks = ranks;
+    finding.site.step = *steps.begin();
+    finding.facts = {{"skipped", steps.size()},
+                     {"total", updated_.size()},
+                     {"which", steps_text(steps)},
+                     {"others", ranks_text(others)}};
+    return finding;
+  }
+
+  void demand_tensors() {
+    Steps compared = updated_;
+    bool any = false;
+    for (const auto& [rank, seen] : ranks_) {
+      any = any || !seen.compared.empty();
+      for (const std::int64_t step : without(seen.updated, seen.compared)) compared.erase(step);
+    }
+    compared_ = compared;
+    const Steps rest = without(updated_, compared);
+    if (!any || rest.empty()) return;  // without any row the checks of gradients say so
+    result_.missing("looked at " + looked_at() + ": gradients, weights and batches of " +
+                    steps_text(rest) +
+                    " are not known (watch(model, optimizer, every=1) looks at each step)");
+  }
+
+  void demand_losses() {
+    std::map<Steps, std::vector<int>> lacking;
+    for (const auto& [rank, seen] : ranks_) {
+      const Steps rest = without(seen.updated, seen.losses);
+      if (!rest.empty()) lacking[rest].push_back(rank);
+    }
+    for (const auto& [steps, ranks] : lacking) {
+      result_.missing("the loss of " + steps_text(steps) + " on " + ranks_text(ranks));
+    }
+  }
+
+  // A training that reduces gradients and then stops to do so on all ranks.
+  void demand_reductions() {
+    Steps reduced;
+    for (const auto& [rank, seen] : ranks_)
+      reduced.insert(seen.reduced.begin(), seen.reduced.end());
+    if (evidence_.ranks() == 1 || reduced.empty()) return;
+    Steps rest = without(updated_, reduced);
+    rest.erase(rest.begin(), rest.upper_bound(*reduced.begin()));
+    if (rest.empty()) return;
+    result_.missing("why the optimiser took " + steps_text(rest) +
+                    " without a reduction of gradients on any rank, as there was one in " +
+                    steps_text(reduced));
+  }
+
+  void name_not_judged() {
+    std::map<std::string, std::set<int>> sentences;
+    for (const auto& row : evidence_.facts) {
+      if (row.process < 0) continue;
+      if (row.row.name == kNotJudgedFact) sentences[row.row.value].insert(row.process);
+      if (row.row.name == kLinesLostFact) {
+        sentences[row.row.value + " lines of the record, because nsa-harness did not read them in time"]
+            .insert(row.process);
+      }
+    }
+    for (const auto& [sentence, ranks] : sentences) {
+      const bool all = ranks.size() == all_ranks(evidence_).size();
+      result_.missing("not judged" + (all ? "" : " on " + ranks_text(to_ints(ranks))) + ": " +
+                      sentence);
+    }
+  }
+
+  // "each of 6 steps", "steps 1-10 of 40"
+  [[nodiscard]] std::string looked_at() const {
+    if (compared_.size() == updated_.size()) {
+      return updated_.size() == 1 ? "the only step" : "each of " + counted_steps();
+    }
+    if (compared_.empty()) return "no tensor of " + counted_steps();
+    return steps_text(compared_) + " of " + std::to_string(updated_.size());
+  }
+
+  [[nodiscard]] std::string counted_steps() const {
+    return counted(static_cast<std::int64_t>(updated_.size()), "step");
+  }
+
+  [[nodiscard]] std::string summary() const {
+    std::string text = "looked at " + looked_at() + " on " + ranks_text(all_ranks(evidence_));
+    std::map<std::string, std::vector<int>> alike;
+    for (const auto& [rank, seen] : ranks_) {
+      alike[counted(seen.forwards, "forward") + ", " + counted(seen.backwards, "backward") + ", " +
+            counted(seen.reductions, "reduction") + ", " +
+            counted(static_cast<std::int64_t>(seen.updated.size()), "optimiser step")]
+          .push_back(rank);
+    }
+    for (const auto& [counts, ranks] : alike) {
+      text += (alike.size() == 1 ? ": " : "; " + ranks_text(ranks) + ": ") + counts;
+    }
+    return text + (alike.size() == 1 && ranks_.size() > 1 ? " each" : "");
+  }
+
+  const Evidence& evidence_;
+  std::map<int, OfRank> ranks_;
+  Steps updated_;   // by any rank
+  Steps compared_;  // on every rank that took them
+  ResultBuilder result_;
+};
+
+}  // namespace
+
+Check steps_agree() {
+  return {"steps_agree",
+          "every rank takes the same optimiser steps, and each of them was looked at",
+          {"OPT.SKIPPED"},
+          [](const Evidence& evidence) { return EveryStep(evidence).judge(); }};
+}
+
+}  // namespace harness::checks
