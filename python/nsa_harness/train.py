@@ -234,10 +234,14 @@ class Recorder:
     def forward_done(self, module, _, output):
         self.channel.moved()
         if module.training and self.torch.is_grad_enabled():
-            enter = self.guard(lambda _: self.enter("backward"))
+            enter = self.guard(self.enter_backward)
             for tensor in tensors_in(output, self.torch):
                 if tensor.requires_grad:
                     tensor.register_hook(enter)
+
+    def enter_backward(self, _):
+        if self.channel.phase != "backward":
+            self.enter("backward")
 
     # ---- backward ----------------------------------------------------------------------------------------------------
 
@@ -254,16 +258,14 @@ class Recorder:
                 self.hooks[name] = param.register_post_accumulate_grad_hook(gradient)
 
     def backward_begins(self, roots):
-        if self.channel.phase != "backward":
-            self.channel.enter("backward", self.step)
+        self.enter_backward(roots)
         if self.recorded and not self.seen:
             self.hook_gradients()  # the script may have unfrozen something since the step began
         if not self.is_capturing():
             self.losses.begin(roots)
 
     def gradient(self, param):
-        if self.channel.phase != "backward":
-            self.enter("backward")
+        self.enter_backward(param)
         self.channel.moved("hooks")
         if not self.looks():
             return
