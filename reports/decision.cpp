@@ -14,8 +14,8 @@ bool is_command(const harness::CaseRecord& record) {
   return record.case_json.find("\"kind\":\"command\"") != std::string::npos;
 }
 
-// Passed by fewer checks than the scenario names: the case was watched less closely, or is a command that was seen from outside. The
-// keys stand in no other case.
+// Passed by fewer checks than the scenario names: the case was watched less closely, or is a command that was seen from outside.
+// The keys stand in no other case.
 bool passed_unasked(const harness::CaseRecord& record) {
   const bool passed = record.judgement && record.judgement->outcome == Outcome::pass;
   const bool watched_less = record.case_json.find("\"observe\":") != std::string::npos;

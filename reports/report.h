@@ -48,10 +48,11 @@ struct ReportRequest {
                                          const harness::RunRecord& run,
                                          const std::string& report);
 
-// GO, CONDITIONAL GO or NO-GO: GO when every case is PASS; CONDITIONAL GO when beside at least one PASS there are only
-// SKIP, INCONCLUSIVE and XFAIL, or where a PASS was watched less closely than its checks need; NO-GO else, also when nothing was
-// judged or a run is incomplete. Of commands of the user's own alone: ENDED BY ITSELF where they passed and one was seen from outside
-// alone, INCONCLUSIVE where one is not decided. The trials of a bisection of which something is expected count as one case: whether it found that.
+// GO, CONDITIONAL GO or NO-GO: GO when every case is PASS; CONDITIONAL GO when beside at least one PASS there are only SKIP,
+// INCONCLUSIVE and XFAIL, or where a PASS was watched less closely than its checks need; NO-GO else, also when nothing was judged
+// or a run is incomplete. Of commands of the user's own alone: ENDED BY ITSELF where they passed and one was seen from outside
+// alone, INCONCLUSIVE where one is not decided. The trials of a bisection of which something is expected count as one case:
+// whether it found that.
 inline constexpr const char* kEndedByItself = "ENDED BY ITSELF";
 inline constexpr const char* kInconclusive = "INCONCLUSIVE";
 [[nodiscard]] std::string decision(const std::vector<harness::RunRecord>& runs,

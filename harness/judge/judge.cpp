@@ -106,9 +106,10 @@ std::string reasons(const Judgement& judged, Verdict wanted) {
 std::string scope_of(const Scenario& scenario, const Judgement& judged) {
   if (is_seen_from_outside(scenario, judged)) return "ended by itself";
   const std::size_t count = judged.verdicts.size();
-  const std::string passed = std::to_string(count) + (count == 1 ? " check passed" : " checks passed");
-  const auto steps = std::find_if(
-      judged.verdicts.begin(), judged.verdicts.end(), [](const CheckResult& verdict) {
+  const std::string passed =
+      std::to_string(count) + (count == 1 ? " check passed" : " checks passed");
+  const auto steps =
+      std::find_if(judged.verdicts.begin(), judged.verdicts.end(), [](const CheckResult& verdict) {
         return verdict.check == kSaysScope;
       });
   const bool said = scenario.is_command() && steps != judged.verdicts.end();

@@ -45,6 +45,7 @@ class SocketChannel(Channel):
         self._kept = collections.deque()  # bytes that the socket did not take, in order
         self._kept_bytes = 0
         self._lost = 0
+        self._waker = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)  # the thread is to look after what is kept
         self.on_beat = lambda: None
         self.flight = lambda: ""
         self._inside = threading.Lock()  # held while the thread is in one of these two
@@ -108,12 +109,17 @@ class SocketChannel(Channel):
                 return
             if not data:
                 return
-        if self._kept_bytes + len(data) > MOST_KEPT:
+            self._keep(data)
+            os.eventfd_write(self._waker, 1)
+        elif self._kept_bytes + len(data) > MOST_KEPT:
             self._lost += data.count(b"\n")
         else:
-            self._kept.append(data)
-            self._kept_bytes += len(data)
+            self._keep(data)
         self._flush()
+
+    def _keep(self, data):
+        self._kept.append(data)
+        self._kept_bytes += len(data)
 
     def _flush(self):
         try:
@@ -126,9 +132,7 @@ class SocketChannel(Channel):
                     self._kept.popleft()
                 if not self._kept and self._lost:
                     lost, self._lost = self._lost, 0
-                    line = self._line("fact", {"name": LOST, "value": str(lost)}).encode()
-                    self._kept.append(line)
-                    self._kept_bytes += len(line)
+                    self._keep(self._line("fact", {"name": LOST, "value": str(lost)}).encode())
         except BlockingIOError:
             pass  # the thread goes on with it
         except OSError:
@@ -139,10 +143,14 @@ class SocketChannel(Channel):
         beaten = time.monotonic()
         while (connection := self._socket) is not None:
             poll = select.poll()
+            poll.register(self._waker, select.POLLIN)
             left_ms = 1000 * (beaten + HEARTBEAT_S - time.monotonic())
             try:
                 poll.register(connection, select.POLLIN | (select.POLLOUT if self._kept else 0))
-                happened = sum(event for _, event in poll.poll(max(0, left_ms)))
+                events = dict(poll.poll(max(0, left_ms)))
+                if events.get(self._waker):
+                    os.eventfd_read(self._waker)
+                happened = events.get(connection.fileno(), 0)
                 if happened & ~select.POLLOUT and not self._hear(connection):
                     return
             except (OSError, ValueError):  # it was closed meanwhile

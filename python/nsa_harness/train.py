@@ -241,7 +241,7 @@ class Recorder:
 
     def enter_backward(self, _):
         if self.channel.phase != "backward":
-            self.enter("backward")
+            self.channel.enter("backward", self.step)
 
     # ---- backward ----------------------------------------------------------------------------------------------------
 

@@ -29,8 +29,7 @@ inline void without_update(Healthy& h, int rank, std::int64_t step) {
 
 template <typename Row>
 void without_step(std::vector<From<Row>>& rows, int rank, std::int64_t step) {
-  std::erase_if(
-      rows, [&](const auto& row) { return row.process == rank && row.row.step == step; });
+  std::erase_if(rows, [&](const auto& row) { return row.process == rank && row.row.step == step; });
 }
 
 inline void add_step_scope(std::vector<Planted>& list) {
@@ -52,10 +51,13 @@ inline void add_step_scope(std::vector<Planted>& list) {
   add("a rank leaves a step out", Verdict::fail, R"({"ranks":[1],"step":2})", [](Healthy& h) {
     without_update(h, 1, 2);
   });
-  add("a rank ends well one step early", Verdict::fail, R"({"ranks":[0],"step":4})", [](Healthy& h) {
-    std::erase_if(h.evidence.phases,
-                  [](const auto& row) { return row.process == 0 && row.row.step == 4; });
-  });
+  add("a rank ends well one step early",
+      Verdict::fail,
+      R"({"ranks":[0],"step":4})",
+      [](Healthy& h) {
+        std::erase_if(h.evidence.phases,
+                      [](const auto& row) { return row.process == 0 && row.row.step == 4; });
+      });
   add("ranks that join take fewer steps by right", Verdict::pass, "{}", [](Healthy& h) {
     std::erase_if(h.evidence.phases,
                   [](const auto& row) { return row.process == 0 && row.row.step == 4; });

@@ -73,6 +73,9 @@ const std::vector<harness::Check> kChecks = {
        return result_of(told ? Verdict::fail : Verdict::pass);
      }}};
 
+const auto passes = kChecks[0].judge;
+const auto lacks = kChecks[1].judge;
+
 Evidence case_with(std::vector<std::string> checks) {
   Evidence evidence;
   evidence.the_case.scenario.checks = std::move(checks);
@@ -131,6 +134,30 @@ TEST(Judge, AsksNoCheckWhoseEvidenceTheLevelLeavesOut) {
   const auto none = harness::judge(evidence, kChecks);
   EXPECT_EQ(none.outcome, Outcome::inconclusive);
   EXPECT_EQ(none.reason, "nothing was judged: not asked at observe 1: passes");
+}
+
+// Without the two lines nothing is known of a command but its end.
+TEST(Judge, APassOnACommandSaysWhatWasLookedAt) {
+  Evidence evidence = case_with({"process_clean", "steps_agree", "passes"});
+  evidence.the_case.scenario.kind = harness::kCommandKind;
+  const std::vector<harness::Check> checks = {{"process_clean", "", {}, passes},
+                                              {"steps_agree", "", {}, passes},
+                                              {"passes", "", {}, passes}};
+  const auto outside = harness::judge(evidence, checks);
+  EXPECT_EQ(outside.outcome, Outcome::pass);
+  EXPECT_EQ(outside.reason, "ended by itself; weights, gradients and NaN were not looked at");
+  EXPECT_FALSE(harness::is_fully_asked(evidence.the_case.scenario, outside));
+  EXPECT_TRUE(harness::is_seen_from_outside(evidence.the_case.scenario, outside));
+  evidence.hellos.push_back({0, 1, harness::Hello{}});
+  const auto inside = harness::judge(evidence, checks);
+  EXPECT_EQ(inside.reason, inside.verdicts[1].reason + "; 3 checks passed");
+  EXPECT_TRUE(harness::is_fully_asked(evidence.the_case.scenario, inside));
+}
+
+TEST(Judge, SaysAReasonThatSeveralChecksGiveOnce) {
+  const std::vector<harness::Check> checks = {{"a", "", {}, lacks}, {"b", "", {}, lacks}};
+  const auto judged = harness::judge(case_with({"a", "b"}), checks);
+  EXPECT_EQ(judged.reason, "a, b: " + judged.verdicts[0].reason);
 }
 
 TEST(Judge, ExpectsOfSeveralLevelsWhatTheLastOneShows) {

@@ -3,7 +3,9 @@
 import gc
 import json
 import os
+import socket
 import sys
+import tempfile
 import threading
 import types
 import unittest
@@ -15,7 +17,7 @@ sys.path.insert(0, os.path.join(ROOT, "python"))
 import torch  # noqa: E402
 from torch.distributed.algorithms.join import Join  # noqa: E402
 
-from nsa_harness import flight  # noqa: E402
+from nsa_harness import flight, socket_channel  # noqa: E402
 from nsa_harness.channel import ROWS_IN_A_PIECE, Channel  # noqa: E402
 from nsa_harness.collectives import COLLECTIVES  # noqa: E402
 from nsa_harness.train import FEW_HOOKS, FIRST_STEPS, Recorder, SocketChannel  # noqa: E402
@@ -114,6 +116,73 @@ class Recording(unittest.TestCase):
         self.assertEqual((last["2.weight"]["ready_count"], last["2.weight"]["state"]), (1, "ok"))
 
 
+    def steps_with(self, phase):
+        return [row["step"] for row in self.told.rows("phase") if row["phase"] == phase]
+
+    def test_a_step_whose_gradients_are_dropped_ends_without_an_update(self):
+        self.train(1)
+        self.model(torch.randn(2, 4)).square().mean().backward()  # step 2, which the script leaves out
+        self.optimizer.zero_grad()
+        self.train(1)
+        self.assertEqual(self.steps_with("optimizer"), [1, 3])
+        self.assertEqual(self.steps_with("forward"), [1, 2, 3])
+
+    def test_gradients_that_the_script_sets_to_none_by_itself_are_dropped_too(self):
+        self.model(torch.randn(2, 4)).square().mean().backward()
+        for param in self.model.parameters():
+            param.grad = None
+        self.model(torch.randn(2, 4)).square().mean().backward()
+        self.optimizer.step()
+        self.assertEqual(self.steps_with("optimizer"), [2])
+
+    def test_accumulated_micro_batches_are_one_step(self):
+        for _ in range(2):
+            self.optimizer.zero_grad()
+            for _ in range(3):
+                self.model(torch.randn(2, 4)).square().mean().backward()
+            self.optimizer.step()
+        self.assertEqual(self.steps_with("optimizer"), [1, 2])
+        self.assertEqual(self.steps_with("forward"), [1, 1, 1, 2, 2, 2])
+
+    def losses(self):
+        return {row["step"]: row["value"] for row in self.told.rows("sample") if row["metric"] == "loss"}
+
+    def test_every_step_tells_its_loss(self):
+        sent = []
+        for _ in range(FIRST_STEPS + 2):
+            self.optimizer.zero_grad()
+            loss = self.model(torch.randn(2, 4)).square().mean()
+            loss.backward()
+            self.optimizer.step()
+            sent.append(loss.item())
+        self.assertEqual(list(self.losses().values()), sent)
+
+    def test_a_loss_that_is_not_finite_is_told_in_whichever_step(self):
+        self.train(FIRST_STEPS + 1)
+        (self.model(torch.randn(2, 4)).square().mean() * float("nan")).backward()
+        self.optimizer.step()
+        self.assertEqual(self.losses()[FIRST_STEPS + 2], "NaN")
+
+    # 2^17 overflows in half precision. A GradScaler searches for its scale from above.
+    def test_the_loss_is_that_before_a_scaler(self):
+        scaler = torch.amp.GradScaler("cpu", init_scale=2.0**17)
+        loss = self.model(torch.randn(2, 4)).square().mean().half()
+        scaler.scale(loss).backward()
+        self.optimizer.step()
+        self.assertEqual(self.losses(), {1: loss.item()})
+
+    def test_an_error_of_this_package_reaches_the_record_and_not_the_training(self):
+        before = [param.clone() for param in self.model.parameters()]
+
+        def broken():
+            raise RuntimeError("planted")
+
+        self.recorder.tell_gradients = broken
+        self.train(3)
+        (fact,) = [row["value"] for row in self.told.rows("fact")]
+        self.assertIn("because of an error of nsa_harness itself: RuntimeError: planted (recorder_test.py:", fact)
+        self.assertFalse(any(torch.equal(a, b) for a, b in zip(before, self.model.parameters())))
+
     def test_rows_of_a_recorded_step_go_out_together(self):
         self.train(1)
         pieces = [text for text in self.told.sent if '"kind": "gradient"' in text]
@@ -128,6 +197,93 @@ class Recording(unittest.TestCase):
         with self.assertRaises(RuntimeError):
             self.told.write_all("gradient", rows())
         self.assertEqual(self.told.rows("gradient"), [{"param": "a"}])
+
+
+class Closure(unittest.TestCase):
+    def test_a_step_that_computes_again_and_again_is_one(self):
+        restore(self)
+        torch.manual_seed(0)
+        model = torch.nn.Linear(4, 1)
+        optimizer = torch.optim.LBFGS(model.parameters(), max_iter=5)
+        told = Told(0)
+        Recorder(model, optimizer, told, 0, EVERY, torch).start()
+        x, y = torch.randn(8, 4), torch.randn(8, 1)
+
+        def closure():
+            optimizer.zero_grad()
+            loss = (model(x) - y).square().mean()
+            loss.backward()
+            return loss
+
+        for _ in range(2):
+            optimizer.step(closure)
+        self.assertEqual([row["step"] for row in told.rows("phase") if row["phase"] == "optimizer"], [1, 2])
+        self.assertEqual(told.rows("phase")[-1], {"phase": "data", "step": 3})
+
+
+class Waiting(unittest.TestCase):
+    """A channel whose controller does not read."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.addCleanup(setattr, socket_channel, "HEARTBEAT_S", socket_channel.HEARTBEAT_S)
+        socket_channel.HEARTBEAT_S = 600.0
+        path = os.path.join(self.folder.name, "ranks.sock")
+        self.listening = socket.socket(socket.AF_UNIX)
+        self.listening.bind(path)
+        self.listening.listen()
+        self.addCleanup(self.listening.close)
+        self.channel = SocketChannel(path, 0, 0)
+        self.controller, _ = self.listening.accept()
+        self.addCleanup(self.controller.close)
+
+    def read_all(self):
+        self.controller.settimeout(10)
+        text = b""
+        while b"last" not in text:
+            text += self.controller.recv(1 << 20)
+        return [json.loads(line) for line in text.splitlines()]
+
+    def test_no_line_waits_and_none_is_lost_or_out_of_order(self):
+        for number in range(20_000):  # 2 MB: more than the socket holds
+            self.channel.write("fact", name=str(number), value="x" * 20)
+        writer = threading.Thread(target=self.channel.write, args=("fact",), kwargs=dict(name="last", value=""))
+        writer.start()
+        rows = self.read_all()
+        writer.join()
+        names = [row["body"]["name"] for row in rows if row["kind"] == "fact"]
+        self.assertEqual(names, [*map(str, range(20_000)), "last"])
+
+    def test_what_is_more_than_may_be_kept_is_lost_in_whole_lines_and_counted(self):
+        socket_channel.MOST_KEPT, before = 100_000, socket_channel.MOST_KEPT
+        self.addCleanup(setattr, socket_channel, "MOST_KEPT", before)
+        for number in range(20_000):
+            self.channel.write("fact", name=str(number), value="x" * 20)
+        rows = []
+        self.controller.settimeout(10)
+        text = b""
+        while b"lines_lost" not in text:
+            text += self.controller.recv(1 << 20)
+        rows = [json.loads(line) for line in text.splitlines()]
+        kept = [row["body"]["name"] for row in rows if row["kind"] == "fact" and row["body"]["name"].isdigit()]
+        (lost,) = [row["body"]["value"] for row in rows if row["body"].get("name") == "lines_lost"]
+        self.assertEqual(len(kept) + int(lost), 20_000)
+        self.assertEqual(kept, [str(number) for number in range(len(kept))])
+
+    def test_a_controller_that_is_gone_raises_nothing(self):
+        self.controller.close()
+        for _ in range(3):
+            self.channel.write("fact", name="a", value="")
+
+    def test_the_child_of_a_fork_says_nothing(self):
+        child = os.fork()
+        if child == 0:
+            self.channel.write("fact", name="of the child", value="")
+            os._exit(0)
+        os.waitpid(child, 0)
+        self.channel.write("fact", name="last", value="")
+        self.assertEqual([row["body"]["name"] for row in self.read_all() if row["kind"] == "fact"], ["last"])
 
 
 class DataParallel(unittest.TestCase):

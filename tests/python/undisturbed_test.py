@@ -279,6 +279,67 @@ class Undisturbed(unittest.TestCase):
         self.assertIn("No space left on device", done.stderr)
 
 
+class Output(unittest.TestCase):
+    """What a command prints is shown as it comes, and whoever does not read it holds nothing up."""
+
+    def start(self, folder, code, *more, **streams):
+        command = [PROGRAM, "run", *more, *options(folder, "runs"), "--", sys.executable, "-c", code]
+        return subprocess.Popen(command, env=environment(), **streams)
+
+    # Without a flush: Python keeps 8 KiB of what is no terminal.
+    def test_a_line_is_on_the_terminal_before_the_command_ends(self):
+        terminal, shown = os.openpty()
+        with tempfile.TemporaryDirectory() as folder:
+            code = f"import os, time; print('a line of the command', os.isatty(1))\nwhile not os.path.exists({folder!r} + '/seen'): time.sleep(0.05)"
+            with self.start(folder, code, stdout=shown, stderr=subprocess.DEVNULL) as controller:
+                os.close(shown)
+                seen = b""
+                while b"a line of the command True" not in seen:
+                    seen += os.read(terminal, 1000)
+                open(folder + "/seen", "w").close()
+                while chunk := self.read(terminal):
+                    seen += chunk
+                self.assertEqual(controller.wait(DEADLINE_S), 0)
+        self.assertIn(b"PASS", seen)
+        os.close(terminal)
+
+    @staticmethod
+    def read(terminal):
+        try:
+            return os.read(terminal, 1 << 16)
+        except OSError:  # nobody has its other end open any more
+            return b""
+
+    def test_a_terminal_that_is_stopped_does_not_hold_the_command(self):
+        terminal, shown = os.openpty()
+        with tempfile.TemporaryDirectory() as folder:
+            code = f"for i in range(20000): print('line', i, 'x' * 100)\nopen({folder!r} + '/done', 'w').close()"
+            with self.start(folder, code, stdout=shown, stderr=subprocess.DEVNULL) as controller:
+                os.close(shown)
+                wait_for(lambda: os.path.exists(folder + "/done"), "the end of the command, while nobody reads the terminal")
+                seen = b""
+                while chunk := self.read(terminal):
+                    seen += chunk
+                self.assertEqual(controller.wait(DEADLINE_S), 0)
+        self.assertEqual(len(re.findall(rb"line \d+ x{100}", seen)), 20000)
+        os.close(terminal)
+
+    def test_stdout_and_stderr_stay_apart_and_with_json_stdout_holds_the_object_alone(self):
+        code = "import sys; print('to stdout'); print('to stderr', file=sys.stderr)"
+        for more, out, err in (((), "to stdout", "to stderr"), (("--json",), "", "to stdout"), (("--quiet",), "", "")):
+            with tempfile.TemporaryDirectory() as folder:
+                controller = self.start(folder, code, *more, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                stdout, stderr = controller.communicate(timeout=DEADLINE_S)
+            with self.subTest(more):
+                self.assertIn(out, stdout)
+                self.assertIn(err, stderr)
+                self.assertNotIn("to stderr", stdout)
+                if more:
+                    self.assertNotIn("to stdout", stdout)
+                if "--quiet" in more:
+                    self.assertNotIn("to std", stderr)
+
+
 def running(word):
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):

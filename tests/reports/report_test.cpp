@@ -284,6 +284,35 @@ TEST(Decision, APassWithoutSomeOfItsChecksIsConditional) {
   EXPECT_EQ(reports::decision({run}, {record}), "GO") << "everything was asked";
 }
 
+// A green decision on a training of the user's own speaks of nothing that was not looked at.
+TEST(Decision, OnCommandsIsGoOnlyWhereAllChecksWereAsked) {
+  harness::RunRecord run;
+  run.complete = true;
+  harness::Case the_case = fixtures::sample_case("train");
+  the_case.scenario.kind = harness::kCommandKind;
+  the_case.scenario.command.argv = {"train"};
+  the_case.scenario.checks = {"process_clean", "finite"};
+  harness::CaseRecord record;
+  record.case_json = harness::case_to_json(the_case);
+  record.judgement = harness::Judgement{};
+  record.judgement->outcome = Outcome::pass;
+  record.judgement->verdicts = {{"process_clean", harness::Verdict::pass, "", {}, {}}};
+  EXPECT_EQ(reports::decision({run}, {record}), "ENDED BY ITSELF");
+  harness::CaseRecord whole = record;
+  whole.judgement->verdicts.push_back({"finite", harness::Verdict::pass, "", {}, {}});
+  EXPECT_EQ(reports::decision({run}, {whole}), "GO");
+  EXPECT_EQ(reports::decision({run}, {whole, record}), "ENDED BY ITSELF");
+  harness::CaseRecord open = whole;
+  open.judgement->outcome = Outcome::inconclusive;
+  EXPECT_EQ(reports::decision({run}, {open}), "INCONCLUSIVE");
+  EXPECT_EQ(reports::decision({run}, {whole, open}), "INCONCLUSIVE");
+  harness::CaseRecord failed = whole;
+  failed.judgement->outcome = Outcome::crash;
+  EXPECT_EQ(reports::decision({run}, {whole, failed}), "NO-GO");
+  run.complete = false;
+  EXPECT_EQ(reports::decision({run}, {record}), "NO-GO");
+}
+
 TEST(Decision, FollowsTheWrittenRules) {
   EXPECT_EQ(decided({Outcome::pass, Outcome::pass}), "GO");
   for (const Outcome open : {Outcome::skip, Outcome::inconclusive, Outcome::xfail}) {

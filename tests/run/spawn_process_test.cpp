@@ -34,7 +34,7 @@ class ProcessTest : public ::testing::Test {
     request.environment = {"ONLY=this"};
     request.out_path = folder_ / "out";
     request.err_path = folder_ / "err";
-    request.listen_fd = listen_fd;
+    if (listen_fd >= 0) request.passed = {listen_fd};
     return Process::spawn(request);
   }
 

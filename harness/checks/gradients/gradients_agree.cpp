@@ -183,18 +183,19 @@ class Agreement {
     }
   }
 
-  // A script's ranks may reduce by what no record sees. Whole gradients that are equal after the step and were not before it have been
-  // reduced.
+  // The ranks of a script may reduce by what no record sees. Whole gradients that are equal after the step and were not before it
+  // have been reduced.
   [[nodiscard]] bool agree_though_unseen(std::int64_t step, const NotReduced& seen) {
     if (!course_.as_recorded || !seen.differ.empty() || !seen.unfinished.empty()) return false;
-    const bool differed = std::any_of(params_.begin(), params_.end(), [&](const std::string& param) {
-      std::set<std::string> local;
-      for (const int rank : all_ranks(evidence_)) {
-        const Gradient* row = ledger_.ranks.find({step, rank, param});
-        if (row != nullptr && row->piece.empty()) local.insert(row->hash_before);
-      }
-      return local.size() > 1;
-    });
+    const bool differed =
+        std::any_of(params_.begin(), params_.end(), [&](const std::string& param) {
+          std::set<std::string> local;
+          for (const int rank : all_ranks(evidence_)) {
+            const Gradient* row = ledger_.ranks.find({step, rank, param});
+            if (row != nullptr && row->piece.empty()) local.insert(row->hash_before);
+          }
+          return local.size() > 1;
+        });
     if (differed) {
       result_.missing("the collectives by which the gradients of step " + std::to_string(step) +
                       " came to agree");

@@ -1,6 +1,6 @@
-// Does every rank take the same optimiser steps, and was each of them looked at? Judged from the phases that ranks report in every step,
-// so also of steps whose tensors were not recorded. It is what the verdict on a training of the user's own speaks of: a check that
-// passes on the recorded steps says nothing of the others.
+// Does every rank take the same optimiser steps, and was each of them looked at? Judged from the phases that ranks report in every
+// step, so also for steps whose tensors were not recorded. The verdict on a training of the user's own speaks of these steps: a
+// check that passes on the recorded steps says nothing about the others.
 #include <algorithm>
 
 #include "harness/checks/gradients/travelling_type.h"
@@ -178,7 +178,8 @@ class EveryStep {
       if (row.process < 0) continue;
       if (row.row.name == kNotJudgedFact) sentences[row.row.value].insert(row.process);
       if (row.row.name == kLinesLostFact) {
-        sentences[row.row.value + " lines of the record, because nsa-harness did not read them in time"]
+        sentences[row.row.value +
+                  " lines of the record, because nsa-harness did not read them in time"]
             .insert(row.process);
       }
     }

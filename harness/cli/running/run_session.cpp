@@ -290,7 +290,8 @@ std::string RunSession::begin_attempt(std::size_t index) {
   make_folder(folder);
   const std::string lacking = too_little_room(folder, begun.the_case.scenario);
   if (!lacking.empty() && !begun.the_case.scenario.is_command()) throw nsa::Error(lacking);
-  if (!lacking.empty()) tell(lacking + "; the command runs all the same, and its record may end early");
+  if (!lacking.empty())
+    tell(lacking + "; the command runs all the same, and its record may end early");
   return folder;
 }
 

@@ -46,7 +46,8 @@ struct RunPlan {
   std::string runs_folder;  // the run's folder is made in it
   bool keep = false;
   bool quiet = false;
-  std::vector<int> live = {};  // descriptors for a command's stdout and stderr, as they come; none: not shown
+  std::vector<int> live =
+      {};  // descriptors for a command's stdout and stderr, as they come; none: not shown
   Order order = Order::soonest_done;  // of the points
   // Asked when a point's turn has come: why it is not run after all, "" where it is. From any thread; may be empty.
   std::function<std::string(std::size_t point)> cut;

@@ -42,7 +42,8 @@ int bind_in(const std::string& folder, const Fd& listening) {
 // Of this user alone; "" where none can be made.
 std::string make_temporary_folder() {
   const char* const temporary = std::getenv("TMPDIR");
-  std::string folder = std::string(temporary != nullptr ? temporary : "/tmp") + "/nsa-harness-XXXXXX";
+  std::string folder =
+      std::string(temporary != nullptr ? temporary : "/tmp") + "/nsa-harness-XXXXXX";
   return mkdtemp(folder.data()) != nullptr ? folder : "";
 }
 

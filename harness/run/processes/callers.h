@@ -1,6 +1,6 @@
 // Processes that call the controller: those of a command that have the two lines in their script. They find it by the path of a
-// Unix socket in their environment, since no descriptor survives a launcher. A path is found from every network namespace. The kernel
-// says who calls.
+// Unix socket in their environment, since no descriptor survives a launcher. A path is found from every network namespace. The
+// kernel says who calls.
 //
 // What they write wakes nobody: to wake a process that waits costs the writer more than the rest of its write, at every line. They
 // are read at intervals, which are short while one of them writes so much that its socket could fill.
@@ -31,8 +31,8 @@ class Callers {
   Callers(const Callers&) = delete;
   Callers& operator=(const Callers&) = delete;
 
-  [[nodiscard]] std::string address() const;       // absolute path of the socket
-  void add_to(std::vector<pollfd>& waited) const;                        // new callers alone
+  [[nodiscard]] std::string address() const;                      // absolute path of the socket
+  void add_to(std::vector<pollfd>& waited) const;                 // new callers alone
   [[nodiscard]] int interval_ms() const { return interval_ms_; }  // until read() is due again
   // Takes in who calls, of this user alone, and what they wrote. Never waits.
   void read(const OnLine& on_line);
@@ -50,7 +50,7 @@ class Callers {
   void accept_all();
   static std::size_t read_one(Caller& caller, const OnLine& on_line);  // gives its bytes
 
-  std::string folder_;  // of the socket
+  std::string folder_;   // of the socket
   bool is_own_ = false;  // made for the socket
   Fd listening_;
   std::vector<std::unique_ptr<Caller>> callers_;

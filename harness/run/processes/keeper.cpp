@@ -172,7 +172,7 @@ class Stream {
   int live_;
   Fd reading_;
   Fd writing_;
-  std::string aside_;      // what the file did not take and `live` has not taken yet
+  std::string aside_;     // what the file did not take and `live` has not taken yet
   std::size_t lost_ = 0;  // bytes that the file did not take
 };
 
@@ -189,8 +189,8 @@ std::optional<pid_t> start_command(char** argv, const Stream& out, const Stream&
   sigaddset(&defaults, SIGPIPE);
   posix_spawnattr_setsigdefault(&attributes, &defaults);
   posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setflags(
-      &attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
   posix_spawn_file_actions_t actions{};
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, out.for_command(), STDOUT_FILENO);

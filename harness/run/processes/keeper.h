@@ -18,11 +18,11 @@ namespace harness {
 inline constexpr const char* kKeepArgument = "--keep-command";
 
 // Runs argv, an array that ends with null, looked for on PATH, and ends as it ended: the same exit code, or the same signal.
-// Writes the command's pid and a newline to fd 3 before anything else, and how it ended as soon as it has. The command's stdout and
-// stderr are pipes, or terminals where fd 4 and 5 are. What comes through them is appended to fd 1 and fd 2 as it comes. What these do
-// not take goes to fd 4 and 5 as far as they take it at once, if they are open, and is counted in a line at the end of fd 1 and 2.
-// What the command leaves behind has a second to end by itself; then, and as soon as SIGTERM comes, all that is left gets SIGTERM, and
-// two seconds later SIGKILL until nothing is left. Exit code 127 and a line on stderr: the command could not be started.
+// Writes the command's pid and a newline to fd 3 before anything else, and how it ended as soon as it has.
+// The command's stdout and stderr are pipes, or terminals where fd 4 and 5 are. What comes through them is appended to fd 1 and
+// fd 2 as it comes. What these do not take goes to fd 4 and 5, if they are open, and is counted in a line at the end of fd 1 and 2.
+// What the command leaves behind has a second to end by itself. Then, and as soon as SIGTERM comes, all that is left gets SIGTERM,
+// and two seconds later SIGKILL until nothing is left. Exit code 127 and a line on stderr: the command could not be started.
 // REQUIRES: one thread. Returns the exit code.
 [[nodiscard]] int keep(char** argv);
 

@@ -38,7 +38,8 @@ struct ProcessRequest {
   std::vector<std::string> environment;  // NAME=value, exactly what the process gets
   std::string out_path;                  // stdout and stderr are appended to these files
   std::string err_path;
-  std::vector<int> passed = {};  // descriptors that the process gets as fd 4, 5, ...; they stay the caller's
+  std::vector<int> passed =
+      {};  // descriptors that the process gets as fd 4, 5, ...; they stay the caller's
   std::uint64_t mark = 0;  // CaseMark::number of its case
 };
 

@@ -19,7 +19,8 @@ inline constexpr const char* kCaseFile = "case.json";  // as the ranks got it
 inline constexpr const char* kEventsFile = "events.jsonl";
 inline constexpr const char* kPackedEventsFile = "events.jsonl.zst";
 inline constexpr const char* kEventsHashFile = "events.jsonl.hash";
-inline constexpr const char* kCommandOutFile = "command.out";  // what a command of the user's printed
+inline constexpr const char* kCommandOutFile =
+    "command.out";  // what a command of the user's printed
 inline constexpr const char* kCommandErrFile = "command.err";
 
 class EventLog {
