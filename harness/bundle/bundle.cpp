@@ -1,6 +1,7 @@
 #include "harness/bundle/bundle.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -42,8 +43,20 @@ std::string text_name(const std::string& text) {
   return "texts/" + nsa::hash_hex(text) + ".txt";
 }
 
+// Of where a kernel lies only the last name: a bundle holds no names of folders.
+void drop_folder_of_kernel(Scenario& scenario) {
+  const std::string from = scenario.kernel.from;
+  if (from.empty()) return;
+  scenario.kernel.from = std::filesystem::path(from).filename().string();
+  for (std::size_t at = 0; (at = scenario.text.find(from, at)) != std::string::npos;) {
+    scenario.text.replace(at, from.size(), scenario.kernel.from);
+    at += scenario.kernel.from.size();
+  }
+}
+
 // The path in it stands for the member that holds the text.
 std::string case_text_of(Case the_case, const std::string& text) {
+  drop_folder_of_kernel(the_case.scenario);
   the_case.scenario.training.data.text.clear();
   if (reads_text(the_case)) the_case.scenario.training.data.text = {text_name(text)};
   return dump(json::parse(case_to_json(the_case)), 1) + "\n";
@@ -93,7 +106,9 @@ std::vector<Member> members_of(const Bundle& bundle) {
   if (bundle.original) {
     others.push_back({kOriginal, case_text_of(bundle.original->the_case, bundle.text)});
   }
-  others.push_back({kScenario, bundle.failing.the_case.scenario.text});
+  Scenario scenario = bundle.failing.the_case.scenario;
+  drop_folder_of_kernel(scenario);
+  others.push_back({kScenario, scenario.text});
   others.push_back({kFindings, bundle.findings});
   if (!bundle.operator_call.empty()) others.push_back({kOperator, bundle.operator_call});
   if (reads_text(bundle.failing.the_case)) others.push_back({text_name(bundle.text), bundle.text});

@@ -33,6 +33,12 @@ Paths find_paths() {
   paths.manifest = (share / "manifest.json").string();
   paths.corpus = (share / "corpus.txt").string();
   const std::string tree = variable("NSA_HARNESS_TREE");
+  // In a wheel this program lies in the package: nsa_harness/bin/nsa-harness.
+  const fs::path above = self.parent_path().parent_path();
+  for (const fs::path& folder : {above.parent_path(), fs::path(tree) / "python"}) {
+    if (fs::exists(folder / "nsa_harness" / "kernel_process.py", error))
+      paths.package = folder.string();
+  }
   paths.tree = tree.empty() ? share.string() : fs::absolute(tree).lexically_normal().string();
   return paths;
 }

@@ -14,6 +14,7 @@ struct Paths {
   std::string worker;    // beside the controller
   std::string manifest;  // share/nsa-harness/manifest.json above the controller's folder
   std::string corpus;    // corpus.txt beside the manifest: what a scenario without a text trains on
+  std::string package;   // the folder that holds the Python package nsa_harness; "": not found
   std::string
       tree;  // holds configs and scenarios: NSA_HARNESS_TREE, else share/nsa-harness of the installed tree
 

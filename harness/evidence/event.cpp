@@ -98,7 +98,7 @@ Event decode_event(std::string_view line) {
   if (body == object.end() || !body->is_object()) refuse("body is not a JSON object");
 
   Event event;
-  event.process = static_cast<int>(read_int(object, "process", kController, kMaxProcess));
+  event.process = static_cast<int>(read_int(object, "process", kLowestProcess, kMaxProcess));
   event.t_ms = read_int(object, "t_ms", 0, std::int64_t{1} << 53);  // exact in every JSON reader
   event.kind = read_kind(object);
   event.body = std::move(*body);

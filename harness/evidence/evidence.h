@@ -118,6 +118,8 @@ inline constexpr const char* kJoinsFact = "joins";
 inline constexpr const char* kDiskFullFact = "disk_full";
 // A fact of the controller: the hash of the sources that it was built from.
 inline constexpr const char* kBuiltFromFact = "built_from";
+// A fact of the controller: the name of a file in the case's folder, and below it the last lines that were written to it on stderr.
+inline constexpr const char* kLastLinesFact = "last_lines";
 // A fact of the controller: the names of processes that ranks had started and that outlived them; they were ended.
 inline constexpr const char* kLeftBehindFact = "left_behind";
 // A fact of the controller: what the system's loader said of a worker that it could not start.

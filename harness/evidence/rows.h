@@ -1,9 +1,9 @@
 // What ranks record: one struct per kind of evidence, the same in the worker that writes it, in the JSON line on fd 3, in
 // the database and in the checks that judge it. Plain values; nothing here judges.
 //
-// Conventions: `process` is the rank (0..ranks-1), kTwin or kController. Steps count from 1, layers and ranks from 0;
-// -1 stands for "not of one layer". `of_rank` is the rank whose micro-batch is meant: the rank's own number, and in the
-// twin, which runs every rank's micro-batches, the number of the rank it stands in for. `param` is the full name of a
+// Conventions: `process` is the rank (0..ranks-1), or one of the numbers below zero named here. Steps count from 1, layers and
+// ranks from 0; -1 stands for "not of one layer". `of_rank` is the rank whose micro-batch is meant: the rank's own number, and
+// in the twin, which runs every rank's micro-batches, the number of the rank it stands in for. `param` is the full name of a
 // parameter ("blocks.3.attn.W_K_cmp.weight"). Hashes are nsa::hash_hex of the raw bytes.
 #pragma once
 
@@ -17,8 +17,9 @@ namespace harness {
 
 inline constexpr int kTwin = -1;
 inline constexpr int kController = -2;
-inline constexpr int kLauncher =
-    -3;  // the command of a case of kind command, where its ranks are other processes
+// The command of a case of kind command, where its ranks are other processes.
+inline constexpr int kLauncher = -3;
+inline constexpr int kLowestProcess = kLauncher;
 
 // "rank 3", "twin", "controller", "launcher"
 [[nodiscard]] std::string process_name(int process);

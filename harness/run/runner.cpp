@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -57,6 +58,27 @@ std::string loader_error(const std::string& path, const std::string& program) {
   return known ? line.substr(begin.size()) : "";
 }
 
+// At most 20 lines, each as a terminal shows it in the end: what stands before a carriage return is overwritten. "": there is none.
+std::string last_lines(const std::string& path) {
+  constexpr std::streamoff kMostBytes = 64 << 10;
+  constexpr std::size_t kMostLines = 20;
+  constexpr std::size_t kLongest = 400;  // bytes of a line
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) return "";
+  const std::streamoff size = file.tellg();
+  file.seekg(std::max<std::streamoff>(0, size - kMostBytes));
+  std::deque<std::string> lines;
+  for (std::string line; std::getline(file, line);) {
+    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
+    line = line.substr(line.rfind('\r') + 1);  // npos + 1 is 0
+    if (line.empty()) continue;
+    if (line.size() > kLongest) line = line.substr(0, kLongest) + " ...";
+    lines.push_back(std::move(line));
+    if (lines.size() > kMostLines) lines.pop_front();
+  }
+  return nsa::join(std::vector<std::string>(lines.begin(), lines.end()), "\n");
+}
+
 std::string write_case(Case the_case, const RunnerOptions& options) {
   keep_text(the_case.scenario.training.data,
             options.texts.empty() ? options.folder : options.texts);
@@ -94,6 +116,7 @@ class CaseRun {
     end_what_is_left();
     note_full_disk();
     note_unstartable();
+    note_last_lines();
     sink_.finish();
     return {static_cast<double>(now_ms()) / 1000.0,
             stop_reason == "interrupted",
@@ -166,7 +189,7 @@ class CaseRun {
     request.environment = options_.environment;
     request.out_path = options_.folder + "/" + name + ".out";
     request.err_path = options_.folder + "/" + name + ".err";
-    worker_errors_.push_back(request.err_path);
+    error_files_.push_back(request.err_path);
     return request;
   }
 
@@ -205,11 +228,21 @@ class CaseRun {
 
   // A worker that the loader could not start says nothing itself, and nothing of the model ran.
   void note_unstartable() {
-    for (const std::string& path : worker_errors_) {
+    for (const std::string& path : error_files_) {
       const std::string said = loader_error(path, options_.worker);
       if (said.empty()) continue;
       record(Fact{kCannotStartFact, said});
       return;
+    }
+  }
+
+  // Of ranks that ended well they would say nothing; of a command only the record tells how it ended.
+  void note_last_lines() {
+    if (well_) return;
+    for (const std::string& path : error_files_) {
+      const std::string lines = last_lines(path);
+      if (lines.empty()) continue;
+      record(Fact{kLastLinesFact, std::filesystem::path(path).filename().string() + "\n" + lines});
     }
   }
 
@@ -223,6 +256,7 @@ class CaseRun {
     put_mark(keeper);
     keeper.out_path = options_.folder + "/" + kCommandOutFile;
     keeper.err_path = options_.folder + "/" + kCommandErrFile;
+    error_files_.push_back(keeper.err_path);
     keeper.passed = options_.live;
     SupervisorLimits of_command = limits(1);
     of_command.loading_floors = 0;  // what its processor time tells, the group tells
@@ -318,9 +352,9 @@ class CaseRun {
   std::string case_file_;
   Listener listener_;
   EventSink sink_;
-  std::vector<std::string> worker_errors_;  // what each worker writes on its stderr
-  int life_ = 0;                            // of the ranks that run
-  bool killed_ = false;                     // as the scenario asks, in the life before
+  std::vector<std::string> error_files_;  // what each process writes on its stderr
+  int life_ = 0;                          // of the ranks that run
+  bool killed_ = false;                   // as the scenario asks, in the life before
   bool well_ = false;
   CaseMark mark_;
   std::optional<Process> guardian_;  // of the mark

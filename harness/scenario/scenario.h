@@ -50,8 +50,9 @@ inline constexpr std::array kGates = {"learned", "cmp", "sel", "win", "all"};
 // What kind `kernel` calls: an attention kernel of the user's own, in the user's Python. It says what the kernel computes and
 // in which form it takes and gives it; the sizes are those of the model.
 struct KernelConfig {
-  std::string callable;             // module:name, as the user's Python imports it
-  std::string level;                // of kLevels
+  std::string callable;  // module:name, as the user's Python imports it
+  std::string from;      // the folder to import the module from, or the script that is __main__
+  std::string level;     // of kLevels
   std::string layout = "bshd";      // the order of batch, sequence, heads and width, of all tensors
   std::string picks_per = "group";  // of attend_sel: one list of blocks a group, or a head
   std::string picks =
@@ -88,6 +89,7 @@ inline constexpr std::array kProducts = {"narrow", "wide"};
 // What kind `command` supervises: any command line of the user's own.
 struct CommandConfig {
   std::vector<std::string> argv;  // the program, looked for on PATH, and its arguments
+  std::string directory;          // absolute: where it was started; "": not known
 
   bool operator==(const CommandConfig&) const = default;
 };

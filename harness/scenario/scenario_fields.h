@@ -84,6 +84,11 @@ inline constexpr auto kKernelFields = [] {
             "module:name, as the user's Python imports it",
             {},
             {.initial = "required"}},
+      Field{"from",
+            &K::from,
+            "the folder that the module is imported from, or the script if the module is __main__",
+            {},
+            {.sparse = true}},
       Field{"level",
             &K::level,
             "attend_sel, attend_win, attend_cmp, score, select or attention",
@@ -140,11 +145,13 @@ inline constexpr auto kKernelFields = [] {
 
 inline constexpr auto kCommandFields = [] {
   using C = CommandConfig;
-  return std::tuple{Field{"argv",
-                          &C::argv,
-                          "the program, looked for on PATH, and its arguments",
-                          {},
-                          {.type = "list", .initial = "required"}}};
+  return std::tuple{
+      Field{"argv",
+            &C::argv,
+            "the program, looked for on PATH, and its arguments",
+            {},
+            {.type = "list", .initial = "required"}},
+      Field{"directory", &C::directory, "where it was started", {}, {.sparse = true}}};
 }();
 
 inline constexpr auto kBisectFields = [] {

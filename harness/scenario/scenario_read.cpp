@@ -136,6 +136,9 @@ void check_kernel(const Scenario& scenario, const nsa::Location& where) {
   if (kernel.callable.find(':') == std::string::npos) {
     refuse_kernel(".callable: found \"" + kernel.callable + "\", wanted module:name");
   }
+  if (kernel.from.empty() && kernel.callable.starts_with("__main__:")) {
+    refuse_kernel(".from: found none, wanted the script that defines " + kernel.callable);
+  }
   if (scenario.parallel.ranks != 1) refuse_kernel(": wanted with parallel.ranks 1");
   const nsa::Precision precision = scenario.training.precision;
   const bool plain = precision == nsa::Precision::fp64 || precision == nsa::Precision::fp32 ||

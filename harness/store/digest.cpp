@@ -82,6 +82,19 @@ void take_files(const Evidence& evidence, Digest& digest) {
   });
 }
 
+void take_last_lines(const Evidence& evidence, Digest& digest) {
+  const bool well =
+      std::all_of(evidence.exited.begin(), evidence.exited.end(), [](const auto& row) {
+        return row.row.exit_code == 0 && row.row.signal == 0;
+      });
+  if (well && evidence.stopped.empty()) return;
+  for (const auto& fact : evidence.facts) {
+    if (fact.process != kController || fact.row.name != kLastLinesFact) continue;
+    const std::size_t end = std::min(fact.row.value.find('\n'), fact.row.value.size() - 1);
+    digest.last_lines.emplace_back(fact.row.value.substr(0, end), fact.row.value.substr(end + 1));
+  }
+}
+
 // The upper one of two; NaN where one of them is.
 double median(std::vector<double> values) {
   const auto not_a_number = [](double value) { return std::isnan(value); };
@@ -201,6 +214,7 @@ Digest digest_of(const Evidence& evidence) {
   take_arrivals(evidence, digest);
   take_phases(evidence, digest);
   take_files(evidence, digest);
+  take_last_lines(evidence, digest);
   take_samples(evidence, digest);
   take_collectives(evidence, digest);
   take_operators(evidence, digest);
@@ -209,14 +223,15 @@ Digest digest_of(const Evidence& evidence) {
 }
 
 std::string digest_text(const Digest& digest) {
-  const json document = {{"device", digest.device},
-                         {"backend", digest.backend},
-                         {"torch_version", digest.torch_version},
-                         {"parameters", digest.parameters},
-                         {"arrivals", digest.arrivals},
-                         {"phases", digest.phases},
-                         {"files", digest.files},
-                         {"series", series_json(digest)}};
+  json document = {{"device", digest.device},
+                   {"backend", digest.backend},
+                   {"torch_version", digest.torch_version},
+                   {"parameters", digest.parameters},
+                   {"arrivals", digest.arrivals},
+                   {"phases", digest.phases},
+                   {"files", digest.files},
+                   {"series", series_json(digest)}};
+  if (!digest.last_lines.empty()) document["last_lines"] = digest.last_lines;
   return document.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -232,6 +247,7 @@ Digest digest_from(std::string_view text) {
     document.at("arrivals").get_to(digest.arrivals);
     document.at("phases").get_to(digest.phases);
     document.at("files").get_to(digest.files);
+    if (document.contains("last_lines")) document.at("last_lines").get_to(digest.last_lines);
     for (const auto& [metric, values] : document.at("series").items()) {
       for (const Real& value : values.get<std::vector<Real>>()) {
         digest.series[metric].push_back(value);

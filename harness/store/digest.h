@@ -45,6 +45,8 @@ struct Digest {
   std::vector<Arrivals> arrivals;
   std::vector<PhaseTime> phases;  // ranks first, then the twin
   std::vector<FileRow> files;     // by path
+  // If a process did not end well: names of files in the case's folder, and the last lines that stand in them.
+  std::vector<std::pair<std::string, std::string>> last_lines;
   std::map<std::string, std::vector<double>>
       series;  // of the lowest rank that has any, in order of steps
   std::vector<std::pair<std::string, double>>

@@ -76,7 +76,7 @@ class Pruning {
     std::reverse(runs.begin(), runs.end());  // the newest first
     int newer = 0;
     for (const RunRecord& run : runs) {
-      if (run.pruned_ms > 0) continue;
+      if (run.pruned_ms > 0 || (!rule_.verb.empty() && run.option("verb") != rule_.verb)) continue;
       // Of a run that came from another machine's database there is nothing here.
       std::error_code error;
       const bool is_here = fs::exists(run.folder, error);

@@ -21,6 +21,7 @@ struct PruneRule {
   std::int64_t now_ms = 0;
   std::int64_t before_ms = 0;  // folders of runs that began before this are dropped
   int runs_with_files = 0;     // so many of the newest runs keep the files of their ranks
+  std::string verb;            // only runs that this verb began: "nightly"; "": all
 };
 
 struct Pruned {

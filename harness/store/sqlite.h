@@ -65,6 +65,7 @@ class SqliteStore final : public Store {
  public:
   SqliteStore(std::string path, SQLite::Database database);
 
+  [[nodiscard]] const std::string& path() const override { return path_; }
   std::int64_t begin_run(const RunRecord& run) override;
   std::int64_t plan_case(const CaseRecord& planned) override;
   void begin_case(std::int64_t case_row, std::int64_t started_ms) override;

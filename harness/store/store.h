@@ -120,6 +120,7 @@ class Store {
                                      const OnNote& on_note = {});
   static std::unique_ptr<Store> open_read_only(const std::string& path, const OnNote& on_note = {});
   virtual ~Store() = default;
+  [[nodiscard]] virtual const std::string& path() const = 0;  // of its file
 
   virtual std::int64_t begin_run(const RunRecord& run) = 0;
   virtual std::int64_t plan_case(const CaseRecord& planned) = 0;  // before anything runs

@@ -23,11 +23,16 @@ class WrongResult(Exception):
     __module__ = "nsa_harness"  # this file runs as __main__, which is the user's name for his own
 
 
-def load(name):
-    """The callable "module:name". A script is run as multiprocessing does it: under another name than __main__."""
+def load(name, origin):
+    """The callable "module:name". `origin` is the folder that the module is imported from, or the script if the module is __main__; a
+    script runs as multiprocessing runs it: under another name than __main__. Raises FileNotFoundError if `origin` is not there."""
     module_name, _, path = name.partition(":")
+    if origin and not os.path.exists(origin):
+        raise FileNotFoundError(f"kernel.from: {origin} is not there: the kernel that was judged lay in it")
+    if origin:
+        sys.path.insert(0, origin if os.path.isdir(origin) else os.path.dirname(origin))
     if module_name == "__main__":
-        found = argparse.Namespace(**runpy.run_path(os.environ["NSA_HARNESS_MAIN"], run_name="__mp_main__"))
+        found = argparse.Namespace(**runpy.run_path(origin, run_name="__mp_main__"))
     else:
         found = importlib.import_module(module_name)
     for part in path.split("."):
@@ -60,7 +65,7 @@ class Kernel:
         self.device = torch.device(scenario["parallel"]["device"])
         self.layout = self.spec["layout"]
         self.trial, self.given = "", {}  # what it is called with
-        self.fn = load(self.spec["callable"])
+        self.fn = load(self.spec["callable"], self.spec.get("from", ""))
 
     def laid_out(self, tensor, gaps):
         """From [B,N,S,W] to the layout; with gaps, every row is followed by as many NaNs."""

@@ -102,8 +102,9 @@ class Spec:
         """One Spec for each of its cases."""
         return [dataclasses.replace(self, dtypes=(dtype,)) for dtype in self.dtypes]
 
-    def document(self, name, callable_name):
-        """The scenario that says the same. JSON is YAML."""
+    def document(self, name, callable_name, origin=""):
+        """The scenario that says the same. JSON is YAML. `origin` is the folder or script that holds the callable, "" if any Python
+        imports it."""
         document = {
             "version": 1,
             "scenario": name,
@@ -133,6 +134,8 @@ class Spec:
             "budget": {"seconds": float(self.seconds)},
             "checks": ["kernel_is_oracle", "kernel_causal", "unmutated", "process_clean", "progress"],
         }
+        if origin:
+            document["kernel"]["from"] = origin
         if len(self.dtypes) > 1:
             document["axes"] = {"training.precision": list(self.dtypes)}
         else:

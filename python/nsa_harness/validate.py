@@ -1,12 +1,14 @@
 """Hands a callable to the controller, which draws the cases, runs the callable in a process of its own and judges it."""
 
 import dataclasses
-import importlib
+import hashlib
+import importlib.util
 import json
 import os
 import re
 import subprocess
 import sys
+import sysconfig
 import tempfile
 
 from nsa_harness import program
@@ -70,16 +72,13 @@ def validate(fn, spec, *, out=None, db=None):
             'put the call below `if __name__ == "__main__":`'
         )
     spec = Spec.of(spec)
-    callable_name, main = locate(fn)
+    callable_name, origin = locate(fn)
     name = re.sub(r"[^a-z0-9_]", "_", callable_name.split(":")[1].lower())[:64]
-    with tempfile.TemporaryDirectory(prefix="nsa_harness_") as folder:
-        path = os.path.join(folder, name + ".yaml")
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(spec.document(name, callable_name), file)
-        command = [program.path(), "run", path, "--json"]
-        command += ["--out", out] if out else []
-        command += ["--db", db] if db else []
-        done = subprocess.run(command, env=_environment(main), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    path = _kept(name, json.dumps(spec.document(name, callable_name, origin), indent=1), db)
+    command = [program.path(), "run", path, "--json"]
+    command += ["--out", out] if out else []
+    command += ["--db", db] if db else []
+    done = subprocess.run(command, env=_environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode == 3:
         raise SpecError(told_of_spec(done.stderr))
     try:
@@ -90,11 +89,14 @@ def validate(fn, spec, *, out=None, db=None):
 
 
 def locate(fn):
-    """("module:name", path of the script where the module is __main__ and "" elsewhere)."""
+    """("module:name", where it lies): the script if the module is __main__, else the folder that the module is imported from, "" if it is
+    that of installed packages.
+
+    Raises SpecError if no other process can import `fn`."""
     if isinstance(fn, str):
         if not re.fullmatch(r"[\w.]+:[\w.]+", fn):
             raise SpecError(f"callable: found {fn!r}, wanted module:name")
-        return fn, ""
+        return fn, _folder_of(fn.partition(":")[0])
     owner = getattr(fn, "__self__", None)
     if isinstance(owner, type):  # MyFunction.apply of an autograd.Function
         module, name = owner.__module__, f"{owner.__qualname__}.{fn.__name__}"
@@ -110,20 +112,47 @@ def locate(fn):
     if found is not fn and found != fn:
         raise SpecError(f"callable: {module}:{name} is another object than the one given; say 'module:name' of this one")
     if module != "__main__":
-        return f"{module}:{name}", ""
+        return f"{module}:{name}", _folder_of(module)
     main = getattr(sys.modules["__main__"], "__file__", None)
     if not main:
         raise SpecError(f"callable: {name} is defined in an interactive session, which no other process can import; put it into a file")
     return f"__main__:{name}", os.path.abspath(main)
 
 
-def _environment(main):
+def _folder_of(module):
+    """The folder that holds the module's top package; "" if it is installed, or found nowhere from here."""
+    try:
+        spec = importlib.util.find_spec(module.partition(".")[0])
+    except ValueError:  # made without an import
+        return ""
+    packages = list(spec.submodule_search_locations or []) if spec else []
+    file = packages[0] if packages else getattr(spec, "origin", None)
+    folder = os.path.dirname(os.path.abspath(file)) if file and os.path.exists(file) else ""
+    installed = [os.path.abspath(path) for path in sysconfig.get_paths().values()]
+    return "" if folder in installed else folder
+
+
+def _kept(name, text, db):
+    """The path of a file with this text, beside the database: the report's commands run it again. Its name holds the text's hash."""
+    data = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
+    database = db or os.environ.get("NSA_HARNESS_DB") or os.path.join(data, "nsa-harness", "runs.db")
+    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+    folder = os.path.join(os.path.dirname(os.path.abspath(database)), "kernels", digest)
+    path = os.path.join(folder, name + ".yaml")
+    try:
+        os.makedirs(folder, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=folder, delete=False, encoding="utf-8") as file:
+            file.write(text)
+        os.replace(file.name, path)
+    except OSError as error:
+        raise RuntimeError(f"cannot write {path}: {error.strerror}") from None
+    return path
+
+
+def _environment():
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     folders = [here] + [os.path.abspath(folder) for folder in sys.path]
-    environment = dict(os.environ, NSA_HARNESS_PYTHON=sys.executable, PYTHONPATH=os.pathsep.join(dict.fromkeys(folders)))
-    if main:
-        environment["NSA_HARNESS_MAIN"] = main
-    return environment
+    return dict(os.environ, NSA_HARNESS_PYTHON=sys.executable, PYTHONPATH=os.pathsep.join(dict.fromkeys(folders)))
 
 
 def _verdict(told):

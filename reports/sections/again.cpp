@@ -16,6 +16,14 @@ std::string program_of(const harness::RunRecord& run) {
   return program.empty() ? "nsa-harness" : program;
 }
 
+// A kernel runs in the Python that ran it: "env NSA_HARNESS_PYTHON=..." before the program, none where the run did not name one.
+std::vector<std::string> with_its_python(const harness::RunRecord& run) {
+  for (const auto& [name, value] : run.provenance.environment) {
+    if (name == "NSA_HARNESS_PYTHON" && !value.empty()) return {"env", name + "=" + value};
+  }
+  return {};
+}
+
 std::string quoted(const std::string& word) {
   return nsa::shell_text(std::vector<std::string>{word});
 }
@@ -28,11 +36,6 @@ bool is_repeated(const std::string& option, bool selftest) {
 
 bool is_known(const CaseView& one) {
   return one.the_case && !one.the_case->scenario.path.empty();
-}
-
-// What validate() made of a Spec is gone with it, and so is the path of its own modules.
-bool is_kernel(const CaseView& one) {
-  return one.the_case && one.the_case->scenario.is_foreign();
 }
 
 // Without the database. REQUIRES: is_known(one).
@@ -72,26 +75,38 @@ std::string on_database(const harness::RunRecord& run, const std::string& words)
 std::string run_again(const harness::RunRecord& run) {
   const std::string name = "nsa-harness";
   std::string command = run.provenance.argv;
-  if (command.starts_with(name + " "))
-    command = quoted(program_of(run)) + command.substr(name.size());
+  if (command.starts_with(name + " ")) {
+    std::vector<std::string> program = with_its_python(run);
+    program.push_back(program_of(run));
+    command = nsa::shell_text(program) + command.substr(name.size());
+  }
   const std::string folder = run.option("directory");
   return folder.empty() ? command : "cd " + quoted(folder) + " && " + command;
 }
 
 std::string case_again(const CaseView& one) {
-  if (is_kernel(one)) {
-    return "# in Python: nsa_harness.validate(\"" + one.the_case->scenario.kernel.callable +
-           "\", spec) with the same spec";
-  }
   if (!is_known(one)) return run_again(one.run);
   std::vector<std::string> words = words_of(one, program_of(one.run));
   const std::string database = one.run.option("database");
   if (!database.empty()) words.insert(words.end(), {"--db", database});
+  if (one.the_case->scenario.is_foreign()) {
+    const std::vector<std::string> python = with_its_python(one.run);
+    words.insert(words.begin(), python.begin(), python.end());
+  }
   return nsa::shell_text(words);
 }
 
+std::string bundle_again(const CaseView& one) {
+  const std::string words =
+      "bundle " + one.run.name + " " + std::to_string(one.record.position + 1);
+  const bool is_kernel = one.the_case && one.the_case->scenario.is_foreign();
+  const std::vector<std::string> python =
+      is_kernel ? with_its_python(one.run) : std::vector<std::string>{};
+  return (python.empty() ? "" : nsa::shell_text(python) + " ") + on_database(one.run, words);
+}
+
 std::string case_again_in_checkout(const CaseView& one) {
-  return is_known(one) && !is_kernel(one) ? nsa::shell_text(words_of(one, "./nsa-harness")) : "";
+  return is_known(one) ? nsa::shell_text(words_of(one, "./nsa-harness")) : "";
 }
 
 }  // namespace reports

@@ -14,7 +14,10 @@ namespace reports {
 // whole search: it chooses its cases itself.
 [[nodiscard]] std::string case_again(const CaseView& one);
 
-// The same in a checkout of another commit, recorded where the environment says.
+// What makes one file of this case, for a colleague.
+[[nodiscard]] std::string bundle_again(const CaseView& one);
+
+// case_again() in a checkout of another commit, recorded where the environment says.
 [[nodiscard]] std::string case_again_in_checkout(const CaseView& one);
 
 // "PROGRAM WORDS... --db FILE"

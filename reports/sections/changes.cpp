@@ -89,7 +89,10 @@ void write_all(Table& table, const std::vector<Row>& rows) {
 
 // "PASS", or what the case of this name was run with when it was not the same case.
 std::string before_text(const CaseView& one) {
-  if (!one.history.empty()) return harness::name_of(one.history.front().outcome);
+  if (!one.history.empty()) {
+    const harness::Earlier& before = one.history.front();
+    return std::string(harness::name_of(before.outcome)) + " (run " + escape(before.run) + ")";
+  }
   if (!one.namesake) return "–";
   const auto profile = [](const std::string& name) { return name.empty() ? "none" : escape(name); };
   if (one.namesake->profile == one.record.profile) return "run with other values";

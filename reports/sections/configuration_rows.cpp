@@ -118,6 +118,16 @@ std::vector<ConfigurationRow> configuration_rows(const CaseView& one) {
   const auto add = [&](const char* name, const Parts& parts) {
     rows.push_back({name, parts, nsa::join(parts)});
   };
+  if (scenario.is_command()) {  // what it trains is its own
+    add("command", {escape(nsa::shell_text(scenario.command.argv))});
+    if (!scenario.command.directory.empty())
+      add("started in", {escape(scenario.command.directory)});
+    const harness::Digest& digest = one.digest();
+    if (!digest.device.empty())
+      add("rank 0",
+          {escape(digest.device), escape(digest.backend), "torch " + escape(digest.torch_version)});
+    return rows;
+  }
   add("model", model_parts(scenario.model, one.digest().parameters));
   add("training", training_parts(scenario.training));
   add("parallel", parallel_parts(one, scenario.parallel));

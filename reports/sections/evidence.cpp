@@ -28,6 +28,8 @@ std::string evidence_of_case(const ReportView& view, const CaseView& one) {
     list += "and " + counted(static_cast<std::int64_t>(files.size() - kMostFiles), "file") +
             " more\n\n";
   }
+  if (files.empty())
+    return title + "Folder " + escape(one.record.folder) + " of the run; it holds no tensors.\n\n";
   const std::string text = title + "Folder " + escape(one.record.folder) + " of the run: " +
                            counted(static_cast<std::int64_t>(files.size()), "file") + ", " +
                            bytes_text(bytes) + " when written.\n\n";

@@ -56,9 +56,7 @@ std::string others_text(const CaseView& one) {
 std::string bundle_command(const CaseView& one) {
   const bool failed = one.outcome() != Outcome::error && leading_finding(one) != nullptr;
   if (!failed || !one.the_case || one.the_case->scenario.is_command()) return "";
-  const std::string words =
-      "bundle " + one.run.name + " " + std::to_string(one.record.position + 1);
-  return on_database(one.run, words) + "  # one file for a colleague";
+  return bundle_again(one) + "  # one file for a colleague";
 }
 
 Failure failure_of(const ReportView& view, const Cases& cases) {

@@ -6,21 +6,24 @@
 #include "reports/markdown.h"
 #include "reports/sections/alike.h"
 #include "reports/sections/by_scenario.h"
+#include "reports/sections/failures.h"
 #include "reports/sections/list.h"
 #include "reports/sections/wording.h"
 
 namespace reports::section {
 namespace {
 
-std::string of_finding(const harness::Finding& finding) {
+// `on_top`: the first screen of this report has told what happened and what to do.
+std::string of_finding(const harness::Finding& finding, bool on_top) {
   std::string text = "**" + finding_title(finding) + "** (" + harness::name_of(finding.role) +
                      ", " + harness::name_of(finding.status) + ")\n\n";
-  text += "- what happened: " + escape(finding.statement) + "\n";
+  if (!on_top) text += "- what happened: " + escape(finding.statement) + "\n";
   for (const auto& [name, value] : harness::details_of(finding)) {
     text += "- evidence: " + escape(name + ": " + value) + "\n";
   }
   if (!finding.ruled_out.empty()) text += "- ruled out: " + escape(finding.ruled_out) + "\n";
-  if (!finding.next_action.empty()) text += "- next action: " + escape(finding.next_action) + "\n";
+  if (!finding.next_action.empty() && !on_top)
+    text += "- next action: " + escape(finding.next_action) + "\n";
   return text + "\n";
 }
 
@@ -30,11 +33,13 @@ bool is_told_here(const harness::Finding& finding) {
 }
 
 // Without the name of the case; "" where nothing is told.
-std::string findings_of_case(const CaseView& one) {
+std::string findings_of_case(const ReportView& view, const CaseView& one) {
   if (!one.record.judgement) return "";
   std::string found;
   for (const auto& finding : one.record.judgement->findings) {
-    if (is_told_here(finding)) found += of_finding(finding);
+    const bool on_top =
+        view.cases.size() == 1 && is_failure(one.outcome()) && &finding == leading_finding(one);
+    if (is_told_here(finding)) found += of_finding(finding, on_top);
   }
   if (found.empty()) return "";
   std::string text;
@@ -67,7 +72,7 @@ std::string findings_body(const ReportView& view) {
   const auto title = [&](const CaseView& one) {
     return case_name(view, one) + ": " + harness::name_of(one.outcome());
   };
-  text += told_once(view, title, &findings_of_case);
+  text += told_once(view, title, [&](const CaseView& one) { return findings_of_case(view, one); });
   return tells_by_scenario(view) ? text + expected_or_known(view) : text;
 }
 

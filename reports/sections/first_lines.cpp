@@ -65,6 +65,14 @@ std::string tally_of(const ReportView& view, const harness::RunRecord& run) {
   return tally(cases).empty() ? "no case" : tally(cases);
 }
 
+// What the case of a report of one case is compared with; where there are several, each row of "What changed" names its own.
+std::string compared_with(const ReportView& view) {
+  if (view.cases.size() != 1 || view.cases.front().history.empty()) return "";
+  const harness::Earlier& before = view.cases.front().history.front();
+  return "; compared with run " + escape(before.run) + " of " + time_text(before.started_ms, 0) +
+         " UTC, which ended with " + harness::name_of(before.outcome);
+}
+
 std::string since_text(const ReportView& view) {
   std::map<Change, std::int64_t> counts;
   for (const CaseView& one : view.cases) ++counts[change_of(one)];
@@ -85,9 +93,9 @@ std::string since_text(const ReportView& view) {
   if (counts[Change::first] > 0) {
     parts.push_back(std::to_string(counts[Change::first]) + " for the first time");
   }
-  if (parts.empty()) return "nothing changed: every case passed again";
+  if (parts.empty()) return "nothing changed: every case passed again" + compared_with(view);
   return "**" + parts.front() + "**" + (parts.size() > 1 ? ", " : "") +
-         nsa::join(std::vector<std::string>(parts.begin() + 1, parts.end()));
+         nsa::join(std::vector<std::string>(parts.begin() + 1, parts.end())) + compared_with(view);
 }
 
 // Which profile the cases had; and where an earlier run of the same name had another one, since cards may have vanished.

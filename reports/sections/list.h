@@ -31,6 +31,7 @@ namespace section {
 [[nodiscard]] Section diagnosis();
 [[nodiscard]] Section ledger();
 [[nodiscard]] Section findings();
+[[nodiscard]] Section last_lines();
 [[nodiscard]] Section causes();
 [[nodiscard]] Section supersedes();
 [[nodiscard]] Section measurements();

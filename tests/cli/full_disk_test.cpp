@@ -68,7 +68,8 @@ TEST_F(RecordingTest, AFullDiskIsFive) {
   std::string space = "unshare -m";
   const auto in_small = [&](const std::string& size, const Words& words) {
     return within("exec " + space + " sh -c 'mount -t tmpfs -o size=" + size +
-                      " tmpfs \"$small\" && exec \"$@\"' sh \"$@\"",
+                      " tmpfs \"$small\" && head -c 4096 /dev/zero >\"$small/filler\" && exec "
+                      "\"$@\"' sh \"$@\"",
                   words);
   };
   if (in_small("1m", {"version"}).exit_code != 0) space = "unshare -Urm";

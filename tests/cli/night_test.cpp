@@ -121,7 +121,7 @@ class NightTest : public testing::Test {
   }
 
   [[nodiscard]] std::string database() const {
-    return program_.folder() / ".local/share/nsa-harness/nightly.db";
+    return program_.folder() / ".local/share/nsa-harness/runs.db";
   }
   fakes::Program program_;
 };

@@ -12,7 +12,10 @@
 #include "harness/cli/output.h"
 #include "harness/cli/paths.h"
 #include "harness/cli/running/case_needs.h"
+#include "harness/cli/running/command_case.h"
 #include "harness/cli/running/progress_line.h"
+#include "harness/scenario/case_json.h"
+#include "harness/store/identity.h"
 #include "harness/store/prune.h"
 #include "nsa/base/file.h"
 #include "tests/fakes/error_of.h"
@@ -73,6 +76,30 @@ TEST(Environment, WhatLooksLikeASecretIsNeitherPassedOnNorStored) {
                            "LD_LIBRARY_PATH"}) {
     EXPECT_EQ(cli::allowed_variables({{name, "x"}}).size(), 1U) << name;
   }
+}
+
+// `python train.py` in two folders is two trainings.
+TEST(CommandCase, IsTheSameOnlyInTheSameFolderWithTheSameWords) {
+  const fs::path before = fs::current_path();
+  const fakes::TempFolder folder;
+  const auto identity = [&](const fs::path& there, const std::vector<std::string>& argv) {
+    fs::create_directories(there);
+    fs::current_path(there);
+    const harness::Case the_case = cli::case_of_command(argv, 60.0);
+    fs::current_path(before);
+    return harness::identity_of(harness::case_to_json(the_case)).history_id;
+  };
+  const std::string first = identity(folder / "a", {"python", "train.py"});
+  EXPECT_EQ(identity(folder / "a", {"python", "train.py"}), first);
+  EXPECT_NE(identity(folder / "b", {"python", "train.py"}), first);
+  EXPECT_NE(identity(folder / "a", {"python", "other.py"}), first);
+  EXPECT_NE(identity(folder / "a", {"python", "train.py", "--lr", "1"}), first);
+}
+
+TEST(Environment, WhereAToolkitLiesSteersNothing) {
+  const cli::Variables all = {
+      {"CUDA_HOME", "/usr/local/cuda"}, {"CUDA_PATH", "/x"}, {"CUDA_VISIBLE_DEVICES", "0"}};
+  EXPECT_EQ(cli::steering_variables(all), (cli::Variables{{"CUDA_VISIBLE_DEVICES", "0"}}));
 }
 
 TEST(Environment, ThreadsAreSharedOutOverTheRanks) {

@@ -118,7 +118,7 @@ INSTANTIATE_TEST_SUITE_P(
                       "{\"process\":0,\"t_ms\":1,\"kind\":\"phase\",\"body\":{\"phase\":\"\xff\"}}",
                       line_with("process", "1.5"),
                       line_with("process", "\"0\""),
-                      line_with("process", "-3"),
+                      line_with("process", "-4"),
                       line_with("process", "4294967296"),
                       line_with("process", "18446744073709551615"),
                       line_with("t_ms", "-1"),

@@ -19,6 +19,7 @@ class FakeStore : public harness::Store {
   std::vector<harness::CaseRecord> case_rows;
   std::vector<harness::Acceptance> accepted;
 
+  [[nodiscard]] const std::string& path() const override { return path_; }
   std::int64_t begin_run(const harness::RunRecord&) override { return refuse(); }
   std::int64_t plan_case(const harness::CaseRecord&) override { return refuse(); }
   void begin_case(std::int64_t, std::int64_t) override { refuse(); }
@@ -127,6 +128,8 @@ class FakeStore : public harness::Store {
     });
     return found;
   }
+
+  std::string path_ = "runs.db";
 
   static std::int64_t refuse() { throw nsa::Error("a report never writes"); }
 };

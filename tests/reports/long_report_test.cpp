@@ -445,18 +445,19 @@ TEST(LongReport, TellsNewsByCaseAndTheRestByScenario) {
   std::vector<std::string> rows = changes;
   std::erase_if(rows, [](const std::string& line) { return !line.starts_with("| "); });
   EXPECT_EQ(rows,
-            (std::vector<std::string>{"| change | case | before | now |",
-                                      "| --- | --- | --- | --- |",
-                                      "| fixed | lengths\\[training.seq_len=16\\] | FAIL | PASS |",
-                                      "| fixed | lengths\\[training.seq_len=32\\] | FAIL | PASS |",
-                                      "| fixed | lengths\\[training.seq_len=48\\] | FAIL | PASS |",
-                                      "| fixed | lengths\\[training.seq_len=64\\] | FAIL | PASS |",
-                                      "| fixed | lengths\\[training.seq_len=80\\] | FAIL | PASS |",
-                                      "| not decided | refused | – | ERROR |",
-                                      "| change | case | before | now |",
-                                      "| --- | --- | --- | --- |",
-                                      "| not run | skipped | – | SKIP |",
-                                      "| first time | lengths (9 cases) | – | PASS |"}));
+            (std::vector<std::string>{
+                "| change | case | before | now |",
+                "| --- | --- | --- | --- |",
+                "| fixed | lengths\\[training.seq_len=16\\] | FAIL (run run1) | PASS |",
+                "| fixed | lengths\\[training.seq_len=32\\] | FAIL (run run1) | PASS |",
+                "| fixed | lengths\\[training.seq_len=48\\] | FAIL (run run1) | PASS |",
+                "| fixed | lengths\\[training.seq_len=64\\] | FAIL (run run1) | PASS |",
+                "| fixed | lengths\\[training.seq_len=80\\] | FAIL (run run1) | PASS |",
+                "| not decided | refused | – | ERROR |",
+                "| change | case | before | now |",
+                "| --- | --- | --- | --- |",
+                "| not run | skipped | – | SKIP |",
+                "| first time | lengths (9 cases) | – | PASS |"}));
 }
 
 TEST(LongReport, HasATableByScenario) {

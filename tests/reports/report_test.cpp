@@ -1,4 +1,5 @@
 // Reports against golden files, and the laws that every report keeps. NSA_WRITE_GOLDEN=1 writes the golden files anew.
+#include <algorithm>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -311,6 +312,38 @@ TEST(Decision, OnCommandsIsGoOnlyWhereAllChecksWereAsked) {
   EXPECT_EQ(reports::decision({run}, {whole, failed}), "NO-GO");
   run.complete = false;
   EXPECT_EQ(reports::decision({run}, {record}), "NO-GO");
+}
+
+// Of a command: its own words, where it was started, and nothing of a model; what failed is told once.
+TEST(ReportOfACommand, TellsWhatFailedOnceAndInventsNoModel) {
+  FakeStore store = fixtures::sample_store();
+  const auto failed =
+      std::find_if(store.case_rows.begin(), store.case_rows.end(), [&](const auto& one) {
+        return one.run_id == store.run_rows.back().id && one.judgement &&
+               !one.judgement->findings.empty();
+      });
+  ASSERT_NE(failed, store.case_rows.end());
+  harness::CaseRecord record = *failed;
+  harness::Case the_case = fixtures::sample_case("train");
+  the_case.scenario.kind = harness::kCommandKind;
+  the_case.scenario.command = {{"python", "train.py"}, "/work of mine"};
+  the_case.scenario.fault.reset();
+  record.case_json = harness::case_to_json(the_case);
+  record.digest.last_lines = {{"command.err", "Traceback\nValueError: row 4711"}};
+  store.case_rows = {record};
+  const std::string text = rendered(store);
+  const std::string statement = record.judgement->findings.front().statement;
+  const std::size_t first = text.find(statement);
+  ASSERT_NE(first, std::string::npos) << text;
+  EXPECT_EQ(text.find("what happened: " + statement), std::string::npos) << text;
+  EXPECT_THAT(text, testing::HasSubstr("ValueError: row 4711\n"));
+  EXPECT_THAT(text, testing::HasSubstr(record.folder + "/command.err"));
+  EXPECT_THAT(text, testing::HasSubstr("| command | python train.py |"));
+  EXPECT_THAT(text, testing::HasSubstr("| started in | /work of mine |"));
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("layers, ")));
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("heads in ")));
+  store.case_rows.front().judgement->outcome = Outcome::pass;
+  EXPECT_THAT(rendered(store), testing::Not(testing::HasSubstr("ValueError")));
 }
 
 TEST(Decision, FollowsTheWrittenRules) {

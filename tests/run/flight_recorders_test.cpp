@@ -41,6 +41,19 @@ TEST(FlightRecorders, WhatTheUserSetsStays) {
   EXPECT_THAT(added, Not(Contains(StartsWith("TORCH_NCCL_TRACE_BUFFER_SIZE"))));
 }
 
+TEST(FlightRecorders, ATorchThatWarnsOfTheOlderNameDoesNotGetIt) {
+  const Folder folder;
+  const auto names = [&](const std::string& torch) {
+    return FlightRecorders(folder.name).variables({}, torch);
+  };
+  const auto older = Contains(StartsWith("TORCH_NCCL_TRACE_BUFFER_SIZE"));
+  for (const char* torch : {"2.11.0", "2.11.0+cu130", "2.12.1", "3.0.0"})
+    EXPECT_THAT(names(torch), Not(older)) << torch;
+  for (const char* torch : {"", "2.10.1", "2.7.0", "1.13", "garbage"})
+    EXPECT_THAT(names(torch), older) << torch;
+  EXPECT_THAT(names("2.11.0"), Contains(StartsWith("TORCH_FR_BUFFER_SIZE")));
+}
+
 TEST(FlightRecorders, WhereTheUserSaysWhereDumpsGoNobodyIsAsked) {
   const Folder folder;
   FlightRecorders recorders(folder.name);

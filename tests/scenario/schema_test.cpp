@@ -69,7 +69,9 @@ TEST(Schema, IsWhatACaseSays) {
     scenario.kernel.picks = "external";  // and of some levels
     scenario.kernel.own_block = false;
     scenario.kernel.keys = "separate";
-    scenario.command.argv = {"a"};        // and of kind command
+    scenario.kernel.from = "/a";
+    scenario.command.argv = {"a"};  // and of kind command
+    scenario.command.directory = "/a";
     scenario.training.cuda_graph = true;  // and of kind throughput on a card
     scenario.claim = "it cannot be";      // where somebody said so
     scenario.observe = 1;

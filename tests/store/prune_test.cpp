@@ -24,6 +24,7 @@ class PruneTest : public ::testing::Test {
     RunRecord run = test::a_run(name);
     run.folder = folder_ / name;
     run.started_ms = kNowMs - days_ago * kDayMs;
+    run.provenance.command.emplace_back("verb", verb_);
     run.id = store_->begin_run(run);
     CaseRecord record = test::a_case(run.id, 0, "fake");
     fs::create_directories(run.folder);
@@ -42,7 +43,7 @@ class PruneTest : public ::testing::Test {
   }
 
   Pruned prune(int keep_days, int files) {
-    return prune_runs(*store_, {kNowMs, kNowMs - keep_days * kDayMs, files});
+    return prune_runs(*store_, {kNowMs, kNowMs - keep_days * kDayMs, files, ""});
   }
   [[nodiscard]] bool has_tensors(const std::string& name) const {
     return fs::exists(folder_ / (name + "/cases/0/rank_0/t.safetensors"));
@@ -51,6 +52,7 @@ class PruneTest : public ::testing::Test {
     return fs::exists(folder_ / (name + "/cases/0/events.jsonl.zst"));
   }
 
+  std::string verb_ = "run";  // of runs that are added
   fakes::TempFolder folder_;
   std::string path_ = folder_ / "runs.db";
   std::unique_ptr<Store> store_ = Store::open(path_, true);
@@ -68,6 +70,19 @@ TEST_F(PruneTest, OldFoldersGoAndRowsStay) {
   EXPECT_EQ(old->pruned_ms, kNowMs);
   EXPECT_EQ(store_->cases(old->id).at(0).judgement->outcome, Outcome::pass);
   EXPECT_TRUE(prune(90, 10).dropped.empty()) << "once is enough";
+}
+
+// A night shares its database with the runs of the day, and prunes nights alone.
+TEST_F(PruneTest, ARuleForOneVerbLeavesTheOthers) {
+  add("day", 100, Outcome::fail);
+  add("young_day", 5, Outcome::fail);
+  verb_ = "nightly";
+  for (const char* name : {"old_night", "night"})
+    add(name, name[0] == 'o' ? 100 : 4, Outcome::fail);
+  const Pruned pruned = prune_runs(*store_, {kNowMs, kNowMs - 90 * kDayMs, 0, "nightly"});
+  EXPECT_EQ(pruned.dropped, std::vector<std::string>{"old_night"});
+  EXPECT_EQ(pruned.thinned, std::vector<std::string>{"night"});
+  EXPECT_TRUE(has_tensors("day") && has_tensors("young_day"));
 }
 
 TEST_F(PruneTest, TensorsStayWithTheNewestRuns) {

@@ -121,7 +121,33 @@ Fact tree_fact(const Paths& paths) {
   return {"sources", Health::ok, hash};
 }
 
+// What runs a kernel of the user's own.
+Fact python_fact() {
+  const std::string python = users_python();
+  if (python.empty()) {
+    return {"python",
+            Health::warning,
+            "no python3 on PATH: kernels of your own cannot be run (NSA_HARNESS_PYTHON names one)"};
+  }
+  const CommandResult answer =
+      run_command({python, "-c", "import torch; print(torch.__version__)"}, kStartWorkerMs);
+  if (!answer.ok())
+    return {"python",
+            Health::warning,
+            python + " has no torch: kernels of your own cannot be run with it"};
+  return {"python", Health::ok, python + ", torch " + answer.out.substr(0, answer.out.find('\n'))};
+}
+
 void add_build_facts(const Paths& paths, const Machine& machine, std::vector<Fact>& facts) {
+  facts.push_back(python_fact());
+  if (!has_worker(paths)) {  // as in a wheel
+    facts.push_back({"build",
+                     Health::ok,
+                     "no worker: this installation judges your own scripts, kernels and files, and "
+                     "runs no scenarios of "
+                     "other kinds than kernel and command"});
+    return;
+  }
   try {
     const Manifest manifest = load_own_manifest(paths);
     facts.push_back(manifest_fact(manifest));

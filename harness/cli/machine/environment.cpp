@@ -11,7 +11,7 @@ extern char** environ;
 namespace harness::cli {
 namespace {
 
-constexpr std::array<std::string_view, 17> kNames = {"PATH",
+constexpr std::array<std::string_view, 16> kNames = {"PATH",
                                                      "HOME",
                                                      "LANG",
                                                      "LC_ALL",
@@ -22,7 +22,6 @@ constexpr std::array<std::string_view, 17> kNames = {"PATH",
                                                      "NSA_TORCH",
                                                      "CUBLAS_WORKSPACE_CONFIG",
                                                      "GLOO_SOCKET_IFNAME",
-                                                     "NSA_HARNESS_MAIN",
                                                      "NSA_HARNESS_PYTHON",
                                                      "PYTHONPATH",
                                                      "USER",
@@ -102,6 +101,10 @@ Variables allowed_variables(const Variables& all) {
 
 Variables steering_variables(const Variables& allowed) {
   return kept(allowed, [](const std::string& name) {
+    constexpr std::array<std::string_view, 3> kWhereAToolkitIs = {
+        "CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"};
+    if (std::find(kWhereAToolkitIs.begin(), kWhereAToolkitIs.end(), name) != kWhereAToolkitIs.end())
+      return false;
     return has_prefix(name) || name == "MKL_NUM_THREADS" || name == "CUBLAS_WORKSPACE_CONFIG";
   });
 }

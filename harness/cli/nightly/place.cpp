@@ -26,11 +26,10 @@ fs::path resolved(const std::string& path) {
 
 }  // namespace
 
-std::string night_database(const std::string& given) {
-  const char* variable = std::getenv("NSA_HARNESS_DB");
-  const bool said = !given.empty() || (variable != nullptr && *variable != '\0');
-  const std::string path = database_path(given);
-  return said ? path : (fs::path(path).parent_path() / "nightly.db").string();
+std::string earlier_nights_database(const std::string& database) {
+  const std::string path = (fs::path(database).parent_path() / "nightly.db").string();
+  std::error_code error;
+  return path != database && fs::is_regular_file(path, error) ? path : "";
 }
 
 void refuse_inside(const std::string& tree, const std::string& path, const std::string& what) {

@@ -5,9 +5,8 @@
 
 namespace harness::cli {
 
-// `given`, else NSA_HARNESS_DB, else nightly.db in the user's data folder: nights are kept apart from what people run by day.
-// Throws: nsa::Error.
-[[nodiscard]] std::string night_database(const std::string& given);
+// nightly.db beside `database`, if it is there: older versions kept nights in it, apart from what people run by day. Else "".
+[[nodiscard]] std::string earlier_nights_database(const std::string& database);
 
 // A checkout that a night writes into is another one the next night.
 // Throws: nsa::Error where `path` lies in the tree and the tree is a checkout.

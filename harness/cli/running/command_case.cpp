@@ -23,6 +23,13 @@ std::string script_of(const std::vector<std::string>& argv) {
   return std::filesystem::path(script != argv.end() ? *script : argv.front()).stem().string();
 }
 
+// "" where it is gone: the command may do without.
+std::string own_folder() {
+  std::error_code error;
+  const std::string folder = std::filesystem::current_path(error).string();
+  return error ? "" : folder;
+}
+
 std::string scenario_name(const std::vector<std::string>& argv) {
   constexpr std::size_t kLongest = 64;
   std::string name;
@@ -50,7 +57,7 @@ Case case_of_command(const std::vector<std::string>& argv, double budget_seconds
   const nlohmann::json document = {{"version", 1},
                                    {"scenario", scenario_name(argv)},
                                    {"kind", kCommandKind},
-                                   {"command", {{"argv", argv}}},
+                                   {"command", {{"argv", argv}, {"directory", own_folder()}}},
                                    {"budget", {{"seconds", budget_seconds}}},
                                    {"checks",
                                     {"process_clean",

@@ -22,11 +22,12 @@ std::int64_t days_in_ms(const std::string& option, const std::string& text) {
   return *days * kDayMs;
 }
 
-void prune_and_tell(Store& store, std::int64_t keep_ms, int with_tensors, std::ostream& out) {
+void prune_and_tell(Store& store, const Retention& retention, std::ostream& out) {
   PruneRule rule;
   rule.now_ms = wall_clock_ms();
-  rule.before_ms = rule.now_ms - keep_ms;
-  rule.runs_with_files = with_tensors;
+  rule.before_ms = rule.now_ms - retention.keep_ms;
+  rule.runs_with_files = retention.with_tensors;
+  rule.verb = retention.verb;
   const Pruned pruned = prune_runs(store, rule);
   for (const std::string& name : pruned.dropped) {
     out << "dropped the folder of " << name << "; its rows stay\n";

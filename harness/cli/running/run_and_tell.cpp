@@ -46,6 +46,7 @@ void print_end(const RunSession& session) {
     std::cout << bisection.label << ": " << without_controls(bisection.progress.conclusion) << "\n";
   }
   constexpr int kMost = 20;
+  if (records.size() == 1) return;  // its line stands above
   int failures = 0;
   for (const CaseRecord& record : records) {
     if (!is_failure(outcome_of(record)) || trials.contains(&record) || ++failures > kMost) continue;

@@ -57,6 +57,7 @@ RunPlan empty_plan(const RunOptions& options, const Paths& paths) {
   plan.machine = look_at_machine();
   plan.worker = paths.worker;
   plan.python = users_python();
+  plan.package = paths.package;
   plan.environment = allowed_variables(own_variables());
   plan.keep = options.keep;
   plan.quiet = options.quiet;

@@ -70,6 +70,18 @@ Capacity capacity_of(const Machine& machine) {
 // A command is kept by another process of this program.
 constexpr const char* kThisProgram = "/proc/self/exe";
 
+// `folder` behind the others of this list of folders: what the user has set comes first.
+void add_last(std::vector<std::string>& environment,
+              const std::string& name,
+              const std::string& folder) {
+  for (std::string& one : environment) {
+    if (!one.starts_with(name + "=")) continue;
+    one += ":" + folder;
+    return;
+  }
+  environment.push_back(name + "=" + folder);
+}
+
 Judgement error_judgement(const std::string& reason) {
   Judgement judgement;
   judgement.outcome = Outcome::error;
@@ -300,6 +312,8 @@ std::vector<std::string> RunSession::environment_of(const Scenario& scenario,
   if (scenario.is_command()) return as_texts(own_variables());  // it is the user's
   std::vector<std::string> environment =
       worker_environment(plan_.environment, scenario, plan_.machine.cores);
+  if (scenario.is_foreign() && !plan_.package.empty())
+    add_last(environment, "PYTHONPATH", plan_.package);
   if (scenario.parallel.device != nsa::Device::cuda) return environment;
   // By their ids: CUDA counts cards in another order than nvidia-smi, and a rank must run on the card that was looked at.
   const std::string name = "CUDA_VISIBLE_DEVICES=";

@@ -55,7 +55,7 @@ int rebuild(const DbArguments& arguments) {
 
 int prune(const DbArguments& arguments) {
   const auto store = Store::open(database_path(arguments.database), false, &log_line);
-  prune_and_tell(*store, days_in_ms("--keep", arguments.keep), arguments.files, std::cout);
+  prune_and_tell(*store, {days_in_ms("--keep", arguments.keep), arguments.files, ""}, std::cout);
   return kExitPass;
 }
 

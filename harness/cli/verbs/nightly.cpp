@@ -189,7 +189,7 @@ int after_the_night(std::int64_t run_id,
     const auto store = Store::open(options.database, false, &log_line);
     if (run_id > 0) hand_over(*store, run_id, arguments);
     code = with_times(*store, run_id, code);
-    prune_and_tell(*store, keep_ms, arguments.tensors, std::cerr);
+    prune_and_tell(*store, {keep_ms, arguments.tensors, "nightly"}, std::cerr);
   } catch (const nsa::Error& error) {
     log_line(std::string("AFTER THE NIGHT: ") + error.what());
     return code == kExitPass ? kExitIncomplete : code;
@@ -200,7 +200,7 @@ int after_the_night(std::int64_t run_id,
 int nightly(const NightlyArguments& arguments) {
   const Paths paths = find_paths();
   RunOptions options;
-  options.database = night_database(arguments.database);
+  options.database = database_path(arguments.database);
   options.out = arguments.out;
   const NightRequest request = read_request(arguments, paths);
   refuse_inside(paths.tree, options.database, "--db");
@@ -209,6 +209,11 @@ int nightly(const NightlyArguments& arguments) {
   if (!lock.is_mine()) {
     return refuse_machine(
         {{"night", Health::failed, "another night is running on " + options.database}}, arguments);
+  }
+  if (const std::string earlier = earlier_nights_database(options.database); !earlier.empty()) {
+    log_line("this night is compared with those in " + options.database +
+             " alone; earlier ones are in " + earlier + ": nsa-harness db merge " + earlier +
+             " adds them");
   }
   const Machine machine = look_at_machine();
   const std::vector<Fact> facts = examine(options.database, machine, paths);
@@ -249,7 +254,7 @@ Action add_nightly(CLI::App& command) {
       "Accept that this machine can do less than in earlier nights: it is no error then");
   command.add_option("--db",
                      arguments->database,
-                     "The database (default: NSA_HARNESS_DB, or nightly.db in your data folder)");
+                     "The database (default: NSA_HARNESS_DB, or in your data folder)");
   command.add_option(
       "--out", arguments->out, "Folder for the run's folder (default: runs, beside the database)");
   command.add_option("--summary", arguments->summary, "A file that the summary is added to");

@@ -24,6 +24,7 @@ namespace {
 
 struct ReplayArguments {
   std::string file;
+  std::string kernel;  // where the script or folder of a kernel lies here
   bool original = false;
   bool operator_alone = false;
   RunOptions options;
@@ -160,11 +161,28 @@ int replay_operator(const ReplayArguments& arguments, const Bundle& bundle) {
   return again ? kExitFailed : kExitPass;
 }
 
+// Of a kernel of the user's own a bundle knows the name of its script or folder alone.
+void find_kernel(Scenario& scenario, const std::string& given) {
+  std::string& from = scenario.kernel.from;
+  if (from.empty() && given.empty()) return;
+  std::error_code error;
+  const std::filesystem::path path = std::filesystem::absolute(given.empty() ? from : given, error);
+  if (error || !std::filesystem::exists(path, error)) {
+    throw nsa::Error(
+        (given.empty() ? "kernel: found no " + from + " in this folder"
+                       : "--kernel: found no " + given) +
+        ", wanted --kernel PATH: the script, or the folder to import from, that defines " +
+        scenario.kernel.callable + "; a bundle does not hold it");
+  }
+  from = path.lexically_normal().string();
+}
+
 int replay(const ReplayArguments& arguments) {
   const Bundle bundle = read_bundle_file(arguments.file);
   if (arguments.operator_alone) return replay_operator(arguments, bundle);
   const bool as_it_ran = arguments.original && bundle.original;
-  const FailingCase& failing = as_it_ran ? *bundle.original : bundle.failing;
+  FailingCase failing = as_it_ran ? *bundle.original : bundle.failing;
+  find_kernel(failing.the_case.scenario, arguments.kernel);
   const Paths paths = find_paths();
   const Manifest manifest = manifest_to_run(paths);
   if (is_stale(manifest)) return kExitError;
@@ -204,6 +222,12 @@ Action add_replay(CLI::App& command) {
   command.add_flag("--operator",
                    arguments->operator_alone,
                    "Run only the operator that made a NaN, with what it was given");
+  command
+      .add_option("--kernel",
+                  arguments->kernel,
+                  "Of a kernel of your own: its script, or the folder that it is imported from "
+                  "(default: here, by its name)")
+      ->type_name("FILE|DIR");
   command.add_option("--db",
                      arguments->options.database,
                      "The database (default: in --out, else NSA_HARNESS_DB, or your data folder)");

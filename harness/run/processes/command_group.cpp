@@ -12,6 +12,7 @@
 #include "harness/evidence/hosts.h"
 #include "harness/run/processes/keeper.h"
 #include "harness/run/processes/process_end.h"
+#include "harness/run/processes/users_torch.h"
 #include "nsa/base/text.h"
 
 namespace harness {
@@ -35,7 +36,9 @@ ProcessRequest with_address(ProcessRequest keeper,
                             const std::string& address,
                             std::int64_t origin_ms,
                             FlightRecorders& flights) {
-  for (std::string& one : flights.variables(keeper.environment)) {
+  constexpr std::size_t kProgram = 2;  // behind this program and the word that makes it a keeper
+  const std::string torch = users_torch(keeper.argv.at(kProgram), keeper.environment);
+  for (std::string& one : flights.variables(keeper.environment, torch)) {
     keeper.environment.push_back(std::move(one));
   }
   keeper.environment.push_back("NSA_HARNESS_SOCKET=" + address);
@@ -58,7 +61,7 @@ CommandGroup::CommandGroup(const RunnerOptions& options,
              origin_ms,
              sink,
              [this](int number, Observation& seen) { return ask_for_stacks(number, seen); }),
-      intake_(watch_, sink),
+      intake_(watch_, sink, options.folder),
       keeper_(Process::spawn(with_address(keeper, callers_.address(), origin_ms, flights_))),
       output_(keeper.out_path, keeper.err_path),
       tree_(keeper_.pid()),

@@ -10,6 +10,7 @@
 
 #include "harness/foreign/flight_dump.h"
 #include "harness/run/processes/spawn_process.h"
+#include "harness/run/processes/users_torch.h"
 #include "nsa/base/error.h"
 #include "nsa/base/file.h"
 
@@ -50,23 +51,25 @@ FlightRecorders::FlightRecorders(const std::string& case_folder) {
   if (!error && can_hold_pipes(folder)) folder_ = folder;
 }
 
-std::vector<std::string> FlightRecorders::variables(const std::vector<std::string>& environment) {
+std::vector<std::string> FlightRecorders::variables(const std::vector<std::string>& environment,
+                                                    const std::string& torch) {
   struct Variable {
     const char* name;
     std::string value;
   };
-  // By old and new names: torch reads the older ones too, and its pipe asks for the older name of the size alone.
+  // By old and new names: before 2.11 the pipe of torch asks for the older name of the size alone.
   const std::array places = {Variable{"TORCH_NCCL_DEBUG_INFO_TEMP_FILE", folder_ + kDump},
                              Variable{"TORCH_FR_DUMP_TEMP_FILE", folder_ + kDump},
                              Variable{"TORCH_NCCL_DEBUG_INFO_PIPE_FILE", folder_ + kPipe}};
-  const std::array sizes = {Variable{"TORCH_NCCL_TRACE_BUFFER_SIZE", "2000"},
-                            Variable{"TORCH_FR_BUFFER_SIZE", "2000"}};
+  std::vector<Variable> sizes = {Variable{"TORCH_FR_BUFFER_SIZE", "2000"},
+                                 Variable{"TORCH_NCCL_TRACE_BUFFER_SIZE", "2000"}};
   const auto said = [&](const Variable& one) { return says(environment, one.name); };
   if (std::any_of(places.begin(), places.end(), said)) folder_.clear();
   std::vector<std::string> added;
   if (folder_.empty()) return added;
   for (const Variable& one : places) added.push_back(one.name + ("=" + one.value));
   if (std::none_of(sizes.begin(), sizes.end(), said)) {
+    if (is_at_least(torch, 2, 11)) sizes.pop_back();
     for (const Variable& one : sizes) added.push_back(one.name + ("=" + one.value));
   }
   const Variable on_timeout{"TORCH_NCCL_DUMP_ON_TIMEOUT", "1"};

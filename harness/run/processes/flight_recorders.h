@@ -21,8 +21,10 @@ class FlightRecorders {
   // Makes the folder `flight` in the case's. Throws: nothing; where that fails nobody is asked.
   explicit FlightRecorders(const std::string& case_folder);
 
-  // NAME=value of what the user's `environment` does not say itself. Where it says where dumps go, they are left to the user.
-  [[nodiscard]] std::vector<std::string> variables(const std::vector<std::string>& environment);
+  // NAME=value of what the user's `environment` does not say itself. If it says where dumps go, they are left to the user.
+  // `torch`: the version that reads them, "" if it is not known; 2.11 warns of the older name of the size and no longer needs it.
+  [[nodiscard]] std::vector<std::string> variables(const std::vector<std::string>& environment,
+                                                   const std::string& torch = "");
 
   // Whether dumps are wanted: no; the command is silent; its ranks seem to be stalled as well, so that it is worth asking at once.
   enum class Wanted { no, silent, stalled };

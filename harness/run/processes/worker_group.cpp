@@ -43,7 +43,7 @@ WorkerGroup::WorkerGroup(const RunnerOptions& options,
              origin_ms,
              sink,
              [this](int process, Observation&) { return ask_for_stacks(process); }),
-      intake_(watch_, sink) {}
+      intake_(watch_, sink, options.folder) {}
 
 void WorkerGroup::add(int process,
                       std::unique_ptr<WatchedProcess> started,

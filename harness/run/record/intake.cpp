@@ -6,6 +6,7 @@
 
 #include "harness/evidence/evidence.h"
 #include "nsa/base/error.h"
+#include "nsa/base/hash.h"
 
 namespace harness {
 namespace {
@@ -47,7 +48,17 @@ std::optional<Event> Intake::take(int process, LineReader::Piece piece, std::str
   return std::nullopt;
 }
 
+void Intake::hash_file_of(Event& event) const {
+  const auto artefact = event.body.get<Artefact>();
+  if (!artefact.hash.empty()) return;
+  try {
+    event.body["hash"] = nsa::hash_file(folder_ + "/" + artefact.path);
+  } catch (const nsa::Error&) {  // it is not there: the check that reads it says so
+  }
+}
+
 void Intake::record(Event event) {
+  if (event.kind == Artefact::kKind) hash_file_of(event);
   watch_.heard(event.process, event);
   if (event.kind == Observation::kKind) {
     if (watch_.take_answer(event.process, event)) return;

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "harness/evidence/line_reader.h"
 #include "harness/run/watch.h"
@@ -14,7 +16,9 @@ namespace harness {
 
 class Intake {
  public:
-  Intake(Watch& watch, EventSink& sink) : watch_(watch), sink_(sink) {}
+  // `folder`: the case's, where the files lie that processes tell of.
+  Intake(Watch& watch, EventSink& sink, std::string folder)
+      : watch_(watch), sink_(sink), folder_(std::move(folder)) {}
 
   // The event, where it was one.
   std::optional<Event> take(int process, LineReader::Piece piece, std::string_view text);
@@ -23,10 +27,13 @@ class Intake {
 
  private:
   void record(Event event);
+  // A process that does not hash what it writes (a kernel's, in Python): its file is hashed as it is when it is told.
+  void hash_file_of(Event& event) const;
   void reject(int process, const char* why, std::string_view text);
 
   Watch& watch_;
   EventSink& sink_;
+  std::string folder_;
   std::map<int, std::int64_t> rejected_;
 };
 
