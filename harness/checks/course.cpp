@@ -6,6 +6,7 @@
 #include <set>
 
 #include "harness/checks/data_of.h"
+#include "nsa/base/text.h"
 
 namespace harness::checks {
 namespace {
@@ -13,6 +14,7 @@ namespace {
 Course recorded(const Evidence& evidence) {
   Course course;
   course.as_recorded = true;
+  course.sat_out = sat_out_steps(evidence);
   std::map<int, std::string> by_index;
   std::set<std::int64_t> steps;
   for (const auto& row : evidence.gradients) {
@@ -38,6 +40,15 @@ void add_masked(const Scenario& scenario, Course& course) {
 }
 
 }  // namespace
+
+std::set<std::pair<int, std::int64_t>> sat_out_steps(const Evidence& evidence) {
+  std::set<std::pair<int, std::int64_t>> steps;
+  for (const auto& fact : evidence.facts) {
+    if (fact.process < 0 || fact.row.name != kSatOutFact) continue;
+    if (const auto step = nsa::parse_int(fact.row.value)) steps.emplace(fact.process, *step);
+  }
+  return steps;
+}
 
 Course Course::of(const Evidence& evidence) {
   const Scenario& scenario = evidence.the_case.scenario;

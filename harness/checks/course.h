@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,9 @@
 
 namespace harness::checks {
 
+// By rank and step: what a rank that had joined (kSatOutFact) has no rows of, by right.
+[[nodiscard]] std::set<std::pair<int, std::int64_t>> sat_out_steps(const Evidence& evidence);
+
 struct Course {
   std::vector<std::string> params;  // in the order of the model
   std::vector<std::int64_t> steps;  // ascending; of a command those that some rank recorded
@@ -20,7 +24,12 @@ struct Course {
   // With a loss mask: short names of what gets zeros, by rank and step. Positions after the last scored one act on nothing.
   std::map<std::pair<int, std::int64_t>, std::vector<std::string>> masked = {};
 
+  std::set<std::pair<int, std::int64_t>> sat_out = {};
+
   [[nodiscard]] static Course of(const Evidence& evidence);
+  [[nodiscard]] bool has_sat_out(int rank, std::int64_t step) const {
+    return sat_out.count({rank, step}) > 0;
+  }
   // Short names of the parameters whose gradient is zero in every element.
   [[nodiscard]] const std::vector<std::string>& zero_of(int rank, std::int64_t step) const {
     const auto found = masked.find({rank, step});

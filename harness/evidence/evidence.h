@@ -114,6 +114,8 @@ inline constexpr const char* kNotJudgedFact = "not_judged";
 inline constexpr const char* kLinesLostFact = "lines_lost";
 // Its DistributedDataParallel is in `join`: ranks may take fewer steps by right.
 inline constexpr const char* kJoinsFact = "joins";
+// The number of a step of the others in which a rank that has joined took part with nothing of its own.
+inline constexpr const char* kSatOutFact = "sat_out";
 // A fact of the controller: at the end of the case its disk was full.
 inline constexpr const char* kDiskFullFact = "disk_full";
 // A fact of the controller: the hash of the sources that it was built from.

@@ -115,7 +115,8 @@ struct Gradient {  // the gradient ledger: one row a parameter, step and process
   std::string hash_before;  // local gradient, "" when there is none
   std::string hash_after;   // after reduction; "" in the twin and where there is none
   bool reduced = false;     // the Reducer finished this step's reduction
-  std::string piece = {};   // of a sharded parameter: the one held here; "" for the whole
+  // Of a sharded parameter: the one held here; "" for the whole. "rank 1": whether another rank holds the same is not known.
+  std::string piece = {};
 };
 
 struct Bucket {  // the Reducer's plan as it was used in this step

@@ -95,9 +95,9 @@ const std::vector<NormRule>& norm_rules() {
       {{"norm_largest", "the largest magnitude"},
        [](G g, F f) { return g.largest / f.loss_scale; }},
       {{"norm_of_first", "the norm of the first parameter alone"},
-       [](G g, F f) { return g.of.front() / f.loss_scale; }},
+       [](G g, F f) { return g.of.empty() ? NAN : g.of.front() / f.loss_scale; }},
       {{"norm_of_last", "the norm of the last parameter alone"},
-       [](G g, F f) { return g.of.back() / f.loss_scale; }},
+       [](G g, F f) { return g.of.empty() ? NAN : g.of.back() / f.loss_scale; }},
       {{"norm_mean", "the root of the mean of squares"},
        [](G g, F f) {
          double count = 0;

@@ -27,27 +27,30 @@ class Buckets:
         self._stand_in()
 
     def _stand_in(self):
-        """A script that registers its hook after ours is not refused."""
-        model, register, register_builtin = self.model, self.model.register_comm_hook, self.model._register_builtin_comm_hook
+        """A script that registers its hook after ours is not refused. In the class: what the model itself holds would be in its copies."""
+        kind = type(self.model)
+        self.hook_of_class, register_builtin = kind.register_comm_hook, kind._register_builtin_comm_hook
 
-        def register_comm_hook(state, hook):
-            if not self.is_registered or self.script_hook is not None:
-                return register(state, hook)
+        @functools.wraps(self.hook_of_class)
+        def register_comm_hook(model, state, hook):
+            if model is not self.model or not self.is_registered or self.script_hook is not None:
+                return self.hook_of_class(model, state, hook)
             model._check_comm_hook(hook)
             self.recorder.not_judged(OWN_HOOK)
             self.script_hook = (state, hook)
             return None
 
-        def register_builtin_comm_hook(kind):
-            if not self.is_registered or self.script_hook is not None:
-                return register_builtin(kind)
+        @functools.wraps(register_builtin)
+        def register_builtin_comm_hook(model, kind):
+            if model is not self.model or not self.is_registered or self.script_hook is not None:
+                return register_builtin(model, kind)
             from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
             name = "fp16_compress_hook" if "FP16" in str(kind) else "allreduce_hook"
-            return register_comm_hook(None, getattr(default_hooks, name))
+            return register_comm_hook(model, None, getattr(default_hooks, name))
 
-        model.register_comm_hook = register_comm_hook
-        model._register_builtin_comm_hook = register_builtin_comm_hook
+        kind.register_comm_hook = register_comm_hook
+        kind._register_builtin_comm_hook = register_builtin_comm_hook
 
     def register(self):
         """At the first forward. What stays without a hook is computed as ever, and its collectives are not seen."""
@@ -72,8 +75,8 @@ class Buckets:
             if hasattr(self.sum, "asyncOp"):  # newer torch runs others on the stream of the computation
                 self.sum.asyncOp = True
             try:
-                # The class's own: the one of the instance is the script's way in.
-                type(self.model).register_comm_hook(self.model, None, self.reduce)
+                self.hook_of_class(self.model, None, self.reduce)
+                getattr(self.model, "_comm_hooks", [None]).pop()  # the reducer has it; the list is what copies and compiled models look at
                 self.is_registered = True
             except RuntimeError:  # a torch that does not list its hooks, and has one
                 self.recorder.not_judged(OWN_HOOK)
@@ -83,6 +86,23 @@ class Buckets:
         """join(divide_by_initial_world_size=False) divides by the number of ranks that have not joined yet. Each forward asks for it."""
         from torch.distributed.algorithms.join import Join
 
+        recorder, kind = self.recorder, type(self.model)
+        make_hook = kind.join_hook
+
+        @functools.wraps(make_hook)
+        def join_hook(model, **options):
+            hook = make_hook(model, **options)
+            if model is self.model:
+                shadow = hook.main_hook
+
+                def main_hook():
+                    shadow()
+                    recorder.guard(recorder.sit_out)()
+
+                hook.main_hook = main_hook
+            return hook
+
+        kind.join_hook = join_hook
         notify = Join.notify_join_context
 
         def notify_join_context(joinable):

@@ -3,7 +3,16 @@ process that the training forks nothing of ours runs."""
 
 import functools
 import os
+import sys
 import traceback
+
+
+class Hook(functools.partial):
+    """A hook of ours that the script's module holds. In a copy of the module, also in a pickled one that is read without this package, a
+    function of the standard library that does nothing stands in its place."""
+
+    def __reduce__(self):
+        return functools.partial, (sys.audit, "nsa_harness.hook")
 
 
 class Guard:

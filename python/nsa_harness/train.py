@@ -18,7 +18,7 @@ from nsa_harness.autograd_graph import Reach
 from nsa_harness.buckets import Buckets
 from nsa_harness.channel import bases_of, name_of_type, place_of
 from nsa_harness.collectives import COLLECTIVES, wrapped
-from nsa_harness.guard import Guard, words_of
+from nsa_harness.guard import Guard, Hook, words_of
 from nsa_harness.losses import Losses
 from nsa_harness.scope import Scope
 from nsa_harness.socket_channel import LET_GO_S, SocketChannel
@@ -28,6 +28,7 @@ ADDRESS = "NSA_HARNESS_SOCKET"  # path of a Unix socket
 FIRST_STEPS = 10
 FEW_HOOKS = 4  # in a step that is not recorded: a backward of many seconds still moves
 ORIGIN = "NSA_HARNESS_ORIGIN_MS"  # when the case began, on the monotonic clock
+SAT_OUT = "sat_out"  # a fact: the number of a step
 NOT_JUDGED = "not_judged"  # a fact: "WHAT, because WHY"
 
 _watching = []  # the Recorder of this process
@@ -174,17 +175,17 @@ class Recorder:
         is_compiling = getattr(self.torch.compiler, "is_compiling", lambda: False)
         forward, forward_done = self.guard(self.forward), self.guard(self.forward_done)
 
-        def before(module, args, kwargs):
-            if not is_compiling():
-                forward(module, args, kwargs)
-
-        def after(module, args, output):
-            if not is_compiling():
-                forward_done(module, args, output)
-
         def hook(module):
-            hooks = [module.register_forward_pre_hook(before, with_kwargs=True)]
-            return hooks + ([module.register_forward_hook(after)] if self.sharded else [])
+            def before(called, args, kwargs):
+                if called is module and not is_compiling():
+                    forward(called, args, kwargs)
+
+            def after(called, args, output):
+                if called is module and not is_compiling():
+                    forward_done(called, args, output)
+
+            hooks = [module.register_forward_pre_hook(Hook(before), with_kwargs=True)]
+            return hooks + ([module.register_forward_hook(Hook(after))] if self.sharded else [])
 
         hooks = hook(self.called)
         make = self.torch.compile
@@ -401,6 +402,12 @@ class Recorder:
         norm = sum(self.measured(param.grad)[0] ** 2 for _, param in self.params) ** 0.5
         self.channel.write("sample", metric="grad_norm", step=self.step, value=real(norm))
 
+    @property
+    def counts_ready(self):
+        """Whether a gradient may become ready once only. With a static graph, and outside of DistributedDataParallel, a layer that is
+        checkpointed and called twice adds to its gradients twice by right; so do several micro-batches."""
+        return self.micro <= 0 and _is_ddp(self.model) and not getattr(self.model, "static_graph", False)
+
     def rows_of_gradients(self):
         held = {id(param) for group in getattr(self.optimizer, "param_groups", ()) for param in group["params"]}
         for index, (name, param) in enumerate(self.params):
@@ -418,7 +425,7 @@ class Recorder:
                 param=name,
                 index=index,
                 reachable=reachable,
-                ready_count=min(times, 1) if self.micro > 0 else times,
+                ready_count=times if self.counts_ready else min(times, 1),
                 ready_order=order,
                 bucket=self.buckets.get(name, -1),
                 state=state if needed else "frozen",
@@ -438,6 +445,11 @@ class Recorder:
                 for name, param in self.params
             )
             self.channel.write_all("parameter", rows)
+        self.end_step()
+
+    def sit_out(self):
+        """Once for each step of the others that this rank, which has joined them (DistributedDataParallel.join), has no batch for."""
+        self.channel.write("fact", name=SAT_OUT, value=str(self.step))
         self.end_step()
 
     def end_step(self):

@@ -32,6 +32,14 @@ void without_step(std::vector<From<Row>>& rows, int rank, std::int64_t step) {
   std::erase_if(rows, [&](const auto& row) { return row.process == rank && row.row.step == step; });
 }
 
+// The others take the step, and the rank has nothing of its own in it.
+inline void sits_out(Healthy& h, int rank, std::int64_t step) {
+  without_step(h.evidence.gradients, rank, step);
+  without_step(h.evidence.parameters, rank, step);
+  without_step(h.evidence.batches, rank, step);
+  put(h.evidence.facts, rank, harness::Fact{harness::kSatOutFact, std::to_string(step)});
+}
+
 inline void add_step_scope(std::vector<Planted>& list) {
   const auto add = [&](const std::string& name,
                        Verdict verdict,
@@ -86,6 +94,14 @@ inline void add_step_scope(std::vector<Planted>& list) {
   add("lines of the record were lost", Verdict::inconclusive, "{}", [](Healthy& h) {
     put(h.evidence.facts, 1, harness::Fact{harness::kLinesLostFact, "17"});
   });
+  add("a rank that has joined leaves out what the others go on with",
+      Verdict::pass,
+      "{}",
+      [](Healthy& h) {
+        sits_out(h, 0, 2);
+        without_step(h.evidence.phases, 0, 2);
+        put(h.evidence.facts, 1, harness::Fact{harness::kJoinsFact, ""});
+      });
   add("a rank reports no step", Verdict::inconclusive, "{}", [](Healthy& h) {
     std::erase_if(h.evidence.phases, [](const auto& row) { return row.process == 1; });
     h.ends(1, 1, 0, false, 900);
@@ -97,6 +113,46 @@ inline void add_step_scope(std::vector<Planted>& list) {
     h.evidence.samples.clear();
     h.evidence.collectives.clear();
   });
+  // What has no rows by right is not missing, and not different.
+  for (const char* check :
+       {"gradients_agree", "gradients_arrived", "parameters_agree", "data_distinct"}) {
+    for (const bool joined : {true, false}) {
+      list.push_back(
+          {check,
+           joined ? "a rank that has joined has no rows" : "a rank has no rows of a step",
+           joined ? Verdict::pass : Verdict::inconclusive,
+           "",
+           "{}",
+           [=](Healthy& h) {
+             as_watched(h);
+             sits_out(h, 0, 2);
+             if (!joined) h.evidence.facts.pop_back();
+           },
+           2,
+           4});
+    }
+  }
+  // Nothing says that another rank holds the same, so no reduction is expected either.
+  list.push_back(
+      {"gradients_agree",
+       "parts of which each rank alone is known to hold its own",
+       Verdict::pass,
+       "",
+       "{}",
+       [](Healthy& h) {
+         as_watched(h);
+         for (auto& row : h.evidence.gradients) {
+           if (row.process >= 0) row.row.piece = "rank " + std::to_string(row.process);
+         }
+         std::erase_if(h.evidence.collectives,
+                       [](const auto& row) { return row.row.op == "allreduce"; });
+         for (int rank = 0; rank < 2; ++rank) {
+           put(h.evidence.collectives,
+               rank,
+               harness::Collective{90, 1, "forward", "allreduce", "max", "Float", 4, "tp"},
+               90);
+         }
+       }});
 }
 
 }  // namespace fixtures

@@ -1,9 +1,12 @@
 """What watch() records of steps, in one process without a harness: which hooks are in place, what is told, in which order."""
 
+import copy
 import gc
 import json
 import os
+import pickle
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -48,6 +51,9 @@ def restore(test):
         (torch, "compile"),
         (torch.amp.GradScaler, "scale"),
         (Join, "notify_join_context"),
+        (torch.nn.parallel.DistributedDataParallel, "join_hook"),
+        (torch.nn.parallel.DistributedDataParallel, "register_comm_hook"),
+        (torch.nn.parallel.DistributedDataParallel, "_register_builtin_comm_hook"),
         (sys, "excepthook"),
     ):
         test.addCleanup(setattr, where, name, where.__dict__[name])
@@ -182,6 +188,24 @@ class Recording(unittest.TestCase):
         (fact,) = [row["value"] for row in self.told.rows("fact")]
         self.assertIn("because of an error of nsa_harness itself: RuntimeError: planted (recorder_test.py:", fact)
         self.assertFalse(any(torch.equal(a, b) for a, b in zip(before, self.model.parameters())))
+
+    def test_a_copy_of_the_model_is_not_looked_at(self):
+        self.train(1)
+        copies = [copy.deepcopy(self.model), pickle.loads(pickle.dumps(self.model)), copy.copy(self.model)]
+        self.told.sent.clear()
+        for model in copies:
+            model(torch.randn(2, 4)).square().mean()
+        self.assertEqual(self.told.sent, [])
+
+    def test_a_pickled_model_is_read_where_this_package_is_not(self):
+        code = "import pickle, sys, torch; print(pickle.load(open(sys.argv[1], 'rb'))(torch.ones(1, 4)).tolist())"
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model")
+            with open(path, "wb") as file:
+                pickle.dump(self.model, file)
+            environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+            done = subprocess.run([sys.executable, "-I", "-c", code, path], env=environment, capture_output=True, text=True, check=False)
+        self.assertEqual(done.stdout.strip(), str(self.model(torch.ones(1, 4)).tolist()), done.stderr)
 
     def test_rows_of_a_recorded_step_go_out_together(self):
         self.train(1)
@@ -334,6 +358,26 @@ class DataParallel(unittest.TestCase):
         self.step()
         sys.setprofile(None)
         self.assertLessEqual(len(calls), MOST_CALLS, calls)
+
+    def test_a_copy_holds_nothing_of_ours(self):
+        self.step()
+        text = pickle.dumps(self.model)
+        self.assertNotIn(b"nsa_harness.buckets", text)
+        self.assertEqual(self.model._comm_hooks, [])
+
+    def test_a_rank_that_has_joined_sits_out_steps_of_the_others(self):
+        self.step()
+        hook = self.model.join_hook()
+        for _ in range(2):
+            hook.main_hook()  # as Join calls it for each step of the others
+        self.step()
+        self.assertEqual([row["value"] for row in self.told.rows("fact") if row["name"] == "sat_out"], ["2", "3"])
+        self.assertEqual(max(row["step"] for row in self.told.rows("gradient")), 4)
+
+    def test_gradients_of_a_static_graph_may_become_ready_twice(self):
+        self.assertTrue(self.recorder.counts_ready)
+        self.model._set_static_graph()
+        self.assertFalse(self.recorder.counts_ready)
 
     def test_every_row_is_whole(self):
         self.unrecorded_step()

@@ -51,6 +51,8 @@ class CheckpointJudge {
       return result_.finish("no layer is checkpointed");
     }
     tell_layers();
+    if (compared_ == 0 && !result_.has_findings())
+      result_.missing("a gradient that the twin has too");
     result_.measured("layers_computed_again", static_cast<double>(layers_.size()));
     return result_.finish(numbers_text("layer", layers_) + (layers_.size() == 1 ? " is" : " are") +
                           " computed again bit by bit on " + ranks_text(all_ranks(evidence_)) +
@@ -143,9 +145,17 @@ class CheckpointJudge {
                         site_of_rank(rank));
         return {};
       }
-      if (own->hash_before != twin->hash_before) differ.push_back(param);
+      const Agree said = agree(*own, *twin);
+      if (said == Agree::unread) {
+        result_.missing("the hash of a gradient of " + process_name(rank) + " or its twin, step " +
+                            std::to_string(step) + ": " + param,
+                        site_of_rank(rank));
+      }
+      if (said == Agree::equal) ++compared_;
+      if (said == Agree::differ) differ.push_back(param);
     }
     if (differ.empty()) return differ;
+    compared_ += static_cast<std::int64_t>(differ.size());
     const auto own = open_artefact(evidence_, {rank, "local_gradients", step, rank}, result_);
     const auto twin = open_artefact(evidence_, {kTwin, "local_gradients", step, rank}, result_);
     if (!own || !twin) return {};
@@ -268,6 +278,7 @@ class CheckpointJudge {
   const std::vector<int>& layers_;
   std::vector<std::string> params_;
   Ledger ledger_;
+  std::int64_t compared_ = 0;  // gradients, with the twin's
   ResultBuilder result_;
   bool diverged_ = false;
   std::map<int, GradientError> worst_;  // by layer, of all ranks; -1 for what is no layer's

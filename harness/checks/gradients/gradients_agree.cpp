@@ -56,6 +56,7 @@ class Agreement {
   CheckResult judge() {
     if (evidence_.gradients.empty()) return inconclusive("no gradient row was recorded");
     for (const std::int64_t step : course_.steps) judge_step(step);
+    if (there_ == 0 && !result_.has_findings()) result_.missing("a gradient that came in a step");
     const auto steps = static_cast<std::int64_t>(course_.steps.size());
     const std::string count = std::to_string(params_.size());
     return result_.finish(
@@ -88,14 +89,22 @@ class Agreement {
     Pieces pieces;
     for (const int rank : all_ranks(evidence_)) {
       const Gradient* row = ledger_.ranks.find({step, rank, param});
+      if (row == nullptr && course_.has_sat_out(rank, step)) continue;
       if (row == nullptr) {
         result_.missing("gradient rows of " + process_name(rank) + ", step " +
                             std::to_string(step) + ended_early(evidence_, rank),
                         site_of_rank(rank));
         continue;
       }
-      if (!row->reduced && course_.as_recorded && none_came(*row)) {
+      // Whether a gradient should be there is what gradients_arrived judges.
+      if (!row->reduced && course_.as_recorded && has_none(*row)) {
         none_.insert(param);
+        continue;
+      }
+      if (row->hash_after.empty() && !has_none(*row) && (row->reduced || evidence_.ranks() == 1)) {
+        result_.missing("the hash of a reduced gradient of " + process_name(rank) + ", step " +
+                            std::to_string(step) + ": " + param,
+                        site_of_rank(rank));
         continue;
       }
       if (!row->reduced && evidence_.ranks() > 1) {
@@ -115,6 +124,13 @@ class Agreement {
       if (row->reduced || evidence_.ranks() == 1) pieces[row->piece][rank] = row->hash_after;
     }
     for (const auto& [piece, hashes] : pieces) {
+      const bool none = std::all_of(
+          hashes.begin(), hashes.end(), [](const auto& one) { return one.second.empty(); });
+      if (none) {
+        none_.insert(param);
+        continue;
+      }
+      ++there_;
       if (!piece.empty()) {
         sharded_.insert(param);
         pieces_ += 1;
@@ -122,11 +138,6 @@ class Agreement {
       }
       take(param, hashes, seen);
     }
-  }
-
-  // Whether a gradient should be there is what gradients_arrived judges.
-  [[nodiscard]] static bool none_came(const Gradient& row) {
-    return row.state == "none" || row.state == "frozen";
   }
 
   // What ranks hold of the same piece must be the same.
@@ -173,7 +184,11 @@ class Agreement {
         continue;
       }
       const std::vector<const Collective*> sums = reductions(rank, step);
-      const bool has_rows = ledger_.ranks.find({step, rank, params_.front()}) != nullptr;
+      const bool has_rows =
+          std::any_of(params_.begin(), params_.end(), [&](const std::string& param) {
+            const Gradient* row = ledger_.ranks.find({step, rank, param});
+            return row != nullptr && !is_of_one_rank(row->piece);
+          });
       if (sums.empty() && has_rows && !lost_its_peer(rank)) seen.silent.push_back(rank);
       if (!course_.as_recorded) too_many(step, rank, sums);  // a script may reduce as it likes
     }
@@ -322,6 +337,7 @@ class Agreement {
   std::set<std::string> sharded_;
   std::size_t pieces_ = 0;    // of all steps
   std::size_t compared_ = 0;  // of these: held by more than one rank
+  std::int64_t there_ = 0;    // reduced gradients that were compared, over all steps
   ResultBuilder result_;
   std::map<int, Counts> extra_;
   bool told_ = false;

@@ -16,6 +16,27 @@ struct LedgerKey {
   auto operator<=>(const LedgerKey&) const = default;
 };
 
+// Whether another rank holds the same piece is not known: nothing is compared, and no reduction is expected (Gradient::piece).
+[[nodiscard]] inline bool is_of_one_rank(const std::string& piece) {
+  return piece.starts_with("rank ");
+}
+
+// No gradient came: the record says so, and an empty hash is right.
+[[nodiscard]] inline bool has_none(const Gradient& row) {
+  return row.state == "none" || row.state == "frozen";
+}
+
+// What two recorded local gradients say together. absent: neither side has one; unread: one side's was not hashed, so nothing was
+// compared.
+enum class Agree { equal, differ, absent, unread };
+[[nodiscard]] inline Agree agree(const Gradient& one, const Gradient& other) {
+  if (has_none(one) && has_none(other)) return Agree::absent;
+  const bool unread = (one.hash_before.empty() && !has_none(one)) ||
+                      (other.hash_before.empty() && !has_none(other));
+  if (unread) return Agree::unread;
+  return one.hash_before == other.hash_before ? Agree::equal : Agree::differ;
+}
+
 struct Ledger {
   explicit Ledger(const Evidence& evidence) {
     for (const auto& row : evidence.gradients) {

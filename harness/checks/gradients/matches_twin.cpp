@@ -25,6 +25,8 @@ CheckResult judge_twin(const Evidence& evidence) {
     raise_to(worst_share, sums.worst_share);
     if (local.found || sums.found) break;  // later steps start from other parameters
   }
+  if (equal == 0 && !result.has_findings())
+    result.missing("a local gradient that the twin has too");
   const bool on_device = evidence.the_case.scenario.parallel.device == nsa::Device::cuda;
   result.measured("gradients_equal_to_twin", static_cast<double>(equal));
   result.measured("worst_share_of_sum_bound", worst_share, 1.0);

@@ -105,6 +105,7 @@ class States {
     std::map<std::string, std::map<int, std::string>> pieces;  // "" for the whole
     for (const int rank : all_ranks(evidence_)) {
       const ParameterHash* row = hashes_.find({seen.step, rank, param});
+      if (row == nullptr && course_.has_sat_out(rank, seen.step)) continue;
       if (row == nullptr || row->hash.empty()) {
         result_.missing("parameter hashes of " + process_name(rank) + ", step " +
                             std::to_string(seen.step) + ended_early(evidence_, rank),

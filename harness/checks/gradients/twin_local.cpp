@@ -32,10 +32,16 @@ class LocalComparison {
             "gradient rows of " + process_name(own == nullptr ? rank : kTwin) +
             (own == nullptr ? ", step " : " for rank " + std::to_string(rank) + ", step ") +
             std::to_string(step));
-      } else if (own->hash_before == twin->hash_before) {
-        ++equal_;
-      } else {
-        differ.push_back(param);
+        continue;
+      }
+      switch (agree(*own, *twin)) {
+        case Agree::equal: ++equal_; break;
+        case Agree::differ: differ.push_back(param); break;
+        case Agree::absent: break;  // gradients_arrived judges that
+        case Agree::unread:
+          result_.missing("the hash of a local gradient of " + process_name(rank) +
+                              " or its twin, step " + std::to_string(step) + ": " + param,
+                          site_of_rank(rank));
       }
     }
     if (!differ.empty()) explain_local(step, rank, differ);

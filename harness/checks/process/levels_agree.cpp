@@ -96,6 +96,10 @@ class Levels {
     for (const auto& [place, found] : values_of(own.losses)) {
       const auto wanted = of_other.find(place);
       if (wanted == of_other.end()) continue;
+      if (!is_number(found) && !is_number(wanted->second)) {
+        lacks("a finite loss", place.first, place.second, own, other);
+        continue;
+      }
       ++losses_;
       if (is_same(found, wanted->second)) continue;
       if (ranks.empty() || place.second < step) {
@@ -105,7 +109,10 @@ class Levels {
       }
       ranks.insert(place.first);
     }
-    if (ranks.empty()) return false;
+    if (ranks.empty()) {
+      demand_the_same_places(values_of(own.losses), of_other, "the loss", own, other);
+      return false;
+    }
     finding.site.ranks = to_ints(ranks);
     finding.site.step = step;
     result_.found(std::move(finding));
@@ -119,14 +126,50 @@ class Levels {
     for (const auto& [place, found] : values_of(own.parameters)) {
       const auto wanted = of_other.find(place);
       if (wanted == of_other.end()) continue;
+      if (found.empty() || wanted->second.empty()) {
+        lacks("the hash of the last state", place.first, 0, own, other);
+        continue;
+      }
       ++states_;
       if (found != wanted->second) ranks.insert(place.first);
     }
-    if (ranks.empty()) return;
+    if (ranks.empty())
+      return demand_the_same_places(
+          values_of(own.parameters), of_other, "the last state", own, other);
     Finding finding = effect("state", own, other);
     finding.site.ranks = to_ints(ranks);
     finding.site.step = evidence_.the_case.scenario.training.steps;
     result_.found(std::move(finding));
+  }
+
+  // Of two cases that ended well both have all of them: what one alone has was compared with nothing.
+  void demand_the_same_places(const Values& mine,
+                              const Values& others,
+                              const char* what,
+                              const OtherLevel& own,
+                              const OtherLevel& other) {
+    if (own.end != "well" || other.observe < kWatchEvents || own.observe < kWatchEvents) return;
+    for (const auto& [one, two] : {std::pair(&mine, &others), std::pair(&others, &mine)}) {
+      for (const auto& [place, value] : *one) {
+        if (two->count(place) == 0) lacks(what, place.first, place.second, own, other);
+      }
+    }
+  }
+
+  void lacks(const char* what,
+             int rank,
+             std::int64_t step,
+             const OtherLevel& own,
+             const OtherLevel& other) {
+    result_.missing(std::string(what) + " of " + process_name(rank) +
+                        (step > 0 ? ", step " + std::to_string(step) : "") +
+                        " at both of observe " + std::to_string(own.observe) + " and " +
+                        std::to_string(other.observe),
+                    site_of_rank(rank));
+  }
+
+  [[nodiscard]] static bool is_number(const std::string& text) {
+    return std::isfinite(std::strtod(text.c_str(), nullptr));
   }
 
   [[nodiscard]] bool on_device() const {

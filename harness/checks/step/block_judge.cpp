@@ -70,8 +70,7 @@ class BlockJudge : PartJudge {
 
  private:
   PartJudgement unjudged() {
-    verdict_.not_judged.push_back("block " + std::to_string(layer_) +
-                                  ", where numbers are not finite");
+    verdict_.not_finite.push_back("block " + std::to_string(layer_));
     return std::move(verdict_);
   }
 

@@ -51,7 +51,7 @@ class EndsJudge : PartJudge {
 
  private:
   PartJudgement unjudged() {
-    verdict_.not_judged.emplace_back("the head, where numbers are not finite");
+    verdict_.not_finite.emplace_back("the head");
     return std::move(verdict_);
   }
 

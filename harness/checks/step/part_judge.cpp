@@ -72,7 +72,7 @@ std::optional<oracles::Matrix> PartJudge::gradient_of(const std::string& param) 
     return std::nullopt;
   }
   if (!is_finite(gradient)) {
-    verdict_.not_judged.push_back("the gradient of " + param + ", which is not finite");
+    verdict_.not_finite.push_back("the gradient of " + param);
     return std::nullopt;
   }
   return gradient;

@@ -110,6 +110,7 @@ void take(StepJudge& judge, const StepFile& file, int layer, PartJudgement part,
       " of " + process_name(file.rank) + ", step " + std::to_string(file.step);
   for (Departure& departure : part.departures) judge.told.add(std::move(departure));
   for (const std::string& lacking : part.missing) judge.result.missing(lacking + where);
+  for (const std::string& what : part.not_finite) judge.not_finite(what, file, layer);
   for (const std::string& what : part.not_judged) {
     judge.not_judged.push_back(what + where);
     judge.result.not_judged(what + where,

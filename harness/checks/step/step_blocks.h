@@ -42,6 +42,7 @@ struct RecordedModel {
 struct PartJudgement {
   std::vector<Departure> departures;
   std::vector<std::string> missing;
+  std::vector<std::string> not_finite;
   std::vector<std::string> not_judged;
   std::int64_t stages = 0;
   std::int64_t products = 0;

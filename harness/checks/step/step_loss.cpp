@@ -86,7 +86,7 @@ bool is_right_root(const StepJudge& judge, const Micro& at) {
 void judge_root(StepJudge& judge, const Micro& at, const std::vector<oracles::BatchPlace>& right) {
   const double scale = claimed_scale(judge, at.file);
   const double share = oracles::share_of(judge.run.data, at.place());
-  if (!std::isfinite(at.root) || !std::isfinite(at.loss)) return;  // an overflow; see `finite`
+  if (!std::isfinite(at.root) || !std::isfinite(at.loss)) return;  // judge_loss() said so
   if (is_right_root(judge, at)) return;
   oracles::Naming naming =
       oracles::name_share(at.root / (at.loss * scale), judge.run.data, at.place());
@@ -132,9 +132,12 @@ bool judge_loss(StepJudge& judge, const Micro& at) {
   inputs.gradient_scale = at.root / at.loss;
   inputs.width = judge.run.model.attention.dim;
   inputs.rounding = oracles::Rounding::of(logits.numbers.number());
-  if (!std::isfinite(inputs.gradient_scale)) return true;  // an overflow; see `finite`
   const oracles::Tensor rows = oracles::rows_of(dlogits, inputs.rows);
-  if (!std::all_of(rows.data.begin(), rows.data.end(), [](double x) { return std::isfinite(x); })) {
+  const bool finite =
+      std::isfinite(inputs.gradient_scale) &&
+      std::all_of(rows.data.begin(), rows.data.end(), [](double x) { return std::isfinite(x); });
+  if (!finite) {
+    judge.not_finite("the loss of micro-batch " + number, at.file);
     return true;
   }
   const oracles::Naming naming = oracles::name_loss(at.loss, rows, inputs);

@@ -124,7 +124,10 @@ std::int64_t judge_model_of(StepJudge& judge, const StepFile& file) {
   ModelReader reader(judge, file);
   const std::optional<ModelRows> model = reader.read();
   if (!model) return 0;
-  if (!is_finite(*model)) return 0;  // see `finite`
+  if (!is_finite(*model)) {
+    judge.not_finite("the model", file);
+    return 0;
+  }
   Stream stream;
   if (auto wrong = judge_forward(*model, stream)) {
     tell(judge, file, "NUMERIC.FORWARD", "forward", std::move(*wrong));

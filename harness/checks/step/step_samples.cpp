@@ -65,7 +65,7 @@ class ReportJudge {
     compare({"LOSS.WRONG", "told_floor", "number of predicted tokens"},
             reports_.tokens,
             file_.step,
-            tokens);
+            std::isfinite(floor) ? tokens : NAN);
   }
 
   // Reported after a step is the scale that the next one uses.
@@ -81,17 +81,26 @@ class ReportJudge {
     const char* op;
     const char* what;  // for people
   };
-  // What is nowhere reported, or not finite, is judged by others.
+  // `wanted` is NaN where the record gives no such number: the data have no floor, or the loss itself is not finite, which the
+  // losses' own stage says.
   void compare(const Report& report,
                const Series& series,
                std::int64_t step,
                double wanted,
                double room = kRoom) {
     const Sample* sample = series.find({file_.rank, step});
-    if (sample == nullptr || !std::isfinite(sample->value) || !std::isfinite(wanted)) return;
+    if (!std::isfinite(wanted)) return;
+    if (sample == nullptr) {
+      judge_.result.missing(std::string("the ") + report.what + " that " +
+                                process_name(file_.rank) + " reports of step " +
+                                std::to_string(step),
+                            site_of_rank(file_.rank));
+      return;
+    }
     ++judged_;
     const double found = sample->value;
     if (std::abs(found - wanted) <= room * std::abs(wanted)) return;
+    if (!std::isfinite(found) && judge_.overflowed.count(step) > 0) return;
     Departure departure{report.code, report.op, file_.rank, step, "forward", {}, {}};
     departure.detail["what"] = report.what;
     departure.detail["found"] = Real(found);

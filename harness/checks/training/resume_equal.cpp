@@ -98,6 +98,7 @@ class ResumeJudge {
 
   template <typename RowOfStep>
   void keep(const From<RowOfStep>& row, const std::string& name, const std::string& hash) {
+    if (hash.empty()) return;  // not read: it is missing
     const StateKey key{row.process, row.row.step, name};
     if (row.process == kTwin) keep_latest(twin_, key, {row.t_ms, hash});
     if (row.process < 0) return;

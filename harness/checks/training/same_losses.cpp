@@ -55,7 +55,12 @@ class LossComparison {
                         process_name(own == nullptr ? rank : kTwin));
         return;
       }
-      if (!std::isfinite(own->value) && !std::isfinite(wanted->value)) return;  // see `finite`
+      if (!std::isfinite(own->value) && !std::isfinite(wanted->value)) {
+        result_.missing("the losses from step " + std::to_string(step) + " on of " +
+                            process_name(rank) + ", which are not finite, nor are the twin's",
+                        site_of_rank(rank));
+        return;
+      }
       const double off = std::abs(own->value - wanted->value) / std::abs(wanted->value);
       if (off > worst_) worst_ = off;
       if (!(off <= limit_)) {
@@ -80,9 +85,9 @@ class LossComparison {
     for (const std::string& name : parameter_names(evidence_.the_case.scenario.model)) {
       const ParameterHash* found = own.find(name);
       const ParameterHash* wanted = twin.find(name);
-      if (found == nullptr || wanted == nullptr) {
+      if (found == nullptr || wanted == nullptr || found->hash.empty() || wanted->hash.empty()) {
         result_.missing("the hash of " + name + " after step " + std::to_string(last) + " of " +
-                        process_name(found == nullptr ? rank : kTwin));
+                        process_name(found == nullptr || found->hash.empty() ? rank : kTwin));
         return;
       }
       if (found->hash != wanted->hash) other.push_back(name);

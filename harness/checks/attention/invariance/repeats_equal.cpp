@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 
 #include "harness/checks/attention/invariance/forward_stages.h"
 #include "harness/checks/attention/invariance/stream_races.h"
@@ -73,16 +74,21 @@ Rows rows_apart(const nsa::TensorView& a, const nsa::TensorView& b, int axis, do
   for (std::size_t i = 0; i < in_a.size(); ++i) {
     const double one = x[in_a.at(i)];
     const double other = y[in_b.at(i)];
-    const bool same = std::abs(one - other) <= limit || (std::isnan(one) && std::isnan(other));
+    // Equal infinities differ by a NaN.
+    const bool same =
+        one == other || std::abs(one - other) <= limit || (std::isnan(one) && std::isnan(other));
     if (!same) rows.insert(in_a.row(i));
   }
   return rows;
 }
 
-double largest(const nsa::TensorView& view) {
+// The largest finite magnitude; nothing if no number is finite.
+std::optional<double> largest_finite(const nsa::TensorView& view) {
   const Reals values(view);
-  double most = 0.0;
-  for (std::size_t i = 0; i < values.size(); ++i) most = std::max(most, std::abs(values[i]));
+  std::optional<double> most;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (std::isfinite(values[i])) most = std::max(most.value_or(0.0), std::abs(values[i]));
+  }
   return most;
 }
 
@@ -165,6 +171,13 @@ class RepeatsJudge {
     for (std::size_t i = 0; i < kForwardStages.size(); ++i) {
       const ForwardStage& stage = kForwardStages[i];
       if (!has_everywhere(calls, stage, layer)) continue;
+      const nsa::TensorView& plain = calls.front().at(stage.tensor);
+      if (!is_integer(plain) && !largest_finite(plain)) {
+        result_.missing("a finite number in tensor " + std::string(stage.tensor) + " of layer " +
+                            std::to_string(layer),
+                        site_of_layer(0, layer));
+        continue;
+      }
       ++tensors_;
       const auto equal = [&](std::size_t a, std::size_t b) {
         return same_bytes(calls[a].at(stage.tensor), calls[b].at(stage.tensor));
@@ -231,7 +244,8 @@ class RepeatsJudge {
                            const nsa::SafetensorsFile& placed,
                            const ForwardStage& stage) const {
     const nsa::TensorView& a = plain.at(stage.tensor);
-    const double limit = ceiling(terms_, Reals(a).unit_roundoff(), kSummed) * largest(a);
+    const double scale = largest_finite(a).value_or(0.0);
+    const double limit = ceiling(terms_, Reals(a).unit_roundoff(), kSummed) * scale;
     return rows_apart(a, placed.at(stage.tensor), stage.row_axis, limit);
   }
 
