@@ -98,7 +98,8 @@ class CaseRun {
     return {static_cast<double>(now_ms()) / 1000.0,
             stop_reason == "interrupted",
             sink_.failed(),
-            sink_.error()};
+            sink_.error(),
+            sink_.hash()};
   }
 
  private:

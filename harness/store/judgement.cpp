@@ -194,13 +194,18 @@ void insert_judgement(SQLite::Database& database,
                       const StoredJudgement& stored) {
   Statement insert(database,
                    "INSERT INTO judgement (case_row, judged_ms, whole, source_hash, outcome, "
-                   "reason) VALUES (?, ?, ?, ?, ?, ?)");
+                   "reason, events_hash) VALUES (?, ?, ?, ?, ?, ?, ?)");
   insert.bind(1, case_row);
   insert.bind(2, stored.judged_ms);
   insert.bind(3, stored.whole ? 1 : 0);
   insert.bind(4, stored.source_hash);
   insert.bind(5, name_of(stored.judgement.outcome));
   insert.bind(6, stored.judgement.reason);
+  if (stored.events_hash) {
+    insert.bind(7, *stored.events_hash);
+  } else {
+    insert.bind(7);  // NULL: an older version's
+  }
   insert.exec();
   const std::int64_t id = database.getLastInsertRowid();
   int position = 0;

@@ -57,7 +57,7 @@ INSERT INTO main.digest SELECT case_row + s.by_cases, body FROM other.digest, sh
 INSERT INTO main.metric SELECT case_row + s.by_cases, name, value, bits FROM other.metric, shift AS s
   WHERE case_row IN (SELECT id FROM added_case);
 INSERT INTO main.judgement SELECT j.id + s.by_judgement, case_row + s.by_cases, judged_ms, whole,
-  source_hash, outcome, reason
+  source_hash, outcome, reason, events_hash
   FROM other.judgement AS j, shift AS s WHERE j.id IN (SELECT id FROM added_judgement);
 INSERT INTO main.verdict SELECT v.id + s.by_verdict, judgement_id + s.by_judgement, position,
   check_name, verdict, reason

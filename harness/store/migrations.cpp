@@ -158,6 +158,7 @@ void migrate(SQLite::Database& database, const std::string& path, const Store::O
   if (version < 2) from_1_to_2(database);
   if (version < 3) database.exec(kAcceptedTable);
   if (version < 4) database.exec(kCasesByJudgement);
+  if (version >= 2) database.exec("ALTER TABLE judgement ADD COLUMN events_hash TEXT");
   database.exec("PRAGMA user_version = " + std::to_string(kSchemaVersion));
   transaction.commit();
   note("has " + schema + "; nsa-harness db vacuum gives the room back");

@@ -86,6 +86,14 @@ void read_metrics(SQLite::Database& database, std::int64_t run_id, const RowsByI
   }
 }
 
+void read_events_hashes(SQLite::Database& database, std::int64_t run_id, const RowsById& rows) {
+  Statement query(database,
+                  "SELECT cases.id, events_hash FROM cases JOIN judgement ON judgement.id = "
+                  "judgement_id WHERE run_id = ? AND events_hash IS NOT NULL");
+  query.bind(1, run_id);
+  while (query.executeStep()) row_of(rows, query).events_hash = query.getColumn(1).getString();
+}
+
 void count_judgements(SQLite::Database& database, std::int64_t run_id, const RowsById& rows) {
   Statement query(database,
                   "SELECT cases.id, count(*), sum(whole = 0 AND judgement.id <> judgement_id) FROM "
@@ -207,6 +215,7 @@ std::vector<CaseRecord> SqliteStore::cases(std::int64_t run_id) const {
     read_digests(database_, run_id, rows);
     read_metrics(database_, run_id, rows);
     count_judgements(database_, run_id, rows);
+    read_events_hashes(database_, run_id, rows);
     for (auto& [row, judgement] : reporting_judgements(database_, run_id)) {
       rows.at(row)->judgement = std::move(judgement);
     }

@@ -14,7 +14,7 @@
 namespace harness {
 
 inline constexpr std::int32_t kApplicationId = 0x4E534148;  // "NSAH"
-inline constexpr int kSchemaVersion = 4;
+inline constexpr int kSchemaVersion = 5;
 inline constexpr int kNoLimit = 0;  // no pattern that is ever kept: +0.0 is told by its value
 
 inline constexpr const char* kSchema = R"sql(
@@ -93,7 +93,8 @@ CREATE TABLE judgement (
   whole INTEGER NOT NULL,
   source_hash TEXT NOT NULL,
   outcome TEXT NOT NULL,
-  reason TEXT NOT NULL
+  reason TEXT NOT NULL,
+  events_hash TEXT
 ) STRICT;
 CREATE INDEX judgement_by_case ON judgement (case_row, id);
 

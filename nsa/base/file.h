@@ -16,6 +16,12 @@ class NotRecorded : public Error {
   using Error::Error;
 };
 
+// What is there is not what was recorded, or does not belong to what it lies beside: altered, copied from elsewhere.
+class NotAsRecorded : public Error {
+ public:
+  using Error::Error;
+};
+
 // Throws: Error naming the file: missing, not a regular file, unreadable, larger than `max_bytes`.
 [[nodiscard]] std::string read_file(const std::string& path, std::int64_t max_bytes);
 

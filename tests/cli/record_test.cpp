@@ -80,7 +80,8 @@ TEST_F(RecordTest, JudgingWhatIsAllThereIsANewJudgement) {
   const json one = json::parse(judged.out).at("cases").at(0);
   EXPECT_EQ(one.at("outcome"), "PASS");
   EXPECT_EQ(one.at("judged_again").at("whole"), true);
-  EXPECT_EQ(harness::read_verdict_log(run + "/01_s").size(), 2U);
+  const harness::PlannedRun planned = harness::read_run_file(run);
+  EXPECT_EQ(harness::read_verdict_log(planned.run, planned.cases.at(0)).size(), 2U);
 }
 
 TEST_F(RecordTest, AnAlteredFileIsNoEvidence) {
@@ -113,7 +114,7 @@ TEST_F(RecordTest, AnAlteredLogIsNotJudged) {
   fs::remove(run + "/01_s/" + harness::kPackedEventsFile);
   std::ofstream(run + "/01_s/" + harness::kEventsFile) << "";
   const ProgramResult judged = program_.run({"judge"});
-  EXPECT_EQ(judged.exit_code, 5) << judged.out << judged.err;
+  EXPECT_EQ(judged.exit_code, 6) << judged.out << judged.err;
   EXPECT_THAT(judged.err, HasSubstr("CANNOT JUDGE s: "));
   EXPECT_THAT(judged.err, HasSubstr("altered"));
   EXPECT_EQ(json::parse(program_.run({"report", "--format", "json"}).out).at("decision"), "GO");

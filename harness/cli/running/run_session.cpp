@@ -15,6 +15,7 @@
 #include "harness/judge/asked.h"
 #include "harness/run/build_info.h"
 #include "harness/run/clock.h"
+#include "harness/run/record/run_folder.h"
 #include "harness/scenario/bisect.h"
 #include "harness/scenario/exit_code.h"
 #include "harness/scenario/experiment.h"
@@ -377,6 +378,7 @@ RunSession::Attempt RunSession::attempt(std::size_t index, const Place& place) {
   try {
     const RunResult result = run_attempt(index, place, made.evidence);
     made.seconds = result.seconds;
+    made.events_hash = result.events_hash;
     stopped_while_it_ran = result.interrupted;
     if (stopped_while_it_ran) incomplete_ = true;
     if (result.recording_failed) {
@@ -385,6 +387,7 @@ RunSession::Attempt RunSession::attempt(std::size_t index, const Place& place) {
   } catch (const nsa::Error& error) {
     if (harness::exit_code(error) == kExitIncomplete) record_or_tell([&] { throw; });
     made.judgement = error_judgement(error.what());
+    made.events_hash = hash_of_events(made.evidence.folder);
     return made;
   }
   made.digest = digest_of(made.evidence);
@@ -403,11 +406,11 @@ bool RunSession::settle(std::size_t index, const Attempt& made) {
   stored.judgement = made.judgement;
   stored.judged_ms = wall_clock_ms();
   stored.source_hash = built_source_hash();
+  stored.events_hash = made.events_hash;
   const bool in_folder = record_or_tell([&] {
     const CaseRecord& record = planned_[index].record;
-    const std::string folder = record_.folder + "/" + record.folder;
-    make_folder(folder);  // a case that was refused has none yet
-    log_judgement(folder, {{record.started_ms, made.seconds}, stored});
+    make_folder(record_.folder + "/" + record.folder);  // a case that was refused has none yet
+    log_judgement(record_, record, {{record.started_ms, made.seconds}, stored});
   });
   const bool in_database = record_or_tell([&] {
     Planned& settled = planned_[index];

@@ -108,6 +108,7 @@ class RunSession {
     Evidence evidence;
     Digest digest;  // taken once the case has ended
     double seconds = 0.0;
+    std::string events_hash = {};  // of what was recorded (run_folder.h)
   };
   [[nodiscard]] Attempt attempt(std::size_t index, const Place& place);
   [[nodiscard]] RunResult run_attempt(std::size_t index, const Place& place, Evidence& evidence);

@@ -21,6 +21,7 @@ class EventSink {
   void tick() noexcept;
   void finish() noexcept;  // nothing comes after
 
+  [[nodiscard]] std::string hash() const { return log_.hash(); }  // of what is in the log
   [[nodiscard]] bool failed() const { return !error_.empty(); }
   [[nodiscard]] const std::string& error() const { return error_; }
 
