@@ -1,6 +1,5 @@
 #include "harness/evidence/packed.h"
 
-#include <fstream>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -14,7 +13,6 @@ namespace {
 
 // JSON lines shrink to a tenth at level 3, and hardly more at the levels that take ten times as long.
 constexpr int kLevel = 3;
-constexpr std::size_t kPieceBytes = std::size_t{1} << 17;
 
 using Packer = std::unique_ptr<ZSTD_CCtx, std::size_t (*)(ZSTD_CCtx*)>;
 
@@ -86,18 +84,6 @@ class
   std::size_t expected_ = 1;  // 0: at the end of the packed text
 };
 
-template <typename OnPiece>
-void read_pieces(const std::string& path, const OnPiece& on_piece) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw nsa::Error(nsa::system_error_text("read", path));
-  std::vector<char> buffer(kPieceBytes);
-  const auto size = static_cast<std::streamsize>(buffer.size());
-  while (file.read(buffer.data(), size) || file.gcount() > 0) {
-    on_piece(std::string_view(buffer.data(), static_cast<std::size_t>(file.gcount())));
-  }
-  if (file.bad()) throw nsa::Error(nsa::system_error_text("read", path));
-}
-
 }  // namespace
 
 std::string pack(std::string_view text) {
@@ -118,7 +104,7 @@ std::string unpack(std::string_view packed, std::size_t max_bytes) {
 void pack_file(const std::string& from, const std::string& to) {
   const Packer packer = new_packer();
   std::string packed;  // a tenth of a case's events: it fits
-  read_pieces(from, [&](std::string_view piece) { feed(*packer, piece, false, packed); });
+  nsa::read_pieces(from, [&](std::string_view piece) { feed(*packer, piece, false, packed); });
   feed(*packer, "", true, packed);
   nsa::write_durably(to, packed);
 }
@@ -127,7 +113,7 @@ void unpack_file(const std::string& path,
                  std::uint64_t max_bytes,
                  const std::function<void(std::string_view)>& on_piece) {
   Reader reader(path, max_bytes, on_piece);
-  read_pieces(path, [&](std::string_view piece) { reader.take(piece); });
+  nsa::read_pieces(path, [&](std::string_view piece) { reader.take(piece); });
   reader.finish();
 }
 

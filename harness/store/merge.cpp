@@ -1,9 +1,14 @@
 #include "harness/store/merge.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <fcntl.h>
 #include <filesystem>
 
 #include "harness/store/sqlite.h"
+#include "nsa/base/file.h"
+#include "nsa/base/new_file.h"
 
 namespace harness {
 namespace {
@@ -181,10 +186,12 @@ void export_runs(const std::string& from,
                  std::span<const std::string> names,
                  const Store::OnNote& on_note) {
   if (names.empty()) throw nsa::Error("found no run, wanted one or more");
-  if (std::filesystem::exists(to)) throw nsa::Error(to + ": is there already, wanted a new file");
+  if (std::filesystem::exists(std::filesystem::symlink_status(to)))
+    throw nsa::Error(to + ": is there already, wanted a new file");
   (void)open_database_read_only(from, on_note);  // refuses what is not ours
-  const std::string part = to + ".part";
-  remove_database(part);
+  // SQLite opens by name: the name is drawn, and the file there before it looks.
+  const std::string part = nsa::drawn_name(to);
+  nsa::write_durably(part, "");
   try {
     Merged merged;
     copy_runs(part, from, names, on_note, merged);
@@ -192,7 +199,9 @@ void export_runs(const std::string& from,
       throw nsa::Error(from + ": found " + std::to_string(merged.added) + " of " +
                        std::to_string(names.size()) + " runs");
     }
-    std::filesystem::rename(part, to);
+    if (renameat2(AT_FDCWD, part.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) != 0) {
+      nsa::throw_write_error("write", to, errno);
+    }
   } catch (...) {
     remove_database(part);
     throw;

@@ -12,6 +12,7 @@
 #include "harness/store/sealed.h"
 #include "nsa/base/error.h"
 #include "nsa/base/file.h"
+#include "nsa/base/new_file.h"
 
 namespace harness {
 namespace {
@@ -113,11 +114,9 @@ std::string told(const std::string& events_hash) {
 
 // For the writer alone: two programs may judge the same case at once.
 Fd open_locked(const std::string& path) {
-  constexpr mode_t kMode = 0644;
   constexpr int kTries = 200;  // ten seconds; the other one needs milliseconds
   constexpr useconds_t kPauseUs = 50'000;
-  Fd file(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, kMode));
-  if (!file.is_open()) nsa::throw_write_error("write", path, errno);
+  Fd file(nsa::open_to_add(path, O_WRONLY));
   for (int i = 0; flock(file.get(), LOCK_EX | LOCK_NB) != 0; ++i) {
     if (i == kTries) throw nsa::Error(nsa::system_error_text("lock", path));
     usleep(kPauseUs);

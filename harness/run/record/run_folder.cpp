@@ -1,41 +1,40 @@
 #include "harness/run/record/run_folder.h"
 
-#include <algorithm>
-#include <array>
 #include <cerrno>
 #include <fcntl.h>
 #include <filesystem>
-#include <fstream>
 #include <unistd.h>
 
 #include "harness/evidence/line_reader.h"
 #include "harness/evidence/packed.h"
 #include "nsa/base/error.h"
 #include "nsa/base/file.h"
+#include "nsa/base/new_file.h"
 #include "nsa/base/text.h"
 
 namespace harness {
 namespace {
 
-void write_all(int fd, std::string_view bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t n = write(fd, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) nsa::throw_write_error("write", path, errno);
-    bytes.remove_prefix(static_cast<std::size_t>(n));
-  }
-}
-
 std::string hash_text(const std::string& hash, std::uint64_t bytes) {
   return hash + " " + std::to_string(bytes);
 }
 
+bool exists(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error);
+}
+
 // What the hash file says, "" where there is none.
 std::string noted_text(const std::string& folder) {
-  std::ifstream noted(folder + "/" + kEventsHashFile);
-  std::string line;
-  std::getline(noted, line);
-  return line;
+  constexpr std::int64_t kMostBytes = 256;
+  const std::string path = folder + "/" + kEventsHashFile;
+  if (!exists(path)) return "";
+  try {
+    const std::string text = nsa::read_file(path, kMostBytes);
+    return text.substr(0, text.find('\n'));
+  } catch (const nsa::Error& error) {
+    throw nsa::NotAsRecorded(error.what());
+  }
 }
 
 // How much the hash file promises: a packed log that holds more is none of ours.
@@ -44,11 +43,6 @@ std::uint64_t noted_bytes(const std::string& noted) {
   if (space == std::string::npos) return 0;
   const auto bytes = nsa::parse_int(noted.substr(space + 1));
   return bytes && *bytes >= 0 ? static_cast<std::uint64_t>(*bytes) : 0;
-}
-
-bool exists(const std::string& path) {
-  std::error_code error;
-  return std::filesystem::exists(path, error);
 }
 
 // The lines themselves where they still are: they are removed last.
@@ -60,12 +54,7 @@ void read_log(const std::string& folder,
     unpack_file(folder + "/" + kPackedEventsFile, noted_bytes(noted), on_piece);
     return;
   }
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw nsa::Error(nsa::system_error_text("read", path));
-  std::array<char, 1 << 16> buffer{};
-  while (file.read(buffer.data(), buffer.size()) || file.gcount() > 0) {
-    on_piece({buffer.data(), static_cast<std::size_t>(file.gcount())});
-  }
+  nsa::read_pieces(path, on_piece);
 }
 
 }  // namespace
@@ -74,7 +63,8 @@ EventLog::EventLog(const std::string& folder) : folder_(folder) {
   const std::string path = folder_ + "/" + kEventsFile;
   if (has_event_log(folder)) throw nsa::Error(path + ": cannot make: it holds an attempt already");
   constexpr mode_t kMode = 0644;
-  fd_ = Fd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, kMode));
+  fd_ = Fd(
+      open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_APPEND | O_CLOEXEC, kMode));
   if (!fd_.is_open()) nsa::throw_write_error("make", path, errno);
 }
 
@@ -85,7 +75,7 @@ void EventLog::append(std::span<const Event> events) {
     lines += '\n';
   }
   try {
-    write_all(fd_.get(), lines, folder_ + "/" + kEventsFile);
+    nsa::write_all(fd_.get(), lines, folder_ + "/" + kEventsFile);
   } catch (
       const nsa::Error&) {  // half a line tells nothing; where it stays it is left out by readers
     (void)!ftruncate(fd_.get(), static_cast<off_t>(bytes_));
