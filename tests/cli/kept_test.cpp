@@ -1,6 +1,7 @@
 // What is kept belongs together: files of one run in the folder of another one are refused by name, whatever they say.
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <sys/stat.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -79,6 +80,44 @@ TEST_F(KeptTest, AWholeCaseOfAnotherRunIsRefused) {
   fs::remove_all(failed_ + "/01_s");
   fs::copy(passed_ + "/01_s", failed_ + "/01_s", fs::copy_options::recursive);
   expect_refused("a judgement of another run");
+}
+
+// A pipe, or a link to one, in the place of any file of a record: nothing waits for it.
+TEST_F(KeptTest, NothingWaitsForAPipeInARecord) {
+  const std::string aside = program_.folder() / "aside";
+  std::vector<std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(failed_)) {
+    if (entry.is_regular_file()) files.push_back(entry.path());
+  }
+  EXPECT_GE(files.size(), 8U);
+  for (const std::string& file : files) {
+    for (const bool linked : {false, true}) {
+      SCOPED_TRACE(file + (linked ? ", linked" : ""));
+      fs::rename(file, aside);
+      const std::string pipe = linked ? program_.folder() / "pipe" : file;
+      fs::remove(program_.folder() / "pipe");
+      ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+      if (linked) fs::create_symlink(pipe, file);
+      fs::remove(program_.folder() / "pipe.db");
+      for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+               {"judge", "last"},
+               {"db", "rebuild", failed_, "--db", program_.folder() / "pipe.db"},
+               {"report", "--verify", failed_ + "/report.md"},
+               {"report", "--html", program_.folder() / "page.html"},
+               {"report", "--format", "perfetto"},
+               {"explain", "last", "1"},
+               {"bundle", "last", "1", "--no-shrink", "--out", program_.folder() / "b"},
+               {"db", "prune", "--keep", "90d"}}) {
+        const ProgramResult result = program_.run(words, "20");
+        EXPECT_THAT(result.exit_code, testing::AllOf(testing::Ge(0), testing::Le(6)))
+            << testing::PrintToString(words) << result.out << result.err;
+      }
+      fs::remove(file);
+      fs::rename(aside, file);
+    }
+  }
+  const std::string again = program_.folder() / "again.db";
+  EXPECT_EQ(program_.run({"db", "rebuild", failed_, "--db", again}).exit_code, 0);
 }
 
 }  // namespace
