@@ -50,13 +50,15 @@ class
  public:
   Reader(std::string where,
          std::uint64_t max_bytes,
-         const std::function<void(std::string_view)>& on_piece)
+         const std::function<void(std::string_view)>& on_piece,
+         std::string_view base = {})
       : where_(std::move(where)),
         left_(max_bytes),
         on_piece_(on_piece),
         unpacker_(ZSTD_createDCtx(), &ZSTD_freeDCtx),
         buffer_(ZSTD_DStreamOutSize()) {
     if (!unpacker_) throw nsa::Error("out of memory while unpacking");
+    checked(ZSTD_DCtx_refPrefix(unpacker_.get(), base.data(), base.size()));
   }
 
   void take(std::string_view packed) {
@@ -86,16 +88,19 @@ class
 
 }  // namespace
 
-std::string pack(std::string_view text) {
-  std::string packed;
-  feed(*new_packer(), text, true, packed);
+std::string pack(std::string_view text, std::string_view base) {
+  const Packer packer = new_packer();
+  checked(ZSTD_CCtx_refPrefix(packer.get(), base.data(), base.size()));
+  std::string packed(ZSTD_compressBound(text.size()), '\0');
+  packed.resize(checked(
+      ZSTD_compress2(packer.get(), packed.data(), packed.size(), text.data(), text.size())));
   return packed;
 }
 
-std::string unpack(std::string_view packed, std::size_t max_bytes) {
+std::string unpack(std::string_view packed, std::size_t max_bytes, std::string_view base) {
   std::string text;
   const std::function<void(std::string_view)> keep = [&](std::string_view piece) { text += piece; };
-  Reader reader("packed text", max_bytes, keep);
+  Reader reader("packed text", max_bytes, keep, base);
   reader.take(packed);
   reader.finish();
   return text;

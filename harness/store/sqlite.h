@@ -5,6 +5,8 @@
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <exception>
+#include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,10 @@ namespace harness {
                                              const Store::OnNote& on_note);
 [[nodiscard]] SQLite::Database open_database_read_only(const std::string& path,
                                                        const Store::OnNote& on_note);
+
+void bind_blob(SQLite::Statement& statement, int index, const std::string& bytes);
+[[nodiscard]] std::string read_blob(SQLite::Statement& query, int index);
+inline constexpr std::size_t kMaxUnpackedRow = std::size_t{64} << 20;  // of one packed column
 
 // A double as two columns: what people query (NaN: NULL), and its bits where that does not say it all (schema.h).
 void bind_real(SQLite::Statement& statement, int value_index, int bits_index, double value);
@@ -53,9 +59,10 @@ void write_end_of_case(SQLite::Database& database,
                        std::int64_t case_row,
                        double seconds,
                        const Digest& digest);
-void insert_judgement(SQLite::Database& database,
-                      std::int64_t case_row,
-                      const StoredJudgement& judgement);
+std::int64_t insert_judgement(SQLite::Database& database,
+                              std::int64_t case_row,
+                              const StoredJudgement& judgement,
+                              std::optional<std::int64_t> id = std::nullopt);
 
 // The judgements that report, of all cases of a run, by case row.
 [[nodiscard]] std::map<std::int64_t, Judgement> reporting_judgements(SQLite::Database& database,
@@ -98,9 +105,15 @@ class SqliteStore final : public Store {
   [[nodiscard]] std::vector<RunRecord> runs_where(const std::string& condition,
                                                   const std::vector<std::string>& values) const;
   void read_provenance(RunRecord& run) const;
+  [[nodiscard]] std::int64_t run_of_case(std::int64_t case_row) const;
+  // Throws: DamagedDatabase where rows of the run are not those that were hashed. Looked at once.
+  void check_run(std::int64_t run_id) const;
+  // One transaction: rows that are not what was written are not changed, and what is changed is hashed anew.
+  void change_run(std::int64_t run_id, const std::function<void()>& change);
 
   std::string path_;
-  mutable SQLite::Database database_;  // SQLiteCpp's statements want it non-const
+  mutable SQLite::Database database_;       // SQLiteCpp's statements want it non-const
+  mutable std::set<std::int64_t> checked_;  // runs
 };
 
 }  // namespace harness

@@ -24,19 +24,17 @@ constexpr std::int64_t kMaxFileBytes = std::int64_t{256} << 20;
 
 json to_json_text(const RunRecord& run, const CaseRecord& record, const LoggedJudgement& logged) {
   const StoredJudgement& judged = logged.judged;
-  return {{"run", run.name},
-          {"case", record.case_id},
-          {"position", record.position},
-          {"events", judged.events_hash.value_or("")},
-          {"started_ms", logged.times.started_ms},
-          {"seconds", Real(logged.times.seconds)},
-          {"judged_ms", judged.judged_ms},
-          {"whole", judged.whole},
-          {"source_hash", judged.source_hash},
-          {"outcome", name_of(judged.judgement.outcome)},
-          {"reason", judged.judgement.reason},
-          {"verdicts", judged.judgement.verdicts},
-          {"findings", judged.judgement.findings}};
+  json says = {{"run", run.name},
+               {"case", record.case_id},
+               {"position", record.position},
+               {"events", judged.events_hash.value_or("")},
+               {"started_ms", logged.times.started_ms},
+               {"seconds", Real(logged.times.seconds)},
+               {"judged_ms", judged.judged_ms},
+               {"whole", judged.whole},
+               {"source_hash", judged.source_hash}};
+  says.update(judgement_json(judged.judgement));
+  return says;
 }
 
 // Lines of older versions name nothing.
@@ -62,13 +60,7 @@ LoggedJudgement from_json_text(const json& says) {
   logged.judged.judged_ms = nsa::integer_at(says, "judged_ms", 0, kLatestMs);
   says.at("whole").get_to(logged.judged.whole);
   says.at("source_hash").get_to(logged.judged.source_hash);
-  const auto name = says.at("outcome").get<std::string>();
-  const auto outcome = outcome_from(name);
-  if (!outcome) throw nsa::Error("unknown outcome " + nsa::shortened(name));
-  logged.judged.judgement.outcome = *outcome;
-  says.at("reason").get_to(logged.judged.judgement.reason);
-  says.at("verdicts").get_to(logged.judged.judgement.verdicts);
-  says.at("findings").get_to(logged.judged.judgement.findings);
+  logged.judged.judgement = judgement_from(says);
   return logged;
 }
 
@@ -136,6 +128,25 @@ bool write_at(int file, std::size_t at, std::string_view bytes) {
 }
 
 }  // namespace
+
+json judgement_json(const Judgement& judgement) {
+  return {{"outcome", name_of(judgement.outcome)},
+          {"reason", judgement.reason},
+          {"verdicts", judgement.verdicts},
+          {"findings", judgement.findings}};
+}
+
+Judgement judgement_from(const json& says) {
+  Judgement judgement;
+  const auto name = says.at("outcome").get<std::string>();
+  const auto outcome = outcome_from(name);
+  if (!outcome) throw nsa::Error("unknown outcome " + nsa::shortened(name));
+  judgement.outcome = *outcome;
+  says.at("reason").get_to(judgement.reason);
+  says.at("verdicts").get_to(judgement.verdicts);
+  says.at("findings").get_to(judgement.findings);
+  return judgement;
+}
 
 void log_judgement(const RunRecord& run,
                    const CaseRecord& record,

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,10 @@
 namespace harness {
 
 inline constexpr const char* kVerdictsFile = "verdicts.jsonl";
+
+// What a judgement says: outcome, reason, verdicts, findings. NaN survives. Reading throws what nlohmann::json does, or nsa::Error.
+[[nodiscard]] nlohmann::json judgement_json(const Judgement& judgement);
+[[nodiscard]] Judgement judgement_from(const nlohmann::json& says);
 
 struct CaseTimes {
   std::int64_t started_ms = 0;  // Unix time, 0: it never began

@@ -143,7 +143,7 @@ TEST_F(RecordingTest, ADamagedDatabaseIsThreeAndNothingIsRun) {
                   std::distance(fs::directory_iterator(program_.runs()), fs::directory_iterator())),
               folders);
     const ProgramResult check = program_.run({"db", "check", "--db", damaged});
-    EXPECT_EQ(check.exit_code, 6) << check.out << check.err;
+    EXPECT_EQ(check.exit_code, 3) << check.out << check.err;
     EXPECT_THAT(check.out, HasSubstr("damaged.db"));
     const ProgramResult merge =
         program_.run({"db", "merge", damaged, whole, "--db", program_.folder() / "merged.db"});

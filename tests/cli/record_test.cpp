@@ -12,6 +12,7 @@
 #include "harness/cli/machine/machine.h"
 #include "harness/run/record/run_folder.h"
 #include "harness/store/run_files.h"
+#include "harness/store/run_hash.h"
 #include "harness/store/verdict_log.h"
 #include "nsa/base/file.h"
 #include "tests/cli/program.h"
@@ -251,8 +252,11 @@ TEST_F(RecordTest, PruneDropsFoldersAndReportsGoOn) {
   EXPECT_THAT(program_.run({"db", "prune", "--keep", "90d"}).out, HasSubstr("0 MB freed"));
   EXPECT_TRUE(fs::exists(run));
   const std::string before = program_.run({"report"}).out;
-  SQLite::Database(program_.database(), SQLite::OPEN_READWRITE)
-      .exec("UPDATE run SET started_ms = started_ms - 100 * 86400000");
+  {
+    SQLite::Database database(program_.database(), SQLite::OPEN_READWRITE);
+    database.exec("UPDATE run SET started_ms = started_ms - 100 * 86400000");
+    harness::seal_run(database, 1);
+  }
   EXPECT_THAT(program_.run({"db", "prune", "--keep", "90d"}).out, StartsWith("dropped the folder"));
   EXPECT_FALSE(fs::exists(run));
   const ProgramResult judged = program_.run({"judge"});
