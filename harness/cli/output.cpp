@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "harness/checks/list.h"
+#include "nsa/base/secrets.h"
 #include "nsa/base/text.h"
 
 namespace harness::cli {
@@ -34,7 +35,7 @@ std::string without_controls(std::string text) {
 }
 
 void log_line(const std::string& line) {
-  std::cerr << "nsa-harness: " + without_controls(line) + "\n" << std::flush;
+  std::cerr << "nsa-harness: " + without_controls(nsa::without_secrets(line)) + "\n" << std::flush;
 }
 
 std::string outcome_line(const std::string& outcome,
@@ -43,7 +44,8 @@ std::string outcome_line(const std::string& outcome,
                          const std::string& reason) {
   std::string word = outcome;
   word.resize(std::max(kOutcomeWidth, word.size()), ' ');
-  return without_controls(word + "  " + label + "  " + nsa::to_text(seconds, 3) + " s  " + reason);
+  return without_controls(word + "  " + label + "  " + nsa::to_text(seconds, 3) + " s  " +
+                          nsa::without_secrets(reason));
 }
 
 std::string megabytes(std::int64_t bytes) {

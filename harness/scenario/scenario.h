@@ -88,6 +88,7 @@ inline constexpr std::array kProducts = {"narrow", "wide"};
 // What kind `command` supervises: any command line of the user's own.
 struct CommandConfig {
   std::vector<std::string> argv;  // the program, looked for on PATH, and its arguments
+  bool keeps_arguments = true;    // false: only the program is stored
 
   bool operator==(const CommandConfig&) const = default;
 };

@@ -26,6 +26,7 @@
 #include "harness/strategies/list.h"
 #include "nsa/base/error.h"
 #include "nsa/base/file.h"
+#include "nsa/base/secrets.h"
 #include "nsa/base/text.h"
 #include "reports/report.h"
 
@@ -74,7 +75,7 @@ constexpr const char* kThisProgram = "/proc/self/exe";
 Judgement error_judgement(const std::string& reason) {
   Judgement judgement;
   judgement.outcome = Outcome::error;
-  judgement.reason = reason;
+  judgement.reason = nsa::without_secrets(reason);
   return judgement;
 }
 
