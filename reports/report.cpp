@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "nsa/base/secrets.h"
+#include "nsa/base/text.h"
 #include "reports/formats.h"
 #include "reports/html/page.h"
 #include "reports/sections/alarms.h"
@@ -108,9 +109,9 @@ std::string rendered(const harness::Store& store, const ReportRequest& request) 
 
 }  // namespace
 
-// Older versions stored what is hidden today.
+// Older versions stored what is hidden today; labels and arguments may hold what steers a terminal.
 std::string render_report(const harness::Store& store, const ReportRequest& request) {
-  return nsa::without_secrets(rendered(store, request));
+  return nsa::without_steering(nsa::without_secrets(rendered(store, request)), "\n\t");
 }
 
 }  // namespace reports

@@ -27,11 +27,8 @@ bool shows_colours() {
 
 }  // namespace
 
-std::string without_controls(std::string text) {
-  for (char& letter : text) {
-    if (static_cast<unsigned char>(letter) < 0x20 || letter == 0x7f) letter = ' ';
-  }
-  return text;
+std::string without_controls(const std::string& text) {
+  return nsa::without_steering(text);
 }
 
 void log_line(const std::string& line) {

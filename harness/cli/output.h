@@ -15,7 +15,7 @@ namespace harness::cli {
 void log_line(const std::string& line);
 
 // The text without characters that steer a terminal.
-[[nodiscard]] std::string without_controls(std::string text);
+[[nodiscard]] std::string without_controls(const std::string& text);
 
 // "FAIL          ddp_onestep  12.3 s  reason", without secrets and characters that steer a terminal.
 [[nodiscard]] std::string outcome_line(const std::string& outcome,

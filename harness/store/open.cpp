@@ -178,6 +178,13 @@ bool is_disk_full(const std::string& path) {
   return disk.f_bavail == 0 || (disk.f_files > 0 && disk.f_favail == 0);
 }
 
+bool is_read_only(const std::string& path) {
+  struct statvfs disk = {};
+  const auto folder = std::filesystem::path(path).parent_path();
+  if (statvfs(folder.empty() ? "." : folder.c_str(), &disk) != 0) return false;
+  return (disk.f_flag & ST_RDONLY) != 0;
+}
+
 [[noreturn]] void throw_naming(const std::string& path, const SQLite::Exception& error) {
   const std::string text = path + ": " + error.what();
   switch (error.getErrorCode()) {
@@ -185,7 +192,9 @@ bool is_disk_full(const std::string& path) {
     case SQLITE_NOTADB: throw DamagedDatabase(text);
     case SQLITE_FULL:
     case SQLITE_BUSY:
-    case SQLITE_LOCKED: throw nsa::NotRecorded(text);
+    case SQLITE_LOCKED:
+    case SQLITE_PROTOCOL:
+    case SQLITE_READONLY: throw nsa::NotRecorded(text);
     case SQLITE_IOERR: {
       const int what = error.getExtendedErrorCode();
       if (what == SQLITE_IOERR_READ || what == SQLITE_IOERR_SHORT_READ) throw DamagedDatabase(text);
@@ -193,6 +202,7 @@ bool is_disk_full(const std::string& path) {
     }
     case SQLITE_CANTOPEN:  // it makes files beside the database
       if (is_disk_full(path)) throw nsa::NotRecorded(text + ": the disk is full");
+      if (is_read_only(path)) throw nsa::NotRecorded(text + ": a file system that is read-only");
       throw nsa::Error(text);
     default: throw nsa::Error(text);
   }

@@ -162,7 +162,12 @@ std::string case_folder(const std::string& run_folder, const std::string& folder
                      (has_nul ? "a NUL byte" : "\"" + nsa::shortened(folder) + "\"") +
                      ", wanted one inside of the run's folder");
   }
-  return run_folder + "/" + folder;
+  std::string whole = run_folder + "/" + folder;
+  std::error_code error;
+  if (std::filesystem::is_symlink(whole, error)) {
+    throw nsa::NotAsRecorded(whole + ": found a symbolic link, wanted the folder of a case");
+  }
+  return whole;
 }
 
 }  // namespace harness

@@ -34,7 +34,7 @@ void write_end_file(const RunRecord& run);
 // another run, or of a run that was planned otherwise.
 void read_end_file(PlannedRun& planned);
 
-// `folder` joined to the run's folder. Throws: nsa::Error if it would lead out of it.
+// `folder` joined to the run's folder. Throws: nsa::Error if it would lead out of it, also by a link.
 [[nodiscard]] std::string case_folder(const std::string& run_folder, const std::string& folder);
 
 }  // namespace harness

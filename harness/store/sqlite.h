@@ -8,6 +8,7 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <sys/types.h>
 #include <vector>
 
 #include "harness/store/store.h"
@@ -68,6 +69,13 @@ std::int64_t insert_judgement(SQLite::Database& database,
 [[nodiscard]] std::map<std::int64_t, Judgement> reporting_judgements(SQLite::Database& database,
                                                                      std::int64_t run_id);
 
+// Which file a path leads to.
+struct FileId {
+  dev_t device = 0;
+  ino_t number = 0;
+  bool operator==(const FileId&) const = default;
+};
+
 class SqliteStore final : public Store {
  public:
   SqliteStore(std::string path, SQLite::Database database);
@@ -108,12 +116,15 @@ class SqliteStore final : public Store {
   [[nodiscard]] std::int64_t run_of_case(std::int64_t case_row) const;
   // Throws: DamagedDatabase where rows of the run are not those that were hashed. Looked at once.
   void check_run(std::int64_t run_id) const;
+  // Throws: nsa::NotRecorded where the file at path_ is not the one that was opened: what is written goes nowhere.
+  void refuse_other_file(std::int64_t run_id) const;
   // One transaction: rows that are not what was written are not changed, and what is changed is hashed anew.
   void change_run(std::int64_t run_id, const std::function<void()>& change);
 
   std::string path_;
   mutable SQLite::Database database_;       // SQLiteCpp's statements want it non-const
   mutable std::set<std::int64_t> checked_;  // runs
+  FileId opened_;
 };
 
 }  // namespace harness

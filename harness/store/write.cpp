@@ -1,5 +1,6 @@
 #include <bit>
 #include <cmath>
+#include <sys/stat.h>
 #include <utility>
 
 #include "harness/evidence/packed.h"
@@ -7,6 +8,7 @@
 #include "harness/store/identity.h"
 #include "harness/store/run_hash.h"
 #include "harness/store/sqlite.h"
+#include "nsa/base/file.h"
 
 namespace harness {
 namespace {
@@ -44,6 +46,12 @@ void insert_metrics(SQLite::Database& database, std::int64_t case_row, const Dig
     insert.exec();
     insert.reset();
   }
+}
+
+FileId file_at(const std::string& path) {
+  struct stat status = {};
+  if (stat(path.c_str(), &status) != 0) return {};
+  return {status.st_dev, status.st_ino};
 }
 
 // Exactly one row must have been there to be changed.
@@ -143,7 +151,17 @@ void write_end_of_case(SQLite::Database& database,
 }
 
 SqliteStore::SqliteStore(std::string path, SQLite::Database database)
-    : path_(std::move(path)), database_(std::move(database)) {}
+    : path_(std::move(path)), database_(std::move(database)), opened_(file_at(path_)) {}
+
+void SqliteStore::refuse_other_file(std::int64_t run_id) const {
+  if (file_at(path_) == opened_) return;
+  Statement query(database_, "SELECT folder FROM run WHERE id = ?");
+  query.bind(1, run_id);
+  const std::string folder = query.executeStep() ? query.getColumn(0).getString() : "FOLDER";
+  throw nsa::NotRecorded(path_ + ": the database vanished or was replaced during the run; " +
+                         "nsa-harness db rebuild " + folder + " --db " + path_ +
+                         " makes its rows again");
+}
 
 std::int64_t SqliteStore::run_of_case(std::int64_t case_row) const {
   Statement query(database_, "SELECT run_id FROM cases WHERE id = ?");
@@ -164,6 +182,7 @@ void SqliteStore::change_run(std::int64_t run_id, const std::function<void()>& c
   change();
   if (is_sealed(database_, run_id)) seal_run(database_, run_id);
   transaction.commit();
+  refuse_other_file(run_id);
 }
 
 std::int64_t SqliteStore::begin_run(const RunRecord& run) {
@@ -215,6 +234,7 @@ void SqliteStore::finish_run(std::int64_t run_row,
     update_one(update, "run");
     seal_run(database_, run_row);
     transaction.commit();
+    refuse_other_file(run_row);
   });
 }
 

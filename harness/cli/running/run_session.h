@@ -20,6 +20,7 @@
 #include "harness/cli/running/progress_line.h"
 #include "harness/cli/running/side_by_side.h"
 #include "harness/run/cases_at_once.h"
+#include "harness/run/clock.h"
 #include "harness/run/runner.h"
 #include "harness/scenario/case.h"
 #include "harness/store/store.h"
@@ -145,6 +146,7 @@ class RunSession {
   std::string told_;  // the last failure to record
   std::atomic<bool> incomplete_ = false;
   int exit_code_ = -1;
+  std::int64_t began_ms_ = monotonic_ms();
 };
 
 }  // namespace harness::cli

@@ -106,6 +106,11 @@ int judge_run(const JudgeArguments& arguments) {
   const auto store = Store::open(database_path(arguments.database), false, &log_line);
   const auto run = find_run(*store, arguments.run);
   if (!run) return kExitNothing;
+  if (run->ended_ms == 0) {
+    log_line(
+        "run " + run->name +
+        " has not ended: it runs still, and is judged as far as it is recorded, or it was killed");
+  }
   auto judged = nlohmann::json::object();  // by label
   int refused = kExitPass;
   for (const CaseRecord& record : store->cases(run->id)) {
