@@ -2,6 +2,8 @@
 
 #include <string_view>
 
+#include "nsa/base/secrets.h"
+#include "nsa/base/text.h"
 #include "reports/formats.h"
 #include "reports/html/page.h"
 #include "reports/sections/alarms.h"
@@ -89,7 +91,9 @@ std::string render_summary(const harness::Store& store,
   return ended(text);
 }
 
-std::string render_report(const harness::Store& store, const ReportRequest& request) {
+namespace {
+
+std::string rendered(const harness::Store& store, const ReportRequest& request) {
   const ReportView view = make_view(store, request);
   switch (request.format) {
     case Format::engineer: return markdown(view, false);
@@ -101,6 +105,13 @@ std::string render_report(const harness::Store& store, const ReportRequest& requ
     case Format::perfetto: return perfetto_text(view);
   }
   return "";
+}
+
+}  // namespace
+
+// Older versions stored what is hidden today; labels and arguments may hold what steers a terminal.
+std::string render_report(const harness::Store& store, const ReportRequest& request) {
+  return nsa::without_steering(nsa::without_secrets(rendered(store, request)), "\n\t");
 }
 
 }  // namespace reports

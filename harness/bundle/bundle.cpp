@@ -14,6 +14,7 @@
 #include "nsa/base/file.h"
 #include "nsa/base/hash.h"
 #include "nsa/base/safetensors.h"
+#include "nsa/base/secrets.h"
 #include "nsa/base/strict_json.h"
 #include "nsa/base/text.h"
 
@@ -59,7 +60,7 @@ std::string case_text_of(Case the_case, const std::string& text) {
   drop_folder_of_kernel(the_case.scenario);
   the_case.scenario.training.data.text.clear();
   if (reads_text(the_case)) the_case.scenario.training.data.text = {text_name(text)};
-  return dump(json::parse(case_to_json(the_case)), 1) + "\n";
+  return nsa::without_secrets(dump(json::parse(case_to_json(the_case)), 1)) + "\n";
 }
 
 json causes_json(const std::vector<Cause>& causes) {
@@ -80,6 +81,11 @@ json failing_json(const FailingCase& failing) {
           {"sizes", std::move(sizes)}};
 }
 
+Pairs kept_environment(Pairs environment) {
+  for (auto& [name, value] : environment) value = nsa::value_without_secrets(name, value);
+  return environment;
+}
+
 json says_of(const Bundle& bundle, const std::vector<Member>& others) {
   json tries = json::array();
   for (const ShrinkTry& one : bundle.tries) {
@@ -94,7 +100,7 @@ json says_of(const Bundle& bundle, const std::vector<Member>& others) {
                {"failing", failing_json(bundle.failing)},
                {"asked", bundle.asked},
                {"versions", bundle.versions},
-               {"environment", bundle.environment},
+               {"environment", kept_environment(bundle.environment)},
                {"shrinking", {{"text", bundle.shrinking}, {"tries", std::move(tries)}}},
                {"members", std::move(members)}};
   if (bundle.original) says["original"] = failing_json(*bundle.original);
@@ -108,8 +114,8 @@ std::vector<Member> members_of(const Bundle& bundle) {
   }
   Scenario scenario = bundle.failing.the_case.scenario;
   drop_folder_of_kernel(scenario);
-  others.push_back({kScenario, scenario.text});
-  others.push_back({kFindings, bundle.findings});
+  others.push_back({kScenario, nsa::without_secrets(scenario.text)});
+  others.push_back({kFindings, nsa::without_secrets(bundle.findings)});
   if (!bundle.operator_call.empty()) others.push_back({kOperator, bundle.operator_call});
   if (reads_text(bundle.failing.the_case)) others.push_back({text_name(bundle.text), bundle.text});
   return others;
@@ -306,9 +312,29 @@ bool reads_text(const Case& the_case) {
   return trains && scenario.training.data.source == nsa::DataConfig::Source::text;
 }
 
+std::vector<std::string> texts_in(const Bundle& bundle) {
+  std::vector<std::string> lines;
+  for (const Member& member : members_of(bundle)) {
+    const std::string begin = member.content.substr(0, member.content.find('\n'));
+    const bool is_text = member.name != kOperator && begin.size() > 1;
+    lines.push_back(member.name + ", " + std::to_string(member.content.size()) + " bytes" +
+                    (is_text ? ": " + nsa::shortened(begin) + " ..." : ""));
+  }
+  for (const auto& [name, value] : bundle.environment) {
+    lines.push_back("variable " + name + "=" + nsa::value_without_secrets(name, value));
+  }
+  for (const auto& [key, value] : bundle.asked) {
+    lines.push_back("option --" + key + " " + nsa::without_secrets(value));
+  }
+  for (const auto& [name, value] : bundle.versions) {
+    lines.push_back(name + " " + nsa::without_secrets(value));
+  }
+  return lines;
+}
+
 std::string write_bundle(const Bundle& bundle) {
   std::vector<Member> members = members_of(bundle);
-  const std::string says = dump(says_of(bundle, members), 1) + "\n";
+  const std::string says = nsa::without_secrets(dump(says_of(bundle, members), 1)) + "\n";
   members.insert(members.begin(), {kSays, says});
   members.push_back({kSaysHash, hash_line(says)});
   std::string bytes = write_archive(members);

@@ -54,6 +54,10 @@ struct Bundle {
 // Whether the case reads a text.
 [[nodiscard]] bool reads_text(const Case& the_case);
 
+// What a stranger will read in it, a line each: every member with its size and how it begins, variables, options, versions.
+[[nodiscard]] std::vector<std::string> texts_in(const Bundle& bundle);
+
+// Without what looks like a secret (nsa/base/secrets.h), but for the text of training, which is as it was.
 // REQUIRES: bare cases. Throws: nsa::Error where it would be larger than kMostBundleBytes.
 [[nodiscard]] std::string write_bundle(const Bundle& bundle);
 

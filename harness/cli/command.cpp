@@ -33,7 +33,7 @@ pid_t spawn(const std::vector<std::string>& argv, int write_fd) {
   posix_spawnattr_setpgroup(&attributes, 0);
   sigset_t defaults;
   sigemptyset(&defaults);
-  sigaddset(&defaults, SIGPIPE);
+  for (const int number : {SIGPIPE, SIGXFSZ}) sigaddset(&defaults, number);
   posix_spawnattr_setsigdefault(&attributes, &defaults);
   std::vector<char*> words;
   for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));

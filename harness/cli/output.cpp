@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "harness/checks/list.h"
+#include "nsa/base/secrets.h"
 #include "nsa/base/text.h"
 
 namespace harness::cli {
@@ -26,15 +27,12 @@ bool shows_colours() {
 
 }  // namespace
 
-std::string without_controls(std::string text) {
-  for (char& letter : text) {
-    if (static_cast<unsigned char>(letter) < 0x20 || letter == 0x7f) letter = ' ';
-  }
-  return text;
+std::string without_controls(const std::string& text) {
+  return nsa::without_steering(text);
 }
 
 void log_line(const std::string& line) {
-  std::cerr << "nsa-harness: " + without_controls(line) + "\n" << std::flush;
+  std::cerr << "nsa-harness: " + without_controls(nsa::without_secrets(line)) + "\n" << std::flush;
 }
 
 std::string outcome_line(const std::string& outcome,
@@ -43,7 +41,8 @@ std::string outcome_line(const std::string& outcome,
                          const std::string& reason) {
   std::string word = outcome;
   word.resize(std::max(kOutcomeWidth, word.size()), ' ');
-  return without_controls(word + "  " + label + "  " + nsa::to_text(seconds, 3) + " s  " + reason);
+  return without_controls(word + "  " + label + "  " + nsa::to_text(seconds, 3) + " s  " +
+                          nsa::without_secrets(reason));
 }
 
 std::string megabytes(std::int64_t bytes) {

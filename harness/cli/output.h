@@ -11,13 +11,13 @@
 
 namespace harness::cli {
 
-// To stderr, with the program's name before it. One write a line.
+// To stderr, with the program's name before it, without secrets. One write a line.
 void log_line(const std::string& line);
 
 // The text without characters that steer a terminal.
-[[nodiscard]] std::string without_controls(std::string text);
+[[nodiscard]] std::string without_controls(const std::string& text);
 
-// "FAIL          ddp_onestep  12.3 s  reason", without characters that steer a terminal.
+// "FAIL          ddp_onestep  12.3 s  reason", without secrets and characters that steer a terminal.
 [[nodiscard]] std::string outcome_line(const std::string& outcome,
                                        const std::string& label,
                                        double seconds,

@@ -22,8 +22,16 @@ void catch_signals() {
   struct sigaction action = {};
   action.sa_handler = on_signal;  // without SA_RESTART: a wait ends
   sigemptyset(&action.sa_mask);
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaction(number, &action, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction before = {};
+    const bool known = sigaction(number, nullptr, &before) == 0;
+    if (known && before.sa_handler == SIG_IGN) continue;  // NOLINT: nohup, or a job of a script
+    sigaction(number, &action, nullptr);
+  }
+}
+
+void survive_failed_writes() {
+  for (const int number : {SIGPIPE, SIGXFSZ}) std::signal(number, SIG_IGN);
 }
 
 }  // namespace harness::cli

@@ -8,7 +8,10 @@ namespace harness::cli {
 // The number of the signal that asked to stop, 0 before.
 [[nodiscard]] std::atomic<int>& interrupted();
 
-// SIGINT, SIGTERM and SIGHUP set interrupted(); SIGPIPE is ignored: whoever read the log may leave, the run goes on.
+// SIGINT, SIGTERM and SIGHUP set interrupted(). One that is ignored by then stays so: who starts a night with nohup means it.
 void catch_signals();
+
+// A pipe that nobody reads and a file that may not grow are errors of a write, which say what could not be written.
+void survive_failed_writes();
 
 }  // namespace harness::cli

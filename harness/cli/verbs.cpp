@@ -11,6 +11,7 @@
 
 #include "harness/cli/output.h"
 #include "harness/cli/running/command_case.h"
+#include "harness/cli/signals.h"
 #include "harness/scenario/exit_code.h"
 #include "nsa/base/error.h"
 #include "nsa/base/yaml.h"
@@ -31,10 +32,17 @@ constexpr const char* kExitCodes =
     "Exit codes: 0 passed, 1 failed, 2 inconclusive, 3 bad usage or scenario, 4 nothing judged,\n"
     "5 interrupted or incomplete, 6 error of the harness or the machine, 70 internal error.";
 
+// A result that nobody got is none, however well it was made.
+int with_what_was_printed(int code) {
+  if (std::cout.flush()) return code;
+  log_line("stdout was lost: what was to be printed did not arrive");
+  return code == kExitPass ? kExitIncomplete : code;
+}
+
 // 0 for --help, else bad usage.
 int parse_failure(const CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
-    return app.exit(error) == 0 ? kExitPass : kExitInternal;
+    return app.exit(error) == 0 ? with_what_was_printed(kExitPass) : kExitInternal;
   }
   std::string hint = " (nsa-harness --help)";
   for (const CLI::App* command : app.get_subcommands())
@@ -92,13 +100,6 @@ int guarded(const Action& action) {
     log_line(std::string("internal error: ") + error.what());
   }
   return kExitInternal;
-}
-
-// A result that nobody got is none, however well it was made.
-int with_what_was_printed(int code) {
-  if (std::cout.flush()) return code;
-  log_line("stdout was lost: what was to be printed did not arrive");
-  return code == kExitPass ? kExitIncomplete : code;
 }
 
 }  // namespace
@@ -194,6 +195,7 @@ const std::vector<std::string>& command_words() {
 }
 
 int run_command_line(int argc, char** argv) {
+  survive_failed_writes();
   words().assign(argv, argv + argc);
   if (!words().empty()) words().front() = "nsa-harness";
   std::vector<std::string> given = without_words_after_dashes(without_help_verb(words()));

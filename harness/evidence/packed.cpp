@@ -1,6 +1,5 @@
 #include "harness/evidence/packed.h"
 
-#include <fstream>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -14,7 +13,6 @@ namespace {
 
 // JSON lines shrink to a tenth at level 3, and hardly more at the levels that take ten times as long.
 constexpr int kLevel = 3;
-constexpr std::size_t kPieceBytes = std::size_t{1} << 17;
 
 using Packer = std::unique_ptr<ZSTD_CCtx, std::size_t (*)(ZSTD_CCtx*)>;
 
@@ -52,13 +50,15 @@ class
  public:
   Reader(std::string where,
          std::uint64_t max_bytes,
-         const std::function<void(std::string_view)>& on_piece)
+         const std::function<void(std::string_view)>& on_piece,
+         std::string_view base = {})
       : where_(std::move(where)),
         left_(max_bytes),
         on_piece_(on_piece),
         unpacker_(ZSTD_createDCtx(), &ZSTD_freeDCtx),
         buffer_(ZSTD_DStreamOutSize()) {
     if (!unpacker_) throw nsa::Error("out of memory while unpacking");
+    checked(ZSTD_DCtx_refPrefix(unpacker_.get(), base.data(), base.size()));
   }
 
   void take(std::string_view packed) {
@@ -86,30 +86,21 @@ class
   std::size_t expected_ = 1;  // 0: at the end of the packed text
 };
 
-template <typename OnPiece>
-void read_pieces(const std::string& path, const OnPiece& on_piece) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw nsa::Error(nsa::system_error_text("read", path));
-  std::vector<char> buffer(kPieceBytes);
-  const auto size = static_cast<std::streamsize>(buffer.size());
-  while (file.read(buffer.data(), size) || file.gcount() > 0) {
-    on_piece(std::string_view(buffer.data(), static_cast<std::size_t>(file.gcount())));
-  }
-  if (file.bad()) throw nsa::Error(nsa::system_error_text("read", path));
-}
-
 }  // namespace
 
-std::string pack(std::string_view text) {
-  std::string packed;
-  feed(*new_packer(), text, true, packed);
+std::string pack(std::string_view text, std::string_view base) {
+  const Packer packer = new_packer();
+  checked(ZSTD_CCtx_refPrefix(packer.get(), base.data(), base.size()));
+  std::string packed(ZSTD_compressBound(text.size()), '\0');
+  packed.resize(checked(
+      ZSTD_compress2(packer.get(), packed.data(), packed.size(), text.data(), text.size())));
   return packed;
 }
 
-std::string unpack(std::string_view packed, std::size_t max_bytes) {
+std::string unpack(std::string_view packed, std::size_t max_bytes, std::string_view base) {
   std::string text;
   const std::function<void(std::string_view)> keep = [&](std::string_view piece) { text += piece; };
-  Reader reader("packed text", max_bytes, keep);
+  Reader reader("packed text", max_bytes, keep, base);
   reader.take(packed);
   reader.finish();
   return text;
@@ -118,7 +109,7 @@ std::string unpack(std::string_view packed, std::size_t max_bytes) {
 void pack_file(const std::string& from, const std::string& to) {
   const Packer packer = new_packer();
   std::string packed;  // a tenth of a case's events: it fits
-  read_pieces(from, [&](std::string_view piece) { feed(*packer, piece, false, packed); });
+  nsa::read_pieces(from, [&](std::string_view piece) { feed(*packer, piece, false, packed); });
   feed(*packer, "", true, packed);
   nsa::write_durably(to, packed);
 }
@@ -127,7 +118,7 @@ void unpack_file(const std::string& path,
                  std::uint64_t max_bytes,
                  const std::function<void(std::string_view)>& on_piece) {
   Reader reader(path, max_bytes, on_piece);
-  read_pieces(path, [&](std::string_view piece) { reader.take(piece); });
+  nsa::read_pieces(path, [&](std::string_view piece) { reader.take(piece); });
   reader.finish();
 }
 

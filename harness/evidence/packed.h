@@ -8,10 +8,13 @@
 
 namespace harness {
 
-[[nodiscard]] std::string pack(std::string_view text);
+// `base`: a text that has much in common with it, and without which it cannot be unpacked.
+[[nodiscard]] std::string pack(std::string_view text, std::string_view base = {});
 
-// Throws: nsa::Error: not packed text, damaged, or longer than `max_bytes`.
-[[nodiscard]] std::string unpack(std::string_view packed, std::size_t max_bytes);
+// Throws: nsa::Error: not packed text, damaged, packed after another base, or longer than `max_bytes`.
+[[nodiscard]] std::string unpack(std::string_view packed,
+                                 std::size_t max_bytes,
+                                 std::string_view base = {});
 
 // Writes `to` whole, through to the disk, or throws nsa::Error and leaves none.
 void pack_file(const std::string& from, const std::string& to);

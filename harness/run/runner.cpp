@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <deque>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,11 +33,15 @@ namespace {
 
 constexpr useconds_t kMillisecondUs = 1'000;
 
-void write_file(const std::string& path, const std::string& content) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << content;
-  file.close();
-  if (!file) nsa::throw_write_error("write", path, errno);
+// "" where there is none, or no file that can be read.
+std::string loader_line(const std::string& path) {
+  constexpr std::int64_t kLongest = std::int64_t{1} << 20;
+  try {
+    const std::string text = nsa::read_file(path, kLongest);
+    return text.substr(0, text.find('\n'));
+  } catch (const nsa::Error&) {
+    return "";
+  }
 }
 
 // What the dynamic loader wrote before `program` began: "PROGRAM: ... : cannot open shared object file"; "" of all else.
@@ -46,10 +49,7 @@ std::string loader_error(const std::string& path, const std::string& program) {
   constexpr std::array kWords = {"error while loading shared libraries: ",
                                  "symbol lookup error: ",
                                  " not found (required by "};
-  constexpr std::size_t kLongest = 4096;
-  std::array<char, kLongest> text{};
-  std::ifstream(path).getline(text.data(), text.size());
-  const std::string line = text.data();
+  const std::string line = loader_line(path);
   const std::string begin = program + ": ";
   if (!line.starts_with(begin)) return "";
   const bool known = std::any_of(kWords.begin(), kWords.end(), [&](const char* words) {
@@ -83,7 +83,7 @@ std::string write_case(Case the_case, const RunnerOptions& options) {
   keep_text(the_case.scenario.training.data,
             options.texts.empty() ? options.folder : options.texts);
   std::string path = options.folder + "/" + kCaseFile;
-  write_file(path, case_to_json(the_case) + "\n");
+  nsa::write_durably(path, case_to_json(the_case) + "\n");
   return path;
 }
 
@@ -121,7 +121,8 @@ class CaseRun {
     return {static_cast<double>(now_ms()) / 1000.0,
             stop_reason == "interrupted",
             sink_.failed(),
-            sink_.error()};
+            sink_.error(),
+            sink_.hash()};
   }
 
  private:

@@ -80,6 +80,7 @@ struct RunResult {
   bool interrupted = false;  // the case was ended for it
   bool recording_failed = false;
   std::string recording_error;
+  std::string events_hash;  // of what is in the log (run_folder.h)
 };
 
 // REQUIRES: nothing of the thread but that it waits here: workers die with the thread that started them. Several threads may each

@@ -7,6 +7,7 @@
 #include "harness/scenario/scenario_fields.h"
 #include "harness/scenario/scenario_read.h"
 #include "nsa/base/hash.h"
+#include "nsa/base/secrets.h"
 
 namespace harness {
 namespace {
@@ -34,6 +35,14 @@ std::vector<std::pair<std::string, std::string>> read_point(const YamlNode& node
 
 }  // namespace
 
+std::vector<std::string> kept_words(const CommandConfig& command) {
+  if (command.keeps_arguments || command.argv.size() < 2) {
+    return nsa::words_without_secrets(command.argv);
+  }
+  return {command.argv.front(),
+          "(" + std::to_string(command.argv.size() - 1) + " arguments that are not stored)"};
+}
+
 json scenario_json(const Scenario& scenario) {
   json out = fields_json(kScenarioFields, scenario);
   out["version"] = kFormatVersion;
@@ -42,6 +51,7 @@ json scenario_json(const Scenario& scenario) {
   layers = scenario.parallel.checkpoint_layers;
   if (layers.empty()) layers = "none";
   if (scenario.is_command()) {
+    out["command"]["argv"] = kept_words(scenario.command);
     for (const char* part : {"model", "training", "parallel"}) out.erase(part);
   }
   if (scenario.fault && scenario.fault->rank) out["fault"]["rank"] = *scenario.fault->rank;
@@ -65,13 +75,14 @@ std::string case_to_json(const Case& the_case) {
   const Scenario& scenario = the_case.scenario;
   json point = json::array();
   for (const auto& [axis, value] : the_case.point) point.push_back({axis, value});
-  return dump({{"id", the_case.id},
-               {"point", point},
-               {"path", scenario.path},
-               {"profile", scenario.profile},
-               {"data", scenario.training.data.text},
-               {"text", scenario.text},
-               {"scenario", scenario_json(scenario)}});
+  return dump(
+      {{"id", the_case.id},
+       {"point", point},
+       {"path", scenario.path},
+       {"profile", scenario.profile},
+       {"data", scenario.training.data.text},
+       {"text", scenario.is_command() ? nsa::without_secrets(scenario.text) : scenario.text},
+       {"scenario", scenario_json(scenario)}});
 }
 
 Case case_from_json(const std::string& text, const std::string& file) {

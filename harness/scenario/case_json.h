@@ -11,6 +11,9 @@ namespace harness {
 // 16 hex digits over the canonical JSON of the scenario without `about` and `claim`, its path, and paths of this machine.
 [[nodiscard]] std::string case_id(const Case& the_case);
 
+// What is stored of a command: its words without what looks like a secret, or the program alone.
+[[nodiscard]] std::vector<std::string> kept_words(const CommandConfig& command);
+
 // The document of a scenario file with every default filled in. Without `life`, `bisect` and `known` where there are none, so
 // that cases older than those keys keep their ids.
 [[nodiscard]] nlohmann::json scenario_json(const Scenario& scenario);

@@ -30,7 +30,8 @@ int exit_code(std::span<const Outcome> outcomes, bool incomplete) {
 }
 
 int exit_code(const nsa::Error& error) {
-  return dynamic_cast<const nsa::NotRecorded*>(&error) != nullptr ? kExitIncomplete : kExitUsage;
+  if (dynamic_cast<const nsa::NotRecorded*>(&error) != nullptr) return kExitIncomplete;
+  return dynamic_cast<const nsa::NotAsRecorded*>(&error) != nullptr ? kExitError : kExitUsage;
 }
 
 }  // namespace harness

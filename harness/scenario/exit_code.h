@@ -14,7 +14,7 @@ inline constexpr int kExitInconclusive = 2;
 inline constexpr int kExitUsage = 3;       // bad usage, scenario or configuration
 inline constexpr int kExitNothing = 4;     // nothing judged, everything skipped
 inline constexpr int kExitIncomplete = 5;  // interrupted, or could not record any more
-inline constexpr int kExitError = 6;       // any ERROR, a canary or doctor failure
+inline constexpr int kExitError = 6;  // any ERROR, a canary or doctor failure, an altered record
 inline constexpr int kExitInternal = 70;
 
 // `incomplete`: the run was interrupted, or something of it could not be recorded.

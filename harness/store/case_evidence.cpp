@@ -5,7 +5,9 @@
 
 #include "harness/run/record/run_folder.h"
 #include "harness/store/run_files.h"
+#include "harness/store/verdict_log.h"
 #include "nsa/base/error.h"
+#include "nsa/base/file.h"
 
 namespace harness {
 
@@ -15,13 +17,21 @@ RecordedCase read_recorded(const RunRecord& run, const CaseRecord& record) {
   recorded.evidence.folder = case_folder(run.folder, record.folder);
   const std::string& folder = recorded.evidence.folder;
   std::int64_t last_ms = 0;
-  const LogState state = read_event_log(folder, [&](const Event& event) {
+  const LogRead read = read_event_log(folder, [&](const Event& event) {
     recorded.evidence.add(event);
     last_ms = event.t_ms;
   });
-  if (state == LogState::altered) {
-    throw nsa::Error(folder + "/" + kEventsFile + ": not what its hash file names: altered");
+  recorded.events_hash = read.hash;
+  if (read.state == LogState::altered) {
+    throw nsa::NotAsRecorded(folder + "/" + kEventsFile +
+                             ": not what its hash file names: altered");
   }
+  if (record.events_hash && *record.events_hash != read.hash) {
+    throw nsa::NotAsRecorded(folder + "/" + kEventsFile + ": found events " + read.hash +
+                             ", but the judgement in the database is of " +
+                             (record.events_hash->empty() ? "none" : *record.events_hash));
+  }
+  refuse_other_events(run, record, read_verdict_log(run, record), read.hash);
   recorded.seconds = static_cast<double>(last_ms) / 1000.0;
   return recorded;
 }

@@ -9,7 +9,8 @@
 
 namespace harness {
 
-// What is wrong with it, a line each; nothing when it is whole. Brings an older schema up to date first. Throws: nsa::Error.
+// What is wrong with it, a line each; nothing when it is whole, and each run as it was written. Only reads, but of an older
+// schema, which is brought up to date first. Throws: nsa::Error.
 [[nodiscard]] std::vector<std::string> check_database(const std::string& path,
                                                       const Store::OnNote& on_note);
 

@@ -1,9 +1,16 @@
 #include "harness/store/merge.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <fcntl.h>
 #include <filesystem>
 
+#include "harness/store/content.h"
+#include "harness/store/run_hash.h"
 #include "harness/store/sqlite.h"
+#include "nsa/base/file.h"
+#include "nsa/base/new_file.h"
 
 namespace harness {
 namespace {
@@ -13,9 +20,7 @@ constexpr const char* kOffsets = R"sql(
 CREATE TEMP TABLE shift AS SELECT
   (SELECT coalesce(max(id), 0) FROM main.run) AS by_run,
   (SELECT coalesce(max(id), 0) FROM main.cases) AS by_cases,
-  (SELECT coalesce(max(id), 0) FROM main.judgement) AS by_judgement,
-  (SELECT coalesce(max(id), 0) FROM main.verdict) AS by_verdict,
-  (SELECT coalesce(max(id), 0) FROM main.finding) AS by_finding;
+  (SELECT coalesce(max(id), 0) FROM main.judgement) AS by_judgement;
 CREATE TEMP TABLE added (id INTEGER PRIMARY KEY);
 )sql";
 
@@ -23,12 +28,9 @@ constexpr const char* kChosen = R"sql(
 CREATE TEMP TABLE added_case AS SELECT id FROM other.cases WHERE run_id IN (SELECT id FROM added);
 CREATE TEMP TABLE added_judgement AS
   SELECT id FROM other.judgement WHERE case_row IN (SELECT id FROM added_case);
-CREATE TEMP TABLE added_verdict AS
-  SELECT id FROM other.verdict WHERE judgement_id IN (SELECT id FROM added_judgement);
 )sql";
 
 constexpr const char* kForget = R"sql(
-DROP TABLE temp.added_verdict;
 DROP TABLE temp.added_judgement;
 DROP TABLE temp.added_case;
 DROP TABLE temp.added;
@@ -39,13 +41,11 @@ DROP TABLE temp.shift;
 constexpr const char* kCopy = R"sql(
 INSERT INTO main.run SELECT r.id + s.by_run, name, folder, started_ms, ended_ms, exit_code, complete,
   pruned_ms, commit_id, dirty,
-  diff_hash, source_hash, binary_hash, argv FROM other.run AS r, shift AS s WHERE r.id IN (SELECT
+  diff_hash, source_hash, binary_hash, argv, hash FROM other.run AS r, shift AS s WHERE r.id IN (SELECT
   id FROM added);
 INSERT INTO main.provenance SELECT run_id + s.by_run, topic, position, name, value FROM
   other.provenance, shift AS s
   WHERE run_id IN (SELECT id FROM added);
-INSERT OR IGNORE INTO main.content (hash, body) SELECT hash, body FROM other.content
-  WHERE id IN (SELECT content_id FROM other.cases WHERE run_id IN (SELECT id FROM added));
 INSERT INTO main.cases SELECT c.id + s.by_cases, run_id + s.by_run, position, scenario, label, profile,
   case_id, history_id,
   (SELECT mine.id FROM main.content AS mine, other.content AS theirs WHERE theirs.id =
@@ -57,21 +57,11 @@ INSERT INTO main.digest SELECT case_row + s.by_cases, body FROM other.digest, sh
 INSERT INTO main.metric SELECT case_row + s.by_cases, name, value, bits FROM other.metric, shift AS s
   WHERE case_row IN (SELECT id FROM added_case);
 INSERT INTO main.judgement SELECT j.id + s.by_judgement, case_row + s.by_cases, judged_ms, whole,
-  source_hash, outcome, reason
+  source_hash, outcome, reason, events_hash, body
   FROM other.judgement AS j, shift AS s WHERE j.id IN (SELECT id FROM added_judgement);
-INSERT INTO main.verdict SELECT v.id + s.by_verdict, judgement_id + s.by_judgement, position,
-  check_name, verdict, reason
-  FROM other.verdict AS v, shift AS s WHERE v.id IN (SELECT id FROM added_verdict);
-INSERT INTO main.measured SELECT verdict_id + s.by_verdict, position, name, value, bits, limit_value,
-  limit_bits
-  FROM other.measured, shift AS s WHERE verdict_id IN (SELECT id FROM added_verdict);
-INSERT INTO main.finding SELECT f.id + s.by_finding, judgement_id + s.by_judgement, position,
-  verdict_position, place, code, role, status,
-  statement, body FROM other.finding AS f, shift AS s WHERE judgement_id IN (SELECT id FROM
-  added_judgement);
 INSERT INTO main.accepted (history_id, run_id, accepted_ms, reason) SELECT history_id, run_id +
   s.by_run, accepted_ms, reason
-  FROM other.accepted, shift AS s WHERE run_id IN (SELECT id FROM added);
+  FROM other.accepted, shift AS s WHERE run_id IN (SELECT id FROM added) ORDER BY id;
 )sql";
 
 // Of all runs, or of those that are named: which are not there yet, in their order.
@@ -96,6 +86,24 @@ std::vector<std::string> missing_runs(SQLite::Database& database,
   return missing;
 }
 
+// Texts are packed anew, after what the texts of this file are packed after. What is in both is there already.
+void copy_contents(SQLite::Database& database) {
+  SQLite::Statement query(database,
+                          "SELECT DISTINCT content_id FROM other.cases WHERE id IN (SELECT id FROM "
+                          "added_case)");
+  ContentReader theirs(database, "other");
+  while (query.executeStep()) {
+    (void)content_row(database, theirs.text(query.getColumn(0).getInt64()));
+  }
+}
+
+// The rows are those that the other file's writer hashed, and they arrived as they were.
+void refuse_altered_copy(SQLite::Database& database, const std::string& name) {
+  SQLite::Statement query(database, "SELECT id FROM main.run WHERE name = ?");
+  query.bind(1, name);
+  if (query.executeStep()) refuse_altered_run(database, "other", query.getColumn(0).getInt64());
+}
+
 // One transaction a run: whoever else writes waits for one run only. False where another process has added it meanwhile.
 bool copy_run(SQLite::Database& database, const std::string& name) {
   SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
@@ -108,7 +116,9 @@ bool copy_run(SQLite::Database& database, const std::string& name) {
   const bool added = choose.exec() == 1;
   choose.reset();
   database.exec(kChosen);
+  copy_contents(database);
   database.exec(kCopy);
+  if (added) refuse_altered_copy(database, name);
   database.exec(kForget);
   transaction.commit();
   return added;
@@ -181,10 +191,12 @@ void export_runs(const std::string& from,
                  std::span<const std::string> names,
                  const Store::OnNote& on_note) {
   if (names.empty()) throw nsa::Error("found no run, wanted one or more");
-  if (std::filesystem::exists(to)) throw nsa::Error(to + ": is there already, wanted a new file");
+  if (std::filesystem::exists(std::filesystem::symlink_status(to)))
+    throw nsa::Error(to + ": is there already, wanted a new file");
   (void)open_database_read_only(from, on_note);  // refuses what is not ours
-  const std::string part = to + ".part";
-  remove_database(part);
+  // SQLite opens by name: the name is drawn, and the file there before it looks.
+  const std::string part = nsa::drawn_name(to);
+  nsa::write_durably(part, "");
   try {
     Merged merged;
     copy_runs(part, from, names, on_note, merged);
@@ -192,7 +204,9 @@ void export_runs(const std::string& from,
       throw nsa::Error(from + ": found " + std::to_string(merged.added) + " of " +
                        std::to_string(names.size()) + " runs");
     }
-    std::filesystem::rename(part, to);
+    if (renameat2(AT_FDCWD, part.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) != 0) {
+      nsa::throw_write_error("write", to, errno);
+    }
   } catch (...) {
     remove_database(part);
     throw;

@@ -88,11 +88,10 @@ Content look_into(SQLite::Database& database, const std::string& path) {
 // All or nothing; of two processes that open a new file at once, the second finds the first one's tables. The file becomes
 // a WAL database only afterwards, so that its header always tells whose it is.
 void make_schema(SQLite::Database& database, const std::string& path) {
+  database.exec(kPageSize);
   SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
   if (check_content(database, path) == Content::empty) {
     database.exec(kSchema);
-    database.exec(kAcceptedTable);
-    database.exec(kCasesByJudgement);
     database.exec("PRAGMA application_id = " + std::to_string(kApplicationId));
     database.exec("PRAGMA user_version = " + std::to_string(kSchemaVersion));
   }
@@ -179,6 +178,13 @@ bool is_disk_full(const std::string& path) {
   return disk.f_bavail == 0 || (disk.f_files > 0 && disk.f_favail == 0);
 }
 
+bool is_read_only(const std::string& path) {
+  struct statvfs disk = {};
+  const auto folder = std::filesystem::path(path).parent_path();
+  if (statvfs(folder.empty() ? "." : folder.c_str(), &disk) != 0) return false;
+  return (disk.f_flag & ST_RDONLY) != 0;
+}
+
 [[noreturn]] void throw_naming(const std::string& path, const SQLite::Exception& error) {
   const std::string text = path + ": " + error.what();
   switch (error.getErrorCode()) {
@@ -186,7 +192,9 @@ bool is_disk_full(const std::string& path) {
     case SQLITE_NOTADB: throw DamagedDatabase(text);
     case SQLITE_FULL:
     case SQLITE_BUSY:
-    case SQLITE_LOCKED: throw nsa::NotRecorded(text);
+    case SQLITE_LOCKED:
+    case SQLITE_PROTOCOL:
+    case SQLITE_READONLY: throw nsa::NotRecorded(text);
     case SQLITE_IOERR: {
       const int what = error.getExtendedErrorCode();
       if (what == SQLITE_IOERR_READ || what == SQLITE_IOERR_SHORT_READ) throw DamagedDatabase(text);
@@ -194,6 +202,7 @@ bool is_disk_full(const std::string& path) {
     }
     case SQLITE_CANTOPEN:  // it makes files beside the database
       if (is_disk_full(path)) throw nsa::NotRecorded(text + ": the disk is full");
+      if (is_read_only(path)) throw nsa::NotRecorded(text + ": a file system that is read-only");
       throw nsa::Error(text);
     default: throw nsa::Error(text);
   }
@@ -240,6 +249,17 @@ SQLite::Database open_database(const std::string& path, bool create, const Store
   });
 }
 
+// Rows are found by indices: where one of those is damaged, rows are missed that are all right themselves. Of a large file only
+// `db check` has the time.
+void refuse_damaged_indices(SQLite::Database& database, const std::string& path) {
+  constexpr std::int64_t kLargestBytes = std::int64_t{64} << 20;  // a second's work
+  if (nsa::file_size(path) > kLargestBytes) return;
+  SQLite::Transaction one_moment(database);
+  const std::string found = database.execAndGet("PRAGMA integrity_check(1)").getString();
+  if (found != "ok")
+    throw DamagedDatabase(path + ": damaged: " + found + " (nsa-harness db check)");
+}
+
 SQLite::Database open_database_read_only(const std::string& path, const Store::OnNote& on_note) {
   refuse_other_files(path, false);
   return guarded(path, [&] {
@@ -261,7 +281,9 @@ std::unique_ptr<Store> Store::open(const std::string& path, bool create, const O
 }
 
 std::unique_ptr<Store> Store::open_read_only(const std::string& path, const OnNote& on_note) {
-  return std::make_unique<SqliteStore>(path, open_database_read_only(path, on_note));
+  SQLite::Database database = open_database_read_only(path, on_note);
+  guarded(path, [&] { refuse_damaged_indices(database, path); });
+  return std::make_unique<SqliteStore>(path, std::move(database));
 }
 
 }  // namespace harness

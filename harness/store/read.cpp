@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "harness/evidence/packed.h"
+#include "harness/store/content.h"
 #include "harness/store/sqlite.h"
 #include "nsa/base/text.h"
 
@@ -10,8 +11,6 @@ namespace harness {
 namespace {
 
 using SQLite::Statement;
-
-constexpr std::size_t kMaxUnpacked = std::size_t{64} << 20;  // of one row
 
 constexpr const char* kRunColumns =
     "SELECT id, name, folder, started_ms, ended_ms, exit_code, complete, pruned_ms, commit_id, "
@@ -36,14 +35,7 @@ RunRecord read_run(Statement& query) {
   return run;
 }
 
-std::string read_packed(Statement& query, int index) {
-  const auto column = query.getColumn(index);
-  return unpack(
-      {static_cast<const char*>(column.getBlob()), static_cast<std::size_t>(column.getBytes())},
-      kMaxUnpacked);
-}
-
-CaseRecord read_case(Statement& query) {
+CaseRecord read_case(Statement& query, ContentReader& content) {
   CaseRecord record;
   record.id = query.getColumn(0).getInt64();
   record.run_id = query.getColumn(1).getInt64();
@@ -53,7 +45,7 @@ CaseRecord read_case(Statement& query) {
   record.profile = query.getColumn(5).getString();
   record.case_id = query.getColumn(6).getString();
   record.history_id = query.getColumn(7).getString();
-  record.case_json = read_packed(query, 8);
+  record.case_json = content.text(query.getColumn(8).getInt64());
   record.skip_reason = query.getColumn(9).getString();
   record.folder = query.getColumn(10).getString();
   record.started_ms = query.getColumn(11).getInt64();
@@ -72,7 +64,8 @@ void read_digests(SQLite::Database& database, std::int64_t run_id, const RowsByI
                   "SELECT cases.id, body FROM cases JOIN digest ON case_row = cases.id WHERE "
                   "run_id = ?");
   query.bind(1, run_id);
-  while (query.executeStep()) row_of(rows, query).digest = digest_from(read_packed(query, 1));
+  while (query.executeStep())
+    row_of(rows, query).digest = digest_from(unpack(read_blob(query, 1), kMaxUnpackedRow));
 }
 
 void read_metrics(SQLite::Database& database, std::int64_t run_id, const RowsById& rows) {
@@ -84,6 +77,14 @@ void read_metrics(SQLite::Database& database, std::int64_t run_id, const RowsByI
     row_of(rows, query)
         .digest.metrics.emplace_back(query.getColumn(1).getString(), read_real(query, 2, 3));
   }
+}
+
+void read_events_hashes(SQLite::Database& database, std::int64_t run_id, const RowsById& rows) {
+  Statement query(database,
+                  "SELECT cases.id, events_hash FROM cases JOIN judgement ON judgement.id = "
+                  "judgement_id WHERE run_id = ? AND events_hash IS NOT NULL");
+  query.bind(1, run_id);
+  while (query.executeStep()) row_of(rows, query).events_hash = query.getColumn(1).getString();
 }
 
 void count_judgements(SQLite::Database& database, std::int64_t run_id, const RowsById& rows) {
@@ -135,6 +136,11 @@ std::string RunRecord::option(const std::string& key) const {
 
 bool is_decided(Outcome outcome) {
   return outcome != Outcome::error && outcome != Outcome::inconclusive && outcome != Outcome::skip;
+}
+
+std::string read_blob(Statement& query, int index) {
+  const auto column = query.getColumn(index);
+  return {static_cast<const char*>(column.getBlob()), static_cast<std::size_t>(column.getBytes())};
 }
 
 double read_real(Statement& query, int value_index, int bits_index) {
@@ -195,18 +201,22 @@ std::optional<RunRecord> SqliteStore::run_named(const std::string& name_or_id) c
 std::vector<CaseRecord> SqliteStore::cases(std::int64_t run_id) const {
   return guarded(path_, [&] {
     SQLite::Transaction one_moment(database_);
-    Statement query(database_,
-                    "SELECT cases.id, run_id, position, scenario, label, profile, case_id, "
-                    "history_id, body, skip_reason, folder, started_ms, seconds FROM cases JOIN "
-                    "content ON content.id = content_id WHERE run_id = ? ORDER BY position");
+    check_run(run_id);
+    Statement query(
+        database_,
+        "SELECT id, run_id, position, scenario, label, profile, case_id, history_id, "
+        "content_id, skip_reason, folder, started_ms, seconds FROM cases WHERE run_id = "
+        "? ORDER BY position");
     query.bind(1, run_id);
+    ContentReader content(database_);
     std::vector<CaseRecord> all;
-    while (query.executeStep()) all.push_back(read_case(query));
+    while (query.executeStep()) all.push_back(read_case(query, content));
     RowsById rows;
     for (CaseRecord& record : all) rows[record.id] = &record;
     read_digests(database_, run_id, rows);
     read_metrics(database_, run_id, rows);
     count_judgements(database_, run_id, rows);
+    read_events_hashes(database_, run_id, rows);
     for (auto& [row, judgement] : reporting_judgements(database_, run_id)) {
       rows.at(row)->judgement = std::move(judgement);
     }
@@ -232,25 +242,30 @@ std::map<Outcome, int> SqliteStore::tally(std::int64_t run_id) const {
 
 std::vector<Earlier> SqliteStore::history(const CaseRecord& now, int most) const {
   return guarded(path_, [&] {
+    SQLite::Transaction one_moment(database_);
     Statement query(database_, earlier_where("history_id = ?1"));
     query.bind(1, now.history_id);
     query.bind(3, now.run_id);
     query.bind(4, most);
     std::vector<Earlier> all;
     while (query.executeStep()) all.push_back(read_earlier(query));
+    for (const Earlier& earlier : all) check_run(earlier.run_id);
     return all;
   });
 }
 
 std::optional<Earlier> SqliteStore::namesake(const CaseRecord& now) const {
   return guarded(path_, [&]() -> std::optional<Earlier> {
+    SQLite::Transaction one_moment(database_);
     Statement query(database_, earlier_where("scenario = ?1 AND label = ?2"));
     query.bind(1, now.scenario);
     query.bind(2, now.label);
     query.bind(3, now.run_id);
     query.bind(4, 1);
     if (!query.executeStep()) return std::nullopt;
-    return read_earlier(query);
+    Earlier earlier = read_earlier(query);
+    check_run(earlier.run_id);
+    return earlier;
   });
 }
 

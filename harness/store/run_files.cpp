@@ -7,6 +7,7 @@
 #include "harness/store/sealed.h"
 #include "nsa/base/error.h"
 #include "nsa/base/file.h"
+#include "nsa/base/hash.h"
 #include "nsa/base/strict_json.h"
 
 namespace harness {
@@ -21,6 +22,7 @@ json run_json(const RunRecord& run, std::span<const CaseRecord> planned) {
   const Provenance& from = run.provenance;
   json document = {{"name", run.name},
                    {"number", run.id},
+                   {"binds", true},
                    {"started_ms", run.started_ms},
                    {"commit", from.commit},
                    {"dirty", from.dirty},
@@ -42,6 +44,19 @@ json run_json(const RunRecord& run, std::span<const CaseRecord> planned) {
                                  {"folder", record.folder}});
   }
   return document;
+}
+
+void refuse_other_end(const json& end, const RunRecord& run, const std::string& path) {
+  const std::string name = end.value("run", "no run");
+  if (name != run.name) {
+    throw nsa::NotAsRecorded(path + ": the end of another run: found " + nsa::shortened(name) +
+                             ", wanted " + run.name);
+  }
+  const std::string found = nsa::hash_file(run.folder + "/" + kRunFile);
+  const std::string wanted = end.value("plan", "");
+  if (found == wanted) return;
+  throw nsa::NotAsRecorded(run.folder + "/" + kRunFile + ": altered: found hash " + found +
+                           ", wanted " + wanted + ", which " + kEndFile + " names");
 }
 
 constexpr std::int64_t kMostCases = 1'000'000;
@@ -93,6 +108,7 @@ PlannedRun read_run_file(const std::string& folder) {
     const json document = nsa::parse_json_object(text, kRunLimits, path);
     PlannedRun planned;
     planned.run = read_run(document, folder);
+    planned.binds = document.value("binds", false);
     for (const json& item : document.at("cases")) {
       planned.cases.push_back(read_case(item));
       (void)case_folder(folder, planned.cases.back().folder);
@@ -105,12 +121,16 @@ PlannedRun read_run_file(const std::string& folder) {
 }
 
 void write_end_file(const RunRecord& run) {
-  const json end = {
-      {"exit_code", run.exit_code}, {"complete", run.complete}, {"ended_ms", run.ended_ms}};
+  const json end = {{"run", run.name},
+                    {"plan", nsa::hash_file(run.folder + "/" + kRunFile)},
+                    {"exit_code", run.exit_code},
+                    {"complete", run.complete},
+                    {"ended_ms", run.ended_ms}};
   nsa::write_durably(run.folder + "/" + kEndFile, sealed_line(end, "") + "\n");
 }
 
-void read_end_file(RunRecord& run) {
+void read_end_file(PlannedRun& planned) {
+  RunRecord& run = planned.run;
   const std::string path = run.folder + "/" + kEndFile;
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return;
@@ -119,10 +139,13 @@ void read_end_file(RunRecord& run) {
   std::string hash;
   const json end = open_sealed_line(text, kEndLimits, path, hash);
   try {
+    if (planned.binds) refuse_other_end(end, run, path);
     constexpr int kLargestCode = 255;
     run.exit_code = static_cast<int>(nsa::integer_at(end, "exit_code", 0, kLargestCode));
     end.at("complete").get_to(run.complete);
     run.ended_ms = nsa::integer_at(end, "ended_ms", 0, kLatestMs);
+  } catch (const nsa::NotAsRecorded&) {
+    throw;
   } catch (const std::exception& wrong) {  // of another type, or out of its range
     throw nsa::Error(path + ": " + wrong.what());
   }
@@ -139,7 +162,12 @@ std::string case_folder(const std::string& run_folder, const std::string& folder
                      (has_nul ? "a NUL byte" : "\"" + nsa::shortened(folder) + "\"") +
                      ", wanted one inside of the run's folder");
   }
-  return run_folder + "/" + folder;
+  std::string whole = run_folder + "/" + folder;
+  std::error_code error;
+  if (std::filesystem::is_symlink(whole, error)) {
+    throw nsa::NotAsRecorded(whole + ": found a symbolic link, wanted the folder of a case");
+  }
+  return whole;
 }
 
 }  // namespace harness

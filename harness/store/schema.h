@@ -3,10 +3,13 @@
 // stays in the run's folder.
 //
 // Doubles: SQLite turns NaN into NULL, and -0.0 into 0.0. `value` is what a person queries; where it cannot say what the
-// double was, `bits` holds its IEEE 754 pattern, else NULL. Where a measured value has no limit, `limit_bits` is kNoLimit.
-// A case's description is the same night after night, so it is kept once: `content`, packed (packed.h), by its hash.
+// double was, `bits` holds its IEEE 754 pattern, else NULL.
+// A case's description is the same night after night, so it is kept once: `content`, packed (packed.h), by its hash. Most of it is
+// the same in all cases too, so it is packed after the text of `base`, the first one that the file got, where that is smaller.
+// `judgement.body` holds verdicts and findings, packed, as verdicts.jsonl has them.
 // `cases.judgement_id` is the judgement that reports: the newest one that was made with all that had been recorded. Its outcome
 // and first code stand beside it, for history.
+// `run.hash` is over all rows of the run (run_hash.h); NULL: it has not ended.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +17,10 @@
 namespace harness {
 
 inline constexpr std::int32_t kApplicationId = 0x4E534148;  // "NSAH"
-inline constexpr int kSchemaVersion = 4;
-inline constexpr int kNoLimit = 0;  // no pattern that is ever kept: +0.0 is told by its value
+inline constexpr int kSchemaVersion = 5;
+
+// Of a new file: every table and index takes a page at least, and most rows fill half of one of this size.
+inline constexpr const char* kPageSize = "PRAGMA page_size = 2048";
 
 inline constexpr const char* kSchema = R"sql(
 CREATE TABLE run (
@@ -32,7 +37,8 @@ CREATE TABLE run (
   diff_hash TEXT NOT NULL,
   source_hash TEXT NOT NULL,
   binary_hash TEXT NOT NULL,
-  argv TEXT NOT NULL
+  argv TEXT NOT NULL,
+  hash TEXT
 ) STRICT;
 CREATE INDEX run_by_time ON run (started_ms);
 
@@ -48,6 +54,7 @@ CREATE TABLE provenance (
 CREATE TABLE content (
   id INTEGER PRIMARY KEY,
   hash TEXT NOT NULL UNIQUE,
+  base INTEGER REFERENCES content (id),
   body BLOB NOT NULL
 ) STRICT;
 
@@ -71,7 +78,8 @@ CREATE TABLE cases (
   UNIQUE (run_id, position)
 ) STRICT;
 CREATE INDEX cases_by_history ON cases (history_id, run_id);
-CREATE INDEX cases_by_label ON cases (scenario, label, run_id);
+CREATE INDEX cases_by_scenario ON cases (scenario, run_id);
+CREATE INDEX cases_by_judgement ON cases (judgement_id);
 
 CREATE TABLE digest (
   case_row INTEGER PRIMARY KEY REFERENCES cases (id),
@@ -93,53 +101,12 @@ CREATE TABLE judgement (
   whole INTEGER NOT NULL,
   source_hash TEXT NOT NULL,
   outcome TEXT NOT NULL,
-  reason TEXT NOT NULL
+  reason TEXT NOT NULL,
+  events_hash TEXT,
+  body BLOB NOT NULL
 ) STRICT;
 CREATE INDEX judgement_by_case ON judgement (case_row, id);
 
-CREATE TABLE verdict (
-  id INTEGER PRIMARY KEY,
-  judgement_id INTEGER NOT NULL REFERENCES judgement (id),
-  position INTEGER NOT NULL,
-  check_name TEXT NOT NULL,
-  verdict TEXT NOT NULL CHECK (verdict IN ('pass', 'inconclusive', 'fail')),
-  reason TEXT NOT NULL,
-  UNIQUE (judgement_id, position)
-) STRICT;
-
-CREATE TABLE measured (
-  verdict_id INTEGER NOT NULL REFERENCES verdict (id),
-  position INTEGER NOT NULL,
-  name TEXT NOT NULL,
-  value REAL,
-  bits INTEGER,
-  limit_value REAL,
-  limit_bits INTEGER,
-  PRIMARY KEY (verdict_id, position)
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE finding (
-  id INTEGER PRIMARY KEY,
-  judgement_id INTEGER NOT NULL REFERENCES judgement (id),
-  position INTEGER NOT NULL,
-  verdict_position INTEGER NOT NULL,
-  place INTEGER NOT NULL,
-  code TEXT NOT NULL,
-  role TEXT NOT NULL,
-  status TEXT NOT NULL,
-  statement TEXT NOT NULL,
-  body TEXT NOT NULL
-) STRICT;
-CREATE INDEX finding_by_judgement ON finding (judgement_id, position);
-CREATE INDEX finding_by_code ON finding (code);
-)sql";
-
-// From schema 4 on. Without it each judgement that is added looks through all cases for those that refer to it.
-inline constexpr const char* kCasesByJudgement =
-    "CREATE INDEX IF NOT EXISTS cases_by_judgement ON cases (judgement_id)";
-
-// From schema 3 on. From which run on the times of a cell are what they are meant to be, who says so and why.
-inline constexpr const char* kAcceptedTable = R"sql(
 CREATE TABLE accepted (
   id INTEGER PRIMARY KEY,
   history_id TEXT NOT NULL,
@@ -148,6 +115,7 @@ CREATE TABLE accepted (
   reason TEXT NOT NULL
 ) STRICT;
 CREATE INDEX accepted_by_history ON accepted (history_id, id);
+CREATE INDEX accepted_by_run ON accepted (run_id);
 )sql";
 
 }  // namespace harness

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "nsa/base/error.h"
+#include "nsa/base/file.h"
 #include "nsa/base/hash.h"
 
 namespace harness {
@@ -38,7 +39,9 @@ json open_sealed_line(std::string_view line,
     throw nsa::Error(where + ": wanted exactly \"hash\" and \"says\"");
   }
   const std::string wanted = hash_of(*says, hash);
-  if (*noted != wanted) throw nsa::Error(where + ": not what its hash says: altered");
+  if (*noted != wanted) {
+    throw nsa::NotAsRecorded(where + ": not what its hash says: altered");
+  }
   hash = wanted;
   return *says;
 }

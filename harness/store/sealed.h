@@ -18,7 +18,8 @@ inline constexpr std::int64_t kLatestMs = std::int64_t{1} << 53;
 // Without a line break. `before`: the hash of the line before it, "" for the first.
 [[nodiscard]] std::string sealed_line(const nlohmann::json& says, const std::string& before);
 
-// What the line says. `hash` is that of the line before it, and becomes this one's. Throws: nsa::Error, `where` in front.
+// What the line says. `hash` is that of the line before it, and becomes this one's. Throws: nsa::Error, where it
+// was altered NotAsRecorded, `where` in front.
 [[nodiscard]] nlohmann::json open_sealed_line(std::string_view line,
                                               const nsa::JsonLimits& limits,
                                               const std::string& where,

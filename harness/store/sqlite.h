@@ -5,7 +5,10 @@
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <exception>
+#include <functional>
+#include <set>
 #include <string>
+#include <sys/types.h>
 #include <vector>
 
 #include "harness/store/store.h"
@@ -19,6 +22,10 @@ namespace harness {
                                              const Store::OnNote& on_note);
 [[nodiscard]] SQLite::Database open_database_read_only(const std::string& path,
                                                        const Store::OnNote& on_note);
+
+void bind_blob(SQLite::Statement& statement, int index, const std::string& bytes);
+[[nodiscard]] std::string read_blob(SQLite::Statement& query, int index);
+inline constexpr std::size_t kMaxUnpackedRow = std::size_t{64} << 20;  // of one packed column
 
 // A double as two columns: what people query (NaN: NULL), and its bits where that does not say it all (schema.h).
 void bind_real(SQLite::Statement& statement, int value_index, int bits_index, double value);
@@ -53,13 +60,21 @@ void write_end_of_case(SQLite::Database& database,
                        std::int64_t case_row,
                        double seconds,
                        const Digest& digest);
-void insert_judgement(SQLite::Database& database,
-                      std::int64_t case_row,
-                      const StoredJudgement& judgement);
+std::int64_t insert_judgement(SQLite::Database& database,
+                              std::int64_t case_row,
+                              const StoredJudgement& judgement,
+                              std::optional<std::int64_t> id = std::nullopt);
 
 // The judgements that report, of all cases of a run, by case row.
 [[nodiscard]] std::map<std::int64_t, Judgement> reporting_judgements(SQLite::Database& database,
                                                                      std::int64_t run_id);
+
+// Which file a path leads to.
+struct FileId {
+  dev_t device = 0;
+  ino_t number = 0;
+  bool operator==(const FileId&) const = default;
+};
 
 class SqliteStore final : public Store {
  public:
@@ -99,9 +114,18 @@ class SqliteStore final : public Store {
   [[nodiscard]] std::vector<RunRecord> runs_where(const std::string& condition,
                                                   const std::vector<std::string>& values) const;
   void read_provenance(RunRecord& run) const;
+  [[nodiscard]] std::int64_t run_of_case(std::int64_t case_row) const;
+  // Throws: DamagedDatabase where rows of the run are not those that were hashed. Looked at once.
+  void check_run(std::int64_t run_id) const;
+  // Throws: nsa::NotRecorded where the file at path_ is not the one that was opened: what is written goes nowhere.
+  void refuse_other_file(std::int64_t run_id) const;
+  // One transaction: rows that are not what was written are not changed, and what is changed is hashed anew.
+  void change_run(std::int64_t run_id, const std::function<void()>& change);
 
   std::string path_;
-  mutable SQLite::Database database_;  // SQLiteCpp's statements want it non-const
+  mutable SQLite::Database database_;       // SQLiteCpp's statements want it non-const
+  mutable std::set<std::int64_t> checked_;  // runs
+  FileId opened_;
 };
 
 }  // namespace harness

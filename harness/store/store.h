@@ -52,6 +52,8 @@ struct StoredJudgement {
   std::int64_t judged_ms = 0;
   bool whole = true;  // made with all that had been recorded; false: files were gone or altered
   std::string source_hash;  // of the program that judged
+  // Of the events that were judged (LogRead::hash), "" where there were none; none: a judgement of an older version.
+  std::optional<std::string> events_hash = {};
 };
 
 struct CaseRecord {
@@ -71,6 +73,7 @@ struct CaseRecord {
   std::optional<Judgement> judgement;  // that reports: the newest whole one, else the newest
   int judgements = 0;                  // how often it was judged
   int judged_without = 0;  // of them: with less than had been recorded, so that they do not report
+  std::optional<std::string> events_hash;  // of the judgement that reports
   Digest digest;
 };
 

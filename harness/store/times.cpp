@@ -55,14 +55,16 @@ double SqliteStore::seconds_taken(const std::string& scenario, const std::string
 
 void SqliteStore::accept(const Acceptance& acceptance) {
   guarded(path_, [&] {
-    Statement insert(
-        database_,
-        "INSERT INTO accepted (history_id, run_id, accepted_ms, reason) VALUES (?, ?, ?, ?)");
-    insert.bind(1, acceptance.history_id);
-    insert.bind(2, acceptance.run_id);
-    insert.bind(3, acceptance.accepted_ms);
-    insert.bind(4, acceptance.reason);
-    insert.exec();
+    change_run(acceptance.run_id, [&] {
+      Statement insert(
+          database_,
+          "INSERT INTO accepted (history_id, run_id, accepted_ms, reason) VALUES (?, ?, ?, ?)");
+      insert.bind(1, acceptance.history_id);
+      insert.bind(2, acceptance.run_id);
+      insert.bind(3, acceptance.accepted_ms);
+      insert.bind(4, acceptance.reason);
+      insert.exec();
+    });
   });
 }
 

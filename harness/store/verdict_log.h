@@ -1,8 +1,10 @@
 // The judgements of a case in its folder: verdicts.jsonl, one judgement a line, only ever added to, each line sealed
-// (sealed.h). From these the database has its verdicts again when it was lost.
+// (sealed.h) and bound to what it is of: run, case and the events that were judged. From these the database has its verdicts
+// again when it was lost. Lines of older versions are bound to nothing.
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -11,6 +13,10 @@
 namespace harness {
 
 inline constexpr const char* kVerdictsFile = "verdicts.jsonl";
+
+// What a judgement says: outcome, reason, verdicts, findings. NaN survives. Reading throws what nlohmann::json does, or nsa::Error.
+[[nodiscard]] nlohmann::json judgement_json(const Judgement& judgement);
+[[nodiscard]] Judgement judgement_from(const nlohmann::json& says);
 
 struct CaseTimes {
   std::int64_t started_ms = 0;  // Unix time, 0: it never began
@@ -23,9 +29,19 @@ struct LoggedJudgement {
 };
 
 // Through to the disk when it returns. What a killed process left of a line is taken away first. Throws: nsa::Error.
-void log_judgement(const std::string& case_folder, const LoggedJudgement& judgement);
+void log_judgement(const RunRecord& run,
+                   const CaseRecord& record,
+                   const LoggedJudgement& judgement);
 
-// Oldest first; none where there is no such file. Throws: nsa::Error with file:line: altered, malformed.
-[[nodiscard]] std::vector<LoggedJudgement> read_verdict_log(const std::string& case_folder);
+// Oldest first; none where there is no such file. Throws: nsa::Error with file:line: malformed; NotAsRecorded: altered, or of another
+// run or case.
+[[nodiscard]] std::vector<LoggedJudgement> read_verdict_log(const RunRecord& run,
+                                                            const CaseRecord& record);
+
+// Throws: NotAsRecorded, naming the file and the line, where one of them judged other events than these.
+void refuse_other_events(const RunRecord& run,
+                         const CaseRecord& record,
+                         const std::vector<LoggedJudgement>& judgements,
+                         const std::string& events_hash);
 
 }  // namespace harness

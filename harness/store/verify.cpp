@@ -57,6 +57,7 @@ json told(const CaseRecord& record) {
                  {"skip_reason", record.skip_reason},
                  {"folder", record.folder},
                  {"judgements", record.judgements},
+                 {"events", record.events_hash.value_or("")},
                  {"digest", told(record.digest)},
                  {"outcome", nullptr}};
   if (record.judgement) {
@@ -89,11 +90,11 @@ void compare(const std::string& of,
 }
 
 // Whether the files of the ranks were dropped on purpose: of a case that passed when it ran, unless --keep, and by `db prune`.
-bool were_dropped(const RunRecord& run, const CaseRecord& record, const std::string& folder) {
+bool were_dropped(const RunRecord& run, const CaseRecord& record) {
   std::error_code error;
   if (fs::exists(run.folder + "/" + kThinnedFile, error)) return true;
   if (!run.option(kKeepOption).empty()) return false;
-  const std::vector<LoggedJudgement> judgements = read_verdict_log(folder);
+  const std::vector<LoggedJudgement> judgements = read_verdict_log(run, record);
   const bool passed =
       !judgements.empty() && judgements.front().judged.judgement.outcome == Outcome::pass;
   return passed || is_experiment(record);
@@ -103,7 +104,7 @@ void verify_files(const RunRecord& run,
                   const CaseRecord& record,
                   const std::string& folder,
                   Verified& verified) {
-  const bool dropped = were_dropped(run, record, folder);
+  const bool dropped = were_dropped(run, record);
   for (const FileRow& file : record.digest.files) {
     const std::string path = folder + "/" + file.path;
     std::error_code error;

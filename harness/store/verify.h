@@ -12,10 +12,11 @@ namespace harness {
 
 struct Verified {
   std::vector<std::string>
-      wrong;                    // a line each: what and where, found and wanted; none: all agrees
-  std::int64_t cases = 0;       // compared
-  std::int64_t files = 0;       // of the ranks: there, and of the recorded hash
-  std::int64_t files_gone = 0;  // of the ranks: not there; wrong unless they were dropped on purpose
+      wrong;               // a line each: what and where, found and wanted; none: all agrees
+  std::int64_t cases = 0;  // compared
+  std::int64_t files = 0;  // of the ranks: there, and of the recorded hash
+  std::int64_t files_gone =
+      0;  // of the ranks: not there; wrong unless they were dropped on purpose
 };
 
 // Writes nothing but a database of its own, below the folder for temporary files, which it removes.

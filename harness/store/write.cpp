@@ -1,11 +1,14 @@
 #include <bit>
 #include <cmath>
+#include <sys/stat.h>
 #include <utility>
 
 #include "harness/evidence/packed.h"
+#include "harness/store/content.h"
 #include "harness/store/identity.h"
+#include "harness/store/run_hash.h"
 #include "harness/store/sqlite.h"
-#include "nsa/base/hash.h"
+#include "nsa/base/file.h"
 
 namespace harness {
 namespace {
@@ -13,10 +16,6 @@ namespace {
 using SQLite::Statement;
 using SQLite::Transaction;
 using SQLite::TransactionBehavior;
-
-void bind_blob(Statement& statement, int index, const std::string& bytes) {
-  statement.bind(index, bytes.data(), static_cast<int>(bytes.size()));
-}
 
 void insert_provenance(SQLite::Database& database,
                        std::int64_t run_id,
@@ -37,19 +36,6 @@ void insert_provenance(SQLite::Database& database,
   }
 }
 
-// The row that holds this text, made when it is not there yet.
-std::int64_t content_row(SQLite::Database& database, const std::string& text) {
-  const std::string hash = nsa::hash_hex(text);
-  Statement query(database, "SELECT id FROM content WHERE hash = ?");
-  query.bind(1, hash);
-  if (query.executeStep()) return query.getColumn(0).getInt64();
-  Statement insert(database, "INSERT INTO content (hash, body) VALUES (?, ?)");
-  insert.bind(1, hash);
-  bind_blob(insert, 2, pack(text));
-  insert.exec();
-  return database.getLastInsertRowid();
-}
-
 void insert_metrics(SQLite::Database& database, std::int64_t case_row, const Digest& digest) {
   Statement insert(database,
                    "INSERT INTO metric (case_row, name, value, bits) VALUES (?, ?, ?, ?)");
@@ -62,12 +48,22 @@ void insert_metrics(SQLite::Database& database, std::int64_t case_row, const Dig
   }
 }
 
+FileId file_at(const std::string& path) {
+  struct stat status = {};
+  if (stat(path.c_str(), &status) != 0) return {};
+  return {status.st_dev, status.st_ino};
+}
+
 // Exactly one row must have been there to be changed.
 void update_one(Statement& update, const std::string& what) {
   if (update.exec() != 1) throw nsa::Error("no such " + what);
 }
 
 }  // namespace
+
+void bind_blob(Statement& statement, int index, const std::string& bytes) {
+  statement.bind(index, bytes.data(), static_cast<int>(bytes.size()));
+}
 
 void bind_real(Statement& statement, int value_index, int bits_index, double value) {
   const bool told_by_value = !std::isnan(value) && !(value == 0.0 && std::signbit(value));
@@ -155,7 +151,39 @@ void write_end_of_case(SQLite::Database& database,
 }
 
 SqliteStore::SqliteStore(std::string path, SQLite::Database database)
-    : path_(std::move(path)), database_(std::move(database)) {}
+    : path_(std::move(path)), database_(std::move(database)), opened_(file_at(path_)) {}
+
+void SqliteStore::refuse_other_file(std::int64_t run_id) const {
+  if (file_at(path_) == opened_) return;
+  Statement query(database_, "SELECT folder FROM run WHERE id = ?");
+  query.bind(1, run_id);
+  const std::string folder = query.executeStep() ? query.getColumn(0).getString() : "FOLDER";
+  throw nsa::NotRecorded(path_ + ": the database vanished or was replaced during the run; " +
+                         "nsa-harness db rebuild " + folder + " --db " + path_ +
+                         " makes its rows again");
+}
+
+std::int64_t SqliteStore::run_of_case(std::int64_t case_row) const {
+  Statement query(database_, "SELECT run_id FROM cases WHERE id = ?");
+  query.bind(1, case_row);
+  if (!query.executeStep()) throw nsa::Error("no such case");
+  return query.getColumn(0).getInt64();
+}
+
+void SqliteStore::check_run(std::int64_t run_id) const {
+  if (checked_.contains(run_id)) return;
+  refuse_altered_run(database_, path_, run_id);
+  checked_.insert(run_id);
+}
+
+void SqliteStore::change_run(std::int64_t run_id, const std::function<void()>& change) {
+  Transaction transaction(database_, TransactionBehavior::IMMEDIATE);
+  check_run(run_id);
+  change();
+  if (is_sealed(database_, run_id)) seal_run(database_, run_id);
+  transaction.commit();
+  refuse_other_file(run_id);
+}
 
 std::int64_t SqliteStore::begin_run(const RunRecord& run) {
   return guarded(path_, [&] {
@@ -186,9 +214,8 @@ void SqliteStore::begin_case(std::int64_t case_row, std::int64_t started_ms) {
 
 void SqliteStore::finish_case(std::int64_t case_row, double seconds, const Digest& digest) {
   guarded(path_, [&] {
-    Transaction transaction(database_, TransactionBehavior::IMMEDIATE);
-    write_end_of_case(database_, case_row, seconds, digest);
-    transaction.commit();
+    change_run(run_of_case(case_row),
+               [&] { write_end_of_case(database_, case_row, seconds, digest); });
   });
 }
 
@@ -197,6 +224,7 @@ void SqliteStore::finish_run(std::int64_t run_row,
                              bool complete,
                              std::int64_t ended_ms) {
   guarded(path_, [&] {
+    Transaction transaction(database_, TransactionBehavior::IMMEDIATE);
     Statement update(database_,
                      "UPDATE run SET exit_code = ?, complete = ?, ended_ms = ? WHERE id = ?");
     update.bind(1, exit_code);
@@ -204,6 +232,9 @@ void SqliteStore::finish_run(std::int64_t run_row,
     update.bind(3, ended_ms);
     update.bind(4, run_row);
     update_one(update, "run");
+    seal_run(database_, run_row);
+    transaction.commit();
+    refuse_other_file(run_row);
   });
 }
 
@@ -226,6 +257,7 @@ std::int64_t SqliteStore::add_run(const RunRecord& run, std::span<const WholeCas
         insert_judgement(database_, row, judgement);
       }
     }
+    seal_run(database_, id);
     transaction.commit();
     return id;
   });
@@ -233,10 +265,12 @@ std::int64_t SqliteStore::add_run(const RunRecord& run, std::span<const WholeCas
 
 void SqliteStore::mark_pruned(std::int64_t run_row, std::int64_t pruned_ms) {
   guarded(path_, [&] {
-    Statement update(database_, "UPDATE run SET pruned_ms = ? WHERE id = ?");
-    update.bind(1, pruned_ms);
-    update.bind(2, run_row);
-    update_one(update, "run");
+    change_run(run_row, [&] {
+      Statement update(database_, "UPDATE run SET pruned_ms = ? WHERE id = ?");
+      update.bind(1, pruned_ms);
+      update.bind(2, run_row);
+      update_one(update, "run");
+    });
   });
 }
 

@@ -1,12 +1,13 @@
 #include "nsa/base/file.h"
 
 #include <cerrno>
-#include <cstdio>
 #include <fcntl.h>
-#include <filesystem>
 #include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
+#include <vector>
+
+#include "nsa/base/new_file.h"
 
 namespace nsa {
 namespace {
@@ -37,15 +38,6 @@ std::string error_text(const std::string& doing, const std::string& path, int co
   return "cannot " + doing + " " + path + ": " + std::generic_category().message(code);
 }
 
-void write_all(int fd, std::string_view bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) throw_write_error("write", path, errno);
-    bytes.remove_prefix(static_cast<std::size_t>(n));
-  }
-}
-
 }  // namespace
 
 std::string system_error_text(const std::string& doing, const std::string& path) {
@@ -54,8 +46,16 @@ std::string system_error_text(const std::string& doing, const std::string& path)
 
 void throw_write_error(const std::string& doing, const std::string& path, int code) {
   const std::string text = error_text(doing, path, code);
-  if (code == ENOSPC || code == EDQUOT || code == EFBIG || code == EIO) throw NotRecorded(text);
-  throw Error(text);
+  switch (code) {
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+    case EIO:
+    case EROFS:
+    case ENOLCK:
+    case EPIPE: throw NotRecorded(text);
+    default: throw Error(text);
+  }
 }
 
 std::int64_t file_size(const std::string& path) {
@@ -70,30 +70,58 @@ void sync_folder(const std::string& folder) {
   (void)::fsync(file.get());
 }
 
-void write_durably(const std::string& path, std::string_view content) {
-  const std::string draft = path + ".part";
-  constexpr mode_t kMode = 0644;
+void write_durably(const std::string& path, std::string_view content, mode_t mode) {
+  NewFile file(path, mode);
+  file.write(content);
+  file.keep();
+}
+
+void add_to_file(const std::string& path, std::string_view content) {
+  const Descriptor file(open_to_add(path, O_WRONLY | O_APPEND));
+  write_all(file.get(), content, path);
+}
+
+namespace {
+
+// O_NONBLOCK: opening a pipe without a writer must not wait; it means nothing for regular files. `size`: its bytes.
+int open_regular(const std::string& path, std::int64_t& size) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0) throw Error(system_error_text("read", path));
   try {
-    const Descriptor file(::open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kMode));
-    if (file.get() < 0) throw_write_error("make", draft, errno);
-    write_all(file.get(), content, draft);
-    if (::fsync(file.get()) != 0) throw_write_error("write", draft, errno);
-    if (std::rename(draft.c_str(), path.c_str()) != 0) throw_write_error("write", path, errno);
-  } catch (const Error&) {
-    ::unlink(draft.c_str());  // on a full disk half a file would only take room
+    struct stat status = {};
+    if (::fstat(fd, &status) != 0) throw Error(system_error_text("read", path));
+    size = regular_size(status, path);
+    return fd;
+  } catch (...) {
+    ::close(fd);
     throw;
   }
-  const std::string folder = std::filesystem::path(path).parent_path().string();
-  sync_folder(folder.empty() ? "." : folder);
+}
+
+ssize_t read_some(const Descriptor& file, char* to, std::size_t most, const std::string& path) {
+  while (true) {
+    const ssize_t got = ::read(file.get(), to, most);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw Error(system_error_text("read", path));
+    return got;
+  }
+}
+
+}  // namespace
+
+void read_pieces(const std::string& path, const std::function<void(std::string_view)>& on_piece) {
+  constexpr std::size_t kPieceBytes = std::size_t{1} << 17;
+  std::int64_t size = 0;
+  const Descriptor file(open_regular(path, size));
+  std::vector<char> buffer(kPieceBytes);
+  while (const ssize_t got = read_some(file, buffer.data(), buffer.size(), path)) {
+    on_piece({buffer.data(), static_cast<std::size_t>(got)});
+  }
 }
 
 std::string read_file(const std::string& path, std::int64_t max_bytes) {
-  // O_NONBLOCK: opening a pipe without a writer must not wait; it means nothing for regular files.
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file.get() < 0) throw Error(system_error_text("read", path));
-  struct stat status = {};
-  if (::fstat(file.get(), &status) != 0) throw Error(system_error_text("read", path));
-  const std::int64_t size = regular_size(status, path);
+  std::int64_t size = 0;
+  const Descriptor file(open_regular(path, size));
   const auto too_large = [&](std::int64_t found) {
     return Error(
         Location{path},
@@ -107,9 +135,7 @@ std::string read_file(const std::string& path, std::int64_t max_bytes) {
       if (static_cast<std::int64_t>(filled) > max_bytes) throw too_large(max_bytes + 1);
       content.resize(content.size() * 2);
     }
-    const ssize_t got = ::read(file.get(), content.data() + filled, content.size() - filled);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw Error(system_error_text("read", path));
+    const ssize_t got = read_some(file, content.data() + filled, content.size() - filled, path);
     if (got == 0) break;
     filled += static_cast<std::size_t>(got);
   }

@@ -1,11 +1,8 @@
 #include "nsa/base/hash.h"
 
-#include <cstdio>
 #include <memory>
-#include <vector>
 #include <xxhash.h>
 
-#include "nsa/base/error.h"
 #include "nsa/base/file.h"
 
 namespace nsa {
@@ -53,18 +50,8 @@ std::string Hasher::hex() const {
 }
 
 std::string hash_file(const std::string& path) {
-  (void)file_size(path);  // refuses what is no regular file
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rbe"),
-                                                             &std::fclose);
-  if (!file) throw Error(system_error_text("read", path));
   Hasher hasher;
-  std::vector<char> buffer(std::size_t{1} << 20);
-  while (true) {
-    const std::size_t got = std::fread(buffer.data(), 1, buffer.size(), file.get());
-    if (got == 0) break;
-    hasher.update({buffer.data(), got});
-  }
-  if (std::ferror(file.get()) != 0) throw Error(system_error_text("read", path));
+  read_pieces(path, [&](std::string_view piece) { hasher.update(piece); });
   return hasher.hex();
 }
 

@@ -148,4 +148,60 @@ std::string ranges_text(std::span<const int> ascending) {
   return text;
 }
 
+namespace {
+
+// Bytes of the character that begins there, 0 where none does.
+std::size_t character_length(std::string_view text, std::size_t at) {
+  const auto byte = static_cast<unsigned char>(text[at]);
+  const std::size_t length = byte < 0x80U                    ? 1
+                             : byte >= 0xc2U && byte < 0xe0U ? 2
+                             : byte >= 0xe0U && byte < 0xf0U ? 3
+                             : byte >= 0xf0U && byte < 0xf5U ? 4
+                                                             : 0;
+  if (length == 0 || at + length > text.size()) return 0;
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((static_cast<unsigned char>(text[at + i]) & 0xc0U) != 0x80U) return 0;
+  }
+  return length;
+}
+
+bool is_steering(std::string_view character) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(character[i]); };
+  if (character.size() == 1) return byte(0) < 0x20U || byte(0) == 0x7fU;
+  if (character.size() == 2) {
+    return (byte(0) == 0xc2U && byte(1) < 0xa0U) || (byte(0) == 0xd8U && byte(1) == 0x9cU);
+  }
+  if (character.size() != 3 || byte(0) != 0xe2U) return false;
+  const bool marks = byte(1) == 0x80U && (byte(2) == 0x8eU || byte(2) == 0x8fU ||
+                                          (byte(2) >= 0xa8U && byte(2) <= 0xaeU));
+  return marks || (byte(1) == 0x81U && byte(2) >= 0xa6U && byte(2) <= 0xa9U);
+}
+
+}  // namespace
+
+std::string without_steering(std::string_view text, std::string_view kept) {
+  const auto is_plain = [](char c) { return c >= ' ' && c <= '~'; };
+  if (std::all_of(text.begin(), text.end(), is_plain)) return std::string(text);
+  std::string result;
+  result.reserve(text.size());
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t length = character_length(text, at);
+    if (length == 0) {
+      const auto byte = static_cast<unsigned char>(text[at]);
+      result += byte < 0xa0U ? ' ' : text[at];
+      ++at;
+      continue;
+    }
+    const std::string_view character = text.substr(at, length);
+    const bool stays = length == 1 && kept.find(character[0]) != std::string_view::npos;
+    if (!stays && is_steering(character)) {
+      result += ' ';
+    } else {
+      result += character;
+    }
+    at += length;
+  }
+  return result;
+}
+
 }  // namespace nsa

@@ -33,6 +33,10 @@ namespace nsa {
 // "run 'a b'": words as a shell would take them back.
 [[nodiscard]] std::string shell_text(std::span<const std::string> words);
 
+// The text with blanks in the place of what steers a terminal or turns the direction of what is read: C0 but for those of `kept`,
+// DEL, C1, the marks of direction and of lines in Unicode, and bytes of 0x80 to 0x9f that belong to no character.
+[[nodiscard]] std::string without_steering(std::string_view text, std::string_view kept = {});
+
 // [3, 4, 5, 9] -> "3-5, 9" (the input must be ascending).
 [[nodiscard]] std::string ranges_text(std::span<const int> ascending);
 

@@ -2,6 +2,8 @@
 
 import ctypes
 import json
+import os
+import secrets
 import struct
 
 import torch
@@ -42,6 +44,9 @@ def write(path, tensors):
         offset += count
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    with open(path, "wb") as file:
+    # A drawn name that nobody can have planted; the file is there whole or not at all.
+    draft = os.path.join(os.path.dirname(path), ".nsa-" + secrets.token_hex(8))
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644), "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         file.writelines(parts)
+    os.replace(draft, path)

@@ -12,6 +12,7 @@
 #include "harness/cli/machine/machine.h"
 #include "harness/run/record/run_folder.h"
 #include "harness/store/run_files.h"
+#include "harness/store/run_hash.h"
 #include "harness/store/verdict_log.h"
 #include "nsa/base/file.h"
 #include "tests/cli/program.h"
@@ -80,7 +81,8 @@ TEST_F(RecordTest, JudgingWhatIsAllThereIsANewJudgement) {
   const json one = json::parse(judged.out).at("cases").at(0);
   EXPECT_EQ(one.at("outcome"), "PASS");
   EXPECT_EQ(one.at("judged_again").at("whole"), true);
-  EXPECT_EQ(harness::read_verdict_log(run + "/01_s").size(), 2U);
+  const harness::PlannedRun planned = harness::read_run_file(run);
+  EXPECT_EQ(harness::read_verdict_log(planned.run, planned.cases.at(0)).size(), 2U);
 }
 
 TEST_F(RecordTest, AnAlteredFileIsNoEvidence) {
@@ -113,7 +115,7 @@ TEST_F(RecordTest, AnAlteredLogIsNotJudged) {
   fs::remove(run + "/01_s/" + harness::kPackedEventsFile);
   std::ofstream(run + "/01_s/" + harness::kEventsFile) << "";
   const ProgramResult judged = program_.run({"judge"});
-  EXPECT_EQ(judged.exit_code, 5) << judged.out << judged.err;
+  EXPECT_EQ(judged.exit_code, 6) << judged.out << judged.err;
   EXPECT_THAT(judged.err, HasSubstr("CANNOT JUDGE s: "));
   EXPECT_THAT(judged.err, HasSubstr("altered"));
   EXPECT_EQ(json::parse(program_.run({"report", "--format", "json"}).out).at("decision"), "GO");
@@ -250,8 +252,11 @@ TEST_F(RecordTest, PruneDropsFoldersAndReportsGoOn) {
   EXPECT_THAT(program_.run({"db", "prune", "--keep", "90d"}).out, HasSubstr("0 MB freed"));
   EXPECT_TRUE(fs::exists(run));
   const std::string before = program_.run({"report"}).out;
-  SQLite::Database(program_.database(), SQLite::OPEN_READWRITE)
-      .exec("UPDATE run SET started_ms = started_ms - 100 * 86400000");
+  {
+    SQLite::Database database(program_.database(), SQLite::OPEN_READWRITE);
+    database.exec("UPDATE run SET started_ms = started_ms - 100 * 86400000");
+    harness::seal_run(database, 1);
+  }
   EXPECT_THAT(program_.run({"db", "prune", "--keep", "90d"}).out, StartsWith("dropped the folder"));
   EXPECT_FALSE(fs::exists(run));
   const ProgramResult judged = program_.run({"judge"});

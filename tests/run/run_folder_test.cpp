@@ -31,7 +31,7 @@ class EventLogTest : public ::testing::Test {
 
   std::pair<LogState, int> read() {
     int count = 0;
-    const LogState state = read_event_log(folder_.path(), [&](const Event&) { ++count; });
+    const LogState state = read_event_log(folder_.path(), [&](const Event&) { ++count; }).state;
     return {state, count};
   }
 

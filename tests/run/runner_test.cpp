@@ -90,7 +90,8 @@ TEST_F(RunnerTest, LogHoldsExactlyWhatTheHookSaw) {
   const Ran ran = run(1, {{"", "garbage"}});
   std::vector<std::string> logged;
   EXPECT_EQ(
-      read_event_log(folder_.path(), [&](const Event& e) { logged.push_back(encode_event(e)); }),
+      read_event_log(folder_.path(), [&](const Event& e) { logged.push_back(encode_event(e)); })
+          .state,
       LogState::whole);
   std::vector<std::string> seen;
   for (const Event& event : ran.events) seen.push_back(encode_event(event));
@@ -437,7 +438,7 @@ TEST_F(RunnerTest, HookThatThrowsChangesNothingButTheResult) {
   EXPECT_EQ(result.recording_error, "database or disk is full");
   EXPECT_EQ(calls, 3) << "a record has no holes";
   Evidence logged;
-  EXPECT_EQ(read_event_log(folder_.path(), [&](const Event& e) { logged.add(e); }),
+  EXPECT_EQ(read_event_log(folder_.path(), [&](const Event& e) { logged.add(e); }).state,
             LogState::whole);
   EXPECT_TRUE(logged.twin_ran());
 }

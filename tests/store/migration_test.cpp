@@ -4,11 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include "harness/evidence/packed.h"
 #include "harness/store/maintain.h"
 #include "harness/store/schema.h"
 #include "harness/store/sqlite.h"
+#include "nsa/base/hash.h"
 #include "tests/fakes/temp_folder.h"
 #include "tests/store/schema_1.h"
+#include "tests/store/schema_4.h"
 #include "tests/store/store_support.h"
 
 namespace harness {
@@ -190,7 +193,7 @@ TEST(Migration, ADatabaseOfSchema2CanKeepAcceptances) {
   const std::string path = folder / "two.db";
   {
     SQLite::Database database(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
-    database.exec(kSchema);
+    database.exec(test::kSchema2);
     database.exec("PRAGMA application_id = " + std::to_string(kApplicationId));
     database.exec("PRAGMA user_version = 2");
     (void)database.execAndGet("PRAGMA journal_mode = WAL").getString();
@@ -205,6 +208,72 @@ TEST(Migration, ADatabaseOfSchema2CanKeepAcceptances) {
   ASSERT_EQ(store->acceptances("cell").size(), 1U);
   EXPECT_EQ(store->acceptances("cell")[0].reason, "why");
   EXPECT_TRUE(store->acceptances("other").empty());
+}
+
+// One run of one case, as the program of schema 4 wrote it.
+void write_schema_4(const std::string& path) {
+  SQLite::Database database(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+  database.exec(test::kSchema2);
+  database.exec(test::kAddedTo3);
+  database.exec(test::kAddedTo4);
+  database.exec("PRAGMA application_id = " + std::to_string(kApplicationId));
+  database.exec("PRAGMA user_version = 4");
+  database.exec(
+      "INSERT INTO run VALUES (3, 'four', '/runs/four', 1000, 2000, 1, 1, 0, 'c', 0, '', '', '', "
+      "'argv')");
+  const std::string text = case_to_json(test::valid_case());
+  SQLite::Statement content(database, "INSERT INTO content VALUES (2, ?, ?)");
+  content.bind(1, nsa::hash_hex(text));
+  bind_blob(content, 2, pack(text));
+  content.exec();
+  SQLite::Statement digest(database, "INSERT INTO digest VALUES (7, ?)");
+  bind_blob(digest, 1, pack(digest_text({})));
+  database.exec(
+      "INSERT INTO cases VALUES (7, 3, 0, 'fake', 'fake', '', 'id', 'h', 2, '', '01', 1, 2.5, "
+      "NULL, NULL, NULL)");
+  digest.exec();
+  Finding finding;
+  finding.code = "GRAD.MISSING";
+  database.exec(
+      "INSERT INTO judgement VALUES (5, 7, 9, 1, 's', 'PASS', 'first'), (6, 7, 10, 1, 's', 'FAIL', "
+      "'why')");
+  database.exec(
+      "INSERT INTO verdict VALUES (1, 6, 0, 'finite', 'fail', 'r'), (2, 6, 1, 'causal', 'pass', "
+      "'q')");
+  database.exec(
+      "INSERT INTO measured VALUES (1, 0, 'x', 1.5, NULL, 2.0, NULL), (1, 1, 'y', NULL, "
+      "9221120237041090560, NULL, 0)");
+  SQLite::Statement found(
+      database, "INSERT INTO finding VALUES (1, 6, 0, 0, 0, 'GRAD.MISSING', '', '', '', ?)");
+  found.bind(1, json(finding).dump());
+  found.exec();
+  database.exec("UPDATE cases SET judgement_id = 6, outcome = 'FAIL', code = 'GRAD.MISSING'");
+  database.exec("INSERT INTO accepted VALUES (1, 'h', 3, 4, 'because')");
+}
+
+TEST(Migration, ADatabaseOfSchema4KeepsItsJudgementsAndGetsAHash) {
+  const fakes::TempFolder folder;
+  const std::string path = folder / "four.db";
+  write_schema_4(path);
+  const auto store = Store::open(path, false);
+  const CaseRecord record = store->cases(3).at(0);
+  EXPECT_EQ(record.case_json, case_to_json(test::valid_case()));
+  EXPECT_EQ(record.judgements, 2);
+  EXPECT_FALSE(record.events_hash);
+  ASSERT_TRUE(record.judgement);
+  EXPECT_EQ(record.judgement->outcome, Outcome::fail);
+  EXPECT_EQ(record.judgement->reason, "why");
+  ASSERT_EQ(record.judgement->verdicts.size(), 2U);
+  EXPECT_EQ(record.judgement->verdicts[0].findings.at(0).code, "GRAD.MISSING");
+  EXPECT_EQ(record.judgement->findings.at(0).code, "GRAD.MISSING");
+  const auto& measured = record.judgement->verdicts[0].measured;
+  EXPECT_EQ(measured.at(0).limit->value, 2.0);
+  EXPECT_TRUE(std::isnan(measured.at(1).value));
+  EXPECT_FALSE(measured.at(1).limit);
+  EXPECT_EQ(store->acceptances("h").at(0).reason, "because");
+  EXPECT_TRUE(check_database(path, {}).empty());
+  SQLite::Database(path, SQLite::OPEN_READWRITE).exec("UPDATE judgement SET outcome = 'PASS'");
+  EXPECT_FALSE(check_database(path, {}).empty());
 }
 
 }  // namespace

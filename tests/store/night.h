@@ -44,7 +44,9 @@ inline std::vector<Case> cases_of_a_night() {
 
 class NightWriter {
  public:
-  NightWriter() : cases_(cases_of_a_night()) {
+  // The first so many cases of a night.
+  explicit NightWriter(std::size_t cases = kCasesOfANight) : cases_(cases_of_a_night()) {
+    cases_.resize(cases);
     for (const Case& one : cases_) json_.push_back(case_to_json(one));
   }
 

@@ -4,13 +4,16 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include <gtest/gtest.h>
 
 #include "harness/run/record/run_folder.h"
 #include "harness/store/run_files.h"
+#include "harness/store/sealed.h"
 #include "harness/store/verdict_log.h"
 #include "nsa/base/error.h"
+#include "nsa/base/file.h"
 #include "tests/fakes/error_of.h"
 #include "tests/fakes/temp_folder.h"
 #include "tests/store/store_support.h"
@@ -38,16 +41,16 @@ class RebuildTest : public ::testing::Test {
                  Event::of(kController, 2'500, Exited{0, 0})};
       log.append(events_);
       log.finish();
+      hash_ = log.hash();
     }
     write_run_file(run_, planned_);
-    run_.exit_code = 2;
-    run_.complete = true;
+    run_.exit_code = 5;  // one case was never judged
+    run_.complete = false;
     run_.ended_ms = 99'000;
     write_end_file(run_);
-    log_judgement(folder_of(0), {{7'000, 2.75}, test::stored(judged(Outcome::fail), 8'000)});
-    log_judgement(folder_of(0), {{7'000, 2.75}, test::stored(judged(Outcome::pass), 9'000)});
-    log_judgement(folder_of(0),
-                  {{7'000, 2.75}, test::stored(judged(Outcome::inconclusive), 10'000, false)});
+    log(0, test::stored(judged(Outcome::fail), 8'000));
+    log(0, test::stored(judged(Outcome::pass), 9'000));
+    log(0, test::stored(judged(Outcome::inconclusive), 10'000, false));
   }
 
   static Judgement judged(Outcome outcome) {
@@ -63,9 +66,24 @@ class RebuildTest : public ::testing::Test {
     return run_.folder + "/" + planned_[i].folder;
   }
 
+  void log(std::size_t i, const StoredJudgement& judgement) const {
+    log_judgement(run_, planned_[i], {{7'000, 2.75}, test::of_events(judgement, hash_)});
+  }
+
+  // Every case judged, and an end that says how.
+  void end_with(Outcome outcome, int exit_code) {
+    for (const std::size_t i : {0, 2}) fs::remove(folder_of(i) + "/" + kVerdictsFile);
+    for (const std::size_t i : {0, 2}) log(i, test::stored(judged(outcome)));
+    run_.exit_code = exit_code;
+    run_.complete = true;
+    write_end_file(run_);
+  }
+
   // Nothing of it is in the database, and it can be tried again.
   void expect_refused(const std::string& why) {
-    const auto store = Store::open(folder_ / "new.db", true);
+    for (const char* part : {"", "-wal", "-shm"})
+      fs::remove(folder_ / ("refused.db" + std::string(part)));
+    const auto store = Store::open(folder_ / "refused.db", true);
     EXPECT_NE(error_of([&] { (void)rebuild_run(run_.folder, *store); }).find(why),
               std::string::npos)
         << error_of([&] { (void)rebuild_run(run_.folder, *store); });
@@ -76,6 +94,7 @@ class RebuildTest : public ::testing::Test {
   RunRecord run_;
   std::vector<CaseRecord> planned_;
   std::vector<Event> events_;
+  std::string hash_;  // of the events
 };
 
 TEST_F(RebuildTest, EverythingRecordedIsBack) {
@@ -88,8 +107,8 @@ TEST_F(RebuildTest, EverythingRecordedIsBack) {
   EXPECT_EQ(run->provenance.command, run_.provenance.command);
   EXPECT_EQ(run->provenance.argv, run_.provenance.argv);
   EXPECT_EQ(run->folder, run_.folder);
-  EXPECT_EQ(run->exit_code, 2);
-  EXPECT_TRUE(run->complete);
+  EXPECT_EQ(run->exit_code, 5);
+  EXPECT_FALSE(run->complete);
   EXPECT_EQ(run->ended_ms, 99'000);
   const auto cases = store->cases(row);
   ASSERT_EQ(cases.size(), 3u);
@@ -205,14 +224,140 @@ TEST_F(RebuildTest, MalformedRunFileIsNamed) {
   }
 }
 
+// ---- what does not belong together ---------------------------------------------------------------------------------
+
+// The files of another run of the same cases, which passed.
+class SwappedTest : public RebuildTest {
+ protected:
+  SwappedTest() {
+    end_with(Outcome::fail, 1);
+    other_ = run_;
+    other_.name = "other";
+    other_.folder = folder_ / "other";
+    fs::copy(run_.folder, other_.folder, fs::copy_options::recursive);
+    for (const std::size_t i : {0, 2}) {
+      const std::string at = other_.folder + "/" + planned_[i].folder;
+      for (const char* file : {kVerdictsFile, kPackedEventsFile, kEventsHashFile}) {
+        fs::remove(at + "/" + file);
+      }
+      EventLog log(at);
+      log.append(std::vector{Event::of(0, 3, Sample{"loss", 1, 1.0})});
+      log.finish();
+      log_judgement(
+          other_,
+          planned_[i],
+          {{7'000, 2.75}, test::of_events(test::stored(judged(Outcome::pass)), log.hash())});
+    }
+    write_run_file(other_, planned_);
+    other_.exit_code = 0;
+    write_end_file(other_);
+  }
+
+  void copy(const std::string& name) const {
+    fs::copy_file(
+        other_.folder + "/" + name, run_.folder + "/" + name, fs::copy_options::overwrite_existing);
+  }
+  [[nodiscard]] std::string in_case(std::size_t i, const char* file) const {
+    return planned_[i].folder + "/" + file;
+  }
+
+  RunRecord other_;
+};
+
+TEST_F(SwappedTest, TheRunsThemselvesComeBack) {
+  const auto store = Store::open(folder_ / "new.db", true);
+  EXPECT_NO_THROW((void)rebuild_run(run_.folder, *store));
+  EXPECT_NO_THROW((void)rebuild_run(other_.folder, *store));
+}
+
+TEST_F(SwappedTest, JudgementsOfAnotherRunAreRefused) {
+  for (const std::size_t i : {0, 2}) copy(in_case(i, kVerdictsFile));
+  expect_refused(in_case(0, kVerdictsFile) + ":1: a judgement of another run: found other");
+  const auto store = Store::open(folder_ / "new.db", true);
+  EXPECT_THROW((void)rebuild_run(run_.folder, *store), nsa::NotAsRecorded);
+}
+
+TEST_F(SwappedTest, JudgementsOfAnotherCaseAreRefused) {
+  fs::copy_file(folder_of(0) + "/" + kVerdictsFile,
+                folder_of(2) + "/" + kVerdictsFile,
+                fs::copy_options::overwrite_existing);
+  expect_refused(in_case(2, kVerdictsFile) + ":1: a judgement of another case");
+}
+
+TEST_F(SwappedTest, EventsThatWereNotJudgedAreRefused) {
+  for (const char* file : {kPackedEventsFile, kEventsHashFile}) copy(in_case(0, file));
+  expect_refused(in_case(0, kVerdictsFile) + ":1: judged other events");
+}
+
+TEST_F(SwappedTest, EventsThatAreGoneAreMissed) {
+  fs::remove(folder_of(2) + "/" + kPackedEventsFile);
+  expect_refused(in_case(2, kVerdictsFile) +
+                 ":1: judged other events than those beside it: found no events");
+}
+
+TEST_F(SwappedTest, TheEndOfAnotherRunIsRefused) {
+  copy(kEndFile);
+  expect_refused(std::string(kEndFile) + ": the end of another run: found other");
+}
+
+TEST_F(SwappedTest, AnotherPlanThanTheOneThatEndedIsRefused) {
+  planned_[1].skip_reason = "another";
+  write_run_file(run_, planned_);
+  expect_refused(std::string(kRunFile) + ": altered");
+}
+
+TEST_F(SwappedTest, TheExitCodeHoldsTheOutcomes) {
+  end_with(Outcome::pass, 1);
+  expect_refused(std::string(kEndFile) +
+                 ": found exit code 1, but the judgements of its cases give 0");
+  end_with(Outcome::fail, 1);
+  fs::remove(folder_of(2) + "/" + kVerdictsFile);
+  expect_refused("says that the run is complete, but " + planned_[2].folder + " has no judgement");
+}
+
+// As older versions wrote them: without a word of what they are of.
+TEST_F(SwappedTest, UnboundJudgementsBelongToUnboundRuns) {
+  const auto strip = [](const std::string& path, const std::vector<const char*>& keys) {
+    std::ifstream file(path);
+    std::string line;
+    std::string text;
+    std::string before;
+    std::string hash;
+    while (std::getline(file, line)) {
+      nlohmann::json says = open_sealed_line(line, {1 << 20, 32}, path, before);
+      for (const char* key : keys) says.erase(key);
+      text += sealed_line(says, hash) + "\n";
+      hash = nlohmann::json::parse(text.substr(text.rfind("{\"hash")))["hash"];
+    }
+    std::ofstream(path) << text;
+  };
+  for (const std::size_t i : {0, 2}) {
+    strip(folder_of(i) + "/" + kVerdictsFile, {"run", "case", "position", "events"});
+  }
+  expect_refused(in_case(0, kVerdictsFile) + ":1: a judgement that does not say what it is of");
+  strip(run_.folder + "/" + kEndFile, {"run", "plan"});
+  expect_refused(std::string(kEndFile) + ": the end of another run");
+  std::ifstream file(run_.folder + "/" + kRunFile);
+  auto plan = nlohmann::json::parse(file);
+  plan.erase("binds");
+  std::ofstream(run_.folder + "/" + kRunFile) << plan;
+  const auto store = Store::open(folder_ / "new.db", true);
+  (void)rebuild_run(run_.folder, *store);
+  EXPECT_FALSE(store->cases(17).at(0).events_hash);
+  // Outcomes are held against the end all the same.
+  nlohmann::json end = {{"exit_code", 0}, {"complete", true}, {"ended_ms", 99'000}};
+  std::ofstream(run_.folder + "/" + kEndFile) << sealed_line(end, "") << "\n";
+  expect_refused(std::string(kEndFile) + ": found exit code 0");
+}
+
 // ---- the verdicts' file --------------------------------------------------------------------------------------------
 
 TEST_F(RebuildTest, HalfALineOfAKilledProcessIsTakenAwayByTheNextJudgement) {
   const std::string path = folder_of(0) + "/" + kVerdictsFile;
   std::ofstream(path, std::ios::app) << R"({"hash":"12)";
-  EXPECT_EQ(read_verdict_log(folder_of(0)).size(), 3u);
-  log_judgement(folder_of(0), {{7'000, 2.75}, test::stored(judged(Outcome::oom))});
-  const auto all = read_verdict_log(folder_of(0));
+  EXPECT_EQ(read_verdict_log(run_, planned_[0]).size(), 3u);
+  log(0, test::stored(judged(Outcome::oom)));
+  const auto all = read_verdict_log(run_, planned_[0]);
   ASSERT_EQ(all.size(), 4u);
   EXPECT_EQ(all.back().judged.judgement.outcome, Outcome::oom);
 }
@@ -220,8 +365,8 @@ TEST_F(RebuildTest, HalfALineOfAKilledProcessIsTakenAwayByTheNextJudgement) {
 TEST_F(RebuildTest, WhatIsNoUtf8IsKeptAsFarAsItCanBe) {
   Judgement judgement = judged(Outcome::fail);
   judgement.reason = "a\xff\xfe";
-  log_judgement(folder_of(2), {{1, 1.0}, test::stored(judgement)});
-  EXPECT_EQ(read_verdict_log(folder_of(2)).at(0).judged.judgement.reason.substr(0, 1), "a");
+  log(2, test::stored(judgement));
+  EXPECT_EQ(read_verdict_log(run_, planned_[2]).at(0).judged.judgement.reason.substr(0, 1), "a");
 }
 
 }  // namespace

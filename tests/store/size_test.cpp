@@ -29,5 +29,16 @@ TEST(StoreSize, ANightOf327CasesCostsAtMostThreeMegabytes) {
   EXPECT_LE(second, first);
 }
 
+TEST(StoreSize, ASuiteOf60CasesIsSmall) {
+  const fakes::TempFolder folder;
+  const std::string path = folder / "runs.db";
+  test::NightWriter suite(60);
+  suite.write(*Store::open(path, true), "suite", 1'000, 6);
+  const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(path));
+  RecordProperty("suite_bytes", std::to_string(bytes));
+  std::cout << "60 cases " << bytes << " bytes\n";
+  EXPECT_LE(bytes, 512 * 1024);
+}
+
 }  // namespace
 }  // namespace harness

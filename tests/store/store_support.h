@@ -38,6 +38,12 @@ inline StoredJudgement stored(const Judgement& judgement,
   return {judgement, judged_ms, whole, "5001ce"};
 }
 
+// Of these events.
+inline StoredJudgement of_events(StoredJudgement judgement, const std::string& events_hash) {
+  judgement.events_hash = events_hash;
+  return judgement;
+}
+
 inline StoredJudgement stored(Outcome outcome, bool whole = true) {
   Judgement judgement;
   judgement.outcome = outcome;

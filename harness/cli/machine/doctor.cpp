@@ -1,6 +1,7 @@
 #include "harness/cli/machine/doctor.h"
 
 #include <filesystem>
+#include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -83,6 +84,13 @@ Fact worker_fact(const Paths& paths) {
   if (answer.timed_out)
     return {"worker", Health::failed, paths.worker + " did not answer in 120 s"};
   if (answer.exit_code != 0) {
+    rlimit memory = {};
+    if (getrlimit(RLIMIT_AS, &memory) == 0 && memory.rlim_cur != RLIM_INFINITY) {
+      return {"worker",
+              Health::failed,
+              paths.worker + " --version failed, and a limit of memory is set (ulimit -v " +
+                  std::to_string(memory.rlim_cur / 1024) + "): LibTorch needs some GiB"};
+    }
     return {
         "worker",
         Health::failed,

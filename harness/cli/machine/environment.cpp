@@ -6,6 +6,8 @@
 #include <map>
 #include <string_view>
 
+#include "nsa/base/secrets.h"
+
 extern char** environ;
 
 namespace harness::cli {
@@ -58,7 +60,8 @@ bool is_secret(const std::string& name) {
     return lower.find(word) != std::string::npos;
   });
   const std::string between = "_" + lower + "_";
-  return part || std::any_of(kWords.begin(), kWords.end(), [&](const std::string& word) {
+  return part || nsa::is_secret_name(name) ||
+         std::any_of(kWords.begin(), kWords.end(), [&](const std::string& word) {
            return between.find("_" + word + "_") != std::string::npos ||
                   (word == "key" && lower.ends_with(word));
          });

@@ -5,6 +5,7 @@
 
 #include "harness/cli/command.h"
 #include "nsa/base/hash.h"
+#include "nsa/base/secrets.h"
 #include "nsa/base/text.h"
 
 namespace harness::cli {
@@ -51,7 +52,7 @@ Provenance provenance_of(const Paths& paths,
   provenance.source_hash = manifest.source_hash;
   const std::string binary = has_worker(paths) ? paths.worker : "/proc/self/exe";
   provenance.binary_hash = nsa::hash_file(binary);
-  provenance.argv = nsa::shell_text(argv);
+  provenance.argv = nsa::shell_text(nsa::words_without_secrets(argv));
   provenance.machine = machine.facts();
   if (!manifest.torch_version.empty()) {
     provenance.machine.emplace_back("torch", manifest.torch_version);
@@ -60,7 +61,9 @@ Provenance provenance_of(const Paths& paths,
     provenance.machine.emplace_back("cuda", manifest.cuda_version);
   if (!manifest.nccl_version.empty())
     provenance.machine.emplace_back("nccl", manifest.nccl_version);
-  provenance.environment = environment;
+  for (const auto& [name, value] : environment) {
+    provenance.environment.emplace_back(name, nsa::value_without_secrets(name, value));
+  }
   return provenance;
 }
 

@@ -1,7 +1,6 @@
 #include "harness/cli/nightly/place.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
@@ -10,7 +9,7 @@
 
 #include "harness/cli/paths.h"
 #include "nsa/base/error.h"
-#include "nsa/base/file.h"
+#include "nsa/base/new_file.h"
 
 namespace harness::cli {
 namespace {
@@ -48,9 +47,7 @@ NightLock::NightLock(const std::string& database) {
   const std::string path = database + ".nightly.lock";
   std::error_code error;
   fs::create_directories(fs::path(path).parent_path(), error);
-  constexpr mode_t kMode = 0644;
-  fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kMode);
-  if (fd_ < 0) nsa::throw_write_error("write", path, errno);
+  fd_ = nsa::open_to_add(path, O_RDWR);
   mine_ = ::flock(fd_, LOCK_EX | LOCK_NB) == 0;
 }
 

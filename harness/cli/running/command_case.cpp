@@ -7,6 +7,7 @@
 
 #include "harness/judge/asked.h"
 #include "harness/scenario/case_json.h"
+#include "nsa/base/secrets.h"
 
 namespace harness::cli {
 namespace {
@@ -53,9 +54,10 @@ std::vector<std::string> without_words_after_dashes(std::vector<std::string> wor
   return words;
 }
 
-Case case_of_command(const std::vector<std::string>& argv, double budget_seconds) {
+Case case_of_command(const CommandConfig& command, double budget_seconds) {
+  const std::vector<std::string> argv = kept_words(command);
   const nlohmann::json document = {{"version", 1},
-                                   {"scenario", scenario_name(argv)},
+                                   {"scenario", scenario_name(command.argv)},
                                    {"kind", kCommandKind},
                                    {"command", {{"argv", argv}, {"directory", own_folder()}}},
                                    {"budget", {{"seconds", budget_seconds}}},
@@ -76,8 +78,21 @@ Case case_of_command(const std::vector<std::string>& argv, double budget_seconds
                                  {"text", document.dump(2) + "\n"},
                                  {"scenario", document}};
   Case the_case = case_from_json(stored.dump(), "the command line");
+  the_case.scenario.command = command;
   the_case.id = case_id(the_case);
   return the_case;
+}
+
+std::vector<std::string> kept_command_line(const std::vector<std::string>& words,
+                                           bool keeps_arguments) {
+  const auto dashes = std::find(words.begin(), words.end(), "--");
+  std::vector<std::string> kept = nsa::words_without_secrets({words.begin(), dashes});
+  if (dashes == words.end()) return kept;
+  kept.emplace_back("--");
+  for (std::string& word : kept_words({{dashes + 1, words.end()}, keeps_arguments})) {
+    kept.push_back(std::move(word));
+  }
+  return kept;
 }
 
 }  // namespace harness::cli

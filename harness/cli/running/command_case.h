@@ -15,6 +15,10 @@ namespace harness::cli {
 [[nodiscard]] std::vector<std::string> without_words_after_dashes(std::vector<std::string> words);
 
 // Named after the program, or after the script that an interpreter runs: "train". Throws: nsa::Error.
-[[nodiscard]] Case case_of_command(const std::vector<std::string>& argv, double budget_seconds);
+[[nodiscard]] Case case_of_command(const CommandConfig& command, double budget_seconds);
+
+// The words of this program as they are stored, those behind "--" included.
+[[nodiscard]] std::vector<std::string> kept_command_line(const std::vector<std::string>& words,
+                                                         bool keeps_arguments);
 
 }  // namespace harness::cli

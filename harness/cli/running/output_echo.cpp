@@ -60,7 +60,7 @@ void OutputEcho::follow() {
 }
 
 void OutputEcho::copy(Stream& stream) {
-  if (stream.from < 0) stream.from = open(stream.path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (stream.from < 0) stream.from = open(stream.path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   std::array<char, 1 << 16> buffer;  // NOLINT: filled by read()
   for (ssize_t n = 0; stream.from >= 0 && !stream.lost;) {
     n = read(stream.from, buffer.data(), buffer.size());

@@ -81,6 +81,7 @@ int print_result(RunSession& session, const Telling& telling, bool quiet) {
     code = kExitIncomplete;
   }
   if (!std::cout.flush()) {
+    if (telling.json && code == kExitPass) code = kExitIncomplete;  // the object is the result
     log_line("stdout was lost; the run is stored, its exit code is " + std::to_string(code) +
              ", its report is " + session.report_path());
     std::cout.clear();  // told

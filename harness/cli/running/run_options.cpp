@@ -9,6 +9,7 @@
 #include "harness/cli/running/run_and_tell.h"
 #include "harness/store/run_files.h"
 #include "nsa/base/error.h"
+#include "nsa/base/secrets.h"
 #include "nsa/base/text.h"
 
 namespace harness::cli {
@@ -80,7 +81,7 @@ void complete_plan(RunPlan& plan,
              {"database", plan.database}};
   if (options.keep) command.emplace_back(kKeepOption, "yes");
   if (!options.profile.empty()) command.emplace_back("profile", options.profile);
-  command.insert(command.end(), asked.begin(), asked.end());
+  for (const auto& [key, value] : asked) command.emplace_back(key, nsa::without_secrets(value));
 }
 
 }  // namespace harness::cli

@@ -1,5 +1,6 @@
 #include "harness/cli/running/run_session.h"
 
+#include <cerrno>
 #include <ctime>
 #include <filesystem>
 #include <iostream>
@@ -15,6 +16,7 @@
 #include "harness/judge/asked.h"
 #include "harness/run/build_info.h"
 #include "harness/run/clock.h"
+#include "harness/run/record/run_folder.h"
 #include "harness/scenario/bisect.h"
 #include "harness/scenario/exit_code.h"
 #include "harness/scenario/experiment.h"
@@ -25,6 +27,7 @@
 #include "harness/strategies/list.h"
 #include "nsa/base/error.h"
 #include "nsa/base/file.h"
+#include "nsa/base/secrets.h"
 #include "nsa/base/text.h"
 #include "reports/report.h"
 
@@ -50,7 +53,7 @@ void make_folder(const std::string& path) {
   std::error_code error;
   fs::create_directories(path, error);
   if (error) nsa::throw_write_error("make the folder", path, error.value());
-  if (access(path.c_str(), W_OK) != 0) throw nsa::Error("cannot write in the folder " + path);
+  if (access(path.c_str(), W_OK) != 0) nsa::throw_write_error("write in the folder", path, errno);
 }
 
 // "01_ddp_onestep": a label may hold what no file name should.
@@ -85,7 +88,7 @@ void add_last(std::vector<std::string>& environment,
 Judgement error_judgement(const std::string& reason) {
   Judgement judgement;
   judgement.outcome = Outcome::error;
-  judgement.reason = reason;
+  judgement.reason = nsa::without_secrets(reason);
   return judgement;
 }
 
@@ -391,6 +394,7 @@ RunSession::Attempt RunSession::attempt(std::size_t index, const Place& place) {
   try {
     const RunResult result = run_attempt(index, place, made.evidence);
     made.seconds = result.seconds;
+    made.events_hash = result.events_hash;
     stopped_while_it_ran = result.interrupted;
     if (stopped_while_it_ran) incomplete_ = true;
     if (result.recording_failed) {
@@ -399,6 +403,7 @@ RunSession::Attempt RunSession::attempt(std::size_t index, const Place& place) {
   } catch (const nsa::Error& error) {
     if (harness::exit_code(error) == kExitIncomplete) record_or_tell([&] { throw; });
     made.judgement = error_judgement(error.what());
+    made.events_hash = hash_of_events(made.evidence.folder);
     return made;
   }
   made.digest = digest_of(made.evidence);
@@ -417,11 +422,11 @@ bool RunSession::settle(std::size_t index, const Attempt& made) {
   stored.judgement = made.judgement;
   stored.judged_ms = wall_clock_ms();
   stored.source_hash = built_source_hash();
+  stored.events_hash = made.events_hash;
   const bool in_folder = record_or_tell([&] {
     const CaseRecord& record = planned_[index].record;
-    const std::string folder = record_.folder + "/" + record.folder;
-    make_folder(folder);  // a case that was refused has none yet
-    log_judgement(folder, {{record.started_ms, made.seconds}, stored});
+    make_folder(record_.folder + "/" + record.folder);  // a case that was refused has none yet
+    log_judgement(record_, record, {{record.started_ms, made.seconds}, stored});
   });
   const bool in_database = record_or_tell([&] {
     Planned& settled = planned_[index];
@@ -449,7 +454,8 @@ int RunSession::code_of_outcomes() const {
 
 void RunSession::finish() {
   exit_code_ = code_of_outcomes();
-  record_.ended_ms = wall_clock_ms();
+  // By the clock that nobody sets: the times of a run tell how long it took.
+  record_.ended_ms = record_.started_ms + (monotonic_ms() - began_ms_);
   record_.exit_code = exit_code_;
   record_.complete = !incomplete_;
   record_or_tell([&] { write_end_file(record_); });

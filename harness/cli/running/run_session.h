@@ -20,6 +20,7 @@
 #include "harness/cli/running/progress_line.h"
 #include "harness/cli/running/side_by_side.h"
 #include "harness/run/cases_at_once.h"
+#include "harness/run/clock.h"
 #include "harness/run/runner.h"
 #include "harness/scenario/case.h"
 #include "harness/store/store.h"
@@ -109,6 +110,7 @@ class RunSession {
     Evidence evidence;
     Digest digest;  // taken once the case has ended
     double seconds = 0.0;
+    std::string events_hash = {};  // of what was recorded (run_folder.h)
   };
   [[nodiscard]] Attempt attempt(std::size_t index, const Place& place);
   [[nodiscard]] RunResult run_attempt(std::size_t index, const Place& place, Evidence& evidence);
@@ -145,6 +147,7 @@ class RunSession {
   std::string told_;  // the last failure to record
   std::atomic<bool> incomplete_ = false;
   int exit_code_ = -1;
+  std::int64_t began_ms_ = monotonic_ms();
 };
 
 }  // namespace harness::cli

@@ -77,6 +77,7 @@ nlohmann::json told_json(const Bundle& bundle, const std::string& path, std::siz
                            {"causes", titles_of(bundle.failing)},
                            {"sizes", sizes_of(bundle.failing.the_case.scenario)},
                            {"shrinking", bundle.shrinking},
+                           {"holds", texts_in(bundle)},
                            {"tries", std::move(tries)}};
   if (bundle.original) {
     object["original"] = {{"causes", titles_of(*bundle.original)},
@@ -107,6 +108,7 @@ int bundle_case(const BundleArguments& arguments) {
       std::filesystem::absolute(arguments.file.empty() ? default_name(record) : arguments.file)
           .lexically_normal()
           .string();
+  for (const std::string& line : texts_in(bundle)) log_line("the bundle will hold " + line);
   nsa::write_durably(path, bytes);
   if (arguments.json) {
     std::cout << told_json(bundle, path, bytes.size()).dump() << "\n";

@@ -64,7 +64,7 @@ int check(const DbArguments& arguments) {
   const std::vector<std::string> wrong = check_database(path, &log_line);
   for (const std::string& line : wrong) std::cout << line << "\n";
   if (wrong.empty()) std::cout << path << ": whole\n";
-  return wrong.empty() ? kExitPass : kExitError;
+  return wrong.empty() ? kExitPass : kExitUsage;
 }
 
 // Each source by itself, as with rebuild(): what was merged stays.

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <iostream>
 #include <memory>
 
@@ -56,10 +57,11 @@ Again judge_again(Store& store, const CaseRecord& record, const RunRecord& run) 
   again.judged.judgement = judge(recorded.evidence, all_checks());
   again.judged.judged_ms = wall_clock_ms();
   again.judged.source_hash = built_source_hash();
+  again.judged.events_hash = recorded.events_hash;
   again.lacking = lacking_text(recorded.evidence);
   again.judged.whole = again.lacking.empty();
   const double seconds = record.digest.recorded ? record.seconds : recorded.seconds;
-  log_judgement(recorded.evidence.folder, {{record.started_ms, seconds}, again.judged});
+  log_judgement(run, record, {{record.started_ms, seconds}, again.judged});
   if (!record.digest.recorded) {  // the run was killed before it could
     store.finish_case(record.id, seconds, digest_of(recorded.evidence));
   }
@@ -104,8 +106,13 @@ int judge_run(const JudgeArguments& arguments) {
   const auto store = Store::open(database_path(arguments.database), false, &log_line);
   const auto run = find_run(*store, arguments.run);
   if (!run) return kExitNothing;
+  if (run->ended_ms == 0) {
+    log_line(
+        "run " + run->name +
+        " has not ended: it runs still, and is judged as far as it is recorded, or it was killed");
+  }
   auto judged = nlohmann::json::object();  // by label
-  bool all = true;
+  int refused = kExitPass;
   for (const CaseRecord& record : store->cases(run->id)) {
     try {
       std::string line;
@@ -118,12 +125,16 @@ int judge_run(const JudgeArguments& arguments) {
       }
       if (!arguments.json) std::cout << line << "\n";
     } catch (const nsa::Error& error) {
-      all = false;
+      const bool altered = exit_code(error) == kExitError;
+      refused = std::max(refused, altered ? kExitError : kExitIncomplete);
       log_line("CANNOT JUDGE " + record.label + ": " + error.what());
     }
   }
   const std::vector<CaseRecord> records = store->cases(run->id);
-  const int code = harness::exit_code(outcomes_that_count(records), !run->complete || !all);
+  const bool incomplete = !run->complete || refused == kExitIncomplete;
+  const int code = refused == kExitError
+                       ? kExitError
+                       : harness::exit_code(outcomes_that_count(records), incomplete);
   if (arguments.json) {
     nlohmann::json object = reports::render_json(*store, *run, run->folder + "/report.md");
     object["exit"] = code;

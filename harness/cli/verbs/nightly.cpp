@@ -1,8 +1,6 @@
 // All that a runner calls every night. What the machine lacks is listed as not run; it is an error only where the machine could do
 // it in an earlier night.
-#include <cerrno>
 #include <chrono>
-#include <fstream>
 #include <iostream>
 #include <memory>
 
@@ -86,12 +84,6 @@ std::vector<Fact> unfit(const std::vector<Fact>& facts,
   return wrong;
 }
 
-void append_to(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::app);
-  file << text;
-  if (!file.flush()) nsa::throw_write_error("write --summary", path, errno);
-}
-
 int refuse_machine(const std::vector<Fact>& wrong, const NightlyArguments& arguments) {
   std::string text = "# NO-GO: this machine is not fit for a night, nothing was run\n\n";
   for (const Fact& fact : wrong) {
@@ -100,7 +92,7 @@ int refuse_machine(const std::vector<Fact>& wrong, const NightlyArguments& argum
             reports::escape(fact.text) + "\n";
   }
   std::cout << text;
-  if (!arguments.summary.empty()) append_to(arguments.summary, text);
+  if (!arguments.summary.empty()) nsa::add_to_file(arguments.summary, text);
   return kExitError;
 }
 
@@ -168,7 +160,7 @@ void hand_over(const Store& store, std::int64_t run_id, const NightlyArguments& 
     nsa::write_durably(arguments.report, reports::render_report(store, request));
   }
   if (!arguments.summary.empty()) {
-    append_to(arguments.summary, reports::render_summary(store, request, kMostOfSummary));
+    nsa::add_to_file(arguments.summary, reports::render_summary(store, request, kMostOfSummary));
   }
 }
 

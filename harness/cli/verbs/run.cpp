@@ -35,6 +35,7 @@ struct RunArguments {
   double budget_seconds = 86'400.0;  // of a command
   bool dry_run = false;
   bool diagnose = false;
+  bool no_arguments = false;
   RunOptions options;
   LaunchOptions launch;
 };
@@ -112,7 +113,8 @@ RunPlan plan_of_command(const RunArguments& arguments, const Paths& paths) {
     throw nsa::Error("-- COMMAND: found scenarios, --set or --only before it, wanted none of them");
   }
   RunPlan plan = empty_plan(arguments.options, paths);
-  plan.cases.push_back(case_of_command(command_after_dashes(), arguments.budget_seconds));
+  plan.cases.push_back(
+      case_of_command({command_after_dashes(), !arguments.no_arguments}, arguments.budget_seconds));
   plan.unmet.emplace_back();
   return plan;
 }
@@ -244,7 +246,11 @@ int run(const RunArguments& arguments) {
   plan.launch = launch_of(arguments.launch);
   refuse_other_ranks(plan);
   if (arguments.dry_run) return show_plan(plan, arguments.options.json);
-  complete_plan(plan, arguments.options, paths, manifest, command_words(), asked_by(arguments));
+  if (arguments.no_arguments && words_after_dashes().empty()) {
+    throw nsa::Error("--no-arguments: found scenarios, wanted -- COMMAND");
+  }
+  const auto words = kept_command_line(command_words(), !arguments.no_arguments);
+  complete_plan(plan, arguments.options, paths, manifest, words, asked_by(arguments));
   tell_fallback(arguments, plan);
   Telling telling;
   telling.json = arguments.options.json;
@@ -271,6 +277,9 @@ Action add_run(CLI::App& command) {
   one_each(
       "--set", arguments->sets, "path=value: overrides any value of the scenarios; repeatable");
   one_each("--only", arguments->only, "axis=value: keeps these points of the matrix; repeatable");
+  command.add_flag("--no-arguments",
+                   arguments->no_arguments,
+                   "Store of -- COMMAND the program alone, none of its arguments");
   command.add_option("--seed",
                      arguments->seed,
                      "The seed of initialisation, data and every draw: a number, or random (drawn, "

@@ -5,7 +5,6 @@
 #include <csignal>
 #include <cstring>
 #include <fcntl.h>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -23,6 +22,7 @@
 #include "harness/run/processes/watched_process.h"
 #include "harness/scenario/exit_code.h"
 #include "nsa/base/error.h"
+#include "nsa/base/file.h"
 #include "nsa/base/strict_json.h"
 #include "nsa/base/text.h"
 
@@ -79,12 +79,10 @@ Fd signals_as_file() {
 }
 
 void write_probe(const std::string& path) {
-  std::ofstream file(path, std::ios::trunc);
-  file << "joined\n";
-  file.close();
-  if (!file) {
-    throw nsa::Error("cannot write " + path + ": " + std::strerror(errno) +
-                     "; wanted a folder that all hosts share (--out)");
+  try {
+    nsa::write_durably(path, "joined\n");
+  } catch (const nsa::Error& error) {
+    throw nsa::Error(std::string(error.what()) + "; wanted a folder that all hosts share (--out)");
   }
 }
 

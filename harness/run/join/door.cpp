@@ -13,7 +13,9 @@ namespace {
 
 constexpr std::size_t kMostStrangers = 64;    // at once; others wait in the kernel's queue
 constexpr std::int64_t kStrangerMs = 10'000;  // to say who it is: an agent does so at once
-constexpr std::size_t kMostNamed = 20;        // of those turned away
+// When there is no room for another one: what says nothing (a scan, a look of a monitor) must not keep an agent waiting.
+constexpr std::int64_t kHurriedMs = 500;
+constexpr std::size_t kMostNamed = 20;  // of those turned away
 
 std::string on_one_line(std::string text) {
   for (char& c : text) {
@@ -73,7 +75,8 @@ void Door::hear(Stranger& stranger) {
   if (stranger.done) return;
   if (!stranger.link->is_open()) {
     refuse(stranger, stranger.link->why_closed() + " before it had said who it is");
-  } else if (monotonic_ms() - stranger.since_ms >= kStrangerMs) {
+  } else if (monotonic_ms() - stranger.since_ms >=
+             (strangers_.size() < kMostStrangers ? kStrangerMs : kHurriedMs)) {
     refuse(stranger, "it did not say who it is");
   }
 }

@@ -83,6 +83,8 @@ bool LaunchedRanks::interrupted() const {
 std::string LaunchedRanks::told_by_launcher() const {
   constexpr std::size_t kLines = 3;
   std::vector<std::string> last;
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(err_path_, error)) return "its stderr is gone";
   std::ifstream file(err_path_);
   for (std::string line; std::getline(file, line);) {
     if (line.find_first_not_of(" \t-=*") == std::string::npos) continue;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <poll.h>
@@ -328,6 +329,8 @@ void CommandGroup::record_ends() {
     record(kController, now_ms(), Fact{kKeeperEndedFact, told_end(keeper_end_)});
   }
   for (const std::string& path : {output_.out_path(), output_.err_path()}) {
+    std::error_code error;
+    if (!std::filesystem::is_regular_file(path, error)) continue;  // the command's own doing
     std::ifstream stream(path);
     read_printed(stream, printed_);
   }

@@ -18,6 +18,7 @@
 #include "harness/run/processes/case_mark.h"
 #include "harness/run/processes/process_end.h"
 #include "nsa/base/error.h"
+#include "nsa/base/new_file.h"
 
 namespace harness {
 namespace {
@@ -124,6 +125,12 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   return result;
 }
 
+// Where a process writes: in a folder in which others may have planted a link or a pipe.
+Fd open_output(const std::string& path) {
+  const Fd file(nsa::open_to_add(path, O_WRONLY | O_APPEND));
+  return above_targets(file.get());
+}
+
 pid_t spawn_with(const ProcessRequest& request, const FileActions& actions) {
   const Attributes attributes;
   const std::vector<char*> argv = pointers(request.argv);
@@ -174,8 +181,10 @@ Process Process::spawn(const ProcessRequest& request) {
   for (const int fd : request.passed) passed.push_back(above_targets(fd));
   FileActions actions;
   actions.open(STDIN_FILENO, "/dev/null", O_RDONLY);
-  actions.open(STDOUT_FILENO, request.out_path, O_WRONLY | O_CREAT | O_APPEND);
-  actions.open(STDERR_FILENO, request.err_path, O_WRONLY | O_CREAT | O_APPEND);
+  const Fd out = open_output(request.out_path);
+  const Fd err = open_output(request.err_path);
+  actions.duplicate(out.get(), STDOUT_FILENO);
+  actions.duplicate(err.get(), STDERR_FILENO);
   actions.duplicate(writing.get(), kEventsTarget);
   int target = kFirstPassed;
   for (const Fd& fd : passed) actions.duplicate(fd.get(), target++);

@@ -2,10 +2,34 @@
 
 #include <exception>
 
+#include "nsa/base/secrets.h"
+#include "nsa/base/text.h"
+
 namespace harness {
+
+namespace {
+
+// Keys are names of rows; values are numbers, names, and what processes say: without secrets, and nothing in it steers a terminal.
+void hide_secrets(nlohmann::json& value) {
+  if (value.is_string()) {
+    constexpr std::size_t kShortest = 6;  // the name of a secret and its value
+    auto& text = value.get_ref<std::string&>();
+    if (text.size() >= kShortest) text = nsa::without_secrets(text);
+    text = nsa::without_steering(text, "\n\t");
+  } else if (value.is_structured()) {
+    for (nlohmann::json& part : value) hide_secrets(part);
+  }
+}
+
+}  // namespace
 
 EventSink::EventSink(const std::string& folder, const RunnerHooks& hooks)
     : log_(folder), hooks_(hooks) {}
+
+void EventSink::add(Event event) {
+  hide_secrets(event.body);
+  batch_.push_back(std::move(event));
+}
 
 bool EventSink::attempt(const std::function<void()>& action) noexcept {
   try {

@@ -32,23 +32,6 @@ mode_t common_mode(const nsa::Corpus& corpus) {
   return mode | S_IRUSR;  // the ranks read it as this user
 }
 
-void write_new(const std::string& path, const std::string& text, mode_t mode) {
-  std::string draft = path + ".XXXXXX";
-  const Fd file(mkostemp(draft.data(), O_CLOEXEC));  // nobody else's: mode 0600 from the start
-  if (!file.is_open()) throw nsa::Error(nsa::system_error_text("make", draft));
-  bool good = true;
-  for (std::size_t at = 0; good && at < text.size();) {
-    const ssize_t n = write(file.get(), text.data() + at, text.size() - at);
-    good = n > 0 || (n < 0 && errno == EINTR);
-    if (n > 0) at += static_cast<std::size_t>(n);
-  }
-  good = good && fchmod(file.get(), mode) == 0 && std::rename(draft.c_str(), path.c_str()) == 0;
-  if (good) return;
-  const std::string why = nsa::system_error_text("write", path);
-  unlink(draft.c_str());
-  throw nsa::Error(why);
-}
-
 bool is_kept(const std::string& path, std::size_t bytes) {
   std::error_code error;
   return std::filesystem::file_size(path, error) == bytes && !error;
@@ -67,7 +50,7 @@ void keep_text(nsa::DataConfig& data, const std::string& folder) {
   const std::string path = folder + "/" + nsa::hash_hex(text) + ".txt";
   const mode_t mode = common_mode(corpus);
   if (!is_kept(path, text.size())) {
-    write_new(path, text, mode);
+    nsa::write_durably(path, text, mode);
   } else if ((mode_of(path) & ~mode) != 0) {  // the same content from a source that fewer may read
     if (chmod(path.c_str(), mode) != 0) throw nsa::Error(nsa::system_error_text("protect", path));
   }

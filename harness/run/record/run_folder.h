@@ -34,6 +34,8 @@ class EventLog {
   void append(std::span<const Event> events);
   // Writes everything through to the disk, the hash file, and packs the lines. Throws: nsa::Error; then the lines are there.
   void finish();
+  // Of the lines that are there so far, as LogRead has it.
+  [[nodiscard]] std::string hash() const;
 
  private:
   std::string folder_;
@@ -48,12 +50,20 @@ enum class LogState {
   altered
 };  // unfinished: no hash file; altered: it names another content
 
+struct LogRead {
+  LogState state = LogState::unfinished;
+  std::string hash;  // "HASH BYTES" of the whole lines that were read
+};
+
 [[nodiscard]] bool has_event_log(const std::string& folder);
 
+// As LogRead has it; "" where there is no log, or none that can be read.
+[[nodiscard]] std::string hash_of_events(const std::string& folder);
+
 // Calls `on_event` for each whole line. Throws: nsa::Error with file:line at a line that is no event (a half line at the
-// end is none, and is left out), if there is no such file, or if what is packed cannot be unpacked.
-// Altered is known only at the end: whoever keeps what `on_event` gave must then give it up.
-LogState read_event_log(const std::string& folder,
-                        const std::function<void(const Event&)>& on_event);
+// end is none, and is left out), if there is no such file, or if what is packed cannot be unpacked; NotAsRecorded where a hash
+// file says that it could be read once. Altered is known only at the end: whoever keeps what `on_event` gave must then give it up.
+LogRead read_event_log(const std::string& folder,
+                       const std::function<void(const Event&)>& on_event);
 
 }  // namespace harness

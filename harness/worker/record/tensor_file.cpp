@@ -1,11 +1,9 @@
 #include "harness/worker/record/tensor_file.h"
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <unistd.h>
 #include <utility>
 
 #include "nsa/base/error.h"
@@ -16,19 +14,13 @@
 namespace harness {
 namespace {
 
-std::byte* map_new_file(const std::string& path, std::size_t size) {
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) {
-    throw nsa::Error(path + ": cannot create: " + std::strerror(errno));
-  }
+std::byte* map_file(int fd, const std::string& path, std::size_t size) {
   // Reserving the blocks turns a full disk into an error here instead of a SIGBUS later.
   const int failed = posix_fallocate(fd, 0, static_cast<off_t>(size));
   void* memory =
       failed == 0 ? mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
   const int error = failed != 0 ? failed : errno;
-  ::close(fd);
   if (memory == MAP_FAILED) {
-    std::remove(path.c_str());
     throw nsa::Error(path + ": no room for " + std::to_string(size) +
                      " bytes: " + std::strerror(error));
   }
@@ -49,15 +41,13 @@ TensorFile::TensorFile(std::string path, const std::vector<Plan>& plan) : path_(
     places_[plan[i].name] = Place{plan[i], layout.offsets[i], static_cast<std::size_t>(bytes)};
   }
   size_ = layout.bytes;
-  memory_ = map_new_file(path_ + ".part", size_);
+  file_ = std::make_unique<nsa::NewFile>(path_);
+  memory_ = map_file(file_->descriptor(), path_, size_);
   std::memcpy(memory_, layout.head.data(), layout.head.size());
 }
 
 TensorFile::~TensorFile() {
-  if (memory_ != nullptr) {
-    munmap(memory_, size_);
-    std::remove((path_ + ".part").c_str());
-  }
+  if (memory_ != nullptr) munmap(memory_, size_);
 }
 
 std::span<const std::byte> TensorFile::put(const std::string& name, const torch::Tensor& tensor) {
@@ -92,9 +82,9 @@ Artefact TensorFile::finish() {
   artefact.hash = nsa::hash_hex(std::span<const std::byte>(memory_, size_));
   munmap(memory_, size_);
   memory_ = nullptr;
-  if (std::rename((path_ + ".part").c_str(), path_.c_str()) != 0) {
-    throw nsa::Error(path_ + ": cannot rename: " + std::strerror(errno));
-  }
+  // Gigabytes, which a case that passes drops at once: not worth a wait for the disk.
+  file_->keep(false);
+  file_.reset();
   return artefact;
 }
 

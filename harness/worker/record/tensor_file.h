@@ -5,11 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "harness/evidence/rows.h"
+#include "nsa/base/new_file.h"
 #include "nsa/torch.h"
 
 namespace harness {
@@ -22,7 +24,7 @@ class TensorFile {
     std::vector<std::int64_t> shape;
   };
 
-  // Creates PATH.part with room for all tensors, zero-filled. Throws: nsa::Error (no room, not writable).
+  // Makes a draft beside PATH with room for all tensors, zero-filled. Throws: nsa::Error (no room, not writable).
   TensorFile(std::string path, const std::vector<Plan>& plan);
   ~TensorFile();
   TensorFile(const TensorFile&) = delete;
@@ -48,6 +50,7 @@ class TensorFile {
   std::map<std::string, Place> places_;
   std::byte* memory_ = nullptr;
   std::size_t size_ = 0;
+  std::unique_ptr<nsa::NewFile> file_;  // until finish()
 };
 
 // A whole file at once.
