@@ -85,7 +85,9 @@ TEST(CommandCase, IsTheSameOnlyInTheSameFolderWithTheSameWords) {
   const auto identity = [&](const fs::path& there, const std::vector<std::string>& argv) {
     fs::create_directories(there);
     fs::current_path(there);
-    const harness::Case the_case = cli::case_of_command(argv, 60.0);
+    harness::CommandConfig command;
+    command.argv = argv;
+    const harness::Case the_case = cli::case_of_command(command, 60.0);
     fs::current_path(before);
     return harness::identity_of(harness::case_to_json(the_case)).history_id;
   };

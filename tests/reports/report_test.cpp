@@ -1,5 +1,6 @@
 // Reports against golden files, and the laws that every report keeps. NSA_WRITE_GOLDEN=1 writes the golden files anew.
 #include <algorithm>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -326,7 +327,8 @@ TEST(ReportOfACommand, TellsWhatFailedOnceAndInventsNoModel) {
   harness::CaseRecord record = *failed;
   harness::Case the_case = fixtures::sample_case("train");
   the_case.scenario.kind = harness::kCommandKind;
-  the_case.scenario.command = {{"python", "train.py"}, "/work of mine"};
+  the_case.scenario.command.argv = {"python", "train.py"};
+  the_case.scenario.command.directory = "/work of mine";
   the_case.scenario.fault.reset();
   record.case_json = harness::case_to_json(the_case);
   record.digest.last_lines = {{"command.err", "Traceback\nValueError: row 4711"}};

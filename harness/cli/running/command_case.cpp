@@ -78,7 +78,8 @@ Case case_of_command(const CommandConfig& command, double budget_seconds) {
                                  {"text", document.dump(2) + "\n"},
                                  {"scenario", document}};
   Case the_case = case_from_json(stored.dump(), "the command line");
-  the_case.scenario.command = command;
+  the_case.scenario.command.argv = command.argv;  // with what is not stored
+  the_case.scenario.command.keeps_arguments = command.keeps_arguments;
   the_case.id = case_id(the_case);
   return the_case;
 }
@@ -89,9 +90,10 @@ std::vector<std::string> kept_command_line(const std::vector<std::string>& words
   std::vector<std::string> kept = nsa::words_without_secrets({words.begin(), dashes});
   if (dashes == words.end()) return kept;
   kept.emplace_back("--");
-  for (std::string& word : kept_words({{dashes + 1, words.end()}, keeps_arguments})) {
-    kept.push_back(std::move(word));
-  }
+  CommandConfig command;
+  command.argv.assign(dashes + 1, words.end());
+  command.keeps_arguments = keeps_arguments;
+  for (std::string& word : kept_words(command)) kept.push_back(std::move(word));
   return kept;
 }
 

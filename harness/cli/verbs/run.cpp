@@ -113,8 +113,10 @@ RunPlan plan_of_command(const RunArguments& arguments, const Paths& paths) {
     throw nsa::Error("-- COMMAND: found scenarios, --set or --only before it, wanted none of them");
   }
   RunPlan plan = empty_plan(arguments.options, paths);
-  plan.cases.push_back(
-      case_of_command({command_after_dashes(), !arguments.no_arguments}, arguments.budget_seconds));
+  CommandConfig command;
+  command.argv = command_after_dashes();
+  command.keeps_arguments = !arguments.no_arguments;
+  plan.cases.push_back(case_of_command(command, arguments.budget_seconds));
   plan.unmet.emplace_back();
   return plan;
 }
