@@ -33,8 +33,8 @@ void log_judgement(const RunRecord& run,
                    const CaseRecord& record,
                    const LoggedJudgement& judgement);
 
-// Oldest first; none where there is no such file. Throws: nsa::Error with file:line: malformed; NotAsRecorded: altered, or of another
-// run or case.
+// Oldest first; none where there is no such file. Throws: nsa::Error with file:line: malformed; NotAsRecorded: altered, or of
+// another run or case.
 [[nodiscard]] std::vector<LoggedJudgement> read_verdict_log(const RunRecord& run,
                                                             const CaseRecord& record);
 

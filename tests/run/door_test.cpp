@@ -61,6 +61,29 @@ class DoorTest : public ::testing::Test {
   Door door_{"127.0.0.1", 0, token_, 2, "5001ce"};
 };
 
+// A scan of ports, or a monitor that leaves its connections open.
+TEST_F(DoorTest, ThoseWhoSayNothingKeepNobodyWaiting) {
+  constexpr int kIdle =
+      300;  // ten seconds for each 64 of them would be over the deadline of look_until()
+  std::vector<Link> idle;
+  for (int i = 0; i < kIdle; ++i) {
+    idle.push_back(stranger());
+    door_.look();
+  }
+  Link zero = stranger();
+  Link one = stranger();
+  zero.send(join_text(join_of(0)));
+  one.send(join_text(join_of(1)));
+  const std::int64_t until_ms = monotonic_ms() + 30'000;
+  while (!door_.complete()) {
+    ASSERT_LT(monotonic_ms(), until_ms);
+    std::vector<pollfd> waited;
+    door_.add_to(waited);
+    (void)poll(waited.data(), waited.size(), 50);
+    door_.look();
+  }
+}
+
 TEST_F(DoorTest, LetsEachRankInOnceAndThenListensNoMore) {
   Link one = stranger();
   Link zero = stranger();
