@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <csignal>
 #include <fcntl.h>
 #include <filesystem>
@@ -136,6 +137,14 @@ TEST(NewFile, NothingStaysOfOneThatWasNotKept) {
   const fakes::TempFolder folder;
   { nsa::NewFile(folder / "f").write("new"); }
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+TEST(File, WhatADiskOrAReaderDoesNotTakeIsNotRecorded) {
+  for (const int code : {ENOSPC, EDQUOT, EFBIG, EIO, EROFS, ENOLCK, EPIPE}) {
+    EXPECT_THROW(nsa::throw_write_error("write", "f", code), nsa::NotRecorded) << code;
+  }
+  EXPECT_THAT(error_of([] { nsa::throw_write_error("write", "f", EACCES); }),
+              HasSubstr("cannot write f: Permission denied"));
 }
 
 // Where no file may grow over `bytes`, as on a disk that becomes full. For one test, in one thread.

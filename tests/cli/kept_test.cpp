@@ -1,4 +1,5 @@
 // What is kept belongs together: files of one run in the folder of another one are refused by name, whatever they say.
+#include <SQLiteCpp/SQLiteCpp.h>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sys/stat.h>
@@ -8,6 +9,7 @@
 
 #include "harness/run/record/run_folder.h"
 #include "harness/store/run_files.h"
+#include "harness/store/run_hash.h"
 #include "harness/store/verdict_log.h"
 #include "tests/cli/program.h"
 
@@ -80,6 +82,21 @@ TEST_F(KeptTest, AWholeCaseOfAnotherRunIsRefused) {
   fs::remove_all(failed_ + "/01_s");
   fs::copy(passed_ + "/01_s", failed_ + "/01_s", fs::copy_options::recursive);
   expect_refused("a judgement of another run");
+}
+
+// As an older version made it again from a folder with another run's verdicts.
+TEST_F(KeptTest, AReportHoldsOutcomesAgainstTheEnd) {
+  {
+    SQLite::Database database(program_.database(), SQLite::OPEN_READWRITE);
+    database.exec("UPDATE judgement SET outcome = 'PASS'");
+    database.exec("UPDATE cases SET outcome = 'PASS'");
+    harness::seal_run(database, 2);
+  }
+  const ProgramResult report = program_.run({"report", "2"});
+  EXPECT_EQ(report.exit_code, 6) << report.err;
+  EXPECT_THAT(report.err,
+              HasSubstr("ended with exit code 1, but the judgements of its cases give 0"));
+  EXPECT_EQ(program_.run({"report", "1"}).exit_code, 0);
 }
 
 // A pipe, or a link to one, in the place of any file of a record: nothing waits for it.

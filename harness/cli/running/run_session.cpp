@@ -459,6 +459,7 @@ void RunSession::finish() {
   record_.exit_code = exit_code_;
   record_.complete = !incomplete_;
   record_or_tell([&] { write_end_file(record_); });
+  exit_code_ = code_of_outcomes();
   record_or_tell(
       [&] { store_->finish_run(record_.id, exit_code_, !incomplete_, record_.ended_ms); });
   exit_code_ = code_of_outcomes();

@@ -1,5 +1,6 @@
 #include "reports/report.h"
 
+#include <algorithm>
 #include <ctime>
 #include <iostream>
 #include <map>
@@ -15,6 +16,7 @@
 #include "harness/cli/verify_report.h"
 #include "harness/run/clock.h"
 #include "harness/scenario/exit_code.h"
+#include "harness/store/bisection.h"
 #include "harness/store/case_evidence.h"
 #include "nsa/base/error.h"
 #include "nsa/base/file.h"
@@ -99,6 +101,25 @@ std::map<std::int64_t, reports::Timeline> timelines_of(const Store& store,
   return all;
 }
 
+// A database that an older version made again from a folder may hold judgements of another run. Where each case was judged once,
+// how the run ended follows from its rows.
+int held_against_ends(const Store& store, const std::vector<RunRecord>& runs) {
+  int code = kExitPass;
+  for (const RunRecord& run : runs) {
+    if (run.exit_code < 0) continue;
+    const std::vector<CaseRecord> cases = store.cases(run.id);
+    const bool once = std::all_of(
+        cases.begin(), cases.end(), [](const CaseRecord& one) { return one.judgements <= 1; });
+    const int wanted = exit_code(outcomes_that_count(cases), !run.complete);
+    if (!once || wanted == run.exit_code) continue;
+    log_line("run " + run.name + " ended with exit code " + std::to_string(run.exit_code) +
+             ", but the judgements of its cases give " + std::to_string(wanted) +
+             ": they are not those that it made (nsa-harness db rebuild " + run.folder + ")");
+    code = kExitError;
+  }
+  return code;
+}
+
 int report(const ReportArguments& arguments) {
   if (!arguments.run.empty() && !arguments.since.empty()) {
     throw nsa::Error("report: found a run and --since, wanted one of them");
@@ -133,7 +154,7 @@ int report(const ReportArguments& arguments) {
     nsa::write_durably(out, text);
     std::cout << out << "\n";
   }
-  return kExitPass;
+  return held_against_ends(*store, request.runs);
 }
 
 }  // namespace
