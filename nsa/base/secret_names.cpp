@@ -8,7 +8,7 @@ namespace {
 
 using View = std::string_view;
 
-bool is_word(char c) {
+bool is_alphanumeric(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
@@ -19,7 +19,7 @@ std::string snake(View name) {
     const char c = name[i];
     const bool hump = i > 0 && c >= 'A' && c <= 'Z' && name[i - 1] >= 'a' && name[i - 1] <= 'z';
     if (hump) result += '_';
-    result += is_word(c) ? (c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c) : '_';
+    result += is_alphanumeric(c) ? (c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c) : '_';
   }
   return result;
 }
