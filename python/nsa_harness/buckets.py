@@ -25,6 +25,7 @@ class Buckets:
         self.script_hook = None  # (state, hook) that the script registered after ours
         self.join_work = None
         self._stand_in()
+        recorder.guard(self._watch_join)()  # now: a script enters join() before its first forward
 
     def _stand_in(self):
         """A script that registers its hook after ours is not refused. In the class: what the model itself holds would be in its copies."""
@@ -57,7 +58,6 @@ class Buckets:
         if self.is_registered:
             return
         distributed = self.recorder.torch.distributed
-        self.recorder.guard(self._watch_join)()
         self.group = self.model.process_group
         size = self.size = self.group.size()
         if getattr(self.model, "_comm_hooks", None):

@@ -366,8 +366,8 @@ class DataParallel(unittest.TestCase):
         self.assertEqual(self.model._comm_hooks, [])
 
     def test_a_rank_that_has_joined_sits_out_steps_of_the_others(self):
+        hook = self.model.join_hook()  # as join() makes it, before the first forward
         self.step()
-        hook = self.model.join_hook()
         for _ in range(2):
             hook.main_hook()  # as Join calls it for each step of the others
         self.step()
