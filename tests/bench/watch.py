@@ -9,8 +9,10 @@ one again (the A/A pair). Plain steps run without watch()'s part in torch.autogr
 whole, every hundredth, are told apart. Prints ratios to the mean of the two plain steps of the same turn: median and quartiles.
 """
 import argparse
+import atexit
 import os
 import pathlib
+import shutil
 import socket
 import statistics
 import sys
@@ -29,9 +31,11 @@ class Drain:
     """Takes what a rank tells, as the controller does, and keeps nothing."""
 
     def __init__(self):
-        self.address = f"nsa_harness_bench_{os.getpid()}"
+        self.folder = tempfile.mkdtemp(prefix="nsa_harness_bench_")
+        self.address = os.path.join(self.folder, "ranks.sock")
+        atexit.register(shutil.rmtree, self.folder, ignore_errors=True)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.bind("\0" + self.address)
+        self._socket.bind(self.address)
         self._socket.listen()
         self._told, self._ends = os.pipe()
         if os.fork() == 0:  # its processor time is none of the training's
