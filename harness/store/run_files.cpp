@@ -139,7 +139,7 @@ void read_end_file(PlannedRun& planned) {
   std::string hash;
   const json end = open_sealed_line(text, kEndLimits, path, hash);
   try {
-    if (planned.binds) refuse_other_end(end, run, path);
+    if (planned.binds || end.contains("plan")) refuse_other_end(end, run, path);
     constexpr int kLargestCode = 255;
     run.exit_code = static_cast<int>(nsa::integer_at(end, "exit_code", 0, kLargestCode));
     end.at("complete").get_to(run.complete);

@@ -19,7 +19,8 @@ std::string snake(View name) {
     const char c = name[i];
     const bool hump = i > 0 && c >= 'A' && c <= 'Z' && name[i - 1] >= 'a' && name[i - 1] <= 'z';
     if (hump) result += '_';
-    result += is_alphanumeric(c) ? (c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c) : '_';
+    result +=
+        is_alphanumeric(c) ? (c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c) : '_';
   }
   return result;
 }

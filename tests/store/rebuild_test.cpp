@@ -306,6 +306,15 @@ TEST_F(SwappedTest, AnotherPlanThanTheOneThatEndedIsRefused) {
   expect_refused(std::string(kRunFile) + ": altered");
 }
 
+// Also where just that it binds was altered.
+TEST_F(SwappedTest, APlanThatLostItsBindingIsRefused) {
+  const std::string path = run_.folder + "/" + kRunFile;
+  std::string text = nsa::read_file(path, 1 << 20);
+  text.replace(text.find("\"binds\""), 7, "\"bhnds\"");
+  std::ofstream(path) << text;
+  expect_refused(std::string(kRunFile) + ": altered");
+}
+
 TEST_F(SwappedTest, TheExitCodeHoldsTheOutcomes) {
   end_with(Outcome::pass, 1);
   expect_refused(std::string(kEndFile) +
