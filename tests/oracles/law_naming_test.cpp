@@ -1,10 +1,12 @@
 // Data made by a law is named by it; right data by none. Every law of every stage, in float64 and
 // with the rounding of float32 and bfloat16 on top.
 #include <cmath>
+#include <limits>
 #include <set>
 
 #include <gtest/gtest.h>
 
+#include "oracles/expected.h"
 #include "oracles/laws/match.h"
 #include "oracles/numbers.h"
 #include "tests/oracles/stage_case.h"
@@ -156,6 +158,33 @@ INSTANTIATE_TEST_SUITE_P(Stages,
                          LawNaming,
                          ::testing::ValuesIn(all_stages().begin(), all_stages().end()),
                          [](const auto& of) { return std::string(stage_name(of.param)); });
+
+// ---- candidates in general ------------------------------------------------------------------------------------------------
+
+constexpr double kBeyondAll = std::numeric_limits<double>::infinity();
+
+Expected given_as(std::vector<double> values, std::vector<double> bounds) {
+  const auto count = static_cast<std::int64_t>(values.size());
+  return {Tensor{{count}, std::move(values)}, Tensor{{count}, std::move(bounds)}};
+}
+
+Naming named_by(const Expected& candidate) {
+  const std::vector<double> found = {7.0, 2.0};
+  const Candidate one{{"law", "some law"}, [=] { return candidate; }};
+  return name_values(found, given_as({1.0, 2.0}, {0.1, 0.1}), std::span(&one, 1));
+}
+
+TEST(NameValues, ACandidateThatGivesTheWrongNumberIsNamed) {
+  EXPECT_NE(named_by(given_as({7.0, 2.0}, {0.1, 0.1})).alone(), nullptr);
+  EXPECT_EQ(named_by(given_as({6.0, 2.0}, {0.1, 0.1})).alone(), nullptr);
+}
+
+// A law that divides by zero has an infinite bound: every number keeps it, so it tells nothing of this one.
+TEST(NameValues, ABoundThatEveryNumberKeepsExplainsNone) {
+  EXPECT_EQ(named_by(given_as({6.0, 2.0}, {kBeyondAll, 0.1})).alone(), nullptr);
+  EXPECT_NE(named_by(given_as({7.0, 2.0}, {kBeyondAll, kBeyondAll})).alone(), nullptr)
+      << "it gives the number itself";
+}
 
 }  // namespace
 }  // namespace oracles::testing
