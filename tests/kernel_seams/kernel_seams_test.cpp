@@ -130,14 +130,15 @@ class KernelSeams : public ::testing::Test {
     return size > 0 ? error / size : error;
   }
 
-  // As near to the truth as the reference in bfloat16, or half as far again: both round, in other places.
+  // As near to the truth as the reference in bfloat16, or twice as far: both round, in other places. The gradient of the gate's bias
+  // is a sum of few numbers, and how far off the reference's own sum is depends on the processor (with AMX 1.9 times less).
   static void expect_near(const Results& found,
                           const Results& reference,
                           const Results& truth,
                           const std::string& where) {
     ASSERT_EQ(found.size(), truth.size());
     for (const auto& [name, right] : truth) {
-      const double limit = 1.5 * distance(reference.at(name), right) + 2e-3;
+      const double limit = 2.0 * distance(reference.at(name), right) + 2e-3;
       EXPECT_LE(distance(found.at(name), right), limit) << where << " " << name;
     }
   }

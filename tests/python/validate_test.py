@@ -156,10 +156,10 @@ class Validate(unittest.TestCase):
             verdict = nsa_harness.validate(kernels.win_with_dropout, dict(WIN), out=folder, db=os.path.join(folder, "runs.db"))
             with open(verdict.report, encoding="utf-8") as file:
                 report = file.read()
+            again = re.search(r"env NSA_HARNESS_PYTHON=\S+ \S+ run (\S+/win_with_dropout\.yaml)", report)
+            self.assertTrue(again and os.path.exists(again.group(1)), report)
         self.assertEqual([finding.code for finding in verdict.findings], ["NUMERIC.FORWARD"], str(verdict))
         self.assertIn("Two calls with the same inputs gave different outputs", str(verdict))
-        again = re.search(r"env NSA_HARNESS_PYTHON=\S+ \S+ run (\S+/win_with_dropout\.yaml)", report)
-        self.assertTrue(again and os.path.exists(again.group(1)), report)
 
     def test_no_process_outlives_the_case(self):
         for kernel in (kernels.leaves_a_process, kernels.leaves_a_bare_process):
