@@ -96,7 +96,7 @@ def judged(program, corpus):
                 with open(path, encoding="utf-8") as file:
                     last = file.readlines()[-1]
                 case = f"{name}/{os.path.basename(os.path.dirname(path))}"
-                rows.update(rows_of(case, json.loads(last)))
+                rows.update(rows_of(case, json.loads(last)["says"]))
         return rows
 
 
