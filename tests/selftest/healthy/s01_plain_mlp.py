@@ -1,23 +1,13 @@
 # launch: python
 """Regress a noisy sine with a small MLP."""
-import hashlib
 import os
 
 import torch
 from torch import nn
 
+from hashes import fingerprint
+
 torch.manual_seed(1)
-
-
-def fingerprint(module):
-    digest = hashlib.sha256()
-    tensors = dict(module.named_parameters())
-    tensors.update(module.named_buffers())
-    for name in sorted(tensors):
-        raw = tensors[name].detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-        digest.update(name.encode())
-        digest.update(bytes(raw.tolist()))
-    return digest.hexdigest()
 
 
 x = torch.linspace(-3, 3, 256).unsqueeze(1)

@@ -1,12 +1,13 @@
 # launch: python
 """Classify synthetic images read by two forked DataLoader workers; validate every epoch."""
-import hashlib
 import os
 import random
 
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
+
+from hashes import fingerprint
 
 
 class Blobs(Dataset):
@@ -25,17 +26,6 @@ class Blobs(Dataset):
         if random.random() < 0.5:  # augmentation with the worker's own seed
             img = img + 0.1 * torch.randn(1, 12, 12)
         return img, label
-
-
-def fingerprint(module):
-    digest = hashlib.sha256()
-    tensors = dict(module.named_parameters())
-    tensors.update(module.named_buffers())
-    for name in sorted(tensors):
-        raw = tensors[name].detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-        digest.update(name.encode())
-        digest.update(bytes(raw.tolist()))
-    return digest.hexdigest()
 
 
 def seed_worker(worker_id):

@@ -1,7 +1,6 @@
 # launch: torchrun 2
 """DDP with gradient accumulation: three micro-batches under no_sync, the fourth synchronises."""
 import contextlib
-import hashlib
 import os
 import time
 
@@ -10,25 +9,9 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 
+from hashes import fingerprint, gather_hashes
+
 ACCUM = 4
-
-
-def fingerprint(module):
-    digest = hashlib.sha256()
-    tensors = dict(module.named_parameters())
-    tensors.update(module.named_buffers())
-    for name in sorted(tensors):
-        raw = tensors[name].detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-        digest.update(name.encode())
-        digest.update(bytes(raw.tolist()))
-    return digest.hexdigest()
-
-
-def gather_hashes(hexdigest):
-    mine = torch.tensor(list(bytes.fromhex(hexdigest)), dtype=torch.uint8)
-    parts = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, mine)
-    return [bytes(part.tolist()).hex() for part in parts]
 
 
 def main():

@@ -1,22 +1,12 @@
 # launch: python
 """A small transformer encoder under bf16 autocast, with progress bars on stdout and stderr."""
-import hashlib
 import os
 import sys
 
 import torch
 from torch import nn
 
-
-def fingerprint(module):
-    digest = hashlib.sha256()
-    tensors = dict(module.named_parameters())
-    tensors.update(module.named_buffers())
-    for name in sorted(tensors):
-        raw = tensors[name].detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-        digest.update(name.encode())
-        digest.update(bytes(raw.tolist()))
-    return digest.hexdigest()
+from hashes import fingerprint
 
 
 class Tagger(nn.Module):

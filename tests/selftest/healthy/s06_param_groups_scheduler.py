@@ -1,22 +1,12 @@
 # launch: python
 """Decay / no-decay / head parameter groups, warm-up plus cosine schedule, gradient clipping."""
-import hashlib
 import os
 
 import torch
 from torch import nn
 from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, SequentialLR
 
-
-def fingerprint(module):
-    digest = hashlib.sha256()
-    tensors = dict(module.named_parameters())
-    tensors.update(module.named_buffers())
-    for name in sorted(tensors):
-        raw = tensors[name].detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-        digest.update(name.encode())
-        digest.update(bytes(raw.tolist()))
-    return digest.hexdigest()
+from hashes import fingerprint
 
 
 class Net(nn.Module):

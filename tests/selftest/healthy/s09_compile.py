@@ -1,22 +1,12 @@
 # launch: python
 """torch.compile with the aot_eager backend; the number of compiled graphs is printed too."""
-import hashlib
 import os
 
 import torch
 from torch import nn
 from torch._dynamo.utils import counters
 
-
-def fingerprint(module):
-    digest = hashlib.sha256()
-    tensors = dict(module.named_parameters())
-    tensors.update(module.named_buffers())
-    for name in sorted(tensors):
-        raw = tensors[name].detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-        digest.update(name.encode())
-        digest.update(bytes(raw.tolist()))
-    return digest.hexdigest()
+from hashes import fingerprint
 
 
 class Block(nn.Module):

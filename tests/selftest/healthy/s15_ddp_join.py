@@ -1,7 +1,6 @@
 # launch: torchrun 2
 # told: FAIL STATE.DIVERGED
 """DDP join(): rank 1 has three batches more than rank 0."""
-import hashlib
 import math
 import os
 import time
@@ -11,23 +10,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 
-
-def fingerprint(module):
-    digest = hashlib.sha256()
-    tensors = dict(module.named_parameters())
-    tensors.update(module.named_buffers())
-    for name in sorted(tensors):
-        raw = tensors[name].detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-        digest.update(name.encode())
-        digest.update(bytes(raw.tolist()))
-    return digest.hexdigest()
-
-
-def gather_hashes(hexdigest):
-    mine = torch.tensor(list(bytes.fromhex(hexdigest)), dtype=torch.uint8)
-    parts = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, mine)
-    return [bytes(part.tolist()).hex() for part in parts]
+from hashes import fingerprint, gather_hashes
 
 
 def main():

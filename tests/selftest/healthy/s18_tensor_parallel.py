@@ -10,6 +10,8 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
+from hashes import gather_hashes
+
 
 def fingerprint(module):
     digest = hashlib.sha256()
@@ -21,13 +23,6 @@ def fingerprint(module):
         digest.update(name.encode())
         digest.update(bytes(t.contiguous().reshape(-1).view(torch.uint8).tolist()))
     return digest.hexdigest()
-
-
-def gather_hashes(hexdigest):
-    mine = torch.tensor(list(bytes.fromhex(hexdigest)), dtype=torch.uint8)
-    parts = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, mine)
-    return [bytes(part.tolist()).hex() for part in parts]
 
 
 class MLP(nn.Module):

@@ -1,23 +1,13 @@
 # launch: python
 # told: CRASH CRASH.EXCEPTION
 """User hooks everywhere and a custom autograd.Function; a quality gate raises after training."""
-import hashlib
 import os
 from collections import Counter
 
 import torch
 from torch import nn
 
-
-def fingerprint(module):
-    digest = hashlib.sha256()
-    tensors = dict(module.named_parameters())
-    tensors.update(module.named_buffers())
-    for name in sorted(tensors):
-        raw = tensors[name].detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-        digest.update(name.encode())
-        digest.update(bytes(raw.tolist()))
-    return digest.hexdigest()
+from hashes import fingerprint
 
 
 class StraightThroughRound(torch.autograd.Function):

@@ -1,7 +1,6 @@
 # launch: python
 """Roll back, save, pickle, reload and resume; the optimiser is re-created in the middle."""
 import copy
-import hashlib
 import os
 import pickle
 import tempfile
@@ -9,16 +8,7 @@ import tempfile
 import torch
 from torch import nn
 
-
-def fingerprint(module):
-    digest = hashlib.sha256()
-    tensors = dict(module.named_parameters())
-    tensors.update(module.named_buffers())
-    for name in sorted(tensors):
-        raw = tensors[name].detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-        digest.update(name.encode())
-        digest.update(bytes(raw.tolist()))
-    return digest.hexdigest()
+from hashes import fingerprint
 
 
 def train(model, optimizer, steps):

@@ -1,22 +1,12 @@
 # launch: python
 """MAML: inner steps by functional_call with create_graph=True, outer steps by an own optimiser."""
-import hashlib
 import os
 
 import torch
 from torch import nn
 from torch.func import functional_call
 
-
-def fingerprint(module):
-    digest = hashlib.sha256()
-    tensors = dict(module.named_parameters())
-    tensors.update(module.named_buffers())
-    for name in sorted(tensors):
-        raw = tensors[name].detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-        digest.update(name.encode())
-        digest.update(bytes(raw.tolist()))
-    return digest.hexdigest()
+from hashes import fingerprint
 
 
 class SignMomentum(torch.optim.Optimizer):
