@@ -7,6 +7,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "harness/store/identity.h"
 #include "harness/store/bisection.h"
 #include "harness/store/experiments.h"
 #include "nsa/base/text.h"
@@ -50,7 +51,7 @@ Cell cell_of(const CaseRecord& record) {
   cell.profile = record.profile;
   cell.outcome = harness::outcome_of(record);
   cell.digest = &record.digest;
-  cell.planted = record.case_json.find("\"fault\":{") != std::string::npos;
+  cell.planted = harness::plants_fault(record.case_json);
   cell.reason = !record.skip_reason.empty() ? record.skip_reason
                 : record.judgement          ? record.judgement->reason
                                             : "never judged";

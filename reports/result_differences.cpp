@@ -8,6 +8,7 @@
 #include <set>
 #include <string_view>
 
+#include "harness/store/identity.h"
 #include "nsa/base/text.h"
 #include "reports/markdown.h"
 
@@ -31,7 +32,7 @@ bool same_bits(double a, double b) {
 
 bool ran(const CaseRecord& record) {
   return record.skip_reason.empty() && record.digest.recorded &&
-         record.case_json.find("\"fault\":{") == std::string::npos;
+         !harness::plants_fault(record.case_json);
 }
 
 void compare_series(const CaseRecord& before, const CaseRecord& now, ResultDifferences& result) {

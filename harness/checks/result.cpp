@@ -55,14 +55,6 @@ Finding make_finding(std::string code, std::string variant) {
   return finding;
 }
 
-void put_some(Finding& finding, const std::string& name, const std::vector<std::string>& names) {
-  constexpr std::size_t kMostNamed = 4;  // a sentence stays readable
-  const std::size_t shown = std::min(names.size(), kMostNamed);
-  finding.facts[name] =
-      std::vector<std::string>(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown));
-  if (shown < names.size()) finding.facts[name + "_more"] = names.size() - shown;
-}
-
 Site site_of_rank(int rank) {
   Site site;
   if (rank >= 0) site.ranks = {rank};

@@ -43,9 +43,6 @@ class ResultBuilder {
 // Without a place and facts yet.
 [[nodiscard]] Finding make_finding(std::string code, std::string variant);
 
-// Puts the first of `names` into facts[name], and the number of the others into facts[name + "_more"].
-void put_some(Finding& finding, const std::string& name, const std::vector<std::string>& names);
-
 // Of one process: rank 1, or nothing for the twin.
 [[nodiscard]] Site site_of_rank(int rank);
 [[nodiscard]] Site site_of_layer(int rank, int layer);
@@ -81,13 +78,13 @@ class Latest {
 };
 
 // The ranks whose value is not that of the strict majority; empty when there is none (two ranks that differ).
-template <typename Value>
-std::vector<int> minority(const std::map<int, Value>& value_of_rank) {
-  std::map<Value, std::vector<int>> ranks_of;
+template <typename Rank, typename Value>
+std::vector<Rank> minority(const std::map<Rank, Value>& value_of_rank) {
+  std::map<Value, std::vector<Rank>> ranks_of;
   for (const auto& [rank, value] : value_of_rank) ranks_of[value].push_back(rank);
   for (const auto& [value, ranks] : ranks_of) {
     if (2 * ranks.size() <= value_of_rank.size()) continue;
-    std::vector<int> others;
+    std::vector<Rank> others;
     for (const auto& [rank, seen] : value_of_rank) {
       if (!(seen == value)) others.push_back(rank);
     }
@@ -96,10 +93,10 @@ std::vector<int> minority(const std::map<int, Value>& value_of_rank) {
   return {};
 }
 
-template <typename Value>
-bool all_equal(const std::map<int, Value>& value_of_rank) {
-  return std::all_of(value_of_rank.begin(), value_of_rank.end(), [&](const auto& entry) {
-    return entry.second == value_of_rank.begin()->second;
+template <typename Key, typename Value>
+bool all_equal(const std::map<Key, Value>& values) {
+  return std::all_of(values.begin(), values.end(), [&](const auto& entry) {
+    return entry.second == values.begin()->second;
   });
 }
 

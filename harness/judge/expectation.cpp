@@ -71,7 +71,7 @@ bool site_matches(const Site& wanted, const Site& seen) {
          same_text(wanted.branch, seen.branch) && same_text(wanted.param, seen.param) &&
          same_text(wanted.op, seen.op) && same_text(wanted.phase, seen.phase) &&
          same_value(wanted.step, seen.step) && same_value(wanted.bucket, seen.bucket) &&
-         same_value(wanted.sequence, seen.sequence) && detail_contains(wanted.detail, seen.detail);
+         same_value(wanted.sequence, seen.sequence) && detail_contains(wanted.detail.json(), seen.detail.json());
 }
 
 bool has_initiating(const std::string& wanted, const Judgement& seen) {

@@ -26,11 +26,9 @@ constexpr int kEndsOfProcesses = 50;
 constexpr int kFromTheStart = 300;
 
 std::int64_t step_of(const Finding& finding, int place) {
-  const nlohmann::json& detail = finding.site.detail;
+  const nlohmann::json* first = finding.site.detail.find("first_step");
   if (place < kEndsOfProcesses) return 0;
-  if (detail.is_object() && detail.contains("first_step") && detail["first_step"].is_number()) {
-    return detail["first_step"].get<std::int64_t>();
-  }
+  if (first != nullptr && first->is_number()) return first->get<std::int64_t>();
   if (finding.site.step) return *finding.site.step;
   return place < kFromTheStart ? 0 : std::numeric_limits<std::int64_t>::max();
 }
@@ -78,7 +76,7 @@ auto in_the_model(const Site& site) {
 
 // Of findings that nothing else tells apart.
 std::string contents_of(const Finding& finding) {
-  return nlohmann::json{finding.site, finding.facts}.dump(
+  return nlohmann::json{finding.site, finding.facts.json()}.dump(
       -1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

@@ -53,7 +53,7 @@ bool are_integers(const nlohmann::json& list) {
 
 Site place_of(Site site) {
   nlohmann::json kept = nlohmann::json::object();
-  for (const auto& [key, value] : site.detail.items()) {
+  for (const auto& [key, value] : site.detail.json().items()) {
     if (is_measure(key)) continue;
     kept[key] = value;
     if (!are_integers(value)) continue;
@@ -61,7 +61,7 @@ Site place_of(Site site) {
     std::sort(numbers.begin(), numbers.end());
     kept[key] = nsa::ranges_text(numbers);
   }
-  site.detail = std::move(kept);
+  site.detail = Facts(std::move(kept));
   return site;
 }
 
@@ -96,7 +96,7 @@ void to_json(nlohmann::json& json, const Finding& finding) {
   json = {{"code", finding.code},
           {"variant", finding.variant},
           {"site", finding.site},
-          {"facts", finding.facts},
+          {"facts", finding.facts.json()},
           {"check", finding.check},
           {"statement", finding.statement},
           {"ruled_out", finding.ruled_out},
@@ -116,7 +116,7 @@ void from_json(const nlohmann::json& json, Finding& finding) {
   json.at("code").get_to(finding.code);
   finding.variant = json.value("variant", std::string());
   json.at("site").get_to(finding.site);
-  finding.facts = json.value("facts", nlohmann::json::object());
+  finding.facts = Facts(json.value("facts", nlohmann::json::object()));
   finding.check = json.value("check", std::string());
   json.at("statement").get_to(finding.statement);
   json.at("ruled_out").get_to(finding.ruled_out);

@@ -26,8 +26,7 @@ struct Finding {
   std::string code;     // of the table in harness/judge/codes
   std::string variant;  // the situation: which sentences of harness/judge/wording tell it
   Site site;
-  nlohmann::json facts =
-      nlohmann::json::object();  // named numbers, names and lists of the sentences
+  Facts facts;        // named numbers, names and lists of the sentences
   std::string check;             // that gave it
   // Made of code, variant, site and facts by worded():
   std::string statement;  // what happened

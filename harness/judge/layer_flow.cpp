@@ -89,7 +89,7 @@ bool carries(const Flow& flow, Of what) {
 }  // namespace
 
 Node node_of(const Site& site) {
-  const bool named = site.detail.is_object() && site.detail.contains("seam");
+  const bool named = site.detail.contains("seam");
   for (const std::string& op :
        {named ? site.detail.value("seam", std::string()) : std::string(), site.op}) {
     if (op.empty()) continue;

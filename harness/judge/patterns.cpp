@@ -7,8 +7,6 @@
 namespace harness {
 namespace {
 
-constexpr const char* kFitted = "fitted";
-
 bool fits_code(std::string_view pattern, const Finding& finding) {
   const std::size_t slash = pattern.find('/');
   const std::string_view code = pattern.substr(0, slash);
@@ -19,10 +17,9 @@ bool fits_code(std::string_view pattern, const Finding& finding) {
 }
 
 bool names_part(const Finding& finding, std::string_view part) {
-  const nlohmann::json& detail = finding.site.detail;
-  if (!detail.is_object() || !detail.contains("parts")) return false;
-  const nlohmann::json& parts = detail.at("parts");
-  return std::any_of(parts.begin(), parts.end(), [&](const nlohmann::json& one) {
+  const nlohmann::json* parts = finding.site.detail.find("parts");
+  if (parts == nullptr) return false;
+  return std::any_of(parts->begin(), parts->end(), [&](const nlohmann::json& one) {
     return one.is_string() && one.get_ref<const std::string&>() == part;
   });
 }
@@ -30,17 +27,17 @@ bool names_part(const Finding& finding, std::string_view part) {
 }  // namespace
 
 std::string law_of(const Site& site) {
-  return site.detail.is_object() ? site.detail.value("law", std::string()) : "";
+  return site.detail.value("law", std::string());
 }
 
 bool has_fitted_law(const Site& site) {
-  return site.detail.is_object() && site.detail.contains(kFitted);
+  return site.detail.contains("fitted");
 }
 
 void put_law(const std::string& law, bool fitted, Site& site) {
   if (law.empty()) return;
   site.detail["law"] = law;
-  if (fitted) site.detail[kFitted] = "to the numbers";
+  if (fitted) site.detail["fitted"] = "to the numbers";
 }
 
 bool fits(std::string_view pattern, const Finding& finding) {

@@ -36,7 +36,7 @@ constexpr std::array kShared = {
 // Where both say how many rows are wrong.
 bool same_rows(const Site& a, const Site& b) {
   const auto rows = [](const Site& site) {
-    return site.detail.is_object() ? site.detail.value("row_count", std::int64_t{0}) : 0;
+    return site.detail.value("row_count", std::int64_t{0});
   };
   return a.branch == b.branch && rows(a) > 0 && rows(a) == rows(b);
 }

@@ -41,7 +41,7 @@ bool explains_itself(Tie tie, const Site& effect) {
 
 // Whoever wrote into what it was given is told beside the place of what was written.
 std::string seam_of(const Site& site) {
-  return site.detail.is_object() ? site.detail.value("written_by", site.op) : site.op;
+  return site.detail.value("written_by", site.op);
 }
 
 bool share_rank(const Site& a, const Site& b) {
@@ -71,9 +71,8 @@ bool is_in_all(const std::vector<int>& cause, const std::vector<int>& effect) {
 }
 
 // The whole numbers that a site's detail lists under this name.
-std::set<std::int64_t> listed(const Site& site, const char* name) {
+std::set<std::int64_t> listed(const Site& site, FactName name) {
   std::set<std::int64_t> numbers;
-  if (!site.detail.is_object()) return numbers;
   for (const auto& one : site.detail.value(name, nlohmann::json::array())) {
     if (one.is_number_integer()) numbers.insert(one.get<std::int64_t>());
   }
@@ -121,7 +120,7 @@ int backward_place(const Site& site) {
 std::set<std::string> params_of(const Site& site) {
   std::set<std::string> params;
   if (!site.param.empty()) params.insert(site.param);
-  if (site.detail.is_object() && site.detail.contains("params")) {
+  if (site.detail.contains("params")) {
     for (const auto& param : site.detail.at("params")) {
       if (param.is_string()) params.insert(param.get<std::string>());
     }
@@ -162,7 +161,7 @@ bool one_side(const Site& cause, const Site& effect) {
 }
 
 bool each_its_own(const Site& cause) {
-  return cause.detail.is_object() && cause.detail.value("differs_by_rank", false);
+  return cause.detail.value("differs_by_rank", false);
 }
 
 // The steps in which it was seen: those that it names, and its own one.
@@ -198,7 +197,7 @@ bool same_step(const Site& a, const Site& b) {
 
 // Of a collective; each group counts its own.
 std::string group_of(const Site& site) {
-  return site.detail.is_object() ? site.detail.value("group", std::string()) : "";
+  return site.detail.value("group", std::string());
 }
 
 // After a mismatch the later operations of the step meet wrong ones too. Where one of them does not know the number: the same
@@ -218,7 +217,8 @@ bool same_law(const Finding& cause, const Finding& effect) {
   const Site& b = effect.site;
   const bool layers = a.layers.empty() || b.layers.empty() || a.layers == b.layers;
   return !law_of(a).empty() && law_of(a) == law_of(b) && layers && a.ranks == b.ranks &&
-         a.step == b.step && cause.facts.value("known", "") == effect.facts.value("known", "");
+         a.step == b.step && cause.facts.value("known", std::string()) ==
+             effect.facts.value("known", std::string());
 }
 
 // A stage that takes the weights, keys or values of another branch (weights_of_win) gives these a gradient besides their own.

@@ -143,7 +143,7 @@ Expectation read_expectation(const YamlNode& node) {
     nsa::read_fields(kSiteFields, part, expectation.site);
     if (const YamlNode* detail = part.get("detail")) {
       YamlMap(*detail, part.name("detail"));  // refuses what is no map
-      if (detail->kind == YamlNode::Kind::map) expectation.site.detail = json_of(*detail);
+      if (detail->kind == YamlNode::Kind::map) expectation.site.detail = Facts(json_of(*detail));
     }
     part.finish();
   }

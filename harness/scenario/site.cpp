@@ -61,7 +61,7 @@ void take(const nlohmann::json& json, const nsa::Field<Site, Value>& field, Site
 }
 
 void take(const nlohmann::json& json, const nsa::ByHand& row, Site& site) {
-  if (const auto at = json.find(row.key); at != json.end()) site.detail = *at;
+  if (const auto at = json.find(row.key); at != json.end()) site.detail = Facts(*at);
 }
 
 }  // namespace
@@ -95,13 +95,13 @@ std::string Site::text() const {
   add("bucket", bucket ? std::to_string(*bucket) : "");
   add("sequence", sequence ? std::to_string(*sequence) : "");
   add("phase", phase);
-  for (const auto& [key, value] : detail.items()) add(key, detail_text(value));
+  for (const auto& [key, value] : detail.json().items()) add(key, detail_text(value));
   return nsa::join(parts);
 }
 
 void to_json(nlohmann::json& json, const Site& site) {
   json = fields_json(kSiteFields, site);
-  if (!site.detail.empty()) json["detail"] = site.detail;
+  if (!site.detail.empty()) json["detail"] = site.detail.json();
 }
 
 void from_json(const nlohmann::json& json, Site& site) {

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/scenario/facts.h"
+
 namespace harness {
 
 // Where. Only what is known is set; layers, ranks, heads and rows count from 0; steps from 1. `param` is the name without
@@ -23,7 +25,7 @@ struct Site {
   std::optional<int> bucket;
   std::optional<std::int64_t> sequence;
   std::string phase;
-  nlohmann::json detail = nlohmann::json::object();
+  Facts detail;
 
   bool operator==(const Site&) const = default;
   [[nodiscard]] std::string text()

@@ -79,4 +79,10 @@ Identity identity_of(const std::string& case_json) {
   }
 }
 
+bool plants_fault(const std::string& case_json) {
+  const json document = json::parse(case_json, nullptr, false);
+  const json::json_pointer fault("/scenario/fault");
+  return document.is_object() && document.contains(fault) && document.at(fault).is_object();
+}
+
 }  // namespace harness

@@ -17,4 +17,7 @@ struct Identity {
 // Throws: nsa::Error.
 [[nodiscard]] Identity identity_of(const std::string& case_json);
 
+// Whether the case was run with a planted fault. False if the text is no description of a case.
+[[nodiscard]] bool plants_fault(const std::string& case_json);
+
 }  // namespace harness

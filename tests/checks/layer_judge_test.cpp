@@ -22,7 +22,7 @@ namespace {
 using fixtures::LayerSetting;
 using fixtures::LayerTensors;
 using harness::checks::ChoiceJudgement;
-using harness::checks::Deviation;
+using harness::checks::Departure;
 using harness::checks::LayerJudgement;
 using harness::checks::LayerRecord;
 using oracles::Branch;
@@ -44,10 +44,22 @@ LayerJudgement judged(const LayerSetting& setting, int layer = 0) {
   return harness::checks::judge_layer(record, setting.model);
 }
 
-std::string text_of(const std::vector<Deviation>& deviations) {
+bool names_law(const Departure& seen, const std::string& name) {
+  return std::any_of(seen.laws.begin(), seen.laws.end(), [&](const harness::checks::KnownLaw& law) {
+    return law.name == name;
+  });
+}
+
+std::string laws_text(const Departure& seen) {
+  std::vector<std::string> names;
+  for (const harness::checks::KnownLaw& law : seen.laws) names.push_back(law.name);
+  return nsa::join(names);
+}
+
+std::string text_of(const std::vector<Departure>& departures) {
   std::string text;
-  for (const Deviation& seen : deviations) {
-    text += seen.code + " " + seen.branch + " " + seen.op + " " + seen.law + " " +
+  for (const Departure& seen : departures) {
+    text += seen.code + " " + seen.site.branch + " " + seen.site.op + " " + seen.law() + " " +
             (seen.tensors.empty() ? "" : seen.tensors.front()) + "; ";
   }
   return text;
@@ -67,11 +79,11 @@ TEST(LayerJudge, WhatIsRightPassesInEveryVariantAndLength) {
         if (length == 5) setting.gate_override = {0.0, 1.0, 0.0};
         const LayerRecord record = recorded(fixtures::made_layer(setting, 1, 0), setting);
         const LayerJudgement layer = harness::checks::judge_layer(record, setting.model);
-        EXPECT_TRUE(layer.deviations.empty()) << length << ": " << text_of(layer.deviations);
+        EXPECT_TRUE(layer.departures.empty()) << length << ": " << text_of(layer.departures);
         EXPECT_TRUE(layer.missing.empty());
         EXPECT_GT(layer.errors.size(), 20U);
         const ChoiceJudgement choice = harness::checks::judge_choice(record);
-        EXPECT_TRUE(choice.deviations.empty()) << length << ": " << text_of(choice.deviations);
+        EXPECT_TRUE(choice.departures.empty()) << length << ": " << text_of(choice.departures);
         EXPECT_TRUE(choice.missing.empty());
         EXPECT_EQ(choice.rows, 2 * 2 * length);
         EXPECT_LE(choice.worst_share_of_bound, 1.0);
@@ -104,7 +116,7 @@ TEST(LayerJudgeInBfloat16, WhatIsRightPassesInEveryVariantAndLength) {
         setting.length = length;
         if (length == 5) setting.gate_override = {0.0, 1.0, 0.0};
         const LayerJudgement layer = judged(setting, 1);
-        EXPECT_TRUE(layer.deviations.empty()) << length << ": " << text_of(layer.deviations);
+        EXPECT_TRUE(layer.departures.empty()) << length << ": " << text_of(layer.departures);
         EXPECT_TRUE(layer.missing.empty());
       }
     }
@@ -119,10 +131,10 @@ TEST(LayerJudgeInBfloat16, AFactorInOneHeadIsFoundThere) {
     scale_rows(tensor, 2 * rows, 3 * rows, 1.1);
   };
   const LayerJudgement layer = judged(setting);
-  ASSERT_EQ(layer.deviations.size(), 1U) << text_of(layer.deviations);
-  EXPECT_EQ(layer.deviations.front().code, "NUMERIC.FORWARD");
-  EXPECT_EQ(layer.deviations.front().branch, "win");
-  EXPECT_EQ(layer.deviations.front().heads, (std::vector<int>{2}));
+  ASSERT_EQ(layer.departures.size(), 1U) << text_of(layer.departures);
+  EXPECT_EQ(layer.departures.front().code, "NUMERIC.FORWARD");
+  EXPECT_EQ(layer.departures.front().branch, "win");
+  EXPECT_EQ(layer.departures.front().heads, (std::vector<int>{2}));
 }
 
 TEST(LayerJudgeInBfloat16, AFactorInOneGradientIsFoundThere) {
@@ -132,10 +144,10 @@ TEST(LayerJudgeInBfloat16, AFactorInOneGradientIsFoundThere) {
       if (name == "g.w.W_V_sel.weight") scale_rows(tensor, 0, tensor.shape[0] / 2, factor);
     };
     const LayerJudgement layer = judged(setting);
-    ASSERT_EQ(layer.deviations.size(), 1U) << text_of(layer.deviations);
-    EXPECT_EQ(layer.deviations.front().code, "NUMERIC.GRADIENT");
-    EXPECT_EQ(layer.deviations.front().branch, "sel");
-    EXPECT_EQ(layer.deviations.front().param, "W_V_sel");
+    ASSERT_EQ(layer.departures.size(), 1U) << text_of(layer.departures);
+    EXPECT_EQ(layer.departures.front().code, "NUMERIC.GRADIENT");
+    EXPECT_EQ(layer.departures.front().branch, "sel");
+    EXPECT_EQ(layer.departures.front().param, "W_V_sel");
   }
 }
 
@@ -149,8 +161,8 @@ TEST(LayerJudgeInBfloat16, ARotationOrSoftmaxInThatTypeIsFound) {
       return oracles::with_narrow_rotation(forward, stage, how);
     };
     const LayerJudgement rotated = judged(rotation);
-    ASSERT_FALSE(rotated.deviations.empty());
-    for (const Deviation& seen : rotated.deviations) EXPECT_EQ(seen.op, "rope") << text_of({seen});
+    ASSERT_FALSE(rotated.departures.empty());
+    for (const Departure& seen : rotated.departures) EXPECT_EQ(seen.site.op, "rope") << text_of({seen});
   }
   LayerSetting softmax = in_bfloat16();
   softmax.instead = [](const oracles::Stages& forward,
@@ -161,9 +173,9 @@ TEST(LayerJudgeInBfloat16, ARotationOrSoftmaxInThatTypeIsFound) {
   };
   const LayerJudgement attended = judged(softmax);
   std::set<std::string> branches;
-  for (const Deviation& seen : attended.deviations) {
-    EXPECT_EQ(seen.op, "attend_" + seen.branch) << text_of({seen});
-    branches.insert(seen.branch);
+  for (const Departure& seen : attended.departures) {
+    EXPECT_EQ(seen.site.op, "attend_" + seen.site.branch) << text_of({seen});
+    branches.insert(seen.site.branch);
   }
   EXPECT_EQ(branches, (std::set<std::string>{"cmp", "sel", "win"}));
 }
@@ -174,9 +186,9 @@ TEST(LayerJudgeInBfloat16, GradientsOfConsumersAddedInThatTypeAreFound) {
     setting.model.gate = gate;
     setting.added_narrow = true;
     const LayerJudgement layer = judged(setting);
-    ASSERT_EQ(layer.deviations.size(), 1U) << text_of(layer.deviations);
-    EXPECT_EQ(layer.deviations.front().code, "NUMERIC.GRADIENT");
-    EXPECT_EQ(layer.deviations.front().tensors.back(), "dx");
+    ASSERT_EQ(layer.departures.size(), 1U) << text_of(layer.departures);
+    EXPECT_EQ(layer.departures.front().code, "NUMERIC.GRADIENT");
+    EXPECT_EQ(layer.departures.front().tensors.back(), "dx");
   }
 }
 
@@ -191,17 +203,17 @@ TEST(LayerJudge, AnglesInFloat32AreFoundWhereThePositionsAreLarge) {
       return oracles::with_float_angles(forward, stage, how, forward.right(stage));
     };
     const LayerJudgement layer = judged(setting);
-    ASSERT_EQ(layer.deviations.size(), 1U) << text_of(layer.deviations);
-    EXPECT_EQ(layer.deviations.front().code, "NUMERIC.FORWARD");
-    EXPECT_EQ(layer.deviations.front().op, "rope");
-    EXPECT_EQ(layer.deviations.front().branch, "win");
+    ASSERT_EQ(layer.departures.size(), 1U) << text_of(layer.departures);
+    EXPECT_EQ(layer.departures.front().code, "NUMERIC.FORWARD");
+    EXPECT_EQ(layer.departures.front().op, "rope");
+    EXPECT_EQ(layer.departures.front().branch, "win");
   }
 }
 
 std::string code_of(const oracles::StageLaw& law, oracles::Stage stage) {
   oracles::Naming naming;
   naming.fitting.push_back({law.law, {}, 1.0, {}});
-  Deviation seen;
+  Departure seen;
   harness::checks::explain(naming, stage, seen);
   return seen.code;
 }
@@ -235,16 +247,14 @@ TEST(LayerJudge, NamesAMaskFromOneBlockAlone) {
         const auto setting =
             fixtures::under_law(name, branch, std::string(oracles::stage_name(stage)), which, 0, 0);
         const LayerJudgement layer = judged(setting);
-        ASSERT_EQ(layer.deviations.size(), 1U) << name;
-        const Deviation& seen = layer.deviations.front();
-        const std::string told = name + " " + text_of(layer.deviations) + nsa::join(seen.laws);
-        EXPECT_EQ(seen.branch, oracles::branch_name(branch)) << told;
-        EXPECT_EQ(seen.op, "attend_" + seen.branch) << told;
-        EXPECT_EQ(seen.groups, std::vector<int>{1}) << told;
-        for (const int row : seen.rows) EXPECT_GE(row, first) << told;
-        const bool listed =
-            seen.law == name || std::count(seen.laws.begin(), seen.laws.end(), name);
-        EXPECT_TRUE(listed) << told;
+        ASSERT_EQ(layer.departures.size(), 1U) << name;
+        const Departure& seen = layer.departures.front();
+        const std::string told = name + " " + text_of(layer.departures) + laws_text(seen);
+        EXPECT_EQ(seen.site.branch, oracles::branch_name(branch)) << told;
+        EXPECT_EQ(seen.site.op, "attend_" + seen.site.branch) << told;
+        EXPECT_EQ(seen.site.detail.at("groups"), std::vector<int>{1}) << told;
+        for (const int row : seen.site.rows) EXPECT_GE(row, first) << told;
+        EXPECT_TRUE(names_law(seen, name)) << told;
         EXPECT_EQ(seen.code, code_of(law, stage)) << told;
       }
     }
@@ -266,19 +276,19 @@ TEST(LawCodes, AgreeOrSayNothing) {
   const auto told = [](const std::vector<std::string_view>& laws) {
     oracles::Naming naming;
     for (const std::string_view law : laws) naming.fitting.push_back({{law, "words"}, {}, 1.0, {}});
-    Deviation seen;
+    Departure seen;
     seen.code = "NUMERIC.FORWARD";
     harness::checks::explain(naming, oracles::Stage::o_win, seen);
     return seen;
   };
-  EXPECT_EQ(told({"inverted"}).law, "inverted");
+  EXPECT_EQ(told({"inverted"}).law(), "inverted");
   EXPECT_EQ(told({"inverted", "inverted_past"}).code, "MASK.POLARITY");
-  EXPECT_EQ(told({"inverted", "inverted_past"}).law, "");
+  EXPECT_EQ(told({"inverted", "inverted_past"}).law(), "");
   EXPECT_EQ(told({"inverted", "inverted_past"}).laws.size(), 2U);
   EXPECT_EQ(told({"inverted", "top_left"}).code, "NUMERIC.FORWARD");
   EXPECT_EQ(told({"keys_of_sel", "keys_and_values_of_sel"}).param, "W_K_win");
   EXPECT_EQ(told({"keys_of_sel", "values_of_sel"}).param, "");
-  EXPECT_EQ(told({}).law, "");
+  EXPECT_EQ(told({}).law(), "");
 }
 
 // The first row that sees a compressed token, left zero, is no inverted mask, although at this
@@ -295,14 +305,14 @@ TEST(LayerJudge, AFirstRowLeftZeroIsNoInvertedMask) {
       0,
       setting);
   const LayerJudgement layer = judged(setting);
-  ASSERT_EQ(layer.deviations.size(), 1U) << text_of(layer.deviations);
-  const Deviation& seen = layer.deviations.front();
+  ASSERT_EQ(layer.departures.size(), 1U) << text_of(layer.departures);
+  const Departure& seen = layer.departures.front();
   EXPECT_EQ(seen.code, "NUMERIC.FORWARD");
-  EXPECT_EQ(seen.rows, std::vector<int>{static_cast<int>(setting.model.l) - 1});
+  EXPECT_EQ(seen.site.rows, std::vector<int>{static_cast<int>(setting.model.l) - 1});
   const auto is_told = [&](const std::string& law) {
-    return seen.law == law || std::count(seen.laws.begin(), seen.laws.end(), law) > 0;
+    return names_law(seen, law);
   };
-  EXPECT_TRUE(is_told("first_row_zero")) << text_of(layer.deviations) << nsa::join(seen.laws);
+  EXPECT_TRUE(is_told("first_row_zero")) << text_of(layer.departures) << laws_text(seen);
   EXPECT_FALSE(is_told("inverted"));
 }
 
@@ -315,10 +325,10 @@ TEST(LayerJudge, TellsTheRowsOfAFiniteSentinel) {
       0,
       0);
   const LayerJudgement layer = judged(setting);
-  ASSERT_EQ(layer.deviations.size(), 1U) << text_of(layer.deviations);
-  EXPECT_EQ(layer.deviations.front().code, "NUMERIC.FORWARD");
-  EXPECT_EQ(layer.deviations.front().law, "finite_sentinel");
-  EXPECT_EQ(layer.deviations.front().rows, (std::vector<int>{0, 1, 2}));
+  ASSERT_EQ(layer.departures.size(), 1U) << text_of(layer.departures);
+  EXPECT_EQ(layer.departures.front().code, "NUMERIC.FORWARD");
+  EXPECT_EQ(layer.departures.front().law(), "finite_sentinel");
+  EXPECT_EQ(layer.departures.front().rows, (std::vector<int>{0, 1, 2}));
 }
 
 // One element of any stage: that stage is blamed, and no other, though all that follows from it was
@@ -345,9 +355,9 @@ TEST(LayerJudge, BlamesTheStageAndNothingThatFollows) {
     };
     const LayerRecord record = recorded(fixtures::made_layer(setting, 0, 1), setting);
     const LayerJudgement layer = harness::checks::judge_layer(record, setting.model);
-    ASSERT_EQ(layer.deviations.size(), 1U) << stage << ": " << text_of(layer.deviations);
-    EXPECT_EQ(layer.deviations.front().tensors, std::vector<std::string>{stage});
-    EXPECT_TRUE(harness::checks::judge_choice(record).deviations.empty()) << stage;
+    ASSERT_EQ(layer.departures.size(), 1U) << stage << ": " << text_of(layer.departures);
+    EXPECT_EQ(layer.departures.front().tensors, std::vector<std::string>{stage});
+    EXPECT_TRUE(harness::checks::judge_choice(record).departures.empty()) << stage;
   }
 }
 
@@ -359,8 +369,8 @@ TEST(LayerJudge, ANaNIsBlamedOnce) {
       if (name == stage) tensor.data.at(41) = std::nan("");
     };
     const LayerJudgement layer = judged(setting, 1);
-    ASSERT_EQ(layer.deviations.size(), 1U) << stage << ": " << text_of(layer.deviations);
-    EXPECT_EQ(layer.deviations.front().tensors, std::vector<std::string>{stage});
+    ASSERT_EQ(layer.departures.size(), 1U) << stage << ": " << text_of(layer.departures);
+    EXPECT_EQ(layer.departures.front().tensors, std::vector<std::string>{stage});
   }
 }
 
@@ -379,10 +389,10 @@ TEST(LayerJudge, ExplainsWrongInputsOfABranch) {
     const auto setting = fixtures::under_law(
         one.law, one.branch, stage, [](std::int64_t, std::int64_t) { return true; }, 0, 2);
     const LayerJudgement layer = judged(setting, 2);
-    ASSERT_EQ(layer.deviations.size(), 1U) << one.law << ": " << text_of(layer.deviations);
-    EXPECT_EQ(layer.deviations.front().law, one.law);
-    EXPECT_EQ(layer.deviations.front().code, "NUMERIC.FORWARD");
-    EXPECT_EQ(layer.deviations.front().param, one.param);
+    ASSERT_EQ(layer.departures.size(), 1U) << one.law << ": " << text_of(layer.departures);
+    EXPECT_EQ(layer.departures.front().law(), one.law);
+    EXPECT_EQ(layer.departures.front().code, "NUMERIC.FORWARD");
+    EXPECT_EQ(layer.departures.front().param, one.param);
   }
 }
 
@@ -411,11 +421,11 @@ TEST(LayerJudge, TwoWrongStagesAreTwoDeviations) {
     }
   };
   const LayerJudgement layer = judged(with_both(with_both(sel, win), order));
-  ASSERT_EQ(layer.deviations.size(), 3U) << text_of(layer.deviations);
-  EXPECT_EQ(layer.deviations[0].law, "top_left");
-  EXPECT_EQ(layer.deviations[0].code, "MASK.ALIGNMENT");
-  EXPECT_EQ(layer.deviations[1].law, "one_longer");
-  EXPECT_EQ(layer.deviations[2].law, "cmp_win_exchanged");
+  ASSERT_EQ(layer.departures.size(), 3U) << text_of(layer.departures);
+  EXPECT_EQ(layer.departures[0].law(), "top_left");
+  EXPECT_EQ(layer.departures[0].code, "MASK.ALIGNMENT");
+  EXPECT_EQ(layer.departures[1].law(), "one_longer");
+  EXPECT_EQ(layer.departures[2].law(), "cmp_win_exchanged");
 }
 
 // A stage after a wrong one is judged from what it was given: its own mistake is named, and no
@@ -428,11 +438,11 @@ TEST(LayerJudge, AWrongStageAfterAWrongOneIsToldApart) {
     for (double& value : tensor.data) value *= 4.0;  // l
   };
   const LayerJudgement layer = judged(setting);
-  ASSERT_EQ(layer.deviations.size(), 2U) << text_of(layer.deviations);
-  EXPECT_EQ(layer.deviations[0].tensors, std::vector<std::string>{"k_raw"});
-  EXPECT_EQ(layer.deviations[0].law, "");
-  EXPECT_EQ(layer.deviations[1].tensors, std::vector<std::string>{"k_cmp"});
-  EXPECT_EQ(layer.deviations[1].law, "sums");
+  ASSERT_EQ(layer.departures.size(), 2U) << text_of(layer.departures);
+  EXPECT_EQ(layer.departures[0].tensors, std::vector<std::string>{"k_raw"});
+  EXPECT_EQ(layer.departures[0].law(), "");
+  EXPECT_EQ(layer.departures[1].tensors, std::vector<std::string>{"k_cmp"});
+  EXPECT_EQ(layer.departures[1].law(), "sums");
 }
 
 std::set<std::string> judged_gradients(const LayerJudgement& layer) {
@@ -447,7 +457,7 @@ std::set<std::string> judged_gradients(const LayerJudgement& layer) {
 TEST(LayerJudge, GradientsThatDoNotGoThroughAWrongForwardAreJudged) {
   LayerSetting setting = fixtures::under_law("top_left", Branch::sel, "o_sel", kEverywhere, 0, 0);
   const LayerJudgement right = judged(setting);
-  ASSERT_EQ(right.deviations.size(), 1U) << text_of(right.deviations);
+  ASSERT_EQ(right.departures.size(), 1U) << text_of(right.departures);
   EXPECT_EQ(judged_gradients(right),
             (std::set<std::string>{"g.w.W_K_cmp.weight",
                                    "g.w.W_V_cmp.weight",
@@ -470,11 +480,11 @@ TEST(LayerJudge, GradientsThatDoNotGoThroughAWrongForwardAreJudged) {
     return wrong;
   }());
   const LayerJudgement both = judged(setting);
-  ASSERT_EQ(both.deviations.size(), 2U) << text_of(both.deviations);
-  EXPECT_EQ(both.deviations[0].code, "MASK.ALIGNMENT");
-  EXPECT_EQ(both.deviations[1].code, "NUMERIC.GRADIENT");
-  EXPECT_EQ(both.deviations[1].branch, "win");
-  EXPECT_EQ(both.deviations[1].law, "factor");
+  ASSERT_EQ(both.departures.size(), 2U) << text_of(both.departures);
+  EXPECT_EQ(both.departures[0].code, "MASK.ALIGNMENT");
+  EXPECT_EQ(both.departures[1].code, "NUMERIC.GRADIENT");
+  EXPECT_EQ(both.departures[1].branch, "win");
+  EXPECT_EQ(both.departures[1].law(), "factor");
 }
 
 TEST(LayerJudge, NoGradientIsJudgedAfterAWrongOutput) {
@@ -483,7 +493,7 @@ TEST(LayerJudge, NoGradientIsJudgedAfterAWrongOutput) {
     if (name == "y") tensor.data.at(5) += 0.5;
   };
   const LayerJudgement layer = judged(setting);
-  EXPECT_EQ(layer.deviations.size(), 1U) << text_of(layer.deviations);
+  EXPECT_EQ(layer.departures.size(), 1U) << text_of(layer.departures);
   EXPECT_TRUE(judged_gradients(layer).empty());
   ASSERT_EQ(layer.missing.size(), 1U);
   EXPECT_NE(layer.missing.front().find(", gate.fc1, "), std::string::npos) << layer.missing.front();
@@ -502,14 +512,14 @@ TEST(LayerJudge, WrongGradientsOfTwoBranchesAreTwoDeviations) {
     return judged(setting);
   };
   const LayerJudgement two = spoiled({"g.w.W_K_sel.weight", "g.w.W_V_win.weight", "dx"});
-  ASSERT_EQ(two.deviations.size(), 2U) << text_of(two.deviations);
-  EXPECT_EQ(two.deviations[0].branch, "sel");
-  EXPECT_EQ(two.deviations[0].tensors, (std::vector<std::string>{"g.w.W_K_sel.weight", "dx"}));
-  EXPECT_EQ(two.deviations[1].branch, "win");
-  EXPECT_EQ(two.deviations[1].tensors, (std::vector<std::string>{"g.w.W_V_win.weight", "dx"}));
+  ASSERT_EQ(two.departures.size(), 2U) << text_of(two.departures);
+  EXPECT_EQ(two.departures[0].branch, "sel");
+  EXPECT_EQ(two.departures[0].tensors, (std::vector<std::string>{"g.w.W_K_sel.weight", "dx"}));
+  EXPECT_EQ(two.departures[1].branch, "win");
+  EXPECT_EQ(two.departures[1].tensors, (std::vector<std::string>{"g.w.W_V_win.weight", "dx"}));
   const LayerJudgement three =
       spoiled({"g.w.W_K_sel.weight", "g.w.W_V_win.weight", "g.w.W_V_cmp.weight"});
-  EXPECT_EQ(three.deviations.size(), 1U) << text_of(three.deviations);
+  EXPECT_EQ(three.departures.size(), 1U) << text_of(three.departures);
 }
 
 // A law of the backward is named by all gradients together.
@@ -530,10 +540,10 @@ TEST(LayerJudge, NamesALawOfTheBackward) {
         if (name.rfind("g.w.", 0) == 0) tensor = made.weights.at(name.substr(4));
       };
       const LayerJudgement layer = judged(setting);
-      ASSERT_EQ(layer.deviations.size(), 1U) << law.law.name << ": " << text_of(layer.deviations);
-      EXPECT_EQ(layer.deviations.front().code, "NUMERIC.GRADIENT");
-      EXPECT_EQ(layer.deviations.front().law, law.law.name);
-      EXPECT_EQ(layer.deviations.front().branch, oracles::branch_name(branch));
+      ASSERT_EQ(layer.departures.size(), 1U) << law.law.name << ": " << text_of(layer.departures);
+      EXPECT_EQ(layer.departures.front().code, "NUMERIC.GRADIENT");
+      EXPECT_EQ(layer.departures.front().law(), law.law.name);
+      EXPECT_EQ(layer.departures.front().branch, oracles::branch_name(branch));
     }
   }
 }
@@ -558,7 +568,7 @@ TEST(LayerJudge, ALongSequenceIsJudgedByASample) {
   EXPECT_GE(record.row_count(), harness::checks::kFewestRows);
   EXPECT_FALSE(record.dy_elsewhere);
   const LayerJudgement layer = harness::checks::judge_layer(record, setting.model);
-  EXPECT_TRUE(layer.deviations.empty()) << text_of(layer.deviations);
+  EXPECT_TRUE(layer.departures.empty()) << text_of(layer.departures);
   EXPECT_TRUE(layer.missing.empty());
   EXPECT_EQ(layer.errors.count("dx"), 1U);
   EXPECT_LT(layer.rows, layer.rows_in_all);
@@ -568,9 +578,9 @@ TEST(LayerJudge, ALongSequenceIsJudgedByASample) {
   std::int64_t* list = tensors.blocks.data.data() + row * setting.model.n_sel;
   list[1] = list[1] == 5 ? 6 : 5;
   const ChoiceJudgement choice = harness::checks::judge_choice(recorded(tensors, setting));
-  ASSERT_EQ(choice.deviations.size(), 1U);
-  EXPECT_EQ(choice.deviations.front().rows, std::vector<int>{static_cast<int>(row)});
-  EXPECT_EQ(choice.deviations.front().op, "select");
+  ASSERT_EQ(choice.departures.size(), 1U);
+  EXPECT_EQ(choice.departures.front().rows, std::vector<int>{static_cast<int>(row)});
+  EXPECT_EQ(choice.departures.front().op, "select");
 }
 
 TEST(LayerJudge, GradientsOfASampleNeedAnOutputWithoutOthers) {
@@ -580,7 +590,7 @@ TEST(LayerJudge, GradientsOfASampleNeedAnOutputWithoutOthers) {
   const LayerRecord record = recorded(fixtures::made_layer(setting, 0, 0), setting);
   EXPECT_TRUE(record.dy_elsewhere);
   const LayerJudgement layer = harness::checks::judge_layer(record, setting.model);
-  EXPECT_TRUE(layer.deviations.empty());
+  EXPECT_TRUE(layer.departures.empty());
   ASSERT_EQ(layer.missing.size(), 1U);
 }
 

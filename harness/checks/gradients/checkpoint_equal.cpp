@@ -145,14 +145,14 @@ class CheckpointJudge {
                         site_of_rank(rank));
         return {};
       }
-      const Agree said = agree(*own, *twin);
-      if (said == Agree::unread) {
+      const Said said = agree(*own, *twin);
+      if (said == Said::unread) {
         result_.missing("the hash of a gradient of " + process_name(rank) + " or its twin, step " +
                             std::to_string(step) + ": " + param,
                         site_of_rank(rank));
       }
-      if (said == Agree::equal) ++compared_;
-      if (said == Agree::differ) differ.push_back(param);
+      if (said == Said::equal) ++compared_;
+      if (said == Said::differ) differ.push_back(param);
     }
     if (differ.empty()) return differ;
     compared_ += static_cast<std::int64_t>(differ.size());
@@ -252,7 +252,7 @@ class CheckpointJudge {
     finding.site.op = "checkpoint";
     // Without a wrong output the layer's plain backward may be what is wrong.
     if (!own_output && !swapped) finding.status = Status::hypothesis;
-    if (swapped) put_some(finding, "params", other.exchanged);
+    if (swapped) finding.facts.put_some("params", other.exchanged);
     place(finding, step, ranks);
     finding.site.layers = {first};
     finding.site.detail["layers"] = all;

@@ -69,7 +69,7 @@ Finding difference(const nsa::SafetensorsFile& reduced,
   Finding finding = make_finding("NUMERIC.GRADIENT", "joint");
   finding.site = site_of_params(first);
   finding.site.step = step;
-  put_some(finding, "params", first);
+  finding.facts.put_some("params", first);
   finding.facts["differing"] = seen.params.size();
   finding.facts["total"] = params.size();
   finding.facts["error"] = Real(seen.worst);

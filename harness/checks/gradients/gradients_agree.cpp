@@ -15,9 +15,7 @@
 namespace harness::checks {
 namespace {
 
-using Hashes = std::map<int, std::string>;  // after the reduction, by rank
-using Pieces =
-    std::map<std::string, Hashes>;  // by the piece of a sharded parameter; "" for the whole
+using HeldByRank = std::map<int, Held>;
 
 struct NotReduced {                 // of one step
   std::vector<std::string> differ;  // parameters whose hashes differ between ranks
@@ -25,26 +23,26 @@ struct NotReduced {                 // of one step
   bool majority = true;
   std::map<int, std::vector<std::string>> unfinished;  // reduced false, by rank
   std::vector<int> silent;                             // ranks without an all-reduce
-  std::map<std::string, Hashes> hashes;                // of the parameters that differ
+  std::map<std::string, HeldByRank> held;              // of the parameters that differ
 };
 
 // Two parameters whose reduced gradients are exchanged on some ranks: what the sum of one is there, is the sum of the other
 // elsewhere, bit for bit.
-bool exchanged(const Hashes& a, const Hashes& b) {
+bool exchanged(const HeldByRank& a, const HeldByRank& b) {
   for (const auto& [rank, of_a] : a) {
     for (const auto& [other, there_a] : a) {
       const auto of_b = b.find(rank);
       const auto there_b = b.find(other);
-      if (of_b == b.end() || there_b == b.end() || of_a == there_a) continue;
-      if (of_a == there_b->second && of_b->second == there_a) return true;
+      if (of_b == b.end() || there_b == b.end() || of_a.bits == there_a.bits) continue;
+      if (of_a.bits == there_b->second.bits && of_b->second.bits == there_a.bits) return true;
     }
   }
   return false;
 }
 
-class Agreement {
+class ReducedGradients {
  public:
-  explicit Agreement(const Evidence& evidence)
+  explicit ReducedGradients(const Evidence& evidence)
       : evidence_(evidence),
         ledger_(evidence),
         course_(Course::of(evidence)),
@@ -60,7 +58,7 @@ class Agreement {
     const auto steps = static_cast<std::int64_t>(course_.steps.size());
     const std::string count = std::to_string(params_.size());
     return result_.finish(
-        (pieces_ > 0 ? of_pieces(steps)
+        (!in_pieces_.empty() ? of_pieces(steps)
          : evidence_.ranks() == 1
              ? "one rank: the reduced gradient of " + count + " parameters is its own"
              : count + " gradients are the same on " + ranks_text(all_ranks(evidence_)) +
@@ -86,7 +84,7 @@ class Agreement {
   }
 
   void compare(std::int64_t step, const std::string& param, NotReduced& seen) {
-    Pieces pieces;
+    std::map<std::string, HeldByRank> pieces;  // "" is the whole
     for (const int rank : all_ranks(evidence_)) {
       const Gradient* row = ledger_.ranks.find({step, rank, param});
       if (row == nullptr && course_.has_sat_out(rank, step)) continue;
@@ -120,49 +118,27 @@ class Agreement {
       // What a script of the user's own does between the two (clipping, unscaling) is not known.
       const bool as_it_is =
           evidence_.the_case.scenario.parallel.compress == "none" && !course_.as_recorded;
-      if (evidence_.ranks() == 1 && as_it_is) pieces[row->piece][-1] = row->hash_before;
-      if (row->reduced || evidence_.ranks() == 1) pieces[row->piece][rank] = row->hash_after;
+      if (evidence_.ranks() == 1 && as_it_is) pieces[row->piece][-1] = held(*row, row->hash_before);
+      if (row->reduced || evidence_.ranks() == 1) pieces[row->piece][rank] = held(*row, row->hash_after);
     }
-    for (const auto& [piece, hashes] : pieces) {
-      const bool none = std::all_of(
-          hashes.begin(), hashes.end(), [](const auto& one) { return one.second.empty(); });
-      if (none) {
+    for (const auto& [piece, of_rank] : pieces) {
+      const Agreement<int> agreed = agree(of_rank);
+      if (agreed.said == Said::absent) {
         none_.insert(param);
         continue;
       }
       ++there_;
-      if (!piece.empty()) {
-        sharded_.insert(param);
-        pieces_ += 1;
-        compared_ += hashes.size() > 1 ? 1 : 0;
-      }
-      take(param, hashes, seen);
+      in_pieces_.add(param, piece, of_rank.size());
+      if (agreed.said != Said::differ) continue;
+      if (seen.differ.empty() || seen.differ.back() != param) seen.differ.push_back(param);
+      seen.held[param] = of_rank;
+      seen.majority = seen.majority && !agreed.odd.empty();
+      seen.off_ranks.insert(agreed.odd.begin(), agreed.odd.end());
     }
   }
 
-  // What ranks hold of the same piece must be the same.
-  static void take(const std::string& param, const Hashes& hashes, NotReduced& seen) {
-    if (hashes.empty() || all_equal(hashes)) return;
-    if (seen.differ.empty() || seen.differ.back() != param) seen.differ.push_back(param);
-    seen.hashes[param] = hashes;
-    const std::vector<int> off = minority(hashes);
-    if (off.empty()) seen.majority = false;
-    seen.off_ranks.insert(off.begin(), off.end());
-  }
-
-  // A piece that one rank alone holds is compared with none: nothing says that it is the right sum.
   [[nodiscard]] std::string of_pieces(std::int64_t steps) const {
-    const std::size_t whole = params_.size() - sharded_.size();
-    const std::string compared =
-        compared_ == 0         ? "each of one rank, so that none is compared with another"
-        : compared_ == pieces_ ? "each the same on the ranks that hold it"
-                               : std::to_string(compared_) + " of " + std::to_string(pieces_) +
-                                     " the same on the ranks that hold it, the others of one rank";
-    return counted(static_cast<std::int64_t>(sharded_.size()), "gradient") + " in pieces, " +
-           compared +
-           (whole == 0 ? std::string()
-                       : "; " + counted(static_cast<std::int64_t>(whole), "whole gradient") +
-                             " the same on " + ranks_text(all_ranks(evidence_))) +
+    return in_pieces_.text("gradient", params_.size(), all_ranks(evidence_)) +
            "; every rank took part in a reduction in " +
            (steps == 1 ? std::string("the step") : "each of " + counted(steps, "step"));
   }
@@ -289,7 +265,7 @@ class Agreement {
     finding.site.ranks = blamed(seen, evidence_.ranks());
     if (!seen.differ.empty()) {
       finding.facts = {{"differing", seen.differ.size()}, {"total", params_.size()}};
-      put_some(finding, "params", seen.differ);
+      finding.facts.put_some("params", seen.differ);
     }
     for (const auto& [rank, params] : seen.unfinished) {
       finding.facts["unfinished"][process_name(rank)] =
@@ -303,11 +279,11 @@ class Agreement {
   void tell_crossed(std::int64_t step, const NotReduced& seen) {
     std::set<std::string> crossed;
     std::set<int> off;
-    for (auto one = seen.hashes.begin(); one != seen.hashes.end(); ++one) {
-      for (auto other = std::next(one); other != seen.hashes.end(); ++other) {
+    for (auto one = seen.held.begin(); one != seen.held.end(); ++one) {
+      for (auto other = std::next(one); other != seen.held.end(); ++other) {
         if (!exchanged(one->second, other->second)) continue;
         crossed.insert({one->first, other->first});
-        const std::vector<int> ranks = minority(one->second);
+        const std::vector<int> ranks = agree(one->second).odd;
         off.insert(ranks.begin(), ranks.end());
       }
     }
@@ -318,7 +294,7 @@ class Agreement {
     finding.site.op = "grad_sync";
     finding.site.step = step;
     finding.site.ranks = to_ints(off);
-    put_some(finding, "params", params);
+    finding.facts.put_some("params", params);
     result_.found(finding);
   }
 
@@ -334,9 +310,7 @@ class Agreement {
   const std::vector<std::string>& params_;
   bool micro_is_told_ = false;
   std::set<std::string> none_;  // parameters without a gradient in some step
-  std::set<std::string> sharded_;
-  std::size_t pieces_ = 0;    // of all steps
-  std::size_t compared_ = 0;  // of these: held by more than one rank
+  Pieces in_pieces_;
   std::int64_t there_ = 0;    // reduced gradients that were compared, over all steps
   ResultBuilder result_;
   std::map<int, Counts> extra_;
@@ -350,7 +324,7 @@ Check gradients_agree() {
   return {"gradients_agree",
           "the reduced gradient is the same on every rank, reduced once an optimiser step",
           {"GRAD.NOT_REDUCED", "COMM.EXTRA", "DESYNC.ORDER"},
-          [](const Evidence& evidence) { return Agreement(evidence).judge(); }};
+          [](const Evidence& evidence) { return ReducedGradients(evidence).judge(); }};
 }
 
 }  // namespace harness::checks

@@ -295,7 +295,7 @@ class Arrival {
     if (group.symptom == Symptom::none && are_handed_on(params)) finding.site.op = "checkpoint";
     if (step > 0) finding.site.step = step;
     finding.facts = {{"count", params.size()}, {"total", params_.size()}};
-    put_some(finding, "params", params);
+    finding.facts.put_some("params", params);
     if (steps_of.size() > 1) {
       finding.site.detail["steps"] = steps_of.size();
       finding.facts["later_steps"] = steps_of.size() - 1;

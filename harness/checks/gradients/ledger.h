@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "harness/checks/result.h"
+#include "harness/checks/agreement.h"
 
 namespace harness::checks {
 
@@ -26,15 +26,13 @@ struct LedgerKey {
   return row.state == "none" || row.state == "frozen";
 }
 
-// What two recorded local gradients say together. absent: neither side has one; unread: one side's was not hashed, so nothing was
-// compared.
-enum class Agree { equal, differ, absent, unread };
-[[nodiscard]] inline Agree agree(const Gradient& one, const Gradient& other) {
-  if (has_none(one) && has_none(other)) return Agree::absent;
-  const bool unread = (one.hash_before.empty() && !has_none(one)) ||
-                      (other.hash_before.empty() && !has_none(other));
-  if (unread) return Agree::unread;
-  return one.hash_before == other.hash_before ? Agree::equal : Agree::differ;
+// What a rank holds of a gradient, before and after the reduction.
+[[nodiscard]] inline Held held(const Gradient& row, const std::string& hash) {
+  return hash.empty() && has_none(row) ? Held::nothing() : Held::hash(hash);
+}
+// What two recorded local gradients say together.
+[[nodiscard]] inline Said agree(const Gradient& one, const Gradient& other) {
+  return agree(held(one, one.hash_before), held(other, other.hash_before));
 }
 
 struct Ledger {

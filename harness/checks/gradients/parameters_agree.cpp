@@ -1,35 +1,18 @@
 // Are the parameters bitwise the same on every rank after each optimiser step? With agreeing gradients they must be. And is a tied
 // head the embedding, on every rank?
+#include <algorithm>
 #include <tuple>
 
+#include "harness/checks/agreement.h"
 #include "harness/checks/course.h"
 #include "harness/checks/list.h"
 #include "harness/checks/parameter_names.h"
-#include "harness/checks/result.h"
+#include "harness/checks/departures.h"
 
 namespace harness::checks {
 namespace {
 
 using ParameterKey = std::tuple<std::int64_t, int, std::string>;  // step, rank, parameter
-
-struct Divergence {
-  std::int64_t step = 0;
-  std::vector<std::string> params;
-  std::set<int> off_ranks;
-  bool majority = true;
-  bool is_only = false;  // no state before it was recorded
-};
-
-Finding diverged(const Divergence& seen, std::size_t all) {
-  Finding finding = make_finding("STATE.DIVERGED", seen.majority ? "majority" : "no_majority");
-  finding.site = site_of_params(seen.params);
-  finding.site.step = seen.step;
-  if (seen.majority) finding.site.ranks = to_ints(seen.off_ranks);
-  finding.facts = {{"count", seen.params.size()}, {"total", all}};
-  put_some(finding, "params", seen.params);
-  if (seen.step > 1 && !seen.is_only) finding.facts["agreed_after"] = seen.step - 1;
-  return finding;
-}
 
 // Of a tied head the rank records what it multiplied with, beside the embedding.
 constexpr const char* kTable = "embed.weight";
@@ -51,20 +34,20 @@ class States {
     if (hashes_.all().empty()) return inconclusive("no parameter hash was recorded");
     const auto steps = static_cast<std::int64_t>(course_.steps.size());
     for (const std::int64_t step : course_.steps) {
-      Divergence seen;
-      seen.step = step;
-      seen.is_only = only_last_;
-      for (const std::string& param : params_) compare(param, seen);
+      std::vector<Departure> diverged;  // one a parameter
+      for (const std::string& param : params_) compare(step, param, diverged);
       if (evidence_.the_case.scenario.model.tied_head) look_at_tie(step);
-      if (seen.params.empty() || result_.has_findings()) continue;
-      result_.found(diverged(seen, params_.size()));
+      if (!result_.has_findings()) tell(diverged);
     }
     if (!untied_.empty()) result_.found(untied());
     const std::string count = std::to_string(params_.size());
     const std::string after = " after " + (only_last_   ? std::string("the last step")
                                            : steps == 1 ? std::string("the step")
                                                         : "each of " + counted(steps, "step"));
-    if (!sharded_.empty()) return result_.finish(of_pieces() + after);
+    if (!in_pieces_.empty()) {
+      return result_.finish(in_pieces_.text("parameter", params_.size(), all_ranks(evidence_)) +
+                            after);
+    }
     return result_.finish(evidence_.ranks() == 1
                               ? "one rank only: " + count + " hashes recorded" + after
                               : count + " parameters are bitwise equal on " +
@@ -101,46 +84,47 @@ class States {
     return finding;
   }
 
-  void compare(const std::string& param, Divergence& seen) {
-    std::map<std::string, std::map<int, std::string>> pieces;  // "" for the whole
+  void compare(std::int64_t step, const std::string& param, std::vector<Departure>& diverged) {
+    std::map<std::string, std::map<int, Held>> pieces;  // "" is the whole
     for (const int rank : all_ranks(evidence_)) {
-      const ParameterHash* row = hashes_.find({seen.step, rank, param});
-      if (row == nullptr && course_.has_sat_out(rank, seen.step)) continue;
+      const ParameterHash* row = hashes_.find({step, rank, param});
+      if (row == nullptr && course_.has_sat_out(rank, step)) continue;
       if (row == nullptr || row->hash.empty()) {
         result_.missing("parameter hashes of " + process_name(rank) + ", step " +
-                            std::to_string(seen.step) + ended_early(evidence_, rank),
+                            std::to_string(step) + ended_early(evidence_, rank),
                         site_of_rank(rank));
       } else {
-        pieces[row->piece][rank] = row->hash;
+        pieces[row->piece][rank] = Held::hash(row->hash);
       }
     }
     for (const auto& [piece, of_rank] : pieces) {
-      if (!piece.empty()) {
-        sharded_.insert(param);
-        alone_ = alone_ && of_rank.size() == 1;
-      }
-      take(param, of_rank, seen);
+      in_pieces_.add(param, piece, of_rank.size());
+      const Agreement<int> agreed = agree(of_rank);
+      if (agreed.said != Said::differ) continue;
+      Departure seen("STATE.DIVERGED", agreed.odd.empty() ? "no_majority" : "majority");
+      seen.params = {param};
+      seen.site.step = step;
+      seen.site.ranks = agreed.odd;
+      seen.facts["total"] = params_.size();
+      if (step > 1 && !only_last_) seen.facts["agreed_after"] = step - 1;
+      diverged.push_back(std::move(seen));
     }
   }
 
-  static void take(const std::string& param,
-                   const std::map<int, std::string>& of_rank,
-                   Divergence& seen) {
-    if (of_rank.size() < 2 || all_equal(of_rank)) return;
-    if (seen.params.empty() || seen.params.back() != param) seen.params.push_back(param);
-    const std::vector<int> off = minority(of_rank);
-    if (off.empty()) seen.majority = false;
-    seen.off_ranks.insert(off.begin(), off.end());
-  }
-
-  [[nodiscard]] std::string of_pieces() const {
-    const std::size_t whole = params_.size() - sharded_.size();
-    return counted(static_cast<std::int64_t>(sharded_.size()), "parameter") + " in pieces, " +
-           (alone_ ? "each of one rank, so that none is compared with another"
-                   : "equal on the ranks that hold the same") +
-           (whole == 0 ? std::string()
-                       : "; " + counted(static_cast<std::int64_t>(whole), "whole parameter") +
-                             " bitwise equal on " + ranks_text(all_ranks(evidence_)));
+  // If one parameter has no majority, the wrong rank is not known.
+  void tell(std::vector<Departure>& diverged) {
+    const bool majority = std::none_of(diverged.begin(), diverged.end(), [](const Departure& seen) {
+      return seen.site.ranks.empty();
+    });
+    Departures all;
+    for (Departure& seen : diverged) {
+      if (!majority) {
+        seen.variant = "no_majority";
+        seen.site.ranks.clear();
+      }
+      all.add(std::move(seen));
+    }
+    all.tell(result_);
   }
 
   const Evidence& evidence_;
@@ -149,8 +133,7 @@ class States {
   Latest<ParameterKey, ParameterHash> hashes_;
   std::map<int, std::int64_t>
       untied_;  // by rank: the first step after which the head is not the embedding
-  std::set<std::string> sharded_;
-  bool alone_ = true;  // no piece is held by two ranks
+  Pieces in_pieces_;
   bool only_last_ = false;
   ResultBuilder result_;
 };

@@ -96,7 +96,7 @@ class ReducerRaces {
     if (raced_.buckets.size() == 1) finding.site.bucket = *raced_.buckets.begin();
     finding.site.detail["late"] = raced_.late;
     finding.facts["count"] = params.size();
-    put_some(finding, "params", params);
+    finding.facts.put_some("params", params);
     return finding;
   }
 

@@ -34,14 +34,13 @@ class LocalComparison {
             std::to_string(step));
         continue;
       }
-      switch (agree(*own, *twin)) {
-        case Agree::equal: ++equal_; break;
-        case Agree::differ: differ.push_back(param); break;
-        case Agree::absent: break;  // gradients_arrived judges that
-        case Agree::unread:
-          result_.missing("the hash of a local gradient of " + process_name(rank) +
-                              " or its twin, step " + std::to_string(step) + ": " + param,
-                          site_of_rank(rank));
+      const Said said = agree(*own, *twin);  // gradients_arrived judges what is absent
+      if (said == Said::equal) ++equal_;
+      if (said == Said::differ) differ.push_back(param);
+      if (said == Said::unread) {
+        result_.missing("the hash of a local gradient of " + process_name(rank) +
+                            " or its twin, step " + std::to_string(step) + ": " + param,
+                        site_of_rank(rank));
       }
     }
     if (!differ.empty()) explain_local(step, rank, differ);
@@ -49,8 +48,8 @@ class LocalComparison {
 
   // True when something was found.
   bool tell() {
-    for (const auto& [place, told] : told_) result_.found(finding(place, told));
-    return !told_.empty();
+    departures_.tell(result_);
+    return !departures_.empty();
   }
 
   [[nodiscard]] std::int64_t equal() const { return equal_; }
@@ -77,19 +76,24 @@ class LocalComparison {
       equal_ += static_cast<std::int64_t>(before - differ.size());
       if (differ.empty()) return;
     }
-    GradientPlace place{step, "NUMERIC.GRADIENT", first_in_backward(differ), {}, ""};
-    ToldGradient told;
-    if (readable) {
-      if (const auto factor = constant_factor(*own, *twin, differ)) {
-        place = {step, "GRAD.SCALE", differ, {}, nsa::to_text(*factor, 4)};
-        told.factor = *factor;
-      } else {
-        told.worst = worst_relative(*own, *twin, place.params);
-      }
+    const auto factor = readable ? constant_factor(*own, *twin, differ) : std::nullopt;
+    const std::vector<std::string> params = factor ? differ : first_in_backward(differ);
+    Departure seen(factor ? "GRAD.SCALE" : "NUMERIC.GRADIENT", "twin");
+    const bool all = factor && params.size() == params_.size();
+    if (!all) seen.site = site_of_params(params);
+    seen.site.step = step;
+    seen.site.ranks = {rank};
+    seen.apart_by = nsa::join(params);
+    seen.facts = {{"differing", differ.size()}, {"total", params_.size()}};
+    if (factor) {
+      seen.apart_by += nsa::to_text(*factor, 4);
+      seen.site.detail["factor"] = *factor;
+    } else {
+      seen.facts.put_some("params", params);
+      if (readable) seen.error = worst_relative(*own, *twin, params);
+      if (seen.error != 0.0) seen.facts["error"] = Real(seen.error);
     }
-    ToldGradient& kept = told_.try_emplace(place, told).first->second;
-    kept.ranks.insert(rank);
-    kept.differing = std::max(kept.differing, differ.size());
+    departures_.add(std::move(seen));
   }
 
   [[nodiscard]] static double worst_relative(const nsa::SafetensorsFile& own,
@@ -105,30 +109,13 @@ class LocalComparison {
     return worst;
   }
 
-  [[nodiscard]] Finding finding(const GradientPlace& place, const ToldGradient& told) const {
-    const bool scaled = place.code == "GRAD.SCALE";
-    Finding finding = make_finding(place.code, "twin");
-    const bool all = scaled && place.params.size() == params_.size();
-    if (!all) finding.site = site_of_params(place.params);
-    finding.site.step = place.step;
-    finding.site.ranks = to_ints(told.ranks);
-    finding.facts = {{"differing", told.differing}, {"total", params_.size()}};
-    if (scaled) {
-      finding.site.detail["factor"] = told.factor;
-      return finding;
-    }
-    put_some(finding, "params", place.params);
-    if (told.worst > 0.0) finding.facts["error"] = Real(told.worst);
-    return finding;
-  }
-
   const Evidence& evidence_;
   const Ledger& ledger_;
   const std::vector<std::string>& params_;
   ResultBuilder& result_;
   ResultBuilder
       files_;  // what explain_local() could not open: an explanation less, no verdict less
-  std::map<GradientPlace, ToldGradient> told_;
+  Departures departures_;
   std::int64_t equal_ = 0;
 };
 

@@ -2,13 +2,12 @@
 // of the local ones. Each adds what it found and what was missing to the result.
 #pragma once
 
-#include <compare>
 #include <cstddef>
 #include <cstdint>
-#include <set>
 #include <string>
 #include <vector>
 
+#include "harness/checks/departures.h"
 #include "harness/checks/gradients/ledger.h"
 
 namespace harness::checks {
@@ -17,24 +16,6 @@ struct TwinCase {
   const Evidence& evidence;
   const Ledger& ledger;
   const std::vector<std::string>& params;
-};
-
-// What the same finding on several ranks has in common.
-struct GradientPlace {
-  std::int64_t step = 0;
-  std::string code;
-  std::vector<std::string> params;
-  std::vector<int> buckets;
-  std::string factor;  // in words, or what of the sum is narrow
-  auto operator<=>(const GradientPlace&) const = default;
-};
-
-// What is told of it.
-struct ToldGradient {
-  std::set<int> ranks;
-  std::size_t differing = 0;
-  double factor = 1.0;
-  double worst = 0.0;
 };
 
 struct PartOfTwin {

@@ -48,8 +48,15 @@ class SumComparison {
 
   // True when something was found.
   bool tell() {
-    for (const auto& [place, told] : told_) result_.found(finding(place, told));
-    return !told_.empty();
+    Departures all;
+    for (const Departure& departure : departures_) all.add(departure);
+    for (Finding& finding : all.findings()) {
+      const bool everywhere = finding.site.ranks.size() == all_ranks(evidence_).size();
+      finding.facts["where"] = everywhere ? "every rank" : ranks_text(finding.site.ranks);
+      if (everywhere) finding.site.ranks.clear();
+      result_.found(std::move(finding));
+    }
+    return !departures_.empty();
   }
 
   [[nodiscard]] double worst_share() const { return worst_share_; }
@@ -67,8 +74,10 @@ class SumComparison {
   }
 
   void repeat_for(int rank, int as_rank) {
-    for (auto& [place, told] : told_) {
-      if (told.ranks.count(as_rank) > 0) told.ranks.insert(rank);
+    for (std::size_t i = 0, count = departures_.size(); i < count; ++i) {
+      if (departures_[i].site.ranks != std::vector<int>{as_rank}) continue;
+      departures_.push_back(departures_[i]);
+      departures_.back().site.ranks = {rank};
     }
   }
 
@@ -137,15 +146,22 @@ class SumComparison {
     }
     for (const auto& [text, found] : scaled) {
       const bool all = found.second.size() == buckets.size();
-      add_sum({step, "GRAD.SCALE", {}, all ? std::vector<int>{} : found.second, text},
-              rank,
-              found.first,
-              0.0);
+      add_scaled(step, rank, found.first, all ? std::vector<int>{} : found.second);
     }
     if (unexplained.empty()) return;
     const std::string narrowed = narrowed_in_all(unexplained, reduced, locals);
-    const char* const code = narrowed.empty() ? "NUMERIC.GRADIENT" : "COMM.DTYPE";
-    add_sum({step, code, unexplained, {}, narrowed}, rank, 1.0, worst);
+    Departure seen(narrowed.empty() ? "NUMERIC.GRADIENT" : "COMM.DTYPE",
+                   narrowed.empty() ? "sum" : "values");
+    seen.site = site_of_params(unexplained);
+    seen.site.op = "grad_sync";
+    seen.site.step = step;
+    seen.site.ranks = {rank};
+    seen.apart_by = narrowed + nsa::join(unexplained);
+    seen.error = worst;
+    seen.facts = {{"differing", unexplained.size()}, {"bound", Real(worst)}};
+    seen.facts.put_some("params", unexplained);
+    if (!narrowed.empty()) seen.site.detail["narrowed"] = seen.facts["narrowed"] = narrowed;
+    departures_.push_back(std::move(seen));
   }
 
   // What of these sums has the digits of bfloat16 alone, in words; "" where they do not have it in common, or nobody asked for
@@ -184,36 +200,16 @@ class SumComparison {
     return factor;
   }
 
-  void add_sum(const GradientPlace& place, int rank, double factor, double worst) {
-    ToldGradient& told = told_[place];
-    told.ranks.insert(rank);
-    told.factor = factor;
-    raise_to(told.worst, worst);
-    told.differing = place.params.size();
-  }
-
-  [[nodiscard]] Finding finding(const GradientPlace& place, const ToldGradient& told) const {
-    const bool narrowed = place.code == "COMM.DTYPE";
-    Finding finding = make_finding(place.code, narrowed ? "values" : "sum");
-    const bool everywhere = told.ranks.size() == static_cast<std::size_t>(evidence_.ranks());
-    if (place.code == "GRAD.SCALE") {
-      if (place.buckets.size() == 1 && place.buckets.front() >= 0) {
-        finding.site.bucket = place.buckets.front();
-      } else if (place.buckets.size() > 1) {
-        finding.site.detail["buckets"] = place.buckets;
-      }
-      finding.site.detail["factor"] = told.factor;
-    } else {
-      finding.site = site_of_params(place.params);
-      finding.site.op = "grad_sync";
-      finding.facts = {{"differing", place.params.size()}, {"bound", Real(told.worst)}};
-      put_some(finding, "params", place.params);
-      if (narrowed) finding.site.detail["narrowed"] = finding.facts["narrowed"] = place.factor;
-    }
-    finding.facts["where"] = everywhere ? "every rank" : ranks_text(to_ints(told.ranks));
-    finding.site.step = place.step;
-    if (!everywhere) finding.site.ranks = to_ints(told.ranks);
-    return finding;
+  // `buckets`: none for all.
+  void add_scaled(std::int64_t step, int rank, double factor, const std::vector<int>& buckets) {
+    Departure seen("GRAD.SCALE", "sum");
+    seen.site = site_of_rank(rank);
+    seen.site.step = step;
+    if (buckets.size() == 1 && buckets.front() >= 0) seen.site.bucket = buckets.front();
+    if (buckets.size() > 1) seen.site.detail["buckets"] = buckets;
+    seen.site.detail["factor"] = factor;
+    seen.apart_by = nsa::to_text(factor, 3) + nsa::ranges_text(buckets);
+    departures_.push_back(std::move(seen));
   }
 
   const Evidence& evidence_;
@@ -221,7 +217,7 @@ class SumComparison {
   const std::vector<std::string>& params_;
   std::set<std::int64_t> overflowed_;
   ResultBuilder& result_;
-  std::map<GradientPlace, ToldGradient> told_;
+  std::vector<Departure> departures_;  // of one rank each
   double worst_share_ = 0.0;
 };
 

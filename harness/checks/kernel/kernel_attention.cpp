@@ -276,12 +276,12 @@ class AttentionJudge {
     if (record_.rows.empty()) return std::move(verdict_);
     take_rows();
     verdict_.judged = judge_layer(record_, kernel_model(scenario_));
-    for (Deviation& seen : verdict_.judged.deviations) {
-      seen.op = "attention";
+    for (Departure& seen : verdict_.judged.departures) {
+      seen.site.op = "attention";
       tell_not_finite(record_.at(seen.tensors.front()), seen);
     }
     if (!scenario_.kernel.gradients || record_.is_sample()) return std::move(verdict_);
-    if (verdict_.judged.deviations.empty()) judge_gradients();
+    if (verdict_.judged.departures.empty()) judge_gradients();
     return std::move(verdict_);
   }
 
@@ -356,7 +356,7 @@ class AttentionJudge {
     double all = 0.0;
     for (const auto& [name, tensor] : right) all = std::max(all, oracles::finite_scale(tensor));
     const LongestSums sums(kernel_model(scenario_), 1, record_.length);
-    Deviation seen;
+    Departure seen;
     bool only_not_finite = true;
     for (const auto& [name, found] : reader_.gradients()) {
       const bool values = name.front() == 'v' || name == "gates";
@@ -377,19 +377,14 @@ class AttentionJudge {
       Tensor mended = found;
       only_not_finite = only_not_finite && mend_not_finite(limits.wanted, mended) &&
                         !judge_gradient(record_, mended, limits).wrong;
-      if (seen.limit == 0.0 ||
-          !(judged.error.value / judged.error.limit <= seen.error / seen.limit)) {
-        seen.error = judged.error.value;
-        seen.limit = judged.error.limit;
-        seen.where = judged.where;
-      }
+      keep_worst(judged.error.value, judged.error.limit, judged.where, seen);
     }
     if (seen.tensors.empty()) return;
     seen.code = only_not_finite ? kNotFinite : "NUMERIC.GRADIENT";
-    seen.backward = true;
-    seen.branch = alone_;
-    seen.op = "attention";
-    verdict_.judged.deviations.push_back(std::move(seen));
+    seen.site.phase = "backward";
+    seen.site.branch = alone_;
+    seen.site.op = "attention";
+    verdict_.judged.departures.push_back(std::move(seen));
   }
 
   const Scenario& scenario_;

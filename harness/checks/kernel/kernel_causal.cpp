@@ -90,17 +90,11 @@ class FutureJudge {
                        const TrialOnRecord& trial,
                        std::int64_t first) {
     const char* const result = result_of_level(scenario_.kernel.level);
-    const nsa::TensorView& view = two.at(result);
-    if (one.at(result).shape != view.shape || one.at(result).dtype != view.dtype) {
-      throw nsa::Error(view.where + ": has another shape or dtype than in the first trial");
-    }
-    const std::vector<double> a = numbers_of(one.at(result));
-    const std::vector<double> b = numbers_of(view);
-    noise_ = std::max(noise_, noise_of(plain, a));
-    const std::set<int> rows = rows_where(view, [&](std::size_t i, int row) {
-      const bool same = a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]));
-      return row < first && !same && !(std::abs(a[i] - b[i]) <= kTimesTheNoise * noise_);
-    });
+    noise_ = std::max(noise_, noise_of(plain, numbers_of(one.at(result))));
+    Sameness same;
+    same.limit = kTimesTheNoise * noise_;
+    same.keep = [&](int row) { return row < first; };
+    const std::set<int> rows = rows_apart(one.at(result), two.at(result), 2, same);
     if (!rows.empty()) tell(trial, rows, first, "forward", result);
     return rows.empty();
   }

@@ -73,8 +73,8 @@ ChoiceJudgement judge_kernel_choice(const Scenario& scenario,
   const LayerRecord record =
       scores ? scored(scenario, inputs, outputs) : selected(scenario, inputs, outputs);
   ChoiceJudgement judged = judge_choice(record);
-  for (Deviation& seen : judged.deviations) {
-    if (!scores || seen.op != "score") continue;
+  for (Departure& seen : judged.departures) {
+    if (!scores || seen.site.op != "score") continue;
     tell_not_finite(record.at("p_grp"), seen);
     if (seen.code == kNotFinite) seen.tensors = {"scores"};
   }

@@ -20,12 +20,6 @@
 namespace harness::checks {
 namespace {
 
-struct SeenInTrial {
-  Deviation seen;
-  int trial = 0;
-  std::string name;  // of the trial
-};
-
 constexpr const char* kGradients = "gradients";
 
 bool is_of_choice(const std::string& code) {
@@ -33,103 +27,101 @@ bool is_of_choice(const std::string& code) {
 }
 
 // A list is right, and its empty slots are attended: what is wrong is the output.
-bool is_of_empty_slots(const Deviation& seen) {
-  return seen.code == "RANGE.INVALID" && !seen.law.empty();
+bool is_of_empty_slots(const Departure& seen) {
+  return seen.code == "RANGE.INVALID" && !seen.law().empty();
 }
 
 // The output, the sums or the gradients; of scores and choices the code.
-std::string about_of(const Deviation& seen) {
+std::string about_of(const Departure& seen) {
   if (is_of_choice(seen.code) && !is_of_empty_slots(seen)) return seen.code;
-  return seen.is_forward() ? seen.tensors.front() : kGradients;
+  return is_backward(seen) ? kGradients : seen.tensors.front();
 }
 
 // The laws that give what was seen.
-std::set<std::string> laws_of(const Deviation& seen) {
-  std::set<std::string> laws(seen.laws.begin(), seen.laws.end());
-  if (!seen.law.empty()) laws.insert(seen.law);
+std::set<std::string> laws_of(const Departure& seen) {
+  std::set<std::string> laws;
+  for (const KnownLaw& law : seen.laws) laws.insert(law.name);
   return laws;
 }
 
-bool is_about(const SeenInTrial& one, const std::string& about) {
-  return about_of(one.seen) == about;
+bool is_about(const Departure& one, const std::string& about) {
+  return about_of(one) == about;
 }
 
 // The queries before the first compressed key is complete. Only they have no key, and only in this branch.
-bool has_no_keys(const Deviation& seen, std::int64_t compress_length) {
-  const bool compressed = seen.branch == "cmp" || seen.op == "score";
-  return compressed && seen.is_forward() && !seen.rows.empty() &&
-         seen.rows.back() < compress_length - 1;
+bool has_no_keys(const Departure& seen, std::int64_t compress_length) {
+  const bool compressed = seen.site.branch == "cmp" || seen.site.op == "score";
+  return compressed && !is_backward(seen) && !seen.site.rows.empty() &&
+         seen.site.rows.back() < compress_length - 1;
 }
 
 // Numbers that are not finite, in every trial in which something is wrong. Where that is the one with NaNs in memory between
 // the rows of its inputs, they come from there.
-Deviation told_not_finite(const std::vector<const SeenInTrial*>& all,
+Departure told_not_finite(const std::vector<const Departure*>& all,
                           std::int64_t compress_length) {
-  Deviation told;
+  Departure told;
   told.code = kNotFinite;
   const auto each = [&](auto fits) { return std::all_of(all.begin(), all.end(), fits); };
-  if (each([](const SeenInTrial* one) { return one->name == kGaps; })) {
-    told.code = all.front()->seen.is_forward() ? "NUMERIC.FORWARD" : "NUMERIC.GRADIENT";
-    told.law = "strides_ignored";
-    told.about =
-        "it reads memory between the rows of its inputs, where NaNs are: right for contiguous "
-        "inputs only";
+  if (each([](const Departure* one) { return one->facts.at("trial").front() == kGaps; })) {
+    told.code = is_backward(*all.front()) ? "NUMERIC.GRADIENT" : "NUMERIC.FORWARD";
+    told.laws = {{"strides_ignored",
+                  "it reads memory between the rows of its inputs, where NaNs are: right for "
+                  "contiguous inputs only"}};
   } else if (each(
-                 [&](const SeenInTrial* one) { return has_no_keys(one->seen, compress_length); })) {
-    told.about = "they come before the first compressed key is complete, and have no key";
+                 [&](const Departure* one) { return has_no_keys(*one, compress_length); })) {
+    told.facts["about"] = "they come before the first compressed key is complete, and have no key";
   }
   return told;
 }
 
 // One mistake is one finding. A short trial leaves laws undecided that a long one tells apart: the law of all of them is the one
 // that gives what was seen in every trial. One that gives it in some of them is none.
-void tell_together(std::vector<SeenInTrial>& list,
+void tell_together(std::vector<Departure>& list,
                    const std::string& about,
                    std::int64_t compress_length) {
   std::optional<std::set<std::string>> common;
-  std::vector<const SeenInTrial*> all;
+  std::vector<const Departure*> all;
   bool finite = false;
-  for (const SeenInTrial& one : list) {
+  for (const Departure& one : list) {
     if (!is_about(one, about)) continue;
     all.push_back(&one);
-    finite = finite || one.seen.code != kNotFinite;
-    const std::set<std::string> own = laws_of(one.seen);
+    finite = finite || one.code != kNotFinite;
+    const std::set<std::string> own = laws_of(one);
     if (!common) common = own;
     std::erase_if(*common, [&](const std::string& law) { return own.count(law) == 0; });
   }
-  const auto alone = std::find_if(list.begin(), list.end(), [&](const SeenInTrial& one) {
-    return is_about(one, about) && common && common->count(one.seen.law) > 0;
+  const auto alone = std::find_if(list.begin(), list.end(), [&](const Departure& one) {
+    return is_about(one, about) && common && common->count(one.law()) > 0;
   });
   if (alone == list.end() && common && !common->empty()) return;  // several laws, in every trial
-  Deviation told;
+  Departure told;
   told.code = about == kGradients ? "NUMERIC.GRADIENT" : "NUMERIC.FORWARD";
   if (is_of_choice(about)) told.code = about;
-  if (alone != list.end()) told = alone->seen;
+  if (alone != list.end()) told = *alone;
   if (!finite) told = told_not_finite(all, compress_length);
-  for (SeenInTrial& one : list) {
+  for (Departure& one : list) {
     if (!is_about(one, about)) continue;
-    one.seen.code = told.code;
-    one.seen.law = told.law;
-    one.seen.about = told.about;
-    one.seen.laws.clear();
+    one.code = told.code;
+    one.laws = told.laws;
+    if (told.facts.contains("about")) one.facts["about"] = told.facts.at("about");
   }
 }
 
 // Of a whole layer, one mistake is seen in many outputs. What one branch alone gives tells more than the sum of all,
 // unless all are wrong and a mistake of the sum explains it; the choice follows from the compressed keys; and a
 // gradient is judged where every output is right. It is wrong in the one branch in which it is wrong alone, if any.
-void keep_what_tells_most(std::vector<SeenInTrial>& list) {
+void keep_what_tells_most(std::vector<Departure>& list) {
   const auto erase = [&](const std::string& about) {
-    std::erase_if(list, [&](const SeenInTrial& one) { return is_about(one, about); });
+    std::erase_if(list, [&](const Departure& one) { return is_about(one, about); });
   };
   std::set<std::string> abouts;
   std::set<std::string> branches;
   bool sum_explained = true;
-  for (const SeenInTrial& one : list) {
-    if (one.seen.op != "attention") return;
-    abouts.insert(about_of(one.seen));
-    if (!one.seen.branch.empty() && !one.seen.is_forward()) branches.insert(one.seen.branch);
-    if (is_about(one, "y")) sum_explained = sum_explained && !laws_of(one.seen).empty();
+  for (const Departure& one : list) {
+    if (one.site.op != "attention") return;
+    abouts.insert(about_of(one));
+    if (!one.site.branch.empty() && is_backward(one)) branches.insert(one.site.branch);
+    if (is_about(one, "y")) sum_explained = sum_explained && !laws_of(one).empty();
   }
   const bool forward = abouts.size() > abouts.count(kGradients);
   if (forward) erase(kGradients);
@@ -140,19 +132,22 @@ void keep_what_tells_most(std::vector<SeenInTrial>& list) {
     erase("y");
     if (abouts.contains("o_cmp")) erase("o_sel");
   }
-  for (SeenInTrial& one : list) {
-    if (!one.seen.is_forward()) one.seen.branch = branches.size() == 1 ? *branches.begin() : "";
+  for (Departure& one : list) {
+    if (is_backward(one)) one.site.branch = branches.size() == 1 ? *branches.begin() : "";
   }
 }
 
-std::vector<Finding> findings_of(std::vector<SeenInTrial> list, std::int64_t compress_length) {
+std::vector<Finding> findings_of(std::vector<Departure> list, std::int64_t compress_length) {
   keep_what_tells_most(list);
   std::set<std::string> abouts;
-  for (const SeenInTrial& one : list) abouts.insert(about_of(one.seen));
+  for (const Departure& one : list) abouts.insert(about_of(one));
   for (const std::string& about : abouts) tell_together(list, about, compress_length);
-  Deviations deviations;
-  for (const SeenInTrial& one : list) deviations.add(one.seen, {0, 1, one.trial});
-  return deviations.findings();
+  Departures departures;
+  for (Departure& one : list) {
+    const int trial = one.site.layers.front();
+    departures.add(placed(std::move(one), {0, 1, trial}));
+  }
+  return departures.findings();
 }
 
 class KernelComparison {
@@ -192,13 +187,15 @@ class KernelComparison {
 
   bool judge_call(const TrialOnRecord& trial,
                   const nsa::SafetensorsFile& outputs,
-                  std::vector<SeenInTrial>& list) {
+                  std::vector<Departure>& list) {
     try {
       const LayerJudgement judged = judgement_of(trial, outputs);
       note_absent(trial, outputs);
       errors_.take(judged.errors);
-      for (const Deviation& seen : judged.deviations) {
-        list.push_back({seen, trial.number, trial.name});
+      for (Departure seen : judged.departures) {
+        seen.site.layers = {trial.number};
+        seen.facts["trial"] = {trial.name};
+        list.push_back(std::move(seen));
       }
       for (const std::string& lacking : judged.missing) {
         result_.missing(lacking + " in the trial " + trial.name);
@@ -230,7 +227,7 @@ class KernelComparison {
     }
     const ChoiceJudgement choice = judge_kernel_choice(scenario_, inputs, outputs);
     LayerJudgement judged;
-    judged.deviations = choice.deviations;
+    judged.departures = choice.departures;
     judged.missing = choice.missing;
     rows_chosen_ += choice.rows;
     // Of a choice there is no error: it is right or wrong.
@@ -363,8 +360,8 @@ class KernelComparison {
   const Evidence& evidence_;
   const Scenario& scenario_;
   ResultBuilder result_;
-  std::vector<SeenInTrial> first_;  // in first calls
-  std::vector<SeenInTrial> second_;
+  std::vector<Departure> first_;  // in first calls
+  std::vector<Departure> second_;
   WorstErrors errors_;
   std::int64_t trials_ = 0;
   std::int64_t rows_chosen_ = 0;

@@ -42,7 +42,7 @@ class KernelJudge {
 
   LayerJudgement judge() {
     verdict_ = judge_layer(record_, kernel_model(scenario_));
-    for (Deviation& seen : verdict_.deviations) {
+    for (Departure& seen : verdict_.departures) {
       tell_not_finite(record_.at(seen.tensors.front()), seen);
     }
     oracles::AttentionOptions options;
@@ -51,7 +51,7 @@ class KernelJudge {
     give(record_, stages);
     if (call_.lse) judge_lse(stages);
     // What the backward of another function should be, the oracle does not know.
-    if (call_.gradients.empty() || !verdict_.deviations.empty()) return std::move(verdict_);
+    if (call_.gradients.empty() || !verdict_.departures.empty()) return std::move(verdict_);
     judge_gradients(stages, options);
     return std::move(verdict_);
   }
@@ -61,11 +61,11 @@ class KernelJudge {
     return std::string(oracles::branch_name(call_.branch));
   }
 
-  [[nodiscard]] Deviation deviation(const char* code) const {
-    Deviation seen;
+  [[nodiscard]] Departure departure(const char* code) const {
+    Departure seen;
     seen.code = code;
-    seen.branch = branch();
-    seen.op = "attend_" + branch();
+    seen.site.branch = branch();
+    seen.site.op = "attend_" + branch();
     return seen;
   }
 
@@ -121,17 +121,18 @@ class KernelJudge {
     const double error = lse_difference(right, factor) / scale;
     verdict_.errors["lse"] = {error, limit};
     if (error <= limit) return;
-    Deviation seen = deviation("NUMERIC.FORWARD");
+    Departure seen = departure("NUMERIC.FORWARD");
     seen.tensors = {"lse"};
     seen.error = error;
     seen.limit = limit;
-    seen.row_count = seen.rows_in_all = record_.lists() * record_.length;
+    seen.site.detail["row_count"] = record_.lists() * record_.length;
+    seen.facts["rows_in_all"] = record_.lists() * record_.length;
     if (lse_difference(right, base_two ? 1.0 : 1.0 / kLn2) / scale <= limit) {
-      seen.law = base_two ? "logarithm_to_base_e" : "logarithm_to_base_two";
-      seen.about =
-          base_two ? "the natural logarithm of the sums" : "the logarithm of the sums to base 2";
+      seen.laws = {base_two ? KnownLaw{"logarithm_to_base_e", "the natural logarithm of the sums"}
+                            : KnownLaw{"logarithm_to_base_two",
+                                       "the logarithm of the sums to base 2"}};
     }
-    verdict_.deviations.push_back(std::move(seen));
+    verdict_.departures.push_back(std::move(seen));
   }
 
   // ---- gradients ------------------------------------------------------------------------------------------------
@@ -205,8 +206,8 @@ class KernelJudge {
 
   void tell(const oracles::Backward& backward) {
     if (wrong_.empty()) return;
-    Deviation seen = deviation(only_not_finite_ ? kNotFinite : "NUMERIC.GRADIENT");
-    seen.backward = true;
+    Departure seen = departure(only_not_finite_ ? kNotFinite : "NUMERIC.GRADIENT");
+    seen.site.phase = "backward";
     std::set<int> heads;
     std::map<int, double> counts;
     bool counted = true;
@@ -215,25 +216,21 @@ class KernelJudge {
       const std::string name = "d" + judged.of;
       seen.tensors.push_back(name);
       const ErrorOfTensor& error = verdict_.errors.at(name);
-      if (seen.limit == 0.0 || !(error.value / error.limit <= seen.error / seen.limit)) {
-        seen.error = error.value;
-        seen.limit = error.limit;
-        seen.where = where_[name];
-      }
+      keep_worst(error.value, error.limit, where_[name], seen);
       const oracles::WrongHeads of_heads = oracles::wrong_heads(backward, call_.branch, judged);
       heads.insert(of_heads.heads.begin(), of_heads.heads.end());
       counted = counted && !of_heads.counts.empty();
       counts.insert(of_heads.counts.begin(), of_heads.counts.end());
     }
     if (static_cast<std::int64_t>(heads.size()) < record_.config.n_heads)
-      seen.heads = to_ints(heads);
+      seen.site.heads = to_ints(heads);
     if (!only_not_finite_) {
       explain(oracles::name_gradients(backward, call_.branch, judged_), seen);
     } else {
       counted = false;
     }
-    if (seen.law.empty() && seen.laws.empty() && counted) put_shares_of_heads(counts, seen);
-    verdict_.deviations.push_back(std::move(seen));
+    if (seen.laws.empty() && counted) put_shares_of_heads(counts, seen);
+    verdict_.departures.push_back(std::move(seen));
   }
 
   const Scenario& scenario_;

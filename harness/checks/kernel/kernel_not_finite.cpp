@@ -6,8 +6,8 @@
 
 namespace harness::checks {
 
-void tell_not_finite(const oracles::Tensor& found, Deviation& seen) {
-  if (!seen.law.empty() || !seen.laws.empty() || found.data.empty()) return;
+void tell_not_finite(const oracles::Tensor& found, Departure& seen) {
+  if (!seen.laws.empty() || found.data.empty()) return;
   const std::size_t axes = found.shape.size();
   const auto width = static_cast<std::size_t>(found.shape[axes - 1]);
   const auto count = static_cast<std::size_t>(found.shape[axes - 2]);
@@ -18,7 +18,7 @@ void tell_not_finite(const oracles::Tensor& found, Deviation& seen) {
     const std::size_t vector = i / width;
     rows.insert({vector / count / heads, vector % count});
   }
-  if (rows.empty() || static_cast<std::int64_t>(rows.size()) != seen.row_count) return;
+  if (rows.empty() || static_cast<std::int64_t>(rows.size()) != seen.row_count()) return;
   seen.code = kNotFinite;
 }
 

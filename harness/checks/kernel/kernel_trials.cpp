@@ -44,7 +44,7 @@ void put_trials(const std::vector<std::string>& names, Finding& finding) {
   finding.site.ranks.clear();
   finding.site.step.reset();
   finding.site.detail["trials"] = names;
-  put_some(finding, "trial", names);
+  finding.facts.put_some("trial", names);
 }
 
 }  // namespace harness::checks

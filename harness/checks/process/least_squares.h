@@ -15,7 +15,7 @@ struct PowerLaw {
 [[nodiscard]] PowerLaw fit_power_law(const std::vector<double>& x, const std::vector<double>& y);
 
 // y ~ mean + slope (x - mean x): the slope with its 99 % confidence interval (infinite for two points), and the standard
-// deviation of what is left.
+// departure of what is left.
 struct Line {
   double mean = 0.0;
   double slope = 0.0;

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <map>
 
+#include "harness/checks/agreement.h"
 #include "harness/checks/list.h"
 #include "harness/checks/process/level_course.h"
 #include "harness/checks/result.h"
@@ -96,12 +97,13 @@ class Levels {
     for (const auto& [place, found] : values_of(own.losses)) {
       const auto wanted = of_other.find(place);
       if (wanted == of_other.end()) continue;
-      if (!is_number(found) && !is_number(wanted->second)) {
+      const Said said = agree(number(found), number(wanted->second), on_device() ? kSameOnDevice : 0);
+      if (said == Said::not_finite) {
         lacks("a finite loss", place.first, place.second, own, other);
         continue;
       }
       ++losses_;
-      if (is_same(found, wanted->second)) continue;
+      if (said == Said::equal) continue;
       if (ranks.empty() || place.second < step) {
         step = place.second;
         finding.facts["loss"] = found;
@@ -126,12 +128,13 @@ class Levels {
     for (const auto& [place, found] : values_of(own.parameters)) {
       const auto wanted = of_other.find(place);
       if (wanted == of_other.end()) continue;
-      if (found.empty() || wanted->second.empty()) {
+      const Said said = agree(Held::hash(found), Held::hash(wanted->second));
+      if (said == Said::unread) {
         lacks("the hash of the last state", place.first, 0, own, other);
         continue;
       }
       ++states_;
-      if (found != wanted->second) ranks.insert(place.first);
+      if (said == Said::differ) ranks.insert(place.first);
     }
     if (ranks.empty())
       return demand_the_same_places(
@@ -168,20 +171,12 @@ class Levels {
                     site_of_rank(rank));
   }
 
-  [[nodiscard]] static bool is_number(const std::string& text) {
-    return std::isfinite(std::strtod(text.c_str(), nullptr));
+  [[nodiscard]] static Held number(const std::string& text) {
+    return Held::of(std::strtod(text.c_str(), nullptr));
   }
 
   [[nodiscard]] bool on_device() const {
     return evidence_.the_case.scenario.parallel.device == nsa::Device::cuda;
-  }
-
-  [[nodiscard]] bool is_same(const std::string& found, const std::string& wanted) const {
-    if (found == wanted) return true;
-    if (!on_device()) return false;
-    const double a = std::strtod(found.c_str(), nullptr);
-    const double b = std::strtod(wanted.c_str(), nullptr);
-    return std::abs(a - b) <= kSameOnDevice * std::abs(b);
   }
 
   [[nodiscard]] static Finding effect(const char* variant,

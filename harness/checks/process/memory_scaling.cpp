@@ -18,7 +18,7 @@
 #include "harness/checks/list.h"
 #include "harness/checks/parameter_names.h"
 #include "harness/checks/process/least_squares.h"
-#include "harness/checks/result.h"
+#include "harness/checks/departures.h"
 #include "nsa/base/text.h"
 
 namespace harness::checks {
@@ -96,13 +96,6 @@ struct Kept {  // by one operator of one layer, at one size
   std::optional<double> plain;
 };
 
-struct Excess {  // of one operator
-  std::set<int> layers;
-  std::int64_t number = 0;  // of the size at which it is largest
-  double found = 0.0;
-  double plain = 0.0;
-};
-
 class Scaling {
  public:
   explicit Scaling(const Evidence& evidence)
@@ -167,7 +160,8 @@ class Scaling {
 
   void judge_kept() {
     if (kept_.empty()) result_.missing("what each operator keeps");
-    std::map<std::string, Excess> excess;
+    Departures excess;
+    std::set<std::string> operators;
     for (const auto& [place, kept] : kept_) {
       const auto& [op, layer, number] = place;
       if (!kept.found || !kept.plain) {
@@ -176,28 +170,21 @@ class Scaling {
         continue;
       }
       if (*kept.found <= *kept.plain) continue;
-      Excess& worst = excess[op];
-      worst.layers.insert(layer);
-      if (*kept.found - *kept.plain > worst.found - worst.plain) {
-        worst = {worst.layers, number, *kept.found, *kept.plain};
-      }
+      operators.insert(op);
+      Departure seen("MEM.BUDGET", "operator");
+      seen.error = *kept.found - *kept.plain;
+      seen.site.op = op;
+      seen.site.layers = {layer};
+      seen.site.branch = branch_of_seam(op);
+      seen.site.phase = "forward";
+      seen.site.detail = {{"seq_len", seq_len_[number]},
+                          {"kept_bytes", *kept.found},
+                          {"expected_bytes", *kept.plain}};
+      excess.add(std::move(seen));
     }
-    for (const auto& [op, worst] : excess) add_kept(op, worst);
-    result_.measured("operators_that_keep_more", static_cast<double>(excess.size()), 0.0);
+    excess.tell(result_);
+    result_.measured("operators_that_keep_more", static_cast<double>(operators.size()), 0.0);
     words_ += "; every operator keeps what its implementation does";
-  }
-
-  void add_kept(const std::string& op, const Excess& worst) {
-    const std::vector<int> layers(worst.layers.begin(), worst.layers.end());
-    Finding finding = make_finding("MEM.BUDGET", "operator");
-    finding.site.op = op;
-    finding.site.layers = layers;
-    finding.site.branch = branch_of_seam(op);
-    finding.site.phase = "forward";
-    finding.site.detail["seq_len"] = seq_len_[worst.number];
-    finding.site.detail["kept_bytes"] = worst.found;
-    finding.site.detail["expected_bytes"] = worst.plain;
-    result_.found(finding);
   }
 
   // The smaller half is fitted, the larger half predicted.

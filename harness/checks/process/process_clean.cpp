@@ -4,40 +4,17 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
-#include <tuple>
+#include <optional>
 
+#include "harness/checks/departures.h"
 #include "harness/checks/gradients/overwritten.h"
 #include "harness/checks/list.h"
 #include "harness/checks/process/leavers.h"
-#include "harness/checks/result.h"
 #include "harness/evidence/hosts.h"
 #include "harness/evidence/raised.h"
 
 namespace harness::checks {
 namespace {
-
-struct End {  // what is told together
-  std::string code;
-  std::string variant;
-  Role role = Role::unknown;
-  std::string message;    // of an exception
-  std::string raised_by;  // the function, where it is known
-  std::string told_by;    // what tells that it is this code and variant
-  std::string words;      // of the message, where only they tell it
-  std::int64_t device_code = 0;
-  std::string phase;
-  std::int64_t step = 0;
-  std::string seam;  // that it left, where that is known
-  int layer = -1;
-  int signal = 0;
-  int exit_code = 0;
-  bool core_dumped = false;
-  bool memory_kill = false;    // of some process, meanwhile
-  std::int64_t sequence = -1;  // of the collective that it had entered and not left
-  std::vector<int> peers;      // that had ended by themselves
-  std::int64_t steps = 0;      // that were asked for, where fewer were done
-  auto operator<=>(const End&) const = default;
-};
 
 const char* code_of(Failure failure) {
   switch (failure) {
@@ -155,25 +132,25 @@ class Ends {
   }
 
   void by_error(int rank, const WorkerError& error) {
-    End end;
+    Departure end = departure_of(rank);
     const Raised raised = raised_as(error);
     end.code = code_of(raised.failure);
     end.variant = "raised";
-    if (raised.failure != Failure::own) end.told_by = name_of(raised.told_by);
-    end.words = raised.words;
-    end.raised_by = harness::raised_by(error);
-    end.device_code = error.device_code;
-    end.message = error.type + ": " + first_line(error.what);
-    end.phase = error.phase;
-    end.step = error.step;
+    end.facts["message"] = error.type + ": " + first_line(error.what);
+    if (raised.failure != Failure::own) end.facts["told_by"] = name_of(raised.told_by);
+    if (!raised.words.empty()) end.facts["words"] = raised.words;
+    const std::string function = harness::raised_by(error);
+    if (!function.empty()) end.facts["raised_by"] = function;
+    if (error.device_code != 0) end.facts["device_code"] = error.device_code;
+    put_place(error.phase, error.step, end);
     if (raised.failure == Failure::reducer) end.variant = "reducer";
     if (raised.failure == Failure::communication) {
       end.variant = "communication";
-      end.peers = peers_gone(rank);
-      end.sequence = entered(rank);
+      put_peers(peers_gone(rank), end);
+      end.site.sequence = entered(rank);
     }
     set_seam(rank, end);
-    ends_[end].insert(rank);
+    ends_.push_back(std::move(end));
   }
 
   // What autograd raises where it notices: checkpoint_equal tells it too, and once is enough.
@@ -189,15 +166,15 @@ class Ends {
     }
   }
 
-  void set_seam(int rank, End& end) const {
+  void set_seam(int rank, Departure& end) const {
     for (const auto& row : evidence_.facts) {
       if (row.process != rank || row.row.name != "raised_in") continue;
       const auto place = nlohmann::json::parse(row.row.value, nullptr, false);
       const bool whole = place.is_array() && place.size() == 2 && place[0].is_string() &&
                          place[1].is_number_integer();
       if (!whole) continue;
-      end.seam = place[0].get<std::string>();
-      end.layer = place[1].get<int>();
+      end.site.op = place[0].get<std::string>();
+      end.site.layers = {place[1].get<int>()};
     }
   }
 
@@ -209,8 +186,8 @@ class Ends {
     return gone;
   }
 
-  // The first collective that the rank entered and did not leave; -1 where there is none.
-  [[nodiscard]] std::int64_t entered(int rank) const {
+  // The first collective that the rank entered and did not leave.
+  [[nodiscard]] std::optional<std::int64_t> entered(int rank) const {
     std::set<std::pair<std::string, std::int64_t>> open;
     for (const auto& row : evidence_.collectives) {
       if (row.process == rank) open.insert({row.row.group, row.row.sequence});
@@ -218,62 +195,83 @@ class Ends {
     for (const auto& row : evidence_.collectives_done) {
       if (row.process == rank) open.erase({row.row.group, row.row.sequence});
     }
-    return open.empty() ? -1 : open.begin()->second;
+    if (open.empty()) return std::nullopt;
+    return open.begin()->second;
   }
 
   // After another rank had failed: no failure of its own.
   void by_launcher(int rank, const Exited& exited) {
-    ends_[teardown("launcher", exited)].insert(rank);
+    ends_.push_back(teardown(rank, "launcher", exited));
   }
 
-  static End teardown(const char* variant, const Exited& exited) {
-    End end;
+  static Departure departure_of(int rank) {
+    Departure end;
+    end.site = site_of_rank(rank);
+    return end;
+  }
+
+  static void put_place(const std::string& phase, std::int64_t step, Departure& end) {
+    end.site.phase = phase;
+    if (step > 0) end.site.step = step;
+  }
+
+  static void put_peers(const std::vector<int>& peers, Departure& end) {
+    if (!peers.empty()) end.facts["peers"] = ranks_text(peers);
+  }
+
+  static void put_signal(int signal, Departure& end) {
+    if (signal != 0) end.site.detail["signal"] = signal_name(signal);
+  }
+
+  static Departure teardown(int rank, const char* variant, const Exited& exited) {
+    Departure end = departure_of(rank);
     end.code = "CRASH.SIGNAL";
     end.variant = variant;
     end.role = Role::teardown;
-    end.signal = exited.signal;
+    put_signal(exited.signal, end);
     return end;
   }
 
   void by_controller(int rank, const Exited& end) {
-    ends_[teardown("teardown", end)].insert(rank);
+    ends_.push_back(teardown(rank, "teardown", end));
     result_.missing(
         "how " + process_name(rank) + " would have ended: the controller ended it (see progress)",
         site_of_rank(rank));
   }
 
   void by_signal(int rank, const Exited& exited) {
-    End end;
+    Departure end = departure_of(rank);
     const bool memory = exited.signal == SIGKILL && exited.out_of_memory;
     end.code = memory ? "OOM.HOST" : "CRASH.SIGNAL";
     end.variant = memory ? "killed" : "signal";
-    end.signal = exited.signal;
-    end.core_dumped = exited.core_dumped;
-    end.memory_kill = exited.memory_kill_elsewhere;
-    if (!memory) end.sequence = entered(rank);
+    put_signal(exited.signal, end);
+    if (exited.core_dumped && !memory) end.facts["core"] = "wrote a core file";
+    if (exited.memory_kill_elsewhere) {
+      end.facts["memory"] = "killed a process for memory meanwhile";
+    }
+    if (!memory) end.site.sequence = entered(rank);
     set_place(rank, end);
-    ends_[end].insert(rank);
+    ends_.push_back(std::move(end));
   }
 
   void by_exit(int rank, const Exited& exited) {
-    End end;
+    Departure end = departure_of(rank);
     end.code = "CRASH.EXCEPTION";
     end.variant = evidence_.finished(rank) ? "exit_late"
                   : exited.exit_code == 0  ? "exit_early"
                                            : "exit";
-    end.exit_code = exited.exit_code;
+    if (exited.exit_code != 0) end.facts["exit_code"] = exited.exit_code;
     set_place(rank, end);
-    ends_[end].insert(rank);
+    ends_.push_back(std::move(end));
   }
 
   // Where it was last heard of.
-  void set_place(int rank, End& end) const {
+  void set_place(int rank, Departure& end) const {
     std::int64_t latest = -1;
     for (const auto& row : evidence_.phases) {
       if (row.process != rank || row.t_ms < latest) continue;
       latest = row.t_ms;
-      end.phase = row.row.phase;
-      end.step = row.row.step;
+      put_place(row.row.phase, row.row.step, end);
     }
   }
 
@@ -281,18 +279,18 @@ class Ends {
   void judge_leavers() {
     if (!evidence_.the_case.scenario.is_command()) return;
     std::set<int> alone;
-    for (const auto& [end, ranks] : ends_) {
+    for (const Departure& end : ends_) {
       if (end.role == Role::teardown) continue;
       if (end.variant != "communication") return;
-      alone.insert(ranks.begin(), ranks.end());
+      alone.insert(end.site.ranks.begin(), end.site.ranks.end());
     }
     for (const int rank : leavers(evidence_, alone)) {
-      End end;
+      Departure end = departure_of(rank);
       end.code = "CRASH.EXCEPTION";
       end.variant = "left";
-      end.peers = to_ints(alone);
+      put_peers(to_ints(alone), end);
       set_place(rank, end);
-      ends_[end].insert(rank);
+      ends_.push_back(std::move(end));
     }
   }
 
@@ -310,28 +308,27 @@ class Ends {
     const bool all_well = std::all_of(
         ranks.begin(), ranks.end(), [&](int rank) { return ended_well(evidence_, rank); });
     if (!all_well || latest >= scenario.training.steps) return;
-    End end;
-    end.code = "CRASH.EXCEPTION";
-    end.variant = "exit_short";
-    end.step = latest;
-    end.steps = scenario.training.steps;
-    ends_[end].insert(ranks.begin(), ranks.end());
+    Departure end("CRASH.EXCEPTION", "exit_short");
+    end.site.ranks = ranks;
+    put_place("", latest, end);
+    end.facts["steps"] = scenario.training.steps;
+    ends_.push_back(std::move(end));
   }
 
   // Ranks that failed are told themselves.
   void judge_launcher() {
     const Exited* exited = evidence_.exit_of(kLauncher);
-    const bool told = std::any_of(ends_.begin(), ends_.end(), [](const auto& entry) {
-      return entry.first.role != Role::teardown;
+    const bool told = std::any_of(ends_.begin(), ends_.end(), [](const Departure& end) {
+      return end.role != Role::teardown;
     });
     if (exited == nullptr || exited->by_controller || told || result_.has_missing()) return;
     if (exited->exit_code == 0) return;
-    End end;
+    Departure end;
     end.code = exited->signal != 0 ? "CRASH.SIGNAL" : "CRASH.EXCEPTION";
     end.variant = exited->signal != 0 ? "command_signal" : "command";
-    end.signal = exited->signal;
-    if (exited->signal == 0) end.exit_code = exited->exit_code;
-    ends_[end];
+    put_signal(exited->signal, end);
+    if (exited->signal == 0) end.facts["exit_code"] = exited->exit_code;
+    ends_.push_back(std::move(end));
   }
 
   void judge_twin() {
@@ -348,38 +345,18 @@ class Ends {
 
   // Ranks that the launcher ended are told behind those that it ended them for.
   void tell(bool teardown) {
-    for (const auto& [end, ranks] : ends_) {
-      if ((end.role == Role::teardown) == teardown) result_.found(finding(end, to_ints(ranks)));
+    Departures alike;
+    for (Departure end : ends_) {
+      if ((end.role == Role::teardown) != teardown) continue;
+      const nlohmann::json seen = {end.facts, end.site.detail};
+      end.apart_by = seen.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+      alike.add(std::move(end));
     }
-  }
-
-  [[nodiscard]] static Finding finding(const End& end, const std::vector<int>& ranks) {
-    Finding finding = make_finding(end.code, end.variant);
-    finding.role = end.role;
-    finding.site.ranks = ranks;
-    finding.site.phase = end.phase;
-    if (end.step > 0) finding.site.step = end.step;
-    if (end.sequence >= 0) finding.site.sequence = end.sequence;
-    if (!end.seam.empty()) {
-      finding.site.op = end.seam;
-      finding.site.layers = {end.layer};
-    }
-    if (end.signal != 0) finding.site.detail["signal"] = signal_name(end.signal);
-    if (!end.message.empty()) finding.facts["message"] = end.message;
-    if (!end.raised_by.empty()) finding.facts["raised_by"] = end.raised_by;
-    if (!end.told_by.empty()) finding.facts["told_by"] = end.told_by;
-    if (!end.words.empty()) finding.facts["words"] = end.words;
-    if (end.device_code != 0) finding.facts["device_code"] = end.device_code;
-    if (end.core_dumped && end.variant == "signal") finding.facts["core"] = "wrote a core file";
-    if (end.memory_kill) finding.facts["memory"] = "killed a process for memory meanwhile";
-    if (!end.peers.empty()) finding.facts["peers"] = ranks_text(end.peers);
-    if (end.exit_code != 0) finding.facts["exit_code"] = end.exit_code;
-    if (end.steps > 0) finding.facts["steps"] = end.steps;
-    return finding;
+    alike.tell(result_);
   }
 
   const Evidence& evidence_;
-  std::map<End, std::set<int>> ends_;
+  std::vector<Departure> ends_;
   ResultBuilder result_;
 };
 

@@ -267,7 +267,7 @@ Finding slow_by_doing(Doing doing, const std::vector<RankState>& ranks) {
   Finding finding = in_layer(compiling ? "SLOW.COMPILE" : "SLOW.HOST", variant, ranks);
   put_looks(ranks, finding);
   const std::vector<std::string> children = child_names(ranks);
-  if (doing == Doing::child && !children.empty()) put_some(finding, "children", children);
+  if (doing == Doing::child && !children.empty()) finding.facts.put_some("children", children);
   return finding;
 }
 

@@ -49,7 +49,7 @@ void PartJudge::judge_projected(
   raise_to(verdict_.worst, judged.rows.worst);
   raise_to(verdict_.worst, judged.columns.worst);
   if (judged.fits()) return;
-  nlohmann::json detail;
+  Facts detail;
   if (!judged.wrong_rows.empty()) detail["wrong_rows"] = judged.wrong_rows.size();
   if (!judged.wrong_columns.empty()) detail["wrong_columns"] = judged.wrong_columns.size();
   tell(at, name ? name(judged.wrong_rows) : oracles::Naming{}, std::move(detail));
@@ -84,20 +84,20 @@ oracles::Tensor PartJudge::gain(const std::string& param) const {
   return gain;
 }
 
-void PartJudge::tell(const StageAt& at, oracles::Naming naming, nlohmann::json detail) {
+void PartJudge::tell(const StageAt& at, const oracles::Naming& naming, Facts detail) {
   const bool forward = at.way == Way::forward;
   if (forward) wrong_.insert(at.op);
-  Departure departure{forward ? "NUMERIC.FORWARD" : "NUMERIC.GRADIENT",
+  Departure departure = step_departure(forward ? "NUMERIC.FORWARD" : "NUMERIC.GRADIENT",
                       at.op,
                       model_.step->rank,
                       model_.step->step,
                       forward ? "forward" : "backward",
                       {},
-                      std::move(naming)};
+                      naming);
   if (!at.param.empty()) departure.params.push_back(at.param);
-  departure.layer = layer_;
-  departure.detail = std::move(detail);
-  departure.detail["tensor"] = at.tensor;
+  if (layer_ >= 0) departure.site.layers = {layer_};
+  departure.site.detail = std::move(detail);
+  departure.site.detail["tensor"] = at.tensor;
   verdict_.departures.push_back(std::move(departure));
 }
 

@@ -45,7 +45,7 @@ class PartJudge {
   void read_another(const std::string& op) { wrong_.insert(op); }
   // A weight's recorded gradient; where there is none, it is said.
   [[nodiscard]] std::optional<oracles::Matrix> gradient_of(const std::string& param);
-  void tell(const StageAt& at, oracles::Naming naming, nlohmann::json detail);
+  void tell(const StageAt& at, const oracles::Naming& naming, Facts detail);
 
   [[nodiscard]] oracles::Matrix weight(const std::string& param) const {
     return model_.weight(param);

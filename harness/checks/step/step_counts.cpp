@@ -72,8 +72,8 @@ class CountJudge {
 
   // What moved was not lost, and of what is wholly on record, what did not move was.
   void judge_lost(const StepFile& file) {
-    Departure departure{
-        "OPT.UPDATE_WRONG", "told_updates", file.rank, file.step, "optimizer", {}, {}};
+    Departure departure = step_departure(
+        "OPT.UPDATE_WRONG", "told_updates", file.rank, file.step, "optimizer", {}, {});
     std::int64_t found = 0;
     std::int64_t wanted = 0;
     for (const std::string& param : judge_.run.params) {
@@ -90,8 +90,8 @@ class CountJudge {
       wanted += row->lost > most ? most : least;
     }
     if (departure.params.empty()) return;
-    departure.detail["found"] = found;
-    departure.detail["wanted"] = wanted;
+    departure.site.detail["found"] = found;
+    departure.site.detail["wanted"] = wanted;
     judge_.told.add(std::move(departure));
   }
 
@@ -123,10 +123,10 @@ class CountJudge {
     if (!judge_.run.scales_loss) return;
     ++judged_;
     if (found == static_cast<double>(wanted)) return;
-    Departure departure{"SCALER.WRONG", count.op, file.rank, file.step, "optimizer", {}, {}};
-    departure.detail["what"] = count.what;
-    departure.detail["found"] = found;
-    departure.detail["wanted"] = wanted;
+    Departure departure = step_departure("SCALER.WRONG", count.op, file.rank, file.step, "optimizer", {}, {});
+    departure.site.detail["what"] = count.what;
+    departure.site.detail["found"] = found;
+    departure.site.detail["wanted"] = wanted;
     judge_.told.add(std::move(departure));
   }
 

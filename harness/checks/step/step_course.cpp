@@ -33,7 +33,7 @@ class OptimizerCourse {
   void judge_chain(const StepFile& file) {
     const StepFile* before = file.step > 1 ? judge_.file(rank_, file.step - 1) : nullptr;
     if (before == nullptr) return;
-    Departure wrong{"OPT.UPDATE_WRONG", "between_steps", rank_, file.step, "optimizer", {}, {}};
+    Departure wrong = step_departure("OPT.UPDATE_WRONG", "between_steps", rank_, file.step, "optimizer", {}, {});
     for (const std::string& param : judge_.run.params) {
       for (const char* part : {"p", "m", "v", "w"}) {
         const std::string now = std::string(part) + "." + param;
@@ -93,11 +93,11 @@ class OptimizerCourse {
     std::vector<bool> finite;
     for (const oracles::ScaleStep& one : scales_) finite.push_back(one.finite);
     const double wanted = oracles::scales_under("right", {}, finite).back().scale;
-    Departure departure{"SCALER.WRONG", "scaler", rank_, step, "optimizer", {}, naming};
+    Departure departure = step_departure("SCALER.WRONG", "scaler", rank_, step, "optimizer", {}, naming);
     if (scales_.back().scale != wanted) {
-      departure.op = "scale";
-      departure.detail["found"] = scales_.back().scale;
-      departure.detail["wanted"] = wanted;
+      departure.site.op = "scale";
+      departure.site.detail["found"] = scales_.back().scale;
+      departure.site.detail["wanted"] = wanted;
     }
     judge_.told.add(std::move(departure));
   }

@@ -111,14 +111,14 @@ void name_kept_gradients(StepJudge& judge,
     for (PartJudgement& part : parts) std::erase_if(part.departures, is_of_weight);
     oracles::Naming naming;
     naming.fitting.push_back({kKept, {}, 1, {}});
-    Departure departure{"NUMERIC.GRADIENT",
+    Departure departure = step_departure("NUMERIC.GRADIENT",
                         "zero_grad",
                         model.step->rank,
                         model.step->step,
                         "backward",
                         {},
-                        naming};
-    departure.detail["factor"] = factor;
+                        naming);
+    departure.site.detail["factor"] = factor;
     parts.front().departures.push_back(std::move(departure));
     return;
   }

@@ -94,19 +94,19 @@ void judge_root(StepJudge& judge, const Micro& at, const std::vector<oracles::Ba
   // Another scale is told by the scaler's own stage.
   if (judge.run.scales_loss && naming.fitting.empty() && attested_scale(judge, at.file)) return;
   const bool alike = is_mean_of_means(naming);
-  Departure departure{alike ? "GRAD.SCALE" : "LOSS.WRONG",
+  Departure departure = step_departure(alike ? "GRAD.SCALE" : "LOSS.WRONG",
                       "accumulate",
                       at.file.rank,
                       at.file.step,
                       "forward",
                       {},
-                      naming};
-  departure.detail["micro"] = at.micro;
-  departure.detail["factor"] = at.root / (at.loss * scale * share);
+                      naming);
+  departure.site.detail["micro"] = at.micro;
+  departure.site.detail["factor"] = at.root / (at.loss * scale * share);
   if (alike) {
     const oracles::TokenCounts tokens = oracles::token_counts(judge.run.data, at.place());
-    departure.detail["own_tokens"] = tokens.own;
-    departure.detail["tokens"] = tokens.of_step;
+    departure.site.detail["own_tokens"] = tokens.own;
+    departure.site.detail["tokens"] = tokens.of_step;
   }
   judge.told.add(std::move(departure));
 }
@@ -142,10 +142,10 @@ bool judge_loss(StepJudge& judge, const Micro& at) {
   }
   const oracles::Naming naming = oracles::name_loss(at.loss, rows, inputs);
   if (naming.right.fits()) return true;
-  Departure departure{"LOSS.WRONG", "loss", at.file.rank, at.file.step, "forward", {}, naming};
-  departure.detail["micro"] = at.micro;
-  departure.detail["found"] = Real(at.loss);
-  departure.detail["wanted"] = Real(oracles::expected_loss(inputs).value.data.front());
+  Departure departure = step_departure("LOSS.WRONG", "loss", at.file.rank, at.file.step, "forward", {}, naming);
+  departure.site.detail["micro"] = at.micro;
+  departure.site.detail["found"] = Real(at.loss);
+  departure.site.detail["wanted"] = Real(oracles::expected_loss(inputs).value.data.front());
   judge.told.add(std::move(departure));
   return true;
 }

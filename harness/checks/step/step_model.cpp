@@ -113,10 +113,12 @@ void tell(StepJudge& judge,
           const StepFile& file,
           const std::string& code,
           const std::string& phase,
-          SegmentWrong wrong) {
-  Departure departure{code, wrong.op, file.rank, file.step, phase, {}, std::move(wrong.naming)};
-  departure.layer = wrong.layer;
-  judge.told.add(std::move(departure));
+          Departure wrong) {
+  wrong.code = code;
+  wrong.site.ranks = {file.rank};
+  wrong.site.step = file.step;
+  wrong.site.phase = phase;
+  judge.told.add(std::move(wrong));
 }
 
 // The rows that were judged; 0 where it could not be.

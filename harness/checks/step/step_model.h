@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/checks/departures.h"
 #include "harness/checks/step/step_stages.h"
 #include "oracles/expected.h"
 #include "oracles/model/mlp_stage.h"
@@ -62,18 +63,13 @@ struct Stream {
   std::vector<oracles::Tensor> middle;    // L
 };
 
-// What is wrong in the forward, or nothing; then the stream is complete.
-struct SegmentWrong {
-  std::string op;
-  int layer = -1;
-  oracles::Naming naming;
-};
-[[nodiscard]] std::optional<SegmentWrong> judge_forward(const ModelRows& model, Stream& stream);
-[[nodiscard]] std::optional<SegmentWrong> judge_backward(const ModelRows& model,
+// What is wrong in the forward (operation, layer and laws), or nothing; then the stream is complete.
+[[nodiscard]] std::optional<Departure> judge_forward(const ModelRows& model, Stream& stream);
+[[nodiscard]] std::optional<Departure> judge_backward(const ModelRows& model,
                                                          const Stream& stream);
 
 // How far a number may be off: 64 sqrt(n) u of the largest one, n the terms of the longest sum. Where results are kept in a
-// narrower type than sums are taken in: eight standard deviations of the roundings on the way, of the number and its row's mean
+// narrower type than sums are taken in: eight standard departures of the roundings on the way, of the number and its row's mean
 // square.
 [[nodiscard]] oracles::Expected within_ceiling(oracles::Tensor value, const ModelRows& model);
 

@@ -13,7 +13,7 @@ constexpr oracles::Law kOtherOrder{"blocks_in_other_order", "the blocks ran in a
 
 bool is_of_stream(const Departure& departure) {
   return departure.code == "NUMERIC.FORWARD" &&
-         (departure.op == "embed" || departure.op == "residual");
+         (departure.site.op == "embed" || departure.site.op == "residual");
 }
 
 // Follows the stream from the embedding to the head.
@@ -79,9 +79,9 @@ void name_block_order(RecordedModel& model,
   naming.fitting.push_back({kOtherOrder, {}, 1, nsa::join(names)});
   for (std::size_t at = 0; at < model.order.size(); ++at) {
     if (model.order[at] == static_cast<int>(at)) continue;
-    Departure departure{
-        "NUMERIC.FORWARD", "blocks", model.step->rank, model.step->step, "forward", {}, naming};
-    departure.layer = model.order[at];
+    Departure departure = step_departure(
+        "NUMERIC.FORWARD", "blocks", model.step->rank, model.step->step, "forward", {}, naming);
+    departure.site.layers = {model.order[at]};
     parts.front().departures.push_back(std::move(departure));
   }
 }

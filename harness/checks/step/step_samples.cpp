@@ -101,10 +101,10 @@ class ReportJudge {
     const double found = sample->value;
     if (std::abs(found - wanted) <= room * std::abs(wanted)) return;
     if (!std::isfinite(found) && judge_.overflowed.count(step) > 0) return;
-    Departure departure{report.code, report.op, file_.rank, step, "forward", {}, {}};
-    departure.detail["what"] = report.what;
-    departure.detail["found"] = Real(found);
-    departure.detail["wanted"] = Real(wanted);
+    Departure departure = step_departure(report.code, report.op, file_.rank, step, "forward", {}, {});
+    departure.site.detail["what"] = report.what;
+    departure.site.detail["found"] = Real(found);
+    departure.site.detail["wanted"] = Real(wanted);
     judge_.told.add(std::move(departure));
   }
 

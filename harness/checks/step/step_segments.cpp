@@ -64,17 +64,22 @@ class Candidates {
   }
 
   // The stage that all fitting laws belong to; `otherwise` where they do not agree or none fits.
-  SegmentWrong wrong(const Tensor& found,
-                     const Expected& right,
-                     int layer,
-                     const std::string& otherwise) const {
-    SegmentWrong wrong{otherwise, layer, oracles::name_values(found.data, right, candidates_)};
+  Departure wrong(const Tensor& found,
+                  const Expected& right,
+                  int layer,
+                  const std::string& otherwise) const {
+    oracles::Naming naming = oracles::name_values(found.data, right, candidates_);
     std::set<std::string> ops;
-    for (const oracles::LawFit& fit : wrong.naming.fitting) ops.insert(fit.detail);
-    oracles::merge_forms(wrong.naming.fitting);
-    if (ops.size() != 1) return wrong;
-    wrong.op = *ops.begin();
-    for (oracles::LawFit& fit : wrong.naming.fitting) fit.detail.clear();
+    for (const oracles::LawFit& fit : naming.fitting) ops.insert(fit.detail);
+    oracles::merge_forms(naming.fitting);
+    if (ops.size() == 1) {
+      for (oracles::LawFit& fit : naming.fitting) fit.detail.clear();
+    }
+    Departure wrong;
+    wrong.site.op = ops.size() == 1 ? *ops.begin() : otherwise;
+    if (layer >= 0) wrong.site.layers = {layer};
+    wrong.laws = known_laws(naming);
+    wrong.by_law = false;
     return wrong;
   }
 
@@ -87,7 +92,7 @@ class Forward {
  public:
   Forward(const ModelRows& model, Stream& stream) : m_(model), s_(stream) {}
 
-  std::optional<SegmentWrong> judge() {
+  std::optional<Departure> judge() {
     s_.entering.push_back(oracles::expected_embedding(embedding()).value);
     for (std::size_t l = 0; l < m_.layers.size(); ++l) {
       const Expected right = within_ceiling(norm(s_.entering[l], gain(l)), m_);
@@ -152,7 +157,7 @@ class Forward {
   }
 
   // The segment that ends in attention l, or in the logits: l = L.
-  SegmentWrong name(std::size_t l, const Expected& right) {
+  Departure name(std::size_t l, const Expected& right) {
     const bool last = l == m_.layers.size();
     Candidates all(m_);
     add_end(l, all);
@@ -266,7 +271,7 @@ class Backward {
  public:
   Backward(const ModelRows& model, const Stream& stream) : m_(model), s_(stream) {}
 
-  std::optional<SegmentWrong> judge() {
+  std::optional<Departure> judge() {
     const std::size_t layers = m_.layers.size();
     Tensor dstream = head_gradient();
     dstream = oracles::expected_norm_gradient(
@@ -335,7 +340,7 @@ class Backward {
     return through_norm2(l, oracles::expected_mlp_gradient(mlp_inputs(l), dmlp).value);
   }
 
-  SegmentWrong name(std::size_t l, const Tensor& dstream, const Expected& right) const {
+  Departure name(std::size_t l, const Tensor& dstream, const Expected& right) const {
     Candidates all(m_);
     const oracles::MlpInputs inputs = mlp_inputs(l);
     const Tensor dmlp = m_.dropped(l, 1, dstream);
@@ -368,11 +373,11 @@ class Backward {
 
 }  // namespace
 
-std::optional<SegmentWrong> judge_forward(const ModelRows& model, Stream& stream) {
+std::optional<Departure> judge_forward(const ModelRows& model, Stream& stream) {
   return Forward(model, stream).judge();
 }
 
-std::optional<SegmentWrong> judge_backward(const ModelRows& model, const Stream& stream) {
+std::optional<Departure> judge_backward(const ModelRows& model, const Stream& stream) {
   return Backward(model, stream).judge();
 }
 

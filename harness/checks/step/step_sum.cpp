@@ -80,10 +80,9 @@ class StepSums {
       if (!oracles::judge_accumulated(record).fits()) wrong.push_back(std::move(record));
     }
     if (wrong.empty()) return;
-    Departure departure{"NUMERIC.GRADIENT", "grad_sync", rank, step_, "backward", {}, {}};
-    departure.naming = oracles::name_accumulated(wrong);
-    const oracles::LawFit* const law = departure.naming.alone();
-    if (law != nullptr && law->law.name.starts_with("micro_")) departure.op = "accumulate";
+    Departure departure = step_departure("NUMERIC.GRADIENT", "grad_sync", rank, step_, "backward", {}, {});
+    departure.laws = known_laws(oracles::name_accumulated(wrong));
+    if (departure.law().starts_with("micro_")) departure.site.op = "accumulate";
     for (const auto& record : wrong) departure.params.push_back(record.name);
     judge_.told.add(std::move(departure));
   }

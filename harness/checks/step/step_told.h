@@ -1,44 +1,33 @@
-// What step_is_oracle has to say: departures of single stages of a step, and the findings that they become.
+// What step_is_oracle reports: departures of single stages of a step, and the findings that they become.
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
-#include "harness/checks/result.h"
-#include "oracles/naming.h"
+#include "harness/checks/departures.h"
 
 namespace harness::checks {
 
-// One stage of one rank's step that is not what the oracle makes of what was recorded before it.
-struct Departure {
-  std::string code;
-  std::string op;  // the stage: data, initial_values, loss, ...
-  int rank = 0;
-  std::int64_t step = 0;
-  std::string phase;                // of the step
-  std::vector<std::string> params;  // full names, where it is about parameters
-  oracles::Naming naming;
-  int layer = -1;
-  bool by_law = false;  // departures of other laws are another finding
-  nlohmann::json detail = nlohmann::json::object();
-};
+// One stage (data, initial_values, loss, ...) of one rank's step is not what the oracle makes of what was recorded before it.
+// `params` are full names. A law is reported if it is the only one that fits in all steps and ranks.
+[[nodiscard]] Departure step_departure(std::string code,
+                                       const std::string& op,
+                                       int rank,
+                                       std::int64_t step,
+                                       const std::string& phase,
+                                       std::vector<std::string> params = {},
+                                       const oracles::Naming& naming = {});
 
 class StepFindings {
  public:
   void add(Departure departure);
-  [[nodiscard]] bool empty() const { return groups_.empty(); }
-  // One for each code and operation. A law is named where it is the only one that fits in all steps and ranks of it.
+  [[nodiscard]] bool empty() const { return departures_.empty(); }
+  // One for each code and operation, in the order of a step.
   [[nodiscard]] std::vector<Finding> findings() const;
 
  private:
-  struct Group {
-    std::vector<Departure> departures;
-  };
-  // By code, operation and, where departures are told apart by it, law.
-  std::map<std::array<std::string, 3>, Group> groups_;
+  Departures departures_{Departures::Steps::first, "known"};
 };
 
 }  // namespace harness::checks

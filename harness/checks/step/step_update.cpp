@@ -109,7 +109,7 @@ class RankStepJudge final : public OptimizerStepJudge {
 
  private:
   [[nodiscard]] Departure departure(const std::string& code, const std::string& op) const {
-    return {code, op, file_.rank, file_.step, "optimizer", {}, {}};
+    return step_departure(code, op, file_.rank, file_.step, "optimizer");
   }
 
   // Of this rank's own gradients before the reduction; 0 where it is not on record.
@@ -153,9 +153,9 @@ class RankStepJudge final : public OptimizerStepJudge {
     const bool scaled = law != nullptr && law->law.name == "norm_scaled";
     Departure wrong =
         scaled ? departure("SCALER.WRONG", "unscale") : departure("CLIP.WRONG", "norm");
-    wrong.naming = naming;
-    wrong.detail["found"] = Real(recorded);
-    wrong.detail["wanted"] = own;
+    wrong.laws = known_laws(naming);
+    wrong.site.detail["found"] = Real(recorded);
+    wrong.site.detail["wanted"] = own;
     judge_.told.add(std::move(wrong));
     // A wrong norm is told once: the step may have been made with it.
     wrong_norm_ = recorded;
@@ -211,7 +211,7 @@ class RankStepJudge final : public OptimizerStepJudge {
     if (!known && tell_factor(records, settings, context)) return;
     const UpdateStage stage = known.value_or(UpdateStage{});
     Departure wrong = departure(stage.code, stage.op);
-    wrong.naming = naming;
+    wrong.laws = known_laws(naming);
     std::int64_t m = 0;
     std::int64_t v = 0;
     std::int64_t p = 0;
@@ -227,9 +227,9 @@ class RankStepJudge final : public OptimizerStepJudge {
     } else if (law != nullptr && law->law.name == "step_skipped") {
       wrong.code = "OPT.UPDATE_LOST";  // the others took the step
     }
-    wrong.detail["wrong_elements"] = {{"m", m}, {"p", p}, {"v", v}};
+    wrong.site.detail["wrong_elements"] = {{"m", m}, {"p", p}, {"v", v}};
     // What scales the gradient moves the moments: where they are right it has no part in it.
-    if (m == 0 && v == 0) wrong.detail["parts"] = nlohmann::json::array({"values_alone"});
+    if (m == 0 && v == 0) wrong.site.detail["parts"] = nlohmann::json::array({"values_alone"});
     judge_.told.add(std::move(wrong));
   }
 
@@ -242,8 +242,8 @@ class RankStepJudge final : public OptimizerStepJudge {
     const double wanted = std::exchange(settings.lr, static_cast<double>(row->value));
     if (!fit(judged(records, settings))) return false;
     Departure wrong = departure("SCHEDULE.LR", "schedule");
-    wrong.detail["found"] = Real(settings.lr);
-    wrong.detail["wanted"] = wanted;
+    wrong.site.detail["found"] = Real(settings.lr);
+    wrong.site.detail["wanted"] = wanted;
     judge_.told.add(std::move(wrong));
     return true;
   }
@@ -262,9 +262,9 @@ class RankStepJudge final : public OptimizerStepJudge {
     }
     if (!fit(judged(records, settings))) return false;
     Departure wrong = departure("CLIP.WRONG", "clip");
-    wrong.naming = oracles::name_coefficient(
-        settings.factor * context.loss_scale, context.norm, run_.train.max_norm, run_.stored);
-    wrong.detail["factor"] = settings.factor / wanted;
+    wrong.laws = known_laws(oracles::name_coefficient(
+        settings.factor * context.loss_scale, context.norm, run_.train.max_norm, run_.stored));
+    wrong.site.detail["factor"] = settings.factor / wanted;
     judge_.told.add(std::move(wrong));
     return true;
   }
@@ -280,7 +280,8 @@ class RankStepJudge final : public OptimizerStepJudge {
       if (!kept) wrong.params.push_back(param);
     }
     if (wrong.params.empty()) return;
-    wrong.detail[taken ? "without_gradient" : "not_finite"] = true;
+    if (taken) wrong.site.detail["without_gradient"] = true;
+    if (!taken) wrong.site.detail["not_finite"] = true;
     judge_.told.add(std::move(wrong));
   }
 
@@ -312,9 +313,11 @@ class RankStepJudge final : public OptimizerStepJudge {
                             ", step " + std::to_string(file_.step));
       return;
     }
+    const oracles::Naming naming = oracles::name_weights(records);
+    if (naming.right.fits()) return;
     Departure wrong = departure("OPT.UPDATE_WRONG", "masters");
-    wrong.naming = oracles::name_weights(records);
-    if (!wrong.naming.right.fits()) judge_.told.add(std::move(wrong));
+    wrong.laws = known_laws(naming);
+    judge_.told.add(std::move(wrong));
   }
 
   StepJudge& judge_;

@@ -7,6 +7,8 @@
 #include <optional>
 #include <tuple>
 
+#include "harness/checks/agreement.h"
+#include "harness/checks/departures.h"
 #include "harness/checks/list.h"
 #include "harness/checks/lives.h"
 #include "harness/checks/parameter_names.h"
@@ -37,15 +39,6 @@ std::string part_of(const std::string& name) {
   return name.substr(0, name.find('/'));
 }
 
-struct Divergence {
-  std::int64_t step = 0;
-  std::set<int> ranks;
-  std::set<std::string> parts;   // that differ first
-  std::set<std::string> params;  // names, in that step
-  std::set<std::int64_t> resumed_at;
-  bool read_back = true;  // of all ranks: the parts differ before a step is made
-};
-
 class ResumeJudge {
  public:
   explicit ResumeJudge(const Evidence& evidence)
@@ -67,7 +60,7 @@ class ResumeJudge {
     for (const int rank : all_ranks(evidence_)) judge_rank(rank);
     if (!from_scratch_.empty()) result_.found(scratch());
     if (!other_step_.empty()) result_.found(other_step());
-    if (!diverged_.ranks.empty()) result_.found(diverged());
+    if (!diverged_.empty()) result_.found(diverged());
     result_.measured("values_equal_to_twin", static_cast<double>(equal_));
     return result_.finish("resumed after step " + steps_text() + ", " + std::to_string(equal_) +
                           " hashes of parameters and state are the twin's, which was never " +
@@ -173,7 +166,8 @@ class ResumeJudge {
         continue;
       }
       any = true;
-      const bool same = own->second.text == at->second.text;
+      const bool same =
+          agree(Held::hash(own->second.text), Held::hash(at->second.text)) == Said::equal;
       if (same) ++equal_;
       if (!same) differ.insert(name);
     }
@@ -191,18 +185,18 @@ class ResumeJudge {
            std::int64_t step,
            const std::set<std::string>& names,
            const std::set<std::string>& restored) {
-    if (!diverged_.ranks.empty() && step > diverged_.step) return;
-    if (diverged_.ranks.empty() || step < diverged_.step) diverged_ = {step, {}, {}, {}, {}, true};
-    diverged_.ranks.insert(rank);
-    diverged_.resumed_at.insert(resumed_.at(rank));
-    diverged_.read_back = diverged_.read_back && !restored.empty();
+    Departure seen("RESUME.DIVERGED", restored.empty() ? "diverged" : "read_back");
+    seen.site = site_of_rank(rank);
+    seen.site.step = step;
+    seen.site.detail["resumed_after_step"] = {resumed_.at(rank)};
+    std::set<std::string> parts;
     // What was not read back says more than what it led to.
-    for (const std::string& name : restored.empty() ? names : restored) {
-      diverged_.parts.insert(part_of(name));
-    }
+    for (const std::string& name : restored.empty() ? names : restored) parts.insert(part_of(name));
+    seen.site.detail["parts"] = parts;
     for (const std::string& name : names) {
-      if (part_of(name) == kParameters) diverged_.params.insert(name.substr(name.find('/') + 1));
+      if (part_of(name) == kParameters) seen.tensors.push_back(name.substr(name.find('/') + 1));
     }
+    diverged_.push_back(std::move(seen));
   }
 
   // Ranks go on from a step that all of them have: one that was killed while it saved leaves the others nothing.
@@ -279,23 +273,35 @@ class ResumeJudge {
     finding.site.ranks = to_ints(ranks);
     finding.site.detail["parts"] = parts;
     finding.facts = {{"count", tensors.size()}, {"total", compared}};
-    put_some(finding, "tensors", {tensors.begin(), tensors.end()});
+    finding.facts.put_some("tensors", {tensors.begin(), tensors.end()});
     return finding;
   }
 
+  // Of the ranks that differ first. It was read back wrongly if that holds on all of them.
   [[nodiscard]] Finding diverged() const {
-    std::set<int> resumed;
-    for (const std::int64_t step : diverged_.resumed_at) resumed.insert(static_cast<int>(step));
-    Finding finding =
-        make_finding("RESUME.DIVERGED", diverged_.read_back ? "read_back" : "diverged");
-    finding.site.step = diverged_.step;
-    finding.site.ranks = to_ints(diverged_.ranks);
-    finding.site.detail["parts"] = diverged_.parts;
-    finding.site.detail["resumed_after_step"] = to_ints(resumed);
-    if (!diverged_.params.empty()) {
-      finding.facts["count"] = diverged_.params.size();
-      put_some(finding, "params", {diverged_.params.begin(), diverged_.params.end()});
+    const auto step_of = [](const Departure& seen) { return *seen.site.step; };
+    std::int64_t first = step_of(diverged_.front());
+    for (const Departure& seen : diverged_) first = std::min(first, step_of(seen));
+    std::vector<Departure> earliest;
+    std::set<std::string> params;
+    for (const Departure& seen : diverged_) {
+      if (step_of(seen) != first) continue;
+      params.insert(seen.tensors.begin(), seen.tensors.end());
+      earliest.push_back(seen);
     }
+    const bool read_back = std::all_of(earliest.begin(), earliest.end(), [](const Departure& seen) {
+      return seen.variant == "read_back";
+    });
+    Departures all;
+    for (Departure& seen : earliest) {
+      seen.variant = read_back ? "read_back" : "diverged";
+      seen.tensors.clear();
+      all.add(std::move(seen));
+    }
+    Finding finding = all.findings().front();
+    if (params.empty()) return finding;
+    finding.facts["count"] = params.size();
+    finding.facts.put_some("params", {params.begin(), params.end()});
     return finding;
   }
 
@@ -313,7 +319,7 @@ class ResumeJudge {
   std::set<int> from_scratch_;
   // The step of the snapshot and the one that it was gone on with: ranks.
   std::map<std::pair<std::int64_t, std::int64_t>, std::set<int>> other_step_;
-  Divergence diverged_;
+  std::vector<Departure> diverged_;  // of each rank, in the first step that differs there
   std::int64_t equal_ = 0;
   ResultBuilder result_;
 };

@@ -3,6 +3,7 @@
 // training, whose every stage step_is_oracle judges there.
 #include <cmath>
 
+#include "harness/checks/agreement.h"
 #include "harness/checks/list.h"
 #include "harness/checks/parameter_names.h"
 #include "harness/checks/series.h"
@@ -55,7 +56,8 @@ class LossComparison {
                         process_name(own == nullptr ? rank : kTwin));
         return;
       }
-      if (!std::isfinite(own->value) && !std::isfinite(wanted->value)) {
+      const Said said = agree(Held::of(own->value), Held::of(wanted->value), limit_);
+      if (said == Said::not_finite) {
         result_.missing("the losses from step " + std::to_string(step) + " on of " +
                             process_name(rank) + ", which are not finite, nor are the twin's",
                         site_of_rank(rank));
@@ -63,7 +65,7 @@ class LossComparison {
       }
       const double off = std::abs(own->value - wanted->value) / std::abs(wanted->value);
       if (off > worst_) worst_ = off;
-      if (!(off <= limit_)) {
+      if (said == Said::differ) {
         tell(rank, step, own->value, wanted->value);
         return;  // every later step follows from it
       }
@@ -85,12 +87,15 @@ class LossComparison {
     for (const std::string& name : parameter_names(evidence_.the_case.scenario.model)) {
       const ParameterHash* found = own.find(name);
       const ParameterHash* wanted = twin.find(name);
-      if (found == nullptr || wanted == nullptr || found->hash.empty() || wanted->hash.empty()) {
+      const Held own_hash = Held::hash(found == nullptr ? "" : found->hash);
+      const Said said = agree(own_hash, Held::hash(wanted == nullptr ? "" : wanted->hash));
+      if (said == Said::unread) {
+        const bool own_unread = own_hash.state == Held::State::unread;
         result_.missing("the hash of " + name + " after step " + std::to_string(last) + " of " +
-                        process_name(found == nullptr || found->hash.empty() ? rank : kTwin));
+                        process_name(own_unread ? rank : kTwin));
         return;
       }
-      if (found->hash != wanted->hash) other.push_back(name);
+      if (said == Said::differ) other.push_back(name);
       ++equal_;
     }
     if (other.empty() || result_.has_findings()) return;  // they follow from another loss
@@ -99,7 +104,7 @@ class LossComparison {
     finding.site.step = last;
     finding.site.op = "step";
     finding.facts["count"] = other.size();
-    put_some(finding, "params", other);
+    finding.facts.put_some("params", other);
     result_.found(std::move(finding));
   }
 

@@ -42,12 +42,8 @@ Slot slot_of(std::string_view text) {
 }
 
 const json* fact_named(const Finding& finding, const std::string& name) {
-  for (const json* facts : {&finding.facts, &finding.site.detail}) {
-    if (!facts->is_object()) continue;
-    const auto at = facts->find(name);
-    if (at != facts->end()) return &*at;
-  }
-  return nullptr;
+  const json* fact = finding.facts.find(name);
+  return fact != nullptr ? fact : finding.site.detail.find(name);
 }
 
 std::optional<std::vector<int>> list_named(const Site& site, const std::string& name) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <mutex>
 #include <string>
@@ -18,10 +19,10 @@ namespace {
 
 // RecordFunction takes plain functions: they reach the watch that is on through this.
 struct Watching {
-  std::mutex mutex;
+  std::mutex mutex;  // of all members but `poisoned`; a backward runs in threads of its own
   const SeamWatch* seams = nullptr;
   std::int64_t step = 0;
-  bool poisoned = false;
+  std::atomic<bool> poisoned = false;
   std::optional<NanBirth> birth;
   std::optional<NanBirth>
       written;  // of an operator that was given NaN as a number, not in a tensor
@@ -151,6 +152,12 @@ void certify(const at::RecordFunction& function, const at::Tensor& output, const
   (seen.nan_number ? watching.written_call : watching.birth_call) = call_of(function, seen.inputs);
 }
 
+// The watch may end while a backward of another thread begins.
+SeamPlace made_forward(std::int64_t sequence) {
+  const std::lock_guard lock(watching.mutex);
+  return watching.seams != nullptr ? watching.seams->made(sequence) : SeamPlace{};
+}
+
 std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function) {
   auto seen = std::make_unique<Seen>();
   if (inside) {
@@ -159,8 +166,7 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function
   const Inside guard;
   if (function.scope() == at::RecordScope::BACKWARD_FUNCTION) {
     seen->outer = backward_place;
-    backward_place =
-        watching.seams != nullptr ? watching.seams->made(function.seqNr()) : SeamPlace{};
+    backward_place = made_forward(function.seqNr());
     ++backward_depth;
     return seen;
   }

@@ -28,7 +28,7 @@ class OracleComparison {
         judge_recorded(evidence_, at, result_, [&](const auto& record) { judge_one(record, at); });
       }
     }
-    for (Finding& finding : deviations_.findings()) result_.found(std::move(finding));
+    for (Finding& finding : departures_.findings()) result_.found(std::move(finding));
     errors_.put_measured(result_);
     if (rows_ < rows_in_all_) {
       result_.measured("rows_judged", static_cast<double>(rows_));
@@ -47,10 +47,10 @@ class OracleComparison {
     if (tells_choice_) {
       const ChoiceJudgement choice = judge_choice(record);
       ties_.take(choice.ties);
-      take_judged(choice, at, result_, deviations_);
+      take_judged(choice, at, result_, departures_);
     }
     const LayerJudgement judged = judge_layer(record, model_);
-    take_judged(judged, at, result_, deviations_);
+    take_judged(judged, at, result_, departures_);
     if (judged.rows_without_list > 0) say_selected_is_hidden(judged.rows_without_list, at);
     layers_.insert(at.layer);
     rows_ += judged.rows;
@@ -87,7 +87,7 @@ class OracleComparison {
   const nsa::ModelConfig& model_;
   bool tells_choice_ = true;
   ResultBuilder result_;
-  Deviations deviations_;
+  Departures departures_;
   WorstErrors errors_;
   std::set<int> layers_;
   std::int64_t rows_ = 0;

@@ -91,23 +91,6 @@ oracles::AttentionPass pass_of(const LayerRecord& record) {
   return {oracles::attention(record.config, record.weights, record.x, options), {}};
 }
 
-struct Excess {  // how far one tensor of one layer is out of its budget
-  std::string code;
-  std::string tensor;
-  std::string branch;
-  std::string op;
-  std::string param;
-  double share = 0.0;  // of the budget
-  double found = 0.0;
-  double plain = 0.0;
-  bool on_average = false;
-};
-
-struct Merged {
-  Excess worst;
-  std::set<int> layers;
-};
-
 class ReferenceComparison {
  public:
   explicit ReferenceComparison(const Evidence& evidence)
@@ -115,7 +98,7 @@ class ReferenceComparison {
 
   CheckResult judge() {
     for (int layer = 0; layer < model_.n_layers; ++layer) judge_layer(layer);
-    for (const auto& [key, merged] : merged_) result_.found(finding(merged));
+    departures_.tell(result_);
     for (const auto& [tensor, share] : shares_) {
       result_.measured("share_of_budget_" + tensor, share, 1.0);
     }
@@ -171,7 +154,7 @@ class ReferenceComparison {
       const Tensor& wanted = x.pass.result.*stage.wanted;
       const double limit =
           ceiling(sums.*stage.terms, x.record.unit_roundoff, x.record.arithmetic.summed);
-      Excess excess = measured(stage.tensor,
+      Departure excess = measured(stage.tensor,
                                x.record.at(stage.tensor),
                                wanted,
                                l.record.at(stage.tensor),
@@ -179,15 +162,15 @@ class ReferenceComparison {
                                kForwardFactor,
                                limit * largest(wanted.data),
                                x.record.unit_roundoff);
-      if (excess.share <= 1.0) continue;
+      if (excess.error <= 1.0) continue;
       const bool follows = branches.count("") > 0 || branches.count(stage.branch) > 0 ||
                            (stage.tensor == std::string("y") && !branches.empty());
       if (follows) continue;
       branches.insert(stage.branch);
       excess.code = "NUMERIC.FORWARD";
-      excess.branch = stage.branch;
-      excess.op = stage.op;
-      add(excess, layer);
+      excess.site.branch = stage.branch;
+      excess.site.op = stage.op;
+      add(std::move(excess), layer);
     }
     return !branches.empty();
   }
@@ -207,7 +190,7 @@ class ReferenceComparison {
     for (const auto& [name, gradient] : x.pass.gradients.weights) {
       scale = std::max(scale, largest(gradient.data));
     }
-    std::vector<Excess> wrong;
+    std::vector<Departure> wrong;
     const auto judge_one = [&](const std::string& name, const Tensor& own, const Tensor& plain) {
       const Tensor zero = oracles::zeros(own.shape);
       const Tensor& found = x.record.has(name) ? x.record.at(name) : zero;
@@ -216,7 +199,7 @@ class ReferenceComparison {
       const double limit =
           ceiling(sums.gradient, x.record.unit_roundoff, x.record.arithmetic.summed);
       const double floor = smallest_scale_share(name) * scale;
-      Excess excess = measured(name,
+      Departure excess = measured(name,
                                found,
                                own,
                                by_plain,
@@ -226,7 +209,7 @@ class ReferenceComparison {
                                x.record.unit_roundoff,
                                floor,
                                cancels(name) ? x.record.arithmetic.summed * scale : 0.0);
-      if (!(excess.share <= 1.0)) wrong.push_back(excess);
+      if (!(excess.error <= 1.0)) wrong.push_back(std::move(excess));
     };
     for (const auto& [name, gradient] : x.pass.gradients.weights) {
       judge_one("g.w." + name, gradient, l.pass.gradients.weights.at(name));
@@ -236,30 +219,32 @@ class ReferenceComparison {
   }
 
   // A branch is named when only its own projections are wrong, beside what every branch feeds.
-  [[nodiscard]] static Excess backward(const std::vector<Excess>& wrong) {
-    Excess worst = wrong.front();
+  [[nodiscard]] static Departure backward(const std::vector<Departure>& wrong) {
+    Departure worst = wrong.front();
     std::set<std::string> branches;
     std::vector<std::string> params;
-    for (const Excess& excess : wrong) {
-      if (!(excess.share <= worst.share)) worst = excess;
-      if (excess.tensor == "dx" || excess.tensor == "g.w.W_Q.weight") continue;
-      params.push_back(excess.tensor.substr(4));
+    for (const Departure& excess : wrong) {
+      if (!(excess.error <= worst.error)) worst = excess;
+      const std::string& tensor = excess.facts.at("tensor").get_ref<const std::string&>();
+      if (tensor == "dx" || tensor == "g.w.W_Q.weight") continue;
+      params.push_back(tensor.substr(4));
       branches.insert(branch_of(params.back()));
     }
     worst.code = "NUMERIC.GRADIENT";
-    if (branches.size() == 1) worst.branch = *branches.begin();
-    if (!worst.branch.empty()) worst.op = "attend_" + worst.branch;
-    if (params.size() == 1) worst.param = short_name(params.front());
+    worst.site.phase = "backward";
+    if (branches.size() == 1) worst.site.branch = *branches.begin();
+    if (!worst.site.branch.empty()) worst.site.op = "attend_" + worst.site.branch;
+    if (params.size() == 1) worst.site.param = short_name(params.front());
     return worst;
   }
 
   // Where the plain implementation is exact, a back end may still round: 4 units in the last place, of the largest entry and
-  // on average. A mean square of n errors is itself only known to 1/sqrt(2n) of it, and two are compared: three deviations of
+  // on average. A mean square of n errors is itself only known to 1/sqrt(2n) of it, and two are compared: three departures of
   // their ratio are 3/sqrt(n), which matters for a bias of a few elements and for nothing larger.
   // `cancelled` is a unit in the last place of the sums whose difference a gradient of queries or keys is (dS = P (dP - sum P
   // dP)): where all keys but one have no weight the plain implementation subtracts equal numbers, and a fused one, which takes
   // the second from the output, numbers of two roundings. Seen at 2.3 units; 4 as everywhere.
-  Excess measured(const std::string& tensor,
+  Departure measured(const std::string& tensor,
                   const Tensor& found,
                   const Tensor& wanted,
                   const Tensor& plain,
@@ -280,44 +265,29 @@ class ReferenceComparison {
                               kUlps * (u * std::max(mean_of(wanted), floor) + cancelled);
     const double share = own.most == 0.0 ? 0.0 : own.most / limit;
     const double mean_share = own.mean == 0.0 ? 0.0 : own.mean / mean_limit;
-    Excess excess;
-    excess.tensor = tensor;
-    excess.on_average = !(mean_share <= share);
-    excess.share = excess.on_average ? mean_share : share;
-    excess.found = excess.on_average ? own.mean : own.most;
-    excess.plain = excess.on_average ? reference.mean : reference.most;
-    const auto [at, is_new] = shares_.try_emplace(tensor, excess.share);
-    if (!is_new) raise_to(at->second, excess.share);
+    const bool on_average = !(mean_share <= share);
+    Departure excess("NUMERIC.FORWARD", "reference");
+    excess.error = on_average ? mean_share : share;
+    excess.site.detail["share_of_budget"] = Real(excess.error);
+    excess.facts = {{"tensor", tensor},
+                    {"found", Real(on_average ? own.mean : own.most)},
+                    {"plain", Real(on_average ? reference.mean : reference.most)},
+                    {"measure", on_average ? "on average (root mean square)" : "at most"}};
+    const auto [at, is_new] = shares_.try_emplace(tensor, excess.error);
+    if (!is_new) raise_to(at->second, excess.error);
     return excess;
   }
 
-  void add(const Excess& excess, int layer) {
-    Merged& merged = merged_[{excess.code, excess.branch, excess.op, excess.param}];
-    if (merged.layers.empty() || !(excess.share <= merged.worst.share)) merged.worst = excess;
-    merged.layers.insert(layer);
-  }
-
-  [[nodiscard]] static Finding finding(const Merged& merged) {
-    const Excess& worst = merged.worst;
-    Finding finding = make_finding(worst.code, "reference");
-    finding.site.layers = to_ints(merged.layers);
-    finding.site.ranks = {0};
-    finding.site.step = 1;
-    finding.site.branch = worst.branch;
-    finding.site.op = worst.op;
-    finding.site.param = worst.param;
-    if (worst.code == "NUMERIC.GRADIENT") finding.site.phase = "backward";
-    finding.site.detail["share_of_budget"] = Real(worst.share);
-    finding.facts = {{"tensor", worst.tensor},
-                     {"found", Real(worst.found)},
-                     {"plain", Real(worst.plain)},
-                     {"measure", worst.on_average ? "on average (root mean square)" : "at most"}};
-    return finding;
+  void add(Departure excess, int layer) {
+    excess.site.layers = {layer};
+    excess.site.ranks = {0};
+    excess.site.step = 1;
+    departures_.add(std::move(excess));
   }
 
   const Evidence& evidence_;
   const nsa::ModelConfig& model_;
-  std::map<std::tuple<std::string, std::string, std::string, std::string>, Merged> merged_;
+  Departures departures_;
   std::map<std::string, double> shares_;
   std::int64_t judged_ = 0;
   ResultBuilder result_;

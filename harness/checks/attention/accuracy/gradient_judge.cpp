@@ -184,7 +184,7 @@ class GradientJudge {
   }
 
   void tell(const std::vector<std::string>& wrong) {
-    Deviation seen;
+    Departure seen;
     seen.code = "NUMERIC.GRADIENT";
     std::set<std::string> branches;
     std::vector<std::string> params;
@@ -195,15 +195,15 @@ class GradientJudge {
       params.push_back(of);
       branches.insert(branch_of(of));
     }
-    if (branches.size() == 1) seen.branch = *branches.begin();
-    if (!seen.branch.empty()) {
-      seen.op = compression_alone(wrong) ? "compress" : "attend_" + seen.branch;
+    if (branches.size() == 1) seen.site.branch = *branches.begin();
+    if (!seen.site.branch.empty()) {
+      seen.site.op = compression_alone(wrong) ? "compress" : "attend_" + seen.site.branch;
     }
-    if (params.size() == 1) seen.param = short_name(params.front());
+    if (params.size() == 1) seen.site.param = short_name(params.front());
     put_heads(wrong, seen);
     put_law(wrong, seen);
     if (std::find(wrong.begin(), wrong.end(), kInput) != wrong.end()) put_tokens(seen);
-    verdict_.deviations.push_back(std::move(seen));
+    verdict_.departures.push_back(std::move(seen));
   }
 
   // Compressed keys, and compressed values, pass their gradient on to phi's weights and to the
@@ -232,15 +232,10 @@ class GradientJudge {
     });
   }
 
-  // Of several tensors, the one that is furthest beyond its limit.
-  void put_error(const std::string& name, Deviation& seen) const {
+  void put_error(const std::string& name, Departure& seen) const {
     const ErrorOfTensor& error = verdict_.errors.at(name);
-    if (std::isnan(seen.error)) return;
-    if (seen.limit > 0.0 && error.value / error.limit <= seen.error / seen.limit) return;
-    seen.error = error.value;
-    seen.limit = error.limit;
     const auto at = where_.find(name);
-    seen.where = at == where_.end() ? std::string() : at->second;
+    keep_worst(error.value, error.limit, at == where_.end() ? std::string() : at->second, seen);
   }
 
   [[nodiscard]] const RecordedGradient& gradient(const std::string& of) const {
@@ -251,25 +246,24 @@ class GradientJudge {
 
   // A law is asked for all gradients that were judged, or, where there are two causes, for those of
   // its own branch alone.
-  void put_law(const std::vector<std::string>& wrong, Deviation& seen) const {
+  void put_law(const std::vector<std::string>& wrong, Departure& seen) const {
     std::vector<RecordedGradient> asked;
     for (const RecordedGradient& judged : judged_) {
-      if (wrong.size() == wrong_.size() || branch_of(judged.of) == seen.branch) {
+      if (wrong.size() == wrong_.size() || branch_of(judged.of) == seen.site.branch) {
         asked.push_back(judged);
       }
     }
     const oracles::GradientNaming found = oracles::name_gradients(backward_, asked);
     if (found.naming.fitting.empty()) return;
-    seen.law.clear();
     explain(found.naming, seen);
     if (!found.branch) return;
-    if (seen.branch.empty()) seen.branch = oracles::branch_name(*found.branch);
-    seen.op = "attend_" + seen.branch;
+    if (seen.site.branch.empty()) seen.site.branch = oracles::branch_name(*found.branch);
+    seen.site.op = "attend_" + seen.site.branch;
   }
 
   // Heads and groups of all wrong gradients together. Counts are a law where they explain every one
   // of them and agree.
-  void put_heads(const std::vector<std::string>& wrong, Deviation& seen) const {
+  void put_heads(const std::vector<std::string>& wrong, Departure& seen) const {
     std::set<int> heads;
     std::set<int> groups;
     std::map<int, double> counts;
@@ -285,16 +279,16 @@ class GradientJudge {
       any = true;
     }
     if (static_cast<std::int64_t>(heads.size()) < record_.config.n_heads) {
-      seen.heads = to_ints(heads);
+      seen.site.heads = to_ints(heads);
     }
-    seen.groups = to_ints(groups);
+    seen.site.detail["groups"] = to_ints(groups);
     if (!any || !agree) return;
     put_shares_of_heads(counts, seen);
   }
 
   // The tokens whose own gradient is wrong, where not all are: what was left out of a weight's
   // gradient was left out there.
-  void put_tokens(Deviation& seen) const {
+  void put_tokens(Departure& seen) const {
     const RecordedGradient& dx = gradient(kInput);
     std::set<int> tokens;
     for (const std::size_t vector :
@@ -302,8 +296,8 @@ class GradientJudge {
       tokens.insert(static_cast<int>(vector % static_cast<std::size_t>(record_.length)));
     }
     if (static_cast<std::int64_t>(tokens.size()) == record_.length) return;
-    seen.rows = to_ints(tokens);
-    if (seen.rows.size() > kMostRows) seen.rows.resize(kMostRows);
+    seen.site.rows = to_ints(tokens);
+    if (seen.site.rows.size() > kMostRows) seen.site.rows.resize(kMostRows);
   }
 
   const LayerRecord& record_;

@@ -66,27 +66,19 @@ std::vector<std::string_view> laws_with_codes() {
   return laws;
 }
 
-void explain(const oracles::Naming& naming, Deviation& seen) {
-  if (const oracles::LawFit* const law = naming.alone()) {
-    seen.law = law->law.name;
-    seen.fitted = law->law.fitted;
-    seen.about = law->law.about;
-    if (!law->detail.empty()) seen.about += ": " + law->detail;
-    seen.share = law->share;
-    return;
-  }
-  for (const oracles::LawFit& fit : naming.fitting) seen.laws.emplace_back(fit.law.name);
+void explain(const oracles::Naming& naming, Departure& seen) {
+  if (!naming.fitting.empty()) seen.laws = known_laws(naming);
 }
 
-void explain(const oracles::Naming& naming, Stage stage, Deviation& seen) {
+void explain(const oracles::Naming& naming, Stage stage, Departure& seen) {
   explain(naming, seen);
   if (naming.fitting.empty()) return;
   const std::string_view code = common(naming, &Row::code);
   const std::string_view op = common(naming, &Row::op);
   const std::string_view param = common(naming, &Row::param);
   if (!code.empty()) seen.code = code;
-  if (!op.empty()) seen.op = op;
-  if (!param.empty()) seen.param = std::string(param) + oracles::branch_name(branch_of(stage));
+  if (!op.empty()) seen.site.op = op;
+  if (!param.empty()) seen.site.param = std::string(param) + oracles::branch_name(branch_of(stage));
 }
 
 }  // namespace harness::checks

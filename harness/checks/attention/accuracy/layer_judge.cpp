@@ -116,7 +116,7 @@ class LayerJudge {
     verdict_.rows_without_list = static_cast<std::int64_t>(unusable_.size());
     judge_stages();
     // Nothing that follows from a wrong stage says anything of its own.
-    const bool right = verdict_.deviations.empty() && unusable_.empty();
+    const bool right = verdict_.departures.empty() && unusable_.empty();
     if (right && record_.from_input) judge_whole();
     judge_backward();
     return std::move(verdict_);
@@ -206,11 +206,11 @@ class LayerJudge {
     note(name, largest_difference(found, wanted), allowed.scale, allowed.relative);
     if (!budget.where.empty() || plain_) verdict_.errors[name] = {budget.error, budget.limit};
     if (wrong.empty()) return;
-    Deviation seen;
+    Departure seen;
     seen.code = "NUMERIC.FORWARD";
-    seen.branch = row.branch;
-    seen.op = row.op;
-    seen.param = row.param;
+    seen.site.branch = row.branch;
+    seen.site.op = row.op;
+    seen.site.param = row.param;
     seen.tensors = {name};
     seen.error = verdict_.errors.at(name).value;
     seen.limit = verdict_.errors.at(name).limit;
@@ -222,7 +222,7 @@ class LayerJudge {
     std::set_intersection(
         wrong.begin(), wrong.end(), far.begin(), far.end(), std::back_inserter(told));
     explain(oracles::name_stage(stages_, row.stage, found, wanted, told, allowed), row.stage, seen);
-    verdict_.deviations.push_back(std::move(seen));
+    verdict_.departures.push_back(std::move(seen));
     wrong_.insert(row.stage);
   }
 
@@ -306,11 +306,11 @@ class LayerJudge {
             record_.rows[vector % r]};
   }
 
-  // Puts into the deviation which rows, heads and groups are wrong.
+  // Puts into the departure which rows, heads and groups are wrong.
   void put_place(const StageRow& stage,
                  const Tensor& wanted,
                  const std::vector<std::size_t>& wrong,
-                 Deviation& seen) const {
+                 Departure& seen) const {
     const std::size_t vectors = wanted.data.size() / static_cast<std::size_t>(wanted.shape.back());
     const auto count = static_cast<std::size_t>(wanted.shape[wanted.shape.size() - 2]);
     const auto lanes = static_cast<std::int64_t>(vectors / count) / record_.batch;  // of a sequence
@@ -333,11 +333,15 @@ class LayerJudge {
     }
     std::vector<int> sorted = to_ints(positions);
     if (sorted.size() > kMostRows) sorted.resize(kMostRows);
-    (stage.rows == Rows::compressed ? seen.compressed : seen.rows) = std::move(sorted);
-    if (static_cast<std::int64_t>(wrong_heads.size()) < heads) seen.heads = to_ints(wrong_heads);
-    seen.groups = to_ints(groups);
-    seen.row_count = static_cast<std::int64_t>(rows.size());
-    seen.rows_in_all = static_cast<std::int64_t>(vectors) / heads_of_lane;
+    if (stage.rows == Rows::compressed) {
+      seen.site.detail["compressed_tokens"] = sorted;
+    } else {
+      seen.site.rows = sorted;
+    }
+    if (static_cast<std::int64_t>(wrong_heads.size()) < heads) seen.site.heads = to_ints(wrong_heads);
+    seen.site.detail["groups"] = to_ints(groups);
+    seen.site.detail["row_count"] = static_cast<std::int64_t>(rows.size());
+    seen.facts["rows_in_all"] = static_cast<std::int64_t>(vectors) / heads_of_lane;
   }
 
   // ---- the whole layer from its input -----------------------------------------------------------
@@ -362,7 +366,7 @@ class LayerJudge {
     for (const StageRow& row : kStages) {
       if (row.output) outputs = std::max(outputs, largest((wanted.*row.whole).data));
     }
-    Deviation seen;
+    Departure seen;
     for (const StageRow& row : kStages) {
       const std::string name = name_of(row);
       if (row.whole == nullptr || !record_.has(name)) continue;
@@ -386,15 +390,15 @@ class LayerJudge {
       if (relative <= limit) continue;
       if (seen.tensors.empty()) {
         seen.code = "NUMERIC.FORWARD";
-        seen.branch = row.branch;
-        seen.op = row.op;
+        seen.site.branch = row.branch;
+        seen.site.op = row.op;
         seen.error = relative;
         seen.limit = limit;
         seen.where = where;
       }
       seen.tensors.push_back(name);
     }
-    if (!seen.tensors.empty()) verdict_.deviations.push_back(std::move(seen));
+    if (!seen.tensors.empty()) verdict_.departures.push_back(std::move(seen));
   }
 
   // ---- backward ---------------------------------------------------------------------------------

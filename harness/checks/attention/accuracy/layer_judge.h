@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/checks/attention/accuracy/deviation.h"
+#include "harness/checks/attention/accuracy/layer_departure.h"
 #include "harness/checks/attention/record/layer_record.h"
 
 namespace harness::checks {
@@ -19,7 +19,7 @@ struct ErrorOfTensor {
 };
 
 struct LayerJudgement {
-  std::vector<Deviation> deviations;
+  std::vector<Departure> departures;
   std::map<std::string, ErrorOfTensor> errors;  // by tensor
   std::vector<std::string> missing;             // what could not be judged
   std::int64_t rows = 0;                        // of the sequence: judged

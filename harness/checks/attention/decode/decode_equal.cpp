@@ -10,6 +10,7 @@
 #include "harness/checks/attention/decode/decode_record.h"
 #include "harness/checks/attention/decode/decode_stages.h"
 #include "harness/checks/ceilings.h"
+#include "harness/checks/departures.h"
 #include "harness/checks/largest.h"
 #include "harness/checks/list.h"
 #include "nsa/base/error.h"
@@ -17,15 +18,6 @@
 
 namespace harness::checks {
 namespace {
-
-struct Mismatch {
-  int layer = -1;
-  std::int64_t position = 0;  // the first
-  bool blocks = false;
-  bool values = false;
-  double error = 0.0;      // relative, largest of the layer
-  DifferingStages stages;  // nothing where they were not recorded
-};
 
 class DecodeJudge {
  public:
@@ -67,25 +59,25 @@ class DecodeJudge {
                           has_shape(*whole, "blocks", {b, g, s, model_.n_sel}, result_) &&
                           has_shape(*steps, "blocks", {b, g, k, model_.n_sel}, result_);
     if (!complete) return;
-    Mismatch seen;
-    seen.layer = layer;
-    seen.position = s;
+    Departure seen("DECODE.MISMATCH", "position");
+    seen.site = site_of_layer(0, layer);
+    seen.site.detail["blocks"] = false;
     try {
       compare_blocks(*whole, *steps, seen);
       compare_values(*whole, *steps, seen);
-      if (wrong_.empty() && (seen.blocks || seen.values)) {
-        seen.stages = differing_stages(*whole, *steps, prompt_, limit_);
+      if (wrong_.empty() && !seen.site.rows.empty()) {
+        stages_ = differing_stages(*whole, *steps, prompt_, limit_);
       }
     } catch (const nsa::Error& error) {
       result_.missing("layer " + std::to_string(layer) + " cannot be compared: " + error.what());
       return;
     }
-    if (seen.blocks || seen.values) wrong_.push_back(seen);
+    if (!seen.site.rows.empty()) wrong_.push_back(std::move(seen));
   }
 
   void compare_blocks(const nsa::SafetensorsFile& whole,
                       const nsa::SafetensorsFile& steps,
-                      Mismatch& seen) {
+                      Departure& seen) {
     const auto n = static_cast<std::size_t>(model_.n_sel);
     const std::vector<std::int64_t> wanted = nsa::to_int64s(whole.at("blocks"));
     const std::vector<std::int64_t> found = nsa::to_int64s(steps.at("blocks"));
@@ -99,8 +91,8 @@ class DecodeJudge {
         ++tied_;
         return;
       }
-      seen.blocks = true;
-      seen.position = std::min(seen.position, at);
+      seen.site.detail["blocks"] = true;
+      put_position(at, seen);
     });
   }
 
@@ -155,7 +147,7 @@ class DecodeJudge {
 
   void compare_values(const nsa::SafetensorsFile& whole,
                       const nsa::SafetensorsFile& steps,
-                      Mismatch& seen) {
+                      Departure& seen) {
     const nsa::TrainingConfig& training = evidence_.the_case.scenario.training;
     const Reals wanted(whole.at("y"));
     const Reals found(steps.at("y"));
@@ -172,9 +164,16 @@ class DecodeJudge {
                raise_to(seen.error, relative);
                raise_to(worst_, relative);
                if (relative <= limit_) return;
-               seen.values = true;
-               seen.position = std::min(seen.position, at);
+               seen.limit = limit_;
+               put_position(at, seen);
              });
+  }
+
+  // The first one is kept.
+  static void put_position(std::int64_t at, Departure& seen) {
+    const int position = static_cast<int>(at);
+    std::vector<int>& rows = seen.site.rows;
+    rows = {rows.empty() ? position : std::min(rows.front(), position)};
   }
 
   // visit(element decoded alone, the same element of the whole, position) of [.., k, width] in [.., S, width].
@@ -192,9 +191,8 @@ class DecodeJudge {
 
   // What differs in later layers and positions follows from the first layer that differs, as far as it can be compared.
   void tell() {
-    const Mismatch& first = wrong_.front();
     Finding finding = first_finding();
-    std::vector<DecodedStage> others = first.stages.first;
+    std::vector<DecodedStage> others = stages_.first;
     if (!others.empty()) {
       put_stage(others.front(), finding.site);
       others.erase(others.begin());
@@ -202,12 +200,12 @@ class DecodeJudge {
     result_.found(std::move(finding));
     for (const DecodedStage& stage : others) {
       Finding other = make_finding("DECODE.MISMATCH", "position_too");
-      other.site = site_of_layer(0, first.layer);
+      other.site = site_of_layer(0, first_layer());
       put_stage(stage, other.site);
       other.site.detail["prompt_tokens"] = prompt_;
       result_.found(std::move(other));
     }
-    say_what_is_hidden(first);
+    say_what_is_hidden();
   }
 
   static void put_stage(const DecodedStage& stage, Site& site) {
@@ -215,41 +213,40 @@ class DecodeJudge {
     site.branch = stage.branch;
   }
 
-  void say_what_is_hidden(const Mismatch& first) {
-    for (const DecodedStage& stage : first.stages.hidden) {
-      Site site = site_of_layer(0, first.layer);
+  [[nodiscard]] int first_layer() const { return wrong_.front().site.layers.front(); }
+
+  void say_what_is_hidden() {
+    for (const DecodedStage& stage : stages_.hidden) {
+      Site site = site_of_layer(0, first_layer());
       put_stage(stage, site);
       result_.not_judged(
           "decoding: " + std::string(stage.op) + ", which may be made of what differs", site);
     }
-    for (int layer = first.layer + 1; layer < model_.n_layers; ++layer) {
+    for (int layer = first_layer() + 1; layer < model_.n_layers; ++layer) {
       result_.not_judged("decoding: a layer whose input differs", site_of_layer(0, layer));
     }
   }
 
   [[nodiscard]] Finding first_finding() const {
-    const Mismatch& first = wrong_.front();
-    Finding finding = make_finding("DECODE.MISMATCH", "position");
-    finding.site = site_of_layer(0, first.layer);
-    finding.site.rows = {static_cast<int>(first.position)};
-    if (first.blocks && !first.values) finding.site.op = "select";
-    finding.site.detail["prompt_tokens"] = prompt_;
-    finding.site.detail["layers_wrong"] = wrong_.size();
-    finding.site.detail["blocks"] = first.blocks;
-    finding.facts["position"] = first.position;
-    if (first.values) {
-      finding.facts["error"] = Real(first.error);
-      finding.facts["limit"] = Real(limit_);
-    }
-    if (first.blocks) finding.facts["other"] = "the indices differ";
-    if (wrong_.size() > 1) finding.facts["later"] = wrong_.size() - 1;
-    return finding;
+    Departure first = wrong_.front();
+    const bool values = first.limit > 0.0;
+    const bool blocks = first.site.detail.value("blocks", false);
+    if (blocks && !values) first.site.op = "select";
+    first.site.detail["prompt_tokens"] = prompt_;
+    first.site.detail["layers_wrong"] = wrong_.size();
+    first.facts["position"] = first.site.rows.front();
+    if (blocks) first.facts["other"] = "the indices differ";
+    if (wrong_.size() > 1) first.facts["later"] = wrong_.size() - 1;
+    Departures one;
+    one.add(std::move(first));
+    return one.findings().front();
   }
 
   const Evidence& evidence_;
   const nsa::ModelConfig& model_;
   std::int64_t prompt_ = 0;
-  std::vector<Mismatch> wrong_;
+  std::vector<Departure> wrong_;  // one a layer
+  DifferingStages stages_;        // of the first one
   double worst_ = 0.0;
   double limit_ = 0.0;
   std::int64_t tied_ = 0;

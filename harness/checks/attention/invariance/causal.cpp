@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
-#include "harness/checks/attention/invariance/forward_stages.h"
+#include "harness/checks/attention/invariance/first_departure.h"
 #include "harness/checks/attention/record/layer_survey.h"
 #include "harness/checks/list.h"
 #include "nsa/base/error.h"
@@ -15,46 +16,6 @@ namespace harness::checks {
 namespace {
 
 constexpr const char* kPerturbed = "attention_layer_perturbed";
-
-// Rows in which two tensors of one shape differ, as long as keep(row). Zeros of either sign are the same, NaNs too.
-template <typename Keep>
-std::set<int> changed_rows(const nsa::TensorView& a,
-                           const nsa::TensorView& b,
-                           int axis,
-                           Keep keep) {
-  if (a.dtype != b.dtype || a.shape != b.shape) {
-    throw nsa::Error(b.where + ": has another dtype or shape than in the first pass");
-  }
-  std::set<int> rows;
-  if (same_bytes(a, b) || a.bytes.empty()) return rows;
-  const RowAxis along(a, axis);
-  const auto note = [&](std::size_t i) {
-    if (const int row = along.row(i); keep(row)) rows.insert(row);
-  };
-  if (is_integer(a)) {
-    const std::vector<std::int64_t> x = nsa::to_int64s(a);
-    const std::vector<std::int64_t> y = nsa::to_int64s(b);
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      if (x[i] != y[i]) note(i);
-    }
-    return rows;
-  }
-  const Reals x(a);
-  const Reals y(b);
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    const bool same = x[i] == y[i] || (std::isnan(x[i]) && std::isnan(y[i]));
-    if (!same) note(i);
-  }
-  return rows;
-}
-
-struct Leak {
-  std::set<int> layers;
-  std::set<int> rows;
-  std::set<int> compressed;
-  std::set<std::string> follow;  // tensors that changed because of it
-  std::int64_t row_count = 0;
-};
 
 class CausalityJudge {
  public:
@@ -79,8 +40,12 @@ class CausalityJudge {
     for (int layer = 0; layer < evidence_.the_case.scenario.model.n_layers; ++layer) {
       judge_layer(layer);
     }
-    for (const auto& [place, leak] : leaks_) result_.found(finding(place, leak));
-    if (backward_.row_count > 0) result_.found(backward_finding());
+    for (const Departures* leaks : {&forward_, &backward_}) {
+      for (Finding& finding : leaks->findings()) {
+        finding.facts["places"] = places_of(finding.site);
+        result_.found(std::move(finding));
+      }
+    }
     result_.measured("tensors_compared", static_cast<double>(tensors_));
     return result_.finish(std::to_string(tensors_) + " tensors of " + counted(layers_, "layer") +
                           " are the same, bit by bit, before position " + std::to_string(first_) +
@@ -100,7 +65,7 @@ class CausalityJudge {
     } catch (const nsa::Error& error) {
       result_.missing("layer " + std::to_string(layer) + " cannot be compared: " + error.what());
     } catch (const std::out_of_range&) {
-      result_.missing("layer " + std::to_string(layer) + " cannot be compared: a shape is wrong");
+      result_.missing("layer " + std::to_string(layer) + " cannot be compared: an axis is missing");
     }
   }
 
@@ -115,8 +80,7 @@ class CausalityJudge {
       result_.missing("the same weights in both passes" + where);
       return false;
     }
-    const auto rows =
-        changed_rows(plain.at("x"), perturbed.at("x"), 1, [](std::int64_t) { return true; });
+    const std::set<int> rows = rows_apart(plain.at("x"), perturbed.at("x"), 1);
     if (!rows.empty() && *rows.begin() < first_) {
       result_.missing("the same input before position " + std::to_string(first_) +
                       " in both passes" + where);
@@ -131,43 +95,38 @@ class CausalityJudge {
     return true;
   }
 
-  [[nodiscard]] std::set<int> changed(const ForwardStage& stage,
-                                      const nsa::TensorView& a,
-                                      const nsa::TensorView& b) const {
-    if (stage.row_axis >= 0) {
-      return changed_rows(a, b, stage.row_axis, [&](std::int64_t row) { return row < first_; });
-    }
+  // Does the row belong to the prefix alone? A compressed token does with the last of its positions.
+  [[nodiscard]] bool is_of_prefix(const ForwardStage& stage, std::int64_t row) const {
     const nsa::ModelConfig& model = evidence_.the_case.scenario.model;
-    return changed_rows(
-        a, b, 2, [&](std::int64_t token) { return token * model.d + model.l <= first_; });
+    return stage.row_axis >= 0 ? row < first_ : row * model.d + model.l <= first_;
   }
 
   bool compare_forward(const nsa::SafetensorsFile& plain,
                        const nsa::SafetensorsFile& perturbed,
                        int layer) {
-    std::map<std::string, std::size_t>
-        root_of;  // of a tensor that changed: the stage it began with
-    for (std::size_t i = 0; i < kForwardStages.size(); ++i) {
-      const ForwardStage& stage = kForwardStages[i];
+    const auto roots = first_departures([&](const ForwardStage& stage) -> std::optional<std::set<int>> {
       if (!plain.contains(stage.tensor) || !perturbed.contains(stage.tensor)) {
         result_.missing("tensor " + std::string(stage.tensor) + " of layer " +
                         std::to_string(layer) + " in both passes");
-        continue;
+        return std::nullopt;
       }
       ++tensors_;
-      const std::set<int> rows = changed(stage, plain.at(stage.tensor), perturbed.at(stage.tensor));
-      if (rows.empty()) continue;
-      root_of[stage.tensor] = root_of_stage(i, root_of);
-      Leak& leak = leaks_[root_of[stage.tensor]];
-      if (root_of[stage.tensor] != i) {
-        leak.follow.insert(stage.tensor);
-        continue;
+      Sameness same;
+      same.keep = [&](int row) { return is_of_prefix(stage, row); };
+      return rows_apart(plain.at(stage.tensor), perturbed.at(stage.tensor), stage.row_axis, same);
+    });
+    for (const StageApart& root : roots) {
+      Departure leak = root.departure("CAUSALITY.LEAK", "forward", layer);
+      leak.counts_each_row_once = false;
+      leak.site.step = step_;
+      leak.site.detail["perturbed_from"] = first_;
+      if (root.stage->row_axis < 0) {
+        leak.site.detail["compressed_tokens"] = std::exchange(leak.site.rows, {});
       }
-      leak.layers.insert(layer);
-      (stage.row_axis >= 0 ? leak.rows : leak.compressed).insert(rows.begin(), rows.end());
-      leak.row_count += static_cast<std::int64_t>(rows.size());
+      if (!root.follow.empty()) leak.facts["follow"] = root.follow;
+      forward_.add(std::move(leak));
     }
-    return !root_of.empty();
+    return !roots.empty();
   }
 
   // A gradient at positions that the prefix must not see. Where the forward leaks, it follows.
@@ -191,54 +150,20 @@ class CausalityJudge {
       rows.insert(along.row(i));
     }
     if (rows.empty() || forward) return;
-    backward_.layers.insert(layer);
-    backward_.rows.insert(rows.begin(), rows.end());
-    backward_.row_count += static_cast<std::int64_t>(rows.size());
+    Departure leak("CAUSALITY.LEAK", "backward");
+    leak.site = site_of_layer(0, layer);
+    leak.site.step = step_;
+    leak.site.phase = "backward";
+    leak.site.rows = to_ints(rows);
+    leak.site.detail["row_count"] = rows.size();
+    leak.site.detail["perturbed_from"] = first_;
+    backward_.add(std::move(leak));
   }
 
-  [[nodiscard]] static std::vector<int> most_rows(const std::set<int>& rows) {
-    std::vector<int> list = to_ints(rows);
-    if (list.size() > kMostRows) list.resize(kMostRows);
-    return list;
-  }
-
-  [[nodiscard]] Site site_of(const Leak& leak) const {
-    Site site;
-    site.layers = to_ints(leak.layers);
-    site.ranks = {0};
-    site.step = step_;
-    site.rows = most_rows(leak.rows);
-    if (!leak.compressed.empty()) site.detail["compressed_tokens"] = most_rows(leak.compressed);
-    site.detail["perturbed_from"] = first_;
-    site.detail["row_count"] = leak.row_count;
-    return site;
-  }
-
-  [[nodiscard]] Finding finding(std::size_t place, const Leak& leak) const {
-    const ForwardStage& stage = kForwardStages[place];
-    Finding finding = make_finding("CAUSALITY.LEAK", "forward");
-    finding.site = site_of(leak);
-    finding.site.branch = stage.branch;
-    finding.site.op = stage.op;
-    finding.site.phase = "forward";
-    finding.facts = {{"tensor", stage.tensor}, {"places", places_of(leak)}};
-    if (!leak.follow.empty()) {
-      finding.facts["follow"] = std::vector<std::string>(leak.follow.begin(), leak.follow.end());
-    }
-    return finding;
-  }
-
-  [[nodiscard]] static std::string places_of(const Leak& leak) {
-    return leak.compressed.empty() ? numbers_text("row", to_ints(leak.rows))
-                                   : numbers_text("compressed token", to_ints(leak.compressed));
-  }
-
-  [[nodiscard]] Finding backward_finding() const {
-    Finding finding = make_finding("CAUSALITY.LEAK", "backward");
-    finding.site = site_of(backward_);
-    finding.site.phase = "backward";
-    finding.facts["places"] = places_of(backward_);
-    return finding;
+  [[nodiscard]] static std::string places_of(const Site& site) {
+    const auto tokens = site.detail.value("compressed_tokens", std::vector<int>());
+    return tokens.empty() ? numbers_text("row", site.rows)
+                          : numbers_text("compressed token", tokens);
   }
 
   const Evidence& evidence_;
@@ -247,8 +172,8 @@ class CausalityJudge {
   std::int64_t first_ = 0;
   std::int64_t tensors_ = 0;
   std::int64_t layers_ = 0;
-  std::map<std::size_t, Leak> leaks_;  // by place in kForwardStages
-  Leak backward_;
+  Departures forward_;
+  Departures backward_;
 };
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <optional>
 
-#include "harness/checks/attention/invariance/forward_stages.h"
+#include "harness/checks/attention/invariance/first_departure.h"
 #include "harness/checks/attention/invariance/stream_races.h"
 #include "harness/checks/attention/record/layer_survey.h"
 #include "harness/checks/ceilings.h"
@@ -19,6 +19,7 @@
 namespace harness::checks {
 namespace {
 
+const Sameness kLastSequence{0.0, true};
 constexpr double kSummed = 0x1p-24;  // sums are taken in float32 at least
 constexpr std::array kCalls = {kLayer, "attention_layer_2", "attention_layer_3"};
 
@@ -29,58 +30,7 @@ struct Placement {
 constexpr std::array kPlacements = {Placement{"attention_layer_alone", "alone"},
                                     Placement{"attention_layer_of_four", "last of four"}};
 
-// The last sequence of a tensor [B, ...]. An element counts from its begin.
-class LastSequence {
- public:
-  LastSequence(const nsa::TensorView& view, int row_axis)
-      : along_(view, row_axis < 0 ? 2 : row_axis) {
-    for (std::size_t i = 1; i < view.shape.size(); ++i) {
-      size_ *= static_cast<std::size_t>(view.shape[i]);
-    }
-    begin_ = (static_cast<std::size_t>(view.shape.at(0)) - 1) * size_;
-  }
-  [[nodiscard]] std::size_t size() const { return size_; }
-  [[nodiscard]] std::size_t at(std::size_t element) const { return begin_ + element; }
-  [[nodiscard]] int row(std::size_t element) const { return along_.row(element); }
-
- private:
-  RowAxis along_;
-  std::size_t size_ = 1;
-  std::size_t begin_ = 0;
-};
-
 using Rows = std::set<int>;
-
-// Rows of the last sequence whose integers differ.
-Rows rows_of_other_integers(const nsa::TensorView& a, const nsa::TensorView& b, int axis) {
-  const LastSequence in_a(a, axis);
-  const LastSequence in_b(b, axis);
-  const std::vector<std::int64_t> x = nsa::to_int64s(a);
-  const std::vector<std::int64_t> y = nsa::to_int64s(b);
-  Rows rows;
-  for (std::size_t i = 0; i < in_a.size(); ++i) {
-    if (x[in_a.at(i)] != y[in_b.at(i)]) rows.insert(in_a.row(i));
-  }
-  return rows;
-}
-
-// The same of floating numbers that are further apart than `limit`, a NaN from a number always.
-Rows rows_apart(const nsa::TensorView& a, const nsa::TensorView& b, int axis, double limit) {
-  const LastSequence in_a(a, axis);
-  const LastSequence in_b(b, axis);
-  const Reals x(a);
-  const Reals y(b);
-  Rows rows;
-  for (std::size_t i = 0; i < in_a.size(); ++i) {
-    const double one = x[in_a.at(i)];
-    const double other = y[in_b.at(i)];
-    // Equal infinities differ by a NaN.
-    const bool same =
-        one == other || std::abs(one - other) <= limit || (std::isnan(one) && std::isnan(other));
-    if (!same) rows.insert(in_a.row(i));
-  }
-  return rows;
-}
 
 // The largest finite magnitude; nothing if no number is finite.
 std::optional<double> largest_finite(const nsa::TensorView& view) {
@@ -99,13 +49,6 @@ Rows without(const Rows& rows, const Rows& others) {
   return kept;
 }
 
-struct Unequal {  // one stage, on all layers
-  std::set<int> layers;
-  Rows rows;
-  std::set<int> odd_calls;  // the one that differs from the others, 0 where all differ
-  std::set<std::string> placed;
-};
-
 class RepeatsJudge {
  public:
   explicit RepeatsJudge(const Evidence& evidence)
@@ -122,12 +65,10 @@ class RepeatsJudge {
       } catch (const nsa::Error& error) {
         result_.missing("layer " + std::to_string(layer) + " cannot be compared: " + error.what());
       } catch (const std::out_of_range&) {
-        result_.missing("layer " + std::to_string(layer) + " cannot be compared: a shape is wrong");
+        result_.missing("layer " + std::to_string(layer) + " cannot be compared: an axis is missing");
       }
     }
-    for (Finding& finding : races_.findings()) result_.found(std::move(finding));
-    for (const auto& [stage, unequal] : of_calls_) result_.found(calls_finding(stage, unequal));
-    for (const auto& [stage, unequal] : of_places_) result_.found(place_finding(stage, unequal));
+    for (const Departures* found : {&races_.found(), &of_calls_, &of_places_}) found->tell(result_);
     result_.measured("tensors_compared", static_cast<double>(tensors_));
     result_.measured("rows_with_other_blocks", static_cast<double>(other_blocks_));
     return result_.finish(std::to_string(tensors_) + " tensors of " + counted(layers_, "layer") +
@@ -167,37 +108,45 @@ class RepeatsJudge {
 
   // True where all calls are equal.
   bool compare_calls(const Files& calls, int layer) {
-    std::map<std::string, std::size_t> root_of;
-    for (std::size_t i = 0; i < kForwardStages.size(); ++i) {
-      const ForwardStage& stage = kForwardStages[i];
-      if (!has_everywhere(calls, stage, layer)) continue;
+    const auto equal = [&](const ForwardStage& stage, std::size_t a, std::size_t b) {
+      return same_bytes(calls[a].at(stage.tensor), calls[b].at(stage.tensor));
+    };
+    const auto roots = first_departures([&](const ForwardStage& stage) -> std::optional<Rows> {
+      if (!has_everywhere(calls, stage, layer)) return std::nullopt;
       const nsa::TensorView& plain = calls.front().at(stage.tensor);
       if (!is_integer(plain) && !largest_finite(plain)) {
         result_.missing("a finite number in tensor " + std::string(stage.tensor) + " of layer " +
                             std::to_string(layer),
                         site_of_layer(0, layer));
-        continue;
+        return std::nullopt;
       }
       ++tensors_;
-      const auto equal = [&](std::size_t a, std::size_t b) {
-        return same_bytes(calls[a].at(stage.tensor), calls[b].at(stage.tensor));
-      };
-      const bool first = equal(0, 1);
-      const bool last = equal(1, 2);
-      if (first && last) continue;
-      root_of[stage.tensor] = root_of_stage(i, root_of);
-      if (root_of[stage.tensor] != i) continue;
-      Unequal& unequal = of_calls_[i];
-      unequal.layers.insert(layer);
-      unequal.odd_calls.insert(last ? 1 : first ? 3 : equal(0, 2) ? 2 : 0);
-      const std::size_t other = first ? 2 : 1;
-      const auto& a = calls[0].at(stage.tensor);
-      const auto& b = calls[other].at(stage.tensor);
-      const Rows rows = is_integer(a) ? rows_of_other_integers(a, b, stage.row_axis)
-                                      : rows_apart(a, b, stage.row_axis, 0.0);
-      unequal.rows.insert(rows.begin(), rows.end());
+      const std::size_t other = equal(stage, 0, 1) ? 2 : 1;
+      const nsa::TensorView& again = calls[other].at(stage.tensor);
+      if (same_bytes(plain, again)) return Rows();
+      Rows rows = rows_apart(plain, again, stage.row_axis);
+      if (rows.empty()) rows = all_rows(plain, stage);  // the bits differ: a zero's sign, or a NaN's
+      return rows;
+    });
+    for (const StageApart& root : roots) {
+      const bool chooses = root.stage->op == std::string_view("score") ||
+                           root.stage->op == std::string_view("select");
+      Departure seen = root.departure(
+          chooses ? "DETERMINISM.SELECTION" : "NUMERIC.FORWARD", "calls", layer);
+      const bool first = equal(*root.stage, 0, 1);
+      const bool last = equal(*root.stage, 1, 2);
+      const int odd = last ? 1 : first ? 3 : equal(*root.stage, 0, 2) ? 2 : 0;
+      if (odd > 0) seen.site.detail["call"] = odd;
+      of_calls_.add(std::move(seen));
     }
-    return root_of.empty();
+    return roots.empty();
+  }
+
+  static Rows all_rows(const nsa::TensorView& view, const ForwardStage& stage) {
+    Rows rows;
+    const std::int64_t count = view.shape.at(stage.row_axis < 0 ? 2 : stage.row_axis);
+    for (std::int64_t row = 0; row < count; ++row) rows.insert(static_cast<int>(row));
+    return rows;
   }
 
   bool has_everywhere(const Files& files, const ForwardStage& stage, int layer) {
@@ -215,28 +164,24 @@ class RepeatsJudge {
                       const nsa::SafetensorsFile& placed,
                       const Placement& placement,
                       int layer) {
-    if (!rows_apart(plain.at("x"), placed.at("x"), 1, 0.0).empty()) {
+    if (!rows_apart(plain.at("x"), placed.at("x"), 1, kLastSequence).empty()) {
       result_.missing("the same sequence " + std::string(placement.name) + " in layer " +
                       std::to_string(layer));
       return;
     }
-    std::map<std::string, std::size_t> root_of;
     Rows other_blocks;  // chosen from scores that rounding made others
-    for (std::size_t i = 0; i < kForwardStages.size(); ++i) {
-      const ForwardStage& stage = kForwardStages[i];
-      if (!plain.contains(stage.tensor) || !placed.contains(stage.tensor)) continue;
+    const auto roots = first_departures([&](const ForwardStage& stage) -> std::optional<Rows> {
+      if (!plain.contains(stage.tensor) || !placed.contains(stage.tensor)) return std::nullopt;
       ++tensors_;
-      const Rows rows = without(is_integer(plain.at(stage.tensor))
-                                    ? chosen_apart(plain, placed, stage, other_blocks)
-                                    : apart(plain, placed, stage),
-                                other_blocks);
-      if (rows.empty()) continue;
-      root_of[stage.tensor] = root_of_stage(i, root_of);
-      if (root_of[stage.tensor] != i) continue;
-      Unequal& unequal = of_places_[i];
-      unequal.layers.insert(layer);
-      unequal.rows.insert(rows.begin(), rows.end());
-      unequal.placed.insert(placement.name);
+      return without(is_integer(plain.at(stage.tensor))
+                         ? chosen_apart(plain, placed, stage, other_blocks)
+                         : apart(plain, placed, stage),
+                     other_blocks);
+    });
+    for (const StageApart& root : roots) {
+      Departure seen = root.departure("DETERMINISM.BATCH", "placed", layer);
+      seen.site.detail["placed"] = {placement.name};
+      of_places_.add(std::move(seen));
     }
   }
 
@@ -245,8 +190,9 @@ class RepeatsJudge {
                            const ForwardStage& stage) const {
     const nsa::TensorView& a = plain.at(stage.tensor);
     const double scale = largest_finite(a).value_or(0.0);
-    const double limit = ceiling(terms_, Reals(a).unit_roundoff(), kSummed) * scale;
-    return rows_apart(a, placed.at(stage.tensor), stage.row_axis, limit);
+    Sameness same = kLastSequence;
+    same.limit = ceiling(terms_, Reals(a).unit_roundoff(), kSummed) * scale;
+    return rows_apart(a, placed.at(stage.tensor), stage.row_axis, same);
   }
 
   // Rows that chose other blocks from the same scores; the others go to `rounded`.
@@ -255,46 +201,11 @@ class RepeatsJudge {
                     const ForwardStage& stage,
                     Rows& rounded) {
     const Rows other =
-        rows_of_other_integers(plain.at(stage.tensor), placed.at(stage.tensor), stage.row_axis);
-    rounded = rows_apart(plain.at("p_grp"), placed.at("p_grp"), stage.row_axis, 0.0);
+        rows_apart(plain.at(stage.tensor), placed.at(stage.tensor), stage.row_axis, kLastSequence);
+    rounded = rows_apart(plain.at("p_grp"), placed.at("p_grp"), stage.row_axis, kLastSequence);
     std::erase_if(rounded, [&](int row) { return other.count(row) == 0; });
     other_blocks_ += static_cast<std::int64_t>(rounded.size());
     return without(other, rounded);
-  }
-
-  [[nodiscard]] static Finding finding_at(std::size_t place,
-                                          const Unequal& unequal,
-                                          const std::string& code,
-                                          const std::string& variant) {
-    const ForwardStage& stage = kForwardStages[place];
-    Finding finding = make_finding(code, variant);
-    finding.site.layers = to_ints(unequal.layers);
-    finding.site.ranks = {0};
-    finding.site.step = 1;
-    finding.site.branch = stage.branch;
-    finding.site.op = stage.op;
-    finding.site.phase = "forward";
-    finding.site.rows = to_ints(unequal.rows);
-    if (finding.site.rows.size() > kMostRows) finding.site.rows.resize(kMostRows);
-    finding.site.detail["row_count"] = unequal.rows.size();
-    finding.facts["tensor"] = stage.tensor;
-    return finding;
-  }
-
-  [[nodiscard]] static Finding calls_finding(std::size_t place, const Unequal& unequal) {
-    const std::string op = kForwardStages[place].op;
-    const bool chooses = op == "score" || op == "select";
-    Finding finding =
-        finding_at(place, unequal, chooses ? "DETERMINISM.SELECTION" : "NUMERIC.FORWARD", "calls");
-    const int odd = unequal.odd_calls.size() == 1 ? *unequal.odd_calls.begin() : 0;
-    if (odd > 0) finding.site.detail["call"] = odd;
-    return finding;
-  }
-
-  [[nodiscard]] static Finding place_finding(std::size_t place, const Unequal& unequal) {
-    Finding finding = finding_at(place, unequal, "DETERMINISM.BATCH", "placed");
-    finding.site.detail["placed"] = unequal.placed;
-    return finding;
   }
 
   const Evidence& evidence_;
@@ -302,8 +213,8 @@ class RepeatsJudge {
   bool on_card_ = evidence_.the_case.scenario.parallel.device == nsa::Device::cuda;
   ResultBuilder result_;
   StreamRaces races_{evidence_, result_};
-  std::map<std::size_t, Unequal> of_calls_;  // by place in kForwardStages
-  std::map<std::size_t, Unequal> of_places_;
+  Departures of_calls_;
+  Departures of_places_;
   std::int64_t tensors_ = 0;
   std::int64_t layers_ = 0;
   std::int64_t other_blocks_ = 0;

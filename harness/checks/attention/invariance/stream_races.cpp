@@ -5,7 +5,7 @@
 #include <stdexcept>
 
 #include "harness/checks/artefacts.h"
-#include "harness/checks/attention/invariance/forward_stages.h"
+#include "harness/checks/attention/invariance/first_departure.h"
 
 namespace harness::checks {
 namespace {
@@ -24,17 +24,13 @@ bool differ(const File& a, const File& b, const std::string& tensor) {
   return a.contains(tensor) && b.contains(tensor) && !same_bytes(a.at(tensor), b.at(tensor));
 }
 
-// Stages of the forward whose results differ though their inputs do not, as places in kForwardStages.
-std::set<std::size_t> forward_roots(const File& a, const File& b) {
-  std::map<std::string, std::size_t> root_of;
-  std::set<std::size_t> roots;
-  for (std::size_t i = 0; i < kForwardStages.size(); ++i) {
-    const char* tensor = kForwardStages[i].tensor;
-    if (!differ(a, b, tensor)) continue;
-    root_of[tensor] = root_of_stage(i, root_of);
-    roots.insert(root_of[tensor]);
-  }
-  return roots;
+std::vector<StageApart> stages_apart(const File& a, const File& b) {
+  return first_departures([&](const ForwardStage& stage) -> std::optional<std::set<int>> {
+    if (!differ(a, b, stage.tensor)) return std::nullopt;
+    std::set<int> rows = rows_apart(a.at(stage.tensor), b.at(stage.tensor), stage.row_axis);
+    if (rows.empty()) rows = {0};  // the bits differ: a zero's sign, or a NaN's
+    return rows;
+  });
 }
 
 std::set<std::string> other_gradients(const File& a, const File& b) {
@@ -46,35 +42,7 @@ std::set<std::string> other_gradients(const File& a, const File& b) {
 }
 
 bool same(const File& a, const File& b) {
-  return forward_roots(a, b).empty() && other_gradients(a, b).empty();
-}
-
-// Of the whole batch. Throws: std::out_of_range where the shapes differ.
-std::set<int> other_rows(const nsa::TensorView& a, const nsa::TensorView& b, int row_axis) {
-  if (a.bytes.size() != b.bytes.size()) throw std::out_of_range("shape");
-  const RowAxis axis(a, row_axis < 0 ? 2 : row_axis);
-  const auto size = static_cast<std::size_t>(nsa::dtype_bytes(a.dtype));
-  std::set<int> rows;
-  for (std::size_t i = 0; i < a.bytes.size() / size; ++i) {
-    const auto at = static_cast<std::ptrdiff_t>(i * size);
-    const auto end = at + static_cast<std::ptrdiff_t>(size);
-    if (!std::equal(a.bytes.begin() + at, a.bytes.begin() + end, b.bytes.begin() + at)) {
-      rows.insert(axis.row(i));
-    }
-  }
-  return rows;
-}
-
-Finding finding_of(const char* variant,
-                   const std::set<int>& layers,
-                   const std::set<std::string>& late) {
-  Finding finding = make_finding("RACE.STREAM", variant);
-  finding.site.layers = to_ints(layers);
-  finding.site.ranks = {0};
-  finding.site.step = 1;
-  finding.site.phase = variant;
-  finding.site.detail["late"] = late;
-  return finding;
+  return stages_apart(a, b).empty() && other_gradients(a, b).empty();
 }
 
 }  // namespace
@@ -105,43 +73,23 @@ bool StreamRaces::compare(const File& in_series,
                           const File& other,
                           const std::string& late,
                           int layer) {
-  const std::set<std::size_t> roots = forward_roots(in_series, other);
-  for (const std::size_t i : roots) {
-    const ForwardStage& stage = kForwardStages[i];
-    Raced& raced = forward_[i];
-    raced.layers.insert(layer);
-    raced.late.insert(late);
-    raced.rows.merge(
-        other_rows(in_series.at(stage.tensor), other.at(stage.tensor), stage.row_axis));
+  const std::vector<StageApart> roots = stages_apart(in_series, other);
+  for (const StageApart& root : roots) {
+    Departure raced = root.departure("RACE.STREAM", "forward", layer);
+    raced.site.detail["late"] = {late};
+    found_.add(std::move(raced));
   }
   if (!roots.empty()) return true;
-  std::set<std::string> gradients = other_gradients(in_series, other);
+  const std::set<std::string> gradients = other_gradients(in_series, other);
   if (gradients.empty()) return false;
-  gradients_.layers.insert(layer);
-  gradients_.late.insert(late);
-  gradients_.tensors.merge(gradients);
+  Departure raced("RACE.STREAM", "backward");
+  raced.site = site_of_layer(0, layer);
+  raced.site.step = 1;
+  raced.site.phase = "backward";
+  raced.site.detail["late"] = {late};
+  raced.site.detail["tensors"] = gradients;
+  found_.add(std::move(raced));
   return true;
-}
-
-std::vector<Finding> StreamRaces::findings() const {
-  std::vector<Finding> all;
-  for (const auto& [i, raced] : forward_) {
-    const ForwardStage& stage = kForwardStages[i];
-    Finding finding = finding_of("forward", raced.layers, raced.late);
-    finding.site.branch = stage.branch;
-    finding.site.op = stage.op;
-    finding.site.rows = to_ints(raced.rows);
-    if (finding.site.rows.size() > kMostRows) finding.site.rows.resize(kMostRows);
-    finding.site.detail["row_count"] = raced.rows.size();
-    finding.facts["tensor"] = stage.tensor;
-    all.push_back(std::move(finding));
-  }
-  if (!gradients_.layers.empty()) {
-    Finding finding = finding_of("backward", gradients_.layers, gradients_.late);
-    finding.site.detail["tensors"] = gradients_.tensors;
-    all.push_back(std::move(finding));
-  }
-  return all;
 }
 
 }  // namespace harness::checks

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/checks/result.h"
+#include "harness/checks/departures.h"
 #include "harness/evidence/evidence.h"
 #include "nsa/base/safetensors.h"
 
@@ -22,16 +22,9 @@ class StreamRaces {
   // True where streams race in this layer: then calls that differ tell no more. `plain`: calls in which nobody was late; a single
   // one that differs is no race, but the odd one of them. What is not recorded is missing.
   bool judge_layer(const std::vector<nsa::SafetensorsFile>& plain, int layer);
-  [[nodiscard]] std::vector<Finding> findings() const;
+  [[nodiscard]] const Departures& found() const { return found_; }
 
  private:
-  struct Raced {  // one stage of the forward, or the gradients
-    std::set<int> layers;
-    std::set<int> rows;
-    std::set<std::string> tensors;
-    std::set<std::string> late;
-  };
-
   bool compare(const nsa::SafetensorsFile& in_series,
                const nsa::SafetensorsFile& other,
                const std::string& late,
@@ -39,8 +32,7 @@ class StreamRaces {
 
   const Evidence& evidence_;
   ResultBuilder& result_;
-  std::map<std::size_t, Raced> forward_;  // by place in kForwardStages
-  Raced gradients_;
+  Departures found_;
 };
 
 }  // namespace harness::checks

@@ -106,7 +106,7 @@ class PackedGradients {
   }
 
   struct Wrong {
-    Deviation seen;
+    Departure seen;
     std::vector<std::string> params;
     std::int64_t longest = 0;  // tokens of the longest document whose input's gradient is wrong
   };
@@ -151,7 +151,7 @@ class PackedGradients {
                       const Tensor& found,
                       const Tensor& right,
                       double scale,
-                      Deviation& seen) {
+                      Departure& seen) {
     Measured measured{
         found, right, gradient_in(yardstick(0), name), kept(0).results, kGradientBudget};
     measured.summed = ceiling(terms(), packed_.shared.arithmetic.summed) * scale;
@@ -166,7 +166,7 @@ class PackedGradients {
   }
 
   // As GradientJudge has it, of an input's gradient that is within its budget.
-  bool is_added_too_narrow(Deviation& seen) {
+  bool is_added_too_narrow(Departure& seen) {
     const LayerRecord& shared = packed_.shared;
     if (!shared.kept || shared.kept->input != shared.kept->results) return false;
     const Gradients narrow = sum_of([&](const DocumentRecord& document) {
@@ -180,15 +180,10 @@ class PackedGradients {
     return true;
   }
 
-  // Of several tensors, the one that is furthest beyond its limit.
-  void tell_error(const std::string& name, const std::string& where, Deviation& seen) const {
-    seen.tensors.push_back(name);
+  void tell_error(const std::string& name, const std::string& where, Departure& seen) const {
     const ErrorOfTensor& error = verdict_.errors.at(name);
-    if (std::isnan(seen.error)) return;
-    if (seen.limit > 0.0 && error.value / error.limit <= seen.error / seen.limit) return;
-    seen.error = error.value;
-    seen.limit = error.limit;
-    seen.where = where;
+    seen.tensors.push_back(name);
+    keep_worst(error.value, error.limit, where, seen);
   }
 
   // A weight's gradient that was not recorded is none at all: right where the weight has no influence.
@@ -214,7 +209,7 @@ class PackedGradients {
   }
 
   // True where the gradient is right; else it is noted in `seen`.
-  bool compare(const std::string& name, const Tensor& right, Deviation& seen) {
+  bool compare(const std::string& name, const Tensor& right, Departure& seen) {
     const LayerRecord& shared = packed_.shared;
     if (shared.kept) {
       return compare_narrow(name, found_of(name, right), right, scale_of(name, right), seen);
@@ -244,9 +239,9 @@ class PackedGradients {
         }
       }
     }
-    wrong.seen.rows = to_ints(rows);
-    if (wrong.seen.rows.size() > kMostRows) wrong.seen.rows.resize(kMostRows);
-    wrong.seen.documents = to_ints(documents);
+    wrong.seen.site.rows = to_ints(rows);
+    if (wrong.seen.site.rows.size() > kMostRows) wrong.seen.site.rows.resize(kMostRows);
+    wrong.seen.site.detail["documents"] = to_ints(documents);
   }
 
   // Does a branch that gives nothing in short documents explain every gradient?
@@ -260,31 +255,31 @@ class PackedGradients {
     });
   }
 
-  void put_law(const Wrong& wrong, const Gradients& right, Deviation& seen) const {
+  void put_law(const Wrong& wrong, const Gradients& right, Departure& seen) const {
     std::vector<Branch> fitting;
     for (const Branch branch : {Branch::cmp, Branch::sel, Branch::win}) {
       if (wrong.longest > 0 && explains({branch, wrong.longest}, right)) fitting.push_back(branch);
     }
     if (fitting.size() != 1) return;
-    seen.branch = oracles::branch_name(fitting.front());
-    seen.op = "attend_" + seen.branch;
-    seen.law = "short_documents_without_gradient";
-    seen.about = "the branch passes no gradient back in documents of at most " +
-                 std::to_string(wrong.longest) + " tokens";
+    seen.site.branch = oracles::branch_name(fitting.front());
+    seen.site.op = "attend_" + seen.site.branch;
+    seen.laws = {{"short_documents_without_gradient",
+                  "the branch passes no gradient back in documents of at most " +
+                      std::to_string(wrong.longest) + " tokens"}};
   }
 
   void tell(Wrong wrong, const Gradients& right) {
-    Deviation& seen = wrong.seen;
+    Departure& seen = wrong.seen;
     seen.code = "NUMERIC.GRADIENT";
     std::set<std::string> branches;
     for (const std::string& param : wrong.params) {
       if (param != "W_Q.weight") branches.insert(branch_of(param));
     }
-    if (branches.size() == 1) seen.branch = *branches.begin();
-    if (!seen.branch.empty()) seen.op = "attend_" + seen.branch;
-    if (wrong.params.size() == 1) seen.param = short_name(wrong.params.front());
+    if (branches.size() == 1) seen.site.branch = *branches.begin();
+    if (!seen.site.branch.empty()) seen.site.op = "attend_" + seen.site.branch;
+    if (wrong.params.size() == 1) seen.site.param = short_name(wrong.params.front());
     put_law(wrong, right, seen);
-    verdict_.deviations.push_back(std::move(seen));
+    verdict_.departures.push_back(std::move(seen));
   }
 
   const PackedRecord& packed_;

@@ -20,9 +20,9 @@ using oracles::Branch;
 using oracles::Stage;
 using oracles::Tensor;
 
-// A deviation of a document, and which document of the record it is.
+// A departure of a document, and which document of the record it is.
 struct OfDocument {
-  Deviation seen;
+  Departure seen;
   std::size_t document = 0;
 };
 
@@ -30,10 +30,14 @@ void add_to(std::vector<int>& places, std::int64_t before) {
   for (int& place : places) place += static_cast<int>(before);
 }
 
-Deviation in_sequence(Deviation seen, const DocumentRecord& document) {
-  add_to(seen.rows, document.at.begin);
-  add_to(seen.compressed, document.compressed_before);
-  seen.documents = {static_cast<int>(document.at.number)};
+Departure in_sequence(Departure seen, const DocumentRecord& document) {
+  add_to(seen.site.rows, document.at.begin);
+  if (seen.site.detail.contains("compressed_tokens")) {
+    auto tokens = seen.site.detail.at("compressed_tokens").get<std::vector<int>>();
+    add_to(tokens, document.compressed_before);
+    seen.site.detail["compressed_tokens"] = tokens;
+  }
+  seen.site.detail["documents"] = {static_cast<int>(document.at.number)};
   return seen;
 }
 
@@ -51,7 +55,7 @@ class PackedJudge {
     // A query without a list of blocks has no defined output, and no defined gradient.
     const bool right = seen_.empty() && !any_unusable_;
     for (const Branch branch : {Branch::cmp, Branch::sel, Branch::win}) tell_crossing(branch);
-    for (OfDocument& of : seen_) verdict_.deviations.push_back(std::move(of.seen));
+    for (OfDocument& of : seen_) verdict_.departures.push_back(std::move(of.seen));
     if (right) {
       judge_gradients_of_documents(packed_, model_, verdict_);
     } else {
@@ -70,7 +74,7 @@ class PackedJudge {
     verdict_.rows_in_all += own.rows_in_all;
     const UnusableRows unusable = unusable_rows(document.record);
     any_unusable_ = any_unusable_ || !unusable.out_of_range.empty() || !unusable.malformed.empty();
-    for (Deviation& seen : own.deviations) {
+    for (Departure& seen : own.departures) {
       seen_.push_back({in_sequence(std::move(seen), document), i});
     }
   }
@@ -86,45 +90,22 @@ class PackedJudge {
   // ---- across the border ------------------------------------------------------------------------
 
   [[nodiscard]] bool is_of(const OfDocument& of, Branch branch) const {
-    return of.seen.law.empty() && of.seen.tensors == std::vector<std::string>{output_of(branch)};
+    return of.seen.law().empty() && of.seen.tensors == std::vector<std::string>{output_of(branch)};
   }
 
-  // One deviation in the place of all that the branch's law explains, where it explains every one.
+  // The branch's law is named if it explains what is wrong in every document.
   void tell_crossing(Branch branch) {
-    Deviation all;
-    bool any = false;
-    for (const OfDocument& of : seen_) {
-      if (!is_of(of, branch)) continue;
-      if (!crosses(packed_.documents[of.document], branch, of.seen.limit)) return;
-      if (!any) all = of.seen;
-      if (any) merge(of.seen, all);
-      any = true;
-    }
-    if (!any) return;
-    std::erase_if(seen_, [&](const OfDocument& of) { return is_of(of, branch); });
+    const bool all_cross = std::all_of(seen_.begin(), seen_.end(), [&](const OfDocument& of) {
+      return !is_of(of, branch) ||
+             crosses(packed_.documents[of.document], branch, of.seen.limit);
+    });
+    if (!all_cross) return;
     const oracles::Law& law = oracles::crossing_law(branch).law;
-    all.code = "CAUSALITY.LEAK";
-    all.law = law.name;
-    all.about = law.about;
-    all.laws.clear();
-    seen_.push_back({std::move(all), 0});
-  }
-
-  static void merge(const Deviation& from, Deviation& to) {
-    const auto unite = [](const std::vector<int>& more, std::vector<int>& all) {
-      std::set<int> both(all.begin(), all.end());
-      both.insert(more.begin(), more.end());
-      all = to_ints(both);
-      if (all.size() > kMostRows) all.resize(kMostRows);
-    };
-    unite(from.rows, to.rows);
-    unite(from.groups, to.groups);
-    unite(from.documents, to.documents);
-    if (from.heads.empty() || to.heads.empty()) to.heads.clear();
-    if (!to.heads.empty()) unite(from.heads, to.heads);
-    to.row_count += from.row_count;
-    to.rows_in_all += from.rows_in_all;
-    raise_to(to.error, from.error);
+    for (OfDocument& of : seen_) {
+      if (!is_of(of, branch)) continue;
+      of.seen.code = "CAUSALITY.LEAK";
+      of.seen.laws = {{std::string(law.name), std::string(law.about), law.fitted}};
+    }
   }
 
   // Does the law give every wrong vector of the document?
@@ -182,8 +163,8 @@ ChoiceJudgement judge_choice(const PackedRecord& packed) {
   ChoiceJudgement all;
   for (const DocumentRecord& document : packed.documents) {
     const ChoiceJudgement own = judge_choice(document.record);
-    for (const Deviation& seen : own.deviations) {
-      all.deviations.push_back(in_sequence(seen, document));
+    for (const Departure& seen : own.departures) {
+      all.departures.push_back(in_sequence(seen, document));
     }
     all.missing.insert(all.missing.end(), own.missing.begin(), own.missing.end());
     all.rows += own.rows;

@@ -35,11 +35,11 @@ template <typename Judgement>
 void take_judged(const Judgement& judged,
                  const LayerPlace& at,
                  ResultBuilder& result,
-                 Deviations& all) {
+                 Departures& all) {
   for (const std::string& lacking : judged.missing) {
     result.missing(lacking + " in " + text_of(at), site_of_layer(at.rank, at.layer));
   }
-  for (const Deviation& seen : judged.deviations) all.add(seen, at);
+  for (const Departure& seen : judged.departures) all.add(placed(seen, at));
 }
 
 }  // namespace harness::checks

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "harness/checks/artefacts.h"
-#include "harness/checks/attention/accuracy/deviation.h"
+#include "harness/checks/attention/accuracy/layer_departure.h"
 #include "harness/checks/attention/packed/packed_record.h"
 #include "harness/checks/attention/record/layer_record.h"
 #include "harness/checks/result.h"

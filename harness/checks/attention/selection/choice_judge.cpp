@@ -37,16 +37,15 @@ class ChoiceJudge {
  private:
   enum class Of { scores, blocks };
 
-  Deviation& add(const char* code, Of of, const std::vector<BadRow>& rows) {
+  Departure& add(const char* code, Of of, const std::vector<BadRow>& rows) {
     const bool scores = of == Of::scores;
-    Deviation seen;
+    Departure seen;
     seen.code = code;
-    seen.op = scores ? "score" : "select";
+    seen.site.op = scores ? "score" : "select";
     seen.tensors = {scores ? "p_grp" : "blocks"};
     put_rows(rows, scores ? record_.lists() * record_.row_count() : verdict_.rows, seen);
-    seen.share = static_cast<double>(seen.row_count) / static_cast<double>(seen.rows_in_all);
-    verdict_.deviations.push_back(std::move(seen));
-    return verdict_.deviations.back();
+    verdict_.departures.push_back(std::move(seen));
+    return verdict_.departures.back();
   }
 
   // visit(query, index among all rows)
@@ -106,7 +105,7 @@ class ChoiceJudge {
   // The law that gives the wrong scores, within the largest bound of any.
   void explain_scores(const oracles::BoundedScores& scores,
                       const std::vector<std::size_t>& wrong,
-                      Deviation& seen) const {
+                      Departure& seen) const {
     const double scale = oracles::finite_scale(scores.p_grp);
     if (!(scale > 0.0)) return;
     oracles::AttentionOptions options;
@@ -168,17 +167,16 @@ class ChoiceJudge {
       if (same_scores(at, index, own.blocks, {list.begin(), end})) ++tie_rows;
     });
     if (wrong.empty()) return;
-    Deviation& seen = add("SELECTION.WRONG", Of::blocks, {wrong.begin(), wrong.end()});
-    seen.tie_rows = tie_rows;
+    Departure& seen = add("SELECTION.WRONG", Of::blocks, {wrong.begin(), wrong.end()});
+    if (tie_rows > 0) seen.site.detail["tie_rows"] = tie_rows;
     explain_choice(wrong, seen);
-    if (seen.law.empty() && wrong.size() == malformed.size()) {
-      seen.law = kNotALegalList;
-      seen.fitted = true;  // which list it is instead is read from the record
+    if (seen.law().empty() && wrong.size() == malformed.size()) {
+      seen.laws = {{kNotALegalList, "", /*fitted=*/true}};  // which list it is, the record says
     }
   }
 
   // The law that chooses the blocks found from the recorded scores, in every row that is wrong.
-  void explain_choice(const std::set<BadRow>& rows, Deviation& seen) const {
+  void explain_choice(const std::set<BadRow>& rows, Departure& seen) const {
     std::vector<std::size_t> wrong;
     for (const BadRow& at : rows) {
       const std::int64_t list = at.batch * record_.config.n_kv_groups + at.group;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/checks/attention/accuracy/deviation.h"
+#include "harness/checks/attention/accuracy/layer_departure.h"
 #include "harness/checks/attention/record/layer_record.h"
 
 namespace harness::checks {
@@ -21,7 +21,7 @@ struct Ties {
 };
 
 struct ChoiceJudgement {
-  std::vector<Deviation> deviations;
+  std::vector<Departure> departures;
   std::vector<std::string> missing;
   std::int64_t rows = 0;              // (batch, group, row) whose choice was judged
   Ties ties;                          // of them

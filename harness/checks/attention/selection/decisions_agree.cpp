@@ -2,6 +2,7 @@
 // of blocks, layer by layer. A layer whose scores are not the same on all ranks is not compared: what differs there came before it.
 #include <tuple>
 
+#include "harness/checks/agreement.h"
 #include "harness/checks/list.h"
 #include "harness/checks/result.h"
 
@@ -45,8 +46,8 @@ class Decisions {
   };
 
   void judge_layer(std::int64_t step, int layer) {
-    std::map<int, std::string> scores;
-    std::map<int, std::string> blocks;
+    std::map<int, Held> scores;
+    std::map<int, Held> blocks;
     for (const int rank : all_ranks(evidence_)) {
       const BlockChoice* row = ranks_.find({step, layer, rank});
       if (row == nullptr || row->blocks.empty() || row->scores.empty()) {
@@ -55,29 +56,31 @@ class Decisions {
                         site_of_rank(rank));
         return;
       }
-      scores[rank] = row->scores;
-      blocks[rank] = row->blocks;
+      scores[rank] = Held::hash(row->scores);
+      blocks[rank] = Held::hash(row->blocks);
     }
-    if (!all_equal(scores)) {
+    if (agree(scores).said != Said::equal) {
       ++other_scores_;
       return;
     }
     ++compared_;
-    if (all_equal(blocks)) return;
+    const Agreement<int> agreed = agree(blocks);
+    if (agreed.said == Said::equal) return;
     Apart& apart = apart_[layer];
-    if (apart.steps++ == 0) apart = {step, 1, odd_ones(step, layer, blocks)};
+    if (apart.steps++ == 0) apart = {step, 1, odd_ones(step, layer, blocks, agreed.odd)};
   }
 
   // The twin chose from the same scores, on its own.
   [[nodiscard]] std::vector<int> odd_ones(std::int64_t step,
                                           int layer,
-                                          const std::map<int, std::string>& blocks) const {
+                                          const std::map<int, Held>& blocks,
+                                          const std::vector<int>& by_majority) const {
     std::vector<int> odd;
     for (const auto& [rank, hash] : blocks) {
       const BlockChoice* own = ranks_.find({step, layer, rank});
       const BlockChoice* twin = twin_.find({step, layer, rank});
-      if (twin == nullptr || twin->scores != own->scores) return minority(blocks);
-      if (twin->blocks != hash) odd.push_back(rank);
+      if (twin == nullptr || twin->scores != own->scores) return by_majority;
+      if (twin->blocks != hash.bits) odd.push_back(rank);
     }
     return odd;
   }

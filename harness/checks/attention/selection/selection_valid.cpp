@@ -21,7 +21,7 @@ class SelectionJudge {
             evidence_, at, result_, [&](const auto& record) { take(judge_choice(record), at); });
       }
     }
-    for (Finding& finding : deviations_.findings()) result_.found(std::move(finding));
+    for (Finding& finding : departures_.findings()) result_.found(std::move(finding));
     result_.measured("selection_rows", static_cast<double>(rows_));
     result_.measured("selection_rows_tied", static_cast<double>(ties_.rows));
     if (ties_.rows > 0) result_.measured("selection_tie_gap", ties_.gap, ties_.bound);
@@ -38,7 +38,7 @@ class SelectionJudge {
 
  private:
   void take(const ChoiceJudgement& judged, const LayerPlace& at) {
-    take_judged(judged, at, result_, deviations_);
+    take_judged(judged, at, result_, departures_);
     rows_ += judged.rows;
     ties_.take(judged.ties);
     raise_to(worst_, judged.worst_share_of_bound);
@@ -46,7 +46,7 @@ class SelectionJudge {
 
   const Evidence& evidence_;
   ResultBuilder result_;
-  Deviations deviations_;
+  Departures departures_;
   std::int64_t rows_ = 0;
   Ties ties_;
   double worst_ = 0.0;

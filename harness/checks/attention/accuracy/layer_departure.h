@@ -1,0 +1,34 @@
+// What departures of a recorded attention layer have in common.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "harness/checks/attention/record/layer_record.h"
+#include "harness/checks/departures.h"
+
+namespace harness::checks {
+
+// The law of a choice that is no list of blocks: ascending, each once, then -1.
+inline constexpr const char* kNotALegalList = "not_a_legal_list";
+
+struct LayerPlace {
+  int rank = 0;
+  std::int64_t step = 1;
+  int layer = 0;
+  auto operator<=>(const LayerPlace&) const = default;
+};
+
+// Puts rows and groups into the place; counts are of (batch, group, row) triples, out of `in_all`.
+void put_rows(const std::vector<BadRow>& rows, std::int64_t in_all, Departure& seen);
+
+// The law of a sum over heads in which some heads count another time than once: `counts` by head.
+void put_shares_of_heads(const std::map<int, double>& counts, Departure& seen);
+
+// Of a gradient, not of a value of the forward.
+[[nodiscard]] bool is_backward(const Departure& seen);
+
+// The departure of a layer at its place. The variant follows from what was seen.
+[[nodiscard]] Departure placed(Departure seen, const LayerPlace& at);
+
+}  // namespace harness::checks
