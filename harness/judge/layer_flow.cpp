@@ -66,16 +66,16 @@ bool starts_with(std::string_view text, std::string_view prefix) {
   return text.substr(0, prefix.size()) == prefix;
 }
 
-Node node_of_param(const std::string& param) {
+FlowNode node_of_param(const std::string& param) {
   for (const ParamNode& known : kParamNodes) {
-    if (param == known.param) return Node(known.node);
+    if (param == known.param) return FlowNode(known.node);
   }
   if (starts_with(param, "gate")) return "gate";
   if (starts_with(param, "phi")) return "compress";
   return starts_with(param, "mlp") ? "mlp" : "";
 }
 
-bool is_node(const Node& node) {
+bool is_node(const FlowNode& node) {
   return std::any_of(kFlows.begin(), kFlows.end(), [&](const Flow& flow) {
     return flow.from == node || flow.to == node;
   });
@@ -88,25 +88,26 @@ bool carries(const Flow& flow, Of what) {
 
 }  // namespace
 
-Node node_of(const Site& site) {
+FlowNode node_of(const Site& site) {
   const bool named = site.detail.contains("seam");
   for (const std::string& op :
        {named ? site.detail.value("seam", std::string()) : std::string(), site.op}) {
     if (op.empty()) continue;
-    const Node with_branch = op + "/" + site.branch;
+    const FlowNode with_branch = op + "/" + site.branch;
     if (is_node(with_branch)) return with_branch;
     if (is_node(op)) return op;
   }
-  if (const Node node = node_of_param(site.param); !node.empty()) return node;
+  if (const FlowNode node = node_of_param(site.param); !node.empty()) return node;
   return site.branch.empty() ? "" : "attend_" + site.branch;
 }
 
-bool flows(const Node& from, const Node& to, Of what) {
-  std::set<Node> reached = {from};
+bool flows(const FlowNode& from, const FlowNode& to, Of what) {
+  std::set<FlowNode> reached = {from};
   for (std::size_t before = 0; before != reached.size();) {
     before = reached.size();
     for (const Flow& flow : kFlows) {
-      if (carries(flow, what) && reached.count(Node(flow.from)) > 0) reached.insert(Node(flow.to));
+      if (carries(flow, what) && reached.count(FlowNode(flow.from)) > 0)
+        reached.insert(FlowNode(flow.to));
     }
   }
   return reached.count(to) > 0;

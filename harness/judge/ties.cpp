@@ -94,8 +94,8 @@ bool is_on_a_layer_of(const Site& cause, const Site& effect) {
 // A gradient passes every tensor between the loss and its parameter.
 bool same_path(const Site& a, const Site& b) {
   if (!same_layer(a, b)) return false;
-  const Node one = node_of(a);
-  const Node other = node_of(b);
+  const FlowNode one = node_of(a);
+  const FlowNode other = node_of(b);
   return one.empty() || other.empty() || flows(one, other, Of::gradients) ||
          flows(other, one, Of::gradients);
 }
@@ -105,8 +105,8 @@ bool downstream(const Site& cause, const Site& effect) {
   const auto first = *std::min_element(cause.layers.begin(), cause.layers.end());
   const auto last = *std::max_element(effect.layers.begin(), effect.layers.end());
   if (last > first) return true;
-  const Node from = node_of(cause);
-  const Node to = node_of(effect);
+  const FlowNode from = node_of(cause);
+  const FlowNode to = node_of(effect);
   return last == first && (from.empty() || to.empty() || flows(from, to, Of::values));
 }
 

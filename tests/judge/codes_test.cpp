@@ -7,15 +7,22 @@
 #include <map>
 #include <set>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "harness/checks/list.h"
+#include "harness/judge/cause_edges.h"
+#include "harness/judge/patterns.h"
 #include "harness/judge/wording/find_wording.h"
 #include "nsa/base/yaml.h"
 #include "tests/fakes/where.h"
 
 namespace {
 
+using harness::Family;
+using harness::Node;
+using harness::Witness;
+using harness::Wording;
 using Names = std::set<std::string>;
 
 // Codes that no shipped fault expects, and why.
@@ -90,14 +97,6 @@ TEST(Codes, EveryExpectedCodeIsKnown) {
   }
 }
 
-TEST(Codes, PlacesAreDistinct) {
-  std::map<int, std::string_view> places;
-  for (const harness::Code& code : harness::all_codes()) {
-    EXPECT_TRUE(places.emplace(code.place, code.name).second)
-        << code.name << " and " << places[code.place];
-  }
-}
-
 TEST(Codes, OutcomesAreThoseThatAFindingCanLeadTo) {
   using harness::Outcome;
   const std::map<std::string_view, Outcome> prefixes = {{"CRASH.", Outcome::crash},
@@ -140,6 +139,78 @@ TEST(Codes, WhatIsARanksOwnStatementIsToldAsOne) {
     }
   }
   EXPECT_GE(told.size(), 5U);
+}
+
+// ---- where a code speaks, and how it knows ---------------------------------------------------------------------------------
+
+std::string told_of(const Wording& words) {
+  return std::string(words.code) + "/" + std::string(words.variant);
+}
+
+bool is_meant(std::string_view pattern, const Wording& words) {
+  harness::Finding one;
+  one.code = words.code;
+  one.variant = words.variant;
+  return harness::fits(pattern, one);
+}
+
+TEST(Codes, OfTheMachineAndOfMemorySpeakOfNothingElse) {
+  for (const Wording& words : harness::all_wordings()) {
+    const Family family = harness::find_code(words.code)->family;
+    EXPECT_EQ(words.node == Node::machine, family == Family::machine) << told_of(words);
+    EXPECT_EQ(words.node == Node::memory, family == Family::memory) << told_of(words);
+  }
+}
+
+TEST(Codes, WhereACodeSpeaksAndHowItKnowsIsTrueOfOneOfItsVariants) {
+  std::set<std::string_view> unlike;
+  for (const Wording& words : harness::all_wordings()) unlike.insert(words.code);
+  for (const Wording& words : harness::all_wordings()) {
+    const harness::Code& code = *harness::find_code(words.code);
+    if (words.node == code.node && words.known_from == code.known_from) unlike.erase(code.name);
+  }
+  EXPECT_THAT(unlike, testing::IsEmpty());
+}
+
+// Nothing else makes a peer complain.
+TEST(Codes, AComplaintComesFromAProcessOrACollectiveAndFollowsFromWhatAPeerDid) {
+  std::size_t complaints = 0;
+  for (const Wording& words : harness::all_wordings()) {
+    if (words.known_from != Witness::complaint) continue;
+    ++complaints;
+    EXPECT_TRUE(words.node == Node::process || words.node == Node::collective) << told_of(words);
+    const auto edges = harness::all_edges();
+    EXPECT_TRUE(std::any_of(edges.begin(), edges.end(), [&](const harness::Edge& edge) {
+      return edge.tie == harness::Tie::peer && is_meant(edge.effect, words);
+    })) << told_of(words);
+  }
+  EXPECT_GE(complaints, 3U);
+}
+
+TEST(Codes, WhatIsComparedWithTheTwinIsKnownEndToEnd) {
+  std::size_t compared = 0;
+  for (const Wording& words : harness::all_wordings()) {
+    if (words.statement.find("twin") == std::string_view::npos) continue;
+    ++compared;
+    EXPECT_EQ(words.known_from, Witness::end_to_end) << told_of(words);
+  }
+  EXPECT_GE(compared, 5U);
+}
+
+// What any code of a family explains in later steps, or over the whole run.
+TEST(Codes, WhatAWholeFamilyExplainsIsKnownEndToEnd) {
+  std::size_t explained = 0;
+  for (const harness::Edge& edge : harness::all_edges()) {
+    const bool family = std::string_view(edge.cause).find('.') == std::string_view::npos;
+    const bool far = edge.tie == harness::Tie::later_step || edge.tie == harness::Tie::whole_run;
+    if (!family || !far) continue;
+    for (const Wording& words : harness::all_wordings()) {
+      if (!is_meant(edge.effect, words)) continue;
+      ++explained;
+      EXPECT_EQ(words.known_from, Witness::end_to_end) << edge.cause << " " << told_of(words);
+    }
+  }
+  EXPECT_GE(explained, 5U);
 }
 
 TEST(Codes, OfEveryCodeButANoteSomethingCanBeTold) {

@@ -35,7 +35,7 @@ class Random {
   explicit Random(unsigned seed) : generator_(seed) {}
 
   Finding any() {
-    const auto& words = harness::all_wordings();
+    const auto words = harness::all_wordings();
     const harness::Wording& drawn = words[below(words.size())];
     Finding made;
     made.code = drawn.code;

@@ -139,46 +139,6 @@ TEST(Wording, EverySituationIsGivenByAPlantedDefect) {
   }
 }
 
-TEST(Wording, ASituationHasOneWording) {
-  std::set<std::string> seen;
-  for (const Wording& words : harness::all_wordings()) {
-    EXPECT_TRUE(seen.insert(situation_of(words)).second) << situation_of(words);
-    EXPECT_NE(harness::find_code(words.code), nullptr) << words.code;
-  }
-}
-
-// From the name of a code's file follows that of its sentences: codes/of_X.cpp and wording/of_X.cpp are cut alike.
-TEST(Wording, StandsInTheFileThatIsNamedLikeThatOfItsCode) {
-  const auto expect_alike = [](const auto& codes, const auto& words) {
-    std::set<std::string_view> names;
-    for (const harness::Code& code : codes) names.insert(code.name);
-    for (const Wording& wording : words) EXPECT_TRUE(names.contains(wording.code)) << wording.code;
-  };
-  expect_alike(harness::codes_of_machine(), harness::words_of_machine());
-  expect_alike(harness::codes_of_processes(), harness::words_of_processes());
-  expect_alike(harness::codes_of_setup(), harness::words_of_setup());
-  expect_alike(harness::codes_of_forward(), harness::words_of_forward());
-  expect_alike(harness::codes_of_gradients(), harness::words_of_gradients());
-  expect_alike(harness::codes_of_ranks(), harness::words_of_ranks());
-  expect_alike(harness::codes_of_training(), harness::words_of_training());
-}
-
-TEST(Wording, BracketsAndBracesAreBalanced) {
-  for (const Wording& words : harness::all_wordings()) {
-    for (const std::string_view pattern : {words.statement, words.ruled_out, words.next_action}) {
-      int braces = 0;
-      int brackets = 0;
-      for (const char c : pattern) {
-        braces += c == '{' ? 1 : c == '}' ? -1 : 0;
-        brackets += c == '[' ? 1 : c == ']' ? -1 : 0;
-        EXPECT_TRUE(braces >= 0 && braces <= 1 && brackets >= 0 && brackets <= 1) << pattern;
-      }
-      EXPECT_EQ(braces, 0) << pattern;
-      EXPECT_EQ(brackets, 0) << pattern;
-    }
-  }
-}
-
 // ---- patterns --------------------------------------------------------------------------------------------------------------
 
 Finding sample() {

@@ -17,7 +17,7 @@ const CodeUse& use_of(const Code& code, const CodeUses& uses) {
 
 // Of all codes, counted from 1.
 std::size_t order_of(const Code& code) {
-  const std::vector<Code>& all = all_codes();
+  const auto all = all_codes();
   return 1 + static_cast<std::size_t>(std::count_if(all.begin(), all.end(), [&](const Code& other) {
            return other.place < code.place;
          }));
@@ -72,6 +72,36 @@ std::vector<std::string> statements_of(const Code& code) {
   return statements;
 }
 
+// "stage (backward: local gradient)": the code's, and those of the variants that have another.
+template <typename Value>
+std::string of_variants(const Code& code, Value Code::*of_code, Value Wording::*of_variant) {
+  std::vector<std::string> others;
+  for (const Wording& words : all_wordings()) {
+    if (words.code != code.name || words.*of_variant == code.*of_code) continue;
+    others.push_back(std::string(words.variant) + ": " + title_of(words.*of_variant));
+  }
+  const std::string title = title_of(code.*of_code);
+  return others.empty() ? title : title + " (" + nsa::join(others) + ")";
+}
+
+std::string where_text(const Code& code) {
+  return of_variants(code, &Code::node, &Wording::node);
+}
+
+std::string known_from_text(const Code& code) {
+  return of_variants(code, &Code::known_from, &Wording::known_from);
+}
+
+nlohmann::json variants_json(const Code& code) {
+  nlohmann::json variants = nlohmann::json::object();
+  for (const Wording& words : all_wordings()) {
+    if (words.code != code.name) continue;
+    variants[std::string(words.variant)] = {{"node", nsa::name_of(words.node)},
+                                            {"known_from", nsa::name_of(words.known_from)}};
+  }
+  return variants;
+}
+
 }  // namespace
 
 std::string code_text(const Code& code, const CodeUses& uses) {
@@ -81,6 +111,8 @@ std::string code_text(const Code& code, const CodeUses& uses) {
   lines.add("meaning", code.meaning);
   lines.add("confirmed by", code.confirmed_by);
   lines.add("next action", code.next_action);
+  lines.add("where", where_text(code));
+  lines.add("known from", known_from_text(code));
   lines.add("witness", code.witness);
   lines.add("outcome", name_of(code.outcome));
   lines.add("order", order_text(code) + " (of independent causes, the first is told first)");
@@ -104,6 +136,9 @@ nlohmann::json code_json(const Code& code, const CodeUses& uses) {
           {"meaning", code.meaning},
           {"confirmed_by", code.confirmed_by},
           {"next_action", code.next_action},
+          {"node", nsa::name_of(code.node)},
+          {"known_from", nsa::name_of(code.known_from)},
+          {"variants", variants_json(code)},
           {"witness", code.witness},
           {"checks", use.checks},
           {"expected_by", uses.lacking.empty() ? std::move(scenarios) : nlohmann::json()},
@@ -129,7 +164,12 @@ std::string codes_markdown(const CodeUses& uses) {
       "# Codes\n\n"
       "Printed by `nsa-harness explain --markdown`; a test compares this page with that output.\n\n"
       "A finding names what is wrong by a code. `nsa-harness explain CODE` shows one of them, "
-      "`nsa-harness explain RUN CASE` the findings of a stored case. \"Witness\" says who attests "
+      "`nsa-harness explain RUN CASE` the findings of a stored case. \"Where\" names the place in "
+      "a "
+      "step that is wrong. \"Known from\" tells what can explain the finding: nothing earlier if "
+      "it is known from the record (recorded inputs), everything earlier if it is known end to end "
+      "(a twin, another rank, a curve, a floor), and what the peer did if it is a complaint about "
+      "a peer. In parentheses stand the variants that differ. \"Witness\" says who attests "
       "the code, and what the witness shares with what it judges. \"Order\" says which of several "
       "independent causes is told first; it makes no finding the consequence of another.\n\n";
   const Code* before = nullptr;
@@ -144,6 +184,8 @@ std::string codes_markdown(const CodeUses& uses) {
     };
     add("confirmed by", code.confirmed_by);
     add("next action", code.next_action);
+    add("where", where_text(code));
+    add("known from", known_from_text(code));
     add("witness", code.witness);
     add("outcome", name_of(code.outcome));
     add("order", order_text(code));

@@ -1,5 +1,5 @@
-// Sentences of findings. A check gives code, variant (a short key of the situation), site and facts; the sentences stand here,
-// a file for each part of a run. So a stored finding can be told again with better words.
+// Sentences of findings. A check gives code, variant (a short key of the situation), site and facts; the sentences stand below
+// their code in the YAML files of harness/judge/codes. So a stored finding can be told again with better words.
 //
 // In a sentence, {name} is a fact, a detail of the site, or a part of the site in words ({ranks}: "ranks 0-3"); {Name} the same
 // with a capital letter. {name:3} has three significant digits, {name:step} counts ("1 step", "2 steps"), {name:%} and
@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/judge/codes/codes.h"
 #include "harness/judge/finding.h"
 
 namespace harness {
@@ -24,9 +25,12 @@ struct Wording {
   std::string_view ruled_out = "";  // what it is not, with the evidence; "": nothing was ruled out
   std::string_view next_action = "";  // "": that of the table of codes
   std::string_view details = "";      // facts that are listed below the sentences: "stacks waits"
+  Node node = Node::process;          // the code's, or the variant's own
+  Witness known_from = Witness::record;
 };
 
-[[nodiscard]] const std::vector<Wording>& all_wordings();
+// Those of one code together, in the order of its file.
+[[nodiscard]] std::span<const Wording> all_wordings();
 
 // nullptr where nobody has words for it.
 [[nodiscard]] const Wording* find_wording(std::string_view code, std::string_view variant);
@@ -44,14 +48,5 @@ struct Wording {
 
 // The names in a pattern, in lower case.
 [[nodiscard]] std::vector<std::string> names_in(std::string_view pattern);
-
-// The rows, a file each.
-[[nodiscard]] std::span<const Wording> words_of_machine();
-[[nodiscard]] std::span<const Wording> words_of_processes();
-[[nodiscard]] std::span<const Wording> words_of_setup();
-[[nodiscard]] std::span<const Wording> words_of_forward();
-[[nodiscard]] std::span<const Wording> words_of_gradients();
-[[nodiscard]] std::span<const Wording> words_of_ranks();
-[[nodiscard]] std::span<const Wording> words_of_training();
 
 }  // namespace harness
