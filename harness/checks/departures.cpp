@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "harness/checks/largest.h"
 #include "harness/checks/parameter_names.h"
 #include "harness/judge/patterns.h"
 
@@ -11,7 +10,7 @@ namespace harness::checks {
 namespace {
 
 using nlohmann::json;
-using Group = std::vector<const Departure*>;
+using Alike = std::vector<const Departure*>;
 
 void unite(const std::vector<int>& more, std::vector<int>& all) {
   std::set<int> both(all.begin(), all.end());
@@ -66,7 +65,7 @@ Facts merged(const Facts& all, const Facts& more, bool heavier) {
 }
 
 // The laws of all departures.
-std::vector<KnownLaw> common_laws(const Group& group) {
+std::vector<KnownLaw> common_laws(const Alike& group) {
   std::vector<KnownLaw> common = group.front()->laws;
   for (const Departure* departure : group) {
     std::erase_if(common, [&](const KnownLaw& law) {
@@ -79,7 +78,7 @@ std::vector<KnownLaw> common_laws(const Group& group) {
 }
 
 // Of all departures, each once; empty if one of them is about all parameters.
-std::vector<std::string> params_of(const Group& group) {
+std::vector<std::string> params_of(const Alike& group) {
   std::vector<std::string> params;
   for (const Departure* departure : group) {
     if (departure->params.empty()) return {};
@@ -90,14 +89,13 @@ std::vector<std::string> params_of(const Group& group) {
   return params;
 }
 
+// A NaN is larger than any number.
 bool is_heavier(const Departure& one, const Departure& other) {
-  double most = other.error;
-  raise_to(most, one.error);
-  return !(most <= other.error);
+  return !std::isnan(other.error) && !(one.error <= other.error);
 }
 
 // One departure for all of a group that are of the same step.
-Departure joined(const Group& group) {
+Departure joined(const Alike& group) {
   Departure all = *group.front();
   bool all_heads = all.site.heads.empty();
   for (auto at = group.begin() + 1; at != group.end(); ++at) {
@@ -145,6 +143,12 @@ void put_share(const Departure& seen, Finding& finding) {
   }
 }
 
+// A finding holds no fact that its sentences leave out.
+bool is_reported(const Finding& finding, std::string_view fact) {
+  const Wording* words = find_wording(finding.code, finding.variant);
+  return words == nullptr || uses_fact(*words, fact);
+}
+
 // Place, count and names of the parameters. A place that the check gave itself stays.
 void put_params(const Departure& seen, Finding& finding) {
   if (seen.params.empty()) return;
@@ -153,8 +157,8 @@ void put_params(const Departure& seen, Finding& finding) {
   if (finding.site.param.empty()) finding.site.param = own.param;
   if (finding.site.branch.empty()) finding.site.branch = own.branch;
   for (const char* name : {"params", "param_count"}) finding.site.detail.take(name, own.detail);
-  finding.facts["count"] = seen.params.size();
-  finding.facts.put_some("params", seen.params);
+  if (is_reported(finding, "count")) finding.facts["count"] = seen.params.size();
+  if (is_reported(finding, "params")) finding.facts.put_some("params", seen.params);
 }
 
 Finding finished(const Departure& seen, FactName about) {
@@ -163,17 +167,19 @@ Finding finished(const Departure& seen, FactName about) {
   put_params(seen, finding);
   put_laws(seen, about, finding);
   put_share(seen, finding);
-  if (seen.limit > 0.0) {
+  if (seen.limit && is_reported(finding, "error")) {
     finding.facts["error"] = Real(seen.error);
-    finding.facts["limit"] = Real(seen.limit);
+    finding.facts["limit"] = Real(*seen.limit);
     if (!seen.where.empty()) finding.facts["measure"] = seen.where;
   }
-  if (!seen.tensors.empty()) finding.facts.put_some("tensors", seen.tensors);
+  if (!seen.tensors.empty() && is_reported(finding, "tensors")) {
+    finding.facts.put_some("tensors", seen.tensors);
+  }
   return finding;
 }
 
 // Does each rank have a number of its own where all should have one?
-bool differs_by_rank(const Group& group) {
+bool differs_by_rank(const Alike& group) {
   std::map<std::vector<int>, json> found;
   for (const Departure* departure : group) {
     const json* own = departure->site.detail.find("found");
@@ -188,8 +194,8 @@ Departure of_first_step(const std::vector<Departure>& group) {
     return a.site.step < b.site.step;
   };
   const auto first = std::min_element(group.begin(), group.end(), earlier)->site.step;
-  Group of_first;
-  Group of_all;
+  Alike of_first;
+  Alike of_all;
   std::set<int> ranks;
   std::set<int> steps;
   for (const Departure& departure : group) {
@@ -224,7 +230,7 @@ std::vector<KnownLaw> known_laws(const oracles::Naming& naming) {
 
 void keep_worst(double error, double limit, const std::string& where, Departure& seen) {
   if (std::isnan(seen.error)) return;
-  if (seen.limit > 0.0 && error / limit <= seen.error / seen.limit) return;
+  if (seen.limit && *seen.limit > 0.0 && error / limit <= seen.error / *seen.limit) return;
   seen.error = error;
   seen.limit = limit;
   seen.where = where;
@@ -249,7 +255,7 @@ void Departures::add(Departure departure) {
 std::vector<Finding> Departures::findings() const {
   std::vector<Finding> list;
   for (const auto& departures : groups_) {
-    Group group;
+    Alike group;
     for (const Departure& departure : departures) group.push_back(&departure);
     const Departure all = steps_ == Steps::first ? of_first_step(departures) : joined(group);
     list.push_back(finished(all, about_));

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -37,14 +38,17 @@ struct Departure : Finding {
   }
 
   std::vector<KnownLaw> laws;  // none: no known mistake gives it, or none was asked for
-  bool by_law = true;          // departures with other laws are other findings; else what is common to all laws is kept
+  bool by_law =
+      true;  // departures with other laws are other findings; else what is common to all laws is kept
   std::string apart_by;              // departures with another value are other findings
   std::vector<std::string> tensors;  // that are wrong
   std::vector<std::string> params;   // full names of parameters that are wrong
-  double error = 0.0;                // of several departures, the facts of the one with the largest error are kept
-  double limit = 0.0;                // of the error; 0: the finding names neither of the two
-  bool counts_each_row_once = false;  // "row_count" is the size of the union of rows, not the sum of all counts
-  std::string where;                 // the error was measured, if that is not the whole tensor
+  double error =
+      0.0;  // of several departures, the facts of the one with the largest error are kept
+  std::optional<double> limit;  // of the error; the finding names both if there is one
+  bool counts_each_row_once =
+      false;          // "row_count" is the size of the union of rows, not the sum of all counts
+  std::string where;  // the error was measured, if that is not the whole tensor
 
   // The name of the only law, "" for none or several.
   [[nodiscard]] std::string law() const { return laws.size() == 1 ? laws.front().name : ""; }

@@ -217,8 +217,8 @@ bool same_law(const Finding& cause, const Finding& effect) {
   const Site& b = effect.site;
   const bool layers = a.layers.empty() || b.layers.empty() || a.layers == b.layers;
   return !law_of(a).empty() && law_of(a) == law_of(b) && layers && a.ranks == b.ranks &&
-         a.step == b.step && cause.facts.value("known", std::string()) ==
-             effect.facts.value("known", std::string());
+         a.step == b.step &&
+         cause.facts.value("known", std::string()) == effect.facts.value("known", std::string());
 }
 
 // A stage that takes the weights, keys or values of another branch (weights_of_win) gives these a gradient besides their own.

@@ -133,8 +133,8 @@ TEST(LayerJudgeInBfloat16, AFactorInOneHeadIsFoundThere) {
   const LayerJudgement layer = judged(setting);
   ASSERT_EQ(layer.departures.size(), 1U) << text_of(layer.departures);
   EXPECT_EQ(layer.departures.front().code, "NUMERIC.FORWARD");
-  EXPECT_EQ(layer.departures.front().branch, "win");
-  EXPECT_EQ(layer.departures.front().heads, (std::vector<int>{2}));
+  EXPECT_EQ(layer.departures.front().site.branch, "win");
+  EXPECT_EQ(layer.departures.front().site.heads, (std::vector<int>{2}));
 }
 
 TEST(LayerJudgeInBfloat16, AFactorInOneGradientIsFoundThere) {
@@ -146,8 +146,8 @@ TEST(LayerJudgeInBfloat16, AFactorInOneGradientIsFoundThere) {
     const LayerJudgement layer = judged(setting);
     ASSERT_EQ(layer.departures.size(), 1U) << text_of(layer.departures);
     EXPECT_EQ(layer.departures.front().code, "NUMERIC.GRADIENT");
-    EXPECT_EQ(layer.departures.front().branch, "sel");
-    EXPECT_EQ(layer.departures.front().param, "W_V_sel");
+    EXPECT_EQ(layer.departures.front().site.branch, "sel");
+    EXPECT_EQ(layer.departures.front().site.param, "W_V_sel");
   }
 }
 
@@ -162,7 +162,8 @@ TEST(LayerJudgeInBfloat16, ARotationOrSoftmaxInThatTypeIsFound) {
     };
     const LayerJudgement rotated = judged(rotation);
     ASSERT_FALSE(rotated.departures.empty());
-    for (const Departure& seen : rotated.departures) EXPECT_EQ(seen.site.op, "rope") << text_of({seen});
+    for (const Departure& seen : rotated.departures)
+      EXPECT_EQ(seen.site.op, "rope") << text_of({seen});
   }
   LayerSetting softmax = in_bfloat16();
   softmax.instead = [](const oracles::Stages& forward,
@@ -205,8 +206,8 @@ TEST(LayerJudge, AnglesInFloat32AreFoundWhereThePositionsAreLarge) {
     const LayerJudgement layer = judged(setting);
     ASSERT_EQ(layer.departures.size(), 1U) << text_of(layer.departures);
     EXPECT_EQ(layer.departures.front().code, "NUMERIC.FORWARD");
-    EXPECT_EQ(layer.departures.front().op, "rope");
-    EXPECT_EQ(layer.departures.front().branch, "win");
+    EXPECT_EQ(layer.departures.front().site.op, "rope");
+    EXPECT_EQ(layer.departures.front().site.branch, "win");
   }
 }
 
@@ -286,8 +287,8 @@ TEST(LawCodes, AgreeOrSayNothing) {
   EXPECT_EQ(told({"inverted", "inverted_past"}).law(), "");
   EXPECT_EQ(told({"inverted", "inverted_past"}).laws.size(), 2U);
   EXPECT_EQ(told({"inverted", "top_left"}).code, "NUMERIC.FORWARD");
-  EXPECT_EQ(told({"keys_of_sel", "keys_and_values_of_sel"}).param, "W_K_win");
-  EXPECT_EQ(told({"keys_of_sel", "values_of_sel"}).param, "");
+  EXPECT_EQ(told({"keys_of_sel", "keys_and_values_of_sel"}).site.param, "W_K_win");
+  EXPECT_EQ(told({"keys_of_sel", "values_of_sel"}).site.param, "");
   EXPECT_EQ(told({}).law(), "");
 }
 
@@ -309,9 +310,7 @@ TEST(LayerJudge, AFirstRowLeftZeroIsNoInvertedMask) {
   const Departure& seen = layer.departures.front();
   EXPECT_EQ(seen.code, "NUMERIC.FORWARD");
   EXPECT_EQ(seen.site.rows, std::vector<int>{static_cast<int>(setting.model.l) - 1});
-  const auto is_told = [&](const std::string& law) {
-    return names_law(seen, law);
-  };
+  const auto is_told = [&](const std::string& law) { return names_law(seen, law); };
   EXPECT_TRUE(is_told("first_row_zero")) << text_of(layer.departures) << laws_text(seen);
   EXPECT_FALSE(is_told("inverted"));
 }
@@ -328,7 +327,7 @@ TEST(LayerJudge, TellsTheRowsOfAFiniteSentinel) {
   ASSERT_EQ(layer.departures.size(), 1U) << text_of(layer.departures);
   EXPECT_EQ(layer.departures.front().code, "NUMERIC.FORWARD");
   EXPECT_EQ(layer.departures.front().law(), "finite_sentinel");
-  EXPECT_EQ(layer.departures.front().rows, (std::vector<int>{0, 1, 2}));
+  EXPECT_EQ(layer.departures.front().site.rows, (std::vector<int>{0, 1, 2}));
 }
 
 // One element of any stage: that stage is blamed, and no other, though all that follows from it was
@@ -392,7 +391,7 @@ TEST(LayerJudge, ExplainsWrongInputsOfABranch) {
     ASSERT_EQ(layer.departures.size(), 1U) << one.law << ": " << text_of(layer.departures);
     EXPECT_EQ(layer.departures.front().law(), one.law);
     EXPECT_EQ(layer.departures.front().code, "NUMERIC.FORWARD");
-    EXPECT_EQ(layer.departures.front().param, one.param);
+    EXPECT_EQ(layer.departures.front().site.param, one.param);
   }
 }
 
@@ -483,7 +482,7 @@ TEST(LayerJudge, GradientsThatDoNotGoThroughAWrongForwardAreJudged) {
   ASSERT_EQ(both.departures.size(), 2U) << text_of(both.departures);
   EXPECT_EQ(both.departures[0].code, "MASK.ALIGNMENT");
   EXPECT_EQ(both.departures[1].code, "NUMERIC.GRADIENT");
-  EXPECT_EQ(both.departures[1].branch, "win");
+  EXPECT_EQ(both.departures[1].site.branch, "win");
   EXPECT_EQ(both.departures[1].law(), "factor");
 }
 
@@ -513,9 +512,9 @@ TEST(LayerJudge, WrongGradientsOfTwoBranchesAreTwoDeviations) {
   };
   const LayerJudgement two = spoiled({"g.w.W_K_sel.weight", "g.w.W_V_win.weight", "dx"});
   ASSERT_EQ(two.departures.size(), 2U) << text_of(two.departures);
-  EXPECT_EQ(two.departures[0].branch, "sel");
+  EXPECT_EQ(two.departures[0].site.branch, "sel");
   EXPECT_EQ(two.departures[0].tensors, (std::vector<std::string>{"g.w.W_K_sel.weight", "dx"}));
-  EXPECT_EQ(two.departures[1].branch, "win");
+  EXPECT_EQ(two.departures[1].site.branch, "win");
   EXPECT_EQ(two.departures[1].tensors, (std::vector<std::string>{"g.w.W_V_win.weight", "dx"}));
   const LayerJudgement three =
       spoiled({"g.w.W_K_sel.weight", "g.w.W_V_win.weight", "g.w.W_V_cmp.weight"});
@@ -543,7 +542,7 @@ TEST(LayerJudge, NamesALawOfTheBackward) {
       ASSERT_EQ(layer.departures.size(), 1U) << law.law.name << ": " << text_of(layer.departures);
       EXPECT_EQ(layer.departures.front().code, "NUMERIC.GRADIENT");
       EXPECT_EQ(layer.departures.front().law(), law.law.name);
-      EXPECT_EQ(layer.departures.front().branch, oracles::branch_name(branch));
+      EXPECT_EQ(layer.departures.front().site.branch, oracles::branch_name(branch));
     }
   }
 }
@@ -579,8 +578,8 @@ TEST(LayerJudge, ALongSequenceIsJudgedByASample) {
   list[1] = list[1] == 5 ? 6 : 5;
   const ChoiceJudgement choice = harness::checks::judge_choice(recorded(tensors, setting));
   ASSERT_EQ(choice.departures.size(), 1U);
-  EXPECT_EQ(choice.departures.front().rows, std::vector<int>{static_cast<int>(row)});
-  EXPECT_EQ(choice.departures.front().op, "select");
+  EXPECT_EQ(choice.departures.front().site.rows, std::vector<int>{static_cast<int>(row)});
+  EXPECT_EQ(choice.departures.front().site.op, "select");
 }
 
 TEST(LayerJudge, GradientsOfASampleNeedAnOutputWithoutOthers) {

@@ -1,9 +1,9 @@
+#include "harness/checks/training/scheduled_rate.h"
+
 #include <algorithm>
 #include <functional>
 
 #include <gtest/gtest.h>
-
-#include "harness/checks/training/scheduled_rate.h"
 
 namespace harness::checks {
 namespace {

@@ -156,8 +156,8 @@ TEST(Segments, TheMaskOfAnotherRankIsNamed) {
   Stream stream;
   const auto found = judge_forward(wrong.model, stream);
   ASSERT_TRUE(found);
-  EXPECT_EQ(found->layer, 0);
-  EXPECT_EQ(found->op, "norm2_to_norm1");  // both halves of the block have it
+  EXPECT_EQ(found->site.layers, std::vector<int>{0});
+  EXPECT_EQ(found->site.op, "norm2_to_norm1");  // both halves of the block have it
 }
 
 TEST(Segments, AGradientThatIsNotDroppedIsNamed) {
@@ -169,16 +169,16 @@ TEST(Segments, AGradientThatIsNotDroppedIsNamed) {
   for (std::size_t i = 0; i < dy.data.size(); ++i) dy.data[i] = dy.data[i] == 0 ? 0.2 : dy.data[i];
   const auto found = judge_backward(wrong.model, stream);
   ASSERT_TRUE(found);
-  EXPECT_EQ(found->layer, 1);
+  EXPECT_EQ(found->site.layers, std::vector<int>{1});
   // Half of what is kept, as without the division by 1 - p.
   dy = right;
   for (double& x : dy.data) x /= 2;
   const auto unscaled = judge_backward(wrong.model, stream);
   ASSERT_TRUE(unscaled);
   // A residual sum that is halved gives the same.
-  const auto& laws = unscaled->naming.fitting;
-  EXPECT_TRUE(std::any_of(laws.begin(), laws.end(), [](const oracles::LawFit& fit) {
-    return fit.law.name == "dropout_not_scaled";
+  const auto& laws = unscaled->laws;
+  EXPECT_TRUE(std::any_of(laws.begin(), laws.end(), [](const harness::checks::KnownLaw& law) {
+    return law.name == "dropout_not_scaled";
   }));
 }
 

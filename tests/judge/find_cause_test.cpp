@@ -48,7 +48,7 @@ class Random {
     if (chance()) made.site.op = kOps[below(kOps.size())];
     constexpr std::array kParams = {"W_Q", "W_K_sel", "W_V_win"};
     if (chance()) made.site.param = kParams[below(kParams.size())];
-    made.facts["serial"] = ++serial_;
+    made.facts["point"] = ++serial_;
     if (made.variant == "teardown") made.role = Role::teardown;
     return made;
   }

@@ -120,7 +120,7 @@ TEST(Wording, EveryFactIsToldOrListed) {
     const Wording* words = harness::find_wording(finding.code, finding.variant);
     ASSERT_NE(words, nullptr) << situation_of(finding);
     const std::set<std::string> used = used_by(*words);
-    for (const auto& [name, value] : finding.facts.items()) {
+    for (const auto& [name, value] : finding.facts.json().items()) {
       const bool counts_another = name.ends_with("_more");
       const std::string of = counts_another ? name.substr(0, name.size() - 5) : name;
       EXPECT_TRUE(used.count(of) > 0) << situation_of(finding) << " gives " << name;
@@ -148,13 +148,14 @@ Finding sample() {
   finding.site.layers = {3};
   finding.site.step = 4;
   finding.site.detail["factor"] = 0.5;
-  finding.facts = {{"count", 1},
-                   {"total", 195},
-                   {"params", {"a", "b"}},
-                   {"params_more", 7},
-                   {"bytes", 3 << 20},
-                   {"share", 0.25},
-                   {"issued", {{"rank 0", "this"}, {"rank 1", "that"}}}};
+  finding.facts =
+      harness::Facts(nlohmann::json{{"count", 1},
+                                    {"total", 195},
+                                    {"params", {"a", "b"}},
+                                    {"params_more", 7},
+                                    {"bytes", 3 << 20},
+                                    {"share", 0.25},
+                                    {"issued", {{"rank 0", "this"}, {"rank 1", "that"}}}});
   return finding;
 }
 

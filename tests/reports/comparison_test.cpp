@@ -123,7 +123,7 @@ TEST(Comparison, ExactValuesAreComparedExactly) {
   EXPECT_EQ(reports::compare_cells({counted(100, 1.0)}, {failed}).values_compared, 0U)
       << "what failed did other work";
   CaseRecord planted = counted(500, 1.0);
-  planted.case_json = R"({"fault":{"name":"uninit_buffer"}})";
+  planted.case_json = R"({"scenario":{"fault":{"name":"uninit_buffer"}}})";
   EXPECT_EQ(reports::compare_cells({counted(100, 1.0)}, {planted}).values_compared, 0U)
       << "what a fault sets off is not counted";
   const auto text =

@@ -216,7 +216,7 @@ FakeStore store_with(const std::string& text) {
                                &finding.site.phase}) {
         *one += text;
       }
-      finding.facts["f"] = text;
+      finding.facts["message"] = text;
       finding.not_judged = {{text, text, {}}};
     }
   }

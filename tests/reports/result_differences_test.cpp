@@ -78,7 +78,7 @@ TEST(ResultDifferences, OtherContentAndPlantedFaultsAreNotCompared) {
   other.history_id = "other";
   EXPECT_EQ(compare_results({computed({2.0})}, {other}).series_compared, 0U);
   CaseRecord planted = computed({3.0});
-  planted.case_json = R"({"fault":{"name":"x"}})";
+  planted.case_json = R"({"scenario":{"fault":{"name":"x"}}})";
   EXPECT_EQ(compare_results({computed({2.0})}, {planted}).series_compared, 0U);
   EXPECT_THAT(reports::results_text(ResultDifferences{}), HasSubstr("No result was recorded"));
 }

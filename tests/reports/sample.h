@@ -124,7 +124,7 @@ inline harness::Finding found(const std::string& check,
   finding.code = code;
   finding.variant = variant;
   finding.site = nlohmann::json::parse(site).get<harness::Site>();
-  finding.facts = facts;
+  finding.facts = harness::Facts(facts);
   return harness::worded(finding);
 }
 

@@ -89,7 +89,7 @@ TEST_F(ScenarioTest, DetailKeepsTextAndNumbersApart) {
   const harness::Scenario scenario =
       one(std::string(kHead) +
           "expect: {code: A.B, site: {detail: {a: 7, b: '7', c: 0.5, d: true, e: x}}}\n");
-  EXPECT_EQ(scenario.expect->site.detail.dump(), R"({"a":7,"b":"7","c":0.5,"d":true,"e":"x"})");
+  EXPECT_EQ(scenario.expect->site.detail.json().dump(), R"({"a":7,"b":"7","c":0.5,"d":true,"e":"x"})");
 }
 
 TEST_F(ScenarioTest, EveryShippedScenarioIsRead) {

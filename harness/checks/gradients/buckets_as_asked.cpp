@@ -21,7 +21,7 @@ namespace {
 constexpr double kMiB = 1048576.0;
 constexpr double kFirstBucketMiB = 1.0;  // torch's kDefaultFirstBucketBytes
 
-struct Held {
+struct BucketHeld {
   int bucket = 0;
   std::string dtype;
   double bytes = 0.0;
@@ -31,19 +31,19 @@ struct Held {
 // A bucket of a size that the law does not allow.
 struct WrongSize {
   bool too_large = false;
-  Held held;
+  BucketHeld held;
 };
 
-std::optional<WrongSize> too_large(const std::vector<Held>& plan, double asked) {
-  for (const Held& held : plan) {
+std::optional<WrongSize> too_large(const std::vector<BucketHeld>& plan, double asked) {
+  for (const BucketHeld& held : plan) {
     if (!(held.bytes - held.largest < asked)) return WrongSize{true, held};
   }
   return std::nullopt;
 }
 
-std::optional<WrongSize> too_small(std::vector<Held> plan, double asked) {
-  std::erase_if(plan, [&](const Held& held) { return held.bytes >= asked; });
-  const auto order = [](const Held& a, const Held& b) {
+std::optional<WrongSize> too_small(std::vector<BucketHeld> plan, double asked) {
+  std::erase_if(plan, [&](const BucketHeld& held) { return held.bytes >= asked; });
+  const auto order = [](const BucketHeld& a, const BucketHeld& b) {
     return std::tie(a.dtype, b.bytes) < std::tie(b.dtype, a.bytes);  // the largest of a type first
   };
   std::sort(plan.begin(), plan.end(), order);
@@ -102,7 +102,7 @@ class BucketSizes {
       ++learnt_;
       return;
     }
-    const std::vector<Held> plan = held(step, rank, rows);
+    const std::vector<BucketHeld> plan = held(step, rank, rows);
     if (plan.empty()) return;
     ++cut_;
     auto wrong = too_large(plan, asked_);
@@ -120,12 +120,12 @@ class BucketSizes {
   }
 
   // With the sizes of the recorded gradients; nothing where they are missing.
-  std::vector<Held> held(std::int64_t step, int rank, const Latest<int, Bucket>& rows) {
+  std::vector<BucketHeld> held(std::int64_t step, int rank, const Latest<int, Bucket>& rows) {
     const auto file = open_artefact(evidence_, {rank, "local_gradients", step, rank}, result_);
     if (!file) return {};
-    std::vector<Held> plan;
+    std::vector<BucketHeld> plan;
     for (const auto& [bucket, row] : rows.all()) {
-      Held one{bucket, row->row.dtype};
+      BucketHeld one{bucket, row->row.dtype};
       std::int64_t elements = 0;
       for (const int index : row->row.params) {
         const auto at = static_cast<std::size_t>(index);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "harness/checks/attention/invariance/first_departure.h"
 #include "harness/checks/kernel/kernel_call.h"
 #include "harness/checks/kernel/kernel_trials.h"
 #include "harness/checks/list.h"

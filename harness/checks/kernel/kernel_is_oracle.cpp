@@ -57,8 +57,7 @@ bool has_no_keys(const Departure& seen, std::int64_t compress_length) {
 
 // Numbers that are not finite, in every trial in which something is wrong. Where that is the one with NaNs in memory between
 // the rows of its inputs, they come from there.
-Departure told_not_finite(const std::vector<const Departure*>& all,
-                          std::int64_t compress_length) {
+Departure told_not_finite(const std::vector<const Departure*>& all, std::int64_t compress_length) {
   Departure told;
   told.code = kNotFinite;
   const auto each = [&](auto fits) { return std::all_of(all.begin(), all.end(), fits); };
@@ -67,8 +66,7 @@ Departure told_not_finite(const std::vector<const Departure*>& all,
     told.laws = {{"strides_ignored",
                   "it reads memory between the rows of its inputs, where NaNs are: right for "
                   "contiguous inputs only"}};
-  } else if (each(
-                 [&](const Departure* one) { return has_no_keys(*one, compress_length); })) {
+  } else if (each([&](const Departure* one) { return has_no_keys(*one, compress_length); })) {
     told.facts["about"] = "they come before the first compressed key is complete, and have no key";
   }
   return told;
@@ -145,7 +143,10 @@ std::vector<Finding> findings_of(std::vector<Departure> list, std::int64_t compr
   Departures departures;
   for (Departure& one : list) {
     const int trial = one.site.layers.front();
-    departures.add(placed(std::move(one), {0, 1, trial}));
+    Departure seen = placed(std::move(one), {0, 1, trial});
+    const bool chose = is_of_choice(seen.code) && seen.variant != "law";
+    seen.variant = chose ? "kernel_" + seen.variant : "kernel";
+    departures.add(std::move(seen));
   }
   return departures.findings();
 }
@@ -286,8 +287,8 @@ class KernelComparison {
 
   // All that is wrong is what never came.
   [[nodiscard]] bool is_absence(const Finding& finding) const {
-    const auto tensors = finding.facts.find("tensors");
-    if (finding.code != "NUMERIC.GRADIENT" || tensors == finding.facts.end()) return false;
+    const nlohmann::json* tensors = finding.facts.find("tensors");
+    if (finding.code != "NUMERIC.GRADIENT" || tensors == nullptr) return false;
     return tensors->is_array() && !tensors->empty() &&
            std::all_of(tensors->begin(), tensors->end(), [this](const auto& name) {
              return name.is_string() && absent_.contains(name.template get<std::string>());
@@ -327,13 +328,13 @@ class KernelComparison {
       if (at != trials.end()) names.push_back(at->name);
     }
     put_trials(names, finding);
-    const bool chose = is_of_choice(finding.code) && finding.variant != "law";
-    finding.variant = chose ? "kernel_" + finding.variant : "kernel";
     if (!call.empty()) finding.facts["call"] = call;
     if (varying_ > 0 && finding.code == "NUMERIC.FORWARD") finding.facts["varying"] = varying_;
     if (is_absence(finding)) {
       finding.code = "GRAD.MISSING";
-      for (const char* of_numbers : {"about", "error", "limit"}) finding.facts.erase(of_numbers);
+      finding.facts.erase("about");
+      finding.facts.erase("error");
+      finding.facts.erase("limit");
     }
     result_.found(std::move(finding));
   }

@@ -110,7 +110,7 @@ class BlockJudge : PartJudge {
     }
     if (!oracles::misfit_of(of("normed").numbers, right).fits()) return false;
     ++verdict_.stages;
-    verdict_.departures.back().detail["reader"] = "norm2";
+    verdict_.departures.back().site.detail["reader"] = "norm2";
     read_another("norm2");
     return true;
   }

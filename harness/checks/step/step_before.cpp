@@ -62,12 +62,12 @@ void tell_batches(StepJudge& judge,
     const oracles::IntTensor wanted = oracles::batch_tokens(judge.run.data, batch.place, text);
     if (wanted.shape == batch.tokens.shape && wanted.data == batch.tokens.data) continue;
     Departure departure = step_departure("DATA.WRONG",
-                        "data",
-                        static_cast<int>(batch.place.rank),
-                        batch.place.step,
-                        "data",
-                        {},
-                        naming);
+                                         "data",
+                                         static_cast<int>(batch.place.rank),
+                                         batch.place.step,
+                                         "data",
+                                         {},
+                                         naming);
     departure.site.detail["micro"] = batch.place.micro;
     // Where documents end is drawn for the sequence too.
     if (judge.run.data.documents > 1) departure.site.detail["parts"] = {"tokens", "documents"};
@@ -91,8 +91,9 @@ std::vector<oracles::InitialRecord> initial_records(const StepRun& run,
 void tell_initial(StepJudge& judge, int rank, const std::vector<oracles::InitialWrong>& all) {
   for (const oracles::InitialWrong& wrong : all) {
     oracles::Naming naming;
-    naming.fitting.push_back({wrong.law, {}, 1, wrong.site.detail});
-    Departure departure = step_departure("INIT.WRONG", "initial_values", rank, 1, "data", {wrong.parameter}, naming);
+    naming.fitting.push_back({wrong.law, {}, 1, wrong.detail});
+    Departure departure =
+        step_departure("INIT.WRONG", "initial_values", rank, 1, "data", {wrong.parameter}, naming);
     departure.by_law = true;
     judge.told.add(std::move(departure));
   }
@@ -134,7 +135,8 @@ bool compare_ranks(StepJudge& judge, const StepFile& first, const StepFile& othe
   constexpr oracles::Law kOther{"init_other_rank", "the ranks begin with different values"};
   oracles::Naming naming;
   naming.fitting.push_back({kOther, {}, 1, {}});
-  Departure departure = step_departure("INIT.WRONG", "initial_values", other.rank, 1, "data", differ, naming);
+  Departure departure =
+      step_departure("INIT.WRONG", "initial_values", other.rank, 1, "data", differ, naming);
   departure.by_law = true;
   judge.told.add(std::move(departure));
   return false;

@@ -19,8 +19,16 @@ using nsa::Field;
 using nsa::YamlNode;
 
 // Parts of a finding's place that sentences name (harness/scenario/site.h).
-constexpr std::array<std::string_view, 11> kPlaces = {"ranks", "layers", "heads", "rows", "branch",
-                                                      "param", "op",     "phase", "step", "sequence",
+constexpr std::array<std::string_view, 11> kPlaces = {"ranks",
+                                                      "layers",
+                                                      "heads",
+                                                      "rows",
+                                                      "branch",
+                                                      "param",
+                                                      "op",
+                                                      "phase",
+                                                      "step",
+                                                      "sequence",
                                                       "bucket"};
 constexpr std::string_view kNameBytes = "abcdefghijklmnopqrstuvwxyz_0123456789";
 
@@ -231,7 +239,7 @@ class Table {
   std::map<std::string, nsa::Location> places_;  // of each code, and of each place in the order
 };
 
-std::string quoted(std::string_view text) {
+std::string literal_of(std::string_view text) {
   std::string literal = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') literal += '\\';
@@ -250,32 +258,31 @@ std::string enumerator(const char* type, Enum value) {
 std::string source_of(const std::vector<Row>& rows) {
   std::string codes;
   std::string words;
-  const auto add =
-      [](std::string& to, const char* type, std::initializer_list<std::string> values) {
-        to += std::string("    ") + type + "{" + nsa::join(std::vector(values)) + "},\n";
-      };
+  const auto add = [](std::string& to, const char* type, const std::vector<std::string>& values) {
+    to += std::string("    ") + type + "{" + nsa::join(values) + "},\n";
+  };
   for (const Row& row : rows) {
     add(codes,
         "Code",
-        {quoted(row.name),
+        {literal_of(row.name),
          enumerator("Family", row.family),
          std::to_string(row.place),
          enumerator("Outcome", row.outcome),
          enumerator("Node", row.node),
          enumerator("Witness", row.known_from),
-         quoted(row.meaning),
-         quoted(row.confirmed_by),
-         quoted(row.next_action),
-         quoted(row.witness)});
+         literal_of(row.meaning),
+         literal_of(row.confirmed_by),
+         literal_of(row.next_action),
+         literal_of(row.witness)});
     for (const Variant& variant : row.variants) {
       add(words,
           "Wording",
-          {quoted(row.name),
-           quoted(variant.name),
-           quoted(variant.statement),
-           quoted(variant.ruled_out),
-           quoted(variant.next_action),
-           quoted(variant.details),
+          {literal_of(row.name),
+           literal_of(variant.name),
+           literal_of(variant.statement),
+           literal_of(variant.ruled_out),
+           literal_of(variant.next_action),
+           literal_of(variant.details),
            enumerator("Node", variant.node.value_or(row.node)),
            enumerator("Witness", variant.known_from.value_or(row.known_from))});
     }

@@ -9,6 +9,15 @@ const Wording* find_wording(std::string_view code, std::string_view variant) {
   return nullptr;
 }
 
+bool uses_fact(const Wording& words, std::string_view fact) {
+  for (const std::string_view text : {words.statement, words.ruled_out, words.next_action}) {
+    const std::vector<std::string> names = names_in(text);
+    if (std::find(names.begin(), names.end(), fact) != names.end()) return true;
+  }
+  return (" " + std::string(words.details) + " ").find(" " + std::string(fact) + " ") !=
+         std::string::npos;
+}
+
 Finding worded(Finding finding) {
   const Wording* words = find_wording(finding.code, finding.variant);
   if (words == nullptr) return finding;

@@ -35,6 +35,9 @@ struct Wording {
 // nullptr where nobody has words for it.
 [[nodiscard]] const Wording* find_wording(std::string_view code, std::string_view variant);
 
+// Whether its sentences or its details use the fact.
+[[nodiscard]] bool uses_fact(const Wording& words, std::string_view fact);
+
 // The finding with its three sentences. One whose variant is unknown keeps the sentences that it has.
 [[nodiscard]] Finding worded(Finding finding);
 

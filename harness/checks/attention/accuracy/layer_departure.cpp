@@ -66,7 +66,7 @@ Departure placed(Departure seen, const LayerPlace& at) {
   if (only_input && seen.law().empty()) seen.facts["only"] = "dx";
   if (seen.code == "GATE.OVERRIDE" && !seen.laws.empty()) seen.laws.front().about.clear();
   if (!compares_numbers(seen)) {
-    seen.limit = 0.0;
+    seen.limit.reset();
     if (!seen.code.starts_with("NAN.")) seen.tensors.clear();
   }
   return seen;

@@ -229,7 +229,7 @@ class DecodeJudge {
 
   [[nodiscard]] Finding first_finding() const {
     Departure first = wrong_.front();
-    const bool values = first.limit > 0.0;
+    const bool values = first.limit.has_value();
     const bool blocks = first.site.detail.value("blocks", false);
     if (blocks && !values) first.site.op = "select";
     first.site.detail["prompt_tokens"] = prompt_;

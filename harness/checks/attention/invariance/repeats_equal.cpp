@@ -65,10 +65,13 @@ class RepeatsJudge {
       } catch (const nsa::Error& error) {
         result_.missing("layer " + std::to_string(layer) + " cannot be compared: " + error.what());
       } catch (const std::out_of_range&) {
-        result_.missing("layer " + std::to_string(layer) + " cannot be compared: an axis is missing");
+        result_.missing("layer " + std::to_string(layer) +
+                        " cannot be compared: an axis is missing");
       }
     }
-    for (const Departures* found : {&races_.found(), &of_calls_, &of_places_}) found->tell(result_);
+    races_.found().tell(result_);
+    of_calls_.tell(result_);
+    of_places_.tell(result_);
     result_.measured("tensors_compared", static_cast<double>(tensors_));
     result_.measured("rows_with_other_blocks", static_cast<double>(other_blocks_));
     return result_.finish(std::to_string(tensors_) + " tensors of " + counted(layers_, "layer") +
@@ -125,14 +128,15 @@ class RepeatsJudge {
       const nsa::TensorView& again = calls[other].at(stage.tensor);
       if (same_bytes(plain, again)) return Rows();
       Rows rows = rows_apart(plain, again, stage.row_axis);
-      if (rows.empty()) rows = all_rows(plain, stage);  // the bits differ: a zero's sign, or a NaN's
+      if (rows.empty())
+        rows = all_rows(plain, stage);  // the bits differ: a zero's sign, or a NaN's
       return rows;
     });
     for (const StageApart& root : roots) {
       const bool chooses = root.stage->op == std::string_view("score") ||
                            root.stage->op == std::string_view("select");
-      Departure seen = root.departure(
-          chooses ? "DETERMINISM.SELECTION" : "NUMERIC.FORWARD", "calls", layer);
+      Departure seen =
+          root.departure(chooses ? "DETERMINISM.SELECTION" : "NUMERIC.FORWARD", "calls", layer);
       const bool first = equal(*root.stage, 0, 1);
       const bool last = equal(*root.stage, 1, 2);
       const int odd = last ? 1 : first ? 3 : equal(*root.stage, 0, 2) ? 2 : 0;

@@ -97,7 +97,7 @@ class PackedJudge {
   void tell_crossing(Branch branch) {
     const bool all_cross = std::all_of(seen_.begin(), seen_.end(), [&](const OfDocument& of) {
       return !is_of(of, branch) ||
-             crosses(packed_.documents[of.document], branch, of.seen.limit);
+             crosses(packed_.documents[of.document], branch, of.seen.limit.value_or(0.0));
     });
     if (!all_cross) return;
     const oracles::Law& law = oracles::crossing_law(branch).law;
