@@ -49,12 +49,25 @@ TEST_F(ExplainTest, TellsEverythingOfACode) {
               AllOf(StartsWith("GRAD.MISSING ("),
                     HasSubstr("given by           gradients_arrived"),
                     HasSubstr("kcmp_detached"),
+                    HasSubstr("where              backward\n"),
+                    HasSubstr("known from         the record\n"),
                     HasSubstr("witness"),
                     HasSubstr("nsa-harness run scenarios/faults/")));
   const auto object = nlohmann::json::parse(out({"explain", "GRAD.MISSING", "--json"}));
   EXPECT_EQ(object.at("code"), "GRAD.MISSING");
   EXPECT_EQ(object.at("outcome"), "FAIL");
   EXPECT_THAT(object.at("checks"), Contains("gradients_arrived"));
+  EXPECT_EQ(object.at("node"), "backward");
+  EXPECT_EQ(object.at("known_from"), "record");
+}
+
+TEST_F(ExplainTest, TellsWhichVariantsSpeakOfAnotherPlaceOrKnowOtherwise) {
+  EXPECT_THAT(out({"explain", "GRAD.SCALE"}),
+              AllOf(HasSubstr("where              reduced gradient (twin: local gradient, "),
+                    HasSubstr("known from         the record (twin: end to end, ")));
+  const auto object = nlohmann::json::parse(out({"explain", "GRAD.SCALE", "--json"}));
+  EXPECT_EQ(object.at("variants").at("twin").at("node"), "local_gradient");
+  EXPECT_EQ(object.at("variants").at("sum").at("known_from"), "record");
 }
 
 TEST_F(ExplainTest, AloneItListsEveryCode) {

@@ -83,13 +83,18 @@ constexpr std::tuple kCodeRows = {
   throw Error(node.where, what + ": " + text);
 }
 
+// Of a map, or of nothing. Throws: Error.
+const std::vector<nsa::YamlEntry>& entries_of(const YamlNode& node, const std::string& what) {
+  [[maybe_unused]] const nsa::YamlMap map(node, what);  // refuses what is no map
+  return node.entries;
+}
+
 // The texts of one file, by name, and which of them it uses.
 class Texts {
  public:
   Texts(const YamlNode* texts, const std::string& path) {
     if (texts == nullptr) return;
-    nsa::YamlMap(*texts, path);  // refuses what is no map
-    for (const auto& [name, node] : texts->entries) {
+    for (const auto& [name, node] : entries_of(*texts, path)) {
       const std::string what = path + "." + name;
       texts_[name] = {filled(nsa::read_accepted(node, what, kSomeText), node, what), &node};
     }
@@ -191,8 +196,7 @@ Row row_of(const std::string& name, const YamlNode& node, const std::string& pat
   nsa::YamlMap map(node, path);
   nsa::read_fields(kCodeRows, map, row);
   if (const YamlNode* variants = map.get("variants")) {
-    nsa::YamlMap(*variants, map.name("variants"));
-    for (const auto& [key, value] : variants->entries) {
+    for (const auto& [key, value] : entries_of(*variants, map.name("variants"))) {
       row.variants.emplace_back().name = key;
       nsa::read_map(kVariantRows, value, map.name("variants") + "." + key, row.variants.back());
     }
@@ -207,12 +211,15 @@ class Table {
     YamlNode root = nsa::load_yaml(file);
     nsa::YamlMap map(root, "");
     Texts texts(map.get("texts"), "texts");
-    if (map.get("codes") == nullptr) throw Error(root.where, "found no codes, wanted some");
-    YamlNode& codes = *root.find("codes");
+    YamlNode none;
+    YamlNode& codes = map.get("codes") == nullptr ? none : *root.find("codes");
     fill(codes, "codes", texts);
-    for (const auto& [name, node] : codes.entries) add(row_of(name, node, "codes." + name), node);
+    for (const auto& [name, node] : entries_of(codes, "codes")) {
+      add(row_of(name, node, "codes." + name), node);
+    }
     map.finish();
     texts.refuse_unused("texts");
+    if (codes.entries.empty()) throw Error(root.where, "found no codes, wanted some");
   }
 
   // By family and place.
