@@ -130,7 +130,7 @@ TEST_F(MakeTables, WhatIsWrongWithARowIsSaidWithFileAndLine) {
       Wrong{"    node: stage\n", "", 4, "codes.A.ONE: found no node, wanted one"},
       Wrong{"    known_from: record\n", "", 4, "codes.A.ONE: found no known_from, wanted one"},
       Wrong{"    meaning: It is \"wrong\".\n", "", 4, "codes.A.ONE: found no meaning, wanted one"},
-      Wrong{"The error.", "''", 10, "codes.A.ONE.confirmed_by: found \"\", wanted a text"},
+      Wrong{"The error.", "''", 10, "codes.A.ONE.confirmed_by: found nothing, wanted a text"},
       Wrong{"        statement: Wrong.\n", "", 16, "codes.A.ONE.variants.twin: found no statement"},
       Wrong{"place: 10", "places: 10", 4, "codes.A.ONE: found no place, wanted one"},
       Wrong{"place: 10",
@@ -167,10 +167,9 @@ TEST_F(MakeTables, ACodeAndAPlaceStandOnceInAllFiles) {
 }
 
 TEST_F(MakeTables, AFileHasCodesAndNoOtherKeys) {
-  expect_refused(made("texts:
-"), "first.yaml", 1, "found no codes, wanted some");
-  expect_refused(made("code:
-" + kGood), "first.yaml", 1, "key: found \"code\", wanted one of ");
+  expect_refused(made("texts:\n"), "first.yaml", 1, "found no codes, wanted some");
+  expect_refused(made("codes: [A]\n"), "first.yaml", 1, "codes: found a list, wanted a map");
+  expect_refused(made("code:\n" + kGood), "first.yaml", 1, "key: found \"code\", wanted one of ");
 }
 
 }  // namespace
