@@ -170,6 +170,7 @@ TEST_F(MakeTables, ACodeAndAPlaceStandOnceInAllFiles) {
 
 TEST_F(MakeTables, AFileHasCodesAndNoOtherKeys) {
   expect_refused(made("texts:\n"), "first.yaml", 1, "found no codes, wanted some");
+  expect_refused(made("codes: [A]\n"), "first.yaml", 1, "codes: found a list, wanted a map");
   expect_refused(made("code:\n" + kGood), "first.yaml", 1, "key: found \"code\", wanted one of ");
 }
 
