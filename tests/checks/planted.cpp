@@ -6,6 +6,7 @@
 #include "tests/checks/planted_births.h"
 #include "tests/checks/planted_checkpoints.h"
 #include "tests/checks/planted_command.h"
+#include "tests/checks/planted_data.h"
 #include "tests/checks/planted_decisions.h"
 #include "tests/checks/planted_decode.h"
 #include "tests/checks/planted_documents.h"
@@ -52,6 +53,10 @@ const std::vector<Planted>& all_planted() {
           add_decisions,    add_documents,       add_left_out,       add_levels,
           add_machines}) {
       add(list);
+    }
+    for (Planted planted : planted_in_data()) {
+      planted.name += ", as data";
+      list.push_back(planted);
     }
     return list;
   }();
