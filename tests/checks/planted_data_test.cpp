@@ -1,65 +1,89 @@
-// Planted cases that are data: each gives the very evidence that its mutator in C++ gives, and what is wrong in a file is refused.
+// What is wrong in a file of planted cases is refused, and where it stands is said.
 #include "tests/checks/planted_data.h"
 
-#include <gtest/gtest.h>
+#include <fstream>
 
-#include "nsa/base/hash.h"
-#include "tests/checks/evidence_rows.h"
-#include "tests/checks/planted.h"
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 namespace {
 
 using fixtures::Healthy;
 using fixtures::Planted;
-using nlohmann::json;
+using testing::HasSubstr;
 
-// All rows as JSON, those of one kind sorted.
-json rows_of(const harness::Evidence& evidence) {
-  json all = json::object();
-  fixtures::each_kind(evidence, [&](std::string_view kind, const auto& rows) {
-    std::vector<std::string> texts;
-    for (const auto& row : rows) {
-      texts.push_back(std::to_string(row.process) + " " + std::to_string(row.t_ms) + " " +
-                      json(row.row).dump());
+// A file of one check; its cases stand from line 2 on.
+class PlantedData : public testing::Test {
+ protected:
+  [[nodiscard]] std::vector<Planted> read(const std::string& cases) const {
+    const std::string path = folder_.path() + "/progress.yaml";
+    std::ofstream(path) << "check: progress\n" << cases;
+    return fixtures::planted_in_file(path);
+  }
+  // Of one change in a case of its own, on line 4.
+  [[nodiscard]] Planted planted(const std::string& change) const {
+    return read("cases:\n  - name: one\n    change: [" + change + "]\n    gives: pass\n").at(0);
+  }
+  // Why a file is refused; "" where it is not.
+  [[nodiscard]] std::string refused(const std::string& change) const {
+    try {
+      (void)planted(change);
+    } catch (const nsa::Error& error) {
+      return error.what();
     }
-    std::sort(texts.begin(), texts.end());
-    all[std::string(kind)] = texts;
-  });
-  return all;
+    return "";
+  }
+
+ private:
+  fixtures::TempFolder folder_;
+};
+
+TEST_F(PlantedData, SaysOfAnUnknownWordWhereItStandsAndWhatIsKnown) {
+  EXPECT_THAT(refused("{rows: gradint, set: {state: none}}"),
+              testing::AllOf(HasSubstr("progress.yaml:4"), HasSubstr("gradient")));
+  EXPECT_THAT(refused("{rows: gradient, where: {stat: ok}, set: {state: none}}"),
+              testing::AllOf(HasSubstr("progress.yaml:4"), HasSubstr("state")));
+  EXPECT_THAT(refused("{rows: gradient, set: {stat: none}}"), HasSubstr("state"));
+  EXPECT_THAT(refused("{add: phase, row: {fase: save}}"), HasSubstr("phase"));
+  EXPECT_THAT(refused("{add: phase, each: {steps: 1..2}}"), HasSubstr("steps"));
+  EXPECT_THAT(refused("{scenario: {training.step: 2}}"), HasSubstr("steps"));
+  EXPECT_THAT(refused("{use: stoped, with: [still, forward]}"), HasSubstr("stopped"));
+  EXPECT_THAT(refused("{like: another}"), HasSubstr("progress.yaml:4"));
+  EXPECT_THAT(refused("{remove: phase, were: {step: 1}}"), HasSubstr("where"));
 }
 
-std::map<std::string, std::string> files_of(const harness::Evidence& evidence) {
-  std::map<std::string, std::string> files;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(evidence.folder)) {
-    if (!entry.is_regular_file()) continue;
-    const std::string path = entry.path().string();
-    files[std::filesystem::relative(path, evidence.folder).string()] = nsa::hash_file(path);
-  }
-  return files;
+TEST_F(PlantedData, RefusesAValueOfAnotherTypeAndWrongArguments) {
+  EXPECT_THAT(refused("{rows: gradient, set: {step: first}}"), HasSubstr("set.step"));
+  EXPECT_THAT(refused("{rows: gradient, where: {step: 1..b}, set: {state: none}}"),
+              HasSubstr("range"));
+  EXPECT_THAT(refused("{use: stopped, with: [still]}"), HasSubstr("found 1 arguments"));
+  EXPECT_THAT(refused("{rows: gradient}"), HasSubstr("found no set"));
 }
 
-TEST(PlantedData, GivesTheEvidenceThatTheMutatorGives) {
-  std::size_t compared = 0;
-  for (const Planted& data : fixtures::planted_in_data()) {
-    SCOPED_TRACE(data.check + ": " + data.name);
-    for (const Planted& old : fixtures::all_planted()) {
-      if (old.check != data.check || old.name != data.name) continue;
-      ++compared;
-      EXPECT_EQ(std::tie(data.ranks, data.steps, data.kind),
-                std::tie(old.ranks, old.steps, old.kind));
-      EXPECT_EQ(data.verdict, old.verdict);
-      EXPECT_EQ(data.code, old.code);
-      EXPECT_EQ(json::parse(data.site), json::parse(old.site));
-      Healthy by_data(data.ranks, data.steps, data.kind);
-      Healthy by_code(old.ranks, old.steps, old.kind);
-      data.spoil(by_data);
-      old.spoil(by_code);
-      EXPECT_EQ(rows_of(by_data.evidence), rows_of(by_code.evidence));
-      EXPECT_TRUE(by_data.evidence.the_case == by_code.evidence.the_case);
-      EXPECT_EQ(files_of(by_data.evidence), files_of(by_code.evidence));
-    }
+TEST_F(PlantedData, SaysWhereNoRowIsAsWanted) {
+  const Planted none = planted("{rows: gradient, where: {step: 7}, set: {state: none}}");
+  Healthy healthy;
+  try {
+    none.spoil(healthy);
+    FAIL() << "took a condition that no row meets";
+  } catch (const nsa::Error& error) {
+    EXPECT_THAT(error.what(), testing::AllOf(HasSubstr("progress.yaml:4"), HasSubstr("gradient")));
   }
-  EXPECT_EQ(compared, fixtures::planted_in_data().size());
+}
+
+TEST_F(PlantedData, ChangesWhatMeetsAllConditions) {
+  Healthy healthy(2, 3);
+  planted(
+      "{rows: sample, where: {process: ranks, step: 2.., metric: l*s}, plus: {value: 1.0}}, "
+      "{add: state, each: {process: [0, twin], step: 1..2}, row: {part: rng, hash: \"of {step}\"}}")
+      .spoil(healthy);
+  for (const auto& row : healthy.evidence.samples) {
+    if (row.row.metric != "loss") continue;
+    EXPECT_EQ(row.row.value, 5.5 + row.process + (row.row.step >= 2 ? 1.0 : 0.0));
+  }
+  ASSERT_EQ(healthy.evidence.states.size(), 4U);
+  EXPECT_EQ(healthy.evidence.states.back().process, harness::kTwin);
+  EXPECT_EQ(healthy.evidence.states.back().row.hash, "of 2");
 }
 
 }  // namespace

@@ -1,19 +1,10 @@
 // The fixtures in C++ that planted cases of the data may `use`.
+#include "tests/checks/planted_fixtures.h"
+
 #include <map>
 
-#include "tests/checks/planted_checkpoints.h"
-#include "tests/checks/planted_command.h"
 #include "tests/checks/planted_data.h"
-#include "tests/checks/planted_decisions.h"
-#include "tests/checks/planted_levels.h"
 #include "tests/checks/planted_machine.h"
-#include "tests/checks/planted_ranks.h"
-#include "tests/checks/planted_reductions.h"
-#include "tests/checks/planted_repeats.h"
-#include "tests/checks/planted_runs.h"
-#include "tests/checks/planted_step_scope.h"
-#include "tests/checks/planted_steps.h"
-#include "tests/checks/planted_sweep.h"
 
 namespace fixtures {
 namespace {
@@ -60,11 +51,10 @@ const std::map<std::string, Fixture>& all_fixtures() {
       {"as_command", fixture(&as_command)},
       {"as_watched", fixture(&as_watched)},
       {"ask_for", fixture(&ask_for)},
-      {"call_again", fixture(&call_again)},
-      {"call_late", fixture(&call_late)},
       {"checkpoint", fixture(&checkpoint)},
       {"compute_whole_layers", fixture(&compute_whole_layers)},
       {"gradients_differ", fixture(&gradients_differ)},
+      {"gradients_exchanged", fixture(&gradients_exchanged)},
       {"interrupt", fixture(&interrupt)},
       {"issue", fixture(&issue)},
       {"lived_before", fixture(&lived_before)},
