@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/evidence/event.h"
+#include "tests/checks/evidence_rows.h"
 #include "tests/checks/planted.h"
 
 namespace {
@@ -38,48 +39,9 @@ void change_rows(harness::Rows<Row>& rows, const Change& change) {
 
 // The same case, folder and files; every row as `change` leaves it.
 Evidence changed(Evidence evidence, const Change& change) {
-  const auto all = [&](auto... members) { (change_rows(evidence.*members, change), ...); };
-  all(&Evidence::hellos,
-      &Evidence::phases,
-      &Evidence::heartbeats,
-      &Evidence::samples,
-      &Evidence::gradients,
-      &Evidence::buckets,
-      &Evidence::collectives,
-      &Evidence::collectives_done,
-      &Evidence::exact_sums,
-      &Evidence::reduced_again,
-      &Evidence::parameters,
-      &Evidence::batches,
-      &Evidence::routes,
-      &Evidence::refusals,
-      &Evidence::route_choices,
-      &Evidence::kernels,
-      &Evidence::exposures,
-      &Evidence::block_choices,
-      &Evidence::dropout_masks,
-      &Evidence::nan_births,
-      &Evidence::card_looks,
-      &Evidence::mutations,
-      &Evidence::gates,
-      &Evidence::updates,
-      &Evidence::recomputes,
-      &Evidence::in_place,
-      &Evidence::states,
-      &Evidence::snapshots,
-      &Evidence::reads,
-      &Evidence::artefacts,
-      &Evidence::errors,
-      &Evidence::faults_fired,
-      &Evidence::facts,
-      &Evidence::done,
-      &Evidence::other_levels,
-      &Evidence::started,
-      &Evidence::exited,
-      &Evidence::observations,
-      &Evidence::suspects,
-      &Evidence::stopped,
-      &Evidence::relaunches);
+  fixtures::each_kind(evidence, [&](std::string_view kind, auto& rows) {
+    if (kind != harness::kRejectedKind) change_rows(rows, change);
+  });
   return evidence;
 }
 

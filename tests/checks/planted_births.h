@@ -24,7 +24,6 @@ inline void add_births(std::vector<Planted>& list) {
         row.elements = 3;
         return row;
       };
-  list.push_back(alone(check, "layers alone", Verdict::pass, "", "{}", kLeaveAsItIs));
   list.push_back(alone(check,
                        "rows without keys",
                        Verdict::fail,
@@ -121,41 +120,6 @@ inline void add_births(std::vector<Planted>& list) {
                          row.largest_input = std::nan("");
                          put(h.evidence.nan_births, 0, row);
                        }));
-  list.push_back(alone(check,
-                       "an infinity that becomes a NaN",
-                       Verdict::fail,
-                       "NAN.ORIGIN",
-                       R"({"layers":[1],"op":"sub","phase":"forward"})",
-                       [=](Healthy& h) {
-                         harness::NanBirth row = birth("attend_sel", "sub", "forward");
-                         row.largest_input = INFINITY;
-                         put(h.evidence.nan_births, 0, row);
-                       }));
-  list.push_back({check,
-                  "an update of gradients that had overflowed",
-                  Verdict::fail,
-                  "NAN.ORIGIN",
-                  R"({"op":"optimizer","step":1,"phase":"optimizer","ranks":[0]})",
-                  [=](Healthy& h) {
-                    each_gradient(h.evidence, 0, "", [](Gradient& row) { row.state = "inf"; });
-                    harness::NanBirth row = birth("optimizer", "optimizer", "optimizer");
-                    row.layer = -1;
-                    put(h.evidence.nan_births, 0, row);
-                  }});
-  list.push_back({check,
-                  "the optimizer divides by zero",
-                  Verdict::fail,
-                  "NAN.ORIGIN",
-                  R"({"op":"optimizer","step":1,"phase":"optimizer","ranks":[0,1]})",
-                  [=](Healthy& h) {
-                    harness::NanBirth row = birth("optimizer", "div", "optimizer");
-                    row.layer = -1;
-                    put(h.evidence.nan_births, 0, row);
-                    put(h.evidence.nan_births, 1, row);
-                  }});
-  list.push_back(alone(check, "no layers", Verdict::inconclusive, "", "{}", [](Healthy& h) {
-    h.evidence.artefacts.clear();
-  }));
 }
 
 }  // namespace fixtures

@@ -49,27 +49,4 @@ void remove_if(Rows& rows, Which which) {
   std::erase_if(rows, which);
 }
 
-// A life before this one, which the controller ended because the scenario asked for it: ranks waited in collective 3 then,
-// and had done the ones before.
-inline void lived_before(Healthy& h) {
-  for (int rank = 0; rank < h.evidence.ranks(); ++rank) {
-    put(h.evidence.started, kController, harness::Started{rank, 50 + rank}, -90);
-    put(h.evidence.phases, rank, harness::Phase{"save", 1}, -50);
-    for (std::int64_t sequence = 0; sequence < 4; ++sequence) {
-      put(h.evidence.collectives,
-          rank,
-          harness::Collective{sequence, 1, "backward", "allreduce", "sum", "Float", 4, "default"},
-          -70);
-      if (sequence == 3) continue;
-      put(h.evidence.collectives_done, rank, harness::CollectiveDone{sequence, "default"}, -60);
-    }
-    harness::Exited exited;
-    exited.process_ended = rank;
-    exited.signal = SIGKILL;
-    exited.by_controller = true;
-    put(h.evidence.exited, kController, exited, -20);
-  }
-  put(h.evidence.relaunches, kController, harness::Relaunched{1, "killed in step 1"}, -20);
-}
-
 }  // namespace fixtures

@@ -163,7 +163,6 @@ inline void add_decode(std::vector<Planted>& list) {
 
 inline void add_decoded_finite(std::vector<Planted>& list) {
   const std::string check = "finite";
-  list.push_back(decoded(check, "decoding", Verdict::pass, "", "{}", kLeaveAsItIs));
   list.push_back(decoded(check,
                          "a NaN of a decoded token",
                          Verdict::fail,
@@ -174,34 +173,10 @@ inline void add_decoded_finite(std::vector<Planted>& list) {
                            steps.reals.at("y").data.at(22 * 16) = std::nan("");
                            h.write_decoded(1, healthy_layer(0, 1), steps);
                          }));
-  list.push_back(decoded(
-      check, "decoded tokens without a record", Verdict::inconclusive, "", "{}", [](Healthy& h) {
-        remove_if(h.evidence.artefacts,
-                  [](const auto& row) { return row.row.name == "decode_steps"; });
-      }));
 }
 
 inline void add_reads(std::vector<Planted>& list) {
   const PlantedAdder add{list, "reads_count", 1, 1, "decode"};
-  add("healthy", Verdict::pass, "", "{}", kLeaveAsItIs);
-  add("a formula: whole blocks",
-      Verdict::fail,
-      "READS.MISMATCH",
-      R"({"branch":"sel","layers":[0,1,2],"rows":[22],"detail":{"wanted":30,"found":32}})",
-      [](Healthy& h) {
-        for (auto& row : h.evidence.reads) {
-          if (row.row.branch == "sel") row.row.tokens = 32;
-        }
-      });
-  add("one token too many",
-      Verdict::fail,
-      "READS.MISMATCH",
-      R"({"branch":"win","layers":[1],"rows":[30],"detail":{"counter":"win"}})",
-      [](Healthy& h) {
-        for (auto& row : h.evidence.reads) {
-          if (row.row.branch == "win" && row.row.layer == 1 && row.row.step == 30) ++row.row.tokens;
-        }
-      });
   add("more tokens held, all of which are read",
       Verdict::fail,
       "READS.MISMATCH",
@@ -215,32 +190,6 @@ inline void add_reads(std::vector<Planted>& list) {
             row.row.tokens = 2 * (row.row.step - 1);
         }
       });
-  add("keys of the position before",
-      Verdict::fail,
-      "READS.MISMATCH",
-      R"({"branch":"cmp","layers":[1],"detail":{"parts":["position"]}})",
-      [](Healthy& h) {
-        std::int64_t before = -1;
-        for (auto& row : h.evidence.reads) {
-          if (row.row.branch != "cmp" || row.row.layer != 1) continue;
-          const std::int64_t own =
-              std::exchange(row.row.tokens, before < 0 ? row.row.tokens : before);
-          before = own;
-        }
-      });
-  add("keys that are counted twice",
-      Verdict::fail,
-      "READS.MISMATCH",
-      R"({"branch":"cmp","layers":[0,1,2],"detail":{"counter":"cmp"}})",
-      [](Healthy& h) {
-        for (auto& row : h.evidence.reads) {
-          if (row.row.branch == "cmp") row.row.tokens *= 2;
-        }
-      });
-  add("no counters", Verdict::inconclusive, "", "{}", [](Healthy& h) { h.evidence.reads.clear(); });
-  add("a position without counters", Verdict::inconclusive, "", "{}", [](Healthy& h) {
-    remove_if(h.evidence.reads, [](const auto& row) { return row.row.step == 27; });
-  });
 }
 
 }  // namespace fixtures

@@ -288,39 +288,6 @@ inline void add_causal(std::vector<Planted>& list) {
   });
 }
 
-inline void add_unmutated(std::vector<Planted>& list) {
-  const std::string check = "unmutated";
-  list.push_back(alone(check, "healthy", Verdict::pass, "", "{}", kLeaveAsItIs));
-  list.push_back(alone(
-      check,
-      "ranges clamped in place",
-      Verdict::fail,
-      "ALIAS.MUTATED",
-      R"({"layers":[1,2],"op":"select","detail":{"tensor":"blocks","written_by":"attend_sel","seen_by":"values"}})",
-      [](Healthy& h) {
-        put(h.evidence.mutations, 0, harness::Mutation{1, 1, "attend_sel", "blocks", 3, "values"});
-        put(h.evidence.mutations, 0, harness::Mutation{1, 2, "attend_sel", "blocks", 4, "values"});
-      }));
-  list.push_back(alone(
-      check,
-      "a version counter alone",
-      Verdict::fail,
-      "ALIAS.MUTATED",
-      R"({"op":"gate","detail":{"tensor":"x","seen_by":"version counter, all values as before"}})",
-      [](Healthy& h) {
-        put(h.evidence.mutations,
-            0,
-            harness::Mutation{1, 1, "gate", "x", 512, "version counter, all values as before"});
-      }));
-  list.push_back(alone(check, "nobody watched", Verdict::inconclusive, "", "{}", [](Healthy& h) {
-    h.evidence.facts.clear();
-  }));
-  list.push_back(
-      alone(check, "no call was watched", Verdict::inconclusive, "", "{}", [](Healthy& h) {
-        for (auto& row : h.evidence.facts) row.row.value = "0";
-      }));
-}
-
 inline void add_reference(std::vector<Planted>& list) {
   const PlantedAdder add{list, "close_to_reference", 1, 1, "attention"};
   add("healthy", Verdict::pass, "", "{}", kLeaveAsItIs);

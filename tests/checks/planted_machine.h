@@ -76,33 +76,6 @@ inline void add_known_sums(std::vector<Planted>& list) {
           h, [&](int rank, const harness::Bucket& plan, Held& sum) { change(h, rank, plan, sum); });
     };
   };
-  add("sound", Verdict::pass, "", "{}", sound_machine);
-  add("sums in half precision", Verdict::pass, "", "{}", [](Healthy& h) {
-    sound_machine(h);
-    // 0x5A90 is 210.0, and so on: written from the definition of the format.
-    for (auto& row : h.evidence.exact_sums) {
-      row.row.dtype = "Half";
-      std::vector<std::uint16_t> bits;
-      for (const float value :
-           known_sum(h, {row.row.step, row.row.bucket, row.row.elements, "", {}})) {
-        int exponent = 0;
-        const double fraction =
-            std::frexp(std::abs(value), &exponent);  // value = fraction * 2^exponent
-        const int biased = value == 0.0F ? 0 : exponent + 14;
-        const int digits = value == 0.0F ? 0 : static_cast<int>(fraction * 2048.0) - 1024;
-        bits.push_back(
-            static_cast<std::uint16_t>((value < 0 ? 0x8000 : 0) + (biased << 10) + digits));
-      }
-      row.row.hash = nsa::hash_hex(std::as_bytes(std::span(bits)));
-    }
-  });
-  add("one element, everywhere",
-      Verdict::fail,
-      code,
-      R"({"step":2,"ranks":[0,1,2],"op":"allreduce"})",
-      held([](const Healthy&, int, const harness::Bucket& plan, Held& sum) {
-        if (plan.step == 2) sum[17] += 3.0F;
-      }));
   add("the last elements of one rank",
       Verdict::fail,
       code,
@@ -120,121 +93,6 @@ inline void add_known_sums(std::vector<Planted>& list) {
         const std::vector<int> lost = oracles::addends(known, 2, plan.elements);
         for (std::size_t i = 0; i < sum.size(); ++i) sum[i] -= static_cast<float>(lost[i]);
       }));
-  add("no number at all",
-      Verdict::fail,
-      code,
-      R"({"step":1,"ranks":[2]})",
-      held([](const Healthy&, int rank, const harness::Bucket&, Held& sum) {
-        if (rank == 2) sum[0] = NAN;
-      }));
-  add("other bits though the rank finds nothing wrong",
-      Verdict::fail,
-      code,
-      R"({"step":1,"ranks":[0]})",
-      [](Healthy& h) {
-        sound_machine(h);
-        for (auto& row : h.evidence.exact_sums) {
-          if (row.process == 0) row.row.hash = nsa::hash_hex(std::string_view("other"));
-        }
-      });
-  add("places that are none are not read", Verdict::fail, code, R"({"ranks":[0]})", [](Healthy& h) {
-    sound_machine(h);
-    for (auto& row : h.evidence.exact_sums) {
-      if (row.process != 0) continue;
-      row.row.hash = "other";
-      row.row.places = {-1, std::int64_t{1} << 60, 3};
-      row.row.values = {"1", "2", "3"};
-    }
-  });
-  add("no sums of a rank", Verdict::inconclusive, "", "{}", [](Healthy& h) {
-    sound_machine(h);
-    remove_if(h.evidence.exact_sums, [](const auto& row) { return row.process == 1; });
-  });
-  add("a sum of another size than the bucket", Verdict::inconclusive, "", "{}", [](Healthy& h) {
-    sound_machine(h);
-    h.evidence.exact_sums.front().row.elements = std::int64_t{1} << 60;
-  });
-  add("no plan of the buckets", Verdict::inconclusive, "", "{}", [](Healthy& h) {
-    sound_machine(h);
-    h.evidence.buckets.clear();
-  });
-}
-
-inline void add_other_builds(std::vector<Planted>& list) {
-  const PlantedAdder add{list, "machine_sound", 2, 1};
-  const auto other = [](int process) {
-    return [process](Healthy& h) {
-      sound_machine(h);
-      for (auto& row : h.evidence.hellos) {
-        if (row.process == process) row.row.source_hash = "ffeeddccbbaa99887766554433221100";
-      }
-    };
-  };
-  add("a rank of other sources", Verdict::fail, "INFRA.STALE_BUILD", R"({"ranks":[1]})", other(1));
-  add("a twin of other sources", Verdict::fail, "INFRA.STALE_BUILD", "{}", other(kTwin));
-  add("a rank that never said", Verdict::inconclusive, "", "{}", [](Healthy& h) {
-    sound_machine(h);
-    remove_if(h.evidence.hellos, [](const auto& row) { return row.process == 0; });
-  });
-  add("sources that nobody knows", Verdict::inconclusive, "", "{}", [](Healthy& h) {
-    sound_machine(h);
-    h.evidence.facts.clear();
-  });
-}
-
-constexpr std::int64_t kMibOfCard = 1 << 20;
-
-// Timed on a card that belongs to nobody else. `change` sees every look.
-template <typename Change>
-void timed_on_card(Healthy& h, Change change) {
-  add_builds(h);
-  h.evidence.the_case.scenario.kind = "throughput";
-  h.evidence.the_case.scenario.parallel.device = nsa::Device::cuda;
-  const auto look =
-      [&](std::int64_t step, bool idle, int busy, std::int64_t used, std::int64_t own) {
-        harness::CardLook row{
-            step, idle, busy, used * kMibOfCard, own * kMibOfCard, step == 0 ? -1 : 1};
-        change(row);
-        put(h.evidence.card_looks, 0, row);
-      };
-  look(0, true, 0, 3, 0);
-  look(1, false, 60, 900, 300);
-  look(3, false, 99, 2500, 1900);
-  look(6, false, 99, 2640, 2000);
-  look(8, true, 0, 2640, 2000);
-}
-
-inline void add_card_looks(std::vector<Planted>& list) {
-  const PlantedAdder add{list, "machine_sound", 1, 1};
-  const char* const code = "INFRA.GPU_BUSY";
-  const auto looks = [](auto change) { return [change](Healthy& h) { timed_on_card(h, change); }; };
-  add("a card of its own", Verdict::pass, "", "{}", looks([](harness::CardLook&) {}));
-  add("a driver that tells the memory alone", Verdict::pass, "", "{}", looks([](auto& row) {
-        row.busy_percent = row.processes = -1;
-      }));
-  add("kernels while the rank rests", Verdict::fail, code, R"({"ranks":[0]})", looks([](auto& row) {
-        if (row.idle && row.step == 8) row.busy_percent = 100;
-      }));
-  add("memory that was in use before", Verdict::fail, code, "{}", looks([](auto& row) {
-        row.used_bytes += 700 * kMibOfCard;
-      }));
-  add("memory that came between two steps", Verdict::fail, code, "{}", looks([](auto& row) {
-        if (row.step > 3) row.used_bytes += 700 * kMibOfCard;
-      }));
-  add("a second process", Verdict::fail, code, "{}", looks([](auto& row) {
-        if (row.step > 0) row.processes = 2;
-      }));
-  add("a process before", Verdict::fail, code, "{}", looks([](auto& row) {
-        if (row.step == 0) row.processes = 1;
-      }));
-  add("a driver that tells nothing", Verdict::inconclusive, "", "{}", looks([](auto& row) {
-        row.busy_percent = row.processes = -1;
-        row.used_bytes = -1;
-      }));
-  add("no look at the end", Verdict::inconclusive, "", "{}", [](Healthy& h) {
-    timed_on_card(h, [](harness::CardLook&) {});
-    remove_if(h.evidence.card_looks, [](const auto& row) { return row.row.step == 8; });
-  });
 }
 
 // The last step's backward, done again in five ways. `change` sees every row.
@@ -284,8 +142,6 @@ inline void add_reducer_races(std::vector<Planted>& list) {
 inline void add_machines(std::vector<Planted>& list) {
   add_reducer_races(list);
   add_known_sums(list);
-  add_other_builds(list);
-  add_card_looks(list);
 }
 
 }  // namespace fixtures

@@ -242,58 +242,8 @@ inline void add_oracle(std::vector<Planted>& list) {
                   }});
 }
 
-inline void add_exposure(std::vector<Planted>& list) {
-  list.push_back({"exercised", "healthy", Verdict::pass, "", "{}", kLeaveAsItIs});
-  const auto never = [](std::int64_t harness::Exposure::*what, int layer) {
-    return [=](Healthy& h) {
-      for (auto& row : h.evidence.exposures) {
-        if (row.row.layer == layer) row.row.*what = 0;
-      }
-    };
-  };
-  list.push_back({"exercised",
-                  "nothing dropped",
-                  Verdict::inconclusive,
-                  "",
-                  "{}",
-                  never(&harness::Exposure::rows_dropped, 1)});
-  list.push_back({"exercised",
-                  "nothing cut",
-                  Verdict::inconclusive,
-                  "",
-                  "{}",
-                  never(&harness::Exposure::rows_cut, 0)});
-  list.push_back({"exercised",
-                  "nothing compressed",
-                  Verdict::inconclusive,
-                  "",
-                  "{}",
-                  never(&harness::Exposure::rows_compressed, 2)});
-  list.push_back({"exercised", "no rows", Verdict::inconclusive, "", "{}", [](Healthy& h) {
-                    h.evidence.exposures.clear();
-                  }});
-  list.push_back(
-      {"exercised", "a layer without rows", Verdict::inconclusive, "", "{}", [](Healthy& h) {
-         remove_if(h.evidence.exposures, [](const auto& row) { return row.row.layer == 1; });
-       }});
-}
-
 inline void add_finite(std::vector<Planted>& list) {
   const std::string check = "finite";
-  list.push_back({check, "healthy", Verdict::pass, "", "{}", kLeaveAsItIs});
-  list.push_back({check,
-                  "a loss",
-                  Verdict::fail,
-                  "NAN.ORIGIN",
-                  R"({"ranks":[1],"step":2,"op":"loss","phase":"forward"})",
-                  [](Healthy& h) {
-                    for (auto& row : h.evidence.samples) {
-                      if (row.process == 1 && row.row.step == 2 && row.row.metric == "loss")
-                        row.row.value = std::nan("");
-                    }
-                  },
-                  2,
-                  3});
   list.push_back({check,
                   "a branch output before the loss",
                   Verdict::fail,
@@ -308,133 +258,6 @@ inline void add_finite(std::vector<Planted>& list) {
                     each_gradient(h.evidence, -1, "", [](Gradient& row) { row.state = "nan"; });
                   }});
   list.push_back({check,
-                  "an infinite gradient",
-                  Verdict::fail,
-                  "NAN.ORIGIN",
-                  R"({"param":"W_Q","layers":[2],"phase":"backward"})",
-                  [](Healthy& h) {
-                    each_gradient(h.evidence, 0, "blocks.2.attn.W_Q", [](Gradient& row) {
-                      row.l2 = INFINITY;
-                    });
-                  }});
-  // An operator of the backward met `largest`, and all gradients of the step are NaN; the scaler
-  // counted it as skipped.
-  const auto all_nan_in_fp16 = [](double largest) {
-    return [=](Healthy& h) {
-      h.evidence.the_case.scenario.training.precision = nsa::Precision::fp16;
-      each_gradient(h.evidence, -1, "", [](Gradient& row) {
-        if (row.step != 2) return;
-        row.state = "nan";
-        row.l2 = std::nan("");
-      });
-      harness::NanBirth birth;
-      birth.step = 2;
-      birth.op = "mm";
-      birth.direction = "backward";
-      birth.elements = 1;
-      birth.largest_input = largest;
-      for (int rank = 0; rank < h.evidence.ranks(); ++rank) {
-        put(h.evidence.nan_births, rank, birth);
-        for (int step = 1; step <= 3; ++step) {
-          put(h.evidence.samples,
-              rank,
-              harness::Sample{"skipped_steps", step, step < 2 ? 0.0 : 1.0});
-        }
-      }
-    };
-  };
-  list.push_back({check,
-                  "infinities of an overflow times zero",
-                  Verdict::pass,
-                  "",
-                  "{}",
-                  all_nan_in_fp16(INFINITY),
-                  2,
-                  3});
-  list.push_back({check,
-                  "NaN of finite numbers in a step that the scaler skipped",
-                  Verdict::fail,
-                  "NAN.ORIGIN",
-                  R"({"op":"mm","step":2,"phase":"backward"})",
-                  all_nan_in_fp16(3.0),
-                  2,
-                  3});
-  // An infinite gradient in fp16 that no scaler counted; of ten elements that the optimiser moves
-  // so many kept their value.
-  const auto infinite_uncounted = [](std::int64_t lost) {
-    return [=](Healthy& h) {
-      h.evidence.the_case.scenario.training.precision = nsa::Precision::fp16;
-      remove_if(h.evidence.updates, [](const auto& row) { return row.row.step == 2; });
-      each_gradient(h.evidence, -1, "blocks.2.attn.W_Q", [](Gradient& row) {
-        if (row.step != 2) return;
-        row.state = "inf";
-        row.l2 = INFINITY;
-      });
-      for (int rank = 0; rank < h.evidence.ranks(); ++rank) {
-        put(h.evidence.updates, rank, harness::Update{2, "p", "Half", 10, 10, lost, false});
-      }
-    };
-  };
-  // The same, and nobody was there to count: both ranks end in a step.
-  const auto infinite_at_the_end = [=](std::int64_t end) {
-    return [=](Healthy& h) {
-      infinite_uncounted(9)(h);
-      harness::WorkerError error;
-      error.type = "c10::Error";
-      error.what = "Expected to have finished reduction in the prior iteration";
-      error.step = end;
-      for (int rank = 0; rank < h.evidence.ranks(); ++rank) put(h.evidence.errors, rank, error);
-    };
-  };
-  list.push_back({check,
-                  "an infinite gradient in a step that nobody ended",
-                  Verdict::pass,
-                  "",
-                  "{}",
-                  infinite_at_the_end(2),
-                  2,
-                  3});
-  list.push_back({check,
-                  "an infinite gradient in the step before the last",
-                  Verdict::fail,
-                  "NAN.ORIGIN",
-                  R"({"param":"W_Q","step":2})",
-                  infinite_at_the_end(3),
-                  2,
-                  3});
-  list.push_back({check,
-                  "an overflow in a step that moved nothing",
-                  Verdict::pass,
-                  "",
-                  "{}",
-                  infinite_uncounted(10),
-                  2,
-                  3});
-  list.push_back({check,
-                  "an overflow whose state is told as ok",
-                  Verdict::inconclusive,
-                  "",
-                  "{}",
-                  [=](Healthy& h) {
-                    infinite_uncounted(10)(h);
-                    each_gradient(h.evidence, -1, "blocks.2.attn.W_Q", [](Gradient& row) {
-                      if (row.step != 2) return;
-                      row.state = "ok";
-                      row.absmax = INFINITY;
-                      row.ready_count = 1;
-                    });
-                  },
-                  2,
-                  3});
-  list.push_back({check,
-                  "an infinite gradient in a step that moved parameters",
-                  Verdict::fail,
-                  "NAN.ORIGIN",
-                  R"({"param":"W_Q","step":2})",
-                  infinite_uncounted(9),
-                  2,
-                  3});
-  list.push_back({check,
                   "poisoned memory in a layer that runs alone",
                   Verdict::fail,
                   "NAN.UNINIT",
@@ -448,12 +271,6 @@ inline void add_finite(std::vector<Planted>& list) {
                   1,
                   1,
                   "attention"});
-  list.push_back({check, "no samples", Verdict::inconclusive, "", "{}", [](Healthy& h) {
-                    h.evidence.samples.clear();
-                  }});
-  list.push_back({check, "no gradients", Verdict::inconclusive, "", "{}", [](Healthy& h) {
-                    h.evidence.gradients.clear();
-                  }});
 }
 
 }  // namespace fixtures

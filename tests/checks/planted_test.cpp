@@ -10,7 +10,7 @@
 
 #include "harness/judge/expectation.h"
 #include "tests/checks/made_steps.h"
-#include "tests/checks/planted_checkpoints.h"
+#include "tests/checks/planted_fixtures.h"
 
 namespace {
 

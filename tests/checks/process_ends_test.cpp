@@ -5,8 +5,7 @@
 #include "harness/judge/find_cause.h"
 #include "harness/judge/wording/find_wording.h"
 #include "tests/checks/planted.h"
-#include "tests/checks/planted_command.h"
-#include "tests/checks/planted_ends.h"
+#include "tests/checks/planted_fixtures.h"
 
 namespace {
 

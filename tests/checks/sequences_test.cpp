@@ -9,8 +9,7 @@
 
 #include "harness/judge/find_cause.h"
 #include "tests/checks/planted.h"
-#include "tests/checks/planted_progress.h"
-#include "tests/checks/planted_ranks.h"
+#include "tests/checks/planted_fixtures.h"
 
 namespace {
 
