@@ -358,9 +358,9 @@ TEST(ContradictingVerdicts, OneDeniesWhatAnotherPassedOn) {
     const std::vector<harness::CheckResult> verdicts = {passed(check), denial};
     EXPECT_THAT(harness::contradiction_between(verdicts, evidence), StartsWith(check + " passed ("))
         << denial.findings[0].code;
-    auto lacks = denial;
-    lacks.not_judged.emplace_back();
-    EXPECT_EQ(harness::contradiction_between(std::vector{passed(check), lacks}, evidence), "");
+    auto unseen = denial;
+    unseen.not_judged.emplace_back();
+    EXPECT_EQ(harness::contradiction_between(std::vector{passed(check), unseen}, evidence), "");
     auto fails = passed(check);
     fails.verdict = harness::Verdict::fail;
     EXPECT_EQ(harness::contradiction_between(std::vector{fails, denial}, evidence), "");
