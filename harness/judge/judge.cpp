@@ -8,7 +8,9 @@
 
 #include "harness/evidence/hosts.h"
 #include "harness/judge/asked.h"
+#include "harness/judge/audit/record_audit.h"
 #include "harness/judge/codes/codes.h"
+#include "harness/judge/contradicting_verdicts.h"
 #include "harness/judge/expectation.h"
 #include "harness/judge/find_cause.h"
 #include "harness/judge/not_judged.h"
@@ -253,6 +255,21 @@ void blame_the_disk(const std::string& why, Judgement& judged) {
   judged.findings.clear();
 }
 
+// A record that is wrong in one place is believed in none.
+void blame_the_record(const std::string& why, Judgement& judged) {
+  judged.reason = "the record contradicts itself: " + why +
+                  "; no finding is reported from it; judged from what there is: " + judged.reason;
+  judged.outcome = Outcome::error;
+  judged.findings.clear();
+}
+
+void blame_the_verdicts(const std::string& why, Judgement& judged) {
+  judged.reason = "two verdicts contradict each other: " + why +
+                  "; no finding is reported from them; judged from what there is: " + judged.reason;
+  judged.outcome = Outcome::error;
+  judged.findings.clear();
+}
+
 void compare_with_expectation(const Expectation& expected, Judgement& judged) {
   const std::string missed = expectation_missed(expected, judged);
   judged.reason =
@@ -320,6 +337,11 @@ Judgement judge(const Evidence& evidence,
     blame_the_disk(why, judged);
   } else if (const std::string lost = lost_ranks(evidence, judged.outcome); !lost.empty()) {
     blame_the_hosts(lost, judged);
+  } else if (const Contradiction told = contradiction_in(evidence)) {
+    blame_the_record(told.sentence, judged);
+  } else if (const std::string both = contradiction_between(judged.verdicts, evidence);
+             !both.empty()) {
+    blame_the_verdicts(both, judged);
   } else if (fault_never_fired(evidence)) {
     judged.outcome = Outcome::error;
     judged.reason = "fault " + scenario.fault->name + " never fired";

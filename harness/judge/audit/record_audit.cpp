@@ -1,0 +1,69 @@
+#include "harness/judge/audit/record_audit.h"
+
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "harness/judge/audit/relations.h"
+
+namespace harness {
+namespace {
+
+struct Relation {
+  const char* name;
+  audit::Asked ask;
+};
+
+// Rows alone come first: they cost nothing. A row that is not in its own file makes what follows useless.
+constexpr std::array kRelations = {
+    Relation{"the place of a file / its row", audit::artefact_is_where_it_says},
+    Relation{"a file / one row", audit::one_row_a_file},
+    Relation{"state / largest value of a gradient", audit::state_is_of_absmax},
+    Relation{"bucket of a gradient / plan of buckets", audit::bucket_is_of_plan},
+    Relation{"parts / whole of an update", audit::update_counts_are_parts},
+    Relation{"parts / whole of an exposure", audit::exposure_counts_are_parts},
+    Relation{"hashes / differing rows of a recomputation", audit::recompute_counts_its_blocks},
+    Relation{"end / beginning of a collective", audit::collective_began},
+    Relation{"counter / rows of collectives", audit::heartbeat_counts_collectives},
+    Relation{"tokens per second / time of a step", audit::speed_is_tokens_by_time},
+    Relation{"time of a step / its phases", audit::step_is_as_long_as_its_phases},
+    Relation{"time of a step / the rows around it", audit::step_fits_between_its_rows},
+    Relation{"times of all steps / life of the process", audit::steps_fit_into_the_process},
+    Relation{"a row / the end of its process", audit::nothing_is_written_after_the_end},
+    Relation{"hash of a gradient / tensor", audit::gradient_hash_is_of_tensor},
+    Relation{"norms of a gradient / tensor", audit::gradient_size_is_of_tensor},
+    Relation{"elements of an update / tensor", audit::update_counts_the_tensor},
+    Relation{"hash of a parameter / tensor", audit::parameter_hash_is_of_tensor},
+    Relation{"hash of a batch / tokens", audit::batch_hash_is_of_its_tokens},
+    Relation{"loss / losses of the step's file", audit::loss_is_of_its_step},
+    Relation{"hash of blocks / tensor", audit::blocks_hash_is_of_tensor},
+    Relation{"hash of scores / tensor", audit::scores_hash_is_of_its_layer},
+    Relation{"hash of gates / tensor", audit::gate_hash_is_of_its_layer},
+    Relation{"means of gates / tensor", audit::gate_means_are_of_tensor},
+    Relation{"exposure / blocks", audit::exposure_counts_the_blocks},
+    Relation{"gradients of a layer / gradients of the step", audit::layer_gradient_is_of_its_layer},
+    Relation{"weights of a layer / weights of the step", audit::layer_weights_are_of_its_layer}};
+
+}  // namespace
+
+Contradiction contradiction_in(const Evidence& evidence) {
+  const Scenario& scenario = evidence.the_case.scenario;
+  // What others record has other relations.
+  if (scenario.is_command() || scenario.is_foreign()) return {};
+  std::optional<Evidence> last;  // what an earlier life wrote, the last one may have written over
+  if (!evidence.relaunches.empty()) last = evidence.last_life();
+  const audit::Record record(last ? *last : evidence);
+  for (const Relation& relation : kRelations) {
+    std::string found = relation.ask(record);
+    if (!found.empty()) return {relation.name, std::move(found)};
+  }
+  return {};
+}
+
+std::vector<std::string> audited_relations() {
+  std::vector<std::string> names;
+  for (const Relation& relation : kRelations) names.emplace_back(relation.name);
+  return names;
+}
+
+}  // namespace harness
