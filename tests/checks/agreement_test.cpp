@@ -49,9 +49,10 @@ TEST(Agreement, IsNeverEqualIfAValueIsUnreadOrNoValueIsThere) {
       unread = unread || value.state == Held::State::unread;
       there = there || value.state == Held::State::there;
     }
-    if (unread) EXPECT_EQ(agreed.said, Said::unread);
-    if (!there) EXPECT_FALSE(agreed.compared());
-    if (values.size() < 2) EXPECT_FALSE(agreed.compared());
+    EXPECT_EQ(agreed.said == Said::unread, unread);
+    if (!there || values.size() < 2) {
+      EXPECT_FALSE(agreed.compared());
+    }
   }
 }
 

@@ -2,9 +2,7 @@
 #include "harness/judge/find_cause.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
-#include <random>
 #include <set>
 
 #include <gmock/gmock.h>
@@ -26,47 +24,9 @@ using judge_tests::finding;
 using judge_tests::initiating;
 using judge_tests::judged;
 using judge_tests::key_of;
+using judge_tests::Random;
 using testing::ElementsAre;
 using testing::UnorderedElementsAre;
-
-// One finding of any situation that has words, at any place.
-class Random {
- public:
-  explicit Random(unsigned seed) : generator_(seed) {}
-
-  Finding any() {
-    const auto words = harness::all_wordings();
-    const harness::Wording& drawn = words[below(words.size())];
-    Finding made;
-    made.code = drawn.code;
-    made.variant = drawn.variant;
-    if (chance()) made.site.layers = {static_cast<int>(below(4))};
-    if (chance()) made.site.ranks = {static_cast<int>(below(3))};
-    if (chance()) made.site.step = static_cast<std::int64_t>(1 + below(3));
-    if (chance()) made.site.sequence = static_cast<std::int64_t>(below(4));
-    constexpr std::array kOps = {"rope", "score", "select", "attend_sel", "attend_win", "gate"};
-    if (chance()) made.site.op = kOps[below(kOps.size())];
-    constexpr std::array kParams = {"W_Q", "W_K_sel", "W_V_win"};
-    if (chance()) made.site.param = kParams[below(kParams.size())];
-    made.facts["point"] = ++serial_;
-    if (made.variant == "teardown") made.role = Role::teardown;
-    return made;
-  }
-
-  std::vector<Finding> several(std::size_t most) {
-    std::vector<Finding> made;
-    for (std::size_t count = 1 + below(most); count > 0; --count) made.push_back(any());
-    return made;
-  }
-
-  std::size_t below(std::size_t end) { return generator_() % end; }
-  bool chance() { return below(2) == 0; }
-  std::mt19937& generator() { return generator_; }
-
- private:
-  std::mt19937 generator_;
-  int serial_ = 0;
-};
 
 bool tied(const Finding& cause, const Finding& effect) {
   const auto edges = harness::all_edges();

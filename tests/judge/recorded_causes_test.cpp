@@ -1,12 +1,12 @@
 // The findings of the shipped faults, as they were recorded: each has one cause, and two faults together have two.
 #include <algorithm>
 #include <fstream>
-#include <random>
 #include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "harness/judge/codes/codes.h"
 #include "harness/judge/expectation.h"
 #include "harness/judge/find_cause.h"
 #include "tests/fakes/where.h"
@@ -19,6 +19,7 @@ using harness::Role;
 using judge_tests::initiating;
 using judge_tests::judged;
 using judge_tests::key_of;
+using judge_tests::Random;
 
 struct Recorded {
   std::string name;
