@@ -35,6 +35,7 @@ inline void lived_before(Healthy& h) {
   put(h.evidence.relaunches, kController, harness::Relaunched{1, "killed in step 1"}, -20);
 }
 
+// A command of the user's own; it has no twin.
 inline void as_command(Healthy& h) {
   h.evidence.the_case.scenario.kind = harness::kCommandKind;
   h.without_twin();
@@ -86,6 +87,7 @@ inline void interrupt(Healthy& h) {
   }
 }
 
+// Killed in the third step as well, and nothing was read back.
 inline void start_from_scratch(Healthy& h) {
   interrupt(h);
   remove_if(h.evidence.snapshots, [](const auto& row) { return row.row.use == "resumed"; });
@@ -170,6 +172,7 @@ inline void moved_again(Healthy& h) {
   }
 }
 
+// The longest time in which the twin moved nothing.
 inline void twin_needed(Healthy& h, std::int64_t longest_gap_ms) {
   harness::Heartbeat beat;
   beat.phase = "forward";
@@ -185,7 +188,6 @@ inline void waiting(Healthy& h, int first) {
             [=](const auto& row) { return row.process >= first && row.row.sequence == 2; });
 }
 
-// `rank` waits for its batch and then computes, in milliseconds.
 // `rank` waits so long for every batch of `steps` steps, and computes so long in each.
 inline void wait_for_all_data(
     Healthy& h, int rank, int steps, std::int64_t waited_ms, std::int64_t forward_ms) {
@@ -199,6 +201,7 @@ inline void wait_for_all_data(
   }
 }
 
+// `rank` waits for its batch and then computes, in milliseconds.
 inline void wait_for_data(Healthy& h, int rank, std::int64_t waited_ms, std::int64_t forward_ms) {
   remove_if(h.evidence.phases, [=](const auto& row) { return row.process == rank; });
   put(h.evidence.phases, rank, harness::Phase{"data", 1}, 100);
@@ -287,6 +290,7 @@ inline void sits_out(Healthy& h, int rank, std::int64_t step) {
   put(h.evidence.facts, rank, harness::Fact{harness::kSatOutFact, std::to_string(step)});
 }
 
+// On every rank.
 inline void set_sample(Healthy& h, const std::string& metric, std::int64_t step, double value) {
   for (auto& row : h.evidence.samples) {
     if (row.row.metric == metric && row.row.step == step) row.row.value = value;
@@ -424,6 +428,7 @@ inline void trace_kernels(Healthy& h, std::int64_t forward, std::int64_t backwar
   ran("pytorch_flash::flash_bwd_convert_dq_kernel", backward);
 }
 
+// What was asked for ran.
 inline void ask_for(Healthy& h, const std::string& seam, const std::string& name) {
   h.evidence.the_case.scenario.route[seam] = name;
   for (auto& row : h.evidence.routes) {
@@ -456,7 +461,7 @@ inline harness::OtherLevel& as_at(Healthy& h, int own, int other) {
   return h.evidence.other_levels.back().row;
 }
 
-// What a level leaves out of the record.
+// What level 1 leaves of the record.
 inline void record_events_only(Healthy& h) {
   h.evidence.the_case.scenario.observe = harness::kWatchEvents;
   h.without_twin();
@@ -472,6 +477,7 @@ inline void record_events_only(Healthy& h) {
   }
 }
 
+// What level 0 leaves.
 inline void record_processes_only(Healthy& h) {
   record_events_only(h);
   h.evidence.the_case.scenario.observe = harness::kWatchProcesses;

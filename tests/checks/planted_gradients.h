@@ -1,13 +1,8 @@
-// Defects of gradients: their arrival, their agreement, the twin.
+// Defects of gradients' numbers: the twin, the joint batch.
 #pragma once
 
-#include <array>
-#include <map>
-#include <stdexcept>
 #include <string>
 
-#include "harness/checks/data_of.h"
-#include "harness/checks/parameter_names.h"
 #include "tests/checks/planted_case.h"
 
 namespace fixtures {

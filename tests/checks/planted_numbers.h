@@ -1,4 +1,4 @@
-// Defects of numbers: the oracle, exposure, what is not finite.
+// Defects of numbers: the oracle, what is not finite.
 #pragma once
 
 #include "oracles/laws/offset_laws.h"

@@ -1,4 +1,4 @@
-// Defects of how often and in what type gradients are reduced.
+// Defects of the type in which gradients are reduced.
 #pragma once
 
 #include <bit>

@@ -1,4 +1,4 @@
-// Defects that only many steps show: losses, memory, a run that was interrupted.
+// Defects that only many steps show: losses and memory.
 #pragma once
 
 #include "tests/checks/planted_case.h"
@@ -130,17 +130,6 @@ inline void add_loss_floor(std::vector<Planted>& list) {
       "{}",
       [](int step) { return step == 3 ? std::nan("") : 1.5; },
       500.0);
-}
-
-// Losses of a rank and of the twin's steps; the twin's last one is `factor` times the rank's.
-inline std::function<void(Healthy&)> losses_beside_twin(double factor) {
-  return [=](Healthy& h) {
-    sample_steps(h, 4, {{"loss", [](int step) { return 5.5 - 0.1 * step; }}});
-    for (int step = 1; step <= 4; ++step) {
-      const double loss = (5.5 - 0.1 * step) * (step == 4 ? factor : 1.0);
-      put(h.evidence.samples, kTwin, harness::Sample{"loss_of_rank_0", step, loss});
-    }
-  };
 }
 
 inline void add_loss_falls(std::vector<Planted>& list) {
