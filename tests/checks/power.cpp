@@ -135,8 +135,12 @@ void step() {
   Healthy healthy;
   fixtures::StepMaker(healthy, listing).write();
   for (const auto& [layer, name] : stages) {
+    const char* const where = name.starts_with("g.") ? ""
+                              : layer < 0            ? " of the head"
+                              : layer > 2            ? " behind the last block"
+                                                     : " of a block";
     row("step_is_oracle",
-        "`" + name + "` of " + (layer < 0 ? "the head" : "a block"),
+        "`" + name + "`" + where,
         of_stage(layer, name, scale_all),
         of_stage(layer, name, scale_one));
   }
