@@ -52,11 +52,11 @@ void scale_all(oracles::Tensor& tensor, double factor) {
   for (double& x : tensor.data) x *= factor;
 }
 
-// One vector of the last axis: of a query in one head, of a token.
+// The last vector of the last axis: of a query in one head, of a token. An early one may be zero.
 void scale_one(oracles::Tensor& tensor, double factor) {
   const auto width = static_cast<std::size_t>(tensor.shape.back());
   const std::size_t vectors = tensor.data.size() / width;
-  for (std::size_t i = 0; i < width; ++i) tensor.data[(vectors / 2) * width + i] *= factor;
+  for (std::size_t i = 0; i < width; ++i) tensor.data[(vectors - 1) * width + i] *= factor;
 }
 
 using Scale = void (*)(oracles::Tensor&, double);
