@@ -24,7 +24,7 @@ struct NotJudged {
 
 struct Finding {
   std::string code;     // of the table in harness/judge/codes
-  std::string variant;  // the situation: which sentences of harness/judge/wording tell it
+  std::string variant;  // the situation: which sentences below its code tell it
   Site site;
   nlohmann::json facts =
       nlohmann::json::object();  // named numbers, names and lists of the sentences
