@@ -24,7 +24,7 @@ struct NotJudged {
 
 struct Finding {
   std::string code;     // of the table in harness/judge/codes
-  std::string variant;  // the situation: which sentences of harness/judge/wording tell it
+  std::string variant;  // the situation: which sentences below its code tell it
   Site site;
   Facts facts;        // named numbers, names and lists of the sentences
   std::string check;             // that gave it

@@ -69,6 +69,7 @@ class MakeTables : public testing::Test {
     const std::string command = fakes::programs() + "/nsa_make_tables " + out + " " +
                                 folder_.write("first.yaml", first) + " " +
                                 folder_.write("second.yaml", second) + " 2>&1";
+    std::filesystem::remove(out);
     Made made;
     FILE* pipe = popen(command.c_str(), "r");
     std::array<char, 4096> bytes{};
