@@ -163,6 +163,7 @@ void put_params(const Departure& seen, Finding& finding) {
 
 Finding finished(const Departure& seen, FactName about) {
   Finding finding = seen;
+  finding.site.detail.erase_empty_lists();
   if (finding.site.rows.size() > kMostRows) finding.site.rows.resize(kMostRows);
   put_params(seen, finding);
   put_laws(seen, about, finding);

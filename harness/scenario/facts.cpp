@@ -1,6 +1,8 @@
 #include "harness/scenario/facts.h"
 
 #include <algorithm>
+#include <array>
+#include <iterator>
 
 namespace harness {
 namespace {
@@ -54,6 +56,12 @@ const nlohmann::json* Facts::find(const std::string& name) const {
   if (!json_.is_object()) return nullptr;
   const auto at = json_.find(name);
   return at == json_.end() ? nullptr : &*at;
+}
+
+void Facts::erase_empty_lists() {
+  for (auto at = json_.begin(); at != json_.end();) {
+    at = at->is_array() && at->empty() ? json_.erase(at) : std::next(at);
+  }
 }
 
 void Facts::take(const std::string& name, const Facts& other) {

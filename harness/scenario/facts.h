@@ -271,6 +271,7 @@ class Facts {
     return json_.is_object() ? json_.value(name.name(), otherwise) : otherwise;
   }
   void erase(FactName name) { json_.erase(name.name()); }
+  void erase_empty_lists();
 
   // The first names of a list that a sentence can hold, and in NAME_more how many are left out.
   void put_some(FactName name, const std::vector<std::string>& names);
