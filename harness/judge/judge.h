@@ -22,8 +22,7 @@ struct Judgement {
 //  - a check that throws, or whose name is not in `checks`, is inconclusive with the reason;
 //  - a check whose evidence is not recorded at the case's level of observation is not asked (asked.h);
 //  - no check judged anything: INCONCLUSIVE;
-//  - a case that did not pass while the disk was full: ERROR, and no finding;
-//  - a record that contradicts itself (audit/record_audit.h), or two verdicts that do: ERROR, and no finding;
+//  - a case that did not pass while the disk was full, a record or verdicts that contradict themselves: ERROR, and no finding;
 //  - a fault that was asked for and never fired: ERROR (in a bisection only where all candidates are there);
 //  - a kill that was asked for and never happened, in a case that did not fail: ERROR;
 //  - `expect` met: PASS, missed: FAIL (the trials of a bisection are not compared with it: see bisection.h; nor is a case that a

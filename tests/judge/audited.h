@@ -17,8 +17,9 @@ class Audited : public Healthy {
     if (!made) made.reset(new Audited(Consistent{}, ranks, steps));
     evidence = made->evidence;
     evidence.folder = folder();
+    using Options = std::filesystem::copy_options;
     std::filesystem::copy(
-        made->folder(), folder(), std::filesystem::copy_options::overwrite_existing);
+        made->folder(), folder(), Options::recursive | Options::overwrite_existing);
   }
 
   // Two steps that were timed, and what lies around them.

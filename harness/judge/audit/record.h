@@ -26,10 +26,11 @@ struct FileKey {
   auto operator<=>(const FileKey&) const = default;
 };
 
-// So many bytes of tensors are hashed again in one judgement: with a warm disk 0.1 s.
-inline constexpr std::int64_t kMostBytes = std::int64_t{256} << 20;
+// Of all files together, so many bytes of tensors are looked at in one judgement, some of them by two or three relations. Each file
+// has the same share, and its small tensors come first.
+inline constexpr std::int64_t kMostBytes = std::int64_t{128} << 20;
 
-// An open file. Tensors beyond the file's share of kMostBytes are not read; the small ones come first.
+// An open file. Tensors beyond its share of kMostBytes are not read.
 class RecordedFile {
  public:
   // Throws: nsa::Error where the file cannot be read.

@@ -126,7 +126,7 @@ std::map<SequenceKey, std::string> recorded_tokens(const Record& record) {
   std::map<SequenceKey, std::string> hashes;
   for (const FileKey& key : record.files("optimizer_step")) {
     const auto file = record.open(key);
-    if (!file || !file->is_as_recorded()) continue;
+    if (!file) continue;
     for (std::int64_t micro = 0;; ++micro) {
       const nsa::TensorView* tokens = file->find("tokens." + std::to_string(micro));
       if (tokens == nullptr) break;
@@ -137,6 +137,12 @@ std::map<SequenceKey, std::string> recorded_tokens(const Record& record) {
     }
   }
   return hashes;
+}
+
+bool is_step_as_recorded(const Record& record, const SequenceKey& key) {
+  const auto& [process, step, micro, row] = key;
+  const auto file = record.open({"optimizer_step", process, step, process, -1});
+  return file && file->is_as_recorded();
 }
 
 }  // namespace
@@ -219,7 +225,10 @@ std::string batch_hash_is_of_its_tokens(const Record& record) {
     const auto own = tokens.find(key);
     if (own == tokens.end() || own->second == from.row.hash) continue;
     const auto other = place_of.find(from.row.hash);
-    if (other == place_of.end()) continue;
+    if (other == place_of.end() || !is_step_as_recorded(record, key) ||
+        !is_step_as_recorded(record, other->second)) {
+      continue;
+    }
     return "the hash of " + sequence_text(key) +
            ", is not that of its recorded tokens, but that of " + sequence_text(other->second);
   }
