@@ -10,6 +10,7 @@
 namespace harness::checks {
 namespace {
 
+// What these budgets still see was measured: docs/arithmetic.md.
 // The float32 ceiling is of a largest error; roundings of independent signs are an eighth of it on average.
 constexpr double kMeanShareOfCeiling = 1.0 / 8;
 constexpr double kMeanBudget = 1.5;  // times the yardstick's root mean square

@@ -39,10 +39,16 @@ def size_of(paths):
     return lines, tokens
 
 
+BATCH = 20  # files that are read as one; what is defined twice in them is counted by its file and line
+
+
 def definitions_of(job):
-    tree, path = job
-    args = ["-x", "c++", "-std=c++20", f"-I{tree}", "-DXXH_INLINE_ALL"]
-    unit = ci.Index.create().parse(str(path), args, options=ci.TranslationUnit.PARSE_SKIP_FUNCTION_BODIES)
+    tree, paths = job
+    args = ["-x", "c++", "-std=c++20", f"-I{tree}", "-DXXH_INLINE_ALL", "-ferror-limit=0"]
+    batch = str(tree / "batch.cpp")
+    text = "".join(f'#include "{path.relative_to(tree)}"\n' for path in paths)
+    unit = ci.Index.create().parse(batch, args, unsaved_files=[(batch, text)],
+                                   options=ci.TranslationUnit.PARSE_SKIP_FUNCTION_BODIES)
     types, turned = set(), set()
 
     def names_finding(spelling):
@@ -89,9 +95,11 @@ def counts(tree):
     checks = list(sources(tree, "harness/checks"))
     check_lines, check_tokens = size_of(checks)
     text = "\n".join(COMMENT.sub("", path.read_text()) for path in checks)
+    files = [p for p in sources(tree, *ROOMS) if p.suffix not in (".cu", ".cuh")]
+    batches = [(tree, files[at:at + BATCH]) for at in range(0, len(files), BATCH)]
     types, turned = set(), set()
     with concurrent.futures.ProcessPoolExecutor(2) as pool:
-        for some, wrong in pool.map(definitions_of, [(tree, p) for p in sources(tree, *ROOMS) if p.suffix != ".cu"]):
+        for some, wrong in pool.map(definitions_of, batches):
             types |= some
             turned |= wrong
     turned -= KNOWN
