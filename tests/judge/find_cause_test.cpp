@@ -2,6 +2,8 @@
 #include "harness/judge/find_cause.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <set>
 
@@ -12,6 +14,7 @@
 #include "harness/judge/codes/codes.h"
 #include "harness/judge/patterns.h"
 #include "harness/judge/wording/find_wording.h"
+#include "tests/fakes/where.h"
 #include "tests/judge/findings.h"
 
 namespace {
@@ -149,6 +152,49 @@ TEST(Causes, EveryEdgeSpeaksOfFindingsThatThereAre) {
     EXPECT_TRUE(cause) << edge.cause;
     EXPECT_TRUE(effect) << edge.effect;
   }
+}
+
+// The text of all sources that give operations, laws and parts to findings.
+std::string sources_of_findings() {
+  std::string text;
+  for (const char* room :
+       {"harness/checks", "harness/scenario", "harness/worker", "oracles", "nsa"}) {
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(fakes::tree() + "/" + room)) {
+      if (entry.path().extension() != ".cpp" && entry.path().extension() != ".h") continue;
+      std::ifstream file(entry.path());
+      text.append(std::istreambuf_iterator<char>(file), {});
+    }
+  }
+  return text;
+}
+
+// The operations, laws and parts of a pattern: "A.B@rope" -> rope, "A/v!x!y" -> x, y.
+std::vector<std::string> words_of(std::string_view pattern) {
+  std::vector<std::string> words;
+  constexpr std::string_view kSigns = "@=#!+";
+  for (std::size_t at = pattern.find_first_of(kSigns); at < pattern.size();) {
+    const std::size_t end = std::min(pattern.find_first_of(kSigns, at + 1), pattern.size());
+    if (pattern[at] != '+') words.emplace_back(pattern.substr(at + 1, end - at - 1));
+    at = end;
+  }
+  return words;
+}
+
+// The test above takes them from the pattern itself: a misspelled one would fit there, and no finding.
+TEST(Causes, EveryOperationLawAndPartOfAnEdgeIsGivenSomewhere) {
+  const std::string sources = sources_of_findings();
+  std::set<std::string> words;
+  for (const Edge& edge : harness::all_edges()) {
+    for (const auto& pattern : {edge.cause, edge.effect}) {
+      for (const std::string& word : words_of(pattern)) words.insert(word);
+    }
+  }
+  EXPECT_GT(words.size(), 20U);
+  for (const std::string& word : words) {
+    EXPECT_NE(sources.find('"' + word + '"'), std::string::npos) << word;
+  }
+  EXPECT_EQ(sources.find("\"ropes\""), std::string::npos);
 }
 
 TEST(Causes, WhatTheControllerDidItselfStays) {
