@@ -52,9 +52,11 @@ Facts merged(const Facts& all, const Facts& more, bool heavier) {
         if (both && *one == *other) result[name] = *one;
         break;
       case Merge::total:
+      case Merge::smallest:
       case Merge::largest:
       case Merge::united:
         if (both && row.merge == Merge::total) result[name] = sum_of(*one, *other);
+        if (both && row.merge == Merge::smallest) result[name] = std::min(*one, *other);
         if (both && row.merge == Merge::largest) result[name] = std::max(*one, *other);
         if (both && row.merge == Merge::united) result[name] = united(*one, *other);
         if (!both && one != nullptr) result[name] = *one;

@@ -17,6 +17,7 @@ enum class FactKind { number, text, list, table, truth, any };
 enum class Merge {
   heaviest,  // that of the departure with the largest error
   total,     // the sum
+  smallest,
   largest,
   united,  // one list of all
   agreed   // kept if all departures have the same value
@@ -67,7 +68,7 @@ inline constexpr std::array kFacts = [] {
       FactRow{"dtypes", text},
       FactRow{"effective", any},
       FactRow{"element", any},
-      FactRow{"elements", number},
+      FactRow{"elements", number, total},
       FactRow{"elsewhere", text},
       FactRow{"end", text},
       FactRow{"error", number},
@@ -81,7 +82,7 @@ inline constexpr std::array kFacts = [] {
       FactRow{"find_unused", truth},
       FactRow{"first", any},
       FactRow{"first_quarter_nats", number},
-      FactRow{"first_step", number},
+      FactRow{"first_step", number, smallest},
       FactRow{"fitted", text},
       FactRow{"flight", table},
       FactRow{"follow", list, united},
@@ -106,7 +107,7 @@ inline constexpr std::array kFacts = [] {
       FactRow{"largest_bytes", number},
       FactRow{"largest_input", number},
       FactRow{"last_quarter_nats", number},
-      FactRow{"last_step", number},
+      FactRow{"last_step", number, largest},
       FactRow{"late", list, united},
       FactRow{"later", number},
       FactRow{"later_steps", number},
@@ -172,7 +173,7 @@ inline constexpr std::array kFacts = [] {
       FactRow{"seam", text},
       FactRow{"second", any},
       FactRow{"seen", any},
-      FactRow{"seen_by", text},
+      FactRow{"seen_by", any, united},
       FactRow{"seq_len", number},
       FactRow{"share", number},
       FactRow{"share_of_budget", number},

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <tuple>
 
+#include "harness/checks/departures.h"
 #include "harness/checks/list.h"
 #include "harness/checks/parameter_names.h"
-#include "harness/checks/result.h"
 #include "nsa/base/text.h"
 
 namespace harness::checks {
@@ -41,21 +41,6 @@ Largest largest_branch(const GateUse& use) {
   return {means[0].second, means[0].first, means[1].first};
 }
 
-// Why a layer of one rank is not alive.
-struct Death {
-  std::string code;
-  std::string variant;
-  std::string branch;
-  auto operator<=>(const Death&) const = default;
-};
-
-struct DeadAt {
-  std::set<int> layers;
-  std::set<int> ranks;
-  std::int64_t first = 0;  // the step from which on it holds
-  std::int64_t last = 0;
-};
-
 class GateJudge {
  public:
   explicit GateJudge(const Evidence& evidence)
@@ -76,7 +61,7 @@ class GateJudge {
     for (const int rank : all_ranks(evidence_)) {
       for (int layer = 0; layer < layers; ++layer) judge_layer(rank, layer);
     }
-    for (const auto& [death, where] : dead_) result_.found(finding(death, where));
+    tell();
     result_.measured("gate_smallest_spread", smallest_spread_, kUlps * ulp_);
     result_.measured("gate_largest_mean", largest_mean_, kAll);
     return result_.finish("in every layer the gates tell rows apart (smallest spread " +
@@ -102,7 +87,7 @@ class GateJudge {
       result_.missing("a second step, or the update ledger of one: whether the gates of layer " +
                       std::to_string(layer) + " move");
     } else if (!*moved) {
-      add({"GATE.DEAD", uses.size() < 2 ? "weights" : "steps", ""}, whole(rank, layer, uses));
+      add("GATE.DEAD", uses.size() < 2 ? "weights" : "steps", whole(rank, layer, uses));
     }
   }
 
@@ -145,7 +130,7 @@ class GateJudge {
       first = use->first;
     }
     const Place place{rank, layer, first, uses.rbegin()->first};
-    add({"GATE.COLLAPSED", "branch", most.branch}, place);
+    add("GATE.COLLAPSED", "branch", place, most.branch);
     return true;
   }
 
@@ -160,7 +145,7 @@ class GateJudge {
     }
     smallest_spread_ = std::min(smallest_spread_, spread);
     const bool equal = spread <= kUlps * ulp_ * scale;
-    if (equal) add({"GATE.DEAD", "rows", ""}, whole(rank, layer, uses));
+    if (equal) add("GATE.DEAD", "rows", whole(rank, layer, uses));
     return equal;
   }
 
@@ -174,25 +159,22 @@ class GateJudge {
     return {rank, layer, uses.begin()->first, uses.rbegin()->first};
   }
 
-  void add(const Death& death, const Place& at) {
-    DeadAt& where = dead_[death];
-    where.first = where.layers.empty() ? at.first : std::min(where.first, at.first);
-    where.last = std::max(where.last, at.last);
-    where.layers.insert(at.layer);
-    where.ranks.insert(at.rank);
+  void add(const char* code, const char* variant, const Place& at, const std::string& branch = "") {
+    Departure seen(code, variant);
+    seen.site = site_of_layer(at.rank, at.layer);
+    seen.site.branch = branch;
+    seen.site.op = "gate";
+    seen.facts = {{"first_step", at.first}, {"last_step", at.last}};
+    dead_.add(std::move(seen));
   }
 
-  [[nodiscard]] static Finding finding(const Death& death, const DeadAt& where) {
-    Finding finding = make_finding(death.code, death.variant);
-    finding.site.layers = to_ints(where.layers);
-    finding.site.ranks = to_ints(where.ranks);
-    finding.site.branch = death.branch;
-    finding.site.op = "gate";
-    finding.site.step = where.first;
-    if (death.variant != "weights") {  // which is of one step
-      finding.facts = {{"first_step", where.first}, {"last_step", where.last}};
+  // What holds in one layer from another step on than in the next one holds from the first of them on.
+  void tell() {
+    for (Finding& finding : dead_.findings()) {
+      finding.site.step = finding.facts.at("first_step").get<std::int64_t>();
+      if (finding.variant == "weights") finding.facts = {};  // which is of one step
+      result_.found(std::move(finding));
     }
-    return finding;
   }
 
   const Evidence& evidence_;
@@ -200,7 +182,7 @@ class GateJudge {
   Latest<std::tuple<int, int, std::int64_t>, GateUse> latest_;  // by rank, layer and step
   std::map<std::pair<int, int>, Uses> uses_;                    // by rank and layer
   std::map<std::pair<int, int>, bool> moved_gates_;             // likewise; by the update ledger
-  std::map<Death, DeadAt> dead_;
+  Departures dead_;
   double smallest_spread_ = 1.0;
   double largest_mean_ = 0.0;
   ResultBuilder result_;

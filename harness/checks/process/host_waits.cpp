@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include "harness/checks/result.h"
+#include "harness/checks/departures.h"
 
 namespace harness::checks {
 namespace {
@@ -39,43 +39,32 @@ std::optional<Places> waits_of(const Evidence& evidence, int process) {
   return places;
 }
 
-struct Storm {
-  std::set<int> ranks;
-  std::set<int> layers;
-  double waits = 0.0;  // of one rank, the one that waited most, beyond the twin's
-};
-
 // A wait of one call in two and less is no habit: something was looked up once, or rarely.
 constexpr double kHabit = 0.5;
 
-std::map<std::string, Storm> storms_of(const Evidence& evidence, const Places& twin) {
-  std::map<std::string, Storm> storms;
-  for (const int rank : all_ranks(evidence)) {
-    std::map<std::string, double> beyond;
-    for (const auto& [place, waits] : waits_of(evidence, rank).value_or(Places{})) {
-      const auto there = twin.find(place);
-      const double usual = there == twin.end() ? 0.0 : there->second.a_call();
-      if (!(waits.a_call() > usual + kHabit)) continue;
-      Storm& storm = storms[place.first];
-      storm.ranks.insert(rank);
-      storm.layers.insert(place.second);
-      beyond[place.first] += waits.waits - usual * waits.calls;
-    }
-    for (const auto& [seam, waits] : beyond) {
-      storms[seam].waits = std::max(storms[seam].waits, waits);
-    }
+// Of one rank, beyond the twin's: what waits most decides.
+void add_storms(const Evidence& evidence, int rank, const Places& twin, Departures& storms) {
+  const double steps =
+      std::max(1.0, static_cast<double>(evidence.the_case.scenario.training.steps));
+  std::map<std::string, double> beyond;
+  std::map<std::string, std::vector<int>> layers;
+  for (const auto& [place, waits] : waits_of(evidence, rank).value_or(Places{})) {
+    const auto there = twin.find(place);
+    const double usual = there == twin.end() ? 0.0 : there->second.a_call();
+    if (!(waits.a_call() > usual + kHabit)) continue;
+    layers[place.first].push_back(place.second);
+    beyond[place.first] += waits.waits - usual * waits.calls;
   }
-  return storms;
-}
-
-Finding finding_of(const std::string& seam, const Storm& storm, double steps) {
-  Finding finding = make_finding("SLOW.SYNC_STORM", "more_than_twin");
-  finding.site.op = seam;
-  finding.site.ranks = {storm.ranks.begin(), storm.ranks.end()};
-  finding.site.layers = {storm.layers.begin(), storm.layers.end()};
-  finding.site.phase = "forward";
-  finding.site.detail["host_waits_per_step"] = storm.waits / steps;
-  return finding;
+  for (const auto& [seam, waits] : beyond) {
+    Departure storm("SLOW.SYNC_STORM", "more_than_twin");
+    storm.site = site_of_rank(rank);
+    storm.site.layers = layers.at(seam);
+    storm.site.op = seam;
+    storm.site.phase = "forward";
+    storm.site.detail["host_waits_per_step"] = waits / steps;
+    storm.error = waits;
+    storms.add(std::move(storm));
+  }
 }
 
 }  // namespace
@@ -83,13 +72,9 @@ Finding finding_of(const std::string& seam, const Storm& storm, double steps) {
 std::vector<Finding> host_waits(const Evidence& evidence) {
   const auto twin = waits_of(evidence, kTwin);
   if (!twin) return {};
-  const double steps =
-      std::max(1.0, static_cast<double>(evidence.the_case.scenario.training.steps));
-  std::vector<Finding> findings;
-  for (const auto& [seam, storm] : storms_of(evidence, *twin)) {
-    findings.push_back(finding_of(seam, storm, steps));
-  }
-  return findings;
+  Departures storms;
+  for (const int rank : all_ranks(evidence)) add_storms(evidence, rank, *twin, storms);
+  return storms.findings();
 }
 
 }  // namespace harness::checks

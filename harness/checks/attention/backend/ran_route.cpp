@@ -10,6 +10,7 @@
 #include "harness/checks/attention/backend/chosen_route.h"
 #include "harness/checks/attention/backend/ran_precision.h"
 #include "harness/checks/attention/backend/whole_layer.h"
+#include "harness/checks/departures.h"
 #include "harness/checks/gradients/reducer_options.h"
 #include "harness/checks/list.h"
 #include "harness/checks/result.h"
@@ -96,20 +97,6 @@ struct Runs {
 };
 using RouteKey = std::tuple<int, std::string, int>;  // rank, seam, layer
 
-enum class Fault { other_ran, never_ran, no_backward };
-
-struct RoutePlace {
-  std::string seam;
-  Fault fault;
-  std::string effective;
-  std::string asked;
-  auto operator<=>(const RoutePlace&) const = default;
-};
-struct LayersAndRanks {
-  std::set<int> layers;
-  std::set<int> ranks;
-};
-
 class RouteJudge {
  public:
   explicit RouteJudge(const Evidence& evidence) : evidence_(evidence) {
@@ -132,7 +119,7 @@ class RouteJudge {
     judge_kernels();
     judge_precision(evidence_, result_);
     judge_reducer_options(evidence_, result_);
-    for (const auto& [place, where] : wrong_) result_.found(finding(place, where));
+    wrong_.tell(result_);
     return result_.finish("every seam ran as requested in all " + std::to_string(layers()) +
                           " layers on " + ranks_text(all_ranks(evidence_)) + text_of_choices() +
                           text_of_graph());
@@ -169,23 +156,19 @@ class RouteJudge {
 
   // True when something was refused: then the rest never had a chance to run.
   bool judge_refusals() {
-    std::map<std::tuple<std::string, std::string, std::string>, LayersAndRanks> refused;
+    Departures refused;
     for (const auto& row : evidence_.refusals) {
       if (row.process < 0) continue;
-      LayersAndRanks& where = refused[{row.row.seam, row.row.requested, row.row.reason}];
-      if (row.row.layer >= 0) where.layers.insert(row.row.layer);
-      where.ranks.insert(row.process);
+      Departure seen("ROUTE.REFUSED", "refused");
+      seen.site = site_of_rank(row.process);
+      if (row.row.layer >= 0) seen.site.layers = {row.row.layer};
+      seen.site.op = row.row.seam;
+      seen.site.detail["requested"] = row.row.requested;
+      seen.site.detail["reason"] = row.row.reason;
+      seen.apart_by = row.row.requested + "\n" + row.row.reason;
+      refused.add(std::move(seen));
     }
-    for (const auto& [what, where] : refused) {
-      const auto& [seam, requested, reason] = what;
-      Finding finding = make_finding("ROUTE.REFUSED", "refused");
-      finding.site.op = seam;
-      finding.site.layers = to_ints(where.layers);
-      finding.site.ranks = to_ints(where.ranks);
-      finding.site.detail["requested"] = requested;
-      finding.site.detail["reason"] = reason;
-      result_.found(finding);
-    }
+    refused.tell(result_);
     return !refused.empty();
   }
 
@@ -316,12 +299,7 @@ class RouteJudge {
     for (int layer = 0; layer < layers(); ++layer) {
       const auto at = runs_.find({rank, seam.name, layer});
       if (at == runs_.end() || total(at->second) == 0) continue;
-      add({kWholeLayer,
-           Fault::other_ran,
-           at->second.forward.begin()->first,
-           asked_text(rank, kWholeLayer)},
-          layer,
-          rank);
+      other_ran(rank, kWholeLayer, layer, at->second.forward.begin()->first);
     }
   }
 
@@ -332,12 +310,7 @@ class RouteJudge {
       if (std::find(wanted.begin(), wanted.end(), layer) != wanted.end()) {
         judge_seam(rank, kCheckpoint, layer);
       } else if (const auto at = runs_.find({rank, kCheckpoint.name, layer}); at != runs_.end()) {
-        add({kCheckpoint.name,
-             Fault::other_ran,
-             at->second.forward.begin()->first,
-             asked_text(rank, kCheckpoint.name)},
-            layer,
-            rank);
+        other_ran(rank, kCheckpoint.name, layer, at->second.forward.begin()->first);
       }
     }
   }
@@ -366,18 +339,17 @@ class RouteJudge {
                       site_of_rank(rank));
       return;
     }
-    const std::string asked = asked_text(rank, seam.name);
     if (!ran) {
-      absent(rank, {seam.name, Fault::never_ran, "", asked}, layer);
+      absent(rank, seam.name, layer, "never");
       return;
     }
     for (const auto& [effective, count] : at->second.forward) {
       if (requested && effective != *requested) {
-        add({seam.name, Fault::other_ran, effective, asked}, layer, rank);
+        other_ran(rank, seam.name, layer, effective);
       }
     }
     if (seam.backward && at->second.backward <= 0 && !is_constant(seam)) {
-      absent(rank, {seam.name, Fault::no_backward, "", asked}, layer);
+      absent(rank, seam.name, layer, "no_backward");
     }
   }
 
@@ -394,44 +366,43 @@ class RouteJudge {
     return sum;
   }
 
-  // What a rank that ended early did not run, it may just not have reached.
-  void absent(int rank, const RoutePlace& place, int layer) {
+  // A rank that ended early may just not have reached it.
+  void absent(int rank, const std::string& seam, int layer, const char* variant) {
     if (evidence_.finished(rank)) {
-      add(place, layer, rank);
+      wrong_.add(mismatch(rank, seam, layer, variant));
     } else {
       result_.missing(
-          "runs of " + place.seam + " on " + process_name(rank) + ended_early(evidence_, rank),
+          "runs of " + seam + " on " + process_name(rank) + ended_early(evidence_, rank),
           site_of_rank(rank));
     }
   }
 
-  void add(const RoutePlace& place, int layer, int rank) {
-    LayersAndRanks& where = wrong_[place];
-    if (layer >= 0) where.layers.insert(layer);
-    where.ranks.insert(rank);
+  void other_ran(int rank, const std::string& seam, int layer, const std::string& effective) {
+    Departure seen = mismatch(rank, seam, layer, "other");
+    seen.site.detail["effective"] = effective;
+    seen.apart_by += "\n" + effective;
+    wrong_.add(std::move(seen));
   }
 
-  [[nodiscard]] Finding finding(const RoutePlace& place, const LayersAndRanks& where) const {
-    Finding finding = make_finding("ROUTE.MISMATCH", variant_of(place.fault));
-    finding.site.op = place.seam;
-    finding.site.layers = to_ints(where.layers);
-    finding.site.ranks = to_ints(where.ranks);
-    finding.site.detail["requested"] = place.asked;
-    if (place.fault == Fault::other_ran) finding.site.detail["effective"] = place.effective;
-    if (place.fault == Fault::no_backward) finding.site.phase = "backward";
-    return finding;
-  }
-
-  [[nodiscard]] static const char* variant_of(Fault fault) {
-    if (fault == Fault::no_backward) return "no_backward";
-    return fault == Fault::other_ran ? "other" : "never";
+  [[nodiscard]] Departure mismatch(int rank,
+                                   const std::string& seam,
+                                   int layer,
+                                   const std::string& variant) const {
+    Departure seen("ROUTE.MISMATCH", variant);
+    seen.site = site_of_rank(rank);
+    if (layer >= 0) seen.site.layers = {layer};
+    seen.site.op = seam;
+    seen.apart_by = asked_text(rank, seam);
+    seen.site.detail["requested"] = seen.apart_by;
+    if (variant == "no_backward") seen.site.phase = "backward";
+    return seen;
   }
 
   const Evidence& evidence_;
   std::map<int, ChosenRoute> chosen_;  // of each rank
   std::map<RouteKey, Runs> runs_;
   std::set<int> seen_;
-  std::map<RoutePlace, LayersAndRanks> wrong_;
+  Departures wrong_;
   ResultBuilder result_;
 };
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/checks/departures.h"
 #include "harness/checks/list.h"
 #include "harness/checks/parameter_names.h"
 #include "harness/checks/result.h"
@@ -15,38 +16,36 @@
 namespace harness::checks {
 namespace {
 
-// step, op, who wrote
-using TensorKey = std::tuple<std::int64_t, std::string, std::string>;
-
 // The choice of blocks is what `select` said, whoever changes it afterwards; else who wrote is to blame.
 std::string op_of(const Mutation& row) {
   return row.tensor == "blocks" ? "select" : row.seam;
 }
 
-struct Where {
-  std::set<int> layers;
-  std::set<int> ranks;
-  std::set<std::string> tensors;
-  std::set<std::string> seen_by;
-  std::int64_t elements = 0;
-};
+Departure departure_of(const From<Mutation>& row) {
+  Departure seen("ALIAS.MUTATED", "written");
+  seen.site = site_of_rank(row.process);
+  if (row.row.layer >= 0) seen.site.layers = {row.row.layer};
+  seen.site.branch = branch_of_seam(row.row.seam);
+  seen.site.op = op_of(row.row);
+  seen.site.step = row.row.step;
+  seen.site.detail["tensors"] = {row.row.tensor};
+  seen.site.detail["elements"] = row.row.elements;
+  seen.site.detail["written_by"] = row.row.seam;
+  seen.site.detail["seen_by"] = {row.row.seen_by.empty() ? "what the rank recorded"
+                                                         : row.row.seen_by};
+  seen.apart_by = row.row.seam;
+  return seen;
+}
 
-Finding finding(const TensorKey& key, const Where& where) {
-  const auto& [step, op, seam] = key;
-  const bool touched = where.seen_by == std::set<std::string>{kSeenByVersionAlone};
-  Finding finding = make_finding("ALIAS.MUTATED", touched ? "touched" : "written");
-  finding.site.layers = to_ints(where.layers);
-  finding.site.ranks = to_ints(where.ranks);
-  finding.site.branch = branch_of_seam(seam);
-  finding.site.op = op;
-  finding.site.step = step;
-  finding.site.detail["tensor"] =
-      nsa::join(std::vector<std::string>(where.tensors.begin(), where.tensors.end()));
-  finding.site.detail["elements"] = where.elements;
-  finding.site.detail["written_by"] = seam;
-  finding.site.detail["seen_by"] =
-      nsa::join(std::vector<std::string>(where.seen_by.begin(), where.seen_by.end()));
-  return finding;
+// A write that only a version counter shows may have changed no number.
+void tell(Finding finding, ResultBuilder& result) {
+  using Names = std::vector<std::string>;
+  const auto seen_by = finding.site.detail.value("seen_by", Names());
+  if (seen_by == Names{kSeenByVersionAlone}) finding.variant = "touched";
+  finding.site.detail["tensor"] = nsa::join(finding.site.detail.value("tensors", Names()));
+  finding.site.detail.erase("tensors");
+  finding.site.detail["seen_by"] = nsa::join(seen_by);
+  result.found(std::move(finding));
 }
 
 CheckResult judge_mutations(const Evidence& evidence) {
@@ -66,17 +65,11 @@ CheckResult judge_mutations(const Evidence& evidence) {
         "a count of watched seam calls on " + process_name(rank) + ended_early(evidence, rank),
         site_of_rank(rank));
   }
-  std::map<TensorKey, Where> wrong;
+  Departures wrong;
   for (const auto& row : evidence.mutations) {
-    if (row.process < 0) continue;
-    Where& where = wrong[{row.row.step, op_of(row.row), row.row.seam}];
-    if (row.row.layer >= 0) where.layers.insert(row.row.layer);
-    where.ranks.insert(row.process);
-    where.tensors.insert(row.row.tensor);
-    where.elements += row.row.elements;
-    where.seen_by.insert(row.row.seen_by.empty() ? "what the rank recorded" : row.row.seen_by);
+    if (row.process >= 0) wrong.add(departure_of(row));
   }
-  for (const auto& [key, where] : wrong) result.found(finding(key, where));
+  for (Finding& finding : wrong.findings()) tell(std::move(finding), result);
   result.measured("seam_calls_watched", static_cast<double>(watched));
   return result.finish("in " + counted(watched, "watched call") +
                        " no seam wrote into what it was given");

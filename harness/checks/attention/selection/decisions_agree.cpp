@@ -3,6 +3,7 @@
 #include <tuple>
 
 #include "harness/checks/agreement.h"
+#include "harness/checks/departures.h"
 #include "harness/checks/list.h"
 #include "harness/checks/result.h"
 
@@ -33,18 +34,17 @@ class Decisions {
         judge_layer(step, layer);
       }
     }
-    for (const auto& [layer, first] : apart_) result_.found(finding(layer, first));
+    for (auto& [layer, apart] : apart_) {
+      if (const std::int64_t steps = steps_apart_[layer]; steps > 1) {
+        apart.site.detail["steps"] = steps;
+      }
+      result_.found(apart);
+    }
     if (compared_ == 0) result_.missing("a layer with the same scores on all ranks");
     return result_.finish(summary());
   }
 
  private:
-  struct Apart {
-    std::int64_t step = 0;  // the first
-    std::int64_t steps = 0;
-    std::vector<int> ranks;  // that are alone with their choice; empty: not known
-  };
-
   void judge_layer(std::int64_t step, int layer) {
     std::map<int, Held> scores;
     std::map<int, Held> blocks;
@@ -66,8 +66,13 @@ class Decisions {
     ++compared_;
     const Agreement<int> agreed = agree(blocks);
     if (agreed.said == Said::equal) return;
-    Apart& apart = apart_[layer];
-    if (apart.steps++ == 0) apart = {step, 1, odd_ones(step, layer, blocks, agreed.odd)};
+    if (steps_apart_[layer]++ > 0) return;  // the first step gives the place
+    Departure& apart = apart_.try_emplace(layer, "DESYNC.SELECTION", "picks").first->second;
+    apart.site.layers = {layer};
+    apart.site.op = "select";
+    apart.site.phase = "forward";
+    apart.site.step = step;
+    apart.site.ranks = odd_ones(step, layer, blocks, agreed.odd);
   }
 
   // The twin chose from the same scores, on its own.
@@ -85,17 +90,6 @@ class Decisions {
     return odd;
   }
 
-  [[nodiscard]] static Finding finding(int layer, const Apart& apart) {
-    Finding finding = make_finding("DESYNC.SELECTION", "picks");
-    finding.site.layers = {layer};
-    finding.site.op = "select";
-    finding.site.phase = "forward";
-    finding.site.step = apart.step;
-    finding.site.ranks = apart.ranks;
-    if (apart.steps > 1) finding.site.detail["steps"] = apart.steps;
-    return finding;
-  }
-
   [[nodiscard]] std::string summary() const {
     std::string text = "the blocks of " + counted(compared_, "layer and step") +
                        " are the same on " + ranks_text(all_ranks(evidence_));
@@ -109,7 +103,8 @@ class Decisions {
   Latest<DecisionKey, BlockChoice> ranks_;
   Latest<DecisionKey, BlockChoice> twin_;
   ResultBuilder result_;
-  std::map<int, Apart> apart_;  // by layer
+  std::map<int, Departure> apart_;  // by layer
+  std::map<int, std::int64_t> steps_apart_;
   std::int64_t compared_ = 0;
   std::int64_t other_scores_ = 0;
 };
