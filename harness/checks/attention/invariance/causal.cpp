@@ -104,17 +104,19 @@ class CausalityJudge {
   bool compare_forward(const nsa::SafetensorsFile& plain,
                        const nsa::SafetensorsFile& perturbed,
                        int layer) {
-    const auto roots = first_departures([&](const ForwardStage& stage) -> std::optional<std::set<int>> {
-      if (!plain.contains(stage.tensor) || !perturbed.contains(stage.tensor)) {
-        result_.missing("tensor " + std::string(stage.tensor) + " of layer " +
-                        std::to_string(layer) + " in both passes");
-        return std::nullopt;
-      }
-      ++tensors_;
-      Sameness same;
-      same.keep = [&](int row) { return is_of_prefix(stage, row); };
-      return rows_apart(plain.at(stage.tensor), perturbed.at(stage.tensor), stage.row_axis, same);
-    });
+    const auto roots =
+        first_departures([&](const ForwardStage& stage) -> std::optional<std::set<int>> {
+          if (!plain.contains(stage.tensor) || !perturbed.contains(stage.tensor)) {
+            result_.missing("tensor " + std::string(stage.tensor) + " of layer " +
+                            std::to_string(layer) + " in both passes");
+            return std::nullopt;
+          }
+          ++tensors_;
+          Sameness same;
+          same.keep = [&](int row) { return is_of_prefix(stage, row); };
+          return rows_apart(
+              plain.at(stage.tensor), perturbed.at(stage.tensor), stage.row_axis, same);
+        });
     for (const StageApart& root : roots) {
       Departure leak = root.departure("CAUSALITY.LEAK", "forward", layer);
       leak.counts_each_row_once = false;

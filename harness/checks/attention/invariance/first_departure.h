@@ -22,11 +22,12 @@ namespace harness::checks {
 struct Sameness {
   double limit = 0.0;          // absolute; of integers 0
   bool last_sequence = false;  // of each tensor: their batches may differ
+  bool bit_by_bit = false;     // also a zero's sign and the bits of a NaN
   std::function<bool(int row)> keep = [](int) { return true; };
 };
 
-// Rows (along `row_axis`, or compressed tokens in axis 2 if it is -1) in which the tensors differ. NaNs are the same, and so are
-// zeros of either sign and equal infinities. Throws: nsa::Error if dtype or shape differ.
+// Rows (along `row_axis`, or compressed tokens in axis 2 if it is -1) in which the tensors differ. Unless it is asked bit by bit,
+// NaNs are the same, and so are zeros of either sign. Equal infinities are the same. Throws: nsa::Error if dtype or shape differ.
 [[nodiscard]] inline std::set<int> rows_apart(const nsa::TensorView& a,
                                               const nsa::TensorView& b,
                                               int row_axis,
@@ -34,15 +35,16 @@ struct Sameness {
   const auto sequence_shape = [](const nsa::TensorView& view) {
     return std::vector<std::int64_t>(view.shape.begin() + 1, view.shape.end());
   };
-  const bool alike = same.last_sequence ? sequence_shape(a) == sequence_shape(b)
-                                        : a.shape == b.shape;
+  const bool alike =
+      same.last_sequence ? sequence_shape(a) == sequence_shape(b) : a.shape == b.shape;
   if (a.dtype != b.dtype || !alike) {
     throw nsa::Error(b.where + ": has another dtype or shape than in the first pass");
   }
   std::set<int> rows;
   const auto width = static_cast<std::size_t>(nsa::dtype_bytes(a.dtype));
   const std::size_t count = std::min(a.bytes.size(), b.bytes.size()) / width;
-  const std::size_t in_a = a.bytes.size() / width - count;  // of the last sequence, the first element
+  const std::size_t in_a =
+      a.bytes.size() / width - count;  // of the last sequence, the first element
   const std::size_t in_b = b.bytes.size() / width - count;
   const std::size_t size = same.last_sequence && !a.shape.empty() && a.shape[0] > 0
                                ? a.bytes.size() / width / static_cast<std::size_t>(a.shape[0])
@@ -54,7 +56,17 @@ struct Sameness {
       if (!equal(x[in_a + i], y[in_b + i]) && same.keep(row)) rows.insert(row);
     }
   };
-  if (is_integer(a)) {
+  if (same.bit_by_bit) {
+    const auto bits_of = [&](const nsa::TensorView& view) {
+      return [&view, width](std::size_t i) { return view.bytes.subspan(i * width, width); };
+    };
+    for (std::size_t i = count - size; i < count; ++i) {
+      const auto one = bits_of(a)(in_a + i);
+      const int row = along.row(i - (count - size));
+      const bool equal = std::equal(one.begin(), one.end(), bits_of(b)(in_b + i).begin());
+      if (!equal && same.keep(row)) rows.insert(row);
+    }
+  } else if (is_integer(a)) {
     compare(nsa::to_int64s(a), nsa::to_int64s(b), std::equal_to<>());
   } else {
     compare(Reals(a), Reals(b), [&](double x, double y) {

@@ -27,9 +27,9 @@ bool differ(const File& a, const File& b, const std::string& tensor) {
 std::vector<StageApart> stages_apart(const File& a, const File& b) {
   return first_departures([&](const ForwardStage& stage) -> std::optional<std::set<int>> {
     if (!differ(a, b, stage.tensor)) return std::nullopt;
-    std::set<int> rows = rows_apart(a.at(stage.tensor), b.at(stage.tensor), stage.row_axis);
-    if (rows.empty()) rows = {0};  // the bits differ: a zero's sign, or a NaN's
-    return rows;
+    Sameness same;
+    same.bit_by_bit = true;
+    return rows_apart(a.at(stage.tensor), b.at(stage.tensor), stage.row_axis, same);
   });
 }
 
