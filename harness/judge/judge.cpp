@@ -257,15 +257,14 @@ void blame_the_disk(const std::string& why, Judgement& judged) {
 
 // A record that is wrong in one place is believed in none.
 void blame_the_record(const std::string& why, Judgement& judged) {
-  judged.reason = "the record contradicts itself: " + why +
-                  "; no finding is reported from it; judged from what there is: " + judged.reason;
+  judged.reason = "the record contradicts itself: " + why + "; no finding is reported from it";
   judged.outcome = Outcome::error;
   judged.findings.clear();
 }
 
 void blame_the_verdicts(const std::string& why, Judgement& judged) {
-  judged.reason = "two verdicts contradict each other: " + why +
-                  "; no finding is reported from them; judged from what there is: " + judged.reason;
+  judged.reason =
+      "two verdicts contradict each other: " + why + "; no finding is reported from them";
   judged.outcome = Outcome::error;
   judged.findings.clear();
 }

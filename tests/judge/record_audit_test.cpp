@@ -71,6 +71,26 @@ const std::vector<Mistake> kMistakes = {
     {"a file / one row",
      "is attention_layer 0 of rank 0, step 1 and attention_layer 1 of rank 0, step 1",
      [](Audited& h) { layer_file(h, 0, 1, 1).path = layer_file(h, 0, 1, 0).path; }},
+    {"a row / the size of the case",
+     "a row of kind exposure speaks of layer 3, and the case has layers 0 to 2",
+     [](Audited& h) { of_layer(h.evidence.exposures, 1, 1, 2).layer = 3; }},
+    {"a row / the size of the case",
+     "a row of kind gradient speaks of step 3, and the case has steps 1 to 2",
+     [](Audited& h) { gradient(h, 1, 2, kQuery).step = 3; }},
+    {"the files of two layers",
+     "attention_layer 0 of rank 0, step 1 and attention_layer 1 of rank 0, step 1 are the same "
+     "bytes",
+     [](Audited& h) { layer_file(h, 0, 1, 0).hash = layer_file(h, 0, 1, 1).hash = "0123"; }},
+    {"reach / readiness of a gradient",
+     "says that the loss does not lead to blocks.1.attn.W_Q.weight, and that it became ready 1",
+     [](Audited& h) { gradient(h, 1, 2, kQuery).reachable = harness::Reach::no; }},
+    {"the twin's gradients / those of the rank",
+     "the gradients that the twin has of rank 0 in step 1 are those of rank 1 and the other way",
+     [](Audited& h) {
+       for (auto& row : h.evidence.gradients) {
+         if (row.process == harness::kTwin) row.row.of_rank = 1 - row.row.of_rank;
+       }
+     }},
     {"state / largest value of a gradient",
      "says that the gradient of blocks.1.attn.W_Q.weight is \"nan\"",
      [](Audited& h) { gradient(h, 1, 2, kQuery).state = "nan"; }},
@@ -89,6 +109,9 @@ const std::vector<Mistake> kMistakes = {
        h.evidence.recomputes.at(0).row.rows_differing = 3;
        h.evidence.recomputes.at(0).row.queries = {1, 2, 3};
      }},
+    {"hashes / differing rows of a recomputation",
+     "another hash, and 0 of 64 rows are counted as different",
+     [](Audited& h) { h.evidence.recomputes.at(0).row.blocks_recompute = "0123"; }},
     {"end / beginning of a collective",
      "collective 99 of group default ended on rank 1",
      [](Audited& h) {

@@ -88,6 +88,123 @@ std::string one_row_a_file(const Record& record) {
   return "";
 }
 
+// Steps count from 1, layers and ranks from 0; the case says how many there are.
+std::string rows_are_of_the_case(const Record& record) {
+  const Evidence& evidence = record.evidence();
+  const Scenario& scenario = evidence.the_case.scenario;
+  std::string found;
+  const auto within = [&](const char* kind,
+                          const char* what,
+                          std::int64_t number,
+                          std::int64_t least,
+                          std::int64_t most) {
+    if (!found.empty() || (least <= number && number <= most)) return;
+    found = std::string("a row of kind ") + kind + " speaks of " + what + " " +
+            std::to_string(number) + ", and the case has " + what + "s " + std::to_string(least) +
+            " to " + std::to_string(most);
+  };
+  const auto layers = static_cast<std::int64_t>(scenario.model.n_layers);
+  for (const auto& row : evidence.routes) within("route", "layer", row.row.layer, -1, layers - 1);
+  for (const auto& row : evidence.gates) within("gate_use", "layer", row.row.layer, 0, layers - 1);
+  for (const auto& row : evidence.exposures) {
+    within("exposure", "layer", row.row.layer, 0, layers - 1);
+  }
+  for (const auto& row : evidence.block_choices) {
+    within("block_choice", "layer", row.row.layer, 0, layers - 1);
+  }
+  for (const auto& row : evidence.recomputes) {
+    within("recompute", "layer", row.row.layer, 0, layers - 1);
+  }
+  for (const auto& row : evidence.reads) {
+    within("reads", "layer", row.row.layer, 0, layers - 1);
+    within("reads", "position", row.row.step, 0, scenario.training.seq_len - 1);
+  }
+  if (!scenario.trains()) return found;
+  const std::int64_t steps = scenario.training.steps;
+  const auto of_steps = [&](const char* kind, const auto& rows) {
+    for (const auto& row : rows) within(kind, "step", row.row.step, 1, steps);
+  };
+  of_steps("gradient", evidence.gradients);
+  of_steps("update", evidence.updates);
+  of_steps("gate_use", evidence.gates);
+  of_steps("exposure", evidence.exposures);
+  of_steps("block_choice", evidence.block_choices);
+  of_steps("batch", evidence.batches);
+  of_steps("bucket", evidence.buckets);
+  of_steps("recompute", evidence.recomputes);
+  for (const auto& row : evidence.gradients) {
+    within("gradient", "rank", row.row.of_rank, 0, evidence.ranks() - 1);
+  }
+  for (const auto& row : evidence.batches) {
+    within("batch", "rank", row.row.of_rank, 0, evidence.ranks() - 1);
+  }
+  return found;
+}
+
+// Layers have weights of their own, so their files are other bytes.
+std::string layers_have_files_of_their_own(const Record& record) {
+  using Key = std::tuple<std::string, std::string, int, std::int64_t, int>;
+  std::map<Key, const From<Artefact>*> first;  // by hash, name, process, step and rank
+  for (const From<Artefact>& from : record.evidence().artefacts) {
+    const Artefact& row = from.row;
+    if (row.layer < 0 || row.hash.empty()) continue;
+    const Key key{row.hash, row.name, from.process, row.step, row.of_rank};
+    const auto [at, is_new] = first.try_emplace(key, &from);
+    if (is_new || at->second->row.layer == row.layer) continue;
+    return row_text(*at->second) + " and " + row_text(from) + " are the same bytes";
+  }
+  return "";
+}
+
+// A hook on the accumulator runs in the backward of the graph that was walked.
+std::string what_was_ready_was_reached(const Record& record) {
+  for (const From<Gradient>& from : record.evidence().gradients) {
+    const Gradient& row = from.row;
+    if (row.reachable != Reach::no || row.ready_count == 0) continue;
+    return "the gradient ledger of " + place_text(from.process, row.of_rank, row.step) +
+           " says that the loss does not lead to " + row.param + ", and that it became ready " +
+           std::to_string(row.ready_count) + " times";
+  }
+  return "";
+}
+
+// The same batch gives the same gradients. If those of two ranks stand in each other's place in the twin, and the batches do not,
+// the rows of the twin name the wrong rank.
+std::string twin_has_the_gradients_of_its_rank(const Record& record) {
+  const Evidence& evidence = record.evidence();
+  using Hashes = std::map<std::string, std::string>;
+  std::map<std::pair<std::int64_t, int>, Hashes> own;  // by step and rank
+  std::map<std::pair<std::int64_t, int>, Hashes> twin;
+  for (const From<Gradient>& from : evidence.gradients) {
+    const bool of_twin = from.process == kTwin;
+    if (from.row.hash_before.empty() || (from.process < 0 && !of_twin)) continue;
+    const int rank = of_twin ? from.row.of_rank : from.process;
+    (of_twin ? twin : own)[{from.row.step, rank}][from.row.param] = from.row.hash_before;
+  }
+  std::map<std::pair<std::int64_t, int>, std::set<std::string>> tokens;
+  std::map<std::pair<std::int64_t, int>, std::set<std::string>> tokens_of_twin;
+  for (const From<Batch>& from : evidence.batches) {
+    const int rank = from.process == kTwin ? from.row.of_rank : from.process;
+    auto& to = from.process == kTwin ? tokens_of_twin : tokens;
+    if (from.process >= 0 || from.process == kTwin) to[{from.row.step, rank}].insert(from.row.hash);
+  }
+  for (const auto& [place, hashes] : own) {
+    const auto& [step, rank] = place;
+    for (int other = rank + 1; other < evidence.ranks(); ++other) {
+      const auto at = own.find({step, other});
+      if (at == own.end() || at->second == hashes || hashes.empty()) continue;
+      const bool exchanged = twin[{step, rank}] == at->second && twin[{step, other}] == hashes;
+      const bool batches = tokens[{step, rank}] == tokens_of_twin[{step, rank}] &&
+                           tokens[{step, other}] == tokens_of_twin[{step, other}];
+      if (!exchanged || !batches) continue;
+      return "the gradients that the twin has of " + process_name(rank) + " in step " +
+             std::to_string(step) + " are those of " + process_name(other) +
+             " and the other way round, and their batches are not";
+    }
+  }
+  return "";
+}
+
 // Both are written by one look at the gradient.
 std::string state_is_of_absmax(const Record& record) {
   for (const From<Gradient>& from : record.evidence().gradients) {
@@ -151,6 +268,7 @@ std::string recompute_counts_its_blocks(const Record& record) {
     if (row.rows == 0) continue;  // of other shapes: rows were not compared
     const bool same = row.blocks_forward == row.blocks_recompute;
     const bool holds = row.rows_differing <= row.rows && (!same || row.rows_differing == 0) &&
+                       (same || row.rows_differing > 0) &&
                        row.queries.empty() == (row.rows_differing == 0) &&
                        static_cast<std::int64_t>(row.queries.size()) <= row.rows_differing;
     if (holds) continue;

@@ -123,7 +123,11 @@ class ReadsJudge {
     for (const char* branch : kBranches) {
       if (wrong_.count(branch) == 0 || wrong_.at(branch).layers.count(layer) == 0) continue;
       Wrong& wrong = wrong_.at(branch);
-      const auto found = [&](std::int64_t t) { return rows_.find({layer, t, branch})->tokens; };
+      // -1: not on record, which is already missing.
+      const auto found = [&](std::int64_t t) -> std::int64_t {
+        const Reads* row = rows_.find({layer, t, branch});
+        return row == nullptr ? -1 : row->tokens;
+      };
       if (layer == *wrong.layers.begin()) {
         wrong.of_cache = wrong.layers_at_end.count(layer) > 0 &&
                          found(training.seq_len - 1) == at.held(branch, *file);
@@ -141,7 +145,7 @@ class ReadsJudge {
     const std::int64_t length = evidence_.the_case.scenario.training.seq_len;
     const auto all = [&](auto position) {
       for (std::int64_t t = prompt; t < length; ++t) {
-        if (found(t) == 0 || found(t) != at.wanted(branch, t - prompt, position(t))) return false;
+        if (found(t) <= 0 || found(t) != at.wanted(branch, t - prompt, position(t))) return false;
       }
       return true;
     };
