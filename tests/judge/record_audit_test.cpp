@@ -282,7 +282,7 @@ TEST(RecordAudit, AMistakeOfTheRecorderIsNoResultOfTheModel) {
     const auto judged = harness::judge(healthy.evidence, harness::all_checks());
     EXPECT_EQ(judged.outcome, Outcome::error) << mistake.says;
     EXPECT_THAT(judged.reason, StartsWith("the record contradicts itself: " + told.sentence));
-    EXPECT_THAT(judged.reason, HasSubstr("; no finding is reported from it; judged from what "));
+    EXPECT_THAT(judged.reason, HasSubstr("; no finding is reported from it"));
     EXPECT_TRUE(judged.findings.empty());
   }
 }
