@@ -63,6 +63,15 @@ class Audited : public Healthy {
           "rank_" + std::to_string(rank) + "/step_1/block_stages_0.safetensors";
       put(evidence.artefacts, rank, harness::Artefact{1, rank, "block_stages", 0, path, 0, ""});
     }
+    for (auto& row : evidence.gradients) --row.row.ready_order;
+    for (int rank = 0; rank < ranks; ++rank) add_facts(rank);
+    for (int step = 1; step <= steps; ++step) {
+      for (const char* phase : {"data", "backward", "optimizer"}) {
+        for (int process = kTwin; process < ranks; ++process) {
+          put(evidence.phases, process, harness::Phase{phase, step}, 100L * step);
+        }
+      }
+    }
     harness::Recompute again;
     again.step = 1;
     again.blocks_forward = again.blocks_recompute = nsa::hash_hex("blocks");
@@ -211,6 +220,32 @@ class Audited : public Healthy {
       count += chosen < query / toy_model().l_sel + 1 ? 1 : 0;
     }
     return count;
+  }
+
+  // A sum that is known beforehand; what it sends has the next number.
+  void add_facts(int rank) {
+    const std::int64_t next = 1 + 2 * steps_made();
+    put(evidence.exact_sums,
+        rank,
+        harness::ExactSum{1, 0, kElements, "Float", nsa::hash_hex("sum"), 0});
+    put(evidence.collectives,
+        rank,
+        harness::Collective{
+            next, 1, "known_sums", "allreduce", "sum", "Float", kElements, "default"},
+        810);
+    put(evidence.collectives_done, rank, harness::CollectiveDone{next, "default"}, 812);
+    put(evidence.facts,
+        rank,
+        harness::Fact{"parameters", std::to_string(toy_model().parameter_count())});
+    put(evidence.facts, rank, harness::Fact{"parameter_tensors", std::to_string(params.size())});
+    put(evidence.phases, rank, harness::Phase{"done", steps_made()}, 840);
+    harness::Heartbeat last;
+    last.phase = "done";
+    last.counters.collectives_enqueued = last.counters.collectives_completed = next + 1;
+    put(evidence.heartbeats, rank, last, 841);
+  }
+  [[nodiscard]] int steps_made() const {
+    return static_cast<int>(evidence.the_case.scenario.training.steps);
   }
 
   void add_beats(int rank) {

@@ -129,6 +129,68 @@ const std::vector<Mistake> kMistakes = {
      [](Audited& h) {
        for (auto& beat : h.evidence.heartbeats) beat.row.counters.collectives_completed /= 2;
      }},
+    {"a fact / one row",
+     "two rows tell of the gradient of blocks.1.attn.W_Q.weight of rank 1, step 2",
+     [](Audited& h) { put(h.evidence.gradients, 1, gradient(h, 1, 2, kQuery)); }},
+    {"a fact / one row",
+     "two rows tell of the beginning of collective 0 of rank 0",
+     [](Audited& h) { h.evidence.collectives.push_back(h.evidence.collectives.front()); }},
+    {"order / count of gradients",
+     "the gradient ledger of rank 0, step 1 counts that",
+     [](Audited& h) {
+       for (auto& row : h.evidence.gradients) row.row.ready_count *= row.process == 0 ? 2 : 1;
+     }},
+    {"a row of a step / its phase",
+     "rank 0 tells of an update of step 0, and no row says that it was in phase optimizer",
+     [](Audited& h) {
+       for (auto& row : h.evidence.updates) --row.row.step;
+     }},
+    {"numbers of collectives / their count",
+     "rank 1 numbers its collectives of group default from 1 to 6, and writes 6 rows of them",
+     [](Audited& h) {
+       for (auto& row : h.evidence.collectives) row.row.sequence += row.process == 1 ? 1 : 0;
+       for (auto& row : h.evidence.collectives_done) {
+         row.row.sequence += row.process == 1 ? 1 : 0;
+       }
+     }},
+    {"wrong elements of a known sum / their places",
+     "the known sum of bucket 0 of rank 0, step 1 has 24 of 24 elements wrong, and shows 0",
+     [](Audited& h) { h.evidence.exact_sums.at(0).row.wrong = 24; }},
+    {"size of a known sum / its collective",
+     "the known sums of rank 0, step 1 have 96 bytes",
+     [](Audited& h) {
+       for (auto& row : h.evidence.collectives) row.row.count *= 4;
+     }},
+    {"number of parameters / model",
+     "rank 0 tells of 35 parameters, and the model of the case has",
+     [](Audited& h) {
+       row_of<harness::Fact>(h.evidence.facts, 0, [](const auto& fact) {
+         return fact.name == "parameters";
+       }).value = "35";
+     }},
+    {"number of parameters / model",
+     "rank 1 tells of 35 tensors of parameters, and the gradient ledger of rank 1, step 1",
+     [](Audited& h) {
+       row_of<harness::Fact>(h.evidence.facts, 1, [](const auto& fact) {
+         return fact.name == "parameter_tensors";
+       }).value = "35";
+     }},
+    {"last heartbeat / all rows",
+     "the last heartbeat of rank 0 counts 6 collectives that ended, and its rows tell of 1",
+     [](Audited& h) {
+       std::erase_if(h.evidence.collectives_done,
+                     [](const auto& row) { return row.process == 0 && row.row.sequence > 0; });
+     }},
+    {"last heartbeat / all rows",
+     "the last heartbeat of rank 0 counts 7 bytes of files, and its rows tell of 0",
+     [](Audited& h) {
+       for (auto& row : h.evidence.heartbeats) {
+         if (row.process == 0 && row.row.phase == "done") row.row.counters.bytes_written = 7;
+       }
+     }},
+    {"end of a process / its last row",
+     "rank 1 exited with code 0 after its last phase, and no row says that it was done",
+     [](Audited& h) { h.not_done(1); }},
     {"tokens per second / time of a step",
      "step 2 of rank 0 took 45 ms by its sample",
      [](Audited& h) {
@@ -208,6 +270,9 @@ const std::vector<Mistake> kMistakes = {
     {"loss / losses of the step's file",
      "the loss of rank 0, step 2, is 2.75 by its sample",
      [](Audited& h) { sample(h, "loss", 2).value = 2.75; }},
+    {"loss / losses of the step's file",
+     "the loss of rank 0, step 2, is NaN by its sample",
+     [](Audited& h) { sample(h, "loss", 2).value = std::nan(""); }},
     {"hash of blocks / tensor",
      "the hash of the blocks of layer 1 of rank 0, step 2, is not that of the tensor in",
      [](Audited& h) {

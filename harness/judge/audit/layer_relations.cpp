@@ -172,17 +172,19 @@ std::string attention_prefix(int layer) {
   return "blocks." + std::to_string(layer) + ".attn.";
 }
 
-// Do all of `layer` equal what the step has of this layer? Nothing where they cannot be compared.
+// Do all of these equal what the step's file has of this layer (or: does none)? `after`: "1" for what it has after the step. Nothing
+// where they cannot be compared.
 std::optional<bool> all_equal_to(const RecordedFile& step,
                                  int layer,
                                  const std::map<std::string, std::string>& hashes,
-                                 bool wanted) {
+                                 bool wanted,
+                                 const std::string& after = "") {
   if (hashes.empty()) return std::nullopt;
   for (const auto& [name, hash] : hashes) {
     const std::string param = attention_prefix(layer) + name;
     if (step.header_of("rows." + param) != nullptr) return std::nullopt;
-    const bool has_masters = step.header_of("w." + param) != nullptr;
-    const nsa::TensorView* tensor = step.find((has_masters ? "w." : "p.") + param);
+    const bool has_masters = step.header_of("w" + after + "." + param) != nullptr;
+    const nsa::TensorView* tensor = step.find((has_masters ? "w" : "p") + after + "." + param);
     if (tensor == nullptr) return std::nullopt;
     if ((hash_of(*tensor) == hash) != wanted) return false;
   }
@@ -284,7 +286,8 @@ std::string layer_gradient_is_of_its_layer(const Record& record) {
   return "";
 }
 
-// The model may write to its weights in a step; it never makes all of one layer those that another layer had before it.
+// The model may write to its weights in a step; it never makes all of one layer those that another layer had before it, nor those that
+// the optimiser made after it.
 std::string layer_weights_are_of_its_layer(const Record& record) {
   const Scenario& scenario = record.evidence().the_case.scenario;
   if (!scenario.trains()) return "";
@@ -295,6 +298,11 @@ std::string layer_weights_are_of_its_layer(const Record& record) {
     if (!file || !step) continue;
     const auto hashes = hashes_named(*file, "w.");
     if (!all_equal_to(*step, key.layer, hashes, false).value_or(false)) continue;
+    if (all_equal_to(*step, key.layer, hashes, true, "1").value_or(false) &&
+        file->is_as_recorded() && step->is_as_recorded()) {
+      return "the weights in " + file->path() + " are those that the layer has after the step in " +
+             step->path();
+    }
     for (int other = 0; other < layers; ++other) {
       if (other == key.layer || !all_equal_to(*step, other, hashes, true).value_or(false)) continue;
       if (!file->is_as_recorded() || !step->is_as_recorded()) continue;

@@ -85,6 +85,13 @@ std::optional<RecordedFile> Record::open(const FileKey& key) const {
   }
 }
 
+bool every_row_is_there(const Evidence& evidence) {
+  return evidence.rejected.empty() &&
+         std::none_of(evidence.facts.begin(), evidence.facts.end(), [](const auto& fact) {
+           return fact.row.name == kDiskFullFact || fact.row.name == kLinesLostFact;
+         });
+}
+
 std::string hash_of(const nsa::TensorView& tensor) {
   return nsa::hash_hex(tensor.bytes);
 }

@@ -80,6 +80,8 @@ std::map<Key, const From<Row>*> newest_by(const Rows<Row>& rows, const KeyOf& ke
   return newest;
 }
 
+// A line that was not read, or not kept, is missed by every count.
+[[nodiscard]] bool every_row_is_there(const Evidence& evidence);
 [[nodiscard]] std::string hash_of(const nsa::TensorView& tensor);
 // "rank 1, step 2", "the twin for rank 1, step 2"
 [[nodiscard]] std::string place_text(int process, int of_rank, std::int64_t step);

@@ -25,6 +25,17 @@ std::string recompute_counts_its_blocks(const Record& record);
 std::string collective_began(const Record& record);
 std::string heartbeat_counts_collectives(const Record& record);
 
+// ---- rows that tell one fact (count_relations.cpp) ----
+std::string one_row_a_fact(const Record& record);
+std::string orders_are_as_many_as_counts(const Record& record);
+std::string row_is_of_a_phase(const Record& record);
+std::string sequence_has_no_hole(const Record& record);
+std::string known_sum_shows_what_is_wrong(const Record& record);
+std::string known_sum_is_as_large_as_its_reduction(const Record& record);
+std::string model_has_its_parameters(const Record& record);
+std::string last_heartbeat_counts_all(const Record& record);
+std::string who_ends_well_is_done(const Record& record);
+
 // ---- times (time_relations.cpp) ----
 std::string speed_is_tokens_by_time(const Record& record);
 std::string step_is_as_long_as_its_phases(const Record& record);

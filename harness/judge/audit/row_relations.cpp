@@ -33,14 +33,6 @@ std::string layer_text(int process, std::int64_t step, int layer) {
          std::to_string(step);
 }
 
-// A line that was not read, or not kept, is missed by every count.
-bool every_row_is_there(const Evidence& evidence) {
-  return evidence.rejected.empty() &&
-         std::none_of(evidence.facts.begin(), evidence.facts.end(), [](const auto& fact) {
-           return fact.row.name == kDiskFullFact || fact.row.name == kLinesLostFact;
-         });
-}
-
 // Times of the rows of one process, ascending.
 template <typename Row>
 std::map<int, std::vector<std::int64_t>> times_of(const Rows<Row>& rows) {

@@ -235,30 +235,36 @@ std::string batch_hash_is_of_its_tokens(const Record& record) {
   return "";
 }
 
-// A mean lies between the smallest and the largest of what it is the mean of.
+// A mean lies between the smallest and the largest of what it is the mean of, and is finite where they are. Where the loss scores a
+// drawn number of positions, it may score none.
 std::string loss_is_of_its_step(const Record& record) {
   constexpr double kRounded = 1e-9;
+  const Evidence& evidence = record.evidence();
+  const bool scores =
+      evidence.the_case.scenario.training.data.loss_mask == nsa::DataConfig::LossMask::none;
   std::map<std::pair<int, std::int64_t>, double> losses;
-  for (const From<Sample>& from : record.evidence().samples) {
+  for (const From<Sample>& from : evidence.samples) {
     if (from.row.metric == "loss") losses[{from.process, from.row.step}] = from.row.value;
   }
   for (const FileKey& key : record.files("optimizer_step")) {
     const auto at = losses.find({key.process, key.step});
-    if (at == losses.end()) continue;
-    const auto file = record.open(key);
+    const auto file = at == losses.end() ? std::nullopt : record.open(key);
     const nsa::TensorView* recorded = file ? file->find("loss") : nullptr;
-    if (recorded == nullptr) continue;
-    const std::vector<double> each = nsa::to_doubles(*recorded);
+    const std::vector<double> each =
+        recorded == nullptr ? std::vector<double>() : nsa::to_doubles(*recorded);
+    if (each.empty() || (!scores && !std::isfinite(at->second))) continue;
     const bool finite =
         std::all_of(each.begin(), each.end(), [](double loss) { return std::isfinite(loss); });
-    if (each.empty() || !finite) continue;
+    if (!finite && !std::isfinite(at->second)) continue;
     const auto [least, most] = std::minmax_element(each.begin(), each.end());
     const double room = kRounded * std::max(std::abs(*least), std::abs(*most));
-    const bool holds = at->second >= *least - room && at->second <= *most + room;
+    const bool holds =
+        finite && at->second >= *least - room && at->second <= *most + room;  // NaN is neither
     if (holds || !file->is_as_recorded()) continue;
     return "the loss of " + place_text(key.process, key.of_rank, key.step) + ", is " +
            nsa::to_text(at->second, 6) + " by its sample, and the losses in " + file->path() +
-           " lie between " + nsa::to_text(*least, 6) + " and " + nsa::to_text(*most, 6);
+           (finite ? " lie between " + nsa::to_text(*least, 6) + " and " + nsa::to_text(*most, 6)
+                   : std::string(" are not finite"));
   }
   return "";
 }
