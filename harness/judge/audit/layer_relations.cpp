@@ -172,8 +172,8 @@ std::string attention_prefix(int layer) {
   return "blocks." + std::to_string(layer) + ".attn.";
 }
 
-// Do all of these equal what the step's file has of this layer (or: does none)? `after`: "1" for what it has after the step. Nothing
-// where they cannot be compared.
+// Do all of these equal what the step's file has of this layer (or: does none)? `after`: "1" for what it has after the step.
+// Nothing where they cannot be compared.
 std::optional<bool> all_equal_to(const RecordedFile& step,
                                  int layer,
                                  const std::map<std::string, std::string>& hashes,
@@ -286,8 +286,8 @@ std::string layer_gradient_is_of_its_layer(const Record& record) {
   return "";
 }
 
-// The model may write to its weights in a step; it never makes all of one layer those that another layer had before it, nor those that
-// the optimiser made after it.
+// The model may write to its weights in a step; it never makes all of one layer those that another layer had before it, nor those
+// that the optimiser made after it.
 std::string layer_weights_are_of_its_layer(const Record& record) {
   const Scenario& scenario = record.evidence().the_case.scenario;
   if (!scenario.trains()) return "";
