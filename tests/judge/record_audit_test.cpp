@@ -77,10 +77,6 @@ const std::vector<Mistake> kMistakes = {
     {"a row / the size of the case",
      "a row of kind gradient speaks of step 3, and the case has steps 1 to 2",
      [](Audited& h) { gradient(h, 1, 2, kQuery).step = 3; }},
-    {"the files of two layers",
-     "attention_layer 0 of rank 0, step 1 and attention_layer 1 of rank 0, step 1 are the same "
-     "bytes",
-     [](Audited& h) { layer_file(h, 0, 1, 0).hash = layer_file(h, 0, 1, 1).hash = "0123"; }},
     {"reach / readiness of a gradient",
      "says that the loss does not lead to blocks.1.attn.W_Q.weight, and that it became ready 1",
      [](Audited& h) { gradient(h, 1, 2, kQuery).reachable = harness::Reach::no; }},

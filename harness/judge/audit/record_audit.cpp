@@ -19,7 +19,6 @@ constexpr std::array kRelations = {
     Relation{"the place of a file / its row", audit::artefact_is_where_it_says},
     Relation{"a file / one row", audit::one_row_a_file},
     Relation{"a row / the size of the case", audit::rows_are_of_the_case},
-    Relation{"the files of two layers", audit::layers_have_files_of_their_own},
     Relation{"reach / readiness of a gradient", audit::what_was_ready_was_reached},
     Relation{"the twin's gradients / those of the rank", audit::twin_has_the_gradients_of_its_rank},
     Relation{"state / largest value of a gradient", audit::state_is_of_absmax},

@@ -133,21 +133,6 @@ std::string rows_are_of_the_case(const Record& record) {
   return found;
 }
 
-// Layers have weights of their own, so their files are other bytes.
-std::string layers_have_files_of_their_own(const Record& record) {
-  using Key = std::tuple<std::string, std::string, int, std::int64_t, int>;
-  std::map<Key, const From<Artefact>*> first;  // by hash, name, process, step and rank
-  for (const From<Artefact>& from : record.evidence().artefacts) {
-    const Artefact& row = from.row;
-    if (row.layer < 0 || row.hash.empty()) continue;
-    const Key key{row.hash, row.name, from.process, row.step, row.of_rank};
-    const auto [at, is_new] = first.try_emplace(key, &from);
-    if (is_new || at->second->row.layer == row.layer) continue;
-    return row_text(*at->second) + " and " + row_text(from) + " are the same bytes";
-  }
-  return "";
-}
-
 // A hook on the accumulator runs in the backward of the graph that was walked.
 std::string what_was_ready_was_reached(const Record& record) {
   for (const From<Gradient>& from : record.evidence().gradients) {
