@@ -18,8 +18,9 @@ bool is_of_model(std::string_view op) {
 }
 
 std::ptrdiff_t place_of(const Finding& finding) {
-  const std::string_view op = is_of_model(finding.site.op) ? "" : finding.site.op;
-  return std::find(std::begin(kOrder), std::end(kOrder), op) - std::begin(kOrder);
+  const std::string_view op = finding.site.op;
+  const std::string_view wanted = is_of_model(op) ? std::string_view() : op;
+  return std::find(std::begin(kOrder), std::end(kOrder), wanted) - std::begin(kOrder);
 }
 
 // The situation, for the sentences.
