@@ -80,13 +80,6 @@ const std::vector<Mistake> kMistakes = {
     {"reach / readiness of a gradient",
      "says that the loss does not lead to blocks.1.attn.W_Q.weight, and that it became ready 1",
      [](Audited& h) { gradient(h, 1, 2, kQuery).reachable = harness::Reach::no; }},
-    {"the twin's gradients / those of the rank",
-     "the gradients that the twin has of rank 0 in step 1 are those of rank 1 and the other way",
-     [](Audited& h) {
-       for (auto& row : h.evidence.gradients) {
-         if (row.process == harness::kTwin) row.row.of_rank = 1 - row.row.of_rank;
-       }
-     }},
     {"state / largest value of a gradient",
      "says that the gradient of blocks.1.attn.W_Q.weight is \"nan\"",
      [](Audited& h) { gradient(h, 1, 2, kQuery).state = "nan"; }},
@@ -137,9 +130,11 @@ const std::vector<Mistake> kMistakes = {
        for (auto& row : h.evidence.gradients) row.row.ready_count *= row.process == 0 ? 2 : 1;
      }},
     {"a row of a step / its phase",
-     "rank 0 tells of an update of step 0, and no row says that it was in phase optimizer",
+     "rank 0 tells of an update of step 1, and no row says that it was in phase optimizer",
      [](Audited& h) {
-       for (auto& row : h.evidence.updates) --row.row.step;
+       std::erase_if(h.evidence.phases, [](const auto& from) {
+         return from.process == 0 && from.row.step == 1 && from.row.phase == "optimizer";
+       });
      }},
     {"numbers of collectives / their count",
      "rank 1 numbers its collectives of group default from 1 to 6, and writes 6 rows of them",

@@ -20,7 +20,6 @@ constexpr std::array kRelations = {
     Relation{"a file / one row", audit::one_row_a_file},
     Relation{"a row / the size of the case", audit::rows_are_of_the_case},
     Relation{"reach / readiness of a gradient", audit::what_was_ready_was_reached},
-    Relation{"the twin's gradients / those of the rank", audit::twin_has_the_gradients_of_its_rank},
     Relation{"state / largest value of a gradient", audit::state_is_of_absmax},
     Relation{"bucket of a gradient / plan of buckets", audit::bucket_is_of_plan},
     Relation{"parts / whole of an update", audit::update_counts_are_parts},

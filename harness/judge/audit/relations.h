@@ -15,7 +15,6 @@ std::string artefact_is_where_it_says(const Record& record);
 std::string one_row_a_file(const Record& record);
 std::string rows_are_of_the_case(const Record& record);
 std::string what_was_ready_was_reached(const Record& record);
-std::string twin_has_the_gradients_of_its_rank(const Record& record);
 std::string state_is_of_absmax(const Record& record);
 std::string bucket_is_of_plan(const Record& record);
 std::string update_counts_are_parts(const Record& record);
