@@ -127,7 +127,7 @@ class Account {
     return t_.factor * std::max(part.plain, share * part.drawn) +
            kUlpsOfBudget * oracles::spacing(part.size, t_.number) + t_.summed;
   }
-  // A mean square of n errors is itself known to 1/sqrt(2n) of it, and two are compared: three departures of their ratio are
+  // A mean square of n errors is itself known to 1/sqrt(2n) of it, and two are compared: three deviations of their ratio are
   // 3/sqrt(n). A row has few numbers, which one rounding the other way moves by a unit in the last place. The mean of a handful
   // (the three biases of a gate) can be far smaller by luck on one side: there it says no more than the largest error does. Draws
   // show how many numbers carry the mean.

@@ -20,7 +20,7 @@ struct Nearer {
   std::int64_t votes = 0;  // of them nearer to the other, less those nearer to the plain one
   std::vector<std::size_t> vectors;  // that are not the plain one's; ascending
 
-  // A few numbers say nothing; nor does a vote that chance alone gives: four departures.
+  // A few numbers say nothing; nor does a vote that chance alone gives: four deviations.
   [[nodiscard]] bool is_nearer() const {
     constexpr std::int64_t kFewest = 16;
     constexpr double kDeviations = 4.0;

@@ -8,6 +8,7 @@
 #include <set>
 #include <tuple>
 
+#include "harness/evidence/torch_types.h"
 #include "nsa/base/error.h"
 
 namespace harness {
@@ -137,22 +138,6 @@ void take_samples(const Evidence& evidence, Digest& digest) {
   take_medians(digest);
 }
 
-// By LibTorch's names; 0 of one that is not known here.
-std::int64_t bytes_of(const std::string& dtype) {
-  static const std::map<std::string, std::int64_t> kBytes = {{"Byte", 1},
-                                                             {"Char", 1},
-                                                             {"Bool", 1},
-                                                             {"Short", 2},
-                                                             {"Half", 2},
-                                                             {"BFloat16", 2},
-                                                             {"Int", 4},
-                                                             {"Float", 4},
-                                                             {"Long", 8},
-                                                             {"Double", 8}};
-  const auto at = kBytes.find(dtype);
-  return at == kBytes.end() ? 0 : at->second;
-}
-
 // What rank 0 handed to collectives in its last step. Nothing where some of it cannot be told in bytes.
 void take_collectives(const Evidence& evidence, Digest& digest) {
   std::int64_t step = 0;
@@ -164,7 +149,7 @@ void take_collectives(const Evidence& evidence, Digest& digest) {
   bool told = step > 0;
   for (const auto& row : evidence.collectives) {
     if (row.process != 0 || row.row.step != step) continue;
-    const std::int64_t each = bytes_of(row.row.dtype);
+    const std::int64_t each = torch_type_bytes(row.row.dtype);
     told = told && (each > 0 || row.row.count == 0);
     ++count;
     bytes += each * row.row.count;

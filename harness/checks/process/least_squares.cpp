@@ -41,7 +41,7 @@ struct Fit {
   double mean = 0.0;  // of y
   double slope = 0.0;
   std::size_t freedom = 0;
-  double departure = 1.0;  // of the slope, where there is any freedom
+  double deviation = 1.0;  // of the slope, where there is any freedom
   double scatter = 0.0;    // of y about the line
 };
 
@@ -62,7 +62,7 @@ Fit fit_of(const std::vector<double>& x, const std::vector<double>& y) {
   }
   if (fit.freedom == 0) return fit;
   fit.scatter = std::sqrt(squares / static_cast<double>(fit.freedom));
-  fit.departure = fit.scatter / std::sqrt(xx);
+  fit.deviation = fit.scatter / std::sqrt(xx);
   return fit;
 }
 
@@ -112,13 +112,13 @@ std::vector<double> weighted_fit(const Matrix& features,
 
 PowerLaw fit_power_law(const std::vector<double>& x, const std::vector<double>& y) {
   const Fit fit = fit_of(logs(x), logs(y));
-  const double reach = student_t(kT95, fit.freedom) * fit.departure;
+  const double reach = student_t(kT95, fit.freedom) * fit.deviation;
   return {fit.slope, fit.slope - reach, fit.slope + reach};
 }
 
 Line fit_line(const std::vector<double>& x, const std::vector<double>& y) {
   const Fit fit = fit_of(x, y);
-  const double reach = student_t(kT99, fit.freedom) * fit.departure;
+  const double reach = student_t(kT99, fit.freedom) * fit.deviation;
   return {fit.mean, fit.slope, fit.slope - reach, fit.slope + reach, fit.scatter};
 }
 

@@ -15,7 +15,7 @@ struct PowerLaw {
 [[nodiscard]] PowerLaw fit_power_law(const std::vector<double>& x, const std::vector<double>& y);
 
 // y ~ mean + slope (x - mean x): the slope with its 99 % confidence interval (infinite for two points), and the standard
-// departure of what is left.
+// deviation of the residuals.
 struct Line {
   double mean = 0.0;
   double slope = 0.0;

@@ -69,7 +69,7 @@ struct Stream {
                                                          const Stream& stream);
 
 // How far a number may be off: 64 sqrt(n) u of the largest one, n the terms of the longest sum. Where results are kept in a
-// narrower type than sums are taken in: eight standard departures of the roundings on the way, of the number and its row's mean
+// narrower type than sums are taken in: eight standard deviations of the roundings on the way, of the number and its row's mean
 // square.
 [[nodiscard]] oracles::Expected within_ceiling(oracles::Tensor value, const ModelRows& model);
 

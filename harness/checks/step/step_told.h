@@ -9,7 +9,8 @@
 
 namespace harness::checks {
 
-// One stage (data, initial_values, loss, ...) of one rank's step is not what the oracle makes of what was recorded before it.
+// The departure of one stage (data, initial_values, loss, ...) in one rank's step: its record differs from what the oracle
+// computes from the records of earlier stages.
 // `params` are full names. A law is reported if it is the only one that fits in all steps and ranks.
 [[nodiscard]] Departure step_departure(std::string code,
                                        const std::string& op,

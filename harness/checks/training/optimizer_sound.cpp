@@ -93,7 +93,7 @@ class OptimizerJudge {
     }
   }
 
-  // Of so many elements; of a few, one may be lost by chance: three standard departures and one more are allowed.
+  // Of so many elements; of a few, one may be lost by chance: three standard deviations and one more are allowed.
   [[nodiscard]] static double most_lost(std::int64_t wanted) {
     const double expected = kMostLost * static_cast<double>(wanted);
     return wanted < kFewElements ? expected + 3.0 * std::sqrt(expected) + 1.0 : expected;

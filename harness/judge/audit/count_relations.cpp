@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <set>
 
+#include "harness/evidence/torch_types.h"
 #include "harness/judge/audit/relations.h"
 
 namespace harness::audit {
@@ -49,10 +50,6 @@ std::string outside_of_phase(const Evidence& evidence,
            " of that step";
   }
   return "";
-}
-
-std::int64_t bytes_of_one(const std::string& dtype) {
-  return dtype == "Double" ? 8 : dtype == "Float" ? 4 : 2;
 }
 
 constexpr std::size_t kMostPlacesTold = 64;  // of a known sum
@@ -194,7 +191,7 @@ std::string known_sum_is_as_large_as_its_reduction(const Record& record) {
   std::map<OfStep, std::pair<std::vector<std::int64_t>, std::vector<std::int64_t>>> bytes;
   for (const From<ExactSum>& from : evidence.exact_sums) {
     bytes[{from.process, from.row.step}].first.push_back(from.row.elements *
-                                                         bytes_of_one(from.row.dtype));
+                                                         torch_type_bytes(from.row.dtype));
   }
   for (const From<Collective>& from : evidence.collectives) {
     if (from.row.phase != "known_sums") continue;

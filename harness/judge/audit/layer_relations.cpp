@@ -22,8 +22,7 @@ struct LayerKey {
 };
 
 std::string text_of(const LayerKey& key) {
-  return "layer " + std::to_string(key.layer) + " of " + process_name(key.process) + ", step " +
-         std::to_string(key.step);
+  return layer_text(key.process, key.step, key.layer);
 }
 
 LayerKey layer_of_file(const FileKey& file) {
@@ -90,7 +89,8 @@ bool is_packed(const Evidence& evidence) {
   return evidence.the_case.scenario.training.data.packed > 1;
 }
 
-// Then the file holds a copy of what was chosen, taken before anything could write into it.
+// If the selection ran in the layer and documents are not packed, the file holds a copy of the chosen blocks. The copy was made
+// before anything could write into them.
 bool holds_a_copy_of_blocks(const Evidence& evidence, const LayerKey& key) {
   return !is_packed(evidence) && runs_of(evidence, key, "select") > 0;
 }

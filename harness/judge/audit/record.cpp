@@ -102,4 +102,9 @@ std::string place_text(int process, int of_rank, std::int64_t step) {
   return who + ", step " + std::to_string(step);
 }
 
+std::string layer_text(int process, std::int64_t step, int layer) {
+  return "layer " + std::to_string(layer) + " of " + process_name(process) + ", step " +
+         std::to_string(step);
+}
+
 }  // namespace harness::audit

@@ -85,5 +85,7 @@ std::map<Key, const From<Row>*> newest_by(const Rows<Row>& rows, const KeyOf& ke
 [[nodiscard]] std::string hash_of(const nsa::TensorView& tensor);
 // "rank 1, step 2", "the twin for rank 1, step 2"
 [[nodiscard]] std::string place_text(int process, int of_rank, std::int64_t step);
+// "layer 2 of rank 1, step 3"
+[[nodiscard]] std::string layer_text(int process, std::int64_t step, int layer);
 
 }  // namespace harness::audit

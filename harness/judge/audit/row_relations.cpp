@@ -28,11 +28,6 @@ std::string state_of_largest(double absmax) {
   return absmax == 0.0 ? "zero" : "ok";
 }
 
-std::string layer_text(int process, std::int64_t step, int layer) {
-  return "layer " + std::to_string(layer) + " of " + process_name(process) + ", step " +
-         std::to_string(step);
-}
-
 // Times of the rows of one process, ascending.
 template <typename Row>
 std::map<int, std::vector<std::int64_t>> times_of(const Rows<Row>& rows) {
@@ -97,19 +92,16 @@ std::string rows_are_of_the_case(const Record& record) {
             " to " + std::to_string(most);
   };
   const auto layers = static_cast<std::int64_t>(scenario.model.n_layers);
-  for (const auto& row : evidence.routes) within("route", "layer", row.row.layer, -1, layers - 1);
-  for (const auto& row : evidence.gates) within("gate_use", "layer", row.row.layer, 0, layers - 1);
-  for (const auto& row : evidence.exposures) {
-    within("exposure", "layer", row.row.layer, 0, layers - 1);
-  }
-  for (const auto& row : evidence.block_choices) {
-    within("block_choice", "layer", row.row.layer, 0, layers - 1);
-  }
-  for (const auto& row : evidence.recomputes) {
-    within("recompute", "layer", row.row.layer, 0, layers - 1);
-  }
+  const auto of_layers = [&](const char* kind, const auto& rows, std::int64_t least = 0) {
+    for (const auto& row : rows) within(kind, "layer", row.row.layer, least, layers - 1);
+  };
+  of_layers("route", evidence.routes, -1);
+  of_layers("gate_use", evidence.gates);
+  of_layers("exposure", evidence.exposures);
+  of_layers("block_choice", evidence.block_choices);
+  of_layers("recompute", evidence.recomputes);
+  of_layers("reads", evidence.reads);
   for (const auto& row : evidence.reads) {
-    within("reads", "layer", row.row.layer, 0, layers - 1);
     within("reads", "position", row.row.step, 0, scenario.training.seq_len - 1);
   }
   if (!scenario.trains()) return found;
@@ -125,12 +117,11 @@ std::string rows_are_of_the_case(const Record& record) {
   of_steps("batch", evidence.batches);
   of_steps("bucket", evidence.buckets);
   of_steps("recompute", evidence.recomputes);
-  for (const auto& row : evidence.gradients) {
-    within("gradient", "rank", row.row.of_rank, 0, evidence.ranks() - 1);
-  }
-  for (const auto& row : evidence.batches) {
-    within("batch", "rank", row.row.of_rank, 0, evidence.ranks() - 1);
-  }
+  const auto of_ranks = [&](const char* kind, const auto& rows) {
+    for (const auto& row : rows) within(kind, "rank", row.row.of_rank, 0, evidence.ranks() - 1);
+  };
+  of_ranks("gradient", evidence.gradients);
+  of_ranks("batch", evidence.batches);
   return found;
 }
 

@@ -235,8 +235,8 @@ std::string batch_hash_is_of_its_tokens(const Record& record) {
   return "";
 }
 
-// A mean lies between the smallest and the largest of what it is the mean of, and is finite where they are. Where the loss scores a
-// drawn number of positions, it may score none.
+// The loss of a step is a mean: it lies between the smallest and the largest loss of the step's file. If these are finite, it is
+// finite. If the loss scores a drawn number of positions, it may score none: then the mean may be NaN.
 std::string loss_is_of_its_step(const Record& record) {
   constexpr double kRounded = 1e-9;
   const Evidence& evidence = record.evidence();

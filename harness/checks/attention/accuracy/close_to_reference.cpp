@@ -239,7 +239,7 @@ class ReferenceComparison {
   }
 
   // Where the plain implementation is exact, a back end may still round: 4 units in the last place, of the largest entry and
-  // on average. A mean square of n errors is itself only known to 1/sqrt(2n) of it, and two are compared: three departures of
+  // on average. A mean square of n errors is itself only known to 1/sqrt(2n) of it, and two are compared: three deviations of
   // their ratio are 3/sqrt(n), which matters for a bias of a few elements and for nothing larger.
   // `cancelled` is a unit in the last place of the sums whose difference a gradient of queries or keys is (dS = P (dP - sum P
   // dP)): where all keys but one have no weight the plain implementation subtracts equal numbers, and a fused one, which takes

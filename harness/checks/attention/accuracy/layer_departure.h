@@ -9,7 +9,8 @@
 
 namespace harness::checks {
 
-// The law of a choice that is no list of blocks: ascending, each once, then -1.
+// The law that is reported if the chosen blocks of a query are not a valid list. A valid list is ascending, has each block once,
+// and is filled up with -1.
 inline constexpr const char* kNotALegalList = "not_a_legal_list";
 
 struct LayerPlace {

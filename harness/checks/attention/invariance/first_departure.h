@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,20 @@ struct Sameness {
   bool last_sequence = false;  // of each tensor: their batches may differ
   bool bit_by_bit = false;     // also a zero's sign and the bits of a NaN
   std::function<bool(int row)> keep = [](int) { return true; };
+};
+
+// The bytes of each element of a tensor.
+class ElementBits {
+ public:
+  explicit ElementBits(const nsa::TensorView& view)
+      : bytes_(view.bytes), width_(static_cast<std::size_t>(nsa::dtype_bytes(view.dtype))) {}
+  std::span<const std::byte> operator[](std::size_t i) const {
+    return bytes_.subspan(i * width_, width_);
+  }
+
+ private:
+  std::span<const std::byte> bytes_;
+  std::size_t width_;
 };
 
 // Rows (along `row_axis`, or compressed tokens in axis 2 if it is -1) in which the tensors differ. Unless it is asked bit by bit,
@@ -57,15 +72,9 @@ struct Sameness {
     }
   };
   if (same.bit_by_bit) {
-    const auto bits_of = [&](const nsa::TensorView& view) {
-      return [&view, width](std::size_t i) { return view.bytes.subspan(i * width, width); };
-    };
-    for (std::size_t i = count - size; i < count; ++i) {
-      const auto one = bits_of(a)(in_a + i);
-      const int row = along.row(i - (count - size));
-      const bool equal = std::equal(one.begin(), one.end(), bits_of(b)(in_b + i).begin());
-      if (!equal && same.keep(row)) rows.insert(row);
-    }
+    compare(ElementBits(a), ElementBits(b), [](const auto& x, const auto& y) {
+      return std::equal(x.begin(), x.end(), y.begin());
+    });
   } else if (is_integer(a)) {
     compare(nsa::to_int64s(a), nsa::to_int64s(b), std::equal_to<>());
   } else {
