@@ -46,7 +46,7 @@ class RecordTest : public testing::Test {
     return fs::path(result.out.substr(0, result.out.size() - 1)).parent_path();
   }
   [[nodiscard]] static std::string tensors_of(const std::string& run) {
-    return run + "/01_s/rank_0/attention_layer.safetensors";
+    return run + "/01_s/rank_0/step_1/attention_layer_0.safetensors";
   }
   [[nodiscard]] std::string summary() const {
     return program_.run({"report", "--format", "summary"}).out;
@@ -95,7 +95,7 @@ TEST_F(RecordTest, AnAlteredFileIsNoEvidence) {
   EXPECT_EQ(judged.exit_code, 0) << "the judgement that had the file as it was stays";
   EXPECT_THAT(judged.out, HasSubstr("files of its ranks are not what was recorded"));
   EXPECT_THAT(judged.out,
-              HasSubstr("rank_0/attention_layer.safetensors) is not what was recorded: "
+              HasSubstr("rank_0/step_1/attention_layer_0.safetensors) is not what was recorded: "
                         "another hash"));
 }
 

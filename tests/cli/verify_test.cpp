@@ -76,7 +76,7 @@ TEST_F(VerifyTest, TensorsThatWereNotKeptAreCounted) {
 
 TEST_F(VerifyTest, ARemovedTensorIsNamed) {
   run({"--keep"});
-  const std::string path = folder_ + "/01_s/rank_0/attention_layer.safetensors";
+  const std::string path = folder_ + "/01_s/rank_0/step_1/attention_layer_0.safetensors";
   fs::remove(path);
   expect(6, {"DIFFERS " + path + ": not there", "1 as recorded, 1 not kept"});
   fs::remove_all(folder_ + "/01_s/rank_0");
@@ -87,7 +87,7 @@ TEST_F(VerifyTest, WhatPruneTookIsNoRemovedTensor) {
   run({"--keep"});
   const auto pruned = program_.run({"db", "prune", "--keep", "90d", "--tensors", "0"});
   ASSERT_EQ(pruned.exit_code, 0) << pruned.err;
-  EXPECT_FALSE(fs::exists(folder_ + "/01_s/rank_0/attention_layer.safetensors"));
+  EXPECT_FALSE(fs::exists(folder_ + "/01_s/rank_0/step_1/attention_layer_0.safetensors"));
   expect(0, {"0 as recorded, 2 not kept"});
 }
 
@@ -129,7 +129,7 @@ TEST_F(VerifyTest, AnAlteredVerdictIsNamed) {
 
 TEST_F(VerifyTest, AnAlteredTensorIsNamed) {
   run({"--keep"});
-  const std::string path = folder_ + "/01_s/rank_0/attention_layer.safetensors";
+  const std::string path = folder_ + "/01_s/rank_0/step_1/attention_layer_0.safetensors";
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
   file.seekp(-1, std::ios::end);
   file.put('\1');  // of the same length

@@ -272,9 +272,9 @@ int break_with_layers(Rank& rank) {
 
 // One layer as check `causal` wants it, in two passes that are the same before position 12 of 16.
 void write_layer(const Rank& rank, const std::string& name, bool perturbed) {
-  const std::string folder = "rank_" + std::to_string(rank.process);
+  const std::string folder = "rank_" + std::to_string(rank.process) + "/step_1";
   std::filesystem::create_directories(rank.folder + "/" + folder);
-  const std::string path = folder + "/" + name + ".safetensors";
+  const std::string path = folder + "/" + name + "_0.safetensors";  // of layer 0
   constexpr std::size_t kRows = 16;
   const std::vector<double> zeros(kRows, 0.0);
   std::vector<double> x = zeros;

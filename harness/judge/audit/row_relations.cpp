@@ -57,8 +57,7 @@ std::string counter_text(
 std::string artefact_is_where_it_says(const Record& record) {
   for (const From<Artefact>& from : record.evidence().artefacts) {
     const std::string& path = from.row.path;
-    const bool of_worker = (path.starts_with("rank_") || path.starts_with("twin_of_")) &&
-                           path.find("/step_") != std::string::npos;
+    const bool of_worker = path.starts_with("rank_") || path.starts_with("twin_of_");
     if (!of_worker || path == wanted_path(from)) continue;
     return "a row tells of " + row_text(from) + ", and its file is " + path;
   }
