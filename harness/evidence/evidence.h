@@ -57,6 +57,8 @@ struct Evidence {
   Rows<ExactSum> exact_sums;
   Rows<ReducedAgain> reduced_again;
   Rows<ParameterHash> parameters;
+  Rows<StepDigest> digests;
+  Rows<TensorDigest> tensor_digests;
   Rows<Batch> batches;
   Rows<RouteUse> routes;
   Rows<Refusal> refusals;

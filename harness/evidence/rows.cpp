@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "harness/evidence/tensor_classes.h"
 #include "nsa/base/error.h"
 #include "nsa/base/text.h"
 
@@ -12,6 +13,10 @@ std::string process_name(int process) {
   if (process == kController) return "controller";
   if (process == kLauncher) return "launcher";
   return "rank " + std::to_string(process);
+}
+
+std::string digest_of(const StepDigest& digest, const TensorClass& of) {
+  return of.digest != nullptr ? digest.*of.digest : nsa::join(digest.gradients);
 }
 
 void to_json(nlohmann::json& json, const Real& real) {

@@ -187,6 +187,39 @@ struct ParameterHash {  // after an optimiser step
   std::string piece = {};  // as of Gradient
 };
 
+// What one step of a training of the user's own left behind, as fingerprints: 64 bits of all bytes of a class of tensors, in hex; ""
+// where the class is empty or was not read. Taken in every step, recorded in full or not. Ranks with the same piece hold the same.
+struct StepDigest {
+  static constexpr const char* kKind = "digest";
+  std::int64_t step = 0;
+  std::int64_t reductions =
+      0;  // backwards that reduced gradients, in the whole run up to the end of this step
+  std::int64_t taken = 0;  // steps of the optimiser
+  std::int64_t forwards = 0;
+  std::int64_t backwards = 0;
+  std::vector<std::string> gradients = {};  // of each backward that reduced them, in order
+  std::string parameters = {};              // those that are trained, after the update
+  std::string frozen = {};                  // the others, after the update
+  std::string buffers = {};                 // when the last forward began
+  std::string inputs = {};                  // what the model was called with, in all forwards
+  Real grad_norm = -1.0;                    // of the last of `gradients`; -1: not taken
+  std::string not_finite = {};  // classes with an infinity or a NaN, as they arose: g, p, f, b
+  std::string piece = {};       // as of Gradient
+};
+
+// Of a step in which digests differ, or are not finite: one tensor of one rank, read by the controller from the file in which the rank
+// keeps its last steps.
+struct TensorDigest {
+  static constexpr const char* kKind = "tensor_digest";
+  std::int64_t step = 0;
+  std::string of;      // the class: gradients, parameters, frozen, buffers
+  std::string tensor;  // full name
+  std::string fingerprint;
+  std::string state;     // ok, nan, inf; kUnread
+  std::int64_t odd = 0;  // tensors of the class that differ or are not finite, of
+  std::int64_t all = 0;  // so many
+};
+
 struct Batch {  // one row per sequence of a micro-batch
   static constexpr const char* kKind = "batch";
   std::int64_t step = 0;
@@ -556,6 +589,22 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     ExactSum, step, bucket, elements, dtype, hash, wrong, places, values)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ReducedAgain, step, call, param, bucket, hash)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ParameterHash, step, param, hash, piece)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(StepDigest,
+                                                step,
+                                                reductions,
+                                                taken,
+                                                forwards,
+                                                backwards,
+                                                gradients,
+                                                parameters,
+                                                frozen,
+                                                buffers,
+                                                inputs,
+                                                grad_norm,
+                                                not_finite,
+                                                piece)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
+    TensorDigest, step, of, tensor, fingerprint, state, odd, all)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Batch, step, micro, of_rank, sequence, hash, source)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RouteUse, seam, layer, effective, forward, backward)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Refusal, seam, layer, requested, reason)

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "harness/evidence/hosts.h"
+#include "harness/evidence/paired_steps.h"
 #include "harness/judge/asked.h"
 #include "harness/judge/audit/record_audit.h"
 #include "harness/judge/codes/codes.h"
@@ -316,7 +317,7 @@ Judgement judge(const Evidence& evidence,
                 std::span<const Check> checks,
                 const std::function<bool()>& stopped) {
   Judgement judged;
-  const Evidence shown = blinded(evidence);
+  const Evidence shown = with_paired_steps(blinded(evidence));
   for (const std::string& name : evidence.the_case.scenario.checks) {
     if (stopped && stopped()) {
       return {Outcome::inconclusive, "interrupted while it was judged", {}, {}};

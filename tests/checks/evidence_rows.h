@@ -30,6 +30,8 @@ void each_kind(Evidence& evidence, const Visit& visit) {
       &E::exact_sums,
       &E::reduced_again,
       &E::parameters,
+      &E::digests,
+      &E::tensor_digests,
       &E::batches,
       &E::routes,
       &E::refusals,

@@ -49,6 +49,7 @@ void shuffle_rows(harness::Evidence& e) {
   std::mt19937 random(5);
   const auto shuffle = [&](auto& rows) { std::shuffle(rows.begin(), rows.end(), random); };
   shuffle(e.gradients), shuffle(e.buckets), shuffle(e.collectives), shuffle(e.collectives_done);
+  shuffle(e.digests), shuffle(e.tensor_digests);
   shuffle(e.parameters), shuffle(e.batches), shuffle(e.routes), shuffle(e.exposures),
       shuffle(e.artefacts);
   shuffle(e.samples), shuffle(e.errors), shuffle(e.exited), shuffle(e.observations),

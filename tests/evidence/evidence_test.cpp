@@ -32,6 +32,8 @@ TEST(Evidence, EveryKindReachesItsList) {
   expect_in(&Evidence::collectives);
   expect_in(&Evidence::collectives_done);
   expect_in(&Evidence::parameters);
+  expect_in(&Evidence::digests);
+  expect_in(&Evidence::tensor_digests);
   expect_in(&Evidence::batches);
   expect_in(&Evidence::routes);
   expect_in(&Evidence::refusals);

@@ -1,10 +1,12 @@
 // Is the gradient that enters the optimiser the same on every rank, reduced once? Judged from the hashes after reduction
-// and from the ranks' own record of their all-reduces, never from the reducer's word alone.
+// and from the ranks' own record of their all-reduces, never from the reducer's word alone. In a training of the user's own, steps whose
+// gradients were not recorded one by one are judged from digests.
 #include <algorithm>
 #include <iterator>
 #include <tuple>
 
 #include "harness/checks/course.h"
+#include "harness/checks/digests.h"
 #include "harness/checks/gradients/ledger.h"
 #include "harness/checks/gradients/travelling_type.h"
 #include "harness/checks/list.h"
@@ -47,15 +49,21 @@ class ReducedGradients {
         ledger_(evidence),
         course_(Course::of(evidence)),
         params_(course_.params),
+        digests_(evidence),
         micro_is_told_(std::any_of(evidence.collectives.begin(),
                                    evidence.collectives.end(),
                                    [](const auto& row) { return row.row.micro > 0; })) {}
 
   CheckResult judge() {
     if (evidence_.gradients.empty()) return inconclusive("no gradient row was recorded");
-    for (const std::int64_t step : course_.steps) judge_step(step);
+    const std::set<std::int64_t> recorded(course_.steps.begin(), course_.steps.end());
+    std::set<std::int64_t> all = recorded;
+    for (const auto& [step, of_ranks] : digests_.steps()) all.insert(step);
+    for (const std::int64_t step : all) {
+      recorded.contains(step) ? judge_step(step) : judge_digests(step);
+    }
     if (there_ == 0 && !result_.has_findings()) result_.missing("a gradient that came in a step");
-    const auto steps = static_cast<std::int64_t>(course_.steps.size());
+    const auto steps = static_cast<std::int64_t>(all.size());
     const std::string count = std::to_string(params_.size());
     return result_.finish(
         (!in_pieces_.empty() ? of_pieces(steps)
@@ -80,6 +88,42 @@ class ReducedGradients {
     if (!reduced && !told_) {
       result_.found(not_reduced(step, seen));
       told_ = true;
+    }
+  }
+
+  // Of all gradients at once. A rank that made no reduction where others did has reduced nothing.
+  void judge_digests(std::int64_t step) {
+    if (told_ || evidence_.ranks() == 1) return;
+    std::map<int, std::int64_t> made;
+    for (const auto& [rank, digest] : digests_.steps().at(step)) {
+      if (digest->taken > 0) made[rank] = static_cast<std::int64_t>(digest->gradients.size());
+    }
+    Departure seen("GRAD.NOT_REDUCED", "digest");
+    seen.site.step = step;
+    if (!all_equal(made)) {
+      std::vector<int> silent;
+      for (const auto& [rank, reductions] : made) {
+        if (reductions == 0) silent.push_back(rank);
+      }
+      if (silent.empty())
+        return;  // more often on one rank: its parameters tell whether that is wrong
+      seen.site.ranks = silent;
+      seen.facts["silent"] = ranks_text(silent);
+      told_ = true;
+      result_.found(std::move(seen));
+      return;
+    }
+    for (const auto& [piece, of_rank] : digests_.held(step, kGradientClass)) {
+      const Agreement<int> agreed = agree(of_rank);
+      if (agreed.compared()) ++there_;
+      if (agreed.said != Said::differ) continue;
+      digests_.name_tensors(step, kGradientClass, seen);
+      seen.site.step = step;
+      seen.site.ranks = agreed.odd;
+      seen.facts["what"] = kGradientClass.in_words;
+      told_ = true;
+      result_.found(std::move(seen));
+      return;
     }
   }
 
@@ -119,7 +163,8 @@ class ReducedGradients {
       const bool as_it_is =
           evidence_.the_case.scenario.parallel.compress == "none" && !course_.as_recorded;
       if (evidence_.ranks() == 1 && as_it_is) pieces[row->piece][-1] = held(*row, row->hash_before);
-      if (row->reduced || evidence_.ranks() == 1) pieces[row->piece][rank] = held(*row, row->hash_after);
+      if (row->reduced || evidence_.ranks() == 1)
+        pieces[row->piece][rank] = held(*row, row->hash_after);
     }
     for (const auto& [piece, of_rank] : pieces) {
       const Agreement<int> agreed = agree(of_rank);
@@ -308,10 +353,11 @@ class ReducedGradients {
   Ledger ledger_;
   Course course_;
   const std::vector<std::string>& params_;
+  Digests digests_;
   bool micro_is_told_ = false;
   std::set<std::string> none_;  // parameters without a gradient in some step
   Pieces in_pieces_;
-  std::int64_t there_ = 0;    // reduced gradients that were compared, over all steps
+  std::int64_t there_ = 0;  // reduced gradients that were compared, over all steps
   ResultBuilder result_;
   std::map<int, Counts> extra_;
   bool told_ = false;

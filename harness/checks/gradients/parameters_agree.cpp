@@ -1,13 +1,15 @@
 // Are the parameters bitwise the same on every rank after each optimiser step? With agreeing gradients they must be. And is a tied
-// head the embedding, on every rank?
+// head the embedding, on every rank? In a training of the user's own, steps whose parameters were not recorded one by one are judged
+// from digests, and so are frozen parameters and buffers in every step.
 #include <algorithm>
 #include <tuple>
 
 #include "harness/checks/agreement.h"
 #include "harness/checks/course.h"
+#include "harness/checks/departures.h"
+#include "harness/checks/digests.h"
 #include "harness/checks/list.h"
 #include "harness/checks/parameter_names.h"
-#include "harness/checks/departures.h"
 
 namespace harness::checks {
 namespace {
@@ -21,7 +23,10 @@ constexpr const char* kTied = "lm_head.weight";
 class States {
  public:
   explicit States(const Evidence& evidence)
-      : evidence_(evidence), course_(Course::of(evidence)), params_(course_.params) {
+      : evidence_(evidence),
+        course_(Course::of(evidence)),
+        params_(course_.params),
+        digests_(evidence) {
     // Less closely watched, ranks record the state that no step comes after.
     only_last_ = evidence.the_case.scenario.observe < kWatchValues;
     if (only_last_) course_.steps.erase(course_.steps.begin(), course_.steps.end() - 1);
@@ -31,13 +36,24 @@ class States {
   }
 
   CheckResult judge() {
-    if (hashes_.all().empty()) return inconclusive("no parameter hash was recorded");
-    const auto steps = static_cast<std::int64_t>(course_.steps.size());
-    for (const std::int64_t step : course_.steps) {
+    if (hashes_.all().empty() && digests_.empty()) {
+      return inconclusive("no parameter hash was recorded");
+    }
+    const std::set<std::int64_t> recorded(course_.steps.begin(), course_.steps.end());
+    std::set<std::int64_t> all = recorded;
+    for (const auto& [step, of_ranks] : digests_.steps()) all.insert(step);
+    const auto steps = static_cast<std::int64_t>(all.size());
+    for (const std::int64_t step : all) {
+      const bool by_tensor = recorded.contains(step);
       std::vector<Departure> diverged;  // one a parameter
-      for (const std::string& param : params_) compare(step, param, diverged);
+      if (by_tensor) {
+        for (const std::string& param : params_) compare(step, param, diverged);
+      }
       if (evidence_.the_case.scenario.model.tied_head) look_at_tie(step);
       if (!result_.has_findings()) tell(diverged);
+      for (const TensorClass& of : {kBufferClass, kParameterClass, kFrozenClass}) {
+        if (!by_tensor || of.name != kParameterClass.name) compare_digests(step, of);
+      }
     }
     if (!untied_.empty()) result_.found(untied());
     const std::string count = std::to_string(params_.size());
@@ -111,6 +127,34 @@ class States {
     }
   }
 
+  // The first step in which a class differs: what comes later follows from it.
+  void compare_digests(std::int64_t step, const TensorClass& of) {
+    if (result_.has_findings()) return;
+    for (const auto& [piece, of_rank] : digests_.held(step, of)) {
+      const Agreement<int> agreed = agree(of_rank);
+      if (agreed.compared()) ++digests_compared_;
+      if (agreed.said != Said::differ) continue;
+      const bool buffers = of.name == kBufferClass.name;
+      Departure seen("STATE.DIVERGED", buffers ? "buffers" : "digest");
+      digests_.name_tensors(step, of, seen);
+      seen.site.step = step;
+      seen.site.ranks = agreed.odd;
+      if (!buffers) seen.facts["what"] = of.in_words;
+      if (of.name == kParameterClass.name && reduced_alike(step)) {
+        seen.facts["held"] = "the reduced gradients of this step are the same on all ranks";
+      }
+      result_.found(std::move(seen));
+      return;
+    }
+  }
+
+  [[nodiscard]] bool reduced_alike(std::int64_t step) const {
+    const auto pieces = digests_.held(step, kGradientClass);
+    return !pieces.empty() && std::all_of(pieces.begin(), pieces.end(), [](const auto& piece) {
+      return agree(piece.second).said == Said::equal;
+    });
+  }
+
   // If one parameter has no majority, the wrong rank is not known.
   void tell(std::vector<Departure>& diverged) {
     const bool majority = std::none_of(diverged.begin(), diverged.end(), [](const Departure& seen) {
@@ -134,6 +178,8 @@ class States {
   std::map<int, std::int64_t>
       untied_;  // by rank: the first step after which the head is not the embedding
   Pieces in_pieces_;
+  Digests digests_;
+  std::int64_t digests_compared_ = 0;
   bool only_last_ = false;
   ResultBuilder result_;
 };

@@ -38,6 +38,7 @@ class Batches {
       if (row.process == kTwin) twin_.put(key, row);
       if (row.process >= 0) ranks_.put(key, row);
     }
+    add_digests();
   }
 
   CheckResult judge() {
@@ -61,6 +62,23 @@ class Batches {
   }
 
  private:
+  // Of a step whose batches were not recorded one by one, a digest of all that the model was called with counts as one batch.
+  void add_digests() {
+    std::set<std::int64_t> recorded;
+    for (const auto& row : evidence_.batches) recorded.insert(row.row.step);
+    for (const auto& row : evidence_.digests) {
+      if (row.process < 0 || row.row.inputs.empty() || recorded.contains(row.row.step)) continue;
+      Batch whole;
+      whole.step = row.row.step;
+      whole.of_rank = row.process;
+      whole.hash = row.row.inputs;
+      wholes_.push_back({row.process, row.t_ms, whole});
+    }
+    for (const auto& row : wholes_) {
+      ranks_.put({row.row.step, row.row.micro, row.row.sequence, row.process}, row);
+    }
+  }
+
   // Of a command those that some rank recorded.
   [[nodiscard]] std::map<std::int64_t, std::set<Slot>> slots_of_steps() const {
     std::map<std::int64_t, std::set<Slot>> slots;
@@ -287,6 +305,7 @@ class Batches {
   const Evidence& evidence_;
   bool is_command_;
   std::set<std::pair<int, std::int64_t>> sat_out_;
+  Rows<Batch> wholes_;  // of digests
   Latest<BatchKey, Batch> ranks_;
   Latest<BatchKey, Batch> twin_;
   ResultBuilder result_;

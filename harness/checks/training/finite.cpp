@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <string_view>
 #include <tuple>
 
 #include "harness/checks/attention/decode/decode_record.h"
 #include "harness/checks/attention/record/layer_survey.h"
+#include "harness/checks/digests.h"
 #include "harness/checks/list.h"
 #include "harness/checks/parameter_names.h"
 #include "harness/checks/training/nan_origin.h"
@@ -87,6 +89,7 @@ class Finiteness {
       demand_layers(kSteps);
     } else if (evidence_.the_case.scenario.is_command()) {
       judge_gradients();
+      judge_digests();
     } else if (evidence_.the_case.scenario.trains()) {
       demand("loss", "the loss");
       // A sum over all gradients: where it is finite they are.
@@ -115,9 +118,12 @@ class Finiteness {
     } else if (!births_.empty()) {
       result_.found(recorded_origin(evidence_, births_));
     }
-    return result_.finish(std::to_string(samples_) + " samples, " + std::to_string(gradients_) +
-                          " gradients and " + std::to_string(tensors_) +
-                          " recorded tensors are finite");
+    return result_.finish(
+        std::to_string(samples_) + " samples, " + std::to_string(gradients_) + " gradients and " +
+        std::to_string(tensors_) + " recorded tensors are finite" +
+        (digests_ == 0 ? ""
+                       : ", and all parameters, buffers and reduced gradients in " +
+                             counted(digests_, "step") + " of a rank"));
   }
 
  private:
@@ -197,6 +203,41 @@ class Finiteness {
     }
   }
 
+  // Of all tensors in every step. Gradients that overflow in a step that the optimiser left out are no finding.
+  void judge_digests() {
+    const Digests digests(evidence_);
+    for (const auto& [step, of_ranks] : digests.steps()) {
+      for (const auto& [rank, digest] : of_ranks) {
+        ++digests_;
+        for (const auto& [of, moment] : {std::pair{kBufferClass, Moment::forward},
+                                         std::pair{kFrozenClass, Moment::forward},
+                                         std::pair{kGradientClass, Moment::gradient},
+                                         std::pair{kParameterClass, Moment::after}}) {
+          if (digest->not_finite.find(of.letter) == std::string::npos) continue;
+          if (of.letter == kGradientClass.letter && digest->taken == 0) continue;
+          const auto named = digests.not_finite(step, of, rank);
+          Sighting seen;
+          if (named.size() == 1) seen.site = site_of_params({named.front().first});
+          seen.what = std::string(of.in_words) + " are not finite" + text_of(named);
+          // Behind the rows of single tensors, which tell more.
+          add({step, moment, std::numeric_limits<int>::max(), 0, of.name}, rank, seen);
+        }
+      }
+    }
+  }
+
+  // ": 0.weight (nan), 2.bias (inf) and 3 more"
+  [[nodiscard]] static std::string text_of(
+      const std::vector<std::pair<std::string, std::string>>& named) {
+    constexpr std::size_t kMost = 3;
+    std::string text;
+    for (std::size_t i = 0; i < named.size() && i < kMost; ++i) {
+      text += (i == 0 ? ": " : ", ") + named[i].first + " (" + named[i].second + ")";
+    }
+    if (named.size() > kMost) text += " and " + std::to_string(named.size() - kMost) + " more";
+    return text;
+  }
+
   // Whoever asks only for the state must learn what the numbers say.
   void require_agreement(int rank, const Gradient& gradient) {
     const bool told_finite = gradient.state == "ok" || gradient.state == "zero";
@@ -265,6 +306,7 @@ class Finiteness {
   std::int64_t samples_ = 0;
   std::int64_t gradients_ = 0;
   std::int64_t tensors_ = 0;
+  std::int64_t digests_ = 0;  // steps of ranks
 };
 
 }  // namespace

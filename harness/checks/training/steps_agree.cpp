@@ -17,7 +17,7 @@ using Steps = std::set<std::int64_t>;
 struct OfRank {
   Steps begun;     // a forward or a backward
   Steps updated;   // the optimiser was called
-  Steps compared;  // parameters and gradients were recorded
+  Steps compared;  // parameters and gradients were recorded, one by one or as a digest
   Steps losses;    // what the backward began with
   Steps reduced;   // gradients were sent to other ranks
   std::int64_t forwards = 0;
@@ -90,6 +90,11 @@ class EveryStep {
     for (const auto& row : evidence_.parameters) {
       const auto of_rank = gradients.find(row.process);
       if (of_rank == gradients.end() || of_rank->second.count(row.row.step) == 0) continue;
+      ranks_[row.process].compared.insert(row.row.step);
+    }
+    // A class without tensors has no digest: a step was looked at if it has one of anything that was trained.
+    for (const auto& row : evidence_.digests) {
+      if (row.process < 0 || row.row.parameters.empty()) continue;
       ranks_[row.process].compared.insert(row.row.step);
     }
   }

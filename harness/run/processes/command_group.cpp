@@ -32,6 +32,14 @@ bool has_ended(const Fd& pidfd) {
   return !pidfd.is_open() || poll(&ended, 1, 0) > 0;
 }
 
+// The library by which ranks take fingerprints lies beside this program; "" where it does not.
+std::string fingerprint_library() {
+  std::error_code error;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
+  const auto library = program.parent_path().parent_path() / "lib" / "libnsa_fingerprint.so";
+  return std::filesystem::is_regular_file(library, error) ? library.string() : "";
+}
+
 // What the two lines look for, and what switches PyTorch's flight recorder on.
 ProcessRequest with_address(ProcessRequest keeper,
                             const std::string& address,
@@ -44,6 +52,9 @@ ProcessRequest with_address(ProcessRequest keeper,
   }
   keeper.environment.push_back("NSA_HARNESS_SOCKET=" + address);
   keeper.environment.push_back("NSA_HARNESS_ORIGIN_MS=" + std::to_string(origin_ms));
+  if (const std::string library = fingerprint_library(); !library.empty()) {
+    keeper.environment.push_back("NSA_HARNESS_FINGERPRINT=" + library);
+  }
   return keeper;
 }
 
@@ -58,6 +69,7 @@ CommandGroup::CommandGroup(const RunnerOptions& options,
       sink_(sink),
       callers_(options.folder),
       flights_(options.folder),
+      digests_(options.folder),
       watch_(limits,
              origin_ms,
              sink,
@@ -165,6 +177,7 @@ void CommandGroup::on_line(pid_t pid, LineReader::Piece piece, std::string_view 
   const std::optional<Event> event = intake_.take(number, piece, text);
   if (!event) return;
   order_.heard(*event);
+  for (const auto& [of, row] : digests_.heard(*event)) record(of, now_ms(), row);
   Rank& rank = ranks_.at(number);
   if (event->kind == Hello::kKind) rank.said_hello = true;
   if (event->kind == WorkerError::kKind) rank.told_error = true;

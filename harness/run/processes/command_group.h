@@ -17,6 +17,7 @@
 #include "harness/run/processes/flight_recorders.h"
 #include "harness/run/processes/output_growth.h"
 #include "harness/run/processes/stalls.h"
+#include "harness/run/processes/step_digests.h"
 #include "harness/run/record/intake.h"
 #include "harness/run/runner.h"
 
@@ -86,6 +87,7 @@ class CommandGroup {
   Callers callers_;
   FlightRecorders flights_;
   CollectiveOrder order_;
+  StepDigests digests_;
   Stalls stalls_;
   Watch watch_;
   Intake intake_;
