@@ -19,7 +19,7 @@ verb_wheel() {
   locate_toolchain  # where pip is
   local inside=$package/nsa_harness
   rm -rf -- "$package"
-  mkdir -p -- "$inside/bin" "$inside/share/nsa-harness" "$out" || die 3 "$package or $out cannot be written"
+  mkdir -p -- "$inside/bin" "$inside/lib" "$inside/share/nsa-harness" "$out" || die 3 "$package or $out cannot be written"
   cp -R -- "$root/python/." "$root/LICENSE" "$root/CHANGELOG.md" "$package/"
   find "$package" -name __pycache__ -prune -exec rm -rf -- {} +
   # The controller alone: it links no LibTorch, and what it needs beside it is data.
@@ -30,6 +30,7 @@ verb_wheel() {
     program=$binary
   fi
   strip -o "$inside/bin/nsa-harness" "$program" || die 3 "$program cannot be stripped"
+  strip -o "$inside/lib/libnsa_fingerprint.so" "$build/lib/libnsa_fingerprint.so" || die 3 "the library of fingerprints cannot be stripped"
   cp -R -- "$root/configs" "$root/scenarios" "$build/share/nsa-harness/corpus.txt" "$inside/share/nsa-harness/"
   version=$("$inside/bin/nsa-harness" version) || die 3 "the controller that was built does not start"
   version=${version#nsa-harness } version=${version%%,*}

@@ -27,12 +27,12 @@ class Reach:
         self.certain, self.perhaps = set(), set()  # names
         self.known = set(self.names.values()) - self.sharded  # the names that the walk can find
 
-    def watch_backward(self, is_recorded, begins=lambda roots: None, walk=None):
+    def watch_backward(self, is_recorded, begins=lambda roots: None, walk=None, ends=lambda: None):
         """Every backward that a script or torch itself (checkpointing) starts by torch.autograd.backward or Tensor.backward.
-        `begins` is called before each that is not a part of another one, `walk` (self.walk, or what stands around it) before each of
-        a recorded step."""
+        `begins` is called before each that is not a part of another one and `ends` after it, unless it raises; `walk` (self.walk, or
+        what stands around it) before each of a recorded step."""
         autograd, outside = self.torch.autograd, self.torch.compiler.disable
-        walk, begins, function = outside(walk or self.walk), outside(begins), autograd.backward
+        walk, begins, ends, function = outside(walk or self.walk), outside(begins), outside(ends), autograd.backward
         inside = 0
 
         @functools.wraps(function)
@@ -44,9 +44,12 @@ class Reach:
                 walk(tensors, kwargs.get("inputs", args[4] if len(args) > 4 else None))
             inside += 1
             try:
-                return function(tensors, *args, **kwargs)
+                result = function(tensors, *args, **kwargs)
             finally:
                 inside -= 1
+            if not inside:
+                ends()
+            return result
 
         autograd.backward = backward
 

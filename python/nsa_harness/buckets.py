@@ -24,6 +24,7 @@ class Buckets:
         self.is_registered = False
         self.script_hook = None  # (state, hook) that the script registered after ours
         self.join_work = None
+        self.reduced = 0  # buckets so far
         self._stand_in()
         recorder.guard(self._watch_join)()  # now: a script enters join() before its first forward
 
@@ -123,6 +124,7 @@ class Buckets:
         return int(self.join_work.result()[0].item())
 
     def reduce(self, _, bucket):
+        self.reduced += 1
         if self.script_hook is not None:
             state, hook = self.script_hook
             return hook(state, bucket)

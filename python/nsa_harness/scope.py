@@ -8,7 +8,8 @@ FULLY_SHARDED = (["Shard"], ["Replicate", "Shard"])  # the placements that fully
 
 
 class Scope:
-    """`params`: (name, parameter) of those that are recorded. `not_judged`: sentences "WHAT, because WHY"."""
+    """`params`: (name, parameter) of those that are recorded; `frozen`: of those that want no gradient. `not_judged`: sentences
+    "WHAT, because WHY"."""
 
     def __init__(self, model, optimizer):
         self.not_judged = []
@@ -17,14 +18,16 @@ class Scope:
         kinds = {kind.__name__ for module in model.modules() for kind in type(module).__mro__}
         hidden = _below(model, "FullyShardedDataParallel")
         by_hand, names = [], []
-        self.params = []
+        self.params, self.frozen = [], []
         for name, param in model.named_parameters():
             name = name.replace("_orig_mod.", "")
+            is_hidden = id(param) in hidden
+            is_by_hand = is_dtensor(param) and not ("FSDPModule" in kinds and _placements(param) in FULLY_SHARDED)
             if not param.requires_grad:
-                continue
-            if id(param) in hidden:
+                self.frozen += [] if is_hidden or is_by_hand else [(name, param)]
+            elif is_hidden:
                 names.append(name)
-            elif is_dtensor(param) and not ("FSDPModule" in kinds and _placements(param) in FULLY_SHARDED):
+            elif is_by_hand:
                 by_hand.append((name, _placements(param)))
             else:
                 self.params.append((name, param))

@@ -18,13 +18,13 @@ from nsa_harness.autograd_graph import Reach
 from nsa_harness.buckets import Buckets
 from nsa_harness.channel import bases_of, name_of_type, place_of
 from nsa_harness.collectives import COLLECTIVES, wrapped
+from nsa_harness.fingerprints import ADDRESS, Fingerprints
 from nsa_harness.guard import Guard, Hook, words_of
 from nsa_harness.losses import Losses
 from nsa_harness.scope import Scope
 from nsa_harness.socket_channel import LET_GO_S, SocketChannel
 from nsa_harness.values import dtype_name, hash_of, is_dtensor, local, real, tensors_in
 
-ADDRESS = "NSA_HARNESS_SOCKET"  # path of a Unix socket
 FIRST_STEPS = 10
 FEW_HOOKS = 4  # in a step that is not recorded: a backward of many seconds still moves
 ORIGIN = "NSA_HARNESS_ORIGIN_MS"  # when the case began, on the monotonic clock
@@ -117,6 +117,7 @@ class Recorder:
         self.updates = False  # the optimiser is at work
         self.apart = -(-len(self.params) // FEW_HOOKS) or 1
         self.end_with_callbacks()
+        self.fingerprints = Fingerprints(self)
         self.on_its_way = []  # (event of the card, what is called once it is there)
         self.relaxed = False
 
@@ -129,7 +130,8 @@ class Recorder:
         guard(self.hook_gradients)()
         guard(self.hook_forward)()
         guard(self.hook_optimizer)()
-        self.reach.watch_backward(self.looks, guard(self.backward_begins), guard(self.reach.walk))
+        self.fingerprints.start()
+        self.reach.watch_backward(self.looks, guard(self.backward_begins), guard(self.reach.walk), self.fingerprints.backward_ends)
         if _is_ddp(self.model):
             self.communication_hook = Buckets(self)
             atexit.register(self.communication_hook.forget)  # before wait_for_callbacks
@@ -226,6 +228,7 @@ class Recorder:
                 self.end_step()
             self.micro += 1
             self.channel.enter("forward", self.step)
+            self.fingerprints.forward(args, kwargs)
             if self.scope.tells_batches and self.looks():
                 tensors = [value for value in [*args, *kwargs.values()] if isinstance(value, self.torch.Tensor)]
                 self.channel.write("batch", step=self.step, micro=self.micro, of_rank=self.rank, sequence=0, hash=hash_of(tensors), source="")
@@ -260,6 +263,7 @@ class Recorder:
 
     def backward_begins(self, roots):
         self.enter_backward(roots)
+        self.fingerprints.backward_begins()
         if self.recorded and not self.seen:
             self.hook_gradients()  # the script may have unfrozen something since the step began
         if not self.is_capturing():
@@ -393,6 +397,7 @@ class Recorder:
         if self.looks():
             self.enter("record")
             self.tell_gradients()
+        self.fingerprints.update_begins()
         self.channel.enter("optimizer", self.step)
 
     def tell_gradients(self):
@@ -445,16 +450,19 @@ class Recorder:
                 for name, param in self.params
             )
             self.channel.write_all("parameter", rows)
+        self.fingerprints.update_ends()
         self.end_step()
 
     def sit_out(self):
         """Once for each step of the others that this rank, which has joined them (DistributedDataParallel.join), has no batch for."""
         self.channel.write("fact", name=SAT_OUT, value=str(self.step))
+        self.fingerprints.sits_out()
         self.end_step()
 
     def end_step(self):
         if self.losses.parts:
             self.losses.take(self.settle, functools.partial(self.tell_loss, self.step))
+        self.fingerprints.end_step()
         self.step += 1
         self.micro = -1
         self.hooks_before = self.channel.hooks()

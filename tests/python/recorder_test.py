@@ -16,6 +16,9 @@ import weakref
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "python"))
+if "NSA_HARNESS_PROGRAM" in os.environ:
+    LIBRARY = os.path.join(os.path.dirname(os.environ["NSA_HARNESS_PROGRAM"]), "..", "lib", "libnsa_fingerprint.so")
+    os.environ.setdefault("NSA_HARNESS_FINGERPRINT", LIBRARY)
 
 import torch  # noqa: E402
 from torch.distributed.algorithms.join import Join  # noqa: E402
@@ -57,6 +60,8 @@ def restore(test):
         (sys, "excepthook"),
     ):
         test.addCleanup(setattr, where, name, where.__dict__[name])
+    hooks = torch.optim.optimizer._global_optimizer_post_hooks
+    test.addCleanup(hooks.clear)
 
 
 class Recording(unittest.TestCase):
