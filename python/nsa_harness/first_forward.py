@@ -5,6 +5,7 @@ optimiser. A training begins with the first call of a module that holds paramete
 what the script calls itself: DistributedDataParallel, what torch.compile made, or the plain module. From then on modules are called as
 ever: what watches their calls is taken out before this very call is made."""
 
+import atexit
 import functools
 import gc
 import weakref
@@ -36,11 +37,13 @@ class FirstForward:
         self.foreign = weakref.WeakSet()  # modules that hold no parameter of these
         self.watched = None  # weak reference to the optimiser that is looked at
         self.unhook = None  # as long as calls of modules are watched
+        self.without_module = None  # words of an optimiser whose parameters no module holds
 
     def start(self):
         from torch.optim.optimizer import register_optimizer_step_pre_hook
 
         register_optimizer_step_pre_hook(self.guard(self.steps))
+        atexit.register(self.guard(self.end))
         self.hook_calls()
 
     def made(self, optimizer):
@@ -156,7 +159,13 @@ class FirstForward:
                     train.not_judged("step 1, because no call of the module that it trains was seen before its optimiser's step")
 
             handles.append(optimizer.register_step_post_hook(self.guard(stepped)))
+        else:  # it may fit a few numbers before the training begins
+            self.without_module = _words_of(optimizer)
         return None
+
+    def end(self):
+        if self.watched is None and self.without_module is not None and not train.is_watching():
+            train.refuse(f"the training, because no module holds the parameters of the optimiser {self.without_module}")
 
     def closure_done(self):
         if train.is_watching() and self.watched is not None:

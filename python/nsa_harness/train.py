@@ -286,7 +286,7 @@ class Recorder:
     def forward(self, module, args, kwargs):
         if self.communication_hook is not None:
             self.communication_hook.register()
-        if module.training and self.torch.is_grad_enabled():  # else an evaluation, of any data
+        if self.trains(module):  # else an evaluation, of any data
             if self.micro >= 0 and self.dropped():
                 self.end_step()
             self.micro += 1
@@ -296,10 +296,14 @@ class Recorder:
                 self.channel.write("batch", step=self.step, micro=self.micro, of_rank=self.rank, sequence=0, hash=hash_of(tensors), source="")
         self.channel.moved()
 
+    def trains(self, module):
+        """What stands around a model may be left in evaluation (Lightning leaves DistributedDataParallel so)."""
+        return (module.training or self.inner.training) and self.torch.is_grad_enabled()
+
     # A sharded module reduces its gradients before any of them is there.
     def forward_done(self, module, _, output):
         self.channel.moved()
-        if module.training and self.torch.is_grad_enabled():
+        if self.trains(module):
             enter = self.guard(self.enter_backward)
             for tensor in tensors_in(output, self.torch):
                 if tensor.requires_grad:
