@@ -25,6 +25,7 @@ bool is_asked(const std::string& check, const Evidence& evidence, std::span<cons
   // Without the two lines in its script, a command is seen from outside alone.
   const bool from_outside = scenario.is_command() && evidence.hellos.empty();
   const bool is_seen = check == "process_clean" || check == "progress" ||
+                       (check == kSaysScope && scenario.command.watch) ||
                        (check == "collectives_agree" && has_flights(evidence));
   if (from_outside && !is_seen) return false;
   if (check == kComparesLevels && evidence.other_levels.empty()) return false;

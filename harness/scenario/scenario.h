@@ -90,6 +90,7 @@ inline constexpr std::array kProducts = {"narrow", "wide"};
 struct CommandConfig {
   std::vector<std::string> argv;  // the program, looked for on PATH, and its arguments
   std::string directory;          // absolute: where it was started; "": not known
+  bool watch = false;             // its ranks get the hook that stands for the two lines
   bool keeps_arguments = true;    // false: only the program is stored
 
   bool operator==(const CommandConfig&) const = default;

@@ -151,7 +151,12 @@ inline constexpr auto kCommandFields = [] {
             "the program, looked for on PATH, and its arguments",
             {},
             {.type = "list", .initial = "required"}},
-      Field{"directory", &C::directory, "where it was started", {}, {.sparse = true}}};
+      Field{"directory", &C::directory, "where it was started", {}, {.sparse = true}},
+      Field{"watch",
+            &C::watch,
+            "each training of the command is looked at, also without the two lines in its script",
+            {},
+            {.sparse = true}}};
 }();
 
 inline constexpr auto kBisectFields = [] {

@@ -41,40 +41,100 @@ def watch(model, optimizer, every=100):
     `model` is a module, a DistributedDataParallel around one, one that fully_shard was applied to, or what torch.compile made
     of it. What of another model cannot be judged (FullyShardedDataParallel, tensor parallelism) is listed in the report, with the
     reason. Never raises."""
-    address = os.environ.get(ADDRESS)
-    if not address:
-        return
-    try:
-        import torch
+    if not is_watching():
+        begin(model, optimizer, every)
+    elif optimizer is _watching[-1].optimizer:
+        _watching[-1].every = max(1, every)  # `run --watch` has begun before this line
+    else:
+        not_judged("another model or optimiser, because watch was called before: it looks at the first ones")
 
-        if _watching and _watching[-1].guard.is_on:  # not the one of the process that forked this one
-            _watching[-1].not_judged("another model or optimiser, because watch was called before: it looks at the first ones")
-            return
-        distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
-        rank = torch.distributed.get_rank() if distributed else int(os.environ.get("RANK") or "0")
-        channel = SocketChannel(address, int(os.environ[ORIGIN]), rank)
-    except Exception as error:  # noqa: BLE001: the training goes on
-        print(f"nsa_harness: watch records nothing: {words_of(error)}", file=sys.stderr)
+
+def is_watching():
+    """In this process, not in the one that forked it."""
+    return bool(_watching) and _watching[-1].guard.is_on
+
+
+def not_judged(sentence):
+    _watching[-1].not_judged(sentence)
+
+
+def refuse(sentence):
+    """Nothing is looked at, for this reason."""
+    if is_watching():
+        not_judged(sentence)
+    elif opened := _open(None):
+        opened[0].write("fact", name=NOT_JUDGED, value=sentence)
+
+
+def begin(model, optimizer, every=100, called=None, first=1):
+    """watch() in a process that is not watched yet. `called`: by the script, where it is a part of the model; `first`: number of the
+    script's next step."""
+    opened = _open(model)
+    if opened is None:
         return
+    channel, rank, torch = opened
     try:
-        is_module = isinstance(model, torch.nn.Module)
-        channel.write(
-            "hello",
-            pid=os.getpid(),
-            torch_version=torch.__version__,
-            device=next((param.device.type for param in model.parameters()), "cpu") if is_module else "",
-            backend=torch.distributed.get_backend() if distributed else "",
-            threads=torch.get_num_threads(),
-        )
-        if not is_module:
+        if not isinstance(model, torch.nn.Module):
             found = type(model).__name__
             channel.write("fact", name=NOT_JUDGED, value=f"the training, because watch was given a {found} in place of a module")
             return
-        recorder = Recorder(model, optimizer, channel, rank, every, torch)
+        recorder = Recorder(model, optimizer, channel, rank, every, torch, called, first)
         _watching.append(recorder)
         recorder.start()
     except Exception as error:  # noqa: BLE001: the training goes on
         channel.write("fact", name=NOT_JUDGED, value=_failed("watch", error))
+
+
+def _open(model):
+    """(channel, rank, torch), and hello is said; None where there is no controller."""
+    address = os.environ.get(ADDRESS)
+    if not address:
+        return None
+    try:
+        import torch
+
+        distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+        rank = torch.distributed.get_rank() if distributed else int(os.environ.get("RANK") or "0")
+        channel = SocketChannel(address, int(os.environ[ORIGIN]), rank)
+        channel.write(
+            "hello",
+            pid=os.getpid(),
+            torch_version=torch.__version__,
+            device=next((param.device.type for param in model.parameters()), "cpu") if isinstance(model, torch.nn.Module) else "",
+            backend=torch.distributed.get_backend() if distributed else "",
+            threads=torch.get_num_threads(),
+        )
+    except Exception as error:  # noqa: BLE001: the training goes on
+        print(f"nsa_harness: watch records nothing: {words_of(error)}", file=sys.stderr)
+        return None
+    return channel, rank, torch
+
+
+def after_closure(args, kwargs, function):
+    """What an optimiser's step is to be called with so that `function` is called once its closure, which computes the gradients, has come
+    back for the first time. None where the step has no closure. args[0] is the optimiser."""
+    closure = args[1] if len(args) > 1 else kwargs.get("closure")
+    if not callable(closure):
+        return None
+    called = []
+
+    @functools.wraps(closure)
+    def closure_seen(*given, **more):
+        loss = closure(*given, **more)
+        if not called:
+            called.append(True)
+            function()
+        return loss
+
+    if len(args) > 1:
+        return (args[0], closure_seen, *args[2:]), kwargs
+    return args, {**kwargs, "closure": closure_seen}
+
+
+def update_begins():
+    """The gradients of the step that the optimiser is in are there."""
+    recorder = _watching[-1]
+    recorder.guard(recorder.update_begins)()
 
 
 def _failed(name, error):
@@ -85,10 +145,10 @@ class Recorder:
     """Counts *steps*: a step ends with the optimiser's, or when gradients are dropped that no optimiser step has used. So ranks that
     share each reduction count alike, also where one of them leaves a step of its optimiser out."""
 
-    def __init__(self, model, optimizer, channel, rank, every, torch):
+    def __init__(self, model, optimizer, channel, rank, every, torch, called=None, first=1):
         self.torch = torch
         self.guard = Guard(lambda name, error: self.not_judged(_failed(name, error)))
-        self.called = model  # by the script: what torch.compile made, where it did
+        self.called = model if called is None else called  # by the script: what torch.compile made, where it did
         self.model = _uncompiled(model)
         self.inner = _uncompiled(self.model.module) if _is_ddp(self.model) else self.model
         self.optimizer = optimizer
@@ -105,7 +165,7 @@ class Recorder:
         self.losses = Losses(torch)
         self.loss_row = channel.head("sample", '"metric": "loss", "step": ')
         self.communication_hook = None
-        self.step = 1
+        self.step = first
         self.recorded = self.is_recorded()
         self.micro = -1
         self.sequences = {}  # of each group
@@ -189,7 +249,7 @@ class Recorder:
             hooks = [module.register_forward_pre_hook(Hook(before), with_kwargs=True)]
             return hooks + ([module.register_forward_hook(Hook(after))] if self.sharded else [])
 
-        hooks = hook(self.called)
+        hooks = []
         make = self.torch.compile
 
         def unhook():
@@ -219,11 +279,16 @@ class Recorder:
             return made
 
         self.torch.compile = compile
+        compiled_in_place = getattr(self.called, "_compiled_call_impl", None)  # by model.compile()
+        if compiled_in_place is None:
+            hooks.extend(hook(self.called))
+        else:
+            self.called._compiled_call_impl = seen(compiled_in_place)
 
     def forward(self, module, args, kwargs):
         if self.communication_hook is not None:
             self.communication_hook.register()
-        if module.training and self.torch.is_grad_enabled():  # else an evaluation, of any data
+        if self.trains(module):  # else an evaluation, of any data
             if self.micro >= 0 and self.dropped():
                 self.end_step()
             self.micro += 1
@@ -234,10 +299,14 @@ class Recorder:
                 self.channel.write("batch", step=self.step, micro=self.micro, of_rank=self.rank, sequence=0, hash=hash_of(tensors), source="")
         self.channel.moved()
 
+    def trains(self, module):
+        """What stands around a model may be left in evaluation (Lightning leaves DistributedDataParallel so)."""
+        return (module.training or self.inner.training) and self.torch.is_grad_enabled()
+
     # A sharded module reduces its gradients before any of them is there.
     def forward_done(self, module, _, output):
         self.channel.moved()
-        if module.training and self.torch.is_grad_enabled():
+        if self.trains(module):
             enter = self.guard(self.enter_backward)
             for tensor in tensors_in(output, self.torch):
                 if tensor.requires_grad:
@@ -392,7 +461,14 @@ class Recorder:
         if self.channel.phase != "data" and not self.updates and self.came() > 0:
             self.end_step()
 
-    def before_update(self, *_):
+    def before_update(self, optimizer=None, args=(), kwargs=None):
+        """Gives what the step is to be called with in place of its arguments, or None."""
+        done = after_closure(args, kwargs or {}, self.guard(self.update_begins))
+        if done is None:
+            self.update_begins()
+        return done
+
+    def update_begins(self):
         self.updates = True
         if self.looks():
             self.enter("record")

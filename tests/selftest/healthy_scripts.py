@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Healthy trainings stay what they are under `nsa-harness run`, with the two lines and without.
     tests/selftest/healthy_scripts.py NSA_HARNESS [--python PY] [--only s01,s02] [--json FILE]
-Each script of tests/selftest/healthy runs alone, under `nsa-harness run`, and under it with the two lines. Output (losses and hashes of all
+Each script of tests/selftest/healthy runs alone, under `nsa-harness run`, under it with the two lines, and with --watch in their place. Output (losses and hashes of all
 weights to the last bit among it), errors and exit code must be the same, and nothing may be found in it but what its head says.
 Exit 1: one of them differs. PY (default: this Python) must have torch."""
 
@@ -44,6 +44,7 @@ def run(script, wrapper, watch, options):
         code = os.path.join(folder, "code")
         environment = dict(os.environ, EXIT_CODE=code, OMP_NUM_THREADS="1", NSA_HARNESS_DB=os.path.join(folder, "runs.db"))
         environment["PYTHONPATH"] = os.path.join(ROOT, "python")
+        environment.setdefault("NSA_HARNESS_TREE", ROOT)
         environment.pop("WATCH", None)
         if watch:
             environment["WATCH"] = "1"
@@ -76,10 +77,10 @@ def main():
     wrong, rows = 0, []
     for script in scripts:
         alone, _ = run(script, [], False, options)
-        for way, watch in (("run", False), ("run with the two lines", True)):
-            seen, told = run(script, wrapper, watch, options)
+        for way, watch in (("run", False), ("run with the two lines", True), ("run --watch", False)):
+            seen, told = run(script, [*wrapper[:1], *way.split()[:2], "--"] if way == "run --watch" else wrapper, watch, options)
             differs = [key for key in alone if alone[key] != seen[key]]
-            right = judged_rightly(script, told, watch)
+            right = judged_rightly(script, told, way != "run")
             good = not differs and right and any("sha256" in line for line in alone["out"])
             wrong += not good
             rows.append({"script": os.path.basename(script), "way": way, "differs": differs, "told": told, "right": good})

@@ -65,14 +65,20 @@ class EveryStep {
   }
 
   CheckResult judge() {
+    const std::set<int> silent = without_a_hello();
+    if (!silent.empty()) {
+      result_.missing("not hooked: no training was seen on " + ranks_text(to_ints(silent)) +
+                      ". Either no optimiser of PyTorch was used there, or Python left the hook of "
+                      "--watch out, as it does with -I, -E, -S, another PYTHONPATH, or before 3.10");
+    }
     for (const int rank : all_ranks(evidence_)) {
-      if (ranks_[rank].begun.empty()) {
+      if (ranks_[rank].begun.empty() && silent.count(rank) == 0) {
         result_.missing("any step of " + process_name(rank) + ended_early(evidence_, rank),
                         site_of_rank(rank));
       }
       updated_.insert(ranks_[rank].updated.begin(), ranks_[rank].updated.end());
     }
-    if (updated_.empty()) result_.missing("any optimiser step of any rank");
+    if (updated_.empty() && silent.empty()) result_.missing("any optimiser step of any rank");
     compare_updates();
     demand_tensors();
     demand_losses();
@@ -82,6 +88,15 @@ class EveryStep {
   }
 
  private:
+  // The command was to be looked at without a line in its script, and these ranks have said nothing.
+  [[nodiscard]] std::set<int> without_a_hello() const {
+    if (!evidence_.the_case.scenario.command.watch) return {};
+    const std::vector<int> ranks = all_ranks(evidence_);
+    std::set<int> silent(ranks.begin(), ranks.end());
+    for (const auto& row : evidence_.hellos) silent.erase(row.process);
+    return silent;
+  }
+
   void read_tensors() {
     std::map<int, Steps> gradients;
     for (const auto& row : evidence_.gradients) {

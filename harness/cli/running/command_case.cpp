@@ -55,11 +55,12 @@ std::vector<std::string> without_words_after_dashes(std::vector<std::string> wor
 }
 
 Case case_of_command(const CommandConfig& command, double budget_seconds) {
-  const std::vector<std::string> argv = kept_words(command);
+  nlohmann::json stored_command = {{"argv", kept_words(command)}, {"directory", own_folder()}};
+  if (command.watch) stored_command["watch"] = true;
   const nlohmann::json document = {{"version", 1},
                                    {"scenario", scenario_name(command.argv)},
                                    {"kind", kCommandKind},
-                                   {"command", {{"argv", argv}, {"directory", own_folder()}}},
+                                   {"command", stored_command},
                                    {"budget", {{"seconds", budget_seconds}}},
                                    {"checks",
                                     {"process_clean",

@@ -72,6 +72,8 @@ Capacity capacity_of(const Machine& machine) {
 
 // A command is kept by another process of this program.
 constexpr const char* kThisProgram = "/proc/self/exe";
+// In the Python package: holds sitecustomize.py alone.
+constexpr const char* kHookFolder = "/nsa_harness/hook";
 
 // `folder` behind the others of this list of folders: what the user has set comes first.
 void add_last(std::vector<std::string>& environment,
@@ -83,6 +85,26 @@ void add_last(std::vector<std::string>& environment,
     return;
   }
   environment.push_back(name + "=" + folder);
+}
+
+// An empty folder in a list of folders would be the current one.
+void add_first(std::vector<std::string>& environment,
+               const std::string& name,
+               const std::string& folder) {
+  std::string folders = folder;
+  std::erase_if(environment, [&](const std::string& one) {
+    if (!one.starts_with(name + "=")) return false;
+    if (one.size() > name.size() + 1) folders += ":" + one.substr(name.size() + 1);
+    return true;
+  });
+  environment.push_back(name + "=" + folders);
+}
+
+// Of the user's own: all of it.
+std::vector<std::string> command_environment(const Scenario& scenario, const std::string& package) {
+  std::vector<std::string> environment = as_texts(own_variables());
+  if (scenario.command.watch) add_first(environment, "PYTHONPATH", package + kHookFolder);
+  return environment;
 }
 
 Judgement error_judgement(const std::string& reason) {
@@ -312,7 +334,7 @@ std::string RunSession::begin_attempt(std::size_t index) {
 
 std::vector<std::string> RunSession::environment_of(const Scenario& scenario,
                                                     const Place& place) const {
-  if (scenario.is_command()) return as_texts(own_variables());  // it is the user's
+  if (scenario.is_command()) return command_environment(scenario, plan_.package);
   std::vector<std::string> environment =
       worker_environment(plan_.environment, scenario, plan_.machine.cores);
   if (scenario.is_foreign() && !plan_.package.empty())

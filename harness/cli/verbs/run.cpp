@@ -36,6 +36,7 @@ struct RunArguments {
   bool dry_run = false;
   bool diagnose = false;
   bool no_arguments = false;
+  bool watch = false;
   RunOptions options;
   LaunchOptions launch;
 };
@@ -116,6 +117,11 @@ RunPlan plan_of_command(const RunArguments& arguments, const Paths& paths) {
   CommandConfig command;
   command.argv = command_after_dashes();
   command.keeps_arguments = !arguments.no_arguments;
+  command.watch = arguments.watch;
+  if (command.watch && plan.package.empty()) {
+    throw nsa::Error("--watch: found no Python package nsa_harness beside this program, wanted one; "
+                     "the wheel has it, and in a checkout ./nsa-harness run");
+  }
   plan.cases.push_back(case_of_command(command, arguments.budget_seconds));
   plan.unmet.emplace_back();
   return plan;
@@ -251,6 +257,9 @@ int run(const RunArguments& arguments) {
   if (arguments.no_arguments && words_after_dashes().empty()) {
     throw nsa::Error("--no-arguments: found scenarios, wanted -- COMMAND");
   }
+  if (arguments.watch && words_after_dashes().empty()) {
+    throw nsa::Error("--watch: found scenarios, wanted -- COMMAND");
+  }
   const auto words = kept_command_line(command_words(), !arguments.no_arguments);
   complete_plan(plan, arguments.options, paths, manifest, words, asked_by(arguments));
   tell_fallback(arguments, plan);
@@ -279,6 +288,9 @@ Action add_run(CLI::App& command) {
   one_each(
       "--set", arguments->sets, "path=value: overrides any value of the scenarios; repeatable");
   one_each("--only", arguments->only, "axis=value: keeps these points of the matrix; repeatable");
+  command.add_flag("--watch",
+                   arguments->watch,
+                   "Look into each training of -- COMMAND as the two lines do, with no line in its script");
   command.add_flag("--no-arguments",
                    arguments->no_arguments,
                    "Store of -- COMMAND the program alone, none of its arguments");

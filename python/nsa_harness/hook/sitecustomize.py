@@ -1,0 +1,98 @@
+# Python imports a module of this name when it starts. `nsa-harness run --watch` puts this folder in front of PYTHONPATH, so it is this
+# one. It waits until PyTorch's optimisers are imported and goes on in nsa_harness/first_forward.py; then it imports the sitecustomize
+# that Python would have found without it. Whatever is wrong here, the program starts as it would: an older Python may read this file.
+import sys
+
+WANTED = "torch.optim.optimizer"
+
+
+class AfterImport(object):
+    """Calls `after` with the module WANTED once it was imported. Of a fork's child it does nothing."""
+
+    def __init__(self, after):
+        self.after = after
+        self.pid = os.getpid()
+
+    def find_spec(self, name, path=None, target=None):
+        if name != WANTED:
+            return None
+        try:
+            return self.watched(name, path, target)
+        except Exception:
+            return None  # the finders behind this one are asked
+
+    def watched(self, name, path, target):
+        sys.meta_path.remove(self)
+        if os.getpid() != self.pid:
+            return None
+        specs = (finder.find_spec(name, path, target) for finder in list(sys.meta_path) if hasattr(finder, "find_spec"))
+        spec = next(found for found in specs if found is not None)
+        loader, execute = spec.loader, spec.loader.exec_module
+
+        def exec_module(module):
+            try:
+                del loader.exec_module
+            finally:
+                execute(module)
+            try:
+                self.after(module)
+            except Exception:
+                pass
+
+        loader.exec_module = exec_module
+        return spec
+
+
+def package():
+    """nsa_harness of the controller, also where this Python has none or another one. Its folder is never put where a script imports from."""
+    import importlib.util
+
+    if "nsa_harness" not in sys.modules:
+        folder = os.path.dirname(OWN)
+        spec = importlib.util.spec_from_file_location(
+            "nsa_harness", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
+        )
+        module = sys.modules["nsa_harness"] = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            sys.modules.pop("nsa_harness", None)
+            raise
+    import nsa_harness.first_forward
+
+    return nsa_harness.first_forward
+
+
+def watch_optimizers(module):
+    """Each optimiser that a script makes is told to first_forward.py. Who makes none, as a launcher, loads nothing of ours."""
+    import functools
+
+    make, pid = module.Optimizer.__init__, os.getpid()
+
+    @functools.wraps(make)
+    def __init__(optimizer, *args, **kwargs):
+        make(optimizer, *args, **kwargs)
+        if os.getpid() != pid:
+            return
+        try:
+            package().made(optimizer)
+        except Exception:
+            pass
+
+    module.Optimizer.__init__ = __init__
+
+
+try:
+    import os
+
+    OWN = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [folder for folder in sys.path if folder != OWN]
+    if os.environ.get("NSA_HARNESS_SOCKET") and sys.version_info >= (3, 10) and WANTED not in sys.modules:
+        sys.meta_path.insert(0, AfterImport(watch_optimizers))
+except Exception:
+    pass
+
+# The next one stands in the place of this one. Where there is none, the import fails, as it would without this one.
+if sys.modules.get("sitecustomize") is not None:
+    del sys.modules["sitecustomize"]
+    import sitecustomize  # noqa: E402, F401

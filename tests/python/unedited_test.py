@@ -1,0 +1,308 @@
+"""`nsa-harness run --watch`: scripts without a line of ours are looked at, stay what they are, and where the hook could not come in the
+case is never GO. The controller that NSA_HARNESS_PROGRAM names, and this Python's torch. --all: forms of scripts that take longer."""
+
+import concurrent.futures
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PROGRAM = os.environ["NSA_HARNESS_PROGRAM"]
+HOOK = os.path.join(ROOT, "python", "nsa_harness", "hook")
+DEADLINE_S = 200
+
+HEAD = """
+import copy, os, sys
+import torch
+import torch.distributed as dist
+torch.set_num_threads(1)
+RANK = int(os.environ.get("RANK", "0"))
+if "RANK" in os.environ:
+    dist.init_process_group("gloo")
+torch.manual_seed(0)
+data = torch.Generator().manual_seed(RANK)
+
+def batch():
+    return torch.randn(8, 16, generator=data)
+
+def told(step, loss):
+    os.write(1, f"s> rank {RANK} step {step} {loss.item().hex()}\\n".encode())
+"""
+MODEL = """
+model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4))
+"""
+LOOP = """
+for step in range(1, 7):
+    loss = model(batch()).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    told(step, loss)
+"""
+END = """
+if dist.is_initialized():
+    dist.destroy_process_group()
+"""
+DDP = "model = torch.nn.parallel.DistributedDataParallel(model)\n"
+ADAMW = "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)\n"
+PARTS = """
+class Parts(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = torch.nn.Linear(16, 8)
+        self.decoder = torch.nn.Linear(8, 16)
+    def loss(self, x):  # called by its name: no hook of the module itself sees it
+        return (self.decoder(self.encoder(x)) - x).square().mean()
+model = Parts()
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+for step in range(1, 7):
+    loss = model.loss(batch())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    told(step, loss)
+"""
+CLOSURE = """
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+def closure():
+    loss = model(x).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    return loss
+for step in range(1, 7):
+    x = batch()
+    told(step, optimizer.step(closure))
+"""
+COPIES = """
+teacher = copy.deepcopy(model).requires_grad_(False)
+average = copy.deepcopy(model).requires_grad_(False)
+""" + DDP + ADAMW + """
+for step in range(1, 7):
+    x = batch()
+    loss = (model(x) - teacher(x)).square().mean() + model.module[0].weight.square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    for own, other in zip(model.module.parameters(), average.parameters()):
+        other.data.lerp_(own.data, 0.1)
+    average(x)
+    told(step, loss)
+"""
+EVALUATED = DDP + ADAMW + """
+with torch.no_grad():
+    for _ in range(3):
+        model.eval()(batch())
+model.train()
+""" + LOOP
+TWO_OPTIMIZERS = """
+critic = torch.nn.Linear(4, 1)
+other = torch.optim.SGD(critic.parameters(), lr=1e-2)
+""" + ADAMW + """
+for step in range(1, 7):
+    loss = critic(model(batch())).square().mean()
+    optimizer.zero_grad()
+    other.zero_grad()
+    loss.backward()
+    optimizer.step()
+    other.step()
+    told(step, loss)
+"""
+OUTSIDE = """
+def forward(x):
+    return torch.nn.functional.linear(x, model[2].weight @ model[0].weight, model[2].bias)
+model[0].bias.requires_grad_(False)
+optimizer = torch.optim.SGD([param for param in model.parameters() if param.requires_grad], lr=1e-2)
+for step in range(1, 7):
+    loss = forward(batch()).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    told(step, loss)
+"""
+TENSORS = """
+weight = torch.zeros(16, requires_grad=True)
+optimizer = torch.optim.SGD([weight], lr=1e-2)
+for step in range(1, 7):
+    loss = (batch() @ weight - 1).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    told(step, loss)
+"""
+OWN_LINES = DDP + ADAMW + "import nsa_harness\nnsa_harness.train.watch(model, optimizer)\n" + LOOP
+FORKING = ADAMW + """
+def train_in_a_child():
+    child = os.fork()
+    if child == 0:
+        optimizer.zero_grad()
+        model(torch.ones(1, 16)).sum().backward()
+        optimizer.step()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+train_in_a_child()
+""" + LOOP + "train_in_a_child()\n"
+NAN = DDP + ADAMW + LOOP.replace("    optimizer.zero_grad()", "    loss = loss * float('nan') if step == 3 else loss\n    optimizer.zero_grad()")
+COMPILED = "model = torch.compile(model, backend='eager')\n"
+IN_PLACE = "model.compile(backend='eager')\n"
+
+GO = "GO"
+# name: script, ranks (0: no launcher), decision, words, run without --all
+TABLE = {
+    "ddp": (MODEL + DDP + ADAMW + LOOP, 2, GO, "looked at each of 6 steps on ranks 0-1: 6 forwards, 6 backwards, 12 reductions, 6 optimiser steps each", True),
+    "optimizer_first": (MODEL + ADAMW + DDP + LOOP, 2, GO, "6 forwards, 6 backwards, 12 reductions", False),
+    "plain": (MODEL + ADAMW + LOOP, 0, GO, "looked at each of 6 steps on rank 0: 6 forwards", True),
+    "compiled": (MODEL + DDP + ADAMW + COMPILED + LOOP, 2, GO, "6 forwards, 6 backwards", False),
+    "compiled_before": (MODEL + COMPILED + DDP + ADAMW + LOOP, 2, GO, "6 forwards, 6 backwards", False),
+    "compiled_in_place": (MODEL + DDP + IN_PLACE + ADAMW + LOOP, 2, GO, "6 forwards, 6 backwards", True),
+    "compiled_in_place_after": (MODEL + DDP + ADAMW + IN_PLACE + LOOP, 2, GO, "6 forwards, 6 backwards", False),
+    "parts": (PARTS, 0, GO, "6 forwards, 6 backwards", False),
+    "closure": (MODEL + CLOSURE, 0, GO, "6 forwards, 6 backwards", True),
+    "closure_ddp": (MODEL + DDP + CLOSURE, 2, GO, "6 forwards, 6 backwards", False),
+    "copies": (MODEL + COPIES, 2, GO, "6 forwards, 6 backwards", False),
+    "evaluated": (MODEL + EVALUATED, 2, GO, "6 forwards, 6 backwards", False),
+    "own_lines": (MODEL + OWN_LINES, 2, GO, "6 forwards, 6 backwards", True),
+    "forking": (MODEL + FORKING, 0, GO, "6 forwards, 6 backwards", True),
+    "nan": (MODEL + NAN, 2, "NO-GO", "NAN.ORIGIN @ step 3", False),
+    "two_optimizers": (MODEL + TWO_OPTIMIZERS, 0, "INCONCLUSIVE", "the steps of the optimiser SGD with 2 parameters, because one optimiser", True),
+    "outside": (MODEL + OUTSIDE, 0, "INCONCLUSIVE", "not judged: step 1, because no call of the module", True),
+    "tensors": (TENSORS, 0, "INCONCLUSIVE", "no module holds the parameters of the optimiser SGD with 1 parameter", True),
+}
+
+
+def run(script, folder, ranks, wrapped, python=(sys.executable,), name="train", **variables):
+    path = os.path.join(folder, name + ".py")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(script)
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    environment.update(OMP_NUM_THREADS="1", NSA_HARNESS_TREE=ROOT, **variables)
+    command = [*python, path]
+    if ranks:
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), path]
+    options = ["--watch", "--quiet", "--json", "--out", os.path.join(folder, name), "--db", os.path.join(folder, name + ".db")]
+    words = [PROGRAM, "run", *options, "--", *command] if wrapped else command
+    done = subprocess.run(words, env=environment, cwd=folder, capture_output=True, text=True, check=False, timeout=DEADLINE_S)
+    if not wrapped:
+        return sorted(re.findall(r"^s> .*$", done.stdout, re.M)), done
+    try:
+        said = json.loads(done.stdout)
+        (case,) = said["cases"]
+    except ValueError:
+        raise AssertionError(f"{name}: exit {done.returncode}: {done.stderr}") from None
+    with open(said["report"], encoding="utf-8") as file:
+        decision = file.readline().removeprefix("# ").split(":")[0]
+    with open(os.path.join(os.path.dirname(said["report"]), case["folder"], "command.out") if "folder" in case else out_of(folder, name), encoding="utf-8") as file:
+        lines = sorted(re.findall(r"^s> .*$", file.read(), re.M))
+    return lines, decision, case
+
+
+def out_of(folder, name):
+    for where, _, files in os.walk(os.path.join(folder, name)):
+        if "command.out" in files:
+            return os.path.join(where, "command.out")
+    raise AssertionError(f"{name}: no command.out")
+
+
+class Unedited(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def test_scripts(self):
+        names = [name for name, row in TABLE.items() if row[-1] or "--all" in ASKED]
+        chosen = [word for word in ASKED if word in TABLE]
+        names = chosen or names
+
+        def both(name):
+            script, ranks = HEAD + TABLE[name][0] + END, TABLE[name][1]
+            python = {"PYTHONPATH": os.path.join(ROOT, "python")} if name == "own_lines" else {}
+            alone, done = run(script, self.folder.name, ranks, False, name=name, **python)
+            self.assertTrue(alone, done.stderr)
+            return alone, run(script, self.folder.name, ranks, True, name=name, **python)
+
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            rows = list(pool.map(both, names))
+        for name, (alone, (lines, decision, case)) in zip(names, rows):
+            _, _, wanted, words, _ = TABLE[name]
+            with self.subTest(name):
+                self.assertEqual(lines, alone)
+                self.assertEqual(decision, wanted, case["reason"])
+                self.assertIn(words, case["reason"])
+
+    def test_what_the_hook_cannot_reach_is_never_go(self):
+        script = HEAD + MODEL + ADAMW + LOOP + END
+        for option in ("-I", "-E", "-S"):
+            with self.subTest(option):
+                python = (sys.executable, option)
+                if option == "-S":  # torch is found by hand
+                    import torch
+
+                    packages = os.path.dirname(os.path.dirname(torch.__file__))
+                    lines, decision, case = run(f"import sys\nsys.path.append({packages!r})\n" + script, self.folder.name, 0, True, python, "S")
+                else:
+                    lines, decision, case = run(script, self.folder.name, 0, True, python, option[1:])
+                self.assertEqual(len(lines), 6, case)
+                self.assertEqual((decision, case["outcome"]), ("INCONCLUSIVE", "INCONCLUSIVE"), case["reason"])
+                self.assertIn("not hooked: no training was seen on rank 0", case["reason"])
+
+
+# What Python finds when the hook stands in front of it: "NEXT MODULES PATH".
+FOUND = "import sys; print(getattr(sys.modules.get('sitecustomize'), '__file__', None), 'torch' in sys.modules, 'nsa_harness' in sys.modules, sys.path[1:])"
+
+
+class NextOne(unittest.TestCase):
+    """The hook hands over to the sitecustomize that Python would have found."""
+
+    def found(self, *folders, hooked=True, code=FOUND, **variables):
+        environment = dict(os.environ, PYTHONPATH=":".join([HOOK] * hooked + list(folders)), NSA_HARNESS_SOCKET="/nowhere", NSA_HARNESS_ORIGIN_MS="0")
+        return subprocess.run([sys.executable, "-c", code], env={**environment, **variables}, capture_output=True, text=True, check=False)
+
+    def own(self, text):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        with open(os.path.join(folder.name, "sitecustomize.py"), "w", encoding="utf-8") as file:
+            file.write(text)
+        return folder.name
+
+    def assert_same(self, *folders, **more):
+        plain, hooked = self.found(*folders, hooked=False, **more), self.found(*folders, **more)
+        self.assertEqual((hooked.returncode, hooked.stdout), (plain.returncode, plain.stdout))
+        return plain, hooked
+
+    def test_none(self):
+        plain, hooked = self.assert_same()
+        self.assertEqual(hooked.stderr, plain.stderr)
+        self.assert_same(code="import sitecustomize")
+
+    def test_of_the_user(self):
+        plain, hooked = self.assert_same(self.own("import sys\nprint('mine', __name__, __file__)\n"))
+        self.assertIn("mine sitecustomize", hooked.stdout)
+        self.assertEqual(hooked.stderr, plain.stderr)
+
+    def test_one_that_fails(self):
+        for text in ("raise ValueError(1)", "import a_module_that_is_not_there", "syntax error"):
+            with self.subTest(text):
+                plain, hooked = self.assert_same(self.own(text))
+                self.assertEqual("Error in sitecustomize" in plain.stderr, "Error in sitecustomize" in hooked.stderr)
+
+    def test_a_torch_that_cannot_be_imported(self):
+        folder = self.own("")
+        os.makedirs(os.path.join(folder, "torch", "optim"))
+        for name, text in (("torch/__init__.py", "from torch import optim"), ("torch/optim/__init__.py", "from torch.optim import optimizer"), ("torch/optim/optimizer.py", "1 / 0")):
+            with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+                file.write(text)
+        plain, hooked = self.assert_same(folder, code="import torch")
+        self.assertIn("ZeroDivisionError", hooked.stderr)
+        with open(os.path.join(folder, "torch/optim/optimizer.py"), "w", encoding="utf-8") as file:
+            file.write("class Optimizer:\n    def __init__(self): print('made', __spec__.loader.__dict__.keys())\n")
+        self.assert_same(folder, code="import torch.optim.optimizer as o; o.Optimizer(); print(o.__loader__.exec_module)"[:-25])
+
+
+if __name__ == "__main__":
+    ASKED = sys.argv[1:]
+    unittest.main(argv=sys.argv[:1], verbosity=0)
+else:
+    ASKED = []
