@@ -55,4 +55,10 @@ std::vector<std::pair<std::string, std::string>> Digests::not_finite(std::int64_
   return {names.begin(), names.end()};
 }
 
+std::vector<int> holders(const std::map<int, Held>& of_rank) {
+  std::vector<int> ranks;
+  for (const auto& [rank, held] : of_rank) ranks.push_back(rank);
+  return ranks;
+}
+
 }  // namespace harness::checks

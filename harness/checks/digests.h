@@ -38,4 +38,6 @@ class Digests {
   std::map<std::int64_t, OfRanks> steps_;
 };
 
+[[nodiscard]] std::vector<int> holders(const std::map<int, Held>& of_rank);
+
 }  // namespace harness::checks

@@ -12,6 +12,7 @@ A step sends one row of kind "digest". The last STEPS of them, tensor by tensor,
 All numbers have 8 bytes, little-endian. Step N is in slot N % STEPS. The step's number is 0 while its slot is written."""
 
 import ctypes
+import hashlib
 import json
 import math
 import operator
@@ -28,7 +29,9 @@ LIBRARY = "NSA_HARNESS_FINGERPRINT"  # path of the library
 STEPS = 64
 MAGIC = b"NSARING1"
 WORDS = 3  # of a result: fingerprint, flags, sum of squares
+INFINITY, NAN = 1, 2  # flags
 MISSING = 4  # a flag: the tensor was not taken
+KEPT = ("frozen", "buffers")  # classes that no update makes
 NOT_TAKEN = 5  # a type
 # Types whose numbers are looked at, as the library counts them. A complex number is two real ones.
 TYPES = {"float32": 1, "complex64": 1, "float64": 2, "complex128": 2, "float16": 3, "complex32": 3, "bfloat16": 4}
@@ -122,7 +125,10 @@ class Kind:
         self.names = names
         self.count = len(names)
         self.offset = 8 * (2 + WORDS * first)
+        self.named = int.from_bytes(hashlib.blake2b("\n".join(names).encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
         self.places = Places(torch)
+        self.first_flags = None  # of the first time
+        self.counts = NAN if name in KEPT else NAN | INFINITY
         self.missing = struct.pack("<QQd", 0, MISSING, 0.0) * self.count
 
 
@@ -159,20 +165,31 @@ class Step:
         self.begin()
 
     def begin(self):
-        self.digests = {}  # of each class
+        self.digests = {}  # of each class that ranks must hold the same of
+        self.taken = set()  # classes
         self.gradients = []  # digests, one of each reduced backward
         self.norm = -1.0
         self.not_finite = ""
         self.inputs, self.inputs_taken, self.inputs_count = 0, 0, 0
 
-    def took(self, name, summary):
+    def took(self, kind, summary, compared=True):
+        """Equal digests are of tensors with equal names and equal bytes. `compared`: ranks must hold the same."""
         if not summary.taken:
             return
-        digest = self.digests[name] = f"{summary.digest:016x}"
+        name = kind.name
+        digest = f"{summary.digest ^ kind.named:016x}"
+        self.taken.add(name)
+        if compared:
+            self.digests[name] = digest
         if name == "gradients":
             self.gradients.append(digest)
             self.norm = summary.squares**0.5
-        if summary.flags and name[0] not in self.not_finite:
+        flags = summary.flags & kind.counts
+        if kind.first_flags is None:  # a mask of infinities is sound, and so is a NaN in a place that nothing reads
+            kind.first_flags = flags
+        if name in KEPT:
+            flags &= ~kind.first_flags
+        if flags and name[0] not in self.not_finite:
             self.not_finite += name[0]
 
     def take_inputs(self, library, tables, count, summary):
@@ -186,7 +203,7 @@ class Step:
         """What was not taken in this step is marked in the slot, which holds an older one."""
         self.slot[1] = reductions
         for kind in kinds:
-            if kind.name not in self.digests:
+            if kind.name not in self.taken:
                 ctypes.memmove(self.address + kind.offset, kind.missing, len(kind.missing))
 
     def words(self):
@@ -218,19 +235,23 @@ class Fingerprints:
         recorder, scope = self.recorder, self.recorder.scope
         self.buckets = None
         self.head = recorder.channel.head("digest", '"step":')
-        self.params = [param for _, param in scope.params]
-        self.frozen = [param for _, param in scope.frozen]
+        by_name = operator.itemgetter(0)  # ranks may have made them in another order
+        trained, frozen = sorted(scope.params, key=by_name), sorted(scope.frozen, key=by_name)
+        self.params = [param for _, param in trained]
+        self.frozen = [param for _, param in frozen]
         self.sharded = any(is_dtensor(param) for param in self.params + self.frozen)
         pieces = {scope.piece(param, recorder.rank).get("piece", "") for _, param in scope.params + scope.frozen}
         self.piece = "" if not pieces else pieces.pop() if len(pieces) == 1 else f"rank {recorder.rank}"
-        # A module may put another tensor in the place of a buffer.
+        # A module may put another tensor in the place of a buffer. What DistributedDataParallel is to ignore, ranks hold by themselves.
+        ignored = getattr(recorder.model, "parameters_to_ignore", None) or ()
         self.buffers = [
             (module._buffers, key, f"{prefix}.{key}" if prefix else key)
             for prefix, module in recorder.inner.named_modules()
             for key, buffer in module._buffers.items()
-            if buffer is not None
+            if buffer is not None and (f"{prefix}.{key}" if prefix else key) not in ignored
         ]
-        trained, frozen = ([name for name, _ in params] for params in (scope.params, scope.frozen))
+        self.buffers.sort(key=operator.itemgetter(2))
+        trained, frozen = ([name for name, _ in params] for params in (trained, frozen))
         self.kinds, count = [], 0
         for name, names in zip(CLASSES, (trained, trained, frozen, [name for *_, name in self.buffers])):
             self.kinds.append(Kind(name, names, count, self.torch))
@@ -278,7 +299,15 @@ class Fingerprints:
         inner.register_forward_pre_hook(Hook(before))
 
     def read_buffers(self):
-        self.read(self.kinds[3], [buffers.get(key) for buffers, key, _ in self.buffers])
+        """Where nothing makes them equal, ranks hold different ones by right: BatchNorm's statistics of their own batches."""
+        synced = self.are_synced()
+        if synced or "buffers" not in self.step.digests:
+            self.read(self.kinds[3], [buffers.get(key) for buffers, key, _ in self.buffers], compared=synced)
+
+    def are_synced(self):
+        model = self.recorder.model
+        synced = getattr(model, "will_sync_module_buffers", None)
+        return synced is not None and not hasattr(model, "buffer_hook") and bool(synced())
 
     def forward(self, args, kwargs):
         """Of a training: what the model is called with."""
@@ -346,14 +375,14 @@ class Fingerprints:
         """The others have reduced, and this rank with them."""
         self.reductions += 1
 
-    def read(self, kind, tensors, from_last=False):
+    def read(self, kind, tensors, from_last=False, compared=True):
         if self.library is None or not kind.count or self.recorder.is_capturing():
             return
         kind.places.find([getattr(tensor, "_local_tensor", tensor) for tensor in tensors] if self.sharded else tensors)
         table = kind.places.tables.get(-1)
         if table is not None:
             self.library.nsa_fingerprints(table, kind.count, 0, self.step.address + kind.offset, self.to_summary, from_last, 0)
-            self.step.took(kind.name, self.summary)
+            self.step.took(kind, self.summary, compared)
 
     # ---- the end of a step -------------------------------------------------------------------------------------------
 

@@ -118,6 +118,7 @@ class ReducedGradients {
       if (agreed.compared()) ++there_;
       if (agreed.said != Said::differ) continue;
       digests_.name_tensors(step, kGradientClass, seen);
+      seen.facts["peers"] = ranks_text(holders(of_rank));
       seen.site.step = step;
       seen.site.ranks = agreed.odd;
       seen.facts["what"] = kGradientClass.in_words;

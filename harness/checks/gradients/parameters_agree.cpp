@@ -137,6 +137,7 @@ class States {
       const bool buffers = of.name == kBufferClass.name;
       Departure seen("STATE.DIVERGED", buffers ? "buffers" : "digest");
       digests_.name_tensors(step, of, seen);
+      seen.facts["peers"] = ranks_text(holders(of_rank));
       seen.site.step = step;
       seen.site.ranks = agreed.odd;
       if (!buffers) seen.facts["what"] = of.in_words;
