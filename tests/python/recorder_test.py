@@ -60,8 +60,7 @@ def restore(test):
         (sys, "excepthook"),
     ):
         test.addCleanup(setattr, where, name, where.__dict__[name])
-    hooks = torch.optim.optimizer._global_optimizer_post_hooks
-    test.addCleanup(hooks.clear)
+    test.addCleanup(sys.modules["torch.optim.optimizer"]._global_optimizer_post_hooks.clear)
 
 
 class Recording(unittest.TestCase):
