@@ -411,6 +411,10 @@ model = torch.nn.Sequential(torch.nn.Linear(16, 700), torch.nn.BatchNorm1d(700),
 model[0].bias.requires_grad_(False)
 if dist.is_initialized() and "DDP" in os.environ:
     model = torch.nn.parallel.DistributedDataParallel(model)
+if "SHARDED" in os.environ:
+    from torch.distributed.fsdp import fully_shard
+    for module in (model[0], model[2], model):
+        fully_shard(module)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 nsa_harness.train.watch(model, optimizer)
 draw = torch.Generator().manual_seed(1 + rank)
@@ -419,13 +423,14 @@ for step in range(1, int(sys.argv[2]) + 1):
     MORE
     loss = model(torch.randn(8, 16, generator=draw)).square().mean()
     loss.backward()
-    if dist.is_initialized() and "DDP" not in os.environ:
+    if dist.is_initialized() and not {"DDP", "SHARDED"} & set(os.environ):
         for param in model.parameters():
             if param.grad is not None:
                 dist.all_reduce(param.grad)
     optimizer.step()
     print("loss", step, loss.item().hex(), flush=True)
 for name, value in model.state_dict().items():
+    value = value.to_local() if hasattr(value, "to_local") else value
     print("value", name, value.double().sum().item().hex(), flush=True)
 """
 ACCUMULATES = """
@@ -548,6 +553,20 @@ class Ranks(unittest.TestCase):
         for first, second in zip(*rows):
             self.assertEqual((first["gradients"], first["reductions"]), (second["gradients"], second["reductions"]))
             self.assertEqual(first["reductions"], first["step"])
+
+    def test_pieces_of_a_sharded_model_are_read_where_they_are(self):
+        wait = "model.set_requires_gradient_sync(False); model(torch.randn(8, 16, generator=draw)).square().mean().backward()"
+        wait += "; model.set_requires_gradient_sync(True)"
+        alone = self.train(wait, watched=False, SHARDED="1")
+        self.assertEqual(self.train(wait, SHARDED="1"), alone)
+        rows = [self.controller.rows("digest", rank) for rank in range(2)]
+        for rank in range(2):
+            self.assertEqual({row["piece"] for row in rows[rank]}, {str(rank)})
+            self.assertEqual([row["reductions"] for row in rows[rank]], list(range(1, 13)))
+            self.assertEqual({(row["backwards"], len(row["gradients"]), row["taken"]) for row in rows[rank]}, {(2, 1, 1)})
+            self.assertEqual(len({row["parameters"] for row in rows[rank]}), 12)
+            self.assertNotIn("buffers", rows[rank][0])  # nothing makes the running statistics equal
+        self.assertEqual(set(self.ring(0)[0]["gradients"]), {"0.weight", "1.weight", "1.bias", "2.weight", "2.bias", "3.weight", "3.bias"})
 
     def test_a_process_that_is_killed_leaves_its_last_steps(self):
         (process,) = self.start("time.sleep(0.005)", steps=10_000, ranks=1)
