@@ -200,7 +200,8 @@ struct StepDigest {
   std::vector<std::string> gradients = {};  // of each backward that reduced them, in order
   std::string parameters = {};              // those that are trained, after the update
   std::string frozen = {};                  // the others, after the update
-  std::string buffers = {};                 // when the last forward began
+  std::string buffers = {};                 // when the last forward began, made equal on all ranks
+  std::string own_buffers = {};             // the same, if nothing makes them equal
   std::string inputs = {};                  // what the model was called with, in all forwards
   Real grad_norm = -1.0;                    // of the last of `gradients`; -1: not taken
   std::string not_finite = {};  // classes with an infinity or a NaN, as they arose: g, p, f, b
@@ -599,6 +600,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(StepDigest,
                                                 parameters,
                                                 frozen,
                                                 buffers,
+                                                own_buffers,
                                                 inputs,
                                                 grad_norm,
                                                 not_finite,

@@ -188,13 +188,16 @@ double sum_of(__m256 eight) {
 // infinity or a NaN may be there, the block is looked at again; it is in the nearest cache by then.
 template <Type type>
 Block fast_block(const u8* at, u64 bytes) {
-  constexpr u64 group = 128;
+  constexpr u64 group = 128, ahead = 2048;
   __m256i sums[4] = {};
   __m256 singles[4] = {};
   __m256d doubles[4] = {};
   const u64 grouped = bytes / group * group;
   const u8* key = reinterpret_cast<const u8*>(keys.word);
   for (u64 i = 0; i < grouped; i += group) {
+    // From the last cache this doubles the speed. What lies behind the tensor is asked for in vain, and nothing else happens.
+    __builtin_prefetch(at + i + ahead);
+    __builtin_prefetch(at + i + ahead + 64);
 #pragma GCC unroll 4
     for (int part = 0; part < 4; ++part) {
       const __m256i words = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at + i + 32 * part));
@@ -290,9 +293,9 @@ NSA_EXPORT void nsa_summary(const Result* results, u64 count, u64 first, Summary
   }
 }
 
-// `plainly`: without vector instructions; only the sums of squares may differ, in their last digits. `from_last`: the last tensor first,
-// where that one is in a cache.
-NSA_EXPORT void nsa_fingerprints(const Tensor* tensors, u64 count, u64 first, Result* results, Summary* summary, u32 from_last, u32 plainly) {
+// `order`: the numbers of the tensors in the order in which they are read, those first that are in a cache; null: as they come. `plainly`:
+// without vector instructions; only the sums of squares may differ, in their last digits.
+NSA_EXPORT void nsa_fingerprints(const Tensor* tensors, u64 count, u64 first, const u64* order, Result* results, Summary* summary, u32 plainly) {
 #if defined(__x86_64__)
   const bool fast = !plainly && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   const unsigned before = _mm_getcsr();
@@ -301,7 +304,7 @@ NSA_EXPORT void nsa_fingerprints(const Tensor* tensors, u64 count, u64 first, Re
   const bool fast = !plainly;
 #endif
   for (u64 i = 0; i < count; ++i) {
-    const u64 at = from_last ? count - 1 - i : i;
+    const u64 at = order ? order[i] : i;
     results[at] = result_of(tensors[at], fast);
   }
 #if defined(__x86_64__)

@@ -11,14 +11,19 @@ A step sends one row of kind "digest". The last STEPS of them, tensor by tensor,
 
 All numbers have 8 bytes, little-endian. Step N is in slot N % STEPS. The step's number is 0 while its slot is written."""
 
+import array
+import collections
 import ctypes
+import functools
 import hashlib
 import json
 import math
 import operator
 import os
 import struct
+import threading
 
+from nsa_harness.cards import Cards
 from nsa_harness.guard import Hook, words_of
 from nsa_harness.values import is_dtensor, local, real, tensors_in
 
@@ -29,9 +34,11 @@ LIBRARY = "NSA_HARNESS_FINGERPRINT"  # path of the library
 STEPS = 64
 MAGIC = b"NSARING1"
 WORDS = 3  # of a result: fingerprint, flags, sum of squares
+HERE = -1  # the processor, among devices
 INFINITY, NAN = 1, 2  # flags
 MISSING = 4  # a flag: the tensor was not taken
 KEPT = ("frozen", "buffers")  # classes that no update makes
+OWN = "own_buffers"  # of the row: a rank's own, which nothing makes equal
 NOT_TAKEN = 5  # a type
 # Types whose numbers are looked at, as the library counts them. A complex number is two real ones.
 TYPES = {"float32": 1, "complex64": 1, "float64": 2, "complex128": 2, "float16": 3, "complex32": 3, "bfloat16": 4}
@@ -49,7 +56,7 @@ def library():
     path = os.environ.get(LIBRARY) or os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib", "libnsa_fingerprint.so")
     loaded = ctypes.CDLL(path)
     pointer, number = ctypes.c_void_p, ctypes.c_uint64
-    loaded.nsa_fingerprints.argtypes = [pointer, number, number, pointer, pointer, ctypes.c_uint32, ctypes.c_uint32]
+    loaded.nsa_fingerprints.argtypes = [pointer, number, number, pointer, pointer, pointer, ctypes.c_uint32]
     loaded.nsa_fingerprints.restype = None
     loaded.nsa_summary.argtypes = [pointer, number, number, pointer]
     loaded.nsa_summary.restype = None
@@ -67,23 +74,33 @@ class Places:
     def __init__(self, torch):
         self.torch = torch
         self.plain = {torch.Tensor, torch.nn.Parameter}
-        self.known = None  # what the tables were made of
-        self.tables = {}  # device (-1: the processor) -> numbers, four of each tensor
+        self.absent = torch.empty(0, device="cpu")  # stands for one that is not there
+        self.known = None  # addresses and forms that the tables were made of
+        self.tables = {}  # device -> numbers, four of each tensor
+        self.sent = {}  # device -> (stream, the table on the card, chunks)
         self.kept = []  # copies of what is not contiguous
         tensor = torch._C.TensorBase
-        self.address, self.size, self.contiguous = tensor.data_ptr, operator.attrgetter("nbytes"), tensor.is_contiguous
+        self.address, self.device, self.contiguous = tensor.data_ptr, tensor.get_device, tensor.is_contiguous
+        self.size, self.dtype = operator.attrgetter("nbytes"), operator.attrgetter("dtype")
 
     def find(self, tensors):
-        """`tensors`: None where there is none. True if a table was made anew. What cannot be read is left out."""
+        """What cannot be read is left out. Mostly nothing has changed since the step before, or the addresses alone have."""
         try:
-            known = (list(map(self.address, tensors)), list(map(self.size, tensors)))
-            if known == self.known and all(map(self.contiguous, tensors)):
-                return False
+            addresses, sizes = list(map(self.address, tensors)), list(map(self.size, tensors))
+            if self.known is not None and sizes == self.known[1]:
+                if addresses == self.known[0] and all(map(self.contiguous, tensors)):
+                    return
+                if self.forms(tensors) == self.known[2]:
+                    ((_, table),) = self.tables.items()
+                    memoryview(table).cast("B").cast("Q")[::4] = array.array("Q", addresses)
+                    self.known = addresses, sizes, self.known[2]
+                    self.sent.clear()
+                    return
         except (TypeError, RuntimeError, AttributeError):
-            known = None  # one is None, or has no bytes
+            addresses = None  # one has no bytes
         self.kept.clear()
+        self.sent.clear()
         places = [self.place(tensor) for tensor in tensors]
-        self.known = None if self.kept else known
         rows = {}
         for device in {place[0] for place in places if place is not None}:
             row = (ctypes.c_uint64 * (4 * len(places)))()
@@ -91,17 +108,24 @@ class Places:
                 row[4 * index : 4 * index + 3] = place[1:] if place is not None and place[0] == device else (0, 0, NOT_TAKEN)
             rows[device] = row
         self.tables = rows
-        return True
+        self.known = None if self.kept or addresses is None else (addresses, sizes, self.forms(tensors) if None not in places else None)
+
+    def forms(self, tensors):
+        """What a table depends on besides addresses and sizes, of tensors of one device that are contiguous; a new object for others."""
+        devices = set(map(self.device, tensors))
+        if len(devices) == 1 and set(map(type, tensors)) <= self.plain and all(map(self.contiguous, tensors)):
+            return devices, list(map(self.dtype, tensors))
+        return object()
 
     def place(self, tensor):
         """Device, address, bytes and type; None for what has no bytes here, or has another form than a torch.Tensor."""
         try:
-            if type(tensor) not in self.plain or tensor.layout is not self.torch.strided or not (tensor.is_cpu or tensor.is_cuda):
+            if tensor is self.absent or type(tensor) not in self.plain or tensor.layout is not self.torch.strided or not (tensor.is_cpu or tensor.is_cuda):
                 return None
             if not self.is_dense(tensor):
                 tensor = tensor.detach().contiguous()
                 self.kept.append(tensor)
-            device, bytes = tensor.get_device() if tensor.is_cuda else -1, tensor.nbytes
+            device, bytes = tensor.get_device() if tensor.is_cuda else HERE, tensor.nbytes
             address = tensor.data_ptr()
             if bytes and not address:
                 return None
@@ -118,17 +142,20 @@ class Places:
 
 
 class Kind:
-    """One class of tensors. `first`: of its results among those of a slot."""
+    """One class of tensors, in the order of their names. `first`: of its results among those of a slot. `order`: their numbers in the order
+    in which they are read."""
 
-    def __init__(self, name, names, first, torch):
+    def __init__(self, name, names, first, order, torch):
         self.name = name
         self.names = names
         self.count = len(names)
         self.offset = 8 * (2 + WORDS * first)
-        self.named = int.from_bytes(hashlib.blake2b("\n".join(names).encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+        # Equal digests are of tensors with equal names and equal bytes.
+        text = "\n".join(names).encode("utf-8", "surrogatepass")
+        self.named = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
+        self.sound = None  # flags that tensors of KEPT have from the beginning: a mask may hold NaN where nothing reads it
+        self.order = (ctypes.c_uint64 * len(order))(*order)
         self.places = Places(torch)
-        self.first_flags = None  # of the first time
-        self.counts = NAN if name in KEPT else NAN | INFINITY
         self.missing = struct.pack("<QQd", 0, MISSING, 0.0) * self.count
 
 
@@ -157,51 +184,47 @@ class Ring:
 
 
 class Step:
-    """What was taken of one step so far."""
+    """What was taken of one step."""
 
-    def __init__(self, slot):
-        self.slot = slot
-        self.address = ctypes.addressof(slot)
+    def __init__(self, words):
+        self.slot = (ctypes.c_uint64 * words)()
+        self.address = ctypes.addressof(self.slot)
         self.begin()
 
     def begin(self):
-        self.digests = {}  # of each class that ranks must hold the same of
         self.taken = set()  # classes
+        self.digests = {}  # of each class that is told
         self.gradients = []  # digests, one of each reduced backward
         self.norm = -1.0
         self.not_finite = ""
         self.inputs, self.inputs_taken, self.inputs_count = 0, 0, 0
+        self.skipped = 0  # updates, by GradScaler on the card
+        self.later = []  # functions to be called once the cards are there
+        self.streams = {}  # of cards: what they wait for
+        self.ready = True
 
-    def took(self, kind, summary, compared=True):
-        """Equal digests are of tensors with equal names and equal bytes. `compared`: ranks must hold the same."""
+    def took(self, kind, summary, agree=True):
+        """Of one class. `agree`: ranks must hold the same."""
         if not summary.taken:
             return
-        name = kind.name
-        digest = f"{summary.digest ^ kind.named:016x}"
+        name, flags = kind.name, summary.flags
         self.taken.add(name)
-        if compared:
-            self.digests[name] = digest
+        digest = self.digests[name if agree else OWN] = f"{summary.digest ^ kind.named:016x}"
         if name == "gradients":
             self.gradients.append(digest)
             self.norm = summary.squares**0.5
-        flags = summary.flags & kind.counts
-        if kind.first_flags is None:  # a mask of infinities is sound, and so is a NaN in a place that nothing reads
-            kind.first_flags = flags
         if name in KEPT:
-            flags &= ~kind.first_flags
+            kind.sound = flags if kind.sound is None else kind.sound
+            flags &= NAN & ~kind.sound
         if flags and name[0] not in self.not_finite:
             self.not_finite += name[0]
 
-    def take_inputs(self, library, tables, count, summary):
-        first, self.inputs_count = self.inputs_count, self.inputs_count + count
-        if (table := tables.get(-1)) is not None:
-            library.nsa_fingerprints(table, count, first, (ctypes.c_uint64 * (WORDS * count))(), ctypes.addressof(summary), 0, 0)
-            self.inputs = (self.inputs + summary.digest) & ALL
-            self.inputs_taken += summary.taken
+    def took_inputs(self, summary):
+        self.inputs = (self.inputs + summary.digest) & ALL
+        self.inputs_taken += summary.taken
 
-    def end(self, kinds, reductions):
+    def end(self, kinds):
         """What was not taken in this step is marked in the slot, which holds an older one."""
-        self.slot[1] = reductions
         for kind in kinds:
             if kind.name not in self.taken:
                 ctypes.memmove(self.address + kind.offset, kind.missing, len(kind.missing))
@@ -209,7 +232,7 @@ class Step:
     def words(self):
         """What the row says behind the counts."""
         said = ',"gradients":["' + '","'.join(self.gradients) + '"]' if self.gradients else ""
-        for name in CLASSES[1:]:
+        for name in (*CLASSES[1:], OWN):
             if name in self.digests:
                 said += f',"{name}":"{self.digests[name]}"'
         if self.inputs_taken:
@@ -228,44 +251,53 @@ class Fingerprints:
         self.backwards = self.taken = 0  # of this step; updates that were taken
         self.reduced_before = 0
         self.library = self.ring = None
-        for name in ("backward_begins", "backward_ends", "forward", "update_begins", "update_ends", "sits_out", "end_step"):
+        self.cards = None  # False: they cannot be asked
+        for name in ("start", "backward_begins", "backward_ends", "forward", "update_begins", "update_ends", "sits_out", "end_step", "cards_are_there"):
             setattr(self, name, recorder.guard(getattr(self, name)))
 
     def start(self):
         recorder, scope = self.recorder, self.recorder.scope
-        self.buckets = None
+        self.several = recorder.distributed and self.torch.distributed.get_world_size() > 1
+        # Neither DistributedDataParallel nor fully_shard reduces the gradients of several ranks: the script does, before the update.
+        self.by_script = self.several and not recorder.is_ddp and not recorder.sharded
         self.head = recorder.channel.head("digest", '"step":')
-        by_name = operator.itemgetter(0)  # ranks may have made them in another order
-        trained, frozen = sorted(scope.params, key=by_name), sorted(scope.frozen, key=by_name)
-        self.params = [param for _, param in trained]
-        self.frozen = [param for _, param in frozen]
+        trained, frozen = (sorted(params, key=lambda pair: pair[0]) for params in (scope.params, scope.frozen))
+        self.params, self.frozen = ([param for _, param in params] for params in (trained, frozen))
         self.sharded = any(is_dtensor(param) for param in self.params + self.frozen)
         pieces = {scope.piece(param, recorder.rank).get("piece", "") for _, param in scope.params + scope.frozen}
         self.piece = "" if not pieces else pieces.pop() if len(pieces) == 1 else f"rank {recorder.rank}"
         # A module may put another tensor in the place of a buffer. What DistributedDataParallel is to ignore, ranks hold by themselves.
         ignored = getattr(recorder.model, "parameters_to_ignore", None) or ()
-        self.buffers = [
-            (module._buffers, key, f"{prefix}.{key}" if prefix else key)
+        buffers = {
+            (f"{prefix}.{key}" if prefix else key).replace("_orig_mod.", ""): (module._buffers, key)
             for prefix, module in recorder.inner.named_modules()
             for key, buffer in module._buffers.items()
             if buffer is not None and (f"{prefix}.{key}" if prefix else key) not in ignored
-        ]
-        self.buffers.sort(key=operator.itemgetter(2))
+        }
+        self.buffers = [buffers[name] for name in sorted(buffers)]
         trained, frozen = ([name for name, _ in params] for params in (trained, frozen))
+        place = {name: number for number, (name, _) in enumerate(scope.params)}
+        forward = sorted(range(len(trained)), key=lambda index: place[trained[index]])
+        # Where the processor still holds them: the backward came to the first parameters last, and the optimiser to the last ones.
+        orders = (forward, forward[::-1], range(len(frozen)), range(len(buffers)))
         self.kinds, count = [], 0
-        for name, names in zip(CLASSES, (trained, trained, frozen, [name for *_, name in self.buffers])):
-            self.kinds.append(Kind(name, names, count, self.torch))
+        for name, names, order in zip(CLASSES, (trained, trained, frozen, sorted(buffers)), orders):
+            self.kinds.append(Kind(name, names, count, order, self.torch))
             count += len(names)
         self.inputs = Places(self.torch)
-        self.summary = Summary()
-        self.to_summary = ctypes.addressof(self.summary)
-        self.step = Step((ctypes.c_uint64 * (2 + WORDS * count))())
+        self.slot_words = 2 + WORDS * count
+        self.step = Step(self.slot_words)
+        self.free = []  # steps that may be used again
+        self.pending = collections.deque()  # (step, number, counts) in their order
+        self.telling = threading.Lock()
         try:
             self.library = library()
         except OSError as error:
             recorder.not_judged(f"what happens in steps that are not recorded, because of {words_of(error)}")
             return
         self.make_ring(os.environ.get(ADDRESS))
+        for device in {param.get_device() for param in self.params if param.is_cuda}:
+            self.read_card(Places(self.torch), device, (ctypes.c_uint64 * 4)(0, 0, NOT_TAKEN), 1)  # what a first launch needs
         self.hook_buffers()
         self.hook_other_optimizers()
 
@@ -274,7 +306,7 @@ class Fingerprints:
         if not address:
             return
         try:
-            self.ring = Ring(os.path.join(os.path.dirname(address), f"rank_{self.recorder.rank}"), self.kinds, len(self.step.slot) * 8)
+            self.ring = Ring(os.path.join(os.path.dirname(address), f"rank_{self.recorder.rank}"), self.kinds, 8 * self.slot_words)
         except OSError as error:
             self.without_ring(error)
 
@@ -285,8 +317,9 @@ class Fingerprints:
     # ---- when something is read --------------------------------------------------------------------------------------
 
     def hook_buffers(self):
-        """At the beginning of the forward, after DistributedDataParallel has made them equal."""
-        inner = self.recorder.inner
+        """At the beginning of the forward, after DistributedDataParallel has made them equal. It does not before each: not behind a batch
+        that was not reduced, and never with broadcast_buffers=False. Where it does not, ranks may differ by right."""
+        inner, model = self.recorder.inner, self.recorder.model
         if not self.buffers:
             return
         is_compiling = getattr(self.torch.compiler, "is_compiling", lambda: False)
@@ -294,29 +327,25 @@ class Fingerprints:
 
         def before(called, _):
             if called is inner and not is_compiling() and called.training and self.torch.is_grad_enabled():
-                read()
+                if not getattr(model, "broadcast_buffers", False) or model.require_forward_param_sync:
+                    read()
 
         inner.register_forward_pre_hook(Hook(before))
 
     def read_buffers(self):
-        """Where nothing makes them equal, ranks hold different ones by right: BatchNorm's statistics of their own batches."""
-        synced = self.are_synced()
-        if synced or "buffers" not in self.step.digests:
-            self.read(self.kinds[3], [buffers.get(key) for buffers, key, _ in self.buffers], compared=synced)
-
-    def are_synced(self):
         model = self.recorder.model
-        synced = getattr(model, "will_sync_module_buffers", None)
-        return synced is not None and not hasattr(model, "buffer_hook") and bool(synced())
+        agree = not self.several or (getattr(model, "broadcast_buffers", False) and not hasattr(model, "buffer_hook"))
+        absent = self.kinds[3].places.absent
+        self.read(self.kinds[3], [absent if (buffer := buffers.get(key)) is None else buffer for buffers, key in self.buffers], agree)
 
     def forward(self, args, kwargs):
         """Of a training: what the model is called with."""
-        if self.library is None or self.recorder.is_capturing():
+        tensors = tensors_in([*args, *kwargs.values()], self.torch) if self.library is not None else []
+        if not tensors:
             return
-        tensors = tensors_in([*args, *kwargs.values()], self.torch)
-        if tensors:
-            self.inputs.find(list(map(local, tensors)))
-            self.step.take_inputs(self.library, self.inputs.tables, len(tensors), self.summary)
+        first, self.step.inputs_count = self.step.inputs_count, self.step.inputs_count + len(tensors)
+        results = (ctypes.c_uint64 * (WORDS * len(tensors)))()
+        self.take(self.inputs, list(map(local, tensors)), results, None, first, self.step.took_inputs)
 
     def backward_begins(self):
         buckets = self.recorder.communication_hook
@@ -337,17 +366,11 @@ class Fingerprints:
             return reduces(recorder.inner)
         return not self.by_script
 
-    @property
-    def by_script(self):
-        """Several ranks whose gradients neither DistributedDataParallel nor fully_shard reduces: the script does so before the update."""
-        recorder = self.recorder
-        alone = not recorder.distributed or self.torch.distributed.get_world_size() == 1
-        return not alone and recorder.communication_hook is None and not recorder.sharded
-
     def read_gradients(self):
         """A backward that left no gradient of this model is none of its reductions."""
-        grads = [param.grad for param in self.params]
-        if any(grad is not None for grad in grads) or not grads:
+        absent = self.kinds[0].places.absent
+        grads = [absent if (grad := param.grad) is None else grad for param in self.params]
+        if not grads or set(map(id, grads)) != {id(absent)}:
             self.reductions += 1
             self.read(self.kinds[0], grads)
 
@@ -356,8 +379,16 @@ class Fingerprints:
             self.read_gradients()
 
     def update_ends(self):
+        self.taken += 1
         found = getattr(self.recorder.optimizer, "found_inf", None)  # GradScaler gives it to an optimiser that looks at it by itself
-        self.taken += 1 if found is None else not found
+        if not isinstance(found, self.torch.Tensor):
+            return
+        if not found.is_cuda:
+            self.taken -= bool(found)
+        elif not self.recorder.is_capturing():
+            here = self.torch.empty(found.shape, dtype=found.dtype, device="cpu", pin_memory=True)
+            here.copy_(found, non_blocking=True)
+            self.wait_for(found.get_device(), lambda step: setattr(step, "skipped", step.skipped + bool(here)))
 
     def hook_other_optimizers(self):
         """Of an optimiser that watch was not given, and that holds parameters of the model, updates are counted too."""
@@ -375,35 +406,116 @@ class Fingerprints:
         """The others have reduced, and this rank with them."""
         self.reductions += 1
 
-    def read(self, kind, tensors, from_last=False, compared=True):
-        if self.library is None or not kind.count or self.recorder.is_capturing():
+    # ---- reading -----------------------------------------------------------------------------------------------------
+
+    def read(self, kind, tensors, agree=True):
+        if self.library is None or not kind.count:
             return
-        kind.places.find([getattr(tensor, "_local_tensor", tensor) for tensor in tensors] if self.sharded else tensors)
-        table = kind.places.tables.get(-1)
-        if table is not None:
-            self.library.nsa_fingerprints(table, kind.count, 0, self.step.address + kind.offset, self.to_summary, from_last, 0)
-            self.step.took(kind, self.summary, compared)
+        if self.sharded:
+            tensors = [getattr(tensor, "_local_tensor", tensor) for tensor in tensors]
+        to = self.step.address + kind.offset
+        self.take(kind.places, tensors, to, kind.order, 0, lambda summary, step=self.step: step.took(kind, summary, agree))
+
+    def take(self, places, tensors, to, order, first, took):
+        """Writes the results to `to`, an address or memory of ctypes, and calls `took` with the summary: now, or once the cards are there."""
+        places.find(tensors)
+        count, summary = len(tensors), Summary()
+        if list(places.tables) == [HERE]:
+            self.library.nsa_fingerprints(places.tables[HERE], count, first, order, to, ctypes.addressof(summary), 0)
+            took(summary)
+            return
+        if not places.tables or self.recorder.is_capturing():
+            return
+        parts = []
+        for device, table in places.tables.items():
+            if device == HERE:
+                parts.append((ctypes.c_uint64 * (WORDS * count))())
+                self.library.nsa_fingerprints(table, count, first, order, parts[-1], ctypes.addressof(summary), 0)
+            elif (results := self.read_card(places, device, table, count)) is not None:
+                parts.append((ctypes.c_uint64 * (WORDS * count)).from_address(results.data_ptr()))
+                parts[-1].tensor = results  # its memory
+
+        def there(_):
+            ctypes.memmove(to, parts[0], 8 * WORDS * count)
+            together = (ctypes.c_uint64 * (WORDS * count)).from_address(to if isinstance(to, int) else ctypes.addressof(to))
+            for part in parts[1:]:
+                for at in range(0, WORDS * count, WORDS):
+                    if not part[at + 1] & MISSING:
+                        together[at : at + WORDS] = part[at : at + WORDS]
+            self.library.nsa_summary(together, count, first, ctypes.addressof(summary))
+            took(summary)
+
+        if parts:
+            self.wait_for(next(device for device in places.tables if device != HERE), there)
+
+    def read_card(self, places, device, table, count):
+        """None where the card cannot be asked, which is said."""
+        if self.cards is False:
+            return None
+        try:
+            self.cards = self.cards or Cards(self.torch)
+            stream = self.torch.cuda.current_stream(device)
+            if (sent := places.sent.get(device)) is None or sent[0] != stream:
+                chunks = self.library.nsa_chunks(table, count)
+                sent = places.sent[device] = stream, self.cards.sent(device, table, count), chunks
+            self.step.streams[device, stream.cuda_stream] = stream
+            return self.cards.launch(device, sent[1], count, sent[2])
+        except (OSError, RuntimeError) as error:
+            self.recorder.not_judged(f"what happens in steps that are not recorded, because of {words_of(error)}")
+            self.cards = False
+            return None
+
+    def wait_for(self, device, there):
+        """`there(step)` once the current stream of the device is where it is told to be now."""
+        stream = self.torch.cuda.current_stream(device)
+        self.step.streams[device, stream.cuda_stream] = stream
+        self.step.later.append(there)
 
     # ---- the end of a step -------------------------------------------------------------------------------------------
 
     def end_step(self):
-        recorder, step = self.recorder, self.step
+        recorder = self.recorder
         if self.taken:
-            self.read(self.kinds[1], self.params, from_last=True)  # the optimiser's last ones are in a cache
+            self.read(self.kinds[1], self.params)
             self.read(self.kinds[2], self.frozen)
-        number = recorder.step
-        counts = f'{number},"reductions":{self.reductions},"taken":{self.taken},"forwards":{recorder.micro + 1},"backwards":{self.backwards}'
+        step, counts = self.step, (recorder.step, self.reductions, self.taken, recorder.micro + 1, self.backwards)
         self.backwards = self.taken = 0
+        self.pending.append((step, counts))
+        self.step = self.free.pop() if self.free else Step(self.slot_words)
+        if step.later and not recorder.is_capturing():
+            step.ready = False
+            recorder.settle(functools.partial(self.cards_are_there, step), True, list(step.streams.values()))
+        else:
+            self.tell()
+
+    def cards_are_there(self, step):
+        """In any thread."""
+        for there in step.later:
+            there(step)
+        step.ready = True
+        self.tell()
+
+    def tell(self):
+        """The steps that are ready, in their order."""
+        with self.telling:
+            while self.pending and self.pending[0][0].ready:
+                step, counts = self.pending.popleft()
+                self.tell_step(step, *counts)
+                step.begin()
+                self.free.append(step)
+
+    def tell_step(self, step, number, reductions, taken, forwards, backwards):
         if self.ring is not None:
-            step.end(self.kinds, self.reductions)
+            step.end(self.kinds)
+            step.slot[1] = reductions
             try:
                 self.ring.write(step.slot, number)
             except OSError as error:
                 self.without_ring(error)
+        counts = f'{number},"reductions":{reductions},"taken":{taken - step.skipped},"forwards":{forwards},"backwards":{backwards}'
         piece = f',"piece":{json.dumps(self.piece)}' if self.piece else ""
-        channel = recorder.channel
+        channel = self.recorder.channel
         channel.send(f'{self.head}{counts}{step.words()}{piece}}},"t_ms":{channel.now_ms()}}}\n')
-        step.begin()
 
 
 def reduces(model):

@@ -150,7 +150,8 @@ class Recorder:
         self.guard = Guard(lambda name, error: self.not_judged(_failed(name, error)))
         self.called = model if called is None else called  # by the script: what torch.compile made, where it did
         self.model = _uncompiled(model)
-        self.inner = _uncompiled(self.model.module) if _is_ddp(self.model) else self.model
+        self.is_ddp = _is_ddp(self.model)
+        self.inner = _uncompiled(self.model.module) if self.is_ddp else self.model
         self.optimizer = optimizer
         self.channel = channel
         self.rank = rank
@@ -178,7 +179,7 @@ class Recorder:
         self.apart = -(-len(self.params) // FEW_HOOKS) or 1
         self.end_with_callbacks()
         self.fingerprints = Fingerprints(self)
-        self.on_its_way = []  # (event of the card, what is called once it is there)
+        self.on_its_way = []  # (events of cards, what is called once they are there)
         self.relaxed = False
 
     def start(self):
@@ -192,7 +193,7 @@ class Recorder:
         guard(self.hook_optimizer)()
         self.fingerprints.start()
         self.reach.watch_backward(self.looks, guard(self.backward_begins), guard(self.reach.walk), self.fingerprints.backward_ends)
-        if _is_ddp(self.model):
+        if self.is_ddp:
             self.communication_hook = Buckets(self)
             atexit.register(self.communication_hook.forget)  # before wait_for_callbacks
         if self.distributed:
@@ -378,19 +379,21 @@ class Recorder:
     def on_card(self, tensors):
         return any(tensor.is_cuda for tensor in tensors) and not self.is_capturing()
 
-    def settle(self, done, on_card):
-        """`done` once what the current stream waits for is there: NCCL's functions return as soon as they have told the card."""
+    def settle(self, done, on_card, streams=(None,)):
+        """`done` once what the streams wait for is there, None being the current one: NCCL's functions return as soon as they have told
+        the card."""
         if not on_card:
             return done()
-        event = self.torch.cuda.Event()
-        event.record()
-        self.on_its_way.append((event, done))
+        events = [self.torch.cuda.Event() for _ in streams]
+        for event, stream in zip(events, streams):
+            event.record(stream)
+        self.on_its_way.append((events, done))
         return self.settle_all()
 
     def settle_all(self):
         """Also from the thread that sends heartbeats, while the script waits for the card. What two threads find is called once."""
         for pair in list(self.on_its_way):
-            if pair[0].query():
+            if all(event.query() for event in pair[0]):
                 try:
                     self.on_its_way.remove(pair)
                 except ValueError:
@@ -487,7 +490,7 @@ class Recorder:
     def counts_ready(self):
         """Whether a gradient may become ready once only. With a static graph, and outside of DistributedDataParallel, a layer that is
         checkpointed and called twice adds to its gradients twice by right; so do several micro-batches."""
-        return self.micro <= 0 and _is_ddp(self.model) and not getattr(self.model, "static_graph", False)
+        return self.micro <= 0 and self.is_ddp and not getattr(self.model, "static_graph", False)
 
     def rows_of_gradients(self):
         held = {id(param) for group in getattr(self.optimizer, "param_groups", ()) for param in group["params"]}

@@ -65,8 +65,9 @@ def bytes_of(tensor):
     return ctypes.string_at(tensor.data_ptr(), tensor.nbytes)
 
 
-def slow_digest(tensors):
-    return f"{digest(slow(bytes_of(tensor)) for tensor in tensors):016x}"
+def slow_digest(named):
+    """Of pairs of a name and a tensor."""
+    return f"{digest(slow(bytes_of(tensor)) for _, tensor in sorted(named)):016x}"
 
 
 class Library(unittest.TestCase):
@@ -74,12 +75,12 @@ class Library(unittest.TestCase):
         self.library = library()
         self.draw = random.Random(7)
 
-    def taken(self, *places, plainly=False, from_last=False):
+    def taken(self, *places, plainly=False, order=None):
         """(address, bytes, type)... -> [(fingerprint, flags, squares)...] and the summary."""
         table = (ctypes.c_uint64 * (4 * len(places)))(*(value for place in places for value in (*place, 0)))
         results = (ctypes.c_uint64 * (3 * len(places)))()
         summary = Summary()
-        self.library.nsa_fingerprints(table, len(places), 0, results, ctypes.byref(summary), from_last, plainly)
+        self.library.nsa_fingerprints(table, len(places), 0, order and (ctypes.c_uint64 * len(order))(*order), results, ctypes.byref(summary), plainly)
         return list(struct.iter_unpack("<QQd", bytes(results))), summary
 
     def of_bytes(self, data, shift=0, type=0, plainly=False):
@@ -168,8 +169,8 @@ class Library(unittest.TestCase):
         tensors = [torch.randn(count) for count in (3, 0, 5000)]
         places = [(tensor.data_ptr(), tensor.nbytes, 1) for tensor in tensors]
         wanted = [slow(bytes_of(tensor)) for tensor in tensors]
-        for from_last in (False, True):
-            results, summary = self.taken(*places, from_last=from_last)
+        for order in (None, (2, 0, 1)):
+            results, summary = self.taken(*places, order=order)
             self.assertEqual([result[0] for result in results], wanted)
             self.assertEqual((summary.digest, summary.taken, summary.flags), (digest(wanted), 3, 0))
         self.assertNotEqual(self.taken(places[2], *places[:2])[1].digest, digest(wanted))
@@ -216,9 +217,10 @@ class Rows(unittest.TestCase):
     def test_every_step_tells_what_it_held(self):
         self.model[0].bias.requires_grad_(False)
         self.watch()
-        trained = [param for param in self.model.parameters() if param.requires_grad]
+        named = [(name, param) for name, param in self.model.named_parameters() if param.requires_grad]
+        trained = [param for _, param in named]
         for number in range(1, FIRST_STEPS + 5):
-            buffers = slow_digest(self.model.buffers())
+            buffers = slow_digest(self.model.named_buffers())
             x = torch.randn(4, 8)
             self.optimizer.zero_grad()
             self.model(x).square().mean().backward()
@@ -235,11 +237,11 @@ class Rows(unittest.TestCase):
                     "taken": 1,
                     "forwards": 1,
                     "backwards": 1,
-                    "gradients": [slow_digest(gradients)],
-                    "parameters": slow_digest(trained),
-                    "frozen": slow_digest([self.model[0].bias]),
+                    "gradients": [slow_digest((name, grad) for (name, _), grad in zip(named, gradients))],
+                    "parameters": slow_digest(named),
+                    "frozen": slow_digest([("0.bias", self.model[0].bias)]),
                     "buffers": buffers,
-                    "inputs": slow_digest([x]),
+                    "inputs": slow_digest([("", x)]),
                 },
             )
 
@@ -344,14 +346,13 @@ class Rows(unittest.TestCase):
             model(torch.tensor([1, 2]), {"a": [torch.ones(2).to_sparse()]}).square().mean().backward()
             self.optimizer.step()
         row = self.rows()[-1]
-        names = [name for name, _ in model.named_parameters() if name != "frozen"]
-        self.assertEqual(sorted(names), ["table.weight", "turned", "unused"])
+        names = ["table.weight", "turned", "unused"]
         parameters = dict(model.named_parameters())
         fingerprints = [slow(bytes_of(model.turned.grad)) if name == "turned" else 0 for name in names]
         self.assertEqual(row["gradients"], [f"{digest(fingerprints):016x}"])
-        self.assertEqual(row["parameters"], slow_digest([parameters[name] for name in names]))
+        self.assertEqual(row["parameters"], slow_digest([(name, parameters[name]) for name in names]))
         self.assertNotIn("frozen", row)
-        self.assertEqual(row["buffers"], f"{digest([0, slow(bytes_of(model.every_other))]):016x}")
+        self.assertEqual(row["buffers"], f"{digest([slow(bytes_of(model.every_other)), 0]):016x}")
         self.assertEqual(row["inputs"], f"{digest([slow(bytes_of(torch.tensor([1, 2]))), 0]):016x}")
 
     def test_a_tensor_in_the_place_of_another_one_is_seen(self):
@@ -359,10 +360,10 @@ class Rows(unittest.TestCase):
         self.step()
         self.model[2].weight.data = torch.randn(3, 8)
         self.model[1].running_mean = torch.randn(8)
-        buffers = slow_digest(self.model.buffers())
+        buffers = slow_digest(self.model.named_buffers())
         self.step()
         row = self.rows()[-1]
-        self.assertEqual((row["parameters"], row["buffers"]), (slow_digest(self.model.parameters()), buffers))
+        self.assertEqual((row["parameters"], row["buffers"]), (slow_digest(self.model.named_parameters()), buffers))
 
     def test_a_library_that_is_missing_is_said_and_the_counts_are_told(self):
         before = os.environ["NSA_HARNESS_FINGERPRINT"]
@@ -410,6 +411,10 @@ model = torch.nn.Sequential(torch.nn.Linear(16, 700), torch.nn.BatchNorm1d(700),
 model[0].bias.requires_grad_(False)
 if dist.is_initialized() and "DDP" in os.environ:
     model = torch.nn.parallel.DistributedDataParallel(model)
+if "SHARDED" in os.environ:
+    from torch.distributed.fsdp import fully_shard
+    for module in (model[0], model[2], model):
+        fully_shard(module)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 nsa_harness.train.watch(model, optimizer)
 draw = torch.Generator().manual_seed(1 + rank)
@@ -418,13 +423,14 @@ for step in range(1, int(sys.argv[2]) + 1):
     MORE
     loss = model(torch.randn(8, 16, generator=draw)).square().mean()
     loss.backward()
-    if dist.is_initialized() and "DDP" not in os.environ:
+    if dist.is_initialized() and not {"DDP", "SHARDED"} & set(os.environ):
         for param in model.parameters():
             if param.grad is not None:
                 dist.all_reduce(param.grad)
     optimizer.step()
     print("loss", step, loss.item().hex(), flush=True)
 for name, value in model.state_dict().items():
+    value = value.to_local() if hasattr(value, "to_local") else value
     print("value", name, value.double().sum().item().hex(), flush=True)
 """
 ACCUMULATES = """
@@ -523,7 +529,7 @@ class Ranks(unittest.TestCase):
         classes, steps = self.ring(0)
         self.assertEqual(list(classes), list(CLASSES))
         self.assertEqual(classes["gradients"], classes["parameters"])
-        self.assertEqual((classes["frozen"], classes["buffers"]), (["0.bias"], ["1.running_mean", "1.running_var", "1.num_batches_tracked"]))
+        self.assertEqual((classes["frozen"], classes["buffers"]), (["0.bias"], ["1.num_batches_tracked", "1.running_mean", "1.running_var"]))
         self.assertEqual(sorted(steps), list(range(1, 13)))
         self.assertEqual(steps, self.ring(1)[1])
         for row in rows:
@@ -539,6 +545,7 @@ class Ranks(unittest.TestCase):
         rows = self.both()
         self.assertEqual([row["reductions"] for row in rows], list(range(1, 13)))
         self.assertEqual({(row["forwards"], row["backwards"], len(row["gradients"])) for row in rows}, {(3, 3, 1)})
+        self.assertEqual(len({row["buffers"] for row in rows}), 12)  # of the first batch, before which they were made equal
 
     def test_gradients_that_the_script_reduces_are_read_before_the_update(self):
         self.train()
@@ -546,6 +553,20 @@ class Ranks(unittest.TestCase):
         for first, second in zip(*rows):
             self.assertEqual((first["gradients"], first["reductions"]), (second["gradients"], second["reductions"]))
             self.assertEqual(first["reductions"], first["step"])
+
+    def test_pieces_of_a_sharded_model_are_read_where_they_are(self):
+        wait = "model.set_requires_gradient_sync(False); model(torch.randn(8, 16, generator=draw)).square().mean().backward()"
+        wait += "; model.set_requires_gradient_sync(True)"
+        alone = self.train(wait, watched=False, SHARDED="1")
+        self.assertEqual(self.train(wait, SHARDED="1"), alone)
+        rows = [self.controller.rows("digest", rank) for rank in range(2)]
+        for rank in range(2):
+            self.assertEqual({row["piece"] for row in rows[rank]}, {str(rank)})
+            self.assertEqual([row["reductions"] for row in rows[rank]], list(range(1, 13)))
+            self.assertEqual({(row["backwards"], len(row["gradients"]), row["taken"]) for row in rows[rank]}, {(2, 1, 1)})
+            self.assertEqual(len({row["parameters"] for row in rows[rank]}), 12)
+            self.assertNotIn("buffers", rows[rank][0])  # nothing makes the running statistics equal
+        self.assertEqual(set(self.ring(0)[0]["gradients"]), {"0.weight", "1.weight", "1.bias", "2.weight", "2.bias", "3.weight", "3.bias"})
 
     def test_a_process_that_is_killed_leaves_its_last_steps(self):
         (process,) = self.start("time.sleep(0.005)", steps=10_000, ranks=1)
