@@ -144,7 +144,12 @@ class FirstForward:
         if watched is None or optimizer is watched or optimizer in self.searched:
             return None
         self.searched.add(optimizer)
-        if not _held(optimizer) <= _held(watched):
+        if _inside(optimizer, [watched]) or _inside(watched, [optimizer]):
+            return None  # of the two, one calls the other
+        if _held(optimizer) & _held(watched):  # the script goes on with another one
+            self.watched = weakref.ref(optimizer)
+            train.take_optimizer(optimizer)
+        else:
             train.not_judged(f"the steps of the optimiser {_words_of(optimizer)}, because one optimiser is looked at, the first one")
         return None
 
