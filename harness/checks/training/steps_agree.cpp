@@ -67,9 +67,10 @@ class EveryStep {
   CheckResult judge() {
     const std::set<int> silent = without_a_hello();
     if (!silent.empty()) {
-      result_.missing("not hooked: no training was seen on " + ranks_text(to_ints(silent)) +
-                      ". Either no optimiser of PyTorch was used there, or Python left the hook of "
-                      "--watch out, as it does with -I, -E, -S, another PYTHONPATH, or before 3.10");
+      result_.missing(
+          "not hooked: no training was seen on " + ranks_text(to_ints(silent)) +
+          ". Either no optimiser of PyTorch was used there, or Python left the hook of "
+          "--watch out, as it does with -I, -E, -S, another PYTHONPATH, or before 3.10");
     }
     for (const int rank : all_ranks(evidence_)) {
       if (ranks_[rank].begun.empty() && silent.count(rank) == 0) {
