@@ -259,6 +259,12 @@ class Unedited(unittest.TestCase):
                 self.assertEqual((decision, case["outcome"]), ("INCONCLUSIVE", "INCONCLUSIVE"), case["reason"])
                 self.assertIn("not hooked: no training was seen on rank 0", case["reason"])
 
+    def test_one_rank_without_the_hook_is_not_accused(self):
+        again = "import os, sys\nif os.environ['RANK'] == '1' and not sys.flags.isolated:\n    os.execv(sys.executable, [sys.executable, '-I', *sys.argv])\n"
+        _, decision, case = run(again + HEAD + MODEL + DDP + ADAMW + LOOP + END, self.folder.name, 2, True)
+        self.assertEqual((decision, case["outcome"], case["findings"]), ("INCONCLUSIVE", "INCONCLUSIVE", []), case["reason"])
+        self.assertIn("not hooked: no training was seen on rank 1", case["reason"])
+
 
 # What Python finds when the hook stands in front of it: "NEXT MODULES PATH".
 FOUND = "import sys; print(getattr(sys.modules.get('sitecustomize'), '__file__', None), 'torch' in sys.modules, 'nsa_harness' in sys.modules, sys.path[1:])"
