@@ -37,7 +37,7 @@ Paths find_paths() {
   const fs::path above = self.parent_path().parent_path();
   for (const fs::path& folder : {above.parent_path(), fs::path(tree) / "python"}) {
     if (fs::exists(folder / "nsa_harness" / "kernel_process.py", error))
-      paths.package = folder.string();
+      paths.package = fs::absolute(folder).lexically_normal().string();
   }
   paths.tree = tree.empty() ? share.string() : fs::absolute(tree).lexically_normal().string();
   return paths;

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "harness/evidence/flight.h"
+#include "harness/evidence/not_hooked.h"
 #include "nsa/base/text.h"
 
 namespace harness {
@@ -22,8 +23,9 @@ bool has_flights(const Evidence& evidence) {
 
 bool is_asked(const std::string& check, const Evidence& evidence, std::span<const Check> checks) {
   const Scenario& scenario = evidence.the_case.scenario;
-  // Without the two lines in its script, a command is seen from outside alone.
-  const bool from_outside = scenario.is_command() && evidence.hellos.empty();
+  // Without the two lines in its script, a command is seen from outside alone; so is one with a rank that was not hooked.
+  const bool from_outside =
+      scenario.is_command() && (evidence.hellos.empty() || !not_hooked(evidence).empty());
   const bool is_seen = check == "process_clean" || check == "progress" ||
                        (check == kSaysScope && scenario.command.watch) ||
                        (check == "collectives_agree" && has_flights(evidence));

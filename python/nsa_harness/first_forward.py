@@ -35,6 +35,7 @@ class FirstForward:
         self.guard = Guard(lambda name, error: train.refuse(f"the training, because of an error of nsa_harness itself: {error}"))
         self.optimizers = []  # weak references
         self.foreign = weakref.WeakSet()  # modules that hold no parameter of these
+        self.searched = weakref.WeakSet()  # optimisers that were looked at in their first step
         self.watched = None  # weak reference to the optimiser that is looked at
         self.unhook = None  # as long as calls of modules are watched
         self.without_module = None  # words of an optimiser whose parameters no module holds
@@ -111,19 +112,26 @@ class FirstForward:
     def begin(self, called, optimizer, **more):
         self.unhook()
         self.watched = weakref.ref(optimizer)
-        modules = self.modules()
-        foreign = next((module for module in [called, *modules] if _package(module) in OTHERS), None)
-        if foreign is not None:
-            self.refuse(foreign)
-        else:
-            train.begin(_whole(called, optimizer, modules), optimizer, called=called, **more)
+        if not self.refused(called.modules()):
+            train.begin(self.whole(called, optimizer), optimizer, called=called, **more)
 
-    def refuse(self, module):
-        name = f"{type(module).__name__} of {_package(module)}"
-        train.refuse(f"the training, because {name} reduces gradients and keeps weights in a way that is not known here")
+    def whole(self, called, optimizer):
+        """`called`, or the smallest module around it that holds all that the optimiser does."""
+        held = _held(optimizer)
+        if held <= _parameters(called) or type(called).__name__ == "DistributedDataParallel":
+            return called
+        around = [module for module in self.modules() if held <= _parameters(module) and any(part is called for part in module.modules())]
+        return _smallest(around) or called
+
+    def refused(self, modules):
+        """One of these is of a package that does all by itself."""
+        name = next((f"{type(module).__name__} of {package}" for module in modules if (package := _package(module)) in OTHERS), None)
+        if name is not None:
+            train.refuse(f"the training, because {name} reduces gradients and keeps weights in a way that is not known here")
+        return name is not None
 
     def modules(self):
-        """All modules of this process. type(): asking a stand-in for its class may load what it stands for."""
+        """All modules of this process: a search of a tenth of a second. type(): asking a stand-in for its class may load what it stands for."""
         return [one for one in gc.get_objects() if issubclass(type(one), self.torch.nn.Module)]
 
     # ---- the steps of optimisers -------------------------------------------------------------------------------------
@@ -133,22 +141,29 @@ class FirstForward:
         watched = self.watched and self.watched()
         if watched is None and not train.is_watching():
             return self.steps_unseen(optimizer, args, kwargs)
-        if watched is not None and optimizer is not watched and not _held(optimizer) <= _held(watched):
+        if watched is None or optimizer is watched or optimizer in self.searched:
+            return None
+        self.searched.add(optimizer)
+        if _inside(optimizer, [watched]) or _inside(watched, [optimizer]):
+            return None  # of the two, one calls the other
+        if _held(optimizer) & _held(watched):  # the script goes on with another one
+            self.watched = weakref.ref(optimizer)
+            train.take_optimizer(optimizer)
+        else:
             train.not_judged(f"the steps of the optimiser {_words_of(optimizer)}, because one optimiser is looked at, the first one")
         return None
 
     def steps_unseen(self, optimizer, args, kwargs):
         """No forward was seen before this step."""
         done = train.after_closure(args, kwargs, self.guard(self.closure_done))
-        if done is not None:  # the forward comes inside of the step
+        if done is not None or optimizer in self.searched:  # with a closure the forward comes inside of the step
             return done
+        self.searched.add(optimizer)
         modules = self.modules()
-        foreign = next((module for module in modules if _package(module) in OTHERS), None)
         model = _smallest([module for module in modules if _held(optimizer) <= _parameters(module)])
-        if foreign is not None:
+        if self.refused(modules):
             self.unhook()
             self.watched = weakref.ref(optimizer)
-            self.refuse(foreign)
         elif model is not None:
             handles = []
 
@@ -193,15 +208,6 @@ def _package(module):
 
 def _smallest(modules):
     return min(modules, key=lambda module: sum(1 for _ in module.modules()), default=None)
-
-
-def _whole(called, optimizer, modules):
-    """`called`, or the smallest module around it that holds all that the optimiser does."""
-    held = _held(optimizer)
-    if held <= _parameters(called) or type(called).__name__ == "DistributedDataParallel":
-        return called
-    around = [module for module in modules if held <= _parameters(module) and any(part is called for part in module.modules())]
-    return _smallest(around) or called
 
 
 def _words_of(optimizer):

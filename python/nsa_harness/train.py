@@ -137,6 +137,13 @@ def update_begins():
     recorder.guard(recorder.update_begins)()
 
 
+def take_optimizer(optimizer):
+    """In the place of the one before, from its step on that has just begun."""
+    recorder = _watching[-1]
+    recorder.optimizer = optimizer
+    recorder.guard(recorder.hook_optimizer)()
+
+
 def _failed(name, error):
     return f"what the two lines record in {name}, because of an error of nsa_harness itself: {words_of(error)}"
 

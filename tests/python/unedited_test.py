@@ -133,6 +133,15 @@ for step in range(1, 7):
     optimizer.step()
     told(step, loss)
 """
+RESTARTED = DDP + ADAMW + LOOP.replace("    loss = ", "    if step == 4:\n        optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)\n    loss = ")
+AROUND = """
+class Around(torch.optim.Optimizer):
+    def __init__(self, inner):
+        super().__init__(inner.param_groups, {})
+        self.inner = inner
+    def step(self):
+        self.inner.step()
+""" + ADAMW + "optimizer = Around(optimizer)\n" + LOOP
 OWN_LINES = DDP + ADAMW + "import nsa_harness\nnsa_harness.train.watch(model, optimizer)\n" + LOOP
 FORKING = ADAMW + """
 def train_in_a_child():
@@ -164,6 +173,8 @@ TABLE = {
     "closure_ddp": (MODEL + DDP + CLOSURE, 2, GO, "6 forwards, 6 backwards", False),
     "copies": (MODEL + COPIES, 2, GO, "6 forwards, 6 backwards", False),
     "evaluated": (MODEL + EVALUATED, 2, GO, "6 forwards, 6 backwards", False),
+    "restarted": (MODEL + RESTARTED, 2, GO, "looked at each of 6 steps on ranks 0-1: 6 forwards", False),
+    "around": (MODEL + AROUND, 0, GO, "looked at each of 6 steps on rank 0: 6 forwards, 6 backwards, 0 reductions, 6 optimiser steps", True),
     "own_lines": (MODEL + OWN_LINES, 2, GO, "6 forwards, 6 backwards", True),
     "forking": (MODEL + FORKING, 0, GO, "6 forwards, 6 backwards", True),
     "nan": (MODEL + NAN, 2, "NO-GO", "NAN.ORIGIN @ step 3", False),
@@ -247,6 +258,12 @@ class Unedited(unittest.TestCase):
                 self.assertEqual(len(lines), 6, case)
                 self.assertEqual((decision, case["outcome"]), ("INCONCLUSIVE", "INCONCLUSIVE"), case["reason"])
                 self.assertIn("not hooked: no training was seen on rank 0", case["reason"])
+
+    def test_one_rank_without_the_hook_is_not_accused(self):
+        again = "import os, sys\nif os.environ['RANK'] == '1' and not sys.flags.isolated:\n    os.execv(sys.executable, [sys.executable, '-I', *sys.argv])\n"
+        _, decision, case = run(again + HEAD + MODEL + DDP + ADAMW + LOOP + END, self.folder.name, 2, True)
+        self.assertEqual((decision, case["outcome"], case["findings"]), ("INCONCLUSIVE", "INCONCLUSIVE", []), case["reason"])
+        self.assertIn("not hooked: no training was seen on rank 1", case["reason"])
 
 
 # What Python finds when the hook stands in front of it: "NEXT MODULES PATH".

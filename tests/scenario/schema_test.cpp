@@ -72,6 +72,7 @@ TEST(Schema, IsWhatACaseSays) {
     scenario.kernel.from = "/a";
     scenario.command.argv = {"a"};  // and of kind command
     scenario.command.directory = "/a";
+    scenario.command.watch = true;
     scenario.training.cuda_graph = true;  // and of kind throughput on a card
     scenario.claim = "it cannot be";      // where somebody said so
     scenario.observe = 1;

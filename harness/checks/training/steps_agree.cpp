@@ -7,6 +7,7 @@
 #include "harness/checks/gradients/travelling_type.h"
 #include "harness/checks/list.h"
 #include "harness/checks/result.h"
+#include "harness/evidence/not_hooked.h"
 #include "nsa/base/text.h"
 
 namespace harness::checks {
@@ -42,7 +43,7 @@ std::string steps_text(const Steps& steps) {
 class EveryStep {
  public:
   explicit EveryStep(const Evidence& evidence)
-      : evidence_(evidence), sat_out_(sat_out_steps(evidence)) {
+      : evidence_(evidence), sat_out_(sat_out_steps(evidence)), silent_(not_hooked(evidence)) {
     for (const auto& row : evidence.phases) {
       if (row.process < 0 || row.row.step < 1) continue;
       OfRank& rank = ranks_[row.process];
@@ -65,20 +66,20 @@ class EveryStep {
   }
 
   CheckResult judge() {
-    const std::set<int> silent = without_a_hello();
-    if (!silent.empty()) {
-      result_.missing("not hooked: no training was seen on " + ranks_text(to_ints(silent)) +
-                      ". Either no optimiser of PyTorch was used there, or Python left the hook of "
-                      "--watch out, as it does with -I, -E, -S, another PYTHONPATH, or before 3.10");
+    if (!silent_.empty()) {
+      result_.missing(
+          "not hooked: no training was seen on " + ranks_text(to_ints(silent_)) +
+          ". Either no optimiser of PyTorch was used there, or Python left the hook of "
+          "--watch out, as it does with -I, -E, -S, another PYTHONPATH, or before 3.10");
     }
     for (const int rank : all_ranks(evidence_)) {
-      if (ranks_[rank].begun.empty() && silent.count(rank) == 0) {
+      if (ranks_[rank].begun.empty() && silent_.count(rank) == 0) {
         result_.missing("any step of " + process_name(rank) + ended_early(evidence_, rank),
                         site_of_rank(rank));
       }
       updated_.insert(ranks_[rank].updated.begin(), ranks_[rank].updated.end());
     }
-    if (updated_.empty() && silent.empty()) result_.missing("any optimiser step of any rank");
+    if (updated_.empty() && silent_.empty()) result_.missing("any optimiser step of any rank");
     compare_updates();
     demand_tensors();
     demand_losses();
@@ -88,15 +89,6 @@ class EveryStep {
   }
 
  private:
-  // The command was to be looked at without a line in its script, and these ranks have said nothing.
-  [[nodiscard]] std::set<int> without_a_hello() const {
-    if (!evidence_.the_case.scenario.command.watch) return {};
-    const std::vector<int> ranks = all_ranks(evidence_);
-    std::set<int> silent(ranks.begin(), ranks.end());
-    for (const auto& row : evidence_.hellos) silent.erase(row.process);
-    return silent;
-  }
-
   void read_tensors() {
     std::map<int, Steps> gradients;
     for (const auto& row : evidence_.gradients) {
@@ -127,6 +119,7 @@ class EveryStep {
   void compare_updates() {
     std::map<int, Steps> left_out;
     for (const auto& [rank, seen] : ranks_) {
+      if (silent_.count(rank) > 0) continue;
       for (const std::int64_t step : without(updated_, seen.updated)) {
         if (sat_out_.count({rank, step}) > 0) continue;
         const bool went_on = !seen.begun.empty() && *seen.begun.rbegin() > step;
@@ -243,6 +236,7 @@ class EveryStep {
 
   const Evidence& evidence_;
   std::set<std::pair<int, std::int64_t>> sat_out_;
+  std::set<int> silent_;  // nothing is known of their steps
   std::map<int, OfRank> ranks_;
   Steps updated_;   // by any rank
   Steps compared_;  // on every rank that took them

@@ -119,8 +119,9 @@ RunPlan plan_of_command(const RunArguments& arguments, const Paths& paths) {
   command.keeps_arguments = !arguments.no_arguments;
   command.watch = arguments.watch;
   if (command.watch && plan.package.empty()) {
-    throw nsa::Error("--watch: found no Python package nsa_harness beside this program, wanted one; "
-                     "the wheel has it, and in a checkout ./nsa-harness run");
+    throw nsa::Error(
+        "--watch: found no Python package nsa_harness beside this program, wanted one; "
+        "the wheel has it, and in a checkout ./nsa-harness run");
   }
   plan.cases.push_back(case_of_command(command, arguments.budget_seconds));
   plan.unmet.emplace_back();
@@ -288,9 +289,10 @@ Action add_run(CLI::App& command) {
   one_each(
       "--set", arguments->sets, "path=value: overrides any value of the scenarios; repeatable");
   one_each("--only", arguments->only, "axis=value: keeps these points of the matrix; repeatable");
-  command.add_flag("--watch",
-                   arguments->watch,
-                   "Look into each training of -- COMMAND as the two lines do, with no line in its script");
+  command.add_flag(
+      "--watch",
+      arguments->watch,
+      "Look into each training of -- COMMAND as the two lines do, with no line in its script");
   command.add_flag("--no-arguments",
                    arguments->no_arguments,
                    "Store of -- COMMAND the program alone, none of its arguments");

@@ -12,19 +12,18 @@ class AfterImport(object):
     def __init__(self, after):
         self.after = after
         self.pid = os.getpid()
+        self.is_asked = True
 
     def find_spec(self, name, path=None, target=None):
-        if name != WANTED:
+        if name != WANTED or not self.is_asked or os.getpid() != self.pid:
             return None
+        self.is_asked = False
         try:
             return self.watched(name, path, target)
         except Exception:
             return None  # the finders behind this one are asked
 
     def watched(self, name, path, target):
-        sys.meta_path.remove(self)
-        if os.getpid() != self.pid:
-            return None
         specs = (finder.find_spec(name, path, target) for finder in list(sys.meta_path) if hasattr(finder, "find_spec"))
         spec = next(found for found in specs if found is not None)
         loader, execute = spec.loader, spec.loader.exec_module
@@ -32,8 +31,10 @@ class AfterImport(object):
         def exec_module(module):
             try:
                 del loader.exec_module
-            finally:
-                execute(module)
+                sys.meta_path.remove(self)
+            except Exception:
+                pass
+            execute(module)
             try:
                 self.after(module)
             except Exception:
