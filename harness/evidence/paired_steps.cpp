@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <tuple>
 
 namespace harness {
 namespace {
@@ -10,14 +11,48 @@ namespace {
 using Reductions = std::map<std::int64_t, std::int64_t>;  // up to the end of a step, by step
 using Numbers = std::map<std::int64_t, std::int64_t>;     // of a rank's step, the one that it gets
 
-// A step in which this rank made no reduction keeps its place: that it made none is a finding.
-Numbers numbers_of(const Reductions& own, const Reductions& longest) {
+// How many reductions a step made, by step.
+Reductions made_in(const Reductions& so_far) {
+  Reductions made;
+  std::int64_t before = 0;
+  for (const auto& [step, reductions] : so_far) {
+    made[step] = reductions - before;
+    before = reductions;
+  }
+  return made;
+}
+
+// Of most steps of all ranks.
+std::int64_t usual(const std::map<int, Reductions>& made_of) {
+  std::map<std::int64_t, std::int64_t> times;
+  for (const auto& [rank, made] : made_of) {
+    for (const auto& [step, reductions] : made) ++times[reductions];
+  }
+  const auto most = std::max_element(
+      times.begin(), times.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  return most->first;
+}
+
+// Steps that made another number of reductions.
+std::int64_t unusual(const Reductions& made, std::int64_t usual) {
+  return std::count_if(
+      made.begin(), made.end(), [&](const auto& step) { return step.second != usual; });
+}
+
+// A step that made more reductions than usual stands for as many steps of the other rank. One that made none keeps its place: that
+// it made none is a finding.
+Numbers numbers_of(const Reductions& own, const Reductions& other, std::int64_t usual) {
   Numbers numbers;
   std::int64_t last = 0;
   for (const auto& [step, reductions] : own) {
-    auto at = longest.upper_bound(last);
-    while (at != longest.end() && at->second < reductions && std::next(at) != longest.end()) ++at;
-    last = at == longest.end() ? last + 1 : at->first;
+    ++last;
+    auto at = other.find(last);
+    std::int64_t covered = at == other.end() ? reductions : at->second;
+    while (reductions > usual && covered < reductions && std::next(at) != other.end()) {
+      ++at;
+      covered += at->second;
+    }
+    last = at == other.end() ? last : at->first;
     numbers[step] = last;
   }
   return numbers;
@@ -47,17 +82,30 @@ Evidence with_paired_steps(Evidence evidence) {
   for (const From<StepDigest>& from : evidence.digests) {
     if (from.process >= 0) of_ranks[from.process][from.row.step] = from.row.reductions;
   }
-  const Reductions* longest = nullptr;
-  for (const auto& [rank, reductions] : of_ranks) {
-    if (longest == nullptr || reductions.size() > longest->size()) longest = &reductions;
+  if (of_ranks.size() < 2) return evidence;
+  std::map<int, std::int64_t> begun;
+  for (const From<Phase>& from : evidence.phases) {
+    const bool computes = from.row.phase == "forward" || from.row.phase == "backward";
+    if (computes) begun[from.process] = std::max(begun[from.process], from.row.step);
   }
-  if (of_ranks.size() < 2 || longest->rbegin()->second == 0) return evidence;
+  std::map<int, Reductions> made_of;
+  for (const auto& [rank, so_far] : of_ranks) made_of[rank] = made_in(so_far);
+  const std::int64_t most_make = usual(made_of);
+  using Entry = std::pair<const int, Reductions>;
+  const auto oddness = [&](const Entry& entry) {
+    return std::tuple(unusual(entry.second, most_make), -begun[entry.first], entry.first);
+  };
+  const auto best =
+      std::min_element(made_of.begin(), made_of.end(), [&](const Entry& a, const Entry& b) {
+        return oddness(a) < oddness(b);
+      });
   std::map<int, Numbers> numbers;
-  for (const auto& [rank, reductions] : of_ranks) {
-    Numbers own = numbers_of(reductions, *longest);
-    const bool same = std::all_of(
-        own.begin(), own.end(), [](const auto& pair) { return pair.first == pair.second; });
-    if (!same) numbers.emplace(rank, std::move(own));
+  for (const auto& [rank, made] : made_of) {
+    Numbers own = numbers_of(made, best->second, most_make);
+    const auto [last, number] = *own.rbegin();
+    // A rank that goes on to as many steps as the others has left none out: it made more reductions.
+    if (number == last || begun[rank] + number - last > begun[best->first]) continue;
+    numbers.emplace(rank, std::move(own));
   }
   if (numbers.empty()) return evidence;
   renumber(numbers, evidence.phases);

@@ -7,8 +7,8 @@
 
 namespace harness {
 
-// The steps of each rank get the numbers that the rank with the most steps has where it has made as many reductions. A rank that leaves
-// out an optimiser step then has no rows of that step. Where no rank counts reductions, nothing changes.
+// A step of a rank that made more reductions than usual, on a rank that takes fewer steps than the others, gets the number of the last of
+// the steps that it stands for. So this rank has no rows of the step whose optimiser step it left out.
 [[nodiscard]] Evidence with_paired_steps(Evidence evidence);
 
 }  // namespace harness

@@ -250,6 +250,7 @@ class Fingerprints:
         self.reductions = 0  # of the whole run
         self.backwards = self.taken = 0  # of this step; updates that were taken
         self.reduced_before = 0
+        self.updates = 0  # of the whole run
         self.library = self.ring = None
         self.cards = None  # False: they cannot be asked
         for name in ("start", "backward_begins", "backward_ends", "forward", "update_begins", "update_ends", "sits_out", "end_step", "cards_are_there"):
@@ -263,6 +264,7 @@ class Fingerprints:
         self.head = recorder.channel.head("digest", '"step":')
         trained, frozen = (sorted(params, key=lambda pair: pair[0]) for params in (scope.params, scope.frozen))
         self.params, self.frozen = ([param for _, param in params] for params in (trained, frozen))
+        self.unreached = list(range(len(self.params)))  # that no backward gave a gradient so far
         self.sharded = any(is_dtensor(param) for param in self.params + self.frozen)
         pieces = {scope.piece(param, recorder.rank).get("piece", "") for _, param in scope.params + scope.frozen}
         self.piece = "" if not pieces else pieces.pop() if len(pieces) == 1 else f"rank {recorder.rank}"
@@ -370,6 +372,8 @@ class Fingerprints:
         """A backward that left no gradient of this model is none of its reductions."""
         absent = self.kinds[0].places.absent
         grads = [absent if (grad := param.grad) is None else grad for param in self.params]
+        if self.unreached:
+            self.unreached = [index for index in self.unreached if grads[index] is absent]
         if not grads or set(map(id, grads)) != {id(absent)}:
             self.reductions += 1
             self.read(self.kinds[0], grads)
@@ -401,6 +405,14 @@ class Fingerprints:
                 self.taken += any(id(param) in own for group in optimizer.param_groups for param in group["params"])
 
         optimizers.register_optimizer_step_post_hook(self.recorder.guard(after))
+
+    def never_reached(self):
+        """Names of parameters that the optimiser holds and that no backward gave a gradient, where several updates were taken."""
+        if self.updates < 2 or self.library is None:
+            return []
+        held = {id(param) for group in getattr(self.recorder.optimizer, "param_groups", ()) for param in group["params"]}
+        params = [self.params[index] for index in self.unreached]
+        return [self.recorder.names[id(param)] for param in params if id(param) in held and param.requires_grad]
 
     def sits_out(self):
         """The others have reduced, and this rank with them."""
@@ -479,6 +491,7 @@ class Fingerprints:
             self.read(self.kinds[1], self.params)
             self.read(self.kinds[2], self.frozen)
         step, counts = self.step, (recorder.step, self.reductions, self.taken, recorder.micro + 1, self.backwards)
+        self.updates += self.taken
         self.backwards = self.taken = 0
         self.pending.append((step, counts))
         self.step = self.free.pop() if self.free else Step(self.slot_words)

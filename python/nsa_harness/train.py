@@ -29,6 +29,8 @@ FIRST_STEPS = 10
 FEW_HOOKS = 4  # in a step that is not recorded: a backward of many seconds still moves
 ORIGIN = "NSA_HARNESS_ORIGIN_MS"  # when the case began, on the monotonic clock
 SAT_OUT = "sat_out"  # a fact: the number of a step
+NEVER_REACHED = "never_reached"  # a fact: names of parameters, as JSON
+MOST_NAMES = 64
 NOT_JUDGED = "not_judged"  # a fact: "WHAT, because WHY"
 
 _watching = []  # the Recorder of this process
@@ -430,6 +432,8 @@ class Recorder:
         while self.guard.is_on and self.on_its_way and time.monotonic() < end:
             settle_all()
             time.sleep(0.001)
+        if self.guard.is_on and (names := self.guard(self.fingerprints.never_reached, [])()):
+            self.channel.write("fact", name=NEVER_REACHED, value=json.dumps(names[:MOST_NAMES]))
         self.channel.end_calls()
 
     # ---- optimiser ---------------------------------------------------------------------------------------------------

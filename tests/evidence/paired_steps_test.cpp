@@ -61,6 +61,23 @@ TEST(PairedSteps, SeveralReductionsInEachStepAreOneStep) {
   EXPECT_EQ(steps_of(with_paired_steps(evidence), 1), Steps({1, 2, 3}));
 }
 
+TEST(PairedSteps, ARankThatReducesOnceMoreLeavesNoStepOut) {
+  Evidence evidence;
+  add_rank(evidence, 0, {1, 2, 3, 4});
+  add_rank(evidence, 1, {1, 3, 4});
+  evidence.phases.push_back(
+      {1, 9, Phase{"backward", 4}});  // it waits there for a reduction that does not come
+  EXPECT_EQ(steps_of(with_paired_steps(evidence), 1), Steps({1, 2, 3, 4}));
+}
+
+TEST(PairedSteps, ARankThatReducesOnceLessIsNotTheOneThatOthersFollow) {
+  Evidence evidence;
+  add_rank(evidence, 0, {1, 1, 2, 3});
+  add_rank(evidence, 1, {1, 2, 3, 4});
+  EXPECT_EQ(steps_of(with_paired_steps(evidence), 0), Steps({1, 2, 3, 4}));
+  EXPECT_EQ(steps_of(with_paired_steps(evidence), 1), Steps({1, 2, 3, 4}));
+}
+
 TEST(PairedSteps, WhereNoReductionIsCountedNothingChanges) {
   Evidence evidence;
   add_rank(evidence, 0, {0, 0, 0});

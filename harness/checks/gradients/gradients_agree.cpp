@@ -61,6 +61,7 @@ class ReducedGradients {
     for (const auto& [step, of_ranks] : digests_.steps()) all.insert(step);
     for (const std::int64_t step : all) {
       recorded.contains(step) ? judge_step(step) : judge_digests(step);
+      reduced_before_ = reduced_before_ || recorded.contains(step);
     }
     if (there_ == 0 && !result_.has_findings()) result_.missing("a gradient that came in a step");
     const auto steps = static_cast<std::int64_t>(all.size());
@@ -100,13 +101,19 @@ class ReducedGradients {
     }
     Departure seen("GRAD.NOT_REDUCED", "digest");
     seen.site.step = step;
-    if (!all_equal(made)) {
+    const bool same = all_equal(made);
+    const bool none = same && !made.empty() && made.begin()->second == 0;
+    const bool missed = none && reduced_before_ && parameters_part(step);
+    reduced_before_ = reduced_before_ || !none;
+    if (missed || !same) {
       std::vector<int> silent;
       for (const auto& [rank, reductions] : made) {
         if (reductions == 0) silent.push_back(rank);
       }
-      if (silent.empty())
-        return;  // more often on one rank: its parameters tell whether that is wrong
+      if (silent.empty()) {
+        tell_more_often(step, made);
+        return;
+      }
       seen.site.ranks = silent;
       seen.facts["silent"] = ranks_text(silent);
       told_ = true;
@@ -126,6 +133,33 @@ class ReducedGradients {
       result_.found(std::move(seen));
       return;
     }
+  }
+
+  // Without a reduction each rank makes weights of its own. Where they agree all the same, the ranks read the same.
+  [[nodiscard]] bool parameters_part(std::int64_t step) const {
+    const auto pieces = digests_.held(step, kParameterClass);
+    return std::any_of(pieces.begin(), pieces.end(), [](const auto& piece) {
+      return agree(piece.second).said == Said::differ;
+    });
+  }
+
+  // The n-th reduction of one rank goes with the n-th of the others: from here on they belong to different steps.
+  void tell_more_often(std::int64_t step, const std::map<int, std::int64_t>& made) {
+    std::int64_t fewest = made.begin()->second;
+    for (const auto& [rank, reductions] : made) fewest = std::min(fewest, reductions);
+    std::vector<int> more;
+    std::vector<int> others;
+    for (const auto& [rank, reductions] : made) {
+      (reductions > fewest ? more : others).push_back(rank);
+    }
+    Departure seen("COMM.EXTRA", "ranks");
+    seen.site.step = step;
+    seen.site.ranks = more;
+    seen.facts = {{"all_reduces", made.at(more.front())},
+                  {"others", ranks_text(others)},
+                  {"expected", fewest}};
+    told_ = true;
+    result_.found(std::move(seen));
   }
 
   void compare(std::int64_t step, const std::string& param, NotReduced& seen) {
@@ -362,6 +396,7 @@ class ReducedGradients {
   ResultBuilder result_;
   std::map<int, Counts> extra_;
   bool told_ = false;
+  bool reduced_before_ = false;
   bool extra_told_ = false;
 };
 

@@ -97,6 +97,7 @@ class Arrival {
     for (const std::int64_t step : course_.steps) {
       for (const std::string& param : params_) judge_param(step, param);
     }
+    find_never_reached();
     name_missing();
     from_reducer_errors();
     for (const auto& [group, steps_of] : affected_) result_.found(finding(group, steps_of));
@@ -227,10 +228,34 @@ class Arrival {
     }
   }
 
+  // On every rank, in the whole run, in steps too that were not recorded.
+  void find_never_reached() {
+    std::map<std::string, std::set<int>> ranks_of;
+    for (const auto& fact : evidence_.facts) {
+      if (fact.process < 0 || fact.row.name != kNeverReachedFact) continue;
+      const auto names = nlohmann::json::parse(fact.row.value, nullptr, false);
+      if (!names.is_array()) continue;
+      for (const auto& name : names) {
+        if (name.is_string()) ranks_of[name.get<std::string>()].insert(fact.process);
+      }
+    }
+    for (const auto& [name, ranks] : ranks_of) {
+      if (to_ints(ranks) == all_ranks(evidence_)) never_reached_.push_back(name);
+    }
+    if (never_reached_.empty()) return;
+    lacking_.insert(never_reached_.begin(), never_reached_.end());
+    Finding finding = make_finding("GRAD.MISSING", "held");
+    finding.site = site_of_params(never_reached_);
+    finding.facts = {{"count", never_reached_.size()}, {"total", params_.size()}};
+    finding.facts.put_some("params", never_reached_);
+    result_.found(std::move(finding));
+  }
+
   void name_left_out() {
     std::map<std::int64_t, std::vector<std::string>> last;  // step in which a gradient came: params
     for (const auto& [param, steps] : left_out_) {
-      if (!was_left_out_for_good(param)) continue;
+      const auto told = std::find(never_reached_.begin(), never_reached_.end(), param);
+      if (told != never_reached_.end() || !was_left_out_for_good(param)) continue;
       const auto arrived = arrived_.find(param);
       last[arrived == arrived_.end() ? 0 : *arrived->second.rbegin()].push_back(param);
     }
@@ -337,6 +362,7 @@ class Arrival {
            " the loss does not lead to " + some_of(params);
   }
 
+  std::vector<std::string> never_reached_;
   const Evidence& evidence_;
   Ledger ledger_;
   DrawnTokens tokens_;

@@ -51,6 +51,7 @@ class States {
       }
       if (evidence_.the_case.scenario.model.tied_head) look_at_tie(step);
       if (!result_.has_findings()) tell(diverged);
+      look_at_own_buffers(step);
       for (const TensorClass& of : {kBufferClass, kParameterClass, kFrozenClass}) {
         if (!by_tensor || of.name != kParameterClass.name) compare_digests(step, of);
       }
@@ -147,6 +148,27 @@ class States {
       result_.found(std::move(seen));
       return;
     }
+  }
+
+  // Buffers that nothing makes equal are a rank's own, as BatchNorm's statistics are. But if they were equal, and change on some ranks
+  // alone, it may be a mistake.
+  void look_at_own_buffers(std::int64_t step) {
+    const auto now = digests_.steps().find(step);
+    const auto before = digests_.steps().find(step - 1);
+    if (now == digests_.steps().end() || before == digests_.steps().end()) return;
+    std::map<int, Held> were;
+    std::vector<int> changed;
+    for (const auto& [rank, digest] : now->second) {
+      const auto at = before->second.find(rank);
+      if (digest->own_buffers.empty() || at == before->second.end()) return;
+      were[rank] = Held::hash(at->second->own_buffers);
+      if (digest->own_buffers != at->second->own_buffers) changed.push_back(rank);
+    }
+    const bool some = !changed.empty() && changed.size() < were.size();
+    if (!some || agree(were).said != Said::equal) return;
+    result_.missing("whether buffers are to be the same on all ranks: in step " +
+                    std::to_string(step) + " they change on " + ranks_text(changed) +
+                    " alone, and DistributedDataParallel does not hand them over");
   }
 
   [[nodiscard]] bool reduced_alike(std::int64_t step) const {

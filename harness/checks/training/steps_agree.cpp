@@ -81,6 +81,7 @@ class EveryStep {
     }
     if (updated_.empty() && silent_.empty()) result_.missing("any optimiser step of any rank");
     compare_updates();
+    demand_changes();
     demand_tensors();
     demand_losses();
     demand_reductions();
@@ -146,6 +147,29 @@ class EveryStep {
                      {"which", steps_text(steps)},
                      {"others", ranks_text(others)}};
     return finding;
+  }
+
+  // An optimiser that was made for another model takes its steps, and no weight of this one moves.
+  void demand_changes() {
+    constexpr std::int64_t kFewest = 3;  // steps; a warm-up may begin with a rate of zero
+    std::map<int, std::set<std::string>> states;
+    std::map<int, std::int64_t> taken;
+    for (const auto& row : evidence_.digests) {
+      if (row.process < 0 || row.row.taken == 0 || row.row.parameters.empty()) continue;
+      states[row.process].insert(row.row.parameters);
+      ++taken[row.process];
+    }
+    std::vector<int> ranks;
+    for (const auto& [rank, found] : states) {
+      if (found.size() == 1 && taken[rank] >= kFewest) ranks.push_back(rank);
+    }
+    if (ranks.empty()) return;
+    Finding finding = make_finding("OPT.UPDATE_LOST", "unchanged");
+    finding.site.op = "optimizer";
+    finding.site.ranks = ranks;
+    finding.site.step = 1;
+    finding.facts = {{"total", taken[ranks.front()]}};
+    result_.found(std::move(finding));
   }
 
   void demand_tensors() {
@@ -248,7 +272,7 @@ class EveryStep {
 Check steps_agree() {
   return {"steps_agree",
           "every rank takes the same optimiser steps, and each of them was looked at",
-          {"OPT.SKIPPED"},
+          {"OPT.SKIPPED", "OPT.UPDATE_LOST"},
           [](const Evidence& evidence) { return EveryStep(evidence).judge(); }};
 }
 
