@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Trainings inside of a framework, with no line of ours, under `nsa-harness run --watch`.
-    tests/selftest/frameworks.py NSA_HARNESS [--python PY] [--only ddp,trainer] [--mistakes none,nan,part] [--json FILE]
+    tests/selftest/frameworks.py NSA_HARNESS [--python PY] [--only ddp,trainer] [--mistakes none,nan,part] [--steps 30] [--json FILE]
 Two Gloo ranks train 30 steps: healthy; with a NaN that is written into a weight on rank 1 before step 23; with a weight that is changed on
 rank 1 before step 14. Each also runs alone. Prints for each what was said, and whether it is right: losses and weights to the last bit as
 alone; healthy is GO, or INCONCLUSIVE for a reason that the table allows; a mistake is named with its step. Exit 1: something is wrong.
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-STEPS, NAN_STEP, PART_STEP = 30, 23, 14
+NAN_STEP, PART_STEP = 23, 14
 
 # Each script has `model`, calls mistake(step, model) before each step, and at the end told(model).
 HEAD = """
@@ -22,7 +22,7 @@ import hashlib, os, sys
 import torch
 import torch.distributed as dist
 torch.set_num_threads(1)
-RANK, MISTAKE, STEPS = int(os.environ["RANK"]), os.environ["MISTAKE"], 30
+RANK, MISTAKE, STEPS = int(os.environ["RANK"]), os.environ["MISTAKE"], int(os.environ["STEPS"])
 LOSSES = []
 
 def local(tensor):
@@ -218,10 +218,10 @@ def has(python, package):
 
 def run(options, name, mistake, wrapper):
     with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, name + ".py")
+        path = os.path.join(folder, "train_" + name + ".py")  # not named as the package
         with open(path, "w", encoding="utf-8") as file:
             file.write(TABLE[name][0])
-        environment = dict(os.environ, OMP_NUM_THREADS="1", MISTAKE=mistake, NSA_HARNESS_TREE=options.tree, HF_HUB_OFFLINE="1", DS_ACCELERATOR="cpu")
+        environment = dict(os.environ, OMP_NUM_THREADS="1", MISTAKE=mistake, STEPS=str(options.steps), NSA_HARNESS_TREE=options.tree, HF_HUB_OFFLINE="1", DS_ACCELERATOR="cpu")
         database = os.path.join(folder, "runs.db")
         words = [os.path.abspath(options.program), "run", "--watch", "--json", "--budget", "240", "--db", database, "--"] if wrapper else []
         words += [options.python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", path, folder]
@@ -256,6 +256,7 @@ def main():
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--only", default=",".join(TABLE))
     parser.add_argument("--mistakes", default="none,nan,part")
+    parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--json")
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
