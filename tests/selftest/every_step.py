@@ -67,7 +67,7 @@ MISTAKES = (
     (12, "not_finite.gradient", "all ranks: the loss is finite, and its gradient is infinite"),
     (12, "not_finite.loss", "all ranks: the loss is NaN"),
     (12, "not_finite.loss_one", "one rank: the loss is NaN"),
-    (13, "extra.synced", "one rank does one forward and backward more, with its reduction"),
+    (13, "extra.synced", "one rank does one forward and backward more before the others' one, with its reduction"),
     (13, "extra.after", "one rank does one forward and backward more after the reduction, under no_sync"),
     (13, "extra.before", "one rank does one micro-batch more before the reduction, under no_sync"),
     (14, "same_batch", "all ranks read the batch of rank 0 from this step on"),
@@ -161,7 +161,7 @@ PLANTS = {
     "not_finite.gradient": {"before_forward": "inner(model).steep = here"},
     "not_finite.loss": {"loss": "if here:\n    loss = loss * math.nan"},
     "not_finite.loss_one": {"loss": "if mine:\n    loss = loss * math.nan"},
-    "extra.synced": {"before_forward": "if mine:\n    loss_of(model, *batch(1000 + step, rank)).backward()\n    optimizer.zero_grad()"},
+    "extra.synced": {"after_zero": "if mine:\n    loss_of(model, *batch(1000 + step, rank)).backward()"},
     "extra.after": {"after_backward": "if mine:\n    with synchronised(model, False):\n        loss_of(model, *batch(1000 + step, rank)).backward()"},
     "extra.before": {
         "after_zero": "if mine:\n    with synchronised(model, False):\n        loss_of(model, *batch(1000 + step, rank)).backward()"
@@ -378,7 +378,8 @@ def script_of(run, options):
         **places,
         **run.draw,
     )
-    text = text.replace("    with torch.no_grad():\n        pass\n        pass\n", "").replace("    with torch.no_grad():\n        pass\n", "    with torch.no_grad():\n")
+    quiet = "    with torch.no_grad():\n        pass\n"  # stands before each place of the script that may be empty
+    text = text.replace(quiet + "        pass\n", "").replace(quiet, quiet.split("\n", maxsplit=1)[0] + "\n")
     if run.mistake.startswith("extra.after"):
         text = text.replace("    with torch.no_grad():\n        if mine", "    with torch.enable_grad():\n        if mine")
     return re.sub(r"\n\n(?=    )", "\n", text)
@@ -480,7 +481,8 @@ def print_table():
                 print(f"     {wrapper:5} not tried")
                 continue
             steps = ", ".join(f"k + {s}" if s else "k" for s in cell.steps) or "not promised"
-            print(f"     {wrapper:5} found: {cell.found}; codes: {', '.join(cell.codes) or 'none'}; step: {steps}; rank: {cell.rank}; ends {cell.ends}")
+            codes = ", ".join(cell.codes) or "none"
+            print(f"     {wrapper:5} found: {cell.found}; codes: {codes}; step: {steps}; rank: {cell.rank}; ends {cell.ends}")
 
 
 def planned(options):

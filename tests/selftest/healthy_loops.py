@@ -142,7 +142,8 @@ def main():
     print(f"\n{len(scripts)} scripts, {len(plan)} runs")
     for what, counted in (("alarms", alarms), ("neither alarm nor verdict", neither), ("other loss or weights than alone", differs)):
         print(f"{what}: {sum(counted.values())} runs of {len(counted)} scripts{': ' if counted else ''}{', '.join(counted)}")
-    print(f"INCONCLUSIVE: {sum(map(len, undecided.values()))} runs of {len(undecided)} scripts, at most {int(len(scripts) * UNDECIDED_SHARE)} scripts wanted")
+    most = int(len(scripts) * UNDECIDED_SHARE)
+    print(f"INCONCLUSIVE: {sum(map(len, undecided.values()))} runs of {len(undecided)} scripts, at most {most} scripts wanted")
     for name, reasons in undecided.items():
         for reason, count in collections.Counter(reasons).most_common():
             print(f"  {name} ({count}): {reason}")
