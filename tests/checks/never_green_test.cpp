@@ -48,8 +48,14 @@ Evidence changed(Evidence evidence, const Change& change) {
 // By its name in the row: planted hashes are any words.
 void empty_hashes(json& body) {
   for (auto& [key, value] : body.items()) {
-    static const std::set<std::string> kHashes = {
-        "scores", "blocks", "blocks_forward", "parameters", "frozen", "buffers", "inputs"};
+    static const std::set<std::string> kHashes = {"scores",
+                                                  "blocks",
+                                                  "blocks_forward",
+                                                  "parameters",
+                                                  "frozen",
+                                                  "buffers",
+                                                  "own_buffers",
+                                                  "inputs"};
     const bool is_hash = key.find("hash") != std::string::npos || kHashes.count(key) > 0;
     if (is_hash && value.is_string()) value = "";
   }

@@ -269,6 +269,7 @@ inline void as_watched(Healthy& h) {
   const std::int64_t steps = h.evidence.the_case.scenario.training.steps;
   std::erase_if(h.evidence.samples, [](const auto& row) { return row.row.metric == "loss"; });
   for (int rank = 0; rank < h.evidence.ranks(); ++rank) {
+    put(h.evidence.hellos, rank, harness::Hello{});
     for (std::int64_t step = 1; step <= steps; ++step) {
       put(h.evidence.phases, rank, harness::Phase{"backward", step}, 100 * step + 10);
       put(h.evidence.phases, rank, harness::Phase{"optimizer", step}, 100 * step + 20);
