@@ -56,6 +56,7 @@ def restore(test):
         (Join, "notify_join_context"),
         (torch.nn.parallel.DistributedDataParallel, "join_hook"),
         (torch.nn.parallel.DistributedDataParallel, "register_comm_hook"),
+        (torch.nn.parallel.DistributedDataParallel, "_sync_buffers"),
         (torch.nn.parallel.DistributedDataParallel, "_register_builtin_comm_hook"),
         (sys, "excepthook"),
     ):
