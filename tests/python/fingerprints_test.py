@@ -430,7 +430,7 @@ rank = int(os.environ["RANK"])
 if int(os.environ["WORLD_SIZE"]) > 1:
     dist.init_process_group("gloo", init_method="file://" + sys.argv[1] + "/store", rank=rank, world_size=int(os.environ["WORLD_SIZE"]))
 torch.manual_seed(0)
-model = torch.nn.Sequential(torch.nn.Linear(16, 700), torch.nn.BatchNorm1d(700), torch.nn.Linear(700, 700), torch.nn.Linear(700, 4))
+model = torch.nn.Sequential(torch.nn.Linear(16, 200), torch.nn.BatchNorm1d(200), torch.nn.Linear(200, 200), torch.nn.Linear(200, 4))
 model[0].bias.requires_grad_(False)
 if dist.is_initialized() and "DDP" in os.environ:
     model = torch.nn.parallel.DistributedDataParallel(model)
