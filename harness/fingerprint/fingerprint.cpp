@@ -1,10 +1,11 @@
 // Fingerprints of the bytes of tensors, for Python (python/nsa_harness/fingerprints.py) over a C interface. python/nsa_harness/
 // fingerprint.ptx computes the same on a card.
 //
-// The bytes are words of 64 bits (little-endian, the last one filled up with zeros), word j with the halves lo_j and hi_j. 1024 words
-// are a block, the last block may be shorter. Key j has the halves A_j and B_j:
-//   S_b = sum over the words j of block b of (lo_j + A_{j mod 1024}) * (hi_j + B_{j mod 1024})      additions modulo 2^32, sum modulo 2^64
-//   H = mix(bytes) + sum over the blocks b of mix(S_b + (b + 1) * golden)                           modulo 2^64
+// The bytes are words of 64 bits (little-endian, the last one filled up with zeros), word j with the halves lo_j and hi_j.
+// 1024 words are a block, the last block may be shorter. Key j has the halves A_j and B_j:
+//   S_b = sum over the words j of block b of (lo_j + A_{j mod 1024}) * (hi_j + B_{j mod 1024})
+//   H = mix(bytes) + sum over the blocks b of mix(S_b + (b + 1) * golden)
+// A key is added modulo 2^32. Products and sums are modulo 2^64.
 // In the same pass it adds up the squares of the numbers, and tells whether an infinity or a NaN is among them.
 //
 // Nothing here needs a C library, and nothing here may: the memory is that of a training.
@@ -95,7 +96,9 @@ double half(u16 bits) {
 }
 
 template <Type type>
-constexpr u64 width = type == kDouble ? 8 : type == kFloat ? 4 : 2;
+constexpr u64 width = type == kDouble  ? 8
+                      : type == kFloat ? 4
+                                       : 2;
 
 template <Type type>
 double number(const u8* at) {
@@ -138,8 +141,10 @@ double squares_of(const u8* at, u64 bytes) {
       lanes[lane] += value * value;
     }
   }
-  double sum = ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
-  for (; i + width<type> <= bytes; i += width<type>) sum += number<type>(at + i) * number<type>(at + i);
+  double sum = ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) +
+               ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
+  for (; i + width<type> <= bytes; i += width<type>)
+    sum += number<type>(at + i) * number<type>(at + i);
   return sum;
 }
 
@@ -181,7 +186,8 @@ double sum_of(__m256d four) {
 }
 
 double sum_of(__m256 eight) {
-  return sum_of(_mm256_add_pd(_mm256_cvtps_pd(_mm256_castps256_ps128(eight)), _mm256_cvtps_pd(_mm256_extractf128_ps(eight, 1))));
+  return sum_of(_mm256_add_pd(_mm256_cvtps_pd(_mm256_castps256_ps128(eight)),
+                              _mm256_cvtps_pd(_mm256_extractf128_ps(eight, 1))));
 }
 
 // The squares of up to 8 KiB are added up in float32. Where they leave the range in which that is exact to some 1e-6, and where an
@@ -200,9 +206,12 @@ Block fast_block(const u8* at, u64 bytes) {
     __builtin_prefetch(at + i + ahead + 64);
 #pragma GCC unroll 4
     for (int part = 0; part < 4; ++part) {
-      const __m256i words = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at + i + 32 * part));
-      const __m256i keyed = _mm256_add_epi32(words, _mm256_load_si256(reinterpret_cast<const __m256i*>(key + i + 32 * part)));
-      sums[part] = _mm256_add_epi64(sums[part], _mm256_mul_epu32(keyed, _mm256_srli_epi64(keyed, 32)));
+      const __m256i words =
+          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at + i + 32 * part));
+      const __m256i keyed = _mm256_add_epi32(
+          words, _mm256_load_si256(reinterpret_cast<const __m256i*>(key + i + 32 * part)));
+      sums[part] =
+          _mm256_add_epi64(sums[part], _mm256_mul_epu32(keyed, _mm256_srli_epi64(keyed, 32)));
       if constexpr (type == kFloat) {
         const __m256 values = _mm256_castsi256_ps(words);
         singles[part] = _mm256_fmadd_ps(values, values, singles[part]);
@@ -210,26 +219,32 @@ Block fast_block(const u8* at, u64 bytes) {
         const __m256d values = _mm256_castsi256_pd(words);
         doubles[part] = _mm256_fmadd_pd(values, values, doubles[part]);
       } else if constexpr (type == kHalf) {
-        const __m256 low = _mm256_cvtph_ps(_mm256_castsi256_si128(words)), high = _mm256_cvtph_ps(_mm256_extracti128_si256(words, 1));
+        const __m256 low = _mm256_cvtph_ps(_mm256_castsi256_si128(words)),
+                     high = _mm256_cvtph_ps(_mm256_extracti128_si256(words, 1));
         singles[part] = _mm256_fmadd_ps(high, high, _mm256_fmadd_ps(low, low, singles[part]));
       } else if constexpr (type == kBFloat16) {
         const __m256 even = _mm256_castsi256_ps(_mm256_slli_epi32(words, 16));
-        const __m256 odd = _mm256_castsi256_ps(_mm256_and_si256(words, _mm256_set1_epi32(static_cast<int>(0xFFFF0000))));
+        const __m256 odd = _mm256_castsi256_ps(
+            _mm256_and_si256(words, _mm256_set1_epi32(static_cast<int>(0xFFFF0000))));
         singles[part] = _mm256_fmadd_ps(odd, odd, _mm256_fmadd_ps(even, even, singles[part]));
       }
     }
   }
   alignas(32) u64 lanes[4];
-  _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), _mm256_add_epi64(_mm256_add_epi64(sums[0], sums[1]), _mm256_add_epi64(sums[2], sums[3])));
+  _mm256_store_si256(
+      reinterpret_cast<__m256i*>(lanes),
+      _mm256_add_epi64(_mm256_add_epi64(sums[0], sums[1]), _mm256_add_epi64(sums[2], sums[3])));
   Block block;
   block.sum = lanes[0] + lanes[1] + lanes[2] + lanes[3];
   if (grouped < bytes) block.sum += sum_of_words(at, bytes, grouped / 8);
   if constexpr (type != kOther) {
     double squares = 0;
     if constexpr (type == kDouble) {
-      squares = sum_of(_mm256_add_pd(_mm256_add_pd(doubles[0], doubles[1]), _mm256_add_pd(doubles[2], doubles[3])));
+      squares = sum_of(_mm256_add_pd(_mm256_add_pd(doubles[0], doubles[1]),
+                                     _mm256_add_pd(doubles[2], doubles[3])));
     } else {
-      squares = (sum_of(singles[0]) + sum_of(singles[1])) + (sum_of(singles[2]) + sum_of(singles[3]));
+      squares =
+          (sum_of(singles[0]) + sum_of(singles[1])) + (sum_of(singles[2]) + sum_of(singles[3]));
     }
     block.squares = squares + squares_of<type>(at + grouped, bytes - grouped);
     if (!(block.squares > 1e-20 && block.squares < 1e30)) {
@@ -293,13 +308,21 @@ NSA_EXPORT void nsa_summary(const Result* results, u64 count, u64 first, Summary
   }
 }
 
-// `order`: the numbers of the tensors in the order in which they are read, those first that are in a cache; null: as they come. `plainly`:
-// without vector instructions; only the sums of squares may differ, in their last digits.
-NSA_EXPORT void nsa_fingerprints(const Tensor* tensors, u64 count, u64 first, const u64* order, Result* results, Summary* summary, u32 plainly) {
+// `order`: the numbers of the tensors in the order in which they are read, those first that are in a cache; null: as they come.
+// `plainly`: without vector instructions; only the sums of squares may differ, in their last digits.
+NSA_EXPORT void nsa_fingerprints(const Tensor* tensors,
+                                 u64 count,
+                                 u64 first,
+                                 const u64* order,
+                                 Result* results,
+                                 Summary* summary,
+                                 u32 plainly) {
 #if defined(__x86_64__)
   const bool fast = !plainly && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   const unsigned before = _mm_getcsr();
-  _mm_setcsr(before | 0x8040);  // squares of tiny numbers are zero, as products with them take a hundred times as long on some processors
+  _mm_setcsr(
+      before |
+      0x8040);  // squares of tiny numbers are zero, as products with them take a hundred times as long on some processors
 #else
   const bool fast = !plainly;
 #endif

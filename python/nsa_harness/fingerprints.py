@@ -24,13 +24,14 @@ import struct
 import threading
 
 from nsa_harness.cards import Cards
-from nsa_harness.guard import Hook, words_of
+from nsa_harness.guard import Guard, words_of
 from nsa_harness.values import is_dtensor, local, real, tensors_in
 
 ADDRESS = "NSA_HARNESS_SOCKET"  # path of a Unix socket in the folder of the case
 
 CLASSES = ("gradients", "parameters", "frozen", "buffers")  # the first letter of each stands in "not_finite"
 LIBRARY = "NSA_HARNESS_FINGERPRINT"  # path of the library
+WHAT = "what happens in steps that are not recorded"
 STEPS = 64
 MAGIC = b"NSARING1"
 WORDS = 3  # of a result: fingerprint, flags, sum of squares
@@ -120,7 +121,9 @@ class Places:
     def place(self, tensor):
         """Device, address, bytes and type; None for what has no bytes here, or has another form than a torch.Tensor."""
         try:
-            if tensor is self.absent or type(tensor) not in self.plain or tensor.layout is not self.torch.strided or not (tensor.is_cpu or tensor.is_cuda):
+            if tensor is self.absent or type(tensor) not in self.plain or tensor.layout is not self.torch.strided:
+                return None
+            if not (tensor.is_cpu or tensor.is_cuda):
                 return None
             if not self.is_dense(tensor):
                 tensor = tensor.detach().contiguous()
@@ -253,8 +256,14 @@ class Fingerprints:
         self.updates = 0  # of the whole run
         self.library = self.ring = None
         self.cards = None  # False: they cannot be asked
-        for name in ("start", "backward_begins", "backward_ends", "forward", "update_begins", "update_ends", "sits_out", "end_step", "cards_are_there"):
-            setattr(self, name, recorder.guard(getattr(self, name)))
+        self.guard = Guard(self.failed)
+        for name in ("start", "forward", "backward_begins", "backward_ends", "update_begins", "update_ends", "sits_out", "end_step"):
+            setattr(self, name, self.guard(getattr(self, name)))
+
+    def failed(self, _, error):
+        """From here on nothing is counted: a count that lacks something would look like a mistake of the training."""
+        self.guard.is_on = False
+        self.recorder.not_judged(f"{WHAT}, because of an error of nsa_harness itself: {words_of(error)}")
 
     def start(self):
         recorder, scope = self.recorder, self.recorder.scope
@@ -292,16 +301,17 @@ class Fingerprints:
         self.free = []  # steps that may be used again
         self.pending = collections.deque()  # (step, number, counts) in their order
         self.telling = threading.Lock()
+        self.hook_buffers()
+        self.hook_other_optimizers()
         try:
             self.library = library()
         except OSError as error:
-            recorder.not_judged(f"what happens in steps that are not recorded, because of {words_of(error)}")
+            recorder.not_judged(f"{WHAT}, because of {words_of(error)}")
             return
         self.make_ring(os.environ.get(ADDRESS))
         for device in {param.get_device() for param in self.params if param.is_cuda}:
             self.read_card(Places(self.torch), device, (ctypes.c_uint64 * 4)(0, 0, NOT_TAKEN), 1)  # what a first launch needs
-        self.hook_buffers()
-        self.hook_other_optimizers()
+        self.step.begin()
 
     def make_ring(self, address):
         """In the case that the socket at `address` belongs to."""
@@ -319,29 +329,32 @@ class Fingerprints:
     # ---- when something is read --------------------------------------------------------------------------------------
 
     def hook_buffers(self):
-        """At the beginning of the forward, after DistributedDataParallel has made them equal. It does not before each: not behind a batch
-        that was not reduced, and never with broadcast_buffers=False. Where it does not, ranks may differ by right."""
-        inner, model = self.recorder.inner, self.recorder.model
-        if not self.buffers:
+        """DistributedDataParallel makes them equal before a forward: not behind a batch that was not reduced, and never with
+        broadcast_buffers=False. In the class: what the model itself holds would be in its copies."""
+        model, kind = self.recorder.model, type(self.recorder.model)
+        self.syncs_buffers = self.recorder.is_ddp and model.broadcast_buffers and hasattr(kind, "_sync_buffers") and not hasattr(model, "buffer_hook")
+        if not self.syncs_buffers or not self.buffers:
             return
-        is_compiling = getattr(self.torch.compiler, "is_compiling", lambda: False)
-        read = self.recorder.guard(self.read_buffers)
+        sync, read = kind._sync_buffers, self.torch.compiler.disable(self.guard(self.read_buffers))
 
-        def before(called, _):
-            if called is inner and not is_compiling() and called.training and self.torch.is_grad_enabled():
-                if not getattr(model, "broadcast_buffers", False) or model.require_forward_param_sync:
-                    read()
+        @functools.wraps(sync)
+        def _sync_buffers(called):
+            sync(called)
+            if called is model and called.training and self.torch.is_grad_enabled():
+                read()
 
-        inner.register_forward_pre_hook(Hook(before))
+        kind._sync_buffers = _sync_buffers
 
     def read_buffers(self):
-        model = self.recorder.model
-        agree = not self.several or (getattr(model, "broadcast_buffers", False) and not hasattr(model, "buffer_hook"))
+        """Where nothing makes them equal, ranks may differ by right: BatchNorm's statistics of their own batches."""
         absent = self.kinds[3].places.absent
-        self.read(self.kinds[3], [absent if (buffer := buffers.get(key)) is None else buffer for buffers, key in self.buffers], agree)
+        buffers = [absent if (buffer := buffers.get(key)) is None else buffer for buffers, key in self.buffers]
+        self.read(self.kinds[3], buffers, agree=self.syncs_buffers or not self.several)
 
     def forward(self, args, kwargs):
         """Of a training: what the model is called with."""
+        if self.buffers and not self.syncs_buffers:
+            self.read_buffers()
         tensors = tensors_in([*args, *kwargs.values()], self.torch) if self.library is not None else []
         if not tensors:
             return
@@ -404,7 +417,7 @@ class Fingerprints:
             if optimizer is not self.recorder.optimizer and not self.recorder.updates:
                 self.taken += any(id(param) in own for group in optimizer.param_groups for param in group["params"])
 
-        optimizers.register_optimizer_step_post_hook(self.recorder.guard(after))
+        optimizers.register_optimizer_step_post_hook(self.guard(after))
 
     def never_reached(self):
         """Names of parameters that the optimiser holds and that no backward gave a gradient, where several updates were taken."""
@@ -473,7 +486,7 @@ class Fingerprints:
             self.step.streams[device, stream.cuda_stream] = stream
             return self.cards.launch(device, sent[1], count, sent[2])
         except (OSError, RuntimeError) as error:
-            self.recorder.not_judged(f"what happens in steps that are not recorded, because of {words_of(error)}")
+            self.recorder.not_judged(f"{WHAT}, because of {words_of(error)}")
             self.cards = False
             return None
 
@@ -497,7 +510,7 @@ class Fingerprints:
         self.step = self.free.pop() if self.free else Step(self.slot_words)
         if step.later and not recorder.is_capturing():
             step.ready = False
-            recorder.settle(functools.partial(self.cards_are_there, step), True, list(step.streams.values()))
+            recorder.settle(functools.partial(self.guard(self.cards_are_there), step), True, list(step.streams.values()))
         else:
             self.tell()
 

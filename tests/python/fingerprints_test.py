@@ -80,7 +80,8 @@ class Library(unittest.TestCase):
         table = (ctypes.c_uint64 * (4 * len(places)))(*(value for place in places for value in (*place, 0)))
         results = (ctypes.c_uint64 * (3 * len(places)))()
         summary = Summary()
-        self.library.nsa_fingerprints(table, len(places), 0, order and (ctypes.c_uint64 * len(order))(*order), results, ctypes.byref(summary), plainly)
+        order = order and (ctypes.c_uint64 * len(order))(*order)
+        self.library.nsa_fingerprints(table, len(places), 0, order, results, ctypes.byref(summary), plainly)
         return list(struct.iter_unpack("<QQd", bytes(results))), summary
 
     def of_bytes(self, data, shift=0, type=0, plainly=False):
@@ -365,6 +366,28 @@ class Rows(unittest.TestCase):
         row = self.rows()[-1]
         self.assertEqual((row["parameters"], row["buffers"]), (slow_digest(self.model.named_parameters()), buffers))
 
+    def test_an_error_of_ours_ends_the_counting_and_not_the_training(self):
+        self.watch()
+        self.step()
+        self.recorder.fingerprints.read_gradients = None
+        before = self.model[2].weight.clone()
+        for _ in range(2):
+            self.step()
+        self.assertFalse(torch.equal(before, self.model[2].weight))
+        (fact,) = [row["value"] for row in self.told.rows("fact")]
+        self.assertIn("what happens in steps that are not recorded, because of an error of nsa_harness itself: TypeError", fact)
+        self.assertEqual([row["step"] for row in self.told.rows("digest")], [1])
+        self.assertEqual(len([row for row in self.told.rows("phase") if row["phase"] == "optimizer"]), 3)
+
+    def test_what_is_compiled_whole_stays_so(self):
+        self.watch()
+        compiled = torch.compile(self.model, fullgraph=True, backend="eager")
+        self.optimizer.zero_grad()
+        compiled(torch.randn(4, 8)).square().mean().backward()
+        self.optimizer.step()
+        (row,) = self.rows()
+        self.assertEqual((row["forwards"], row["taken"], "buffers" in row, "inputs" in row), (1, 1, True, True))
+
     def test_a_library_that_is_missing_is_said_and_the_counts_are_told(self):
         before = os.environ["NSA_HARNESS_FINGERPRINT"]
         self.addCleanup(os.environ.__setitem__, "NSA_HARNESS_FINGERPRINT", before)
@@ -407,7 +430,7 @@ rank = int(os.environ["RANK"])
 if int(os.environ["WORLD_SIZE"]) > 1:
     dist.init_process_group("gloo", init_method="file://" + sys.argv[1] + "/store", rank=rank, world_size=int(os.environ["WORLD_SIZE"]))
 torch.manual_seed(0)
-model = torch.nn.Sequential(torch.nn.Linear(16, 700), torch.nn.BatchNorm1d(700), torch.nn.Linear(700, 700), torch.nn.Linear(700, 4))
+model = torch.nn.Sequential(torch.nn.Linear(16, 200), torch.nn.BatchNorm1d(200), torch.nn.Linear(200, 200), torch.nn.Linear(200, 4))
 model[0].bias.requires_grad_(False)
 if dist.is_initialized() and "DDP" in os.environ:
     model = torch.nn.parallel.DistributedDataParallel(model)
