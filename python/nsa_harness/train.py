@@ -305,8 +305,9 @@ class Recorder:
             self.channel.enter("forward", self.step)
             self.fingerprints.forward(args, kwargs)
             if self.scope.tells_batches and self.looks():
-                tensors = [value for value in [*args, *kwargs.values()] if isinstance(value, self.torch.Tensor)]
-                self.channel.write("batch", step=self.step, micro=self.micro, of_rank=self.rank, sequence=0, hash=hash_of(tensors), source="")
+                tensors = tensors_in([*args, *kwargs.values()], self.torch)  # also of a list or a dictionary
+                if tensors:
+                    self.channel.write("batch", step=self.step, micro=self.micro, of_rank=self.rank, sequence=0, hash=hash_of(tensors), source="")
         self.channel.moved()
 
     def trains(self, module):

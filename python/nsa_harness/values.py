@@ -2,6 +2,7 @@
 
 import ctypes
 import hashlib
+from collections.abc import Mapping
 
 
 def is_dtensor(param):
@@ -24,7 +25,7 @@ def tensors_in(value, torch):
     """The tensors in what a module gives, or a collective is given."""
     if isinstance(value, torch.Tensor):
         return [value]
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         value = list(value.values())
     return [tensor for part in value for tensor in tensors_in(part, torch)] if isinstance(value, (list, tuple)) else []
 
