@@ -82,18 +82,19 @@ Evidence with_paired_steps(Evidence evidence) {
   for (const From<StepDigest>& from : evidence.digests) {
     if (from.process >= 0) of_ranks[from.process][from.row.step] = from.row.reductions;
   }
-  if (of_ranks.size() < 2) return evidence;
-  std::map<int, std::int64_t> begun;
-  for (const From<Phase>& from : evidence.phases) {
-    const bool computes = from.row.phase == "forward" || from.row.phase == "backward";
-    if (computes) begun[from.process] = std::max(begun[from.process], from.row.step);
-  }
+  // A rank that reduces once more than the others waits for ever in the end, or dies.
+  const bool all_well = std::all_of(of_ranks.begin(), of_ranks.end(), [&](const auto& entry) {
+    return evidence.finished(entry.first);
+  });
+  if (of_ranks.size() < 2 || !all_well) return evidence;
   std::map<int, Reductions> made_of;
   for (const auto& [rank, so_far] : of_ranks) made_of[rank] = made_in(so_far);
   const std::int64_t most_make = usual(made_of);
   using Entry = std::pair<const int, Reductions>;
   const auto oddness = [&](const Entry& entry) {
-    return std::tuple(unusual(entry.second, most_make), -begun[entry.first], entry.first);
+    return std::tuple(unusual(entry.second, most_make),
+                      -static_cast<std::int64_t>(entry.second.size()),
+                      entry.first);
   };
   const auto best =
       std::min_element(made_of.begin(), made_of.end(), [&](const Entry& a, const Entry& b) {
@@ -102,9 +103,7 @@ Evidence with_paired_steps(Evidence evidence) {
   std::map<int, Numbers> numbers;
   for (const auto& [rank, made] : made_of) {
     Numbers own = numbers_of(made, best->second, most_make);
-    const auto [last, number] = *own.rbegin();
-    // A rank that goes on to as many steps as the others has left none out: it made more reductions.
-    if (number == last || begun[rank] + number - last > begun[best->first]) continue;
+    if (own.rbegin()->first == own.rbegin()->second) continue;
     numbers.emplace(rank, std::move(own));
   }
   if (numbers.empty()) return evidence;

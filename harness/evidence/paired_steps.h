@@ -7,8 +7,8 @@
 
 namespace harness {
 
-// A step of a rank that made more reductions than usual, on a rank that takes fewer steps than the others, gets the number of the last of
-// the steps that it stands for. So this rank has no rows of the step whose optimiser step it left out.
+// If all ranks end well: a step in which a rank made more reductions than usual gets the number of the last of the steps that it stands
+// for. So this rank has no rows of the step whose optimiser step it left out.
 [[nodiscard]] Evidence with_paired_steps(Evidence evidence);
 
 }  // namespace harness

@@ -103,8 +103,7 @@ CELLS = {
     ("gradient.doubled", "fsdp2"): PIECE,
     ("gradient.clipped", "ddp"): Cell("yes", STATE + ("CLIP.WRONG", "GRAD.SCALE", "OPT.UPDATE_WRONG"), AFTER, "majority", "well"),
     ("gradient.clipped", "fsdp2"): PIECE,
-    ("buffer", "ddp"): Cell("yes", STATE, AFTER, "majority", "well"),
-    # Nothing says that buffers are the same on all ranks: fully_shard does not treat them.
+    ("buffer", "ddp"): Cell("cannot", STATE, AFTER, "no", "well"),  # without broadcast_buffers a rank may have buffers of its own
     ("buffer", "fsdp2"): Cell("cannot", STATE, AFTER, "no", "well"),
     ("frozen", "ddp"): Cell("yes", STATE, AFTER, "majority", "well"),
     ("frozen", "fsdp2"): PIECE,

@@ -32,6 +32,7 @@ SECONDS = 240  # one run, at most
 ALARMS = ("FAIL", "HANG", "SLOW", "CRASH", "OOM")
 UNDECIDED_SHARE = 1 / 20
 
+LAST = r"s> rank \d+ .*? weights [0-9a-f]{64}"  # the lines of two ranks may stand in one
 Told = collections.namedtuple("Told", "exit outcome reason lines seconds")
 
 
@@ -78,7 +79,7 @@ def run(script, options, alone):
             return Told(None, "NO END", "it did not end", [], time.monotonic() - began)
         seconds = time.monotonic() - began
         if alone:
-            lines = sorted(re.findall(r"^s> .*$", done.stdout, re.M))
+            lines = sorted(re.findall(LAST, done.stdout))
             outcome = "alone" if done.returncode == 0 and lines else "ENDS BADLY"
             return Told(done.returncode, outcome, "" if outcome == "alone" else done.stderr[-500:], lines, seconds)
         # `--quiet` shows nothing of the script. Its stdout is a file in the folder of the case.
@@ -90,7 +91,7 @@ def run(script, options, alone):
             outcome, reason = answer_of(done.stdout)
         except (ValueError, KeyError) as error:
             outcome, reason = "NO ANSWER", f"{error!r}: {done.stdout[-200:]} {done.stderr[-300:]}"
-        return Told(done.returncode, outcome, reason, sorted(re.findall(r"^s> .*$", text, re.M)), seconds)
+        return Told(done.returncode, outcome, reason, sorted(re.findall(LAST, text)), seconds)
 
 
 def main():
