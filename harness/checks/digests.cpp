@@ -1,8 +1,15 @@
 #include "harness/checks/digests.h"
 
+#include <algorithm>
 #include <set>
 
 namespace harness::checks {
+
+bool may_differ(const Evidence& evidence) {
+  return std::any_of(evidence.facts.begin(), evidence.facts.end(), [](const auto& fact) {
+    return fact.process >= 0 && fact.row.name == kNotJoinedFact;
+  });
+}
 
 Digests::Digests(const Evidence& evidence) : evidence_(evidence) {
   for (const auto& from : evidence.digests) {

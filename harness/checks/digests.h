@@ -13,6 +13,15 @@
 
 namespace harness::checks {
 
+// A fact of a rank with the two lines: neither DistributedDataParallel nor fully_shard joins the ranks. The script may do so itself.
+inline constexpr const char* kNotJoinedFact = "not_joined";
+
+// Nothing says that ranks must hold the same. If they do, well; if they differ, it may be meant.
+[[nodiscard]] bool may_differ(const Evidence& evidence);
+inline constexpr const char* kMayDiffer =
+    "whether ranks are to hold the same, as they do not: neither DistributedDataParallel nor "
+    "fully_shard joins them";
+
 class Digests {
  public:
   explicit Digests(const Evidence& evidence);

@@ -19,6 +19,7 @@ class Reach:
         self.model = model
         self.names = {id(param): name for name, param in params}
         self.sharded = {name for name, param in params if type(param).__name__ == "DTensor"}
+        self.inside = 0  # how many backwards are at work, one within the other
         self.begin()
 
     def begin(self):
@@ -33,21 +34,19 @@ class Reach:
         what stands around it) before each of a recorded step."""
         autograd, outside = self.torch.autograd, self.torch.compiler.disable
         walk, begins, ends, function = outside(walk or self.walk), outside(begins), outside(ends), autograd.backward
-        inside = 0
 
         @functools.wraps(function)
         def backward(tensors, *args, **kwargs):
-            nonlocal inside
-            if not inside:
+            if not self.inside:
                 begins(tensors)
             if is_recorded():
                 walk(tensors, kwargs.get("inputs", args[4] if len(args) > 4 else None))
-            inside += 1
+            self.inside += 1
             try:
                 result = function(tensors, *args, **kwargs)
             finally:
-                inside -= 1
-            if not inside:
+                self.inside -= 1
+            if not self.inside:
                 ends()
             return result
 

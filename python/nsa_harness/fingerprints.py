@@ -37,6 +37,7 @@ MAGIC = b"NSARING1"
 WORDS = 3  # of a result: fingerprint, flags, sum of squares
 HERE = -1  # the processor, among devices
 INFINITY, NAN = 1, 2  # flags
+NOT_JOINED = "not_joined"  # a fact: nothing that we know makes the ranks hold the same
 MISSING = 4  # a flag: the tensor was not taken
 KEPT = ("frozen", "buffers")  # classes that no update makes
 OWN = "own_buffers"  # of the row: a rank's own, which nothing makes equal
@@ -270,6 +271,8 @@ class Fingerprints:
         self.several = recorder.distributed and self.torch.distributed.get_world_size() > 1
         # Neither DistributedDataParallel nor fully_shard reduces the gradients of several ranks: the script does, before the update.
         self.by_script = self.several and not recorder.is_ddp and not recorder.sharded
+        if self.by_script:
+            recorder.channel.write("fact", name=NOT_JOINED, value="")
         self.head = recorder.channel.head("digest", '"step":')
         trained, frozen = (sorted(params, key=lambda pair: pair[0]) for params in (scope.params, scope.frozen))
         self.params, self.frozen = ([param for _, param in params] for params in (trained, frozen))

@@ -484,6 +484,10 @@ class Recorder:
         return done
 
     def update_begins(self):
+        if self.reach.inside:
+            self.not_judged("the training, because an optimiser takes its steps inside of the backward")
+            self.guard.is_on = False
+            return
         self.updates = True
         if self.looks():
             self.enter("record")

@@ -74,6 +74,15 @@ class Recording(unittest.TestCase):
         self.recorder = Recorder(self.model, self.optimizer, self.told, 0, EVERY, torch)
         self.recorder.start()
 
+    def test_an_optimiser_that_steps_inside_of_the_backward_is_not_judged(self):
+        last = list(self.model.parameters())[-1]
+        last.register_post_accumulate_grad_hook(lambda _: self.optimizer.step())
+        self.model(torch.randn(2, 4)).square().mean().backward()
+        (fact,) = [row["value"] for row in self.told.rows("fact") if row["name"] == "not_judged" and "inside" in row["value"]]
+        self.assertIn("an optimiser takes its steps inside of the backward", fact)
+        self.assertEqual([], self.told.rows("gradient"))
+        self.assertEqual([], self.told.rows("digest"))
+
     def hooks(self):
         self.told.beat()
         return self.told.rows("heartbeat")[-1]["counters"]["hooks"]

@@ -86,9 +86,15 @@ class ReducedGradients {
     if (!seen.silent.empty() && agree_though_unseen(step, seen)) seen.silent.clear();
     const bool reduced = seen.differ.empty() && seen.unfinished.empty() && seen.silent.empty();
     if (!told_) tell_crossed(step, seen);
-    if (!reduced && !told_) {
-      result_.found(not_reduced(step, seen));
-      told_ = true;
+    if (!reduced && !told_) tell(not_reduced(step, seen));
+  }
+
+  void tell(Finding finding) {
+    told_ = true;
+    if (may_differ(evidence_)) {
+      result_.missing(kMayDiffer);
+    } else {
+      result_.found(std::move(finding));
     }
   }
 
@@ -116,8 +122,7 @@ class ReducedGradients {
       }
       seen.site.ranks = silent;
       seen.facts["silent"] = ranks_text(silent);
-      told_ = true;
-      result_.found(std::move(seen));
+      tell(std::move(seen));
       return;
     }
     for (const auto& [piece, of_rank] : digests_.held(step, kGradientClass)) {
@@ -129,8 +134,7 @@ class ReducedGradients {
       seen.site.step = step;
       seen.site.ranks = agreed.odd;
       seen.facts["what"] = kGradientClass.in_words;
-      told_ = true;
-      result_.found(std::move(seen));
+      tell(std::move(seen));
       return;
     }
   }
@@ -158,8 +162,7 @@ class ReducedGradients {
     seen.facts = {{"all_reduces", made.at(more.front())},
                   {"others", ranks_text(others)},
                   {"expected", fewest}};
-    told_ = true;
-    result_.found(std::move(seen));
+    tell(std::move(seen));
   }
 
   void compare(std::int64_t step, const std::string& param, NotReduced& seen) {

@@ -145,7 +145,11 @@ class States {
       if (of.name == kParameterClass.name && reduced_alike(step)) {
         seen.facts["held"] = "the reduced gradients of this step are the same on all ranks";
       }
-      result_.found(std::move(seen));
+      if (may_differ(evidence_)) {
+        result_.missing(kMayDiffer);
+      } else {
+        result_.found(std::move(seen));
+      }
       return;
     }
   }
@@ -191,7 +195,11 @@ class States {
       }
       all.add(std::move(seen));
     }
-    all.tell(result_);
+    if (may_differ(evidence_) && !all.empty()) {
+      result_.missing(kMayDiffer);
+    } else {
+      all.tell(result_);
+    }
   }
 
   const Evidence& evidence_;
