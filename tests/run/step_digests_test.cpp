@@ -17,7 +17,7 @@ struct Tensor {
   std::uint64_t flags = 0;
 };
 
-// A file of the last four steps, as docs/data.md has it: one gradient, two parameters, no frozen one, no buffer.
+// A file of the last four steps (step_digests.h): one gradient, two parameters, no frozen one, no buffer.
 class Ranks : public testing::Test {
  protected:
   Ranks() {
