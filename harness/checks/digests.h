@@ -1,5 +1,6 @@
-// The digests that ranks of a training of the user's own send of every step, for the checks that compare whole tensors where these were
-// recorded: in the other steps a class of tensors is compared as a whole, and the tensors that differ were read once (TensorDigest).
+// The digests that ranks of a training of the user's own send of every step, for the checks that compare whole tensors where these
+// were recorded: in the other steps a class of tensors is compared as a whole, and the tensors that differ were read once
+// (TensorDigest).
 #pragma once
 
 #include <map>
@@ -13,7 +14,8 @@
 
 namespace harness::checks {
 
-// A fact of a rank with the two lines: neither DistributedDataParallel nor fully_shard joins the ranks. The script may do so itself.
+// A fact of a rank with the two lines: neither DistributedDataParallel nor fully_shard joins the ranks. The script may do so
+// itself.
 inline constexpr const char* kNotJoinedFact = "not_joined";
 
 // Nothing says that ranks must hold the same. If they do, well; if they differ, it may be meant.

@@ -1,5 +1,5 @@
-// Ranks of a command that was to be looked at without a line in its script (`run --watch`), and that have said nothing: the hook did
-// not come in, or nothing was trained there. What other ranks say cannot be compared with them.
+// Ranks of a command that was to be looked at without a line in its script (`run --watch`), and that have said nothing: the hook
+// did not come in, or nothing was trained there. What other ranks say cannot be compared with them.
 #pragma once
 
 #include <set>

@@ -187,8 +187,9 @@ struct ParameterHash {  // after an optimiser step
   std::string piece = {};  // as of Gradient
 };
 
-// What one step of a training of the user's own left behind, as fingerprints: 64 bits of all bytes of a class of tensors, in hex; ""
-// where the class is empty or was not read. Taken in every step, recorded in full or not. Ranks with the same piece hold the same.
+// What one step of a training of the user's own left behind, as fingerprints: 64 bits of all bytes of a class of tensors, in hex;
+// "" where the class is empty or was not read. Taken in every step, recorded in full or not. Ranks with the same piece hold the
+// same.
 struct StepDigest {
   static constexpr const char* kKind = "digest";
   std::int64_t step = 0;
@@ -208,8 +209,8 @@ struct StepDigest {
   std::string piece = {};       // as of Gradient
 };
 
-// Of a step in which digests differ, or are not finite: one tensor of one rank, read by the controller from the file in which the rank
-// keeps its last steps.
+// Of a step in which digests differ, or are not finite: one tensor of one rank, read by the controller from the file in which the
+// rank keeps its last steps.
 struct TensorDigest {
   static constexpr const char* kKind = "tensor_digest";
   std::int64_t step = 0;

@@ -1,5 +1,5 @@
-// Is the gradient that enters the optimiser the same on every rank, reduced once? Judged from the hashes after reduction
-// and from the ranks' own record of their all-reduces, never from the reducer's word alone. In a training of the user's own, steps whose
+// Is the gradient that enters the optimiser the same on every rank, reduced once? Judged from the hashes after reduction and from
+// the ranks' own record of their all-reduces, never from the reducer's word alone. In a training of the user's own, steps whose
 // gradients were not recorded one by one are judged from digests.
 #include <algorithm>
 #include <iterator>

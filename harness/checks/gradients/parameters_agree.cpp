@@ -1,6 +1,6 @@
 // Are the parameters bitwise the same on every rank after each optimiser step? With agreeing gradients they must be. And is a tied
-// head the embedding, on every rank? In a training of the user's own, steps whose parameters were not recorded one by one are judged
-// from digests, and so are frozen parameters and buffers in every step.
+// head the embedding, on every rank? In a training of the user's own, steps whose parameters were not recorded one by one are
+// judged from digests, and so are frozen parameters and buffers in every step.
 #include <algorithm>
 #include <tuple>
 
@@ -154,8 +154,8 @@ class States {
     }
   }
 
-  // Buffers that nothing makes equal are a rank's own, as BatchNorm's statistics are. But if they were equal, and change on some ranks
-  // alone, it may be a mistake.
+  // Buffers that nothing makes equal are a rank's own, as BatchNorm's statistics are. But if they were equal, and change on some
+  // ranks alone, it may be a mistake.
   void look_at_own_buffers(std::int64_t step) {
     const auto now = digests_.steps().find(step);
     const auto before = digests_.steps().find(step - 1);

@@ -2,10 +2,10 @@
 // finite, the tensors are read from the files in which the ranks keep their last steps, at once: after 64 more steps they are gone.
 // The judgement is a check's, from the whole record; this only reads more of it.
 //
-// The file, rank_N/steps.ring in the case's folder: "NSARING1"; u64 offset of the first slot, bytes of a slot, number of slots, bytes of
-// the JSON that follows; {"classes": [{"name": "gradients", "tensors": [NAME, ...]}, ...]}. Slot `step % slots`: u64 step (0 while it is
-// written), u64 reductions, and for each tensor of each class u64 fingerprint, u64 flags (1: an infinity, 2: a NaN, 4: not read), f64 sum
-// of squares. Little-endian.
+// The file, rank_N/steps.ring in the case's folder: "NSARING1"; u64 offset of the first slot, bytes of a slot, number of slots,
+// bytes of the JSON that follows; {"classes": [{"name": "gradients", "tensors": [NAME, ...]}, ...]}. Slot `step % slots`: u64 step
+// (0 while it is written), u64 reductions, and for each tensor of each class u64 fingerprint, u64 flags (1: an infinity, 2: a NaN,
+// 4: not read), f64 sum of squares. Little-endian.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +23,9 @@ class StepDigests {
  public:
   explicit StepDigests(std::string case_folder) : folder_(std::move(case_folder)) {}
 
-  // A checked event of a rank. Gives what is to be recorded beside it, with the rank whose tensor it is: of each class once, in the first
-  // step in which ranks differ, and in the first one in which a number of a rank is not finite. Nothing where the file no longer holds the
-  // step or cannot be read.
+  // A checked event of a rank. Gives what is to be recorded beside it, with the rank whose tensor it is: of each class once, in the
+  // first step in which ranks differ, and in the first one in which a number of a rank is not finite. Nothing where the file no
+  // longer holds the step or cannot be read.
   [[nodiscard]] std::vector<std::pair<int, TensorDigest>> heard(const Event& event);
 
  private:
