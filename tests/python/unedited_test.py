@@ -161,8 +161,8 @@ IN_PLACE = "model.compile(backend='eager')\n"
 GO = "GO"
 # name: script, ranks (0: no launcher), decision, words, run without --all
 TABLE = {
-    "ddp": (MODEL + DDP + ADAMW + LOOP, 2, GO, "looked at each of 6 steps on ranks 0-1: 6 forwards, 6 backwards, 12 reductions, 6 optimiser steps each", True),
-    "optimizer_first": (MODEL + ADAMW + DDP + LOOP, 2, GO, "6 forwards, 6 backwards, 12 reductions", False),
+    "ddp": (MODEL + DDP + ADAMW + LOOP, 2, GO, "looked at each of 6 steps on ranks 0-1: 6 forwards, 6 backwards, 6 reductions, 6 optimiser steps each", True),
+    "optimizer_first": (MODEL + ADAMW + DDP + LOOP, 2, GO, "6 forwards, 6 backwards, 6 reductions", False),
     "plain": (MODEL + ADAMW + LOOP, 0, GO, "looked at each of 6 steps on rank 0: 6 forwards", True),
     "compiled": (MODEL + DDP + ADAMW + COMPILED + LOOP, 2, GO, "6 forwards, 6 backwards", False),
     "compiled_before": (MODEL + COMPILED + DDP + ADAMW + LOOP, 2, GO, "6 forwards, 6 backwards", False),
