@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 import time
+import types
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -25,6 +26,7 @@ if "NSA_HARNESS_PROGRAM" in os.environ:
 import torch  # noqa: E402
 from recorder_test import Told, restore  # noqa: E402
 
+from nsa_harness import fingerprints  # noqa: E402
 from nsa_harness.fingerprints import CLASSES, MISSING, NOT_TAKEN, STEPS, TYPES, Summary, library  # noqa: E402
 from nsa_harness.train import FIRST_STEPS, Recorder  # noqa: E402
 
@@ -398,6 +400,72 @@ class Rows(unittest.TestCase):
         self.assertTrue(fact.startswith("what happens in steps that are not recorded, because of OSError: /nowhere.so"), fact)
         (row,) = self.told.rows("digest")
         self.assertEqual(row, {"step": 1, "reductions": 1, "taken": 1, "forwards": 1, "backwards": 1, "grad_norm": -1})
+
+
+class Late(unittest.TestCase):
+    """A card that is far behind, played by the processor: rows come late, in order, and say what the tensors held when they were read."""
+
+    def test_rows_of_a_card_are_those_of_the_processor(self):
+        test = self
+
+        class Event:
+            def record(self, stream):
+                pass
+
+            def query(self):
+                return test.there
+
+        class Card:
+            def __init__(self, torch):
+                self.library = library()
+
+            def sent(self, device, table, count):
+                return (ctypes.c_uint64 * (4 * count)).from_buffer_copy(table)
+
+            def launch(self, device, table, count, chunks):
+                results = torch.zeros(3 * count, dtype=torch.int64)
+                self.library.nsa_fingerprints(table, count, 0, None, results.data_ptr(), ctypes.byref(Summary()), 0)
+                return results
+
+        place = fingerprints.Places.place
+
+        def on_card(places, tensor):  # all but the vectors
+            found = place(places, tensor)
+            return (0, *found[1:]) if found is not None and tensor.dim() != 1 else found
+
+        rows = []
+        for is_card in (False, True):
+            self.there = False
+            restore(self)
+            torch.manual_seed(0)
+            model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3))
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            told = Told(0)
+            recorder = Recorder(model, optimizer, told, 0, EVERY, torch)
+            recorder.start()
+            if is_card:
+                stream = types.SimpleNamespace(cuda_stream=7)
+                for where, name, value in (
+                    (torch.cuda, "Event", Event),
+                    (torch.cuda, "current_stream", lambda device: stream),
+                    (fingerprints, "Cards", Card),
+                    (fingerprints.Places, "place", on_card),
+                ):
+                    self.addCleanup(setattr, where, name, getattr(where, name))
+                    setattr(where, name, value)
+            for number in range(6):
+                optimizer.zero_grad()
+                for _ in range(2):
+                    model(torch.randn(4, 8)).square().mean().backward()
+                optimizer.step()
+                if is_card:
+                    self.assertEqual(told.rows("digest"), [])
+            self.there = True
+            recorder.settle_all()
+            self.assertEqual(told.rows("fact"), [])
+            rows.append(told.rows("digest"))
+        self.assertEqual(len(rows[0]), 6)
+        self.assertEqual(rows[0], rows[1])
 
 
 def ring_of(path):
