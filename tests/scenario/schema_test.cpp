@@ -73,7 +73,6 @@ TEST(Schema, IsWhatACaseSays) {
     scenario.command.argv = {"a"};  // and of kind command
     scenario.command.directory = "/a";
     scenario.command.watch = true;
-    scenario.command.watch = true;
     scenario.training.cuda_graph = true;  // and of kind throughput on a card
     scenario.claim = "it cannot be";      // where somebody said so
     scenario.observe = 1;
