@@ -239,7 +239,7 @@ class Step:
         for name in (*CLASSES[1:], OWN):
             if name in self.digests:
                 said += f',"{name}":"{self.digests[name]}"'
-        if self.inputs_taken:
+        if self.inputs_taken == self.inputs_count > 0:  # what is left of a batch may be the same on two ranks
             said += f',"inputs":"{self.inputs:016x}"'
         said += f',"grad_norm":{self.norm:.9g}' if self.norm < math.inf else f',"grad_norm":"{real(self.norm)}"'
         return said + (f',"not_finite":"{self.not_finite}"' if self.not_finite else "")

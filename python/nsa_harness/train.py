@@ -306,9 +306,13 @@ class Recorder:
             self.fingerprints.forward(args, kwargs)
             if self.scope.tells_batches and self.looks():
                 tensors = tensors_in([*args, *kwargs.values()], self.torch)  # also of a list or a dictionary
-                if tensors:
+                if tensors and all(map(self.is_plain, tensors)):  # what is left of a batch may be the same on two ranks
                     self.channel.write("batch", step=self.step, micro=self.micro, of_rank=self.rank, sequence=0, hash=hash_of(tensors), source="")
         self.channel.moved()
+
+    def is_plain(self, tensor):
+        """Its bytes can be read."""
+        return tensor.layout is self.torch.strided and not tensor.is_nested and not tensor.is_meta
 
     def trains(self, module):
         """What stands around a model may be left in evaluation (Lightning leaves DistributedDataParallel so)."""
