@@ -79,6 +79,7 @@ class Stored:
         self.path = os.path.join(self.site, "nsa_harness", "bin", "nsa-harness")
         os.makedirs(os.path.dirname(self.path), exist_ok=True)
         shutil.copy(BUILT, self.path)
+        shutil.copytree(os.path.join(os.path.dirname(BUILT), "..", "lib"), os.path.join(self.site, "nsa_harness", "lib"))
         self.database = os.path.join(folder, "runs.db")
         self.environment = dict(
             os.environ,
