@@ -29,6 +29,9 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 if "--lines" in sys.argv:
     import nsa_harness
     nsa_harness.train.watch(model, optimizer, **({"every": 1} if "--every" in sys.argv else {}))
+    if "--other" in sys.argv:
+        other = torch.nn.Linear(2, 2)
+        nsa_harness.train.watch(other, torch.optim.SGD(other.parameters(), lr=0.01))
 generator = torch.Generator().manual_seed(rank)
 for step in range(1, 13):
     loss = model(torch.randn(8, 4, generator=generator)).square().mean()
@@ -214,7 +217,8 @@ KINDS = {
     "ranks of a launcher that ended well": (watched(expected=0), "PASS", NO_CAUSE),
     "ranks of a launcher of which one raised": (watched("--raise", expected=1), "CRASH", OWN_COMMAND),
     "two lines, all steps": (watched("--lines", "--every", expected=0), "PASS", NO_CAUSE),
-    "two lines, some steps": (watched("--lines", expected=2), "INCONCLUSIVE", NO_CAUSE),
+    "two lines, steps that are not recorded in full": (watched("--lines", expected=0), "PASS", NO_CAUSE),
+    "two lines, of one of two models": (watched("--lines", "--other", expected=2), "INCONCLUSIVE", NO_CAUSE),
     "two lines, a NaN": (watched("--lines", "--nan", expected=1), "FAIL", OWN_COMMAND),
     "a command that was interrupted": (interrupted, "", (3, "")),
     "a run whose controller was killed": (cut_off, "", (3, "")),
