@@ -3,7 +3,8 @@
 # shellcheck source=tests/launcher/fake_tree.sh
 source "${BASH_SOURCE[0]%/*}/fake_tree.sh" "$1"
 
-mkdir -p "$tree"/{configs,python} "$tree/build/full/share/nsa-harness"
+mkdir -p "$tree"/{configs,python} "$tree"/build/full/{lib,share/nsa-harness}
+printf 'takes fingerprints\n' >"$tree/build/full/lib/libnsa_fingerprint.so"
 : >"$tree/build/full/share/nsa-harness/corpus.txt"
 printf 'may be used\n' >"$tree/LICENSE"
 printf 'what changed\n' >"$tree/CHANGELOG.md"
@@ -22,6 +23,7 @@ harness wheel "$work/out"
 expect "no static C library: the wheel is made" equal "$code" 0
 expect "no static C library: this machine's glibc" equal "$output" "$work/out/nsa_harness-0.1.0-py3-none-manylinux_2_36_$(uname -m).whl"
 expect "the licence and the changes are beside the package" equal "$(cat "$tree"/build/wheel/{LICENSE,CHANGELOG.md})" $'may be used\nwhat changed'
+expect "the library of fingerprints is in the package" equal "$(<"$tree/build/wheel/nsa_harness/lib/libnsa_fingerprint.so")" 'takes fingerprints'
 expect "no static C library: what is missing" has "$log" 'missing is libc.a (Debian: libc6-dev'
 
 program >"$work/portable"
