@@ -50,6 +50,12 @@ std::set<std::pair<int, std::int64_t>> sat_out_steps(const Evidence& evidence) {
   return steps;
 }
 
+bool any_rank_reports(const Evidence& evidence, std::string_view fact) {
+  return std::any_of(evidence.facts.begin(), evidence.facts.end(), [&](const auto& row) {
+    return row.process >= 0 && row.row.name == fact;
+  });
+}
+
 Course Course::of(const Evidence& evidence) {
   const Scenario& scenario = evidence.the_case.scenario;
   if (scenario.is_command()) return recorded(evidence);

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,9 @@ namespace harness::checks {
 
 // By rank and step: what a rank that had joined (kSatOutFact) has no rows of, by right.
 [[nodiscard]] std::set<std::pair<int, std::int64_t>> sat_out_steps(const Evidence& evidence);
+
+// Whether some rank reports a fact of this name.
+[[nodiscard]] bool any_rank_reports(const Evidence& evidence, std::string_view fact);
 
 struct Course {
   std::vector<std::string> params;  // in the order of the model

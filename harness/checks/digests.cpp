@@ -1,14 +1,20 @@
 #include "harness/checks/digests.h"
 
-#include <algorithm>
-#include <set>
+#include <utility>
+
+#include "harness/checks/course.h"
+#include "harness/checks/parameter_names.h"
 
 namespace harness::checks {
 
-bool may_differ(const Evidence& evidence) {
-  return std::any_of(evidence.facts.begin(), evidence.facts.end(), [](const auto& fact) {
-    return fact.process >= 0 && fact.row.name == kNotJoinedFact;
-  });
+void report_differing(const Evidence& evidence, Finding finding, ResultBuilder& result) {
+  if (!any_rank_reports(evidence, kNotJoinedFact)) {
+    result.found(std::move(finding));
+    return;
+  }
+  result.missing(
+      "whether ranks are to hold the same, as they do not: neither DistributedDataParallel nor "
+      "fully_shard joins them");
 }
 
 Digests::Digests(const Evidence& evidence) : evidence_(evidence) {
@@ -30,8 +36,23 @@ std::map<std::string, std::map<int, Held>> Digests::held(std::int64_t step,
   return pieces;
 }
 
+std::set<std::int64_t> Digests::steps_and(const std::set<std::int64_t>& recorded) const {
+  std::set<std::int64_t> all = recorded;
+  for (const auto& [step, of_ranks] : steps_) all.insert(step);
+  return all;
+}
+
+Said Digests::said(std::int64_t step, const TensorClass& of) const {
+  Said all = Said::unread;
+  for (const auto& [piece, of_rank] : held(step, of)) {
+    const Said one = agree(of_rank).said;
+    if (one == Said::differ) return one;
+    all = all == Said::unread || all == one ? one : Said::alone;
+  }
+  return all;
+}
+
 void Digests::name_tensors(std::int64_t step, const TensorClass& of, Departure& seen) const {
-  std::set<std::string> names;
   std::map<std::string, std::set<std::string>> values;
   for (const auto& from : evidence_.tensor_digests) {
     const TensorDigest& row = from.row;
@@ -40,13 +61,13 @@ void Digests::name_tensors(std::int64_t step, const TensorClass& of, Departure& 
     seen.facts["differing"] = row.odd;
     seen.facts["total"] = row.all;
   }
+  std::vector<std::string> names;
   for (const auto& [name, found] : values) {
-    if (found.size() > 1) names.insert(name);
+    if (found.size() > 1) names.push_back(name);
   }
-  const std::vector<std::string> list(names.begin(), names.end());
-  if (list.empty()) return;
-  seen.facts.put_some("params", list);
-  if (list.size() == 1) seen.site = site_of_params(list);
+  if (names.empty()) return;
+  seen.facts.put_some("params", names);
+  if (names.size() == 1) seen.site = site_of_params(names);
 }
 
 std::vector<std::pair<std::string, std::string>> Digests::not_finite(std::int64_t step,

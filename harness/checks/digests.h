@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,15 +15,8 @@
 
 namespace harness::checks {
 
-// A fact of a rank with the two lines: neither DistributedDataParallel nor fully_shard joins the ranks. The script may do so
-// itself.
-inline constexpr const char* kNotJoinedFact = "not_joined";
-
-// Nothing says that ranks must hold the same. If they do, well; if they differ, it may be meant.
-[[nodiscard]] bool may_differ(const Evidence& evidence);
-inline constexpr const char* kMayDiffer =
-    "whether ranks are to hold the same, as they do not: neither DistributedDataParallel nor "
-    "fully_shard joins them";
+// Ranks do not hold the same. If nothing joins them (kNotJoinedFact), this may be meant: then it is missing what they should hold.
+void report_differing(const Evidence& evidence, Finding finding, ResultBuilder& result);
 
 class Digests {
  public:
@@ -31,13 +25,18 @@ class Digests {
   [[nodiscard]] bool empty() const { return steps_.empty(); }
   using OfRanks = std::map<int, const StepDigest*>;
   [[nodiscard]] const std::map<std::int64_t, OfRanks>& steps() const { return steps_; }
+  // The steps that ranks sent a digest of, and `recorded` ones.
+  [[nodiscard]] std::set<std::int64_t> steps_and(const std::set<std::int64_t>& recorded) const;
 
   // What each rank holds of a class after a step, by piece. Of a rank without a digest of this step there is nothing.
   [[nodiscard]] std::map<std::string, std::map<int, Held>> held(std::int64_t step,
                                                                 const TensorClass& of) const;
 
-  // The class departs in this step on these ranks: the place, how many tensors do, and which, as far as they were read.
-  // `total`: how many there are where they were not read; 0: not known.
+  // Of all pieces together: differ if one does, equal if each is, unread if no rank has a digest.
+  [[nodiscard]] Said said(std::int64_t step, const TensorClass& of) const;
+
+  // The class departs in this step. Adds to `seen` how many tensors do, which, and the parameter if it is one, as far as they were
+  // read.
   void name_tensors(std::int64_t step, const TensorClass& of, Departure& seen) const;
   // Names of the tensors that were read of one rank and are not finite, with their state.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> not_finite(std::int64_t step,

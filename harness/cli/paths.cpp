@@ -39,6 +39,8 @@ Paths find_paths() {
     if (fs::exists(folder / "nsa_harness" / "kernel_process.py", error))
       paths.package = fs::absolute(folder).lexically_normal().string();
   }
+  const fs::path library = above / "lib" / "libnsa_fingerprint.so";
+  if (fs::is_regular_file(library, error)) paths.fingerprint = library.string();
   paths.tree = tree.empty() ? share.string() : fs::absolute(tree).lexically_normal().string();
   return paths;
 }

@@ -16,6 +16,8 @@ struct Paths {
   std::string corpus;    // corpus.txt beside the manifest: what a scenario without a text trains on
   std::string package;   // the folder that holds the Python package nsa_harness; "": not found
   std::string
+      fingerprint;  // the library by which ranks of a command take fingerprints; "": not found
+  std::string
       tree;  // holds configs and scenarios: NSA_HARNESS_TREE, else share/nsa-harness of the installed tree
 
   [[nodiscard]] std::string configs() const { return tree + "/configs"; }

@@ -5,6 +5,8 @@ that torch.compile made, whose inside has no graph."""
 
 import functools
 
+from nsa_harness.values import fully_sharded
+
 UNKNOWN = "unknown"
 # Gives each of its inputs as the output of the same place; a gradient of one says nothing of the others.
 PASSES_THROUGH = "_DDPSinkBackward"
@@ -116,11 +118,7 @@ def _walk(nodes, leaves, seen, compiled):
 
 def _computed_with(model):
     """(parameter, the whole one in its place) of what fully_shard was applied to; nothing where this torch keeps them elsewhere."""
-    for module in model.modules():
-        if not hasattr(module, "_get_fsdp_state"):
-            continue
-        state = module._get_fsdp_state()
-        groups = getattr(state, "_fsdp_param_groups", None) or [getattr(state, "_fsdp_param_group", None)]
-        for param in (param for group in groups for param in getattr(group, "fsdp_params", ())):
+    for group in fully_sharded(model):
+        for param in getattr(group, "fsdp_params", ()):
             if hasattr(param, "sharded_param") and WHOLE in type(param).__annotations__:
                 yield param.sharded_param, getattr(param, WHOLE, None)  # None: nothing was computed with it yet

@@ -8,7 +8,7 @@ THREADS = 256  # of a group, which does one chunk
 
 
 class Cards:
-    """OSError where there is no driver, RuntimeError where it refuses something."""
+    """Raises OSError if there is no driver, and RuntimeError if the driver refuses a call."""
 
     def __init__(self, torch):
         self.torch = torch

@@ -25,9 +25,8 @@ import threading
 
 from nsa_harness.cards import Cards
 from nsa_harness.guard import Guard, words_of
-from nsa_harness.values import is_dtensor, local, real, tensors_in
-
-ADDRESS = "NSA_HARNESS_SOCKET"  # path of a Unix socket in the folder of the case
+from nsa_harness.socket_channel import ADDRESS
+from nsa_harness.values import fully_sharded, is_dtensor, local, real, tensors_in
 
 CLASSES = ("gradients", "parameters", "frozen", "buffers")  # the first letter of each stands in "not_finite"
 LIBRARY = "NSA_HARNESS_FINGERPRINT"  # path of the library
@@ -80,7 +79,7 @@ class Places:
         self.known = None  # addresses and forms that the tables were made of
         self.tables = {}  # device -> numbers, four of each tensor
         self.sent = {}  # device -> (stream, the table on the card, chunks)
-        self.kept = []  # copies of what is not contiguous
+        self.kept = []  # copies of tensors that are not contiguous: the tables hold their addresses
         tensor = torch._C.TensorBase
         self.address, self.device, self.contiguous = tensor.data_ptr, tensor.get_device, tensor.is_contiguous
         self.size, self.dtype = operator.attrgetter("nbytes"), operator.attrgetter("dtype")
@@ -197,7 +196,7 @@ class Step:
 
     def begin(self):
         self.taken = set()  # classes
-        self.digests = {}  # of each class that is told
+        self.digests = {}  # by their keys in the row
         self.gradients = []  # digests, one of each reduced backward
         self.norm = -1.0
         self.not_finite = ""
@@ -228,7 +227,7 @@ class Step:
         self.inputs_taken += summary.taken
 
     def end(self, kinds):
-        """What was not taken in this step is marked in the slot, which holds an older one."""
+        """Marks what this step did not take: the slot still holds what an older step took."""
         for kind in kinds:
             if kind.name not in self.taken:
                 ctypes.memmove(self.address + kind.offset, kind.missing, len(kind.missing))
@@ -258,7 +257,7 @@ class Fingerprints:
         self.library = self.ring = None
         self.cards = None  # False: they cannot be asked
         self.guard = Guard(self.failed)
-        for name in ("start", "forward", "backward_begins", "backward_ends", "update_begins", "update_ends", "sits_out", "end_step"):
+        for name in ("start", "forward", "backward_begins", "backward_ends", "update_begins", "update_ends", "sits_out", "end_step", "cards_are_there"):
             setattr(self, name, self.guard(getattr(self, name)))
 
     def failed(self, _, error):
@@ -283,10 +282,10 @@ class Fingerprints:
         # A module may put another tensor in the place of a buffer. What DistributedDataParallel is to ignore, ranks hold by themselves.
         ignored = getattr(recorder.model, "parameters_to_ignore", None) or ()
         buffers = {
-            (f"{prefix}.{key}" if prefix else key).replace("_orig_mod.", ""): (module._buffers, key)
+            name.replace("_orig_mod.", ""): (module._buffers, key)
             for prefix, module in recorder.inner.named_modules()
             for key, buffer in module._buffers.items()
-            if buffer is not None and (f"{prefix}.{key}" if prefix else key) not in ignored
+            if buffer is not None and (name := f"{prefix}.{key}" if prefix else key) not in ignored
         }
         self.buffers = [buffers[name] for name in sorted(buffers)]
         trained, frozen = ([name for name, _ in params] for params in (trained, frozen))
@@ -302,7 +301,7 @@ class Fingerprints:
         self.slot_words = 2 + WORDS * count
         self.step = Step(self.slot_words)
         self.free = []  # steps that may be used again
-        self.pending = collections.deque()  # (step, number, counts) in their order
+        self.pending = collections.deque()  # (step, its counts) in their order
         self.telling = threading.Lock()
         self.hook_buffers()
         self.hook_other_optimizers()
@@ -494,7 +493,7 @@ class Fingerprints:
             return None
 
     def wait_for(self, device, there):
-        """`there(step)` once the current stream of the device is where it is told to be now."""
+        """Calls `there(step)` once the device has done what its current stream holds now."""
         stream = self.torch.cuda.current_stream(device)
         self.step.streams[device, stream.cuda_stream] = stream
         self.step.later.append(there)
@@ -513,7 +512,7 @@ class Fingerprints:
         self.step = self.free.pop() if self.free else Step(self.slot_words)
         if step.later and not recorder.is_capturing():
             step.ready = False
-            recorder.settle(functools.partial(self.guard(self.cards_are_there), step), True, list(step.streams.values()))
+            recorder.settle(functools.partial(self.cards_are_there, step), True, list(step.streams.values()))
         else:
             self.tell()
 
@@ -549,10 +548,4 @@ class Fingerprints:
 
 def reduces(model):
     """Whether the backward of a model of fully_shard reduces: set_requires_gradient_sync(False) leaves that to a later one."""
-    for module in model.modules():
-        if hasattr(module, "_get_fsdp_state"):
-            state = module._get_fsdp_state()
-            groups = getattr(state, "_fsdp_param_groups", None) or [getattr(state, "_fsdp_param_group", None)]
-            if any(getattr(group, "reduce_grads", True) for group in groups if group is not None):
-                return True
-    return False
+    return any(getattr(group, "reduce_grads", True) for group in fully_sharded(model))

@@ -14,6 +14,7 @@ import time
 from nsa_harness import flight
 from nsa_harness.channel import HEARTBEAT_S, Channel
 
+ADDRESS = "NSA_HARNESS_SOCKET"  # variable: path of a Unix socket in the folder of the case
 LET_GO_S = 5.0  # that threads get at the end to come back from torch, and those of torch to let go of what they called
 LAST_WORDS_S = 2.0  # that the controller gets at the end to read what is kept here
 MOST_KEPT = 32 << 20  # bytes: recorded steps of a large model, and hours of others

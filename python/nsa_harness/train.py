@@ -18,11 +18,11 @@ from nsa_harness.autograd_graph import Reach
 from nsa_harness.buckets import Buckets
 from nsa_harness.channel import bases_of, name_of_type, place_of
 from nsa_harness.collectives import COLLECTIVES, wrapped
-from nsa_harness.fingerprints import ADDRESS, Fingerprints
+from nsa_harness.fingerprints import Fingerprints
 from nsa_harness.guard import Guard, Hook, words_of
 from nsa_harness.losses import Losses
 from nsa_harness.scope import Scope
-from nsa_harness.socket_channel import LET_GO_S, SocketChannel
+from nsa_harness.socket_channel import ADDRESS, LET_GO_S, SocketChannel
 from nsa_harness.values import dtype_name, hash_of, is_dtensor, local, real, tensors_in
 
 FIRST_STEPS = 10
@@ -37,8 +37,8 @@ _watching = []  # the Recorder of this process
 
 
 def watch(model, optimizer, every=100):
-    """Records what `model` and `optimizer` do for the harness: progress, collectives and the loss of each step; batches, gradients
-    and parameters of the first ten steps and of each `every`th one.
+    """Records what `model` and `optimizer` do for the harness. In each step: progress, collectives, the loss, and fingerprints of all
+    parameters, buffers, reduced gradients and batches. In the first ten steps and in each `every`th one: each of these by itself.
 
     `model` is a module, a DistributedDataParallel around one, one that fully_shard was applied to, or what torch.compile made
     of it. What of another model cannot be judged (FullyShardedDataParallel, tensor parallelism) is listed in the report, with the
@@ -135,8 +135,7 @@ def after_closure(args, kwargs, function):
 
 def update_begins():
     """The gradients of the step that the optimiser is in are there."""
-    recorder = _watching[-1]
-    recorder.guard(recorder.update_begins)()
+    _watching[-1].gradients_are_there()
 
 
 def take_optimizer(optimizer):
@@ -444,6 +443,7 @@ class Recorder:
     # ---- optimiser ---------------------------------------------------------------------------------------------------
 
     def hook_optimizer(self):
+        self.gradients_are_there = self.guard(self.update_begins)
         optimizer, before, after = self.optimizer, self.guard(self.before_update), self.guard(self.after_update)
         if hasattr(optimizer, "register_step_pre_hook"):
             optimizer.register_step_pre_hook(before)
@@ -482,7 +482,7 @@ class Recorder:
 
     def before_update(self, optimizer=None, args=(), kwargs=None):
         """Gives what the step is to be called with in place of its arguments, or None."""
-        done = after_closure(args, kwargs or {}, self.guard(self.update_begins))
+        done = after_closure(args, kwargs or {}, self.gradients_are_there)
         if done is None:
             self.update_begins()
         return done

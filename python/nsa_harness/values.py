@@ -21,6 +21,15 @@ def piece(param):
     return {"piece": ",".join(str(place) for place, placement in at if type(placement).__name__ == "Shard")}
 
 
+def fully_sharded(model):
+    """The groups of parameters that fully_shard made, which it gathers and reduces together; nothing where this torch keeps them elsewhere."""
+    for module in model.modules():
+        if hasattr(module, "_get_fsdp_state"):
+            state = module._get_fsdp_state()
+            groups = getattr(state, "_fsdp_param_groups", None) or [getattr(state, "_fsdp_param_group", None)]
+            yield from (group for group in groups if group is not None)
+
+
 def tensors_in(value, torch):
     """The tensors in what a module gives, or a collective is given."""
     if isinstance(value, torch.Tensor):

@@ -34,58 +34,49 @@ std::vector<std::int64_t> steps_of(const Evidence& evidence, int rank) {
 
 using Steps = std::vector<std::int64_t>;
 
-TEST(PairedSteps, ARankThatKeepsItsGradientsOverAStepLeavesThisStepOut) {
+// Ranks 0 and 1.
+Evidence two_ranks(const Steps& first, const Steps& second, bool second_ends_well = true) {
   Evidence evidence;
-  add_rank(evidence, 0, {1, 2, 3, 4, 5});
-  add_rank(evidence, 1, {1, 2, 4, 5});
-  evidence = with_paired_steps(evidence);
-  EXPECT_EQ(steps_of(evidence, 0), Steps({1, 2, 3, 4, 5}));
-  EXPECT_EQ(steps_of(evidence, 1), Steps({1, 2, 4, 5}));
+  add_rank(evidence, 0, first);
+  add_rank(evidence, 1, second, second_ends_well);
+  return evidence;
+}
+
+TEST(PairedSteps, ARankThatKeepsItsGradientsOverAStepLeavesThisStepOut) {
+  const Evidence paired = with_paired_steps(two_ranks({1, 2, 3, 4, 5}, {1, 2, 4, 5}));
+  EXPECT_EQ(steps_of(paired, 0), Steps({1, 2, 3, 4, 5}));
+  EXPECT_EQ(steps_of(paired, 1), Steps({1, 2, 4, 5}));
 }
 
 TEST(PairedSteps, WhatIsNotOverIsCountedOnFromTheLastStepThatIs) {
-  Evidence evidence;
-  add_rank(evidence, 0, {1, 2, 3, 4});
-  add_rank(evidence, 1, {1, 3});
+  Evidence evidence = two_ranks({1, 2, 3, 4}, {1, 3});
   evidence.phases.push_back({1, 9, Phase{"backward", 3}});
   EXPECT_EQ(steps_of(with_paired_steps(evidence), 1), Steps({1, 3, 4}));
 }
 
 TEST(PairedSteps, AStepWithoutAReductionKeepsItsPlace) {
-  Evidence evidence;
-  add_rank(evidence, 0, {1, 2, 3, 4});
-  add_rank(evidence, 1, {1, 1, 2, 3});
-  EXPECT_EQ(steps_of(with_paired_steps(evidence), 1), Steps({1, 2, 3, 4}));
+  const Evidence paired = with_paired_steps(two_ranks({1, 2, 3, 4}, {1, 1, 2, 3}));
+  EXPECT_EQ(steps_of(paired, 1), Steps({1, 2, 3, 4}));
 }
 
 TEST(PairedSteps, SeveralReductionsInEachStepAreOneStep) {
-  Evidence evidence;
-  add_rank(evidence, 0, {2, 4, 6});
-  add_rank(evidence, 1, {2, 4, 6});
-  EXPECT_EQ(steps_of(with_paired_steps(evidence), 1), Steps({1, 2, 3}));
+  EXPECT_EQ(steps_of(with_paired_steps(two_ranks({2, 4, 6}, {2, 4, 6})), 1), Steps({1, 2, 3}));
 }
 
 // It waits in the end for a reduction that does not come.
 TEST(PairedSteps, ARankThatReducesOnceMoreLeavesNoStepOut) {
-  Evidence evidence;
-  add_rank(evidence, 0, {1, 2, 3, 4});
-  add_rank(evidence, 1, {1, 3, 4}, false);
-  EXPECT_EQ(steps_of(with_paired_steps(evidence), 1), Steps({1, 2, 3}));
+  const Evidence paired = with_paired_steps(two_ranks({1, 2, 3, 4}, {1, 3, 4}, false));
+  EXPECT_EQ(steps_of(paired, 1), Steps({1, 2, 3}));
 }
 
 TEST(PairedSteps, ARankThatReducesOnceLessIsNotTheOneThatOthersFollow) {
-  Evidence evidence;
-  add_rank(evidence, 0, {1, 1, 2, 3});
-  add_rank(evidence, 1, {1, 2, 3, 4});
-  EXPECT_EQ(steps_of(with_paired_steps(evidence), 0), Steps({1, 2, 3, 4}));
-  EXPECT_EQ(steps_of(with_paired_steps(evidence), 1), Steps({1, 2, 3, 4}));
+  const Evidence paired = with_paired_steps(two_ranks({1, 1, 2, 3}, {1, 2, 3, 4}));
+  EXPECT_EQ(steps_of(paired, 0), Steps({1, 2, 3, 4}));
+  EXPECT_EQ(steps_of(paired, 1), Steps({1, 2, 3, 4}));
 }
 
 TEST(PairedSteps, WhereNoReductionIsCountedNothingChanges) {
-  Evidence evidence;
-  add_rank(evidence, 0, {0, 0, 0});
-  add_rank(evidence, 1, {0, 0});
-  EXPECT_EQ(steps_of(with_paired_steps(evidence), 1), Steps({1, 2}));
+  EXPECT_EQ(steps_of(with_paired_steps(two_ranks({0, 0, 0}, {0, 0})), 1), Steps({1, 2}));
 }
 
 }  // namespace

@@ -116,23 +116,11 @@ def forward(x):
     return torch.nn.functional.linear(x, model[2].weight @ model[0].weight, model[2].bias)
 model[0].bias.requires_grad_(False)
 optimizer = torch.optim.SGD([param for param in model.parameters() if param.requires_grad], lr=1e-2)
-for step in range(1, 7):
-    loss = forward(batch()).square().mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    told(step, loss)
-"""
+""" + LOOP.replace("model(batch())", "forward(batch())")
 TENSORS = """
 weight = torch.zeros(16, requires_grad=True)
 optimizer = torch.optim.SGD([weight], lr=1e-2)
-for step in range(1, 7):
-    loss = (batch() @ weight - 1).square().mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    told(step, loss)
-"""
+""" + LOOP.replace("model(batch())", "(batch() @ weight - 1)")
 RESTARTED = DDP + ADAMW + LOOP.replace("    loss = ", "    if step == 4:\n        optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)\n    loss = ")
 AROUND = """
 class Around(torch.optim.Optimizer):

@@ -57,8 +57,7 @@ class ReducedGradients {
   CheckResult judge() {
     if (evidence_.gradients.empty()) return inconclusive("no gradient row was recorded");
     const std::set<std::int64_t> recorded(course_.steps.begin(), course_.steps.end());
-    std::set<std::int64_t> all = recorded;
-    for (const auto& [step, of_ranks] : digests_.steps()) all.insert(step);
+    const std::set<std::int64_t> all = digests_.steps_and(recorded);
     for (const std::int64_t step : all) {
       recorded.contains(step) ? judge_step(step) : judge_digests(step);
       reduced_before_ = reduced_before_ || recorded.contains(step);
@@ -91,11 +90,7 @@ class ReducedGradients {
 
   void tell(Finding finding) {
     told_ = true;
-    if (may_differ(evidence_)) {
-      result_.missing(kMayDiffer);
-    } else {
-      result_.found(std::move(finding));
-    }
+    report_differing(evidence_, std::move(finding), result_);
   }
 
   // Of all gradients at once. A rank that made no reduction where others did has reduced nothing.
@@ -105,46 +100,50 @@ class ReducedGradients {
     for (const auto& [rank, digest] : digests_.steps().at(step)) {
       if (digest->taken > 0) made[rank] = static_cast<std::int64_t>(digest->gradients.size());
     }
-    Departure seen("GRAD.NOT_REDUCED", "digest");
-    seen.site.step = step;
     const bool same = all_equal(made);
     const bool none = same && !made.empty() && made.begin()->second == 0;
-    const bool missed = none && reduced_before_ && parameters_part(step);
+    // Without a reduction each rank makes weights of its own. Where they agree all the same, the ranks read the same.
+    const bool missed =
+        none && reduced_before_ && digests_.said(step, kParameterClass) == Said::differ;
     reduced_before_ = reduced_before_ || !none;
     if (missed || !same) {
-      std::vector<int> silent;
-      for (const auto& [rank, reductions] : made) {
-        if (reductions == 0) silent.push_back(rank);
-      }
-      if (silent.empty()) {
-        tell_more_often(step, made);
-        return;
-      }
-      seen.site.ranks = silent;
-      seen.facts["silent"] = ranks_text(silent);
-      tell(std::move(seen));
-      return;
+      tell_other_count(step, made);
+    } else {
+      compare_digests(step);
     }
+  }
+
+  void compare_digests(std::int64_t step) {
     for (const auto& [piece, of_rank] : digests_.held(step, kGradientClass)) {
       const Agreement<int> agreed = agree(of_rank);
       if (agreed.compared()) ++there_;
       if (agreed.said != Said::differ) continue;
+      Departure seen("GRAD.NOT_REDUCED", "digest");
       digests_.name_tensors(step, kGradientClass, seen);
       seen.facts["peers"] = ranks_text(holders(of_rank));
+      seen.facts["what"] = kGradientClass.in_words;
       seen.site.step = step;
       seen.site.ranks = agreed.odd;
-      seen.facts["what"] = kGradientClass.in_words;
       tell(std::move(seen));
       return;
     }
   }
 
-  // Without a reduction each rank makes weights of its own. Where they agree all the same, the ranks read the same.
-  [[nodiscard]] bool parameters_part(std::int64_t step) const {
-    const auto pieces = digests_.held(step, kParameterClass);
-    return std::any_of(pieces.begin(), pieces.end(), [](const auto& piece) {
-      return agree(piece.second).said == Said::differ;
-    });
+  // `made`: by rank, the reductions of a step. If some rank made none, it has reduced nothing; else some made more than others.
+  void tell_other_count(std::int64_t step, const std::map<int, std::int64_t>& made) {
+    std::vector<int> silent;
+    for (const auto& [rank, reductions] : made) {
+      if (reductions == 0) silent.push_back(rank);
+    }
+    if (silent.empty()) {
+      tell_more_often(step, made);
+      return;
+    }
+    Departure seen("GRAD.NOT_REDUCED", "digest");
+    seen.site.step = step;
+    seen.site.ranks = silent;
+    seen.facts["silent"] = ranks_text(silent);
+    tell(std::move(seen));
   }
 
   // The n-th reduction of one rank goes with the n-th of the others: from here on they belong to different steps.

@@ -362,12 +362,12 @@ class Arrival {
            " the loss does not lead to " + some_of(params);
   }
 
-  std::vector<std::string> never_reached_;
   const Evidence& evidence_;
   Ledger ledger_;
   DrawnTokens tokens_;
   Course course_;
   const std::vector<std::string>& params_;
+  std::vector<std::string> never_reached_;  // in no step, on any rank
   ResultBuilder result_;
   Affected affected_;
   std::set<std::string> lacking_;

@@ -40,8 +40,7 @@ class States {
       return inconclusive("no parameter hash was recorded");
     }
     const std::set<std::int64_t> recorded(course_.steps.begin(), course_.steps.end());
-    std::set<std::int64_t> all = recorded;
-    for (const auto& [step, of_ranks] : digests_.steps()) all.insert(step);
+    const std::set<std::int64_t> all = digests_.steps_and(recorded);
     const auto steps = static_cast<std::int64_t>(all.size());
     for (const std::int64_t step : all) {
       const bool by_tensor = recorded.contains(step);
@@ -133,7 +132,6 @@ class States {
     if (result_.has_findings()) return;
     for (const auto& [piece, of_rank] : digests_.held(step, of)) {
       const Agreement<int> agreed = agree(of_rank);
-      if (agreed.compared()) ++digests_compared_;
       if (agreed.said != Said::differ) continue;
       const bool buffers = of.name == kBufferClass.name;
       Departure seen("STATE.DIVERGED", buffers ? "buffers" : "digest");
@@ -142,14 +140,10 @@ class States {
       seen.site.step = step;
       seen.site.ranks = agreed.odd;
       if (!buffers) seen.facts["what"] = of.in_words;
-      if (of.name == kParameterClass.name && reduced_alike(step)) {
+      if (of.name == kParameterClass.name && digests_.said(step, kGradientClass) == Said::equal) {
         seen.facts["held"] = "the reduced gradients of this step are the same on all ranks";
       }
-      if (may_differ(evidence_)) {
-        result_.missing(kMayDiffer);
-      } else {
-        result_.found(std::move(seen));
-      }
+      report_differing(evidence_, std::move(seen), result_);
       return;
     }
   }
@@ -175,13 +169,6 @@ class States {
                     " alone, and DistributedDataParallel does not hand them over");
   }
 
-  [[nodiscard]] bool reduced_alike(std::int64_t step) const {
-    const auto pieces = digests_.held(step, kGradientClass);
-    return !pieces.empty() && std::all_of(pieces.begin(), pieces.end(), [](const auto& piece) {
-      return agree(piece.second).said == Said::equal;
-    });
-  }
-
   // If one parameter has no majority, the wrong rank is not known.
   void tell(std::vector<Departure>& diverged) {
     const bool majority = std::none_of(diverged.begin(), diverged.end(), [](const Departure& seen) {
@@ -195,10 +182,8 @@ class States {
       }
       all.add(std::move(seen));
     }
-    if (may_differ(evidence_) && !all.empty()) {
-      result_.missing(kMayDiffer);
-    } else {
-      all.tell(result_);
+    for (Finding& finding : all.findings()) {
+      report_differing(evidence_, std::move(finding), result_);
     }
   }
 
@@ -210,7 +195,6 @@ class States {
       untied_;  // by rank: the first step after which the head is not the embedding
   Pieces in_pieces_;
   Digests digests_;
-  std::int64_t digests_compared_ = 0;
   bool only_last_ = false;
   ResultBuilder result_;
 };

@@ -108,13 +108,7 @@ class EveryStep {
   }
 
   // Ranks may take fewer steps by right where DistributedDataParallel lets them join.
-  [[nodiscard]] bool may_take_fewer() const { return has_fact(kJoinsFact); }
-
-  [[nodiscard]] bool has_fact(const std::string& name) const {
-    return std::any_of(evidence_.facts.begin(), evidence_.facts.end(), [&](const auto& row) {
-      return row.process >= 0 && row.row.name == name;
-    });
-  }
+  [[nodiscard]] bool may_take_fewer() const { return any_rank_reports(evidence_, kJoinsFact); }
 
   // A rank leaves a step out that another one takes: it went on to a later one, or it ended well without it.
   void compare_updates() {

@@ -59,6 +59,7 @@ RunPlan empty_plan(const RunOptions& options, const Paths& paths) {
   plan.worker = paths.worker;
   plan.python = users_python();
   plan.package = paths.package;
+  plan.fingerprint = paths.fingerprint;
   plan.environment = allowed_variables(own_variables());
   plan.keep = options.keep;
   plan.quiet = options.quiet;

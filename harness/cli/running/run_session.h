@@ -38,7 +38,8 @@ struct RunPlan {
   std::vector<Case> cases;   // the points of the axes; strategies make the cases that are run
   std::vector<Unmet> unmet;  // of each point
   std::string worker;
-  std::string python;   // of the user's: what runs cases of kind kernel
+  std::string python;       // of the user's: what runs cases of kind kernel
+  std::string fingerprint;  // Paths::fingerprint
   std::string package;  // the folder of nsa_harness for that Python, if it does not have one itself
   Launch launch;        // what starts the ranks, where the user names it
   Variables environment;  // allowed_variables()

@@ -32,14 +32,6 @@ bool has_ended(const Fd& pidfd) {
   return !pidfd.is_open() || poll(&ended, 1, 0) > 0;
 }
 
-// The library by which ranks take fingerprints lies beside this program; "" where it does not.
-std::string fingerprint_library() {
-  std::error_code error;
-  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
-  const auto library = program.parent_path().parent_path() / "lib" / "libnsa_fingerprint.so";
-  return std::filesystem::is_regular_file(library, error) ? library.string() : "";
-}
-
 // What the two lines look for, and what switches PyTorch's flight recorder on.
 ProcessRequest with_address(ProcessRequest keeper,
                             const std::string& address,
@@ -52,9 +44,6 @@ ProcessRequest with_address(ProcessRequest keeper,
   }
   keeper.environment.push_back("NSA_HARNESS_SOCKET=" + address);
   keeper.environment.push_back("NSA_HARNESS_ORIGIN_MS=" + std::to_string(origin_ms));
-  if (const std::string library = fingerprint_library(); !library.empty()) {
-    keeper.environment.push_back("NSA_HARNESS_FINGERPRINT=" + library);
-  }
   return keeper;
 }
 

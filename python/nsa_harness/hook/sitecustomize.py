@@ -65,7 +65,7 @@ def package():
 
 
 def watch_optimizers(module):
-    """Each optimiser that a script makes is told to first_forward.py. Who makes none, as a launcher, loads nothing of ours."""
+    """Reports each optimiser that a script makes to first_forward.py. A process that makes none, such as a launcher, loads nothing of ours."""
     import functools
 
     make, pid = module.Optimizer.__init__, os.getpid()
