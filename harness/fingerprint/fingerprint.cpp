@@ -246,7 +246,9 @@ Block fast_block(const u8* at, u64 bytes) {
       squares =
           (sum_of(singles[0]) + sum_of(singles[1])) + (sum_of(singles[2]) + sum_of(singles[3]));
     }
-    block.squares = squares + squares_of<type>(at + grouped, bytes - grouped);
+    // Nearly every block is whole, and the loop over what is left costs as much as the block.
+    block.squares =
+        grouped < bytes ? squares + squares_of<type>(at + grouped, bytes - grouped) : squares;
     if (!(block.squares > 1e-20 && block.squares < 1e30)) {
       block.flags = block.squares < 1e30 ? 0 : flags_of<type>(at, bytes);
       if (!block.flags) block.squares = squares_of<type>(at, bytes);
@@ -296,6 +298,13 @@ Result result_of(const Tensor& tensor, bool fast) {
 
 #define NSA_EXPORT extern "C" __attribute__((visibility("default")))
 
+// A tensor without a byte has one too, so that each chunk has a tensor.
+static u64 chunks_of(const Tensor& tensor) {
+  const u64 bytes = tensor.type == kNotTaken ? 0 : tensor.bytes;
+  const u64 chunks = (bytes + chunk_blocks * block_bytes - 1) / (chunk_blocks * block_bytes);
+  return chunks ? chunks : 1;
+}
+
 // The digest of a class of tensors whose first one has number `first`: sum of mix(fingerprint_i + (first + i + 1) * golden).
 NSA_EXPORT void nsa_summary(const Result* results, u64 count, u64 first, Summary* summary) {
   *summary = {0, 0, 0, 0};
@@ -341,9 +350,26 @@ NSA_EXPORT u64 nsa_chunks(Tensor* tensors, u64 count) {
   u64 chunks = 0;
   for (u64 i = 0; i < count; ++i) {
     tensors[i].first = chunks;
-    const u64 bytes = tensors[i].type == kNotTaken ? 0 : tensors[i].bytes;
-    const u64 of_tensor = (bytes + chunk_blocks * block_bytes - 1) / (chunk_blocks * block_bytes);
-    chunks += of_tensor ? of_tensor : 1;
+    chunks += chunks_of(tensors[i]);
   }
   return chunks;
+}
+
+// What a card wrote of each chunk becomes the results of the tensors that are on it. `alone`: what is not is missing; else it stays.
+NSA_EXPORT void nsa_collect(
+    const Tensor* tensors, u64 count, const Result* chunks, Result* results, u32 alone) {
+  for (u64 i = 0; i < count; ++i) {
+    if (tensors[i].type == kNotTaken) {
+      if (alone) results[i] = {0, kMissing, 0};
+      continue;
+    }
+    Result result{mix(tensors[i].bytes), 0, 0};
+    const u64 end = tensors[i].first + chunks_of(tensors[i]);
+    for (u64 chunk = tensors[i].first; chunk < end; ++chunk) {
+      result.fingerprint += chunks[chunk].fingerprint;
+      result.flags |= chunks[chunk].flags;
+      result.squares += chunks[chunk].squares;
+    }
+    results[i] = result;
+  }
 }

@@ -34,6 +34,7 @@ class Channel:
         self._origin_ms = min(clock_origin_ms, time.monotonic_ns() // 1_000_000)  # a container may have a clock of its own
         self._process = process
         self._lock = threading.Lock()
+        self._first = []  # lines that go out with the next ones
         self._counting = threading.Lock()
         self.phase = "init"
         self._step = 1
@@ -81,7 +82,17 @@ class Channel:
     def send(self, lines):
         """Whole ones. They are outside when this comes back."""
         with self._lock:
-            self._send(lines.encode())
+            if self._first:
+                lines = "".join(self._first) + lines
+                self._first.clear()
+            if lines:
+                self._send(lines.encode())
+
+    def put(self, lines):
+        """Whole ones, which go out with the next ones: a call into the kernel costs as much as all that a step says. The beat comes next at
+        the latest."""
+        with self._lock:
+            self._first.append(lines)
 
     def enter(self, phase, step=1, after_work=False):
         """`after_work`: the phase before ends because something was done."""

@@ -22,8 +22,9 @@ import operator
 import os
 import struct
 import threading
+import weakref
 
-from nsa_harness.cards import Cards
+from nsa_harness.cards import SMALL, Cards
 from nsa_harness.guard import Guard, words_of
 from nsa_harness.socket_channel import ADDRESS
 from nsa_harness.values import fully_sharded, is_dtensor, local, real, tensors_in
@@ -61,6 +62,8 @@ def library():
     loaded.nsa_fingerprints.restype = None
     loaded.nsa_summary.argtypes = [pointer, number, number, pointer]
     loaded.nsa_summary.restype = None
+    loaded.nsa_collect.argtypes = [pointer, number, pointer, pointer, ctypes.c_uint32]
+    loaded.nsa_collect.restype = None
     loaded.nsa_chunks.argtypes = [pointer, number]
     loaded.nsa_chunks.restype = number
     return loaded
@@ -70,15 +73,18 @@ class Places:
     """Where the bytes of some tensors are: one table for the processor and one for each card that holds some of them.
 
     A tensor's row is its address, its bytes, its type and a number of the library's own. What is not on this device has the type
-    NOT_TAKEN."""
+    NOT_TAKEN. `of_model`: tensors that are at the same addresses as before have the same sizes, as those of a model do and batches do
+    not."""
 
-    def __init__(self, torch):
+    def __init__(self, torch, of_model=False):
         self.torch = torch
+        self.of_model = of_model
         self.plain = {torch.Tensor, torch.nn.Parameter}
         self.absent = torch.empty(0, device="cpu")  # stands for one that is not there
         self.known = None  # addresses and forms that the tables were made of
         self.tables = {}  # device -> numbers, four of each tensor
-        self.sent = {}  # device -> (stream, the table on the card, chunks)
+        self.sent = {}  # device -> (stream, address of the table on the card, what holds it)
+        self.chunks = {}  # device -> how many its table has
         self.kept = []  # copies of tensors that are not contiguous: the tables hold their addresses
         tensor = torch._C.TensorBase
         self.address, self.device, self.contiguous = tensor.data_ptr, tensor.get_device, tensor.is_contiguous
@@ -87,7 +93,10 @@ class Places:
     def find(self, tensors):
         """What cannot be read is left out. Mostly nothing has changed since the step before, or the addresses alone have."""
         try:
-            addresses, sizes = list(map(self.address, tensors)), list(map(self.size, tensors))
+            addresses = list(map(self.address, tensors))
+            if self.of_model and self.known is not None and addresses == self.known[0]:
+                return
+            sizes = list(map(self.size, tensors))
             if self.known is not None and sizes == self.known[1]:
                 if addresses == self.known[0] and all(map(self.contiguous, tensors)):
                     return
@@ -101,6 +110,7 @@ class Places:
             addresses = None  # one has no bytes
         self.kept.clear()
         self.sent.clear()
+        self.chunks.clear()
         places = [self.place(tensor) for tensor in tensors]
         rows = {}
         for device in {place[0] for place in places if place is not None}:
@@ -158,7 +168,7 @@ class Kind:
         self.named = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
         self.sound = None  # flags that tensors of KEPT have from the beginning: a mask may hold NaN where nothing reads it
         self.order = (ctypes.c_uint64 * len(order))(*order)
-        self.places = Places(torch)
+        self.places = Places(torch, of_model=True)
         self.missing = struct.pack("<QQd", 0, MISSING, 0.0) * self.count
 
 
@@ -204,6 +214,7 @@ class Step:
         self.skipped = 0  # updates, by GradScaler on the card
         self.later = []  # functions to be called once the cards are there
         self.streams = {}  # of cards: what they wait for
+        self.rooms = []  # of cards, that this step's results are in
         self.ready = True
 
     def took(self, kind, summary, agree=True):
@@ -389,7 +400,7 @@ class Fingerprints:
         grads = [absent if (grad := param.grad) is None else grad for param in self.params]
         if self.unreached:
             self.unreached = [index for index in self.unreached if grads[index] is absent]
-        if not grads or set(map(id, grads)) != {id(absent)}:
+        if not grads or grads[0] is not absent or any(grad is not absent for grad in grads):
             self.reductions += 1
             self.read(self.kinds[0], grads)
 
@@ -407,17 +418,21 @@ class Fingerprints:
         elif not self.recorder.is_capturing():
             here = self.torch.empty(found.shape, dtype=found.dtype, device="cpu", pin_memory=True)
             here.copy_(found, non_blocking=True)
-            self.wait_for(found.get_device(), lambda step: setattr(step, "skipped", step.skipped + bool(here)))
+            self.wait_for([found.get_device()], lambda step: setattr(step, "skipped", step.skipped + bool(here)))
 
     def hook_other_optimizers(self):
         """Of an optimiser that watch was not given, and that holds parameters of the model, updates are counted too."""
         from torch.optim import optimizer as optimizers
 
-        own = self.recorder.names
+        own, known = self.recorder.names, weakref.WeakKeyDictionary()  # optimiser -> (groups, whether it holds some)
 
         def after(optimizer, *_):
-            if optimizer is not self.recorder.optimizer and not self.recorder.updates:
-                self.taken += any(id(param) in own for group in optimizer.param_groups for param in group["params"])
+            if optimizer is self.recorder.optimizer or self.recorder.updates:
+                return
+            groups = len(optimizer.param_groups)
+            if (found := known.get(optimizer, (0, False)))[0] != groups:
+                found = known[optimizer] = groups, any(id(param) in own for group in optimizer.param_groups for param in group["params"])
+            self.taken += found[1]
 
         optimizers.register_optimizer_step_post_hook(self.guard(after))
 
@@ -447,55 +462,66 @@ class Fingerprints:
         """Writes the results to `to`, an address or memory of ctypes, and calls `took` with the summary: now, or once the cards are there."""
         places.find(tensors)
         count, summary = len(tensors), Summary()
-        if list(places.tables) == [HERE]:
-            self.library.nsa_fingerprints(places.tables[HERE], count, first, order, to, ctypes.addressof(summary), 0)
+        here = places.tables.get(HERE)
+        if here is not None and len(places.tables) == 1:
+            self.library.nsa_fingerprints(here, count, first, order, to, ctypes.addressof(summary), 0)
             took(summary)
             return
         if not places.tables or self.recorder.is_capturing():
             return
-        parts = []
-        for device, table in places.tables.items():
-            if device == HERE:
-                parts.append((ctypes.c_uint64 * (WORDS * count))())
-                self.library.nsa_fingerprints(table, count, first, order, parts[-1], ctypes.addressof(summary), 0)
-            elif (results := self.read_card(places, device, table, count)) is not None:
-                parts.append((ctypes.c_uint64 * (WORDS * count)).from_address(results.data_ptr()))
-                parts[-1].tensor = results  # its memory
+        rooms = {device: self.read_card(places, device, table, count) for device, table in places.tables.items() if device != HERE}
+        parts = [(places.tables[device], room) for device, room in rooms.items() if room is not None]
+        held = None if here is None else (ctypes.c_uint64 * (WORDS * count))()  # a later backward of this step writes to the same place
+        if held is not None:
+            self.library.nsa_fingerprints(here, count, first, order, held, ctypes.addressof(summary), 0)
 
         def there(_):
-            ctypes.memmove(to, parts[0], 8 * WORDS * count)
-            together = (ctypes.c_uint64 * (WORDS * count)).from_address(to if isinstance(to, int) else ctypes.addressof(to))
-            for part in parts[1:]:
-                for at in range(0, WORDS * count, WORDS):
-                    if not part[at + 1] & MISSING:
-                        together[at : at + WORDS] = part[at : at + WORDS]
-            self.library.nsa_summary(together, count, first, ctypes.addressof(summary))
+            if held is not None:
+                ctypes.memmove(to, held, ctypes.sizeof(held))
+            for number, (table, room) in enumerate(parts):
+                self.library.nsa_collect(table, count, room, to, held is None and number == 0)
+            self.library.nsa_summary(to, count, first, ctypes.addressof(summary))
             took(summary)
 
         if parts:
-            self.wait_for(next(device for device in places.tables if device != HERE), there)
+            self.step.later.append(there)
 
     def read_card(self, places, device, table, count):
-        """None where the card cannot be asked, which is said."""
+        """Address of the results of the table's chunks, once the card is there. None where the card cannot be asked, which is said."""
         if self.cards is False:
             return None
         try:
             self.cards = self.cards or Cards(self.torch)
-            stream = self.torch.cuda.current_stream(device)
-            if (sent := places.sent.get(device)) is None or sent[0] != stream:
-                chunks = self.library.nsa_chunks(table, count)
-                sent = places.sent[device] = stream, self.cards.sent(device, table, count), chunks
-            self.step.streams[device, stream.cuda_stream] = stream
-            return self.cards.launch(device, sent[1], count, sent[2])
+            stream = self.stream_of(device)
+            if (chunks := places.chunks.get(device)) is None:
+                chunks = places.chunks[device] = self.library.nsa_chunks(table, count)
+            bytes = ctypes.sizeof(table) if count <= SMALL else 0
+            room = self.cards.room(device, bytes + 8 * WORDS * chunks)
+            self.step.rooms.append(room)
+            if bytes:
+                address = room[1]
+                ctypes.memmove(address, table, bytes)
+            else:
+                if (sent := places.sent.get(device)) is None or sent[0] != stream:
+                    sent = places.sent[device] = stream, *self.cards.sent(device, table, count)
+                address = sent[1]
+            self.cards.launch(device, stream, address, count, chunks, room[1] + bytes)
+            return room[1] + bytes
         except (OSError, RuntimeError) as error:
             self.recorder.not_judged(f"{WHAT}, because of {words_of(error)}")
             self.cards = False
             return None
 
-    def wait_for(self, device, there):
-        """Calls `there(step)` once the device has done what its current stream holds now."""
+    def stream_of(self, device):
+        """Of the device, its current stream as the driver names it. The step waits for it."""
         stream = self.torch.cuda.current_stream(device)
         self.step.streams[device, stream.cuda_stream] = stream
+        return stream.cuda_stream
+
+    def wait_for(self, cards, there):
+        """Calls `there(step)` once the cards have done what their current streams hold now."""
+        for card in cards:
+            self.stream_of(card)
         self.step.later.append(there)
 
     # ---- the end of a step -------------------------------------------------------------------------------------------
@@ -520,6 +546,8 @@ class Fingerprints:
         """In any thread."""
         for there in step.later:
             there(step)
+        for room in step.rooms if self.cards else ():
+            self.cards.give_back(room)
         step.ready = True
         self.tell()
 
@@ -543,7 +571,7 @@ class Fingerprints:
         counts = f'{number},"reductions":{reductions},"taken":{taken - step.skipped},"forwards":{forwards},"backwards":{backwards}'
         piece = f',"piece":{json.dumps(self.piece)}' if self.piece else ""
         channel = self.recorder.channel
-        channel.send(f'{self.head}{counts}{step.words()}{piece}}},"t_ms":{channel.now_ms()}}}\n')
+        channel.put(f'{self.head}{counts}{step.words()}{piece}}},"t_ms":{channel.now_ms()}}}\n')
 
 
 def reduces(model):

@@ -9,7 +9,8 @@ from nsa_harness.values import local
 class Losses:
     def __init__(self, torch):
         self.torch = torch
-        self.parts = []  # of this step: tensors without dimensions
+        self.parts = []  # of this step: numbers, or tensors of one number that hold it once their device is there
+        self.devices = set()  # cards that some are copied from
         self.unscaled = None  # (weak reference to what the last GradScaler.scale gave, what it was given)
         self._watch_scaler()
 
@@ -40,16 +41,25 @@ class Losses:
             values = local(root.detach())
             if values.is_complex():
                 values = torch.view_as_real(values)
-            self.parts.append(values.sum(dtype=torch.float32 if values.device.type == "mps" else torch.float64))
+            if values.numel() != 1:
+                values = values.sum(dtype=torch.float32 if values.device.type == "mps" else torch.float64)
+            self.parts.append(self.number(values))
 
-    def take(self, settle, tell):
-        """The step ends: `tell(loss)` once it is there. `settle` as of the recorder. REQUIRES: parts."""
+    def number(self, value):
+        """Now: the script may write another one to the tensor before the step ends."""
+        if value.is_cpu:
+            return float(value)
+        if not value.is_cuda:
+            return value.clone()
+        here = self.torch.empty_like(value, device="cpu", pin_memory=True)
+        self.devices.add(value.get_device())
+        return here.copy_(value, non_blocking=True)
+
+    def take(self, wait_for, tell):
+        """The step ends: `tell(loss)`, with cards by `wait_for(cards, function)` once it is there."""
         parts, self.parts = self.parts, []
-        torch = self.torch
-        total = parts[0] if len(parts) == 1 else torch.stack([part.to(parts[-1].device) for part in parts]).sum()
-        if not total.is_cuda:
-            tell(float(total))
+        if not self.devices:
+            tell(sum(map(float, parts)))
             return
-        here = torch.empty((), dtype=total.dtype, pin_memory=True)
-        here.copy_(total, non_blocking=True)
-        settle(lambda: tell(float(here)), True)
+        devices, self.devices = self.devices, set()
+        wait_for(devices, lambda *_: tell(sum(map(float, parts))))

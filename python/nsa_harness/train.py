@@ -403,6 +403,13 @@ class Recorder:
         self.on_its_way.append((events, done))
         return self.settle_all()
 
+    def wait_for(self, cards, function):
+        """`function` once the cards have done what their current streams hold now."""
+        if self.fingerprints.guard.is_on:
+            self.fingerprints.wait_for(cards, function)
+        else:
+            self.settle(function, True, [self.torch.cuda.current_stream(card) for card in cards])
+
     def settle_all(self):
         """Also from the thread that sends heartbeats, while the script waits for the card. What two threads find is called once."""
         for pair in list(self.on_its_way):
@@ -438,6 +445,7 @@ class Recorder:
             time.sleep(0.001)
         if self.guard.is_on and (names := self.guard(self.fingerprints.never_reached, [])()):
             self.channel.write("fact", name=NEVER_REACHED, value=json.dumps(names[:MOST_NAMES]))
+        self.channel.send("")
         self.channel.end_calls()
 
     # ---- optimiser ---------------------------------------------------------------------------------------------------
@@ -560,7 +568,7 @@ class Recorder:
 
     def end_step(self):
         if self.losses.parts:
-            self.losses.take(self.settle, functools.partial(self.tell_loss, self.step))
+            self.losses.take(self.wait_for, functools.partial(self.tell_loss, self.step))
         self.fingerprints.end_step()
         self.step += 1
         self.micro = -1
@@ -575,7 +583,7 @@ class Recorder:
 
     def tell_loss(self, step, loss):
         value = loss if -math.inf < loss < math.inf else json.dumps(real(loss))
-        self.channel.send(f'{self.loss_row}{step}, "value": {value}}}, "t_ms": {self.channel.now_ms()}}}\n')
+        self.channel.put(f'{self.loss_row}{step}, "value": {value}}}, "t_ms": {self.channel.now_ms()}}}\n')
 
     # ---- collectives and errors --------------------------------------------------------------------------------------
 
