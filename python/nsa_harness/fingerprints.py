@@ -265,10 +265,10 @@ class Fingerprints:
         self.backwards = self.taken = 0  # of this step; updates that were taken
         self.reduced_before = 0
         self.updates = 0  # of the whole run
-        self.library = self.ring = None
+        self.library = self.ring = self.open = None
         self.cards = None  # False: they cannot be asked
         self.guard = Guard(self.failed)
-        for name in ("start", "forward", "backward_begins", "backward_ends", "update_begins", "update_ends", "sits_out", "end_step", "cards_are_there"):
+        for name in ("start", "forward", "backward_begins", "backward_ends", "update_begins", "update_ends", "sits_out", "end_step", "close", "cards_are_there"):
             setattr(self, name, self.guard(getattr(self, name)))
 
     def failed(self, _, error):
@@ -311,6 +311,7 @@ class Fingerprints:
         self.inputs = Places(self.torch)
         self.slot_words = 2 + WORDS * count
         self.step = Step(self.slot_words)
+        self.open = None  # (step, its counts) that has ended, and whose parameters were not read yet
         self.free = []  # steps that may be used again
         self.pending = collections.deque()  # (step, its counts) in their order
         self.telling = threading.Lock()
@@ -405,6 +406,8 @@ class Fingerprints:
             self.read(self.kinds[0], grads)
 
     def update_begins(self):
+        if self.open is not None:
+            self.close()
         if self.by_script and self.backwards:
             self.read_gradients()
 
@@ -527,15 +530,30 @@ class Fingerprints:
     # ---- the end of a step -------------------------------------------------------------------------------------------
 
     def end_step(self):
+        """What the update made is read when the model is called with it, so that what the script does to it by then is seen as well."""
         recorder = self.recorder
-        if self.taken:
-            self.read(self.kinds[1], self.params)
-            self.read(self.kinds[2], self.frozen)
-        step, counts = self.step, (recorder.step, self.reductions, self.taken, recorder.micro + 1, self.backwards)
+        if self.open is not None:
+            self.close()
+        is_called = recorder.micro >= 0
+        self.open = self.step, (recorder.step, self.reductions, self.taken, recorder.micro + 1, self.backwards)
+        self.step = self.free.pop() if self.free else Step(self.slot_words)
+        if not (self.taken and is_called):
+            self.close()
         self.updates += self.taken
         self.backwards = self.taken = 0
+
+    def close(self):
+        """A step whose parameters were not read yet."""
+        if self.open is None:
+            return
+        recorder, (step, counts) = self.recorder, self.open
+        self.open = None
+        if counts[2]:
+            current, self.step = self.step, step
+            self.read(self.kinds[1], self.params)
+            self.read(self.kinds[2], self.frozen)
+            self.step = current
         self.pending.append((step, counts))
-        self.step = self.free.pop() if self.free else Step(self.slot_words)
         if step.later and not recorder.is_capturing():
             step.ready = False
             recorder.settle(functools.partial(self.cards_are_there, step), True, list(step.streams.values()))

@@ -43,12 +43,10 @@ class Losses:
                 values = torch.view_as_real(values)
             if values.numel() != 1:
                 values = values.sum(dtype=torch.float32 if values.device.type == "mps" else torch.float64)
-            self.parts.append(self.number(values))
+            # Now: the script may write another one to the tensor before the step ends.
+            self.parts.append(float(values) if values.is_cpu else self.copy(values))
 
-    def number(self, value):
-        """Now: the script may write another one to the tensor before the step ends."""
-        if value.is_cpu:
-            return float(value)
+    def copy(self, value):
         if not value.is_cuda:
             return value.clone()
         here = self.torch.empty_like(value, device="cpu", pin_memory=True)

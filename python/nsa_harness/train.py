@@ -255,7 +255,8 @@ class Recorder:
                 if called is module and not is_compiling():
                     forward_done(called, args, output)
 
-            hooks = [module.register_forward_pre_hook(Hook(before), with_kwargs=True)]
+            # Before fully_shard's own, which gathers the parameters: a rank that waits there is in its forward.
+            hooks = [module.register_forward_pre_hook(Hook(before), with_kwargs=True, prepend=True)]
             return hooks + ([module.register_forward_hook(Hook(after))] if self.sharded else [])
 
         hooks = []
@@ -301,6 +302,7 @@ class Recorder:
             if self.micro >= 0 and self.dropped():
                 self.end_step()
             self.micro += 1
+            self.fingerprints.close()  # its row goes out now: this forward may wait for the other ranks
             self.channel.enter("forward", self.step)
             self.fingerprints.forward(args, kwargs)
             if self.scope.tells_batches and self.looks():
@@ -438,6 +440,7 @@ class Recorder:
 
     def end(self):
         """What the card does in its last step is reported if it is there soon."""
+        self.fingerprints.close()
         end = time.monotonic() + LET_GO_S
         settle_all = self.guard(self.settle_all)
         while self.guard.is_on and self.on_its_way and time.monotonic() < end:

@@ -213,6 +213,7 @@ class Rows(unittest.TestCase):
     def watch(self, model=None, optimizer=None):
         self.recorder = Recorder(model or self.model, optimizer or self.optimizer, self.told, 0, EVERY, torch)
         self.recorder.start()
+        self.told.finish = self.recorder.fingerprints.close
 
     def rows(self):
         self.assertEqual([row["value"] for row in self.told.rows("fact")], [])
@@ -295,7 +296,7 @@ class Rows(unittest.TestCase):
         self.model[2].weight.data[0, 0] = float("nan")
         self.step()
         first, second = self.rows()
-        self.assertEqual((first.get("not_finite", ""), second["not_finite"], second["grad_norm"]), ("", "bgp", "NaN"))
+        self.assertEqual((first.get("not_finite", ""), second["not_finite"], second["grad_norm"]), ("p", "bgp", "NaN"))
 
     def test_a_closure_that_computes_again_is_one_step(self):
         self.optimizer = torch.optim.LBFGS(self.model.parameters(), max_iter=3)
@@ -365,6 +366,22 @@ class Rows(unittest.TestCase):
         self.assertNotIn("frozen", row)
         self.assertEqual(row["buffers"], told_digest(["every_other", "nowhere"], [slow(bytes_of(model.every_other)), 0]))
         self.assertNotIn("inputs", row)  # what is left of a batch may be the same on two ranks
+
+    def test_what_the_script_does_to_a_parameter_by_the_next_forward_is_in_the_row_of_the_update(self):
+        self.watch()
+        self.step()
+        with torch.no_grad():
+            self.model[2].weight[0, 0] += 1
+        written = slow_digest(self.model.named_parameters())
+        self.step(update=False)
+        self.assertEqual(self.rows()[0]["parameters"], written)
+
+    def test_an_update_whose_model_is_not_called_before_the_next_one_is_read_before_it(self):
+        self.watch()
+        self.step()
+        first = slow_digest(self.model.named_parameters())
+        self.optimizer.step()
+        self.assertEqual([row["parameters"] for row in self.rows()], [first, slow_digest(self.model.named_parameters())])
 
     def test_a_tensor_in_the_place_of_another_one_is_seen(self):
         self.watch()
@@ -467,6 +484,7 @@ class Late(unittest.TestCase):
             told = Told(0)
             recorder = Recorder(model, optimizer, told, 0, EVERY, torch)
             recorder.start()
+            told.finish = recorder.fingerprints.close
             if is_card:
                 stream = types.SimpleNamespace(cuda_stream=7)
                 for where, name, value in (
@@ -484,6 +502,7 @@ class Late(unittest.TestCase):
                 optimizer.step()
                 if is_card:
                     self.assertEqual(told.rows("digest"), [])
+            recorder.fingerprints.close()
             self.there = True
             recorder.settle_all()
             self.assertEqual((told.rows("fact"), self.rooms), ([], {}))

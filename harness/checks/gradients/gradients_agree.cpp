@@ -59,7 +59,8 @@ class ReducedGradients {
     const std::set<std::int64_t> recorded(course_.steps.begin(), course_.steps.end());
     const std::set<std::int64_t> all = digests_.steps_and(recorded);
     for (const std::int64_t step : all) {
-      recorded.contains(step) ? judge_step(step) : judge_digests(step);
+      judge_digests(step, !recorded.contains(step));
+      if (recorded.contains(step)) judge_step(step);
       reduced_before_ = reduced_before_ || recorded.contains(step);
     }
     if (there_ == 0 && !result_.has_findings()) result_.missing("a gradient that came in a step");
@@ -94,23 +95,34 @@ class ReducedGradients {
   }
 
   // Of all gradients at once. A rank that made no reduction where others did has reduced nothing.
-  void judge_digests(std::int64_t step) {
-    if (told_ || evidence_.ranks() == 1) return;
+  void judge_digests(std::int64_t step, bool compares) {
+    const auto of_ranks = digests_.steps().find(step);
+    if (told_ || evidence_.ranks() == 1 || of_ranks == digests_.steps().end()) return;
     std::map<int, std::int64_t> made;
-    for (const auto& [rank, digest] : digests_.steps().at(step)) {
+    for (const auto& [rank, digest] : of_ranks->second) {
       if (digest->taken > 0) made[rank] = static_cast<std::int64_t>(digest->gradients.size());
     }
     const bool same = all_equal(made);
     const bool none = same && !made.empty() && made.begin()->second == 0;
     // Without a reduction each rank makes weights of its own. Where they agree all the same, the ranks read the same.
-    const bool missed =
-        none && reduced_before_ && digests_.said(step, kParameterClass) == Said::differ;
+    const bool missed = none && reduced_before_ &&
+                        (digests_.said(step, kParameterClass) == Said::differ ||
+                         (always_reduced_ && others_wait(of_ranks->second)));
     reduced_before_ = reduced_before_ || !none;
+    always_reduced_ = always_reduced_ && !none;
     if (missed || !same) {
       tell_other_count(step, made);
-    } else {
+    } else if (compares) {
       compare_digests(step);
     }
+  }
+
+  // Some rank did not come to the end of the step, and did not end well.
+  [[nodiscard]] bool others_wait(const Digests::OfRanks& ended) const {
+    const std::vector<int> ranks = all_ranks(evidence_);
+    return std::any_of(ranks.begin(), ranks.end(), [&](int rank) {
+      return !ended.contains(rank) && !evidence_.finished(rank);
+    });
   }
 
   void compare_digests(std::int64_t step) {
@@ -139,10 +151,9 @@ class ReducedGradients {
       tell_more_often(step, made);
       return;
     }
-    Departure seen("GRAD.NOT_REDUCED", "digest");
+    Departure seen("GRAD.NOT_REDUCED", "left_out");
     seen.site.step = step;
     seen.site.ranks = silent;
-    seen.facts["silent"] = ranks_text(silent);
     tell(std::move(seen));
   }
 
@@ -399,6 +410,7 @@ class ReducedGradients {
   std::map<int, Counts> extra_;
   bool told_ = false;
   bool reduced_before_ = false;
+  bool always_reduced_ = true;  // in each step so far in which the optimiser took one
   bool extra_told_ = false;
 };
 
