@@ -240,7 +240,8 @@ constexpr std::array kEdges = {
     Edge{"LOSS.WRONG", "LOSS.NOT_FALLING", Tie::same_rank},
     // A parameter that the loss does not reach, or reaches twice.
     Edge{"graph", "ROUTE.MISMATCH/no_backward", Tie::same_layer},
-    Edge{"graph", "GRAD.NOT_REDUCED", Tie::same_param},
+    Edge{"graph", "GRAD.NOT_REDUCED/gradients", Tie::same_param},
+    Edge{"graph", "GRAD.NOT_REDUCED/digest", Tie::same_param},
     Edge{"graph", "CRASH.EXCEPTION/reducer", Tie::same_step},
     Edge{"graph", "CRASH.EXCEPTION/communication", Tie::same_step},
     Edge{"graph", "CRASH.SIGNAL/signal", Tie::same_sequence},
