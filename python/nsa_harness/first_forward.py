@@ -160,7 +160,7 @@ class FirstForward:
             return done
         self.searched.add(optimizer)
         modules = self.modules()
-        model = _smallest([module for module in modules if _held(optimizer) <= _parameters(module)])
+        model = _smallest([module for module in modules if _held(optimizer) <= _parameters(module)]) or _made_anew(optimizer, modules)
         if self.refused(modules):
             self.unhook()
             self.watched = weakref.ref(optimizer)
@@ -194,6 +194,20 @@ def _held(optimizer):
 
 def _parameters(module):
     return {id(param) for param in module.parameters()}
+
+
+def _made_anew(optimizer, modules):
+    """The module that has gradients in the place of the optimiser's parameters, which have none: it was made, or sharded, after them."""
+    held = [param for group in getattr(optimizer, "param_groups", ()) for param in group["params"]]
+    if not held or any(param.grad is not None for param in held):
+        return None
+    shapes = sorted(tuple(param.shape) for param in held)
+
+    def takes_their_place(module):
+        own = [param for param in module.parameters() if param.requires_grad]
+        return len(own) == len(held) and all(param.grad is not None for param in own) and sorted(tuple(param.shape) for param in own) == shapes
+
+    return _smallest([module for module in modules if takes_their_place(module)])
 
 
 def _inside(optimizer, others):

@@ -166,6 +166,7 @@ TABLE = {
     "own_lines": (MODEL + OWN_LINES, 2, GO, "6 forwards, 6 backwards", True),
     "forking": (MODEL + FORKING, 0, GO, "6 forwards, 6 backwards", True),
     "nan": (MODEL + NAN, 2, "NO-GO", "NAN.ORIGIN @ step 3", False),
+    "made_anew": (MODEL + ADAMW + MODEL + LOOP, 0, "NO-GO", "OPT.", False),
     "two_optimizers": (MODEL + TWO_OPTIMIZERS, 0, "INCONCLUSIVE", "the steps of the optimiser SGD with 2 parameters, because one optimiser", True),
     "outside": (MODEL + OUTSIDE, 0, "INCONCLUSIVE", "not judged: step 1, because no call of the module", True),
     "tensors": (TENSORS, 0, "INCONCLUSIVE", "no module holds the parameters of the optimiser SGD with 1 parameter", True),
