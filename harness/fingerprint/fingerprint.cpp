@@ -355,7 +355,7 @@ NSA_EXPORT u64 nsa_chunks(Tensor* tensors, u64 count) {
   return chunks;
 }
 
-// What a card wrote of each chunk becomes the results of the tensors that are on it. `alone`: what is not is missing; else it stays.
+// What a card wrote of each chunk becomes the results of the tensors that are on it. `alone`: others are missing; else they stay.
 NSA_EXPORT void nsa_collect(
     const Tensor* tensors, u64 count, const Result* chunks, Result* results, u32 alone) {
   for (u64 i = 0; i < count; ++i) {
