@@ -26,7 +26,7 @@ class Buckets:
         self.join_work = None
         self.reduced = 0  # buckets so far
         self._stand_in()
-        recorder.guard(self._watch_join)()  # now: a script enters join() before its first forward
+        recorder.guard(self._watch_join)()
 
     def _stand_in(self):
         """A script that registers its hook after ours is not refused. In the class: what the model itself holds would be in its copies."""
@@ -86,24 +86,17 @@ class Buckets:
     def _watch_join(self):
         """join(divide_by_initial_world_size=False) divides by the number of ranks that have not joined yet. Each forward asks for it."""
         from torch.distributed.algorithms.join import Join
+        from torch.nn.parallel.distributed import _DDPJoinHook
 
-        recorder, kind = self.recorder, type(self.model)
-        make_hook = kind.join_hook
+        shadow, sit_out = _DDPJoinHook.main_hook, self.recorder.guard(self.recorder.sit_out)
 
-        @functools.wraps(make_hook)
-        def join_hook(model, **options):
-            hook = make_hook(model, **options)
-            if model is self.model:
-                shadow = hook.main_hook
+        @functools.wraps(shadow)
+        def main_hook(hook):
+            shadow(hook)
+            if hook.ddp is self.model:
+                sit_out()
 
-                def main_hook():
-                    shadow()
-                    recorder.guard(recorder.sit_out)()
-
-                hook.main_hook = main_hook
-            return hook
-
-        kind.join_hook = join_hook
+        _DDPJoinHook.main_hook = main_hook
         notify = Join.notify_join_context
 
         def notify_join_context(joinable):

@@ -45,6 +45,7 @@ NOT_TAKEN = 5  # a type
 # Types whose numbers are looked at, as the library counts them. A complex number is two real ones.
 TYPES = {"float32": 1, "complex64": 1, "float64": 2, "complex128": 2, "float16": 3, "complex32": 3, "bfloat16": 4}
 ALL = (1 << 64) - 1
+VERSION = operator.attrgetter("_version")
 
 
 class Summary(ctypes.Structure):
@@ -311,7 +312,8 @@ class Fingerprints:
         self.inputs = Places(self.torch)
         self.slot_words = 2 + WORDS * count
         self.step = Step(self.slot_words)
-        self.open = None  # (step, its counts) that has ended, and whose parameters were not read yet
+        self.open = None  # (step, its counts) that has ended, and whose row was not told
+        self.made = None  # versions of the parameters at its end
         self.free = []  # steps that may be used again
         self.pending = collections.deque()  # (step, its counts) in their order
         self.telling = threading.Lock()
@@ -530,28 +532,43 @@ class Fingerprints:
     # ---- the end of a step -------------------------------------------------------------------------------------------
 
     def end_step(self):
-        """What the update made is read when the model is called with it, so that what the script does to it by then is seen as well."""
+        """Its row waits for the next step: what the script writes to a parameter by then belongs to it."""
         recorder = self.recorder
         if self.open is not None:
             self.close()
-        is_called = recorder.micro >= 0
+        if self.taken:
+            self.read_parameters()
+            self.made = self.versions()
         self.open = self.step, (recorder.step, self.reductions, self.taken, recorder.micro + 1, self.backwards)
         self.step = self.free.pop() if self.free else Step(self.slot_words)
-        if not (self.taken and is_called):
+        if not self.taken:
             self.close()
         self.updates += self.taken
         self.backwards = self.taken = 0
 
-    def close(self):
-        """A step whose parameters were not read yet."""
+    def read_parameters(self):
+        self.read(self.kinds[1], self.params)
+        self.read(self.kinds[2], self.frozen)
+
+    def versions(self):
+        """Torch counts what is written to a tensor, but for what is written through `data`. None where it does not count."""
+        try:
+            tensors = self.params + self.frozen
+            if self.sharded:
+                tensors += [getattr(tensor, "_local_tensor", tensor) for tensor in tensors]
+            return list(map(VERSION, tensors))
+        except RuntimeError:
+            return None
+
+    def close(self, is_end=False):
+        """The step that ended last. `is_end`: no step follows, and after the training the script may write what it likes to its model."""
         if self.open is None:
             return
         recorder, (step, counts) = self.recorder, self.open
         self.open = None
-        if counts[2]:
+        if counts[2] and not is_end and self.versions() != self.made:
             current, self.step = self.step, step
-            self.read(self.kinds[1], self.params)
-            self.read(self.kinds[2], self.frozen)
+            self.read_parameters()
             self.step = current
         self.pending.append((step, counts))
         if step.later and not recorder.is_capturing():

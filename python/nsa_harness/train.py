@@ -440,7 +440,7 @@ class Recorder:
 
     def end(self):
         """What the card does in its last step is reported if it is there soon."""
-        self.fingerprints.close()
+        self.fingerprints.close(is_end=True)
         end = time.monotonic() + LET_GO_S
         settle_all = self.guard(self.settle_all)
         while self.guard.is_on and self.on_its_way and time.monotonic() < end:

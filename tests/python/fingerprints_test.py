@@ -2,6 +2,7 @@
 two ranks, and that a training stays what it is to the last bit."""
 
 import ctypes
+import functools
 import hashlib
 import json
 import os
@@ -213,7 +214,7 @@ class Rows(unittest.TestCase):
     def watch(self, model=None, optimizer=None):
         self.recorder = Recorder(model or self.model, optimizer or self.optimizer, self.told, 0, EVERY, torch)
         self.recorder.start()
-        self.told.finish = self.recorder.fingerprints.close
+        self.told.finish = functools.partial(self.recorder.fingerprints.close, is_end=True)
 
     def rows(self):
         self.assertEqual([row["value"] for row in self.told.rows("fact")], [])
@@ -296,7 +297,7 @@ class Rows(unittest.TestCase):
         self.model[2].weight.data[0, 0] = float("nan")
         self.step()
         first, second = self.rows()
-        self.assertEqual((first.get("not_finite", ""), second["not_finite"], second["grad_norm"]), ("p", "bgp", "NaN"))
+        self.assertEqual((first.get("not_finite", ""), second["not_finite"], second["grad_norm"]), ("", "bgp", "NaN"))
 
     def test_a_closure_that_computes_again_is_one_step(self):
         self.optimizer = torch.optim.LBFGS(self.model.parameters(), max_iter=3)
@@ -375,6 +376,14 @@ class Rows(unittest.TestCase):
         written = slow_digest(self.model.named_parameters())
         self.step(update=False)
         self.assertEqual(self.rows()[0]["parameters"], written)
+
+    def test_what_the_script_does_to_a_parameter_after_its_last_step_is_in_no_row(self):
+        self.watch()
+        self.step()
+        made = slow_digest(self.model.named_parameters())
+        with torch.no_grad():
+            self.model[2].weight.zero_()
+        self.assertEqual(self.rows()[0]["parameters"], made)
 
     def test_an_update_whose_model_is_not_called_before_the_next_one_is_read_before_it(self):
         self.watch()
@@ -484,7 +493,7 @@ class Late(unittest.TestCase):
             told = Told(0)
             recorder = Recorder(model, optimizer, told, 0, EVERY, torch)
             recorder.start()
-            told.finish = recorder.fingerprints.close
+            told.finish = functools.partial(recorder.fingerprints.close, is_end=True)
             if is_card:
                 stream = types.SimpleNamespace(cuda_stream=7)
                 for where, name, value in (
