@@ -59,6 +59,21 @@ harness::Artefact& layer_file(Audited& h, int rank, int step, int layer) {
 
 const std::string kQuery = Audited::attention(1, "W_Q.weight");
 
+// A file of rank 0 and step 1.
+void write_small(Audited& h,
+                 const std::string& name,
+                 int layer,
+                 const std::map<std::string, std::vector<float>>& tensors) {
+  std::vector<nsa::TensorToWrite> list;
+  for (const auto& [tensor, values] : tensors) {
+    const auto bytes = std::as_bytes(std::span(values));
+    list.push_back({tensor, nsa::DType::f32, {std::ssize(values)}, bytes});
+  }
+  const std::string path = "0_" + name + "_" + std::to_string(layer) + ".small";
+  nsa::write_safetensors(h.folder() + "/" + path, list);
+  put(h.evidence.artefacts, 0, harness::Artefact{1, 0, name, layer, path, 0, ""});
+}
+
 const std::vector<Mistake> kMistakes = {
     {"the place of a file / its row",
      "a row tells of block_stages 1 of rank 1, step 1, and its file is "
@@ -151,6 +166,32 @@ const std::vector<Mistake> kMistakes = {
      "the known sums of rank 0, step 1 have 96 bytes",
      [](Audited& h) {
        for (auto& row : h.evidence.collectives) row.row.count *= 4;
+     }},
+    {"size of a known sum / its bucket",
+     "the known sum of bucket 0 of rank 0, step 1 has 24 elements, and the plan of that step has "
+     "48",
+     [](Audited& h) {
+       std::erase_if(h.evidence.buckets, [](const auto& row) { return row.process == 0; });
+       put(h.evidence.buckets, 0, harness::Bucket{1, 0, 48, "Float", {}});
+     }},
+    {"step of a snapshot / its path",
+     "rank 0 tells of the snapshot of step 2, and its file is rank_0/snapshots/step_1.safetensors",
+     [](Audited& h) {
+       const std::string path = "rank_0/snapshots/step_1.safetensors";
+       put(h.evidence.snapshots, 0, harness::SnapshotUse{2, "saved", path, 9, 0});
+     }},
+    {"step of a snapshot / its path",
+     "rank 0 tells of the snapshot of step 3, and its file is rank_0/snapshots/step_1.safetensors",
+     [](Audited& h) {
+       const std::string path = "rank_0/snapshots/step_1.safetensors";
+       put(h.evidence.snapshots, 0, harness::SnapshotUse{3, "resumed", path, 0, 0}, 150);
+     }},
+    {"size of a snapshot / its file",
+     "rank 0 says that 0_snapshot_1.small has 7 bytes, and the file has",
+     [](Audited& h) {
+       write_small(h, "snapshot", 1, {{"w", {1, 2, 3, 4}}});
+       const std::string path = "0_snapshot_1.small";
+       put(h.evidence.snapshots, 0, harness::SnapshotUse{1, "saved", path, 7, 0});
      }},
     {"number of parameters / model",
      "rank 0 tells of 35 parameters, and the model of the case has",
@@ -309,6 +350,42 @@ const std::vector<Mistake> kMistakes = {
          if (name.starts_with("w.")) tensor = fixtures::healthy_layer(0, 2).reals.at(name);
        }
        h.write_layer(0, 1, 0, 1, made);
+     }},
+    {"results of two layers / their attentions",
+     "the results in 0_decode_steps_1.small are those in 0_decode_steps_0.small, and \"w.W_Q.",
+     [](Audited& h) {
+       for (const int layer : {0, 1}) {
+         write_small(h,
+                     "decode_steps",
+                     layer,
+                     {{"x", {1, 2, 3, 4}}, {"q", {5, 6, 7, 8}}, {"y", {9, 8, 7, 6}}});
+       }
+     }},
+    {"results of two layers / their attentions",
+     "the results in 0_block_stages_2.small are those in 0_block_stages_1.small, and \"y\" of the",
+     [](Audited& h) {
+       for (const int layer : {1, 2}) {
+         write_small(h,
+                     "block_stages",
+                     layer,
+                     {{"x", {1, 2, 3, 4}}, {"middle", {5, 6, 7, 8}}, {"mlp", {9, 8, 7, 6}}});
+       }
+     }},
+    {"the twin's gradients / those of the rank",
+     "the gradients that the twin has of rank 0 in step 1 are those of rank 1 and the other way",
+     [](Audited& h) {  // rows and files
+       const auto of_twin = [](const auto& row) { return row.process == harness::kTwin; };
+       std::erase_if(h.evidence.batches, of_twin);
+       for (auto row : std::vector(h.evidence.batches)) {
+         row.row.of_rank = row.process;
+         put(h.evidence.batches, harness::kTwin, row.row);
+       }
+       for (auto& row : h.evidence.gradients) {
+         if (of_twin(row)) row.row.of_rank = 1 - row.row.of_rank;
+       }
+       for (auto& row : h.evidence.artefacts) {
+         if (of_twin(row)) row.row.of_rank = 1 - row.row.of_rank;
+       }
      }}};
 
 TEST(RecordAudit, AHealthyRecordContradictsItselfNowhere) {
@@ -317,6 +394,8 @@ TEST(RecordAudit, AHealthyRecordContradictsItselfNowhere) {
   for (const char* kind : {"throughput", "sweep"}) {
     Audited timed;
     timed.time_steps(kind);
+    const bool sweeps = std::string(kind) == "sweep";  // over models with more layers
+    if (sweeps) put(timed.evidence.routes, 0, harness::RouteUse{"select", 11, "reference", 1, 1});
     EXPECT_EQ(harness::contradiction_in(timed.evidence).sentence, "") << kind;
   }
   for (const char* kind : {"attention", "decode"}) {
@@ -360,6 +439,10 @@ TEST(RecordAudit, WhatTheModelDidIsNoContradiction) {
   // The seam wrote into the blocks that it was given: the exposure is that of what it left.
   of_layer(h.evidence.exposures, 0, 1, 1).rows_dropped = 1;
   put(h.evidence.mutations, 0, harness::Mutation{1, 1, "attend_sel", "blocks", 3, "values"});
+  // Blocks that add nothing pass on what they got.
+  for (const int layer : {1, 2}) {
+    write_small(h, "block_stages", layer, {{"x", {1, 2}}, {"middle", {1, 2}}, {"mlp", {0, 0}}});
+  }
   EXPECT_EQ(harness::contradiction_in(h.evidence).sentence, "");
 }
 

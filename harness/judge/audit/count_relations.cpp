@@ -1,9 +1,11 @@
 // Relations between rows that tell one fact twice: a number and what it numbers, a count and what was counted.
 #include <algorithm>
+#include <filesystem>
 #include <set>
 
 #include "harness/evidence/torch_types.h"
 #include "harness/judge/audit/relations.h"
+#include "nsa/base/error.h"
 
 namespace harness::audit {
 namespace {
@@ -205,6 +207,73 @@ std::string known_sum_is_as_large_as_its_reduction(const Record& record) {
     return "the known sums of " + place_text(of.first, 0, of.second) + " have " +
            std::to_string(sums.front()) +
            " bytes and more, and their collectives count as many elements";
+  }
+  return "";
+}
+
+// Both are written of the same plan.
+std::string known_sum_is_of_its_bucket(const Record& record) {
+  const Evidence& evidence = record.evidence();
+  if (!every_row_is_there(evidence)) return "";
+  std::map<std::tuple<int, std::int64_t, int>, std::int64_t> planned;  // process, step, bucket
+  std::set<OfStep> with_plan;
+  for (const From<Bucket>& from : evidence.buckets) {
+    planned[{from.process, from.row.step, from.row.bucket}] = from.row.elements;
+    with_plan.insert({from.process, from.row.step});
+  }
+  for (const From<ExactSum>& from : evidence.exact_sums) {
+    const ExactSum& row = from.row;
+    if (with_plan.count({from.process, row.step}) == 0) continue;
+    const auto at = planned.find({from.process, row.step, row.bucket});
+    if (at != planned.end() && at->second == row.elements) continue;
+    return "the known sum of " + numbered("bucket", row.bucket) + " of " +
+           place_text(from.process, 0, row.step) + " has " + std::to_string(row.elements) +
+           " elements, and the plan of that step has " +
+           (at == planned.end() ? "no such bucket" : std::to_string(at->second));
+  }
+  return "";
+}
+
+// Of the step and of the name of the file one number is made. What is read back tells its step itself; where the process goes on
+// after the step in the name, that step is the right one.
+std::string snapshot_is_of_its_step(const Record& record) {
+  const Evidence& evidence = record.evidence();
+  for (const From<SnapshotUse>& from : evidence.snapshots) {
+    const std::string stem = std::filesystem::path(from.row.path).stem().string();
+    const std::string number = stem.substr(stem.find_last_of('_') + 1);
+    const bool is_number = from.process >= 0 && !number.empty() && number.size() < 18 &&
+                           number.find_first_not_of("0123456789") == std::string::npos;
+    if (!is_number || number == std::to_string(from.row.step)) continue;
+    const std::int64_t named = std::stoll(number);
+    const auto is_gone_on_with = [&](const From<Phase>& phase) {
+      return phase.process == from.process && phase.t_ms >= from.t_ms &&
+             phase.row.step == named + 1;
+    };
+    const bool goes_on =
+        std::any_of(evidence.phases.begin(), evidence.phases.end(), is_gone_on_with);
+    if (from.row.use != "saved" && !goes_on) continue;
+    return "a row of " + process_name(from.process) + " tells of the snapshot of step " +
+           std::to_string(from.row.step) + ", and its file is " + from.row.path;
+  }
+  return "";
+}
+
+// A file that can be read is whole.
+std::string snapshot_has_its_size(const Record& record) {
+  const Evidence& evidence = record.evidence();
+  for (const From<SnapshotUse>& from : evidence.snapshots) {
+    if (from.row.use != "saved" || evidence.folder.empty()) continue;
+    const auto path = std::filesystem::path(evidence.folder) / from.row.path;
+    std::error_code error;
+    const auto size = std::filesystem::file_size(path, error);
+    if (error || static_cast<std::int64_t>(size) == from.row.bytes) continue;
+    try {
+      const nsa::SafetensorsFile whole(path);
+    } catch (const nsa::Error&) {
+      continue;
+    }
+    return "a row of " + process_name(from.process) + " says that " + from.row.path + " has " +
+           std::to_string(from.row.bytes) + " bytes, and the file has " + std::to_string(size);
   }
   return "";
 }

@@ -2,8 +2,10 @@
 // the backward: what the model writes into its own memory meanwhile makes them differ. So one is called a contradiction only where
 // the hash is that of another layer's tensor.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
+#include <set>
 
 #include "harness/judge/audit/relations.h"
 #include "nsa/base/text.h"
@@ -308,6 +310,45 @@ std::string layer_weights_are_of_its_layer(const Record& record) {
       if (!file->is_as_recorded() || !step->is_as_recorded()) continue;
       return "the weights in " + file->path() + " are those that layer " + std::to_string(other) +
              " has in " + step->path();
+    }
+  }
+  return "";
+}
+
+// From one input, another weight makes other queries, and another attention makes another sum. Where no two of the three tensors
+// are the same, none of them was copied or is zero.
+std::string layers_have_their_own_results(const Record& record) {
+  struct Results {
+    const char* file;
+    std::array<const char*, 3> tensors;
+    const char* made_with;  // in the file of the attention
+  };
+  for (const Results& results : {Results{"decode_steps", {"x", "q", "y"}, "w.W_Q.weight"},
+                                 Results{"block_stages", {"x", "middle", "mlp"}, "y"}}) {
+    const auto made_with = [&](FileKey key) {
+      key.name = kLayerFile;
+      const auto file = record.open(key);
+      const nsa::TensorView* found = file ? file->find(results.made_with) : nullptr;
+      return found == nullptr ? std::string() : hash_of(*found);
+    };
+    std::map<std::set<std::string>, FileKey> layers;  // by hashes and process
+    for (const FileKey& key : record.files(results.file)) {
+      const auto file = record.open(key);
+      std::set<std::string> own;
+      for (const char* tensor : results.tensors) {
+        const nsa::TensorView* found = file ? file->find(tensor) : nullptr;
+        if (found != nullptr) own.insert(hash_of(*found));
+      }
+      if (own.size() < results.tensors.size()) continue;
+      own.insert(place_text(key.process, key.of_rank, key.step));
+      const auto [at, is_new] = layers.try_emplace(std::move(own), key);
+      const std::string now = is_new ? "" : made_with(key);
+      const std::string then = is_new ? "" : made_with(at->second);
+      if (now.empty() || then.empty() || now == then) continue;
+      const auto other = record.open(at->second);
+      if (!file->is_as_recorded() || !other || !other->is_as_recorded()) continue;
+      return "the results in " + file->path() + " are those in " + other->path() + ", and \"" +
+             results.made_with + "\" of the two layers differs";
     }
   }
   return "";

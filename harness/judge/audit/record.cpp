@@ -10,8 +10,12 @@
 namespace harness::audit {
 namespace {
 
-constexpr std::array kAudited = {
-    "attention_layer", "local_gradients", "optimizer_step", "reduced_gradients"};
+constexpr std::array kAudited = {"attention_layer",
+                                 "block_stages",
+                                 "decode_steps",
+                                 "local_gradients",
+                                 "optimizer_step",
+                                 "reduced_gradients"};
 
 std::string full_path(const Evidence& evidence, const Artefact& row) {
   return (std::filesystem::path(evidence.folder) / row.path).string();

@@ -33,6 +33,9 @@ constexpr std::array kRelations = {
     Relation{"numbers of collectives / their count", audit::sequence_has_no_hole},
     Relation{"wrong elements of a known sum / their places", audit::known_sum_shows_what_is_wrong},
     Relation{"size of a known sum / its collective", audit::known_sum_is_as_large_as_its_reduction},
+    Relation{"size of a known sum / its bucket", audit::known_sum_is_of_its_bucket},
+    Relation{"step of a snapshot / its path", audit::snapshot_is_of_its_step},
+    Relation{"size of a snapshot / its file", audit::snapshot_has_its_size},
     Relation{"number of parameters / model", audit::model_has_its_parameters},
     Relation{"last heartbeat / all rows", audit::last_heartbeat_counts_all},
     Relation{"end of a process / its last row", audit::who_ends_well_is_done},
@@ -53,7 +56,10 @@ constexpr std::array kRelations = {
     Relation{"means of gates / tensor", audit::gate_means_are_of_tensor},
     Relation{"exposure / blocks", audit::exposure_counts_the_blocks},
     Relation{"gradients of a layer / gradients of the step", audit::layer_gradient_is_of_its_layer},
-    Relation{"weights of a layer / weights of the step", audit::layer_weights_are_of_its_layer}};
+    Relation{"weights of a layer / weights of the step", audit::layer_weights_are_of_its_layer},
+    Relation{"results of two layers / their attentions", audit::layers_have_their_own_results},
+    Relation{"the twin's gradients / those of the rank",
+             audit::twin_has_the_gradients_of_its_rank}};
 
 }  // namespace
 

@@ -31,6 +31,9 @@ std::string sequence_has_no_hole(const Record& record);
 std::string known_sum_shows_what_is_wrong(const Record& record);
 std::string known_sum_is_as_large_as_its_reduction(const Record& record);
 std::string model_has_its_parameters(const Record& record);
+std::string known_sum_is_of_its_bucket(const Record& record);
+std::string snapshot_is_of_its_step(const Record& record);
+std::string snapshot_has_its_size(const Record& record);
 std::string last_heartbeat_counts_all(const Record& record);
 std::string who_ends_well_is_done(const Record& record);
 
@@ -55,5 +58,7 @@ std::string gate_means_are_of_tensor(const Record& record);
 std::string exposure_counts_the_blocks(const Record& record);
 std::string layer_gradient_is_of_its_layer(const Record& record);
 std::string layer_weights_are_of_its_layer(const Record& record);
+std::string layers_have_their_own_results(const Record& record);
+std::string twin_has_the_gradients_of_its_rank(const Record& record);
 
 }  // namespace harness::audit

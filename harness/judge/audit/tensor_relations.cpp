@@ -1,6 +1,7 @@
 // Rows against what a rank wrote of its step: gradients, parameters, tokens, losses.
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "harness/judge/audit/relations.h"
 #include "nsa/base/hash.h"
@@ -265,6 +266,43 @@ std::string loss_is_of_its_step(const Record& record) {
            nsa::to_text(at->second, 6) + " by its sample, and the losses in " + file->path() +
            (finite ? " lie between " + nsa::to_text(*least, 6) + " and " + nsa::to_text(*most, 6)
                    : std::string(" are not finite"));
+  }
+  return "";
+}
+
+// The same batch gives the same gradients. If those of two ranks stand in each other's place in the twin, and the batches do not,
+// the twin names the wrong rank.
+std::string twin_has_the_gradients_of_its_rank(const Record& record) {
+  const Evidence& evidence = record.evidence();
+  using Hashes = std::map<std::string, std::string>;
+  std::map<std::pair<std::int64_t, int>, Hashes> own;  // by step and rank
+  std::map<std::pair<std::int64_t, int>, Hashes> twin;
+  for (const From<Gradient>& from : evidence.gradients) {
+    const bool of_twin = from.process == kTwin;
+    if (from.row.hash_before.empty() || (from.process < 0 && !of_twin)) continue;
+    const int rank = of_twin ? from.row.of_rank : from.process;
+    (of_twin ? twin : own)[{from.row.step, rank}][from.row.param] = from.row.hash_before;
+  }
+  std::map<std::pair<std::int64_t, int>, std::set<std::string>> tokens;
+  std::map<std::pair<std::int64_t, int>, std::set<std::string>> tokens_of_twin;
+  for (const From<Batch>& from : evidence.batches) {
+    const int rank = from.process == kTwin ? from.row.of_rank : from.process;
+    auto& to = from.process == kTwin ? tokens_of_twin : tokens;
+    if (from.process >= 0 || from.process == kTwin) to[{from.row.step, rank}].insert(from.row.hash);
+  }
+  for (const auto& [place, hashes] : own) {
+    const auto& [step, rank] = place;
+    for (int other = rank + 1; other < evidence.ranks(); ++other) {
+      const auto at = own.find({step, other});
+      if (at == own.end() || at->second == hashes || hashes.empty()) continue;
+      const bool exchanged = twin[{step, rank}] == at->second && twin[{step, other}] == hashes;
+      const bool batches = tokens[{step, rank}] == tokens_of_twin[{step, rank}] &&
+                           tokens[{step, other}] == tokens_of_twin[{step, other}];
+      if (!exchanged || !batches) continue;
+      return "the gradients that the twin has of " + process_name(rank) + " in step " +
+             std::to_string(step) + " are those of " + process_name(other) +
+             " and the other way round, and their batches are not";
+    }
   }
   return "";
 }
