@@ -199,6 +199,17 @@ class Batches {
       if (row.process >= 0) masks[key][row.process] = mask.hash;
     }
     if (masks.empty()) result_.missing("the masks of dropout");
+    for (const auto& [key, hashes] : masks) {
+      const auto twin = of_twin.find(key);
+      if (twin == of_twin.end()) continue;
+      for (const auto& [rank, hash] : hashes) {
+        const auto own = twin->second.find(rank);
+        if (own == twin->second.end() || own->second == hash) continue;
+        result_.missing("rows of the masks of dropout that agree: those of " + process_name(rank) +
+                        " and of the twin for it differ in step " +
+                        std::to_string(std::get<0>(key)));
+      }
+    }
     std::set<int> ranks;
     std::set<std::int64_t> steps;
     for (const auto& [key, hashes] : masks) {

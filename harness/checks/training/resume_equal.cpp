@@ -135,8 +135,24 @@ class ResumeJudge {
       names = compare(rank, step, last_);
       if (!names.empty()) first = step;
     }
+    judge_schedule(rank);
     if (!first && restored.empty()) return;
     add(rank, first.value_or(at->second), names, restored);
+  }
+
+  // Without a loss scale every step is taken.
+  void judge_schedule(int rank) {
+    const bool skips = evidence_.the_case.scenario.training.precision == nsa::Precision::fp16;
+    for (const auto& [key, hash] : last_) {
+      const auto& [process, step, name] = key;
+      const bool is_count = name == "schedule" && !hash.text.empty() &&
+                            hash.text.find_first_not_of("0123456789") == std::string::npos;
+      if (process != rank || skips || !is_count || hash.text == std::to_string(step)) continue;
+      result_.missing("a row of the schedule of " + process_name(rank) + " that counts the step" +
+                      " it is of (it has " + hash.text + " after step " + std::to_string(step) +
+                      ")");
+      return;
+    }
   }
 
   // The first step that the rank entered after it had read its snapshot.
@@ -149,13 +165,13 @@ class ResumeJudge {
     return first ? std::optional(first->second) : std::nullopt;
   }
 
-  // What is not the twin's, of what `hashes` has of this rank and step. A state as it was read back may go unrecorded.
+  // What is not the twin's, of what `hashes` has of this rank and step. Of a state as it was read back parts may go unrecorded.
   std::set<std::string> compare(int rank,
                                 std::int64_t step,
                                 const Hashes& hashes,
                                 bool optional = false) {
     std::set<std::string> differ;
-    bool any = false;
+    bool any = optional && step == 0;  // nothing was read back
     for (auto at = twin_.lower_bound({kTwin, step, ""});
          at != twin_.end() && std::get<1>(at->first) == step;
          ++at) {
@@ -171,7 +187,7 @@ class ResumeJudge {
       if (same) ++equal_;
       if (!same) differ.insert(name);
     }
-    if (!any && !optional) missing(rank, step, kParameters);
+    if (!any) missing(rank, step, kParameters);
     return differ;
   }
 
