@@ -56,6 +56,11 @@ const Artefact* find_artefact(const Evidence& evidence, const ArtefactKey& key) 
   return latest == nullptr ? nullptr : &latest->row;
 }
 
+std::string path_of(const Evidence& evidence, const ArtefactKey& key) {
+  const Artefact* row = find_artefact(evidence, key);
+  return row == nullptr ? "" : row->path;
+}
+
 std::optional<nsa::SafetensorsFile> open_artefact(const Evidence& evidence,
                                                   const ArtefactKey& key,
                                                   ResultBuilder& result) {
@@ -82,7 +87,14 @@ std::optional<nsa::SafetensorsFile> open_artefact(const Evidence& evidence,
       result.missing(key.text() + " (" + row->path + ") is not what was recorded: another hash");
       return std::nullopt;
     }
-    return nsa::SafetensorsFile(path);
+    nsa::SafetensorsFile file(path);
+    const auto stand_ins = evidence.stand_ins.find(row->path);
+    if (stand_ins != evidence.stand_ins.end()) {
+      for (const auto& [name, stand_in] : stand_ins->second) {
+        if (!stand_in.bytes.empty()) file.show(name, stand_in.bytes);
+      }
+    }
+    return file;
   } catch (const nsa::Error& what) {
     result.missing(key.text() + " cannot be read: " + what.what());
     return std::nullopt;

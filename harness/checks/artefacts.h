@@ -27,7 +27,10 @@ struct ArtefactKey {
 // The row of an artefact, or nullptr.
 [[nodiscard]] const Artefact* find_artefact(const Evidence& evidence, const ArtefactKey& key);
 
-// Says in `result` what is missing when it gives nothing.
+// Relative to the case's folder; "" where there is no row.
+[[nodiscard]] std::string path_of(const Evidence& evidence, const ArtefactKey& key);
+
+// Says in `result` what is missing when it gives nothing. Where the evidence has stand-ins for its tensors, they are shown.
 [[nodiscard]] std::optional<nsa::SafetensorsFile> open_artefact(const Evidence& evidence,
                                                                 const ArtefactKey& key,
                                                                 ResultBuilder& result);

@@ -21,6 +21,7 @@ class ResultBuilder {
   void missing(const std::string& what, const Site& where = {});
   // What a finding of this check makes impossible to judge; the verdict is not weakened by it.
   void not_judged(const std::string& what, const Site& where);
+  void departed(Departed fact) { result_.departed.push_back(std::move(fact)); }
   void measured(std::string name, double value) {
     result_.measured.push_back({std::move(name), value, std::nullopt});
   }

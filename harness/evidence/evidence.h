@@ -40,11 +40,20 @@ class FileHashes {
   bool altered_ = false;
 };
 
+// What a check reads in place of a recorded tensor: bytes of the same size. Without bytes the recorded ones stay. `error`: how far
+// its numbers may be from those that the training had. See judge/unused_facts.h.
+struct StandIn {
+  std::vector<std::byte> bytes;
+  double error = 0.0;
+};
+using StandIns = std::map<std::string, std::map<std::string, StandIn>>;  // path of the file, tensor
+
 struct Evidence {
   Case the_case;
   std::string folder;  // the case's folder: Artefact::path is relative to it
   std::shared_ptr<FileHashes> hashes =
       std::make_shared<FileHashes>();  // of its files; copies share them
+  StandIns stand_ins;                  // none in a record as it was written
 
   Rows<Hello> hellos;
   Rows<Phase> phases;

@@ -1,6 +1,7 @@
 // What a check says: a verdict with the values it measured, and findings that name a failure and its place.
 #pragma once
 
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -48,6 +49,17 @@ struct Measured {
   std::optional<Real> limit;
 };
 
+struct Evidence;
+
+// A recorded fact that does not follow from the others, or from which others do not follow. See judge/unused_facts.h.
+struct Departed {
+  std::string what;    // "q in rank_0/step_1/attention_layer_0.safetensors"
+  std::string writer;  // the same for all facts that the same lines of a recorder write: "q of attention_layer"
+  // Writes what follows from the others; none where nothing does.
+  std::function<void(Evidence&)> put_right = {};
+  bool is_report = false;  // it tells what is on record elsewhere, and nothing is computed from it
+};
+
 struct CheckResult {
   std::string check;
   Verdict verdict = Verdict::inconclusive;
@@ -55,6 +67,7 @@ struct CheckResult {
   std::vector<Measured> measured;
   std::vector<Finding> findings;
   std::vector<NotJudged> not_judged = {};  // what lacked evidence; of the running judgement only
+  std::vector<Departed> departed = {};     // of the running judgement only
 };
 
 // "GRAD.MISSING @ layer 3, rank 1"; the code alone where no place is known.

@@ -15,6 +15,7 @@
 #include "harness/judge/expectation.h"
 #include "harness/judge/find_cause.h"
 #include "harness/judge/not_judged.h"
+#include "harness/judge/unused_facts.h"
 #include "harness/scenario/bisect.h"
 #include "harness/scenario/experiment.h"
 #include "nsa/base/text.h"
@@ -325,6 +326,14 @@ Judgement judge(const Evidence& evidence,
     if (is_asked(name, evidence, checks)) judged.verdicts.push_back(run_check(name, shown, checks));
   }
   judged.findings = order_findings(judged.verdicts);
+  const auto judge_again = [&](const Evidence& other) {
+    std::vector<CheckResult> verdicts;
+    for (const CheckResult& verdict : judged.verdicts) {
+      if (verdict.findings.empty() && verdict.departed.empty()) continue;
+      verdicts.push_back(run_check(verdict.check, other, checks));
+    }
+    return verdicts;
+  };
   const Scenario& scenario = evidence.the_case.scenario;
   derive_outcome(scenario, judged);
   if (interrupted(evidence)) {
@@ -339,6 +348,9 @@ Judgement judge(const Evidence& evidence,
     blame_the_hosts(lost, judged);
   } else if (const Contradiction told = contradiction_in(evidence)) {
     blame_the_record(told.sentence, judged);
+  } else if (const std::string unused = unused_fact(shown, judged.verdicts, judge_again);
+             !unused.empty()) {
+    blame_the_record(unused, judged);
   } else if (const std::string both = contradiction_between(judged.verdicts, evidence);
              !both.empty()) {
     blame_the_verdicts(both, judged);

@@ -66,6 +66,10 @@ class SafetensorsFile {
   }
   // Throws Error where there is no such tensor.
   [[nodiscard]] const TensorView& at(const std::string& name) const;
+  // From now on `bytes` are those of the tensor; the file on disk stays as it is. REQUIRES: as many as it has, which outlive this.
+  void show(const std::string& name, std::span<const std::byte> bytes) {
+    index_.tensors.at(name).bytes = bytes;
+  }
 
  private:
   void unmap() noexcept;

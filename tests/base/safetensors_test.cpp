@@ -283,6 +283,20 @@ TEST(Safetensors, WritesWhatItReads) {
   std::filesystem::remove(path);
 }
 
+TEST(Safetensors, ShowsOtherBytesAndLeavesTheFile) {
+  const std::filesystem::path path = scratch_file("shown.safetensors");
+  const std::vector<float> written{1, 2};
+  const std::vector<float> other{3, 4};
+  const TensorToWrite tensor{"a", DType::f32, {2}, std::as_bytes(std::span(written))};
+  write_safetensors(path, std::vector{tensor});
+  SafetensorsFile first(path);
+  first.show("a", std::as_bytes(std::span(other)));
+  const SafetensorsFile file = std::move(first);
+  EXPECT_THAT(to_doubles(file.at("a")), ElementsAre(3, 4));
+  EXPECT_THAT(to_doubles(SafetensorsFile(path).at("a")), ElementsAre(1, 2));
+  std::filesystem::remove(path);
+}
+
 // A law: whoever lays a file out and fills it in any order writes the same file.
 TEST(Safetensors, ALayoutFilledInAnyOrderIsTheWrittenFile) {
   const std::filesystem::path path = scratch_file("layout.safetensors");
