@@ -117,6 +117,7 @@ class Arrival {
         absent.push_back(rank);
         absent_[{rank, step}].push_back(param);
       } else if (const auto symptom = symptom_of(rank, *row, course_)) {
+        if (*symptom == Symptom::hook_lost) depart(rank, *row);
         if (*symptom == Symptom::zero && has_nothing_to_compare(param, rank, step)) {
           arrived_[param].insert(step);
           continue;
@@ -142,6 +143,29 @@ class Arrival {
       }
       affected_[{told, ranks}][step].push_back(param);
     }
+  }
+
+  // A lost hook does not come back: where a reduction started from it in all later steps, it was there.
+  void depart(int rank, const Gradient& lost) {
+    const std::string place =
+        lost.param + " on " + process_name(rank) + ", step " + std::to_string(lost.step);
+    result_.departed({"the hooks found of " + place,
+                      "hooks of gradients",
+                      [=, param = lost.param, step = lost.step](Evidence& evidence) {
+                        for (From<Gradient>& from : evidence.gradients) {
+                          const bool same = from.process == rank && from.row.step == step;
+                          if (!same || from.row.param != param) continue;
+                          from.row.hooks_found = from.row.hooks_expected;
+                        }
+                      }});
+    const auto is_reduced = [&](std::int64_t step) {
+      const Gradient* row = ledger_.ranks.find({step, rank, lost.param});
+      return step <= lost.step || (row != nullptr && row->ready_count == 1 &&
+                                   !row->hash_after.empty() && row->hash_after != row->hash_before);
+    };
+    const bool is_last = lost.step >= *course_.steps.rbegin();
+    if (is_last || !std::all_of(course_.steps.begin(), course_.steps.end(), is_reduced)) return;
+    result_.departed({"the later gradients of " + place, "gradients after a lost hook", {}});
   }
 
   // A script of the user's own may leave a layer out of a step, unless its reducer was told that every parameter takes part and

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "harness/checks/ceilings.h"
+#include "harness/checks/departed.h"
 #include "harness/checks/gradients/sum_law.h"
 #include "harness/checks/gradients/twin_parts.h"
 #include "harness/checks/largest.h"
@@ -40,9 +41,10 @@ class SumComparison {
       const auto [at, is_new] = compared.try_emplace(hashes_after(step, rank), rank);
       if (!is_new) {
         repeat_for(rank, at->second);
-        continue;
+      } else {
+        judge_rank_sums(step, rank, *reduced, locals);
       }
-      judge_rank_sums(step, rank, *reduced, locals);
+      depart(step, rank, at->second, locals);
     }
   }
 
@@ -81,6 +83,19 @@ class SumComparison {
     }
   }
 
+  // The sums of `rank`, which are those of `as_rank`, that are not the mean.
+  void depart(std::int64_t step,
+              int rank,
+              int as_rank,
+              const std::deque<nsa::SafetensorsFile>& locals) {
+    for (const std::string& param : violated_[{step, as_rank}]) {
+      std::vector<std::vector<double>> parts;
+      for (const auto& local : locals) parts.push_back(nsa::to_doubles(local.at(param)));
+      const std::string path = path_of(evidence_, {rank, "reduced_gradients", step, rank});
+      result_.departed(departed_tensor(path, param, mean_of(parts)));
+    }
+  }
+
   void judge_rank_sums(std::int64_t step,
                        int rank,
                        const nsa::SafetensorsFile& reduced,
@@ -97,6 +112,7 @@ class SumComparison {
       const Gradient* row = ledger_.ranks.find({step, rank, param});
       seen.bucket = row == nullptr ? -1 : row->bucket;
       raise_to(worst_share_, seen.worst);
+      if (seen.violated) violated_[{step, rank}].push_back(param);
       buckets[seen.bucket].push_back(seen);
     }
     explain_sums(step, rank, reduced, locals, buckets);
@@ -217,7 +233,8 @@ class SumComparison {
   const std::vector<std::string>& params_;
   std::set<std::int64_t> overflowed_;
   ResultBuilder& result_;
-  std::vector<Departure> departures_;  // of one rank each
+  std::vector<Departure> departures_;                                          // of one rank each
+  std::map<std::pair<std::int64_t, int>, std::vector<std::string>> violated_;  // by step and rank
   double worst_share_ = 0.0;
 };
 

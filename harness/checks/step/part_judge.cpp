@@ -27,6 +27,22 @@ bool is_finite(const oracles::Matrix& matrix) {
   return true;
 }
 
+std::optional<Departed> RecordedModel::departed(const oracles::Matrix& found,
+                                                std::optional<Right> right) const {
+  for (const auto& [path, file] : files) {
+    for (const auto& [name, view] : file->tensors()) {
+      const void* begin = view.bytes.data();
+      if (begin == found.numbers.bytes()) return departed_tensor(path, name, std::move(right));
+    }
+  }
+  return std::nullopt;
+}
+
+void PartJudge::depart(const oracles::Matrix& found, std::optional<Right> right) {
+  auto departed = model_.departed(found, std::move(right));
+  if (departed) verdict_.departed.push_back(std::move(*departed));
+}
+
 void PartJudge::judge_values(const StageAt& at,
                              const oracles::Matrix& found,
                              const oracles::Expected& right,
@@ -35,6 +51,9 @@ void PartJudge::judge_values(const StageAt& at,
   const oracles::Misfit misfit = oracles::misfit_of(found.numbers, right);
   raise_to(verdict_.worst, misfit.worst);
   if (misfit.fits()) return;
+  const auto& bounds = right.bound.data;
+  const double error = bounds.empty() ? 0.0 : *std::max_element(bounds.begin(), bounds.end());
+  depart(found, Right{right.value.data, error});
   tell(at, name(), {{"wrong_numbers", misfit.wrong}});
 }
 
@@ -49,6 +68,7 @@ void PartJudge::judge_projected(
   raise_to(verdict_.worst, judged.rows.worst);
   raise_to(verdict_.worst, judged.columns.worst);
   if (judged.fits()) return;
+  depart(product.result, std::nullopt);
   Facts detail;
   if (!judged.wrong_rows.empty()) detail["wrong_rows"] = judged.wrong_rows.size();
   if (!judged.wrong_columns.empty()) detail["wrong_columns"] = judged.wrong_columns.size();

@@ -45,6 +45,8 @@ class PartJudge {
   void read_another(const std::string& op) { wrong_.insert(op); }
   // A weight's recorded gradient; where there is none, it is said.
   [[nodiscard]] std::optional<oracles::Matrix> gradient_of(const std::string& param);
+  // Its recorded inputs give `right` in place of it.
+  void depart(const oracles::Matrix& found, std::optional<Right> right);
   void tell(const StageAt& at, const oracles::Naming& naming, Facts detail);
 
   [[nodiscard]] oracles::Matrix weight(const std::string& param) const {

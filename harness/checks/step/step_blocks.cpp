@@ -1,8 +1,10 @@
 #include "harness/checks/step/step_blocks.h"
 
 #include <stdexcept>
+#include <type_traits>
 
-#include "harness/checks/attention/record/layer_survey.h"
+#include "harness/checks/attention/accuracy/layer_judge.h"
+#include "harness/checks/attention/record/judge_recorded.h"
 #include "harness/checks/attention/record/sample_rows.h"
 #include "harness/checks/largest.h"
 #include "harness/checks/step/step_kept.h"
@@ -56,12 +58,37 @@ class ModelFiles {
   }
 
   // The model as it is kept by its owner: gradients of several micro-batches are in its files.
-  void kept_at(const RecordedModel& model) { model_ = &model; }
+  void kept_at(RecordedModel& model) {
+    model_ = &model;
+    remember_files(model);
+  }
 
  private:
   std::optional<nsa::SafetensorsFile> file(const std::string& name, int layer) {
     return open_artefact(
         judge_.run.evidence, {file_.rank, name, file_.step, file_.rank, layer}, judge_.result);
+  }
+
+  // REQUIRES: the model stays where it is. Where something stands in for what was recorded, its error is given room.
+  void remember_files(RecordedModel& model) {
+    const auto add = [&](const std::string& name, int layer, const nsa::SafetensorsFile& file) {
+      const Evidence& evidence = judge_.run.evidence;
+      std::string path = path_of(evidence, {file_.rank, name, file_.step, file_.rank, layer});
+      widen(model.rounding, stand_in_error(evidence, path));
+      model.files.emplace_back(std::move(path), &file);
+    };
+    add("optimizer_step", -1, file_.file);
+    add("head_stages", -1, *model.head);
+    if (local_) add("local_gradients", -1, *local_);
+    for (std::size_t layer = 0; layer < model.blocks.size(); ++layer) {
+      add("block_stages", static_cast<int>(layer), *model.blocks[layer]);
+      add(kLayer, static_cast<int>(layer), *model.attentions[layer]);
+    }
+  }
+
+  static void widen(oracles::Rounding& rounding, double error) {
+    if (error <= 0.0) return;
+    rounding = {2 * rounding.stored, 2 * rounding.summed, std::max(rounding.flushed, 2 * error)};
   }
 
   // A step of one micro-batch has the local gradients in a file of their own.
@@ -109,6 +136,7 @@ void take(StepJudge& judge, const StepFile& file, int layer, PartJudgement part,
   const std::string where =
       " of " + process_name(file.rank) + ", step " + std::to_string(file.step);
   for (Departure& departure : part.departures) judge.told.add(std::move(departure));
+  for (Departed& departed : part.departed) judge.result.departed(std::move(departed));
   for (const std::string& lacking : part.missing) judge.result.missing(lacking + where);
   for (const std::string& what : part.not_finite) judge.not_finite(what, file, layer);
   for (const std::string& what : part.not_judged) {
@@ -119,6 +147,18 @@ void take(StepJudge& judge, const StepFile& file, int layer, PartJudgement part,
   totals.stages += part.stages;
   totals.products += part.products;
   raise_to(totals.worst, part.worst);
+}
+
+// What a block reads of its attention may depart itself; close_to_oracle looks at one step alone.
+void depart_in_attention(StepJudge& judge, const LayerPlace& at) {
+  ResultBuilder not_needed;
+  const auto hand_over = [&](const auto& record) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(record)>, LayerRecord>) {
+      const nsa::ModelConfig& model = judge.run.evidence.the_case.scenario.model;
+      take_departed(judge_layer(record, model), judge.run.evidence, at, judge.result);
+    }
+  };
+  judge_recorded(judge.run.evidence, at, not_needed, hand_over);
 }
 
 void judge_file(StepJudge& judge, const StepFile& file, Totals& totals) {
@@ -132,6 +172,10 @@ void judge_file(StepJudge& judge, const StepFile& file, Totals& totals) {
   std::vector<PartJudgement> parts = judged(*model);
   name_block_order(*model, *tokens, parts, judged);
   name_kept_gradients(judge, *model, parts, judged);
+  for (int layer = 0; layer < static_cast<int>(model->blocks.size()); ++layer) {
+    if (parts[static_cast<std::size_t>(layer) + 1].departed.empty()) continue;
+    depart_in_attention(judge, {file.rank, file.step, layer});
+  }
   int layer = -1;
   for (PartJudgement& part : parts) take(judge, file, layer++, std::move(part), totals);
 }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/checks/departed.h"
 #include "harness/checks/step/step_stages.h"
 #include "oracles/model/stream_stage.h"
 #include "oracles/products.h"
@@ -26,12 +27,18 @@ struct RecordedModel {
   bool tied_head = false;
   double dropout = 0;
   oracles::DataConfig data;
+  // What is open, by the path of its artefact: where a recorded matrix lies.
+  std::vector<std::pair<std::string, const nsa::SafetensorsFile*>> files;
   std::vector<int> order;  // of the blocks, in which the stream went through them
   std::function<oracles::Matrix(const std::string&)> weight;
   // None where there is none on record.
   std::function<oracles::Matrix(const std::string&)> gradient;
   oracles::Rounding rounding = oracles::Rounding::of(oracles::Number::f32);
   std::uint64_t seed = 0;  // of the projections
+
+  // The fact that `found` does not follow from the others. Nothing where it lies in none of the files.
+  [[nodiscard]] std::optional<Departed> departed(const oracles::Matrix& found,
+                                                 std::optional<Right> right) const;
 };
 
 // [.., width] as rows. Throws std::invalid_argument where it is not on record.
@@ -41,6 +48,7 @@ struct RecordedModel {
 // What is judged of one part: a block, or the head with the embedding.
 struct PartJudgement {
   std::vector<Departure> departures;
+  std::vector<Departed> departed;
   std::vector<std::string> missing;
   std::vector<std::string> not_finite;
   std::vector<std::string> not_judged;

@@ -1,6 +1,7 @@
 // Are the counts that a rank reports of its updates those of the state on record before and after each step? Whether a step was
 // left out, and whether updates were lost, is judged from them. A count goes on from the one that was reported before the step: a
 // wrong one is told once, and what is counted wrongly after it is a mistake of its own.
+#include <algorithm>
 #include <sstream>
 #include <string>
 
@@ -76,6 +77,7 @@ class CountJudge {
         "OPT.UPDATE_WRONG", "told_updates", file.rank, file.step, "optimizer", {}, {});
     std::int64_t found = 0;
     std::int64_t wanted = 0;
+    const bool left_out = judge_.run.scales_loss && !file.moved(judge_.run.params);
     for (const std::string& param : judge_.run.params) {
       const Update* row = updates_.find({{file.rank, file.step}, param});
       const Moved on_record = moved_of(file, param);
@@ -84,15 +86,33 @@ class CountJudge {
       const std::int64_t most = row->elements - on_record.moved;
       const bool whole = on_record.recorded == row->elements;
       const std::int64_t least = whole ? row->wanted - on_record.moved : 0;
-      if (row->lost >= least && row->lost <= most) continue;
+      const std::int64_t right = std::min(std::max(row->lost, least), most);
+      if (row->lost != right || row->skipped != left_out) depart(file, param, right, left_out);
+      if (row->lost == right) continue;
       departure.params.push_back(param);
       found += row->lost;
-      wanted += row->lost > most ? most : least;
+      wanted += right;
     }
     if (departure.params.empty()) return;
     departure.site.detail["found"] = found;
     departure.site.detail["wanted"] = wanted;
     judge_.told.add(std::move(departure));
+  }
+
+  // The worker compares the state before and after the step, which is on record.
+  void depart(const StepFile& file, const std::string& param, std::int64_t lost, bool skipped) {
+    judge_.result.departed({"the update of " + param + " of " + process_name(file.rank) +
+                                ", step " + std::to_string(file.step) + ", in the ledger",
+                            "update ledger",
+                            [=, rank = file.rank, step = file.step](Evidence& evidence) {
+                              for (From<Update>& from : evidence.updates) {
+                                const bool same = from.process == rank && from.row.step == step;
+                                if (!same || from.row.param != param) continue;
+                                from.row.lost = lost;
+                                from.row.skipped = skipped;
+                              }
+                            },
+                            true});
   }
 
   // Only a loss scale leaves steps out. Returns what was reported, or `wanted` where nothing was.

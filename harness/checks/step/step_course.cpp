@@ -3,6 +3,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "harness/checks/departed.h"
 #include "harness/checks/step/step_update.h"
 #include "nsa/base/text.h"
 #include "oracles/training/scaler.h"
@@ -34,17 +35,35 @@ class OptimizerCourse {
     const StepFile* before = file.step > 1 ? judge_.file(rank_, file.step - 1) : nullptr;
     if (before == nullptr) return;
     Departure wrong = step_departure("OPT.UPDATE_WRONG", "between_steps", rank_, file.step, "optimizer", {}, {});
+    const auto path = [&](std::int64_t step) {
+      return path_of(judge_.run.evidence, {rank_, "optimizer_step", step, rank_});
+    };
+    const double room = stand_in_error(judge_.run.evidence, path(file.step)) +
+                        stand_in_error(judge_.run.evidence, path(file.step - 1));
     for (const std::string& param : judge_.run.params) {
       for (const char* part : {"p", "m", "v", "w"}) {
         const std::string now = std::string(part) + "." + param;
         const std::string then = std::string(part) + "1." + param;
         if (!file.has(now) || !before->has(then)) continue;
         if (same_bytes(file.file.at(now), before->file.at(then))) continue;
-        wrong.params.push_back(param);
-        break;
+        if (is_near(file.numbers(now), before->numbers(then), room)) continue;
+        judge_.result.departed({now + " of " + process_name(rank_) + ", step " +
+                                    std::to_string(file.step) + " (from the step before)",
+                                std::string(part) + " that goes on",
+                                {}});
+        if (wrong.params.empty() || wrong.params.back() != param) wrong.params.push_back(param);
       }
     }
     if (!wrong.params.empty()) judge_.told.add(std::move(wrong));
+  }
+
+  // What stands in for a recorded number may be off by this.
+  static bool is_near(const oracles::Numbers& now, const oracles::Numbers& then, double room) {
+    if (room <= 0.0 || now.size() != then.size()) return false;
+    for (std::int64_t i = 0; i < now.size(); ++i) {
+      if (!(std::abs(now[i] - then[i]) <= room)) return false;
+    }
+    return true;
   }
 
   // False where nothing can be said of the steps that follow.

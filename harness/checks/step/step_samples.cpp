@@ -2,6 +2,7 @@
 #include <cmath>
 #include <string>
 
+#include "harness/checks/departed.h"
 #include "harness/checks/series.h"
 #include "harness/checks/step/step_stages.h"
 #include "oracles/training/shares.h"
@@ -73,7 +74,10 @@ class ReportJudge {
     if (!judge_.run.scales_loss || file_.step == 1) return;
     const auto used = attested_scale(judge_, file_);
     if (!used) return;
-    compare({"SCALER.WRONG", "told_scale", "loss scale"}, reports_.scale, file_.step - 1, *used);
+    if (!compare(
+            {"SCALER.WRONG", "told_scale", "loss scale"}, reports_.scale, file_.step - 1, *used)) {
+      judge_.result.departed(departed_sample("loss_scale", file_.rank, file_.step - 1, *used));
+    }
   }
 
   struct Report {
@@ -83,29 +87,31 @@ class ReportJudge {
   };
   // `wanted` is NaN where the record gives no such number: the data have no floor, or the loss itself is not finite, which the
   // losses' own stage says.
-  void compare(const Report& report,
+  // False where another number was reported.
+  bool compare(const Report& report,
                const Series& series,
                std::int64_t step,
                double wanted,
                double room = kRoom) {
     const Sample* sample = series.find({file_.rank, step});
-    if (!std::isfinite(wanted)) return;
+    if (!std::isfinite(wanted)) return true;
     if (sample == nullptr) {
       judge_.result.missing(std::string("the ") + report.what + " that " +
                                 process_name(file_.rank) + " reports of step " +
                                 std::to_string(step),
                             site_of_rank(file_.rank));
-      return;
+      return true;
     }
     ++judged_;
     const double found = sample->value;
-    if (std::abs(found - wanted) <= room * std::abs(wanted)) return;
-    if (!std::isfinite(found) && judge_.overflowed.count(step) > 0) return;
+    if (std::abs(found - wanted) <= room * std::abs(wanted)) return true;
+    if (!std::isfinite(found) && judge_.overflowed.count(step) > 0) return true;
     Departure departure = step_departure(report.code, report.op, file_.rank, step, "forward", {}, {});
     departure.site.detail["what"] = report.what;
     departure.site.detail["found"] = Real(found);
     departure.site.detail["wanted"] = Real(wanted);
     judge_.told.add(std::move(departure));
+    return false;
   }
 
   StepJudge& judge_;

@@ -1,7 +1,9 @@
 // The gradient that the optimiser gets is the mean of what every micro-batch of every rank gave.
 #include <algorithm>
+#include <span>
 #include <stdexcept>
 
+#include "harness/checks/departed.h"
 #include "harness/checks/step/step_stages.h"
 #include "oracles/training/accumulate.h"
 
@@ -35,7 +37,10 @@ class StepSums {
   }
 
   std::int64_t judge() {
-    for (std::size_t rank = 0; rank < reduced_.size(); ++rank) judge_rank(rank);
+    for (std::size_t rank = 0; rank < reduced_.size(); ++rank) {
+      judge_rank(rank);
+      for (const int process : {files_[rank]->rank, kTwin}) judge_local(rank, process);
+    }
     return judged_;
   }
 
@@ -54,6 +59,35 @@ class StepSums {
       }
     }
     return all;
+  }
+
+  // The rank's gradient before the reduction is the mean of its own parts. What is made of it is judged: this alone is no finding.
+  void judge_local(std::size_t place, int process) {
+    const int rank = files_[place]->rank;
+    ResultBuilder not_needed;
+    const auto local =
+        open_artefact(judge_.run.evidence, {process, "local_gradients", step_, rank}, not_needed);
+    if (!local) return;
+    const std::string path =
+        path_of(judge_.run.evidence, {process, "local_gradients", step_, rank});
+    for (const std::string& param : judge_.run.params) {
+      if (!judge_.has_gradient(rank, step_, param) || !local->contains(param)) continue;
+      values_.clear();
+      const std::vector<oracles::Numbers> all = parts(param);
+      const auto micros = static_cast<std::size_t>(judge_.run.data.accumulate);
+      if (all.size() < (place + 1) * micros) continue;
+      const std::span own(all.data() + place * micros, micros);
+      oracles::AccumulateRecord record;
+      record.name = param;
+      record.accumulate = judge_.run.data.accumulate;
+      record.parts = {own.begin(), own.end()};
+      record.result = numbers_of(local->at(param));
+      record.number = record.result.number();
+      if (oracles::judge_accumulated(record).fits()) continue;
+      std::vector<std::vector<double>> each;
+      for (const oracles::Numbers& part : own) each.push_back(part.values());
+      judge_.result.departed(departed_tensor(path, param, mean_of(each)));
+    }
   }
 
   void judge_rank(std::size_t place) {

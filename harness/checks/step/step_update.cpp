@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "harness/checks/departed.h"
+#include "harness/checks/largest.h"
 #include "harness/checks/series.h"
 #include "oracles/training/norms.h"
 #include "oracles/training/update_laws.h"
@@ -17,6 +19,8 @@ namespace {
 bool begins_with(std::string_view text, std::string_view prefix) {
   return text.substr(0, prefix.size()) == prefix;
 }
+
+constexpr double kSameRate = 0x1p-20;
 
 // What a mistake of the update is a mistake of.
 struct UpdateStage {
@@ -198,7 +202,13 @@ class RankStepJudge final : public OptimizerStepJudge {
       elements_ += records.back().p_before.size();
     }
     const Judgements judgements = judged(records, settings);
-    if (fit(judgements)) return;
+    if (fit(judgements)) {
+      depart_from_reports(records, settings, context);
+      return;
+    }
+    for (std::size_t i = 0; i < records.size(); ++i) {
+      if (!judgements[i].fits()) depart(records[i], settings, judgements[i]);
+    }
     if (std::isfinite(wrong_norm_)) {
       oracles::UpdateSettings with_wrong = settings;
       with_wrong.factor =
@@ -231,6 +241,57 @@ class RankStepJudge final : public OptimizerStepJudge {
     // What scales the gradient moves the moments: where they are right it has no part in it.
     if (m == 0 && v == 0) wrong.site.detail["parts"] = nlohmann::json::array({"values_alone"});
     judge_.told.add(std::move(wrong));
+  }
+
+  // What the state before the step gives is on record as it is in the file: whole parameters alone.
+  void depart(const oracles::UpdateRecord& record,
+              const oracles::UpdateSettings& settings,
+              const oracles::UpdateJudgement& judgement) {
+    const oracles::UpdatePrediction right = oracles::predicted_update(record, settings);
+    const auto add = [&](const oracles::Misfit& misfit,
+                         const oracles::Numbers& found,
+                         const std::vector<double>& values,
+                         const std::vector<double>& bounds) {
+      if (misfit.fits()) return;
+      for (const auto& [name, view] : file_.file.tensors()) {
+        const void* begin = view.bytes.data();
+        if (begin != found.bytes()) continue;
+        judge_.result.departed(departed_tensor(path(), name, Right{values, largest(bounds)}));
+        return;
+      }
+    };
+    add(judgement.m, record.m_after, right.m, right.m_bound);
+    add(judgement.v, record.v_after, right.v, right.v_bound);
+    add(judgement.p, record.p_after, right.p, right.p_bound);
+  }
+
+  [[nodiscard]] std::string path() const {
+    return path_of(run_.evidence, {file_.rank, "optimizer_step", file_.step, file_.rank});
+  }
+
+  // The update is right. Would it be, had it been made with the norm and the learning rate that the rank reports?
+  void depart_from_reports(const std::vector<oracles::UpdateRecord>& records,
+                           const oracles::UpdateSettings& settings,
+                           const oracles::UpdateContext& context) {
+    oracles::UpdateSettings with_norm = settings;
+    with_norm.factor = oracles::clip_factor(wrong_norm_, run_.train.max_norm) / context.loss_scale;
+    if (std::isfinite(wrong_norm_) && with_norm.factor != settings.factor) {
+      depart_from("grad_norm", context.norm, records, with_norm);
+    }
+    const Series rates = series_of(run_.evidence, "lr");
+    const Sample* row = rates.find({file_.rank, file_.step});
+    oracles::UpdateSettings with_rate = settings;
+    if (row != nullptr) with_rate.lr = row->value;
+    if (std::abs(with_rate.lr - settings.lr) <= kSameRate * settings.lr) return;
+    depart_from("lr", settings.lr, records, with_rate);
+  }
+
+  void depart_from(const char* metric,
+                   double right,
+                   const std::vector<oracles::UpdateRecord>& records,
+                   const oracles::UpdateSettings& reported) {
+    if (fit(judged(records, reported))) return;  // it shows nothing of what was used
+    judge_.result.departed(departed_sample(metric, file_.rank, file_.step, right));
   }
 
   // Was the step made with the learning rate that the rank reports, where that is another one than the schedule's?

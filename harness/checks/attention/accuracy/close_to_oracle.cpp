@@ -51,6 +51,7 @@ class OracleComparison {
     }
     const LayerJudgement judged = judge_layer(record, model_);
     take_judged(judged, at, result_, departures_);
+    take_departed(judged, evidence_, at, result_);
     if (judged.rows_without_list > 0) say_selected_is_hidden(judged.rows_without_list, at);
     layers_.insert(at.layer);
     rows_ += judged.rows;

@@ -59,6 +59,7 @@ class GradientJudge {
     });
     for_each_wanted([&](const std::string& of, const Tensor& wanted) { take(of, wanted); });
     say_what_is_not_judged();
+    for (const std::string& of : wrong_) verdict_.departed.push_back(departed(of));
     for (const std::vector<std::string>& cause : causes()) tell(cause);
   }
 
@@ -230,6 +231,14 @@ class GradientJudge {
       return judged.of != kInput && compressed_on_the_way(judged.of) == made &&
              std::find(wrong_.begin(), wrong_.end(), judged.of) == wrong_.end();
     });
+  }
+
+  // A weight's gradient is on record in the step's file too.
+  [[nodiscard]] DepartedTensor departed(const std::string& of) const {
+    if (of != kInput) return {recorded_name(of), std::nullopt};
+    const RecordedGradient& dx = gradient(of);
+    return {recorded_name(of),
+            Right{(plain_ ? plain_->x : dx.wanted).data, dx.allowed.of(dx.wanted)}};
   }
 
   void put_error(const std::string& name, Departure& seen) const {

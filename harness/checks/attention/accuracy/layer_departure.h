@@ -2,9 +2,12 @@
 #pragma once
 
 #include <map>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "harness/checks/attention/record/layer_record.h"
+#include "harness/checks/departed.h"
 #include "harness/checks/departures.h"
 
 namespace harness::checks {
@@ -18,6 +21,12 @@ struct LayerPlace {
   std::int64_t step = 1;
   int layer = 0;
   auto operator<=>(const LayerPlace&) const = default;
+};
+
+// A tensor of a layer's file that does not follow from the others, and what does.
+struct DepartedTensor {
+  std::string tensor;
+  std::optional<Right> right;
 };
 
 // Puts rows and groups into the place; counts are of (batch, group, row) triples, out of `in_all`.

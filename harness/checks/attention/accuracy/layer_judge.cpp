@@ -13,6 +13,7 @@
 
 #include "harness/checks/attention/accuracy/gradient_judge.h"
 #include "harness/checks/attention/accuracy/law_codes.h"
+#include "harness/checks/attention/record/layer_survey.h"
 #include "harness/checks/ceilings.h"
 #include "harness/checks/error_budget.h"
 #include "harness/checks/largest.h"
@@ -224,6 +225,9 @@ class LayerJudge {
     explain(oracles::name_stage(stages_, row.stage, found, wanted, told, allowed), row.stage, seen);
     verdict_.departures.push_back(std::move(seen));
     wrong_.insert(row.stage);
+    Tensor right = plain_ ? plain_->right(row.stage) : wanted;
+    verdict_.departed.push_back(
+        {name, Right{std::move(right.data), allowed.relative * allowed.scale}});
   }
 
   // A softmax or a rotation in the narrow type costs hardly more than the rounding of its result. But it costs the same in
@@ -440,6 +444,16 @@ class LayerJudge {
 
 LayerJudgement judge_layer(const LayerRecord& record, const nsa::ModelConfig& model) {
   return LayerJudge(record, model).judge();
+}
+
+void take_departed(const LayerJudgement& judged,
+                   const Evidence& evidence,
+                   const LayerPlace& at,
+                   ResultBuilder& result) {
+  const std::string path = path_of(evidence, {at.rank, kLayer, at.step, at.rank, at.layer});
+  for (const DepartedTensor& departed : judged.departed) {
+    result.departed(departed_tensor(path, departed.tensor, departed.right));
+  }
 }
 
 }  // namespace harness::checks

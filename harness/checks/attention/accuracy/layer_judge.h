@@ -20,6 +20,7 @@ struct ErrorOfTensor {
 
 struct LayerJudgement {
   std::vector<Departure> departures;
+  std::vector<DepartedTensor> departed;
   std::map<std::string, ErrorOfTensor> errors;  // by tensor
   std::vector<std::string> missing;             // what could not be judged
   std::int64_t rows = 0;                        // of the sequence: judged
@@ -28,5 +29,11 @@ struct LayerJudgement {
 };
 
 [[nodiscard]] LayerJudgement judge_layer(const LayerRecord& record, const nsa::ModelConfig& model);
+
+// Says in `result` which tensors of the layer's file do not follow from the others.
+void take_departed(const LayerJudgement& judged,
+                   const Evidence& evidence,
+                   const LayerPlace& at,
+                   ResultBuilder& result);
 
 }  // namespace harness::checks
