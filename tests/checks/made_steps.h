@@ -68,6 +68,7 @@ struct Training {
   std::function<void(int layer, const std::string& tensor, oracles::Tensor&)> stage;
   // Changes what is recorded of a stage of a block alone.
   std::function<void(int layer, const std::string& tensor, oracles::Tensor&)> record;
+  bool of_record = false;   // only what is written of the step is changed
   bool tells_rate = false;  // the one that the step is made with
   std::string share;        // the law by which a micro-batch counts; empty: the right one
   std::function<double(std::size_t)> of_micro;  // a factor of a micro-batch's share

@@ -20,6 +20,7 @@ struct Planted {
   int ranks = 2;
   int steps = 1;
   std::string kind = "training";
+  bool of_record = false;  // wrong is what was written, and nothing that was computed
 };
 
 using harness::Gradient;
@@ -38,7 +39,7 @@ struct PlantedAdder {
                   const std::string& code,
                   const std::string& site,
                   const std::function<void(Healthy&)>& spoil) const {
-    list.push_back({check, name, verdict, code, site, spoil, ranks, steps, kind});
+    list.push_back({check, name, verdict, code, site, spoil, ranks, steps, kind, false});
   }
 };
 

@@ -16,7 +16,16 @@ inline void add_oracle_steps(std::vector<Planted>& list) {
                        const std::string& site,
                        const Training& training) {
     const auto make = [=](Healthy& h) { StepMaker(h, training).write(); };
-    list.push_back({"step_is_oracle", name, verdict, code, site, make, 2, 2});
+    list.push_back({"step_is_oracle",
+                    name,
+                    verdict,
+                    code,
+                    site,
+                    make,
+                    2,
+                    2,
+                    "training",
+                    training.of_record});
   };
   const auto fail = [&](const std::string& name,
                         const std::string& code,
@@ -96,14 +105,18 @@ inline void add_oracle_steps(std::vector<Planted>& list) {
        R"({"op":"optimizer","detail":{"law":"decay_twice"}})",
        of([](MadeStep& s) { s.train.weight_decay *= 2; }));
   fail("not clipped", "CLIP.WRONG", R"({"op":"clip"})", of([](MadeStep& s) { s.factor = 1; }));
+  // The update is made with the right one.
+  Training norm = of([](MadeStep& s) { s.norm *= s.norm; });
+  norm.of_record = true;
   fail("a norm that is squared",
        "CLIP.WRONG",
        R"({"op":"norm","detail":{"law":"norm_squared"}})",
-       of([](MadeStep& s) { s.norm *= s.norm; }));
+       norm);
+  norm.optimizer = [](MadeStep& s) { s.norm *= s.rank == 0 ? 1.25 : 1.5; };
   fail("a norm of each rank's own",
        "CLIP.WRONG",
        R"({"op":"norm","ranks":[0,1],"detail":{"differs_by_rank":true}})",
-       of([](MadeStep& s) { s.norm *= s.rank == 0 ? 1.25 : 1.5; }));
+       norm);
   fail("squares that are added up over the ranks",
        "CLIP.WRONG",
        R"({"op":"norm","detail":{"law":"norm_reduced_twice"}})",
@@ -202,6 +215,7 @@ inline void add_oracle_steps(std::vector<Planted>& list) {
         site("residual", "[1]", "forward"),
         by_a_percent);
   Training lies;
+  lies.of_record = true;
   lies.record = [=](int layer, const std::string& tensor, oracles::Tensor& kept) {
     if (layer == 1 && tensor == "middle") by_a_percent(kept);
   };
@@ -405,6 +419,7 @@ inline void add_oracle_steps(std::vector<Planted>& list) {
         {"loss_scale", "SCALER.WRONG", "told_scale", nsa::Precision::fp16}}) {
     Training reported = of({}, precision);
     reported.accumulate = 2;
+    reported.of_record = true;
     reported.reported = {{metric, 1.01}};
     fail(std::string("another ") + metric + " is reported",
          code,
@@ -418,7 +433,7 @@ inline void add_oracle_steps(std::vector<Planted>& list) {
        R"({"op":"told_floor","step":1})",
        nearly);
   Training lost;
-  lost.tells_all_lost = true;
+  lost.of_record = lost.tells_all_lost = true;
   fail("updates that moved are told as lost",
        "OPT.UPDATE_WRONG",
        R"({"op":"told_updates","step":1,"phase":"optimizer"})",
