@@ -62,6 +62,11 @@ INVISIBLE = {
     "reads_cumulative": "an implementation that reads earlier keys again gives the same outputs; its counter alone tells",
     "scores_halved": "block scores serve to choose alone, and a model that halves them chooses the same blocks",
     "blocks_sorted": "a model that lists its blocks in descending order attends to the same keys",
+    "weights_transposed": "a model that multiplies by transposed weights, forward and back, leaves the same rows and files",
+    "reads_of_other_branch": "the counters are the implementation's own: one that counts wrongly leaves the same rows",
+    "runs_doubled": "the counter is the implementation's own: one that runs twice and drops the first result leaves the same rows",
+    "recompute_compared_with_gradient": "a layer that rounds otherwise when it is computed again leaves the same rows",
+    "skipped_off_by_one": "the number is the optimiser's own word, and nothing is computed from it",
 }
 
 Mistake = collections.namedtuple("Mistake", "name case about make")
