@@ -259,14 +259,14 @@ TEST(Met, AStepThatIsLeftOutPastTheScaler) {
 TEST(Met, RanksThatChooseOtherBlocksCrossNoCollectives) {
   const Finding chosen =
       finding("DESYNC.SELECTION/blocks", R"({"ranks":[1],"step":1,"layers":[0]})");
-  const Finding unreduced = finding("GRAD.NOT_REDUCED/record", R"({"ranks":[0,1],"step":1})");
+  const Finding unreduced = finding("GRAD.NOT_REDUCED/gradients", R"({"ranks":[0,1],"step":1})");
   EXPECT_EQ(initiating({chosen, unreduced}).size(), 2U);
   EXPECT_THAT(initiating({finding("DESYNC.SIZE/extra", R"({"ranks":[1],"step":1})"), unreduced}),
               ElementsAre("DESYNC.SIZE"));
 }
 
 TEST(Met, AGradientOfOneRankAloneWhereNothingWasReduced) {
-  EXPECT_THAT(initiating({finding("GRAD.NOT_REDUCED/record", R"({"ranks":[0,1],"step":1})"),
+  EXPECT_THAT(initiating({finding("GRAD.NOT_REDUCED/gradients", R"({"ranks":[0,1],"step":1})"),
                           finding("NUMERIC.GRADIENT/mean",
                                   R"({"ranks":[0,1],"step":1,"op":"grad_sync",
                                       "detail":{"law":"rank_alone"}})")}),
