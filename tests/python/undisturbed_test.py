@@ -165,7 +165,7 @@ def environment(**more):
 
 
 def losses(text):
-    return sorted(re.findall(r"^rank \d+ step \d+ \S+$", text, re.M))
+    return sorted(re.findall(r"rank \d+ step \d+ [^\sr]+", text))  # two ranks may write into one line
 
 
 def write(folder, name, script):

@@ -94,7 +94,8 @@ class ReducedGradients {
     report_differing(evidence_, std::move(finding), result_);
   }
 
-  // Of all gradients at once. A rank that made no reduction where others did has reduced nothing.
+  // Of all gradients at once. A rank that made no reduction where others did has reduced nothing. Unless it `compares`, single
+  // gradients were recorded, and tell more if all ranks do alike.
   void judge_digests(std::int64_t step, bool compares) {
     const auto of_ranks = digests_.steps().find(step);
     if (told_ || evidence_.ranks() == 1 || of_ranks == digests_.steps().end()) return;
@@ -106,7 +107,7 @@ class ReducedGradients {
     const bool none = same && !made.empty() && made.begin()->second == 0;
     // Without a reduction each rank makes weights of its own. Where they agree all the same, the ranks read the same.
     const bool missed = none && reduced_before_ &&
-                        (digests_.said(step, kParameterClass) == Said::differ ||
+                        ((compares && digests_.said(step, kParameterClass) == Said::differ) ||
                          (always_reduced_ && others_wait(of_ranks->second)));
     reduced_before_ = reduced_before_ || !none;
     always_reduced_ = always_reduced_ && !none;
