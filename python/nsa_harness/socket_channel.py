@@ -16,7 +16,8 @@ from nsa_harness.channel import HEARTBEAT_S, Channel
 
 ADDRESS = "NSA_HARNESS_SOCKET"  # variable: path of a Unix socket in the folder of the case
 LET_GO_S = 5.0  # that threads get at the end to come back from torch, and those of torch to let go of what they called
-LAST_WORDS_S = 2.0  # that the controller gets at the end to read what is kept here
+LAST_WORDS_S = 2.0  # that the controller gets at the end to read some of what is kept here, again and again until it has read all
+MOST_LAST_WORDS_S = 30.0
 MOST_KEPT = 32 << 20  # bytes: recorded steps of a large model, and hours of others
 LOST = "lines_lost"  # the fact that says how many
 
@@ -75,11 +76,14 @@ class SocketChannel(Channel):
             self.on_beat = lambda: None
             self.flight = lambda: ""
             self._inside.release()
-        end = time.monotonic() + LAST_WORDS_S
-        while self._kept and time.monotonic() < end:
+        now = time.monotonic()
+        end, last, kept = now + LAST_WORDS_S, now + MOST_LAST_WORDS_S, self._kept_bytes
+        while self._kept and time.monotonic() < min(end, last):
             time.sleep(0.001)
             with self._lock:
                 self._flush()
+            if self._kept_bytes < kept:
+                kept, end = self._kept_bytes, time.monotonic() + LAST_WORDS_S
 
     def beat(self):
         with self._inside:

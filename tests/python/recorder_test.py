@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import types
 import unittest
 import weakref
@@ -316,6 +317,27 @@ class Waiting(unittest.TestCase):
         self.controller.close()
         for _ in range(3):
             self.channel.write("fact", name="a", value="")
+
+    def test_a_controller_that_reads_slowly_gets_all_at_the_end(self):
+        for what, value in (("LAST_WORDS_S", 0.5), ("MOST_LAST_WORDS_S", 60.0)):
+            self.addCleanup(setattr, socket_channel, what, getattr(socket_channel, what))
+            setattr(socket_channel, what, value)
+        for number in range(20_000):
+            self.channel.write("fact", name=str(number), value="x" * 20)
+        read = []
+
+        def read_slowly():
+            self.controller.settimeout(10)
+            while b"last" not in b"".join(read[-2:]):
+                time.sleep(0.02)
+                read.append(self.controller.recv(1 << 14))
+
+        self.channel.write("fact", name="last", value="")
+        reader = threading.Thread(target=read_slowly)
+        reader.start()
+        self.channel.end_calls()
+        self.assertEqual(0, len(self.channel._kept))
+        reader.join()
 
     def test_the_child_of_a_fork_says_nothing(self):
         child = os.fork()
