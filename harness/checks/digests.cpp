@@ -23,6 +23,12 @@ Digests::Digests(const Evidence& evidence) : evidence_(evidence) {
   }
 }
 
+std::int64_t Digests::folded() const {
+  std::int64_t steps = 0;
+  for (const auto& from : evidence_.stretches) steps += from.row.steps();
+  return steps;
+}
+
 std::map<std::string, std::map<int, Held>> Digests::held(std::int64_t step,
                                                          const TensorClass& of) const {
   std::map<std::string, std::map<int, Held>> pieces;

@@ -23,6 +23,8 @@ class Digests {
   explicit Digests(const Evidence& evidence);
 
   [[nodiscard]] bool empty() const { return steps_.empty(); }
+  // How many steps, compared before and equal, stand in the record as a Stretch alone.
+  [[nodiscard]] std::int64_t folded() const;
   using OfRanks = std::map<int, const StepDigest*>;
   [[nodiscard]] const std::map<std::int64_t, OfRanks>& steps() const { return steps_; }
   // The steps that ranks sent a digest of, and `recorded` ones.

@@ -85,6 +85,11 @@ void check_more(int process, const Artefact& row) {
   if (row.bytes < 0) throw nsa::Error("bytes: found " + std::to_string(row.bytes));
 }
 
+void check_more(int, const Stretch& row) {
+  const bool whole = row.first > 0 && row.steps() > 0 && row.steps() <= Stretch::kLongest;
+  if (!whole || row.of_ranks.empty()) throw nsa::Error("no steps of any rank");
+}
+
 template <typename Row>
 Row read_row(int process, const json& body) {
   static const json kPattern = json(Row{});
@@ -164,6 +169,7 @@ constexpr std::array kEntries = {
     entry<Done, &Evidence::done>(kWorker),
     entry<Observation, &Evidence::observations>(kWorker),
     entry<TensorDigest, &Evidence::tensor_digests>(kControllerOnly),
+    entry<Stretch, &Evidence::stretches>(kControllerOnly),
     entry<OtherLevel, &Evidence::other_levels>(kControllerOnly),
     entry<Started, &Evidence::started>(kControllerOnly),
     entry<Exited, &Evidence::exited>(kControllerOnly),

@@ -68,6 +68,7 @@ struct Evidence {
   Rows<ParameterHash> parameters;
   Rows<StepDigest> digests;
   Rows<TensorDigest> tensor_digests;
+  Rows<Stretch> stretches;
   Rows<Batch> batches;
   Rows<RouteUse> routes;
   Rows<Refusal> refusals;

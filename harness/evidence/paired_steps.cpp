@@ -82,11 +82,22 @@ Evidence with_paired_steps(Evidence evidence) {
   for (const From<StepDigest>& from : evidence.digests) {
     if (from.process >= 0) of_ranks[from.process][from.row.step] = from.row.reductions;
   }
+  // With each reduction in the same step there is nothing to be paired.
+  const bool all_same = std::all_of(of_ranks.begin(), of_ranks.end(), [&](const auto& entry) {
+    return entry.second == of_ranks.begin()->second;
+  });
   // A rank that reduces once more than the others waits for ever in the end, or dies.
   const bool all_well = std::all_of(of_ranks.begin(), of_ranks.end(), [&](const auto& entry) {
     return evidence.finished(entry.first);
   });
-  if (of_ranks.size() < 2 || !all_well) return evidence;
+  if (of_ranks.size() < 2 || !all_well || all_same) return evidence;
+  for (const From<Stretch>& from : evidence.stretches) {
+    std::int64_t so_far = from.row.reductions_before;
+    for (std::int64_t step = from.row.first; step <= from.row.last; ++step) {
+      so_far += from.row.reductions_each;
+      for (const Stretch::OfRank& rank : from.row.of_ranks) of_ranks[rank.rank][step] = so_far;
+    }
+  }
   std::map<int, Reductions> made_of;
   for (const auto& [rank, so_far] : of_ranks) made_of[rank] = made_in(so_far);
   const std::int64_t most_make = usual(made_of);

@@ -222,6 +222,40 @@ struct TensorDigest {
   std::int64_t all = 0;  // so many
 };
 
+// In some steps all ranks did the same, and held the same wherever they must. The controller tells these steps in one row in place
+// of theirs (step_fold.h). It has compared them before it did so, and what checks count of them is here.
+struct Stretch {
+  static constexpr const char* kKind = "stretch";
+  struct OfGroup {  // collectives without a gap, each of which was done
+    std::string group;
+    std::int64_t first = 0;  // sequence
+    std::int64_t last = 0;
+  };
+  struct OfRank {
+    int rank = 0;
+    std::int64_t begin_ms = 0;                     // as of an event
+    std::map<std::string, std::int64_t> phase_ms;  // until the next phase begins
+    std::string parameters;                        // digest after the last step
+    bool moved = false;                            // another one after some step
+    std::vector<OfGroup> collectives;
+  };
+  std::int64_t first = 0;  // step
+  std::int64_t last = 0;
+  // Of each rank, in all steps together:
+  std::int64_t forwards = 0;
+  std::int64_t backwards = 0;
+  std::int64_t sums = 0;   // collectives that sum gradients; of several ranks in each step
+  std::int64_t plans = 0;  // buckets
+  std::int64_t reductions_before = 0;  // as of StepDigest, before the first step
+  std::int64_t reductions_each = 0;    // and in each step
+  bool inputs = false;                 // no two ranks read the same; false: they do not tell
+  std::string losses;                  // of the lowest rank, step after step: "2.31,2.29"
+  std::vector<OfRank> of_ranks;
+
+  static constexpr std::int64_t kLongest = 1'000;  // steps
+  [[nodiscard]] std::int64_t steps() const { return last - first + 1; }
+};
+
 struct Batch {  // one row per sequence of a micro-batch
   static constexpr const char* kKind = "batch";
   std::int64_t step = 0;
@@ -608,6 +642,21 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(StepDigest,
                                                 piece)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     TensorDigest, step, of, tensor, fingerprint, state, odd, all)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Stretch::OfGroup, group, first, last)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
+    Stretch::OfRank, rank, begin_ms, phase_ms, parameters, moved, collectives)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Stretch,
+                                                first,
+                                                last,
+                                                forwards,
+                                                backwards,
+                                                sums,
+                                                plans,
+                                                reductions_before,
+                                                reductions_each,
+                                                inputs,
+                                                losses,
+                                                of_ranks)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Batch, step, micro, of_rank, sequence, hash, source)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RouteUse, seam, layer, effective, forward, backward)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Refusal, seam, layer, requested, reason)

@@ -6,10 +6,12 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <tuple>
 
 #include "harness/evidence/torch_types.h"
 #include "nsa/base/error.h"
+#include "nsa/base/text.h"
 
 namespace harness {
 
@@ -54,6 +56,13 @@ void take_phases(const Evidence& evidence, Digest& digest) {
   std::map<int, std::vector<std::pair<std::int64_t, std::string>>> begins;
   for (const auto& row : evidence.phases) begins[row.process].emplace_back(row.t_ms, row.row.phase);
   for (const auto& row : evidence.done) begins[row.process].emplace_back(row.t_ms, "");
+  std::map<int, std::map<std::string, std::int64_t>> folded;
+  for (const auto& stretch : evidence.stretches) {
+    for (const Stretch::OfRank& rank : stretch.row.of_ranks) {
+      begins[rank.rank].emplace_back(rank.begin_ms, "");
+      for (const auto& [phase, ms] : rank.phase_ms) folded[rank.rank][phase] += ms;
+    }
+  }
   for (auto& [process, list] : begins) {
     std::stable_sort(
         list.begin(), list.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -66,6 +75,7 @@ void take_phases(const Evidence& evidence, Digest& digest) {
       if (at == total.end()) at = total.insert(total.end(), {process, phase, 0});
       at->ms += list[i + 1].first - list[i].first;
     }
+    for (PhaseTime& time : total) time.ms += folded[process][time.phase];
     digest.phases.insert(digest.phases.end(), total.begin(), total.end());
   }
   std::stable_sort(
@@ -123,6 +133,13 @@ void take_samples(const Evidence& evidence, Digest& digest) {
     if (row.process < 0) continue;
     values[row.row.metric][row.process][row.row.step] = row.row.value.value;
     if (row.process == 0) last[row.row.metric] = row.row.value.value;
+  }
+  for (const auto& stretch : evidence.stretches) {
+    std::map<std::int64_t, double>& losses = values["loss"][stretch.row.of_ranks.front().rank];
+    std::int64_t step = stretch.row.first;
+    std::istringstream stream(stretch.row.losses);
+    for (std::string loss; std::getline(stream, loss, ',');)
+      losses[step++] = nsa::parse_double(loss).value_or(std::nan(""));
   }
   for (const auto& [metric, by_rank] : values) {
     for (const auto& [step, value] : by_rank.begin()->second) {

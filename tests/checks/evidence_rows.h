@@ -32,6 +32,7 @@ void each_kind(Evidence& evidence, const Visit& visit) {
       &E::parameters,
       &E::digests,
       &E::tensor_digests,
+      &E::stretches,
       &E::batches,
       &E::routes,
       &E::refusals,

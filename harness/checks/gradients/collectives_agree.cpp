@@ -27,9 +27,21 @@ std::string words(const Collective& row) {
          std::to_string(row.count) + " " + row.dtype;
 }
 
+using Folded = std::map<std::int64_t, std::int64_t>;  // first and last sequence
+
 struct Group {
   std::map<int, Sequence> of_rank;
   std::map<int, std::int64_t> completed;  // highest sequence done, by rank
+  std::map<int, Folded> folded;           // by rank: compared before, and told as a Stretch alone
+
+  // The last one of those around `sequence`.
+  [[nodiscard]] std::optional<std::int64_t> folded_to(int rank, std::int64_t sequence) const {
+    const auto of = folded.find(rank);
+    if (of == folded.end()) return std::nullopt;
+    const auto after = of->second.upper_bound(sequence);
+    if (after == of->second.begin() || std::prev(after)->second < sequence) return std::nullopt;
+    return std::prev(after)->second;
+  }
 };
 
 bool alive(const Evidence& evidence, int rank) {
@@ -52,6 +64,19 @@ class Sequences {
       const auto [at, is_new] =
           groups_[row.row.group].completed.try_emplace(row.process, row.row.sequence);
       at->second = std::max(at->second, row.row.sequence);
+    }
+    for (const auto& from : evidence.stretches) {
+      plans_ += from.row.plans;
+      for (const Stretch::OfRank& rank : from.row.of_ranks) {
+        for (const Stretch::OfGroup& of : rank.collectives) {
+          Group& group = groups_[of.group];
+          group.of_rank[rank.rank];
+          group.folded[rank.rank][of.first] = of.last;
+          std::int64_t& completed = group.completed[rank.rank];
+          completed = std::max(completed, of.last);
+          seen_.insert(rank.rank);
+        }
+      }
     }
   }
 
@@ -90,6 +115,18 @@ class Sequences {
     look_for_holes(group);
     std::int64_t first_missing = 0;
     while (true) {
+      std::set<int> apart;
+      if (const auto last = folded_on_all(group, first_missing, apart)) {
+        compared_ += *last - first_missing + 1;
+        first_missing = *last + 1;
+        continue;
+      }
+      if (!apart.empty()) {
+        result_.missing("whether " + ranks_text(to_ints(apart)) + " issued as sequence " +
+                        std::to_string(first_missing) + " of group " + name +
+                        " what the others did, who were compared before");
+        return;
+      }
       const std::map<int, Shape> shapes = shapes_at(group, first_missing);
       if (shapes.size() < group.of_rank.size()) break;
       if (!all_equal(shapes)) {
@@ -102,15 +139,38 @@ class Sequences {
     judge_shorter(name, group, first_missing);
   }
 
+  // The last of the sequences from this one on that all ranks of the group have folded. `apart`: who has not, if others have.
+  [[nodiscard]] static std::optional<std::int64_t> folded_on_all(const Group& group,
+                                                                 std::int64_t sequence,
+                                                                 std::set<int>& apart) {
+    std::optional<std::int64_t> last;
+    for (const auto& [rank, rows] : group.of_rank) {
+      const auto of_rank = group.folded_to(rank, sequence);
+      if (!of_rank) {
+        apart.insert(rank);
+      } else {
+        last = last ? std::min(*last, *of_rank) : of_rank;
+      }
+    }
+    if (!last) apart.clear();
+    return apart.empty() ? last : std::nullopt;
+  }
+
   // A rank numbers its collectives one after the other and writes each before it begins: a record with a hole, or the end of
   // what never began, is not all that happened.
   void look_for_holes(const Group& group) {
     for (const auto& [rank, rows] : group.of_rank) {
-      const std::int64_t last = rows.rbegin()->first;
-      if (last + 1 != static_cast<std::int64_t>(rows.size())) {
+      std::int64_t last = rows.empty() ? -1 : rows.rbegin()->first;
+      auto count = static_cast<std::int64_t>(rows.size());
+      if (const auto folded = group.folded.find(rank); folded != group.folded.end()) {
+        for (const auto& [first, to] : folded->second) {
+          count += to - first + 1;
+          last = std::max(last, to);
+        }
+      }
+      if (last + 1 != count) {
         result_.missing("collectives of " + process_name(rank) + " without a gap (" +
-                            counted(static_cast<std::int64_t>(rows.size()), "row") +
-                            " up to sequence " + std::to_string(last) + ")",
+                            counted(count, "row") + " up to sequence " + std::to_string(last) + ")",
                         site_of_rank(rank));
       }
       const auto completed = group.completed.find(rank);

@@ -64,7 +64,7 @@ class ReducedGradients {
       reduced_before_ = reduced_before_ || recorded.contains(step);
     }
     if (there_ == 0 && !result_.has_findings()) result_.missing("a gradient that came in a step");
-    const auto steps = static_cast<std::int64_t>(all.size());
+    const auto steps = static_cast<std::int64_t>(all.size()) + digests_.folded();
     const std::string count = std::to_string(params_.size());
     return result_.finish(
         (!in_pieces_.empty() ? of_pieces(steps)

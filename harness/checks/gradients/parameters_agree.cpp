@@ -41,7 +41,7 @@ class States {
     }
     const std::set<std::int64_t> recorded(course_.steps.begin(), course_.steps.end());
     const std::set<std::int64_t> all = digests_.steps_and(recorded);
-    const auto steps = static_cast<std::int64_t>(all.size());
+    const auto steps = static_cast<std::int64_t>(all.size()) + digests_.folded();
     for (const std::int64_t step : all) {
       const bool by_tensor = recorded.contains(step);
       std::vector<Departure> diverged;  // one a parameter

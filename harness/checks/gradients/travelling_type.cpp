@@ -49,17 +49,6 @@ void take(OtherType& other, int rank, const Types& asked, const Collective& row)
 
 }  // namespace
 
-bool sums_gradients(const Collective& row) {
-  const bool when = row.phase == "backward" || row.phase == "record";
-  const bool floating =
-      row.dtype.find("Float") != std::string::npos || row.dtype == "Double" || row.dtype == "Half";
-  return row.op == "allreduce" && when && floating;
-}
-
-bool scatters_gradients(const Collective& row) {
-  return row.op == "reduce_scatter";
-}
-
 std::optional<Finding> other_type_travels(const Evidence& evidence) {
   const std::map<RankAndStep, Types> asked = asked_types(evidence);
   std::map<std::int64_t, OtherType> steps;

@@ -6,14 +6,9 @@
 #include <optional>
 
 #include "harness/checks/result.h"
+#include "harness/evidence/gradient_sums.h"
 
 namespace harness::checks {
-
-// Gradients are summed in the backward or, the first time with a static graph, right after it; maps of unused parameters are
-// summed too, but of integers.
-[[nodiscard]] bool sums_gradients(const Collective& row);
-// Sums those of sharded parameters: each rank gets its piece.
-[[nodiscard]] bool scatters_gradients(const Collective& row);
 
 // COMM.DTYPE of the first step in which a rank's all-reduces have another type.
 [[nodiscard]] std::optional<Finding> other_type_travels(const Evidence& evidence);

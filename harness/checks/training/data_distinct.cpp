@@ -48,6 +48,10 @@ class Batches {
       for (const Slot& slot : slots) judge_slot(slot, readers);
       judge_readers(readers);
     }
+    for (const auto& from : evidence_.stretches) {
+      const auto read = static_cast<std::int64_t>(from.row.of_ranks.size()) * from.row.steps();
+      if (from.row.inputs) sequences_ += read;
+    }
     judge_sources();
     if (evidence_.the_case.scenario.model.dropout > 0) judge_masks();
     if (evidence_.ranks() == 1 && compared_ == 0 && !is_command_) {
@@ -324,7 +328,7 @@ class Batches {
   std::map<Slot, std::vector<int>> foreign_;
   std::map<int, std::map<std::string, Slot>> seen_;  // of each rank, the first place of a hash
   std::map<int, Again> again_;
-  int sequences_ = 0;
+  std::int64_t sequences_ = 0;
   int compared_ = 0;
   int repeats_ = 0;
 };

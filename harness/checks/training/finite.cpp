@@ -205,6 +205,11 @@ class Finiteness {
 
   // Of all tensors in every step. Gradients that overflow in a step that the optimiser left out are no finding.
   void judge_digests() {
+    for (const auto& from : evidence_.stretches) {
+      const auto ranks = static_cast<std::int64_t>(from.row.of_ranks.size());
+      samples_ += ranks * from.row.steps();  // the losses
+      digests_ += ranks * from.row.steps();
+    }
     const Digests digests(evidence_);
     for (const auto& [step, of_ranks] : digests.steps()) {
       for (const auto& [rank, digest] : of_ranks) {

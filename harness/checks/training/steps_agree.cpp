@@ -24,6 +24,7 @@ struct OfRank {
   std::int64_t forwards = 0;
   std::int64_t backwards = 0;
   std::int64_t reductions = 0;
+  std::int64_t folded = 0;  // steps in stretches, in none of the sets above
 };
 
 Steps without(const Steps& all, const Steps& some) {
@@ -33,11 +34,16 @@ Steps without(const Steps& all, const Steps& some) {
   return rest;
 }
 
+using Stretches = std::vector<std::pair<std::int64_t, std::int64_t>>;  // first and last step
+
 // "step 3", "steps 1-10, 100"
-std::string steps_text(const Steps& steps) {
-  std::vector<int> numbers;
-  for (const std::int64_t step : steps) numbers.push_back(static_cast<int>(step));
-  return (numbers.size() == 1 ? "step " : "steps ") + nsa::ranges_text(numbers);
+std::string steps_text(const Steps& steps, const Stretches& folded = {}) {
+  std::set<int> numbers;
+  for (const std::int64_t step : steps) numbers.insert(static_cast<int>(step));
+  for (const auto& [first, last] : folded) {
+    for (std::int64_t step = first; step <= last; ++step) numbers.insert(static_cast<int>(step));
+  }
+  return (numbers.size() == 1 ? "step " : "steps ") + nsa::ranges_text(to_ints(numbers));
 }
 
 class EveryStep {
@@ -54,6 +60,7 @@ class EveryStep {
       if (phase == "optimizer") rank.updated.insert(row.row.step);
     }
     read_tensors();
+    read_stretches();
     for (const auto& row : evidence.samples) {
       if (row.process >= 0 && row.row.metric == "loss")
         ranks_[row.process].losses.insert(row.row.step);
@@ -107,6 +114,33 @@ class EveryStep {
     }
   }
 
+  // In each step of a stretch each of its ranks did all that is asked for here. So these steps are in no set: what a rank lacks is
+  // not among them. They are counted, and named where steps are.
+  void read_stretches() {
+    for (const auto& from : evidence_.stretches) {
+      const Stretch& stretch = from.row;
+      std::set<int> others;
+      for (const int rank : all_ranks(evidence_)) others.insert(rank);
+      for (const Stretch::OfRank& of : stretch.of_ranks) {
+        OfRank& rank = ranks_[of.rank];
+        rank.forwards += stretch.forwards;
+        rank.backwards += stretch.backwards;
+        rank.reductions += stretch.sums;
+        rank.folded += stretch.steps();
+        others.erase(of.rank);
+      }
+      folded_count_ += stretch.steps();
+      folded_.emplace_back(stretch.first, stretch.last);
+      if (others.empty()) continue;
+      result_.missing("what " + ranks_text(to_ints(others)) + " did in " +
+                      steps_text({}, {folded_.back()}) + ", which the others took alike");
+    }
+  }
+
+  [[nodiscard]] std::int64_t count(const Steps& steps) const {
+    return static_cast<std::int64_t>(steps.size()) + folded_count_;
+  }
+
   // Ranks may take fewer steps by right where DistributedDataParallel lets them join.
   [[nodiscard]] bool may_take_fewer() const { return any_rank_reports(evidence_, kJoinsFact); }
 
@@ -137,7 +171,7 @@ class EveryStep {
     finding.site.ranks = ranks;
     finding.site.step = *steps.begin();
     finding.facts = {{"skipped", steps.size()},
-                     {"total", updated_.size()},
+                     {"total", count(updated_)},
                      {"which", steps_text(steps)},
                      {"others", ranks_text(others)}};
     return finding;
@@ -152,6 +186,13 @@ class EveryStep {
       if (row.process < 0 || row.row.taken == 0 || row.row.parameters.empty()) continue;
       states[row.process].insert(row.row.parameters);
       ++taken[row.process];
+    }
+    for (const auto& from : evidence_.stretches) {
+      for (const Stretch::OfRank& of : from.row.of_ranks) {
+        states[of.rank].insert(of.parameters);
+        if (of.moved) states[of.rank].insert("another");
+        taken[of.rank] += from.row.steps();
+      }
     }
     std::vector<int> ranks;
     for (const auto& [rank, found] : states) {
@@ -203,7 +244,7 @@ class EveryStep {
     if (rest.empty()) return;
     result_.missing("why the optimiser took " + steps_text(rest) +
                     " without a reduction of gradients on any rank, as there was one in " +
-                    steps_text(reduced));
+                    steps_text(reduced, folded_));
   }
 
   void name_not_judged() {
@@ -227,15 +268,13 @@ class EveryStep {
   // "each of 6 steps", "steps 1-10 of 40"
   [[nodiscard]] std::string looked_at() const {
     if (compared_.size() == updated_.size()) {
-      return updated_.size() == 1 ? "the only step" : "each of " + counted_steps();
+      return count(updated_) == 1 ? "the only step" : "each of " + counted_steps();
     }
-    if (compared_.empty()) return "no tensor of " + counted_steps();
-    return steps_text(compared_) + " of " + std::to_string(updated_.size());
+    if (count(compared_) == 0) return "no tensor of " + counted_steps();
+    return steps_text(compared_, folded_) + " of " + std::to_string(count(updated_));
   }
 
-  [[nodiscard]] std::string counted_steps() const {
-    return counted(static_cast<std::int64_t>(updated_.size()), "step");
-  }
+  [[nodiscard]] std::string counted_steps() const { return counted(count(updated_), "step"); }
 
   [[nodiscard]] std::string summary() const {
     std::string text = "looked at " + looked_at() + " on " + ranks_text(all_ranks(evidence_));
@@ -243,7 +282,7 @@ class EveryStep {
     for (const auto& [rank, seen] : ranks_) {
       alike[counted(seen.forwards, "forward") + ", " + counted(seen.backwards, "backward") + ", " +
             counted(seen.reductions, "reduction") + ", " +
-            counted(static_cast<std::int64_t>(seen.updated.size()), "optimiser step")]
+            counted(static_cast<std::int64_t>(seen.updated.size()) + seen.folded, "optimiser step")]
           .push_back(rank);
     }
     for (const auto& [counts, ranks] : alike) {
@@ -254,7 +293,9 @@ class EveryStep {
 
   const Evidence& evidence_;
   std::set<std::pair<int, std::int64_t>> sat_out_;
-  std::set<int> silent_;  // nothing is known of their steps
+  Stretches folded_;
+  std::int64_t folded_count_ = 0;  // steps in them
+  std::set<int> silent_;           // nothing is known of their steps
   std::map<int, OfRank> ranks_;
   Steps updated_;   // by any rank
   Steps compared_;  // on every rank that took them
