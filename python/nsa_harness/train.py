@@ -36,9 +36,10 @@ NOT_JUDGED = "not_judged"  # a fact: "WHAT, because WHY"
 _watching = []  # the Recorder of this process
 
 
-def watch(model, optimizer, every=100):
+def watch(model, optimizer, every=None):
     """Records what `model` and `optimizer` do for the harness. In each step: progress, collectives, the loss, and fingerprints of all
-    parameters, buffers, reduced gradients and batches. In the first ten steps and in each `every`th one: each of these by itself.
+    parameters, buffers, reduced gradients and batches. In the first ten steps and in each `every`th one: each of these by itself. Without
+    `every`: in steps 100, 200, ... 1000, 2000, ... 10000, 20000, ..., so that the record of a long run is small.
 
     `model` is a module, a DistributedDataParallel around one, one that fully_shard was applied to, or what torch.compile made
     of it. What of another model cannot be judged (FullyShardedDataParallel, tensor parallelism) is listed in the report, with the
@@ -46,7 +47,7 @@ def watch(model, optimizer, every=100):
     if not is_watching():
         begin(model, optimizer, every)
     elif optimizer is _watching[-1].optimizer:
-        _watching[-1].every = max(1, every)  # `run --watch` has begun before this line
+        _watching[-1].record_every(every)  # `run --watch` has begun before this line
     else:
         not_judged("another model or optimiser, because watch was called before: it looks at the first ones")
 
@@ -68,7 +69,7 @@ def refuse(sentence):
         opened[0].write("fact", name=NOT_JUDGED, value=sentence)
 
 
-def begin(model, optimizer, every=100, called=None, first=1):
+def begin(model, optimizer, every=None, called=None, first=1):
     """watch() in a process that is not watched yet. `called`: by the script, where it is a part of the model; `first`: number of the
     script's next step."""
     opened = _open(model)
@@ -163,7 +164,7 @@ class Recorder:
         self.optimizer = optimizer
         self.channel = channel
         self.rank = rank
-        self.every = max(1, every)
+        self.record_every(every)
         self.said = set()  # what cannot be judged
         self.scope = Scope(self.inner, optimizer)
         self.params = self.scope.params
@@ -217,9 +218,14 @@ class Recorder:
             self.said.add(sentence)
             self.channel.write("fact", name=NOT_JUDGED, value=sentence)
 
+    def record_every(self, steps):
+        """None: as watch() says."""
+        self.every = None if steps is None else max(1, steps)
+
     def is_recorded(self):
         """Whether this step's tensors are: every collective is, but not every tensor of a long run."""
-        return self.step <= FIRST_STEPS or self.step % self.every == 0
+        every = self.every or 10 ** max(2, len(str(self.step)) - 1)
+        return self.step <= FIRST_STEPS or self.step % every == 0
 
     def looks(self):
         """Whether tensors may be read now. While a CUDA graph is captured nothing may wait for the card."""

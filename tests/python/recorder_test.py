@@ -116,6 +116,18 @@ class Recording(unittest.TestCase):
         self.assertEqual({(row["ready_count"], row["reachable"], row["state"]) for row in gradients}, {(1, True, "ok")})
         self.assertEqual(sorted(row["ready_order"] for row in gradients if row["step"] == EVERY), list(range(12)))
 
+    def test_a_long_run_is_recorded_more_and_more_rarely_unless_it_is_told_how_often(self):
+        def recorded(every, until):
+            self.recorder.record_every(every)
+            found = []
+            for self.recorder.step in range(1, until + 1):
+                if self.recorder.is_recorded():
+                    found.append(self.recorder.step)
+            return found[FIRST_STEPS:]
+
+        self.assertEqual(recorded(None, 30_000), [*range(100, 1000, 100), *range(1000, 10_000, 1000), 10_000, 20_000, 30_000])
+        self.assertEqual(recorded(400, 2000), [400, 800, 1200, 1600, 2000])
+
     def test_every_step_tells_its_phases_and_counts_hooks(self):
         self.train(FIRST_STEPS)
         self.assertEqual(self.hooks(), 12 * FIRST_STEPS)
