@@ -104,6 +104,7 @@ class CaseRun {
   }
 
   RunResult run() {
+    if (case_.scenario.is_command()) sink_.fold_steps();
     for (const Fact& fact : machine_facts()) record(fact);
     if (mark_.number == 0)
       record(Fact{"marked_by", "a variable alone: RLIMIT_LOCKS has no effect"});

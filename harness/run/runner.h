@@ -68,10 +68,13 @@ struct RunnerOptions {
   std::int64_t link_deadline_ms = 20'000;
 };
 
-// Called on the runner's thread, in order, after the event is in the log. `on_event` gets every event, the controller's
-// included; a throw from it does not stop the case: it is not called again, and the runner ends as `recording_failed`.
+// Called on the runner's thread. A throw from one that gets an event does not stop the case: it is not called again, and the runner
+// ends as `recording_failed`.
 struct RunnerHooks {
+  // Every event, the controller's included, in order, after it is in the log.
   std::function<void(const Event&)> on_event;
+  // Those that stay in the record, in its order; of a command later, and fewer (harness/evidence/step_fold.h).
+  std::function<void(const Event&)> on_kept;
   std::function<void()> on_tick;  // a few times a second: progress line
 };
 

@@ -65,6 +65,57 @@ TEST_F(EventLogTest, RoundTripAndHash) {
   EXPECT_EQ(read(), std::pair(LogState::whole, 200)) << "lines are read as well as packed ones";
 }
 
+std::vector<Event> facts(int from, int to) {
+  std::vector<Event> events;
+  for (int i = from; i < to; ++i) events.push_back(Event::of(0, i, Fact{"n", std::to_string(i)}));
+  return events;
+}
+
+TEST_F(EventLogTest, OpenLinesAreThereUntilOthersTakeTheirPlace) {
+  const auto names = [&] {
+    std::string all;
+    (void)read_event_log(folder_.path(), [&](const Event& event) {
+      all += event.body["value"].get<std::string>() + " ";
+    });
+    return all;
+  };
+  EventLog log(folder_.path());
+  log.append(facts(0, 2));
+  log.append_open(facts(2, 4));
+  log.append_open(facts(4, 6));
+  EXPECT_EQ(names(), "0 1 2 3 4 5 ");
+  EXPECT_EQ(log.hash(), hash_of_events(folder_.path()));
+  log.settle(facts(2, 3), facts(5, 6));
+  EXPECT_EQ(names(), "0 1 2 5 ");
+  log.append_open(facts(6, 7));
+  EXPECT_EQ(log.hash(), hash_of_events(folder_.path()));
+  log.settle(facts(5, 7), {});
+  log.finish();
+  EXPECT_EQ(names(), "0 1 2 5 6 ");
+  EXPECT_EQ(read(), std::pair(LogState::whole, 5));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / kEventsTailFile));
+}
+
+// As a kill leaves it: the new lines were written beside the file, and are on their way into it.
+TEST_F(EventLogTest, AKillWhileOpenLinesAreReplacedLosesNoneAndRepeatsNone) {
+  const auto text = [](const std::vector<Event>& events) {
+    std::string lines;
+    for (const Event& event : events) lines += encode_event(event) + "\n";
+    return lines;
+  };
+  const std::string settled = text(facts(0, 2));
+  const std::string tail = text(facts(2, 5));
+  std::ofstream(folder_ / kEventsTailFile) << "{\"after\":" << settled.size() << "}\n" << tail;
+  for (const std::string& rest : {text(facts(7, 9)), std::string(), tail, tail.substr(0, 40)}) {
+    std::ofstream(path_, std::ios::binary | std::ios::trunc) << settled << rest;
+    EXPECT_EQ(read(), std::pair(LogState::unfinished, 5)) << "with " << rest;
+  }
+  std::ofstream(path_, std::ios::binary | std::ios::trunc) << settled.substr(0, 10);
+  EXPECT_THROW(read(), nsa::Error) << "what the tail goes on from is not there";
+  std::ofstream(folder_ / kEventsTailFile) << tail;
+  EXPECT_THROW(read(), nsa::Error) << "it does not say where it begins";
+}
+
 TEST_F(EventLogTest, AKillBeforeTheLinesAreRemovedLosesNothing) {
   write(100, true);
   const std::string copy = folder_ / "copy";

@@ -405,10 +405,8 @@ RunResult RunSession::run_attempt(std::size_t index, const Place& place, Evidenc
   evidence.the_case = the_case;
   evidence.folder = options.folder;
   RunnerHooks hooks;
-  hooks.on_event = [&](const Event& event) {
-    evidence.add(event);
-    progress_.on_event(position, event);
-  };
+  hooks.on_event = [&](const Event& event) { progress_.on_event(position, event); };
+  hooks.on_kept = [&](const Event& event) { evidence.add(event); };
   hooks.on_tick = [&] { progress_.on_tick(); };
   return run_case(the_case, options, hooks);
 }

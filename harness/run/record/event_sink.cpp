@@ -1,6 +1,9 @@
 #include "harness/run/record/event_sink.h"
 
+#include <algorithm>
 #include <exception>
+#include <iterator>
+#include <utility>
 
 #include "nsa/base/secrets.h"
 #include "nsa/base/text.h"
@@ -8,6 +11,8 @@
 namespace harness {
 
 namespace {
+
+constexpr std::size_t kFewEvents = 4'096;  // some megabytes: what is folded at once
 
 // Keys are names of rows; values are numbers, names, and what processes say: without secrets, and nothing in it steers a terminal.
 void hide_secrets(nlohmann::json& value) {
@@ -46,11 +51,38 @@ bool EventSink::attempt(const std::function<void()>& action) noexcept {
 
 void EventSink::flush() noexcept {
   if (batch_.empty()) return;
-  if (log_works_) log_works_ = attempt([&] { log_.append(batch_); });
+  const auto log = [&] { fold_ ? log_.append_open(batch_) : log_.append(batch_); };
+  if (log_works_) log_works_ = attempt(log);
   for (const Event& event : batch_) {
     if (hooks_.on_event && !attempt([&] { hooks_.on_event(event); })) hooks_.on_event = nullptr;
   }
+  if (fold_) {
+    std::move(batch_.begin(), batch_.end(), std::back_inserter(open_));
+    if (open_.size() > 2 * stay_open_ + kFewEvents) settle(false);
+  } else {
+    keep(batch_);
+  }
   batch_.clear();
+}
+
+void EventSink::keep(std::span<const Event> events) noexcept {
+  for (const Event& event : events) {
+    if (hooks_.on_kept && !attempt([&] { hooks_.on_kept(event); })) hooks_.on_kept = nullptr;
+  }
+}
+
+void EventSink::settle(bool ends) noexcept {
+  StepFold::Folded folded;
+  if (!attempt([&] { folded = fold_->fold(std::move(open_), ends); })) return;
+  keep(folded.settled);
+  const auto log = [&] {
+    std::vector<Event> open = folded.open;
+    if (folded.stretch) open.push_back(*folded.stretch);
+    log_.settle(folded.settled, open);
+  };
+  if (log_works_) log_works_ = attempt(log);
+  open_ = std::move(folded.open);
+  stay_open_ = open_.size();
 }
 
 void EventSink::tick() noexcept {
@@ -59,6 +91,7 @@ void EventSink::tick() noexcept {
 
 void EventSink::finish() noexcept {
   flush();
+  if (fold_) settle(true);
   if (log_works_) log_works_ = attempt([&] { log_.finish(); });
 }
 

@@ -3,9 +3,12 @@
 #pragma once
 
 #include <functional>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "harness/evidence/step_fold.h"
 #include "harness/run/record/run_folder.h"
 #include "harness/run/runner.h"
 
@@ -16,6 +19,8 @@ class EventSink {
   // Throws: nsa::Error if the log cannot be made.
   EventSink(const std::string& folder, const RunnerHooks& hooks);
 
+  // From here on steps that all ranks took alike become one row. REQUIRES: nothing was added yet.
+  void fold_steps() { fold_.emplace(); }
   // Without what looks like a secret (nsa/base/secrets.h), whoever wrote it.
   void add(Event event);
   void flush() noexcept;  // what was added goes out
@@ -28,10 +33,15 @@ class EventSink {
 
  private:
   bool attempt(const std::function<void()>& action) noexcept;  // false: it threw
+  void keep(std::span<const Event> events) noexcept;
+  void settle(bool ends) noexcept;
 
   EventLog log_;
   RunnerHooks hooks_;
   std::vector<Event> batch_;
+  std::optional<StepFold> fold_;
+  std::vector<Event> open_;    // in the log, and not kept yet
+  std::size_t stay_open_ = 0;  // of these, when they were looked at last
   bool log_works_ = true;
   std::string error_;  // the first
 };

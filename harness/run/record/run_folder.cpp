@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <fcntl.h>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 #include "harness/evidence/line_reader.h"
@@ -45,6 +46,39 @@ std::uint64_t noted_bytes(const std::string& noted) {
   return bytes && *bytes >= 0 ? static_cast<std::uint64_t>(*bytes) : 0;
 }
 
+std::string lines_of(std::span<const Event> events) {
+  std::string lines;
+  for (const Event& event : events) {
+    lines += encode_event(event);
+    lines += '\n';
+  }
+  return lines;
+}
+
+constexpr const char* kAfter = "after";
+
+// In place of what `path` holds behind some byte. Throws: nsa::Error where it does not say behind which one.
+void read_with_tail(const std::string& path,
+                    const std::string& tail,
+                    const std::function<void(std::string_view)>& on_piece) {
+  constexpr std::int64_t kMostBytes = std::int64_t{1} << 30;
+  const std::string text = nsa::read_file(tail, kMostBytes);
+  const std::size_t end = text.find('\n');
+  const auto head = nlohmann::json::parse(text.substr(0, end), nullptr, false);
+  if (end == std::string::npos || !head.is_object() || !head.contains(kAfter) ||
+      !head[kAfter].is_number_unsigned()) {
+    throw nsa::Error(tail + ": does not say where it begins");
+  }
+  auto left = head[kAfter].get<std::uint64_t>();
+  nsa::read_pieces(path, [&](std::string_view piece) {
+    const std::string_view counts = piece.substr(0, left);
+    left -= counts.size();
+    if (!counts.empty()) on_piece(counts);
+  });
+  if (left > 0) throw nsa::Error(path + ": shorter than " + tail + " says");
+  on_piece(std::string_view(text).substr(end + 1));
+}
+
 // The lines themselves where they still are: they are removed last.
 void read_log(const std::string& folder,
               const std::string& noted,
@@ -54,7 +88,8 @@ void read_log(const std::string& folder,
     unpack_file(folder + "/" + kPackedEventsFile, noted_bytes(noted), on_piece);
     return;
   }
-  nsa::read_pieces(path, on_piece);
+  const std::string tail = folder + "/" + kEventsTailFile;
+  exists(tail) ? read_with_tail(path, tail, on_piece) : nsa::read_pieces(path, on_piece);
 }
 
 }  // namespace
@@ -69,11 +104,35 @@ EventLog::EventLog(const std::string& folder) : folder_(folder) {
 }
 
 void EventLog::append(std::span<const Event> events) {
-  std::string lines;
-  for (const Event& event : events) {
-    lines += encode_event(event);
-    lines += '\n';
-  }
+  const std::string lines = lines_of(events);
+  write(lines);
+  hash_.update(lines);
+  settled_bytes_ = bytes_;
+}
+
+void EventLog::append_open(std::span<const Event> events) {
+  write(lines_of(events));
+}
+
+void EventLog::settle(std::span<const Event> settled, std::span<const Event> open) {
+  const std::string stay = lines_of(settled);
+  const std::string rest = lines_of(open);
+  const std::string tail = folder_ + "/" + kEventsTailFile;
+  nsa::NewFile file(tail);
+  file.write(nlohmann::json{{kAfter, settled_bytes_}}.dump() + "\n" + stay + rest);
+  file.keep(false);
+  if (ftruncate(fd_.get(), static_cast<off_t>(settled_bytes_)) != 0)
+    nsa::throw_write_error("shorten", folder_ + "/" + kEventsFile, errno);
+  bytes_ = settled_bytes_;
+  write(stay + rest);
+  hash_.update(stay);
+  settled_bytes_ += stay.size();
+  std::error_code error;
+  std::filesystem::remove(tail, error);
+  if (error) throw nsa::Error(tail + ": cannot remove: " + error.message());
+}
+
+void EventLog::write(const std::string& lines) {
   try {
     nsa::write_all(fd_.get(), lines, folder_ + "/" + kEventsFile);
   } catch (
@@ -81,7 +140,6 @@ void EventLog::append(std::span<const Event> events) {
     (void)!ftruncate(fd_.get(), static_cast<off_t>(bytes_));
     throw;
   }
-  hash_.update(lines);
   bytes_ += lines.size();
 }
 
@@ -97,7 +155,7 @@ void EventLog::finish() {
 }
 
 std::string EventLog::hash() const {
-  return hash_text(hash_.hex(), bytes_);
+  return settled_bytes_ == bytes_ ? hash_text(hash_.hex(), bytes_) : hash_of_events(folder_);
 }
 
 bool has_event_log(const std::string& folder) {

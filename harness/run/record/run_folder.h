@@ -2,6 +2,10 @@
 // events.jsonl.hash ("HASH BYTES\n" of the lines, the hash as nsa::hash_hex gives it) and, instead of the lines themselves,
 // events.jsonl.zst, which holds the same lines packed. The source of which the database is derived.
 // Lines arrive whole: a batch is one write(). A file that ends in half a line is of a controller that was killed.
+//
+// In a record that is folded (harness/evidence/step_fold.h) the last lines are open: others may take their place. While these are
+// written they lie in events.jsonl.tail too, behind a line {"after": BYTES}, and count from there on in place of all that
+// events.jsonl holds behind so many bytes. So a controller that is killed meanwhile leaves a record with each line once.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +21,7 @@ namespace harness {
 
 inline constexpr const char* kCaseFile = "case.json";  // as the ranks got it
 inline constexpr const char* kEventsFile = "events.jsonl";
+inline constexpr const char* kEventsTailFile = "events.jsonl.tail";
 inline constexpr const char* kPackedEventsFile = "events.jsonl.zst";
 inline constexpr const char* kEventsHashFile = "events.jsonl.hash";
 inline constexpr const char* kCommandOutFile =
@@ -32,15 +37,23 @@ class EventLog {
 
   // Throws: nsa::Error (disk full, ...); nothing may be appended afterwards.
   void append(std::span<const Event> events);
-  // Writes everything through to the disk, the hash file, and packs the lines. Throws: nsa::Error; then the lines are there.
+  // The same; these may be replaced.
+  void append_open(std::span<const Event> events);
+  // In place of all open ones: first those that stay, then those that are open from now on. Throws: as append().
+  void settle(std::span<const Event> settled, std::span<const Event> open);
+  // Writes everything through to the disk, the hash file, and packs the lines. REQUIRES: none is open. Throws: nsa::Error; then the
+  // lines are there.
   void finish();
   // Of the lines that are there so far, as LogRead has it.
   [[nodiscard]] std::string hash() const;
 
  private:
+  void write(const std::string& lines);
+
   std::string folder_;
   Fd fd_;
-  nsa::Hasher hash_;
+  nsa::Hasher hash_;  // of what is settled
+  std::uint64_t settled_bytes_ = 0;
   std::uint64_t bytes_ = 0;
 };
 
