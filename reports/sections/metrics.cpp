@@ -58,7 +58,11 @@ std::string loss_chart(const CaseView& one) {
       std::all_of(values.begin(), values.end(), [](double v) { return std::isfinite(v); });
   if (values.size() < kFewestSteps || !finite) return "";
   std::vector<std::string> numbers;
-  for (const double value : values) numbers.push_back(nsa::to_text(value, 5));
+  // Of a long run so many, each as far from the next: viewers refuse a chart of more than 50,000 characters.
+  constexpr std::size_t kMostPoints = 1'000;
+  const std::size_t every = (values.size() + kMostPoints - 1) / kMostPoints;
+  for (std::size_t i = 0; i < values.size(); i += every)
+    numbers.push_back(nsa::to_text(values[i], 5));
   const std::string text =
       "xychart-beta\n    title \"loss of the first rank\"\n    x-axis \"step\" 1 --> " +
       std::to_string(values.size()) + "\n    line [" + nsa::join(numbers) + "]\n";
