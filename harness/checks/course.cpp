@@ -20,6 +20,8 @@ Course recorded(const Evidence& evidence) {
   for (const auto& row : evidence.gradients) {
     by_index.emplace(row.row.index, row.row.param);
     steps.insert(row.row.step);
+    std::int64_t& first = course.first_step.emplace(row.row.param, row.row.step).first->second;
+    first = std::min(first, row.row.step);
   }
   for (const auto& row : evidence.parameters) steps.insert(row.row.step);
   for (const auto& [index, param] : by_index) course.params.push_back(param);

@@ -29,10 +29,13 @@ struct Course {
   std::map<std::pair<int, std::int64_t>, std::vector<std::string>> masked = {};
 
   std::set<std::pair<int, std::int64_t>> sat_out = {};
+  std::map<std::string, std::int64_t> first_step = {};  // of a command: in which some rank has a row of it
 
   [[nodiscard]] static Course of(const Evidence& evidence);
-  [[nodiscard]] bool has_sat_out(int rank, std::int64_t step) const {
-    return sat_out.count({rank, step}) > 0;
+  // A rank has no rows of steps that it sat out. What a script makes later has none before.
+  [[nodiscard]] bool may_lack(const std::string& param, int rank, std::int64_t step) const {
+    const auto first = first_step.find(param);
+    return sat_out.count({rank, step}) > 0 || (first != first_step.end() && step < first->second);
   }
   // Short names of the parameters whose gradient is zero in every element.
   [[nodiscard]] const std::vector<std::string>& zero_of(int rank, std::int64_t step) const {

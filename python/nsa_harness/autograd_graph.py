@@ -15,14 +15,19 @@ WHOLE = "_unsharded_param"  # what fully_shard puts in the place of a piece whil
 
 
 class Reach:
-    def __init__(self, model, params, torch):
-        """`params`: of the script, by name. `model`: for what a sharded one computes with in their place."""
+    def __init__(self, torch):
         self.torch = torch
-        self.model = model
-        self.names = {id(param): name for name, param in params}
-        self.sharded = {name for name, param in params if type(param).__name__ == "DTensor"}
+        self.models, self.names, self.sharded = [], {}, set()
         self.inside = 0  # how many backwards are at work, one within the other
         self.begin()
+
+    def add(self, model, params):
+        """`params`: of the script, by name. `model`: for what a sharded one computes with in their place."""
+        self.models.append(model)
+        self.names.update((id(param), name) for name, param in params)
+        self.sharded.update(name for name, param in params if type(param).__name__ == "DTensor")
+        if not self.walked:
+            self.begin()
 
     def begin(self):
         """A new step."""
@@ -62,7 +67,7 @@ class Reach:
 
     def walk(self, tensors, inputs=None):
         names = dict(self.names)
-        for held, computed_with in _computed_with(self.model) if self.sharded else ():
+        for held, computed_with in _computed_with(self.models) if self.sharded else ():
             if id(held) in self.names:
                 names[id(computed_with)] = self.names[id(held)]
                 self.known.add(self.names[id(held)])
@@ -116,9 +121,9 @@ def _walk(nodes, leaves, seen, compiled):
             nodes.extend(node.next_functions[output : output + 1] if passes else node.next_functions)
 
 
-def _computed_with(model):
+def _computed_with(models):
     """(parameter, the whole one in its place) of what fully_shard was applied to; nothing where this torch keeps them elsewhere."""
-    for group in fully_sharded(model):
+    for group in (group for model in models for group in fully_sharded(model)):
         for param in getattr(group, "fsdp_params", ()):
             if hasattr(param, "sharded_param") and WHOLE in type(param).__annotations__:
                 yield param.sharded_param, getattr(param, WHOLE, None)  # None: nothing was computed with it yet

@@ -12,15 +12,17 @@ import weakref
 from nsa_harness.values import dtype_name, hash_of
 
 GROUP = "default"
+MOST_BUCKETS = 10_000  # of one part
 JOINS = "joins"  # a fact: ranks may take fewer steps by right
 OWN_HOOK = "whether the reduced gradients are the mean, because the script has a communication hook of its own"
 
 
 class Buckets:
-    def __init__(self, recorder):
+    def __init__(self, recorder, part):
         self.recorder = recorder
+        self.first = MOST_BUCKETS * part.number  # number of its first bucket: no two parts share one
         self.known = {}  # (bucket, elements) -> Reduction. DistributedDataParallel makes its buckets anew after the first step
-        self.model = recorder.model
+        self.model = part.model
         self.is_registered = False
         self.script_hook = None  # (state, hook) that the script registered after ours
         self.join_work = None
@@ -162,14 +164,16 @@ class Reduction:
         self.channel = recorder.channel
         self.is_cuda = buffer.is_cuda
         self.sequence = -1
-        indices = [recorder.indices[id(param)] for param in bucket.parameters() if id(param) in recorder.indices]
-        self.names = [recorder.params[index][0] for index in indices] if looks else []
+        index = buckets.first + bucket.index()
+        known = [id(param) for param in bucket.parameters() if id(param) in recorder.indices]
+        indices = [recorder.indices[param] for param in known]
+        self.names = [recorder.names[param] for param in known] if looks else []
         self.views = bucket.gradients() if looks else []
         for name in self.names:
-            recorder.buckets[name] = bucket.index()
+            recorder.buckets[name] = index
         dtype, count = dtype_name(buffer), buffer.numel()
         self.bucket_row = self.channel.head(
-            "bucket", f'"bucket": {bucket.index()}, "elements": {count}, "dtype": "{dtype}", "params": {indices}, "step": '
+            "bucket", f'"bucket": {index}, "elements": {count}, "dtype": "{dtype}", "params": {indices}, "step": '
         )
         self.row = self.channel.head(
             "collective", f'"op": "allreduce", "reduce_op": "sum", "dtype": "{dtype}", "count": {count}, "group": "{GROUP}", "sequence": '

@@ -22,12 +22,12 @@ import operator
 import os
 import struct
 import threading
-import weakref
 
 from nsa_harness.cards import SMALL, Cards
 from nsa_harness.guard import Guard, words_of
+from nsa_harness.optimizers import params_of
 from nsa_harness.socket_channel import ADDRESS
-from nsa_harness.values import fully_sharded, is_dtensor, local, real, tensors_in
+from nsa_harness.values import is_dtensor, local, real, tensors_in
 
 CLASSES = ("gradients", "parameters", "frozen", "buffers")  # the first letter of each stands in "not_finite"
 LIBRARY = "NSA_HARNESS_FINGERPRINT"  # path of the library
@@ -40,6 +40,7 @@ INFINITY, NAN = 1, 2  # flags
 NOT_JOINED = "not_joined"  # a fact: nothing that we know makes the ranks hold the same
 MISSING = 4  # a flag: the tensor was not taken
 KEPT = ("frozen", "buffers")  # classes that no update makes
+RETIRED = "retired"  # in the place of a class: of a part that is no more
 OWN = "own_buffers"  # of the row: a rank's own, which nothing makes equal
 NOT_TAKEN = 5  # a type
 # Types whose numbers are looked at, as the library counts them. A complex number is two real ones.
@@ -156,12 +157,13 @@ class Places:
 
 
 class Kind:
-    """One class of tensors, in the order of their names. `first`: of its results among those of a slot. `order`: their numbers in the order
-    in which they are read."""
+    """One class of tensors of a part, in the order of their names. `first`: of its results among those of a slot. `order`: their numbers in
+    the order in which they are read."""
 
-    def __init__(self, name, names, first, order, torch):
+    def __init__(self, name, names, tensors, first, order, torch):
         self.name = name
         self.names = names
+        self.tensors = tensors  # or where they are found, of buffers
         self.count = len(names)
         self.offset = 8 * (2 + WORDS * first)
         # Equal digests are of tensors with equal names and equal bytes.
@@ -177,7 +179,8 @@ class Ring:
     """The last steps in a file. It is written and not mapped: where the disk is full a write fails, and a store to a mapped file would end
     the process. What was written stays when the process is killed."""
 
-    def __init__(self, folder, kinds, slot_bytes):
+    def __init__(self, folder, kinds, slot_bytes, before=None):
+        """`before`: the ring in whose place it comes, which has fewer of the kinds; its steps go over."""
         classes = [{"name": kind.name, "tensors": kind.names} for kind in kinds]
         text = json.dumps({"classes": classes}, ensure_ascii=False).encode("utf-8", "surrogatepass")
         self.begin = -(-(40 + len(text)) // 4096) * 4096
@@ -188,7 +191,12 @@ class Ring:
         self.file = os.open(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
         os.write(self.file, MAGIC + struct.pack("<QQQQ", self.begin, slot_bytes, STEPS, len(text)) + text)
         os.ftruncate(self.file, self.begin + STEPS * slot_bytes)
+        for number in range(STEPS if before is not None else 0):
+            slot = os.pread(before.file, before.slot_bytes, before.begin + number * before.slot_bytes)
+            os.pwrite(self.file, slot + struct.pack("<QQd", 0, MISSING, 0.0) * ((slot_bytes - len(slot)) // (8 * WORDS)), self.begin + number * slot_bytes)
         os.rename(part, path)
+        if before is not None:
+            os.close(before.file)
 
     def write(self, slot, step):
         at = self.begin + step % STEPS * self.slot_bytes
@@ -197,19 +205,31 @@ class Ring:
         os.pwrite(self.file, struct.pack("<Q", step), at)
 
 
-class Step:
-    """What was taken of one step."""
+class Results:
+    """Numbers of the library: `address` is where they are."""
 
     def __init__(self, words):
         self.slot = (ctypes.c_uint64 * words)()
         self.address = ctypes.addressof(self.slot)
+
+
+class Step(Results):
+    """What was taken of one step."""
+
+    def __init__(self, words):
+        super().__init__(words)
         self.begin()
 
+    def grow(self, words):
+        """A part came to the training meanwhile."""
+        if len(self.slot) < words:
+            slot = (ctypes.c_uint64 * words)()
+            ctypes.memmove(slot, self.slot, ctypes.sizeof(self.slot))
+            self.slot, self.address = slot, ctypes.addressof(slot)
+
     def begin(self):
-        self.taken = set()  # classes
-        self.digests = {}  # by their keys in the row
-        self.gradients = []  # digests, one of each reduced backward
-        self.norm = -1.0
+        self.taken = {}  # kind -> (key in the row, digest, sum of squares), as it was read last
+        self.gradients = []  # digests, one of each reduced backward of a part
         self.not_finite = ""
         self.inputs, self.inputs_taken, self.inputs_count = 0, 0, 0
         self.skipped = 0  # updates, by GradScaler on the card
@@ -223,11 +243,10 @@ class Step:
         if not summary.taken:
             return
         name, flags = kind.name, summary.flags
-        self.taken.add(name)
-        digest = self.digests[name if agree else OWN] = f"{summary.digest ^ kind.named:016x}"
-        if name == "gradients":
-            self.gradients.append(digest)
-            self.norm = summary.squares**0.5
+        digest = summary.digest ^ kind.named
+        self.taken[kind] = name if agree else OWN, digest, summary.squares
+        if name == "gradients" and agree:
+            self.gradients.append(f"{digest:016x}")
         if name in KEPT:
             kind.sound = flags if kind.sound is None else kind.sound
             flags &= NAN & ~kind.sound
@@ -241,18 +260,24 @@ class Step:
     def end(self, kinds):
         """Marks what this step did not take: the slot still holds what an older step took."""
         for kind in kinds:
-            if kind.name not in self.taken:
+            if kind not in self.taken:
                 ctypes.memmove(self.address + kind.offset, kind.missing, len(kind.missing))
 
     def words(self):
         """What the row says behind the counts."""
         said = ',"gradients":["' + '","'.join(self.gradients) + '"]' if self.gradients else ""
+        digests, norm = {}, -1.0
+        for key, digest, squares in self.taken.values():
+            digests[key] = digests.get(key, 0) + digest
+            if key == CLASSES[0]:
+                norm = squares if norm == -1.0 else norm + squares
         for name in (*CLASSES[1:], OWN):
-            if name in self.digests:
-                said += f',"{name}":"{self.digests[name]}"'
+            if name in digests:
+                said += f',"{name}":"{digests[name] & ALL:016x}"'
         if self.inputs_taken == self.inputs_count > 0:  # what is left of a batch may be the same on two ranks
             said += f',"inputs":"{self.inputs:016x}"'
-        said += f',"grad_norm":{self.norm:.9g}' if self.norm < math.inf else f',"grad_norm":"{real(self.norm)}"'
+        norm = norm**0.5 if norm >= 0.0 else norm
+        said += f',"grad_norm":{norm:.9g}' if norm < math.inf else f',"grad_norm":"{real(norm)}"'
         return said + (f',"not_finite":"{self.not_finite}"' if self.not_finite else "")
 
 
@@ -264,12 +289,17 @@ class Fingerprints:
         self.torch = recorder.torch
         self.reductions = 0  # of the whole run
         self.backwards = self.taken = 0  # of this step; updates that were taken
-        self.reduced_before = 0
+        self.reduced = set()  # parts, in this step
         self.updates = 0  # of the whole run
         self.library = self.ring = self.open = None
         self.cards = None  # False: they cannot be asked
         self.guard = Guard(self.failed)
-        for name in ("start", "forward", "backward_begins", "backward_ends", "update_begins", "update_ends", "sits_out", "end_step", "close", "cards_are_there"):
+        self.kinds = []  # of all parts that there are and were, as they came
+        self.of_parts = {}  # part -> its kinds, by class
+        self.by_script = []  # parts that nothing joins but the script, if it does
+        self.slot_words = 2
+        self.unreached = {}  # ids of parameters that no backward gave a gradient so far
+        for name in ("start", "add", "forward", "backward_ends", "update_begins", "update_ends", "sits_out", "end_step", "close", "cards_are_there"):
             setattr(self, name, self.guard(getattr(self, name)))
 
     def failed(self, _, error):
@@ -278,63 +308,69 @@ class Fingerprints:
         self.recorder.not_judged(f"{WHAT}, because of an error of nsa_harness itself: {words_of(error)}")
 
     def start(self):
-        recorder, scope = self.recorder, self.recorder.scope
-        self.several = recorder.distributed and self.torch.distributed.get_world_size() > 1
-        # Neither DistributedDataParallel nor fully_shard reduces the gradients of several ranks: the script does, before the update.
-        self.by_script = self.several and not recorder.is_ddp and not recorder.sharded
-        if self.by_script:
-            recorder.channel.write("fact", name=NOT_JOINED, value="")
+        recorder = self.recorder
         self.head = recorder.channel.head("digest", '"step":')
-        trained, frozen = (sorted(params, key=lambda pair: pair[0]) for params in (scope.params, scope.frozen))
-        self.params, self.frozen = ([param for _, param in params] for params in (trained, frozen))
-        self.unreached = list(range(len(self.params)))  # that no backward gave a gradient so far
-        self.sharded = any(is_dtensor(param) for param in self.params + self.frozen)
-        pieces = {scope.piece(param, recorder.rank).get("piece", "") for _, param in scope.params + scope.frozen}
-        self.piece = "" if not pieces else pieces.pop() if len(pieces) == 1 else f"rank {recorder.rank}"
-        # A module may put another tensor in the place of a buffer. What DistributedDataParallel is to ignore, ranks hold by themselves.
-        ignored = getattr(recorder.model, "parameters_to_ignore", None) or ()
-        buffers = {
-            name.replace("_orig_mod.", ""): (module._buffers, key)
-            for prefix, module in recorder.inner.named_modules()
-            for key, buffer in module._buffers.items()
-            if buffer is not None and (name := f"{prefix}.{key}" if prefix else key) not in ignored
-        }
-        self.buffers = [buffers[name] for name in sorted(buffers)]
-        trained, frozen = ([name for name, _ in params] for params in (trained, frozen))
-        place = {name: number for number, (name, _) in enumerate(scope.params)}
-        forward = sorted(range(len(trained)), key=lambda index: place[trained[index]])
-        # Where the processor still holds them: the backward came to the first parameters last, and the optimiser to the last ones.
-        orders = (forward, forward[::-1], range(len(frozen)), range(len(buffers)))
-        self.kinds, count = [], 0
-        for name, names, order in zip(CLASSES, (trained, trained, frozen, sorted(buffers)), orders):
-            self.kinds.append(Kind(name, names, count, order, self.torch))
-            count += len(names)
+        self.piece = None
         self.inputs = Places(self.torch)
-        self.slot_words = 2 + WORDS * count
         self.step = Step(self.slot_words)
-        self.open = None  # (step, its counts) that has ended, and whose row was not told
+        self.open = None  # [step, its counts] that has ended, and whose row was not told
         self.made = None  # versions of the parameters at its end
         self.free = []  # steps that may be used again
         self.pending = collections.deque()  # (step, its counts) in their order
         self.telling = threading.Lock()
-        self.hook_buffers()
-        self.hook_other_optimizers()
         try:
             self.library = library()
         except OSError as error:
             recorder.not_judged(f"{WHAT}, because of {words_of(error)}")
+
+    def add(self, part):
+        """Before its first forward, or its first update. What is known of the other parts stays where it is in a slot."""
+        recorder, scope = self.recorder, part.scope
+        self.by_script += [part] if part.by_script else []
+        trained, frozen = (sorted(params, key=lambda pair: pair[0]) for params in (scope.params, scope.frozen))
+        buffers = sorted(part.buffers().items())
+        self.unreached.update((id(param), name) for name, param in trained)
+        pieces = {scope.piece(param, recorder.rank).get("piece", "") for _, param in part.all_params()} | ({self.piece} - {None})
+        self.piece = "" if not pieces else pieces.pop() if len(pieces) == 1 else f"rank {recorder.rank}"
+        place = {name: number for number, (name, _) in enumerate(scope.params)}
+        forward = sorted(range(len(trained)), key=lambda index: place[trained[index][0]])
+        # Where the processor still holds them: the backward came to the first parameters last, and the optimiser to the last ones.
+        orders = (forward, forward[::-1], range(len(frozen)), range(len(buffers)))
+        kinds = self.of_parts[part] = {}
+        for name, pairs, order in zip(CLASSES, (trained, trained, frozen, buffers), orders):
+            kinds[name] = Kind(name, [name for name, _ in pairs], [one for _, one in pairs], (self.slot_words - 2) // WORDS, order, self.torch)
+            self.slot_words += WORDS * len(pairs)
+        self.kinds += kinds.values()
+        self.all_params = [param for one in self.of_parts for _, param in one.all_params()]
+        self.sharded = any(map(is_dtensor, self.all_params))
+        self.made = None  # what is written to this part was not counted
+        for step in (self.step, *self.free, *(step for step, _ in self.pending), *(self.open or ())[:1]):
+            step.grow(self.slot_words)
+        self.hook_buffers(part)
+        if self.library is None:
             return
         self.make_ring(os.environ.get(ADDRESS))
-        for device in {param.get_device() for param in self.params if param.is_cuda}:
+        for device in {param.get_device() for _, param in part.params if param.is_cuda}:
             self.read_card(Places(self.torch), device, (ctypes.c_uint64 * 4)(0, 0, NOT_TAKEN), 1)  # what a first launch needs
-        self.step.begin()
+        if len(self.of_parts) == 1:
+            self.step.begin()
+
+    def drop(self, part):
+        """Another wrapper comes in its place. Its tensors stay in the slots, as those that were not read."""
+        if self.open is not None:
+            self.close()
+        self.by_script = [one for one in self.by_script if one is not part]
+        for kind in self.of_parts.pop(part, {}).values():
+            kind.name = RETIRED
 
     def make_ring(self, address):
         """In the case that the socket at `address` belongs to."""
         if not address:
             return
         try:
-            self.ring = Ring(os.path.join(os.path.dirname(address), f"rank_{self.recorder.rank}"), self.kinds, 8 * self.slot_words)
+            folder = os.path.join(os.path.dirname(address), f"rank_{self.recorder.rank}")
+            with self.telling:
+                self.ring = Ring(folder, self.kinds, 8 * self.slot_words, self.ring)
         except OSError as error:
             self.without_ring(error)
 
@@ -344,110 +380,93 @@ class Fingerprints:
 
     # ---- when something is read --------------------------------------------------------------------------------------
 
-    def hook_buffers(self):
-        """DistributedDataParallel makes them equal before a forward: not behind a batch that was not reduced, and never with
-        broadcast_buffers=False. In the class: what the model itself holds would be in its copies."""
-        model, kind = self.recorder.model, type(self.recorder.model)
-        self.syncs_buffers = self.recorder.is_ddp and model.broadcast_buffers and hasattr(kind, "_sync_buffers") and not hasattr(model, "buffer_hook")
-        if not self.syncs_buffers or not self.buffers:
+    def hook_buffers(self, part):
+        """In the class: what the model itself holds would be in its copies."""
+        if not part.syncs_buffers or not self.of_parts[part]["buffers"].count:
             return
+        model, kind = part.model, type(part.model)
         sync, read = kind._sync_buffers, self.torch.compiler.disable(self.guard(self.read_buffers))
 
         @functools.wraps(sync)
         def _sync_buffers(called):
             sync(called)
             if called is model and called.training and self.torch.is_grad_enabled():
-                read()
+                read(part)
 
         kind._sync_buffers = _sync_buffers
 
-    def read_buffers(self):
+    def read_buffers(self, part):
         """Where nothing makes them equal, ranks may differ by right: BatchNorm's statistics of their own batches."""
-        absent = self.kinds[3].places.absent
-        buffers = [absent if (buffer := buffers.get(key)) is None else buffer for buffers, key in self.buffers]
-        self.read(self.kinds[3], buffers, agree=self.syncs_buffers or not self.several)
+        if (kinds := self.of_parts.get(part)) is None:
+            return
+        absent = kinds["buffers"].places.absent
+        buffers = [absent if (buffer := buffers.get(key)) is None else buffer for buffers, key in kinds["buffers"].tensors]
+        self.read(kinds["buffers"], buffers, agree=part.syncs_buffers or not self.recorder.several)
 
-    def forward(self, args, kwargs):
-        """Of a training: what the model is called with."""
-        if self.buffers and not self.syncs_buffers:
-            self.read_buffers()
+    def forward(self, part, args, kwargs):
+        """Of a training: what the part is called with."""
+        if not part.syncs_buffers:
+            self.read_buffers(part)
         tensors = tensors_in([*args, *kwargs.values()], self.torch) if self.library is not None else []
         if not tensors:
             return
         first, self.step.inputs_count = self.step.inputs_count, self.step.inputs_count + len(tensors)
-        results = (ctypes.c_uint64 * (WORDS * len(tensors)))()
-        self.take(self.inputs, list(map(local, tensors)), results, None, first, self.step.took_inputs)
-
-    def backward_begins(self):
-        buckets = self.recorder.communication_hook
-        self.reduced_before = buckets.reduced if buckets is not None else 0
+        self.take(self.inputs, list(map(local, tensors)), Results(WORDS * len(tensors)), 0, None, first, self.step.took_inputs)
 
     def backward_ends(self):
         self.backwards += 1
-        if self.has_reduced():
-            self.read_gradients()
+        self.read_gradients([part for part in self.of_parts if part.has_reduced()])
 
-    def has_reduced(self):
-        """Whether the backward that has ended reduced gradients. One rank has nothing to reduce: each backward counts."""
-        recorder = self.recorder
-        if recorder.communication_hook is not None:
-            hooked = recorder.communication_hook.is_registered
-            return recorder.communication_hook.reduced > self.reduced_before if hooked else recorder.model.require_forward_param_sync
-        if recorder.sharded:
-            return reduces(recorder.inner)
-        return not self.by_script
-
-    def read_gradients(self):
-        """A backward that left no gradient of this model is none of its reductions."""
-        absent = self.kinds[0].places.absent
-        grads = [absent if (grad := param.grad) is None else grad for param in self.params]
-        if self.unreached:
-            self.unreached = [index for index in self.unreached if grads[index] is absent]
-        if not grads or grads[0] is not absent or any(grad is not absent for grad in grads):
-            self.reductions += 1
-            self.read(self.kinds[0], grads)
+    def read_gradients(self, parts):
+        """A backward that left no gradient of these is none of their reductions."""
+        any_read = False
+        for part in parts:
+            if (kinds := self.of_parts.get(part)) is None:
+                continue
+            kind = kinds["gradients"]
+            absent = kind.places.absent
+            grads = [absent if (grad := param.grad) is None else grad for param in kind.tensors]
+            if self.unreached:
+                for param, grad in zip(kind.tensors, grads):
+                    if grad is not absent:
+                        self.unreached.pop(id(param), None)
+            if not grads or grads[0] is not absent or any(grad is not absent for grad in grads):
+                self.read(kind, grads)
+                self.reduced.add(part)
+                any_read = True
+        self.reductions += any_read
 
     def update_begins(self):
         if self.open is not None:
             self.close()
         if self.by_script and self.backwards:
-            self.read_gradients()
+            self.read_gradients(self.by_script)
 
-    def update_ends(self):
-        self.taken += 1
-        found = getattr(self.recorder.optimizer, "found_inf", None)  # GradScaler gives it to an optimiser that looks at it by itself
-        if not isinstance(found, self.torch.Tensor):
-            return
-        if not found.is_cuda:
-            self.taken -= bool(found)
-        elif not self.recorder.is_capturing():
-            here = self.torch.empty(found.shape, dtype=found.dtype, device="cpu", pin_memory=True)
-            here.copy_(found, non_blocking=True)
-            self.wait_for([found.get_device()], lambda step: setattr(step, "skipped", step.skipped + bool(here)))
-
-    def hook_other_optimizers(self):
-        """Of an optimiser that watch was not given, and that holds parameters of the model, updates are counted too."""
-        from torch.optim import optimizer as optimizers
-
-        own, known = self.recorder.names, weakref.WeakKeyDictionary()  # optimiser -> (groups, whether it holds some)
-
-        def after(optimizer, *_):
-            if optimizer is self.recorder.optimizer or self.recorder.updates:
-                return
-            groups = len(optimizer.param_groups)
-            if (found := known.get(optimizer, (0, False)))[0] != groups:
-                found = known[optimizer] = groups, any(id(param) in own for group in optimizer.param_groups for param in group["params"])
-            self.taken += found[1]
-
-        optimizers.register_optimizer_step_post_hook(self.guard(after))
+    def update_ends(self, optimizer, goes_on):
+        """`goes_on`: of the step that has ended."""
+        step = self.open[0] if goes_on and self.open is not None else self.step
+        taken = 1
+        found = getattr(optimizer, "found_inf", None)  # GradScaler gives it to an optimiser that looks at it by itself
+        if isinstance(found, self.torch.Tensor):
+            if not found.is_cuda:
+                taken -= bool(found)
+            elif not self.recorder.is_capturing():
+                here = self.torch.empty(found.shape, dtype=found.dtype, device="cpu", pin_memory=True)
+                here.copy_(found, non_blocking=True)
+                self.wait_for([found.get_device()], lambda step: setattr(step, "skipped", step.skipped + bool(here)), step)
+        if step is self.step:
+            self.taken += taken
+        else:
+            self.open[1][2] += taken
+            self.updates += taken
+            self.made = None
 
     def never_reached(self):
         """Names of parameters that the optimiser holds and that no backward gave a gradient, where several updates were taken."""
         if self.updates < 2 or self.library is None:
             return []
-        held = {id(param) for group in getattr(self.recorder.optimizer, "param_groups", ()) for param in group["params"]}
-        params = [self.params[index] for index in self.unreached]
-        return [self.recorder.names[id(param)] for param in params if id(param) in held and param.requires_grad]
+        params = [param for optimizer in self.recorder.optimizers for param in params_of(optimizer) if param.requires_grad]
+        return sorted({self.unreached[id(param)] for param in params if id(param) in self.unreached})
 
     def sits_out(self):
         """The others have reduced, and this rank with them."""
@@ -460,16 +479,16 @@ class Fingerprints:
             return
         if self.sharded:
             tensors = [getattr(tensor, "_local_tensor", tensor) for tensor in tensors]
-        to = self.step.address + kind.offset
-        self.take(kind.places, tensors, to, kind.order, 0, lambda summary, step=self.step: step.took(kind, summary, agree))
+        step = self.step
+        self.take(kind.places, tensors, step, kind.offset, kind.order, 0, lambda summary: step.took(kind, summary, agree))
 
-    def take(self, places, tensors, to, order, first, took):
-        """Writes the results to `to`, an address or memory of ctypes, and calls `took` with the summary: now, or once the cards are there."""
+    def take(self, places, tensors, to, offset, order, first, took):
+        """Writes the results behind `to.address`, and calls `took` with the summary: now, or once the cards are there."""
         places.find(tensors)
         count, summary = len(tensors), Summary()
         here = places.tables.get(HERE)
         if here is not None and len(places.tables) == 1:
-            self.library.nsa_fingerprints(here, count, first, order, to, ctypes.addressof(summary), 0)
+            self.library.nsa_fingerprints(here, count, first, order, to.address + offset, ctypes.addressof(summary), 0)
             took(summary)
             return
         if not places.tables or self.recorder.is_capturing():
@@ -481,11 +500,12 @@ class Fingerprints:
             self.library.nsa_fingerprints(here, count, first, order, held, ctypes.addressof(summary), 0)
 
         def there(_):
+            at = to.address + offset
             if held is not None:
-                ctypes.memmove(to, held, ctypes.sizeof(held))
+                ctypes.memmove(at, held, ctypes.sizeof(held))
             for number, (table, room) in enumerate(parts):
-                self.library.nsa_collect(table, count, room, to, held is None and number == 0)
-            self.library.nsa_summary(to, count, first, ctypes.addressof(summary))
+                self.library.nsa_collect(table, count, room, at, held is None and number == 0)
+            self.library.nsa_summary(at, count, first, ctypes.addressof(summary))
             took(summary)
 
         if parts:
@@ -523,11 +543,13 @@ class Fingerprints:
         self.step.streams[device, stream.cuda_stream] = stream
         return stream.cuda_stream
 
-    def wait_for(self, cards, there):
-        """Calls `there(step)` once the cards have done what their current streams hold now."""
+    def wait_for(self, cards, there, step=None):
+        """Calls `there(step)` once the cards have done what their current streams hold now. Without `step`: of this one."""
+        current, self.step = self.step, step or self.step
         for card in cards:
             self.stream_of(card)
         self.step.later.append(there)
+        self.step = current
 
     # ---- the end of a step -------------------------------------------------------------------------------------------
 
@@ -536,26 +558,30 @@ class Fingerprints:
         recorder = self.recorder
         if self.open is not None:
             self.close()
+        if not self.updates and self.taken and len(self.by_script) == len(self.of_parts):
+            recorder.channel.write("fact", name=NOT_JOINED, value="")
         if self.taken:
             self.read_parameters()
             self.made = self.versions()
-        self.open = self.step, (recorder.step, self.reductions, self.taken, recorder.micro + 1, self.backwards)
+        self.open = [self.step, [recorder.step, self.reductions, self.taken, recorder.micro + 1, self.backwards]]
         self.step = self.free.pop() if self.free else Step(self.slot_words)
         if not self.taken:
             self.close()
         self.updates += self.taken
         self.backwards = self.taken = 0
+        self.reduced.clear()
 
     def read_parameters(self):
-        self.read(self.kinds[1], self.params)
-        self.read(self.kinds[2], self.frozen)
+        for kinds in self.of_parts.values():
+            for name in CLASSES[1:3]:
+                self.read(kinds[name], kinds[name].tensors)
 
     def versions(self):
         """Torch counts what is written to a tensor, but for what is written through `data`. None where it does not count."""
         try:
-            tensors = self.params + self.frozen
+            tensors = self.all_params
             if self.sharded:
-                tensors += [getattr(tensor, "_local_tensor", tensor) for tensor in tensors]
+                tensors = tensors + [getattr(tensor, "_local_tensor", tensor) for tensor in tensors]
             return list(map(VERSION, tensors))
         except RuntimeError:
             return None
@@ -566,10 +592,14 @@ class Fingerprints:
             return
         recorder, (step, counts) = self.recorder, self.open
         self.open = None
-        if counts[2] and not is_end and self.versions() != self.made:
-            current, self.step = self.step, step
-            self.read_parameters()
-            self.step = current
+        if counts[2] and not is_end:
+            is_written = self.versions() != self.made
+            if recorder.strangers.count and self.made is not None:
+                recorder.strangers.written(is_written)
+            if is_written:
+                current, self.step = self.step, step
+                self.read_parameters()
+                self.step = current
         self.pending.append((step, counts))
         if step.later and not recorder.is_capturing():
             step.ready = False
@@ -607,8 +637,3 @@ class Fingerprints:
         piece = f',"piece":{json.dumps(self.piece)}' if self.piece else ""
         channel = self.recorder.channel
         channel.put(f'{self.head}{counts}{step.words()}{piece}}},"t_ms":{channel.now_ms()}}}\n')
-
-
-def reduces(model):
-    """Whether the backward of a model of fully_shard reduces: set_requires_gradient_sync(False) leaves that to a later one."""
-    return any(getattr(group, "reduce_grads", True) for group in fully_sharded(model))

@@ -2,8 +2,9 @@
 
 What is known of a script: each optimiser that it makes (hook/sitecustomize.py), each call of a module from then on, and each step of an
 optimiser. A training begins with the first call of a module that holds parameters of an optimiser, where gradients are wanted. That is
-what the script calls itself: DistributedDataParallel, what torch.compile made, or the plain module. From then on modules are called as
-ever: what watches their calls is taken out before this very call is made."""
+what the script calls itself: DistributedDataParallel, what torch.compile made, or the plain module. Once each parameter that an optimiser
+holds is in a module that is watched, modules are called as ever: what watches their calls is taken out before this very call is made. So
+it is two steps after the last optimiser was made, whatever is still missing then."""
 
 import atexit
 import functools
@@ -12,8 +13,12 @@ import weakref
 
 from nsa_harness import train
 from nsa_harness.guard import Guard
+from nsa_harness.optimizers import held, is_one_of, params_of, stands_around
+from nsa_harness.part import is_ddp
 
 OTHERS = ("deepspeed", "megatron")  # packages that reduce gradients and keep weights in ways of their own
+
+PATIENCE = 2  # steps
 
 _first = None  # of this process
 
@@ -34,10 +39,12 @@ class FirstForward:
         self.torch = torch
         self.guard = Guard(lambda name, error: train.refuse(f"the training, because of an error of nsa_harness itself: {error}"))
         self.optimizers = []  # weak references
-        self.foreign = weakref.WeakSet()  # modules that hold no parameter of these
+        self.foreign = weakref.WeakSet()  # modules that hold no parameter of these, or nothing new
         self.searched = weakref.WeakSet()  # optimisers that were looked at in their first step
-        self.watched = None  # weak reference to the optimiser that is looked at
-        self.unhook = None  # as long as calls of modules are watched
+        self.recorder = None  # that was begun here
+        self.begun = False  # the training has, or is refused
+        self.until = None  # the step up to which calls of modules are watched
+        self.unhook = None  # as long as they are
         self.without_module = None  # words of an optimiser whose parameters no module holds
 
     def start(self):
@@ -45,11 +52,14 @@ class FirstForward:
 
         register_optimizer_step_pre_hook(self.guard(self.steps))
         atexit.register(self.guard(self.end))
-        self.hook_calls()
 
     def made(self, optimizer):
         self.optimizers.append(weakref.ref(optimizer))
         self.foreign.clear()
+        recorder = train.watched()
+        if self.unhook is None and recorder is self.recorder and not (self.begun and recorder is None):
+            self.hook_calls()
+        self.until = recorder.step + PATIENCE if recorder is not None else None
 
     def hook_calls(self):
         kind = self.torch.nn.Module
@@ -90,37 +100,71 @@ class FirstForward:
 
     def looks(self, module):
         """The script calls `module`, or the module that it calls calls this one."""
-        if train.is_watching():  # the script has the two lines
-            self.unhook()
+        recorder = train.watched()
+        if recorder is not self.recorder or (self.until is not None and recorder.step > self.until):
+            self.unhook()  # the script has the two lines, or has had its time
         elif module not in self.foreign:
-            optimizer = self.optimizer_of(module)
-            if optimizer is None:
-                self.foreign.add(module)
-            else:
+            self.foreign.add(module)
+            optimizer = self.optimizer_of(module) or self.optimizer_of_copies(module)
+            if optimizer is not None and self.is_new(module):
                 self.begin(module, optimizer)
+
+    def is_new(self, module):
+        """Something of it is not watched yet. What makes it anew also wraps it anew."""
+        if self.recorder is None:
+            return True
+        wraps = is_ddp(module) and all(part.model is not module for part in self.recorder.parts)
+        return wraps or not _parameters(module) <= self.known()
 
     def optimizer_of(self, module):
         """The one that holds most parameters of the module. Of one that stands around another one the inner: its steps are always seen."""
         own = {id(param) for param in module.parameters()}
-        held = {}
+        found = {}
         for optimizer in (reference() for reference in self.optimizers):
-            count = len(own & _held(optimizer)) if optimizer is not None else 0
+            count = len(own & held(optimizer)) if optimizer is not None else 0
             if count:
-                held[optimizer] = count
-        return max(held, key=lambda one: (held[one], -_inside(one, held)), default=None)
+                found[optimizer] = count
+        return max(found, key=lambda one: (found[one], -stands_around(one, found)), default=None)
+
+    def optimizer_of_copies(self, module):
+        """One that holds as many numbers as the module trains, in parameters that no module has: copies of its weights, or of a model that was
+        made anew."""
+        count = sum(param.numel() for param in module.parameters() if param.requires_grad)
+        optimizers = [one for reference in self.optimizers if (one := reference()) is not None]
+        found = [one for one in optimizers if count and sum(param.numel() for param in params_of(one)) == count]
+        everywhere = set().union(*map(_parameters, self.modules())) if found else set()
+        return next((one for one in found if held(one).isdisjoint(everywhere)), None)
 
     def begin(self, called, optimizer, **more):
-        self.unhook()
-        self.watched = weakref.ref(optimizer)
-        if not self.refused(called.modules()):
+        self.begun = True
+        if self.refused(called.modules()):
+            self.unhook()
+        elif self.recorder is None:
             train.begin(self.whole(called, optimizer), optimizer, called=called, **more)
+            self.recorder = train.watched()
+            if self.recorder is None:
+                self.unhook()
+            else:
+                self.until = self.recorder.step + PATIENCE
+        else:
+            train.add(self.whole(called, optimizer), optimizer, called=called)
+        if self.unhook is not None and self.recorder is not None and not self.is_missing():
+            self.unhook()
+
+    def known(self):
+        """ids of the parameters of what is watched."""
+        return set().union(*(part.ids for part in self.recorder.parts))
+
+    def is_missing(self):
+        """A parameter that some optimiser holds is not watched yet."""
+        return any(not held(optimizer) <= self.known() for reference in self.optimizers if (optimizer := reference()) is not None)
 
     def whole(self, called, optimizer):
         """`called`, or the smallest module around it that holds all that the optimiser does."""
-        held = _held(optimizer)
-        if held <= _parameters(called) or type(called).__name__ == "DistributedDataParallel":
+        own = held(optimizer)
+        if own <= _parameters(called) or is_ddp(called):
             return called
-        around = [module for module in self.modules() if held <= _parameters(module) and any(part is called for part in module.modules())]
+        around = [module for module in self.modules() if own <= _parameters(module) and any(part is called for part in module.modules())]
         return _smallest(around) or called
 
     def refused(self, modules):
@@ -138,32 +182,38 @@ class FirstForward:
 
     def steps(self, optimizer, args, kwargs):
         """Before each step of any optimiser."""
-        watched = self.watched and self.watched()
-        if watched is None and not train.is_watching():
+        recorder = train.watched()
+        if recorder is None and not self.begun:
             return self.steps_unseen(optimizer, args, kwargs)
-        if watched is None or optimizer is watched or optimizer in self.searched:
+        if recorder is None or recorder is not self.recorder or optimizer in self.searched:
             return None
         self.searched.add(optimizer)
-        if _inside(optimizer, [watched]) or _inside(watched, [optimizer]):
-            return None  # of the two, one calls the other
-        if _held(optimizer) & _held(watched):  # the script goes on with another one
-            self.watched = weakref.ref(optimizer)
-            train.take_optimizer(optimizer)
-        else:
-            train.not_judged(f"the steps of the optimiser {_words_of(optimizer)}, because one optimiser is looked at, the first one")
+        if optimizer in recorder.optimizers or is_one_of(optimizer, recorder.optimizers) or any(part.holds(held(optimizer)) for part in recorder.parts):
+            return None  # the recorder sees it
+        model = self.trained_by(optimizer, self.modules())
+        if model is None:
+            train.not_judged(f"the steps of the optimiser {_words_of(optimizer)}, because no module holds its parameters")
+        elif not self.refused(model.modules()):
+            train.add(model, optimizer)
         return None
+
+    def trained_by(self, optimizer, modules):
+        """The smallest module that holds all that the optimiser does, or the wrapper around it."""
+        own = held(optimizer)
+        around = [module for module in modules if own <= _parameters(module)]
+        return _smallest([module for module in around if is_ddp(module)]) or _smallest(around)
 
     def steps_unseen(self, optimizer, args, kwargs):
         """No forward was seen before this step."""
-        done = train.after_closure(args, kwargs, self.guard(self.closure_done))
+        done = train.after_closure(args, kwargs, functools.partial(self.guard(self.closure_done), optimizer))
         if done is not None or optimizer in self.searched:  # with a closure the forward comes inside of the step
             return done
         self.searched.add(optimizer)
         modules = self.modules()
-        model = _smallest([module for module in modules if _held(optimizer) <= _parameters(module)]) or _made_anew(optimizer, modules)
+        model = self.trained_by(optimizer, modules)
         if self.refused(modules):
             self.unhook()
-            self.watched = weakref.ref(optimizer)
+            self.begun = True
         elif model is not None:
             handles = []
 
@@ -179,41 +229,16 @@ class FirstForward:
         return None
 
     def end(self):
-        if self.watched is None and self.without_module is not None and not train.is_watching():
+        if not self.begun and self.without_module is not None and not train.is_watching():
             train.refuse(f"the training, because no module holds the parameters of the optimiser {self.without_module}")
 
-    def closure_done(self):
-        if train.is_watching() and self.watched is not None:
-            train.update_begins()
-
-
-def _held(optimizer):
-    """ids of its parameters."""
-    return {id(param) for group in getattr(optimizer, "param_groups", ()) for param in group["params"]}
+    def closure_done(self, optimizer):
+        if train.is_watching() and self.begun:
+            train.update_begins(optimizer)
 
 
 def _parameters(module):
     return {id(param) for param in module.parameters()}
-
-
-def _made_anew(optimizer, modules):
-    """The module that has gradients in the place of the optimiser's parameters, which have none: it was made, or sharded, after them."""
-    held = [param for group in getattr(optimizer, "param_groups", ()) for param in group["params"]]
-    if not held or any(param.grad is not None for param in held):
-        return None
-    shapes = sorted(tuple(param.shape) for param in held)
-
-    def takes_their_place(module):
-        own = [param for param in module.parameters() if param.requires_grad]
-        return len(own) == len(held) and all(param.grad is not None for param in own) and sorted(tuple(param.shape) for param in own) == shapes
-
-    return _smallest([module for module in modules if takes_their_place(module)])
-
-
-def _inside(optimizer, others):
-    """How many of the others it stands around."""
-    values = {id(value) for value in vars(optimizer).values()}
-    return sum(id(other) in values for other in others)
 
 
 def _package(module):
@@ -225,5 +250,5 @@ def _smallest(modules):
 
 
 def _words_of(optimizer):
-    count = len(_held(optimizer))
+    count = len(params_of(optimizer))
     return f"{type(optimizer).__name__} with {count} parameter{'' if count == 1 else 's'}"

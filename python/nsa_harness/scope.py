@@ -1,4 +1,4 @@
-"""What of a model and its optimiser can be judged, and what cannot, with the reason.
+"""What of a model can be judged, and what cannot, with the reason.
 
 A *piece* names what a rank holds of a parameter: ranks with equal pieces must hold equal values. "" stands for the whole."""
 
@@ -9,9 +9,9 @@ FULLY_SHARDED = (["Shard"], ["Replicate", "Shard"])  # the placements that fully
 
 class Scope:
     """`params`: (name, parameter) of those that are recorded; `frozen`: of those that want no gradient. `not_judged`: sentences
-    "WHAT, because WHY"."""
+    "WHAT, because WHY". `others`: ids of parameters that are left out without a word."""
 
-    def __init__(self, model, optimizer):
+    def __init__(self, model, prefix="", others=frozenset()):
         self.not_judged = []
         self.tells_batches = True
         self._compared = True
@@ -20,7 +20,9 @@ class Scope:
         by_hand, names = [], []
         self.params, self.frozen = [], []
         for name, param in model.named_parameters():
-            name = name.replace("_orig_mod.", "")
+            if id(param) in others:
+                continue
+            name = prefix + name.replace("_orig_mod.", "")
             is_hidden = id(param) in hidden
             is_by_hand = is_dtensor(param) and not ("FSDPModule" in kinds and _placements(param) in FULLY_SHARDED)
             if not param.requires_grad:
@@ -47,15 +49,10 @@ class Scope:
             self._compared = self.tells_batches = False
         if not self.params and not self.not_judged:
             self.not_judged.append("gradients and weights, because no parameter of the model wants a gradient")
-        own = {id(param) for param in model.parameters()}
-        held = [param for group in getattr(optimizer, "param_groups", ()) for param in group["params"]]
-        others = sum(id(param) not in own for param in held)
-        if others:
-            self.not_judged.append(f"{_counted(others, 'parameter')} of the optimiser, because the model does not have them")
 
     def _leave_out(self, names, why):
         first = f", first {names[0]}" if len(names) > 1 else f", {names[0]}"
-        self.not_judged.append(f"{_counted(len(names), 'parameter')}{first}, because {why}")
+        self.not_judged.append(f"{counted(len(names), 'parameter')}{first}, because {why}")
 
     def piece(self, param, rank):
         """{"piece": NAME}; {} for the whole."""
@@ -72,5 +69,5 @@ def _placements(param):
     return [type(placement).__name__ for placement in param.placements]
 
 
-def _counted(count, noun):
+def counted(count, noun):
     return f"{count} {noun}{'' if count == 1 else 's'}"

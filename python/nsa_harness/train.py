@@ -15,13 +15,13 @@ import weakref
 
 from nsa_harness import flight
 from nsa_harness.autograd_graph import Reach
-from nsa_harness.buckets import Buckets
 from nsa_harness.channel import bases_of, name_of_type, place_of
 from nsa_harness.collectives import COLLECTIVES, wrapped
 from nsa_harness.fingerprints import Fingerprints
-from nsa_harness.guard import Guard, Hook, words_of
+from nsa_harness.guard import Guard, words_of
 from nsa_harness.losses import Losses
-from nsa_harness.scope import Scope
+from nsa_harness.optimizers import Strangers, held, is_one_of
+from nsa_harness.part import Part, is_ddp, parts_of, uncompiled
 from nsa_harness.socket_channel import ADDRESS, LET_GO_S, SocketChannel
 from nsa_harness.values import dtype_name, hash_of, is_dtensor, local, real, tensors_in
 
@@ -41,15 +41,15 @@ def watch(model, optimizer, every=None):
     parameters, buffers, reduced gradients and batches. In the first ten steps and in each `every`th one: each of these by itself. Without
     `every`: in steps 100, 200, ... 1000, 2000, ... 10000, 20000, ..., so that the record of a long run is small.
 
-    `model` is a module, a DistributedDataParallel around one, one that fully_shard was applied to, or what torch.compile made
-    of it. What of another model cannot be judged (FullyShardedDataParallel, tensor parallelism) is listed in the report, with the
-    reason. Never raises."""
+    `model` is a module, a DistributedDataParallel around one, a module that holds some of these, one that fully_shard was applied to, or
+    what torch.compile made of it. A script with several models or optimisers calls watch for each pair. What of another model cannot be
+    judged (FullyShardedDataParallel, tensor parallelism) is listed in the report, with the reason. Never raises."""
     if not is_watching():
         begin(model, optimizer, every)
-    elif optimizer is _watching[-1].optimizer:
-        _watching[-1].record_every(every)  # `run --watch` has begun before this line
-    else:
-        not_judged("another model or optimiser, because watch was called before: it looks at the first ones")
+        return
+    if every is not None or optimizer in _watching[-1].optimizers:
+        _watching[-1].record_every(every)  # `run --watch` may have begun before this line
+    add(model, optimizer)
 
 
 def is_watching():
@@ -78,14 +78,28 @@ def begin(model, optimizer, every=None, called=None, first=1):
     channel, rank, torch = opened
     try:
         if not isinstance(model, torch.nn.Module):
-            found = type(model).__name__
-            channel.write("fact", name=NOT_JUDGED, value=f"the training, because watch was given a {found} in place of a module")
+            channel.write("fact", name=NOT_JUDGED, value=_no_module("the training", model))
             return
         recorder = Recorder(model, optimizer, channel, rank, every, torch, called, first)
         _watching.append(recorder)
         recorder.start()
     except Exception as error:  # noqa: BLE001: the training goes on
         channel.write("fact", name=NOT_JUDGED, value=_failed("watch", error))
+
+
+def add(model, optimizer, called=None):
+    """Another model, or another optimiser, in a process that is watched."""
+    recorder = _watching[-1]
+    if isinstance(model, recorder.torch.nn.Module):
+        recorder.guard(recorder.add)(model, called)
+        recorder.guard(recorder.hook_optimizer)(optimizer)
+    else:
+        not_judged(_no_module("another model", model))
+
+
+def watched():
+    """The Recorder of this process, None where it has none."""
+    return _watching[-1] if is_watching() else None
 
 
 def _open(model):
@@ -134,16 +148,13 @@ def after_closure(args, kwargs, function):
     return args, {**kwargs, "closure": closure_seen}
 
 
-def update_begins():
+def update_begins(optimizer):
     """The gradients of the step that the optimiser is in are there."""
-    _watching[-1].gradients_are_there()
+    _watching[-1].gradients_are_there(optimizer)
 
 
-def take_optimizer(optimizer):
-    """In the place of the one before, from its step on that has just begun."""
-    recorder = _watching[-1]
-    recorder.optimizer = optimizer
-    recorder.guard(recorder.hook_optimizer)()
+def _no_module(what, found):
+    return f"{what}, because watch was given a {type(found).__name__} in place of a module"
 
 
 def _failed(name, error):
@@ -151,32 +162,32 @@ def _failed(name, error):
 
 
 class Recorder:
-    """Counts *steps*: a step ends with the optimiser's, or when gradients are dropped that no optimiser step has used. So ranks that
-    share each reduction count alike, also where one of them leaves a step of its optimiser out."""
+    """Counts *steps*: a step ends with an optimiser's, or when gradients are dropped that no optimiser step has used. So ranks that share
+    each reduction count alike, also where one of them leaves a step of its optimiser out. If a second optimiser takes its step before
+    anything else is computed, it is of the same step."""
 
     def __init__(self, model, optimizer, channel, rank, every, torch, called=None, first=1):
         self.torch = torch
         self.guard = Guard(lambda name, error: self.not_judged(_failed(name, error)))
-        self.called = model if called is None else called  # by the script: what torch.compile made, where it did
-        self.model = _uncompiled(model)
-        self.is_ddp = _is_ddp(self.model)
-        self.inner = _uncompiled(self.model.module) if self.is_ddp else self.model
-        self.optimizer = optimizer
         self.channel = channel
         self.rank = rank
         self.record_every(every)
         self.said = set()  # what cannot be judged
-        self.scope = Scope(self.inner, optimizer)
-        self.params = self.scope.params
-        self.names = {id(param): name for name, param in self.params}
-        self.indices = {id(param): index for index, (_, param) in enumerate(self.params)}
-        self.sharded = any(is_dtensor(param) for _, param in self.params)
-        self.reach = Reach(self.inner, self.params, torch)
+        self.several = self.distributed and torch.distributed.get_world_size() > 1
+        self.parts = []
+        self.index_of = {}  # by name: the same as long as the process lives
+        self.optimizers = weakref.WeakSet()
+        self.updating = None  # the optimiser that is at work
+        self.goes_on = False  # it takes its step in the one that has ended
+        self.gradients_are_there = self.guard(self.update_begins)
+        self.updated_by = set()  # ids of the optimisers that made the last step
+        self.strangers = Strangers(self)
+        self.reach = Reach(torch)
         self.losses = Losses(torch)
         self.loss_row = channel.head("sample", '"metric": "loss", "step": ')
-        self.communication_hook = None
         self.step = first
         self.recorded = self.is_recorded()
+        self.last_recorded = False
         self.micro = -1
         self.sequences = {}  # of each group
         self.seen = {}  # name -> local gradient of this step: (order, times, l2, absmax, hash, state)
@@ -184,33 +195,83 @@ class Recorder:
         self.reduced = {}  # name -> hash of what came out of the reduction
         self.hooks = {}  # name -> hook of its gradient
         self.hooks_before = 0  # that were called before this step
-        self.updates = False  # the optimiser is at work
-        self.apart = -(-len(self.params) // FEW_HOOKS) or 1
-        self.end_with_callbacks()
-        self.fingerprints = Fingerprints(self)
         self.on_its_way = []  # (events of cards, what is called once they are there)
         self.relaxed = False
+        self.is_started = False
+        self.end_with_callbacks()
+        self.fingerprints = Fingerprints(self)
+        self.first_optimizer = optimizer
+        self.add(model, called)
 
     def start(self):
+        from torch.optim.optimizer import register_optimizer_step_pre_hook
+
         torch, guard = self.torch, self.guard
-        for sentence in self.scope.not_judged:
-            self.not_judged(sentence)
         self.enter("data")
         guard(self.tell_errors)()
-        guard(self.hook_gradients)()
-        guard(self.hook_forward)()
-        guard(self.hook_optimizer)()
+        self.is_started = True
         self.fingerprints.start()
+        for part in self.parts:
+            self.begin_part(part)
+        guard(self.hook_gradients)()
+        guard(self.hook_optimizer)(self.first_optimizer)
+        del self.first_optimizer
+        register_optimizer_step_pre_hook(guard(self.steps))
         self.reach.watch_backward(self.looks, guard(self.backward_begins), guard(self.reach.walk), self.fingerprints.backward_ends)
-        if self.is_ddp:
-            self.communication_hook = Buckets(self)
-            atexit.register(self.communication_hook.forget)  # before wait_for_callbacks
+        atexit.register(guard(self.forget))  # before wait_for_callbacks
         if self.distributed:
             self.wrap_collectives()
         self.channel.on_beat = guard(self.beat)
         atexit.register(self.end)
         if self.distributed and "nccl" not in str(torch.distributed.get_backend()):
             self.channel.flight = lambda: flight.dump(torch)  # of NCCL's the controller asks PyTorch itself
+
+    def forget(self):
+        for part in self.parts:
+            if part.buckets is not None:
+                part.buckets.forget()
+
+    # ---- what is trained ---------------------------------------------------------------------------------------------
+
+    def add(self, model, called=None):
+        """What is not watched yet of `model`. A wrapper around what is watched takes the place of the one before."""
+        found = parts_of(model)
+        for path, module in found:
+            own = {id(param) for param in module.parameters()}
+            before = [part for part in self.parts if is_ddp(module) and part.model is not module and part.holds(own)]
+            known = set().union(*(part.ids for part in self.parts if part not in before))
+            if own and own <= known:
+                continue
+            for part in before:
+                part.unhook()
+                self.fingerprints.drop(part)
+                self.parts.remove(part)
+            if len(before) == 1:
+                number, prefix = before[0].number, before[0].prefix
+            else:
+                number = self.parts[-1].number + 1 if self.parts else 0
+                prefix = (f"model{number + 1}." if self.is_started else "") + (f"{path}." if path else "")
+            given = called if called is not None and uncompiled(called) is module else model if uncompiled(model) is module else module
+            part = Part(self, module, given, number, prefix, known)
+            part.is_called = is_ddp(module) or len(found) == 1
+            self.parts.append(part)
+            if self.is_started:
+                self.begin_part(part)
+        self.params = [pair for part in self.parts for pair in part.params]
+        self.names = {id(param): name for name, param in self.params}
+        self.indices = {id(param): self.index_of.setdefault(name, len(self.index_of)) for name, param in self.params}
+        self.sharded = any(part.sharded for part in self.parts)
+        self.apart = -(-len(self.params) // FEW_HOOKS) or 1
+        if self.is_started:
+            self.hook_gradients()
+
+    def begin_part(self, part):
+        for sentence in part.scope.not_judged:
+            self.not_judged(sentence)
+        self.reach.add(part.inner, part.params)
+        if part.is_called:
+            self.guard(part.hook_forward)()
+        self.fingerprints.add(part)
 
     def not_judged(self, sentence):
         """Once each."""
@@ -247,71 +308,18 @@ class Recorder:
 
     # ---- forward -----------------------------------------------------------------------------------------------------
 
-    def hook_forward(self):
-        """What torch.compile makes of the model later holds nothing of ours: its own call is hooked in the model's place."""
-        is_compiling = getattr(self.torch.compiler, "is_compiling", lambda: False)
-        forward, forward_done = self.guard(self.forward), self.guard(self.forward_done)
-
-        def hook(module):
-            def before(called, args, kwargs):
-                if called is module and not is_compiling():
-                    forward(called, args, kwargs)
-
-            def after(called, args, output):
-                if called is module and not is_compiling():
-                    forward_done(called, args, output)
-
-            # Before fully_shard's own, which gathers the parameters: a rank that waits there is in its forward.
-            hooks = [module.register_forward_pre_hook(Hook(before), with_kwargs=True, prepend=True)]
-            return hooks + ([module.register_forward_hook(Hook(after))] if self.sharded else [])
-
-        hooks = []
-        make = self.torch.compile
-
-        def unhook():
-            for old in hooks:
-                old.remove()
-            hooks.clear()
-
-        def seen(compiled):
-            def call(*args, **kwargs):
-                forward(self.called, args, kwargs)
-                output = compiled(*args, **kwargs)
-                if self.sharded:
-                    forward_done(self.called, args, output)
-                return output
-
-            return call
-
-        @functools.wraps(make)
-        def compile(model=None, *args, **kwargs):
-            made = make(model, *args, **kwargs)
-            if model is self.called:
-                unhook()
-                hooks.extend(hook(made))
-            elif getattr(model, "__self__", None) is self.called:  # of model.compile()
-                unhook()
-                return seen(made)
-            return made
-
-        self.torch.compile = compile
-        compiled_in_place = getattr(self.called, "_compiled_call_impl", None)  # by model.compile()
-        if compiled_in_place is None:
-            hooks.extend(hook(self.called))
-        else:
-            self.called._compiled_call_impl = seen(compiled_in_place)
-
-    def forward(self, module, args, kwargs):
-        if self.communication_hook is not None:
-            self.communication_hook.register()
-        if self.trains(module):  # else an evaluation, of any data
+    def forward(self, part, module, args, kwargs):
+        for one in self.parts:
+            if one.buckets is not None:
+                one.buckets.register()
+        if part.trains(module):  # else an evaluation, of any data
             if self.micro >= 0 and self.dropped():
                 self.end_step()
             self.micro += 1
             self.fingerprints.close()  # its row goes out now: this forward may wait for the other ranks
             self.channel.enter("forward", self.step)
-            self.fingerprints.forward(args, kwargs)
-            if self.scope.tells_batches and self.looks():
+            self.fingerprints.forward(part, args, kwargs)
+            if part.scope.tells_batches and self.looks():
                 tensors = tensors_in([*args, *kwargs.values()], self.torch)  # also of a list or a dictionary
                 if tensors and all(map(self.is_plain, tensors)):  # what is left of a batch may be the same on two ranks
                     self.channel.write("batch", step=self.step, micro=self.micro, of_rank=self.rank, sequence=0, hash=hash_of(tensors), source="")
@@ -321,14 +329,10 @@ class Recorder:
         """Its bytes can be read."""
         return tensor.layout is self.torch.strided and not tensor.is_nested and not tensor.is_meta
 
-    def trains(self, module):
-        """What stands around a model may be left in evaluation (Lightning leaves DistributedDataParallel so)."""
-        return (module.training or self.inner.training) and self.torch.is_grad_enabled()
-
     # A sharded module reduces its gradients before any of them is there.
-    def forward_done(self, module, _, output):
+    def forward_done(self, part, module, output):
         self.channel.moved()
-        if self.trains(module):
+        if part.trains(module):
             enter = self.guard(self.enter_backward)
             for tensor in tensors_in(output, self.torch):
                 if tensor.requires_grad:
@@ -354,7 +358,8 @@ class Recorder:
 
     def backward_begins(self, roots):
         self.enter_backward(roots)
-        self.fingerprints.backward_begins()
+        for part in self.parts:
+            part.backward_begins()
         if self.recorded and not self.seen:
             self.hook_gradients()  # the script may have unfrozen something since the step began
         if not self.is_capturing():
@@ -447,6 +452,7 @@ class Recorder:
     def end(self):
         """What the card does in its last step is reported if it is there soon."""
         self.fingerprints.close(is_end=True)
+        self.guard(self.strangers.tell)()
         end = time.monotonic() + LET_GO_S
         settle_all = self.guard(self.settle_all)
         while self.guard.is_on and self.on_its_way and time.monotonic() < end:
@@ -459,9 +465,12 @@ class Recorder:
 
     # ---- optimiser ---------------------------------------------------------------------------------------------------
 
-    def hook_optimizer(self):
-        self.gradients_are_there = self.guard(self.update_begins)
-        optimizer, before, after = self.optimizer, self.guard(self.before_update), self.guard(self.after_update)
+    def hook_optimizer(self, optimizer):
+        if optimizer in self.optimizers:
+            return
+        self.optimizers.add(optimizer)
+        self.strangers.fresh[optimizer] = 0
+        before, after = self.guard(self.before_update), self.guard(self.after_update)
         if hasattr(optimizer, "register_step_pre_hook"):
             optimizer.register_step_pre_hook(before)
             optimizer.register_step_post_hook(after)
@@ -469,9 +478,9 @@ class Recorder:
             step = optimizer.step
 
             def step_seen(*args, **kwargs):
-                before()
+                before(optimizer)
                 result = step(*args, **kwargs)
-                after()
+                after(optimizer)
                 return result
 
             optimizer.step = step_seen
@@ -484,90 +493,122 @@ class Recorder:
 
             optimizer.zero_grad = zero_grad
 
+    def steps(self, optimizer, args, kwargs):
+        """Before each step of any optimiser of torch: of one that was not seen yet, and that holds parameters that are watched."""
+        if optimizer not in self.optimizers and not is_one_of(optimizer, self.optimizers) and any(part.holds(held(optimizer)) for part in self.parts):
+            self.hook_optimizer(optimizer)  # its hooks are called in this step already
+
     def came(self):
         """How many gradients of this step have come."""
         return self.channel.hooks() - self.hooks_before
 
     def dropped(self):
-        """The script has dropped the gradients of this step by itself, and its optimiser has not used them."""
-        return not self.updates and self.came() > 0 and all(param.grad is None for _, param in self.params)
+        """The script has dropped the gradients of this step by itself, and no optimiser has used them."""
+        return self.updating is None and self.came() > 0 and all(param.grad is None for _, param in self.params)
 
     def end_if_dropped(self):
-        """The script drops all gradients. Inside of the optimiser's step this is a part of the step."""
-        if self.channel.phase != "data" and not self.updates and self.came() > 0:
+        """The script drops all gradients. Inside of an optimiser's step this is a part of the step."""
+        if self.channel.phase != "data" and self.updating is None and self.came() > 0:
             self.end_step()
 
-    def before_update(self, optimizer=None, args=(), kwargs=None):
+    def is_idle(self):
+        """Nothing of this step has begun."""
+        return self.micro < 0 and self.channel.phase == "data" and not self.fingerprints.backwards and self.came() == 0
+
+    def before_update(self, optimizer, args=(), kwargs=None):
         """Gives what the step is to be called with in place of its arguments, or None."""
-        done = after_closure(args, kwargs or {}, self.gradients_are_there)
+        if self.updating is not None and is_one_of(optimizer, [self.updating]):
+            return None  # of the two, one calls the other
+        self.updating = optimizer
+        done = after_closure(args, kwargs or {}, functools.partial(self.gradients_are_there, optimizer))
         if done is None:
-            self.update_begins()
+            self.update_begins(optimizer)
         return done
 
-    def update_begins(self):
+    def update_begins(self, optimizer):
         if self.reach.inside:
             self.not_judged("the training, because an optimiser takes its steps inside of the backward")
             self.guard.is_on = False
             return
-        self.updates = True
+        self.updating = optimizer
+        self.goes_on = self.is_idle() and bool(self.updated_by) and id(optimizer) not in self.updated_by
+        if self.goes_on:
+            return
         if self.looks():
             self.enter("record")
-            self.tell_gradients()
+            self.tell_gradients(optimizer)
         self.fingerprints.update_begins()
         self.channel.enter("optimizer", self.step)
 
-    def tell_gradients(self):
-        self.channel.write_all("gradient", self.rows_of_gradients())
-        if self.sharded or not self.params:
+    def tell_gradients(self, optimizer):
+        """Of the parts that were reduced, and of those that the optimiser trains. Of all, if it holds parameters of none, such as copies of
+        the weights. A loss that leads through the other model of a GAN leaves gradients there that are no mean and that nothing uses."""
+        own = held(optimizer)
+        parts = [part for part in self.parts if part in self.fingerprints.reduced or part.holds(own)] or self.parts
+        self.channel.write_all("gradient", self.rows_of_gradients(parts))
+        params = [param for part in parts for _, param in part.params]
+        if self.sharded or not params:
             return  # no rank holds what a norm is of
-        norm = sum(self.measured(param.grad)[0] ** 2 for _, param in self.params) ** 0.5
+        norm = sum(self.measured(param.grad)[0] ** 2 for param in params) ** 0.5
         self.channel.write("sample", metric="grad_norm", step=self.step, value=real(norm))
 
-    @property
-    def counts_ready(self):
+    def counts_ready(self, part):
         """Whether a gradient may become ready once only. With a static graph, and outside of DistributedDataParallel, a layer that is
         checkpointed and called twice adds to its gradients twice by right; so do several micro-batches."""
-        return self.micro <= 0 and self.is_ddp and not getattr(self.model, "static_graph", False)
+        return self.micro <= 0 and part.is_ddp and not getattr(part.model, "static_graph", False)
 
-    def rows_of_gradients(self):
-        held = {id(param) for group in getattr(self.optimizer, "param_groups", ()) for param in group["params"]}
-        for index, (name, param) in enumerate(self.params):
-            after = self.measured(param.grad)
-            # What is there though no hook was called: of an earlier step, of another rank, or put there by the script.
-            there = (-1, 0, *after[:2], "", after[3])
-            if self.sharded and not self.seen and param.grad is not None:
-                there = (index, 1, *after)  # a torch whose fully_shard calls no hooks
-            order, times, l2, absmax, before, state = self.seen.get(name, there)
-            reachable = True if times else self.reach.of(name)
-            needed = param.requires_grad and (id(param) in held or reachable is True)
-            yield dict(
-                step=self.step,
-                of_rank=self.rank,
-                param=name,
-                index=index,
-                reachable=reachable,
-                ready_count=times if self.counts_ready else min(times, 1),
-                ready_order=order,
-                bucket=self.buckets.get(name, -1),
-                state=state if needed else "frozen",
-                l2=real(l2),
-                absmax=real(absmax),
-                hash_before=before,
-                hash_after=self.reduced.get(name, after[2]),
-                reduced=param.grad is not None,
-                **self.scope.piece(param, self.rank),
-            )
+    def rows_of_gradients(self, parts):
+        own = {one for optimizer in self.optimizers for one in held(optimizer)}
+        for part in self.parts:
+            counts_ready, is_trained = self.counts_ready(part), part in parts
+            for name, param in part.params:
+                grad = param.grad if is_trained else None
+                after = self.measured(grad)
+                # What is there though no hook was called: of an earlier step, of another rank, or put there by the script.
+                there = (-1, 0, *after[:2], "", after[3])
+                if self.sharded and not self.seen and grad is not None:
+                    there = (self.indices[id(param)], 1, *after)  # a torch whose fully_shard calls no hooks
+                order, times, l2, absmax, before, state = self.seen.get(name, there) if is_trained else there
+                reachable = is_trained and (True if times else self.reach.of(name))
+                needed = is_trained and param.requires_grad and (id(param) in own or reachable is True)
+                yield dict(
+                    step=self.step,
+                    of_rank=self.rank,
+                    param=name,
+                    index=self.indices[id(param)],
+                    reachable=reachable,
+                    ready_count=times if counts_ready else min(times, 1),
+                    ready_order=order,
+                    bucket=self.buckets.get(name, -1),
+                    state=state if needed else "frozen",
+                    l2=real(l2),
+                    absmax=real(absmax),
+                    hash_before=before,
+                    hash_after=self.reduced.get(name, after[2]) if is_trained else "",
+                    reduced=grad is not None,
+                    **part.scope.piece(param, self.rank),
+                )
 
-    def after_update(self, *_):
-        self.updates = False
-        if self.looks():
-            rows = (
-                dict(step=self.step, param=name, hash=hash_of([param.detach()]), **self.scope.piece(param, self.rank))
-                for name, param in self.params
-            )
-            self.channel.write_all("parameter", rows)
-        self.fingerprints.update_ends()
-        self.end_step()
+    def after_update(self, optimizer=None, *_):
+        if optimizer is not self.updating:
+            return
+        self.updating = None
+        if self.strangers.fresh:
+            self.strangers.look(optimizer)
+        if self.looks() if not self.goes_on else self.last_recorded:
+            self.tell_parameters(self.step - self.goes_on)
+        self.fingerprints.update_ends(optimizer, self.goes_on)
+        if not self.goes_on:
+            self.end_step()
+        self.updated_by.add(id(optimizer))
+
+    def tell_parameters(self, step):
+        rows = (
+            dict(step=step, param=name, hash=hash_of([param.detach()]), **part.scope.piece(param, self.rank))
+            for part in self.parts
+            for name, param in part.params
+        )
+        self.channel.write_all("parameter", rows)
 
     def sit_out(self):
         """Once for each step of the others that this rank, which has joined them (DistributedDataParallel.join), has no batch for."""
@@ -579,6 +620,8 @@ class Recorder:
         if self.losses.parts:
             self.losses.take(self.wait_for, functools.partial(self.tell_loss, self.step))
         self.fingerprints.end_step()
+        self.updated_by.clear()
+        self.last_recorded = self.recorded
         self.step += 1
         self.micro = -1
         self.hooks_before = self.channel.hooks()
@@ -659,11 +702,3 @@ def _let_captures_go_on():
 
     RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
     ctypes.CDLL("libcuda.so.1").cuThreadExchangeStreamCaptureMode(ctypes.byref(ctypes.c_int(RELAXED)))
-
-
-def _uncompiled(model):
-    return model._orig_mod if type(model).__name__ == "OptimizedModule" else model
-
-
-def _is_ddp(model):
-    return type(model).__name__ == "DistributedDataParallel"

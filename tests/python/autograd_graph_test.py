@@ -50,7 +50,8 @@ class Reaching(unittest.TestCase):
 
     def watched(self, model, recorded=True):
         torch.autograd.backward = self.original
-        reach = Reach(model, list(model.named_parameters()), torch)
+        reach = Reach(torch)
+        reach.add(model, list(model.named_parameters()))
         reach.watch_backward(lambda: recorded)
         return reach
 

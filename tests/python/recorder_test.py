@@ -31,7 +31,7 @@ from nsa_harness.train import FEW_HOOKS, FIRST_STEPS, Recorder, SocketChannel  #
 
 torch.set_num_threads(1)
 EVERY = FIRST_STEPS + 3
-MOST_CALLS = 113  # of functions of the package in a step that is not recorded, with two buckets, before one that is
+MOST_CALLS = 115  # of functions of the package in a step that is not recorded, with two buckets, before one that is
 
 
 class Told(Channel):
@@ -65,7 +65,7 @@ def restore(test):
         (sys, "excepthook"),
     ):
         test.addCleanup(setattr, where, name, where.__dict__[name])
-    test.addCleanup(sys.modules["torch.optim.optimizer"]._global_optimizer_post_hooks.clear)
+    test.addCleanup(sys.modules["torch.optim.optimizer"]._global_optimizer_pre_hooks.clear)
 
 
 class Recording(unittest.TestCase):
@@ -210,7 +210,7 @@ class Recording(unittest.TestCase):
     def test_an_error_of_this_package_reaches_the_record_and_not_the_training(self):
         before = [param.clone() for param in self.model.parameters()]
 
-        def broken():
+        def broken(_):
             raise RuntimeError("planted")
 
         self.recorder.tell_gradients = broken
@@ -426,9 +426,9 @@ class DataParallel(unittest.TestCase):
         self.assertEqual(max(row["step"] for row in self.told.rows("gradient")), 4)
 
     def test_gradients_of_a_static_graph_may_become_ready_twice(self):
-        self.assertTrue(self.recorder.counts_ready)
+        self.assertTrue(self.recorder.counts_ready(self.recorder.parts[0]))
         self.model._set_static_graph()
-        self.assertFalse(self.recorder.counts_ready)
+        self.assertFalse(self.recorder.counts_ready(self.recorder.parts[0]))
 
     def test_every_row_is_whole(self):
         self.unrecorded_step()
@@ -458,7 +458,7 @@ class DataParallel(unittest.TestCase):
                 issued.append(len(self.told.rows("collective")) - len(self.told.rows("collective_done")))
                 return group.group.allreduce(tensors, options)
 
-        self.recorder.communication_hook.group = Group(self.recorder.communication_hook.group)
+        self.recorder.parts[0].buckets.group = Group(self.recorder.parts[0].buckets.group)
         self.step()
         self.assertEqual(len(issued), 2)
         self.assertTrue(all(issued), issued)
@@ -466,7 +466,7 @@ class DataParallel(unittest.TestCase):
     # Else the process would wait at its end for what the card has not done.
     def test_what_waits_for_the_card_holds_no_reduction(self):
         self.unrecorded_step()
-        hook = self.recorder.communication_hook
+        hook = self.recorder.parts[0].buckets
         reduction = next(iter(hook.known.values()))
         reduction.is_cuda, self.recorder.on_card = True, lambda tensors: True
         pending = []
@@ -489,7 +489,7 @@ class DataParallel(unittest.TestCase):
         failed = torch.futures.Future()
         failed.set_exception(RuntimeError("connection closed by peer"))
         with self.assertRaisesRegex(RuntimeError, "closed by peer"):
-            next(iter(self.recorder.communication_hook.known.values())).finish(failed)
+            next(iter(self.recorder.parts[0].buckets.known.values())).finish(failed)
         self.assertEqual(len(self.told.rows("collective_done")), done)
 
 

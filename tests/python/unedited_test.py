@@ -111,6 +111,59 @@ for step in range(1, 7):
     other.step()
     told(step, loss)
 """
+GAN = """
+wrap = torch.nn.parallel.DistributedDataParallel
+maker = wrap(torch.nn.Sequential(torch.nn.Linear(16, 8), torch.nn.ReLU(), torch.nn.Linear(8, 4)))
+judge = wrap(torch.nn.Linear(4, 1))
+makers, judges = (torch.optim.Adam(model.parameters(), lr=1e-3) for model in (maker, judge))
+for step in range(1, 7):
+    with torch.no_grad():
+        made = maker(batch())
+    loss = judge(made).mean() - judge(batch()[:, :4]).mean()
+    judges.zero_grad()
+    loss.backward()
+    judges.step()
+    loss = -JUDGE(maker(batch())).mean()
+    makers.zero_grad()
+    loss.backward()
+    makers.step()
+    # here
+    told(step, loss)
+"""
+AUTOENCODER = """
+encoder, decoder = (torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(*sizes)) for sizes in ((16, 4), (4, 16)))
+optimizer = torch.optim.SGD([*encoder.parameters(), *decoder.parameters()], lr=1e-2)
+model = lambda x: decoder(encoder(x))
+""" + LOOP
+HEAD_OUTSIDE = DDP + """
+head = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD([*model.parameters(), *head.parameters()], lr=1e-2)
+""" + LOOP.replace("model(batch())", "head(model(batch()))")
+MASTERS = "model.bfloat16()\n" + DDP + """
+masters = [param.detach().float().requires_grad_() for param in model.parameters()]
+optimizer = torch.optim.AdamW(masters, lr=1e-3)
+for step in range(1, 7):
+    loss = model(batch().bfloat16()).float().square().mean()
+    model.zero_grad()
+    loss.backward()
+    for master, param in zip(masters, model.parameters()):
+        master.grad = param.grad.float()
+    optimizer.step()
+    with torch.no_grad():
+        for master, param in zip(masters, model.parameters()):
+            param.copy_(master)
+    told(step, loss)
+"""
+SCALE_OUTSIDE = DDP + """
+scale = torch.ones(1, requires_grad=True)
+optimizer = torch.optim.SGD([*model.parameters(), scale], lr=1e-2)
+""" + LOOP.replace("model(batch())", "(model(batch()) * scale)")
+THAWED = """
+for phase in (0, 1):
+    model[0].requires_grad_(phase == 1)
+    wrapped = torch.nn.parallel.DistributedDataParallel(model)
+    optimizer = torch.optim.AdamW([param for param in model.parameters() if param.requires_grad], lr=1e-3)
+""" + LOOP.replace("\n", "\n    ").replace("model(", "wrapped(").replace("range(1, 7)", "range(6 * phase + 1, 6 * phase + 7)")
 OUTSIDE = """
 def forward(x):
     return torch.nn.functional.linear(x, model[2].weight @ model[0].weight, model[2].bias)
@@ -167,7 +220,22 @@ TABLE = {
     "forking": (MODEL + FORKING, 0, GO, "6 forwards, 6 backwards", True),
     "nan": (MODEL + NAN, 2, "NO-GO", "NAN.ORIGIN @ step 3", False),
     "made_anew": (MODEL + ADAMW + MODEL + LOOP, 0, "NO-GO", "OPT.", False),
-    "two_optimizers": (MODEL + TWO_OPTIMIZERS, 0, "INCONCLUSIVE", "the steps of the optimiser SGD with 2 parameters, because one optimiser", True),
+    "two_optimizers": (MODEL + TWO_OPTIMIZERS, 0, GO, "looked at each of 6 steps on rank 0: 12 forwards, 6 backwards, 0 reductions, 6 optimiser", True),
+    "gan": (GAN.replace("JUDGE", "judge"), 2, GO, "looked at each of 12 steps on ranks 0-1: 24 forwards, 12 backwards, ", True),
+    "gan_inside": (GAN.replace("JUDGE", "judge.module"), 2, GO, "looked at each of 12 steps on ranks 0-1: 18 forwards, 12 backwards, ", False),
+    "gan_parts": (
+        GAN.replace("JUDGE", "judge").replace("# here", "with torch.no_grad(): maker.module[0].weight[0, 0] += RANK * (step == 3)"),
+        2, "NO-GO", "STATE.DIVERGED @ model2.0.weight, step 6", True,
+    ),
+    "gan_nan": (
+        GAN.replace("JUDGE", "judge").replace("# here", "with torch.no_grad(): maker.module[2].bias[0] += float('nan') if RANK and step == 2 else 0"),
+        2, "NO-GO", "NAN.ORIGIN @ model2.2.bias, rank 1, step 4", False,
+    ),
+    "autoencoder": (AUTOENCODER, 2, GO, "looked at each of 6 steps on ranks 0-1: 12 forwards, 6 backwards, ", True),
+    "head_outside": (MODEL + HEAD_OUTSIDE, 2, "NO-GO", "2 of 6 differ between ranks after the reduction (model2.weight, model2.bias)", True),
+    "masters": (MODEL + MASTERS, 2, GO, "looked at each of 6 steps", False),
+    "scale_outside": (MODEL + SCALE_OUTSIDE, 2, "INCONCLUSIVE", "1 parameter of the optimiser, because the model does not have", False),
+    "thawed": (MODEL + THAWED, 2, GO, "looked at each of 12 steps", False),
     "outside": (MODEL + OUTSIDE, 0, "INCONCLUSIVE", "not judged: step 1, because no call of the module", True),
     "tensors": (TENSORS, 0, "INCONCLUSIVE", "no module holds the parameters of the optimiser SGD with 1 parameter", True),
 }

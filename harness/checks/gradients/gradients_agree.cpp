@@ -180,7 +180,7 @@ class ReducedGradients {
     std::map<std::string, HeldByRank> pieces;  // "" is the whole
     for (const int rank : all_ranks(evidence_)) {
       const Gradient* row = ledger_.ranks.find({step, rank, param});
-      if (row == nullptr && course_.has_sat_out(rank, step)) continue;
+      if (row == nullptr && course_.may_lack(param, rank, step)) continue;
       if (row == nullptr) {
         result_.missing("gradient rows of " + process_name(rank) + ", step " +
                             std::to_string(step) + ended_early(evidence_, rank),

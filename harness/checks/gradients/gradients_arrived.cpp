@@ -112,7 +112,7 @@ class Arrival {
     std::vector<int> absent;
     for (const int rank : all_ranks(evidence_)) {
       const Gradient* row = ledger_.ranks.find({step, rank, param});
-      if (row == nullptr && course_.has_sat_out(rank, step)) continue;
+      if (row == nullptr && course_.may_lack(param, rank, step)) continue;
       if (row == nullptr) {
         absent.push_back(rank);
         absent_[{rank, step}].push_back(param);
