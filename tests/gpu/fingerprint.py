@@ -217,7 +217,8 @@ def time_of_step(turns, batch, length):
         "plain ms": round(statistics.median(base), 3),
         "plain / plain": interval(controls),
         "watched": interval(differences),
-        "same loss": float(plain.loss) == float(watched.loss),
+        # Some operators of a card round in another way each time: then the second plain one differs too.
+        "same loss": {"watched": float(plain.loss) == float(watched.loss), "plain": float(plain.loss) == float(again.loss)},
     }
 
 
@@ -247,7 +248,8 @@ def main():
         json.dump(told, file, indent=1)
     print(json.dumps(told, indent=1))
     sys.stdout.flush()
-    os._exit(1 if wrong or not told["step"]["same loss"] else 0)
+    same = told["step"]["same loss"]
+    os._exit(1 if wrong or (same["plain"] and not same["watched"]) else 0)
 
 
 if __name__ == "__main__":

@@ -92,6 +92,11 @@ for round in range(5):
         graph.replay()
         tell(f"{round}.{step}", loss)
 """
+HALF = """
+model = torch.nn.parallel.DistributedDataParallel(model.to(torch.TYPE))
+torch.set_default_dtype(torch.TYPE)
+"""
+TINY = PLAIN.replace(".mean()\n", ".mean() * 1e-3\n")  # gradients that are subnormal numbers in float16
 DDP = "model = torch.nn.parallel.DistributedDataParallel(model)"
 SHARDED = """
 from torch.distributed.fsdp import fully_shard
@@ -105,6 +110,8 @@ TABLE = {
     "graph": (1, "", GRAPH, "INCONCLUSIVE"),
     "distributed": (2, DDP, PLAIN, "PASS"),
     "distributed_scaled": (2, DDP, SCALED, "PASS"),
+    "distributed_bfloat16": (2, HALF.replace("TYPE", "bfloat16"), PLAIN, "PASS"),
+    "distributed_float16": (2, HALF.replace("TYPE", "float16"), TINY, "PASS"),
     "sharded": (2, SHARDED, PLAIN, "PASS"),
 }
 

@@ -103,7 +103,7 @@ void add_first(std::vector<std::string>& environment,
 // The user's own, all of it, and what the two lines need.
 std::vector<std::string> command_environment(const Scenario& scenario, const RunPlan& plan) {
   std::vector<std::string> environment = as_texts(own_variables());
-  if (scenario.command.watch) add_first(environment, "PYTHONPATH", plan.package + kHookFolder);
+  if (plan.hooks_command) add_first(environment, "PYTHONPATH", plan.package + kHookFolder);
   if (!plan.fingerprint.empty()) {
     environment.push_back("NSA_HARNESS_FINGERPRINT=" + plan.fingerprint);
   }

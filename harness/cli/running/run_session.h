@@ -41,6 +41,7 @@ struct RunPlan {
   std::string python;       // of the user's: what runs cases of kind kernel
   std::string fingerprint;  // Paths::fingerprint
   std::string package;  // the folder of nsa_harness for that Python, if it does not have one itself
+  bool hooks_command = false;  // it gets the hook that stands for the two lines
   Launch launch;        // what starts the ranks, where the user names it
   Variables environment;  // allowed_variables()
   Machine machine;

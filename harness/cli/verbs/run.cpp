@@ -37,6 +37,7 @@ struct RunArguments {
   bool diagnose = false;
   bool no_arguments = false;
   bool watch = false;
+  bool no_watch = false;
   RunOptions options;
   LaunchOptions launch;
 };
@@ -123,6 +124,7 @@ RunPlan plan_of_command(const RunArguments& arguments, const Paths& paths) {
         "--watch: found no Python package nsa_harness beside this program, wanted one; "
         "the wheel has it, and in a checkout ./nsa-harness run");
   }
+  plan.hooks_command = !plan.package.empty() && !arguments.no_watch;
   plan.cases.push_back(case_of_command(command, arguments.budget_seconds));
   plan.unmet.emplace_back();
   return plan;
@@ -258,8 +260,9 @@ int run(const RunArguments& arguments) {
   if (arguments.no_arguments && words_after_dashes().empty()) {
     throw nsa::Error("--no-arguments: found scenarios, wanted -- COMMAND");
   }
-  if (arguments.watch && words_after_dashes().empty()) {
-    throw nsa::Error("--watch: found scenarios, wanted -- COMMAND");
+  if ((arguments.watch || arguments.no_watch) && words_after_dashes().empty()) {
+    throw nsa::Error(std::string(arguments.watch ? "--watch" : "--no-watch") +
+                     ": found scenarios, wanted -- COMMAND");
   }
   const auto words = kept_command_line(command_words(), !arguments.no_arguments);
   complete_plan(plan, arguments.options, paths, manifest, words, asked_by(arguments));
@@ -289,10 +292,15 @@ Action add_run(CLI::App& command) {
   one_each(
       "--set", arguments->sets, "path=value: overrides any value of the scenarios; repeatable");
   one_each("--only", arguments->only, "axis=value: keeps these points of the matrix; repeatable");
-  command.add_flag(
+  auto* watch = command.add_flag(
       "--watch",
       arguments->watch,
-      "Look into each training of -- COMMAND as the two lines do, with no line in its script");
+      "Of -- COMMAND: without a training that was looked into, there is no verdict on it");
+  command
+      .add_flag("--no-watch",
+                arguments->no_watch,
+                "Do not look into trainings of -- COMMAND whose scripts do not have the two lines")
+      ->excludes(watch);
   command.add_flag("--no-arguments",
                    arguments->no_arguments,
                    "Store of -- COMMAND the program alone, none of its arguments");
