@@ -140,6 +140,7 @@ constexpr std::array kEdges = {
     Edge{"NAN.", "CKPT.GRADIENT", Tie::same_rank},
     Edge{"NAN.", "CKPT.SELECTION_FLIP", Tie::same_rank},
     Edge{"NAN.", "GRAD.NOT_REDUCED", Tie::same_step},
+    Edge{"NAN.", "STATE.DIVERGED", Tie::same_step},
     // The rate of the schedule is computed from no tensor, and a number that became NaN is no lost update: it changed.
     Edge{"NAN.", "OPT.SKIPPED", Tie::same_rank},
     Edge{"NAN.", "OPT.UPDATE_WRONG", Tie::same_rank},

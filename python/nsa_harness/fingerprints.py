@@ -254,6 +254,8 @@ class Step(Results):
             self.not_finite += name[0]
 
     def took_inputs(self, summary):
+        if summary.flags & NAN:
+            return  # ranks that hold NaN do not share a batch
         self.inputs = (self.inputs + summary.digest) & ALL
         self.inputs_taken += summary.taken
 

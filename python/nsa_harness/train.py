@@ -23,7 +23,7 @@ from nsa_harness.losses import Losses
 from nsa_harness.optimizers import Strangers, held, is_one_of
 from nsa_harness.part import Part, is_ddp, parts_of, uncompiled
 from nsa_harness.socket_channel import ADDRESS, LET_GO_S, SocketChannel
-from nsa_harness.values import dtype_name, hash_of, is_dtensor, local, real, tensors_in
+from nsa_harness.values import dtype_name, hash_of, holds_nan, is_dtensor, local, real, tensors_in
 
 FIRST_STEPS = 10
 FEW_HOOKS = 4  # in a step that is not recorded: a backward of many seconds still moves
@@ -326,8 +326,8 @@ class Recorder:
         self.channel.moved()
 
     def is_plain(self, tensor):
-        """Its bytes can be read."""
-        return tensor.layout is self.torch.strided and not tensor.is_nested and not tensor.is_meta
+        """Its bytes can be read, and tell one batch from another one."""
+        return tensor.layout is self.torch.strided and not tensor.is_nested and not tensor.is_meta and not holds_nan(tensor)
 
     # A sharded module reduces its gradients before any of them is there.
     def forward_done(self, part, module, output):

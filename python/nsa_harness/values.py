@@ -39,6 +39,14 @@ def tensors_in(value, torch):
     return [tensor for part in value for tensor in tensors_in(part, torch)] if isinstance(value, (list, tuple)) else []
 
 
+def holds_nan(tensor):
+    """Of a type that torch can look at."""
+    try:
+        return bool(local(tensor.detach()).isnan().any())
+    except (RuntimeError, NotImplementedError):
+        return False
+
+
 DTYPES = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int"}
 
 

@@ -225,11 +225,11 @@ TABLE = {
     "gan_inside": (GAN.replace("JUDGE", "judge.module"), 2, GO, "looked at each of 12 steps on ranks 0-1: 18 forwards, 12 backwards, ", False),
     "gan_parts": (
         GAN.replace("JUDGE", "judge").replace("# here", "with torch.no_grad(): maker.module[0].weight[0, 0] += RANK * (step == 3)"),
-        2, "NO-GO", "STATE.DIVERGED @ model2.0.weight, step 6", True,
+        2, "NO-GO", "STATE.DIVERGED @ param model2.0, step 6 — After step 6, parameters differ between ranks 0-1: 1 of 6 (model2.0.weight)", True,
     ),
     "gan_nan": (
         GAN.replace("JUDGE", "judge").replace("# here", "with torch.no_grad(): maker.module[2].bias[0] += float('nan') if RANK and step == 2 else 0"),
-        2, "NO-GO", "NAN.ORIGIN @ model2.2.bias, rank 1, step 4", False,
+        2, "NO-GO", "NAN.ORIGIN @ param model2.2.bias, rank 1, step 4, phase optimizer", False,
     ),
     "autoencoder": (AUTOENCODER, 2, GO, "looked at each of 6 steps on ranks 0-1: 12 forwards, 6 backwards, ", True),
     "head_outside": (MODEL + HEAD_OUTSIDE, 2, "NO-GO", "2 of 6 differ between ranks after the reduction (model2.weight, model2.bias)", True),

@@ -101,7 +101,7 @@ void add_first(std::vector<std::string>& environment,
 }
 
 // The user's own, all of it, and what the two lines need.
-std::vector<std::string> command_environment(const Scenario& scenario, const RunPlan& plan) {
+std::vector<std::string> command_environment(const RunPlan& plan) {
   std::vector<std::string> environment = as_texts(own_variables());
   if (plan.hooks_command) add_first(environment, "PYTHONPATH", plan.package + kHookFolder);
   if (!plan.fingerprint.empty()) {
@@ -337,7 +337,7 @@ std::string RunSession::begin_attempt(std::size_t index) {
 
 std::vector<std::string> RunSession::environment_of(const Scenario& scenario,
                                                     const Place& place) const {
-  if (scenario.is_command()) return command_environment(scenario, plan_);
+  if (scenario.is_command()) return command_environment(plan_);
   std::vector<std::string> environment =
       worker_environment(plan_.environment, scenario, plan_.machine.cores);
   if (scenario.is_foreign() && !plan_.package.empty())
