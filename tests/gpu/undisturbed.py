@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """On a card: a training gives the same losses, to the last bit, with the two lines under `nsa-harness run` and without.
-    tests/gpu/undisturbed.py NSA_HARNESS OUT
+    tests/gpu/undisturbed.py NSA_HARNESS OUT [NAME...]
 CUDA graphs are captured while the thread of the heartbeats asks for events a hundred times a second. Needs one card; with two also
 DistributedDataParallel and fully_shard over NCCL. Writes OUT/undisturbed.json. Exit 1: one of them differs."""
 
@@ -157,11 +157,11 @@ def tried(program, out, name, every):
 
 
 def main():
-    program, out = sys.argv[1:3]
+    program, out, *asked = sys.argv[1:]
     os.makedirs(out, exist_ok=True)
     import torch
 
-    names = [name for name in TABLE if TABLE[name][0] <= torch.cuda.device_count()]
+    names = [name for name in asked or TABLE if TABLE[name][0] <= torch.cuda.device_count()]
     results = [tried(program, out, name, every) for name in names for every in (1, 100)]
     with open(os.path.join(out, "undisturbed.json"), "w", encoding="utf-8") as file:
         json.dump({"card": torch.cuda.get_device_name(), "torch": torch.__version__, "results": results}, file, indent=1)
