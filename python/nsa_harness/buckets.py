@@ -24,7 +24,6 @@ class Buckets:
         self.known = {}  # (bucket, elements) -> Reduction. DistributedDataParallel makes its buckets anew after the first step
         self.model = part.model
         self.is_registered = False
-        self.mean = None  # options of an all-reduce that divides by itself
         self.script_hook = None  # (state, hook) that the script registered after ours
         self.join_work = None
         self.reduced = 0  # buckets so far
@@ -78,7 +77,6 @@ class Buckets:
             self.sum = distributed.distributed_c10d.AllreduceOptions()  # what all_reduce(async_op=True) gives to a group
             if hasattr(self.sum, "asyncOp"):  # newer torch runs others on the stream of the computation
                 self.sum.asyncOp = True
-            self.mean = self._mean(distributed, size)
             try:
                 self.hook_of_class(self.model, None, self.reduce)
                 getattr(self.model, "_comm_hooks", [None]).pop()  # the reducer has it; the list is what copies and compiled models look at
@@ -86,17 +84,6 @@ class Buckets:
             except RuntimeError:  # a torch that does not list its hooks, and has one
                 self.recorder.not_judged(OWN_HOOK)
         self.register = lambda: None
-
-    def _mean(self, distributed, size):
-        """NCCL multiplies while it sums, which saves a pass over the gradients. By a power of two that is exact in each type. None elsewhere."""
-        make = getattr(distributed, "_make_nccl_premul_sum", None)
-        if make is None or size & (size - 1) or distributed.get_backend(self.group) != "nccl":
-            return None
-        mean = distributed.distributed_c10d.AllreduceOptions()
-        mean.reduceOp = make(1.0 / size)
-        if hasattr(mean, "asyncOp"):
-            mean.asyncOp = True
-        return mean
 
     def _watch_join(self):
         """join(divide_by_initial_world_size=False) divides by the number of ranks that have not joined yet. Each forward asks for it."""
@@ -142,13 +129,13 @@ class Buckets:
         except Exception as error:  # noqa: BLE001: the training goes on
             reduction = self.recorder.guard.failed("reduction", error)
         ranks = self.size if self.join_work is None else self._ranks()
-        multiplies = self.mean is not None and self.join_work is None and not buffer.is_complex()
-        if ranks > 1 and not multiplies:
-            buffer.mul_(1.0 / ranks)  # as DistributedDataParallel does while it copies; a division rounds in another way
+        # As DistributedDataParallel does while it copies. A division rounds in another way, and so do NCCL's own means in 16 bits.
+        if ranks > 1:
+            buffer.mul_(1.0 / ranks)
         if buffer.is_complex():
             future = self.all_reduce(buffer, group=self.group, async_op=True).get_future()
         else:
-            future = self.group.allreduce([buffer], self.mean if multiplies else self.sum).get_future()
+            future = self.group.allreduce([buffer], self.sum).get_future()
         return future.then(_only_tensor if reduction is None else reduction.finish)
 
     def _reduction(self, bucket, buffer):
