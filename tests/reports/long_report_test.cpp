@@ -542,7 +542,7 @@ TEST(LongReport, TheLossOfALongRunIsAChartThatViewersTake) {
   for (int step = 1; step <= 100'000; ++step)
     record.digest.series["loss"].push_back(12'345.0 / step);
   const auto metrics = section(render(run.store), "Metrics and timings");
-  EXPECT_EQ(count(metrics, "x-axis \"step\" 1 --> 100000"), 1);
+  EXPECT_EQ(count(metrics, "    x-axis \"step\" 1 --> 100000"), 1);
   std::size_t bytes = 0;
   for (const std::string& line : metrics) bytes += line.size();
   EXPECT_LT(bytes, 50'000U);
