@@ -11,10 +11,13 @@
 #include "harness/cli/paths.h"
 #include "harness/cli/verbs.h"
 #include "harness/evidence/rows.h"
+#include "harness/scenario/case_json.h"
 #include "harness/scenario/exit_code.h"
+#include "harness/store/case_evidence.h"
 #include "reports/comparison.h"
 #include "reports/markdown.h"
 #include "reports/paired_times.h"
+#include "reports/partings.h"
 #include "reports/result_differences.h"
 
 namespace harness::cli {
@@ -31,6 +34,7 @@ struct CompareArguments {
 struct Compared {
   reports::Comparison comparison;
   reports::ResultDifferences results;
+  std::vector<reports::Parting> partings;  // of trainings of the user's own
   std::vector<reports::PairedCell> paired;
   bool in_turn = false;  // several pairs: their times stand for those against earlier nights
 };
@@ -86,6 +90,25 @@ nlohmann::json results_json(const reports::ResultDifferences& results) {
           {"files_compared", results.files_compared}};
 }
 
+nlohmann::json partings_json(const std::vector<reports::Parting>& partings) {
+  auto all = nlohmann::json::array();
+  for (const reports::Parting& one : partings) {
+    all.push_back({{"case", one.label}, {"steps", one.steps}});
+    if (!one.step) continue;
+    nlohmann::json& last = all.back();
+    last["first_step"] = *one.step;
+    last["differs"] = one.what;
+    last["same"] = one.same;
+    last["ranks"] = one.ranks;
+    if (one.last_same) last["parameters_same_after"] = *one.last_same;
+    if (!one.recorded) continue;
+    last["recorded_step"] = *one.recorded;
+    last["parameters"] = one.tensors;
+    last["parameters_compared"] = one.tensors_compared;
+  }
+  return all;
+}
+
 nlohmann::json change_json(const history::PairedChange& change) {
   return {{"log", Real(change.change)}, {"low", Real(change.low)}, {"high", Real(change.high)}};
 }
@@ -124,7 +147,8 @@ std::ptrdiff_t unjudged_times(const Compared& compared) {
 }
 
 int exit_code_of(const Compared& compared) {
-  if (compared.comparison.in_both == 0) return kExitNothing;
+  if (compared.comparison.in_both == 0)
+    return compared.partings.empty() ? kExitNothing : kExitPass;
   const bool calm = compared.comparison.is_calm() && !reports::any_slower(compared.paired);
   if (!calm) return kExitFailed;
   return unjudged_times(compared) > 0 ? kExitInconclusive : kExitPass;
@@ -148,6 +172,42 @@ std::string libraries_line(const RunRecord& before, const RunRecord& now) {
   return "Before: " + reports::escape(was) + ". Now: " + reports::escape(is) + ".\n\n";
 }
 
+std::vector<const CaseRecord*> commands_of(const std::vector<CaseRecord>& cases) {
+  std::vector<const CaseRecord*> commands;
+  for (const CaseRecord& one : cases) {
+    if (one.skip_reason.empty() &&
+        case_from_json(one.case_json, "the case " + one.label).scenario.is_command())
+      commands.push_back(&one);
+  }
+  return commands;
+}
+
+// Of commands with the same words, and of the only ones of their runs: a script is often started with others the second time.
+std::vector<reports::Parting> partings_of(const RunRecord& before,
+                                          const std::vector<CaseRecord>& earlier,
+                                          const RunRecord& now,
+                                          const std::vector<CaseRecord>& later) {
+  const std::vector<const CaseRecord*> were = commands_of(earlier);
+  const std::vector<const CaseRecord*> are = commands_of(later);
+  const bool lone = were.size() == 1 && are.size() == 1;
+  std::vector<reports::Parting> partings;
+  for (const CaseRecord* one : are) {
+    for (const CaseRecord* other : were) {
+      if (!lone && other->history_id != one->history_id) continue;
+      try {
+        auto parting = reports::find_parting(one->label,
+                                             read_recorded(before, *other).evidence,
+                                             read_recorded(now, *one).evidence);
+        if (parting) partings.push_back(std::move(*parting));
+      } catch (const nsa::Error& error) {
+        log_line(one->label + ": its steps are not compared: " + error.what());
+      }
+      break;
+    }
+  }
+  return partings;
+}
+
 Compared compare_both(const Store& store, const std::vector<reports::RunPair>& pairs) {
   const auto& [before, now] = pairs.front();
   const std::vector<CaseRecord> earlier = store.cases(before.id);
@@ -155,6 +215,7 @@ Compared compare_both(const Store& store, const std::vector<reports::RunPair>& p
   Compared compared;
   compared.comparison = reports::compare_runs(store, before, earlier, now, later);
   compared.results = reports::compare_results(earlier, later);
+  compared.partings = partings_of(before, earlier, now, later);
   compared.in_turn = pairs.size() > 1;
   compared.paired = reports::pair_times(store, pairs);
   if (compared.in_turn) compared.comparison.times.clear();
@@ -181,6 +242,7 @@ int compare(const CompareArguments& arguments) {
     object["before"] = before.name;
     object["now"] = now.name;
     object["results"] = results_json(compared.results);
+    object["trainings"] = partings_json(compared.partings);
     object["paired"] = paired_json(compared.paired);
     std::cout << object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
     return code;
@@ -189,11 +251,12 @@ int compare(const CompareArguments& arguments) {
             << "\n\n"
             << libraries_line(before, now) << reports::comparison_line(compared.comparison)
             << "\n\n"
+            << reports::partings_text(compared.partings)
             << reports::results_text(compared.results)
             << (compared.in_turn ? reports::paired_text(compared.paired) +
                                        reports::untimed_text(compared.comparison)
                                  : reports::comparison_text(compared.comparison));
-  if (compared.comparison.in_both == 0) {
+  if (compared.comparison.in_both == 0 && compared.partings.empty()) {
     log_line("the two runs have no case in common that both judged");
   }
   if (code == kExitInconclusive) {
