@@ -72,8 +72,7 @@ struct Told {
     std::istringstream losses(stretch.losses);
     std::int64_t number = stretch.first;
     for (std::string loss; std::getline(losses, loss, ','); ++number) {
-      if (!stretch.of_ranks.empty())
-        put(steps[number], kLoss, stretch.of_ranks.front().rank, loss);
+      if (!stretch.of_ranks.empty()) put(steps[number], kLoss, stretch.of_ranks.front().rank, loss);
     }
     for (const harness::Stretch::OfRank& of : stretch.of_ranks) {
       put(steps[stretch.last], harness::kParameterClass.in_words, of.rank, of.parameters);
@@ -129,8 +128,8 @@ void name_tensors(const std::map<std::int64_t, Tensors>& before,
     std::int64_t compared = 0;
     for (const auto& [name, values] : step->second) {
       const auto earlier = was->second.find(name);
-      const auto ranks = earlier == was->second.end() ? std::nullopt
-                                                      : differing(earlier->second, values);
+      const auto ranks =
+          earlier == was->second.end() ? std::nullopt : differing(earlier->second, values);
       compared += ranks.has_value();
       if (ranks && !ranks->empty()) differ.insert(name);
     }
@@ -148,11 +147,10 @@ std::string text_of(const Parting& parting) {
     return head + "the two trainings computed the same in each of " +
            counted(parting.steps, "step") + " that both told.";
   }
-  std::string text = head + "the two trainings part in step " + std::to_string(*parting.step) +
-                     ". There " + parting.what + " differ" +
-                     (parting.what == kLoss || parting.what == kInputs ? "s" : "") + " on " +
-                     (parting.ranks.size() == 1 ? "rank " : "ranks ") +
-                     nsa::ranges_text(parting.ranks);
+  std::string text =
+      head + "the two trainings part in step " + std::to_string(*parting.step) + ". There " +
+      parting.what + " differ" + (parting.what == kLoss || parting.what == kInputs ? "s" : "") +
+      " on " + (parting.ranks.size() == 1 ? "rank " : "ranks ") + nsa::ranges_text(parting.ranks);
   if (!parting.same.empty()) text += ", and " + nsa::join(parting.same) + " are the same";
   text += ".";
   if (parting.last_same && *parting.last_same + 1 < *parting.step) {

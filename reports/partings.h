@@ -1,6 +1,6 @@
-// Where two trainings of the user's own part: the first step in which they do not compute the same, and what differs there first, in
-// the order of a step. Told and not judged, as result_differences.h. Two launches of one program on one machine part where something
-// of them is not determined, such as an atomic sum or a seed.
+// Where two trainings of the user's own part: the first step in which they do not compute the same, and what differs there
+// first, in the order of a step. Told and not judged, as result_differences.h. Two launches of one program on one machine part
+// where something of them is not determined, such as an atomic sum or a seed.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ struct Parting {
   std::vector<int> ranks;         // on which it does
   // After this one both held the same parameters; the steps between may have kept their losses alone (harness::Stretch).
   std::optional<std::int64_t> last_same;
-  // The first step from `step` on in which both recorded each tensor, and the parameters whose reduced gradient, or whose value, has
-  // other bytes there.
+  // The first step from `step` on in which both recorded each tensor, and the parameters whose reduced gradient, or whose
+  // value, has other bytes there.
   std::optional<std::int64_t> recorded;
   std::vector<std::string> tensors;
   std::int64_t tensors_compared = 0;

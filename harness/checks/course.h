@@ -29,7 +29,8 @@ struct Course {
   std::map<std::pair<int, std::int64_t>, std::vector<std::string>> masked = {};
 
   std::set<std::pair<int, std::int64_t>> sat_out = {};
-  std::map<std::string, std::int64_t> first_step = {};  // of a command: in which some rank has a row of it
+  std::map<std::string, std::int64_t> first_step =
+      {};  // of a command: in which some rank has a row of it
 
   [[nodiscard]] static Course of(const Evidence& evidence);
   // A rank has no rows of steps that it sat out. What a script makes later has none before.

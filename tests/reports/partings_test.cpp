@@ -20,8 +20,9 @@ constexpr std::int64_t kFrom = 20;
 
 // One thing of all steps from kFrom on, on the ranks that `is_changed` gives.
 template <typename Row>
-fakes::Change changed(const std::function<void(Row&)>& change,
-                      const std::function<bool(int)>& is_changed = [](int) { return true; }) {
+fakes::Change changed(
+    const std::function<void(Row&)>& change,
+    const std::function<bool(int)>& is_changed = [](int) { return true; }) {
   return [=](int rank, std::vector<Event>& events) {
     for (Event& event : events) {
       if (event.kind != Row::kKind || !is_changed(rank)) continue;
@@ -80,10 +81,10 @@ TEST(Partings, TheRanksAreNamed) {
 }
 
 TEST(Partings, TheNextRecordedStepNamesTheParameters) {
-  const auto loss = changed<harness::Sample>(
-      [](harness::Sample& row) { row.value = row.value + 1.0; });
-  const auto gradient = changed<harness::Gradient>(
-      [](harness::Gradient& row) { row.hash_after += "other"; });
+  const auto loss =
+      changed<harness::Sample>([](harness::Sample& row) { row.value = row.value + 1.0; });
+  const auto gradient =
+      changed<harness::Gradient>([](harness::Gradient& row) { row.hash_after += "other"; });
   const auto both = [&](int rank, std::vector<Event>& events) {
     loss(rank, events);
     gradient(rank, events);
@@ -99,8 +100,8 @@ TEST(Partings, TheNextRecordedStepNamesTheParameters) {
 }
 
 TEST(Partings, FoldedStepsTellTheirLosses) {
-  const auto loss = changed<harness::Sample>(
-      [](harness::Sample& row) { row.value = row.value + 1.0; });
+  const auto loss =
+      changed<harness::Sample>([](harness::Sample& row) { row.value = row.value + 1.0; });
   const Evidence folded = folded_run();
   ASSERT_FALSE(folded.stretches.empty());
   EXPECT_FALSE(find_parting("train", folded, run_of())->step.has_value());

@@ -42,8 +42,8 @@ struct RunPlan {
   std::string fingerprint;  // Paths::fingerprint
   std::string package;  // the folder of nsa_harness for that Python, if it does not have one itself
   bool hooks_command = false;  // it gets the hook that stands for the two lines
-  Launch launch;        // what starts the ranks, where the user names it
-  Variables environment;  // allowed_variables()
+  Launch launch;               // what starts the ranks, where the user names it
+  Variables environment;       // allowed_variables()
   Machine machine;
   Provenance provenance;
   std::string database;

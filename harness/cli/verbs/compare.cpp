@@ -147,8 +147,7 @@ std::ptrdiff_t unjudged_times(const Compared& compared) {
 }
 
 int exit_code_of(const Compared& compared) {
-  if (compared.comparison.in_both == 0)
-    return compared.partings.empty() ? kExitNothing : kExitPass;
+  if (compared.comparison.in_both == 0) return compared.partings.empty() ? kExitNothing : kExitPass;
   const bool calm = compared.comparison.is_calm() && !reports::any_slower(compared.paired);
   if (!calm) return kExitFailed;
   return unjudged_times(compared) > 0 ? kExitInconclusive : kExitPass;
@@ -195,9 +194,8 @@ std::vector<reports::Parting> partings_of(const RunRecord& before,
     for (const CaseRecord* other : were) {
       if (!lone && other->history_id != one->history_id) continue;
       try {
-        auto parting = reports::find_parting(one->label,
-                                             read_recorded(before, *other).evidence,
-                                             read_recorded(now, *one).evidence);
+        auto parting = reports::find_parting(
+            one->label, read_recorded(before, *other).evidence, read_recorded(now, *one).evidence);
         if (parting) partings.push_back(std::move(*parting));
       } catch (const nsa::Error& error) {
         log_line(one->label + ": its steps are not compared: " + error.what());
@@ -251,8 +249,7 @@ int compare(const CompareArguments& arguments) {
             << "\n\n"
             << libraries_line(before, now) << reports::comparison_line(compared.comparison)
             << "\n\n"
-            << reports::partings_text(compared.partings)
-            << reports::results_text(compared.results)
+            << reports::partings_text(compared.partings) << reports::results_text(compared.results)
             << (compared.in_turn ? reports::paired_text(compared.paired) +
                                        reports::untimed_text(compared.comparison)
                                  : reports::comparison_text(compared.comparison));
