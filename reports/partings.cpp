@@ -7,7 +7,6 @@
 #include <sstream>
 
 #include "harness/evidence/tensor_classes.h"
-#include "nsa/base/numbers.h"
 #include "nsa/base/text.h"
 #include "reports/markdown.h"
 
