@@ -465,9 +465,10 @@ class Fingerprints:
 
     def never_reached(self):
         """Names of parameters that the optimiser holds and that no backward gave a gradient, where several updates were taken."""
-        if self.updates < 2 or self.library is None:
+        if self.library is None:
             return []
-        params = [param for optimizer in self.recorder.optimizers for param in params_of(optimizer) if param.requires_grad]
+        at_work = [one for one in self.recorder.optimizers if self.recorder.strangers.steps_of(one) > 1]
+        params = [param for optimizer in at_work for param in params_of(optimizer) if param.requires_grad]
         return sorted({self.unreached[id(param)] for param in params if id(param) in self.unreached})
 
     def sits_out(self):

@@ -42,7 +42,10 @@ class Strangers:
         if optimizer not in self.fresh:
             return
         self.fresh[optimizer] += 1
-        own = set().union(*(part.ids for part in self.recorder.parts))
+        parts, params = self.recorder.parts, held(optimizer)
+        for part in [part for part in parts if part.holds(params)] or parts:
+            part.is_trained = True
+        own = set().union(*(part.ids for part in parts))
         strange = [param for param in params_of(optimizer) if id(param) not in own]
         self.count = max(self.count, len(strange))
         if self.fresh[optimizer] == FIRST_UPDATES:
@@ -59,6 +62,14 @@ class Strangers:
         """Whether the script has written to the weights between an update and the next forward."""
         self.are_written_back = is_written and self.are_written_back is not False
 
+    def steps_of(self, optimizer):
+        """How many it took, up to FIRST_UPDATES."""
+        return self.fresh.get(optimizer, FIRST_UPDATES)
+
     def tell(self):
+        for part in self.recorder.parts:
+            if not part.is_trained and any(one.is_trained for one in self.recorder.parts):
+                names = counted(len(part.params), "parameter")
+                self.recorder.not_judged(f"{names} of {type(part.inner).__name__} ({part.prefix}*), because no optimiser took a step with them")
         if self.count and not self.are_written_back:
             self.recorder.not_judged(f"{counted(self.count, 'parameter')} of the optimiser, because the model does not have them")

@@ -54,6 +54,7 @@ class Part:
         self.syncs_buffers = self.is_ddp and model.broadcast_buffers and hasattr(type(model), "_sync_buffers") and not hasattr(model, "buffer_hook")
         self.reduced_before = 0  # buckets, when the backward began
         self.hooks = []  # of its forward
+        self.is_trained = False  # an optimiser took a step with it
 
     def all_params(self):
         return self.params + self.scope.frozen
