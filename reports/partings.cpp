@@ -6,6 +6,7 @@
 #include <set>
 #include <sstream>
 
+#include "harness/evidence/step_ring.h"
 #include "harness/evidence/tensor_classes.h"
 #include "nsa/base/text.h"
 #include "reports/markdown.h"
@@ -140,6 +141,25 @@ void name_tensors(const std::map<std::int64_t, Tensors>& before,
   }
 }
 
+void read_rings(const Training& before, const Training& now, Parting& parting) {
+  for (const harness::TensorClass& of : harness::kTensorClasses) {
+    if (parting.what != of.in_words) continue;
+    const int rank = parting.ranks.front();
+    const auto was =
+        harness::read_ring(harness::ring_path(before.folder, rank), *parting.step, of.name);
+    const auto is =
+        harness::read_ring(harness::ring_path(now.folder, rank), *parting.step, of.name);
+    if (!was || !is) return;
+    for (const auto& [name, row] : *is) {
+      const auto earlier = was->find(name);
+      if (earlier == was->end()) continue;
+      ++parting.tensors_compared;
+      if (earlier->second.fingerprint != row.fingerprint) parting.tensors.push_back(name);
+    }
+    if (!parting.tensors.empty()) parting.recorded = parting.step;
+  }
+}
+
 std::string text_of(const Parting& parting) {
   const std::string head = "**" + escape(parting.label) + "**: ";
   if (!parting.step) {
@@ -165,7 +185,7 @@ std::string text_of(const Parting& parting) {
       names.push_back(std::to_string(parting.tensors.size() - kMostNames) + " more");
     text += " In step " + std::to_string(*parting.recorded) + ", " +
             std::to_string(parting.tensors.size()) + " of " +
-            counted(parting.tensors_compared, "parameter") + " differ: " + nsa::join(names) + ".";
+            counted(parting.tensors_compared, "tensor") + " differ: " + nsa::join(names) + ".";
   }
   return text;
 }
@@ -173,10 +193,10 @@ std::string text_of(const Parting& parting) {
 }  // namespace
 
 std::optional<Parting> find_parting(const std::string& label,
-                                    const Evidence& before,
-                                    const Evidence& now) {
-  const Told was(before);
-  const Told is(now);
+                                    const Training& before,
+                                    const Training& now) {
+  const Told was(before.evidence);
+  const Told is(now.evidence);
   Parting parting;
   parting.label = label;
   for (const auto& [number, step] : is.steps) {
@@ -187,7 +207,8 @@ std::optional<Parting> find_parting(const std::string& label,
   }
   if (parting.steps == 0) return std::nullopt;
   if (parting.step) {
-    name_tensors(was.gradients, is.gradients, parting);
+    read_rings(before, now, parting);
+    if (!parting.recorded) name_tensors(was.gradients, is.gradients, parting);
     if (!parting.recorded) name_tensors(was.parameters, is.parameters, parting);
   }
   return parting;

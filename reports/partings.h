@@ -22,17 +22,22 @@ struct Parting {
   std::vector<int> ranks;         // on which it does
   // After this one both held the same parameters; the steps between may have kept their losses alone (harness::Stretch).
   std::optional<std::int64_t> last_same;
-  // The first step from `step` on in which both recorded each tensor, and the parameters whose reduced gradient, or whose
-  // value, has other bytes there.
+  // The first step from `step` on of which both have each tensor, and those that have other bytes there: of what differs, or else
+  // parameters by their reduced gradients or their values.
   std::optional<std::int64_t> recorded;
   std::vector<std::string> tensors;
   std::int64_t tensors_compared = 0;
 };
 
+struct Training {
+  harness::Evidence evidence;
+  std::string folder;  // of the case, where its ranks left their last steps (step_ring.h)
+};
+
 // Nothing: the two have no step in common of which both told a loss or a digest.
 [[nodiscard]] std::optional<Parting> find_parting(const std::string& label,
-                                                  const harness::Evidence& before,
-                                                  const harness::Evidence& now);
+                                                  const Training& before,
+                                                  const Training& now);
 
 // A paragraph for each. Markdown.
 [[nodiscard]] std::string partings_text(const std::vector<Parting>& partings);

@@ -539,8 +539,9 @@ TEST(LongReport, TellsTheMiddleOfEachMetric) {
 TEST(LongReport, TheLossOfALongRunIsAChartThatViewersTake) {
   LongRun run;
   auto& record = run.add("one", {}, fixtures::passed());
-  for (int step = 1; step <= 100'000; ++step)
-    record.digest.series["loss"].push_back(12'345.0 / step);
+  std::vector<double>& losses = record.digest.series["loss"];
+  losses.clear();
+  for (int step = 1; step <= 100'000; ++step) losses.push_back(12'345.0 / step);
   const auto metrics = section(render(run.store), "Metrics and timings");
   EXPECT_EQ(count(metrics, "    x-axis \"step\" 1 --> 100000"), 1);
   std::size_t bytes = 0;

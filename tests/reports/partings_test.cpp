@@ -12,6 +12,7 @@ namespace {
 using harness::Event;
 using harness::Evidence;
 using reports::find_parting;
+using reports::Training;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -34,15 +35,17 @@ fakes::Change changed(
   };
 }
 
-Evidence run_of(const fakes::Change& change = {}, std::int64_t steps = 100) {
+Training run_of(const fakes::Change& change = {}, std::int64_t steps = 100) {
   fakes::LongRun run;
   run.steps = steps;
-  return fakes::evidence_of(fakes::events_of(run, change));
+  return {fakes::evidence_of(fakes::events_of(run, change)), ""};
 }
 
-Evidence folded_run(const fakes::Change& change = {}) {
+Training folded_run(const fakes::Change& change = {}) {
   const harness::StepFold::Limits limits{8, 64};
-  return fakes::evidence_of(fakes::folded(fakes::events_of(fakes::LongRun{}, change), 500, limits));
+  return {
+      fakes::evidence_of(fakes::folded(fakes::events_of(fakes::LongRun{}, change), 500, limits)),
+      ""};
 }
 
 TEST(Partings, EqualRunsHaveNone) {
@@ -55,7 +58,7 @@ TEST(Partings, EqualRunsHaveNone) {
 
 TEST(Partings, OfAShorterRunItsStepsAreCompared) {
   EXPECT_EQ(find_parting("train", run_of({}, 30), run_of())->steps, 30);
-  EXPECT_FALSE(find_parting("train", Evidence(), run_of()).has_value());
+  EXPECT_FALSE(find_parting("train", Training(), run_of()).has_value());
 }
 
 TEST(Partings, WhatDiffersFirstInTheOrderOfAStepIsNamed) {
@@ -96,14 +99,14 @@ TEST(Partings, TheNextRecordedStepNamesTheParameters) {
   EXPECT_THAT(found->tensors, ElementsAre("w"));
   const std::string text = reports::partings_text({*found});
   EXPECT_THAT(text, HasSubstr("part in step 20. There the loss differs on ranks 0-1"));
-  EXPECT_THAT(text, HasSubstr("In step 50, 1 of 1 parameter differ: w."));
+  EXPECT_THAT(text, HasSubstr("In step 50, 1 of 1 tensor differ: w."));
 }
 
 TEST(Partings, FoldedStepsTellTheirLosses) {
   const auto loss =
       changed<harness::Sample>([](harness::Sample& row) { row.value = row.value + 1.0; });
-  const Evidence folded = folded_run();
-  ASSERT_FALSE(folded.stretches.empty());
+  const Training folded = folded_run();
+  ASSERT_FALSE(folded.evidence.stretches.empty());
   EXPECT_FALSE(find_parting("train", folded, run_of())->step.has_value());
   const auto found = find_parting("train", folded, folded_run(loss));
   EXPECT_EQ(found->step, kFrom);

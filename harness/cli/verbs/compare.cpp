@@ -181,6 +181,10 @@ std::vector<const CaseRecord*> commands_of(const std::vector<CaseRecord>& cases)
   return commands;
 }
 
+reports::Training training_of(const RunRecord& run, const CaseRecord& record) {
+  return {read_recorded(run, record).evidence, run.folder + "/" + record.folder};
+}
+
 // Of commands with the same words, and of the only ones of their runs: a script is often started with others the second time.
 std::vector<reports::Parting> partings_of(const RunRecord& before,
                                           const std::vector<CaseRecord>& earlier,
@@ -194,8 +198,8 @@ std::vector<reports::Parting> partings_of(const RunRecord& before,
     for (const CaseRecord* other : were) {
       if (!lone && other->history_id != one->history_id) continue;
       try {
-        auto parting = reports::find_parting(
-            one->label, read_recorded(before, *other).evidence, read_recorded(now, *one).evidence);
+        auto parting =
+            reports::find_parting(one->label, training_of(before, *other), training_of(now, *one));
         if (parting) partings.push_back(std::move(*parting));
       } catch (const nsa::Error& error) {
         log_line(one->label + ": its steps are not compared: " + error.what());

@@ -1,11 +1,6 @@
 // The digests that ranks with the two lines send of each step. Where ranks that must hold the same do not, or where a number is not
 // finite, the tensors are read from the files in which the ranks keep their last steps, at once: after 64 more steps they are gone.
 // The judgement is a check's, from the whole record; this only reads more of it.
-//
-// The file, rank_N/steps.ring in the case's folder: "NSARING1"; u64 offset of the first slot, bytes of a slot, number of slots,
-// bytes of the JSON that follows; {"classes": [{"name": "gradients", "tensors": [NAME, ...]}, ...]}. Slot `step % slots`: u64 step
-// (0 while it is written), u64 reductions, and for each tensor of each class u64 fingerprint, u64 flags (1: an infinity, 2: a NaN,
-// 4: not read), f64 sum of squares. Little-endian.
 #pragma once
 
 #include <cstdint>
