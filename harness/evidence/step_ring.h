@@ -17,7 +17,7 @@ namespace harness {
 
 [[nodiscard]] std::string ring_path(const std::string& case_folder, int rank);
 
-// By tensor of a class (tensor_classes.h), its fingerprint and state. Nothing where the file is not there or does not hold the step.
+// By tensor of a class (tensor_classes.h), its fingerprint and state. Nothing where there is no file, or it does not hold the step.
 [[nodiscard]] std::optional<std::map<std::string, TensorDigest>> read_ring(const std::string& path,
                                                                            std::int64_t step,
                                                                            const std::string& of);
