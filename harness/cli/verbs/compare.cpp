@@ -253,7 +253,8 @@ int compare(const CompareArguments& arguments) {
             << "\n\n"
             << libraries_line(before, now) << reports::comparison_line(compared.comparison)
             << "\n\n"
-            << reports::partings_text(compared.partings) << reports::results_text(compared.results)
+            << reports::partings_text(compared.partings)
+            << (compared.partings.empty() ? reports::results_text(compared.results) : "")
             << (compared.in_turn ? reports::paired_text(compared.paired) +
                                        reports::untimed_text(compared.comparison)
                                  : reports::comparison_text(compared.comparison));
