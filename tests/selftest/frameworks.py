@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Trainings inside of a framework, with no line of ours, under `nsa-harness run --watch`.
     tests/selftest/frameworks.py NSA_HARNESS [--python PY] [--only ddp,trainer] [--mistakes none,nan,part] [--steps 30] [--json FILE]
-Two Gloo ranks train 30 steps: healthy; with a NaN that is written into a weight on rank 1 before step 23; with a weight that is changed on
-rank 1 before step 14. Each also runs alone. Prints for each what was said, and whether it is right: losses and weights to the last bit as
+Two Gloo ranks train 30 steps: healthy; with a NaN that is written into a weight on rank 1 after step 22; with a weight that is changed on
+rank 1 after step 13. Each also runs alone. Prints for each what was said, and whether it is right: losses and weights to the last bit as
 alone; healthy is GO, or INCONCLUSIVE for a reason that the table allows; a mistake is named with its step. Exit 1: something is wrong.
 PY (default: this Python) must have torch; what it does not have of the others is skipped and said."""
 
@@ -209,7 +209,8 @@ TABLE = {
     ),
 }
 # mistake: codes of which the first finding must have one, its step
-WANTED = {"nan": (("NAN.ORIGIN",), NAN_STEP), "part": (("STATE.DIVERGED",), PART_STEP)}
+# What is written to a weight before a step belongs to the step before, whose update is done.
+WANTED = {"nan": (("NAN.ORIGIN",), NAN_STEP - 1), "part": (("STATE.DIVERGED",), PART_STEP - 1)}
 
 
 def has(python, package):
