@@ -409,7 +409,8 @@ class Fingerprints:
         """Of a training: what the part is called with."""
         if not part.syncs_buffers:
             self.read_buffers(part)
-        tensors = tensors_in([*args, *kwargs.values()], self.torch) if self.library is not None else []
+        tells = self.library is not None and part.scope.tells_batches
+        tensors = tensors_in([*args, *kwargs.values()], self.torch) if tells else []
         if not tensors:
             return
         first, self.step.inputs_count = self.step.inputs_count, self.step.inputs_count + len(tensors)
