@@ -40,7 +40,7 @@ INFINITY, NAN = 1, 2  # flags
 NOT_JOINED = "not_joined"  # a fact: nothing that we know makes the ranks hold the same
 MISSING = 4  # a flag: the tensor was not taken
 KEPT = ("frozen", "buffers")  # classes that no update makes
-RETIRED = "retired"  # in the place of a class: of a part that is no more
+RETIRED = "retired"  # the class, in the file, of what a part held in whose place another one came
 OWN = "own_buffers"  # of the row: a rank's own, which nothing makes equal
 NOT_TAKEN = 5  # a type
 # Types whose numbers are looked at, as the library counts them. A complex number is two real ones.
@@ -161,7 +161,7 @@ class Kind:
     the order in which they are read."""
 
     def __init__(self, name, names, tensors, first, order, torch):
-        self.name = name
+        self.name = self.in_file = name  # and in the file of the last steps
         self.names = names
         self.tensors = tensors  # or where they are found, of buffers
         self.count = len(names)
@@ -181,7 +181,7 @@ class Ring:
 
     def __init__(self, folder, kinds, slot_bytes, before=None):
         """`before`: the ring in whose place it comes, which has fewer of the kinds; its steps go over."""
-        classes = [{"name": kind.name, "tensors": kind.names} for kind in kinds]
+        classes = [{"name": kind.in_file, "tensors": kind.names} for kind in kinds]
         text = json.dumps({"classes": classes}, ensure_ascii=False).encode("utf-8", "surrogatepass")
         self.begin = -(-(40 + len(text)) // 4096) * 4096
         self.slot_bytes = slot_bytes
@@ -245,7 +245,7 @@ class Step(Results):
         name, flags = kind.name, summary.flags
         digest = summary.digest ^ kind.named
         self.taken[kind] = name if agree else OWN, digest, summary.squares
-        if name == "gradients" and agree:
+        if name == "gradients":
             self.gradients.append(f"{digest:016x}")
         if name in KEPT:
             kind.sound = flags if kind.sound is None else kind.sound
@@ -363,7 +363,7 @@ class Fingerprints:
             self.close()
         self.by_script = [one for one in self.by_script if one is not part]
         for kind in self.of_parts.pop(part, {}).values():
-            kind.name = RETIRED
+            kind.in_file = RETIRED
 
     def make_ring(self, address):
         """In the case that the socket at `address` belongs to."""

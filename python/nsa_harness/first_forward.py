@@ -152,7 +152,7 @@ class FirstForward:
             self.unhook()
 
     def known(self):
-        """ids of the parameters of what is watched."""
+        """ids of the parameters of all watched parts."""
         return set().union(*(part.ids for part in self.recorder.parts))
 
     def is_missing(self):

@@ -55,7 +55,7 @@ class Strangers:
                     param.register_post_accumulate_grad_hook(self.recorder.guard(self.are_trained))
 
     def are_trained(self, _):
-        """A backward leads to one of them, so it is no copy."""
+        """A backward gave one of them a gradient, so it is no copy."""
         self.are_written_back = False
 
     def written(self, is_written):

@@ -44,7 +44,7 @@ class Part:
         self.prefix = prefix
         self.scope = Scope(self.inner, prefix, others)
         self.params = self.scope.params
-        self.ids = {id(param) for param in self.inner.parameters()} - others  # also of what cannot be looked at
+        self.ids = {id(param) for param in self.inner.parameters()} - others  # those that cannot be looked at included
         self.sharded = any(is_dtensor(param) for _, param in self.params)
         self.buckets = Buckets(recorder, self) if self.is_ddp else None
         # Neither DistributedDataParallel nor fully_shard reduces the gradients of several ranks: the script does, before the update.
