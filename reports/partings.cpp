@@ -4,8 +4,8 @@
 #include <array>
 #include <map>
 #include <set>
-#include <sstream>
 
+#include "harness/evidence/step_fold.h"
 #include "harness/evidence/step_ring.h"
 #include "harness/evidence/tensor_classes.h"
 #include "nsa/base/text.h"
@@ -69,10 +69,9 @@ struct Told {
   }
 
   void read(const harness::Stretch& stretch) {
-    std::istringstream losses(stretch.losses);
-    std::int64_t number = stretch.first;
-    for (std::string loss; std::getline(losses, loss, ','); ++number) {
-      if (!stretch.of_ranks.empty()) put(steps[number], kLoss, stretch.of_ranks.front().rank, loss);
+    if (stretch.of_ranks.empty()) return;
+    for (const auto& [number, loss] : harness::losses_of(stretch)) {
+      put(steps[number], kLoss, stretch.of_ranks.front().rank, nsa::to_text(loss));
     }
     for (const harness::Stretch::OfRank& of : stretch.of_ranks) {
       put(steps[stretch.last], harness::kParameterClass.in_words, of.rank, of.parameters);

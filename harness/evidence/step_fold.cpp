@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <sstream>
 #include <string_view>
 
 #include "harness/evidence/gradient_sums.h"
@@ -387,6 +388,15 @@ void StepFold::close(std::vector<Event>& settled) {
 
 Event StepFold::row() const {
   return Event::of(kController, stretch_ms_, *stretch_);
+}
+
+std::map<std::int64_t, double> losses_of(const Stretch& stretch) {
+  std::map<std::int64_t, double> losses;
+  std::int64_t step = stretch.first;
+  std::istringstream stream(stretch.losses);
+  for (std::string loss; std::getline(stream, loss, ',');)
+    losses[step++] = nsa::parse_double(loss).value_or(std::nan(""));
+  return losses;
 }
 
 }  // namespace harness

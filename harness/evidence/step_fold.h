@@ -18,6 +18,9 @@
 
 namespace harness {
 
+// Stretch::losses, by step. What is no number is NaN.
+[[nodiscard]] std::map<std::int64_t, double> losses_of(const Stretch& stretch);
+
 class StepFold {
  public:
   struct Limits {

@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
-#include <sstream>
 #include <tuple>
 
+#include "harness/evidence/step_fold.h"
 #include "harness/evidence/torch_types.h"
 #include "nsa/base/error.h"
 #include "nsa/base/text.h"
@@ -136,10 +136,7 @@ void take_samples(const Evidence& evidence, Digest& digest) {
   }
   for (const auto& stretch : evidence.stretches) {
     std::map<std::int64_t, double>& losses = values["loss"][stretch.row.of_ranks.front().rank];
-    std::int64_t step = stretch.row.first;
-    std::istringstream stream(stretch.row.losses);
-    for (std::string loss; std::getline(stream, loss, ',');)
-      losses[step++] = nsa::parse_double(loss).value_or(std::nan(""));
+    for (const auto& [step, loss] : losses_of(stretch.row)) losses[step] = loss;
   }
   for (const auto& [metric, by_rank] : values) {
     for (const auto& [step, value] : by_rank.begin()->second) {
