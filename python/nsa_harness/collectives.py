@@ -2,7 +2,7 @@
 
 import functools
 
-from nsa_harness.values import tensors_in
+from nsa_harness.values import dtype_name, tensors_in
 
 # What is called, its name in the record, which argument holds what is sent, by place and name, and at which place the kind of a
 # reduction is (None: it is none).
@@ -14,9 +14,18 @@ COLLECTIVES = {
     "all_gather_into_tensor": ("allgather", (1, "input_tensor"), None),
     "reduce_scatter": ("reduce_scatter", (1, "input_list"), 2),
     "reduce_scatter_tensor": ("reduce_scatter", (1, "input"), 2),
+    "all_to_all": ("alltoall", (1, "input_tensor_list"), None),
     "all_to_all_single": ("alltoall", (1, "input"), None),
+    "gather": ("gather", (0, "tensor"), None),
+    "scatter": ("scatter", (0, "tensor"), None),
+    # Each issues several collectives of tensors, and comes back when they are done.
+    "all_gather_object": ("allgather_object", None, None),
+    "broadcast_object_list": ("broadcast_object", None, None),
+    "gather_object": ("gather_object", None, None),
+    "scatter_object_list": ("scatter_object", None, None),
     "barrier": ("barrier", None, None),
 }
+OWN_SIZES = ("alltoall",)  # of which ranks give different amounts by right
 
 
 def _reduction(kind):
@@ -34,8 +43,9 @@ def wrapped(recorder, function, op, sent, reduces):
 
     def entered(args, kwargs):
         tensors = tensors_in(argument(args, kwargs, *sent), torch) if sent else []
+        count = sum(tensor.numel() for tensor in tensors) if op not in OWN_SIZES else 0
         name = "" if reduces is None else _reduction(argument(args, kwargs, reduces, "op", "SUM"))
-        return tensors, recorder.entered(op, name, tensors, kwargs.get("group"))
+        return tensors, recorder.entered(op, name, dtype_name(tensors[0]) if tensors else "", count, kwargs.get("group"))
 
     def left(begun, result, kwargs):
         tensors, done = begun

@@ -23,7 +23,7 @@ from nsa_harness.losses import Losses
 from nsa_harness.optimizers import Strangers, held, is_one_of
 from nsa_harness.part import Part, is_ddp, parts_of, uncompiled
 from nsa_harness.socket_channel import ADDRESS, LET_GO_S, SocketChannel
-from nsa_harness.values import dtype_name, hash_of, holds_nan, is_dtensor, local, real, tensors_in
+from nsa_harness.values import hash_of, holds_nan, is_dtensor, local, real, tensors_in
 
 FIRST_STEPS = 10
 FEW_HOOKS = 4  # in a step that is not recorded: a backward of many seconds still moves
@@ -639,7 +639,7 @@ class Recorder:
 
     # ---- collectives and errors --------------------------------------------------------------------------------------
 
-    def entered(self, op, reduce_op, tensors, group):
+    def entered(self, op, reduce_op, dtype, count, group):
         """Records a collective before it is enqueued; gives what is to be called once it is done."""
         world = group is None or group is self.torch.distributed.group.WORLD
         name = "default" if world else getattr(group, "group_name", "default")
@@ -652,8 +652,8 @@ class Recorder:
             phase=self.channel.phase,
             op=op,
             reduce_op=reduce_op,
-            dtype=dtype_name(tensors[0]) if tensors else "",
-            count=sum(tensor.numel() for tensor in tensors),
+            dtype=dtype,
+            count=count,
             group=name,
             micro=max(0, self.micro),
         )

@@ -31,7 +31,7 @@ from nsa_harness.train import FEW_HOOKS, FIRST_STEPS, Recorder, SocketChannel  #
 
 torch.set_num_threads(1)
 EVERY = FIRST_STEPS + 3
-MOST_CALLS = 115  # of functions of the package in a step that is not recorded, with two buckets, before one that is
+MOST_CALLS = 118  # of functions of the package in a step that is not recorded, with two buckets, before one that is
 
 
 class Told(Channel):
@@ -444,6 +444,25 @@ class DataParallel(unittest.TestCase):
         for text in self.told.sent:
             for line in text.splitlines():
                 self.assertEqual(sorted(json.loads(line)), ["body", "kind", "process", "t_ms"])
+
+    def test_of_an_exchange_ranks_give_different_amounts_by_right(self):
+        self.unrecorded_step()
+        given, got = torch.ones(3), torch.empty(3)
+        torch.distributed.all_to_all_single(got, given)
+        torch.distributed.all_reduce(given)
+        rows = [(row["op"], row["count"], row["dtype"]) for row in self.told.rows("collective")]
+        self.assertEqual(rows[-2:], [("alltoall", 0, "Float"), ("allreduce", 3, "Float")])
+        self.assertEqual(self.told.rows("collective_done")[-1]["sequence"], self.told.rows("collective")[-1]["sequence"])
+
+    def test_a_collective_of_objects_is_one(self):
+        self.unrecorded_step()
+        before = len(self.told.rows("collective"))
+        try:
+            torch.distributed.broadcast_object_list([{"a": 1}], src=0)
+        except RuntimeError:  # without numpy
+            pass
+        (row,) = self.told.rows("collective")[before:]
+        self.assertEqual((row["op"], row["count"], row["dtype"]), ("broadcast_object", 0, ""))
 
     def test_a_collective_is_outside_before_it_is_issued(self):
         for _ in range(FIRST_STEPS):
