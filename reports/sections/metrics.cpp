@@ -21,11 +21,43 @@ std::string samples(const CaseView& one) {
   return table.text();
 }
 
+using PhaseMs = std::map<std::pair<std::string, int>, std::int64_t>;  // by phase and process
+
+// In which phase one rank takes longer than the others, by far. In a backward the others wait for the slow one.
+std::string slowest(const std::vector<std::string>& names, const PhaseMs& ms) {
+  constexpr double kSlower = 1.5;  // times the slowest of the others
+  constexpr double kShareOfItsTime = 0.05;
+  std::map<int, std::int64_t> of_rank;
+  for (const auto& [key, time] : ms) {
+    if (key.second >= 0) of_rank[key.second] += time;
+  }
+  std::string text;
+  for (const std::string& name : names) {
+    if (name == "backward") continue;
+    std::vector<std::pair<std::int64_t, int>> times;
+    for (const auto& [rank, all] : of_rank) {
+      const auto at = ms.find({name, rank});
+      if (at != ms.end()) times.emplace_back(at->second, rank);
+    }
+    if (times.size() < 2) continue;
+    std::sort(times.rbegin(), times.rend());
+    const auto [time, rank] = times.front();
+    const std::int64_t next = times[1].first;
+    const bool matters =
+        static_cast<double>(time) > kShareOfItsTime * static_cast<double>(of_rank.at(rank));
+    if (!matters || static_cast<double>(time) < kSlower * static_cast<double>(next)) continue;
+    text += "Slowest in " + escape(name) + ": " + harness::process_name(rank) + " with " +
+            grouped(time) + " ms; " + (times.size() == 2 ? "the other one" : "the others") +
+            " took " + (times.size() == 2 ? "" : "at most ") + grouped(next) + " ms.\n";
+  }
+  return text.empty() ? "" : text + "\n";
+}
+
 // One row a phase in the order of time, one column a process.
 std::string phases(const CaseView& one) {
   std::vector<int> processes;
   std::vector<std::string> names;
-  std::map<std::pair<std::string, int>, std::int64_t> ms;
+  PhaseMs ms;
   for (const harness::PhaseTime& phase : one.digest().phases) {
     if (std::find(processes.begin(), processes.end(), phase.process) == processes.end()) {
       processes.push_back(phase.process);
@@ -46,7 +78,7 @@ std::string phases(const CaseView& one) {
     }
     table.row(std::move(cells));
   }
-  return table.text();
+  return table.text() + slowest(names, ms);
 }
 
 std::string loss_chart(const CaseView& one) {

@@ -536,6 +536,33 @@ TEST(LongReport, TellsTheMiddleOfEachMetric) {
   EXPECT_EQ(count(metrics, "xychart"), 0);
 }
 
+TEST(LongReport, ARankThatTakesByFarTheLongestInAPhaseIsNamed) {
+  const auto told = [](std::int64_t data, std::int64_t forward, std::int64_t backward) {
+    LongRun run;
+    auto& record = run.add("one", {}, fixtures::passed());
+    record.digest.phases = {{0, "data", 200},
+                            {0, "forward", 1'000},
+                            {0, "backward", 3'000},
+                            {1, "data", data},
+                            {1, "forward", forward},
+                            {1, "backward", backward},
+                            {harness::kTwin, "data", 9'000}};
+    std::vector<std::string> lines;
+    for (const std::string& line : section(render(run.store), "Metrics and timings")) {
+      if (line.starts_with("Slowest in ")) lines.push_back(line);
+    }
+    return lines;
+  };
+  using Lines = std::vector<std::string>;
+  EXPECT_EQ(told(1'810, 1'000, 1'400),
+            Lines{"Slowest in data: rank 1 with 1,810 ms; the other one took 200 ms."});
+  EXPECT_EQ(told(200, 600, 3'400),
+            Lines{"Slowest in forward: rank 0 with 1,000 ms; the other one took 600 ms."});
+  EXPECT_EQ(told(299, 1'000, 2'900), Lines{});   // not by far
+  EXPECT_EQ(told(20, 1'000, 3'200), Lines{});    // of rank 0 it is little time
+  EXPECT_EQ(told(200, 1'000, 30'000), Lines{});  // in a backward it waits
+}
+
 TEST(LongReport, TheLossOfALongRunIsAChartThatViewersTake) {
   LongRun run;
   auto& record = run.add("one", {}, fixtures::passed());
