@@ -24,7 +24,8 @@ constexpr std::array kFacts = {kInputs,
                                kLoss,
                                harness::kGradientClass.in_words,
                                harness::kParameterClass.in_words,
-                               harness::kFrozenClass.in_words};
+                               harness::kFrozenClass.in_words,
+                               harness::kStateClass.in_words};
 constexpr std::size_t kMostNames = 4;
 
 using OfRanks = std::map<int, std::string>;

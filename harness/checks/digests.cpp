@@ -37,7 +37,7 @@ std::map<std::string, std::map<int, Held>> Digests::held(std::int64_t step,
   for (const auto& [rank, digest] : at->second) {
     const std::string hash = digest_of(*digest, of);
     // A class without a digest is empty, or cannot be read: what cannot be judged the rank says itself.
-    if (!hash.empty()) pieces[digest->piece][rank] = Held::hash(hash);
+    if (!hash.empty()) pieces[digest->*of.piece][rank] = Held::hash(hash);
   }
   return pieces;
 }

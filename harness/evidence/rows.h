@@ -203,9 +203,13 @@ struct StepDigest {
   std::string frozen = {};                  // the others, after the update
   std::string buffers = {};                 // when the last forward began, made equal on all ranks
   std::string own_buffers = {};             // the same, if nothing makes them equal
-  std::string inputs = {};                  // what the model was called with, in all forwards
-  Real grad_norm = -1.0;                    // of the last of `gradients`; -1: not taken
-  std::string not_finite = {};  // classes with an infinity or a NaN, as they arose: g, p, f, b
+  // What optimisers keep, after the update: a sixteenth of the tensors in each step, in turn. `states_of` names these tensors and
+  // the piece: ranks with the same one hold the same.
+  std::string states = {};
+  std::string states_of = {};
+  std::string inputs = {};      // what the model was called with, in all forwards
+  Real grad_norm = -1.0;        // of the last of `gradients`; -1: not taken
+  std::string not_finite = {};  // classes with an infinity or a NaN, as they arose: g, p, f, b, s
   std::string piece = {};       // as of Gradient
 };
 
@@ -214,7 +218,7 @@ struct StepDigest {
 struct TensorDigest {
   static constexpr const char* kKind = "tensor_digest";
   std::int64_t step = 0;
-  std::string of;      // the class: gradients, parameters, frozen, buffers
+  std::string of;      // the class: gradients, parameters, frozen, buffers, states
   std::string tensor;  // full name
   std::string fingerprint;
   std::string state;     // ok, nan, inf; kUnread
@@ -636,6 +640,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(StepDigest,
                                                 frozen,
                                                 buffers,
                                                 own_buffers,
+                                                states,
+                                                states_of,
                                                 inputs,
                                                 grad_norm,
                                                 not_finite,

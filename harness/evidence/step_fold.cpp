@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "harness/evidence/gradient_sums.h"
+#include "harness/evidence/tensor_classes.h"
 #include "nsa/base/text.h"
 
 namespace harness {
@@ -108,12 +109,6 @@ bool has_gap(const std::vector<Issued>& issued) {
     if (std::get<0>(issued[i]) != std::get<0>(issued[i - 1]) + 1) return true;
   }
   return false;
-}
-
-// Of one class each, and of ranks that must hold the same.
-bool hold_the_same(const StepDigest& a, const StepDigest& b) {
-  return a.gradients == b.gradients && a.parameters == b.parameters && a.frozen == b.frozen &&
-         a.buffers == b.buffers;
 }
 
 }  // namespace
@@ -255,19 +250,22 @@ bool StepFold::holds_alike(const Step& step, const std::map<int, StepDigest>& be
   const auto ranks = static_cast<std::int64_t>(step.of_ranks.size());
   const OfRank& one = step.of_ranks.begin()->second;
   const StepDigest& first = one.digests.front();
-  std::map<std::string, const StepDigest*> pieces;
+  std::map<std::pair<std::string, std::string>, std::string> held;  // by class and piece
   std::set<std::string> inputs;
   std::int64_t changed = 0;  // ranks whose own buffers are not what they were
   for (const auto& [rank, of_rank] : step.of_ranks) {
     const StepDigest& digest = of_rank.digests.front();
     const StepDigest& last = before.at(rank);
-    const StepDigest& same = *pieces.try_emplace(digest.piece, &digest).first->second;
     const bool counts = digest.reductions == first.reductions &&
                         digest.gradients.size() == first.gradients.size() &&
                         last.reductions == before.begin()->second.reductions &&
                         of_rank.count("forward") == one.count("forward") &&
                         of_rank.count("backward") == one.count("backward");
-    if (!counts || !hold_the_same(digest, same)) return false;
+    if (!counts) return false;
+    for (const TensorClass& of : kTensorClasses) {
+      const std::string hash = digest_of(digest, of);
+      if (held.try_emplace({of.name, digest.*of.piece}, hash).first->second != hash) return false;
+    }
     if (digest.own_buffers.empty() != first.own_buffers.empty()) return false;
     changed += digest.own_buffers != last.own_buffers ? 1 : 0;
     if (!digest.inputs.empty()) inputs.insert(digest.inputs);

@@ -22,6 +22,7 @@ import operator
 import os
 import struct
 import threading
+import weakref
 
 from nsa_harness.cards import SMALL, Cards
 from nsa_harness.guard import Guard, words_of
@@ -29,7 +30,9 @@ from nsa_harness.optimizers import params_of
 from nsa_harness.socket_channel import ADDRESS
 from nsa_harness.values import is_dtensor, local, real, tensors_in
 
-CLASSES = ("gradients", "parameters", "frozen", "buffers")  # the first letter of each stands in "not_finite"
+CLASSES = ("gradients", "parameters", "frozen", "buffers")  # of a part; the first letter of each stands in "not_finite"
+STATES = "states"  # the class of what optimisers keep: moments, copies of the weights
+TURNS = 16  # a step reads every TURNS-th of these
 LIBRARY = "NSA_HARNESS_FINGERPRINT"  # path of the library
 WHAT = "what happens in steps that are not recorded"
 STEPS = 64
@@ -39,7 +42,7 @@ HERE = -1  # the processor, among devices
 INFINITY, NAN = 1, 2  # flags
 NOT_JOINED = "not_joined"  # a fact: nothing that we know makes the ranks hold the same
 MISSING = 4  # a flag: the tensor was not taken
-KEPT = ("frozen", "buffers")  # classes that no update makes
+KEPT = ("frozen", "buffers", STATES)  # classes that may hold a NaN or an infinity which nothing reads
 RETIRED = "retired"  # the class, in the file, of what a part held in whose place another one came
 OWN = "own_buffers"  # of the row: a rank's own, which nothing makes equal
 NOT_TAKEN = 5  # a type
@@ -157,13 +160,13 @@ class Places:
 
 
 class Kind:
-    """One class of tensors of a part, in the order of their names. `first`: of its results among those of a slot. `order`: their numbers in
-    the order in which they are read."""
+    """One class of tensors of a part, or of an optimiser, in the order of their names. `first`: of its results among those of a slot.
+    `order`: their numbers in the order in which they are read."""
 
     def __init__(self, name, names, tensors, first, order, torch):
         self.name = self.in_file = name  # and in the file of the last steps
         self.names = names
-        self.tensors = tensors  # or where they are found, of buffers
+        self.tensors = tensors  # or where they are found, of buffers and states
         self.count = len(names)
         self.offset = 8 * (2 + WORDS * first)
         # Equal digests are of tensors with equal names and equal bytes.
@@ -221,7 +224,7 @@ class Step(Results):
         self.begin()
 
     def grow(self, words):
-        """A part came to the training meanwhile."""
+        """A part or an optimiser came to the training meanwhile."""
         if len(self.slot) < words:
             slot = (ctypes.c_uint64 * words)()
             ctypes.memmove(slot, self.slot, ctypes.sizeof(self.slot))
@@ -230,6 +233,7 @@ class Step(Results):
     def begin(self):
         self.taken = {}  # kind -> (key in the row, digest, sum of squares), as it was read last
         self.gradients = []  # digests, one of each reduced backward of a part
+        self.states_of = 0  # which states were taken
         self.not_finite = ""
         self.inputs, self.inputs_taken, self.inputs_count = 0, 0, 0
         self.skipped = 0  # updates, by GradScaler on the card
@@ -245,8 +249,10 @@ class Step(Results):
         name, flags = kind.name, summary.flags
         digest = summary.digest ^ kind.named
         self.taken[kind] = name if agree else OWN, digest, summary.squares
-        if name == "gradients":
+        if name == CLASSES[0]:
             self.gradients.append(f"{digest:016x}")
+        if name == STATES:
+            self.states_of = (self.states_of + kind.named) & ALL
         if name in KEPT:
             kind.sound = flags if kind.sound is None else kind.sound
             flags &= NAN & ~kind.sound
@@ -273,7 +279,7 @@ class Step(Results):
             digests[key] = digests.get(key, 0) + digest
             if key == CLASSES[0]:
                 norm = squares if norm == -1.0 else norm + squares
-        for name in (*CLASSES[1:], OWN):
+        for name in (*CLASSES[1:], OWN, STATES):
             if name in digests:
                 said += f',"{name}":"{digests[name] & ALL:016x}"'
         if self.inputs_taken == self.inputs_count > 0:  # what is left of a batch may be the same on two ranks
@@ -296,11 +302,12 @@ class Fingerprints:
         self.library = self.ring = self.open = None
         self.cards = None  # False: they cannot be asked
         self.guard = Guard(self.failed)
-        self.kinds = []  # of all parts that there are and were, as they came
+        self.kinds = []  # of all parts and optimisers that there are and were, as they came
         self.of_parts = {}  # part -> its kinds, by class
         self.by_script = []  # parts that nothing joins but the script, if it does
         self.slot_words = 2
         self.unreached = {}  # ids of parameters that no backward gave a gradient so far
+        self.of_optimizers = weakref.WeakKeyDictionary()  # optimiser -> its TURNS kinds
         for name in ("start", "add", "forward", "backward_ends", "update_begins", "update_ends", "sits_out", "end_step", "close", "cards_are_there"):
             setattr(self, name, self.guard(getattr(self, name)))
 
@@ -338,24 +345,66 @@ class Fingerprints:
         forward = sorted(range(len(trained)), key=lambda index: place[trained[index][0]])
         # Where the processor still holds them: the backward came to the first parameters last, and the optimiser to the last ones.
         orders = (forward, forward[::-1], range(len(frozen)), range(len(buffers)))
-        kinds = self.of_parts[part] = {}
-        for name, pairs, order in zip(CLASSES, (trained, trained, frozen, buffers), orders):
-            kinds[name] = Kind(name, [name for name, _ in pairs], [one for _, one in pairs], (self.slot_words - 2) // WORDS, order, self.torch)
-            self.slot_words += WORDS * len(pairs)
-        self.kinds += kinds.values()
+        made = self.add_kinds(list(zip(CLASSES, (trained, trained, frozen, buffers), orders)))
+        self.of_parts[part] = dict(zip(CLASSES, made))
         self.all_params = [param for one in self.of_parts for _, param in one.all_params()]
         self.sharded = any(map(is_dtensor, self.all_params))
         self.made = None  # what is written to this part was not counted
-        for step in (self.step, *self.free, *(step for step, _ in self.pending), *(self.open or ())[:1]):
-            step.grow(self.slot_words)
         self.hook_buffers(part)
         if self.library is None:
             return
-        self.make_ring(os.environ.get(ADDRESS))
         for device in {param.get_device() for _, param in part.params if param.is_cuda}:
             self.read_card(Places(self.torch), device, (ctypes.c_uint64 * 4)(0, 0, NOT_TAKEN), 1)  # what a first launch needs
         if len(self.of_parts) == 1:
             self.step.begin()
+
+    def add_kinds(self, given):
+        """Behind all kinds so far. `given`: (class, its (name, tensor or where it is found), order) of each. Another thread may write to a step
+        that waits for a card, so that one grows when it is told."""
+        first, made = (self.slot_words - 2) // WORDS, []
+        for name, pairs, order in given:
+            made.append(Kind(name, [name for name, _ in pairs], [one for _, one in pairs], first, order, self.torch))
+            first += len(pairs)
+        with self.telling:
+            self.kinds += made
+            self.slot_words = 2 + WORDS * first
+            for step in (self.step, *self.free, *(self.open or ())[:1]):
+                step.grow(self.slot_words)
+            if self.library is not None:
+                self.make_ring(os.environ.get(ADDRESS))
+        return made
+
+    def add_states(self, optimizer):
+        """What it keeps for each parameter, once that is there. Only torch's own are known to keep the same on all ranks. A parameter that no
+        part has is a copy of one if there are as many of the same shapes; else ranks may hold different ones by right."""
+        kinds = self.of_optimizers[optimizer] = []
+        if not type(optimizer).__module__.startswith("torch.optim."):
+            return
+        params = params_of(optimizer)
+        names = [self.recorder.names.get(id(param)) for param in params]
+        if not any(names) and [param.shape for param in params] == [param.shape for _, param in self.recorder.params]:
+            names = [f"{name}.copy" for name, _ in self.recorder.params]
+        found = []
+        for name, param in zip(names, params):
+            if name is None:
+                continue
+            found += [(name, (param, None))] if name.endswith(".copy") else []
+            found += [(f"{name}.{key}", (param, key)) for key, one in optimizer.state.get(param, {}).items() if self.is_state(one)]
+        found.sort(key=lambda pair: pair[0])
+        turns = [found[turn::TURNS] for turn in range(TURNS)]
+        kinds += self.add_kinds([(STATES, pairs, range(len(pairs))) for pairs in turns])
+
+    def is_state(self, one):
+        """Not a count of steps."""
+        return isinstance(one, self.torch.Tensor) and one.dim() > 0
+
+    def read_states(self):
+        for optimizer, kinds in list(self.of_optimizers.items()):
+            if not kinds:
+                continue
+            kind = kinds[self.recorder.step % TURNS]
+            states, absent = optimizer.state, kind.places.absent
+            self.read(kind, [param if key is None else states.get(param, {}).get(key, absent) for param, key in kind.tensors])
 
     def drop(self, part):
         """Another wrapper comes in its place. Its tensors stay in the slots, as those that were not read."""
@@ -371,8 +420,7 @@ class Fingerprints:
             return
         try:
             folder = os.path.join(os.path.dirname(address), f"rank_{self.recorder.rank}")
-            with self.telling:
-                self.ring = Ring(folder, self.kinds, 8 * self.slot_words, self.ring)
+            self.ring = Ring(folder, self.kinds, 8 * self.slot_words, self.ring)
         except OSError as error:
             self.without_ring(error)
 
@@ -447,6 +495,8 @@ class Fingerprints:
 
     def update_ends(self, optimizer, goes_on):
         """`goes_on`: of the step that has ended."""
+        if optimizer not in self.of_optimizers and self.library is not None and self.recorder.strangers.are_settled(optimizer):
+            self.add_states(optimizer)
         step = self.open[0] if goes_on and self.open is not None else self.step
         taken = 1
         found = getattr(optimizer, "found_inf", None)  # GradScaler gives it to an optimiser that looks at it by itself
@@ -566,6 +616,7 @@ class Fingerprints:
             recorder.channel.write("fact", name=NOT_JOINED, value="")
         if self.taken:
             self.read_parameters()
+            self.read_states()
             self.made = self.versions()
         self.open = [self.step, [recorder.step, self.reductions, self.taken, recorder.micro + 1, self.backwards]]
         self.step = self.free.pop() if self.free else Step(self.slot_words)
@@ -630,6 +681,8 @@ class Fingerprints:
                 self.free.append(step)
 
     def tell_step(self, step, number, reductions, taken, forwards, backwards):
+        if len(step.slot) < self.slot_words:
+            step.grow(self.slot_words)
         if self.ring is not None:
             step.end(self.kinds)
             step.slot[1] = reductions
@@ -639,5 +692,7 @@ class Fingerprints:
                 self.without_ring(error)
         counts = f'{number},"reductions":{reductions},"taken":{taken - step.skipped},"forwards":{forwards},"backwards":{backwards}'
         piece = f',"piece":{json.dumps(self.piece)}' if self.piece else ""
+        if step.states_of:
+            piece += f',"states_of":{json.dumps(f"{step.states_of:016x} {self.piece}")}'
         channel = self.recorder.channel
         channel.put(f'{self.head}{counts}{step.words()}{piece}}},"t_ms":{channel.now_ms()}}}\n')

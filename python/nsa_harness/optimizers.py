@@ -62,6 +62,10 @@ class Strangers:
         """Whether the script has written to the weights between an update and the next forward."""
         self.are_written_back = is_written and self.are_written_back is not False
 
+    def are_settled(self, optimizer):
+        """It has taken its first updates, and what it keeps for them is there."""
+        return self.steps_of(optimizer) >= FIRST_UPDATES
+
     def steps_of(self, optimizer):
         """How many it took, up to FIRST_UPDATES."""
         return self.fresh.get(optimizer, FIRST_UPDATES)

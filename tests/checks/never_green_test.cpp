@@ -55,6 +55,7 @@ void empty_hashes(json& body) {
                                                   "frozen",
                                                   "buffers",
                                                   "own_buffers",
+                                                  "states",
                                                   "inputs"};
     const bool is_hash = key.find("hash") != std::string::npos || kHashes.count(key) > 0;
     if (is_hash && value.is_string()) value = "";

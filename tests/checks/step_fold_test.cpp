@@ -113,6 +113,8 @@ const std::vector<std::pair<const char*, Mistake>>& mistakes() {
       {"buffers", set("digest", "buffers", "other")},
       {"no buffers", set("digest", "buffers", "")},
       {"own buffers", set("digest", "own_buffers", "other")},
+      {"states", set("digest", "states", "other")},
+      {"other states", set("digest", "states_of", "others")},
       {"inputs", set("digest", "inputs", "same")},
       {"no inputs", set("digest", "inputs", "")},
       {"not finite", set("digest", "not_finite", "p")},

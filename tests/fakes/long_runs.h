@@ -121,6 +121,8 @@ class ToldByARank {
     digest.parameters = "p" + number;
     digest.frozen = "f";
     digest.buffers = "b" + number;
+    digest.states = "s" + number;
+    digest.states_of = "n" + std::to_string(step % 16);
     if (run_.own_buffers) digest.own_buffers = "o" + number + "r" + std::to_string(rank_);
     if (run_.tells_inputs) digest.inputs = "i" + number + "r" + std::to_string(rank_);
     digest.grad_norm = 1.0;

@@ -29,7 +29,9 @@ import torch  # noqa: E402
 from recorder_test import Told, restore  # noqa: E402
 
 from nsa_harness import fingerprints  # noqa: E402
-from nsa_harness.fingerprints import CLASSES, MISSING, NOT_TAKEN, STEPS, TYPES, Summary, library  # noqa: E402
+from nsa_harness.fingerprints import CLASSES, MISSING, NOT_TAKEN, STATES, STEPS, TURNS, TYPES, Summary, library  # noqa: E402
+from nsa_harness.optimizers import FIRST_UPDATES  # noqa: E402
+from nsa_harness.socket_channel import ADDRESS  # noqa: E402
 from nsa_harness.train import FIRST_STEPS, Recorder  # noqa: E402
 
 torch.set_num_threads(1)
@@ -328,6 +330,61 @@ class Rows(unittest.TestCase):
         self.optimizer.step()
         self.assertEqual([row["taken"] for row in self.rows()], [2])
 
+    def states(self, named, update):
+        """From FIRST_UPDATES on: (step, the row's digest, the one that is wanted of its turn). `named`: (name, function that gives a tensor)."""
+        named = sorted(named, key=lambda pair: pair[0])
+        for number in range(1, FIRST_UPDATES + TURNS):
+            update()
+            row = self.told.rows("digest")[-1]
+            turn = named[number % TURNS :: TURNS]
+            wanted = slow_digest((name, tensor()) for name, tensor in turn) if turn and number >= FIRST_UPDATES else None
+            yield number, row, wanted
+
+    def test_a_sixteenth_of_what_an_optimiser_keeps_is_read_in_each_step(self):
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=0.1)
+        self.watch()
+        keys = ("exp_avg", "exp_avg_sq")
+        named = [
+            (f"{name}.{key}", lambda param=param, key=key: self.optimizer.state[param][key]) for name, param in self.model.named_parameters() for key in keys
+        ]
+        seen = set()
+        for number, row, wanted in self.states(named, self.step):
+            self.assertEqual(row.get("states"), wanted, number)
+            self.assertEqual("states_of" in row, wanted is not None)
+            seen.add(row.get("states_of"))
+        self.assertEqual(len(seen - {None}), min(TURNS, len(named)))
+        self.assertEqual(self.rows()[-1]["parameters"], slow_digest(self.model.named_parameters()))
+
+    def test_copies_of_all_weights_are_read_with_what_is_kept_for_them(self):
+        copies = [param.detach().clone() for param in self.model.parameters()]
+        self.optimizer = torch.optim.SGD(copies, lr=0.1, momentum=0.9)
+        self.watch()
+
+        def update():
+            self.model(torch.randn(4, 8)).square().mean().backward()
+            for copy, param in zip(copies, self.model.parameters()):
+                copy.grad, param.grad = param.grad, None
+            self.optimizer.step()
+            with torch.no_grad():
+                for copy, param in zip(copies, self.model.parameters()):
+                    param.copy_(copy)
+
+        names = [name for name, _ in self.model.named_parameters()]
+        named = [(f"{name}.copy", lambda copy=copy: copy) for name, copy in zip(names, copies)]
+        named += [(f"{name}.copy.momentum_buffer", lambda copy=copy: self.optimizer.state[copy]["momentum_buffer"]) for name, copy in zip(names, copies)]
+        for number, row, wanted in self.states(named, update):
+            self.assertEqual(row.get("states"), wanted, number)
+
+    def test_what_an_optimiser_that_is_none_of_torchs_keeps_is_not_read(self):
+        class Own(torch.optim.AdamW):
+            pass
+
+        self.optimizer = Own(self.model.parameters(), lr=0.1)
+        self.watch()
+        for _ in range(FIRST_UPDATES + 2):
+            self.step()
+        self.assertEqual([row for row in self.rows() if "states" in row], [])
+
     def test_an_evaluation_is_no_forward_of_a_step(self):
         self.watch()
         self.step()
@@ -483,13 +540,17 @@ class Late(unittest.TestCase):
             found = place(places, tensor)
             return (0, *found[1:]) if found is not None and tensor.dim() != 1 else found
 
-        rows, self.rooms = [], {}
+        rows, rings, self.rooms = [], [], {}
         for is_card in (False, True):
             self.there = False
             restore(self)
+            folder = tempfile.mkdtemp()
+            self.addCleanup(shutil.rmtree, folder)
+            os.environ[ADDRESS] = os.path.join(folder, "ranks.sock")
+            self.addCleanup(os.environ.pop, ADDRESS, None)
             torch.manual_seed(0)
             model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3))
-            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)  # it keeps more from its first step on
             told = Told(0)
             recorder = Recorder(model, optimizer, told, 0, EVERY, torch)
             recorder.start()
@@ -516,8 +577,12 @@ class Late(unittest.TestCase):
             recorder.settle_all()
             self.assertEqual((told.rows("fact"), self.rooms), ([], {}))
             rows.append(told.rows("digest"))
+            rings.append(ring_of(os.path.join(folder, "rank_0", "steps.ring")))
         self.assertEqual(len(rows[0]), 6)
         self.assertEqual(rows[0], rows[1])
+        self.assertEqual(["states" in row for row in rows[0]], [FIRST_UPDATES <= number < 6 for number in range(1, 7)])  # six tensors: none in turn 6
+        self.assertEqual(sorted(rings[0][1]), list(range(1, 7)))
+        self.assertEqual(rings[0], rings[1])
 
 
 def ring_of(path):
@@ -526,15 +591,19 @@ def ring_of(path):
         data = file.read()
     assert data[:8] == b"NSARING1"
     begin, size, slots, length = struct.unpack_from("<4Q", data, 8)
-    classes = {row["name"]: row["tensors"] for row in json.loads(data[40 : 40 + length])["classes"]}
+    told = [(row["name"], row["tensors"]) for row in json.loads(data[40 : 40 + length])["classes"]]
+    classes = {name: [] for name, _ in told}  # of several parts and turns together
+    for name, tensors in told:
+        classes[name] += tensors
     steps = {}
     for slot in range(slots):
         at = begin + slot * size
         step, reductions = struct.unpack_from("<QQ", data, at)
         results = list(struct.iter_unpack("<QQd", data[at + 16 : at + size]))
-        of_class = {}
-        for name, tensors in classes.items():
-            of_class[name], results = results[: len(tensors)], results[len(tensors) :]
+        of_class = {name: [] for name in classes}
+        for name, tensors in told:
+            of_class[name] += results[: len(tensors)]
+            results = results[len(tensors) :]
         if step:
             steps[step] = (reductions, of_class)
     return classes, steps
@@ -670,7 +739,7 @@ class Ranks(unittest.TestCase):
             self.assertEqual(len({row[name] for row in rows}), 12)
         self.assertEqual(len({row["frozen"] for row in rows}), 1)
         classes, steps = self.ring(0)
-        self.assertEqual(list(classes), list(CLASSES))
+        self.assertEqual(list(classes), [*CLASSES, STATES])
         self.assertEqual(classes["gradients"], classes["parameters"])
         self.assertEqual((classes["frozen"], classes["buffers"]), (["0.bias"], ["1.num_batches_tracked", "1.running_mean", "1.running_var"]))
         self.assertEqual(sorted(steps), list(range(1, 13)))

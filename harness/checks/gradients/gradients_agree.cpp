@@ -8,6 +8,7 @@
 #include "harness/checks/course.h"
 #include "harness/checks/digests.h"
 #include "harness/checks/gradients/ledger.h"
+#include "harness/checks/gradients/local_norms.h"
 #include "harness/checks/gradients/travelling_type.h"
 #include "harness/checks/list.h"
 #include "harness/checks/lives.h"
@@ -64,6 +65,9 @@ class ReducedGradients {
       reduced_before_ = reduced_before_ || recorded.contains(step);
     }
     if (there_ == 0 && !result_.has_findings()) result_.missing("a gradient that came in a step");
+    if (evidence_.the_case.scenario.is_command() && !result_.has_findings()) {
+      if (auto outlier = outlying_norm(evidence_)) result_.found(std::move(*outlier));
+    }
     const auto steps = static_cast<std::int64_t>(all.size()) + digests_.folded();
     const std::string count = std::to_string(params_.size());
     return result_.finish(
@@ -420,7 +424,7 @@ class ReducedGradients {
 Check gradients_agree() {
   return {"gradients_agree",
           "the reduced gradient is the same on every rank, reduced once an optimiser step",
-          {"GRAD.NOT_REDUCED", "COMM.EXTRA", "DESYNC.ORDER"},
+          {"GRAD.NOT_REDUCED", "GRAD.OUTLIER", "COMM.EXTRA", "DESYNC.ORDER"},
           [](const Evidence& evidence) { return ReducedGradients(evidence).judge(); }};
 }
 

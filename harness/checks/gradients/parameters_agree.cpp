@@ -1,6 +1,6 @@
 // Are the parameters bitwise the same on every rank after each optimiser step? With agreeing gradients they must be. And is a tied
 // head the embedding, on every rank? In a training of the user's own, steps whose parameters were not recorded one by one are
-// judged from digests, and so are frozen parameters and buffers in every step.
+// judged from digests, and so are frozen parameters, buffers and what optimisers keep in every step.
 #include <algorithm>
 #include <tuple>
 
@@ -51,7 +51,7 @@ class States {
       if (!result_.has_findings()) tell(diverged);
       look_at_own_buffers(step);
       // Also of what was recorded one by one: the digest is of what the script has made of it by the next step.
-      for (const TensorClass& of : {kBufferClass, kParameterClass, kFrozenClass}) {
+      for (const TensorClass& of : {kBufferClass, kParameterClass, kFrozenClass, kStateClass}) {
         compare_digests(step, of);
       }
     }
@@ -140,6 +140,10 @@ class States {
       seen.site.step = step;
       seen.site.ranks = agreed.odd;
       if (!buffers) seen.facts["what"] = of.in_words;
+      if (of.name == kStateClass.name && step > 1) {
+        seen.facts["since"] =
+            "A sixteenth of them is read in each step: they may have differed for up to 15 steps";
+      }
       if (of.name == kParameterClass.name && digests_.said(step, kGradientClass) == Said::equal) {
         seen.facts["held"] = "the reduced gradients of this step are the same on all ranks";
       }

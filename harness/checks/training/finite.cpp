@@ -217,7 +217,8 @@ class Finiteness {
         for (const auto& [of, moment] : {std::pair{kBufferClass, Moment::forward},
                                          std::pair{kFrozenClass, Moment::forward},
                                          std::pair{kGradientClass, Moment::gradient},
-                                         std::pair{kParameterClass, Moment::after}}) {
+                                         std::pair{kParameterClass, Moment::after},
+                                         std::pair{kStateClass, Moment::after}}) {
           if (digest->not_finite.find(of.letter) == std::string::npos) continue;
           if (of.letter == kGradientClass.letter && digest->taken == 0) continue;
           const auto named = digests.not_finite(step, of, rank);

@@ -55,7 +55,7 @@ void StepDigests::compare(const Key& key,
     std::map<std::string, std::map<std::string, std::set<int>>> pieces;  // piece -> digest -> ranks
     for (const auto& [rank, digest] : of_ranks) {
       if (const std::string hash = digest_of(digest, one); !hash.empty())
-        pieces[digest.piece][hash].insert(rank);
+        pieces[digest.*one.piece][hash].insert(rank);
     }
     for (const auto& [piece, hashes] : pieces) {
       if (hashes.size() < 2) continue;
