@@ -129,6 +129,8 @@ inline constexpr const char* kJoinsFact = "joins";
 // The number of a step of the others in which a rank that has joined took part with nothing of its own.
 inline constexpr const char* kSatOutFact = "sat_out";
 // Neither DistributedDataParallel nor fully_shard joins its rank with the others. The script may do so itself.
+// Of the controller: how many ranks the environment of the ranks says that there are.
+inline constexpr const char* kWorldSizeFact = "world_size";
 inline constexpr const char* kNotJoinedFact = "not_joined";
 // Parameters that its optimiser holds and that no backward of the whole run gave a gradient: a JSON list of full names.
 inline constexpr const char* kNeverReachedFact = "never_reached";

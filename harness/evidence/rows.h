@@ -546,6 +546,8 @@ struct ChildProcess {  // a process that a rank started, or one that this starte
   int pid = 0;
   std::string state;
   std::int64_t cpu_ms = 0;
+  std::vector<std::string> frames =
+      {};  // of its main thread, innermost first, if it is Python and was asked
 };
 
 struct Observation {  // a look at one process from outside (and its own stacks, where it answers)
@@ -727,7 +729,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Exited,
                                                 rss_peak_bytes)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     ThreadStack, thread, state, wchan, frames, kernel, call, timed, left_ms, cpu_ms, switches)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ChildProcess, name, pid, state, cpu_ms)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ChildProcess, name, pid, state, cpu_ms, frames)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Observation,
                                                 process_observed,
                                                 look,

@@ -147,6 +147,17 @@ const std::vector<std::string>& main_frames(const Observation& look) {
   return main.frames.empty() ? main.kernel : main.frames;
 }
 
+bool is_joining(const Observation& look) {
+  const std::vector<std::string>& frames = main_frames(look);
+  return std::any_of(frames.begin(), frames.end(), [](const std::string& frame) {
+    return frame.starts_with("init_process_group (torch/distributed/");
+  });
+}
+
+bool is_of_user(const std::string& frame) {
+  return frame.find("): ") != std::string::npos;
+}
+
 bool waits_for_device(const Observation& before, const Observation& after) {
   for (std::size_t i = 0; i < after.threads.size(); ++i) {
     const ThreadStack& thread = after.threads[i];

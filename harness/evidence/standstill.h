@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "harness/evidence/rows.h"
 
@@ -47,6 +48,9 @@ inline constexpr std::int64_t kWakeUpsOfAHang = 5;
 // driver of the device is at one place.
 [[nodiscard]] bool same_place(const Observation& before, const Observation& after);
 
+// The main thread is inside of torch.distributed.init_process_group, as far as its stack is known.
+[[nodiscard]] bool is_joining(const Observation& look);
+
 // A thread of the training waits inside the driver of the device, called from the same place in both looks.
 [[nodiscard]] bool waits_for_device(const Observation& before, const Observation& after);
 
@@ -57,6 +61,12 @@ inline constexpr std::int64_t kFarLimitMs = 300'000;
 
 // The stack of the main thread: its own frames, or those inside the kernel.
 [[nodiscard]] const std::vector<std::string>& main_frames(const Observation& look);
+
+// A frame of the user's own code: it has the text of its line, "main (train.py:31): for batch in loader"
+// (cli/running/python_frames.h).
+[[nodiscard]] bool is_of_user(const std::string& frame);
+inline constexpr std::string_view kAnotherThread =
+    "another thread: ";  // such a frame begins so if it is none of the main thread
 
 // A process as it is asked about.
 struct Looked {

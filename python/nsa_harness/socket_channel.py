@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 
-from nsa_harness import flight
+from nsa_harness import flight, stacks
 from nsa_harness.channel import HEARTBEAT_S, Channel
 
 ADDRESS = "NSA_HARNESS_SOCKET"  # variable: path of a Unix socket in the folder of the case
@@ -40,7 +40,7 @@ def connected(path):
 
 
 class SocketChannel(Channel):
-    """Over it stacks are asked for too."""
+    """Over it PyTorch's flight recorder is asked for too. The stacks come from stacks.py."""
 
     def __init__(self, path, clock_origin_ms, rank):
         self._socket = connected(path)
@@ -145,6 +145,7 @@ class SocketChannel(Channel):
 
     # Waits in a poll: an outright sleep would look like one that somebody waits for.
     def _serve(self):
+        stacks.name_this_thread()
         beaten = time.monotonic()
         while (connection := self._socket) is not None:
             poll = select.poll()
@@ -174,6 +175,5 @@ class SocketChannel(Channel):
                 return False
         except BlockingIOError:
             return True
-        self.tell_stacks()
         self.tell_flight()
         return True

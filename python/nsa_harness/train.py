@@ -13,7 +13,7 @@ import sys
 import time
 import weakref
 
-from nsa_harness import flight
+from nsa_harness import flight, stacks
 from nsa_harness.autograd_graph import Reach
 from nsa_harness.channel import bases_of, name_of_type, place_of
 from nsa_harness.collectives import COLLECTIVES, wrapped
@@ -110,6 +110,7 @@ def _open(model):
     try:
         import torch
 
+        stacks.arm(address)
         distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
         rank = torch.distributed.get_rank() if distributed else int(os.environ.get("RANK") or "0")
         channel = SocketChannel(address, int(os.environ[ORIGIN]), rank)

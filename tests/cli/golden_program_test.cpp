@@ -79,8 +79,8 @@ TEST_F(GoldenProgram, OnlyTheModelDiffers) {
   EXPECT_THAT(result.out, HasSubstr("(the oracle agrees with the file, the model does not)"));
 }
 
-TEST_F(GoldenProgram, BadFilesAreOneLineEachAndNothingIsComputed) {
-  worker("touch \"$HOME/started\"");
+TEST_F(GoldenProgram, BadFilesAreOneLineEachAndTheOthersAreJudged) {
+  worker("cp \"$2\" \"$4\"");
   const std::string good = golden_path("attention_s17");
   const std::string text = program_.folder().write("text", "not at all");
   const std::string truncated =
@@ -93,13 +93,22 @@ TEST_F(GoldenProgram, BadFilesAreOneLineEachAndNothingIsComputed) {
                                              "--export",
                                              program_.folder() / "out"});
   EXPECT_EQ(result.exit_code, 3);
-  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.out, StartsWith("AGREES  " + good));
   EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 3) << result.err;
   EXPECT_THAT(result.err,
               AllOf(HasSubstr("nsa-harness: " + text + ": "),
                     HasSubstr(truncated + ": "),
                     HasSubstr("none: No such file")));
-  EXPECT_FALSE(fs::exists(program_.folder() / "started"));
+  EXPECT_TRUE(fs::exists(program_.folder() / "out/attention_s17.safetensors"));
+
+  const std::string other = changed("attention_s17", "o_win");
+  const ProgramResult json = program_.run({"golden", text, other, "--json"});
+  EXPECT_EQ(json.exit_code, 3);
+  const auto told = nlohmann::json::parse(json.out);
+  ASSERT_EQ(told["files"].size(), 2U);
+  EXPECT_EQ(told["files"][0]["file"], text);
+  EXPECT_FALSE(told["files"][0]["refused"].get<std::string>().empty());
+  EXPECT_EQ(told["files"][1]["file"], other);
   EXPECT_FALSE(fs::exists(program_.folder() / "out"));
 }
 

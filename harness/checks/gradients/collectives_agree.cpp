@@ -23,8 +23,9 @@ Shape shape_of(const Collective& row) {
 }
 
 std::string words(const Collective& row) {
-  return row.op + (row.reduce_op.empty() ? "" : " " + row.reduce_op) + " of " +
-         std::to_string(row.count) + " " + row.dtype;
+  const std::string name = row.op + (row.reduce_op.empty() ? "" : " " + row.reduce_op);
+  // Barriers and collectives of objects have no size that is known.
+  return row.dtype.empty() ? name : name + " of " + std::to_string(row.count) + " " + row.dtype;
 }
 
 using Folded = std::map<std::int64_t, std::int64_t>;  // first and last sequence

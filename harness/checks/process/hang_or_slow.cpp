@@ -1,7 +1,9 @@
 #include "harness/checks/process/hang_or_slow.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
+#include <set>
 
 #include "harness/checks/process/host_waits.h"
 #include "harness/checks/process/late_data.h"
@@ -9,9 +11,12 @@
 #include "harness/checks/process/rank_state.h"
 #include "harness/checks/process/standstill_findings.h"
 #include "harness/checks/result.h"
+#include "nsa/base/text.h"
 
 namespace harness::checks {
 namespace {
+
+constexpr std::int64_t kMostMissing = 4'096;  // ranks
 
 class Motion {
  public:
@@ -98,9 +103,26 @@ class Motion {
     return result.finish("");
   }
 
+  // Which ranks never came is known if something says how many there are to be.
+  [[nodiscard]] Finding hang() const {
+    Finding finding = hang_of(live_, gone_, evidence_.the_case.scenario);
+    if (finding.code != "HANG.INIT") return finding;
+    std::set<int> missing;
+    for (const auto& row : evidence_.facts) {
+      if (row.process != kController || row.row.name != kWorldSizeFact) continue;
+      const std::int64_t world = nsa::parse_int(row.row.value).value_or(0);
+      for (int rank = 0; rank < std::min<std::int64_t>(world, kMostMissing); ++rank)
+        missing.insert(rank);
+      finding.facts["world"] = world;
+    }
+    for (const auto& row : evidence_.started) missing.erase(row.row.process_started);
+    if (!missing.empty()) finding.facts["missing"] = ranks_text(to_ints(missing));
+    return finding;
+  }
+
   void judge_looks(ResultBuilder& result) const {
     if (stands_still(looked_at(live_))) {
-      result.found(hang_of(live_, gone_, evidence_.the_case.scenario));
+      result.found(hang());
     } else if (const auto held = held_by_kernel(); !held.empty()) {
       Finding finding = hang_of_kernel(held, live_);
       finding.facts["still_ms"] = since_movement();
@@ -112,7 +134,7 @@ class Motion {
       result.found(slow_by_doing(busy.front().doing(), busy));
     } else if (all_connect(live_)) {
       if (stop_->row.reason == "budget") {
-        result.found(hang_of(live_, gone_, evidence_.the_case.scenario));
+        result.found(hang());
       } else {
         result.missing(
             "time enough to tell ranks that NCCL still connects from ranks that it never will");
@@ -272,7 +294,7 @@ class Motion {
       const bool held =
           std::any_of(live_.begin(), live_.end(), [](const RankState& rank) { return rank.held; });
       if (held && stands_still(looked_at(live_))) {
-        result.found(hang_of(live_, gone_, evidence_.the_case.scenario));
+        result.found(hang());
         return result.finish("");
       }
       const auto busy = busy_ranks();

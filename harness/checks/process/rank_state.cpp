@@ -79,6 +79,10 @@ void place_at(const Evidence& evidence, std::int64_t until_ms, RankState& state)
   }
 }
 
+const From<Observation>* last_look(const RankState& rank) {
+  return rank.looks[1] != nullptr ? rank.looks[1] : rank.looks[0];
+}
+
 // A rank of which nothing at all could be read from outside, or only where it waits and not for how long.
 bool wait_is_unread(const RankState& rank) {
   const auto* look = rank.looks[1];
@@ -140,14 +144,70 @@ std::vector<int> numbers_of(const std::vector<RankState>& ranks) {
   return all;
 }
 
+std::string lines_of(const std::vector<RankState>& ranks) {
+  std::vector<std::pair<std::string, std::vector<int>>> lines;
+  bool any = false;
+  for (const RankState& rank : ranks) {
+    const auto* look = last_look(rank);
+    if (look == nullptr || look->row.threads.empty()) continue;
+    const std::vector<std::string>& frames = look->row.threads.front().frames;
+    if (frames.empty()) continue;
+    const auto own = std::find_if(frames.begin(), frames.end(), &is_of_user);
+    any = any || own != frames.end();
+    std::string line = own == frames.end() ? frames.front() : *own;
+    if (line.ends_with(':')) line.pop_back();  // "with lock:"
+    auto at = std::find_if(
+        lines.begin(), lines.end(), [&](const auto& known) { return known.first == line; });
+    if (at == lines.end()) at = lines.insert(at, {line, {}});
+    at->second.push_back(rank.rank);
+  }
+  if (!any) return "";
+  std::vector<std::string> parts;
+  for (const auto& [line, of] : lines) parts.push_back(ranks_text(of) + ": " + line);
+  std::string text = nsa::join(parts, "; ");
+  text.front() = 'R';  // a sentence
+  return text;
+}
+
+std::string waiting_children(const RankState& rank) {
+  constexpr std::size_t kMost = 2;
+  const auto* look = last_look(rank);
+  if (look == nullptr) return "";
+  std::vector<std::string> parts;
+  for (const ChildProcess& child : look->row.children) {
+    const auto own = std::find_if(child.frames.begin(), child.frames.end(), &is_of_user);
+    const std::string id = " " + std::to_string(child.pid);
+    const auto main = std::find_if(
+        look->row.threads.begin(), look->row.threads.end(), [&](const ThreadStack& thread) {
+          return thread.thread.ends_with(id);
+        });
+    if (own == child.frames.end() || main == look->row.threads.end()) continue;
+    if (main->state != "S" || main->timed || parts.size() == kMost) continue;
+    parts.push_back((parts.empty() ? "its child " : "child ") + child.name + id + " waits" +
+                    (main->call.empty() ? "" : " in " + main->call + " without a time limit") +
+                    ", in " + (own->ends_with(':') ? own->substr(0, own->size() - 1) : *own));
+  }
+  return nsa::join(parts, ", and ");
+}
+
 std::string top_frames(const RankState& rank) {
   constexpr std::size_t kMost = 5;
-  const auto* look = rank.looks[1] != nullptr ? rank.looks[1] : rank.looks[0];
+  const auto* look = last_look(rank);
   if (look == nullptr) return "";
   std::vector<std::string> frames = main_frames(look->row);
+  const auto own = std::find_if(frames.begin(), frames.end(), &is_of_user);
+  if (own != frames.end() && !own->starts_with(kAnotherThread)) {
+    std::string text = *own;
+    if (own != frames.begin()) text += " > " + *(own - 1);
+    if (own - frames.begin() > 2) text += " > ...";
+    if (own - frames.begin() > 1) text += " > " + frames.front();
+    return text;
+  }
   const std::string wait = look->row.threads.empty() ? "" : look->row.threads.front().wchan;
+  const std::string another = own == frames.end() ? "" : "; " + *own;
+  frames.erase(own, frames.end());
   if (frames.size() > kMost) frames.resize(kMost);
-  const std::string text = nsa::join(frames, " < ");
+  const std::string text = nsa::join(frames, " < ") + another;
   return text.empty() && !wait.empty() ? "in the kernel's " + wait : text;
 }
 

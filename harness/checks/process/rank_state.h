@@ -55,8 +55,17 @@ struct Window {  // of time, both ends included
 [[nodiscard]] std::vector<Looked> looked_at(const std::vector<RankState>& ranks);
 [[nodiscard]] std::vector<int> numbers_of(const std::vector<RankState>& ranks);
 
-// The innermost frames of the main thread at the last look; "" where nobody looked.
+// Frames of the main thread at the last look; "" where nobody looked: the innermost one of the user's own, and what it is in;
+// without one the innermost five.
 [[nodiscard]] std::string top_frames(const RankState& rank);
+
+// "Ranks 0, 2: step (train.py:26): dist.all_reduce(x); rank 1: log (train.py:31): with lock": the user's own lines. Of a rank
+// without one the innermost frame; "" if no rank has a frame.
+[[nodiscard]] std::string lines_of(const std::vector<RankState>& ranks);
+
+// "its child pt_data_worker 4711 waits in futex without a time limit, in log (train.py:31): with lock": of children in the user's
+// own code that wait without a limit; "" if there is none.
+[[nodiscard]] std::string waiting_children(const RankState& rank);
 
 // "ranks 0-1" of those whose wait could not be read from outside; "" where there is none.
 [[nodiscard]] std::string unread_waits(const std::vector<RankState>& ranks);

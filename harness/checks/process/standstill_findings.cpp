@@ -133,6 +133,8 @@ Finding hang_host(const char* variant,
   put_waiting(live, ranks, finding);
   put_flights(live, finding);
   put_looks(ranks, finding);
+  const std::string child = ranks.size() == 1 ? waiting_children(ranks.front()) : "";
+  if (!child.empty()) finding.facts["child"] = child;
   return finding;
 }
 
@@ -217,10 +219,11 @@ std::vector<RankState> with_all_collectives(std::vector<RankState> live) {
 
 }  // namespace
 
-Finding hang_of(const std::vector<RankState>& seen,
-                const std::vector<int>& gone,
-                const Scenario& scenario) {
-  const std::vector<RankState> live = with_all_collectives(seen);
+namespace {
+
+Finding hang_without_lines(const std::vector<RankState>& live,
+                           const std::vector<int>& gone,
+                           const Scenario& scenario) {
   std::vector<RankState> stopped;
   std::vector<RankState> outside;
   std::size_t starting = 0;
@@ -232,6 +235,10 @@ Finding hang_of(const std::vector<RankState>& seen,
     if (!waits) outside.push_back(rank);
   }
   if (!stopped.empty()) return hang_stopped(stopped, live);
+  const bool joining = std::all_of(live.begin(), live.end(), [](const RankState& rank) {
+    return rank.looks[1] != nullptr && is_joining(rank.looks[1]->row);
+  });
+  if (joining) return base("HANG.INIT", "together", live);
   const bool looked_twice = std::all_of(
       live.begin(), live.end(), [](const RankState& rank) { return rank.looked_twice(); });
   // PyTorch's flight recorder tells of collectives, where the ranks themselves tell nothing.
@@ -245,6 +252,17 @@ Finding hang_of(const std::vector<RankState>& seen,
   // Watched as processes alone, ranks tell of no collective.
   if (looked_twice && scenario.observe < kWatchEvents) return hang_unsaid(live);
   return outside.empty() ? hang_collective(live) : hang_host("standing", outside, live);
+}
+
+}  // namespace
+
+Finding hang_of(const std::vector<RankState>& seen,
+                const std::vector<int>& gone,
+                const Scenario& scenario) {
+  const std::vector<RankState> live = with_all_collectives(seen);
+  Finding finding = hang_without_lines(live, gone, scenario);
+  if (const std::string lines = lines_of(live); !lines.empty()) finding.facts["lines"] = lines;
+  return finding;
 }
 
 Finding hang_of_kernel(const std::vector<RankState>& ranks, const std::vector<RankState>& live) {

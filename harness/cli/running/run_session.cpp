@@ -10,7 +10,7 @@
 #include "harness/checks/list.h"
 #include "harness/checks/process/level_course.h"
 #include "harness/cli/output.h"
-#include "harness/cli/running/py_spy.h"
+#include "harness/cli/running/python_frames.h"
 #include "harness/cli/running/room.h"
 #include "harness/cli/signals.h"
 #include "harness/judge/asked.h"

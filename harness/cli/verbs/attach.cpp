@@ -9,7 +9,7 @@
 #include <CLI/CLI.hpp>
 
 #include "harness/checks/list.h"
-#include "harness/cli/running/py_spy.h"
+#include "harness/cli/running/python_frames.h"
 #include "harness/cli/verbs.h"
 #include "harness/evidence/standstill.h"
 #include "harness/judge/judge.h"

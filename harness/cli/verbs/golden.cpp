@@ -42,18 +42,19 @@ struct Seen {
   bool error = false;
 };
 
-// All files before anything is computed; each bad one is told. False when there is one.
-bool all_readable(const std::vector<std::string>& files) {
-  bool readable = true;
+// Of all files, before anything is computed; each bad one is told.
+std::vector<std::string> readable(const std::vector<std::string>& files, nlohmann::json& entries) {
+  std::vector<std::string> good;
   for (const std::string& file : files) {
     try {
       (void)golden::read_case(file);
+      good.push_back(file);
     } catch (const nsa::Error& error) {
       log_line(error.what());
-      readable = false;
+      entries.push_back({{"file", file}, {"refused", error.what()}});
     }
   }
-  return readable;
+  return good;
 }
 
 std::string export_path(const GoldenArguments& arguments, const std::string& file) {
@@ -142,19 +143,22 @@ std::optional<golden::Worker> checked_worker() {
 int golden_files(const GoldenArguments& arguments) {
   std::optional<golden::Worker> worker;
   if (!arguments.oracle_only && !(worker = checked_worker())) return kExitError;
-  if (!all_readable(arguments.files)) return kExitUsage;
-  prepare_export(arguments);
   auto entries = nlohmann::json::array();
+  const std::vector<std::string> good = readable(arguments.files, entries);
+  if (!good.empty()) prepare_export(arguments);
   Seen seen;
   try {
-    for (const std::string& file : arguments.files) {
+    for (const std::string& file : good) {
       judge_file(file, arguments, worker, entries, seen);
     }
   } catch (const golden::Interrupted&) {
     log_line("interrupted");
     return kExitIncomplete;
   }
-  const int code = seen.differs ? kExitFailed : seen.error ? kExitError : kExitPass;
+  const int code = good.size() < arguments.files.size() ? kExitUsage
+                   : seen.differs                       ? kExitFailed
+                   : seen.error                         ? kExitError
+                                                        : kExitPass;
   if (arguments.json) {
     const nlohmann::json all = {{"exit", code}, {"files", entries}};
     std::cout << all.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";

@@ -128,12 +128,11 @@ std::size_t Callers::read_one(Caller& caller, const OnLine& on_line) {
   return bytes;
 }
 
-bool Callers::ask_for_stacks(pid_t pid) const {
+void Callers::ask_for_flight(pid_t pid) const {
   const auto at = std::find_if(
       callers_.begin(), callers_.end(), [&](const auto& caller) { return caller->pid == pid; });
-  constexpr std::string_view kAsk = "stacks\n";
-  return at != callers_.end() && send((*at)->fd.get(), kAsk.data(), kAsk.size(), MSG_NOSIGNAL) ==
-                                     static_cast<ssize_t>(kAsk.size());
+  constexpr std::string_view kAsk = "flight\n";
+  if (at != callers_.end()) send((*at)->fd.get(), kAsk.data(), kAsk.size(), MSG_NOSIGNAL);
 }
 
 }  // namespace harness

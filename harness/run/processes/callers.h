@@ -36,8 +36,8 @@ class Callers {
   [[nodiscard]] int interval_ms() const { return interval_ms_; }  // until read() is due again
   // Takes in who calls, of this user alone, and what they wrote. Never waits.
   void read(const OnLine& on_line);
-  // A line to a caller, that asks it for its stacks; false: this process has not called.
-  [[nodiscard]] bool ask_for_stacks(pid_t pid) const;
+  // A line to a caller, that asks it for what PyTorch's flight recorder holds. Does nothing if this process has not called.
+  void ask_for_flight(pid_t pid) const;
 
  private:
   struct Caller {

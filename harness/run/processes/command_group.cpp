@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <vector>
 
+#include "harness/evidence/evidence.h"
 #include "harness/evidence/hosts.h"
 #include "harness/run/processes/keeper.h"
 #include "harness/run/processes/process_end.h"
@@ -62,7 +63,10 @@ CommandGroup::CommandGroup(const RunnerOptions& options,
       watch_(limits,
              origin_ms,
              sink,
-             [this](int number, Observation& seen) { return ask_for_stacks(number, seen); }),
+             [this](int number, Observation& seen) {
+               put_stacks(number, seen);
+               return false;  // nothing is awaited
+             }),
       intake_(watch_, sink, options.folder),
       keeper_(Process::spawn(with_address(keeper, callers_.address(), origin_ms, flights_))),
       output_(keeper.out_path, keeper.err_path),
@@ -131,6 +135,10 @@ void CommandGroup::scan() {
   const bool seen = printed || tree_.computed(held_pids());
   if (seen && !all_tell_themselves()) watch_.moved();
   for (const FoundRank& found : tree_.ranks()) {
+    if (found.world > world_) {
+      world_ = found.world;
+      record(kController, now_ms(), Fact{kWorldSizeFact, std::to_string(world_)});
+    }
     const auto known = ranks_.find(found.rank);
     // What an ended rank left behind has its number too: the first that had it is the rank.
     if (known != ranks_.end() && (ranks_say_so_ || known->second.pid == found.pid)) {
@@ -146,13 +154,20 @@ void CommandGroup::scan() {
   }
 }
 
-bool CommandGroup::ask_for_stacks(int number, Observation& seen) const {
+// Of the rank and, in the second look, of the first few Python processes that it has started, such as the workers of its loader.
+void CommandGroup::put_stacks(int number, Observation& seen) const {
+  constexpr int kMostChildren = 4;
   const pid_t pid = ranks_.at(number).pid;
-  if (callers_.ask_for_stacks(pid)) return true;
-  if (options_.frames_of && !seen.threads.empty()) {
-    seen.threads.front().frames = options_.frames_of(pid);
+  callers_.ask_for_flight(pid);
+  if (!options_.frames_of || seen.threads.empty()) return;
+  seen.threads.front().frames = options_.frames_of(pid);
+  int asked = 0;
+  for (ChildProcess& child : seen.children) {
+    const bool is_python = child.name.starts_with("python") || child.name.starts_with("pt_");
+    if (seen.look != 1 || !is_python || asked == kMostChildren) continue;
+    ++asked;
+    child.frames = options_.frames_of(child.pid);
   }
-  return false;
 }
 
 void CommandGroup::hear() {

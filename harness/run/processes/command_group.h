@@ -67,7 +67,7 @@ class CommandGroup {
 
   void meet(int number, pid_t pid);
   void on_line(pid_t pid, LineReader::Piece piece, std::string_view text);
-  [[nodiscard]] bool ask_for_stacks(int number, Observation& seen) const;
+  void put_stacks(int number, Observation& seen) const;
   [[nodiscard]] int number_of(pid_t pid, std::string_view line);
   [[nodiscard]] bool all_tell_themselves() const;
   [[nodiscard]] std::set<int> ranks(bool with_ended) const;  // not the launcher
@@ -99,6 +99,7 @@ class CommandGroup {
   std::int64_t memory_kills_before_;
   pid_t command_ = 0;          // 0: not heard of yet
   bool ranks_say_so_ = false;  // else the command is taken for rank 0
+  int world_ = 0;              // how many ranks there are to be; 0: nothing says so
   std::map<int, Rank> ranks_;  // kLauncher too, once it is watched
   Printed printed_;
   std::int64_t rounds_ = 0;  // of looks at who has ended

@@ -24,6 +24,17 @@ std::optional<int> number_in(const std::string& environment, const std::string& 
   return static_cast<int>(*number);
 }
 
+// By whom a process is numbered, and where the number of all stands.
+struct Numbering {
+  const char* rank;
+  const char* world;
+};
+constexpr std::array kNumberings = {Numbering{"RANK", "WORLD_SIZE"},
+                                    Numbering{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                    Numbering{"PMIX_RANK", "PMIX_SIZE"},
+                                    Numbering{"PMI_RANK", "PMI_SIZE"},
+                                    Numbering{"SLURM_PROCID", "SLURM_NTASKS"}};
+
 // struct pidfd_info of linux/pidfd.h, which older systems do not have.
 struct PidfdInfo {
   std::uint64_t mask = 0;
@@ -68,17 +79,30 @@ bool CommandTree::computed(const std::set<pid_t>& left_out) const {
 
 std::vector<FoundRank> CommandTree::ranks() const {
   std::vector<FoundRank> found;
+  std::set<pid_t> by_job;  // numbered by another variable than RANK
   for (const pid_t pid : mine_) {
     const ProcessState& state = all_.at(pid);
     if (state.state == 'Z') continue;
     const std::string environment = proc_file(pid, "environ");
-    const auto rank = number_in(environment, "RANK");
-    if (!rank) continue;
-    const bool inherited =
-        state.parent != keeper_ && number_in(proc_file(state.parent, "environ"), "RANK") == rank;
-    if (inherited) continue;
-    found.push_back({*rank, number_in(environment, "WORLD_SIZE").value_or(0), pid});
+    const std::string of_parent = proc_file(state.parent, "environ");
+    for (const Numbering& by : kNumberings) {
+      const auto rank = number_in(environment, by.rank);
+      if (!rank) continue;
+      // A command in a job of Slurm has the job's own number, which says nothing of its processes. RANK is meant for it.
+      const bool meant = state.parent == keeper_ && &by == &kNumberings.front();
+      if (meant || number_in(of_parent, by.rank) != rank)
+        found.push_back({*rank, number_in(environment, by.world).value_or(0), pid});
+      if (&by != &kNumberings.front()) by_job.insert(pid);
+      break;
+    }
   }
+  // A task of a job may be a launcher.
+  const std::vector<FoundRank> all = found;
+  std::erase_if(found, [&](const FoundRank& task) {
+    return by_job.contains(task.pid) && std::any_of(all.begin(), all.end(), [&](const auto& rank) {
+             return !by_job.contains(rank.pid) && descends(all_, rank.pid, task.pid);
+           });
+  });
   return found;
 }
 

@@ -1,5 +1,6 @@
 // The processes of a command of the user's own, as /proc tells them: all that descend from its keeper, in whatever group or
-// session, and which of them are ranks. A rank says so itself: its environment has RANK, as every launcher of PyTorch sets it.
+// session, and which of them are ranks. A rank says so itself: its environment has RANK, as every launcher of PyTorch sets it, or
+// what MPI and Slurm set for each of their tasks.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +16,8 @@ namespace harness {
 
 struct FoundRank {
   int rank = 0;
-  int world = 0;  // of WORLD_SIZE; 0: it is not set
-  pid_t pid = 0;  // the topmost process with this RANK: its children inherit the variable
+  int world = 0;  // how many there are; 0: it is not said
+  pid_t pid = 0;  // the topmost process with this number: its children inherit the variable
 };
 
 class CommandTree {

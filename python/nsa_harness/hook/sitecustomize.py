@@ -64,6 +64,16 @@ def package():
     return nsa_harness.first_forward
 
 
+def arm_stacks():
+    """The controller may ask for the stacks of every process of the command, also of loader workers and of what trains nothing."""
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location("nsa_harness_stacks", os.path.join(os.path.dirname(OWN), "stacks.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.arm(os.environ["NSA_HARNESS_SOCKET"])
+
+
 def watch_optimizers(module):
     """Reports each optimiser that a script makes to first_forward.py. A process that makes none, such as a launcher, loads nothing of ours."""
     import functools
@@ -90,6 +100,7 @@ try:
     sys.path[:] = [folder for folder in sys.path if folder != OWN]
     if os.environ.get("NSA_HARNESS_SOCKET") and sys.version_info >= (3, 10) and WANTED not in sys.modules:
         sys.meta_path.insert(0, AfterImport(watch_optimizers))
+        arm_stacks()
 except Exception:
     pass
 

@@ -1,0 +1,216 @@
+#include "harness/cli/running/python_frames.h"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdint>
+#include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "harness/cli/command.h"
+#include "harness/evidence/standstill.h"
+#include "harness/run/clock.h"
+#include "harness/run/looks/proc_look.h"
+#include "harness/run/processes/spawn_process.h"
+#include "nsa/base/text.h"
+
+namespace harness::cli {
+namespace {
+
+constexpr int kPySpyMs = 3'000;
+constexpr int kArmedMs = 1'000;
+constexpr int kSettledMs = 30;  // nothing more comes for so long: the dump is whole
+constexpr std::string_view kFolder = "/python_stacks/";  // as python/nsa_harness/stacks.py has it
+const int kSignal = SIGRTMAX - 3;
+
+// /proc/PID/fd/N of the file that faulthandler writes to; "" where it is not armed.
+std::string armed_file(pid_t pid) {
+  std::istringstream status(proc_file(pid, "status"));
+  std::uint64_t caught = 0;
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("SigCgt:")) caught = std::strtoull(line.c_str() + 7, nullptr, 16);
+  }
+  if ((caught >> (kSignal - 1) & 1U) == 0) return "";
+  std::error_code error;
+  std::filesystem::directory_iterator at("/proc/" + std::to_string(pid) + "/fd", error);
+  for (; !error && at != std::filesystem::directory_iterator(); at.increment(error)) {
+    std::error_code unread;
+    const std::string target = std::filesystem::read_symlink(at->path(), unread).string();
+    if (!unread && target.find(kFolder) != std::string::npos) return at->path().string();
+  }
+  return "";
+}
+
+std::int64_t bytes_of(const Fd& file) {
+  struct stat told {};
+  return fstat(file.get(), &told) == 0 ? told.st_size : 0;
+}
+
+// A signal may end a wait in the kernel early. So it goes to a thread of ours, if the process has one (stacks.py names it).
+bool ask(pid_t pid) {
+  const std::string folder = "/proc/" + std::to_string(pid) + "/task";
+  std::error_code error;
+  std::filesystem::directory_iterator at(folder, error);
+  for (; !error && at != std::filesystem::directory_iterator(); at.increment(error)) {
+    const std::string tid = at->path().filename().string();
+    if (proc_file(pid, "task/" + tid + "/comm") != "nsa_harness\n") continue;
+    const auto number = nsa::parse_int(tid);
+    if (number && syscall(SYS_tgkill, pid, static_cast<pid_t>(*number), kSignal) == 0) return true;
+  }
+  return kill(pid, kSignal) == 0;
+}
+
+std::string armed_dump(pid_t pid) {
+  constexpr std::int64_t kMost = 1 << 20;
+  const std::string path = armed_file(pid);
+  if (path.empty()) return "";
+  const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file.is_open()) return "";
+  const std::int64_t before = bytes_of(file);
+  if (!ask(pid)) return "";
+  const std::int64_t begun = monotonic_ms();
+  std::int64_t bytes = before;
+  for (std::int64_t grew = begun; monotonic_ms() - begun < kArmedMs; usleep(2'000)) {
+    const std::int64_t now = bytes_of(file);
+    if (now > bytes) grew = monotonic_ms();
+    bytes = now;
+    if (bytes > before && monotonic_ms() - grew > kSettledMs) break;
+  }
+  std::string text(static_cast<std::size_t>(std::clamp<std::int64_t>(bytes - before, 0, kMost)),
+                   '\0');
+  const ssize_t got = pread(file.get(), text.data(), text.size(), before);
+  text.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+  return text;
+}
+
+// Behind the folder that ends in `mark`, or nothing.
+std::optional<std::string_view> behind(std::string_view path, std::string_view mark) {
+  const std::size_t at = path.rfind(mark);
+  if (at == std::string_view::npos) return std::nullopt;
+  return path.substr(at + mark.size());
+}
+
+// Of an installed package or of Python's own library: as it is imported.
+std::optional<std::string_view> library_path(std::string_view path) {
+  for (const std::string_view mark : {"/site-packages/", "/dist-packages/"}) {
+    if (const auto rest = behind(path, mark)) return rest;
+  }
+  if (const auto rest = behind(path, "/lib/python3")) {
+    const std::size_t folder = rest->find('/');
+    if (folder != std::string_view::npos) return rest->substr(folder + 1);
+  }
+  if (const std::size_t at = path.rfind("/nsa_harness/"); at != std::string_view::npos) {
+    return path.substr(at + 1);  // in a checkout
+  }
+  if (path.starts_with("<")) return path;  // "<frozen importlib._bootstrap>", "<string>"
+  return std::nullopt;
+}
+
+std::string line_of(const std::string& path, std::int64_t number) {
+  constexpr std::size_t kMostShown = 100;
+  constexpr std::int64_t kMostLines = 100'000;
+  std::error_code error;
+  if (number < 1 || number > kMostLines || !std::filesystem::is_regular_file(path, error))
+    return "";
+  std::ifstream file(path);
+  std::string line;
+  for (std::int64_t i = 0; i < number; ++i) {
+    if (!std::getline(file, line)) return "";
+  }
+  line.erase(0, line.find_first_not_of(" \t"));
+  line.erase(line.find_last_not_of(" \t\r") + 1);
+  if (line.size() > kMostShown) line = line.substr(0, kMostShown) + "...";
+  return line;
+}
+
+}  // namespace
+
+std::string told_frame(std::string_view frame) {
+  const std::size_t open = frame.rfind(" (");
+  const std::size_t colon = frame.rfind(':');
+  const bool is_whole = open != std::string_view::npos && colon != std::string_view::npos &&
+                        colon > open && frame.ends_with(')');
+  if (!is_whole) return std::string(frame);
+  const std::string_view path = frame.substr(open + 2, colon - open - 2);
+  const std::string_view number = frame.substr(colon + 1, frame.size() - colon - 2);
+  const std::string name(frame.substr(0, open + 2));
+  if (const auto of_library = library_path(path)) {
+    return name + std::string(*of_library) + ":" + std::string(number) + ")";
+  }
+  const std::string file = std::filesystem::path(path).filename().string();
+  const std::string text =
+      path.starts_with('/') ? line_of(std::string(path), nsa::parse_int(number).value_or(0)) : "";
+  return name + file + ":" + std::string(number) + ")" + (text.empty() ? "" : ": " + text);
+}
+
+Threads threads_in_dump(const std::string& dump) {
+  constexpr std::string_view kFrame = "    ";
+  constexpr std::string_view kThread = "Thread ";
+  std::istringstream lines(dump);
+  Threads threads;
+  std::size_t main = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(kThread)) {
+      threads.emplace_back();
+      if (line.find("\"MainThread\"") != std::string::npos) main = threads.size() - 1;
+    } else if (!threads.empty() && line.starts_with(kFrame)) {
+      threads.back().push_back(line.substr(kFrame.size()));
+    }
+  }
+  if (!threads.empty()) std::swap(threads[main], threads.back());
+  return threads;
+}
+
+Threads threads_in_faults(const std::string& dump) {
+  std::istringstream lines(dump);
+  Threads threads;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find("(most recent call first)") != std::string::npos) threads.emplace_back();
+    constexpr std::string_view kFile = "  File \"";
+    const std::size_t quote = line.rfind("\", line ");
+    const std::size_t in = line.rfind(" in ");
+    const bool is_frame = line.starts_with(kFile) && quote != std::string::npos &&
+                          in != std::string::npos && in > quote;
+    if (!is_frame || threads.empty()) continue;
+    const std::string path = line.substr(kFile.size(), quote - kFile.size());
+    const std::string number = line.substr(quote + 8, in - quote - 8);
+    threads.back().push_back(line.substr(in + 4) + " (" + path + ":" + number + ")");
+  }
+  return threads;
+}
+
+std::vector<std::string> told_frames(Threads threads) {
+  if (threads.empty()) return {};
+  for (auto& thread : threads) {
+    for (std::string& frame : thread) frame = told_frame(frame);
+  }
+  const std::vector<std::string> main = std::move(threads.back());
+  threads.pop_back();
+  if (std::any_of(main.begin(), main.end(), &is_of_user)) return main;
+  std::vector<std::string> frames = main;
+  for (const auto& thread : threads) {
+    const auto own = std::find_if(thread.begin(), thread.end(), &is_of_user);
+    if (own == thread.end()) continue;
+    frames.push_back(std::string(kAnotherThread) + *own);
+    break;
+  }
+  return frames;
+}
+
+std::vector<std::string> python_frames(pid_t pid) {
+  auto threads = threads_in_faults(armed_dump(pid));
+  if (threads.empty()) {
+    const CommandResult dump = run_command(
+        {"py-spy", "dump", "--nonblocking", "--full-filenames", "--pid", std::to_string(pid)},
+        kPySpyMs);
+    if (dump.ok()) threads = threads_in_dump(dump.out);
+  }
+  return told_frames(std::move(threads));
+}
+
+}  // namespace harness::cli
