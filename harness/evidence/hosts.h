@@ -13,6 +13,9 @@ inline constexpr const char* kLauncherEndedFact = "launcher_ended";
 // The process between the controller and a command (run/processes/keeper.h) ended before the command: "was ended by signal 9". How
 // the command would have ended is not known.
 inline constexpr const char* kKeeperEndedFact = "keeper_ended";
+// Processes that a command of the user's own left behind, and that went on when it had ended: "4711 (python3 train.py)". They were
+// ended.
+inline constexpr const char* kWentOnFact = "went_on";
 // As kLeftBehindFact (evidence.h), of processes that were still there after SIGKILL.
 inline constexpr const char* kStayedFact = "stayed_behind";
 

@@ -55,6 +55,32 @@ constexpr std::array kWords = {
     Telling{Failure::communication, "recvValue"},
     Telling{Failure::communication, "sendBytes failed"}};
 
+// `type`: how the type begins; "": any. `text`: in the message.
+struct CommonEnd {
+  const char* variant;
+  std::string_view type;
+  std::string_view text;
+};
+constexpr std::array kCommonEnds = {
+    CommonEnd{"raised.port_in_use", "", "EADDRINUSE"},
+    CommonEnd{"raised.port_in_use", "", "Address already in use"},
+    CommonEnd{"raised.module_missing", "ModuleNotFoundError", ""},
+    CommonEnd{"raised.worker_shm", "", "insufficient shared memory (shm)"},
+    CommonEnd{"raised.worker_shm", "RuntimeError", "is killed by signal: Bus error"},
+    CommonEnd{"raised.worker_killed", "RuntimeError", "is killed by signal: Killed"},
+    CommonEnd{"raised.worker_killed", "RuntimeError", ") exited unexpectedly"},
+    CommonEnd{"raised.disk_full", "", "No space left on device"},
+    CommonEnd{"raised.permission", "PermissionError", ""},
+    CommonEnd{"raised.file_missing", "FileNotFoundError", ""},
+    CommonEnd{"raised.ranks_missing", "", "clients joined"},
+    CommonEnd{"raised.address", "", "gaierror"},
+    CommonEnd{"raised.address", "socket.gaierror", ""},
+    CommonEnd{"raised.address", "", "Name or service not known"},
+    CommonEnd{"raised.address", "", "Temporary failure in name resolution"},
+    CommonEnd{"raised.driver", "", "CUDA driver version is insufficient"},
+    CommonEnd{"raised.driver", "", "no kernel image is available"},
+    CommonEnd{"raised.driver", "", "The NVIDIA driver on your system is too old"}};
+
 // The watchdog of a process group hands on what it met, with a type of communication.
 constexpr std::string_view kWatchdogMet = "watchdog thread terminated with exception: CUDA error";
 
@@ -107,8 +133,9 @@ constexpr std::string_view kInTorch = " (torch/";
 // The harness and the model are the program itself: what they raise with a type of no such reason is their own, whatever it says.
 bool raised_by_the_program(const WorkerError& error) {
   const std::string* frame = raising_frame(error);
-  return frame != nullptr && frame->find(".so") == std::string::npos &&
-         frame->find(kInTorch) == std::string::npos;
+  if (frame == nullptr) return false;
+  const std::string place = frame->substr(0, frame->find("): "));  // without the text of the line
+  return place.find(".so") == std::string::npos && place.find(kInTorch) == std::string::npos;
 }
 
 }  // namespace
@@ -132,6 +159,13 @@ Raised raised_as(const WorkerError& error) {
     }
   }
   return {};
+}
+
+std::string common_end(const WorkerError& error) {
+  for (const auto& [variant, type, text] : kCommonEnds) {
+    if (begins(error.type, type) && error.what.find(text) != std::string::npos) return variant;
+  }
+  return "";
 }
 
 std::string raised_by(const WorkerError& error) {

@@ -28,6 +28,9 @@ struct Raised {
 
 [[nodiscard]] Raised raised_as(const WorkerError& error);
 
+// The variant of CRASH.EXCEPTION for an end that is common and has a known way out, as "raised.port_in_use"; "" for all others.
+[[nodiscard]] std::string common_end(const WorkerError& error);
+
 // "c10d::Reducer::autograd_hook(unsigned long) (libtorch_cpu.so)": the innermost function that is no helper for raising.
 // "" where it is not known.
 [[nodiscard]] std::string raised_by(const WorkerError& error);

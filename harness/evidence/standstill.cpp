@@ -154,10 +154,6 @@ bool is_joining(const Observation& look) {
   });
 }
 
-bool is_of_user(const std::string& frame) {
-  return frame.find("): ") != std::string::npos;
-}
-
 bool waits_for_device(const Observation& before, const Observation& after) {
   for (std::size_t i = 0; i < after.threads.size(); ++i) {
     const ThreadStack& thread = after.threads[i];

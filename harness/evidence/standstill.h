@@ -62,9 +62,6 @@ inline constexpr std::int64_t kFarLimitMs = 300'000;
 // The stack of the main thread: its own frames, or those inside the kernel.
 [[nodiscard]] const std::vector<std::string>& main_frames(const Observation& look);
 
-// A frame of the user's own code: it has the text of its line, "main (train.py:31): for batch in loader"
-// (cli/running/python_frames.h).
-[[nodiscard]] bool is_of_user(const std::string& frame);
 inline constexpr std::string_view kAnotherThread =
     "another thread: ";  // such a frame begins so if it is none of the main thread
 

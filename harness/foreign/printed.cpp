@@ -6,14 +6,35 @@
 #include <cstdint>
 #include <string_view>
 
+#include "harness/evidence/python_frame.h"
 #include "nsa/base/text.h"
 
 namespace harness {
 namespace {
 
-constexpr std::size_t kLongestLine = 4096;
+constexpr std::size_t kLongestLine = 4096;  // of a longer one the begin and the end are kept
 constexpr std::size_t kMostFrames = 64;
 constexpr std::size_t kMostNcclLines = 20;
+
+// The next line, which ends with a line feed or a carriage return: a progress bar ends none of its lines otherwise. False: no more.
+bool next_line(std::istream& stream, std::string& line) {
+  line.clear();
+  std::string end;
+  std::streambuf& bytes = *stream.rdbuf();
+  constexpr int kNone = std::char_traits<char>::eof();
+  int c = bytes.sbumpc();
+  if (c == kNone) return false;
+  for (; c != kNone && c != '\n' && c != '\r'; c = bytes.sbumpc()) {
+    if (line.size() < kLongestLine) {
+      line += static_cast<char>(c);
+      continue;
+    }
+    end += static_cast<char>(c);
+    if (end.size() == 2 * kLongestLine) end.erase(0, kLongestLine);
+  }
+  line += end.size() > kLongestLine ? end.substr(end.size() - kLongestLine) : end;
+  return true;
+}
 
 // "[rank1]: text" of PyTorch, "[default1]:text" of torchrun's --tee: the rank, and the text behind all such prefixes.
 std::optional<int> take_prefix(std::string_view& line) {
@@ -35,6 +56,19 @@ std::optional<int> take_prefix(std::string_view& line) {
   return rank;
 }
 
+constexpr std::string_view kTraceback = "Traceback (most recent call last):";
+
+// What stands before a traceback, as a progress bar, may have ended no line. The rank's prefix belongs to the traceback.
+std::string_view begun_at_traceback(std::string_view line) {
+  if (!line.ends_with(kTraceback)) return line;
+  for (std::size_t at = line.rfind('['); at != std::string_view::npos && at > 0;
+       at = line.rfind('[', at - 1)) {
+    std::string_view rest = line.substr(at);
+    if (take_prefix(rest).has_value() && rest == kTraceback) return line.substr(at);
+  }
+  return line;
+}
+
 // The number after `before` in a line.
 std::optional<long> number_after(std::string_view line, std::string_view before) {
   std::size_t at = line.find(before);
@@ -47,17 +81,13 @@ std::optional<long> number_after(std::string_view line, std::string_view before)
                                                          : std::nullopt;
 }
 
-// "torch/nn/modules/linear.py": of a library from its package on, else the file's name.
-std::string short_path(std::string_view path) {
-  for (const std::string_view folder : {"site-packages/", "dist-packages/"}) {
-    const std::size_t at = path.rfind(folder);
-    if (at != std::string_view::npos) return std::string(path.substr(at + folder.size()));
-  }
-  return std::string(path.substr(path.rfind('/') + 1));
-}
+struct PrintedFrame {
+  std::string name;
+  std::string path;
+  std::string line;
+};
 
-// Of a line such as `  File "/home/me/train.py", line 12, in step`: "step (train.py:12)".
-std::optional<std::string> frame_of(std::string_view line) {
+std::optional<PrintedFrame> frame_of(std::string_view line) {
   constexpr std::string_view kFile = "  File \"";
   constexpr std::string_view kIn = ", in ";
   const std::size_t path_end = line.find("\", line ");
@@ -67,9 +97,9 @@ std::optional<std::string> frame_of(std::string_view line) {
   }
   const auto number = number_after(line, "\", line ");
   if (!number || in == std::string_view::npos) return std::nullopt;
-  const std::string path = short_path(line.substr(kFile.size(), path_end - kFile.size()));
-  return std::string(line.substr(in + kIn.size())) + " (" + path + ":" + std::to_string(*number) +
-         ")";
+  return PrintedFrame{std::string(line.substr(in + kIn.size())),
+                      std::string(line.substr(kFile.size(), path_end - kFile.size())),
+                      std::to_string(*number)};
 }
 
 // "ValueError", "torch.distributed.DistBackendError": what may stand before the message of an exception.
@@ -100,15 +130,22 @@ class Tracebacks {
  public:
   // The error, once its last line has come.
   std::optional<WorkerError> take(std::string_view line) {
-    if (line.starts_with("Traceback (most recent call last):")) {
+    if (line.ends_with(kTraceback)) {
       inside_ = true;
       frames_.clear();
+      last_.reset();
       return std::nullopt;
     }
     if (!inside_ || line.empty()) return std::nullopt;
     if (line.front() == ' ') {
       if (auto frame = frame_of(line); frame && frames_.size() < kMostFrames) {
-        frames_.insert(frames_.begin(), std::move(*frame));
+        frames_.insert(frames_.begin(), told_frame(frame->name, frame->path, frame->line, ""));
+        last_ = std::move(*frame);
+      } else if (last_ && !frames_.empty()) {  // the text of its line
+        const std::string_view text =
+            line.substr(std::min(line.find_first_not_of(' '), line.size()));
+        frames_.front() = told_frame(last_->name, last_->path, last_->line, text);
+        last_.reset();
       }
       return std::nullopt;
     }
@@ -126,6 +163,7 @@ class Tracebacks {
  private:
   bool inside_ = false;
   std::vector<std::string> frames_;
+  std::optional<PrintedFrame> last_;  // whose text comes next
 };
 
 void read_launcher(std::string_view line, Printed& printed) {
@@ -169,8 +207,8 @@ void keep_last(std::optional<int> rank, WorkerError error, Printed& printed) {
 void read_printed(std::istream& stream, Printed& printed) {
   std::map<std::optional<int>, Tracebacks> of_rank;
   std::string whole;
-  while (std::getline(stream, whole)) {
-    std::string_view line = std::string_view(whole).substr(0, kLongestLine);
+  while (next_line(stream, whole)) {
+    std::string_view line = begun_at_traceback(whole);
     const std::optional<int> rank = take_prefix(line);
     read_launcher(line, printed);
     read_nccl(line, printed);

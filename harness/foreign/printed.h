@@ -28,7 +28,7 @@ struct Printed {
   std::vector<std::string> nccl;    // lines of NCCL's watchdog, at most 20
 };
 
-// Adds what this stream holds. Lines of more than 4096 bytes are cut there.
+// Adds what this stream holds. Of lines of more than 8192 bytes the first and the last 4096 are read.
 void read_printed(std::istream& stream, Printed& printed);
 
 }  // namespace harness

@@ -11,7 +11,11 @@ bool fits_code(std::string_view pattern, const Finding& finding) {
   const std::size_t slash = pattern.find('/');
   const std::string_view code = pattern.substr(0, slash);
   if (slash != std::string_view::npos) {
-    return finding.code == code && finding.variant == pattern.substr(slash + 1);
+    // "raised" stands for "raised.disk_full" too.
+    const std::string_view variant = finding.variant;
+    const std::string_view wanted = pattern.substr(slash + 1);
+    return finding.code == code &&
+           (variant == wanted || variant.substr(0, variant.find('.')) == wanted);
   }
   return std::string_view(finding.code).substr(0, code.size()) == code;
 }

@@ -120,6 +120,7 @@ inline constexpr std::array kFacts = [] {
       FactRow{"levels", list},
       FactRow{"limit", number},
       FactRow{"limit_bytes", number},
+      FactRow{"line", text},
       FactRow{"lines", text},
       FactRow{"longest_computation_ms", number},
       FactRow{"longest_gap_ms", number},

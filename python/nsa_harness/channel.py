@@ -168,10 +168,23 @@ def stack_of(frame):
     return stack
 
 
+MOST_SHOWN = 100  # characters of a line
+
+
 def place_of(error):
-    """Frames of the traceback, innermost first."""
+    """Frames of the traceback, innermost first. Those of the user's own have the text of their line (harness/evidence/python_frame.h)."""
     frames = traceback.extract_tb(error.__traceback__)
-    return [f"{frame.name} ({short_path(frame.filename)}:{frame.lineno})" for frame in reversed(frames)]
+    return [
+        f"{frame.name} ({short_path(frame.filename)}:{frame.lineno})"
+        + (f": {frame.line[:MOST_SHOWN]}" if frame.line and is_of_user(frame.filename) else "")
+        for frame in reversed(frames)
+    ]
+
+
+def is_of_user(path):
+    """Not of an installed package, of Python's own library or of this package."""
+    libraries = (os.path.dirname(os.__file__) + os.sep, os.path.dirname(os.path.abspath(__file__)) + os.sep, "<")
+    return not path.startswith(libraries) and "site-packages/" not in path and "dist-packages/" not in path
 
 
 def name_of_type(error):

@@ -12,6 +12,10 @@ using harness::Observation;
 using harness::ThreadStack;
 using harness::checks::RankState;
 
+using harness::checks::lines_of;
+using harness::checks::top_frames;
+using harness::checks::waiting_children;
+
 using Frames = std::vector<std::string>;
 
 const std::string kLoop = "main (train.py:80): for batch in loader:";

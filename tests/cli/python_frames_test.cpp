@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/evidence/standstill.h"
+#include "harness/evidence/python_frame.h"
 #include "tests/fakes/temp_folder.h"
 
 namespace {

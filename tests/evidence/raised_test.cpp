@@ -107,4 +107,37 @@ TEST(Raised, WordsAreTheLastWitnessAndAreNamed) {
   EXPECT_EQ(raised_as(error_of("c10::Error", "boom")).told_by, ToldBy::nothing);
 }
 
+TEST(Raised, CommonEndsHaveAVariantAndOthersHaveNone) {
+  using harness::common_end;
+  const std::vector<std::pair<WorkerError, std::string>> ends = {
+      {error_of("torch.distributed.DistNetworkError",
+                "The server socket has failed to listen. port: 29500, code: -98, name: EADDRINUSE"),
+       "raised.port_in_use"},
+      {error_of("OSError", "[Errno 98] Address already in use"), "raised.port_in_use"},
+      {error_of("ModuleNotFoundError", "No module named 'flash_attn'"), "raised.module_missing"},
+      {error_of("FileNotFoundError", "[Errno 2] No such file or directory: 'a.yaml'"),
+       "raised.file_missing"},
+      {error_of("PermissionError", "[Errno 13] Permission denied: '/x'"), "raised.permission"},
+      {error_of("OSError", "[Errno 28] No space left on device"), "raised.disk_full"},
+      {error_of("RuntimeError", "DataLoader worker (pid 7) is killed by signal: Killed."),
+       "raised.worker_killed"},
+      {error_of("RuntimeError", "DataLoader worker (pid(s) 7, 8) exited unexpectedly"),
+       "raised.worker_killed"},
+      {error_of("RuntimeError",
+                "DataLoader worker (pid 7) is killed by signal: Bus error. It is possible that "
+                "dataloader's workers are out of shared memory."),
+       "raised.worker_shm"},
+      {error_of("torch.distributed.DistStoreError",
+                "Timed out after 61 seconds waiting for clients. 1/2 clients joined."),
+       "raised.ranks_missing"},
+      {error_of("socket.gaierror", "[Errno -2] Name or service not known"), "raised.address"},
+      {error_of("RuntimeError",
+                "The NVIDIA driver on your system is too old (found version 11040)."),
+       "raised.driver"},
+      {error_of("ValueError", "bad batch"), ""},
+      {error_of("RuntimeError", "the batch has exited unexpectedly early"), ""},
+      {error_of("KeyError", "Killed"), ""}};
+  for (const auto& [error, variant] : ends) EXPECT_EQ(common_end(error), variant) << error.what;
+}
+
 }  // namespace

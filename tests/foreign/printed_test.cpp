@@ -2,6 +2,7 @@
 #include "harness/foreign/printed.h"
 
 #include <sstream>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,7 +35,8 @@ TEST(Printed, InterleavedTracebacksAreOfTheRankBeforeThem) {
   EXPECT_EQ(printed.errors[0].rank, 1);
   EXPECT_EQ(printed.errors[0].error.type, "ValueError");
   EXPECT_EQ(printed.errors[0].error.what, "bad batch");
-  EXPECT_THAT(printed.errors[0].error.frames, ElementsAre("<module> (train.py:12)"));
+  EXPECT_THAT(printed.errors[0].error.frames,
+              ElementsAre("<module> (train.py:12): raise ValueError(\"bad batch\")"));
   EXPECT_EQ(harness::raised_as(printed.errors[0].error).failure, harness::Failure::own);
   EXPECT_EQ(printed.errors[1].rank, 0);
   EXPECT_THAT(printed.errors[1].error.frames, ElementsAre("forward (torch/nn/linear.py:3)"));
@@ -103,6 +105,32 @@ TEST(Printed, DamagedTextGivesNothingOutOfBounds) {
     }
     for (const auto& [pid, code] : printed.exit_codes) EXPECT_LE(std::abs(code), 1 << 30);
   }
+}
+
+TEST(Printed, ATracebackMayBeginBehindAProgressBarOfAnyLength) {
+  const std::string bars(1 << 20, '#');
+  const std::vector<std::string> all = {"  3%|#  ", bars, "1%|\r2%|\r", "[a] [1/3] "};
+  for (const std::string& before : all) {
+    const Printed alone = read(before +
+                               "Traceback (most recent call last):\n  File \"/a/train.py\", line "
+                               "1, in main\nValueError: row 4\n");
+    ASSERT_EQ(alone.errors.size(), 1u) << before.substr(0, 20);
+    EXPECT_EQ(alone.errors[0].rank, std::nullopt);
+    EXPECT_EQ(alone.errors[0].error.what, "row 4");
+    const Printed of_rank =
+        read(before + "[rank3]: Traceback (most recent call last):\n[rank3]: ValueError: row 5\n");
+    ASSERT_EQ(of_rank.errors.size(), 1u) << before.substr(0, 20);
+    EXPECT_EQ(of_rank.errors[0].rank, 3);
+  }
+}
+
+TEST(Printed, OfALineOfAnyLengthTheBeginAndTheEndAreRead) {
+  const Printed printed = read(
+      "Traceback (most recent call last):\nValueError: " + std::string(100'000, 'x') + "the end\n");
+  ASSERT_EQ(printed.errors.size(), 1u);
+  EXPECT_EQ(printed.errors[0].error.type, "ValueError");
+  EXPECT_EQ(printed.errors[0].error.what.size(), 8192u - 12u);
+  EXPECT_TRUE(printed.errors[0].error.what.ends_with("xthe end"));
 }
 
 TEST(Printed, LinesThatOnlyLookAlikeAreNone) {

@@ -160,7 +160,7 @@ TABLE = {
     "unanswered": (python(UNANSWERED), "HANG", "HANG.HOST", [0]),
     "sleeps": (python("import time; time.sleep(16)"), "PASS", None, None),
     "waits_for_a_child": (python("import subprocess; subprocess.run(['sh', '-c', 'sleep 16'])"), "PASS", None, None),
-    "leaves_a_child": (python(LEAVES), "PASS", None, None),
+    "leaves_a_child": (python(LEAVES), "INCONCLUSIVE", None, None),
     "spins_for_a_peer": (ranks(answers([DONE, WAITS], SPINS), answers([DONE], STUCK)), "HANG", "HANG.HOST", [1]),
     "spins_for_another": (ranks(answers([DONE, WAITS], SPINS), answers([DONE, OTHER], SPINS)), "FAIL", "DESYNC.SIZE", None),
     "computes_beside_one_that_waits": (ranks(answers([DONE, WAITS], COMPUTES), answers([DONE], COMPUTES)), "PASS", None, None),
@@ -212,6 +212,7 @@ class Command(unittest.TestCase):
                 self.assertEqual(first["site"].get("ranks"), of_ranks, case)
         self.assertIn("ValueError: bad batch", told["raises"]["cases"][0]["reason"])
         self.assertIn("rank 0: all_reduce, collective 2 of group default", told["spins_for_a_peer"]["cases"][0]["reason"])
+        self.assertRegex(json.dumps(told["leaves_a_child"]), r"without nohup and &: \d+ \(sleep 600.25\)")
         self.assertEqual(running("600.25"), [])
 
     def test_a_stall_is_asked_about_before_the_command_counts_as_silent(self):

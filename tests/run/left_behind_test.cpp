@@ -62,6 +62,9 @@ TEST_F(LeftBehindTest, WhatAKeeperSaysIsRead) {
   EXPECT_EQ(read_keeper("1234\nended 768\n").end->exit_code, 3);
   EXPECT_EQ(read_keeper("1234\nended 9\n").end->signal, 9);
   EXPECT_EQ(read_keeper("ended 32512\n").end->exit_code, 127);
+  const auto said = read_keeper("1234\nended 0\nleft 7 (python3 train.py)\nleft 8 (sleep");
+  EXPECT_EQ(said.left, std::vector<std::string>{"7 (python3 train.py)"});
+  EXPECT_EQ(said.command, 1234);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "harness/checks/list.h"
 #include "harness/checks/process/leavers.h"
 #include "harness/evidence/hosts.h"
+#include "harness/evidence/python_frame.h"
 #include "harness/evidence/raised.h"
 
 namespace harness::checks {
@@ -86,9 +87,15 @@ class Ends {
  private:
   void judge_left_behind() {
     for (const auto& row : evidence_.facts) {
-      if (row.process != kController || row.row.name != kStayedFact) continue;
-      result_.missing("the end of processes that were left behind: SIGKILL did not end " +
-                      row.row.value);
+      if (row.process != kController) continue;
+      if (row.row.name == kStayedFact)
+        result_.missing("the end of processes that were left behind: SIGKILL did not end " +
+                        row.row.value);
+      if (row.row.name == kWentOnFact)
+        result_.missing(
+            "what the command left behind when it had ended: it was ended, and what it would have "
+            "done is not known. Start it in the foreground, without nohup and &: " +
+            row.row.value);
     }
   }
 
@@ -139,6 +146,7 @@ class Ends {
     end.facts["message"] = error.type + ": " + first_line(error.what);
     if (raised.failure != Failure::own) end.facts["told_by"] = name_of(raised.told_by);
     if (!raised.words.empty()) end.facts["words"] = raised.words;
+    if (const std::string line = users_line(error.frames); !line.empty()) end.facts["line"] = line;
     const std::string function = harness::raised_by(error);
     if (!function.empty()) end.facts["raised_by"] = function;
     if (error.device_code != 0) end.facts["device_code"] = error.device_code;
@@ -149,6 +157,9 @@ class Ends {
       put_peers(peers_gone(rank), end);
       end.site.sequence = entered(rank);
     }
+    // A peer that left is no reason for these.
+    const std::string common = end.code == "CRASH.EXCEPTION" ? common_end(error) : "";
+    if (!common.empty()) end.variant = common;
     set_seam(rank, end);
     ends_.push_back(std::move(end));
   }

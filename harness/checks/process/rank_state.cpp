@@ -7,6 +7,7 @@
 
 #include "harness/checks/flights.h"
 #include "harness/checks/result.h"
+#include "harness/evidence/python_frame.h"
 #include "nsa/base/text.h"
 
 namespace harness::checks {

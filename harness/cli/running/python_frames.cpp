@@ -6,13 +6,13 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
-#include <optional>
 #include <sstream>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "harness/cli/command.h"
+#include "harness/evidence/python_frame.h"
 #include "harness/evidence/standstill.h"
 #include "harness/run/clock.h"
 #include "harness/run/looks/proc_look.h"
@@ -88,31 +88,7 @@ std::string armed_dump(pid_t pid) {
   return text;
 }
 
-// Behind the folder that ends in `mark`, or nothing.
-std::optional<std::string_view> behind(std::string_view path, std::string_view mark) {
-  const std::size_t at = path.rfind(mark);
-  if (at == std::string_view::npos) return std::nullopt;
-  return path.substr(at + mark.size());
-}
-
-// Of an installed package or of Python's own library: as it is imported.
-std::optional<std::string_view> library_path(std::string_view path) {
-  for (const std::string_view mark : {"/site-packages/", "/dist-packages/"}) {
-    if (const auto rest = behind(path, mark)) return rest;
-  }
-  if (const auto rest = behind(path, "/lib/python3")) {
-    const std::size_t folder = rest->find('/');
-    if (folder != std::string_view::npos) return rest->substr(folder + 1);
-  }
-  if (const std::size_t at = path.rfind("/nsa_harness/"); at != std::string_view::npos) {
-    return path.substr(at + 1);  // in a checkout
-  }
-  if (path.starts_with("<")) return path;  // "<frozen importlib._bootstrap>", "<string>"
-  return std::nullopt;
-}
-
 std::string line_of(const std::string& path, std::int64_t number) {
-  constexpr std::size_t kMostShown = 100;
   constexpr std::int64_t kMostLines = 100'000;
   std::error_code error;
   if (number < 1 || number > kMostLines || !std::filesystem::is_regular_file(path, error))
@@ -124,7 +100,6 @@ std::string line_of(const std::string& path, std::int64_t number) {
   }
   line.erase(0, line.find_first_not_of(" \t"));
   line.erase(line.find_last_not_of(" \t\r") + 1);
-  if (line.size() > kMostShown) line = line.substr(0, kMostShown) + "...";
   return line;
 }
 
@@ -138,14 +113,10 @@ std::string told_frame(std::string_view frame) {
   if (!is_whole) return std::string(frame);
   const std::string_view path = frame.substr(open + 2, colon - open - 2);
   const std::string_view number = frame.substr(colon + 1, frame.size() - colon - 2);
-  const std::string name(frame.substr(0, open + 2));
-  if (const auto of_library = library_path(path)) {
-    return name + std::string(*of_library) + ":" + std::string(number) + ")";
-  }
-  const std::string file = std::filesystem::path(path).filename().string();
-  const std::string text =
-      path.starts_with('/') ? line_of(std::string(path), nsa::parse_int(number).value_or(0)) : "";
-  return name + file + ":" + std::string(number) + ")" + (text.empty() ? "" : ": " + text);
+  const std::string text = path.starts_with('/') && !library_path(path)
+                               ? line_of(std::string(path), nsa::parse_int(number).value_or(0))
+                               : "";
+  return harness::told_frame(frame.substr(0, open), path, number, text);
 }
 
 Threads threads_in_dump(const std::string& dump) {

@@ -108,6 +108,7 @@ void CommandGroup::wait_for_something() const {
 void CommandGroup::hear_keeper() {
   const KeeperSaid said = harness::hear_keeper(keeper_.events(), said_by_keeper_);
   command_end_ = said.end;
+  left_ = said.left;
   if (command_ != 0 || said.command == 0) return;
   command_ = said.command;
   command_fd_ = watch_end(command_);
@@ -345,6 +346,7 @@ void CommandGroup::record_ends() {
   if (!command_end_ && !killed_keeper_) {
     record(kController, now_ms(), Fact{kKeeperEndedFact, told_end(keeper_end_)});
   }
+  if (!left_.empty()) record(kController, now_ms(), Fact{kWentOnFact, nsa::join(left_)});
   for (const std::string& path : {output_.out_path(), output_.err_path()}) {
     std::error_code error;
     if (!std::filesystem::is_regular_file(path, error)) continue;  // the command's own doing

@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "harness/foreign/printed.h"
 #include "harness/run/processes/callers.h"
@@ -106,6 +107,7 @@ class CommandGroup {
   std::string said_by_keeper_;
   ExitStatus keeper_end_;
   std::optional<ExitStatus> command_end_;  // as its keeper tells it
+  std::vector<std::string> left_;          // of what the command left behind, the same
   bool killed_keeper_ = false;             // by this program
   std::int64_t printed_ms_ = 0;
   bool flights_recorded_ = false;

@@ -224,6 +224,26 @@ void signal_all_below(int number) {
   }
 }
 
+// What the command left behind and did not end by itself, as long as it can be asked for its words.
+void say_left() {
+  constexpr int kMost = 16;
+  constexpr std::size_t kLongest = 300;
+  int said = 0;
+  for (const pid_t pid : process_ids()) {
+    if (said == kMost || !is_below(pid, getpid())) continue;
+    const auto state = read_process_state(pid);
+    if (!state || state->state == 'Z') continue;
+    std::string words = proc_file(pid, "cmdline");
+    for (char& c : words) c = c == '\0' || c == '\n' ? ' ' : c;
+    words.erase(words.find_last_not_of(' ') + 1);
+    if (words.empty()) words = state->name;
+    const std::string line =
+        "left " + std::to_string(pid) + " (" + words.substr(0, kLongest) + ")\n";
+    (void)!write(kPidFd, line.data(), line.size());
+    ++said;
+  }
+}
+
 // So that whoever started this process can tell the command's end from this one's own.
 void say_end(int status) {
   const std::string line = "ended " + std::to_string(status) + "\n";
@@ -291,6 +311,7 @@ class Keeping {
     pid_t pid = 0;
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
       if (pid != command_) continue;
+      ended_by_itself_ = term_at_ms_ == 0;
       status_ = status;
       say_end(status);
       end_soon(kLeftMs);
@@ -306,6 +327,7 @@ class Keeping {
   void press_on() {
     if (term_at_ms_ == 0 || monotonic_ms() < term_at_ms_) return;
     if (kill_at_ms_ == 0) {
+      if (ended_by_itself_) say_left();
       signal_all_below(SIGTERM);
       kill_at_ms_ = monotonic_ms() + kTermMs;
     } else if (monotonic_ms() >= kill_at_ms_) {
@@ -318,6 +340,7 @@ class Keeping {
   Stream& out_;
   Stream& err_;
   int status_ = 0;
+  bool ended_by_itself_ = false;
   std::int64_t term_at_ms_ = 0;  // 0: not decided
   std::int64_t kill_at_ms_ = 0;
 };
@@ -354,6 +377,8 @@ KeeperSaid read_keeper(std::string_view text) {
     const std::size_t end = text.find('\n');
     if (end == std::string_view::npos) return said;
     std::string_view line = text.substr(0, end);
+    constexpr std::string_view kLeft = "left ";
+    if (line.starts_with(kLeft)) said.left.emplace_back(line.substr(kLeft.size()));
     const bool ended = line.starts_with(kEnded);
     if (ended) line.remove_prefix(kEnded.size());
     const auto number = nsa::parse_int(std::string(line));
@@ -364,7 +389,7 @@ KeeperSaid read_keeper(std::string_view text) {
 }
 
 KeeperSaid hear_keeper(int pipe, std::string& heard) {
-  std::array<char, 64> text{};
+  std::array<char, 512> text{};
   for (ssize_t n = 0; (n = read(pipe, text.data(), text.size())) > 0;) {
     heard.append(text.data(), static_cast<std::size_t>(n));
   }

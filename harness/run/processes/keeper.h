@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <sys/types.h>
+#include <vector>
 
 #include "harness/run/processes/spawn_process.h"
 
@@ -21,9 +22,9 @@ inline constexpr const char* kKeepArgument = "--keep-command";
 // Writes the command's pid and a newline to fd 3 before anything else, and how it ended as soon as it has.
 // The command's stdout and stderr are pipes, or terminals where fd 4 and 5 are. What comes through them is appended to fd 1 and
 // fd 2 as it comes. What these do not take goes to fd 4 and 5, if they are open, and is counted in a line at the end of fd 1 and 2.
-// What the command leaves behind has a second to end by itself. Then, and as soon as SIGTERM comes, all that is left gets SIGTERM,
-// and two seconds later SIGKILL until nothing is left. Exit code 127 and a line on stderr: the command could not be started.
-// REQUIRES: one thread. Returns the exit code.
+// What the command leaves behind has a second to end by itself, and is written to fd 3 then. After that, and as soon as SIGTERM
+// comes, all that is left gets SIGTERM, and two seconds later SIGKILL until nothing is left. Exit code 127 and a line on stderr:
+// the command could not be started. REQUIRES: one thread. Returns the exit code.
 [[nodiscard]] int keep(char** argv);
 
 // What a keeper has written.
@@ -31,6 +32,8 @@ struct KeeperSaid {
   pid_t command = 0;  // 0: not yet, or it could not be started
   std::optional<ExitStatus>
       end;  // of the command. Where the keeper has ended without it, somebody ended the keeper
+  // "4711 (python3 train.py)": what the command left behind when it ended by itself
+  std::vector<std::string> left;
 };
 [[nodiscard]] KeeperSaid read_keeper(std::string_view text);
 // Takes what has come through its pipe since the last call into `heard`, and reads all of it. Never waits.
