@@ -14,13 +14,19 @@ THREAD = "nsa_harness"  # to the system; it takes the signal where it is, so tha
 
 
 def arm(address):
-    """Once in a process. `address`: of the socket in the case's folder. Does nothing if the script has a handler of its own."""
+    """Once in a process. `address`: of the socket in the case's folder. Does nothing if the script has a handler of its own, or if the folder
+    cannot be written to."""
     if hasattr(faulthandler, "nsa_harness_file") or signal.getsignal(SIGNAL) is not signal.SIG_DFL:
         return
     folder = os.path.join(os.path.dirname(address), FOLDER)
-    os.makedirs(folder, exist_ok=True)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-    file = os.open(os.path.join(folder, str(os.getpid())), flags, 0o644)
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+    path = os.path.join(folder, str(os.getpid()))
+    try:
+        os.makedirs(folder, exist_ok=True)
+        file = os.open(path, flags, 0o644)
+        os.unlink(path)  # its descriptor is enough, and a command may start a million processes
+    except OSError:
+        return
     faulthandler.register(SIGNAL, file=file, all_threads=True, chain=False)
     faulthandler.nsa_harness_file = file
 

@@ -32,16 +32,17 @@ class Stacks(unittest.TestCase):
         return process
 
     def asked(self, pid, process, ask=None):
-        """What is in the process's file once `pid` has answered."""
-        path = os.path.join(self.folder, str(process.pid))
-        before = os.path.getsize(path)
-        ask() if ask else os.kill(pid, SIGNAL)
-        end = time.monotonic() + DEADLINE_S
-        while os.path.getsize(path) == before and time.monotonic() < end:
-            time.sleep(0.01)
-        time.sleep(0.1)
-        with open(path, encoding="utf-8") as file:
-            file.seek(before)
+        """What is in the process's file, which has no name any more, once `pid` has answered."""
+        self.assertEqual(os.listdir(self.folder), [])
+        folder = f"/proc/{pid}/fd"
+        (path,) = [f"{folder}/{fd}" for fd in os.listdir(folder) if f"/{FOLDER}/{process.pid}" in os.readlink(f"{folder}/{fd}")]
+        with open(path, encoding="utf-8") as file:  # the process may end meanwhile
+            begun = file.seek(0, os.SEEK_END)
+            ask() if ask else os.kill(pid, SIGNAL)
+            end = time.monotonic() + DEADLINE_S
+            while os.fstat(file.fileno()).st_size == begun and time.monotonic() < end:
+                time.sleep(0.01)
+            time.sleep(0.1)
             return file.read()
 
     def test_a_process_that_holds_the_interpreter_answers_and_goes_on(self):
