@@ -165,9 +165,15 @@ bool waits_for_device(const Observation& before, const Observation& after) {
 }
 
 bool same_place(const Observation& before, const Observation& after) {
-  const std::vector<std::string>& frames = main_frames(after);
-  return (!frames.empty() && frames == main_frames(before)) ||
-         called_from_same_place(main_frames(before), frames);
+  const auto of_main = [](const Observation& look) {
+    std::vector<std::string> frames = main_frames(look);
+    std::erase_if(frames,
+                  [](const std::string& frame) { return frame.starts_with(kAnotherThread); });
+    return frames;
+  };
+  const std::vector<std::string> earlier = of_main(before);
+  const std::vector<std::string> frames = of_main(after);
+  return (!frames.empty() && frames == earlier) || called_from_same_place(earlier, frames);
 }
 
 bool is_inside_nccl(const Observation& look) {

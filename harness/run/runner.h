@@ -55,8 +55,9 @@ struct RunnerOptions {
       guardian;  // path of this program: it ends what is left should the controller be killed; "": nobody does
   // Of a command: two descriptors, for what it writes to stdout and stderr while the disk of the record is full; none: it is lost.
   std::vector<int> live;
-  // The main thread's frames, innermost first, of a process of a command that does not answer itself; may be empty.
-  std::function<std::vector<std::string>(pid_t)> frames_of;
+  // The main thread's frames, innermost first, of a process of a command; may be empty.
+  // `quickly`: from what answers within a second.
+  std::function<std::vector<std::string>(pid_t, bool quickly)> frames_of;
   // Deadlines and periods in milliseconds; a test shortens them.
   StillLimits still;
   std::int64_t look_apart_ms = 2'000;  // between the two stack samples

@@ -173,9 +173,9 @@ std::vector<std::string> told_frames(Threads threads) {
   return frames;
 }
 
-std::vector<std::string> python_frames(pid_t pid) {
+std::vector<std::string> python_frames(pid_t pid, bool quickly) {
   auto threads = threads_in_faults(armed_dump(pid));
-  if (threads.empty()) {
+  if (threads.empty() && !quickly) {
     const CommandResult dump = run_command(
         {"py-spy", "dump", "--nonblocking", "--full-filenames", "--pid", std::to_string(pid)},
         kPySpyMs);

@@ -12,8 +12,8 @@ namespace harness::cli {
 // the user's own has the text of its line: "main (train.py:31): for batch in loader". If the main thread has none, such a frame
 // of another thread comes last ("another thread: ..."). First from Python's faulthandler, which python/nsa_harness/stacks.py
 // armed and which waits for no lock of the interpreter (one second at most); else from py-spy, if it is installed and may attach
-// (three seconds). Empty: neither answers, or the process is no Python.
-[[nodiscard]] std::vector<std::string> python_frames(pid_t pid);
+// (three seconds) and not `quickly`. Empty: neither answers, or the process is no Python.
+[[nodiscard]] std::vector<std::string> python_frames(pid_t pid, bool quickly = false);
 
 // Of the last dump of faulthandler, and of the text that `py-spy dump --full-filenames` prints: frames of each thread as they
 // say them, with whole paths. The main thread stands last: it is the oldest one.

@@ -161,13 +161,13 @@ void CommandGroup::put_stacks(int number, Observation& seen) const {
   const pid_t pid = ranks_.at(number).pid;
   callers_.ask_for_flight(pid);
   if (!options_.frames_of || seen.threads.empty()) return;
-  seen.threads.front().frames = options_.frames_of(pid);
+  seen.threads.front().frames = options_.frames_of(pid, false);
   int asked = 0;
   for (ChildProcess& child : seen.children) {
     const bool is_python = child.name.starts_with("python") || child.name.starts_with("pt_");
     if (seen.look != 1 || !is_python || asked == kMostChildren) continue;
     ++asked;
-    child.frames = options_.frames_of(child.pid);
+    child.frames = options_.frames_of(child.pid, true);
   }
 }
 
