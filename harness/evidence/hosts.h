@@ -16,6 +16,8 @@ inline constexpr const char* kKeeperEndedFact = "keeper_ended";
 // Processes that a command of the user's own left behind, and that went on when it had ended: "4711 (python3 train.py)". They were
 // ended.
 inline constexpr const char* kWentOnFact = "went_on";
+// Of a rank of a command: what it printed when C++ ended it for an exception that nothing caught, "c10::Error: CUDA error: ...".
+inline constexpr const char* kAbortedFact = "aborted";
 // As kLeftBehindFact (evidence.h), of processes that were still there after SIGKILL.
 inline constexpr const char* kStayedFact = "stayed_behind";
 

@@ -189,6 +189,27 @@ void read_nccl(std::string_view line, Printed& printed) {
   if (of_nccl && printed.nccl.size() < kMostNcclLines) printed.nccl.emplace_back(line);
 }
 
+// "terminate called after throwing an instance of 'c10::Error'", and in the next line "  what():  CUDA error: ...".
+class Aborts {
+ public:
+  std::optional<std::string> take(std::string_view line) {
+    constexpr std::string_view kThrown = "terminate called after throwing an instance of '";
+    constexpr std::string_view kWhat = "  what():  ";
+    const std::size_t at = line.find(kThrown);
+    if (at != std::string_view::npos) {
+      type_ = line.substr(at + kThrown.size(), line.rfind('\'') - at - kThrown.size());
+      return std::nullopt;
+    }
+    if (type_.empty() || !line.starts_with(kWhat)) return std::nullopt;
+    const std::string said = type_ + ": " + std::string(line.substr(kWhat.size()));
+    type_.clear();
+    return said;
+  }
+
+ private:
+  std::string type_;
+};
+
 void keep_last(std::optional<int> rank, WorkerError error, Printed& printed) {
   if (is_of_the_launcher(error.type)) return;
   const auto same =
@@ -205,7 +226,9 @@ void keep_last(std::optional<int> rank, WorkerError error, Printed& printed) {
 }  // namespace
 
 void read_printed(std::istream& stream, Printed& printed) {
+  constexpr std::size_t kMostAborts = 20;
   std::map<std::optional<int>, Tracebacks> of_rank;
+  std::map<std::optional<int>, Aborts> aborts;
   std::string whole;
   while (next_line(stream, whole)) {
     std::string_view line = begun_at_traceback(whole);
@@ -213,6 +236,8 @@ void read_printed(std::istream& stream, Printed& printed) {
     read_launcher(line, printed);
     read_nccl(line, printed);
     if (auto error = of_rank[rank].take(line)) keep_last(rank, std::move(*error), printed);
+    if (auto said = aborts[rank].take(line); said && printed.aborts.size() < kMostAborts)
+      printed.aborts.emplace_back(rank, std::move(*said));
   }
 }
 

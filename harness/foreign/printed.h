@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <sys/types.h>
+#include <utility>
 #include <vector>
 
 #include "harness/evidence/rows.h"
@@ -23,6 +24,9 @@ struct PrintedError {
 struct Printed {
   std::vector<PrintedError>
       errors;  // of each rank the last one, since chained exceptions end with the one that was raised
+  // What C++ says of an exception that nothing caught, before it aborts: "c10::Error: CUDA error: ...", with its rank as above; at
+  // most 20.
+  std::vector<std::pair<std::optional<int>, std::string>> aborts;
   std::map<pid_t, int> exit_codes;  // as torchrun tells it; negative: the number of a signal
   std::set<pid_t> closed;           // processes that torchrun ended itself
   std::vector<std::string> nccl;    // lines of NCCL's watchdog, at most 20

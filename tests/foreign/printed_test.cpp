@@ -133,6 +133,21 @@ TEST(Printed, OfALineOfAnyLengthTheBeginAndTheEndAreRead) {
   EXPECT_TRUE(printed.errors[0].error.what.ends_with("xthe end"));
 }
 
+TEST(Printed, WhatAnUncaughtExceptionOfCppSaysIsOfTheRankBeforeIt) {
+  const Printed printed = read(
+      "100%|##|[rank1]:terminate called after throwing an instance of 'x'\n"
+      "[rank1]: terminate called after throwing an instance of 'c10::Error'\n"
+      "terminate called after throwing an instance of 'gloo::EnforceNotMet'\n"
+      "[rank1]:   what():  CUDA error: misaligned address\n"
+      "  what():  op.preamble.length <= op.nbytes. 256 vs 68\n"
+      "  what():  again\n");
+  using Said = std::pair<std::optional<int>, std::string>;
+  EXPECT_THAT(printed.aborts,
+              ElementsAre(Said{1, "c10::Error: CUDA error: misaligned address"},
+                          Said{std::nullopt,
+                               "gloo::EnforceNotMet: op.preamble.length <= op.nbytes. 256 vs 68"}));
+}
+
 TEST(Printed, LinesThatOnlyLookAlikeAreNone) {
   const Printed printed = read(
       "Traceback (most recent call last):\n"

@@ -140,9 +140,14 @@ class Ends {
 
   void by_error(int rank, const WorkerError& error) {
     Departure end = departure_of(rank);
-    const Raised raised = raised_as(error);
+    Raised raised = raised_as(error);
     end.code = code_of(raised.failure);
     end.variant = "raised";
+    if (const std::string common = common_end(error);
+        end.code == "CRASH.EXCEPTION" && !common.empty()) {
+      end.variant = common;
+      raised = {};  // a peer that left is no reason for it
+    }
     end.facts["message"] = error.type + ": " + first_line(error.what);
     if (raised.failure != Failure::own) end.facts["told_by"] = name_of(raised.told_by);
     if (!raised.words.empty()) end.facts["words"] = raised.words;
@@ -157,9 +162,6 @@ class Ends {
       put_peers(peers_gone(rank), end);
       end.site.sequence = entered(rank);
     }
-    // A peer that left is no reason for these.
-    const std::string common = end.code == "CRASH.EXCEPTION" ? common_end(error) : "";
-    if (!common.empty()) end.variant = common;
     set_seam(rank, end);
     ends_.push_back(std::move(end));
   }
@@ -261,6 +263,10 @@ class Ends {
       end.facts["memory"] = "killed a process for memory meanwhile";
     }
     if (!memory) end.site.sequence = entered(rank);
+    for (const auto& row : evidence_.facts) {
+      if (row.process == rank && row.row.name == kAbortedFact)
+        end.facts["message"] = first_line(row.row.value);
+    }
     set_place(rank, end);
     ends_.push_back(std::move(end));
   }

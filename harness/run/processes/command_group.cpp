@@ -369,6 +369,7 @@ void CommandGroup::record_ends() {
     record_end(kLauncher, ranks_.at(kLauncher));
   }
   record_errors();
+  record_aborts();
   const bool all_well = std::all_of(
       ranks_.begin(), ranks_.end(), [](const auto& entry) { return is_good(entry.second.end); });
   if (!flights_recorded_ && (!all_well || flights_.departed())) record_flights();
@@ -405,6 +406,20 @@ MemoryKill CommandGroup::memory_kill_of_ranks() const {
   for (const auto& [number, rank] : ranks_) held += rank.peak_bytes;
   return memory_kill(
       options_.memory.kills() - memory_kills_before_, held, options_.memory.usable_bytes());
+}
+
+// As for tracebacks.
+void CommandGroup::record_aborts() {
+  std::vector<int> aborted;
+  for (const auto& [number, rank] : ranks_) {
+    if (number != kLauncher && rank.end && rank.end->signal == SIGABRT) aborted.push_back(number);
+  }
+  for (const auto& [of, said] : printed_.aborts) {
+    const bool known = of && ranks_.contains(*of);
+    if (!known && aborted.size() != 1) continue;
+    const int number = known ? *of : aborted.front();
+    record(number, *ranks_.at(number).ended_ms, Fact{kAbortedFact, said});
+  }
 }
 
 // A traceback that names no rank is of the only one that failed by itself; else nobody is blamed for it.

@@ -81,6 +81,7 @@ class CommandGroup {
   void record_end(int number, const Rank& rank);
   [[nodiscard]] MemoryKill memory_kill_of_ranks() const;
   void record_errors();
+  void record_aborts();
   void record_flights();
 
   const RunnerOptions& options_;
