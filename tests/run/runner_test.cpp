@@ -637,7 +637,8 @@ TEST_F(RunnerTest, AForeignCaseHasTrialsBeforeItHasAProcess) {
   EXPECT_EQ(ran.evidence.error_of(0)->type, "RuntimeError");
   EXPECT_EQ(ran.evidence.error_of(0)->what, "this torch is none");
   EXPECT_EQ(ran.evidence.error_of(0)->phase, "init");
-  EXPECT_EQ(ran.evidence.error_of(0)->frames.at(0), "<module> (torch.py:1)");
+  EXPECT_EQ(ran.evidence.error_of(0)->frames.at(0),
+            "<module> (torch.py:1): raise RuntimeError('this torch is none')");
   EXPECT_TRUE(ran.evidence.rejected.empty());
   expect_nobody_left(ran);
 }
