@@ -382,13 +382,14 @@ class Fingerprints:
             return
         params = params_of(optimizer)
         names = [self.recorder.names.get(id(param)) for param in params]
-        if not any(names) and [param.shape for param in params] == [param.shape for _, param in self.recorder.params]:
+        are_copies = not any(names) and [param.shape for param in params] == [param.shape for _, param in self.recorder.params]
+        if are_copies:
             names = [f"{name}.copy" for name, _ in self.recorder.params]
         found = []
         for name, param in zip(names, params):
             if name is None:
                 continue
-            found += [(name, (param, None))] if name.endswith(".copy") else []
+            found += [(name, (param, None))] if are_copies else []
             found += [(f"{name}.{key}", (param, key)) for key, one in optimizer.state.get(param, {}).items() if self.is_state(one)]
         found.sort(key=lambda pair: pair[0])
         turns = [found[turn::TURNS] for turn in range(TURNS)]

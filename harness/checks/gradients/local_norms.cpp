@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -67,7 +66,7 @@ std::optional<Finding> outlying_norm(const Evidence& evidence) {
     std::vector<double> ratios;
     for (const Norms& norms : all) ratios.push_back(norms.at(rank) / median_of_others(norms, rank));
     const auto [least, most] = std::minmax_element(ratios.begin(), ratios.end());
-    // Of two ranks the larger norm is told.
+    // If there are two ranks, the finding reports how much larger one norm is.
     if (*least < kOutlier && (*most > 1.0 / kOutlier || ranks.size() == 2)) continue;
     Finding finding = make_finding("GRAD.OUTLIER", "norm");
     if (ranks.size() > 2) finding.site.ranks = {rank};

@@ -146,7 +146,7 @@ class Ends {
     if (const std::string common = common_end(error);
         end.code == "CRASH.EXCEPTION" && !common.empty()) {
       end.variant = common;
-      raised = {};  // a peer that left is no reason for it
+      raised = {};  // the end explains itself: no peer is named as its reason
     }
     end.facts["message"] = error.type + ": " + first_line(error.what);
     if (raised.failure != Failure::own) end.facts["told_by"] = name_of(raised.told_by);

@@ -153,10 +153,9 @@ std::string lines_of(const std::vector<RankState>& ranks) {
     if (look == nullptr || look->row.threads.empty()) continue;
     const std::vector<std::string>& frames = look->row.threads.front().frames;
     if (frames.empty()) continue;
-    const auto own = std::find_if(frames.begin(), frames.end(), &is_of_user);
-    any = any || own != frames.end();
-    std::string line = own == frames.end() ? frames.front() : *own;
-    if (line.ends_with(':')) line.pop_back();  // "with lock:"
+    const std::string own = users_line(frames);
+    any = any || !own.empty();
+    const std::string& line = own.empty() ? frames.front() : own;
     auto at = std::find_if(
         lines.begin(), lines.end(), [&](const auto& known) { return known.first == line; });
     if (at == lines.end()) at = lines.insert(at, {line, {}});
@@ -176,17 +175,17 @@ std::string waiting_children(const RankState& rank) {
   if (look == nullptr) return "";
   std::vector<std::string> parts;
   for (const ChildProcess& child : look->row.children) {
-    const auto own = std::find_if(child.frames.begin(), child.frames.end(), &is_of_user);
+    const std::string own = users_line(child.frames);
     const std::string id = " " + std::to_string(child.pid);
     const auto main = std::find_if(
         look->row.threads.begin(), look->row.threads.end(), [&](const ThreadStack& thread) {
           return thread.thread.ends_with(id);
         });
-    if (own == child.frames.end() || main == look->row.threads.end()) continue;
+    if (own.empty() || main == look->row.threads.end()) continue;
     if (main->state != "S" || main->timed || parts.size() == kMost) continue;
     parts.push_back((parts.empty() ? "its child " : "child ") + child.name + id + " waits" +
                     (main->call.empty() ? "" : " in " + main->call + " without a time limit") +
-                    ", in " + (own->ends_with(':') ? own->substr(0, own->size() - 1) : *own));
+                    ", in " + own);
   }
   return nsa::join(parts, ", and ");
 }

@@ -217,10 +217,6 @@ std::vector<RankState> with_all_collectives(std::vector<RankState> live) {
   return live;
 }
 
-}  // namespace
-
-namespace {
-
 Finding hang_without_lines(const std::vector<RankState>& live,
                            const std::vector<int>& gone,
                            const Scenario& scenario) {

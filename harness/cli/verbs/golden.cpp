@@ -42,7 +42,7 @@ struct Seen {
   bool error = false;
 };
 
-// Of all files, before anything is computed; each bad one is told.
+// Reads every file before anything is computed, reports each bad one, and gives the good ones.
 std::vector<std::string> readable(const std::vector<std::string>& files, nlohmann::json& entries) {
   std::vector<std::string> good;
   for (const std::string& file : files) {

@@ -84,13 +84,12 @@ std::vector<FoundRank> CommandTree::ranks() const {
     const ProcessState& state = all_.at(pid);
     if (state.state == 'Z') continue;
     const std::string environment = proc_file(pid, "environ");
-    const std::string of_parent = proc_file(state.parent, "environ");
     for (const Numbering& by : kNumberings) {
       const auto rank = number_in(environment, by.rank);
       if (!rank) continue;
       // A command in a job of Slurm has the job's own number, which says nothing of its processes. RANK is meant for it.
       const bool meant = state.parent == keeper_ && &by == &kNumberings.front();
-      if (meant || number_in(of_parent, by.rank) != rank)
+      if (meant || number_in(proc_file(state.parent, "environ"), by.rank) != rank)
         found.push_back({*rank, number_in(environment, by.world).value_or(0), pid});
       if (&by != &kNumberings.front()) by_job.insert(pid);
       break;
