@@ -79,6 +79,7 @@ std::vector<int> to_ints(const std::set<int>& values) {
 
 std::string ranks_text(const std::vector<int>& ranks) {
   if (ranks.empty()) return "no rank";
+  if (ranks.front() < 0) return "the " + process_name(ranks.front());  // it is no rank
   return (ranks.size() == 1 ? "rank " : "ranks ") + nsa::ranges_text(ranks);
 }
 

@@ -1,6 +1,7 @@
 #include "harness/cli/signals.h"
 
 #include <csignal>
+#include <initializer_list>
 
 namespace harness::cli {
 namespace {
@@ -9,25 +10,54 @@ void on_signal(int number) {
   interrupted().store(number);
 }
 
-}  // namespace
+std::atomic<int> asked{0};
+std::atomic<std::uint64_t> passed{0};
+static_assert(std::atomic<int>::is_always_lock_free &&
+              std::atomic<std::uint64_t>::is_always_lock_free);
 
-std::atomic<int>& interrupted() {
-  static std::atomic<int> number{0};
-  static_assert(std::atomic<int>::is_always_lock_free);
-  return number;
+void on_question(int /*number*/) {
+  asked.fetch_add(1);
 }
 
-void catch_signals() {
-  (void)interrupted();  // made before a handler can ask for it
+void on_passed(int number) {
+  passed.fetch_or(std::uint64_t{1} << number);
+}
+
+bool handle(std::initializer_list<int> numbers, void (*handler)(int)) {
   struct sigaction action = {};
-  action.sa_handler = on_signal;  // without SA_RESTART: a wait ends
+  action.sa_handler = handler;  // without SA_RESTART: a wait ends
   sigemptyset(&action.sa_mask);
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+  for (const int number : numbers) {
     struct sigaction before = {};
     const bool known = sigaction(number, nullptr, &before) == 0;
     if (known && before.sa_handler == SIG_IGN) continue;  // NOLINT: nohup, or a job of a script
     sigaction(number, &action, nullptr);
   }
+  return true;
+}
+
+}  // namespace
+
+std::atomic<int>& asked_to_tell() {
+  static const bool caught = handle({SIGQUIT}, &on_question);
+  (void)caught;
+  return asked;
+}
+
+std::atomic<std::uint64_t>& to_pass_on() {
+  static const bool caught = handle({SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH}, &on_passed);
+  (void)caught;
+  return passed;
+}
+
+std::atomic<int>& interrupted() {
+  static std::atomic<int> number{0};
+  return number;
+}
+
+void catch_signals() {
+  (void)interrupted();  // made before a handler can ask for it
+  handle({SIGINT, SIGTERM, SIGHUP}, &on_signal);
 }
 
 void survive_failed_writes() {

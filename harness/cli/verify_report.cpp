@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "harness/cli/find_run.h"
+#include "harness/cli/output.h"
 #include "harness/cli/paths.h"
 #include "harness/cli/verbs.h"
 #include "harness/run/build_info.h"

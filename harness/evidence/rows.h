@@ -550,11 +550,13 @@ struct ChildProcess {  // a process that a rank started, or one that this starte
       {};  // of its main thread, innermost first, if it is Python and was asked
 };
 
+inline constexpr int kAskedLook = -2;
+
 struct Observation {  // a look at one process from outside (and its own stacks, where it answers)
   static constexpr const char* kKind = "observation";
   int process_observed = 0;
   // 0 and 1, some seconds apart, with stacks; 2 and 3, the first and the last look without them at a case that was not ended
-  // after the first two; -1: a process's own, not asked for
+  // after the first two; -1: a process's own, not asked for; -2: the user asked for it
   int look = 0;
   std::string state;  // R running, S sleeping, D disk, T stopped, t traced, Z zombie
   std::int64_t cpu_ms = 0;
@@ -581,11 +583,11 @@ struct Stopped {
   std::int64_t after_ms = 0;  // since the case began
 };
 
-// The ranks were ended on purpose and are started again: what they write from now on is their next life.
+// The ranks have ended, on purpose or by a failure, and are started again: what they write from now on is their next life.
 struct Relaunched {
   static constexpr const char* kKind = "relaunched";
   int life = 1;        // 1: the second one
-  std::string reason;  // "killed in step 3, phase save"
+  std::string reason;  // "killed in step 3, phase save", "rank 1 exited with 1: ValueError: no data"
 };
 
 // ---- JSON ----------------------------------------------------------------------------------------------------------

@@ -5,6 +5,8 @@
 #include <optional>
 #include <string_view>
 
+#include "harness/evidence/python_frame.h"
+
 namespace harness {
 namespace {
 
@@ -63,6 +65,36 @@ const ThreadStack* thread_named(const Observation& look, const std::string& name
   return at == look.threads.end() ? nullptr : &*at;
 }
 
+bool has_far_limit(const ThreadStack& thread) {
+  return thread.timed && thread.left_ms > kFarLimitMs;
+}
+
+// In Python's own code or torch's that waits for a process which this one has started, as far as its stack is known.
+bool waits_for_child(const Observation& look) {
+  if (look.threads.empty()) return false;
+  for (const std::string& frame : look.threads.front().frames) {
+    if (is_of_user(frame)) return false;
+    for (const char* file :
+         {"(torch/utils/data/dataloader.py:", "(multiprocessing/", "(subprocess.py:"}) {
+      if (frame.find(file) != std::string::npos) return true;
+    }
+  }
+  return false;
+}
+
+// A worker of a loader, or a child in the user's own code: no helper that waits for work all the time.
+bool has_work(const ChildProcess& child) {
+  return child.name.starts_with("pt_data_worker") || !users_line(child.frames).empty();
+}
+
+// Between two looks it stayed in one wait without a limit. A sleep that ends beyond all patience is such a wait.
+bool stays(const ThreadStack& before, const ThreadStack& after) {
+  const bool soon = (after.timed || is_plain_sleep(after)) && !has_far_limit(after);
+  const bool waits_itself = after.call == "wait4" || after.call == "waitid";
+  return after.state == "S" && !soon && !waits_itself && !after.call.empty() &&
+         after.call == before.call && after.switches >= 0 && after.switches == before.switches;
+}
+
 using Frames = std::span<const std::string>;  // the innermost first
 
 // Of lists that begin at the same depth. A list ends where the reader stops counting: one that begins further inside is cut off
@@ -89,17 +121,6 @@ bool called_from_same_place(const std::vector<std::string>& before,
   const auto then = callers_of_driver(before);
   const auto now = callers_of_driver(after);
   return then && now && same_as_far_as_known(*then, *now);
-}
-
-std::string call_text(const Observation& look) {
-  if (look.threads.empty()) return "its threads could not be read";
-  const ThreadStack& main = look.threads.front();
-  if (main.call == "running") return "running";
-  const std::string where = main.call.empty() ? main.wchan : main.call;
-  if (where.empty()) return "in a wait that could not be read";
-  if (main.call.empty() && !is_plain_sleep(main)) return "in " + where;
-  const bool timed = main.timed || is_plain_sleep(main);
-  return "in " + where + (timed ? " with a time limit" : " without a time limit");
 }
 
 }  // namespace
@@ -183,12 +204,36 @@ bool is_inside_nccl(const Observation& look) {
   });
 }
 
+std::vector<const ChildProcess*> stuck_children(const Observation& before,
+                                                const Observation& after) {
+  if (!waits_for_child(after)) return {};
+  const bool moves =
+      std::any_of(after.threads.begin(), after.threads.end(), [](const ThreadStack& thread) {
+        return thread.state == "D" || (is_plain_sleep(thread) && !has_far_limit(thread));
+      });
+  if (moves) return {};
+  std::vector<const ChildProcess*> stuck;
+  for (const ChildProcess& child : after.children) {
+    const std::string id = " " + std::to_string(child.pid);
+    const auto main =
+        std::find_if(after.threads.begin(), after.threads.end(), [&](const ThreadStack& thread) {
+          return thread.thread.ends_with(id);
+        });
+    if (main == after.threads.end() || !(has_work(child) || is_plain_sleep(*main))) continue;
+    const ThreadStack* earlier = thread_named(before, main->thread);
+    if (earlier != nullptr && stays(*earlier, *main)) stuck.push_back(&child);
+  }
+  return stuck;
+}
+
 namespace {
 
 Doing without_peers(const Looked& process) {
   if (process.before == nullptr || process.after == nullptr) return Doing::computing;
   const Doing doing = doing_between(*process.before, *process.after, process.wall_ms);
   if (doing == Doing::sleeping && process.wake_ups >= kWakeUpsOfAHang) return Doing::waiting;
+  if (doing == Doing::sleeping && !stuck_children(*process.before, *process.after).empty())
+    return Doing::waiting;
   if (process.held && doing == Doing::computing) return Doing::waiting;
   if (!process.with_peers && !process.held) return doing;
   // Who waits for its peers may do so with a limit, or in a loop. An outright sleep is its own.
@@ -222,10 +267,21 @@ bool stands_still(std::span<const Looked> processes) {
   return !all_connect;
 }
 
+std::string told(const Observation& look) {
+  if (look.threads.empty()) return "its threads could not be read";
+  const ThreadStack& main = look.threads.front();
+  if (main.call == "running") return "running";
+  const std::string where = main.call.empty() ? main.wchan : main.call;
+  if (where.empty()) return "in a wait that could not be read";
+  if (main.call.empty() && !is_plain_sleep(main)) return "in " + where;
+  const bool timed = main.timed || is_plain_sleep(main);
+  return "in " + where + (timed ? " with a time limit" : " without a time limit");
+}
+
 std::string told(const Looked& process) {
   if (process.before == nullptr || process.after == nullptr) return "not looked at twice";
   if (is_stopped(*process.before) && is_stopped(*process.after)) return "stopped in both looks";
-  std::string text = call_text(*process.after) + ", " +
+  std::string text = told(*process.after) + ", " +
                      std::to_string(process.after->cpu_ms - process.before->cpu_ms) +
                      " ms of processor time in " + std::to_string(process.wall_ms) + " ms";
   if (process.wake_ups >= kWakeUpsOfAHang) {

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "harness/evidence/rows.h"
 
@@ -65,6 +66,12 @@ inline constexpr std::int64_t kFarLimitMs = 300'000;
 inline constexpr std::string_view kAnotherThread =
     "another thread: ";  // such a frame begins so if it is none of the main thread
 
+// Children without which the process cannot go on, though it looks at them again and again: its main thread is inside the code of
+// Python or torch that waits for a child (a loader, a pool, join, a pipe, subprocess), and between the looks the child stayed in one
+// wait without a limit, in a full pipe or in a sleep of more than kFarLimitMs. Empty while anything else of it sleeps for less.
+[[nodiscard]] std::vector<const ChildProcess*> stuck_children(const Observation& before,
+                                                              const Observation& after);
+
 // A process as it is asked about.
 struct Looked {
   const Observation* before = nullptr;  // null: not looked at, and no standstill
@@ -85,6 +92,8 @@ struct Looked {
 // Where all connect, nobody is missing: on a machine whose cards are busy that takes as long as a standstill.
 [[nodiscard]] bool stands_still(std::span<const Looked> processes);
 
+// "in futex without a time limit"; what could not be read is said.
+[[nodiscard]] std::string told(const Observation& look);
 // "in futex without a time limit, 3 ms of processor time in 2001 ms"; what could not be read is said.
 [[nodiscard]] std::string told(const Looked& process);
 

@@ -120,6 +120,22 @@ std::string scope_of(const Scenario& scenario, const Judgement& judged) {
   return said ? steps->reason + "; " + passed : passed;
 }
 
+// A launcher of the user's own may start the ranks again: the last life is judged, and the others are told.
+void tell_earlier_lives(const Evidence& evidence, Judgement& last) {
+  std::vector<std::string> ends;
+  for (const auto& relaunched : evidence.relaunches) ends.push_back(relaunched.row.reason);
+  const std::string told =
+      "the launcher had started the ranks again after " + nsa::join(ends, ", then after ");
+  const auto add = [&](std::string& text) {
+    text += text.ends_with('.') ? " Before that, " + told + "." : "; before that, " + told;
+  };
+  add(last.reason);
+  for (CheckResult& verdict : last.verdicts) {
+    if (verdict.check == "process_clean" && verdict.verdict == Verdict::pass) add(verdict.reason);
+  }
+  if (!last.findings.empty()) add(last.findings.front().statement);
+}
+
 void derive_failure(Judgement& judged) {
   judged.outcome = Outcome::fail;
   judged.reason = reasons(judged, Verdict::fail);
@@ -318,6 +334,11 @@ Judgement judge(const Evidence& evidence,
                 std::span<const Check> checks,
                 const std::function<bool()>& stopped) {
   Judgement judged;
+  if (evidence.the_case.scenario.is_command() && !evidence.relaunches.empty()) {
+    Judgement last = judge(evidence.last_life(), checks, stopped);
+    tell_earlier_lives(evidence, last);
+    return last;
+  }
   const Evidence shown = with_paired_steps(blinded(evidence));
   for (const std::string& name : evidence.the_case.scenario.checks) {
     if (stopped && stopped()) {

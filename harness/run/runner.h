@@ -49,6 +49,9 @@ struct RunnerOptions {
   std::string
       texts;  // folder for the texts of training, one file a content for all cases of a run; "": `folder`
   const std::atomic<int>* interrupted = nullptr;  // a signal number once the user wants to stop
+  const std::atomic<int>* asked = nullptr;  // grows whenever the user asks who stands where
+  // Signals that the user sends to this program and means for a command, as bits 1 << number: they are passed on and taken out.
+  std::atomic<std::uint64_t>* pass_on = nullptr;
   MemoryWitness memory;
   Launch launch;
   std::string

@@ -123,6 +123,16 @@ void Watch::begin_look(const Decision& decision) {
   look_->until_ms = look_->t_ms + kAnswerMs + (look_->awaited_looks.empty() ? 0 : kFarMs);
 }
 
+void Watch::look_for_user() {
+  const Processes all = all_processes();
+  for (const auto& [process, member] : members_) {
+    auto seen = member.outside->look(process, kAskedLook, all);
+    if (!seen) continue;  // it is elsewhere
+    (void)ask_(process, *seen);
+    sink_.add(Event::of(kController, now_ms(), *seen));
+  }
+}
+
 void Watch::collect_look() {
   if (look_ == nullptr) return;
   const bool all_here = look_->awaited.empty() && look_->awaited_looks.empty();

@@ -46,6 +46,9 @@ class Watch {
   void ended(int process, bool well, const std::string& how);
   void interrupt(int signal) { supervisor_.interrupt(signal); }
 
+  // A look that decides nothing, at all processes, because the user has asked for it: recorded at once (kAskedLook).
+  void look_for_user();
+
   // One round: reads the states of the processes, takes the looks that are due. Gives, once, why they must be ended.
   [[nodiscard]] std::optional<Stopped> step();
 

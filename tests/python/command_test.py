@@ -29,6 +29,24 @@ for rank in ranks:
         rank.send_signal(signal.SIGTERM)
 sys.exit(1 if any([rank.wait() for rank in ranks]) else 0)
 """
+# Two ranks in up to three lives, as torchrun starts them with --max-restarts 2.
+RESTARTS = """
+import os, subprocess, sys, time
+for life in range(3):
+    environment = dict(os.environ, WORLD_SIZE="2", TORCHELASTIC_RESTART_COUNT=str(life), TORCHELASTIC_MAX_RESTARTS="2")
+    ranks = [subprocess.Popen([sys.executable, "-c", code], env=dict(environment, RANK=str(rank))) for rank, code in enumerate(sys.argv[1:])]
+    while all(rank.poll() is None for rank in ranks):
+        time.sleep(0.1)
+    if not any(rank.poll() for rank in ranks) and not any([rank.wait() for rank in ranks]):
+        sys.exit(0)
+    time.sleep(7)  # longer than peers are waited for if a rank has failed for good
+    for rank in ranks:
+        rank.terminate()
+        rank.wait()
+    time.sleep(7)
+sys.exit(1)
+"""
+LIVES = "import os, time; time.sleep(1); life = int(os.environ['TORCHELASTIC_RESTART_COUNT'])\n"
 WAIT = "import time; time.sleep(60)"
 STUCK = "import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()"
 RAISES = "import time; time.sleep(1); raise ValueError('bad batch')"
@@ -145,6 +163,15 @@ def ranks(*codes):
     return [sys.executable, "-c", LAUNCHER, *codes]
 
 
+def again(*codes):
+    return [sys.executable, "-c", RESTARTS, *codes]
+
+
+FAILS_ONCE = LIVES + "assert life == 1, 'no shard'"
+FAILS_TWICE = LIVES + "assert life == 2, 'no shard'"
+FAILS_ALWAYS = LIVES + "raise ValueError('shard %d' % life)"
+
+
 def python(code):
     return [sys.executable, "-c", textwrap.dedent(code)]
 
@@ -164,6 +191,9 @@ TABLE = {
     "spins_for_a_peer": (ranks(answers([DONE, WAITS], SPINS), answers([DONE], STUCK)), "HANG", "HANG.HOST", [1]),
     "spins_for_another": (ranks(answers([DONE, WAITS], SPINS), answers([DONE, OTHER], SPINS)), "FAIL", "DESYNC.SIZE", None),
     "computes_beside_one_that_waits": (ranks(answers([DONE, WAITS], COMPUTES), answers([DONE], COMPUTES)), "PASS", None, None),
+    "good_in_its_third_life": (again(FAILS_TWICE, FAILS_TWICE), "PASS", None, None),
+    "good_in_its_second_life": (again(LIVES + "time.sleep(60 if life == 0 else 0)", FAILS_ONCE), "PASS", None, None),
+    "fails_in_each_life": (again(LIVES, FAILS_ALWAYS), "CRASH", "CRASH.EXCEPTION", [1]),
     "cannot_start": (["without_interpreter"], "CRASH", "CRASH.EXCEPTION", [0]),
 }
 
@@ -214,6 +244,12 @@ class Command(unittest.TestCase):
         self.assertIn("rank 0: all_reduce, collective 2 of group default", told["spins_for_a_peer"]["cases"][0]["reason"])
         self.assertRegex(json.dumps(told["leaves_a_child"]), r"without nohup and &: \d+ \(sleep 600.25\)")
         self.assertEqual(running("600.25"), [])
+        again_after = "the launcher had started the ranks again after rank "
+        for name, lives in (("good_in_its_third_life", 2), ("good_in_its_second_life", 1), ("fails_in_each_life", 2)):
+            reason = told[name]["cases"][0]["reason"]
+            self.assertIn(again_after, reason)
+            self.assertEqual(reason.count(", then after "), lives - 1, reason)
+        self.assertRegex(told["fails_in_each_life"]["cases"][0]["reason"], "ValueError: shard 2.* Before that, .*ValueError: shard 0")
 
     def test_a_stall_is_asked_about_before_the_command_counts_as_silent(self):
         with tempfile.TemporaryDirectory() as folder:

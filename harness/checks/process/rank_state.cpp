@@ -92,6 +92,24 @@ bool wait_is_unread(const RankState& rank) {
   return main.call.empty() && main.wchan != "hrtimer_nanosleep";
 }
 
+// Who stands at which place, in the order in which the places were first seen.
+using Places = std::vector<std::pair<std::string, std::vector<int>>>;
+
+void add_place(int process, const std::string& place, Places& places) {
+  auto at = std::find_if(
+      places.begin(), places.end(), [&](const auto& known) { return known.first == place; });
+  if (at == places.end()) at = places.insert(at, {place, {}});
+  at->second.push_back(process);
+}
+
+std::string told_places(const Places& places) {
+  std::vector<std::string> parts;
+  for (const auto& [place, of] : places) parts.push_back(ranks_text(of) + ": " + place);
+  std::string text = nsa::join(parts, "; ");
+  if (!text.empty()) text.front() = text.front() == 't' ? 'T' : 'R';  // a sentence
+  return text;
+}
+
 }  // namespace
 
 Looked RankState::looked() const {
@@ -146,7 +164,7 @@ std::vector<int> numbers_of(const std::vector<RankState>& ranks) {
 }
 
 std::string lines_of(const std::vector<RankState>& ranks) {
-  std::vector<std::pair<std::string, std::vector<int>>> lines;
+  Places lines;
   bool any = false;
   for (const RankState& rank : ranks) {
     const auto* look = last_look(rank);
@@ -155,18 +173,31 @@ std::string lines_of(const std::vector<RankState>& ranks) {
     if (frames.empty()) continue;
     const std::string own = users_line(frames);
     any = any || !own.empty();
-    const std::string& line = own.empty() ? frames.front() : own;
-    auto at = std::find_if(
-        lines.begin(), lines.end(), [&](const auto& known) { return known.first == line; });
-    if (at == lines.end()) at = lines.insert(at, {line, {}});
-    at->second.push_back(rank.rank);
+    add_place(rank.rank, own.empty() ? frames.front() : own, lines);
   }
-  if (!any) return "";
-  std::vector<std::string> parts;
-  for (const auto& [line, of] : lines) parts.push_back(ranks_text(of) + ": " + line);
-  std::string text = nsa::join(parts, "; ");
-  text.front() = 'R';  // a sentence
-  return text;
+  return any ? told_places(lines) : "";
+}
+
+std::string standing(const Evidence& looked) {
+  Places places;
+  std::string children;
+  for (const auto& row : looked.observations) {
+    RankState rank;
+    rank.rank = row.row.process_observed;
+    rank.looks[1] = &row;
+    const std::vector<std::string> none;
+    const auto& frames = row.row.threads.empty() ? none : row.row.threads.front().frames;
+    const std::string own = users_line(frames);
+    add_place(rank.rank,
+              !own.empty()       ? own
+              : !frames.empty() ? frames.front()
+                                : told(row.row),
+              places);
+    if (const std::string child = waiting_children(rank); !child.empty())
+      children += " Of " + ranks_text({rank.rank}) + ", " + child + ".";
+  }
+  const std::string text = told_places(places);
+  return text.empty() ? "" : text + "." + children;
 }
 
 std::string waiting_children(const RankState& rank) {

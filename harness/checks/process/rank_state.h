@@ -63,6 +63,9 @@ struct Window {  // of time, both ends included
 // without one the innermost frame; "" if no rank has a frame.
 [[nodiscard]] std::string lines_of(const std::vector<RankState>& ranks);
 
+// The same of a look alone, before anything is judged: of a process without a stack what it waits in. "": nothing was looked at.
+[[nodiscard]] std::string standing(const Evidence& looked);
+
 // "its child pt_data_worker 4711 waits in futex without a time limit, in log (train.py:31): with lock": of children in the user's
 // own code that wait without a limit; "" if there is none.
 [[nodiscard]] std::string waiting_children(const RankState& rank);

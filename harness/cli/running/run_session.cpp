@@ -12,6 +12,7 @@
 #include "harness/cli/output.h"
 #include "harness/cli/running/python_frames.h"
 #include "harness/cli/running/room.h"
+#include "harness/cli/running/standing_line.h"
 #include "harness/cli/signals.h"
 #include "harness/judge/asked.h"
 #include "harness/run/build_info.h"
@@ -405,9 +406,21 @@ RunResult RunSession::run_attempt(std::size_t index, const Place& place, Evidenc
   evidence.the_case = the_case;
   evidence.folder = options.folder;
   RunnerHooks hooks;
-  hooks.on_event = [&](const Event& event) { progress_.on_event(position, event); };
+  StandingLine standing([this](const std::string& line) { tell(line); }, !plan_.quiet);
+  const bool tells = the_case.scenario.is_command();
+  if (the_case.scenario.is_command()) {
+    options.asked = &asked_to_tell();
+    options.pass_on = &to_pass_on();
+  }
+  hooks.on_event = [&](const Event& event) {
+    progress_.on_event(position, event);
+    if (tells) standing.on_event(event);
+  };
   hooks.on_kept = [&](const Event& event) { evidence.add(event); };
-  hooks.on_tick = [&] { progress_.on_tick(); };
+  hooks.on_tick = [&] {
+    progress_.on_tick();
+    standing.on_tick();
+  };
   return run_case(the_case, options, hooks);
 }
 

@@ -25,6 +25,8 @@ constexpr std::int64_t kProgressMs = 250;
 constexpr std::int64_t kSilentMs = 2'000;  // each dump costs a rank milliseconds
 constexpr std::int64_t kStalledSilentMs =
     1'000;  // where no rank's main thread seems to go on either
+// torchrun gives the ranks 30 s to end on SIGTERM, and then they meet anew.
+constexpr std::int64_t kRestartMs = 60'000;
 constexpr std::int64_t kLastDumpMs = 3'000;
 constexpr std::int64_t kKeeperMs = 10'000;  // it ends the tree in three seconds
 
@@ -82,6 +84,7 @@ void CommandGroup::run() {
     notice_ends();
     watch_launcher();
     ask_flight_recorders();
+    obey();
     decide();
     press_on();
     sink_.flush();
@@ -125,6 +128,7 @@ void CommandGroup::scan() {
   if (command_ == 0 || now_ms() - scanned_ms_ < kScanMs) return;
   scanned_ms_ = now_ms();
   tree_.scan(scanned_ms_);
+  find_ranks();
   for (auto& [number, rank] : ranks_) {
     if (rank.ended_ms) continue;
     rank.peak_bytes = std::max(rank.peak_bytes, peak_resident_bytes_of(rank.pid));
@@ -135,7 +139,17 @@ void CommandGroup::scan() {
   if (printed) printed_ms_ = scanned_ms_;
   const bool seen = printed || tree_.computed(held_pids());
   if (seen && !all_tell_themselves()) watch_.moved();
-  for (const FoundRank& found : tree_.ranks()) {
+}
+
+void CommandGroup::find_ranks() {
+  const std::vector<FoundRank> all = tree_.ranks();
+  for (const FoundRank& found : all) {
+    most_restarts_ = std::max(most_restarts_, found.most_restarts);
+    if (ranks_say_so_ && found.restarts > restarts_) begin_life(found.restarts);
+    restarts_ = std::max(restarts_, found.restarts);
+  }
+  for (const FoundRank& found : all) {
+    if (found.restarts < restarts_) continue;  // left of the life before
     if (found.world > world_) {
       world_ = found.world;
       record(kController, now_ms(), Fact{kWorldSizeFact, std::to_string(world_)});
@@ -153,6 +167,34 @@ void CommandGroup::scan() {
     ranks_say_so_ = true;
     meet(found.rank, found.pid);
   }
+}
+
+// The processes of the life before are gone, or about to go: what counts from here on is what their successors do.
+void CommandGroup::begin_life(int restarts) {
+  notice_ends();
+  if (ranks_.erase(kLauncher) > 0) watch_.ended(kLauncher, true, "");  // it goes on
+  for (auto& [number, rank] : ranks_) {
+    if (!rank.ended_ms) end(number, rank, std::nullopt);
+  }
+  record_ends_of_life();
+  record(kController, now_ms(), Relaunched{++lives_ended_, how_life_ended()});
+  sink_.begin_life();
+  for (const std::int64_t at_ms = now_ms(); now_ms() <= at_ms;) usleep(1'000);
+  flights_.forget(ranks(true));
+  flights_recorded_ = false;
+  order_ = CollectiveOrder();
+  digests_ = StepDigests(options_.folder);
+  stalls_ = Stalls();
+  printed_ = Printed();
+  for (const std::string& path : {output_.out_path(), output_.err_path()}) {
+    std::error_code error;
+    const auto bytes = std::filesystem::file_size(path, error);
+    if (!error) read_up_to_[path] = static_cast<std::streamoff>(bytes);
+  }
+  ranks_.clear();
+  world_ = 0;
+  restarts_ = restarts;
+  restarting_since_ms_ = 0;
 }
 
 // Of the rank and, in the second look, of the first few Python processes that it has started, such as the workers of its loader.
@@ -190,6 +232,10 @@ void CommandGroup::on_line(pid_t pid, LineReader::Piece piece, std::string_view 
 
 // The rank that /proc tells; where none does, the one that the process itself says: it was set after its start.
 int CommandGroup::number_of(pid_t pid, std::string_view line) {
+  if (!tree_.knows(pid) && sought_.insert(pid).second) {
+    tree_.scan(now_ms());
+    find_ranks();
+  }
   std::vector<pid_t> pids;
   for (const auto& [number, rank] : ranks_) {
     if (ranks_say_so_ || rank.pid == pid) pids.push_back(rank.pid);
@@ -230,7 +276,10 @@ void CommandGroup::end(int number, Rank& rank, std::optional<ExitStatus> status)
   rank.ended_in = rounds_;
   rank.end = status;
   rank.pidfd.reset();
-  watch_.ended(number, is_good(status) || (!status && number != kLauncher), told_end(status));
+  const bool restarts = number != kLauncher && !is_good(status) && restarts_ < most_restarts_;
+  if (restarts && restarting_since_ms_ == 0) restarting_since_ms_ = now_ms();
+  const bool well = is_good(status) || restarts || (!status && number != kLauncher);
+  watch_.ended(number, well, told_end(status));
 }
 
 // A command that goes on after its ranks is waited for like them.
@@ -247,10 +296,26 @@ bool CommandGroup::command_is_rank() const {
   });
 }
 
+// What the user asks for or sends while the command runs.
+void CommandGroup::obey() {
+  if (options_.asked != nullptr && options_.asked->load() != told_) {
+    told_ = options_.asked->load();
+    watch_.look_for_user();
+  }
+  if (options_.pass_on == nullptr || command_ == 0 || command_ended_ms_) return;
+  const std::uint64_t sent = options_.pass_on->exchange(0);
+  for (const int number : kPassedOn) {
+    if ((sent >> number & 1U) != 0) keeper_.signal(number);
+  }
+}
+
 void CommandGroup::decide() {
   if (options_.interrupted != nullptr) {
     if (const int signal = options_.interrupted->load(); signal != 0) watch_.interrupt(signal);
   }
+  const bool restarts = restarting_since_ms_ != 0 && !command_ended_ms_ &&
+                        now_ms() - restarting_since_ms_ < kRestartMs;
+  if (restarts) watch_.moved();
   if (const auto stopped = watch_.step()) {
     stop_reason_ = stopped->reason;
     stopped_ms_ = now_ms();
@@ -347,13 +412,22 @@ void CommandGroup::record_ends() {
     record(kController, now_ms(), Fact{kKeeperEndedFact, told_end(keeper_end_)});
   }
   if (!left_.empty()) record(kController, now_ms(), Fact{kWentOnFact, nsa::join(left_)});
+  if (ranks_.empty() && lives_ended_ == 0) ranks_[0];  // it could not be started
+  record_ends_of_life();
+  if (!command_is_rank()) {
+    ranks_[kLauncher] = Rank{command_, Fd(), now_ms(), command_end_};
+    record_end(kLauncher, ranks_.at(kLauncher));
+  }
+}
+
+void CommandGroup::record_ends_of_life() {
   for (const std::string& path : {output_.out_path(), output_.err_path()}) {
     std::error_code error;
     if (!std::filesystem::is_regular_file(path, error)) continue;  // the command's own doing
     std::ifstream stream(path);
+    stream.seekg(read_up_to_[path]);
     read_printed(stream, printed_);
   }
-  if (ranks_.empty()) ranks_[0];  // it could not be started
   for (auto& [number, rank] : ranks_) {
     if (rank.pid == command_ && command_end_) rank.end = command_end_;
     if (!rank.ended_ms) rank.ended_ms = now_ms();
@@ -364,16 +438,29 @@ void CommandGroup::record_ends() {
     intake_.finish(number);
     record_end(number, rank);
   }
-  if (!command_is_rank()) {
-    ranks_[kLauncher] = Rank{command_, Fd(), now_ms(), command_end_};
-    record_end(kLauncher, ranks_.at(kLauncher));
-  }
   record_errors();
   record_aborts();
   const bool all_well = std::all_of(
       ranks_.begin(), ranks_.end(), [](const auto& entry) { return is_good(entry.second.end); });
   if (!flights_recorded_ && (!all_well || flights_.departed())) record_flights();
   for (const std::string& line : printed_.nccl) record(kController, now_ms(), Fact{"nccl", line});
+}
+
+// "rank 1 exited with 1: ValueError: no data", of those that nobody else ended.
+std::string CommandGroup::how_life_ended() const {
+  std::vector<std::string> ended;
+  for (const auto& [number, rank] : ranks_) {
+    const bool failed = number != kLauncher && rank.end && !is_good(rank.end);
+    if (!failed || printed_.closed.contains(rank.pid) || rank.end->signal == SIGTERM) continue;
+    ended.push_back(process_name(number) + " " + told_end(rank.end));
+    for (const PrintedError& printed : printed_.errors) {
+      if (printed.rank.value_or(number) != number) continue;
+      constexpr std::size_t kLongest = 120;
+      ended.back() += ": " + printed.error.type + ": " + printed.error.what.substr(0, kLongest);
+      break;
+    }
+  }
+  return ended.empty() ? "how its ranks ended is not known" : nsa::join(ended, "; ");
 }
 
 void CommandGroup::record_end(int number, const Rank& rank) {

@@ -59,9 +59,12 @@ class CommandGroup {
   void hear_keeper();
   void hear();
   void scan();
+  void find_ranks();
+  void begin_life(int restarts);
   void notice_ends();
   void watch_launcher();
   void ask_flight_recorders();
+  void obey();
   void decide();
   void end_all();
   void press_on();
@@ -78,6 +81,8 @@ class CommandGroup {
   void end(int number, Rank& rank, std::optional<ExitStatus> status);
   [[nodiscard]] bool failed_before(int number) const;
   void record_ends();
+  void record_ends_of_life();
+  [[nodiscard]] std::string how_life_ended() const;
   void record_end(int number, const Rank& rank);
   [[nodiscard]] MemoryKill memory_kill_of_ranks() const;
   void record_errors();
@@ -102,8 +107,15 @@ class CommandGroup {
   pid_t command_ = 0;          // 0: not heard of yet
   bool ranks_say_so_ = false;  // else the command is taken for rank 0
   int world_ = 0;              // how many ranks there are to be; 0: nothing says so
-  std::map<int, Rank> ranks_;  // kLauncher too, once it is watched
-  Printed printed_;
+  std::map<int, Rank> ranks_;  // of this life; kLauncher too, once it is watched
+  int restarts_ = 0;           // of all ranks, as the launcher counts them
+  int most_restarts_ = 0;
+  int lives_ended_ = 0;
+  std::int64_t restarting_since_ms_ = 0;  // 0: it is not about to start them again
+  Printed printed_;                       // in this life
+  std::map<std::string, std::streamoff> read_up_to_;  // of what was printed, in the lives before
+  int told_ = 0;            // of RunnerOptions::asked
+  std::set<pid_t> sought_;  // processes that called before any scan had found them
   std::int64_t rounds_ = 0;  // of looks at who has ended
   std::string said_by_keeper_;
   ExitStatus keeper_end_;

@@ -90,7 +90,11 @@ std::vector<FoundRank> CommandTree::ranks() const {
       // A command in a job of Slurm has the job's own number, which says nothing of its processes. RANK is meant for it.
       const bool meant = state.parent == keeper_ && &by == &kNumberings.front();
       if (meant || number_in(proc_file(state.parent, "environ"), by.rank) != rank)
-        found.push_back({*rank, number_in(environment, by.world).value_or(0), pid});
+        found.push_back({*rank,
+                         number_in(environment, by.world).value_or(0),
+                         pid,
+                         number_in(environment, "TORCHELASTIC_RESTART_COUNT").value_or(0),
+                         number_in(environment, "TORCHELASTIC_MAX_RESTARTS").value_or(0)});
       if (&by != &kNumberings.front()) by_job.insert(pid);
       break;
     }

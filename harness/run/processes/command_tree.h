@@ -18,6 +18,9 @@ struct FoundRank {
   int rank = 0;
   int world = 0;  // how many there are; 0: it is not said
   pid_t pid = 0;  // the topmost process with this number: its children inherit the variable
+  // How often torchrun has started the ranks again before this one, and how often it does at most.
+  int restarts = 0;
+  int most_restarts = 0;
 };
 
 class CommandTree {
@@ -28,6 +31,7 @@ class CommandTree {
   // Between the last two scans one of the processes took more than a tenth of a core; one of `left_out` does not count.
   [[nodiscard]] bool computed(const std::set<pid_t>& left_out) const;
   [[nodiscard]] std::vector<FoundRank> ranks() const;
+  [[nodiscard]] bool knows(pid_t pid) const { return all_.contains(pid); }  // at the last scan
   // The rank that this process belongs to: `candidates` are pids of ranks. 0: none of them is it or among its ancestors.
   [[nodiscard]] pid_t owner(pid_t pid, const std::vector<pid_t>& candidates) const;
 

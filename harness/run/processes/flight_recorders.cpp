@@ -159,6 +159,14 @@ void FlightRecorders::forget() {
   next_ms_ = 0;
 }
 
+void FlightRecorders::forget(const std::set<int>& ranks) {
+  forget();
+  awaited_.clear();
+  answered_.clear();
+  unread_.clear();
+  for (const int rank : ranks) read_[rank] = stamp_of(file_of(rank));
+}
+
 bool FlightRecorders::step(const std::set<int>& live,
                            const std::set<int>& all,
                            Wanted wanted,

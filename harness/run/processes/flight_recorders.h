@@ -47,6 +47,8 @@ class FlightRecorders {
 
   // The last two dumps of each rank, the older ones first; also what a rank wrote without being asked.
   [[nodiscard]] std::vector<FlightDumps> newest(const std::set<int>& ranks);
+  // The ranks are gone, and others have their numbers: what these wrote counts no more.
+  void forget(const std::set<int>& ranks);
   // Why the newest dump of a rank could not be read, of those where it could not.
   [[nodiscard]] const std::map<int, std::string>& unread() const { return unread_; }
 

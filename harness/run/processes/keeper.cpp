@@ -46,6 +46,7 @@ sigset_t watched_signals() {
   sigemptyset(&set);
   sigaddset(&set, SIGCHLD);
   sigaddset(&set, SIGTERM);
+  for (const int number : kPassedOn) sigaddset(&set, number);
   return set;
 }
 
@@ -75,6 +76,13 @@ class Stream {
   [[nodiscard]] int for_command() const { return writing_.is_open() ? writing_.get() : file_; }
   void command_has_it() { writing_.reset(); }
   [[nodiscard]] int reading() const { return reading_.get(); }
+
+  // A terminal becomes as large as the real one.
+  void take_size() const {
+    winsize size{};
+    if (live_ >= 0 && reading_.is_open() && ioctl(live_, TIOCGWINSZ, &size) == 0)
+      ioctl(reading_.get(), TIOCSWINSZ, &size);
+  }
 
   // Takes what is there. Never waits for whoever prints.
   void drain() {
@@ -282,6 +290,7 @@ class Keeping {
       const timespec at_once = {0, 0};
       for (int number = 0; (number = sigtimedwait(&set, nullptr, &at_once)) > 0;) {
         if (number == SIGTERM) end_soon(0);
+        if (number != SIGTERM && number != SIGCHLD) pass_on(number);
       }
       for (Stream* const stream : {&out_, &err_}) {
         stream->drain();
@@ -305,12 +314,21 @@ class Keeping {
     (void)poll(waited.data(), waited.size(), woken ? -1 : kRoundMs);
   }
 
+  void pass_on(int number) {
+    if (number == SIGWINCH) {
+      out_.take_size();
+      err_.take_size();
+    }
+    if (!ended_) (void)kill(command_, number);
+  }
+
   // False: nothing is left.
   bool reap() {
     int status = 0;
     pid_t pid = 0;
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
       if (pid != command_) continue;
+      ended_ = true;
       ended_by_itself_ = term_at_ms_ == 0;
       status_ = status;
       say_end(status);
@@ -340,6 +358,7 @@ class Keeping {
   Stream& out_;
   Stream& err_;
   int status_ = 0;
+  bool ended_ = false;
   bool ended_by_itself_ = false;
   std::int64_t term_at_ms_ = 0;  // 0: not decided
   std::int64_t kill_at_ms_ = 0;

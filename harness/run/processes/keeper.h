@@ -5,6 +5,8 @@
 // It and the command go on if the controller is killed. A tool for diagnosis must not end a training.
 #pragma once
 
+#include <array>
+#include <csignal>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,6 +28,9 @@ inline constexpr const char* kKeepArgument = "--keep-command";
 // comes, all that is left gets SIGTERM, and two seconds later SIGKILL until nothing is left. Exit code 127 and a line on stderr:
 // the command could not be started. REQUIRES: one thread. Returns the exit code.
 [[nodiscard]] int keep(char** argv);
+
+// The keeper passes these on to the command; with SIGWINCH the command's terminal takes the size of the real one.
+inline constexpr std::array kPassedOn = {SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH};
 
 // What a keeper has written.
 struct KeeperSaid {

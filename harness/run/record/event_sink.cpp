@@ -85,6 +85,13 @@ void EventSink::settle(bool ends) noexcept {
   stay_open_ = open_.size();
 }
 
+void EventSink::begin_life() noexcept {
+  flush();
+  if (!fold_) return;
+  settle(true);
+  fold_.emplace();
+}
+
 void EventSink::tick() noexcept {
   if (hooks_.on_tick && !attempt(hooks_.on_tick)) hooks_.on_tick = nullptr;
 }

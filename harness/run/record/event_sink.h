@@ -24,6 +24,8 @@ class EventSink {
   // Without what looks like a secret (nsa/base/secrets.h), whoever wrote it.
   void add(Event event);
   void flush() noexcept;  // what was added goes out
+  // What comes now is of other processes, which count their steps anew: no row speaks of steps of both.
+  void begin_life() noexcept;
   void tick() noexcept;
   void finish() noexcept;  // nothing comes after
 
